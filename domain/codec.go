@@ -1,0 +1,216 @@
+package domain
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+
+	derive "github.com/google/jsonschema-go/jsonschema"
+	validate "github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// A Codec converts values of T to and from JSON and describes that JSON to a
+// model. It needs nothing but its argument, and is safe for concurrent use.
+// What Schema describes is what Decode is given and what Encode returns: a
+// tool checks both against it.
+type Codec[T any] interface {
+	// Schema returns a JSON Schema, draft 2020-12 or draft-07 by its $schema.
+	Schema() json.RawMessage
+	// Decode returns the value of a JSON document.
+	Decode(json.RawMessage) (T, error)
+	// Encode returns the JSON document of a value.
+	Encode(T) (json.RawMessage, error)
+}
+
+// JSON returns the codec of T as encoding/json reads and writes it, with a
+// schema derived from the Go type: fields without omitempty or omitzero are
+// required, and unknown fields are refused. A jsonschema tag on a field is its
+// description. A json.RawMessage is any JSON, a []byte is base64. Where T has
+// no schema (a recursive type, a channel, a function), Make refuses the codec
+// with ErrBadSchema.
+func JSON[T any]() Codec[T] { return Constrained[T]("{}") }
+
+// Constrained returns the codec of [JSON] with a JSON Merge Patch (RFC 7396)
+// applied to its schema, for what a Go type cannot say: minimum, enum,
+// pattern. Make refuses a patch that is not JSON with ErrBadSchema.
+func Constrained[T any](patch string) Codec[T] {
+	schema, err := schemaOf[T](patch)
+	return jsonCodec[T]{schema, err}
+}
+
+type jsonCodec[T any] struct {
+	schema json.RawMessage
+	broken error
+}
+
+func (c jsonCodec[T]) Schema() json.RawMessage { return c.schema }
+
+// flaw returns why the codec has no schema, or nil.
+func (c jsonCodec[T]) flaw() error { return c.broken }
+
+func (c jsonCodec[T]) Decode(data json.RawMessage) (value T, err error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&value); err != nil {
+		return *new(T), err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return *new(T), errors.New("there is more than one JSON document")
+	}
+	return value, nil
+}
+
+// Encode leaves <, > and & as they are: the text is for models, not for HTML.
+func (c jsonCodec[T]) Encode(value T) (json.RawMessage, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(value); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+func schemaOf[T any](patch string) (json.RawMessage, error) {
+	derived, err := derive.For[T](&derive.ForOptions{TypeSchemas: map[reflect.Type]*derive.Schema{
+		reflect.TypeFor[json.RawMessage](): {},
+		reflect.TypeFor[[]byte]():          {Type: "string", ContentEncoding: "base64"},
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBadSchema, err)
+	}
+	data, err := json.Marshal(derived)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBadSchema, err)
+	}
+	var schema, change any
+	if err := errors.Join(json.Unmarshal(data, &schema), json.Unmarshal([]byte(patch), &change)); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBadSchema, err)
+	}
+	data, err = json.Marshal(merge(schema, change))
+	return data, err
+}
+
+// merge is MergePatch of RFC 7396, section 2.
+func merge(target, patch any) any {
+	changes, ok := patch.(map[string]any)
+	if !ok {
+		return patch
+	}
+	object, ok := target.(map[string]any)
+	if !ok {
+		object = map[string]any{}
+	}
+	for key, change := range changes {
+		if change == nil {
+			delete(object, key)
+		} else {
+			object[key] = merge(object[key], change)
+		}
+	}
+	return object
+}
+
+// A Fault is one place in which a document does not fit a schema.
+type Fault struct {
+	Path   string // a JSON Pointer; empty for the whole document
+	Detail string
+}
+
+// String returns path and detail.
+func (f Fault) String() string {
+	if f.Path == "" {
+		return f.Detail
+	}
+	return f.Path + ": " + f.Detail
+}
+
+// A Mismatch says in which places a document does not fit. It is an
+// ErrInvalidInput or an ErrInvalidOutput.
+type Mismatch struct {
+	Faults []Fault // at least one
+	kind   error
+}
+
+// Error lists the faults.
+func (m *Mismatch) Error() string {
+	texts := make([]string, len(m.Faults))
+	for i, f := range m.Faults {
+		texts[i] = f.String()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Is reports whether target is the sentinel of m.
+func (m *Mismatch) Is(target error) bool { return target == m.kind }
+
+func mismatch(kind error, detail error) error {
+	return &Mismatch{Faults: []Fault{{Detail: detail.Error()}}, kind: kind}
+}
+
+// A schema checks documents.
+type schema struct {
+	source   json.RawMessage
+	compiled *validate.Schema
+}
+
+// noLoader refuses every reference to another document.
+type noLoader struct{}
+
+func (noLoader) Load(url string) (any, error) {
+	return nil, fmt.Errorf("%w: it refers to another document: %s", ErrBadSchema, url)
+}
+
+func compile(source json.RawMessage) (schema, error) {
+	document, err := validate.UnmarshalJSON(bytes.NewReader(source))
+	if err != nil {
+		return schema{}, fmt.Errorf("%w: %w", ErrBadSchema, err)
+	}
+	c := validate.NewCompiler()
+	c.UseLoader(noLoader{})
+	const url = "schema.json"
+	if err := c.AddResource(url, document); err != nil {
+		return schema{}, fmt.Errorf("%w: %w", ErrBadSchema, err)
+	}
+	compiled, err := c.Compile(url)
+	if err != nil {
+		return schema{}, fmt.Errorf("%w: %w", ErrBadSchema, err)
+	}
+	return schema{bytes.Clone(source), compiled}, nil
+}
+
+// check returns a *Mismatch of the kind, or nil.
+func (s schema) check(document json.RawMessage, kind error) error {
+	value, err := validate.UnmarshalJSON(bytes.NewReader(document))
+	if err != nil {
+		return mismatch(kind, fmt.Errorf("not JSON: %w", err))
+	}
+	err = s.compiled.Validate(value)
+	if err == nil {
+		return nil
+	}
+	invalid, ok := errors.AsType[*validate.ValidationError](err)
+	if !ok {
+		return mismatch(kind, err)
+	}
+	m := &Mismatch{kind: kind}
+	m.collect(*invalid.BasicOutput())
+	if len(m.Faults) == 0 {
+		return mismatch(kind, err)
+	}
+	return m
+}
+
+// collect adds the leaves of a tree of output units.
+func (m *Mismatch) collect(unit validate.OutputUnit) {
+	for _, u := range unit.Errors {
+		m.collect(u)
+	}
+	if len(unit.Errors) == 0 && unit.Error != nil {
+		m.Faults = append(m.Faults, Fault{unit.InstanceLocation, unit.Error.String()})
+	}
+}

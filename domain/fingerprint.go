@@ -1,0 +1,73 @@
+package domain
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// A Fingerprint tells definitions apart: the SHA-256 of their canonical JSON.
+// Its text is 64 hexadecimal digits. The zero Fingerprint, whose text is
+// empty, says that the definition is not known.
+type Fingerprint [sha256.Size]byte
+
+// Fingerprint returns the SHA-256 of the RFC 8785 canonical JSON of an object
+// with the keys action, description, input and output. It returns an error if
+// a schema is not JSON that RFC 8785 can express.
+func (d Definition) Fingerprint(action string) (Fingerprint, error) {
+	data, err := json.Marshal(struct {
+		Action      string          `json:"action"`
+		Description string          `json:"description"`
+		Input       json.RawMessage `json:"input"`
+		Output      json.RawMessage `json:"output"`
+	}{action, d.Description, d.Input, d.Output})
+	if err != nil {
+		return Fingerprint{}, fmt.Errorf("fingerprint %s: %w", d.Name, err)
+	}
+	canonical, err := Canonical(data)
+	if err != nil {
+		return Fingerprint{}, fmt.Errorf("fingerprint %s: %w", d.Name, err)
+	}
+	return sha256.Sum256(canonical), nil
+}
+
+// Canonical returns the RFC 8785 canonical form of a JSON document, in memory
+// of its own. Two documents mean the same if their forms are equal.
+func Canonical(document json.RawMessage) (json.RawMessage, error) {
+	value := jsontext.Value(append([]byte(nil), document...))
+	if err := value.Canonicalize(); err != nil {
+		return nil, fmt.Errorf("canonicalize JSON: %w", err)
+	}
+	return json.RawMessage(value), nil
+}
+
+// IsZero reports whether the definition is not known.
+func (f Fingerprint) IsZero() bool { return f == Fingerprint{} }
+
+// String returns the digits.
+func (f Fingerprint) String() string {
+	if f.IsZero() {
+		return ""
+	}
+	return hex.EncodeToString(f[:])
+}
+
+// MarshalText gives what String gives.
+func (f Fingerprint) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
+
+// UnmarshalText accepts what String gives.
+func (f *Fingerprint) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*f = Fingerprint{}
+		return nil
+	}
+	var parsed Fingerprint
+	if n, err := hex.Decode(parsed[:], text); err != nil || n != len(parsed) || len(text) != 2*len(parsed) {
+		return fmt.Errorf("parse fingerprint %q: not %d hexadecimal digits", text, 2*len(parsed))
+	}
+	*f = parsed
+	return nil
+}

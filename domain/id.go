@@ -1,0 +1,125 @@
+package domain
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/oklog/ulid/v2"
+)
+
+type (
+	session      struct{}
+	message      struct{}
+	turn         struct{}
+	event        struct{}
+	registration struct{}
+	scope        struct{}
+	layer        struct{}
+	process      struct{}
+	permission   struct{}
+)
+
+func (session) prefix() string      { return "ses" }
+func (message) prefix() string      { return "msg" }
+func (turn) prefix() string         { return "trn" }
+func (event) prefix() string        { return "evt" }
+func (registration) prefix() string { return "reg" }
+func (scope) prefix() string        { return "scp" }
+func (layer) prefix() string        { return "lay" }
+func (process) prefix() string      { return "prc" }
+func (permission) prefix() string   { return "per" }
+
+// Kind is the closed set of what an [ID] can name.
+type Kind interface {
+	session | message | turn | event | registration | scope | layer | process | permission
+	prefix() string
+}
+
+// An ID names one thing of kind K, for ever: a prefix, an underscore and a
+// ULID. IDs of different kinds are different types, IDs of one kind can be
+// compared with ==. The zero ID names nothing.
+type ID[K Kind] struct{ u ulid.ULID }
+
+// The IDs of this project.
+type (
+	SessionID      = ID[session]      // a session of one agent
+	MessageID      = ID[message]      // a prompt or a reply in a session
+	TurnID         = ID[turn]         // one materialization and the reply to it
+	EventID        = ID[event]        // an event; an EventStoreDB UUID bit for bit
+	RegistrationID = ID[registration] // a registration: the ID of its event
+	ScopeID        = ID[scope]        // a scope of registrations
+	LayerID        = ID[layer]        // a layer of registrations
+	ProcessID      = ID[process]      // one run of a program
+	PermissionID   = ID[permission]   // one asking of permission
+)
+
+// IsZero reports whether id names nothing.
+func (id ID[K]) IsZero() bool { return id.u == ulid.ULID{} }
+
+// Bytes returns the sixteen bytes of the ULID, which are also those of a UUID.
+func (id ID[K]) Bytes() [16]byte { return id.u }
+
+// Compare orders IDs by when and in which order they were minted by one
+// [Mint]. Order in a log is by position and revision, never by ID.
+func (id ID[K]) Compare(other ID[K]) int { return id.u.Compare(other.u) }
+
+// String returns the prefix, an underscore and the ULID, and the empty text
+// for the zero ID. [ParseID] is its inverse.
+func (id ID[K]) String() string {
+	if id.IsZero() {
+		return ""
+	}
+	var k K
+	return k.prefix() + "_" + id.u.String()
+}
+
+// MarshalText gives what String gives.
+func (id ID[K]) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText accepts what ParseID accepts, and the empty text for the zero
+// ID. It leaves id as it was when it returns an error.
+func (id *ID[K]) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*id = ID[K]{}
+		return nil
+	}
+	parsed, err := ParseID[K](string(text))
+	if err != nil {
+		return err
+	}
+	*id = parsed
+	return nil
+}
+
+// Prefix returns the prefix of the IDs of kind K, without the underscore.
+func (id ID[K]) Prefix() string {
+	var k K
+	return k.prefix()
+}
+
+// ParseID is the inverse of [ID.String]. The case of the ULID's letters does
+// not matter. It returns an [ErrBadID] that says what is wrong.
+func ParseID[K Kind](text string) (ID[K], error) {
+	var k K
+	rest, ok := strings.CutPrefix(text, k.prefix()+"_")
+	if !ok {
+		return ID[K]{}, fmt.Errorf("parse %q: %w: does not begin with %s_", text, ErrBadID, k.prefix())
+	}
+	u, err := ulid.ParseStrict(rest)
+	if err != nil {
+		return ID[K]{}, fmt.Errorf("parse %q: %w: %w", text, ErrBadID, err)
+	}
+	if u == (ulid.ULID{}) {
+		return ID[K]{}, fmt.Errorf("parse %q: %w: zero names nothing", text, ErrBadID)
+	}
+	return ID[K]{u}, nil
+}
+
+// IDFromBytes is the inverse of [ID.Bytes].
+func IDFromBytes[K Kind](b [16]byte) ID[K] { return ID[K]{b} }
+
+// RegistrationOf returns the registration whose event is e.
+func RegistrationOf(e EventID) RegistrationID { return RegistrationID{e.u} }
+
+// EventOf returns the event that made registration r.
+func EventOf(r RegistrationID) EventID { return EventID{r.u} }

@@ -1,0 +1,58 @@
+package domain
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+)
+
+// A Mint makes IDs in increasing order, whatever their kinds, and also while
+// its clock stands still or goes back. It is safe for concurrent use.
+type Mint struct {
+	now func() time.Time
+	mu  struct {
+		sync.Mutex
+		entropy *ulid.MonotonicEntropy
+		last    uint64 // the millisecond of the last ID
+	}
+}
+
+// NewMint returns a Mint that reads the clock from now and randomness from
+// entropy, which it alone may use from here on.
+func NewMint(now func() time.Time, entropy io.Reader) *Mint {
+	m := &Mint{now: now}
+	m.mu.entropy = ulid.Monotonic(entropy, 0)
+	return m
+}
+
+// NewID returns an ID that m has not made before and that is greater than
+// every one that it has. It panics if the entropy fails, as nothing can be
+// named then.
+func NewID[K Kind](m *Mint) ID[K] {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ms := max(ulid.Timestamp(m.now()), m.mu.last)
+	u, err := ulid.New(ms, m.mu.entropy)
+	if err != nil { // 80 bits of one millisecond are used up, or entropy failed
+		ms++
+		if u, err = ulid.New(ms, m.mu.entropy); err != nil {
+			panic(fmt.Sprintf("domain: mint an ID: %v", err))
+		}
+	}
+	m.mu.last = ms
+	return ID[K]{u}
+}
+
+// The methods below mint one ID each.
+
+func (m *Mint) Session() SessionID       { return NewID[session](m) }
+func (m *Mint) Message() MessageID       { return NewID[message](m) }
+func (m *Mint) Turn() TurnID             { return NewID[turn](m) }
+func (m *Mint) Event() EventID           { return NewID[event](m) }
+func (m *Mint) Scope() ScopeID           { return NewID[scope](m) }
+func (m *Mint) Layer() LayerID           { return NewID[layer](m) }
+func (m *Mint) Process() ProcessID       { return NewID[process](m) }
+func (m *Mint) Permission() PermissionID { return NewID[permission](m) }

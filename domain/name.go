@@ -1,0 +1,43 @@
+package domain
+
+import "fmt"
+
+// A CallID is the provider's own name for a call, kept exactly as given. It
+// may come back in another message of the same session.
+type CallID string
+
+// An AgentID names an agent, such as build or reviewer.
+type AgentID string
+
+// A Name is what a model knows a tool by: a letter of ASCII and up to 63
+// letters, digits, underscores and hyphens. [ParseName] makes one.
+type Name string
+
+const maxName = 64
+
+// ParseName holds text to the grammar of names. It returns an ErrBadName that
+// quotes the text.
+func ParseName(text string) (Name, error) {
+	if text == "" || len(text) > maxName || !letter(text[0]) {
+		return "", badName(text)
+	}
+	for i := range len(text) {
+		if c := text[i]; !letter(c) && (c < '0' || c > '9') && c != '_' && c != '-' {
+			return "", badName(text)
+		}
+	}
+	return Name(text), nil
+}
+
+func letter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
+
+// badName is a text that is not a name. It is an ErrBadName.
+type badName string
+
+// Error quotes the text and says what a name is.
+func (b badName) Error() string {
+	return fmt.Sprintf("Invalid tool name: %q is not a letter and up to %d letters, digits, _ and -", string(b), maxName-1)
+}
+
+// Is reports whether target is ErrBadName.
+func (b badName) Is(target error) bool { return target == ErrBadName }

@@ -1,0 +1,110 @@
+package domain
+
+import "encoding/json"
+
+// An Outcome is how a call ended. The zero Outcome is not valid.
+type Outcome uint8
+
+// The outcomes: a closed set.
+const (
+	Succeeded       Outcome = iota + 1 // the tool returned, and its output was kept whole
+	Failed                             // the tool chose to fail
+	UnknownTool                        // the turn offered no such name
+	Stale                              // what was offered is no longer in effect
+	InvalidInput                       // the input does not fit the schema
+	InvalidOutput                      // the tool ran, and its output does not fit the schema
+	DeniedByRule                       // a rule refused a permission that the tool asked for
+	DeclinedByUser                     // a person refused it
+	Disabled                           // tools were disabled after the maximum number of steps
+	Interrupted                        // the call was cancelled, before or while it ran
+	Defective                          // the tool broke: an unexpected error, or a panic
+	RetentionFailed                    // the tool returned, and its output could not be kept whole
+	MediaTooLarge                      // the tool returned more media than the limit
+	Lost                               // it began, and its process died
+)
+
+var outcomes = words[Outcome]{"", "succeeded", "failed", "unknown_tool", "stale", "invalid_input", "invalid_output",
+	"denied", "declined", "disabled", "interrupted", "defect", "retention_failed", "media_too_large", "lost"}
+
+// Outcomes returns all of them, in order.
+func Outcomes() []Outcome {
+	all := make([]Outcome, len(outcomes)-1)
+	for i := range all {
+		all[i] = Outcome(i + 1)
+	}
+	return all
+}
+
+func (o Outcome) String() string               { return outcomes.word(o) }
+func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
+// UnmarshalText accepts what String gives; the empty text is zero.
+func (o *Outcome) UnmarshalText(text []byte) error { return outcomes.parse(o, text) }
+
+// A Settlement is the one end of a call. It holds what the ledger keeps, and
+// from it alone follows what the model reads.
+type Settlement struct {
+	ID           EventID      // the event that records it
+	Outcome      Outcome      //
+	Began        bool         // the start is on record: the tool may have run
+	Interruption Interruption // why, where Outcome is Interrupted; else zero
+	Text         string       // what the model reads in place of an output
+	Detail       string       // for the operator: what broke; may be empty
+	Rule         Rule         // that denied, where Outcome is DeniedByRule and one did
+
+	Input      json.RawMessage // the input that ran, where hooks changed the one asked for; else nil
+	Structured json.RawMessage // the encoded output; nil where there is none, it is retained, or media stands for it
+	Content    Contents        // its presentation, bounded
+	Retained   []Retained      // what is kept whole elsewhere
+	Progress   *Progress       // the last one, where the call did not succeed; may be nil
+
+	Offered   Offered // what the turn offered for the name; zero where nothing
+	Effective Offered // what was in effect when the call was resolved; zero where nothing
+	ChangedBy EventID // the event that made the two differ; zero where they do not
+}
+
+// Agrees reports whether the definition in effect is known to be the one
+// offered.
+func (s Settlement) Agrees() bool {
+	return !s.Offered.Fingerprint.IsZero() && s.Offered.Fingerprint == s.Effective.Fingerprint
+}
+
+// Ran reports whether the executor was reached: whether effects outside the
+// process are possible.
+func (s Settlement) Ran() bool { return s.Began }
+
+// A Reading is what a model reads of a settlement: one of its fields is set.
+type Reading struct {
+	Error      string          // for any outcome but Succeeded
+	Text       string          // a single part that is text
+	Content    Contents        // several parts, or media
+	Structured json.RawMessage // where there is no content
+}
+
+// Type returns error, text, content or json, as the field that is set.
+func (r Reading) Type() string {
+	switch {
+	case r.Structured != nil:
+		return "json"
+	case r.Content != nil:
+		return "content"
+	case r.Error != "":
+		return "error"
+	}
+	return "text"
+}
+
+// Reading returns what the model reads. It is a function of the settlement
+// alone: read back from the log, a settlement reads the same.
+func (s Settlement) Reading() Reading {
+	if s.Outcome != Succeeded {
+		return Reading{Error: s.Text}
+	}
+	if len(s.Content) == 0 {
+		return Reading{Structured: s.Structured}
+	}
+	if text, ok := s.Content[0].(Text); ok && len(s.Content) == 1 {
+		return Reading{Text: string(text)}
+	}
+	return Reading{Content: s.Content}
+}

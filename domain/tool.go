@@ -1,0 +1,268 @@
+package domain
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// A Tool is something a model can call. It is opaque: it can be described, and
+// bound to an input, and that is all. Tools have no name of their own. A Tool
+// is safe for concurrent use if its executor is. The zero Tool is not valid.
+type Tool struct{ *tool }
+
+type tool struct {
+	description string
+	action      string // empty: the name it is described by
+	input       schema
+	output      schema
+	idempotent  bool
+	bind        func(json.RawMessage) (func(context.Context, Invocation) (Output, error), error)
+}
+
+// A Spec says what a tool is; [Make] turns it into a Tool that can do nothing
+// but call Execute.
+type Spec[In, Out any] struct {
+	Description string
+	Input       Codec[In]  // zero: JSON[In]()
+	Output      Codec[Out] // zero: JSON[Out]()
+	// Execute does the work. Its context ends when the call is interrupted. It
+	// returns Fail for an ending the model should read, a *Denied or *Declined
+	// as it got it, and any other error for one the model should not read.
+	Execute func(context.Context, In, Invocation) (Out, error)
+	// Present renders a settled call for the model. It is pure and total and
+	// sees only what the ledger keeps. Nil: an encoded string is shown as text,
+	// anything else as it is.
+	Present func(In, Encoded[Out]) []Content
+	// Idempotent says that running the same call twice does no more than once.
+	// Recovery may then run a lost call again.
+	Idempotent bool
+}
+
+// An Encoded is an output as the ledger keeps it: JSON.
+type Encoded[Out any] struct {
+	json  json.RawMessage
+	codec Codec[Out]
+}
+
+// JSON returns the document. The caller must not change it.
+func (e Encoded[Out]) JSON() json.RawMessage { return e.json }
+
+// Value returns what the document says, decoded anew.
+func (e Encoded[Out]) Value() (Out, error) { return e.codec.Decode(e.json) }
+
+// Make returns the tool of a spec. It returns ErrBadTool if there is no
+// description or nothing to execute, and ErrBadSchema if a codec's schema is
+// not a JSON Schema that can be checked without another document.
+func Make[In, Out any](s Spec[In, Out]) (Tool, error) {
+	if s.Execute == nil || s.Description == "" {
+		return Tool{}, fmt.Errorf("make tool: %w: it needs a description and an executor", ErrBadTool)
+	}
+	if s.Input == nil {
+		s.Input = JSON[In]()
+	}
+	if s.Output == nil {
+		s.Output = JSON[Out]()
+	}
+	input, err := schemaFor(s.Input)
+	if err != nil {
+		return Tool{}, fmt.Errorf("make tool: input: %w", err)
+	}
+	output, err := schemaFor(s.Output)
+	if err != nil {
+		return Tool{}, fmt.Errorf("make tool: output: %w", err)
+	}
+	t := &tool{description: s.Description, input: input, output: output, idempotent: s.Idempotent}
+	t.bind = func(raw json.RawMessage) (func(context.Context, Invocation) (Output, error), error) {
+		in, err := decode(s.Input, input, raw)
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context, inv Invocation) (Output, error) { return run(ctx, s, output, in, inv) }, nil
+	}
+	return Tool{t}, nil
+}
+
+func schemaFor[T any](c Codec[T]) (schema, error) {
+	if flawed, ok := c.(interface{ flaw() error }); ok && flawed.flaw() != nil {
+		return schema{}, flawed.flaw()
+	}
+	return compile(c.Schema())
+}
+
+func decode[In any](c Codec[In], s schema, raw json.RawMessage) (in In, err error) {
+	defer contain(&err)
+	if err := s.check(raw, ErrInvalidInput); err != nil {
+		return in, err
+	}
+	if in, err = c.Decode(raw); err != nil {
+		return in, mismatch(ErrInvalidInput, err)
+	}
+	return in, nil
+}
+
+func run[In, Out any](ctx context.Context, s Spec[In, Out], schema schema, in In, inv Invocation) (out Output, err error) {
+	defer contain(&err)
+	value, err := s.Execute(ctx, in, inv)
+	if err != nil {
+		return Output{}, classify(ctx, err)
+	}
+	encoded, err := s.Output.Encode(value)
+	if err != nil {
+		return Output{}, mismatch(ErrInvalidOutput, err)
+	}
+	if err := schema.check(encoded, ErrInvalidOutput); err != nil {
+		return Output{}, err
+	}
+	return Output{bytes.Clone(encoded), present(s, in, encoded)}, nil
+}
+
+// classify lets an interruption outrank an error that came of it. A decision
+// about permission did not come of it.
+func classify(ctx context.Context, err error) error {
+	if errors.Is(err, ErrDenied) || errors.Is(err, ErrDeclined) || ctx.Err() == nil {
+		return err
+	}
+	return interrupted(ctx)
+}
+
+func present[In, Out any](s Spec[In, Out], in In, encoded json.RawMessage) Contents {
+	if s.Present != nil {
+		return s.Present(in, Encoded[Out]{bytes.Clone(encoded), s.Output})
+	}
+	var text string
+	if encoded[0] == '"' && json.Unmarshal(encoded, &text) == nil {
+		return Contents{Text(text)}
+	}
+	return nil
+}
+
+// IsZero reports whether t is the zero Tool, which is not valid.
+func (t Tool) IsZero() bool { return t.tool == nil }
+
+// Guard returns a tool that is t but for its permission action. Guarding the
+// zero Tool gives the zero Tool.
+func Guard(action string, t Tool) Tool {
+	if t.tool == nil {
+		return t
+	}
+	guarded := *t.tool
+	guarded.action = action
+	return Tool{&guarded}
+}
+
+// A Definition is what a model is told of a tool.
+type Definition struct {
+	Name        Name            `json:"name"`
+	Description string          `json:"description"`
+	Input       json.RawMessage `json:"input"`  // a JSON Schema
+	Output      json.RawMessage `json:"output"` // a JSON Schema
+}
+
+// Describe returns the definition of t under a name: the same each time. The
+// caller must not change its schemas.
+func (t Tool) Describe(name Name) Definition {
+	return Definition{name, t.description, t.input.source, t.output.source}
+}
+
+// Action returns the permission action of t under a name: the one that Guard
+// gave it, or the name.
+func (t Tool) Action(name Name) string {
+	if t.action == "" {
+		return string(name)
+	}
+	return t.action
+}
+
+// Idempotent reports whether running the same call twice does no more than
+// once.
+func (t Tool) Idempotent() bool { return t.idempotent }
+
+// Bind holds an input to the tool's schema and decodes it. No input at all
+// counts as an empty object. It returns a *Mismatch, which is an
+// ErrInvalidInput, or a *Defect if the codec panics: then there is nothing to
+// run.
+func (t Tool) Bind(input json.RawMessage) (Bound, error) {
+	if t.tool == nil {
+		return Bound{}, fmt.Errorf("bind: %w: it is zero", ErrBadTool)
+	}
+	if len(bytes.TrimSpace(input)) == 0 {
+		input = json.RawMessage("{}")
+	}
+	run, err := t.bind(input)
+	return Bound{run}, err
+}
+
+// A Bound is a tool with an input that fits. It can be had only from Bind.
+type Bound struct {
+	run func(context.Context, Invocation) (Output, error)
+}
+
+// Run executes the tool once on the calling goroutine, encodes what it returns
+// and presents that. It returns a *Failure; an ErrInterrupted if the context
+// ended and the tool returned an error; a *Defect if anything panicked; a
+// *Mismatch, which is an ErrInvalidOutput; or the tool's own error.
+func (b Bound) Run(ctx context.Context, inv Invocation) (Output, error) {
+	if b.run == nil {
+		return Output{}, fmt.Errorf("run: %w: nothing is bound", ErrBadTool)
+	}
+	return b.run(ctx, inv)
+}
+
+// An Output is what a tool returned: its encoded value, and how that is
+// presented to the model. It can be had only from Run.
+type Output struct {
+	structured json.RawMessage
+	content    Contents
+}
+
+// Structured returns the encoded value. The caller must not change it.
+func (o Output) Structured() json.RawMessage { return o.structured }
+
+// Content returns the presentation. The caller must not change it.
+func (o Output) Content() Contents { return o.content }
+
+// WithContent returns o with another presentation.
+func (o Output) WithContent(content Contents) Output { return Output{o.structured, content} }
+
+// An Invocation says on whose behalf a tool runs: exactly these four, supplied
+// by the runner, never inferred.
+type Invocation struct {
+	Session SessionID
+	Agent   AgentID
+	Message MessageID // the reply that asks for the call
+	Call    CallID
+	live    *live
+}
+
+type live struct{ report func(Progress) }
+
+// A Progress is how far a running call is. It is live only: it never enters
+// the log, but the last one is kept with a failure.
+type Progress struct {
+	Structured json.RawMessage `json:"structured,omitempty"`
+	Content    Contents        `json:"content,omitempty"`
+}
+
+// Reporting returns the invocation with a receiver for its progress, which is
+// called on the goroutine that reports and must not block.
+func (i Invocation) Reporting(to func(Progress)) Invocation {
+	i.live = &live{to}
+	return i
+}
+
+// Report says how far the call is, in place of what was said last.
+func (i Invocation) Report(p Progress) {
+	if i.live != nil {
+		i.live.report(p)
+	}
+}
+
+// A Call is what a model asks.
+type Call struct {
+	ID    CallID          `json:"call"`
+	Name  string          `json:"tool"`  // as the model wrote it
+	Input json.RawMessage `json:"input"` // as the model wrote it; need not fit
+}

@@ -1,0 +1,147 @@
+package events
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+// An Event is something that happened, past tense and typed. The set is
+// closed but for [Unknown].
+type Event interface {
+	// Kind is the name under which the event is kept, for ever.
+	Kind() string
+	event()
+}
+
+// ErrUnknownKind says that a reader met a kind of event, or a version of one,
+// that this program does not know and that it cannot do without.
+var ErrUnknownKind = errors.New("kind of event is not known")
+
+// An Unknown is an event of a kind or version that this program does not know,
+// as it is kept.
+type Unknown struct {
+	Name    string
+	Version int
+	Data    json.RawMessage
+}
+
+// Kind returns the name under which the event is kept.
+func (u Unknown) Kind() string { return u.Name }
+func (Unknown) event()         {}
+
+// An Envelope is an event in its place.
+type Envelope struct {
+	ID          domain.EventID
+	Stream      Stream
+	Revision    Revision // the length of the stream with this event
+	Position    Position // zero where the event was just appended, as only readers learn it
+	Time        time.Time
+	Correlation domain.SessionID // the session it belongs to; zero where none
+	Causation   domain.EventID   // the event that led to it; zero where none
+	Event       Event
+}
+
+// A kind says how one kind of event is read.
+type kind struct {
+	version int
+	// upcasts[i] turns the data of version i+1 into that of version i+2.
+	upcasts []func(json.RawMessage) (json.RawMessage, error)
+	decode  func(json.RawMessage) (Event, error)
+}
+
+func of[E Event](upcasts ...func(json.RawMessage) (json.RawMessage, error)) kind {
+	return kind{version: len(upcasts) + 1, upcasts: upcasts, decode: func(data json.RawMessage) (Event, error) {
+		var e E
+		err := json.Unmarshal(data, &e)
+		return e, err
+	}}
+}
+
+// kinds are all kinds of events that this program writes or reads.
+var kinds = map[string]kind{
+	"ProcessStarted":      of[ProcessStarted](),
+	"ProcessStopped":      of[ProcessStopped](),
+	"LayerOpened":         of[LayerOpened](),
+	"ToolsRegistered":     of[ToolsRegistered](),
+	"RegistrationClosed":  of[RegistrationClosed](),
+	"LayerClosed":         of[LayerClosed](),
+	"SessionOpened":       of[SessionOpened](),
+	"PromptAdmitted":      of[PromptAdmitted](),
+	"TurnMaterialized":    of[TurnMaterialized](),
+	"ReplyReceived":       of[ReplyReceived](),
+	"CallStarted":         of[CallStarted](),
+	"CallSettled":         of[CallSettled](),
+	"LateResultObserved":  of[LateResultObserved](),
+	"PermissionRequested": of[PermissionRequested](),
+	"PermissionDecided":   of[PermissionDecided](),
+	"ApprovalSaved":       of[ApprovalSaved](),
+	"ApprovalRevoked":     of[ApprovalRevoked](),
+	"LoopDetected":        of[LoopDetected](),
+	"OutputPruned":        of[OutputPruned](),
+	"SessionInterrupted":  of[SessionInterrupted](),
+	"SessionClosed":       of[SessionClosed](),
+}
+
+// metadata is the JSON beside an event, with the keys that EventStoreDB's own
+// tools expect.
+type metadata struct {
+	Correlation domain.SessionID `json:"$correlationId,omitzero"`
+	Causation   domain.EventID   `json:"$causationId,omitzero"`
+}
+
+// Encode returns the record of an event. The time is kept to the microsecond.
+func Encode(d Draft) (Record, error) {
+	version := kinds[d.Event.Kind()].version
+	data, err := []byte(nil), error(nil)
+	if u, ok := d.Event.(Unknown); ok {
+		version, data = u.Version, u.Data
+	} else if data, err = json.Marshal(d.Event); err != nil {
+		return Record{}, fmt.Errorf("encode %s: %w", d.Event.Kind(), err)
+	}
+	meta, err := json.Marshal(metadata{d.Correlation, d.Causation})
+	if err != nil {
+		return Record{}, fmt.Errorf("encode %s: %w", d.Event.Kind(), err)
+	}
+	return Record{
+		ID: d.ID, Kind: d.Event.Kind(), Version: version, Time: d.Time.UTC().Truncate(time.Microsecond),
+		Data: data, Metadata: meta,
+	}, nil
+}
+
+// Decode returns the envelope of an entry. A kind that is not known, or a
+// version later than the one that is, gives an Unknown. Data or metadata that
+// do not decode are an ErrDamaged that names stream, revision and position.
+func Decode(e Entry) (Envelope, error) {
+	v := Envelope{ID: e.ID, Stream: e.Stream, Revision: e.Revision, Position: e.Position, Time: e.Time}
+	var meta metadata
+	if len(e.Metadata) > 0 {
+		if err := json.Unmarshal(e.Metadata, &meta); err != nil {
+			return Envelope{}, damaged(e, err)
+		}
+	}
+	v.Correlation, v.Causation = meta.Correlation, meta.Causation
+	k, ok := kinds[e.Kind]
+	if !ok || e.Version > k.version || e.Version < 1 {
+		v.Event = Unknown{e.Kind, e.Version, e.Data}
+		return v, nil
+	}
+	data := json.RawMessage(e.Data)
+	var err error
+	for _, upcast := range k.upcasts[e.Version-1:] {
+		if data, err = upcast(data); err != nil {
+			return Envelope{}, damaged(e, err)
+		}
+	}
+	if v.Event, err = k.decode(data); err != nil {
+		return Envelope{}, damaged(e, err)
+	}
+	return v, nil
+}
+
+func damaged(e Entry, err error) error {
+	return fmt.Errorf("decode %s at revision %d of %s, position %s: %w: %w", e.Kind, e.Revision, e.Stream, e.Position, ErrDamaged, err)
+}

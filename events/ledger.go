@@ -1,0 +1,172 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+// A Ledger is a [Store] with typed events, a mint and a clock. It is safe for
+// concurrent use. It does not own the store.
+type Ledger struct {
+	store Store
+	mint  *domain.Mint
+	now   func() time.Time
+}
+
+// NewLedger returns a ledger over a store.
+func NewLedger(store Store, mint *domain.Mint, now func() time.Time) *Ledger {
+	return &Ledger{store, mint, now}
+}
+
+// Mint returns the mint of the ledger's IDs.
+func (l *Ledger) Mint() *domain.Mint { return l.mint }
+
+// Now returns the time by the ledger's clock, in UTC to the microsecond.
+func (l *Ledger) Now() time.Time { return l.now().UTC().Truncate(time.Microsecond) }
+
+// A Draft is an event with its ID and time, before it is appended. Appended a
+// second time it is the same record, so that an append whose end is not known
+// can be made again.
+type Draft struct {
+	ID          domain.EventID
+	Time        time.Time
+	Correlation domain.SessionID // zero: taken from the stream, if it is a session's
+	Causation   domain.EventID
+	Event       Event
+}
+
+// Draft gives an event an ID and the time. The cause is the event that led to
+// it, or zero.
+func (l *Ledger) Draft(e Event, cause domain.EventID) Draft {
+	return Draft{ID: l.mint.Event(), Time: l.Now(), Causation: cause, Event: e}
+}
+
+// Append adds drafts to a stream whose length is exactly after, as
+// [Store.Append] does and with its errors, and returns their envelopes.
+func (l *Ledger) Append(ctx context.Context, s Stream, after Revision, drafts ...Draft) ([]Envelope, error) {
+	records := make([]Record, len(drafts))
+	envelopes := make([]Envelope, len(drafts))
+	for i, d := range drafts {
+		if d.Correlation.IsZero() {
+			d.Correlation, _ = s.Session()
+		}
+		record, err := Encode(d)
+		if err != nil {
+			return nil, fmt.Errorf("append to %s: %w", s, err)
+		}
+		records[i] = record
+		envelopes[i] = Envelope{
+			ID: d.ID, Stream: s, Revision: after + Revision(i) + 1, Time: record.Time,
+			Correlation: d.Correlation, Causation: d.Causation, Event: d.Event,
+		}
+	}
+	if err := l.store.Append(ctx, s, after, records...); err != nil {
+		return nil, err
+	}
+	return envelopes, nil
+}
+
+// Read is [Store.Read] with typed events. A record that does not decode ends
+// it with an ErrDamaged.
+func (l *Ledger) Read(ctx context.Context, s Stream, after Revision) iter.Seq2[Envelope, error] {
+	return decoded(l.store.Read(ctx, s, after))
+}
+
+// ReadAll is [Store.ReadAll] with typed events. A record that does not decode
+// ends it with an ErrDamaged.
+func (l *Ledger) ReadAll(ctx context.Context, after Position) iter.Seq2[Envelope, error] {
+	return decoded(l.store.ReadAll(ctx, after))
+}
+
+// Follow is [Store.Follow] with typed events. A record that does not decode
+// ends it with an ErrDamaged.
+func (l *Ledger) Follow(ctx context.Context, after Position, options ...Following) iter.Seq2[Envelope, error] {
+	return decoded(l.store.Follow(ctx, after, options...))
+}
+
+// Entries is [Store.ReadAll]: the records as they are kept.
+func (l *Ledger) Entries(ctx context.Context, after Position) iter.Seq2[Entry, error] {
+	return l.store.ReadAll(ctx, after)
+}
+
+func decoded(entries iter.Seq2[Entry, error]) iter.Seq2[Envelope, error] {
+	return func(yield func(Envelope, error) bool) {
+		for e, err := range entries {
+			if err != nil {
+				yield(Envelope{}, err)
+				return
+			}
+			v, err := Decode(e)
+			if !yield(v, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// A Writer is the one appender of a stream in this process: it owns the
+// stream's revision, so that several goroutines may append one after the
+// other. The stream itself is still the serialization: an append by anybody
+// else makes the next one a *Conflict.
+type Writer struct {
+	ledger *Ledger
+	stream Stream
+	mu     struct {
+		sync.Mutex
+		revision Revision
+		open     []Draft // appended with an error that leaves their end open
+	}
+}
+
+// Writer returns a writer for a stream whose length is revision.
+func (l *Ledger) Writer(s Stream, revision Revision) *Writer {
+	w := &Writer{ledger: l, stream: s}
+	w.mu.revision = revision
+	return w
+}
+
+// Stream returns the stream that w appends to.
+func (w *Writer) Stream() Stream { return w.stream }
+
+// Revision returns the length of the stream after the last append of w whose
+// end is known.
+func (w *Writer) Revision() Revision {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.mu.revision
+}
+
+// Append adds drafts to the end of the stream, with the errors of
+// [Store.Append]. Where an error leaves it open whether drafts were added, the
+// next Append first adds them again, so that they are on record once and
+// before what follows. The lock of w is held meanwhile.
+func (w *Writer) Append(ctx context.Context, drafts ...Draft) ([]Envelope, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.mu.open) > 0 {
+		if _, err := w.appendLocked(ctx, w.mu.open); err != nil {
+			return nil, err
+		}
+	}
+	return w.appendLocked(ctx, drafts)
+}
+
+func (w *Writer) appendLocked(ctx context.Context, drafts []Draft) ([]Envelope, error) {
+	envelopes, err := w.ledger.Append(ctx, w.stream, w.mu.revision, drafts...)
+	switch {
+	case err == nil:
+		w.mu.revision += Revision(len(drafts))
+		w.mu.open = nil
+	case errors.Is(err, ErrConflict), errors.Is(err, ErrBadRecord), errors.Is(err, ErrTooLarge), errors.Is(err, ErrClosed):
+		w.mu.open = nil
+	default:
+		w.mu.open = drafts
+	}
+	return envelopes, err
+}
