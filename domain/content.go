@@ -77,7 +77,7 @@ func (cs Contents) MarshalJSON() ([]byte, error) {
 			return nil, fmt.Errorf("encode content %d: %w: %T", i, ErrBadWord, c)
 		}
 	}
-	return json.Marshal(wire)
+	return jsonCodec[[]contentWire]{}.Encode(wire)
 }
 
 // UnmarshalJSON reads the form that Contents documents.

@@ -1,6 +1,9 @@
 package domain
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"fmt"
+)
 
 // An Outcome is how a call ended. The zero Outcome is not valid.
 type Outcome uint8
@@ -69,10 +72,6 @@ func (s Settlement) Agrees() bool {
 	return !s.Offered.Fingerprint.IsZero() && s.Offered.Fingerprint == s.Effective.Fingerprint
 }
 
-// Ran reports whether the executor was reached: whether effects outside the
-// process are possible.
-func (s Settlement) Ran() bool { return s.Began }
-
 // A Reading is what a model reads of a settlement: one of its fields is set.
 type Reading struct {
 	Error      string          // for any outcome but Succeeded
@@ -107,4 +106,30 @@ func (s Settlement) Reading() Reading {
 		return Reading{Text: string(text)}
 	}
 	return Reading{Content: s.Content}
+}
+
+// InterruptedBefore returns the end of a call that was interrupted before it
+// began.
+func InterruptedBefore(i Interruption) Settlement {
+	return Settlement{Outcome: Interrupted, Interruption: i, Text: fmt.Sprintf("Tool execution interrupted (%s) before it began", i)}
+}
+
+// InterruptedWhile returns the end of a call that was interrupted while it ran.
+func InterruptedWhile(i Interruption) Settlement {
+	text := fmt.Sprintf("Tool execution interrupted (%s): its effects are unknown", i)
+	return Settlement{Outcome: Interrupted, Interruption: i, Began: true, Text: text}
+}
+
+// LostCall returns the end of a call that began in a process that died.
+func LostCall(offered, effective Offered) Settlement {
+	return Settlement{
+		Outcome: Lost, Began: true, Offered: offered, Effective: effective,
+		Text: "The process died while this tool ran: its outcome is unknown",
+	}
+}
+
+// DisabledCall returns the end of a call that a model asked for although no
+// tools were offered any more.
+func DisabledCall() Settlement {
+	return Settlement{Outcome: Disabled, Text: "Tools are disabled after the maximum number of steps"}
 }

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -99,7 +100,7 @@ func Encode(d Draft) (Record, error) {
 	data, err := []byte(nil), error(nil)
 	if u, ok := d.Event.(Unknown); ok {
 		version, data = u.Version, u.Data
-	} else if data, err = json.Marshal(d.Event); err != nil {
+	} else if data, err = marshal(d.Event); err != nil {
 		return Record{}, fmt.Errorf("encode %s: %w", d.Event.Kind(), err)
 	}
 	meta, err := json.Marshal(metadata{d.Correlation, d.Causation})
@@ -110,6 +111,17 @@ func Encode(d Draft) (Record, error) {
 		ID: d.ID, Kind: d.Event.Kind(), Version: version, Time: d.Time.UTC().Truncate(time.Microsecond),
 		Data: data, Metadata: meta,
 	}, nil
+}
+
+// marshal leaves <, > and & as they are: records are read by people, too.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // Decode returns the envelope of an entry. A kind that is not known, or a

@@ -149,12 +149,34 @@ func (w *Writer) Revision() Revision {
 func (w *Writer) Append(ctx context.Context, drafts ...Draft) ([]Envelope, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.mu.open) > 0 {
-		if _, err := w.appendLocked(ctx, w.mu.open); err != nil {
-			return nil, err
-		}
+	if err := w.flushLocked(ctx); err != nil {
+		return nil, err
 	}
 	return w.appendLocked(ctx, drafts)
+}
+
+// Flush adds drafts again whose end is open, if there are any, so that what is
+// on record is known.
+func (w *Writer) Flush(ctx context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.flushLocked(ctx)
+}
+
+// Advance tells w of a length that was read from the stream. A length below
+// the one it knows changes nothing.
+func (w *Writer) Advance(to Revision) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.revision = max(w.mu.revision, to)
+}
+
+func (w *Writer) flushLocked(ctx context.Context) error {
+	if len(w.mu.open) == 0 {
+		return nil
+	}
+	_, err := w.appendLocked(ctx, w.mu.open)
+	return err
 }
 
 func (w *Writer) appendLocked(ctx context.Context, drafts []Draft) ([]Envelope, error) {

@@ -1,0 +1,45 @@
+// Package registry finds the tool behind a name and settles calls to it.
+//
+// Tools are put into effect by a [Scope], which belongs to a [Layer]. Within a
+// layer the latest registration of a name is in effect; closing its scope puts
+// back the one before. A [Registry] overlays layers of the [Layers] of a
+// process, the later hiding the earlier.
+//
+// What one turn may call is fixed by [Registry.Materialize]. The
+// [Materialization] keeps the identity of each registration and not its tool, so
+// that a call made later either reaches the very registration that was offered
+// or is rejected as stale. [Materialization.Settle] is the only way in which a
+// tool is run. Which fact is kept where is the affair of a [Journal], and where
+// complete outputs go that of [Outputs].
+//
+// # Promises
+//
+//   - Nothing is known of registrations that the log does not hold, but for the
+//     tools themselves.
+//   - A list with a bad name registers nothing, or, where it comes from outside,
+//     all but the bad entries, each of them on record with its reason.
+//   - A tool runs only after [Journal.Begin] has returned nil.
+//   - Settle returns a settlement only after [Journal.Settle] has returned nil.
+//   - An unknown, stale or invalid call runs nothing.
+//   - Registering, replacing or closing does not touch a call that has begun.
+//   - Output over the [Limits] is kept whole, or the call has not succeeded.
+//
+// # Concurrency
+//
+// Everything here may be used by several goroutines at once. A tool runs on a
+// goroutine of its own, which Settle waits for, or, if the tool does not heed
+// its interruption within the grace, [Layers.Wait]. A layer's lock is held while
+// its stream is appended to, and is taken before that of its Layers; no lock is
+// held while a tool, a hook, a journal or an output store is called.
+//
+// # Errors
+//
+// domain.ErrBadName, domain.ErrBadTool and [ErrClosed] come from Register;
+// [ErrUnrecorded] from closing and from Materialize; [ErrBadLimits] and
+// [ErrMisplaced] from overlaying. Settle returns [ErrCallConflict], [ErrBegan],
+// and what broke in the journal; never an ending that the model should read:
+// those are settlements.
+//
+// Permission is the tool's affair; when a call is settled, the runner's. The
+// promises are checked in promises_test.go, scenario by scenario.
+package registry

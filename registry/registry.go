@@ -1,0 +1,183 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections/catalog"
+	"github.com/settlement-ledger/ledger/projections/staleness"
+)
+
+// A Policy says when a call is refused because what the turn offered is not
+// what is in effect.
+type Policy uint8
+
+// The policies. The zero Policy is Strict.
+const (
+	// Strict refuses a call unless the registration offered is in effect.
+	Strict Policy = iota
+	// ByFingerprint refuses a call unless the definition in effect is the one
+	// offered, and runs what is in effect.
+	ByFingerprint
+	// Admitted runs what was offered, in effect or not, while the process that
+	// offered it lives.
+	Admitted
+)
+
+// Before may rewrite the input of a call before it is decoded. It returns the
+// input to use. An error ends the call as a defect, before anything ran.
+type Before func(ctx context.Context, inv domain.Invocation, call domain.Call) (json.RawMessage, error)
+
+// After may rewrite what an output shows before it is bounded. It returns the
+// content to use. An error ends the call as a defect.
+type After func(ctx context.Context, inv domain.Invocation, call domain.Call, out domain.Output) (domain.Contents, error)
+
+// DefaultGrace is how long an interrupted call is given.
+const DefaultGrace = 5 * time.Second
+
+// A Config says how a registry settles calls.
+type Config struct {
+	Outputs Outputs       // keeps what is too large to show; required
+	Limits  Limits        // zero: DefaultLimits
+	Policy  Policy        // zero: Strict
+	Grace   time.Duration // for an interrupted tool to return, and again to record its end; zero: DefaultGrace
+	Before  []Before      // run in order
+	After   []After       // run in order
+}
+
+// A Registry finds tools in an overlay of layers and settles calls to them.
+type Registry struct {
+	layers *Layers
+	over   []*Layer
+	ids    []domain.LayerID
+	config Config
+}
+
+// Registry returns the overlay of layers of this process, each hiding the ones
+// before it. It returns ErrMisplaced if a layer's placement is below that of
+// the one before, and ErrBadLimits for limits too small to hold a reference.
+func (ls *Layers) Registry(config Config, over ...*Layer) (*Registry, error) {
+	limits, err := config.Limits.checked()
+	if err != nil {
+		return nil, fmt.Errorf("overlay layers: %w", err)
+	}
+	config.Limits = limits
+	if config.Grace == 0 {
+		config.Grace = DefaultGrace
+	}
+	r := &Registry{layers: ls, over: slices.Clone(over), config: config}
+	for i, l := range over {
+		if i > 0 && l.placement < over[i-1].placement {
+			return nil, fmt.Errorf("overlay layers: %w: %s over %s", ErrMisplaced, l.placement, over[i-1].placement)
+		}
+		r.ids = append(r.ids, l.id)
+	}
+	return r, nil
+}
+
+// A Turn says for whom an offer is made.
+type Turn struct {
+	ID    domain.TurnID
+	Rules domain.Rules // that hide tools from the model
+}
+
+// Materialize fixes what a turn may call: the tools in effect now that no rule
+// hides. It returns ErrUnrecorded if a closing in one of the layers cannot be
+// recorded.
+func (r *Registry) Materialize(ctx context.Context, turn Turn) (*Materialization, error) {
+	for _, l := range r.over {
+		if err := l.settleOwed(ctx); err != nil {
+			return nil, fmt.Errorf("materialize turn: %w", err)
+		}
+	}
+	m := &Materialization{registry: r, offer: domain.Offer{Turn: turn.ID}}
+	r.layers.mu.RLock()
+	defer r.layers.mu.RUnlock()
+	for _, e := range r.layers.mu.catalog.Catalog(r.ids) {
+		if rule, hidden := turn.Rules.Hides(e.Tool.Action); hidden {
+			m.hidden = append(m.hidden, events.HiddenTool{Offered: e.Offered, Rule: rule})
+			continue
+		}
+		m.offer.Tools = append(m.offer.Tools, e.Offered)
+		m.definitions = append(m.definitions, definition(e))
+		if r.config.Policy == Admitted {
+			m.admit(e.Offered, r.layers.mu.tools[e.Registration][e.Name])
+		}
+	}
+	return m, nil
+}
+
+func definition(e catalog.Entry) domain.Definition {
+	return domain.Definition{Name: e.Name, Description: e.Tool.Description, Input: e.Tool.Input, Output: e.Tool.Output}
+}
+
+// Recall returns the materialization of a turn already on record, to settle
+// the calls of its reply. It defines nothing: it was offered before.
+func (r *Registry) Recall(offer domain.Offer) *Materialization {
+	return &Materialization{registry: r, offer: offer}
+}
+
+// A Materialization is what one turn may call. It keeps the identity of each
+// registration and, but for the policy Admitted, never its tool.
+type Materialization struct {
+	registry    *Registry
+	offer       domain.Offer
+	hidden      []events.HiddenTool
+	definitions []domain.Definition
+	admitted    map[domain.Offered]domain.Tool
+}
+
+func (m *Materialization) admit(o domain.Offered, t domain.Tool) {
+	if m.admitted == nil {
+		m.admitted = map[domain.Offered]domain.Tool{}
+	}
+	m.admitted[o] = t
+}
+
+// Definitions returns what the model is to be told, in order: none after
+// Recall.
+func (m *Materialization) Definitions() []domain.Definition { return slices.Clone(m.definitions) }
+
+// Offer returns the names and the registrations offered for them, as
+// TurnMaterialized keeps it.
+func (m *Materialization) Offer() domain.Offer { return m.offer }
+
+// Hidden returns the tools in effect that are not offered.
+func (m *Materialization) Hidden() []events.HiddenTool { return slices.Clone(m.hidden) }
+
+// A found is what a name means at one moment.
+type found struct {
+	offered   domain.Offered
+	effective domain.Offered
+	changedBy domain.EventID
+	tool      domain.Tool // zero: the call is stale
+}
+
+// find compares what was offered with what is in effect and captures the tool
+// to run: from here on, registering and closing do not touch the call.
+func (m *Materialization) find(offered domain.Offered) found {
+	r := m.registry
+	r.layers.mu.RLock()
+	defer r.layers.mu.RUnlock()
+	verdict := staleness.Judge(r.layers.mu.catalog, r.ids, offered)
+	f := found{offered: offered, effective: verdict.Effective, changedBy: verdict.ChangedBy}
+	inEffect := r.layers.mu.tools[verdict.Effective.Registration][offered.Name]
+	switch r.config.Policy {
+	case Strict:
+		if !verdict.Stale {
+			f.tool = inEffect
+		}
+	case ByFingerprint:
+		if verdict.Agrees {
+			f.tool = inEffect
+		}
+	case Admitted:
+		f.tool = m.admitted[offered]
+	}
+	return f
+}

@@ -1,0 +1,103 @@
+package runner
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/registry"
+)
+
+// ask takes a turn: it records what is offered, asks the model, and records
+// its reply.
+func (c *carrying) ask(ctx context.Context, last bool) error {
+	turn, event, err := c.offer(ctx, last)
+	if err != nil {
+		return err
+	}
+	offered, err := c.journal.writer.Append(ctx, c.config.Ledger.Draft(event, c.session.Last))
+	if err != nil {
+		return fmt.Errorf("record turn: %w", err)
+	}
+	reply, err := c.reply(ctx, turn)
+	if err != nil {
+		return fmt.Errorf("ask %s: %w", turn.Agent, err)
+	}
+	if _, err := c.journal.writer.Append(ctx, c.config.Ledger.Draft(reply, offered[0].ID)); err != nil {
+		return fmt.Errorf("record reply: %w", err)
+	}
+	return nil
+}
+
+func (c *carrying) offer(ctx context.Context, last bool) (Turn, events.TurnMaterialized, error) {
+	mint := c.config.Ledger.Mint()
+	turn := Turn{
+		Session: c.session.Session, ID: mint.Turn(), Message: mint.Message(), Agent: c.session.Agent, Model: c.session.Model,
+		Conversation: c.session, Disabled: last,
+	}
+	event := events.TurnMaterialized{
+		Turn: turn.ID, Message: turn.Message, Agent: turn.Agent, Model: turn.Model, Tools: []domain.Offered{}, Disabled: last,
+	}
+	if last {
+		return turn, event, nil
+	}
+	var rules domain.Rules
+	if c.config.Rules != nil {
+		rules = c.config.Rules(turn.Agent)
+	}
+	m, err := c.config.Registry.Materialize(ctx, registry.Turn{ID: turn.ID, Rules: rules})
+	if err != nil {
+		return Turn{}, events.TurnMaterialized{}, err
+	}
+	turn.Tools = m.Definitions()
+	event.Tools, event.Hidden = m.Offer().Tools, m.Hidden()
+	return turn, event, nil
+}
+
+// reply asks the model and puts its reply together.
+func (c *carrying) reply(ctx context.Context, turn Turn) (events.ReplyReceived, error) {
+	reply := events.ReplyReceived{Turn: turn.ID, Message: turn.Message, Model: turn.Model}
+	var text strings.Builder
+	seen := map[domain.CallID]bool{}
+	for part, err := range c.config.Provider.Reply(ctx, turn) {
+		if err != nil {
+			return reply, err
+		}
+		switch part := part.(type) {
+		case Said:
+			text.WriteString(string(part))
+		case Asked:
+			if part.ID == "" || seen[part.ID] {
+				return reply, fmt.Errorf("%w: call of %q has the ID %q, which must be there and differ within a reply", ErrBadReply, part.Name, part.ID)
+			}
+			seen[part.ID] = true
+			reply.Calls = append(reply.Calls, domain.Call{ID: part.ID, Name: part.Name, Input: asJSON(part.Input)})
+		case Finished:
+			reply.Finish, reply.Tokens = part.Reason, part.Tokens
+			if part.Model != "" {
+				reply.Model = part.Model
+			}
+		default:
+			return reply, fmt.Errorf("%w: part of type %T", ErrBadReply, part)
+		}
+	}
+	reply.Text = text.String()
+	return reply, context.Cause(ctx)
+}
+
+// asJSON keeps an input that is not JSON as a JSON string of what it is, which
+// no object schema accepts, and none as an empty object.
+func asJSON(input json.RawMessage) json.RawMessage {
+	if len(bytes.TrimSpace(input)) == 0 {
+		return json.RawMessage("{}")
+	}
+	if json.Valid(input) {
+		return input
+	}
+	text, _ := json.Marshal(string(input)) // a string has JSON
+	return text
+}

@@ -1,0 +1,41 @@
+// Package runner carries agent sessions forward through their ledger.
+//
+// A [Runner] takes steps: what a session needs next is a pure function, plan, of
+// the session folded from the log, and every step ends in an append. A step
+// asks the model through a [Provider], settles the calls of its reply, or ends
+// what somebody left open. [Runner.Run] takes steps until the session rests.
+// So recovery is the ordinary path: to resume is to run again.
+//
+// A turn is on record before the model is asked, its reply before a call of it
+// begins, and the end of each call before the model reads it. Calls of one reply
+// run side by side; each has an end of its own.
+//
+// # Promises
+//
+//   - A call that began and has no end is ended as lost, and never run again.
+//   - A call is settled against the offer on record for its turn, never against
+//     a later one.
+//   - No run resumes unasked: Recover and Salvage ask no model and run no tool.
+//   - A step that adds nothing to the log ends the run with [ErrNoProgress].
+//   - An interruption is recorded, with the end of every call that it met, in
+//     spite of the context that ended.
+//
+// # Concurrency
+//
+// A Runner may be used by several goroutines. Whoever runs a session that runs
+// already joins. Different sessions run side by side. The runner starts a
+// goroutine for each call of a reply and joins them before it takes the next
+// step; one that outlives the grace of its interruption is the registry's to
+// wait for.
+//
+// # Errors
+//
+// [ErrNoSession], [ErrImported], [ErrNoProgress], [ErrBadReply], [ErrBroken] and
+// events.ErrUnknownKind come from Run; [ErrOtherText] from Admit;
+// [ErrNotRunning] from Note. A *events.Conflict says that somebody else appends
+// to the session: the run stops and changes nothing.
+//
+// How a call is settled is the registry's affair, what a model is shown that of
+// the projection conversation, and which processes are dead that of whoever
+// opened the store. The crash laws are in crash_test.go.
+package runner

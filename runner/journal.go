@@ -1,0 +1,107 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/registry"
+)
+
+type callKey struct {
+	message domain.MessageID
+	call    domain.CallID
+}
+
+// A journal keeps the facts of the calls of one session in its stream. It is
+// the session's one appender in this process.
+type journal struct {
+	ledger *events.Ledger
+	writer *events.Writer
+	mu     struct {
+		sync.Mutex
+		recorded map[callKey]registry.Recorded
+		starts   map[callKey]domain.EventID // what a call's events come of: its reply, then its start
+	}
+}
+
+func newJournal(l *events.Ledger, w *events.Writer) *journal {
+	j := &journal{ledger: l, writer: w}
+	j.mu.recorded = map[callKey]registry.Recorded{}
+	j.mu.starts = map[callKey]domain.EventID{}
+	return j
+}
+
+// expect makes the journal answer for a call as the session has it.
+func (j *journal) expect(a asked) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	key := callKey{a.message, a.ID}
+	j.mu.recorded[key] = registry.Recorded{Call: a.Call.Call, Began: a.Started != nil, Settlement: a.Settlement}
+	j.mu.starts[key] = a.reply
+	if a.Started != nil {
+		j.mu.starts[key] = a.StartedBy
+	}
+}
+
+// Recorded returns what is on record of a call that the session expects.
+func (j *journal) Recorded(_ context.Context, message domain.MessageID, call domain.CallID) (registry.Recorded, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	recorded, ok := j.mu.recorded[callKey{message, call}]
+	if !ok {
+		return registry.Recorded{}, fmt.Errorf("look up call %s of %s: %w", call, message, ErrNotAsked)
+	}
+	return recorded, nil
+}
+
+// cause returns the event that the next event of a call comes of.
+func (j *journal) cause(key callKey) domain.EventID {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.mu.starts[key]
+}
+
+func (j *journal) note(key callKey, change func(*registry.Recorded)) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	recorded := j.mu.recorded[key]
+	change(&recorded)
+	j.mu.recorded[key] = recorded
+}
+
+// Begin keeps the start of a call.
+func (j *journal) Begin(ctx context.Context, start events.Draft) error {
+	e := start.Event.(events.CallStarted)
+	key := callKey{e.Message, e.Call}
+	start.Causation = j.cause(key)
+	if _, err := j.writer.Append(ctx, start); err != nil {
+		return err
+	}
+	j.mu.Lock()
+	j.mu.starts[key] = start.ID
+	j.mu.Unlock()
+	j.note(key, func(r *registry.Recorded) { r.Began = true })
+	return nil
+}
+
+// Settle keeps the end of a call.
+func (j *journal) Settle(ctx context.Context, end events.Draft) error {
+	e := end.Event.(events.CallSettled)
+	key := callKey{e.Message, e.Call}
+	end.Causation = j.cause(key)
+	if _, err := j.writer.Append(ctx, end); err != nil {
+		return err
+	}
+	settlement := e.Settlement(end.ID)
+	j.note(key, func(r *registry.Recorded) { r.Settlement = &settlement })
+	return nil
+}
+
+// Late keeps a result that came after the end of its call.
+func (j *journal) Late(ctx context.Context, late events.Draft) error {
+	_, err := j.writer.Append(ctx, late)
+	return err
+}

@@ -1,0 +1,441 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections"
+	"github.com/settlement-ledger/ledger/projections/conversation"
+	"github.com/settlement-ledger/ledger/registry"
+)
+
+// The errors of this package. Callers match them with errors.Is.
+var (
+	ErrNoSession  = errors.New("there is no such session")
+	ErrImported   = errors.New("session was imported and cannot be carried on")
+	ErrNoProgress = errors.New("step added nothing to the log")
+	ErrBadReply   = errors.New("reply cannot be used")
+	ErrNotRunning = errors.New("session is not running")
+	ErrNotAsked   = errors.New("call was not asked for")
+	ErrOtherText  = errors.New("message is on record with another text")
+	ErrBroken     = errors.New("tool broke and the runner stops at that")
+)
+
+// DefaultParallel is how many calls of one message run at once.
+const DefaultParallel = 8
+
+// A Config says how sessions are carried forward.
+type Config struct {
+	Ledger   *events.Ledger     // required
+	Registry *registry.Registry // finds tools and settles calls; required
+	Provider Provider           // asked for replies; nil: sessions can only be recovered
+	// Rules hide tools from the model of an agent. Nil: none.
+	Rules func(domain.AgentID) domain.Rules
+	// Looping is asked before a call runs that comes round again and again. It
+	// returns nil, a *domain.Denied or a *domain.Declined, or what broke. Nil:
+	// such a call runs.
+	Looping func(context.Context, domain.Invocation, events.LoopDetected) error
+	Rounds  int // that make a loop; zero: DefaultRounds
+	// Parallel is how many calls of one message run at once. Zero:
+	// DefaultParallel.
+	Parallel int
+	// Steps is how many replies there may be to one prompt; tools are disabled
+	// in the last. Zero: any number.
+	Steps int
+	// OnBroken says whether a run goes on after a tool broke.
+	OnBroken OnBroken
+	// Grace is how long the record of an interruption may take. Zero:
+	// registry.DefaultGrace.
+	Grace time.Duration
+}
+
+// OnBroken says whether a run goes on after a defect or a failed retention.
+// The zero OnBroken is GoOn.
+type OnBroken uint8
+
+// What to do.
+const (
+	GoOn OnBroken = iota
+	Stop
+)
+
+// A Runner carries sessions forward. Between calls it holds no more of a
+// session than where its stream ends. It is safe for concurrent use.
+type Runner struct {
+	config Config
+	mu     struct {
+		sync.Mutex
+		runs    map[domain.SessionID]*run
+		writers map[domain.SessionID]*events.Writer
+	}
+}
+
+// New returns a runner.
+func New(config Config) *Runner {
+	if config.Rounds == 0 {
+		config.Rounds = DefaultRounds
+	}
+	if config.Parallel == 0 {
+		config.Parallel = DefaultParallel
+	}
+	if config.Grace == 0 {
+		config.Grace = registry.DefaultGrace
+	}
+	r := &Runner{config: config}
+	r.mu.runs = map[domain.SessionID]*run{}
+	r.mu.writers = map[domain.SessionID]*events.Writer{}
+	return r
+}
+
+// Open begins a session. The session's ID and origin are given by Open.
+func (r *Runner) Open(ctx context.Context, e events.SessionOpened) (domain.SessionID, error) {
+	l := r.config.Ledger
+	e.Session, e.Origin = l.Mint().Session(), events.Origin{Kind: events.RunHere}
+	if _, err := l.Append(ctx, events.SessionStream(e.Session), 0, l.Draft(e, domain.EventID{})); err != nil {
+		return domain.SessionID{}, fmt.Errorf("open session: %w", err)
+	}
+	return e.Session, nil
+}
+
+// Admit accepts a message for the agent of a session that is not running.
+// Admitting a message again, with the same text, does nothing; with another
+// text it is ErrOtherText.
+func (r *Runner) Admit(ctx context.Context, session domain.SessionID, message domain.MessageID, text string) error {
+	s, w, err := r.load(ctx, session)
+	if err != nil {
+		return fmt.Errorf("admit prompt: %w", err)
+	}
+	for _, m := range s.Messages {
+		if m.ID == message && m.Prompt != nil && m.Prompt.Text == text {
+			return nil
+		}
+		if m.ID == message {
+			return fmt.Errorf("admit prompt %s: %w", message, ErrOtherText)
+		}
+	}
+	l := r.config.Ledger
+	d := l.Draft(events.PromptAdmitted{Message: message, Text: text}, s.Last)
+	if _, err := w.Append(ctx, d); err != nil {
+		return fmt.Errorf("admit prompt %s: %w", message, err)
+	}
+	return nil
+}
+
+// load folds a session and returns it with its one writer, which stands where
+// the fold ends. It returns ErrNoSession, or ErrImported for a session that
+// another program ran.
+func (r *Runner) load(ctx context.Context, session domain.SessionID) (*conversation.State, *events.Writer, error) {
+	w := r.writer(session)
+	if err := w.Flush(ctx); err != nil {
+		return nil, nil, fmt.Errorf("read session %s: %w", session, err)
+	}
+	p := conversation.Projection()
+	s, err := projections.Fold(p, p.Init(), r.config.Ledger.Read(ctx, w.Stream(), 0))
+	switch {
+	case err != nil:
+		return nil, nil, fmt.Errorf("read session %s: %w", session, err)
+	case s.Session.IsZero():
+		return nil, nil, fmt.Errorf("read session %s: %w", session, ErrNoSession)
+	case s.Origin.Kind != events.RunHere:
+		return nil, nil, fmt.Errorf("read session %s: %w", session, ErrImported)
+	}
+	w.Advance(s.Revision)
+	return s, w, nil
+}
+
+func (r *Runner) writer(session domain.SessionID) *events.Writer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w, ok := r.mu.writers[session]
+	if !ok {
+		w = r.config.Ledger.Writer(events.SessionStream(session), 0)
+		r.mu.writers[session] = w
+	}
+	return w
+}
+
+// A run is a session that is carried forward now, by the first who asked.
+type run struct {
+	journal *journal
+	done    chan struct{}
+	err     error
+}
+
+// Run takes steps until the session rests: there is nothing that the model has
+// not read, or a person refused a call, or the steps allowed are used up. What
+// an earlier process left open is ended first. Whoever asks while the session
+// runs joins that run and gets its error; leaving a joined run does not end it.
+//
+// If ctx ends, the calls that run are ended as interrupted, that is recorded,
+// and Run returns the cause of ctx. Any other error is the provider's, the
+// ledger's, ErrBroken, ErrNoSession, ErrImported or events.ErrUnknownKind; the
+// session can be run again. A *events.Conflict says that somebody else appends
+// to the session.
+func (r *Runner) Run(ctx context.Context, session domain.SessionID) error {
+	return r.drive(ctx, session, false)
+}
+
+// Recover ends what is open in a session and asks the model nothing: calls
+// that began are lost; calls that did not are settled against the registry,
+// where what a dead process offered is stale; requests for permission that
+// nobody waits for are dismissed.
+func (r *Runner) Recover(ctx context.Context, session domain.SessionID) error {
+	return r.drive(ctx, session, true)
+}
+
+func (r *Runner) drive(ctx context.Context, session domain.SessionID, recoverOnly bool) error {
+	r.mu.Lock()
+	first, joined := r.mu.runs[session]
+	if !joined {
+		first = &run{done: make(chan struct{}), err: ErrNotRunning}
+		r.mu.runs[session] = first
+	}
+	r.mu.Unlock()
+	if joined {
+		select {
+		case <-first.done:
+			return first.err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	defer func() {
+		r.mu.Lock()
+		delete(r.mu.runs, session)
+		r.mu.Unlock()
+		close(first.done)
+	}()
+	first.err = r.carry(ctx, session, first, recoverOnly)
+	return first.err
+}
+
+// Note records an event of a running call in its session, such as a decision
+// about a permission. It returns ErrNotRunning if the session is not running.
+func (r *Runner) Note(ctx context.Context, inv domain.Invocation, e events.Event) error {
+	r.mu.Lock()
+	run, ok := r.mu.runs[inv.Session]
+	var j *journal
+	if ok {
+		j = run.journal
+	}
+	r.mu.Unlock()
+	if j == nil {
+		return fmt.Errorf("record %s in session %s: %w", e.Kind(), inv.Session, ErrNotRunning)
+	}
+	_, err := j.writer.Append(ctx, r.config.Ledger.Draft(e, j.cause(callKey{inv.Message, inv.Call})))
+	return err
+}
+
+func (r *Runner) carry(ctx context.Context, session domain.SessionID, run *run, recoverOnly bool) error {
+	s, w, err := r.load(ctx, session)
+	if err != nil {
+		return err
+	}
+	j := newJournal(r.config.Ledger, w)
+	r.mu.Lock()
+	run.journal = j
+	r.mu.Unlock()
+	c := &carrying{Runner: r, session: s, journal: j}
+	for {
+		next, err := plan(s, r.config.Steps)
+		if err != nil {
+			return err
+		}
+		if _, asks := next.(ask); next == (rest{}) || asks && (recoverOnly || r.config.Provider == nil) {
+			return nil
+		}
+		before := s.Revision
+		stop, err := c.take(ctx, next)
+		if err != nil {
+			return c.interrupted(ctx, err)
+		}
+		if err := c.refresh(ctx); err != nil {
+			return err
+		}
+		if s.Revision == before {
+			return fmt.Errorf("run session %s: %w: %T", session, ErrNoProgress, next)
+		}
+		if stop {
+			return nil
+		}
+	}
+}
+
+// A carrying is one run of a session on its way. Its session is folded from
+// the log and nothing else.
+type carrying struct {
+	*Runner
+	session *conversation.State
+	journal *journal
+}
+
+// refresh folds what was appended since.
+func (c *carrying) refresh(ctx context.Context) error {
+	p := conversation.Projection()
+	stream := events.SessionStream(c.session.Session)
+	s, err := projections.Fold(p, c.session, c.config.Ledger.Read(ctx, stream, c.session.Revision))
+	if err != nil {
+		return fmt.Errorf("read session %s: %w", c.session.Session, err)
+	}
+	*c.session = *s
+	return nil
+}
+
+// interrupted records that a run was interrupted, if that is why it ended.
+func (c *carrying) interrupted(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	reason := domain.InterruptionOf(context.Cause(ctx))
+	keep, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.config.Grace)
+	defer cancel()
+	if noted := c.noteInterruption(keep, reason); noted != nil {
+		return errors.Join(context.Cause(ctx), fmt.Errorf("record interruption: %w", noted))
+	}
+	return context.Cause(ctx)
+}
+
+// noteInterruption also ends the requests for permission that nobody waits for
+// any more.
+func (c *carrying) noteInterruption(ctx context.Context, reason domain.Interruption) error {
+	if err := c.refresh(ctx); err != nil {
+		return err
+	}
+	drafts := append(c.dismissals(c.session.Asks),
+		c.config.Ledger.Draft(events.SessionInterrupted{Reason: reason}, c.session.Last))
+	_, err := c.journal.writer.Append(ctx, drafts...)
+	return err
+}
+
+// take takes one step. It reports whether the run stops there.
+func (c *carrying) take(ctx context.Context, next step) (stop bool, err error) {
+	switch next := next.(type) {
+	case lose:
+		return false, c.end(ctx, next.calls, func(a asked) domain.Settlement {
+			return domain.LostCall(a.Started.Offered, a.Started.Effective)
+		})
+	case refuse:
+		return false, c.end(ctx, next.calls, func(asked) domain.Settlement { return domain.DisabledCall() })
+	case dismiss:
+		return false, c.dismiss(ctx, next.asks)
+	case settle:
+		return c.settle(ctx, next.calls)
+	case ask:
+		return false, c.ask(ctx, next.last)
+	}
+	return true, nil
+}
+
+// end records the same kind of end for several calls, without running any.
+func (c *carrying) end(ctx context.Context, calls []asked, how func(asked) domain.Settlement) error {
+	drafts := make([]events.Draft, len(calls))
+	for i, a := range calls {
+		cause := a.reply
+		if a.Started != nil {
+			cause = a.StartedBy
+		}
+		drafts[i] = c.config.Ledger.Draft(events.Settled(a.offer.Turn, a.message, a.Call.Call, how(a)), cause)
+	}
+	_, err := c.journal.writer.Append(ctx, drafts...)
+	return err
+}
+
+func (c *carrying) dismiss(ctx context.Context, asks []events.PermissionRequested) error {
+	_, err := c.journal.writer.Append(ctx, c.dismissals(asks)...)
+	return err
+}
+
+func (c *carrying) dismissals(asks []events.PermissionRequested) []events.Draft {
+	drafts := make([]events.Draft, len(asks))
+	for i, a := range asks {
+		drafts[i] = c.config.Ledger.Draft(events.PermissionDecided{
+			Permission: a.Permission, Effect: domain.Deny, By: events.ByRecovery, Scope: "reject",
+		}, c.session.Last)
+	}
+	return drafts
+}
+
+// settle settles calls side by side. The end of one is no matter of another.
+func (c *carrying) settle(ctx context.Context, calls []asked) (stop bool, err error) {
+	loops := looping(c.session, calls, c.config.Rounds)
+	ends := make([]domain.Settlement, len(calls))
+	errs := make([]error, len(calls))
+	var group errgroup.Group
+	group.SetLimit(c.config.Parallel)
+	for i, a := range calls {
+		c.journal.expect(a)
+		group.Go(func() error {
+			ends[i], errs[i] = c.settleOne(ctx, a, loops)
+			return nil
+		})
+	}
+	_ = group.Wait() // the goroutines keep their own errors
+	if err := errors.Join(errs...); err != nil {
+		return true, err
+	}
+	if ctx.Err() != nil {
+		return true, context.Cause(ctx)
+	}
+	return c.stops(ctx, calls, ends)
+}
+
+func (c *carrying) settleOne(ctx context.Context, a asked, loops map[callKey]events.LoopDetected) (domain.Settlement, error) {
+	inv := domain.Invocation{Session: c.session.Session, Agent: c.session.Agent, Message: a.message, Call: a.ID}
+	if found, ok := loops[callKey{a.message, a.ID}]; ok && c.config.Looping != nil {
+		if end, refused, err := c.unloop(ctx, inv, a, found); refused || err != nil {
+			return end, err
+		}
+	}
+	return c.config.Registry.Recall(a.offer).Settle(ctx, c.journal, inv, a.Call.Call)
+}
+
+// unloop records a loop and asks whether its next call may run. A call that
+// may not ends here.
+func (c *carrying) unloop(ctx context.Context, inv domain.Invocation, a asked, found events.LoopDetected) (end domain.Settlement, refused bool, err error) {
+	if err := c.Note(ctx, inv, found); err != nil {
+		return end, false, err
+	}
+	err = c.config.Looping(ctx, inv, found)
+	denied, isDenied := errors.AsType[*domain.Denied](err)
+	declined, isDeclined := errors.AsType[*domain.Declined](err)
+	switch {
+	case isDenied:
+		end = domain.Settlement{Outcome: domain.DeniedByRule, Text: denied.Error(), Rule: denied.Rule}
+	case isDeclined:
+		end = domain.Settlement{Outcome: domain.DeclinedByUser, Text: declined.Feedback}
+	case err != nil && ctx.Err() != nil:
+		end = domain.InterruptedBefore(domain.InterruptionOf(context.Cause(ctx)))
+		ctx = context.WithoutCancel(ctx)
+	default:
+		return end, false, err
+	}
+	end.Offered, _ = a.offer.Find(a.Name)
+	return end, true, c.end(ctx, []asked{a}, func(asked) domain.Settlement { return end })
+}
+
+// stops reports whether a run stops at the ends of its calls, and records that.
+func (c *carrying) stops(ctx context.Context, calls []asked, ends []domain.Settlement) (bool, error) {
+	for i, end := range ends {
+		switch end.Outcome {
+		case domain.DeclinedByUser:
+			if end.Text != "" {
+				continue
+			}
+			d := c.config.Ledger.Draft(events.SessionInterrupted{Reason: domain.ByUser, Detail: "declined " + calls[i].Name}, end.ID)
+			_, err := c.journal.writer.Append(ctx, d)
+			return true, err
+		case domain.Defective, domain.RetentionFailed, domain.MediaTooLarge:
+			if c.config.OnBroken == Stop {
+				return true, fmt.Errorf("run %s %s: %w: %s", calls[i].Name, calls[i].ID, ErrBroken, end.Text)
+			}
+		}
+	}
+	return false, nil
+}
