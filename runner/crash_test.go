@@ -1,0 +1,311 @@
+package runner_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/projections"
+	"github.com/settlement-ledger/ledger/projections/calls"
+	"github.com/settlement-ledger/ledger/registry"
+	"github.com/settlement-ledger/ledger/registry/outputs"
+	"github.com/settlement-ledger/ledger/runner"
+	"github.com/settlement-ledger/ledger/runner/providers/script"
+)
+
+// tenCalls is a session of ten calls: some side by side, one unknown, one with
+// an input that does not fit, one that breaks, two too large to show.
+const tenCalls = `{"schema_version":"ATIF-v1.7","agent":{"name":"build"},"steps":[
+ {"source":"user","message":"go"},
+ {"source":"agent","message":"","tool_calls":[
+  {"tool_call_id":"1","function_name":"echo","arguments":{"text":"a"}},
+  {"tool_call_id":"2","function_name":"large","arguments":{"text":"b"}},
+  {"tool_call_id":"3","function_name":"missing","arguments":{}}]},
+ {"source":"agent","message":"","tool_calls":[
+  {"tool_call_id":"1","function_name":"echo","arguments":{"text":"c"}},
+  {"tool_call_id":"2","function_name":"echo","arguments":{"wrong":true}}]},
+ {"source":"agent","message":"","tool_calls":[
+  {"tool_call_id":"6","function_name":"breaks","arguments":{"text":"d"}},
+  {"tool_call_id":"7","function_name":"large","arguments":{"text":"e"}},
+  {"tool_call_id":"8","function_name":"echo","arguments":{"text":"f"}},
+  {"tool_call_id":"9","function_name":"echo","arguments":{"text":"g"}}]},
+ {"source":"agent","message":"","tool_calls":[{"tool_call_id":"10","function_name":"echo","arguments":{"text":"h"}}]},
+ {"source":"agent","message":"done"}]}`
+
+var errPower = errors.New("the power is gone")
+
+// A cutting store cuts the power at one append, before it or after it is
+// durable and before it is acknowledged. Then nothing answers any more.
+type cutting struct {
+	events.Store
+	at    int
+	after bool
+	cut   func()
+	mu    struct {
+		sync.Mutex
+		appends int
+		dead    bool
+		acked   []events.Record
+	}
+}
+
+func (c *cutting) Append(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.dead {
+		return errPower
+	}
+	c.mu.appends++
+	if c.mu.appends == c.at && !c.after {
+		c.mu.dead = true
+		c.cut()
+		return errPower
+	}
+	if err := c.Store.Append(ctx, s, after, records...); err != nil {
+		return err
+	}
+	if c.mu.appends == c.at {
+		c.mu.dead = true
+		c.cut()
+		return errPower
+	}
+	c.mu.acked = append(c.mu.acked, records...)
+	return nil
+}
+
+// A machine is a disk and what stands outside it: the world that tools act on.
+type machine struct {
+	t     *testing.T
+	world *counter
+}
+
+// A life is one process on a disk.
+type life struct {
+	*program
+	store   *embedded.Store
+	outputs *outputs.Store
+	cutting *cutting
+}
+
+func (m *machine) tools() registry.Tools {
+	act := func(after func(text) (string, error)) domain.Tool {
+		return must(domain.Spec[text, string]{Execute: func(_ context.Context, in text, inv domain.Invocation) (string, error) {
+			m.world.add(inv)
+			return after(in)
+		}})
+	}
+	return registry.Tools{
+		"echo":   act(func(in text) (string, error) { return in.Text, nil }),
+		"large":  act(func(in text) (string, error) { return strings.Repeat(in.Text+"\n", 100_000), nil }),
+		"breaks": act(func(text) (string, error) { return "", errors.New("broken") }),
+	}
+}
+
+// live starts a process on a disk. Its error is errPower, or fatal.
+func (m *machine) live(fs vfs.FS, at int, after bool, cut func()) (*life, error) {
+	m.t.Helper()
+	speaker, err := script.Parse("ten", strings.NewReader(tenCalls))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	l := &life{}
+	if l.store, err = embedded.Open(m.t.Context(), "store", embedded.Config{FS: fs}); err != nil {
+		m.t.Fatal(err)
+	}
+	if l.outputs, err = outputs.Open("outputs", outputs.Config{FS: fs}); err != nil {
+		m.t.Fatal(err)
+	}
+	l.cutting = &cutting{Store: l.store, at: at, after: after, cut: cut}
+	l.program, err = boot(m.t, l.cutting, l.outputs, m.tools(), runner.Config{Provider: speaker})
+	if err != nil && !errors.Is(err, errPower) {
+		m.t.Fatal(err)
+	}
+	return l, err
+}
+
+func (l *life) close() {
+	if err := errors.Join(l.store.Close(), l.outputs.Close()); err != nil {
+		l.t.Error(err)
+	}
+}
+
+// play runs the session from its opening, as far as the power lasts.
+func (l *life) play() error {
+	ctx := l.t.Context()
+	session, err := l.runner.Open(ctx, events.SessionOpened{Agent: "build"})
+	if err != nil {
+		return err
+	}
+	if err := l.runner.Admit(ctx, session, l.ledger.Mint().Message(), "go"); err != nil {
+		return err
+	}
+	return l.runner.Run(ctx, session)
+}
+
+// TestAPowerCutAtAnyAppendKeepsTheCallLaws cuts the power before and after each
+// append of a session, takes data away that was not synced, at random, and all
+// memory, and then recovers.
+func TestAPowerCutAtAnyAppendKeepsTheCallLaws(t *testing.T) {
+	t.Parallel()
+	appends := countAppends(t)
+	if appends < 30 {
+		t.Fatalf("the session makes %d appends, want thirty and more: ten calls make twenty", appends)
+	}
+	for at := 1; at <= appends; at++ {
+		for _, after := range []bool{false, true} {
+			t.Run(fmt.Sprintf("append %d of %d, durable %t", at, appends, after), func(t *testing.T) {
+				t.Parallel()
+				cutAndRecover(t, at, after)
+			})
+		}
+	}
+}
+
+func countAppends(t *testing.T) int {
+	t.Helper()
+	m := &machine{t, &counter{}}
+	l, err := m.live(vfs.NewCrashableMem(), 0, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	if err := l.play(); err != nil {
+		t.Fatal(err)
+	}
+	l.mustHold(m.world)
+	return l.cutting.mu.appends
+}
+
+func cutAndRecover(t *testing.T, at int, after bool) {
+	m := &machine{t, &counter{}}
+	disk := vfs.NewCrashableMem()
+	seed := rand.Uint64()
+	var left *vfs.MemFS
+	first, err := m.live(disk, at, after, func() {
+		left = disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rand.New(rand.NewPCG(seed, 0))})
+	})
+	if err == nil {
+		err = first.play()
+	}
+	if !errors.Is(err, errPower) {
+		t.Fatalf("the process ended with %v, want its power cut (seed %d)", err, seed)
+	}
+	if first.layers != nil {
+		if err := first.layers.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first.close() // on the disk that is gone
+	second, err := m.live(left, 0, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.close()
+	second.mustHave(first.cutting.mu.acked)
+	second.salvage()
+	second.sweep()
+	second.mustHold(m.world)
+	second.goOn()
+	second.mustHold(m.world)
+}
+
+// mustHave checks that what was acknowledged survived.
+func (l *life) mustHave(acked []events.Record) {
+	l.t.Helper()
+	have := map[domain.EventID]bool{}
+	for e, err := range l.ledger.Entries(l.t.Context(), events.Position{}) {
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		have[e.ID] = true
+	}
+	for _, r := range acked {
+		if !have[r.ID] {
+			l.t.Errorf("%s %s was acknowledged and is gone", r.Kind, r.ID)
+		}
+	}
+}
+
+func (l *life) folded() *calls.State {
+	l.t.Helper()
+	p := calls.Projection()
+	s, err := projections.Fold(p, p.Init(), l.ledger.ReadAll(l.t.Context(), events.Position{}))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return s
+}
+
+// sweep removes the outputs that no settlement names.
+func (l *life) sweep() {
+	l.t.Helper()
+	named := map[domain.EventID]bool{}
+	for _, r := range l.folded().Retained() {
+		named[r.Settlement] = true
+	}
+	_, err := l.outputs.Sweep(l.t.Context(), func(_ context.Context, id domain.EventID) (bool, error) { return named[id], nil })
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// goOn carries on every session there is, as a person would who resumes it.
+func (l *life) goOn() {
+	l.t.Helper()
+	for _, s := range l.folded().Sessions() {
+		if s.Prompts > 0 {
+			l.run(s.ID)
+		}
+	}
+}
+
+// mustHold checks the call laws: every call ended once, ran once at most, is on
+// record as begun if it ran, and every reference resolves, and nothing else is
+// kept.
+func (l *life) mustHold(world *counter) {
+	l.t.Helper()
+	s := l.folded()
+	for _, e := range s.Exceptions() {
+		l.t.Errorf("%s: %s", e.Law, e.Detail)
+	}
+	asked := 0
+	for _, c := range s.Calls() {
+		asked++
+		runs := world.of(c.Message, c.ID)
+		if runs > 1 || runs == 1 && !c.Settlement.Began {
+			l.t.Errorf("call %s ran %d times and is on record as begun: %t", c.ID, runs, c.Settlement.Began)
+		}
+		if c.Settlement.Outcome == domain.Succeeded && runs != 1 {
+			l.t.Errorf("call %s succeeded and ran %d times", c.ID, runs)
+		}
+	}
+	if world.total() > asked {
+		l.t.Errorf("%d calls ran and %d are on record", world.total(), asked)
+	}
+	named := 0
+	for _, r := range s.Retained() {
+		named++
+		if err := l.outputs.Verify(l.t.Context(), r.Ref); err != nil {
+			l.t.Errorf("resolve %s: %v", r.Ref, err)
+		}
+	}
+	kept := 0
+	for _, err := range l.outputs.All(l.t.Context()) {
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		kept++
+	}
+	if kept != named {
+		l.t.Errorf("%d outputs are kept and %d named", kept, named)
+	}
+}

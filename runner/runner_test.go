@@ -1,0 +1,582 @@
+package runner_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstest"
+	"github.com/settlement-ledger/ledger/registry"
+	"github.com/settlement-ledger/ledger/runner"
+)
+
+type nothing struct{}
+
+// Scenario 94. Scenario 95.
+func TestAResultIsOnRecordBeforeTheModelReadsIt(t *testing.T) {
+	t.Parallel()
+	model := plays([]runner.Part{runner.Said("let me"), ask("c1", "echo", `{"text":"hi"}`)})
+	p := start(t, registry.Tools{"echo": echo(&counter{})}, runner.Config{Provider: model})
+	session := p.open("go")
+	p.run(session)
+	want := "SessionOpened PromptAdmitted TurnMaterialized ReplyReceived CallStarted CallSettled TurnMaterialized ReplyReceived"
+	if got := p.kinds(session); got != want {
+		t.Fatalf("events = %s, want %s", got, want)
+	}
+	if got := model.shown[1]; got != "user assistant tool" {
+		t.Fatalf("the second turn shows %s, want user assistant tool", got)
+	}
+	if end := p.ends(session)[0]; end.Outcome != domain.Succeeded || end.Reading().Text != "hi" {
+		t.Fatalf("settlement = %+v, want success with hi", end)
+	}
+}
+
+// Scenario 97.
+func TestACallIDThatComesAgainIsAnotherCall(t *testing.T) {
+	t.Parallel()
+	var count counter
+	model := plays([]runner.Part{ask("tool_0", "echo", `{"text":"one"}`)}, []runner.Part{ask("tool_0", "echo", `{"text":"two"}`)})
+	p := start(t, registry.Tools{"echo": echo(&count)}, runner.Config{Provider: model})
+	session := p.open("go")
+	p.run(session)
+	ends := p.ends(session)
+	if len(ends) != 2 || ends[0].Reading().Text != "one" || ends[1].Reading().Text != "two" || count.total() != 2 {
+		t.Fatalf("settlements = %+v after %d runs, want one and two after 2", ends, count.total())
+	}
+}
+
+// Scenario 98.
+func TestACallToAMissingToolGivesTheModelAnotherTurn(t *testing.T) {
+	t.Parallel()
+	model := plays([]runner.Part{ask("c1", "missing", `{}`)})
+	p := start(t, registry.Tools{}, runner.Config{Provider: model})
+	session := p.open("go")
+	p.run(session)
+	if end := p.ends(session)[0]; end.Outcome != domain.UnknownTool || end.Text != "Unknown tool: missing" || len(model.turns) != 2 {
+		t.Fatalf("settlement = %+v in %d turns, want unknown tool in 2", end, len(model.turns))
+	}
+}
+
+// refusing returns a tool that always returns err.
+func refusing(err error) domain.Tool {
+	return must(domain.Spec[nothing, string]{
+		Execute: func(context.Context, nothing, domain.Invocation) (string, error) { return "", err },
+	})
+}
+
+// Scenario 100.
+func TestADeniedCallIsReadAndTheRunGoesOn(t *testing.T) {
+	t.Parallel()
+	rule := domain.Rule{Action: "bash", Resource: "rm *", Effect: domain.Deny, Source: "rules:3"}
+	tool := refusing(&domain.Denied{Action: "bash", Resource: "rm x", Rule: rule})
+	model := plays([]runner.Part{ask("c1", "bash", `{}`)})
+	p := start(t, registry.Tools{"bash": tool}, runner.Config{Provider: model})
+	session := p.open("go")
+	p.run(session)
+	end := p.ends(session)[0]
+	if end.Outcome != domain.DeniedByRule || end.Text != "Permission denied: bash rm x" || end.Rule != rule || len(model.turns) != 2 {
+		t.Fatalf("settlement = %+v in %d turns, want a denial by %v in 2", end, len(model.turns), rule)
+	}
+}
+
+// Scenario 101. Scenario 103.
+func TestADeclinedCallStopsTheRun(t *testing.T) {
+	t.Parallel()
+	model := plays([]runner.Part{ask("c1", "no", `{}`)})
+	p := start(t, registry.Tools{"no": refusing(&domain.Declined{})}, runner.Config{Provider: model})
+	session := p.open("go")
+	p.run(session)
+	s := p.state(session)
+	if p.ends(session)[0].Outcome != domain.DeclinedByUser || s.Interrupted == nil || len(model.turns) != 1 {
+		t.Fatalf("after a refusal: interrupted = %v, %d turns; want an interruption and 1 turn", s.Interrupted, len(model.turns))
+	}
+}
+
+func TestARefusalWithFeedbackIsReadAndTheRunGoesOn(t *testing.T) {
+	t.Parallel()
+	model := plays([]runner.Part{ask("c1", "no", `{}`)})
+	p := start(t, registry.Tools{"no": refusing(&domain.Declined{Feedback: "use the other one"})}, runner.Config{Provider: model})
+	session := p.open("go")
+	p.run(session)
+	if got := p.ends(session)[0].Reading().Error; got != "use the other one" || len(model.turns) != 2 {
+		t.Fatalf("the model reads %q in %d turns, want the feedback in 2", got, len(model.turns))
+	}
+}
+
+// Scenario 106.
+func TestTheLastStepOffersNoTools(t *testing.T) {
+	t.Parallel()
+	var count counter
+	model := plays([]runner.Part{ask("c1", "echo", `{"text":"a"}`)}, []runner.Part{ask("c2", "echo", `{"text":"b"}`)})
+	p := start(t, registry.Tools{"echo": echo(&count)}, runner.Config{Provider: model, Steps: 2})
+	session := p.open("go")
+	p.run(session)
+	ends := p.ends(session)
+	if len(model.turns) != 2 || !model.turns[1].Disabled || len(model.turns[1].Tools) != 0 {
+		t.Fatalf("turns = %+v, want a second without tools", model.turns)
+	}
+	if ends[1].Outcome != domain.Disabled || count.total() != 1 || ends[1].Text != "Tools are disabled after the maximum number of steps" {
+		t.Fatalf("settlement = %+v after %d runs, want disabled after 1", ends[1], count.total())
+	}
+}
+
+// Scenario 107.
+func TestAPromptRestartsTheStepAllowance(t *testing.T) {
+	t.Parallel()
+	model := plays([]runner.Part{ask("c1", "echo", `{"text":"a"}`)}, []runner.Part{runner.Said("out of steps")},
+		[]runner.Part{ask("c2", "echo", `{"text":"b"}`)})
+	p := start(t, registry.Tools{"echo": echo(&counter{})}, runner.Config{Provider: model, Steps: 2})
+	session := p.open("go")
+	p.run(session)
+	p.admit(session, "and on")
+	p.run(session)
+	if last := p.ends(session)[1]; last.Outcome != domain.Succeeded {
+		t.Fatalf("after another prompt the call ended %s, want succeeded", last.Outcome)
+	}
+}
+
+// Scenario 113.
+func TestWhoeverRunsARunningSessionJoins(t *testing.T) {
+	t.Parallel()
+	entered, leave := make(chan struct{}), make(chan struct{})
+	wait := must(domain.Spec[nothing, string]{
+		Execute: func(context.Context, nothing, domain.Invocation) (string, error) {
+			close(entered)
+			<-leave
+			return "ok", nil
+		},
+	})
+	model := plays([]runner.Part{ask("c1", "wait", `{}`)})
+	p := start(t, registry.Tools{"wait": wait}, runner.Config{Provider: model})
+	session, other := p.open("go"), p.open("beside")
+	var all sync.WaitGroup
+	errs := make([]error, 5)
+	all.Go(func() { errs[0] = p.runner.Run(t.Context(), session) })
+	<-entered
+	p.run(other) // another session is not held up
+	for i := range errs[1:] {
+		all.Go(func() { errs[i+1] = p.runner.Run(t.Context(), session) })
+	}
+	gone, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("gone"))
+	if err := p.runner.Run(gone, session); err == nil || err.Error() != "gone" {
+		t.Fatalf("a joiner that leaves gets %v, want its own cause", err)
+	}
+	close(leave)
+	all.Wait()
+	if err := errors.Join(errs...); err != nil || len(p.ends(session)) != 1 {
+		t.Fatalf("joined runs = %v with %d calls, want nil with 1", err, len(p.ends(session)))
+	}
+}
+
+// A failing provider fails once and then speaks.
+type failing struct {
+	*player
+	err error
+}
+
+func (f *failing) Reply(ctx context.Context, turn runner.Turn) iter.Seq2[runner.Part, error] {
+	if err := f.err; err != nil {
+		f.err = nil
+		return func(yield func(runner.Part, error) bool) {
+			if yield(runner.Said("half a rep"), nil) {
+				yield(nil, err)
+			}
+		}
+	}
+	return f.player.Reply(ctx, turn)
+}
+
+func TestAReplyThatBreaksOffIsAsIfItHadNotBeen(t *testing.T) {
+	t.Parallel()
+	broke := errors.New("the line is dead")
+	model := &failing{plays([]runner.Part{runner.Said("whole")}), broke}
+	p := start(t, registry.Tools{}, runner.Config{Provider: model})
+	session := p.open("go")
+	if err := p.runner.Run(t.Context(), session); !errors.Is(err, broke) {
+		t.Fatalf("Run = %v, want the provider's error", err)
+	}
+	p.run(session)
+	s := p.state(session)
+	if len(s.Messages) != 2 || s.Messages[1].Reply.Text != "whole" {
+		t.Fatalf("messages = %+v, want the prompt and one whole reply", s.Messages)
+	}
+}
+
+func TestABadReplyIsRefusedWhole(t *testing.T) {
+	t.Parallel()
+	for name, reply := range map[string][]runner.Part{
+		"no id":    {ask("", "echo", `{"text":"a"}`)},
+		"twice":    {ask("c", "echo", `{"text":"a"}`), ask("c", "echo", `{"text":"b"}`)},
+		"nil part": {nil},
+	} {
+		var count counter
+		p := start(t, registry.Tools{"echo": echo(&count)}, runner.Config{Provider: plays(reply)})
+		session := p.open("go")
+		if err := p.runner.Run(t.Context(), session); !errors.Is(err, runner.ErrBadReply) || count.total() != 0 {
+			t.Errorf("%s: Run = %v after %d runs, want ErrBadReply after none", name, err, count.total())
+		}
+	}
+}
+
+func TestAnInputThatIsNotJSONIsOnRecordAndInvalid(t *testing.T) {
+	t.Parallel()
+	var count counter
+	model := plays([]runner.Part{ask("c1", "echo", `{"text": "un`)})
+	p := start(t, registry.Tools{"echo": echo(&count)}, runner.Config{Provider: model})
+	session := p.open("go")
+	p.run(session)
+	c := p.state(session).Messages[1].Reply.Calls[0]
+	if c.Settlement.Outcome != domain.InvalidInput || count.total() != 0 || string(c.Input) != `"{\"text\": \"un"` {
+		t.Fatalf("call = %s ended %+v, want its text as a JSON string and invalid input", c.Input, c.Settlement)
+	}
+}
+
+// Scenario 115. Scenario 121.
+func TestMediaIsOnRecordOnceAndShownNatively(t *testing.T) {
+	t.Parallel()
+	picture := must(domain.Spec[nothing, text]{
+		Execute: func(context.Context, nothing, domain.Invocation) (text, error) { return text{"seen"}, nil },
+		Present: func(nothing, domain.Encoded[text]) []domain.Content {
+			return []domain.Content{domain.Text("a picture"), domain.Media{MIME: "image/png", Data: []byte("pixels-pixels")}}
+		},
+	})
+	model := plays([]runner.Part{ask("c1", "picture", `{}`)})
+	p := start(t, registry.Tools{"picture": picture}, runner.Config{Provider: model})
+	session := p.open("go")
+	p.run(session)
+	for e, err := range p.ledger.Entries(t.Context(), events.Position{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Kind == "CallSettled" && strings.Count(string(e.Data), "cGl4ZWxzLXBpeGVscw==") != 1 {
+			t.Fatalf("record = %s, want the base64 once", e.Data)
+		}
+	}
+	reading := p.ends(session)[0].Reading()
+	if reading.Type() != "content" || len(reading.Content.Media()) != 1 || reading.Content.Text() != "a picture" {
+		t.Fatalf("reading = %+v, want text and native media", reading)
+	}
+}
+
+// Scenario 127.
+func TestAdmittingAMessageAgainDoesNothing(t *testing.T) {
+	t.Parallel()
+	p := start(t, registry.Tools{}, runner.Config{Provider: plays()})
+	session := p.open("go")
+	message := p.ledger.Mint().Message()
+	for range 3 {
+		if err := p.runner.Admit(t.Context(), session, message, "more"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.runner.Admit(t.Context(), session, message, "other"); !errors.Is(err, runner.ErrOtherText) {
+		t.Fatalf("Admit with another text = %v, want ErrOtherText", err)
+	}
+	if got := strings.Count(p.kinds(session), "PromptAdmitted"); got != 2 {
+		t.Fatalf("%d prompts are on record, want 2", got)
+	}
+}
+
+// Scenario 161.
+func TestADefectLeavesTheSiblingsAlone(t *testing.T) {
+	t.Parallel()
+	panics := must(domain.Spec[nothing, string]{
+		Execute: func(context.Context, nothing, domain.Invocation) (string, error) { panic("boom") },
+	})
+	model := plays([]runner.Part{ask("a", "echo", `{"text":"1"}`), ask("b", "panics", `{}`), ask("c", "echo", `{"text":"3"}`)})
+	p := start(t, registry.Tools{"echo": echo(&counter{}), "panics": panics}, runner.Config{Provider: model})
+	session := p.open("go")
+	p.run(session)
+	var got []string
+	for _, end := range p.ends(session) {
+		got = append(got, end.Outcome.String())
+	}
+	if want := "succeeded defect succeeded"; strings.Join(got, " ") != want {
+		t.Fatalf("outcomes = %s, want %s", got, want)
+	}
+	if len(exceptions(t, p.ledger)) != 0 {
+		t.Fatalf("exceptions = %v, want none", exceptions(t, p.ledger))
+	}
+}
+
+func TestARunThatStopsAtDefectsSaysSo(t *testing.T) {
+	t.Parallel()
+	model := plays([]runner.Part{ask("a", "breaks", `{}`)})
+	p := start(t, registry.Tools{"breaks": refusing(errors.New("disk on fire"))}, runner.Config{Provider: model, OnBroken: runner.Stop})
+	session := p.open("go")
+	err := p.runner.Run(t.Context(), session)
+	if !errors.Is(err, runner.ErrBroken) || p.ends(session)[0].Text != "Tool execution failed: disk on fire" {
+		t.Fatalf("Run = %v, want ErrBroken with the defect on record", err)
+	}
+}
+
+// Scenario 163.
+func TestACallThatComesRoundAgainIsAskedAbout(t *testing.T) {
+	t.Parallel()
+	same := func(id string) []runner.Part { return []runner.Part{ask(id, "echo", `{ "text":"again" }`)} }
+	for name, c := range map[string]struct {
+		replies [][]runner.Part
+		loops   int
+	}{
+		"three in a row":          {[][]runner.Part{same("1"), same("2"), {ask("3", "echo", `{"text":"again"}`)}}, 1},
+		"two":                     {[][]runner.Part{same("1"), same("2")}, 0},
+		"another between":         {[][]runner.Part{same("1"), same("2"), {ask("x", "echo", `{"text":"b"}`)}, same("3")}, 0},
+		"a round of two, thrice":  {alternating(3), 1},
+		"a round of two, twice":   {alternating(2), 0},
+		"three in one reply":      {[][]runner.Part{{same("1")[0], same("2")[0], same("3")[0]}}, 1},
+		"the fourth asks as well": {[][]runner.Part{same("1"), same("2"), same("3"), same("4")}, 2},
+	} {
+		var count counter
+		refused := 0
+		p := start(t, registry.Tools{"echo": echo(&count)}, runner.Config{
+			Provider: plays(c.replies...),
+			Looping: func(_ context.Context, inv domain.Invocation, found events.LoopDetected) error {
+				refused++
+				return &domain.Denied{Action: "doom_loop", Resource: found.Tool, Reason: "it comes round again"}
+			},
+		})
+		session := p.open("go")
+		p.run(session)
+		if refused != c.loops || strings.Count(p.kinds(session), "LoopDetected") != c.loops {
+			t.Errorf("%s: asked %d times, want %d", name, refused, c.loops)
+		}
+		if ends := p.ends(session); c.loops > 0 && (ends[len(ends)-1].Outcome != domain.DeniedByRule || count.total() != len(ends)-c.loops) {
+			t.Errorf("%s: ended %s after %d runs, want denied and not run", name, ends[len(ends)-1].Outcome, count.total())
+		}
+	}
+}
+
+func alternating(rounds int) [][]runner.Part {
+	var replies [][]runner.Part
+	for i := range rounds {
+		replies = append(replies, []runner.Part{ask(fmt.Sprint("a", i), "echo", `{"text":"a"}`)},
+			[]runner.Part{ask(fmt.Sprint("b", i), "echo", `{"text":"b"}`)})
+	}
+	return replies
+}
+
+func TestAnInterruptionEndsItsCallsAndIsOnRecord(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	block := must(domain.Spec[nothing, string]{
+		Execute: func(ctx context.Context, _ nothing, _ domain.Invocation) (string, error) {
+			cancel(domain.ByUser)
+			<-ctx.Done()
+			return "", ctx.Err()
+		},
+	})
+	model := plays([]runner.Part{ask("c1", "block", `{}`)})
+	p := start(t, registry.Tools{"block": block}, runner.Config{Provider: model})
+	session := p.open("go")
+	if err := p.runner.Run(ctx, session); !errors.Is(err, domain.ErrInterrupted) {
+		t.Fatalf("Run = %v, want the interruption", err)
+	}
+	end, s := p.ends(session)[0], p.state(session)
+	if end.Outcome != domain.Interrupted || end.Interruption != domain.ByUser || !end.Began {
+		t.Fatalf("settlement = %+v, want interrupted by the user", end)
+	}
+	if s.Interrupted == nil || s.Interrupted.Reason != domain.ByUser {
+		t.Fatalf("interruption = %+v, want one by the user", s.Interrupted)
+	}
+	p.run(session)
+	if got := model.shown[1]; got != "user assistant tool" {
+		t.Fatalf("on the next turn the model is shown %s, want the interrupted call as well", got)
+	}
+}
+
+func TestCallsNotBegunAreNotRunAfterAnInterruption(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var count counter
+	first := must(domain.Spec[nothing, string]{
+		Execute: func(context.Context, nothing, domain.Invocation) (string, error) {
+			cancel(domain.ByUser)
+			return "done all the same", nil
+		},
+	})
+	model := plays([]runner.Part{ask("c1", "first", `{}`), ask("c2", "echo", `{"text":"never"}`)})
+	p := start(t, registry.Tools{"first": first, "echo": echo(&count)}, runner.Config{Provider: model, Parallel: 1})
+	session := p.open("go")
+	if err := p.runner.Run(ctx, session); !errors.Is(err, domain.ErrInterrupted) {
+		t.Fatalf("Run = %v, want the interruption", err)
+	}
+	ends := p.ends(session)
+	if ends[0].Outcome != domain.Succeeded || ends[1].Outcome != domain.Interrupted || ends[1].Began || count.total() != 0 {
+		t.Fatalf("settlements = %+v, want a success that stands and one that never began", ends)
+	}
+}
+
+// Scenario 122. Scenario 124.
+func TestACallOfADeadProcessIsLostAndNeverRun(t *testing.T) {
+	t.Parallel()
+	store := eventstest.NewSlice()
+	var count counter
+	dead, err := boot(t, store, noOutputs{}, registry.Tools{"echo": echo(&count)}, runner.Config{Provider: plays()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := dead.open("go")
+	begun, waiting := leave(t, dead, session)
+	model := plays()
+	next, err := boot(t, store, noOutputs{}, registry.Tools{"echo": echo(&count)}, runner.Config{Provider: model})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := next.salvage()
+	if len(done.Sessions) != 1 || len(done.Layers) != 1 || len(done.Processes) != 1 || len(model.turns) != 0 {
+		t.Fatalf("Salvage = %+v in %d turns, want one of each and no turn", done, len(model.turns))
+	}
+	s := next.state(session)
+	lost, _ := s.Call(begun.Message, begun.Call)
+	stale, _ := s.Call(waiting.Message, waiting.Call)
+	if lost.Settlement.Outcome != domain.Lost || stale.Settlement.Outcome != domain.Stale || stale.Settlement.ChangedBy.IsZero() {
+		t.Fatalf("settlements = %+v and %+v, want lost, and stale by the event that closed the layer", lost.Settlement, stale.Settlement)
+	}
+	next.run(session)
+	if count.total() != 0 || model.shown[0] != "user assistant tool tool" {
+		t.Fatalf("%d runs, shown %s; want none, and both calls answered before the model is asked", count.total(), model.shown[0])
+	}
+	if again := next.salvage(); len(again.Sessions)+len(again.Layers)+len(again.Processes) != 0 {
+		t.Fatalf("Salvage again = %+v, want nothing", again)
+	}
+	if got := exceptions(t, next.ledger); len(got) != 0 {
+		t.Fatalf("exceptions = %v, want none", got)
+	}
+}
+
+// leave puts a session where a process died: one call began, one did not.
+func leave(t *testing.T, p *program, session domain.SessionID) (begun, waiting domain.Invocation) {
+	t.Helper()
+	mint := p.ledger.Mint()
+	m, err := p.registry.Materialize(t.Context(), registry.Turn{ID: mint.Turn()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	message, offer := mint.Message(), m.Offer()
+	asked := []domain.Call{
+		{ID: "c1", Name: "echo", Input: json.RawMessage(`{"text":"a"}`)},
+		{ID: "c2", Name: "echo", Input: json.RawMessage(`{"text":"b"}`)},
+	}
+	of := func(e events.Event) events.Draft { return p.ledger.Draft(e, domain.EventID{}) }
+	_, err = p.ledger.Append(t.Context(), events.SessionStream(session), 2,
+		of(events.TurnMaterialized{Turn: offer.Turn, Message: message, Agent: "build", Tools: offer.Tools}),
+		of(events.ReplyReceived{Turn: offer.Turn, Message: message, Calls: asked}),
+		of(events.CallStarted{Turn: offer.Turn, Message: message, Call: "c1", Tool: "echo",
+			Offered: offer.Tools[0], Effective: offer.Tools[0], Process: p.layers.Process()}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return domain.Invocation{Message: message, Call: "c1"}, domain.Invocation{Message: message, Call: "c2"}
+}
+
+func TestARequestForPermissionOfADeadProcessIsDismissed(t *testing.T) {
+	t.Parallel()
+	store := eventstest.NewSlice()
+	dead, err := boot(t, store, noOutputs{}, registry.Tools{"echo": echo(&counter{})}, runner.Config{Provider: plays()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := dead.open("go")
+	begun, _ := leave(t, dead, session)
+	_, err = dead.ledger.Append(t.Context(), events.SessionStream(session), 5, dead.ledger.Draft(events.PermissionRequested{
+		Permission: dead.ledger.Mint().Permission(), Message: begun.Message, Call: begun.Call, Action: "bash", Resources: []string{"ls"},
+	}, domain.EventID{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := boot(t, store, noOutputs{}, registry.Tools{}, runner.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next.salvage()
+	if s := next.state(session); len(s.Asks) != 0 || len(exceptions(t, next.ledger)) != 0 {
+		t.Fatalf("asks = %v, exceptions = %v; want none", s.Asks, exceptions(t, next.ledger))
+	}
+}
+
+func TestASessionThatSomebodyElseAppendsToConflictsAndStops(t *testing.T) {
+	t.Parallel()
+	var p *program
+	var session domain.SessionID
+	meddle := must(domain.Spec[nothing, string]{
+		Execute: func(ctx context.Context, _ nothing, _ domain.Invocation) (string, error) {
+			s := p.state(session)
+			_, err := p.ledger.Append(ctx, events.SessionStream(session), s.Revision,
+				p.ledger.Draft(events.PromptAdmitted{Message: p.ledger.Mint().Message(), Text: "from elsewhere"}, domain.EventID{}))
+			return "meddled", err
+		},
+	})
+	p = start(t, registry.Tools{"meddle": meddle}, runner.Config{Provider: plays([]runner.Part{ask("c1", "meddle", `{}`)})})
+	session = p.open("go")
+	if err := p.runner.Run(t.Context(), session); !errors.Is(err, events.ErrConflict) {
+		t.Fatalf("Run = %v, want a conflict", err)
+	}
+	p.run(session)
+	if end := p.ends(session)[0]; end.Outcome != domain.Lost {
+		t.Fatalf("the call whose end could not be recorded ended %s, want lost", end.Outcome)
+	}
+}
+
+func TestASessionOfUnknownKindsIsNotRun(t *testing.T) {
+	t.Parallel()
+	p := start(t, registry.Tools{}, runner.Config{Provider: plays()})
+	session := p.open("go")
+	_, err := p.ledger.Append(t.Context(), events.SessionStream(session), 2,
+		p.ledger.Draft(events.Unknown{Name: "BudgetSpent", Version: 1, Data: json.RawMessage(`{}`)}, domain.EventID{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.runner.Run(t.Context(), session); !errors.Is(err, events.ErrUnknownKind) || !strings.Contains(err.Error(), "BudgetSpent") {
+		t.Fatalf("Run = %v, want ErrUnknownKind that names it", err)
+	}
+	if err := p.runner.Run(t.Context(), p.ledger.Mint().Session()); !errors.Is(err, runner.ErrNoSession) {
+		t.Fatalf("Run of no session = %v, want ErrNoSession", err)
+	}
+}
+
+func TestNoteNeedsARunningSession(t *testing.T) {
+	t.Parallel()
+	p := start(t, registry.Tools{}, runner.Config{Provider: plays()})
+	session := p.open("go")
+	err := p.runner.Note(t.Context(), domain.Invocation{Session: session}, events.SessionClosed{})
+	if !errors.Is(err, runner.ErrNotRunning) {
+		t.Fatalf("Note = %v, want ErrNotRunning", err)
+	}
+}
+
+func TestANoteComesOfTheCallItIsAbout(t *testing.T) {
+	t.Parallel()
+	var p *program
+	noting := must(domain.Spec[nothing, string]{
+		Execute: func(ctx context.Context, _ nothing, inv domain.Invocation) (string, error) {
+			return "ok", p.runner.Note(ctx, inv, events.PermissionDecided{Permission: p.ledger.Mint().Permission()})
+		},
+	})
+	p = start(t, registry.Tools{"noting": noting}, runner.Config{Provider: plays([]runner.Part{ask("c1", "noting", `{}`)})})
+	session := p.open("go")
+	p.run(session)
+	var begun domain.EventID
+	for v, err := range p.ledger.Read(t.Context(), events.SessionStream(session), 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch v.Event.(type) {
+		case events.CallStarted:
+			begun = v.ID
+		case events.PermissionDecided:
+			if v.Causation != begun || begun.IsZero() {
+				t.Fatalf("the note comes of %s, want the start %s", v.Causation, begun)
+			}
+			return
+		}
+	}
+	t.Fatal("no note is on record")
+}
