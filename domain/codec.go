@@ -2,15 +2,18 @@ package domain
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 
 	derive "github.com/google/jsonschema-go/jsonschema"
 	validate "github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
 // A Codec converts values of T to and from JSON and describes that JSON to a
@@ -29,9 +32,9 @@ type Codec[T any] interface {
 // JSON returns the codec of T as encoding/json reads and writes it, with a
 // schema derived from the Go type: fields without omitempty or omitzero are
 // required, and unknown fields are refused. A jsonschema tag on a field is its
-// description. A json.RawMessage is any JSON, a []byte is base64. Where T has
-// no schema (a recursive type, a channel, a function), Make refuses the codec
-// with ErrBadSchema.
+// description. A json.RawMessage is any JSON, a json.Number any number, and a
+// []byte base64 or, where it is nil, null. Where T has no schema (a recursive
+// type, a channel, a function), Make refuses the codec with ErrBadSchema.
 func JSON[T any]() Codec[T] { return Constrained[T]("{}") }
 
 // Constrained returns the codec of [JSON] with a JSON Merge Patch (RFC 7396)
@@ -78,7 +81,8 @@ func (c jsonCodec[T]) Encode(value T) (json.RawMessage, error) {
 func schemaOf[T any](patch string) (json.RawMessage, error) {
 	derived, err := derive.For[T](&derive.ForOptions{TypeSchemas: map[reflect.Type]*derive.Schema{
 		reflect.TypeFor[json.RawMessage](): {},
-		reflect.TypeFor[[]byte]():          {Type: "string", ContentEncoding: "base64"},
+		reflect.TypeFor[[]byte]():          {Types: []string{"null", "string"}, ContentEncoding: "base64"},
+		reflect.TypeFor[json.Number]():     {Type: "number"},
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadSchema, err)
@@ -87,9 +91,13 @@ func schemaOf[T any](patch string) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadSchema, err)
 	}
-	var schema, change any
-	if err := errors.Join(json.Unmarshal(data, &schema), json.Unmarshal([]byte(patch), &change)); err != nil {
+	schema, err := validate.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadSchema, err)
+	}
+	change, err := validate.UnmarshalJSON(strings.NewReader(patch))
+	if err != nil {
+		return nil, fmt.Errorf("%w: patch: %w", ErrBadSchema, err)
 	}
 	data, err = json.Marshal(merge(schema, change))
 	return data, err
@@ -132,7 +140,7 @@ func (f Fault) String() string {
 // A Mismatch says in which places a document does not fit. It is an
 // ErrInvalidInput or an ErrInvalidOutput.
 type Mismatch struct {
-	Faults []Fault // at least one
+	Faults []Fault // at least one, by path
 	kind   error
 }
 
@@ -161,8 +169,8 @@ type schema struct {
 // noLoader refuses every reference to another document.
 type noLoader struct{}
 
-func (noLoader) Load(url string) (any, error) {
-	return nil, fmt.Errorf("%w: it refers to another document: %s", ErrBadSchema, url)
+func (noLoader) Load(string) (any, error) {
+	return nil, errors.New("it refers to another document")
 }
 
 func compile(source json.RawMessage) (schema, error) {
@@ -172,7 +180,7 @@ func compile(source json.RawMessage) (schema, error) {
 	}
 	c := validate.NewCompiler()
 	c.UseLoader(noLoader{})
-	const url = "schema.json"
+	const url = "tool:///schema.json" // a relative one is resolved in the folder that the process is in
 	if err := c.AddResource(url, document); err != nil {
 		return schema{}, fmt.Errorf("%w: %w", ErrBadSchema, err)
 	}
@@ -183,11 +191,11 @@ func compile(source json.RawMessage) (schema, error) {
 	return schema{bytes.Clone(source), compiled}, nil
 }
 
-// check returns a *Mismatch of the kind, or nil.
-func (s schema) check(document json.RawMessage, kind error) error {
+// check returns a *Mismatch that is the sentinel, or nil.
+func (s schema) check(document json.RawMessage, sentinel error) error {
 	value, err := validate.UnmarshalJSON(bytes.NewReader(document))
 	if err != nil {
-		return mismatch(kind, fmt.Errorf("not JSON: %w", err))
+		return mismatch(sentinel, fmt.Errorf("not JSON: %w", err))
 	}
 	err = s.compiled.Validate(value)
 	if err == nil {
@@ -195,22 +203,32 @@ func (s schema) check(document json.RawMessage, kind error) error {
 	}
 	invalid, ok := errors.AsType[*validate.ValidationError](err)
 	if !ok {
-		return mismatch(kind, err)
+		return mismatch(sentinel, err)
 	}
-	m := &Mismatch{kind: kind}
-	m.collect(*invalid.BasicOutput())
-	if len(m.Faults) == 0 {
-		return mismatch(kind, err)
-	}
+	m := &Mismatch{kind: sentinel}
+	m.collect(*invalid)
+	slices.SortFunc(m.Faults, func(a, b Fault) int {
+		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.Detail, b.Detail))
+	})
 	return m
 }
 
-// collect adds the leaves of a tree of output units.
-func (m *Mismatch) collect(unit validate.OutputUnit) {
-	for _, u := range unit.Errors {
-		m.collect(u)
+// collect adds the faults of a tree of errors, in which some stand for no more
+// than those below them. The tree is in no order, so the caller sorts.
+func (m *Mismatch) collect(e validate.ValidationError) {
+	for _, cause := range e.Causes {
+		m.collect(*cause)
 	}
-	if len(unit.Errors) == 0 && unit.Error != nil {
-		m.Faults = append(m.Faults, Fault{unit.InstanceLocation, unit.Error.String()})
+	bare := len(e.Causes) == 0
+	switch k := e.ErrorKind.(type) {
+	case *kind.AdditionalProperties:
+		slices.Sort(k.Properties)
+	case *kind.Schema, *kind.Group, *kind.Reference, *kind.AllOf:
+		if !bare {
+			return
+		}
 	}
+	e.Causes = nil
+	unit := e.BasicOutput()
+	m.Faults = append(m.Faults, Fault{unit.InstanceLocation, unit.Error.String()})
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -54,6 +55,20 @@ func (cs Contents) Media() []Media {
 		}
 	}
 	return media
+}
+
+// asKept returns the parts as they read back from their JSON.
+func (cs Contents) asKept() Contents {
+	kept := slices.Clone(cs)
+	for i, c := range kept {
+		switch c := c.(type) {
+		case Text:
+			kept[i] = Text(asKept(string(c)))
+		case Media:
+			kept[i] = Media{MIME: asKept(c.MIME), Name: asKept(c.Name), Data: c.Data}
+		}
+	}
+	return kept
 }
 
 type contentWire struct {

@@ -110,7 +110,7 @@ const (
 var interruptions = words[Interruption]{"", "user", "shutdown", "superseded", "deadline"}
 
 func (i Interruption) String() string               { return interruptions.word(i) }
-func (i Interruption) MarshalText() ([]byte, error) { return []byte(i.String()), nil }
+func (i Interruption) MarshalText() ([]byte, error) { return interruptions.text(i) }
 
 // UnmarshalText accepts what String gives; the empty text is zero.
 func (i *Interruption) UnmarshalText(text []byte) error { return interruptions.parse(i, text) }

@@ -35,7 +35,8 @@ func (d Definition) Fingerprint(action string) (Fingerprint, error) {
 }
 
 // Canonical returns the RFC 8785 canonical form of a JSON document, in memory
-// of its own. Two documents mean the same if their forms are equal.
+// of its own. Numbers in it are IEEE 754 doubles: one that is none becomes the
+// nearest. But for that, two documents mean the same if their forms are equal.
 func Canonical(document json.RawMessage) (json.RawMessage, error) {
 	value := jsontext.Value(append([]byte(nil), document...))
 	if err := value.Canonicalize(); err != nil {
@@ -64,10 +65,10 @@ func (f *Fingerprint) UnmarshalText(text []byte) error {
 		*f = Fingerprint{}
 		return nil
 	}
-	var parsed Fingerprint
-	if n, err := hex.Decode(parsed[:], text); err != nil || n != len(parsed) || len(text) != 2*len(parsed) {
-		return fmt.Errorf("parse fingerprint %q: not %d hexadecimal digits", text, 2*len(parsed))
+	digits, err := hex.DecodeString(string(text))
+	if err != nil || len(digits) != len(f) {
+		return fmt.Errorf("parse fingerprint %q: not %d hexadecimal digits", text, 2*len(f))
 	}
-	*f = parsed
+	*f = Fingerprint(digits)
 	return nil
 }

@@ -10,13 +10,14 @@ import (
 )
 
 // A Mint makes IDs in increasing order, whatever their kinds, and also while
-// its clock stands still or goes back. It is safe for concurrent use.
+// its clock stands still or goes back. A time before 1970 counts as 1970. It is
+// safe for concurrent use.
 type Mint struct {
 	now func() time.Time
 	mu  struct {
 		sync.Mutex
 		entropy *ulid.MonotonicEntropy
-		last    uint64 // the millisecond of the last ID
+		last    ulid.ULID
 	}
 }
 
@@ -34,15 +35,14 @@ func NewMint(now func() time.Time, entropy io.Reader) *Mint {
 func NewID[K Kind](m *Mint) ID[K] {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	ms := max(ulid.Timestamp(m.now()), m.mu.last)
+	ms := max(uint64(max(m.now().UnixMilli(), 0)), m.mu.last.Time())
 	u, err := ulid.New(ms, m.mu.entropy)
-	if err != nil { // 80 bits of one millisecond are used up, or entropy failed
-		ms++
-		if u, err = ulid.New(ms, m.mu.entropy); err != nil {
+	if err != nil || u.Compare(m.mu.last) <= 0 { // 80 bits of one millisecond are used up, or entropy failed
+		if u, err = ulid.New(ms+1, m.mu.entropy); err != nil {
 			panic(fmt.Sprintf("domain: mint an ID: %v", err))
 		}
 	}
-	m.mu.last = ms
+	m.mu.last = u
 	return ID[K]{u}
 }
 

@@ -13,7 +13,7 @@ const (
 var placements = words[Placement]{"", "application", "location", "session"}
 
 func (p Placement) String() string               { return placements.word(p) }
-func (p Placement) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+func (p Placement) MarshalText() ([]byte, error) { return placements.text(p) }
 
 // UnmarshalText accepts what String gives; the empty text is zero.
 func (p *Placement) UnmarshalText(text []byte) error { return placements.parse(p, text) }

@@ -18,7 +18,7 @@ const (
 var channels = words[Channel]{"", "text", "structured"}
 
 func (c Channel) String() string               { return channels.word(c) }
-func (c Channel) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+func (c Channel) MarshalText() ([]byte, error) { return channels.text(c) }
 
 // UnmarshalText accepts what String gives; the empty text is zero.
 func (c *Channel) UnmarshalText(text []byte) error { return channels.parse(c, text) }

@@ -15,7 +15,7 @@ const (
 var effects = words[Effect]{"", "allow", "ask", "deny"}
 
 func (e Effect) String() string               { return effects.word(e) }
-func (e Effect) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
+func (e Effect) MarshalText() ([]byte, error) { return effects.text(e) }
 
 // UnmarshalText accepts what String gives; the empty text is zero.
 func (e *Effect) UnmarshalText(text []byte) error { return effects.parse(e, text) }

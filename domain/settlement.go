@@ -39,7 +39,7 @@ func Outcomes() []Outcome {
 }
 
 func (o Outcome) String() string               { return outcomes.word(o) }
-func (o Outcome) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+func (o Outcome) MarshalText() ([]byte, error) { return outcomes.text(o) }
 
 // UnmarshalText accepts what String gives; the empty text is zero.
 func (o *Outcome) UnmarshalText(text []byte) error { return outcomes.parse(o, text) }
@@ -94,19 +94,23 @@ func (r Reading) Type() string {
 }
 
 // Reading returns what the model reads. It is a function of the settlement
-// alone: read back from the log, a settlement reads the same.
+// alone: read back from the log, a settlement reads the same. A byte that is
+// not UTF-8 reads as U+FFFD, as JSON keeps it.
 func (s Settlement) Reading() Reading {
 	if s.Outcome != Succeeded {
-		return Reading{Error: s.Text}
+		return Reading{Error: asKept(s.Text)}
 	}
 	if len(s.Content) == 0 {
 		return Reading{Structured: s.Structured}
 	}
 	if text, ok := s.Content[0].(Text); ok && len(s.Content) == 1 {
-		return Reading{Text: string(text)}
+		return Reading{Text: asKept(string(text))}
 	}
-	return Reading{Content: s.Content}
+	return Reading{Content: s.Content.asKept()}
 }
+
+// asKept is the text that JSON keeps of a text.
+func asKept(text string) string { return string([]rune(text)) }
 
 // InterruptedBefore returns the end of a call that was interrupted before it
 // began.

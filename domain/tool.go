@@ -41,7 +41,8 @@ type Spec[In, Out any] struct {
 	Idempotent bool
 }
 
-// An Encoded is an output as the ledger keeps it: JSON.
+// An Encoded is an output as the ledger keeps it: JSON without insignificant
+// space.
 type Encoded[Out any] struct {
 	json  json.RawMessage
 	codec Codec[Out]
@@ -55,7 +56,8 @@ func (e Encoded[Out]) Value() (Out, error) { return e.codec.Decode(e.json) }
 
 // Make returns the tool of a spec. It returns ErrBadTool if there is no
 // description or nothing to execute, and ErrBadSchema if a codec's schema is
-// not a JSON Schema that can be checked without another document.
+// not a JSON Schema that can be checked without another document. A codec that
+// panics when it is asked for its schema is a *Defect.
 func Make[In, Out any](s Spec[In, Out]) (Tool, error) {
 	if s.Execute == nil || s.Description == "" {
 		return Tool{}, fmt.Errorf("make tool: %w: it needs a description and an executor", ErrBadTool)
@@ -85,7 +87,8 @@ func Make[In, Out any](s Spec[In, Out]) (Tool, error) {
 	return Tool{t}, nil
 }
 
-func schemaFor[T any](c Codec[T]) (schema, error) {
+func schemaFor[T any](c Codec[T]) (s schema, err error) {
+	defer contain(&err)
 	if flawed, ok := c.(interface{ flaw() error }); ok && flawed.flaw() != nil {
 		return schema{}, flawed.flaw()
 	}
@@ -109,14 +112,19 @@ func run[In, Out any](ctx context.Context, s Spec[In, Out], schema schema, in In
 	if err != nil {
 		return Output{}, classify(ctx, err)
 	}
-	encoded, err := s.Output.Encode(value)
+	document, err := s.Output.Encode(value)
 	if err != nil {
 		return Output{}, mismatch(ErrInvalidOutput, err)
 	}
-	if err := schema.check(encoded, ErrInvalidOutput); err != nil {
+	if err := schema.check(document, ErrInvalidOutput); err != nil {
 		return Output{}, err
 	}
-	return Output{bytes.Clone(encoded), present(s, in, encoded)}, nil
+	// The ledger keeps no insignificant space: what is presented is what is kept.
+	var encoded bytes.Buffer
+	if err := json.Compact(&encoded, document); err != nil {
+		return Output{}, mismatch(ErrInvalidOutput, err)
+	}
+	return Output{encoded.Bytes(), present(s, in, encoded.Bytes())}, nil
 }
 
 // classify lets an interruption outrank an error that came of it. A decision
@@ -263,6 +271,6 @@ func (i Invocation) Report(p Progress) {
 // A Call is what a model asks.
 type Call struct {
 	ID    CallID          `json:"call"`
-	Name  string          `json:"tool"`  // as the model wrote it
-	Input json.RawMessage `json:"input"` // as the model wrote it; need not fit
+	Name  string          `json:"tool"`            // as the model wrote it
+	Input json.RawMessage `json:"input,omitempty"` // as the model wrote it: JSON that need not fit; nil where there was none
 }

@@ -16,6 +16,15 @@ func (w words[T]) word(v T) string {
 	return w[v]
 }
 
+// text is the word of v, to be written. It refuses a value that parse would not
+// give.
+func (w words[T]) text(v T) ([]byte, error) {
+	if int(v) >= len(w) {
+		return nil, fmt.Errorf("write %s: %w: %s", w.word(v), ErrBadWord, strings.Join(w[1:], ", "))
+	}
+	return []byte(w[v]), nil
+}
+
 func (w words[T]) parse(v *T, text []byte) error {
 	for i, word := range w {
 		if word == string(text) {

@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -22,6 +24,15 @@ type Outputs interface {
 	// for it. What is never confirmed may be removed by a recovery.
 	Confirm(ctx context.Context, settlement domain.EventID) error
 }
+
+// nowhere is the Outputs of a registry that has none.
+type nowhere struct{}
+
+func (nowhere) Keep(context.Context, domain.Ref, string, io.Reader) (domain.Retained, error) {
+	return domain.Retained{}, errors.New("there is no storage for outputs")
+}
+
+func (nowhere) Confirm(context.Context, domain.EventID) error { return nil }
 
 // Limits bound what a settlement shows. Text and structured output are bounded
 // apart, each by lines and bytes. The zero Limits are [DefaultLimits].
@@ -74,7 +85,7 @@ type bounding struct {
 
 // bound returns tooMuchMedia, or the error of the outputs.
 func (b bounding) bound(ctx context.Context, out domain.Output) (shown, error) {
-	s := shown{structured: out.Structured(), content: out.Content()}
+	s := shown{structured: out.Structured(), content: readable(out.Content())}
 	media := s.content.Media()
 	if err := b.checkMedia(media); err != nil {
 		return shown{}, err
@@ -94,6 +105,19 @@ func (b bounding) bound(ctx context.Context, out domain.Output) (shown, error) {
 	}
 	return s, b.boundStructured(ctx, &s)
 }
+
+// readable returns content whose texts are read back from the log as they are.
+func readable(content domain.Contents) domain.Contents {
+	content = slices.Clone(content)
+	for i, c := range content {
+		if text, ok := c.(domain.Text); ok {
+			content[i] = domain.Text(valid(string(text)))
+		}
+	}
+	return content
+}
+
+func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 func (b bounding) checkMedia(media []domain.Media) error {
 	var size int64

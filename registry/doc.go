@@ -28,9 +28,10 @@
 //
 // Everything here may be used by several goroutines at once. A tool runs on a
 // goroutine of its own, which Settle waits for, or, if the tool does not heed
-// its interruption within the grace, [Layers.Wait]. A layer's lock is held while
-// its stream is appended to, and is taken before that of its Layers; no lock is
-// held while a tool, a hook, a journal or an output store is called.
+// its interruption within the grace, [Layers.Wait]. Of the locks, a scope's is
+// taken first, then its layer's, which is held while the layer's stream is
+// appended to, then that of the Layers. No lock is held while a tool, a hook, a
+// journal or an output store is called.
 //
 // # Errors
 //

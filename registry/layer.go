@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 
 	"github.com/settlement-ledger/ledger/domain"
@@ -71,13 +69,21 @@ func (ls *Layers) open(ctx context.Context, e events.LayerOpened) (*Layer, error
 // outlived the grace of their interruption are among those it waits for.
 func (ls *Layers) Wait(ctx context.Context) error { return ls.calls.wait(ctx) }
 
-// apply folds an event that is on record, or a closing that takes effect at
-// once, and forgets the tools of what it closed.
-func (ls *Layers) apply(v events.Envelope) {
+// apply folds events that are on record, or that take effect at once and are
+// owed their record, and forgets the tools of what they closed. Nobody sees the
+// fold between two of them.
+func (ls *Layers) apply(vs ...events.Envelope) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	ls.mu.catalog = ls.fold.Apply(ls.mu.catalog, v)
-	switch e := v.Event.(type) {
+	for _, v := range vs {
+		ls.mu.catalog = ls.fold.Apply(ls.mu.catalog, v)
+		ls.forgetLocked(v.Event)
+	}
+}
+
+// forgetLocked forgets the tools of what an event closed.
+func (ls *Layers) forgetLocked(e events.Event) {
+	switch e := e.(type) {
 	case events.RegistrationClosed:
 		delete(ls.mu.tools, e.Registration)
 	case events.LayerClosed:
@@ -101,7 +107,7 @@ type Layer struct {
 	mu struct {
 		sync.Mutex
 		revision events.Revision
-		owed     []events.Draft // in effect here, or uncertain, and not known to be on record
+		owed     [][]events.Draft // in effect here, or uncertain, and not known to be on record; each appended as one
 		closed   bool
 	}
 }
@@ -137,30 +143,41 @@ func (l *Layer) appendLocked(ctx context.Context, drafts ...events.Draft) error 
 		return err
 	}
 	l.mu.revision += events.Revision(len(drafts))
-	for _, v := range envelopes {
-		l.layers.apply(v)
-	}
+	l.layers.apply(envelopes...)
 	return nil
 }
 
-// closeLocked lets a closing take effect at once, and owes its record.
-func (l *Layer) closeLocked(e events.Event) {
-	d := l.layers.ledger.Draft(e, domain.EventID{})
-	l.layers.apply(events.Envelope{ID: d.ID, Stream: events.LayerStream(l.id), Time: d.Time, Event: e})
-	l.mu.owed = append(l.mu.owed, d)
+// closeLocked lets closings take effect at once, and owes their record.
+func (l *Layer) closeLocked(closings ...events.Event) {
+	drafts := make([]events.Draft, len(closings))
+	for i, e := range closings {
+		drafts[i] = l.layers.ledger.Draft(e, domain.EventID{})
+		l.layers.apply(l.envelope(drafts[i]))
+	}
+	l.owe(drafts...)
 }
 
-// settleOwedLocked records what is owed. Appending it again is harmless.
+func (l *Layer) owe(drafts ...events.Draft) {
+	if len(drafts) > 0 {
+		l.mu.owed = append(l.mu.owed, drafts)
+	}
+}
+
+func (l *Layer) envelope(d events.Draft) events.Envelope {
+	return events.Envelope{ID: d.ID, Stream: events.LayerStream(l.id), Time: d.Time, Causation: d.Causation, Event: d.Event}
+}
+
+// settleOwedLocked records what is owed, each in the appends in which it was
+// tried before: only then is it harmless to append again what is on record.
 func (l *Layer) settleOwedLocked(ctx context.Context) error {
-	if len(l.mu.owed) == 0 {
-		return nil
+	for len(l.mu.owed) > 0 {
+		drafts := l.mu.owed[0]
+		if _, err := l.layers.ledger.Append(ctx, events.LayerStream(l.id), l.mu.revision, drafts...); err != nil {
+			return fmt.Errorf("%w: %w", ErrUnrecorded, err)
+		}
+		l.mu.revision += events.Revision(len(drafts))
+		l.mu.owed = l.mu.owed[1:]
 	}
-	_, err := l.layers.ledger.Append(ctx, events.LayerStream(l.id), l.mu.revision, l.mu.owed...)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUnrecorded, err)
-	}
-	l.mu.revision += events.Revision(len(l.mu.owed))
-	l.mu.owed = nil
 	return nil
 }
 
@@ -170,76 +187,8 @@ func (l *Layer) settleOwed(ctx context.Context) error {
 	return l.settleOwedLocked(ctx)
 }
 
-// Tools are tools under the names by which a model is to know them.
-type Tools map[string]domain.Tool
-
-// A Refusal says why an entry of a list was not registered.
-type Refusal struct {
-	Name string
-	Err  error
-}
-
-// A Scope owns registrations: closing it removes exactly those.
-type Scope struct {
-	layer *Layer
-	id    domain.ScopeID
-	mu    struct {
-		sync.Mutex
-		registrations []domain.RegistrationID
-		closed        bool
-	}
-}
-
-// ID returns the scope's ID.
-func (s *Scope) ID() domain.ScopeID { return s.id }
-
-// Register puts tools into effect, all or none, and returns once that is
-// durable. What is registered does not change when the caller changes tools
-// later. No tools are nothing to do. It returns domain.ErrBadName or
-// domain.ErrBadTool, before anything is recorded, for an entry that cannot be
-// registered; ErrClosed for a scope or layer that is closed; and the errors of
-// the ledger, after which nothing is in effect.
-func (s *Scope) Register(ctx context.Context, tools Tools) error {
-	good, refused := sift(tools)
-	if len(refused) > 0 {
-		errs := make([]error, len(refused))
-		for i, r := range refused {
-			errs[i] = r.Err
-		}
-		return fmt.Errorf("register %d tools: %w", len(tools), errors.Join(errs...))
-	}
-	return s.register(ctx, tools, good, nil)
-}
-
-// RegisterValid puts the entries of a list into effect that can be, and
-// records the others with the reason in the same event, so that one bad name
-// never costs the rest. Its errors are those of Register but for the bad
-// entries, which it returns.
-func (s *Scope) RegisterValid(ctx context.Context, tools Tools) ([]Refusal, error) {
-	good, refused := sift(tools)
-	return refused, s.register(ctx, tools, good, refused)
-}
-
-func (s *Scope) register(ctx context.Context, tools Tools, good []events.RegisteredTool, refused []Refusal) error {
-	if len(good)+len(refused) == 0 {
-		return nil
-	}
-	e := events.ToolsRegistered{Scope: s.id, Tools: good}
-	for _, r := range refused {
-		e.Refused = append(e.Refused, events.RefusedTool{Name: r.Name, Reason: r.Err.Error()})
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	id, err := s.layer.register(ctx, s.mu.closed, e, tools)
-	if err != nil {
-		return fmt.Errorf("register %d tools: %w", len(good), err)
-	}
-	s.mu.registrations = append(s.mu.registrations, id)
-	return nil
-}
-
-// register is not interrupted once it began: what it put on record is in
-// effect, or is owed its closing.
+// register leaves nothing open: what it put on record is in effect, or is owed
+// its closing.
 func (l *Layer) register(ctx context.Context, closed bool, e events.ToolsRegistered, tools Tools) (domain.RegistrationID, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -255,12 +204,22 @@ func (l *Layer) register(ctx context.Context, closed bool, e events.ToolsRegiste
 	if err := l.appendLocked(ctx, d); err != nil {
 		l.layers.forget(id)
 		if !errors.Is(err, ErrUnrecorded) && !decided(err) {
-			closing := events.RegistrationClosed{Registration: id, Reason: "registration failed"}
-			l.mu.owed = append(l.mu.owed, d, l.layers.ledger.Draft(closing, d.ID))
+			l.retractLocked(d)
 		}
 		return domain.RegistrationID{}, err
 	}
 	return id, nil
+}
+
+// retractLocked owes a registration that may be on record, and its closing. The
+// fold has both, as the log will.
+func (l *Layer) retractLocked(d events.Draft) {
+	closing := l.layers.ledger.Draft(events.RegistrationClosed{
+		Registration: domain.RegistrationOf(d.ID), Reason: "registration failed",
+	}, d.ID)
+	l.layers.apply(l.envelope(d), l.envelope(closing))
+	l.owe(d)
+	l.owe(closing)
 }
 
 // decided reports whether an append that returned err is known to have added
@@ -284,60 +243,4 @@ func (ls *Layers) forget(id domain.RegistrationID) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	delete(ls.mu.tools, id)
-}
-
-// Close takes the scope's registrations out of effect at once, revealing what
-// they hid, and returns once that is durable. If it cannot be recorded, Close
-// returns an ErrUnrecorded and the layer refuses to materialize until it is;
-// closing again tries again.
-func (s *Scope) Close(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.layer
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !s.mu.closed {
-		s.mu.closed = true
-		for _, id := range s.mu.registrations {
-			l.closeLocked(events.RegistrationClosed{Registration: id, Reason: events.ScopeClosed})
-		}
-	}
-	if err := l.settleOwedLocked(ctx); err != nil {
-		return fmt.Errorf("close scope: %w", err)
-	}
-	return nil
-}
-
-// sift parts tools, in the order of their names, into those that can be
-// registered and those that cannot.
-func sift(tools Tools) (good []events.RegisteredTool, refused []Refusal) {
-	for _, text := range slices.Sorted(maps.Keys(tools)) {
-		t, err := describe(text, tools[text])
-		if err != nil {
-			refused = append(refused, Refusal{text, err})
-			continue
-		}
-		good = append(good, t)
-	}
-	return good, refused
-}
-
-func describe(text string, t domain.Tool) (events.RegisteredTool, error) {
-	name, err := domain.ParseName(text)
-	if err != nil {
-		return events.RegisteredTool{}, err
-	}
-	if t.IsZero() {
-		return events.RegisteredTool{}, fmt.Errorf("%s: %w: it is zero", name, domain.ErrBadTool)
-	}
-	d := t.Describe(name)
-	action := t.Action(name)
-	fingerprint, err := d.Fingerprint(action)
-	if err != nil {
-		return events.RegisteredTool{}, fmt.Errorf("%s: %w: %w", name, domain.ErrBadSchema, err)
-	}
-	return events.RegisteredTool{
-		Name: name, Description: d.Description, Input: d.Input, Output: d.Output,
-		Action: action, Fingerprint: fingerprint, Idempotent: t.Idempotent(),
-	}, nil
 }

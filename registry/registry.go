@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/settlement-ledger/ledger/domain"
@@ -24,8 +25,8 @@ const (
 	// ByFingerprint refuses a call unless the definition in effect is the one
 	// offered, and runs what is in effect.
 	ByFingerprint
-	// Admitted runs what was offered, in effect or not, while the process that
-	// offered it lives.
+	// Admitted runs what was offered, in effect or not, while the registry that
+	// offered it lives: it keeps every tool that it ever offered.
 	Admitted
 )
 
@@ -42,7 +43,7 @@ const DefaultGrace = 5 * time.Second
 
 // A Config says how a registry settles calls.
 type Config struct {
-	Outputs Outputs       // keeps what is too large to show; required
+	Outputs Outputs       // keeps what is too large to show; nil: nothing does, and a call with such an output fails
 	Limits  Limits        // zero: DefaultLimits
 	Policy  Policy        // zero: Strict
 	Grace   time.Duration // for an interrupted tool to return, and again to record its end; zero: DefaultGrace
@@ -56,6 +57,11 @@ type Registry struct {
 	over   []*Layer
 	ids    []domain.LayerID
 	config Config
+
+	admitted struct { // for the policy Admitted
+		sync.Mutex
+		tools map[domain.Offered]domain.Tool
+	}
 }
 
 // Registry returns the overlay of layers of this process, each hiding the ones
@@ -67,6 +73,9 @@ func (ls *Layers) Registry(config Config, over ...*Layer) (*Registry, error) {
 		return nil, fmt.Errorf("overlay layers: %w", err)
 	}
 	config.Limits = limits
+	if config.Outputs == nil {
+		config.Outputs = nowhere{}
+	}
 	if config.Grace == 0 {
 		config.Grace = DefaultGrace
 	}
@@ -106,10 +115,25 @@ func (r *Registry) Materialize(ctx context.Context, turn Turn) (*Materialization
 		m.offer.Tools = append(m.offer.Tools, e.Offered)
 		m.definitions = append(m.definitions, definition(e))
 		if r.config.Policy == Admitted {
-			m.admit(e.Offered, r.layers.mu.tools[e.Registration][e.Name])
+			r.admit(e.Offered, r.layers.mu.tools[e.Registration][e.Name])
 		}
 	}
 	return m, nil
+}
+
+func (r *Registry) admit(o domain.Offered, t domain.Tool) {
+	r.admitted.Lock()
+	defer r.admitted.Unlock()
+	if r.admitted.tools == nil {
+		r.admitted.tools = map[domain.Offered]domain.Tool{}
+	}
+	r.admitted.tools[o] = t
+}
+
+func (r *Registry) admittedTool(o domain.Offered) domain.Tool {
+	r.admitted.Lock()
+	defer r.admitted.Unlock()
+	return r.admitted.tools[o]
 }
 
 func definition(e catalog.Entry) domain.Definition {
@@ -119,24 +143,16 @@ func definition(e catalog.Entry) domain.Definition {
 // Recall returns the materialization of a turn already on record, to settle
 // the calls of its reply. It defines nothing: it was offered before.
 func (r *Registry) Recall(offer domain.Offer) *Materialization {
-	return &Materialization{registry: r, offer: offer}
+	return &Materialization{registry: r, offer: domain.Offer{Turn: offer.Turn, Tools: slices.Clone(offer.Tools)}}
 }
 
 // A Materialization is what one turn may call. It keeps the identity of each
-// registration and, but for the policy Admitted, never its tool.
+// registration and never its tool.
 type Materialization struct {
 	registry    *Registry
 	offer       domain.Offer
 	hidden      []events.HiddenTool
 	definitions []domain.Definition
-	admitted    map[domain.Offered]domain.Tool
-}
-
-func (m *Materialization) admit(o domain.Offered, t domain.Tool) {
-	if m.admitted == nil {
-		m.admitted = map[domain.Offered]domain.Tool{}
-	}
-	m.admitted[o] = t
 }
 
 // Definitions returns what the model is to be told, in order: none after
@@ -145,7 +161,9 @@ func (m *Materialization) Definitions() []domain.Definition { return slices.Clon
 
 // Offer returns the names and the registrations offered for them, as
 // TurnMaterialized keeps it.
-func (m *Materialization) Offer() domain.Offer { return m.offer }
+func (m *Materialization) Offer() domain.Offer {
+	return domain.Offer{Turn: m.offer.Turn, Tools: slices.Clone(m.offer.Tools)}
+}
 
 // Hidden returns the tools in effect that are not offered.
 func (m *Materialization) Hidden() []events.HiddenTool { return slices.Clone(m.hidden) }
@@ -177,7 +195,7 @@ func (m *Materialization) find(offered domain.Offered) found {
 			f.tool = inEffect
 		}
 	case Admitted:
-		f.tool = m.admitted[offered]
+		f.tool = r.admittedTool(offered)
 	}
 	return f
 }

@@ -1,17 +1,16 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections"
 )
 
 // Settle brings a call to its one end and returns that, once it is on record.
@@ -88,13 +87,16 @@ func (s *settling) prepare(ctx context.Context) (bound domain.Bound, end domain.
 	}
 	s.found = s.m.find(offered)
 	if s.found.changedBy.IsZero() && s.found.effective.Registration != offered.Registration {
-		s.found.changedBy = s.closing(ctx, offered)
+		s.found.changedBy = s.displaced(ctx, offered)
 	}
 	if s.found.tool.IsZero() {
 		return bound, domain.Settlement{Outcome: domain.Stale, Text: "Stale tool call: " + s.call.Name}, false
 	}
 	input, err := s.before(ctx)
-	if err != nil {
+	switch {
+	case errors.Is(err, domain.ErrInterrupted):
+		return bound, domain.InterruptedBefore(domain.InterruptionOf(context.Cause(ctx))), false
+	case err != nil:
 		return bound, broken(err), false
 	}
 	bound, err = s.found.tool.Bind(input)
@@ -108,37 +110,52 @@ func (s *settling) prepare(ctx context.Context) (bound domain.Bound, end domain.
 	return bound, broken(err), false
 }
 
-// closing finds the event that ended a registration of another process.
-func (s *settling) closing(ctx context.Context, offered domain.Offered) domain.EventID {
-	for v, err := range s.m.registry.layers.ledger.Read(ctx, events.LayerStream(offered.Layer), 0) {
-		if err != nil {
-			return domain.EventID{}
-		}
-		switch e := v.Event.(type) {
-		case events.RegistrationClosed:
-			if e.Registration == offered.Registration {
-				return v.ID
-			}
-		case events.LayerClosed:
-			return v.ID
-		}
+// displaced returns the event since which a registration of a layer that this
+// process does not have, such as that of a dead one, is out of effect there. A
+// log that cannot be read keeps no call from its end: the event is zero then.
+func (s *settling) displaced(ctx context.Context, offered domain.Offered) domain.EventID {
+	ctx, cancel := s.grace(ctx)
+	defer cancel()
+	layers := s.m.registry.layers
+	state, err := projections.Fold(layers.fold, layers.fold.Init(), layers.ledger.Read(ctx, events.LayerStream(offered.Layer), 0))
+	if err != nil {
+		return domain.EventID{}
 	}
-	return domain.EventID{}
+	event, _ := state.Displaced([]domain.LayerID{offered.Layer}, offered)
+	return event
 }
 
-// before runs the hooks and returns the input to decode.
+// before runs the hooks, each on an input of its own, and returns the one to
+// decode.
 func (s *settling) before(ctx context.Context) (input json.RawMessage, err error) {
 	defer contain(&err)
-	call := s.call
+	input = s.call.Input
 	for _, hook := range s.m.registry.config.Before {
-		if call.Input, err = hook(ctx, s.inv, call); err != nil {
-			return nil, fmt.Errorf("run hook before %s: %w", s.call.Name, err)
+		call := s.call
+		call.Input = bytes.Clone(input)
+		if input, err = hook(ctx, s.inv, call); err != nil {
+			return nil, fmt.Errorf("run hook before %s: %w", call.Name, outranked(ctx, err))
 		}
 	}
-	if !sameCall(call, s.call) {
-		s.input = call.Input
+	if sameJSON(input, s.call.Input) {
+		return input, nil
 	}
-	return call.Input, nil
+	if len(input) == 0 {
+		input = json.RawMessage("{}")
+	}
+	if !json.Valid(input) {
+		return nil, fmt.Errorf("run hooks before %s: the input that they made is not JSON", s.call.Name)
+	}
+	s.input = bytes.Clone(input)
+	return input, nil
+}
+
+// outranked lets an interruption outrank an error of a hook that came of it.
+func outranked(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", domain.ErrInterrupted, context.Cause(ctx))
 }
 
 func (s *settling) begin(ctx context.Context) error {
@@ -165,197 +182,9 @@ func (s *settling) beginFailed(ctx context.Context, err error) (domain.Settlemen
 	return s.record(ctx, s.id(), end)
 }
 
-// A ran is what came of a tool.
-type ran struct {
-	out domain.Output
-	err error
-}
-
-// A handover passes what came of a tool to the settling, or leaves it to the
-// goroutine of the tool where the settling no longer waits.
-type handover struct {
-	taken  atomic.Bool // by whichever side came first
-	result chan ran
-}
-
-// run runs the tool on a goroutine of its own, so that one that does not heed
-// its interruption can be left behind when its grace is over. What such a one
-// returns is kept as late.
-func (s *settling) run(ctx context.Context, bound domain.Bound) (domain.Output, error) {
-	h := &handover{result: make(chan ran, 1)}
-	inv := s.inv.Reporting(s.last.set)
-	s.m.registry.layers.calls.tools.Go(func() {
-		r := ran{err: &domain.Defect{Value: "the tool ended its goroutine"}}
-		defer func() { // also where the tool ended its goroutine
-			if h.taken.CompareAndSwap(false, true) {
-				h.result <- r
-				return
-			}
-			s.late(ctx, r)
-		}()
-		r.out, r.err = bound.Run(ctx, inv)
-	})
-	select {
-	case r := <-h.result:
-		return r.out, r.err
-	case <-ctx.Done():
-	}
-	grace := time.NewTimer(s.m.registry.config.Grace)
-	defer grace.Stop()
-	select {
-	case r := <-h.result:
-		return r.out, r.err
-	case <-grace.C:
-	}
-	if h.taken.CompareAndSwap(false, true) {
-		return domain.Output{}, fmt.Errorf("%w: %w", domain.ErrInterrupted, context.Cause(ctx))
-	}
-	r := <-h.result
-	return r.out, r.err
-}
-
-// late keeps what came of a tool that was left behind, once the end of its
-// call is on record.
-func (s *settling) late(ctx context.Context, r ran) {
-	<-s.settled
-	if s.end.IsZero() {
-		return
-	}
-	e := events.LateResultObserved{
-		Message: s.inv.Message, Call: s.call.ID, Tool: s.call.Name, Settlement: s.end,
-		Outcome: domain.Succeeded, Structured: r.out.Structured(),
-	}
-	if r.err != nil {
-		end := ended(ctx, r.err)
-		e.Outcome, e.Text = end.Outcome, end.Text
-	}
-	ctx, cancel := s.grace(ctx)
-	defer cancel()
-	// The call has its end; what broke while this was kept has nobody to read it.
-	_ = s.journal.Late(ctx, s.m.registry.layers.ledger.Draft(e, s.end))
-}
-
-// grace returns a context in which the end of a call is recorded, whatever
-// became of the context in which it ran.
-func (s *settling) grace(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), s.m.registry.config.Grace)
-}
-
-// conclude turns what came of a tool into the end of its call.
-func (s *settling) conclude(ctx context.Context, id domain.EventID, out domain.Output, err error) domain.Settlement {
-	if err == nil {
-		out, err = s.after(ctx, out)
-	}
-	if err != nil {
-		end := ended(ctx, err)
-		end.Progress = s.last.get()
-		return end
-	}
-	// A success that arrives in spite of an interruption stands, and is kept.
-	keep, cancel := s.grace(ctx)
-	defer cancel()
-	b := bounding{s.m.registry.config.Limits, s.m.registry.config.Outputs, id}
-	shown, err := b.bound(keep, out)
-	if err != nil {
-		end := domain.Settlement{Outcome: domain.RetentionFailed, Text: failedText(err), Detail: err.Error()}
-		if _, media := errors.AsType[tooMuchMedia](err); media {
-			end.Outcome = domain.MediaTooLarge
-		}
-		end.Progress = s.last.get()
-		return end
-	}
-	return domain.Settlement{
-		Outcome: domain.Succeeded, Structured: shown.structured, Content: shown.content, Retained: shown.retained,
-	}
-}
-
-func (s *settling) after(ctx context.Context, out domain.Output) (_ domain.Output, err error) {
-	defer contain(&err)
-	for _, hook := range s.m.registry.config.After {
-		content, err := hook(ctx, s.inv, s.call, out)
-		if err != nil {
-			return domain.Output{}, fmt.Errorf("run hook after %s: %w", s.call.Name, err)
-		}
-		out = out.WithContent(content)
-	}
-	return out, nil
-}
-
-// ended returns the end of a call whose tool returned an error.
-func ended(ctx context.Context, err error) domain.Settlement {
-	if denied, ok := errors.AsType[*domain.Denied](err); ok {
-		return domain.Settlement{Outcome: domain.DeniedByRule, Text: denied.Error(), Rule: denied.Rule}
-	}
-	if declined, ok := errors.AsType[*domain.Declined](err); ok {
-		return domain.Settlement{Outcome: domain.DeclinedByUser, Text: declined.Feedback}
-	}
-	if errors.Is(err, domain.ErrInterrupted) {
-		return domain.InterruptedWhile(domain.InterruptionOf(context.Cause(ctx)))
-	}
-	if failure, ok := errors.AsType[*domain.Failure](err); ok {
-		return domain.Settlement{Outcome: domain.Failed, Text: failure.Error()}
-	}
-	if errors.Is(err, domain.ErrInvalidOutput) {
-		text := "Tool returned an invalid value for its output schema: " + err.Error()
-		return domain.Settlement{Outcome: domain.InvalidOutput, Text: text}
-	}
-	return broken(err)
-}
-
-func broken(err error) domain.Settlement {
-	s := domain.Settlement{Outcome: domain.Defective, Text: failedText(err), Detail: err.Error()}
-	if defect, ok := errors.AsType[*domain.Defect](err); ok && len(defect.Stack) > 0 {
-		s.Detail += "\n" + string(defect.Stack)
-	}
-	return s
-}
-
-func failedText(err error) string { return "Tool execution failed: " + err.Error() }
-
 // contain turns a panic of a hook into a *domain.Defect in err.
 func contain(err *error) {
 	if v := recover(); v != nil {
 		*err = &domain.Defect{Value: v, Stack: debug.Stack()}
 	}
-}
-
-// record keeps the end of a call and returns it.
-func (s *settling) record(ctx context.Context, id domain.EventID, end domain.Settlement) (domain.Settlement, error) {
-	end.ID = id
-	end.Began = end.Began || !s.start.IsZero()
-	end.Input = s.input
-	end.Offered, end.Effective, end.ChangedBy = s.found.offered, s.found.effective, s.found.changedBy
-	ctx, cancel := s.grace(ctx)
-	defer cancel()
-	d := s.m.registry.layers.ledger.Draft(events.Settled(s.m.offer.Turn, s.inv.Message, s.call, end), s.start)
-	d.ID = id
-	if err := s.journal.Settle(ctx, d); err != nil {
-		return domain.Settlement{}, fmt.Errorf("settle %s %s: record end: %w", s.call.Name, s.call.ID, err)
-	}
-	s.end = id
-	if len(end.Retained) > 0 {
-		// What is not confirmed is looked up in the log by the next recovery.
-		_ = s.m.registry.config.Outputs.Confirm(ctx, id)
-	}
-	return end, nil
-}
-
-// A lastProgress holds what a running call said last.
-type lastProgress struct {
-	mu struct {
-		sync.Mutex
-		said *domain.Progress
-	}
-}
-
-func (l *lastProgress) set(p domain.Progress) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.mu.said = &p
-}
-
-func (l *lastProgress) get() *domain.Progress {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.mu.said
 }

@@ -1,0 +1,195 @@
+package builtins
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/settlement-ledger/ledger/builtins/permission"
+	"github.com/settlement-ledger/ledger/builtins/process"
+	"github.com/settlement-ledger/ledger/builtins/workspace"
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+//go:embed bash.md
+var bashDescription string
+
+// commanding is what the tool bash is given.
+type commanding struct {
+	Command string `json:"command" jsonschema:"the command line"`
+	Workdir string `json:"workdir,omitempty" jsonschema:"the directory to run in; the workspace where there is none"`
+	Timeout int    `json:"timeout,omitempty" jsonschema:"milliseconds after which the command is ended; 120000 where there is none"`
+}
+
+const bashInput = `{"properties":{"command":{"minLength":1,"pattern":"\\S"},"timeout":{"minimum":1,"maximum":600000}}}`
+
+const defaultTimeout = 120_000 // milliseconds
+
+// limit returns the milliseconds after which the command is ended.
+func (c commanding) limit() int {
+	if c.Timeout == 0 {
+		return defaultTimeout
+	}
+	return c.Timeout
+}
+
+// commanded is what it returns.
+type commanded struct {
+	Exit      *int     `json:"exit,omitempty"`       // where the command exited
+	Signal    string   `json:"signal,omitempty"`     // where a signal ended it
+	Truncated bool     `json:"truncated"`            // output was lost
+	Lost      int64    `json:"lost_bytes,omitempty"` // how much
+	Timeout   bool     `json:"timeout,omitempty"`    // its time ran out
+	Output    string   `json:"output"`
+	Warnings  []string `json:"warnings,omitempty"`
+}
+
+type shell struct{ Config }
+
+func (s shell) tool() (domain.Tool, error) {
+	return domain.Make(domain.Spec[commanding, commanded]{
+		Description: bashDescription,
+		Input:       domain.Constrained[commanding](bashInput),
+		Execute:     s.run,
+		Present:     presentCommanded,
+	})
+}
+
+func (s shell) run(ctx context.Context, in commanding, inv domain.Invocation) (commanded, error) {
+	if strings.ContainsRune(in.Command, 0) {
+		return commanded{}, domain.Fail("Unable to execute command: it holds a NUL, which no shell can be given")
+	}
+	where, err := s.scope(ctx, inv, in.Workdir)
+	if err != nil {
+		return commanded{}, orBecause(err, "Unable to execute command: %s", in.Command)
+	}
+	script := analyse(in.Command, filepath.Base(s.Shell))
+	metadata, err := json.Marshal(map[string]string{"command": in.Command, "workdir": where.Path})
+	if err != nil {
+		return commanded{}, err
+	}
+	if err := s.Permission.Assert(ctx, inv, permission.Ask{Action: "bash", Resources: script.resources, Save: script.saves, Metadata: metadata}); err != nil {
+		return commanded{}, err
+	}
+	if err := s.still(where, in); err != nil {
+		return commanded{}, because(err, "Unable to execute command: %s", in.Command)
+	}
+	r, err := process.Run(ctx, process.Command{
+		Program: s.Shell, Args: []string{"-c", in.Command}, Dir: where.Path, Env: s.Environment,
+		Limit: s.Capture, Timeout: time.Duration(in.limit()) * time.Millisecond, Grace: s.Grace,
+	})
+	if ctx.Err() != nil && err != nil {
+		inv.Report(domain.Progress{Content: domain.Contents{domain.Text(excerpt(text(r.Output)))}})
+		return commanded{}, err
+	}
+	if err != nil {
+		return commanded{}, because(err, "Unable to execute command: %s", in.Command)
+	}
+	return result(r, s.warnings(script)), nil
+}
+
+// still returns an error if the place to run in is not the directory that was
+// resolved before the permission was asked.
+func (s shell) still(where workspace.Target, in commanding) error {
+	dir := in.Workdir
+	if dir == "" {
+		dir = "."
+	}
+	now, err := s.Workspace.Resolve(dir)
+	if err != nil {
+		return err
+	}
+	info, err := now.Stat()
+	if err != nil {
+		return err
+	}
+	if now.Path != where.Path || !info.IsDir() {
+		return fmt.Errorf("%w: %s is not the directory that it was", workspace.ErrChanged, dir)
+	}
+	return nil
+}
+
+// warnings says which words of a script name places outside the workspace. It
+// is advice: nothing is refused for it.
+func (s shell) warnings(sc script) []string {
+	var warnings []string
+	for _, word := range sc.paths {
+		if target, err := s.Workspace.Resolve(word); err == nil && target.External != "" {
+			warnings = append(warnings, "the command names a path outside the workspace: "+word)
+		}
+	}
+	return warnings
+}
+
+func result(r process.Result, warnings []string) commanded {
+	out := commanded{Truncated: r.Output.Lost > 0, Lost: r.Output.Lost, Timeout: r.TimedOut, Output: text(r.Output), Warnings: warnings}
+	switch {
+	case r.TimedOut:
+	case r.Signal != 0:
+		out.Signal = r.Signal.String()
+	default:
+		out.Exit = &r.Exit
+	}
+	return out
+}
+
+// text returns a capture as text: what is not UTF-8 is replaced, and what was
+// lost is said where it was.
+func text(c process.Capture) string {
+	head := strings.ToValidUTF8(string(c.Head), "\ufffd")
+	if c.Lost == 0 {
+		return head
+	}
+	return fmt.Sprintf("%s\n\n[%d bytes lost here]\n\n%s", head, c.Lost, strings.ToValidUTF8(string(c.Tail), "\ufffd"))
+}
+
+// maxExcerpt is how much of the output of an interrupted command is reported,
+// in bytes.
+const maxExcerpt = 8 << 10
+
+// excerpt returns the end of a text.
+func excerpt(text string) string {
+	if len(text) <= maxExcerpt {
+		return text
+	}
+	return "..." + strings.ToValidUTF8(text[len(text)-maxExcerpt:], "")
+}
+
+func presentCommanded(in commanding, out domain.Encoded[commanded]) []domain.Content {
+	c, err := out.Value()
+	if err != nil {
+		return nil
+	}
+	output := c.Output
+	if output == "" {
+		output = "(no output)"
+	}
+	if c.Truncated {
+		output += fmt.Sprintf("\n\n[output capture truncated at the in-memory safety limit] (%d bytes lost)", c.Lost)
+	}
+	if c.Timeout {
+		output += fmt.Sprintf("\n\nCommand exceeded timeout of %d ms. Retry with a larger timeout if it needs more time.", in.limit())
+	}
+	return []domain.Content{domain.Text(output), domain.Text(warned(c.Warnings) + ending(c))}
+}
+
+func warned(warnings []string) string {
+	if len(warnings) == 0 {
+		return ""
+	}
+	return "Warnings:\n- " + strings.Join(warnings, "\n- ") + "\n\n"
+}
+
+func ending(c commanded) string {
+	switch {
+	case c.Timeout:
+		return "Command timed out before completion."
+	case c.Exit != nil:
+		return fmt.Sprintf("Command exited with code %d.", *c.Exit)
+	}
+	return fmt.Sprintf("Command was ended by a signal: %s.", c.Signal)
+}

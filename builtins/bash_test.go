@@ -1,0 +1,277 @@
+package builtins
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/settlement-ledger/ledger/builtins/permission"
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+// Scenario 140.
+func TestCommandIsAskedAboutRunAndShown(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	output, err := b.run(t, "bash", input{"command": "pwd"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := domain.Contents{domain.Text(b.dir + "\n"), domain.Text("Command exited with code 0.")}
+	if diff := cmp.Diff(want, output.Content()); diff != "" {
+		t.Errorf("the model reads (-want +got):\n%s", diff)
+	}
+	if got := string(output.Structured()); got != `{"exit":0,"truncated":false,"output":"`+b.dir+`\n"}` {
+		t.Errorf("structured %s", got)
+	}
+	if len(b.asked) != 1 || b.asked[0].Action != "bash" || !slices.Equal(b.asked[0].Resources, []string{"pwd"}) || !slices.Equal(b.asked[0].Save, []string{"pwd"}) {
+		t.Errorf("asked %+v", b.asked)
+	}
+}
+
+func TestExitStatusIsNoFailure(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	out, text := must[commanded](t, b, "bash", input{"command": "echo out; echo err >&2; exit 3"})
+	if *out.Exit != 3 || text != "out\nerr\nCommand exited with code 3." {
+		t.Errorf("bash = %+v, %q", out, text)
+	}
+	out, text = must[commanded](t, b, "bash", input{"command": "exit 0"})
+	if *out.Exit != 0 || text != "(no output)Command exited with code 0." {
+		t.Errorf("bash = %+v, %q", out, text)
+	}
+	out, text = must[commanded](t, b, "bash", input{"command": "kill -KILL $$"})
+	if out.Exit != nil || out.Signal != "killed" || !strings.HasSuffix(text, "Command was ended by a signal: killed.") {
+		t.Errorf("bash = %+v, %q", out, text)
+	}
+}
+
+func TestTimeoutKeepsTheOutput(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	output, err := b.run(t, "bash", input{"command": "echo begun; exec sleep 600", "timeout": 200})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := domain.Contents{domain.Text("begun\n\n\nCommand exceeded timeout of 200 ms. Retry with a larger timeout if it needs more time."), domain.Text("Command timed out before completion.")}
+	if diff := cmp.Diff(want, output.Content()); diff != "" {
+		t.Errorf("the model reads (-want +got):\n%s", diff)
+	}
+	if got := string(output.Structured()); got != `{"truncated":false,"timeout":true,"output":"begun\n"}` {
+		t.Errorf("structured %s", got)
+	}
+}
+
+// Scenario 140.
+func TestLostOutputIsCounted(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, func(c *Config) { c.Capture = 100 })
+	out, text := must[commanded](t, b, "bash", input{"command": "head -c 1000 /dev/zero | tr '\\0' x; printf END"})
+	want := strings.Repeat("x", 50) + "\n\n[903 bytes lost here]\n\n" + strings.Repeat("x", 47) + "END"
+	if !out.Truncated || out.Lost != 903 || out.Output != want {
+		t.Errorf("bash = %+v", out)
+	}
+	if !strings.Contains(text, "\n\n[output capture truncated at the in-memory safety limit] (903 bytes lost)") {
+		t.Errorf("the model reads %q", text)
+	}
+}
+
+func TestInterruptedCommandReportsWhatItWrote(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	path := filepath.Join(b.dir, "begun")
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	defer interrupt(nil)
+	var last domain.Progress
+	inv := domain.Invocation{}.Reporting(func(p domain.Progress) { last = p })
+	done := make(chan error, 1)
+	go func() {
+		_, err := call(ctx, t, b.tools["bash"], input{"command": "echo half; echo x > begun; exec sleep 600"}, inv)
+		done <- err
+	}()
+	for t.Context().Err() == nil {
+		if data, err := os.ReadFile(path); err == nil && len(data) > 0 {
+			break
+		}
+	}
+	interrupt(domain.ByUser)
+	if err := <-done; !errors.Is(err, domain.ErrInterrupted) || !errors.Is(err, domain.ByUser) {
+		t.Errorf("bash = %v, want that it was interrupted by the user", err)
+	}
+	if got := last.Content.Text(); got != "half\n" {
+		t.Errorf("reported %q, want half", got)
+	}
+}
+
+// Scenario 142.
+func TestWorkdirReplacedDuringApprovalRunsNothing(t *testing.T) {
+	t.Parallel()
+	for name, replace := range map[string]func(dir, outside string) error{
+		"by a file":         func(dir, _ string) error { return os.WriteFile(dir, nil, 0o644) },
+		"by a link outside": func(dir, outside string) error { return os.Symlink(outside, dir) },
+		"by a link inside":  func(dir, _ string) error { return os.Symlink(filepath.Dir(dir), dir) },
+		"by nothing":        func(string, string) error { return nil },
+	} {
+		b := newBench(t)
+		b.put(t, "sub/x", "")
+		dir := filepath.Join(b.dir, "sub")
+		b.decide = func(permission.Ask) error { return errors.Join(os.RemoveAll(dir), replace(dir, b.outside)) }
+		b.fails(t, "bash", input{"command": "touch ../ran", "workdir": "sub"}, "Unable to execute command: touch ../ran")
+		for _, parent := range []string{b.dir, filepath.Dir(b.dir)} {
+			if _, err := os.Stat(filepath.Join(parent, "ran")); err == nil {
+				t.Errorf("replaced %s, the command ran", name)
+			}
+		}
+	}
+}
+
+// Scenario 143.
+func TestPathOutsideIsAWarning(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.put(t, b.outside+"/a", "secret\n")
+	b.put(t, "b", "")
+	out, text := must[commanded](t, b, "bash", input{"command": "cat " + b.outside + "/a " + b.dir + "/b 2>/dev/null"})
+	warning := "the command names a path outside the workspace: " + b.outside + "/a"
+	if !slices.Equal(out.Warnings, []string{warning}) || text != "secret\nWarnings:\n- "+warning+"\n\nCommand exited with code 0." {
+		t.Errorf("bash = %+v, %q", out, text)
+	}
+	for _, a := range b.asked {
+		if a.Action != "bash" {
+			t.Errorf("asked for %s", a.Action)
+		}
+	}
+}
+
+func TestEveryCommandIsAResource(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string][]string{
+		"git status; rm -rf /":                          {"git status", "rm -rf /"},
+		"a && b || c | d & e":                           {"a", "b", "c", "d", "e"},
+		"echo $(rm x) `rm y`":                           {"echo $(rm x) $(rm y)", "rm x", "rm y"},
+		"(cd sub && make)":                              {"cd sub", "make"},
+		"for f in *; do rm \"$f\"; done":                {`rm "$f"`},
+		"if a; then b; else c; fi; while d; do e; done": {"a", "b", "c", "d", "e"},
+		"! test -f x":                                   {"test -f x"},
+		`r''m "-rf" 'x' \y`:                             {"rm -rf x y"},
+		`echo 'a b' "*"`:                                {"echo 'a b' '*'"},
+		"ls > out.txt 2>&1 < in":                        {"ls", "> out.txt", "< in"},
+		"ls >> /etc/x 2> /dev/null":                     {"ls", ">> /etc/x"},
+		"> out.txt":                                     {"> out.txt"},
+		"FOO=1 make all":                                {"FOO=1 make all", "make all"},
+		"PATH=/evil":                                    {"PATH=/evil"},
+		"cat <<EOF\n$(rm x)\nEOF":                       {"cat", "rm x"},
+		"echo ${x:-$(rm y)}":                            {"echo ${x:-$(rm y)}", "rm y"},
+		"git diff --":                                   {"git diff --"},
+		"export X=$(rm y)":                              {"export X=$(rm y)", "rm y"},
+		"find . -name x -exec rm {} \\; -print":         {`find . -name x -exec rm {} ';' -print`, "rm {}"},
+		// What cannot be read is asked about whole, besides what can.
+		"$CMD x; ls":               {"$CMD x", "ls", "$CMD x; ls"},
+		"echo 'open":               {"echo 'open", "sh -c echo 'open"},
+		"ls; echo 'open":           {"ls; echo 'open", "sh -c ls; echo 'open"},
+		"# nothing":                {"# nothing"},
+		"/bin/r? x":                {"/bin/r? x"},
+		`bash -c "rm x; ls"`:       {"bash -c 'rm x; ls'", "rm x", "ls", `bash -c "rm x; ls"`},
+		"eval rm x":                {"eval rm x", "rm x"},
+		"sudo -n rm x":             {"sudo -n rm x", "rm x"},
+		"timeout 5s xargs rm":      {"timeout 5s xargs rm", "xargs rm", "rm"},
+		"env A=b /bin/sh -c 'x y'": {"env A=b /bin/sh -c 'x y'", "/bin/sh -c 'x y'", "x y"},
+		"f() { rm x; }; f":         {"rm x", "f", "f() { rm x; }; f"},
+	} {
+		got := analyse(line, "sh")
+		for _, resource := range want {
+			if !slices.Contains(got.resources, resource) {
+				t.Errorf("%q asks about %q, want %q in it", line, got.resources, resource)
+			}
+		}
+		if len(got.resources) != len(want) {
+			t.Errorf("%q asks about %q, want %q", line, got.resources, want)
+		}
+	}
+	// In bash the text is one word; a shell without such quotes runs rm.
+	if got := analyse(`echo $'a\'; rm x #'`, "sh").resources; !slices.Contains(got, "rm x") {
+		t.Errorf("sh asks about %q, want rm x in it", got)
+	}
+	if got := analyse("ls", "fish").resources; !slices.Equal(got, []string{"ls", "fish -c ls"}) {
+		t.Errorf("a shell that is not known asks about %q", got)
+	}
+}
+
+func TestRuleForOneCommandAllowsNoOther(t *testing.T) {
+	t.Parallel()
+	rules := domain.Rules{{Action: "bash", Resource: "git *", Effect: domain.Allow}}
+	for line, want := range map[string]bool{
+		"git status": true, "git log | git shortlog": true, `g''it status`: true,
+		"git status; rm -rf /": false, "git log > /etc/passwd": false, "git log $(rm x)": false, "GIT_PAGER=rm git log": false, "git log < <(rm x)": false,
+		"git log\nrm x": false, "git log & rm x": false, "git log `rm x`": false, "eval git log": false, "$GIT log": false, "git log 'open": false,
+	} {
+		allowed := true
+		for _, resource := range analyse(line, "sh").resources {
+			rule, _ := rules.Evaluate("bash", resource)
+			allowed = allowed && rule.Effect == domain.Allow
+		}
+		if allowed != want {
+			t.Errorf("git * allows %q: %v, want %v; it asks about %q", line, allowed, want, analyse(line, "sh").resources)
+		}
+	}
+}
+
+// Scenario 92.
+func TestSavedPatternIsTheReusablePrefix(t *testing.T) {
+	t.Parallel()
+	for words, want := range map[string]string{
+		"git checkout main": "git checkout", "npm run dev script": "npm run dev", "docker compose up service": "docker compose up",
+		"unknown command here": "unknown", "": "", "git": "git", "npm run": "npm run",
+	} {
+		if got := strings.Join(reusablePrefix(strings.Fields(words)), " "); got != want {
+			t.Errorf("the prefix of %q is %q, want %q", words, got, want)
+		}
+	}
+	for line, want := range map[string][]string{
+		"git checkout main": {"git checkout *"}, "npm run dev x": {"npm run dev *"}, "git status": {"git status"}, "ls": {"ls"},
+		"rm *.o": {"rm *"}, "git -C x status": {"git -C x status"}, "sudo rm x": {"sudo rm x", "rm *"}, "$X *": {"$X ?"}, "ls > *": {"ls", "> ?"},
+	} {
+		if got := analyse(line, "sh").saves; !slices.Equal(got, want) {
+			t.Errorf("%q saves %q, want %q", line, got, want)
+		}
+	}
+}
+
+func FuzzAnalyse(f *testing.F) {
+	for _, seed := range []string{"ls", "a; b", "$(x)", "echo 'a", "<(x)", "a > b", "((1+2))", "[[ a ]]", "case x in a) b;; esac", "\\\n", "find -exec", "eval eval eval x"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		if strings.TrimSpace(line) == "" {
+			return
+		}
+		got := analyse(line, "sh")
+		if len(got.resources) == 0 || len(got.saves) == 0 || slices.Contains(got.resources, "") {
+			t.Fatalf("analyse(%q) = %+v", line, got)
+		}
+		for _, resource := range got.resources {
+			if !slices.ContainsFunc(got.saves, func(save string) bool { return domain.Match(save, resource) }) {
+				t.Fatalf("analyse(%q) = %q, of which %q is saved by none of %q", line, got.resources, resource, got.saves)
+			}
+		}
+	})
+}
+
+func TestMetadataSaysWhatAndWhere(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.put(t, "sub/x", "")
+	must[commanded](t, b, "bash", input{"command": "ls", "workdir": "sub"})
+	var got map[string]string
+	if err := json.Unmarshal(b.asked[0].Metadata, &got); err != nil || fmt.Sprint(got) != fmt.Sprintf("map[command:ls workdir:%s/sub]", b.dir) {
+		t.Errorf("metadata %v, %v", got, err)
+	}
+}

@@ -1,0 +1,195 @@
+package builtins
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/settlement-ledger/ledger/builtins/permission"
+	"github.com/settlement-ledger/ledger/builtins/workspace"
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+// The errors of this package. Callers match them with errors.Is.
+var (
+	ErrBadConfig = errors.New("tools cannot be made of this configuration")
+	ErrAbsent    = errors.New("there is no such output")
+	ErrPruned    = errors.New("the output was pruned")
+)
+
+// A Permission answers whether a call may do what it asks for. It returns nil
+// for yes, and a *domain.Denied or *domain.Declined for no.
+type Permission interface {
+	Assert(context.Context, domain.Invocation, permission.Ask) error
+}
+
+// Outputs opens complete outputs that are kept in managed storage. Open
+// returns the bytes, for the caller to close, and what is known of them; an
+// ErrAbsent if there never was such an output; and a *Pruned if there is none
+// any more.
+type Outputs interface {
+	Open(context.Context, domain.Ref) (io.ReadCloser, domain.Retained, error)
+}
+
+// A Pruned says that an output was removed, when, and by which policy. It is
+// an ErrPruned.
+type Pruned struct {
+	At     time.Time
+	Policy string
+	SHA256 string // of what was removed
+}
+
+// Error says when, by which policy, and the digest of what was removed.
+func (p *Pruned) Error() string {
+	return fmt.Sprintf("the output was pruned at %s by %s; its sha256 was %s", p.At.UTC().Format(time.RFC3339), p.Policy, p.SHA256)
+}
+
+// Is reports whether target is ErrPruned.
+func (p *Pruned) Is(target error) bool { return target == ErrPruned }
+
+// NoSearchProgram is the SearchProgram with which glob and grep use none.
+const NoSearchProgram = "-"
+
+// Config is what the tools are made of. Workspace and Permission are required.
+type Config struct {
+	Workspace  *workspace.Root
+	Permission Permission
+	// Outputs opens output references. Nil: read refuses them.
+	Outputs Outputs
+	// Shell is the program that runs a command line given after -c. Empty:
+	// /bin/sh.
+	Shell string
+	// Environment is that of the commands, as KEY=VALUE. Nil: that of this
+	// process.
+	Environment []string
+	// Grace is how long a command may take to terminate. Zero: 3 seconds.
+	Grace time.Duration
+	// Capture is how many bytes of a command's output are captured. Zero: 1
+	// MiB.
+	Capture int
+	// SearchProgram is the path of ripgrep. Empty: rg, if it is in PATH when
+	// the tools are made. NoSearchProgram: none.
+	SearchProgram string
+}
+
+const defaultShell = "/bin/sh"
+
+// complete returns the Config with its defaults, or an ErrBadConfig.
+func (c Config) complete() (Config, error) {
+	switch {
+	case c.Workspace == nil:
+		return c, fmt.Errorf("%w: Workspace is not set", ErrBadConfig)
+	case c.Permission == nil:
+		return c, fmt.Errorf("%w: Permission is not set", ErrBadConfig)
+	case c.Grace < 0:
+		return c, fmt.Errorf("%w: Grace is %v", ErrBadConfig, c.Grace)
+	case c.Capture < 0 || c.Capture == 1:
+		return c, fmt.Errorf("%w: Capture is %d, which is not 0 or at least 2", ErrBadConfig, c.Capture)
+	}
+	if c.Shell == "" {
+		c.Shell = defaultShell
+	}
+	if _, err := exec.LookPath(c.Shell); err != nil {
+		return c, fmt.Errorf("%w: Shell: %w", ErrBadConfig, err)
+	}
+	switch c.SearchProgram {
+	case NoSearchProgram:
+		c.SearchProgram = ""
+	case "":
+		c.SearchProgram, _ = exec.LookPath("rg") // without it the search is done here
+	default:
+		if _, err := exec.LookPath(c.SearchProgram); err != nil {
+			return c, fmt.Errorf("%w: SearchProgram: %w", ErrBadConfig, err)
+		}
+	}
+	return c, nil
+}
+
+// Tools returns read, write, edit, glob, grep and bash under those names.
+// write has the permission action edit. It returns an ErrBadConfig that names
+// what is wrong.
+func Tools(c Config) (map[string]domain.Tool, error) {
+	c, err := c.complete()
+	if err != nil {
+		return nil, fmt.Errorf("make builtin tools: %w", err)
+	}
+	tools := map[string]domain.Tool{}
+	for name, make := range map[string]func() (domain.Tool, error){
+		"read":  reader{c}.tool,
+		"write": writer{c}.tool,
+		"edit":  editor{c, workspace.Target.Replace}.tool,
+		"glob":  globber{c}.tool,
+		"grep":  grepper{c}.tool,
+		"bash":  shell{c}.tool,
+	} {
+		if tools[name], err = make(); err != nil {
+			return nil, fmt.Errorf("make builtin tool %s: %w", name, err)
+		}
+	}
+	for _, name := range []string{"write", "edit"} {
+		tools[name] = domain.Guard(editing, tools[name])
+	}
+	return maps.Clone(tools), nil
+}
+
+// The permission actions that are not the name of the tool.
+const (
+	editing  = "edit"
+	external = "external_directory"
+)
+
+// anything saves that an action is allowed on every resource.
+var anything = []string{"*"}
+
+// enter asks to leave the workspace, if the target lies outside.
+func (c Config) enter(ctx context.Context, inv domain.Invocation, t workspace.Target) error {
+	if t.External == "" {
+		return nil
+	}
+	metadata, err := json.Marshal(map[string]string{"path": t.Path})
+	if err != nil {
+		return err
+	}
+	return c.Permission.Assert(ctx, inv, permission.Ask{
+		Action: external, Resources: []string{t.External}, Save: []string{literally(strings.TrimSuffix(t.External, "/*")) + "/*"}, Metadata: metadata,
+	})
+}
+
+// ask asks for an action on one resource; an answer for always allows the
+// action on everything.
+func (c Config) ask(ctx context.Context, inv domain.Invocation, action, resource string, metadata any) error {
+	data, err := json.Marshal(metadata)
+	if err != nil {
+		return err
+	}
+	return c.Permission.Assert(ctx, inv, permission.Ask{Action: action, Resources: []string{resource}, Save: anything, Metadata: data})
+}
+
+// literally returns the narrowest pattern that matches a text: a star in it is
+// matched by any one rune, as a pattern has no escape.
+func literally(text string) string { return strings.ReplaceAll(text, "*", "?") }
+
+// because ends a call with what the model reads of an error.
+func because(err error, format string, args ...any) error {
+	return domain.Fail("%s: %s", fmt.Sprintf(format, args...), cause(err))
+}
+
+// cause returns what is at the root of an error of the system, without the
+// paths that it was told with.
+func cause(err error) error {
+	type pathError interface{ Timeout() bool }
+	for {
+		_, ofSystem := err.(pathError)
+		inner := errors.Unwrap(err)
+		if !ofSystem || inner == nil {
+			return err
+		}
+		err = inner
+	}
+}

@@ -1,0 +1,295 @@
+package builtins
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/settlement-ledger/ledger/builtins/permission"
+	"github.com/settlement-ledger/ledger/builtins/workspace"
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+// door is a Permission that remembers what it was asked. What it answers is
+// for decide to say; without, it is yes.
+type door struct {
+	mu     sync.Mutex
+	asked  []permission.Ask
+	decide func(permission.Ask) error
+}
+
+func (d *door) Assert(_ context.Context, _ domain.Invocation, a permission.Ask) error {
+	d.mu.Lock()
+	d.asked = append(d.asked, a)
+	d.mu.Unlock()
+	if d.decide == nil {
+		return nil
+	}
+	return d.decide(a)
+}
+
+// order returns what was asked, as "action resource,resource".
+func (d *door) order() []string {
+	var order []string
+	for _, a := range d.asked {
+		order = append(order, a.Action+" "+strings.Join(a.Resources, ","))
+	}
+	return order
+}
+
+// refuse is a decision against one action.
+func refuse(action string) func(permission.Ask) error {
+	return func(a permission.Ask) error {
+		if a.Action == action {
+			return &domain.Denied{Action: action, Resource: a.Resources[0]}
+		}
+		return nil
+	}
+}
+
+// bench is a workspace with the tools, beside a directory that is not in it.
+type bench struct {
+	*door
+	dir, outside string
+	config       Config
+	tools        map[string]domain.Tool
+}
+
+func newBench(t testing.TB, change ...func(*Config)) *bench {
+	t.Helper()
+	parent, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{door: &door{}, dir: filepath.Join(parent, "work"), outside: filepath.Join(parent, "outside")}
+	if err := errors.Join(os.Mkdir(b.dir, 0o755), os.Mkdir(b.outside, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	root, err := workspace.Open(b.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { root.Close() })
+	b.config = Config{Workspace: root, Permission: b.door, Grace: 100 * time.Millisecond}
+	for _, f := range change {
+		f(&b.config)
+	}
+	if b.tools, err = Tools(b.config); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (b *bench) put(t testing.TB, name, content string) {
+	t.Helper()
+	path := name
+	if !filepath.IsAbs(name) {
+		path = filepath.Join(b.dir, name)
+	}
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *bench) content(t testing.TB, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(b.dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// input is what a tool is given, by key.
+type input map[string]any
+
+func call(ctx context.Context, t testing.TB, tool domain.Tool, in input, inv domain.Invocation) (domain.Output, error) {
+	t.Helper()
+	data, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound, err := tool.Bind(data)
+	if err != nil {
+		return domain.Output{}, err
+	}
+	return bound.Run(ctx, inv)
+}
+
+func (b *bench) run(t testing.TB, tool string, in input) (domain.Output, error) {
+	t.Helper()
+	return call(t.Context(), t, b.tools[tool], in, domain.Invocation{})
+}
+
+// must runs a tool that succeeds and decodes what it returns.
+func must[Out any](t testing.TB, b *bench, tool string, in input) (Out, string) {
+	t.Helper()
+	output, err := b.run(t, tool, in)
+	if err != nil {
+		t.Fatalf("%s(%v) = %v", tool, in, err)
+	}
+	var out Out
+	if err := json.Unmarshal(output.Structured(), &out); err != nil {
+		t.Fatal(err)
+	}
+	return out, output.Content().Text()
+}
+
+// fails runs a tool that fails and checks what the model reads.
+func (b *bench) fails(t testing.TB, tool string, in input, want string) {
+	t.Helper()
+	_, err := b.run(t, tool, in)
+	if failure, ok := errors.AsType[*domain.Failure](err); !ok || !strings.Contains(failure.Error(), want) {
+		t.Errorf("%s(%v) = %v, want a failure with %q", tool, in, err, want)
+	}
+}
+
+func TestToolsAreSix(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	want := map[string]string{"read": "read", "write": "edit", "edit": "edit", "glob": "glob", "grep": "grep", "bash": "bash"}
+	if len(b.tools) != len(want) {
+		t.Errorf("there are %d tools, want %d", len(b.tools), len(want))
+	}
+	for name, action := range want {
+		tool := b.tools[name]
+		if tool.IsZero() || tool.Action(domain.Name(name)) != action {
+			t.Errorf("tool %s: zero %v, want action %s", name, tool.IsZero(), action)
+		}
+	}
+	for _, name := range []string{"background", "description"} { // Scenario 140.
+		if strings.Contains(string(b.tools["bash"].Describe("bash").Input), `"`+name+`":{`) {
+			t.Errorf("bash takes %s", name)
+		}
+	}
+}
+
+func TestConfigNamesWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	good := newBench(t).config
+	for want, change := range map[string]func(*Config){
+		"Workspace":     func(c *Config) { c.Workspace = nil },
+		"Permission":    func(c *Config) { c.Permission = nil },
+		"Shell":         func(c *Config) { c.Shell = "/no/such/shell" },
+		"SearchProgram": func(c *Config) { c.SearchProgram = "/no/such/rg" },
+		"Grace":         func(c *Config) { c.Grace = -1 },
+		"Capture":       func(c *Config) { c.Capture = 1 },
+	} {
+		c := good
+		change(&c)
+		if _, err := Tools(c); !errors.Is(err, ErrBadConfig) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Tools without a good %s = %v, want an ErrBadConfig that names it", want, err)
+		}
+	}
+}
+
+func TestInputOutOfRangeRunsNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for _, c := range []struct {
+		tool string
+		in   input
+	}{
+		{"read", input{"path": ""}}, {"read", input{"path": "a", "offset": 0}}, {"read", input{"path": "a", "limit": 2001}}, {"read", input{"path": "a", "limit": 0}},
+		{"bash", input{"command": " \n"}}, {"bash", input{"command": "ls", "timeout": 600001}}, {"bash", input{"command": "ls", "timeout": 0}},
+		{"glob", input{"pattern": ""}}, {"glob", input{"pattern": "*", "limit": 0}}, {"grep", input{"pattern": "a", "limit": 0}},
+		{"edit", input{"path": "a", "oldString": "b"}}, {"write", input{"path": "a"}}, {"write", input{"path": "a", "content": "b", "mode": 1}},
+	} {
+		if _, err := b.run(t, c.tool, c.in); !errors.Is(err, domain.ErrInvalidInput) {
+			t.Errorf("%s(%v) = %v, want ErrInvalidInput", c.tool, c.in, err)
+		}
+	}
+	if len(b.asked) != 0 {
+		t.Errorf("asked %v", b.order())
+	}
+}
+
+// everyTool is one call of each tool that would succeed, and what it asks.
+var everyTool = map[string]input{
+	"read": {"path": "a.txt"}, "write": {"path": "a.txt", "content": "x"}, "edit": {"path": "a.txt", "oldString": "one", "newString": "two"},
+	"glob": {"pattern": "*"}, "grep": {"pattern": "one"}, "bash": {"command": "pwd > made"},
+}
+
+func TestRefusalIsReturnedAsGiven(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("disk full")
+	for name, in := range everyTool {
+		for _, want := range []error{&domain.Denied{Action: "x", Resource: "y"}, &domain.Declined{Feedback: "no"}, broken} {
+			b := newBench(t)
+			b.put(t, "a.txt", "one\n")
+			b.decide = func(permission.Ask) error { return want }
+			if _, err := b.run(t, name, in); err != want {
+				t.Errorf("%s = %v, want the very %v", name, err, want)
+			}
+			if _, err := os.Stat(filepath.Join(b.dir, "made")); err == nil || b.content(t, "a.txt") != "one\n" {
+				t.Errorf("%s had an effect", name)
+			}
+		}
+	}
+}
+
+// Scenario 145.
+// Scenario 149.
+func TestOutsideIsAskedForFirst(t *testing.T) {
+	t.Parallel()
+	for name, in := range everyTool {
+		b := newBench(t)
+		b.put(t, b.outside+"/a.txt", "one\n")
+		moved := input{}
+		for key, value := range in {
+			moved[key] = value
+		}
+		key, path := "path", b.outside
+		switch name {
+		case "bash":
+			key = "workdir"
+		case "read", "write", "edit":
+			path += "/a.txt"
+		}
+		moved[key] = path
+		if _, err := b.run(t, name, moved); err != nil {
+			t.Errorf("%s = %v", name, err)
+		}
+		order := b.order()
+		if len(order) != 2 || order[0] != "external_directory "+b.outside+"/*" || !slices.Equal(b.asked[0].Save, []string{b.outside + "/*"}) {
+			t.Errorf("%s asked %v, want external_directory first", name, order)
+		}
+		refused := newBench(t)
+		refused.decide = refuse("external_directory")
+		if _, err := refused.run(t, name, input(moved)); !errors.Is(err, domain.ErrDenied) || len(refused.asked) != 1 {
+			t.Errorf("%s refused = %v, having asked %v", name, err, refused.order())
+		}
+	}
+}
+
+func TestEscapeIsRefusedByEveryTool(t *testing.T) {
+	t.Parallel()
+	for name, in := range everyTool {
+		b := newBench(t)
+		if err := os.Symlink(b.outside, filepath.Join(b.dir, "out")); err != nil {
+			t.Fatal(err)
+		}
+		for path, want := range map[string]string{"../outside": "relative_escape", "out/x": "location_escape"} {
+			moved := input{}
+			for key, value := range in {
+				moved[key] = value
+			}
+			if name == "bash" {
+				moved["workdir"] = path
+			} else {
+				moved["path"] = path
+			}
+			b.fails(t, name, moved, want)
+		}
+		if len(b.asked) != 0 {
+			t.Errorf("%s asked %v", name, b.order())
+		}
+	}
+}

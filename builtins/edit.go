@@ -1,0 +1,199 @@
+package builtins
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/aymanbagabas/go-udiff"
+
+	"github.com/settlement-ledger/ledger/builtins/workspace"
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+//go:embed edit.md
+var editDescription string
+
+// edition is what the tool edit is given.
+type edition struct {
+	Path       string `json:"path" jsonschema:"the file: relative to the workspace, or absolute"`
+	OldString  string `json:"oldString" jsonschema:"the text to replace, exactly as it stands in the file"`
+	NewString  string `json:"newString" jsonschema:"the text to put in its place, literally"`
+	ReplaceAll bool   `json:"replaceAll,omitempty" jsonschema:"replace every occurrence; else there must be exactly one"`
+}
+
+// edited is what it returns.
+type edited struct {
+	Files        []changed `json:"files"`
+	Replacements int       `json:"replacements"`
+}
+
+// changed is a file that was changed.
+type changed struct {
+	File      string `json:"file"`
+	Patch     string `json:"patch"`  // a unified diff
+	Status    string `json:"status"` // modified
+	Additions int    `json:"additions"`
+	Deletions int    `json:"deletions"`
+}
+
+// maxEdit is the size of the largest file that is edited, in bytes.
+const maxEdit = 32 << 20
+
+type editor struct {
+	Config
+	replace func(t workspace.Target, before, after []byte) error
+}
+
+func (e editor) tool() (domain.Tool, error) {
+	return domain.Make(domain.Spec[edition, edited]{
+		Description: editDescription,
+		Input:       domain.Constrained[edition](`{"properties":{"path":{"minLength":1}}}`),
+		Execute:     e.edit,
+		Present:     presentEdited,
+	})
+}
+
+func (e editor) edit(ctx context.Context, in edition, inv domain.Invocation) (edited, error) {
+	if in.OldString == in.NewString {
+		return edited{}, domain.Fail("No changes to apply: oldString and newString are identical.")
+	}
+	if in.OldString == "" {
+		return edited{}, domain.Fail("oldString must not be empty. Use write to create or overwrite a file.")
+	}
+	target, err := e.Workspace.Resolve(in.Path)
+	if err != nil {
+		return edited{}, because(err, "Unable to edit %s", in.Path)
+	}
+	if err := e.enter(ctx, inv, target); err != nil {
+		return edited{}, err
+	}
+	if err := e.ask(ctx, inv, editing, target.Resource, in); err != nil {
+		return edited{}, err
+	}
+	before, err := target.ReadAll(maxEdit)
+	if err == nil && !utf8.Valid(before) {
+		err = errors.New("it is not UTF-8 text")
+	}
+	if err != nil {
+		return edited{}, because(err, "Unable to edit %s", in.Path)
+	}
+	after, n, err := substitute(string(before), in)
+	if err != nil {
+		return edited{}, err
+	}
+	err = e.replace(target, before, []byte(after))
+	if errors.Is(err, workspace.ErrChanged) {
+		return edited{}, domain.Fail("File changed after permission approval. Read it again before editing.")
+	}
+	if err != nil {
+		return edited{}, because(err, "Unable to edit %s", in.Path)
+	}
+	return edited{[]changed{change(target.Resource, string(before), after)}, n}, nil
+}
+
+// substitute returns content with the edit made, and how often it was. A byte
+// order mark stays out of it.
+func substitute(content string, in edition) (string, int, error) {
+	text, marked := strings.CutPrefix(content, bom)
+	before, after := inLineEnds(text, strings.TrimPrefix(in.OldString, bom), strings.TrimPrefix(in.NewString, bom))
+	n := strings.Count(text, before)
+	switch {
+	case before == "" || n == 0:
+		return "", 0, domain.Fail("Could not find oldString in the file. It must match exactly, including whitespace and indentation.")
+	case before == after:
+		return "", 0, domain.Fail("No changes to apply: oldString and newString differ only in line ends or a byte order mark, which stay as the file has them.")
+	case !in.ReplaceAll && strings.Index(text, before) != strings.LastIndex(text, before):
+		return "", 0, domain.Fail("Found multiple exact matches for oldString. Provide more surrounding context or set replaceAll to true.")
+	}
+	text = strings.ReplaceAll(text, before, after)
+	if marked {
+		text = bom + text
+	}
+	return text, n, nil
+}
+
+// inLineEnds converts an edit to the line ends of a text. One with both kinds
+// takes the edit as it is where that matches, and else with CRLF.
+func inLineEnds(text, before, after string) (string, string) {
+	const lf, crlf = "\n", "\r\n"
+	unix := func(s string) string { return strings.ReplaceAll(s, crlf, lf) }
+	dos := func(s string) string { return strings.ReplaceAll(unix(s), lf, crlf) }
+	switch ends := strings.Count(text, crlf); {
+	case ends == 0:
+		return unix(before), unix(after)
+	case ends == strings.Count(text, lf):
+		return dos(before), dos(after)
+	case strings.Contains(text, before):
+		return before, after
+	}
+	return dos(before), dos(after)
+}
+
+// change describes the change of a file.
+func change(file, before, after string) changed {
+	c := changed{File: file, Patch: udiff.Unified("a/"+file, "b/"+file, before, after), Status: "modified"}
+	n := 0
+	for line := range strings.Lines(c.Patch) {
+		switch n++; {
+		case n <= 2: // the names of the file
+		case line[0] == '+':
+			c.Additions++
+		case line[0] == '-':
+			c.Deletions++
+		}
+	}
+	return c
+}
+
+// The limits of the preview of an edit.
+const (
+	previewLines = 6
+	previewRunes = 240
+)
+
+func presentEdited(in edition, out domain.Encoded[edited]) []domain.Content {
+	e, err := out.Value()
+	if err != nil || len(e.Files) != 1 {
+		return nil
+	}
+	var diff bytes.Buffer
+	preview(&diff, "-", in.OldString)
+	preview(&diff, "+", in.NewString)
+	fence := "```"
+	for strings.Contains(diff.String(), fence) {
+		fence += "`"
+	}
+	return []domain.Content{domain.Text(fmt.Sprintf("Edited file successfully: %s\nReplacements: %d\n\n%sdiff\n%s%s",
+		e.Files[0].File, e.Replacements, fence, diff.String(), fence))}
+}
+
+// preview writes the first lines of one side of an edit.
+func preview(to *bytes.Buffer, sign, side string) {
+	if side == "" {
+		return
+	}
+	lines := strings.Split(strings.TrimSuffix(strings.ReplaceAll(side, "\r\n", "\n"), "\n"), "\n")
+	for _, line := range lines[:min(len(lines), previewLines)] {
+		fmt.Fprintf(to, "%s %s\n", sign, shorten(line, previewRunes))
+	}
+	if len(lines) > previewLines {
+		fmt.Fprintf(to, "%s ...\n", sign)
+	}
+}
+
+// shorten returns the first runes of a line, and that there are more.
+func shorten(line string, limit int) string {
+	n := 0
+	for at := range line {
+		if n == limit {
+			return line[:at] + "..."
+		}
+		n++
+	}
+	return line
+}

@@ -1,0 +1,141 @@
+package builtins
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/settlement-ledger/ledger/builtins/workspace"
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+//go:embed glob.md
+var globDescription string
+
+// globbing is what the tool glob is given.
+type globbing struct {
+	Pattern string `json:"pattern" jsonschema:"which files: such as **/*.go"`
+	Path    string `json:"path,omitempty" jsonschema:"the directory to search; the workspace where there is none"`
+	Limit   int    `json:"limit,omitempty" jsonschema:"how many files to return at most"`
+}
+
+// globbed is what it returns.
+type globbed struct {
+	Entries   []entry  `json:"entries"` // by absolute path, in order
+	Truncated bool     `json:"truncated,omitempty"`
+	Total     int      `json:"total"`            // how many files were found, returned or not
+	Unread    []string `json:"unread,omitempty"` // directories that could not be read
+}
+
+// rooted returns the absolute paths of names in a directory.
+func rooted(t workspace.Target, names []string) []string {
+	var paths []string
+	for _, name := range names {
+		paths = append(paths, path.Join(t.Path, name))
+	}
+	return paths
+}
+
+// maxFound is how many files or matches are returned at most.
+const maxFound = 100_000
+
+// limited returns a limit that was asked for, or the greatest.
+func limited(limit int) int {
+	if limit == 0 {
+		return maxFound
+	}
+	return min(limit, maxFound)
+}
+
+type globber struct{ Config }
+
+func (g globber) tool() (domain.Tool, error) {
+	return domain.Make(domain.Spec[globbing, globbed]{
+		Description: globDescription,
+		Input:       domain.Constrained[globbing](`{"properties":{"pattern":{"minLength":1},"limit":{"minimum":1}}}`),
+		Execute:     g.glob,
+		Present:     presentGlobbed,
+		Idempotent:  true,
+	})
+}
+
+func (g globber) glob(ctx context.Context, in globbing, inv domain.Invocation) (globbed, error) {
+	pattern, err := parsePattern(in.Pattern)
+	if err != nil {
+		return globbed{}, because(err, "Unable to find files matching %s", in.Pattern)
+	}
+	target, err := g.scope(ctx, inv, in.Path)
+	if err != nil {
+		return globbed{}, orBecause(err, "Unable to find files matching %s", in.Pattern)
+	}
+	if err := g.ask(ctx, inv, "glob", in.Pattern, map[string]any{"root": g.Workspace.Path(), "path": target.Path, "limit": in.Limit}); err != nil {
+		return globbed{}, err
+	}
+	listed, err := g.search().list(ctx, target, "")
+	if err != nil {
+		return globbed{}, because(err, "Unable to find files matching %s", in.Pattern)
+	}
+	out := globbed{Entries: []entry{}, Unread: rooted(target, listed.unread)}
+	for _, name := range listed.files {
+		if !pattern.matches(name) {
+			continue
+		}
+		if out.Total++; len(out.Entries) < limited(in.Limit) {
+			out.Entries = append(out.Entries, entry{path.Join(target.Path, name), "file"})
+		}
+	}
+	out.Truncated = out.Total > len(out.Entries)
+	return out, nil
+}
+
+func (c Config) search() search { return search{c.Workspace, c.SearchProgram} }
+
+// scope resolves where to search and asks to leave the workspace for it.
+func (c Config) scope(ctx context.Context, inv domain.Invocation, where string) (workspace.Target, error) {
+	if where == "" {
+		where = "."
+	}
+	target, err := c.Workspace.Resolve(where)
+	if err != nil {
+		return target, outside{err}
+	}
+	return target, c.enter(ctx, inv, target)
+}
+
+// outside is an error that says why a path cannot be used.
+type outside struct{ error }
+
+// orBecause ends a call because of a path that cannot be used. Any other error
+// is a permission's, and is returned as it is.
+func orBecause(err error, format string, args ...any) error {
+	if unusable, ok := err.(outside); ok {
+		return because(unusable.error, format, args...)
+	}
+	return err
+}
+
+func presentGlobbed(_ globbing, out domain.Encoded[globbed]) []domain.Content {
+	g, err := out.Value()
+	if err != nil {
+		return nil
+	}
+	var b strings.Builder
+	if len(g.Entries) == 0 {
+		b.WriteString("No files found")
+	}
+	for i, e := range g.Entries {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(e.Path)
+	}
+	if g.Truncated {
+		fmt.Fprintf(&b, "\n\n(%d of %d files; narrow the pattern or raise limit)", len(g.Entries), g.Total)
+	}
+	if len(g.Unread) > 0 {
+		fmt.Fprintf(&b, "\n\n(%d directories could not be read, such as %s)", len(g.Unread), g.Unread[0])
+	}
+	return []domain.Content{domain.Text(b.String())}
+}

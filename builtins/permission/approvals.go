@@ -1,0 +1,77 @@
+package permission
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+// An Approval allows an action on what a pattern matches, because a person
+// said always. Action and Resource together are its identity.
+type Approval struct {
+	Permission domain.PermissionID // the request that was answered
+	Session    domain.SessionID    // in which it was
+	Action     string              // compared, not matched
+	Resource   string              // a pattern of domain.Match
+	At         time.Time
+	Expires    time.Time // zero: never
+}
+
+// live reports whether the approval counts at a time.
+func (a Approval) live(now time.Time) bool { return a.Expires.IsZero() || now.Before(a.Expires) }
+
+// Approvals are a set of approvals in memory. Whoever reads them from a log
+// adds them at the start. The zero Approvals is empty and ready for use.
+type Approvals struct {
+	mu struct {
+		sync.Mutex
+		list []Approval // in the order in which they were added
+	}
+}
+
+// Add puts an approval in place of one with the same action and resource, or
+// at the end.
+func (as *Approvals) Add(a Approval) {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	if i := as.indexLocked(a.Action, a.Resource); i >= 0 {
+		as.mu.list[i] = a
+		return
+	}
+	as.mu.list = append(as.mu.list, a)
+}
+
+// Revoke takes an approval away and reports whether there was one. It takes
+// effect at once; to record it is the caller's affair.
+func (as *Approvals) Revoke(action, resource string) bool {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	i := as.indexLocked(action, resource)
+	if i >= 0 {
+		as.mu.list = slices.Delete(as.mu.list, i, i+1)
+	}
+	return i >= 0
+}
+
+// List returns the approvals that count at a time, in the order in which they
+// were added.
+func (as *Approvals) List(now time.Time) []Approval {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(as.mu.list), func(a Approval) bool { return !a.live(now) })
+}
+
+func (as *Approvals) indexLocked(action, resource string) int {
+	return slices.IndexFunc(as.mu.list, func(a Approval) bool { return a.Action == action && a.Resource == resource })
+}
+
+// allows reports whether an approval that counts at a time matches.
+func (as *Approvals) allows(action, resource string, now time.Time) bool {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	return slices.ContainsFunc(as.mu.list, func(a Approval) bool {
+		return a.Action == action && a.live(now) && domain.Match(a.Resource, resource)
+	})
+}

@@ -1,0 +1,57 @@
+// Package permission decides whether a call may do what it asks for.
+//
+// A call asks by an [Ask]: an action, such as edit, on one or more resources,
+// such as paths. A [Gate] answers it. Rules come first: they are ordered, the
+// last that matches decides, and over several resources deny beats ask beats
+// allow. What is left to ask goes to an [Approver] as a [Request]: a [Headless]
+// one that refuses, a person at a [Terminal], or a [Queue] whose entries are
+// answered from elsewhere. A person answers with a [Scope]; an answer for
+// always is kept as an [Approval], which allows the same again and can expire
+// and be revoked.
+//
+// Rules are read by [ParseRules], one on each line: an effect (allow, ask or
+// deny), the pattern of an action, and the pattern of a resource, which is the
+// rest of the line.
+//
+//	# comments and blank lines count for nothing
+//	allow read *
+//	ask   edit *
+//	deny  bash rm *
+//	allow external_directory ~/src/*
+//
+// The patterns are those of [domain.Match]. A resource that begins with ~ or
+// $HOME, alone or before a slash, begins with the home directory.
+//
+// # Promises
+//
+//   - A configured deny is never overridden, by an approval or by a person.
+//   - An ask without a resource is an error, never a yes.
+//   - Asking and deciding are on record before they are acted on. What cannot
+//     be recorded is refused. What a rule allows at once is neither asked nor
+//     recorded; what an approval allows is.
+//   - An approval that makes a waiting request allowed answers that request.
+//   - A refusal by a person, with feedback or without, refuses every request of
+//     the same session that waits.
+//   - An ask whose asker is interrupted leaves nothing that waits. Its request
+//     stays on record without a decision, and the end of its call closes it.
+//   - An agent that nobody knows may do nothing.
+//
+// # Concurrency
+//
+// A Gate, a Queue, a Terminal and [Approvals] may be used by several
+// goroutines. The package starts none: [Terminal.Run] reads on the goroutine
+// that calls it. No lock is held while an Approver or a [Recorder] is called,
+// and no lock is taken while another is held.
+//
+// # Errors
+//
+// [Gate.Assert] returns a *domain.Denied, a *domain.Declined, [ErrNoResource],
+// the cause of its context, or what broke in the Recorder or the Approver.
+// [ErrBadRule] comes from ParseRules, [ErrBadGate] from NewGate, [ErrNotPending]
+// from Queue.Reply, [ErrBadWord] from parsing a scope or a decider and for an
+// answer that is none.
+//
+// What is a resource is the tool's affair; how facts are stored is the
+// Recorder's. The laws are in gate_test.go and rules_test.go, examples in
+// example_test.go.
+package permission

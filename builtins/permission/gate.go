@@ -1,0 +1,272 @@
+package permission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+// ErrNoResource says that an ask names no action, or nothing to act on.
+var ErrNoResource = errors.New("an ask for permission names no action or no resource")
+
+// ErrBadGate says that something which a Gate needs is missing.
+var ErrBadGate = errors.New("not a gate")
+
+// Config is what a Gate is made of. All but Approvals and Life are required.
+type Config struct {
+	// Rules returns the rules of an agent, such as Agents.Of.
+	Rules func(domain.AgentID) domain.Rules
+	// Approver decides what the rules leave open.
+	Approver Approver
+	// Recorder keeps the facts.
+	Recorder Recorder
+	// Mint names requests.
+	Mint *domain.Mint
+	// Now is the clock.
+	Now func() time.Time
+	// Approvals are those that count at the start. Nil: none, and a set of the
+	// Gate's own.
+	Approvals *Approvals
+	// Life is how long an approval counts. Zero: until it is revoked.
+	Life time.Duration
+}
+
+// A Gate answers what calls ask for. NewGate makes one.
+type Gate struct {
+	config Config
+	mu     struct {
+		sync.Mutex
+		waiting []*wait // oldest first
+	}
+}
+
+// A wait is a request that an Approver has. Ending it gives it another answer.
+type wait struct {
+	request Request
+	end     context.CancelCauseFunc
+}
+
+// The ways in which a request is answered by the answer to another one.
+var (
+	errApproved = errors.New("approved by the answer to another request")
+	errRejected = errors.New("rejected with another request of the session")
+)
+
+// NewGate returns a Gate. It returns an ErrBadGate that names what is missing.
+func NewGate(c Config) (*Gate, error) {
+	for _, required := range []struct {
+		name string
+		set  bool
+	}{{"Rules", c.Rules != nil}, {"Approver", c.Approver != nil}, {"Recorder", c.Recorder != nil}, {"Mint", c.Mint != nil}, {"Now", c.Now != nil}} {
+		if !required.set {
+			return nil, fmt.Errorf("make gate: %w: Config.%s is not set", ErrBadGate, required.name)
+		}
+	}
+	if c.Approvals == nil {
+		c.Approvals = new(Approvals)
+	}
+	return &Gate{config: c}, nil
+}
+
+// Assert returns nil if a call may do what it asks for. Else it returns a
+// *domain.Denied or a *domain.Declined, for the tool to return as they are; an
+// ErrNoResource; the cause of ctx, if that ends while somebody is asked; or
+// what broke. Nothing may be done unless it returned nil.
+func (g *Gate) Assert(ctx context.Context, inv domain.Invocation, ask Ask) error {
+	if ask.Action == "" || len(ask.Resources) == 0 {
+		return fmt.Errorf("ask for permission: %w: action %q, %d resources", ErrNoResource, ask.Action, len(ask.Resources))
+	}
+	v := g.evaluate(inv, ask)
+	if v.effect == domain.Allow && v.by == ByRule {
+		return nil
+	}
+	r := Request{g.config.Mint.Permission(), inv, clone(ask)}
+	if err := g.config.Recorder.Requested(ctx, r); err != nil {
+		return fmt.Errorf("record the request %s: %w", r.ID, err)
+	}
+	if v.effect == domain.Ask {
+		return g.ask(ctx, r)
+	}
+	return g.decide(ctx, r, Decision{Effect: v.effect, By: v.by, Rule: v.rule, Resource: v.resource})
+}
+
+func clone(a Ask) Ask {
+	a.Resources, a.Save, a.Metadata = slices.Clone(a.Resources), slices.Clone(a.Save), slices.Clone(a.Metadata)
+	return a
+}
+
+// A verdict is what rules and approvals say about an ask.
+type verdict struct {
+	effect   domain.Effect
+	by       Decider
+	rule     domain.Rule // that denies
+	resource string      // that is denied
+}
+
+// evaluate lets deny beat ask and ask beat allow. An approval turns an ask
+// into a yes, and never a deny.
+func (g *Gate) evaluate(inv domain.Invocation, ask Ask) verdict {
+	rules, now := g.config.Rules(inv.Agent), g.config.Now()
+	v := verdict{effect: domain.Allow, by: ByRule}
+	for _, resource := range ask.Resources {
+		rule, _ := rules.Evaluate(ask.Action, resource)
+		switch {
+		case rule.Effect == domain.Deny:
+			return verdict{domain.Deny, ByRule, rule, resource}
+		case rule.Effect == domain.Allow:
+		case g.config.Approvals.allows(ask.Action, resource, now):
+			v.by = ByApproval
+		default:
+			v.effect = domain.Ask
+		}
+	}
+	return v
+}
+
+// ask has the Approver decide, unless the answer to another request does.
+func (g *Gate) ask(ctx context.Context, r Request) error {
+	asked := g.config.Now()
+	waiting, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	w := &wait{r, end}
+	g.enter(w)
+	if g.evaluate(r.Invocation, r.Ask).effect == domain.Allow { // an approval was saved before w was to be seen
+		end(errApproved)
+	}
+	answer, err := g.config.Approver.Decide(waiting, r)
+	g.leave(w)
+	d, err := decision(answer, err, context.Cause(waiting))
+	if err != nil {
+		return fmt.Errorf("ask for permission %s: %w", r.ID, err)
+	}
+	d.Waited = g.config.Now().Sub(asked)
+	return g.decide(ctx, r, d)
+}
+
+// decision is what an Approver returned, or, where it returned an error, what
+// ended its context.
+func decision(answer Answer, err, cause error) (Decision, error) {
+	switch {
+	case err == nil:
+		return answer.decision()
+	case cause == errApproved:
+		return Decision{Effect: domain.Allow, By: ByApproval}, nil
+	case cause == errRejected:
+		return Decision{Effect: domain.Deny, By: ByUser, Scope: Reject}, nil
+	case cause != nil:
+		return Decision{}, cause
+	}
+	return Decision{}, err
+}
+
+func (a Answer) decision() (Decision, error) {
+	if a.By != ByUser && a.By != ByHeadless {
+		return Decision{}, fmt.Errorf("%w: nobody decided: %s", ErrBadWord, a.By)
+	}
+	switch a.Scope {
+	case Once, Always:
+		return Decision{Effect: domain.Allow, By: a.By, Scope: a.Scope}, nil
+	case Reject:
+		return Decision{Effect: domain.Deny, By: a.By, Scope: Reject, Feedback: a.Feedback}, nil
+	}
+	return Decision{}, fmt.Errorf("%w: scope %s", ErrBadWord, a.Scope)
+}
+
+// decide records a decision and then acts on it.
+func (g *Gate) decide(ctx context.Context, r Request, d Decision) error {
+	d.Permission, d.Invocation = r.ID, r.Invocation
+	if d.Effect == domain.Deny && d.Resource == "" {
+		d.Resource = r.Resources[0]
+	}
+	if err := g.config.Recorder.Decided(ctx, d); err != nil {
+		return fmt.Errorf("record the decision on %s: %w", r.ID, err)
+	}
+	if d.Scope == Always {
+		if err := g.save(ctx, r); err != nil {
+			return err
+		}
+	}
+	if d.Scope == Reject && d.By == ByUser {
+		g.rejectWaiting(r.Invocation.Session)
+	}
+	return d.ending(r.Action)
+}
+
+// ending is what a decision is to the tool that asked.
+func (d Decision) ending(action string) error {
+	switch {
+	case d.Effect == domain.Allow:
+		return nil
+	case d.By == ByUser:
+		return &domain.Declined{Feedback: d.Feedback}
+	case d.By == ByRule:
+		return &domain.Denied{Action: action, Resource: d.Resource, Rule: d.Rule}
+	}
+	return &domain.Denied{Action: action, Resource: d.Resource, Reason: "no one to ask"}
+}
+
+// save keeps what a person allowed for always and answers the requests that
+// it makes allowed.
+func (g *Gate) save(ctx context.Context, r Request) error {
+	for _, pattern := range r.Save {
+		now := g.config.Now()
+		if slices.ContainsFunc(g.config.Approvals.List(now), func(a Approval) bool { return a.Action == r.Action && a.Resource == pattern }) {
+			continue
+		}
+		a := Approval{Permission: r.ID, Session: r.Invocation.Session, Action: r.Action, Resource: pattern, At: now}
+		if g.config.Life > 0 {
+			a.Expires = now.Add(g.config.Life)
+		}
+		if err := g.config.Recorder.Saved(ctx, a); err != nil {
+			return fmt.Errorf("record the approval of %s %s: %w", a.Action, a.Resource, err)
+		}
+		g.config.Approvals.Add(a)
+	}
+	for _, w := range g.others() {
+		if g.evaluate(w.request.Invocation, w.request.Ask).effect == domain.Allow {
+			w.end(errApproved)
+		}
+	}
+	return nil
+}
+
+func (g *Gate) rejectWaiting(session domain.SessionID) {
+	for _, w := range g.others() {
+		if w.request.Invocation.Session == session {
+			w.end(errRejected)
+		}
+	}
+}
+
+// Pending returns the requests that wait for an answer, oldest first.
+func (g *Gate) Pending() []Request {
+	waiting := g.others()
+	requests := make([]Request, len(waiting))
+	for i, w := range waiting {
+		requests[i] = w.request
+	}
+	return requests
+}
+
+func (g *Gate) others() []*wait {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.mu.waiting)
+}
+
+func (g *Gate) enter(w *wait) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mu.waiting = append(g.mu.waiting, w)
+}
+
+func (g *Gate) leave(w *wait) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mu.waiting = slices.DeleteFunc(g.mu.waiting, func(other *wait) bool { return other == w })
+}

@@ -1,0 +1,141 @@
+package permission
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+// ErrBadRule says that a line is not a rule.
+var ErrBadRule = errors.New("not a rule")
+
+// maxRule is the longest line that is read, in bytes.
+const maxRule = 64 << 10
+
+// ParseRules reads rules in the form that the package documents. Each rule
+// has the Source "name:line". It returns an ErrBadRule for each line that is
+// not a rule, all of them joined, and then no rules.
+func ParseRules(name string, r io.Reader) (domain.Rules, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = "" // only a rule that needs it is refused
+	}
+	return parser{name, home}.parse(r)
+}
+
+// A parser reads the rules of one file.
+type parser struct {
+	name string
+	home string // empty: not known
+}
+
+func (p parser) parse(r io.Reader) (domain.Rules, error) {
+	rules := domain.Rules{}
+	var faults []error
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxRule)
+	n := 0
+	for lines.Scan() {
+		n++
+		line := lines.Bytes()
+		if n == 1 {
+			line = bytes.TrimPrefix(line, []byte("\ufeff"))
+		}
+		rule, ok, err := p.line(string(line))
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s:%d: %w: %w", p.name, n, ErrBadRule, err))
+		} else if ok {
+			rule.Source = fmt.Sprintf("%s:%d", p.name, n)
+			rules = append(rules, rule)
+		}
+	}
+	switch err := lines.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		faults = append(faults, fmt.Errorf("%s:%d: %w: the line is longer than %d bytes: split it", p.name, n+1, ErrBadRule, maxRule))
+	case err != nil:
+		faults = append(faults, fmt.Errorf("read rules %s: %w", p.name, err))
+	}
+	if len(faults) > 0 {
+		return nil, errors.Join(faults...)
+	}
+	return rules, nil
+}
+
+const form = "write EFFECT ACTION RESOURCE, as in: deny bash rm *"
+
+// line returns the rule of a line, and whether there is one.
+func (p parser) line(line string) (domain.Rule, bool, error) {
+	line = strings.TrimSpace(line)
+	if line == "" || line[0] == '#' {
+		return domain.Rule{}, false, nil
+	}
+	if !utf8.ValidString(line) || strings.ContainsRune(line, 0) {
+		return domain.Rule{}, false, errors.New("it is not UTF-8 text: save the file as UTF-8")
+	}
+	word, rest := cut(line)
+	var effect domain.Effect
+	if err := effect.UnmarshalText([]byte(word)); err != nil || effect == 0 {
+		return domain.Rule{}, false, fmt.Errorf("effect %q is not allow, ask or deny: %s", word, form)
+	}
+	action, resource := cut(rest)
+	if action == "" {
+		return domain.Rule{}, false, fmt.Errorf("there is no action: %s", form)
+	}
+	if resource == "" {
+		return domain.Rule{}, false, fmt.Errorf("there is no resource: %s; * is any resource", form)
+	}
+	resource, err := p.expand(resource)
+	return domain.Rule{Action: action, Resource: resource, Effect: effect}, err == nil, err
+}
+
+// cut splits text after its first word.
+func cut(text string) (word, rest string) {
+	at := strings.IndexAny(text, " \t")
+	if at < 0 {
+		return text, ""
+	}
+	return text[:at], strings.TrimLeft(text[at:], " \t")
+}
+
+// expand puts the home directory in place of ~ or $HOME at the start.
+func (p parser) expand(resource string) (string, error) {
+	for _, mark := range []string{"~", "$HOME"} {
+		rest, ok := strings.CutPrefix(resource, mark)
+		if !ok || rest != "" && rest[0] != '/' {
+			continue
+		}
+		if p.home == "" {
+			return "", fmt.Errorf("resource %q needs a home directory and there is none: set HOME or write the path", resource)
+		}
+		return strings.TrimSuffix(p.home, "/") + rest, nil
+	}
+	return resource, nil
+}
+
+// Agents are the rules of each agent.
+type Agents struct {
+	Default domain.AgentID                  // the agent of a call that names none
+	Rules   map[domain.AgentID]domain.Rules // an agent without an entry is not known
+}
+
+// nobody are the rules of an agent that is not known.
+var nobody = domain.Rules{{Action: "*", Resource: "*", Effect: domain.Deny, Source: "unknown agent"}}
+
+// Of returns the rules of an agent. Those of an agent that is not known deny
+// everything.
+func (a Agents) Of(agent domain.AgentID) domain.Rules {
+	if agent == "" {
+		agent = a.Default
+	}
+	if rules, ok := a.Rules[agent]; ok {
+		return rules
+	}
+	return nobody
+}

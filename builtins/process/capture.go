@@ -1,0 +1,56 @@
+package process
+
+// A Capture is what was kept of an output.
+type Capture struct {
+	Head []byte // the beginning; all of it where nothing is lost and it fits
+	Tail []byte // the end, after what was lost
+	Lost int64  // how many bytes lay between Head and Tail
+}
+
+// A recorder keeps the first and the last bytes of what is written to it. Its
+// Write never fails.
+type recorder struct {
+	head, tail []byte // tail is a ring once it is full
+	half       int    // the limit of each
+	next       int    // where the ring goes on
+	total      int64
+}
+
+func (r *recorder) Write(p []byte) (int, error) {
+	n := len(p)
+	r.total += int64(n)
+	if room := r.half - len(r.head); room > 0 {
+		room = min(room, len(p))
+		r.head = append(r.head, p[:room]...)
+		p = p[room:]
+	}
+	if len(p) > r.half {
+		p = p[len(p)-r.half:]
+	}
+	for len(p) > 0 {
+		p = p[r.push(p):]
+	}
+	return n, nil
+}
+
+// push adds the beginning of p to the ring and returns how much.
+func (r *recorder) push(p []byte) int {
+	if len(r.tail) < r.half {
+		n := min(r.half-len(r.tail), len(p))
+		r.tail = append(r.tail, p[:n]...)
+		return n
+	}
+	n := copy(r.tail[r.next:], p)
+	r.next = (r.next + n) % r.half
+	return n
+}
+
+func (r *recorder) capture() Capture {
+	c := Capture{Head: r.head, Lost: r.total - int64(len(r.head)) - int64(len(r.tail))}
+	if c.Lost == 0 {
+		c.Head = append(c.Head, r.tail...)
+		return c
+	}
+	c.Tail = append(append(c.Tail, r.tail[r.next:]...), r.tail[:r.next]...)
+	return c
+}

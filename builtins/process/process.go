@@ -1,0 +1,225 @@
+//go:build unix
+
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// DefaultLimit is how many bytes of output are captured where a Command does
+// not say.
+const DefaultLimit = 1 << 20
+
+// DefaultGrace is how long a group may take to terminate where a Command does
+// not say.
+const DefaultGrace = 3 * time.Second
+
+// Mark is the environment variable by which the descendants of a command are
+// told. Its value is a list with one element for each Run that a process
+// descends from.
+const Mark = "LEDGER_COMMAND"
+
+// ErrBadCommand says that a Command is not valid.
+var ErrBadCommand = errors.New("not a command")
+
+// A Command is a program to run.
+type Command struct {
+	Program string        // a path, or a name to look up in PATH
+	Args    []string      // without the program's own name
+	Dir     string        // where it runs; empty: where this process does
+	Env     []string      // KEY=VALUE; nil: as this process has
+	Limit   int           // how many bytes to capture, at least 2; zero: DefaultLimit
+	Timeout time.Duration // how long it may run; zero: for ever
+	Grace   time.Duration // between the request to terminate and the kill; zero: DefaultGrace
+}
+
+// A Result is how a command ended.
+type Result struct {
+	Exit     int            // the status, where Signal is zero
+	Signal   syscall.Signal // that ended it; zero: it exited
+	TimedOut bool           // its time ran out before it ended
+	Output   Capture
+	Duration time.Duration
+}
+
+// Run runs a command to its end. It returns the cause of ctx if that ended
+// before the command did; the result then holds what was captured.
+func Run(ctx context.Context, c Command) (Result, error) {
+	if c.Program == "" || c.Limit < 0 || c.Limit == 1 || c.Timeout < 0 || c.Grace < 0 {
+		return Result{}, fmt.Errorf("run command: %w: program %q, limit %d, timeout %v, grace %v", ErrBadCommand, c.Program, c.Limit, c.Timeout, c.Grace)
+	}
+	if ctx.Err() != nil {
+		return Result{}, context.Cause(ctx)
+	}
+	if c.Limit == 0 {
+		c.Limit = DefaultLimit
+	}
+	if c.Grace == 0 {
+		c.Grace = DefaultGrace
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return Result{}, fmt.Errorf("run command %s: %w", c.Program, err)
+	}
+	defer r.Close()
+	mark, err := markOf(w)
+	if err != nil {
+		w.Close()
+		return Result{}, fmt.Errorf("run command %s: %w", c.Program, err)
+	}
+	return running{command: c, mark: mark, read: r, write: w}.run(ctx)
+}
+
+// markOf returns a text that no other command has while the pipe is open.
+func markOf(pipe *os.File) (string, error) {
+	info, err := pipe.Stat()
+	if err != nil {
+		return "", err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return "", errors.New("a pipe has no inode")
+	}
+	return fmt.Sprintf("%d.%d", os.Getpid(), stat.Ino), nil
+}
+
+// running is a command on its way.
+type running struct {
+	command     Command
+	mark        string
+	read, write *os.File
+}
+
+// An end is how the leader of a group ended.
+type end struct {
+	state *os.ProcessState
+	err   error // that kept it from starting
+}
+
+func (r running) run(ctx context.Context) (Result, error) {
+	started := time.Now()
+	var joined sync.WaitGroup
+	defer joined.Wait()
+
+	begun, exited, release, ended := make(chan *os.Process, 1), make(chan struct{}), make(chan struct{}), make(chan end, 1)
+	joined.Go(func() { ended <- r.lead(begun, exited, release) })
+	process := <-begun
+	r.write.Close()
+	if process == nil {
+		return Result{}, fmt.Errorf("run command %s: %w", r.command.Program, (<-ended).err)
+	}
+	output := &recorder{half: r.command.Limit / 2}
+	drained := make(chan struct{})
+	joined.Go(func() {
+		defer close(drained)
+		_, _ = io.Copy(output, r.read) // it ends with the last writer, or with the deadline that is set below
+	})
+
+	// The group can be signalled for as long as its leader is not released:
+	// until then no other group can have its number.
+	timedOut, cause := r.await(ctx, process.Pid, exited, drained)
+	_ = syscall.Kill(-process.Pid, syscall.SIGKILL) // that there is nobody left is no error
+	close(release)
+	e := <-ended
+	reap(r.mark)
+	r.finish(drained)
+
+	result := Result{TimedOut: timedOut, Output: output.capture(), Duration: time.Since(started)}
+	if e.err != nil {
+		return result, fmt.Errorf("wait for command %s: %w", r.command.Program, e.err)
+	}
+	if status, ok := e.state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		result.Signal = status.Signal()
+	} else {
+		result.Exit = e.state.ExitCode()
+	}
+	return result, cause
+}
+
+// lead starts the command and waits for it. The process is on begun, or nil
+// if it was not started. When it has ended it closes exited; its number stays
+// its own until release is closed.
+func (r running) lead(begun chan<- *os.Process, exited chan<- struct{}, release <-chan struct{}) end {
+	cmd := exec.Command(r.command.Program, r.command.Args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = r.command.Dir, r.write, r.write
+	cmd.Env = r.environment()
+	unlock := own(cmd)
+	defer unlock()
+	if err := cmd.Start(); err != nil {
+		begun <- nil
+		return end{err: err}
+	}
+	begun <- cmd.Process
+	err := wait(cmd, exited, release)
+	if _, failed := errors.AsType[*exec.ExitError](err); failed {
+		err = nil
+	}
+	return end{cmd.ProcessState, err}
+}
+
+// environment adds the mark to the environment of the command.
+func (r running) environment() []string {
+	env := r.command.Env
+	if env == nil {
+		env = os.Environ()
+	}
+	marks := r.mark
+	if outer := os.Getenv(Mark); outer != "" {
+		marks = outer + " " + r.mark
+	}
+	return append(append([]string(nil), env...), Mark+"="+marks)
+}
+
+// await waits until the command has ended. If its time runs out or ctx ends,
+// it has the group terminate, and leaves it the grace period for that.
+func (r running) await(ctx context.Context, group int, exited, drained <-chan struct{}) (timedOut bool, cause error) {
+	var timeout <-chan time.Time
+	if r.command.Timeout > 0 {
+		timer := time.NewTimer(r.command.Timeout)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	select {
+	case <-exited:
+		return false, nil
+	case <-timeout:
+		timedOut = true
+	case <-ctx.Done():
+		cause = context.Cause(ctx)
+	}
+	_ = syscall.Kill(-group, syscall.SIGTERM) // a group that has just ended needs no signal
+	grace := time.NewTimer(r.command.Grace)
+	defer grace.Stop()
+	for range 2 { // the leader has ended, and whoever else could write
+		select {
+		case <-exited:
+			exited = nil
+		case <-drained:
+			drained = nil
+		case <-grace.C:
+			return timedOut, cause
+		}
+	}
+	return timedOut, cause
+}
+
+// finish waits for the rest of the output. What still holds the pipe then is
+// no process of the command, or one that could not be found, and is not waited
+// for.
+func (r running) finish(drained <-chan struct{}) {
+	if err := r.read.SetReadDeadline(time.Now().Add(drainTime)); err != nil {
+		r.read.Close()
+	}
+	<-drained
+}
+
+// drainTime is how long the output of killed processes may take to arrive.
+const drainTime = 500 * time.Millisecond

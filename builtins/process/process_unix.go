@@ -1,0 +1,28 @@
+//go:build unix && !linux
+
+package process
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// own makes a command the leader of its own group.
+func own(cmd *exec.Cmd) (unlock func()) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return func() {}
+}
+
+// wait waits for a command. It closes exited when the command has ended, and
+// returns when release is closed. There is no portable way to keep the number
+// of the process until then: it stays taken only while its group has members.
+func wait(cmd *exec.Cmd, exited chan<- struct{}, release <-chan struct{}) error {
+	err := cmd.Wait()
+	close(exited)
+	<-release
+	return err
+}
+
+// reap finds nothing: there is no portable way to tell the descendants that
+// have left a group.
+func reap(string) {}

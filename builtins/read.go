@@ -1,0 +1,288 @@
+package builtins
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/settlement-ledger/ledger/builtins/workspace"
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+//go:embed read.md
+var readDescription string
+
+// reading is what the tool read is given.
+type reading struct {
+	Path   string `json:"path" jsonschema:"a file or directory, relative to the workspace or absolute, or an output reference"`
+	Offset int    `json:"offset,omitempty" jsonschema:"the first line or entry to return, from 1"`
+	Limit  int    `json:"limit,omitempty" jsonschema:"how many lines or entries to return at most"`
+}
+
+// paged reports whether a part was asked for.
+func (r reading) paged() bool { return r.Offset > 0 || r.Limit > 0 }
+
+// from returns the number of the first line.
+func (r reading) from() int { return max(r.Offset, 1) }
+
+// count returns how many lines are wanted.
+func (r reading) count() int {
+	if r.Limit == 0 {
+		return pageLines
+	}
+	return min(r.Limit, pageLines)
+}
+
+const readInput = `{"properties":{"path":{"minLength":1},"offset":{"minimum":1},"limit":{"minimum":1,"maximum":2000}}}`
+
+// The forms of what read returns.
+const (
+	wholeFile = "file"
+	textPage  = "text-page"
+	directory = "directory"
+	picture   = "media"
+)
+
+// found is what it returns: which fields there are follows from Type.
+type found struct {
+	Type      string  `json:"type"`
+	URI       string  `json:"uri,omitempty"`       // file, media
+	Name      string  `json:"name,omitempty"`      // file, media
+	Content   string  `json:"content,omitempty"`   // file, text-page
+	Encoding  string  `json:"encoding,omitempty"`  // file: utf8
+	MIME      string  `json:"mime,omitempty"`      // all but directory
+	Offset    int     `json:"offset,omitempty"`    // text-page, directory: the first line or entry
+	Truncated bool    `json:"truncated,omitempty"` // there is more
+	Next      int     `json:"next,omitempty"`      // where that begins
+	Entries   []entry `json:"entries,omitempty"`   // directory
+	Data      []byte  `json:"data,omitempty"`      // media
+}
+
+// entry is one of a directory or of what glob finds.
+type entry struct {
+	Path string `json:"path"`
+	Type string `json:"type"` // file, directory or other
+}
+
+type reader struct{ Config }
+
+func (r reader) tool() (domain.Tool, error) {
+	return domain.Make(domain.Spec[reading, found]{
+		Description: readDescription,
+		Input:       domain.Constrained[reading](readInput),
+		Execute:     r.read,
+		Present:     presentFound,
+		Idempotent:  true,
+	})
+}
+
+func (r reader) read(ctx context.Context, in reading, inv domain.Invocation) (found, error) {
+	if domain.IsRef(in.Path) {
+		return r.output(ctx, in, inv)
+	}
+	target, err := r.Workspace.Resolve(in.Path)
+	if err != nil {
+		return found{}, because(err, "Unable to read %s", in.Path)
+	}
+	if err := r.enter(ctx, inv, target); err != nil {
+		return found{}, err
+	}
+	info, err := target.Stat()
+	if err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+		err = workspace.ErrNotRegular
+	}
+	if err != nil {
+		return found{}, because(err, "Unable to read %s", in.Path)
+	}
+	if err := r.ask(ctx, inv, "read", target.Resource, in); err != nil {
+		return found{}, err
+	}
+	var out found
+	if info.IsDir() {
+		out, err = list(target, in)
+	} else {
+		out, err = open(target, in)
+	}
+	if _, chosen := errors.AsType[*domain.Failure](err); err != nil && !chosen {
+		err = because(err, "Unable to read %s", in.Path)
+	}
+	return out, err
+}
+
+// output reads a page of a managed output.
+func (r reader) output(ctx context.Context, in reading, inv domain.Invocation) (found, error) {
+	ref, err := domain.ParseRef(in.Path)
+	if err != nil {
+		return found{}, because(err, "Unable to read %s", in.Path)
+	}
+	if err := r.ask(ctx, inv, "read", ref.String(), in); err != nil {
+		return found{}, err
+	}
+	if r.Outputs == nil {
+		return found{}, because(ErrAbsent, "Unable to read %s", in.Path)
+	}
+	body, kept, err := r.Outputs.Open(ctx, ref)
+	if errors.Is(err, ErrAbsent) || errors.Is(err, ErrPruned) {
+		return found{}, because(err, "Unable to read %s", in.Path)
+	}
+	if err != nil {
+		return found{}, fmt.Errorf("open output %s: %w", ref, err)
+	}
+	defer body.Close()
+	out, err := page(interruptible{ctx, body}, in, wrapLines)
+	if errors.Is(err, errOffset) {
+		return found{}, because(err, "Unable to read %s", in.Path)
+	}
+	if err != nil {
+		return found{}, fmt.Errorf("read output %s: %w", ref, err)
+	}
+	out.MIME = kept.MIME
+	return out, nil
+}
+
+// interruptible is a reader that ends with its context.
+type interruptible struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r interruptible) Read(p []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	return r.Reader.Read(p)
+}
+
+// list returns the entries of a directory, directories first.
+func list(t workspace.Target, in reading) (found, error) {
+	infos, err := t.ReadDir()
+	if err != nil {
+		return found{}, err
+	}
+	entries := make([]entry, len(infos))
+	for i, info := range infos {
+		entries[i] = entryOf(info, info.Name())
+	}
+	slices.SortFunc(entries, func(a, b entry) int {
+		if a.Type != b.Type && (a.Type == directory || b.Type == directory) {
+			if a.Type == directory {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a.Path, b.Path)
+	})
+	from := in.from()
+	if from > max(len(entries), 1) {
+		return found{}, fmt.Errorf("%w: %d: there are %d entries", errOffset, from, len(entries))
+	}
+	out := found{Type: directory, Offset: from}
+	room := pageRoom
+	for i := from - 1; i < len(entries); i++ {
+		room -= encodedLen(entries[i].Path) + entryOverhead
+		if len(out.Entries) == in.count() || room < 0 && len(out.Entries) > 0 {
+			out.Truncated, out.Next = true, i+1
+			break
+		}
+		out.Entries = append(out.Entries, entries[i])
+	}
+	return out, nil
+}
+
+// entryOverhead is what an entry takes beside its path, as indented JSON.
+const entryOverhead = 64
+
+// entryOf describes a file under a path. That of a directory ends in a slash.
+func entryOf(info fs.FileInfo, path string) entry {
+	switch {
+	case info.IsDir():
+		return entry{path + "/", directory}
+	case info.Mode().IsRegular():
+		return entry{path, "file"}
+	}
+	return entry{path, "other"}
+}
+
+// open returns the content of a file.
+func open(t workspace.Target, in reading) (found, error) {
+	f, err := t.Open()
+	if err != nil {
+		return found{}, err
+	}
+	defer f.Close()
+	head := make([]byte, sampleSize)
+	n, err := io.ReadFull(f, head)
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return found{}, err
+	}
+	head = head[:n]
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return found{}, err
+	}
+	name := path.Base(t.Path)
+	uri := (&url.URL{Scheme: "file", Path: t.Path}).String()
+	if mime := pictureType(head); mime != "" {
+		shown, err := show(f, mime, t.Resource)
+		return found{Type: picture, URI: uri, Name: name, MIME: shown.mime, Data: shown.data}, err
+	}
+	if binary(name, head) {
+		return found{}, domain.Fail("Cannot read binary file: %s", t.Resource)
+	}
+	out, err := page(f, in, cutLines)
+	if err != nil {
+		return found{}, err
+	}
+	out.MIME = mimeOf(name)
+	if in.paged() || out.Truncated {
+		return out, nil
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return found{}, err
+	}
+	whole, err := io.ReadAll(io.LimitReader(f, wholeLimit+1))
+	if err != nil || len(whole) > wholeLimit || encodedLen(string(whole)) > pageRoom {
+		return out, err // a line was cut, so the page is all that fits
+	}
+	return found{Type: wholeFile, URI: uri, Name: name, Content: string(whole), Encoding: "utf8", MIME: out.MIME}, nil
+}
+
+func presentFound(_ reading, out domain.Encoded[found]) []domain.Content {
+	f, err := out.Value()
+	if err != nil {
+		return nil
+	}
+	var text string
+	switch f.Type {
+	case picture:
+		return []domain.Content{domain.Text("Image read successfully"), domain.Media{MIME: f.MIME, Name: f.Name, Data: f.Data}}
+	case directory:
+		text = presentEntries(f)
+	default:
+		text = f.Content
+		if text == "" {
+			text = "(empty)"
+		}
+	}
+	if f.Truncated {
+		text += fmt.Sprintf("\n\n(there is more: read on with offset %d)", f.Next)
+	}
+	return []domain.Content{domain.Text(text)}
+}
+
+func presentEntries(f found) string {
+	if len(f.Entries) == 0 {
+		return "(no entries)"
+	}
+	paths := make([]string, len(f.Entries))
+	for i, e := range f.Entries {
+		paths[i] = e.Path
+	}
+	return strings.Join(paths, "\n")
+}

@@ -1,0 +1,171 @@
+package workspace
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// The errors of this package. Callers match them with errors.Is.
+var (
+	ErrRelativeEscape = errors.New("relative_escape: the path leaves the workspace through ..")
+	ErrLocationEscape = errors.New("location_escape: a symbolic link leads out of the workspace")
+	ErrNotDirectory   = errors.New("non_directory_ancestor: a part of the path before the last is not a directory")
+	ErrBadPath        = errors.New("not a path")
+	ErrNotRegular     = errors.New("not a regular file")
+	ErrChanged        = errors.New("the file has another content than expected")
+	ErrTooLarge       = errors.New("the file is too large")
+)
+
+// A Root is a directory under which files are reached. Open makes one.
+type Root struct {
+	root  *os.Root
+	dir   string // canonical
+	locks locks
+}
+
+// Open returns the Root of a directory. Whoever opened it closes it.
+func Open(dir string) (*Root, error) {
+	canonical, err := filepath.Abs(dir)
+	if err == nil {
+		canonical, err = filepath.EvalSymlinks(canonical)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open workspace %s: %w", dir, err)
+	}
+	root, err := os.OpenRoot(canonical)
+	if err != nil {
+		return nil, fmt.Errorf("open workspace %s: %w", dir, err)
+	}
+	return &Root{root: root, dir: canonical}, nil
+}
+
+// Close frees the directory. Targets in it can no longer be used.
+func (r *Root) Close() error { return r.root.Close() }
+
+// Path returns the canonical path of the directory.
+func (r *Root) Path() string { return r.dir }
+
+// A Target is a place in the file system, whether or not there is anything. It
+// comes from [Root.Resolve]. The zero Target is not valid.
+type Target struct {
+	root *Root
+	// Path is the canonical absolute path.
+	Path string
+	// Resource is what a permission is asked on: the path relative to the root
+	// with slashes, . for the root, or the canonical path if external.
+	Resource string
+	// External is empty for a target under the root. Else it is the resource
+	// of the permission to leave it: DIRECTORY/*, with the deepest directory on
+	// the path that exists, which may be the target itself.
+	External string
+	base     string // the directory to work through: the root's, or an existing one outside
+}
+
+// Resolve returns the target of a path that a model wrote. There need not be
+// anything at it.
+func (r *Root) Resolve(path string) (Target, error) {
+	if path == "" || strings.ContainsRune(path, 0) {
+		return Target{}, fmt.Errorf("resolve %q: %w: give a path in the workspace or an absolute one", path, ErrBadPath)
+	}
+	absolute := filepath.Clean(path)
+	if !filepath.IsAbs(path) {
+		absolute = filepath.Join(r.dir, path)
+		if !within(r.dir, absolute) {
+			return Target{}, fmt.Errorf("resolve %s: %w", path, ErrRelativeEscape)
+		}
+	}
+	at, err := canonical(absolute)
+	if err != nil {
+		return Target{}, fmt.Errorf("resolve %s: %w", path, err)
+	}
+	if within(r.dir, at.path) {
+		return Target{root: r, Path: at.path, Resource: relative(r.dir, at.path), base: r.dir}, nil
+	}
+	if within(r.dir, absolute) {
+		return Target{}, fmt.Errorf("resolve %s: %w", path, ErrLocationEscape)
+	}
+	return Target{root: r, Path: at.path, Resource: at.path, External: filepath.Join(at.directory, "*"), base: at.directory}, nil
+}
+
+// within reports whether a clean absolute path is a directory or below it.
+func within(dir, path string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// relative returns a path within dir as seen from there, with slashes.
+func relative(dir, path string) string {
+	rest := strings.TrimPrefix(strings.TrimPrefix(path, strings.TrimSuffix(dir, "/")), "/")
+	if rest == "" {
+		return "."
+	}
+	return rest
+}
+
+// A place is where a path leads.
+type place struct {
+	path      string // without symbolic links
+	directory string // the deepest directory on it that exists
+}
+
+// maxLinks is how many symbolic links are followed on one path.
+const maxLinks = 255
+
+// canonical follows every symbolic link of a clean absolute path, also one
+// that leads to nothing: whoever creates a file there creates it at the end.
+func canonical(path string) (place, error) {
+	at := place{path: "/", directory: "/"}
+	parts, links := split(path), 0
+	for len(parts) > 0 {
+		part := parts[0]
+		parts = parts[1:]
+		if part == ".." { // only from a link: at has none, so its parent is where it lies
+			at.path = filepath.Dir(at.path)
+			if !within(at.directory, at.path) {
+				at.directory = at.path
+			}
+			continue
+		}
+		next := filepath.Join(at.path, part)
+		info, err := os.Lstat(next)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return place{}, err
+		case info.Mode()&fs.ModeSymlink != 0:
+			if links++; links > maxLinks {
+				return place{}, fmt.Errorf("%w: more than %d symbolic links", ErrBadPath, maxLinks)
+			}
+			target, err := os.Readlink(next)
+			if err != nil {
+				return place{}, err
+			}
+			if filepath.IsAbs(target) {
+				at = place{path: "/", directory: "/"}
+			}
+			parts = append(split(target), parts...)
+			continue
+		case info.IsDir():
+			at.directory = next
+		case len(parts) > 0:
+			return place{}, fmt.Errorf("%w: %s", ErrNotDirectory, next)
+		}
+		at.path = next
+	}
+	return at, nil
+}
+
+// split returns the parts of a path. It keeps .. as a link may lead through it.
+func split(path string) []string {
+	parts := strings.Split(path, "/")
+	kept := parts[:0]
+	for _, part := range parts {
+		if part != "" && part != "." {
+			kept = append(kept, part)
+		}
+	}
+	return kept
+}

@@ -1,0 +1,83 @@
+package builtins
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+//go:embed write.md
+var writeDescription string
+
+// writing is what the tool write is given.
+type writing struct {
+	Path    string `json:"path" jsonschema:"the file: relative to the workspace, or absolute"`
+	Content string `json:"content" jsonschema:"the whole content of the file"`
+}
+
+// written is what it returns.
+type written struct {
+	Operation string `json:"operation"` // write
+	Target    string `json:"target"`    // the canonical path
+	Resource  string `json:"resource"`
+	Existed   bool   `json:"existed"`
+}
+
+type writer struct{ Config }
+
+func (w writer) tool() (domain.Tool, error) {
+	return domain.Make(domain.Spec[writing, written]{
+		Description: writeDescription,
+		Input:       domain.Constrained[writing](`{"properties":{"path":{"minLength":1}}}`),
+		Execute:     w.write,
+		Present:     presentWritten,
+	})
+}
+
+func (w writer) write(ctx context.Context, in writing, inv domain.Invocation) (written, error) {
+	target, err := w.Workspace.Resolve(in.Path)
+	if err != nil {
+		return written{}, because(err, "Unable to write %s", in.Path)
+	}
+	if err := w.enter(ctx, inv, target); err != nil {
+		return written{}, err
+	}
+	if err := w.ask(ctx, inv, editing, target.Resource, map[string]any{"path": target.Path, "content": in.Content}); err != nil {
+		return written{}, err
+	}
+	existed, err := target.Write(len(bom), func(before []byte) []byte { return withMark(before, in.Content) })
+	if err != nil {
+		return written{}, because(err, "Unable to write %s", in.Path)
+	}
+	return written{"write", target.Path, target.Resource, existed}, nil
+}
+
+// bom is the byte order mark of UTF-8.
+const bom = "\ufeff"
+
+// withMark returns content with one byte order mark, if it or the file before
+// began with one, and none otherwise.
+func withMark(before []byte, content string) []byte {
+	rest := []byte(content)
+	marked := bytes.HasPrefix(before, []byte(bom))
+	for bytes.HasPrefix(rest, []byte(bom)) {
+		rest, marked = rest[len(bom):], true
+	}
+	if marked {
+		return append([]byte(bom), rest...)
+	}
+	return rest
+}
+
+func presentWritten(_ writing, out domain.Encoded[written]) []domain.Content {
+	w, err := out.Value()
+	if err != nil {
+		return nil
+	}
+	if w.Existed {
+		return []domain.Content{domain.Text("Wrote file successfully: " + w.Resource)}
+	}
+	return []domain.Content{domain.Text("Created file successfully: " + w.Resource)}
+}

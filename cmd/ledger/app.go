@@ -1,0 +1,219 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// An app is one use of the command. Everything that comes from outside the
+// program comes through it.
+type app struct {
+	in       io.Reader
+	out      *bufio.Writer // results; flushed at the end, and where something is followed
+	err      io.Writer
+	env      func(string) (string, bool)
+	now      func() time.Time
+	entropy  io.Reader
+	terminal bool // a person looks at out
+
+	store   string // --store as given
+	output  format
+	color   coloring
+	command string // the path of the command that runs, once its arguments are understood
+}
+
+// run runs the command line and returns the exit code.
+func (a *app) run(ctx context.Context, args []string) int {
+	err := a.settings()
+	if err == nil {
+		root := a.root()
+		root.SetArgs(args)
+		err = root.ExecuteContext(ctx)
+	}
+	if err != nil && a.command == "" {
+		err = usage(err)
+		a.output = formatIn(args, a.output)
+	}
+	if flushed := a.out.Flush(); err == nil && flushed != nil {
+		err = flushed
+	}
+	return a.report(err)
+}
+
+// settings takes what the environment says in place of flags.
+func (a *app) settings() error {
+	a.output, a.color = asTable, colorAuto
+	text, ok := a.env("LEDGER_OUTPUT")
+	if !ok || text == "" {
+		return nil
+	}
+	if err := a.output.Set(text); err != nil {
+		return misuse("LEDGER_OUTPUT: %w", err)
+	}
+	return nil
+}
+
+// formatIn returns the format that arguments ask for which were not understood
+// as a whole, so that the error has it.
+func formatIn(args []string, otherwise format) format {
+	found := otherwise
+	for i, arg := range args {
+		word, ok := strings.CutPrefix(arg, "--output=")
+		if !ok && (arg == "-o" || arg == "--output") && i+1 < len(args) {
+			word = args[i+1]
+		} else if !ok {
+			word = strings.TrimPrefix(arg, "-o")
+		}
+		if slices.Contains(formats, word) {
+			found = format(word)
+		}
+	}
+	return found
+}
+
+// variable returns what the environment says, and nothing where it does not.
+func (a *app) variable(name string) string {
+	value, _ := a.env(name)
+	return value
+}
+
+const rootLong = `ledger keeps what agents did with tools: what was registered, what each turn
+offered the model, what was called, and how each call ended. The log is the
+truth; everything shown is a fold of it.`
+
+const rootExample = `  ledger demo
+  ledger run --script session.json --workspace .
+  ledger call ls --open
+  ledger import claude-code ~/.claude/projects/*/*.jsonl && ledger verify`
+
+const rootHelp = `
+IDs may be shortened wherever one is taken: to a prefix, or to the end as the
+tables print it (ses_…4K2P9Q, or 4K2P9Q), as long as one thing fits. @last is
+the session that the log names last, its last turn, or the call named last.
+
+Exit codes:
+  0    done
+  1    failed
+  2    usage: the arguments make no sense, or an id fits several things
+  3    verify found exceptions
+  4    not found: no such store, session, turn, call or output
+  5    conflict: the store is in use, or the log says otherwise
+  124  time ran out
+  130  interrupted
+
+Environment:
+  LEDGER_STORE    the store, in place of --store
+  LEDGER_OUTPUT   the format, in place of --output
+  NO_COLOR, FORCE_COLOR, CLICOLOR_FORCE, TERM=dumb   as usual
+
+With -o json an error is an object on the standard error:
+{"code", "message", "guidance", "recovery_command", "candidates"}.
+`
+
+// root returns the command with all its subcommands.
+func (a *app) root() *cobra.Command {
+	root := a.group("ledger", "An event-sourced ledger for the tool calls of agents")
+	root.Long, root.Example = rootLong, rootExample
+	root.Version = version()
+	root.SetVersionTemplate("ledger {{.Version}}\n")
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	root.SetUsageTemplate(usageTemplate)
+	root.SetHelpTemplate(helpTemplate)
+	root.SetHelpFunc(a.help(root.HelpFunc()))
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		f := misuse("%w", err)
+		f.hint = "see " + cmd.CommandPath() + " --help"
+		return f
+	})
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { a.command = cmd.CommandPath() }
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.store, "store", "", "the folder of the store (default: LEDGER_STORE, or ledger in the XDG data folder)")
+	flags.VarP(&a.output, "output", "o", "table, json or jsonl")
+	flags.Var(&a.color, "color", "auto, always or never")
+	for name, words := range map[string][]string{"output": formats, "color": colorings} {
+		must(root.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)))
+	}
+	root.AddCommand(a.runCommands()...)
+	root.AddCommand(a.sessionCommand(), a.turnCommand(), a.callCommand(), a.outputCommand(), a.registryCommand(),
+		a.eventCommand(), a.verifyCommand(), a.importCommand(), a.versionCommand())
+	return root
+}
+
+// help shows the exit codes below the help of the root command.
+func (a *app) help(show func(*cobra.Command, []string)) func(*cobra.Command, []string) {
+	return func(cmd *cobra.Command, args []string) {
+		show(cmd, args)
+		if !cmd.HasParent() {
+			_, _ = a.out.WriteString(rootHelp) // what is wrong with the stream is told when it is flushed
+		}
+	}
+}
+
+// A help text begins with its examples.
+const (
+	helpTemplate = `{{.Short}}.
+
+{{if .HasExample}}Examples:
+{{.Example}}
+
+{{end}}{{with .Long}}{{. | trimTrailingWhitespaces}}
+
+{{end}}{{.UsageString}}`
+	usageTemplate = `Usage:{{if .Runnable}}
+  {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
+  {{.CommandPath}} [command]
+
+Commands:{{range .Commands}}{{if (or .IsAvailableCommand (eq .Name "help"))}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
+
+Flags:
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableInheritedFlags}}
+
+Global flags:
+{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}
+`
+)
+
+// group returns a command that only holds others. Without one of them it shows
+// its help; with a word that is none of them it is a usage error.
+func (a *app) group(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return unknownCommand(cmd, args[0])
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+func unknownCommand(cmd *cobra.Command, word string) error {
+	cmd.SuggestionsMinimumDistance = 2
+	f := misuse("unknown command %q for %q", word, cmd.CommandPath())
+	f.hint = "see " + cmd.CommandPath() + " --help"
+	if like := cmd.SuggestionsFor(word); len(like) > 0 {
+		f.command = cmd.CommandPath() + " " + like[0]
+		f.hint = "did you mean " + f.command + "?"
+	}
+	return f
+}
+
+// must is for what only a mistake in this package makes fail.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

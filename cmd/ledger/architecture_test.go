@@ -1,0 +1,229 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"io/fs"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/settlement-ledger/ledger"
+
+// A room is a package: what of this module it may import, and which packages
+// of others it alone, or with those that also name them, may use.
+type room struct {
+	imports []string // of this module; a part stands for itself and not for what is nested in it
+	uses    []string // modules of others, by the beginning of the path
+}
+
+// house is the architecture. Imports point down; a nested package imports its
+// parent or is imported by it, and never a sibling, but for staleness, which is
+// a question about the fold that catalog is.
+var house = map[string]room{
+	"domain": {nil, []string{
+		"github.com/oklog/ulid/v2", "github.com/google/jsonschema-go", "github.com/santhosh-tekuri/jsonschema/v6",
+		"github.com/go-json-experiment/json",
+	}},
+	"events":                      {[]string{"domain"}, nil},
+	"events/embedded":             {[]string{"domain", "events"}, []string{"github.com/cockroachdb/pebble/v2"}},
+	"events/eventstest":           {[]string{"domain", "events"}, nil},
+	"events/transcripts":          {[]string{"domain", "events"}, nil},
+	"projections":                 {[]string{"domain", "events"}, nil},
+	"projections/calls":           {[]string{"domain", "events", "projections"}, nil},
+	"projections/catalog":         {[]string{"domain", "events", "projections"}, nil},
+	"projections/conversation":    {[]string{"domain", "events", "projections"}, nil},
+	"projections/projectionstest": {[]string{"domain", "events", "projections"}, nil},
+	"projections/staleness":       {[]string{"domain", "events", "projections", "projections/catalog"}, nil},
+	"registry":                    {[]string{"domain", "events", "projections", "projections/catalog", "projections/staleness"}, nil},
+	"registry/outputs":            {[]string{"domain"}, []string{"github.com/cockroachdb/pebble/v2"}},
+	"builtins":                    {[]string{"domain", "builtins/permission", "builtins/process", "builtins/workspace"}, builtinsUse},
+	"builtins/permission":         {[]string{"domain"}, nil},
+	"builtins/process":            {nil, []string{"golang.org/x/sys"}},
+	"builtins/workspace":          {nil, nil},
+	"runner":                      {[]string{"domain", "events", "projections", "projections/calls", "projections/catalog", "projections/conversation", "registry"}, []string{"golang.org/x/sync"}},
+	"runner/providers/script":     {[]string{"domain", "projections/conversation", "runner"}, nil},
+	"cmd/ledger":                  {[]string{"*"}, []string{"github.com/spf13/cobra", "github.com/charmbracelet/x", "golang.org/x/sys", "golang.org/x/term"}},
+}
+
+var builtinsUse = []string{
+	"github.com/aymanbagabas/go-udiff", "github.com/bmatcuk/doublestar/v4", "github.com/git-pkgs/gitignore",
+	"golang.org/x/image", "mvdan.cc/sh/v3",
+}
+
+// A listed is a package as go list describes it.
+type listed struct {
+	ImportPath string
+	Dir        string
+	GoFiles    []string
+	Imports    []string
+	Standard   bool
+	Doc        string
+}
+
+func packages(t *testing.T) []listed {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,GoFiles,Imports,Doc", module+"/...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []listed
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+func TestImportsPointDown(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module+"/")
+		room, ok := house[name]
+		if !ok {
+			t.Errorf("package %s has no room in the house: name what it may import, or move it", name)
+			continue
+		}
+		seen[name] = true
+		for _, imported := range p.Imports {
+			if err := room.admits(imported); err != nil {
+				t.Errorf("%s imports %s: %v", name, imported, err)
+			}
+		}
+	}
+	for name := range house {
+		if !seen[name] {
+			t.Errorf("the house has a room for %s, and there is no such package", name)
+		}
+	}
+}
+
+func (r room) admits(imported string) error {
+	if own, ok := strings.CutPrefix(imported, module+"/"); ok {
+		if slices.Contains(r.imports, own) || slices.Contains(r.imports, "*") {
+			return nil
+		}
+		return fmt.Errorf("it may import %v of this module", r.imports)
+	}
+	first, _, _ := strings.Cut(imported, "/")
+	if !strings.Contains(first, ".") {
+		return nil // the standard library
+	}
+	for _, used := range r.uses {
+		if imported == used || strings.HasPrefix(imported, used+"/") {
+			return nil
+		}
+	}
+	return fmt.Errorf("it may use %v of others", r.uses)
+}
+
+func TestEachPackageSaysWhatItDoes(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		name := filepath.Base(p.ImportPath)
+		want := "Package " + name + " "
+		if name == "ledger" {
+			want = "Command ledger "
+		}
+		if !strings.HasPrefix(p.Doc, want) && !strings.HasPrefix(p.Doc, strings.Replace(want, "Command ledger", "Ledger", 1)) {
+			t.Errorf("the doc of %s begins with %q, want %q", p.ImportPath, p.Doc, want)
+		}
+	}
+}
+
+// TestNoTwoSentinelsShareAText reads the texts of all errors.New in package
+// variables.
+func TestNoTwoSentinelsShareAText(t *testing.T) {
+	t.Parallel()
+	found := map[string]string{}
+	for _, p := range packages(t) {
+		for _, name := range p.GoFiles {
+			file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for sentinel, text := range sentinels(file) {
+				sentinel = p.ImportPath + "." + sentinel
+				if other, ok := found[text]; ok {
+					t.Errorf("%s and %s share the text %q", sentinel, other, text)
+				}
+				found[text] = sentinel
+			}
+		}
+	}
+	if len(found) < 20 {
+		t.Fatalf("found %d sentinels, want those of the module", len(found))
+	}
+}
+
+func sentinels(file *ast.File) map[string]string {
+	found := map[string]string{}
+	for _, decl := range file.Decls {
+		gen, ok := decl.(*ast.GenDecl)
+		if !ok || gen.Tok != token.VAR {
+			continue
+		}
+		for _, spec := range gen.Specs {
+			value := spec.(*ast.ValueSpec)
+			for i, v := range value.Values {
+				call, ok := v.(*ast.CallExpr)
+				if !ok || len(call.Args) != 1 {
+					continue
+				}
+				selector, isSelector := call.Fun.(*ast.SelectorExpr)
+				literal, isLiteral := call.Args[0].(*ast.BasicLit)
+				if isSelector && isLiteral && selector.Sel.Name == "New" {
+					if text, err := strconv.Unquote(literal.Value); err == nil {
+						found[value.Names[i].Name] = text
+					}
+				}
+			}
+		}
+	}
+	return found
+}
+
+// forbidden are words that no exported type has in its name.
+var forbidden = []string{"Manager", "Service", "Handler", "Helper", "Util", "Impl"}
+
+func TestNoTypeIsNamedForNothing(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join("..", "..")
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".go" {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			return err
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if spec, ok := n.(*ast.TypeSpec); ok {
+				for _, word := range forbidden {
+					if strings.HasSuffix(spec.Name.Name, word) {
+						t.Errorf("%s: type %s says nothing: name the thing", path, spec.Name.Name)
+					}
+				}
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,456 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections/calls"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) callShow() *cobra.Command {
+	return &cobra.Command{
+		Use: "show [CALL]", Short: "Show a call: what was asked, offered, permitted, read, and each of its events",
+		Long: `Show all that is on record of a call. CALL is the provider's id of the call,
+MESSAGE/CALL where that id came in several messages, or the event of its
+settlement; shortened or not.`,
+		Example: "  ledger call show @last\n  ledger call show toolu_01A\n  ledger call show msg_…4K2P9Q/call_1 -o json",
+		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.completeCalls,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.reading(cmd.Context(), func(s *ledgerStore) error { return a.showCall(cmd.Context(), s, orLast(args)) })
+		},
+	}
+}
+
+// A callDetail is all that is on record of a call.
+type callDetail struct {
+	callRow
+	Input        json.RawMessage     `json:"input"`     // as asked
+	InputRan     json.RawMessage     `json:"input_ran"` // where hooks changed it
+	Offered      *offeredRow         `json:"offered"`   // by the turn
+	Effective    *offeredRow         `json:"effective"` // when it was resolved
+	Agrees       *bool               `json:"agrees"`    // both definitions are known, and the same
+	ChangedBy    *placeRow           `json:"changed_by"`
+	Interruption *string             `json:"interruption"`
+	Rule         *domain.Rule        `json:"rule"`
+	Detail       *string             `json:"detail"` // for the operator
+	Reading      *readingRow         `json:"reading"`
+	Content      domain.Contents     `json:"content"`
+	Structured   json.RawMessage     `json:"structured"`
+	Retained     []retainedRow       `json:"retained"`
+	Progress     *domain.Progress    `json:"progress"`
+	Permissions  []permissionRow     `json:"permissions"`
+	LateResults  []lateRow           `json:"late_results"`
+	Process      *domain.ProcessID   `json:"process"` // that ran it
+	Timeline     []placeRow          `json:"timeline"`
+	settled      *events.CallSettled // nil: it has no settlement
+	known        calls.Call          //
+}
+
+// An offeredRow is a registration that a turn offered, or that was in effect.
+type offeredRow struct {
+	Tool         domain.Name           `json:"tool"`
+	Registration domain.RegistrationID `json:"registration"`
+	Layer        domain.LayerID        `json:"layer"`
+	Fingerprint  *string               `json:"fingerprint"` // null: the definition is not known
+}
+
+func offeredRowOf(o domain.Offered) *offeredRow {
+	if o.IsZero() {
+		return nil
+	}
+	return &offeredRow{o.Name, o.Registration, o.Layer, opt(o.Fingerprint.String())}
+}
+
+// A readingRow is what a model reads of a settlement.
+type readingRow struct {
+	Type       string          `json:"type"` // error, text, content or json: which of the others is set
+	Error      *string         `json:"error"`
+	Text       *string         `json:"text"`
+	Content    domain.Contents `json:"content"`
+	Structured json.RawMessage `json:"structured"`
+}
+
+// A retainedRow is an output that is kept whole.
+type retainedRow struct {
+	domain.Retained
+	Command string `json:"command"` // that reads it
+	Pruned  stamp  `json:"pruned"`
+}
+
+// A permissionRow is one asking of permission, and the answer.
+type permissionRow struct {
+	Permission domain.PermissionID `json:"permission"`
+	Action     string              `json:"action"`
+	Resources  []string            `json:"resources"`
+	Requested  stamp               `json:"requested"`
+	Effect     *string             `json:"effect"` // null: not decided
+	By         *string             `json:"by"`
+	Rule       *domain.Rule        `json:"rule"`
+	Scope      *string             `json:"scope"`
+	Feedback   *string             `json:"feedback"`
+	WaitedMS   *int64              `json:"waited_ms"`
+	Decided    stamp               `json:"decided"`
+}
+
+// A lateRow is a result that came after the settlement.
+type lateRow struct {
+	Event   domain.EventID `json:"event"`
+	Time    stamp          `json:"time"`
+	Outcome string         `json:"outcome"`
+	Text    *string        `json:"text"`
+}
+
+func (a *app) showCall(ctx context.Context, s *ledgerStore, id string) error {
+	state, err := folded(ctx, s, calls.Projection())
+	if err != nil {
+		return err
+	}
+	c, err := callOf(state, id)
+	if err != nil {
+		return err
+	}
+	d := callDetail{
+		callRow: rowOf(c), known: c, Process: opt(c.Process),
+		Retained: []retainedRow{}, Permissions: []permissionRow{}, LateResults: []lateRow{}, Timeline: []placeRow{},
+	}
+	for v, err := range s.ledger.Read(ctx, events.SessionStream(c.Session), 0) {
+		if err != nil {
+			return err
+		}
+		if d.take(v) {
+			d.Timeline = append(d.Timeline, placeRowOf(v))
+		}
+	}
+	if err := d.blame(ctx, s); err != nil {
+		return err
+	}
+	return a.emitOne(d, func() { a.callPage(d) })
+}
+
+// take takes what an event of the session says of the call, and reports
+// whether it says something.
+func (d *callDetail) take(v events.Envelope) bool {
+	mine := func(message domain.MessageID, call domain.CallID) bool { return message == d.Message && call == d.Call }
+	switch e := v.Event.(type) {
+	case events.TurnMaterialized:
+		return !d.known.Turn.IsZero() && e.Turn == d.known.Turn
+	case events.ReplyReceived:
+		return e.Message == d.Message && d.takeAsked(e)
+	case events.CallStarted:
+		return mine(e.Message, e.Call) && d.takeStart(e)
+	case events.CallSettled:
+		return mine(e.Message, e.Call) && d.takeEnd(e)
+	case events.LateResultObserved:
+		if mine(e.Message, e.Call) {
+			d.LateResults = append(d.LateResults, lateRow{v.ID, stamp(v.Time), e.Outcome.String(), opt(e.Text)})
+			return true
+		}
+	case events.LoopDetected:
+		return mine(e.Message, e.Call)
+	case events.PermissionRequested:
+		return mine(e.Message, e.Call) && d.takeRequest(e, v)
+	case events.PermissionDecided:
+		return d.takeDecision(e, v)
+	case events.OutputPruned:
+		return d.takePruned(e)
+	}
+	return false
+}
+
+func (d *callDetail) takeAsked(e events.ReplyReceived) bool {
+	for _, asked := range e.Calls {
+		if asked.ID == d.Call {
+			if d.Input == nil {
+				d.Input = document(asked.Input)
+			}
+			return true
+		}
+	}
+	return false
+}
+
+func (d *callDetail) takeStart(e events.CallStarted) bool {
+	d.InputRan = firstOf(d.InputRan, e.Input)
+	if d.settled == nil {
+		d.Offered, d.Effective = offeredRowOf(e.Offered), offeredRowOf(e.Effective)
+		d.Agrees = new(!e.Offered.Fingerprint.IsZero() && e.Offered.Fingerprint == e.Effective.Fingerprint)
+	}
+	return true
+}
+
+// firstOf returns the first document that there is.
+func firstOf(a, b json.RawMessage) json.RawMessage {
+	if len(a) > 0 {
+		return a
+	}
+	return b
+}
+
+// takeEnd takes the settlement. Of two, which breaks the law, the first counts.
+func (d *callDetail) takeEnd(e events.CallSettled) bool {
+	if d.settled != nil {
+		return true
+	}
+	d.settled = &e
+	d.InputRan = firstOf(e.Input, d.InputRan)
+	if !e.Offered.IsZero() || !e.Effective.IsZero() {
+		d.Offered, d.Effective = offeredRowOf(e.Offered), offeredRowOf(e.Effective)
+	}
+	d.Agrees, d.Interruption, d.Rule, d.Detail = &e.Agrees, opt(e.Interruption.String()), opt(e.Rule), opt(e.Detail)
+	d.Content, d.Structured, d.Progress = e.Content, e.Structured, e.Progress
+	r := e.Settlement(d.known.SettledBy).Reading()
+	d.Reading = &readingRow{r.Type(), opt(r.Error), opt(r.Text), r.Content, r.Structured}
+	for _, kept := range e.Retained {
+		d.Retained = append(d.Retained, retainedRow{Retained: kept, Command: "ledger output " + kept.Ref.String()})
+	}
+	return true
+}
+
+func (d *callDetail) takeRequest(e events.PermissionRequested, v events.Envelope) bool {
+	d.Permissions = append(d.Permissions, permissionRow{
+		Permission: e.Permission, Action: e.Action, Resources: e.Resources, Requested: stamp(v.Time),
+	})
+	return true
+}
+
+func (d *callDetail) takeDecision(e events.PermissionDecided, v events.Envelope) bool {
+	for i := range d.Permissions {
+		p := &d.Permissions[i]
+		if p.Permission == e.Permission {
+			p.Effect, p.By, p.Rule, p.Scope = opt(e.Effect.String()), opt(string(e.By)), opt(e.Rule), opt(e.Scope)
+			p.Feedback, p.WaitedMS, p.Decided = opt(e.Feedback), &e.WaitedMS, stamp(v.Time)
+			return true
+		}
+	}
+	return false
+}
+
+func (d *callDetail) takePruned(e events.OutputPruned) bool {
+	for i := range d.Retained {
+		if d.Retained[i].Ref == e.Retained.Ref {
+			d.Retained[i].Pruned = stamp(e.Pruned)
+			return true
+		}
+	}
+	return false
+}
+
+// blame finds the event that made what was in effect differ from what was
+// offered, in the streams of the layers that the two lie in.
+func (d *callDetail) blame(ctx context.Context, s *ledgerStore) error {
+	if d.settled == nil || d.settled.ChangedBy.IsZero() {
+		return nil
+	}
+	layers := []domain.LayerID{d.settled.Offered.Layer, d.settled.Effective.Layer}
+	v, found, err := s.find(ctx, layers, d.settled.ChangedBy)
+	if err != nil {
+		return err
+	}
+	if !found {
+		d.ChangedBy = &placeRow{Event: d.settled.ChangedBy, What: "not on record in the layers of the call"}
+		return nil
+	}
+	d.ChangedBy = opt(placeRowOf(v))
+	return nil
+}
+
+// find returns an event of one of these layers, and whether it is on record.
+func (s *ledgerStore) find(ctx context.Context, layers []domain.LayerID, id domain.EventID) (events.Envelope, bool, error) {
+	for _, layer := range layers {
+		if layer.IsZero() {
+			continue
+		}
+		for v, err := range s.ledger.Read(ctx, events.LayerStream(layer), 0) {
+			if err != nil || v.ID == id {
+				return v, err == nil, err
+			}
+		}
+	}
+	return events.Envelope{}, false, nil
+}
+
+// callPage shows a call to a person.
+func (a *app) callPage(d callDetail) {
+	c := d.known
+	a.fields(
+		"call", visible(string(c.ID)), "tool", visible(c.Tool), "outcome", a.outcome(d.Outcome)+a.outcomeMore(d),
+		"session", c.Session.String(), "turn", text(d.Turn), "message", c.Message.String(), "agent", visible(string(c.Agent)),
+		"asked", a.moment(c.Asked), "started", a.moment(c.Started), "settled", strings.TrimSpace(a.moment(c.Settled)+"  "+took(c)),
+		"settlement", text(d.Settlement), "process", text(d.Process),
+		"offered", a.offeredText(d.Offered), "effective", a.effectiveText(d), "changed by", a.placeText(d.ChangedBy),
+		"rule", ruleText(d.Rule), "detail", indented(value(d.Detail)),
+	)
+	a.section("input", pretty(d.Input))
+	a.section("input that ran", pretty(d.InputRan))
+	a.permissionSection(d.Permissions)
+	a.section("the model reads", a.readingText(d.Reading))
+	if d.Reading != nil && d.Reading.Structured == nil {
+		a.section("structured", pretty(d.Structured))
+	}
+	a.retainedSection(d.Retained)
+	if d.Progress != nil {
+		a.section("last progress", strings.TrimSpace(contentText(d.Progress.Content)+"\n"+pretty(d.Progress.Structured)))
+	}
+	for _, late := range d.LateResults {
+		a.section("late result", fmt.Sprintf("%s %s\n%s", a.outcome(late.Outcome), a.moment(timeOf(late.Time)), value(late.Text)))
+	}
+	a.line("\n%s", a.painted(bold, "events"))
+	a.write(a.placeTable(d.Timeline))
+}
+
+func (a *app) outcomeMore(d callDetail) string {
+	switch {
+	case d.Outcome == open && d.Began:
+		return ", it began"
+	case d.Outcome == open:
+		return ", it did not begin"
+	case d.Interruption != nil && d.Began:
+		return " by " + *d.Interruption + " while it ran"
+	case d.Interruption != nil:
+		return " by " + *d.Interruption + " before it began"
+	case d.Began:
+		return ""
+	}
+	return ", it did not run"
+}
+
+func (a *app) offeredText(o *offeredRow) string {
+	if o == nil {
+		return ""
+	}
+	fingerprint := "definition not known"
+	if o.Fingerprint != nil {
+		fingerprint = "fingerprint " + (*o.Fingerprint)[:12]
+	}
+	return fmt.Sprintf("%s in %s, %s", o.Registration, o.Layer, fingerprint)
+}
+
+// effectiveText tells what was in effect only where it is not what was
+// offered.
+func (a *app) effectiveText(d callDetail) string {
+	switch {
+	case d.Offered == nil && d.Effective == nil || d.settled == nil && d.Effective == nil:
+		return ""
+	case d.Effective == nil:
+		return "nothing"
+	case d.Offered != nil && d.Offered.Registration == d.Effective.Registration:
+		return "the same"
+	case d.Agrees != nil && *d.Agrees:
+		return a.offeredText(d.Effective) + " (the same definition)"
+	}
+	return a.offeredText(d.Effective)
+}
+
+func (a *app) placeText(p *placeRow) string {
+	if p == nil {
+		return ""
+	}
+	if p.Kind == "" {
+		return p.Event.String() + " " + p.What
+	}
+	return fmt.Sprintf("%s at position %s, %s: %s", p.Kind, p.Position, a.ago(timeOf(p.Time)), p.What)
+}
+
+func ruleText(r *domain.Rule) string {
+	if r == nil {
+		return ""
+	}
+	return visible(strings.TrimSpace(fmt.Sprintf("%s %s %s  %s", r.Effect, r.Action, r.Resource, r.Source)))
+}
+
+func (a *app) permissionSection(all []permissionRow) {
+	if len(all) == 0 {
+		return
+	}
+	a.line("\n%s", a.painted(bold, "permissions"))
+	for _, p := range all {
+		answer := a.painted(yellow, "waits for a decision")
+		if p.Effect != nil {
+			answer = fmt.Sprintf("%s (%s) by %s after %dms", a.effect(*p.Effect), value(p.Scope), value(p.By), *p.WaitedMS)
+		}
+		a.line("  %s %s: %s", visible(p.Action), visible(strings.Join(p.Resources, ", ")), answer)
+		for _, more := range []string{ruleText(p.Rule), visible(value(p.Feedback))} {
+			if more != "" {
+				a.line("    %s", indented(more))
+			}
+		}
+	}
+}
+
+func (a *app) effect(word string) string {
+	if word == domain.Allow.String() {
+		return a.painted(green, word)
+	}
+	return a.painted(magenta, word)
+}
+
+func (a *app) retainedSection(all []retainedRow) {
+	if len(all) == 0 {
+		return
+	}
+	a.line("\n%s", a.painted(bold, "kept whole"))
+	for _, r := range all {
+		a.line("  %s  %s, %d lines, %s", r.Ref, size(r.Bytes), r.Lines, r.MIME)
+		a.line("    sha256 %s", r.SHA256)
+		if pruned := timeOf(r.Pruned); !pruned.IsZero() {
+			a.line("    %s", a.painted(yellow, "pruned "+a.moment(pruned)))
+			continue
+		}
+		a.line("    read it: %s", r.Command)
+	}
+}
+
+// readingText returns what a model reads, for a person.
+func (a *app) readingText(r *readingRow) string {
+	if r == nil {
+		return ""
+	}
+	switch {
+	case r.Error != nil:
+		return *r.Error
+	case r.Text != nil:
+		return *r.Text
+	case r.Structured != nil:
+		return pretty(r.Structured)
+	}
+	return contentText(r.Content)
+}
+
+// contentText returns the text of content, and what media there is.
+func contentText(content domain.Contents) string {
+	var parts []string
+	for _, c := range content {
+		switch c := c.(type) {
+		case domain.Text:
+			parts = append(parts, string(c))
+		case domain.Media:
+			parts = append(parts, fmt.Sprintf("[%s %s, %s]", cmp.Or(c.Name, "media"), c.MIME, size(int64(len(c.Data)))))
+		}
+	}
+	return strings.Join(parts, "\n")
+}
+
+// section writes a text below its title; nothing where there is no text.
+func (a *app) section(title, body string) {
+	if body = strings.TrimRight(body, "\n"); body == "" {
+		return
+	}
+	a.line("\n%s\n  %s", a.painted(bold, title), indented(visible(body)))
+}
+
+// indented sets every line but the first two columns in.
+func indented(text string) string { return strings.ReplaceAll(text, "\n", "\n  ") }
+
+func (a *app) placeTable(places []placeRow) table {
+	t := table{head: []string{">POSITION", ">REVISION", "TIME", "EVENT", "KIND", "WHAT"}, empty: "None."}
+	for _, p := range places {
+		t.add(p.Position.String(), fmt.Sprint(p.Revision), p.Time.String(), short(p.Event), p.Kind, oneLine(p.What, textWidth))
+	}
+	return t
+}

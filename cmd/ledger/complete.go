@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/settlement-ledger/ledger/projections/calls"
+	"github.com/settlement-ledger/ledger/projections/staleness"
+	"github.com/spf13/cobra"
+)
+
+// A completion is a word that completes what is typed, a tab, and what it is.
+type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
+
+// mostCompletions is how many things a shell is offered, the last ones.
+const mostCompletions = 200
+
+// completing returns the completions that words finds in the store. Where the
+// store cannot be read there are none: a shell is no place for errors.
+func (a *app) completing(words func(context.Context, *ledgerStore) ([]string, error)) completion {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		var found []string
+		_ = a.reading(cmd.Context(), func(s *ledgerStore) (err error) {
+			found, err = words(cmd.Context(), s)
+			return err
+		})
+		var fitting []string
+		for _, word := range append(found, last+"\tthe last one") {
+			if strings.HasPrefix(word, typed) {
+				fitting = append(fitting, word)
+			}
+		}
+		return fitting, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func (a *app) completeSessions(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return a.completing(func(ctx context.Context, s *ledgerStore) ([]string, error) {
+		state, err := folded(ctx, s, calls.Projection())
+		if err != nil {
+			return nil, err
+		}
+		return described(sessionCandidates(state)), nil
+	})(cmd, args, typed)
+}
+
+func (a *app) completeCalls(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return a.completing(func(ctx context.Context, s *ledgerStore) ([]string, error) {
+		state, err := folded(ctx, s, calls.Projection())
+		if err != nil {
+			return nil, err
+		}
+		var words []string
+		for _, c := range state.Calls() {
+			words = append(words, oneLine(string(c.ID), 200)+"\t"+oneLine(c.Tool+" "+outcomeWord(c), textWidth))
+		}
+		return words[max(0, len(words)-mostCompletions):], nil
+	})(cmd, args, typed)
+}
+
+func (a *app) completeTurns(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return a.completing(func(ctx context.Context, s *ledgerStore) ([]string, error) {
+		state, err := folded(ctx, s, calls.Projection())
+		if err != nil {
+			return nil, err
+		}
+		stale, err := folded(ctx, s, staleness.Projection())
+		if err != nil {
+			return nil, err
+		}
+		return described(turnCandidates(stale, state.Sessions())), nil
+	})(cmd, args, typed)
+}
+
+func (a *app) completeTools(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return a.completing(func(ctx context.Context, s *ledgerStore) ([]string, error) {
+		state, err := folded(ctx, s, calls.Projection())
+		if err != nil {
+			return nil, err
+		}
+		var words []string
+		seen := map[string]bool{}
+		for _, c := range state.Calls() {
+			if !seen[c.Tool] {
+				seen[c.Tool] = true
+				words = append(words, oneLine(c.Tool, 100))
+			}
+		}
+		return words, nil
+	})(cmd, args, typed)
+}
+
+// described returns the IDs of the last candidates, each with what it is.
+func described[T any](all []candidate[T]) []string {
+	all = all[max(0, len(all)-mostCompletions):]
+	words := make([]string, len(all))
+	for i, c := range all {
+		words[i] = c.names[0] + "\t" + c.what
+	}
+	return words
+}

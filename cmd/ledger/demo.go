@@ -1,0 +1,372 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/settlement-ledger/ledger/builtins/permission"
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections/calls"
+	"github.com/settlement-ledger/ledger/registry"
+	"github.com/settlement-ledger/ledger/runner"
+	"github.com/settlement-ledger/ledger/runner/providers/script"
+)
+
+// demoFiles are the workspace, the rules and the trajectories of the demo. The
+// files of the workspace end in .txt here, as a Go module in a module is left
+// out.
+//
+//go:embed demo
+var demoFiles embed.FS
+
+func (a *app) demoCommand() *cobra.Command {
+	var keep bool
+	cmd := &cobra.Command{
+		Use: "demo", Short: "Show it all at work in a minute: no network, no model, no arguments",
+		Example: "  ledger demo\n  ledger demo --keep\n  ledger demo --store ./demo-store",
+		Long: `demo runs a recorded trajectory with the real tools: an agent finds out why the
+tests of a small Go program fail, and mends it. It shows what the ledger knows of
+that, kills a second run in the middle of a call, and recovers. It works in a
+scratch folder, which it removes.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if a.output != asTable {
+				return misuse("demo is for people: it has no -o %s", a.output)
+			}
+			return a.demo(cmd.Context(), keep)
+		},
+	}
+	cmd.Flags().BoolVar(&keep, "keep", false, "keep the scratch folder, with the store, to look at it")
+	return cmd
+}
+
+// A demo is one showing: the scratch folder and what is in it.
+type demo struct {
+	*app
+	scratch   string
+	workspace string
+}
+
+func (a *app) demo(ctx context.Context, keep bool) (err error) {
+	if _, err := exec.LookPath("go"); err != nil {
+		return hinted(fmt.Errorf("find the go command, with which the demo's tests are run: %w", err), "put go into the PATH")
+	}
+	d := &demo{app: a}
+	if d.scratch, err = os.MkdirTemp("", "ledger-demo-"); err != nil {
+		return err
+	}
+	if !keep {
+		defer func() { err = errors.Join(err, os.RemoveAll(d.scratch)) }()
+	}
+	d.workspace = filepath.Join(d.scratch, "workspace")
+	if a.store == "" {
+		a.store = filepath.Join(d.scratch, "store")
+	}
+	if err := d.unpack(); err != nil {
+		return fmt.Errorf("unpack demo: %w", err)
+	}
+	for _, act := range []func(context.Context) error{d.mend, d.kill, d.check} {
+		if err := act(ctx); err != nil {
+			return err
+		}
+	}
+	if keep {
+		a.line("\nThe store is kept: ledger --store %s session ls", a.store)
+	}
+	return nil
+}
+
+// unpack fills the workspace. Its build log is too long to be shown.
+func (d *demo) unpack() error {
+	const from = "demo/workspace"
+	if err := os.MkdirAll(d.workspace, 0o755); err != nil {
+		return err
+	}
+	files, err := fs.ReadDir(demoFiles, from)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		data, err := demoFiles.ReadFile(from + "/" + f.Name())
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(d.workspace, strings.TrimSuffix(f.Name(), ".txt")), data, 0o644); err != nil {
+			return err
+		}
+	}
+	var log bytes.Buffer
+	for n := range 4000 {
+		fmt.Fprintf(&log, "%05d compile package %d of 4000: nothing to do\n", n, n+1)
+	}
+	return os.WriteFile(filepath.Join(d.workspace, "build.log"), log.Bytes(), 0o644)
+}
+
+func (d *demo) trajectory(name string) (*script.Script, error) {
+	data, err := demoFiles.ReadFile("demo/" + name)
+	if err != nil {
+		return nil, err
+	}
+	return script.Parse(name, bytes.NewReader(data))
+}
+
+// A meddling provider does something in the middle of one turn: when the model
+// has asked for calls that were offered to it, and before they are settled.
+type meddling struct {
+	*script.Script
+	reply  int // the number of the reply, from 0
+	meddle func(context.Context) error
+}
+
+// Reply gives the next reply of the trajectory.
+func (m meddling) Reply(ctx context.Context, turn runner.Turn) iter.Seq2[runner.Part, error] {
+	return func(yield func(runner.Part, error) bool) {
+		for part, err := range m.Script.Reply(ctx, turn) {
+			if !yield(part, err) {
+				return
+			}
+		}
+		if script.Replies(turn.Conversation) != m.reply {
+			return
+		}
+		if err := m.meddle(ctx); err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// mend runs the trajectory and shows what the ledger knows of it.
+func (d *demo) mend(ctx context.Context) error {
+	d.line("%s\n", d.painted(bold, "An agent mends a failing test"))
+	d.line("The tools are real; the replies are a recorded trajectory. Each line is a call that is settled.\n")
+	return d.working(ctx, d.create, func(p *program) error {
+		session, err := d.mendIn(ctx, p)
+		if err != nil {
+			return err
+		}
+		return d.audit(ctx, p, session)
+	})
+}
+
+func (d *demo) mendIn(ctx context.Context, p *program) (domain.SessionID, error) {
+	speaks, err := d.trajectory("trajectory.json")
+	if err != nil {
+		return domain.SessionID{}, err
+	}
+	text, err := demoFiles.ReadFile("demo/demo.rules")
+	if err != nil {
+		return domain.SessionID{}, err
+	}
+	rules, err := permission.ParseRules("demo.rules", bytes.NewReader(text))
+	if err != nil {
+		return domain.SessionID{}, err
+	}
+	plugin := &plugin{}
+	provider := meddling{speaks, 3, plugin.reload}
+	b, err := p.open(ctx, d.app, setup{workspace: d.workspace, rules: rules, agent: "build", provider: provider})
+	if err != nil {
+		return domain.SessionID{}, err
+	}
+	defer b.root.Close()
+	plugin.layer = b.place
+	if err := plugin.load(ctx); err != nil {
+		return domain.SessionID{}, err
+	}
+	session, err := b.runner.Open(ctx, events.SessionOpened{Agent: "build", Location: b.root.Path(), Model: speaks.Model()})
+	if err != nil {
+		return session, err
+	}
+	d.line("> %s", speaks.Prompts(0)[0])
+	return session, d.follow(ctx, b, speaks, session)
+}
+
+// follow runs the session and tells its calls among the results.
+func (d *demo) follow(ctx context.Context, b *bench, speaks *script.Script, session domain.SessionID) error {
+	if _, err := b.admit(ctx, speaks, session, ""); err != nil {
+		return err
+	}
+	return d.watch(d.out, session).during(ctx, b.ledgerStore, func() error { return b.runner.Run(ctx, session) })
+}
+
+// A plugin registers one tool in a scope of its own, as plugins do.
+type plugin struct {
+	layer *registry.Layer
+	scope *registry.Scope
+}
+
+type changelogLine struct {
+	Line string `json:"line" jsonschema:"what changed, in one sentence"`
+}
+
+// load registers the tool.
+func (p *plugin) load(ctx context.Context) error {
+	tool, err := domain.Make(domain.Spec[changelogLine, string]{
+		Description: "Adds a line to the changelog of the project.",
+		Execute: func(_ context.Context, in changelogLine, _ domain.Invocation) (string, error) {
+			return "noted: " + in.Line, nil
+		},
+	})
+	if err != nil {
+		return err
+	}
+	p.scope = p.layer.Scope()
+	return p.scope.Register(ctx, registry.Tools{"changelog": tool})
+}
+
+// reload closes what is registered and registers it anew.
+func (p *plugin) reload(ctx context.Context) error {
+	if err := p.scope.Close(ctx); err != nil {
+		return err
+	}
+	return p.load(ctx)
+}
+
+// audit shows how each call ended, and why.
+func (d *demo) audit(ctx context.Context, p *program, session domain.SessionID) error {
+	s, err := folded(ctx, p.ledgerStore, calls.Projection())
+	if err != nil {
+		return err
+	}
+	d.line("\n%s\n", d.painted(bold, "What the ledger knows of it"))
+	t := table{head: []string{">", "TOOL", "OUTCOME", "WHAT THE MODEL READ"}}
+	n := 0
+	var notes []string
+	for _, c := range s.Calls() {
+		if c.Session != session {
+			continue
+		}
+		n++
+		t.add(strconv.Itoa(n), c.Tool, d.outcome(outcomeWord(c)), oneLine(c.Preview, 76))
+		notes = append(notes, d.notes(n, c)...)
+	}
+	d.write(t)
+	d.line("")
+	for _, note := range notes {
+		d.line("%s", note)
+	}
+	return d.offered(ctx, p, session)
+}
+
+// notes returns what is behind an outcome that a newcomer wonders about.
+func (d *demo) notes(n int, c calls.Call) []string {
+	e := c.Settlement
+	switch {
+	case e.Outcome == domain.DeniedByRule:
+		return []string{fmt.Sprintf("Call %d was denied by %s: %s %s %s.", n, e.Rule.Source, e.Rule.Effect, e.Rule.Action, e.Rule.Resource)}
+	case e.Outcome == domain.Stale:
+		return []string{fmt.Sprintf("Call %d is stale: %s was offered as %s, which %s took out of effect before the call; now it is %s.",
+			n, c.Tool, short(e.Offered.Registration), short(e.ChangedBy), short(e.Effective.Registration))}
+	}
+	var notes []string
+	for _, r := range e.Retained {
+		notes = append(notes, fmt.Sprintf("The output of call %d, %s in %d lines, is kept whole: ledger output output://%s/%s",
+			n, size(r.Bytes), r.Lines, short(r.Ref.Settlement()), r.Ref.Channel()))
+	}
+	return notes
+}
+
+// offered shows what the turn of the stale call offered the model.
+func (d *demo) offered(ctx context.Context, p *program, session domain.SessionID) error {
+	var last events.TurnMaterialized
+	for v, err := range p.ledger.Read(ctx, events.SessionStream(session), 0) {
+		if err != nil {
+			return err
+		}
+		if e, ok := v.Event.(events.TurnMaterialized); ok {
+			last = e
+		}
+	}
+	var names []string
+	for _, o := range last.Tools {
+		names = append(names, string(o.Name))
+	}
+	d.line("The last turn offered the model exactly these tools: %s.", strings.Join(names, ", "))
+	return nil
+}
+
+// begun is the file into which the call that is killed says that it began.
+const begun = "begun"
+
+// kill runs this program once more and kills it in the middle of a call.
+func (d *demo) kill(ctx context.Context) error {
+	d.line("\n%s\n", d.painted(bold, "A process is killed in the middle of a call"))
+	d.line("Any other log would show that call as running for ever, or run it again.\n")
+	pipe := filepath.Join(d.workspace, begun)
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		return fmt.Errorf("make pipe: %w", err)
+	}
+	trajectory := filepath.Join(d.scratch, "killed.json")
+	text, err := demoFiles.ReadFile("demo/killed.json")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(trajectory, text, 0o600); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	run := exec.CommandContext(ctx, self, "run", "--store", d.store, "--script", trajectory, "--workspace", d.workspace)
+	var said bytes.Buffer
+	run.Stdout, run.Stderr = &said, &said
+	d.line("$ ledger run --script killed.json &")
+	if err := run.Start(); err != nil {
+		return err
+	}
+	waited := awaitBegun(pipe)
+	killed := run.Process.Kill()
+	_ = run.Wait() // it was killed
+	if err := errors.Join(waited, killed); err != nil {
+		return fmt.Errorf("kill a run in the middle of its call: %w; it said: %s", err, said.String())
+	}
+	d.line("$ kill -9 %%1")
+	return nil
+}
+
+// awaitBegun returns when the call wrote into the pipe. It opens the pipe to
+// write as well, so that it does not wait for ever for a process that died.
+func awaitBegun(pipe string) error {
+	f, err := os.OpenFile(pipe, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		return err
+	}
+	_, err = f.Read(make([]byte, 1))
+	return err
+}
+
+// check recovers, and shows what became of the call and that the log holds.
+func (d *demo) check(ctx context.Context) error {
+	d.line("$ ledger recover")
+	if err := d.working(ctx, d.open, func(p *program) error { return d.showRecovered(p.recovered) }); err != nil {
+		return err
+	}
+	d.line("$ ledger call ls --session @last")
+	err := d.reading(ctx, func(s *ledgerStore) error {
+		return d.listCalls(ctx, s, callFilter{session: last})
+	})
+	if err != nil {
+		return err
+	}
+	d.line("$ ledger verify")
+	return d.reading(ctx, func(s *ledgerStore) error { return d.verify(ctx, s, verifyFlags{outputs: true}) })
+}

@@ -1,0 +1,38 @@
+// Command ledger runs agent sessions over a ledger of their tool calls, and
+// shows what is on record: what was registered, what each turn offered the
+// model, what was called, and how it ended.
+//
+// An app is one use of the command, with everything that it takes from the
+// outside: streams, environment, clock, randomness. Its commands are built by
+// the function root and by one file for each noun. A ledgerStore is a store
+// that is open, with its ledger and its outputs.
+//
+// # Promises
+//
+//   - A command that reads never makes a store; one that writes makes it where
+//     there is none.
+//   - Results go to the standard output, and nothing else does: errors, hints
+//     and progress go to the standard error.
+//   - A table is for a person and may change. With -o json or jsonl the keys
+//     are stable, all of them are always there, IDs are whole, times are RFC
+//     3339 in UTC with microseconds, and null stands for what there is not. The
+//     schema_version that the version command tells rises when that changes.
+//   - No text of a tool or a model reaches a terminal as a control sequence,
+//     but by the output command, which gives the bytes as they were kept.
+//   - An ID may be shortened wherever one is taken, as long as one thing fits.
+//   - The exit code says what kind of end it was; the root help lists them.
+//
+// # Concurrency
+//
+// A command runs on one goroutine. Another waits for signals: the first ends
+// the context with a cause, the second ends the process.
+//
+// # Errors
+//
+// Every error that leaves a command becomes a fault: a stable word, a text, a
+// hint what to do, and an exit code.
+//
+// This is the only place that wires the packages together. The stories of the
+// subcommands are in testdata/script; golden_test.go has what scripts cannot
+// say.
+package main

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/transcripts"
+	"github.com/settlement-ledger/ledger/registry/outputs"
+)
+
+// The exit codes. The help of the root command tells what they mean.
+const (
+	exitFailed      = 1
+	exitUsage       = 2
+	exitUnverified  = 3
+	exitNotFound    = 4
+	exitConflict    = 5
+	exitTimeout     = 124
+	exitInterrupted = 130
+)
+
+// A fault is an error with what whoever typed the command needs to go on.
+type fault struct {
+	exit       int
+	code       string // a stable word
+	err        error
+	hint       string   // what to do; may be empty
+	command    string   // a command that helps; may be empty
+	candidates []string // what was perhaps meant
+	quiet      bool     // whoever ended the command knows why
+}
+
+// Error says what happened, without the hint.
+func (f *fault) Error() string { return f.err.Error() }
+
+// Unwrap returns what happened.
+func (f *fault) Unwrap() error { return f.err }
+
+// misuse returns the fault of arguments that make no sense.
+func misuse(format string, args ...any) *fault {
+	return &fault{exit: exitUsage, code: "usage", err: fmt.Errorf(format, args...)}
+}
+
+// notFound returns the fault of something that is not there.
+func notFound(hint, format string, args ...any) *fault {
+	return &fault{exit: exitNotFound, code: "not_found", err: fmt.Errorf(format, args...), hint: hint}
+}
+
+// usage returns an error of reading the command line as a fault.
+func usage(err error) error {
+	if _, ok := errors.AsType[*fault](err); ok {
+		return err
+	}
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	f := misuse("%s", text)
+	f.hint = "see ledger --help"
+	if _, like, ok := strings.Cut(err.Error(), "Did you mean this?"); ok {
+		f.hint = "did you mean " + strings.Join(strings.Fields(like), " or ") + "?"
+	}
+	return f
+}
+
+// A known says which fault an error is.
+type known struct {
+	is   error
+	exit int
+	code string
+	hint string
+}
+
+// knowns are looked through in order.
+var knowns = []known{
+	{events.ErrInUse, exitConflict, "store_in_use", "end that process, or name another store with --store"},
+	{outputs.ErrInUse, exitConflict, "store_in_use", "end that process, or name another store with --store"},
+	{events.ErrNewerFormat, exitFailed, "newer_format", "use the program that wrote it, or a newer one"},
+	{outputs.ErrFormat, exitFailed, "newer_format", "use the program that wrote it, or a newer one"},
+	{events.ErrNotAStore, exitFailed, "not_a_store", "name a store, an empty folder or one that does not exist with --store"},
+	{transcripts.ErrContradicted, exitConflict, "contradicted", "import the file into another store with --store"},
+	{transcripts.ErrForeign, exitFailed, "foreign_file", "name a session file of Claude Code"},
+	{events.ErrConflict, exitConflict, "conflict", "another program appended at the same time: run the command again"},
+	{events.ErrDamaged, exitFailed, "damaged", "ledger verify lists everything that is damaged"},
+	{outputs.ErrPruned, exitNotFound, "pruned", ""},
+	{outputs.ErrNotFound, exitNotFound, "not_found", "ledger call show CALL lists the outputs of a call"},
+	{outputs.ErrDamaged, exitFailed, "damaged", "ledger verify lists everything that is damaged"},
+	{domain.ErrBadRef, exitUsage, "usage", "a reference is output://SETTLEMENT/CHANNEL, as ledger call show prints it"},
+	{context.DeadlineExceeded, exitTimeout, "timeout", ""},
+	{domain.ErrInterrupted, exitInterrupted, "interrupted", ""},
+	{context.Canceled, exitInterrupted, "interrupted", ""},
+	{fs.ErrNotExist, exitNotFound, "not_found", ""},
+	{fs.ErrPermission, exitFailed, "no_access", "check who owns the file and who may write to it"},
+}
+
+// faultOf returns the fault that an error is.
+func faultOf(err error) *fault {
+	if f, ok := errors.AsType[*fault](err); ok {
+		return f
+	}
+	for _, k := range knowns {
+		if errors.Is(err, k.is) {
+			return &fault{exit: k.exit, code: k.code, err: err, hint: k.hint}
+		}
+	}
+	return &fault{exit: exitFailed, code: "failed", err: err}
+}
+
+// report tells an error on the standard error and returns the exit code.
+func (a *app) report(err error) int {
+	if err == nil {
+		return 0
+	}
+	f := faultOf(err)
+	if !f.quiet {
+		a.tell(f)
+	}
+	return f.exit
+}
+
+// tell writes a fault for a person, or as an object for a program.
+func (a *app) tell(f *fault) {
+	if a.output == asTable {
+		fmt.Fprint(a.err, f.text())
+		return
+	}
+	fmt.Fprintln(a.err, string(f.object()))
+}
+
+func (f *fault) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "error: %s\n", visible(f.Error()))
+	for _, c := range f.candidates {
+		fmt.Fprintf(&b, "  %s\n", visible(c))
+	}
+	if f.hint != "" {
+		fmt.Fprintf(&b, "hint: %s\n", visible(f.hint))
+	}
+	return b.String()
+}
+
+func (f *fault) object() []byte {
+	object, err := encode(struct {
+		Code       string   `json:"code"`
+		Message    string   `json:"message"`
+		Guidance   *string  `json:"guidance"`
+		Command    *string  `json:"recovery_command"`
+		Candidates []string `json:"candidates,omitempty"`
+	}{f.code, f.Error(), opt(f.hint), opt(f.command), f.candidates})
+	if err != nil {
+		object = json.RawMessage(`{"code":"failed"}`)
+	}
+	return object
+}
+
+// hinted returns an error as a fault with another hint.
+func hinted(err error, hint string) error {
+	f := *faultOf(err)
+	f.hint = cmp.Or(hint, f.hint)
+	return &f
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/projections/calls"
+	"github.com/settlement-ledger/ledger/projections/staleness"
+)
+
+// last is the ID that means what the log names last.
+const last = "@last"
+
+// A candidate is something that an ID can mean.
+type candidate[T any] struct {
+	thing T
+	names []string // what it can be called; the first is its ID
+	what  string   // tells it from others, for a person
+}
+
+// pick returns the one candidate that an ID means. The candidates are in log
+// order. A whole name outranks a part of another.
+func pick[T any](noun, id string, all []candidate[T]) (thing T, err error) {
+	switch {
+	case id == "":
+		return thing, misuse("the id of a %s is empty", noun)
+	case len(all) == 0:
+		return thing, notFound("", "no %s %s: there is none in the store", noun, id)
+	case id == last:
+		return all[len(all)-1].thing, nil
+	}
+	for _, fits := range []func(id, name string) bool{strings.EqualFold, shortens} {
+		found := fitting(id, all, fits)
+		switch len(found) {
+		case 0:
+		case 1:
+			return found[0].thing, nil
+		default:
+			return thing, ambiguous(noun, id, found)
+		}
+	}
+	return thing, notFound(elsewhere(noun, id), "no %s %s", noun, id)
+}
+
+func fitting[T any](id string, all []candidate[T], fits func(id, name string) bool) []candidate[T] {
+	var found []candidate[T]
+	for _, c := range all {
+		for _, name := range c.names {
+			if fits(id, name) {
+				found = append(found, c)
+				break
+			}
+		}
+	}
+	return found
+}
+
+// mostCandidates is how many things an error lists.
+const mostCandidates = 20
+
+func ambiguous[T any](noun, id string, found []candidate[T]) error {
+	f := misuse("%s %s is ambiguous: %d fit", noun, id, len(found))
+	f.code, f.hint = "ambiguous", "write more of the id"
+	for i, c := range found {
+		if i == mostCandidates {
+			f.candidates = append(f.candidates, fmt.Sprintf("and %d more", len(found)-i))
+			break
+		}
+		f.candidates = append(f.candidates, strings.TrimSpace(c.names[0]+"  "+c.what))
+	}
+	return f
+}
+
+// shortens reports whether an ID is a name in short: its beginning, with or
+// without the prefix, its end, or both around an ellipsis.
+func shortens(id, name string) bool {
+	id, name = strings.ToLower(id), strings.ToLower(name)
+	head, tail, ok := strings.Cut(strings.Replace(id, "...", "…", 1), "…")
+	if ok {
+		return len(head)+len(tail) <= len(name) && strings.HasPrefix(name, head) && strings.HasSuffix(name, tail)
+	}
+	_, bare, _ := strings.Cut(name, "_")
+	return strings.HasPrefix(name, id) || bare != "" && strings.HasPrefix(bare, id) || strings.HasSuffix(name, id)
+}
+
+// kindsOfIDs are what IDs are of, by their prefixes.
+var kindsOfIDs = map[string]string{
+	domain.SessionID{}.Prefix(): "session", domain.TurnID{}.Prefix(): "turn", domain.MessageID{}.Prefix(): "message",
+	domain.EventID{}.Prefix(): "event", domain.RegistrationID{}.Prefix(): "registration", domain.LayerID{}.Prefix(): "layer",
+	domain.ScopeID{}.Prefix(): "scope", domain.ProcessID{}.Prefix(): "process", domain.PermissionID{}.Prefix(): "permission",
+}
+
+// elsewhere returns the hint for an ID that nothing has.
+func elsewhere(noun, id string) string {
+	prefix, _, ok := strings.Cut(id, "_")
+	if kind := kindsOfIDs[strings.ToLower(prefix)]; ok && kind != "" && kind != noun {
+		return fmt.Sprintf("%s_ begins the id of a %s", prefix, kind)
+	}
+	if noun == "session" || noun == "call" {
+		return "ledger " + noun + " ls lists them"
+	}
+	return "ledger session show SESSION lists them"
+}
+
+// sessionCandidates returns all sessions.
+func sessionCandidates(s *calls.State) []candidate[calls.Session] {
+	var all []candidate[calls.Session]
+	for _, known := range s.Sessions() {
+		what := oneLine(fmt.Sprintf("%s  %s", known.Agent, known.Title), 60)
+		all = append(all, candidate[calls.Session]{known, []string{known.ID.String()}, what})
+	}
+	return all
+}
+
+// callCandidates returns calls under all their names.
+func callCandidates(all []calls.Call) []candidate[calls.Call] {
+	candidates := make([]candidate[calls.Call], len(all))
+	for i, c := range all {
+		names := []string{c.Message.String() + "/" + string(c.ID), string(c.ID)}
+		if !c.SettledBy.IsZero() {
+			names = append(names, c.SettledBy.String())
+		}
+		candidates[i] = candidate[calls.Call]{c, names, fmt.Sprintf("session %s  tool %s", c.Session, oneLine(c.Tool, 60))}
+	}
+	return candidates
+}
+
+// callOf returns the call that an ID means: the provider's own ID, that behind
+// the message and a slash, or the event of the settlement. Results that nobody
+// asked for are found where no call is.
+func callOf(s *calls.State, id string) (calls.Call, error) {
+	c, err := pick("call", id, callCandidates(s.Calls()))
+	if err == nil || faultOf(err).exit != exitNotFound {
+		return c, err
+	}
+	if c, found := inMessage(s, id); found {
+		return c, nil
+	}
+	if orphan, err := pick("call", id, callCandidates(s.Orphans())); err == nil {
+		return orphan, nil
+	}
+	return calls.Call{}, err
+}
+
+// inMessage finds a call by a shortened message, a slash and its ID.
+func inMessage(s *calls.State, id string) (found calls.Call, ok bool) {
+	message, call, two := strings.Cut(id, "/")
+	if !two || message == "" || call == "" {
+		return found, false
+	}
+	n := 0
+	for _, c := range s.Calls() {
+		if shortens(message, c.Message.String()) && shortens(call, string(c.ID)) {
+			found = c
+			n++
+		}
+	}
+	return found, n == 1
+}
+
+// turnCandidates returns all turns, those of each session in log order.
+func turnCandidates(s *staleness.State, sessions []calls.Session) []candidate[staleness.Turn] {
+	var all []candidate[staleness.Turn]
+	for _, session := range sessions {
+		for _, t := range s.Turns(session.ID) {
+			what := fmt.Sprintf("session %s  %d tools", t.Session, len(t.Offers))
+			all = append(all, candidate[staleness.Turn]{t, []string{t.Turn.String(), t.Event.String()}, what})
+		}
+	}
+	return all
+}
+
+// session returns the session that an ID means.
+func (s *ledgerStore) session(ctx context.Context, id string) (calls.Session, *calls.State, error) {
+	state, err := folded(ctx, s, calls.Projection())
+	if err != nil {
+		return calls.Session{}, nil, err
+	}
+	session, err := pickSession(state, id)
+	return session, state, err
+}
+
+// pickSession returns the session that an ID means.
+func pickSession(s *calls.State, id string) (calls.Session, error) {
+	return pick("session", id, sessionCandidates(s))
+}
+
+// orLast returns the first of the arguments, and @last where there is none.
+func orLast(args []string) string { return cmp.Or(append(args, last)[0], "") }

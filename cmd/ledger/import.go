@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events/transcripts"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) importCommand() *cobra.Command {
+	return a.group("import", "Import: read the session files of other agents", a.importClaude())
+}
+
+func (a *app) importClaude() *cobra.Command {
+	return &cobra.Command{
+		Use: "claude-code FILE...", Short: "Read session files of Claude Code as sessions",
+		Long: `Read session files of Claude Code as sessions: prompts, replies, calls and how
+they ended, with their own times. What was offered is recorded as observed, by
+the names of the tools alone. A file that was imported before adds only what is
+new in it. FILE - is the standard input.`,
+		Example: "  ledger import claude-code session.jsonl\n  ledger import claude-code -o json ~/.claude/projects/*/*.jsonl\n  zcat old.jsonl.gz | ledger import claude-code -",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return misuse("no file is named: ledger import claude-code FILE...")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return a.importFiles(cmd.Context(), args) },
+	}
+}
+
+// importFiles imports files one after the other. One that fails does not stop
+// those behind it, unless the run is interrupted.
+func (a *app) importFiles(ctx context.Context, names []string) (err error) {
+	s, err := a.create(ctx)
+	if err != nil {
+		return err
+	}
+	reports := []transcripts.Report{}
+	var failed []*fault
+	for _, name := range names {
+		report, err := a.importFile(ctx, s, name)
+		if err == nil {
+			reports = append(reports, report)
+			continue
+		}
+		failed = append(failed, faultOf(err))
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	shown := emit(a, reports, func() { a.importPage(reports) })
+	return errors.Join(shown, a.importFault(len(names), failed), s.Close())
+}
+
+// importFault tells of all files that failed. With several it is a failure,
+// whatever each of them was.
+func (a *app) importFault(files int, failed []*fault) error {
+	switch {
+	case len(failed) == 0:
+		return nil
+	case len(failed) == 1 && (files == 1 || failed[0].exit == exitInterrupted):
+		f := *failed[0]
+		if f.exit != exitInterrupted {
+			f.exit = exitFailed
+		}
+		return &f
+	}
+	texts := make([]string, len(failed))
+	exit := exitFailed
+	for i, f := range failed {
+		texts[i] = f.Error()
+		if f.exit == exitInterrupted {
+			exit = exitInterrupted
+		}
+	}
+	return &fault{
+		exit: exit, code: "import_failed", hint: failed[0].hint,
+		err: fmt.Errorf("%d of %d files are not imported: %s", len(failed), files, strings.Join(texts, "; ")),
+	}
+}
+
+func (a *app) importFile(ctx context.Context, s *ledgerStore, name string) (transcripts.Report, error) {
+	r, err := a.openFile(name)
+	if err != nil {
+		return transcripts.Report{}, err
+	}
+	defer r.Close()
+	t, err := transcripts.ReadClaudeCode(name, r)
+	if err != nil {
+		return transcripts.Report{}, err
+	}
+	_, err = t.Import(ctx, s.ledger)
+	return t.Report, err
+}
+
+// openFile opens a file to read; "-" is the standard input.
+func (a *app) openFile(name string) (io.ReadCloser, error) {
+	if name == "-" {
+		return io.NopCloser(a.in), nil
+	}
+	info, err := os.Stat(name)
+	if err == nil && info.IsDir() {
+		f := misuse("import %s: it is a folder", name)
+		f.exit, f.hint = exitFailed, "name the files in it: "+name+"/*.jsonl"
+		return nil, f
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, hinted(fmt.Errorf("import: %w", err), "")
+	}
+	return f, nil
+}
+
+func (a *app) importPage(reports []transcripts.Report) {
+	t := table{
+		head:  []string{"FILE", "SESSION", ">RECORDS", ">CALLS", ">RESULTS", ">OPEN", ">ORPHANS", ">ERRORS", ">REFUSED", ">ADDED"},
+		empty: "No file was imported.",
+	}
+	for _, r := range reports {
+		session := ""
+		if r.Session != (domain.SessionID{}) {
+			session = short(r.Session)
+		}
+		t.add(oneLine(r.File, textWidth), session, fmt.Sprint(r.Records), fmt.Sprint(r.Calls), fmt.Sprint(r.Results), fmt.Sprint(r.Open),
+			fmt.Sprint(r.OrphanResults), fmt.Sprint(r.Errors), fmt.Sprint(len(r.RefusedLines)), fmt.Sprint(r.Added))
+	}
+	a.write(t)
+	for _, r := range reports {
+		for _, refused := range r.RefusedLines {
+			a.line("%s", a.painted(yellow, oneLine(fmt.Sprintf("%s:%d: refused: %s", r.File, refused.Line, refused.Reason), 200)))
+		}
+	}
+}

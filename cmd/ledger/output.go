@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/projections/calls"
+	"github.com/settlement-ledger/ledger/registry/outputs"
+	"github.com/spf13/cobra"
+)
+
+// A page is which lines of an output are wanted, counted from 1.
+type page struct {
+	offset int64
+	limit  int64 // 0: all
+	stat   bool
+}
+
+func (a *app) outputCommand() *cobra.Command {
+	var p page
+	cmd := &cobra.Command{
+		Use: "output REF", Short: "Print an output that is kept whole, or some lines of it",
+		Long: `Print an output that is kept whole, as it was kept: bytes, whatever the format.
+REF is output://SETTLEMENT/CHANNEL as a preview and ledger call show print it,
+or a call that has one output. With --stat, say what is known of it instead.`,
+		Example: "  ledger output output://evt_01JD…/text\n  ledger output @last --offset 2000 --limit 100\n  ledger output toolu_01A --stat -o json",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return misuse("one reference is needed: ledger output REF")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.reading(cmd.Context(), func(s *ledgerStore) error { return a.printOutput(cmd.Context(), s, args[0], p) })
+		},
+	}
+	cmd.Flags().Int64Var(&p.offset, "offset", 1, "the first line to print")
+	cmd.Flags().Int64Var(&p.limit, "limit", 0, "how many lines to print (0: all)")
+	cmd.Flags().BoolVar(&p.stat, "stat", false, "say what is known of the output, without its bytes")
+	return cmd
+}
+
+// An outputRow is what is known of an output.
+type outputRow struct {
+	domain.Retained
+	Settlement domain.EventID `json:"settlement"`
+	Channel    string         `json:"channel"`
+}
+
+func (a *app) printOutput(ctx context.Context, s *ledgerStore, id string, p page) error {
+	if p.offset < 1 || p.limit < 0 {
+		return misuse("--offset counts lines from 1, and --limit is not below zero")
+	}
+	ref, err := s.ref(ctx, id)
+	if err != nil {
+		return err
+	}
+	o, err := s.outputs.Open(ctx, ref)
+	if err != nil {
+		return err
+	}
+	defer o.Close()
+	if p.stat {
+		row := outputRow{o.Retained(), ref.Settlement(), ref.Channel().String()}
+		return a.emitOne(row, func() {
+			a.fields("output", ref.String(), "size", size(row.Bytes), "lines", fmt.Sprint(row.Lines), "media type", visible(row.MIME), "sha256", row.SHA256)
+		})
+	}
+	return a.printPage(ctx, o, p)
+}
+
+// ref returns the reference that is meant: written out, or that of a call with
+// one output.
+func (s *ledgerStore) ref(ctx context.Context, id string) (domain.Ref, error) {
+	if domain.IsRef(id) {
+		return domain.ParseRef(id)
+	}
+	state, err := folded(ctx, s, calls.Projection())
+	if err != nil {
+		return domain.Ref{}, err
+	}
+	c, err := callOf(state, id)
+	if err != nil {
+		return domain.Ref{}, err
+	}
+	switch kept := c.Settlement.Retained; len(kept) {
+	case 0:
+		return domain.Ref{}, notFound("ledger call show "+id+" prints what the model read of it", "call %s has no output that is kept whole", c.ID)
+	case 1:
+		return kept[0].Ref, nil
+	default:
+		f := misuse("call %s has %d outputs", c.ID, len(kept))
+		f.code, f.hint = "ambiguous", "name one of them"
+		for _, r := range kept {
+			f.candidates = append(f.candidates, fmt.Sprintf("%s  %s", r.Ref, size(r.Bytes)))
+		}
+		return domain.Ref{}, f
+	}
+}
+
+// printPage writes the lines of a page, chunk by chunk, and tells where the
+// rest begins.
+func (a *app) printPage(ctx context.Context, o *outputs.Output, p page) error {
+	lines := o.Retained().Lines
+	if p.offset > lines {
+		f := misuse("line %d is behind the end: %s has %s", p.offset, o.Retained().Ref, count(int(lines), "line"))
+		f.hint = "name an --offset from 1 on"
+		return f
+	}
+	window := &lineWindow{to: a.out, skip: p.offset - 1, left: p.limit, bounded: p.limit > 0}
+	if err := pour(ctx, window, o); err != nil {
+		return err
+	}
+	if next := p.offset + p.limit; window.bounded && next <= lines && a.terminal {
+		fmt.Fprintf(a.err, "hint: %d more lines: --offset %d\n", lines-next+1, next)
+	}
+	return nil
+}
+
+// pour copies until the writer has enough.
+func pour(ctx context.Context, to io.Writer, from io.Reader) error {
+	p := make([]byte, 64<<10)
+	for {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		n, err := from.Read(p)
+		if _, err := to.Write(p[:n]); errors.Is(err, errEnough) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// errEnough ends a copy.
+var errEnough = errors.New("enough lines are written")
+
+// A lineWindow passes on some lines of what is written to it, and holds none
+// of them.
+type lineWindow struct {
+	to      io.Writer
+	skip    int64 // lines still to be left out
+	left    int64 // lines still to be passed on, where bounded
+	bounded bool
+}
+
+// Write passes on what of p belongs to the lines. It returns errEnough once
+// all of them are passed on.
+func (w *lineWindow) Write(p []byte) (int, error) {
+	n := len(p)
+	for w.skip > 0 && len(p) > 0 {
+		end := bytes.IndexByte(p, '\n')
+		if end < 0 {
+			return n, nil
+		}
+		p = p[end+1:]
+		w.skip--
+	}
+	if !w.bounded {
+		_, err := w.to.Write(p)
+		return n, err
+	}
+	for w.left > 0 && len(p) > 0 {
+		end := bytes.IndexByte(p, '\n') + 1
+		if end == 0 {
+			_, err := w.to.Write(p)
+			return n, err
+		}
+		if _, err := w.to.Write(p[:end]); err != nil {
+			return n, err
+		}
+		p = p[end:]
+		w.left--
+	}
+	if w.left == 0 {
+		return n, errEnough
+	}
+	return n, nil
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/settlement-ledger/ledger/builtins"
+	"github.com/settlement-ledger/ledger/builtins/permission"
+	"github.com/settlement-ledger/ledger/builtins/workspace"
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections/calls"
+	"github.com/settlement-ledger/ledger/projections/catalog"
+	"github.com/settlement-ledger/ledger/registry"
+	"github.com/settlement-ledger/ledger/registry/outputs"
+	"github.com/settlement-ledger/ledger/runner"
+)
+
+// A program is this process at work in a store: on record as started, and
+// with what dead processes left there ended.
+type program struct {
+	*ledgerStore
+	process   domain.ProcessID
+	layers    *registry.Layers
+	recovered recovered
+	opened    []*registry.Layer
+}
+
+// recovered is what a recovery ended and removed.
+type recovered struct {
+	runner.Recovered
+	Outputs int   `json:"outputs"` // that no settlement names
+	Bytes   int64 `json:"bytes"`   // of those
+}
+
+// begin puts this process on record in an open store and recovers that. The
+// caller ends the program, and the store closes with it.
+func (a *app) begin(ctx context.Context, s *ledgerStore) (*program, error) {
+	p := &program{ledgerStore: s, process: s.ledger.Mint().Process()}
+	p.layers = registry.NewLayers(s.ledger, p.process)
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	started := events.ProcessStarted{Process: p.process, Host: host, PID: os.Getpid(), Program: "ledger", Version: version()}
+	if err := p.note(ctx, 0, started); err != nil {
+		return nil, errors.Join(fmt.Errorf("begin: %w", err), s.Close())
+	}
+	if err := p.recover(ctx); err != nil {
+		return nil, errors.Join(err, p.end(ctx))
+	}
+	return p, nil
+}
+
+// note appends to the stream of this process.
+func (p *program) note(ctx context.Context, after events.Revision, e events.Event) error {
+	_, err := p.ledger.Append(ctx, events.ProcessStream(p.process), after, p.ledger.Draft(e, domain.EventID{}))
+	return err
+}
+
+// end takes what this process registered out of effect, puts its end on record
+// and closes the store. What ctx asks for no longer matters.
+func (p *program) end(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), registry.DefaultGrace)
+	defer cancel()
+	errs := []error{p.layers.Wait(ctx)}
+	for _, l := range p.opened {
+		errs = append(errs, l.Close(ctx))
+	}
+	errs = append(errs, p.note(ctx, 1, events.ProcessStopped{Process: p.process, Reason: events.ProcessEnded}), p.Close())
+	return errors.Join(errs...)
+}
+
+// recover ends what dead processes left: all others are dead, as the store is
+// held by one process at a time.
+func (p *program) recover(ctx context.Context) error {
+	lives, err := folded(ctx, p.ledgerStore, runner.Processes())
+	if err != nil {
+		return fmt.Errorf("recover: %w", err)
+	}
+	w := runner.Wreck{}
+	for _, other := range lives.Processes {
+		if other.Process != p.process {
+			w.Processes = append(w.Processes, other.Process)
+		}
+	}
+	if w.Catalog, err = folded(ctx, p.ledgerStore, catalog.Projection()); err != nil {
+		return fmt.Errorf("recover: %w", err)
+	}
+	if w.Calls, err = folded(ctx, p.ledgerStore, calls.Projection()); err != nil {
+		return fmt.Errorf("recover: %w", err)
+	}
+	// Over no layers everything that was offered is stale, and nothing runs.
+	nothing, err := p.layers.Registry(registry.Config{Outputs: p.outputs})
+	if err != nil {
+		return fmt.Errorf("recover: %w", err)
+	}
+	p.recovered.Recovered, err = runner.New(runner.Config{Ledger: p.ledger, Registry: nothing}).Salvage(ctx, w)
+	if err != nil {
+		return err
+	}
+	return p.sweep(ctx, w.Calls)
+}
+
+// sweep removes the outputs that no settlement names: their process died in
+// between.
+func (p *program) sweep(ctx context.Context, s *calls.State) error {
+	named := map[domain.EventID]bool{}
+	for _, r := range s.Retained() {
+		named[r.Settlement] = true
+	}
+	swept, err := p.outputs.Sweep(ctx, func(_ context.Context, id domain.EventID) (bool, error) { return named[id], nil })
+	if err != nil {
+		return fmt.Errorf("recover outputs: %w", err)
+	}
+	p.recovered.Outputs, p.recovered.Bytes = swept.Outputs, swept.Bytes
+	return nil
+}
+
+// A bench is where sessions of one workspace are carried on.
+type bench struct {
+	*program
+	root     *workspace.Root
+	place    *registry.Layer
+	registry *registry.Registry
+	runner   *runner.Runner
+}
+
+// A setup says how sessions are carried on.
+type setup struct {
+	workspace string
+	rules     domain.Rules
+	agent     string
+	steps     int
+	provider  runner.Provider
+}
+
+// open returns the bench of a workspace, with the builtin tools registered for
+// it. The caller closes its root.
+func (p *program) open(ctx context.Context, a *app, s setup) (*bench, error) {
+	root, err := workspace.Open(s.workspace)
+	if err != nil {
+		return nil, hinted(fmt.Errorf("--workspace: %w", err), "name a folder that exists")
+	}
+	b := &bench{program: p, root: root}
+	if err := b.furnish(ctx, a, s); err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return b, nil
+}
+
+func (b *bench) furnish(ctx context.Context, a *app, s setup) (err error) {
+	agents := permission.Agents{Default: domain.AgentID(s.agent), Rules: map[domain.AgentID]domain.Rules{domain.AgentID(s.agent): s.rules}}
+	recorder := &recorder{location: b.root.Path()}
+	gate, err := b.gate(ctx, a, agents, recorder)
+	if err != nil {
+		return err
+	}
+	tools, err := builtins.Tools(builtins.Config{Workspace: b.root, Permission: gate, Outputs: kept{b.outputs}})
+	if err != nil {
+		return err
+	}
+	if b.place, err = b.layers.Location(ctx, b.root.Path()); err != nil {
+		return err
+	}
+	b.opened = append(b.opened, b.place)
+	if err := b.place.Scope().Register(ctx, tools); err != nil {
+		return err
+	}
+	if b.registry, err = b.layers.Registry(registry.Config{Outputs: b.outputs}, b.place); err != nil {
+		return err
+	}
+	b.runner = runner.New(runner.Config{
+		Ledger: b.ledger, Registry: b.registry, Provider: s.provider, Rules: agents.Of, Steps: s.steps,
+		Looping: func(ctx context.Context, inv domain.Invocation, found events.LoopDetected) error {
+			return gate.Assert(ctx, inv, permission.Ask{Action: "doom_loop", Resources: []string{found.Tool}, Save: []string{found.Tool}})
+		},
+	})
+	recorder.runner = b.runner
+	return nil
+}
+
+func (b *bench) gate(ctx context.Context, a *app, agents permission.Agents, r permission.Recorder) (*permission.Gate, error) {
+	saved, err := folded(ctx, b.ledgerStore, approvalsSaved())
+	if err != nil {
+		return nil, err
+	}
+	return permission.NewGate(permission.Config{
+		Rules: agents.Of, Approver: a.approver(ctx), Recorder: r, Mint: b.ledger.Mint(), Now: a.now,
+		Approvals: saved.at(b.root.Path()),
+	})
+}
+
+// kept opens managed outputs for the builtin tools.
+type kept struct{ *outputs.Store }
+
+// Open opens one output.
+func (k kept) Open(ctx context.Context, ref domain.Ref) (io.ReadCloser, domain.Retained, error) {
+	out, err := k.Store.Open(ctx, ref)
+	if pruned, ok := errors.AsType[*outputs.Pruned](err); ok {
+		return nil, domain.Retained{}, &builtins.Pruned{At: pruned.At, Policy: pruned.Policy, SHA256: pruned.Retained.SHA256}
+	}
+	if errors.Is(err, outputs.ErrNotFound) {
+		return nil, domain.Retained{}, fmt.Errorf("%w: %w", builtins.ErrAbsent, err)
+	}
+	if err != nil {
+		return nil, domain.Retained{}, err
+	}
+	return out, out.Retained(), nil
+}
+
+// absolute returns the path of a workspace as it is kept.
+func absolute(path string) string {
+	if full, err := filepath.Abs(path); err == nil {
+		return full
+	}
+	return path
+}

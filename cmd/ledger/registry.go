@@ -1,0 +1,303 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections/calls"
+	"github.com/settlement-ledger/ledger/projections/catalog"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) registryCommand() *cobra.Command {
+	return a.group("registry", "The registry: what each name meant, at any moment", a.registryAt())
+}
+
+// A registryQuery says of which layers a person asks, and when.
+type registryQuery struct {
+	at       string
+	location string
+	session  string
+	all      bool
+}
+
+func (a *app) registryAt() *cobra.Command {
+	var query registryQuery
+	cmd := &cobra.Command{
+		Use: "at [POSITION|TIME|now]", Short: "Show which registrations were in effect, and which they hid",
+		Long: `Show the layers and their registrations as they were once the event at a
+position was on record, or once all events up to a time were, by their own
+clocks. A time is RFC 3339, a date, or how long ago, such as 10m.
+
+Without --location or --session each layer is judged by itself. With them, the
+layers that a turn there sees are laid over each other: application, location,
+session.`,
+		Example: "  ledger registry at now\n  ledger registry at 1204 --session @last\n  ledger registry at 2026-09-01T12:00:00Z --all -o json",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			query.at = append(args, "now")[0]
+			return a.reading(cmd.Context(), func(s *ledgerStore) error { return a.showRegistry(cmd.Context(), s, query) })
+		},
+	}
+	cmd.Flags().StringVar(&query.location, "location", "", "as seen in this directory or workspace")
+	cmd.Flags().StringVar(&query.session, "session", "", "as seen by this session, in its location")
+	cmd.Flags().BoolVar(&query.all, "all", false, "closed layers and registrations, too")
+	must(cmd.RegisterFlagCompletionFunc("session", a.completeSessions))
+	return cmd
+}
+
+// A moment is up to which events count: a position, or a time.
+type moment struct {
+	position events.Position // zero: to the end
+	time     time.Time       // zero: at any time
+}
+
+func (a *app) momentOf(s *ledgerStore, text string) (moment, error) {
+	if text == "now" {
+		return moment{}, nil
+	}
+	if position, err := events.ParsePosition(text); err == nil {
+		if end := s.store.Head(); position.Compare(end) > 0 {
+			return moment{}, notFound("", "no position %s: the last is %s", position, end)
+		}
+		if position.IsZero() {
+			return moment{}, notFound("", "no position 0: the first event is behind it")
+		}
+		return moment{position: position}, nil
+	}
+	at, err := a.parseTime(text)
+	if err != nil {
+		return moment{}, misuse("registry at: %q is not a position, a time or now", text)
+	}
+	return moment{time: at}, nil
+}
+
+// catalogAt returns the catalog as it was at a moment.
+func (s *ledgerStore) catalogAt(ctx context.Context, m moment) (*catalog.State, error) {
+	projection := catalog.Projection()
+	if m == (moment{}) {
+		return folded(ctx, s, projection)
+	}
+	state := projection.Init()
+	for v, err := range s.ledger.ReadAll(ctx, events.Position{}) {
+		if err != nil {
+			return nil, err
+		}
+		if !m.position.IsZero() && v.Position.Compare(m.position) > 0 {
+			break
+		}
+		if m.time.IsZero() || !v.Time.After(m.time) {
+			state = projection.Apply(state, v)
+		}
+	}
+	return state, nil
+}
+
+// A registryRow is the registry at a moment.
+type registryRow struct {
+	Position *events.Position `json:"position"` // that was asked for
+	Time     stamp            `json:"time"`     // that was asked for
+	Layers   []layerRow       `json:"layers"`   // in order of opening
+}
+
+// A layerRow is a layer with its registrations.
+type layerRow struct {
+	Layer         domain.LayerID    `json:"layer"`
+	Placement     string            `json:"placement"`
+	Location      *string           `json:"location"`
+	Session       *domain.SessionID `json:"session"`
+	Process       *domain.ProcessID `json:"process"`
+	Observed      bool              `json:"observed"`
+	Opened        stamp             `json:"opened"`
+	Closed        *domain.EventID   `json:"closed"`
+	Reason        *string           `json:"reason"`
+	Registrations []registrationRow `json:"registrations"` // oldest first
+	known         catalog.Layer
+}
+
+// A registrationRow is what one event registered.
+type registrationRow struct {
+	Registration domain.RegistrationID `json:"registration"`
+	Scope        domain.ScopeID        `json:"scope"`
+	Registered   stamp                 `json:"registered"`
+	Closed       *domain.EventID       `json:"closed"`
+	Reason       *string               `json:"reason"`
+	Tools        []registeredRow       `json:"tools"`
+	Refused      []events.RefusedTool  `json:"refused"`
+}
+
+// A registeredRow is one tool of a registration, and what it means.
+type registeredRow struct {
+	Tool        domain.Name             `json:"tool"`
+	Description *string                 `json:"description"`
+	Action      *string                 `json:"action"`
+	Fingerprint *string                 `json:"fingerprint"`
+	Idempotent  bool                    `json:"idempotent"`
+	Effective   bool                    `json:"effective"`
+	HiddenBy    *domain.RegistrationID  `json:"hidden_by"` // that is in effect in its place
+	Hides       []domain.RegistrationID `json:"hides"`     // from the one that would come into effect next
+}
+
+func (a *app) showRegistry(ctx context.Context, s *ledgerStore, q registryQuery) error {
+	m, err := a.momentOf(s, q.at)
+	if err != nil {
+		return err
+	}
+	state, err := s.catalogAt(ctx, m)
+	if err != nil {
+		return err
+	}
+	var session calls.Session
+	if q.session != "" {
+		if session, _, err = s.session(ctx, q.session); err != nil {
+			return err
+		}
+		q.location = cmp.Or(q.location, session.Location)
+	}
+	row := registryRow{Position: opt(m.position), Time: stamp(m.time), Layers: []layerRow{}}
+	selected := slices.DeleteFunc(state.Layers(), func(l catalog.Layer) bool { return !q.takes(l, session.ID) })
+	overlay := q.overlay(selected)
+	for _, l := range selected {
+		row.Layers = append(row.Layers, layerRowOf(state, l, overlay, q.all))
+	}
+	return a.emitOne(row, func() { a.registryPage(row) })
+}
+
+// takes reports whether a layer is among those that are asked for.
+func (q registryQuery) takes(l catalog.Layer, session domain.SessionID) bool {
+	if !l.Closed.IsZero() && !q.all {
+		return false
+	}
+	switch {
+	case q.location == "" && q.session == "" || l.Placement == domain.Application:
+		return true
+	case l.Placement == domain.Location:
+		return l.Location == q.location
+	}
+	return !session.IsZero() && l.Session == session
+}
+
+// overlay returns the layers that lie over each other, in rising precedence;
+// nothing where each layer stands by itself.
+func (q registryQuery) overlay(layers []catalog.Layer) []domain.LayerID {
+	if q.location == "" && q.session == "" {
+		return nil
+	}
+	layers = slices.Clone(layers)
+	slices.SortStableFunc(layers, func(a, b catalog.Layer) int { return cmp.Compare(a.Placement, b.Placement) })
+	ids := make([]domain.LayerID, len(layers))
+	for i, l := range layers {
+		ids[i] = l.ID
+	}
+	return ids
+}
+
+func layerRowOf(state *catalog.State, l catalog.Layer, overlay []domain.LayerID, all bool) layerRow {
+	row := layerRow{
+		Layer: l.ID, Placement: l.Placement.String(), Location: opt(l.Location), Session: opt(l.Session), Process: opt(l.Process),
+		Observed: l.Observed, Opened: stamp(l.Opened), Closed: opt(l.Closed), Reason: opt(l.Reason),
+		Registrations: []registrationRow{}, known: l,
+	}
+	if overlay == nil {
+		overlay = []domain.LayerID{l.ID}
+	}
+	for _, r := range l.Registrations {
+		if r.Closed.IsZero() || all {
+			row.Registrations = append(row.Registrations, registrationRowOf(state, r, overlay))
+		}
+	}
+	return row
+}
+
+func registrationRowOf(state *catalog.State, r catalog.Registration, overlay []domain.LayerID) registrationRow {
+	row := registrationRow{
+		Registration: r.ID, Scope: r.Scope, Registered: stamp(r.At), Closed: opt(r.Closed), Reason: opt(r.Reason),
+		Tools: []registeredRow{}, Refused: append([]events.RefusedTool{}, r.Refused...),
+	}
+	for _, t := range r.Tools {
+		tool := registeredRow{
+			Tool: t.Name, Description: opt(t.Description), Action: opt(t.Action), Fingerprint: opt(t.Fingerprint.String()),
+			Idempotent: t.Idempotent, Hides: []domain.RegistrationID{},
+		}
+		tool.judge(state.Overlay(overlay, t.Name), r)
+		row.Tools = append(row.Tools, tool)
+	}
+	return row
+}
+
+// judge says what a tool means among everything active of its name, of which
+// the first is in effect.
+func (t *registeredRow) judge(active []catalog.Entry, r catalog.Registration) {
+	if len(active) == 0 {
+		return
+	}
+	if active[0].Registration == r.ID && active[0].Layer == r.Layer {
+		t.Effective = true
+		for _, hidden := range active[1:] {
+			t.Hides = append(t.Hides, hidden.Registration)
+		}
+		return
+	}
+	if slices.ContainsFunc(active, func(e catalog.Entry) bool { return e.Registration == r.ID && e.Layer == r.Layer }) {
+		t.HiddenBy = opt(active[0].Registration)
+	}
+}
+
+func (a *app) registryPage(row registryRow) {
+	if len(row.Layers) == 0 {
+		a.line("No layers.")
+	}
+	for i, l := range row.Layers {
+		if i > 0 {
+			a.line("")
+		}
+		a.line("%s  %s", a.painted(bold, layerText(l.known)), a.painted(dim, a.layerNote(l)))
+		t := table{head: []string{"  TOOL", "REGISTRATION", "FINGERPRINT", "REGISTERED", "MEANS"}, empty: "  No registrations."}
+		for _, r := range l.Registrations {
+			for _, tool := range r.Tools {
+				t.add("  "+string(tool.Tool), short(r.Registration), fingerprintText(tool.Fingerprint), a.ago(timeOf(r.Registered)), a.meaning(l, r, tool))
+			}
+			for _, refused := range r.Refused {
+				t.add("  "+oneLine(refused.Name, 30), short(r.Registration), "", a.ago(timeOf(r.Registered)), a.painted(red, "✗ refused: ")+oneLine(refused.Reason, textWidth))
+			}
+		}
+		a.write(t)
+	}
+}
+
+func (a *app) layerNote(l layerRow) string {
+	notes := []string{"opened " + a.ago(timeOf(l.Opened))}
+	if l.Process != nil {
+		notes = append(notes, "by "+short(*l.Process))
+	}
+	if l.Observed {
+		notes = append(notes, "observed by an import")
+	}
+	if l.Closed != nil {
+		notes = append(notes, "closed by "+short(*l.Closed)+": "+visible(value(l.Reason)))
+	}
+	return strings.Join(notes, ", ")
+}
+
+func (a *app) meaning(l layerRow, r registrationRow, t registeredRow) string {
+	switch {
+	case r.Closed != nil:
+		return a.painted(dim, "closed: "+visible(value(r.Reason)))
+	case l.Closed != nil:
+		return a.painted(dim, "closed with its layer")
+	case t.HiddenBy != nil:
+		return a.painted(yellow, "hidden by "+short(*t.HiddenBy))
+	case len(t.Hides) == 0:
+		return a.painted(green, "✓ in effect")
+	}
+	hidden := make([]string, len(t.Hides))
+	for i, id := range t.Hides {
+		hidden[i] = short(id)
+	}
+	return a.painted(green, "✓ in effect") + ", hides " + strings.Join(hidden, ", ")
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"encoding/json"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections/calls"
+)
+
+// schemaVersion is the version of the keys of all results in JSON. It rises
+// when a key changes its meaning or goes.
+const schemaVersion = 1
+
+// A callRow is one call in results.
+type callRow struct {
+	Session      domain.SessionID       `json:"session"`
+	Turn         *domain.TurnID         `json:"turn"`
+	Message      domain.MessageID       `json:"message"`
+	Call         domain.CallID          `json:"call"`
+	Tool         string                 `json:"tool"`
+	Agent        *domain.AgentID        `json:"agent"`
+	State        calls.Stage            `json:"state"`        // asked, begun or settled
+	Outcome      string                 `json:"outcome"`      // open where there is no settlement
+	Began        bool                   `json:"began"`        // the tool may have run
+	Registration *domain.RegistrationID `json:"registration"` // that the turn offered
+	Settlement   *domain.EventID        `json:"settlement"`
+	Asked        stamp                  `json:"asked"`
+	Started      stamp                  `json:"started"`
+	Settled      stamp                  `json:"settled"`
+	DurationMS   *int64                 `json:"duration_ms"`
+	Text         *string                `json:"text"` // the beginning of what the model reads
+	Imported     bool                   `json:"imported"`
+	Late         int                    `json:"late"` // results that came after the settlement
+}
+
+func rowOf(c calls.Call) callRow {
+	return callRow{
+		Session: c.Session, Turn: opt(c.Turn), Message: c.Message, Call: c.ID, Tool: c.Tool, Agent: opt(c.Agent),
+		State: c.State, Outcome: outcomeWord(c), Began: !c.Started.IsZero() || c.Settlement.Began,
+		Registration: opt(c.Registration()), Settlement: opt(c.SettledBy),
+		Asked: stamp(c.Asked), Started: stamp(c.Started), Settled: stamp(c.Settled), DurationMS: durationMS(c),
+		Text: opt(c.Preview), Imported: c.Imported, Late: c.Late,
+	}
+}
+
+func rowsOf(all []calls.Call) []callRow {
+	rows := make([]callRow, len(all))
+	for i, c := range all {
+		rows[i] = rowOf(c)
+	}
+	return rows
+}
+
+// An originRow says how a session came into the ledger.
+type originRow struct {
+	Kind   events.OriginKind `json:"kind"` // run or import
+	Format *string           `json:"format"`
+	Source *string           `json:"source"`
+}
+
+// A sessionRow is one session in results.
+type sessionRow struct {
+	Session     domain.SessionID  `json:"session"`
+	Agent       *domain.AgentID   `json:"agent"`
+	Location    *string           `json:"location"`
+	Model       *string           `json:"model"`
+	Parent      *domain.SessionID `json:"parent"`
+	Origin      originRow         `json:"origin"`
+	Opened      stamp             `json:"opened"`
+	LastEvent   stamp             `json:"last_event"`
+	Revision    events.Revision   `json:"revision"`
+	Prompts     int               `json:"prompts"`
+	Replies     int               `json:"replies"`
+	Calls       int               `json:"calls"`
+	Open        int               `json:"open"`
+	Failed      int               `json:"failed"`
+	Interrupted bool              `json:"interrupted"`
+	Closed      bool              `json:"closed"`
+	Title       *string           `json:"title"` // the beginning of the first prompt
+}
+
+func sessionRowOf(s calls.Session) sessionRow {
+	return sessionRow{
+		Session: s.ID, Agent: opt(s.Agent), Location: opt(s.Location), Model: opt(s.Model), Parent: opt(s.Parent),
+		Origin: originRow{s.Origin.Kind, opt(s.Origin.Format), opt(s.Origin.Source)},
+		Opened: stamp(s.Opened), LastEvent: stamp(s.LastEvent), Revision: s.Revision,
+		Prompts: s.Prompts, Replies: s.Replies, Calls: s.Calls, Open: s.Open, Failed: s.Failed,
+		Interrupted: s.Interrupted, Closed: s.Closed, Title: opt(s.Title),
+	}
+}
+
+// An eventRow is one record in results, as it is kept.
+type eventRow struct {
+	Position events.Position `json:"position"`
+	Stream   events.Stream   `json:"stream"`
+	Revision events.Revision `json:"revision"`
+	Event    domain.EventID  `json:"event"`
+	Kind     string          `json:"kind"`
+	Version  int             `json:"version"`
+	Time     stamp           `json:"time"`
+	Data     json.RawMessage `json:"data"`
+	Metadata json.RawMessage `json:"metadata"`
+	Damaged  *string         `json:"damaged"` // why it does not decode; data that is no JSON is a string then
+}
+
+func eventRowOf(e events.Entry, damage error) eventRow {
+	row := eventRow{
+		Position: e.Position, Stream: e.Stream, Revision: e.Revision, Event: e.ID, Kind: e.Kind, Version: e.Version,
+		Time: stamp(e.Time), Data: document(e.Data), Metadata: document(e.Metadata),
+	}
+	if damage != nil {
+		row.Damaged = opt(damage.Error())
+	}
+	return row
+}
+
+// document returns bytes as they are if they are JSON, and as a string if not.
+func document(data []byte) json.RawMessage {
+	if len(data) == 0 {
+		return json.RawMessage("null")
+	}
+	if json.Valid(data) {
+		return data
+	}
+	text, err := encode(string(data))
+	must(err) // a string always is JSON
+	return text
+}
+
+// A placeRow says where in the log an event is.
+type placeRow struct {
+	Event    domain.EventID  `json:"event"`
+	Kind     string          `json:"kind"`
+	Stream   events.Stream   `json:"stream"`
+	Revision events.Revision `json:"revision"`
+	Position events.Position `json:"position"`
+	Time     stamp           `json:"time"`
+	What     string          `json:"what"`
+}
+
+func placeRowOf(v events.Envelope) placeRow {
+	return placeRow{v.ID, v.Event.Kind(), v.Stream, v.Revision, v.Position, stamp(v.Time), summary(v.Event)}
+}

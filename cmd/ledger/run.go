@@ -1,0 +1,349 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections"
+	"github.com/settlement-ledger/ledger/projections/calls"
+	"github.com/settlement-ledger/ledger/projections/conversation"
+	"github.com/settlement-ledger/ledger/runner"
+	"github.com/settlement-ledger/ledger/runner/providers/script"
+)
+
+func (a *app) runCommands() []*cobra.Command {
+	return []*cobra.Command{a.runCommand(), a.resumeCommand(), a.recoverCommand(), a.demoCommand()}
+}
+
+// A runFlags is how a session is carried on.
+type runFlags struct {
+	setup
+	script    string
+	rulesFile string // empty: the default rules
+}
+
+// ready reads what the flags name.
+func (f *runFlags) ready() (speaks *script.Script, err error) {
+	if f.rules, err = loadRules(f.rulesFile); err != nil {
+		return nil, err
+	}
+	if speaks, err = speaker(f.script); err != nil {
+		return nil, err
+	}
+	f.provider = speaks
+	return speaks, nil
+}
+
+func (f *runFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.script, "script", "", "the trajectory whose replies are spoken: an ATIF 1.x file")
+	flags.StringVar(&f.workspace, "workspace", ".", "the folder that the tools work in")
+	flags.StringVar(&f.rulesFile, "rules", "", "a file of permission rules, one on each line: EFFECT ACTION RESOURCE")
+	flags.IntVar(&f.steps, "steps", 0, "replies to one prompt at most; the last without tools (0: any number)")
+	must(cmd.MarkFlagFilename("script", "json"))
+	must(cmd.MarkFlagDirname("workspace"))
+	must(cmd.MarkFlagFilename("rules"))
+}
+
+func (a *app) runCommand() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use: "run --script FILE [PROMPT]", Short: "Run a session with real tools, each step on record",
+		Example: "  ledger run --script session.json --workspace ./project\n  ledger run --script session.json --rules strict.rules -o json\n  ledger run --script session.json \"mend the failing test\"",
+		Long: `run opens a session in a workspace, asks for replies and settles their calls with
+the tools read, write, edit, glob, grep and bash. Replies come from a recorded
+trajectory. The prompt is the trajectory's, unless one is given.
+
+Without --rules what the workspace holds may be read and changed; what lies
+outside it is asked about. Where nobody can be asked, asking is a denial.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.runSession(cmd.Context(), f, strings.Join(args, " "))
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().StringVar(&f.agent, "agent", "build", "the agent whose session it is")
+	return cmd
+}
+
+func (a *app) resumeCommand() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use: "resume [SESSION] --script FILE", Short: "Carry a session on from where its log ends",
+		Example: "  ledger resume @last --script session.json\n  ledger resume ses_…4K2P9Q --script session.json --workspace ./project",
+		Long: `resume ends what a dead process left open (a call that began is lost, never run
+again) and then asks for the replies that the session does not hold yet.`,
+		Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeSessions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.resumeSession(cmd.Context(), f, orLast(args), cmd.Flags().Changed("workspace"))
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func (a *app) recoverCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "recover", Short: "End what dead processes left open; run nothing",
+		Example: "  ledger recover\n  ledger recover && ledger verify",
+		Long: `recover settles as lost each call that began in a process that died, and as stale
+each that did not begin; closes the layers of that process; and removes outputs
+that no settlement names. It asks no model and runs no tool. run and resume do
+the same before they begin.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.working(cmd.Context(), a.open, func(p *program) error { return a.showRecovered(p.recovered) })
+		},
+	}
+}
+
+// working opens a store, begins a program in it, calls use, and ends it.
+func (a *app) working(ctx context.Context, open func(context.Context) (*ledgerStore, error), use func(*program) error) error {
+	s, err := open(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := a.begin(ctx, s)
+	if err != nil {
+		return err
+	}
+	return errors.Join(use(p), p.end(ctx))
+}
+
+func (a *app) showRecovered(r recovered) error {
+	return a.emitOne(r, func() {
+		if len(r.Processes)+len(r.Layers)+len(r.Sessions)+r.Outputs == 0 {
+			a.line("Nothing was left open.")
+			return
+		}
+		a.line("Ended %s, %s and what was open in %s.", people(len(r.Processes), "dead process", "dead processes"),
+			count(len(r.Layers), "layer"), count(len(r.Sessions), "session"))
+		for _, id := range r.Sessions {
+			a.line("  %s", short(id))
+		}
+		if r.Outputs > 0 {
+			a.line("Removed %s that no settlement names, %s.", count(r.Outputs, "output"), size(r.Bytes))
+		}
+	})
+}
+
+// people returns a number with a noun whose plural is its own.
+func people(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// speaker reads the trajectory that --script names.
+func speaker(path string) (*script.Script, error) {
+	if path == "" {
+		f := misuse("no replies: --script is not given")
+		f.hint = "name a trajectory with --script FILE; ledger demo shows one at work"
+		return nil, f
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, hinted(fmt.Errorf("--script: %w", err), "name a trajectory, an ATIF 1.x file")
+	}
+	defer file.Close()
+	s, err := script.Parse(path, file)
+	if err != nil {
+		return nil, hinted(err, "a trajectory is one JSON object with schema_version ATIF-v1.x, agent and steps")
+	}
+	return s, nil
+}
+
+func (a *app) runSession(ctx context.Context, f runFlags, prompt string) error {
+	speaks, err := f.ready()
+	if err != nil {
+		return err
+	}
+	if prompt == "" && len(speaks.Prompts(0)) == 0 {
+		return misuse("no prompt: the trajectory %s begins without one, and none is given", f.script)
+	}
+	return a.working(ctx, a.create, func(p *program) error {
+		b, err := p.open(ctx, a, f.setup)
+		if err != nil {
+			return err
+		}
+		defer b.root.Close()
+		session, err := b.runner.Open(ctx, events.SessionOpened{
+			Agent: domain.AgentID(f.agent), Location: b.root.Path(), Model: speaks.Model(),
+		})
+		if err != nil {
+			return err
+		}
+		return a.carry(ctx, b, speaks, session, prompt)
+	})
+}
+
+func (a *app) resumeSession(ctx context.Context, f runFlags, id string, elsewhere bool) error {
+	speaks, err := f.ready()
+	if err != nil {
+		return err
+	}
+	return a.working(ctx, a.open, func(p *program) error {
+		session, err := p.resumable(ctx, id)
+		if err != nil {
+			return err
+		}
+		f.agent = string(session.Agent)
+		if !elsewhere {
+			f.workspace = cmp.Or(session.Location, f.workspace)
+		}
+		b, err := p.open(ctx, a, f.setup)
+		if err != nil {
+			return err
+		}
+		defer b.root.Close()
+		return a.carry(ctx, b, speaks, session.ID, "")
+	})
+}
+
+func (p *program) resumable(ctx context.Context, id string) (calls.Session, error) {
+	s, err := folded(ctx, p.ledgerStore, calls.Projection())
+	if err != nil {
+		return calls.Session{}, err
+	}
+	session, err := pickSession(s, id)
+	if err != nil {
+		return calls.Session{}, err
+	}
+	if session.Imported() {
+		f := misuse("session %s was imported and cannot be carried on", session.ID)
+		f.hint = "ledger session show shows it"
+		return calls.Session{}, f
+	}
+	return session, nil
+}
+
+// carry admits the prompts of a trajectory and runs the session until the
+// trajectory is over or the session stops, and tells how it ended. A prompt
+// that is given stands for those before the first reply.
+func (a *app) carry(ctx context.Context, b *bench, speaks *script.Script, session domain.SessionID, prompt string) error {
+	w := a.watch(a.err, session)
+	ran := w.during(ctx, b.ledgerStore, func() error {
+		for {
+			n, err := b.admit(ctx, speaks, session, prompt)
+			if err != nil || n >= speaks.Len() {
+				return err
+			}
+			if err := b.runner.Run(ctx, session); err != nil && !errors.Is(err, script.ErrOver) {
+				return err
+			}
+			s, err := b.conversation(ctx, session)
+			if err != nil || s.Interrupted != nil || script.Replies(s) == n {
+				return err
+			}
+		}
+	})
+	return errors.Join(ran, a.showRun(context.WithoutCancel(ctx), b.ledgerStore, session))
+}
+
+// admit admits the prompts before the next reply that are not on record yet,
+// and returns the number of that reply.
+func (b *bench) admit(ctx context.Context, speaks *script.Script, session domain.SessionID, prompt string) (int, error) {
+	s, err := b.conversation(ctx, session)
+	if err != nil {
+		return 0, err
+	}
+	n := script.Replies(s)
+	prompts := speaks.Prompts(n)
+	if n == 0 && prompt != "" {
+		prompts = []string{prompt}
+	}
+	for _, text := range prompts[min(waiting(s), len(prompts)):] {
+		if err := b.runner.Admit(ctx, session, b.ledger.Mint().Message(), text); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// waiting returns how many prompts the model has not answered.
+func waiting(s *conversation.State) int {
+	n := 0
+	for i := len(s.Messages) - 1; i >= 0 && s.Messages[i].Prompt != nil; i-- {
+		n++
+	}
+	return n
+}
+
+func (b *bench) conversation(ctx context.Context, session domain.SessionID) (*conversation.State, error) {
+	p := conversation.Projection()
+	return projections.Fold(p, p.Init(), b.ledger.Read(ctx, events.SessionStream(session), 0))
+}
+
+// A runResult is what run and resume tell programs.
+type runResult struct {
+	Session  domain.SessionID `json:"session"`
+	Calls    int              `json:"calls"`
+	Open     int              `json:"open"`
+	Outcomes map[string]int   `json:"outcomes"`
+	Stopped  *string          `json:"stopped"` // why the session does not rest; null where it does
+	Text     string           `json:"text"`    // of the last reply
+}
+
+func (a *app) showRun(ctx context.Context, s *ledgerStore, session domain.SessionID) error {
+	p := conversation.Projection()
+	c, err := projections.Fold(p, p.Init(), s.ledger.Read(ctx, events.SessionStream(session), 0))
+	if err != nil {
+		return err
+	}
+	r := runResultOf(c)
+	return a.emitOne(r, func() {
+		if r.Text != "" {
+			a.line("%s", visible(r.Text))
+		}
+		a.line("%s", a.painted(dim, fmt.Sprintf("%s: %s; ledger session show %s", short(session), tally(r), shortTail(session))))
+	})
+}
+
+func runResultOf(c *conversation.State) runResult {
+	r := runResult{Session: c.Session, Outcomes: map[string]int{}}
+	for _, m := range c.Messages {
+		if m.Reply == nil {
+			continue
+		}
+		r.Text = m.Reply.Text
+		for _, call := range m.Reply.Calls {
+			r.Calls++
+			if call.Settlement == nil {
+				r.Open++
+				continue
+			}
+			r.Outcomes[call.Settlement.Outcome.String()]++
+		}
+	}
+	if c.Interrupted != nil {
+		r.Stopped = opt(strings.TrimSpace("interrupted by " + c.Interrupted.Reason.String() + " " + c.Interrupted.Detail))
+	}
+	return r
+}
+
+// tally returns how many calls ended how, in the order of the outcomes.
+func tally(r runResult) string {
+	parts := []string{count(r.Calls, "call")}
+	for _, o := range domain.Outcomes() {
+		if n := r.Outcomes[o.String()]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, o))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// shortTail returns the end of an ID, which commands accept in its place.
+func shortTail(id fmt.Stringer) string {
+	text := id.String()
+	return text[max(0, len(text)-6):]
+}
+
+var _ runner.Provider = (*script.Script)(nil)

@@ -1,0 +1,266 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections/calls"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) sessionCommand() *cobra.Command {
+	return a.group("session", "Sessions: list them, show one, follow one",
+		a.sessionList(), a.sessionShow(), a.sessionTail())
+}
+
+// A sessionFilter says which sessions are listed.
+type sessionFilter struct {
+	agent string
+	since string
+	limit int
+}
+
+func (a *app) sessionList() *cobra.Command {
+	var filter sessionFilter
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List sessions, in the order of the log",
+		Example: "  ledger session ls\n  ledger session ls --since 2d --limit 20\n  ledger session ls -o json | jq '.[] | select(.open > 0)'",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.reading(cmd.Context(), func(s *ledgerStore) error { return a.listSessions(cmd.Context(), s, filter) })
+		},
+	}
+	cmd.Flags().StringVar(&filter.agent, "agent", "", "only those of this agent")
+	cmd.Flags().StringVar(&filter.since, "since", "", "only those with an event since: 10m, 2d, 2026-09-01")
+	cmd.Flags().IntVar(&filter.limit, "limit", 0, "only so many, the last ones (0: all)")
+	return cmd
+}
+
+func (a *app) listSessions(ctx context.Context, s *ledgerStore, filter sessionFilter) error {
+	since, err := a.sinceFlag(filter.since)
+	if err != nil {
+		return err
+	}
+	state, err := folded(ctx, s, calls.Projection())
+	if err != nil {
+		return err
+	}
+	sessions := slices.DeleteFunc(state.Sessions(), func(known calls.Session) bool {
+		return filter.agent != "" && string(known.Agent) != filter.agent || known.LastEvent.Before(since)
+	})
+	if sessions, err = latest(sessions, filter.limit); err != nil {
+		return err
+	}
+	rows := make([]sessionRow, len(sessions))
+	for i, known := range sessions {
+		rows[i] = sessionRowOf(known)
+	}
+	return emit(a, rows, func() { a.write(a.sessionTable(sessions)) })
+}
+
+// sinceFlag reads --since; empty is the beginning.
+func (a *app) sinceFlag(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	since, err := a.parseTime(text)
+	if err != nil {
+		return since, misuse("--since: %w", err)
+	}
+	return since, nil
+}
+
+// latest returns the last of all, at most limit of them; zero is no limit.
+func latest[T any](all []T, limit int) ([]T, error) {
+	if limit < 0 {
+		return nil, misuse("--limit: %d is below zero", limit)
+	}
+	if limit == 0 {
+		return all, nil
+	}
+	return all[max(0, len(all)-limit):], nil
+}
+
+func (a *app) sessionTable(sessions []calls.Session) table {
+	t := table{
+		head:  []string{"SESSION", "AGENT", "ORIGIN", "STATE", ">PROMPTS", ">CALLS", ">OPEN", ">FAILED", "LAST EVENT", "TITLE"},
+		empty: "No sessions.",
+	}
+	for _, s := range sessions {
+		t.add(short(s.ID), oneLine(string(s.Agent), 20), origin(s.Origin), a.sessionState(s), fmt.Sprint(s.Prompts), fmt.Sprint(s.Calls),
+			fmt.Sprint(s.Open), fmt.Sprint(s.Failed), a.ago(s.LastEvent), oneLine(s.Title, textWidth))
+	}
+	return t
+}
+
+func (a *app) sessionState(s calls.Session) string {
+	switch {
+	case s.Closed:
+		return a.painted(dim, "closed")
+	case s.Interrupted:
+		return a.painted(yellow, "■ interrupted")
+	case s.Open > 0:
+		return a.outcome(open)
+	}
+	return "rests"
+}
+
+func (a *app) sessionShow() *cobra.Command {
+	return &cobra.Command{
+		Use: "show [SESSION]", Short: "Show a session: prompts, turns, replies, calls and how they ended",
+		Example: "  ledger session show @last\n  ledger session show ses_…4K2P9Q\n  ledger session show 4K2P9Q -o json",
+		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.completeSessions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.reading(cmd.Context(), func(s *ledgerStore) error { return a.showSession(cmd.Context(), s, orLast(args)) })
+		},
+	}
+}
+
+// A sessionDetail is a session with everything that happened in it.
+type sessionDetail struct {
+	sessionRow
+	Timeline []happening `json:"timeline"`
+}
+
+// A happening is one thing in the timeline of a session: an event, or a call
+// where it was asked for.
+type happening struct {
+	Time     stamp             `json:"time"`
+	Position events.Position   `json:"position"`
+	Event    domain.EventID    `json:"event"`
+	Kind     string            `json:"kind"`
+	Turn     *domain.TurnID    `json:"turn"`
+	Message  *domain.MessageID `json:"message"`
+	Text     *string           `json:"text"`
+	Call     *callRow          `json:"call"`
+	shown    string
+	known    calls.Call
+}
+
+func (a *app) showSession(ctx context.Context, s *ledgerStore, id string) error {
+	session, state, err := s.session(ctx, id)
+	if err != nil {
+		return err
+	}
+	detail := sessionDetail{sessionRow: sessionRowOf(session), Timeline: []happening{}}
+	for v, err := range s.ledger.Read(ctx, events.SessionStream(session.ID), 0) {
+		if err != nil {
+			return err
+		}
+		detail.Timeline = append(detail.Timeline, happenings(state, session.ID, v)...)
+	}
+	return a.emitOne(detail, func() { a.sessionPage(session, detail) })
+}
+
+// happenings returns what an event adds to the timeline. The starts and ends
+// of calls are told with the call; those of calls that nobody asked for stand
+// by themselves.
+func happenings(state *calls.State, session domain.SessionID, v events.Envelope) []happening {
+	h := happening{Time: stamp(v.Time), Position: v.Position, Event: v.ID, Kind: v.Event.Kind(), shown: summary(v.Event)}
+	switch e := v.Event.(type) {
+	case events.PromptAdmitted:
+		h.Message, h.Text = opt(e.Message), opt(e.Text)
+	case events.TurnMaterialized:
+		h.Turn, h.Message = opt(e.Turn), opt(e.Message)
+	case events.ReplyReceived:
+		h.Turn, h.Message, h.Text, h.shown = opt(e.Turn), opt(e.Message), opt(e.Text), summary(e)
+		return append([]happening{h}, askedIn(state, session, e, v)...)
+	case events.CallStarted:
+		if wasAsked(state, calls.Key{Session: session, Message: e.Message, Call: e.Call}) {
+			return nil
+		}
+	case events.CallSettled:
+		if wasAsked(state, calls.Key{Session: session, Message: e.Message, Call: e.Call}) {
+			return nil
+		}
+		h.Kind = "CallSettled (never asked)"
+	}
+	return []happening{h}
+}
+
+func wasAsked(state *calls.State, key calls.Key) bool {
+	c, ok := state.Call(key)
+	return ok && !c.Asked.IsZero()
+}
+
+// askedIn returns the calls of a reply, each where it was asked for first.
+func askedIn(state *calls.State, session domain.SessionID, e events.ReplyReceived, v events.Envelope) []happening {
+	var all []happening
+	for _, asked := range e.Calls {
+		c, ok := state.Call(calls.Key{Session: session, Message: e.Message, Call: asked.ID})
+		again := slices.ContainsFunc(all, func(h happening) bool { return h.known.ID == asked.ID })
+		if !ok || c.AskedAt.Event != v.ID || again {
+			continue
+		}
+		row := rowOf(c)
+		all = append(all, happening{
+			Time: stamp(c.Asked), Position: v.Position, Event: v.ID, Kind: "Call", Turn: opt(c.Turn), Message: opt(c.Message),
+			Call: &row, known: c,
+		})
+	}
+	return all
+}
+
+func (a *app) sessionPage(s calls.Session, detail sessionDetail) {
+	parent := ""
+	if !s.Parent.IsZero() {
+		parent = s.Parent.String()
+	}
+	a.fields(
+		"session", s.ID.String(), "agent", visible(string(s.Agent)), "model", visible(s.Model), "location", visible(s.Location),
+		"origin", strings.TrimSpace(origin(s.Origin)+" "+visible(s.Origin.Source)), "parent", parent,
+		"opened", a.moment(s.Opened), "last event", a.moment(s.LastEvent), "state", a.sessionState(s),
+		"calls", fmt.Sprintf("%d: %d open, %d not succeeded", s.Calls, s.Open, s.Failed),
+	)
+	a.line("")
+	t := table{head: []string{">AT", "WHAT", "", "", ">TOOK", ""}, empty: "Nothing happened."}
+	for _, h := range detail.Timeline {
+		at := elapsed(time.Time(h.Time).Sub(s.Opened))
+		if h.Call != nil {
+			t.add(at, "  "+a.outcome(h.Call.Outcome), oneLine(h.Call.Tool, 30), shortCall(h.Call.Call), took(h.known), oneLine(h.known.Preview, textWidth))
+			continue
+		}
+		t.add(at, a.painted(bold, phrases[h.Kind]+unphrased(h.Kind)), nameOf(h), "", "", oneLine(h.shown, textWidth+20))
+	}
+	a.write(t)
+}
+
+// phrases are what a timeline calls the kinds of events.
+var phrases = map[string]string{
+	"SessionOpened": "opened", "PromptAdmitted": "prompt", "TurnMaterialized": "turn", "ReplyReceived": "reply",
+	"SessionInterrupted": "interrupted", "SessionClosed": "closed", "PermissionRequested": "asks permission",
+	"PermissionDecided": "permission", "LateResultObserved": "late result", "LoopDetected": "loop", "OutputPruned": "pruned",
+	"ApprovalSaved": "approval", "ApprovalRevoked": "approval revoked",
+}
+
+// unphrased returns a kind that has no phrase.
+func unphrased(kind string) string {
+	if phrases[kind] != "" {
+		return ""
+	}
+	return kind
+}
+
+// nameOf returns by what a happening can be looked up.
+func nameOf(h happening) string {
+	if h.Turn != nil && h.Kind == "TurnMaterialized" {
+		return short(*h.Turn)
+	}
+	return ""
+}
+
+// elapsed returns how long after the beginning something happened.
+func elapsed(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "-" + coarse(-d)
+	case d < 10*time.Second:
+		return fmt.Sprintf("+%.1fs", d.Seconds())
+	}
+	return "+" + coarse(d)
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// summary returns what an event says, on one line.
+func summary(e events.Event) string { return oneLine(said(e), 120) }
+
+func said(e events.Event) string {
+	switch e := e.(type) {
+	case events.ProcessStarted:
+		return fmt.Sprintf("%s %s, process %d on %s", e.Program, e.Version, e.PID, e.Host)
+	case events.ProcessStopped:
+		return e.Reason
+	case events.LayerOpened:
+		return saidOfLayer(e)
+	case events.ToolsRegistered:
+		return saidOfTools(e)
+	case events.RegistrationClosed:
+		return short(e.Registration) + " " + e.Reason
+	case events.LayerClosed:
+		return e.Reason
+	case events.OutputPruned:
+		return fmt.Sprintf("%s, %s, by %s", e.Retained.Ref, size(e.Retained.Bytes), e.Policy)
+	case events.Unknown:
+		return fmt.Sprintf("not known to this program, version %d, %s", e.Version, size(int64(len(e.Data))))
+	}
+	return saidInSession(e)
+}
+
+func saidInSession(e events.Event) string {
+	switch e := e.(type) {
+	case events.SessionOpened:
+		return fmt.Sprintf("%s in %s, %s", e.Agent, e.Location, origin(e.Origin))
+	case events.PromptAdmitted:
+		return e.Text
+	case events.TurnMaterialized:
+		return saidOfTurn(e)
+	case events.ReplyReceived:
+		return saidInReply(e)
+	case events.PermissionRequested:
+		return e.Action + " " + strings.Join(e.Resources, ", ")
+	case events.PermissionDecided:
+		return saidOfDecision(e)
+	case events.ApprovalSaved:
+		return e.Action + " " + e.Resource
+	case events.ApprovalRevoked:
+		return e.Action + " " + e.Resource + " " + e.Reason
+	case events.SessionInterrupted:
+		return strings.TrimSpace(e.Reason.String() + " " + e.Detail)
+	case events.SessionClosed:
+		return e.Reason
+	}
+	return saidOfCall(e)
+}
+
+func saidOfCall(e events.Event) string {
+	switch e := e.(type) {
+	case events.CallStarted:
+		return e.Tool + " " + shortCall(e.Call)
+	case events.CallSettled:
+		return fmt.Sprintf("%s %s %s %s", e.Outcome, e.Tool, shortCall(e.Call), read(e))
+	case events.LateResultObserved:
+		return fmt.Sprintf("%s %s %s, after %s", e.Outcome, e.Tool, shortCall(e.Call), short(e.Settlement))
+	case events.LoopDetected:
+		return fmt.Sprintf("%s %s: %d calls %d times", e.Tool, shortCall(e.Call), e.Period, e.Rounds)
+	}
+	return ""
+}
+
+// read returns the text that a model reads of a settlement.
+func read(e events.CallSettled) string {
+	r := e.Settlement(domain.EventID{}).Reading()
+	switch {
+	case r.Error != "":
+		return r.Error
+	case r.Text != "":
+		return r.Text
+	case r.Structured != nil:
+		return string(r.Structured)
+	}
+	return r.Content.Text()
+}
+
+func saidOfLayer(e events.LayerOpened) string {
+	text := e.Placement.String()
+	if e.Location != "" {
+		text += " " + e.Location
+	}
+	if !e.Session.IsZero() {
+		text += " " + short(e.Session)
+	}
+	if e.Observed {
+		text += ", observed"
+	}
+	return text
+}
+
+func saidOfTools(e events.ToolsRegistered) string {
+	names := make([]string, len(e.Tools))
+	for i, t := range e.Tools {
+		names[i] = string(t.Name)
+	}
+	text := strings.Join(names, ", ")
+	if len(e.Refused) > 0 {
+		text += fmt.Sprintf(" (%d refused: %s)", len(e.Refused), e.Refused[0].Reason)
+	}
+	return strings.TrimSpace(text)
+}
+
+func saidOfTurn(e events.TurnMaterialized) string {
+	names := make([]string, len(e.Tools))
+	for i, t := range e.Tools {
+		names[i] = string(t.Name)
+	}
+	text := count(len(e.Tools), "tool")
+	switch {
+	case e.Disabled:
+		text = "no tools: the last step allowed"
+	case e.Observed:
+		text = "observed " + text
+	}
+	if len(e.Hidden) > 0 {
+		text += fmt.Sprintf(", %d hidden", len(e.Hidden))
+	}
+	if len(names) > 0 {
+		text += ": " + strings.Join(names, ", ")
+	}
+	return text
+}
+
+func saidInReply(e events.ReplyReceived) string {
+	var parts []string
+	if e.Text != "" {
+		parts = append(parts, e.Text)
+	}
+	if len(e.Calls) > 0 {
+		parts = append(parts, "["+count(len(e.Calls), "call")+"]")
+	}
+	return strings.Join(parts, " ")
+}
+
+func saidOfDecision(e events.PermissionDecided) string {
+	text := fmt.Sprintf("%s %s by %s", e.Effect, e.Scope, e.By)
+	if e.Rule.Source != "" {
+		text += " " + e.Rule.Source
+	}
+	if e.Feedback != "" {
+		text += ": " + e.Feedback
+	}
+	return text
+}
+
+func origin(o events.Origin) string {
+	return strings.Join(strings.Fields(string(o.Kind)+" "+o.Format), " ")
+}

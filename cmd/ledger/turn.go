@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections/calls"
+	"github.com/settlement-ledger/ledger/projections/catalog"
+	"github.com/settlement-ledger/ledger/projections/staleness"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) turnCommand() *cobra.Command {
+	return a.group("turn", "Turns: what the model was offered", a.turnShow())
+}
+
+func (a *app) turnShow() *cobra.Command {
+	return &cobra.Command{
+		Use: "show [TURN]", Short: "Show what a turn offered the model, what it hid, and what has gone stale since",
+		Example: "  ledger turn show @last\n  ledger turn show trn_…4K2P9Q\n  ledger turn show 4K2P9Q -o json | jq '.tools[] | select(.stale)'",
+		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.completeTurns,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.reading(cmd.Context(), func(s *ledgerStore) error { return a.showTurn(cmd.Context(), s, orLast(args)) })
+		},
+	}
+}
+
+// A turnDetail is what one turn offered.
+type turnDetail struct {
+	Turn     domain.TurnID    `json:"turn"`
+	Session  domain.SessionID `json:"session"`
+	Message  domain.MessageID `json:"message"` // the reply that it is for
+	Agent    *domain.AgentID  `json:"agent"`
+	Model    *string          `json:"model"`
+	Event    domain.EventID   `json:"event"`
+	Position events.Position  `json:"position"`
+	Time     stamp            `json:"time"`
+	Disabled bool             `json:"disabled"` // no tools were offered: the last step allowed
+	Observed bool             `json:"observed"` // an import saw these used; others may have been offered
+	Tools    []turnTool       `json:"tools"`    // in the order in which the model saw them
+	Hidden   []hiddenTool     `json:"hidden"`
+	Calls    []callRow        `json:"calls"`
+	calls    []calls.Call
+}
+
+// A turnTool is a tool that a turn offered, and whether it still holds.
+type turnTool struct {
+	offeredRow
+	Placement   *string     `json:"placement"`
+	Location    *string     `json:"location"`
+	Description *string     `json:"description"`
+	Action      *string     `json:"action"`
+	Idempotent  bool        `json:"idempotent"`
+	Registered  stamp       `json:"registered"`
+	Stale       bool        `json:"stale"`
+	Agrees      bool        `json:"agrees"`     // what is in effect has the same definition
+	Effective   *offeredRow `json:"effective"`  // null: nothing
+	ChangedBy   *placeRow   `json:"changed_by"` // since when it is stale
+}
+
+// A hiddenTool is a tool that a turn did not offer, and the rule that hid it.
+type hiddenTool struct {
+	offeredRow
+	Rule domain.Rule `json:"rule"`
+}
+
+func (a *app) showTurn(ctx context.Context, s *ledgerStore, id string) error {
+	state, err := folded(ctx, s, calls.Projection())
+	if err != nil {
+		return err
+	}
+	stale, err := folded(ctx, s, staleness.Projection())
+	if err != nil {
+		return err
+	}
+	tools, err := folded(ctx, s, catalog.Projection())
+	if err != nil {
+		return err
+	}
+	turn, err := pick("turn", id, turnCandidates(stale, state.Sessions()))
+	if err != nil {
+		return err
+	}
+	d := turnDetail{
+		Turn: turn.Turn, Session: turn.Session, Event: turn.Event,
+		Tools: []turnTool{}, Hidden: []hiddenTool{}, Calls: []callRow{},
+	}
+	var offered []domain.Offered
+	for v, err := range s.ledger.Read(ctx, events.SessionStream(turn.Session), 0) {
+		if err != nil {
+			return err
+		}
+		if e, ok := v.Event.(events.TurnMaterialized); ok && e.Turn == turn.Turn {
+			offered = d.take(e, v, offered)
+		}
+	}
+	for _, o := range offered {
+		tool, err := s.turnTool(ctx, tools, turn, o)
+		if err != nil {
+			return err
+		}
+		d.Tools = append(d.Tools, tool)
+	}
+	d.calls = slices.DeleteFunc(state.Calls(), func(c calls.Call) bool { return c.Turn != turn.Turn })
+	d.Calls = rowsOf(d.calls)
+	return a.emitOne(d, func() { a.turnPage(d) })
+}
+
+// take takes what an event says of the turn. The first counts; an import may
+// add tools in further ones.
+func (d *turnDetail) take(e events.TurnMaterialized, v events.Envelope, offered []domain.Offered) []domain.Offered {
+	if v.ID == d.Event {
+		d.Message, d.Agent, d.Model = e.Message, opt(e.Agent), opt(e.Model)
+		d.Position, d.Time, d.Disabled, d.Observed = v.Position, stamp(v.Time), e.Disabled, e.Observed
+	}
+	for _, o := range e.Tools {
+		if !slices.Contains(offered, o) {
+			offered = append(offered, o)
+		}
+	}
+	for _, h := range e.Hidden {
+		d.Hidden = append(d.Hidden, hiddenTool{*offeredRowOf(h.Offered), h.Rule})
+	}
+	return offered
+}
+
+// turnTool returns what is known of a tool that a turn offered.
+func (s *ledgerStore) turnTool(ctx context.Context, state *catalog.State, turn staleness.Turn, o domain.Offered) (turnTool, error) {
+	verdict := staleness.Judge(state, turn.Layers, o)
+	t := turnTool{
+		offeredRow: offeredRow{o.Name, o.Registration, o.Layer, opt(o.Fingerprint.String())},
+		Stale:      verdict.Stale, Agrees: verdict.Agrees, Effective: offeredRowOf(verdict.Effective),
+	}
+	if layer, ok := state.Layer(o.Layer); ok {
+		t.Placement, t.Location = opt(layer.Placement.String()), opt(layer.Location)
+		for _, r := range layer.Registrations {
+			if r.ID == o.Registration {
+				t.describe(r, o.Name)
+			}
+		}
+	}
+	if verdict.ChangedBy.IsZero() {
+		return t, nil
+	}
+	v, found, err := s.find(ctx, turn.Layers, verdict.ChangedBy)
+	if found {
+		t.ChangedBy = opt(placeRowOf(v))
+	}
+	return t, err
+}
+
+func (t *turnTool) describe(r catalog.Registration, name domain.Name) {
+	t.Registered = stamp(r.At)
+	for _, tool := range r.Tools {
+		if tool.Name == name {
+			t.Description, t.Action, t.Idempotent = opt(tool.Description), opt(tool.Action), tool.Idempotent
+		}
+	}
+}
+
+func (a *app) turnPage(d turnDetail) {
+	a.fields(
+		"turn", d.Turn.String(), "session", d.Session.String(), "for reply", d.Message.String(),
+		"agent", visible(word(d.Agent)), "model", visible(value(d.Model)),
+		"time", a.moment(timeOf(d.Time)), "position", d.Position.String(), "calls", a.outcomeCounts(d.calls),
+	)
+	a.line("")
+	if d.Observed {
+		a.line("An import observed these tools by their names; others may have been offered.\n")
+	}
+	t := table{head: []string{"TOOL", "REGISTRATION", "LAYER", "FINGERPRINT", "NOW", "DESCRIPTION"}, empty: "No tools were offered."}
+	for _, tool := range d.Tools {
+		t.add(string(tool.Tool), short(tool.Registration), strings.TrimSpace(value(tool.Placement)+" "+visible(value(tool.Location))),
+			fingerprintText(tool.Fingerprint), a.currency(tool), oneLine(value(tool.Description), textWidth))
+	}
+	a.write(t)
+	for _, tool := range d.Tools {
+		if tool.Stale {
+			a.line("\n%s is stale since %s", a.painted(bold, string(tool.Tool)), a.placeText(tool.ChangedBy))
+		}
+	}
+	if len(d.Hidden) > 0 {
+		a.line("\n%s", a.painted(bold, "hidden from the model"))
+		for _, h := range d.Hidden {
+			a.line("  %s  %s  by %s", h.Tool, short(h.Registration), ruleText(&h.Rule))
+		}
+	}
+}
+
+// currency says whether what was offered is still in effect.
+func (a *app) currency(t turnTool) string {
+	switch {
+	case !t.Stale:
+		return a.painted(green, "✓ in effect")
+	case t.Effective == nil:
+		return a.painted(yellow, "≠ gone")
+	case t.Agrees:
+		return a.painted(yellow, "≠ replaced by the same")
+	}
+	return a.painted(yellow, "≠ replaced")
+}
+
+func fingerprintText(f *string) string {
+	if f == nil {
+		return "not known"
+	}
+	return (*f)[:12]
+}
+
+// word returns a word that may be absent.
+func word[T ~string](v *T) string {
+	if v == nil {
+		return ""
+	}
+	return string(*v)
+}
+
+func layerText(l catalog.Layer) string {
+	text := l.Placement.String()
+	if l.Location != "" {
+		text += " " + visible(l.Location)
+	}
+	if !l.Session.IsZero() {
+		text += " " + short(l.Session)
+	}
+	return fmt.Sprintf("%s layer %s", text, short(l.ID))
+}

@@ -1,0 +1,269 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections/calls"
+	"github.com/settlement-ledger/ledger/registry/outputs"
+	"github.com/spf13/cobra"
+)
+
+// The laws that the command checks beside those of calls.
+const (
+	readsBack   calls.Law = "a record reads back as it was written"
+	inOrder     calls.Law = "a stream has no gaps and positions increase"
+	resolves    calls.Law = "a reference resolves or was pruned by an event"
+	keptAsNamed calls.Law = "an output is what its settlement says"
+)
+
+// verifyFlags say what is verified beside the log.
+type verifyFlags struct {
+	outputs bool // the digests of kept outputs, which takes reading them
+}
+
+func (a *app) verifyCommand() *cobra.Command {
+	var f verifyFlags
+	cmd := &cobra.Command{
+		Use: "verify", Short: "Check the laws of the ledger over the whole log; exit 3 if any is broken",
+		Long: `Read the whole log from its beginning, without any checkpoint, and check it:
+every record decodes; streams have no gaps; every call begins at most once and
+ends once, under a registration that its turn offered and that was live; no
+result without a call; every reference to an output resolves to the bytes that
+the settlement names, or was pruned by an event.
+
+Each exception is listed. A call that runs, and a request that a person has not
+answered, are exceptions until they end. Kinds of events that this program does
+not know are counted, and are no exception.`,
+		Example: "  ledger verify\n  ledger verify --outputs=false\n  ledger verify -o json | jq '.exceptions | group_by(.law)'",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.reading(cmd.Context(), func(s *ledgerStore) error { return a.verify(cmd.Context(), s, f) })
+		},
+	}
+	cmd.Flags().BoolVar(&f.outputs, "outputs", true, "read every kept output and compare its digest")
+	return cmd
+}
+
+// An exceptionRow is a place where the log breaks a law.
+type exceptionRow struct {
+	Law      calls.Law         `json:"law"`
+	Detail   string            `json:"detail"`
+	Session  *domain.SessionID `json:"session"`
+	Message  *domain.MessageID `json:"message"`
+	Call     *domain.CallID    `json:"call"`
+	Tool     *string           `json:"tool"`
+	Event    *domain.EventID   `json:"event"`
+	Stream   *events.Stream    `json:"stream"`
+	Revision *events.Revision  `json:"revision"`
+	Position *events.Position  `json:"position"`
+}
+
+func exceptionRowOf(e calls.Exception) exceptionRow {
+	return exceptionRow{
+		Law: e.Law, Detail: e.Detail, Session: opt(e.Session), Message: opt(e.Message), Call: opt(e.Call), Tool: opt(e.Tool),
+		Event: opt(e.Event), Stream: opt(e.Stream), Revision: opt(e.Revision), Position: opt(e.Position),
+	}
+}
+
+// A verification is what was checked, and what broke.
+type verification struct {
+	Store        string         `json:"store"`
+	Events       int            `json:"events"`
+	Sessions     int            `json:"sessions"`
+	Calls        int            `json:"calls"`
+	Settled      int            `json:"settled"`
+	Open         int            `json:"open"`
+	Outputs      int            `json:"outputs"`       // that settlements name and that were not pruned
+	Unreferenced int            `json:"unreferenced"`  // outputs kept that no settlement names
+	Digests      bool           `json:"digests"`       // they were read and compared
+	UnknownKinds map[string]int `json:"unknown_kinds"` // kinds that this program does not know, and how often
+	Exceptions   []exceptionRow `json:"exceptions"`
+	lengths      map[events.Stream]events.Revision
+	last         events.Position
+}
+
+func (a *app) verify(ctx context.Context, s *ledgerStore, f verifyFlags) error {
+	v := &verification{
+		Store: s.dir, Digests: f.outputs, UnknownKinds: map[string]int{}, Exceptions: []exceptionRow{},
+		lengths: map[events.Stream]events.Revision{},
+	}
+	state, err := v.readAll(ctx, s)
+	if err != nil {
+		return err
+	}
+	v.count(state)
+	if err := v.checkOutputs(ctx, s, state.Retained()); err != nil {
+		return err
+	}
+	if err := a.emitOne(v, func() { a.verificationPage(v) }); err != nil || len(v.Exceptions) == 0 {
+		return err
+	}
+	return &fault{
+		exit: exitUnverified, code: "exceptions", err: fmt.Errorf("verify %s: %s", s.dir, count(len(v.Exceptions), "exception")),
+		hint: "ledger call show CALL and ledger event ls --after POSITION show more; ledger recover ends what a dead process left open",
+	}
+}
+
+// readAll folds the whole log, from its records, and checks each of them.
+func (v *verification) readAll(ctx context.Context, s *ledgerStore) (*calls.State, error) {
+	projection := calls.Projection()
+	state := projection.Init()
+	for e, err := range s.entries(ctx, events.Position{}) {
+		if errors.Is(err, events.ErrDamaged) {
+			v.except(calls.Exception{Law: readsBack, Detail: err.Error()})
+			clear(v.lengths) // what a stream lost there is not known
+			v.last = events.Position{}
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		v.Events++
+		v.checkPlace(e)
+		envelope, err := events.Decode(e)
+		if err != nil {
+			v.except(calls.Exception{Law: readsBack, Detail: err.Error(), Stream: e.Stream, Revision: e.Revision, Position: e.Position, Event: e.ID})
+			continue
+		}
+		if u, ok := envelope.Event.(events.Unknown); ok {
+			v.UnknownKinds[fmt.Sprintf("%s v%d", u.Name, u.Version)]++
+		}
+		state = projection.Apply(state, envelope)
+	}
+	return state, nil
+}
+
+func (v *verification) except(e calls.Exception) {
+	if id, ok := e.Stream.Session(); ok && e.Session.IsZero() {
+		e.Session = id
+	}
+	v.Exceptions = append(v.Exceptions, exceptionRowOf(e))
+}
+
+// checkPlace checks that a record stands where it should.
+func (v *verification) checkPlace(e events.Entry) {
+	length, known := v.lengths[e.Stream]
+	if known && e.Revision != length+1 || !known && v.last.IsZero() && len(v.lengths) == 0 && v.Events == 1 && e.Revision != 1 {
+		v.except(calls.Exception{
+			Law: inOrder, Detail: fmt.Sprintf("it has revision %d, and the one before it %d", e.Revision, length),
+			Stream: e.Stream, Revision: e.Revision, Position: e.Position, Event: e.ID,
+		})
+	}
+	if e.Position.Compare(v.last) <= 0 {
+		v.except(calls.Exception{
+			Law: inOrder, Detail: fmt.Sprintf("it stands behind position %s", v.last),
+			Stream: e.Stream, Revision: e.Revision, Position: e.Position, Event: e.ID,
+		})
+	}
+	v.lengths[e.Stream], v.last = e.Revision, e.Position
+}
+
+func (v *verification) count(state *calls.State) {
+	v.Sessions = len(state.Sessions())
+	for _, c := range state.Calls() {
+		v.Calls++
+		if c.State == calls.Settled {
+			v.Settled++
+		}
+	}
+	v.Open = v.Calls - v.Settled
+	for _, e := range state.Exceptions() {
+		v.Exceptions = append(v.Exceptions, exceptionRowOf(e))
+	}
+}
+
+// checkOutputs checks every output that a settlement names, and counts those
+// that none does.
+func (v *verification) checkOutputs(ctx context.Context, s *ledgerStore, named []calls.Retention) error {
+	known := map[domain.Ref]bool{}
+	for _, r := range named {
+		known[r.Ref] = true
+		if r.Pruned {
+			continue
+		}
+		v.Outputs++
+		if err := v.checkOutput(ctx, s.outputs, r); err != nil {
+			return err
+		}
+	}
+	for r, err := range s.outputs.All(ctx) {
+		if errors.Is(err, outputs.ErrDamaged) {
+			v.except(calls.Exception{Law: resolves, Detail: err.Error()})
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if !known[r.Ref] {
+			v.Unreferenced++
+		}
+	}
+	return nil
+}
+
+func (v *verification) checkOutput(ctx context.Context, kept *outputs.Store, r calls.Retention) error {
+	except := func(law calls.Law, detail string) {
+		v.except(calls.Exception{
+			Law: law, Detail: detail, Session: r.Call.Session, Message: r.Call.Message, Call: r.Call.Call,
+			Stream: events.SessionStream(r.Call.Session), Revision: r.Place.Revision, Position: r.Place.Position, Event: r.Settlement,
+		})
+	}
+	found, err := kept.Stat(ctx, r.Ref)
+	if err == nil && found != r.Retained {
+		except(keptAsNamed, fmt.Sprintf("%s has %d bytes with SHA-256 %s, and the settlement says %d and %s", r.Ref, found.Bytes, found.SHA256, r.Bytes, r.SHA256))
+		return nil
+	}
+	if err == nil && v.Digests {
+		err = kept.Verify(ctx, r.Ref)
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, outputs.ErrNotFound), errors.Is(err, outputs.ErrPruned):
+		except(resolves, err.Error())
+	case errors.Is(err, outputs.ErrDamaged):
+		except(keptAsNamed, err.Error())
+	default:
+		return err
+	}
+	return nil
+}
+
+func (a *app) verificationPage(v *verification) {
+	t := table{head: []string{"LAW BROKEN", "SESSION", "CALL", "TOOL", ">POSITION", "DETAIL"}}
+	for _, e := range v.Exceptions {
+		session, call := "", ""
+		if e.Session != nil {
+			session = short(*e.Session)
+		}
+		if e.Call != nil {
+			call = shortCall(*e.Call)
+		}
+		t.add(a.painted(red, string(e.Law)), session, call, oneLine(value(e.Tool), 30), text(e.Position), oneLine(e.Detail, 160))
+	}
+	if len(t.rows) > 0 {
+		a.write(t)
+		a.line("")
+	}
+	a.line("%s, %s, %s: %d settled, %d open.", count(v.Events, "event"), count(v.Sessions, "session"), count(v.Calls, "call"), v.Settled, v.Open)
+	how := "found, their digests not compared"
+	if v.Digests {
+		how = "read"
+	}
+	if v.Outputs > 0 || v.Unreferenced > 0 {
+		a.line("%s %s; %d that no settlement names.", count(v.Outputs, "kept output"), how, v.Unreferenced)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(v.UnknownKinds)) {
+		a.line("%s of kind %s, which this program does not know.", count(v.UnknownKinds[kind], "event"), visible(kind))
+	}
+	if len(v.Exceptions) == 0 {
+		a.line("%s", a.painted(green, "✓ every law holds"))
+		return
+	}
+	a.line("%s", a.painted(red, "✗ "+count(len(v.Exceptions), "exception")))
+}

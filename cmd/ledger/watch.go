@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// A watch tells how a session goes on while it runs: one line for each call,
+// from the log and nothing else.
+type watch struct {
+	app     *app
+	to      io.Writer
+	session domain.SessionID
+	started map[string]time.Time // of the calls that run
+	asked   map[string]domain.Call
+	told    events.Revision
+}
+
+func (a *app) watch(to io.Writer, session domain.SessionID) *watch {
+	return &watch{app: a, to: to, session: session, started: map[string]time.Time{}, asked: map[string]domain.Call{}}
+}
+
+// during follows the session while work runs and tells the rest when it has
+// ended.
+func (w *watch) during(ctx context.Context, s *ledgerStore, work func() error) error {
+	stream, from := events.SessionStream(w.session), s.store.Head()
+	if err := w.tell(s.ledger.Read(ctx, stream, w.told), false); err != nil {
+		return err
+	}
+	following, stop := context.WithCancel(ctx)
+	var follower sync.WaitGroup
+	follower.Go(func() {
+		// What this misses is read when the work has ended.
+		_ = w.tell(s.ledger.Follow(following, from), true)
+	})
+	err := work()
+	stop()
+	follower.Wait()
+	if rest := w.tell(s.ledger.Read(context.WithoutCancel(ctx), stream, w.told), true); err == nil {
+		err = rest
+	}
+	return err
+}
+
+func (w *watch) tell(envelopes func(func(events.Envelope, error) bool), aloud bool) error {
+	for v, err := range envelopes {
+		if err != nil {
+			return err
+		}
+		if v.Stream != events.SessionStream(w.session) || v.Revision != w.told+1 {
+			continue
+		}
+		w.told = v.Revision
+		w.learn(v, aloud)
+	}
+	return nil
+}
+
+func (w *watch) learn(v events.Envelope, aloud bool) {
+	switch e := v.Event.(type) {
+	case events.ReplyReceived:
+		for _, c := range e.Calls {
+			w.asked[callName(e.Message, c.ID)] = c
+		}
+		if text := oneLine(e.Text, 100); aloud && text != "" {
+			fmt.Fprintf(w.to, "%s\n", w.app.painted(dim, text))
+		}
+	case events.CallStarted:
+		w.started[callName(e.Message, e.Call)] = v.Time
+	case events.CallSettled:
+		if aloud {
+			w.settled(v.Time, e)
+		}
+	case events.SessionInterrupted:
+		if aloud {
+			fmt.Fprintf(w.to, "%s\n", w.app.painted(yellow, strings.TrimSpace("■ interrupted by "+e.Reason.String()+" "+e.Detail)))
+		}
+	}
+}
+
+func callName(message domain.MessageID, call domain.CallID) string {
+	return message.String() + "/" + string(call)
+}
+
+func (w *watch) settled(at time.Time, e events.CallSettled) {
+	name := callName(e.Message, e.Call)
+	took := ""
+	if begun, ok := w.started[name]; ok {
+		took = elapsed(at.Sub(begun))
+	}
+	fmt.Fprintf(w.to, "  %s  %-8s %6s  %s\n", w.app.padded(e.Outcome.String(), 18), oneLine(e.Tool, 24), took,
+		w.app.painted(dim, oneLine(gist(w.asked[name].Input), textWidth)))
+}
+
+// padded returns an outcome as tables show it, filled up to a width.
+func (a *app) padded(word string, width int) string {
+	return a.outcome(word) + strings.Repeat(" ", max(0, width-len([]rune(looks[word].symbol+" "+word))))
+}
+
+// gists are the fields of an input that tell most, in order.
+var gists = []string{"command", "path", "pattern", "url", "query"}
+
+// gist returns what tells most of an input.
+func gist(input json.RawMessage) string {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(input, &fields) != nil {
+		return string(input)
+	}
+	for _, name := range gists {
+		var text string
+		if json.Unmarshal(fields[name], &text) == nil && text != "" {
+			return text
+		}
+	}
+	return string(input)
+}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/projections/calls"
+)
+
+// open is the word for the outcome of a call that has none.
+const open = "open"
+
+// A look is how an outcome is shown beside its word.
+type look struct {
+	symbol string
+	paint  paint
+}
+
+// looks are those of all outcomes.
+var looks = map[string]look{
+	open:                            {"○", cyan},
+	domain.Succeeded.String():       {"✓", green},
+	domain.Failed.String():          {"✗", red},
+	domain.UnknownTool.String():     {"?", yellow},
+	domain.Stale.String():           {"≠", yellow},
+	domain.InvalidInput.String():    {"!", yellow},
+	domain.InvalidOutput.String():   {"!", red},
+	domain.DeniedByRule.String():    {"⊘", magenta},
+	domain.DeclinedByUser.String():  {"⊘", magenta},
+	domain.Disabled.String():        {"–", yellow},
+	domain.Interrupted.String():     {"■", yellow},
+	domain.Defective.String():       {"‼", red},
+	domain.RetentionFailed.String(): {"‼", red},
+	domain.MediaTooLarge.String():   {"‼", red},
+	domain.Lost.String():            {"◌", red},
+}
+
+// outcomeWord returns the word for how a call ended, or open.
+func outcomeWord(c calls.Call) string {
+	if c.State != calls.Settled {
+		return open
+	}
+	return c.Settlement.Outcome.String()
+}
+
+// outcome returns the word of an outcome with its symbol, painted.
+func (a *app) outcome(word string) string {
+	l := looks[word]
+	return a.painted(l.paint, strings.TrimSpace(l.symbol+" "+word))
+}
+
+// short returns an ID as tables print it: the prefix, an ellipsis and the last
+// six letters.
+func short(id fmt.Stringer) string { return shortText(id.String()) }
+
+func shortText(id string) string {
+	const tail = 6
+	prefix, _, ok := strings.Cut(id, "_")
+	if !ok || len(prefix) > 8 || len(id) <= len(prefix)+1+2*tail {
+		return id
+	}
+	return prefix + "_…" + id[len(id)-tail:]
+}
+
+// shortCall returns a provider's call ID as tables print it. It may be any
+// text.
+func shortCall(id domain.CallID) string {
+	if text := string(id); visible(text) == text && isASCII(text) {
+		return ansi.Truncate(shortText(text), 24, "…")
+	}
+	return oneLine(string(id), 24)
+}
+
+func isASCII(text string) bool {
+	for i := range len(text) {
+		if text[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
+// visible returns text without what controls a terminal: a control character
+// is shown by its picture, and what turns the direction of writing by a
+// replacement. Line ends and tabs stay.
+func visible(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return r
+		case r < 0x20:
+			return 0x2400 + r
+		case r == 0x7f:
+			return '␡'
+		case unicode.IsControl(r), 0x202a <= r && r <= 0x202e, 0x2066 <= r && r <= 0x2069:
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
+}
+
+// oneLine returns the beginning of a text on one line of at most so many
+// columns.
+func oneLine(text string, width int) string {
+	if len(text) > 16*width {
+		text = strings.ToValidUTF8(text[:16*width], "")
+	}
+	return ansi.Truncate(visible(strings.Join(strings.Fields(text), " ")), width, "…")
+}
+
+// textWidth is how many columns a table gives to a text.
+const textWidth = 60
+
+// ago returns how long a time is past.
+func (a *app) ago(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	past := a.now().Sub(t)
+	const day = 24 * time.Hour
+	switch {
+	case past < -time.Second:
+		return "in " + coarse(-past)
+	case past < time.Second:
+		return "now"
+	case past < 30*day:
+		return coarse(past) + " ago"
+	}
+	return t.UTC().Format(time.DateOnly)
+}
+
+// coarse returns a duration in its greatest unit.
+func coarse(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return strconv.Itoa(int(d/time.Second)) + "s"
+	case d < time.Hour:
+		return strconv.Itoa(int(d/time.Minute)) + "m"
+	case d < 24*time.Hour:
+		return strconv.Itoa(int(d/time.Hour)) + "h"
+	}
+	return strconv.Itoa(int(d/(24*time.Hour))) + "d"
+}
+
+// moment returns a time and how long it is past.
+func (a *app) moment(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("%s (%s)", stamp(t), a.ago(t))
+}
+
+// took returns how long a call ran.
+func took(c calls.Call) string {
+	ms := durationMS(c)
+	if ms == nil {
+		return ""
+	}
+	d := time.Duration(*ms) * time.Millisecond
+	switch {
+	case d < time.Second:
+		return strconv.FormatInt(*ms, 10) + "ms"
+	case d < time.Minute:
+		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + "s"
+	}
+	return d.Round(time.Second).String()
+}
+
+// durationMS returns how long a call ran in milliseconds, nil where it did not
+// begin or has not ended.
+func durationMS(c calls.Call) *int64 {
+	if c.Started.IsZero() || c.Settled.IsZero() {
+		return nil
+	}
+	ms := max(0, c.Settled.Sub(c.Started).Milliseconds())
+	return &ms
+}
+
+// size returns a number of bytes as people say it.
+func size(n int64) string {
+	const units = "KMGTPE"
+	if n < 1024 {
+		return strconv.FormatInt(n, 10) + " B"
+	}
+	value, unit := float64(n)/1024, 0
+	for value >= 1023.95 && unit < len(units)-1 {
+		value, unit = value/1024, unit+1
+	}
+	return strings.TrimSuffix(strconv.FormatFloat(value, 'f', 1, 64), ".0") + " " + units[unit:unit+1] + "iB"
+}
+
+// count returns a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+// parseTime reads a time: RFC 3339, a date, a date and time in UTC, or how
+// long ago, such as 10m, 36h or 7d.
+func (a *app) parseTime(text string) (time.Time, error) {
+	for _, layout := range []string{time.RFC3339Nano, time.DateOnly, time.DateTime, "2006-01-02T15:04:05", "2006-01-02T15:04"} {
+		if t, err := time.ParseInLocation(layout, text, time.UTC); err == nil {
+			return t, nil
+		}
+	}
+	span := text
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
+			span = strconv.FormatUint(n*24, 10) + "h"
+		}
+	}
+	if d, err := time.ParseDuration(span); err == nil && d >= 0 {
+		return a.now().Add(-d), nil
+	}
+	return time.Time{}, fmt.Errorf("%q is not a time such as 2026-09-01, 2026-09-01T15:04:05Z or 10m", text)
+}

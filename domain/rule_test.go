@@ -1,0 +1,132 @@
+package domain_test
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+// Scenario 91.
+func TestMatchKeepsItsTruthTable(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		text, pattern string
+		want          bool
+	}{
+		{"ls", "ls *", true}, {"ls -la", "ls *", true}, {"ls ", "ls *", true}, {"lstmeval", "ls *", false}, {"lstmeval", "ls*", true},
+		{"ls", "ls*", true}, {"ls -la", "ls*", true}, {"", "*", true}, {"", " *", true}, {"a/b/c", "a/*", true}, {"a", "a/*", false},
+		{"src", "src/**", false}, {"a\nb", "a*b", true}, {"a\nb", "a?b", true}, {"dir/x.env", "*.env", true}, {"git push", "git * push", false},
+		{`a\b`, "a/b", true}, {"a/b", `a\b`, true}, {"[x]", "[x]", true}, {"x", "[x]", false}, {"A", "a", false}, {"😀", "?", true},
+		{"😀", "??", false}, {"é", "?", true}, {"", "?", false}, {"", "", true}, {"a", "", false}, {"abcab", "*ab", true}, {"abcabx", "*ab", false},
+		{"a.b", "a.b", true}, {"axb", "a.b", false}, {"git *", "git *", true}, {"ab", "a*b*", true}, {"ba", "a*", false}, {"xa", "a", false},
+	} {
+		if got := domain.Match(row.pattern, row.text); got != row.want {
+			t.Errorf("Match(%q, %q) = %t, want %t", row.pattern, row.text, got, row.want)
+		}
+	}
+}
+
+func TestMatchIsNotSlowOnManyStars(t *testing.T) {
+	t.Parallel()
+	if domain.Match(strings.Repeat("*a", 200), strings.Repeat("a", 5000)+"b") {
+		t.Error("a text that ends in b fits a pattern that ends in a")
+	}
+}
+
+// fits is Match without its pace: it follows the sentence of its doc.
+func fits(pattern, text []rune) bool {
+	switch {
+	case len(pattern) == 0:
+		return len(text) == 0
+	case pattern[0] == '*':
+		return fits(pattern[1:], text) || len(text) > 0 && fits(pattern, text[1:])
+	}
+	return len(text) > 0 && (pattern[0] == '?' || pattern[0] == text[0]) && fits(pattern[1:], text[1:])
+}
+
+func FuzzMatch(f *testing.F) {
+	for _, seed := range [][2]string{{"git *", "git"}, {"*a*b", "xaxb"}, {"?*?", "😀é"}, {`a\*`, "a/b"}, {"* *", "a b"}} {
+		f.Add(seed[0], seed[1])
+	}
+	f.Fuzz(func(t *testing.T, pattern, text string) {
+		if strings.Count(pattern, "*") > 4 || len(text) > 40 {
+			t.Skip("too much for the naive matcher")
+		}
+		slashed := strings.NewReplacer(`\`, "/")
+		p, s := []rune(slashed.Replace(pattern)), []rune(slashed.Replace(text))
+		want := fits(p, s)
+		if head, ok := strings.CutSuffix(string(p), " *"); ok {
+			want = want || fits([]rune(head), s)
+		}
+		if got := domain.Match(pattern, text); got != want {
+			t.Fatalf("Match(%q, %q) = %t, want %t", pattern, text, got, want)
+		}
+	})
+}
+
+// Scenario 89.
+func TestLastRuleThatMatchesDecides(t *testing.T) {
+	t.Parallel()
+	allow := domain.Rule{Action: "bash", Resource: "ls *", Effect: domain.Allow, Source: "rules.toml:1"}
+	deny := domain.Rule{Action: "*", Resource: "*", Effect: domain.Deny, Source: "rules.toml:2"}
+	mcp := domain.Rule{Action: "mcp_*", Resource: "*", Effect: domain.Allow}
+	for _, row := range []struct {
+		rules            domain.Rules
+		action, resource string
+		want             domain.Rule
+		decided          bool
+	}{
+		{domain.Rules{allow, deny}, "bash", "ls -la", deny, true},
+		{domain.Rules{deny, allow}, "bash", "ls -la", allow, true},
+		{domain.Rules{deny, allow}, "bash", "rm", deny, true},
+		{append(domain.Rules{deny}, domain.Rules{mcp}...), "mcp_search", "anything", mcp, true},
+		{domain.Rules{mcp}, "bash", "ls", domain.Rule{Effect: domain.Ask}, false},
+		{nil, "bash", "ls", domain.Rule{Effect: domain.Ask}, false},
+	} {
+		got, decided := row.rules.Evaluate(row.action, row.resource)
+		if !reflect.DeepEqual(got, row.want) || decided != row.decided {
+			t.Errorf("%v.Evaluate(%q, %q) = %v, %t, want %v, %t", row.rules, row.action, row.resource, got, decided, row.want, row.decided)
+		}
+	}
+}
+
+func TestOnlyADenialOfEverythingHides(t *testing.T) {
+	t.Parallel()
+	rule := func(action, resource string, e domain.Effect) domain.Rule {
+		return domain.Rule{Action: action, Resource: resource, Effect: e}
+	}
+	all := []string{"question", "bash", "edit", "edit", "edit"} // the actions of question, bash, edit, write and apply_patch
+	for name, row := range map[string]struct {
+		rules domain.Rules
+		seen  []string
+	}{
+		// Scenario 31.
+		"one action denied": {domain.Rules{rule("question", "*", domain.Deny)}, all[1:]},
+		// Scenario 32.
+		"all denied, then one allowed in part": {domain.Rules{rule("*", "*", domain.Deny), rule("question", "private", domain.Allow)}, all[:1]},
+		"one allowed in part, then all denied": {domain.Rules{rule("question", "private", domain.Allow), rule("*", "*", domain.Deny)}, nil},
+		// Scenario 34.
+		"an action that several tools share":    {domain.Rules{rule("edit", "*", domain.Deny)}, all[:2]},
+		"denied, then allowed in part":          {domain.Rules{rule("bash", "*", domain.Deny), rule("bash", "echo *", domain.Allow)}, all},
+		"denied in part":                        {domain.Rules{rule("bash", "rm *", domain.Deny)}, all},
+		"denied by a pattern that fits all too": {domain.Rules{rule("bash", "**", domain.Deny)}, all},
+		"asked about":                           {domain.Rules{rule("*", "*", domain.Ask)}, all},
+		"no rules":                              {nil, all},
+	} {
+		var seen []string
+		for _, action := range all {
+			by, hidden := row.rules.Hides(action)
+			if !hidden {
+				seen = append(seen, action)
+			} else if by.Effect != domain.Deny || by.Resource != "*" || !domain.Match(by.Action, action) {
+				t.Errorf("%s: %s is hidden by %v", name, action, by)
+			}
+		}
+		if !slices.Equal(seen, row.seen) {
+			t.Errorf("%s: seen %q, want %q", name, seen, row.seen)
+		}
+	}
+}

@@ -1,0 +1,441 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// An attempt is an append whose outcome may be open.
+type attempt struct {
+	stream  events.Stream
+	after   events.Revision
+	records []events.Record
+	acked   bool
+}
+
+// A cutter cuts the power before one operation of the file system: what it
+// keeps is a copy of what would have survived.
+type cutter struct {
+	storage *vfs.MemFS
+	rng     *rand.Rand
+	percent int
+	mu      struct {
+		sync.Mutex
+		left  int // operations until the cut
+		clone *vfs.MemFS
+		now   progress // of the writer
+		then  progress // at the cut
+	}
+}
+
+// progress is how far a writer came: what it had repeated, and how many appends
+// it had begun and had acknowledged.
+type progress struct{ settled, begun, acked int }
+
+func (c *cutter) String() string { return "cutter" }
+
+func (c *cutter) MaybeError(op errorfs.Op) error {
+	if op.Kind.ReadOrWrite() == errorfs.OpIsRead {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.left--; c.mu.left == 0 {
+		c.mu.clone = c.storage.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: c.percent, RNG: c.rng})
+		c.mu.then = c.mu.now
+	}
+	return nil
+}
+
+func (c *cutter) note(p progress) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.now.settled += p.settled
+	c.mu.now.begun += p.begun
+	c.mu.now.acked += p.acked
+}
+
+// TestAPowerCutTakesNothingThatWasAcknowledged cuts the power of random
+// histories before a random operation of the file system, opening included.
+func TestAPowerCutTakesNothingThatWasAcknowledged(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(80) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			rng := rand.New(rand.NewPCG(seed, 1))
+			storage := vfs.NewCrashableMem()
+			var history []attempt
+			p := newPen(byte(seed))
+			for round := range 3 {
+				storage, history = liveAndDie(t, storage, rng, p, history)
+				if t.Failed() {
+					t.Logf("in round %d", round)
+					return
+				}
+			}
+		})
+	}
+}
+
+// liveAndDie opens a store, checks it against the history, appends to it until
+// the power is cut, and returns what survived, with the history so far.
+func liveAndDie(t *testing.T, storage *vfs.MemFS, rng *rand.Rand, p pen, history []attempt) (*vfs.MemFS, []attempt) {
+	c := &cutter{storage: storage, rng: rand.New(rand.NewPCG(rng.Uint64(), 2)), percent: rng.IntN(101)}
+	c.mu.left = 1 + rng.IntN(120)
+	s, err := Open(t.Context(), "store", Config{FS: errorfs.Wrap(storage, c)})
+	must(t, err)
+	defer s.Close() // into the file system that is dead
+	lengths := settle(t, s, history)
+	c.note(progress{settled: 1})
+	base := len(history)
+	for i := 0; i < 40 && !c.cut(); i++ {
+		stream := events.Stream(fmt.Sprintf("s-%d", rng.IntN(3)))
+		size := rng.IntN(200)
+		if rng.IntN(10) == 0 {
+			size = 100_000
+		}
+		a := attempt{stream: stream, after: lengths[stream], records: p.records(1+rng.IntN(4), size)}
+		history = append(history, a)
+		c.note(progress{begun: 1})
+		must(t, s.Append(t.Context(), a.stream, a.after, a.records...))
+		c.note(progress{acked: 1})
+		lengths[stream] += events.Revision(len(a.records))
+		if rng.IntN(8) == 0 {
+			must(t, s.SaveCheckpoint(t.Context(), "head", []byte(s.Head().String())))
+		}
+		if rng.IntN(12) == 0 {
+			must(t, s.db.Flush())
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.clone == nil { // it lived on; cut it now
+		c.mu.clone = storage.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: c.percent, RNG: c.rng})
+		c.mu.then = c.mu.now
+	}
+	history = history[:base+c.mu.then.begun]
+	for i := range history {
+		switch {
+		case i >= base:
+			history[i].acked = i < base+c.mu.then.acked
+		case c.mu.then.settled == 1:
+			history[i].acked = true
+		}
+	}
+	return c.mu.clone, history
+}
+
+func (c *cutter) cut() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.clone != nil
+}
+
+// settle checks that a store holds what was acknowledged, in order, and of an
+// append that was not, all or nothing. It then repeats that one, which decides.
+// It returns the lengths of the streams.
+func settle(t *testing.T, s *Store, history []attempt) map[events.Stream]events.Revision {
+	t.Helper()
+	entries := all(t, s)
+	found := map[domain.EventID]events.Entry{}
+	for i, e := range entries {
+		if seq, _ := e.Position.Parts(); seq != uint64(i+1) {
+			t.Errorf("entry %d stands at %s", i+1, e.Position)
+		}
+		found[e.ID] = e
+	}
+	checkpointIsBehind(t, s)
+	lengths := map[events.Stream]events.Revision{}
+	want := 0
+	for i, a := range history {
+		there := 0
+		for k, r := range a.records {
+			e, ok := found[r.ID]
+			if ok && (string(e.Data) != string(r.Data) || e.Revision != a.after+events.Revision(k+1) || e.Stream != a.stream) {
+				t.Errorf("record %d of append %d is not what was appended", k+1, i+1)
+			}
+			if ok {
+				there++
+			}
+		}
+		if a.acked && there != len(a.records) || there != 0 && there != len(a.records) {
+			t.Errorf("append %d of %d, acknowledged %t: %d of %d records are there", i+1, len(history), a.acked, there, len(a.records))
+		}
+		if !a.acked {
+			if err := s.Append(t.Context(), a.stream, a.after, a.records...); err != nil {
+				t.Errorf("repeat append %d, whose outcome was open: %v", i+1, err)
+			}
+		}
+		lengths[a.stream] += events.Revision(len(a.records))
+		want += len(a.records)
+	}
+	if n := len(all(t, s)); n != want {
+		t.Errorf("the store holds %d records, want %d", n, want)
+	}
+	return lengths
+}
+
+func checkpointIsBehind(t *testing.T, s *Store) {
+	t.Helper()
+	data, err := s.LoadCheckpoint(t.Context(), "head")
+	must(t, err)
+	if data == nil {
+		return
+	}
+	at, err := events.ParsePosition(string(data))
+	must(t, err)
+	if at.Compare(s.Head()) > 0 {
+		t.Errorf("the checkpoint is at %s, ahead of the records, which end at %s", at, s.Head())
+	}
+}
+
+// TestAPowerCutWhileOpeningTakesNothing cuts the power before each operation of
+// opening a store that holds records, with names and bytes lost at random.
+func TestAPowerCutWhileOpeningTakesNothing(t *testing.T) {
+	t.Parallel()
+	storage := vfs.NewCrashableMem()
+	s := open(t, storage)
+	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(5, 100)...))
+	must(t, s.Close())
+	for seed := range uint64(10) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		for left := 1; ; left++ {
+			c := &cutter{storage: storage.CrashClone(vfs.CrashCloneCfg{}), rng: rng, percent: 50}
+			c.mu.left = left
+			must(t, open(t, errorfs.Wrap(c.storage, c)).Close())
+			if !c.cut() {
+				break
+			}
+			after, err := Open(t.Context(), "store", Config{FS: c.mu.clone})
+			if err != nil {
+				t.Errorf("seed %d, cut before operation %d of opening: %v", seed, left, err)
+				continue
+			}
+			if n := len(all(t, after)); n != 5 {
+				t.Errorf("seed %d, cut before operation %d of opening: %d records are there, want 5", seed, left, n)
+			}
+			must(t, after.Close())
+		}
+	}
+}
+
+// dropped has syncs of logs do nothing, as after a SIGKILL: what was written is
+// in the memory of the system and not on the disk.
+type dropped struct{ vfs.FS }
+
+func (d dropped) wrap(f vfs.File, name string, err error) (vfs.File, error) {
+	if err == nil && strings.HasSuffix(name, ".log") {
+		return droppedFile{f}, nil
+	}
+	return f, err
+}
+
+func (d dropped) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := d.FS.Create(name, c)
+	return d.wrap(f, name, err)
+}
+
+func (d dropped) ReuseForWrite(from, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := d.FS.ReuseForWrite(from, name, c)
+	return d.wrap(f, name, err)
+}
+
+func (d dropped) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil } // a killed process holds no lock
+
+type droppedFile struct{ vfs.File }
+
+func (droppedFile) Sync() error     { return nil }
+func (droppedFile) SyncData() error { return nil }
+
+func TestWhatIsSeenAfterAKilledProcessSurvivesAPowerCut(t *testing.T) {
+	t.Parallel()
+	storage := vfs.NewCrashableMem()
+	first, err := Open(t.Context(), "store", Config{FS: dropped{storage}})
+	must(t, err)
+	records := newPen(1).records(3, 50)
+	must(t, first.Append(t.Context(), "s-1", 0, records...))
+	first.guard.fail(errors.New("killed")) // nothing more is written, also by Close
+
+	second := open(t, storage)
+	seen := len(all(t, second))
+	if seen != 3 {
+		t.Fatalf("%d records are there after the process was killed, want 3", seen)
+	}
+	third := open(t, storage.CrashClone(vfs.CrashCloneCfg{}))
+	if n := len(all(t, third)); n != seen {
+		t.Errorf("%d records are there after a power cut, and %d had been seen", n, seen)
+	}
+	must(t, first.db.Close())
+}
+
+// A shortage fails every write while it is on.
+type shortage struct {
+	mu   sync.Mutex
+	left int // writes until the disk is full; negative: it never is
+	full bool
+	only func(errorfs.Op) bool
+}
+
+func (f *shortage) String() string { return "shortage" }
+
+func (f *shortage) MaybeError(op errorfs.Op) error {
+	switch op.Kind {
+	case errorfs.OpCreate, errorfs.OpFileWrite, errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpReuseForWrite, errorfs.OpFileSyncTo:
+	default:
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.only != nil && !f.only(op) {
+		return nil
+	}
+	if f.left == 0 {
+		f.full = true
+	}
+	f.left--
+	if f.full {
+		return syscall.ENOSPC
+	}
+	return nil
+}
+
+func (f *shortage) set(left int, full bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.left, f.full = left, full
+}
+
+// TestAFullDiskStopsTheStoreAndLosesNothing has the disk fill up after each
+// number of writes: in the log, where it rotates, in a flush, in the manifest.
+func TestAFullDiskStopsTheStoreAndLosesNothing(t *testing.T) {
+	t.Parallel()
+	everywhere := func(errorfs.Op) bool { return true }
+	named := func(part string) func(errorfs.Op) bool {
+		return func(op errorfs.Op) bool { return strings.Contains(op.Path, part) }
+	}
+	for _, kind := range []struct {
+		name string
+		only func(errorfs.Op) bool
+		most int // the largest number of writes, a square
+	}{{"anywhere", everywhere, 225}, {"log", named(".log"), 100}, {"table", named(".sst"), 10}, {"manifest", named("MANIFEST"), 5}} {
+		for i := 0; i*i <= kind.most; i++ {
+			t.Run(fmt.Sprintf("%s after %d writes", kind.name, i*i), func(t *testing.T) {
+				t.Parallel()
+				fillUp(t, kind.only, i*i)
+			})
+		}
+	}
+}
+
+func fillUp(t *testing.T, only func(errorfs.Op) bool, left int) {
+	storage, disk := vfs.NewMem(), &shortage{left: -1, only: only}
+	s := open(t, errorfs.Wrap(storage, disk))
+	p := newPen(1)
+	var history []attempt
+	lengths := events.Revision(0)
+	disk.set(left, false)
+	var failed error
+	for i := 0; failed == nil && i < 200; i++ {
+		a := attempt{stream: "s-1", after: lengths, records: p.records(2, 200_000)}
+		history = append(history, a)
+		failed = s.Append(t.Context(), a.stream, a.after, a.records...)
+		if failed == nil {
+			history[i].acked = true
+			lengths += 2
+		}
+	}
+	if !errors.Is(failed, errStopped) || !errors.Is(failed, syscall.ENOSPC) {
+		t.Fatalf("Append on a full disk = %v, want an error that says so", failed)
+	}
+	disk.set(-1, false) // there is room again, and still nothing may be taken for written
+	acked := len(history)
+	if !history[acked-1].acked {
+		acked--
+	}
+	if n := len(all(t, s)); n != 2*acked {
+		t.Errorf("ReadAll after the failure yields %d records, want the %d acknowledged", n, 2*acked)
+	}
+	if err := s.Append(t.Context(), "s-2", 0, p.records(1, 1)...); !errors.Is(err, errStopped) {
+		t.Errorf("Append after a failure = %v, want the failure", err)
+	}
+	if err := s.Append(t.Context(), "s-1", history[0].after, history[0].records...); !errors.Is(err, errStopped) {
+		t.Errorf("repeated Append after a failure = %v, want the failure", err)
+	}
+	if err := s.SaveCheckpoint(t.Context(), "calls", nil); !errors.Is(err, errStopped) {
+		t.Errorf("SaveCheckpoint after a failure = %v, want the failure", err)
+	}
+	var end error
+	for _, end = range s.Follow(t.Context(), s.Head()) {
+	}
+	if !errors.Is(end, errStopped) {
+		t.Errorf("Follow after a failure ends with %v, want the failure", end)
+	}
+	must(t, s.Close())
+	settle(t, open(t, storage), history)
+}
+
+func TestAFullDiskWhileOpeningIsAnErrorAndHarmless(t *testing.T) {
+	t.Parallel()
+	storage := vfs.NewMem()
+	s := open(t, storage)
+	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(5, 100)...))
+	must(t, s.Close())
+	for left := range 40 {
+		disk := &shortage{left: left}
+		s, err := Open(t.Context(), "store", Config{FS: errorfs.Wrap(storage, disk)})
+		if err == nil {
+			if disk.full {
+				_ = s.Close()
+				continue
+			}
+			must(t, s.Close())
+			continue
+		}
+		if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "store") {
+			t.Errorf("Open on a full disk = %v, want an error that says so and names the folder", err)
+		}
+	}
+	if n := len(all(t, open(t, storage))); n != 5 {
+		t.Errorf("the store holds %d records, want 5", n)
+	}
+}
+
+func TestAFailedSyncIsNeverASuccess(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("input/output error")
+	storage := vfs.NewCrashableMem()
+	toggle := &errorfs.Toggle{Injector: errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData {
+			return broken
+		}
+		return nil
+	})}
+	s := open(t, errorfs.Wrap(storage, toggle))
+	records := newPen(1).records(1, 10)
+	toggle.On()
+	for range 3 {
+		if err := s.Append(t.Context(), "s-1", 0, records...); !errors.Is(err, broken) {
+			t.Fatalf("Append whose sync fails = %v, want that failure", err)
+		}
+		toggle.Off() // what failed once stays failed
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for e := range s.ReadAll(ctx, events.Position{}) {
+		t.Errorf("ReadAll yields %v, which was not acknowledged", e)
+	}
+	must(t, s.Close())
+	settle(t, open(t, storage.CrashClone(vfs.CrashCloneCfg{})), []attempt{{stream: "s-1", records: records}})
+}

@@ -1,0 +1,53 @@
+// Package embedded keeps events in a Pebble database in this process.
+//
+// A [Store] is an events.Store in a folder of its own. [Open] makes the folder,
+// locks it, and says who holds it to anyone who comes second. Over vfs.NewMem it
+// is the store of unit tests, over vfs.NewCrashableMem that of crash tests. It
+// keeps checkpoints of projections beside the records.
+//
+// The folder holds FORMAT, which says that it is a store and in which format,
+// lock, owner with an [Owner] as JSON while the store is open, and log with the
+// database. In that, numbers are big-endian:
+//
+//	e/ sequence(8)              → record
+//	s/ stream 0x00 revision(8)  → sequence(8)
+//	c/ name                     → checkpoint
+//
+//	record:  format(1)=1  version(2)  len stream(2)  len kind(2)
+//	         revision(8)  time(8, µs of Unix, signed)  ID(16)
+//	         len data(4)  len metadata(4)
+//	         stream  kind  data  metadata  sum(4)
+//
+// The sequence counts all records from 1 without gaps and is both parts of a
+// position. The sum is CRC-32C over all that precedes it and the sequence.
+//
+// # Promises
+//
+// The laws of package eventstest, and
+//
+//   - Nothing is seen by any reader before it is durable.
+//   - Records that are damaged or missing are an error, never a wrong answer.
+//   - After a write that failed nothing is written and no append succeeds.
+//   - A folder that is not a store is left as it is.
+//   - A checkpoint is whole, and never ahead of the records.
+//
+// # Concurrency
+//
+// A Store is safe for concurrent use. It owns one goroutine, the committer,
+// which makes of the appends that wait one batch and one sync, and which Close
+// joins; Pebble owns others, which Close joins as well. Appends wait in a queue
+// of bounded length, each until its context ends. No lock is held, and no
+// database iterator is open, while the body of a loop or CaughtUp runs.
+//
+// # Errors
+//
+// Open returns events.ErrInUse, ErrNewerFormat and ErrNotAStore. Append returns
+// a Conflict, ErrBadRecord, ErrTooLarge and ErrClosed; an append whose context
+// ended after the committer took it, or whose write failed, is open, and
+// appending the same again, after opening the store again in the latter case,
+// tells. Loops end with ErrDamaged at a record that is damaged.
+//
+// What the bytes of a record mean is left to package events. The laws are
+// checked in store_test.go, power cuts in crash_test.go, an example is in
+// store_test.go.
+package embedded

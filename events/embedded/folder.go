@@ -1,0 +1,248 @@
+package embedded
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// The names in a store's folder.
+const (
+	formatName = "FORMAT" // what the folder is, and in which format
+	lockName   = "lock"   // locked while the store is open
+	ownerName  = "owner"  // who has it open
+	logName    = "log"    // the Pebble database
+)
+
+// format is the version of the folder and of the keys in the database.
+const format = 1
+
+// formatTitle is what a FORMAT file begins with.
+const formatTitle = "settlement-ledger store, format "
+
+// An Owner is who has a store open. It is kept in the folder, for the error
+// that another one gets.
+type Owner struct {
+	PID     int       `json:"pid"`     // 0: of this process
+	Host    string    `json:"host"`    // empty: this one
+	Started time.Time `json:"started"` // when the store was opened; zero: now
+	Command string    `json:"command"` // empty: the name of this program
+}
+
+// filled returns o with what it leaves out.
+func (o Owner) filled() Owner {
+	o.PID = cmp.Or(o.PID, os.Getpid())
+	if o.Host == "" {
+		o.Host, _ = os.Hostname() // a host without a name has none here
+	}
+	if o.Started.IsZero() {
+		o.Started = time.Now().UTC()
+	}
+	o.Command = cmp.Or(o.Command, filepath.Base(os.Args[0]))
+	return o
+}
+
+// A folder is the place of one store, locked.
+type folder struct {
+	fs   vfs.FS
+	dir  string
+	lock io.Closer
+}
+
+// openFolder makes or finds the folder of a store and locks it. It creates
+// nothing in a folder of something else.
+func openFolder(storage vfs.FS, dir string, owner Owner) (*folder, error) {
+	f := &folder{fs: storage, dir: dir}
+	if err := f.make(); err != nil {
+		return nil, err
+	}
+	if _, err := f.inspect(); err != nil {
+		return nil, err
+	}
+	if err := f.take(); err != nil {
+		return nil, err
+	}
+	fresh, err := f.inspect() // again, as another process may have had it
+	if err == nil && fresh {
+		err = f.write(formatName, fmt.Appendf(nil, "%s%d\n", formatTitle, format))
+	}
+	if err == nil {
+		err = f.sign(owner)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.close())
+	}
+	return f, nil
+}
+
+func (f *folder) path(name string) string { return f.fs.PathJoin(f.dir, name) }
+
+// make creates the folder and its parents where they are missing, durably: a
+// folder whose entry in its parent is lost takes its records along.
+func (f *folder) make() error {
+	missing := []string{}
+	for dir := f.dir; ; dir = f.fs.PathDir(dir) {
+		info, err := f.fs.Stat(dir)
+		if err == nil && !info.IsDir() {
+			return fmt.Errorf("open store %s: %s is not a folder", f.dir, dir)
+		}
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("open store %s: %w", f.dir, err)
+		}
+		missing = append(missing, dir)
+		if f.fs.PathDir(dir) == dir {
+			break
+		}
+	}
+	for _, dir := range slices.Backward(missing) {
+		if err := f.fs.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("open store %s: %w", f.dir, err)
+		}
+		if err := syncDir(f.fs, f.fs.PathDir(dir)); err != nil {
+			return fmt.Errorf("open store %s: %w", f.dir, err)
+		}
+	}
+	return nil
+}
+
+// inspect reports whether the folder is to become a store. It returns an
+// ErrNotAStore or ErrNewerFormat for one that is not to be touched.
+func (f *folder) inspect() (fresh bool, err error) {
+	names, err := f.fs.List(f.dir)
+	if err != nil {
+		return false, fmt.Errorf("open store %s: %w", f.dir, err)
+	}
+	if slices.Contains(names, formatName) {
+		return false, f.checkFormat()
+	}
+	// A store that was cut off while it was made has a lock and perhaps the
+	// beginning of a FORMAT file, and nothing more.
+	for _, name := range names {
+		if name != lockName && name != formatName+".new" {
+			return false, fmt.Errorf("open store %s: %w: it holds %s and no %s file; name an empty folder, or one that does not exist",
+				f.dir, events.ErrNotAStore, name, formatName)
+		}
+	}
+	return true, nil
+}
+
+func (f *folder) checkFormat() error {
+	text, err := f.read(formatName)
+	if err != nil {
+		return fmt.Errorf("open store %s: %w", f.dir, err)
+	}
+	number, ok := strings.CutPrefix(strings.TrimSuffix(string(text), "\n"), formatTitle)
+	found, err := strconv.ParseUint(number, 10, 32)
+	switch {
+	case !ok || err != nil || found == 0:
+		return fmt.Errorf("open store %s: %w: its %s file is not one of a store", f.dir, events.ErrNotAStore, formatName)
+	case found > format:
+		return fmt.Errorf("open store %s: %w: it has format %d, and this program knows formats up to %d; use a newer program",
+			f.dir, events.ErrNewerFormat, found, format)
+	}
+	return nil
+}
+
+// take locks the folder, or returns an ErrInUse that names who has it.
+func (f *folder) take() (err error) {
+	f.lock, err = f.fs.Lock(f.path(lockName))
+	if err == nil {
+		return nil
+	}
+	// The file that cannot be made or opened is a *PathError; a lock that is
+	// held is not.
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return fmt.Errorf("open store %s: %w", f.dir, err)
+	}
+	return fmt.Errorf("open store %s: %w by %s: end that first, or name another store", f.dir, events.ErrInUse, f.holder())
+}
+
+// holder names the process in the owner file.
+func (f *folder) holder() string {
+	var o Owner
+	text, err := f.read(ownerName)
+	if err != nil || json.Unmarshal(text, &o) != nil || o.PID == 0 {
+		return "another process"
+	}
+	who := fmt.Sprintf("process %d (%s on %s, since %s)", o.PID, o.Command, o.Host, o.Started.Format(time.RFC3339))
+	if host, err := os.Hostname(); err == nil && o.Host == host && o.PID == os.Getpid() {
+		who += ", which is this one"
+	}
+	return who
+}
+
+// sign writes the owner file.
+func (f *folder) sign(owner Owner) error {
+	text, err := json.Marshal(owner.filled())
+	if err != nil {
+		return fmt.Errorf("open store %s: write %s: %w", f.dir, ownerName, err)
+	}
+	return f.write(ownerName, append(text, '\n'))
+}
+
+// close gives the folder up.
+func (f *folder) close() error {
+	err := f.fs.Remove(f.path(ownerName))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(err, f.lock.Close())
+}
+
+// write puts a file in the folder, whole and durable.
+func (f *folder) write(name string, content []byte) error {
+	if err := f.put(f.path(name), content); err != nil {
+		return fmt.Errorf("open store %s: write %s: %w", f.dir, name, err)
+	}
+	return nil
+}
+
+func (f *folder) put(path string, content []byte) error {
+	file, err := f.fs.Create(path+".new", vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(slices.Clone(content)) // Write may change what it is given
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	if err := f.fs.Rename(path+".new", path); err != nil {
+		return err
+	}
+	return syncDir(f.fs, f.dir)
+}
+
+func (f *folder) read(name string) ([]byte, error) {
+	file, err := f.fs.Open(f.path(name))
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(file, 1<<16))
+	return text, errors.Join(err, file.Close())
+}
+
+func syncDir(storage vfs.FS, dir string) error {
+	d, err := storage.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

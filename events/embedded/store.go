@@ -1,0 +1,294 @@
+package embedded
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math"
+	"path/filepath"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// DefaultMaxRecord is the limit of a record's bytes unless a Config has another.
+const DefaultMaxRecord = 64 << 20
+
+// A Config says how to open a store. The zero Config is right for a command.
+type Config struct {
+	FS        vfs.FS       // where the folder is; nil: on the disk
+	Owner     Owner        // who opens it; zero: this process, now
+	MaxRecord int          // most bytes of a record's data and metadata; 0: DefaultMaxRecord
+	Logger    *slog.Logger // what is told Pebble's complaints; nil: nothing
+}
+
+// A Store is an events.Store in a Pebble database. It is safe for concurrent
+// use.
+type Store struct {
+	folder    *folder
+	guard     *guard
+	db        *pebble.DB
+	maxRecord int
+	mark      *mark
+	queue     chan *pending
+	closing   chan struct{}  // closed when Close begins
+	joined    sync.WaitGroup // the committer
+	heads     heads          // the committer's alone
+	broken    bool           // the database panicked; the committer's, and Close's after it
+	mu        struct {
+		sync.RWMutex // held for reading while the database is used
+		closed       bool
+	}
+}
+
+// Open opens the store in a folder, which it makes if there is none. The caller
+// closes it. A folder that is open elsewhere is ErrInUse, one of a newer format
+// is ErrNewerFormat, and one that holds something else is ErrNotAStore and is
+// left as it is. What a process before had not made durable is durable or gone
+// when Open returns.
+func Open(ctx context.Context, dir string, cfg Config) (*Store, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	storage := cfg.FS
+	if storage == nil {
+		storage = vfs.Default
+		var err error
+		if dir, err = realPath(dir); err != nil {
+			return nil, fmt.Errorf("open store %s: %w", dir, err)
+		}
+	}
+	f, err := openFolder(storage, dir, cfg.Owner)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		folder:    f,
+		guard:     newGuard(storage, cfg.Logger),
+		maxRecord: cmp.Or(cfg.MaxRecord, DefaultMaxRecord),
+		queue:     make(chan *pending, queueLen),
+		closing:   make(chan struct{}),
+	}
+	if err := s.openDatabase(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), f.close())
+	}
+	s.joined.Go(s.commitAll)
+	return s, nil
+}
+
+// realPath returns the one name of a folder on the disk. Locks within a process
+// go by name.
+func realPath(dir string) (string, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return dir, err
+	}
+	for parent, rest := abs, ""; ; parent, rest = filepath.Dir(parent), filepath.Join(filepath.Base(parent), rest) {
+		found, err := filepath.EvalSymlinks(parent)
+		if err == nil {
+			return filepath.Join(found, rest), nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) || filepath.Dir(parent) == parent {
+			return abs, err
+		}
+	}
+}
+
+// openDatabase opens Pebble and finds the end of the records.
+func (s *Store) openDatabase() (err error) {
+	cache := pebble.NewCache(cacheSize)
+	defer cache.Unref()
+	s.db, err = pebble.Open(s.folder.path(logName), s.options(cache))
+	if err != nil {
+		close(s.guard.ending)
+		return cmp.Or(s.guard.cause(), translated(err))
+	}
+	end, err := s.lastSequence()
+	if cause := s.guard.cause(); cause != nil {
+		err = cause // of which Pebble was not told
+	}
+	if err != nil {
+		close(s.guard.ending)
+		return errors.Join(err, s.db.Close())
+	}
+	s.mark = newMark(end)
+	return nil
+}
+
+// lastSequence returns the sequence of the last record. A process that was
+// killed may have left records that Pebble reads from its log and that no sync
+// has covered. Pebble flushes what it replays before it opens, so that no
+// reader sees what a power cut takes back.
+func (s *Store) lastSequence() (seq uint64, err error) {
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: entryKey(0), UpperBound: entriesEnd()})
+	if err != nil {
+		return 0, translated(err)
+	}
+	if it.Last() {
+		seq = lastUint64(it.Key())
+	}
+	return seq, translated(it.Close())
+}
+
+// The sizes of what Pebble keeps in memory.
+const (
+	cacheSize    = 32 << 20 // a scan reads each block once; this is for streams read again
+	memTableSize = 16 << 20 // bounds the log that an opening replays to a few hundredths of a second
+)
+
+func (s *Store) options(cache *pebble.Cache) *pebble.Options {
+	o := &pebble.Options{
+		FS:                          s.guard,
+		Cache:                       cache,
+		Logger:                      s.guard,
+		FormatMajorVersion:          pebble.FormatNewest, // the default is the oldest
+		MemTableSize:                memTableSize,
+		MemTableStopWritesThreshold: 4, // a flush may be late by two tables before appends wait for it
+		EventListener: &pebble.EventListener{
+			// Whoever reads a damaged record is told; the store goes on.
+			DataCorruption: func(info pebble.DataCorruptionInfo) { s.guard.Errorf("%s", info) },
+		},
+	}
+	// Blocks of 32 KiB scan and compress better than 4 KiB ones, and records
+	// are read in runs. Snappy, the default, halves JSON at the least cost. No
+	// key is asked for that may not be there, so there are no bloom filters.
+	// Logs are recycled, as is the default: a file that does not grow syncs
+	// faster.
+	for i := range o.Levels {
+		o.Levels[i].BlockSize = 32 << 10
+	}
+	return o
+}
+
+// translated returns err as one of the errors of package events where it is
+// one.
+func translated(err error) error {
+	if pebble.IsCorruptionError(err) {
+		return fmt.Errorf("%w: %w", events.ErrDamaged, err)
+	}
+	return err
+}
+
+// use lets f use the database, which is not closed meanwhile.
+func (s *Store) use(f func() error) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.mu.closed {
+		return events.ErrClosed
+	}
+	return f()
+}
+
+// Head returns the position of the last durable record, and the zero Position
+// if there is none.
+func (s *Store) Head() events.Position {
+	end, _ := s.mark.now()
+	return events.NewPosition(end, end)
+}
+
+// Close ends every append that waits, every follower and every loop with
+// ErrClosed, waits for the appends that were taken, and gives the folder up.
+// Closing again is ErrClosed. A store that stopped at a failed write closes
+// without an error about it.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if s.mu.closed {
+		s.mu.Unlock()
+		return events.ErrClosed
+	}
+	s.mu.closed = true
+	close(s.closing)
+	s.mu.Unlock()
+	s.joined.Wait()
+	close(s.guard.ending)
+	if s.broken {
+		return errors.Join(s.guard.failure(), s.folder.close())
+	}
+	err := s.db.Close()
+	if s.guard.failure() != nil {
+		err = nil // of the memory that it was given to write to
+	}
+	return errors.Join(err, s.folder.close())
+}
+
+// errNoName is the answer to a checkpoint without a name.
+var errNoName = errors.New("a checkpoint has a name")
+
+// SaveCheckpoint keeps data under a name, in place of what was there. It does
+// not wait until that is durable: a power cut may bring back what was there
+// before, and never half of either. A checkpoint that survives one finds all
+// the records that had been read when it was saved.
+func (s *Store) SaveCheckpoint(ctx context.Context, name string, data []byte) error {
+	return s.checkpoint(ctx, "save", name, func() error {
+		if err := s.guard.failure(); err != nil {
+			return err
+		}
+		if err := s.db.Set(checkpointKey(name), data, pebble.NoSync); err != nil {
+			return err
+		}
+		return s.guard.failure()
+	})
+}
+
+// LoadCheckpoint returns what was saved last under a name, and nil if nothing
+// was. The caller owns it.
+func (s *Store) LoadCheckpoint(ctx context.Context, name string) (data []byte, err error) {
+	err = s.checkpoint(ctx, "load", name, func() error {
+		value, closer, err := s.db.Get(checkpointKey(name))
+		if errors.Is(err, pebble.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return translated(err)
+		}
+		data = append([]byte{}, value...)
+		return closer.Close()
+	})
+	return data, err
+}
+
+func (s *Store) checkpoint(ctx context.Context, verb, name string, do func() error) error {
+	err := context.Cause(ctx)
+	if err != nil {
+		return err
+	}
+	if err = errNoName; name != "" {
+		err = s.use(do)
+	}
+	if err != nil {
+		return fmt.Errorf("%s checkpoint %q: %w", verb, name, err)
+	}
+	return nil
+}
+
+// A mark is the sequence of the last durable record. Readers stop at it.
+type mark struct {
+	mu    sync.Mutex
+	end   uint64
+	moved chan struct{} // closed when the end moves
+}
+
+func newMark(end uint64) *mark { return &mark{end: end, moved: make(chan struct{})} }
+
+// now returns the mark, and what is closed when it moves.
+func (m *mark) now() (uint64, <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.end, m.moved
+}
+
+func (m *mark) move(end uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.end = end
+	close(m.moved)
+	m.moved = make(chan struct{})
+}
+
+// limit is behind the last sequence that there can be.
+const limit = math.MaxUint64

@@ -1,0 +1,309 @@
+package eventstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+func allOrNone(ctx context.Context, h Harness) error {
+	b, err := begin(ctx, h)
+	if err != nil {
+		return err
+	}
+	return b.end(func() error {
+		held, err := b.add(ctx, "all-1", 0, 5)
+		if err != nil {
+			return err
+		}
+		bad := append(b.records(3), events.Record{})
+		if err := b.Append(ctx, "all-1", 5, bad...); err == nil {
+			return errors.New("Append(three records and one that is not valid) = nil, want an error")
+		}
+		if err := b.holds(ctx, "all-1", held); err != nil {
+			return fmt.Errorf("after an append that failed: %w", err)
+		}
+		more, err := b.add(ctx, "all-1", 5, 4)
+		if err != nil {
+			return err
+		}
+		return b.holds(ctx, "all-1", slices.Concat(held, more))
+	}())
+}
+
+func staleAppendConflicts(ctx context.Context, h Harness) error {
+	b, err := begin(ctx, h)
+	if err != nil {
+		return err
+	}
+	return b.end(func() error {
+		const stream = "stale-1"
+		if err := b.conflicts(ctx, "stale-empty", 1); err != nil {
+			return err
+		}
+		if err := b.holds(ctx, "stale-empty", nil); err != nil {
+			return err
+		}
+		held, err := b.add(ctx, stream, 0, 4)
+		if err != nil {
+			return err
+		}
+		for _, after := range []events.Revision{0, 1, 3, 5, 6, 1 << 40} {
+			if err := b.conflicts(ctx, stream, after); err != nil {
+				return err
+			}
+			if err := b.holds(ctx, stream, held); err != nil {
+				return fmt.Errorf("after a conflict at %d: %w", after, err)
+			}
+		}
+		return nil
+	}())
+}
+
+// conflicts returns an error unless appending a fresh record to s after a
+// revision is a Conflict that names both.
+func (b *bench) conflicts(ctx context.Context, s events.Stream, after events.Revision) error {
+	return b.refused(ctx, s, after, b.records(1))
+}
+
+func (b *bench) refused(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error {
+	err := b.Append(ctx, s, after, records...)
+	conflict, ok := errors.AsType[*events.Conflict](err)
+	if !ok || *conflict != (events.Conflict{Stream: s, After: after}) {
+		return fmt.Errorf("Append(%s, %d, %d records) = %v, want a Conflict of that", s, after, len(records), err)
+	}
+	return nil
+}
+
+func repeatIsNoOp(ctx context.Context, h Harness) error {
+	b, err := begin(ctx, h)
+	if err != nil {
+		return err
+	}
+	return b.end(func() error {
+		held, err := b.add(ctx, "repeat-1", 0, 2)
+		if err != nil {
+			return err
+		}
+		if err := b.repeats(ctx, held); err != nil {
+			return fmt.Errorf("at the end: %w", err)
+		}
+		for range 2 {
+			more, err := b.add(ctx, "repeat-1", events.Revision(len(held)), 3)
+			if err != nil {
+				return err
+			}
+			held = append(held, more...)
+		}
+		if err := b.repeats(ctx, held); err != nil {
+			return err
+		}
+		if err := b.nearRepeats(ctx, held); err != nil {
+			return err
+		}
+		if err := b.reopen(ctx); err != nil {
+			return err
+		}
+		if err := b.repeats(ctx, held); err != nil {
+			return fmt.Errorf("after opening again: %w", err)
+		}
+		return b.nearRepeats(ctx, held)
+	}())
+}
+
+// repeats appends every run of the held records again.
+func (b *bench) repeats(ctx context.Context, held []events.Record) error {
+	for from := range held {
+		for to := from + 1; to <= len(held); to++ {
+			if err := b.Append(ctx, "repeat-1", events.Revision(from), held[from:to]...); err != nil {
+				return fmt.Errorf("append records %d to %d of %d again: %w, want nil", from+1, to, len(held), err)
+			}
+		}
+	}
+	return b.holds(ctx, "repeat-1", held)
+}
+
+// nearRepeats appends records that are nearly those held.
+func (b *bench) nearRepeats(ctx context.Context, held []events.Record) error {
+	last := events.Revision(len(held) - 1)
+	for name, change := range changes(b.mint) {
+		other := copied(held[last])
+		change(&other)
+		if err := b.refused(ctx, "repeat-1", last, []events.Record{other}); err != nil {
+			return fmt.Errorf("with another %s: %w", name, err)
+		}
+		if err := b.refused(ctx, "repeat-1", last-1, []events.Record{held[last-1], other}); err != nil {
+			return fmt.Errorf("with another %s in the second record: %w", name, err)
+		}
+	}
+	beyond := append(slices.Clone(held[last:]), b.records(1)...)
+	if err := b.refused(ctx, "repeat-1", last, beyond); err != nil {
+		return fmt.Errorf("the last record and one more: %w", err)
+	}
+	if err := b.refused(ctx, "repeat-1", 0, held[1:2]); err != nil {
+		return fmt.Errorf("a record that is held elsewhere in the stream: %w", err)
+	}
+	return b.holds(ctx, "repeat-1", held)
+}
+
+// changes has a change to each field of a record that leaves it valid.
+func changes(mint *domain.Mint) map[string]func(*events.Record) {
+	return map[string]func(*events.Record){
+		"id":       func(r *events.Record) { r.ID = mint.Event() },
+		"kind":     func(r *events.Record) { r.Kind += "x" },
+		"version":  func(r *events.Record) { r.Version++ },
+		"time":     func(r *events.Record) { r.Time = r.Time.Add(time.Microsecond) },
+		"data":     func(r *events.Record) { r.Data = append(r.Data, ' ') },
+		"metadata": func(r *events.Record) { r.Metadata = append(r.Metadata, ' ') },
+	}
+}
+
+func invalidChangesNothing(ctx context.Context, h Harness) error {
+	b, err := begin(ctx, h)
+	if err != nil {
+		return err
+	}
+	return b.end(func() error {
+		const stream = "invalid-1"
+		held, err := b.add(ctx, stream, 0, 2)
+		if err != nil {
+			return err
+		}
+		if err := b.invalid(ctx, "no stream", "", 0, b.records(1)...); err != nil {
+			return err
+		}
+		if err := b.invalid(ctx, "no records", stream, 2); err != nil {
+			return err
+		}
+		for name, spoil := range spoilers() {
+			r := b.records(1)[0]
+			spoil(&r)
+			if err := b.invalid(ctx, name, stream, 2, r); err != nil {
+				return err
+			}
+			if err := b.holds(ctx, stream, held); err != nil {
+				return fmt.Errorf("after a record with %s: %w", name, err)
+			}
+		}
+		return nil
+	}())
+}
+
+func (b *bench) invalid(ctx context.Context, name string, s events.Stream, after events.Revision, records ...events.Record) error {
+	if err := b.Append(ctx, s, after, records...); !errors.Is(err, events.ErrBadRecord) {
+		return fmt.Errorf("Append with %s = %v, want ErrBadRecord", name, err)
+	}
+	return nil
+}
+
+// spoilers has a change for each way in which a record is not valid.
+func spoilers() map[string]func(*events.Record) {
+	return map[string]func(*events.Record){
+		"a zero ID":         func(r *events.Record) { r.ID = domain.EventID{} },
+		"an empty kind":     func(r *events.Record) { r.Kind = "" },
+		"version 0":         func(r *events.Record) { r.Version = 0 },
+		"a version too big": func(r *events.Record) { r.Version = 1 << 16 },
+		"another zone":      func(r *events.Record) { r.Time = r.Time.In(time.FixedZone("X", 3600)) },
+		"nanoseconds":       func(r *events.Record) { r.Time = r.Time.Add(time.Nanosecond) },
+	}
+}
+
+func oneOfManyWins(ctx context.Context, h Harness) error {
+	b, err := begin(ctx, h)
+	if err != nil {
+		return err
+	}
+	return b.end(func() error {
+		var held []events.Record
+		for range 8 {
+			winner, err := b.race(ctx, held)
+			if err != nil {
+				return err
+			}
+			held = append(held, winner...)
+			if err := b.holds(ctx, raceStream, held); err != nil {
+				return err
+			}
+		}
+		return nil
+	}())
+}
+
+// raceStream is where many append at once.
+const raceStream = "race-1"
+
+// race appends many times at once to a stream that is held, and returns what
+// the winner appended.
+func (b *bench) race(ctx context.Context, held []events.Record) ([]events.Record, error) {
+	const many = 8
+	var appends [many][]events.Record
+	var ends [many]error
+	var all sync.WaitGroup
+	for i := range many {
+		appends[i] = b.records(2)
+	}
+	for i := range many {
+		all.Go(func() { ends[i] = b.Append(ctx, raceStream, events.Revision(len(held)), appends[i]...) })
+	}
+	all.Wait()
+	var winner []events.Record
+	for i, err := range ends {
+		switch {
+		case err == nil && winner != nil:
+			return nil, fmt.Errorf("two of %d appends after %d succeeded, want one", many, len(held))
+		case err == nil:
+			winner = appends[i]
+		case !errors.Is(err, events.ErrConflict):
+			return nil, fmt.Errorf("one of %d appends after %d = %w, want nil or a Conflict", many, len(held), err)
+		}
+	}
+	if winner == nil {
+		return nil, fmt.Errorf("none of %d appends after %d succeeded, want one", many, len(held))
+	}
+	return winner, nil
+}
+
+func survivesPowerCut(ctx context.Context, h Harness) error {
+	if h.CutPower == nil {
+		return ErrNotApplicable
+	}
+	b, err := begin(ctx, h)
+	if err != nil {
+		return err
+	}
+	var one, two []events.Record
+	for round := range 4 {
+		for range round + 1 {
+			if one, err = b.extend(ctx, "power-1", one, 3); err != nil {
+				return b.end(err)
+			}
+			if two, err = b.extend(ctx, "power-2", two, 1); err != nil {
+				return b.end(err)
+			}
+		}
+		if err := b.CutPower(b.Store); err != nil {
+			return fmt.Errorf("cut the power: %w", err)
+		}
+		if err := b.open(ctx); err != nil {
+			return err
+		}
+		for stream, held := range map[events.Stream][]events.Record{"power-1": one, "power-2": two} {
+			if err := b.holds(ctx, stream, held); err != nil {
+				return b.end(fmt.Errorf("after power cut %d: %w", round+1, err))
+			}
+		}
+	}
+	return b.end(nil)
+}
+
+// extend adds n fresh records to a stream that is held and returns all.
+func (b *bench) extend(ctx context.Context, s events.Stream, held []events.Record, n int) ([]events.Record, error) {
+	more, err := b.add(ctx, s, events.Revision(len(held)), n)
+	return append(held, more...), err
+}

@@ -1,0 +1,139 @@
+package eventstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/settlement-ledger/ledger/events"
+)
+
+func followerMissesNothing(ctx context.Context, h Harness) error {
+	b, err := begin(ctx, h)
+	if err != nil {
+		return err
+	}
+	return b.end(func() error {
+		if err := b.catchesUp(ctx); err != nil {
+			return err
+		}
+		if err := b.resumes(ctx); err != nil {
+			return err
+		}
+		return b.keepsUp(ctx)
+	}())
+}
+
+// catchesUp follows an empty store. Each time the follower has caught up, more
+// is appended before it can wait: the records are at the seam by force.
+func (b *bench) catchesUp(ctx context.Context) error {
+	const stream, rounds = "follow-1", 5
+	var held []events.Record
+	var failed error
+	told, seen, last := 0, 0, events.Position{}
+	following := events.Following{CaughtUp: func(p events.Position) {
+		if p != last || seen != len(held) {
+			failed = fmt.Errorf("CaughtUp(%s) after %d of %d entries, the last at %s", p, seen, len(held), last)
+		}
+		if told++; told <= rounds && failed == nil {
+			for range 2 { // two appends, so that a missing one is seen by the next
+				if failed == nil {
+					held, failed = b.extend(ctx, stream, held, told)
+				}
+			}
+		}
+	}}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	for e, err := range b.Follow(ctx, events.Position{}, following) {
+		if err = errors.Join(err, failed); err != nil {
+			return err
+		}
+		if err := equal([]events.Entry{e}, stream, events.Revision(seen), held[seen:seen+1]); err != nil {
+			return fmt.Errorf("follower after it caught up %d times: %w", told, err)
+		}
+		if seen, last = seen+1, e.Position; seen == rounds*(rounds+1) {
+			break
+		}
+	}
+	if told != rounds {
+		return fmt.Errorf("CaughtUp was called %d times, want %d", told, rounds)
+	}
+	return failed
+}
+
+// resumes follows from each position there is, to the end.
+func (b *bench) resumes(ctx context.Context) error {
+	all, err := collect(b.ReadAll(ctx, events.Position{}))
+	if err != nil {
+		return err
+	}
+	for i, from := range all {
+		dying, cancel := context.WithCancelCause(ctx)
+		caught := events.Position{}
+		rest, err := collect(b.Follow(dying, from.Position, events.Following{CaughtUp: func(p events.Position) {
+			caught = p
+			cancel(errStop)
+		}}))
+		if err == nil {
+			return fmt.Errorf("Follow(%s) ends without an error, want it to wait", from.Position)
+		}
+		if len(rest) != len(all)-i-1 || caught != all[len(all)-1].Position {
+			return fmt.Errorf("Follow(%s) yields %d entries and catches up at %s, want %d and %s",
+				from.Position, len(rest), caught, len(all)-i-1, all[len(all)-1].Position)
+		}
+		for k, e := range rest {
+			if !samePlace(e, all[i+1+k]) {
+				return fmt.Errorf("Follow(%s) yields %s, want %s", from.Position, show(e), show(all[i+1+k]))
+			}
+		}
+	}
+	return nil
+}
+
+// keepsUp follows while several append, each to a stream of its own, and holds
+// what the follower saw against the log.
+func (b *bench) keepsUp(ctx context.Context) error {
+	const writers, appends = 4, 15
+	before, err := collect(b.ReadAll(ctx, events.Position{}))
+	if err != nil {
+		return err
+	}
+	start := before[len(before)-1].Position
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var writing sync.WaitGroup
+	defer writing.Wait()
+	for w := range writers {
+		batches := make([][]events.Record, appends)
+		for i := range batches {
+			batches[i] = b.records(1 + w%2)
+		}
+		writing.Go(func() {
+			at := events.Revision(0)
+			for _, batch := range batches {
+				if err := b.Append(ctx, events.Stream(fmt.Sprintf("writer-%d", w)), at, batch...); err != nil {
+					cancel(err)
+					return
+				}
+				at += events.Revision(len(batch))
+			}
+		})
+	}
+	total := writers / 2 * appends * (1 + 2)
+	followed, err := collect(until(b.Follow(ctx, start), total))
+	if err != nil {
+		return err
+	}
+	all, err := collect(b.ReadAll(ctx, start))
+	if err != nil || len(all) != total {
+		return fmt.Errorf("ReadAll yields %d entries and the error %v, want %d", len(all), err, total)
+	}
+	for i, e := range followed {
+		if !samePlace(e, all[i]) {
+			return fmt.Errorf("entry %d followed is %s, want %s", i+1, show(e), show(all[i]))
+		}
+	}
+	return nil
+}

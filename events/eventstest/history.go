@@ -1,0 +1,228 @@
+package eventstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// A Step is one operation on a store.
+type Step struct {
+	Do      string // append, read, all, follow or reopen
+	Stream  events.Stream
+	After   events.Revision // of append and read; for all and follow, how many entries to skip
+	Records []events.Record
+}
+
+// String tells what the step does.
+func (s Step) String() string {
+	switch s.Do {
+	case "append":
+		return fmt.Sprintf("append %d records to %q after %d", len(s.Records), s.Stream, s.After)
+	case "read":
+		return fmt.Sprintf("read %q after %d", s.Stream, s.After)
+	case "reopen":
+		return s.Do
+	}
+	return fmt.Sprintf("%s after %d entries", s.Do, s.After)
+}
+
+// RandomHistory returns n steps, always the same for a seed: appends that
+// succeed, conflict, repeat or are not valid, among reading and opening again.
+func RandomHistory(seed uint64, n int) []Step {
+	rng := rand.New(rand.NewPCG(seed, 7))
+	key := [32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16), byte(seed >> 24)}
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	w := writer{rng: rng, mint: domain.NewMint(func() time.Time { return at }, rand.NewChaCha8(key)), held: map[events.Stream][]events.Record{}}
+	steps := make([]Step, n)
+	for i := range steps {
+		steps[i] = w.step()
+	}
+	return steps
+}
+
+// A writer makes up steps, and keeps what its appends would leave.
+type writer struct {
+	rng  *rand.Rand
+	mint *domain.Mint
+	held map[events.Stream][]events.Record
+}
+
+func (w *writer) step() Step {
+	stream := events.Stream(fmt.Sprintf("s-%d", w.rng.IntN(4)))
+	length := len(w.held[stream])
+	switch k := w.rng.IntN(20); {
+	case k < 8:
+		return w.fresh(stream)
+	case k < 11 && length > 0:
+		return w.repeat(stream)
+	case k < 13:
+		return Step{Do: "append", Stream: stream, After: events.Revision(w.rng.IntN(length + 3)), Records: w.records(2)}
+	case k == 13:
+		return Step{Do: "append", Stream: stream, After: events.Revision(length), Records: append(w.records(1), events.Record{})}
+	case k < 16:
+		return Step{Do: "read", Stream: stream, After: events.Revision(w.rng.IntN(length + 3))}
+	case k < 18:
+		return Step{Do: "all", After: events.Revision(w.rng.IntN(40))}
+	case k == 18:
+		return Step{Do: "follow", After: events.Revision(w.rng.IntN(40))}
+	}
+	return Step{Do: "reopen"}
+}
+
+// fresh appends fresh records at the end.
+func (w *writer) fresh(s events.Stream) Step {
+	records, length := w.records(1+w.rng.IntN(4)), len(w.held[s])
+	w.held[s] = append(w.held[s], records...)
+	return Step{Do: "append", Stream: s, After: events.Revision(length), Records: records}
+}
+
+// repeat appends records that are held at their place or, now and then, at
+// another, or with another after them.
+func (w *writer) repeat(s events.Stream) Step {
+	held := w.held[s]
+	from := w.rng.IntN(len(held))
+	records := slices.Clone(held[from : from+1+w.rng.IntN(len(held)-from)])
+	if w.rng.IntN(4) == 0 {
+		records = append(records, w.records(1)...)
+	}
+	return Step{Do: "append", Stream: s, After: events.Revision(from + w.rng.IntN(5)/4), Records: records}
+}
+
+func (w *writer) records(n int) []events.Record {
+	records := make([]events.Record, n)
+	for i := range records {
+		records[i] = events.Record{
+			ID:      w.mint.Event(),
+			Kind:    fmt.Sprintf("Kind%d", w.rng.IntN(5)),
+			Version: 1 + w.rng.IntN(3),
+			Time:    time.UnixMicro(w.rng.Int64N(1 << 52)).UTC(),
+			Data:    []byte(strings.Repeat("x", w.rng.IntN(200))),
+		}
+	}
+	return records
+}
+
+// Compare runs the steps on two implementations and returns the first
+// difference that a caller can see, or nil. Positions are not compared, as
+// each store has its own, but those of each must increase.
+func Compare(ctx context.Context, steps []Step, left, right Harness) error {
+	l, err := begin(ctx, left)
+	if err != nil {
+		return err
+	}
+	r, err := begin(ctx, right)
+	if err != nil {
+		return l.end(err)
+	}
+	for i, step := range steps {
+		got, want := l.observe(ctx, step), r.observe(ctx, step)
+		if got != want {
+			err := fmt.Errorf("step %d, %s: one store answers\n%s\nthe other\n%s", i+1, step, got, want)
+			return errors.Join(r.end(l.end(err)))
+		}
+	}
+	return r.end(l.end(nil))
+}
+
+// observe runs a step and tells all that a caller can see of it.
+func (b *bench) observe(ctx context.Context, step Step) string {
+	switch step.Do {
+	case "append":
+		return outcome(b.Append(ctx, step.Stream, step.After, step.Records...))
+	case "read":
+		return listing(collect(b.Read(ctx, step.Stream, step.After)))
+	case "all":
+		return listing(collect(b.ReadAll(ctx, b.place(ctx, step.After))))
+	case "follow":
+		dying, cancel := context.WithCancelCause(ctx)
+		until := events.Following{CaughtUp: func(events.Position) { cancel(errStop) }}
+		return listing(collect(b.Follow(dying, b.place(ctx, step.After), until)))
+	case "reopen":
+		return outcome(b.reopen(ctx))
+	}
+	return "unknown step " + step.Do
+}
+
+// place returns the position behind the first n entries.
+func (b *bench) place(ctx context.Context, n events.Revision) (p events.Position) {
+	if n == 0 {
+		return p
+	}
+	for e, err := range until(b.ReadAll(ctx, p), int(n)) {
+		if err == nil {
+			p = e.Position
+		}
+	}
+	return p
+}
+
+// outcome names the kind of an error.
+func outcome(err error) string {
+	for _, known := range []error{events.ErrConflict, events.ErrBadRecord, events.ErrClosed, errStop} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	return fmt.Sprint(err)
+}
+
+func listing(entries []events.Entry, err error) string {
+	var b strings.Builder
+	last := events.Position{}
+	for _, e := range entries {
+		if e.Position.Compare(last) <= 0 {
+			fmt.Fprintf(&b, "position %s after %s, ", e.Position, last)
+		}
+		last = e.Position
+		b.WriteString(show(e) + "\n")
+	}
+	return b.String() + outcome(err)
+}
+
+// TestSame runs the histories of the seeds 1 to seeds on two implementations,
+// whose storage left and right make afresh. A history that shows a difference
+// is shrunk by halving, and told with its seed.
+func TestSame(t *testing.T, seeds uint64, left, right func() Harness) {
+	for seed := uint64(1); seed <= seeds; seed++ {
+		steps := RandomHistory(seed, 60)
+		differs := func(steps []Step) bool { return Compare(t.Context(), steps, left(), right()) != nil }
+		if !differs(steps) {
+			continue
+		}
+		steps = shrink(steps, differs)
+		t.Fatalf("seed %d, shrunk to %d steps:\n%s\n%v", seed, len(steps), tell(steps), Compare(t.Context(), steps, left(), right()))
+	}
+}
+
+// shrink leaves out halves, quarters and so on for as long as the rest still
+// fails.
+func shrink(steps []Step, fails func([]Step) bool) []Step {
+	for size := len(steps) / 2; size > 0; size /= 2 {
+		for from := 0; from+size <= len(steps); {
+			rest := slices.Concat(steps[:from], steps[from+size:])
+			if fails(rest) {
+				steps = rest
+			} else {
+				from += size
+			}
+		}
+	}
+	return steps
+}
+
+func tell(steps []Step) string {
+	var b strings.Builder
+	for _, s := range steps {
+		b.WriteString("  " + s.String() + "\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,413 @@
+package eventstest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+
+	"github.com/settlement-ledger/ledger/events"
+)
+
+func readsBackInOrder(ctx context.Context, h Harness) error {
+	b, err := begin(ctx, h)
+	if err != nil {
+		return err
+	}
+	return b.end(func() error {
+		held := map[events.Stream][]events.Record{}
+		var order []events.Record
+		for i, n := range []int{1, 3, 1, 40, 2, 1, 300, 1} {
+			s := events.Stream(fmt.Sprintf("order-%d", i%2))
+			more, err := b.add(ctx, s, events.Revision(len(held[s])), n)
+			if err != nil {
+				return err
+			}
+			held[s], order = append(held[s], more...), append(order, more...)
+		}
+		if err := b.readsBack(ctx, held, order); err != nil {
+			return err
+		}
+		if err := b.reopen(ctx); err != nil {
+			return err
+		}
+		if err := b.readsBack(ctx, held, order); err != nil {
+			return fmt.Errorf("after opening again: %w", err)
+		}
+		return nil
+	}())
+}
+
+// readsBack returns an error unless the streams hold these records, and all of
+// them were appended in this order.
+func (b *bench) readsBack(ctx context.Context, held map[events.Stream][]events.Record, order []events.Record) error {
+	for s, want := range held {
+		for _, after := range []int{0, 1, 2, len(want) / 2, len(want) - 1} {
+			entries, err := collect(b.Read(ctx, s, events.Revision(after)))
+			if err != nil {
+				return fmt.Errorf("Read(%s, %d): %w", s, after, err)
+			}
+			if err := equal(entries, s, events.Revision(after), want[after:]); err != nil {
+				return fmt.Errorf("Read(%s, %d): %w", s, after, err)
+			}
+		}
+	}
+	all, err := collect(b.ReadAll(ctx, events.Position{}))
+	if err != nil {
+		return fmt.Errorf("ReadAll: %w", err)
+	}
+	return sameOrder(all, order)
+}
+
+func sameOrder(all []events.Entry, order []events.Record) error {
+	if len(all) != len(order) {
+		return fmt.Errorf("ReadAll yields %d entries, want %d", len(all), len(order))
+	}
+	for i, e := range all {
+		if !same(e.Record, order[i]) {
+			return fmt.Errorf("entry %d of all is %s, want %s", i+1, show(e), order[i].ID)
+		}
+	}
+	return nil
+}
+
+func positionsIncrease(ctx context.Context, h Harness) error {
+	b, err := begin(ctx, h)
+	if err != nil {
+		return err
+	}
+	return b.end(func() error {
+		for opening := range 3 {
+			for i := range 4 {
+				s := events.Stream(fmt.Sprintf("position-%d-%d", opening, i))
+				if _, err := b.add(ctx, s, 0, i+1); err != nil {
+					return err
+				}
+			}
+			if err := b.increases(ctx); err != nil {
+				return fmt.Errorf("in opening %d: %w", opening+1, err)
+			}
+			if err := b.reopen(ctx); err != nil {
+				return err
+			}
+		}
+		return b.increases(ctx)
+	}())
+}
+
+// increases returns an error unless the positions of all records increase, are
+// the same in each stream, and are places to go on from.
+func (b *bench) increases(ctx context.Context) error {
+	all, err := collect(b.ReadAll(ctx, events.Position{}))
+	if err != nil {
+		return err
+	}
+	last := events.Position{}
+	for i, e := range all {
+		if e.Position.Compare(last) <= 0 {
+			return fmt.Errorf("%s stands at %s, behind one at %s", show(e), e.Position, last)
+		}
+		last = e.Position
+		rest, err := collect(b.ReadAll(ctx, e.Position))
+		if err != nil {
+			return err
+		}
+		if !slices.EqualFunc(rest, all[i+1:], samePlace) {
+			return fmt.Errorf("ReadAll(%s) does not yield the %d entries that followed", e.Position, len(all)-i-1)
+		}
+		for own, err := range b.Read(ctx, e.Stream, e.Revision-1) {
+			if err != nil || !samePlace(own, e) {
+				return fmt.Errorf("Read(%s, %d) yields %s at %s and the error %v, want it at %s", e.Stream, e.Revision-1, show(own), own.Position, err, e.Position)
+			}
+			break
+		}
+	}
+	return nil
+}
+
+func samePlace(a, b events.Entry) bool {
+	return a.Position == b.Position && a.Stream == b.Stream && a.Revision == b.Revision && a.ID == b.ID
+}
+
+func dataIsNotShared(ctx context.Context, h Harness) error {
+	b, err := begin(ctx, h)
+	if err != nil {
+		return err
+	}
+	return b.end(func() error {
+		const stream = "shared-1"
+		given := b.records(3)
+		held := []events.Record{copied(given[0]), copied(given[1]), copied(given[2])}
+		if err := b.Append(ctx, stream, 0, given...); err != nil {
+			return err
+		}
+		for _, r := range given {
+			scribble(r)
+		}
+		given[0], given[1] = given[1], given[0]
+		if err := b.holds(ctx, stream, held); err != nil {
+			return fmt.Errorf("after the given bytes changed: %w", err)
+		}
+		for name, loop := range b.loops(ctx, stream) {
+			received, err := collect(until(loop, 3))
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			for _, e := range received {
+				metadata := bytes.Clone(e.Metadata)
+				if _ = append(e.Data, "more"...); !bytes.Equal(e.Metadata, metadata) {
+					return fmt.Errorf("%s: adding to the data of %s changed its metadata", name, e.ID)
+				}
+				scribble(e.Record)
+			}
+			if err := b.holds(ctx, stream, held); err != nil {
+				return fmt.Errorf("after the bytes received from %s changed: %w", name, err)
+			}
+		}
+		return nil
+	}())
+}
+
+func scribble(r events.Record) {
+	for i := range r.Data {
+		r.Data[i] = '!'
+	}
+	for i := range r.Metadata {
+		r.Metadata[i] = '!'
+	}
+}
+
+// loops has one loop of each kind, from the start.
+func (b *bench) loops(ctx context.Context, s events.Stream) map[string]iter.Seq2[events.Entry, error] {
+	return map[string]iter.Seq2[events.Entry, error]{
+		"Read":    b.Read(ctx, s, 0),
+		"ReadAll": b.ReadAll(ctx, events.Position{}),
+		"Follow":  b.Follow(ctx, events.Position{}),
+	}
+}
+
+// until leaves a loop after n entries.
+func until(loop iter.Seq2[events.Entry, error], n int) iter.Seq2[events.Entry, error] {
+	return func(yield func(events.Entry, error) bool) {
+		seen := 0
+		for e, err := range loop {
+			seen++
+			if !yield(e, err) || seen == n {
+				return
+			}
+		}
+	}
+}
+
+func leavingFreesEverything(ctx context.Context, h Harness) error {
+	b, err := begin(ctx, h)
+	if err != nil {
+		return err
+	}
+	return b.end(func() error {
+		const stream = "leave-1"
+		held, err := b.add(ctx, stream, 0, 20)
+		if err != nil {
+			return err
+		}
+		for n := 1; n <= 20; n++ {
+			for _, loop := range b.loops(ctx, stream) {
+				if _, err := collect(until(loop, n)); err != nil {
+					return err
+				}
+			}
+			// Left while it is open, a loop of the same goroutine must not be
+			// in the way of an append.
+			for range b.ReadAll(ctx, events.Position{}) {
+				if held, err = b.extend(ctx, stream, held, 1); err != nil {
+					return err
+				}
+				break
+			}
+		}
+		if err := b.holds(ctx, stream, held); err != nil {
+			return err
+		}
+		return b.reopen(ctx)
+	}())
+}
+
+func beyondTheEndIsEmpty(ctx context.Context, h Harness) error {
+	b, err := begin(ctx, h)
+	if err != nil {
+		return err
+	}
+	return b.end(func() error {
+		if err := empty("ReadAll of an empty store", b.ReadAll(ctx, events.Position{})); err != nil {
+			return err
+		}
+		for _, n := range []int{3, 2} {
+			if _, err := b.add(ctx, events.Stream(fmt.Sprintf("beyond-%d", n)), 0, n); err != nil {
+				return err
+			}
+		}
+		for _, after := range []events.Revision{3, 4, 5, 1 << 40, 1<<64 - 1} {
+			if err := empty(fmt.Sprintf("Read(beyond-3, %d)", after), b.Read(ctx, "beyond-3", after)); err != nil {
+				return err
+			}
+		}
+		for _, never := range []events.Stream{"beyond", "beyond-", "beyond-1", "beyond-30", "zz-9"} {
+			if err := empty(fmt.Sprintf("Read(%s, 0)", never), b.Read(ctx, never, 0)); err != nil {
+				return err
+			}
+		}
+		all, err := collect(b.ReadAll(ctx, events.Position{}))
+		if err != nil || len(all) == 0 {
+			return fmt.Errorf("ReadAll yields %d entries and the error %v", len(all), err)
+		}
+		return empty("ReadAll from the last position", b.ReadAll(ctx, all[len(all)-1].Position))
+	}())
+}
+
+func empty(name string, loop iter.Seq2[events.Entry, error]) error {
+	entries, err := collect(loop)
+	if err != nil || len(entries) > 0 {
+		return fmt.Errorf("%s yields %d entries and the error %v, want nothing", name, len(entries), err)
+	}
+	return nil
+}
+
+// wholeStream is where whole appends are read while others are made.
+const wholeStream = "whole-1"
+
+func readersSeeWholeAppends(ctx context.Context, h Harness) error {
+	b, err := begin(ctx, h)
+	if err != nil {
+		return err
+	}
+	return b.end(func() error {
+		const size, rounds = 4, 10
+		var appending sync.WaitGroup
+		var failed error
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer appending.Wait()
+		defer cancel(nil)
+		appending.Go(func() {
+			for i := range rounds {
+				if _, failed = b.add(ctx, wholeStream, events.Revision(i*size), size); failed != nil {
+					cancel(failed)
+					return
+				}
+			}
+		})
+		for seen := 0; seen < rounds*size; {
+			for _, loop := range []iter.Seq2[events.Entry, error]{b.ReadAll(ctx, events.Position{}), b.Read(ctx, wholeStream, 0)} {
+				entries, err := collect(loop)
+				if err != nil {
+					return err
+				}
+				if seen = len(entries); seen%size != 0 {
+					return fmt.Errorf("a reader sees %d records of appends of %d", seen, size)
+				}
+			}
+		}
+		appending.Wait()
+		return failed
+	}())
+}
+
+func closedStoreSaysSo(ctx context.Context, h Harness) error {
+	b, err := begin(ctx, h)
+	if err != nil {
+		return err
+	}
+	if _, err := b.add(ctx, "closed-1", 0, 2); err != nil {
+		return b.end(err)
+	}
+	waits, ended := make(chan struct{}), make(chan error, 1)
+	waiting := events.Following{CaughtUp: func(events.Position) { close(waits) }}
+	go func() {
+		_, err := collect(b.Follow(ctx, events.Position{}, waiting))
+		ended <- err
+	}()
+	select {
+	case <-waits:
+	case err := <-ended:
+		return b.end(fmt.Errorf("a follower ends before the store is closed: %w", err))
+	case <-ctx.Done():
+		return b.end(context.Cause(ctx))
+	}
+	if err := b.end(nil); err != nil {
+		return err
+	}
+	if err := <-ended; !errors.Is(err, events.ErrClosed) {
+		return fmt.Errorf("a follower that waits ends with %v, want ErrClosed", err)
+	}
+	if err := b.Append(ctx, "closed-1", 2, b.records(1)...); !errors.Is(err, events.ErrClosed) {
+		return fmt.Errorf("Append = %v, want ErrClosed", err)
+	}
+	for name, loop := range b.loops(ctx, "closed-1") {
+		if entries, err := collect(loop); !errors.Is(err, events.ErrClosed) || len(entries) > 0 {
+			return fmt.Errorf("%s yields %d entries and the error %v, want ErrClosed", name, len(entries), err)
+		}
+	}
+	return nil
+}
+
+// errStop is the cause with which checks cancel.
+var errStop = errors.New("stopped by the check")
+
+func cancellationYieldsCause(ctx context.Context, h Harness) error {
+	b, err := begin(ctx, h)
+	if err != nil {
+		return err
+	}
+	return b.end(func() error {
+		const stream = "cancel-1"
+		if _, err := b.add(ctx, stream, 0, 5); err != nil {
+			return err
+		}
+		dead, cancel := context.WithCancelCause(ctx)
+		cancel(errStop)
+		if err := b.Append(dead, stream, 5, b.records(1)...); !errors.Is(err, errStop) {
+			return fmt.Errorf("Append in a context that ended = %v, want its cause", err)
+		}
+		for name := range b.loops(ctx, stream) {
+			if err := b.cancels(ctx, name, stream); err != nil {
+				return err
+			}
+		}
+		alive, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		waiting := events.Following{CaughtUp: func(events.Position) { cancel(errStop) }}
+		if _, err := collect(b.Follow(alive, events.Position{}, waiting)); !errors.Is(err, errStop) {
+			return fmt.Errorf("a follower that waits ends with %v, want the cause", err)
+		}
+		return nil
+	}())
+}
+
+// cancels cancels a loop before its first entry and after its second.
+func (b *bench) cancels(ctx context.Context, name string, s events.Stream) error {
+	for _, n := range []int{0, 2} {
+		dying, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		if n == 0 {
+			cancel(errStop)
+		}
+		loop := func(yield func(events.Entry, error) bool) {
+			seen := 0
+			for e, err := range b.loops(dying, s)[name] {
+				if seen++; seen == n {
+					cancel(errStop)
+				}
+				if !yield(e, err) {
+					return
+				}
+			}
+		}
+		entries, err := collect(loop)
+		if !errors.Is(err, errStop) || len(entries) != n {
+			return fmt.Errorf("%s cancelled after %d entries yields %d and the error %v, want the cause", name, n, len(entries), err)
+		}
+	}
+	return nil
+}

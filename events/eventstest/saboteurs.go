@@ -1,0 +1,405 @@
+package eventstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// A saboteur is a store that breaks one law. What it does not override is the
+// slice store's.
+type saboteur struct {
+	*Slice
+	append  func(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error
+	read    func(ctx context.Context, s events.Stream, after events.Revision) iter.Seq2[events.Entry, error]
+	follow  func(ctx context.Context, after events.Position, options []events.Following) iter.Seq2[events.Entry, error]
+	passing func(iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] // what becomes of every loop
+}
+
+func (x *saboteur) Append(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) error {
+	if x.append != nil {
+		return x.append(ctx, s, after, records)
+	}
+	return x.Slice.Append(ctx, s, after, records...)
+}
+
+func (x *saboteur) Read(ctx context.Context, s events.Stream, after events.Revision) iter.Seq2[events.Entry, error] {
+	if x.read != nil {
+		return x.read(ctx, s, after)
+	}
+	return x.pass(x.Slice.Read(ctx, s, after))
+}
+
+func (x *saboteur) ReadAll(ctx context.Context, after events.Position) iter.Seq2[events.Entry, error] {
+	return x.pass(x.Slice.ReadAll(ctx, after))
+}
+
+func (x *saboteur) Follow(ctx context.Context, after events.Position, options ...events.Following) iter.Seq2[events.Entry, error] {
+	if x.follow != nil {
+		return x.follow(ctx, after, options)
+	}
+	return x.pass(x.Slice.Follow(ctx, after, options...))
+}
+
+func (x *saboteur) pass(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
+	if x.passing != nil {
+		return x.passing(loop)
+	}
+	return loop
+}
+
+// length returns how long a stream is.
+func (x *saboteur) length(s events.Stream) events.Revision {
+	entries, _ := collect(x.Slice.Read(context.Background(), s, 0))
+	return events.Revision(len(entries))
+}
+
+// harness gives the saboteur storage that keeps what it keeps.
+func (x *saboteur) harness() Harness {
+	return Harness{
+		Open:     func(context.Context) (events.Store, error) { x.reopen(); return x, nil },
+		Close:    func(events.Store) error { x.Close(); return nil },
+		CutPower: func(events.Store) error { x.Close(); return nil },
+	}
+}
+
+// saboteurs returns a saboteur for each law, by its name.
+func saboteurs() map[string]func() Harness {
+	return map[string]func() Harness{
+		"reads back in order":               swapsEntries,
+		"all or none":                       keepsWhatIsValid,
+		"stale append conflicts":            appendsAcrossGaps,
+		"repeated append is a no-op":        knowsOnlyTheLastAppend,
+		"positions increase":                countsFromOneAgain,
+		"a follower misses nothing":         dropsAtTheSeam,
+		"acknowledged survives a power cut": acknowledgesEarly,
+		"data is not shared":                keepsWhatItIsGiven,
+		"cancellation yields its cause":     forgetsTheCause,
+		"a closed store says so":            isEmptyWhenClosed,
+		"leaving a loop frees everything":   holdsLeftLoops,
+		"invalid records change nothing":    takesAnyTime,
+		"one of many wins":                  letsTwoWin,
+		"beyond the end is empty":           startsOverBeyondTheEnd,
+		"readers see whole appends":         publishesHalves,
+	}
+}
+
+// swapsEntries has two entries of a long stream the wrong way round.
+func swapsEntries() Harness {
+	x := &saboteur{Slice: NewSlice()}
+	x.passing = func(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
+		return func(yield func(events.Entry, error) bool) {
+			var kept *events.Entry
+			for e, err := range loop {
+				if e.Revision == 200 {
+					kept = &e
+					continue
+				}
+				if !yield(e, err) {
+					return
+				}
+				if kept != nil && !yield(*kept, nil) {
+					return
+				}
+				kept = nil
+			}
+		}
+	}
+	return x.harness()
+}
+
+// keepsWhatIsValid appends the records before one that is not valid.
+func keepsWhatIsValid() Harness {
+	x := &saboteur{Slice: NewSlice()}
+	x.append = func(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error {
+		bad := slices.IndexFunc(records, func(r events.Record) bool { return r.Valid() != nil })
+		if bad > 0 {
+			_ = x.Slice.Append(ctx, s, after, records[:bad]...)
+		}
+		return x.Slice.Append(ctx, s, after, records...)
+	}
+	return x.harness()
+}
+
+// appendsAcrossGaps takes a length beyond the end for the end.
+func appendsAcrossGaps() Harness {
+	x := &saboteur{Slice: NewSlice()}
+	x.append = func(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error {
+		return x.Slice.Append(ctx, s, min(after, x.length(s)), records...)
+	}
+	return x.harness()
+}
+
+// knowsOnlyTheLastAppend takes a repeat with records behind it for a conflict.
+func knowsOnlyTheLastAppend() Harness {
+	x := &saboteur{Slice: NewSlice()}
+	x.append = func(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error {
+		if int(after)+len(records) < int(x.length(s)) && valid(s, records) == nil {
+			return &events.Conflict{Stream: s, After: after}
+		}
+		return x.Slice.Append(ctx, s, after, records...)
+	}
+	return x.harness()
+}
+
+// countsFromOneAgain begins its positions again when it is opened again.
+func countsFromOneAgain() Harness {
+	x := &saboteur{Slice: NewSlice()}
+	base := uint64(0)
+	x.passing = func(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
+		return func(yield func(events.Entry, error) bool) {
+			for e, err := range loop {
+				if seq, _ := e.Position.Parts(); seq > base {
+					e.Position = events.NewPosition(seq-base, seq-base)
+				}
+				if !yield(e, err) {
+					return
+				}
+			}
+		}
+	}
+	h := x.harness()
+	h.Close = func(events.Store) error {
+		all, _ := collect(x.Slice.ReadAll(context.Background(), events.Position{}))
+		base = uint64(len(all))
+		x.Close()
+		return nil
+	}
+	return h
+}
+
+// dropsAtTheSeam misses the first record after a follower caught up.
+func dropsAtTheSeam() Harness {
+	x := &saboteur{Slice: NewSlice()}
+	x.follow = func(ctx context.Context, after events.Position, options []events.Following) iter.Seq2[events.Entry, error] {
+		return func(yield func(events.Entry, error) bool) {
+			live := false
+			watched := events.Following{CaughtUp: func(p events.Position) {
+				live = true
+				for _, o := range options {
+					o.CaughtUp(p)
+				}
+			}}
+			for e, err := range x.Slice.Follow(ctx, after, watched) {
+				if live && err == nil {
+					live = false
+					continue
+				}
+				if !yield(e, err) {
+					return
+				}
+			}
+		}
+	}
+	return x.harness()
+}
+
+// acknowledgesEarly loses the last append when the power is cut.
+func acknowledgesEarly() Harness {
+	x := &saboteur{Slice: NewSlice()}
+	durable := 0
+	x.append = func(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error {
+		x.mu.Lock()
+		durable = len(x.mu.entries)
+		x.mu.Unlock()
+		return x.Slice.Append(ctx, s, after, records...)
+	}
+	h := x.harness()
+	h.CutPower = func(events.Store) error {
+		x.Close()
+		x.truncate(durable)
+		return nil
+	}
+	return h
+}
+
+// keepsWhatItIsGiven yields the very bytes that it was given.
+func keepsWhatItIsGiven() Harness {
+	x := &saboteur{Slice: NewSlice()}
+	var mu sync.Mutex
+	given := map[domain.EventID]events.Record{}
+	x.append = func(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error {
+		err := x.Slice.Append(ctx, s, after, records...)
+		mu.Lock()
+		defer mu.Unlock()
+		for _, r := range records {
+			if err == nil {
+				given[r.ID] = r
+			}
+		}
+		return err
+	}
+	x.passing = func(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
+		return func(yield func(events.Entry, error) bool) {
+			for e, err := range loop {
+				if err == nil {
+					mu.Lock()
+					e.Data = given[e.ID].Data
+					mu.Unlock()
+				}
+				if !yield(e, err) {
+					return
+				}
+			}
+		}
+	}
+	return x.harness()
+}
+
+// translates has a saboteur's loops end with another error.
+func translates(from, to error) func(iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
+	return func(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
+		return func(yield func(events.Entry, error) bool) {
+			for e, err := range loop {
+				if errors.Is(err, from) {
+					if err = to; err == nil {
+						return
+					}
+				}
+				if !yield(e, err) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// forgetsTheCause says that a context ended and not why.
+func forgetsTheCause() Harness {
+	x := &saboteur{Slice: NewSlice(), passing: translates(errStop, context.Canceled)}
+	return x.harness()
+}
+
+// isEmptyWhenClosed yields nothing, and no error, when it is closed.
+func isEmptyWhenClosed() Harness {
+	x := &saboteur{Slice: NewSlice(), passing: translates(events.ErrClosed, nil)}
+	return x.harness()
+}
+
+// holdsLeftLoops does not let go of a loop that was left far from its start.
+func holdsLeftLoops() Harness {
+	x := &saboteur{Slice: NewSlice()}
+	var mu sync.Mutex
+	held := 0
+	count := func(by int) {
+		mu.Lock()
+		defer mu.Unlock()
+		held += by
+	}
+	x.read = func(ctx context.Context, s events.Stream, after events.Revision) iter.Seq2[events.Entry, error] {
+		return func(yield func(events.Entry, error) bool) {
+			count(1)
+			seen := 0
+			for e, err := range x.Slice.Read(ctx, s, after) {
+				seen++
+				if !yield(e, err) {
+					if seen > 3 { // the checks of other laws leave loops sooner
+						return
+					}
+					break
+				}
+			}
+			count(-1)
+		}
+	}
+	h := x.harness()
+	h.Close = func(events.Store) error {
+		x.Close()
+		mu.Lock()
+		defer mu.Unlock()
+		if held > 0 {
+			return fmt.Errorf("%d loops are held", held)
+		}
+		return nil
+	}
+	return h
+}
+
+// takesAnyTime makes the best of a time in another zone.
+func takesAnyTime() Harness {
+	x := &saboteur{Slice: NewSlice()}
+	x.append = func(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error {
+		records = slices.Clone(records)
+		for i := range records {
+			records[i].Time = records[i].Time.UTC().Truncate(time.Microsecond)
+		}
+		return x.Slice.Append(ctx, s, after, records...)
+	}
+	return x.harness()
+}
+
+// letsTwoWin looks at the length, lets another do so too, and then appends.
+func letsTwoWin() Harness {
+	x := &saboteur{Slice: NewSlice()}
+	var mu sync.Mutex
+	arrived, both := 0, make(chan struct{})
+	x.append = func(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error {
+		if s != raceStream {
+			return x.Slice.Append(ctx, s, after, records...)
+		}
+		free := after == x.length(s)
+		mu.Lock()
+		if arrived++; arrived == 2 {
+			close(both)
+		}
+		mu.Unlock()
+		<-both
+		if free {
+			after = x.length(s)
+		}
+		return x.Slice.Append(ctx, s, after, records...)
+	}
+	return x.harness()
+}
+
+// startsOverBeyondTheEnd takes a revision beyond the end for the start.
+func startsOverBeyondTheEnd() Harness {
+	x := &saboteur{Slice: NewSlice()}
+	x.read = func(ctx context.Context, s events.Stream, after events.Revision) iter.Seq2[events.Entry, error] {
+		if after > x.length(s) {
+			after = 0
+		}
+		return x.Slice.Read(ctx, s, after)
+	}
+	return x.harness()
+}
+
+// publishesHalves lets one reader see the first half of an append.
+func publishesHalves() Harness {
+	x := &saboteur{Slice: NewSlice()}
+	reads := make(chan struct{})
+	x.append = func(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error {
+		if s != wholeStream {
+			return x.Slice.Append(ctx, s, after, records...)
+		}
+		half := len(records) / 2
+		if err := x.Slice.Append(ctx, s, after, records[:half]...); err != nil {
+			return err
+		}
+		for range 2 { // one reading may have begun before
+			select {
+			case <-reads:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		return x.Slice.Append(ctx, s, after+events.Revision(half), records[half:]...)
+	}
+	x.read = func(ctx context.Context, s events.Stream, after events.Revision) iter.Seq2[events.Entry, error] {
+		return func(yield func(events.Entry, error) bool) {
+			x.Slice.Read(ctx, s, after)(yield)
+			select {
+			case reads <- struct{}{}:
+			default:
+			}
+		}
+	}
+	return x.harness()
+}

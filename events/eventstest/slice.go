@@ -1,0 +1,230 @@
+package eventstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"sync"
+
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// A Slice is a Store over a slice: the least that keeps the laws. It is safe
+// for concurrent use.
+type Slice struct {
+	mu struct {
+		sync.Mutex
+		entries []events.Entry
+		grown   chan struct{} // closed when entries grow or the store closes
+		closed  bool
+	}
+}
+
+// NewSlice returns an empty store.
+func NewSlice() *Slice {
+	s := &Slice{}
+	s.mu.grown = make(chan struct{})
+	return s
+}
+
+// SliceHarness returns a Harness whose storage is a [Slice]. A power cut takes
+// nothing from it, as its memory is its storage.
+func SliceHarness() Harness {
+	s := NewSlice()
+	return Harness{
+		Open:     func(context.Context) (events.Store, error) { return s.reopen(), nil },
+		Close:    func(events.Store) error { s.Close(); return nil },
+		CutPower: func(events.Store) error { s.Close(); return nil },
+	}
+}
+
+// Close ends every use of the store with ErrClosed.
+func (s *Slice) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.closed = true
+	s.wakeLocked()
+}
+
+func (s *Slice) reopen() *Slice {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.closed = false
+	return s
+}
+
+func (s *Slice) wakeLocked() {
+	close(s.mu.grown)
+	s.mu.grown = make(chan struct{})
+}
+
+// truncate forgets all entries but the first n, as storage that lied does.
+func (s *Slice) truncate(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.entries = s.mu.entries[:min(n, len(s.mu.entries))]
+}
+
+// Append is events.Store's.
+func (s *Slice) Append(ctx context.Context, stream events.Stream, after events.Revision, records ...events.Record) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if err := valid(stream, records); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.closed {
+		return events.ErrClosed
+	}
+	held := s.streamLocked(stream)
+	if int(after) != len(held) {
+		if repeats(held, after, records) {
+			return nil
+		}
+		return &events.Conflict{Stream: stream, After: after}
+	}
+	for i, r := range records {
+		seq := uint64(len(s.mu.entries) + 1)
+		s.mu.entries = append(s.mu.entries, events.Entry{
+			Record: copied(r), Stream: stream, Revision: after + events.Revision(i+1), Position: events.NewPosition(seq, seq),
+		})
+	}
+	s.wakeLocked()
+	return nil
+}
+
+// Read is events.Store's.
+func (s *Slice) Read(ctx context.Context, stream events.Stream, after events.Revision) iter.Seq2[events.Entry, error] {
+	return s.yield(ctx, func() []events.Entry {
+		held := s.streamLocked(stream)
+		return held[min(uint64(after), uint64(len(held))):]
+	})
+}
+
+// ReadAll is events.Store's.
+func (s *Slice) ReadAll(ctx context.Context, after events.Position) iter.Seq2[events.Entry, error] {
+	return s.yield(ctx, func() []events.Entry { return s.afterLocked(after) })
+}
+
+// Follow is events.Store's.
+func (s *Slice) Follow(ctx context.Context, after events.Position, options ...events.Following) iter.Seq2[events.Entry, error] {
+	return func(yield func(events.Entry, error) bool) {
+		told := false
+		for {
+			entries, grown, err := s.snapshot(ctx, func() []events.Entry {
+				next := s.afterLocked(after)
+				return next[:min(1, len(next))]
+			})
+			if err != nil {
+				yield(events.Entry{}, err)
+				return
+			}
+			if len(entries) > 0 {
+				after, told = entries[0].Position, false
+				if !yield(entries[0], nil) {
+					return
+				}
+				continue
+			}
+			if !told && len(options) > 0 && options[0].CaughtUp != nil {
+				told = true
+				options[0].CaughtUp(after)
+				continue
+			}
+			select {
+			case <-grown:
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// yield yields what find finds at the start, until ctx ends.
+func (s *Slice) yield(ctx context.Context, find func() []events.Entry) iter.Seq2[events.Entry, error] {
+	return func(yield func(events.Entry, error) bool) {
+		entries, _, err := s.snapshot(ctx, find)
+		for _, e := range entries {
+			if err = context.Cause(ctx); err != nil {
+				break
+			}
+			if !yield(e, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(events.Entry{}, err)
+		}
+	}
+}
+
+// snapshot returns copies of what find finds, and what to wait on for more.
+func (s *Slice) snapshot(ctx context.Context, find func() []events.Entry) ([]events.Entry, <-chan struct{}, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.closed {
+		return nil, nil, events.ErrClosed
+	}
+	found := slices.Clone(find())
+	for i := range found {
+		found[i].Record = copied(found[i].Record)
+	}
+	return found, s.mu.grown, nil
+}
+
+func (s *Slice) streamLocked(stream events.Stream) (held []events.Entry) {
+	for _, e := range s.mu.entries {
+		if e.Stream == stream {
+			held = append(held, e)
+		}
+	}
+	return held
+}
+
+func (s *Slice) afterLocked(p events.Position) []events.Entry {
+	seq, _ := p.Parts()
+	return s.mu.entries[min(seq, uint64(len(s.mu.entries))):]
+}
+
+func valid(stream events.Stream, records []events.Record) error {
+	if stream == "" {
+		return fmt.Errorf("%w: it has no stream", events.ErrBadRecord)
+	}
+	if len(records) == 0 {
+		return fmt.Errorf("%w: there are no records", events.ErrBadRecord)
+	}
+	var faults []error
+	for _, r := range records {
+		faults = append(faults, r.Valid())
+	}
+	return errors.Join(faults...)
+}
+
+func repeats(held []events.Entry, after events.Revision, records []events.Record) bool {
+	if int(after)+len(records) > len(held) {
+		return false
+	}
+	for i, r := range records {
+		if !same(held[int(after)+i].Record, r) {
+			return false
+		}
+	}
+	return true
+}
+
+// same reports whether a and b are the same in all fields.
+func same(a, b events.Record) bool {
+	return a.ID == b.ID && a.Kind == b.Kind && a.Version == b.Version && a.Time.Equal(b.Time) &&
+		string(a.Data) == string(b.Data) && string(a.Metadata) == string(b.Metadata)
+}
+
+func copied(r events.Record) events.Record {
+	r.Data, r.Metadata = slices.Clone(r.Data), slices.Clone(r.Metadata)
+	return r
+}

@@ -1,0 +1,82 @@
+package transcripts_test
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// randomFile draws a file whose records share a few IDs, so that replies are
+// split and interleaved, calls and results come again, and subagents speak
+// between. A result follows its call or has none.
+func randomFile(t *rapid.T) []byte {
+	var all bytes.Buffer
+	pick := func(what string, from ...string) string { return rapid.SampledFrom(from).Draw(t, what) }
+	asked := []string{"gone"}
+	for n := range rapid.IntRange(1, 18).Draw(t, "lines") {
+		head := pick("uuid", "", fmt.Sprintf(`"uuid":"u%d",`, n), `"uuid":"u1",`) +
+			pick("time", "", fmt.Sprintf(`"timestamp":"2026-03-01T10:00:%02dZ",`, n), `"timestamp":"2026-03-01T09:00:00Z",`) +
+			pick("session", "", `"sessionId":"s",`, `"sessionId":"r",`) +
+			pick("chain", "", "", "", `"isSidechain":true,`, `"isSidechain":true,"agentId":"a",`, `"isSidechain":true,"parentUuid":"u1",`)
+		switch pick("kind", "prompt", "stop", "text", "call", "call", "result", "result", "progress", "torn", "other") {
+		case "prompt":
+			fmt.Fprintf(&all, `{"type":"user",%s"message":{"content":"%d"}}`, head, n%3)
+		case "stop":
+			fmt.Fprintf(&all, `{"type":"user",%s"message":{"content":"[Request interrupted by user]"}}`, head)
+		case "text":
+			fmt.Fprintf(&all, `{"type":"assistant",%s"message":{%s"usage":{"output_tokens":%d},"content":"%d"}}`,
+				head, pick("message", "", `"id":"m",`, `"id":"n",`), n, n%4)
+		case "call":
+			id := pick("call", "c", "d", "e")
+			asked = append(asked, id)
+			fmt.Fprintf(&all, `{"type":"assistant",%s"message":{%s"content":[{"type":"tool_use","id":"%s","name":"%s","input":{"<":%d}}]}}`,
+				head, pick("message", "", `"id":"m",`, `"id":"n",`), id, pick("tool", "Bash", "Read", "no name"), n%2)
+		case "result":
+			fmt.Fprintf(&all, `{"type":"user",%s"message":{"content":[{"type":"tool_result","tool_use_id":"%s",%s"content":"%s"}]}}`,
+				head, pick("of", asked...), pick("error", "", `"is_error":true,`), pick("words", "x", "[Request interrupted by user]", "Permission to use x denied"))
+		case "progress":
+			fmt.Fprintf(&all, `{"type":"progress",%s"toolUseID":"%s","data":{"type":"bash_progress"}}`, head, pick("of", asked...))
+		case "torn":
+			all.WriteString(`{"type":"user","message":{"content":"`)
+		default:
+			fmt.Fprintf(&all, `{"type":"summary",%s"summary":"x"}`, head)
+		}
+		all.WriteString("\n")
+	}
+	return all.Bytes()
+}
+
+func TestRandomFilesGrowToTheSame(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		// The first line makes the file one of the format.
+		data := append([]byte(`{"type":"summary","summary":"x"}`+"\n"), randomFile(t)...)
+		l := newLedger()
+		importAll(t, l, data)
+		wantCounts(t, factsOf(t, l), readFile(t, data).Report)
+		grow(t, data, 1)
+	})
+}
+
+func TestAnOrphanWhoseCallComesLaterStaysOnRecord(t *testing.T) {
+	t.Parallel()
+	rows := []string{
+		`{"type":"user","uuid":"a","sessionId":"s","message":{"content":[{"type":"tool_result","tool_use_id":"c","content":"1"}]}}`,
+		`{"type":"user","uuid":"b","sessionId":"s","message":{"content":[{"type":"tool_result","tool_use_id":"c","content":"2"}]}}`,
+		`{"type":"assistant","uuid":"d","sessionId":"s","message":{"id":"m","content":[{"type":"tool_use","id":"c","name":"Bash","input":{}}]}}`,
+	}
+	l := newLedger()
+	importAll(t, l, []byte(strings.Join(rows[:2], "\n")))
+	whole := []byte(strings.Join(rows, "\n"))
+	importAll(t, l, whole)
+	f := factsOf(t, l)
+	if len(f.Settled) != 2 || len(f.Asked) != 1 || f.Late != 2 {
+		t.Errorf("%d settlements, %d calls, %d late results, want the orphan and its late one beside the call's", len(f.Settled), len(f.Asked), f.Late)
+	}
+	if added := importAll(t, l, whole); added != 0 {
+		t.Errorf("importing again adds %d events, want 0", added)
+	}
+}

@@ -1,0 +1,60 @@
+package transcripts
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+)
+
+// maxLine is the length from which a line is refused instead of held.
+const maxLine = 256 << 20
+
+// A line is one line of a file, without its end.
+type line struct {
+	text  []byte // valid until the next line is read
+	ended bool   // by a line end, not by the end of the file
+	long  bool   // longer than the limit: text is only its beginning
+}
+
+// lines reads the lines of a file, however long.
+type lines struct {
+	r     *bufio.Reader
+	limit int
+	buf   []byte
+	first bool
+}
+
+func newLines(r io.Reader, limit int) *lines {
+	return &lines{r: bufio.NewReaderSize(r, 64<<10), limit: limit, first: true}
+}
+
+// next returns the next line, and io.EOF after the last.
+func (l *lines) next() (line, error) {
+	l.buf = l.buf[:0]
+	var next line
+	for {
+		piece, err := l.r.ReadSlice('\n')
+		if room := l.limit - len(l.buf); len(piece) > room {
+			next.long, piece = true, piece[:room]
+		}
+		l.buf = append(l.buf, piece...)
+		switch {
+		case err == nil:
+			next.ended = true
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case !errors.Is(err, io.EOF):
+			return line{}, err
+		case len(l.buf) == 0:
+			return line{}, io.EOF
+		}
+		break
+	}
+	next.text = l.buf
+	if l.first {
+		next.text, l.first = bytes.TrimPrefix(next.text, []byte("\uFEFF")), false
+	}
+	next.text = bytes.TrimSpace(next.text)
+	return next, nil
+}

@@ -1,0 +1,32 @@
+package transcripts
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+func TestALineOverTheLimitIsRefusedAndTheNextIsRead(t *testing.T) {
+	t.Parallel()
+	data := `{"type":"user","message":"` + strings.Repeat("x", 200_000) + `"}` + "\n" + `{"type":"user","message":"hi"}` + "\n"
+	read, err := read("x", newLines(strings.NewReader(data), 100_000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := read.Report
+	if r.Records != 1 || len(r.RefusedLines) != 1 || r.RefusedLines[0] != (RefusedLine{1, "longer than 100000 bytes"}) {
+		t.Errorf("report is %+v, want line 1 refused", r)
+	}
+}
+
+func TestAReadErrorSaysWhere(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("disk broke")
+	r := io.MultiReader(strings.NewReader(`{"type":"user","message":"hi"}`+"\n"), iotest.ErrReader(broken))
+	_, err := ReadClaudeCode("x.jsonl", r)
+	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "read x.jsonl after line 1") {
+		t.Errorf("ReadClaudeCode = %v, want the reader's error with the place", err)
+	}
+}

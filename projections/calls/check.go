@@ -1,0 +1,138 @@
+package calls
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// checkOffered checks that a turn offers what is in effect. The turn was put
+// together after the session's event before it, and a registration may close
+// between that and the turn's own event.
+func (s *State) checkOffered(known *session, t domain.Offered, observed bool, v events.Envelope) {
+	key := Key{Session: known.ID}
+	r := s.kept.Registrations[t.Registration]
+	if r == nil || r.Layer != t.Layer || !slices.Contains(r.Names, t.Name) {
+		s.report(exception(NoRegistration, key, string(t.Name), s.at(v), "the turn offers %s of %s, which does not have it", t.Registration, t.Layer))
+		return
+	}
+	layer := s.kept.Layers[t.Layer]
+	if observed || layer != nil && layer.reaches(known.Heard) && r.reaches(known.Heard) {
+		return
+	}
+	s.report(exception(NotLive, key, string(t.Name), s.at(v), "%s had ended before the turn was put together", t.Registration))
+}
+
+// checkTurn checks that a turn is one of the session, and returns what it
+// offered. An import need not know the turn.
+func (s *State) checkTurn(known *session, key Key, tool string, turn domain.TurnID, v events.Envelope) ([]domain.Offered, bool) {
+	if i, ok := known.Turns[turn]; ok {
+		return s.kept.Offers[i], true
+	}
+	if !known.Imported() || !turn.IsZero() {
+		s.report(exception(NoMaterialization, key, tool, s.at(v), "%s names turn %q, which the session does not have", v.Event.Kind(), turn))
+	}
+	return nil, false
+}
+
+// checkSame checks that a call asked for again under its ID is the same call.
+func (s *State) checkSame(known *session, c *record, asked domain.Call, v events.Envelope) {
+	sameInput := bytes.Equal(c.Input, asked.Input)
+	if len(asked.Input) > limit {
+		sameInput = c.InputPreview == cut(string(asked.Input))
+	}
+	if !known.Imported() && (c.Tool != asked.Name || !sameInput) {
+		s.report(exception(AskedAsAnother, c.Key(), c.Tool, s.at(v), "it is asked for again, for %q or with another input", asked.Name))
+	}
+}
+
+// checkOrder checks that nothing is on record of a call before it is asked
+// for. An import may find a result before its call.
+func (s *State) checkOrder(known *session, c *record, v events.Envelope) {
+	if !known.Imported() && c.State != "" {
+		s.report(exception(NeverAsked, c.Key(), c.Tool, s.at(v), "it is asked for after it was %s", c.State))
+	}
+}
+
+func (s *State) checkStart(known *session, c *record, e events.CallStarted, v events.Envelope) {
+	again := func(law Law, format string, args ...any) {
+		s.report(exception(law, c.Key(), c.Tool, s.at(v), format, args...))
+	}
+	switch {
+	case c.State == Settled:
+		again(StartedAfterEnd, "it ended in %s", c.SettledBy)
+	case !c.Started.IsZero() && !(c.Idempotent && e.Idempotent):
+		again(StartedTwice, "it began in %s", c.StartedAt.Event)
+	}
+	s.checkNames(known, c, e.Turn, e.Offered, v)
+	effective := e.Effective
+	if effective.IsZero() || effective.Registration == e.Offered.Registration {
+		return
+	}
+	if effective.Fingerprint.IsZero() || effective.Fingerprint != e.Offered.Fingerprint {
+		again(NotOffered, "it runs under %s, and the turn offered %s", effective.Registration, e.Offered.Registration)
+	}
+}
+
+func (s *State) checkEnd(known *session, c *record, e events.CallSettled, v events.Envelope) {
+	s.checkNames(known, c, e.Turn, e.Offered, v)
+	if effective := e.Effective; !effective.IsZero() && s.kept.Registrations[effective.Registration] == nil {
+		s.report(exception(NoRegistration, c.Key(), c.Tool, s.at(v), "%s is said to be in effect, and was never registered", effective.Registration))
+	}
+	if !known.Imported() && !c.Asked.IsZero() {
+		s.checkBegan(c, e, v)
+	}
+}
+
+// checkNames checks what the start or the end of a call that was asked for
+// says of its turn.
+func (s *State) checkNames(known *session, c *record, turn domain.TurnID, offered domain.Offered, v events.Envelope) {
+	if c.Asked.IsZero() {
+		return
+	}
+	tools, ok := s.checkTurn(known, c.Key(), c.Tool, turn, v)
+	if !ok {
+		return
+	}
+	if turn != c.Turn && !known.Imported() {
+		s.report(exception(NoMaterialization, c.Key(), c.Tool, s.at(v), "%s names turn %s, and %s asked for it", v.Event.Kind(), turn, c.Turn))
+		return
+	}
+	if !offered.IsZero() && !slices.Contains(tools, offered) {
+		s.report(exception(NotOffered, c.Key(), c.Tool, s.at(v), "%s names %s, which the turn does not offer as that", v.Event.Kind(), offered.Registration))
+	}
+}
+
+// checkBegan checks that the end of a call that was asked for agrees with what
+// is on record of its start.
+func (s *State) checkBegan(c *record, e events.CallSettled, v events.Envelope) {
+	begun := !c.Started.IsZero()
+	switch {
+	case begun && !e.Began:
+		s.report(exception(StartDenied, c.Key(), c.Tool, s.at(v), "it began in %s, and its settlement says that it did not", c.StartedAt.Event))
+	case begun && !mayRun(e.Outcome):
+		s.report(exception(StartDenied, c.Key(), c.Tool, s.at(v), "it began in %s, and ended %s, as only a call that did not can", c.StartedAt.Event, e.Outcome))
+	case !begun && (e.Began || mustRun(e.Outcome)):
+		s.report(exception(StartMissing, c.Key(), c.Tool, s.at(v), "it ended %s, and no start is on record", e.Outcome))
+	}
+}
+
+// mayRun reports whether a call that began can end so.
+func mayRun(o domain.Outcome) bool {
+	switch o {
+	case domain.UnknownTool, domain.Stale, domain.InvalidInput, domain.Disabled:
+		return false
+	}
+	return true
+}
+
+// mustRun reports whether only a call that began can end so.
+func mustRun(o domain.Outcome) bool {
+	switch o {
+	case domain.Succeeded, domain.InvalidOutput, domain.RetentionFailed, domain.MediaTooLarge, domain.Lost:
+		return true
+	}
+	return false
+}

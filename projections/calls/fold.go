@@ -1,0 +1,312 @@
+package calls
+
+import (
+	"slices"
+	"unicode/utf8"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+func apply(s *State, v events.Envelope) *State {
+	s.kept.Folded++
+	if id, ok := v.Stream.Session(); ok {
+		known := s.session(id, v)
+		s.applySession(known, v)
+		known.LastEvent, known.Revision, known.Heard = v.Time, v.Revision, s.kept.Folded
+	} else {
+		s.applyLayer(v)
+	}
+	if e, ok := v.Event.(events.OutputPruned); ok {
+		s.pruned(e, v)
+	}
+	return s
+}
+
+// at returns the place of the event that is being folded.
+func (s *State) at(v events.Envelope) Place {
+	return Place{Event: v.ID, Revision: v.Revision, Position: v.Position, Ordinal: s.kept.Folded}
+}
+
+func (s *State) session(id domain.SessionID, v events.Envelope) *session {
+	if known, ok := s.sessions[id]; ok {
+		return known
+	}
+	known := &session{
+		Session: Session{ID: id, Opened: v.Time}, Turns: map[domain.TurnID]int{}, Answered: map[domain.MessageID]bool{},
+	}
+	s.kept.Sessions = append(s.kept.Sessions, known)
+	s.sessions[id] = known
+	if _, opens := v.Event.(events.SessionOpened); !opens {
+		s.report(exception(NeverOpened, Key{Session: id}, "", s.at(v), "it begins with %s", v.Event.Kind()))
+	}
+	return known
+}
+
+func (s *State) report(f found) { s.kept.Found = append(s.kept.Found, f) }
+
+func (s *State) applySession(known *session, v events.Envelope) {
+	switch e := v.Event.(type) {
+	case events.SessionOpened:
+		known.Agent, known.Location, known.Model, known.Origin, known.Parent = e.Agent, e.Location, e.Model, e.Origin, e.Parent
+	case events.PromptAdmitted:
+		if known.Prompts == 0 {
+			known.Title = cut(e.Text)
+		}
+		known.Prompts++
+		known.Interrupted = false
+	case events.TurnMaterialized:
+		known.Interrupted = false
+		s.materialized(known, e, v)
+	case events.ReplyReceived:
+		s.replied(known, e, v)
+	case events.CallStarted:
+		s.started(known, e, v)
+	case events.CallSettled:
+		s.settled(known, e, v)
+	case events.LateResultObserved:
+		s.late(known, e, v)
+	case events.PermissionRequested:
+		s.requested(known, e, v)
+	case events.PermissionDecided:
+		s.decided(known, e, v)
+	case events.SessionInterrupted:
+		known.Interrupted = true
+	case events.SessionClosed:
+		known.Closed = true
+	}
+}
+
+func (s *State) materialized(known *session, e events.TurnMaterialized, v events.Envelope) {
+	tools := e.Tools
+	if i, again := known.Turns[e.Turn]; again {
+		tools = union(s.kept.Offers[i], tools)
+	}
+	known.Turns[e.Turn] = s.intern(tools)
+	for _, t := range e.Tools {
+		s.checkOffered(known, t, e.Observed, v)
+	}
+}
+
+// intern returns the place of an offer in Offers.
+func (s *State) intern(tools []domain.Offered) int {
+	key := offerKey(tools)
+	i, ok := s.offers[key]
+	if !ok {
+		i = len(s.kept.Offers)
+		s.kept.Offers = append(s.kept.Offers, tools)
+		s.offers[key] = i
+	}
+	return i
+}
+
+// union returns tools followed by those of more that are not among them.
+func union(tools, more []domain.Offered) []domain.Offered {
+	all := slices.Clone(tools)
+	for _, t := range more {
+		if !slices.Contains(all, t) {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+func (s *State) replied(known *session, e events.ReplyReceived, v events.Envelope) {
+	if !known.Answered[e.Message] {
+		known.Answered[e.Message] = true
+		known.Replies++
+	}
+	s.checkTurn(known, Key{Session: known.ID, Message: e.Message}, "", e.Turn, v)
+	for _, asked := range e.Calls {
+		s.asked(known, e, asked, v)
+	}
+}
+
+func (s *State) asked(known *session, e events.ReplyReceived, asked domain.Call, v events.Envelope) {
+	c := s.call(known, e.Message, asked.ID, asked.Name)
+	if !c.Asked.IsZero() {
+		s.checkSame(known, c, asked, v)
+		return
+	}
+	s.checkOrder(known, c, v)
+	c.Turn, c.Tool, c.Asked, c.AskedAt = e.Turn, asked.Name, v.Time, s.at(v)
+	if len(asked.Input) <= limit {
+		c.Input = asked.Input
+	} else {
+		c.InputPreview = cut(string(asked.Input))
+	}
+	if c.State == "" {
+		c.State = Asked
+	}
+	known.Calls++
+	known.count(c, +1)
+}
+
+// count adds n to the number of open or failed calls, as c is either.
+func (known *session) count(c *record, n int) {
+	switch {
+	case c.Asked.IsZero():
+	case c.State != Settled:
+		known.Open += n
+	case c.Settlement.Outcome != domain.Succeeded:
+		known.Failed += n
+	}
+}
+
+// call returns the record of a call, a fresh one where the log did not name it
+// before.
+func (s *State) call(known *session, message domain.MessageID, id domain.CallID, tool string) *record {
+	key := Key{known.ID, message, id}
+	if c, ok := s.calls[key]; ok {
+		return c
+	}
+	c := &record{Call: Call{
+		Session: known.ID, Message: message, ID: id, Tool: tool,
+		Agent: known.Agent, Location: known.Location, Imported: known.Imported(),
+	}}
+	s.kept.Calls = append(s.kept.Calls, c)
+	s.calls[key] = c
+	return c
+}
+
+func (s *State) started(known *session, e events.CallStarted, v events.Envelope) {
+	c := s.call(known, e.Message, e.Call, e.Tool)
+	s.checkStart(known, c, e, v)
+	if c.State == Settled || !c.Started.IsZero() {
+		return
+	}
+	c.State, c.Started, c.StartedAt, c.Process = Begun, v.Time, s.at(v), e.Process
+	c.Offered, c.Idempotent = e.Offered, e.Idempotent
+}
+
+func (s *State) settled(known *session, e events.CallSettled, v events.Envelope) {
+	c := s.call(known, e.Message, e.Call, e.Tool)
+	if c.State == Settled {
+		s.report(exception(EndedTwice, c.Key(), c.Tool, s.at(v), "it ended %s in %s, and again %s", c.Settlement.Outcome, c.SettledBy, e.Outcome))
+		return
+	}
+	s.checkEnd(known, c, e, v)
+	known.count(c, -1)
+	c.State, c.Settled, c.SettledAt, c.SettledBy = Settled, v.Time, s.at(v), v.ID
+	c.Settlement, c.Preview = trimmed(e), preview(e)
+	if !e.Offered.IsZero() {
+		c.Offered = e.Offered
+	}
+	known.count(c, +1)
+	for _, r := range e.Retained {
+		s.retain(r, c, v)
+	}
+}
+
+// trimmed returns an event without what may be long.
+func trimmed(e events.CallSettled) events.CallSettled {
+	e.Input, e.Structured, e.Content, e.Progress = nil, nil, nil, nil
+	e.Text, e.Detail = cut(e.Text), cut(e.Detail)
+	return e
+}
+
+// preview returns the beginning of the text that a model reads.
+func preview(e events.CallSettled) string {
+	if e.Outcome != domain.Succeeded {
+		return cut(e.Text)
+	}
+	for _, part := range e.Content {
+		if text, ok := part.(domain.Text); ok {
+			return cut(string(text))
+		}
+	}
+	if len(e.Content) == 0 {
+		return cut(string(e.Structured))
+	}
+	return ""
+}
+
+// cut returns the beginning of a text, whole runes of at most limit bytes, in
+// memory of its own.
+func cut(text string) string {
+	if len(text) <= limit {
+		return text
+	}
+	end := limit
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return string([]byte(text[:end]))
+}
+
+func (s *State) retain(r domain.Retained, c *record, v events.Envelope) {
+	if held, ok := s.retained[r.Ref]; ok {
+		s.report(exception(ForeignReference, c.Key(), c.Tool, s.at(v), "%s is that of %s", r.Ref, held.Settlement))
+		return
+	}
+	if r.Ref.Settlement() != v.ID {
+		s.report(exception(ForeignReference, c.Key(), c.Tool, s.at(v), "%s names another event", r.Ref))
+	}
+	held := &Retention{Retained: r, Call: c.Key(), Settlement: v.ID, Place: s.at(v)}
+	s.kept.Retained = append(s.kept.Retained, held)
+	s.retained[r.Ref] = held
+}
+
+func (s *State) pruned(e events.OutputPruned, v events.Envelope) {
+	held, ok := s.retained[e.Retained.Ref]
+	if !ok {
+		id, _ := v.Stream.Session()
+		f := exception(PrunedUnkept, Key{Session: id}, "", s.at(v), "no settlement names %s", e.Retained.Ref)
+		f.Stream = v.Stream
+		s.report(f)
+		return
+	}
+	held.Pruned, held.Policy, held.PrunedAt = true, e.Policy, e.Pruned
+}
+
+func (s *State) late(known *session, e events.LateResultObserved, v events.Envelope) {
+	c := s.call(known, e.Message, e.Call, e.Tool)
+	c.Late++
+	if c.Asked.IsZero() {
+		c.Strays = append(c.Strays, s.at(v))
+	}
+}
+
+func (s *State) requested(known *session, e events.PermissionRequested, v events.Envelope) {
+	key := Key{known.ID, e.Message, e.Call}
+	if c, ok := s.calls[key]; ok {
+		c.Requests++
+	}
+	s.kept.Permissions[e.Permission] = permission{key, e.Action, s.at(v)}
+}
+
+func (s *State) decided(known *session, e events.PermissionDecided, v events.Envelope) {
+	p, ok := s.kept.Permissions[e.Permission]
+	if !ok {
+		s.report(exception(DecidedUnrequested, Key{Session: known.ID}, "", s.at(v), "%s was not waiting for a decision", e.Permission))
+		return
+	}
+	delete(s.kept.Permissions, e.Permission)
+	if c, ok := s.calls[p.Call]; ok {
+		c.WaitedMS += e.WaitedMS
+	}
+}
+
+func (s *State) applyLayer(v events.Envelope) {
+	switch e := v.Event.(type) {
+	case events.LayerOpened:
+		if s.kept.Layers[e.Layer] == nil {
+			s.kept.Layers[e.Layer] = &span{From: s.kept.Folded}
+		}
+	case events.ToolsRegistered:
+		layer, _ := v.Stream.Layer()
+		r := &registered{span: span{From: s.kept.Folded}, Layer: layer}
+		for _, t := range e.Tools {
+			r.Names = append(r.Names, t.Name)
+		}
+		s.kept.Registrations[domain.RegistrationOf(v.ID)] = r
+	case events.RegistrationClosed:
+		if r := s.kept.Registrations[e.Registration]; r != nil && r.To == 0 {
+			r.To = s.kept.Folded
+		}
+	case events.LayerClosed:
+		if l := s.kept.Layers[e.Layer]; l != nil && l.To == 0 {
+			l.To = s.kept.Folded
+		}
+	}
+}

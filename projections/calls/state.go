@@ -1,0 +1,303 @@
+package calls
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections"
+)
+
+// A Key names a call: call IDs come again in other messages.
+type Key struct {
+	Session domain.SessionID `json:"session"`
+	Message domain.MessageID `json:"message"`
+	Call    domain.CallID    `json:"call"`
+}
+
+// A Stage is how far a call came. The zero Stage is not valid.
+type Stage string
+
+// How far calls come.
+const (
+	Asked   Stage = "asked"   // by the model
+	Begun   Stage = "begun"   // its start is on record
+	Settled Stage = "settled" // its end is on record
+)
+
+// A Place says where in the log an event is.
+type Place struct {
+	Event    domain.EventID  `json:"event"`
+	Revision events.Revision `json:"revision"`
+	Position events.Position `json:"position"`
+	Ordinal  int             `json:"ordinal"` // of the events folded, from 1
+}
+
+// limit is how many bytes of a text or of an input are held. The whole is in
+// the session's stream.
+const limit = 256
+
+// A Call is one call, how far it came and how it ended.
+type Call struct {
+	Session  domain.SessionID `json:"session"`
+	Turn     domain.TurnID    `json:"turn,omitzero"` // whose reply asked for it
+	Message  domain.MessageID `json:"message"`
+	ID       domain.CallID    `json:"call"`
+	Tool     string           `json:"tool"`
+	Agent    domain.AgentID   `json:"agent,omitempty"`
+	Location string           `json:"location,omitempty"`
+	Imported bool             `json:"imported,omitempty"` // another program settled it
+
+	State        Stage            `json:"state"`
+	Input        json.RawMessage  `json:"input,omitempty"`         // as asked; nil where it is longer than 256 bytes
+	InputPreview string           `json:"input_preview,omitempty"` // the first 256 bytes of an input that is longer
+	Asked        time.Time        `json:"asked,omitzero"`          // zero: never
+	Started      time.Time        `json:"started,omitzero"`        // zero: no start is on record
+	Settled      time.Time        `json:"settled,omitzero"`        // zero: no end is on record
+	Process      domain.ProcessID `json:"process,omitzero"`        // that ran it
+
+	// Settlement is the event that ended the call, without its Input,
+	// Structured, Content and Progress, and with Text and Detail cut to 256
+	// bytes. It is zero where no end is on record.
+	Settlement events.CallSettled `json:"settlement,omitzero"`
+	SettledBy  domain.EventID     `json:"settled_by,omitzero"` // the event of Settlement
+	Preview    string             `json:"preview,omitempty"`   // the first 256 bytes of the text that the model reads
+	Late       int                `json:"late,omitempty"`      // results that came after the end
+
+	Offered  domain.Offered `json:"offered,omitzero"`    // by the turn, as the start or the settlement says
+	Requests int            `json:"requests,omitempty"`  // how often it asked for permission
+	WaitedMS int64          `json:"waited_ms,omitempty"` // for decisions about those, in all
+
+	AskedAt   Place `json:"asked_at,omitzero"`
+	StartedAt Place `json:"started_at,omitzero"`
+	SettledAt Place `json:"settled_at,omitzero"`
+}
+
+// Key returns what names the call.
+func (c Call) Key() Key { return Key{c.Session, c.Message, c.ID} }
+
+// Registration returns the registration that the turn offered for the call's
+// name; zero where none or where it is not known.
+func (c Call) Registration() domain.RegistrationID { return c.Offered.Registration }
+
+// A Session is one session in numbers.
+type Session struct {
+	ID        domain.SessionID `json:"session"`
+	Agent     domain.AgentID   `json:"agent,omitempty"`
+	Location  string           `json:"location,omitempty"`
+	Model     string           `json:"model,omitempty"`
+	Origin    events.Origin    `json:"origin"`
+	Parent    domain.SessionID `json:"parent,omitzero"`
+	Opened    time.Time        `json:"opened"`
+	LastEvent time.Time        `json:"last_event"`
+	Revision  events.Revision  `json:"revision"`        // the length of its stream
+	Title     string           `json:"title,omitempty"` // the first 256 bytes of its first prompt
+
+	Prompts     int  `json:"prompts"`
+	Replies     int  `json:"replies"`
+	Calls       int  `json:"calls"`                 // asked for
+	Open        int  `json:"open"`                  // of those, without an end
+	Failed      int  `json:"failed"`                // of those, with an end other than success
+	Interrupted bool `json:"interrupted,omitempty"` // and nothing was asked or offered since
+	Closed      bool `json:"closed,omitempty"`
+}
+
+// Imported reports whether another program ran the session.
+func (s Session) Imported() bool { return s.Origin.Kind == events.Imported }
+
+// A Retention is a managed output that a settlement names.
+type Retention struct {
+	domain.Retained
+	Call       Key            `json:"of"`
+	Settlement domain.EventID `json:"settlement"`
+	Place      Place          `json:"place"`
+	Pruned     bool           `json:"pruned,omitempty"` // an event says that it was removed
+	Policy     string         `json:"policy,omitempty"` // by which
+	PrunedAt   time.Time      `json:"pruned_at,omitzero"`
+}
+
+// State holds every call and session of the events folded. Its JSON is its
+// whole. Its methods change nothing, and what they return shares nothing that
+// a later event changes.
+type State struct {
+	kept     kept
+	calls    map[Key]*record
+	sessions map[domain.SessionID]*session
+	offers   map[string]int
+	retained map[domain.Ref]*Retention
+}
+
+// kept is the JSON of a State.
+type kept struct {
+	Folded        int                                   `json:"folded"`
+	Calls         []*record                             `json:"calls"`    // in the order in which the log first names them
+	Sessions      []*session                            `json:"sessions"` // in the same order
+	Offers        [][]domain.Offered                    `json:"offers"`   // each once, whatever the number of turns that made it
+	Layers        map[domain.LayerID]*span              `json:"layers"`
+	Registrations map[domain.RegistrationID]*registered `json:"registrations"`
+	Permissions   map[domain.PermissionID]permission    `json:"permissions"` // not decided
+	Retained      []*Retention                          `json:"retained"`
+	Found         []found                               `json:"found"` // exceptions that nothing later can mend
+}
+
+// A record is a Call with what only the checks need.
+type record struct {
+	Call
+	Idempotent bool    `json:"idempotent,omitempty"` // the start says so
+	Strays     []Place `json:"strays,omitempty"`     // late results that came while nobody had asked for it
+}
+
+// A session is a Session with what only the checks need.
+type session struct {
+	Session
+	Turns    map[domain.TurnID]int     `json:"turns"`    // the place in Offers of what each offered
+	Answered map[domain.MessageID]bool `json:"answered"` // the replies
+	Heard    int                       `json:"heard"`    // the ordinal of its last event
+}
+
+// A permission is a request that is not decided.
+type permission struct {
+	Call   Key    `json:"of"`
+	Action string `json:"action"`
+	Place  Place  `json:"place"`
+}
+
+// A span is when something was live, in ordinals. To is zero while it is.
+type span struct {
+	From int `json:"from"`
+	To   int `json:"to,omitempty"`
+}
+
+// reaches reports whether the span had not ended at an ordinal.
+func (s span) reaches(ordinal int) bool { return s.To == 0 || s.To > ordinal }
+
+// A registered is a registration as far as the checks need it.
+type registered struct {
+	span
+	Layer domain.LayerID `json:"layer"`
+	Names []domain.Name  `json:"names"`
+}
+
+// Projection returns the fold of the whole log into its calls.
+func Projection() projections.Projection[*State] {
+	return projections.Projection[*State]{Name: "calls", Version: 1, Init: New, Apply: apply}
+}
+
+// New returns the state in which nothing has happened.
+func New() *State {
+	s := &State{kept: kept{
+		Layers:        map[domain.LayerID]*span{},
+		Registrations: map[domain.RegistrationID]*registered{},
+		Permissions:   map[domain.PermissionID]permission{},
+	}}
+	s.index()
+	return s
+}
+
+// index makes everything kept findable.
+func (s *State) index() {
+	s.calls, s.sessions = map[Key]*record{}, map[domain.SessionID]*session{}
+	s.offers, s.retained = map[string]int{}, map[domain.Ref]*Retention{}
+	for _, c := range s.kept.Calls {
+		s.calls[c.Key()] = c
+	}
+	for _, known := range s.kept.Sessions {
+		s.sessions[known.ID] = known
+	}
+	for i, tools := range s.kept.Offers {
+		s.offers[offerKey(tools)] = i
+	}
+	for _, r := range s.kept.Retained {
+		s.retained[r.Ref] = r
+	}
+}
+
+// offerKey tells offers apart.
+func offerKey(tools []domain.Offered) string {
+	var key []byte
+	for _, t := range tools {
+		registration, layer := t.Registration.Bytes(), t.Layer.Bytes()
+		key = append(key, registration[:]...)
+		key = append(key, layer[:]...)
+		key = append(key, t.Fingerprint[:]...)
+		key = append(key, t.Name...)
+		key = append(key, 0)
+	}
+	return string(key)
+}
+
+// MarshalJSON writes what UnmarshalJSON reads.
+func (s *State) MarshalJSON() ([]byte, error) { return projections.Encode(s.kept) }
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (s *State) UnmarshalJSON(data []byte) error {
+	*s = *New()
+	if err := json.Unmarshal(data, &s.kept); err != nil {
+		return err
+	}
+	s.index()
+	return nil
+}
+
+// Calls returns all calls that were asked for, in the order in which the log
+// first names them.
+func (s *State) Calls() []Call {
+	var all []Call
+	for _, c := range s.kept.Calls {
+		if !c.Asked.IsZero() {
+			all = append(all, c.Call)
+		}
+	}
+	return all
+}
+
+// Orphans returns what the log has of calls that were never asked for: starts
+// and results, in the order in which the log first names them.
+func (s *State) Orphans() []Call {
+	var all []Call
+	for _, c := range s.kept.Calls {
+		if c.Asked.IsZero() {
+			all = append(all, c.Call)
+		}
+	}
+	return all
+}
+
+// Call returns one call, and whether the log names it.
+func (s *State) Call(key Key) (Call, bool) {
+	c, ok := s.calls[key]
+	if !ok {
+		return Call{}, false
+	}
+	return c.Call, true
+}
+
+// Sessions returns all sessions in the order in which the log first names
+// them.
+func (s *State) Sessions() []Session {
+	all := make([]Session, len(s.kept.Sessions))
+	for i, known := range s.kept.Sessions {
+		all[i] = known.Session
+	}
+	return all
+}
+
+// Session returns one session, and whether the log names it.
+func (s *State) Session(id domain.SessionID) (Session, bool) {
+	known, ok := s.sessions[id]
+	if !ok {
+		return Session{}, false
+	}
+	return known.Session, true
+}
+
+// Retained returns every managed output that a settlement names, in log order,
+// those that were pruned too.
+func (s *State) Retained() []Retention {
+	all := make([]Retention, len(s.kept.Retained))
+	for i, r := range s.kept.Retained {
+		all[i] = *r
+	}
+	return all
+}

@@ -1,0 +1,272 @@
+package catalog
+
+import (
+	"slices"
+
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+// Layer returns a layer, and whether it was ever opened.
+func (s *State) Layer(id domain.LayerID) (Layer, bool) {
+	l, ok := s.index[id]
+	if !ok {
+		return Layer{}, false
+	}
+	return l.copy(), true
+}
+
+// Layers returns all layers in order of opening, closed ones too.
+func (s *State) Layers() []Layer {
+	all := make([]Layer, len(s.layers))
+	for i, l := range s.layers {
+		all[i] = l.copy()
+	}
+	return all
+}
+
+// Brief returns a layer without its registrations, and whether it was ever
+// opened.
+func (s *State) Brief(id domain.LayerID) (Layer, bool) {
+	l, ok := s.index[id]
+	if !ok {
+		return Layer{}, false
+	}
+	return l.brief(), true
+}
+
+// OpenOf returns the open layers of a process in order of opening, without
+// their registrations.
+func (s *State) OpenOf(process domain.ProcessID) []Layer {
+	var open []Layer
+	for _, l := range s.processes[process] {
+		if l.Ended == 0 {
+			open = append(open, l.brief())
+		}
+	}
+	return open
+}
+
+func (l *layer) brief() Layer {
+	b := l.Layer
+	b.Registrations = nil
+	return b
+}
+
+// Folded returns how many events of layers the state holds: the ordinal of the
+// last.
+func (s *State) Folded() int { return s.folded }
+
+func (l *layer) copy() Layer {
+	c := l.Layer
+	c.Registrations = slices.Clone(c.Registrations)
+	return c
+}
+
+// entry returns what the registration at i means by a name.
+func (l *layer) entry(i int, name domain.Name) Entry {
+	r := &l.Registrations[i]
+	t, _ := r.tool(name)
+	return Entry{
+		Offered: domain.Offered{Name: name, Registration: r.ID, Layer: l.ID, Fingerprint: t.Fingerprint},
+		Tool:    t, Scope: r.Scope, Placement: l.Placement, At: r.At,
+	}
+}
+
+// top returns the latest active registration of a name.
+func (l *layer) top(name domain.Name) (int, bool) {
+	if l.Ended != 0 {
+		return 0, false
+	}
+	for _, i := range slices.Backward(l.named[name]) {
+		if l.Registrations[i].Ended == 0 {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// Effective returns what a name means in layers, which are in rising
+// precedence, and whether it means anything. In one layer the latest active
+// registration of the name is in effect. A layer that is closed, or that is
+// not known, has nothing in effect.
+func (s *State) Effective(layers []domain.LayerID, name domain.Name) (Entry, bool) {
+	for _, id := range slices.Backward(layers) {
+		l, ok := s.index[id]
+		if !ok {
+			continue
+		}
+		if i, ok := l.top(name); ok {
+			return l.entry(i, name), true
+		}
+	}
+	return Entry{}, false
+}
+
+// Catalog returns what is in effect in layers, which are in rising precedence,
+// in definition order: the names of the lowest layer first, in the order in
+// which their oldest active registration put them there, within one
+// registration in the order of its tools. The entry of a higher layer takes
+// the place of the one of the same name below it; its other names follow in
+// their own order.
+func (s *State) Catalog(layers []domain.LayerID) []Entry {
+	var entries []Entry
+	at := map[domain.Name]int{}
+	for _, id := range layers {
+		l, ok := s.index[id]
+		if !ok {
+			continue
+		}
+		for _, e := range l.effective() {
+			if i, ok := at[e.Name]; ok {
+				entries[i] = e
+				continue
+			}
+			at[e.Name] = len(entries)
+			entries = append(entries, e)
+		}
+	}
+	return entries
+}
+
+// effective returns what is in effect in one layer, in definition order.
+func (l *layer) effective() []Entry {
+	if l.Ended != 0 {
+		return nil
+	}
+	var entries []Entry
+	seen := map[domain.Name]bool{}
+	for _, i := range l.active {
+		for _, t := range l.Registrations[i].Tools {
+			if seen[t.Name] {
+				continue
+			}
+			seen[t.Name] = true
+			top, _ := l.top(t.Name)
+			entries = append(entries, l.entry(top, t.Name))
+		}
+	}
+	return entries
+}
+
+// Overlay returns everything active of a name in layers, which are in rising
+// precedence: first what is in effect, then what it hides, from the one that
+// would come into effect next.
+func (s *State) Overlay(layers []domain.LayerID, name domain.Name) []Entry {
+	var entries []Entry
+	for _, id := range slices.Backward(layers) {
+		l, ok := s.index[id]
+		if !ok || l.Ended != 0 {
+			continue
+		}
+		for _, i := range slices.Backward(l.named[name]) {
+			if l.Registrations[i].Ended == 0 {
+				entries = append(entries, l.entry(i, name))
+			}
+		}
+	}
+	return entries
+}
+
+// ClosedBy returns the event that ended a registration of a layer, and whether
+// it ended: its own closing or that of its layer, whichever came first.
+func (s *State) ClosedBy(r domain.RegistrationID, layer domain.LayerID) (domain.EventID, bool) {
+	l, i, ok := s.find(r, layer)
+	if !ok {
+		return domain.EventID{}, false
+	}
+	event, ended := l.end(i)
+	return event, ended != 0
+}
+
+// find returns the layer and the place in it of a registration.
+func (s *State) find(r domain.RegistrationID, id domain.LayerID) (*layer, int, bool) {
+	l, ok := s.index[id]
+	if !ok {
+		return nil, 0, false
+	}
+	i, ok := l.byID[r]
+	return l, i, ok
+}
+
+// end returns the event that ended the registration at i and its ordinal, zero
+// where it is active.
+func (l *layer) end(i int) (domain.EventID, int) {
+	r := &l.Registrations[i]
+	if r.Ended != 0 && (l.Ended == 0 || r.Ended < l.Ended) {
+		return r.Closed, r.Ended
+	}
+	return l.Closed, l.Ended
+}
+
+// A span is the time for which a registration was active, in ordinals. The end
+// is exclusive; an active one ends behind everything.
+type span struct {
+	event      domain.EventID // of the registration
+	began, end int
+}
+
+// Displaced returns the event since which a registration is no longer what its
+// name means in layers, which are in rising precedence, and whether it is not:
+// its own closing or that of its layer, or the registration that has hidden it
+// without a gap until then. It is false for a registration in effect. For one
+// that the layers never had, the event is zero.
+func (s *State) Displaced(layers []domain.LayerID, offered domain.Offered) (domain.EventID, bool) {
+	if e, ok := s.Effective(layers, offered.Name); ok && e.Registration == offered.Registration && e.Layer == offered.Layer {
+		return domain.EventID{}, false
+	}
+	l, i, ok := s.find(offered.Registration, offered.Layer)
+	if !ok {
+		return domain.EventID{}, true
+	}
+	event, until := l.end(i)
+	if until == 0 {
+		until = s.folded + 1
+	}
+	hiders := s.hiders(layers, l, i, offered.Name)
+	for {
+		h, ok := earliest(hiders, until)
+		if !ok {
+			return event, true
+		}
+		event, until = h.event, h.began
+	}
+}
+
+// earliest returns the first span that began before an ordinal and reached it.
+func earliest(spans []span, until int) (first span, ok bool) {
+	for _, h := range spans {
+		if h.began < until && h.end >= until && (!ok || h.began < first.began) {
+			first, ok = h, true
+		}
+	}
+	return first, ok
+}
+
+// hiders returns the spans of all registrations that hide, or hid, the one at
+// i of l under a name while both were active.
+func (s *State) hiders(layers []domain.LayerID, l *layer, i int, name domain.Name) []span {
+	var spans []span
+	above := false
+	for _, id := range layers {
+		higher, ok := s.index[id]
+		if !ok {
+			continue
+		}
+		for _, j := range higher.named[name] {
+			if above || higher == l && j > i {
+				spans = append(spans, s.span(higher, j))
+			}
+		}
+		above = above || higher == l
+	}
+	return spans
+}
+
+func (s *State) span(l *layer, i int) span {
+	_, end := l.end(i)
+	if end == 0 {
+		end = s.folded + 1
+	}
+	r := &l.Registrations[i]
+	return span{domain.EventOf(r.ID), r.Began, end}
+}

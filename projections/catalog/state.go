@@ -1,0 +1,220 @@
+package catalog
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections"
+)
+
+// A Layer is one layer with all registrations that it ever had. Ordinals count
+// the events of layers in the order in which they were folded, from 1.
+type Layer struct {
+	ID            domain.LayerID   `json:"layer"`
+	Placement     domain.Placement `json:"placement"`
+	Location      string           `json:"location,omitempty"`
+	Session       domain.SessionID `json:"session,omitzero"`
+	Process       domain.ProcessID `json:"process,omitzero"`
+	Observed      bool             `json:"observed,omitempty"`
+	Opened        time.Time        `json:"opened"`
+	Closed        domain.EventID   `json:"closed,omitzero"` // zero: open
+	Reason        string           `json:"reason,omitempty"`
+	Registrations []Registration   `json:"registrations,omitempty"` // oldest first, closed ones kept
+	Began         int              `json:"began"`                   // the ordinal of its opening
+	Ended         int              `json:"ended,omitempty"`         // the ordinal of Closed; zero: open
+}
+
+// A Registration is the tools that one event put into effect.
+type Registration struct {
+	ID      domain.RegistrationID   `json:"registration"`
+	Scope   domain.ScopeID          `json:"scope"`
+	Layer   domain.LayerID          `json:"layer"`
+	At      time.Time               `json:"at"`
+	Tools   []events.RegisteredTool `json:"tools"`
+	Refused []events.RefusedTool    `json:"refused,omitempty"`
+	Closed  domain.EventID          `json:"closed,omitzero"` // zero: only its layer's closing can have ended it
+	Reason  string                  `json:"reason,omitempty"`
+	Began   int                     `json:"began"`           // the ordinal of its event
+	Ended   int                     `json:"ended,omitempty"` // the ordinal of Closed; zero: not closed
+}
+
+// tool returns the last tool of a name.
+func (r *Registration) tool(name domain.Name) (events.RegisteredTool, bool) {
+	for _, t := range slices.Backward(r.Tools) {
+		if t.Name == name {
+			return t, true
+		}
+	}
+	return events.RegisteredTool{}, false
+}
+
+// An Entry is one tool of a registration: what a name means.
+type Entry struct {
+	domain.Offered
+	Tool      events.RegisteredTool
+	Scope     domain.ScopeID
+	Placement domain.Placement
+	At        time.Time
+}
+
+// State holds every layer and registration of the events folded. Its methods
+// change nothing, and what they return shares nothing that a later event
+// changes; its schemas must not be changed. Its JSON is its whole.
+type State struct {
+	folded    int
+	layers    []*layer // in order of opening
+	index     map[domain.LayerID]*layer
+	processes map[domain.ProcessID][]*layer // in order of opening
+}
+
+// A layer is a Layer with what finds its registrations by name.
+type layer struct {
+	Layer
+	named  map[domain.Name][]int // every registration of a name, oldest first
+	active []int                 // the registrations that are not closed, oldest first
+	byID   map[domain.RegistrationID]int
+}
+
+// Projection returns the fold of the events of layers.
+func Projection() projections.Projection[*State] {
+	return projections.Projection[*State]{Name: "catalog", Version: 1, Init: New, Apply: apply}
+}
+
+// New returns the state in which there is no layer.
+func New() *State {
+	return &State{index: map[domain.LayerID]*layer{}, processes: map[domain.ProcessID][]*layer{}}
+}
+
+func apply(s *State, v events.Envelope) *State {
+	switch e := v.Event.(type) {
+	case events.LayerOpened:
+		s.folded++
+		s.open(e, v)
+	case events.ToolsRegistered:
+		s.folded++
+		s.register(e, v)
+	case events.RegistrationClosed:
+		s.folded++
+		s.closeRegistration(e, v)
+	case events.LayerClosed:
+		s.folded++
+		s.closeLayer(e, v)
+	}
+	return s
+}
+
+func (s *State) open(e events.LayerOpened, v events.Envelope) {
+	if _, ok := s.index[e.Layer]; ok {
+		return
+	}
+	s.add(Layer{
+		ID: e.Layer, Placement: e.Placement, Location: e.Location, Session: e.Session,
+		Process: e.Process, Observed: e.Observed, Opened: v.Time, Began: s.folded,
+	})
+}
+
+// add puts a layer at the end, with the registrations that it has.
+func (s *State) add(l Layer) {
+	kept := &layer{Layer: l, named: map[domain.Name][]int{}, byID: map[domain.RegistrationID]int{}}
+	s.layers = append(s.layers, kept)
+	s.index[l.ID] = kept
+	if !l.Process.IsZero() {
+		s.processes[l.Process] = append(s.processes[l.Process], kept)
+	}
+	for i := range kept.Registrations {
+		kept.find(i)
+	}
+}
+
+// find makes the registration at i one that can be found.
+func (l *layer) find(i int) {
+	r := &l.Registrations[i]
+	l.byID[r.ID] = i
+	if r.Ended == 0 {
+		l.active = append(l.active, i)
+	}
+	for _, t := range r.Tools {
+		if at := l.named[t.Name]; len(at) == 0 || at[len(at)-1] != i {
+			l.named[t.Name] = append(at, i)
+		}
+	}
+}
+
+func (s *State) register(e events.ToolsRegistered, v events.Envelope) {
+	l, ok := s.of(v.Stream)
+	id := domain.RegistrationOf(v.ID)
+	if !ok {
+		return
+	}
+	if _, twice := l.byID[id]; twice {
+		return
+	}
+	l.Registrations = append(l.Registrations, Registration{
+		ID: id, Scope: e.Scope, Layer: l.ID, At: v.Time, Tools: e.Tools, Refused: e.Refused, Began: s.folded,
+	})
+	l.find(len(l.Registrations) - 1)
+}
+
+func (s *State) closeRegistration(e events.RegistrationClosed, v events.Envelope) {
+	l, ok := s.of(v.Stream)
+	if !ok {
+		return
+	}
+	i, ok := l.byID[e.Registration]
+	if !ok || l.Registrations[i].Ended != 0 {
+		return
+	}
+	r := &l.Registrations[i]
+	r.Closed, r.Reason, r.Ended = v.ID, e.Reason, s.folded
+	if at, ok := slices.BinarySearch(l.active, i); ok {
+		l.active = slices.Delete(l.active, at, at+1)
+	}
+}
+
+func (s *State) closeLayer(e events.LayerClosed, v events.Envelope) {
+	if l, ok := s.index[e.Layer]; ok && l.Ended == 0 {
+		l.Closed, l.Reason, l.Ended = v.ID, e.Reason, s.folded
+	}
+}
+
+// of returns the layer whose stream it is.
+func (s *State) of(stream events.Stream) (*layer, bool) {
+	id, ok := stream.Layer()
+	if !ok {
+		return nil, false
+	}
+	l, ok := s.index[id]
+	return l, ok
+}
+
+// stateWire is the JSON of a State.
+type stateWire struct {
+	Folded int     `json:"folded"`
+	Layers []Layer `json:"layers"`
+}
+
+// MarshalJSON writes layers in order of opening.
+func (s *State) MarshalJSON() ([]byte, error) {
+	wire := stateWire{s.folded, make([]Layer, len(s.layers))}
+	for i, l := range s.layers {
+		wire.Layers[i] = l.Layer
+	}
+	return projections.Encode(wire)
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (s *State) UnmarshalJSON(data []byte) error {
+	var wire stateWire
+	if err := json.Unmarshal(data, &wire); err != nil {
+		return err
+	}
+	*s = *New()
+	s.folded = wire.Folded
+	for _, l := range wire.Layers {
+		s.add(l)
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package conversation
+
+import (
+	"slices"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections"
+)
+
+// Projection returns the fold of one session's stream. Given events of several
+// streams, it takes the first session's and passes over the others.
+func Projection() projections.Projection[*State] {
+	return projections.Projection[*State]{
+		Name: "conversation", Version: 1, Init: func() *State { return &State{} }, Apply: apply,
+	}
+}
+
+func apply(s *State, v events.Envelope) *State {
+	session, ok := v.Stream.Session()
+	if !ok || !s.Session.IsZero() && session != s.Session {
+		return s
+	}
+	s.Session, s.Revision, s.Last = session, v.Revision, v.ID
+	switch e := v.Event.(type) {
+	case events.SessionOpened:
+		s.Agent, s.Location, s.Model, s.Parent, s.Origin = e.Agent, e.Location, e.Model, e.Parent, e.Origin
+	case events.PromptAdmitted:
+		s.prompt(e, v)
+	case events.TurnMaterialized:
+		s.materialized(e, v)
+	case events.ReplyReceived:
+		s.replied(e, v)
+	case events.SessionInterrupted:
+		s.Interrupted = &e
+	case events.SessionClosed:
+		s.Closed = true
+	case events.LoopDetected:
+		s.Loops = append(s.Loops, e)
+	case events.Unknown:
+		if !slices.Contains(s.Unknown, e.Name) {
+			s.Unknown = append(s.Unknown, e.Name)
+		}
+	default:
+		s.applyCall(v)
+		s.applyPermission(v)
+	}
+	return s
+}
+
+func (s *State) prompt(e events.PromptAdmitted, v events.Envelope) {
+	s.Messages = append(s.Messages, Message{ID: e.Message, Prompt: &Prompt{Text: e.Text, Event: v.ID}})
+	s.Steps, s.Interrupted, s.Loops = 0, nil, nil
+}
+
+// materialized takes a turn, or what a further event adds to the last one.
+func (s *State) materialized(e events.TurnMaterialized, v events.Envelope) {
+	if s.Turn != nil && s.Turn.Turn == e.Turn {
+		e.Tools = union(s.Turn.Tools, e.Tools)
+	}
+	s.Turn, s.TurnEvent, s.Replied, s.Interrupted = &e, v.ID, false, nil
+}
+
+// union returns tools followed by those of more that are not among them.
+func union(tools, more []domain.Offered) []domain.Offered {
+	all := slices.Clone(tools)
+	for _, t := range more {
+		if !slices.Contains(all, t) {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+func (s *State) replied(e events.ReplyReceived, v events.Envelope) {
+	offer := domain.Offer{Turn: e.Turn}
+	if s.Turn != nil && s.Turn.Turn == e.Turn {
+		offer = s.Turn.Offer()
+		s.Replied = true
+	}
+	reply, ok := s.reply(e.Message)
+	if !ok {
+		reply = &Reply{Event: v.ID, Offer: offer}
+		s.Messages = append(s.Messages, Message{ID: e.Message, Reply: reply})
+		s.Steps++
+	}
+	reply.add(e, offer)
+}
+
+// add adds what one event records of the reply.
+func (r *Reply) add(e events.ReplyReceived, offer domain.Offer) {
+	r.Text += e.Text
+	for _, c := range e.Calls {
+		call := Call{Call: c, Message: e.Message}
+		if twin, ok := r.twin(c.ID); ok {
+			call.Started, call.StartedBy, call.Settlement, call.Late = twin.Started, twin.StartedBy, twin.Settlement, twin.Late
+		}
+		r.Calls = append(r.Calls, call)
+	}
+	r.Offer.Tools = union(r.Offer.Tools, offer.Tools)
+	r.Tokens.Input += e.Tokens.Input
+	r.Tokens.Output += e.Tokens.Output
+	r.Tokens.CacheRead += e.Tokens.CacheRead
+	r.Tokens.CacheWrite += e.Tokens.CacheWrite
+	if e.Model != "" {
+		r.Model = e.Model
+	}
+	if e.Finish != "" {
+		r.Finish = e.Finish
+	}
+}
+
+func (r *Reply) twin(id domain.CallID) (Call, bool) {
+	for _, c := range r.Calls {
+		if c.ID == id {
+			return c, true
+		}
+	}
+	return Call{}, false
+}
+
+func (s *State) applyCall(v events.Envelope) {
+	switch e := v.Event.(type) {
+	case events.CallStarted:
+		s.each(e.Message, e.Call, func(c *Call) {
+			if c.Started == nil {
+				c.Started, c.StartedBy = &e, v.ID
+			}
+		})
+	case events.CallSettled:
+		settlement := e.Settlement(v.ID)
+		s.each(e.Message, e.Call, func(c *Call) {
+			if c.Settlement == nil {
+				c.Settlement = &settlement
+			}
+		})
+	case events.LateResultObserved:
+		s.each(e.Message, e.Call, func(c *Call) { c.Late++ })
+	}
+}
+
+// each visits the calls of an ID in a reply: as a rule, one.
+func (s *State) each(message domain.MessageID, id domain.CallID, visit func(*Call)) {
+	reply, ok := s.reply(message)
+	if !ok {
+		return
+	}
+	for i := range reply.Calls {
+		if reply.Calls[i].ID == id {
+			visit(&reply.Calls[i])
+		}
+	}
+}
+
+func (s *State) applyPermission(v events.Envelope) {
+	switch e := v.Event.(type) {
+	case events.PermissionRequested:
+		s.Asks = append(s.Asks, e)
+	case events.PermissionDecided:
+		s.Asks = slices.DeleteFunc(s.Asks, func(a events.PermissionRequested) bool { return a.Permission == e.Permission })
+	case events.ApprovalSaved:
+		s.Approvals = append(s.Approvals, e)
+	case events.ApprovalRevoked:
+		s.Approvals = slices.DeleteFunc(s.Approvals, func(a events.ApprovalSaved) bool {
+			return a.Location == e.Location && a.Action == e.Action && a.Resource == e.Resource
+		})
+	}
+}

@@ -1,0 +1,486 @@
+package projections_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstest"
+	"github.com/settlement-ledger/ledger/projections"
+	"github.com/settlement-ledger/ledger/projections/projectionstest"
+)
+
+// titles is a projection for tests: the texts of all prompts, in order.
+type titles struct {
+	Texts []string `json:"texts"`
+}
+
+func prompts(version int) projections.Projection[*titles] {
+	return projections.Projection[*titles]{
+		Name: "prompts", Version: version,
+		Init: func() *titles { return &titles{} },
+		Apply: func(s *titles, v events.Envelope) *titles {
+			if e, ok := v.Event.(events.PromptAdmitted); ok {
+				s.Texts = append(s.Texts, e.Text)
+			}
+			return s
+		},
+	}
+}
+
+// counted counts how often p applies an event.
+func counted(p projections.Projection[*titles], n *int) projections.Projection[*titles] {
+	apply := p.Apply
+	p.Apply = func(s *titles, v events.Envelope) *titles {
+		*n++
+		return apply(s, v)
+	}
+	return p
+}
+
+// A memory keeps checkpoints in a map.
+type memory struct {
+	mu struct {
+		sync.Mutex
+		kept map[string][]byte
+	}
+}
+
+func (m *memory) SaveCheckpoint(_ context.Context, name string, data []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mu.kept == nil {
+		m.mu.kept = map[string][]byte{}
+	}
+	m.mu.kept[name] = slices.Clone(data)
+	return nil
+}
+
+func (m *memory) LoadCheckpoint(_ context.Context, name string) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.mu.kept[name]), nil
+}
+
+// full refuses to keep anything.
+type full struct{ memory }
+
+var errFull = errors.New("disk is full")
+
+func (*full) SaveCheckpoint(context.Context, string, []byte) error { return errFull }
+
+// A desk is a ledger with one session's stream.
+type desk struct {
+	ledger  *events.Ledger
+	store   *eventstest.Slice
+	session domain.SessionID
+	n       int
+}
+
+func newDesk(seed uint64) *desk {
+	log, store := projectionstest.NewLog(seed), eventstest.NewSlice()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	return &desk{ledger: events.NewLedger(store, log.Mint, func() time.Time { return at }), store: store, session: log.Mint.Session()}
+}
+
+func (d *desk) stream() events.Stream { return events.SessionStream(d.session) }
+
+// prompt appends n prompts, one after the other.
+func (d *desk) prompt(t *testing.T, n int) {
+	t.Helper()
+	for range n {
+		draft := d.ledger.Draft(events.PromptAdmitted{Message: d.ledger.Mint().Message(), Text: fmt.Sprint(d.n)}, domain.EventID{})
+		if _, err := d.ledger.Append(t.Context(), d.stream(), events.Revision(d.n), draft); err != nil {
+			t.Fatal(err)
+		}
+		d.n++
+	}
+}
+
+func texts(v *projections.View[*titles]) (texts []string) {
+	v.Read(func(s *titles) { texts = slices.Clone(s.Texts) })
+	return texts
+}
+
+func want(n int) []string {
+	var all []string
+	for i := range n {
+		all = append(all, fmt.Sprint(i))
+	}
+	return all
+}
+
+func TestFoldEndsAtAnErrorWithTheAnswerUntilThen(t *testing.T) {
+	t.Parallel()
+	history := projectionstest.History(1, 40)
+	broken := errors.New("broken")
+	got, err := projections.Fold(kinds(), map[string]int{}, func(yield func(events.Envelope, error) bool) {
+		for _, v := range history {
+			if !yield(v, nil) {
+				return
+			}
+		}
+		yield(events.Envelope{}, broken)
+	})
+	if !errors.Is(err, broken) {
+		t.Errorf("Fold = %v, want the error of the sequence", err)
+	}
+	want := map[string]int{}
+	for _, v := range history {
+		want[v.Event.Kind()]++
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("Fold = %v, want %v", got, want)
+	}
+}
+
+// kinds counts events by kind.
+func kinds() projections.Projection[map[string]int] {
+	return projections.Projection[map[string]int]{
+		Name: "kinds", Version: 1,
+		Init: func() map[string]int { return map[string]int{} },
+		Apply: func(s map[string]int, v events.Envelope) map[string]int {
+			s[v.Event.Kind()]++
+			return s
+		},
+	}
+}
+
+func TestRefreshFoldsToThePresentEnd(t *testing.T) {
+	t.Parallel()
+	d := newDesk(1)
+	v := projections.NewView(prompts(1), d.ledger, nil)
+	for n := range 3 {
+		d.prompt(t, n)
+		if err := v.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := texts(v), want(d.n); !slices.Equal(got, want) {
+			t.Errorf("after %d prompts the answer is %v, want %v", d.n, got, want)
+		}
+	}
+}
+
+func TestAwaitReturnsWhatWasFoldedBefore(t *testing.T) {
+	t.Parallel()
+	d := newDesk(1)
+	d.prompt(t, 3)
+	v := projections.NewView(prompts(1), d.ledger, nil)
+	if err := v.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for revision := range events.Revision(4) {
+		if err := v.Await(t.Context(), d.stream(), revision); err != nil {
+			t.Errorf("Await(%d) = %v", revision, err)
+		}
+	}
+}
+
+func TestAwaitReturnsOnceTheEventIsFolded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(1)
+		d.prompt(t, 1)
+		v := projections.NewView(prompts(1), d.ledger, nil)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		var group sync.WaitGroup
+		group.Go(func() {
+			if err := v.Run(ctx); !errors.Is(err, errDone) {
+				t.Errorf("Run = %v, want the cause", err)
+			}
+		})
+		returned := false
+		group.Go(func() {
+			if err := v.Await(ctx, d.stream(), 3); err != nil {
+				t.Errorf("Await = %v", err)
+			}
+			returned = true
+			if got, want := texts(v), want(3); !slices.Equal(got[:3], want) {
+				t.Errorf("after Await(3) the answer is %v, want %v", got, want)
+			}
+		})
+		d.prompt(t, 1)
+		synctest.Wait()
+		if returned {
+			t.Error("Await(3) returned after the second event")
+		}
+		d.prompt(t, 1)
+		synctest.Wait()
+		if !returned {
+			t.Error("Await(3) waits after the third event was folded")
+		}
+		cancel(errDone)
+		group.Wait()
+	})
+}
+
+var errDone = errors.New("done")
+
+func TestAwaitReturnsWhenACheckpointHoldsTheEvent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d, kept := newDesk(1), &memory{}
+		d.prompt(t, 5)
+		runOnce(t, projections.NewView(prompts(1), d.ledger, kept), d)
+		applied := 0
+		v := projections.NewView(counted(prompts(1), &applied), d.ledger, kept)
+		var group sync.WaitGroup
+		group.Go(func() {
+			if err := v.Await(t.Context(), d.stream(), 5); err != nil {
+				t.Errorf("Await = %v", err)
+			}
+		})
+		synctest.Wait()
+		if err := v.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		group.Wait()
+		if applied != 0 {
+			t.Errorf("%d events were folded, though the checkpoint holds all", applied)
+		}
+	})
+}
+
+func TestAwaitEndsWithTheCauseOfItsContext(t *testing.T) {
+	t.Parallel()
+	d := newDesk(1)
+	v := projections.NewView(prompts(1), d.ledger, nil)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errDone)
+	if err := v.Await(ctx, d.stream(), 1); !errors.Is(err, errDone) {
+		t.Errorf("Await = %v, want the cause", err)
+	}
+}
+
+// runOnce runs a view until it has folded all, so that it leaves a checkpoint.
+func runOnce(t *testing.T, v *projections.View[*titles], d *desk) {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var group sync.WaitGroup
+	group.Go(func() {
+		if err := v.Run(ctx); !errors.Is(err, errDone) {
+			t.Errorf("Run = %v, want the cause", err)
+		}
+	})
+	if err := v.Await(t.Context(), d.stream(), events.Revision(d.n)); err != nil {
+		t.Error(err)
+	}
+	cancel(errDone)
+	group.Wait()
+}
+
+func TestRunGoesOnFromWhereTheLastLeft(t *testing.T) {
+	t.Parallel()
+	d, kept := newDesk(1), &memory{}
+	d.prompt(t, 5)
+	runOnce(t, projections.NewView(prompts(1), d.ledger, kept), d)
+	d.prompt(t, 2)
+	applied := 0
+	v := projections.NewView(counted(prompts(1), &applied), d.ledger, kept)
+	runOnce(t, v, d)
+	if got, want := texts(v), want(7); !slices.Equal(got, want) || applied != 2 {
+		t.Errorf("the answer is %v after folding %d events, want %v after 2", got, applied, want)
+	}
+}
+
+func TestRefreshSavesOnceEnoughWasFolded(t *testing.T) {
+	t.Parallel()
+	d, kept := newDesk(1), &memory{}
+	d.prompt(t, 999)
+	refresh := func() (applied int) {
+		v := projections.NewView(counted(prompts(1), &applied), d.ledger, kept)
+		if err := v.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := texts(v), want(d.n); !slices.Equal(got, want) {
+			t.Errorf("the answer is %v, want %v", got, want)
+		}
+		return applied
+	}
+	for _, step := range []struct{ more, applied int }{{0, 999}, {0, 999}, {6, 1005}, {0, 0}, {1, 1}, {2, 3}} {
+		d.prompt(t, step.more)
+		if got := refresh(); got != step.applied {
+			t.Errorf("of %d events Refresh folded %d, want %d", d.n, got, step.applied)
+		}
+	}
+}
+
+func TestRunSavesOnceItHasCaughtUpWithEnough(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d, kept := newDesk(1), &memory{}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		v := projections.NewView(prompts(1), d.ledger, kept)
+		var group sync.WaitGroup
+		group.Go(func() { _ = v.Run(ctx) })
+		for _, step := range []struct {
+			more  int
+			saved bool
+		}{{999, false}, {1, true}} {
+			d.prompt(t, step.more)
+			synctest.Wait()
+			if data, _ := kept.LoadCheckpoint(ctx, "prompts"); (data != nil) != step.saved {
+				t.Errorf("after %d events there is a checkpoint: %v, want %v", d.n, data != nil, step.saved)
+			}
+		}
+		cancel(errDone)
+		group.Wait()
+	})
+}
+
+func TestACheckpointThatDoesNotFitIsNotTaken(t *testing.T) {
+	t.Parallel()
+	d, good := newDesk(1), &memory{}
+	d.prompt(t, 5)
+	runOnce(t, projections.NewView(prompts(1), d.ledger, good), d)
+	data, err := good.LoadCheckpoint(t.Context(), "prompts")
+	if err != nil || len(data) == 0 {
+		t.Fatalf("the checkpoint is %q, %v", data, err)
+	}
+	other := newDesk(2)
+	other.prompt(t, 5)
+	shorter := newDesk(1)
+	shorter.prompt(t, 4)
+	for name, c := range map[string]struct {
+		d       *desk
+		version int
+		data    []byte
+	}{
+		"another version": {d, 2, data},
+		"another log":     {other, 1, data},
+		"ahead":           {shorter, 1, data},
+		"torn":            {d, 1, data[:len(data)/2]},
+		"null":            {d, 1, []byte("null")},
+		"no state":        {d, 1, []byte(`{"projection":"prompts","version":1,"position":"5","state":null}`)},
+		"not JSON":        {d, 1, []byte("?")},
+	} {
+		kept, applied := &memory{}, 0
+		if err := kept.SaveCheckpoint(t.Context(), "prompts", c.data); err != nil {
+			t.Fatal(err)
+		}
+		v := projections.NewView(counted(prompts(c.version), &applied), c.d.ledger, kept)
+		if err := v.Refresh(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got, want := texts(v), want(c.d.n); !slices.Equal(got, want) || applied != c.d.n {
+			t.Errorf("%s: the answer is %v after folding %d events, want %v after all", name, got, applied, want)
+		}
+	}
+}
+
+func TestADamagedCheckpointNeverChangesTheAnswer(t *testing.T) {
+	t.Parallel()
+	d, good := newDesk(1), &memory{}
+	d.prompt(t, 5)
+	runOnce(t, projections.NewView(prompts(1), d.ledger, good), d)
+	data, err := good.LoadCheckpoint(t.Context(), "prompts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range data {
+		kept := &memory{}
+		damaged := slices.Clone(data)
+		damaged[i] ^= 1
+		if err := kept.SaveCheckpoint(t.Context(), "prompts", damaged); err != nil {
+			t.Fatal(err)
+		}
+		v := projections.NewView(prompts(1), d.ledger, kept)
+		if err := v.Refresh(t.Context()); err != nil {
+			t.Errorf("bit 0 of byte %d: %v", i, err)
+		}
+		if got, want := texts(v), want(5); !slices.Equal(got, want) {
+			t.Errorf("bit 0 of byte %d: the answer is %v, want %v, from %s", i, got, want, damaged)
+		}
+	}
+}
+
+func TestACheckpointThatIsNotSavedCostsNoAnswer(t *testing.T) {
+	t.Parallel()
+	d := newDesk(1)
+	d.prompt(t, 1001)
+	v := projections.NewView(prompts(1), d.ledger, &full{})
+	err := v.Refresh(t.Context())
+	if !errors.Is(err, projections.ErrCheckpoint) || !errors.Is(err, errFull) {
+		t.Errorf("Refresh = %v, want ErrCheckpoint and its cause", err)
+	}
+	if got, want := texts(v), want(1001); !slices.Equal(got, want) {
+		t.Errorf("the answer holds %d prompts, want %d", len(got), len(want))
+	}
+}
+
+func TestOneFoldsAtATime(t *testing.T) {
+	t.Parallel()
+	d := newDesk(1)
+	d.prompt(t, 1)
+	v := projections.NewView(prompts(1), d.ledger, nil)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var group sync.WaitGroup
+	group.Go(func() { _ = v.Run(ctx) })
+	if err := v.Await(t.Context(), d.stream(), 1); err != nil {
+		t.Error(err)
+	}
+	if err := v.Refresh(t.Context()); !errors.Is(err, projections.ErrRunning) {
+		t.Errorf("Refresh beside Run = %v, want ErrRunning", err)
+	}
+	cancel(errDone)
+	group.Wait()
+	if err := v.Refresh(t.Context()); err != nil {
+		t.Errorf("Refresh after Run = %v", err)
+	}
+}
+
+func TestADamagedRecordEndsTheFoldAndKeepsTheAnswer(t *testing.T) {
+	t.Parallel()
+	d := newDesk(1)
+	d.prompt(t, 2)
+	record := events.Record{ID: d.ledger.Mint().Event(), Kind: "PromptAdmitted", Version: 1, Time: d.ledger.Now(), Data: []byte(`{"message":7}`)}
+	if err := d.store.Append(t.Context(), d.stream(), 2, record); err != nil {
+		t.Fatal(err)
+	}
+	v := projections.NewView(prompts(1), d.ledger, nil)
+	for range 2 {
+		if err := v.Refresh(t.Context()); !errors.Is(err, events.ErrDamaged) {
+			t.Errorf("Refresh = %v, want ErrDamaged", err)
+		}
+		if got, want := texts(v), want(2); !slices.Equal(got, want) {
+			t.Errorf("the answer is %v, want %v", got, want)
+		}
+	}
+}
+
+func TestAnswersAreReadWhileOthersAreFolded(t *testing.T) {
+	t.Parallel()
+	d := newDesk(1)
+	v := projections.NewView(prompts(1), d.ledger, &memory{})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var runner, readers sync.WaitGroup
+	runner.Go(func() { _ = v.Run(ctx) })
+	for range 4 {
+		readers.Go(func() {
+			for n := range 51 {
+				if err := v.Await(t.Context(), d.stream(), events.Revision(n)); err != nil {
+					t.Error(err)
+					return
+				}
+				if got := texts(v); len(got) < n || !slices.Equal(got, want(len(got))) {
+					t.Errorf("after Await(%d) the answer is %v", n, got)
+				}
+			}
+			if v.Position().IsZero() {
+				t.Error("Position is zero after 50 events")
+			}
+		})
+	}
+	d.prompt(t, 50)
+	readers.Wait()
+	cancel(errDone)
+	runner.Wait()
+}

@@ -1,0 +1,393 @@
+package staleness_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections"
+	"github.com/settlement-ledger/ledger/projections/catalog"
+	"github.com/settlement-ledger/ledger/projections/projectionstest"
+	"github.com/settlement-ledger/ledger/projections/staleness"
+)
+
+func TestStalenessKeepsTheLawsOfAProjection(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(6) {
+		t.Logf("seed %d", seed)
+		projectionstest.Test(t, staleness.Projection(), projectionstest.History(seed, 250))
+	}
+}
+
+// everything compares unexported fields too.
+var everything = cmp.Exporter(func(reflect.Type) bool { return true })
+
+// fold returns the state of envelopes.
+func fold(envelopes []events.Envelope) *staleness.State {
+	p := staleness.Projection()
+	s := p.Init()
+	for _, v := range envelopes {
+		s = p.Apply(s, v)
+	}
+	return s
+}
+
+// A watch follows one thing that a turn offered.
+type watch struct {
+	turn    staleness.Turn
+	offer   staleness.Offer
+	changed domain.EventID // at which what is in effect last became another; zero where it is the same
+}
+
+// watched returns a watch for each thing that the turns of a history offered,
+// found by asking the catalog after every event.
+func watched(history []events.Envelope, s *staleness.State) []watch {
+	var all []watch
+	p := catalog.Projection()
+	c := p.Init()
+	for _, v := range history {
+		c = p.Apply(c, v)
+		if e, ok := v.Event.(events.TurnMaterialized); ok {
+			if turn, _ := s.Turn(e.Turn); turn.Event == v.ID {
+				for _, o := range turn.Offers {
+					all = append(all, watch{turn: turn, offer: o})
+				}
+			}
+		}
+		if v.Stream.Category() != events.LayerCategory {
+			continue
+		}
+		for i := range all {
+			e, _ := c.Effective(all[i].turn.Layers, all[i].offer.Name)
+			switch same := e.Offered == all[i].offer.Offered; {
+			case same:
+				all[i].changed = domain.EventID{}
+			case all[i].changed.IsZero():
+				all[i].changed = v.ID
+			}
+		}
+	}
+	return all
+}
+
+func TestWhatChangedAnOfferIsTheEventSinceWhichItDiffers(t *testing.T) {
+	t.Parallel()
+	stale := 0
+	rapid.Check(t, func(t *rapid.T) {
+		history := projectionstest.History(rapid.Uint64().Draw(t, "seed"), rapid.IntRange(0, 150).Draw(t, "events"))
+		history = history[:rapid.IntRange(0, len(history)).Draw(t, "cut")]
+		for _, w := range watched(history, fold(history)) {
+			if w.offer.ChangedBy != w.changed || w.offer.Stale != !w.changed.IsZero() {
+				t.Errorf("%s of %s: stale %v since %s, want since %q", w.offer.Name, w.turn.Turn, w.offer.Stale, w.offer.ChangedBy, w.changed)
+			}
+			if w.offer.Stale {
+				stale++
+			}
+		}
+	})
+	if stale == 0 {
+		t.Error("no offer of any history became stale")
+	}
+}
+
+// A bench makes layers and turns by hand.
+type bench struct {
+	log                *projectionstest.Log
+	process            domain.ProcessID
+	session            domain.SessionID
+	app, loc, own, far domain.LayerID // of the application, the location, the session; of another location
+}
+
+const (
+	here  = "/home/ada/here"
+	there = "/home/ada/there"
+)
+
+func newBench() *bench {
+	log := projectionstest.NewLog(1)
+	b := &bench{log: log, process: log.Mint.Process(), session: log.Mint.Session()}
+	b.log.Add(events.SessionStream(b.session), events.SessionOpened{Session: b.session, Location: here})
+	b.far = b.open(events.LayerOpened{Placement: domain.Location, Location: there, Process: b.process})
+	b.own = b.open(events.LayerOpened{Placement: domain.PerSession, Session: b.session, Process: b.process})
+	b.loc = b.open(events.LayerOpened{Placement: domain.Location, Location: here, Process: b.process})
+	b.app = b.open(events.LayerOpened{Placement: domain.Application, Process: b.process})
+	return b
+}
+
+func (b *bench) open(e events.LayerOpened) domain.LayerID {
+	e.Layer = b.log.Mint.Layer()
+	b.log.Add(events.LayerStream(e.Layer), e)
+	return e.Layer
+}
+
+func (b *bench) register(layer domain.LayerID, words string, tools ...domain.Name) events.Envelope {
+	e := events.ToolsRegistered{Scope: b.log.Mint.Scope()}
+	for _, name := range tools {
+		e.Tools = append(e.Tools, projectionstest.Tool(name, words))
+	}
+	return b.log.Add(events.LayerStream(layer), e)
+}
+
+func (b *bench) close(layer domain.LayerID, r events.Envelope) events.Envelope {
+	return b.log.Add(events.LayerStream(layer), events.RegistrationClosed{Registration: domain.RegistrationOf(r.ID), Reason: events.ScopeClosed})
+}
+
+// layers are those of the session, in rising precedence.
+func (b *bench) layers() []domain.LayerID { return []domain.LayerID{b.app, b.loc, b.own} }
+
+// catalog returns the catalog of the log so far.
+func (b *bench) catalog() *catalog.State {
+	p := catalog.Projection()
+	s := p.Init()
+	for _, v := range b.log.Envelopes() {
+		s = p.Apply(s, v)
+	}
+	return s
+}
+
+// turn materializes a turn that offers what is in effect.
+func (b *bench) turn() domain.TurnID {
+	e := events.TurnMaterialized{Turn: b.log.Mint.Turn()}
+	for _, entry := range b.catalog().Catalog(b.layers()) {
+		e.Tools = append(e.Tools, entry.Offered)
+	}
+	b.log.Add(events.SessionStream(b.session), e)
+	return e.Turn
+}
+
+// judge returns the verdict on a name that a turn offered.
+func (b *bench) judge(t *testing.T, turn domain.TurnID, name domain.Name) staleness.Verdict {
+	t.Helper()
+	judged, _ := fold(b.log.Envelopes()).Turn(turn)
+	if !slices.Equal(judged.Layers, b.layers()) {
+		t.Errorf("the turn was taken from %v, want %v", judged.Layers, b.layers())
+	}
+	for _, o := range judged.Offers {
+		if o.Name == name {
+			if got := staleness.Judge(b.catalog(), b.layers(), o.Offered); got != o.Verdict {
+				t.Errorf("Judge = %+v, and the turn says %+v", got, o.Verdict)
+			}
+			return o.Verdict
+		}
+	}
+	t.Fatalf("turn %s does not offer %s", turn, name)
+	return staleness.Verdict{}
+}
+
+// stale checks that a verdict is stale since an event.
+func stale(t *testing.T, v staleness.Verdict, since events.Envelope) {
+	t.Helper()
+	if !v.Stale || v.ChangedBy != since.ID {
+		t.Errorf("verdict %+v, want stale since %s", v, since.ID)
+	}
+}
+
+// current checks that a verdict is not stale.
+func current(t *testing.T, v staleness.Verdict) {
+	t.Helper()
+	if v.Stale || !v.ChangedBy.IsZero() {
+		t.Errorf("verdict %+v, want not stale", v)
+	}
+}
+
+// Scenario 41.
+func TestUnchangedRegistrationIsCurrent(t *testing.T) {
+	t.Parallel()
+	b := newBench()
+	b.register(b.app, "a", "read")
+	turn := b.turn()
+	b.turn()
+	v := b.judge(t, turn, "read")
+	current(t, v)
+	if !v.Agrees {
+		t.Error("a registration does not agree with itself")
+	}
+}
+
+// Scenario 43.
+func TestOnlyTheReplacedNameIsStale(t *testing.T) {
+	t.Parallel()
+	b := newBench()
+	b.register(b.app, "a", "first", "second")
+	turn := b.turn()
+	again := b.register(b.app, "a", "first")
+	v := b.judge(t, turn, "first")
+	stale(t, v, again)
+	if !v.Agrees || v.Effective.Registration != domain.RegistrationOf(again.ID) {
+		t.Errorf("verdict %+v, want the same definition under another registration", v)
+	}
+	current(t, b.judge(t, turn, "second"))
+}
+
+func TestAnotherDefinitionDoesNotAgree(t *testing.T) {
+	t.Parallel()
+	b := newBench()
+	b.register(b.app, "a", "read")
+	turn := b.turn()
+	again := b.register(b.app, "b", "read")
+	stale(t, b.judge(t, turn, "read"), again)
+	if b.judge(t, turn, "read").Agrees {
+		t.Error("two definitions agree")
+	}
+}
+
+func TestRemovedRegistrationIsStale(t *testing.T) {
+	t.Parallel()
+	b := newBench()
+	r := b.register(b.loc, "a", "read")
+	turn := b.turn()
+	closing := b.close(b.loc, r)
+	v := b.judge(t, turn, "read")
+	stale(t, v, closing)
+	if !v.Effective.IsZero() || v.Agrees {
+		t.Errorf("verdict %+v, want nothing in effect", v)
+	}
+}
+
+// Scenario 44.
+func TestClosedOverlayIsStaleThoughAnotherIsInEffect(t *testing.T) {
+	t.Parallel()
+	b := newBench()
+	b.register(b.app, "a", "read")
+	second := b.register(b.app, "b", "read")
+	turn := b.turn()
+	closing := b.close(b.app, second)
+	stale(t, b.judge(t, turn, "read"), closing)
+	if b.judge(t, turn, "read").Effective.IsZero() {
+		t.Error("the earlier registration is not in effect")
+	}
+}
+
+func TestOverlayFromAboveIsStale(t *testing.T) {
+	t.Parallel()
+	b := newBench()
+	b.register(b.app, "a", "read")
+	turn := b.turn()
+	hides := b.register(b.loc, "b", "read")
+	stale(t, b.judge(t, turn, "read"), hides)
+	b.register(b.own, "c", "read")
+	b.close(b.loc, hides)
+	stale(t, b.judge(t, turn, "read"), hides)
+}
+
+// Scenario 46.
+func TestRemovedOverlayIsStaleThoughTheApplicationHasTheName(t *testing.T) {
+	t.Parallel()
+	b := newBench()
+	b.register(b.app, "a", "read")
+	over := b.register(b.loc, "b", "read")
+	turn := b.turn()
+	closing := b.close(b.loc, over)
+	stale(t, b.judge(t, turn, "read"), closing)
+}
+
+func TestWhatIsRevealedAgainIsCurrentAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench()
+	b.register(b.app, "a", "read")
+	turn := b.turn()
+	hides := b.register(b.own, "b", "read")
+	stale(t, b.judge(t, turn, "read"), hides)
+	b.close(b.own, hides)
+	current(t, b.judge(t, turn, "read"))
+	hides = b.register(b.loc, "c", "read")
+	stale(t, b.judge(t, turn, "read"), hides)
+}
+
+func TestClosingWhatIsHiddenChangesNothingMore(t *testing.T) {
+	t.Parallel()
+	b := newBench()
+	offered := b.register(b.app, "a", "read")
+	turn := b.turn()
+	hides := b.register(b.app, "b", "read")
+	b.close(b.app, offered)
+	stale(t, b.judge(t, turn, "read"), hides)
+}
+
+func TestClosedLayerMakesItsOffersStale(t *testing.T) {
+	t.Parallel()
+	b := newBench()
+	b.register(b.loc, "a", "read")
+	turn := b.turn()
+	closing := b.log.Add(events.LayerStream(b.loc), events.LayerClosed{Layer: b.loc, Reason: events.ProcessLost})
+	stale(t, b.judge(t, turn, "read"), closing)
+}
+
+func TestOtherLocationsAndSessionsMakeNothingStale(t *testing.T) {
+	t.Parallel()
+	b := newBench()
+	b.register(b.app, "a", "read")
+	turn := b.turn()
+	b.register(b.far, "b", "read")
+	other := b.open(events.LayerOpened{Placement: domain.PerSession, Session: b.log.Mint.Session(), Process: b.process})
+	b.register(other, "c", "read")
+	elsewhere := b.open(events.LayerOpened{Placement: domain.Application, Process: b.log.Mint.Process()})
+	b.register(elsewhere, "d", "read")
+	current(t, b.judge(t, turn, "read"))
+}
+
+func TestWhatWasNeverRegisteredIsStaleSinceNoEvent(t *testing.T) {
+	t.Parallel()
+	b := newBench()
+	r := b.register(b.app, "a", "read")
+	ghost := domain.Offered{Name: "read", Registration: domain.RegistrationOf(b.log.Mint.Event()), Layer: b.app}
+	v := staleness.Judge(b.catalog(), b.layers(), ghost)
+	if !v.Stale || !v.ChangedBy.IsZero() || v.Agrees || v.Effective.Registration != domain.RegistrationOf(r.ID) {
+		t.Errorf("verdict %+v", v)
+	}
+}
+
+func TestATurnInSeveralEventsIsOne(t *testing.T) {
+	t.Parallel()
+	log := projectionstest.NewLog(1)
+	session, layer, turn := log.Mint.Session(), log.Mint.Layer(), log.Mint.Turn()
+	log.Add(events.LayerStream(layer), events.LayerOpened{Layer: layer, Placement: domain.PerSession, Session: session, Observed: true})
+	var offered []domain.Offered
+	for _, name := range []domain.Name{"Bash", "Read", "Bash"} {
+		if len(offered) < 2 {
+			r := log.Add(events.LayerStream(layer), events.ToolsRegistered{Tools: []events.RegisteredTool{{Name: name}}})
+			offered = append(offered, domain.Offered{Name: name, Registration: domain.RegistrationOf(r.ID), Layer: layer})
+		}
+		i := slices.IndexFunc(offered, func(o domain.Offered) bool { return o.Name == name })
+		log.Add(events.SessionStream(session), events.TurnMaterialized{Turn: turn, Tools: offered[i : i+1], Observed: true})
+	}
+	turns := fold(log.Envelopes()).Turns(session)
+	if len(turns) != 1 || len(turns[0].Offers) != 2 {
+		t.Fatalf("turns are %+v, want one that offers two tools", turns)
+	}
+	for _, o := range turns[0].Offers {
+		current(t, o.Verdict)
+		if o.Agrees {
+			t.Error("definitions that are not known agree")
+		}
+	}
+}
+
+func TestADecodedStateJudgesTheSame(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(4) {
+		history := projectionstest.History(seed, 300)
+		s := fold(history)
+		data, err := projections.Encode(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := staleness.Projection().Init()
+		if err := json.Unmarshal(data, again); err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range history {
+			e, ok := v.Event.(events.SessionOpened)
+			if ok && !reflect.DeepEqual(s.Turns(e.Session), again.Turns(e.Session)) {
+				diff := cmp.Diff(s.Turns(e.Session), again.Turns(e.Session), everything)
+				t.Fatalf("seed %d: Turns(%s) (-before +after decoding):\n%s", seed, e.Session, diff)
+			}
+		}
+	}
+}

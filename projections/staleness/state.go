@@ -1,0 +1,277 @@
+package staleness
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections"
+	"github.com/settlement-ledger/ledger/projections/catalog"
+)
+
+// State holds what each turn offered, beside the catalog that judges it. Its
+// methods change nothing. Its JSON is its whole.
+type State struct {
+	kept   kept
+	turns  map[domain.TurnID]int
+	offers map[string]int
+}
+
+// kept is the JSON of a State.
+type kept struct {
+	Catalog   *catalog.State              `json:"catalog"`
+	Locations map[domain.SessionID]string `json:"locations"`
+	Turns     []turn                      `json:"turns"`
+	Offers    []offer                     `json:"offers"` // each once, whatever the number of turns that made it
+}
+
+// A turn is a materialization: its offer is the one at a place in Offers.
+type turn struct {
+	Session domain.SessionID `json:"session"`
+	Turn    domain.TurnID    `json:"turn"`
+	Event   domain.EventID   `json:"event"`
+	Offer   int              `json:"offer"`
+}
+
+// An offer is what a turn offered, and the layers that it was taken from.
+type offer struct {
+	Tools  []domain.Offered `json:"tools"`
+	Layers []domain.LayerID `json:"layers"` // in rising precedence
+}
+
+func (o offer) key() string {
+	var key []byte
+	for _, layer := range o.Layers {
+		id := layer.Bytes()
+		key = append(key, id[:]...)
+	}
+	key = append(key, 0)
+	for _, t := range o.Tools {
+		registration, layer := t.Registration.Bytes(), t.Layer.Bytes()
+		key = append(key, registration[:]...)
+		key = append(key, layer[:]...)
+		key = append(key, t.Fingerprint[:]...)
+		key = append(key, t.Name...)
+		key = append(key, 0)
+	}
+	return string(key)
+}
+
+// A Turn is what one turn offered, and whether it still holds. Where several
+// events record parts of one turn, it holds them together.
+type Turn struct {
+	Session domain.SessionID
+	Turn    domain.TurnID
+	Event   domain.EventID // that materialized it: the first
+	// Layers are those that the turn was taken from, in rising precedence: the
+	// layers of what it offered; and those that were open then, of the same
+	// processes, and lie at the application, at a location of the session or
+	// of what was offered, or at the session. A layer that opened later is not
+	// among them: it can make no call of this turn stale.
+	Layers []domain.LayerID
+	Offers []Offer // in the order in which the model saw them
+}
+
+// An Offer is a registration that a turn offered, with the verdict on it.
+type Offer struct {
+	domain.Offered
+	Verdict
+}
+
+// Projection returns the fold of the whole log into what turns offered.
+func Projection() projections.Projection[*State] {
+	return projections.Projection[*State]{Name: "staleness", Version: 1, Init: newState, Apply: apply}
+}
+
+func newState() *State {
+	s := &State{kept: kept{Catalog: catalog.New(), Locations: map[domain.SessionID]string{}}}
+	s.index()
+	return s
+}
+
+func (s *State) index() {
+	s.turns, s.offers = map[domain.TurnID]int{}, map[string]int{}
+	for i, t := range s.kept.Turns {
+		s.turns[t.Turn] = i
+	}
+	for i, o := range s.kept.Offers {
+		s.offers[o.key()] = i
+	}
+}
+
+func apply(s *State, v events.Envelope) *State {
+	switch e := v.Event.(type) {
+	case events.SessionOpened:
+		s.kept.Locations[e.Session] = e.Location
+	case events.TurnMaterialized:
+		s.materialized(e, v)
+	default:
+		s.kept.Catalog = catalog.Projection().Apply(s.kept.Catalog, v)
+	}
+	return s
+}
+
+func (s *State) materialized(e events.TurnMaterialized, v events.Envelope) {
+	session, ok := v.Stream.Session()
+	if !ok {
+		return
+	}
+	tools := e.Tools
+	i, again := s.turns[e.Turn]
+	if again {
+		tools = union(s.kept.Offers[s.kept.Turns[i].Offer].Tools, tools)
+	}
+	made := s.intern(offer{Tools: tools, Layers: s.layers(session, tools)})
+	if again {
+		s.kept.Turns[i].Offer = made
+		return
+	}
+	s.turns[e.Turn] = len(s.kept.Turns)
+	s.kept.Turns = append(s.kept.Turns, turn{session, e.Turn, v.ID, made})
+}
+
+// intern returns the place of an offer in Offers.
+func (s *State) intern(o offer) int {
+	key := o.key()
+	i, ok := s.offers[key]
+	if !ok {
+		i = len(s.kept.Offers)
+		s.kept.Offers = append(s.kept.Offers, o)
+		s.offers[key] = i
+	}
+	return i
+}
+
+// union returns tools followed by those of more that are not among them.
+func union(tools, more []domain.Offered) []domain.Offered {
+	all := slices.Clone(tools)
+	for _, t := range more {
+		if !slices.Contains(all, t) {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// layers returns the layers that a turn of a session was taken from, as
+// [Turn.Layers] documents.
+func (s *State) layers(session domain.SessionID, tools []domain.Offered) []domain.LayerID {
+	t := reach{session: session, locations: map[string]bool{}, processes: map[domain.ProcessID]bool{}, own: map[domain.LayerID]bool{}}
+	if location := s.kept.Locations[session]; location != "" {
+		t.locations[location] = true
+	}
+	var layers []catalog.Layer
+	for _, tool := range tools {
+		if l, ok := s.kept.Catalog.Brief(tool.Layer); ok && t.add(l) {
+			layers = append(layers, l)
+		}
+	}
+	for _, process := range t.order {
+		for _, l := range s.kept.Catalog.OpenOf(process) {
+			if !t.own[l.ID] && t.holds(l) {
+				layers = append(layers, l)
+			}
+		}
+	}
+	return rising(layers)
+}
+
+// A reach is what the layers of one turn have in common.
+type reach struct {
+	session   domain.SessionID
+	locations map[string]bool
+	processes map[domain.ProcessID]bool
+	order     []domain.ProcessID // those of processes, as they were met
+	own       map[domain.LayerID]bool
+}
+
+// add adds a layer that the turn offers tools of. It reports whether that is
+// the first of them.
+func (t *reach) add(l catalog.Layer) bool {
+	if t.own[l.ID] {
+		return false
+	}
+	t.own[l.ID] = true
+	if l.Placement == domain.Location {
+		t.locations[l.Location] = true
+	}
+	if !l.Process.IsZero() && !t.processes[l.Process] {
+		t.processes[l.Process] = true
+		t.order = append(t.order, l.Process)
+	}
+	return true
+}
+
+// holds reports whether a layer of one of the processes belongs to the turn.
+func (t *reach) holds(l catalog.Layer) bool {
+	switch l.Placement {
+	case domain.Application:
+		return true
+	case domain.Location:
+		return t.locations[l.Location]
+	case domain.PerSession:
+		return l.Session == t.session
+	}
+	return false
+}
+
+// rising returns the IDs of layers by placement, and those of one placement in
+// order of opening.
+func rising(layers []catalog.Layer) []domain.LayerID {
+	slices.SortStableFunc(layers, func(a, b catalog.Layer) int {
+		if a.Placement != b.Placement {
+			return int(a.Placement) - int(b.Placement)
+		}
+		return a.Began - b.Began
+	})
+	ids := make([]domain.LayerID, len(layers))
+	for i, l := range layers {
+		ids[i] = l.ID
+	}
+	return ids
+}
+
+// Turn returns one turn, judged by all events folded, and whether it is on
+// record.
+func (s *State) Turn(id domain.TurnID) (Turn, bool) {
+	i, ok := s.turns[id]
+	if !ok {
+		return Turn{}, false
+	}
+	return s.judged(s.kept.Turns[i]), true
+}
+
+// Turns returns the turns of a session in log order, each judged by all events
+// folded.
+func (s *State) Turns(session domain.SessionID) []Turn {
+	var turns []Turn
+	for _, t := range s.kept.Turns {
+		if t.Session == session {
+			turns = append(turns, s.judged(t))
+		}
+	}
+	return turns
+}
+
+func (s *State) judged(t turn) Turn {
+	made := s.kept.Offers[t.Offer]
+	judged := Turn{Session: t.Session, Turn: t.Turn, Event: t.Event, Layers: slices.Clone(made.Layers)}
+	for _, offered := range made.Tools {
+		judged.Offers = append(judged.Offers, Offer{offered, Judge(s.kept.Catalog, made.Layers, offered)})
+	}
+	return judged
+}
+
+// MarshalJSON writes what UnmarshalJSON reads.
+func (s *State) MarshalJSON() ([]byte, error) { return projections.Encode(s.kept) }
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (s *State) UnmarshalJSON(data []byte) error {
+	*s = *newState()
+	if err := json.Unmarshal(data, &s.kept); err != nil {
+		return err
+	}
+	s.index()
+	return nil
+}

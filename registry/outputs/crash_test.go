@@ -1,0 +1,323 @@
+package outputs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+// A fate is what is known to have become of an output.
+type fate struct {
+	content             []byte
+	kept, dropped, gone bool // acknowledged: Keep, Drop, Prune
+	doubt               bool // a Drop or a Prune was begun
+	recorded            bool // the settlement is on record
+}
+
+// A diary is what a caller of a store knows, act by act.
+type diary struct {
+	mu    sync.Mutex
+	fates map[domain.Ref]fate
+}
+
+func (d *diary) note(r domain.Ref, change func(*fate)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f := d.fates[r]
+	change(&f)
+	d.fates[r] = f
+}
+
+func (d *diary) copy() map[domain.Ref]fate {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := make(map[domain.Ref]fate, len(d.fates))
+	for r, f := range d.fates {
+		c[r] = f
+	}
+	return c
+}
+
+// live acts on a store at random, n times, and writes a diary. Every other
+// output is longer than what goes through the log, and all together are more
+// than a memtable holds.
+func live(ctx context.Context, s *Store, d *diary, rng *rand.Rand, n int) {
+	ref := refs(rng.Uint64())
+	for i := range n {
+		r, size := ref(), rng.IntN(inline*chunkSize)
+		if i%4 == 0 {
+			size += inline * chunkSize
+		}
+		content := random(size, rng.Uint64())
+		d.note(r, func(f *fate) { f.content = content })
+		if _, err := s.Keep(ctx, r, "", bytes.NewReader(content)); err != nil {
+			continue
+		}
+		d.note(r, func(f *fate) { f.kept = true })
+		switch rng.IntN(5) {
+		case 0:
+			d.note(r, func(f *fate) { f.doubt = true })
+			if s.Drop(ctx, r.Settlement()) == nil {
+				d.note(r, func(f *fate) { f.dropped = true })
+			}
+		case 1:
+			d.note(r, func(f *fate) { f.recorded, f.doubt = true, true })
+			if _, err := s.Prune(ctx, r, "age", time.UnixMilli(1)); err == nil {
+				d.note(r, func(f *fate) { f.gone = true })
+			}
+		case 2, 3:
+			d.note(r, func(f *fate) { f.recorded = true })
+			_ = s.Confirm(ctx, r.Settlement()) // a hint, which may be lost
+		}
+	}
+}
+
+// examine holds a store that was opened again to the diary, before a sweep.
+func examine(ctx context.Context, s *Store, fates map[domain.Ref]fate) error {
+	waiting := map[domain.EventID]bool{}
+	for id, err := range s.Unconfirmed(ctx) {
+		if err != nil {
+			return err
+		}
+		waiting[id] = true
+	}
+	for r, f := range fates {
+		got, err := s.Stat(ctx, r)
+		switch {
+		case f.dropped && !errors.Is(err, ErrNotFound):
+			return fmt.Errorf("dropped %v: Stat = %v", r, err)
+		case f.gone && !errors.Is(err, ErrPruned):
+			return fmt.Errorf("pruned %v: Stat = %v", r, err)
+		case err != nil && f.kept && !f.doubt:
+			return fmt.Errorf("acknowledged %v: Stat = %w", r, err)
+		case err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrPruned):
+			return fmt.Errorf("%v: Stat = %w", r, err)
+		case err != nil:
+			continue
+		}
+		if err := s.Verify(ctx, r); err != nil {
+			return err
+		}
+		if want := described(r, f.content); got.SHA256 != want.SHA256 || got.Bytes != want.Bytes {
+			return fmt.Errorf("%v: %+v, want %+v", r, got, want)
+		}
+		if !f.kept && !waiting[r.Settlement()] {
+			return fmt.Errorf("%v was not acknowledged and is confirmed", r)
+		}
+	}
+	return nil
+}
+
+// sweepAll sweeps and checks that exactly the recorded outputs stay.
+func sweepAll(ctx context.Context, s *Store, fates map[domain.Ref]fate, left func() (bodies int, files []string)) error {
+	recorded := map[domain.EventID]bool{}
+	for r, f := range fates {
+		recorded[r.Settlement()] = f.recorded
+	}
+	_, err := s.Sweep(ctx, func(_ context.Context, id domain.EventID) (bool, error) { return recorded[id], nil })
+	if err != nil {
+		return err
+	}
+	stay := 0
+	for got, err := range s.All(ctx) {
+		if err != nil {
+			return err
+		}
+		if stay++; !recorded[got.Ref.Settlement()] {
+			return fmt.Errorf("%v stays and is not recorded", got.Ref)
+		}
+	}
+	for r, f := range fates {
+		if _, err := s.Stat(ctx, r); f.recorded && f.kept && !f.doubt && err != nil {
+			return fmt.Errorf("recorded %v was swept: %w", r, err)
+		}
+	}
+	for id, err := range s.Unconfirmed(ctx) {
+		return fmt.Errorf("%v, %v is unconfirmed after a sweep", id, err)
+	}
+	if n, names := left(); n != stay || len(names) != 0 {
+		return fmt.Errorf("%d bodies and files %v, want %d and none", n, names, stay)
+	}
+	again, err := s.Sweep(ctx, func(context.Context, domain.EventID) (bool, error) { return false, nil })
+	if err != nil || again != (Swept{}) {
+		return fmt.Errorf("second Sweep = %+v, %w, want nothing", again, err)
+	}
+	return nil
+}
+
+func inspect(t *testing.T, s *Store, fates map[domain.Ref]fate) {
+	t.Helper()
+	if err := examine(t.Context(), s, fates); err != nil {
+		t.Fatal(err)
+	}
+	err := sweepAll(t.Context(), s, fates, func() (int, []string) { return bodies(t, s), files(t, s) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustKeep(t, s, refs(9999)(), random(5*chunkSize, 1))
+}
+
+// A moment is what the disk and the caller had when the power went.
+type moment struct {
+	fs    *vfs.MemFS
+	fates map[domain.Ref]fate
+}
+
+// cutting takes a moment before one write in so many.
+func cutting(mem *vfs.MemFS, d *diary, rng *rand.Rand, oneIn int) (*errorfs.FS, func() []moment) {
+	var mu sync.Mutex
+	var moments []moment
+	fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind.ReadOrWrite() != errorfs.OpIsWrite {
+			return nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if rng.IntN(oneIn) != 0 {
+			return nil
+		}
+		fates := d.copy() // first: what is acknowledged after is durable all the more
+		percent := rng.IntN(3) * 50
+		moments = append(moments, moment{mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng}), fates})
+		return nil
+	}))
+	return fs, func() []moment {
+		mu.Lock()
+		defer mu.Unlock()
+		return moments
+	}
+}
+
+func TestPowerCutKeepsWhatWasAcknowledged(t *testing.T) {
+	t.Parallel()
+	total, half := 0, 0
+	for seed := range uint64(4) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		mem, d := vfs.NewCrashableMem(), &diary{fates: map[domain.Ref]fate{}}
+		fs, moments := cutting(mem, d, rand.New(rand.NewPCG(seed, 2)), 20)
+		s, err := Open("outputs", Config{FS: fs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		live(t.Context(), s, d, rng, 32)
+		all := moments()
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for i, m := range all {
+			t.Logf("seed %d, cut %d, %d outputs begun", seed, i, len(m.fates))
+			again, err := Open("outputs", Config{FS: m.fs})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(files(t, again)) > 0 {
+				half++
+			}
+			inspect(t, again, m.fates)
+			if err := again.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		total += len(all)
+	}
+	if total < 30 || half == 0 {
+		t.Errorf("%d cuts, %d of them in the middle of a table, want 30 and some", total, half)
+	}
+}
+
+// filling says that the disk is full from a write on, and goes back to order
+// when told to.
+type filling struct {
+	mu   sync.Mutex
+	left int
+	once bool
+	kind func(errorfs.Op) bool
+}
+
+func (f *filling) inject(op errorfs.Op) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if op.Kind.ReadOrWrite() != errorfs.OpIsWrite || op.Kind == errorfs.OpFileClose || op.Kind == errorfs.OpRemove || !f.kind(op) {
+		return nil
+	}
+	if f.left--; f.left >= 0 || f.once && f.left < -1 {
+		return nil
+	}
+	return syscall.ENOSPC
+}
+
+func (f *filling) set(left int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.left = left
+}
+
+// Scenario 64.
+func TestFailedWriteLosesNothingThatWasAcknowledged(t *testing.T) {
+	t.Parallel()
+	any := func(errorfs.Op) bool { return true }
+	rng := rand.New(rand.NewPCG(7, 7))
+	for _, once := range []bool{false, true} {
+		for range 16 {
+			at := rng.IntN(500)
+			t.Run(fmt.Sprintf("once %v, at %d", once, at), func(t *testing.T) {
+				failAt(t, &filling{left: 1 << 30, once: once, kind: any}, at)
+			})
+		}
+	}
+}
+
+func TestFailedWriteOfAnyFileIsContained(t *testing.T) {
+	t.Parallel()
+	for _, part := range []string{".log", ".sst", "MANIFEST", ".body"} {
+		kind := func(op errorfs.Op) bool { return bytes.Contains([]byte(op.Path), []byte(part)) }
+		for _, at := range []int{0, 1, 3, 40} {
+			t.Run(fmt.Sprintf("%s, at %d", part, at), func(t *testing.T) {
+				failAt(t, &filling{left: 1 << 30, kind: kind}, at)
+			})
+		}
+	}
+}
+
+// failAt opens a store, lets its disk fail at a write, and checks what the
+// caller sees, there and when it is opened again.
+func failAt(t *testing.T, f *filling, at int) {
+	mem, d := vfs.NewMem(), &diary{fates: map[domain.Ref]fate{}}
+	s, err := Open("outputs", Config{FS: errorfs.Wrap(mem, errorfs.InjectorFunc(f.inject))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.set(at)
+	live(t.Context(), s, d, rand.New(rand.NewPCG(uint64(at), 3)), 24)
+	fates := d.copy()
+	for r, fate := range fates {
+		_, err := s.Stat(t.Context(), r)
+		switch {
+		case !fate.kept && !errors.Is(err, ErrNotFound):
+			t.Errorf("not kept, and Stat = %v", err)
+		case fate.kept && !fate.doubt:
+			if err := s.Verify(t.Context(), r); err != nil {
+				t.Errorf("kept, and Verify = %v", err)
+			}
+		}
+	}
+	_, err = s.Keep(t.Context(), refs(77)(), "", bytes.NewReader([]byte("more")))
+	if broken := s.broken() != nil; errors.Is(err, ErrBroken) != broken {
+		t.Errorf("Keep = %v of a store that is broken: %v", err, broken)
+	}
+	f.set(1 << 30)
+	if err := s.Close(); err != nil {
+		t.Logf("Close = %v", err)
+	}
+	inspect(t, openIn(t, mem), fates)
+}

@@ -1,0 +1,194 @@
+package outputs
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+var errFrozen = errors.New("an earlier write failed")
+
+// A guard is the file system that Pebble sees. Pebble answers a write-ahead log
+// that cannot be written with a panic, some of them with locks held and none of
+// which it survives. So from the first failed write on, the guard freezes the
+// disk: nothing is written, synced or removed, and Pebble is told that it was.
+// What lies on the disk then is what a power cut at that moment would have
+// left, and Pebble recovers from that when it is opened again. Whoever writes
+// asks failed after each commit and believes only that.
+type guard struct {
+	vfs.FS
+	armed    atomic.Bool // set once the database is open; before, errors go to Open
+	first    atomic.Pointer[error]
+	released chan struct{} // closed when the database is about to be closed
+}
+
+var _ vfs.FS = (*guard)(nil)
+
+func newGuard(fs vfs.FS) *guard { return &guard{FS: fs, released: make(chan struct{})} }
+
+// failed returns the first error of a write, sealed, or nil.
+func (g *guard) failed() error {
+	if err := g.first.Load(); err != nil {
+		return seal(*err)
+	}
+	return nil
+}
+
+func (g *guard) fail(err error) { g.first.CompareAndSwap(nil, &err) }
+
+func (g *guard) frozen() bool { return g.armed.Load() && g.first.Load() != nil }
+
+func (g *guard) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	return g.open(name, func() (vfs.File, error) { return g.FS.Create(name, c) })
+}
+
+func (g *guard) OpenReadWrite(name string, c vfs.DiskWriteCategory, o ...vfs.OpenOption) (vfs.File, error) {
+	return g.open(name, func() (vfs.File, error) { return g.FS.OpenReadWrite(name, c, o...) })
+}
+
+func (g *guard) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	return g.open(to, func() (vfs.File, error) { return g.FS.ReuseForWrite(from, to, c) })
+}
+
+func (g *guard) OpenDir(name string) (vfs.File, error) {
+	f, err := g.FS.OpenDir(name)
+	if err != nil {
+		return nil, err
+	}
+	return &guarded{File: f, guard: g, trusted: true}, nil
+}
+
+// open opens a file to write. Once frozen, a log goes nowhere, and a table is
+// refused, but not before the database is closed: Pebble tries again at once
+// to flush what it could not, and would do nothing else.
+func (g *guard) open(name string, do func() (vfs.File, error)) (vfs.File, error) {
+	log := strings.HasSuffix(name, ".log")
+	if !g.frozen() {
+		f, err := do()
+		if err == nil {
+			return &guarded{File: f, guard: g, trusted: log || strings.Contains(name, "MANIFEST")}, nil
+		}
+		g.fail(err)
+		if !g.armed.Load() || !log {
+			return nil, err
+		}
+	}
+	if log {
+		return &guarded{guard: g, trusted: true}, nil
+	}
+	if strings.HasSuffix(name, ".sst") {
+		<-g.released
+	}
+	return nil, errFrozen
+}
+
+func (g *guard) Link(from, to string) error {
+	if g.frozen() {
+		return errFrozen
+	}
+	return g.FS.Link(from, to)
+}
+
+func (g *guard) Rename(from, to string) error {
+	if g.frozen() {
+		return errFrozen
+	}
+	return g.FS.Rename(from, to)
+}
+
+func (g *guard) Remove(name string) error {
+	if g.frozen() {
+		return nil
+	}
+	return g.FS.Remove(name)
+}
+
+func (g *guard) RemoveAll(name string) error {
+	if g.frozen() {
+		return nil
+	}
+	return g.FS.RemoveAll(name)
+}
+
+func (g *guard) Unwrap() vfs.FS { return g.FS }
+
+// A guarded file is one that Pebble writes. A trusted one is a log, a manifest
+// or a folder: Pebble does not survive an error of these, so gets none.
+type guarded struct {
+	vfs.File // nil for a log that goes nowhere
+	guard    *guard
+	trusted  bool
+}
+
+// do runs op unless the disk is frozen, and freezes it if op fails.
+func (f *guarded) do(op func() error) error {
+	err := errFrozen
+	if !f.guard.frozen() {
+		if err = op(); err == nil {
+			return nil
+		}
+		f.guard.fail(err)
+	}
+	if f.trusted && f.guard.armed.Load() {
+		return nil
+	}
+	return err
+}
+
+func (f *guarded) Write(p []byte) (int, error) {
+	if err := f.do(func() error { _, err := f.File.Write(p); return err }); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func (f *guarded) WriteAt(p []byte, at int64) (int, error) {
+	if err := f.do(func() error { _, err := f.File.WriteAt(p, at); return err }); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func (f *guarded) Sync() error     { return f.do(func() error { return f.File.Sync() }) }
+func (f *guarded) SyncData() error { return f.do(func() error { return f.File.SyncData() }) }
+
+func (f *guarded) SyncTo(n int64) (full bool, err error) {
+	err = f.do(func() error { full, err = f.File.SyncTo(n); return err })
+	return full, err
+}
+
+func (f *guarded) Preallocate(offset, length int64) error {
+	return f.do(func() error { return f.File.Preallocate(offset, length) })
+}
+
+func (f *guarded) Close() error {
+	if f.File == nil {
+		return nil
+	}
+	return f.File.Close()
+}
+
+func (f *guarded) Prefetch(offset, length int64) error {
+	if f.File == nil {
+		return nil
+	}
+	return f.File.Prefetch(offset, length)
+}
+
+func (f *guarded) Fd() uintptr {
+	if f.File == nil {
+		return vfs.InvalidFd
+	}
+	return f.File.Fd()
+}
+
+// A silent logger is what Pebble reports to. What it calls fatal freezes the
+// disk, and Pebble goes on, to nobody's harm.
+type silent struct{ *guard }
+
+func (silent) Infof(string, ...any)  {}
+func (silent) Errorf(string, ...any) {}
+
+func (s silent) Fatalf(string, ...any) { s.fail(errors.New("the database gave up")) }

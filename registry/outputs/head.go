@@ -1,0 +1,184 @@
+package outputs
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"hash/crc32"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+// The first byte of a key says what it is of. The layout is drawn in doc.go.
+const (
+	formatKind = 'f'
+	headKind   = 'h'
+	bodyKind   = 'b'
+)
+
+const (
+	format     = 1 // of the store
+	headFormat = 1 // of a head record
+
+	headKeySize  = 1 + 16 + 1
+	chunkKeySize = 1 + 8 + 4
+	headFixed    = 1 + 1 + 8 + 4 + 8 + 8 + 32 + 8
+	crcSize      = 4
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// A state says how far an output came. Zero is not valid.
+type state byte
+
+const (
+	unconfirmed state = iota + 1 // the settlement that names it may not be on record
+	confirmed
+	pruned // the bytes are gone, the record of them stays
+)
+
+// A head is all that is known of an output but its bytes.
+type head struct {
+	retained domain.Retained
+	state    state
+	body     uint64 // zero once pruned
+	chunk    uint32 // the bytes in each chunk but the last
+	prunedAt time.Time
+	policy   string
+}
+
+// chunks returns how many chunks the body has: at least one.
+func (h head) chunks() uint32 {
+	return uint32(max(1, (h.retained.Bytes+int64(h.chunk)-1)/int64(h.chunk)))
+}
+
+// tombstone returns the *Pruned of a pruned head, and nil for any other.
+func (h head) tombstone() error {
+	if h.state != pruned {
+		return nil
+	}
+	return &Pruned{Retained: h.retained, Policy: h.policy, At: h.prunedAt}
+}
+
+func headKey(ref domain.Ref) []byte {
+	return append(settlementKey(ref.Settlement()), byte(ref.Channel()))
+}
+
+// settlementKey is the beginning of the keys of all heads of a settlement.
+func settlementKey(settlement domain.EventID) []byte {
+	id := settlement.Bytes()
+	return append([]byte{headKind}, id[:]...)
+}
+
+func parseHeadKey(key []byte) (domain.Ref, error) {
+	if len(key) != headKeySize {
+		return domain.Ref{}, fmt.Errorf("key of %d bytes in the place of a head: %w", len(key), ErrDamaged)
+	}
+	var zero domain.EventID
+	id := idFrom(zero, [16]byte(key[1:17]))
+	return domain.NewRef(id, domain.Channel(key[17])), nil
+}
+
+// idFrom lets the kind of an ID, which has no name outside domain, be inferred.
+func idFrom[K domain.Kind](_ domain.ID[K], b [16]byte) domain.ID[K] { return domain.IDFromBytes[K](b) }
+
+func chunkKey(body uint64, chunk uint32) []byte {
+	key := make([]byte, 0, chunkKeySize)
+	key = append(key, bodyKind)
+	key = binary.BigEndian.AppendUint64(key, body)
+	return binary.BigEndian.AppendUint32(key, chunk)
+}
+
+// bodySpan returns the keys between which the chunks of a body lie, the second
+// one excluded.
+func bodySpan(body uint64) (from, to []byte) { return chunkKey(body, 0), chunkKey(body+1, 0) }
+
+// prefixEnd returns the least key that is greater than all that begin with
+// prefix, whose last byte is not 255 or which is an ID's.
+func prefixEnd(prefix []byte) []byte {
+	end := append([]byte(nil), prefix...)
+	for i := len(end) - 1; i >= 0; i-- {
+		end[i]++
+		if end[i] != 0 {
+			return end[:i+1]
+		}
+	}
+	return nil
+}
+
+// checksum covers a key together with its value, so that a value under the
+// key of another does not pass.
+func checksum(key, value []byte) uint32 {
+	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
+}
+
+func (h head) encode() []byte {
+	sum, err := hex.DecodeString(h.retained.SHA256)
+	if err != nil || len(sum) != 32 {
+		panic("outputs: a head without a digest")
+	}
+	var at int64
+	if h.state == pruned {
+		at = h.prunedAt.UnixNano()
+	}
+	b := make([]byte, 0, headFixed+4+len(h.retained.MIME)+len(h.policy)+crcSize)
+	b = append(b, headFormat, byte(h.state))
+	b = binary.BigEndian.AppendUint64(b, h.body)
+	b = binary.BigEndian.AppendUint32(b, h.chunk)
+	b = binary.BigEndian.AppendUint64(b, uint64(h.retained.Bytes))
+	b = binary.BigEndian.AppendUint64(b, uint64(h.retained.Lines))
+	b = append(b, sum...)
+	b = binary.BigEndian.AppendUint64(b, uint64(at))
+	b = appendText(b, h.retained.MIME)
+	b = appendText(b, h.policy)
+	return binary.BigEndian.AppendUint32(b, checksum(headKey(h.retained.Ref), b))
+}
+
+func appendText(b []byte, text string) []byte {
+	b = binary.BigEndian.AppendUint16(b, uint16(len(text)))
+	return append(b, text...)
+}
+
+// decodeHead is the inverse of encode. It returns an ErrDamaged that names ref.
+func decodeHead(ref domain.Ref, b []byte) (head, error) {
+	if len(b) < headFixed+4+crcSize {
+		return head{}, fmt.Errorf("%v: %w: its record has %d bytes", ref, ErrDamaged, len(b))
+	}
+	if b[0] != headFormat {
+		return head{}, fmt.Errorf("%v: %w: its record is of format %d, this program reads %d", ref, ErrFormat, b[0], headFormat)
+	}
+	b, sum := b[:len(b)-crcSize], binary.BigEndian.Uint32(b[len(b)-crcSize:])
+	if checksum(headKey(ref), b) != sum {
+		return head{}, fmt.Errorf("%v: %w: the checksum of its record is wrong", ref, ErrDamaged)
+	}
+	h := head{state: state(b[1]), body: binary.BigEndian.Uint64(b[2:]), chunk: binary.BigEndian.Uint32(b[10:])}
+	h.retained = domain.Retained{
+		Ref:    ref,
+		Bytes:  int64(binary.BigEndian.Uint64(b[14:])),
+		Lines:  int64(binary.BigEndian.Uint64(b[22:])),
+		SHA256: hex.EncodeToString(b[30:62]),
+	}
+	at := int64(binary.BigEndian.Uint64(b[62:]))
+	mime, rest, ok := cutText(b[headFixed:])
+	policy, rest, ok2 := cutText(rest)
+	if !ok || !ok2 || len(rest) != 0 || h.state < unconfirmed || h.state > pruned || h.chunk == 0 || h.retained.Bytes < 0 {
+		return head{}, fmt.Errorf("%v: %w: its record makes no sense", ref, ErrDamaged)
+	}
+	h.retained.MIME, h.policy = mime, policy
+	if h.state == pruned {
+		h.prunedAt = time.Unix(0, at).UTC()
+	}
+	return h, nil
+}
+
+func cutText(b []byte) (text string, rest []byte, ok bool) {
+	if len(b) < 2 {
+		return "", nil, false
+	}
+	n := int(binary.BigEndian.Uint16(b))
+	if len(b) < 2+n {
+		return "", nil, false
+	}
+	return string(b[2 : 2+n]), b[2+n:], true
+}

@@ -1,0 +1,214 @@
+package outputs
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"math"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+const (
+	errFull = syscall.ENOSPC
+	// Chunks between two looks at how much of the disk is free.
+	spaceEvery = 256
+	// Reads that give nothing, in a row, after which a reader is taken for broken.
+	emptyReads = 100
+)
+
+// Keep reads r to its end and keeps what it gives under ref, of the media type
+// mime, as an unconfirmed output, which is durable when Keep returns. It keeps
+// all of it or nothing, and needs no more memory for a long output than for
+// one of 256 KiB.
+//
+// A ref that is kept, is being kept, or was pruned is an [ErrExists], and r is
+// not read. Any other error is an [ErrNotKept], and says what failed: r, the
+// context, the disk.
+func (s *Store) Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
+	retained, err := s.keepClaimed(ctx, ref, mime, r)
+	if err != nil && !errors.Is(err, ErrExists) {
+		err = fmt.Errorf("%w: %w", ErrNotKept, err)
+	}
+	if err != nil {
+		return domain.Retained{}, fmt.Errorf("keep %v: %w", ref, err)
+	}
+	return retained, nil
+}
+
+func (s *Store) keepClaimed(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (_ domain.Retained, err error) {
+	if err := check(ref); err != nil {
+		return domain.Retained{}, err
+	}
+	if len(mime) > math.MaxUint16 {
+		return domain.Retained{}, fmt.Errorf("media type of %d bytes: the limit is %d", len(mime), math.MaxUint16)
+	}
+	if err := s.claim(ref); err != nil {
+		return domain.Retained{}, err
+	}
+	kept := false
+	defer func() { s.release(ref, kept) }()
+	retained, err := s.keep(ctx, ref, mime, r)
+	kept = err == nil
+	return retained, err
+}
+
+func check(ref domain.Ref) error {
+	if ref.Settlement().IsZero() || ref.Channel() != domain.TextChannel && ref.Channel() != domain.StructuredChannel {
+		return fmt.Errorf("%w: it names no output", domain.ErrBadRef)
+	}
+	return nil
+}
+
+// claim makes sure that nobody else keeps ref, and hides it until release.
+func (s *Store) claim(ref domain.Ref) error {
+	if err := s.broken(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	_, taken := s.mu.keeping[ref]
+	if !taken {
+		s.mu.keeping[ref] = struct{}{}
+	}
+	s.mu.Unlock()
+	if taken {
+		return ErrExists
+	}
+	var exists bool
+	err := s.read(func(db *pebble.DB) error {
+		_, closer, err := db.Get(headKey(ref))
+		if errors.Is(err, pebble.ErrNotFound) {
+			return nil
+		}
+		if err == nil {
+			exists = true
+			return closer.Close()
+		}
+		return seal(err)
+	})
+	if err == nil && exists {
+		err = ErrExists
+	}
+	if err != nil {
+		s.unclaim(ref)
+	}
+	return err
+}
+
+// release lets ref be seen if it was kept. If not, and the store is broken, it
+// stays hidden: Pebble may hold in memory what the disk does not.
+func (s *Store) release(ref domain.Ref, kept bool) {
+	if kept || s.guard.failed() == nil {
+		s.unclaim(ref)
+	}
+}
+
+func (s *Store) unclaim(ref domain.Ref) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.mu.keeping, ref)
+}
+
+func (s *Store) hidden(ref domain.Ref) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, yes := s.mu.keeping[ref]
+	return yes
+}
+
+func (s *Store) keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
+	b := s.newBody()
+	kept := false
+	defer func() {
+		if !kept {
+			b.drop()
+		}
+		b.done()
+	}()
+	count := newCounter()
+	if err := s.pour(ctx, b, io.TeeReader(r, count)); err != nil {
+		return domain.Retained{}, err
+	}
+	retained := count.retained(ref, mime)
+	err := b.commit(ctx, head{retained: retained, state: unconfirmed, body: b.id, chunk: chunkSize})
+	kept = err == nil
+	return retained, err
+}
+
+// pour reads r to its end, into b. An empty output has one empty chunk.
+func (s *Store) pour(ctx context.Context, b *body, r io.Reader) error {
+	value := newChunk()
+	for {
+		if b.next%spaceEvery == 0 {
+			if err := s.space(); err != nil {
+				return err
+			}
+		}
+		n, err := fill(ctx, r, value[crcSize:])
+		if err != nil && !errors.Is(err, errEnd) {
+			return err
+		}
+		if n > 0 || b.next == 0 {
+			var broke error
+			if value, broke = b.add(value[:crcSize+n]); broke != nil {
+				return seal(broke)
+			}
+		}
+		if err != nil {
+			return nil
+		}
+		value = value[:crcSize+chunkSize]
+	}
+}
+
+var errEnd = errors.New("end of what is read")
+
+// fill reads until p is full. It returns errEnd once r says that it has come to
+// its end, and only then: a reader that was cut short is broken.
+func fill(ctx context.Context, r io.Reader, p []byte) (n int, err error) {
+	for empty := 0; n < len(p); {
+		if ctx.Err() != nil {
+			return n, context.Cause(ctx)
+		}
+		m, err := r.Read(p[n:])
+		n += m
+		if err == io.EOF {
+			return n, errEnd
+		}
+		if err != nil {
+			return n, fmt.Errorf("read it: %w", err)
+		}
+		if empty++; m > 0 {
+			empty = 0
+		}
+		if empty == emptyReads {
+			return n, fmt.Errorf("read it: %w", io.ErrNoProgress)
+		}
+	}
+	return n, nil
+}
+
+// A counter measures what is written to it.
+type counter struct {
+	bytes, ends int64
+	sum         hash.Hash
+}
+
+func newCounter() *counter { return &counter{sum: sha256.New()} }
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.bytes += int64(len(p))
+	c.ends += int64(bytes.Count(p, []byte{'\n'}))
+	return c.sum.Write(p)
+}
+
+func (c *counter) retained(ref domain.Ref, mime string) domain.Retained {
+	return domain.Retained{Ref: ref, Bytes: c.bytes, Lines: c.ends + 1, MIME: mime, SHA256: hex.EncodeToString(c.sum.Sum(nil))}
+}

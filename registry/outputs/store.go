@@ -1,0 +1,248 @@
+package outputs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+// A Config says where outputs are kept, and how much of the disk is not theirs.
+type Config struct {
+	FS      vfs.FS // nil: the disk
+	Reserve uint64 // bytes of the disk that are held back, for the database itself and for others; zero: 64 MiB
+}
+
+const defaultReserve = 64 << 20
+
+// A Store keeps outputs. Whoever opened it closes it.
+type Store struct {
+	dir     string
+	fs      vfs.FS // as the caller sees it; bodies on their way in are written to it
+	guard   *guard // as Pebble sees it
+	options *pebble.Options
+	lock    *pebble.Lock
+	reserve uint64
+	first   uint64 // bodies from this one on were kept since the store was opened
+
+	marks sync.Mutex // held while a head is read and written again
+
+	life struct {
+		sync.RWMutex
+		db *pebble.DB // nil once closed
+	}
+	mu struct {
+		sync.Mutex
+		next    uint64                  // the next body
+		writing map[uint64]struct{}     // bodies that may have a file
+		keeping map[domain.Ref]struct{} // not acknowledged, and so not to be seen
+	}
+}
+
+var formatKey = []byte{formatKind}
+
+// Open opens the outputs in the folder dir, which it makes if there is none.
+// It returns an [ErrInUse] if another store has it open, in this process or in
+// another, and an [ErrFormat] if a program wrote it that this one does not
+// understand.
+func Open(dir string, cfg Config) (*Store, error) {
+	if cfg.FS == nil {
+		cfg.FS = vfs.Default
+	}
+	if cfg.Reserve == 0 {
+		cfg.Reserve = defaultReserve
+	}
+	s := &Store{dir: dir, fs: cfg.FS, guard: newGuard(cfg.FS), reserve: cfg.Reserve}
+	s.mu.keeping = map[domain.Ref]struct{}{}
+	s.mu.writing = map[uint64]struct{}{}
+	if err := s.open(); err != nil {
+		return nil, fmt.Errorf("open outputs in %s: %w", dir, err)
+	}
+	return s, nil
+}
+
+func (s *Store) open() error {
+	if err := makeDir(s.fs, s.incoming()); err != nil {
+		return err
+	}
+	lock, err := pebble.LockDirectory(s.dir, s.fs)
+	if err != nil {
+		if inUse(err) {
+			return fmt.Errorf("%w: %w", ErrInUse, err)
+		}
+		return err
+	}
+	s.lock = lock
+	s.options = s.tune()
+	db, err := pebble.Open(s.dir, s.options)
+	if err == nil {
+		s.life.db = db
+		err = s.begin(db)
+	}
+	if err != nil {
+		return errors.Join(err, s.Close())
+	}
+	s.guard.armed.Store(true)
+	return nil
+}
+
+// begin checks the format, or writes it down in an empty store, and finds the
+// next body.
+func (s *Store) begin(db *pebble.DB) error {
+	if err := s.guard.failed(); err != nil {
+		return err
+	}
+	if err := checkFormat(db); err != nil {
+		return err
+	}
+	iter, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte{bodyKind}, UpperBound: []byte{bodyKind + 1}})
+	if err != nil {
+		return err
+	}
+	defer iter.Close()
+	s.mu.next = 1
+	if iter.Last() && len(iter.Key()) == chunkKeySize {
+		s.mu.next = binary.BigEndian.Uint64(iter.Key()[1:]) + 1
+	}
+	s.first = s.mu.next
+	return iter.Error()
+}
+
+func checkFormat(db *pebble.DB) error {
+	value, closer, err := db.Get(formatKey)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return db.Set(formatKey, []byte{format}, pebble.Sync)
+	}
+	if err != nil {
+		return err
+	}
+	defer closer.Close()
+	if !bytes.Equal(value, []byte{format}) {
+		return fmt.Errorf("%w: it says %d, this program reads %d: open it with the program that wrote it",
+			ErrFormat, value, format)
+	}
+	return nil
+}
+
+// tune returns the options of a database of few and large values.
+//
+// Large outputs come in as finished tables, past the log and the memtables,
+// and land in the last level, where nothing rewrites them; so there is no need
+// to separate values from keys, and what memory is needed does not depend on
+// them. Memtables hold only heads and outputs of up to 256 KiB: 8 MiB of them,
+// and no stall before the fourth, as a writer that stalls cannot be
+// interrupted. The cache holds the 128 latest chunks; outputs are read from one
+// end to the other, for which more would be of no use.
+func (s *Store) tune() *pebble.Options {
+	o := &pebble.Options{
+		FS:                          s.guard,
+		Lock:                        s.lock,
+		Logger:                      silent{s.guard},
+		FormatMajorVersion:          pebble.FormatNewest,
+		CacheSize:                   8 << 20,
+		MemTableSize:                8 << 20,
+		MemTableStopWritesThreshold: 4,
+		MaxOpenFiles:                256,
+		// A damaged output is the reader's to hear of, and no reason to end the process.
+		EventListener: &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}},
+	}
+	o.EnsureDefaults()
+	return o
+}
+
+// incoming is the folder of the bodies that are being written.
+func (s *Store) incoming() string { return s.fs.PathJoin(s.dir, "incoming") }
+
+// Close ends the use of the store. Outputs that are open cannot be read any
+// more. What was kept is durable already. A second Close does nothing.
+func (s *Store) Close() error {
+	s.life.Lock()
+	defer s.life.Unlock()
+	var err error
+	if s.life.db != nil {
+		close(s.guard.released)
+		err = s.life.db.Close()
+		s.life.db = nil
+	}
+	if s.lock != nil {
+		err = errors.Join(err, s.lock.Close())
+		s.lock = nil
+	}
+	if err != nil {
+		return fmt.Errorf("close outputs: %w", seal(err))
+	}
+	return nil
+}
+
+// read runs do on the database, which is not closed meanwhile.
+func (s *Store) read(do func(*pebble.DB) error) error {
+	s.life.RLock()
+	defer s.life.RUnlock()
+	if s.life.db == nil {
+		return ErrClosed
+	}
+	return do(s.life.db)
+}
+
+// write runs do on the database and returns nil only if everything that was
+// ever written to it has gone well.
+func (s *Store) write(do func(*pebble.DB) error) error {
+	return s.read(func(db *pebble.DB) error {
+		if err := s.broken(); err != nil {
+			return err
+		}
+		if err := do(db); err != nil {
+			return seal(err)
+		}
+		return s.broken()
+	})
+}
+
+// broken returns an ErrBroken if a write of the database has failed.
+func (s *Store) broken() error {
+	if err := s.guard.failed(); err != nil {
+		return fmt.Errorf("%w: %w", ErrBroken, err)
+	}
+	return nil
+}
+
+// makeDir makes a folder and those above it, durably.
+func makeDir(fs vfs.FS, dir string) error {
+	var parents []string
+	for at := dir; ; {
+		if _, err := fs.Stat(at); err == nil {
+			break
+		}
+		parent := fs.PathDir(at)
+		parents = append(parents, parent)
+		if parent == at {
+			break
+		}
+		at = parent
+	}
+	if err := fs.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, parent := range parents {
+		if err := syncDir(fs, parent); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func syncDir(fs vfs.FS, dir string) error {
+	if dir == "" {
+		dir = "."
+	}
+	f, err := fs.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

@@ -1,0 +1,143 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+type callKey struct {
+	session domain.SessionID
+	message domain.MessageID
+	call    domain.CallID
+}
+
+// running are the calls that are being settled in this process, and the tools
+// that run, which are more where one was left behind.
+type running struct {
+	mu struct {
+		sync.Mutex
+		calls map[callKey]*runningCall
+		tools int
+		idle  chan struct{} // closed once no tool runs; nil while none does
+	}
+}
+
+// A runningCall is settled once done is closed.
+type runningCall struct {
+	call       domain.Call
+	done       chan struct{}
+	settlement domain.Settlement
+	err        error
+}
+
+// errAbandoned is what joiners get if the goroutine that settled went away.
+var errAbandoned = errors.New("the settling goroutine ended early")
+
+// settle runs work for the first to ask about a call and gives everybody who
+// asks meanwhile what it returned.
+func (r *running) settle(ctx context.Context, key callKey, call domain.Call, work func() (domain.Settlement, error)) (domain.Settlement, error) {
+	r.mu.Lock()
+	first, ok := r.mu.calls[key]
+	if !ok {
+		first = &runningCall{call: call, done: make(chan struct{}), err: errAbandoned}
+		r.mu.calls[key] = first
+	}
+	r.mu.Unlock()
+	if ok {
+		return first.join(ctx, call)
+	}
+	defer func() {
+		r.mu.Lock()
+		delete(r.mu.calls, key)
+		r.mu.Unlock()
+		close(first.done)
+	}()
+	first.settlement, first.err = work()
+	return first.settlement, first.err
+}
+
+func (c *runningCall) join(ctx context.Context, call domain.Call) (domain.Settlement, error) {
+	if !sameCall(c.call, call) {
+		return domain.Settlement{}, conflict(call)
+	}
+	select {
+	case <-c.done:
+		return c.settlement, c.err
+	case <-ctx.Done():
+		return domain.Settlement{}, context.Cause(ctx)
+	}
+}
+
+// run runs a tool on a goroutine of its own, which wait waits for. A
+// sync.WaitGroup would not do: tools begin while it is waited for.
+func (r *running) run(tool func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.tools++; r.mu.idle == nil {
+		r.mu.idle = make(chan struct{})
+	}
+	go func() {
+		defer r.ran()
+		tool()
+	}()
+}
+
+func (r *running) ran() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.tools--; r.mu.tools == 0 {
+		close(r.mu.idle)
+		r.mu.idle = nil
+	}
+}
+
+func (r *running) wait(ctx context.Context) error {
+	r.mu.Lock()
+	idle := r.mu.idle
+	r.mu.Unlock()
+	if idle == nil {
+		return nil
+	}
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func sameCall(a, b domain.Call) bool {
+	if a.Name != b.Name {
+		return false
+	}
+	return sameJSON(a.Input, b.Input)
+}
+
+// sameJSON reports whether two documents say the same. Numbers are compared as
+// they are written, as a tool may read more of them than a float64 holds.
+func sameJSON(a, b json.RawMessage) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	x, errX := decodeJSON(a)
+	y, errY := decodeJSON(b)
+	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
+}
+
+func decodeJSON(document json.RawMessage) (value any, err error) {
+	d := json.NewDecoder(bytes.NewReader(document))
+	d.UseNumber()
+	err = d.Decode(&value)
+	return value, err
+}
+
+func conflict(call domain.Call) error {
+	return fmt.Errorf("settle %s %s: %w", call.Name, call.ID, ErrCallConflict)
+}

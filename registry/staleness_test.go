@@ -1,0 +1,311 @@
+package registry_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/registry"
+)
+
+func deny(action, resource string) domain.Rule {
+	return domain.Rule{Action: action, Resource: resource, Effect: domain.Deny}
+}
+
+func allow(action, resource string) domain.Rule {
+	return domain.Rule{Action: action, Resource: resource, Effect: domain.Allow}
+}
+
+// Scenario 31.
+// Scenario 32.
+// Scenario 34.
+func TestToolIsHiddenByTheLastRuleOfItsActionAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	l := w.application()
+	for _, name := range []string{"question", "bash", "edit", "write", "apply_patch"} {
+		tool := answers(t, name).Tool
+		if name == "write" || name == "apply_patch" {
+			tool = domain.Guard("edit", tool)
+		}
+		w.register(l, registry.Tools{name: tool})
+	}
+	r := w.registry(registry.Config{}, l)
+	for _, c := range []struct {
+		rules  domain.Rules
+		offers []string
+	}{
+		{nil, []string{"question", "bash", "edit", "write", "apply_patch"}},
+		{domain.Rules{deny("question", "*")}, []string{"bash", "edit", "write", "apply_patch"}},
+		{domain.Rules{deny("*", "*"), allow("question", "private")}, []string{"question"}},
+		{domain.Rules{allow("question", "private"), deny("*", "*")}, []string{}},
+		{domain.Rules{deny("edit", "*")}, []string{"question", "bash"}},
+		{domain.Rules{deny("bash", "*"), allow("bash", "echo *")}, []string{"question", "bash", "edit", "write", "apply_patch"}},
+		{domain.Rules{deny("bash", "rm *")}, []string{"question", "bash", "edit", "write", "apply_patch"}},
+	} {
+		m := w.materialize(r, c.rules...)
+		if got := names(m); !slices.Equal(got, c.offers) {
+			t.Errorf("offered under %v is %v, want %v", c.rules, got, c.offers)
+		}
+		for _, h := range m.Hidden() {
+			if rule, ok := c.rules.Hides(map[domain.Name]string{"question": "question", "bash": "bash"}[h.Name]); ok && rule != h.Rule {
+				t.Errorf("%s is hidden by %v, want %v", h.Name, h.Rule, rule)
+			}
+		}
+		if got := len(m.Hidden()) + len(m.Offer().Tools); got != 5 || len(m.Definitions()) != len(m.Offer().Tools) {
+			t.Errorf("offered and hidden under %v are %d, want 5", c.rules, got)
+		}
+	}
+}
+
+// Scenario 35.
+// Scenario 40.
+func TestVisibilityIsNotAuthorization(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	l := w.application()
+	w.register(l, registry.Tools{
+		"a": answers(t, "a").Tool,
+		"question": does(t, func(context.Context, empty, domain.Invocation) (string, error) {
+			return "", &domain.Denied{Action: "question", Resource: "*", Rule: deny("question", "*")}
+		}),
+	})
+	r := w.registry(registry.Config{}, l)
+	hidden, open := w.materialize(r, deny("*", "*")), w.materialize(r)
+	w.want(w.settle(hidden, "1", "a", `{}`), domain.UnknownTool, "Unknown tool: a")
+	w.want(w.settle(open, "2", "a", `{}`), domain.Succeeded, "a")
+	got := w.settle(open, "3", "question", `{}`)
+	w.want(got, domain.DeniedByRule, "Permission denied: question *")
+	if got.Rule != deny("question", "*") {
+		t.Errorf("denied by %v, want the rule", got.Rule)
+	}
+}
+
+func TestDeclinedByAPersonIsReadAsItsFeedback(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	m := w.offered(registry.Tools{"a": does(t, func(context.Context, empty, domain.Invocation) (string, error) {
+		return "", &domain.Declined{Feedback: "use the other"}
+	})})
+	w.want(w.settle(m, "c", "a", `{}`), domain.DeclinedByUser, "use the other")
+}
+
+// A change is something that happens between an offer and a call.
+type change struct {
+	name string
+	make func(w *world, app, loc *registry.Layer, first *registry.Scope) (event domain.EventID)
+	want string // what the call answers under the policy Strict
+}
+
+// last returns the last event of a layer.
+func (w *world) last(l *registry.Layer) domain.EventID {
+	all := w.read(events.LayerStream(l.ID()))
+	return all[len(all)-1].ID
+}
+
+const stale = "Stale tool call: first"
+
+var changes = []change{
+	{"nothing", func(*world, *registry.Layer, *registry.Layer, *registry.Scope) (none domain.EventID) { return none }, "offered"},
+	{"another name", func(w *world, app, loc *registry.Layer, _ *registry.Scope) (none domain.EventID) {
+		w.register(app, registry.Tools{"other": answers(w.t, "x").Tool})
+		w.close(w.register(loc, registry.Tools{"second": answers(w.t, "x").Tool}))
+		return none
+	}, "offered"},
+	{"removed", func(w *world, app, _ *registry.Layer, s *registry.Scope) domain.EventID {
+		w.close(s)
+		return w.last(app)
+	}, stale},
+	{"registered again", func(w *world, app, _ *registry.Layer, _ *registry.Scope) domain.EventID {
+		w.register(app, registry.Tools{"first": answers(w.t, "again").Tool})
+		return w.last(app)
+	}, stale},
+	{"hidden by a location", func(w *world, _, loc *registry.Layer, _ *registry.Scope) domain.EventID {
+		w.register(loc, registry.Tools{"first": answers(w.t, "again").Tool})
+		return w.last(loc)
+	}, stale},
+	{"hidden and revealed", func(w *world, _, loc *registry.Layer, _ *registry.Scope) (none domain.EventID) {
+		w.close(w.register(loc, registry.Tools{"first": answers(w.t, "again").Tool}))
+		return none
+	}, "offered"},
+	{"its layer closed", func(w *world, app, _ *registry.Layer, _ *registry.Scope) domain.EventID {
+		w.close(app)
+		return w.last(app)
+	}, stale},
+}
+
+// Scenario 41.
+// Scenario 43.
+func TestStaleCallNeverRuns(t *testing.T) {
+	t.Parallel()
+	for _, c := range changes {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w, p := newWorld(t), answers(t, "offered")
+			app, loc := w.application(), w.location("/src")
+			w.register(app, registry.Tools{"second": answers(t, "second").Tool})
+			s := w.register(app, registry.Tools{"first": p.Tool})
+			m := w.materialize(w.registry(registry.Config{}, app, loc))
+			offered, _ := m.Offer().Find("first")
+			event := c.make(w, app, loc, s)
+			got := w.settle(m, "1", "first", `{}`)
+			if reading := got.Reading(); reading.Text+reading.Error != c.want || got.ChangedBy != event || got.Offered != offered {
+				t.Errorf("the call answers %q, changed by %v; want %q, changed by %v", reading.Text+reading.Error, got.ChangedBy, c.want, event)
+			}
+			if c.want == stale {
+				p.ran(t, 0)
+			}
+			if c.name == "registered again" {
+				w.want(w.settle(m, "2", "second", `{}`), domain.Succeeded, "second")
+			}
+		})
+	}
+}
+
+func TestSameToolRegisteredAgainIsAnotherRegistration(t *testing.T) {
+	t.Parallel()
+	w, p := newWorld(t), answers(t, "a")
+	l := w.application()
+	w.register(l, registry.Tools{"a": p.Tool})
+	m := w.materialize(w.registry(registry.Config{}, l))
+	w.register(l, registry.Tools{"a": p.Tool})
+	got := w.settle(m, "c", "a", `{}`)
+	w.want(got, domain.Stale, "Stale tool call: a")
+	if !got.Agrees() || got.Effective.Registration == got.Offered.Registration {
+		t.Errorf("offered %v, in effect %v: want one definition in two registrations", got.Offered, got.Effective)
+	}
+}
+
+// Scenario 44.
+// Scenario 46.
+func TestCallOfAnOverlayThatClosedIsStaleThoughAnotherIsRevealed(t *testing.T) {
+	t.Parallel()
+	w, under := newWorld(t), answers(t, "under")
+	app, loc := w.application(), w.location("/src")
+	w.register(app, registry.Tools{"a": under.Tool})
+	r := w.registry(registry.Config{}, app, loc)
+	for i, l := range []*registry.Layer{app, loc} {
+		over := w.register(l, registry.Tools{"a": answers(t, "over").Tool})
+		m := w.materialize(r)
+		w.close(over)
+		got := w.settle(m, string(rune('1'+i)), "a", `{}`)
+		w.want(got, domain.Stale, "Stale tool call: a")
+		if got.ChangedBy != w.last(l) {
+			t.Errorf("the call is changed by %v, want the closing %v", got.ChangedBy, w.last(l))
+		}
+	}
+	under.ran(t, 0)
+}
+
+// Scenario 47.
+func TestCallThatBeganEndsWithTheToolItBeganWith(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	l := w.application()
+	began, changed := make(chan struct{}), make(chan struct{})
+	s := w.register(l, registry.Tools{"a": does(t, func(context.Context, empty, domain.Invocation) (string, error) {
+		close(began)
+		<-changed
+		return "old", nil
+	})})
+	r := w.registry(registry.Config{}, l)
+	m, replacement := w.materialize(r), answers(t, "new").Tool
+	go func() {
+		<-began
+		w.close(s)
+		w.register(l, registry.Tools{"a": replacement})
+		close(changed)
+	}()
+	w.want(w.settle(m, "c", "a", `{}`), domain.Succeeded, "old")
+	w.wantSays(r, "a", "new")
+}
+
+// Scenario 49.
+func TestPolicySaysWhetherAChangeRefusesACall(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]map[registry.Policy]string{
+		"nothing":          {registry.Strict: "offered", registry.ByFingerprint: "offered", registry.Admitted: "offered"},
+		"removed":          {registry.Strict: stale, registry.ByFingerprint: stale, registry.Admitted: "offered"},
+		"registered again": {registry.Strict: stale, registry.ByFingerprint: "again", registry.Admitted: "offered"},
+		"other definition": {registry.Strict: stale, registry.ByFingerprint: stale, registry.Admitted: "offered"},
+	} {
+		for policy, answer := range want {
+			for _, recalled := range []bool{false, true} {
+				w := newWorld(t)
+				l := w.application()
+				s := w.register(l, registry.Tools{"first": answers(t, "offered").Tool})
+				r := w.registry(registry.Config{Policy: policy}, l)
+				m := w.materialize(r)
+				if recalled {
+					m = r.Recall(m.Offer())
+				}
+				switch name {
+				case "removed":
+					w.close(s)
+				case "registered again":
+					w.register(l, registry.Tools{"first": answers(t, "again").Tool})
+				case "other definition":
+					w.register(l, registry.Tools{"first": domain.Guard("other", answers(t, "other").Tool)})
+				}
+				got := w.settle(m, "c", "first", `{}`)
+				if reading := got.Reading(); reading.Text+reading.Error != answer {
+					t.Errorf("%s under policy %d, recalled %t: the call answers %q, want %q", name, policy, recalled, reading.Text+reading.Error, answer)
+				}
+				if got.ChangedBy.IsZero() != (name == "nothing") || got.Agrees() == (name == "removed" || name == "other definition") {
+					t.Errorf("%s under policy %d: changed by %v, agrees %t", name, policy, got.ChangedBy, got.Agrees())
+				}
+			}
+		}
+	}
+}
+
+func TestCallOfADeadProcessIsStaleAndNamesWhatEndedItsRegistration(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*world, *registry.Layer, *registry.Scope) domain.EventID{
+		"layer closed by recovery": func(w *world, l *registry.Layer, _ *registry.Scope) domain.EventID {
+			d := w.ledger.Draft(events.LayerClosed{Layer: l.ID(), Reason: "process lost"}, domain.EventID{})
+			if _, err := w.ledger.Append(context.Background(), events.LayerStream(l.ID()), 2, d); err != nil {
+				t.Fatal(err)
+			}
+			return d.ID
+		},
+		"scope closed before": func(w *world, l *registry.Layer, s *registry.Scope) domain.EventID {
+			w.close(s)
+			id := w.last(l)
+			w.close(l)
+			return id
+		},
+		"hidden before": func(w *world, l *registry.Layer, _ *registry.Scope) domain.EventID {
+			w.register(l, registry.Tools{"a": answers(t, "x").Tool})
+			id := w.last(l)
+			w.close(l)
+			return id
+		},
+		"nothing on record": func(*world, *registry.Layer, *registry.Scope) (none domain.EventID) { return none },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dead, p := newWorld(t), answers(t, "a")
+			l := dead.application()
+			s := dead.register(l, registry.Tools{"a": p.Tool})
+			offer := dead.materialize(dead.registry(registry.Config{}, l)).Offer()
+			event := end(dead, l, s)
+
+			next := newProcess(t, dead.store, 2)
+			own := next.application()
+			next.register(own, registry.Tools{"a": p.Tool})
+			r := next.registry(registry.Config{}, own)
+			got := next.settle(r.Recall(offer), "c", "a", `{}`)
+			next.want(got, domain.Stale, "Stale tool call: a")
+			if got.ChangedBy != event || got.Effective.Layer != own.ID() || !got.Agrees() {
+				t.Errorf("the call is changed by %v with %v in effect, want %v", got.ChangedBy, got.Effective, event)
+			}
+			p.ran(t, 0)
+
+			same := next.registry(registry.Config{Policy: registry.ByFingerprint}, own)
+			next.want(next.settle(same.Recall(offer), "d", "a", `{}`), domain.Succeeded, "a")
+		})
+	}
+}
