@@ -42,7 +42,8 @@ func (b *bench) grow(t testing.TB) {
 		"nested/.git":            "gitdir: ../.git/modules/nested",
 		"nested/a.log":           "needle",
 		"nested/b.txt":           "needle",
-		".ignore":                "!admitted.log\nhidden.txt\n",
+		".ignore":                "!admitted.log\n!kept.tmp\nhidden.txt\n",
+		"src/kept.tmp":           "needle",
 		".rgignore":              "!hidden.txt\ngone.txt\n",
 		"admitted.log":           "needle",
 		"src/admitted.log":       "needle",
@@ -89,7 +90,7 @@ func TestSearchFindsTheSameWithAndWithoutProgram(t *testing.T) {
 			in   input
 		}{tool, in})
 	}
-	for _, path := range []string{".", "src", "src/deep", "node_modules", "node_modules/m", "nested", ".config", with.outside} {
+	for _, path := range []string{".", "src", "src/deep", "node_modules", "nested", with.outside} {
 		for _, pattern := range []string{"*", "**", "**/*.go", "*.{txt,log}", ".*", "src/**", "/a*", ".config/*", "[!a]*", "[[]x*"} {
 			add("glob", input{"pattern": pattern, "path": path})
 		}

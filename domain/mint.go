@@ -25,7 +25,7 @@ type Mint struct {
 // entropy, which it alone may use from here on.
 func NewMint(now func() time.Time, entropy io.Reader) *Mint {
 	m := &Mint{now: now}
-	m.mu.entropy = ulid.Monotonic(entropy, 0)
+	m.mu.entropy = ulid.Monotonic(entropy, 1) // by one: a random step is drawn until it fits, so it may never come
 	return m
 }
 

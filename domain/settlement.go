@@ -115,12 +115,12 @@ func asKept(text string) string { return string([]rune(text)) }
 // InterruptedBefore returns the end of a call that was interrupted before it
 // began.
 func InterruptedBefore(i Interruption) Settlement {
-	return Settlement{Outcome: Interrupted, Interruption: i, Text: fmt.Sprintf("Tool execution interrupted (%s) before it began", i)}
+	return Settlement{Outcome: Interrupted, Interruption: i, Text: fmt.Sprintf("Tool execution interrupted (%s) before it began", i.String())}
 }
 
 // InterruptedWhile returns the end of a call that was interrupted while it ran.
 func InterruptedWhile(i Interruption) Settlement {
-	text := fmt.Sprintf("Tool execution interrupted (%s): its effects are unknown", i)
+	text := fmt.Sprintf("Tool execution interrupted (%s): its effects are unknown", i.String())
 	return Settlement{Outcome: Interrupted, Interruption: i, Began: true, Text: text}
 }
 

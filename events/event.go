@@ -46,7 +46,7 @@ type Envelope struct {
 	Event       Event
 }
 
-// A kind says how one kind of event is read.
+// A kind says how one kind of event is written and read.
 type kind struct {
 	version int
 	// upcasts[i] turns the data of version i+1 into that of version i+2.
@@ -60,6 +60,18 @@ func of[E Event](upcasts ...func(json.RawMessage) (json.RawMessage, error)) kind
 		err := json.Unmarshal(data, &e)
 		return e, err
 	}}
+}
+
+// read returns the event of data that were written in a version from 1 to that
+// of k.
+func (k kind) read(version int, data json.RawMessage) (Event, error) {
+	for i, upcast := range k.upcasts[version-1:] {
+		var err error
+		if data, err = upcast(data); err != nil {
+			return nil, fmt.Errorf("upcast version %d: %w", version+i, err)
+		}
+	}
+	return k.decode(data)
 }
 
 // kinds are all kinds of events that this program writes or reads.
@@ -96,10 +108,16 @@ type metadata struct {
 
 // Encode returns the record of an event. The time is kept to the microsecond.
 func Encode(d Draft) (Record, error) {
+	if d.Event == nil {
+		return Record{}, fmt.Errorf("encode %s: there is no event", d.ID)
+	}
 	version := kinds[d.Event.Kind()].version
 	data, err := []byte(nil), error(nil)
 	if u, ok := d.Event.(Unknown); ok {
 		version, data = u.Version, u.Data
+		if !json.Valid(data) {
+			return Record{}, fmt.Errorf("encode %s: its data are not JSON", u.Name)
+		}
 	} else if data, err = marshal(d.Event); err != nil {
 		return Record{}, fmt.Errorf("encode %s: %w", d.Event.Kind(), err)
 	}
@@ -141,14 +159,8 @@ func Decode(e Entry) (Envelope, error) {
 		v.Event = Unknown{e.Kind, e.Version, e.Data}
 		return v, nil
 	}
-	data := json.RawMessage(e.Data)
 	var err error
-	for _, upcast := range k.upcasts[e.Version-1:] {
-		if data, err = upcast(data); err != nil {
-			return Envelope{}, damaged(e, err)
-		}
-	}
-	if v.Event, err = k.decode(data); err != nil {
+	if v.Event, err = k.read(e.Version, e.Data); err != nil {
 		return Envelope{}, damaged(e, err)
 	}
 	return v, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -48,7 +49,8 @@ func (l *Ledger) Draft(e Event, cause domain.EventID) Draft {
 }
 
 // Append adds drafts to a stream whose length is exactly after, as
-// [Store.Append] does and with its errors, and returns their envelopes.
+// [Store.Append] does and with its errors, and returns their envelopes. An event
+// that cannot be encoded is an ErrBadRecord.
 func (l *Ledger) Append(ctx context.Context, s Stream, after Revision, drafts ...Draft) ([]Envelope, error) {
 	records := make([]Record, len(drafts))
 	envelopes := make([]Envelope, len(drafts))
@@ -58,7 +60,7 @@ func (l *Ledger) Append(ctx context.Context, s Stream, after Revision, drafts ..
 		}
 		record, err := Encode(d)
 		if err != nil {
-			return nil, fmt.Errorf("append to %s: %w", s, err)
+			return nil, fmt.Errorf("append to %s: %w: %w", s, ErrBadRecord, err)
 		}
 		records[i] = record
 		envelopes[i] = Envelope{
@@ -120,7 +122,8 @@ type Writer struct {
 	mu     struct {
 		sync.Mutex
 		revision Revision
-		open     []Draft // appended with an error that leaves their end open
+		open     []Draft  // appended with an error that leaves their end open
+		after    Revision // where they were
 	}
 }
 
@@ -145,22 +148,27 @@ func (w *Writer) Revision() Revision {
 // Append adds drafts to the end of the stream, with the errors of
 // [Store.Append]. Where an error leaves it open whether drafts were added, the
 // next Append first adds them again, so that they are on record once and
-// before what follows. The lock of w is held meanwhile.
+// before what follows; if it is given the same drafts, that is all it does. The
+// lock of w is held meanwhile.
 func (w *Writer) Append(ctx context.Context, drafts ...Draft) ([]Envelope, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.flushLocked(ctx); err != nil {
-		return nil, err
+	again := slices.EqualFunc(w.mu.open, drafts, func(a, b Draft) bool { return a.ID == b.ID })
+	envelopes, err := w.flushLocked(ctx)
+	if err != nil || again && len(drafts) > 0 {
+		return envelopes, err
 	}
-	return w.appendLocked(ctx, drafts)
+	return w.appendLocked(ctx, w.mu.revision, drafts)
 }
 
 // Flush adds drafts again whose end is open, if there are any, so that what is
-// on record is known.
+// on record is known. It returns ErrConflict if the stream has something else
+// in their place: then they are not on record, and no longer open.
 func (w *Writer) Flush(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.flushLocked(ctx)
+	_, err := w.flushLocked(ctx)
+	return err
 }
 
 // Advance tells w of a length that was read from the stream. A length below
@@ -171,24 +179,25 @@ func (w *Writer) Advance(to Revision) {
 	w.mu.revision = max(w.mu.revision, to)
 }
 
-func (w *Writer) flushLocked(ctx context.Context) error {
+// flushLocked adds the open drafts where they were appended first: at another
+// place they would be other records.
+func (w *Writer) flushLocked(ctx context.Context) ([]Envelope, error) {
 	if len(w.mu.open) == 0 {
-		return nil
+		return nil, nil
 	}
-	_, err := w.appendLocked(ctx, w.mu.open)
-	return err
+	return w.appendLocked(ctx, w.mu.after, w.mu.open)
 }
 
-func (w *Writer) appendLocked(ctx context.Context, drafts []Draft) ([]Envelope, error) {
-	envelopes, err := w.ledger.Append(ctx, w.stream, w.mu.revision, drafts...)
+func (w *Writer) appendLocked(ctx context.Context, after Revision, drafts []Draft) ([]Envelope, error) {
+	envelopes, err := w.ledger.Append(ctx, w.stream, after, drafts...)
 	switch {
 	case err == nil:
-		w.mu.revision += Revision(len(drafts))
+		w.mu.revision = max(w.mu.revision, after+Revision(len(drafts)))
 		w.mu.open = nil
 	case errors.Is(err, ErrConflict), errors.Is(err, ErrBadRecord), errors.Is(err, ErrTooLarge), errors.Is(err, ErrClosed):
 		w.mu.open = nil
 	default:
-		w.mu.open = drafts
+		w.mu.open, w.mu.after = slices.Clone(drafts), after
 	}
 	return envelopes, err
 }

@@ -40,8 +40,7 @@ type View[S any] struct {
 type waiter struct {
 	stream   events.Stream
 	revision events.Revision
-	reached  bool          // the event was folded; written before done is closed
-	done     chan struct{} // closed when it was, or when the view skipped ahead
+	done     chan struct{} // closed when it was folded, or the view skipped ahead
 }
 
 // NewView returns a view of a ledger that has folded nothing. Without
@@ -116,7 +115,6 @@ func (v *View[S]) apply(e events.Envelope) {
 	v.unsaved++
 	for w := range v.mu.waiting {
 		if w.stream == e.Stream && w.revision <= e.Revision {
-			w.reached = true
 			v.releaseLocked(w)
 		}
 	}
@@ -149,20 +147,20 @@ func (v *View[S]) Position() events.Position {
 // breaks when it looks into the log.
 func (v *View[S]) Await(ctx context.Context, stream events.Stream, revision events.Revision) error {
 	for revision > 0 {
-		reached, err := v.await(ctx, stream, revision)
+		folded, err := v.await(ctx, stream, revision)
 		if err != nil {
 			return fmt.Errorf("await revision %d of %s in %s: %w", revision, stream, v.projection.Name, err)
 		}
-		if reached {
+		if folded {
 			break
 		}
 	}
 	return nil
 }
 
-// await waits until the event is folded, or the view skips ahead to a
-// checkpoint that may hold it. An event that is folded after the waiter is
-// there releases it; one that was folded before is on record by then.
+// await reports that the event is folded, or waits until it may be. An event
+// that is folded after the waiter is there wakes it; one that was folded before
+// is on record by then.
 func (v *View[S]) await(ctx context.Context, stream events.Stream, revision events.Revision) (bool, error) {
 	w := v.wait(stream, revision)
 	defer v.forget(w)
@@ -177,7 +175,7 @@ func (v *View[S]) await(ctx context.Context, stream events.Stream, revision even
 	}
 	select {
 	case <-w.done:
-		return w.reached, nil
+		return false, nil
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
 	}

@@ -28,10 +28,11 @@
 //
 // Everything here may be used by several goroutines at once. A tool runs on a
 // goroutine of its own, which Settle waits for, or, if the tool does not heed
-// its interruption within the grace, [Layers.Wait]. Of the locks, a scope's is
-// taken first, then its layer's, which is held while the layer's stream is
-// appended to, then that of the Layers. No lock is held while a tool, a hook, a
-// journal or an output store is called.
+// its interruption within the grace, [Layers.Wait]. The grace for recording the
+// end of an interrupted call is measured on one more, which ends with Settle. Of
+// the locks, a scope's is taken first, then its layer's, which is held while the
+// layer's stream is appended to, then that of the Layers. No lock is held while
+// a tool, a hook, a journal or an output store is called.
 //
 // # Errors
 //
@@ -41,6 +42,7 @@
 // and what broke in the journal; never an ending that the model should read:
 // those are settlements.
 //
-// Permission is the tool's affair; when a call is settled, the runner's. The
-// promises are checked in promises_test.go, scenario by scenario.
+// Permission is the tool's affair; when a call is settled, the runner's. Each
+// promise is checked by a test whose name states it, in the file of its
+// subject; an example is in example_test.go.
 package registry

@@ -123,7 +123,7 @@ func TestRulesDecideWithoutAsking(t *testing.T) {
 		if len(pending) != 1 || pending[0].ID != d.facts.requests[1].ID || pending[0].Action != "edit" {
 			t.Fatalf("Pending = %v, want the request on record", pending)
 		}
-		time.Sleep(time.Minute) // of the bubble's clock
+		<-time.After(time.Minute) // of the bubble's clock
 		if err := d.queue.Reply(pending[0].ID, permission.Once, ""); err != nil {
 			t.Fatal(err)
 		}
@@ -252,7 +252,7 @@ func TestAlwaysIsSavedAndCanBeRevoked(t *testing.T) {
 		if err := d.Assert(t.Context(), d.invocation(), ask("edit", "src/next.ts")); err != nil {
 			t.Errorf("Assert(src/next.ts) = %v, want nil", err)
 		}
-		time.Sleep(time.Hour) // of the bubble's clock
+		<-time.After(time.Hour) // of the bubble's clock
 		if list := d.approvals.List(time.Now()); len(list) != 0 {
 			t.Errorf("List after its life = %v, want none", list)
 		}

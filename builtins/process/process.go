@@ -195,7 +195,7 @@ func (r running) await(ctx context.Context, group int, exited, drained <-chan st
 	case <-ctx.Done():
 		cause = context.Cause(ctx)
 	}
-	_ = syscall.Kill(-group, syscall.SIGTERM) // a group that has just ended needs no signal
+	_ = syscall.Kill(-group, syscall.SIGTERM) // a group that has ended meanwhile needs no signal
 	grace := time.NewTimer(r.command.Grace)
 	defer grace.Stop()
 	for range 2 { // the leader has ended, and whoever else could write

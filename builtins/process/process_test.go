@@ -151,6 +151,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	for name, line := range map[string]string{
 		"a child in the background": "sleep 600 & echo $! > %s",
 		"one that holds no output":  "sleep 600 > /dev/null 2>&1 & echo $! > %s",
+		"one without environment":   "env -i sh -c 'echo $$ > %[1]s; exec sleep 600' & while ! [ -s %[1]s ]; do sleep 0.01; done",
 		"a daemon":                  "setsid sh -c 'echo $$ > %[1]s; exec sleep 600' > /dev/null 2>&1 & while ! [ -s %[1]s ]; do sleep 0.01; done",
 	} {
 		t.Run(name, func(t *testing.T) {

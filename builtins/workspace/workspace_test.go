@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -166,6 +167,9 @@ func TestListingHidesWhatLeadsOut(t *testing.T) {
 	g.link(t, g.outside, "out")
 	g.link(t, filepath.Join(g.Path(), "sub"), "in")
 	g.link(t, "none", "dangling")
+	if err := os.MkdirAll(filepath.Join(g.Path(), g.outside), 0o755); err != nil { // what the link names, taken as if it lay here
+		t.Fatal(err)
+	}
 	infos, err := g.target(t, ".").ReadDir()
 	if err != nil {
 		t.Fatal(err)
@@ -174,7 +178,10 @@ func TestListingHidesWhatLeadsOut(t *testing.T) {
 	for _, info := range infos {
 		got = append(got, fmt.Sprintf("%s:%v", info.Name(), info.IsDir()))
 	}
-	if want := "a:false in:true sub:true"; strings.Join(got, " ") != want {
+	first := strings.Split(g.outside, "/")[1]
+	want := []string{"a:false", "in:true", "sub:true", first + ":true"}
+	slices.Sort(want)
+	if want := strings.Join(want, " "); strings.Join(got, " ") != want {
 		t.Errorf("ReadDir = %v, want %v", got, want)
 	}
 }

@@ -65,12 +65,13 @@ func formatIn(args []string, otherwise format) format {
 	found := otherwise
 	for i, arg := range args {
 		word, ok := strings.CutPrefix(arg, "--output=")
-		if !ok && (arg == "-o" || arg == "--output") && i+1 < len(args) {
-			word = args[i+1]
-		} else if !ok {
-			word = strings.TrimPrefix(arg, "-o")
+		if !ok {
+			word, ok = strings.CutPrefix(arg, "-o")
 		}
-		if slices.Contains(formats, word) {
+		if (arg == "-o" || arg == "--output") && i+1 < len(args) {
+			word, ok = args[i+1], true
+		}
+		if ok && slices.Contains(formats, word) {
 			found = format(word)
 		}
 	}

@@ -45,6 +45,7 @@ var house = map[string]room{
 	"projections/projectionstest": {[]string{"domain", "events", "projections"}, nil},
 	"projections/staleness":       {[]string{"domain", "events", "projections", "projections/catalog"}, nil},
 	"registry":                    {[]string{"domain", "events", "projections", "projections/catalog", "projections/staleness"}, nil},
+	"registry/registrytest":       {[]string{"domain", "events", "events/eventstest", "projections", "projections/calls", "registry"}, nil},
 	"registry/outputs":            {[]string{"domain"}, []string{"github.com/cockroachdb/pebble/v2"}},
 	"builtins":                    {[]string{"domain", "builtins/permission", "builtins/process", "builtins/workspace"}, builtinsUse},
 	"builtins/permission":         {[]string{"domain"}, nil},

@@ -306,6 +306,8 @@ func (a *app) callPage(d callDetail) {
 
 func (a *app) outcomeMore(d callDetail) string {
 	switch {
+	case d.known.Asked.IsZero():
+		return ", and nobody asked for it"
 	case d.Outcome == open && d.Began:
 		return ", it began"
 	case d.Outcome == open:

@@ -272,12 +272,13 @@ func (d *demo) notes(n int, c calls.Call) []string {
 		return []string{fmt.Sprintf("Call %d is stale: %s was offered as %s, which %s took out of effect before the call; now it is %s.",
 			n, c.Tool, short(e.Offered.Registration), short(e.ChangedBy), short(e.Effective.Registration))}
 	}
-	var notes []string
 	for _, r := range e.Retained {
-		notes = append(notes, fmt.Sprintf("The output of call %d, %s in %d lines, is kept whole: ledger output output://%s/%s",
-			n, size(r.Bytes), r.Lines, short(r.Ref.Settlement()), r.Ref.Channel()))
+		if r.Ref.Channel() == domain.TextChannel {
+			return []string{fmt.Sprintf("What call %d returned, %s in %d lines, is kept whole: ledger output output://%s/%s",
+				n, size(r.Bytes), r.Lines, short(r.Ref.Settlement()), r.Ref.Channel())}
+		}
 	}
-	return notes
+	return nil
 }
 
 // offered shows what the turn of the stale call offered the model.

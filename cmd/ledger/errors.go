@@ -73,28 +73,30 @@ type known struct {
 	exit int
 	code string
 	hint string
+
+	command string
 }
 
 // knowns are looked through in order.
 var knowns = []known{
-	{events.ErrInUse, exitConflict, "store_in_use", "end that process, or name another store with --store"},
-	{outputs.ErrInUse, exitConflict, "store_in_use", "end that process, or name another store with --store"},
-	{events.ErrNewerFormat, exitFailed, "newer_format", "use the program that wrote it, or a newer one"},
-	{outputs.ErrFormat, exitFailed, "newer_format", "use the program that wrote it, or a newer one"},
-	{events.ErrNotAStore, exitFailed, "not_a_store", "name a store, an empty folder or one that does not exist with --store"},
-	{transcripts.ErrContradicted, exitConflict, "contradicted", "import the file into another store with --store"},
-	{transcripts.ErrForeign, exitFailed, "foreign_file", "name a session file of Claude Code"},
-	{events.ErrConflict, exitConflict, "conflict", "another program appended at the same time: run the command again"},
-	{events.ErrDamaged, exitFailed, "damaged", "ledger verify lists everything that is damaged"},
-	{outputs.ErrPruned, exitNotFound, "pruned", ""},
-	{outputs.ErrNotFound, exitNotFound, "not_found", "ledger call show CALL lists the outputs of a call"},
-	{outputs.ErrDamaged, exitFailed, "damaged", "ledger verify lists everything that is damaged"},
-	{domain.ErrBadRef, exitUsage, "usage", "a reference is output://SETTLEMENT/CHANNEL, as ledger call show prints it"},
-	{context.DeadlineExceeded, exitTimeout, "timeout", ""},
-	{domain.ErrInterrupted, exitInterrupted, "interrupted", ""},
-	{context.Canceled, exitInterrupted, "interrupted", ""},
-	{fs.ErrNotExist, exitNotFound, "not_found", ""},
-	{fs.ErrPermission, exitFailed, "no_access", "check who owns the file and who may write to it"},
+	{events.ErrInUse, exitConflict, "store_in_use", "end that process, or name another store with --store", ""},
+	{outputs.ErrInUse, exitConflict, "store_in_use", "end that process, or name another store with --store", ""},
+	{events.ErrNewerFormat, exitFailed, "newer_format", "use the program that wrote it, or a newer one", ""},
+	{outputs.ErrFormat, exitFailed, "newer_format", "use the program that wrote it, or a newer one", ""},
+	{events.ErrNotAStore, exitFailed, "not_a_store", "name a store, an empty folder or one that does not exist with --store", ""},
+	{transcripts.ErrContradicted, exitConflict, "contradicted", "import the file into another store with --store", ""},
+	{transcripts.ErrForeign, exitFailed, "foreign_file", "name a session file of Claude Code", ""},
+	{events.ErrConflict, exitConflict, "conflict", "another program appended at the same time: run the command again", ""},
+	{events.ErrDamaged, exitFailed, "damaged", "ledger verify lists everything that is damaged", "ledger verify"},
+	{outputs.ErrPruned, exitNotFound, "pruned", "", ""},
+	{outputs.ErrNotFound, exitNotFound, "not_found", "ledger call show CALL lists the outputs of a call", ""},
+	{outputs.ErrDamaged, exitFailed, "damaged", "ledger verify lists everything that is damaged", "ledger verify"},
+	{domain.ErrBadRef, exitUsage, "usage", "a reference is output://SETTLEMENT/CHANNEL, as ledger call show prints it", ""},
+	{context.DeadlineExceeded, exitTimeout, "timeout", "", ""},
+	{domain.ErrInterrupted, exitInterrupted, "interrupted", "", ""},
+	{context.Canceled, exitInterrupted, "interrupted", "", ""},
+	{fs.ErrNotExist, exitNotFound, "not_found", "", ""},
+	{fs.ErrPermission, exitFailed, "no_access", "check who owns the file and who may write to it", ""},
 }
 
 // faultOf returns the fault that an error is.
@@ -104,7 +106,7 @@ func faultOf(err error) *fault {
 	}
 	for _, k := range knowns {
 		if errors.Is(err, k.is) {
-			return &fault{exit: k.exit, code: k.code, err: err, hint: k.hint}
+			return &fault{exit: k.exit, code: k.code, err: err, hint: k.hint, command: k.command}
 		}
 	}
 	return &fault{exit: exitFailed, code: "failed", err: err}

@@ -42,8 +42,15 @@ func pick[T any](noun, id string, all []candidate[T]) (thing T, err error) {
 			return thing, ambiguous(noun, id, found)
 		}
 	}
-	return thing, notFound(elsewhere(noun, id), "no %s %s", noun, id)
+	f := notFound(elsewhere(noun, id), "no %s %s", noun, id)
+	if hasList(noun) {
+		f.command = "ledger " + noun + " ls"
+	}
+	return thing, f
 }
+
+// hasList reports whether there is a command that lists things.
+func hasList(noun string) bool { return noun == "session" || noun == "call" }
 
 func fitting[T any](id string, all []candidate[T], fits func(id, name string) bool) []candidate[T] {
 	var found []candidate[T]
@@ -63,7 +70,7 @@ const mostCandidates = 20
 
 func ambiguous[T any](noun, id string, found []candidate[T]) error {
 	f := misuse("%s %s is ambiguous: %d fit", noun, id, len(found))
-	f.code, f.hint = "ambiguous", "write more of the id"
+	f.code, f.hint = "ambiguous", "write more of the id, or one as it is listed"
 	for i, c := range found {
 		if i == mostCandidates {
 			f.candidates = append(f.candidates, fmt.Sprintf("and %d more", len(found)-i))
@@ -96,10 +103,10 @@ var kindsOfIDs = map[string]string{
 // elsewhere returns the hint for an ID that nothing has.
 func elsewhere(noun, id string) string {
 	prefix, _, ok := strings.Cut(id, "_")
-	if kind := kindsOfIDs[strings.ToLower(prefix)]; ok && kind != "" && kind != noun {
-		return fmt.Sprintf("%s_ begins the id of a %s", prefix, kind)
+	if kind := kindsOfIDs[strings.ToLower(prefix)]; ok && kind != "" && kind != noun && noun != "call" {
+		return fmt.Sprintf("%s_ begins an id of another kind: %s", prefix, kind)
 	}
-	if noun == "session" || noun == "call" {
+	if hasList(noun) {
 		return "ledger " + noun + " ls lists them"
 	}
 	return "ledger session show SESSION lists them"

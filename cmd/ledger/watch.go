@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -94,10 +95,21 @@ func (w *watch) settled(at time.Time, e events.CallSettled) {
 	name := callName(e.Message, e.Call)
 	took := ""
 	if begun, ok := w.started[name]; ok {
-		took = elapsed(at.Sub(begun))
+		took = lasting(at.Sub(begun))
 	}
-	fmt.Fprintf(w.to, "  %s  %-8s %6s  %s\n", w.app.padded(e.Outcome.String(), 18), oneLine(e.Tool, 24), took,
+	fmt.Fprintf(w.to, "  %s  %-12s %6s  %s\n", w.app.padded(e.Outcome.String(), 18), oneLine(e.Tool, 24), took,
 		w.app.painted(dim, oneLine(gist(w.asked[name].Input), textWidth)))
+}
+
+// lasting returns how long something ran.
+func lasting(d time.Duration) string {
+	switch d = max(0, d); {
+	case d < time.Second:
+		return strconv.FormatInt(d.Milliseconds(), 10) + "ms"
+	case d < time.Minute:
+		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + "s"
+	}
+	return d.Round(time.Second).String()
 }
 
 // padded returns an outcome as tables show it, filled up to a width.

@@ -57,7 +57,7 @@ func TestRandomFilesGrowToTheSame(t *testing.T) {
 		l := newLedger()
 		importAll(t, l, data)
 		wantCounts(t, factsOf(t, l), readFile(t, data).Report)
-		grow(t, data, 1)
+		grow(t, data, rapid.IntRange(1, 9).Draw(t, "stride"))
 	})
 }
 

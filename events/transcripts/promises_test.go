@@ -56,8 +56,8 @@ func TestATornEndCostsOnlyItsLine(t *testing.T) {
 	whole := newLedger()
 	importAll(t, whole, data)
 	want := factsOf(t, whole)
-	for n := range 120 {
-		cut := len(data) * n / 120
+	for n := range 40 {
+		cut := len(data) * n / 40
 		if data[max(cut-1, 0)] == '\n' || data[cut] == '\n' {
 			continue
 		}

@@ -18,9 +18,9 @@ import (
 
 func TestCallsKeepTheLawsOfAProjection(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(6) {
+	for seed := range uint64(4) {
 		t.Logf("seed %d", seed)
-		projectionstest.Test(t, calls.Projection(), projectionstest.History(seed, 250))
+		projectionstest.Test(t, calls.Projection(), projectionstest.History(seed, 200))
 	}
 }
 
@@ -36,7 +36,7 @@ func fold(envelopes []events.Envelope) *calls.State {
 
 func TestAValidHistoryHasNoException(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(40) {
+	for seed := range uint64(25) {
 		for _, e := range fold(projectionstest.History(seed, 250)).Exceptions() {
 			t.Errorf("seed %d: %+v", seed, e)
 		}

@@ -12,26 +12,26 @@ import (
 // A Law is a promise of the log that a real history can break.
 type Law string
 
-// The laws of calls. Those from StartedTwice to WaitsForDecision are checked
-// in every session but where they say so.
+// The laws of calls. Each is checked in every session, but where it says
+// otherwise.
 const (
 	EndedTwice         Law = "a call ends once"
-	StartedTwice       Law = "a call begins at most once"              // one that is idempotent may begin again
-	StartedAfterEnd    Law = "a call that ended does not begin"        //
-	AskedAsAnother     Law = "an ID in a reply names one call"         // not checked in an import
-	NeverAsked         Law = "a result is that of a call"              // an orphan result
-	Open               Law = "a call ends"                             //
+	StartedTwice       Law = "a call begins at most once" // one that is idempotent may begin again
+	StartedAfterEnd    Law = "a call that ended does not begin"
+	AskedAsAnother     Law = "an ID in a reply names one call" // not checked in an import
+	NeverAsked         Law = "a result is that of a call"      // an orphan result
+	Open               Law = "a call ends"
 	StartDenied        Law = "a call that began says so"               // not checked in an import
 	StartMissing       Law = "a call runs once its start is on record" // not checked in an import
-	NotOffered         Law = "a call runs under what its turn offered" //
-	NoMaterialization  Law = "a settlement names a materialization"    // an import need not know
-	NoRegistration     Law = "a registration that is named exists"     //
-	NotLive            Law = "a turn offers what is in effect"         // not checked for what was only observed
-	ForeignReference   Law = "an output belongs to one settlement"     //
-	PrunedUnkept       Law = "what is pruned was kept"                 //
-	WaitsForDecision   Law = "a request for permission is decided"     //
-	DecidedUnrequested Law = "a decision is about a request"           //
-	NeverOpened        Law = "a session begins with its opening"       //
+	NotOffered         Law = "a call runs under what its turn offered"
+	NoMaterialization  Law = "a settlement names a materialization" // an import need not know
+	NoRegistration     Law = "a registration that is named exists"
+	NotLive            Law = "a turn offers what is in effect" // not checked for what was only observed
+	ForeignReference   Law = "an output belongs to one settlement"
+	PrunedUnkept       Law = "what is pruned was kept"
+	WaitsForDecision   Law = "a request for permission is decided"
+	DecidedUnrequested Law = "a decision is about a request"
+	NeverOpened        Law = "a session begins with its opening"
 )
 
 // An Exception is a place where a history breaks a law.

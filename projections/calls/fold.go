@@ -1,11 +1,11 @@
 package calls
 
 import (
-	"slices"
 	"unicode/utf8"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections"
 )
 
 func apply(s *State, v events.Envelope) *State {
@@ -80,7 +80,7 @@ func (s *State) applySession(known *session, v events.Envelope) {
 func (s *State) materialized(known *session, e events.TurnMaterialized, v events.Envelope) {
 	tools := e.Tools
 	if i, again := known.Turns[e.Turn]; again {
-		tools = union(s.kept.Offers[i], tools)
+		tools = projections.Merged(s.kept.Offers[i], tools)
 	}
 	known.Turns[e.Turn] = s.intern(tools)
 	for _, t := range e.Tools {
@@ -90,7 +90,7 @@ func (s *State) materialized(known *session, e events.TurnMaterialized, v events
 
 // intern returns the place of an offer in Offers.
 func (s *State) intern(tools []domain.Offered) int {
-	key := offerKey(tools)
+	key := projections.OfferKey(tools)
 	i, ok := s.offers[key]
 	if !ok {
 		i = len(s.kept.Offers)
@@ -98,17 +98,6 @@ func (s *State) intern(tools []domain.Offered) int {
 		s.offers[key] = i
 	}
 	return i
-}
-
-// union returns tools followed by those of more that are not among them.
-func union(tools, more []domain.Offered) []domain.Offered {
-	all := slices.Clone(tools)
-	for _, t := range more {
-		if !slices.Contains(all, t) {
-			all = append(all, t)
-		}
-	}
-	return all
 }
 
 func (s *State) replied(known *session, e events.ReplyReceived, v events.Envelope) {

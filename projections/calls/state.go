@@ -206,25 +206,11 @@ func (s *State) index() {
 		s.sessions[known.ID] = known
 	}
 	for i, tools := range s.kept.Offers {
-		s.offers[offerKey(tools)] = i
+		s.offers[projections.OfferKey(tools)] = i
 	}
 	for _, r := range s.kept.Retained {
 		s.retained[r.Ref] = r
 	}
-}
-
-// offerKey tells offers apart.
-func offerKey(tools []domain.Offered) string {
-	var key []byte
-	for _, t := range tools {
-		registration, layer := t.Registration.Bytes(), t.Layer.Bytes()
-		key = append(key, registration[:]...)
-		key = append(key, layer[:]...)
-		key = append(key, t.Fingerprint[:]...)
-		key = append(key, t.Name...)
-		key = append(key, 0)
-	}
-	return string(key)
 }
 
 // MarshalJSON writes what UnmarshalJSON reads.

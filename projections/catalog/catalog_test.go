@@ -257,6 +257,55 @@ func TestOrderIsThatOfTheOldestActiveRegistration(t *testing.T) {
 	}
 }
 
+func TestTheFirstEndOfARegistrationStands(t *testing.T) {
+	t.Parallel()
+	b := bench{projectionstest.NewLog(1)}
+	one, two := b.open(domain.Application), b.open(domain.Application)
+	closed, left := b.register(one, "read"), b.register(two, "read")
+	first := b.close(one, closed)
+	b.close(one, closed)
+	b.closeLayer(one)
+	ended := b.closeLayer(two)
+	b.close(two, left)
+	b.closeLayer(two)
+	s := b.state()
+	if got, ok := s.ClosedBy(closed, one); !ok || got != first {
+		t.Errorf("ClosedBy = %v, %v, want the registration's first closing %v", got, ok, first)
+	}
+	if got, ok := s.ClosedBy(left, two); !ok || got != ended {
+		t.Errorf("ClosedBy = %v, %v, want the layer's first closing %v", got, ok, ended)
+	}
+	if l, ok := s.Layer(two); !ok || l.Closed != ended || l.Reason != events.ProcessEnded {
+		t.Errorf("Layer = %+v, %v, want it closed by %v", l, ok, ended)
+	}
+}
+
+func TestOpenLayersOfAProcessAreListedInOrder(t *testing.T) {
+	t.Parallel()
+	log := projectionstest.NewLog(1)
+	process := log.Mint.Process()
+	var opened []domain.LayerID
+	for range 3 {
+		id := log.Mint.Layer()
+		log.Add(events.LayerStream(id), events.LayerOpened{Layer: id, Placement: domain.Location, Process: process})
+		opened = append(opened, id)
+	}
+	bench{log}.open(domain.Application)
+	bench{log}.register(opened[2], "read")
+	bench{log}.closeLayer(opened[1])
+	s := fold(log.Envelopes())
+	var got []domain.LayerID
+	for _, l := range s.OpenOf(process) {
+		if brief, ok := s.Brief(l.ID); !ok || brief.Registrations != nil || l.Registrations != nil {
+			t.Errorf("Brief(%s) = %+v, %v", l.ID, brief, ok)
+		}
+		got = append(got, l.ID)
+	}
+	if want := []domain.LayerID{opened[0], opened[2]}; !slices.Equal(got, want) {
+		t.Errorf("OpenOf = %v, want %v", got, want)
+	}
+}
+
 func TestUnknownLayersHaveNothing(t *testing.T) {
 	t.Parallel()
 	b := bench{projectionstest.NewLog(1)}

@@ -52,10 +52,6 @@ func (l *layer) brief() Layer {
 	return b
 }
 
-// Folded returns how many events of layers the state holds: the ordinal of the
-// last.
-func (s *State) Folded() int { return s.folded }
-
 func (l *layer) copy() Layer {
 	c := l.Layer
 	c.Registrations = slices.Clone(c.Registrations)

@@ -56,20 +56,9 @@ func (s *State) prompt(e events.PromptAdmitted, v events.Envelope) {
 // materialized takes a turn, or what a further event adds to the last one.
 func (s *State) materialized(e events.TurnMaterialized, v events.Envelope) {
 	if s.Turn != nil && s.Turn.Turn == e.Turn {
-		e.Tools = union(s.Turn.Tools, e.Tools)
+		e.Tools = projections.Merged(s.Turn.Tools, e.Tools)
 	}
 	s.Turn, s.TurnEvent, s.Replied, s.Interrupted = &e, v.ID, false, nil
-}
-
-// union returns tools followed by those of more that are not among them.
-func union(tools, more []domain.Offered) []domain.Offered {
-	all := slices.Clone(tools)
-	for _, t := range more {
-		if !slices.Contains(all, t) {
-			all = append(all, t)
-		}
-	}
-	return all
 }
 
 func (s *State) replied(e events.ReplyReceived, v events.Envelope) {
@@ -97,7 +86,7 @@ func (r *Reply) add(e events.ReplyReceived, offer domain.Offer) {
 		}
 		r.Calls = append(r.Calls, call)
 	}
-	r.Offer.Tools = union(r.Offer.Tools, offer.Tools)
+	r.Offer.Tools = projections.Merged(r.Offer.Tools, offer.Tools)
 	r.Tokens.Input += e.Tokens.Input
 	r.Tokens.Output += e.Tokens.Output
 	r.Tokens.CacheRead += e.Tokens.CacheRead

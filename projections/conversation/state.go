@@ -147,16 +147,6 @@ func (s *State) Open() []*Call {
 	return open
 }
 
-// LastReply returns the last reply with its message, and whether there is one.
-func (s *State) LastReply() (Message, bool) {
-	for i := len(s.Messages) - 1; i >= 0; i-- {
-		if s.Messages[i].Reply != nil {
-			return s.Messages[i], true
-		}
-	}
-	return Message{}, false
-}
-
 func (m Message) calls() []Call {
 	if m.Reply == nil {
 		return nil

@@ -332,6 +332,21 @@ func TestOtherLocationsAndSessionsMakeNothingStale(t *testing.T) {
 	current(t, b.judge(t, turn, "read"))
 }
 
+func TestLayersOfOnePlacementAreInOrderOfOpening(t *testing.T) {
+	t.Parallel()
+	b := newBench()
+	later := b.open(events.LayerOpened{Placement: domain.Location, Location: here, Process: b.process})
+	r := b.register(later, "a", "read")
+	turn := b.log.Mint.Turn()
+	offered := domain.Offered{Name: "read", Registration: domain.RegistrationOf(r.ID), Layer: later}
+	b.log.Add(events.SessionStream(b.session), events.TurnMaterialized{Turn: turn, Tools: []domain.Offered{offered}})
+	b.open(events.LayerOpened{Placement: domain.Location, Location: here, Process: b.process})
+	judged, _ := fold(b.log.Envelopes()).Turn(turn)
+	if want := []domain.LayerID{b.app, b.loc, later, b.own}; !slices.Equal(judged.Layers, want) {
+		t.Errorf("the turn was taken from %v, want %v", judged.Layers, want)
+	}
+}
+
 func TestWhatWasNeverRegisteredIsStaleSinceNoEvent(t *testing.T) {
 	t.Parallel()
 	b := newBench()

@@ -40,22 +40,14 @@ type offer struct {
 	Layers []domain.LayerID `json:"layers"` // in rising precedence
 }
 
+// key tells offers apart: the layers, an ID that is zero, the tools.
 func (o offer) key() string {
 	var key []byte
-	for _, layer := range o.Layers {
+	for _, layer := range append(slices.Clip(o.Layers), domain.LayerID{}) {
 		id := layer.Bytes()
 		key = append(key, id[:]...)
 	}
-	key = append(key, 0)
-	for _, t := range o.Tools {
-		registration, layer := t.Registration.Bytes(), t.Layer.Bytes()
-		key = append(key, registration[:]...)
-		key = append(key, layer[:]...)
-		key = append(key, t.Fingerprint[:]...)
-		key = append(key, t.Name...)
-		key = append(key, 0)
-	}
-	return string(key)
+	return string(key) + projections.OfferKey(o.Tools)
 }
 
 // A Turn is what one turn offered, and whether it still holds. Where several
@@ -120,7 +112,7 @@ func (s *State) materialized(e events.TurnMaterialized, v events.Envelope) {
 	tools := e.Tools
 	i, again := s.turns[e.Turn]
 	if again {
-		tools = union(s.kept.Offers[s.kept.Turns[i].Offer].Tools, tools)
+		tools = projections.Merged(s.kept.Offers[s.kept.Turns[i].Offer].Tools, tools)
 	}
 	made := s.intern(offer{Tools: tools, Layers: s.layers(session, tools)})
 	if again {
@@ -141,17 +133,6 @@ func (s *State) intern(o offer) int {
 		s.offers[key] = i
 	}
 	return i
-}
-
-// union returns tools followed by those of more that are not among them.
-func union(tools, more []domain.Offered) []domain.Offered {
-	all := slices.Clone(tools)
-	for _, t := range more {
-		if !slices.Contains(all, t) {
-			all = append(all, t)
-		}
-	}
-	return all
 }
 
 // layers returns the layers that a turn of a session was taken from, as

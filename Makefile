@@ -1,0 +1,52 @@
+# make is the check that a change passes before it is committed. Each target is
+# a line that one could type.
+
+GO ?= go
+FUZZTIME ?= 20s
+STATICCHECK = $(GO) tool -modfile=tools.mod staticcheck
+
+.PHONY: check build vet lint fmt test race fuzz crash laws mutants bench cover demo
+
+check: build vet fmt lint test
+
+build:
+	$(GO) build ./...
+
+vet:
+	$(GO) vet ./...
+
+fmt:
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not gofmt-clean:"; echo "$$unformatted"; exit 1; }
+
+lint:
+	$(STATICCHECK) ./...
+
+# The tests, with the race detector.
+test:
+	$(GO) test -race -timeout 15m ./...
+
+race: test
+
+# Power cuts in memory, and SIGKILL of the real program.
+crash:
+	$(GO) test -race -timeout 15m -run 'PowerCut|Crash|SIGKILL|Killed' -count=1 -v ./events/embedded ./registry/outputs ./runner ./cmd/ledger
+
+# Each law with its sentence, and that its saboteur was caught.
+laws:
+	@$(GO) test -count=1 -run '^TestLawsAreThoseOfTheDocument$$' -v ./cmd/ledger
+
+# A dozen plausible bugs, one line each: the tests catch every one.
+mutants:
+	.ci/mutants/run
+
+fuzz:
+	.ci/fuzz $(FUZZTIME)
+
+bench:
+	$(GO) test -run '^$$' -bench . -benchtime 2s ./events/embedded ./registry/outputs
+
+cover:
+	$(GO) test -coverpkg=./... -coverprofile=cover.out ./... && $(GO) tool cover -func=cover.out | tail -1
+
+demo:
+	$(GO) run ./cmd/ledger demo

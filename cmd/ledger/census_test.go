@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// transcriptsDir returns the folder of real session files, and skips the test
+// where there is none.
+func transcriptsDir(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("LEDGER_TRANSCRIPTS")
+	if dir == "" {
+		dir = filepath.Join("..", "..", "..", "shared", "transcripts")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "census.json")); err != nil {
+		t.Skipf("no transcripts: %v (LEDGER_TRANSCRIPTS names their folder)", err)
+	}
+	return dir
+}
+
+// ran is what a command left.
+type ran struct {
+	out, err []byte
+	exit     int
+}
+
+// ledger runs the command in a process of its own.
+func ledger(t *testing.T, store string, args ...string) ran {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "ledger", append([]string{"--store", store}, args...)...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		t.Fatalf("ledger %s: %v", strings.Join(args, " "), err)
+	}
+	return ran{out.Bytes(), errs.Bytes(), cmd.ProcessState.ExitCode()}
+}
+
+func decodeJSON[T any](t *testing.T, data []byte) (v T) {
+	t.Helper()
+	if err := json.Unmarshal(data, &v); err != nil {
+		t.Fatalf("decode %.200q: %v", data, err)
+	}
+	return v
+}
+
+// counts are those of the census, per file.
+type counts struct {
+	Records int `json:"records"`
+	Calls   int `json:"calls"`
+	Results int `json:"results"`
+	Open    int `json:"open"`
+	Orphans int `json:"orphan_results"`
+	Errors  int `json:"errors"`
+}
+
+type imported struct {
+	File    string
+	Session string
+	Added   int
+	counts
+}
+
+func TestImportCountsWhatTheCensusCounts(t *testing.T) {
+	t.Parallel()
+	dir, store := transcriptsDir(t), filepath.Join(t.TempDir(), "store")
+	data, err := os.ReadFile(filepath.Join(dir, "census.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	census := decodeJSON[map[string]counts](t, data)
+	maps.DeleteFunc(census, func(file string, _ counts) bool { return !strings.HasPrefix(file, "claude-code/") })
+	args := []string{"import", "claude-code", "-o", "json"}
+	for _, file := range slices.Sorted(maps.Keys(census)) {
+		args = append(args, filepath.Join(dir, file))
+	}
+	first := ledger(t, store, args...)
+	if first.exit != 0 {
+		t.Fatalf("import: exit %d: %s", first.exit, first.err)
+	}
+	got := map[string]counts{}
+	reports := decodeJSON[[]imported](t, first.out)
+	for _, r := range reports {
+		got["claude-code/"+filepath.Base(r.File)] = r.counts
+	}
+	if diff := cmp.Diff(census, got); diff != "" {
+		t.Errorf("import and census differ (-census +import):\n%s", diff)
+	}
+	checkRows(t, store, reports)
+	checkExceptions(t, store, reports)
+	for _, r := range decodeJSON[[]imported](t, ledger(t, store, args...).out) {
+		if r.Added != 0 {
+			t.Errorf("importing %s again added %d events, want 0", r.File, r.Added)
+		}
+	}
+}
+
+// checkRows checks that the list of calls has those that the reports count.
+func checkRows(t *testing.T, store string, reports []imported) {
+	t.Helper()
+	type row struct{ Session, Outcome, Message, Call string }
+	rows := decodeJSON[[]row](t, ledger(t, store, "call", "ls", "-o", "json").out)
+	all, open, distinct := map[string]int{}, map[string]int{}, map[row]bool{}
+	for _, r := range rows {
+		all[r.Session]++
+		if r.Outcome == "open" {
+			open[r.Session]++
+		}
+		distinct[row{r.Session, "", r.Message, r.Call}] = true
+	}
+	if len(distinct) != len(rows) {
+		t.Errorf("call ls has %d rows for %d calls", len(rows), len(distinct))
+	}
+	for _, r := range reports {
+		if all[r.Session] != r.Calls || open[r.Session] != r.Open {
+			t.Errorf("call ls has %d calls of %s, %d open; want %d, %d", all[r.Session], r.File, open[r.Session], r.Calls, r.Open)
+		}
+	}
+}
+
+// checkExceptions checks that verify lists the orphan results and the open
+// calls, and nothing else.
+func checkExceptions(t *testing.T, store string, reports []imported) {
+	t.Helper()
+	verified := ledger(t, store, "verify", "-o", "json")
+	if verified.exit != exitUnverified {
+		t.Errorf("verify: exit %d, want %d", verified.exit, exitUnverified)
+	}
+	v := decodeJSON[struct {
+		Calls, Settled, Open int
+		Exceptions           []struct{ Law, Session string }
+	}](t, verified.out)
+	got, want := map[[2]string]int{}, map[[2]string]int{}
+	for _, e := range v.Exceptions {
+		got[[2]string{e.Session, e.Law}]++
+	}
+	calls, open := 0, 0
+	for _, r := range reports {
+		calls, open = calls+r.Calls, open+r.Open
+		if r.Open > 0 {
+			want[[2]string{r.Session, "a call ends"}] = r.Open
+		}
+		if r.Orphans > 0 {
+			want[[2]string{r.Session, "a result is that of a call"}] = r.Orphans
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("exceptions (-want +got):\n%s", diff)
+	}
+	if v.Calls != calls || v.Open != open || v.Settled != calls-open {
+		t.Errorf("verify counts %d calls, %d settled, %d open; want %d, %d, %d", v.Calls, v.Settled, v.Open, calls, calls-open, open)
+	}
+}

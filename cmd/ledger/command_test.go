@@ -1,0 +1,284 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/registry/outputs"
+)
+
+func seeded(t *testing.T) string {
+	t.Helper()
+	store := filepath.Join(t.TempDir(), "store")
+	if err := seed(store); err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+// following starts a command that follows, and returns once it says that it
+// has caught up.
+func following(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "ledger", args...)
+	pipe, err := cmd.StderrPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	for lines := bufio.NewScanner(pipe); lines.Scan(); {
+		if strings.Contains(lines.Text(), "caught up, following") {
+			return cmd
+		}
+	}
+	t.Fatalf("ledger %s ended before it caught up", strings.Join(args, " "))
+	return nil
+}
+
+func TestAStoreInUseNamesTheProcess(t *testing.T) {
+	t.Parallel()
+	store := seeded(t)
+	tail := following(t, "--store", store, "event", "tail", "-f")
+	refused := ledger(t, store, "session", "ls")
+	if refused.exit != exitConflict {
+		t.Errorf("session ls: exit %d, want %d", refused.exit, exitConflict)
+	}
+	for _, want := range []string{"process " + strconv.Itoa(tail.Process.Pid), "ledger event tail", "hint: "} {
+		if !strings.Contains(string(refused.err), want) {
+			t.Errorf("session ls says %q, want it to hold %q", refused.err, want)
+		}
+	}
+	refused = ledger(t, store, "import", "claude-code", "-o", "json", "-")
+	if fault := decodeJSON[struct{ Code string }](t, refused.err); fault.Code != "store_in_use" {
+		t.Errorf("import: code %q, want store_in_use", fault.Code)
+	}
+	if err := tail.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = tail.Wait() // an error tells the exit code
+	if got := tail.ProcessState.ExitCode(); got != exitInterrupted {
+		t.Errorf("tail -f, interrupted: exit %d, want %d", got, exitInterrupted)
+	}
+	if again := ledger(t, store, "session", "ls"); again.exit != 0 {
+		t.Errorf("session ls, after that: exit %d: %s", again.exit, again.err)
+	}
+}
+
+// Followed in one process: the end, the mark, and then what comes.
+func TestWhatComesIsFollowed(t *testing.T) {
+	t.Parallel()
+	read, write := io.Pipe()
+	a := &app{out: bufio.NewWriter(write), err: io.Discard, env: os.LookupEnv, now: time.Now, entropy: rand.Reader, output: asLines}
+	s, err := a.openAt(t.Context(), seeded(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- a.tailEvents(ctx, s, eventFilter{kinds: []string{"PromptAdmitted", "SessionInterrupted"}}, tail{1, true})
+	}()
+	lines := bufio.NewScanner(read)
+	wantLine := func(want string) {
+		t.Helper()
+		if !lines.Scan() || !strings.Contains(lines.Text(), want) {
+			t.Fatalf("followed %q, want a line with %s", lines.Text(), want)
+		}
+	}
+	wantLine(`"kind":"SessionInterrupted"`)
+	wantLine(`{"type":"sync","position":"30"}`)
+	stream := events.SessionStream(s.ledger.Mint().Session())
+	for i, e := range []events.Event{events.SessionClosed{}, events.PromptAdmitted{Text: "more"}} {
+		if _, err := s.ledger.Append(t.Context(), stream, events.Revision(i), s.ledger.Draft(e, domain.EventID{})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantLine(`"text":"more"`)
+	cancel(domain.ByUser)
+	if f := faultOf(<-ended); f.exit != exitInterrupted || !f.quiet {
+		t.Errorf("following ended with %v, exit %d; want a quiet interruption", f, f.exit)
+	}
+}
+
+// damagedStore appends records to a seeded store that no ledger would: one that does
+// not decode, and one of a kind that nobody knows.
+func damagedStore(t *testing.T) string {
+	t.Helper()
+	dir := seeded(t)
+	store, err := embedded.Open(t.Context(), dir, embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2024, 4, 1, 0, 0, 0, 0, time.UTC)
+	mint := domain.NewMint(func() time.Time { return now }, strings.NewReader(strings.Repeat("x", 1000)))
+	broken := events.Record{ID: mint.Event(), Kind: "CallSettled", Version: 1, Time: now, Data: []byte(`"no object"`)}
+	strange := events.Record{ID: mint.Event(), Kind: "SomethingElse", Version: 3, Time: now, Data: []byte(`{"a":1}`)}
+	if err := store.Append(t.Context(), "process-x", 0, broken, strange); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestReadingGoesOnBehindADamagedRecord(t *testing.T) {
+	t.Parallel()
+	store := damagedStore(t)
+	listed := ledger(t, store, "event", "ls", "--after", "30", "-o", "jsonl")
+	if listed.exit != exitFailed || !strings.Contains(string(listed.err), "position 31") {
+		t.Errorf("event ls: exit %d, %s; want %d and position 31", listed.exit, listed.err, exitFailed)
+	}
+	lines := strings.Split(strings.TrimSpace(string(listed.out)), "\n")
+	if len(lines) != 2 || !strings.Contains(lines[0], `"damaged":"decode CallSettled`) || !strings.Contains(lines[1], `"data":{"a":1}`) {
+		t.Errorf("event ls wrote %q, want the damaged record and the one behind it as they are", lines)
+	}
+	verified := ledger(t, store, "verify", "-o", "json")
+	v := decodeJSON[struct {
+		Events  int
+		Unknown map[string]int `json:"unknown_kinds"`
+		Except  []exceptionRow `json:"exceptions"`
+	}](t, verified.out)
+	if v.Events != 32 || v.Unknown["SomethingElse v3"] != 1 || len(v.Except) != 2 || v.Except[0].Law != readsBack {
+		t.Errorf("verify read %d events, unknown %v, exceptions %v", v.Events, v.Unknown, v.Except)
+	}
+	if refused := ledger(t, store, "call", "ls"); refused.exit != exitFailed || !strings.Contains(string(refused.err), "hint: ledger verify") {
+		t.Errorf("call ls: exit %d, %s; want %d and a hint at verify", refused.exit, refused.err, exitFailed)
+	}
+}
+
+// rot changes one byte of the record at a position, beneath the store.
+func rot(t *testing.T, store string, position uint64) {
+	t.Helper()
+	db, err := pebble.Open(filepath.Join(store, "log"), &pebble.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := binary.BigEndian.AppendUint64([]byte("e/"), position)
+	value, closer, err := db.Get(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rotten := slices.Clone(value)
+	rotten[len(rotten)/2] ^= 1
+	if err := errors.Join(closer.Close(), db.Set(key, rotten, pebble.Sync), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReadingGoesOnBehindARecordThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	store := seeded(t)
+	rot(t, store, 20)
+	listed := ledger(t, store, "event", "ls", "--after", "19", "-o", "jsonl")
+	if got := strings.Count(string(listed.out), "\n"); listed.exit != exitFailed || got != 10 {
+		t.Errorf("event ls: exit %d with %d rows, want %d with the 10 behind the damage", listed.exit, got, exitFailed)
+	}
+	if !strings.Contains(string(listed.err), "position 20") {
+		t.Errorf("event ls says %s, want position 20", listed.err)
+	}
+	verified := ledger(t, store, "verify", "-o", "json")
+	v := decodeJSON[struct {
+		Except []exceptionRow `json:"exceptions"`
+	}](t, verified.out)
+	if verified.exit != exitUnverified || len(v.Except) == 0 || v.Except[0].Law != readsBack {
+		t.Errorf("verify: exit %d, exceptions %v; want %d and the damage first", verified.exit, v.Except, exitUnverified)
+	}
+}
+
+func TestVerifyFindsAnOutputThatIsGone(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(*outputs.Store, domain.Ref) error{
+		"dropped": func(s *outputs.Store, ref domain.Ref) error { return s.Drop(context.Background(), ref.Settlement()) },
+		"pruned without an event": func(s *outputs.Store, ref domain.Ref) error {
+			_, err := s.Prune(context.Background(), ref, "policy", time.Unix(0, 0))
+			return err
+		},
+		"of another size": func(s *outputs.Store, ref domain.Ref) error {
+			if err := s.Drop(context.Background(), ref.Settlement()); err != nil {
+				return err
+			}
+			_, err := s.Keep(context.Background(), ref, "text/plain", strings.NewReader("else"))
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := seeded(t)
+			kept, err := outputs.Open(filepath.Join(store, "outputs"), outputs.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for r, err := range kept.All(t.Context()) {
+				if err == nil {
+					err = lose(kept, r.Ref)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := kept.Close(); err != nil {
+				t.Fatal(err)
+			}
+			v := decodeJSON[struct {
+				Except []exceptionRow `json:"exceptions"`
+			}](t, ledger(t, store, "verify", "-o", "json").out)
+			if len(v.Except) != 2 || v.Except[1].Law != resolves && v.Except[1].Law != keptAsNamed || *v.Except[1].Call != "call_2" {
+				t.Errorf("verify: %v, want the open call and the output of call_2", v.Except)
+			}
+		})
+	}
+}
+
+// Every row that a program reads has all of its keys, each time.
+func TestRowsHaveAllTheirKeys(t *testing.T) {
+	t.Parallel()
+	store := seeded(t)
+	for _, args := range [][]string{{"call", "ls"}, {"session", "ls"}, {"event", "ls"}} {
+		want := ""
+		for line := range strings.Lines(string(ledger(t, store, append(args, "-o", "jsonl")...).out)) {
+			got := topKeys(line)
+			if want == "" {
+				want = got
+			}
+			if got != want {
+				t.Errorf("ledger %s has a row with %s, and another with %s", strings.Join(args, " "), got, want)
+			}
+		}
+		if want == "" {
+			t.Errorf("ledger %s has no rows", strings.Join(args, " "))
+		}
+	}
+}
+
+func topKeys(line string) string {
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(line), &object); err != nil {
+		return err.Error()
+	}
+	return fmt.Sprint(slices.Sorted(maps.Keys(object)))
+}

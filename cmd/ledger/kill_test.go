@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// kills is how often the program is killed.
+const kills = 100
+
+// killed is a session of calls that act on the workspace, beside calls whose
+// output is too large to show.
+func killed(calls int) string {
+	var steps strings.Builder
+	for i := range calls {
+		fmt.Fprintf(&steps, `,{"source":"agent","message":"","tool_calls":[
+ {"tool_call_id":"a","function_name":"bash","arguments":{"command":"echo > mark%[1]d; sleep 0.01"}},
+ {"tool_call_id":"b","function_name":"bash","arguments":{"command":"seq 1 30000"}}]}`, i)
+	}
+	return `{"schema_version":"ATIF-v1.7","agent":{"name":"build"},"steps":[{"source":"user","message":"go"}` + steps.String() +
+		`,{"source":"agent","message":"done"}]}`
+}
+
+// TestSIGKILLAtAnyMomentLeavesALogThatRecovers kills the program at random
+// moments of a session, recovers and verifies. Several sessions share a store.
+func TestSIGKILLAtAnyMomentLeavesALogThatRecovers(t *testing.T) {
+	t.Parallel()
+	const calls = 6
+	dir := t.TempDir()
+	trajectory := filepath.Join(dir, "killed.json")
+	if err := os.WriteFile(trajectory, []byte(killed(calls)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	whole := runToEnd(t, trajectory, filepath.Join(dir, "whole"), filepath.Join(dir, "whole-space"))
+	met := map[string]int{}
+	for n := range kills {
+		store, space := filepath.Join(dir, fmt.Sprint("store", n/5)), filepath.Join(dir, fmt.Sprint("space", n))
+		after := time.Duration(random.Int64N(int64(whole)))
+		if !killRun(t, trajectory, store, space, after) {
+			met["ended before the kill"]++
+		}
+		if missing(store) {
+			met["killed before there was a store"]++
+			continue
+		}
+		recovered := ledger(t, store, "recover")
+		verified := ledger(t, store, "verify")
+		if recovered.exit != 0 || verified.exit != 0 {
+			t.Fatalf("kill %d after %v (seed %d): recover = %d %s, verify = %d %s%s",
+				n, after, seed, recovered.exit, recovered.err, verified.exit, verified.out, verified.err)
+		}
+		if lost := ledger(t, store, "call", "ls", "--session", "@last", "--outcome", "lost", "-o", "jsonl"); len(lost.out) > 0 {
+			met["a call was lost"]++
+		}
+	}
+	t.Logf("of %d kills: %v; a whole run takes %v", kills, met, whole)
+	if met["a call was lost"] == 0 || met["ended before the kill"] == kills {
+		t.Errorf("no kill met a call that ran: %v", met)
+	}
+}
+
+// runToEnd runs a session to its end and returns how long that took.
+func runToEnd(t *testing.T, trajectory, store, space string) time.Duration {
+	t.Helper()
+	if err := os.Mkdir(space, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	ran := ledger(t, store, "run", "--script", trajectory, "--workspace", space)
+	if ran.exit != 0 || !bytes.Contains(ran.out, []byte("12 succeeded")) {
+		t.Fatalf("run = %d %s%s", ran.exit, ran.out, ran.err)
+	}
+	return time.Since(begun)
+}
+
+// killRun begins a run and kills it after a while. It reports whether the kill
+// met it.
+func killRun(t *testing.T, trajectory, store, space string, after time.Duration) bool {
+	t.Helper()
+	if err := os.Mkdir(space, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), after)
+	defer cancel()
+	err := exec.CommandContext(ctx, "ledger", "--store", store, "run", "--script", trajectory, "--workspace", space).Run()
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	switch {
+	case err == nil:
+		return false
+	case ok && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL, errors.Is(err, context.DeadlineExceeded):
+		return true
+	}
+	t.Fatalf("run = %v, want its kill", err)
+	return false
+}

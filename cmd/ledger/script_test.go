@@ -1,0 +1,38 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"ledger": main})
+}
+
+// The stories of the subcommands, one file each.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: filepath.Join("testdata", "script"),
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("LEDGER_STORE", filepath.Join(e.WorkDir, "store"))
+			e.Setenv("HOME", e.WorkDir)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"seed": seedCommand,
+		},
+		RequireUniqueNames: true,
+		UpdateScripts:      os.Getenv("UPDATE_SCRIPTS") != "",
+	})
+}
+
+// seedCommand makes the store of history_test.go in a folder: seed DIR.
+func seedCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: seed DIR")
+	}
+	ts.Check(seed(ts.MkAbs(args[0])))
+}

@@ -1,0 +1,350 @@
+package events
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+var update = flag.Bool("update", false, "write the golden files of the versions that are written now")
+
+// whole returns an event of every kind with every field set.
+func whole() []Event {
+	now := func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC) }
+	m := domain.NewMint(now, rand.NewChaCha8([32]byte{7}))
+	offered := domain.Offered{Name: "read", Registration: domain.RegistrationOf(m.Event()), Layer: m.Layer(), Fingerprint: domain.Fingerprint{1, 2}}
+	effective := domain.Offered{Name: "read", Registration: domain.RegistrationOf(m.Event()), Layer: m.Layer(), Fingerprint: domain.Fingerprint{3, 4}}
+	rule := domain.Rule{Action: "bash", Resource: "rm *", Effect: domain.Deny, Source: "rules.toml:3"}
+	retained := domain.Retained{Ref: domain.NewRef(m.Event(), domain.TextChannel), Bytes: 70000, Lines: 12, MIME: "text/plain", SHA256: strings.Repeat("ab", 32)}
+	content := domain.Contents{domain.Text("a < b & c"), domain.Media{MIME: "image/png", Name: "c.png", Data: []byte("png")}}
+	raw := func(text string) json.RawMessage { return json.RawMessage(text) }
+	return []Event{
+		ProcessStarted{Process: m.Process(), Host: "build-7", PID: 4711, Program: "ledger", Version: "v1.2.3"},
+		ProcessStopped{Process: m.Process(), Reason: ProcessLost},
+		LayerOpened{Layer: m.Layer(), Placement: domain.PerSession, Location: "/home/u/project", Session: m.Session(), Process: m.Process(), Observed: true},
+		ToolsRegistered{
+			Scope: m.Scope(),
+			Tools: []RegisteredTool{{
+				Name: "read", Description: "Reads <files> & folders.", Input: raw(`{"type":"object"}`), Output: raw(`{"type":"string"}`),
+				Action: "read", Fingerprint: domain.Fingerprint{1, 2}, Idempotent: true,
+			}},
+			Refused: []RefusedTool{{Name: "my tool", Reason: "Invalid tool name"}},
+		},
+		RegistrationClosed{Registration: domain.RegistrationOf(m.Event()), Reason: ScopeClosed},
+		LayerClosed{Layer: m.Layer(), Reason: ProcessEnded},
+		SessionOpened{
+			Session: m.Session(), Agent: "build", Location: "/home/u/project", Model: "some-model", Parent: m.Session(),
+			Origin: Origin{Kind: Imported, Format: "claude-code", Source: "0b7d"},
+		},
+		PromptAdmitted{Message: m.Message(), Text: "mend the test"},
+		TurnMaterialized{
+			Turn: m.Turn(), Message: m.Message(), Agent: "build", Model: "some-model", Tools: []domain.Offered{offered},
+			Hidden: []HiddenTool{{Offered: effective, Rule: rule}}, Disabled: true, Observed: true,
+		},
+		ReplyReceived{
+			Turn: m.Turn(), Message: m.Message(), Text: "I read it.", Calls: []domain.Call{{ID: "call_1", Name: "read", Input: raw(`{"path":"a.go"}`)}},
+			Model: "some-model-1", Tokens: Tokens{Input: 1, Output: 2, CacheRead: 3, CacheWrite: 4}, Finish: "tool_use",
+		},
+		CallStarted{
+			Turn: m.Turn(), Message: m.Message(), Call: "call_1", Tool: "read", Offered: offered, Effective: effective,
+			Input: raw(`{"path":"b.go"}`), Idempotent: true, Process: m.Process(),
+		},
+		CallSettled{
+			Turn: m.Turn(), Message: m.Message(), Call: "call_1", Tool: "read", Outcome: domain.Interrupted, Began: true, Interruption: domain.ByUser,
+			Text: "stopped", Detail: "signal", Rule: rule, Input: raw(`{"path":"b.go"}`), Structured: raw(`{"n":1}`), Content: content,
+			Retained: []domain.Retained{retained}, Progress: &domain.Progress{Structured: raw(`7`), Content: content},
+			Offered: offered, Effective: effective, Agrees: true, ChangedBy: m.Event(),
+		},
+		LateResultObserved{
+			Message: m.Message(), Call: "call_1", Tool: "read", Settlement: m.Event(), Outcome: domain.Succeeded, Text: "late", Structured: raw(`"late"`),
+		},
+		PermissionRequested{
+			Permission: m.Permission(), Message: m.Message(), Call: "call_1", Agent: "build", Action: "bash", Resources: []string{"git push"},
+			Save: []string{"git *"}, Metadata: raw(`{"cwd":"/"}`),
+		},
+		PermissionDecided{
+			Permission: m.Permission(), Effect: domain.Deny, By: ByPerson, Rule: rule, Scope: "reject", Feedback: "use a branch", WaitedMS: 1500,
+		},
+		ApprovalSaved{Permission: m.Permission(), Location: "/home/u/project", Action: "bash", Resource: "git *", Expires: now().Add(time.Hour)},
+		ApprovalRevoked{Location: "/home/u/project", Action: "bash", Resource: "git *", Reason: "no longer wanted"},
+		LoopDetected{Message: m.Message(), Call: "call_9", Tool: "read", Period: 2, Rounds: 3},
+		OutputPruned{Retained: retained, Policy: "older than 30 days", Pruned: now()},
+		SessionInterrupted{Reason: domain.ByShutdown, Detail: "SIGTERM"},
+		SessionClosed{Reason: "done"},
+	}
+}
+
+// draftOf returns a draft of an event with everything else fixed.
+func draftOf(e Event) Draft {
+	now := func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
+	m := domain.NewMint(now, rand.NewChaCha8([32]byte{8}))
+	return Draft{ID: m.Event(), Time: now(), Correlation: m.Session(), Causation: m.Event(), Event: e}
+}
+
+// A golden file holds data and metadata of a record, byte for byte, as the two
+// fields of an object.
+type golden struct {
+	Data     json.RawMessage `json:"data"`
+	Metadata json.RawMessage `json:"metadata"`
+}
+
+func goldenName(kind string, version int) string {
+	return filepath.Join("testdata", "golden", fmt.Sprintf("%s.v%d.json", kind, version))
+}
+
+func goldenBytes(r Record) []byte {
+	return fmt.Appendf(nil, "{\n\"data\": %s,\n\"metadata\": %s\n}\n", r.Data, r.Metadata)
+}
+
+// decodeAlone returns the envelope of a record that stands alone in its stream.
+func decodeAlone(r Record) (Envelope, error) {
+	return Decode(Entry{Record: r, Stream: "session-x", Revision: 1, Position: NewPosition(1, 1)})
+}
+
+func TestEveryKindIsWrittenAsItsGoldenFile(t *testing.T) {
+	t.Parallel()
+	for _, e := range whole() {
+		r, err := Encode(draftOf(e))
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := goldenName(r.Kind, r.Version)
+		if *update {
+			if err := os.WriteFile(name, goldenBytes(r), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(name)
+		if err != nil {
+			t.Errorf("%s has no golden file: %v", r.Kind, err)
+		} else if got := goldenBytes(r); string(got) != string(want) {
+			t.Errorf("%s is written\n%s\nand was, in its golden file,\n%s\nA form that was ever written needs a new version to change.", r.Kind, got, want)
+		}
+	}
+}
+
+func TestEveryVersionEverWrittenReadsAsTheEvent(t *testing.T) {
+	t.Parallel()
+	for _, e := range whole() {
+		for version := 1; version <= kinds[e.Kind()].version; version++ {
+			data, err := os.ReadFile(goldenName(e.Kind(), version))
+			var g golden
+			if err == nil {
+				err = json.Unmarshal(data, &g)
+			}
+			if err != nil {
+				t.Errorf("version %d of %s: %v", version, e.Kind(), err)
+				continue
+			}
+			d := draftOf(e)
+			got, err := decodeAlone(Record{ID: d.ID, Kind: e.Kind(), Version: version, Time: d.Time, Data: g.Data, Metadata: g.Metadata})
+			want := Envelope{
+				ID: d.ID, Stream: "session-x", Revision: 1, Position: NewPosition(1, 1), Time: d.Time,
+				Correlation: d.Correlation, Causation: d.Causation, Event: e,
+			}
+			if err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("version %d of %s reads as\n%+v, %v, want\n%+v", version, e.Kind(), got, err, want)
+			}
+		}
+	}
+}
+
+func TestEveryKindIsTestedInEveryField(t *testing.T) {
+	t.Parallel()
+	var tested, files []string
+	for _, e := range whole() {
+		tested = append(tested, e.Kind())
+		if name := reflect.TypeOf(e).Name(); name != e.Kind() {
+			t.Errorf("%s is kept under the name %s", name, e.Kind())
+		}
+		unset(t, e.Kind(), reflect.ValueOf(e))
+	}
+	slices.Sort(tested)
+	declared := eventTypes(t)
+	if known := slices.Sorted(maps.Keys(kinds)); !slices.Equal(known, tested) || !slices.Equal(known, declared) {
+		t.Errorf("kinds in the table:  %q\nevents declared:     %q\nevents tested here:  %q", known, declared, tested)
+	}
+	found, err := filepath.Glob(filepath.Join("testdata", "golden", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, k := range kinds {
+		for version := 1; version <= k.version; version++ {
+			files = append(files, goldenName(kind, version))
+		}
+	}
+	slices.Sort(files)
+	if slices.Sort(found); !slices.Equal(found, files) {
+		t.Errorf("golden files %q, want %q", found, files)
+	}
+}
+
+// unset reports fields that are zero, as their names are not in a golden file.
+func unset(t *testing.T, path string, v reflect.Value) {
+	t.Helper()
+	switch {
+	case v.IsZero():
+		t.Errorf("%s is not set", path)
+	case v.Kind() == reflect.Pointer:
+		unset(t, path, v.Elem())
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Struct:
+		for i := range v.Len() {
+			unset(t, fmt.Sprintf("%s[%d]", path, i), v.Index(i))
+		}
+	case v.Kind() == reflect.Struct:
+		for f, field := range v.Fields() {
+			if f.IsExported() {
+				unset(t, path+"."+f.Name, field)
+			}
+		}
+	}
+}
+
+// eventTypes returns the types in the sources that are events, but for Unknown.
+func eventTypes(t *testing.T) (names []string) {
+	t.Helper()
+	for _, decl := range declarations(t, ".") {
+		f, ok := decl.(*ast.FuncDecl)
+		if !ok || f.Recv == nil || f.Name.Name != "event" {
+			continue
+		}
+		if name := f.Recv.List[0].Type.(*ast.Ident).Name; name != "Unknown" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// declarations returns those of the sources in a folder, tests excepted.
+func declarations(t *testing.T, folder string) (all []ast.Decl) {
+	t.Helper()
+	names, err := fs.Glob(os.DirFS(folder), "*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(folder, name), nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, file.Decls...)
+	}
+	return all
+}
+
+func TestNoTwoSentinelsShareAText(t *testing.T) {
+	t.Parallel()
+	texts := map[string]string{}
+	for _, folder := range []string{".", "../domain"} {
+		for _, decl := range declarations(t, folder) {
+			d, ok := decl.(*ast.GenDecl)
+			if !ok || d.Tok != token.VAR {
+				continue
+			}
+			for _, spec := range d.Specs {
+				for name, text := range sentinels(spec.(*ast.ValueSpec)) {
+					if other, ok := texts[text]; ok {
+						t.Errorf("%s and %s are both %s", name, other, text)
+					}
+					texts[text] = name
+				}
+			}
+		}
+	}
+	if len(texts) < 20 {
+		t.Errorf("found only the sentinels %v", texts)
+	}
+}
+
+// sentinels returns the texts, quoted, of the variables made by errors.New.
+func sentinels(spec *ast.ValueSpec) map[string]string {
+	texts := map[string]string{}
+	for i, value := range spec.Values {
+		call, ok := value.(*ast.CallExpr)
+		if !ok || len(call.Args) != 1 {
+			continue
+		}
+		f, ok := call.Fun.(*ast.SelectorExpr)
+		text, isText := call.Args[0].(*ast.BasicLit)
+		if ok && isText && fmt.Sprint(f.X, f.Sel) == "errors New" {
+			texts[spec.Names[i].Name] = text.Value
+		}
+	}
+	return texts
+}
+
+// moved is a made-up event in its third version.
+type moved struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+	Far  bool   `json:"far"`
+}
+
+func (moved) Kind() string { return "moved" }
+func (moved) event()       {}
+
+func TestUpcastsLeadFromEachVersionToTheLast(t *testing.T) {
+	t.Parallel()
+	errFar := errors.New("how far is not known")
+	k := of[moved](
+		func(data json.RawMessage) (json.RawMessage, error) { // version 1 had only "place"
+			var v1 struct{ Place string }
+			err := json.Unmarshal(data, &v1)
+			return json.RawMessage(fmt.Sprintf(`{"from":"","to":%q}`, v1.Place)), err
+		},
+		func(data json.RawMessage) (json.RawMessage, error) { // version 2 did not say how far
+			var v2 map[string]any
+			if err := json.Unmarshal(data, &v2); err != nil {
+				return nil, err
+			}
+			if v2["to"] == "nowhere" {
+				return nil, errFar
+			}
+			v2["far"] = v2["from"] != v2["to"]
+			return json.Marshal(v2)
+		},
+	)
+	if k.version != 3 {
+		t.Errorf("the version written is %d, want 3", k.version)
+	}
+	for version, row := range map[int]struct {
+		data string
+		want moved
+	}{
+		1: {`{"place":"b"}`, moved{"", "b", true}},
+		2: {`{"from":"a","to":"a"}`, moved{"a", "a", false}},
+		3: {`{"from":"a","to":"a","far":true}`, moved{"a", "a", true}},
+	} {
+		if got, err := k.read(version, json.RawMessage(row.data)); err != nil || got != row.want {
+			t.Errorf("version %d reads as %+v, %v, want %+v", version, got, err, row.want)
+		}
+	}
+	for version, data := range map[int]string{1: `{"place":"nowhere"}`, 2: `{"to":"nowhere"}`} {
+		if got, err := k.read(version, json.RawMessage(data)); !errors.Is(err, errFar) || got != nil || !strings.Contains(err.Error(), "version 2") {
+			t.Errorf("version %d reads as %v, %v, want the error of the upcast from version 2", version, got, err)
+		}
+	}
+	if got, err := k.read(3, json.RawMessage(`{`)); err == nil {
+		t.Errorf("data that are not JSON read as %v", got)
+	}
+}

@@ -1,0 +1,262 @@
+package events_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstest"
+)
+
+var errLine = errors.New("the line went dead")
+
+// A wire is a store at the end of a line that goes dead as next says: before
+// an append reaches the store, after it did, or not at all.
+type wire struct {
+	events.Store
+	next func() (before, after bool)
+}
+
+func (w wire) Append(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) error {
+	lost, unanswered := w.next()
+	if lost {
+		return errLine
+	}
+	if err := w.Store.Append(ctx, s, after, records...); err != nil {
+		return err
+	}
+	if unanswered {
+		return errLine
+	}
+	return nil
+}
+
+// dying returns a wire over a store that dies at the first append only.
+func dying(store events.Store, stored bool) wire {
+	first := true
+	return wire{store, func() (bool, bool) {
+		dies := first
+		first = false
+		return dies && !stored, dies && stored
+	}}
+}
+
+func TestConcurrentAppendsOfOneWriterComeOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	store := eventstest.NewSlice()
+	l := newLedger(store)
+	w := l.Writer(events.SessionStream(l.Mint().Session()), 0)
+	const goroutines, each = 8, 10
+	ends := make([][]events.Revision, goroutines)
+	var wg sync.WaitGroup
+	for g := range goroutines {
+		wg.Go(func() {
+			for range each {
+				got, err := w.Append(t.Context(), prompts(l, 2)...)
+				if err != nil || len(got) != 2 || got[1].Revision != got[0].Revision+1 {
+					t.Errorf("Append = %v, %v", got, err)
+					return
+				}
+				ends[g] = append(ends[g], got[1].Revision)
+			}
+		})
+	}
+	wg.Wait()
+	all := slices.Concat(ends...)
+	slices.Sort(all)
+	if all = slices.Compact(all); len(all) != goroutines*each || w.Revision() != goroutines*each*2 {
+		t.Errorf("%d appends ended at different revisions, the last at %d, want %d and %d", len(all), w.Revision(), goroutines*each, goroutines*each*2)
+	}
+	if got := recorded(t, store, w.Stream()); len(got) != goroutines*each*2 {
+		t.Errorf("%d records, want %d", len(got), goroutines*each*2)
+	}
+}
+
+func TestAppendBySomebodyElseIsAConflictUntilItIsRead(t *testing.T) {
+	t.Parallel()
+	store := eventstest.NewSlice()
+	l := newLedger(store)
+	w := l.Writer(events.SessionStream(l.Mint().Session()), 0)
+	if _, err := l.Append(t.Context(), w.Stream(), 0, prompts(l, 2)...); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		_, err := w.Append(t.Context(), prompts(l, 1)...)
+		if c, ok := errors.AsType[*events.Conflict](err); !ok || c.Stream != w.Stream() || c.After != 0 {
+			t.Fatalf("Append = %v, want a Conflict after 0", err)
+		}
+	}
+	w.Advance(2)
+	w.Advance(1)
+	if got := w.Revision(); got != 2 {
+		t.Errorf("Revision() = %d, want the greatest length it was told of", got)
+	}
+	if got, err := w.Append(t.Context(), prompts(l, 1)...); err != nil || got[0].Revision != 3 {
+		t.Errorf("Append = %v, %v, want revision 3", got, err)
+	}
+	if got := recorded(t, store, w.Stream()); len(got) != 3 {
+		t.Errorf("%d records, want 3: what conflicted was dropped", len(got))
+	}
+}
+
+func TestAppendWithoutAnAnswerIsOnRecordOnceAndBeforeWhatFollows(t *testing.T) {
+	t.Parallel()
+	for name, stored := range map[string]bool{"lost on the way": false, "stored": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := eventstest.NewSlice()
+			l := newLedger(dying(store, stored))
+			w := l.Writer(events.SessionStream(l.Mint().Session()), 0)
+			drafts := prompts(l, 5)
+			if got, err := w.Append(t.Context(), drafts[:2]...); !errors.Is(err, errLine) || got != nil || w.Revision() != 0 {
+				t.Fatalf("Append = %v, %v at revision %d, want the error and 0", got, err, w.Revision())
+			}
+			got, err := w.Append(t.Context(), drafts[2:]...)
+			if err != nil || len(got) != 3 || got[0].ID != drafts[2].ID || got[0].Revision != 3 || w.Revision() != 5 {
+				t.Errorf("Append = %v, %v at revision %d", got, err, w.Revision())
+			}
+			if got, want := recorded(t, store, w.Stream()), idsOf(drafts); !slices.Equal(got, want) {
+				t.Errorf("on record %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+func TestFlushTellsWhatIsOnRecord(t *testing.T) {
+	t.Parallel()
+	for name, stored := range map[string]bool{"lost on the way": false, "stored": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := eventstest.NewSlice()
+			l := newLedger(dying(store, stored))
+			w := l.Writer(events.SessionStream(l.Mint().Session()), 0)
+			drafts := prompts(l, 2)
+			want := slices.Clone(idsOf(drafts))
+			if _, err := w.Append(t.Context(), drafts...); !errors.Is(err, errLine) {
+				t.Fatal(err)
+			}
+			drafts[0], drafts[1] = drafts[1], drafts[0] // the caller's to use again
+			for range 2 {
+				if err := w.Flush(t.Context()); err != nil || w.Revision() != 2 {
+					t.Errorf("Flush = %v at revision %d, want 2", err, w.Revision())
+				}
+			}
+			if got := recorded(t, store, w.Stream()); !slices.Equal(got, want) {
+				t.Errorf("on record %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+func TestAppendMadeAgainByItsCallerIsOnRecordOnce(t *testing.T) {
+	t.Parallel()
+	for name, stored := range map[string]bool{"lost on the way": false, "stored": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := eventstest.NewSlice()
+			l := newLedger(dying(store, stored))
+			w := l.Writer(events.SessionStream(l.Mint().Session()), 0)
+			drafts := prompts(l, 2)
+			if _, err := w.Append(t.Context(), drafts...); !errors.Is(err, errLine) {
+				t.Fatal(err)
+			}
+			got, err := w.Append(t.Context(), drafts...)
+			if err != nil || len(got) != 2 || got[1].ID != drafts[1].ID || got[1].Revision != 2 || w.Revision() != 2 {
+				t.Errorf("Append again = %v, %v at revision %d", got, err, w.Revision())
+			}
+			if got, want := recorded(t, store, w.Stream()), idsOf(drafts); !slices.Equal(got, want) {
+				t.Errorf("on record %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+func TestAdvancePastAnAppendWithoutAnAnswerDoesNotRepeatIt(t *testing.T) {
+	t.Parallel()
+	store := eventstest.NewSlice()
+	l := newLedger(dying(store, true))
+	w := l.Writer(events.SessionStream(l.Mint().Session()), 0)
+	drafts := prompts(l, 3)
+	if _, err := w.Append(t.Context(), drafts[:2]...); !errors.Is(err, errLine) {
+		t.Fatal(err)
+	}
+	w.Advance(events.Revision(len(recorded(t, store, w.Stream()))))
+	if _, err := w.Append(t.Context(), drafts[2]); err != nil || w.Revision() != 3 {
+		t.Errorf("Append = %v at revision %d, want 3", err, w.Revision())
+	}
+	if got, want := recorded(t, store, w.Stream()), idsOf(drafts); !slices.Equal(got, want) {
+		t.Errorf("on record %v, want %v", got, want)
+	}
+}
+
+func TestAdvancePastWhatSomebodyElseWroteInItsPlaceIsAConflict(t *testing.T) {
+	t.Parallel()
+	store := eventstest.NewSlice()
+	l := newLedger(dying(store, false))
+	w := l.Writer(events.SessionStream(l.Mint().Session()), 0)
+	mine, theirs := prompts(l, 2), prompts(l, 3)
+	if _, err := w.Append(t.Context(), mine...); !errors.Is(err, errLine) {
+		t.Fatal(err)
+	}
+	if _, err := l.Append(t.Context(), w.Stream(), 0, theirs...); err != nil {
+		t.Fatal(err)
+	}
+	w.Advance(3)
+	if err := w.Flush(t.Context()); !errors.Is(err, events.ErrConflict) {
+		t.Errorf("Flush = %v, want ErrConflict: what was open is not on record", err)
+	}
+	if err := w.Flush(t.Context()); err != nil || w.Revision() != 3 {
+		t.Errorf("Flush = %v at revision %d, want nothing open and 3", err, w.Revision())
+	}
+	if got, want := recorded(t, store, w.Stream()), idsOf(theirs); !slices.Equal(got, want) {
+		t.Errorf("on record %v, want %v", got, want)
+	}
+}
+
+func TestEventThatCannotBeWrittenDoesNotBlockTheWriter(t *testing.T) {
+	t.Parallel()
+	store := eventstest.NewSlice()
+	l := newLedger(store)
+	w := l.Writer(events.SessionStream(l.Mint().Session()), 0)
+	if _, err := w.Append(t.Context(), l.Draft(events.CallStarted{Input: []byte(`{`)}, domain.EventID{})); !errors.Is(err, events.ErrBadRecord) {
+		t.Errorf("Append = %v, want ErrBadRecord", err)
+	}
+	if got, err := w.Append(t.Context(), prompts(l, 1)...); err != nil || got[0].Revision != 1 {
+		t.Errorf("the next Append = %v, %v", got, err)
+	}
+}
+
+func TestOnARandomLineEverythingIsOnRecordOnceAndInOrder(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		store := eventstest.NewSlice()
+		l := newLedger(wire{store, func() (bool, bool) { return random.IntN(4) == 0, random.IntN(4) == 0 }})
+		w := l.Writer(events.SessionStream(l.Mint().Session()), 0)
+		var tried []domain.EventID // appended, whatever came of it, but for what was never sent
+		for range 20 {
+			drafts := prompts(l, 1+random.IntN(3))
+			tried = append(tried, idsOf(drafts)...)
+			for again := true; again; {
+				_, err := w.Append(t.Context(), drafts...)
+				if err != nil && !errors.Is(err, errLine) {
+					t.Fatalf("seed %d: Append = %v", seed, err)
+				}
+				again = err != nil
+				if random.IntN(3) == 0 {
+					w.Advance(events.Revision(len(recorded(t, store, w.Stream()))))
+				}
+			}
+		}
+		for w.Flush(t.Context()) != nil {
+		}
+		if got := recorded(t, store, w.Stream()); !slices.Equal(got, tried) || int(w.Revision()) != len(tried) {
+			t.Fatalf("seed %d: %d on record at revision %d, want these %d once and in order", seed, len(got), w.Revision(), len(tried))
+		}
+	}
+}

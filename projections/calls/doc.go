@@ -1,0 +1,44 @@
+// Package calls says of each call how far it came and how it ended.
+//
+// Its [State] is folded from the whole log. [State.Calls] lists every [Call]
+// that a model asked for, [State.Sessions] every [Session] in numbers, and
+// [State.Retained] every managed output that a settlement names. A call is
+// named by a [Key]: session, message and call ID, as call IDs come again.
+// [State.Orphans] are starts and results of calls that nobody asked for.
+//
+// A history can break the laws of calls: one that was imported, or written by
+// another version. [State.Exceptions] lists each place where it does, with the
+// [Law]. A session that ran here is held to all of them. An import is held to
+// what its file can tell: that a call ends, once, and that a result has a call.
+//
+// The state is kept small, as it is checkpointed: it holds the first 256 bytes
+// of texts and inputs, and no output. Who wants the whole reads the session's
+// stream. Whether a managed output is there is for who has the outputs to say.
+//
+// # Promises
+//
+//   - A history that keeps the laws has no exception, and each breach is
+//     listed once, at its event, in the order of the log.
+//   - A call without an end is listed until it has one; so is a request for
+//     permission without a decision.
+//   - A late result changes no call. One of a call that nobody asked for is an
+//     orphan result.
+//   - A call asked for again under its ID, with the same name and input, is one
+//     call; so is one whose reply is recorded in several events.
+//   - An idempotent call may begin again. A registration may close between the
+//     session's event before a turn and the turn.
+//   - A settlement under another registration than the one offered is no
+//     exception where the fingerprints agree.
+//
+// # Concurrency
+//
+// A State may be read by several goroutines while nobody folds into it. The
+// package starts none and holds no lock.
+//
+// # Errors
+//
+// There are none: what breaks a law is an [Exception], which is an answer.
+//
+// What a model is shown of a session is the affair of package conversation. The
+// laws are in calls_test.go, an example in example_test.go.
+package calls

@@ -1,0 +1,290 @@
+package registry_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/registry"
+	"github.com/settlement-ledger/ledger/registry/outputs"
+)
+
+// presents is a tool with a value, shown as content; as it is, where there is
+// none.
+func presents(t testing.TB, value any, content ...domain.Content) domain.Tool {
+	t.Helper()
+	data, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made(t, domain.Spec[empty, json.RawMessage]{
+		Execute: func(context.Context, empty, domain.Invocation) (json.RawMessage, error) { return data, nil },
+		Present: func(empty, domain.Encoded[json.RawMessage]) []domain.Content { return content },
+	})
+}
+
+// settlesIn returns how the one call of a tool settles within limits.
+func (w *world) settlesIn(l registry.Limits, tool domain.Tool) domain.Settlement {
+	w.t.Helper()
+	layer := w.application()
+	w.register(layer, registry.Tools{"a": tool})
+	return w.settle(w.materialize(w.registry(registry.Config{Limits: l}, layer)), "c", "a", `{}`)
+}
+
+// checkRetained holds what an end says of its outputs against what is kept.
+func (w *world) checkRetained(s domain.Settlement, want map[domain.Channel]string) {
+	w.t.Helper()
+	kept := w.outputs.kept()
+	if len(kept) != len(want) || len(s.Retained) != len(want) {
+		w.t.Errorf("kept are %d outputs, the settlement names %d, want %d", len(kept), len(s.Retained), len(want))
+	}
+	for _, r := range s.Retained {
+		text := kept[r.Ref.Channel()]
+		if text != want[r.Ref.Channel()] {
+			w.t.Errorf("kept as %s are %d bytes, want %d", r.Ref, len(text), len(want[r.Ref.Channel()]))
+		}
+		if r.Ref.Settlement() != s.ID || r.Bytes != int64(len(text)) || r.Lines != int64(1+strings.Count(text, "\n")) {
+			w.t.Errorf("retained is %+v for %d bytes of %s", r, len(text), s.ID)
+		}
+	}
+	confirmed := len(w.outputs.mu.confirmed) == 1 && w.outputs.mu.confirmed[0] == s.ID
+	if confirmed != (len(want) > 0) {
+		w.t.Errorf("confirmed are %v, want the settlement if it retains anything", w.outputs.mu.confirmed)
+	}
+}
+
+func (w *world) checkPreview(text string, s domain.Settlement, c domain.Channel) {
+	w.t.Helper()
+	var r domain.Retained
+	for _, kept := range s.Retained {
+		if kept.Ref.Channel() == c {
+			r = kept
+		}
+	}
+	marker := fmt.Sprintf("... output truncated (%d lines, %d bytes); full output at %s ...", r.Lines, r.Bytes, r.Ref)
+	if strings.Count(text, marker) != 1 || len(text) > 51200 || strings.Count(text, "\n") >= 2000 {
+		w.t.Errorf("preview of %d bytes has %d markers %q", len(text), strings.Count(text, marker), marker)
+	}
+}
+
+// Scenario 50.
+func TestTextOverTheLimitIsKeptWholeAndPreviewedOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first, second := strings.Repeat("f", 30005), strings.Repeat("s", 30005)
+	got := w.settlesIn(registry.Limits{}, presents(t, map[string]string{"kind": "report"}, domain.Text(first), domain.Text(second)))
+	w.checkRetained(got, map[domain.Channel]string{domain.TextChannel: first + second})
+	w.checkPreview(got.Reading().Text, got, domain.TextChannel)
+	if string(got.Structured) != `{"kind":"report"}` || len(got.Content) != 1 {
+		t.Errorf("settlement holds %s and %d parts, want the value as it is and one part", got.Structured, len(got.Content))
+	}
+}
+
+func TestOutputWithinLimitsIsShownAsItIsAndKeptNowhere(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"bytes": strings.Repeat("x", 51200), "lines": strings.Repeat("\n", 1999), "nothing": "",
+	} {
+		w := newWorld(t)
+		got := w.settlesIn(registry.Limits{}, presents(t, name, domain.Text(text)))
+		w.want(got, domain.Succeeded, text)
+		w.checkRetained(got, nil)
+	}
+}
+
+func TestOneByteOrLineOverTheLimitIsRetained(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{strings.Repeat("x", 51201), strings.Repeat("\n", 2000)} {
+		w := newWorld(t)
+		got := w.settlesIn(registry.Limits{}, presents(t, "v", domain.Text(text)))
+		w.checkRetained(got, map[domain.Channel]string{domain.TextChannel: text})
+		w.checkPreview(got.Reading().Text, got, domain.TextChannel)
+	}
+}
+
+// Scenario 52.
+func TestValueOverTheLimitIsKeptAsIndentedJSONAndPreviewedOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	value := map[string]string{"a": strings.Repeat("x", 60000)}
+	got := w.settlesIn(registry.Limits{}, presents(t, value))
+	var back map[string]string
+	if err := json.Unmarshal([]byte(w.outputs.kept()[domain.StructuredChannel]), &back); err != nil || back["a"] != value["a"] {
+		t.Errorf("what is kept is not the value: %v", err)
+	}
+	w.checkRetained(got, map[domain.Channel]string{domain.StructuredChannel: "{\n  \"a\": \"" + value["a"] + "\"\n}"})
+	w.checkPreview(got.Reading().Text, got, domain.StructuredChannel)
+	if got.Structured != nil || len(got.Content) != 1 {
+		t.Errorf("settlement holds %d bytes of value and %d parts, want none and one", len(got.Structured), len(got.Content))
+	}
+}
+
+func TestChannelsAreBoundedApart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	text, value := strings.Repeat("t", 60000), strings.Repeat("v", 60000)
+	got := w.settlesIn(registry.Limits{}, presents(t, value, domain.Text(text)))
+	w.checkRetained(got, map[domain.Channel]string{domain.TextChannel: text, domain.StructuredChannel: `"` + value + `"`})
+	w.checkPreview(got.Reading().Text, got, domain.TextChannel)
+	if got.Structured != nil || len(got.Content) != 1 {
+		t.Errorf("settlement holds %d bytes of value and %d parts, want none and one", len(got.Structured), len(got.Content))
+	}
+}
+
+func picture(n int) domain.Media {
+	return domain.Media{MIME: "image/png", Name: "p.png", Data: []byte(strings.Repeat("p", n))}
+}
+
+// Scenario 53.
+// Scenario 55.
+func TestMediaAreNativeUpToTheirLimit(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		media []domain.Media
+		want  domain.Outcome
+	}{
+		"the limit":        {[]domain.Media{picture(5 << 20 / 4 * 3)}, domain.Succeeded},
+		"the text's limit": {[]domain.Media{picture(51200)}, domain.Succeeded},
+		"in all":           {[]domain.Media{picture(3 << 20 / 4 * 3), picture(2 << 20 / 4 * 3)}, domain.Succeeded},
+		"one byte over":    {[]domain.Media{picture(5<<20/4*3 + 1)}, domain.MediaTooLarge},
+		"6 MiB":            {[]domain.Media{picture(6 << 20 / 4 * 3)}, domain.MediaTooLarge},
+		"over in all":      {[]domain.Media{picture(3 << 20 / 4 * 3), picture(2<<20/4*3 + 1)}, domain.MediaTooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, size := newWorld(t), 0
+			var content []domain.Content
+			for _, m := range c.media {
+				content, size = append(content, m), size+base64.StdEncoding.EncodedLen(len(m.Data))
+			}
+			got := w.settlesIn(registry.Limits{}, presents(t, "v", content...))
+			w.checkRetained(got, nil)
+			if c.want == domain.MediaTooLarge {
+				w.want(got, c.want, fmt.Sprintf("Tool execution failed: media of %d bytes in base64 is over the limit of %d bytes", size, 5<<20))
+				return
+			}
+			if got.Outcome != c.want || len(got.Content) != len(c.media) || got.Structured != nil {
+				t.Errorf("settlement = %v with %d parts and the value %s, want all media and no value", got.Outcome, len(got.Content), got.Structured)
+			}
+		})
+	}
+}
+
+// Scenario 56.
+func TestMediaBesideTextOverTheLimitAreAsTheyWere(t *testing.T) {
+	t.Parallel()
+	w, text := newWorld(t), strings.Repeat("t", 51201)
+	got := w.settlesIn(registry.Limits{}, presents(t, strings.Repeat("v", 60000), picture(4), domain.Text(text), picture(5)))
+	w.checkRetained(got, map[domain.Channel]string{domain.TextChannel: text})
+	if len(got.Content) != 3 {
+		t.Fatalf("settlement has %d parts, want a preview and two media", len(got.Content))
+	}
+	w.checkPreview(string(got.Content[0].(domain.Text)), got, domain.TextChannel)
+	for i, n := range []int{4, 5} {
+		if m := got.Content[i+1].(domain.Media); string(m.Data) != string(picture(n).Data) || m.MIME != "image/png" || m.Name != "p.png" {
+			t.Errorf("part %d is %v, want the picture of %d bytes", i+1, m, n)
+		}
+	}
+}
+
+// Scenario 58.
+// Scenario 64.
+func TestOutputThatCannotBeKeptWholeIsNoSuccess(t *testing.T) {
+	t.Parallel()
+	text := strings.Repeat("t", 60000)
+	for name, tool := range map[string]domain.Tool{
+		"text": presents(t, "v", domain.Text(text)), "structured": presents(t, text[2:]),
+	} {
+		w := newWorld(t)
+		w.outputs.refuse = errFull
+		got := w.settlesIn(registry.Limits{}, tool)
+		w.want(got, domain.RetentionFailed, "Tool execution failed: keep "+name+" output of 60000 bytes, over the limit of 51200: disk full")
+		w.checkRetained(got, nil)
+		if got.Content != nil || got.Structured != nil || !got.Began {
+			t.Errorf("settlement shows %v and %s, began %t, want nothing of what began", got.Content, got.Structured, got.Began)
+		}
+	}
+}
+
+func TestWithoutStorageWhatIsTooLargeIsNoSuccess(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	l := w.application()
+	w.register(l, registry.Tools{"a": presents(t, "v", domain.Text(strings.Repeat("t", 60000))), "b": answers(t, "b").Tool})
+	r, err := w.layers.Registry(registry.Config{}, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := w.materialize(r)
+	want := "Tool execution failed: keep text output of 60000 bytes, over the limit of 51200: there is no storage for outputs"
+	w.want(w.settle(m, "1", "a", `{}`), domain.RetentionFailed, want)
+	w.want(w.settle(m, "2", "b", `{}`), domain.Succeeded, "b")
+}
+
+// Scenario 61.
+func TestLimitsAreThoseOfTheConfig(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	text := "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine"
+	got := w.settlesIn(registry.Limits{Lines: 8, Bytes: 1000}, presents(t, "v", domain.Text(text)))
+	w.checkRetained(got, map[domain.Channel]string{domain.TextChannel: text})
+	want := "one\ntwo\n\n... output truncated (9 lines, 44 bytes); full output at " + got.Retained[0].Ref.String() + " ...\n\neight\nnine"
+	w.want(got, domain.Succeeded, want)
+}
+
+func TestContentThatAHookMadeIsBoundedToo(t *testing.T) {
+	t.Parallel()
+	w, text := newWorld(t), strings.Repeat("h", 60000)
+	l := w.application()
+	w.register(l, registry.Tools{"a": answers(t, "short").Tool})
+	r := w.registry(registry.Config{After: []registry.After{
+		func(context.Context, domain.Invocation, domain.Call, domain.Output) (domain.Contents, error) {
+			return domain.Contents{domain.Text(text)}, nil
+		},
+	}}, l)
+	got := w.settle(w.materialize(r), "c", "a", `{}`)
+	w.checkRetained(got, map[domain.Channel]string{domain.TextChannel: text})
+}
+
+func TestReferenceOnRecordResolvesInTheStoreOfOutputs(t *testing.T) {
+	t.Parallel()
+	store, err := outputs.Open("outputs", outputs.Config{FS: vfs.NewMem()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	w, text := newWorld(t), strings.Repeat("line\n", 100_000)
+	l := w.application()
+	w.register(l, registry.Tools{"a": presents(t, "v", domain.Text(text))})
+	got := w.settle(w.materialize(w.registry(registry.Config{Outputs: store}, l)), "c", "a", `{}`)
+	all := w.read(w.session())
+	retained := all[1].Event.(events.CallSettled).Retained
+	if len(retained) != 1 || retained[0].Ref.Settlement() != got.ID {
+		t.Fatalf("on record are the outputs %v, want one of %s", retained, got.ID)
+	}
+	o, err := store.Open(t.Context(), retained[0].Ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	if data, err := io.ReadAll(o); err != nil || string(data) != text || o.Retained() != retained[0] {
+		t.Errorf("the output reads back as %d bytes of %+v, %v, want %d of %+v", len(data), o.Retained(), err, len(text), retained[0])
+	}
+	for id, err := range store.Unconfirmed(t.Context()) {
+		t.Errorf("unconfirmed is %v, %v, want nothing", id, err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.settle(w.materialize(w.registry(registry.Config{Outputs: store}, l)), "d", "a", `{}`); got.Outcome != domain.RetentionFailed {
+		t.Errorf("with the outputs closed the call settles as %v, want retention failed", got.Outcome)
+	}
+}

@@ -1,0 +1,352 @@
+package registry_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/registry"
+)
+
+func TestInterruptionBeforeTheStartRunsNothingAndIsOnRecord(t *testing.T) {
+	t.Parallel()
+	for _, why := range []domain.Interruption{domain.ByUser, domain.ByShutdown, domain.Superseded, domain.ByDeadline} {
+		w, p := newWorld(t), answers(t, "a")
+		m := w.offered(registry.Tools{"a": p.Tool})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(why)
+		got := w.settleIn(ctx, m, ask("c", "a", `{}`))
+		w.want(got, domain.Interrupted, domain.InterruptedBefore(why).Text)
+		if got.Interruption != why || got.Began {
+			t.Errorf("interrupted by %v, began %t, want %v before it began", got.Interruption, got.Began, why)
+		}
+		p.ran(t, 0)
+	}
+}
+
+func TestInterruptedCallThatCannotRunEndsAsThat(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	m := w.offered(registry.Tools{"a": answers(t, "a").Tool})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w.want(w.settleIn(ctx, m, ask("c", "missing", `{}`)), domain.UnknownTool, "Unknown tool: missing")
+	if got := w.settleIn(ctx, m, ask("d", "a", `{"b":1}`)); got.Outcome != domain.InvalidInput {
+		t.Errorf("settlement = %v, want an invalid input", got.Outcome)
+	}
+}
+
+func TestInterruptionOutranksTheErrorThatCameOfIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	m := w.offered(registry.Tools{"heeds": does(t, func(ctx context.Context, _ empty, inv domain.Invocation) (string, error) {
+		inv.Report(domain.Progress{Structured: json.RawMessage(`"half"`)})
+		cancel(domain.ByUser)
+		<-ctx.Done()
+		return "", domain.Fail("it was cut: %v", ctx.Err())
+	})})
+	got := w.settleIn(ctx, m, ask("c", "heeds", `{}`))
+	w.want(got, domain.Interrupted, domain.InterruptedWhile(domain.ByUser).Text)
+	if !got.Began || got.Interruption != domain.ByUser || got.Progress == nil {
+		t.Errorf("began %t, interrupted by %v, progress %v; want all of them", got.Began, got.Interruption, got.Progress)
+	}
+}
+
+func TestSuccessDespiteAnInterruptionStandsAndIsKeptWhole(t *testing.T) {
+	t.Parallel()
+	w, text := newWorld(t), strings.Repeat("t", 60000)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	m := w.offered(registry.Tools{"a": does(t, func(context.Context, empty, domain.Invocation) (string, error) {
+		cancel(domain.ByUser)
+		return text, nil
+	})})
+	got := w.settleIn(ctx, m, ask("c", "a", `{}`))
+	if got.Outcome != domain.Succeeded || len(got.Retained) != 2 || w.outputs.kept()[domain.TextChannel] != text {
+		t.Errorf("settlement = %v with %d outputs, want a success, kept whole", got.Outcome, len(got.Retained))
+	}
+}
+
+func TestInterruptionOfAHookIsNoDefect(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	before := w.hooked(registry.Config{Before: []registry.Before{
+		func(ctx context.Context, _ domain.Invocation, _ domain.Call) (json.RawMessage, error) {
+			cancel(domain.ByUser)
+			return nil, ctx.Err()
+		},
+	}})
+	got := w.settleIn(ctx, before, ask("c", "echo", `{}`))
+	w.want(got, domain.Interrupted, domain.InterruptedBefore(domain.ByUser).Text)
+
+	ctx, cancel = context.WithCancelCause(t.Context())
+	after := w.hooked(registry.Config{After: []registry.After{
+		func(ctx context.Context, _ domain.Invocation, _ domain.Call, _ domain.Output) (domain.Contents, error) {
+			cancel(domain.ByUser)
+			return nil, ctx.Err()
+		},
+	}})
+	got = w.settleIn(ctx, after, ask("d", "echo", `{}`))
+	w.want(got, domain.Interrupted, domain.InterruptedWhile(domain.ByUser).Text)
+}
+
+func TestInterruptionOfTheStartEndsTheCallUnrun(t *testing.T) {
+	t.Parallel()
+	for name, m := range map[string]mishap{"nothing was added": nothing, "everything was added": added} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, p := newWorld(t), answers(t, "a")
+			offered := w.offered(registry.Tools{"a": p.Tool})
+			ctx, cancel := context.WithCancelCause(t.Context())
+			w.journal.begin = func(context.Context) error {
+				w.store.suffer(always(m))
+				cancel(domain.ByShutdown)
+				return nil
+			}
+			w.journal.end = func(context.Context) error { w.store.recover(); return nil }
+			got := w.settleIn(ctx, offered, ask("c", "a", `{}`))
+			if got.Outcome != domain.Interrupted || !got.Began {
+				t.Errorf("settlement = %v, began %t, want an interruption that may have begun", got.Outcome, got.Began)
+			}
+			p.ran(t, 0)
+			w.wantKinds(w.session(), "CallStarted", "CallSettled")
+		})
+	}
+}
+
+// A tool that does not heed its interruption, and what it does at last.
+func TestToolThatIgnoresItsInterruptionIsLeftBehindAfterTheGrace(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		last func() (string, error)
+		want events.LateResultObserved
+	}{
+		"returns": {func() (string, error) { return "late", nil }, events.LateResultObserved{Outcome: domain.Succeeded, Structured: json.RawMessage(`"late"`)}},
+		"fails": {func() (string, error) { return "", domain.Fail("late") }, events.LateResultObserved{
+			Outcome: domain.Interrupted, Text: domain.InterruptedWhile(domain.ByUser).Text,
+		}},
+		"panics": {func() (string, error) { panic("late") }, events.LateResultObserved{Outcome: domain.Defective, Text: "Tool execution failed: late"}},
+		"ends its goroutine": {func() (string, error) { runtime.Goexit(); return "", nil }, events.LateResultObserved{
+			Outcome: domain.Defective, Text: "Tool execution failed: the tool ended its goroutine",
+		}},
+		"returns much": {func() (string, error) { return strings.Repeat("t", 60000), nil }, events.LateResultObserved{
+			Outcome: domain.Succeeded, Text: "output of 60002 bytes came late and is not kept: it is over the limit of 51200",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w, release := newWorld(t), make(chan struct{})
+				m := w.offered(registry.Tools{"deaf": does(t, func(context.Context, empty, domain.Invocation) (string, error) {
+					<-release
+					return c.last()
+				})})
+				ctx, cancel := context.WithCancelCause(t.Context())
+				time.AfterFunc(time.Minute, func() { cancel(domain.ByUser) })
+				began := time.Now()
+				got := w.settleIn(ctx, m, ask("c", "deaf", `{}`))
+				w.want(got, domain.Interrupted, domain.InterruptedWhile(domain.ByUser).Text)
+				if waited := time.Since(began); waited != time.Minute+registry.DefaultGrace {
+					t.Errorf("Settle took %v, want a minute and the grace of %v", waited, registry.DefaultGrace)
+				}
+				short, stop := context.WithTimeoutCause(t.Context(), time.Hour, errFull)
+				defer stop()
+				wantIs(t, "Wait while the tool runs", w.layers.Wait(short), errFull)
+				w.wantKinds(w.session(), "CallStarted", "CallSettled")
+				close(release)
+				if err := w.layers.Wait(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				w.wantKinds(w.session(), "CallStarted", "CallSettled", "LateResultObserved")
+				late := w.read(w.session())[2]
+				e := late.Event.(events.LateResultObserved)
+				if e.Outcome != c.want.Outcome || e.Text != c.want.Text || string(e.Structured) != string(c.want.Structured) {
+					t.Errorf("late is %+v, want %+v", e, c.want)
+				}
+				if e.Settlement != got.ID || late.Causation != got.ID || e.Call != "c" || e.Message != w.as.Message || e.Tool != "deaf" {
+					t.Errorf("late is of %+v, comes of %v, want %v", e, late.Causation, got.ID)
+				}
+			})
+		})
+	}
+}
+
+func TestToolThatReturnsWithinTheGraceIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.offered(registry.Tools{"slow": does(t, func(ctx context.Context, _ empty, _ domain.Invocation) (string, error) {
+			<-ctx.Done()
+			time.Sleep(registry.DefaultGrace - time.Second)
+			return "whole", nil
+		})})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		w.want(w.settleIn(ctx, m, ask("c", "slow", `{}`)), domain.Succeeded, "whole")
+		if err := w.layers.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.wantKinds(w.session(), "CallStarted", "CallSettled")
+	})
+}
+
+func TestDeadlineIsAnInterruptionByDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		m := w.offered(registry.Tools{"heeds": does(t, func(ctx context.Context, _ empty, _ domain.Invocation) (string, error) {
+			<-ctx.Done()
+			return "", ctx.Err()
+		})})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		w.want(w.settleIn(ctx, m, ask("c", "heeds", `{}`)), domain.Interrupted, domain.InterruptedWhile(domain.ByDeadline).Text)
+	})
+}
+
+// A slow store of outputs takes its time, or what its context leaves of it.
+type slow struct {
+	*drawer
+	takes time.Duration
+}
+
+func (s slow) Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
+	select {
+	case <-time.After(s.takes):
+		return s.drawer.Keep(ctx, ref, mime, r)
+	case <-ctx.Done():
+		return domain.Retained{}, context.Cause(ctx)
+	}
+}
+
+func TestGraceBeginsWithTheInterruption(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		interrupt time.Duration
+		want      domain.Outcome
+		took      time.Duration
+	}{
+		"none":   {24 * time.Hour, domain.Succeeded, 2 * time.Hour},
+		"before": {0, domain.RetentionFailed, registry.DefaultGrace},
+		"while":  {time.Hour, domain.RetentionFailed, time.Hour + registry.DefaultGrace},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				l := w.application()
+				ctx, cancel := context.WithCancelCause(t.Context())
+				w.register(l, registry.Tools{"a": does(t, func(context.Context, empty, domain.Invocation) (map[string]string, error) {
+					if c.interrupt == 0 {
+						cancel(domain.ByUser)
+					}
+					time.AfterFunc(c.interrupt, func() { cancel(domain.ByUser) })
+					return map[string]string{"a": strings.Repeat("t", 60000)}, nil
+				})})
+				m := w.materialize(w.registry(registry.Config{Outputs: slow{w.outputs, 2 * time.Hour}}, l))
+				began := time.Now()
+				got := w.settleIn(ctx, m, ask("c", "a", `{}`))
+				if took := time.Since(began); got.Outcome != c.want || took != c.took {
+					t.Errorf("settlement = %v after %v, want %v after %v", got.Outcome, took, c.want, c.took)
+				}
+				time.Sleep(24 * time.Hour) // in the bubble: let the timer of the test end
+			})
+		})
+	}
+}
+
+func TestLateResultOfACallWithoutAnEndIsNotKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, release := newWorld(t), make(chan struct{})
+		m := w.offered(registry.Tools{"deaf": does(t, func(context.Context, empty, domain.Invocation) (string, error) {
+			<-release
+			return "late", nil
+		})})
+		w.journal.end = func(context.Context) error { return errFull }
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(domain.ByUser)
+		w.journal.begin = func(context.Context) error { return nil }
+		live, stop := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { stop(domain.ByUser) })
+		_, err := m.Settle(live, w.journal, w.as, ask("c", "deaf", `{}`))
+		wantIs(t, "Settle with a broken journal", err, errFull)
+		close(release)
+		if err := w.layers.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wantIs(t, "Wait in a context that ended, with nothing to wait for", w.layers.Wait(ctx), nil)
+		w.wantKinds(w.session(), "CallStarted")
+	})
+}
+
+func TestLateResultIsOnRecordBehindTheEndOfItsCall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, release := newWorld(t), make(chan struct{})
+		m := w.offered(registry.Tools{"deaf": does(t, func(context.Context, empty, domain.Invocation) (string, error) {
+			<-release
+			return "late", nil
+		})})
+		w.journal.end = func(context.Context) error {
+			close(release)
+			time.Sleep(time.Second) // in the bubble: the tool has returned and all else waits
+			return nil
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(domain.ByUser) })
+		w.want(w.settleIn(ctx, m, ask("c", "deaf", `{}`)), domain.Interrupted, domain.InterruptedWhile(domain.ByUser).Text)
+		if err := w.layers.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.wantKinds(w.session(), "CallStarted", "CallSettled", "LateResultObserved")
+	})
+}
+
+// A hostile journal does at random what a journal may: it fails before or
+// after it kept what it was given, and ends the contexts of calls.
+func TestHostileJournalBreaksNoLawOfCalls(t *testing.T) {
+	t.Parallel()
+	for seed := range 200 {
+		w := newProcess(t, newWorld(t).store, byte(seed))
+		p := answers(t, "a")
+		m := w.offered(registry.Tools{"a": p.Tool})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		dice := uint(seed)
+		hostile := func(context.Context) error {
+			choice := dice % 4
+			dice /= 4
+			switch choice {
+			case 1:
+				return errFull
+			case 2:
+				w.store.suffer(func(events.Stream) mishap { w.store.recover(); return added })
+			case 3:
+				cancel(domain.ByUser)
+			}
+			return nil
+		}
+		w.journal.begin, w.journal.end = hostile, hostile
+		got, err := m.Settle(ctx, w.journal, w.as, ask("c", "a", `{}`))
+		if (err == nil) == (got.Outcome == 0) {
+			t.Errorf("Settle = %v, %v, want a settlement or an error", got.Outcome, err)
+		}
+		w.journal.begin, w.journal.end = nil, nil
+		if runs := p.runs.Load(); runs > 1 || runs == 1 && w.kinds(w.session())[0] != "CallStarted" {
+			t.Errorf("the tool ran %d times with %v on record", runs, w.kinds(w.session()))
+		}
+		recorded := len(w.kinds(w.session())) > 0
+		if err == nil && !recorded || err != nil && !errors.Is(err, errFull) && !errors.Is(err, errPower) {
+			t.Errorf("Settle = %v with %v on record", err, w.kinds(w.session()))
+		}
+	}
+}

@@ -1,0 +1,471 @@
+package registrytest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections"
+	"github.com/settlement-ledger/ledger/projections/calls"
+)
+
+type saying struct {
+	Text string `json:"text"`
+}
+
+// A world counts what tools did in it.
+type world struct{ runs atomic.Int64 }
+
+// tool returns a tool that counts a run and then does as told.
+func (w *world) tool(do func(context.Context, saying, domain.Invocation) (string, error)) (domain.Tool, error) {
+	return domain.Make(domain.Spec[saying, string]{
+		Description: "for a law",
+		Output:      domain.Constrained[string](`{"pattern":"^[^!]*$"}`),
+		Execute: func(ctx context.Context, in saying, inv domain.Invocation) (string, error) {
+			w.runs.Add(1)
+			return do(ctx, in, inv)
+		},
+	})
+}
+
+func echo(_ context.Context, in saying, _ domain.Invocation) (string, error) { return in.Text, nil }
+
+func call(id, text string) domain.Call {
+	input, _ := json.Marshal(saying{text}) // a string has JSON
+	return domain.Call{ID: domain.CallID(id), Name: "tool", Input: input}
+}
+
+// put registers what do does as a tool of the world, under the name of call.
+func (s *Subject) put(ctx context.Context, w *world, do func(context.Context, saying, domain.Invocation) (string, error)) (func(context.Context) error, error) {
+	t, err := w.tool(do)
+	if err != nil {
+		return nil, err
+	}
+	return s.Register(ctx, "tool", t)
+}
+
+// turn takes a turn that asks for calls, after a tool was registered.
+func (s *Subject) turn(ctx context.Context, w *world, calls ...domain.Call) (*Turn, error) {
+	if _, err := s.put(ctx, w, echo); err != nil {
+		return nil, err
+	}
+	return s.asking(ctx, calls...)
+}
+
+// asking takes a turn that asks for calls.
+func (s *Subject) asking(ctx context.Context, calls ...domain.Call) (*Turn, error) {
+	t, err := s.Materialize(ctx, calls...)
+	if err != nil {
+		return nil, err
+	}
+	if j, ok := s.Journal.(*journal); ok {
+		for _, c := range calls {
+			j.expect(t.Invocation.Message, c)
+		}
+	}
+	return t, nil
+}
+
+func singleExecutor(ctx context.Context, s *Subject) error {
+	var w, other world
+	beside, err := other.tool(echo)
+	if err != nil {
+		return err
+	}
+	if _, err := s.Register(ctx, "beside", beside); err != nil {
+		return err
+	}
+	c := call("c", "hi")
+	t, err := s.turn(ctx, &w, c)
+	if err != nil {
+		return err
+	}
+	if _, err := s.Settle(ctx, t, c); err != nil {
+		return err
+	}
+	if w.runs.Load() != 1 || other.runs.Load() != 0 {
+		return fmt.Errorf("its executor ran %d times and another %d", w.runs.Load(), other.runs.Load())
+	}
+	return nil
+}
+
+func codecBoundary(ctx context.Context, s *Subject) error {
+	var w world
+	bad := domain.Call{ID: "bad", Name: "tool", Input: json.RawMessage(`{"text":7}`)}
+	loud := call("loud", "no!")
+	t, err := s.turn(ctx, &w, bad, loud)
+	if err != nil {
+		return err
+	}
+	end, err := s.Settle(ctx, t, bad)
+	if err != nil || end.Outcome != domain.InvalidInput || w.runs.Load() != 0 {
+		return fmt.Errorf("an input that does not fit ended %s after %d runs (%v)", end.Outcome, w.runs.Load(), err)
+	}
+	end, err = s.Settle(ctx, t, loud)
+	if err != nil || end.Outcome != domain.InvalidOutput {
+		return fmt.Errorf("an output that does not fit ended %s (%v)", end.Outcome, err)
+	}
+	return nil
+}
+
+func durableIdentity(ctx context.Context, s *Subject) error {
+	var w world
+	var seen domain.Invocation
+	_, err := s.put(ctx, &w, func(_ context.Context, _ saying, inv domain.Invocation) (string, error) {
+		seen = inv
+		return "", nil
+	})
+	if err != nil {
+		return err
+	}
+	c := call("c", "")
+	t, err := s.asking(ctx, c)
+	if err != nil {
+		return err
+	}
+	if _, err := s.Settle(ctx, t, c); err != nil {
+		return err
+	}
+	want := t.Invocation
+	if seen.Session != want.Session || seen.Agent != want.Agent || seen.Message != want.Message || seen.Call != c.ID {
+		return fmt.Errorf("the executor saw %v, want %v and %s", seen, want, c.ID)
+	}
+	return nil
+}
+
+func scopedRegistration(ctx context.Context, s *Subject) error {
+	var below, above world
+	if _, err := s.put(ctx, &below, echo); err != nil {
+		return err
+	}
+	shut, err := s.put(ctx, &above, echo)
+	if err != nil {
+		return err
+	}
+	if err := shut(ctx); err != nil {
+		return err
+	}
+	c := call("c", "hi")
+	t, err := s.asking(ctx, c)
+	if err != nil {
+		return err
+	}
+	if _, err := s.Settle(ctx, t, c); err != nil {
+		return err
+	}
+	if below.runs.Load() != 1 || above.runs.Load() != 0 {
+		return fmt.Errorf("after closing, what was hidden ran %d times and what was closed %d", below.runs.Load(), above.runs.Load())
+	}
+	return nil
+}
+
+func capturedExecution(ctx context.Context, s *Subject) error {
+	var w world
+	entered, leave := make(chan struct{}), make(chan struct{})
+	shut, err := s.put(ctx, &w, func(ctx context.Context, _ saying, _ domain.Invocation) (string, error) {
+		close(entered)
+		<-leave
+		return "as it was", ctx.Err()
+	})
+	if err != nil {
+		return err
+	}
+	c := call("c", "")
+	t, err := s.asking(ctx, c)
+	if err != nil {
+		return err
+	}
+	var end domain.Settlement
+	var settled error
+	var settling sync.WaitGroup
+	settling.Go(func() { end, settled = s.Settle(ctx, t, c) })
+	<-entered
+	_, replaced := s.put(ctx, new(world), echo)
+	err = errors.Join(replaced, shut(ctx))
+	close(leave)
+	settling.Wait()
+	if err := errors.Join(err, settled); err != nil {
+		return err
+	}
+	if end.Outcome != domain.Succeeded || end.Reading().Text != "as it was" {
+		return fmt.Errorf("the call that had begun ended %s with %q", end.Outcome, end.Reading().Text)
+	}
+	return nil
+}
+
+func staleRejection(ctx context.Context, s *Subject) error {
+	var w world
+	c := call("c", "hi")
+	t, err := s.turn(ctx, &w, c)
+	if err != nil {
+		return err
+	}
+	if _, err := s.put(ctx, &w, echo); err != nil { // the same tool, registered again
+		return err
+	}
+	end, err := s.Settle(ctx, t, c)
+	if err != nil || end.Outcome != domain.Stale || w.runs.Load() != 0 {
+		return fmt.Errorf("a call to what was replaced ended %s after %d runs (%v)", end.Outcome, w.runs.Load(), err)
+	}
+	return nil
+}
+
+// long is over the small limits.
+var long = strings.Repeat("line after line\n", 100)
+
+func storageEncapsulation(ctx context.Context, s *Subject) error {
+	var w world
+	c := call("c", long)
+	t, err := s.turn(ctx, &w, c)
+	if err != nil {
+		return err
+	}
+	end, err := s.Settle(ctx, t, c)
+	if err != nil {
+		return err
+	}
+	for _, r := range end.Retained {
+		text, err := s.kept.resolve(r)
+		if err != nil {
+			return err
+		}
+		if r.Ref.Channel() == domain.TextChannel && text == long {
+			return nil
+		}
+	}
+	return fmt.Errorf("what the tool returned is not among what is kept: %v", end.Retained)
+}
+
+func presentationIsPure(ctx context.Context, s *Subject) error {
+	var w world
+	c := call("c", "hi")
+	t, err := s.turn(ctx, &w, c)
+	if err != nil {
+		return err
+	}
+	end, err := s.Settle(ctx, t, c)
+	if err != nil {
+		return err
+	}
+	kept, err := s.ends(ctx)
+	if err != nil || len(kept) != 1 {
+		return fmt.Errorf("%d ends are on record (%w)", len(kept), err)
+	}
+	if got, want := fmt.Sprint(kept[0].Settlement(end.ID).Reading()), fmt.Sprint(end.Reading()); got != want {
+		return fmt.Errorf("from the log it reads %s, and it was %s", got, want)
+	}
+	return nil
+}
+
+func beginsAtMostOnce(ctx context.Context, s *Subject) error {
+	var w world
+	c := call("c", "hi")
+	t, err := s.turn(ctx, &w, c)
+	if err != nil {
+		return err
+	}
+	var all sync.WaitGroup
+	for range 32 {
+		all.Go(func() { _, _ = s.Settle(ctx, t, c) }) // what they get is another law's
+	}
+	all.Wait()
+	_, again := s.Settle(ctx, t, c)
+	starts, err := s.count(ctx, "CallStarted")
+	if err := errors.Join(err, again); err != nil {
+		return err
+	}
+	if starts != 1 || w.runs.Load() != 1 {
+		return fmt.Errorf("it began %d times and ran %d times", starts, w.runs.Load())
+	}
+	return nil
+}
+
+func endsExactlyOnce(ctx context.Context, s *Subject) error {
+	var w world
+	c := call("c", "hi")
+	t, err := s.turn(ctx, &w, c)
+	if err != nil {
+		return err
+	}
+	for range 3 {
+		if _, err := s.Settle(ctx, t, c); err != nil {
+			return err
+		}
+	}
+	ends, err := s.count(ctx, "CallSettled")
+	if err != nil || ends != 1 {
+		return fmt.Errorf("it has %d ends (%w)", ends, err)
+	}
+	return nil
+}
+
+func startBeforeRun(ctx context.Context, s *Subject) error {
+	var w world
+	c := call("c", "hi")
+	t, err := s.turn(ctx, &w, c)
+	if err != nil {
+		return err
+	}
+	s.faults.begin = true
+	if _, err := s.Settle(ctx, t, c); err == nil || w.runs.Load() != 0 {
+		return fmt.Errorf("its start could not be recorded: it ran %d times and Settle returned %v", w.runs.Load(), err)
+	}
+	return nil
+}
+
+func endBeforeAnswer(ctx context.Context, s *Subject) error {
+	var w world
+	c := call("c", "hi")
+	t, err := s.turn(ctx, &w, c)
+	if err != nil {
+		return err
+	}
+	s.faults.settle = true
+	if end, err := s.Settle(ctx, t, c); err == nil {
+		return fmt.Errorf("its end could not be recorded, and it was answered: %s", end.Outcome)
+	}
+	return nil
+}
+
+func begunIsOnRecord(ctx context.Context, s *Subject) error {
+	var w world
+	c := call("c", "hi")
+	t, err := s.turn(ctx, &w, c)
+	if err != nil {
+		return err
+	}
+	if _, err := s.Settle(ctx, t, c); err != nil {
+		return err
+	}
+	ends, err := s.ends(ctx)
+	if err != nil {
+		return err
+	}
+	for _, e := range ends {
+		if w.runs.Load() > 0 && !e.Began {
+			return fmt.Errorf("it ran, and its end says that it did not begin")
+		}
+	}
+	return nil
+}
+
+func runsWhatWasOffered(ctx context.Context, s *Subject) error {
+	var w world
+	c := call("c", "hi")
+	t, err := s.turn(ctx, &w, c)
+	if err != nil {
+		return err
+	}
+	if _, err := s.Settle(ctx, t, c); err != nil {
+		return err
+	}
+	offered, _ := t.Materialization.Offer().Find(c.Name)
+	log, err := s.Log(ctx)
+	if err != nil {
+		return err
+	}
+	for _, v := range log {
+		if e, ok := v.Event.(events.CallStarted); ok && (e.Offered != offered || e.Effective != offered) {
+			return fmt.Errorf("it was offered %v and began under %v", offered, e.Effective)
+		}
+	}
+	return nil
+}
+
+func openOrEndedOnce(ctx context.Context, s *Subject) error {
+	var w world
+	c, waiting := call("c", "hi"), call("waiting", "hi")
+	t, err := s.turn(ctx, &w, c, waiting)
+	if err != nil {
+		return err
+	}
+	if _, err := s.Settle(ctx, t, c); err != nil {
+		return err
+	}
+	found, err := s.exceptions(ctx)
+	if err != nil {
+		return err
+	}
+	if len(found) != 1 || found[0].Law != calls.Open || found[0].Call != waiting.ID {
+		return fmt.Errorf("of a call that was answered and one that waits, the log finds: %v", found)
+	}
+	return nil
+}
+
+func referencesResolve(ctx context.Context, s *Subject) error {
+	var w world
+	c := call("c", long)
+	t, err := s.turn(ctx, &w, c)
+	if err != nil {
+		return err
+	}
+	if _, err := s.Settle(ctx, t, c); err != nil {
+		return err
+	}
+	ends, err := s.ends(ctx)
+	if err != nil {
+		return err
+	}
+	if len(ends) != 1 || len(ends[0].Retained) == 0 {
+		return fmt.Errorf("nothing is referred to")
+	}
+	for _, r := range ends[0].Retained {
+		if _, err := s.kept.resolve(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func settlementsNameTheirTurn(ctx context.Context, s *Subject) error {
+	var w world
+	c := call("c", "hi")
+	t, err := s.turn(ctx, &w, c)
+	if err != nil {
+		return err
+	}
+	if _, err := s.Settle(ctx, t, c); err != nil {
+		return err
+	}
+	found, err := s.exceptions(ctx)
+	if err != nil || len(found) != 0 {
+		return fmt.Errorf("the log finds: %v (%w)", found, err)
+	}
+	return nil
+}
+
+func (s *Subject) exceptions(ctx context.Context) ([]calls.Exception, error) {
+	p := calls.Projection()
+	state, err := projections.Fold(p, p.Init(), s.ledger.ReadAll(ctx, events.Position{}))
+	if err != nil {
+		return nil, err
+	}
+	return state.Exceptions(), nil
+}
+
+func (s *Subject) ends(ctx context.Context) ([]events.CallSettled, error) {
+	log, err := s.Log(ctx)
+	var ends []events.CallSettled
+	for _, v := range log {
+		if e, ok := v.Event.(events.CallSettled); ok {
+			ends = append(ends, e)
+		}
+	}
+	return ends, err
+}
+
+func (s *Subject) count(ctx context.Context, kind string) (n int, err error) {
+	log, err := s.Log(ctx)
+	for _, v := range log {
+		if v.Event.Kind() == kind {
+			n++
+		}
+	}
+	return n, err
+}
