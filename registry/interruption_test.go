@@ -123,7 +123,6 @@ func TestInterruptionOfTheStartEndsTheCallUnrun(t *testing.T) {
 	}
 }
 
-// A tool that does not heed its interruption, and what it does at last.
 func TestToolThatIgnoresItsInterruptionIsLeftBehindAfterTheGrace(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -33,6 +33,6 @@
 // hint what to do, and an exit code.
 //
 // This is the only place that wires the packages together. The stories of the
-// subcommands are in testdata/script; golden_test.go has what scripts cannot
+// subcommands are in testdata/script; command_test.go has what scripts cannot
 // say.
 package main

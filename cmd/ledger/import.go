@@ -36,27 +36,37 @@ new in it. FILE - is the standard input.`,
 }
 
 // importFiles imports files one after the other. One that fails does not stop
-// those behind it, unless the run is interrupted.
+// those behind it, unless the run is interrupted. The store is opened once
+// there is something to import.
 func (a *app) importFiles(ctx context.Context, names []string) (err error) {
-	s, err := a.create(ctx)
-	if err != nil {
-		return err
-	}
+	var s *ledgerStore
+	defer func() {
+		if s != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
 	reports := []transcripts.Report{}
 	var failed []*fault
 	for _, name := range names {
-		report, err := a.importFile(ctx, s, name)
-		if err == nil {
-			reports = append(reports, report)
-			continue
+		t, err := a.readTranscript(name)
+		if err == nil && s == nil {
+			if s, err = a.create(ctx); err != nil {
+				return err
+			}
 		}
-		failed = append(failed, faultOf(err))
+		if err == nil {
+			_, err = t.Import(ctx, s.ledger)
+		}
+		if err != nil {
+			failed = append(failed, faultOf(err))
+		} else {
+			reports = append(reports, t.Report)
+		}
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	shown := emit(a, reports, func() { a.importPage(reports) })
-	return errors.Join(shown, a.importFault(len(names), failed), s.Close())
+	return errors.Join(emit(a, reports, func() { a.importPage(reports) }), a.importFault(len(names), failed))
 }
 
 // importFault tells of all files that failed. With several it is a failure,
@@ -86,18 +96,14 @@ func (a *app) importFault(files int, failed []*fault) error {
 	}
 }
 
-func (a *app) importFile(ctx context.Context, s *ledgerStore, name string) (transcripts.Report, error) {
+// readTranscript reads a file to its end.
+func (a *app) readTranscript(name string) (*transcripts.Transcript, error) {
 	r, err := a.openFile(name)
 	if err != nil {
-		return transcripts.Report{}, err
+		return nil, err
 	}
 	defer r.Close()
-	t, err := transcripts.ReadClaudeCode(name, r)
-	if err != nil {
-		return transcripts.Report{}, err
-	}
-	_, err = t.Import(ctx, s.ledger)
-	return t.Report, err
+	return transcripts.ReadClaudeCode(name, r)
 }
 
 // openFile opens a file to read; "-" is the standard input.

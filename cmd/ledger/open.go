@@ -74,14 +74,24 @@ func missing(dir string) bool {
 func (a *app) openAt(ctx context.Context, dir string) (*ledgerStore, error) {
 	store, err := embedded.Open(ctx, dir, embedded.Config{Owner: embedded.Owner{Command: a.command}})
 	if err != nil {
-		return nil, err
+		return nil, unopened(err)
 	}
 	kept, err := outputs.Open(filepath.Join(dir, "outputs"), outputs.Config{})
 	if err != nil {
-		return nil, errors.Join(err, store.Close())
+		return nil, unopened(errors.Join(err, store.Close()))
 	}
 	mint := domain.NewMint(a.now, a.entropy)
 	return &ledgerStore{dir: dir, store: store, ledger: events.NewLedger(store, mint, a.now), outputs: kept}, nil
+}
+
+// unopened returns why a store is not opened. A file of it that is missing does
+// not mean that there is no store.
+func unopened(err error) error {
+	f := *faultOf(err)
+	if f.exit == exitNotFound {
+		f.exit, f.code, f.hint = exitFailed, "failed", "the store is not whole: name another with --store, or put back a copy of it"
+	}
+	return &f
 }
 
 // Close gives the store up.

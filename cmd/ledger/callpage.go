@@ -1,0 +1,191 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+// callPage shows a call to a person.
+func (a *app) callPage(d callDetail) {
+	c := d.known
+	a.fields(
+		"call", visible(string(c.ID)), "tool", visible(c.Tool), "outcome", a.outcome(d.Outcome)+a.outcomeMore(d),
+		"session", c.Session.String(), "turn", text(d.Turn), "message", c.Message.String(), "agent", visible(string(c.Agent)),
+		"asked", a.moment(c.Asked), "started", a.moment(c.Started), "settled", strings.TrimSpace(a.moment(c.Settled)+"  "+took(c)),
+		"settlement", text(d.Settlement), "process", text(d.Process),
+		"offered", a.offeredText(d.Offered), "effective", a.effectiveText(d), "changed by", a.placeText(d.ChangedBy),
+		"rule", ruleText(d.Rule), "detail", indented(value(d.Detail)),
+	)
+	a.section("input", pretty(d.Input))
+	a.section("input that ran", pretty(d.InputRan))
+	a.permissionSection(d.Permissions)
+	a.section("the model reads", a.readingText(d.Reading))
+	if d.Reading != nil && d.Reading.Structured == nil {
+		a.section("structured", pretty(d.Structured))
+	}
+	a.retainedSection(d.Retained)
+	if d.Progress != nil {
+		a.section("last progress", strings.TrimSpace(contentText(d.Progress.Content)+"\n"+pretty(d.Progress.Structured)))
+	}
+	for _, late := range d.LateResults {
+		a.section("late result", fmt.Sprintf("%s %s\n%s", a.outcome(late.Outcome), a.moment(timeOf(late.Time)), value(late.Text)))
+	}
+	a.line("\n%s", a.painted(bold, "events"))
+	a.write(a.placeTable(d.Timeline))
+}
+
+func (a *app) outcomeMore(d callDetail) string {
+	switch {
+	case d.known.Asked.IsZero():
+		return ", and nobody asked for it"
+	case d.Outcome == open && d.Began:
+		return ", it began"
+	case d.Outcome == open:
+		return ", it did not begin"
+	case d.Interruption != nil && d.Began:
+		return " by " + *d.Interruption + " while it ran"
+	case d.Interruption != nil:
+		return " by " + *d.Interruption + " before it began"
+	case d.Began:
+		return ""
+	}
+	return ", it did not run"
+}
+
+func (a *app) offeredText(o *offeredRow) string {
+	if o == nil {
+		return ""
+	}
+	fingerprint := "definition not known"
+	if o.Fingerprint != nil {
+		fingerprint = "fingerprint " + (*o.Fingerprint)[:12]
+	}
+	return fmt.Sprintf("%s in %s, %s", o.Registration, o.Layer, fingerprint)
+}
+
+// effectiveText tells what was in effect only where it is not what was
+// offered.
+func (a *app) effectiveText(d callDetail) string {
+	switch {
+	case d.Offered == nil && d.Effective == nil || d.settled == nil && d.Effective == nil:
+		return ""
+	case d.Effective == nil:
+		return "nothing"
+	case d.Offered != nil && d.Offered.Registration == d.Effective.Registration:
+		return "the same"
+	case d.Agrees != nil && *d.Agrees:
+		return a.offeredText(d.Effective) + " (the same definition)"
+	}
+	return a.offeredText(d.Effective)
+}
+
+func (a *app) placeText(p *placeRow) string {
+	if p == nil {
+		return ""
+	}
+	if p.Kind == "" {
+		return p.Event.String() + " " + p.What
+	}
+	return fmt.Sprintf("%s at position %s, %s: %s", p.Kind, p.Position, a.ago(timeOf(p.Time)), p.What)
+}
+
+func ruleText(r *domain.Rule) string {
+	if r == nil {
+		return ""
+	}
+	return visible(strings.TrimSpace(fmt.Sprintf("%s %s %s  %s", r.Effect, r.Action, r.Resource, r.Source)))
+}
+
+func (a *app) permissionSection(all []permissionRow) {
+	if len(all) == 0 {
+		return
+	}
+	a.line("\n%s", a.painted(bold, "permissions"))
+	for _, p := range all {
+		answer := a.painted(yellow, "waits for a decision")
+		if p.Effect != nil {
+			answer = fmt.Sprintf("%s (%s) by %s after %dms", a.effect(*p.Effect), value(p.Scope), value(p.By), *p.WaitedMS)
+		}
+		a.line("  %s %s: %s", visible(p.Action), visible(strings.Join(p.Resources, ", ")), answer)
+		for _, more := range []string{ruleText(p.Rule), visible(value(p.Feedback))} {
+			if more != "" {
+				a.line("    %s", indented(more))
+			}
+		}
+	}
+}
+
+func (a *app) effect(word string) string {
+	if word == domain.Allow.String() {
+		return a.painted(green, word)
+	}
+	return a.painted(magenta, word)
+}
+
+func (a *app) retainedSection(all []retainedRow) {
+	if len(all) == 0 {
+		return
+	}
+	a.line("\n%s", a.painted(bold, "kept whole"))
+	for _, r := range all {
+		a.line("  %s  %s, %d lines, %s", r.Ref, size(r.Bytes), r.Lines, r.MIME)
+		a.line("    sha256 %s", r.SHA256)
+		if pruned := timeOf(r.Pruned); !pruned.IsZero() {
+			a.line("    %s", a.painted(yellow, "pruned "+a.moment(pruned)))
+			continue
+		}
+		a.line("    read it: %s", r.Command)
+	}
+}
+
+// readingText returns what a model reads, for a person.
+func (a *app) readingText(r *readingRow) string {
+	if r == nil {
+		return ""
+	}
+	switch {
+	case r.Error != nil:
+		return *r.Error
+	case r.Text != nil:
+		return *r.Text
+	case r.Structured != nil:
+		return pretty(r.Structured)
+	}
+	return contentText(r.Content)
+}
+
+// contentText returns the text of content, and what media there is.
+func contentText(content domain.Contents) string {
+	var parts []string
+	for _, c := range content {
+		switch c := c.(type) {
+		case domain.Text:
+			parts = append(parts, string(c))
+		case domain.Media:
+			parts = append(parts, fmt.Sprintf("[%s %s, %s]", cmp.Or(c.Name, "media"), c.MIME, size(int64(len(c.Data)))))
+		}
+	}
+	return strings.Join(parts, "\n")
+}
+
+// section writes a text below its title; nothing where there is no text.
+func (a *app) section(title, body string) {
+	if body = strings.TrimRight(body, "\n"); body == "" {
+		return
+	}
+	a.line("\n%s\n  %s", a.painted(bold, title), indented(visible(body)))
+}
+
+// indented sets every line but the first two columns in.
+func indented(text string) string { return strings.ReplaceAll(text, "\n", "\n  ") }
+
+func (a *app) placeTable(places []placeRow) table {
+	t := table{head: []string{">POSITION", ">REVISION", "TIME", "EVENT", "KIND", "WHAT"}, empty: "None."}
+	for _, p := range places {
+		t.add(p.Position.String(), fmt.Sprint(p.Revision), p.Time.String(), short(p.Event), p.Kind, oneLine(p.What, textWidth))
+	}
+	return t
+}
