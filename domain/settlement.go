@@ -1,9 +1,6 @@
 package domain
 
-import (
-	"encoding/json"
-	"fmt"
-)
+import "encoding/json"
 
 // An Outcome is how a call ended. The zero Outcome is not valid.
 type Outcome uint8

@@ -72,18 +72,19 @@ func (j *journal) note(key callKey, change func(*registry.Recorded)) {
 	j.mu.recorded[key] = recorded
 }
 
-// Begin keeps the start of a call.
+// Begin keeps the start of a call. From the first try on, the call counts as
+// begun: an append whose end is open may have kept it.
 func (j *journal) Begin(ctx context.Context, start events.Draft) error {
 	e := start.Event.(events.CallStarted)
 	key := callKey{e.Message, e.Call}
 	start.Causation = j.cause(key)
+	j.note(key, func(r *registry.Recorded) { r.Began = true })
 	if _, err := j.writer.Append(ctx, start); err != nil {
 		return err
 	}
 	j.mu.Lock()
 	j.mu.starts[key] = start.ID
 	j.mu.Unlock()
-	j.note(key, func(r *registry.Recorded) { r.Began = true })
 	return nil
 }
 

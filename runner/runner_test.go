@@ -380,7 +380,8 @@ func TestAnInterruptionEndsItsCallsAndIsOnRecord(t *testing.T) {
 		t.Fatalf("Run = %v, want the interruption", err)
 	}
 	end, s := p.ends(session)[0], p.state(session)
-	if end.Outcome != domain.Interrupted || end.Interruption != domain.ByUser || !end.Began {
+	const reads = "Tool execution interrupted (user): its effects are unknown"
+	if end.Outcome != domain.Interrupted || end.Interruption != domain.ByUser || !end.Began || end.Text != reads {
 		t.Fatalf("settlement = %+v, want interrupted by the user", end)
 	}
 	if s.Interrupted == nil || s.Interrupted.Reason != domain.ByUser {

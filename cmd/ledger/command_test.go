@@ -210,6 +210,37 @@ func TestReadingGoesOnBehindARecordThatCannotBeRead(t *testing.T) {
 	}
 }
 
+func TestAStoreThatIsNotWholeIsNoMissingStore(t *testing.T) {
+	t.Parallel()
+	store := seeded(t)
+	manifests, err := filepath.Glob(filepath.Join(store, "log", "MANIFEST-*"))
+	if err != nil || len(manifests) == 0 {
+		t.Fatalf("no manifest: %v", err)
+	}
+	for _, name := range manifests {
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := ledger(t, store, "session", "ls")
+	if refused.exit != exitFailed || !strings.Contains(string(refused.err), "hint: the store is not whole") {
+		t.Errorf("session ls: exit %d, %s; want %d", refused.exit, refused.err, exitFailed)
+	}
+}
+
+// A store whose streams have gaps, as none of this program has: verify says so.
+func TestVerifyFindsAGap(t *testing.T) {
+	t.Parallel()
+	v := &verification{lengths: map[events.Stream]events.Revision{}}
+	for position, revision := range []events.Revision{1, 2, 4, 5} {
+		v.checkPlace(events.Entry{Stream: "process-x", Revision: revision, Position: events.NewPosition(uint64(position+1), uint64(position+1))})
+	}
+	v.checkPlace(events.Entry{Stream: "process-y", Revision: 1, Position: events.NewPosition(4, 4)})
+	if len(v.Exceptions) != 2 || *v.Exceptions[0].Revision != 4 || *v.Exceptions[1].Stream != "process-y" {
+		t.Errorf("exceptions %v, want the gap and the position that does not increase", v.Exceptions)
+	}
+}
+
 func TestVerifyFindsAnOutputThatIsGone(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*outputs.Store, domain.Ref) error{

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -196,4 +195,4 @@ func pickSession(s *calls.State, id string) (calls.Session, error) {
 }
 
 // orLast returns the first of the arguments, and @last where there is none.
-func orLast(args []string) string { return cmp.Or(append(args, last)[0], "") }
+func orLast(args []string) string { return append(args, last)[0] }

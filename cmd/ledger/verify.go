@@ -86,6 +86,7 @@ type verification struct {
 	Exceptions   []exceptionRow `json:"exceptions"`
 	lengths      map[events.Stream]events.Revision
 	last         events.Position
+	lost         bool // records could not be read
 }
 
 func (a *app) verify(ctx context.Context, s *ledgerStore, f verifyFlags) error {
@@ -117,8 +118,8 @@ func (v *verification) readAll(ctx context.Context, s *ledgerStore) (*calls.Stat
 	for e, err := range s.entries(ctx, events.Position{}) {
 		if errors.Is(err, events.ErrDamaged) {
 			v.except(calls.Exception{Law: readsBack, Detail: err.Error()})
-			clear(v.lengths) // what a stream lost there is not known
-			v.last = events.Position{}
+			clear(v.lengths)
+			v.lost = true
 			continue
 		}
 		if err != nil {
@@ -146,20 +147,20 @@ func (v *verification) except(e calls.Exception) {
 	v.Exceptions = append(v.Exceptions, exceptionRowOf(e))
 }
 
-// checkPlace checks that a record stands where it should.
+// checkPlace checks that a record stands where it should. Behind a damage it is
+// not known how long streams are.
 func (v *verification) checkPlace(e events.Entry) {
-	length, known := v.lengths[e.Stream]
-	if known && e.Revision != length+1 || !known && v.last.IsZero() && len(v.lengths) == 0 && v.Events == 1 && e.Revision != 1 {
+	except := func(format string, args ...any) {
 		v.except(calls.Exception{
-			Law: inOrder, Detail: fmt.Sprintf("it has revision %d, and the one before it %d", e.Revision, length),
-			Stream: e.Stream, Revision: e.Revision, Position: e.Position, Event: e.ID,
+			Law: inOrder, Detail: fmt.Sprintf(format, args...), Stream: e.Stream, Revision: e.Revision, Position: e.Position, Event: e.ID,
 		})
 	}
+	length, known := v.lengths[e.Stream]
+	if e.Revision != length+1 && (known || !v.lost) {
+		except("it has revision %d, and the one before it %d", e.Revision, length)
+	}
 	if e.Position.Compare(v.last) <= 0 {
-		v.except(calls.Exception{
-			Law: inOrder, Detail: fmt.Sprintf("it stands behind position %s", v.last),
-			Stream: e.Stream, Revision: e.Revision, Position: e.Position, Event: e.ID,
-		})
+		except("it stands behind position %s", v.last)
 	}
 	v.lengths[e.Stream], v.last = e.Revision, e.Position
 }

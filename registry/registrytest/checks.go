@@ -72,6 +72,17 @@ func (s *Subject) asking(ctx context.Context, calls ...domain.Call) (*Turn, erro
 	return t, nil
 }
 
+// settled takes a turn that asks for one call of a tool that returns what it
+// is given, and settles it.
+func (s *Subject) settled(ctx context.Context, w *world, c domain.Call) (*Turn, domain.Settlement, error) {
+	t, err := s.turn(ctx, w, c)
+	if err != nil {
+		return nil, domain.Settlement{}, err
+	}
+	end, err := s.Settle(ctx, t, c)
+	return t, end, err
+}
+
 func singleExecutor(ctx context.Context, s *Subject) error {
 	var w, other world
 	beside, err := other.tool(echo)
@@ -81,12 +92,7 @@ func singleExecutor(ctx context.Context, s *Subject) error {
 	if _, err := s.Register(ctx, "beside", beside); err != nil {
 		return err
 	}
-	c := call("c", "hi")
-	t, err := s.turn(ctx, &w, c)
-	if err != nil {
-		return err
-	}
-	if _, err := s.Settle(ctx, t, c); err != nil {
+	if _, _, err := s.settled(ctx, &w, call("c", "hi")); err != nil {
 		return err
 	}
 	if w.runs.Load() != 1 || other.runs.Load() != 0 {
@@ -221,12 +227,7 @@ var long = strings.Repeat("line after line\n", 100)
 
 func storageEncapsulation(ctx context.Context, s *Subject) error {
 	var w world
-	c := call("c", long)
-	t, err := s.turn(ctx, &w, c)
-	if err != nil {
-		return err
-	}
-	end, err := s.Settle(ctx, t, c)
+	_, end, err := s.settled(ctx, &w, call("c", long))
 	if err != nil {
 		return err
 	}
@@ -244,12 +245,7 @@ func storageEncapsulation(ctx context.Context, s *Subject) error {
 
 func presentationIsPure(ctx context.Context, s *Subject) error {
 	var w world
-	c := call("c", "hi")
-	t, err := s.turn(ctx, &w, c)
-	if err != nil {
-		return err
-	}
-	end, err := s.Settle(ctx, t, c)
+	_, end, err := s.settled(ctx, &w, call("c", "hi"))
 	if err != nil {
 		return err
 	}
@@ -335,12 +331,7 @@ func endBeforeAnswer(ctx context.Context, s *Subject) error {
 
 func begunIsOnRecord(ctx context.Context, s *Subject) error {
 	var w world
-	c := call("c", "hi")
-	t, err := s.turn(ctx, &w, c)
-	if err != nil {
-		return err
-	}
-	if _, err := s.Settle(ctx, t, c); err != nil {
+	if _, _, err := s.settled(ctx, &w, call("c", "hi")); err != nil {
 		return err
 	}
 	ends, err := s.ends(ctx)
@@ -357,15 +348,11 @@ func begunIsOnRecord(ctx context.Context, s *Subject) error {
 
 func runsWhatWasOffered(ctx context.Context, s *Subject) error {
 	var w world
-	c := call("c", "hi")
-	t, err := s.turn(ctx, &w, c)
+	t, _, err := s.settled(ctx, &w, call("c", "hi"))
 	if err != nil {
 		return err
 	}
-	if _, err := s.Settle(ctx, t, c); err != nil {
-		return err
-	}
-	offered, _ := t.Materialization.Offer().Find(c.Name)
+	offered, _ := t.Materialization.Offer().Find("tool")
 	log, err := s.Log(ctx)
 	if err != nil {
 		return err
@@ -400,12 +387,7 @@ func openOrEndedOnce(ctx context.Context, s *Subject) error {
 
 func referencesResolve(ctx context.Context, s *Subject) error {
 	var w world
-	c := call("c", long)
-	t, err := s.turn(ctx, &w, c)
-	if err != nil {
-		return err
-	}
-	if _, err := s.Settle(ctx, t, c); err != nil {
+	if _, _, err := s.settled(ctx, &w, call("c", long)); err != nil {
 		return err
 	}
 	ends, err := s.ends(ctx)
@@ -425,12 +407,7 @@ func referencesResolve(ctx context.Context, s *Subject) error {
 
 func settlementsNameTheirTurn(ctx context.Context, s *Subject) error {
 	var w world
-	c := call("c", "hi")
-	t, err := s.turn(ctx, &w, c)
-	if err != nil {
-		return err
-	}
-	if _, err := s.Settle(ctx, t, c); err != nil {
+	if _, _, err := s.settled(ctx, &w, call("c", "hi")); err != nil {
 		return err
 	}
 	found, err := s.exceptions(ctx)
