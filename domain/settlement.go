@@ -1,6 +1,9 @@
 package domain
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"fmt"
+)
 
 // An Outcome is how a call ended. The zero Outcome is not valid.
 type Outcome uint8
