@@ -37,7 +37,7 @@ type Spec[In, Out any] struct {
 	// anything else as it is.
 	Present func(In, Encoded[Out]) []Content
 	// Idempotent says that running the same call twice does no more than once.
-	// Recovery may then run a lost call again.
+	// It is on record with each start, for whoever decides about a lost call.
 	Idempotent bool
 }
 

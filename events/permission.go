@@ -24,8 +24,8 @@ type PermissionDecided struct {
 	Permission domain.PermissionID `json:"permission"`
 	Effect     domain.Effect       `json:"effect"` // allow or deny
 	By         Decider             `json:"by"`
-	Rule       domain.Rule         `json:"rule,omitzero"` // where By is ByRule or ByApproval
-	Scope      string              `json:"scope"`         // once, always or reject
+	Rule       domain.Rule         `json:"rule,omitzero"` // that denied, where By is ByRule
+	Scope      string              `json:"scope"`         // once, always or reject; empty where nobody was asked
 	Feedback   string              `json:"feedback,omitempty"`
 	WaitedMS   int64               `json:"waited_ms"` // how long it took, in milliseconds
 }

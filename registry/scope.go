@@ -66,7 +66,7 @@ func (s *Scope) register(ctx context.Context, tools Tools, good []events.Registe
 	if len(good)+len(refused) == 0 {
 		return nil
 	}
-	e := events.ToolsRegistered{Scope: s.id, Tools: good}
+	e := events.ToolsRegistered{Scope: s.id, Tools: append([]events.RegisteredTool{}, good...)}
 	for _, r := range refused {
 		e.Refused = append(e.Refused, events.RefusedTool{Name: r.Name, Reason: r.Err.Error()})
 	}

@@ -54,7 +54,7 @@ func (c *carrying) offer(ctx context.Context, last bool) (Turn, events.TurnMater
 		return Turn{}, events.TurnMaterialized{}, err
 	}
 	turn.Tools = m.Definitions()
-	event.Tools, event.Hidden = m.Offer().Tools, m.Hidden()
+	event.Tools, event.Hidden = append(event.Tools, m.Offer().Tools...), m.Hidden()
 	return turn, event, nil
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/settlement-ledger/ledger/projections/conversation"
 )
 
-// A Provider speaks for one model. Package providertest states its laws.
+// A Provider speaks for one model.
 type Provider interface {
 	// Reply asks the model and yields the parts of its reply in order. An error
 	// comes once, last, with a nil Part; the reply is then as if it had not

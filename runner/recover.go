@@ -78,8 +78,9 @@ func (r *Runner) Salvage(ctx context.Context, w Wreck) (Recovered, error) {
 		}
 		done.Layers = append(done.Layers, l.ID)
 	}
+	waiting := undecided(w.Calls)
 	for _, s := range w.Calls.Sessions() {
-		if s.Origin.Kind != events.RunHere || s.Open == 0 {
+		if s.Origin.Kind != events.RunHere || s.Open == 0 && !waiting[s.ID] {
 			continue
 		}
 		if err := r.Recover(ctx, s.ID); err != nil {
@@ -94,6 +95,17 @@ func (r *Runner) Salvage(ctx context.Context, w Wreck) (Recovered, error) {
 		done.Processes = append(done.Processes, p)
 	}
 	return done, nil
+}
+
+// undecided returns the sessions in which a request for permission waits.
+func undecided(s *calls.State) map[domain.SessionID]bool {
+	waiting := map[domain.SessionID]bool{}
+	for _, e := range s.Exceptions() {
+		if e.Law == calls.WaitsForDecision {
+			waiting[e.Session] = true
+		}
+	}
+	return waiting
 }
 
 func (r *Runner) closeLayer(ctx context.Context, layer domain.LayerID) error {

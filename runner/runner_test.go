@@ -503,6 +503,50 @@ func TestARequestForPermissionOfADeadProcessIsDismissed(t *testing.T) {
 	}
 }
 
+// A request can outlive the end of its call, if the process died in between.
+func TestARequestForPermissionWithoutAnOpenCallIsDismissed(t *testing.T) {
+	t.Parallel()
+	store := eventstest.NewSlice()
+	dead, err := boot(t, store, noOutputs{}, registry.Tools{"echo": echo(&counter{})}, runner.Config{Provider: plays([]runner.Part{ask("c1", "echo", `{"text":"a"}`)})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := dead.open("go")
+	dead.run(session)
+	s := dead.state(session)
+	_, err = dead.ledger.Append(t.Context(), events.SessionStream(session), s.Revision, dead.ledger.Draft(events.PermissionRequested{
+		Permission: dead.ledger.Mint().Permission(), Message: s.Messages[1].ID, Call: "c1", Action: "bash", Resources: []string{"ls"},
+	}, domain.EventID{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := boot(t, store, noOutputs{}, registry.Tools{}, runner.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done := next.salvage(); len(done.Sessions) != 1 || len(exceptions(t, next.ledger)) != 0 {
+		t.Fatalf("Salvage = %+v, exceptions = %v; want the session and none", done, exceptions(t, next.ledger))
+	}
+}
+
+func TestATurnThatOffersNothingSaysSo(t *testing.T) {
+	t.Parallel()
+	p := start(t, registry.Tools{"echo": echo(&counter{})}, runner.Config{
+		Provider: plays(),
+		Rules:    func(domain.AgentID) domain.Rules { return domain.Rules{{Action: "*", Resource: "*", Effect: domain.Deny}} },
+	})
+	session := p.open("go")
+	p.run(session)
+	for e, err := range p.ledger.Entries(t.Context(), events.Position{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Kind == "TurnMaterialized" && !strings.Contains(string(e.Data), `"tools":[]`) {
+			t.Fatalf("record = %s, want an empty list of tools", e.Data)
+		}
+	}
+}
+
 func TestASessionThatSomebodyElseAppendsToConflictsAndStops(t *testing.T) {
 	t.Parallel()
 	var p *program
