@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -95,6 +97,16 @@ func TestSchemaThatCannotBeHonouredIsRefused(t *testing.T) {
 			t.Logf("%s: %v", schema, err)
 		}
 	}
+}
+
+func TestSchemaReachesNoFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "there.json")
+	if err := os.WriteFile(file, []byte(`{"type":"object"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refusal(t, raw(fmt.Sprintf(`{"$ref":%q}`, "file://"+file)))
+	refusal(t, raw(fmt.Sprintf(`{"$ref":%q}`, file)))
 }
 
 func TestBothDraftsAreHeldToTheirOwnRules(t *testing.T) {

@@ -533,7 +533,9 @@ func TestATurnThatOffersNothingSaysSo(t *testing.T) {
 	t.Parallel()
 	p := start(t, registry.Tools{"echo": echo(&counter{})}, runner.Config{
 		Provider: plays(),
-		Rules:    func(domain.AgentID) domain.Rules { return domain.Rules{{Action: "*", Resource: "*", Effect: domain.Deny}} },
+		Rules: func(domain.AgentID) domain.Rules {
+			return domain.Rules{{Action: "*", Resource: "*", Effect: domain.Deny}}
+		},
 	})
 	session := p.open("go")
 	p.run(session)
