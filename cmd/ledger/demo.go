@@ -274,8 +274,7 @@ func (d *demo) notes(n int, c calls.Call) []string {
 	}
 	for _, r := range e.Retained {
 		if r.Ref.Channel() == domain.TextChannel {
-			return []string{fmt.Sprintf("What call %d returned, %s in %d lines, is kept whole: ledger output output://%s/%s",
-				n, size(r.Bytes), r.Lines, short(r.Ref.Settlement()), r.Ref.Channel())}
+			return []string{fmt.Sprintf("What call %d returned, %s in %d lines, is kept whole: ledger output %s", n, size(r.Bytes), r.Lines, r.Ref)}
 		}
 	}
 	return nil
@@ -306,7 +305,7 @@ const begun = "begun"
 // kill runs this program once more and kills it in the middle of a call.
 func (d *demo) kill(ctx context.Context) error {
 	d.line("\n%s\n", d.painted(bold, "A process is killed in the middle of a call"))
-	d.line("Any other log would show that call as running for ever, or run it again.\n")
+	d.line("Elsewhere that call would show as running for ever, or be run again.\n")
 	pipe := filepath.Join(d.workspace, begun)
 	if err := unix.Mkfifo(pipe, 0o600); err != nil {
 		return fmt.Errorf("make pipe: %w", err)

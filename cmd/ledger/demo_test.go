@@ -20,7 +20,7 @@ var varying = []struct {
 	to string
 }{
 	{regexp.MustCompile(`/\S*ledger-demo-\S*.*`), "SCRATCH"},
-	{regexp.MustCompile(`_…[0-9A-Z]{6}`), "_ID"},
+	{regexp.MustCompile(`_…[0-9A-Z]{6}|_[0-9A-Z]{26}`), "_ID"},
 	{regexp.MustCompile(`\b\d+(\.\d+)?m?s\b`), "TIME"},
 	{regexp.MustCompile(`\b(now|TIME ago)\b`), "AGO"},
 	{regexp.MustCompile(` +`), " "},
