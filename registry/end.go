@@ -52,6 +52,9 @@ func (s *settling) after(ctx context.Context, out domain.Output) (_ domain.Outpu
 
 // ended returns the end of a call whose tool returned an error.
 func ended(ctx context.Context, err error) domain.Settlement {
+	if _, ok := errors.AsType[*domain.Defect](err); ok { // whatever the panic was given
+		return broken(err)
+	}
 	if denied, ok := errors.AsType[*domain.Denied](err); ok {
 		return domain.Settlement{Outcome: domain.DeniedByRule, Text: denied.Error(), Rule: denied.Rule}
 	}

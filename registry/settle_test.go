@@ -160,6 +160,19 @@ func TestDefectIsASettlementOfItsOwnAndKeepsTheStackForTheOperator(t *testing.T)
 	}
 }
 
+func TestPanicIsADefectWhateverItWasGiven(t *testing.T) {
+	t.Parallel()
+	for name, given := range map[string]error{
+		"failure": domain.Fail("boom"), "denied": &domain.Denied{Action: "a", Resource: "r"}, "interrupted": domain.ErrInterrupted,
+	} {
+		w := newWorld(t)
+		m := w.offered(registry.Tools{"panics": does(t, func(context.Context, empty, domain.Invocation) (string, error) { panic(given) })})
+		if got := w.settle(m, "c", "panics", `{}`); got.Outcome != domain.Defective {
+			t.Errorf("a panic with a %s ends %s, want a defect", name, got.Outcome)
+		}
+	}
+}
+
 // Scenario 8.
 func TestDefinitionsOfTwoTurnsAreTheSame(t *testing.T) {
 	t.Parallel()
