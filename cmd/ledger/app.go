@@ -107,6 +107,7 @@ Exit codes:
   5    conflict: the store is in use, or the log says otherwise
   124  time ran out
   130  interrupted
+  141  nobody reads the output any more
 
 Environment:
   LEDGER_STORE    the store, in place of --store

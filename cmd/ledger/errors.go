@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"syscall"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
@@ -24,6 +25,7 @@ const (
 	exitConflict    = 5
 	exitTimeout     = 124
 	exitInterrupted = 130
+	exitUnread      = 141
 )
 
 // A fault is an error with what whoever typed the command needs to go on.
@@ -95,6 +97,7 @@ var knowns = []known{
 	{context.DeadlineExceeded, exitTimeout, "timeout", "", ""},
 	{domain.ErrInterrupted, exitInterrupted, "interrupted", "", ""},
 	{context.Canceled, exitInterrupted, "interrupted", "", ""},
+	{syscall.ENOSPC, exitFailed, "disk_full", "free some space; what is on record is whole, and ledger resume carries a session on", ""},
 	{fs.ErrNotExist, exitNotFound, "not_found", "", ""},
 	{fs.ErrPermission, exitFailed, "no_access", "check who owns the file and who may write to it", ""},
 }
@@ -103,6 +106,9 @@ var knowns = []known{
 func faultOf(err error) *fault {
 	if f, ok := errors.AsType[*fault](err); ok {
 		return f
+	}
+	if errors.Is(err, syscall.EPIPE) {
+		return &fault{exit: exitUnread, code: "unread", err: err, quiet: true}
 	}
 	for _, k := range knowns {
 		if errors.Is(err, k.is) {

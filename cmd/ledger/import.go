@@ -54,24 +54,33 @@ func (a *app) importFiles(ctx context.Context, names []string) (err error) {
 				return err
 			}
 		}
+		refused := false
 		if err == nil {
 			_, err = t.Import(ctx, s.ledger)
+			refused = refusedBySystem(err)
 		}
 		if err != nil {
 			failed = append(failed, faultOf(err))
 		} else {
 			reports = append(reports, t.Report)
 		}
-		if ctx.Err() != nil {
+		if refused || ctx.Err() != nil {
 			break
 		}
 	}
-	return errors.Join(emit(a, reports, func() { a.importPage(reports) }), a.importFault(len(names), failed))
+	return errors.Join(emit(a, reports, func() { a.importPage(reports) }), a.importFault(len(names), len(reports), failed))
 }
 
-// importFault tells of all files that failed. With several it is a failure,
-// whatever each of them was.
-func (a *app) importFault(files int, failed []*fault) error {
+// refusedBySystem reports whether an append failed because the system would not
+// write. The store stops at that, and what is left would fail alike.
+func refusedBySystem(err error) bool {
+	_, ok := errors.AsType[syscall.Errno](err)
+	return ok
+}
+
+// importFault tells of all files that failed, and of how many were not tried
+// then. With several it is a failure, whatever each of them was.
+func (a *app) importFault(files, imported int, failed []*fault) error {
 	switch {
 	case len(failed) == 0:
 		return nil
@@ -92,7 +101,7 @@ func (a *app) importFault(files int, failed []*fault) error {
 	}
 	return &fault{
 		exit: exit, code: "import_failed", hint: failed[0].hint,
-		err: fmt.Errorf("%d of %d files are not imported: %s", len(failed), files, strings.Join(texts, "; ")),
+		err: fmt.Errorf("%d of %d files are not imported: %s", files-imported, files, strings.Join(texts, "; ")),
 	}
 }
 

@@ -28,24 +28,27 @@ func start() int {
 }
 
 // interruptible returns a context that the first signal to end ends, with the
-// reason as its cause. The second signal ends the process. The function that
-// it returns gives the signals back.
+// reason as its cause. A second request to end ends the process. A terminal
+// that is gone and a reader that left (SIGHUP, SIGPIPE) end the context too,
+// however often they come. The function that it returns gives the signals back.
 func interruptible(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals, done := make(chan os.Signal, 2), make(chan struct{})
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(signals, endings()...)
 	var waiting sync.WaitGroup
 	waiting.Go(func() {
-		select {
-		case s := <-signals:
-			cancel(interruptionBy(s))
-		case <-done:
-			return
-		}
-		select {
-		case <-signals:
-			os.Exit(exitInterrupted)
-		case <-done:
+		for asked := false; ; {
+			select {
+			case s := <-signals:
+				cancel(interruptionBy(s))
+				request := s == os.Interrupt || s == syscall.SIGTERM
+				if request && asked {
+					os.Exit(exitInterrupted)
+				}
+				asked = asked || request
+			case <-done:
+				return
+			}
 		}
 	})
 	return ctx, func() {
@@ -54,6 +57,15 @@ func interruptible(parent context.Context) (context.Context, func()) {
 		waiting.Wait()
 		cancel(nil)
 	}
+}
+
+// endings are the signals to end. Under nohup SIGHUP is none.
+func endings() []os.Signal {
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signals
 }
 
 func interruptionBy(s os.Signal) domain.Interruption {

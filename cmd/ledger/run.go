@@ -32,6 +32,9 @@ type runFlags struct {
 
 // ready reads what the flags name.
 func (f *runFlags) ready() (speaks *script.Script, err error) {
+	if f.steps < 0 {
+		return nil, misuse("--steps is %d: give how many replies there may be, or 0 for any number", f.steps)
+	}
 	if f.rules, err = loadRules(f.rulesFile); err != nil {
 		return nil, err
 	}

@@ -74,14 +74,8 @@ func (s *Store) Follow(ctx context.Context, after events.Position, options ...ev
 // true. It returns false if the loop was left, or ended with an error.
 func (s *Store) drain(ctx context.Context, at cursor, yield func(events.Entry, error) bool) bool {
 	for c := firstChunk(); ; c = c.grown() {
-		entries, err := s.fetch(ctx, at, c)
-		if err != nil {
-			yield(events.Entry{}, err)
-			return false
-		}
-		if len(entries) == 0 {
-			return true
-		}
+		// What was read before an error is yielded before it.
+		entries, failed := s.fetch(ctx, at, c)
 		for _, e := range entries {
 			if err := context.Cause(ctx); err != nil {
 				yield(events.Entry{}, err)
@@ -90,6 +84,13 @@ func (s *Store) drain(ctx context.Context, at cursor, yield func(events.Entry, e
 			if !yield(e, nil) {
 				return false
 			}
+		}
+		if failed != nil {
+			yield(events.Entry{}, failed)
+			return false
+		}
+		if len(entries) == 0 {
+			return true
 		}
 	}
 }
@@ -208,10 +209,7 @@ func (r *streamCursor) next(end uint64, c chunk) ([]events.Entry, error) {
 	if closing := it.Close(); err == nil && closing != nil {
 		err = translated(closing)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return entries, nil
+	return entries, err
 }
 
 // places returns the sequences of the entries that come next, through end.
@@ -247,16 +245,16 @@ func (r *streamCursor) gather(it *pebble.Iterator, places []uint64, most int) (e
 		}
 		if !it.SeekGE(entryKey(place)) {
 			if err := it.Error(); err != nil {
-				return nil, translated(err)
+				return entries, translated(err)
 			}
-			return nil, damaged(place, "it is missing")
+			return entries, damaged(place, "it is missing")
 		}
 		e, err := entryAt(it, place)
 		if err != nil {
-			return nil, err
+			return entries, err
 		}
 		if e.Stream != r.stream || e.Revision != r.after+1 {
-			return nil, damaged(place, fmt.Sprintf("it is not entry %d of %s", r.after+1, r.stream))
+			return entries, damaged(place, fmt.Sprintf("it is not entry %d of %s", r.after+1, r.stream))
 		}
 		entries = append(entries, e)
 		size += len(e.Data) + len(e.Metadata)

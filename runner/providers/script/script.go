@@ -1,6 +1,7 @@
 package script
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -93,7 +94,11 @@ func where(data []byte, err error) string {
 	if offset < 0 || offset > int64(len(data)) {
 		return err.Error()
 	}
-	return fmt.Sprintf("line %d: %v", 1+strings.Count(string(data[:offset]), "\n"), err)
+	what := err.Error()
+	if mistyped, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		what = fmt.Sprintf("%s is of the JSON type %s", cmp.Or(mistyped.Field, "the document"), mistyped.Value)
+	}
+	return fmt.Sprintf("line %d: %s", 1+strings.Count(string(data[:offset]), "\n"), what)
 }
 
 // add turns steps into replies. Steps of the system are not spoken. A reply
@@ -102,15 +107,19 @@ func (s *Script) add(steps []stepWire) error {
 	var faults []error
 	var prompts []string
 	for i, step := range steps {
+		message, err := text(step.Message)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%w: step %d: %w", ErrNotATIF, i+1, err))
+		}
 		switch step.Source {
 		case "user":
-			prompts = append(prompts, text(step.Message))
+			prompts = append(prompts, message)
 		case "agent":
 			calls, err := step.asked()
 			if err != nil {
 				faults = append(faults, fmt.Errorf("%w: step %d: %w", ErrNotATIF, i+1, err))
 			}
-			s.say(reply{prompts: prompts, text: text(step.Message), model: step.Model, calls: calls})
+			s.say(reply{prompts: prompts, text: message, model: step.Model, calls: calls})
 			prompts = nil
 		case "system":
 		default:
@@ -150,18 +159,19 @@ func (step stepWire) asked() ([]domain.Call, error) {
 	return calls, errors.Join(faults...)
 }
 
-// text returns a message: a string, or the text parts of an array.
-func text(message json.RawMessage) string {
+// text returns a message: a string, or the text parts of an array. One that is
+// not there is empty.
+func text(message json.RawMessage) (string, error) {
 	var s string
-	if json.Unmarshal(message, &s) == nil {
-		return s
+	if len(message) == 0 || json.Unmarshal(message, &s) == nil {
+		return s, nil
 	}
 	var parts []struct {
 		Type string `json:"type"`
 		Text string `json:"text"`
 	}
 	if json.Unmarshal(message, &parts) != nil {
-		return ""
+		return "", errors.New("message is neither a string nor an array of parts")
 	}
 	var b strings.Builder
 	for _, p := range parts {
@@ -169,7 +179,7 @@ func text(message json.RawMessage) string {
 			b.WriteString(p.Text)
 		}
 	}
-	return b.String()
+	return b.String(), nil
 }
 
 // Agent returns the name that the document gives its agent.

@@ -105,6 +105,10 @@ func TestADocumentThatIsNoTrajectoryIsRefusedWithThePlace(t *testing.T) {
 		"of another call":            head + `{"source":"agent","tool_calls":[{"tool_call_id":"x","function_name":"f"},{"tool_call_id":"x","function_name":"f"}]}]}`,
 		"step 2: source \"robot\"":   head + `{"source":"agent","message":"a"},{"source":"robot"}]}`,
 		"unexpected end":             head,
+		"step 1: message is neither": head + `{"source":"user","message":5},{"source":"agent","message":"a"}]}`,
+		"step 2: message is neither": head + `{"source":"user","message":"x"},{"source":"agent","message":{"text":"a"}}]}`,
+		"line 1: steps.tool_calls.tool_call_id is of the JSON type number": head + `{"source":"agent","tool_calls":[{"tool_call_id":1}]}]}`,
+		"the document is of the JSON type array":                           `[]`,
 	} {
 		_, err := script.Parse("t.json", strings.NewReader(text))
 		if !errors.Is(err, script.ErrNotATIF) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "t.json") {
