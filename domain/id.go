@@ -119,7 +119,7 @@ func ParseID[K Kind](text string) (ID[K], error) {
 func IDFromBytes[K Kind](b [16]byte) ID[K] { return ID[K]{b} }
 
 // RegistrationOf returns the registration whose event is e.
-func RegistrationOf(e EventID) RegistrationID { return RegistrationID{e.u} }
+func RegistrationOf(e EventID) RegistrationID { return RegistrationID(e) }
 
 // EventOf returns the event that made registration r.
-func EventOf(r RegistrationID) EventID { return EventID{r.u} }
+func EventOf(r RegistrationID) EventID { return EventID(r) }

@@ -14,18 +14,18 @@ import (
 )
 
 // typed runs a terminal on which some lines are typed, and asks it once.
-func typed(t *testing.T, lines string) (permission.Answer, error, string) {
+func typed(t *testing.T, lines string) (answer permission.Answer, shown string, err error) {
 	t.Helper()
 	var out bytes.Buffer
 	terminal := permission.NewTerminal(strings.NewReader(lines), &out)
 	ended := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { ended <- terminal.Run(ctx) }()
-	answer, err := terminal.Decide(t.Context(), permission.Request{Ask: permission.Ask{
+	answer, err = terminal.Decide(t.Context(), permission.Request{Ask: permission.Ask{
 		Action: "bash", Resources: []string{"rm -rf build", "echo \x1b[2K"}, Save: []string{"rm *"}}})
 	cancel()
 	<-ended
-	return answer, err, out.String()
+	return answer, out.String(), err
 }
 
 func TestPersonAnswersAtTheTerminal(t *testing.T) {
@@ -39,7 +39,7 @@ func TestPersonAnswersAtTheTerminal(t *testing.T) {
 		"":                        {Scope: permission.Reject, By: permission.ByHeadless},
 		"what is this\nanother\n": {Scope: permission.Reject, By: permission.ByHeadless},
 	} {
-		got, err, out := typed(t, lines)
+		got, out, err := typed(t, lines)
 		if err != nil || got != want {
 			t.Errorf("typed %q: %+v, %v, want %+v", lines, got, err, want)
 		}

@@ -29,6 +29,6 @@ func Example() {
 	fmt.Println(outside.Resource, outside.External, err)
 	// Output:
 	// main.go <nil>
-	// resolve ../main.go: relative_escape: the path leaves the workspace through ..
+	// resolve ../main.go: relative_escape: the path leaves the workspace by its parent folders
 	// /etc/hosts /etc/* <nil>
 }

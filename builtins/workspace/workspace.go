@@ -11,7 +11,7 @@ import (
 
 // The errors of this package. Callers match them with errors.Is.
 var (
-	ErrRelativeEscape = errors.New("relative_escape: the path leaves the workspace through ..")
+	ErrRelativeEscape = errors.New("relative_escape: the path leaves the workspace by its parent folders")
 	ErrLocationEscape = errors.New("location_escape: a symbolic link leads out of the workspace")
 	ErrNotDirectory   = errors.New("non_directory_ancestor: a part of the path before the last is not a directory")
 	ErrBadPath        = errors.New("not a path")

@@ -33,7 +33,9 @@ func steady(text string) string {
 		text = v.is.ReplaceAllString(text, v.to)
 	}
 	lines := strings.Split(text, "\n")
-	isCall := func(line string) bool { return strings.HasPrefix(line, " ") && strings.ContainsAny(line, "✓✗?≠!⊘") }
+	isCall := func(line string) bool {
+		return strings.HasPrefix(line, " ") && strings.ContainsAny(line, "✓✗?≠!⊘")
+	}
 	for i := 0; i < len(lines); i++ {
 		end := i
 		for end < len(lines) && isCall(lines[end]) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events/transcripts"
@@ -36,8 +37,8 @@ new in it. FILE - is the standard input.`,
 }
 
 // importFiles imports files one after the other. One that fails does not stop
-// those behind it, unless the run is interrupted. The store is opened once
-// there is something to import.
+// those behind it, unless the run is interrupted or the system refuses to
+// write. The store is opened once there is something to import.
 func (a *app) importFiles(ctx context.Context, names []string) (err error) {
 	var s *ledgerStore
 	defer func() {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/settlement-ledger/ledger/builtins"
 	"github.com/settlement-ledger/ledger/builtins/permission"
@@ -211,12 +210,4 @@ func (k kept) Open(ctx context.Context, ref domain.Ref) (io.ReadCloser, domain.R
 		return nil, domain.Retained{}, err
 	}
 	return out, out.Retained(), nil
-}
-
-// absolute returns the path of a workspace as it is kept.
-func absolute(path string) string {
-	if full, err := filepath.Abs(path); err == nil {
-		return full
-	}
-	return path
 }

@@ -98,12 +98,11 @@ func read(name string, source *lines) (*Transcript, error) {
 type file struct {
 	report  Report
 	line    int
-	known   bool      // a record of the format was met
-	foreign string    // why the first line that is no such record is none
-	source  string    // the first session ID
-	start   digest    // of the first record, which names a session that has no ID
-	at      time.Time // the last time
-	model   string
+	known   bool              // a record of the format was met
+	foreign string            // why the first line that is no such record is none
+	source  string            // the first session ID
+	start   digest            // of the first record, which names a session that has no ID
+	at      time.Time         // the last time
 	records map[digest]digest // of uuids, and the messages that came with them
 	copies  map[digest]int    // of lines without a uuid
 	roots   map[text]string   // the chain of each record of a subagent

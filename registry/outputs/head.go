@@ -48,11 +48,6 @@ type head struct {
 	policy   string
 }
 
-// chunks returns how many chunks the body has: at least one.
-func (h head) chunks() uint32 {
-	return uint32(max(1, (h.retained.Bytes+int64(h.chunk)-1)/int64(h.chunk)))
-}
-
 // tombstone returns the *Pruned of a pruned head, and nil for any other.
 func (h head) tombstone() error {
 	if h.state != pruned {
