@@ -152,8 +152,8 @@ func (m meddling) Reply(ctx context.Context, turn runner.Turn) iter.Seq2[runner.
 
 // mend runs the trajectory and shows what the ledger knows of it.
 func (d *demo) mend(ctx context.Context) error {
-	d.line("%s\n", d.painted(bold, "An agent mends a failing test"))
-	d.line("The tools are real; the replies are a recorded trajectory. Each line is a call that is settled.\n")
+	d.line("%s", d.painted(bold, "An agent mends a failing test"))
+	d.line("The tools are real; the replies are a recorded trajectory. Each line is a call that is settled.")
 	return d.working(ctx, d.create, func(p *program) error {
 		session, err := d.mendIn(ctx, p)
 		if err != nil {
@@ -242,7 +242,7 @@ func (d *demo) audit(ctx context.Context, p *program, session domain.SessionID) 
 	if err != nil {
 		return err
 	}
-	d.line("\n%s\n", d.painted(bold, "What the ledger knows of it"))
+	d.line("\n%s", d.painted(bold, "What the ledger knows of it"))
 	t := table{head: []string{">", "TOOL", "OUTCOME", "WHAT THE MODEL READ"}}
 	n := 0
 	var notes []string
@@ -304,8 +304,8 @@ const begun = "begun"
 
 // kill runs this program once more and kills it in the middle of a call.
 func (d *demo) kill(ctx context.Context) error {
-	d.line("\n%s\n", d.painted(bold, "A process is killed in the middle of a call"))
-	d.line("Elsewhere that call would show as running for ever, or be run again.\n")
+	d.line("\n%s", d.painted(bold, "A process is killed in the middle of a call"))
+	d.line("Elsewhere that call would show as running for ever, or be run again.")
 	pipe := filepath.Join(d.workspace, begun)
 	if err := unix.Mkfifo(pipe, 0o600); err != nil {
 		return fmt.Errorf("make pipe: %w", err)

@@ -69,7 +69,22 @@ func (a *app) importFiles(ctx context.Context, names []string) (err error) {
 			break
 		}
 	}
-	return errors.Join(emit(a, reports, func() { a.importPage(reports) }), a.importFault(len(names), len(reports), failed))
+	return errors.Join(emit(a, importRowsOf(reports), func() { a.importPage(reports) }), a.importFault(len(names), len(reports), failed))
+}
+
+// An importRow is the report of a file. A file that says nothing has no session.
+type importRow struct {
+	File    string            `json:"file"`
+	Session *domain.SessionID `json:"session"`
+	transcripts.Report
+}
+
+func importRowsOf(reports []transcripts.Report) []importRow {
+	rows := make([]importRow, len(reports))
+	for i, r := range reports {
+		rows[i] = importRow{r.File, opt(r.Session), r}
+	}
+	return rows
 }
 
 // refusedBySystem reports whether an append failed because the system would not

@@ -73,8 +73,8 @@ func (a *app) printOutput(ctx context.Context, s *ledgerStore, id string, p page
 	return a.printPage(ctx, o, p)
 }
 
-// ref returns the reference that is meant: written out, or that of a call with
-// one output.
+// ref returns the reference that is meant: written out, or that of what a call
+// returned, as text where it has a text.
 func (s *ledgerStore) ref(ctx context.Context, id string) (domain.Ref, error) {
 	if domain.IsRef(id) {
 		return domain.ParseRef(id)
@@ -87,19 +87,16 @@ func (s *ledgerStore) ref(ctx context.Context, id string) (domain.Ref, error) {
 	if err != nil {
 		return domain.Ref{}, err
 	}
-	switch kept := c.Settlement.Retained; len(kept) {
-	case 0:
+	kept := c.Settlement.Retained
+	if len(kept) == 0 {
 		return domain.Ref{}, notFound("ledger call show "+id+" prints what the model read of it", "call %s has no output that is kept whole", c.ID)
-	case 1:
-		return kept[0].Ref, nil
-	default:
-		f := misuse("call %s has %d outputs", c.ID, len(kept))
-		f.code, f.hint = "ambiguous", "name one of them"
-		for _, r := range kept {
-			f.candidates = append(f.candidates, fmt.Sprintf("%s  %s", r.Ref, size(r.Bytes)))
-		}
-		return domain.Ref{}, f
 	}
+	for _, r := range kept {
+		if r.Ref.Channel() == domain.TextChannel {
+			return r.Ref, nil
+		}
+	}
+	return kept[0].Ref, nil
 }
 
 // printPage writes the lines of a page, chunk by chunk, and tells where the

@@ -172,9 +172,9 @@ func took(c calls.Call) string {
 }
 
 // durationMS returns how long a call ran in milliseconds, nil where it did not
-// begin or has not ended.
+// begin or has not ended, and where it is lost: when it ended is not known then.
 func durationMS(c calls.Call) *int64 {
-	if c.Started.IsZero() || c.Settled.IsZero() {
+	if c.Started.IsZero() || c.Settled.IsZero() || c.Settlement.Outcome == domain.Lost {
 		return nil
 	}
 	ms := max(0, c.Settled.Sub(c.Started).Milliseconds())

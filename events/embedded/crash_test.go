@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/settlement-ledger/ledger/domain"
@@ -406,6 +407,32 @@ func TestAFullDiskWhileOpeningIsAnErrorAndHarmless(t *testing.T) {
 		if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "store") {
 			t.Errorf("Open on a full disk = %v, want an error that says so and names the folder", err)
 		}
+	}
+	if n := len(all(t, open(t, storage))); n != 5 {
+		t.Errorf("the store holds %d records, want 5", n)
+	}
+}
+
+// TestAFullDiskWhileTablesAreMergedDoesNotHoldUpOpening opens a store whose
+// tables Pebble merges at once, and waits for.
+func TestAFullDiskWhileTablesAreMergedDoesNotHoldUpOpening(t *testing.T) {
+	t.Parallel()
+	storage := vfs.NewMem()
+	s := open(t, storage)
+	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(5, 100)...))
+	options := s.options(nil)
+	must(t, s.Close())
+	options.DisableAutomaticCompactions = true
+	db, err := pebble.Open(s.folder.path(logName), options)
+	must(t, err)
+	for range 8 {
+		must(t, db.Set(checkpointKey("calls"), []byte("x"), pebble.Sync))
+		must(t, db.Flush())
+	}
+	must(t, db.Close())
+	disk := &shortage{only: func(op errorfs.Op) bool { return strings.Contains(op.Path, ".sst") }}
+	if _, err := Open(t.Context(), "store", Config{FS: errorfs.Wrap(storage, disk)}); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("Open on a full disk = %v, want an error that says so", err)
 	}
 	if n := len(all(t, open(t, storage))); n != 5 {
 		t.Errorf("the store holds %d records, want 5", n)

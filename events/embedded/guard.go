@@ -28,7 +28,8 @@ type guard struct {
 	ending  chan struct{} // closed when the store begins to close
 	mu      struct {
 		sync.Mutex
-		cause error // what failed
+		cause  error // what failed
+		opened bool  // the database is open
 	}
 }
 
@@ -61,6 +62,25 @@ func (g *guard) fail(err error) {
 	}
 }
 
+// opened says that the database is open.
+func (g *guard) opened() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mu.opened = true
+}
+
+// park waits until the store begins to close, as Pebble would try again at
+// once. A database that is being opened waits for what fails here, and does not
+// try again.
+func (g *guard) park() {
+	g.mu.Lock()
+	opened := g.mu.opened
+	g.mu.Unlock()
+	if opened {
+		<-g.ending
+	}
+}
+
 // open returns a file for writing: the one that open opens or, once the guard
 // has stopped, one in memory.
 func (g *guard) open(op, name string, category vfs.DiskWriteCategory, open func() (vfs.File, error)) (vfs.File, error) {
@@ -72,7 +92,7 @@ func (g *guard) open(op, name string, category vfs.DiskWriteCategory, open func(
 		g.fail(fmt.Errorf("%s %s: %w", op, name, err))
 	}
 	if isTable(category) && category != "pebble-memtable-flush" { // needless, and as large as the store
-		<-g.ending
+		g.park()
 		return nil, g.failure()
 	}
 	if err := g.scratch.MkdirAll(g.PathDir(name), 0o755); err != nil {

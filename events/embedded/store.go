@@ -108,6 +108,7 @@ func (s *Store) openDatabase() (err error) {
 		close(s.guard.ending)
 		return cmp.Or(s.guard.cause(), translated(err))
 	}
+	s.guard.opened()
 	end, err := s.lastSequence()
 	if cause := s.guard.cause(); cause != nil {
 		err = cause // of which Pebble was not told
