@@ -157,6 +157,10 @@ func (m *Mismatch) Error() string {
 func (m *Mismatch) Is(target error) bool { return target == m.kind }
 
 func mismatch(kind error, detail error) error {
+	if mistyped, ok := errors.AsType[*json.UnmarshalTypeError](detail); ok && mistyped.Field != "" {
+		path := "/" + strings.ReplaceAll(mistyped.Field, ".", "/")
+		return &Mismatch{Faults: []Fault{{path, fmt.Sprintf("%s does not fit %s", mistyped.Value, mistyped.Type)}}, kind: kind}
+	}
 	return &Mismatch{Faults: []Fault{{Detail: detail.Error()}}, kind: kind}
 }
 

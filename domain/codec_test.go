@@ -264,3 +264,21 @@ func TestJSONCodecTakesOneDocumentOfKnownFields(t *testing.T) {
 		t.Errorf("Decode(%s) = %+v, %v, want %+v", data, got, err, want)
 	}
 }
+
+func TestNumberThatNoIntHoldsIsAFaultWithItsPath(t *testing.T) {
+	t.Parallel()
+	type limited struct {
+		Limit int `json:"limit"`
+	}
+	tool, err := domain.Make(domain.Spec[limited, string]{
+		Description: "for a test",
+		Execute:     func(context.Context, limited, domain.Invocation) (string, error) { return "", nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = tool.Bind(json.RawMessage(`{"limit":99999999999999999999}`))
+	if want := "/limit: number 99999999999999999999 does not fit int"; !errors.Is(err, domain.ErrInvalidInput) || err.Error() != want {
+		t.Fatalf("Bind = %v, want %s", err, want)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -34,6 +35,9 @@ type runFlags struct {
 func (f *runFlags) ready() (speaks *script.Script, err error) {
 	if f.steps < 0 {
 		return nil, misuse("--steps is %d: give how many replies there may be, or 0 for any number", f.steps)
+	}
+	if info, err := os.Stat(f.workspace); err != nil || !info.IsDir() {
+		return nil, hinted(fmt.Errorf("--workspace: %s is not a folder that can be opened: %w", f.workspace, cmp.Or(err, fs.ErrInvalid)), "name a folder that exists")
 	}
 	if f.rules, err = loadRules(f.rulesFile); err != nil {
 		return nil, err
@@ -169,6 +173,9 @@ func (a *app) runSession(ctx context.Context, f runFlags, prompt string) error {
 	if err != nil {
 		return err
 	}
+	if f.agent == "" {
+		return misuse("--agent is empty: name the agent whose session it is")
+	}
 	if prompt == "" && len(speaks.Prompts(0)) == 0 {
 		return misuse("no prompt: the trajectory %s begins without one, and none is given", f.script)
 	}
@@ -236,8 +243,12 @@ func (a *app) carry(ctx context.Context, b *bench, speaks *script.Script, sessio
 	ran := w.during(ctx, b.ledgerStore, func() error {
 		for {
 			n, err := b.admit(ctx, speaks, session, prompt)
-			if err != nil || n >= speaks.Len() {
+			if err != nil {
 				return err
+			}
+			if n >= speaks.Len() {
+				a.tellUnanswered(speaks)
+				return nil
 			}
 			if err := b.runner.Run(ctx, session); err != nil && !errors.Is(err, script.ErrOver) {
 				return err
@@ -249,6 +260,13 @@ func (a *app) carry(ctx context.Context, b *bench, speaks *script.Script, sessio
 		}
 	})
 	return errors.Join(ran, a.showRun(context.WithoutCancel(ctx), b.ledgerStore, session))
+}
+
+// tellUnanswered says that a trajectory ends with a prompt.
+func (a *app) tellUnanswered(speaks *script.Script) {
+	if n := len(speaks.Prompts(speaks.Len())); n > 0 {
+		fmt.Fprintf(a.err, "hint: the trajectory ends with %s and no reply\n", count(n, "prompt"))
+	}
 }
 
 // admit admits the prompts before the next reply that are not on record yet,

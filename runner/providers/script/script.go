@@ -1,6 +1,7 @@
 package script
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"regexp"
 	"strings"
 
 	"github.com/settlement-ledger/ledger/domain"
@@ -26,6 +28,7 @@ type Script struct {
 	agent   string
 	model   string
 	replies []reply
+	last    []string // prompts behind the last reply
 }
 
 // A reply is one message of the agent, and the prompts that come before it.
@@ -58,6 +61,9 @@ type callWire struct {
 	Arguments json.RawMessage `json:"arguments"`
 }
 
+// schemas are the versions that are read.
+var schemas = regexp.MustCompile(`^ATIF-v1\.[0-9]+$`)
+
 // Parse reads an ATIF 1.x document. The name stands in errors only. It returns
 // an ErrNotATIF that says what is wrong, and where, for a document that is not
 // one; for one without a reply; and for calls without an ID or a name.
@@ -66,11 +72,12 @@ func Parse(name string, r io.Reader) (*Script, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read trajectory %s: %w", name, err)
 	}
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	var d document
 	if err := json.Unmarshal(data, &d); err != nil {
 		return nil, fmt.Errorf("read trajectory %s: %w: %s", name, ErrNotATIF, where(data, err))
 	}
-	if !strings.HasPrefix(d.Schema, "ATIF-v1.") {
+	if !schemas.MatchString(d.Schema) {
 		return nil, fmt.Errorf("read trajectory %s: %w: schema_version is %q, not ATIF-v1.x", name, ErrNotATIF, d.Schema)
 	}
 	s := &Script{agent: d.Agent.Name, model: d.Agent.Model}
@@ -126,6 +133,7 @@ func (s *Script) add(steps []stepWire) error {
 			faults = append(faults, fmt.Errorf("%w: step %d: source %q is not user, agent or system", ErrNotATIF, i+1, step.Source))
 		}
 	}
+	s.last = prompts
 	return errors.Join(faults...)
 }
 
@@ -192,12 +200,16 @@ func (s *Script) Model() string { return s.model }
 func (s *Script) Len() int { return len(s.replies) }
 
 // Prompts returns the messages of the user that come before reply n, from 0:
-// none where the agent goes on by itself, or where there is no such reply.
+// none where the agent goes on by itself. Before the reply behind the last come
+// those that the trajectory has no reply to.
 func (s *Script) Prompts(n int) []string {
-	if n >= len(s.replies) {
-		return nil
+	switch {
+	case n < len(s.replies):
+		return s.replies[n].prompts
+	case n == len(s.replies):
+		return s.last
 	}
-	return s.replies[n].prompts
+	return nil
 }
 
 // Replies returns how many replies a session holds: the number of the reply

@@ -92,6 +92,14 @@ func TestPromptsComeBeforeTheirReply(t *testing.T) {
 	}
 }
 
+func TestPromptsBehindTheLastReplyAreNotLost(t *testing.T) {
+	t.Parallel()
+	s := parse(t, "\ufeff"+`{"schema_version":"ATIF-v1.0","agent":{},"steps":[{"source":"agent","message":"hi"},{"source":"user","message":"and now?"}]}`)
+	if got := s.Prompts(s.Len()); !slices.Equal(got, []string{"and now?"}) || s.Prompts(s.Len()+1) != nil {
+		t.Fatalf("Prompts behind the last reply = %q, want the one", got)
+	}
+}
+
 func TestADocumentThatIsNoTrajectoryIsRefusedWithThePlace(t *testing.T) {
 	t.Parallel()
 	head := `{"schema_version":"ATIF-v1.7","agent":{"name":"a"},"steps":[`
