@@ -48,10 +48,15 @@ type Store interface {
 
 // Following says how to follow. The zero Following is what Follow does without.
 type Following struct {
+	// Filter says which entries are yielded. One that is not valid ends the
+	// loop with ErrBadQuery.
+	Filter Filter
+
 	// CaughtUp, if not nil, is called on the goroutine of the loop each time
 	// that everything appended before the call to Follow, or since the last
-	// time, has been yielded, and before it waits for more. It is given the
-	// position of the last entry yielded, or the one that was started from.
+	// time, has been yielded or passed over, and before it waits for more. It is
+	// given the position of the last entry that was, or the one that was
+	// started from.
 	CaughtUp func(Position)
 }
 

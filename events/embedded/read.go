@@ -57,8 +57,15 @@ func (s *Store) Follow(ctx context.Context, after events.Position, options ...ev
 			yield(events.Entry{}, errFollowings)
 			return
 		}
+		if err := following.Filter.Valid(); err != nil {
+			yield(events.Entry{}, err)
+			return
+		}
+		matching := func(e events.Entry, err error) bool {
+			return err == nil && !following.Filter.Matches(e.Header()) || yield(e, err)
+		}
 		at := newLogCursor(s, after)
-		for s.drain(ctx, at, yield) {
+		for s.drain(ctx, at, matching) {
 			if following.CaughtUp != nil {
 				following.CaughtUp(at.place)
 			}

@@ -113,6 +113,14 @@ func (s *Slice) ReadAll(ctx context.Context, after events.Position) iter.Seq2[ev
 // Follow is events.Store's.
 func (s *Slice) Follow(ctx context.Context, after events.Position, options ...events.Following) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
+		var filter events.Filter
+		if len(options) > 0 {
+			filter = options[0].Filter
+		}
+		if err := filter.Valid(); err != nil {
+			yield(events.Entry{}, err)
+			return
+		}
 		told := false
 		for {
 			entries, grown, err := s.snapshot(ctx, func() []events.Entry {
@@ -125,7 +133,7 @@ func (s *Slice) Follow(ctx context.Context, after events.Position, options ...ev
 			}
 			if len(entries) > 0 {
 				after, told = entries[0].Position, false
-				if !yield(entries[0], nil) {
+				if filter.Matches(entries[0].Header()) && !yield(entries[0], nil) {
 					return
 				}
 				continue
