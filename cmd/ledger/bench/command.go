@@ -1,0 +1,107 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"time"
+)
+
+// quickScale is the size at which every row runs in a few seconds: to see that
+// it does, and nothing about the store.
+const quickScale = 0.002
+
+// Quick returns c at a size and with rounds that show nothing but that every
+// row runs.
+func (c Config) Quick() Config {
+	c.Scale, c.Rounds = quickScale, 2
+	return c
+}
+
+// childWord is the argument with which Command has a process call Child.
+const childWord = "child"
+
+// Command measures a table as its arguments say, for a program that does
+// nothing else, and writes the table to out and what it is doing to errors. It
+// returns the exit code: 0, 1 if something was not measured, 2 if the arguments
+// make no sense.
+func Command(ctx context.Context, t Table, args []string, out, progress io.Writer) int {
+	if len(args) > 1 && args[1] == childWord {
+		return exit(progress, Child(ctx, args[2:], out))
+	}
+	o, err := parse(args, progress)
+	if err != nil {
+		return 2
+	}
+	if o.list {
+		for _, r := range t.Rows {
+			fmt.Fprintf(out, "%-24s %s %s, against %s\n", r.ID, r.Goal, r.Measure, r.Against)
+		}
+		return 0
+	}
+	report, err := Run(ctx, t, o.Config)
+	err = errors.Join(err, report.WriteTable(out))
+	if o.csv != "" {
+		err = errors.Join(err, writeCSV(report, o.csv))
+	}
+	if code := exit(progress, err); code != 0 || len(report.Unmeasured()) == 0 {
+		return code
+	}
+	return 1 // the table says why
+}
+
+func exit(to io.Writer, err error) int {
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(to, "error:", err)
+	return 1
+}
+
+type options struct {
+	Config
+	csv  string
+	list bool
+}
+
+func parse(args []string, to io.Writer) (o options, err error) {
+	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
+	flags.SetOutput(to)
+	flags.IntVar(&o.Rounds, "rounds", 5, "`rounds` of each trial")
+	flags.StringVar(&o.Dir, "dir", os.TempDir(), "a `folder` on the disk to measure")
+	flags.StringVar(&o.csv, "csv", "", "the `file` for every round of every row")
+	flags.BoolVar(&o.list, "list", false, "list the rows and measure nothing")
+	flags.DurationVar(&o.Time, "time", 14*time.Minute, "`time` after which no trial has a second round")
+	flags.Func("only", "the rows whose ID matches a `regexp`", func(text string) (err error) {
+		o.Only, err = regexp.Compile(text)
+		return err
+	})
+	quick := flags.Bool("quick", false, "run every row at a tiny size, to see that it runs")
+	if err := flags.Parse(args[1:]); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		err := fmt.Errorf("%q is no argument", flags.Arg(0))
+		fmt.Fprintln(to, "error:", err)
+		return o, err
+	}
+	if *quick {
+		o.Config = o.Quick()
+	}
+	o.Progress = func(doing string) { fmt.Fprintln(to, doing) }
+	self, err := os.Executable()
+	o.Child = []string{self, childWord}
+	return o, err
+}
+
+func writeCSV(r *Report, path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.WriteCSV(f), f.Close())
+}

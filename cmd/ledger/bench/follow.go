@@ -1,0 +1,130 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// following opens a contestant of one writer and so many followers. The writer
+// appends an event once each follower was given the one before, so that what is
+// measured is how long an event takes to a follower that waits for it. Its
+// sample is of the deliveries; without followers it is of the appends.
+func following(followers int) func(context.Context, *Ground) (Rig, error) {
+	return func(ctx context.Context, g *Ground) (Rig, error) {
+		l, err := openLedger(ctx, g, 1)
+		if err != nil {
+			return nil, err
+		}
+		f := &audience{ledger: l, all: make(chan struct{}, 1), ears: make([]ear, g.followers(followers))}
+		f.open(ctx)
+		run := func(ctx context.Context) (Sample, error) { return f.run(ctx, timed(g.Span(time.Second))) }
+		return NewRig(run, f.close), nil
+	}
+}
+
+// followers scales a number of followers: none and one stay.
+func (g *Ground) followers(n int) int {
+	if n <= 1 {
+		return n
+	}
+	return g.Count(n)
+}
+
+// An audience is the followers of a ledger.
+type audience struct {
+	ledger *ledger
+	length int // of the writer's stream
+	cancel context.CancelCauseFunc
+	joined sync.WaitGroup
+	began  time.Time    // of the append that is being delivered
+	left   atomic.Int64 // followers that it was not delivered to yet
+	all    chan struct{}
+	ears   []ear
+}
+
+// An ear is one follower.
+type ear struct {
+	latencies []time.Duration // read by the writer once left is 0
+	err       error           // read once the follower was joined
+}
+
+var errOver = errors.New("the measurement is over")
+
+// open starts the followers and returns when all of them wait.
+func (f *audience) open(ctx context.Context) {
+	ctx, f.cancel = context.WithCancelCause(ctx)
+	var waiting sync.WaitGroup
+	waiting.Add(len(f.ears))
+	for i := range f.ears {
+		f.joined.Go(func() {
+			caughtUp := sync.OnceFunc(waiting.Done)
+			defer caughtUp()
+			f.ears[i].err = f.listen(ctx, &f.ears[i], caughtUp)
+		})
+	}
+	waiting.Wait()
+}
+
+func (f *audience) listen(ctx context.Context, e *ear, caughtUp func()) error {
+	for _, err := range f.ledger.store.Follow(ctx, f.ledger.store.Head(), events.Following{CaughtUp: func(events.Position) { caughtUp() }}) {
+		if err != nil {
+			return err
+		}
+		e.latencies = append(e.latencies, time.Since(f.began))
+		if f.left.Add(-1) == 0 {
+			f.all <- struct{}{}
+		}
+	}
+	return nil
+}
+
+func (f *audience) run(ctx context.Context, goOn func() bool) (Sample, error) {
+	for i := range f.ears {
+		f.ears[i].latencies = f.ears[i].latencies[:0]
+	}
+	var appends []time.Duration
+	usage, begun := processorTime(), time.Now()
+	for first := true; first || goOn(); first = false {
+		f.length++
+		f.left.Store(int64(len(f.ears)))
+		f.began = time.Now()
+		if err := f.ledger.Append(ctx, 0, f.length, Event(0, f.length)); err != nil {
+			return nil, err
+		}
+		appends = append(appends, time.Since(f.began))
+		if len(f.ears) == 0 {
+			continue
+		}
+		select {
+		case <-f.all:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	elapsed, used := time.Since(begun), processorTime()-usage
+	if len(f.ears) == 0 {
+		return sampled(appends, elapsed, used), nil
+	}
+	var deliveries []time.Duration
+	for _, e := range f.ears {
+		deliveries = append(deliveries, e.latencies...)
+	}
+	return sampled(deliveries, elapsed, used), nil
+}
+
+func (f *audience) close() error {
+	f.cancel(errOver)
+	f.joined.Wait()
+	var faults []error
+	for _, e := range f.ears {
+		if !errors.Is(e.err, errOver) {
+			faults = append(faults, e.err)
+		}
+	}
+	return errors.Join(append(faults, f.ledger.Close())...)
+}

@@ -1,0 +1,216 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/registry"
+)
+
+// A kept is a data set that was made once in a run: a store that nobody opens
+// again, of which contestants get copies.
+type kept struct{ dir string }
+
+// copyOf returns the folder of a copy of a data set, which is made if it is
+// the first.
+func (g *Ground) copyOf(ctx context.Context, name string, make func(ctx context.Context, s *embedded.Store) error) (string, error) {
+	set, ok := g.bench.made[name]
+	if !ok {
+		set = &kept{filepath.Join(g.bench.dir, "sets", name)}
+		g.bench.progress("make the data set " + name)
+		if err := built(ctx, set.dir, make); err != nil {
+			return "", fmt.Errorf("make data set %s: %w", name, err)
+		}
+		g.bench.made[name] = set
+	}
+	dir, err := os.MkdirTemp(g.Dir, name+"-")
+	if err != nil {
+		return "", err
+	}
+	return dir, linkFolder(set.dir, dir)
+}
+
+func built(ctx context.Context, dir string, make func(ctx context.Context, s *embedded.Store) error) error {
+	s, err := embedded.Open(ctx, dir, embedded.Config{Owner: embedded.Owner{Command: "bench"}})
+	if err != nil {
+		return err
+	}
+	return errors.Join(make(ctx, s), s.Close())
+}
+
+// History returns the folder of a store, the contestant's own, that holds a
+// million events of sessions that ran here: turns, replies and calls.
+func (g *Ground) History(ctx context.Context) (string, error) {
+	n := g.Count(1_000_000)
+	return g.copyOf(ctx, "history", func(ctx context.Context, s *embedded.Store) error { return makeHistory(ctx, s, n) })
+}
+
+// sessionLength is about how many events a session of a history has.
+const sessionLength = 512
+
+// makeHistory appends at least n events of sessions. It keeps every law of
+// calls.
+func makeHistory(ctx context.Context, s *embedded.Store, n int) error {
+	l := events.NewLedger(s, newMint(), time.Now)
+	offer, process, err := equip(ctx, l)
+	if err != nil {
+		return err
+	}
+	var left atomic.Int64
+	left.Store(int64(n))
+	const hands = 4
+	faults := make([]error, hands)
+	var working sync.WaitGroup
+	for hand := range hands {
+		rng := rand.New(rand.NewPCG(uint64(hand), 7))
+		working.Go(func() {
+			for faults[hand] == nil && left.Add(-sessionLength) > -sessionLength {
+				t := &talk{ledger: l, offer: offer, process: process, rng: rng}
+				faults[hand] = t.keep(ctx)
+			}
+		})
+	}
+	working.Wait()
+	return errors.Join(faults...)
+}
+
+// equip starts a process on record, and registers the tools of a history.
+func equip(ctx context.Context, l *events.Ledger) ([]domain.Offered, domain.ProcessID, error) {
+	process := l.Mint().Process()
+	started := events.ProcessStarted{Process: process, Host: "here", PID: 1, Program: "ledger", Version: "1"}
+	if _, err := l.Append(ctx, events.ProcessStream(process), 0, l.Draft(started, domain.EventID{})); err != nil {
+		return nil, process, err
+	}
+	layers := registry.NewLayers(l, process)
+	application, err := layers.Application(ctx)
+	if err != nil {
+		return nil, process, err
+	}
+	tool, err := domain.Make(domain.Spec[struct {
+		Path  string `json:"path"`
+		Lines int    `json:"lines"`
+	}, string]{Description: "Reads a file under the workspace, or a part of it."})
+	if err != nil {
+		return nil, process, err
+	}
+	if err := application.Scope().Register(ctx, registry.Tools{"read": tool, "write": tool, "bash": tool}); err != nil {
+		return nil, process, err
+	}
+	r, err := layers.Registry(registry.Config{}, application)
+	if err != nil {
+		return nil, process, err
+	}
+	turn, err := r.Materialize(ctx, registry.Turn{ID: l.Mint().Turn()})
+	if err != nil {
+		return nil, process, err
+	}
+	return turn.Offer().Tools, process, nil
+}
+
+// A talk is a session of a history.
+type talk struct {
+	ledger  *events.Ledger
+	offer   []domain.Offered
+	process domain.ProcessID
+	rng     *rand.Rand
+	drafts  []events.Draft
+}
+
+// keep makes the session and appends it.
+func (t *talk) keep(ctx context.Context) error {
+	mint := t.ledger.Mint()
+	session := mint.Session()
+	t.add(events.SessionOpened{
+		Session: session, Agent: "build", Location: "/home/ada/project", Model: "m-1", Origin: events.Origin{Kind: events.RunHere},
+	})
+	t.add(events.PromptAdmitted{Message: mint.Message(), Text: "Find out why the build fails, and " + t.text(80)})
+	for len(t.drafts) < sessionLength {
+		t.turn()
+	}
+	_, err := t.ledger.Append(ctx, events.SessionStream(session), 0, t.drafts...)
+	return err
+}
+
+// add drafts an event that the one before led to.
+func (t *talk) add(e events.Event) {
+	cause := domain.EventID{}
+	if len(t.drafts) > 0 {
+		cause = t.drafts[len(t.drafts)-1].ID
+	}
+	t.drafts = append(t.drafts, t.ledger.Draft(e, cause))
+}
+
+// turn offers the tools, has the model ask for three calls, and settles them.
+func (t *talk) turn() {
+	mint := t.ledger.Mint()
+	turn, message := mint.Turn(), mint.Message()
+	t.add(events.TurnMaterialized{Turn: turn, Message: message, Agent: "build", Model: "m-1", Tools: t.offer})
+	calls := make([]domain.Call, 3)
+	for i := range calls {
+		calls[i] = domain.Call{
+			ID: domain.CallID(fmt.Sprintf("call_%08x", t.rng.Uint32())), Name: string(t.offer[t.rng.IntN(len(t.offer))].Name),
+			Input: fmt.Appendf(nil, `{"path":"src/%08x.go","lines":%d}`, t.rng.Uint32(), t.rng.IntN(1000)),
+		}
+	}
+	t.add(events.ReplyReceived{
+		Turn: turn, Message: message, Text: t.text(60), Calls: calls, Model: "m-1",
+		Tokens: events.Tokens{Input: t.rng.Int64N(1e5), Output: t.rng.Int64N(1e3)}, Finish: "tool_calls",
+	})
+	for _, c := range calls {
+		t.call(turn, message, c)
+	}
+}
+
+func (t *talk) call(turn domain.TurnID, message domain.MessageID, c domain.Call) {
+	offered, _ := domain.Offer{Tools: t.offer}.Find(c.Name)
+	t.add(events.CallStarted{
+		Turn: turn, Message: message, Call: c.ID, Tool: c.Name, Offered: offered, Effective: offered, Process: t.process,
+	})
+	t.add(events.Settled(turn, message, c, domain.Settlement{
+		Outcome: domain.Succeeded, Began: true, Offered: offered, Effective: offered,
+		Structured: fmt.Appendf(nil, "%q", t.text(40+t.rng.IntN(160))),
+	}))
+}
+
+// text returns about so many bytes of words.
+func (t *talk) text(size int) string {
+	b := make([]byte, 0, size+16)
+	for len(b) < size {
+		b = append(append(b, words[t.rng.IntN(len(words))]...), ' ')
+	}
+	return string(b)
+}
+
+// plain returns the folder of a store, the contestant's own, with n events of
+// 100 bytes each.
+func (g *Ground) plain(ctx context.Context, name string, n int) (string, error) {
+	return g.copyOf(ctx, name, func(ctx context.Context, s *embedded.Store) error { return makePlain(ctx, s, n) })
+}
+
+// makePlain appends n events of 100 bytes, many at once, each time to another
+// stream.
+func makePlain(ctx context.Context, s *embedded.Store, n int) error {
+	mint := newMint()
+	data := jsonOf(rand.New(rand.NewPCG(3, 4)), 140)[:100] // its bytes are not looked into
+	for left := n; left > 0; {
+		records := make([]events.Record, min(left, 4096))
+		for i := range records {
+			records[i] = events.Record{ID: mint.Event(), Kind: "CallSettled", Version: 1, Time: now(), Data: data}
+		}
+		if err := s.Append(ctx, events.SessionStream(mint.Session()), 0, records...); err != nil {
+			return err
+		}
+		left -= len(records)
+	}
+	return nil
+}

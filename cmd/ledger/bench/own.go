@@ -1,0 +1,132 @@
+package bench
+
+// Own returns the table of what needs nothing but this module.
+func Own() Table {
+	t := Table{}
+	for _, part := range []Table{appends(), settlings(), weights(), rebuilds(), deliveries(), openings(), outputRows(), memories()} {
+		t = t.With(part)
+	}
+	return t
+}
+
+func ours(r Reading) Score { return Score{"ledger", r} }
+
+func appends() Table {
+	const each, grouped = "one file, write and fdatasync for each event", "one file with group commit"
+	return Table{
+		Trials: []Trial{
+			{"append-1", []Contestant{{"ledger", Appending(1, OpenLedger)}, {"file", Appending(1, openPerEvent)}}},
+			{"append-64", []Contestant{{"ledger", Appending(64, OpenLedger)}, {"file", Appending(64, openGrouped)}}},
+			{"append-256", []Contestant{{"ledger", Appending(256, OpenLedger)}, {"file", Appending(256, openGrouped)}}},
+		},
+		Rows: []Row{
+			{"append-1", "durable appends, 1 writer", each, "append-1", ours(Rate), Score{"file", Rate}, AtLeast(0.9)},
+			{"append-64", "durable appends, 64 writers", grouped, "append-64", ours(Rate), Score{"file", Rate}, AtLeast(0.8)},
+			{"append-64-p99", "p99 of an append, 64 writers", "p99 of " + grouped, "append-64", ours(Tail), Score{"file", Tail}, AtMost(2)},
+			{"append-256", "durable appends, 256 writers", grouped, "append-256", ours(Rate), Score{"file", Rate}, AtLeast(0.5)},
+		},
+	}
+}
+
+func settlings() Table {
+	return Table{
+		Trials: []Trial{
+			{"settle-1", []Contestant{{"ledger", settling(1)}, {"append", Appending(1, OpenLedger)}}},
+			{"settle-64", []Contestant{{"ledger", settling(64)}, {"append", Appending(64, OpenLedger)}}},
+		},
+		Rows: []Row{
+			{"settle-1", "settling a no-op tool, 1 session", "one durable append, 1 writer", "settle-1", ours(Each), Score{"append", Each}, AtMost(2.3)},
+			{"settle-64", "settling a no-op tool, 64 sessions", "one durable append, 64 writers", "settle-64", ours(Each), Score{"append", Each}, AtMost(2.6)},
+		},
+	}
+}
+
+func weights() Table {
+	return Table{
+		Trials: []Trial{{"weight", []Contestant{{"ledger", weighing}}}},
+		Rows: []Row{
+			{"bytes-written", "bytes written for an event until compaction rests", "bytes of its JSON", "weight", ours(Written), ours(Payload), AtMost(2.5)},
+			{"bytes-resting", "bytes that the files hold for an event then", "bytes of its JSON", "weight", ours(Resting), ours(Payload), AtMost(2.5)},
+		},
+	}
+}
+
+func rebuilds() Table {
+	const floor = "encoding/json decode of the payloads alone, one core"
+	return Table{
+		Trials: []Trial{{"rebuild", []Contestant{
+			{"one", overHistory(rebuild(1))}, {"all", overHistory(rebuild(0))}, {"json", overHistory(decodePayloads)},
+		}}},
+		Rows: []Row{
+			{"rebuild-1", "rebuild of calls from 1,000,000 events, one core", floor, "rebuild", Score{"one", Rate}, Score{"json", Rate}, AtLeast(2.5)},
+			{"rebuild-all", "rebuild of calls from 1,000,000 events, all cores", floor, "rebuild", Score{"all", Rate}, Score{"json", Rate}, AtLeast(4)},
+		},
+	}
+}
+
+func deliveries() Table {
+	return Table{
+		Trials: []Trial{{"follow", []Contestant{{"append", following(0)}, {"one", following(1)}, {"thousand", following(1000)}}}},
+		Rows: []Row{
+			{"follow-1", "p50 from append to delivery, 1 follower", "p50 of the append itself", "follow", Score{"one", Middle}, Score{"append", Middle}, AtMost(1.2)},
+			{"follow-1000", "p99 from append to delivery, 1,000 followers", "p50 of the append itself", "follow", Score{"thousand", Tail}, Score{"append", Middle}, AtMost(10)},
+		},
+	}
+}
+
+func openings() Table {
+	const small = "the same with 50,000 events"
+	return Table{
+		Trials: []Trial{
+			{"open-closed", []Contestant{{"large", openingClosed("large", 5_000_000)}, {"small", openingClosed("small", 50_000)}}},
+			{"open-killed", []Contestant{{"large", openingKilled("large", 5_000_000)}, {"small", openingKilled("small", 50_000)}}},
+		},
+		Rows: []Row{
+			{"open-closed", "open 5,000,000 events of 100 bytes, closed before", small, "open-closed", Score{"large", Took}, Score{"small", Took}, AtMost(2)},
+			{"open-killed", "open 5,000,000 events of 100 bytes, killed under load", small, "open-killed", Score{"large", Took}, Score{"small", Took}, AtMost(2)},
+		},
+	}
+}
+
+func outputRows() Table {
+	t := Table{
+		Trials: []Trial{{"stall", []Contestant{{"beside", besideOutput(256 << 20)}, {"alone", besideOutput(0)}}}},
+		Rows: []Row{{
+			"append-beside-output", "p99 of appends, 8 writers, while a 256 MiB output is written", "without it",
+			"stall", Score{"beside", Tail}, Score{"alone", Tail}, AtMost(3),
+		}},
+	}
+	for _, o := range []struct {
+		words string
+		size  int64
+		goal  float64
+	}{{"64KiB", 64 << 10, 2}, {"1MiB", 1 << 20, 1}, {"16MiB", 16 << 20, 0.45}, {"256MiB", 256 << 20, 0.4}} {
+		id := "output-" + o.words
+		t = t.With(Table{
+			Trials: []Trial{{id, []Contestant{{"ledger", keeping(o.size)}, {"file", filing(o.size)}}}},
+			Rows:   []Row{{id, "write an output of " + o.words + ", durable", "a plain file, fsync of it and its folder", id, ours(Flow), Score{"file", Flow}, AtLeast(o.goal)}},
+		})
+	}
+	return t
+}
+
+func memories() Table {
+	t := Table{}
+	for _, m := range []struct {
+		task, words string
+		contestant  Contestant
+		goal        float64
+	}{
+		{"memory-append", "peak memory, 64 writers", Contestant{"ledger", apart("memory-append", emptyFolder)}, 256},
+		{"memory-follow", "peak memory, 1,000 followers", Contestant{"ledger", apart("memory-follow", emptyFolder)}, 256},
+		{"memory-rebuild", "peak memory, rebuild of calls from 1,000,000 events", Contestant{"ledger", apart("memory-rebuild", withHistory)}, 256},
+		{"memory-output", "peak memory, an output of 1 GiB", Contestant{"ledger", apart("memory-output", emptyFolder)}, 256},
+		{"memory-caches", "memory held after a read of 1,000,000 events", Contestant{"ledger", apart("memory-caches", withHistory)}, 64},
+	} {
+		t = t.With(Table{
+			Trials: []Trial{{m.task, []Contestant{m.contestant}}},
+			Rows:   []Row{{m.task, m.words, "MiB of a process of its own", m.task, ours(Peak), Score{}, AtMost(m.goal)}},
+		})
+	}
+	return t
+}

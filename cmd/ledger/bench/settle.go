@@ -1,0 +1,143 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/registry"
+)
+
+// settling opens a contestant of many sessions, each of which has one call
+// after another of a tool that does nothing settled for a second.
+func settling(sessions int) func(context.Context, *Ground) (Rig, error) {
+	return func(ctx context.Context, g *Ground) (Rig, error) {
+		l, err := openLedger(ctx, g, 0)
+		if err != nil {
+			return nil, err
+		}
+		s, err := newSettler(ctx, l, sessions)
+		if err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+		d := newDriver(s, sessions)
+		return NewRig(func(ctx context.Context) (Sample, error) { return d.run(ctx, timed(g.Span(time.Second))) }, l.Close), nil
+	}
+}
+
+// A settler settles calls where an Appender appends events.
+type settler struct {
+	turn     *registry.Materialization
+	mint     *domain.Mint
+	agents   []domain.Invocation // of each session
+	journals []*journal
+}
+
+func newSettler(ctx context.Context, l *ledger, sessions int) (*settler, error) {
+	typed := events.NewLedger(l.store, l.mint, time.Now)
+	layers := registry.NewLayers(typed, l.mint.Process())
+	application, err := layers.Application(ctx)
+	if err != nil {
+		return nil, err
+	}
+	noop, err := domain.Make(domain.Spec[struct{}, string]{
+		Description: "Does nothing.",
+		Execute:     func(context.Context, struct{}, domain.Invocation) (string, error) { return "", nil },
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := application.Scope().Register(ctx, registry.Tools{"noop": noop}); err != nil {
+		return nil, err
+	}
+	r, err := layers.Registry(registry.Config{}, application)
+	if err != nil {
+		return nil, err
+	}
+	s := &settler{mint: l.mint}
+	if s.turn, err = r.Materialize(ctx, registry.Turn{ID: l.mint.Turn()}); err != nil {
+		return nil, err
+	}
+	for range sessions {
+		id := l.mint.Session()
+		s.agents = append(s.agents, domain.Invocation{Session: id, Agent: "build"})
+		s.journals = append(s.journals, newJournal(typed.Writer(events.SessionStream(id), 0)))
+	}
+	return s, nil
+}
+
+// Append settles a call in place of appending an event.
+func (s *settler) Append(ctx context.Context, session, n int, _ []byte) error {
+	as := s.agents[session]
+	as.Message = s.mint.Message()
+	call := domain.Call{ID: domain.CallID(fmt.Sprintf("call_%d", n)), Name: "noop", Input: []byte("{}")}
+	settled, err := s.turn.Settle(ctx, s.journals[session], as, call)
+	if err == nil && settled.Outcome != domain.Succeeded {
+		err = fmt.Errorf("call %s ended as %s: %s", call.ID, settled.Outcome, settled.Text)
+	}
+	return err
+}
+
+// Close does nothing: the ledger is closed by who opened it.
+func (s *settler) Close() error { return nil }
+
+// A journal keeps the facts of calls as the runner's does: in the stream of the
+// session, through its one writer, with what is on record at hand.
+type journal struct {
+	writer *events.Writer
+	mu     struct {
+		sync.Mutex
+		recorded map[callKey]registry.Recorded
+	}
+}
+
+type callKey struct {
+	message domain.MessageID
+	call    domain.CallID
+}
+
+func newJournal(w *events.Writer) *journal {
+	j := &journal{writer: w}
+	j.mu.recorded = map[callKey]registry.Recorded{}
+	return j
+}
+
+func (j *journal) Recorded(_ context.Context, m domain.MessageID, c domain.CallID) (registry.Recorded, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.mu.recorded[callKey{m, c}], nil
+}
+
+func (j *journal) note(m domain.MessageID, c domain.CallID, change func(*registry.Recorded)) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	r := j.mu.recorded[callKey{m, c}]
+	change(&r)
+	j.mu.recorded[callKey{m, c}] = r
+}
+
+func (j *journal) Begin(ctx context.Context, start events.Draft) error {
+	e := start.Event.(events.CallStarted)
+	j.note(e.Message, e.Call, func(r *registry.Recorded) { r.Began = true })
+	_, err := j.writer.Append(ctx, start)
+	return err
+}
+
+func (j *journal) Settle(ctx context.Context, end events.Draft) error {
+	if _, err := j.writer.Append(ctx, end); err != nil {
+		return err
+	}
+	e := end.Event.(events.CallSettled)
+	settlement := e.Settlement(end.ID)
+	j.note(e.Message, e.Call, func(r *registry.Recorded) { r.Settlement = &settlement })
+	return nil
+}
+
+func (j *journal) Late(ctx context.Context, late events.Draft) error {
+	_, err := j.writer.Append(ctx, late)
+	return err
+}

@@ -1,0 +1,60 @@
+package bench
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// processorTime returns how long processors worked for this process, in it and
+// in the kernel.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0 // for one's own process it does not fail
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// folderBytes returns how many bytes the files of a folder hold.
+func folderBytes(dir string) (bytes int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			bytes += info.Size()
+		}
+		return err
+	})
+	return bytes, err
+}
+
+// linkFolder makes a copy of a folder that is not in use. Files that are never
+// written to again share their bytes.
+func linkFolder(from, to string) error {
+	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, name)
+		switch ext := filepath.Ext(name); {
+		case d.IsDir():
+			return os.MkdirAll(target, 0o700)
+		case ext == ".sst" || ext == ".blob":
+			return os.Link(path, target)
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(target, content, 0o600)
+	})
+}

@@ -1,0 +1,36 @@
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+)
+
+// syncData makes the bytes of a file durable.
+func syncData(f *os.File) error { return syscall.Fdatasync(int(f.Fd())) }
+
+// peakMemory returns the most bytes of memory that this process had.
+func peakMemory() (float64, error) { return field("/proc/self/status", "VmHWM:", 1024) }
+
+// residentMemory returns the bytes of memory that this process has.
+func residentMemory() (float64, error) { return field("/proc/self/status", "VmRSS:", 1024) }
+
+// bytesWritten returns how many bytes this process gave to file systems.
+func bytesWritten() (float64, error) { return field("/proc/self/io", "wchar:", 1) }
+
+// field returns a number of a file of lines that begin with names.
+func field(path, name string, unit float64) (float64, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	for line := range bytes.Lines(text) {
+		if words := bytes.Fields(line); len(words) > 1 && string(words[0]) == name {
+			n, err := strconv.ParseUint(string(words[1]), 10, 64)
+			return float64(n) * unit, err
+		}
+	}
+	return 0, fmt.Errorf("%s has no %s", path, name)
+}
