@@ -12,21 +12,36 @@ import (
 )
 
 // A boltDB is a bucket of events by position. It appends with Batch, which has
-// concurrent callers share a transaction. By default that waits 10 ms for more
-// of them; here it goes on once all writers are there, or after a millisecond.
-// Pages are filled, as keys increase, and the list of free pages is not written.
+// concurrent callers share a transaction. Pages are filled, as keys increase,
+// and the list of free pages is not written.
 type boltDB struct{ db *bolt.DB }
 
 var eventsBucket = []byte("events")
 
+// openBoltDefault opens one as it comes: a batch waits 10 ms for more callers.
+func openBoltDefault(_ context.Context, g *bench.Ground, _ int) (bench.Appender, error) {
+	return newBolt(g)
+}
+
+// openBolt opens one that is tuned to its callers as nobody could who does not
+// know how many they are: a batch goes on once all of them are there, or after
+// a millisecond.
 func openBolt(_ context.Context, g *bench.Ground, writers int) (bench.Appender, error) {
+	b, err := newBolt(g)
+	if err != nil {
+		return nil, err
+	}
+	b.db.MaxBatchSize, b.db.MaxBatchDelay = writers, time.Millisecond
+	return b, nil
+}
+
+func newBolt(g *bench.Ground) (*boltDB, error) {
 	db, err := bolt.Open(filepath.Join(g.Dir, "events.bolt"), 0o600, &bolt.Options{
 		NoFreelistSync: true, FreelistType: bolt.FreelistMapType, InitialMmapSize: 1 << 30,
 	})
 	if err != nil {
 		return nil, err
 	}
-	db.MaxBatchSize, db.MaxBatchDelay = writers, time.Millisecond
 	err = db.Update(func(tx *bolt.Tx) error {
 		_, err := tx.CreateBucket(eventsBucket)
 		return err
@@ -34,11 +49,11 @@ func openBolt(_ context.Context, g *bench.Ground, writers int) (bench.Appender, 
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return boltDB{db}, nil
+	return &boltDB{db}, nil
 }
 
 // Append puts an event behind all others.
-func (b boltDB) Append(_ context.Context, _, _ int, event []byte) error {
+func (b *boltDB) Append(_ context.Context, _, _ int, event []byte) error {
 	return b.db.Batch(func(tx *bolt.Tx) error {
 		bucket := tx.Bucket(eventsBucket)
 		bucket.FillPercent = 1
@@ -51,4 +66,4 @@ func (b boltDB) Append(_ context.Context, _, _ int, event []byte) error {
 }
 
 // Close closes the database.
-func (b boltDB) Close() error { return b.db.Close() }
+func (b *boltDB) Close() error { return b.db.Close() }

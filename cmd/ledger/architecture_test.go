@@ -53,7 +53,10 @@ var house = map[string]room{
 	"builtins/workspace":          {nil, nil},
 	"runner":                      {[]string{"domain", "events", "projections", "projections/calls", "projections/catalog", "projections/conversation", "registry"}, []string{"golang.org/x/sync"}},
 	"runner/providers/script":     {[]string{"domain", "projections/conversation", "runner"}, nil},
-	"cmd/ledger":                  {[]string{"*"}, []string{"github.com/spf13/cobra", "github.com/charmbracelet/x", "golang.org/x/sys", "golang.org/x/term"}},
+	"cmd/ledger/bench": {[]string{
+		"domain", "events", "events/embedded", "projections", "projections/calls", "registry", "registry/outputs",
+	}, nil},
+	"cmd/ledger": {[]string{"*"}, []string{"github.com/spf13/cobra", "github.com/charmbracelet/x", "golang.org/x/sys", "golang.org/x/term"}},
 }
 
 var builtinsUse = []string{

@@ -52,7 +52,7 @@ func Child(ctx context.Context, args []string, out io.Writer) error {
 	if !ok {
 		return fmt.Errorf("measure in a process of its own: there is no task %q", args[0])
 	}
-	sample, err := task(ctx, &Ground{Dir: args[1], bench: &bench{scale: scale, progress: func(string) {}}})
+	sample, err := task(ctx, &Ground{Dir: args[1], bench: &bench{scale: scale, out: out, progress: func(string) {}}})
 	if err != nil {
 		return fmt.Errorf("measure %s: %w", args[0], err)
 	}

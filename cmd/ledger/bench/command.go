@@ -44,6 +44,9 @@ func Command(ctx context.Context, t Table, args []string, out, progress io.Write
 		return 0
 	}
 	report, err := Run(ctx, t, o.Config)
+	if len(report.Results) == 0 {
+		return exit(progress, err)
+	}
 	err = errors.Join(err, report.WriteTable(out))
 	if o.csv != "" {
 		err = errors.Join(err, writeCSV(report, o.csv))

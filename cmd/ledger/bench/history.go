@@ -84,6 +84,12 @@ func makeHistory(ctx context.Context, s *embedded.Store, n int) error {
 	return errors.Join(faults...)
 }
 
+// An argument is what the tools of a history take.
+type argument struct {
+	Path  string `json:"path"`
+	Lines int    `json:"lines"`
+}
+
 // equip starts a process on record, and registers the tools of a history.
 func equip(ctx context.Context, l *events.Ledger) ([]domain.Offered, domain.ProcessID, error) {
 	process := l.Mint().Process()
@@ -96,10 +102,10 @@ func equip(ctx context.Context, l *events.Ledger) ([]domain.Offered, domain.Proc
 	if err != nil {
 		return nil, process, err
 	}
-	tool, err := domain.Make(domain.Spec[struct {
-		Path  string `json:"path"`
-		Lines int    `json:"lines"`
-	}, string]{Description: "Reads a file under the workspace, or a part of it."})
+	tool, err := domain.Make(domain.Spec[argument, string]{
+		Description: "Reads a file under the workspace, or a part of it.",
+		Execute:     func(context.Context, argument, domain.Invocation) (string, error) { return "", nil },
+	})
 	if err != nil {
 		return nil, process, err
 	}

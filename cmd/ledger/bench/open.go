@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"time"
@@ -111,7 +112,7 @@ func load(ctx context.Context, g *Ground) (Sample, error) {
 		}
 		if !said {
 			said = true
-			if _, err := os.Stdout.WriteString(loaded); err != nil {
+			if _, err := io.WriteString(g.bench.out, loaded); err != nil {
 				return nil, err
 			}
 		}

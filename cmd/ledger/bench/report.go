@@ -26,6 +26,12 @@ type Result struct {
 // Measured returns the median of the ratios.
 func (r Result) Measured() float64 { return median(r.column(func(p Pair) float64 { return p.Ratio })) }
 
+// Medians returns the medians of both sides; theirs is 0 for a row that is not
+// a comparison.
+func (r Result) Medians() (ours, theirs float64) {
+	return median(r.column(func(p Pair) float64 { return p.Ours })), median(r.column(func(p Pair) float64 { return p.Theirs }))
+}
+
 // Spread returns the least and the greatest ratio.
 func (r Result) Spread() (least, greatest float64) {
 	ratios := r.column(func(p Pair) float64 { return p.Ratio })
@@ -164,13 +170,13 @@ func (r Result) cells() []string {
 		return []string{r.ID, r.Measure, r.Against, "", "", r.Goal.String(), "", "", "–"}
 	}
 	least, greatest := r.Spread()
-	theirs := ""
+	ours, theirs := r.Medians()
+	compared := ""
 	if r.Theirs != (Score{}) {
-		theirs = number(median(r.column(func(p Pair) float64 { return p.Theirs }))) + " " + r.Theirs.Reading.Unit()
+		compared = number(theirs) + " " + r.Theirs.Reading.Unit()
 	}
 	return []string{
-		r.ID, r.Measure, r.Against,
-		number(median(r.column(func(p Pair) float64 { return p.Ours }))) + " " + r.Ours.Reading.Unit(), theirs,
+		r.ID, r.Measure, r.Against, number(ours) + " " + r.Ours.Reading.Unit(), compared,
 		r.Goal.String(), number(r.Measured()), number(least) + "–" + number(greatest), r.Verdict(),
 	}
 }

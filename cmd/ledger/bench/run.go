@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -37,6 +38,7 @@ type bench struct {
 	rounds   int
 	scale    float64
 	progress func(string)
+	out      io.Writer        // of a task in a process of its own
 	made     map[string]*kept // data sets, by name
 }
 
@@ -87,10 +89,8 @@ func newBench(c Config, scale float64) (*bench, error) {
 	if b.progress == nil {
 		b.progress = func(string) {}
 	}
-	for _, name := range []string{"FORMAT", "lock"} {
-		if _, err := os.Lstat(filepath.Join(c.Dir, name)); err == nil {
-			return nil, fmt.Errorf("measure in %s: %w: it holds %s; name another folder on the same disk", c.Dir, ErrOccupied, name)
-		}
+	if _, err := os.Lstat(filepath.Join(c.Dir, "FORMAT")); err == nil {
+		return nil, fmt.Errorf("measure in %s: %w: it holds a FORMAT file; name another folder on the same disk", c.Dir, ErrOccupied)
 	}
 	var disk syscall.Statfs_t
 	if err := syscall.Statfs(c.Dir, &disk); err != nil {

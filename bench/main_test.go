@@ -1,0 +1,68 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"testing"
+
+	"github.com/settlement-ledger/ledger/cmd/ledger/bench"
+)
+
+// childVariable has the test binary do a task in place of testing.
+const childVariable = "LEDGER_TEST_BENCH_CHILD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		main()
+	}
+	os.Setenv(childVariable, "1")
+	os.Exit(m.Run())
+}
+
+// TestEveryRowWithAPeerRuns runs those that the parent module cannot test.
+func TestEveryRowWithAPeerRuns(t *testing.T) {
+	t.Parallel()
+	only := regexp.MustCompile(`^(append-64-|cpu-|scan-)`)
+	config := bench.Config{Dir: t.TempDir(), Child: []string{os.Args[0], "child"}, Only: only}.Quick()
+	config.Rounds = 1
+	report, err := bench.Run(t.Context(), table(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range report.Unmeasured() {
+		t.Error(err)
+	}
+	measured := map[string]bool{}
+	for _, r := range report.Results {
+		measured[r.ID] = true
+	}
+	for id := range goals {
+		if !measured[id] {
+			t.Errorf("%s was not measured", id)
+		}
+	}
+}
+
+// goals are those of the issue that the peers are in, and bbolt's again with its
+// delay as it comes.
+var goals = map[string]string{
+	"append-64-sqlite": "≥ 10", "append-64-sqlite-grouped": "≥ 1.3",
+	"append-64-nats": "≥ 10", "append-64-bbolt": "≥ 10", "append-64-bbolt-default": "≥ 10", "append-64-badger": "≥ 10",
+	"cpu-64": "≤ 2", "scan-headers": "≥ 0.7", "scan-owned": "≥ 0.6", "scan-lent": "≥ 0.6", "scan-sqlite": "≥ 2.5", "scan-nats": "≥ 10",
+}
+
+func TestTheWholeTableHasTheGoals(t *testing.T) {
+	t.Parallel()
+	if err := table().Valid(); err != nil {
+		t.Fatal(err)
+	}
+	added := peers().Rows
+	for _, r := range added {
+		if want, ok := goals[r.ID]; !ok || r.Goal.String() != want {
+			t.Errorf("the goal of %s is %s, want %q", r.ID, r.Goal, want)
+		}
+	}
+	if len(added) != len(goals) {
+		t.Errorf("the peers add %d rows, want %d", len(added), len(goals))
+	}
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	measure "github.com/settlement-ledger/ledger/cmd/ledger/bench"
+	"github.com/spf13/cobra"
+)
+
+// benchFlags say what is measured, where and for how long.
+type benchFlags struct {
+	dir    string
+	time   time.Duration
+	rounds int
+	only   string
+}
+
+// wholeTime is about how long the table takes at the size of its goals.
+const wholeTime = 10 * time.Minute
+
+func (a *app) newStoreBench() *cobra.Command {
+	var f benchFlags
+	cmd := &cobra.Command{
+		Use: "bench", Short: "Measure a store on this disk and machine, and say what limits it",
+		Long: `Measure what a store does on this disk, each time beside the least that the disk
+allows: appends beside a bare file that is synced, outputs beside plain files, a
+rebuild beside the decoding alone. Each row is the median of the ratios of some
+rounds, with the least and the greatest, and whether it reaches its goal. Behind
+the table stands what limits the store here: the disk, the processor, or neither.
+
+It is done in a folder of its own beside the store, which is removed at the end;
+the store is not touched, and may be in use, which both then feel. In less time
+than 10 minutes everything is smaller, and ratios are less sure.`,
+		Example: `  ledger store bench
+  ledger store bench --dir /mnt/nvme --time 5m
+  ledger store bench --only 'append|settle' -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.storeBench(cmd.Context(), f) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.dir, "dir", "", "a `folder` on the disk to measure (default: the one that the store's folder is in)")
+	flags.DurationVar(&f.time, "time", time.Minute, "about how long to measure")
+	flags.IntVar(&f.rounds, "rounds", 5, "rounds of each row")
+	flags.StringVar(&f.only, "only", "", "the rows whose ID matches a regular `expression`")
+	must(cmd.MarkFlagDirname("dir"))
+	cmd.AddCommand(&cobra.Command{
+		Use: "child TASK FOLDER SCALE", Short: "Do what is measured in a process of its own", Hidden: true, DisableFlagParsing: true,
+		// The parent reads the bytes as they come, so they are not buffered.
+		RunE: func(cmd *cobra.Command, args []string) error { return measure.Child(cmd.Context(), args, os.Stdout) },
+	})
+	return cmd
+}
+
+// A benchRow is one line of the table.
+type benchRow struct {
+	Row      string   `json:"row"`
+	Measure  string   `json:"measure"`
+	Against  string   `json:"against"`
+	Unit     string   `json:"unit"`
+	Ours     *float64 `json:"ours"`
+	Theirs   *float64 `json:"theirs"` // null where the row is not a comparison
+	Goal     string   `json:"goal"`
+	Measured *float64 `json:"measured"` // ours over theirs
+	Least    *float64 `json:"least"`
+	Greatest *float64 `json:"greatest"`
+	Rounds   int      `json:"rounds"`
+	Met      *bool    `json:"met"`
+	Error    *string  `json:"error"` // why it was not measured
+}
+
+func benchRowOf(r measure.Result) benchRow {
+	row := benchRow{
+		Row: r.ID, Measure: r.Measure, Against: r.Against, Unit: r.Ours.Reading.Unit(), Goal: r.Goal.String(), Rounds: len(r.Rounds),
+	}
+	if r.Err != nil {
+		text := r.Err.Error()
+		row.Error = &text
+		return row
+	}
+	if len(r.Rounds) == 0 {
+		return row
+	}
+	ours, theirs := r.Medians()
+	measured, met := r.Measured(), r.Goal.Met(r.Measured())
+	least, greatest := r.Spread()
+	row.Ours, row.Measured, row.Least, row.Greatest, row.Met = &ours, &measured, &least, &greatest, &met
+	if r.Theirs != (measure.Score{}) {
+		row.Theirs = &theirs
+	}
+	return row
+}
+
+// A benchmark is what was measured, and what follows.
+type benchmark struct {
+	Dir    string     `json:"dir"`
+	Cores  int        `json:"cores"`
+	Scale  float64    `json:"scale"` // of sizes to those of the goals
+	TookMS int64      `json:"took_ms"`
+	Rows   []benchRow `json:"rows"`
+	Limits []string   `json:"limits"` // what limits the store here
+}
+
+func (a *app) storeBench(ctx context.Context, f benchFlags) error {
+	config, err := a.benchConfig(f)
+	if err != nil {
+		return err
+	}
+	report, err := measure.Run(ctx, measure.Own(), config)
+	if len(report.Results) == 0 {
+		return benchFault(err)
+	}
+	b := benchmark{
+		Dir: config.Dir, Cores: report.Cores, Scale: report.Scale, TookMS: report.Took.Milliseconds(), Rows: []benchRow{}, Limits: report.Limits(),
+	}
+	for _, r := range report.Results {
+		b.Rows = append(b.Rows, benchRowOf(r))
+	}
+	var shown error
+	err = errors.Join(err, a.emitOne(b, func() { shown = report.WriteTable(a.out) }), shown)
+	if missing := len(report.Unmeasured()); err == nil && missing > 0 {
+		err = fmt.Errorf("measure in %s: %s not measured, for the reasons that the table gives", config.Dir, count(missing, "row"))
+	}
+	return benchFault(err)
+}
+
+func (a *app) benchConfig(f benchFlags) (c measure.Config, err error) {
+	if f.time <= 0 || f.rounds < 1 {
+		return c, misuse("--time %s and --rounds %d: both are more than nothing", f.time, f.rounds)
+	}
+	c.Rounds, c.Time, c.Scale = f.rounds, f.time, min(1, float64(f.time)/float64(wholeTime))
+	if f.only != "" {
+		if c.Only, err = regexp.Compile(f.only); err != nil {
+			return c, misuse("--only %q: %w", f.only, err)
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return c, err
+	}
+	c.Child = []string{self, "store", "bench", "child"}
+	if a.output == asTable {
+		c.Progress = func(doing string) { fmt.Fprintln(a.err, doing) }
+	}
+	c.Dir, err = a.benchDir(f.dir)
+	return c, err
+}
+
+// benchDir returns the folder to measure in: the one given, or the nearest
+// above the store that there is.
+func (a *app) benchDir(given string) (string, error) {
+	if given != "" {
+		return given, nil
+	}
+	store, err := a.storeDir()
+	if err != nil {
+		return "", err
+	}
+	dir, err := filepath.Abs(store)
+	if err != nil {
+		return "", err
+	}
+	for dir = filepath.Dir(dir); missingFolder(dir) && filepath.Dir(dir) != dir; {
+		dir = filepath.Dir(dir)
+	}
+	return dir, nil
+}
+
+func missingFolder(dir string) bool {
+	_, err := os.Stat(dir)
+	return errors.Is(err, os.ErrNotExist)
+}
+
+// benchFault returns the fault of a measurement that could not be made.
+func benchFault(err error) error {
+	switch {
+	case errors.Is(err, measure.ErrNoSpace):
+		return hinted(err, "--dir names a folder on another disk, and a shorter --time takes less space")
+	case errors.Is(err, measure.ErrOccupied):
+		return hinted(err, "--dir names another folder")
+	case errors.Is(err, measure.ErrBadTable):
+		return misuse("%w", err)
+	}
+	return err
+}
