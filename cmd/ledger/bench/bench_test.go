@@ -278,3 +278,27 @@ func TestACommandListsItsRows(t *testing.T) {
 		}
 	}
 }
+
+func TestNothingIsSetUpThatNoRowAskedForNeeds(t *testing.T) {
+	t.Parallel()
+	asked := race(bench.AtLeast(1), []float64{1}, []float64{1})
+	other := race(bench.AtLeast(1), nil, nil)
+	other.Trials[0].Name, other.Rows[0].ID, other.Rows[0].Trial = "walk", "walk", "walk"
+	for i := range other.Trials[0].Contestants {
+		other.Trials[0].Contestants[i].Open = func(context.Context, *bench.Ground) (bench.Rig, error) {
+			t.Error("a contestant of another trial is set up")
+			return nil, errTired
+		}
+	}
+	report, err := bench.Run(t.Context(), asked.With(other), bench.Config{Dir: t.TempDir(), Rounds: 1, Scale: 0.001, Only: regexp.MustCompile("race")})
+	if err != nil || len(report.Results) != 1 {
+		t.Errorf("Run = %v, %v, want the row that was asked for", report.Results, err)
+	}
+}
+
+func TestReadingNothingIsNoRate(t *testing.T) {
+	t.Parallel()
+	if s, err := bench.RateOf(0, time.Second); err == nil {
+		t.Errorf("RateOf(0) = %v, want an error", s)
+	}
+}
