@@ -127,12 +127,12 @@ func TestADecodedStateAnswersTheSame(t *testing.T) {
 		history := projectionstest.History(seed, 250)
 		for cut := 0; cut <= len(history); cut += 40 {
 			s := fold(history[:cut])
-			data, err := projections.Encode(s)
+			data, err := projections.Pack(s)
 			if err != nil {
 				t.Fatal(err)
 			}
 			again := calls.New()
-			if err := json.Unmarshal(data, again); err != nil {
+			if err := again.UnmarshalBinary(data); err != nil {
 				t.Fatal(err)
 			}
 			ask := func(s *calls.State) string {
@@ -573,7 +573,7 @@ func TestOnlyTheBeginningOfWhatIsLongIsHeld(t *testing.T) {
 	e.Progress = &domain.Progress{Structured: input}
 	d.add(e)
 	s := d.state()
-	data, err := projections.Encode(s)
+	data, err := projections.Pack(s)
 	if err != nil {
 		t.Fatal(err)
 	}
