@@ -97,6 +97,7 @@ func TestScanAheadObeysItsContextAndEndsWithItsLoop(t *testing.T) {
 	t.Parallel()
 	l, _ := prompted(t, 3000)
 	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
 	enough := errors.New("enough")
 	n, failed := 0, error(nil)
 	for _, err := range l.ScanAhead(ctx, events.Query{}) {
