@@ -3,10 +3,13 @@ package projections
 import (
 	"bytes"
 	"context"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
+	"time"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
@@ -36,54 +39,121 @@ type place struct {
 
 func placeOf(e events.Envelope) place { return place{e.Position, e.Stream, e.Revision, e.ID} }
 
-// A checkpoint is the JSON form that doc.go documents.
+func placeOfHeader(h events.Header) place { return place{h.Position, h.Stream, h.Revision, h.ID} }
+
+// A checkpoint is the line of JSON that doc.go documents, before the answer.
 type checkpoint struct {
-	Projection string          `json:"projection"`
-	Version    int             `json:"version"`
-	place                      // of the last event
-	Folded     uint64          `json:"folded"` // events that State holds
-	Sum        uint32          `json:"crc32c"` // of State
-	State      json.RawMessage `json:"state"`
+	Projection string `json:"projection"`
+	Version    int    `json:"version"`
+	place             // of the last event that was folded or passed over
+	Folded     uint64 `json:"folded"` // events that the answer holds
+	Sum        uint32 `json:"crc32c"` // of the answer
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// often is the least number of events between two checkpoints.
-const often = 1000
+// The pace of checkpoints.
+const (
+	often     = 1000        // events between two, at least
+	refolding = 20          // times what saving costs
+	longest   = time.Minute // between two, while there is something to save
+)
+
+// An occasion is when a view asks whether a checkpoint is due.
+type occasion int
+
+const (
+	caughtUp occasion = iota + 1
+	onTheWay
+)
 
 // due reports whether so much was folded since the last checkpoint that saving
 // one costs little beside folding it again each time.
-func (v *View[S]) due() bool {
-	return v.checkpoints != nil && v.unsaved >= often && v.unsaved >= v.mu.folded/8
+func (v *View[S]) due(at occasion) bool {
+	if v.checkpoints == nil || v.pace.unsaved == 0 && !v.pace.moved {
+		return false
+	}
+	since := time.Since(v.pace.last)
+	dear := v.pace.unsaved >= often && v.pace.cost > 0 && since >= refolding*v.pace.cost
+	if at == onTheWay {
+		return dear && since >= longest/6 || since >= longest
+	}
+	return v.pace.unsaved >= often && v.pace.unsaved >= v.mu.folded/8 || dear || since >= longest
 }
 
-// save saves a checkpoint if something was folded since the last.
+// save saves a checkpoint if something was folded or passed over since the
+// last.
 func (v *View[S]) save(ctx context.Context) error {
-	if v.checkpoints == nil || v.unsaved == 0 {
+	if v.checkpoints == nil || v.pace.unsaved == 0 && !v.pace.moved {
 		return nil
 	}
-	v.unsaved = 0 // also after an error: the next one is due no sooner
+	began := time.Now()
+	v.settle(ctx)
 	data, err := v.encode()
 	if err == nil {
 		err = v.checkpoints.SaveCheckpoint(ctx, v.projection.Name, data)
 	}
+	v.pace.saved(time.Since(began)) // also after an error: the next one is due no sooner
 	if err != nil {
 		return fmt.Errorf("save checkpoint %s: %w: %w", v.projection.Name, ErrCheckpoint, err)
 	}
 	return nil
 }
 
+// settle looks which event the view has come to, if it passed over it and it
+// is the last. Where it is not, the checkpoint names an earlier one, and what
+// follows that is passed over again.
+func (v *View[S]) settle(ctx context.Context) {
+	if !v.pace.moved {
+		return
+	}
+	head, ok, err := v.ledger.Head(ctx)
+	if err == nil && ok && head.Position == v.Position() {
+		v.reached(placeOfHeader(head))
+	}
+}
+
+// encode returns a checkpoint: its line, and the answer.
 func (v *View[S]) encode() ([]byte, error) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	state, err := Encode(v.mu.state)
+	state, err := Pack(v.mu.state)
 	if err != nil {
 		return nil, err
 	}
-	return Encode(checkpoint{
-		Projection: v.projection.Name, Version: v.projection.Version, place: v.mu.last, Folded: v.mu.folded,
-		Sum: crc32.Checksum(state, castagnoli), State: state,
+	line, err := Encode(checkpoint{
+		Projection: v.projection.Name, Version: v.projection.Version, place: v.mu.known, Folded: v.mu.folded,
+		Sum: crc32.Checksum(state, castagnoli),
 	})
+	if err != nil {
+		return nil, err
+	}
+	// The line is put before the answer in its own memory, as that may be large.
+	n := len(line) + 1
+	whole := slices.Grow(state, n)[:len(state)+n]
+	copy(whole[n:], state)
+	copy(whole, line)
+	whole[n-1] = '\n'
+	return whole, nil
+}
+
+// Pack returns an answer as it is kept in a checkpoint: as its AppendBinary
+// writes it, where it is an [encoding.BinaryAppender], and else as [Encode]
+// does.
+func Pack(answer any) ([]byte, error) {
+	if b, ok := answer.(encoding.BinaryAppender); ok {
+		return b.AppendBinary(nil)
+	}
+	return Encode(answer)
+}
+
+// Unpack is the inverse of [Pack]. The answer is a pointer to one that stands
+// for no events.
+func Unpack[S any](data []byte, answer *S) error {
+	if b, ok := any(*answer).(encoding.BinaryUnmarshaler); ok {
+		return b.UnmarshalBinary(data)
+	}
+	return json.Unmarshal(data, answer)
 }
 
 // Encode returns the JSON of an answer, or of a part of one, as encoding/json
@@ -106,6 +176,8 @@ func (v *View[S]) begin(ctx context.Context) {
 	if v.begun || v.checkpoints == nil {
 		return
 	}
+	began := time.Now()
+	v.pace.saved(0)
 	data, err := v.checkpoints.LoadCheckpoint(ctx, v.projection.Name)
 	if err != nil || data == nil {
 		v.begun = ctx.Err() == nil
@@ -119,28 +191,25 @@ func (v *View[S]) begin(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.mu.state, v.mu.last, v.mu.folded = state, kept.place, kept.Folded
-	for w := range v.mu.waiting {
-		v.releaseLocked(w)
-	}
+	v.reset(state, kept.place, kept.Folded)
+	v.pace.saved(time.Since(began))
 }
 
 // errUnfit is why a checkpoint is not taken.
 var errUnfit = errors.New("checkpoint does not fit")
 
 func (v *View[S]) decode(data []byte) (state S, kept checkpoint, err error) {
-	if err := json.Unmarshal(data, &kept); err != nil {
+	line, answer, _ := bytes.Cut(data, []byte("\n"))
+	if err := json.Unmarshal(line, &kept); err != nil {
 		return state, kept, err
 	}
 	fits := kept.Projection == v.projection.Name && kept.Version == v.projection.Version &&
-		kept.Sum == crc32.Checksum(kept.State, castagnoli) && !bytes.Equal(kept.State, []byte("null"))
+		kept.Sum == crc32.Checksum(answer, castagnoli) && !bytes.Equal(answer, []byte("null"))
 	if !fits {
 		return state, kept, errUnfit
 	}
 	state = v.projection.Init()
-	return state, kept, json.Unmarshal(kept.State, &state)
+	return state, kept, Unpack(answer, &state)
 }
 
 // verify returns nil if the log has the event of a place right there.

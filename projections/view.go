@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+	"time"
 
 	"github.com/settlement-ledger/ledger/events"
 )
@@ -16,22 +17,22 @@ var (
 	ErrCheckpoint = errors.New("checkpoint is not saved")
 )
 
-// A View keeps the answer of a projection current. It starts no goroutine:
-// whoever calls Run or Refresh lends it one. All methods are safe for
-// concurrent use.
+// A View keeps the answer of a projection current. Whoever calls Run, Refresh
+// or Rebuild lends it a goroutine. All methods are safe for concurrent use.
 type View[S any] struct {
 	projection  Projection[S]
 	ledger      *events.Ledger
 	checkpoints Checkpoints
-	folding     sync.Mutex // held by Run and Refresh
+	folding     sync.Mutex // held by who folds
 	begun       bool       // a checkpoint was looked for; guarded by folding
-	unsaved     uint64     // events folded since the last checkpoint; guarded by folding
+	pace        pace       // guarded by folding
 
 	mu struct {
 		sync.RWMutex
 		state   S
-		last    place
-		folded  uint64 // all events that the state holds; written by who holds folding
+		known   place           // of an event that the log had: all through it were folded or passed over
+		at      events.Position // all through it were folded or passed over; not before known
+		folded  uint64          // all events that the state holds; written by who holds folding
 		waiting map[*waiter]struct{}
 	}
 }
@@ -40,7 +41,8 @@ type View[S any] struct {
 type waiter struct {
 	stream   events.Stream
 	revision events.Revision
-	done     chan struct{} // closed when it was folded, or the view skipped ahead
+	at       events.Position // of the event; zero while the log does not have it
+	done     chan struct{}   // closed when it may be folded or passed over
 }
 
 // NewView returns a view of a ledger that has folded nothing. Without
@@ -55,68 +57,166 @@ func NewView[S any](p Projection[S], l *events.Ledger, c Checkpoints) *View[S] {
 // Run folds what there is and follows the log until its context ends, whose
 // cause it returns, or an error ends it. It begins where the view is: at first,
 // with the checkpoint. It saves one when it has caught up and a thousand events
-// and an eighth of all were folded since the last, and on the way out. One that
-// is not saved does not end it: the error it returns is then an ErrCheckpoint
-// too. While another Run or Refresh folds, it is ErrRunning.
+// and an eighth of all were folded since the last; sooner, also on the way,
+// once to fold them again would cost twenty times what saving costs; a minute
+// after the last, when it has caught up; and on the way out. One that is not
+// saved does not end it: the error it returns is then an ErrCheckpoint too.
+// While somebody else folds, it is ErrRunning.
 func (v *View[S]) Run(ctx context.Context) error {
 	if !v.folding.TryLock() {
 		return v.running()
 	}
 	defer v.folding.Unlock()
 	v.begin(ctx)
-	var unsaved error
-	err := v.fold(v.ledger.Follow(ctx, v.Position(), events.Following{CaughtUp: func(events.Position) {
-		if v.due() {
-			unsaved = v.save(ctx)
-		}
-	}}))
+	unsaved, err := v.catchUp(ctx, nil)
+	if err == nil {
+		following := events.Following{Filter: v.projection.Reads, CaughtUp: func(p events.Position) {
+			v.passed(p)
+			if v.due(caughtUp) {
+				unsaved = v.save(ctx)
+			}
+		}}
+		err = v.fold(v.ledger.Follow(ctx, v.Position(), following), v.apply)
+	}
 	// The context has ended as a rule, and what was folded is worth keeping.
 	return errors.Join(err, unsaved, v.save(context.WithoutCancel(ctx)))
 }
 
 // Refresh folds what there is to the end and returns. It begins as Run does,
-// and saves a checkpoint at the end where Run saves one once it has caught up.
-// After an error that is an ErrCheckpoint, the view is current.
+// and saves a checkpoint where Run saves one. After an error that is an
+// ErrCheckpoint, the view is current.
 func (v *View[S]) Refresh(ctx context.Context) error {
 	if !v.folding.TryLock() {
 		return v.running()
 	}
 	defer v.folding.Unlock()
 	v.begin(ctx)
-	if err := v.fold(v.ledger.ReadAll(ctx, v.Position())); err != nil {
-		return err
+	unsaved, err := v.catchUp(ctx, nil)
+	if err != nil || !v.due(caughtUp) {
+		return errors.Join(err, unsaved)
 	}
-	if !v.due() {
-		return nil
+	return v.save(ctx)
+}
+
+// Rebuild folds the log to its end from zero, whatever the checkpoint and the
+// view hold, and saves a checkpoint. It calls progress, if that is not nil,
+// about every half second and at the end, on its own goroutine. Until it is
+// done, and after an error, Read sees the answer of the events folded so far.
+// After an error that is an ErrCheckpoint, the view is current.
+func (v *View[S]) Rebuild(ctx context.Context, progress func(Progress)) error {
+	if !v.folding.TryLock() {
+		return v.running()
 	}
+	defer v.folding.Unlock()
+	v.begun = true
+	v.reset(v.projection.Init(), place{}, 0)
+	report := newReport(progress)
+	unsaved, err := v.catchUp(ctx, report)
+	if err != nil {
+		return errors.Join(err, unsaved)
+	}
+	report.end(v)
 	return v.save(ctx)
 }
 
 func (v *View[S]) running() error { return fmt.Errorf("fold %s: %w", v.projection.Name, ErrRunning) }
 
+// reset puts an answer in place of the one there is.
+func (v *View[S]) reset(state S, at place, folded uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.mu.state, v.mu.known, v.mu.at, v.mu.folded = state, at, at.Position, folded
+	for w := range v.mu.waiting {
+		v.releaseLocked(w)
+	}
+	v.pace.saved(0)
+}
+
+// catchUp folds to the end that the log has when it begins.
+func (v *View[S]) catchUp(ctx context.Context, report *report) (unsaved, err error) {
+	head, ok, err := v.ledger.Head(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("fold %s: %w", v.projection.Name, err)
+	}
+	q := events.Query{Filter: v.projection.Reads, After: v.Position()}
+	if ok {
+		if head.Position.Compare(q.After) <= 0 {
+			return nil, nil
+		}
+		q.Through = head.Position
+	} else {
+		q.Filter = events.Filter{} // such a store reads all there is, and the view knows how far
+	}
+	report.begin(ctx, v.ledger, q)
+	err = v.fold(v.ledger.ScanAhead(ctx, q), func(e events.Envelope) {
+		if !v.projection.reads(e) {
+			v.reached(placeOf(e))
+			return
+		}
+		v.apply(e)
+		if report.step(e); v.pace.unsaved%checkEvery == 0 && v.due(onTheWay) {
+			unsaved = v.save(ctx)
+		}
+	})
+	if err == nil && ok {
+		v.reached(placeOfHeader(head))
+	}
+	return unsaved, err
+}
+
+// checkEvery is how many events are folded between two looks at the clock.
+const checkEvery = 4096
+
 // fold applies a sequence until its end or an error.
-func (v *View[S]) fold(seq iter.Seq2[events.Envelope, error]) error {
+func (v *View[S]) fold(seq iter.Seq2[events.Envelope, error], apply func(events.Envelope)) error {
 	for e, err := range seq {
 		if err != nil {
 			return fmt.Errorf("fold %s: %w", v.projection.Name, err)
 		}
-		v.apply(e)
+		apply(e)
 	}
 	return nil
 }
 
-// apply folds one event and releases who waits for it.
+// apply folds one event and releases who waits for it, or for one before it.
 func (v *View[S]) apply(e events.Envelope) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.mu.state = v.projection.Apply(v.mu.state, e)
-	v.mu.last = placeOf(e)
+	v.mu.known, v.mu.at = placeOf(e), e.Position
 	v.mu.folded++
-	v.unsaved++
+	v.pace.unsaved++
 	for w := range v.mu.waiting {
-		if w.stream == e.Stream && w.revision <= e.Revision {
+		if w.stream == e.Stream && w.revision <= e.Revision || !w.at.IsZero() && w.at.Compare(e.Position) <= 0 {
 			v.releaseLocked(w)
 		}
+	}
+}
+
+// passed says that everything through a position was folded or passed over.
+// Who waits for an event of which it does not know the place looks again: the
+// event may be on record by now, and be one that is not read.
+func (v *View[S]) passed(p events.Position) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if p.Compare(v.mu.at) > 0 {
+		v.mu.at = p
+		v.pace.moved = true
+	}
+	for w := range v.mu.waiting {
+		if w.at.Compare(v.mu.at) <= 0 {
+			v.releaseLocked(w)
+		}
+	}
+}
+
+// reached is passed with an event that the log has there.
+func (v *View[S]) reached(p place) {
+	v.passed(p.Position)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if p.Position == v.mu.at {
+		v.mu.known = p
 	}
 }
 
@@ -134,17 +234,18 @@ func (v *View[S]) Read(look func(S)) {
 	look(v.mu.state)
 }
 
-// Position returns the position of the last event folded.
+// Position returns the position through which every event was folded, or
+// passed over as one that the projection does not read.
 func (v *View[S]) Position() events.Position {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	return v.mu.last.Position
+	return v.mu.at
 }
 
 // Await returns once the view has folded the first revision events of a
-// stream, also where they are not on record yet. It folds nothing itself, and
-// waits while nobody else does. It returns the cause of its context, or what
-// breaks when it looks into the log.
+// stream, those that the projection reads, also where they are not on record
+// yet. It folds nothing itself, and waits while nobody else does. It returns the
+// cause of its context, or what breaks when it looks into the log.
 func (v *View[S]) Await(ctx context.Context, stream events.Stream, revision events.Revision) error {
 	for revision > 0 {
 		folded, err := v.await(ctx, stream, revision)
@@ -158,9 +259,9 @@ func (v *View[S]) Await(ctx context.Context, stream events.Stream, revision even
 	return nil
 }
 
-// await reports that the event is folded, or waits until it may be. An event
-// that is folded after the waiter is there wakes it; one that was folded before
-// is on record by then.
+// await reports that the event is folded or passed over, or waits until it may
+// be. One that is after the waiter is there wakes it; one that was before is on
+// record by then.
 func (v *View[S]) await(ctx context.Context, stream events.Stream, revision events.Revision) (bool, error) {
 	w := v.wait(stream, revision)
 	defer v.forget(w)
@@ -168,7 +269,7 @@ func (v *View[S]) await(ctx context.Context, stream events.Stream, revision even
 		if err != nil {
 			return false, err
 		}
-		if e.Position.Compare(v.Position()) <= 0 {
+		if v.placed(w, e.Position) {
 			return true, nil
 		}
 		break
@@ -189,8 +290,30 @@ func (v *View[S]) wait(stream events.Stream, revision events.Revision) *waiter {
 	return w
 }
 
+// placed tells a waiter where its event is, and reports whether the view is
+// that far.
+func (v *View[S]) placed(w *waiter, p events.Position) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	w.at = p
+	return p.Compare(v.mu.at) <= 0
+}
+
 func (v *View[S]) forget(w *waiter) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.mu.waiting, w)
+}
+
+// A pace says when the next checkpoint is due.
+type pace struct {
+	unsaved uint64        // events folded since the last
+	moved   bool          // events were passed over since the last
+	last    time.Time     // when the last was saved, or folding began
+	cost    time.Duration // of saving or taking the last; zero while not known
+}
+
+// saved says that a checkpoint was saved or taken now, at a cost.
+func (p *pace) saved(cost time.Duration) {
+	*p = pace{last: time.Now(), cost: cost}
 }

@@ -2,6 +2,7 @@ package calls_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstest"
 	"github.com/settlement-ledger/ledger/projections"
 	"github.com/settlement-ledger/ledger/projections/calls"
 	"github.com/settlement-ledger/ledger/projections/projectionstest"
@@ -127,12 +129,12 @@ func TestADecodedStateAnswersTheSame(t *testing.T) {
 		history := projectionstest.History(seed, 250)
 		for cut := 0; cut <= len(history); cut += 40 {
 			s := fold(history[:cut])
-			data, err := projections.Encode(s)
+			data, err := projections.Pack(s)
 			if err != nil {
 				t.Fatal(err)
 			}
 			again := calls.New()
-			if err := json.Unmarshal(data, again); err != nil {
+			if err := again.UnmarshalBinary(data); err != nil {
 				t.Fatal(err)
 			}
 			ask := func(s *calls.State) string {
@@ -573,7 +575,7 @@ func TestOnlyTheBeginningOfWhatIsLongIsHeld(t *testing.T) {
 	e.Progress = &domain.Progress{Structured: input}
 	d.add(e)
 	s := d.state()
-	data, err := projections.Encode(s)
+	data, err := projections.Pack(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -632,5 +634,103 @@ func TestASessionIsInterruptedUntilItGoesOn(t *testing.T) {
 	d.add(events.SessionClosed{Reason: "done"})
 	if session, _ := d.state().Session(d.session); !session.Closed {
 		t.Error("the session is not closed")
+	}
+}
+
+func TestWhatComesAfterTheEndOfManyCallsIsCounted(t *testing.T) {
+	t.Parallel()
+	log := projectionstest.NewLog(5)
+	session, message := log.Mint.Session(), log.Mint.Message()
+	stream := events.SessionStream(session)
+	log.Add(stream, events.SessionOpened{Session: session, Agent: "a", Origin: events.Origin{Kind: events.RunHere}})
+	const many = 40
+	id := func(i int) domain.CallID { return domain.CallID(fmt.Sprint("call_", i)) }
+	var asked []domain.Call
+	for i := range many {
+		asked = append(asked, domain.Call{ID: id(i), Name: "read", Input: json.RawMessage(fmt.Sprintf(`{"n":%d}`, i))})
+	}
+	log.Add(stream, events.ReplyReceived{Message: message, Calls: asked})
+	var ends []events.Envelope
+	for i := range many {
+		ends = append(ends, log.Add(stream, events.CallSettled{
+			Message: message, Call: id(i), Tool: "read", Outcome: domain.Failed, Text: strings.Repeat(fmt.Sprint(i, " "), 60), Detail: "why",
+			Rule: domain.Rule{Action: "read", Resource: "*", Effect: domain.Deny}, ChangedBy: log.Mint.Event(),
+		}))
+	}
+	const rounds = 300
+	for round := range rounds {
+		for i := range many {
+			log.Add(stream, events.LateResultObserved{Message: message, Call: id(i), Tool: "read", Settlement: ends[i].ID, Text: fmt.Sprint(round)})
+		}
+	}
+	s := fold(log.Envelopes())
+	data, err := projections.Pack(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := calls.New()
+	if err := again.UnmarshalBinary(data); err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]*calls.State{"folded": s, "from a checkpoint": again} {
+		listed := s.Calls()
+		if len(listed) != many {
+			t.Fatalf("%s: %d calls are listed, want %d", name, len(listed), many)
+		}
+		for i, c := range listed {
+			end := ends[i].Event.(events.CallSettled)
+			end.Text = end.Text[:min(len(end.Text), 256)]
+			if c.Late != rounds || !reflect.DeepEqual(c.Settlement, end) || string(c.Input) != string(asked[i].Input) || !c.Settled.Equal(ends[i].Time) {
+				t.Errorf("%s: call %d is %+v, want its end %+v and %d late results", name, i, c, end, rounds)
+			}
+			if one, ok := s.Call(c.Key()); !ok || !reflect.DeepEqual(one, c) {
+				t.Errorf("%s: Call(%v) = %+v, %v, want what is listed", name, c.Key(), one, ok)
+			}
+		}
+		if _, ok := s.Call(calls.Key{Session: session, Message: message, Call: "call_x"}); ok {
+			t.Errorf("%s: there is a call that nobody asked for", name)
+		}
+	}
+}
+
+func TestTornBytesAreNoState(t *testing.T) {
+	t.Parallel()
+	whole, err := projections.Pack(fold(projectionstest.History(3, 250)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cut := 0; cut < len(whole); cut += 1 + len(whole)/400 {
+		if err := calls.New().UnmarshalBinary(whole[:cut]); err == nil {
+			t.Fatalf("%d of %d bytes are a state", cut, len(whole))
+		}
+	}
+}
+
+func TestARebuildOfCallsIsTheFold(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(3) {
+		store := eventstest.NewSlice()
+		if err := projectionstest.Append(t.Context(), store, projectionstest.History(seed, 1200)); err != nil {
+			t.Fatal(err)
+		}
+		l := events.NewLedger(store, projectionstest.NewLog(seed).Mint, time.Now)
+		p := calls.Projection()
+		state, err := projections.Fold(p, p.Init(), l.ReadAll(t.Context(), events.Position{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := projections.Pack(state)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := projections.NewView(p, l, nil)
+		if err := v.Rebuild(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		v.Read(func(s *calls.State) {
+			if got, err := projections.Pack(s); err != nil || string(got) != string(want) {
+				t.Errorf("seed %d: a rebuild gives %d bytes, %v, want the %d of the fold", seed, len(got), err, len(want))
+			}
+		})
 	}
 }

@@ -8,6 +8,29 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
+// checkOffers checks what a turn offers. That all of it is live holds until a
+// layer or a registration changes.
+func (s *State) checkOffers(known *session, e events.TurnMaterialized, offer int, v events.Envelope) {
+	if s.allLive[offer] == s.changes+1 {
+		return
+	}
+	all := true
+	for _, t := range e.Tools {
+		s.checkOffered(known, t, e.Observed, v)
+		all = all && s.isLive(t)
+	}
+	if all {
+		s.allLive[offer] = s.changes + 1
+	}
+}
+
+// isLive reports whether a registration of a name exists and nothing of it has
+// ended.
+func (s *State) isLive(t domain.Offered) bool {
+	r, layer := s.kept.Registrations[t.Registration], s.kept.Layers[t.Layer]
+	return r != nil && r.To == 0 && r.Layer == t.Layer && slices.Contains(r.Names, t.Name) && layer != nil && layer.To == 0
+}
+
 // checkOffered checks that a turn offers what is in effect. The turn was put
 // together after the session's event before it, and a registration may close
 // between that and the turn's own event.
@@ -28,8 +51,8 @@ func (s *State) checkOffered(known *session, t domain.Offered, observed bool, v 
 // checkTurn checks that a turn is one of the session, and returns what it
 // offered. An import need not know the turn.
 func (s *State) checkTurn(known *session, key Key, tool string, turn domain.TurnID, v events.Envelope) ([]domain.Offered, bool) {
-	if i, ok := known.Turns[turn]; ok {
-		return s.kept.Offers[i], true
+	if i, ok := known.turns.find(turn); ok {
+		return s.kept.Offers[known.offered[i]], true
 	}
 	if !known.Imported() || !turn.IsZero() {
 		s.report(exception(NoMaterialization, key, tool, s.at(v), "%s names turn %q, which the session does not have", v.Event.Kind(), turn))

@@ -12,8 +12,9 @@
 // what its file can tell: that a call ends, once, and that a result has a call.
 //
 // The state is kept small, as it is checkpointed: it holds the first 256 bytes
-// of texts and inputs, and no output. Who wants the whole reads the session's
-// stream. Whether a managed output is there is for who has the outputs to say.
+// of texts and inputs, and no output. A call that ended is packed into some
+// hundred bytes, and unpacked when it is asked for or when something comes of it
+// after all. Who wants the whole reads the session's stream. Whether a managed output is there is for who has the outputs to say.
 //
 // # Promises
 //

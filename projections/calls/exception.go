@@ -68,12 +68,12 @@ func exception(law Law, key Key, tool string, at Place, format string, args ...a
 // open, a request that a person has not answered waits.
 func (s *State) Exceptions() []Exception {
 	all := slices.Clone(s.kept.Found)
-	for _, c := range s.kept.Calls {
+	for c := range s.records() {
 		all = append(all, c.unfinished()...)
 	}
 	for id, p := range s.kept.Permissions {
 		tool := ""
-		if c, ok := s.calls[p.Call]; ok {
+		if c, ok := s.Call(p.Call); ok {
 			tool = c.Tool
 		}
 		all = append(all, exception(WaitsForDecision, p.Call, tool, p.Place, "%s asks for %s and is not decided", id, p.Action))

@@ -1,6 +1,7 @@
 package calls
 
 import (
+	"slices"
 	"unicode/utf8"
 
 	"github.com/settlement-ledger/ledger/domain"
@@ -10,8 +11,7 @@ import (
 
 func apply(s *State, v events.Envelope) *State {
 	s.kept.Folded++
-	if id, ok := v.Stream.Session(); ok {
-		known := s.session(id, v)
+	if known := s.session(v); known != nil {
 		s.applySession(known, v)
 		known.LastEvent, known.Revision, known.Heard = v.Time, v.Revision, s.kept.Folded
 	} else {
@@ -20,6 +20,7 @@ func apply(s *State, v events.Envelope) *State {
 	if e, ok := v.Event.(events.OutputPruned); ok {
 		s.pruned(e, v)
 	}
+	s.giveBack()
 	return s
 }
 
@@ -28,15 +29,24 @@ func (s *State) at(v events.Envelope) Place {
 	return Place{Event: v.ID, Revision: v.Revision, Position: v.Position, Ordinal: s.kept.Folded}
 }
 
-func (s *State) session(id domain.SessionID, v events.Envelope) *session {
-	if known, ok := s.sessions[id]; ok {
+// session returns the session whose stream an event is in, a fresh one where
+// the log did not name it before, and nil where the stream is no session's.
+func (s *State) session(v events.Envelope) *session {
+	if known, ok := s.streams[v.Stream]; ok {
 		return known
 	}
-	known := &session{
-		Session: Session{ID: id, Opened: v.Time}, Turns: map[domain.TurnID]int{}, Answered: map[domain.MessageID]bool{},
+	id, ok := v.Stream.Session()
+	if !ok {
+		return nil
 	}
+	known, ok := s.sessions[id]
+	s.streams[v.Stream] = known
+	if ok {
+		return known
+	}
+	known = &session{Session: Session{ID: id, Opened: v.Time}, number: len(s.kept.Sessions)}
 	s.kept.Sessions = append(s.kept.Sessions, known)
-	s.sessions[id] = known
+	s.sessions[id], s.streams[v.Stream] = known, known
 	if _, opens := v.Event.(events.SessionOpened); !opens {
 		s.report(exception(NeverOpened, Key{Session: id}, "", s.at(v), "it begins with %s", v.Event.Kind()))
 	}
@@ -78,31 +88,39 @@ func (s *State) applySession(known *session, v events.Envelope) {
 }
 
 func (s *State) materialized(known *session, e events.TurnMaterialized, v events.Envelope) {
-	tools := e.Tools
-	if i, again := known.Turns[e.Turn]; again {
-		tools = projections.Merged(s.kept.Offers[i], tools)
+	if i, again := known.turns.find(e.Turn); again {
+		known.offered[i] = s.intern(known, projections.Merged(s.kept.Offers[known.offered[i]], e.Tools))
+		for _, t := range e.Tools {
+			s.checkOffered(known, t, e.Observed, v)
+		}
+		return
 	}
-	known.Turns[e.Turn] = s.intern(tools)
-	for _, t := range e.Tools {
-		s.checkOffered(known, t, e.Observed, v)
-	}
+	offer := s.intern(known, e.Tools)
+	known.turns.add(e.Turn)
+	known.offered = append(known.offered, offer)
+	s.checkOffers(known, e, offer, v)
 }
 
-// intern returns the place of an offer in Offers.
-func (s *State) intern(tools []domain.Offered) int {
+// intern returns the place of an offer in Offers. As a rule it is that of the
+// turn before.
+func (s *State) intern(known *session, tools []domain.Offered) int {
+	if n := len(known.offered); n > 0 && slices.Equal(s.kept.Offers[known.offered[n-1]], tools) {
+		return known.offered[n-1]
+	}
 	key := projections.OfferKey(tools)
 	i, ok := s.offers[key]
 	if !ok {
 		i = len(s.kept.Offers)
 		s.kept.Offers = append(s.kept.Offers, tools)
+		s.allLive = append(s.allLive, 0)
 		s.offers[key] = i
 	}
 	return i
 }
 
 func (s *State) replied(known *session, e events.ReplyReceived, v events.Envelope) {
-	if !known.Answered[e.Message] {
-		known.Answered[e.Message] = true
+	if _, again := known.answered.find(e.Message); !again {
+		known.answered.add(e.Message)
 		known.Replies++
 	}
 	s.checkTurn(known, Key{Session: known.ID, Message: e.Message}, "", e.Turn, v)
@@ -143,19 +161,18 @@ func (known *session) count(c *record, n int) {
 }
 
 // call returns the record of a call, a fresh one where the log did not name it
-// before.
+// before. It may be changed until the event is over.
 func (s *State) call(known *session, message domain.MessageID, id domain.CallID, tool string) *record {
 	key := Key{known.ID, message, id}
-	if c, ok := s.calls[key]; ok {
-		return c
+	if number, ok := s.find(known.number, key); ok {
+		return s.take(number)
 	}
-	c := &record{Call: Call{
+	c := &record{session: known.number, Call: Call{
 		Session: known.ID, Message: message, ID: id, Tool: tool,
 		Agent: known.Agent, Location: known.Location, Imported: known.Imported(),
 	}}
-	s.kept.Calls = append(s.kept.Calls, c)
-	s.calls[key] = c
-	return c
+	s.shelf.add(c)
+	return s.take(c.number)
 }
 
 func (s *State) started(known *session, e events.CallStarted, v events.Envelope) {
@@ -258,7 +275,7 @@ func (s *State) late(known *session, e events.LateResultObserved, v events.Envel
 
 func (s *State) requested(known *session, e events.PermissionRequested, v events.Envelope) {
 	key := Key{known.ID, e.Message, e.Call}
-	if c, ok := s.calls[key]; ok {
+	if c := s.called(key); c != nil {
 		c.Requests++
 	}
 	s.kept.Permissions[e.Permission] = permission{key, e.Action, s.at(v)}
@@ -271,12 +288,21 @@ func (s *State) decided(known *session, e events.PermissionDecided, v events.Env
 		return
 	}
 	delete(s.kept.Permissions, e.Permission)
-	if c, ok := s.calls[p.Call]; ok {
+	if c := s.called(p.Call); c != nil {
 		c.WaitedMS += e.WaitedMS
 	}
 }
 
+// called is call for one that the log need not have named: it returns nil then.
+func (s *State) called(key Key) *record {
+	if number, ok := s.find(s.sessions[key.Session].number, key); ok {
+		return s.take(number)
+	}
+	return nil
+}
+
 func (s *State) applyLayer(v events.Envelope) {
+	s.changes++
 	switch e := v.Event.(type) {
 	case events.LayerOpened:
 		if s.kept.Layers[e.Layer] == nil {

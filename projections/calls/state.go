@@ -117,23 +117,29 @@ type Retention struct {
 	PrunedAt   time.Time      `json:"pruned_at,omitzero"`
 }
 
-// State holds every call and session of the events folded. Its JSON is its
-// whole. Its methods change nothing, and what they return shares nothing that
-// a later event changes.
+// State holds every call and session of the events folded. What a checkpoint
+// keeps of it is its whole. Its methods change nothing, and what they return
+// shares nothing that a later event changes.
 type State struct {
 	kept     kept
-	calls    map[Key]*record
+	shelf    shelf
+	tables   tables
 	sessions map[domain.SessionID]*session
+	streams  map[events.Stream]*session
 	offers   map[string]int
 	retained map[domain.Ref]*Retention
+
+	taken   []*record // by the event that is being folded
+	scratch []byte
+	changes int   // of layers and registrations
+	allLive []int // by offer, changes when all of it was last seen to be live, from 1
 }
 
-// kept is the JSON of a State.
+// kept is the part of a State that is small, and kept as JSON.
 type kept struct {
 	Folded        int                                   `json:"folded"`
-	Calls         []*record                             `json:"calls"`    // in the order in which the log first names them
-	Sessions      []*session                            `json:"sessions"` // in the same order
-	Offers        [][]domain.Offered                    `json:"offers"`   // each once, whatever the number of turns that made it
+	Sessions      []*session                            `json:"-"`      // in the order in which the log first names them
+	Offers        [][]domain.Offered                    `json:"offers"` // each once, whatever the number of turns that made it
 	Layers        map[domain.LayerID]*span              `json:"layers"`
 	Registrations map[domain.RegistrationID]*registered `json:"registrations"`
 	Permissions   map[domain.PermissionID]permission    `json:"permissions"` // not decided
@@ -144,16 +150,52 @@ type kept struct {
 // A record is a Call with what only the checks need.
 type record struct {
 	Call
-	Idempotent bool    `json:"idempotent,omitempty"` // the start says so
-	Strays     []Place `json:"strays,omitempty"`     // late results that came while nobody had asked for it
+	Idempotent bool    // the start says so
+	Strays     []Place // late results that came while nobody had asked for it
+	number     int     // among all calls
+	session    int     // the number of its session
 }
 
 // A session is a Session with what only the checks need.
 type session struct {
 	Session
-	Turns    map[domain.TurnID]int     `json:"turns"`    // the place in Offers of what each offered
-	Answered map[domain.MessageID]bool `json:"answered"` // the replies
-	Heard    int                       `json:"heard"`    // the ordinal of its last event
+	Heard    int `json:"heard"` // the ordinal of its last event
+	number   int
+	turns    seen[domain.TurnID]
+	offered  []int                  // by turn, the place in Offers of what it offered
+	answered seen[domain.MessageID] // the replies
+}
+
+// seen holds IDs in the order in which they were added. The last ones are
+// found without an index, which is made where there are many.
+type seen[K comparable] struct {
+	list []K
+	at   map[K]int
+}
+
+// few is how many are looked through.
+const few = 32
+
+// find returns the place of an ID.
+func (s *seen[K]) find(id K) (int, bool) {
+	for i := len(s.list) - 1; i >= 0 && i >= len(s.list)-few; i-- {
+		if s.list[i] == id {
+			return i, true
+		}
+	}
+	i, ok := s.at[id]
+	return i, ok
+}
+
+// add adds an ID that is not held.
+func (s *seen[K]) add(id K) {
+	if len(s.list) >= few {
+		if s.at == nil {
+			s.at = map[K]int{}
+		}
+		s.at[s.list[len(s.list)-few]] = len(s.list) - few
+	}
+	s.list = append(s.list, id)
 }
 
 // A permission is a request that is not decided.
@@ -181,7 +223,7 @@ type registered struct {
 
 // Projection returns the fold of the whole log into its calls.
 func Projection() projections.Projection[*State] {
-	return projections.Projection[*State]{Name: "calls", Version: 1, Init: New, Apply: apply}
+	return projections.Projection[*State]{Name: "calls", Version: 2, Init: New, Apply: apply}
 }
 
 // New returns the state in which nothing has happened.
@@ -195,13 +237,10 @@ func New() *State {
 	return s
 }
 
-// index makes everything kept findable.
+// index makes everything kept findable, but for calls.
 func (s *State) index() {
-	s.calls, s.sessions = map[Key]*record{}, map[domain.SessionID]*session{}
+	s.sessions, s.streams = map[domain.SessionID]*session{}, map[events.Stream]*session{}
 	s.offers, s.retained = map[string]int{}, map[domain.Ref]*Retention{}
-	for _, c := range s.kept.Calls {
-		s.calls[c.Key()] = c
-	}
 	for _, known := range s.kept.Sessions {
 		s.sessions[known.ID] = known
 	}
@@ -211,26 +250,14 @@ func (s *State) index() {
 	for _, r := range s.kept.Retained {
 		s.retained[r.Ref] = r
 	}
-}
-
-// MarshalJSON writes what UnmarshalJSON reads.
-func (s *State) MarshalJSON() ([]byte, error) { return projections.Encode(s.kept) }
-
-// UnmarshalJSON reads what MarshalJSON writes.
-func (s *State) UnmarshalJSON(data []byte) error {
-	*s = *New()
-	if err := json.Unmarshal(data, &s.kept); err != nil {
-		return err
-	}
-	s.index()
-	return nil
+	s.allLive = make([]int, len(s.kept.Offers))
 }
 
 // Calls returns all calls that were asked for, in the order in which the log
 // first names them.
 func (s *State) Calls() []Call {
 	var all []Call
-	for _, c := range s.kept.Calls {
+	for c := range s.records() {
 		if !c.Asked.IsZero() {
 			all = append(all, c.Call)
 		}
@@ -242,7 +269,7 @@ func (s *State) Calls() []Call {
 // and results, in the order in which the log first names them.
 func (s *State) Orphans() []Call {
 	var all []Call
-	for _, c := range s.kept.Calls {
+	for c := range s.records() {
 		if c.Asked.IsZero() {
 			all = append(all, c.Call)
 		}
@@ -252,11 +279,15 @@ func (s *State) Orphans() []Call {
 
 // Call returns one call, and whether the log names it.
 func (s *State) Call(key Key) (Call, bool) {
-	c, ok := s.calls[key]
+	known, ok := s.sessions[key.Session]
 	if !ok {
 		return Call{}, false
 	}
-	return c.Call, true
+	number, ok := s.find(known.number, key)
+	if !ok {
+		return Call{}, false
+	}
+	return s.read(number).Call, true
 }
 
 // Sessions returns all sessions in the order in which the log first names

@@ -78,9 +78,17 @@ type layer struct {
 	byID   map[domain.RegistrationID]int
 }
 
+// Kinds returns the kinds of events that the fold reads.
+func Kinds() []string {
+	return []string{
+		events.LayerOpened{}.Kind(), events.ToolsRegistered{}.Kind(), events.RegistrationClosed{}.Kind(), events.LayerClosed{}.Kind(),
+	}
+}
+
 // Projection returns the fold of the events of layers.
 func Projection() projections.Projection[*State] {
-	return projections.Projection[*State]{Name: "catalog", Version: 1, Init: New, Apply: apply}
+	reads := events.Filter{Kinds: Kinds()}
+	return projections.Projection[*State]{Name: "catalog", Version: 1, Reads: reads, Init: New, Apply: apply}
 }
 
 // New returns the state in which there is no layer.

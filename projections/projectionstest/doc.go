@@ -1,7 +1,8 @@
 // Package projectionstest states and checks the laws of a projection.
 //
 // [Laws] returns them as data: each [Law] has a name, a sentence and a check,
-// which folds a history in several ways and compares the answers by their JSON.
+// which folds a history in several ways and compares the answers as
+// checkpoints keep them.
 // [Test] is the whole of a projection's test of them. [Report] shows that each
 // law catches its saboteur, a projection that breaks it.
 //
@@ -14,7 +15,7 @@
 // # Promises
 //
 //   - The same seed gives the same history, IDs and times included.
-//   - A projection that is a pure fold, whose JSON is its whole, keeps every law
+//   - A projection that is a pure fold, of which checkpoints keep the whole, keeps every law
 //     over every history.
 //   - The projection that is checked sees each history in order, from its
 //     beginning, or goes on from its own answer.

@@ -1,6 +1,7 @@
 package projectionstest
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -89,4 +90,19 @@ func Tool(name domain.Name, words string) events.RegisteredTool {
 	return events.RegisteredTool{
 		Name: name, Description: words, Input: d.Input, Output: d.Output, Action: string(name), Fingerprint: fingerprint,
 	}
+}
+
+// Append appends the events of a history to a store, each to its stream, under
+// the IDs that they have. Their positions are those that the store gives.
+func Append(ctx context.Context, store events.Store, history []events.Envelope) error {
+	for _, v := range history {
+		r, err := events.Encode(events.Draft{ID: v.ID, Time: v.Time, Correlation: v.Correlation, Causation: v.Causation, Event: v.Event})
+		if err != nil {
+			return err
+		}
+		if err := store.Append(ctx, v.Stream, v.Revision-1, r); err != nil {
+			return fmt.Errorf("append revision %d: %w", v.Revision, err)
+		}
+	}
+	return nil
 }

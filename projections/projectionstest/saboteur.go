@@ -62,6 +62,7 @@ func saboteurs() map[string]func() projections.Projection[*tally] {
 		"a checkpoint is whole": decodesLess,
 		"answers are apart":     sharesAnswer,
 		"the history stays":     amendsTools,
+		"passes over":           countsUnread,
 	}
 }
 
@@ -131,5 +132,12 @@ func amendsTools() projections.Projection[*tally] {
 		}
 		return count(t, v)
 	}
+	return p
+}
+
+// countsUnread says that it does not read prompts, and counts them.
+func countsUnread() projections.Projection[*tally] {
+	p := honest()
+	p.Reads = events.Filter{Kinds: []string{"ReplyReceived"}}
 	return p
 }

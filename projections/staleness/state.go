@@ -73,7 +73,8 @@ type Offer struct {
 
 // Projection returns the fold of the whole log into what turns offered.
 func Projection() projections.Projection[*State] {
-	return projections.Projection[*State]{Name: "staleness", Version: 1, Init: newState, Apply: apply}
+	reads := events.Filter{Kinds: append(catalog.Kinds(), events.SessionOpened{}.Kind(), events.TurnMaterialized{}.Kind())}
+	return projections.Projection[*State]{Name: "staleness", Version: 1, Reads: reads, Init: newState, Apply: apply}
 }
 
 func newState() *State {
@@ -92,6 +93,9 @@ func (s *State) index() {
 	}
 }
 
+// layers is the fold of the layers, which this one holds.
+var layers = catalog.Projection()
+
 func apply(s *State, v events.Envelope) *State {
 	switch e := v.Event.(type) {
 	case events.SessionOpened:
@@ -99,7 +103,7 @@ func apply(s *State, v events.Envelope) *State {
 	case events.TurnMaterialized:
 		s.materialized(e, v)
 	default:
-		s.kept.Catalog = catalog.Projection().Apply(s.kept.Catalog, v)
+		s.kept.Catalog = layers.Apply(s.kept.Catalog, v)
 	}
 	return s
 }

@@ -1,0 +1,132 @@
+package calls
+
+import (
+	"encoding/json"
+
+	"github.com/settlement-ledger/ledger/projections"
+)
+
+// AppendBinary appends what UnmarshalBinary reads: the sessions, the calls that
+// have ended as they are packed, the others, and the rest as JSON. It is the
+// same for states that answer the same and were folded from the same events.
+func (s *State) AppendBinary(b []byte) ([]byte, error) {
+	small, err := projections.Encode(s.kept)
+	if err != nil {
+		return b, err
+	}
+	p := packer{b: b}
+	text(&p, &small)
+	p.count(len(s.kept.Sessions))
+	for _, known := range s.kept.Sessions {
+		if err := known.pack(&p); err != nil {
+			return b, err
+		}
+	}
+	s.tables.pack(&p)
+	live := packer{tables: &tables{}}
+	p.count(len(s.shelf.live))
+	for i, c := range s.shelf.live {
+		var packed []byte
+		if c != nil {
+			s.pack(&live, c)
+		} else {
+			packed = s.shelf.packed(i)
+		}
+		text(&p, &packed) // none where it is live
+	}
+	live.tables.pack(&p)
+	return append(p.b, live.b...), nil
+}
+
+// UnmarshalBinary makes s what AppendBinary was called on.
+func (s *State) UnmarshalBinary(data []byte) error {
+	*s = *New()
+	p := &packer{b: data, reading: true}
+	var small []byte
+	if text(p, &small); p.broken {
+		return errTorn
+	}
+	if err := json.Unmarshal(small, &s.kept); err != nil {
+		return err
+	}
+	for i := range p.count(0) {
+		known := &session{number: i}
+		if err := known.pack(p); err != nil {
+			return err
+		}
+		s.kept.Sessions = append(s.kept.Sessions, known)
+	}
+	s.tables.pack(p)
+	s.index()
+	s.readCalls(p)
+	if p.broken || len(p.b) > 0 {
+		return errTorn
+	}
+	return nil
+}
+
+// readCalls reads the calls: first all that are packed, then those that are
+// live.
+func (s *State) readCalls(p *packer) {
+	n := p.count(0)
+	s.shelf.live, s.shelf.places = make([]*record, n), make([]uint64, n)
+	var live []int
+	for i := range n {
+		size := p.count(0)
+		if packed := p.take(uint64(size)); len(packed) > 0 {
+			s.shelf.put(i, packed)
+		} else {
+			live = append(live, i)
+		}
+	}
+	own := &tables{}
+	own.pack(p)
+	p.tables = own
+	for _, i := range live {
+		c := &record{number: i}
+		if s.pack(p, c); p.broken {
+			return
+		}
+		s.shelf.live[i] = c
+	}
+	for i := range n {
+		c := s.shelf.live[i]
+		if c == nil {
+			c = &record{}
+			key := &packer{b: s.shelf.packed(i), reading: true}
+			if s.packKey(key, c); key.broken {
+				p.tear()
+				return
+			}
+		}
+		s.shelf.enter(c.session, c.Key())
+	}
+}
+
+// pack goes through a session.
+func (known *session) pack(p *packer) error {
+	small, err := []byte(nil), error(nil)
+	if !p.reading {
+		if small, err = projections.Encode(known); err != nil {
+			return err
+		}
+	}
+	text(p, &small)
+	if p.reading {
+		if p.broken {
+			return errTorn
+		}
+		if err := json.Unmarshal(small, known); err != nil {
+			return err
+		}
+	}
+	packSeen(p, &known.turns)
+	if p.reading {
+		known.offered = make([]int, len(known.turns.list))
+	}
+	for i := range known.offered {
+		unsigned(p, &known.offered[i])
+	}
+	packSeen(p, &known.answered)
+	return nil
+}

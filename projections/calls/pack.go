@@ -1,0 +1,207 @@
+package calls
+
+import (
+	"encoding/json"
+
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+// What a packed call has of what not every call has.
+const (
+	hasTurn = 1 << iota
+	hasAsked
+	hasStarted
+	hasSettled
+	hasProcess
+	hasOffered
+	hasEffective
+	hasChangedBy
+	hasRule
+	hasRetained
+	hasStrays
+	isImported
+	isIdempotent
+	isOtherTurn // that of the settlement is another than that of the call
+	isOtherTool
+	isOtherOffered
+	hasBegan
+	agrees
+	hasText
+	hasDetail
+	hasInput
+	hasInputPreview
+	hasPreview
+	hasLate
+	hasRequests
+)
+
+// flags says what a call has.
+func (c *record) flags() (f uint32) {
+	e := &c.Settlement
+	for _, has := range []struct {
+		flag uint32
+		set  bool
+	}{
+		{hasTurn, !c.Turn.IsZero()}, {hasAsked, !c.Asked.IsZero()}, {hasStarted, !c.Started.IsZero()}, {hasSettled, c.State == Settled},
+		{hasProcess, !c.Process.IsZero()}, {hasOffered, !c.Offered.IsZero()}, {hasEffective, !e.Effective.IsZero()},
+		{hasChangedBy, !e.ChangedBy.IsZero()}, {hasRule, e.Rule != domain.Rule{}}, {hasRetained, e.Retained != nil},
+		{hasStrays, len(c.Strays) > 0}, {isImported, c.Imported}, {isIdempotent, c.Idempotent},
+		{isOtherTurn, e.Turn != c.Turn}, {isOtherTool, e.Tool != c.Tool}, {isOtherOffered, e.Offered != c.Offered},
+		{hasBegan, e.Began}, {agrees, e.Agrees}, {hasText, e.Text != ""}, {hasDetail, e.Detail != ""},
+		{hasInput, len(c.Input) > 0}, {hasInputPreview, c.InputPreview != ""}, {hasPreview, c.Preview != ""},
+		{hasLate, c.Late != 0}, {hasRequests, c.Requests != 0 || c.WaitedMS != 0},
+	} {
+		if has.set {
+			f |= has.flag
+		}
+	}
+	return f
+}
+
+// stages are the stages by number; the first is that of a call of which the
+// log has only late results.
+var stages = [...]Stage{"", Asked, Begun, Settled}
+
+// packKey goes through what a call is found by.
+func (s *State) packKey(p *packer, c *record) {
+	unsigned(p, &c.session)
+	id(p, &c.Message)
+	text(p, &c.ID)
+}
+
+// pack goes through a call. Its session is given by number.
+func (s *State) pack(p *packer, c *record) {
+	s.packKey(p, c)
+	if p.reading {
+		if c.session < 0 || c.session >= len(s.kept.Sessions) {
+			p.tear()
+			return
+		}
+		c.Session = s.kept.Sessions[c.session].ID
+	}
+	flags := uint32(0)
+	if !p.reading {
+		flags = c.flags()
+	}
+	unsigned(p, &flags)
+	has := func(flag uint32) bool { return flags&flag != 0 && !p.broken }
+	if p.reading { // what is written may be read by others meanwhile
+		c.Imported, c.Idempotent = has(isImported), has(isIdempotent)
+	}
+	known(p, &p.tables.words, &c.Tool)
+	known(p, &p.tables.words, &c.Agent)
+	known(p, &p.tables.words, &c.Location)
+	stage := 0
+	for stages[stage] != c.State {
+		stage++
+	}
+	unsigned(p, &stage)
+	if stage < 0 || stage >= len(stages) {
+		p.tear()
+		return
+	}
+	if p.reading {
+		c.State = stages[stage]
+	}
+	if has(hasTurn) {
+		id(p, &c.Turn)
+	}
+	if has(hasOffered) {
+		held(p, &p.tables.offered, &c.Offered, same, same)
+	}
+	if has(hasInput) {
+		text(p, &c.Input)
+	}
+	if has(hasInputPreview) {
+		text(p, &c.InputPreview)
+	}
+	if has(hasAsked) {
+		p.time(&c.Asked)
+		id(p, &c.AskedAt.Event)
+		p.place(&c.AskedAt)
+	}
+	if has(hasStarted) {
+		p.time(&c.Started)
+		id(p, &c.StartedAt.Event)
+		p.place(&c.StartedAt)
+	}
+	if has(hasProcess) {
+		held(p, &p.tables.processes, &c.Process, same, same)
+	}
+	if has(hasLate) {
+		unsigned(p, &c.Late)
+	}
+	if has(hasRequests) {
+		unsigned(p, &c.Requests)
+		p.signed(&c.WaitedMS)
+	}
+	if has(hasStrays) {
+		if n := p.count(len(c.Strays)); p.reading {
+			c.Strays = make([]Place, n)
+		}
+		for i := range c.Strays {
+			id(p, &c.Strays[i].Event)
+			p.place(&c.Strays[i])
+		}
+	}
+	if has(hasSettled) {
+		s.packEnd(p, c, has)
+	}
+}
+
+// packEnd goes through how a call ended.
+func (s *State) packEnd(p *packer, c *record, has func(uint32) bool) {
+	p.time(&c.Settled)
+	id(p, &c.SettledBy)
+	p.place(&c.SettledAt)
+	e := &c.Settlement
+	if p.reading {
+		c.SettledAt.Event = c.SettledBy
+		e.Turn, e.Message, e.Call, e.Tool, e.Offered = c.Turn, c.Message, c.ID, c.Tool, c.Offered
+		e.Began, e.Agrees = has(hasBegan), has(agrees)
+	}
+	unsigned(p, &e.Outcome)
+	unsigned(p, &e.Interruption)
+	if has(isOtherTurn) {
+		id(p, &e.Turn)
+	}
+	if has(isOtherTool) {
+		known(p, &p.tables.words, &e.Tool)
+	}
+	if has(isOtherOffered) {
+		held(p, &p.tables.offered, &e.Offered, same, same)
+	}
+	if has(hasEffective) {
+		held(p, &p.tables.offered, &e.Effective, same, same)
+	}
+	if has(hasChangedBy) {
+		id(p, &e.ChangedBy)
+	}
+	if has(hasText) {
+		text(p, &e.Text)
+	}
+	if has(hasDetail) {
+		text(p, &e.Detail)
+	}
+	if has(hasPreview) {
+		text(p, &c.Preview)
+	}
+	if has(hasRule) {
+		asJSON(p, &e.Rule)
+	}
+	if has(hasRetained) {
+		asJSON(p, &e.Retained)
+	}
+}
+
+// asJSON goes through what is rare.
+func asJSON[T any](p *packer, v *T) {
+	var data []byte
+	if !p.reading {
+		data, _ = json.Marshal(v) // texts and numbers, which have a form
+	}
+	text(p, &data)
+	if p.reading && !p.broken && json.Unmarshal(data, v) != nil {
+		p.tear()
+	}
+}

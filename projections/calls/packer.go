@@ -1,0 +1,218 @@
+package calls
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// A packer goes through a value part by part, and either appends it to bytes
+// or reads it from them. Numbers are varints, texts have their length before
+// them, and IDs are sixteen bytes.
+type packer struct {
+	b       []byte // what is appended to; what is left to read
+	reading bool
+	broken  bool    // what is read ends too early, or names what is not there
+	tables  *tables // of what is given by number
+}
+
+// tables hold what comes again in packed calls.
+type tables struct {
+	words     table[string]
+	processes table[domain.ProcessID]
+	offered   table[domain.Offered]
+}
+
+// pack goes through all that the tables hold.
+func (t *tables) pack(p *packer) {
+	rows(p, &t.words, text[string])
+	rows(p, &t.processes, id)
+	rows(p, &t.offered, func(p *packer, o *domain.Offered) {
+		text(p, &o.Name)
+		id(p, &o.Registration)
+		id(p, &o.Layer)
+		if !p.reading {
+			p.b = append(p.b, o.Fingerprint[:]...)
+			return
+		}
+		copy(o.Fingerprint[:], p.take(uint64(len(o.Fingerprint))))
+	})
+}
+
+// errTorn is why bytes are no state.
+var errTorn = errors.New("the packed calls are torn")
+
+func (p *packer) tear() { p.b, p.broken = nil, true }
+
+// take returns the next n bytes, which are those of p.
+func (p *packer) take(n uint64) []byte {
+	if n > uint64(len(p.b)) {
+		p.tear()
+		return nil
+	}
+	part := p.b[:n]
+	p.b = p.b[n:]
+	return part
+}
+
+func unsigned[T ~int | ~int64 | ~uint8 | ~uint32 | ~uint64](p *packer, v *T) {
+	if !p.reading {
+		p.b = binary.AppendUvarint(p.b, uint64(*v))
+		return
+	}
+	n, size := binary.Uvarint(p.b)
+	if size <= 0 {
+		p.tear()
+		return
+	}
+	p.b = p.b[size:]
+	*v = T(n)
+}
+
+func (p *packer) signed(v *int64) {
+	if !p.reading {
+		p.b = binary.AppendVarint(p.b, *v)
+		return
+	}
+	n, size := binary.Varint(p.b)
+	if size <= 0 {
+		p.tear()
+		return
+	}
+	p.b = p.b[size:]
+	*v = n
+}
+
+// count goes through the length of a list. Each part of it takes at least a
+// byte, so that a length that cannot be is found before memory is asked for.
+func (p *packer) count(n int) int {
+	unsigned(p, &n)
+	if p.reading && (n < 0 || n > len(p.b)) {
+		p.tear()
+		return 0
+	}
+	return n
+}
+
+func text[T ~string | ~[]byte](p *packer, v *T) {
+	n := len(*v)
+	unsigned(p, &n)
+	if !p.reading {
+		p.b = append(p.b, *v...)
+		return
+	}
+	if part := p.take(uint64(n)); len(part) > 0 {
+		*v = T(append([]byte(nil), part...))
+	}
+}
+
+func id[K domain.Kind](p *packer, v *domain.ID[K]) {
+	if !p.reading {
+		b := v.Bytes()
+		p.b = append(p.b, b[:]...)
+		return
+	}
+	if part := p.take(16); part != nil {
+		*v = domain.IDFromBytes[K]([16]byte(part))
+	}
+}
+
+// time goes through a time of an event, which is UTC to the microsecond.
+func (p *packer) time(t *time.Time) {
+	if !p.reading {
+		p.b = binary.AppendVarint(p.b, t.UnixMicro())
+		return
+	}
+	var micros int64
+	p.signed(&micros)
+	*t = time.UnixMicro(micros).UTC()
+}
+
+func (p *packer) position(v *events.Position) {
+	commit, prepare := v.Parts()
+	unsigned(p, &commit)
+	unsigned(p, &prepare)
+	if p.reading {
+		*v = events.NewPosition(commit, prepare)
+	}
+}
+
+// place goes through a place, without its event.
+func (p *packer) place(v *Place) {
+	unsigned(p, &v.Revision)
+	p.position(&v.Position)
+	unsigned(p, &v.Ordinal)
+}
+
+// A table holds values that come again, each once, by number.
+type table[T comparable] struct {
+	all []T
+	at  map[T]uint32
+}
+
+// number returns the number of a value, a fresh one where it was not held.
+func (t *table[T]) number(v T) uint32 {
+	n, ok := t.at[v]
+	if !ok {
+		if t.at == nil {
+			t.at = map[T]uint32{}
+		}
+		n = uint32(len(t.all))
+		t.all = append(t.all, v)
+		t.at[v] = n
+	}
+	return n
+}
+
+// held goes through a value of a table, by its number.
+func held[V, T comparable](p *packer, t *table[T], v *V, to func(V) T, from func(T) V) {
+	var n uint32
+	if !p.reading {
+		n = t.number(to(*v))
+	}
+	unsigned(p, &n)
+	if !p.reading {
+		return
+	}
+	if int(n) >= len(t.all) {
+		p.tear()
+		return
+	}
+	*v = from(t.all[n])
+}
+
+func same[T any](v T) T { return v }
+
+// known goes through a text of the table of words.
+func known[T ~string](p *packer, words *table[string], v *T) {
+	held(p, words, v, func(v T) string { return string(v) }, func(w string) T { return T(w) })
+}
+
+// rows goes through the values of a table.
+func rows[T comparable](p *packer, t *table[T], row func(*packer, *T)) {
+	for i := range p.count(len(t.all)) {
+		if p.reading {
+			var v T
+			row(p, &v)
+			t.number(v)
+			continue
+		}
+		row(p, &t.all[i])
+	}
+}
+
+// packSeen goes through IDs in order.
+func packSeen[K domain.Kind](p *packer, s *seen[domain.ID[K]]) {
+	for i := range p.count(len(s.list)) {
+		if p.reading {
+			var one domain.ID[K]
+			id(p, &one)
+			s.add(one)
+			continue
+		}
+		id(p, &s.list[i])
+	}
+}
