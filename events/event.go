@@ -76,7 +76,8 @@ func (k kind) read(version int, data json.RawMessage) (Event, error) {
 
 // kinds are all kinds of events that this program writes or reads.
 var kinds = map[string]kind{
-	"ProcessStarted":      of[ProcessStarted](),
+	"ProcessStarted":      of[ProcessStarted](unchanged),
+	"LeaseRenewed":        of[LeaseRenewed](),
 	"ProcessStopped":      of[ProcessStopped](),
 	"LayerOpened":         of[LayerOpened](),
 	"ToolsRegistered":     of[ToolsRegistered](),
