@@ -118,9 +118,13 @@ func (s *Store) fetch(ctx context.Context, at cursor, c chunk) (entries []events
 // await returns nil when there is a durable record behind a sequence.
 func (s *Store) await(ctx context.Context, after uint64) error {
 	for {
-		end, moved := s.mark.now()
+		end, at := s.mark.now()
 		if end > after {
 			return nil
+		}
+		moved := at.moved()
+		if s.mark.left(at) {
+			continue
 		}
 		select {
 		case <-moved:
