@@ -128,3 +128,23 @@ func (m *mark) group(number uint64) *published {
 }
 
 func (p *published) end() uint64 { return p.after + uint64(len(p.values)) }
+
+// entry returns a record, by its place in the group. It decodes all of them
+// once; the bytes are the caller's.
+func (p *published) entry(at uint64) events.Entry {
+	p.decoding.Do(func() {
+		p.decoded = make([]events.Entry, len(p.values))
+		for i, value := range p.values {
+			p.decoded[i] = raw(value[:len(value)-sumLen]).entry(p.after+uint64(i)+1, nil)
+		}
+	})
+	e := p.decoded[at]
+	own := append(append(make([]byte, 0, len(e.Data)+len(e.Metadata)), e.Data...), e.Metadata...)
+	if cut := len(e.Data); cut > 0 {
+		e.Data = own[:cut:cut]
+	}
+	if cut := len(e.Data); len(e.Metadata) > 0 {
+		e.Metadata = own[cut:]
+	}
+	return e
+}
