@@ -30,8 +30,14 @@ func (s *Store) Follow(ctx context.Context, after events.Position, options ...ev
 			yield(events.Entry{}, err)
 			return
 		}
-		f := newFollower(s, after, following)
-		if err := f.run(ctx, yield); err != errLeft {
+		err := s.use(func() error {
+			s.mark.herald.Do(func() { s.joined.Go(s.proclaim) })
+			return nil
+		})
+		if err == nil {
+			err = newFollower(ctx, s, after, following).run(ctx, yield)
+		}
+		if err != errLeft {
 			yield(events.Entry{}, err)
 		}
 	}
@@ -43,18 +49,21 @@ type follower struct {
 	match    matcher
 	caughtUp func(events.Position)
 	start    events.Position
-	after    uint64 // the sequence that the next one follows
-	moved    bool   // from the start
+	after    uint64          // the sequence that the next one follows
+	moved    bool            // from the start
+	ended    <-chan struct{} // of the context
 }
 
-func newFollower(s *Store, after events.Position, f events.Following) *follower {
+func newFollower(ctx context.Context, s *Store, after events.Position, f events.Following) *follower {
 	all := spanOf(events.Query{After: after}, limit)
-	return &follower{store: s, match: newMatcher(f.Filter), caughtUp: f.CaughtUp, start: after, after: all.first - 1}
+	return &follower{store: s, match: newMatcher(f.Filter), caughtUp: f.CaughtUp, start: after, after: all.first - 1, ended: ctx.Done()}
 }
 
 // run yields what there is, says so, and waits for more. It does not return
 // nil.
 func (f *follower) run(ctx context.Context, yield func(events.Entry, error) bool) error {
+	bell := make(chan struct{}, 1)
+	defer context.AfterFunc(ctx, (&waiter{bell: bell}).ring)()
 	for {
 		if err := f.catchUp(ctx, yield); err != nil {
 			return err
@@ -62,7 +71,7 @@ func (f *follower) run(ctx context.Context, yield func(events.Entry, error) bool
 		if f.caughtUp != nil {
 			f.caughtUp(f.place())
 		}
-		if err := f.store.await(ctx, f.after); err != nil {
+		if err := f.store.await(ctx, f.after, bell); err != nil {
 			return err
 		}
 	}
@@ -81,13 +90,11 @@ func (f *follower) place() events.Position {
 func (f *follower) catchUp(ctx context.Context, yield func(events.Entry, error) bool) error {
 	var late *backlog
 	for {
-		select {
-		case <-f.store.closing:
+		if isClosed(f.store.closing) {
 			return events.ErrClosed
-		default:
 		}
-		if err := context.Cause(ctx); err != nil {
-			return err
+		if isClosed(f.ended) {
+			return context.Cause(ctx)
 		}
 		end, _ := f.store.mark.now()
 		if f.after >= end {
@@ -111,8 +118,8 @@ func (f *follower) catchUp(ctx context.Context, yield func(events.Entry, error) 
 // fromMark yields what follows in a group.
 func (f *follower) fromMark(ctx context.Context, group *published, yield func(events.Entry, error) bool) error {
 	for _, value := range group.values[f.after-group.after:] {
-		if err := context.Cause(ctx); err != nil {
-			return err
+		if isClosed(f.ended) {
+			return context.Cause(ctx)
 		}
 		at := f.after - group.after
 		f.passed(f.after + 1)
@@ -139,8 +146,8 @@ func (f *follower) fromDatabase(ctx context.Context, late *backlog, end uint64, 
 	failed := f.store.fetch(ctx, r, late.haul, late.chunk)
 	late.chunk = late.chunk.grown().modest()
 	for _, found := range late.haul.found {
-		if err := context.Cause(ctx); err != nil {
-			return err
+		if isClosed(f.ended) {
+			return context.Cause(ctx)
 		}
 		f.passed(found.seq)
 		if !yield(found.raw.entry(found.seq, late.names), nil) {
@@ -155,28 +162,5 @@ func (f *follower) fromDatabase(ctx context.Context, late *backlog, end uint64, 
 func (f *follower) passed(seq uint64) {
 	if seq > f.after {
 		f.after, f.moved = seq, true
-	}
-}
-
-// await returns nil when there is a durable record behind a sequence.
-func (s *Store) await(ctx context.Context, after uint64) error {
-	for {
-		end, at := s.mark.now()
-		if end > after {
-			return nil
-		}
-		moved := at.moved()
-		if s.mark.left(at) {
-			continue
-		}
-		select {
-		case <-moved:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-s.closing:
-			return events.ErrClosed
-		case <-s.guard.stopped:
-			return s.guard.failure()
-		}
 	}
 }

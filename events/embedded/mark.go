@@ -23,17 +23,18 @@ type mark struct {
 	recent [recentGroups]atomic.Pointer[published] // by number, modulo its length
 	oldest uint64                                  // move's: the number of the first group that is kept
 	kept   int                                     // move's: bytes in the groups that are kept
+	calls  chan *waiter                            // who is to be woken by the herald
+	over   atomic.Bool                             // the herald has gone
+	herald sync.Once                               // its beginning
 }
 
 // A moment is a mark between two moves.
 type moment struct {
 	end     uint64
 	groups  uint64 // how many were published: the number of the last one
-	waiting atomic.Pointer[waiting]
+	waiters atomic.Pointer[waiter]
+	left    atomic.Uint32 // how many wait no more, and are among the waiters
 }
-
-// waiting is made by the first who waits.
-type waiting struct{ moved chan struct{} }
 
 // published is a group of records that became durable together.
 type published struct {
@@ -46,7 +47,7 @@ type published struct {
 }
 
 func newMark(end uint64) *mark {
-	m := &mark{oldest: 1}
+	m := &mark{oldest: 1, calls: make(chan *waiter, 8)}
 	m.at.Store(&moment{end: end})
 	return m
 }
@@ -69,10 +70,7 @@ func (m *mark) move(end uint64, values [][]byte) {
 		m.keep(&published{number: next.groups, after: before.end, values: values})
 	}
 	m.at.Store(next)
-	// Who makes it after this looked sees that the mark has left.
-	if w := before.waiting.Load(); w != nil {
-		close(w.moved)
-	}
+	m.wake(before.waiters.Swap(nil))
 }
 
 // keep adds a group, in place of those that there is no more room for.
@@ -86,18 +84,6 @@ func (m *mark) keep(p *published) {
 	}
 	m.recent[p.number%recentGroups].Store(p)
 }
-
-// moved returns what is closed when the mark moves. Who finds after the call
-// that the mark has left the moment already is not to wait.
-func (at *moment) moved() <-chan struct{} {
-	if at.waiting.Load() == nil {
-		at.waiting.CompareAndSwap(nil, &waiting{make(chan struct{})})
-	}
-	return at.waiting.Load().moved
-}
-
-// left reports whether the mark has moved on.
-func (m *mark) left(at *moment) bool { return m.at.Load() != at }
 
 // holding returns the group with the record that follows a sequence, and nil if
 // it is not kept.

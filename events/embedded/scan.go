@@ -53,10 +53,8 @@ func (s *Store) drain(ctx context.Context, r reader, h *haul, give func(found) b
 		// What was read before an error is given before it.
 		failed := s.fetch(ctx, r, h, c)
 		for _, f := range h.found {
-			select {
-			case <-ended:
+			if isClosed(ended) {
 				return context.Cause(ctx)
-			default:
 			}
 			if !give(f) {
 				return errLeft
