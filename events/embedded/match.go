@@ -9,8 +9,7 @@ import (
 )
 
 // A matcher is a filter that looks at the header of a record as it is kept. It
-// lets through exactly what the filter does. The zero matcher lets nothing
-// through.
+// lets through exactly what the filter does.
 type matcher struct {
 	kinds       []string
 	categories  []string
@@ -24,37 +23,40 @@ func newMatcher(f events.Filter) matcher {
 		kinds: slices.Clone(f.Kinds), categories: slices.Clone(f.Categories), prefixes: slices.Clone(f.Prefixes),
 		first: math.MinInt64, last: math.MaxInt64,
 	}
+	nothing := matcher{first: 1} // is behind the last
 	if !f.Since.IsZero() {
-		var before bool
-		if m.first, before = microsecond(f.Since); before {
-			m.first = math.MinInt64
+		switch first, side := microsecond(f.Since); side {
+		case 0:
+			m.first = first
+		case 1:
+			return nothing
 		}
 	}
 	if !f.Until.IsZero() {
-		until, before := microsecond(f.Until)
-		if before || until == math.MinInt64 {
-			return matcher{first: 1}
+		switch until, side := microsecond(f.Until); {
+		case side < 0 || side == 0 && until == math.MinInt64:
+			return nothing
+		case side == 0:
+			m.last = until - 1
 		}
-		m.last = until - 1
 	}
 	return m
 }
 
-// microsecond returns the first microsecond of Unix time at t or later, and
-// whether t is before all of them. Behind all of them it is the last one, which
-// no record has.
-func microsecond(t time.Time) (us int64, before bool) {
+// microsecond returns the first microsecond of Unix time at t or later, or on
+// which side of all that there are t lies: -1 before them, 1 behind.
+func microsecond(t time.Time) (us int64, side int) {
 	switch {
 	case t.Before(time.UnixMicro(math.MinInt64)):
-		return math.MinInt64, true
-	case t.After(time.UnixMicro(math.MaxInt64 - 1)):
-		return math.MaxInt64, false
+		return 0, -1
+	case t.After(time.UnixMicro(math.MaxInt64)):
+		return 0, 1
 	}
 	us = t.UnixMicro()
 	if t.Nanosecond()%1000 != 0 {
 		us++
 	}
-	return us, false
+	return us, 0
 }
 
 // always reports whether m lets everything through.
