@@ -202,7 +202,8 @@ func (s *Store) turnAway(kept []*pending) {
 // A group is what one batch and one sync make durable.
 type group struct {
 	batch   *pebble.Batch
-	end     uint64 // the sequence of the last record
+	end     uint64   // the sequence of the last record
+	values  [][]byte // the records, sealed
 	lengths map[events.Stream]events.Revision
 	taken   []*pending
 }
@@ -258,7 +259,9 @@ func (s *Store) take(g *group, p *pending) {
 func (g *group) add(p *pending) error {
 	for i, value := range p.values {
 		g.end++
-		if err := g.batch.Set(entryKey(g.end), seal(value, g.end), nil); err != nil {
+		value = seal(value, g.end)
+		g.values = append(g.values, value)
+		if err := g.batch.Set(entryKey(g.end), value, nil); err != nil {
 			return err
 		}
 		index := indexKey(p.stream, p.after+events.Revision(i+1))
@@ -293,7 +296,7 @@ func (s *Store) write(g *group) (err error) {
 	for stream, length := range g.lengths {
 		s.heads.set(stream, length)
 	}
-	s.mark.move(g.end)
+	s.mark.move(g.end, g.values)
 	return g.batch.Close()
 }
 

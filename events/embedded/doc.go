@@ -34,8 +34,10 @@
 // # Concurrency
 //
 // A Store is safe for concurrent use. It owns one goroutine, the committer,
-// which makes of the appends that wait one batch and one sync, and which Close
-// joins; Pebble owns others, which Close joins as well. Appends wait in a queue
+// which makes of the appends that wait one batch and one sync, and, once it is
+// followed, the herald, which wakes followers. Close joins both, and those that
+// Pebble owns. A follower at the end is served from memory; one that falls
+// behind reads the database in its own time. Appends wait in a queue
 // of bounded length, each until its context ends. No lock is held, and no
 // database iterator is open, while the body of a loop or CaughtUp runs.
 //

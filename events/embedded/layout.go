@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -25,6 +26,9 @@ const headerLen = 1 + 2 + 2 + 2 + 8 + 8 + 16 + 4 + 4
 const sumLen = 4
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// entryKeyLen is how long the key of a record is.
+const entryKeyLen = 2 + 8
 
 // entryKey returns the key of the record with a sequence.
 func entryKey(seq uint64) []byte { return binary.BigEndian.AppendUint64([]byte("e/"), seq) }
@@ -81,53 +85,104 @@ func sum(value []byte, seq uint64) uint32 {
 	return crc32.Update(crc32.Checksum(value, castagnoli), castagnoli, key[:])
 }
 
+// A raw is a record as it is kept, without its sum. Its lengths add up.
+type raw []byte
+
+// rawOf cuts the sum off a value. It looks at nothing but lengths.
+func rawOf(value []byte, seq uint64) (raw, error) {
+	if len(value) < headerLen+sumLen {
+		return nil, damaged(seq, fmt.Sprintf("it is %d bytes long", len(value)))
+	}
+	r := raw(value[:len(value)-sumLen])
+	if len(r) != r.names()+r.size() {
+		return nil, damaged(seq, "its lengths do not add up")
+	}
+	return r, nil
+}
+
+// whole returns an error unless a value is a record that was sealed with seq,
+// of a format that is known.
+func whole(value []byte, seq uint64) error {
+	end := len(value) - sumLen
+	if binary.BigEndian.Uint32(value[end:]) != sum(value[:end], seq) {
+		return damaged(seq, "its bytes do not match their sum")
+	}
+	if value[0] != recordFormat {
+		return damaged(seq, fmt.Sprintf("it has format %d, not %d", value[0], recordFormat))
+	}
+	return nil
+}
+
+func (r raw) streamLen() int            { return int(binary.BigEndian.Uint16(r[3:])) }
+func (r raw) kindLen() int              { return int(binary.BigEndian.Uint16(r[5:])) }
+func (r raw) revision() events.Revision { return events.Revision(binary.BigEndian.Uint64(r[7:])) }
+func (r raw) micros() int64             { return int64(binary.BigEndian.Uint64(r[15:])) }
+func (r raw) dataLen() int              { return int(binary.BigEndian.Uint32(r[39:])) }
+func (r raw) size() int                 { return r.dataLen() + int(binary.BigEndian.Uint32(r[43:])) }
+func (r raw) names() int                { return headerLen + r.streamLen() + r.kindLen() } // where the data begin
+func (r raw) all() int                  { return len(r) }
+func (r raw) stream() []byte            { return r[headerLen:][:r.streamLen()] }
+func (r raw) kind() []byte              { return r[headerLen+r.streamLen():][:r.kindLen()] }
+
+// header returns the header of the entry at a sequence. It does not need what
+// is behind the names.
+func (r raw) header(seq uint64, known *names) events.Header {
+	h := events.Header{
+		Kind:     known.kind(r.kind()),
+		Version:  int(binary.BigEndian.Uint16(r[1:])),
+		Time:     time.UnixMicro(r.micros()).UTC(),
+		Stream:   known.stream(r.stream()),
+		Revision: r.revision(),
+		Position: events.NewPosition(seq, seq),
+		Size:     r.size(),
+	}
+	fromBytes(&h.ID, r[23:39])
+	return h
+}
+
+// entry returns the entry at a sequence, whose data and metadata are those of
+// r.
+func (r raw) entry(seq uint64, known *names) events.Entry {
+	e := events.Entry{
+		Record: events.Record{
+			Kind:    known.kind(r.kind()),
+			Version: int(binary.BigEndian.Uint16(r[1:])),
+			Time:    time.UnixMicro(r.micros()).UTC(),
+		},
+		Stream:   known.stream(r.stream()),
+		Revision: r.revision(),
+		Position: events.NewPosition(seq, seq),
+	}
+	fromBytes(&e.ID, r[23:39])
+	e.Data, e.Metadata = r.payload()
+	return e
+}
+
+// payload returns the data and the metadata, nil where there are none. Adding
+// to one does not change the other.
+func (r raw) payload() (data, metadata []byte) {
+	begin := r.names()
+	end := begin + r.dataLen()
+	if begin < end {
+		data = r[begin:end:end]
+	}
+	if end < len(r) {
+		metadata = r[end:len(r):len(r)]
+	}
+	return data, metadata
+}
+
 // decode is the inverse of encode and seal. What it returns shares nothing
 // with value. Anything that they did not write is ErrDamaged.
 func decode(value []byte, seq uint64) (events.Entry, error) {
-	end := len(value) - sumLen
-	if end < headerLen {
-		return events.Entry{}, damaged(seq, fmt.Sprintf("it is %d bytes long", len(value)))
+	r, err := rawOf(value, seq)
+	if err == nil {
+		err = whole(value, seq)
 	}
-	if binary.BigEndian.Uint32(value[end:]) != sum(value[:end], seq) {
-		return events.Entry{}, damaged(seq, "its bytes do not match their sum")
+	if err != nil {
+		return events.Entry{}, err
 	}
-	if value[0] != recordFormat {
-		return events.Entry{}, damaged(seq, fmt.Sprintf("it has format %d, not %d", value[0], recordFormat))
-	}
-	return split(append([]byte(nil), value[:end]...), seq)
-}
-
-// split cuts a value that it owns into the fields of an entry.
-func split(value []byte, seq uint64) (events.Entry, error) {
-	number := binary.BigEndian
-	rest := value[headerLen:]
-	stream, kind := int(number.Uint16(value[3:])), int(number.Uint16(value[5:]))
-	data, metadata := int(number.Uint32(value[39:])), int(number.Uint32(value[43:]))
-	if len(rest) != stream+kind+data+metadata {
-		return events.Entry{}, damaged(seq, "its lengths do not add up")
-	}
-	cut := func(n int) []byte {
-		if n == 0 {
-			return nil
-		}
-		part := rest[:n:n]
-		rest = rest[n:]
-		return part
-	}
-	e := events.Entry{
-		Stream:   events.Stream(cut(stream)),
-		Revision: events.Revision(number.Uint64(value[7:])),
-		Position: events.NewPosition(seq, seq),
-		Record: events.Record{
-			Kind:    string(cut(kind)),
-			Version: int(number.Uint16(value[1:])),
-			Time:    time.UnixMicro(int64(number.Uint64(value[15:]))).UTC(),
-			Data:    cut(data),
-		},
-	}
-	e.Metadata = cut(metadata)
-	fromBytes(&e.ID, value[23:39])
-	return e, nil
+	return raw(bytes.Clone(r)).entry(seq, nil), nil
 }
 
 func damaged(seq uint64, why string) error {

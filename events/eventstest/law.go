@@ -73,6 +73,12 @@ func Laws() []Law {
 		{"one of many wins", "Of many appends at the same length of a stream, exactly one succeeds.", oneOfManyWins},
 		{"beyond the end is empty", "Reading from the end or beyond it, or a stream that was never appended to, yields nothing.", beyondTheEndIsEmpty},
 		{"readers see whole appends", "A reader sees all records of an append or none of them.", readersSeeWholeAppends},
+		{"a query filters", "A query yields exactly the entries that it asks for, in its direction: what reading everything and passing over the rest yields.", queryFilters},
+		{"pages are the whole", "Pages of a query, each after the last entry of the one before, lose nothing and repeat nothing, while more is appended.", pagesAreTheWhole},
+		{"parts are the whole", "The parts of a query that was split, answered one after the other, yield what the query yields, and the last of them what came later.", partsAreTheWhole},
+		{"lent entries and headers are the same", "What is lent, and the headers alone, are those of the entries that the same query yields.", lentIsTheSame},
+		{"a filtered follower misses nothing", "A follower with a filter yields every record that passes it once, in order, and has caught up when the rest was passed over.", filteredFollowerMissesNothing},
+		{"a bad query yields nothing", "A query or a follower whose filter is not valid ends with ErrBadQuery and yields nothing, and so does a query split into no parts.", badQueriesYieldNothing},
 	}
 }
 

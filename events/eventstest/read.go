@@ -180,13 +180,25 @@ func scribble(r events.Record) {
 	}
 }
 
-// loops has one loop of each kind, from the start.
+// loops has one loop of each kind that gives its bytes away, from the start.
 func (b *bench) loops(ctx context.Context, s events.Stream) map[string]iter.Seq2[events.Entry, error] {
 	return map[string]iter.Seq2[events.Entry, error]{
-		"Read":    b.Read(ctx, s, 0),
-		"ReadAll": b.ReadAll(ctx, events.Position{}),
-		"Follow":  b.Follow(ctx, events.Position{}),
+		"Read":              b.Read(ctx, s, 0),
+		"ReadAll":           b.ReadAll(ctx, events.Position{}),
+		"Follow":            b.Follow(ctx, events.Position{}),
+		"a filtered Follow": b.Follow(ctx, events.Position{}, events.Following{Filter: events.Filter{Prefixes: []string{string(s)}}}),
+		"Scan":              events.Scan(ctx, b.Store, events.Query{}),
+		"a backward Scan":   events.Scan(ctx, b.Store, events.Query{Backward: true}),
+		"Scan of a stream":  events.Scan(ctx, b.Store, events.Query{Stream: s}),
 	}
+}
+
+// allLoops has those of loops and those that lend.
+func (b *bench) allLoops(ctx context.Context, s events.Stream) map[string]iter.Seq2[events.Entry, error] {
+	loops := b.loops(ctx, s)
+	loops["Lend"] = events.Lend(ctx, b.Store, events.Query{})
+	loops["Headers"] = headed(events.Headers(ctx, b.Store, events.Query{}))
+	return loops
 }
 
 // until leaves a loop after n entries.
@@ -202,19 +214,22 @@ func until(loop iter.Seq2[events.Entry, error], n int) iter.Seq2[events.Entry, e
 	}
 }
 
+// leaveStream is where loops are left.
+const leaveStream = "leave-1"
+
 func leavingFreesEverything(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
 		return err
 	}
 	return b.end(func() error {
-		const stream = "leave-1"
+		const stream = leaveStream
 		held, err := b.add(ctx, stream, 0, 20)
 		if err != nil {
 			return err
 		}
 		for n := 1; n <= 20; n++ {
-			for _, loop := range b.loops(ctx, stream) {
+			for _, loop := range b.allLoops(ctx, stream) {
 				if _, err := collect(until(loop, n)); err != nil {
 					return err
 				}
@@ -344,7 +359,7 @@ func closedStoreSaysSo(ctx context.Context, h Harness) error {
 	if err := b.Append(ctx, "closed-1", 2, b.records(1)...); !errors.Is(err, events.ErrClosed) {
 		return fmt.Errorf("Append = %v, want ErrClosed", err)
 	}
-	for name, loop := range b.loops(ctx, "closed-1") {
+	for name, loop := range b.allLoops(ctx, "closed-1") {
 		if entries, err := collect(loop); !errors.Is(err, events.ErrClosed) || len(entries) > 0 {
 			return fmt.Errorf("%s yields %d entries and the error %v, want ErrClosed", name, len(entries), err)
 		}
@@ -370,7 +385,7 @@ func cancellationYieldsCause(ctx context.Context, h Harness) error {
 		if err := b.Append(dead, stream, 5, b.records(1)...); !errors.Is(err, errStop) {
 			return fmt.Errorf("Append in a context that ended = %v, want its cause", err)
 		}
-		for name := range b.loops(ctx, stream) {
+		for name := range b.allLoops(ctx, stream) {
 			if err := b.cancels(ctx, name, stream); err != nil {
 				return err
 			}
@@ -395,7 +410,7 @@ func (b *bench) cancels(ctx context.Context, name string, s events.Stream) error
 		}
 		loop := func(yield func(events.Entry, error) bool) {
 			seen := 0
-			for e, err := range b.loops(dying, s)[name] {
+			for e, err := range b.allLoops(dying, s)[name] {
 				if seen++; seen == n {
 					cancel(errStop)
 				}

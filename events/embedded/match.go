@@ -1,0 +1,137 @@
+package embedded
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// A matcher is a filter that looks at the header of a record as it is kept. It
+// lets through exactly what the filter does.
+type matcher struct {
+	kinds       []string
+	categories  []string
+	prefixes    []string
+	first, last int64 // microseconds of Unix time
+}
+
+func newMatcher(f events.Filter) matcher {
+	m := matcher{
+		// What others give is not theirs to change while the loop runs.
+		kinds: slices.Clone(f.Kinds), categories: slices.Clone(f.Categories), prefixes: slices.Clone(f.Prefixes),
+		first: math.MinInt64, last: math.MaxInt64,
+	}
+	nothing := matcher{first: 1} // is behind the last
+	if !f.Since.IsZero() {
+		switch first, side := microsecond(f.Since); side {
+		case 0:
+			m.first = first
+		case 1:
+			return nothing
+		}
+	}
+	if !f.Until.IsZero() {
+		switch until, side := microsecond(f.Until); {
+		case side < 0 || side == 0 && until == math.MinInt64:
+			return nothing
+		case side == 0:
+			m.last = until - 1
+		}
+	}
+	return m
+}
+
+// microsecond returns the first microsecond of Unix time at t or later, or on
+// which side of all that there are t lies: -1 before them, 1 behind.
+func microsecond(t time.Time) (us int64, side int) {
+	switch {
+	case t.Before(time.UnixMicro(math.MinInt64)):
+		return 0, -1
+	case t.After(time.UnixMicro(math.MaxInt64)):
+		return 0, 1
+	}
+	us = t.UnixMicro()
+	if t.Nanosecond()%1000 != 0 {
+		us++
+	}
+	return us, 0
+}
+
+// always reports whether m lets everything through.
+func (m *matcher) always() bool {
+	return m.timeless() && len(m.kinds) == 0 && len(m.categories) == 0 && len(m.prefixes) == 0
+}
+
+// timeless reports whether m lets every time through.
+func (m *matcher) timeless() bool { return m.first == math.MinInt64 && m.last == math.MaxInt64 }
+
+// match reports whether m lets a record through.
+func (m *matcher) match(r raw) bool {
+	if at := r.micros(); at < m.first || at > m.last {
+		return false
+	}
+	return oneOf(m.kinds, r.kind(), is) && oneOf(m.categories, r.stream(), inCategory) && oneOf(m.prefixes, r.stream(), begins)
+}
+
+// oneOf reports whether name stands in a relation to one of these, or there
+// are none.
+func oneOf(these []string, name []byte, stands func([]byte, string) bool) bool {
+	for _, one := range these {
+		if stands(name, one) {
+			return true
+		}
+	}
+	return len(these) == 0
+}
+
+func is(name []byte, kind string) bool { return string(name) == kind }
+
+func begins(name []byte, prefix string) bool {
+	return len(name) >= len(prefix) && string(name[:len(prefix)]) == prefix
+}
+
+// inCategory is for categories without a hyphen, which are all that a filter
+// may name.
+func inCategory(name []byte, category string) bool {
+	return begins(name, category) && (len(name) == len(category) || name[len(category)] == '-')
+}
+
+// names gives strings for the bytes of streams and kinds, the same one for
+// those that come again and again. Nil makes a string each time.
+type names struct {
+	streams [256]string
+	kinds   [64]string
+}
+
+func (n *names) stream(name []byte) events.Stream {
+	if n == nil {
+		return events.Stream(name)
+	}
+	return events.Stream(known(&n.streams[hash(name)%256], name))
+}
+
+func (n *names) kind(name []byte) string {
+	if n == nil {
+		return string(name)
+	}
+	return known(&n.kinds[hash(name)%64], name)
+}
+
+// known returns name as a string, from its slot if it is there.
+func known(slot *string, name []byte) string {
+	if *slot != string(name) {
+		*slot = string(name)
+	}
+	return *slot
+}
+
+// hash goes by the end of a name, where names differ.
+func hash(name []byte) uint64 {
+	h := uint64(len(name))
+	for _, b := range name[max(0, len(name)-8):] {
+		h = h*31 + uint64(b)
+	}
+	return h * 0x9e3779b97f4a7c15 >> 32
+}

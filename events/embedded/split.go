@@ -1,0 +1,115 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// strata is how many times as fine as its parts a query is weighed.
+const strata = 16
+
+// Split is events.Scanner's. Bytes are estimated, those of records that a
+// filter does not let through among them. A query of one stream is not cut.
+func (s *Store) Split(ctx context.Context, q events.Query, parts int) ([]events.Query, error) {
+	if parts < 1 {
+		return nil, fmt.Errorf("%w: %d parts are none", events.ErrBadQuery, parts)
+	}
+	if err := q.Valid(); err != nil {
+		return nil, err
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	parts = min(parts, 1<<12)
+	var cuts []uint64
+	err := s.use(func() (err error) {
+		end, _ := s.mark.now()
+		if all := spanOf(q, end); q.Stream == "" && parts > 1 && !all.empty() {
+			cuts, err = s.cuts(all, parts)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("split a query into %d parts: %w", parts, err)
+	}
+	return pieces(q, cuts), nil
+}
+
+// pieces cuts a query behind these sequences, which increase.
+func pieces(q events.Query, cuts []uint64) []events.Query {
+	if q.Backward {
+		slices.Reverse(cuts)
+	}
+	var queries []events.Query
+	for _, cut := range cuts {
+		piece := q
+		piece.Through = events.NewPosition(cut, cut)
+		q.After = piece.Through
+		if q.Backward {
+			piece.Through = events.NewPosition(cut+1, cut+1)
+			q.After = piece.Through
+		}
+		queries = append(queries, piece)
+	}
+	return append(queries, q)
+}
+
+// cuts returns the sequences behind which a span is cut into parts that weigh
+// about the same. There may be fewer.
+func (s *Store) cuts(all span, parts int) (cuts []uint64, err error) {
+	runs := all.runs(strata * parts)
+	weights, total := make([]uint64, len(runs)), uint64(0)
+	for i, run := range runs {
+		if weights[i], err = s.weight(run); err != nil {
+			return nil, err
+		}
+		total += weights[i]
+	}
+	sum := uint64(0)
+	for i, run := range runs[:len(runs)-1] {
+		sum += weights[i]
+		if sum >= total/uint64(parts)*uint64(len(cuts)+1) && len(cuts) < parts-1 {
+			cuts = append(cuts, run.last)
+		}
+	}
+	return cuts, nil
+}
+
+// runs cuts a span into at most so many of about the same length.
+func (s span) runs(most int) []span {
+	length := s.last - s.first + 1
+	most = int(min(uint64(most), length))
+	runs := make([]span, most)
+	from := s.first
+	for i := range runs {
+		left := uint64(most - i)
+		size := (s.last - from + left) / left // rounded up
+		runs[i] = span{from, from + size - 1}
+		from += size
+	}
+	return runs
+}
+
+// weight estimates the bytes of the records of a span: those on the disk or, as
+// the last ones are not there yet, what they would be if all were like the
+// first.
+func (s *Store) weight(run span) (uint64, error) {
+	onDisk, err := s.db.EstimateDiskUsage(entryKey(run.first), behind(run.last))
+	if err != nil {
+		return 0, translated(err)
+	}
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: entryKey(run.first), UpperBound: behind(run.first)})
+	if err != nil {
+		return 0, translated(err)
+	}
+	if !it.First() {
+		return 0, closed(it, missing(it, run.first))
+	}
+	r, err := rawAt(it, run.first)
+	const compressed = 3 // times smaller, about
+	return max(onDisk, (run.last-run.first+1)*uint64(len(r))/compressed), closed(it, err)
+}

@@ -1,0 +1,214 @@
+package embedded
+
+import (
+	"fmt"
+	"sort"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// A streamReader goes through the records of a stream by its index.
+type streamReader struct {
+	store    *Store
+	stream   events.Stream
+	match    matcher
+	among    span // the sequences that its records may have
+	backward bool
+	left     span // the revisions that are left; the last is limit while it is not known
+	sought   bool
+}
+
+// newStreamReader returns what reads the durable records of a stream, forward,
+// that follow its first ones.
+func newStreamReader(s *Store, stream events.Stream, after events.Revision) *streamReader {
+	end, _ := s.mark.now()
+	r := &streamReader{store: s, stream: stream, match: newMatcher(events.Filter{}), among: span{1, end}, left: nothing}
+	if after < limit {
+		r.left = span{uint64(after) + 1, limit}
+	}
+	return r
+}
+
+// nothing is an empty span.
+var nothing = span{first: 1, last: 0}
+
+func (r *streamReader) done() bool { return r.left.empty() }
+
+func (r *streamReader) next(h *haul, c chunk) error {
+	if err := r.seek(); err != nil || r.done() {
+		return err
+	}
+	most := c.records
+	if !r.match.always() {
+		most = min(c.seen, 1<<10)
+	}
+	places, err := r.places(most)
+	if err != nil || len(places) == 0 {
+		return err
+	}
+	low, high := places[0], places[len(places)-1]
+	it, err := r.store.db.NewIter(&pebble.IterOptions{LowerBound: entryKey(min(low, high)), UpperBound: behind(max(low, high))})
+	if err != nil {
+		return translated(err)
+	}
+	return closed(it, r.gather(it, places, h, c))
+}
+
+// seek finds the revisions between which the sequences lie, if it has to. It
+// does so once.
+func (r *streamReader) seek() error {
+	if r.sought {
+		return nil
+	}
+	r.sought = true
+	if r.among.empty() {
+		r.left = nothing
+	}
+	if r.done() || !r.backward && r.among.first == 1 {
+		return nil
+	}
+	it, err := r.index(span{1, limit})
+	if err != nil {
+		return err
+	}
+	if !it.Last() {
+		r.left = nothing
+		return closed(it, nil)
+	}
+	length := int(lastUint64(it.Key()))
+	from := func(least uint64) int { // how many stand before a sequence
+		return sort.Search(length, func(i int) bool {
+			it.SeekGE(indexKey(r.stream, events.Revision(i+1)))
+			place, failed := r.place(it, events.Revision(i+1))
+			if err == nil {
+				err = failed
+			}
+			return place >= least
+		})
+	}
+	r.left.first = max(r.left.first, uint64(from(r.among.first))+1)
+	if r.backward {
+		r.left.last = uint64(from(r.among.last + 1))
+	}
+	return closed(it, err)
+}
+
+// index returns an iterator over the index of some revisions.
+func (r *streamReader) index(revisions span) (*pebble.Iterator, error) {
+	end := indexEnd(r.stream)
+	if revisions.last < limit {
+		end = indexKey(r.stream, events.Revision(revisions.last+1))
+	}
+	it, err := r.store.db.NewIter(&pebble.IterOptions{LowerBound: indexKey(r.stream, events.Revision(revisions.first)), UpperBound: end})
+	return it, translated(err)
+}
+
+// place returns the sequence that an iterator over the index stands at, which
+// must be that of a revision.
+func (r *streamReader) place(it *pebble.Iterator, revision events.Revision) (uint64, error) {
+	if !it.Valid() {
+		if err := it.Error(); err != nil {
+			return 0, translated(err)
+		}
+		return 0, r.damaged(revision)
+	}
+	value, err := it.ValueAndErr()
+	if err != nil {
+		return 0, translated(err)
+	}
+	if len(value) != 8 || lastUint64(it.Key()) != uint64(revision) {
+		return 0, r.damaged(revision)
+	}
+	return lastUint64(value), nil
+}
+
+// places returns the sequences of the records that come next. It learns where
+// the stream ends.
+func (r *streamReader) places(most int) (places []uint64, err error) {
+	it, err := r.index(r.left)
+	if err != nil {
+		return nil, err
+	}
+	revision, by, step, ok := r.left.first, uint64(1), it.Next, false
+	if r.backward {
+		revision, by, step, ok = r.left.last, ^uint64(0), it.Prev, it.Last()
+	} else {
+		ok = it.First()
+	}
+	for ; len(places) < most && r.left.first <= revision && revision <= r.left.last; revision += by {
+		if !ok && it.Error() == nil && r.left.last == limit {
+			r.left.last = revision - 1
+			break
+		}
+		place, err := r.place(it, events.Revision(revision))
+		if err != nil {
+			return nil, closed(it, err)
+		}
+		if place > r.among.last {
+			r.left.last = revision - 1
+			break
+		}
+		places = append(places, place)
+		ok = step()
+	}
+	return places, closed(it, nil)
+}
+
+// gather reads the records at these places.
+func (r *streamReader) gather(it *pebble.Iterator, places []uint64, h *haul, c chunk) error {
+	always := r.match.always()
+	for seen, place := range places {
+		if c.full(h, seen) {
+			return nil
+		}
+		if !it.SeekGE(entryKey(place)) {
+			return missing(it, place)
+		}
+		found, err := rawAt(it, place)
+		if err != nil {
+			return err
+		}
+		revision := r.left.first
+		if r.backward {
+			revision = r.left.last
+		}
+		if string(found.stream()) != string(r.stream) || uint64(found.revision()) != revision {
+			return damaged(place, fmt.Sprintf("it is not entry %d of %s", revision, r.stream))
+		}
+		if always || r.match.match(found) {
+			h.add(place, found)
+		}
+		if r.backward {
+			r.left.last--
+		} else {
+			r.left.first++
+		}
+	}
+	return nil
+}
+
+func (r *streamReader) damaged(revision events.Revision) error {
+	return fmt.Errorf("read entry %d of %s: %w: its index is not there", revision, r.stream, events.ErrDamaged)
+}
+
+// A streamCursor hands out the entries of a stream, chunk by chunk.
+type streamCursor struct {
+	store  *Store
+	stream events.Stream
+	after  events.Revision
+}
+
+// next returns the entries that come next and stand no further than end, and
+// none if there are none.
+func (s *streamCursor) next(end uint64, c chunk) ([]events.Entry, error) {
+	r, h := newStreamReader(s.store, s.stream, s.after), newOwned()
+	r.among.last, c.seen = end, c.records
+	err := r.next(h, c)
+	entries := make([]events.Entry, len(h.found))
+	for i, f := range h.found {
+		entries[i] = f.raw.entry(f.seq, nil)
+	}
+	s.after += events.Revision(len(entries))
+	return entries, err
+}

@@ -1,0 +1,161 @@
+package eventstest
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// An asker is a saboteur that answers queries itself. What it does not override
+// is done by reading what there is.
+type asker struct {
+	*saboteur
+	scan    func(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error]
+	headers func(ctx context.Context, q events.Query) iter.Seq2[events.Header, error]
+	split   func(ctx context.Context, q events.Query, parts int) ([]events.Query, error)
+}
+
+func newAsker() *asker { return &asker{saboteur: &saboteur{Slice: NewSlice()}} }
+
+func (x *asker) Scan(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
+	if x.scan != nil {
+		return x.scan(ctx, q)
+	}
+	return events.Scan(ctx, x.saboteur, q)
+}
+
+func (x *asker) Lend(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
+	return events.Lend(ctx, x.saboteur, q)
+}
+
+func (x *asker) Headers(ctx context.Context, q events.Query) iter.Seq2[events.Header, error] {
+	if x.headers != nil {
+		return x.headers(ctx, q)
+	}
+	return events.Headers(ctx, x.saboteur, q)
+}
+
+func (x *asker) Split(ctx context.Context, q events.Query, parts int) ([]events.Query, error) {
+	if x.split != nil {
+		return x.split(ctx, q, parts)
+	}
+	return events.Split(ctx, x.saboteur, q, parts)
+}
+
+func (x *asker) harness() Harness {
+	h := x.saboteur.harness()
+	h.Open = func(context.Context) (events.Store, error) { x.reopen(); return x, nil }
+	return h
+}
+
+// letsThroughWhatIsAtTheEnd takes the end of a time for a part of it.
+func letsThroughWhatIsAtTheEnd() Harness {
+	x := newAsker()
+	x.scan = func(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
+		if !q.Until.IsZero() && q.Valid() == nil && q.After.IsZero() && !q.Backward {
+			q.Until = q.Until.Add(time.Microsecond)
+		}
+		return events.Scan(ctx, x.saboteur, q)
+	}
+	return x.harness()
+}
+
+// asksOnce answers what comes after a position from what was there when a
+// query was first asked.
+func asksOnce() Harness {
+	x := newAsker()
+	var end events.Position
+	x.scan = func(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
+		if q.Backward || q.Valid() != nil {
+			return events.Scan(ctx, x.saboteur, q)
+		}
+		if q.After.IsZero() || end.IsZero() {
+			for e := range x.Slice.ReadAll(ctx, events.Position{}) {
+				end = e.Position
+			}
+		} else if q.Through.IsZero() {
+			q.Through = end
+		}
+		return events.Scan(ctx, x.saboteur, q)
+	}
+	return x.harness()
+}
+
+// losesAtTheSeam begins a part one entry late.
+func losesAtTheSeam() Harness {
+	x := newAsker()
+	x.split = func(ctx context.Context, q events.Query, parts int) ([]events.Query, error) {
+		if q.Valid() != nil || parts < 2 || q.Backward {
+			return events.Split(ctx, x.saboteur, q, parts)
+		}
+		var at []events.Position
+		for e := range events.Scan(ctx, x.saboteur, q) {
+			at = append(at, e.Position)
+		}
+		if len(at) < 4 {
+			return []events.Query{q}, nil
+		}
+		first, second := q, q
+		first.Through, second.After = at[1], at[2]
+		return []events.Query{first, second}, nil
+	}
+	return x.harness()
+}
+
+// countsTheDataAlone leaves the metadata out of the size in a header.
+func countsTheDataAlone() Harness {
+	x := newAsker()
+	x.headers = func(ctx context.Context, q events.Query) iter.Seq2[events.Header, error] {
+		return func(yield func(events.Header, error) bool) {
+			for e, err := range events.Scan(ctx, x.saboteur, q) {
+				h := events.Header{}
+				if err == nil {
+					h = e.Header()
+					h.Size = len(e.Data)
+				}
+				if !yield(h, err) {
+					return
+				}
+			}
+		}
+	}
+	return x.harness()
+}
+
+// countsWhatItYields has caught up at the last entry that passed its filter.
+func countsWhatItYields() Harness {
+	x := &saboteur{Slice: NewSlice()}
+	x.follow = func(ctx context.Context, after events.Position, options []events.Following) iter.Seq2[events.Entry, error] {
+		if len(options) == 0 || options[0].Filter.IsZero() || options[0].CaughtUp == nil {
+			return x.Slice.Follow(ctx, after, options...)
+		}
+		return func(yield func(events.Entry, error) bool) {
+			last, inner := after, options[0]
+			inner.CaughtUp = func(events.Position) { options[0].CaughtUp(last) }
+			for e, err := range x.Slice.Follow(ctx, after, inner) {
+				if err == nil {
+					last = e.Position
+				}
+				if !yield(e, err) {
+					return
+				}
+			}
+		}
+	}
+	return x.harness()
+}
+
+// findsNothingBad takes a query that nothing can pass for one that nothing
+// passes.
+func findsNothingBad() Harness {
+	x := newAsker()
+	x.scan = func(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
+		if q.Valid() != nil {
+			return func(func(events.Entry, error) bool) {}
+		}
+		return events.Scan(ctx, x.saboteur, q)
+	}
+	return x.harness()
+}
