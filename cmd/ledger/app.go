@@ -146,7 +146,7 @@ func (a *app) root() *cobra.Command {
 	}
 	root.AddCommand(a.runCommands()...)
 	root.AddCommand(a.sessionCommand(), a.turnCommand(), a.callCommand(), a.outputCommand(), a.registryCommand(),
-		a.eventCommand(), a.verifyCommand(), a.importCommand(), a.versionCommand())
+		a.eventCommand(), a.verifyCommand(), a.importCommand(), a.versionCommand(), a.publishCommand(), a.consumerCommand())
 	return root
 }
 

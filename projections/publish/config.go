@@ -82,7 +82,7 @@ func (t orderText) order(env func(string) (string, bool)) (Order, error) {
 	if err := t.filter().Valid(); err != nil {
 		return Order{}, err
 	}
-	to, err := expanded(t.To, env)
+	to, err := Expand(t.To, env)
 	if err != nil {
 		return Order{}, err
 	}
@@ -91,13 +91,14 @@ func (t orderText) order(env func(string) (string, bool)) (Order, error) {
 	return Order{Job: job, To: to}, nil
 }
 
-// expanded puts what the environment has in place of ${NAME}.
-func expanded(text string, env func(string) (string, bool)) (string, error) {
+// Expand puts what env has under NAME in place of ${NAME} in a target. A name
+// that it does not have is an error.
+func Expand(text string, env func(string) (string, bool)) (string, error) {
 	var absent error
 	to := os.Expand(text, func(name string) string {
 		value, ok := env(name)
 		if !ok && absent == nil {
-			absent = fmt.Errorf("to needs %s, which the environment does not have", name)
+			absent = fmt.Errorf("it needs %s, which the environment does not have", name)
 		}
 		return value
 	})

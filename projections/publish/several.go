@@ -11,9 +11,12 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
+// A Target is what records are handed to.
+type Target = message.Publisher
+
 // An Opener opens the target of an order, of which the consumer has come to a
 // position; the caller closes it.
-type Opener func(ctx context.Context, o Order, at events.Position) (message.Publisher, error)
+type Opener func(ctx context.Context, o Order, at events.Position) (Target, error)
 
 // FollowAll follows the log for several orders side by side, until its context
 // ends, whose cause it returns. A target that cannot be opened is tried again,
