@@ -106,8 +106,8 @@ func Expand(text string, env func(string) (string, bool)) (string, error) {
 }
 
 // Shown returns a target as it may be shown and kept: without the user, the
-// password and the parameters of its URL. Of one that is no URL nothing but the
-// scheme is left.
+// password and the parameters of its URL. Of one that is no URL, and no file,
+// nothing but the scheme is left.
 func Shown(target string) string {
 	u, err := url.Parse(target)
 	if err != nil {
@@ -116,6 +116,9 @@ func Shown(target string) string {
 			return "?"
 		}
 		return scheme + ":?"
+	}
+	if u.Opaque != "" && u.Scheme != "file" {
+		return u.Scheme + ":?"
 	}
 	u.User, u.RawQuery, u.ForceQuery, u.Fragment, u.RawFragment = nil, "", false, "", ""
 	return u.String()

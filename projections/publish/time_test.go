@@ -16,26 +16,34 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish"
 )
 
-// sliceLog returns a store over a slice, which has no goroutines, with so many
-// records.
-func sliceLog(t *testing.T, n int) *eventstest.Slice {
+// entriesOf returns so many records, to be stored.
+func entriesOf(t *testing.T, n int) []events.Entry {
 	t.Helper()
-	from, to := newLog(t), eventstest.NewSlice()
-	from.fill(1, n)
-	for _, e := range from.entries() {
-		if err := to.Append(t.Context(), e.Stream, e.Revision-1, e.Record); err != nil {
+	l := newLog(t)
+	l.fill(1, n)
+	return l.entries()
+}
+
+// sliceOf returns a store over a slice, which has no goroutines. It is made in
+// the bubble in which it is followed, so that to wait for it lets time pass.
+func sliceOf(t *testing.T, entries []events.Entry) *eventstest.Slice {
+	t.Helper()
+	store := eventstest.NewSlice()
+	for _, e := range entries {
+		if err := store.Append(t.Context(), e.Stream, e.Revision-1, e.Record); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return to
+	return store
 }
 
 // A target that is away for an hour is tried again, ever later up to the most,
 // and loses nothing.
 func TestATargetThatIsAwayIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	store := sliceLog(t, 3)
+	entries := entriesOf(t, 3)
 	synctest.Test(t, func(t *testing.T) {
+		store := sliceOf(t, entries)
 		begun := time.Now()
 		to := &sink{refuse: func(*message.Message) error {
 			if time.Since(begun) < time.Hour {
@@ -71,9 +79,10 @@ func TestATargetThatIsAwayIsWaitedFor(t *testing.T) {
 
 func TestTheWaitHasJitter(t *testing.T) {
 	t.Parallel()
-	store := sliceLog(t, 1)
+	entries := entriesOf(t, 1)
 	for random, want := range map[float64]time.Duration{0: 50 * time.Millisecond, 0.5: 75 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
+			store := sliceOf(t, entries)
 			begun, tries := time.Now(), 0
 			to := &sink{refuse: func(*message.Message) error {
 				if tries++; tries == 1 {
@@ -95,8 +104,9 @@ func TestTheWaitHasJitter(t *testing.T) {
 // To wait does not keep a run from ending.
 func TestARunEndsWhileItWaits(t *testing.T) {
 	t.Parallel()
-	store := sliceLog(t, 1)
+	entries := entriesOf(t, 1)
 	synctest.Test(t, func(t *testing.T) {
+		store := sliceOf(t, entries)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		begun := time.Now()
@@ -112,8 +122,9 @@ func TestARunEndsWhileItWaits(t *testing.T) {
 // The checkpoint is at most a second behind, without a run ending.
 func TestTheCheckpointIsSavedInTime(t *testing.T) {
 	t.Parallel()
-	store := sliceLog(t, 5)
+	entries := entriesOf(t, 5)
 	synctest.Test(t, func(t *testing.T) {
+		store := sliceOf(t, entries)
 		kept := &memory{}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -135,8 +146,9 @@ func TestTheCheckpointIsSavedInTime(t *testing.T) {
 // the others go on.
 func TestOneOrderDoesNotHoldUpTheOthers(t *testing.T) {
 	t.Parallel()
-	store := sliceLog(t, 12)
+	entries := entriesOf(t, 12)
 	synctest.Test(t, func(t *testing.T) {
+		store := sliceOf(t, entries)
 		sinks := map[string]*sink{"good": {}, "late": {}, "broken": {refuse: func(*message.Message) error { return publish.ErrUnacceptable }}}
 		begun := time.Now()
 		open := func(_ context.Context, o publish.Order, _ events.Position) (publish.Target, error) {
