@@ -27,16 +27,38 @@ const sumLen = 4
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // entryKey returns the key of the record with a sequence.
-func entryKey(seq uint64) []byte { return binary.BigEndian.AppendUint64([]byte("e/"), seq) }
+func entryKey(seq uint64) []byte {
+	key := make([]byte, entryKeyLen)
+	putEntryKey(key, seq)
+	return key
+}
+
+const entryKeyLen = 2 + 8
+
+// putEntryKey fills a key of entryKeyLen.
+func putEntryKey(key []byte, seq uint64) {
+	copy(key, "e/")
+	binary.BigEndian.PutUint64(key[2:], seq)
+}
 
 // entriesEnd is behind the key of every record.
 func entriesEnd() []byte { return []byte("e0") }
 
 // indexKey returns the key of a stream's entry with a revision.
 func indexKey(s events.Stream, r events.Revision) []byte {
-	key := make([]byte, 0, 2+len(s)+1+8)
-	key = append(append(append(key, "s/"...), s...), 0)
-	return binary.BigEndian.AppendUint64(key, uint64(r))
+	key := make([]byte, indexKeyLen(s))
+	putIndexKey(key, s, r)
+	return key
+}
+
+func indexKeyLen(s events.Stream) int { return 2 + len(s) + 1 + 8 }
+
+// putIndexKey fills a key of indexKeyLen.
+func putIndexKey(key []byte, s events.Stream, r events.Revision) {
+	copy(key, "s/")
+	n := 2 + copy(key[2:], s)
+	key[n] = 0
+	binary.BigEndian.PutUint64(key[n+1:], uint64(r))
 }
 
 // indexEnd is behind the key of every entry of a stream.
@@ -53,7 +75,16 @@ func lastUint64(b []byte) uint64 { return binary.BigEndian.Uint64(b[len(b)-8:]) 
 // encode returns the value of a record in a stream, all but its sum, which
 // needs the sequence as well.
 func encode(s events.Stream, rev events.Revision, r events.Record) []byte {
-	b := make([]byte, 0, headerLen+len(s)+len(r.Kind)+len(r.Data)+len(r.Metadata)+sumLen)
+	return appendRecord(make([]byte, 0, encodedLen(s, r)+sumLen), s, rev, r)
+}
+
+// encodedLen returns how many bytes appendRecord appends.
+func encodedLen(s events.Stream, r events.Record) int {
+	return headerLen + len(s) + len(r.Kind) + len(r.Data) + len(r.Metadata)
+}
+
+// appendRecord appends what encode returns.
+func appendRecord(b []byte, s events.Stream, rev events.Revision, r events.Record) []byte {
 	b = append(b, recordFormat)
 	b = binary.BigEndian.AppendUint16(b, uint16(r.Version))
 	b = binary.BigEndian.AppendUint16(b, uint16(len(s)))
@@ -75,10 +106,13 @@ func seal(value []byte, seq uint64) []byte {
 
 // sum is over the sequence as well, so that a value under another key is
 // damaged too.
-func sum(value []byte, seq uint64) uint32 {
+func sum(value []byte, seq uint64) uint32 { return finishSum(crc32.Checksum(value, castagnoli), seq) }
+
+// finishSum returns the sum of a value whose own checksum is known.
+func finishSum(value uint32, seq uint64) uint32 {
 	var key [8]byte
 	binary.BigEndian.PutUint64(key[:], seq)
-	return crc32.Update(crc32.Checksum(value, castagnoli), castagnoli, key[:])
+	return crc32.Update(value, castagnoli, key[:])
 }
 
 // decode is the inverse of encode and seal. What it returns shares nothing
