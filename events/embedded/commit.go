@@ -8,7 +8,6 @@ import (
 	"hash/crc32"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -47,17 +46,14 @@ func (p *pending) value(i int) []byte {
 	return p.values[start : p.parts[i].end-sumLen]
 }
 
-// pendings are those that were answered.
-var pendings = sync.Pool{New: func() any { return &pending{done: make(chan error, 1)} }}
-
 // maxSpareBytes bounds what a pending append keeps when it was answered.
 const maxSpareBytes = 32 << 10
 
 // free gives back a pending append that was answered.
-func (p *pending) free() {
+func (s *Store) free(p *pending) {
 	if cap(p.values) <= maxSpareBytes {
 		p.stream, p.values, p.parts = "", p.values[:0], p.parts[:0]
-		pendings.Put(p)
+		s.spare.Put(p)
 	}
 }
 
@@ -91,7 +87,7 @@ func (s *Store) append(ctx context.Context, stream events.Stream, after events.R
 	if err := s.queue.admit(ctx, stream, size); err != nil {
 		return err
 	}
-	p := prepare(stream, after, records, size)
+	p := s.prepare(stream, after, records, size)
 	if err := s.queue.put(p); err != nil {
 		return err
 	}
@@ -100,7 +96,7 @@ func (s *Store) append(ctx context.Context, stream events.Stream, after events.R
 		if err == errJudge {
 			err = s.judge(ctx, p)
 		}
-		p.free()
+		s.free(p)
 		return err
 	case <-ctx.Done():
 		s.queue.withdraw(p)
@@ -110,8 +106,11 @@ func (s *Store) append(ctx context.Context, stream events.Stream, after events.R
 
 // prepare encodes the records of an append, so that nothing of what the caller
 // gave is kept.
-func prepare(stream events.Stream, after events.Revision, records []events.Record, size int) *pending {
-	p := pendings.Get().(*pending)
+func (s *Store) prepare(stream events.Stream, after events.Revision, records []events.Record, size int) *pending {
+	p, ok := s.spare.Get().(*pending)
+	if !ok {
+		p = &pending{done: make(chan error, 1)}
+	}
 	p.stream, p.after, p.size = stream, after, size
 	p.values = slices.Grow(p.values, size)
 	for i, r := range records {

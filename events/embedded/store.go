@@ -26,7 +26,7 @@ type Config struct {
 	Owner      Owner        // who opens it; zero: this process, now
 	Durability Durability   // when an append is answered; zero: when it is on the disk
 	MaxRecord  int          // most bytes of a record's data and metadata; 0: DefaultMaxRecord
-	Logger     *slog.Logger // what is told Pebble's complaints; nil: nothing
+	Logger     *slog.Logger // is told Pebble's complaints, and of a network file system; nil: nothing is
 }
 
 // A Store is an events.Store in a Pebble database. It is safe for concurrent
@@ -37,10 +37,12 @@ type Store struct {
 	db         *pebble.DB
 	durability Durability
 	maxRecord  int
+	network    string // file system that the folder is on
 	mark       *mark
 	synced     atomic.Uint64 // the sequence of the last record known to be on the disk, under Interval
 	unsynced   chan struct{} // has one when there is something to sync, under Interval
 	queue      *queue
+	spare      sync.Pool   // pending appends that were answered; of one store, whose channels may be of a bubble
 	landing    chan *group // groups in flight, in their order
 	vitals     vitals
 	closing    chan struct{}  // closed when Close begins
@@ -57,8 +59,8 @@ type Store struct {
 
 // Open opens the store in a folder, which it makes if there is none. The caller
 // closes it. A folder that is open elsewhere is ErrInUse, one of a newer format
-// is ErrNewerFormat, and one that holds something else is ErrNotAStore and is
-// left as it is. What a process before had not made durable is durable or gone
+// is ErrNewerFormat, one that lacks files is ErrIncomplete, and one that holds
+// something else is ErrNotAStore; all these are left as they are. What a process before had not made durable is durable or gone
 // when Open returns.
 func Open(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	if err := context.Cause(ctx); err != nil {
@@ -86,6 +88,9 @@ func Open(ctx context.Context, dir string, cfg Config) (*Store, error) {
 		closing:    make(chan struct{}),
 	}
 	s.guard = newGuard(storage, cfg.Logger, &s.vitals)
+	if cfg.FS == nil {
+		s.settleOn(network(dir), cfg.Logger)
+	}
 	if err := s.openDatabase(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), f.close())
 	}
@@ -93,6 +98,16 @@ func Open(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	s.joined.Go(s.landAll)
 	s.joined.Go(s.syncAll)
 	return s, nil
+}
+
+// settleOn warns of a network file system: its locks may not keep another
+// machine out, and its syncs may not reach a disk. Many do both, so it is not
+// refused.
+func (s *Store) settleOn(network string, logger *slog.Logger) {
+	s.network = network
+	if network != "" && logger != nil {
+		logger.Warn("the store is on a network file system, whose locks and syncs may not hold", "store", s.folder.dir, "file system", network)
+	}
 }
 
 // realPath returns the one name of a folder on the disk. Locks within a process
@@ -145,7 +160,7 @@ func (s *Store) openDatabase() (err error) {
 // incomplete returns err as an ErrIncomplete if it is about a file that is
 // missing.
 func incomplete(err error) error {
-	if errors.Is(err, pebble.ErrDBDoesNotExist) || errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, pebble.ErrDBDoesNotExist) || errors.Is(err, pebble.ErrDBNotPristine) || errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: %w; copy the whole folder, or restore a backup", ErrIncomplete, err)
 	}
 	return err

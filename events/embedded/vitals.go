@@ -19,6 +19,7 @@ type Vitals struct {
 	Groups     uint64          // of appends that shared a write
 	Waiting    int             // appends that wait for the committer
 	Held       int             // bytes of the appends that wait and that are in flight
+	Network    string          // the network file system that the store is on; empty: none, or not known
 	Failure    error           // why the store stopped; nil: it did not
 	Recent     []Landing       // the last groups, at most 512, the oldest first
 	Syncs      []time.Duration // how long the last syncs took, at most 512, the oldest first
@@ -66,7 +67,7 @@ func (v *vitals) synced(took time.Duration) {
 // Vitals returns how the store has fared since it was opened. It may be called
 // after Close.
 func (s *Store) Vitals() Vitals {
-	out := Vitals{Durability: s.durability, Head: s.Head(), Durable: s.Durable(), Failure: s.guard.failure()}
+	out := Vitals{Durability: s.durability, Head: s.Head(), Durable: s.Durable(), Network: s.network, Failure: s.guard.failure()}
 	out.Waiting, out.Held = s.queue.size()
 	v := &s.vitals.mu
 	v.Lock()
