@@ -84,8 +84,12 @@ func openFolder(storage vfs.FS, dir string, owner Owner) (*folder, error) {
 		return nil, err
 	}
 	err := f.inspect() // again, as another process may have had it
-	if err == nil && f.fresh {
+	switch {
+	case err != nil:
+	case f.fresh:
 		err = f.begin()
+	default:
+		err = f.tidy()
 	}
 	if err == nil {
 		err = f.sign(owner)
@@ -99,12 +103,11 @@ func openFolder(storage vfs.FS, dir string, owner Owner) (*folder, error) {
 // begin says that the folder is becoming a store, and removes what is left of
 // one that did not.
 func (f *folder) begin() error {
-	err := f.fs.RemoveAll(f.path(logName))
-	if err == nil {
-		err = f.put(f.path(begunName), fmt.Appendf(nil, "%s%d\n", formatTitle, format))
-	}
-	if err == nil {
-		err = syncDir(f.fs, f.dir)
+	_, err := f.readFormat(begunName)
+	if err == nil { // it was said before
+		err = f.fs.RemoveAll(f.path(logName))
+	} else {
+		err = f.put(begunName)
 	}
 	if err != nil {
 		return fmt.Errorf("open store %s: write %s: %w", f.dir, begunName, err)
@@ -112,16 +115,31 @@ func (f *folder) begin() error {
 	return nil
 }
 
-// publish makes a store of a fresh folder that has a database.
+// publish makes a store of a fresh folder that has a database. Where a rename
+// is not atomic, a power cut would take both names, so this is none.
 func (f *folder) publish() error {
-	err := f.fs.Rename(f.path(begunName), f.path(formatName))
+	if err := f.put(formatName); err != nil {
+		return fmt.Errorf("write %s: %w", formatName, err)
+	}
+	return f.tidy()
+}
+
+// tidy removes what a store does not need once it is one.
+func (f *folder) tidy() error {
+	err := f.fs.Remove(f.path(begunName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// put makes a file with the format durable.
+func (f *folder) put(name string) error {
+	err := f.create(f.path(name), fmt.Appendf(nil, "%s%d\n", formatTitle, format))
 	if err == nil {
 		err = syncDir(f.fs, f.dir)
 	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", formatName, err)
-	}
-	return nil
+	return err
 }
 
 func (f *folder) path(name string) string { return f.fs.PathJoin(f.dir, name) }
@@ -165,16 +183,17 @@ func (f *folder) inspect() error {
 	if err != nil {
 		return fmt.Errorf("open store %s: %w", f.dir, err)
 	}
-	if slices.Contains(names, formatName) {
-		f.fresh = false
-		return f.checkFormat(names)
-	}
-	f.fresh = true
 	// A store that was cut off while it was made has a lock and perhaps the
-	// beginning of a FORMAT file; a whole one comes before all else.
+	// beginning of a file that says so; a whole one comes before all else, the
+	// FORMAT file after it.
 	begun := []string{lockName, begunName}
 	if _, err := f.readFormat(begunName); err == nil {
-		begun = append(begun, logName, ownerName, ownerName+".new")
+		begun = append(begun, logName, ownerName, ownerName+".new", formatName)
+	}
+	_, err = f.readFormat(formatName)
+	f.fresh = errors.Is(err, fs.ErrNotExist) || errors.Is(err, events.ErrNotAStore) && slices.Contains(begun, formatName)
+	if !f.fresh {
+		return f.checkFormat(names)
 	}
 	for _, name := range names {
 		if !slices.Contains(begun, name) {
@@ -265,7 +284,7 @@ func (f *folder) close() error {
 
 // write puts a file in the folder, whole and durable.
 func (f *folder) write(name string, content []byte) error {
-	err := f.put(f.path(name)+".new", content)
+	err := f.create(f.path(name)+".new", content)
 	if err == nil {
 		err = f.fs.Rename(f.path(name)+".new", f.path(name))
 	}
@@ -278,8 +297,8 @@ func (f *folder) write(name string, content []byte) error {
 	return nil
 }
 
-// put writes a file, whose entry in its folder is not durable yet.
-func (f *folder) put(path string, content []byte) error {
+// create writes a file, whose entry in its folder is not durable yet.
+func (f *folder) create(path string, content []byte) error {
 	file, err := f.fs.Create(path, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
