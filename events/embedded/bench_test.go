@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -207,6 +208,66 @@ func (p *plain) appending(writers, size int) func() error {
 		}
 		return <-done
 	}
+}
+
+// BenchmarkOpen opens a store of so many records: after a clean close, and as a
+// process that was killed while it appended leaves it. It reports the bytes on
+// the disk for each byte of the records as well.
+func BenchmarkOpen(b *testing.B) {
+	for _, count := range []int{50_000, 1_000_000} {
+		b.Run(fmt.Sprintf("records=%d", count), func(b *testing.B) {
+			dir := b.TempDir()
+			s, err := Open(b.Context(), dir, Config{Durability: Interval(10 * time.Millisecond)})
+			must(b, err)
+			p := newPen(1)
+			for at := 0; at < count; at += 500 {
+				must(b, s.Append(b.Context(), events.Stream(fmt.Sprintf("session-%d", at/500%64)), events.Revision(at/500/64*500), p.records(500, 350)...))
+			}
+			killed := b.TempDir()
+			must(b, os.CopyFS(killed, os.DirFS(dir))) // what a kill leaves, as near as a copy is
+			for m := s.db.Metrics(); m.Compact.NumInProgress > 0; m = s.db.Metrics() {
+				runtime.Gosched()
+			}
+			size := int64(s.Vitals().Bytes)
+			must(b, s.Close())
+			b.ReportMetric(float64(bytesIn(b, dir))/float64(size), "x-bytes")
+			var clean, dead []float64
+			for range b.N {
+				clean = append(clean, opening(b, dir))
+				again := b.TempDir()
+				must(b, os.CopyFS(again, os.DirFS(killed)))
+				dead = append(dead, opening(b, again))
+				must(b, os.RemoveAll(again))
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(median(clean), "clean-ms")
+			b.ReportMetric(median(dead), "killed-ms")
+		})
+	}
+}
+
+func opening(b *testing.B, dir string) float64 {
+	begun := time.Now()
+	s, err := Open(b.Context(), dir, Config{})
+	must(b, err)
+	took := time.Since(begun)
+	must(b, s.Close())
+	return float64(took.Microseconds()) / 1000
+}
+
+// bytesIn returns how many bytes the files below a folder have.
+func bytesIn(b *testing.B, dir string) (size int64) {
+	must(b, filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			size += info.Size()
+		}
+		return err
+	}))
+	return size
 }
 
 // bareCost returns the CPU that Pebble takes for each record, in synced batches

@@ -32,6 +32,13 @@ func start(t *testing.T, s *Store, stream events.Stream, after events.Revision, 
 	return answer
 }
 
+// inFlight returns how many groups are in flight.
+func inFlight(s *Store) int {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	return s.queue.mu.flying
+}
+
 // TestAGroupTakesOffWhileAnotherSyncs holds the sync of one group, has the next
 // one follow it, and the one after that wait.
 func TestAGroupTakesOffWhileAnotherSyncs(t *testing.T) {
@@ -109,6 +116,11 @@ func TestNoAnswerHangsOnWhatIsInFlight(t *testing.T) {
 		again := start(t, s, "s-1", 0, records...)
 		against := start(t, s, "s-1", 0, others...)
 		await(t, "the appends do not reach the queue", func() bool { return waiting(s) == 2 })
+		p := newPen(3)
+		for i := range secondLen { // with which they take off
+			start(t, s, events.Stream(fmt.Sprint("t-", i)), 0, p.records(1, 10)...)
+		}
+		await(t, "the second group does not take off", func() bool { return inFlight(s) == flights })
 		if len(again)+len(against) != 0 {
 			t.Error("an append that hangs on one in flight is answered")
 		}
@@ -156,11 +168,7 @@ func TestAFailureFailsAllThatIsInFlight(t *testing.T) {
 	for i := range 3 * secondLen {
 		answers = append(answers, start(t, s, events.Stream(fmt.Sprint("s-", i)), 0, p.records(1, 10)...))
 	}
-	await(t, "the second group does not take off", func() bool {
-		s.queue.mu.Lock()
-		defer s.queue.mu.Unlock()
-		return s.queue.mu.flying == flights
-	})
+	await(t, "the second group does not take off", func() bool { return inFlight(s) == flights })
 	fail.Store(true)
 	g.mu.Unlock()
 	for i, answer := range answers {
