@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
 )
 
@@ -224,7 +225,9 @@ func BenchmarkOpen(b *testing.B) {
 				must(b, s.Append(b.Context(), events.Stream(fmt.Sprintf("session-%d", at/500%64)), events.Revision(at/500/64*500), p.records(500, 350)...))
 			}
 			killed := b.TempDir()
-			must(b, os.CopyFS(killed, os.DirFS(dir))) // what a kill leaves, as near as a copy is
+			must(b, s.Sync(b.Context()))
+			must(b, s.db.Checkpoint(filepath.Join(killed, logName))) // with the log as it stands, as a kill leaves it
+			must(b, (&folder{fs: vfs.Default, dir: killed}).put(formatName))
 			for m := s.db.Metrics(); m.Compact.NumInProgress > 0; m = s.db.Metrics() {
 				runtime.Gosched()
 			}

@@ -99,11 +99,6 @@ func appendRecord(b []byte, s events.Stream, rev events.Revision, r events.Recor
 	return append(append(b, r.Data...), r.Metadata...)
 }
 
-// seal adds the sum to a value that is kept under a sequence.
-func seal(value []byte, seq uint64) []byte {
-	return binary.BigEndian.AppendUint32(value, sum(value, seq))
-}
-
 // sum is over the sequence as well, so that a value under another key is
 // damaged too.
 func sum(value []byte, seq uint64) uint32 { return finishSum(crc32.Checksum(value, castagnoli), seq) }
@@ -115,7 +110,7 @@ func finishSum(value uint32, seq uint64) uint32 {
 	return crc32.Update(value, castagnoli, key[:])
 }
 
-// decode is the inverse of encode and seal. What it returns shares nothing
+// decode is the inverse of encode with its sum. What it returns shares nothing
 // with value. Anything that they did not write is ErrDamaged.
 func decode(value []byte, seq uint64) (events.Entry, error) {
 	end := len(value) - sumLen

@@ -120,7 +120,7 @@ func (f forgetfulFile) SyncData() error {
 // revisions and an index that agree, and all that was promised.
 func TestPowerCuts(t *testing.T) {
 	t.Parallel()
-	count, err := strconv.Atoi(cmp.Or(os.Getenv(cutsVariable), "200"))
+	count, err := strconv.Atoi(cmp.Or(os.Getenv(cutsVariable), "60"))
 	must(t, err)
 	for _, kind := range []struct {
 		name       string
