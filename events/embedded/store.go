@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/files"
 )
 
 // DefaultMaxRecord is the limit of a record's bytes unless a Config has another.
@@ -39,6 +40,7 @@ type Store struct {
 	closing   chan struct{}  // closed when Close begins
 	joined    sync.WaitGroup // the committer
 	heads     heads          // the committer's alone
+	snapping  sync.Mutex     // held while there is a snapshot
 	broken    bool           // the database panicked; the committer's, and Close's after it
 	mu        struct {
 		sync.RWMutex // held for reading while the database is used
@@ -103,6 +105,11 @@ func realPath(dir string) (string, error) {
 func (s *Store) openDatabase() (err error) {
 	cache := pebble.NewCache(cacheSize)
 	defer cache.Unref()
+	sealed, err := files.Unseal(s.folder.fs, s.folder.path(logName))
+	if err != nil {
+		close(s.guard.ending)
+		return unsealed(err)
+	}
 	s.db, err = pebble.Open(s.folder.path(logName), s.options(cache))
 	if err != nil {
 		close(s.guard.ending)
@@ -112,6 +119,9 @@ func (s *Store) openDatabase() (err error) {
 	end, err := s.lastSequence()
 	if cause := s.guard.cause(); cause != nil {
 		err = cause // of which Pebble was not told
+	}
+	if err == nil && end < sealed {
+		err = fmt.Errorf("%w: the records at positions %d to %d are missing, which were there when the store was closed", events.ErrDamaged, end+1, sealed)
 	}
 	if err != nil {
 		close(s.guard.ending)
@@ -144,7 +154,7 @@ const (
 
 func (s *Store) options(cache *pebble.Cache) *pebble.Options {
 	o := &pebble.Options{
-		FS:                          s.guard,
+		FS:                          beside{s.guard, s.folder.fs, s.folder.path(snapshotName)},
 		Cache:                       cache,
 		Logger:                      s.guard,
 		FormatMajorVersion:          pebble.FormatNewest, // the default is the oldest
@@ -213,6 +223,9 @@ func (s *Store) Close() error {
 	err := s.db.Close()
 	if s.guard.failure() != nil {
 		err = nil // of the memory that it was given to write to
+	} else if err == nil {
+		end, _ := s.mark.now()
+		err = files.Seal(s.folder.fs, s.folder.path(logName), end)
 	}
 	return errors.Join(err, s.folder.close())
 }

@@ -22,6 +22,7 @@ type guard struct {
 	armed    atomic.Bool // set once the database is open; before, errors go to Open
 	first    atomic.Pointer[error]
 	released chan struct{} // closed when the database is about to be closed
+	left     atomic.Pointer[string]
 }
 
 var _ vfs.FS = (*guard)(nil)
@@ -54,8 +55,8 @@ func (g *guard) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.Fil
 
 func (g *guard) OpenDir(name string) (vfs.File, error) {
 	f, err := g.FS.OpenDir(name)
-	if err != nil {
-		return nil, err
+	if err != nil || g.past(name) {
+		return f, err
 	}
 	return &guarded{File: f, guard: g, trusted: true}, nil
 }
@@ -64,6 +65,9 @@ func (g *guard) OpenDir(name string) (vfs.File, error) {
 // refused, but not before the database is closed: Pebble tries again at once
 // to flush what it could not, and would do nothing else.
 func (g *guard) open(name string, do func() (vfs.File, error)) (vfs.File, error) {
+	if g.past(name) {
+		return do()
+	}
 	log := strings.HasSuffix(name, ".log")
 	if !g.frozen() {
 		f, err := do()
@@ -85,7 +89,7 @@ func (g *guard) open(name string, do func() (vfs.File, error)) (vfs.File, error)
 }
 
 func (g *guard) Link(from, to string) error {
-	if g.frozen() {
+	if g.frozen() && !g.past(to) {
 		return errFrozen
 	}
 	return g.FS.Link(from, to)

@@ -59,7 +59,7 @@ func TestSweepTouchesOnlyItsOwn(t *testing.T) {
 	}
 	_, err = s.Stat(t.Context(), lost)
 	wantErr(t, "Stat", err, ErrNotFound)
-	if got := files(t, s); len(got) != 3 {
+	if got := filesIn(t, s); len(got) != 3 {
 		t.Errorf("files = %v, want the three that are not a body's", got)
 	}
 	for id, err := range s.Unconfirmed(t.Context()) {
@@ -76,7 +76,7 @@ func TestSweepRemovesHalfWrittenBodies(t *testing.T) {
 	r := refs(1)()
 	mustKeep(t, s, r, random(6*chunkSize, 1))
 	b := s.newBody()
-	if err := s.pour(t.Context(), b, bytes.NewReader(random(6*chunkSize, 2))); err != nil {
+	if _, err := s.pour(t.Context(), b, bytes.NewReader(random(6*chunkSize, 2))); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.ingest(t.Context()); err != nil {
