@@ -26,8 +26,9 @@ const (
 	logName    = "log"    // the Pebble database
 )
 
-// format is the version of the folder and of the keys in the database.
-const format = 1
+// Format is the version of the folder and of the keys in the database that this
+// package writes, and the latest that it reads.
+const Format = 1
 
 // formatTitle is what a FORMAT file begins with.
 const formatTitle = "settlement-ledger store, format "
@@ -76,7 +77,7 @@ func openFolder(storage vfs.FS, dir string, owner Owner) (*folder, error) {
 	}
 	fresh, err := f.inspect() // again, as another process may have had it
 	if err == nil && fresh {
-		err = f.write(formatName, fmt.Appendf(nil, "%s%d\n", formatTitle, format))
+		err = f.write(formatName, fmt.Appendf(nil, "%s%d\n", formatTitle, Format))
 	}
 	if err == nil {
 		err = f.sign(owner)
@@ -151,9 +152,9 @@ func (f *folder) checkFormat() error {
 	switch {
 	case !ok || err != nil || found == 0:
 		return fmt.Errorf("open store %s: %w: its %s file is not one of a store", f.dir, events.ErrNotAStore, formatName)
-	case found > format:
+	case found > Format:
 		return fmt.Errorf("open store %s: %w: it has format %d, and this program knows formats up to %d; use a newer program",
-			f.dir, events.ErrNewerFormat, found, format)
+			f.dir, events.ErrNewerFormat, found, Format)
 	}
 	return nil
 }

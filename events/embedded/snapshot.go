@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/settlement-ledger/ledger/events/embedded/files"
 )
 
 // snapshotName is the folder in a store's folder that holds a snapshot while a
@@ -90,7 +90,7 @@ func (s *Store) snapshot(ctx context.Context, dir string, parts []NamedPart) err
 		if err := s.guard.failure(); err != nil {
 			return err
 		}
-		if err := s.db.Checkpoint(s.folder.fs.PathJoin(dir, logName), pebble.WithFlushedWAL()); err != nil {
+		if err := files.Snapshot(s.db, s.folder.fs.PathJoin(dir, logName)); err != nil {
 			return fmt.Errorf("take a snapshot of the records: %w", translated(err))
 		}
 		return s.guard.failure()

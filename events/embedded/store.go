@@ -225,7 +225,8 @@ func (s *Store) Close() error {
 		err = nil // of the memory that it was given to write to
 	} else if err == nil {
 		end, _ := s.mark.now()
-		err = files.Seal(s.folder.fs, s.folder.path(logName), end)
+		// Without a seal the next opening does as after a kill.
+		_ = files.Seal(s.folder.fs, s.folder.path(logName), end)
 	}
 	return errors.Join(err, s.folder.close())
 }

@@ -137,9 +137,13 @@ func (b *body) spill() error {
 	return nil
 }
 
+// tableOptions are without compression, which takes longer than everything else
+// that is done with a long output.
 func (s *Store) tableOptions() sstable.WriterOptions {
 	lowest := len(s.options.Levels) - 1
-	return s.options.MakeWriterOptions(lowest, s.options.FormatMajorVersion.MaxTableFormat())
+	o := s.options.MakeWriterOptions(lowest, s.options.FormatMajorVersion.MaxTableFormat())
+	o.Compression = sstable.NoCompression
+	return o
 }
 
 // commit makes the body and its head durable. The head is never durable

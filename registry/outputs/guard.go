@@ -80,7 +80,7 @@ func (g *guard) open(name string, do func() (vfs.File, error)) (vfs.File, error)
 		}
 	}
 	if log {
-		return &guarded{guard: g, trusted: true}, nil
+		return &guarded{guard: g, name: name, trusted: true}, nil
 	}
 	if strings.HasSuffix(name, ".sst") {
 		<-g.released
@@ -123,6 +123,7 @@ func (g *guard) Unwrap() vfs.FS { return g.FS }
 type guarded struct {
 	vfs.File // nil for a log that goes nowhere
 	guard    *guard
+	name     string // of a log that goes nowhere
 	trusted  bool
 }
 
@@ -179,6 +180,15 @@ func (f *guarded) Prefetch(offset, length int64) error {
 		return nil
 	}
 	return f.File.Prefetch(offset, length)
+}
+
+// Stat is asked of a log that is used again, for its size. One that goes nowhere
+// answers as its folder does.
+func (f *guarded) Stat() (vfs.FileInfo, error) {
+	if f.File == nil {
+		return f.guard.FS.Stat(f.guard.PathDir(f.name))
+	}
+	return f.File.Stat()
 }
 
 func (f *guarded) Fd() uintptr {

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events/embedded/files"
@@ -159,6 +160,11 @@ func (s *Store) tune() *pebble.Options {
 		// A damaged output is the reader's to hear of, and no reason to end the process.
 		EventListener: &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}},
 	}
+	// What is flushed is written once more by a compaction, which compresses it.
+	o.Levels[0].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
+	for i := 1; i < len(o.Levels); i++ {
+		o.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.SnappyCompression }
+	}
 	o.EnsureDefaults()
 	return o
 }
@@ -177,9 +183,8 @@ func (s *Store) Close() error {
 		err = s.life.db.Close()
 		s.life.db = nil
 		if err == nil && s.guard.armed.Load() && s.guard.failed() == nil {
-			s.mu.Lock()
-			err = files.Seal(s.fs, s.dir, s.mu.next)
-			s.mu.Unlock()
+			// Without a seal the next opening does as after a kill.
+			_ = files.Seal(s.fs, s.dir, s.newest())
 		}
 	}
 	if s.lock != nil {
@@ -190,6 +195,13 @@ func (s *Store) Close() error {
 		return fmt.Errorf("close outputs: %w", seal(err))
 	}
 	return nil
+}
+
+// newest returns the number of the body that comes next.
+func (s *Store) newest() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.next
 }
 
 // read runs do on the database, which is not closed meanwhile.

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -76,8 +77,8 @@ func sumOf(storage vfs.FS, dir string, f File) (string, error) {
 
 // Unseal compares the folder of a database with its seal and takes the seal
 // away, durably, so that the database may be opened. It returns the number that
-// Seal was given, and 0 where there is no seal: the database was never closed in
-// order since. A folder that is not as it was sealed is an [ErrDamaged] that
+// Seal was given, and 0 where there is no seal, or a program opened the database
+// since that does not know of seals. A folder that is not as it was sealed is an [ErrDamaged] that
 // names the file, and keeps its seal.
 func Unseal(storage vfs.FS, dir string) (end uint64, err error) {
 	list, err := List(storage, dir)
@@ -108,14 +109,18 @@ func Unseal(storage vfs.FS, dir string) (end uint64, err error) {
 }
 
 // Sealed returns the number in the seal of a database, and whether there is a
-// seal that can be read. It changes nothing.
+// seal that can be read and is of how it was closed last. It changes nothing.
 func Sealed(storage vfs.FS, dir string) (end uint64, ok bool) {
 	text, err := read(storage, storage.PathJoin(dir, sealName))
 	if err != nil {
 		return 0, false
 	}
-	end, _, err = parseSeal(text)
-	return end, err == nil
+	list, err := List(storage, dir)
+	if err != nil {
+		return 0, false
+	}
+	end, lines, err := parseSeal(text)
+	return end, err == nil && !outdated(list, lines)
 }
 
 // broken returns what differs from the seal, if there is one.
@@ -141,6 +146,9 @@ func compare(storage vfs.FS, dir string, list []File, text []byte) (uint64, []*D
 	for _, f := range list {
 		there[f.Name] = f
 	}
+	if outdated(list, lines) {
+		return 0, nil, nil
+	}
 	var damages []*Damage
 	for _, want := range lines {
 		f, ok := there[want.name]
@@ -161,6 +169,18 @@ func compare(storage vfs.FS, dir string, list []File, text []byte) (uint64, []*D
 		}
 	}
 	return end, damages, nil
+}
+
+// outdated reports whether the database was opened since it was sealed, by a
+// program that knows no seals: Pebble writes another manifest then.
+func outdated(list []File, lines []sealLine) bool {
+	last := ""
+	for _, l := range lines {
+		if KindOf(l.name) == Manifest {
+			last = max(last, l.name)
+		}
+	}
+	return slices.ContainsFunc(list, func(f File) bool { return f.Kind == Manifest && f.Name > last })
 }
 
 // A sealLine is what a seal says of a file.
