@@ -2,12 +2,18 @@ package outputs
 
 import (
 	"bytes"
+	"context"
+	"crypto/rand"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
 // BenchmarkKeep keeps outputs, and beside each writes the same bytes to a plain
@@ -82,4 +88,65 @@ func plain(dir string, n int, content []byte) error {
 	}
 	defer d.Close()
 	return d.Sync()
+}
+
+// BenchmarkSmallAppendsBesideALongOutput measures how late small durable
+// appends are while an output of 256 MiB is kept on the same disk: "of-alone" is
+// their p99 to that without it, measured before and after.
+func BenchmarkSmallAppendsBesideALongOutput(b *testing.B) {
+	dir, content, ref := b.TempDir(), prose(256<<20), refs(1)
+	log, err := embedded.Open(b.Context(), filepath.Join(dir, "store"), embedded.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer log.Close()
+	s, err := Open(filepath.Join(dir, "outputs"), Config{Reserve: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	mint, length := domain.NewMint(time.Now, rand.Reader), events.Revision(0)
+	appending := func(until func() bool) (took []time.Duration) {
+		for !until() {
+			r := events.Record{ID: mint.Event(), Kind: "A", Version: 1, Time: time.Now().UTC().Truncate(time.Microsecond), Data: content[:400]}
+			begin := time.Now()
+			if err := log.Append(b.Context(), "s-1", length, r); err != nil {
+				b.Fatal(err)
+			}
+			took, length = append(took, time.Since(begin)), length+1
+		}
+		slices.Sort(took)
+		return took
+	}
+	thousand := func() func() bool {
+		n := 0
+		return func() bool { n++; return n > 1000 }
+	}
+	var alone, beside time.Duration
+	for b.Loop() {
+		took := appending(thousand())
+		kept := make(chan error, 1)
+		go func() {
+			_, err := s.Keep(context.WithoutCancel(b.Context()), ref(), "", bytes.NewReader(content))
+			kept <- err
+		}()
+		var broke error
+		busy := appending(func() bool {
+			select {
+			case broke = <-kept:
+				return true
+			default:
+				return false
+			}
+		})
+		if broke != nil || len(busy) < 10 {
+			b.Fatalf("keep: %v, beside %d appends", broke, len(busy))
+		}
+		took = append(took, appending(thousand())...)
+		slices.Sort(took)
+		alone, beside = took[len(took)*99/100], busy[len(busy)*99/100]
+	}
+	b.ReportMetric(float64(alone.Microseconds()), "µs/alone")
+	b.ReportMetric(float64(beside.Microseconds()), "µs/beside")
+	b.ReportMetric(float64(beside)/float64(alone), "of-alone")
 }

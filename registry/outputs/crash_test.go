@@ -48,13 +48,13 @@ func (d *diary) copy() map[domain.Ref]fate {
 	return c
 }
 
-// live acts on a store at random, n times, and writes a diary. Every other
-// output is longer than what goes through the log, and all together are more
+// live acts on a store at random, n times, and writes a diary. One in four
+// outputs is longer than what goes through the log, and all together are more
 // than a memtable holds.
 func live(ctx context.Context, s *Store, d *diary, rng *rand.Rand, n int) {
 	ref := refs(rng.Uint64())
 	for i := range n {
-		r, size := ref(), rng.IntN(logged*chunkSize)
+		r, size := ref(), rng.IntN(2*group*chunkSize)
 		if i%4 == 0 {
 			size += logged * chunkSize
 		}
