@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/registry/outputs"
@@ -21,7 +20,12 @@ const outputsName = "outputs"
 
 func (a *app) storeCommand() *cobra.Command {
 	cmd := a.group("store", "Look after a store: its size, its health, its backups",
-		a.storeInfoCommand(), a.storeCheckCommand(), a.storeBackupCommand(), a.storeRestoreCommand(), a.storeCompactCommand())
+		a.storeInfoCommand(),
+		a.storeCheckCommand(),
+		a.storeBackupCommand(),
+		a.storeRestoreCommand(),
+		a.storeCompactCommand(),
+	)
 	cmd.Example = `  ledger store info
   ledger store check
   ledger store backup /mnt/backup/ledger
@@ -133,7 +137,7 @@ func (a *app) checkAt(ctx context.Context, dir string) (*checkup, error) {
 	}
 	c.Records, c.Streams, c.Checkpoints, c.End, c.Digest = log.Records, log.Streams, log.Checkpoints, opt(log.End), opt(log.Digest)
 	c.Files, c.Bytes, c.Opened, c.Closed, c.Locked = log.Files, log.Bytes, log.Opened, log.Closed, log.Locked
-	kept, err := outputs.Check(ctx, filepath.Join(dir, outputsName), vfs.Default, func(f outputs.Finding) {
+	kept, err := outputs.Check(ctx, filepath.Join(dir, outputsName), nil, func(f outputs.Finding) {
 		row := damageRow{Part: outputsName, Offset: offsetOf(f.Offset), Detail: f.Detail}
 		if f.File != "" {
 			row.File = opt(outputsName + "/" + f.File)

@@ -35,8 +35,7 @@ func (s *Store) Compact(ctx context.Context) error {
 // unsealed returns why a store whose folder is not as it was closed is not
 // opened.
 func unsealed(err error) error {
-	return fmt.Errorf("%w: log/%w: restore a backup; ledger store check tells what can be read, and a store whose log/seal is removed is opened with that",
-		events.ErrDamaged, err)
+	return fmt.Errorf("%w: log/%w: restore a backup; a copy without log/seal opens with what can be read", events.ErrDamaged, err)
 }
 
 // Layout says what Pebble makes of the records.
