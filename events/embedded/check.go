@@ -457,7 +457,7 @@ func (k *check) get(seq uint64) (events.Entry, error) {
 // checkRest reads what is neither a record nor an index: checkpoints, and keys
 // that no store has.
 func (k *check) checkRest(ctx context.Context) error {
-	for _, span := range [][2]string{{"", "c/"}, {"c/", "c0"}, {"c0", "e/"}, {"e0", "s/"}, {"s0", "\xff"}} {
+	for _, span := range [][2]string{{"\x00", "c/"}, {"c/", "c0"}, {"c0", "e/"}, {"e0", "s/"}, {"s0", "\xff"}} {
 		it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: []byte(span[0]), UpperBound: []byte(span[1])})
 		if err != nil {
 			return err

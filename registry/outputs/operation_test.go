@@ -332,7 +332,7 @@ func TestASnapshotThatFailsHarmsNothing(t *testing.T) {
 	broken := errors.New("input/output error")
 	mem := vfs.NewMem()
 	fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
-		if strings.Contains(op.Path, "copy/") && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+		if strings.Contains(op.Path, "copy/") && op.Kind == errorfs.OpCreate {
 			return broken
 		}
 		return nil
