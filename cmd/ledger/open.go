@@ -93,6 +93,9 @@ func unopened(err error) error {
 	if f.exit == exitNotFound {
 		f.exit, f.code, f.hint = exitFailed, "failed", "the store is not whole: name another with --store, or put back a copy of it"
 	}
+	if f.code == "damaged" {
+		f.hint, f.command = "the store is not whole: ledger store check lists what is damaged; restore a backup beside it", "ledger store check"
+	}
 	return &f
 }
 
