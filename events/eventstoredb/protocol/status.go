@@ -1,0 +1,65 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/form"
+)
+
+// statusOf returns the status under which a caller is told of an error of the
+// store. One that is a status already stays what it is.
+func statusOf(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	return status.Error(codeOf(err), err.Error())
+}
+
+func codeOf(err error) codes.Code {
+	switch {
+	case errors.Is(err, ErrDrained), errors.Is(err, events.ErrClosed):
+		return codes.Unavailable
+	case errors.Is(err, context.DeadlineExceeded):
+		return codes.DeadlineExceeded
+	case errors.Is(err, context.Canceled):
+		return codes.Canceled
+	case errors.Is(err, events.ErrBadRecord), errors.Is(err, events.ErrTooLarge), errors.Is(err, events.ErrBadQuery):
+		return codes.InvalidArgument
+	case errors.Is(err, events.ErrDamaged), errors.Is(err, form.ErrNoForm):
+		return codes.DataLoss
+	}
+	return codes.Internal
+}
+
+// openEnd returns the status of an append of which it is not known whether it
+// took place. Clients know it as a write that timed out, and ask again.
+func openEnd(err error) error {
+	if code := codeOf(err); code != codes.Internal {
+		return status.Error(code, err.Error())
+	}
+	return status.Error(codes.Aborted, err.Error())
+}
+
+// The trailers by which clients tell one FAILED_PRECONDITION from another.
+const (
+	trailerException = "exception"
+	trailerMaxAppend = "maximum-append-size"
+	tooLarge         = "maximum-append-size-exceeded"
+)
+
+// tellTooLarge sets the trailers of an append over the limit.
+func tellTooLarge(ctx context.Context, limit int) {
+	// The call has not ended, so there is nothing that could refuse a trailer.
+	_ = grpc.SetTrailer(ctx, metadata.Pairs(trailerException, tooLarge, trailerMaxAppend, strconv.Itoa(limit)))
+}
