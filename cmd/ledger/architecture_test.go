@@ -34,8 +34,11 @@ var house = map[string]room{
 		"github.com/oklog/ulid/v2", "github.com/google/jsonschema-go", "github.com/santhosh-tekuri/jsonschema/v6",
 		"github.com/go-json-experiment/json",
 	}},
-	"events":                   {[]string{"domain"}, nil},
-	"events/embedded":          {[]string{"domain", "events"}, []string{"github.com/cockroachdb/pebble/v2"}},
+	"events":          {[]string{"domain"}, nil},
+	"events/embedded": {[]string{"domain", "events"}, []string{"github.com/cockroachdb/pebble/v2"}},
+	"events/eventstoredb": {[]string{"events", "events/eventstoredb/form"}, []string{
+		"github.com/EventStore/EventStore-Client-Go/v4", "google.golang.org/grpc",
+	}},
 	"events/eventstoredb/form": {[]string{"domain", "events"}, nil},
 	"events/eventstoredb/protocol": {[]string{"events", "events/eventstoredb/form"}, []string{
 		"github.com/EventStore/EventStore-Client-Go/v4/protos", "google.golang.org/grpc", "google.golang.org/protobuf", "golang.org/x/crypto/bcrypt",
