@@ -9,6 +9,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf16"
 
 	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
@@ -95,8 +96,9 @@ type appending struct {
 	high    events.Position // where the log ended, as far as was known, before anything was sent
 	sighted bool            // high is known
 	others  *writers
-	maybe   bool // it was sent, and what came of it is not known
-	silent  int  // how often in a row the server ended it without a word
+	maybe   bool      // it was sent, and what came of it is not known
+	silent  int       // how often in a row the server ended it without a word,
+	hushed  time.Time // and since when
 }
 
 // run sends until the answer is certain.
@@ -133,8 +135,9 @@ func (a *appending) run(ctx context.Context) error {
 	}
 }
 
-// mostSilences is how often an append is sent again to a server that ends it
-// without a word and does not hold it. The client hides the reason.
+// mostSilences is how often, and Patience how long, an append is sent to a
+// server that ends it without a word. The client hides the reason, which can be
+// that the connection broke or that the server never takes it.
 const mostSilences = 3
 
 // judge says what an answer means.
@@ -144,7 +147,9 @@ func (a *appending) judge(reply *esdb.WriteResult, err error) (verdict, error) {
 	}
 	verdict, judged := judge(err)
 	if errors.Is(err, io.EOF) && verdict == uncertain {
-		if a.silent++; a.silent > mostSilences {
+		if a.silent++; a.silent == 1 {
+			a.hushed = time.Now()
+		} else if a.silent > mostSilences && time.Since(a.hushed) > a.store.patience {
 			return final, fmt.Errorf("%w: it ends the append without a reason: it may take less at once", ErrRefused)
 		}
 	} else {

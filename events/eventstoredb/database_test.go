@@ -141,7 +141,7 @@ func (d *database) restless() {
 	var running sync.WaitGroup
 	running.Go(func() {
 		for {
-			timer := time.NewTimer(time.Duration(rand.N(40)+5) * time.Millisecond)
+			timer := time.NewTimer(time.Duration(rand.N(150)+10) * time.Millisecond)
 			select {
 			case <-timer.C:
 				d.restart()
