@@ -114,7 +114,10 @@ func parse(connectionString string, log *slog.Logger) (*esdb.Configuration, erro
 	if c.DisableTLS && c.Username != "" {
 		log.Warn("credentials are never sent without TLS: remove tls=false, or the user and the password")
 	}
-	return c, c.Validate()
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBadAddress, err)
+	}
+	return c, nil
 }
 
 // unquoted returns the text of an error without the address that url.Parse

@@ -216,26 +216,41 @@ type behind struct {
 	coming bool            // there is one that the filter lets through
 }
 
-// behind looks at the log from its end to what was seen.
+// farthest is how many records of others a follower looks back through for the
+// place of the last one that it passed over. Behind so many, the place of one
+// of theirs serves as well.
+const farthest = 256
+
+// behind looks at the log from its end to what was seen and, because of what
+// was passed over, to the last record of the ledger.
 func (f *follower) behind(ctx context.Context) (b behind, err error) {
-	next, count := esdb.AllPosition(esdb.End{}), uint64(1)
+	next, count, theirs := esdb.AllPosition(esdb.End{}), uint64(1), 0
 	for {
-		reached := true // what was seen, or the beginning
+		reached := true // all that matters, or the beginning
 		start := func() source { return reading("", esdb.Backwards, nil, next, count) }
 		err := f.store.drain(ctx, start, func(m message) (bool, error) {
 			at := place(m.event.Position)
 			b.end = later(b.end, at)
-			if reached = at.Compare(f.seen) <= 0; reached {
+			next = m.event.Position
+			known := at.Compare(f.seen) <= 0
+			if reached = known && (at.Compare(f.place) <= 0 || f.following.Filter.IsZero() || !b.last.IsZero()); reached {
 				return false, nil
 			}
-			next = m.event.Position
 			stream, ours := f.store.stream(m.event.StreamID)
 			if !ours {
-				return true, nil
+				theirs++
+				if reached = known && theirs > farthest; reached {
+					b.last = f.seen
+				}
+				return !reached, nil
+			}
+			b.last = later(b.last, at)
+			if reached = known; reached {
+				return false, nil
 			}
 			e, err := f.store.entry(stream, m.event)
 			// One that is damaged comes as well, and is told of then.
-			b.last, b.coming = later(b.last, at), err != nil || f.following.Filter.Matches(e.Header())
+			b.coming = err != nil || f.following.Filter.Matches(e.Header())
 			return !b.coming, nil
 		})
 		if err != nil {

@@ -114,10 +114,14 @@ func Open(ctx context.Context, connectionString string, cfg Config) (*Store, err
 
 // nodes tells where a configuration leads, without credentials.
 func nodes(c *esdb.Configuration) string {
-	if len(c.GossipSeeds) == 0 {
-		return c.Address
+	at, how := c.Address, "with TLS"
+	if len(c.GossipSeeds) > 0 {
+		at = fmt.Sprint(c.GossipSeeds)
 	}
-	return fmt.Sprint(c.GossipSeeds)
+	if c.DisableTLS {
+		how = "without TLS"
+	}
+	return at + " " + how
 }
 
 // greet finds the end of the log. A user who may not read all streams can
