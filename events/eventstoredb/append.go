@@ -209,9 +209,9 @@ func (a *appending) send(ctx context.Context) (*esdb.WriteResult, error) {
 	go func() {
 		defer a.store.running.Done()
 		var got answer
-		got.err = a.store.guard.call(ctx, func(ctx context.Context, c *esdb.Client) (err error) {
+		got.err = a.store.guard.call(ctx, func(l line, c *esdb.Client) (err error) {
 			got.sent = true
-			got.reply, err = c.AppendToStream(ctx, a.store.namespace+string(a.stream), esdb.AppendToStreamOptions{ExpectedRevision: expected}, a.events...)
+			got.reply, err = c.AppendToStream(l, a.store.namespace+string(a.stream), esdb.AppendToStreamOptions{ExpectedRevision: expected}, a.events...)
 			return err
 		})
 		answers <- got

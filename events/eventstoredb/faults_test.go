@@ -313,9 +313,16 @@ func bareCloseDuringCallsPanics(address string) string {
 func TestFaultRestartsLeakConnections(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
-	got := bare(t, "leak", d.address, d.restart)
+	up := true
+	got := bare(t, "leak", d.address, func() {
+		if up = !up; up {
+			d.start()
+		} else {
+			d.stop()
+		}
+	})
 	left := 0
-	if _, err := fmt.Sscanf(got, "%d connections are left", &left); err != nil || left < 3 {
+	if _, err := fmt.Sscanf(got, "%d connections are left", &left); err != nil || left < 5 {
 		t.Errorf("the bare client: %q, want several: the fault is gone", got)
 	}
 	// Of the store, TestSoak counts all goroutines and descriptors.
@@ -323,30 +330,28 @@ func TestFaultRestartsLeakConnections(t *testing.T) {
 
 func bareRestartsLeak(address string) string {
 	in := bufio.NewReader(os.Stdin)
-	c := bareClient(address, 50)
-	for range 6 {
-		for bareAppend(context.Background(), c, "session-1", bareEvent(1)) != nil {
-			if s := stacks(); !strings.Contains(s, "connectionStateMachine(") {
-				return "the client is dead"
-			}
-			break
-		}
+	c := bareClient(address, 1000)
+	ask := func() {
 		fmt.Println("restart")
-		if _, err := in.ReadString('\n'); err != nil {
+		_, _ = in.ReadString('\n')
+	}
+	for range 6 {
+		if err := bareAppend(context.Background(), c, "session-1", bareEvent(1)); err != nil && strings.Contains(err.Error(), "Unavailable") {
 			return err.Error()
 		}
-		// The first call finds the connection broken, the next has another.
-		for range 2 {
-			_, _ = c.GetServerVersion()
-			_ = bareAppend(context.Background(), c, "session-1", bareEvent(1))
+		ask() // to stop
+		for { // until the client has noticed, and will look for a node with the next call
+			if err := bareAppend(context.Background(), c, "session-1", bareEvent(1)); err != nil && strings.Contains(err.Error(), "Unavailable") {
+				break
+			}
 		}
+		ask() // to start
 	}
 	_ = c.Close()
-	left := 0
-	for range 100 {
-		left = strings.Count(stacks(), "created by google.golang.org/grpc/internal/grpcsync.NewCallbackSerializer")
-		time.Sleep(2 * time.Millisecond)
+	for strings.Contains(stacks(), "connectionStateMachine(") { // it closes the one that it knows
+		runtime.Gosched()
 	}
+	left := strings.Count(stacks(), "created by google.golang.org/grpc/internal/grpcsync.NewCallbackSerializer")
 	return fmt.Sprintf("%d connections are left", left)
 }
 

@@ -23,7 +23,7 @@ type message struct {
 
 // A source reads from a client and gives what it receives to put, until there
 // is no more or put returns an error.
-type source func(ctx context.Context, c *esdb.Client, put func(message) error) error
+type source func(l line, c *esdb.Client, put func(message) error) error
 
 // A feed is a source under way.
 type feed struct {
@@ -52,7 +52,7 @@ func (s *Store) feed(ctx context.Context, from source) *feed {
 	}
 	go func() {
 		defer s.running.Done()
-		err := s.guard.call(ctx, func(ctx context.Context, c *esdb.Client) error { return from(ctx, c, put) })
+		err := s.guard.call(ctx, func(l line, c *esdb.Client) error { return from(l, c, put) })
 		if err == nil {
 			err = io.EOF
 		}
@@ -119,17 +119,18 @@ func (f *feed) each(ctx context.Context, p *pace, take func(message) (bool, erro
 // reading is a source of the events of a stream of the database or, if name is
 // empty, of all.
 func reading(name string, direction esdb.Direction, stream esdb.StreamPosition, all esdb.AllPosition, count uint64) source {
-	return func(ctx context.Context, c *esdb.Client, put func(message) error) (err error) {
+	return func(l line, c *esdb.Client, put func(message) error) (err error) {
 		var r *esdb.ReadStream
 		if name != "" {
-			r, err = c.ReadStream(ctx, name, esdb.ReadStreamOptions{Direction: direction, From: stream}, count)
+			r, err = c.ReadStream(l, name, esdb.ReadStreamOptions{Direction: direction, From: stream}, count)
 		} else {
-			r, err = c.ReadAll(ctx, esdb.ReadAllOptions{Direction: direction, From: all}, count)
+			r, err = c.ReadAll(l, esdb.ReadAllOptions{Direction: direction, From: all}, count)
 		}
 		if err != nil {
 			return err
 		}
 		defer r.Close()
+		l.settle()
 		for {
 			e, err := r.Recv()
 			if errors.Is(err, io.EOF) {
@@ -153,16 +154,17 @@ const everything = math.MaxInt64
 
 // subscribing is a source of the events of all streams behind a place.
 func subscribing(after events.Position, filter *esdb.SubscriptionFilter) source {
-	return func(ctx context.Context, c *esdb.Client, put func(message) error) error {
+	return func(l line, c *esdb.Client, put func(message) error) error {
 		from := esdb.AllPosition(esdb.Start{})
 		if !after.IsZero() {
 			from = there(after)
 		}
-		sub, err := c.SubscribeToAll(ctx, esdb.SubscribeToAllOptions{From: from, Filter: filter, MaxSearchWindow: window, CheckpointInterval: 1})
+		sub, err := c.SubscribeToAll(l, esdb.SubscribeToAllOptions{From: from, Filter: filter, MaxSearchWindow: window, CheckpointInterval: 1})
 		if err != nil {
 			return err
 		}
 		defer func() { _ = sub.Close() }() // it returns nil
+		l.settle()
 		for {
 			got := sub.Recv()
 			m := message{place: got.CheckPointReached, caughtUp: got.CaughtUp != nil}

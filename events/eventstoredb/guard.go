@@ -263,9 +263,39 @@ func (e entering) Deadline() (time.Time, bool) {
 	return e.Context.Deadline()
 }
 
+// A line is the context of a call on the wire. It does not end with the
+// context of the call at once, but when that has and the call is settled, or a
+// moment after: the client reads, when a call that it opens or sends to breaks
+// off, what its transport writes when a context ends.
+type line struct {
+	context.Context
+	settle func() // says that the call is open, and only receives from now on
+}
+
+// moment is far longer than it takes to send what does not wait for the server.
+const moment = 250 * time.Millisecond
+
+// draw returns a line, and what frees it.
+func draw(ctx context.Context) (line, func()) {
+	wire, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	settled := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.NewTimer(moment)
+		defer timer.Stop()
+		select {
+		case <-settled:
+		case <-timer.C:
+		case <-wire.Done():
+		}
+		cancel(context.Cause(ctx))
+	})
+	return line{wire, sync.OnceFunc(func() { close(settled) })}, func() { stop(); cancel(nil) }
+}
+
 // call lets do use a client that was entered, and has it leave when do has
-// returned and what do returned was closed. It is ended by ctx.
-func (g *guard) call(ctx context.Context, do func(context.Context, *esdb.Client) error) error {
+// returned and what do opened was closed. The context ends the wait for a
+// client at once, and do by its line.
+func (g *guard) call(ctx context.Context, do func(line, *esdb.Client) error) error {
 	c, err := g.client(ctx)
 	if err != nil {
 		return err
@@ -273,9 +303,10 @@ func (g *guard) call(ctx context.Context, do func(context.Context, *esdb.Client)
 	defer c.leave()
 	entered := sync.OnceFunc(c.asking.RUnlock)
 	defer entered()
-	err = protected(func() error {
-		return do(entering{metadata.AppendToOutgoingContext(ctx, "requires-leader", "true"), entered}, c.inner)
-	})
+	l, free := draw(ctx)
+	defer free()
+	l.Context = entering{metadata.AppendToOutgoingContext(l.Context, "requires-leader", "true"), entered}
+	err = protected(func() error { return do(l, c.inner) })
 	if err != nil && gone(err) && ctx.Err() == nil {
 		entered()
 		c.retire()
