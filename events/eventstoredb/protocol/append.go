@@ -3,6 +3,7 @@ package protocol
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 
 	"github.com/EventStore/EventStore-Client-Go/v4/protos/shared"
@@ -51,8 +52,7 @@ func (s *Server) propose(ctx context.Context, w *writing, p proposal) error {
 	// As EventStoreDB counts: two bytes for each character of the type.
 	w.size += len(p.GetData()) + len(p.GetCustomMetadata()) + 2*len(kind)
 	if w.size > s.cfg.MaxAppend {
-		tellTooLarge(ctx, s.cfg.MaxAppend)
-		return status.Errorf(codes.InvalidArgument, "append to %s: maximum append size of %d bytes exceeded", w.stream, s.cfg.MaxAppend)
+		return tooLarge(ctx, s.cfg.MaxAppend, fmt.Sprintf("append to %s: %v: %d bytes, the limit is %d", w.stream, errTooLarge, w.size, s.cfg.MaxAppend))
 	}
 	f := form.Form{ID: id, Type: kind, Data: p.GetData(), Metadata: p.GetCustomMetadata(), Created: s.cfg.Now()}
 	r, own, err := f.Record()
@@ -138,7 +138,7 @@ func (s *Server) writeAnywhere(ctx context.Context, w writing) (outcome, error) 
 // written returns the outcome of an append that ended with an error or nil.
 func (s *Server) written(ctx context.Context, w writing, after events.Revision, err error) (outcome, error) {
 	if errors.Is(err, events.ErrTooLarge) {
-		tellTooLarge(ctx, s.cfg.MaxAppend)
+		return outcome{}, tooLarge(ctx, s.cfg.MaxAppend, err.Error())
 	}
 	if err != nil {
 		return outcome{}, openEnd(err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol/groups"
 )
 
 // The limits of the protocol.
@@ -76,6 +77,9 @@ func loopback(at net.Addr) bool {
 // opened reports whether others may write into a stream. The metadata of a
 // stream belong to it.
 func (c Config) opened(s events.Stream) bool {
+	if s.Category() == groups.Category {
+		return false // what groups are is on record there
+	}
 	name := strings.TrimPrefix(string(s), "$$")
 	for _, prefix := range c.Writable {
 		if strings.HasPrefix(name, prefix) {

@@ -26,6 +26,10 @@ var methods = map[string]map[string][]string{
 	"event_store.client.streams.streams": {
 		"read": {"position", "events"}, "append": nil, "batchappend": {"deadline_duration"}, "delete": nil, "tombstone": nil,
 	},
+	"event_store.client.persistent_subscriptions.persistentsubscriptions": {
+		"create": {"stream", "all"}, "update": {"stream", "all"}, "delete": {"stream", "all"}, "read": {"stream", "all"},
+		"getinfo": {"stream", "all"}, "replayparked": {"stream", "all"}, "list": {"stream", "all"}, "restartsubsystem": nil,
+	},
 	"event_store.client.gossip.gossip":                  {"read": nil},
 	"event_store.client.server_features.serverfeatures": {"getsupportedmethods": nil},
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/EventStore/EventStore-Client-Go/v4/protos/gossip"
+	"github.com/EventStore/EventStore-Client-Go/v4/protos/persistent"
 	"github.com/EventStore/EventStore-Client-Go/v4/protos/serverfeatures"
 	"github.com/EventStore/EventStore-Client-Go/v4/protos/streams"
 	"google.golang.org/grpc"
@@ -20,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol/groups"
 )
 
 // A Server offers a store under EventStoreDB's protocol. It is safe for
@@ -28,11 +30,13 @@ type Server struct {
 	store    events.Store
 	cfg      Config
 	grpc     *grpc.Server
+	groups   *groups.Groups
 	draining context.Context // ends with ErrDrained when the server shuts down
 	drain    context.CancelCauseFunc
 }
 
 // New returns a server for a store, which the caller closes after the server.
+// It reads from the store which groups of consumers there are.
 func New(store events.Store, cfg Config) (*Server, error) {
 	if cfg.Users != nil && cfg.TLS == nil {
 		return nil, fmt.Errorf("new server: %w: users without TLS send their passwords in the clear", ErrNotSafe)
@@ -42,6 +46,10 @@ func New(store events.Store, cfg Config) (*Server, error) {
 	}
 	s := &Server{store: store, cfg: cfg.withDefaults()}
 	s.draining, s.drain = context.WithCancelCause(context.Background())
+	var err error
+	if s.groups, err = groups.Open(context.Background(), store, groups.Config{Follow: s.follow, Admits: admits, Now: s.cfg.Now}); err != nil {
+		return nil, fmt.Errorf("new server: %w", err)
+	}
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.WaitForHandlers(true),
@@ -55,6 +63,7 @@ func New(store events.Store, cfg Config) (*Server, error) {
 	}
 	s.grpc = grpc.NewServer(options...)
 	streams.RegisterStreamsServer(s.grpc, &streamsOf{Server: s})
+	persistent.RegisterPersistentSubscriptionsServer(s.grpc, &groupsOf{Server: s})
 	gossip.RegisterGossipServer(s.grpc, &gossipOf{Server: s})
 	serverfeatures.RegisterServerFeaturesServer(s.grpc, &featuresOf{})
 	return s, nil
@@ -82,6 +91,7 @@ func (s *Server) Serve(at net.Listener) error {
 // before they do, it ends them too and returns the cause.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.drain(ErrDrained)
+	defer s.groups.Close()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -101,6 +111,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) Close() {
 	s.drain(ErrDrained)
 	s.grpc.Stop()
+	s.groups.Close()
 }
 
 // admit returns the role of a caller if it is at least the one wanted, and else

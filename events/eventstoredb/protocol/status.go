@@ -51,15 +51,21 @@ func openEnd(err error) error {
 	return status.Error(codes.Aborted, err.Error())
 }
 
-// The trailers by which clients tell one FAILED_PRECONDITION from another.
-const (
-	trailerException = "exception"
-	trailerMaxAppend = "maximum-append-size"
-	tooLarge         = "maximum-append-size-exceeded"
-)
+// errTooLarge is an append over the limit of the server, as its callers are
+// told of it.
+var errTooLarge = errors.New("maximum append size exceeded")
 
-// tellTooLarge sets the trailers of an append over the limit.
-func tellTooLarge(ctx context.Context, limit int) {
-	// The call has not ended, so there is nothing that could refuse a trailer.
-	_ = grpc.SetTrailer(ctx, metadata.Pairs(trailerException, tooLarge, trailerMaxAppend, strconv.Itoa(limit)))
+// An oversize is the status of an append that is too large.
+type oversize struct{ text string }
+
+func (o *oversize) Error() string              { return o.text }
+func (o *oversize) GRPCStatus() *status.Status { return status.New(codes.InvalidArgument, o.text) }
+func (o *oversize) Is(target error) bool       { return target == errTooLarge }
+
+// tooLarge returns the status of an append over the limit, and sets the
+// trailers that clients read.
+func tooLarge(ctx context.Context, limit int, text string) error {
+	// A call of which there is no more to be told has no use for a trailer.
+	_ = grpc.SetTrailer(ctx, metadata.Pairs("exception", "maximum-append-size-exceeded", "maximum-append-size", strconv.Itoa(limit)))
+	return &oversize{text}
 }

@@ -62,7 +62,8 @@ func (s *Server) subscribe(q question, to streams.Streams_ReadServer) error {
 // following returns the entries of a subscription.
 func (s *Server) following(ctx context.Context, sub *subscription) (iter.Seq2[events.Entry, error], error) {
 	if sub.stream != "" {
-		return s.followStream(ctx, sub)
+		after, err := s.streamPlace(ctx, sub.question)
+		return s.followStream(ctx, sub.stream, after, sub.caughtUp), err
 	}
 	after := sub.from.position
 	if sub.from.end {
@@ -78,40 +79,44 @@ func (s *Server) following(ctx context.Context, sub *subscription) (iter.Seq2[ev
 	return s.store.Follow(ctx, after, events.Following{CaughtUp: sub.caughtUp}), nil
 }
 
-// followStream yields the entries of a stream behind a revision: those that
-// there are by the stream's own index, and from then on those of the log that
-// belong to it.
-func (s *Server) followStream(ctx context.Context, sub *subscription) (iter.Seq2[events.Entry, error], error) {
-	head, err := s.head(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var after events.Revision
+// streamPlace returns the length behind which a subscription to a stream
+// begins.
+func (s *Server) streamPlace(ctx context.Context, q *question) (events.Revision, error) {
 	switch {
-	case sub.from.end:
-		if after, err = s.length(ctx, sub.stream); err != nil {
-			return nil, err
-		}
-	case !sub.from.start:
-		after = events.Revision(sub.from.revision) + 1
+	case q.from.start:
+		return 0, nil
+	case q.from.end:
+		return s.length(ctx, q.stream)
 	}
+	return events.Revision(q.from.revision) + 1, nil
+}
+
+// followStream yields the entries of a stream behind a length: those that there
+// are by the stream's own index, and from then on those of the log that belong
+// to it. It calls caughtUp, if that is not nil, as Follow of a store does.
+func (s *Server) followStream(ctx context.Context, stream events.Stream, after events.Revision, caughtUp func(events.Position)) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
-		for e, err := range s.store.Read(ctx, sub.stream, after) {
+		head, err := s.head(ctx)
+		if err != nil {
+			yield(events.Entry{}, err)
+			return
+		}
+		for e, err := range s.store.Read(ctx, stream, after) {
 			if !yield(e, err) || err != nil {
 				return
 			}
 			after = e.Revision
 		}
-		following := events.Following{Filter: events.Filter{Prefixes: []string{string(sub.stream)}}, CaughtUp: sub.caughtUp}
+		following := events.Following{Filter: events.Filter{Prefixes: []string{string(stream)}}, CaughtUp: caughtUp}
 		for e, err := range s.store.Follow(ctx, head, following) {
-			if err == nil && (e.Stream != sub.stream || e.Revision <= after) {
+			if err == nil && (e.Stream != stream || e.Revision <= after) {
 				continue
 			}
 			if !yield(e, err) {
 				return
 			}
 		}
-	}, nil
+	}
 }
 
 // take sends an entry that the filter admits, and a checkpoint when so many
