@@ -62,6 +62,15 @@ var house = map[string]room{
 	"projections/publish/bus":       {[]string{"domain", "events", "projections"}, []string{"github.com/ThreeDotsLabs/watermill"}},
 	"projections/publish/jetstream": {[]string{"projections/publish"}, []string{"github.com/ThreeDotsLabs/watermill", "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats", "github.com/nats-io/nats.go"}},
 	"projections/publish/lines":     {[]string{"domain", "events", "projections/publish"}, []string{"github.com/ThreeDotsLabs/watermill"}},
+	"events/eventstoredb": {[]string{"events", "events/eventstoredb/form"}, []string{
+		"github.com/EventStore/EventStore-Client-Go/v4", "google.golang.org/grpc",
+	}},
+	"events/eventstoredb/form": {[]string{"domain", "events"}, nil},
+	"events/eventstoredb/protocol": {[]string{"domain", "events", "events/eventstoredb/form", "events/eventstoredb/protocol/groups"}, []string{
+		"github.com/EventStore/EventStore-Client-Go/v4/protos", "google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc",
+		"golang.org/x/crypto/bcrypt",
+	}},
+	"events/eventstoredb/protocol/groups": {[]string{"domain", "events"}, nil},
 }
 
 var builtinsUse = []string{
