@@ -216,6 +216,7 @@ func TestTheLedgersRecordsTravelWhole(t *testing.T) {
 		{ID: mint(1), Kind: "A", Version: 1, Time: at, Data: []byte(`{}`), Metadata: []byte(`{"$correlationId":"x"}`)},
 		{ID: mint(2), Kind: "B", Version: 7, Time: at.AddDate(400, 0, 0), Data: []byte(`{`)},
 		{ID: mint(3), Kind: "C", Version: 1, Time: time.Unix(-1<<34, 0).UTC(), Data: []byte(`{}`), Metadata: []byte(`{"$ledger":1}`)},
+		{ID: mint(4), Kind: "D", Version: 1, Time: at, Data: []byte(`{}`), Metadata: []byte(`{"$ledger":1}`)},
 	} {
 		for _, stream := range []string{fmt.Sprint("session-", i), fmt.Sprint("other-", i)} {
 			f, err := form.Of(want)

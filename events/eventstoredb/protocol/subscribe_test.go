@@ -65,14 +65,14 @@ func TestASubscriberIsToldOfAllBehindItsPlaceOnce(t *testing.T) {
 	none, err := c.SubscribeToStream(t.Context(), "a-1x", esdb.SubscribeToStreamOptions{From: esdb.Start{}})
 	wantTold(t, none, err, "|")
 
-	mustAppend(t, c, "a-1x", esdb.NoStream{}, many("A", 1)...)
+	mustAppend(t, c, "a-1x", esdb.NoStream{}, many("A", 4)...)
 	mustAppend(t, c, "a-1", esdb.Any{}, many("A", 1)...)
 	for _, sub := range []*esdb.Subscription{start, behind, end} {
-		wantTold(t, sub, nil, "a-1x/0", "a-1/2")
+		wantTold(t, sub, nil, "a-1x/0", "a-1x/1", "a-1x/2", "a-1x/3", "a-1/2")
 	}
 	wantTold(t, stream, nil, "a-1/2")
 	wantTold(t, last, nil, "a-1/2")
-	wantTold(t, none, nil, "a-1x/0")
+	wantTold(t, none, nil, "a-1x/0", "a-1x/1", "a-1x/2", "a-1x/3")
 }
 
 func TestAFilterAdmitsAndCheckpointsSayHowFar(t *testing.T) {
