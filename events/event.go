@@ -76,7 +76,8 @@ func (k kind) read(version int, data json.RawMessage) (Event, error) {
 
 // kinds are all kinds of events that this program writes or reads.
 var kinds = map[string]kind{
-	"ProcessStarted":      of[ProcessStarted](),
+	"ProcessStarted":      of[ProcessStarted](unchanged),
+	"LeaseRenewed":        of[LeaseRenewed](),
 	"ProcessStopped":      of[ProcessStopped](),
 	"LayerOpened":         of[LayerOpened](),
 	"ToolsRegistered":     of[ToolsRegistered](),
@@ -121,18 +122,22 @@ func Encode(d Draft) (Record, error) {
 	} else if data, err = marshal(d.Event); err != nil {
 		return Record{}, fmt.Errorf("encode %s: %w", d.Event.Kind(), err)
 	}
-	meta, err := json.Marshal(metadata{d.Correlation, d.Causation})
-	if err != nil {
-		return Record{}, fmt.Errorf("encode %s: %w", d.Event.Kind(), err)
-	}
 	return Record{
 		ID: d.ID, Kind: d.Event.Kind(), Version: version, Time: d.Time.UTC().Truncate(time.Microsecond),
-		Data: data, Metadata: meta,
+		Data: data, Metadata: metadata{d.Correlation, d.Causation}.marshal(),
 	}, nil
 }
 
 // marshal leaves <, > and & as they are: records are read by people, too.
-func marshal(v any) ([]byte, error) {
+func marshal(e Event) ([]byte, error) {
+	if data, ok := marshalled(e); ok {
+		return data, nil
+	}
+	return marshalAny(e)
+}
+
+// marshalAny is marshal by encoding/json.
+func marshalAny(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -143,28 +148,10 @@ func marshal(v any) ([]byte, error) {
 }
 
 // Decode returns the envelope of an entry. A kind that is not known, or a
-// version later than the one that is, gives an Unknown. Data or metadata that
-// do not decode are an ErrDamaged that names stream, revision and position.
-func Decode(e Entry) (Envelope, error) {
-	v := Envelope{ID: e.ID, Stream: e.Stream, Revision: e.Revision, Position: e.Position, Time: e.Time}
-	var meta metadata
-	if len(e.Metadata) > 0 {
-		if err := json.Unmarshal(e.Metadata, &meta); err != nil {
-			return Envelope{}, damaged(e, err)
-		}
-	}
-	v.Correlation, v.Causation = meta.Correlation, meta.Causation
-	k, ok := kinds[e.Kind]
-	if !ok || e.Version > k.version || e.Version < 1 {
-		v.Event = Unknown{e.Kind, e.Version, e.Data}
-		return v, nil
-	}
-	var err error
-	if v.Event, err = k.read(e.Version, e.Data); err != nil {
-		return Envelope{}, damaged(e, err)
-	}
-	return v, nil
-}
+// version later than the one that is, gives an Unknown, which shares its data
+// with the entry. Nothing else is shared. Data or metadata that do not decode
+// are an ErrDamaged that names stream, revision and position.
+func Decode(e Entry) (Envelope, error) { return (&decoder{}).decode(e) }
 
 func damaged(e Entry, err error) error {
 	return fmt.Errorf("decode %s at revision %d of %s, position %s: %w: %w", e.Kind, e.Revision, e.Stream, e.Position, ErrDamaged, err)

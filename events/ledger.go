@@ -77,39 +77,48 @@ func (l *Ledger) Append(ctx context.Context, s Stream, after Revision, drafts ..
 // Read is [Store.Read] with typed events. A record that does not decode ends
 // it with an ErrDamaged.
 func (l *Ledger) Read(ctx context.Context, s Stream, after Revision) iter.Seq2[Envelope, error] {
-	return decoded(l.store.Read(ctx, s, after))
+	return decoded(l.store.Read(ctx, s, after), (*decoder).decode)
 }
 
 // ReadAll is [Store.ReadAll] with typed events. A record that does not decode
 // ends it with an ErrDamaged.
 func (l *Ledger) ReadAll(ctx context.Context, after Position) iter.Seq2[Envelope, error] {
-	return decoded(l.store.ReadAll(ctx, after))
+	return decoded(l.store.ReadAll(ctx, after), (*decoder).decode)
 }
 
 // Follow is [Store.Follow] with typed events. A record that does not decode
 // ends it with an ErrDamaged.
 func (l *Ledger) Follow(ctx context.Context, after Position, options ...Following) iter.Seq2[Envelope, error] {
-	return decoded(l.store.Follow(ctx, after, options...))
+	return decoded(l.store.Follow(ctx, after, options...), (*decoder).decode)
+}
+
+// Scan yields the events that a query asks for, as [Scanner] says of entries. A
+// record that does not decode ends it with an ErrDamaged.
+func (l *Ledger) Scan(ctx context.Context, q Query) iter.Seq2[Envelope, error] {
+	return decoded(Lend(ctx, l.store, q), (*decoder).lent)
+}
+
+// Headers is [Headers] of the store.
+func (l *Ledger) Headers(ctx context.Context, q Query) iter.Seq2[Header, error] {
+	return Headers(ctx, l.store, q)
+}
+
+// Head returns the header of the last entry. It reports false where there is
+// none, and where the store is no [Scanner], which would have to read all it
+// has.
+func (l *Ledger) Head(ctx context.Context) (Header, bool, error) {
+	if _, ok := l.store.(Scanner); !ok {
+		return Header{}, false, nil
+	}
+	for h, err := range Headers(ctx, l.store, Query{Backward: true}) {
+		return h, err == nil, err
+	}
+	return Header{}, false, nil
 }
 
 // Entries is [Store.ReadAll]: the records as they are kept.
 func (l *Ledger) Entries(ctx context.Context, after Position) iter.Seq2[Entry, error] {
 	return l.store.ReadAll(ctx, after)
-}
-
-func decoded(entries iter.Seq2[Entry, error]) iter.Seq2[Envelope, error] {
-	return func(yield func(Envelope, error) bool) {
-		for e, err := range entries {
-			if err != nil {
-				yield(Envelope{}, err)
-				return
-			}
-			v, err := Decode(e)
-			if !yield(v, err) || err != nil {
-				return
-			}
-		}
-	}
 }
 
 // A Writer is the one appender of a stream in this process: it owns the

@@ -17,6 +17,8 @@
 //     a later one.
 //   - No run resumes unasked: Recover and Salvage ask no model and run no tool.
 //   - A step that adds nothing to the log ends the run with [ErrNoProgress].
+//   - A process is dead when its lease ran out, or when it had none and cannot
+//     have the store: never because it was not heard of.
 //   - An interruption is recorded, with the end of every call that it met, in
 //     spite of the context that ended.
 //
@@ -26,13 +28,14 @@
 // already joins. Different sessions run side by side. The runner starts a
 // goroutine for each call of a reply and joins them before it takes the next
 // step; one that outlives the grace of its interruption is the registry's to
-// wait for.
+// wait for. A [Lease] owns one goroutine, which Close joins.
 //
 // # Errors
 //
-// [ErrNoSession], [ErrImported], [ErrNoProgress], [ErrBadReply], [ErrBroken] and
-// events.ErrUnknownKind come from Run; [ErrOtherText] from Admit;
-// [ErrNotRunning] from Note. A *events.Conflict says that somebody else appends
+// [ErrNoSession], [ErrImported], [ErrElsewhere], [ErrNoProgress], [ErrBadReply],
+// [ErrBroken] and events.ErrUnknownKind come from Run; [ErrOtherText] from Admit;
+// [ErrNotRunning] from Note; [ErrLeaseLost] is the cause with which the context
+// of a [Lease] ends. A *events.Conflict says that somebody else appends
 // to the session: the run stops and changes nothing.
 //
 // How a call is settled is the registry's affair, what a model is shown that of

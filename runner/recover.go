@@ -3,6 +3,8 @@ package runner
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
@@ -12,7 +14,7 @@ import (
 )
 
 // Lives are the processes that began to use the ledger and are not on record
-// as ended, in the order in which they began.
+// as ended, in the order in which they began. Their leases are as renewed last.
 type Lives struct {
 	Processes []events.ProcessStarted `json:"processes"`
 }
@@ -20,17 +22,27 @@ type Lives struct {
 // Processes is the projection of [Lives].
 func Processes() projections.Projection[*Lives] {
 	return projections.Projection[*Lives]{
-		Name: "processes", Version: 1,
+		Name: "processes", Version: 2,
 		Init: func() *Lives { return &Lives{} },
 		Apply: func(s *Lives, v events.Envelope) *Lives {
 			switch e := v.Event.(type) {
 			case events.ProcessStarted:
 				s.Processes = append(s.Processes, e)
+			case events.LeaseRenewed:
+				s.renew(e)
 			case events.ProcessStopped:
 				s.end(e.Process)
 			}
 			return s
 		},
+	}
+}
+
+func (s *Lives) renew(e events.LeaseRenewed) {
+	for i, p := range s.Processes {
+		if p.Process == e.Process && p.Until.Before(e.Until) {
+			s.Processes[i].Until = e.Until
+		}
 	}
 }
 
@@ -43,9 +55,35 @@ func (s *Lives) end(process domain.ProcessID) {
 	}
 }
 
+// A Judgement says which processes are dead. Nothing in it is guessed.
+type Judgement struct {
+	Dead    []events.ProcessStarted // their lease ran out, or they had none and cannot have the store
+	Living  []events.ProcessStarted // their lease has not run out
+	Unknown []events.ProcessStarted // they have no lease, and may have the store
+}
+
+// Judge judges all processes but one, the judge's own, at a moment by the
+// judge's clock. Whoever holds the store alone knows that processes without a
+// lease are dead. One with a lease is dead [LeaseMargin] after that ran out.
+func (s *Lives) Judge(self domain.ProcessID, now time.Time, alone bool) (j Judgement) {
+	for _, p := range s.Processes {
+		switch {
+		case p.Process == self:
+		case p.Until.IsZero() && alone, !p.Until.IsZero() && now.After(p.Until.Add(LeaseMargin)):
+			j.Dead = append(j.Dead, p)
+		case p.Until.IsZero():
+			j.Unknown = append(j.Unknown, p)
+		default:
+			j.Living = append(j.Living, p)
+		}
+	}
+	return j
+}
+
 // A Wreck is what dead processes left in a ledger.
 type Wreck struct {
 	Processes []domain.ProcessID // that are dead
+	Others    []domain.ProcessID // that may be alive: their sessions are left as they are
 	Catalog   *catalog.State
 	Calls     *calls.State
 }
@@ -60,9 +98,10 @@ type Recovered struct {
 // Salvage ends what dead processes left open: their layers are closed, with
 // the reason events.ProcessLost; the open calls and requests for permission of
 // their sessions are ended as [Runner.Recover] does; and then they are on record
-// as ended. Imported sessions are left as they are. What an earlier recovery
-// ended before it died is not ended again. It returns what it ended before an
-// error, too.
+// as ended. Imported sessions are left as they are, and so are those that
+// another process may be carrying on: those whose last turn offered its tools,
+// or whose calls run under them. What an earlier recovery ended before it died
+// is not ended again. It returns what it ended before an error, too.
 func (r *Runner) Salvage(ctx context.Context, w Wreck) (Recovered, error) {
 	done := Recovered{Processes: []domain.ProcessID{}, Layers: []domain.LayerID{}, Sessions: []domain.SessionID{}}
 	dead := map[domain.ProcessID]bool{}
@@ -83,6 +122,11 @@ func (r *Runner) Salvage(ctx context.Context, w Wreck) (Recovered, error) {
 		if s.Origin.Kind != events.RunHere || s.Open == 0 && !waiting[s.ID] {
 			continue
 		}
+		if theirs, err := r.othersCarry(ctx, w, s.ID); err != nil {
+			return done, fmt.Errorf("recover: %w", err)
+		} else if theirs {
+			continue
+		}
 		if err := r.Recover(ctx, s.ID); err != nil {
 			return done, fmt.Errorf("recover: %w", err)
 		}
@@ -95,6 +139,30 @@ func (r *Runner) Salvage(ctx context.Context, w Wreck) (Recovered, error) {
 		done.Processes = append(done.Processes, p)
 	}
 	return done, nil
+}
+
+// Elsewhere returns a process among Others that opened one of these layers, and
+// the zero ID if there is none.
+func (w Wreck) Elsewhere(layers []domain.LayerID) domain.ProcessID {
+	for _, id := range layers {
+		if l, ok := w.Catalog.Brief(id); ok && slices.Contains(w.Others, l.Process) {
+			return l.Process
+		}
+	}
+	return domain.ProcessID{}
+}
+
+// othersCarry reports whether a process that may be alive carries a session on.
+func (r *Runner) othersCarry(ctx context.Context, w Wreck, session domain.SessionID) (bool, error) {
+	if len(w.Others) == 0 {
+		return false, nil
+	}
+	s, _, err := r.load(ctx, session)
+	if err != nil {
+		return false, err
+	}
+	begun, _ := open(s)
+	return !w.Elsewhere(layersOf(s, begun)).IsZero(), nil
 }
 
 // undecided returns the sessions in which a request for permission waits.

@@ -25,6 +25,7 @@ var (
 	ErrNotRunning = errors.New("session is not running")
 	ErrNotAsked   = errors.New("call was not asked for")
 	ErrOtherText  = errors.New("message is on record with another text")
+	ErrElsewhere  = errors.New("another process carries the session on")
 	ErrBroken     = errors.New("tool broke and the runner stops at that")
 )
 
@@ -54,6 +55,11 @@ type Config struct {
 	// Grace is how long the record of an interruption may take. Zero:
 	// registry.DefaultGrace.
 	Grace time.Duration
+	// Elsewhere returns another process that opened one of these layers and may
+	// be alive, and the zero ID if there is none. It is asked before what a
+	// session has open is ended as left behind. Nil: there is none, as whoever
+	// holds the store alone knows.
+	Elsewhere func(context.Context, []domain.LayerID) (domain.ProcessID, error)
 }
 
 // OnBroken says whether a run goes on after a defect or a failed retention.
@@ -175,8 +181,8 @@ type run struct {
 //
 // If ctx ends, the calls that run are ended as interrupted, that is recorded,
 // and Run returns the cause of ctx. Any other error is the provider's, the
-// ledger's, ErrBroken, ErrNoSession, ErrImported or events.ErrUnknownKind; the
-// session can be run again. A *events.Conflict says that somebody else appends
+// ledger's, ErrBroken, ErrElsewhere, ErrNoSession, ErrImported or
+// events.ErrUnknownKind; the session can be run again. A *events.Conflict says that somebody else appends
 // to the session.
 func (r *Runner) Run(ctx context.Context, session domain.SessionID) error {
 	return r.drive(ctx, session, false)
@@ -251,6 +257,9 @@ func (r *Runner) carry(ctx context.Context, session domain.SessionID, run *run, 
 		if _, asks := next.(ask); next == (rest{}) || asks && (recoverOnly || r.config.Provider == nil) {
 			return nil
 		}
+		if err := c.mine(ctx, next); err != nil {
+			return err
+		}
 		before := s.Revision
 		stop, err := c.take(ctx, next)
 		if err != nil {
@@ -266,6 +275,38 @@ func (r *Runner) carry(ctx context.Context, session domain.SessionID, run *run, 
 			return nil
 		}
 	}
+}
+
+// mine returns ErrElsewhere if a step would end what another process that may
+// be alive has open.
+func (c *carrying) mine(ctx context.Context, next step) error {
+	calls, loses := next.(lose)
+	_, dismisses := next.(dismiss)
+	if c.config.Elsewhere == nil || !loses && !dismisses {
+		return nil
+	}
+	other, err := c.config.Elsewhere(ctx, layersOf(c.session, calls.calls))
+	if err != nil {
+		return fmt.Errorf("run session %s: %w", c.session.Session, err)
+	}
+	if !other.IsZero() {
+		return fmt.Errorf("run session %s: %w: %s", c.session.Session, ErrElsewhere, other)
+	}
+	return nil
+}
+
+// layersOf returns the layers of the tools that the last turn of a session
+// offered, and of those under which calls began.
+func layersOf(s *conversation.State, begun []asked) (layers []domain.LayerID) {
+	if s.Turn != nil {
+		for _, tool := range s.Turn.Tools {
+			layers = append(layers, tool.Layer)
+		}
+	}
+	for _, c := range begun {
+		layers = append(layers, c.Started.Effective.Layer)
+	}
+	return layers
 }
 
 // A carrying is one run of a session on its way. Its session is folded from

@@ -23,10 +23,12 @@ type app struct {
 	terminal bool // a person looks at out
 	watched  bool // a person looks at err
 
-	store   string // --store as given
-	output  format
-	color   coloring
-	command string // the path of the command that runs, once its arguments are understood
+	store      string // --store as given
+	output     format
+	color      coloring
+	dead       []string // processes that --process of recover names as dead
+	recovering bool     // recover is the command
+	command    string   // the path of the command that runs, once its arguments are understood
 }
 
 // run runs the command line and returns the exit code.

@@ -200,7 +200,7 @@ func (d *demo) follow(ctx context.Context, b *bench, speaks *script.Script, sess
 	if _, err := b.admit(ctx, speaks, session, ""); err != nil {
 		return err
 	}
-	return d.watch(d.out, session).during(ctx, b.ledgerStore, func() error { return b.runner.Run(ctx, session) })
+	return d.watch(d.out, session).during(ctx, b.ledgerStore, func() error { return b.runner.Run(b.alive(ctx), session) })
 }
 
 // A plugin registers one tool in a scope of its own, as plugins do.

@@ -15,6 +15,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/events/transcripts"
 	"github.com/settlement-ledger/ledger/registry/outputs"
+	"github.com/settlement-ledger/ledger/runner"
 )
 
 // The exit codes. The help of the root command tells what they mean.
@@ -92,6 +93,8 @@ var knowns = []known{
 	{embedded.ErrBadBackup, exitFailed, "damaged_backup", "restore another backup; the files that are whole lie under files/ by their SHA-256", ""},
 	{transcripts.ErrContradicted, exitConflict, "contradicted", "import the file into another store with --store", ""},
 	{transcripts.ErrForeign, exitFailed, "foreign_file", "name a session file of Claude Code", ""},
+	{runner.ErrElsewhere, exitConflict, "elsewhere", "wait until it is done, or end it; ledger recover ends what it left when its lease has run out", ""},
+	{runner.ErrLeaseLost, exitConflict, "lease_lost", "look at the session: ledger session show @last; ledger resume carries it on", ""},
 	{events.ErrConflict, exitConflict, "conflict", "another program appended at the same time: run the command again", ""},
 	{events.ErrDamaged, exitFailed, "damaged", "ledger verify lists everything that is damaged", "ledger verify"},
 	{outputs.ErrFiles, exitFailed, "damaged", "ledger store check lists everything that is damaged", "ledger store check"},

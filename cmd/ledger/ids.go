@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
 	"github.com/settlement-ledger/ledger/projections/staleness"
 )
@@ -108,7 +109,19 @@ func elsewhere(noun, id string) string {
 	if hasList(noun) {
 		return "ledger " + noun + " ls lists them"
 	}
+	if noun == "process" {
+		return "ledger recover lists those that are not on record as ended"
+	}
 	return "ledger session show SESSION lists them"
+}
+
+// processCandidates returns processes that are not on record as ended.
+func processCandidates(lives []events.ProcessStarted) []candidate[events.ProcessStarted] {
+	var all []candidate[events.ProcessStarted]
+	for _, p := range lives {
+		all = append(all, candidate[events.ProcessStarted]{p, []string{p.Process.String()}, fmt.Sprintf("process %d on %s", p.PID, p.Host)})
+	}
+	return all
 }
 
 // sessionCandidates returns all sessions.

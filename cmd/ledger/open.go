@@ -22,6 +22,8 @@ type ledgerStore struct {
 	store   *embedded.Store
 	ledger  *events.Ledger
 	outputs *outputs.Store
+	shared  bool   // other processes may have it open as well
+	address string // where other nodes can ask for outputs; empty: nowhere
 }
 
 // storeDir returns the folder of the store that is meant.

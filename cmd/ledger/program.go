@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"time"
 
 	"github.com/settlement-ledger/ledger/builtins"
 	"github.com/settlement-ledger/ledger/builtins/permission"
@@ -24,6 +26,8 @@ import (
 type program struct {
 	*ledgerStore
 	process   domain.ProcessID
+	writer    *events.Writer // of the stream of this process
+	lease     *runner.Lease  // nil where the store is held alone
 	layers    *registry.Layers
 	recovered recovered
 	opened    []*registry.Layer
@@ -34,30 +38,55 @@ type recovered struct {
 	runner.Recovered
 	Outputs int   `json:"outputs"` // that no settlement names
 	Bytes   int64 `json:"bytes"`   // of those
+
+	Living  []events.ProcessStarted `json:"living,omitempty"`  // other processes, whose sessions are left as they are
+	Unknown []events.ProcessStarted `json:"unknown,omitempty"` // others without a lease, of which nobody can tell
 }
 
-// begin puts this process on record in an open store and recovers that. The
-// caller ends the program, and the store closes with it.
+// begin puts this process on record in an open store and recovers that; if it
+// shares the store, it keeps a lease, and recovers only for the command that is
+// there for it. The caller ends the program, and the store closes with it.
 func (a *app) begin(ctx context.Context, s *ledgerStore) (*program, error) {
 	p := &program{ledgerStore: s, process: s.ledger.Mint().Process()}
 	p.layers = registry.NewLayers(s.ledger, p.process)
+	p.writer = s.ledger.Writer(events.ProcessStream(p.process), 0)
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	started := events.ProcessStarted{Process: p.process, Host: host, PID: os.Getpid(), Program: "ledger", Version: version()}
-	if err := p.note(ctx, 0, started); err != nil {
+	started := events.ProcessStarted{
+		Process: p.process, Host: host, PID: os.Getpid(), Program: "ledger", Version: version(), Address: s.address,
+	}
+	if s.shared {
+		started.Until = s.ledger.Now().Add(runner.DefaultLease)
+	}
+	if err := p.note(ctx, started); err != nil {
 		return nil, errors.Join(fmt.Errorf("begin: %w", err), s.Close())
 	}
-	if err := p.recover(ctx); err != nil {
-		return nil, errors.Join(err, p.end(ctx))
+	if s.shared {
+		p.lease = runner.KeepLease(ctx, s.ledger, p.writer, p.process, runner.DefaultLease)
+	}
+	// Where others work as well, recovery is somebody's decision.
+	if !s.shared || a.recovering {
+		if err := p.recover(ctx, a.dead); err != nil {
+			return nil, errors.Join(err, p.end(ctx))
+		}
 	}
 	return p, nil
 }
 
+// alive returns a context that ends with ctx and when this process may no
+// longer work.
+func (p *program) alive(ctx context.Context) context.Context {
+	if p.lease == nil {
+		return ctx
+	}
+	return p.lease.Alive()
+}
+
 // note appends to the stream of this process.
-func (p *program) note(ctx context.Context, after events.Revision, e events.Event) error {
-	_, err := p.ledger.Append(ctx, events.ProcessStream(p.process), after, p.ledger.Draft(e, domain.EventID{}))
+func (p *program) note(ctx context.Context, e events.Event) error {
+	_, err := p.writer.Append(ctx, p.ledger.Draft(e, domain.EventID{}))
 	return err
 }
 
@@ -70,22 +99,24 @@ func (p *program) end(ctx context.Context) error {
 	for _, l := range p.opened {
 		errs = append(errs, l.Close(ctx))
 	}
-	errs = append(errs, p.note(ctx, 1, events.ProcessStopped{Process: p.process, Reason: events.ProcessEnded}), p.Close())
+	if p.lease != nil {
+		p.lease.Close()
+	}
+	errs = append(errs, p.note(ctx, events.ProcessStopped{Process: p.process, Reason: events.ProcessEnded}), p.Close())
 	return errors.Join(errs...)
 }
 
-// recover ends what dead processes left: all others are dead, as the store is
-// held by one process at a time.
-func (p *program) recover(ctx context.Context) error {
+// recover ends what dead processes left, and what those left that are named as
+// dead. Who holds the store alone knows that all others without a lease are.
+func (p *program) recover(ctx context.Context, named []string) error {
 	lives, err := folded(ctx, p.ledgerStore, runner.Processes())
 	if err != nil {
 		return fmt.Errorf("recover: %w", err)
 	}
-	w := runner.Wreck{}
-	for _, other := range lives.Processes {
-		if other.Process != p.process {
-			w.Processes = append(w.Processes, other.Process)
-		}
+	judged := lives.Judge(p.process, p.ledger.Now(), !p.shared)
+	w, err := wreckage(&judged, named)
+	if err != nil {
+		return err
 	}
 	if w.Catalog, err = folded(ctx, p.ledgerStore, catalog.Projection()); err != nil {
 		return fmt.Errorf("recover: %w", err)
@@ -102,7 +133,59 @@ func (p *program) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	p.recovered.Living, p.recovered.Unknown = judged.Living, judged.Unknown
+	if p.shared {
+		return nil // outputs that no settlement names may be those of a call that runs elsewhere
+	}
 	return p.sweep(ctx, w.Calls)
+}
+
+// wreckage returns who is dead: those judged so, and those of unknown fate that
+// are named. Naming one that lives is refused: it has a lease.
+func wreckage(j *runner.Judgement, named []string) (runner.Wreck, error) {
+	for _, name := range named {
+		p, err := pick("process", name, processCandidates(slices.Concat(j.Dead, j.Living, j.Unknown)))
+		if err != nil {
+			return runner.Wreck{}, err
+		}
+		same := func(other events.ProcessStarted) bool { return other.Process == p.Process }
+		if slices.ContainsFunc(j.Living, same) {
+			f := misuse("process %s may be alive: its lease runs until %s", p.Process, p.Until.UTC().Format(time.RFC3339))
+			f.exit, f.code = exitConflict, "alive"
+			f.hint = fmt.Sprintf("end process %d on %s, and run this again when its lease has run out", p.PID, p.Host)
+			return runner.Wreck{}, f
+		}
+		if i := slices.IndexFunc(j.Unknown, same); i >= 0 {
+			j.Dead = append(j.Dead, j.Unknown[i])
+			j.Unknown = slices.Delete(j.Unknown, i, i+1)
+		}
+	}
+	return runner.Wreck{Processes: processes(j.Dead), Others: processes(slices.Concat(j.Living, j.Unknown))}, nil
+}
+
+func processes(all []events.ProcessStarted) (ids []domain.ProcessID) {
+	for _, p := range all {
+		ids = append(ids, p.Process)
+	}
+	return ids
+}
+
+// elsewhere returns a process that may be alive, is not this one, and opened
+// one of these layers. It asks the log, as others come and go.
+func (p *program) elsewhere(ctx context.Context, layers []domain.LayerID) (domain.ProcessID, error) {
+	if !p.shared {
+		return domain.ProcessID{}, nil
+	}
+	lives, err := folded(ctx, p.ledgerStore, runner.Processes())
+	if err != nil {
+		return domain.ProcessID{}, err
+	}
+	places, err := folded(ctx, p.ledgerStore, catalog.Projection())
+	if err != nil {
+		return domain.ProcessID{}, err
+	}
+	judged := lives.Judge(p.process, p.ledger.Now(), false)
+	return runner.Wreck{Catalog: places, Others: processes(slices.Concat(judged.Living, judged.Unknown))}.Elsewhere(layers), nil
 }
 
 // sweep removes the outputs that no settlement names: their process died in
@@ -174,7 +257,7 @@ func (b *bench) furnish(ctx context.Context, a *app, s setup) (err error) {
 		return err
 	}
 	b.runner = runner.New(runner.Config{
-		Ledger: b.ledger, Registry: b.registry, Provider: s.provider, Rules: agents.Of, Steps: s.steps,
+		Ledger: b.ledger, Registry: b.registry, Provider: s.provider, Rules: agents.Of, Steps: s.steps, Elsewhere: b.elsewhere,
 		Looping: func(ctx context.Context, inv domain.Invocation, found events.LoopDetected) error {
 			return gate.Assert(ctx, inv, permission.Ask{Action: "doom_loop", Resources: []string{found.Tool}, Save: []string{found.Tool}})
 		},

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -97,18 +98,26 @@ again) and then asks for the replies that the session does not hold yet.`,
 }
 
 func (a *app) recoverCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use: "recover", Short: "End what dead processes left open; run nothing",
-		Example: "  ledger recover\n  ledger recover && ledger verify",
+		Example: "  ledger recover\n  ledger recover && ledger verify\n  ledger recover --store esdb://db-1:2113 --process prc_…4K2P9Q",
 		Long: `recover settles as lost each call that began in a process that died, and as stale
 each that did not begin; closes the layers of that process; and removes outputs
 that no settlement names. It asks no model and runs no tool. run and resume do
-the same before they begin.`,
+the same before they begin, in a store that no other process has open.
+
+In a store that others have open too, a process is dead when its lease has run
+out, ten seconds allowed for clocks that differ. One without a lease, of which
+nobody can tell, is dead if --process names it. What the living carry on is left
+as it is.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			a.recovering = true
 			return a.working(cmd.Context(), a.open, func(p *program) error { return a.showRecovered(p.recovered) })
 		},
 	}
+	cmd.Flags().StringSliceVar(&a.dead, "process", nil, "a process without a lease that you know is dead")
+	return cmd
 }
 
 // working opens a store, begins a program in it, calls use, and ends it.
@@ -128,15 +137,21 @@ func (a *app) showRecovered(r recovered) error {
 	return a.emitOne(r, func() {
 		if len(r.Processes)+len(r.Layers)+len(r.Sessions)+r.Outputs == 0 {
 			a.line("Nothing was left open.")
-			return
+		} else {
+			a.line("Ended %s, %s and what was open in %s.", people(len(r.Processes), "dead process", "dead processes"),
+				count(len(r.Layers), "layer"), count(len(r.Sessions), "session"))
 		}
-		a.line("Ended %s, %s and what was open in %s.", people(len(r.Processes), "dead process", "dead processes"),
-			count(len(r.Layers), "layer"), count(len(r.Sessions), "session"))
 		for _, id := range r.Sessions {
 			a.line("  %s", short(id))
 		}
 		if r.Outputs > 0 {
 			a.line("Removed %s that no settlement names, %s.", count(r.Outputs, "output"), size(r.Bytes))
+		}
+		for _, p := range r.Living {
+			a.line("%s, process %d on %s, lives until %s at least.", short(p.Process), p.PID, p.Host, p.Until.UTC().Format(time.TimeOnly))
+		}
+		for _, p := range r.Unknown {
+			a.line("%s, process %d on %s, has no lease: if you know that it is dead, name it with --process.", short(p.Process), p.PID, p.Host)
 		}
 	})
 }
@@ -250,7 +265,7 @@ func (a *app) carry(ctx context.Context, b *bench, speaks *script.Script, sessio
 				a.tellUnanswered(speaks)
 				return nil
 			}
-			if err := b.runner.Run(ctx, session); err != nil && !errors.Is(err, script.ErrOver) {
+			if err := b.runner.Run(b.alive(ctx), session); err != nil && !errors.Is(err, script.ErrOver) {
 				return err
 			}
 			s, err := b.conversation(ctx, session)

@@ -15,6 +15,8 @@ func said(e events.Event) string {
 	switch e := e.(type) {
 	case events.ProcessStarted:
 		return fmt.Sprintf("%s %s, process %d on %s", e.Program, e.Version, e.PID, e.Host)
+	case events.LeaseRenewed:
+		return "lives until " + e.Until.UTC().Format("15:04:05") + " at least"
 	case events.ProcessStopped:
 		return e.Reason
 	case events.LayerOpened:

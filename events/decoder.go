@@ -1,0 +1,93 @@
+package events
+
+import (
+	"bytes"
+	"encoding/json"
+	"iter"
+)
+
+// A decoder decodes entries one after the other, which costs less than each
+// alone, as names and registrations come again. It belongs to one goroutine.
+type decoder struct {
+	form    form
+	decoded int
+	known   *known
+}
+
+// soon is after how many entries a decoder begins to hold what comes again.
+const soon = 32
+
+// decode is [Decode].
+func (d *decoder) decode(e Entry) (Envelope, error) {
+	if d.decoded++; d.decoded == soon {
+		d.known = &known{}
+	}
+	v := Envelope{ID: e.ID, Stream: e.Stream, Revision: e.Revision, Position: e.Position, Time: e.Time}
+	meta, err := d.metadata(e.Metadata)
+	if err != nil {
+		return Envelope{}, damaged(e, err)
+	}
+	v.Correlation, v.Causation = meta.Correlation, meta.Causation
+	k, ok := kinds[e.Kind]
+	if !ok || e.Version > k.version || e.Version < 1 {
+		v.Event = Unknown{e.Kind, e.Version, e.Data}
+		return v, nil
+	}
+	if e.Version == k.version {
+		d.form = form{b: e.Data, reading: true, known: d.known}
+		if v.Event = d.form.read(e.Kind); v.Event != nil {
+			return v, nil
+		}
+	}
+	if v.Event, err = k.read(e.Version, e.Data); err != nil {
+		return Envelope{}, damaged(e, err)
+	}
+	return v, nil
+}
+
+// lent is decode for an entry whose bytes belong to the store: nothing is
+// shared with them.
+func (d *decoder) lent(e Entry) (Envelope, error) {
+	v, err := d.decode(e)
+	if u, ok := v.Event.(Unknown); ok && err == nil {
+		u.Data = bytes.Clone(u.Data)
+		v.Event = u
+	}
+	return v, err
+}
+
+func (d *decoder) metadata(data []byte) (m metadata, err error) {
+	if len(data) == 0 {
+		return m, nil
+	}
+	d.form = form{b: data, reading: true}
+	if m.form(&d.form); d.form.done() {
+		return m, nil
+	}
+	m = metadata{}
+	return m, json.Unmarshal(data, &m)
+}
+
+// marshal returns the JSON of m.
+func (m metadata) marshal() []byte {
+	f := form{b: make([]byte, 0, 96)}
+	m.form(&f)
+	return f.b
+}
+
+// decoded decodes a sequence.
+func decoded(entries iter.Seq2[Entry, error], decode func(*decoder, Entry) (Envelope, error)) iter.Seq2[Envelope, error] {
+	return func(yield func(Envelope, error) bool) {
+		d := &decoder{}
+		for e, err := range entries {
+			if err != nil {
+				yield(Envelope{}, err)
+				return
+			}
+			v, err := decode(d, e)
+			if !yield(v, err) || err != nil {
+				return
+			}
+		}
+	}
+}

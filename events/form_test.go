@@ -1,0 +1,370 @@
+package events
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+// formKinds are the kinds that have a form.
+var formKinds = []Event{
+	SessionOpened{}, PromptAdmitted{}, TurnMaterialized{}, ReplyReceived{}, CallStarted{}, CallSettled{}, PermissionRequested{}, PermissionDecided{},
+}
+
+// A filler sets values at random, also to what is rare and what cannot be
+// written.
+type filler struct{ *rand.Rand }
+
+var fillTexts = []string{
+	"", "read", "a.go", "two\nlines\t\"quoted\" \\ \r\b\f", "\x00\x1f\x7f", "<a> & b", "wörd 日本 🙂", "bad \xff\xc3 utf8", "\u2028\u2029\ufffd",
+	strings.Repeat("long and plain, ", 9), strings.Repeat("x", 7) + `"`, "null", "}", `{"tool":`, "?1",
+}
+
+var fillRaws = []string{
+	``, `null`, `true`, `-0`, `1.5e+10`, `"x\u00e9\ud83d\ude42"`, `{}`, `[]`, `{"a":[1,{"b":null}],"c":"d\n"}`, `{ "a" : 1 }`, `"` + "\xff" + `"`,
+	`[1,]`, `{"a"}`, `01`, `"\x"`, `nul`, strings.Repeat("[", 150) + strings.Repeat("]", 150),
+}
+
+func (r filler) fill(v reflect.Value) {
+	switch v.Interface().(type) {
+	case json.RawMessage:
+		v.Set(reflect.ValueOf(json.RawMessage(fillRaws[r.IntN(len(fillRaws))])))
+		return
+	case domain.Contents:
+		all := []domain.Contents{
+			nil, {}, {domain.Text("")}, {domain.Text(fillTexts[r.IntN(len(fillTexts))]), domain.Text("two")},
+			{domain.Media{MIME: "image/png", Data: []byte("png")}}, {nil},
+		}
+		v.Set(reflect.ValueOf(all[r.IntN(len(all))]))
+		return
+	case domain.Ref:
+		channels := []domain.Channel{domain.TextChannel, domain.StructuredChannel, 0}
+		v.Set(reflect.ValueOf(domain.NewRef(eventID(r.bytes16()), channels[r.IntN(3)])))
+		return
+	}
+	if v.Kind() == reflect.Struct && strings.HasPrefix(v.Type().Name(), "ID[") {
+		if r.IntN(5) > 0 {
+			id := r.bytes16()
+			reflect.NewAt(reflect.TypeFor[[16]byte](), v.Addr().UnsafePointer()).Elem().Set(reflect.ValueOf(id))
+		}
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(fillTexts[r.IntN(len(fillTexts))])
+	case reflect.Bool:
+		v.SetBool(r.IntN(2) == 0)
+	case reflect.Int64, reflect.Int:
+		v.SetInt([]int64{0, 1, -1, 1 << 62, -1 << 63, 12345}[r.IntN(6)])
+	case reflect.Uint8:
+		v.SetUint(uint64(r.IntN(20)))
+	case reflect.Array:
+		if r.IntN(3) > 0 {
+			for i := range v.Len() {
+				v.Index(i).SetUint(uint64(r.IntN(256)))
+			}
+		}
+	case reflect.Slice:
+		if n := r.IntN(4) - 1; n >= 0 {
+			v.Set(reflect.MakeSlice(v.Type(), n, n))
+		}
+		for i := range v.Len() {
+			r.fill(v.Index(i))
+		}
+	case reflect.Pointer:
+		if r.IntN(4) == 0 {
+			v.Set(reflect.New(v.Type().Elem()))
+			r.fill(v.Elem())
+		}
+	case reflect.Struct:
+		for f, field := range v.Fields() {
+			if !f.IsExported() {
+				continue
+			}
+			if r.IntN(4) > 0 {
+				r.fill(field)
+			}
+		}
+	default:
+		panic(fmt.Sprintf("fill %s", v.Type()))
+	}
+}
+
+func (r filler) bytes16() (b [16]byte) {
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return b
+}
+
+// eventID returns the ID of an event with these bytes.
+func eventID(b [16]byte) domain.EventID {
+	return like(domain.EventID{}, b)
+}
+
+func like[K domain.Kind](_ domain.ID[K], b [16]byte) domain.ID[K] { return domain.IDFromBytes[K](b) }
+
+// made returns an event of a kind with fields at random.
+func (r filler) made(kind Event) Event {
+	v := reflect.New(reflect.TypeOf(kind)).Elem()
+	r.fill(v)
+	return v.Interface().(Event)
+}
+
+// slowly is what encoding/json reads.
+func slowly(kind string, data []byte) (Event, error) {
+	return kinds[kind].decode(data)
+}
+
+// formRead is what the form reads, nil where it does not do.
+func formRead(kind string, data []byte, k *known) Event {
+	f := form{b: data, reading: true, known: k}
+	return f.read(kind)
+}
+
+func TestFormsWriteWhatEncodingJSONWrites(t *testing.T) {
+	t.Parallel()
+	r := filler{rand.New(rand.NewPCG(1, 1))}
+	for _, kind := range formKinds {
+		did := 0
+		for range 4000 {
+			e := r.made(kind)
+			got, ok := marshalled(e)
+			if !ok {
+				continue
+			}
+			did++
+			if want, err := marshalAny(e); err != nil || !bytes.Equal(got, want) {
+				t.Fatalf("%s is written\n%s\nand by encoding/json, %v,\n%s", e.Kind(), got, err, want)
+			}
+		}
+		if did < 100 {
+			t.Errorf("the form of %s wrote %d of 4000", kind.Kind(), did)
+		}
+	}
+}
+
+func TestFormsReadWhatEncodingJSONReads(t *testing.T) {
+	t.Parallel()
+	r := filler{rand.New(rand.NewPCG(2, 2))}
+	held := &known{}
+	for _, kind := range formKinds {
+		did := 0
+		for range 4000 {
+			e := r.made(kind)
+			data, err := marshalAny(e)
+			if err != nil {
+				continue
+			}
+			want, failed := slowly(e.Kind(), data)
+			for _, k := range []*known{nil, held, held} {
+				got := formRead(e.Kind(), data, k)
+				if got == nil {
+					continue
+				}
+				did++
+				if failed != nil || !reflect.DeepEqual(got, want) {
+					t.Fatalf("%s reads as\n%+v\nand by encoding/json as\n%+v, %v", data, got, want, failed)
+				}
+			}
+		}
+		if did < 100 {
+			t.Errorf("the form of %s read %d of 12000", kind.Kind(), did)
+		}
+	}
+}
+
+func TestWhatIsWrittenIsReadByItsForm(t *testing.T) {
+	t.Parallel()
+	for _, e := range whole() {
+		c, isSettled := e.(CallSettled)
+		if isSettled {
+			c.Content, c.Progress = domain.Contents{domain.Text("a < b & c")}, nil
+			e = c
+		}
+		data, wrote := marshalled(e)
+		has := false
+		for _, kind := range formKinds {
+			has = has || kind.Kind() == e.Kind()
+		}
+		if wrote != has {
+			t.Errorf("%s has a form: %v, and it wrote: %v", e.Kind(), has, wrote)
+		}
+		if got := formRead(e.Kind(), data, nil); has && !reflect.DeepEqual(got, e) {
+			t.Errorf("%s reads as %+v, want %+v", data, got, e)
+		}
+	}
+}
+
+// mutated returns data with something changed.
+func (r filler) mutated(data []byte) []byte {
+	out := bytes.Clone(data)
+	bits := []string{`"`, `\`, `{`, `}`, `[`, `]`, `,`, `:`, ` `, `null`, `\u0041`, `\ud800`, "\xff", "\x01", `0`, `-`, `,"text":"x"`, `,"Tool":"x"`, `,"n":1`, `true`}
+	for range 1 + r.IntN(2) {
+		at := r.IntN(len(out) + 1)
+		switch r.IntN(4) {
+		case 0:
+			out = append(out[:at:at], append([]byte(bits[r.IntN(len(bits))]), out[at:]...)...)
+		case 1:
+			out = out[:at]
+		case 2:
+			to := min(len(out), at+r.IntN(20))
+			out = append(out[:at:at], out[to:]...)
+		default:
+			if at < len(out) {
+				out[at] = byte(r.Uint32())
+			}
+		}
+	}
+	return out
+}
+
+func TestDecodeSaysDamagedExactlyWhereEncodingJSONDoes(t *testing.T) {
+	t.Parallel()
+	r := filler{rand.New(rand.NewPCG(3, 3))}
+	d := &decoder{known: &known{}}
+	damagedOnes := 0
+	for range 800 {
+		for _, e := range whole() {
+			data, err := marshalAny(e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data = r.mutated(data)
+			want, failed := slowly(e.Kind(), data)
+			got, err := d.lent(Entry{Record: Record{Kind: e.Kind(), Version: kinds[e.Kind()].version, Data: data}})
+			if (err == nil) != (failed == nil) {
+				t.Fatalf("%s %s decodes with %v, and by encoding/json with %v", e.Kind(), data, err, failed)
+			}
+			if failed != nil {
+				damagedOnes++
+				continue
+			}
+			for i := range data {
+				data[i] = '#' // what was decoded has nothing of it
+			}
+			if !reflect.DeepEqual(got.Event, want) {
+				t.Fatalf("%s decodes as\n%+v\nand by encoding/json as\n%+v", e.Kind(), got.Event, want)
+			}
+		}
+	}
+	if damagedOnes < 500 {
+		t.Errorf("only %d mutations were damage", damagedOnes)
+	}
+}
+
+func TestMetadataAreReadAsEncodingJSONReadsThem(t *testing.T) {
+	t.Parallel()
+	r := filler{rand.New(rand.NewPCG(4, 4))}
+	good := metadata{draftOf(nil).Correlation, draftOf(nil).Causation}
+	for _, m := range []metadata{good, {Correlation: good.Correlation}, {Causation: good.Causation}, {}} {
+		slow, err := marshalAny(m)
+		if err != nil || !bytes.Equal(m.marshal(), slow) {
+			t.Errorf("metadata are written %s, and by encoding/json %s, %v", m.marshal(), slow, err)
+		}
+		for i := range 3000 {
+			data := slow
+			if i > 0 {
+				data = r.mutated(slow)
+			}
+			if len(data) == 0 {
+				continue
+			}
+			var want metadata
+			failed := json.Unmarshal(data, &want)
+			got, err := (&decoder{}).metadata(data)
+			if (err == nil) != (failed == nil) || failed == nil && got != want {
+				t.Fatalf("%s reads as %+v, %v, and by encoding/json as %+v, %v", data, got, err, want, failed)
+			}
+		}
+	}
+}
+
+func FuzzForm(f *testing.F) {
+	for i, e := range whole() {
+		data, err := marshalAny(e)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(i, data)
+	}
+	all := whole()
+	f.Fuzz(func(t *testing.T, i int, data []byte) {
+		kind := all[uint(i)%uint(len(all))].Kind()
+		got := formRead(kind, data, nil)
+		if got == nil {
+			return
+		}
+		if want, err := slowly(kind, data); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s reads as\n%+v\nand by encoding/json as\n%+v, %v", data, got, want, err)
+		}
+	})
+}
+
+func FuzzCompact(f *testing.F) {
+	for _, raw := range fillRaws {
+		f.Add([]byte(raw))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		n := compact(data)
+		if n > len(data) {
+			t.Fatalf("compact(%q) = %d", data, n)
+		}
+		if n > 0 && !json.Valid(data[:n]) {
+			t.Errorf("compact(%q) = %d, and that is not JSON", data, n)
+		}
+		var b bytes.Buffer
+		if json.Compact(&b, data) == nil && bytes.Equal(b.Bytes(), data) && bytes.Count(data, []byte("["))+bytes.Count(data, []byte("{")) < deepest && n != len(data) {
+			t.Errorf("compact(%q) = %d, and it is JSON without a space", data, n)
+		}
+	})
+}
+
+func FuzzString(f *testing.F) {
+	for _, s := range fillTexts {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		want, err := marshalAny(s)
+		if got := appendString(nil, s); err != nil || !bytes.Equal(got, want) {
+			t.Fatalf("%q is written %s, and by encoding/json %s, %v", s, got, want, err)
+		}
+		var back string
+		if err := json.Unmarshal(want, &back); err != nil {
+			t.Fatal(err)
+		}
+		read := form{b: want, reading: true}
+		if got := read.string(); !read.done() || got != back {
+			t.Errorf("%s reads as %q, %v, and by encoding/json as %q", want, got, read.done(), back)
+		}
+	})
+}
+
+func FuzzULID(f *testing.F) {
+	f.Add("7ZZZZZZZZZZZZZZZZZZZZZZZZZ", []byte("0123456789abcdef"))
+	f.Add("00000000000000000000000000", make([]byte, 16))
+	f.Add("01ARZ3NDEKTSV4RRFFQ69G5FAV", bytes.Repeat([]byte{0xff}, 16))
+	f.Fuzz(func(t *testing.T, text string, b []byte) {
+		if len(text) == ulidText {
+			got, ok := parseULID([]byte(text))
+			var want domain.EventID
+			err := want.UnmarshalText([]byte("evt_" + text))
+			if ok && (err != nil || got != want.Bytes()) || !ok && err == nil && text == strings.ToUpper(text) {
+				t.Errorf("%s reads as %x, %v, and in domain as %x, %v", text, got, ok, want.Bytes(), err)
+			}
+		}
+		if len(b) < 16 {
+			return
+		}
+		id := eventID([16]byte(b))
+		if got := "evt_" + string(appendULID(nil, id.Bytes())); !id.IsZero() && got != id.String() {
+			t.Errorf("%x is written %s, and in domain %s", b[:16], got, id)
+		}
+	})
+}

@@ -1,0 +1,308 @@
+package runner_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstest"
+	"github.com/settlement-ledger/ledger/projections"
+	"github.com/settlement-ledger/ledger/registry"
+	"github.com/settlement-ledger/ledger/runner"
+)
+
+// A severed store cannot be reached while it is cut off.
+type severed struct {
+	events.Store
+	off atomic.Bool
+}
+
+var errUnreachable = errors.New("the store is not to be reached")
+
+func (s *severed) Append(ctx context.Context, stream events.Stream, after events.Revision, records ...events.Record) error {
+	if s.off.Load() {
+		return errUnreachable
+	}
+	return s.Store.Append(ctx, stream, after, records...)
+}
+
+// A tenant is a process with a lease in a store that others use as well.
+type tenant struct {
+	ledger  *events.Ledger
+	process domain.ProcessID
+	writer  *events.Writer
+	lease   *runner.Lease
+}
+
+const length = runner.DefaultLease
+
+func settle(t *testing.T, store events.Store) *tenant {
+	t.Helper()
+	mint := domain.NewMint(time.Now, rand.Reader)
+	n := &tenant{ledger: events.NewLedger(store, mint, time.Now), process: mint.Process()}
+	n.writer = n.ledger.Writer(events.ProcessStream(n.process), 0)
+	started := events.ProcessStarted{Process: n.process, Host: "test", PID: 1, Program: "test", Version: "1", Until: n.ledger.Now().Add(length)}
+	if _, err := n.writer.Append(t.Context(), n.ledger.Draft(started, domain.EventID{})); err != nil {
+		t.Fatal(err)
+	}
+	n.lease = runner.KeepLease(t.Context(), n.ledger, n.writer, n.process, length)
+	return n
+}
+
+func judged(t *testing.T, l *events.Ledger, skew time.Duration, alone bool) runner.Judgement {
+	t.Helper()
+	p := runner.Processes()
+	s, err := projections.Fold(p, p.Init(), l.ReadAll(t.Context(), events.Position{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Judge(domain.ProcessID{}, time.Now().Add(skew), alone)
+}
+
+func TestAProcessThatRenewsItsLeaseIsNeverJudgedDead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := settle(t, eventstest.NewSlice())
+		defer n.lease.Close()
+		for range 200 {
+			time.Sleep(length / 7)
+			for _, skew := range []time.Duration{-runner.LeaseMargin, 0, runner.LeaseMargin} {
+				if j := judged(t, n.ledger, skew, false); len(j.Dead) != 0 || len(j.Living) != 1 {
+					t.Fatalf("with a clock %s ahead, %d are dead and %d alive, want the one alive", skew, len(j.Dead), len(j.Living))
+				}
+			}
+		}
+		if err := n.lease.Alive().Err(); err != nil {
+			t.Errorf("the lease ended: %v", context.Cause(n.lease.Alive()))
+		}
+	})
+}
+
+func TestAProcessIsDeadWhenItsLeaseRanOutAndNotBefore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := settle(t, eventstest.NewSlice())
+		n.lease.Close() // as a death does
+		time.Sleep(length + runner.LeaseMargin)
+		if j := judged(t, n.ledger, 0, true); len(j.Dead) != 0 {
+			t.Error("the process is judged dead before its lease and the margin ran out, by who has the store alone")
+		}
+		time.Sleep(time.Microsecond)
+		if j := judged(t, n.ledger, 0, false); len(j.Dead) != 1 || len(j.Living)+len(j.Unknown) != 0 {
+			t.Errorf("judged %+v, want the one dead", j)
+		}
+	})
+}
+
+func TestAProcessWithoutALeaseIsDeadOnlyForWhoHasTheStoreAlone(t *testing.T) {
+	t.Parallel()
+	p := start(t, registry.Tools{}, runner.Config{})
+	if j := judged(t, p.ledger, 1000*time.Hour, false); len(j.Dead) != 0 || len(j.Unknown) != 1 {
+		t.Errorf("in a shared store it is judged %+v, want unknown", j)
+	}
+	if j := judged(t, p.ledger, 0, true); len(j.Dead) != 1 {
+		t.Errorf("in a store held alone it is judged %+v, want dead", j)
+	}
+}
+
+func TestALeaseOutlivesAStoreThatComesBackInTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &severed{Store: eventstest.NewSlice()}
+		n := settle(t, store)
+		defer n.lease.Close()
+		store.off.Store(true)
+		time.Sleep(length * 5 / 6)
+		store.off.Store(false)
+		time.Sleep(2 * length)
+		if n.lease.Alive().Err() != nil {
+			t.Errorf("the lease is lost: %v", context.Cause(n.lease.Alive()))
+		}
+		if j := judged(t, n.ledger, 0, false); len(j.Living) != 1 {
+			t.Errorf("judged %+v, want alive", j)
+		}
+	})
+}
+
+func TestAProcessThatCannotRenewStopsBeforeOthersMayJudgeItDead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &severed{Store: eventstest.NewSlice()}
+		n := settle(t, store)
+		defer n.lease.Close()
+		store.off.Store(true)
+		<-n.lease.Alive().Done()
+		if err := context.Cause(n.lease.Alive()); !errors.Is(err, runner.ErrLeaseLost) {
+			t.Errorf("the lease ended with %v, want ErrLeaseLost", err)
+		}
+		if j := judged(t, n.ledger, runner.LeaseMargin, false); len(j.Dead) != 0 {
+			t.Error("somebody whose clock is ahead by the margin judges it dead before it stopped")
+		}
+	})
+}
+
+func TestAProcessThatWasRecoveredLosesItsLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := eventstest.NewSlice()
+		n := settle(t, store)
+		defer n.lease.Close()
+		r := runner.New(runner.Config{Ledger: n.ledger})
+		w, err := wreck(t.Context(), n.ledger, domain.ProcessID{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Salvage(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+		<-n.lease.Alive().Done()
+		if err := context.Cause(n.lease.Alive()); !errors.Is(err, runner.ErrLeaseLost) || !errors.Is(err, events.ErrConflict) {
+			t.Errorf("the lease ended with %v, want ErrLeaseLost for a conflict", err)
+		}
+	})
+}
+
+// A held tool runs until it is let go.
+func held(begun chan<- struct{}, release <-chan struct{}) domain.Tool {
+	return must(domain.Spec[struct{}, string]{Description: "Waits.", Execute: func(ctx context.Context, _ struct{}, _ domain.Invocation) (string, error) {
+		begun <- struct{}{}
+		<-release
+		return "late", nil
+	}})
+}
+
+// A process whose lease ran out, and that does not know it yet, adds nothing to
+// a session that another process has recovered.
+func TestAZombieAddsNothing(t *testing.T) {
+	t.Parallel()
+	begun, release := make(chan struct{}), make(chan struct{})
+	store := eventstest.NewSlice()
+	zombie, err := boot(t, store, noOutputs{}, registry.Tools{"held": held(begun, release)}, runner.Config{Provider: plays([]runner.Part{ask("1", "held", `{}`)})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := zombie.open("go")
+	ran := make(chan error)
+	go func() { ran <- zombie.runner.Run(t.Context(), session) }()
+	<-begun
+	other, err := boot(t, store, noOutputs{}, registry.Tools{}, runner.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done := other.salvage(); len(done.Sessions) != 1 {
+		t.Fatalf("recovered %+v, want the session", done)
+	}
+	before := other.kinds(session)
+	close(release)
+	if err := <-ran; !errors.Is(err, events.ErrConflict) {
+		t.Errorf("Run = %v, want a conflict", err)
+	}
+	if after := other.kinds(session); after != before {
+		t.Errorf("the session holds %s, and held %s", after, before)
+	}
+	if ends := other.ends(session); len(ends) != 1 || ends[0].Outcome != domain.Lost {
+		t.Errorf("the call ended %+v, want lost, once", ends)
+	}
+	if broken := exceptions(t, other.ledger); len(broken) != 0 {
+		t.Errorf("laws are broken: %+v", broken)
+	}
+}
+
+// A recovery leaves alone what a process that may be alive carries on.
+func TestRecoveryLeavesTheSessionsOfTheLiving(t *testing.T) {
+	t.Parallel()
+	begun, release := make(chan struct{}), make(chan struct{})
+	store := eventstest.NewSlice()
+	living, err := boot(t, store, noOutputs{}, registry.Tools{"held": held(begun, release)}, runner.Config{Provider: plays([]runner.Part{ask("1", "held", `{}`)})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := living.open("go")
+	ran := make(chan error)
+	go func() { ran <- living.runner.Run(t.Context(), session) }()
+	<-begun
+	other, err := boot(t, store, noOutputs{}, registry.Tools{}, runner.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := wreck(t.Context(), other.ledger, other.layers.Process())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Processes, w.Others = nil, w.Processes
+	done, err := other.runner.Salvage(t.Context(), w)
+	if err != nil || len(done.Sessions)+len(done.Layers)+len(done.Processes) != 0 {
+		t.Errorf("recovered %+v, %v, want nothing", done, err)
+	}
+	close(release)
+	if err := <-ran; err != nil {
+		t.Errorf("Run = %v", err)
+	}
+	if kinds := living.kinds(session); strings.Count(kinds, "CallSettled") != 1 {
+		t.Errorf("the session holds %s, want one end", kinds)
+	}
+}
+
+// Of two runners that carry one session on, the second stops before it ends
+// what the first has open, and where both append, one gets a conflict. Either
+// way each call has one end.
+func TestOfTwoRunnersOnOneSessionOneStops(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name          string
+		leased        bool // the second knows that the first may be alive
+		first, second error
+	}{
+		{"the first is known to live", true, nil, runner.ErrElsewhere},
+		{"the first is taken for dead", false, events.ErrConflict, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			begun, release := make(chan struct{}), make(chan struct{})
+			store := eventstest.NewSlice()
+			tools := registry.Tools{"held": held(begun, release)}
+			first, err := boot(t, store, noOutputs{}, tools, runner.Config{Provider: plays([]runner.Part{ask("1", "held", `{}`)})})
+			if err != nil {
+				t.Fatal(err)
+			}
+			config := runner.Config{Provider: plays()}
+			if test.leased {
+				config.Elsewhere = func(_ context.Context, layers []domain.LayerID) (domain.ProcessID, error) {
+					if slices.Contains(layers, first.place.ID()) {
+						return first.layers.Process(), nil
+					}
+					return domain.ProcessID{}, nil
+				}
+			}
+			second, err := boot(t, store, noOutputs{}, tools, config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			session := first.open("go")
+			ran := make(chan error)
+			go func() { ran <- first.runner.Run(t.Context(), session) }()
+			<-begun
+			if err := second.runner.Run(t.Context(), session); !errors.Is(err, test.second) {
+				t.Errorf("the second runner: %v, want %v", err, test.second)
+			}
+			close(release)
+			if err := <-ran; !errors.Is(err, test.first) {
+				t.Errorf("the first runner: %v, want %v", err, test.first)
+			}
+			if n := strings.Count(first.kinds(session), "CallSettled"); n != 1 {
+				t.Errorf("the call has %d ends: %s", n, first.kinds(session))
+			}
+			if broken := exceptions(t, second.ledger); len(broken) != 0 {
+				t.Errorf("laws are broken: %+v", broken)
+			}
+		})
+	}
+}
