@@ -115,8 +115,10 @@ func only(user, password string) func(*http.Request) error {
 // everywhere runs a test on a store of this process and on clients of one.
 func everywhere(t *testing.T, test func(t *testing.T, p place, s *outputs.Store, fs *vfs.MemFS)) {
 	for name, open := range map[string]func(*testing.T, *outputs.Store) place{
-		"here":       func(_ *testing.T, s *outputs.Store) place { return Local(s).(place) },
-		"HTTP":       func(t *testing.T, s *outputs.Store) place { return clientOf(t, serve(t, Serve(s, Serving{})), Config{Retry: 200 * time.Millisecond}) },
+		"here": func(_ *testing.T, s *outputs.Store) place { return Local(s).(place) },
+		"HTTP": func(t *testing.T, s *outputs.Store) place {
+			return clientOf(t, serve(t, Serve(s, Serving{})), Config{Retry: 200 * time.Millisecond})
+		},
 		"HTTP/2 TLS": func(t *testing.T, s *outputs.Store) place { return overTLS(t, s) },
 	} {
 		t.Run(name, func(t *testing.T) {
