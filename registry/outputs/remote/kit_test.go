@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"log"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -34,7 +35,7 @@ func random(n int, seed byte) []byte {
 	return p
 }
 
-const mime = "text/plain; charset=\xff\r\n\x00é&%"
+const mime = "text/plain; charset=\r\n\x00é&%"
 
 func described(ref domain.Ref, content []byte) domain.Retained {
 	sum := sha256.Sum256(content)
@@ -219,6 +220,9 @@ type unheard struct {
 func (u *unheard) Header() http.Header         { return u.header }
 func (u *unheard) WriteHeader(int)             {}
 func (u *unheard) Write(p []byte) (int, error) { return len(p), nil }
+
+// silent is where a server tells what is of no interest.
+var silent = log.New(io.Discard, "", 0)
 
 // onlyReader hides that a reader can seek.
 type onlyReader struct{ io.Reader }

@@ -82,7 +82,7 @@ func (n *Nodes) Open(ctx context.Context, ref domain.Ref) (Output, error) {
 func (n *Nodes) away(ctx context.Context, ref domain.Ref) (Output, error) {
 	var o Output
 	err := n.reach(ctx, ref, func(c *Client) (domain.Retained, error) {
-		found, err := c.Open(ctx, ref)
+		found, err := c.open(ctx, ref)
 		if err != nil {
 			return domain.Retained{}, err
 		}
@@ -103,7 +103,7 @@ func (n *Nodes) Stat(ctx context.Context, ref domain.Ref) (domain.Retained, erro
 		return retained, err
 	}
 	err = n.reach(ctx, ref, func(c *Client) (_ domain.Retained, err error) {
-		retained, err = c.Stat(ctx, ref)
+		retained, err = c.stat(ctx, ref)
 		return retained, err
 	})
 	if err != nil {

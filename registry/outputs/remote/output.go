@@ -50,9 +50,17 @@ func (l local) Open(ctx context.Context, ref domain.Ref) (Output, error) {
 // Open is [outputs.Store.Open] at the node. The context is that of the reading,
 // too. Of the output, 1 MiB is in memory.
 func (c *Client) Open(ctx context.Context, ref domain.Ref) (Output, error) {
-	retained, err := c.stat(ctx, ref)
+	o, err := c.open(ctx, ref)
 	if err != nil {
 		return nil, fmt.Errorf("open %v: %w", ref, err)
+	}
+	return o, nil
+}
+
+func (c *Client) open(ctx context.Context, ref domain.Ref) (*reading, error) {
+	retained, err := c.stat(ctx, ref)
+	if err != nil {
+		return nil, err
 	}
 	return &reading{
 		retained: retained, sum: sha256.New(),
