@@ -124,16 +124,16 @@ func (c *Client) ask(ctx context.Context, q question, use func(http.Header, io.R
 }
 
 // tries returns a function that waits before another try and reports whether
-// there may be one. What failed longer ago than c.retry does not count.
+// there may be one. The time for them begins with the first that failed.
 func (c *Client) tries() func(context.Context) bool {
-	var end, failed time.Time
+	var end time.Time
 	pause := firstPause
 	return func(ctx context.Context) bool {
 		now := time.Now()
-		if failed.IsZero() || now.Sub(failed) > c.retry {
-			end, pause = now.Add(c.retry), firstPause
+		if end.IsZero() {
+			end = now.Add(c.retry)
 		}
-		if failed = now; now.Add(pause).After(end) || c.closed.Load() {
+		if now.Add(pause).After(end) || c.closed.Load() {
 			return false
 		}
 		timer := time.NewTimer(pause)

@@ -37,7 +37,7 @@ var errLeft = errors.New("the loop was left")
 func list[T any](ctx context.Context, c *Client, path string, parse func(string) (T, error), compare func(a, b T) int) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var last *T
-		err := c.ask(ctx, question{method: http.MethodGet, path: path}, func(_ http.Header, body io.Reader) error {
+		read := func(_ http.Header, body io.Reader) error {
 			lines := bufio.NewReader(body)
 			for {
 				line, err := lines.ReadString('\n')
@@ -63,7 +63,15 @@ func list[T any](ctx context.Context, c *Client, path string, parse func(string)
 					return errLeft
 				}
 			}
-		})
+		}
+		err, behind := error(nil), last
+		for {
+			err = c.ask(ctx, question{method: http.MethodGet, path: path}, read)
+			if err == nil || !passing(err) || last == behind {
+				break
+			}
+			behind = last // it got on, so the time for other tries begins again
+		}
 		if err != nil && err != errLeft {
 			var zero T
 			yield(zero, fmt.Errorf("list outputs: %w", err))

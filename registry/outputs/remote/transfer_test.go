@@ -198,7 +198,7 @@ func TestChangedUploadIsNotKept(t *testing.T) {
 	}
 	for _, size := range []int{1, chunkSize, 3 * pageSize} {
 		r, content := ref(), random(size, 1)
-		mustKeep(t, clientOf(t, address(2), Config{}), r, content)
+		mustKeep(t, clientOf(t, address(2), Config{Retry: time.Minute}), r, content)
 		if !bytes.Equal(readAll(t, Local(s), r), content) {
 			t.Errorf("an output of %d bytes, changed twice on the way, is kept as another", size)
 		}
@@ -333,7 +333,7 @@ func TestCutUploadIsMadeAgainWhereItCan(t *testing.T) {
 				return breaking(node, 3*pageSize)
 			}
 			return nil
-		})), Config{})
+		})), Config{Retry: time.Minute})
 	}
 	in := bytes.NewReader(append([]byte("head"), content...))
 	_, _ = in.Seek(4, io.SeekStart)
