@@ -1,0 +1,142 @@
+package eventstoredb
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
+)
+
+// schemes are those of connection strings, and what the client knows them as.
+var schemes = map[string]string{
+	"esdb":               "esdb",
+	"esdb+discover":      "esdb+discover",
+	"kdb":                "esdb",
+	"kdb+discover":       "esdb+discover",
+	"kurrent":            "esdb",
+	"kurrent+discover":   "esdb+discover",
+	"kurrentdb":          "esdb",
+	"kurrentdb+discover": "esdb+discover",
+}
+
+// settings are those that the client knows, in lower case, and what a value
+// must be for it to be understood.
+var settings = map[string]func(string) error{
+	"connectionname":      anything,
+	"defaultdeadline":     atLeast(1),
+	"discoveryinterval":   atLeast(1),
+	"gossiptimeout":       atLeast(1),
+	"keepaliveinterval":   atLeast(-1),
+	"keepalivetimeout":    atLeast(-1),
+	"maxdiscoverattempts": atLeast(1),
+	"nodepreference":      anything, // the client checks it
+	"tls":                 truth,
+	"tlscafile":           anything,
+	"tlsverifycert":       truth,
+	"usercertfile":        anything,
+	"userkeyfile":         anything,
+}
+
+func anything(string) error { return nil }
+
+func atLeast(least int) func(string) error {
+	return func(value string) error {
+		if n, err := strconv.Atoi(value); err != nil || n < least || n > math.MaxInt32 {
+			return fmt.Errorf("it is %q, not a number from %d", value, least)
+		}
+		return nil
+	}
+}
+
+func truth(value string) error {
+	if _, err := strconv.ParseBool(strings.ToLower(value)); err != nil {
+		return fmt.Errorf("it is %q, not true or false", value)
+	}
+	return nil
+}
+
+// minKeepAlive is the shortest interval that the client's transport keeps to.
+const minKeepAlive = 10 * time.Second
+
+// parse returns the configuration that a connection string asks for. Its
+// errors never hold the connection string, which may have a password.
+func parse(connectionString string, log *slog.Logger) (*esdb.Configuration, error) {
+	scheme, rest, ok := strings.Cut(connectionString, "://")
+	known := schemes[strings.ToLower(scheme)]
+	if !ok || known == "" {
+		return nil, fmt.Errorf("%w: it does not begin with esdb:// or kurrentdb://", ErrBadAddress)
+	}
+	hosts, query, _ := strings.Cut(rest, "?")
+	if strings.Contains(hosts[:strings.LastIndex(hosts, "@")+1], ",") {
+		return nil, fmt.Errorf("%w: write a comma in the user or the password as %%2C", ErrBadAddress)
+	}
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, fmt.Errorf("%w: what follows the question mark is not name=value&…", ErrBadAddress)
+	}
+	interval := time.Duration(math.MinInt64)
+	for _, name := range slices.Sorted(keys(values)) {
+		check := settings[strings.ToLower(name)]
+		if check == nil {
+			return nil, fmt.Errorf("%w: there is no setting %q; there are %s", ErrBadAddress, name, strings.Join(slices.Sorted(keys(settings)), ", "))
+		}
+		if err := check(values.Get(name)); err != nil {
+			return nil, fmt.Errorf("%w: setting %s: %w", ErrBadAddress, name, err)
+		}
+		switch strings.ToLower(name) {
+		case "connectionname": // the client does not know it
+			values.Del(name)
+		case "keepaliveinterval": // the client writes to standard error about a short one
+			n, _ := strconv.Atoi(values.Get(name)) // it was checked
+			interval = max(time.Duration(n)*time.Millisecond, -1)
+			values.Del(name)
+		}
+	}
+	if query = values.Encode(); query != "" {
+		query = "?" + query
+	}
+	c, err := esdb.ParseConnectionString(known + "://" + hosts + query)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", ErrBadAddress, unquoted(err))
+	}
+	if interval >= 0 {
+		c.KeepAliveInterval = max(interval, minKeepAlive)
+	} else if interval == -1 {
+		c.KeepAliveInterval = -1
+	}
+	if c.DisableTLS && c.Username != "" {
+		log.Warn("credentials are never sent without TLS: remove tls=false, or the user and the password")
+	}
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBadAddress, err)
+	}
+	return c, nil
+}
+
+// unquoted returns the text of an error without the address that url.Parse
+// quotes in it.
+func unquoted(err error) string {
+	if parsing, ok := errors.AsType[*url.Error](err); ok {
+		// What is quoted in the cause can be a piece of a password.
+		cause, _, _ := strings.Cut(parsing.Err.Error(), `"`)
+		return strings.TrimSpace(cause)
+	}
+	return err.Error()
+}
+
+func keys[V any](m map[string]V) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}

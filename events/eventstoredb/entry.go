@@ -1,0 +1,46 @@
+package eventstoredb
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/form"
+)
+
+// system begins the names of the server's own streams.
+const system = "$"
+
+// stream returns the stream of the ledger that one of the database is, and
+// whether it is one.
+func (s *Store) stream(name string) (events.Stream, bool) {
+	rest, ok := strings.CutPrefix(name, s.namespace)
+	return events.Stream(rest), ok && rest != "" && !strings.HasPrefix(name, system)
+}
+
+// place returns where an event stands in the log.
+func place(at esdb.Position) events.Position { return events.NewPosition(at.Commit, at.Prepare) }
+
+// there returns the position of the client.
+func there(p events.Position) esdb.Position {
+	commit, prepare := p.Parts()
+	return esdb.Position{Commit: commit, Prepare: prepare}
+}
+
+// entry returns an event of the client as an entry of a stream.
+func (s *Store) entry(stream events.Stream, e *esdb.RecordedEvent) (events.Entry, error) {
+	at := place(e.Position)
+	record, _, err := form.Form{ID: e.EventID, Type: e.EventType, Data: e.Data, Metadata: e.UserMetadata, Created: e.CreatedDate}.Record()
+	if err != nil {
+		return events.Entry{}, fmt.Errorf("read entry %d of %s at position %s: %w", e.EventNumber+1, stream, at, err)
+	}
+	s.saw(at)
+	return events.Entry{Record: record, Stream: stream, Revision: events.Revision(e.EventNumber) + 1, Position: at}, nil
+}
+
+// same reports whether two records are the same in all fields.
+func same(a, b events.Record) bool {
+	return a.ID == b.ID && a.Kind == b.Kind && a.Version == b.Version && a.Time.Equal(b.Time) &&
+		string(a.Data) == string(b.Data) && string(a.Metadata) == string(b.Metadata)
+}

@@ -1,0 +1,514 @@
+package eventstoredb_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
+	"github.com/EventStore/EventStore-Client-Go/v4/protos/streams"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstoredb"
+)
+
+// The faults of the official client v4.2.0, each shown on the bare client and
+// absent through the store. The numbers are those of the list in the doc of
+// each test. What hangs or panics does so in a process of its own.
+
+// bareVar names, in a process of its own, the fault to show.
+const bareVar = "LEDGER_TEST_BARE"
+
+// bares are what a process of its own does with the bare client. Each writes
+// what it saw, and reads a line before it asks for something of the test.
+var bares = map[string]func(address string) string{
+	"hang":      bareFirstCallsHang,
+	"panic":     bareCloseDuringCallsPanics,
+	"leak":      bareRestartsLeak,
+	"abandoned": bareAbandonedReadsLeak,
+}
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(bareVar); name != "" {
+		fmt.Println(bares[name](os.Getenv(bareVar + "_ADDRESS")))
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// bare runs one of bares in a process of its own and returns what it wrote. A
+// line "restart" is done and answered.
+func bare(t *testing.T, name, address string, restart func()) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")
+	cmd.Env = append(os.Environ(), bareVar+"="+name, bareVar+"_ADDRESS="+address, "GORACE=exitcode=0")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	last := ""
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if last = lines.Text(); last == "restart" {
+			restart()
+			_, _ = io.WriteString(in, "done\n")
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Logf("the process: %v\n%s", err, complaints.String())
+	}
+	return last
+}
+
+// bareClient is the official client with its logs thrown away.
+func bareClient(address string, attempts int) *esdb.Client {
+	config, err := esdb.ParseConnectionString("esdb://" + address + "?tls=false")
+	if err != nil {
+		panic(err)
+	}
+	config.Logger = nil
+	config.MaxDiscoverAttempts = attempts
+	client, err := esdb.NewClient(config)
+	if err != nil {
+		panic(err)
+	}
+	return client
+}
+
+func bareAppend(ctx context.Context, c *esdb.Client, stream string, events ...esdb.EventData) error {
+	_, err := c.AppendToStream(ctx, stream, esdb.AppendToStreamOptions{}, events...)
+	return err
+}
+
+func bareEvent(n int) esdb.EventData {
+	return esdb.EventData{EventType: "Kind", ContentType: esdb.ContentTypeJson, Data: bytes.Repeat([]byte("1"), n)}
+}
+
+// absent returns an address at which nobody listens.
+func absent(t *testing.T) string {
+	t.Helper()
+	at, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer at.Close()
+	return at.Addr().String()
+}
+
+// Fault 1: a context is not obeyed while a node is looked for.
+func TestFaultContextIsNotObeyedDuringDiscovery(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	s := d.open()
+	d.stop()
+	at := d.listen() // and nobody answers
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	shown := make(chan struct{})
+	go func() {
+		defer close(shown)
+		_ = bareAppend(ctx, bareClient(d.address, 1), "bare-1", bareEvent(1))
+	}()
+	errStop := errors.New("stopped")
+	dying, stop := context.WithCancelCause(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Append(dying, "mine-1", 0, record(newMint(), "Kind", 1)) }()
+	if _, err := at.Accept(); err != nil { // somebody is looking
+		t.Fatal(err)
+	}
+	stop(errStop)
+	if err := <-ended; !errors.Is(err, errStop) {
+		t.Errorf("Append = %v, want the cause", err)
+	}
+	select {
+	case <-shown:
+		t.Error("the bare client obeyed a context that had ended: the fault is gone")
+	default:
+	}
+	if err := at.Close(); err != nil {
+		t.Error(err)
+	}
+	<-shown
+}
+
+// Fault 2: a client whose first discovery failed is dead for ever.
+func TestFaultFailedDiscoveryKillsTheClient(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	d.config.Patience = time.Millisecond
+	s := d.open()
+	d.stop()
+	c := bareClient(d.address, 1)
+	if err := bareAppend(t.Context(), c, "bare-1", bareEvent(1)); err == nil {
+		t.Fatal("the bare client appends to nobody")
+	}
+	r := record(newMint(), "Kind", 1)
+	var err error
+	for err = nil; !errors.Is(err, eventstoredb.ErrUnreachable); { // until what was connected has broken
+		if err = s.Append(t.Context(), "mine-1", 0, r); err == nil {
+			t.Fatal("the store appends to nobody")
+		}
+	}
+	d.start()
+	err = bareAppend(t.Context(), c, "bare-1", bareEvent(1))
+	if of, ok := errors.AsType[*esdb.Error](err); !ok || of.Code() != esdb.ErrorCodeConnectionClosed {
+		t.Errorf("the bare client = %v, want it dead: the fault is gone", err)
+	}
+	if err := s.Append(t.Context(), "mine-1", 0, r); err != nil && !errors.Is(err, eventstoredb.ErrUnreachable) {
+		t.Errorf("Append = %v", err)
+	}
+	d.config.Patience = 0
+	for err = s.Append(t.Context(), "mine-1", 0, r); errors.Is(err, eventstoredb.ErrUnreachable); {
+		err = s.Append(t.Context(), "mine-1", 0, r)
+	}
+	if err != nil {
+		t.Errorf("Append when the server is back = %v", err)
+	}
+	holds(t, d.open(), "mine-1", r)
+}
+
+// Fault 3: of several first calls, all but one hang when there is no server.
+func TestFaultFirstCallsHangTogether(t *testing.T) {
+	t.Parallel()
+	if got := bare(t, "hang", absent(t), nil); got != "hang" {
+		t.Errorf("the bare client: %q, want hang: the fault is gone", got)
+	}
+	d := newDatabase(t)
+	s := d.open()
+	d.stop()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	var calls sync.WaitGroup
+	for range 8 {
+		calls.Go(func() {
+			if err := s.Append(ctx, "mine-1", 0, record(newMint(), "Kind", 1)); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Append = %v, want the cause of its context", err)
+			}
+		})
+	}
+	calls.Wait() // or the test hangs
+}
+
+func bareFirstCallsHang(address string) string {
+	c := bareClient(address, 1)
+	ended := make(chan error, 8)
+	for range 8 {
+		go func() { ended <- bareAppend(context.Background(), c, "bare-1", bareEvent(1)) }()
+	}
+	<-ended
+	for n := 7; n > 0; {
+		stacks := stacks()
+		// Nobody is left who would receive what these send.
+		if hung := strings.Count(stacks, "getConnectionHandle("); hung > 0 && hung == n && !strings.Contains(stacks, "connectionStateMachine(") {
+			return "hang"
+		}
+		select {
+		case <-ended:
+			n--
+		default:
+			runtime.Gosched()
+		}
+	}
+	return "none"
+}
+
+func stacks() string {
+	b := make([]byte, 4<<20)
+	return string(b[:runtime.Stack(b, true)])
+}
+
+// Fault 4: closing a client while calls fail panics.
+func TestFaultCloseDuringCallsPanics(t *testing.T) {
+	t.Parallel()
+	if got := bare(t, "panic", absent(t), nil); got != "send on closed channel" {
+		t.Errorf("the bare client: %q, want a panic: the fault is gone", got)
+	}
+	rounds := 30
+	if testing.Short() {
+		rounds = 5
+	}
+	d := newDatabase(t)
+	for range rounds {
+		s, err := eventstoredb.Open(t.Context(), d.url(), eventstoredb.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var calls sync.WaitGroup
+		began := make(chan struct{}, 8)
+		for range 8 {
+			calls.Go(func() {
+				for at, mint := events.Revision(0), newMint(); ; at++ {
+					err := s.Append(t.Context(), events.Stream("mine-"+mint.Event().String()), 0, record(mint, "Kind", 1))
+					if err != nil && !errors.Is(err, events.ErrClosed) {
+						t.Errorf("Append = %v, want nil or ErrClosed", err)
+					}
+					if err != nil {
+						return
+					}
+					select {
+					case began <- struct{}{}:
+					default:
+					}
+				}
+			})
+		}
+		<-began
+		d.restart()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		calls.Wait()
+	}
+}
+
+func bareCloseDuringCallsPanics(address string) string {
+	panicked := make(chan string, 1000)
+	for range 2000 {
+		c := bareClient(address, 10)
+		var calls sync.WaitGroup
+		for range 8 {
+			calls.Add(1)
+			go func() {
+				defer calls.Done()
+				defer func() {
+					if p := recover(); p != nil {
+						panicked <- fmt.Sprint(p)
+					}
+				}()
+				ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+				defer cancel()
+				_ = bareAppend(ctx, c, "bare-1", bareEvent(1))
+			}()
+		}
+		runtime.Gosched()
+		_ = c.Close()
+		select {
+		case p := <-panicked:
+			return p
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return "none"
+}
+
+// Fault 5: each restart of the server leaves a connection behind.
+func TestFaultRestartsLeakConnections(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	up := true
+	got := bare(t, "leak", d.address, func() {
+		if up = !up; up {
+			d.start()
+		} else {
+			d.stop()
+		}
+	})
+	left := 0
+	if _, err := fmt.Sscanf(got, "%d connections are left", &left); err != nil || left < 5 {
+		t.Errorf("the bare client: %q, want several: the fault is gone", got)
+	}
+	// Of the store, TestSoak counts all goroutines and descriptors.
+}
+
+func bareRestartsLeak(address string) string {
+	in := bufio.NewReader(os.Stdin)
+	c := bareClient(address, 1000)
+	ask := func() {
+		fmt.Println("restart")
+		_, _ = in.ReadString('\n')
+	}
+	for range 6 {
+		if err := bareAppend(context.Background(), c, "session-1", bareEvent(1)); err != nil && strings.Contains(err.Error(), "Unavailable") {
+			return err.Error()
+		}
+		ask() // to stop
+		for { // until the client has noticed, and will look for a node with the next call
+			if err := bareAppend(context.Background(), c, "session-1", bareEvent(1)); err != nil && strings.Contains(err.Error(), "Unavailable") {
+				break
+			}
+		}
+		ask() // to start
+	}
+	_ = c.Close()
+	for strings.Contains(stacks(), "connectionStateMachine(") { // it closes the one that it knows
+		runtime.Gosched()
+	}
+	left := strings.Count(stacks(), "created by google.golang.org/grpc/internal/grpcsync.NewCallbackSerializer")
+	return fmt.Sprintf("%d connections are left", left)
+}
+
+// Fault 6: that a call requires the leader never reaches the server.
+func TestFaultLeaderIsNotRequired(t *testing.T) {
+	t.Parallel()
+	m, s := meddled(t, "")
+	c := bareClient(m.address, 1)
+	defer c.Close()
+	required := func(method string) (with, without int) {
+		for _, h := range m.calls(method) {
+			if len(h.header.Get("requires-leader")) > 0 {
+				with++
+			} else {
+				without++
+			}
+		}
+		return with, without
+	}
+	m.decide(nil)
+	if r, err := c.ReadStream(t.Context(), "told-1", esdb.ReadStreamOptions{RequiresLeader: true}, 1); err == nil {
+		_, _ = r.Recv()
+		r.Close()
+	}
+	if with, without := required(readMethod); with != 0 || without != 1 {
+		t.Errorf("the bare client requires the leader in %d of %d reads: the fault is gone", with, with+without)
+	}
+	m.decide(nil)
+	if err := s.Append(t.Context(), "told-1", 0, record(newMint(), "Kind", 1)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for what, loop := range loops(ctx, s) {
+		for _, err := range loop {
+			if err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+			break
+		}
+	}
+	for _, method := range []string{appendMethod, readMethod} {
+		if with, without := required(method); with == 0 || without != 0 {
+			t.Errorf("the store requires the leader in %d of %d calls of %s, want all", with, with+without, method)
+		}
+	}
+}
+
+// Fault 7: what a server says of an append that is too large is lost.
+func TestFaultStatusOfALargeAppendIsLost(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	d.served.MaxAppend = 1000
+	d.restart()
+	c := bareClient(d.address, 1)
+	defer c.Close()
+	many := make([]esdb.EventData, 5000)
+	for i := range many {
+		many[i] = bareEvent(100)
+	}
+	var err error
+	for range 20 {
+		if err = bareAppend(t.Context(), c, "session-1", many...); errors.Is(err, io.EOF) {
+			break
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		t.Errorf("the bare client = %v, want EOF: the fault is gone", err)
+	}
+	// TestAppendThatIsTooLargeIsNotSent, TestAppendOverTheLimitOfTheServerIsRefused
+}
+
+// A read that is not closed holds its connection; a loop that is left holds
+// nothing.
+func TestFaultAbandonedReadsLeak(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	mint := newMint()
+	records := make([]events.Record, 500)
+	for i := range records {
+		records[i] = record(mint, "Kind", i)
+	}
+	if err := d.open().Append(t.Context(), "session-1", 0, records...); err != nil {
+		t.Fatal(err)
+	}
+	if got := bare(t, "abandoned", d.address, nil); got != "50 reads are left" {
+		t.Errorf("the bare client: %q, want all 50: the fault is gone", got)
+	}
+}
+
+func bareAbandonedReadsLeak(address string) string {
+	c := bareClient(address, 1)
+	before := strings.Count(stacks(), "created by google.golang.org/grpc.newClientStreamWithParams")
+	for range 50 {
+		r, err := c.ReadStream(context.Background(), "session-1", esdb.ReadStreamOptions{}, 500)
+		if err != nil {
+			return err.Error()
+		}
+		if _, err := r.Recv(); err != nil {
+			return err.Error()
+		}
+	}
+	return fmt.Sprintf("%d reads are left", strings.Count(stacks(), "created by google.golang.org/grpc.newClientStreamWithParams")-before)
+}
+
+// The client panics at an answer that it does not know.
+// TestPanicOfTheClientIsAnError shows the store.
+func TestFaultClientPanicsAtWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	at := &stub{version: "24.10.5", read: func(_ *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
+		return to.Send(&streams.ReadResp{Content: &streams.ReadResp_LastStreamPosition{LastStreamPosition: 3}})
+	}}
+	address, _, _ := strings.Cut(strings.TrimPrefix(at.serve(t), "esdb://"), "?")
+	c := bareClient(address, 1)
+	defer c.Close()
+	defer func() {
+		if recover() == nil {
+			t.Error("the bare client does not panic: the fault is gone")
+		}
+	}()
+	r, err := c.ReadStream(t.Context(), "session-1", esdb.ReadStreamOptions{}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	_, _ = r.Recv()
+}
+
+// The guard retires a client when it logs that its connection is gone, which
+// it does before it begins to look for another.
+func TestClientLogsAnErrorBeforeItLooksForANode(t *testing.T) {
+	t.Parallel()
+	m := newMeddler(t, newDatabase(t).address)
+	config, err := esdb.ParseConnectionString(m.url())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var logged []string
+	config.Logger = func(_ esdb.LogLevel, format string, _ ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		logged = append(logged, format)
+	}
+	c, err := esdb.NewClient(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	m.decide(onceOf(appendMethod, 1, fate{unheard: unavailable()}))
+	_ = bareAppend(t.Context(), c, "session-1", bareEvent(1))
+	_, _ = c.GetServerVersion() // by now the client has begun
+	mu.Lock()
+	defer mu.Unlock()
+	all := strings.Join(logged, "\n")
+	before, after, ok := strings.Cut(all, eventstoredb.Unexpected)
+	if !ok || strings.Contains(before, "starting a new discovery process") || !strings.Contains(after, "starting a new discovery process") {
+		t.Errorf("the client logs\n%s\nwant %q before a new discovery", all, eventstoredb.Unexpected)
+	}
+}

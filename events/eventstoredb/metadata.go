@@ -1,0 +1,20 @@
+package eventstoredb
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// cutShort returns an ErrDeleted if the metadata of a stream hide what was
+// written to it.
+func cutShort(metadata []byte) error {
+	var m struct {
+		Before *int64 `json:"$tb"`
+	}
+	if json.Unmarshal(metadata, &m) != nil || m.Before == nil || *m.Before == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %w: its metadata hide what stands before %d", events.ErrDamaged, ErrDeleted, *m.Before)
+}

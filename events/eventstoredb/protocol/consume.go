@@ -1,0 +1,236 @@
+package protocol
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/EventStore/EventStore-Client-Go/v4/protos/persistent"
+	"github.com/EventStore/EventStore-Client-Go/v4/protos/shared"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol/groups"
+)
+
+// groupsOf serves groups of competing consumers, which EventStoreDB calls
+// persistent subscriptions.
+type groupsOf struct {
+	persistent.UnimplementedPersistentSubscriptionsServer
+	*Server
+}
+
+// follow yields what a group reads.
+func (s *Server) follow(ctx context.Context, source events.Stream, after groups.Place) iter.Seq2[events.Entry, error] {
+	if source == "" {
+		return s.store.Follow(ctx, after.Position)
+	}
+	return s.followStream(ctx, source, after.Revision, nil)
+}
+
+// admits returns what tells whether an entry passes the filter of a group.
+func admits(of groups.Filter) (func(events.Header) bool, error) {
+	f, err := newFilter(of.ByKind, filterExpression{of})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", groups.ErrBadGroup, err)
+	}
+	return f.admits, nil
+}
+
+type filterExpression struct{ groups.Filter }
+
+func (f filterExpression) GetRegex() string    { return f.Regex }
+func (f filterExpression) GetPrefix() []string { return f.Prefixes }
+
+// groupStatus returns the status under which a caller is told of an error of
+// groups.
+func groupStatus(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, groups.ErrExists):
+		return status.Error(codes.AlreadyExists, err.Error())
+	case errors.Is(err, groups.ErrNotFound):
+		return status.Error(codes.NotFound, err.Error())
+	case errors.Is(err, groups.ErrBadGroup):
+		return status.Error(codes.InvalidArgument, err.Error())
+	case errors.Is(err, groups.ErrFull):
+		return status.Error(codes.FailedPrecondition, err.Error())
+	case errors.Is(err, groups.ErrDeleted):
+		return status.Error(codes.Aborted, err.Error())
+	case errors.Is(err, groups.ErrStopped):
+		return status.Error(codes.Unavailable, err.Error())
+	}
+	return statusOf(err)
+}
+
+// A named request names a stream or all, and a group.
+type named interface {
+	GetStreamIdentifier() *shared.StreamIdentifier
+	GetAll() *shared.Empty
+	GetGroupName() string
+}
+
+func keyOf(o named) (key groups.Key, err error) {
+	if o.GetAll() == nil {
+		key.Source, err = streamOf(o.GetStreamIdentifier())
+	}
+	if key.Name = o.GetGroupName(); err == nil && key.Name == "" {
+		err = status.Error(codes.InvalidArgument, "a group is required, and none is named")
+	}
+	return key, err
+}
+
+// Read makes the caller a consumer of a group until it leaves.
+func (s *groupsOf) Read(to persistent.PersistentSubscriptions_ReadServer) error {
+	if _, err := s.admit(to.Context(), Reader); err != nil {
+		return err
+	}
+	ctx, release := s.live(to.Context())
+	defer release()
+	first, err := to.Recv()
+	if err != nil {
+		return statusOf(err)
+	}
+	c, ids, err := s.join(ctx, first.GetOptions())
+	if err != nil {
+		return err
+	}
+	defer c.Leave()
+	confirmation := &persistent.ReadResp_SubscriptionConfirmation{SubscriptionId: c.ID()}
+	if err := to.Send(&persistent.ReadResp{Content: &persistent.ReadResp_SubscriptionConfirmation_{SubscriptionConfirmation: confirmation}}); err != nil {
+		return err
+	}
+	ctx, hearing := context.WithCancelCause(ctx)
+	go func() { hearing(hear(c, to)) }() // ends when the call does
+	for {
+		d, err := c.Next(ctx)
+		if err != nil {
+			return groupStatus(err)
+		}
+		m, err := delivered(d, ids)
+		if err != nil {
+			return err
+		}
+		if err := to.Send(m); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *groupsOf) join(ctx context.Context, o *persistent.ReadReq_Options) (*groups.Consumer, idForm, error) {
+	if o == nil {
+		return nil, nil, status.Error(codes.InvalidArgument, "consume: options are required before answers")
+	}
+	key, err := keyOf(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	ids := idForm(structured)
+	if _, ok := o.GetUuidOption().GetContent().(*persistent.ReadReq_Options_UUIDOption_String_); ok {
+		ids = spelled
+	}
+	group, err := s.groups.Group(key)
+	if err != nil {
+		return nil, nil, groupStatus(err)
+	}
+	joining := groups.Joining{Room: int(min(o.BufferSize, maxRoom)), User: "anonymous"}
+	if from, ok := peer.FromContext(ctx); ok {
+		joining.From = from.Addr.String()
+	}
+	if name, ok := userOf(ctx); ok {
+		joining.User = name
+	}
+	c, err := group.Join(joining)
+	return c, ids, groupStatus(err)
+}
+
+// maxRoom bounds what one consumer may have in hand.
+const maxRoom = 10_000
+
+// hear passes on what a consumer answers, until it answers no more.
+func hear(c *groups.Consumer, from persistent.PersistentSubscriptions_ReadServer) error {
+	for {
+		m, err := from.Recv()
+		if err != nil {
+			return err
+		}
+		switch answer := m.GetContent().(type) {
+		case *persistent.ReadReq_Ack_:
+			ids, err := idsOf(answer.Ack.GetIds())
+			if err != nil {
+				return err
+			}
+			c.Ack(ids...)
+		case *persistent.ReadReq_Nack_:
+			ids, err := idsOf(answer.Nack.GetIds())
+			if err != nil {
+				return err
+			}
+			c.Nack(answerOf(answer.Nack.GetAction()), answer.Nack.GetReason(), ids...)
+		default:
+			return status.Error(codes.InvalidArgument, "consume: an ack or a nack is required")
+		}
+	}
+}
+
+// answerOf returns what is to be done. A client that does not know asks for
+// nothing in particular: the entry is tried again.
+func answerOf(a persistent.ReadReq_Nack_Action) groups.Answer {
+	switch a {
+	case persistent.ReadReq_Nack_Park:
+		return groups.Park
+	case persistent.ReadReq_Nack_Skip:
+		return groups.Skip
+	case persistent.ReadReq_Nack_Stop:
+		return groups.Stop
+	}
+	return groups.Retry
+}
+
+func idsOf(wire []*shared.UUID) (ids []domain.EventID, err error) {
+	for _, w := range wire {
+		raw, err := idOf(w)
+		if err != nil {
+			return nil, err
+		}
+		var id domain.EventID
+		setID(&id, raw)
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+func setID[K domain.Kind](id *domain.ID[K], b [16]byte) { *id = domain.IDFromBytes[K](b) }
+
+// delivered returns the message that hands an entry to a consumer.
+func delivered(d groups.Delivery, ids idForm) (*persistent.ReadResp, error) {
+	r, err := recorded(d.Entry, ids)
+	if err != nil {
+		return nil, err
+	}
+	return &persistent.ReadResp{Content: &persistent.ReadResp_Event{Event: &persistent.ReadResp_ReadEvent{
+		Event: &persistent.ReadResp_ReadEvent_RecordedEvent{
+			Id: r.Id, StreamIdentifier: r.StreamIdentifier, StreamRevision: r.StreamRevision,
+			CommitPosition: r.CommitPosition, PreparePosition: r.PreparePosition,
+			Metadata: r.Metadata, CustomMetadata: r.CustomMetadata, Data: r.Data,
+		},
+		Position: &persistent.ReadResp_ReadEvent_CommitPosition{CommitPosition: r.CommitPosition},
+		Count:    &persistent.ReadResp_ReadEvent_RetryCount{RetryCount: int32(d.Retries)},
+	}}}, nil
+}
+
+// userOf returns the name that a caller gives.
+func userOf(ctx context.Context) (string, bool) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	if header := md.Get("authorization"); len(header) > 0 {
+		name, _, ok := basic(header[0])
+		return name, ok
+	}
+	return "", false
+}

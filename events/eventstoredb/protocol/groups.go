@@ -1,0 +1,342 @@
+package protocol
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/EventStore/EventStore-Client-Go/v4/protos/persistent"
+	"github.com/EventStore/EventStore-Client-Go/v4/protos/shared"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol/groups"
+)
+
+// The largest revision, as old clients name the end.
+const atEnd = ^uint64(0)
+
+// Create makes a group.
+func (s *groupsOf) Create(ctx context.Context, req *persistent.CreateReq) (*persistent.CreateResp, error) {
+	if _, err := s.admit(ctx, Writer); err != nil {
+		return nil, err
+	}
+	o := req.GetOptions()
+	def := groups.Definition{Key: groups.Key{Name: o.GetGroupName()}}
+	from, err := createFrom(o, &def)
+	if err != nil {
+		return nil, err
+	}
+	strategy := o.GetSettings().GetConsumerStrategy()
+	if strategy == "" {
+		strategy = o.GetSettings().GetNamedConsumerStrategy().String()
+	}
+	if def.Settings, err = settingsOf(o.GetSettings(), strategy); err != nil {
+		return nil, err
+	}
+	if def.Start, err = s.start(ctx, def.Source, from); err != nil {
+		return nil, statusOf(err)
+	}
+	def.Settings.Told.StartFrom = from.told(def.Source)
+	if err := s.groups.Create(ctx, def); err != nil {
+		return nil, groupStatus(err)
+	}
+	return &persistent.CreateResp{}, nil
+}
+
+// createFrom reads what a group reads and from where. Old clients name the
+// stream and the revision in fields that newer ones leave out.
+func createFrom(o *persistent.CreateReq_Options, def *groups.Definition) (from place, err error) {
+	switch of := o.GetStreamOption().(type) {
+	case *persistent.CreateReq_Options_All:
+		switch p := of.All.GetAllOption().(type) {
+		case *persistent.CreateReq_AllOptions_Position:
+			from.position = events.NewPosition(p.Position.GetCommitPosition(), p.Position.GetPreparePosition())
+		case *persistent.CreateReq_AllOptions_Start:
+			from.start = true
+		default:
+			from.end = true
+		}
+		if f := of.All.GetFilter(); f != nil {
+			def.Filter, err = groupFilter(f)
+		}
+		return from, err
+	case *persistent.CreateReq_Options_Stream:
+		def.Source, err = streamOf(of.Stream.GetStreamIdentifier())
+		switch r := of.Stream.GetRevisionOption().(type) {
+		case *persistent.CreateReq_StreamOptions_Revision:
+			from.revision = r.Revision
+		case *persistent.CreateReq_StreamOptions_Start:
+			from.start = true
+		default:
+			from.end = true
+		}
+		return from, err
+	}
+	//lint:ignore SA1019 the official Node client names the stream here and nowhere else
+	def.Source, err = streamOf(o.GetStreamIdentifier())
+	//lint:ignore SA1019 and the revision here
+	from.revision = o.GetSettings().GetRevision()
+	from.end = from.revision == atEnd
+	return from, err
+}
+
+func groupFilter(o *persistent.CreateReq_AllOptions_FilterOptions) (*groups.Filter, error) {
+	switch f := o.GetFilter().(type) {
+	case *persistent.CreateReq_AllOptions_FilterOptions_StreamIdentifier:
+		return &groups.Filter{Prefixes: f.StreamIdentifier.GetPrefix(), Regex: f.StreamIdentifier.GetRegex()}, nil
+	case *persistent.CreateReq_AllOptions_FilterOptions_EventType:
+		return &groups.Filter{ByKind: true, Prefixes: f.EventType.GetPrefix(), Regex: f.EventType.GetRegex()}, nil
+	}
+	return nil, lacking("a filter by stream or by type")
+}
+
+// start returns the place behind which a group begins. The end is where it is
+// now.
+func (s *Server) start(ctx context.Context, source events.Stream, from place) (p groups.Place, err error) {
+	switch {
+	case from.start:
+	case from.end && source == "":
+		p.Position, err = s.head(ctx)
+	case from.end:
+		p.Revision, err = s.length(ctx, source)
+	case source == "":
+		p.Position = before(from.position)
+		err = s.checkPosition(ctx, from)
+	default:
+		p.Revision = events.Revision(from.revision)
+	}
+	return p, err
+}
+
+// told returns a place as clients read it: a revision or two positions, -1
+// being the end.
+func (p place) told(source events.Stream) string {
+	switch {
+	case p.end && source == "":
+		return "C:-1/P:-1"
+	case p.end:
+		return "-1"
+	case source == "":
+		return toldPosition(p.position)
+	}
+	return strconv.FormatUint(p.revision, 10)
+}
+
+func toldPosition(p events.Position) string {
+	commit, prepare := p.Parts()
+	return fmt.Sprintf("C:%d/P:%d", commit, prepare)
+}
+
+// toldPlace returns the last entry before a place as clients read it, and
+// nothing if there is none.
+func toldPlace(p groups.Place, source events.Stream) string {
+	switch {
+	case source == "" && !p.Position.IsZero():
+		return toldPosition(p.Position)
+	case source != "" && p.Revision > 0:
+		return strconv.FormatUint(uint64(p.Revision)-1, 10)
+	}
+	return ""
+}
+
+// The settings that requests to create and to update have in common.
+type settings interface {
+	GetResolveLinks() bool
+	GetExtraStatistics() bool
+	GetMaxRetryCount() int32
+	GetMinCheckpointCount() int32
+	GetMaxCheckpointCount() int32
+	GetMaxSubscriberCount() int32
+	GetLiveBufferSize() int32
+	GetReadBatchSize() int32
+	GetHistoryBufferSize() int32
+	GetMessageTimeoutTicks() int64
+	GetMessageTimeoutMs() int32
+	GetCheckpointAfterTicks() int64
+	GetCheckpointAfterMs() int32
+}
+
+// settingsOf reads settings. Of the bounds that mean the same here, the larger
+// counts.
+func settingsOf(o settings, strategy string) (groups.Settings, error) {
+	if o.GetLiveBufferSize() <= 0 || o.GetReadBatchSize() <= 0 || o.GetHistoryBufferSize() <= 0 {
+		return groups.Settings{}, status.Error(codes.InvalidArgument, "a group needs a live buffer, a history buffer and a read batch of at least 1")
+	}
+	const tick = 100 * time.Nanosecond
+	return groups.Settings{
+		Strategy:        groups.Strategy(strategy),
+		MessageTimeout:  time.Duration(o.GetMessageTimeoutTicks())*tick + time.Duration(o.GetMessageTimeoutMs())*time.Millisecond,
+		CheckpointAfter: time.Duration(o.GetCheckpointAfterTicks())*tick + time.Duration(o.GetCheckpointAfterMs())*time.Millisecond,
+		MaxRetries:      int(o.GetMaxRetryCount()),
+		MaxConsumers:    int(o.GetMaxSubscriberCount()),
+		Buffer:          int(max(o.GetHistoryBufferSize(), o.GetLiveBufferSize())),
+		MinCheckpoint:   int(o.GetMinCheckpointCount()),
+		MaxCheckpoint:   int(max(o.GetMaxCheckpointCount(), 1)),
+		Told: groups.Told{
+			LiveBuffer: o.GetLiveBufferSize(), ReadBatch: o.GetReadBatchSize(),
+			ResolveLinks: o.GetResolveLinks(), ExtraStatistics: o.GetExtraStatistics(),
+		},
+	}, nil
+}
+
+// Update gives a group other settings. Where it reads from stays: it has read.
+func (s *groupsOf) Update(ctx context.Context, req *persistent.UpdateReq) (*persistent.UpdateResp, error) {
+	if _, err := s.admit(ctx, Writer); err != nil {
+		return nil, err
+	}
+	o := req.GetOptions()
+	key := groups.Key{Name: o.GetGroupName()}
+	var err error
+	switch of := o.GetStreamOption().(type) {
+	case *persistent.UpdateReq_Options_All:
+	case *persistent.UpdateReq_Options_Stream:
+		key.Source, err = streamOf(of.Stream.GetStreamIdentifier())
+	default:
+		//lint:ignore SA1019 the official Node client names the stream here and nowhere else
+		key.Source, err = streamOf(o.GetStreamIdentifier())
+	}
+	if err != nil {
+		return nil, err
+	}
+	group, err := s.groups.Group(key)
+	if err != nil {
+		return nil, groupStatus(err)
+	}
+	given, err := settingsOf(o.GetSettings(), o.GetSettings().GetNamedConsumerStrategy().String())
+	if err != nil {
+		return nil, err
+	}
+	given.Told.StartFrom = group.Stand().Settings.Told.StartFrom
+	if err := s.groups.Update(ctx, key, given); err != nil {
+		return nil, groupStatus(err)
+	}
+	return &persistent.UpdateResp{}, nil
+}
+
+// Delete ends a group.
+func (s *groupsOf) Delete(ctx context.Context, req *persistent.DeleteReq) (*persistent.DeleteResp, error) {
+	if _, err := s.admit(ctx, Writer); err != nil {
+		return nil, err
+	}
+	key, err := keyOf(req.GetOptions())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.groups.Delete(ctx, key); err != nil {
+		return nil, groupStatus(err)
+	}
+	return &persistent.DeleteResp{}, nil
+}
+
+// GetInfo tells how a group stands.
+func (s *groupsOf) GetInfo(ctx context.Context, req *persistent.GetInfoReq) (*persistent.GetInfoResp, error) {
+	if _, err := s.admit(ctx, Reader); err != nil {
+		return nil, err
+	}
+	key, err := keyOf(req.GetOptions())
+	if err != nil {
+		return nil, err
+	}
+	group, err := s.groups.Group(key)
+	if err != nil {
+		return nil, groupStatus(err)
+	}
+	return &persistent.GetInfoResp{SubscriptionInfo: info(group.Stand())}, nil
+}
+
+// List tells how all groups stand, or those of one stream.
+func (s *groupsOf) List(ctx context.Context, req *persistent.ListReq) (*persistent.ListResp, error) {
+	if _, err := s.admit(ctx, Reader); err != nil {
+		return nil, err
+	}
+	of := req.GetOptions().GetListForStream()
+	source := events.Stream(of.GetStream().GetStreamName())
+	resp := &persistent.ListResp{}
+	for _, group := range s.groups.All() {
+		if of == nil || group.Key().Source == source {
+			resp.Subscriptions = append(resp.Subscriptions, info(group.Stand()))
+		}
+	}
+	if of != nil && len(resp.Subscriptions) == 0 {
+		return nil, status.Error(codes.NotFound, "list groups: there are none of this stream")
+	}
+	return resp, nil
+}
+
+// ReplayParked hands out again what a group set aside.
+func (s *groupsOf) ReplayParked(ctx context.Context, req *persistent.ReplayParkedReq) (*persistent.ReplayParkedResp, error) {
+	if _, err := s.admit(ctx, Writer); err != nil {
+		return nil, err
+	}
+	o := req.GetOptions()
+	key, err := keyOf(o)
+	if err != nil {
+		return nil, err
+	}
+	group, err := s.groups.Group(key)
+	if err != nil {
+		return nil, groupStatus(err)
+	}
+	if o.GetStopAt() < 0 {
+		return nil, status.Error(codes.InvalidArgument, "replay: stop_at is negative")
+	}
+	if err := group.Replay(int(o.GetStopAt())); err != nil {
+		return nil, groupStatus(err)
+	}
+	return &persistent.ReplayParkedResp{}, nil
+}
+
+// RestartSubsystem has nothing to do: groups do not stop while the store goes
+// on.
+func (s *groupsOf) RestartSubsystem(ctx context.Context, _ *shared.Empty) (*shared.Empty, error) {
+	if _, err := s.admit(ctx, Writer); err != nil {
+		return nil, err
+	}
+	return none, nil
+}
+
+// info tells clients how a group stands.
+func info(g groups.Stand) *persistent.SubscriptionInfo {
+	source, state := string(g.Source), "Live"
+	if source == "" {
+		source = "$all"
+	}
+	if g.Ended != nil {
+		state = "Faulted"
+	}
+	set := g.Settings
+	m := &persistent.SubscriptionInfo{
+		EventSource: source, GroupName: g.Name, Status: state,
+		TotalItems:                    g.Total,
+		LastCheckpointedEventPosition: toldPlace(g.Saved, g.Source),
+		LastKnownEventPosition:        toldPlace(g.Read, g.Source),
+		ResolveLinkTos:                set.Told.ResolveLinks,
+		StartFrom:                     set.Told.StartFrom,
+		MessageTimeoutMilliseconds:    int32(set.MessageTimeout.Milliseconds()),
+		ExtraStatistics:               set.Told.ExtraStatistics,
+		MaxRetryCount:                 int32(set.MaxRetries),
+		LiveBufferSize:                set.Told.LiveBuffer,
+		BufferSize:                    int32(set.Buffer),
+		ReadBatchSize:                 set.Told.ReadBatch,
+		CheckPointAfterMilliseconds:   int32(set.CheckpointAfter.Milliseconds()),
+		MinCheckPointCount:            int32(set.MinCheckpoint),
+		MaxCheckPointCount:            int32(set.MaxCheckpoint),
+		ReadBufferCount:               int32(g.Waiting),
+		RetryBufferCount:              int32(g.Retried),
+		TotalInFlightMessages:         int32(g.InHand),
+		OutstandingMessagesCount:      int32(g.InHand),
+		NamedConsumerStrategy:         string(set.Strategy),
+		MaxSubscriberCount:            int32(set.MaxConsumers),
+		ParkedMessageCount:            int64(g.Parked),
+	}
+	for _, c := range g.Consumers {
+		m.Connections = append(m.Connections, &persistent.SubscriptionInfo_ConnectionInfo{
+			From: c.From, Username: c.User, TotalItems: c.Total, ConnectionName: c.ID,
+			AvailableSlots: int32(c.Room - c.InHand), InFlightMessages: int32(c.InHand),
+		})
+	}
+	return m
+}

@@ -1,0 +1,50 @@
+package groups
+
+import (
+	"context"
+	"slices"
+
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// idleParkedLocked returns what is parked and not on its way to be replayed.
+func (g *Group) idleParkedLocked() []Parked {
+	var idle []Parked
+	for _, p := range g.mu.known.parked {
+		if !g.mu.onWay[spot{p.Stream, p.Revision}] {
+			idle = append(idle, p)
+		}
+	}
+	return idle
+}
+
+// A spot is where an entry stands.
+type spot struct {
+	stream   events.Stream
+	revision events.Revision
+}
+
+// replayNext reads parked entries that are to be replayed, as far as the buffer
+// has room for them, and hands them out before what waits.
+func (g *Group) replayNext() {
+	g.mu.Lock()
+	room := max(0, g.mu.def.Settings.Buffer-len(g.mu.waiting))
+	next := slices.Clone(g.mu.replays[:min(room, len(g.mu.replays))])
+	g.mu.replays = slices.Delete(g.mu.replays, 0, len(next))
+	g.mu.Unlock()
+	var read []*message
+	for _, p := range next {
+		for e, err := range g.groups.store.Read(context.Background(), p.Stream, p.Revision-1) {
+			if err != nil {
+				g.fail(err)
+				return
+			}
+			read = append(read, &message{entry: e, replayed: true, reason: p.Reason})
+			break
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mu.waiting = slices.Insert(g.mu.waiting, 0, read...)
+	g.dispatchLocked()
+}

@@ -1,0 +1,169 @@
+package protocol
+
+import (
+	"context"
+	"crypto/rand"
+	"iter"
+
+	"github.com/EventStore/EventStore-Client-Go/v4/protos/streams"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// EachTime is the key of a header, with any value, by which a subscriber asks
+// to be told each time that it has caught up, and not only the first.
+const EachTime = "ledger-caught-up-each-time"
+
+// A subscription is one subscriber. It holds nothing of the store but its
+// place: a subscriber that is slow to receive slows its own loop.
+type subscription struct {
+	*question
+	to       streams.Streams_ReadServer
+	each     bool // tell each time
+	told     bool // was told that it has caught up
+	examined uint64
+	failed   error // of sending from within the store's loop
+	stop     context.CancelCauseFunc
+}
+
+// subscribe sends what there is behind a place and then what is appended, until
+// the call ends or the server shuts down.
+func (s *Server) subscribe(q question, to streams.Streams_ReadServer) error {
+	ctx, release := s.live(to.Context())
+	defer release()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	md, _ := metadata.FromIncomingContext(ctx)
+	sub := &subscription{question: &q, to: to, each: len(md.Get(EachTime)) > 0, stop: stop}
+	entries, err := s.following(ctx, sub)
+	if err != nil {
+		return err
+	}
+	if err := sub.send(&streams.ReadResp{Content: &streams.ReadResp_Confirmation{
+		Confirmation: &streams.ReadResp_SubscriptionConfirmation{SubscriptionId: rand.Text()},
+	}}); err != nil {
+		return err
+	}
+	for e, err := range entries {
+		if sub.failed != nil {
+			return sub.failed
+		}
+		if err != nil {
+			return err
+		}
+		if err := sub.take(e); err != nil {
+			return err
+		}
+	}
+	return sub.failed
+}
+
+// following returns the entries of a subscription.
+func (s *Server) following(ctx context.Context, sub *subscription) (iter.Seq2[events.Entry, error], error) {
+	if sub.stream != "" {
+		after, err := s.streamPlace(ctx, sub.question)
+		return s.followStream(ctx, sub.stream, after, sub.caughtUp), err
+	}
+	after := sub.from.position
+	if sub.from.end {
+		head, err := s.head(ctx)
+		if err != nil {
+			return nil, err
+		}
+		after = head
+	}
+	if err := s.checkPosition(ctx, sub.from); err != nil {
+		return nil, err
+	}
+	return s.store.Follow(ctx, after, events.Following{CaughtUp: sub.caughtUp}), nil
+}
+
+// streamPlace returns the length behind which a subscription to a stream
+// begins.
+func (s *Server) streamPlace(ctx context.Context, q *question) (events.Revision, error) {
+	switch {
+	case q.from.start:
+		return 0, nil
+	case q.from.end:
+		return s.length(ctx, q.stream)
+	}
+	return events.Revision(q.from.revision) + 1, nil
+}
+
+// followStream yields the entries of a stream behind a length: those that there
+// are by the stream's own index, and from then on those of the log that belong
+// to it. It calls caughtUp, if that is not nil, as Follow of a store does.
+func (s *Server) followStream(ctx context.Context, stream events.Stream, after events.Revision, caughtUp func(events.Position)) iter.Seq2[events.Entry, error] {
+	return func(yield func(events.Entry, error) bool) {
+		head, err := s.head(ctx)
+		if err != nil {
+			yield(events.Entry{}, err)
+			return
+		}
+		for e, err := range s.store.Read(ctx, stream, after) {
+			if !yield(e, err) || err != nil {
+				return
+			}
+			after = e.Revision
+		}
+		following := events.Following{Filter: events.Filter{Prefixes: []string{string(stream)}}, CaughtUp: caughtUp}
+		for e, err := range s.store.Follow(ctx, head, following) {
+			if err == nil && (e.Stream != stream || e.Revision <= after) {
+				continue
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// take sends an entry that the filter admits, and a checkpoint when so many
+// were examined.
+func (u *subscription) take(e events.Entry) error {
+	if u.filter.admits(e.Header()) {
+		m, err := event(e, u.ids)
+		if err != nil {
+			return err
+		}
+		if err := u.send(m); err != nil {
+			return err
+		}
+	}
+	if u.filter == nil {
+		return nil
+	}
+	if u.examined++; u.examined < u.filter.interval {
+		return nil
+	}
+	return u.checkpoint(e.Position)
+}
+
+// checkpoint tells how far the log was examined.
+func (u *subscription) checkpoint(at events.Position) error {
+	u.examined = 0
+	commit, prepare := at.Parts()
+	return u.send(&streams.ReadResp{Content: &streams.ReadResp_Checkpoint_{
+		Checkpoint: &streams.ReadResp_Checkpoint{CommitPosition: commit, PreparePosition: prepare},
+	}})
+}
+
+// caughtUp tells the subscriber, with a checkpoint if there is a filter.
+func (u *subscription) caughtUp(at events.Position) {
+	if u.told && !u.each || u.failed != nil {
+		return
+	}
+	u.told = true
+	if u.filter != nil {
+		u.failed = u.checkpoint(at)
+	}
+	if u.failed == nil {
+		u.failed = u.send(&streams.ReadResp{Content: &streams.ReadResp_CaughtUp_{CaughtUp: &streams.ReadResp_CaughtUp{}}})
+	}
+	if u.failed != nil {
+		u.stop(u.failed)
+	}
+}
+
+func (u *subscription) send(m *streams.ReadResp) error { return u.to.Send(m) }

@@ -1,0 +1,209 @@
+package eventstoredb_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstoredb"
+)
+
+// soakVar is how long TestSoak goes on. A day of a server that restarts every
+// quarter of an hour is 96 restarts: five minutes hold them all.
+const soakVar = "LEDGER_TEST_SOAK"
+
+func TestSoak(t *testing.T) {
+	length := 6 * time.Second
+	if text := os.Getenv(soakVar); text != "" {
+		var err error
+		if length, err = time.ParseDuration(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := newDatabase(t)
+	d.stop() // what it holds at rest is not the store's
+	goroutines, descriptors := runtime.NumGoroutine(), openFiles(t)
+	d.start()
+	s, err := eventstoredb.Open(t.Context(), d.url(), d.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const writers, followers = 4, 3
+	ctx, cancel := context.WithTimeout(t.Context(), length)
+	defer cancel()
+	var writing, following, restarting sync.WaitGroup
+	lengths := make([]events.Revision, writers)
+	for w := range writers {
+		writing.Go(func() { lengths[w] = soakWriter(ctx, t, s, w) })
+	}
+	dying, stop := context.WithCancelCause(t.Context())
+	defer stop(nil)
+	seen := make([]map[events.Stream]events.Revision, followers)
+	ended := make(chan struct{}, followers)
+	total := make(chan events.Position)
+	for f := range followers {
+		following.Go(func() {
+			seen[f] = soakFollower(dying, t, s, f, total)
+			ended <- struct{}{}
+		})
+	}
+	restarts := 0
+	restarting.Go(func() {
+		ticks := time.NewTicker(length / 60)
+		defer ticks.Stop()
+		for {
+			select {
+			case <-ticks.C:
+				d.restart()
+				restarts++
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	writing.Wait()
+	restarting.Wait()
+	var last events.Position
+	for e, err := range events.Scan(t.Context(), d.store, events.Query{Backward: true}) {
+		if last = e.Position; err != nil {
+			t.Fatal(err)
+		}
+		break
+	}
+	for range followers {
+		total <- last
+	}
+	following.Wait()
+	all := events.Revision(0)
+	for w := range writers {
+		stream := events.Stream(fmt.Sprintf("soak-%d", w))
+		all += lengths[w]
+		for f := range followers {
+			if got := seen[f][stream]; got != lengths[w] {
+				t.Errorf("follower %d saw %d entries of %s, want %d", f, got, stream, lengths[w])
+			}
+		}
+		entries, err := collect(s.Read(t.Context(), stream, 0))
+		if err != nil || events.Revision(len(entries)) != lengths[w] {
+			t.Errorf("%s holds %d entries and %v, want the %d that were acknowledged", stream, len(entries), err, lengths[w])
+		}
+	}
+	t.Logf("%d restarts, %d records of %d writers, each seen once and in order by %d followers", restarts, all, writers, followers)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	d.stop()
+	settles(t, "goroutines", goroutines, runtime.NumGoroutine)
+	settles(t, "descriptors", descriptors, func() int { return openFiles(t) })
+}
+
+// soakWriter appends until the context ends, each append a certain one, and
+// returns the length of its stream.
+func soakWriter(ctx context.Context, t *testing.T, s events.Store, w int) (at events.Revision) {
+	stream, mint := events.Stream(fmt.Sprintf("soak-%d", w)), newMint()
+	ticks := time.NewTicker(5 * time.Millisecond)
+	defer ticks.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-ticks.C:
+		case <-ctx.Done():
+			return at
+		}
+		batch := make([]events.Record, 1+n%3)
+		for i := range batch {
+			batch[i] = record(mint, fmt.Sprintf("Kind%d", w), n)
+		}
+		if err := s.Append(t.Context(), stream, at, batch...); err != nil {
+			t.Errorf("Append(%s, %d) = %v", stream, at, err)
+			return at
+		}
+		at += events.Revision(len(batch))
+	}
+}
+
+// soakFollower follows until it has come to the last position, and returns how
+// much of each stream it saw.
+func soakFollower(ctx context.Context, t *testing.T, s events.Store, f int, total <-chan events.Position) map[events.Stream]events.Revision {
+	seen := map[events.Stream]events.Revision{}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var at, last events.Position
+	var following []events.Following
+	switch f {
+	case 1:
+		following = []events.Following{{CaughtUp: func(p events.Position) {
+			if p.Compare(at) < 0 {
+				t.Errorf("follower %d: CaughtUp(%s) after an entry at %s", f, p, at)
+			}
+		}}}
+	case 2:
+		following = []events.Following{{Filter: events.Filter{Categories: []string{"soak"}}}}
+	}
+	next := make(chan events.Entry)
+	failed := make(chan error, 1)
+	go func() {
+		defer close(next)
+		for e, err := range s.Follow(ctx, events.Position{}, following...) {
+			if err != nil {
+				failed <- err
+				return
+			}
+			at = e.Position
+			select {
+			case next <- e:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	defer func() {
+		cancel()
+		for range next { // until it has ended
+		}
+	}()
+	var before events.Position
+	for last.IsZero() || before.Compare(last) < 0 {
+		select {
+		case e := <-next:
+			if e.Revision != seen[e.Stream]+1 || e.Position.Compare(before) <= 0 {
+				t.Errorf("follower %d: entry %d of %s at %s follows entry %d and position %s", f, e.Revision, e.Stream, e.Position, seen[e.Stream], before)
+			}
+			seen[e.Stream], before = e.Revision, e.Position
+		case last = <-total:
+			total = nil
+		case err := <-failed:
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("follower %d: %v", f, err)
+			}
+			return seen
+		}
+	}
+	return seen
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip("this system does not tell which files are open")
+	}
+	return len(files)
+}
+
+// settles fails t unless a count comes down to what it was.
+func settles(t *testing.T, what string, want int, count func() int) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for count() > want {
+		if time.Now().After(deadline) {
+			t.Fatalf("there are %d %s, and were %d:\n%s", count(), what, want, stacks())
+		}
+		runtime.Gosched()
+	}
+}

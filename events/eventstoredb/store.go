@@ -1,0 +1,199 @@
+package eventstoredb
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// The defaults of a Config.
+const (
+	DefaultMaxAppend = 1 << 20 // what every server takes
+	DefaultPatience  = 10 * time.Second
+)
+
+// A Config says how to open a store. The zero Config is right for a database
+// that holds one ledger.
+type Config struct {
+	// Namespace keeps ledgers in one database apart: it stands before the
+	// name of each stream. It is letters, digits and underscores, and ends
+	// with a full stop, which it has nowhere else. Empty: the ledger is all of
+	// the database but the server's own streams.
+	Namespace string
+	// MaxAppend is how many bytes an append may have, as the server counts
+	// them: data, metadata and two for each UTF-16 unit of a kind. 0:
+	// DefaultMaxAppend.
+	MaxAppend int
+	// Patience is how long a call waits for a server that does not answer. 0:
+	// DefaultPatience. An append that may have been made, and a follower,
+	// wait until their context ends.
+	Patience time.Duration
+	// Logger is told what the client of EventStoreDB complains about. Nil:
+	// nothing is.
+	Logger *slog.Logger
+}
+
+// A Store is an events.Store and an events.Scanner in an EventStoreDB
+// database. It is safe for concurrent use.
+type Store struct {
+	namespace string
+	maxAppend int
+	patience  time.Duration
+	lifetime  time.Duration // of one subscription
+	recheck   time.Duration // of the end, for a follower that waits behind a filter
+	guard     *guard
+	running   sync.WaitGroup // what runs for calls; added to under mu
+	life      context.Context
+	end       context.CancelCauseFunc
+	writing   writing
+	mu        struct {
+		sync.Mutex
+		closed bool
+		high   events.Position // no record that was there before Open, or seen since, stands behind it
+		blind  bool            // high is not known
+	}
+}
+
+// The lifetime of a subscription is bounded, because something between here
+// and the server can keep one that is dead looking alive.
+const (
+	lifetime = 10 * time.Minute
+	recheck  = time.Second
+)
+
+var namespaceGrammar = regexp.MustCompile(`^[A-Za-z0-9_]+\.$`)
+
+// ErrBadNamespace says that a namespace would not keep ledgers apart.
+var ErrBadNamespace = errors.New("namespace is not letters, digits and underscores with a full stop behind")
+
+// Open opens the ledger in the database that a connection string names:
+// esdb:// or kurrentdb://, with or without +discover, one node or several, and
+// the settings of the official client. The caller closes it. It returns when
+// the server has answered. One that does not within Patience is
+// ErrUnreachable, one that does not accept the credentials is
+// ErrUnauthenticated, one that cannot keep the promises of a store is
+// ErrTooOld.
+func Open(ctx context.Context, connectionString string, cfg Config) (*Store, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	log := cfg.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Namespace != "" && !namespaceGrammar.MatchString(cfg.Namespace) {
+		return nil, fmt.Errorf("open EventStoreDB: %w: it is %q", ErrBadNamespace, cfg.Namespace)
+	}
+	config, err := parse(connectionString, log)
+	if err != nil {
+		return nil, fmt.Errorf("open EventStoreDB: %w", err)
+	}
+	s := &Store{
+		namespace: cfg.Namespace,
+		maxAppend: cmp.Or(cfg.MaxAppend, DefaultMaxAppend),
+		patience:  cmp.Or(cfg.Patience, DefaultPatience),
+		lifetime:  lifetime,
+		recheck:   recheck,
+	}
+	s.life, s.end = context.WithCancelCause(context.Background())
+	s.guard = &guard{config: *config, log: log, life: s.life, running: &s.running}
+	if err := s.greet(ctx); err != nil {
+		_ = s.Close() // what failed is told
+		return nil, fmt.Errorf("open EventStoreDB at %s: %w", nodes(config), err)
+	}
+	return s, nil
+}
+
+// nodes tells where a configuration leads, without credentials.
+func nodes(c *esdb.Configuration) string {
+	at, how := c.Address, "with TLS"
+	if len(c.GossipSeeds) > 0 {
+		at = fmt.Sprint(c.GossipSeeds)
+	}
+	if c.DisableTLS {
+		how = "without TLS"
+	}
+	return at + " " + how
+}
+
+// greet finds the end of the log. A user who may not read all streams can
+// still read and write single ones.
+func (s *Store) greet(ctx context.Context) error {
+	end, err := s.last(ctx)
+	if errors.Is(err, ErrRefused) {
+		s.mu.blind, err = true, nil
+	}
+	s.saw(end)
+	return err
+}
+
+// saw raises what is known of the end of the log.
+func (s *Store) saw(p events.Position) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.Compare(s.mu.high) > 0 {
+		s.mu.high = p
+	}
+}
+
+// known returns what is known of the end of the log, and whether something is.
+func (s *Store) known() (events.Position, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.high, !s.mu.blind
+}
+
+// begin counts something in that runs for a call, unless the store is closed.
+func (s *Store) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.closed {
+		return false
+	}
+	s.running.Add(1)
+	return true
+}
+
+// bound returns a context that also ends when the store closes, with
+// events.ErrClosed, and what frees it.
+func (s *Store) bound(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.life, func() { cancel(context.Cause(s.life)) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// grace is how long Close waits for what runs. Only the client's wait for a
+// server that is silent can take longer; it ends with its own timeout.
+const grace = time.Second
+
+// Close ends every append, loop and follower with events.ErrClosed. An append
+// that was under way is open: it may have been made. Closing again is
+// events.ErrClosed.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	again := s.mu.closed
+	s.mu.closed = true
+	s.mu.Unlock()
+	if again {
+		return events.ErrClosed
+	}
+	s.end(events.ErrClosed)
+	s.guard.finish()
+	done := make(chan struct{})
+	go func() { s.running.Wait(); close(done) }()
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+	return nil
+}

@@ -1,0 +1,292 @@
+package eventstoredb_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/EventStore/EventStore-Client-Go/v4/protos/serverfeatures"
+	"github.com/EventStore/EventStore-Client-Go/v4/protos/shared"
+	"github.com/EventStore/EventStore-Client-Go/v4/protos/streams"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstoredb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// A stub is a server that answers reads as a test says.
+type stub struct {
+	serverfeatures.UnimplementedServerFeaturesServer
+	streams.UnimplementedStreamsServer
+	version string
+	read    func(*streams.ReadReq_Options, streams.Streams_ReadServer) error
+}
+
+func (s *stub) GetSupportedMethods(context.Context, *shared.Empty) (*serverfeatures.SupportedMethods, error) {
+	if s.version == "" {
+		return nil, status.Error(codes.Unimplemented, "unknown service")
+	}
+	return &serverfeatures.SupportedMethods{EventStoreServerVersion: s.version}, nil
+}
+
+func (s *stub) Read(q *streams.ReadReq, to streams.Streams_ReadServer) error {
+	if s.read == nil {
+		return nil
+	}
+	return s.read(q.GetOptions(), to)
+}
+
+// serve serves until the test ends, and returns a connection string.
+func (s *stub) serve(t testing.TB) string {
+	t.Helper()
+	at, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.WaitForHandlers(true))
+	serverfeatures.RegisterServerFeaturesServer(server, s)
+	streams.RegisterStreamsServer(server, s)
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(at) }) // it ends when it is stopped
+	t.Cleanup(func() { server.Stop(); serving.Wait() })
+	return "esdb://" + at.Addr().String() + "?tls=false"
+}
+
+func (s *stub) open(t testing.TB) *eventstoredb.Store {
+	t.Helper()
+	s.version = "24.10.5"
+	store, err := eventstoredb.Open(t.Context(), s.serve(t), eventstoredb.Config{Patience: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
+// written is an event as a server sends it.
+func written(stream, kind, metadata string, revision, position uint64) *streams.ReadResp {
+	return &streams.ReadResp{Content: &streams.ReadResp_Event{Event: &streams.ReadResp_ReadEvent{
+		Event: &streams.ReadResp_ReadEvent_RecordedEvent{
+			Id:               &shared.UUID{Value: &shared.UUID_String_{String_: "0190a1b2-0000-7000-8000-000000000001"}},
+			StreamIdentifier: &shared.StreamIdentifier{StreamName: []byte(stream)},
+			StreamRevision:   revision, CommitPosition: position, PreparePosition: position,
+			Metadata:       map[string]string{"type": kind, "content-type": "application/json", "created": "17000000000000000"},
+			CustomMetadata: []byte(metadata), Data: []byte(`{"a":1}`),
+		},
+	}}}
+}
+
+var (
+	confirmation = &streams.ReadResp{Content: &streams.ReadResp_Confirmation{Confirmation: &streams.ReadResp_SubscriptionConfirmation{SubscriptionId: "1"}}}
+	caughtUp     = &streams.ReadResp{Content: &streams.ReadResp_CaughtUp_{CaughtUp: &streams.ReadResp_CaughtUp{}}}
+	notFound     = &streams.ReadResp{Content: &streams.ReadResp_StreamNotFound_{StreamNotFound: &streams.ReadResp_StreamNotFound{StreamIdentifier: &shared.StreamIdentifier{StreamName: []byte("x")}}}}
+)
+
+// log answers every read with some events, and those of a stream with its own.
+func log(all ...*streams.ReadResp) func(*streams.ReadReq_Options, streams.Streams_ReadServer) error {
+	return func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
+		answer := all
+		if stream := q.GetStream(); stream != nil {
+			answer = nil
+			for _, e := range all {
+				if string(e.GetEvent().GetEvent().GetStreamIdentifier().GetStreamName()) == string(stream.GetStreamIdentifier().GetStreamName()) {
+					answer = append(answer, e)
+				}
+			}
+			if answer == nil {
+				answer = []*streams.ReadResp{notFound}
+			}
+		}
+		if q.GetSubscription() != nil {
+			answer = append([]*streams.ReadResp{confirmation}, answer...)
+			answer = append(answer, caughtUp)
+		}
+		if q.GetReadDirection() == streams.ReadReq_Options_Backwards && len(answer) > 0 {
+			answer = answer[len(answer)-1:]
+		}
+		for _, m := range answer {
+			if err := to.Send(m); err != nil {
+				return err
+			}
+		}
+		if q.GetSubscription() != nil {
+			<-to.Context().Done()
+		}
+		return nil
+	}
+}
+
+func TestVersionsThatCannotKeepThePromisesAreRefused(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]error{
+		"":            eventstoredb.ErrTooOld,
+		"5.0.11":      eventstoredb.ErrTooOld,
+		"22.10.5":     eventstoredb.ErrTooOld,
+		"23.10.7":     eventstoredb.ErrTooOld,
+		"23.10.8":     nil,
+		"24.2.9":      eventstoredb.ErrTooOld,
+		"24.10.4":     eventstoredb.ErrTooOld,
+		"24.10.5":     nil,
+		"25.0.0":      eventstoredb.ErrTooOld,
+		"25.0.1":      nil,
+		"25.1.0":      nil,
+		"26.0.0":      nil,
+		"26.1.0-rc.1": eventstoredb.ErrPreRelease,
+	} {
+		s, err := eventstoredb.Open(t.Context(), (&stub{version: version}).serve(t), eventstoredb.Config{})
+		if !errors.Is(err, want) {
+			t.Errorf("Open of version %q = %v, want %v", version, err, want)
+		}
+		if err == nil {
+			_ = s.Close()
+		}
+	}
+}
+
+func TestEventsOfOthersPassThrough(t *testing.T) {
+	t.Parallel()
+	s := (&stub{read: log(
+		written("$stats-0", "$statsCollected", "", 0, 5),
+		written("session-1", "Unheard", `{"who":"they"}`, 0, 10),
+	)}).open(t)
+	for what, loop := range map[string]func(func(events.Entry, error) bool){
+		"Read": s.Read(t.Context(), "session-1", 0), "ReadAll": s.ReadAll(t.Context(), events.Position{}),
+	} {
+		entries, err := collect(loop)
+		if err != nil || len(entries) != 1 {
+			t.Fatalf("%s yields %d entries and %v, want 1", what, len(entries), err)
+		}
+		if e := entries[0]; e.Kind != "Unheard" || e.Version != 1 || string(e.Metadata) != `{"who":"they"}` || e.Time != time.Unix(0, 17000000000000000*100).UTC() || e.Position != events.NewPosition(10, 10) {
+			t.Errorf("%s yields %+v, want it as it was written", what, e)
+		}
+	}
+}
+
+func TestRecordThatIsDamagedNamesItsPosition(t *testing.T) {
+	t.Parallel()
+	s := (&stub{read: log(
+		written("session-1", "PromptAdmitted", "", 0, 10),
+		written("session-1", "PromptAdmitted", `{"$ledger":{"v":"x"}}`, 1, 4711),
+	)}).open(t)
+	for what, loop := range map[string]func(func(events.Entry, error) bool){
+		"Read": s.Read(t.Context(), "session-1", 0), "ReadAll": s.ReadAll(t.Context(), events.Position{}), "Follow": s.Follow(t.Context(), events.Position{}),
+	} {
+		entries, err := collect(loop)
+		if len(entries) != 1 || !errors.Is(err, events.ErrDamaged) || !strings.Contains(err.Error(), "entry 2 of session-1 at position 4711") {
+			t.Errorf("%s yields %d entries and %v, want one, and ErrDamaged with the position", what, len(entries), err)
+		}
+	}
+}
+
+func TestStreamThatSomebodyDeletedIsNotEmpty(t *testing.T) {
+	t.Parallel()
+	tombstoned := func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
+		if q.GetStream() == nil {
+			return nil
+		}
+		to.SetTrailer(metadata.Pairs("exception", "stream-deleted", "stream-name", "session-1"))
+		return status.Error(codes.FailedPrecondition, "deleted")
+	}
+	hidden := written("$$session-1", "$metadata", "", 0, 20)
+	hidden.GetEvent().GetEvent().Data = []byte(`{"$tb":9223372036854775807}`)
+	for name, read := range map[string]func(*streams.ReadReq_Options, streams.Streams_ReadServer) error{
+		"tombstone": tombstoned,
+		"soft":      log(hidden),
+		"cut short": log(written("session-1", "Kind", "", 7, 10)),
+		"a gap":     log(written("session-1", "Kind", "", 0, 10), written("session-1", "Kind", "", 2, 12)),
+	} {
+		s := (&stub{read: read}).open(t)
+		for what, loop := range map[string]func(func(events.Entry, error) bool){
+			"Read": s.Read(t.Context(), "session-1", 0), "Scan": s.Scan(t.Context(), events.Query{Stream: "session-1"}),
+		} {
+			_, err := collect(loop)
+			if !errors.Is(err, eventstoredb.ErrDeleted) || !errors.Is(err, events.ErrDamaged) {
+				t.Errorf("%s: %s = %v, want ErrDeleted, which is ErrDamaged", name, what, err)
+			}
+		}
+		if name == "a gap" {
+			continue // the stub sends one event backward
+		}
+		if _, err := collect(s.Scan(t.Context(), events.Query{Stream: "session-1", Backward: true})); !errors.Is(err, eventstoredb.ErrDeleted) {
+			t.Errorf("%s: Scan backward = %v, want ErrDeleted", name, err)
+		}
+	}
+}
+
+// A user may have the right to single streams and not to all.
+func TestDatabaseThatRefusesAllStreamsGivesSingleOnes(t *testing.T) {
+	t.Parallel()
+	one := log(written("session-1", "Kind", "", 0, 10))
+	s := (&stub{read: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
+		if q.GetAll() != nil {
+			return status.Error(codes.PermissionDenied, "access to $all denied")
+		}
+		return one(q, to)
+	}}).open(t)
+	if entries, err := collect(s.Read(t.Context(), "session-1", 0)); err != nil || len(entries) != 1 {
+		t.Errorf("Read yields %d entries and %v, want 1", len(entries), err)
+	}
+	for what, loop := range map[string]func(func(events.Entry, error) bool){
+		"ReadAll": s.ReadAll(t.Context(), events.Position{}), "Follow": s.Follow(t.Context(), events.Position{}), "Backward": s.Scan(t.Context(), events.Query{Backward: true}),
+	} {
+		if _, err := collect(loop); !errors.Is(err, eventstoredb.ErrRefused) || !strings.Contains(err.Error(), "access to $all denied") {
+			t.Errorf("%s = %v, want ErrRefused", what, err)
+		}
+	}
+}
+
+// The client panics at an answer that it was not made for.
+func TestPanicOfTheClientIsAnError(t *testing.T) {
+	t.Parallel()
+	s := (&stub{read: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
+		if q.GetAll() != nil {
+			return nil
+		}
+		return to.Send(&streams.ReadResp{Content: &streams.ReadResp_LastStreamPosition{LastStreamPosition: 3}})
+	}}).open(t)
+	if _, err := collect(s.Read(t.Context(), "session-1", 0)); !errors.Is(err, eventstoredb.ErrBroken) {
+		t.Errorf("Read = %v, want ErrBroken", err)
+	}
+	nameless := written("session-1", "Kind", "", 0, 10)
+	nameless.GetEvent().GetEvent().StreamIdentifier = nil
+	broken := &stub{version: "24.10.5", read: log(nameless)}
+	if _, err := eventstoredb.Open(t.Context(), broken.serve(t), eventstoredb.Config{}); !errors.Is(err, eventstoredb.ErrBroken) {
+		t.Errorf("Open = %v, want ErrBroken", err)
+	}
+}
+
+// A server that falls behind and catches up says so again, and one that lost
+// its place sends what it sent before.
+func TestWhatAServerRepeatsIsYieldedOnce(t *testing.T) {
+	t.Parallel()
+	one, two := written("session-1", "Kind", "", 0, 10), written("session-1", "Kind", "", 1, 12)
+	s := (&stub{read: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
+		if q.GetSubscription() == nil {
+			return log(one, two)(q, to)
+		}
+		for _, m := range []*streams.ReadResp{confirmation, one, caughtUp, one, two, caughtUp, one, two, caughtUp, caughtUp} {
+			if err := to.Send(m); err != nil {
+				return err
+			}
+		}
+		<-to.Context().Done()
+		return nil
+	}}).open(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	told := 0
+	entries, _ := collect(s.Follow(ctx, events.Position{}, events.Following{CaughtUp: func(p events.Position) {
+		if told++; p != events.NewPosition(12, 12) {
+			t.Errorf("CaughtUp(%s), want 12", p)
+		}
+		cancel()
+	}}))
+	if len(entries) != 2 || told != 1 {
+		t.Errorf("Follow yields %d entries and catches up %d times, want 2 and once", len(entries), told)
+	}
+}
