@@ -148,7 +148,8 @@ func (a *app) root() *cobra.Command {
 	}
 	root.AddCommand(a.runCommands()...)
 	root.AddCommand(a.sessionCommand(), a.turnCommand(), a.callCommand(), a.outputCommand(), a.registryCommand(),
-		a.eventCommand(), a.verifyCommand(), a.importCommand(), a.storeCommand(), a.versionCommand())
+		a.eventCommand(), a.verifyCommand(), a.importCommand(), a.storeCommand(), a.publishCommand(), a.consumerCommand(),
+		a.versionCommand())
 	return root
 }
 

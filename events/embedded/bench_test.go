@@ -2,73 +2,296 @@ package embedded
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// BenchmarkAppend appends records of about 400 bytes, each durable before the
-// next of its writer. Beside it in the same run, the same bytes are written to
-// a plain file and synced one by one; x-file is how many times as long an
-// append takes.
+// roundTime is how long each contender of a round appends.
+const roundTime = 500 * time.Millisecond
+
+// BenchmarkAppend has many writers append records of about 400 bytes, each
+// durable before the next of its writer. In each round a file is written in the
+// same way, which is the floor: with one writer a write and a sync for each
+// record, with more of them one for all that waits. A round is an iteration,
+// so -benchtime=5x is five of them; the medians are reported.
+//
+//	x-floor      appends in the time, of those of the floor
+//	x-p99        99th percentile of an append, to that of the floor
+//	x-cpu        CPU of an append, to that of a bare batch of Pebble with the same bytes
+//	group        appends that share a sync
 func BenchmarkAppend(b *testing.B) {
-	for _, writers := range []int{1, 64} {
+	for _, writers := range []int{1, 8, 64, 256} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
-			s, err := Open(b.Context(), b.TempDir(), Config{})
+			dir := b.TempDir()
+			s, err := Open(b.Context(), filepath.Join(dir, "store"), Config{})
 			must(b, err)
-			p := newPen(1)
-			size := len(encode("s-10", 1, p.records(1, 350)[0]))
-			b.SetBytes(int64(size))
-			b.ResetTimer()
-			appendAll(b, s, writers)
-			b.StopTimer()
+			bare, err := pebble.Open(filepath.Join(dir, "bare"), s.options(nil))
+			must(b, err)
+			size := len(encode("session-01", 1, newPen(1).records(1, 350)[0])) + sumLen
+			lengths := make([]events.Revision, writers)
+			var rates, tails, costs, groups, times []float64
+			for round := range b.N {
+				floor := newPlain(b, filepath.Join(dir, fmt.Sprint("plain", round)))
+				low := load(writers, func(int) func() error { return floor.appending(writers, size) })
+				floor.close(b)
+				before := s.Vitals()
+				high := load(writers, func(w int) func() error { return appending(b, s, w, &lengths[w]) })
+				after := s.Vitals()
+				group := float64(after.Appends-before.Appends) / float64(after.Groups-before.Groups)
+				times = append(times, float64(high.quantile(0.5).Microseconds()))
+				rates = append(rates, high.rate()/low.rate())
+				tails = append(tails, float64(high.quantile(0.99))/float64(low.quantile(0.99)))
+				groups = append(groups, group)
+				costs = append(costs, float64(high.cpu)/bareCost(b, bare, max(int(group), 1)))
+				b.Logf("round %d: floor %.0f/s p50 %v p99 %v; store %.0f/s p50 %v p99 %v cpu %v", round, low.rate(), low.quantile(0.5), low.quantile(0.99), high.rate(), high.quantile(0.5), high.quantile(0.99), high.cpu)
+			}
 			must(b, s.Close())
-			b.ReportMetric(float64(b.Elapsed())/float64(floor(b, size, b.N)), "x-file")
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "appends/s")
+			must(b, bare.Close())
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(median(rates), "x-floor")
+			b.ReportMetric(median(tails), "x-p99")
+			b.ReportMetric(median(costs), "x-cpu")
+			b.ReportMetric(median(groups), "group")
+			b.ReportMetric(median(times), "p50-µs")
 		})
 	}
 }
 
-// appendAll makes b.N appends, by many writers at once.
-func appendAll(b *testing.B, s *Store, writers int) {
-	var left atomic.Int64
-	left.Store(int64(b.N))
+// appending returns what appends one record after the other to a stream.
+func appending(b *testing.B, s *Store, w int, length *events.Revision) func() error {
+	p := newPen(byte(w))
+	stream := events.Stream(fmt.Sprintf("session-%d", w))
+	record := p.records(1, 350)
+	return func() error {
+		record[0].ID = p.Event()
+		err := s.Append(b.Context(), stream, *length, record...)
+		*length++
+		return err
+	}
+}
+
+// A measure is what a load gave.
+type measure struct {
+	took time.Duration
+	each []time.Duration // of each append, ascending
+	cpu  time.Duration   // for each append
+}
+
+func (m measure) rate() float64 { return float64(len(m.each)) / m.took.Seconds() }
+
+func (m measure) quantile(q float64) time.Duration { return m.each[int(q*float64(len(m.each)-1))] }
+
+// load has writers append for the time of a round.
+func load(writers int, writer func(w int) func() error) (m measure) {
+	var mu sync.Mutex
 	var appending sync.WaitGroup
+	used, start := cpu(), time.Now()
 	for w := range writers {
-		p := newPen(byte(w))
 		appending.Go(func() {
-			stream := events.Stream(fmt.Sprintf("s-%d", w))
-			for at := events.Revision(0); left.Add(-1) >= 0; at++ {
-				if err := s.Append(b.Context(), stream, at, p.records(1, 350)...); err != nil {
-					b.Error(err)
-					return
+			var each []time.Duration
+			do := writer(w)
+			for begun := start; begun.Sub(start) < roundTime; {
+				if err := do(); err != nil {
+					panic(err)
 				}
+				now := time.Now()
+				each = append(each, now.Sub(begun))
+				begun = now
 			}
+			mu.Lock()
+			defer mu.Unlock()
+			m.each = append(m.each, each...)
 		})
 	}
 	appending.Wait()
+	m.took = time.Since(start)
+	m.cpu = (cpu() - used) / time.Duration(len(m.each))
+	slices.Sort(m.each)
+	return m
 }
 
-// floor is how long it takes to write and sync n runs of bytes, measured on
-// some of them.
-func floor(b *testing.B, size, n int) time.Duration {
-	f, err := os.Create(filepath.Join(b.TempDir(), "plain"))
-	must(b, err)
-	defer f.Close()
-	bytes, sample := make([]byte, size), min(n, 2000)
-	start := time.Now()
-	for range sample {
-		_, err := f.Write(bytes)
-		must(b, err)
-		must(b, syscall.Fdatasync(int(f.Fd())))
+// cpu returns the time that the processors gave to this process.
+func cpu() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
 	}
-	return time.Since(start) * time.Duration(n) / time.Duration(sample)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func median(of []float64) float64 {
+	slices.Sort(of)
+	return of[len(of)/2]
+}
+
+// A plain is a file with group commit: what is written while it syncs shares
+// the next write and sync.
+type plain struct {
+	file *os.File
+	wake chan struct{}
+	done chan error
+	mu   struct {
+		sync.Mutex
+		bytes   []byte
+		waiting []chan error
+	}
+}
+
+func newPlain(b *testing.B, name string) *plain {
+	f, err := os.Create(name)
+	must(b, err)
+	p := &plain{file: f, wake: make(chan struct{}, 1), done: make(chan error)}
+	go p.commit()
+	return p
+}
+
+func (p *plain) close(b *testing.B) {
+	close(p.wake)
+	must(b, <-p.done)
+	must(b, p.file.Close())
+	must(b, os.Remove(p.file.Name()))
+}
+
+func (p *plain) commit() {
+	var bytes []byte
+	var waiting []chan error
+	for range p.wake {
+		runtime.Gosched() // writers that the last group woke come now
+		p.mu.Lock()
+		bytes, p.mu.bytes = p.mu.bytes, bytes[:0]
+		waiting, p.mu.waiting = p.mu.waiting, waiting[:0]
+		p.mu.Unlock()
+		if len(waiting) == 0 {
+			continue
+		}
+		_, err := p.file.Write(bytes)
+		if err == nil {
+			err = syscall.Fdatasync(int(p.file.Fd()))
+		}
+		for _, w := range waiting {
+			w <- err
+		}
+	}
+	p.done <- nil
+}
+
+// appending returns what appends so many bytes, as one of many writers.
+func (p *plain) appending(writers, size int) func() error {
+	record := make([]byte, size)
+	if writers == 1 {
+		return func() error {
+			if _, err := p.file.Write(record); err != nil {
+				return err
+			}
+			return syscall.Fdatasync(int(p.file.Fd()))
+		}
+	}
+	done := make(chan error, 1)
+	return func() error {
+		p.mu.Lock()
+		p.mu.bytes = append(p.mu.bytes, record...)
+		p.mu.waiting = append(p.mu.waiting, done)
+		p.mu.Unlock()
+		select {
+		case p.wake <- struct{}{}:
+		default:
+		}
+		return <-done
+	}
+}
+
+// BenchmarkOpen opens a store of so many records: after a clean close, and as a
+// process that was killed while it appended leaves it. It reports the bytes on
+// the disk for each byte of the records as well.
+func BenchmarkOpen(b *testing.B) {
+	for _, count := range []int{50_000, 1_000_000} {
+		b.Run(fmt.Sprintf("records=%d", count), func(b *testing.B) {
+			dir := b.TempDir()
+			s, err := Open(b.Context(), dir, Config{Durability: Interval(10 * time.Millisecond)})
+			must(b, err)
+			p := newPen(1)
+			for at := 0; at < count; at += 500 {
+				must(b, s.Append(b.Context(), events.Stream(fmt.Sprintf("session-%d", at/500%64)), events.Revision(at/500/64*500), p.records(500, 350)...))
+			}
+			killed := b.TempDir()
+			must(b, s.Sync(b.Context()))
+			must(b, s.db.Checkpoint(filepath.Join(killed, logName))) // with the log as it stands, as a kill leaves it
+			must(b, (&folder{fs: vfs.Default, dir: killed}).put(formatName))
+			for m := s.db.Metrics(); m.Compact.NumInProgress > 0; m = s.db.Metrics() {
+				runtime.Gosched()
+			}
+			size := int64(s.Vitals().Bytes)
+			must(b, s.Close())
+			b.ReportMetric(float64(bytesIn(b, dir))/float64(size), "x-bytes")
+			var clean, dead []float64
+			for range b.N {
+				clean = append(clean, opening(b, dir))
+				again := b.TempDir()
+				must(b, os.CopyFS(again, os.DirFS(killed)))
+				dead = append(dead, opening(b, again))
+				must(b, os.RemoveAll(again))
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(median(clean), "clean-ms")
+			b.ReportMetric(median(dead), "killed-ms")
+		})
+	}
+}
+
+func opening(b *testing.B, dir string) float64 {
+	begun := time.Now()
+	s, err := Open(b.Context(), dir, Config{})
+	must(b, err)
+	took := time.Since(begun)
+	must(b, s.Close())
+	return float64(took.Microseconds()) / 1000
+}
+
+// bytesIn returns how many bytes the files below a folder have.
+func bytesIn(b *testing.B, dir string) (size int64) {
+	must(b, filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			size += info.Size()
+		}
+		return err
+	}))
+	return size
+}
+
+// bareCost returns the CPU that Pebble takes for each record, in synced batches
+// of so many: the keys and values of the store and nothing around it.
+func bareCost(b *testing.B, db *pebble.DB, group int) float64 {
+	const rounds = 200
+	values := make([][]byte, group)
+	for i, r := range newPen(1).records(group, 350) {
+		values[i] = append(encode("session-01", 1, r), 0, 0, 0, 0)
+	}
+	used := cpu()
+	for round := range rounds {
+		batch := db.NewBatch()
+		for i, value := range values {
+			seq := uint64(round*group + i)
+			must(b, batch.Set(entryKey(seq), value, nil))
+			must(b, batch.Set(indexKey("session-01", events.Revision(seq)), entryKey(seq)[2:], nil))
+		}
+		must(b, batch.Commit(pebble.Sync))
+	}
+	return float64(cpu()-used) / float64(rounds*group)
 }
 
 // BenchmarkReadAll reads a hundred thousand records in order.

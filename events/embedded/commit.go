@@ -2,38 +2,64 @@ package embedded
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"runtime"
+	"hash/crc32"
+	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// The bounds of what waits for the committer and of what it writes at once.
-const (
-	queueLen   = 1024     // appends; more wait outside
-	groupLen   = 1024     // appends in a group
-	groupBytes = 8 << 20  // bytes in a group of more than one append
-	maxAppend  = 1 << 30  // bytes in one append; Pebble's batches end at four times that
-	maxHeads   = 16 << 10 // streams whose length is remembered, twice over
-)
+// maxAppend bounds the bytes in one append. Pebble's batches end at four times
+// that.
+const maxAppend = 1 << 30
 
-// A pending append waits for the committer.
+// A pending append waits for the committer, which answers it once.
 type pending struct {
-	stream  events.Stream
-	after   events.Revision
-	values  [][]byte // the records, encoded
-	size    int
-	claimed atomic.Bool // by the committer, or by an appender that gave up
-	done    chan error
+	stream events.Stream
+	after  events.Revision
+	values []byte // the records as they are kept, one behind the other, each with room for its sum
+	parts  []part // of values, one for each record
+	size   int    // bytes that it was admitted with
+	done   chan error
+}
+
+// A part is where a record lies in the values of an append.
+type part struct {
+	end int    // its sum is the last four bytes
+	sum uint32 // of the value alone, which the sequence finishes
 }
 
 // through returns the length of the stream with the records.
-func (p *pending) through() events.Revision { return p.after + events.Revision(len(p.values)) }
+func (p *pending) through() events.Revision { return p.after + events.Revision(len(p.parts)) }
+
+// value returns the record with an index, all but its sum.
+func (p *pending) value(i int) []byte {
+	start := 0
+	if i > 0 {
+		start = p.parts[i-1].end
+	}
+	return p.values[start : p.parts[i].end-sumLen]
+}
+
+// maxSpareBytes bounds what a pending append keeps when it was answered.
+const maxSpareBytes = 32 << 10
+
+// free gives back a pending append that was answered.
+func (s *Store) free(p *pending) {
+	if cap(p.values) <= maxSpareBytes {
+		p.stream, p.values, p.parts = "", p.values[:0], p.parts[:0]
+		s.spare.Put(p)
+	}
+}
+
+// errJudge is the committer's answer to an append that does not follow the end
+// of its stream: what is durable now says whether it was appended before.
+var errJudge = errors.New("append is to be judged")
 
 // Append is events.Store's. An append whose context ends before the committer
 // took it is withdrawn and adds nothing; afterwards the outcome is open. After a
@@ -43,37 +69,58 @@ func (s *Store) Append(ctx context.Context, stream events.Stream, after events.R
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	p, err := s.prepare(stream, after, records)
-	if err != nil {
-		return fmt.Errorf("append to %s after revision %d: %w", stream, after, err)
-	}
-	if err := s.enqueue(ctx, p); err != nil {
-		return err
-	}
-	select {
-	case err = <-p.done:
-	case <-ctx.Done():
-		p.claimed.CompareAndSwap(false, true)
-		return context.Cause(ctx)
-	}
-	if err == nil || errors.Is(err, events.ErrConflict) || errors.Is(err, events.ErrClosed) {
+	err := s.append(ctx, stream, after, records)
+	if err == nil || err == context.Cause(ctx) || errors.Is(err, events.ErrConflict) || errors.Is(err, events.ErrClosed) {
 		return err
 	}
 	return fmt.Errorf("append to %s after revision %d: %w", stream, after, err)
 }
 
-// prepare checks an append and encodes its records, so that nothing of what
-// the caller gave is kept.
-func (s *Store) prepare(stream events.Stream, after events.Revision, records []events.Record) (*pending, error) {
+func (s *Store) append(ctx context.Context, stream events.Stream, after events.Revision, records []events.Record) error {
 	if err := s.check(stream, after, records); err != nil {
-		return nil, err
+		return err
 	}
-	p := &pending{stream: stream, after: after, values: make([][]byte, len(records)), done: make(chan error, 1)}
+	size := 0
+	for _, r := range records {
+		size += encodedLen(stream, r) + sumLen
+	}
+	if err := s.queue.admit(ctx, stream, size); err != nil {
+		return err
+	}
+	p := s.prepare(stream, after, records, size)
+	if err := s.queue.put(p); err != nil {
+		return err
+	}
+	select {
+	case err := <-p.done:
+		if err == errJudge {
+			err = s.judge(ctx, p)
+		}
+		s.free(p)
+		return err
+	case <-ctx.Done():
+		s.queue.withdraw(p)
+		return context.Cause(ctx)
+	}
+}
+
+// prepare encodes the records of an append, so that nothing of what the caller
+// gave is kept.
+func (s *Store) prepare(stream events.Stream, after events.Revision, records []events.Record, size int) *pending {
+	p, ok := s.spare.Get().(*pending)
+	if !ok {
+		p = &pending{done: make(chan error, 1)}
+	}
+	p.stream, p.after, p.size = stream, after, size
+	p.values = slices.Grow(p.values, size)
 	for i, r := range records {
-		p.values[i] = encode(stream, after+events.Revision(i+1), r)
-		p.size += len(p.values[i])
+		start := len(p.values)
+		p.values = appendRecord(p.values, stream, after+events.Revision(i+1), r)
+		sum := crc32.Checksum(p.values[start:], castagnoli)
+		p.values = append(p.values, 0, 0, 0, 0)
+		p.parts = append(p.parts, part{end: len(p.values), sum: sum})
 	}
-	return p, nil
+	return p
 }
 
 func (s *Store) check(stream events.Stream, after events.Revision, records []events.Record) error {
@@ -114,178 +161,163 @@ func (s *Store) checkRecord(r events.Record) error {
 	return nil
 }
 
-// enqueue gives p to the committer, which then answers it.
-func (s *Store) enqueue(ctx context.Context, p *pending) error {
-	// A committer that ends answers what is in the queue after closed is set,
-	// so nothing may enter then.
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if s.mu.closed {
-		return events.ErrClosed
-	}
-	select {
-	case s.queue <- p:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// commitAll is the committer: the one goroutine that writes records. It makes
-// of all that waits one group, which is one batch and one sync.
-func (s *Store) commitAll() {
-	var kept []*pending // of streams that the last group touched
-	for {
-		if s.isClosing() {
-			s.turnAway(kept)
-			return
+// judge returns nil if the stream of p holds its records right there, and a
+// Conflict if it does not.
+func (s *Store) judge(ctx context.Context, p *pending) error {
+	seen := 0
+	for e, err := range s.Read(ctx, p.stream, p.after) {
+		switch {
+		case err != nil:
+			return err
+		case string(encode(e.Stream, e.Revision, e.Record)) != string(p.value(seen)):
+			return &events.Conflict{Stream: p.stream, After: p.after}
 		}
-		if len(kept) == 0 {
-			select {
-			case p := <-s.queue:
-				kept = append(kept, p)
-			case <-s.closing:
-				continue
-			}
-			// Appenders that the last group woke come now and not one group
-			// later.
-			runtime.Gosched()
-		}
-		kept = s.commit(s.gather(kept))
-	}
-}
-
-func (s *Store) isClosing() bool {
-	select {
-	case <-s.closing:
-		return true
-	default:
-		return false
-	}
-}
-
-// gather adds to the appends that were kept what waits, up to the bounds of a
-// group.
-func (s *Store) gather(group []*pending) []*pending {
-	size := 0
-	for _, p := range group {
-		size += p.size
-	}
-	for len(group) < groupLen && size < groupBytes {
-		select {
-		case p := <-s.queue:
-			group = append(group, p)
-			size += p.size
-		default:
-			return group
+		if seen++; seen == len(p.parts) {
+			return nil
 		}
 	}
-	return group
-}
-
-// turnAway answers what was kept and what is in the queue of a store that
-// closes.
-func (s *Store) turnAway(kept []*pending) {
-	for _, p := range kept {
-		p.done <- events.ErrClosed
-	}
-	for {
-		select {
-		case p := <-s.queue:
-			p.done <- events.ErrClosed
-		default:
-			return
-		}
-	}
+	return &events.Conflict{Stream: p.stream, After: p.after}
 }
 
 // A group is what one batch and one sync make durable.
 type group struct {
-	batch   *pebble.Batch
-	end     uint64   // the sequence of the last record
-	values  [][]byte // the records, sealed
-	lengths map[events.Stream]events.Revision
-	taken   []*pending
+	batch   *pebble.Batch // nil: there is nothing to write
+	end     uint64        // the sequence of the last record, with those of groups before
+	records int
+	bytes   int        // of the records
+	size    int        // bytes that its appends were admitted with
+	added   []*pending // whose records are in the batch
+	judged  []*pending // who do not follow the end of a stream as this group leaves it
+	begun   time.Time  // when it was applied
 }
 
-// commit answers the appends, all but those that it returns for the next
-// group: whether those succeed hangs on what is only now becoming durable.
-func (s *Store) commit(appends []*pending) (kept []*pending) {
-	end, _ := s.mark.now()
-	g := &group{batch: s.db.NewBatch(), end: end, lengths: map[events.Stream]events.Revision{}}
-	for _, p := range appends {
-		if length, touched := g.lengths[p.stream]; touched && length != p.after {
-			kept = append(kept, p)
+// commitAll is the committer: the one goroutine that writes records. It makes
+// of all that waits one group, and of the next one while that becomes durable.
+func (s *Store) commitAll() {
+	defer close(s.landing)
+	var taken []*pending
+	for {
+		taken = s.queue.take(taken[:0])
+		if len(taken) == 0 {
+			return
+		}
+		g := s.form(taken)
+		clear(taken)
+		g.begun = time.Now()
+		err := s.apply(g)
+		if s.durability.interval > 0 || err != nil {
+			s.land(g, err)
 			continue
 		}
-		if p.claimed.CompareAndSwap(false, true) {
-			s.take(g, p)
-		}
+		s.landing <- g
 	}
-	err := s.write(g)
-	for _, p := range g.taken {
-		p.done <- err
-	}
-	return kept
 }
 
-// take answers an append that changes nothing, and adds any other to g.
-func (s *Store) take(g *group, p *pending) {
-	length, touched := g.lengths[p.stream]
-	if !touched {
+// landAll waits until each group is durable, in their order.
+func (s *Store) landAll() {
+	for g := range s.landing {
 		var err error
-		if err = s.guard.failure(); err == nil {
-			length, err = s.length(p.stream)
+		if g.batch != nil {
+			err = g.batch.SyncWait()
 		}
-		if err == nil && length != p.after {
-			err = s.recognise(p, length)
-			p.done <- err
-			return
+		s.land(g, s.verdict(err))
+	}
+}
+
+// form makes a group of appends.
+func (s *Store) form(taken []*pending) *group {
+	g := &group{end: s.end}
+	room := 0
+	for _, p := range taken {
+		g.size += p.size
+		room += p.batchLen()
+	}
+	for _, p := range taken {
+		err := s.guard.failure()
+		if err == nil {
+			err = s.add(g, p, room)
 		}
 		if err != nil {
 			p.done <- err
-			return
 		}
 	}
-	if err := g.add(p); err != nil {
-		p.done <- err
-		return
-	}
-	g.lengths[p.stream] = p.through()
-	g.taken = append(g.taken, p)
+	s.end = g.end
+	return g
 }
 
-// add puts the records into the batch, with the next sequences.
-func (g *group) add(p *pending) error {
-	for i, value := range p.values {
+// add puts an append into a group.
+func (s *Store) add(g *group, p *pending, room int) error {
+	h, err := s.head(p.stream)
+	if err != nil {
+		return err
+	}
+	if h.length != p.after {
+		g.judged = append(g.judged, p)
+		return nil
+	}
+	if g.batch == nil {
+		g.batch = s.db.NewBatchWithSize(room)
+	}
+	for i := range p.parts {
 		g.end++
-		value = seal(value, g.end)
-		g.values = append(g.values, value)
-		if err := g.batch.Set(entryKey(g.end), value, nil); err != nil {
-			return err
-		}
-		index := indexKey(p.stream, p.after+events.Revision(i+1))
-		if err := g.batch.Set(index, entryKey(g.end)[2:], nil); err != nil {
+		if err := p.put(g.batch, i, g.end); err != nil {
 			return err
 		}
 	}
+	g.records += len(p.parts)
+	g.bytes += len(p.values)
+	g.added = append(g.added, p)
+	h.length = p.through()
 	return nil
 }
 
-// write makes the group durable, and then lets it be seen. It does not believe
-// Pebble but the guard.
-func (s *Store) write(g *group) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			s.broken = true
-			s.guard.fail(fmt.Errorf("pebble panicked: %v", p))
-			err = s.guard.failure()
-		}
-	}()
-	if len(g.taken) == 0 {
-		return g.batch.Close()
+// batchLen bounds how many bytes of a batch the append takes.
+func (p *pending) batchLen() int {
+	const around = 1 + 2*binary.MaxVarintLen32 // what a batch has around a key and a value
+	return p.size + len(p.parts)*(around+entryKeyLen+around+indexKeyLen(p.stream)+8)
+}
+
+// put adds the record with an index to a batch, under a sequence, and its entry
+// in the index of the stream.
+func (p *pending) put(batch *pebble.Batch, i int, seq uint64) error {
+	value := p.value(i)
+	entry := batch.SetDeferred(entryKeyLen, len(value)+sumLen)
+	putEntryKey(entry.Key, seq)
+	copy(entry.Value, value)
+	binary.BigEndian.PutUint32(entry.Value[len(value):], finishSum(p.parts[i].sum, seq))
+	if err := entry.Finish(); err != nil {
+		return err
 	}
-	err = s.db.Apply(g.batch, pebble.Sync)
+	index := batch.SetDeferred(indexKeyLen(p.stream), 8)
+	putIndexKey(index.Key, p.stream, p.after+events.Revision(i+1))
+	binary.BigEndian.PutUint64(index.Value, seq)
+	return index.Finish()
+}
+
+// apply writes a group to the log and lets Pebble see it.
+func (s *Store) apply(g *group) (err error) {
+	if g.batch == nil {
+		return nil
+	}
+	defer s.caught(&err)
+	s.written.Store(true)
+	if s.durability.interval > 0 {
+		return s.verdict(s.db.Apply(g.batch, pebble.NoSync))
+	}
+	return s.verdict(s.db.ApplyNoSyncWait(g.batch, pebble.Sync))
+}
+
+// caught turns a panic of Pebble into a failure.
+func (s *Store) caught(err *error) {
+	if p := recover(); p != nil {
+		s.broken.Store(true)
+		s.guard.fail(fmt.Errorf("pebble panicked: %v", p))
+		*err = s.guard.failure()
+	}
+}
+
+// verdict says how a write ended. It does not believe Pebble but the guard.
+func (s *Store) verdict(err error) error {
 	if failure := s.guard.failure(); failure != nil {
 		return failure
 	}
@@ -293,78 +325,65 @@ func (s *Store) write(g *group) (err error) {
 		s.guard.fail(err)
 		return s.guard.failure()
 	}
-	for stream, length := range g.lengths {
-		s.heads.set(stream, length)
-	}
-	s.mark.move(g.end, g.values)
-	return g.batch.Close()
+	return nil
 }
 
-// length returns how long a stream is.
-func (s *Store) length(stream events.Stream) (events.Revision, error) {
-	if length, ok := s.heads.get(stream); ok {
-		return length, nil
+// land lets a group be seen, and answers its appends, which are not touched
+// thereafter.
+func (s *Store) land(g *group, err error) {
+	if err == nil && g.batch != nil {
+		s.mark.move(g.end, s.published(g))
+		s.wantSync()
+		err = g.batch.Close()
+		s.vitals.note(g, time.Since(g.begun))
+	}
+	for _, p := range g.added {
+		p.done <- err
+	}
+	if err == nil {
+		err = errJudge
+	}
+	for _, p := range g.judged {
+		p.done <- err
+	}
+	s.queue.landed(g.size)
+}
+
+// published returns copies of the records of a group, each with room for its
+// sum, for those who follow; nil if nobody does.
+func (s *Store) published(g *group) [][]byte {
+	if s.mark.followers.Load() == 0 {
+		return nil
+	}
+	slab := make([]byte, 0, g.bytes)
+	values := make([][]byte, 0, g.records)
+	for _, p := range g.added {
+		at, start := len(slab), 0
+		slab = append(slab, p.values...)
+		for _, part := range p.parts {
+			values = append(values, slab[at+start:at+part.end:at+part.end])
+			start = part.end
+		}
+	}
+	return values
+}
+
+// head returns the head of a stream, which stays what it is until the committer
+// changes it.
+func (s *Store) head(stream events.Stream) (*head, error) {
+	if h := s.heads.get(stream); h != nil {
+		return h, nil
 	}
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: indexKey(stream, 0), UpperBound: indexEnd(stream)})
 	if err != nil {
-		return 0, translated(err)
+		return nil, translated(err)
 	}
 	length := events.Revision(0)
 	if it.Last() {
 		length = events.Revision(lastUint64(it.Key()))
 	}
 	if err := it.Close(); err != nil {
-		return 0, translated(err)
+		return nil, translated(err)
 	}
-	s.heads.set(stream, length)
-	return length, nil
-}
-
-// recognise returns nil if a stream already holds the records of p right
-// there, and a Conflict if it does not.
-func (s *Store) recognise(p *pending, length events.Revision) error {
-	conflict := &events.Conflict{Stream: p.stream, After: p.after}
-	if p.through() > length {
-		return conflict
-	}
-	end, _ := s.mark.now()
-	at := streamCursor{store: s, stream: p.stream, after: p.after}
-	for seen := 0; seen < len(p.values); {
-		run, err := at.next(end, chunk{records: min(len(p.values)-seen, 256), bytes: chunkBytes})
-		if err != nil {
-			return err
-		}
-		for _, e := range run {
-			if string(encode(e.Stream, e.Revision, e.Record)) != string(p.values[seen]) {
-				return conflict
-			}
-			seen++
-		}
-	}
-	return nil
-}
-
-// heads remembers the lengths of the streams used last: between one and two
-// times maxHeads of them.
-type heads struct {
-	young, old map[events.Stream]events.Revision
-}
-
-func (h *heads) get(s events.Stream) (events.Revision, bool) {
-	if length, ok := h.young[s]; ok {
-		return length, true
-	}
-	length, ok := h.old[s]
-	if ok {
-		h.set(s, length)
-	}
-	return length, ok
-}
-
-func (h *heads) set(s events.Stream, length events.Revision) {
-	if h.young == nil || len(h.young) >= maxHeads {
-		h.young, h.old = map[events.Stream]events.Revision{}, h.young
-	}
-	h.young[s] = length
-	delete(h.old, s)
+	return s.heads.add(stream, length), nil
 }

@@ -7,7 +7,9 @@
 //
 // The folder holds FORMAT, which says that it is a store and in which format,
 // lock, owner with an [Owner] as JSON while the store is open, and log with the
-// database. In that, numbers are big-endian:
+// database. FORMAT is made last: a folder with FORMAT.new and without it holds
+// nothing, and one without a log is no store. In the database, numbers are
+// big-endian:
 //
 //	e/ sequence(8)              → record
 //	s/ stream 0x00 revision(8)  → sequence(8)
@@ -25,31 +27,40 @@
 //
 // The laws of package eventstest, and
 //
-//   - Nothing is seen by any reader before it is durable.
+//   - When an append is answered, and what a power cut can take, is what the
+//     [Durability] says. Under [Sync], nothing is answered or seen by a reader
+//     before it is on the disk.
+//   - No answer hangs on what a power cut may still take back.
 //   - Records that are damaged or missing are an error, never a wrong answer.
-//   - After a write that failed nothing is written and no append succeeds.
-//   - A folder that is not a store is left as it is.
+//   - After a write that failed nothing is written and no append succeeds. A sync
+//     is not tried again.
+//   - A stream with much to append delays no other.
+//   - A folder that is not a store, or lacks files of one, is left as it is.
 //   - A checkpoint is whole, and never ahead of the records.
 //
 // # Concurrency
 //
-// A Store is safe for concurrent use. It owns one goroutine, the committer,
-// which makes of the appends that wait one batch and one sync, and, once it is
-// followed, the herald, which wakes followers. Close joins both, and those that
-// Pebble owns. A follower at the end is served from memory; one that falls
-// behind reads the database in its own time. Appends wait in a queue
-// of bounded length, each until its context ends. No lock is held, and no
+// A Store is safe for concurrent use. It owns goroutines, which Close joins: the
+// committer, which makes of the appends that wait one group, one batch of
+// Pebble; one that waits for the syncs of at most two groups in flight, in their
+// order, and answers them; one that syncs under [Interval]; and, once the store
+// is followed, the herald, which wakes followers. A call of Sync owns one for as
+// long as its sync takes. Pebble owns others, which Close joins as well. A
+// follower at the end is served from memory; one that falls behind reads the
+// database in its own time. Appends wait in a queue of bounded bytes, each until
+// its context ends, and streams take turns in it. No lock is held, and no
 // database iterator is open, while the body of a loop or CaughtUp runs.
 //
 // # Errors
 //
-// Open returns events.ErrInUse, ErrNewerFormat and ErrNotAStore. Append returns
-// a Conflict, ErrBadRecord, ErrTooLarge and ErrClosed; an append whose context
-// ended after the committer took it, or whose write failed, is open, and
-// appending the same again, after opening the store again in the latter case,
-// tells. Loops end with ErrDamaged at a record that is damaged.
+// Open returns events.ErrInUse, ErrNewerFormat and ErrNotAStore, and
+// [ErrIncomplete]. Append returns a Conflict, ErrBadRecord, ErrTooLarge and
+// ErrClosed; an append whose context ended after the committer took it, or
+// whose write failed, is open, and appending the same again, after opening the
+// store again in the latter case, tells. Loops end with ErrDamaged at a record
+// that is damaged.
 //
 // What the bytes of a record mean is left to package events. The laws are
-// checked in store_test.go, power cuts in crash_test.go, an example is in
-// store_test.go.
+// checked in store_test.go and durability_test.go, power cuts in crash_test.go
+// and powercut_test.go, an example is in store_test.go.
 package embedded

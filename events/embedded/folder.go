@@ -54,11 +54,20 @@ func (o Owner) filled() Owner {
 	return o
 }
 
+// ErrIncomplete says that a folder is that of a store and lacks files of it: it
+// was copied in part, or something was removed. It is left as it is.
+var ErrIncomplete = errors.New("store is not complete")
+
+// begunName is the name of a FORMAT file before there is a database. A store
+// has its FORMAT last, so one without it holds nothing.
+const begunName = formatName + ".new"
+
 // A folder is the place of one store, locked.
 type folder struct {
-	fs   vfs.FS
-	dir  string
-	lock io.Closer
+	fs    vfs.FS
+	dir   string
+	lock  io.Closer
+	fresh bool // it is to become a store, and has a FORMAT file from publish on
 }
 
 // openFolder makes or finds the folder of a store and locks it. It creates
@@ -68,15 +77,19 @@ func openFolder(storage vfs.FS, dir string, owner Owner) (*folder, error) {
 	if err := f.make(); err != nil {
 		return nil, err
 	}
-	if _, err := f.inspect(); err != nil {
+	if err := f.inspect(); err != nil {
 		return nil, err
 	}
 	if err := f.take(); err != nil {
 		return nil, err
 	}
-	fresh, err := f.inspect() // again, as another process may have had it
-	if err == nil && fresh {
-		err = f.write(formatName, fmt.Appendf(nil, "%s%d\n", formatTitle, format))
+	err := f.inspect() // again, as another process may have had it
+	switch {
+	case err != nil:
+	case f.fresh:
+		err = f.begin()
+	default:
+		err = f.tidy()
 	}
 	if err == nil {
 		err = f.sign(owner)
@@ -85,6 +98,48 @@ func openFolder(storage vfs.FS, dir string, owner Owner) (*folder, error) {
 		return nil, errors.Join(err, f.close())
 	}
 	return f, nil
+}
+
+// begin says that the folder is becoming a store, and removes what is left of
+// one that did not.
+func (f *folder) begin() error {
+	_, err := f.readFormat(begunName)
+	if err == nil { // it was said before
+		err = f.fs.RemoveAll(f.path(logName))
+	} else {
+		err = f.put(begunName)
+	}
+	if err != nil {
+		return fmt.Errorf("open store %s: write %s: %w", f.dir, begunName, err)
+	}
+	return nil
+}
+
+// publish makes a store of a fresh folder that has a database. Where a rename
+// is not atomic, a power cut would take both names, so this is none.
+func (f *folder) publish() error {
+	if err := f.put(formatName); err != nil {
+		return fmt.Errorf("write %s: %w", formatName, err)
+	}
+	return f.tidy()
+}
+
+// tidy removes what a store does not need once it is one.
+func (f *folder) tidy() error {
+	err := f.fs.Remove(f.path(begunName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// put makes a file with the format durable.
+func (f *folder) put(name string) error {
+	err := f.create(f.path(name), fmt.Appendf(nil, "%s%d\n", formatTitle, format))
+	if err == nil {
+		err = syncDir(f.fs, f.dir)
+	}
+	return err
 }
 
 func (f *folder) path(name string) string { return f.fs.PathJoin(f.dir, name) }
@@ -120,42 +175,65 @@ func (f *folder) make() error {
 	return nil
 }
 
-// inspect reports whether the folder is to become a store. It returns an
-// ErrNotAStore or ErrNewerFormat for one that is not to be touched.
-func (f *folder) inspect() (fresh bool, err error) {
+// inspect finds out whether the folder is to become a store. It returns an
+// ErrNotAStore, ErrNewerFormat or ErrIncomplete for one that is not to be
+// touched.
+func (f *folder) inspect() error {
 	names, err := f.fs.List(f.dir)
-	if err != nil {
-		return false, fmt.Errorf("open store %s: %w", f.dir, err)
-	}
-	if slices.Contains(names, formatName) {
-		return false, f.checkFormat()
-	}
-	// A store that was cut off while it was made has a lock and perhaps the
-	// beginning of a FORMAT file, and nothing more.
-	for _, name := range names {
-		if name != lockName && name != formatName+".new" {
-			return false, fmt.Errorf("open store %s: %w: it holds %s and no %s file; name an empty folder, or one that does not exist",
-				f.dir, events.ErrNotAStore, name, formatName)
-		}
-	}
-	return true, nil
-}
-
-func (f *folder) checkFormat() error {
-	text, err := f.read(formatName)
 	if err != nil {
 		return fmt.Errorf("open store %s: %w", f.dir, err)
 	}
-	number, ok := strings.CutPrefix(strings.TrimSuffix(string(text), "\n"), formatTitle)
-	found, err := strconv.ParseUint(number, 10, 32)
+	// A store that was cut off while it was made has a lock and perhaps the
+	// beginning of a file that says so; a whole one comes before all else, the
+	// FORMAT file after it.
+	begun := []string{lockName, begunName}
+	if _, err := f.readFormat(begunName); err == nil {
+		begun = append(begun, logName, ownerName, ownerName+".new", formatName)
+	}
+	_, err = f.readFormat(formatName)
+	f.fresh = errors.Is(err, fs.ErrNotExist) || errors.Is(err, events.ErrNotAStore) && slices.Contains(begun, formatName)
+	if !f.fresh {
+		return f.checkFormat(names)
+	}
+	for _, name := range names {
+		if !slices.Contains(begun, name) {
+			return fmt.Errorf("open store %s: %w: it holds %s and no %s file; name an empty folder, or one that does not exist",
+				f.dir, events.ErrNotAStore, name, formatName)
+		}
+	}
+	return nil
+}
+
+func (f *folder) checkFormat(names []string) error {
+	found, err := f.readFormat(formatName)
 	switch {
-	case !ok || err != nil || found == 0:
-		return fmt.Errorf("open store %s: %w: its %s file is not one of a store", f.dir, events.ErrNotAStore, formatName)
+	case errors.Is(err, events.ErrNotAStore):
+		return fmt.Errorf("open store %s: %w: its %s file is not one of a store", f.dir, err, formatName)
+	case err != nil:
+		return fmt.Errorf("open store %s: %w", f.dir, err)
 	case found > format:
 		return fmt.Errorf("open store %s: %w: it has format %d, and this program knows formats up to %d; use a newer program",
 			f.dir, events.ErrNewerFormat, found, format)
+	case !slices.Contains(names, logName):
+		return fmt.Errorf("open store %s: %w: its %s folder is missing; copy the whole folder, or restore a backup", f.dir, ErrIncomplete, logName)
 	}
 	return nil
+}
+
+// readFormat returns the number in a FORMAT file, or ErrNotAStore if there is
+// none.
+func (f *folder) readFormat(name string) (uint64, error) {
+	text, err := f.read(name)
+	if err != nil {
+		return 0, err
+	}
+	number, ok := strings.CutPrefix(string(text), formatTitle)
+	number, whole := strings.CutSuffix(number, "\n")
+	found, err := strconv.ParseUint(number, 10, 32)
+	if !ok || !whole || err != nil || found == 0 {
+		return 0, events.ErrNotAStore
+	}
+	return found, nil
 }
 
 // take locks the folder, or returns an ErrInUse that names who has it.
@@ -206,14 +284,22 @@ func (f *folder) close() error {
 
 // write puts a file in the folder, whole and durable.
 func (f *folder) write(name string, content []byte) error {
-	if err := f.put(f.path(name), content); err != nil {
+	err := f.create(f.path(name)+".new", content)
+	if err == nil {
+		err = f.fs.Rename(f.path(name)+".new", f.path(name))
+	}
+	if err == nil {
+		err = syncDir(f.fs, f.dir)
+	}
+	if err != nil {
 		return fmt.Errorf("open store %s: write %s: %w", f.dir, name, err)
 	}
 	return nil
 }
 
-func (f *folder) put(path string, content []byte) error {
-	file, err := f.fs.Create(path+".new", vfs.WriteCategoryUnspecified)
+// create writes a file, whose entry in its folder is not durable yet.
+func (f *folder) create(path string, content []byte) error {
+	file, err := f.fs.Create(path, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
@@ -221,13 +307,7 @@ func (f *folder) put(path string, content []byte) error {
 	if err == nil {
 		err = file.Sync()
 	}
-	if err = errors.Join(err, file.Close()); err != nil {
-		return err
-	}
-	if err := f.fs.Rename(path+".new", path); err != nil {
-		return err
-	}
-	return syncDir(f.fs, f.dir)
+	return errors.Join(err, file.Close())
 }
 
 func (f *folder) read(name string) ([]byte, error) {

@@ -62,6 +62,8 @@ func newFollower(ctx context.Context, s *Store, after events.Position, f events.
 // run yields what there is, says so, and waits for more. It does not return
 // nil.
 func (f *follower) run(ctx context.Context, yield func(events.Entry, error) bool) error {
+	f.store.mark.followers.Add(1)
+	defer f.store.mark.followers.Add(-1)
 	bell := make(chan struct{}, 1)
 	defer context.AfterFunc(ctx, (&waiter{bell: bell}).ring)()
 	for {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -26,6 +27,7 @@ type guard struct {
 	scratch *vfs.MemFS    // what was created since the failure
 	stopped chan struct{} // closed at the failure
 	ending  chan struct{} // closed when the store begins to close
+	vitals  *vitals       // is told how long syncs of the log take
 	mu      struct {
 		sync.Mutex
 		cause  error // what failed
@@ -33,8 +35,8 @@ type guard struct {
 	}
 }
 
-func newGuard(storage vfs.FS, logger *slog.Logger) *guard {
-	return &guard{FS: storage, logger: logger, scratch: vfs.NewMem(), stopped: make(chan struct{}), ending: make(chan struct{})}
+func newGuard(storage vfs.FS, logger *slog.Logger, vitals *vitals) *guard {
+	return &guard{FS: storage, logger: logger, vitals: vitals, scratch: vfs.NewMem(), stopped: make(chan struct{}), ending: make(chan struct{})}
 }
 
 // failure returns the error that stopped the guard, or nil.
@@ -87,7 +89,7 @@ func (g *guard) open(op, name string, category vfs.DiskWriteCategory, open func(
 	if g.cause() == nil {
 		file, err := open()
 		if err == nil {
-			return &guardedFile{File: file, guard: g, name: name, table: isTable(category)}, nil
+			return &guardedFile{File: file, guard: g, name: name, table: isTable(category), log: category == "pebble-wal"}, nil
 		}
 		g.fail(fmt.Errorf("%s %s: %w", op, name, err))
 	}
@@ -200,6 +202,7 @@ type guardedFile struct {
 	guard *guard
 	name  string
 	table bool
+	log   bool
 }
 
 func (f *guardedFile) write(op string, do func() error) error {
@@ -236,8 +239,17 @@ func (f *guardedFile) Preallocate(at, length int64) error {
 	return f.write("preallocate", func() error { return f.File.Preallocate(at, length) })
 }
 
-func (f *guardedFile) Sync() error     { return f.write("sync", f.File.Sync) }
-func (f *guardedFile) SyncData() error { return f.write("sync", f.File.SyncData) }
+func (f *guardedFile) Sync() error     { return f.sync(f.File.Sync) }
+func (f *guardedFile) SyncData() error { return f.sync(f.File.SyncData) }
+
+func (f *guardedFile) sync(do func() error) error {
+	begun := time.Now()
+	err := f.write("sync", do)
+	if f.log {
+		f.guard.vitals.synced(time.Since(begun))
+	}
+	return err
+}
 
 func (f *guardedFile) SyncTo(length int64) (full bool, err error) {
 	err = f.write("sync", func() (err error) {

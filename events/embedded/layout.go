@@ -27,20 +27,40 @@ const sumLen = 4
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// entryKey returns the key of the record with a sequence.
+func entryKey(seq uint64) []byte {
+	key := make([]byte, entryKeyLen)
+	putEntryKey(key, seq)
+	return key
+}
+
 // entryKeyLen is how long the key of a record is.
 const entryKeyLen = 2 + 8
 
-// entryKey returns the key of the record with a sequence.
-func entryKey(seq uint64) []byte { return binary.BigEndian.AppendUint64([]byte("e/"), seq) }
+// putEntryKey fills a key of entryKeyLen.
+func putEntryKey(key []byte, seq uint64) {
+	copy(key, "e/")
+	binary.BigEndian.PutUint64(key[2:], seq)
+}
 
 // entriesEnd is behind the key of every record.
 func entriesEnd() []byte { return []byte("e0") }
 
 // indexKey returns the key of a stream's entry with a revision.
 func indexKey(s events.Stream, r events.Revision) []byte {
-	key := make([]byte, 0, 2+len(s)+1+8)
-	key = append(append(append(key, "s/"...), s...), 0)
-	return binary.BigEndian.AppendUint64(key, uint64(r))
+	key := make([]byte, indexKeyLen(s))
+	putIndexKey(key, s, r)
+	return key
+}
+
+func indexKeyLen(s events.Stream) int { return 2 + len(s) + 1 + 8 }
+
+// putIndexKey fills a key of indexKeyLen.
+func putIndexKey(key []byte, s events.Stream, r events.Revision) {
+	copy(key, "s/")
+	n := 2 + copy(key[2:], s)
+	key[n] = 0
+	binary.BigEndian.PutUint64(key[n+1:], uint64(r))
 }
 
 // indexEnd is behind the key of every entry of a stream.
@@ -57,7 +77,16 @@ func lastUint64(b []byte) uint64 { return binary.BigEndian.Uint64(b[len(b)-8:]) 
 // encode returns the value of a record in a stream, all but its sum, which
 // needs the sequence as well.
 func encode(s events.Stream, rev events.Revision, r events.Record) []byte {
-	b := make([]byte, 0, headerLen+len(s)+len(r.Kind)+len(r.Data)+len(r.Metadata)+sumLen)
+	return appendRecord(make([]byte, 0, encodedLen(s, r)+sumLen), s, rev, r)
+}
+
+// encodedLen returns how many bytes appendRecord appends.
+func encodedLen(s events.Stream, r events.Record) int {
+	return headerLen + len(s) + len(r.Kind) + len(r.Data) + len(r.Metadata)
+}
+
+// appendRecord appends what encode returns.
+func appendRecord(b []byte, s events.Stream, rev events.Revision, r events.Record) []byte {
 	b = append(b, recordFormat)
 	b = binary.BigEndian.AppendUint16(b, uint16(r.Version))
 	b = binary.BigEndian.AppendUint16(b, uint16(len(s)))
@@ -72,17 +101,15 @@ func encode(s events.Stream, rev events.Revision, r events.Record) []byte {
 	return append(append(b, r.Data...), r.Metadata...)
 }
 
-// seal adds the sum to a value that is kept under a sequence.
-func seal(value []byte, seq uint64) []byte {
-	return binary.BigEndian.AppendUint32(value, sum(value, seq))
-}
-
 // sum is over the sequence as well, so that a value under another key is
 // damaged too.
-func sum(value []byte, seq uint64) uint32 {
+func sum(value []byte, seq uint64) uint32 { return finishSum(crc32.Checksum(value, castagnoli), seq) }
+
+// finishSum returns the sum of a value whose own checksum is known.
+func finishSum(value uint32, seq uint64) uint32 {
 	var key [8]byte
 	binary.BigEndian.PutUint64(key[:], seq)
-	return crc32.Update(crc32.Checksum(value, castagnoli), castagnoli, key[:])
+	return crc32.Update(value, castagnoli, key[:])
 }
 
 // A raw is a record as it is kept, without its sum. Its lengths add up.
@@ -172,7 +199,7 @@ func (r raw) payload() (data, metadata []byte) {
 	return data, metadata
 }
 
-// decode is the inverse of encode and seal. What it returns shares nothing
+// decode is the inverse of encode with its sum. What it returns shares nothing
 // with value. Anything that they did not write is ErrDamaged.
 func decode(value []byte, seq uint64) (events.Entry, error) {
 	r, err := rawOf(value, seq)

@@ -26,6 +26,8 @@ type mark struct {
 	calls  chan *waiter                            // who is to be woken by the herald
 	over   atomic.Bool                             // the herald has gone
 	herald sync.Once                               // its beginning
+
+	followers atomic.Int32 // loops of followers, for whom groups are kept
 }
 
 // A moment is a mark between two moves.
@@ -59,8 +61,8 @@ func (m *mark) now() (uint64, *moment) {
 }
 
 // move sets the mark to end and wakes who waits for that. The values are those
-// of the records since the mark that was, sealed; they are the mark's from then
-// on, and nobody writes to them. They may be left out, and are then read from
+// of the records since the mark that was, with room for a sum; they are the
+// mark's from then on, and nobody writes to them. They may be left out, and are then read from
 // the database.
 func (m *mark) move(end uint64, values [][]byte) {
 	before := m.at.Load()

@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -317,4 +318,9 @@ func TestManyFollowersAreAllWoken(t *testing.T) {
 			t.Errorf("a follower of a store that closes ends with %v, want ErrClosed", err)
 		}
 	}
+}
+
+// seal adds the sum to a record that is kept under a sequence.
+func seal(value []byte, seq uint64) []byte {
+	return binary.BigEndian.AppendUint32(value, sum(value, seq))
 }

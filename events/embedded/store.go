@@ -10,6 +10,7 @@ import (
 	"math"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -21,26 +22,36 @@ const DefaultMaxRecord = 64 << 20
 
 // A Config says how to open a store. The zero Config is right for a command.
 type Config struct {
-	FS        vfs.FS       // where the folder is; nil: on the disk
-	Owner     Owner        // who opens it; zero: this process, now
-	MaxRecord int          // most bytes of a record's data and metadata; 0: DefaultMaxRecord
-	Logger    *slog.Logger // what is told Pebble's complaints; nil: nothing
+	FS         vfs.FS       // where the folder is; nil: on the disk
+	Owner      Owner        // who opens it; zero: this process, now
+	Durability Durability   // when an append is answered; zero: when it is on the disk
+	MaxRecord  int          // most bytes of a record's data and metadata; 0: DefaultMaxRecord
+	Logger     *slog.Logger // is told Pebble's complaints, and of a network file system; nil: nothing is
 }
 
 // A Store is an events.Store in a Pebble database. It is safe for concurrent
 // use.
 type Store struct {
-	folder    *folder
-	guard     *guard
-	db        *pebble.DB
-	maxRecord int
-	mark      *mark
-	queue     chan *pending
-	closing   chan struct{}  // closed when Close begins
-	joined    sync.WaitGroup // the committer
-	heads     heads          // the committer's alone
-	broken    bool           // the database panicked; the committer's, and Close's after it
-	mu        struct {
+	folder     *folder
+	guard      *guard
+	db         *pebble.DB
+	durability Durability
+	maxRecord  int
+	network    string // file system that the folder is on
+	mark       *mark
+	synced     atomic.Uint64 // the sequence of the last record known to be on the disk, under Interval
+	unsynced   chan struct{} // has one when there is something to sync, under Interval
+	queue      *queue
+	spare      sync.Pool   // pending appends that were answered; of one store, whose channels may be of a bubble
+	landing    chan *group // groups in flight, in their order
+	vitals     vitals
+	closing    chan struct{}  // closed when Close begins
+	joined     sync.WaitGroup // the committer and those beside it
+	broken     atomic.Bool    // the database panicked
+	written    atomic.Bool    // something was written since it was opened
+	heads      heads          // the committer's alone
+	end        uint64         // the sequence of the last record given out; the committer's alone
+	mu         struct {
 		sync.RWMutex // held for reading while the database is used
 		closed       bool
 	}
@@ -48,8 +59,8 @@ type Store struct {
 
 // Open opens the store in a folder, which it makes if there is none. The caller
 // closes it. A folder that is open elsewhere is ErrInUse, one of a newer format
-// is ErrNewerFormat, and one that holds something else is ErrNotAStore and is
-// left as it is. What a process before had not made durable is durable or gone
+// is ErrNewerFormat, one that lacks files is ErrIncomplete, and one that holds
+// something else is ErrNotAStore; all these are left as they are. What a process before had not made durable is durable or gone
 // when Open returns.
 func Open(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	if err := context.Cause(ctx); err != nil {
@@ -68,17 +79,35 @@ func Open(ctx context.Context, dir string, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		folder:    f,
-		guard:     newGuard(storage, cfg.Logger),
-		maxRecord: cmp.Or(cfg.MaxRecord, DefaultMaxRecord),
-		queue:     make(chan *pending, queueLen),
-		closing:   make(chan struct{}),
+		folder:     f,
+		durability: cfg.Durability,
+		maxRecord:  cmp.Or(cfg.MaxRecord, DefaultMaxRecord),
+		unsynced:   make(chan struct{}, 1),
+		queue:      newQueue(),
+		landing:    make(chan *group, flights),
+		closing:    make(chan struct{}),
+	}
+	s.guard = newGuard(storage, cfg.Logger, &s.vitals)
+	if cfg.FS == nil {
+		s.settleOn(network(dir), cfg.Logger)
 	}
 	if err := s.openDatabase(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), f.close())
 	}
 	s.joined.Go(s.commitAll)
+	s.joined.Go(s.landAll)
+	s.joined.Go(s.syncAll)
 	return s, nil
+}
+
+// settleOn warns of a network file system: its locks may not keep another
+// machine out, and its syncs may not reach a disk. Many do both, so it is not
+// refused.
+func (s *Store) settleOn(network string, logger *slog.Logger) {
+	s.network = network
+	if network != "" && logger != nil {
+		logger.Warn("the store is on a network file system, whose locks and syncs may not hold", "store", s.folder.dir, "file system", network)
+	}
 }
 
 // realPath returns the one name of a folder on the disk. Locks within a process
@@ -99,17 +128,23 @@ func realPath(dir string) (string, error) {
 	}
 }
 
-// openDatabase opens Pebble and finds the end of the records.
+// openDatabase opens Pebble, finds the end of the records, and makes a store of
+// a fresh folder.
 func (s *Store) openDatabase() (err error) {
 	cache := pebble.NewCache(cacheSize)
 	defer cache.Unref()
-	s.db, err = pebble.Open(s.folder.path(logName), s.options(cache))
+	options := s.options(cache)
+	options.ErrorIfNotExists = !s.folder.fresh
+	s.db, err = pebble.Open(s.folder.path(logName), options)
 	if err != nil {
 		close(s.guard.ending)
-		return cmp.Or(s.guard.cause(), translated(err))
+		return cmp.Or(s.guard.cause(), incomplete(translated(err)))
 	}
 	s.guard.opened()
 	end, err := s.lastSequence()
+	if err == nil && s.guard.cause() == nil && s.folder.fresh {
+		err = s.folder.publish()
+	}
 	if cause := s.guard.cause(); cause != nil {
 		err = cause // of which Pebble was not told
 	}
@@ -117,8 +152,18 @@ func (s *Store) openDatabase() (err error) {
 		close(s.guard.ending)
 		return errors.Join(err, s.db.Close())
 	}
-	s.mark = newMark(end)
+	s.mark, s.end = newMark(end), end
+	s.synced.Store(end)
 	return nil
+}
+
+// incomplete returns err as an ErrIncomplete if it is about a file that is
+// missing.
+func incomplete(err error) error {
+	if errors.Is(err, pebble.ErrDBDoesNotExist) || errors.Is(err, pebble.ErrDBNotPristine) || errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %w; copy the whole folder, or restore a backup", ErrIncomplete, err)
+	}
+	return err
 }
 
 // lastSequence returns the sequence of the last record. A process that was
@@ -140,6 +185,7 @@ func (s *Store) lastSequence() (seq uint64, err error) {
 const (
 	cacheSize    = 32 << 20 // a scan reads each block once; this is for streams read again
 	memTableSize = 16 << 20 // bounds the log that an opening replays to a few hundredths of a second
+	tableSize    = 8 << 20  // at which Pebble begins another table
 )
 
 func (s *Store) options(cache *pebble.Cache) *pebble.Options {
@@ -163,7 +209,24 @@ func (s *Store) options(cache *pebble.Cache) *pebble.Options {
 	for i := range o.Levels {
 		o.Levels[i].BlockSize = 32 << 10
 	}
+	for i := range o.TargetFileSizes {
+		o.TargetFileSizes[i] = tableSize
+	}
+	o.Experimental.SpanPolicyFunc = spans
 	return o
+}
+
+// spans has Pebble begin a table where the records begin and where they end.
+// Their keys only increase, so a table of records overlaps no other and is moved
+// down the levels as it is, where one that held the index as well would be
+// written again with it.
+func spans(start []byte) (_ pebble.SpanPolicy, end []byte, err error) {
+	for _, border := range [][]byte{[]byte("e/"), entriesEnd()} {
+		if string(start) < string(border) {
+			return pebble.SpanPolicy{}, border, nil
+		}
+	}
+	return pebble.SpanPolicy{}, nil, nil
 }
 
 // translated returns err as one of the errors of package events where it is
@@ -193,9 +256,9 @@ func (s *Store) Head() events.Position {
 }
 
 // Close ends every append that waits, every follower and every loop with
-// ErrClosed, waits for the appends that were taken, and gives the folder up.
-// Closing again is ErrClosed. A store that stopped at a failed write closes
-// without an error about it.
+// ErrClosed, waits for the appends that were taken, makes all that was written
+// durable, and gives the folder up. Closing again is ErrClosed. A store that
+// stopped at a failed write closes without an error about it.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.mu.closed {
@@ -204,17 +267,27 @@ func (s *Store) Close() error {
 	}
 	s.mu.closed = true
 	close(s.closing)
+	s.queue.close()
 	s.mu.Unlock()
 	s.joined.Wait()
+	err := s.flush()
 	close(s.guard.ending)
-	if s.broken {
+	if s.broken.Load() {
 		return errors.Join(s.guard.failure(), s.folder.close())
 	}
-	err := s.db.Close()
+	err = errors.Join(err, s.db.Close())
 	if s.guard.failure() != nil {
 		err = nil // of the memory that it was given to write to
 	}
 	return errors.Join(err, s.folder.close())
+}
+
+// flush leaves no log behind that the next opening replays.
+func (s *Store) flush() error {
+	if !s.written.Load() || s.guard.cause() != nil {
+		return nil
+	}
+	return s.db.Flush()
 }
 
 // errNoName is the answer to a checkpoint without a name.
@@ -229,6 +302,7 @@ func (s *Store) SaveCheckpoint(ctx context.Context, name string, data []byte) er
 		if err := s.guard.failure(); err != nil {
 			return err
 		}
+		s.written.Store(true)
 		if err := s.db.Set(checkpointKey(name), data, pebble.NoSync); err != nil {
 			return err
 		}

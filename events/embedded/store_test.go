@@ -310,7 +310,7 @@ func gated(t *testing.T) (*Store, *gate) {
 func TestAppendsThatWaitShareOneSync(t *testing.T) {
 	t.Parallel()
 	s, g := gated(t)
-	const writers = 64
+	const writers = secondLen // all but one do not take off beside it
 	g.mu.Lock()
 	var appending sync.WaitGroup
 	ends := make([]error, writers)
@@ -323,7 +323,7 @@ func TestAppendsThatWaitShareOneSync(t *testing.T) {
 	for i := 1; i < writers; i++ {
 		start(i)
 	}
-	for len(s.queue) < writers-1 {
+	for waiting(s) < writers-1 {
 		if t.Context().Err() != nil {
 			t.Fatal("the appends do not reach the queue")
 		}
@@ -402,7 +402,7 @@ func TestAnAppendThatGaveUpInTheQueueAddsNothing(t *testing.T) {
 	queued, cancelQueued := context.WithCancelCause(t.Context())
 	cancelled := make(chan error, 1)
 	go func() { cancelled <- s.Append(queued, "s-2", 0, newPen(2).records(1, 10)...) }()
-	for len(s.queue) == 0 {
+	for waiting(s) == 0 {
 		if t.Context().Err() != nil {
 			t.Fatal("the append does not reach the queue")
 		}
@@ -476,7 +476,7 @@ func TestClosingTurnsAwayWhatIsInTheQueue(t *testing.T) {
 	go func() { taken <- s.Append(t.Context(), "s-1", 0, newPen(1).records(1, 10)...) }()
 	<-g.waiting
 	go func() { queued <- s.Append(t.Context(), "s-2", 0, newPen(2).records(1, 10)...) }()
-	for len(s.queue) == 0 {
+	for waiting(s) == 0 {
 		if t.Context().Err() != nil {
 			t.Fatal("the append does not reach the queue")
 		}
@@ -514,22 +514,38 @@ func TestASlowLoopPinsNothing(t *testing.T) {
 	}
 }
 
+// waiting returns how many appends wait for the committer.
+func waiting(s *Store) int {
+	appends, _ := s.queue.size()
+	return appends
+}
+
 func TestLengthsOfManyStreamsAreRememberedWithinBounds(t *testing.T) {
 	t.Parallel()
 	var h heads
+	h.add("0", 7)
 	for i := range 5 * maxHeads {
-		h.set(events.Stream(fmt.Sprint(i)), events.Revision(i))
+		h.add(events.Stream(fmt.Sprint(i+1)), events.Revision(i))
 		h.get("0")
 	}
 	if n := len(h.young) + len(h.old); n > 2*maxHeads {
 		t.Errorf("%d lengths are remembered, want at most %d", n, 2*maxHeads)
 	}
-	if length, ok := h.get("0"); !ok || length != 0 {
+	if found := h.get("0"); found == nil || found.length != 7 {
 		t.Error("a stream used all the time is forgotten")
 	}
-	h.set("0", 7)
-	if length, _ := h.get("0"); length != 7 {
-		t.Errorf("get after set 7 = %d", length)
+	bytes := 0
+	for i := range 3 * maxHeadBytes / maxStream {
+		h.add(events.Stream(fmt.Sprintf("%0*d", maxStream, i)), 1)
+	}
+	for name := range h.young {
+		bytes += len(name)
+	}
+	for name := range h.old {
+		bytes += len(name)
+	}
+	if bytes > 2*(maxHeadBytes+maxStream) {
+		t.Errorf("names of %d bytes are remembered, want at most %d", bytes, 2*maxHeadBytes)
 	}
 }
 

@@ -191,24 +191,3 @@ func (r *streamReader) gather(it *pebble.Iterator, places []uint64, h *haul, c c
 func (r *streamReader) damaged(revision events.Revision) error {
 	return fmt.Errorf("read entry %d of %s: %w: its index is not there", revision, r.stream, events.ErrDamaged)
 }
-
-// A streamCursor hands out the entries of a stream, chunk by chunk.
-type streamCursor struct {
-	store  *Store
-	stream events.Stream
-	after  events.Revision
-}
-
-// next returns the entries that come next and stand no further than end, and
-// none if there are none.
-func (s *streamCursor) next(end uint64, c chunk) ([]events.Entry, error) {
-	r, h := newStreamReader(s.store, s.stream, s.after), newOwned()
-	r.among.last, c.seen = end, c.records
-	err := r.next(h, c)
-	entries := make([]events.Entry, len(h.found))
-	for i, f := range h.found {
-		entries[i] = f.raw.entry(f.seq, nil)
-	}
-	s.after += events.Revision(len(entries))
-	return entries, err
-}

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections/publish"
+	"github.com/settlement-ledger/ledger/projections/publish/jetstream"
+	"github.com/settlement-ledger/ledger/projections/publish/lines"
+	"github.com/spf13/cobra"
+)
+
+// A publication is what the flags of ledger publish ask for.
+type publication struct {
+	to, topic, name, from string
+	only                  publish.Only
+	follow                bool
+	config                string
+}
+
+const publishLong = `Hand records to another program, as written: to a NATS server with JetStream,
+or to a file of JSON lines. Each consumer has a name. Under it the store keeps how
+far it has come, and a later run goes on from there; --from says where one begins
+that is new: at the beginning, now, or behind a position.
+
+Every record arrives at least once, those of a stream in order, and one that comes
+again has the same ID. A target that is away is waited for. A record that it does
+not take is set aside, and ledger consumer show lists it.
+
+The command ends when it has caught up; with --follow it goes on until it is
+interrupted, and that is its ordinary end.
+
+Targets:
+  nats://[USER:PASSWORD@]HOST[:PORT][?creds=FILE][&ca=FILE][&stream=NAME], or tls://
+  file:PATH
+
+In --to and in the configuration, ${NAME} stands for a variable of the
+environment, so that a password need not be written down. In --topic, {category},
+{stream}, {kind}, {session}, {agent} and {tool} stand for what is known of the
+record; it is the subject at a NATS server.
+
+With --config there are several: tables [[publish]] in TOML, with name, to, topic,
+from, kinds, categories, streams, tools and agents. All of them are followed.`
+
+func (a *app) publishCommand() *cobra.Command {
+	var p publication
+	cmd := &cobra.Command{
+		Use: "publish", Short: "Hand records to NATS JetStream or to a file", Long: publishLong,
+		Example: "  ledger publish --to nats://127.0.0.1:4222 --name bus --follow\n" +
+			"  ledger publish --to file:settled.jsonl --name settled --kind CallSettled\n" +
+			"  ledger publish --to 'nats://ada:${NATS_PASSWORD}@bus' --topic 'agents.{agent}.{kind}' --name agents --from now --follow\n" +
+			"  ledger publish --config publish.toml",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			orders, err := p.orders(a.env)
+			if err != nil {
+				return err
+			}
+			return a.reading(cmd.Context(), func(s *ledgerStore) error { return a.publish(cmd.Context(), s, p, orders) })
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&p.to, "to", "", "the target: nats://HOST:PORT or file:PATH")
+	flags.StringVar(&p.name, "name", "", "the name of the consumer")
+	flags.StringVar(&p.topic, "topic", publish.DefaultTopic, "where at the target")
+	flags.StringVar(&p.from, "from", "beginning", "where a new consumer begins: beginning, now or a position")
+	flags.StringSliceVar(&p.only.Kinds, "kind", nil, "only records of this kind; may be given several times")
+	flags.StringSliceVar(&p.only.Tools, "tool", nil, "only records about this tool; may be given several times")
+	flags.StringSliceVar(&p.only.Agents, "agent", nil, "only records of sessions of this agent; may be given several times")
+	flags.BoolVarP(&p.follow, "follow", "f", false, "go on when it has caught up, until interrupted")
+	flags.StringVar(&p.config, "config", "", "a file that says what is published, in place of the other flags")
+	cmd.MarkFlagsMutuallyExclusive("config", "to")
+	cmd.MarkFlagsMutuallyExclusive("config", "name")
+	cmd.MarkFlagsOneRequired("config", "to")
+	cmd.MarkFlagsRequiredTogether("to", "name")
+	must(cmd.RegisterFlagCompletionFunc("name", a.completeConsumers))
+	return cmd
+}
+
+// orders returns what is to be published.
+func (p publication) orders(env func(string) (string, bool)) ([]publish.Order, error) {
+	if p.config != "" {
+		return publications(p.config, env)
+	}
+	topic, err := publish.ParseTopic(p.topic)
+	if err != nil {
+		return nil, misuse("--topic: %w", err)
+	}
+	from, err := publish.ParseStart(p.from)
+	if err != nil {
+		return nil, misuse("--from: %q is not beginning, now or a position, such as 1204", p.from)
+	}
+	to, err := publish.Expand(p.to, env)
+	if err != nil {
+		return nil, misuse("--to: %w", err)
+	}
+	o := publish.Order{To: to, Job: publish.Job{Name: p.name, Target: publish.Shown(to), Topic: topic, Only: p.only, Start: from}}
+	if err := publish.ValidName(p.name); err != nil {
+		return nil, misuse("--name: %w", err)
+	}
+	if err := fit(&o); err != nil {
+		return nil, misuse("--to: %w", err)
+	}
+	return []publish.Order{o}, nil
+}
+
+// publications reads a configuration.
+func publications(path string, env func(string) (string, bool)) ([]publish.Order, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, misuse("--config: %w", err)
+	}
+	orders, err := publish.ParseConfig(text, env)
+	if err != nil {
+		return nil, misuse("%s: %w", path, err)
+	}
+	for i := range orders {
+		if err := fit(&orders[i]); err != nil {
+			return nil, misuse("%s: %s: to: %w", path, orders[i].Name, err)
+		}
+	}
+	return orders, nil
+}
+
+// linesAtOnce is how many lines are written with one sync.
+const linesAtOnce = 512
+
+// fit sets the policy that fits the target of an order.
+func fit(o *publish.Order) error {
+	scheme, rest, _ := strings.Cut(o.To, ":")
+	switch {
+	case scheme == "file" && rest != "":
+		o.Policy.Batch = linesAtOnce
+	case scheme == "nats" || scheme == "tls":
+		o.Policy.Lanes = jetstream.Lanes
+	default:
+		return fmt.Errorf("%q is no target: name nats://HOST:PORT or file:PATH", publish.Shown(o.To))
+	}
+	return nil
+}
+
+// openTarget opens the target of an order that fit took.
+func openTarget(ctx context.Context, o publish.Order, at events.Position) (publish.Target, error) {
+	if path, ok := strings.CutPrefix(o.To, "file:"); ok {
+		if u, err := url.Parse(o.To); err == nil && u.Path != "" && u.Host == "" {
+			path = u.Path
+		}
+		return lines.Open(path, at)
+	}
+	return jetstream.Open(ctx, o.To, o.Topic, o.Name)
+}
+
+func (a *app) desk(s *ledgerStore) *publish.Desk { return publish.NewDesk(s.store, s.store, a.now) }
+
+func (a *app) publish(ctx context.Context, s *ledgerStore, p publication, orders []publish.Order) error {
+	desk := a.desk(s)
+	var complaining sync.Mutex
+	for i := range orders {
+		orders[i].Failed = func(f publish.Failure) {
+			complaining.Lock()
+			defer complaining.Unlock()
+			a.complain(orders[i].Name, f)
+		}
+	}
+	if p.config != "" {
+		return ended(desk.FollowAll(ctx, orders, openTarget, func(name string, err error) {
+			complaining.Lock()
+			defer complaining.Unlock()
+			fmt.Fprintf(a.err, "%s: %s\n", name, visible(err.Error()))
+		}))
+	}
+	return a.publishOne(ctx, desk, orders[0], p.follow)
+}
+
+// publishOne publishes one order and tells how far it has come.
+func (a *app) publishOne(ctx context.Context, desk *publish.Desk, o publish.Order, follow bool) error {
+	before, err := desk.Consumer(ctx, o.Name)
+	if err != nil && !errors.Is(err, publish.ErrNoConsumer) {
+		return consumerFault(err)
+	}
+	to, err := openTarget(ctx, o, before.Position)
+	if err != nil {
+		return consumerFault(err)
+	}
+	if follow {
+		err = ended(desk.Follow(ctx, o.Job, to))
+	} else {
+		err = desk.CatchUp(ctx, o.Job, to)
+	}
+	err = errors.Join(err, to.Close())
+	// The interruption that ended it does not keep it from telling.
+	after, known := desk.Consumer(context.WithoutCancel(ctx), o.Name)
+	if known == nil && (err == nil || after.Position != before.Position) {
+		a.published(after, after.Published-before.Published)
+	}
+	return consumerFault(err)
+}
+
+// published tells what a run did.
+func (a *app) published(c publish.Consumer, n uint64) {
+	row := struct {
+		consumerRow
+		Now uint64 `json:"published_now"`
+	}{rowOfConsumer(c, nil, a.now()), n}
+	must(a.emitOne(row, func() { a.line("%s", visible(publishedText(c, n))) })) // it always is JSON
+}
+
+func publishedText(c publish.Consumer, n uint64) string {
+	text := fmt.Sprintf("%s: published %d records to %s, through position %s", c.Name, n, c.Target, c.Position)
+	if len(c.Poison) > 0 {
+		text += fmt.Sprintf("; %d are set aside (ledger consumer show %s)", len(c.Poison), c.Name)
+	}
+	return text
+}
+
+// complain tells of an attempt that failed: of the first, and then of those
+// after which the wait has doubled, so that a target that is away for long is
+// told of now and then.
+func (a *app) complain(name string, f publish.Failure) {
+	if f.Wait > 0 && f.Try&(f.Try-1) != 0 {
+		return
+	}
+	what := "is tried again"
+	if f.Wait == 0 {
+		what = "is set aside"
+	}
+	fmt.Fprintf(a.err, "%s: position %s %s: %s\n", name, f.Position, what, visible(f.Err.Error()))
+}
+
+// ended returns how following ended: to be interrupted is its ordinary end.
+func ended(err error) error {
+	if errors.Is(err, domain.ErrInterrupted) {
+		return nil
+	}
+	return err
+}

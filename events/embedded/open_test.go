@@ -1,0 +1,272 @@
+package embedded
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// TestAStoreWithoutItsLogIsRefused removes the log folder: what was a store is
+// no empty one.
+func TestAStoreWithoutItsLogIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, err := Open(t.Context(), dir, Config{})
+	must(t, err)
+	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(1, 10)...))
+	must(t, s.Close())
+	must(t, os.RemoveAll(filepath.Join(dir, logName)))
+	if _, err := Open(t.Context(), dir, Config{}); !errors.Is(err, ErrIncomplete) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), logName) {
+		t.Errorf("Open without the log = %v, want ErrIncomplete that names the folder and what is missing", err)
+	}
+	untouched(t, dir, formatName, lockName)
+	must(t, os.Mkdir(filepath.Join(dir, logName), 0o700))
+	if _, err := Open(t.Context(), dir, Config{}); !errors.Is(err, ErrIncomplete) {
+		t.Errorf("Open with an empty log = %v, want ErrIncomplete", err)
+	}
+}
+
+// TestAFolderWithALogOfItsOwnIsNotAStore has a folder of the name that the
+// database has, and no FORMAT.
+func TestAFolderWithALogOfItsOwnIsNotAStore(t *testing.T) {
+	t.Parallel()
+	for _, begun := range []string{"", "settle", formatTitle} {
+		dir := t.TempDir()
+		want := []string{logName}
+		must(t, os.Mkdir(filepath.Join(dir, logName), 0o700))
+		must(t, os.WriteFile(filepath.Join(dir, logName, "mine"), nil, 0o600))
+		if begun != "" {
+			must(t, os.WriteFile(filepath.Join(dir, begunName), []byte(begun), 0o600))
+			want = []string{begunName, logName}
+		}
+		if _, err := Open(t.Context(), dir, Config{}); !errors.Is(err, events.ErrNotAStore) {
+			t.Errorf("Open of a folder with a log = %v, want ErrNotAStore", err)
+		}
+		untouched(t, dir, want...)
+		untouched(t, filepath.Join(dir, logName), "mine")
+	}
+}
+
+// TestAnyFileThatIsMissingIsSaid removes each file of a store that was closed,
+// in turn. The store is refused, or nothing is lost.
+func TestAnyFileThatIsMissingIsSaid(t *testing.T) {
+	t.Parallel()
+	storage := vfs.NewMem()
+	s := open(t, storage)
+	p := newPen(1)
+	must(t, s.Append(t.Context(), "s-1", 0, p.records(20, 1000)...))
+	must(t, s.db.Flush())
+	must(t, s.Append(t.Context(), "s-1", 20, p.records(20, 1000)...))
+	must(t, s.Close())
+	names, err := storage.List("store/log")
+	must(t, err)
+	refused := 0
+	for _, name := range names {
+		half := vfs.NewMem()
+		if _, err := vfs.Clone(storage, half, "store", "store"); err != nil {
+			t.Fatal(err)
+		}
+		must(t, half.Remove("store/log/"+name))
+		s, err := Open(t.Context(), "store", Config{FS: half})
+		if err != nil {
+			if !errors.Is(err, ErrIncomplete) || !strings.Contains(err.Error(), "open store") {
+				t.Errorf("Open without %s = %v, want ErrIncomplete", name, err)
+			}
+			refused++
+			continue
+		}
+		if n := len(all(t, s)); n != 40 {
+			t.Errorf("Open without %s succeeds with %d records, want 40 or ErrIncomplete", name, n)
+		}
+		must(t, s.Close())
+	}
+	if refused < 3 { // a table, the manifest and its marker at the least
+		t.Errorf("%d of %d files are missed", refused, len(names))
+	}
+}
+
+// TestAStoreCutOffWithItsDatabaseBegunOpens leaves what is there when the power
+// is cut just before the FORMAT file gets its name.
+func TestAStoreCutOffWithItsDatabaseBegunOpens(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, err := Open(t.Context(), dir, Config{})
+	must(t, err)
+	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(3, 1)...)) // which no store that was being made has
+	must(t, s.Close())
+	must(t, os.Rename(filepath.Join(dir, formatName), filepath.Join(dir, begunName)))
+	must(t, os.WriteFile(filepath.Join(dir, ownerName), []byte("{}"), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, formatName), []byte(formatTitle), 0o600)) // its beginning
+	s, err = Open(t.Context(), dir, Config{})
+	must(t, err)
+	if n := len(all(t, s)); n != 0 {
+		t.Errorf("a store that is made again holds %d records of what was there, want none", n)
+	}
+	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(1, 1)...))
+	must(t, s.Close())
+	untouched(t, dir, formatName, lockName, logName)
+}
+
+func TestAStoreOnAReadOnlyFolderIsRefused(t *testing.T) {
+	t.Parallel()
+	asNobody(t, func(dir string) {
+		s, err := Open(t.Context(), dir, Config{})
+		must(t, err)
+		must(t, s.Close())
+		must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			return errors.Join(err, os.Chmod(path, 0o555))
+		}))
+	}, "permission denied")
+}
+
+func TestAStoreOfAnotherUserIsRefused(t *testing.T) {
+	t.Parallel()
+	asNobody(t, func(dir string) {
+		s, err := Open(t.Context(), filepath.Join(dir), Config{})
+		must(t, err)
+		must(t, s.Close())
+		must(t, os.Chmod(dir, 0o755))
+	}, "permission denied")
+}
+
+// asNobody has a process of another user open a store that was made.
+func asNobody(t *testing.T, make func(dir string), want string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("only root can be another user")
+	}
+	parent, err := os.MkdirTemp("", "nobody")
+	must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(parent) })
+	must(t, os.Chmod(parent, 0o755))
+	dir, program := filepath.Join(parent, "store"), filepath.Join(parent, "program")
+	make(dir)
+	from, err := os.Open(os.Args[0])
+	must(t, err)
+	defer from.Close()
+	to, err := os.OpenFile(program, os.O_CREATE|os.O_WRONLY, 0o755)
+	must(t, err)
+	_, err = io.Copy(to, from)
+	must(t, errors.Join(err, to.Close()))
+	other := exec.Command(program)
+	other.Dir = parent
+	other.Env = append(os.Environ(), holdVariable+"="+dir)
+	other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	said, err := other.Output()
+	if err == nil || !strings.Contains(string(said), want) || !strings.Contains(string(said), dir) {
+		t.Errorf("another user who opens the store is told %q, %v, want %q and the folder", said, err, want)
+	}
+}
+
+func TestANetworkFileSystemIsSaid(t *testing.T) {
+	t.Parallel()
+	var said bytes.Buffer
+	s := &Store{folder: &folder{dir: "/mnt/store"}}
+	s.settleOn("NFS", slog.New(slog.NewTextHandler(&said, nil)))
+	if text := said.String(); !strings.Contains(text, "WARN") || !strings.Contains(text, "NFS") || !strings.Contains(text, "/mnt/store") {
+		t.Errorf("of a network file system the logger is told %q", text)
+	}
+	said.Reset()
+	s.settleOn("", slog.New(slog.NewTextHandler(&said, nil)))
+	if said.Len() > 0 {
+		t.Errorf("of a disk the logger is told %q, want nothing", said.String())
+	}
+	if name := network(t.TempDir()); name != "" {
+		t.Skipf("the tests are on %s", name)
+	}
+	if network(filepath.Join(t.TempDir(), "missing")) != "" {
+		t.Error("a folder that is missing is on a network")
+	}
+}
+
+func TestRecordsOfNoBytesAndOfTheMostAreKept(t *testing.T) {
+	t.Parallel()
+	storage := vfs.NewMem()
+	s := open(t, storage)
+	records := newPen(1).records(3, 0)
+	records[0].Data = nil
+	records[1].Data, records[1].Metadata = bytes.Repeat([]byte("x"), DefaultMaxRecord/2), bytes.Repeat([]byte("y"), DefaultMaxRecord/2)
+	records[2].Data = []byte{}
+	must(t, s.Append(t.Context(), "s-1", 0, records...))
+	must(t, s.Append(t.Context(), "s-1", 0, records...)) // a repeat
+	over := newPen(2).records(1, 0)
+	over[0].Data, over[0].Metadata = bytes.Repeat([]byte("x"), DefaultMaxRecord), []byte("y")
+	if err := s.Append(t.Context(), "s-1", 3, over...); !errors.Is(err, events.ErrTooLarge) {
+		t.Errorf("Append(one byte more than the most) = %v, want ErrTooLarge", err)
+	}
+	must(t, s.Close())
+	entries := all(t, open(t, storage))
+	if len(entries) != 3 {
+		t.Fatalf("the store holds %d records, want 3", len(entries))
+	}
+	for i, e := range entries {
+		if !bytes.Equal(e.Data, records[i].Data) || !bytes.Equal(e.Metadata, records[i].Metadata) {
+			t.Errorf("record %d is not what was appended", i+1)
+		}
+	}
+}
+
+func TestANameOfTenThousandBytesIsRefused(t *testing.T) {
+	t.Parallel()
+	s := open(t, vfs.NewMem())
+	name := events.Stream("s-" + strings.Repeat("x", 10_000-2))
+	if err := s.Append(t.Context(), name, 0, newPen(1).records(1, 1)...); !errors.Is(err, events.ErrBadRecord) {
+		t.Errorf("Append(a name of 10,000 bytes) = %v, want ErrBadRecord", err)
+	}
+	for e, err := range s.Read(t.Context(), name, 0) {
+		t.Errorf("Read(a name of 10,000 bytes) yields %v, %v, want nothing", e, err)
+	}
+}
+
+func TestAClockThatJumpsBackChangesNoOrder(t *testing.T) {
+	t.Parallel()
+	s := open(t, vfs.NewMem())
+	records := newPen(1).records(3, 10)
+	for i, year := range []int{2026, 1969, -290_000} {
+		records[i].Time = time.Date(year, 1, 1, 0, 0, 0, 1000, time.UTC)
+		must(t, s.Append(t.Context(), "s-1", events.Revision(i), records[i]))
+	}
+	for i, e := range all(t, s) {
+		if e.ID != records[i].ID || !e.Time.Equal(records[i].Time) {
+			t.Errorf("entry %d is %s of %s, want %s of %s", i+1, e.ID, e.Time, records[i].ID, records[i].Time)
+		}
+	}
+}
+
+// TestManyStreamsAreNotHeldInMemory appends to more streams than heads are
+// remembered of, and again to each after opening.
+func TestManyStreamsAreNotHeldInMemory(t *testing.T) {
+	t.Parallel()
+	storage, streams := vfs.NewMem(), 3*maxHeads
+	p := newPen(1)
+	for round := range events.Revision(2) {
+		s, err := Open(t.Context(), "store", Config{FS: storage, Durability: Interval(time.Hour)})
+		must(t, err)
+		for i := range streams {
+			if err := s.Append(t.Context(), events.Stream(fmt.Sprint("s-", i)), round, p.records(1, 1)...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Append(context.Background(), "s-0", round, p.records(1, 1)...); !errors.Is(err, events.ErrConflict) {
+			t.Errorf("Append to a stream whose head was forgotten = %v, want a conflict", err)
+		}
+		must(t, s.Close())
+		if n := len(s.heads.young) + len(s.heads.old); n > 2*maxHeads {
+			t.Errorf("%d heads are remembered, want at most %d", n, 2*maxHeads)
+		}
+	}
+}

@@ -1,0 +1,210 @@
+package embedded
+
+import (
+	"context"
+	"runtime"
+	"sync"
+
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// The bounds of what waits for the committer and of what it writes at once.
+const (
+	queueBytes = 64 << 20 // bytes that wait and that are in flight; an append alone may have more
+	groupLen   = 1024     // appends in a group
+	groupBytes = 4 << 20  // bytes in a group of more than one append
+	flights    = 2        // groups in flight
+	secondLen  = 64       // appends at least that take off beside a group in flight
+)
+
+// A queue is where appends wait for the committer. Streams take turns in it,
+// so that a stream with much to append delays no other. What waits in it and
+// what is in flight is bounded by its bytes; whoever has more waits outside,
+// where streams take turns as well.
+type queue struct {
+	mu struct {
+		sync.Mutex
+		due     sync.Cond // a group can be formed, or the queue is closed
+		idle    bool      // the committer waits for due
+		closed  bool
+		used    int            // bytes of all that was admitted and is not released
+		outside rota[*entrant] // who waits to be admitted
+		ready   rota[*pending] // who waits for the committer
+		flying  int            // groups in flight
+		last    int            // appends in the group that took off last
+	}
+}
+
+// An entrant waits to be admitted.
+type entrant struct {
+	size     int
+	admitted chan error
+}
+
+func newQueue() *queue {
+	q := &queue{}
+	q.mu.due.L = &q.mu.Mutex
+	return q
+}
+
+// admit waits until there is room for so many bytes, which the caller releases,
+// alone or with what it puts into the queue.
+func (q *queue) admit(ctx context.Context, s events.Stream, size int) error {
+	q.mu.Lock()
+	switch {
+	case q.mu.closed:
+		q.mu.Unlock()
+		return events.ErrClosed
+	case q.mu.outside.len == 0 && q.roomLocked(size):
+		q.mu.used += size
+		q.mu.Unlock()
+		return nil
+	}
+	e := &entrant{size: size, admitted: make(chan error, 1)}
+	q.mu.outside.push(s, e)
+	q.mu.Unlock()
+	select {
+	case err := <-e.admitted:
+		return err
+	case <-ctx.Done():
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.mu.outside.remove(s, e) {
+		q.enterLocked() // it may have stood before smaller ones
+	} else if <-e.admitted == nil {
+		q.releaseLocked(size)
+	}
+	return context.Cause(ctx)
+}
+
+// roomLocked reports whether there is room. There is for anything that is
+// alone.
+func (q *queue) roomLocked(size int) bool { return q.mu.used == 0 || q.mu.used+size <= queueBytes }
+
+// enterLocked admits those for whom there is room, in their order.
+func (q *queue) enterLocked() {
+	for q.mu.outside.len > 0 && q.roomLocked(q.mu.outside.first().size) {
+		e := q.mu.outside.pop()
+		q.mu.used += e.size
+		e.admitted <- nil
+	}
+}
+
+func (q *queue) releaseLocked(size int) {
+	q.mu.used -= size
+	q.enterLocked()
+}
+
+// release gives back what was admitted and not put.
+func (q *queue) release(size int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.releaseLocked(size)
+}
+
+// put gives p to the committer, which answers it, unless the queue is closed.
+func (q *queue) put(p *pending) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.mu.closed {
+		q.releaseLocked(p.size)
+		return events.ErrClosed
+	}
+	q.mu.ready.push(p.stream, p)
+	q.callLocked()
+	return nil
+}
+
+// withdraw takes p back, and reports whether the committer had not taken it.
+func (q *queue) withdraw(p *pending) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.mu.ready.remove(p.stream, p) {
+		return false
+	}
+	q.releaseLocked(p.size)
+	return true
+}
+
+// dueLocked reports whether a group can be formed.
+func (q *queue) dueLocked() bool {
+	switch q.mu.flying {
+	case 0:
+		return q.mu.ready.len > 0
+	case flights:
+		return false
+	}
+	// A small group would take the disk from a larger one, which forms while
+	// the last is in flight.
+	return q.mu.ready.len >= max(secondLen, q.mu.last)
+}
+
+// callLocked wakes the committer if a group can be formed.
+func (q *queue) callLocked() {
+	if q.mu.idle && q.dueLocked() {
+		q.mu.idle = false
+		q.mu.due.Signal()
+	}
+}
+
+// take waits until a group can be formed and returns its appends, one of each
+// stream in turn, which are then in flight. It returns none when the queue is
+// closed.
+func (q *queue) take(group []*pending) []*pending {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for !q.mu.closed && !q.dueLocked() {
+		q.mu.idle = true
+		q.mu.due.Wait()
+	}
+	q.mu.idle = false
+	// Appenders that the last group woke come now and not one group later.
+	for n := 0; q.mu.flying == 0 && n < q.mu.ready.len && !q.mu.closed; {
+		n = q.mu.ready.len
+		q.mu.Unlock()
+		runtime.Gosched()
+		q.mu.Lock()
+	}
+	for size := 0; !q.mu.closed && q.mu.ready.len > 0 && len(group) < groupLen && size < groupBytes; {
+		p := q.mu.ready.pop()
+		group = append(group, p)
+		size += p.size
+	}
+	q.mu.last = len(group)
+	if len(group) > 0 {
+		q.mu.flying++
+	}
+	return group
+}
+
+// landed says that a group of so many bytes is no longer in flight.
+func (q *queue) landed(size int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.mu.flying--
+	q.releaseLocked(size)
+	q.callLocked()
+}
+
+// close turns away all that waits and all that comes.
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.mu.closed = true
+	for q.mu.ready.len > 0 {
+		q.mu.ready.pop().done <- events.ErrClosed
+	}
+	for q.mu.outside.len > 0 {
+		q.mu.outside.pop().admitted <- events.ErrClosed
+	}
+	q.mu.due.Signal()
+}
+
+// size returns how many appends wait for the committer, and how many bytes were
+// admitted and are not released.
+func (q *queue) size() (appends, bytes int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.mu.ready.len, q.mu.used
+}

@@ -1,0 +1,199 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// queued returns an append of a stream that was admitted and put.
+func queued(t *testing.T, q *queue, s events.Stream, size int) *pending {
+	t.Helper()
+	must(t, q.admit(t.Context(), s, size))
+	p := &pending{stream: s, size: size, done: make(chan error, 1)}
+	must(t, q.put(p))
+	return p
+}
+
+// TestAFloodOnOneStreamDelaysNoOther has one stream put far more than fits a
+// group, and others one append each behind it.
+func TestAFloodOnOneStreamDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	q := newQueue()
+	for range 5 * groupLen {
+		queued(t, q, "flood", 100)
+	}
+	quiet := []*pending{}
+	for i := range 20 {
+		quiet = append(quiet, queued(t, q, events.Stream(fmt.Sprint("quiet-", i)), 100))
+	}
+	group := q.take(nil)
+	if len(group) != groupLen {
+		t.Errorf("the group has %d appends, want %d", len(group), groupLen)
+	}
+	for _, p := range quiet {
+		if !slices.Contains(group, p) {
+			t.Errorf("an append of %s stands behind the flood, want it in the next group", p.stream)
+		}
+	}
+}
+
+// TestAFloodThatFillsTheQueueDelaysNoOther has one stream wait for room with
+// many appends, and another with one, which comes second.
+func TestAFloodThatFillsTheQueueDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		full := queued(t, q, "flood", queueBytes)
+		var mu sync.Mutex
+		var order []events.Stream
+		wait := func(s events.Stream) {
+			go func() {
+				if q.admit(t.Context(), s, queueBytes) == nil {
+					mu.Lock()
+					order = append(order, s)
+					mu.Unlock()
+					q.release(queueBytes)
+				}
+			}()
+			synctest.Wait()
+		}
+		for range 10 {
+			wait("flood")
+		}
+		wait("quiet")
+		q.take(nil)
+		q.landed(full.size)
+		synctest.Wait()
+		if at := slices.Index(order, "quiet"); len(order) != 11 || at > 1 {
+			t.Errorf("admitted were %v, want quiet the first or second of 11", order)
+		}
+	})
+}
+
+// TestWhatWaitsIsBoundedByItsBytes has appends wait outside of a queue that is
+// full until what is in it has landed, and one that is larger than all of it
+// come in alone.
+func TestWhatWaitsIsBoundedByItsBytes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		first, second := queued(t, q, "a-1", queueBytes/2), queued(t, q, "a-2", queueBytes/2)
+		stop := errors.New("stop")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		large, small, gone := make(chan error, 1), make(chan error, 1), make(chan error, 1)
+		go func() { large <- q.admit(t.Context(), "b-1", 3*queueBytes) }()
+		synctest.Wait()
+		go func() { gone <- q.admit(ctx, "b-2", 1) }()
+		synctest.Wait()
+		go func() { small <- q.admit(t.Context(), "b-3", 1) }()
+		synctest.Wait()
+		if _, held := q.size(); held != queueBytes || len(large)+len(small)+len(gone) != 0 {
+			t.Fatalf("a full queue holds %d bytes and admitted %d more, want %d and none", held, len(large)+len(small)+len(gone), queueBytes)
+		}
+		cancel(stop)
+		if err := <-gone; err != stop {
+			t.Errorf("admit in a context that ended = %v, want its cause", err)
+		}
+		if group := q.take(nil); !slices.Contains(group, first) {
+			t.Fatalf("take() = %v", group)
+		}
+		q.landed(first.size)
+		synctest.Wait()
+		if len(large)+len(small) != 0 {
+			t.Error("one that is larger than the queue, or stands behind it, was admitted beside another")
+		}
+		q.take(nil)
+		q.landed(second.size)
+		synctest.Wait()
+		if len(large) != 1 || len(small) != 0 {
+			t.Fatalf("an empty queue admits %d large and %d small, want the large one alone", len(large), len(small))
+		}
+		q.release(3 * queueBytes)
+		must(t, <-small)
+		if _, held := q.size(); held != 1 {
+			t.Errorf("the queue holds %d bytes, want 1", held)
+		}
+	})
+}
+
+// TestOneThatGaveUpStandsInNoOnesWay has a large one leave the line, behind
+// which a small one waits for which there is room.
+func TestOneThatGaveUpStandsInNoOnesWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		must(t, q.admit(t.Context(), "a-1", 1))
+		ctx, cancel := context.WithCancel(t.Context())
+		small := make(chan error, 1)
+		go q.admit(ctx, "b-1", queueBytes)
+		synctest.Wait()
+		go func() { small <- q.admit(t.Context(), "b-2", 1) }()
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		if len(small) != 1 {
+			t.Error("one waits behind one that gave up")
+			q.close()
+		}
+	})
+}
+
+// TestARotaIsLinesThatTakeTurns does the same at random to a rota and to lists.
+func TestARotaIsLinesThatTakeTurns(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 1))
+	var r rota[int]
+	lines, turns, n := map[events.Stream][]int{}, []events.Stream{}, 0
+	leave := func(s events.Stream) {
+		if len(lines[s]) == 0 {
+			turns = slices.DeleteFunc(turns, func(x events.Stream) bool { return x == s })
+		}
+	}
+	for i := range 100_000 {
+		s := events.Stream(fmt.Sprint(rng.IntN(6)))
+		switch what := rng.IntN(20); {
+		case what < 9:
+			if r.push(s, i); len(lines[s]) == 0 {
+				turns = append(turns, s)
+			}
+			lines[s] = append(lines[s], i)
+			n++
+		case what < 18 && n > 0:
+			s := turns[0]
+			want := lines[s][0]
+			lines[s] = lines[s][1:]
+			if turns = turns[1:]; len(lines[s]) > 0 {
+				turns = append(turns, s)
+			}
+			n--
+			if first := r.first(); first != want {
+				t.Fatalf("step %d: first() = %d, want %d", i, first, want)
+			}
+			if got := r.pop(); got != want {
+				t.Fatalf("step %d: pop() = %d, want %d", i, got, want)
+			}
+		case what >= 18:
+			item := -1
+			if len(lines[s]) > 0 {
+				item = lines[s][rng.IntN(len(lines[s]))]
+				lines[s] = slices.DeleteFunc(slices.Clone(lines[s]), func(x int) bool { return x == item })
+				n--
+				leave(s)
+			}
+			if got := r.remove(s, item); got != (item >= 0) {
+				t.Fatalf("step %d: remove(%s, %d) = %t", i, s, item, got)
+			}
+		}
+		if r.len != n {
+			t.Fatalf("step %d: len = %d, want %d", i, r.len, n)
+		}
+	}
+}

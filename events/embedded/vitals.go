@@ -1,0 +1,96 @@
+package embedded
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// Vitals are how a store has fared since it was opened.
+type Vitals struct {
+	Durability Durability
+	Head       events.Position // of the last record that readers see
+	Durable    events.Position // of the last record known to be on the disk
+	Appends    uint64          // that added records
+	Records    uint64          // that they added
+	Bytes      uint64          // of these records as they are kept, before compression
+	Groups     uint64          // of appends that shared a write
+	Waiting    int             // appends that wait for the committer
+	Held       int             // bytes of the appends that wait and that are in flight
+	Network    string          // the network file system that the store is on; empty: none, or not known
+	Failure    error           // why the store stopped; nil: it did not
+	Recent     []Landing       // the last groups, at most 512, the oldest first
+	Syncs      []time.Duration // how long the last syncs took, at most 512, the oldest first
+}
+
+// A Landing is a group of appends that shared a write.
+type Landing struct {
+	Appends int
+	Records int
+	Bytes   int
+	Took    time.Duration // from the write to the answer; under Sync most of it is the sync
+}
+
+// recent is how many groups and syncs are remembered.
+const recent = 512
+
+// vitals is what is counted.
+type vitals struct {
+	mu struct {
+		sync.Mutex
+		appends, records, bytes, groups uint64
+		landings                        ring[Landing]
+		syncs                           ring[time.Duration]
+	}
+}
+
+// note counts a group.
+func (v *vitals) note(g *group, took time.Duration) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.mu.groups++
+	v.mu.appends += uint64(len(g.added))
+	v.mu.records += uint64(g.records)
+	v.mu.bytes += uint64(g.bytes)
+	v.mu.landings.add(Landing{Appends: len(g.added), Records: g.records, Bytes: g.bytes, Took: took})
+}
+
+// synced counts a sync.
+func (v *vitals) synced(took time.Duration) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.mu.syncs.add(took)
+}
+
+// Vitals returns how the store has fared since it was opened. It may be called
+// after Close.
+func (s *Store) Vitals() Vitals {
+	out := Vitals{Durability: s.durability, Head: s.Head(), Durable: s.Durable(), Network: s.network, Failure: s.guard.failure()}
+	out.Waiting, out.Held = s.queue.size()
+	v := &s.vitals.mu
+	v.Lock()
+	defer v.Unlock()
+	out.Appends, out.Records, out.Bytes, out.Groups = v.appends, v.records, v.bytes, v.groups
+	out.Recent, out.Syncs = v.landings.all(), v.syncs.all()
+	return out
+}
+
+// A ring holds the last things that were added to it.
+type ring[T any] struct {
+	items []T
+	next  int // where the next one goes, when it is full
+}
+
+func (r *ring[T]) add(item T) {
+	if len(r.items) < recent {
+		r.items = append(r.items, item)
+		return
+	}
+	r.items[r.next] = item
+	r.next = (r.next + 1) % recent
+}
+
+// all returns a copy, the oldest first.
+func (r *ring[T]) all() []T { return slices.Concat(r.items[r.next:], r.items[:r.next]) }

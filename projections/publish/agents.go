@@ -1,0 +1,51 @@
+package publish
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// agents knows which agent a session is of. One goroutine uses it.
+type agents struct {
+	store events.Store
+	known map[string]string
+}
+
+// mostAgents bounds what is remembered of sessions.
+const mostAgents = 10_000
+
+// of returns the agent of a session, which the first record of its stream
+// names, and nothing where there is none.
+func (a *agents) of(ctx context.Context, session string) (string, error) {
+	if agent, ok := a.known[session]; ok {
+		return agent, nil
+	}
+	var id domain.SessionID
+	if id.UnmarshalText([]byte(session)) != nil {
+		return "", nil
+	}
+	for e, err := range a.store.Read(ctx, events.SessionStream(id), 0) {
+		if err != nil {
+			return "", err
+		}
+		if len(a.known) >= mostAgents {
+			clear(a.known)
+		}
+		a.known[session] = agentIn(e)
+		break
+	}
+	return a.known[session], nil
+}
+
+func agentIn(e events.Entry) (agent string) {
+	var opened struct {
+		Agent json.RawMessage `json:"agent"`
+	}
+	if e.Kind == (events.SessionOpened{}).Kind() && json.Unmarshal(e.Data, &opened) == nil {
+		_ = json.Unmarshal(opened.Agent, &agent)
+	}
+	return agent
+}

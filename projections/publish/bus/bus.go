@@ -1,0 +1,122 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections"
+)
+
+// The errors of a Bus. Callers match them with errors.Is.
+var (
+	ErrBadTopic   = errors.New("name of a topic is not valid")
+	ErrBadGroup   = errors.New("name of a group is not valid")
+	ErrBadMessage = errors.New("message is not valid")
+	ErrClosed     = errors.New("end of the bus is closed")
+)
+
+// Category is that of the streams that are topics.
+const Category = "topic"
+
+// A Config says what a Bus works with. Failed may be nil.
+type Config struct {
+	Store       events.Store
+	Checkpoints projections.Checkpoints // beside the store
+	Mint        *domain.Mint
+	Now         func() time.Time
+	Failed      func(group, topic string, err error) // is told what ended a subscription
+}
+
+// A Bus is a broker over a store. Whoever opened the store closes it, once all
+// ends of the Bus are closed.
+type Bus struct {
+	config Config
+	mu     struct {
+		sync.Mutex
+		topics map[events.Stream]*topic
+		groups map[string]*group // by the name of their checkpoint
+	}
+}
+
+// New returns the broker over a store.
+func New(cfg Config) *Bus {
+	b := &Bus{config: cfg}
+	b.mu.topics, b.mu.groups = map[events.Stream]*topic{}, map[string]*group{}
+	return b
+}
+
+// streamOf returns the stream that is a topic.
+func streamOf(topic string) (events.Stream, error) {
+	switch {
+	case topic == "", len(topic) > 500, !utf8.ValidString(topic), strings.ContainsFunc(topic, unicode.IsControl):
+		return "", fmt.Errorf("%w: %q: it is text of 1 to 500 bytes, without control characters", ErrBadTopic, topic)
+	}
+	return events.Stream(Category + "-" + topic), nil
+}
+
+var groupNames = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+
+// A topic is the end of a stream, where this process appends.
+type topic struct {
+	mu struct {
+		sync.Mutex // held while it is appended to
+		length     events.Revision
+		known      bool // that is the length, or was
+	}
+}
+
+func (b *Bus) topic(s events.Stream) *topic {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := b.mu.topics[s]
+	if t == nil {
+		t = &topic{}
+		b.mu.topics[s] = t
+	}
+	return t
+}
+
+// append adds records to the end of a stream, wherever that is by now.
+func (b *Bus) append(ctx context.Context, s events.Stream, records []events.Record) error {
+	t := b.topic(s)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for {
+		if err := t.measureLocked(ctx, b.config.Store, s); err != nil {
+			return err
+		}
+		err := b.config.Store.Append(ctx, s, t.mu.length, records...)
+		if err == nil {
+			t.mu.length += events.Revision(len(records))
+			return nil
+		}
+		if t.mu.known = false; !errors.Is(err, events.ErrConflict) {
+			return err
+		}
+	}
+}
+
+func (t *topic) measureLocked(ctx context.Context, store events.Store, s events.Stream) error {
+	if t.mu.known {
+		return nil
+	}
+	t.mu.length = 0
+	for h, err := range events.Headers(ctx, store, events.Query{Stream: s, Backward: true}) {
+		if err != nil {
+			return err
+		}
+		t.mu.length = h.Revision
+		break
+	}
+	t.mu.known = true
+	return nil
+}

@@ -1,0 +1,230 @@
+package bus_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/google/go-cmp/cmp"
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/projections/publish/bus"
+)
+
+func openStore(t *testing.T) *embedded.Store {
+	t.Helper()
+	store, err := embedded.Open(t.Context(), "store", embedded.Config{FS: vfs.NewMem()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
+func busOver(store *embedded.Store) *bus.Bus {
+	return bus.New(bus.Config{Store: store, Checkpoints: store, Mint: domain.NewMint(time.Now, rand.Reader), Now: time.Now})
+}
+
+// ends returns a constructor of the ends of a bus, for watermill's suite.
+func ends(b *bus.Bus) tests.ConsumerGroupPubSubConstructor {
+	return func(t *testing.T, group string) (message.Publisher, message.Subscriber) {
+		s, err := b.Subscriber(group)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b.Publisher(), s
+	}
+}
+
+// TestWatermillsSuite is what watermill demands of every Pub/Sub.
+func TestWatermillsSuite(t *testing.T) {
+	features := tests.Features{ConsumerGroups: true, GuaranteedOrder: true, Persistent: true, ForceShort: testing.Short()}
+	b := busOver(openStore(t))
+	one := func(t *testing.T) (message.Publisher, message.Subscriber) { return ends(b)(t, "one") }
+	tests.TestPubSub(t, features, one, ends(b))
+	t.Run("TestNewSubscriberReceivesOldMessages of another group", func(t *testing.T) {
+		features := features
+		features.NewSubscriberReceivesOldMessages = true
+		each := func(t *testing.T) (message.Publisher, message.Subscriber) { return ends(b)(t, watermill.NewUUID()) }
+		tests.TestNewSubscriberReceivesOldMessages(t, tests.TestContext{TestID: tests.NewTestID(), Features: features}, each)
+	})
+}
+
+// receive returns the next message, which is not acknowledged.
+func receive(t *testing.T, from <-chan *message.Message) *message.Message {
+	t.Helper()
+	select {
+	case m, ok := <-from:
+		if !ok {
+			t.Fatal("the channel is closed")
+		}
+		return m
+	case <-time.After(30 * time.Second):
+		t.Fatal("no message comes")
+	}
+	return nil
+}
+
+func subscribe(t *testing.T, b *bus.Bus, group, topic string) (<-chan *message.Message, *bus.Subscriber) {
+	t.Helper()
+	s, err := b.Subscriber(group)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	out, err := s.Subscribe(t.Context(), topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out, s
+}
+
+func TestAMessageComesAsItWasPublished(t *testing.T) {
+	t.Parallel()
+	b := busOver(openStore(t))
+	payloads := []string{`{"a": 1}`, "", "\x00\xff", `"text"`, "null", " 1\n", "\"\xff\""}
+	var sent []*message.Message
+	for i, p := range payloads {
+		m := message.NewMessage(fmt.Sprint("uuid ", i), []byte(p))
+		m.Metadata.Set("a <key>", "é\n"+p[:min(len(p), 0)])
+		sent = append(sent, m)
+	}
+	p := b.Publisher()
+	if err := p.Publish("a topic-ä", sent...); err != nil {
+		t.Fatal(err)
+	}
+	from, _ := subscribe(t, b, "g", "a topic-ä")
+	for _, want := range sent {
+		got := receive(t, from)
+		if diff := cmp.Diff(map[string]string(want.Metadata), map[string]string(got.Metadata)); diff != "" || got.UUID != want.UUID || string(got.Payload) != string(want.Payload) {
+			t.Errorf("got %s %q, want %s %q; metadata %s", got.UUID, got.Payload, want.UUID, want.Payload, diff)
+		}
+		got.Ack()
+	}
+}
+
+// A group goes on where it was in another process, which the other bus is.
+func TestAGroupGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	first := busOver(store)
+	for n := range 3 {
+		if err := first.Publisher().Publish("t", message.NewMessage(fmt.Sprint(n), nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	from, s := subscribe(t, first, "g", "t")
+	receive(t, from).Ack()
+	if m := receive(t, from); m.UUID != "1" { // not acknowledged
+		t.Fatalf("got %s, want 1", m.UUID)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second := busOver(store)
+	if err := second.Publisher().Publish("t", message.NewMessage("3", nil)); err != nil {
+		t.Fatal(err)
+	}
+	from, _ = subscribe(t, second, "g", "t")
+	for _, want := range []string{"1", "2", "3"} {
+		m := receive(t, from)
+		if m.UUID != want {
+			t.Errorf("got %s, want %s", m.UUID, want)
+		}
+		m.Ack()
+	}
+}
+
+// Topics of which one name begins with the other's do not mix.
+func TestATopicHasItsOwnMessages(t *testing.T) {
+	t.Parallel()
+	b := busOver(openStore(t))
+	from, _ := subscribe(t, b, "g", "a")
+	for _, topic := range []string{"ab", "a-b", "a"} {
+		if err := b.Publisher().Publish(topic, message.NewMessage(topic, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m := receive(t, from); m.UUID != "a" {
+		t.Errorf("got the message of %s, want that of a", m.UUID)
+	}
+}
+
+func TestWhatCannotBeKeptIsRefused(t *testing.T) {
+	t.Parallel()
+	b := busOver(openStore(t))
+	p := b.Publisher()
+	bad := message.NewMessage("u", nil)
+	bad.Metadata.Set("k", "\xff")
+	for name, c := range map[string]struct{ got, want error }{
+		"no topic":       {p.Publish("", message.NewMessage("u", nil)), bus.ErrBadTopic},
+		"control":        {p.Publish("a\x00", message.NewMessage("u", nil)), bus.ErrBadTopic},
+		"long":           {p.Publish(strings.Repeat("a", 501), message.NewMessage("u", nil)), bus.ErrBadTopic},
+		"metadata":       {p.Publish("a", bad), bus.ErrBadMessage},
+		"UUID":           {p.Publish("a", message.NewMessage("\xff", nil)), bus.ErrBadMessage},
+		"all or nothing": {p.Publish("a", message.NewMessage("u", nil), bad), bus.ErrBadMessage},
+		"group":          {second(b.Subscriber("")), bus.ErrBadGroup},
+	} {
+		if !errors.Is(c.got, c.want) {
+			t.Errorf("%s: %v, want %v", name, c.got, c.want)
+		}
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Publish("a", message.NewMessage("u", nil)); !errors.Is(err, bus.ErrClosed) {
+		t.Errorf("Publish = %v, want ErrClosed", err)
+	}
+	s, err := b.Subscriber("g")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Subscribe(t.Context(), "a"); !errors.Is(err, bus.ErrClosed) {
+		t.Errorf("Subscribe = %v, want ErrClosed", err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// A store that closes ends a subscription, and somebody is told.
+func TestWhatEndsASubscriptionIsTold(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	told := make(chan error, 1)
+	b := bus.New(bus.Config{
+		Store: store, Checkpoints: store, Mint: domain.NewMint(time.Now, rand.Reader), Now: time.Now,
+		Failed: func(_, _ string, err error) { told <- err },
+	})
+	s, err := b.Subscriber("g")
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, err := s.Subscribe(context.Background(), "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, open := <-from; open {
+		t.Error("a message came")
+	}
+	if err := <-told; !errors.Is(err, events.ErrClosed) {
+		t.Errorf("told %v, want ErrClosed", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,48 @@
+package bus
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// A Publisher is a message.Publisher to the topics of a Bus.
+type Publisher struct {
+	bus    *Bus
+	closed atomic.Bool
+}
+
+// Publisher returns an end of b that publishes. The caller closes it.
+func (b *Bus) Publisher() *Publisher { return &Publisher{bus: b} }
+
+// Publish adds messages to a topic, all or none, and returns when they are
+// durable. An error of the store leaves it open whether they were added.
+func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
+	if p.closed.Load() {
+		return fmt.Errorf("publish to %s: %w", topic, ErrClosed)
+	}
+	stream, err := streamOf(topic)
+	if err != nil || len(messages) == 0 {
+		return err
+	}
+	records := make([]events.Record, len(messages))
+	for i, m := range messages {
+		if records[i], err = p.bus.record(m); err != nil {
+			return fmt.Errorf("publish to %s: %w", topic, err)
+		}
+	}
+	// Publish is not given a context; it lasts as long as the append.
+	if err := p.bus.append(context.Background(), stream, records); err != nil {
+		return fmt.Errorf("publish to %s: %w", topic, err)
+	}
+	return nil
+}
+
+// Close ends p. Closing again does nothing.
+func (p *Publisher) Close() error {
+	p.closed.Store(true)
+	return nil
+}

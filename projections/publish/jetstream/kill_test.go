@@ -1,0 +1,235 @@
+package jetstream_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	wnats "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/projections/publish"
+	"github.com/settlement-ledger/ledger/projections/publish/jetstream"
+)
+
+// The variables of the environment that make of the test a program that
+// publishes, and say how many records there are.
+const (
+	publisherStore  = "LEDGER_TEST_PUBLISHER_STORE"
+	publisherTarget = "LEDGER_TEST_PUBLISHER_TARGET"
+	manyRecords     = "LEDGER_TEST_PUBLISH_EVENTS"
+)
+
+const (
+	publisherKills = 5
+	serverRestarts = 2
+	streams        = 40
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(publisherStore); dir != "" {
+		if err := publishAll(dir, os.Getenv(publisherTarget)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// publishAll is the program that is killed.
+func publishAll(dir, target string) error {
+	ctx := context.Background()
+	store, err := embedded.Open(ctx, dir, embedded.Config{})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	topic, err := publish.ParseTopic("ledger.{category}.{kind}")
+	if err != nil {
+		return err
+	}
+	p, err := jetstream.Open(ctx, target, topic, "test")
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	return publish.NewDesk(store, store, time.Now).CatchUp(ctx, publish.Job{
+		Name: "test", Target: publish.Shown(target), Topic: topic,
+		Policy: publish.Policy{Lanes: jetstream.Lanes, Most: time.Second, Save: 20 * time.Millisecond},
+	}, p)
+}
+
+// The publisher is killed five times and the server restarted twice, while it
+// publishes. Every record arrives, those of a stream in order, and what comes
+// again is the same.
+func TestAllArriveThoughPublisherAndServerDie(t *testing.T) {
+	t.Parallel()
+	records := 5000
+	if text := os.Getenv(manyRecords); text != "" {
+		var err error
+		if records, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir, kept := t.TempDir(), t.TempDir()
+	want := write(t, dir, records)
+	s := serve(t, func(o *server.Options) { o.StoreDir = kept })
+	port := s.Addr().(*net.TCPAddr).Port
+	target := s.ClientURL()
+	watching := watch(t, target)
+	p := begin(t, dir, target)
+	for n := range publisherKills + serverRestarts {
+		watching.await(t, uint64((n+1)*records/(publisherKills+serverRestarts+2)))
+		if n%3 == 2 { // the third and the sixth
+			stop(s)
+			s = serve(t, func(o *server.Options) { o.StoreDir, o.Port = kept, port })
+			continue
+		}
+		p.kill(t)
+		p = begin(t, dir, target)
+	}
+	if err := p.Wait(); err != nil {
+		t.Fatalf("the last publisher ended with %v: %s", err, p.told.String())
+	}
+	all := stored(t, s, "ledger.*.*")
+	got, repeats := map[string]events.Revision{}, 0
+	ids := map[string]bool{}
+	for _, m := range all {
+		read, err := (&wnats.NATSMarshaler{}).Unmarshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream, revision := read.Metadata.Get(publish.KeyStream), read.Metadata.Get(publish.KeyRevision)
+		place := stream + " " + revision
+		n, err := strconv.ParseUint(revision, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want[place] != read.UUID || string(read.Payload) != fmt.Sprintf(`{"n":%d}`, n) {
+			t.Fatalf("%s arrived as %s %s, want %s", place, read.UUID, read.Payload, want[place])
+		}
+		if events.Revision(n) > got[stream]+1 {
+			t.Fatalf("%s: revision %d after %d", stream, n, got[stream])
+		}
+		got[stream] = max(got[stream], events.Revision(n))
+		if ids[read.UUID] {
+			repeats++
+		}
+		ids[read.UUID] = true
+	}
+	if len(ids) != records {
+		t.Errorf("%d of %d records arrived", len(ids), records)
+	}
+	t.Logf("%d records arrived, %d of them again; %d kills, %d restarts", len(ids), repeats, publisherKills, serverRestarts)
+}
+
+// write fills a store with records and returns the ID of each by its place.
+func write(t *testing.T, dir string, records int) map[string]string {
+	t.Helper()
+	store, err := embedded.Open(t.Context(), dir, embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	mint := domain.NewMint(func() time.Time { return now }, rand.NewChaCha8([32]byte{3}))
+	all := map[string]string{}
+	lengths := make([]events.Revision, streams)
+	for n := 0; n < records; {
+		s := n / 50 % streams // in runs, so that the log turns from stream to stream
+		stream := events.Stream(fmt.Sprintf("thing-%d", s))
+		var batch []events.Record
+		for range min(50, records-n) {
+			revision := lengths[s] + events.Revision(len(batch)) + 1
+			r := events.Record{ID: mint.Event(), Kind: "Happened", Version: 1, Time: now, Data: fmt.Appendf(nil, `{"n":%d}`, revision)}
+			batch = append(batch, r)
+			all[fmt.Sprint(stream, " ", revision)] = r.ID.String()
+		}
+		if err := store.Append(t.Context(), stream, lengths[s], batch...); err != nil {
+			t.Fatal(err)
+		}
+		lengths[s] += events.Revision(len(batch))
+		n += len(batch)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// A publisher is a program that publishes.
+type publisher struct {
+	*exec.Cmd
+	told *bytes.Buffer
+}
+
+func begin(t *testing.T, dir, target string) publisher {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self)
+	cmd.Env = append(os.Environ(), publisherStore+"="+dir, publisherTarget+"="+target)
+	told := &bytes.Buffer{}
+	cmd.Stderr = told
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return publisher{cmd, told}
+}
+
+// kill kills a program, which must not have ended.
+func (p publisher) kill(t *testing.T) {
+	t.Helper()
+	if err := p.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	exit, ok := errors.AsType[*exec.ExitError](p.Wait())
+	if !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Fatalf("the publisher ended before it was killed: %s", p.told.String())
+	}
+}
+
+// A watcher knows how much a server has, over its restarts.
+type watcher struct{ js nats.JetStreamContext }
+
+func watch(t *testing.T, target string) watcher {
+	t.Helper()
+	conn, err := nats.Connect(target, nats.MaxReconnects(-1), nats.ReconnectWait(10*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	js, err := conn.JetStream(nats.MaxWait(time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return watcher{js}
+}
+
+// await returns once the stream has so many messages.
+func (w watcher) await(t *testing.T, messages uint64) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(2 * time.Millisecond) {
+		about, err := w.js.StreamInfo("ledger")
+		if err == nil && about.State.Msgs >= messages {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the stream never had %d messages: %+v, %v", messages, about, err)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package publish
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+)
+
+// What an error of a publisher says of the record, in the words of who opened
+// the publisher. An error that is neither leaves it open whether the record or
+// the target is at fault.
+var (
+	// ErrUnavailable: the target does not answer, and another time it may. The
+	// record is tried again for as long as the run lasts.
+	ErrUnavailable = errors.New("target is not available")
+	// ErrUnacceptable: the target will never take this record. It is set aside
+	// at once.
+	ErrUnacceptable = errors.New("target does not accept the record")
+)
+
+// A Policy says how records are handed over. The zero Policy hands them over
+// one by one.
+type Policy struct {
+	Lanes    int // streams handed over side by side; 0: 1
+	Batch    int // most records of one lane and topic handed over at once; 0: 1
+	InFlight int // most records read and not acknowledged; 0: 1024
+	Bytes    int // most bytes of these, or one record; 0: 64 MiB
+
+	Tries  int // attempts at a record before it is set aside; 0: 5
+	InARow int // records set aside without one acknowledged between them, from which the run ends; 0: 10
+	Poison int // records of a consumer set aside at one time, from which the run ends; 0: 1000
+
+	Least time.Duration // wait before the second attempt; doubled before each later one; 0: 100 ms
+	Most  time.Duration // most that is waited between attempts; 0: 30 s
+	Save  time.Duration // most time that an acknowledgement is not in the checkpoint; 0: 1 s
+
+	Random func() float64 // in [0,1), for the jitter; nil: math/rand
+}
+
+// filled returns p with what zero stands for.
+func (p Policy) filled() Policy {
+	p.Lanes, p.Batch = cmp.Or(p.Lanes, 1), cmp.Or(p.Batch, 1)
+	p.InFlight, p.Bytes = cmp.Or(p.InFlight, 1024), cmp.Or(p.Bytes, 64<<20)
+	p.Tries, p.InARow, p.Poison = cmp.Or(p.Tries, 5), cmp.Or(p.InARow, 10), cmp.Or(p.Poison, 1000)
+	p.Least, p.Most = cmp.Or(p.Least, 100*time.Millisecond), cmp.Or(p.Most, 30*time.Second)
+	p.Save = cmp.Or(p.Save, time.Second)
+	if p.Random == nil {
+		p.Random = rand.Float64
+	}
+	return p
+}
+
+// wait returns how long to wait after so many attempts: between half of the
+// doubled time and all of it.
+func (p Policy) wait(attempts int) time.Duration {
+	wait := min(p.Least, p.Most)
+	for n := 1; n < attempts && wait < p.Most; n++ {
+		wait = min(p.Most, wait+wait)
+	}
+	return wait/2 + time.Duration(p.Random()*float64(wait/2))
+}
+
+// pause waits, or returns the cause of a context that ends.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

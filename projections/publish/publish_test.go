@@ -1,0 +1,611 @@
+package publish_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/google/go-cmp/cmp"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections/publish"
+)
+
+func TestAMessageIsTheRecordAsWritten(t *testing.T) {
+	t.Parallel()
+	l, to := newLog(t), &sink{}
+	session := l.mint.Session()
+	stream := events.SessionStream(session)
+	l.add(stream, "SessionOpened", `{"session":"x","agent":"build"}`)
+	e := l.add(stream, "CallSettled", ` {"tool":"bash <&>", "odd":"\u2028"} `)
+	l.add("thing-1", "NeverHeardOf", `{"tool":{"not":"text"}}`)
+	l.add("thing-1", "NotJSON", "\x00\xff")
+	catchUp(t, l.desk(), job(t, "a"), to)
+	got := to.got()
+	if len(got) != 4 {
+		t.Fatalf("published %d messages, want 4", len(got))
+	}
+	want := map[string]string{
+		"stream": string(stream), "revision": "2", "position": "2", "kind": "CallSettled", "version": "1",
+		"time": "2026-03-01T12:00:02Z", "session": session.String(), "agent": "build", "tool": "bash <&>", "metadata": `{"n":1}`,
+	}
+	if diff := cmp.Diff(want, map[string]string(got[1].Metadata)); diff != "" {
+		t.Errorf("metadata (-want +got):\n%s", diff)
+	}
+	if got[1].UUID != e.ID.String() || string(got[1].Payload) != string(e.Data) {
+		t.Errorf("message = %s %q, want %s %q", got[1].UUID, got[1].Payload, e.ID, e.Data)
+	}
+	for _, m := range got[2:] {
+		if m.Metadata.Get("tool") != "" || m.Metadata.Get("session") != "" {
+			t.Errorf("metadata of %s = %v, want no tool and no session", m.Metadata.Get("kind"), m.Metadata)
+		}
+	}
+	if string(got[3].Payload) != "\x00\xff" {
+		t.Errorf("payload = %q, want the bytes as written", got[3].Payload)
+	}
+}
+
+func TestOnlyWhatIsAskedForIsPublished(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	one, two := events.SessionStream(l.mint.Session()), events.SessionStream(l.mint.Session())
+	l.add(one, "SessionOpened", `{"agent":"build"}`)
+	l.add(two, "SessionOpened", `{"agent":"plan"}`)
+	l.add(one, "CallStarted", `{"tool":"bash"}`)
+	l.add(two, "CallStarted", `{"tool":"bash"}`)
+	l.add(one, "CallSettled", `{"tool":"read"}`)
+	l.add("thing-1", "CallStarted", `{"tool":"bash"}`)
+	for name, c := range map[string]struct {
+		only publish.Only
+		want []string
+	}{
+		"all":        {publish.Only{}, []string{"1", "2", "3", "4", "5", "6"}},
+		"kind":       {publish.Only{Kinds: []string{"CallStarted"}}, []string{"3", "4", "6"}},
+		"category":   {publish.Only{Categories: []string{"thing"}}, []string{"6"}},
+		"stream":     {publish.Only{Streams: []string{string(two)}}, []string{"2", "4"}},
+		"tool":       {publish.Only{Tools: []string{"bash", "nope"}}, []string{"3", "4", "6"}},
+		"agent":      {publish.Only{Agents: []string{"build"}}, []string{"1", "3", "5"}},
+		"all-of-all": {publish.Only{Kinds: []string{"CallStarted"}, Tools: []string{"bash"}, Agents: []string{"plan"}}, []string{"4"}},
+	} {
+		to, d := &sink{}, l.desk()
+		catchUp(t, d, job(t, name, func(j *publish.Job) { j.Only = c.only }), to)
+		if got := to.positions(); !slices.Equal(got, c.want) {
+			t.Errorf("%s: published %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// A target refuses at random for a while, and the program ends at random: every
+// record arrives, those of a stream in order, each repeat being the same.
+func TestEveryRecordArrivesInTheOrderOfItsStream(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			l := newLog(t)
+			l.fill(7, 40)
+			random := rand.New(rand.NewPCG(seed, 1))
+			var mu sync.Mutex
+			chance := func(n int) bool { mu.Lock(); defer mu.Unlock(); return random.IntN(n) == 0 }
+			to := &sink{}
+			for run := range 30 {
+				ctx, cancel := context.WithCancel(t.Context())
+				to.refuse = func(*message.Message) error {
+					switch {
+					case chance(5):
+						return publish.ErrUnavailable
+					case run < 20 && chance(40):
+						cancel()
+					}
+					return nil
+				}
+				j := job(t, "a", func(j *publish.Job) {
+					j.Policy.Lanes, j.Policy.Batch, j.Policy.InFlight = 1+random.IntN(4), 1+random.IntN(4), 1+random.IntN(30)
+				})
+				err := l.desk().CatchUp(ctx, j, to)
+				cancel()
+				if err == nil {
+					break
+				}
+				if !errors.Is(err, context.Canceled) {
+					t.Fatal(err)
+				}
+			}
+			arrived(t, to.got(), l.entries())
+		})
+	}
+}
+
+// arrived checks that messages are all entries: for each stream in order, from
+// a record that came before or the one behind it, and each as written.
+func arrived(t *testing.T, got []*message.Message, want []events.Entry) {
+	t.Helper()
+	lengths, ids := map[string]int{}, map[string]string{}
+	for _, m := range got {
+		stream := m.Metadata.Get(publish.KeyStream)
+		revision, err := strconv.Atoi(m.Metadata.Get(publish.KeyRevision))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if revision > lengths[stream]+1 {
+			t.Fatalf("%s: revision %d after %d", stream, revision, lengths[stream])
+		}
+		lengths[stream] = max(lengths[stream], revision)
+		place := fmt.Sprint(stream, revision)
+		if id, ok := ids[place]; ok && id != m.UUID {
+			t.Fatalf("%s: repeated as %s, want %s", place, m.UUID, id)
+		}
+		ids[place] = m.UUID
+	}
+	for _, e := range want {
+		if got := ids[fmt.Sprint(e.Stream, e.Revision)]; got != e.ID.String() {
+			t.Fatalf("revision %d of %s arrived as %q, want %s", e.Revision, e.Stream, got, e.ID)
+		}
+	}
+}
+
+// A checkpoint is never ahead of an acknowledgement, whatever the order in
+// which lanes come on.
+func TestThePositionWaitsForTheSlowestLane(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.fill(20, 5)
+	held, release := make(chan struct{}), make(chan struct{})
+	var first sync.Once
+	to := &sink{}
+	to.refuse = func(m *message.Message) error {
+		if m.Metadata.Get("stream") == "thing-3" {
+			first.Do(func() { close(held) })
+			<-release
+		}
+		return nil
+	}
+	d := l.desk()
+	j := job(t, "a", func(j *publish.Job) { j.Policy.Lanes = 8 })
+	done := make(chan error, 1)
+	go func() { done <- d.CatchUp(t.Context(), j, to) }()
+	<-held
+	before := func(p string) bool { return slices.Contains([]string{"0", "1", "2", "3"}, p) }
+	if c := consumer(t, d, "a"); !before(c.Position.String()) || !c.Running {
+		t.Errorf("with the fourth record open, the position is %s (running %v), want at most 3", c.Position, c.Running)
+	}
+	close(release)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if c := consumer(t, d, "a"); c.Position.String() != "100" || c.Published != 100 || c.Running {
+		t.Errorf("at the end: position %s, %d published, running %v; want 100, 100, false", c.Position, c.Published, c.Running)
+	}
+}
+
+func TestTheNextRunGoesOnWhereTheLastOneEnded(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.fill(2, 3)
+	catchUp(t, l.desk(), job(t, "a"), &sink{})
+	l.fill(1, 2)
+	to := &sink{}
+	catchUp(t, l.desk(), job(t, "a"), to)
+	if got, want := to.positions(), []string{"7", "8"}; !slices.Equal(got, want) {
+		t.Errorf("the second run published %v, want %v", got, want)
+	}
+}
+
+func TestAConsumerBeginsWhereItIsTold(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.fill(1, 4)
+	d := l.desk()
+	whence := map[string][]string{"beginning": {"1", "2", "3", "4", "5"}, "now": {"5"}, "3": {"4", "5"}}
+	sinks, jobs := map[string]*sink{}, map[string]publish.Job{}
+	for text := range whence {
+		from, err := publish.ParseStart(text)
+		if err != nil || from.String() != text {
+			t.Fatalf("ParseStart(%q) = %v, %v", text, from, err)
+		}
+		sinks[text], jobs[text] = &sink{}, job(t, "from-"+text, func(j *publish.Job) { j.Start = from })
+		catchUp(t, d, jobs[text], sinks[text])
+	}
+	l.fill(1, 1)
+	for text, want := range whence {
+		catchUp(t, d, jobs[text], sinks[text])
+		if got := sinks[text].positions(); !slices.Equal(got, want) {
+			t.Errorf("from %s: published %v, want %v", text, got, want)
+		}
+	}
+	for _, text := range []string{"", "Now", "-1", "1/x"} {
+		if _, err := publish.ParseStart(text); err == nil {
+			t.Errorf("ParseStart(%q) is no error", text)
+		}
+	}
+}
+
+func TestWhatATargetDoesNotTakeIsSetAside(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.fill(2, 10)
+	refused := map[string]error{"5": publish.ErrUnacceptable, "8": errors.New("odd"), "9": nil}
+	to, tries := &sink{}, map[string]int{}
+	to.refuse = func(m *message.Message) error {
+		at := m.Metadata.Get("position")
+		tries[at]++
+		if at == "9" && len(tries) > 0 && tries[at] < 3 {
+			panic("once or twice")
+		}
+		return refused[at]
+	}
+	d := l.desk()
+	j := job(t, "a", func(j *publish.Job) { j.Policy.Batch, j.Policy.Tries = 6, 4 })
+	catchUp(t, d, j, to)
+	c := consumer(t, d, "a")
+	var listed []string
+	for _, p := range c.Poison {
+		listed = append(listed, fmt.Sprint(p.Position, " ", p.Tries, " ", p.Trouble.Text))
+	}
+	want := []string{"5 1 target does not accept the record", "8 4 odd"}
+	if diff := cmp.Diff(want, listed); diff != "" {
+		t.Errorf("poison (-want +got):\n%s", diff)
+	}
+	if c.Position.String() != "20" {
+		t.Errorf("position = %s, want 20", c.Position)
+	}
+	got := map[string]bool{}
+	for _, p := range to.positions() {
+		got[p] = true
+	}
+	if len(got) != 18 || got["5"] || got["8"] {
+		t.Errorf("published %v, want all but 5 and 8", got)
+	}
+
+	// They are listed until they are tried again and taken.
+	to.refuse = func(m *message.Message) error { return refused[m.Metadata.Get("position")] }
+	refused["8"] = nil
+	if n, err := d.Retry(t.Context(), "a"); n != 2 || err != nil {
+		t.Fatalf("Retry = %d, %v, want 2", n, err)
+	}
+	before := len(to.got())
+	catchUp(t, d, j, to)
+	if got := to.positions()[before:]; !slices.Equal(got, []string{"8"}) {
+		t.Errorf("tried again: %v, want [8]", got)
+	}
+	if c := consumer(t, d, "a"); len(c.Poison) != 1 || c.Poison[0].Position.String() != "5" || c.Poison[0].Again {
+		t.Errorf("poison = %+v, want that at 5", c.Poison)
+	}
+}
+
+func TestARunningConsumerTriesAgainAtOnce(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.fill(1, 3)
+	var mu sync.Mutex
+	err, taken := publish.ErrUnacceptable, make(chan struct{})
+	to := &sink{refuse: func(m *message.Message) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if m.Metadata.Get("position") == "2" && err == nil {
+			close(taken)
+		} else if m.Metadata.Get("position") == "2" {
+			return err
+		}
+		return nil
+	}}
+	d := l.desk()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- d.Follow(ctx, job(t, "a"), to) }()
+	await(t, func() bool { c, err := d.Consumer(ctx, "a"); return err == nil && c.Position.String() == "3" })
+	mu.Lock()
+	err = nil
+	mu.Unlock()
+	if n, err := d.Retry(ctx, "a", events.NewPosition(2, 2)); n != 1 || err != nil {
+		t.Fatalf("Retry = %d, %v, want 1", n, err)
+	}
+	<-taken
+	await(t, func() bool { return len(consumer(t, d, "a").Poison) == 0 })
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("Follow = %v, want that it was canceled", err)
+	}
+	if c, err := l.desk().Consumer(t.Context(), "a"); err != nil || len(c.Poison) != 0 {
+		t.Errorf("kept: %+v, %v, want no poison", c.Poison, err)
+	}
+}
+
+// await yields until something is so.
+func await(t *testing.T, so func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !so(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it never came to be")
+		}
+	}
+}
+
+func TestATargetThatTakesNothingEndsTheRun(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.fill(3, 10)
+	broken := &sink{refuse: func(*message.Message) error { return errors.New("broken") }}
+	d := l.desk()
+	j := job(t, "a", func(j *publish.Job) { j.Policy.Tries, j.Policy.InARow = 1, 4 })
+	if err := d.CatchUp(t.Context(), j, broken); !errors.Is(err, publish.ErrPoisoned) {
+		t.Fatalf("CatchUp = %v, want ErrPoisoned", err)
+	}
+	if c := consumer(t, d, "a"); len(c.Poison) != 4 || c.Position.String() != "4" {
+		t.Errorf("%d set aside at position %s, want 4 at 4", len(c.Poison), c.Position)
+	}
+	to := &sink{}
+	catchUp(t, d, j, to)
+	if got := to.positions(); len(got) != 26 || got[0] != "5" {
+		t.Errorf("the next run published %v, want what was not set aside", got)
+	}
+
+	most := job(t, "b", func(j *publish.Job) { j.Policy.Tries, j.Policy.Poison = 1, 6 })
+	odd := &sink{refuse: func(m *message.Message) error {
+		if n, _ := strconv.Atoi(m.Metadata.Get("position")); n%2 == 1 {
+			return publish.ErrUnacceptable
+		}
+		return nil
+	}}
+	if err := d.CatchUp(t.Context(), most, odd); !errors.Is(err, publish.ErrPoisoned) {
+		t.Fatalf("CatchUp = %v, want ErrPoisoned", err)
+	}
+	if c := consumer(t, d, "b"); len(c.Poison) != 6 || c.Position.String() != "12" {
+		t.Errorf("%d set aside at position %s, want 6 at 12", len(c.Poison), c.Position)
+	}
+}
+
+func TestANameRunsOnceAtATime(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.fill(1, 1)
+	d, within := l.desk(), make(chan error, 3)
+	to := &sink{refuse: func(*message.Message) error {
+		within <- d.CatchUp(t.Context(), job(t, "a"), &sink{})
+		within <- d.Forget(t.Context(), "a")
+		within <- d.CatchUp(t.Context(), job(t, "b"), &sink{})
+		return nil
+	}}
+	catchUp(t, d, job(t, "a"), to)
+	for i, want := range []error{publish.ErrRunning, publish.ErrRunning, nil} {
+		if err := <-within; !errors.Is(err, want) {
+			t.Errorf("%d: %v, want %v", i, err, want)
+		}
+	}
+}
+
+func TestAConsumerKeepsWhatItWasMadeFor(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.fill(1, 2)
+	d := l.desk()
+	catchUp(t, d, job(t, "a"), &sink{})
+	other, err := publish.ParseTopic("elsewhere")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*publish.Job){
+		"target": func(j *publish.Job) { j.Target = "other:" },
+		"topic":  func(j *publish.Job) { j.Topic = other },
+		"only":   func(j *publish.Job) { j.Only.Tools = []string{"bash"} },
+	} {
+		if err := d.CatchUp(t.Context(), job(t, "a", change), &sink{}); !errors.Is(err, publish.ErrOther) {
+			t.Errorf("%s: CatchUp = %v, want ErrOther", name, err)
+		}
+	}
+	if err := d.Forget(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Consumer(t.Context(), "a"); !errors.Is(err, publish.ErrNoConsumer) {
+		t.Errorf("after Forget: Consumer = %v, want ErrNoConsumer", err)
+	}
+	if all, err := d.Consumers(t.Context()); len(all) != 0 || err != nil {
+		t.Errorf("after Forget: Consumers = %v, %v, want none", all, err)
+	}
+	if err := d.Forget(t.Context(), "a"); !errors.Is(err, publish.ErrNoConsumer) {
+		t.Errorf("Forget again = %v, want ErrNoConsumer", err)
+	}
+	to := &sink{}
+	catchUp(t, d, job(t, "a", func(j *publish.Job) { j.Topic = other }), to)
+	if len(to.got()) != 2 {
+		t.Errorf("begun anew: %d records, want 2", len(to.got()))
+	}
+}
+
+func TestNoMoreIsInFlightThanThePolicySays(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.fill(5, 40)
+	for name, c := range map[string]struct {
+		change func(*publish.Policy)
+		most   int
+	}{
+		"records": {func(p *publish.Policy) { p.InFlight = 9 }, 9},
+		"bytes":   {func(p *publish.Policy) { p.Bytes = 64 }, 64 / len(`{"i":0}{"n":1}`)},
+		"one":     {func(p *publish.Policy) { p.Bytes = 1 }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			watched := &counting{Store: l.store}
+			d := publish.NewDesk(watched, l.store, func() time.Time { return start })
+			worst, acknowledged := 0, 0
+			to := &sink{refuse: func(*message.Message) error {
+				await(t, func() bool { return watched.stalled(acknowledged+c.most) || watched.count() == 200 })
+				worst = max(worst, watched.count()-acknowledged)
+				acknowledged++
+				return nil
+			}}
+			catchUp(t, d, job(t, name, func(j *publish.Job) { c.change(&j.Policy) }), to)
+			if acknowledged != 200 || worst > c.most+1 { // one waits to be let in
+				t.Errorf("%d acknowledged, at worst %d read and not, want 200 and at most %d", acknowledged, worst, c.most+1)
+			}
+		})
+	}
+}
+
+// A counting store counts what it yields.
+type counting struct {
+	events.Store
+	mu sync.Mutex
+	n  int
+}
+
+func (c *counting) count() int { c.mu.Lock(); defer c.mu.Unlock(); return c.n }
+
+// stalled reports whether so many were yielded.
+func (c *counting) stalled(n int) bool { return c.count() >= n }
+
+func (c *counting) ReadAll(ctx context.Context, after events.Position) iter.Seq2[events.Entry, error] {
+	return func(yield func(events.Entry, error) bool) {
+		for e, err := range c.Store.ReadAll(ctx, after) {
+			c.mu.Lock()
+			c.n++
+			c.mu.Unlock()
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+func TestLagIsWhatIsBehindThePosition(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	d := l.desk()
+	l.fill(1, 3)
+	catchUp(t, d, job(t, "a"), &sink{})
+	lag, err := d.Lag(t.Context(), consumer(t, d, "a"))
+	if err != nil || lag.Records != 0 || lag.Behind(start) != 0 {
+		t.Errorf("Lag = %+v, %v, want none", lag, err)
+	}
+	l.fill(1, 4)
+	lag, err = d.Lag(t.Context(), consumer(t, d, "a"))
+	if err != nil || lag.Records != 4 || lag.Behind(start.Add(time.Minute)) != 56*time.Second {
+		t.Errorf("Lag = %+v, %v, want 4 records for 56 s", lag, err)
+	}
+}
+
+// What is kept is damaged by somebody else: the consumer is listed, does not
+// run, and can be forgotten.
+func TestADamagedConsumerIsNeverTakenForNone(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	d := l.desk()
+	l.fill(1, 1)
+	catchUp(t, d, job(t, "a"), &sink{})
+	for _, data := range []string{"{", "null", `{"format":2,"name":"a"}`, `{"format":1,"name":"b"}`} {
+		if err := l.store.SaveCheckpoint(t.Context(), "publish/a", []byte(data)); err != nil {
+			t.Fatal(err)
+		}
+		to := &sink{}
+		if err := d.CatchUp(t.Context(), job(t, "a"), to); !errors.Is(err, publish.ErrDamaged) || len(to.got()) != 0 {
+			t.Errorf("%s: CatchUp = %v, want ErrDamaged", data, err)
+		}
+		all, err := d.Consumers(t.Context())
+		if err != nil || len(all) != 1 || all[0].Trouble == nil {
+			t.Errorf("%s: Consumers = %v, %v, want one in trouble", data, all, err)
+		}
+	}
+	if err := d.Forget(t.Context(), "a"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestADamagedRecordEndsTheRunBeforeIt(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.fill(1, 3)
+	d := publish.NewDesk(&breaking{l.store}, l.store, time.Now)
+	to := &sink{}
+	if err := d.CatchUp(t.Context(), job(t, "a"), to); !errors.Is(err, events.ErrDamaged) {
+		t.Errorf("CatchUp = %v, want ErrDamaged", err)
+	}
+	if c := consumer(t, d, "a"); c.Position.Compare(events.NewPosition(2, 2)) > 0 {
+		t.Errorf("position = %s, want one before the damage", c.Position)
+	}
+}
+
+// A breaking store has a record that is damaged behind position 2.
+type breaking struct{ events.Store }
+
+func (b *breaking) ReadAll(ctx context.Context, after events.Position) iter.Seq2[events.Entry, error] {
+	return func(yield func(events.Entry, error) bool) {
+		for e, err := range b.Store.ReadAll(ctx, after) {
+			if e.Position.Compare(events.NewPosition(2, 2)) > 0 {
+				yield(events.Entry{}, events.ErrDamaged)
+				return
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+func TestNamesOfConsumers(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]error{
+		"a": nil, "audit.v2_x-1": nil, strings.Repeat("a", 64): nil, "": publish.ErrBadName, "A": publish.ErrBadName,
+		".a": publish.ErrBadName, "a/b": publish.ErrBadName, strings.Repeat("a", 65): publish.ErrBadName, "ä": publish.ErrBadName,
+	} {
+		if err := publish.ValidName(name); !errors.Is(err, want) {
+			t.Errorf("ValidName(%q) = %v, want %v", name, err, want)
+		}
+	}
+	if err := newLog(t).desk().CatchUp(t.Context(), job(t, "A"), &sink{}); !errors.Is(err, publish.ErrBadName) {
+		t.Errorf("CatchUp = %v, want ErrBadName", err)
+	}
+}
+
+// A memory holds checkpoints, and no more once it is full.
+type memory struct {
+	mu   sync.Mutex
+	kept map[string][]byte
+	full bool
+}
+
+var errFull = errors.New("no room")
+
+func (k *memory) SaveCheckpoint(_ context.Context, name string, data []byte) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.full {
+		return errFull
+	}
+	if k.kept == nil {
+		k.kept = map[string][]byte{}
+	}
+	k.kept[name] = slices.Clone(data)
+	return nil
+}
+
+func (k *memory) LoadCheckpoint(_ context.Context, name string) ([]byte, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.kept[name]), nil
+}
+
+func TestACheckpointThatIsNotSavedIsAnError(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.fill(1, 3)
+	kept := &memory{}
+	d := publish.NewDesk(l.store, kept, time.Now)
+	to := &sink{refuse: func(*message.Message) error {
+		kept.mu.Lock()
+		defer kept.mu.Unlock()
+		kept.full = true
+		return nil
+	}}
+	if err := d.CatchUp(t.Context(), job(t, "a"), to); !errors.Is(err, errFull) {
+		t.Errorf("CatchUp = %v, want that the checkpoint was not saved", err)
+	}
+}

@@ -1,0 +1,299 @@
+package publish
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/settlement-ledger/ledger/events"
+	"golang.org/x/sync/semaphore"
+)
+
+// A run is one publication while it lasts. One goroutine reads the log and puts
+// records into lanes, each record of a stream into the same; one goroutine for
+// each lane hands them over; one saves; one tries again what was set aside.
+type run struct {
+	desk   *Desk
+	job    Job
+	policy Policy
+	to     message.Publisher
+	agents agents
+	lanes  []chan parcel
+	seed   maphash.Seed
+	places *semaphore.Weighted // of records in flight
+	bytes  *semaphore.Weighted // of these
+	due    chan struct{}       // holds one: the checkpoint is to be saved soon
+	again  chan struct{}       // holds one: something set aside is to be tried again
+
+	saving sync.Mutex // held while the checkpoint is saved; taken before mu
+	mu     struct {
+		sync.Mutex
+		consumer Consumer
+		track    track
+		unsaved  int // changes since the checkpoint
+		row      int // records set aside since the last acknowledgement
+	}
+}
+
+// A parcel is a record on its way.
+type parcel struct {
+	entry events.Entry
+	of    particulars
+	topic string
+	step  *step // nil for one that was set aside before
+}
+
+func (p parcel) size() int { return len(p.entry.Data) + len(p.entry.Metadata) }
+
+// often is how many acknowledgements make a checkpoint due before its time.
+const often = 1000
+
+func newRun(d *Desk, job Job, to message.Publisher, c Consumer) *run {
+	r := &run{desk: d, job: job, policy: job.Policy.filled(), to: to, seed: maphash.MakeSeed()}
+	r.agents = agents{store: d.store, known: map[string]string{}}
+	r.places = semaphore.NewWeighted(int64(r.policy.InFlight))
+	r.bytes = semaphore.NewWeighted(int64(r.policy.Bytes))
+	r.due, r.again = make(chan struct{}, 1), make(chan struct{}, 1)
+	for range r.policy.Lanes {
+		r.lanes = append(r.lanes, make(chan parcel, r.policy.InFlight)) // never full: places are fewer
+	}
+	r.mu.consumer, r.mu.track.mark = c, c.Position
+	return r
+}
+
+// run publishes what read takes until read returns, and then what it took.
+func (d *Desk) run(parent context.Context, job Job, to message.Publisher, read func(context.Context, *run, events.Position) error) error {
+	r, err := d.claim(parent, job, to)
+	if err != nil {
+		return err
+	}
+	defer d.leave(job.Name)
+	ctx, stop := context.WithCancelCause(parent)
+	defer stop(nil)
+	var handing, keeping sync.WaitGroup
+	keep, kept := context.WithCancel(ctx)
+	keeping.Go(func() { r.keep(keep, stop) })
+	if err = r.redeliver(ctx); err == nil {
+		keeping.Go(func() { r.retryAgain(keep, stop) })
+		for _, lane := range r.lanes {
+			handing.Go(func() {
+				if err := r.work(ctx, lane); err != nil {
+					stop(err)
+				}
+			})
+		}
+		if err = read(ctx, r, r.mu.track.mark); err != nil {
+			stop(err)
+		}
+		for _, lane := range r.lanes {
+			close(lane)
+		}
+	}
+	handing.Wait()
+	kept()
+	keeping.Wait()
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	// What was acknowledged is worth keeping, whatever ended the run.
+	if saved := r.save(context.WithoutCancel(ctx)); err == nil {
+		err = saved
+	}
+	if err != nil {
+		return fmt.Errorf("publish as %s: %w", job.Name, err)
+	}
+	return nil
+}
+
+// look returns the consumer as it is now.
+func (r *run) look() Consumer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.consumer.copy()
+}
+
+// take puts a record on its way once there is room for it, or passes it over.
+func (r *run) take(ctx context.Context, e events.Entry) error {
+	p := parcel{entry: e, of: particularsOf(e)}
+	var err error
+	if p.of.agent, err = r.agents.of(ctx, p.of.session); err != nil {
+		return err
+	}
+	if !r.job.Only.takes(p.of) {
+		r.pass(e.Position)
+		return nil
+	}
+	if err := r.admit(ctx, p); err != nil {
+		return err
+	}
+	p.topic = r.job.Topic.of(p.of)
+	r.mu.Lock()
+	p.step = r.mu.track.begin(e.Position)
+	r.mu.Unlock()
+	r.lanes[maphash.String(r.seed, string(e.Stream))%uint64(len(r.lanes))] <- p
+	return nil
+}
+
+// admit waits until there is room in flight for a record.
+func (r *run) admit(ctx context.Context, p parcel) error {
+	if r.places.Acquire(ctx, 1) != nil || r.bytes.Acquire(ctx, r.weight(p)) != nil {
+		return context.Cause(ctx) // after which nothing is taken any more
+	}
+	return nil
+}
+
+func (r *run) weight(p parcel) int64 { return int64(min(p.size(), r.policy.Bytes)) }
+
+// pass says that there is nothing to publish through a position, behind what
+// was taken.
+func (r *run) pass(at events.Position) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.track.pass(at)
+	r.advanceLocked()
+}
+
+// acknowledged takes records out of flight that the target has.
+func (r *run) acknowledged(done []parcel) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.row = 0
+	r.mu.consumer.Published += uint64(len(done))
+	for _, p := range done {
+		// One that was set aside may come again, from an older checkpoint.
+		r.mu.consumer.Poison = slices.DeleteFunc(r.mu.consumer.Poison, func(q Poison) bool { return q.is(p.entry) })
+		r.endLocked(p)
+	}
+	r.mu.unsaved += len(done)
+	r.advanceLocked()
+}
+
+// endLocked takes a record out of flight, if it was in.
+func (r *run) endLocked(p parcel) {
+	if p.step == nil {
+		return
+	}
+	r.mu.track.end(p.step)
+	r.places.Release(1)
+	r.bytes.Release(r.weight(p))
+}
+
+func (r *run) advanceLocked() {
+	if r.mu.consumer.Position != r.mu.track.mark {
+		r.mu.consumer.Position = r.mu.track.mark
+		r.mu.unsaved++
+	}
+	if r.mu.unsaved >= often {
+		wake(r.due)
+	}
+}
+
+// setAside lists a record as poison, or says that there are too many and leaves
+// it where it is.
+func (r *run) setAside(p parcel, tries int, err error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := &r.mu.consumer
+	poison := Poison{
+		Event: p.entry.ID, Kind: p.entry.Kind, Stream: p.entry.Stream, Revision: p.entry.Revision, Position: p.entry.Position,
+		Tries: tries, Trouble: r.troubleLocked(err),
+	}
+	at := slices.IndexFunc(c.Poison, func(q Poison) bool { return q.is(p.entry) })
+	switch {
+	case at >= 0:
+		poison.Tries += c.Poison[at].Tries
+		c.Poison[at] = poison
+	case r.mu.row >= r.policy.InARow:
+		return fmt.Errorf("%w: %d in a row, the last because: %w", ErrPoisoned, r.mu.row, err)
+	case len(c.Poison) >= r.policy.Poison:
+		return fmt.Errorf("%w: %d are, the last because: %w", ErrPoisoned, len(c.Poison), err)
+	default:
+		r.mu.row++
+		c.Poison = append(c.Poison, poison)
+	}
+	r.endLocked(p)
+	r.mu.unsaved++
+	r.advanceLocked()
+	wake(r.due)
+	return nil
+}
+
+// troubleLocked puts an error into the consumer and returns it as it is kept.
+func (r *run) troubleLocked(err error) Trouble {
+	trouble := Trouble{Text: clipped(err.Error()), Time: r.desk.now().UTC().Truncate(time.Microsecond)}
+	r.mu.consumer.Trouble = &trouble
+	r.mu.unsaved++
+	return trouble
+}
+
+// mostText bounds the text of an error that is kept.
+const mostText = 500
+
+func clipped(text string) string {
+	if len(text) > mostText {
+		return text[:mostText]
+	}
+	return text
+}
+
+// retry has what was set aside tried again.
+func (r *run) retry(positions []events.Position) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.mu.consumer.retry(positions)
+	r.mu.unsaved++
+	wake(r.again)
+	return n
+}
+
+// keep saves the checkpoint from time to time, until its context ends.
+func (r *run) keep(ctx context.Context, stop context.CancelCauseFunc) {
+	tick := time.NewTicker(r.policy.Save)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-r.due:
+		}
+		if err := r.save(ctx); err != nil && ctx.Err() == nil {
+			stop(err)
+			return
+		}
+	}
+}
+
+// save saves the checkpoint if it has changed.
+func (r *run) save(ctx context.Context) error {
+	r.saving.Lock()
+	defer r.saving.Unlock()
+	r.mu.Lock()
+	if r.mu.unsaved == 0 {
+		r.mu.Unlock()
+		return nil
+	}
+	r.mu.unsaved = 0
+	r.mu.consumer.Saved = r.desk.now().UTC().Truncate(time.Microsecond)
+	c := r.mu.consumer.copy()
+	r.mu.Unlock()
+	err := r.desk.save(ctx, c)
+	if err != nil {
+		r.mu.Lock()
+		r.mu.unsaved++
+		r.mu.Unlock()
+	}
+	return err
+}
+
+// wake puts a sign into a channel that holds one.
+func wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,68 @@
+package publish
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// A Start says where a consumer begins that has no checkpoint. The zero Start
+// is the beginning of the log.
+type Start struct {
+	now   bool
+	after events.Position
+}
+
+// Now is the end that the log has when the consumer is made.
+func Now() Start { return Start{now: true} }
+
+// Behind is behind a position.
+func Behind(p events.Position) Start { return Start{after: p} }
+
+// ParseStart understands beginning, now and a position, which is one to begin
+// behind. It is the inverse of [Start.String].
+func ParseStart(text string) (Start, error) {
+	switch text {
+	case "beginning":
+		return Start{}, nil
+	case "now":
+		return Now(), nil
+	}
+	p, err := events.ParsePosition(text)
+	if err != nil {
+		return Start{}, fmt.Errorf("parse start: %q is not beginning, now or a position: %w", text, err)
+	}
+	return Behind(p), nil
+}
+
+// String returns beginning, now or the position.
+func (s Start) String() string {
+	switch {
+	case s.now:
+		return "now"
+	case s.after.IsZero():
+		return "beginning"
+	}
+	return s.after.String()
+}
+
+// UnmarshalText accepts what ParseStart accepts.
+func (s *Start) UnmarshalText(text []byte) (err error) {
+	*s, err = ParseStart(string(text))
+	return err
+}
+
+// in returns the position that s means in a store.
+func (s Start) in(ctx context.Context, store events.Store) (events.Position, error) {
+	if !s.now {
+		return s.after, nil
+	}
+	if headed, ok := store.(interface{ Head() events.Position }); ok {
+		return headed.Head(), nil
+	}
+	for h, err := range events.Headers(ctx, store, events.Query{Backward: true}) {
+		return h.Position, err
+	}
+	return events.Position{}, nil
+}

@@ -1,0 +1,188 @@
+package publish_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstest"
+	"github.com/settlement-ledger/ledger/projections/publish"
+)
+
+// entriesOf returns so many records, to be stored.
+func entriesOf(t *testing.T, n int) []events.Entry {
+	t.Helper()
+	l := newLog(t)
+	l.fill(1, n)
+	return l.entries()
+}
+
+// sliceOf returns a store over a slice, which has no goroutines. It is made in
+// the bubble in which it is followed, so that to wait for it lets time pass.
+func sliceOf(t *testing.T, entries []events.Entry) *eventstest.Slice {
+	t.Helper()
+	store := eventstest.NewSlice()
+	for _, e := range entries {
+		if err := store.Append(t.Context(), e.Stream, e.Revision-1, e.Record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return store
+}
+
+// A target that is away for an hour is tried again, ever later up to the most,
+// and loses nothing.
+func TestATargetThatIsAwayIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	entries := entriesOf(t, 3)
+	synctest.Test(t, func(t *testing.T) {
+		store := sliceOf(t, entries)
+		begun := time.Now()
+		to := &sink{refuse: func(*message.Message) error {
+			if time.Since(begun) < time.Hour {
+				return fmt.Errorf("gone: %w", publish.ErrUnavailable)
+			}
+			return nil
+		}}
+		var waits []time.Duration
+		d := publish.NewDesk(store, &memory{}, time.Now)
+		j := job(t, "a", func(j *publish.Job) {
+			j.Policy = publish.Policy{Tries: 1, Random: func() float64 { return 0.999999 }}
+			j.Failed = func(f publish.Failure) { waits = append(waits, f.Wait.Round(time.Millisecond)) }
+		})
+		if err := d.CatchUp(t.Context(), j, to); err != nil {
+			t.Fatal(err)
+		}
+		want := []time.Duration{100, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000}
+		for i := range want {
+			want[i] *= time.Millisecond
+		}
+		if len(waits) < 120 || !slices.Equal(waits[:len(want)], want) {
+			t.Errorf("%d waits, the first ones %v, want %v and so on for an hour", len(waits), waits[:min(len(waits), len(want))], want)
+		}
+		c := consumer(t, d, "a")
+		if len(to.got()) != 3 || len(c.Poison) != 0 {
+			t.Errorf("%d records arrived and %d were set aside, want 3 and none", len(to.got()), len(c.Poison))
+		}
+		if c.Trouble == nil || c.Trouble.Text != "gone: target is not available" {
+			t.Errorf("trouble = %+v, want that it was gone", c.Trouble)
+		}
+	})
+}
+
+func TestTheWaitHasJitter(t *testing.T) {
+	t.Parallel()
+	entries := entriesOf(t, 1)
+	for random, want := range map[float64]time.Duration{0: 50 * time.Millisecond, 0.5: 75 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			store := sliceOf(t, entries)
+			begun, tries := time.Now(), 0
+			to := &sink{refuse: func(*message.Message) error {
+				if tries++; tries == 1 {
+					return publish.ErrUnavailable
+				}
+				return nil
+			}}
+			j := job(t, "a", func(j *publish.Job) { j.Policy = publish.Policy{Random: func() float64 { return random }} })
+			if err := publish.NewDesk(store, &memory{}, time.Now).CatchUp(t.Context(), j, to); err != nil {
+				t.Fatal(err)
+			}
+			if got := time.Since(begun); got != want {
+				t.Errorf("with %v it waited %v, want %v", random, got, want)
+			}
+		})
+	}
+}
+
+// To wait does not keep a run from ending.
+func TestARunEndsWhileItWaits(t *testing.T) {
+	t.Parallel()
+	entries := entriesOf(t, 1)
+	synctest.Test(t, func(t *testing.T) {
+		store := sliceOf(t, entries)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		begun := time.Now()
+		to := &sink{refuse: func(*message.Message) error { return publish.ErrUnavailable }}
+		j := job(t, "a", func(j *publish.Job) { j.Policy = publish.Policy{Least: time.Hour, Most: time.Hour} })
+		err := publish.NewDesk(store, &memory{}, time.Now).Follow(ctx, j, to)
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != time.Minute {
+			t.Errorf("Follow = %v after %v, want its deadline after a minute", err, time.Since(begun))
+		}
+	})
+}
+
+// The checkpoint is at most a second behind, without a run ending.
+func TestTheCheckpointIsSavedInTime(t *testing.T) {
+	t.Parallel()
+	entries := entriesOf(t, 5)
+	synctest.Test(t, func(t *testing.T) {
+		store := sliceOf(t, entries)
+		kept := &memory{}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		j := job(t, "a", func(j *publish.Job) { j.Policy = publish.Policy{} })
+		go func() { done <- publish.NewDesk(store, kept, time.Now).Follow(ctx, j, &sink{}) }()
+		time.Sleep(1100 * time.Millisecond)
+		synctest.Wait()
+		if c := consumer(t, publish.NewDesk(store, kept, time.Now), "a"); c.Position.String() != "5" || c.Published != 5 {
+			t.Errorf("kept after a second: position %s, %d published, want 5, 5", c.Position, c.Published)
+		}
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Follow = %v, want that it was canceled", err)
+		}
+	})
+}
+
+// Of several orders one cannot be opened at first, one ends with an error, and
+// the others go on.
+func TestOneOrderDoesNotHoldUpTheOthers(t *testing.T) {
+	t.Parallel()
+	entries := entriesOf(t, 12)
+	synctest.Test(t, func(t *testing.T) {
+		store := sliceOf(t, entries)
+		sinks := map[string]*sink{"good": {}, "late": {}, "broken": {refuse: func(*message.Message) error { return publish.ErrUnacceptable }}}
+		begun := time.Now()
+		open := func(_ context.Context, o publish.Order, _ events.Position) (publish.Target, error) {
+			if o.Name == "late" && time.Since(begun) < time.Minute {
+				return nil, publish.ErrUnavailable
+			}
+			return sinks[o.Name], nil
+		}
+		var orders []publish.Order
+		for _, name := range []string{"good", "broken", "late"} {
+			orders = append(orders, publish.Order{Job: job(t, name, func(j *publish.Job) { j.Policy = publish.Policy{} }), To: "sink:"})
+		}
+		var mu sync.Mutex
+		told := map[string]error{}
+		d := publish.NewDesk(store, &memory{}, time.Now)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+		defer cancel()
+		err := d.FollowAll(ctx, orders, open, func(name string, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			told[name] = err
+		})
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("FollowAll = %v, want its deadline", err)
+		}
+		if len(sinks["good"].got()) != 12 || len(sinks["late"].got()) != 12 {
+			t.Errorf("published %d and %d records, want 12 and 12", len(sinks["good"].got()), len(sinks["late"].got()))
+		}
+		if !errors.Is(told["broken"], publish.ErrPoisoned) || !errors.Is(told["late"], publish.ErrUnavailable) || told["good"] != nil {
+			t.Errorf("told %v", told)
+		}
+		all, err := d.Consumers(t.Context())
+		if err != nil || len(all) != 3 || all[0].Name != "broken" || all[0].Trouble == nil || len(all[0].Poison) != 10 {
+			t.Errorf("Consumers = %+v, %v, want broken with 10 set aside first", all, err)
+		}
+	})
+}

@@ -1,0 +1,52 @@
+package publish
+
+import "github.com/settlement-ledger/ledger/events"
+
+// A track knows through which position everything is done, while records are
+// done in any order. The zero track has nothing open.
+type track struct {
+	open []*step // in the order of the log
+	mark events.Position
+}
+
+// A step is a place in the log that a run passes.
+type step struct {
+	at   events.Position
+	done bool
+}
+
+// begin adds a place behind all others.
+func (t *track) begin(at events.Position) *step {
+	s := &step{at: at}
+	t.open = append(t.open, s)
+	return s
+}
+
+// pass adds a place at which nothing is to be done.
+func (t *track) pass(at events.Position) {
+	if at.Compare(t.mark) <= 0 {
+		return
+	}
+	if len(t.open) == 0 {
+		t.mark = at
+		return
+	}
+	// What is passed behind a place that is passed takes no room of its own.
+	if last := t.open[len(t.open)-1]; last.done {
+		last.at = at
+		return
+	}
+	t.begin(at).done = true
+}
+
+// end says that what was to be done at a place is done.
+func (t *track) end(s *step) {
+	s.done = true
+	n := 0
+	for n < len(t.open) && t.open[n].done {
+		t.mark = t.open[n].at
+		t.open[n] = nil
+		n++
+	}
+	t.open = t.open[n:]
+}
