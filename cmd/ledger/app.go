@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/settlement-ledger/ledger/runner"
 	"github.com/spf13/cobra"
 )
 
@@ -25,9 +26,10 @@ type app struct {
 	store      string // --store as given
 	output     format
 	color      coloring
-	dead       []string // processes that --process of recover names as dead
-	recovering bool     // recover is the command
-	command    string   // the path of the command that runs, once its arguments are understood
+	dead       []string      // processes that --process of recover names as dead
+	recovering bool          // recover is the command
+	lease      time.Duration // of this process, where others have the store open too
+	command    string        // the path of the command that runs, once its arguments are understood
 }
 
 // run runs the command line and returns the exit code.
@@ -48,9 +50,20 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return a.report(err)
 }
 
+// minLease is the shortest lease that a process can keep renewing.
+const minLease = time.Second
+
 // settings takes what the environment says in place of flags.
 func (a *app) settings() error {
 	a.output, a.color = asTable, colorAuto
+	a.lease = runner.DefaultLease
+	if text := a.variable("LEDGER_LEASE"); text != "" {
+		lease, err := time.ParseDuration(text)
+		if err != nil || lease < minLease {
+			return misuse("LEDGER_LEASE: %q is not a time from %s, such as 30s", text, minLease)
+		}
+		a.lease = lease
+	}
 	text, ok := a.env("LEDGER_OUTPUT")
 	if !ok || text == "" {
 		return nil
@@ -112,7 +125,9 @@ Exit codes:
   141  nobody reads the output any more
 
 Environment:
-  LEDGER_STORE    the store, in place of --store
+  LEDGER_STORE    the store, in place of --store; a password is best given here
+  LEDGER_NODE     the folder for what a database does not keep: outputs, checkpoints
+  LEDGER_LEASE    how long this process is taken to live without a word (30s)
   LEDGER_OUTPUT   the format, in place of --output
   NO_COLOR, FORCE_COLOR, CLICOLOR_FORCE, TERM=dumb   as usual
 
@@ -140,7 +155,7 @@ func (a *app) root() *cobra.Command {
 	})
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { a.command = cmd.CommandPath() }
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.store, "store", "", "the folder of the store (default: LEDGER_STORE, or ledger in the XDG data folder)")
+	flags.StringVar(&a.store, "store", "", "the store: a folder, or esdb://HOST:PORT or kurrentdb://… (default: LEDGER_STORE, or ledger in the XDG data folder)")
 	flags.VarP(&a.output, "output", "o", "table, json or jsonl")
 	flags.Var(&a.color, "color", "auto, always or never")
 	for name, words := range map[string][]string{"output": formats, "color": colorings} {
@@ -149,7 +164,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(a.runCommands()...)
 	root.AddCommand(a.sessionCommand(), a.turnCommand(), a.callCommand(), a.outputCommand(), a.registryCommand(),
 		a.eventCommand(), a.verifyCommand(), a.importCommand(), a.storeCommand(), a.publishCommand(), a.consumerCommand(),
-		a.versionCommand())
+		a.serveCommand(), a.versionCommand())
 	return root
 }
 

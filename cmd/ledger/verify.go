@@ -91,7 +91,7 @@ type verification struct {
 
 func (a *app) verify(ctx context.Context, s *ledgerStore, f verifyFlags) error {
 	v := &verification{
-		Store: s.dir, Digests: f.outputs, UnknownKinds: map[string]int{}, Exceptions: []exceptionRow{},
+		Store: s.name, Digests: f.outputs, UnknownKinds: map[string]int{}, Exceptions: []exceptionRow{},
 		lengths: map[events.Stream]events.Revision{},
 	}
 	state, err := v.readAll(ctx, s)
@@ -106,7 +106,7 @@ func (a *app) verify(ctx context.Context, s *ledgerStore, f verifyFlags) error {
 		return err
 	}
 	return &fault{
-		exit: exitUnverified, code: "exceptions", err: fmt.Errorf("verify %s: %s", s.dir, count(len(v.Exceptions), "exception")),
+		exit: exitUnverified, code: "exceptions", err: fmt.Errorf("verify %s: %s", s.name, count(len(v.Exceptions), "exception")),
 		hint: "ledger call show CALL and ledger event ls --after POSITION show more; ledger recover ends what a dead process left open",
 	}
 }
@@ -208,7 +208,7 @@ func (v *verification) checkOutputs(ctx context.Context, s *ledgerStore, named [
 	return nil
 }
 
-func (v *verification) checkOutput(ctx context.Context, kept *outputs.Store, r calls.Retention) error {
+func (v *verification) checkOutput(ctx context.Context, kept outputStore, r calls.Retention) error {
 	except := func(law calls.Law, detail string) {
 		v.except(calls.Exception{
 			Law: law, Detail: detail, Session: r.Call.Session, Message: r.Call.Message, Call: r.Call.Call,
