@@ -22,6 +22,7 @@ type app struct {
 	now      func() time.Time
 	entropy  io.Reader
 	terminal bool // a person looks at out
+	watched  bool // a person looks at err
 
 	store      string // --store as given
 	output     format
@@ -117,7 +118,7 @@ Exit codes:
   0    done
   1    failed
   2    usage: the arguments make no sense, or an id fits several things
-  3    verify found exceptions
+  3    verify found exceptions, or store check damage
   4    not found: no such store, session, turn, call or output
   5    conflict: the store is in use, or the log says otherwise
   124  time ran out

@@ -12,6 +12,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
 	"github.com/settlement-ledger/ledger/events/transcripts"
@@ -98,12 +99,16 @@ var knowns = []known{
 	{events.ErrNewerFormat, exitFailed, "newer_format", "use the program that wrote it, or a newer one", ""},
 	{outputs.ErrFormat, exitFailed, "newer_format", "use the program that wrote it, or a newer one", ""},
 	{events.ErrNotAStore, exitFailed, "not_a_store", "name a store, an empty folder or one that does not exist with --store", ""},
+	{embedded.ErrNotABackup, exitFailed, "not_a_backup", "name the folder that ledger store backup was given", ""},
+	{embedded.ErrNotEmpty, exitConflict, "not_empty", "restore into a new folder: name it with --store", ""},
+	{embedded.ErrBadBackup, exitFailed, "damaged_backup", "restore another backup; the files that are whole lie under files/ by their SHA-256", ""},
 	{transcripts.ErrContradicted, exitConflict, "contradicted", "import the file into another store with --store", ""},
 	{transcripts.ErrForeign, exitFailed, "foreign_file", "name a session file of Claude Code", ""},
 	{runner.ErrElsewhere, exitConflict, "elsewhere", "wait until it is done, or end it; ledger recover ends what it left when its lease has run out", ""},
 	{runner.ErrLeaseLost, exitConflict, "lease_lost", "look at the session: ledger session show @last; ledger resume carries it on", ""},
 	{events.ErrConflict, exitConflict, "conflict", "another program appended at the same time: run the command again", ""},
 	{events.ErrDamaged, exitFailed, "damaged", "ledger verify lists everything that is damaged", "ledger verify"},
+	{outputs.ErrFiles, exitFailed, "damaged", "ledger store check lists everything that is damaged", "ledger store check"},
 	{outputs.ErrPruned, exitNotFound, "pruned", "", ""},
 	{outputs.ErrNotFound, exitNotFound, "not_found", "ledger call show CALL lists the outputs of a call", ""},
 	{outputs.ErrDamaged, exitFailed, "damaged", "ledger verify lists everything that is damaged", "ledger verify"},

@@ -22,7 +22,7 @@ func start() int {
 	defer stop()
 	a := &app{
 		in: os.Stdin, out: bufio.NewWriter(os.Stdout), err: os.Stderr,
-		env: os.LookupEnv, now: time.Now, entropy: rand.Reader, terminal: isTerminal(os.Stdout),
+		env: os.LookupEnv, now: time.Now, entropy: rand.Reader, terminal: isTerminal(os.Stdout), watched: isTerminal(os.Stderr),
 	}
 	return a.run(ctx, os.Args[1:])
 }

@@ -25,11 +25,16 @@ type ledgerStore struct {
 	outputs     outputStore
 	shared      bool   // other processes may have it open as well
 	address     string // where other nodes can ask for outputs; empty: nowhere
+	folder      *folderStore // nil: in a database, or a folder that another process has open
 	close       func() error
 }
 
-// outputsName is the folder of the outputs in a store's folder.
-const outputsName = "outputs"
+// A folderStore is a store in a folder that this process has alone.
+type folderStore struct {
+	dir     string
+	store   *embedded.Store
+	outputs *outputs.Store
+}
 
 // open opens the store to read it. A folder that is not there is a fault, and
 // is not made.
@@ -103,7 +108,8 @@ func (a *app) openFolder(ctx context.Context, dir string, owner embedded.Owner) 
 		return nil, unopened(errors.Join(err, store.Close()))
 	}
 	return &ledgerStore{
-		name: dir, store: store, checkpoints: store, ledger: a.ledgerOver(store), outputs: localOutputs{kept}, close: store.Close,
+		name: dir, store: store, checkpoints: store, ledger: a.ledgerOver(store), outputs: localOutputs{kept},
+		folder: &folderStore{dir, store, kept}, close: store.Close,
 	}, nil
 }
 
@@ -117,6 +123,9 @@ func unopened(err error) error {
 	f := *faultOf(err)
 	if f.exit == exitNotFound {
 		f.exit, f.code, f.hint = exitFailed, "failed", "the store is not whole: name another with --store, or put back a copy of it"
+	}
+	if f.code == "damaged" {
+		f.hint, f.command = "the store is not whole: ledger store check lists what is damaged; restore a backup beside it", "ledger store check"
 	}
 	return &f
 }
@@ -144,6 +153,20 @@ func (a *app) reading(ctx context.Context, use func(*ledgerStore) error) error {
 		return err
 	}
 	return errors.Join(use(s), s.Close())
+}
+
+// readingFolder opens a folder for what is done to its files, calls use with it
+// and closes it.
+func (a *app) readingFolder(ctx context.Context, use func(*folderStore) error) error {
+	if _, err := a.storeDir(); err != nil {
+		return err
+	}
+	return a.reading(ctx, func(s *ledgerStore) error {
+		if s.folder == nil {
+			return fmt.Errorf("%s is served: %w", s.name, events.ErrInUse)
+		}
+		return use(s.folder)
+	})
 }
 
 // folded returns the answer of a projection for everything on record. A

@@ -1,9 +1,383 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/projections"
+	"github.com/settlement-ledger/ledger/registry/outputs"
+	"github.com/spf13/cobra"
+)
+
+// outputsName is the folder of the outputs in a store's folder.
+const outputsName = "outputs"
 
 func (a *app) storeCommand() *cobra.Command {
-	cmd := a.group("store", "Look after a store", a.newStoreBench())
-	cmd.Example = "  ledger store bench"
+	cmd := a.group("store", "Look after a store: its size, its health, its backups",
+		a.storeInfoCommand(),
+		a.storeCheckCommand(),
+		a.storeBackupCommand(),
+		a.storeRestoreCommand(),
+		a.storeCompactCommand(),
+		a.newStoreBench(),
+	)
+	cmd.Example = `  ledger store info
+  ledger store check
+  ledger store backup /mnt/backup/ledger
+  ledger store restore /mnt/backup/ledger --store ~/ledger-restored
+  ledger store bench`
 	return cmd
+}
+
+// A damageRow is a place where a store is damaged.
+type damageRow struct {
+	Part     string           `json:"part"` // log or outputs
+	File     *string          `json:"file"`
+	Offset   *int64           `json:"offset"` // the first byte of what is damaged in the file, from 0
+	Position *events.Position `json:"position"`
+	Through  *events.Position `json:"through"` // the last position of which it is true
+	Stream   *events.Stream   `json:"stream"`
+	Revision *events.Revision `json:"revision"`
+	Output   *string          `json:"output"`
+	Detail   string           `json:"detail"`
+}
+
+// offsetOf returns the offset of a finding, which counts from 1.
+func offsetOf(from1 int64) *int64 {
+	if from1 <= 0 {
+		return nil
+	}
+	from1--
+	return &from1
+}
+
+// A checkup is what a check looked at, and what it found.
+type checkup struct {
+	Store       string           `json:"store"`
+	Records     uint64           `json:"records"`
+	Streams     int              `json:"streams"`
+	Checkpoints int              `json:"checkpoints"`
+	Outputs     int              `json:"outputs"`
+	Files       int              `json:"files"`
+	Bytes       int64            `json:"bytes"`
+	End         *events.Position `json:"end"`
+	Digest      *string          `json:"digest"`
+	Opened      bool             `json:"opened"` // the records could be read; if not, only files were looked at
+	Closed      bool             `json:"closed"` // it was closed in order
+	Locked      bool             `json:"locked"` // nobody could write meanwhile
+	Damages     []damageRow      `json:"damages"`
+}
+
+func (a *app) storeCheckCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "check", Short: "Read everything in a store and list what is damaged; exit 3 if anything is",
+		Example: "  ledger store check\n  ledger store check --store /mnt/old/ledger\n  ledger store check -o json | jq '.damages[] | .position'",
+		Long: `Read every file of a store that nobody has open, and change nothing: the sums of
+all blocks of all files, every record, the index against the records and the
+records against the index, the order of positions and revisions, checkpoints, and
+every kept output against its digest.
+
+What is damaged is listed with its file and its place, and the records and the
+outputs that it takes along; reading goes on behind it. A store that does not
+open is checked as far as its files go, also on a disk that cannot be written to.
+
+ledger verify checks what the records say; this checks that they are what was
+written.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.storeCheck(cmd.Context()) },
+	}
+}
+
+func (a *app) storeCheck(ctx context.Context) error {
+	dir, err := a.presentStore()
+	if err != nil {
+		return err
+	}
+	c, err := a.checkAt(ctx, dir)
+	if err != nil {
+		return err
+	}
+	if err := a.emitOne(c, func() { a.checkPage(c) }); err != nil || len(c.Damages) == 0 {
+		return err
+	}
+	return &fault{
+		exit: exitUnverified, code: "damaged", err: fmt.Errorf("check %s: %s", dir, count(len(c.Damages), "damage")),
+		hint: "keep a copy of the folder as it is, and restore the last backup beside it: ledger store restore BACKUP --store NEW",
+	}
+}
+
+// presentStore returns the folder of the store that is meant, which is there.
+func (a *app) presentStore() (string, error) {
+	dir, err := a.storeDir()
+	if err == nil && missing(dir) {
+		f := notFound("ledger run and ledger import make a store; --store or LEDGER_STORE names one", "no store at %s", dir)
+		f.code = "no_store"
+		return "", f
+	}
+	return dir, err
+}
+
+// checkAt checks the store in a folder.
+func (a *app) checkAt(ctx context.Context, dir string) (*checkup, error) {
+	c := &checkup{Store: dir, Damages: []damageRow{}}
+	progress := a.progress()
+	defer progress.end()
+	log, err := embedded.Check(ctx, dir, func(f embedded.Finding) {
+		c.Damages = append(c.Damages, damageRow{
+			Part: "log", File: opt(f.File), Offset: offsetOf(f.Offset), Position: opt(f.Position), Through: opt(f.Through),
+			Stream: opt(f.Stream), Revision: opt(f.Revision), Detail: f.Detail,
+		})
+	}, embedded.Checking{Checkpoint: checkpointFault, Progress: progress.show})
+	if err != nil {
+		return nil, err
+	}
+	c.Records, c.Streams, c.Checkpoints, c.End, c.Digest = log.Records, log.Streams, log.Checkpoints, opt(log.End), opt(log.Digest)
+	c.Files, c.Bytes, c.Opened, c.Closed, c.Locked = log.Files, log.Bytes, log.Opened, log.Closed, log.Locked
+	kept, err := outputs.Check(ctx, filepath.Join(dir, outputsName), nil, func(f outputs.Finding) {
+		row := damageRow{Part: outputsName, Offset: offsetOf(f.Offset), Detail: f.Detail}
+		if f.File != "" {
+			row.File = opt(outputsName + "/" + f.File)
+		}
+		if !f.Ref.Settlement().IsZero() {
+			row.Output = opt(f.Ref.String())
+		}
+		c.Damages = append(c.Damages, row)
+	}, func(bytes, total int64) { progress.show("outputs", bytes, total) })
+	if err != nil {
+		return nil, err
+	}
+	c.Outputs, c.Files, c.Bytes = kept.Outputs, c.Files+kept.Files, c.Bytes+kept.Bytes
+	return c, nil
+}
+
+// checkpointFault returns what is wrong with a checkpoint. What is not that of
+// a view is JSON alone: a consumer, the place of a bus, the pace of the store.
+func checkpointFault(name string, data []byte) error {
+	for _, other := range []string{"publish", "bus/", "store/"} {
+		if !strings.HasPrefix(name, other) {
+			continue
+		}
+		if len(data) > 0 && !json.Valid(data) {
+			return errors.New("it is not JSON")
+		}
+		return nil
+	}
+	return projections.CheckpointFault(data)
+}
+
+func (a *app) checkPage(c *checkup) {
+	t := table{head: []string{"DAMAGED", ">OFFSET", ">POSITION", ">THROUGH", "STREAM", ">REVISION", "OUTPUT", "DETAIL"}}
+	for _, d := range c.Damages {
+		file, offset, stream, revision := d.Part, "", "", ""
+		if d.File != nil {
+			file = *d.File
+		}
+		if d.Offset != nil {
+			offset = fmt.Sprint(*d.Offset)
+		}
+		if d.Stream != nil {
+			stream = oneLine(string(*d.Stream), 40)
+		}
+		if d.Revision != nil {
+			revision = fmt.Sprint(*d.Revision)
+		}
+		t.add(a.painted(red, file), offset, text(d.Position), text(d.Through), stream, revision, value(d.Output), oneLine(d.Detail, 160))
+	}
+	if len(t.rows) > 0 {
+		a.write(t)
+		a.line("")
+	}
+	a.line("%s in %s, %s and %s read: %s.", count(int(c.Records), "record"), count(c.Streams, "stream"), count(c.Checkpoints, "checkpoint"),
+		count(c.Outputs, "output"), count(c.Files, "file")+" of "+size(c.Bytes))
+	if !c.Opened {
+		a.line("The records could not be read: the database does not open. Its files were looked at.")
+	}
+	if !c.Closed {
+		a.line("The store was not closed in order: that nothing is missing at its end is not proven.")
+	}
+	if !c.Locked {
+		a.line("The folder cannot be written to, so it was not locked: somebody may have written meanwhile.")
+	}
+	if c.Digest != nil {
+		a.line("Digest to position %s: %s", text(c.End), *c.Digest)
+	}
+	if len(c.Damages) == 0 {
+		a.line("%s", a.painted(green, "✓ everything is as it was written"))
+		return
+	}
+	a.line("%s", a.painted(red, "✗ "+count(len(c.Damages), "damage")))
+}
+
+// A backupRow is a backup in results.
+type backupRow struct {
+	Backup   string          `json:"backup"`
+	Store    string          `json:"store"`
+	Position events.Position `json:"position"`
+	Records  uint64          `json:"records"`
+	Digest   string          `json:"digest"`
+	Made     stamp           `json:"made"`
+	Files    int             `json:"files"`
+	Bytes    int64           `json:"bytes"`
+	Written  writtenRow      `json:"written"`
+}
+
+type writtenRow struct {
+	Files int   `json:"files"`
+	Bytes int64 `json:"bytes"`
+}
+
+func backupRowOf(dir, store string, b embedded.Backup, w embedded.Written) backupRow {
+	return backupRow{dir, store, b.Position, b.Records, b.Digest, stamp(b.Made), len(b.Files), b.Bytes(), writtenRow{w.Files, w.Bytes}}
+}
+
+func (a *app) storeBackupCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "backup DIR", Short: "Copy a store into a folder, the second time only what is not there yet",
+		Example: "  ledger store backup /mnt/backup/ledger\n  ledger store backup /mnt/backup/ledger -o json | jq -r .digest",
+		Long: `Copy the records and the outputs of one moment into a folder: an empty one, one
+that does not exist, or an earlier backup of this store, of which the files that
+are still needed stay and are not written again. Every record is read back before
+the backup counts. Until then the earlier backup in the folder stays as it is,
+also if this one is interrupted.
+
+The command opens the store itself. A program that has it open makes a backup
+while it serves with the Backup method of package embedded.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.readingFolder(cmd.Context(), func(s *folderStore) error { return a.storeBackup(cmd.Context(), s, args[0]) })
+		},
+	}
+}
+
+func (a *app) storeBackup(ctx context.Context, s *folderStore, dir string) error {
+	made, wrote, err := s.store.Backup(ctx, dir, embedded.NamedPart{Name: outputsName, Part: s.outputs})
+	if err != nil {
+		return err
+	}
+	row := backupRowOf(dir, s.dir, made, wrote)
+	return a.emitOne(row, func() {
+		a.line("%s to position %s, %s of %s; %s of %s written.", count(int(row.Records), "record"), row.Position,
+			count(row.Files, "file"), size(row.Bytes), count(wrote.Files, "file"), size(wrote.Bytes))
+		a.line("Digest: %s", row.Digest)
+	})
+}
+
+func (a *app) storeRestoreCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "restore BACKUP", Short: "Make a store of a backup, in a new folder, and check it",
+		Example: "  ledger store restore /mnt/backup/ledger --store ~/ledger-restored\n  ledger store restore /mnt/backup/ledger && ledger verify",
+		Long: `Put the files of a backup into the folder of the store, which must be empty or not
+exist, and hold each to its sum, the records to the digest of the backup, and the
+outputs to theirs. A backup that is damaged names the file and leaves no store.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.storeRestore(cmd.Context(), args[0]) },
+	}
+}
+
+func (a *app) storeRestore(ctx context.Context, backup string) error {
+	dir, err := a.storeDir()
+	if err != nil {
+		return err
+	}
+	made, err := embedded.Restore(ctx, backup, dir, nil)
+	if err != nil {
+		return err
+	}
+	s, err := a.openAt(ctx, dir)
+	if err == nil {
+		err = s.Close()
+	}
+	if err != nil {
+		return err
+	}
+	c, err := a.checkAt(ctx, dir)
+	if err != nil {
+		return err
+	}
+	row := backupRowOf(backup, dir, made, embedded.Written{Files: len(made.Files), Bytes: made.Bytes()})
+	err = a.emitOne(row, func() {
+		a.line("%s to position %s, from a backup of %s.", count(int(row.Records), "record"), row.Position, a.moment(made.Made))
+		a.line("Digest: %s", row.Digest)
+		if len(c.Damages) > 0 {
+			a.checkPage(c)
+		}
+	})
+	if err == nil && len(c.Damages) > 0 {
+		return &fault{
+			exit: exitUnverified, code: "damaged", err: fmt.Errorf("restore %s: %s, which the backup has as well", dir, count(len(c.Damages), "damage")),
+			hint: "ledger store check lists them",
+		}
+	}
+	return err
+}
+
+func (a *app) storeCompactCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "compact", Short: "Rewrite a store where that gives back space",
+		Example: "  ledger store compact\n  ledger store compact -o json | jq '.before - .after'",
+		Long: `Rewrite the records and the outputs where that takes less room or fewer reads, and
+remove what a backup that was killed left. Nothing of the log is removed: the
+space is that of outputs that were pruned, and of what Pebble keeps twice.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.storeCompact(cmd.Context()) },
+	}
+}
+
+func (a *app) storeCompact(ctx context.Context) error {
+	dir, err := a.presentStore()
+	if err != nil {
+		return err
+	}
+	before, err := folderSize(dir)
+	if err != nil {
+		return err
+	}
+	begun := time.Now()
+	if err := a.readingFolder(ctx, func(s *folderStore) error { return errors.Join(s.store.Compact(ctx), s.outputs.Compact(ctx)) }); err != nil {
+		return err
+	}
+	after, err := folderSize(dir)
+	if err != nil {
+		return err
+	}
+	row := struct {
+		Store   string  `json:"store"`
+		Before  int64   `json:"before"`
+		After   int64   `json:"after"`
+		Seconds float64 `json:"seconds"`
+	}{dir, before, after, time.Since(begun).Seconds()}
+	return a.emitOne(row, func() { a.line("%s before, %s after.", size(before), size(after)) })
+}
+
+// A progress tells a person who waits how far a long reading is, on one line of
+// the standard error.
+type progress struct {
+	app   *app
+	shown time.Time
+	any   bool
+}
+
+func (a *app) progress() *progress { return &progress{app: a, shown: a.now()} }
+
+// show says how much is done, at most a few times a second.
+func (p *progress) show(what string, done, total int64) {
+	if !p.app.watched || p.app.now().Sub(p.shown) < 200*time.Millisecond || total == 0 {
+		return
+	}
+	p.shown, p.any = p.app.now(), true
+	fmt.Fprintf(p.app.err, "\r\x1b[K%s: %d%%", what, 100*done/total)
+}
+
+// end takes the line away.
+func (p *progress) end() {
+	if p.any {
+		fmt.Fprint(p.app.err, "\r\x1b[K")
+	}
 }

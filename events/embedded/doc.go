@@ -3,7 +3,9 @@
 // A [Store] is an events.Store in a folder of its own. [Open] makes the folder,
 // locks it, and says who holds it to anyone who comes second. Over vfs.NewMem it
 // is the store of unit tests, over vfs.NewCrashableMem that of crash tests. It
-// keeps checkpoints of projections beside the records.
+// keeps checkpoints of projections beside the records. [Store.Backup] copies it
+// while it serves, [Restore] makes a store of a [Backup], [Check] looks for
+// damage in one that is closed, and [Store.Compact] rewrites it.
 //
 // The folder holds FORMAT, which says that it is a store and in which format,
 // lock, owner with an [Owner] as JSON while the store is open, and log with the
@@ -36,6 +38,10 @@
 //     is not tried again.
 //   - A stream with much to append delays no other.
 //   - A folder that is not a store, or lacks files of one, is left as it is.
+//   - A store that was closed in order, and of which a bit flipped since, is not
+//     opened, or each answer of it is right or an error.
+//   - A backup is of one moment, was read back, and replaces the one before only
+//     when it is whole.
 //   - A checkpoint is whole, and never ahead of the records.
 //
 // # Concurrency
@@ -53,12 +59,13 @@
 //
 // # Errors
 //
-// Open returns events.ErrInUse, ErrNewerFormat and ErrNotAStore, and
-// [ErrIncomplete]. Append returns a Conflict, ErrBadRecord, ErrTooLarge and
-// ErrClosed; an append whose context ended after the committer took it, or
-// whose write failed, is open, and appending the same again, after opening the
-// store again in the latter case, tells. Loops end with ErrDamaged at a record
-// that is damaged.
+// Open returns events.ErrInUse, ErrNewerFormat, ErrNotAStore, [ErrIncomplete],
+// and ErrDamaged for a folder that is not as it was closed. Backup and Restore
+// return [ErrNotABackup], [ErrNotEmpty] and [ErrBadBackup]. Append returns a
+// Conflict, ErrBadRecord, ErrTooLarge and ErrClosed; an append whose context
+// ended after the committer took it, or whose write failed, is open, and
+// appending the same again, after opening the store again in the latter case,
+// tells. Loops end with ErrDamaged at a record that is damaged.
 //
 // What the bytes of a record mean is left to package events. The laws are
 // checked in store_test.go and durability_test.go, power cuts in crash_test.go

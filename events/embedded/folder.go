@@ -26,8 +26,9 @@ const (
 	logName    = "log"    // the Pebble database
 )
 
-// format is the version of the folder and of the keys in the database.
-const format = 1
+// Format is the version of the folder and of the keys in the database that this
+// package writes, and the latest that it reads.
+const Format = 1
 
 // formatTitle is what a FORMAT file begins with.
 const formatTitle = "settlement-ledger store, format "
@@ -135,7 +136,7 @@ func (f *folder) tidy() error {
 
 // put makes a file with the format durable.
 func (f *folder) put(name string) error {
-	err := f.create(f.path(name), fmt.Appendf(nil, "%s%d\n", formatTitle, format))
+	err := f.create(f.path(name), fmt.Appendf(nil, "%s%d\n", formatTitle, Format))
 	if err == nil {
 		err = syncDir(f.fs, f.dir)
 	}
@@ -211,9 +212,9 @@ func (f *folder) checkFormat(names []string) error {
 		return fmt.Errorf("open store %s: %w: its %s file is not one of a store", f.dir, err, formatName)
 	case err != nil:
 		return fmt.Errorf("open store %s: %w", f.dir, err)
-	case found > format:
+	case found > Format:
 		return fmt.Errorf("open store %s: %w: it has format %d, and this program knows formats up to %d; use a newer program",
-			f.dir, events.ErrNewerFormat, found, format)
+			f.dir, events.ErrNewerFormat, found, Format)
 	case !slices.Contains(names, logName):
 		return fmt.Errorf("open store %s: %w: its %s folder is missing; copy the whole folder, or restore a backup", f.dir, ErrIncomplete, logName)
 	}

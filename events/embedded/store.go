@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/files"
 )
 
 // DefaultMaxRecord is the limit of a record's bytes unless a Config has another.
@@ -49,6 +50,7 @@ type Store struct {
 	joined     sync.WaitGroup // the committer and those beside it
 	broken     atomic.Bool    // the database panicked
 	written    atomic.Bool    // something was written since it was opened
+	snapping   sync.Mutex     // held while there is a snapshot
 	heads      heads          // the committer's alone
 	end        uint64         // the sequence of the last record given out; the committer's alone
 	mu         struct {
@@ -133,6 +135,11 @@ func realPath(dir string) (string, error) {
 func (s *Store) openDatabase() (err error) {
 	cache := pebble.NewCache(cacheSize)
 	defer cache.Unref()
+	sealed, err := files.Unseal(s.folder.fs, s.folder.path(logName))
+	if err != nil {
+		close(s.guard.ending)
+		return unsealed(err)
+	}
 	options := s.options(cache)
 	options.ErrorIfNotExists = !s.folder.fresh
 	s.db, err = pebble.Open(s.folder.path(logName), options)
@@ -147,6 +154,9 @@ func (s *Store) openDatabase() (err error) {
 	}
 	if cause := s.guard.cause(); cause != nil {
 		err = cause // of which Pebble was not told
+	}
+	if err == nil && end < sealed {
+		err = fmt.Errorf("%w: the records at positions %d to %d are missing, which were there when the store was closed", events.ErrDamaged, end+1, sealed)
 	}
 	if err != nil {
 		close(s.guard.ending)
@@ -190,7 +200,7 @@ const (
 
 func (s *Store) options(cache *pebble.Cache) *pebble.Options {
 	o := &pebble.Options{
-		FS:                          s.guard,
+		FS:                          beside{s.guard, s.folder.fs, s.folder.path(snapshotName)},
 		Cache:                       cache,
 		Logger:                      s.guard,
 		FormatMajorVersion:          pebble.FormatNewest, // the default is the oldest
@@ -278,6 +288,10 @@ func (s *Store) Close() error {
 	err = errors.Join(err, s.db.Close())
 	if s.guard.failure() != nil {
 		err = nil // of the memory that it was given to write to
+	} else if err == nil {
+		end, _ := s.mark.now()
+		// Without a seal the next opening does as after a kill.
+		_ = files.Seal(s.folder.fs, s.folder.path(logName), end)
 	}
 	return errors.Join(err, s.folder.close())
 }
@@ -287,6 +301,7 @@ func (s *Store) flush() error {
 	if !s.written.Load() || s.guard.cause() != nil {
 		return nil
 	}
+	s.keepPace()
 	return s.db.Flush()
 }
 

@@ -44,6 +44,9 @@
 // damaged, which names its position, and where somebody deleted a stream or cut
 // it short, which is an [ErrDeleted] as well. [ErrBroken] is a bug of the client.
 //
+// A database that others use is best given a namespace: without one, every
+// stream but the server's own is the ledger's.
+//
 // The laws are checked in laws_test.go, each fault of the client in
 // faults_test.go, and a day of the server's life in soak_test.go.
 package eventstoredb

@@ -3,6 +3,7 @@ package eventstoredb_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"strings"
 	"sync"
@@ -40,6 +41,21 @@ func (s *stub) Read(q *streams.ReadReq, to streams.Streams_ReadServer) error {
 		return nil
 	}
 	return s.read(q.GetOptions(), to)
+}
+
+// Append answers that the records are there, as a server does that holds their
+// IDs at their place.
+func (s *stub) Append(from streams.Streams_AppendServer) error {
+	for n := 0; ; n++ {
+		if _, err := from.Recv(); errors.Is(err, io.EOF) {
+			return from.SendAndClose(&streams.AppendResp{Result: &streams.AppendResp_Success_{Success: &streams.AppendResp_Success{
+				CurrentRevisionOption: &streams.AppendResp_Success_CurrentRevision{CurrentRevision: uint64(n - 2)},
+				PositionOption:        &streams.AppendResp_Success_Position{Position: &streams.AppendResp_Position{CommitPosition: 10, PreparePosition: 10}},
+			}}})
+		} else if err != nil {
+			return err
+		}
+	}
 }
 
 // serve serves until the test ends, and returns a connection string.
@@ -288,5 +304,24 @@ func TestWhatAServerRepeatsIsYieldedOnce(t *testing.T) {
 	}}))
 	if len(entries) != 2 || told != 1 {
 		t.Errorf("Follow yields %d entries and catches up %d times, want 2 and once", len(entries), told)
+	}
+}
+
+// A server takes records for a repetition if it holds their IDs at their place,
+// whatever else is in them.
+func TestRepetitionThatTheServerTakesForOneIsCompared(t *testing.T) {
+	t.Parallel()
+	s := (&stub{read: log(written("session-1", "Kind", "", 0, 10))}).open(t)
+	entries, err := collect(s.Read(t.Context(), "session-1", 0))
+	if err != nil || len(entries) != 1 {
+		t.Fatalf("Read yields %d entries and %v, want 1", len(entries), err)
+	}
+	if err := s.Append(t.Context(), "session-1", 0, entries[0].Record); err != nil {
+		t.Errorf("Append of what is there = %v, want nil", err)
+	}
+	other := entries[0].Record
+	other.Data = []byte(`{"a":2}`)
+	if err := s.Append(t.Context(), "session-1", 0, other); !errors.Is(err, events.ErrConflict) {
+		t.Errorf("Append of other data = %v, want a Conflict", err)
 	}
 }

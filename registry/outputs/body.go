@@ -3,6 +3,7 @@ package outputs
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -16,22 +17,28 @@ const (
 	// Pebble looks for the bit that flipped when a block, which is a chunk here, is
 	// damaged, in a time that grows with the block: minutes where it is a MiB.
 	chunkSize = 64 << 10
-	inline    = 4 // chunks up to which a body goes through the log, in one batch with its head
+	group     = 4  // chunks in one batch
+	logged    = 16 // chunks of a body that go through the log; up to here that is faster
+	// Bytes after which the disk is told to begin writing, so that it writes while
+	// more is read.
+	writeOut = 256 << 10
 )
 
-// A body is the bytes of an output on their way in. One of up to four chunks
-// is held, and written with its head in a single batch, which costs one sync.
-// A longer one is written as a table beside the database, chunk by chunk, and
-// taken in whole: it is written once, where a log, a memtable and compactions
+// A body is the bytes of an output on their way in. Its first chunks go through
+// the log, a group in each batch; the last group goes with the head, and the one
+// sync that this takes makes durable what came before. So a short one costs one
+// sync. What follows is written as a table beside the database, chunk by chunk,
+// and taken in whole: it is written once, where a log, a memtable and compactions
 // would write it three times and more, and a full disk meets a file that can
 // be removed and not the database.
 type body struct {
-	store *Store
-	id    uint64
-	held  [][]byte        // values of the first chunks, while there is no table
-	table *sstable.Writer // nil while the body is short
-	path  string
-	next  uint32
+	store   *Store
+	id      uint64
+	held    [][]byte        // values of the chunks that come next in the log
+	written bool            // a group is in the log, or the table in the database
+	table   *sstable.Writer // nil while the body is short
+	path    string
+	next    uint32
 }
 
 func (s *Store) newBody() *body {
@@ -64,24 +71,59 @@ func (s *Store) incomingPath(id uint64) string {
 const incomingSuffix = ".body"
 
 // add takes the next chunk: value with room for a checksum before it. It
-// returns a value for the chunk after it, which may be the same one.
-func (b *body) add(value []byte) ([]byte, error) {
+// reports whether it holds on to value.
+func (b *body) add(value []byte) (held bool, err error) {
 	key := chunkKey(b.id, b.next)
 	binary.BigEndian.PutUint32(value, checksum(key, value[crcSize:]))
+	if len(b.held) == group || b.next == logged {
+		if err := b.log(); err != nil {
+			return false, err
+		}
+	}
 	b.next++
-	if b.table == nil && len(b.held) < inline {
+	if b.next <= logged {
 		b.held = append(b.held, value)
-		return newChunk(), nil
+		return true, nil
 	}
 	if err := b.spill(); err != nil {
-		return nil, err
+		return false, err
 	}
-	return value, b.table.Set(key, value)
+	return false, b.table.Set(key, value)
+}
+
+// log writes the chunks held. They are durable when the head is.
+func (b *body) log() error {
+	if len(b.held) == 0 {
+		return nil
+	}
+	b.written = true
+	return b.store.write(func(db *pebble.DB) error {
+		batch, err := b.batch(db)
+		if err != nil {
+			return err
+		}
+		defer batch.Close()
+		b.held = b.held[:0]
+		return batch.Commit(pebble.NoSync)
+	})
+}
+
+// batch returns a batch of the chunks held, which are the last before next.
+func (b *body) batch(db *pebble.DB) (*pebble.Batch, error) {
+	const room = 1 << 10 // for what stands beside chunks, and for a head
+	batch := db.NewBatchWithSize(room + len(b.held)*(crcSize+chunkSize))
+	first := b.next - uint32(len(b.held))
+	for i, value := range b.held {
+		if err := batch.Set(chunkKey(b.id, first+uint32(i)), value, nil); err != nil {
+			return nil, errors.Join(err, batch.Close())
+		}
+	}
+	return batch, nil
 }
 
 func newChunk() []byte { return make([]byte, crcSize+chunkSize) }
 
-// spill begins the table, if there is none, with the chunks held.
+// spill begins the table, if there is none.
 func (b *body) spill() error {
 	if b.table != nil {
 		return nil
@@ -90,19 +132,18 @@ func (b *body) spill() error {
 	if err != nil {
 		return err
 	}
+	f = vfs.NewSyncingFile(f, vfs.SyncingFileOptions{BytesPerSync: writeOut})
 	b.table = sstable.NewWriter(objstorageprovider.NewFileWritable(f), b.store.tableOptions())
-	for i, value := range b.held {
-		if err := b.table.Set(chunkKey(b.id, uint32(i)), value); err != nil {
-			return err
-		}
-	}
-	b.held = nil
 	return nil
 }
 
+// tableOptions are without compression, which takes longer than everything else
+// that is done with a long output.
 func (s *Store) tableOptions() sstable.WriterOptions {
 	lowest := len(s.options.Levels) - 1
-	return s.options.MakeWriterOptions(lowest, s.options.FormatMajorVersion.MaxTableFormat())
+	o := s.options.MakeWriterOptions(lowest, s.options.FormatMajorVersion.MaxTableFormat())
+	o.Compression = sstable.NoCompression
+	return o
 }
 
 // commit makes the body and its head durable. The head is never durable
@@ -114,13 +155,11 @@ func (b *body) commit(ctx context.Context, h head) error {
 		}
 	}
 	return b.store.write(func(db *pebble.DB) error {
-		batch := db.NewBatch()
-		defer batch.Close()
-		for i, value := range b.held {
-			if err := batch.Set(chunkKey(b.id, uint32(i)), value, nil); err != nil {
-				return err
-			}
+		batch, err := b.batch(db)
+		if err != nil {
+			return err
 		}
+		defer batch.Close()
 		if err := batch.Set(headKey(h.retained.Ref), h.encode(), nil); err != nil {
 			return err
 		}
@@ -134,6 +173,7 @@ func (b *body) ingest(ctx context.Context) error {
 	if err := table.Close(); err != nil {
 		return seal(err)
 	}
+	b.written = true
 	return b.store.write(func(db *pebble.DB) error { return db.Ingest(ctx, []string{b.path}) })
 }
 
@@ -144,7 +184,7 @@ func (b *body) drop() {
 		_ = b.table.Close() // finishes or gives up; either way the file is closed
 	}
 	_ = b.store.fs.Remove(b.path)
-	if b.next > inline {
+	if b.written {
 		_ = b.store.write(func(db *pebble.DB) error {
 			from, to := bodySpan(b.id)
 			return db.DeleteRange(from, to, pebble.NoSync)

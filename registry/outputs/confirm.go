@@ -111,6 +111,10 @@ func (s *Store) prune(ctx context.Context, ref domain.Ref, policy string, at tim
 		if err := batch.Set(headKey(ref), h.encode(), nil); err != nil {
 			return err
 		}
-		return batch.Commit(pebble.Sync)
+		if err := batch.Commit(pebble.Sync); err != nil || h.retained.Bytes <= logged*chunkSize {
+			return err
+		}
+		_, err := db.AsyncFlush() // which gives back the space of the table that held it
+		return err
 	})
 }

@@ -48,15 +48,15 @@ func (d *diary) copy() map[domain.Ref]fate {
 	return c
 }
 
-// live acts on a store at random, n times, and writes a diary. Every other
-// output is longer than what goes through the log, and all together are more
+// live acts on a store at random, n times, and writes a diary. One in four
+// outputs is longer than what goes through the log, and all together are more
 // than a memtable holds.
 func live(ctx context.Context, s *Store, d *diary, rng *rand.Rand, n int) {
 	ref := refs(rng.Uint64())
 	for i := range n {
-		r, size := ref(), rng.IntN(inline*chunkSize)
+		r, size := ref(), rng.IntN(2*group*chunkSize)
 		if i%4 == 0 {
-			size += inline * chunkSize
+			size += logged * chunkSize
 		}
 		content := random(size, rng.Uint64())
 		d.note(r, func(f *fate) { f.content = content })
@@ -160,7 +160,7 @@ func inspect(t *testing.T, s *Store, fates map[domain.Ref]fate) {
 	if err := examine(t.Context(), s, fates); err != nil {
 		t.Fatal(err)
 	}
-	err := sweepAll(t.Context(), s, fates, func() (int, []string) { return bodies(t, s), files(t, s) })
+	err := sweepAll(t.Context(), s, fates, func() (int, []string) { return bodies(t, s), filesIn(t, s) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestPowerCutKeepsWhatWasAcknowledged(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(files(t, again)) > 0 {
+			if len(filesIn(t, again)) > 0 {
 				half++
 			}
 			inspect(t, again, m.fates)

@@ -6,7 +6,9 @@
 // [Store.Open] gives it back as an [Output]. An output is unconfirmed until
 // [Store.Confirm] says that its settlement is on record; [Store.Drop] takes it
 // back. [Store.Prune] removes its bytes and leaves a [Pruned]. [Store.Sweep]
-// removes what a crash left, [Store.Verify] looks for damage.
+// removes what a crash left, [Store.Verify] looks for damage in one output and
+// [Check] in a whole store that is closed. [Store.Snapshot] copies the store for
+// a backup, [Store.Compact] gives space back.
 //
 // # Layout
 //
@@ -23,9 +25,10 @@
 // A channel is 1 for text and 2 for structured; a state 1 unconfirmed, 2
 // confirmed, 3 pruned. A checksum covers the key and what stands beside it. All
 // chunks but the last are of the chunk size, 64 KiB; an empty output has one
-// empty chunk. A body of up to four chunks is written in one batch with its
-// head. A longer one is written as a table, incoming/BODY.body, which the
-// database takes in before the head is written.
+// empty chunk. The first 16 chunks of a body go through the log, four in each
+// batch, the last of them in one with the head. What follows is written as a
+// table, incoming/BODY.body, which the database takes in before the head is
+// written. The file seal says how the store was closed; package files draws it.
 //
 // # Promises
 //
@@ -35,6 +38,10 @@
 //     and unconfirmed.
 //   - What is read is what was kept: a bit that flipped is an error.
 //   - Memory does not depend on the size of an output.
+//   - A store that was closed in order, and of which a bit flipped since, is not
+//     opened, or what is read of it is right or an error.
+//   - The space of an output that was pruned is given back, by Compact at the
+//     latest.
 //   - A disk that is full fails a Keep and ends nothing else. If the database
 //     itself could not write, the store refuses to write until it is opened
 //     again, and goes on to read.
@@ -44,14 +51,16 @@
 // # Concurrency
 //
 // A Store may be used by several goroutines, an Output by one, ReadAt excepted.
-// Keep calls the reader on the goroutine of its caller. No lock is held while a
-// reader, a loop's body or the question of a Sweep runs. Of the locks, the one
+// Keep calls the reader on the goroutine of its caller, and counts what it gives
+// on one of its own, which it joins. No lock is held while a
+// reader, a loop's body or the question of a Sweep runs. While what a Snapshot calls
+// before it copies runs, nothing is confirmed, dropped or pruned. Of the locks, the one
 // over marks is taken first, then that of life, then mu.
 //
 // # Errors
 //
 // [ErrNotKept] and [ErrExists] come from Keep; [ErrNotFound], [ErrPruned] and
-// [ErrDamaged] from whatever reads; [ErrInUse] from opening and [ErrFormat]
+// [ErrDamaged] from whatever reads; [ErrInUse] and [ErrFiles] from opening, and [ErrFormat]
 // from what another program wrote; [ErrBroken] from whatever writes, once a
 // write has failed; [ErrClosed] from everything after Close.
 //

@@ -19,6 +19,7 @@ var (
 	ErrNotFound = errors.New("no such output")
 	ErrPruned   = errors.New("output was pruned")
 	ErrDamaged  = errors.New("output is damaged")
+	ErrFiles    = errors.New("output store is damaged")
 	ErrInUse    = errors.New("output store is in use by another process")
 	ErrFormat   = errors.New("output store is of another format")
 	ErrBroken   = errors.New("output store stopped writing, reopen it")

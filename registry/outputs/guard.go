@@ -22,6 +22,7 @@ type guard struct {
 	armed    atomic.Bool // set once the database is open; before, errors go to Open
 	first    atomic.Pointer[error]
 	released chan struct{} // closed when the database is about to be closed
+	left     atomic.Pointer[string]
 }
 
 var _ vfs.FS = (*guard)(nil)
@@ -54,8 +55,8 @@ func (g *guard) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.Fil
 
 func (g *guard) OpenDir(name string) (vfs.File, error) {
 	f, err := g.FS.OpenDir(name)
-	if err != nil {
-		return nil, err
+	if err != nil || g.past(name) {
+		return f, err
 	}
 	return &guarded{File: f, guard: g, trusted: true}, nil
 }
@@ -64,6 +65,9 @@ func (g *guard) OpenDir(name string) (vfs.File, error) {
 // refused, but not before the database is closed: Pebble tries again at once
 // to flush what it could not, and would do nothing else.
 func (g *guard) open(name string, do func() (vfs.File, error)) (vfs.File, error) {
+	if g.past(name) {
+		return do()
+	}
 	log := strings.HasSuffix(name, ".log")
 	if !g.frozen() {
 		f, err := do()
@@ -76,7 +80,7 @@ func (g *guard) open(name string, do func() (vfs.File, error)) (vfs.File, error)
 		}
 	}
 	if log {
-		return &guarded{guard: g, trusted: true}, nil
+		return &guarded{guard: g, name: name, trusted: true}, nil
 	}
 	if strings.HasSuffix(name, ".sst") {
 		<-g.released
@@ -85,7 +89,7 @@ func (g *guard) open(name string, do func() (vfs.File, error)) (vfs.File, error)
 }
 
 func (g *guard) Link(from, to string) error {
-	if g.frozen() {
+	if g.frozen() && !g.past(to) {
 		return errFrozen
 	}
 	return g.FS.Link(from, to)
@@ -119,6 +123,7 @@ func (g *guard) Unwrap() vfs.FS { return g.FS }
 type guarded struct {
 	vfs.File // nil for a log that goes nowhere
 	guard    *guard
+	name     string // of a log that goes nowhere
 	trusted  bool
 }
 
@@ -175,6 +180,15 @@ func (f *guarded) Prefetch(offset, length int64) error {
 		return nil
 	}
 	return f.File.Prefetch(offset, length)
+}
+
+// Stat is asked of a log that is used again, for its size. One that goes nowhere
+// answers as its folder does.
+func (f *guarded) Stat() (vfs.FileInfo, error) {
+	if f.File == nil {
+		return f.guard.FS.Stat(f.guard.PathDir(f.name))
+	}
+	return f.File.Stat()
 }
 
 func (f *guarded) Fd() uintptr {

@@ -10,6 +10,7 @@ import (
 	"hash"
 	"io"
 	"math"
+	"sync"
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -132,39 +133,50 @@ func (s *Store) keep(ctx context.Context, ref domain.Ref, mime string, r io.Read
 		}
 		b.done()
 	}()
-	count := newCounter()
-	if err := s.pour(ctx, b, io.TeeReader(r, count)); err != nil {
+	count, err := s.pour(ctx, b, r)
+	if err != nil {
 		return domain.Retained{}, err
 	}
 	retained := count.retained(ref, mime)
-	err := b.commit(ctx, head{retained: retained, state: unconfirmed, body: b.id, chunk: chunkSize})
+	err = b.commit(ctx, head{retained: retained, state: unconfirmed, body: b.id, chunk: chunkSize})
 	kept = err == nil
 	return retained, err
 }
 
-// pour reads r to its end, into b. An empty output has one empty chunk.
-func (s *Store) pour(ctx context.Context, b *body, r io.Reader) error {
-	value := newChunk()
+// pour reads r to its end, into b, and counts what it gives. An empty output has
+// one empty chunk.
+func (s *Store) pour(ctx context.Context, b *body, r io.Reader) (*counter, error) {
+	count := countAside()
+	defer count.end()
+	value, spare := newChunk(), []byte(nil)
 	for {
 		if b.next%spaceEvery == 0 {
 			if err := s.space(); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		n, err := fill(ctx, r, value[crcSize:])
 		if err != nil && !errors.Is(err, errEnd) {
-			return err
+			return nil, err
 		}
+		held := false
 		if n > 0 || b.next == 0 {
+			count.add(value[crcSize : crcSize+n])
 			var broke error
-			if value, broke = b.add(value[:crcSize+n]); broke != nil {
-				return seal(broke)
+			if held, broke = b.add(value[:crcSize+n]); broke != nil {
+				return nil, seal(broke)
 			}
 		}
-		if err != nil {
-			return nil
+		switch {
+		case err != nil:
+			return count.end(), nil
+		case held:
+			value = newChunk()
+		case spare == nil:
+			value, spare = newChunk(), value
+		default: // the chunk before this one is counted
+			value, spare = spare, value
 		}
-		value = value[:crcSize+chunkSize]
 	}
 }
 
@@ -193,6 +205,48 @@ func fill(ctx context.Context, r io.Reader, p []byte) (n int, err error) {
 		}
 	}
 	return n, nil
+}
+
+// An aside counts chunks on a goroutine of its own, as SHA-256 takes about as
+// long as writing them. Whoever made it ends it.
+type aside struct {
+	count   *counter
+	chunks  chan []byte
+	counted chan struct{}
+	joined  sync.WaitGroup
+	waiting bool // for the chunk that was added last
+	ended   bool
+}
+
+func countAside() *aside {
+	a := &aside{count: newCounter(), chunks: make(chan []byte), counted: make(chan struct{}, 1)}
+	a.joined.Go(func() {
+		for p := range a.chunks {
+			_, _ = a.count.Write(p) // it takes everything
+			a.counted <- struct{}{}
+		}
+	})
+	return a
+}
+
+// add counts p, which is not written to before the next add has returned. It
+// waits for the chunk before.
+func (a *aside) add(p []byte) {
+	if a.waiting {
+		<-a.counted
+	}
+	a.chunks <- p
+	a.waiting = true
+}
+
+// end waits until all is counted, and returns the count.
+func (a *aside) end() *counter {
+	if !a.ended {
+		close(a.chunks)
+		a.joined.Wait()
+		a.ended = true
+	}
+	return a.count
 }
 
 // A counter measures what is written to it.

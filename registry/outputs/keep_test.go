@@ -34,7 +34,7 @@ func TestWhatIsKeptReadsBack(t *testing.T) {
 	t.Parallel()
 	s := openIn(t, vfs.NewMem())
 	ref := refs(1)
-	sizes := []int{0, 1, chunkSize - 1, chunkSize, chunkSize + 1, inline * chunkSize, inline*chunkSize + 1, 7*chunkSize - 1, 8 * chunkSize}
+	sizes := []int{0, 1, chunkSize - 1, chunkSize, chunkSize + 1, group * chunkSize, group*chunkSize + 1, logged * chunkSize, logged*chunkSize + 1, 7*chunkSize - 1, 8 * chunkSize}
 	for i, size := range sizes {
 		r, content := ref(), random(size, uint64(i))
 		if got, want := mustKeep(t, s, r, content), described(r, content); got != want {
@@ -50,7 +50,7 @@ func TestWhatIsKeptReadsBack(t *testing.T) {
 			t.Errorf("Verify = %v, want nil", err)
 		}
 	}
-	if left := files(t, s); len(left) != 0 {
+	if left := filesIn(t, s); len(left) != 0 {
 		t.Errorf("files left of bodies = %v, want none", left)
 	}
 }
@@ -308,7 +308,7 @@ func wantNothing(t *testing.T, s *Store, r domain.Ref) {
 	wantErr(t, "Stat", err, ErrNotFound)
 	_, err = s.Open(t.Context(), r)
 	wantErr(t, "Open", err, ErrNotFound)
-	if n, left := bodies(t, s), files(t, s); n != 0 || len(left) != 0 {
+	if n, left := bodies(t, s), filesIn(t, s); n != 0 || len(left) != 0 {
 		t.Errorf("%d bodies and files %v stay, want none", n, left)
 	}
 }

@@ -8,8 +8,10 @@ import (
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events/embedded/files"
 )
 
 // A Config says where outputs are kept, and how much of the disk is not theirs.
@@ -79,10 +81,16 @@ func (s *Store) open() error {
 	}
 	s.lock = lock
 	s.options = s.tune()
+	bodies, err := files.Unseal(s.fs, s.dir)
+	if err != nil {
+		return errors.Join(fmt.Errorf("%w: %w", ErrFiles, err), s.Close())
+	}
 	db, err := pebble.Open(s.dir, s.options)
 	if err == nil {
 		s.life.db = db
 		err = s.begin(db)
+		s.mu.next = max(s.mu.next, bodies) // those of outputs that were pruned are not taken again
+		s.first = s.mu.next
 	}
 	if err != nil {
 		return errors.Join(err, s.Close())
@@ -134,7 +142,7 @@ func checkFormat(db *pebble.DB) error {
 // Large outputs come in as finished tables, past the log and the memtables,
 // and land in the last level, where nothing rewrites them; so there is no need
 // to separate values from keys, and what memory is needed does not depend on
-// them. Memtables hold only heads and outputs of up to 256 KiB: 8 MiB of them,
+// them. Memtables hold only heads and the first MiB of outputs: 8 MiB of them,
 // and no stall before the fourth, as a writer that stalls cannot be
 // interrupted. The cache holds the 128 latest chunks; outputs are read from one
 // end to the other, for which more would be of no use.
@@ -148,8 +156,14 @@ func (s *Store) tune() *pebble.Options {
 		MemTableSize:                8 << 20,
 		MemTableStopWritesThreshold: 4,
 		MaxOpenFiles:                256,
+		WALBytesPerSync:             writeOut,
 		// A damaged output is the reader's to hear of, and no reason to end the process.
 		EventListener: &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}},
+	}
+	// What is flushed is written once more by a compaction, which compresses it.
+	o.Levels[0].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
+	for i := 1; i < len(o.Levels); i++ {
+		o.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.SnappyCompression }
 	}
 	o.EnsureDefaults()
 	return o
@@ -168,6 +182,10 @@ func (s *Store) Close() error {
 		close(s.guard.released)
 		err = s.life.db.Close()
 		s.life.db = nil
+		if err == nil && s.guard.armed.Load() && s.guard.failed() == nil {
+			// Without a seal the next opening does as after a kill.
+			_ = files.Seal(s.fs, s.dir, s.newest())
+		}
 	}
 	if s.lock != nil {
 		err = errors.Join(err, s.lock.Close())
@@ -177,6 +195,13 @@ func (s *Store) Close() error {
 		return fmt.Errorf("close outputs: %w", seal(err))
 	}
 	return nil
+}
+
+// newest returns the number of the body that comes next.
+func (s *Store) newest() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.next
 }
 
 // read runs do on the database, which is not closed meanwhile.

@@ -91,7 +91,7 @@ func bodies(t testing.TB, s *Store) int {
 	return len(seen)
 }
 
-func files(t testing.TB, s *Store) []string {
+func filesIn(t testing.TB, s *Store) []string {
 	t.Helper()
 	names, err := s.fs.List(s.incoming())
 	if err != nil {

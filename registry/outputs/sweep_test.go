@@ -59,7 +59,7 @@ func TestSweepTouchesOnlyItsOwn(t *testing.T) {
 	}
 	_, err = s.Stat(t.Context(), lost)
 	wantErr(t, "Stat", err, ErrNotFound)
-	if got := files(t, s); len(got) != 3 {
+	if got := filesIn(t, s); len(got) != 3 {
 		t.Errorf("files = %v, want the three that are not a body's", got)
 	}
 	for id, err := range s.Unconfirmed(t.Context()) {
@@ -74,12 +74,12 @@ func TestSweepRemovesHalfWrittenBodies(t *testing.T) {
 	fs := vfs.NewMem()
 	s := openIn(t, fs)
 	r := refs(1)()
-	mustKeep(t, s, r, random(6*chunkSize, 1))
+	mustKeep(t, s, r, random((logged+6)*chunkSize, 1))
 	b := s.newBody()
-	if err := s.pour(t.Context(), b, bytes.NewReader(random(6*chunkSize, 2))); err != nil {
+	if _, err := s.pour(t.Context(), b, bytes.NewReader(random((logged+6)*chunkSize, 2))); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.ingest(t.Context()); err != nil {
+	if err := errors.Join(b.log(), b.ingest(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	none := func(context.Context, domain.EventID) (bool, error) { return true, nil }
@@ -87,8 +87,8 @@ func TestSweepRemovesHalfWrittenBodies(t *testing.T) {
 		t.Fatalf("Sweep of a body that is being written = %+v, %v, want nothing", swept, err)
 	}
 	s = reopened(t, fs, s)
-	if swept, err := s.Sweep(t.Context(), none); err != nil || swept != (Swept{1, 6 * chunkSize}) {
-		t.Fatalf("Sweep = %+v, %v, want one of %d bytes", swept, err, 6*chunkSize)
+	if swept, err := s.Sweep(t.Context(), none); err != nil || swept != (Swept{1, (logged + 6) * chunkSize}) {
+		t.Fatalf("Sweep = %+v, %v, want one of %d bytes", swept, err, (logged+6)*chunkSize)
 	}
 	if err := s.Verify(t.Context(), r); err != nil || bodies(t, s) != 1 {
 		t.Errorf("Verify = %v with %d bodies, want nil with 1", err, bodies(t, s))

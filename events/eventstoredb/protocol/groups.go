@@ -31,6 +31,7 @@ func (s *groupsOf) Create(ctx context.Context, req *persistent.CreateReq) (*pers
 	}
 	strategy := o.GetSettings().GetConsumerStrategy()
 	if strategy == "" {
+		//lint:ignore SA1019 the official Go client names the strategy here and nowhere else
 		strategy = o.GetSettings().GetNamedConsumerStrategy().String()
 	}
 	if def.Settings, err = settingsOf(o.GetSettings(), strategy); err != nil {

@@ -26,19 +26,37 @@ func serve(t *testing.T, store events.Store, cfg protocol.Config) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(listener) }()
+	address, done := listen(t, server)
 	t.Cleanup(func() {
 		server.Close()
 		if err := <-done; err != nil {
 			t.Errorf("Serve() = %v, want nil", err)
 		}
 	})
-	return listener.Addr().String()
+	return address
+}
+
+// start serves a store to those who may do everything, until the test shuts
+// the server down.
+func start(t *testing.T, store events.Store) (server *protocol.Server, address string, done chan error) {
+	t.Helper()
+	server, err := protocol.New(store, everything)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, done = listen(t, server)
+	return server, address, done
+}
+
+func listen(t *testing.T, server *protocol.Server) (string, chan error) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(listener) }()
+	return listener.Addr().String(), done
 }
 
 // connect returns an official client that speaks to a server without TLS.

@@ -149,7 +149,8 @@ func (g *Group) take(ctx context.Context, e events.Entry) error {
 	if g.key.Source != "" {
 		m.place = Place{Revision: e.Revision}
 	}
-	wanted := e.Stream.Category() != Category && g.admits(e.Header())
+	ownKind := e.Stream.Category() == Category
+	wanted := !ownKind && g.admits(e.Header())
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for wanted && len(g.mu.window) >= g.mu.def.Settings.Buffer {
@@ -164,6 +165,10 @@ func (g *Group) take(ctx context.Context, e events.Entry) error {
 			return err
 		}
 	}
+	if ownKind {
+		g.passLocked(m.place)
+		return nil
+	}
 	g.mu.read = m.place
 	if wanted && !g.mu.isParked(e.Stream, e.Revision) {
 		g.mu.window = append(g.mu.window, m)
@@ -173,6 +178,14 @@ func (g *Group) take(ctx context.Context, e events.Entry) error {
 	}
 	g.advanceLocked()
 	return nil
+}
+
+// passLocked passes over a record of a group. It is not worth a checkpoint, or
+// checkpoints would be made for checkpoints for ever.
+func (g *Group) passLocked(p Place) {
+	if g.mu.read = p; len(g.mu.window) == 0 {
+		g.mu.done = p
+	}
 }
 
 // advanceLocked forgets what is settled at the beginning of the window.

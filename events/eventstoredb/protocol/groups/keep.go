@@ -83,7 +83,7 @@ func (g *Group) gather(closing bool) *keeping {
 	for _, m := range k.released {
 		k.add(g, kindReleased, Parked{ID: m.entry.ID, Stream: m.entry.Stream, Revision: m.entry.Revision})
 	}
-	if g.mu.done != g.mu.saved && (closing || g.dueLocked() <= 0) {
+	if g.mu.since > 0 && g.mu.done != g.mu.saved && (closing || g.dueLocked() <= 0) {
 		done := g.mu.done
 		k.saved = &done
 		k.add(g, kindCheckpointed, done)
@@ -118,7 +118,7 @@ func (g *Group) dueLocked() time.Duration {
 func (g *Group) checkpointDue() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.mu.done == g.mu.saved {
+	if g.mu.since == 0 || g.mu.done == g.mu.saved {
 		return 0
 	}
 	return max(g.dueLocked(), time.Millisecond)

@@ -1,0 +1,304 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) storeInfoCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "info", Short: "Show what a store holds, how large it is and how it grows",
+		Example: "  ledger store info\n  ledger store info -o json | jq '.kinds'",
+		Long: `Read the headers of all records and show their number and size, by kind, by
+category of stream and for the largest sessions; how much came on each of the last
+days; how large the folder is and what of it is tables, logs and outputs; and
+what file system it is on, with how much of that is free.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.readingFolder(cmd.Context(), func(s *folderStore) error { return a.storeInfo(cmd.Context(), s) })
+		},
+	}
+}
+
+// A weight is how many events of something there are, and the bytes of their
+// data and metadata.
+type weight struct {
+	Name   string `json:"name"`
+	Events int    `json:"events"`
+	Bytes  int64  `json:"bytes"`
+}
+
+// A storeRow is what is known of a store.
+type storeRow struct {
+	Store      string                `json:"store"`
+	Format     int                   `json:"format"`
+	Position   events.Position       `json:"position"`
+	Events     int                   `json:"events"`
+	Bytes      int64                 `json:"bytes"` // of data and metadata
+	Streams    int                   `json:"streams"`
+	First      stamp                 `json:"first"`
+	Last       stamp                 `json:"last"`
+	Kinds      []weight              `json:"kinds"`
+	Categories []weight              `json:"categories"`
+	Sessions   []weight              `json:"sessions"` // the ten largest
+	Days       []weight              `json:"days"`     // the last seven with events, by the clocks of who recorded them
+	Files      map[string]fileWeight `json:"files"`
+	Outputs    int                   `json:"outputs"`
+	Kept       int64                 `json:"kept"` // bytes of the outputs
+	Levels     []levelRow            `json:"levels"`
+	Ratio      *float64              `json:"ratio"` // bytes in tables, to bytes of data and metadata
+	Disk       diskRow               `json:"disk"`
+	Pace       *paceRow              `json:"pace"` // of the last time that it was written to and closed in order
+}
+
+// A paceRow is how fast a store was written to. Times are in microseconds.
+type paceRow struct {
+	Closed     stamp  `json:"closed"`
+	Durability string `json:"durability"`
+	Appends    uint64 `json:"appends"`
+	Records    uint64 `json:"records"`
+	Groups     uint64 `json:"groups"` // of appends that shared a sync
+	Syncs      int    `json:"syncs"`  // of which the times are: the last, at most 512
+	Median     int64  `json:"median_us"`
+	P99        int64  `json:"p99_us"`
+	Longest    int64  `json:"longest_us"`
+}
+
+// A fileWeight is how many files of a sort there are.
+type fileWeight struct {
+	Files int   `json:"files"`
+	Bytes int64 `json:"bytes"`
+}
+
+type levelRow struct {
+	Level  int   `json:"level"`
+	Tables int64 `json:"tables"`
+	Bytes  int64 `json:"bytes"`
+}
+
+// A diskRow is the file system that a folder is on.
+type diskRow struct {
+	Type    *string `json:"type"` // null where the system does not say
+	Network bool    `json:"network"`
+	Free    *int64  `json:"free"`
+	Total   *int64  `json:"total"`
+}
+
+// shown is how many of the largest are shown.
+const shown = 10
+
+func (a *app) storeInfo(ctx context.Context, s *folderStore) error {
+	row := &storeRow{Store: s.dir, Format: embedded.Format, Position: s.store.Head()}
+	if err := row.weigh(ctx, s.store); err != nil {
+		return err
+	}
+	for kept, err := range s.outputs.All(ctx) {
+		if err != nil {
+			return err
+		}
+		row.Outputs++
+		row.Kept += kept.Bytes
+	}
+	layout, err := s.store.Layout()
+	if err != nil {
+		return err
+	}
+	tables := int64(0)
+	row.Levels = []levelRow{}
+	for i, l := range layout.Levels {
+		if l.Tables > 0 {
+			row.Levels = append(row.Levels, levelRow{i, l.Tables, l.Bytes})
+		}
+		tables += l.Bytes
+	}
+	if tables > 0 && row.Bytes > 0 {
+		row.Ratio = opt(float64(tables) / float64(row.Bytes))
+	}
+	if row.Files, err = folderFiles(s.dir); err != nil {
+		return err
+	}
+	row.Disk = diskOf(s.dir)
+	if p, ok, err := s.store.LastPace(ctx); err != nil {
+		return err
+	} else if ok {
+		row.Pace = &paceRow{
+			stamp(p.Closed), p.Durability, p.Appends, p.Records, p.Groups, p.Syncs,
+			p.Median.Microseconds(), p.P99.Microseconds(), p.Longest.Microseconds(),
+		}
+	}
+	return a.emitOne(row, func() { a.storePage(row) })
+}
+
+// weigh reads the headers of all records.
+func (r *storeRow) weigh(ctx context.Context, store events.Store) error {
+	kinds, categories, sessions, days := map[string]*weight{}, map[string]*weight{}, map[string]*weight{}, map[string]*weight{}
+	streams := map[events.Stream]bool{}
+	for h, err := range events.Headers(ctx, store, events.Query{}) {
+		if err != nil {
+			return err
+		}
+		r.Events++
+		r.Bytes += int64(h.Size)
+		streams[h.Stream] = true
+		if r.First == (stamp{}) {
+			r.First = stamp(h.Time)
+		}
+		r.Last = stamp(h.Time)
+		add(kinds, h.Kind, h.Size)
+		add(categories, h.Stream.Category(), h.Size)
+		if id, ok := h.Stream.Session(); ok {
+			add(sessions, id.String(), h.Size)
+		}
+		add(days, h.Time.UTC().Format(time.DateOnly), h.Size)
+	}
+	r.Streams = len(streams)
+	largest := func(x, y weight) int { return cmp.Or(cmp.Compare(y.Bytes, x.Bytes), cmp.Compare(x.Name, y.Name)) }
+	r.Kinds, r.Categories, r.Sessions = sorted(kinds, largest), sorted(categories, largest), sorted(sessions, largest)
+	r.Sessions = r.Sessions[:min(shown, len(r.Sessions))]
+	r.Days = sorted(days, func(x, y weight) int { return cmp.Compare(x.Name, y.Name) })
+	r.Days = r.Days[max(0, len(r.Days)-7):]
+	return nil
+}
+
+func add(to map[string]*weight, name string, size int) {
+	w := to[name]
+	if w == nil {
+		w = &weight{Name: name}
+		to[name] = w
+	}
+	w.Events++
+	w.Bytes += int64(size)
+}
+
+func sorted(weights map[string]*weight, order func(x, y weight) int) []weight {
+	all := make([]weight, 0, len(weights))
+	for w := range maps.Values(weights) {
+		all = append(all, *w)
+	}
+	slices.SortFunc(all, order)
+	return all
+}
+
+// folderFiles returns the sizes of the files of a store, by what they are for.
+func folderFiles(dir string) (map[string]fileWeight, error) {
+	found := map[string]fileWeight{"tables": {}, "logs": {}, "outputs": {}, "other": {}}
+	err := eachFile(dir, func(path string, size int64) {
+		sort := "other"
+		switch first, ext := topOf(path), filepath.Ext(path); {
+		case first == outputsName:
+			sort = "outputs"
+		case first == "log" && (ext == ".sst" || ext == ".blob"):
+			sort = "tables"
+		case first == "log" && ext == ".log":
+			sort = "logs"
+		}
+		w := found[sort]
+		found[sort] = fileWeight{w.Files + 1, w.Bytes + size}
+	})
+	return found, err
+}
+
+func topOf(path string) string {
+	for dir := filepath.Dir(path); dir != "."; path, dir = dir, filepath.Dir(dir) {
+	}
+	return path
+}
+
+// folderSize returns how large the files in a folder are.
+func folderSize(dir string) (total int64, err error) {
+	err = eachFile(dir, func(_ string, size int64) { total += size })
+	return total, err
+}
+
+// eachFile calls do for each file under a folder, with its path from there. One
+// that goes meanwhile is passed over.
+func eachFile(dir string, do func(path string, size int64)) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return gone(err)
+		}
+		file, err := d.Info()
+		if err != nil {
+			return gone(err)
+		}
+		if path, err = filepath.Rel(dir, path); err == nil {
+			do(path, file.Size())
+		}
+		return err
+	})
+}
+
+func gone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func (a *app) storePage(r *storeRow) {
+	a.line("Store      %s, format %d", r.Store, r.Format)
+	a.line("Position   %s", r.Position)
+	a.line("Events     %d in %s, %s", r.Events, count(r.Streams, "stream"), size(r.Bytes))
+	if r.Events > 0 {
+		a.line("From       %s to %s", timeOf(r.First).UTC().Format(time.RFC3339), timeOf(r.Last).UTC().Format(time.RFC3339))
+	}
+	a.line("Outputs    %d, %s", r.Outputs, size(r.Kept))
+	total := int64(0)
+	for _, name := range []string{"tables", "logs", "outputs", "other"} {
+		f := r.Files[name]
+		total += f.Bytes
+		a.line("%-10s %s in %s", name, size(f.Bytes), count(f.Files, "file"))
+	}
+	a.line("Folder     %s", size(total))
+	if r.Ratio != nil {
+		a.line("Tables     hold %.2f bytes for each byte of events", *r.Ratio)
+	}
+	for _, l := range r.Levels {
+		a.line("Level %d    %s, %s", l.Level, count(int(l.Tables), "table"), size(l.Bytes))
+	}
+	a.diskLines(r.Disk)
+	if p := r.Pace; p != nil {
+		a.line("Syncs      %.2f ms at the median, %.2f ms at the 99th percentile, %.2f ms the longest, of the last %d before %s",
+			ms(p.Median), ms(p.P99), ms(p.Longest), p.Syncs, timeOf(p.Closed).UTC().Format(time.RFC3339))
+		a.line("Appends    %d in %s that shared a sync, then; durability %s", p.Appends, count(int(p.Groups), "group"), p.Durability)
+	}
+	for _, part := range []struct {
+		title   string
+		weights []weight
+	}{{"KIND", r.Kinds}, {"CATEGORY", r.Categories}, {"LARGEST SESSIONS", r.Sessions}, {"DAY", r.Days}} {
+		t := table{head: []string{part.title, ">EVENTS", ">SIZE"}}
+		for _, w := range part.weights {
+			t.add(oneLine(w.Name, 40), fmt.Sprint(w.Events), size(w.Bytes))
+		}
+		if len(t.rows) > 0 {
+			a.line("")
+			a.write(t)
+		}
+	}
+}
+
+func ms(microseconds int64) float64 { return float64(microseconds) / 1000 }
+
+func (a *app) diskLines(d diskRow) {
+	kind := "not known"
+	if d.Type != nil {
+		kind = *d.Type
+	}
+	if d.Free != nil && d.Total != nil {
+		a.line("Disk       %s, %s of %s free", kind, size(*d.Free), size(*d.Total))
+	}
+	if d.Network {
+		a.line("%s", a.painted(yellow, "This is a network file system: that a lock holds and that a sync is a sync is up to its server."))
+	}
+}

@@ -1,0 +1,363 @@
+package embedded
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/files"
+)
+
+// The names in a backup's folder.
+const (
+	backupName = "BACKUP" // what was backed up, and which files it is made of
+	poolName   = "files"  // the files, each under its SHA-256
+)
+
+// backupTitle is what a BACKUP file begins with.
+const backupTitle = "settlement-ledger backup, format "
+
+// backupFormat is the version of the backup's folder.
+const backupFormat = 1
+
+// The errors of backing up and restoring. Callers match them with errors.Is.
+var (
+	ErrNotABackup = errors.New("not a backup")
+	ErrNotEmpty   = errors.New("folder is not empty")
+	ErrBadBackup  = errors.New("backup is damaged")
+)
+
+// A NamedPart is a part with the name of its folder in the store's.
+type NamedPart struct {
+	Name string
+	Part
+}
+
+// A Backup is what a folder of a backup says that it holds.
+type Backup struct {
+	Position events.Position `json:"position"` // of the last record
+	Records  uint64          `json:"records"`
+	Digest   string          `json:"digest"` // the events.Digest of the records
+	Made     time.Time       `json:"made"`   // when the snapshot was taken: UTC
+	Files    []Copy          `json:"files"`
+}
+
+// A Copy is a file of a store in a backup.
+type Copy struct {
+	Path   string `json:"path"` // in the store's folder, with slashes
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+}
+
+// Bytes returns how large the files of the backup are.
+func (b Backup) Bytes() (total int64) {
+	for _, f := range b.Files {
+		total += f.Bytes
+	}
+	return total
+}
+
+// A Written says what making a backup wrote.
+type Written struct {
+	Files int   // that the folder did not hold yet
+	Bytes int64 // of those
+}
+
+// Backup copies what is durable into the folder dst: the records, and the parts
+// that they refer to. The store is read and written to meanwhile, and the backup
+// is of one moment. The folder is made where there is none; one that holds
+// something else is ErrNotABackup and is left as it is. A file that the folder
+// holds from a backup before is not written again, and one that only that needs
+// is removed in the end.
+//
+// Every record is read back from the snapshot before the backup counts, and one
+// that is damaged ends it with events.ErrDamaged. Until the new backup is whole
+// and durable the one before stays: an error, a kill or a power cut changes
+// nothing about it. Only one backup of a store is made at a time, and only one
+// into a folder; a second one is events.ErrInUse.
+func (s *Store) Backup(ctx context.Context, dst string, parts ...NamedPart) (made Backup, wrote Written, err error) {
+	b := &backing{store: s, fs: s.folder.fs, dst: dst, shot: s.folder.path(snapshotName)}
+	if s.folder.fs == vfs.Default {
+		if b.dst, err = realPath(dst); err != nil {
+			return Backup{}, Written{}, fmt.Errorf("back up to %s: %w", dst, err)
+		}
+	}
+	if err := b.run(ctx, parts); err != nil {
+		return Backup{}, Written{}, fmt.Errorf("back up to %s: %w", dst, err)
+	}
+	return b.made, b.wrote, nil
+}
+
+// A backing is a backup on its way.
+type backing struct {
+	store *Store
+	fs    vfs.FS
+	dst   string
+	shot  string // the folder of the snapshot
+	made  Backup
+	wrote Written
+	pool  map[string]int64 // sizes of the files that dst holds, by their SHA-256
+}
+
+func (b *backing) run(ctx context.Context, parts []NamedPart) (err error) {
+	if inside(b.fs, b.dst, b.store.folder.dir) {
+		return errors.New("the folder is the store's, or within it: name another")
+	}
+	lock, err := b.take()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	if !b.store.snapping.TryLock() {
+		return fmt.Errorf("%w by another backup of it: wait for that", events.ErrInUse)
+	}
+	defer b.store.snapping.Unlock()
+	if err := b.fs.RemoveAll(b.shot); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.fs.RemoveAll(b.shot)) }()
+	if err := b.fs.MkdirAll(b.shot, 0o700); err != nil {
+		return err
+	}
+	b.made.Made = time.Now().UTC()
+	if err := b.store.snapshot(ctx, b.shot, parts); err != nil {
+		return err
+	}
+	if b.made.Position, b.made.Records, b.made.Digest, err = digestIn(ctx, b.fs, b.fs.PathJoin(b.shot, logName)); err != nil {
+		return err
+	}
+	if err := b.copyAll(ctx, parts); err != nil {
+		return err
+	}
+	if err := putBackup(b.fs, b.dst, b.made); err != nil {
+		return err
+	}
+	return b.tidy()
+}
+
+// inside reports whether a folder is another, or lies within it.
+func inside(storage vfs.FS, dir, within string) bool {
+	for {
+		if dir == within {
+			return true
+		}
+		parent := storage.PathDir(dir)
+		if parent == dir || parent == "." {
+			return false
+		}
+		dir = parent
+	}
+}
+
+// take makes the folder of the backup or finds it, and locks it.
+func (b *backing) take() (io.Closer, error) {
+	names, err := b.fs.List(b.dst)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		f := folder{fs: b.fs, dir: b.dst}
+		if err := f.make(); err != nil {
+			return nil, err
+		}
+	case err != nil:
+		return nil, err
+	}
+	for _, name := range names {
+		if !slices.Contains([]string{backupName, backupName + ".new", poolName, lockName}, name) {
+			return nil, fmt.Errorf("%w: it holds %s; name an empty folder, one that does not exist, or a backup", ErrNotABackup, name)
+		}
+	}
+	if slices.Contains(names, backupName) {
+		if _, err := readBackup(b.fs, b.dst); errors.Is(err, ErrNotABackup) {
+			return nil, err
+		}
+	}
+	lock, err := b.fs.Lock(b.fs.PathJoin(b.dst, lockName))
+	if err != nil {
+		if _, ok := errors.AsType[*fs.PathError](err); !ok {
+			err = fmt.Errorf("%w by another backup into it: wait for that", events.ErrInUse)
+		}
+		return nil, err
+	}
+	if err := b.look(); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return lock, nil
+}
+
+// look finds which files the folder holds.
+func (b *backing) look() error {
+	dir := b.fs.PathJoin(b.dst, poolName)
+	if err := b.fs.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	if err := files.SyncDir(b.fs, b.dst); err != nil {
+		return err
+	}
+	list, err := files.List(b.fs, dir)
+	b.pool = map[string]int64{}
+	for _, f := range list {
+		b.pool[f.Name] = f.Bytes
+	}
+	return err
+}
+
+// copyAll copies the snapshot and what else makes a folder a store.
+func (b *backing) copyAll(ctx context.Context, parts []NamedPart) error {
+	if err := b.copyFile(ctx, b.store.folder.path(formatName), formatName); err != nil {
+		return err
+	}
+	dirs := []string{logName}
+	for _, p := range parts {
+		dirs = append(dirs, p.Name)
+	}
+	for _, dir := range dirs {
+		list, err := files.List(b.fs, b.fs.PathJoin(b.shot, dir))
+		if err != nil {
+			return err
+		}
+		for _, f := range list {
+			if err := b.copyFile(ctx, b.fs.PathJoin(b.shot, dir, f.Name), dir+"/"+f.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return files.SyncDir(b.fs, b.fs.PathJoin(b.dst, poolName))
+}
+
+// copyFile copies one file, unless the folder holds its bytes.
+func (b *backing) copyFile(ctx context.Context, from, path string) error {
+	sum, size, err := copyTo(ctx, b.fs, from, io.Discard)
+	if err != nil {
+		return err
+	}
+	b.made.Files = append(b.made.Files, Copy{path, size, sum})
+	if held, ok := b.pool[sum]; ok && held == size {
+		return nil
+	}
+	to := b.fs.PathJoin(b.dst, poolName, sum)
+	again, err := writeCopy(ctx, b.fs, from, to+".new")
+	if err == nil && again != sum {
+		err = fmt.Errorf("read %s: %w: it was not the same when it was read again", path, events.ErrDamaged)
+	}
+	if err == nil {
+		err = b.fs.Rename(to+".new", to)
+	}
+	if err != nil {
+		return err
+	}
+	b.pool[sum] = size
+	b.wrote.Files++
+	b.wrote.Bytes += size
+	return nil
+}
+
+// tidy removes the files that the backup does not need.
+func (b *backing) tidy() error {
+	needed := map[string]bool{}
+	for _, f := range b.made.Files {
+		needed[f.SHA256] = true
+	}
+	for name := range b.pool {
+		if !needed[name] {
+			if err := b.fs.Remove(b.fs.PathJoin(b.dst, poolName, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// writeCopy writes a file's bytes into another, durably, and returns their
+// SHA-256.
+func writeCopy(ctx context.Context, storage vfs.FS, from, to string) (sum string, err error) {
+	out, err := storage.Create(to, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return "", err
+	}
+	sum, _, err = copyTo(ctx, storage, from, out)
+	if err == nil {
+		err = out.Sync()
+	}
+	return sum, errors.Join(err, out.Close())
+}
+
+// copyTo reads a file to its end and returns its SHA-256 and its size.
+func copyTo(ctx context.Context, storage vfs.FS, from string, to io.Writer) (sum string, size int64, err error) {
+	in, err := storage.Open(from)
+	if err != nil {
+		return "", 0, err
+	}
+	defer in.Close()
+	hash, p := sha256.New(), make([]byte, 1<<20)
+	for {
+		if err := context.Cause(ctx); err != nil {
+			return "", 0, err
+		}
+		n, err := in.Read(p)
+		_, _ = hash.Write(p[:n]) // it takes everything
+		if n > 0 {
+			if _, err := to.Write(p[:n]); err != nil {
+				return "", 0, err
+			}
+		}
+		size += int64(n)
+		if errors.Is(err, io.EOF) {
+			return hex.EncodeToString(hash.Sum(nil)), size, nil
+		}
+		if err != nil {
+			return "", 0, err
+		}
+	}
+}
+
+// putBackup writes the BACKUP file: a line with its format, the Backup as JSON
+// on one line, and the SHA-256 of both.
+func putBackup(storage vfs.FS, dir string, b Backup) error {
+	object, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	text := fmt.Appendf(nil, "%s%d\n%s\n", backupTitle, backupFormat, object)
+	return files.Put(storage, dir, backupName, fmt.Appendf(text, "%x\n", sha256.Sum256(text)))
+}
+
+// readBackup reads the BACKUP file of a folder.
+func readBackup(storage vfs.FS, dir string) (b Backup, err error) {
+	file, err := storage.Open(storage.PathJoin(dir, backupName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return b, fmt.Errorf("%w: it has no %s file", ErrNotABackup, backupName)
+	}
+	if err != nil {
+		return b, err
+	}
+	content, err := io.ReadAll(file)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return b, err
+	}
+	text := string(content)
+	version, ok := strings.CutPrefix(text, backupTitle)
+	if !ok {
+		return b, fmt.Errorf("%w: its %s file is not one of a backup", ErrNotABackup, backupName)
+	}
+	if version, _, _ = strings.Cut(version, "\n"); version != fmt.Sprint(backupFormat) {
+		return b, fmt.Errorf("%w: the backup has format %q, and this program knows format %d; use a newer program", events.ErrNewerFormat, version, backupFormat)
+	}
+	lines := strings.SplitAfter(text, "\n")
+	if len(lines) != 4 || lines[2] != fmt.Sprintf("%x\n", sha256.Sum256([]byte(lines[0]+lines[1]))) {
+		return b, fmt.Errorf("%w: its %s file does not match its sum", ErrBadBackup, backupName)
+	}
+	if err := json.Unmarshal([]byte(lines[1]), &b); err != nil {
+		return b, fmt.Errorf("%w: read its %s file: %w", ErrBadBackup, backupName, err)
+	}
+	return b, nil
+}

@@ -1,0 +1,360 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// digestThrough returns the digest of a store's records to a position.
+func digestThrough(t testing.TB, s *Store, through events.Position) string {
+	t.Helper()
+	d := events.NewDigest()
+	for e, err := range s.ReadAll(t.Context(), events.Position{}) {
+		must(t, err)
+		if e.Position.Compare(through) > 0 {
+			break
+		}
+		d.Add(e)
+	}
+	return d.String()
+}
+
+// restored restores a backup and returns the store.
+func restored(t testing.TB, storage vfs.FS, src, dst string) (*Store, Backup) {
+	t.Helper()
+	b, err := Restore(t.Context(), src, dst, storage)
+	must(t, err)
+	s, err := Open(t.Context(), dst, Config{FS: storage})
+	must(t, err)
+	t.Cleanup(func() { must(t, s.Close()) })
+	return s, b
+}
+
+func TestABackupUnderLoadIsOfOneMoment(t *testing.T) {
+	t.Parallel()
+	for name, storage := range map[string]vfs.FS{"memory": vfs.NewMem(), "disk": vfs.Default} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			root := "root"
+			if storage == vfs.Default {
+				root = t.TempDir()
+			}
+			backUpUnderLoad(t, storage, root)
+		})
+	}
+}
+
+func backUpUnderLoad(t *testing.T, storage vfs.FS, root string) {
+	path := func(name string) string { return storage.PathJoin(root, name) }
+	s, err := Open(t.Context(), path("store"), Config{FS: storage})
+	must(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	var writers sync.WaitGroup
+	var appended atomic.Int64
+	for i := range 64 {
+		writers.Go(func() {
+			p, stream, length := newPen(byte(i)), events.Stream(fmt.Sprintf("s-%d", i)), events.Revision(0)
+			for ; ctx.Err() == nil; length++ {
+				if err := s.Append(context.Background(), stream, length, p.records(1, 300)...); err != nil {
+					t.Errorf("Append during a backup = %v", err)
+					return
+				}
+				appended.Add(1)
+			}
+		})
+	}
+	var made []Backup
+	for i := range 3 {
+		for from := appended.Load(); appended.Load() < from+500; {
+			must(t, s.Append(t.Context(), "main", events.Revision(len(made)), newPen(byte(100+i)).records(1, 10)...))
+			break
+		}
+		b, _, err := s.Backup(t.Context(), path("backup"))
+		must(t, err)
+		made = append(made, b)
+	}
+	stop()
+	writers.Wait()
+	last := made[len(made)-1]
+	if made[0].Records == 0 || last.Records <= made[0].Records {
+		t.Errorf("backups of %d, then %d records: want more each time", made[0].Records, last.Records)
+	}
+	for _, b := range made {
+		if got := digestThrough(t, s, b.Position); got != b.Digest {
+			t.Errorf("digest to %s = %s, and the backup's is %s", b.Position, got, b.Digest)
+		}
+	}
+	again, b := restored(t, storage, path("backup"), path("again"))
+	if b.Digest != last.Digest || digestThrough(t, again, again.Head()) != last.Digest || again.Head() != last.Position {
+		t.Errorf("restored to %s, %s; want %s, %s", again.Head(), b.Digest, last.Position, last.Digest)
+	}
+	must(t, again.Append(t.Context(), "after", 0, newPen(200).records(1, 10)...))
+	if names, err := storage.List(path("store")); err != nil || strings.Contains(strings.Join(names, " "), snapshotName) {
+		t.Errorf("the store's folder holds %v, %v; want no snapshot", names, err)
+	}
+	must(t, s.Close())
+}
+
+func TestASecondBackupWritesOnlyWhatIsNotThere(t *testing.T) {
+	t.Parallel()
+	storage := vfs.NewMem()
+	s := open(t, storage)
+	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(2000, 1000)...))
+	must(t, s.Compact(t.Context()))
+	_, first, err := s.Backup(t.Context(), "backup")
+	must(t, err)
+	must(t, s.Append(t.Context(), "s-1", 2000, newPen(2).records(1, 10)...))
+	made, second, err := s.Backup(t.Context(), "backup")
+	must(t, err)
+	if made.Records != 2001 || second.Bytes*4 > first.Bytes || second.Files >= first.Files {
+		t.Errorf("the second backup wrote %+v, and the first %+v: want far less", second, first)
+	}
+	names, err := storage.List("backup/files")
+	must(t, err)
+	distinct := map[string]bool{}
+	for _, f := range made.Files {
+		distinct[f.SHA256] = true
+	}
+	if len(names) != len(distinct) {
+		t.Errorf("the backup holds %d files, want the %d that it needs", len(names), len(distinct))
+	}
+}
+
+// A backup that fails at any write leaves the one before, or is whole itself.
+func TestABackupThatFailsLeavesTheOneBefore(t *testing.T) {
+	t.Parallel()
+	storage := vfs.NewMem()
+	disk := &shortage{left: 1 << 30, only: func(op errorfs.Op) bool {
+		return strings.Contains(op.Path, "backup") || strings.Contains(op.Path, snapshotName)
+	}}
+	s, err := Open(t.Context(), "store", Config{FS: errorfs.Wrap(storage, disk)})
+	must(t, err)
+	p, length := newPen(1), events.Revision(0)
+	grow := func() {
+		must(t, s.Append(t.Context(), "s-1", length, p.records(3, 50)...))
+		length += 3
+	}
+	grow()
+	last, _, err := s.Backup(t.Context(), "backup")
+	must(t, err)
+	failed := 0
+	for left := 0; ; left += 1 + left/8 {
+		grow()
+		disk.set(left, false)
+		made, _, err := s.Backup(t.Context(), "backup")
+		disk.set(1<<30, false)
+		if err == nil {
+			last = made
+		} else {
+			failed++
+			if !errors.Is(err, syscall.ENOSPC) {
+				t.Errorf("Backup on a full disk = %v, want an error that says so", err)
+			}
+		}
+		dst := fmt.Sprintf("again-%d", left)
+		b, restoring := Restore(t.Context(), "backup", dst, storage)
+		if restoring != nil {
+			t.Fatalf("Restore after a backup that failed with %d writes left = %v", left, restoring)
+		}
+		if b.Digest != last.Digest && b.Records != uint64(length) {
+			t.Fatalf("restored %d records, want the %d of the last backup or the %d of this", b.Records, last.Records, length)
+		}
+		if err == nil {
+			break
+		}
+	}
+	if failed < 5 {
+		t.Errorf("%d backups failed, want some at each step", failed)
+	}
+	grow() // the store goes on
+	must(t, s.Close())
+}
+
+func TestABackupThatIsInterruptedLeavesTheOneBefore(t *testing.T) {
+	t.Parallel()
+	storage := vfs.NewMem()
+	s := open(t, storage)
+	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(3, 50)...))
+	first, _, err := s.Backup(t.Context(), "backup")
+	must(t, err)
+	must(t, s.Append(t.Context(), "s-1", 3, newPen(2).records(3, 50)...))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	reason := errors.New("enough")
+	part := partFunc(func(ctx context.Context, dir string, before func() error) error {
+		err := errors.Join(before(), storage.MkdirAll(dir, 0o755))
+		cancel(reason)
+		return err
+	})
+	if _, _, err := s.Backup(ctx, "backup", NamedPart{"outputs", part}); !errors.Is(err, reason) {
+		t.Errorf("Backup interrupted = %v, want %v", err, reason)
+	}
+	if b, err := Restore(t.Context(), "backup", "again", storage); err != nil || b.Digest != first.Digest {
+		t.Errorf("Restore = %+v, %v; want the backup before", b, err)
+	}
+}
+
+type partFunc func(ctx context.Context, dir string, before func() error) error
+
+func (f partFunc) Snapshot(ctx context.Context, dir string, before func() error) error {
+	return f(ctx, dir, before)
+}
+
+// Parts are copied, and after the records that refer to them.
+func TestABackupHoldsItsParts(t *testing.T) {
+	t.Parallel()
+	storage := vfs.NewMem()
+	s := open(t, storage)
+	part := partFunc(func(_ context.Context, dir string, before func() error) error {
+		if err := before(); err != nil {
+			return err
+		}
+		// What is appended now is not in the snapshot of the records.
+		must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(1, 10)...))
+		must(t, storage.MkdirAll(dir, 0o755))
+		return writeFile(storage, storage.PathJoin(dir, "thing"), "kept")
+	})
+	made, _, err := s.Backup(t.Context(), "backup", NamedPart{"outputs", part})
+	must(t, err)
+	if made.Records != 0 {
+		t.Errorf("the backup has %d records, want none: the parts come after them", made.Records)
+	}
+	if _, err := Restore(t.Context(), "backup", "again", storage); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := readFile(storage, "again/outputs/thing"); err != nil || got != "kept" {
+		t.Errorf("restored %q, %v; want the part", got, err)
+	}
+}
+
+func writeFile(storage vfs.FS, path, text string) error {
+	f, err := storage.Create(path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write([]byte(text))
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+func readFile(storage vfs.FS, path string) (string, error) {
+	f, err := storage.Open(path)
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(f)
+	return string(text), errors.Join(err, f.Close())
+}
+
+func TestABackupRefusesAFolderOfSomethingElse(t *testing.T) {
+	t.Parallel()
+	storage := vfs.NewMem()
+	s := open(t, storage)
+	must(t, storage.MkdirAll("other", 0o755))
+	must(t, writeFile(storage, "other/notes.txt", "mine"))
+	must(t, storage.MkdirAll("fake", 0o755))
+	must(t, writeFile(storage, "fake/BACKUP", "mine"))
+	must(t, storage.MkdirAll("newer", 0o755))
+	must(t, writeFile(storage, "newer/BACKUP", "settlement-ledger backup, format 9\n{}\nx\n"))
+	must(t, storage.MkdirAll("taken", 0o755))
+	lock, err := storage.Lock("taken/lock")
+	must(t, err)
+	defer lock.Close()
+	for dst, want := range map[string]error{"other": ErrNotABackup, "fake": ErrNotABackup, "taken": events.ErrInUse} {
+		if _, _, err := s.Backup(t.Context(), dst); !errors.Is(err, want) {
+			t.Errorf("Backup to %s = %v, want %v", dst, err, want)
+		}
+	}
+	for _, dst := range []string{"store", "store/backup"} {
+		if _, _, err := s.Backup(t.Context(), dst); err == nil || !strings.Contains(err.Error(), "the folder is the store's") {
+			t.Errorf("Backup to %s = %v, want a refusal", dst, err)
+		}
+	}
+	if got, err := readFile(storage, "other/notes.txt"); err != nil || got != "mine" {
+		t.Errorf("notes.txt holds %q, %v; want it left as it was", got, err)
+	}
+	if names, err := storage.List("other"); err != nil || len(names) != 1 {
+		t.Errorf("other holds %v, %v; want it left as it was", names, err)
+	}
+	for src, want := range map[string]error{"other": ErrNotABackup, "fake": ErrNotABackup, "newer": events.ErrNewerFormat, "nowhere": ErrNotABackup} {
+		if _, err := Restore(t.Context(), src, "again", storage); !errors.Is(err, want) {
+			t.Errorf("Restore(%s) = %v, want %v", src, err, want)
+		}
+	}
+}
+
+func TestARestoreNamesWhatIsDamagedAndLeavesNoStore(t *testing.T) {
+	t.Parallel()
+	storage := vfs.NewMem()
+	s := open(t, storage)
+	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(20, 500)...))
+	must(t, s.Compact(t.Context()))
+	must(t, s.Append(t.Context(), "s-1", 20, newPen(2).records(2, 50)...))
+	made, _, err := s.Backup(t.Context(), "backup")
+	must(t, err)
+	if _, err := Restore(t.Context(), "backup", "store", storage); !errors.Is(err, ErrNotEmpty) {
+		t.Errorf("Restore over a store = %v, want %v", err, ErrNotEmpty)
+	}
+	damaged := func(path, name string, damage func(text []byte) []byte) {
+		t.Helper()
+		text, err := readFile(storage, path)
+		must(t, err)
+		must(t, writeFile(storage, path, string(damage([]byte(text)))))
+		defer func() { must(t, writeFile(storage, path, text)) }()
+		if _, err := Restore(t.Context(), "backup", "again", storage); !errors.Is(err, ErrBadBackup) || !strings.Contains(err.Error(), name) {
+			t.Errorf("Restore with %s damaged = %v, want %v that names it", name, err, ErrBadBackup)
+		}
+		if names, err := storage.List("again"); err == nil && len(names) > 0 {
+			t.Errorf("Restore with %s damaged left %v", name, names)
+		}
+	}
+	flip := func(text []byte) []byte { text[len(text)/2] ^= 4; return text }
+	cut := func(text []byte) []byte { return text[:len(text)-1] }
+	for _, f := range made.Files {
+		if f.Bytes == 0 {
+			continue
+		}
+		damaged("backup/files/"+f.SHA256, f.Path, flip)
+		damaged("backup/files/"+f.SHA256, f.Path, cut)
+	}
+	damaged("backup/BACKUP", "BACKUP", flip)
+	damaged("backup/BACKUP", "BACKUP", cut)
+	gone := made.Files[1]
+	text, err := readFile(storage, "backup/files/"+gone.SHA256)
+	must(t, err)
+	must(t, storage.Remove("backup/files/"+gone.SHA256))
+	if _, err := Restore(t.Context(), "backup", "again", storage); !errors.Is(err, ErrBadBackup) || !strings.Contains(err.Error(), gone.Path+"") {
+		t.Errorf("Restore with a file missing = %v, want %v that names it", err, ErrBadBackup)
+	}
+	must(t, writeFile(storage, "backup/files/"+gone.SHA256, text))
+	again, _ := restored(t, storage, "backup", "again")
+	if n := len(all(t, again)); n != 22 {
+		t.Errorf("restored %d records, want 22", n)
+	}
+}
+
+// A store whose records are damaged makes no backup, and says which are.
+func TestABackupOfDamagedRecordsIsRefused(t *testing.T) {
+	t.Parallel()
+	storage := vfs.NewMem()
+	s := open(t, storage)
+	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(5, 50)...))
+	first, _, err := s.Backup(t.Context(), "backup")
+	must(t, err)
+	must(t, s.db.Set(entryKey(3), []byte("rotten"), nil))
+	if _, _, err := s.Backup(t.Context(), "backup"); !errors.Is(err, events.ErrDamaged) || !strings.Contains(err.Error(), "position 3") {
+		t.Errorf("Backup of a damaged store = %v, want %v at position 3", err, events.ErrDamaged)
+	}
+	if b, err := Restore(t.Context(), "backup", "again", storage); err != nil || b.Digest != first.Digest {
+		t.Errorf("Restore = %+v, %v; want the backup before", b, err)
+	}
+}

@@ -1,0 +1,495 @@
+package embedded
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"io/fs"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/files"
+)
+
+// A Finding is a place where a store is not what was written. What is not known
+// of the place is zero.
+type Finding struct {
+	File     string          // in the store's folder
+	Offset   int64           // in the file, from 1: the first byte is 1
+	Position events.Position // of the record
+	Through  events.Position // of the last record in a row of which the same is true
+	Stream   events.Stream
+	Revision events.Revision
+	Detail   string
+}
+
+// Checked says what a check looked at.
+type Checked struct {
+	Files       int
+	Bytes       int64 // of the files
+	Records     uint64
+	Streams     int
+	Checkpoints int
+	End         events.Position // of the last record that there is
+	Digest      string          // the events.Digest of the records; empty where one could not be read
+	Opened      bool            // the database could be opened; if not, only the files were looked at
+	Closed      bool            // the store was closed in order: nothing can be missing at its end
+	Locked      bool            // nobody could write meanwhile; false where the folder cannot be written to
+}
+
+// A Checking says how to check. The zero Checking is right.
+type Checking struct {
+	FS         vfs.FS                                // where the folder is; nil: on the disk
+	Checkpoint func(name string, data []byte) error  // what is wrong with a checkpoint, if anything; nil: they are only read
+	Progress   func(done string, bytes, total int64) // told what was done, of so many bytes of files or so many records; nil: nobody
+}
+
+// Check reads everything in the folder of a store that nobody has open, and
+// tells found each place where it is damaged. It opens the database without
+// changing anything, where that can be opened, and reads on past what is damaged.
+//
+// It looks at the sums of all blocks of all files, at the seal of a store that
+// was closed in order, at each record, at the index against the records and
+// the records against the index, at the order of positions and revisions, and
+// at checkpoints. It returns an error only where it could not look: the context
+// has ended, the folder holds no store (events.ErrNotAStore), one of a newer
+// format (events.ErrNewerFormat) or one that is open (events.ErrInUse).
+func Check(ctx context.Context, dir string, found func(Finding), c Checking) (checked Checked, err error) {
+	if c.FS == nil {
+		c.FS = vfs.Default
+		if dir, err = realPath(dir); err != nil {
+			return Checked{}, fmt.Errorf("check %s: %w", dir, err)
+		}
+	}
+	if c.Progress == nil {
+		c.Progress = func(string, int64, int64) {}
+	}
+	k := &check{Checking: c, dir: dir, found: found, seed: maphash.MakeSeed()}
+	if err := k.run(ctx); err != nil {
+		return k.Checked, fmt.Errorf("check %s: %w", dir, err)
+	}
+	return k.Checked, nil
+}
+
+// A check is one use of Check.
+type check struct {
+	Checking
+	Checked
+	dir     string
+	found   func(Finding)
+	damages []*files.Damage
+	db      *pebble.DB
+	last    Finding // not told yet: the next may be of the same row
+	lengths map[events.Stream]events.Revision
+	lost    bool // a record could not be read, so not all lengths are known
+	holes   map[uint64]bool
+	seed    maphash.Seed
+	records uint64 // the sum of the hashes of all (stream, revision, sequence) in records
+	index   uint64 // the same, in the index
+}
+
+func (k *check) run(ctx context.Context) error {
+	lock, err := k.lock()
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := k.checkFiles(ctx); err != nil {
+		return err
+	}
+	k.db, err = openReadOnly(files.Around(files.ReadOnly(k.FS), k.damages), k.FS.PathJoin(k.dir, logName))
+	if err != nil {
+		k.report(Finding{File: logName, Detail: "the database cannot be opened: " + err.Error()})
+		k.tell()
+		return nil
+	}
+	k.Opened = true
+	err = k.checkRecords(ctx)
+	if err == nil {
+		err = k.checkIndex(ctx)
+	}
+	if err == nil {
+		err = k.checkRest(ctx)
+	}
+	k.tell()
+	if closing := k.db.Close(); closing != nil && err == nil {
+		k.found(Finding{File: logName, Detail: closing.Error()})
+	}
+	return err
+}
+
+// lock keeps others from writing, where the folder lets it, and looks whether
+// it is a store at all.
+func (k *check) lock() (io.Closer, error) {
+	f := &folder{fs: k.FS, dir: k.dir}
+	err := f.inspect()
+	if errors.Is(err, events.ErrNotAStore) && f.holdsLog() {
+		k.report(Finding{File: formatName, Detail: err.Error()})
+		err = nil
+	}
+	if errors.Is(err, ErrIncomplete) {
+		k.report(Finding{File: logName, Detail: err.Error()})
+		err = nil
+	}
+	if err == nil && f.fresh {
+		err = fmt.Errorf("%w: it has no %s file", events.ErrNotAStore, formatName)
+	}
+	if err != nil {
+		return nil, err
+	}
+	lock, err := k.FS.Lock(f.path(lockName))
+	if _, aboutFile := errors.AsType[*fs.PathError](err); aboutFile {
+		return io.NopCloser(nil), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w by %s: end that first", events.ErrInUse, f.holder())
+	}
+	k.Locked = true
+	return lock, nil
+}
+
+// holdsLog reports whether the folder has a database that may be a store's.
+func (f *folder) holdsLog() bool {
+	list, err := files.List(f.fs, f.path(logName))
+	for _, one := range list {
+		if one.Kind == files.Manifest {
+			return err == nil
+		}
+	}
+	return false
+}
+
+// report tells of a finding, together with those of the records behind it of
+// which the same is true.
+func (k *check) report(f Finding) {
+	before, _ := k.last.Through.Parts()
+	at, _ := f.Position.Parts()
+	if f.Through.IsZero() {
+		f.Through = f.Position
+	}
+	same := k.last
+	same.Position, same.Through, same.Stream, same.Revision = f.Position, f.Through, f.Stream, f.Revision
+	if at != 0 && before+1 == at && same == f && k.last.Stream == "" && f.Stream == "" {
+		k.last.Through = f.Through
+		return
+	}
+	k.tell()
+	k.last = f
+}
+
+// tell passes on the finding that was kept back.
+func (k *check) tell() {
+	if k.last != (Finding{}) {
+		k.found(k.last)
+	}
+	k.last = Finding{}
+}
+
+// checkFiles reads all files of the database as they lie.
+func (k *check) checkFiles(ctx context.Context) error {
+	dir := k.FS.PathJoin(k.dir, logName)
+	list, err := files.List(k.FS, dir)
+	if err != nil {
+		k.report(Finding{File: logName, Detail: err.Error()})
+		return nil
+	}
+	total := int64(0)
+	for _, f := range list {
+		total += f.Bytes
+	}
+	_, k.Closed = files.Sealed(k.FS, dir)
+	for d, err := range files.Check(ctx, k.FS, dir, func(bytes int64) {
+		k.Files++
+		k.Bytes += bytes
+		k.Progress("files", k.Bytes, total)
+	}) {
+		if err != nil {
+			return err
+		}
+		k.damages = append(k.damages, d)
+		k.report(Finding{File: logName + "/" + d.File, Offset: d.Offset + 1, Detail: d.Why})
+	}
+	return nil
+}
+
+// sum adds a record's place to a sum that does not depend on their order.
+func (k *check) sum(to *uint64, stream events.Stream, revision events.Revision, sequence uint64) {
+	var h maphash.Hash
+	h.SetSeed(k.seed)
+	_, _ = h.WriteString(string(stream))
+	var place [16]byte
+	binary.BigEndian.PutUint64(place[:8], uint64(revision))
+	binary.BigEndian.PutUint64(place[8:], sequence)
+	_, _ = h.Write(place[:])
+	*to += h.Sum64()
+}
+
+// checkRecords reads the records in their order.
+func (k *check) checkRecords(ctx context.Context) error {
+	k.lengths, k.holes = map[events.Stream]events.Revision{}, map[uint64]bool{}
+	end, err := k.end()
+	if err != nil {
+		k.report(Finding{File: logName, Detail: "the end of the records cannot be read: " + err.Error()})
+	}
+	k.End = events.NewPosition(end, end)
+	if sealed, ok := files.Sealed(k.FS, k.FS.PathJoin(k.dir, logName)); ok && sealed > end {
+		k.report(Finding{Position: events.NewPosition(end+1, end+1), Through: events.NewPosition(sealed, sealed),
+			Detail: "the record is missing, and was there when the store was closed"})
+	}
+	digest := events.NewDigest()
+	for seq := uint64(1); seq <= end; {
+		seq, err = k.readRun(ctx, seq, end, digest)
+		if err != nil {
+			return err
+		}
+	}
+	k.Records, k.Streams = digest.Count(), len(k.lengths)
+	if !k.lost && err == nil {
+		k.Digest = digest.String()
+	}
+	return nil
+}
+
+// end returns the sequence of the last record, from the records or, if those
+// cannot be read there, from the seal.
+func (k *check) end() (uint64, error) {
+	it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: entryKey(0), UpperBound: entriesEnd()})
+	if err != nil {
+		return 0, err
+	}
+	end := uint64(0)
+	if it.Last() {
+		end = lastUint64(it.Key())
+	}
+	err = it.Close()
+	if err != nil {
+		end, _ = files.Sealed(k.FS, k.FS.PathJoin(k.dir, logName))
+	}
+	return end, err
+}
+
+// readRun reads records from a sequence on, up to and with the first that
+// cannot be read or to the end, and returns the sequence to go on from.
+func (k *check) readRun(ctx context.Context, seq, end uint64, digest *events.Digest) (uint64, error) {
+	it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: entryKey(seq), UpperBound: behind(end)})
+	if err != nil {
+		k.hole(seq, end, err.Error())
+		return end + 1, nil
+	}
+	ok := it.First()
+	for ; ok && seq <= end; ok = it.Next() {
+		if seq%4096 == 0 {
+			k.Progress("records", int64(seq), int64(end))
+			if err := context.Cause(ctx); err != nil {
+				return 0, errors.Join(err, it.Close())
+			}
+		}
+		if at := lastUint64(it.Key()); at > seq {
+			k.hole(seq, at-1, "the record is missing")
+			seq = at
+		}
+		value, err := it.ValueAndErr()
+		if err != nil {
+			break
+		}
+		k.record(value, seq, digest)
+		seq++
+	}
+	if err := it.Close(); err != nil {
+		k.hole(seq, seq, why(err))
+		return seq + 1, nil
+	}
+	if seq <= end {
+		k.hole(seq, end, "the record is missing")
+	}
+	return end + 1, nil
+}
+
+// why returns what an error of the database says that is not the same for each
+// record in a block.
+func why(err error) string {
+	if d, ok := errors.AsType[*files.Damage](err); ok {
+		return "the record cannot be read: " + logName + "/" + d.Error()
+	}
+	return "the record cannot be read: " + err.Error()
+}
+
+// hole says that records cannot be read.
+func (k *check) hole(from, through uint64, detail string) {
+	k.lost = true
+	for seq := from; seq <= through && len(k.holes) < 1<<20; seq++ {
+		k.holes[seq] = true
+	}
+	clear(k.lengths) // streams may have grown there
+	k.report(Finding{Position: events.NewPosition(from, from), Through: events.NewPosition(through, through), Detail: detail})
+}
+
+// record looks at one record.
+func (k *check) record(value []byte, seq uint64, digest *events.Digest) {
+	e, err := decode(value, seq)
+	if err != nil {
+		k.hole(seq, seq, err.Error())
+		return
+	}
+	if err := e.Valid(); err != nil {
+		k.report(Finding{Position: e.Position, Stream: e.Stream, Revision: e.Revision, Detail: err.Error()})
+	}
+	length, known := k.lengths[e.Stream]
+	if (known || !k.lost) && e.Revision != length+1 {
+		k.report(Finding{Position: e.Position, Stream: e.Stream, Revision: e.Revision,
+			Detail: fmt.Sprintf("the entry of its stream before it has revision %d", length)})
+	}
+	k.lengths[e.Stream] = e.Revision
+	k.sum(&k.records, e.Stream, e.Revision, seq)
+	digest.Add(e)
+}
+
+// checkIndex holds the index of the streams against the records, first by sums
+// over all of both and, where those differ, one by one.
+func (k *check) checkIndex(ctx context.Context) error {
+	differs := false
+	err := k.eachIndex(ctx, func(stream events.Stream, revision events.Revision, seq uint64, value []byte) {
+		if len(value) != 8 {
+			differs = true
+			return
+		}
+		k.sum(&k.index, stream, revision, seq)
+	}, func(error) { differs = true })
+	if err != nil || !differs && k.index == k.records {
+		return err
+	}
+	return cmp.Or(k.indexToRecords(ctx), k.recordsToIndex(ctx))
+}
+
+// eachIndex calls do for each entry of the index, and broke where the index
+// cannot be read further.
+func (k *check) eachIndex(ctx context.Context, do func(events.Stream, events.Revision, uint64, []byte), broke func(error)) error {
+	it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: []byte("s/"), UpperBound: []byte("s0")})
+	if err != nil {
+		broke(err)
+		return nil
+	}
+	n := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		if n++; n%4096 == 0 {
+			if err := context.Cause(ctx); err != nil {
+				return errors.Join(err, it.Close())
+			}
+			k.Progress("index", int64(n), int64(k.Records))
+		}
+		value, err := it.ValueAndErr()
+		if err != nil {
+			break
+		}
+		key := it.Key()
+		if len(key) < 2+1+8 || key[len(key)-9] != 0 {
+			broke(fmt.Errorf("a key of %d bytes is none of an index", len(key)))
+			continue
+		}
+		seq := uint64(0)
+		if len(value) == 8 {
+			seq = lastUint64(value)
+		}
+		do(events.Stream(key[2:len(key)-9]), events.Revision(lastUint64(key)), seq, value)
+	}
+	if err := it.Close(); err != nil {
+		broke(err)
+	}
+	return nil
+}
+
+// indexToRecords looks for the record of each entry of the index.
+func (k *check) indexToRecords(ctx context.Context) error {
+	return k.eachIndex(ctx, func(stream events.Stream, revision events.Revision, seq uint64, value []byte) {
+		at := Finding{Position: events.NewPosition(seq, seq), Stream: stream, Revision: revision}
+		switch e, err := k.get(seq); {
+		case len(value) != 8:
+			at.Position, at.Detail = events.Position{}, fmt.Sprintf("its entry in the index has %d bytes", len(value))
+		case k.holes[seq]:
+			at.Detail = "the record is this one, by the index"
+		case err != nil:
+			at.Detail = "the index names a record that is not there"
+		case e.Stream != stream || e.Revision != revision:
+			at.Detail = fmt.Sprintf("the index names a record that is revision %d of %s", e.Revision, e.Stream)
+		default:
+			return
+		}
+		k.report(at)
+	}, func(err error) { k.report(Finding{Detail: "the index cannot be read: " + err.Error()}) })
+}
+
+// recordsToIndex looks for the entry in the index of each record.
+func (k *check) recordsToIndex(ctx context.Context) error {
+	end, _ := k.End.Parts()
+	for seq := uint64(1); seq <= end; seq++ {
+		if seq%4096 == 0 {
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+		}
+		e, err := k.get(seq)
+		if err != nil {
+			continue // told already
+		}
+		value, closer, err := k.db.Get(indexKey(e.Stream, e.Revision))
+		if err == nil {
+			right := len(value) == 8 && lastUint64(value) == seq
+			_ = closer.Close()
+			if right {
+				continue
+			}
+		}
+		k.report(Finding{Position: e.Position, Stream: e.Stream, Revision: e.Revision, Detail: "the index does not name the record"})
+	}
+	return nil
+}
+
+func (k *check) get(seq uint64) (events.Entry, error) {
+	value, closer, err := k.db.Get(entryKey(seq))
+	if err != nil {
+		return events.Entry{}, err
+	}
+	e, err := decode(value, seq)
+	return e, errors.Join(err, closer.Close())
+}
+
+// checkRest reads what is neither a record nor an index: checkpoints, and keys
+// that no store has.
+func (k *check) checkRest(ctx context.Context) error {
+	for _, span := range [][2]string{{"\x00", "c/"}, {"c/", "c0"}, {"c0", "e/"}, {"e0", "s/"}, {"s0", "\xff"}} {
+		it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: []byte(span[0]), UpperBound: []byte(span[1])})
+		if err != nil {
+			return err
+		}
+		for ok := it.First(); ok; ok = it.Next() {
+			if err := context.Cause(ctx); err != nil {
+				return errors.Join(err, it.Close())
+			}
+			k.rest(it, span[0] == "c/")
+		}
+		if err := it.Close(); err != nil {
+			k.report(Finding{Detail: "what stands beside the records cannot be read: " + err.Error()})
+		}
+	}
+	return nil
+}
+
+func (k *check) rest(it *pebble.Iterator, checkpoint bool) {
+	value, err := it.ValueAndErr()
+	switch {
+	case !checkpoint:
+		k.report(Finding{Detail: fmt.Sprintf("the key %q is none of a store", it.Key())})
+		return
+	case err == nil && k.Checkpoint != nil:
+		err = k.Checkpoint(string(it.Key()[2:]), value)
+	}
+	k.Checkpoints++
+	if err != nil {
+		k.report(Finding{Detail: fmt.Sprintf("checkpoint %q: %v; it is folded again from the records", it.Key()[2:], err)})
+	}
+}

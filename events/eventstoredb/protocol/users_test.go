@@ -1,0 +1,126 @@
+package protocol_test
+
+import (
+	"crypto/tls"
+	"encoding/pem"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
+
+	"github.com/settlement-ledger/ledger/events/eventstest"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
+)
+
+func TestAUserMayDoWhatItsRoleSays(t *testing.T) {
+	t.Parallel()
+	cert, _ := certificate(t)
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	address := serve(t, eventstest.NewSlice(), protocol.Config{
+		TLS: &tls.Config{Certificates: []tls.Certificate{cert}}, Users: users(t), Anonymous: protocol.Ledger, Writable: []string{"app-"},
+	})
+	for _, test := range []struct {
+		credentials   string
+		write, manage esdb.ErrorCode
+	}{
+		{"admin:changeit@", -1, -1},
+		{"writer:writer@", -1, -1},
+		{"reader:reader@", esdb.ErrorCodeAccessDenied, esdb.ErrorCodeAccessDenied},
+		{"reader:writer@", esdb.ErrorCodeUnauthenticated, esdb.ErrorCodeUnauthenticated},
+		{"nobody:nobody@", esdb.ErrorCodeUnauthenticated, esdb.ErrorCodeUnauthenticated},
+		{"", esdb.ErrorCodeUnauthenticated, esdb.ErrorCodeUnauthenticated},
+	} {
+		c := dial(t, "esdb://"+test.credentials+address+"?tlsCaFile="+ca)
+		for range 2 { // the second time the password is known, or not
+			_, err := c.AppendToStream(t.Context(), "app-1", esdb.AppendToStreamOptions{ExpectedRevision: esdb.Any{}}, proposed("A", ""))
+			if code(err) != test.write {
+				t.Errorf("%q appends: %v, want code %d", test.credentials, err, test.write)
+			}
+		}
+		group := strings.Trim(test.credentials, "@") + "."
+		if err := c.CreatePersistentSubscription(t.Context(), "app-1", group, esdb.PersistentStreamSubscriptionOptions{}); code(err) != test.manage {
+			t.Errorf("%q makes a group: %v, want code %d", test.credentials, err, test.manage)
+		}
+	}
+	stranger := dial(t, "esdb://admin:changeit@"+address+"?maxDiscoverAttempts=1")
+	if _, err := stranger.AppendToStream(t.Context(), "app-1", esdb.AppendToStreamOptions{}, proposed("A", "")); err == nil || !strings.Contains(err.Error(), "x509") && !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("a client that does not trust the certificate appends: %v, want why not", err)
+	}
+}
+
+func TestWhatIsNotSafeIsNotServed(t *testing.T) {
+	t.Parallel()
+	cert, _ := certificate(t)
+	secure := &tls.Config{Certificates: []tls.Certificate{cert}}
+	everywhere, here := &net.TCPAddr{IP: net.IPv4zero, Port: 1}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}
+	for name, test := range map[string]struct {
+		cfg  protocol.Config
+		at   net.Addr
+		want error
+	}{
+		"loopback":                      {protocol.Config{}, here, nil},
+		"loopback of six":               {protocol.Config{}, &net.TCPAddr{IP: net.IPv6loopback, Port: 1}, nil},
+		"everywhere":                    {protocol.Config{}, everywhere, protocol.ErrNotSafe},
+		"everywhere, TLS":               {protocol.Config{TLS: secure}, everywhere, protocol.ErrNotSafe},
+		"everywhere, users":             {protocol.Config{Users: users(t)}, everywhere, protocol.ErrNotSafe},
+		"everywhere, TLS and users":     {protocol.Config{TLS: secure, Users: users(t)}, everywhere, nil},
+		"loopback, users and no TLS":    {protocol.Config{Users: users(t)}, here, protocol.ErrNotSafe},
+		"an address that is not of TCP": {protocol.Config{}, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}, protocol.ErrNotSafe},
+	} {
+		if err := test.cfg.Check(test.at); !errors.Is(err, test.want) {
+			t.Errorf("%s: Check() = %v, want %v", name, err, test.want)
+		}
+	}
+	server, err := protocol.New(eventstest.NewSlice(), protocol.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	listener, err := net.Listen("tcp", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Serve(listener); !errors.Is(err, protocol.ErrNotSafe) {
+		t.Errorf("Serve(%s) = %v, want ErrNotSafe", listener.Addr(), err)
+	}
+	if _, err := protocol.New(eventstest.NewSlice(), protocol.Config{Users: users(t)}); !errors.Is(err, protocol.ErrNotSafe) {
+		t.Errorf("New with users and without TLS: %v, want ErrNotSafe", err)
+	}
+}
+
+func TestAUsersFileThatIsNotRightIsRefused(t *testing.T) {
+	t.Parallel()
+	good, err := protocol.FormatUser("a", "secret", protocol.Writer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash := strings.Split(good, ":")[1]
+	for _, text := range []string{"", "# nobody\n", "a", "a:b", "a:b:read", ":" + hash + ":read", "a:" + hash + ":", "a:" + hash + ":root", good + ":x", good + "\n" + good} {
+		_, err := protocol.ParseUsers(strings.NewReader(text))
+		if !errors.Is(err, protocol.ErrBadUsers) {
+			t.Errorf("ParseUsers(%q) = %v, want ErrBadUsers", text, err)
+		} else if strings.Contains(err.Error(), hash) {
+			t.Errorf("the error %q has the hash", err)
+		}
+	}
+	for _, text := range []string{good, "\n# a\n  " + good + "  \r\n", "a:" + hash + ":read,write"} {
+		if _, err := protocol.ParseUsers(strings.NewReader(text)); err != nil {
+			t.Errorf("ParseUsers(%q): %v", text, err)
+		}
+	}
+	for _, name := range []string{"", "a:b", "a\nb", " a", "#a"} {
+		if line, err := protocol.FormatUser(name, "x", protocol.Reader); !errors.Is(err, protocol.ErrBadUsers) {
+			t.Errorf("FormatUser(%q) = %q, %v, want ErrBadUsers", name, line, err)
+		}
+	}
+	if line, err := protocol.FormatUser("a", strings.Repeat("x", 73), protocol.Reader); !errors.Is(err, protocol.ErrBadUsers) {
+		t.Errorf("FormatUser with a password of 73 bytes = %q, %v, want ErrBadUsers", line, err)
+	}
+}

@@ -1,0 +1,53 @@
+package outputs
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/settlement-ledger/ledger/events/embedded/files"
+)
+
+// Snapshot makes the folder dir, in one that is there and outside the store's,
+// and in it a copy of everything that is kept, which stays as it is and can be
+// opened as a store. Before that it calls before; from when on until the copy is
+// made nothing is confirmed, dropped or pruned, so that what before saw referred
+// to is in the copy. Outputs can be kept and read meanwhile. It returns the error
+// of before.
+func (s *Store) Snapshot(ctx context.Context, dir string, before func() error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	s.marks.Lock()
+	defer s.marks.Unlock()
+	if err := before(); err != nil {
+		return err
+	}
+	s.guard.leave(dir)
+	defer s.guard.leave("")
+	err := s.write(func(db *pebble.DB) error { return files.Snapshot(db, dir) })
+	if err != nil {
+		return fmt.Errorf("take a snapshot of the outputs: %w", err)
+	}
+	return nil
+}
+
+// Compact gives back the space of outputs that were dropped or pruned. The store
+// is used meanwhile. The space is free when the store is closed, at the latest.
+func (s *Store) Compact(ctx context.Context) error {
+	err := s.write(func(db *pebble.DB) error { return db.Compact(ctx, []byte{0}, []byte{0xff}, true) })
+	if err != nil {
+		return fmt.Errorf("compact outputs: %w", err)
+	}
+	return nil
+}
+
+// leave lets what lies in a folder be written past the guard, so that a snapshot
+// that cannot be written ends nothing else.
+func (g *guard) leave(dir string) { g.left.Store(&dir) }
+
+// past reports whether a name lies in the folder that the guard leaves alone.
+func (g *guard) past(name string) bool {
+	dir := g.left.Load()
+	return dir != nil && *dir != "" && (name == *dir || g.PathDir(name) == *dir)
+}

@@ -1,0 +1,207 @@
+package outputs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events/embedded/files"
+)
+
+// A Finding is a place where a store is not what was written. What is not known
+// of the place is zero.
+type Finding struct {
+	File   string     // in the store's folder
+	Offset int64      // in the file, from 1: the first byte is 1
+	Ref    domain.Ref // of the output
+	Detail string
+}
+
+// Checked says what a check looked at.
+type Checked struct {
+	Files   int
+	Bytes   int64 // of the files
+	Outputs int   // that are kept
+	Pruned  int
+	Kept    int64 // bytes of the outputs
+	Opened  bool  // the database could be opened; if not, only the files were looked at
+	Closed  bool  // the store was closed in order: nothing can be missing at its end
+}
+
+// Check reads everything in the folder of a store that nobody has open, and
+// tells found each place where it is damaged: the sums of all blocks of all
+// files, the seal of a store that was closed in order, each head, and each output
+// against its digest. It changes nothing, and reads on past what is damaged.
+// Progress, if not nil, is told how many bytes of how many were read. It returns
+// an error only where it could not look: the context has ended, or there is no
+// such folder. One in which no output was ever kept may be missing: then there
+// is nothing to check.
+func Check(ctx context.Context, dir string, storage vfs.FS, found func(Finding), progress func(bytes, total int64)) (Checked, error) {
+	if storage == nil {
+		storage = vfs.Default
+	}
+	if progress == nil {
+		progress = func(int64, int64) {}
+	}
+	k := &checking{fs: storage, dir: dir, found: found, progress: progress, named: map[uint64]bool{}}
+	if err := k.run(ctx); err != nil {
+		return k.Checked, fmt.Errorf("check outputs in %s: %w", dir, err)
+	}
+	return k.Checked, nil
+}
+
+// A checking is one use of Check.
+type checking struct {
+	Checked
+	fs       vfs.FS
+	dir      string
+	found    func(Finding)
+	progress func(bytes, total int64)
+	damages  []*files.Damage
+	named    map[uint64]bool // bodies
+	db       *pebble.DB
+}
+
+func (k *checking) run(ctx context.Context) error {
+	list, err := files.List(k.fs, k.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	lock, err := k.fs.Lock(k.fs.PathJoin(k.dir, "LOCK"))
+	if err != nil && inUse(err) {
+		return fmt.Errorf("%w: %w", ErrInUse, err)
+	}
+	if err == nil {
+		defer lock.Close()
+	}
+	if err := k.checkFiles(ctx, list); err != nil {
+		return err
+	}
+	if err := k.open(); err != nil {
+		if len(list) > 1 {
+			k.found(Finding{Detail: "the database cannot be opened: " + err.Error()})
+		}
+		return nil
+	}
+	k.Opened = true
+	err = k.checkHeads(ctx)
+	if closing := k.db.Close(); closing != nil && err == nil {
+		k.found(Finding{Detail: closing.Error()})
+	}
+	return err
+}
+
+func (k *checking) checkFiles(ctx context.Context, list []files.File) error {
+	total := int64(0)
+	for _, f := range list {
+		total += f.Bytes
+	}
+	_, k.Closed = files.Sealed(k.fs, k.dir)
+	told := func(bytes int64) {
+		k.Files++
+		k.Bytes += bytes
+		k.progress(k.Bytes, total)
+	}
+	for d, err := range files.Check(ctx, k.fs, k.dir, told) {
+		if err != nil {
+			return err
+		}
+		k.damages = append(k.damages, d)
+		k.found(Finding{File: d.File, Offset: d.Offset + 1, Detail: d.Why})
+	}
+	return nil
+}
+
+func (k *checking) open() (err error) {
+	k.db, err = pebble.Open(k.dir, &pebble.Options{
+		FS: files.Around(files.ReadOnly(k.fs), k.damages), ReadOnly: true, ErrorIfNotExists: true, Logger: silent{newGuard(k.fs)},
+		FormatMajorVersion: pebble.FormatNewest,
+		EventListener:      &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}},
+	})
+	return err
+}
+
+// checkHeads reads each head, from one to the next: one that cannot be read is
+// passed over.
+func (k *checking) checkHeads(ctx context.Context) error {
+	value, closer, err := k.db.Get(formatKey)
+	switch {
+	case err != nil:
+		k.found(Finding{Detail: "the format cannot be read: " + err.Error()})
+	case len(value) != 1 || value[0] != format:
+		k.found(Finding{Detail: fmt.Sprintf("the format is %x, and this program knows %d", value, format)})
+	}
+	if err == nil {
+		_ = closer.Close()
+	}
+	it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: []byte{headKind}, UpperBound: []byte{headKind + 1}})
+	if err != nil {
+		k.found(Finding{Detail: "the outputs cannot be listed: " + err.Error()})
+		return nil
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		if ctx.Err() != nil {
+			return errors.Join(context.Cause(ctx), it.Close())
+		}
+		h, err := headAt(it)
+		if err != nil {
+			ref, _ := parseHeadKey(it.Key()) // zero where the key is none
+			k.found(Finding{Ref: ref, Detail: err.Error()})
+			continue
+		}
+		if h.state == pruned {
+			k.Pruned++
+			continue
+		}
+		k.named[h.body] = true
+		k.Outputs++
+		if err := k.checkBody(ctx, h); err != nil {
+			return errors.Join(err, it.Close())
+		}
+	}
+	if err := it.Close(); err != nil {
+		k.found(Finding{Detail: "the outputs cannot be listed further: " + err.Error()})
+	}
+	return nil
+}
+
+// checkBody holds an output to its digest, and names each chunk of it that
+// cannot be read.
+func (k *checking) checkBody(ctx context.Context, h head) error {
+	count, whole, chunk := newCounter(), true, []byte(nil)
+	for index := int64(0); index == 0 || index*int64(h.chunk) < h.retained.Bytes; index++ {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		var err error
+		if chunk, err = chunkIn(k.db, h, index, chunk[:0]); err != nil {
+			whole = false
+			k.found(Finding{Ref: h.retained.Ref, Detail: unsealedText(err)})
+			continue
+		}
+		_, _ = count.Write(chunk) // it takes everything
+	}
+	k.Kept += count.bytes
+	if got := count.retained(h.retained.Ref, h.retained.MIME); whole && got != h.retained {
+		k.found(Finding{Ref: h.retained.Ref, Detail: fmt.Sprintf("it is %d bytes, %d lines, SHA-256 %s, and %d, %d, %s were kept",
+			got.Bytes, got.Lines, got.SHA256, h.retained.Bytes, h.retained.Lines, h.retained.SHA256)})
+	}
+	return nil
+}
+
+// unsealedText returns the text of an error with what seal hides: here it is an
+// operator who reads it.
+func unsealedText(err error) string {
+	text := err.Error()
+	if d, ok := errors.AsType[*files.Damage](err); ok {
+		return text + ": " + d.Error()
+	}
+	return text
+}
