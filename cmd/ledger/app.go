@@ -30,6 +30,7 @@ type app struct {
 	dead       []string      // processes that --process of recover names as dead
 	recovering bool          // recover is the command
 	lease      time.Duration // of this process, where others have the store open too
+	patience   time.Duration // with a server that does not answer; 0: the default
 	command    string        // the path of the command that runs, once its arguments are understood
 }
 
@@ -58,12 +59,11 @@ const minLease = time.Second
 func (a *app) settings() error {
 	a.output, a.color = asTable, colorAuto
 	a.lease = runner.DefaultLease
-	if text := a.variable("LEDGER_LEASE"); text != "" {
-		lease, err := time.ParseDuration(text)
-		if err != nil || lease < minLease {
-			return misuse("LEDGER_LEASE: %q is not a time from %s, such as 30s", text, minLease)
-		}
-		a.lease = lease
+	if err := a.duration("LEDGER_LEASE", minLease, &a.lease); err != nil {
+		return err
+	}
+	if err := a.duration("LEDGER_PATIENCE", time.Millisecond, &a.patience); err != nil {
+		return err
 	}
 	text, ok := a.env("LEDGER_OUTPUT")
 	if !ok || text == "" {
@@ -72,6 +72,20 @@ func (a *app) settings() error {
 	if err := a.output.Set(text); err != nil {
 		return misuse("LEDGER_OUTPUT: %w", err)
 	}
+	return nil
+}
+
+// duration takes a time from the environment, where that has it.
+func (a *app) duration(name string, least time.Duration, to *time.Duration) error {
+	text := a.variable(name)
+	if text == "" {
+		return nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < least {
+		return misuse("%s: %q is not a time from %s on, such as 30s", name, text, least)
+	}
+	*to = d
 	return nil
 }
 
@@ -128,6 +142,7 @@ Exit codes:
 Environment:
   LEDGER_STORE    the store, in place of --store; a password is best given here
   LEDGER_NODE     the folder for what a database does not keep: outputs, checkpoints
+  LEDGER_PATIENCE how long a server that does not answer is waited for (10s)
   LEDGER_LEASE    how long this process is taken to live without a word (30s)
   LEDGER_OUTPUT   the format, in place of --output
   NO_COLOR, FORCE_COLOR, CLICOLOR_FORCE, TERM=dumb   as usual
@@ -165,7 +180,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(a.runCommands()...)
 	root.AddCommand(a.sessionCommand(), a.turnCommand(), a.callCommand(), a.outputCommand(), a.registryCommand(),
 		a.eventCommand(), a.verifyCommand(), a.importCommand(), a.storeCommand(), a.publishCommand(), a.consumerCommand(),
-		a.serveCommand(), a.versionCommand())
+		a.serveCommand(), a.doctorCommand(), a.versionCommand())
 	return root
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
+	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
 
 // The paths of what is served beside the log.
@@ -24,6 +25,7 @@ func (s *host) beside() http.Handler {
 	mux.HandleFunc("GET "+statusPath, s.status)
 	mux.HandleFunc("GET "+checkpointPath+"{name...}", s.checkpoint)
 	mux.HandleFunc("PUT "+checkpointPath+"{name...}", s.keepCheckpoint)
+	mux.Handle("/v1/", remote.Serve(s.store.folder.outputs, remote.Serving{}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := s.authorize(r); err != nil {
 			w.Header().Set("WWW-Authenticate", `Basic realm="ledger"`)

@@ -17,6 +17,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
 	"github.com/settlement-ledger/ledger/events/transcripts"
 	"github.com/settlement-ledger/ledger/registry/outputs"
+	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 	"github.com/settlement-ledger/ledger/runner"
 )
 
@@ -93,6 +94,8 @@ var knowns = []known{
 	{eventstoredb.ErrTooOld, exitFailed, "server_too_old", "use a newer server; ledger doctor tells which version it has", "ledger doctor"},
 	{eventstoredb.ErrPreRelease, exitFailed, "server_prerelease", "use a released version of the server", ""},
 	{eventstoredb.ErrRefused, exitFailed, "refused", "check what the user may do: reading $all takes a right of its own", "ledger doctor"},
+	{remote.ErrUnreachable, exitFailed, "node_unreachable", "start ledger serve at the node that settled it, or run this there", ""},
+	{remote.ErrDenied, exitFailed, "unauthenticated", "give the user and the password of the node in the connection string", ""},
 	{protocol.ErrNotSafe, exitUsage, "not_safe", "serve at 127.0.0.1, or give --tls-cert, --tls-key and --users", ""},
 	{protocol.ErrBadUsers, exitUsage, "usage", "a line is NAME:BCRYPT:ROLES; ledger serve user NAME makes one", ""},
 	{outputs.ErrInUse, exitConflict, "store_in_use", "end that process, or name another store with --store", ""},

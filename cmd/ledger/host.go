@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
 	"github.com/settlement-ledger/ledger/projections/publish"
+	"github.com/settlement-ledger/ledger/runner"
 )
 
 // A host is a store that is served.
@@ -34,7 +36,12 @@ type host struct {
 
 // serve serves the folder that is meant until ctx ends.
 func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
-	cfg, local, err := f.config()
+	dir, err := a.storeDir()
+	if err != nil {
+		return err
+	}
+	last := lastServing(dir)
+	cfg, local, err := f.config(last)
 	if err != nil {
 		return err
 	}
@@ -44,15 +51,11 @@ func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
 			return err
 		}
 	}
-	dir, err := a.storeDir()
-	if err != nil {
-		return err
-	}
 	gate, err := listen(ctx, "listen", f.listen, cfg)
 	if err != nil {
 		return err
 	}
-	beside, err := listen(ctx, "listen-outputs", f.besideAt(gate.Addr()), cfg)
+	beside, err := f.listenBeside(ctx, gate.Addr(), last, cfg)
 	if err != nil {
 		return errors.Join(err, gate.Close())
 	}
@@ -67,16 +70,22 @@ func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
 	return errors.Join(s.run(ctx, dir, gate, beside), s.store.Close())
 }
 
-// besideAt returns the address of outputs.
-func (f serveFlags) besideAt(gate net.Addr) string {
+// listenBeside opens the address of outputs: the one that is given or, on the
+// host of the protocol, the port that it had last, and else a free one.
+func (f serveFlags) listenBeside(ctx context.Context, gate net.Addr, last serving, cfg protocol.Config) (net.Listener, error) {
 	if f.outputs != "" {
-		return f.outputs
+		return listen(ctx, "listen-outputs", f.outputs, cfg)
 	}
 	host, _, err := net.SplitHostPort(gate.String())
 	if err != nil {
 		host = "127.0.0.1"
 	}
-	return net.JoinHostPort(host, "0")
+	if u, err := url.Parse(last.Outputs); err == nil && u.Port() != "" {
+		if again, err := listen(ctx, "listen-outputs", net.JoinHostPort(host, u.Port()), cfg); err == nil {
+			return again, nil
+		}
+	}
+	return listen(ctx, "listen-outputs", net.JoinHostPort(host, "0"), cfg)
 }
 
 func webAddress(at string, cfg protocol.Config) string {
@@ -101,15 +110,8 @@ func (s *host) open(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	p, err := s.begin(ctx, held)
-	if err != nil {
+	if err := s.mend(ctx, held); err != nil {
 		return err
-	}
-	if err := p.stop(ctx); err != nil {
-		return errors.Join(err, held.Close())
-	}
-	if r := p.recovered; len(r.Processes) > 0 {
-		s.log.Info("recovered", "processes", len(r.Processes), "layers", len(r.Layers), "sessions", len(r.Sessions), "outputs", r.Outputs)
 	}
 	s.store, s.meter = held, newMeter(held.store.(*embedded.Store))
 	held.store = s.meter
@@ -120,6 +122,28 @@ func (s *host) open(ctx context.Context, dir string) error {
 		Handler: s.beside(), TLSConfig: s.cfg.TLS, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
+	return nil
+}
+
+// mend ends what dead processes left in a store that this process has alone. It
+// writes nothing where there is nothing to end, and closes the store if it fails.
+func (s *host) mend(ctx context.Context, held *ledgerStore) error {
+	lives, err := folded(ctx, held, runner.Processes())
+	if err != nil {
+		return errors.Join(err, held.Close())
+	}
+	if len(lives.Judge(domain.ProcessID{}, s.now(), true).Dead) == 0 {
+		return nil
+	}
+	p, err := s.begin(ctx, held)
+	if err != nil {
+		return err
+	}
+	if err := p.stop(ctx); err != nil {
+		return errors.Join(err, held.Close())
+	}
+	r := p.recovered
+	s.log.Info("recovered", "processes", len(r.Processes), "layers", len(r.Layers), "sessions", len(r.Sessions), "outputs", r.Outputs)
 	return nil
 }
 
@@ -140,10 +164,7 @@ func (s *host) run(ctx context.Context, dir string, gate, beside net.Listener) e
 	if err == nil {
 		err = s.watchOver(ctx, broken)
 	}
-	forgotten := os.Remove(dir + "/" + servingName)
-	if errors.Is(forgotten, os.ErrNotExist) {
-		forgotten = nil
-	}
+	forgotten := retire(dir)
 	stopPublishing(domain.ByShutdown)
 	err = errors.Join(err, s.drain(ctx), forgotten)
 	running.Wait()

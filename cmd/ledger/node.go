@@ -12,12 +12,13 @@ import (
 	"path/filepath"
 
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
+	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
 
 // openDatabase opens the ledger in a database. What a database does not keep,
 // the outputs of this node and the checkpoints, is in the node's folder.
 func (a *app) openDatabase(ctx context.Context, at address) (*ledgerStore, error) {
-	store, err := eventstoredb.Open(ctx, at.database, eventstoredb.Config{Namespace: at.namespace, Logger: a.log(slog.LevelWarn)})
+	store, err := eventstoredb.Open(ctx, at.database, eventstoredb.Config{Namespace: at.namespace, Patience: a.patience, Logger: a.log(slog.LevelWarn)})
 	if err != nil {
 		return nil, err
 	}
@@ -25,9 +26,16 @@ func (a *app) openDatabase(ctx context.Context, at address) (*ledgerStore, error
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
+	trust, err := at.nodes()
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	ledger, here := a.ledgerOver(store), &nodeOutputs{dir: filepath.Join(dir, outputsName)}
+	nodes := remote.OpenNodes(here, ledger, trust)
 	return &ledgerStore{
-		name: at.String(), store: store, checkpoints: checkpointFolder(filepath.Join(dir, "checkpoints")), ledger: a.ledgerOver(store),
-		outputs: &nodeOutputs{dir: filepath.Join(dir, outputsName)}, shared: true, address: a.variable("LEDGER_NODE_ADDRESS"), close: store.Close,
+		name: at.String(), store: store, checkpoints: checkpointFolder(filepath.Join(dir, "checkpoints")), ledger: ledger, outputs: nodes, here: here,
+		shared: true, address: a.variable("LEDGER_NODE_ADDRESS"),
+		close: func() error { return errors.Join(nodes.Close(), here.Close(), store.Close()) },
 	}, nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/registry/outputs"
+	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
 
 // nodeOutputs are the outputs that this node keeps of a ledger in a database.
@@ -73,8 +74,8 @@ func (n *nodeOutputs) Confirm(ctx context.Context, id domain.EventID) error {
 }
 
 // Open is outputs.Store's.
-func (n *nodeOutputs) Open(ctx context.Context, ref domain.Ref) (openOutput, error) {
-	return with(n, func(s *outputs.Store) (openOutput, error) { return localOutputs{s}.Open(ctx, ref) })
+func (n *nodeOutputs) Open(ctx context.Context, ref domain.Ref) (remote.Output, error) {
+	return with(n, func(s *outputs.Store) (remote.Output, error) { return remote.Local(s).Open(ctx, ref) })
 }
 
 // Stat is outputs.Store's.
@@ -101,11 +102,6 @@ func (n *nodeOutputs) All(ctx context.Context) iter.Seq2[domain.Retained, error]
 		}
 		store.All(ctx)(yield)
 	}
-}
-
-// Sweep is outputs.Store's.
-func (n *nodeOutputs) Sweep(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error)) (outputs.Swept, error) {
-	return with(n, func(s *outputs.Store) (outputs.Swept, error) { return s.Sweep(ctx, recorded) })
 }
 
 // Close closes the folder if it was opened.

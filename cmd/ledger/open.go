@@ -13,6 +13,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/projections"
 	"github.com/settlement-ledger/ledger/registry/outputs"
+	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
 
 // A ledgerStore is a store that is open: the log, and what is kept beside it.
@@ -22,10 +23,11 @@ type ledgerStore struct {
 	store       events.Scanner
 	checkpoints projections.Checkpoints
 	ledger      *events.Ledger
-	outputs     outputStore
-	shared      bool   // other processes may have it open as well
-	address     string // where other nodes can ask for outputs; empty: nowhere
-	folder      *folderStore // nil: in a database, or a folder that another process has open
+	outputs     remote.Outputs // wherever they are
+	here        remote.Outputs // those that are kept where this process keeps its own
+	shared      bool           // other processes may have it open as well
+	address     string         // where other nodes can ask for outputs; empty: nowhere
+	folder      *folderStore   // nil: in a database, or a folder that another process has open
 	close       func() error
 }
 
@@ -107,9 +109,13 @@ func (a *app) openFolder(ctx context.Context, dir string, owner embedded.Owner) 
 	if err != nil {
 		return nil, unopened(errors.Join(err, store.Close()))
 	}
+	ledger := a.ledgerOver(store)
+	// Who worked on it through ledger serve may have kept its outputs elsewhere.
+	here := remote.Local(kept)
+	nodes := remote.OpenNodes(here, ledger, remote.Config{})
 	return &ledgerStore{
-		name: dir, store: store, checkpoints: store, ledger: a.ledgerOver(store), outputs: localOutputs{kept},
-		folder: &folderStore{dir, store, kept}, close: store.Close,
+		name: dir, store: store, checkpoints: store, ledger: ledger, outputs: nodes, here: here, folder: &folderStore{dir, store, kept},
+		close: func() error { return errors.Join(nodes.Close(), kept.Close(), store.Close()) },
 	}, nil
 }
 
@@ -131,7 +137,7 @@ func unopened(err error) error {
 }
 
 // Close gives the store up.
-func (s *ledgerStore) Close() error { return errors.Join(s.outputs.Close(), s.close()) }
+func (s *ledgerStore) Close() error { return s.close() }
 
 // A headed store knows its end without being asked to read.
 type headed interface{ Head() events.Position }

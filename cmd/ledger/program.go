@@ -135,7 +135,7 @@ func (p *program) recover(ctx context.Context, named []string) error {
 		return err
 	}
 	p.recovered.Living, p.recovered.Unknown = judged.Living, judged.Unknown
-	if p.shared || len(judged.Living) > 0 {
+	if p.folder == nil || len(judged.Living) > 0 {
 		return nil // outputs that no settlement names may be those of a call that runs elsewhere
 	}
 	return p.sweep(ctx, w.Calls)
@@ -196,7 +196,7 @@ func (p *program) sweep(ctx context.Context, s *calls.State) error {
 	for _, r := range s.Retained() {
 		named[r.Settlement] = true
 	}
-	swept, err := p.outputs.Sweep(ctx, func(_ context.Context, id domain.EventID) (bool, error) { return named[id], nil })
+	swept, err := p.folder.outputs.Sweep(ctx, func(_ context.Context, id domain.EventID) (bool, error) { return named[id], nil })
 	if err != nil {
 		return fmt.Errorf("recover outputs: %w", err)
 	}

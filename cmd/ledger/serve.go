@@ -71,7 +71,7 @@ func (a *app) serveCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.listen, "listen", defaultListen, "the address of the protocol, HOST:PORT; port 0 takes a free one")
-	flags.StringVar(&f.outputs, "listen-outputs", "", "the address of outputs (default: a free port of the same host)")
+	flags.StringVar(&f.outputs, "listen-outputs", "", "the address of outputs (default: of the same host, the port that it had last, or a free one)")
 	flags.StringVar(&f.cert, "tls-cert", "", "a file with the certificate, and those that lead to its authority")
 	flags.StringVar(&f.key, "tls-key", "", "a file with the key of the certificate")
 	flags.StringVar(&f.users, "users", "", "a file with users, a line each: NAME:BCRYPT:ROLES")
@@ -89,13 +89,14 @@ func (a *app) serveCommand() *cobra.Command {
 	return cmd
 }
 
-// A guest is a user that other commands of this machine are, where users are
-// asked for. Its password is drawn anew each time.
+// A guest is the user that commands of this machine are who may read the folder,
+// where users are asked for. Its password stays with the folder, so that those at
+// work come back in when serving begins again.
 type guest struct{ name, password string }
 
 // config returns how the protocol is served, and the guest that may use it if
 // there are users.
-func (f serveFlags) config() (protocol.Config, guest, error) {
+func (f serveFlags) config(last serving) (protocol.Config, guest, error) {
 	cfg, nobody := protocol.Config{Writable: f.writable}, guest{}
 	role, err := protocol.ParseRole(f.anonymous)
 	if err != nil {
@@ -122,7 +123,10 @@ func (f serveFlags) config() (protocol.Config, guest, error) {
 	if _, err := protocol.ParseUsers(bytes.NewReader(text)); err != nil {
 		return cfg, nobody, fmt.Errorf("--users %s: %w", f.users, err)
 	}
-	local := guest{"local-" + rand.Text(), rand.Text()}
+	local := guest{last.User, last.Password}
+	if local.name == "" {
+		local = guest{"local-" + rand.Text(), rand.Text()}
+	}
 	line, err := protocol.FormatUser(local.name, local.password, protocol.Ledger)
 	if err != nil {
 		return cfg, nobody, err

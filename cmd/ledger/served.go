@@ -10,26 +10,30 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
+	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
 
 // openServed opens a folder through the process that serves it: the log by its
 // connection string, outputs and checkpoints beside it.
 func (a *app) openServed(ctx context.Context, dir string, at serving) (*ledgerStore, error) {
-	store, err := eventstoredb.Open(ctx, at.Connection, eventstoredb.Config{MaxAppend: protocol.DefaultMaxAppend, Logger: a.log(slog.LevelWarn)})
+	store, err := eventstoredb.Open(ctx, at.Connection, eventstoredb.Config{MaxAppend: protocol.DefaultMaxAppend, Patience: a.patience, Logger: a.log(slog.LevelWarn)})
 	if err != nil {
 		return nil, hinted(fmt.Errorf("open %s, which process %d serves: %w", dir, at.PID, err), "look at what that process logs; it may be about to end")
 	}
-	near := nearby(at)
+	kept, err := remote.Open(at.Outputs, remote.Config{User: at.User, Password: at.Password, TLS: at.tls()})
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	near, ledger := nearby(at), a.ledgerOver(store)
+	nodes := remote.OpenNodes(kept, ledger, remote.Config{})
 	return &ledgerStore{
-		name: dir, store: store, checkpoints: near, ledger: a.ledgerOver(store),
-		outputs: &nodeOutputs{dir: filepath.Join(dir, "node")},
-		shared:  true, address: at.Outputs, close: func() error { return errors.Join(store.Close(), near.Close()) },
+		name: dir, store: store, checkpoints: near, ledger: ledger, outputs: nodes, here: kept, shared: true, address: at.Outputs,
+		close: func() error { return errors.Join(nodes.Close(), kept.Close(), near.Close(), store.Close()) },
 	}, nil
 }
 

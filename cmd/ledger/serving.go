@@ -16,6 +16,7 @@ import (
 // file, which says who holds its lock.
 const (
 	servingName = "serving"
+	servedName  = "served" // what the serving file was when serving ended
 	ownerName   = "owner"
 )
 
@@ -23,13 +24,13 @@ const (
 const serveWord = "ledger serve"
 
 // A serving says where a folder is served. It stands in the folder, for other
-// commands of who may read that, and is removed when serving ends. One that a
+// commands of who may read that, and goes when serving ends. One that a
 // killed process left names another start than the owner file.
 type serving struct {
 	PID        int       `json:"pid"`
 	Started    time.Time `json:"started"`
 	Address    string    `json:"address"`    // HOST:PORT
-	Connection string    `json:"connection"` // for commands of this machine, with credentials that end with this process
+	Connection string    `json:"connection"` // for commands of this machine, with credentials for this folder alone
 	Outputs    string    `json:"outputs"`    // http://HOST:PORT or https://HOST:PORT
 	User       string    `json:"user"`       // for outputs; empty: none is asked for
 	Password   string    `json:"password"`
@@ -45,6 +46,24 @@ func (s serving) write(dir string) error {
 		return fmt.Errorf("write where %s is served: %w", dir, err)
 	}
 	return nil
+}
+
+// retire ends what write began, and keeps it for whoever serves the folder next.
+func retire(dir string) error {
+	err := os.Rename(filepath.Join(dir, servingName), filepath.Join(dir, servedName))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// lastServing returns how a folder was served last, and the zero serving if it
+// never was. Commands that are at work since then come back to what they know.
+func lastServing(dir string) (last serving) {
+	if readJSON(filepath.Join(dir, servingName), &last) != nil && readJSON(filepath.Join(dir, servedName), &last) != nil {
+		return serving{}
+	}
+	return last
 }
 
 // The errors of looking for who serves a folder.

@@ -26,6 +26,7 @@ func (a *app) storeCommand() *cobra.Command {
 		a.storeBackupCommand(),
 		a.storeRestoreCommand(),
 		a.storeCompactCommand(),
+		a.storeCopyCommand(),
 		a.newStoreBench(),
 	)
 	cmd.Example = `  ledger store info
