@@ -145,7 +145,8 @@ func (a *app) examineFolder(ctx context.Context, e *examination, dir string) boo
 	var at serving
 	if readJSON(filepath.Join(dir, servingName), &at) == nil && at.PID == owner.PID && at.Started.Equal(owner.Started) {
 		if status, err := a.statusOf(ctx, at); err != nil {
-			e.well("serving", "the folder says that process %d serves it at %s, and that does not answer: it was killed, or is about to end", at.PID, at.Address)
+			// Whether the lock is held shows when the store is opened.
+			e.well("serving", "process %d said that it serves the folder at %s, and says no more: it was killed, or is about to end (%s)", at.PID, at.Address, err)
 		} else {
 			e.well("serving", "process %d, ledger %s, at %s: %d subscribers, the last %d records behind", at.PID, status.Version, at.Address, status.Subscribers, status.Lag)
 		}
@@ -153,8 +154,15 @@ func (a *app) examineFolder(ctx context.Context, e *examination, dir string) boo
 	return true
 }
 
+// vitals are what the doctor reads of a status.
+type vitals struct {
+	Version     string `json:"version"`
+	Subscribers int    `json:"subscribers"`
+	Lag         uint64 `json:"lag"`
+}
+
 // statusOf asks a process that serves on this machine how it is.
-func (a *app) statusOf(ctx context.Context, at serving) (s status, err error) {
+func (a *app) statusOf(ctx context.Context, at serving) (s vitals, err error) {
 	near := nearby(at)
 	defer near.Close()
 	ctx, cancel := context.WithTimeout(ctx, doctorWaits)
