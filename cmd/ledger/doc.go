@@ -4,8 +4,9 @@
 //
 // An app is one use of the command, with everything that it takes from the
 // outside: streams, environment, clock, randomness. Its commands are built by
-// the function root and by one file for each noun. A ledgerStore is a store
-// that is open, with its ledger and its outputs.
+// the function root and by one file for each noun. An address is where a store
+// is, a folder or a database, and a ledgerStore one that is open, with its ledger
+// and its outputs. A host serves one to others.
 //
 // # Promises
 //
@@ -20,12 +21,15 @@
 //   - No text of a tool or a model reaches a terminal as a control sequence,
 //     but by the output command, which gives the bytes as they were kept.
 //   - An ID may be shortened wherever one is taken, as long as one thing fits.
+//   - No text holds a password of a connection string.
+//   - A folder that is served is worked on through who serves it.
 //   - The exit code says what kind of end it was; the root help lists them.
 //
 // # Concurrency
 //
 // A command runs on one goroutine. Another waits for signals: the first ends
-// the context with a cause, the second ends the process.
+// the context with a cause, the second ends the process. A host has one for each
+// of what it serves and for publishing, and joins them.
 //
 // # Errors
 //

@@ -26,6 +26,7 @@ func (a *app) storeCommand() *cobra.Command {
 		a.storeBackupCommand(),
 		a.storeRestoreCommand(),
 		a.storeCompactCommand(),
+		a.storeCopyCommand(),
 		a.newStoreBench(),
 	)
 	cmd.Example = `  ledger store info
@@ -251,12 +252,12 @@ The command opens the store itself. A program that has it open makes a backup
 while it serves with the Backup method of package embedded.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.reading(cmd.Context(), func(s *ledgerStore) error { return a.storeBackup(cmd.Context(), s, args[0]) })
+			return a.readingFolder(cmd.Context(), func(s *folderStore) error { return a.storeBackup(cmd.Context(), s, args[0]) })
 		},
 	}
 }
 
-func (a *app) storeBackup(ctx context.Context, s *ledgerStore, dir string) error {
+func (a *app) storeBackup(ctx context.Context, s *folderStore, dir string) error {
 	made, wrote, err := s.store.Backup(ctx, dir, embedded.NamedPart{Name: outputsName, Part: s.outputs})
 	if err != nil {
 		return err
@@ -340,7 +341,7 @@ func (a *app) storeCompact(ctx context.Context) error {
 		return err
 	}
 	begun := time.Now()
-	if err := a.reading(ctx, func(s *ledgerStore) error { return errors.Join(s.store.Compact(ctx), s.outputs.Compact(ctx)) }); err != nil {
+	if err := a.readingFolder(ctx, func(s *folderStore) error { return errors.Join(s.store.Compact(ctx), s.outputs.Compact(ctx)) }); err != nil {
 		return err
 	}
 	after, err := folderSize(dir)

@@ -26,7 +26,7 @@ days; how large the folder is and what of it is tables, logs and outputs; and
 what file system it is on, with how much of that is free.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.reading(cmd.Context(), func(s *ledgerStore) error { return a.storeInfo(cmd.Context(), s) })
+			return a.readingFolder(cmd.Context(), func(s *folderStore) error { return a.storeInfo(cmd.Context(), s) })
 		},
 	}
 }
@@ -98,7 +98,7 @@ type diskRow struct {
 // shown is how many of the largest are shown.
 const shown = 10
 
-func (a *app) storeInfo(ctx context.Context, s *ledgerStore) error {
+func (a *app) storeInfo(ctx context.Context, s *folderStore) error {
 	row := &storeRow{Store: s.dir, Format: embedded.Format, Position: s.store.Head()}
 	if err := row.weigh(ctx, s.store); err != nil {
 		return err

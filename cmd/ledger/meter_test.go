@@ -1,0 +1,54 @@
+package main
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded"
+)
+
+// A subscriber lags by what it was not given yet, and is forgotten when it
+// leaves.
+func TestAMeterSeesHowFarASubscriberIs(t *testing.T) {
+	t.Parallel()
+	store, err := embedded.Open(t.Context(), filepath.Join(t.TempDir(), "store"), embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	m := newMeter(store)
+	mint := domain.NewMint(time.Now, zeros{})
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	for n := range 3 {
+		r := events.Record{ID: mint.Event(), Kind: "K", Version: 1, Time: now, Data: []byte("{}")}
+		if err := m.Append(t.Context(), "s-1", events.Revision(n), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.Append(t.Context(), "s-1", 9, events.Record{ID: mint.Event(), Kind: "K", Version: 1, Time: now}); err == nil {
+		t.Fatal("Append at another length = nil, want a conflict")
+	}
+	lag := uint64(3)
+	for _, err := range m.Follow(t.Context(), events.Position{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.read(); got.Subscribers != 1 || got.Lag != lag || got.Appends != 3 || got.Records != 3 || got.Failed != 0 {
+			t.Errorf("read() = %+v, want 1 subscriber with a lag of %d, and 3 appends", got, lag)
+		}
+		if lag--; lag == 0 {
+			break
+		}
+	}
+	if got := m.read(); got.Subscribers != 0 || got.Lag != 0 {
+		t.Errorf("read() = %+v, want nobody", got)
+	}
+}
+
+// zeros are entropy enough for one mint.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded"
+)
+
+// entriesIn returns what a folder holds.
+func entriesIn(t *testing.T, dir string) (all []events.Entry) {
+	t.Helper()
+	store, err := embedded.Open(t.Context(), dir, embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	for e, err := range store.ReadAll(t.Context(), events.Position{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// holding makes a store of entries, and returns its folder.
+func holding(t *testing.T, all []events.Entry) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "store")
+	store, err := embedded.Open(t.Context(), dir, embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	for _, e := range all {
+		if err := store.Append(t.Context(), e.Stream, e.Revision-1, e.Record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// A copy that ended anywhere goes on from there, and the order across streams
+// is kept.
+func TestACopyGoesOnFromAnyRecord(t *testing.T) {
+	t.Parallel()
+	from := seeded(t)
+	want := entriesIn(t, from)
+	for n := 0; n <= len(want); n += 7 {
+		to := holding(t, want[:n])
+		if copied := ledger(t, from, "store", "copy", from, to); copied.exit != 0 {
+			t.Fatalf("copy behind %d records = %d %s", n, copied.exit, copied.err)
+		}
+		if got := entriesIn(t, to); !slices.EqualFunc(got, want, sameEntry) {
+			t.Fatalf("copy behind %d records = %d records, want the %d of the source, in order", n, len(got), len(want))
+		}
+	}
+}
+
+// Whatever differs in whatever record is a conflict, and nothing is written.
+func TestACopyOntoAnythingElseIsAConflict(t *testing.T) {
+	t.Parallel()
+	from := seeded(t)
+	whole := entriesIn(t, from)
+	for name, change := range map[string]func(*events.Entry){
+		"data":     func(e *events.Entry) { e.Data = append(slices.Clone(e.Data), ' ') },
+		"metadata": func(e *events.Entry) { e.Metadata = append(slices.Clone(e.Metadata), ' ') },
+		"kind":     func(e *events.Entry) { e.Kind += "Else" },
+		"version":  func(e *events.Entry) { e.Version++ },
+		"time":     func(e *events.Entry) { e.Time = e.Time.Add(1000) },
+		"ID":       func(e *events.Entry) { e.ID = whole[0].ID },
+		"stream":   func(e *events.Entry) { e.Stream, e.Revision = "other-1", 1 },
+	} {
+		t.Run(name, func(t *testing.T) { // one after the other, as each has the source open
+			strange := slices.Clone(whole[:9])
+			change(&strange[8])
+			to := holding(t, strange)
+			copied := ledger(t, from, "store", "copy", from, to)
+			if copied.exit != exitConflict || !strings.Contains(string(copied.err), "at its position 9 there is") {
+				t.Errorf("copy = %d %s, want a conflict at position 9", copied.exit, copied.err)
+			}
+			if got := entriesIn(t, to); len(got) != len(strange) {
+				t.Errorf("the target has %d records, want %d as before", len(got), len(strange))
+			}
+		})
+	}
+}
