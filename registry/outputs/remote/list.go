@@ -30,7 +30,7 @@ func (c *Client) Unconfirmed(ctx context.Context) iter.Seq2[domain.EventID, erro
 }
 
 // errLeft ends a list whose loop was left.
-var errLeft = errors.New("the loop was left")
+var errLeft = errors.New("the loop over a remote output was left")
 
 // list yields the lines of a list. One that is cut on the way is asked for
 // again, and goes on behind what was yielded last.
