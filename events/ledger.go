@@ -52,23 +52,25 @@ func (l *Ledger) Draft(e Event, cause domain.EventID) Draft {
 // [Store.Append] does and with its errors, and returns their envelopes. An event
 // that cannot be encoded is an ErrBadRecord.
 func (l *Ledger) Append(ctx context.Context, s Stream, after Revision, drafts ...Draft) ([]Envelope, error) {
-	records := make([]Record, len(drafts))
+	room := scratches.Get().(*scratch)
+	defer room.done() // as no store keeps a reference to what it is given
 	envelopes := make([]Envelope, len(drafts))
+	session, _ := s.Session()
 	for i, d := range drafts {
 		if d.Correlation.IsZero() {
-			d.Correlation, _ = s.Session()
+			d.Correlation = session
 		}
-		record, err := Encode(d)
+		record, err := room.encode(d)
 		if err != nil {
 			return nil, fmt.Errorf("append to %s: %w: %w", s, ErrBadRecord, err)
 		}
-		records[i] = record
+		room.records = append(room.records, record)
 		envelopes[i] = Envelope{
 			ID: d.ID, Stream: s, Revision: after + Revision(i) + 1, Time: record.Time,
 			Correlation: d.Correlation, Causation: d.Causation, Event: d.Event,
 		}
 	}
-	if err := l.store.Append(ctx, s, after, records...); err != nil {
+	if err := l.store.Append(ctx, s, after, room.records...); err != nil {
 		return nil, err
 	}
 	return envelopes, nil
