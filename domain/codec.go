@@ -195,26 +195,52 @@ func compile(source json.RawMessage) (schema, error) {
 	return schema{bytes.Clone(source), compiled}, nil
 }
 
-// check returns a *Mismatch that is the sentinel, or nil.
-func (s schema) check(document json.RawMessage, sentinel error) error {
-	value, err := validate.UnmarshalJSON(bytes.NewReader(document))
+// check returns what a document says, or a *Mismatch that is the sentinel.
+func (s schema) check(document json.RawMessage, sentinel error) (any, error) {
+	value, err := parsed(document)
 	if err != nil {
-		return mismatch(sentinel, fmt.Errorf("not JSON: %w", err))
+		return nil, mismatch(sentinel, fmt.Errorf("not JSON: %w", err))
 	}
 	err = s.compiled.Validate(value)
 	if err == nil {
-		return nil
+		return value, nil
 	}
 	invalid, ok := errors.AsType[*validate.ValidationError](err)
 	if !ok {
-		return mismatch(sentinel, err)
+		return nil, mismatch(sentinel, err)
 	}
 	m := &Mismatch{kind: sentinel}
 	m.collect(*invalid)
 	slices.SortFunc(m.Faults, func(a, b Fault) int {
 		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.Detail, b.Detail))
 	})
-	return m
+	return nil, m
+}
+
+// parsed returns what a document says, with its numbers as they are written.
+// Where it has none, json.Unmarshal says the same for a third of the time.
+func parsed(document json.RawMessage) (value any, err error) {
+	if !numbered(document) && json.Unmarshal(document, &value) == nil {
+		return value, nil
+	}
+	return validate.UnmarshalJSON(bytes.NewReader(document))
+}
+
+// numbered reports whether a document has a digit outside its strings, as
+// every number does.
+func numbered(document json.RawMessage) bool {
+	inString := false
+	for i := 0; i < len(document); i++ {
+		switch c := document[i]; {
+		case c == '"':
+			inString = !inString
+		case c == '\\' && inString:
+			i++
+		case '0' <= c && c <= '9' && !inString:
+			return true
+		}
+	}
+	return false
 }
 
 // collect adds the faults of a tree of errors, in which some stand for no more

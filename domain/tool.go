@@ -97,7 +97,7 @@ func schemaFor[T any](c Codec[T]) (s schema, err error) {
 
 func decode[In any](c Codec[In], s schema, raw json.RawMessage) (in In, err error) {
 	defer contain(&err)
-	if err := s.check(raw, ErrInvalidInput); err != nil {
+	if _, err := s.check(raw, ErrInvalidInput); err != nil {
 		return in, err
 	}
 	if in, err = c.Decode(raw); err != nil {
@@ -116,15 +116,17 @@ func run[In, Out any](ctx context.Context, s Spec[In, Out], schema schema, in In
 	if err != nil {
 		return Output{}, mismatch(ErrInvalidOutput, err)
 	}
-	if err := schema.check(document, ErrInvalidOutput); err != nil {
+	says, err := schema.check(document, ErrInvalidOutput)
+	if err != nil {
 		return Output{}, err
 	}
 	// The ledger keeps no insignificant space: what is presented is what is kept.
 	var encoded bytes.Buffer
+	encoded.Grow(len(document))
 	if err := json.Compact(&encoded, document); err != nil {
 		return Output{}, mismatch(ErrInvalidOutput, err)
 	}
-	return Output{encoded.Bytes(), present(s, in, encoded.Bytes())}, nil
+	return Output{encoded.Bytes(), present(s, in, encoded.Bytes(), says)}, nil
 }
 
 // classify lets an interruption outrank an error that came of it. A decision
@@ -136,12 +138,12 @@ func classify(ctx context.Context, err error) error {
 	return interrupted(ctx)
 }
 
-func present[In, Out any](s Spec[In, Out], in In, encoded json.RawMessage) Contents {
+// present presents an encoded output, which says what it decodes to.
+func present[In, Out any](s Spec[In, Out], in In, encoded json.RawMessage, says any) Contents {
 	if s.Present != nil {
 		return s.Present(in, Encoded[Out]{bytes.Clone(encoded), s.Output})
 	}
-	var text string
-	if encoded[0] == '"' && json.Unmarshal(encoded, &text) == nil {
+	if text, ok := says.(string); ok {
 		return Contents{Text(text)}
 	}
 	return nil

@@ -68,13 +68,6 @@ func (d *decoder) metadata(data []byte) (m metadata, err error) {
 	return m, json.Unmarshal(data, &m)
 }
 
-// marshal returns the JSON of m.
-func (m metadata) marshal() []byte {
-	f := form{b: make([]byte, 0, 96)}
-	m.form(&f)
-	return f.b
-}
-
 // decoded decodes a sequence.
 func decoded(entries iter.Seq2[Entry, error], decode func(*decoder, Entry) (Envelope, error)) iter.Seq2[Envelope, error] {
 	return func(yield func(Envelope, error) bool) {

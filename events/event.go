@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/settlement-ledger/ledger/domain"
@@ -108,7 +109,20 @@ type metadata struct {
 }
 
 // Encode returns the record of an event. The time is kept to the microsecond.
-func Encode(d Draft) (Record, error) {
+func Encode(d Draft) (Record, error) { return (&scratch{}).encode(d) }
+
+// A scratch is memory for records that are kept by nobody: it may be used
+// again once they are of no use. The zero scratch is empty.
+type scratch struct {
+	b       []byte // what was written so far; it is shared with the records, and never written twice
+	records []Record
+}
+
+// roomOf is for an event of the usual size with its metadata.
+const roomOf = 768
+
+// encode is Encode with the bytes of the record in the scratch.
+func (s *scratch) encode(d Draft) (Record, error) {
 	if d.Event == nil {
 		return Record{}, fmt.Errorf("encode %s: there is no event", d.ID)
 	}
@@ -119,21 +133,54 @@ func Encode(d Draft) (Record, error) {
 		if !json.Valid(data) {
 			return Record{}, fmt.Errorf("encode %s: its data are not JSON", u.Name)
 		}
-	} else if data, err = marshal(d.Event); err != nil {
+	} else if data, err = s.marshal(d.Event); err != nil {
 		return Record{}, fmt.Errorf("encode %s: %w", d.Event.Kind(), err)
 	}
 	return Record{
 		ID: d.ID, Kind: d.Event.Kind(), Version: version, Time: d.Time.UTC().Truncate(time.Microsecond),
-		Data: data, Metadata: metadata{d.Correlation, d.Causation}.marshal(),
+		Data: data, Metadata: s.metadata(metadata{d.Correlation, d.Causation}),
 	}, nil
 }
 
 // marshal leaves <, > and & as they are: records are read by people, too.
-func marshal(e Event) ([]byte, error) {
-	if data, ok := marshalled(e); ok {
-		return data, nil
+func (s *scratch) marshal(e Event) ([]byte, error) {
+	if s.b == nil {
+		s.b = make([]byte, 0, roomOf)
 	}
-	return marshalAny(e)
+	f := form{b: s.b}
+	if !f.write(e) {
+		return marshalAny(e)
+	}
+	return s.took(f.b), nil
+}
+
+func (s *scratch) metadata(m metadata) []byte {
+	f := form{b: s.b}
+	m.form(&f)
+	return s.took(f.b)
+}
+
+// took keeps what was appended to the scratch, and returns that.
+func (s *scratch) took(b []byte) []byte {
+	was := len(s.b)
+	s.b = b
+	return b[was:len(b):len(b)]
+}
+
+// maxScratch bounds the bytes of a scratch that is kept for another append.
+const maxScratch = 64 << 10
+
+// scratches are those that no append uses.
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+// done gives a scratch back, whose records are used no more.
+func (s *scratch) done() {
+	if cap(s.b) > maxScratch {
+		return
+	}
+	clear(s.records)
+	s.b, s.records = s.b[:0], s.records[:0]
+	scratches.Put(s)
 }
 
 // marshalAny is marshal by encoding/json.

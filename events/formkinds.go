@@ -1,10 +1,6 @@
 package events
 
-import (
-	"encoding/json"
-
-	"github.com/settlement-ledger/ledger/domain"
-)
+import "github.com/settlement-ledger/ledger/domain"
 
 // The kinds that have a form are those that a long log is made of. Each goes
 // through its keys in the order of its fields, under the rules of their tags.
@@ -261,11 +257,4 @@ func (m *metadata) form(f *form) {
 	id(f, `"$correlationId":`, &m.Correlation, !m.Correlation.IsZero())
 	id(f, `"$causationId":`, &m.Causation, !m.Causation.IsZero())
 	f.token("}")
-}
-
-// marshalled returns the JSON of an event, and reports whether a form wrote it.
-func marshalled(e Event) (json.RawMessage, bool) {
-	f := form{b: make([]byte, 0, 512)}
-	ok := f.write(e)
-	return f.b, ok
 }

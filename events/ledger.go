@@ -52,23 +52,30 @@ func (l *Ledger) Draft(e Event, cause domain.EventID) Draft {
 // [Store.Append] does and with its errors, and returns their envelopes. An event
 // that cannot be encoded is an ErrBadRecord.
 func (l *Ledger) Append(ctx context.Context, s Stream, after Revision, drafts ...Draft) ([]Envelope, error) {
-	records := make([]Record, len(drafts))
+	session, _ := s.Session()
+	return l.append(ctx, s, session, after, drafts)
+}
+
+// append is Append to a stream that belongs to a session, or to none.
+func (l *Ledger) append(ctx context.Context, s Stream, session domain.SessionID, after Revision, drafts []Draft) ([]Envelope, error) {
+	room := scratches.Get().(*scratch)
+	defer room.done() // as no store keeps a reference to what it is given
 	envelopes := make([]Envelope, len(drafts))
 	for i, d := range drafts {
 		if d.Correlation.IsZero() {
-			d.Correlation, _ = s.Session()
+			d.Correlation = session
 		}
-		record, err := Encode(d)
+		record, err := room.encode(d)
 		if err != nil {
 			return nil, fmt.Errorf("append to %s: %w: %w", s, ErrBadRecord, err)
 		}
-		records[i] = record
+		room.records = append(room.records, record)
 		envelopes[i] = Envelope{
 			ID: d.ID, Stream: s, Revision: after + Revision(i) + 1, Time: record.Time,
 			Correlation: d.Correlation, Causation: d.Causation, Event: d.Event,
 		}
 	}
-	if err := l.store.Append(ctx, s, after, records...); err != nil {
+	if err := l.store.Append(ctx, s, after, room.records...); err != nil {
 		return nil, err
 	}
 	return envelopes, nil
@@ -126,9 +133,10 @@ func (l *Ledger) Entries(ctx context.Context, after Position) iter.Seq2[Entry, e
 // other. The stream itself is still the serialization: an append by anybody
 // else makes the next one a *Conflict.
 type Writer struct {
-	ledger *Ledger
-	stream Stream
-	mu     struct {
+	ledger  *Ledger
+	stream  Stream
+	session domain.SessionID // whose stream it is; zero where it is none's
+	mu      struct {
 		sync.Mutex
 		revision Revision
 		open     []Draft  // appended with an error that leaves their end open
@@ -139,6 +147,7 @@ type Writer struct {
 // Writer returns a writer for a stream whose length is revision.
 func (l *Ledger) Writer(s Stream, revision Revision) *Writer {
 	w := &Writer{ledger: l, stream: s}
+	w.session, _ = s.Session()
 	w.mu.revision = revision
 	return w
 }
@@ -198,7 +207,7 @@ func (w *Writer) flushLocked(ctx context.Context) ([]Envelope, error) {
 }
 
 func (w *Writer) appendLocked(ctx context.Context, after Revision, drafts []Draft) ([]Envelope, error) {
-	envelopes, err := w.ledger.Append(ctx, w.stream, after, drafts...)
+	envelopes, err := w.ledger.append(ctx, w.stream, w.session, after, drafts)
 	switch {
 	case err == nil:
 		w.mu.revision = max(w.mu.revision, after+Revision(len(drafts)))

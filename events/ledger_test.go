@@ -5,8 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -182,4 +185,43 @@ func TestLoopYieldsTheCauseOfItsCancellation(t *testing.T) {
 	if errs != 1 {
 		t.Errorf("yields %d errors, want one", errs)
 	}
+}
+
+// An event is written into memory that other appends use as well: what one of
+// them keeps is its own all the same.
+func TestEventsAppendedAtOnceAreKeptAsTheyAre(t *testing.T) {
+	t.Parallel()
+	store := eventstest.NewSlice()
+	l := newLedger(store)
+	const writers, appends = 8, 40
+	var writing sync.WaitGroup
+	for w := range writers {
+		stream := events.SessionStream(l.Mint().Session())
+		texts := []string{}
+		writing.Go(func() {
+			for n := range appends {
+				drafts := make([]events.Draft, 1+n%3)
+				for i := range drafts {
+					texts = append(texts, strings.Repeat(fmt.Sprintf("writer %d append %d draft %d ", w, n, i), 1+n*n*i/2))
+					drafts[i] = l.Draft(events.PromptAdmitted{Message: l.Mint().Message(), Text: texts[len(texts)-1]}, domain.EventID{})
+				}
+				if _, err := l.Append(context.Background(), stream, events.Revision(len(texts)-len(drafts)), drafts...); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+			kept := 0
+			for v, err := range l.Read(context.Background(), stream, 0) {
+				if err != nil || kept == len(texts) || v.Event.(events.PromptAdmitted).Text != texts[kept] {
+					t.Errorf("event %d of writer %d is %.60v with %v, want the text that it was appended with", kept, w, v.Event, err)
+					return
+				}
+				kept++
+			}
+			if kept != len(texts) {
+				t.Errorf("writer %d has %d events, want %d", w, kept, len(texts))
+			}
+		})
+	}
+	writing.Wait()
 }

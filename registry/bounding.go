@@ -81,10 +81,11 @@ type bounding struct {
 	limits     Limits
 	outputs    Outputs
 	settlement domain.EventID
+	within     func() context.Context // in which an output is kept; asked where there is one to keep
 }
 
 // bound returns tooMuchMedia, or the error of the outputs.
-func (b bounding) bound(ctx context.Context, out domain.Output) (shown, error) {
+func (b bounding) bound(out domain.Output) (shown, error) {
 	s := shown{structured: out.Structured(), content: readable(out.Content())}
 	media := s.content.Media()
 	if err := b.checkMedia(media); err != nil {
@@ -94,7 +95,7 @@ func (b bounding) bound(ctx context.Context, out domain.Output) (shown, error) {
 		s.structured = nil
 	}
 	if text := s.content.Text(); len(s.content) > 0 && !b.fits(text) {
-		preview, err := b.keep(ctx, &s, domain.TextChannel, "text/plain; charset=utf-8", text)
+		preview, err := b.keep(&s, domain.TextChannel, "text/plain; charset=utf-8", text)
 		if err != nil {
 			return shown{}, err
 		}
@@ -103,7 +104,7 @@ func (b bounding) bound(ctx context.Context, out domain.Output) (shown, error) {
 			s.content = append(s.content, m)
 		}
 	}
-	return s, b.boundStructured(ctx, &s)
+	return s, b.boundStructured(&s)
 }
 
 // readable returns content whose texts are read back from the log as they are.
@@ -131,7 +132,7 @@ func (b bounding) checkMedia(media []domain.Media) error {
 }
 
 // boundStructured measures the value as a model would read it: indented.
-func (b bounding) boundStructured(ctx context.Context, s *shown) error {
+func (b bounding) boundStructured(s *shown) error {
 	if s.structured == nil {
 		return nil
 	}
@@ -139,7 +140,7 @@ func (b bounding) boundStructured(ctx context.Context, s *shown) error {
 	if b.fits(text) {
 		return nil
 	}
-	preview, err := b.keep(ctx, s, domain.StructuredChannel, "application/json", text)
+	preview, err := b.keep(s, domain.StructuredChannel, "application/json", text)
 	if err != nil {
 		return err
 	}
@@ -150,9 +151,9 @@ func (b bounding) boundStructured(ctx context.Context, s *shown) error {
 	return nil
 }
 
-func (b bounding) keep(ctx context.Context, s *shown, c domain.Channel, mime, text string) (string, error) {
+func (b bounding) keep(s *shown, c domain.Channel, mime, text string) (string, error) {
 	ref := domain.NewRef(b.settlement, c)
-	retained, err := b.outputs.Keep(ctx, ref, mime, strings.NewReader(text))
+	retained, err := b.outputs.Keep(b.within(), ref, mime, strings.NewReader(text))
 	if err != nil {
 		return "", fmt.Errorf("keep %s output of %d bytes, over the limit of %d: %w", c, len(text), b.limits.Bytes, err)
 	}

@@ -21,10 +21,10 @@ func (s *settling) conclude(ctx context.Context, id domain.EventID, out domain.O
 		return end
 	}
 	// A success that arrives in spite of an interruption stands, and is kept.
-	keep, cancel := s.grace(ctx)
-	defer cancel()
-	b := bounding{s.m.registry.config.Limits, s.m.registry.config.Outputs, id}
-	shown, err := b.bound(keep, out)
+	keeping := graced{settling: s, ctx: ctx}
+	defer keeping.end()
+	b := bounding{s.m.registry.config.Limits, s.m.registry.config.Outputs, id, keeping.begin}
+	shown, err := b.bound(out)
 	if err != nil {
 		end := domain.Settlement{Outcome: domain.RetentionFailed, Text: failedText(err), Detail: err.Error()}
 		if _, media := errors.AsType[tooMuchMedia](err); media {
@@ -91,10 +91,14 @@ func (s *settling) record(ctx context.Context, id domain.EventID, end domain.Set
 	ctx, cancel := s.grace(ctx)
 	defer cancel()
 	end = s.completed(id, end)
-	if _, err := events.Encode(s.draft(end)); err != nil {
-		end = instead(end, domain.Defective, err)
+	d := s.draft(end)
+	err := s.journal.Settle(ctx, d)
+	if errors.Is(err, events.ErrBadRecord) {
+		if _, formless := events.Encode(d); formless != nil {
+			end = instead(end, domain.Defective, formless)
+			err = s.journal.Settle(ctx, s.draft(end))
+		}
 	}
-	err := s.journal.Settle(ctx, s.draft(end))
 	if errors.Is(err, events.ErrTooLarge) {
 		end = instead(end, domain.RetentionFailed, err)
 		err = s.journal.Settle(ctx, s.draft(end))
@@ -122,9 +126,10 @@ func (s *settling) completed(id domain.EventID, end domain.Settlement) domain.Se
 }
 
 func (s *settling) draft(end domain.Settlement) events.Draft {
-	d := s.m.registry.layers.ledger.Draft(events.Settled(s.m.offer.Turn, s.inv.Message, s.call, end), s.start)
-	d.ID = end.ID
-	return d
+	return events.Draft{
+		ID: end.ID, Time: s.m.registry.layers.ledger.Now(), Causation: s.start,
+		Event: events.Settled(s.m.offer.Turn, s.inv.Message, s.call, end),
+	}
 }
 
 // instead returns an end that says why the one it stands for is not recorded.
@@ -152,4 +157,26 @@ func (s *settling) grace(ctx context.Context) (context.Context, context.CancelFu
 		}
 	})
 	return kept, func() { stop(); cancel(context.Canceled) }
+}
+
+// A graced is the grace of one step of a settling, which begins when the step
+// first needs it.
+type graced struct {
+	settling *settling
+	ctx      context.Context
+	kept     context.Context // nil until it is needed
+	cancel   context.CancelFunc
+}
+
+func (g *graced) begin() context.Context {
+	if g.kept == nil {
+		g.kept, g.cancel = g.settling.grace(g.ctx)
+	}
+	return g.kept
+}
+
+func (g *graced) end() {
+	if g.kept != nil {
+		g.cancel()
+	}
 }

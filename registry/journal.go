@@ -15,7 +15,9 @@ type Journal interface {
 	Recorded(ctx context.Context, message domain.MessageID, call domain.CallID) (Recorded, error)
 	// Begin keeps the start. If it returns an error the tool does not run.
 	Begin(ctx context.Context, start events.Draft) error
-	// Settle keeps the end.
+	// Settle keeps the end. An end that has no wire form is an
+	// [events.ErrBadRecord], one too large for the store an
+	// [events.ErrTooLarge]: neither was kept, and another is given instead.
 	Settle(ctx context.Context, end events.Draft) error
 	// Late keeps an [events.LateResultObserved]: a result that came after the
 	// end.

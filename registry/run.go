@@ -23,50 +23,51 @@ type ran struct {
 // A handover passes what came of a tool to the settling, or leaves it to the
 // goroutine of the tool where the settling no longer waits.
 type handover struct {
-	taken  atomic.Bool // by whichever side came first
-	result chan ran
+	taken  atomic.Bool   // by whichever side came first
+	ran    ran           // by the tool, before it takes
+	passed chan struct{} // closed once the tool took, and the settling may read ran
 }
 
 // run runs the tool on a goroutine of its own, so that one that does not heed
 // its interruption can be left behind when its grace is over. What such a one
 // returns is kept as late.
 func (s *settling) run(ctx context.Context, bound domain.Bound) (domain.Output, error) {
-	h := &handover{result: make(chan ran, 1)}
+	h := &s.tool
+	h.ran.err, h.passed = &domain.Defect{Value: "the tool ended its goroutine"}, make(chan struct{})
 	inv := s.inv.Reporting(s.last.set)
 	s.m.registry.layers.calls.run(func() {
-		r := ran{err: &domain.Defect{Value: "the tool ended its goroutine"}}
 		defer func() { // also where the tool ended its goroutine
 			if h.taken.CompareAndSwap(false, true) {
-				h.result <- r
+				close(h.passed)
 				return
 			}
-			s.late(ctx, r)
+			s.late(ctx, h.ran)
 		}()
-		r.out, r.err = bound.Run(ctx, inv)
+		h.ran.out, h.ran.err = bound.Run(ctx, inv)
 	})
 	select {
-	case r := <-h.result:
-		return r.out, r.err
+	case <-h.passed:
+		return h.ran.out, h.ran.err
 	case <-ctx.Done():
 	}
 	grace := time.NewTimer(s.m.registry.config.Grace)
 	defer grace.Stop()
 	select {
-	case r := <-h.result:
-		return r.out, r.err
+	case <-h.passed:
+		return h.ran.out, h.ran.err
 	case <-grace.C:
 	}
 	if h.taken.CompareAndSwap(false, true) {
 		return domain.Output{}, fmt.Errorf("%w: %w", domain.ErrInterrupted, context.Cause(ctx))
 	}
-	r := <-h.result
-	return r.out, r.err
+	<-h.passed
+	return h.ran.out, h.ran.err
 }
 
 // late keeps what came of a tool that was left behind, once the end of its
 // call is on record.
 func (s *settling) late(ctx context.Context, r ran) {
-	<-s.settled
+	<-s.over
 	if s.end.IsZero() {
 		return
 	}

@@ -41,8 +41,9 @@ type runningCall struct {
 var errAbandoned = errors.New("the settling goroutine ended early")
 
 // settle runs work for the first to ask about a call and gives everybody who
-// asks meanwhile what it returned.
-func (r *running) settle(ctx context.Context, key callKey, call domain.Call, work func() (domain.Settlement, error)) (domain.Settlement, error) {
+// asks meanwhile what it returned. The channel it hands to work is closed when
+// all that is over.
+func (r *running) settle(ctx context.Context, key callKey, call domain.Call, work func(over <-chan struct{}) (domain.Settlement, error)) (domain.Settlement, error) {
 	r.mu.Lock()
 	first, ok := r.mu.calls[key]
 	if !ok {
@@ -59,7 +60,7 @@ func (r *running) settle(ctx context.Context, key callKey, call domain.Call, wor
 		r.mu.Unlock()
 		close(first.done)
 	}()
-	first.settlement, first.err = work()
+	first.settlement, first.err = work(first.done)
 	return first.settlement, first.err
 }
 

@@ -28,7 +28,7 @@ import (
 func (m *Materialization) Settle(ctx context.Context, j Journal, inv domain.Invocation, call domain.Call) (domain.Settlement, error) {
 	key := callKey{inv.Session, inv.Message, call.ID}
 	inv.Call = call.ID
-	return m.registry.layers.calls.settle(ctx, key, call, func() (domain.Settlement, error) {
+	return m.registry.layers.calls.settle(ctx, key, call, func(over <-chan struct{}) (domain.Settlement, error) {
 		recorded, err := j.Recorded(ctx, inv.Message, call.ID)
 		switch {
 		case err != nil:
@@ -40,8 +40,7 @@ func (m *Materialization) Settle(ctx context.Context, j Journal, inv domain.Invo
 		case recorded.Began:
 			return domain.Settlement{}, fmt.Errorf("settle %s %s: %w", call.Name, call.ID, ErrBegan)
 		}
-		s := &settling{m: m, journal: j, inv: inv, call: call, settled: make(chan struct{})}
-		defer close(s.settled)
+		s := &settling{m: m, journal: j, inv: inv, call: call, over: over}
 		return s.settle(ctx)
 	})
 }
@@ -56,8 +55,9 @@ type settling struct {
 	input   json.RawMessage // after hooks, where they changed it
 	start   domain.EventID  // zero until the call began
 	last    lastProgress
-	settled chan struct{}  // closed when the settling is over
-	end     domain.EventID // the end on record; zero where there is none; read after settled
+	tool    handover
+	over    <-chan struct{} // closed when the settling is over
+	end     domain.EventID  // the end on record; zero where there is none; read after over
 }
 
 func (s *settling) settle(ctx context.Context) (domain.Settlement, error) {

@@ -86,43 +86,44 @@ func (s *settler) Append(ctx context.Context, session, n int, _ []byte) error {
 func (s *settler) Close() error { return nil }
 
 // A journal keeps the facts of calls as the runner's does: in the stream of the
-// session, through its one writer, with what is on record at hand.
+// session, through its one writer, with what is on record of the calls of one
+// reply at hand.
 type journal struct {
 	writer *events.Writer
 	mu     struct {
 		sync.Mutex
-		recorded map[callKey]registry.Recorded
+		reply    domain.MessageID // the last that was asked about
+		recorded map[domain.CallID]registry.Recorded
 	}
-}
-
-type callKey struct {
-	message domain.MessageID
-	call    domain.CallID
 }
 
 func newJournal(w *events.Writer) *journal {
 	j := &journal{writer: w}
-	j.mu.recorded = map[callKey]registry.Recorded{}
+	j.mu.recorded = map[domain.CallID]registry.Recorded{}
 	return j
 }
 
 func (j *journal) Recorded(_ context.Context, m domain.MessageID, c domain.CallID) (registry.Recorded, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.mu.recorded[callKey{m, c}], nil
+	if m != j.mu.reply {
+		j.mu.reply = m
+		clear(j.mu.recorded)
+	}
+	return j.mu.recorded[c], nil
 }
 
-func (j *journal) note(m domain.MessageID, c domain.CallID, change func(*registry.Recorded)) {
+func (j *journal) note(c domain.CallID, change func(*registry.Recorded)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	r := j.mu.recorded[callKey{m, c}]
+	r := j.mu.recorded[c]
 	change(&r)
-	j.mu.recorded[callKey{m, c}] = r
+	j.mu.recorded[c] = r
 }
 
 func (j *journal) Begin(ctx context.Context, start events.Draft) error {
 	e := start.Event.(events.CallStarted)
-	j.note(e.Message, e.Call, func(r *registry.Recorded) { r.Began = true })
+	j.note(e.Call, func(r *registry.Recorded) { r.Began = true })
 	_, err := j.writer.Append(ctx, start)
 	return err
 }
@@ -133,7 +134,7 @@ func (j *journal) Settle(ctx context.Context, end events.Draft) error {
 	}
 	e := end.Event.(events.CallSettled)
 	settlement := e.Settlement(end.ID)
-	j.note(e.Message, e.Call, func(r *registry.Recorded) { r.Settlement = &settlement })
+	j.note(e.Call, func(r *registry.Recorded) { r.Settlement = &settlement })
 	return nil
 }
 
