@@ -25,12 +25,13 @@ func (s *State) AppendBinary(b []byte) ([]byte, error) {
 	s.tables.pack(&p)
 	live := packer{tables: &tables{}}
 	p.count(len(s.shelf.live))
+	r := s.reader()
 	for i, c := range s.shelf.live {
 		var packed []byte
 		if c != nil {
 			s.pack(&live, c)
 		} else {
-			packed = s.shelf.packed(i)
+			packed = r.packed(i)
 		}
 		text(&p, &packed) // none where it is live
 	}
@@ -69,12 +70,12 @@ func (s *State) UnmarshalBinary(data []byte) error {
 // live.
 func (s *State) readCalls(p *packer) {
 	n := p.count(0)
-	s.shelf.live, s.shelf.places = make([]*record, n), make([]uint64, n)
+	s.shelf.live, s.shelf.packed.places = make([]*record, n), make([]place, n)
 	var live []int
 	for i := range n {
 		size := p.count(0)
 		if packed := p.take(uint64(size)); len(packed) > 0 {
-			s.shelf.put(i, packed)
+			s.shelf.packed.put(i, packed)
 		} else {
 			live = append(live, i)
 		}
@@ -89,17 +90,20 @@ func (s *State) readCalls(p *packer) {
 		}
 		s.shelf.live[i] = c
 	}
+	r := s.reader()
 	for i := range n {
 		c := s.shelf.live[i]
 		if c == nil {
 			c = &record{}
-			key := &packer{b: s.shelf.packed(i), reading: true}
-			if s.packKey(key, c); key.broken {
+			flags, key := uint32(0), &packer{b: r.packed(i), reading: true}
+			s.packKey(key, c)
+			if unsigned(key, &flags); key.broken {
 				p.tear()
 				return
 			}
+			s.shelf.mark(i, flags&hasAsked == 0)
 		}
-		s.shelf.enter(c.session, c.Key())
+		s.shelf.index.add(hash(c.session, c.Key()))
 	}
 }
 
