@@ -2,11 +2,17 @@ package calls
 
 import "iter"
 
-// An index finds calls by the hashes of their keys. Its memory is ten bytes or
-// so for each, in two lists without a pointer.
+// An index finds calls by the hashes of their keys. It holds no pointer, and
+// to find that there is no such call costs one look into memory as a rule.
 type index struct {
-	sums  []uint32 // by number
-	slots []uint32 // numbers from 1, each at its hash or behind, up to the first that is free
+	slots []slot // each call at its hash or behind, up to the first that is free
+	calls int
+}
+
+// A slot is free where its number is zero.
+type slot struct {
+	sum    uint32
+	number uint32 // from 1
 }
 
 // fewestSlots are those of an index that holds anything. Their number is a
@@ -15,42 +21,42 @@ const fewestSlots = 64
 
 // add gives the next number to a hash.
 func (x *index) add(sum uint32) {
-	x.sums = append(x.sums, sum)
-	if 3*len(x.slots) < 4*len(x.sums) {
+	if x.calls++; 4*x.calls > 3*len(x.slots) {
 		x.grow()
-		return
 	}
-	x.enter(len(x.sums) - 1)
+	x.enter(slot{sum, uint32(x.calls)})
 }
 
-// enter puts a number into a slot.
-func (x *index) enter(number int) {
+// enter puts a call into the first slot that is free.
+func (x *index) enter(call slot) {
 	mask := uint32(len(x.slots) - 1)
-	at := x.sums[number] & mask
-	for x.slots[at] != 0 {
+	at := call.sum & mask
+	for x.slots[at].number != 0 {
 		at = (at + 1) & mask
 	}
-	x.slots[at] = uint32(number + 1)
+	x.slots[at] = call
 }
 
 // grow doubles the slots.
 func (x *index) grow() {
-	x.slots = make([]uint32, max(2*len(x.slots), fewestSlots))
-	for number := range x.sums {
-		x.enter(number)
+	old := x.slots
+	x.slots = make([]slot, max(2*len(old), fewestSlots))
+	for _, call := range old {
+		if call.number != 0 {
+			x.enter(call)
+		}
 	}
 }
 
-// all yields the numbers of a hash, in order.
+// all yields the numbers of a hash.
 func (x *index) all(sum uint32) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		if len(x.slots) == 0 {
 			return
 		}
 		mask := uint32(len(x.slots) - 1)
-		for at := sum & mask; x.slots[at] != 0; at = (at + 1) & mask {
-			number := int(x.slots[at] - 1)
-			if x.sums[number] == sum && !yield(number) {
+		for at := sum & mask; x.slots[at].number != 0; at = (at + 1) & mask {
+			if x.slots[at].sum == sum && !yield(int(x.slots[at].number-1)) {
 				return
 			}
 		}
