@@ -188,4 +188,8 @@ func (a *ahead) consume(ctx context.Context, yield func(Envelope, error) bool) {
 		default:
 		}
 	}
+	// What was read when the context ended need not have come this far.
+	if err := context.Cause(ctx); err != nil {
+		yield(Envelope{}, err)
+	}
 }

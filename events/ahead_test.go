@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
@@ -111,6 +113,41 @@ func TestScanAheadObeysItsContextAndEndsWithItsLoop(t *testing.T) {
 	}
 	for range l.ScanAhead(t.Context(), events.Query{}) {
 		break
+	}
+}
+
+// A halting store has its reader's context end after some entries.
+type halting struct {
+	events.Store
+	halt func()
+}
+
+func (h halting) ReadAll(ctx context.Context, after events.Position) iter.Seq2[events.Entry, error] {
+	return func(yield func(events.Entry, error) bool) {
+		n := 0
+		for e, err := range h.Store.ReadAll(ctx, after) {
+			if n++; n == 8 {
+				h.halt()
+				yield(events.Entry{}, context.Cause(ctx))
+				return
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+func TestScanAheadNeverTakesTheEndOfItsContextForThatOfTheLog(t *testing.T) {
+	t.Parallel()
+	l, store := prompted(t, 20)
+	enough := errors.New("enough")
+	for range 64 { // as the goroutines may notice it in any order
+		ctx, cancel := context.WithCancelCause(t.Context())
+		halting := events.NewLedger(halting{store, func() { cancel(enough) }}, l.Mint(), time.Now)
+		if got, err := gathered(halting.ScanAhead(ctx, events.Query{})); !errors.Is(err, enough) {
+			t.Fatalf("after %d events it ends with %v, want the cause", len(got), err)
+		}
 	}
 }
 

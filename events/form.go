@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
@@ -205,6 +206,9 @@ func list[T any, L ~[]T](f *form, key string, v *L, present bool, each func(*for
 	for !f.failed {
 		if rest := f.rest(); len(rest) > 0 && rest[0] == ']' && len(all) == 0 {
 			break
+		}
+		if len(all) == 1 {
+			all = slices.Grow(all, 3) // most lists have one, or a few
 		}
 		all = append(all, *new(T))
 		each(f, &all[len(all)-1])

@@ -40,7 +40,7 @@ var house = map[string]room{
 	"events/eventstest":           {[]string{"domain", "events"}, nil},
 	"events/transcripts":          {[]string{"domain", "events"}, nil},
 	"projections":                 {[]string{"domain", "events"}, nil},
-	"projections/calls":           {[]string{"domain", "events", "projections"}, nil},
+	"projections/calls":           {[]string{"domain", "events", "projections"}, []string{"github.com/klauspost/compress"}},
 	"projections/catalog":         {[]string{"domain", "events", "projections"}, nil},
 	"projections/conversation":    {[]string{"domain", "events", "projections"}, nil},
 	"projections/projectionstest": {[]string{"domain", "events", "projections"}, nil},

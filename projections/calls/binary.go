@@ -7,41 +7,47 @@ import (
 )
 
 // AppendBinary appends what UnmarshalBinary reads: the sessions, the calls that
-// have ended as they are packed, the others, and the rest as JSON. It is the
-// same for states that answer the same and were folded from the same events.
+// have ended as they are packed, the others, and the rest as JSON, in
+// compressed blocks. It is the same for states that answer the same and were
+// folded from the same events.
 func (s *State) AppendBinary(b []byte) ([]byte, error) {
+	w := blockWriter{to: b}
 	small, err := projections.Encode(s.kept)
 	if err != nil {
 		return b, err
 	}
-	p := packer{b: b}
-	text(&p, &small)
-	p.count(len(s.kept.Sessions))
+	text(&w.packer, &small)
+	w.count(len(s.kept.Sessions))
 	for _, known := range s.kept.Sessions {
-		if err := known.pack(&p); err != nil {
+		if err := known.pack(&w.packer); err != nil {
 			return b, err
 		}
+		w.border()
 	}
-	s.tables.pack(&p)
+	s.tables.pack(&w.packer)
 	live := packer{tables: &tables{}}
-	p.count(len(s.shelf.live))
+	w.count(len(s.shelf.live))
+	r := s.reader()
 	for i, c := range s.shelf.live {
 		var packed []byte
 		if c != nil {
 			s.pack(&live, c)
 		} else {
-			packed = s.shelf.packed(i)
+			packed = r.packed(i)
 		}
-		text(&p, &packed) // none where it is live
+		text(&w.packer, &packed) // none where it is live
+		w.border()
 	}
-	live.tables.pack(&p)
-	return append(p.b, live.b...), nil
+	live.tables.pack(&w.packer)
+	w.b = append(w.b, live.b...)
+	return w.end(), nil
 }
 
 // UnmarshalBinary makes s what AppendBinary was called on.
 func (s *State) UnmarshalBinary(data []byte) error {
 	*s = *New()
-	p := &packer{b: data, reading: true}
+	p := &packer{reading: true, blocks: data}
+	p.border()
 	var small []byte
 	if text(p, &small); p.broken {
 		return errTorn
@@ -55,11 +61,12 @@ func (s *State) UnmarshalBinary(data []byte) error {
 			return err
 		}
 		s.kept.Sessions = append(s.kept.Sessions, known)
+		p.border()
 	}
 	s.tables.pack(p)
 	s.index()
 	s.readCalls(p)
-	if p.broken || len(p.b) > 0 {
+	if p.broken || len(p.b) > 0 || len(p.blocks) > 0 {
 		return errTorn
 	}
 	return nil
@@ -69,15 +76,16 @@ func (s *State) UnmarshalBinary(data []byte) error {
 // live.
 func (s *State) readCalls(p *packer) {
 	n := p.count(0)
-	s.shelf.live, s.shelf.places = make([]*record, n), make([]uint64, n)
+	s.shelf.live, s.shelf.packed.places = make([]*record, n), make([]place, n)
 	var live []int
 	for i := range n {
 		size := p.count(0)
 		if packed := p.take(uint64(size)); len(packed) > 0 {
-			s.shelf.put(i, packed)
+			s.shelf.packed.put(i, packed)
 		} else {
 			live = append(live, i)
 		}
+		p.border()
 	}
 	own := &tables{}
 	own.pack(p)
@@ -89,17 +97,20 @@ func (s *State) readCalls(p *packer) {
 		}
 		s.shelf.live[i] = c
 	}
+	r := s.reader()
 	for i := range n {
 		c := s.shelf.live[i]
 		if c == nil {
 			c = &record{}
-			key := &packer{b: s.shelf.packed(i), reading: true}
-			if s.packKey(key, c); key.broken {
+			flags, key := uint32(0), &packer{b: r.packed(i), reading: true}
+			s.packKey(key, c)
+			if unsigned(key, &flags); key.broken {
 				p.tear()
 				return
 			}
+			s.shelf.mark(i, flags&hasAsked == 0)
 		}
-		s.shelf.enter(c.session, c.Key())
+		s.shelf.index.add(hash(c.session, c.Key()))
 	}
 }
 

@@ -13,8 +13,11 @@
 //
 // The state is kept small, as it is checkpointed: it holds the first 256 bytes
 // of texts and inputs, and no output. A call that ended is packed into some
-// hundred bytes, and unpacked when it is asked for or when something comes of it
-// after all. Who wants the whole reads the session's stream. Whether a managed output is there is for who has the outputs to say.
+// hundred bytes, which are compressed with those of its neighbours to a third.
+// It is unpacked when it is asked for or when something comes of it after all;
+// Exceptions and Orphans unpack none that they do not return something of. Who
+// wants the whole reads the session's stream. Whether a managed output is there
+// is for who has the outputs to say.
 //
 // # Promises
 //

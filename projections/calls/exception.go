@@ -68,7 +68,7 @@ func exception(law Law, key Key, tool string, at Place, format string, args ...a
 // open, a request that a person has not answered waits.
 func (s *State) Exceptions() []Exception {
 	all := slices.Clone(s.kept.Found)
-	for c := range s.records() {
+	for c := range s.unusual() {
 		all = append(all, c.unfinished()...)
 	}
 	for id, p := range s.kept.Permissions {
@@ -78,7 +78,7 @@ func (s *State) Exceptions() []Exception {
 		}
 		all = append(all, exception(WaitsForDecision, p.Call, tool, p.Place, "%s asks for %s and is not decided", id, p.Action))
 	}
-	slices.SortFunc(all, func(a, b found) int {
+	slices.SortStableFunc(all, func(a, b found) int {
 		if a.Ordinal != b.Ordinal {
 			return a.Ordinal - b.Ordinal
 		}

@@ -164,15 +164,16 @@ func (known *session) count(c *record, n int) {
 // before. It may be changed until the event is over.
 func (s *State) call(known *session, message domain.MessageID, id domain.CallID, tool string) *record {
 	key := Key{known.ID, message, id}
-	if number, ok := s.find(known.number, key); ok {
-		return s.take(number)
+	sum := hash(known.number, key)
+	r := s.folding()
+	if number, ok := s.find(r, known.number, key, sum); ok {
+		return s.take(r, number)
 	}
-	c := &record{session: known.number, Call: Call{
-		Session: known.ID, Message: message, ID: id, Tool: tool,
-		Agent: known.Agent, Location: known.Location, Imported: known.Imported(),
-	}}
-	s.shelf.add(c)
-	return s.take(c.number)
+	c := s.shelf.fresh()
+	c.session, c.Session, c.Message, c.ID, c.Tool = known.number, known.ID, message, id, tool
+	c.Agent, c.Location, c.Imported = known.Agent, known.Location, known.Imported()
+	s.shelf.add(c, sum)
+	return s.take(r, c.number)
 }
 
 func (s *State) started(known *session, e events.CallStarted, v events.Envelope) {
@@ -295,8 +296,9 @@ func (s *State) decided(known *session, e events.PermissionDecided, v events.Env
 
 // called is call for one that the log need not have named: it returns nil then.
 func (s *State) called(key Key) *record {
-	if number, ok := s.find(s.sessions[key.Session].number, key); ok {
-		return s.take(number)
+	session, r := s.sessions[key.Session].number, s.folding()
+	if number, ok := s.find(r, session, key, hash(session, key)); ok {
+		return s.take(r, number)
 	}
 	return nil
 }

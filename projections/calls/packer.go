@@ -16,6 +16,8 @@ type packer struct {
 	b       []byte // what is appended to; what is left to read
 	reading bool
 	broken  bool    // what is read ends too early, or names what is not there
+	blocks  []byte  // where it reads: what follows b, compressed
+	room    []byte  // to read a block into; b is a part of it
 	tables  *tables // of what is given by number
 }
 
@@ -45,7 +47,7 @@ func (t *tables) pack(p *packer) {
 // errTorn is why bytes are no state.
 var errTorn = errors.New("the packed calls are torn")
 
-func (p *packer) tear() { p.b, p.broken = nil, true }
+func (p *packer) tear() { p.b, p.blocks, p.broken = nil, nil, true }
 
 // take returns the next n bytes, which are those of p.
 func (p *packer) take(n uint64) []byte {
@@ -90,7 +92,7 @@ func (p *packer) signed(v *int64) {
 // byte, so that a length that cannot be is found before memory is asked for.
 func (p *packer) count(n int) int {
 	unsigned(p, &n)
-	if p.reading && (n < 0 || n > len(p.b)) {
+	if p.reading && (n < 0 || n > len(p.b) && n-len(p.b) > p.following()) {
 		p.tear()
 		return 0
 	}

@@ -1,7 +1,6 @@
 package calls
 
 import (
-	"encoding/binary"
 	"hash/maphash"
 	"iter"
 )
@@ -10,17 +9,12 @@ import (
 // them. A call that ended is packed, as most calls of a long log have ended
 // and are not asked about again; others are held as they are.
 type shelf struct {
-	live   []*record         // by number; nil where it is packed
-	places []uint64          // by number, of what is packed: the page and the place in it
-	pages  [][]byte          // of packed calls, each with its length before it
-	spent  int               // bytes of pages that no place names any more
-	first  map[uint64]uint32 // by hash of the key, the number of the last such call, from 1
-	next   []uint32          // by number, the one before it with the same hash, from 1
+	live    []*record // by number; nil where it is packed
+	packed  pages
+	orphans map[int]struct{} // that are packed, and were never asked for
+	index   index
+	unused  []*record // for calls to come; each is zero
 }
-
-// pageSize is how many bytes of packed calls are together. One never moves
-// while others are added.
-const pageSize = 256 << 10
 
 var seed = maphash.MakeSeed()
 
@@ -31,64 +25,71 @@ type hashed struct {
 	call    uint64
 }
 
-func hash(session int, key Key) uint64 {
-	return maphash.Comparable(seed, hashed{session, key.Message.Bytes(), maphash.String(seed, string(key.Call))})
+func hash(session int, key Key) uint32 {
+	return uint32(maphash.Comparable(seed, hashed{session, key.Message.Bytes(), maphash.String(seed, string(key.Call))}))
 }
 
-// add puts a call at the end, which is live.
-func (h *shelf) add(c *record) {
+// fresh returns a record that is zero.
+func (h *shelf) fresh() *record {
+	n := len(h.unused)
+	if n == 0 {
+		return &record{}
+	}
+	c := h.unused[n-1]
+	h.unused = h.unused[:n-1]
+	return c
+}
+
+// mostUnused is how many records wait to be used again.
+const mostUnused = 1024
+
+// add puts a call at the end, which is live. Its key has a hash.
+func (h *shelf) add(c *record, sum uint32) {
 	c.number = len(h.live)
 	h.live = append(h.live, c)
-	h.places = append(h.places, 0)
-	h.enter(c.session, c.Key())
+	h.packed.places = append(h.packed.places, place{})
+	h.index.add(sum)
 }
 
-// enter makes the last call one that is found.
-func (h *shelf) enter(session int, key Key) {
-	if h.first == nil {
-		h.first = map[uint64]uint32{}
+// put holds the packed bytes of a call in place of its record.
+func (h *shelf) put(c *record, packed []byte) {
+	h.packed.put(c.number, packed)
+	h.mark(c.number, c.Asked.IsZero())
+	h.live[c.number] = nil
+	if len(h.unused) < mostUnused {
+		*c = record{}
+		h.unused = append(h.unused, c)
 	}
-	sum := hash(session, key)
-	h.next = append(h.next, h.first[sum])
-	h.first[sum] = uint32(len(h.next))
 }
 
-// packed returns the bytes of a call that is packed.
-func (h *shelf) packed(number int) []byte {
-	place := h.places[number]
-	page := h.pages[place>>32][uint32(place):]
-	n, size := binary.Uvarint(page)
-	return page[size : size+int(n)]
-}
-
-// put adds packed bytes as those of a call, which is live no more.
-func (h *shelf) put(number int, packed []byte) {
-	need := len(packed) + binary.MaxVarintLen32
-	if len(h.pages) == 0 || cap(h.pages[len(h.pages)-1])-len(h.pages[len(h.pages)-1]) < need {
-		h.pages = append(h.pages, make([]byte, 0, max(pageSize, need)))
+// mark says whether a call that is packed was never asked for.
+func (h *shelf) mark(number int, orphan bool) {
+	if !orphan {
+		delete(h.orphans, number)
+		return
 	}
-	last := len(h.pages) - 1
-	h.places[number] = uint64(last)<<32 | uint64(len(h.pages[last]))
-	h.pages[last] = append(binary.AppendUvarint(h.pages[last], uint64(len(packed))), packed...)
-	h.live[number] = nil
+	if h.orphans == nil {
+		h.orphans = map[int]struct{}{}
+	}
+	h.orphans[number] = struct{}{}
 }
 
-// find returns the number of a call.
-func (s *State) find(session int, key Key) (number int, ok bool) {
-	for n := s.shelf.first[hash(session, key)]; n != 0; n = s.shelf.next[n-1] {
-		if s.is(int(n-1), session, key) {
-			return int(n - 1), true
+// find returns the number of a call whose key has a hash.
+func (s *State) find(r *pageReader, session int, key Key, sum uint32) (number int, ok bool) {
+	for number := range s.shelf.index.all(sum) {
+		if s.is(r, number, session, key) {
+			return number, true
 		}
 	}
 	return 0, false
 }
 
 // is reports whether a call is that of a key.
-func (s *State) is(number, session int, key Key) bool {
+func (s *State) is(r *pageReader, number, session int, key Key) bool {
 	if c := s.shelf.live[number]; c != nil {
 		return c.Key() == key
 	}
-	p := packer{b: s.shelf.packed(number), reading: true}
+	p := packer{b: r.packed(number), reading: true}
 	n := 0
 	unsigned(&p, &n)
 	message := key.Message.Bytes()
@@ -99,22 +100,51 @@ func (s *State) is(number, session int, key Key) bool {
 	return string(p.take(uint64(n))) == string(key.Call)
 }
 
+// reader returns what reads packed calls.
+func (s *State) reader() *pageReader { return &pageReader{pages: &s.shelf.packed} }
+
+// folding returns what reads packed calls for whoever folds.
+func (s *State) folding() *pageReader {
+	s.again.pages = &s.shelf.packed
+	return &s.again
+}
+
 // read returns a call by number. One that is packed stays so: the record is a
 // copy.
-func (s *State) read(number int) *record {
+func (s *State) read(r *pageReader, number int) *record {
 	if c := s.shelf.live[number]; c != nil {
 		return c
 	}
 	c := &record{number: number}
-	s.pack(&packer{b: s.shelf.packed(number), reading: true, tables: &s.tables}, c)
+	s.pack(&packer{b: r.packed(number), reading: true, tables: &s.tables}, c)
 	return c
 }
 
 // records yields all calls in order.
 func (s *State) records() iter.Seq[*record] {
 	return func(yield func(*record) bool) {
+		r := s.reader()
 		for i := range s.shelf.live {
-			if !yield(s.read(i)) {
+			if !yield(s.read(r, i)) {
+				return
+			}
+		}
+	}
+}
+
+// unusual yields in order the calls that have no end, or were never asked for.
+// Of the others it unpacks none.
+func (s *State) unusual() iter.Seq[*record] {
+	return func(yield func(*record) bool) {
+		r := s.reader()
+		for i, c := range s.shelf.live {
+			if c == nil {
+				if _, orphan := s.shelf.orphans[i]; !orphan {
+					continue
+				}
+				c = s.read(r, i)
+			}
+			if !yield(c) {
 				return
 			}
 		}
@@ -123,11 +153,11 @@ func (s *State) records() iter.Seq[*record] {
 
 // take returns a call by number as one that may be changed until the event
 // that is being folded is over.
-func (s *State) take(number int) *record {
+func (s *State) take(r *pageReader, number int) *record {
 	c := s.shelf.live[number]
 	if c == nil {
-		c = s.read(number)
-		s.shelf.spent += len(s.shelf.packed(number))
+		c = s.read(r, number)
+		s.shelf.packed.spent += len(r.packed(number))
 		s.shelf.live[number] = c
 	}
 	s.taken = append(s.taken, c)
@@ -136,28 +166,32 @@ func (s *State) take(number int) *record {
 
 // giveBack packs the calls that were taken and have ended.
 func (s *State) giveBack() {
+	if len(s.taken) == 0 {
+		return
+	}
 	for _, c := range s.taken {
 		if c.State == Settled && s.shelf.live[c.number] == c {
 			p := packer{b: s.scratch[:0], tables: &s.tables}
 			s.pack(&p, c)
 			s.scratch = p.b
-			s.shelf.put(c.number, p.b)
+			s.shelf.put(c, p.b)
 		}
 	}
 	clear(s.taken)
 	s.taken = s.taken[:0]
-	if s.shelf.spent > 4*pageSize && s.shelf.spent > len(s.shelf.pages)*pageSize/2 {
+	if s.shelf.packed.wasteful() {
 		s.shelf.tidy()
+		s.again = pageReader{}
 	}
 }
 
 // tidy packs anew, without what no place names any more.
 func (h *shelf) tidy() {
-	old := shelf{places: h.places, pages: h.pages}
-	h.places, h.pages, h.spent = make([]uint64, len(old.places)), nil, 0
+	r := &pageReader{pages: &pages{}}
+	*r.pages, h.packed = h.packed, pages{places: make([]place, len(h.live))}
 	for i, live := range h.live {
 		if live == nil {
-			h.put(i, old.packed(i))
+			h.packed.put(i, r.packed(i))
 		}
 	}
 }

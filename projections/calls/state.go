@@ -129,7 +129,8 @@ type State struct {
 	offers   map[string]int
 	retained map[domain.Ref]*Retention
 
-	taken   []*record // by the event that is being folded
+	taken   []*record  // by the event that is being folded
+	again   pageReader // of whoever folds
 	scratch []byte
 	changes int   // of layers and registrations
 	allLive []int // by offer, changes when all of it was last seen to be live, from 1
@@ -269,7 +270,7 @@ func (s *State) Calls() []Call {
 // and results, in the order in which the log first names them.
 func (s *State) Orphans() []Call {
 	var all []Call
-	for c := range s.records() {
+	for c := range s.unusual() {
 		if c.Asked.IsZero() {
 			all = append(all, c.Call)
 		}
@@ -283,11 +284,12 @@ func (s *State) Call(key Key) (Call, bool) {
 	if !ok {
 		return Call{}, false
 	}
-	number, ok := s.find(known.number, key)
+	r := s.reader()
+	number, ok := s.find(r, known.number, key, hash(known.number, key))
 	if !ok {
 		return Call{}, false
 	}
-	return s.read(number).Call, true
+	return s.read(r, number).Call, true
 }
 
 // Sessions returns all sessions in the order in which the log first names
