@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/settlement-ledger/ledger/runner"
 	"github.com/spf13/cobra"
 )
 
@@ -26,9 +27,11 @@ type app struct {
 	store      string // --store as given
 	output     format
 	color      coloring
-	dead       []string // processes that --process of recover names as dead
-	recovering bool     // recover is the command
-	command    string   // the path of the command that runs, once its arguments are understood
+	dead       []string      // processes that --process of recover names as dead
+	recovering bool          // recover is the command
+	lease      time.Duration // of this process, where others have the store open too
+	patience   time.Duration // with a server that does not answer; 0: the default
+	command    string        // the path of the command that runs, once its arguments are understood
 }
 
 // run runs the command line and returns the exit code.
@@ -49,9 +52,19 @@ func (a *app) run(ctx context.Context, args []string) int {
 	return a.report(err)
 }
 
+// minLease is the shortest lease that a process can keep renewing.
+const minLease = time.Second
+
 // settings takes what the environment says in place of flags.
 func (a *app) settings() error {
 	a.output, a.color = asTable, colorAuto
+	a.lease = runner.DefaultLease
+	if err := a.duration("LEDGER_LEASE", minLease, &a.lease); err != nil {
+		return err
+	}
+	if err := a.duration("LEDGER_PATIENCE", time.Millisecond, &a.patience); err != nil {
+		return err
+	}
 	text, ok := a.env("LEDGER_OUTPUT")
 	if !ok || text == "" {
 		return nil
@@ -59,6 +72,20 @@ func (a *app) settings() error {
 	if err := a.output.Set(text); err != nil {
 		return misuse("LEDGER_OUTPUT: %w", err)
 	}
+	return nil
+}
+
+// duration takes a time from the environment, where that has it.
+func (a *app) duration(name string, least time.Duration, to *time.Duration) error {
+	text := a.variable(name)
+	if text == "" {
+		return nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < least {
+		return misuse("%s: %q is not a time from %s on, such as 30s", name, text, least)
+	}
+	*to = d
 	return nil
 }
 
@@ -113,7 +140,10 @@ Exit codes:
   141  nobody reads the output any more
 
 Environment:
-  LEDGER_STORE    the store, in place of --store
+  LEDGER_STORE    the store, in place of --store; a password is best given here
+  LEDGER_NODE     the folder for what a database does not keep: outputs, checkpoints
+  LEDGER_PATIENCE how long a server that does not answer is waited for (10s)
+  LEDGER_LEASE    how long this process is taken to live without a word (30s)
   LEDGER_OUTPUT   the format, in place of --output
   NO_COLOR, FORCE_COLOR, CLICOLOR_FORCE, TERM=dumb   as usual
 
@@ -141,7 +171,7 @@ func (a *app) root() *cobra.Command {
 	})
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { a.command = cmd.CommandPath() }
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.store, "store", "", "the folder of the store (default: LEDGER_STORE, or ledger in the XDG data folder)")
+	flags.StringVar(&a.store, "store", "", "the store: a folder, or esdb://HOST:PORT or kurrentdb://… (default: LEDGER_STORE, or ledger in the XDG data folder)")
 	flags.VarP(&a.output, "output", "o", "table, json or jsonl")
 	flags.Var(&a.color, "color", "auto, always or never")
 	for name, words := range map[string][]string{"output": formats, "color": colorings} {
@@ -150,7 +180,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(a.runCommands()...)
 	root.AddCommand(a.sessionCommand(), a.turnCommand(), a.callCommand(), a.outputCommand(), a.registryCommand(),
 		a.eventCommand(), a.verifyCommand(), a.importCommand(), a.storeCommand(), a.publishCommand(), a.consumerCommand(),
-		a.versionCommand())
+		a.serveCommand(), a.doctorCommand(), a.versionCommand())
 	return root
 }
 

@@ -48,6 +48,7 @@ var house = map[string]room{
 	"registry":                    {[]string{"domain", "events", "projections", "projections/catalog", "projections/staleness"}, nil},
 	"registry/registrytest":       {[]string{"domain", "events", "events/eventstest", "projections", "projections/calls", "registry"}, nil},
 	"registry/outputs":            {[]string{"domain", "events/embedded/files"}, []string{"github.com/cockroachdb/pebble/v2"}},
+	"registry/outputs/remote":     {[]string{"domain", "events", "registry/outputs"}, nil},
 	"builtins":                    {[]string{"domain", "builtins/permission", "builtins/process", "builtins/workspace"}, builtinsUse},
 	"builtins/permission":         {[]string{"domain"}, nil},
 	"builtins/process":            {nil, []string{"golang.org/x/sys"}},

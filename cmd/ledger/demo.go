@@ -38,7 +38,7 @@ func (a *app) demoCommand() *cobra.Command {
 	var keep bool
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Show it all at work in a minute: no network, no model, no arguments",
-		Example: "  ledger demo\n  ledger demo --keep\n  ledger demo --store ./demo-store",
+		Example: "  ledger demo\n  ledger demo --keep\n  ledger demo --store ./demo-store\n  ledger demo --store 'esdb://127.0.0.1:2113?tls=false'",
 		Long: `demo runs a recorded trajectory with the real tools: an agent finds out why the
 tests of a small Go program fail, and mends it. It shows what the ledger knows of
 that, kills a second run in the middle of a call, and recovers. It works in a
@@ -86,7 +86,11 @@ func (a *app) demo(ctx context.Context, keep bool) (err error) {
 		}
 	}
 	if keep {
-		a.line("\nThe store is kept: ledger --store %s session ls", a.store)
+		at, err := a.where()
+		if err != nil {
+			return err
+		}
+		a.line("\nThe store is kept: ledger --store '%s' session ls", at)
 	}
 	return nil
 }
@@ -322,7 +326,8 @@ func (d *demo) kill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	run := exec.CommandContext(ctx, self, "run", "--store", d.store, "--script", trajectory, "--workspace", d.workspace)
+	run := exec.CommandContext(ctx, self, "run", "--script", trajectory, "--workspace", d.workspace)
+	run.Env = append(os.Environ(), "LEDGER_STORE="+d.store, "LEDGER_LEASE="+minLease.String()) // a password is for no list of processes
 	var said bytes.Buffer
 	run.Stdout, run.Stderr = &said, &said
 	d.line("$ ledger run --script killed.json &")
@@ -336,7 +341,45 @@ func (d *demo) kill(ctx context.Context) error {
 		return fmt.Errorf("kill a run in the middle of its call: %w; it said: %s", err, said.String())
 	}
 	d.line("$ kill -9 %%1")
-	return nil
+	return d.outlive(ctx, run.Process.Pid)
+}
+
+// outlive waits until a process of this machine that died is not taken for
+// alive any more. In a folder that nobody else has open it never is.
+func (d *demo) outlive(ctx context.Context, pid int) error {
+	var until time.Time
+	err := d.reading(ctx, func(s *ledgerStore) error {
+		if !s.shared {
+			return nil
+		}
+		lives, err := folded(ctx, s, runner.Processes())
+		if err != nil {
+			return err
+		}
+		for _, p := range lives.Processes {
+			if p.PID == pid && p.Host == hostName() && !p.Until.IsZero() {
+				until = p.Until.Add(runner.LeaseMargin)
+			}
+		}
+		return nil
+	})
+	if left := until.Sub(d.now()); err == nil && left > 0 {
+		d.line("Others may have the store open too, so it is dead when its lease has run out, in %s.", lasting(left))
+		err = errors.Join(d.out.Flush(), pause(ctx, left+time.Millisecond))
+	}
+	return err
+}
+
+// pause waits, or returns the cause for which ctx ended.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // awaitBegun returns when the call wrote into the pipe. It opens the pipe to
@@ -357,6 +400,7 @@ func awaitBegun(pipe string) error {
 // check recovers, and shows what became of the call and that the log holds.
 func (d *demo) check(ctx context.Context) error {
 	d.line("$ ledger recover")
+	d.recovering = true
 	if err := d.working(ctx, d.open, func(p *program) error { return d.showRecovered(p.recovered) }); err != nil {
 		return err
 	}

@@ -13,8 +13,11 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/eventstoredb"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
 	"github.com/settlement-ledger/ledger/events/transcripts"
 	"github.com/settlement-ledger/ledger/registry/outputs"
+	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 	"github.com/settlement-ledger/ledger/runner"
 )
 
@@ -83,7 +86,18 @@ type known struct {
 
 // knowns are looked through in order.
 var knowns = []known{
-	{events.ErrInUse, exitConflict, "store_in_use", "end that process, or name another store with --store", ""},
+	{events.ErrInUse, exitConflict, "store_in_use", "end that process, or name another store with --store; ledger serve opens a folder to several", ""},
+	{eventstoredb.ErrBadAddress, exitUsage, "usage", "a connection string is esdb://[USER:PASSWORD@]HOST:PORT[,HOST:PORT…][?tls=false]", ""},
+	{eventstoredb.ErrBadNamespace, exitUsage, "usage", "a namespace is letters, digits and underscores: ?namespace=acme", ""},
+	{eventstoredb.ErrUnreachable, exitFailed, "unreachable", "ledger doctor tells how far it is reached, and what stands in between", "ledger doctor"},
+	{eventstoredb.ErrUnauthenticated, exitFailed, "unauthenticated", "check the user and the password of the connection string; special characters are written %XX", ""},
+	{eventstoredb.ErrTooOld, exitFailed, "server_too_old", "use a newer server; ledger doctor tells which version it has", "ledger doctor"},
+	{eventstoredb.ErrPreRelease, exitFailed, "server_prerelease", "use a released version of the server", ""},
+	{eventstoredb.ErrRefused, exitFailed, "refused", "check what the user may do: reading $all takes a right of its own", "ledger doctor"},
+	{remote.ErrUnreachable, exitFailed, "node_unreachable", "start ledger serve at the node that settled it, or run this there", ""},
+	{remote.ErrDenied, exitFailed, "unauthenticated", "give the user and the password of the node in the connection string", ""},
+	{protocol.ErrNotSafe, exitUsage, "not_safe", "serve at 127.0.0.1, or give --tls-cert, --tls-key and --users", ""},
+	{protocol.ErrBadUsers, exitUsage, "usage", "a line is NAME:BCRYPT:ROLES; ledger serve user NAME makes one", ""},
 	{outputs.ErrInUse, exitConflict, "store_in_use", "end that process, or name another store with --store", ""},
 	{events.ErrNewerFormat, exitFailed, "newer_format", "use the program that wrote it, or a newer one", ""},
 	{outputs.ErrFormat, exitFailed, "newer_format", "use the program that wrote it, or a newer one", ""},

@@ -236,8 +236,8 @@ func (a *app) eventTail() *cobra.Command {
 		Use: "tail", Short: "Show the last events, and with -f what comes",
 		Long: `Show the last events, and with -f follow what comes. Once all that was there is
 shown, a line on the standard error says so; with -o json or jsonl a record
-{"type":"sync","position":…} does. The store belongs to one process at a time:
-what is followed is what this process can see.`,
+{"type":"sync","position":…} does. A folder belongs to one process at a time: to
+see what others append, follow one that ledger serve has open, or a database.`,
 		Example: "  ledger event tail -n 20\n  ledger event tail -f -o jsonl\n  ledger event tail --kind CallSettled",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -278,7 +278,10 @@ func (a *app) tailEvents(ctx context.Context, s *ledgerStore, filter eventFilter
 	if t.last < 0 {
 		return misuse("-n: %d is below zero", t.last)
 	}
-	end := s.store.Head()
+	end, err := s.head(ctx)
+	if err != nil {
+		return err
+	}
 	ring, err := a.lastEntries(s.shown(ctx, events.Position{}, filter), end, t.last)
 	if err != nil {
 		return err

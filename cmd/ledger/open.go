@@ -13,58 +13,67 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/projections"
 	"github.com/settlement-ledger/ledger/registry/outputs"
+	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
 
-// A ledgerStore is a store that is open: the log, and the outputs beside it.
+// A ledgerStore is a store that is open: the log, and what is kept beside it.
 // Whoever opened it closes it.
 type ledgerStore struct {
+	name        string // where it is, without credentials
+	store       events.Scanner
+	checkpoints projections.Checkpoints
+	ledger      *events.Ledger
+	outputs     remote.Outputs // wherever they are
+	here        remote.Outputs // those that are kept where this process keeps its own
+	shared      bool           // other processes may have it open as well
+	address     string         // where other nodes can ask for outputs; empty: nowhere
+	folder      *folderStore   // nil: in a database, or a folder that another process has open
+	close       func() error
+}
+
+// A folderStore is a store in a folder that this process has alone.
+type folderStore struct {
 	dir     string
 	store   *embedded.Store
-	ledger  *events.Ledger
 	outputs *outputs.Store
-	shared  bool   // other processes may have it open as well
-	address string // where other nodes can ask for outputs; empty: nowhere
 }
 
-// storeDir returns the folder of the store that is meant.
-func (a *app) storeDir() (string, error) {
-	if a.store != "" {
-		return a.store, nil
-	}
-	if dir := a.variable("LEDGER_STORE"); dir != "" {
-		return dir, nil
-	}
-	if dir := a.variable("XDG_DATA_HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "ledger"), nil
-	}
-	if home := a.variable("HOME"); home != "" {
-		return filepath.Join(home, ".local", "share", "ledger"), nil
-	}
-	return "", misuse("no store is named, and HOME is not set: name one with --store")
-}
-
-// open opens the store to read it. A store that is not there is a fault, and
+// open opens the store to read it. A folder that is not there is a fault, and
 // is not made.
 func (a *app) open(ctx context.Context) (*ledgerStore, error) {
-	dir, err := a.storeDir()
+	at, err := a.where()
 	if err != nil {
 		return nil, err
 	}
-	if missing(dir) {
-		f := notFound("ledger run and ledger import make a store; --store or LEDGER_STORE names one", "no store at %s", dir)
+	return a.openThere(ctx, at)
+}
+
+// openThere opens the store at an address to read it.
+func (a *app) openThere(ctx context.Context, at address) (*ledgerStore, error) {
+	if at.database == "" && missing(at.folder) {
+		f := notFound("ledger run and ledger import make a store; --store or LEDGER_STORE names one", "no store at %s", at)
 		f.code = "no_store"
 		return nil, f
 	}
-	return a.openAt(ctx, dir)
+	return a.createAt(ctx, at)
 }
 
 // create opens the store to write to it, and makes it where there is none.
 func (a *app) create(ctx context.Context) (*ledgerStore, error) {
-	dir, err := a.storeDir()
+	at, err := a.where()
 	if err != nil {
 		return nil, err
 	}
-	return a.openAt(ctx, dir)
+	return a.createAt(ctx, at)
+}
+
+// createAt opens the store at an address, and makes a folder where there is none.
+// A folder that ledger serve has open is reached through that.
+func (a *app) createAt(ctx context.Context, at address) (*ledgerStore, error) {
+	if at.database != "" {
+		return a.openDatabase(ctx, at)
+	}
+	return a.openAt(ctx, at.folder)
 }
 
 // missing reports whether there is nothing in a folder that could be a store.
@@ -73,17 +82,45 @@ func missing(dir string) bool {
 	return errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0
 }
 
+// openAt opens the store in a folder, or connects to whoever serves it.
 func (a *app) openAt(ctx context.Context, dir string) (*ledgerStore, error) {
-	store, err := embedded.Open(ctx, dir, embedded.Config{Owner: embedded.Owner{Command: a.command}})
+	for {
+		s, err := a.openFolder(ctx, dir, embedded.Owner{Command: a.command})
+		if !errors.Is(err, events.ErrInUse) {
+			return s, err
+		}
+		at, known := serverOf(ctx, dir)
+		if known == nil {
+			return a.openServed(ctx, dir, at)
+		}
+		if !errors.Is(known, errServerCame) {
+			return nil, err
+		}
+	}
+}
+
+// openFolder opens the store in a folder for this process alone.
+func (a *app) openFolder(ctx context.Context, dir string, owner embedded.Owner) (*ledgerStore, error) {
+	store, err := embedded.Open(ctx, dir, embedded.Config{Owner: owner})
 	if err != nil {
 		return nil, unopened(err)
 	}
-	kept, err := outputs.Open(filepath.Join(dir, "outputs"), outputs.Config{})
+	kept, err := outputs.Open(filepath.Join(dir, outputsName), outputs.Config{})
 	if err != nil {
 		return nil, unopened(errors.Join(err, store.Close()))
 	}
-	mint := domain.NewMint(a.now, a.entropy)
-	return &ledgerStore{dir: dir, store: store, ledger: events.NewLedger(store, mint, a.now), outputs: kept}, nil
+	ledger := a.ledgerOver(store)
+	// Who worked on it through ledger serve may have kept its outputs elsewhere.
+	here := remote.Local(kept)
+	nodes := remote.OpenNodes(here, ledger, remote.Config{})
+	return &ledgerStore{
+		name: dir, store: store, checkpoints: store, ledger: ledger, outputs: nodes, here: here, folder: &folderStore{dir, store, kept},
+		close: func() error { return errors.Join(nodes.Close(), kept.Close(), store.Close()) },
+	}, nil
+}
+
+func (a *app) ledgerOver(store events.Store) *events.Ledger {
+	return events.NewLedger(store, domain.NewMint(a.now, a.entropy), a.now)
 }
 
 // unopened returns why a store is not opened. A file of it that is missing does
@@ -100,7 +137,20 @@ func unopened(err error) error {
 }
 
 // Close gives the store up.
-func (s *ledgerStore) Close() error { return errors.Join(s.outputs.Close(), s.store.Close()) }
+func (s *ledgerStore) Close() error { return s.close() }
+
+// A headed store knows its end without being asked to read.
+type headed interface{ Head() events.Position }
+
+// head returns the position of the last record, and the zero Position where
+// there is none.
+func (s *ledgerStore) head(ctx context.Context) (events.Position, error) {
+	if store, ok := s.store.(headed); ok {
+		return store.Head(), nil
+	}
+	h, _, err := s.ledger.Head(ctx)
+	return h.Position, err
+}
 
 // reading opens the store, calls use with it and closes it.
 func (a *app) reading(ctx context.Context, use func(*ledgerStore) error) error {
@@ -111,12 +161,25 @@ func (a *app) reading(ctx context.Context, use func(*ledgerStore) error) error {
 	return errors.Join(use(s), s.Close())
 }
 
+// readingFolder opens a folder for what is done to its files, calls use with it
+// and closes it.
+func (a *app) readingFolder(ctx context.Context, use func(*folderStore) error) error {
+	if _, err := a.storeDir(); err != nil {
+		return err
+	}
+	return a.reading(ctx, func(s *ledgerStore) error {
+		if s.folder == nil {
+			return fmt.Errorf("%s is served: %w", s.name, events.ErrInUse)
+		}
+		return use(s.folder)
+	})
+}
+
 // folded returns the answer of a projection for everything on record. A
 // checkpoint that cannot be saved is no error: the answer is current.
 func folded[S any](ctx context.Context, s *ledgerStore, p projections.Projection[S]) (answer S, err error) {
-	end := s.store.Head()
-	view := projections.NewView(p, s.ledger, s.store)
-	if err := view.Refresh(ctx); err != nil && view.Position().Compare(end) < 0 {
+	view := projections.NewView(p, s.ledger, s.checkpoints)
+	if err := view.Refresh(ctx); err != nil && !errors.Is(err, projections.ErrCheckpoint) {
 		return answer, err
 	}
 	view.Read(func(current S) { answer = current })
@@ -124,8 +187,8 @@ func folded[S any](ctx context.Context, s *ledgerStore, p projections.Projection
 }
 
 // entries yields the records behind a position, to the end. A record that is
-// damaged is an error, after which it goes on with the one behind. Any other
-// error is the last.
+// damaged is an error, after which it goes on with the one behind, where that
+// can be found. Any other error is the last.
 func (s *ledgerStore) entries(ctx context.Context, after events.Position) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		for {
@@ -137,9 +200,11 @@ func (s *ledgerStore) entries(ctx context.Context, after events.Position) iter.S
 				yield(events.Entry{}, err)
 				return
 			}
-			if after = s.behind(ctx, at); !yield(events.Entry{}, fmt.Errorf("read behind position %s: %w", at, err)) {
+			next := s.behind(ctx, at)
+			if !yield(events.Entry{}, fmt.Errorf("read behind position %s: %w", at, err)) || next == at {
 				return
 			}
+			after = next
 		}
 	}
 }
@@ -160,8 +225,14 @@ func (s *ledgerStore) passOn(ctx context.Context, after events.Position, yield f
 
 // behind returns the position from which records can be read again, behind one
 // from which they cannot. The positions of an embedded store are a sequence.
+// In a database the headers tell, read backward: they are there for records
+// whose data are damaged.
 func (s *ledgerStore) behind(ctx context.Context, at events.Position) events.Position {
-	for at.Compare(s.store.Head()) < 0 {
+	store, ok := s.store.(headed)
+	if !ok {
+		return at
+	}
+	for at.Compare(store.Head()) < 0 {
 		sequence, _ := at.Parts()
 		at = events.NewPosition(sequence+1, sequence+1)
 		if s.readable(ctx, at) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"github.com/settlement-ledger/ledger/projections/calls"
 	"github.com/settlement-ledger/ledger/projections/catalog"
 	"github.com/settlement-ledger/ledger/registry"
-	"github.com/settlement-ledger/ledger/registry/outputs"
 	"github.com/settlement-ledger/ledger/runner"
 )
 
@@ -58,13 +56,13 @@ func (a *app) begin(ctx context.Context, s *ledgerStore) (*program, error) {
 		Process: p.process, Host: host, PID: os.Getpid(), Program: "ledger", Version: version(), Address: s.address,
 	}
 	if s.shared {
-		started.Until = s.ledger.Now().Add(runner.DefaultLease)
+		started.Until = s.ledger.Now().Add(a.lease)
 	}
 	if err := p.note(ctx, started); err != nil {
 		return nil, errors.Join(fmt.Errorf("begin: %w", err), s.Close())
 	}
 	if s.shared {
-		p.lease = runner.KeepLease(ctx, s.ledger, p.writer, p.process, runner.DefaultLease)
+		p.lease = runner.KeepLease(ctx, s.ledger, p.writer, p.process, a.lease)
 	}
 	// Where others work as well, recovery is somebody's decision.
 	if !s.shared || a.recovering {
@@ -90,9 +88,12 @@ func (p *program) note(ctx context.Context, e events.Event) error {
 	return err
 }
 
-// end takes what this process registered out of effect, puts its end on record
-// and closes the store. What ctx asks for no longer matters.
-func (p *program) end(ctx context.Context) error {
+// end ends the program and closes the store. What ctx asks for no longer matters.
+func (p *program) end(ctx context.Context) error { return errors.Join(p.stop(ctx), p.Close()) }
+
+// stop takes what this process registered out of effect and puts its end on
+// record. What ctx asks for no longer matters.
+func (p *program) stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), registry.DefaultGrace)
 	defer cancel()
 	errs := []error{p.layers.Wait(ctx)}
@@ -102,7 +103,7 @@ func (p *program) end(ctx context.Context) error {
 	if p.lease != nil {
 		p.lease.Close()
 	}
-	errs = append(errs, p.note(ctx, events.ProcessStopped{Process: p.process, Reason: events.ProcessEnded}), p.Close())
+	errs = append(errs, p.note(ctx, events.ProcessStopped{Process: p.process, Reason: events.ProcessEnded}))
 	return errors.Join(errs...)
 }
 
@@ -134,7 +135,7 @@ func (p *program) recover(ctx context.Context, named []string) error {
 		return err
 	}
 	p.recovered.Living, p.recovered.Unknown = judged.Living, judged.Unknown
-	if p.shared {
+	if p.folder == nil || len(judged.Living) > 0 {
 		return nil // outputs that no settlement names may be those of a call that runs elsewhere
 	}
 	return p.sweep(ctx, w.Calls)
@@ -195,7 +196,7 @@ func (p *program) sweep(ctx context.Context, s *calls.State) error {
 	for _, r := range s.Retained() {
 		named[r.Settlement] = true
 	}
-	swept, err := p.outputs.Sweep(ctx, func(_ context.Context, id domain.EventID) (bool, error) { return named[id], nil })
+	swept, err := p.folder.outputs.Sweep(ctx, func(_ context.Context, id domain.EventID) (bool, error) { return named[id], nil })
 	if err != nil {
 		return fmt.Errorf("recover outputs: %w", err)
 	}
@@ -275,22 +276,4 @@ func (b *bench) gate(ctx context.Context, a *app, agents permission.Agents, r pe
 		Rules: agents.Of, Approver: a.approver(ctx), Recorder: r, Mint: b.ledger.Mint(), Now: a.now,
 		Approvals: saved.at(b.root.Path()),
 	})
-}
-
-// kept opens managed outputs for the builtin tools.
-type kept struct{ *outputs.Store }
-
-// Open opens one output.
-func (k kept) Open(ctx context.Context, ref domain.Ref) (io.ReadCloser, domain.Retained, error) {
-	out, err := k.Store.Open(ctx, ref)
-	if pruned, ok := errors.AsType[*outputs.Pruned](err); ok {
-		return nil, domain.Retained{}, &builtins.Pruned{At: pruned.At, Policy: pruned.Policy, SHA256: pruned.Retained.SHA256}
-	}
-	if errors.Is(err, outputs.ErrNotFound) {
-		return nil, domain.Retained{}, fmt.Errorf("%w: %w", builtins.ErrAbsent, err)
-	}
-	if err != nil {
-		return nil, domain.Retained{}, err
-	}
-	return out, out.Retained(), nil
 }

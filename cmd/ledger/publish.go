@@ -157,7 +157,9 @@ func openTarget(ctx context.Context, o publish.Order, at events.Position) (publi
 	return jetstream.Open(ctx, o.To, o.Topic, o.Name)
 }
 
-func (a *app) desk(s *ledgerStore) *publish.Desk { return publish.NewDesk(s.store, s.store, a.now) }
+func (a *app) desk(s *ledgerStore) *publish.Desk {
+	return publish.NewDesk(s.store, s.checkpoints, a.now)
+}
 
 func (a *app) publish(ctx context.Context, s *ledgerStore, p publication, orders []publish.Order) error {
 	desk := a.desk(s)

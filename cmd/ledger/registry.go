@@ -57,12 +57,16 @@ type moment struct {
 	time     time.Time       // zero: at any time
 }
 
-func (a *app) momentOf(s *ledgerStore, text string) (moment, error) {
+func (a *app) momentOf(ctx context.Context, s *ledgerStore, text string) (moment, error) {
 	if text == "now" {
 		return moment{}, nil
 	}
 	if position, err := events.ParsePosition(text); err == nil {
-		if end := s.store.Head(); position.Compare(end) > 0 {
+		end, err := s.head(ctx)
+		if err != nil {
+			return moment{}, err
+		}
+		if position.Compare(end) > 0 {
 			return moment{}, notFound("", "no position %s: the last is %s", position, end)
 		}
 		if position.IsZero() {
@@ -144,7 +148,7 @@ type registeredRow struct {
 }
 
 func (a *app) showRegistry(ctx context.Context, s *ledgerStore, q registryQuery) error {
-	m, err := a.momentOf(s, q.at)
+	m, err := a.momentOf(ctx, s, q.at)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,10 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"seed": seedCommand,
+			"seed":        seedCommand,
+			"served":      servedCommand,
+			"certificate": certificateCommand,
+			"await":       awaitCommand,
 		},
 		RequireUniqueNames: true,
 		UpdateScripts:      os.Getenv("UPDATE_SCRIPTS") != "",

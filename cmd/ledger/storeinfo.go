@@ -26,7 +26,7 @@ days; how large the folder is and what of it is tables, logs and outputs; and
 what file system it is on, with how much of that is free.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.reading(cmd.Context(), func(s *ledgerStore) error { return a.storeInfo(cmd.Context(), s) })
+			return a.readingFolder(cmd.Context(), func(s *folderStore) error { return a.storeInfo(cmd.Context(), s) })
 		},
 	}
 }
@@ -59,6 +59,20 @@ type storeRow struct {
 	Levels     []levelRow            `json:"levels"`
 	Ratio      *float64              `json:"ratio"` // bytes in tables, to bytes of data and metadata
 	Disk       diskRow               `json:"disk"`
+	Pace       *paceRow              `json:"pace"` // of the last time that it was written to and closed in order
+}
+
+// A paceRow is how fast a store was written to. Times are in microseconds.
+type paceRow struct {
+	Closed     stamp  `json:"closed"`
+	Durability string `json:"durability"`
+	Appends    uint64 `json:"appends"`
+	Records    uint64 `json:"records"`
+	Groups     uint64 `json:"groups"` // of appends that shared a sync
+	Syncs      int    `json:"syncs"`  // of which the times are: the last, at most 512
+	Median     int64  `json:"median_us"`
+	P99        int64  `json:"p99_us"`
+	Longest    int64  `json:"longest_us"`
 }
 
 // A fileWeight is how many files of a sort there are.
@@ -84,7 +98,7 @@ type diskRow struct {
 // shown is how many of the largest are shown.
 const shown = 10
 
-func (a *app) storeInfo(ctx context.Context, s *ledgerStore) error {
+func (a *app) storeInfo(ctx context.Context, s *folderStore) error {
 	row := &storeRow{Store: s.dir, Format: embedded.Format, Position: s.store.Head()}
 	if err := row.weigh(ctx, s.store); err != nil {
 		return err
@@ -115,6 +129,14 @@ func (a *app) storeInfo(ctx context.Context, s *ledgerStore) error {
 		return err
 	}
 	row.Disk = diskOf(s.dir)
+	if p, ok, err := s.store.LastPace(ctx); err != nil {
+		return err
+	} else if ok {
+		row.Pace = &paceRow{
+			stamp(p.Closed), p.Durability, p.Appends, p.Records, p.Groups, p.Syncs,
+			p.Median.Microseconds(), p.P99.Microseconds(), p.Longest.Microseconds(),
+		}
+	}
 	return a.emitOne(row, func() { a.storePage(row) })
 }
 
@@ -246,6 +268,11 @@ func (a *app) storePage(r *storeRow) {
 		a.line("Level %d    %s, %s", l.Level, count(int(l.Tables), "table"), size(l.Bytes))
 	}
 	a.diskLines(r.Disk)
+	if p := r.Pace; p != nil {
+		a.line("Syncs      %.2f ms at the median, %.2f ms at the 99th percentile, %.2f ms the longest, of the last %d before %s",
+			ms(p.Median), ms(p.P99), ms(p.Longest), p.Syncs, timeOf(p.Closed).UTC().Format(time.RFC3339))
+		a.line("Appends    %d in %s that shared a sync, then; durability %s", p.Appends, count(int(p.Groups), "group"), p.Durability)
+	}
 	for _, part := range []struct {
 		title   string
 		weights []weight
@@ -260,6 +287,8 @@ func (a *app) storePage(r *storeRow) {
 		}
 	}
 }
+
+func ms(microseconds int64) float64 { return float64(microseconds) / 1000 }
 
 func (a *app) diskLines(d diskRow) {
 	kind := "not known"

@@ -11,6 +11,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
 	"github.com/settlement-ledger/ledger/registry/outputs"
+	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 	"github.com/spf13/cobra"
 )
 
@@ -80,7 +81,8 @@ type verification struct {
 	Settled      int            `json:"settled"`
 	Open         int            `json:"open"`
 	Outputs      int            `json:"outputs"`       // that settlements name and that were not pruned
-	Unreferenced int            `json:"unreferenced"`  // outputs kept that no settlement names
+	Unreferenced int            `json:"unreferenced"`  // outputs kept here that no settlement names
+	Unreachable  int            `json:"unreachable"`   // outputs of nodes that could not be asked, and were not checked
 	Digests      bool           `json:"digests"`       // they were read and compared
 	UnknownKinds map[string]int `json:"unknown_kinds"` // kinds that this program does not know, and how often
 	Exceptions   []exceptionRow `json:"exceptions"`
@@ -91,7 +93,7 @@ type verification struct {
 
 func (a *app) verify(ctx context.Context, s *ledgerStore, f verifyFlags) error {
 	v := &verification{
-		Store: s.dir, Digests: f.outputs, UnknownKinds: map[string]int{}, Exceptions: []exceptionRow{},
+		Store: s.name, Digests: f.outputs, UnknownKinds: map[string]int{}, Exceptions: []exceptionRow{},
 		lengths: map[events.Stream]events.Revision{},
 	}
 	state, err := v.readAll(ctx, s)
@@ -106,7 +108,7 @@ func (a *app) verify(ctx context.Context, s *ledgerStore, f verifyFlags) error {
 		return err
 	}
 	return &fault{
-		exit: exitUnverified, code: "exceptions", err: fmt.Errorf("verify %s: %s", s.dir, count(len(v.Exceptions), "exception")),
+		exit: exitUnverified, code: "exceptions", err: fmt.Errorf("verify %s: %s", s.name, count(len(v.Exceptions), "exception")),
 		hint: "ledger call show CALL and ledger event ls --after POSITION show more; ledger recover ends what a dead process left open",
 	}
 }
@@ -208,7 +210,7 @@ func (v *verification) checkOutputs(ctx context.Context, s *ledgerStore, named [
 	return nil
 }
 
-func (v *verification) checkOutput(ctx context.Context, kept *outputs.Store, r calls.Retention) error {
+func (v *verification) checkOutput(ctx context.Context, kept remote.Outputs, r calls.Retention) error {
 	except := func(law calls.Law, detail string) {
 		v.except(calls.Exception{
 			Law: law, Detail: detail, Session: r.Call.Session, Message: r.Call.Message, Call: r.Call.Call,
@@ -225,6 +227,8 @@ func (v *verification) checkOutput(ctx context.Context, kept *outputs.Store, r c
 	}
 	switch {
 	case err == nil:
+	case notGiven(err):
+		v.Unreachable++
 	case errors.Is(err, outputs.ErrNotFound), errors.Is(err, outputs.ErrPruned):
 		except(resolves, err.Error())
 	case errors.Is(err, outputs.ErrDamaged):
@@ -258,6 +262,9 @@ func (a *app) verificationPage(v *verification) {
 	}
 	if v.Outputs > 0 || v.Unreferenced > 0 {
 		a.line("%s %s; %d that no settlement names.", count(v.Outputs, "kept output"), how, v.Unreferenced)
+	}
+	if v.Unreachable > 0 {
+		a.line("%s of other nodes, which cannot be asked, not checked: ledger output tells why.", count(v.Unreachable, "output"))
 	}
 	for _, kind := range slices.Sorted(maps.Keys(v.UnknownKinds)) {
 		a.line("%s of kind %s, which this program does not know.", count(v.UnknownKinds[kind], "event"), visible(kind))

@@ -32,7 +32,11 @@ func (a *app) watch(to io.Writer, session domain.SessionID) *watch {
 // during follows the session while work runs and tells the rest when it has
 // ended.
 func (w *watch) during(ctx context.Context, s *ledgerStore, work func() error) error {
-	stream, from := events.SessionStream(w.session), s.store.Head()
+	stream := events.SessionStream(w.session)
+	from, err := s.head(ctx)
+	if err != nil {
+		return err
+	}
 	if err := w.tell(s.ledger.Read(ctx, stream, w.told), false); err != nil {
 		return err
 	}
@@ -42,7 +46,7 @@ func (w *watch) during(ctx context.Context, s *ledgerStore, work func() error) e
 		// What this misses is read when the work has ended.
 		_ = w.tell(s.ledger.Follow(following, from), true)
 	})
-	err := work()
+	err = work()
 	stop()
 	follower.Wait()
 	if rest := w.tell(s.ledger.Read(context.WithoutCancel(ctx), stream, w.told), true); err == nil {

@@ -212,8 +212,8 @@ func TestACheckOfWhatDoesNotOpenLooksAtItsFiles(t *testing.T) {
 	if c.Opened || len(found) < 2 || !strings.HasPrefix(found[0].File, "log/MANIFEST-") {
 		t.Errorf("checked %+v, found %+v; want the manifest that is missing, and that it does not open", c, found)
 	}
-	if _, err := Open(t.Context(), "store", Config{FS: storage}); !errors.Is(err, events.ErrDamaged) || !strings.Contains(err.Error(), "MANIFEST-") {
-		t.Errorf("Open without a manifest = %v, want %v that names it", err, events.ErrDamaged)
+	if _, err := Open(t.Context(), "store", Config{FS: storage}); !errors.Is(err, ErrIncomplete) || !strings.Contains(err.Error(), "MANIFEST-") {
+		t.Errorf("Open without a manifest = %v, want %v that names it", err, ErrIncomplete)
 	}
 }
 

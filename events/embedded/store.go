@@ -301,6 +301,7 @@ func (s *Store) flush() error {
 	if !s.written.Load() || s.guard.cause() != nil {
 		return nil
 	}
+	s.keepPace()
 	return s.db.Flush()
 }
 

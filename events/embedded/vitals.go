@@ -1,10 +1,13 @@
 package embedded
 
 import (
+	"context"
+	"encoding/json"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/settlement-ledger/ledger/events"
 )
 
@@ -94,3 +97,51 @@ func (r *ring[T]) add(item T) {
 
 // all returns a copy, the oldest first.
 func (r *ring[T]) all() []T { return slices.Concat(r.items[r.next:], r.items[:r.next]) }
+
+// A Pace sums up the Vitals of a store from its opening to its closing.
+type Pace struct {
+	Closed     time.Time     `json:"closed"`
+	Durability string        `json:"durability"`
+	Appends    uint64        `json:"appends"`
+	Records    uint64        `json:"records"`
+	Groups     uint64        `json:"groups"`
+	Syncs      int           `json:"syncs"`   // of which the durations are: the last, at most 512
+	Median     time.Duration `json:"median"`  // in nanoseconds, as are the others
+	P99        time.Duration `json:"p99"`     // the 99th percentile
+	Longest    time.Duration `json:"longest"` // of these
+}
+
+// paceName is the checkpoint that keeps the last Pace.
+const paceName = "store/pace"
+
+// Pace sums up what was noted until now, as of a moment.
+func (v Vitals) Pace(at time.Time) Pace {
+	p := Pace{
+		Closed: at.UTC(), Durability: v.Durability.String(),
+		Appends: v.Appends, Records: v.Records, Groups: v.Groups, Syncs: len(v.Syncs),
+	}
+	if sorted := slices.Sorted(slices.Values(v.Syncs)); len(sorted) > 0 {
+		p.Median, p.P99, p.Longest = sorted[len(sorted)/2], sorted[len(sorted)*99/100], sorted[len(sorted)-1]
+	}
+	return p
+}
+
+// LastPace returns the Pace of the last time that the store was open, appended
+// to and closed in order, and false if there was none.
+func (s *Store) LastPace(ctx context.Context) (p Pace, ok bool, err error) {
+	data, err := s.LoadCheckpoint(ctx, paceName)
+	if err != nil || data == nil {
+		return Pace{}, false, err
+	}
+	return p, json.Unmarshal(data, &p) == nil, nil
+}
+
+// keepPace leaves a Pace for whoever opens the store next. It is of use to a
+// person alone, so that nothing depends on its being kept.
+func (s *Store) keepPace() {
+	if v := s.Vitals(); v.Appends > 0 && v.Failure == nil {
+		if data, err := json.Marshal(v.Pace(time.Now())); err == nil {
+			_ = s.db.Set(checkpointKey(paceName), data, pebble.NoSync)
+		}
+	}
+}

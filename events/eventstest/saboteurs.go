@@ -363,10 +363,12 @@ func letsTwoWin() Harness {
 		}
 		mu.Unlock()
 		<-both
-		if free {
-			after = x.length(s)
+		if !free {
+			return x.Slice.Append(ctx, s, after, records...)
 		}
-		return x.Slice.Append(ctx, s, after, records...)
+		mu.Lock() // so that the second of them appends behind the first, and both win
+		defer mu.Unlock()
+		return x.Slice.Append(ctx, s, x.length(s), records...)
 	}
 	return x.harness()
 }

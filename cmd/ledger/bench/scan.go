@@ -85,12 +85,13 @@ func rebuild(cores int) func(context.Context, *embedded.Store) (Sample, error) {
 // foldCalls rebuilds the projection calls from the whole log, and returns of
 // how many events.
 func foldCalls(ctx context.Context, s *embedded.Store) (int, error) {
-	l, p := events.NewLedger(s, newMint(), time.Now), calls.Projection()
-	state, err := projections.Fold(p, p.Init(), l.ReadAll(ctx, events.Position{}))
-	if err != nil {
+	view := projections.NewView(calls.Projection(), events.NewLedger(s, newMint(), time.Now), nil)
+	if err := view.Rebuild(ctx, nil); err != nil {
 		return 0, err
 	}
-	if found := state.Exceptions(); len(found) > 0 {
+	var found []calls.Exception
+	view.Read(func(state *calls.State) { found = state.Exceptions() })
+	if len(found) > 0 {
 		return 0, fmt.Errorf("the history breaks a law: %v", found[0])
 	}
 	end, _ := s.Head().Parts()

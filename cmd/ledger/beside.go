@@ -1,0 +1,123 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+
+	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
+	"github.com/settlement-ledger/ledger/registry/outputs/remote"
+)
+
+// The paths of what is served beside the log.
+const (
+	statusPath     = "/status"
+	checkpointPath = "/checkpoints/"
+)
+
+// maxCheckpoint bounds what is taken as a checkpoint.
+const maxCheckpoint = 1 << 30
+
+// beside returns what is served beside the log by HTTP.
+func (s *host) beside() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+statusPath, s.status)
+	mux.HandleFunc("GET "+checkpointPath+"{name...}", s.checkpoint)
+	mux.HandleFunc("PUT "+checkpointPath+"{name...}", s.keepCheckpoint)
+	mux.Handle("/v1/", remote.Serve(s.store.folder.outputs, remote.Serving{}))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := s.authorize(r); err != nil {
+			w.Header().Set("WWW-Authenticate", `Basic realm="ledger"`)
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// The reasons for which a request is refused.
+var (
+	errNoUser    = errors.New("not authenticated: give a user and a password")
+	errNoRight   = errors.New("access denied: this takes another role")
+	errOtherName = errors.New("access denied: ask by an address of this machine")
+)
+
+// authorize says what is wrong with a request: readers read, and ledger programs
+// change. Where there are no users a page of another name, which a browser was
+// made to believe is here, gets nothing.
+func (s *host) authorize(r *http.Request) error {
+	role := s.cfg.Anonymous
+	if s.cfg.Users != nil {
+		name, password, ok := r.BasicAuth()
+		if !ok {
+			return errNoUser
+		}
+		if role, ok = s.cfg.Users.Authenticate(name, password); !ok {
+			return errNoUser
+		}
+	} else if !byAddress(r.Host) {
+		return errOtherName
+	}
+	if role < protocol.Ledger && r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return errNoRight
+	}
+	return nil
+}
+
+// byAddress reports whether a host is an address of this machine, or localhost.
+func byAddress(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// A status is what a serving process says of itself.
+type status struct {
+	reading
+	Program string `json:"program"`
+	Version string `json:"version"`
+	PID     int    `json:"pid"`
+	Time    stamp  `json:"time"`
+}
+
+func (s *host) status(w http.ResponseWriter, _ *http.Request) {
+	text, err := encode(status{s.meter.read(), "ledger", version(), s.at.PID, stamp(s.now())})
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(text, '\n')) // whoever asked is gone
+}
+
+func (s *host) checkpoint(w http.ResponseWriter, r *http.Request) {
+	data, err := s.store.checkpoints.LoadCheckpoint(r.Context(), r.PathValue("name"))
+	switch {
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	case data == nil:
+		http.Error(w, "no such checkpoint", http.StatusNotFound)
+	default:
+		w.Header().Set("Content-Type", "application/octet-stream")
+		_, _ = w.Write(data) // whoever asked is gone
+	}
+}
+
+func (s *host) keepCheckpoint(w http.ResponseWriter, r *http.Request) {
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCheckpoint))
+	if err == nil && int64(len(data)) != r.ContentLength {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if err := s.store.checkpoints.SaveCheckpoint(r.Context(), r.PathValue("name"), data); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}

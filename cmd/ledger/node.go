@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/settlement-ledger/ledger/events/eventstoredb"
+	"github.com/settlement-ledger/ledger/registry/outputs/remote"
+)
+
+// openDatabase opens the ledger in a database. What a database does not keep,
+// the outputs of this node and the checkpoints, is in the node's folder.
+func (a *app) openDatabase(ctx context.Context, at address) (*ledgerStore, error) {
+	store, err := eventstoredb.Open(ctx, at.database, eventstoredb.Config{Namespace: at.namespace, Patience: a.patience, Logger: a.log(slog.LevelWarn)})
+	if err != nil {
+		return nil, err
+	}
+	dir, err := a.nodeDir(at)
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	trust, err := at.nodes()
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	ledger, here := a.ledgerOver(store), &nodeOutputs{dir: filepath.Join(dir, outputsName)}
+	nodes := remote.OpenNodes(here, ledger, trust)
+	return &ledgerStore{
+		name: at.String(), store: store, checkpoints: checkpointFolder(filepath.Join(dir, "checkpoints")), ledger: ledger, outputs: nodes, here: here,
+		shared: true, address: a.variable("LEDGER_NODE_ADDRESS"),
+		close: func() error { return errors.Join(nodes.Close(), here.Close(), store.Close()) },
+	}, nil
+}
+
+// nodeDir returns the folder for what this node keeps of a ledger in a database:
+// one for each address, as far as it shows.
+func (a *app) nodeDir(at address) (string, error) {
+	if dir := a.variable("LEDGER_NODE"); dir != "" {
+		return dir, nil
+	}
+	dir, err := a.dataDir("ledger-nodes")
+	if err != nil {
+		return "", hinted(err, "name a folder for what the database does not keep with LEDGER_NODE")
+	}
+	sum := sha256.Sum256([]byte(at.String()))
+	return filepath.Join(dir, hex.EncodeToString(sum[:8])), nil
+}
+
+// log returns a logger that writes to the standard error.
+func (a *app) log(level slog.Level) *slog.Logger {
+	options := &slog.HandlerOptions{Level: level}
+	if a.output == asTable {
+		return slog.New(slog.NewTextHandler(a.err, options))
+	}
+	return slog.New(slog.NewJSONHandler(a.err, options))
+}
+
+// A checkpointFolder keeps checkpoints in files. What is there of one is whole.
+type checkpointFolder string
+
+func (c checkpointFolder) path(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return filepath.Join(string(c), hex.EncodeToString(sum[:]))
+}
+
+// SaveCheckpoint keeps data under a name.
+func (c checkpointFolder) SaveCheckpoint(ctx context.Context, name string, data []byte) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if err := c.save(c.path(name), data); err != nil {
+		return fmt.Errorf("save checkpoint %s: %w", name, err)
+	}
+	return nil
+}
+
+func (c checkpointFolder) save(path string, data []byte) error {
+	if err := os.MkdirAll(string(c), 0o700); err != nil {
+		return err
+	}
+	return replaceFile(path, data)
+}
+
+// replaceFile puts data in place of a file, which is whole at any moment.
+func replaceFile(path string, data []byte) error {
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(file.Name()))
+	}
+	return nil
+}
+
+// LoadCheckpoint returns what is kept under a name.
+func (c checkpointFolder) LoadCheckpoint(ctx context.Context, name string) ([]byte, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(c.path(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load checkpoint %s: %w", name, err)
+	}
+	return data, nil
+}

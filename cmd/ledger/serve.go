@@ -1,0 +1,237 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
+)
+
+// The defaults of serving.
+const (
+	defaultListen = "127.0.0.1:2113"
+	defaultDrain  = 10 * time.Second // for what is under way when serving ends
+	defaultPulse  = 10 * time.Second // between two lines of the log
+)
+
+// serveFlags are how a store is served.
+type serveFlags struct {
+	listen    string
+	outputs   string
+	cert, key string
+	users     string
+	anonymous string
+	writable  []string
+	publish   string
+	drain     time.Duration
+	pulse     time.Duration
+}
+
+const serveLong = `serve has the store of a folder open and speaks EventStoreDB's protocol over it:
+every client of EventStoreDB and KurrentDB can read and follow the log. Other
+ledger commands work on the folder meanwhile: given the folder, they find where
+it is served; given the connection string that is printed, from anywhere.
+Outputs that are kept whole are served beside it, by HTTP.
+
+Before it serves, it ends what dead processes left open, as run and resume do.
+
+Without users everybody who reaches the address may do what --anonymous says, and
+the address must be one of this machine. Any other asks for --tls-cert, --tls-key
+and --users. Only ledger programs write into the ledger's own streams; --writable
+opens further ones, by the beginning of their names, to other clients.
+
+On SIGTERM or an interrupt it takes no more calls, tells subscribers to connect
+again, lets appends finish and ends. A second signal ends it at once; nothing
+that was acknowledged is lost by that, nor by a kill.`
+
+func (a *app) serveCommand() *cobra.Command {
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Serve a store to other commands and to EventStoreDB clients", Long: serveLong,
+		Example: "  ledger serve\n  ledger serve --listen 127.0.0.1:0 -o json\n" +
+			"  ledger serve --listen :2113 --tls-cert node.pem --tls-key node.key --users users.txt\n" +
+			"  ledger serve --writable shop-\n" +
+			"  ledger serve user ada --role read >> users.txt",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.listen, "listen", defaultListen, "the address of the protocol, HOST:PORT; port 0 takes a free one")
+	flags.StringVar(&f.outputs, "listen-outputs", "", "the address of outputs (default: of the same host, the port that it had last, or a free one)")
+	flags.StringVar(&f.cert, "tls-cert", "", "a file with the certificate, and those that lead to its authority")
+	flags.StringVar(&f.key, "tls-key", "", "a file with the key of the certificate")
+	flags.StringVar(&f.users, "users", "", "a file with users, a line each: NAME:BCRYPT:ROLES")
+	flags.StringVar(&f.anonymous, "anonymous", protocol.Ledger.String(), "what everybody may do where there are no users: read, write or ledger")
+	flags.StringSliceVar(&f.writable, "writable", nil, "streams whose names begin so are open to other clients; may be given several times")
+	flags.StringVar(&f.publish, "publish", "", "a file that says what is published meanwhile, as ledger publish --config reads it")
+	flags.DurationVar(&f.drain, "drain", defaultDrain, "how long calls that are under way may take when serving ends")
+	flags.DurationVar(&f.pulse, "log-every", defaultPulse, "how often a line about the work is logged (0: never)")
+	cmd.MarkFlagsRequiredTogether("tls-cert", "tls-key")
+	for _, name := range []string{"tls-cert", "tls-key", "users", "publish"} {
+		must(cmd.MarkFlagFilename(name))
+	}
+	must(cmd.RegisterFlagCompletionFunc("anonymous", cobra.FixedCompletions([]string{"read", "write", "ledger"}, cobra.ShellCompDirectiveNoFileComp)))
+	cmd.AddCommand(a.serveUserCommand())
+	return cmd
+}
+
+// A guest is the user that commands of this machine are who may read the folder,
+// where users are asked for. Its password stays with the folder, so that those at
+// work come back in when serving begins again.
+type guest struct{ name, password string }
+
+// config returns how the protocol is served, and the guest that may use it if
+// there are users.
+func (f serveFlags) config(last serving) (protocol.Config, guest, error) {
+	cfg, nobody := protocol.Config{Writable: f.writable}, guest{}
+	role, err := protocol.ParseRole(f.anonymous)
+	if err != nil {
+		return cfg, nobody, misuse("--anonymous: %w", err)
+	}
+	cfg.Anonymous = role
+	if f.drain < 0 || f.pulse < 0 {
+		return cfg, nobody, misuse("--drain and --log-every are not below zero")
+	}
+	if f.cert != "" {
+		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			return cfg, nobody, hinted(fmt.Errorf("--tls-cert, --tls-key: %w", err), "name the PEM files of a certificate and of its key")
+		}
+		cfg.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	}
+	if f.users == "" {
+		return cfg, nobody, nil
+	}
+	text, err := os.ReadFile(f.users)
+	if err != nil {
+		return cfg, nobody, hinted(fmt.Errorf("--users: %w", err), "name a file with a line for each user; ledger serve user NAME makes one")
+	}
+	if _, err := protocol.ParseUsers(bytes.NewReader(text)); err != nil {
+		return cfg, nobody, fmt.Errorf("--users %s: %w", f.users, err)
+	}
+	local := guest{last.User, last.Password}
+	if local.name == "" {
+		local = guest{"local-" + rand.Text(), rand.Text()}
+	}
+	line, err := protocol.FormatUser(local.name, local.password, protocol.Ledger)
+	if err != nil {
+		return cfg, nobody, err
+	}
+	cfg.Users, err = protocol.ParseUsers(io.MultiReader(bytes.NewReader(text), strings.NewReader("\n"+line+"\n")))
+	return cfg, local, err
+}
+
+// listen opens an address at which a Config is safe to serve. One that is not is
+// not opened.
+func listen(ctx context.Context, flag, at string, cfg protocol.Config) (net.Listener, error) {
+	resolved, err := net.ResolveTCPAddr("tcp", at)
+	if err != nil {
+		return nil, misuse("--%s: %w", flag, err)
+	}
+	if err := cfg.Check(resolved); err != nil {
+		return nil, fmt.Errorf("--%s: %w", flag, err)
+	}
+	var opening net.ListenConfig
+	listener, err := opening.Listen(ctx, "tcp", at)
+	if err != nil {
+		return nil, hinted(fmt.Errorf("--%s: %w", flag, err), "give another address, or port 0 for a free one")
+	}
+	return listener, nil
+}
+
+// reached returns the address at which others reach a listener: a name of this
+// machine where it listens at all of its addresses.
+func reached(at net.Addr, name string) string {
+	host, port, err := net.SplitHostPort(at.String())
+	if err != nil {
+		return at.String()
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = name
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// connection returns a connection string for an address. Between commands of
+// this machine the certificate is not checked: its names are those that others
+// use, and who has the port holds the lock of the folder.
+func connection(at string, cfg protocol.Config, as guest) string {
+	u := url.URL{Scheme: "esdb", Host: at}
+	switch {
+	case cfg.TLS == nil:
+		u.RawQuery = "tls=false"
+	case as != guest{}:
+		u.RawQuery = "tlsVerifyCert=false"
+	}
+	if as != (guest{}) {
+		u.User = url.UserPassword(as.name, as.password)
+	}
+	return u.String()
+}
+
+func (a *app) serveUserCommand() *cobra.Command {
+	var role string
+	cmd := &cobra.Command{
+		Use: "user NAME", Short: "Print the line of a user for --users; the password is read from the standard input",
+		Example: "  ledger serve user ada --role read >> users.txt\n  echo \"$PASSWORD\" | ledger serve user ada --role ledger",
+		Long: `Print the line of a user for --users. The password is read from the standard
+input, up to the end of the line, and only its bcrypt hash is printed.
+
+Roles: read follows the log; write also writes into the streams that are opened
+and manages groups of consumers; ledger writes as ledger programs do.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return a.serveUser(args[0], role) },
+	}
+	cmd.Flags().StringVar(&role, "role", protocol.Reader.String(), "read, write or ledger")
+	must(cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"read", "write", "ledger"}, cobra.ShellCompDirectiveNoFileComp)))
+	return cmd
+}
+
+func (a *app) serveUser(name, word string) error {
+	role, err := protocol.ParseRole(word)
+	if err != nil {
+		return misuse("--role: %w", err)
+	}
+	password, err := a.password()
+	if err != nil {
+		return err
+	}
+	if password == "" {
+		return misuse("the password is empty: give it on the standard input")
+	}
+	line, err := protocol.FormatUser(name, password, role)
+	if err != nil {
+		return misuse("%w", err)
+	}
+	a.line("%s", line)
+	return nil
+}
+
+// password reads a line, which a terminal does not show.
+func (a *app) password() (string, error) {
+	if file, ok := a.in.(*os.File); ok && isTerminal(file) {
+		fmt.Fprint(a.err, "Password: ")
+		text, err := term.ReadPassword(int(file.Fd()))
+		fmt.Fprintln(a.err)
+		return string(text), err
+	}
+	text, err := bufio.NewReader(a.in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", err
+	}
+	return strings.TrimRight(text, "\r\n"), nil
+}

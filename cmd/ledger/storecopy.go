@@ -1,0 +1,304 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections/calls"
+	"github.com/settlement-ledger/ledger/registry/outputs"
+)
+
+// What is appended at once: records of one stream that follow each other.
+const (
+	copyRecords = 256
+	copyBytes   = 512 << 10 // under what every server takes
+)
+
+func (a *app) storeCopyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "copy FROM TO", Short: "Copy a store into another, folder or database, and compare them",
+		Example: "  ledger store copy ~/.local/share/ledger esdb://db-1:2113\n  ledger store copy 'esdb://127.0.0.1:2113?tls=false' ./copy\n" +
+			"  ledger store copy ./laptop 'kurrentdb://db?namespace=laptop'",
+		Long: `Copy all records, in their order, from one store to another: each is a folder or
+a connection string. Then compare both by a digest over every record. Outputs that
+are kept whole are copied too, from wherever they can be had, to where the target
+keeps its own.
+
+A copy that was interrupted goes on where the target ends when it is run again;
+one that is complete is compared, and nothing is written. What is appended to
+FROM while it runs comes with the next. A target that holds anything else is a
+conflict, and is left as it is from there on.`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.storeCopy(cmd.Context(), args[0], args[1]) },
+	}
+}
+
+// A copyRow is what a copy did.
+type copyRow struct {
+	From    string `json:"from"`
+	To      string `json:"to"`
+	Records uint64 `json:"records"` // that both hold
+	Copied  uint64 `json:"copied"`  // of them now
+	Outputs int    `json:"outputs"` // copied now
+	Missing int    `json:"missing"` // outputs that could not be had
+	Digest  string `json:"digest"`  // of both
+}
+
+// A copying is a copy under way.
+type copying struct {
+	*app
+	from, to *ledgerStore
+	row      copyRow
+	through  events.Position // the last record of from that is copied
+	progress *progress
+	total    int64
+}
+
+func (a *app) storeCopy(ctx context.Context, from, to string) (err error) {
+	source, err := parseAddress(from)
+	if err != nil {
+		return err
+	}
+	target, err := parseAddress(to)
+	if err != nil {
+		return err
+	}
+	if source == target {
+		return misuse("%s would be copied into itself", source)
+	}
+	c := &copying{app: a, row: copyRow{From: source.String(), To: target.String()}, progress: a.progress()}
+	defer c.progress.end()
+	if c.from, err = a.openThere(ctx, source); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.from.Close()) }()
+	if c.to, err = a.createAt(ctx, target); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.to.Close()) }()
+	if err := c.run(ctx); err != nil {
+		return err
+	}
+	c.progress.end()
+	return a.emitOne(c.row, func() {
+		a.line("%s in both, %d copied now; %s copied.", count(int(c.row.Records), "record"), c.row.Copied, count(c.row.Outputs, "output"))
+		if c.row.Missing > 0 {
+			a.line("%s, which no node that can be asked has, not copied: ledger verify lists them.", count(c.row.Missing, "output"))
+		}
+		a.line("Digest of both: %s", c.row.Digest)
+	})
+}
+
+func (c *copying) run(ctx context.Context) error {
+	end, err := c.from.head(ctx)
+	if err != nil {
+		return fmt.Errorf("copy from %s: %w", c.row.From, err)
+	}
+	c.through = end
+	if total, ok := c.from.store.(headed); ok {
+		c.total = int64(sequence(total.Head()))
+	}
+	digest, err := c.records(ctx)
+	if err != nil {
+		return err
+	}
+	if c.row.Copied > 0 {
+		// What was appended is read back, and not believed.
+		if digest, err = c.compare(ctx); err != nil {
+			return err
+		}
+	}
+	c.row.Records, c.row.Digest = digest.Count(), digest.String()
+	return c.outputs(ctx)
+}
+
+// pairwise reads both stores side by side. It calls each for the records that
+// both hold, which must be the same, and rest for those that only from has.
+func (c *copying) pairwise(ctx context.Context, each func(events.Entry), rest func(events.Entry) error) error {
+	next, stop := iter.Pull2(events.Lend(ctx, c.to.store, events.Query{}))
+	defer stop()
+	more := true
+	for e, err := range events.Lend(ctx, c.from.store, events.Query{Through: c.through}) {
+		if err != nil {
+			return fmt.Errorf("copy from %s: %w", c.row.From, err)
+		}
+		c.progress.show("records", int64(c.row.Records), c.total)
+		c.row.Records++
+		if more {
+			there, err, ok := next()
+			if err != nil {
+				return fmt.Errorf("copy to %s: %w", c.row.To, err)
+			}
+			if more = ok; ok {
+				if !sameEntry(e, there) {
+					return c.conflict(e, there)
+				}
+				each(e)
+				continue
+			}
+		}
+		if err := rest(e); err != nil {
+			return err
+		}
+	}
+	if !more {
+		return nil
+	}
+	if there, err, ok := next(); err != nil {
+		return fmt.Errorf("copy to %s: %w", c.row.To, err)
+	} else if ok {
+		return c.conflict(events.Entry{}, there)
+	}
+	return nil
+}
+
+// sameEntry reports whether two stores hold the same, wherever they have it.
+func sameEntry(a, b events.Entry) bool {
+	return a.Stream == b.Stream && a.Revision == b.Revision && a.ID == b.ID && a.Kind == b.Kind && a.Version == b.Version &&
+		a.Time.Equal(b.Time) && string(a.Data) == string(b.Data) && string(a.Metadata) == string(b.Metadata)
+}
+
+// conflict says where a target holds something else.
+func (c *copying) conflict(here, there events.Entry) error {
+	expected := "nothing"
+	if !here.ID.IsZero() {
+		expected = fmt.Sprintf("%s, revision %d of %s, from position %s", here.ID, here.Revision, here.Stream, here.Position)
+	}
+	f := misuse("%s holds something else: at its position %s there is %s, revision %d of %s, in place of %s",
+		c.row.To, there.Position, there.ID, there.Revision, there.Stream, expected)
+	f.exit, f.code, f.hint = exitConflict, "conflict", "copy into an empty store, or into a namespace of its own: ?namespace=NAME"
+	return f
+}
+
+// records copies the records that the target does not have, and returns the
+// digest of all.
+func (c *copying) records(ctx context.Context) (*events.Digest, error) {
+	digest := events.NewDigest()
+	run := run{to: c.to.store}
+	err := c.pairwise(ctx, digest.Add, func(e events.Entry) error {
+		digest.Add(e)
+		c.row.Copied++
+		if err := run.add(ctx, e); err != nil {
+			return c.refused(e, err)
+		}
+		return nil
+	})
+	if err == nil {
+		if err = run.flush(ctx); err != nil {
+			err = c.refused(events.Entry{}, err)
+		}
+	}
+	return digest, err
+}
+
+func (c *copying) refused(e events.Entry, err error) error {
+	if e.ID.IsZero() {
+		return fmt.Errorf("copy to %s: %w", c.row.To, err)
+	}
+	return fmt.Errorf("copy to %s, before position %s of %s: %w", c.row.To, e.Position, c.row.From, err)
+}
+
+// compare reads both stores and returns the digest of them.
+func (c *copying) compare(ctx context.Context) (*events.Digest, error) {
+	digest := events.NewDigest()
+	c.row.Records = 0
+	err := c.pairwise(ctx, digest.Add, func(e events.Entry) error {
+		f := misuse("%s lacks %s, which was copied to it, from position %s of %s", c.row.To, e.ID, e.Position, c.row.From)
+		f.exit, f.code = exitUnverified, "differs"
+		return f
+	})
+	return digest, err
+}
+
+// A run is records of one stream that follow each other, to be appended at once.
+type run struct {
+	to      events.Store
+	stream  events.Stream
+	after   events.Revision
+	records []events.Record
+	bytes   int
+}
+
+// add takes one more record. It appends those before it if it does not follow
+// them, or they are many.
+func (r *run) add(ctx context.Context, e events.Entry) error {
+	bytes := len(e.Data) + len(e.Metadata) + 2*len(e.Kind)
+	follows := e.Stream == r.stream && e.Revision == r.after+events.Revision(len(r.records))+1
+	if len(r.records) > 0 && (!follows || len(r.records) >= copyRecords || r.bytes+bytes > copyBytes) {
+		if err := r.flush(ctx); err != nil {
+			return err
+		}
+	}
+	if len(r.records) == 0 {
+		r.stream, r.after = e.Stream, e.Revision-1
+	}
+	// What is lent is the store's.
+	e.Data, e.Metadata = append([]byte(nil), e.Data...), append([]byte(nil), e.Metadata...)
+	r.records, r.bytes = append(r.records, e.Record), r.bytes+bytes
+	return nil
+}
+
+// flush appends what was taken.
+func (r *run) flush(ctx context.Context) error {
+	if len(r.records) == 0 {
+		return nil
+	}
+	err := r.to.Append(ctx, r.stream, r.after, r.records...)
+	r.records, r.bytes = nil, 0
+	return err
+}
+
+// outputs copies the outputs that settlements name and the target lacks.
+func (c *copying) outputs(ctx context.Context) error {
+	state, err := folded(ctx, c.from, calls.Projection())
+	if err != nil {
+		return err
+	}
+	for _, named := range state.Retained() {
+		if named.Pruned {
+			continue
+		}
+		if err := c.output(ctx, named.Retained); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *copying) output(ctx context.Context, named domain.Retained) error {
+	// The target may know a node that has it; what counts is that it has it too.
+	found, err := c.to.here.Stat(ctx, named.Ref)
+	if err == nil && found == named || errors.Is(err, outputs.ErrPruned) {
+		return nil
+	}
+	if err != nil && !errors.Is(err, outputs.ErrNotFound) {
+		return fmt.Errorf("copy to %s: %w", c.row.To, err)
+	}
+	from, err := c.from.outputs.Open(ctx, named.Ref)
+	if errors.Is(err, outputs.ErrNotFound) || errors.Is(err, outputs.ErrPruned) || notGiven(err) {
+		c.row.Missing++
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("copy from %s: %w", c.row.From, err)
+	}
+	defer from.Close()
+	kept, err := c.to.here.Keep(ctx, named.Ref, named.MIME, from)
+	if err == nil && kept != named {
+		err = fmt.Errorf("%w: %s has %d bytes with SHA-256 %s, and its settlement says %d and %s", outputs.ErrDamaged, named.Ref, kept.Bytes, kept.SHA256, named.Bytes, named.SHA256)
+	}
+	if err == nil {
+		err = c.to.here.Confirm(ctx, named.Ref.Settlement())
+	}
+	if err != nil {
+		return fmt.Errorf("copy to %s: %w", c.row.To, err)
+	}
+	c.row.Outputs++
+	return nil
+}

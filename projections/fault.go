@@ -1,0 +1,24 @@
+package projections
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+)
+
+// CheckpointFault returns what is wrong with the bytes of a checkpoint that a
+// View saved, and nil if they are as they were saved. It does not look whether
+// a log has the event that the checkpoint names.
+func CheckpointFault(data []byte) error {
+	line, answer, found := bytes.Cut(data, []byte("\n"))
+	var kept checkpoint
+	if err := json.Unmarshal(line, &kept); err != nil {
+		return fmt.Errorf("its line is not JSON: %w", err)
+	}
+	if !found || crc32.Checksum(answer, castagnoli) != kept.Sum {
+		return errors.New("its bytes do not match their sum")
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package remote
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/registry/outputs"
+)
+
+// The errors of this package. Callers match them with errors.Is.
+var (
+	ErrUnreachable = errors.New("node cannot be reached")
+	ErrNotANode    = errors.New("what answers is not a node of a ledger that this program understands")
+	ErrDenied      = errors.New("node does not accept the credentials")
+	ErrMangled     = errors.New("what arrived is not what was sent")
+	ErrTooLarge    = errors.New("output is larger than the node takes")
+	ErrBadAddress  = errors.New("address of a node cannot be used")
+)
+
+// A word is what the wire calls an error.
+type word struct {
+	word   string
+	err    error
+	status int
+}
+
+// words are all errors that the wire can tell apart. The status of an answer is
+// that of the first that it is.
+var words = []word{
+	{"not_found", outputs.ErrNotFound, http.StatusNotFound},
+	{"pruned", outputs.ErrPruned, http.StatusGone},
+	{"exists", outputs.ErrExists, http.StatusConflict},
+	{"too_large", ErrTooLarge, http.StatusRequestEntityTooLarge},
+	{"bad_ref", domain.ErrBadRef, http.StatusBadRequest},
+	{"mangled", ErrMangled, http.StatusBadRequest},
+	{"denied", ErrDenied, http.StatusUnauthorized},
+	{"disk_full", syscall.ENOSPC, http.StatusInsufficientStorage},
+	{"broken", outputs.ErrBroken, http.StatusServiceUnavailable},
+	{"closed", outputs.ErrClosed, http.StatusServiceUnavailable},
+	{"damaged", outputs.ErrDamaged, http.StatusInternalServerError},
+	{"not_kept", outputs.ErrNotKept, http.StatusInternalServerError},
+}
+
+// maxText bounds the text of an error on the wire.
+const maxText = 4 << 10
+
+// encodeError returns an error for the wire, with the status of the answer.
+func encodeError(err error) (text string, status int) {
+	form, status := url.Values{"text": {cut(err.Error())}}, http.StatusInternalServerError
+	for _, w := range slices.Backward(words) {
+		if errors.Is(err, w.err) {
+			form.Add("is", w.word)
+			status = w.status
+		}
+	}
+	if p, ok := errors.AsType[*outputs.Pruned](err); ok {
+		form.Set("retained", encodeRetained(p.Retained))
+		form.Set("policy", p.Policy)
+		form.Set("at", p.At.UTC().Format(time.RFC3339Nano))
+	}
+	return form.Encode(), status
+}
+
+func cut(text string) string {
+	if len(text) > maxText {
+		text = strings.ToValidUTF8(text[:maxText], "") + "…"
+	}
+	return text
+}
+
+// An answer is an error that a node told.
+type answer struct {
+	text string
+	is   []error
+}
+
+func (a *answer) Error() string   { return a.text }
+func (a *answer) Unwrap() []error { return a.is }
+
+// decodeError is the inverse of encodeError. What it does not understand it
+// returns as an ErrNotANode.
+func decodeError(text string) error {
+	form, err := url.ParseQuery(text)
+	if err != nil || !form.Has("text") {
+		return fmt.Errorf("read its error: %w", ErrNotANode)
+	}
+	a := &answer{text: form.Get("text")}
+	for _, name := range form["is"] {
+		if i := slices.IndexFunc(words, func(w word) bool { return w.word == name }); i >= 0 {
+			a.is = append(a.is, words[i].err)
+		}
+	}
+	if !form.Has("retained") {
+		return a
+	}
+	at, atErr := time.Parse(time.RFC3339Nano, form.Get("at"))
+	retained, err := decodeRetained(form.Get("retained"))
+	if err = errors.Join(atErr, err); err != nil {
+		return fmt.Errorf("read what it says of a pruned output: %w: %w", ErrNotANode, err)
+	}
+	a.is = append(a.is, &outputs.Pruned{Retained: retained, Policy: form.Get("policy"), At: at.UTC()})
+	return a
+}

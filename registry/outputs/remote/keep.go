@@ -1,0 +1,187 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"sync"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/registry/outputs"
+)
+
+// Keep is [outputs.Store.Keep] at the node. What fails on the way is tried again
+// if nothing of r was read, if all of it was and the node says what came of it,
+// or if r is an io.Seeker, which is then read from where it stood. Any other is
+// an outputs.ErrNotKept with an [ErrUnreachable].
+func (c *Client) Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
+	retained, err := c.keep(ctx, ref, mime, r)
+	if err != nil && !errors.Is(err, outputs.ErrExists) && !errors.Is(err, outputs.ErrNotKept) {
+		err = fmt.Errorf("%w: %w", outputs.ErrNotKept, err)
+	}
+	if err != nil {
+		return domain.Retained{}, fmt.Errorf("keep %v: %w", ref, err)
+	}
+	return retained, nil
+}
+
+func (c *Client) keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
+	if err := valid(ref); err != nil {
+		return domain.Retained{}, err
+	}
+	if len(mime) > math.MaxUint16 {
+		return domain.Retained{}, fmt.Errorf("media type of %d bytes: the limit is %d", len(mime), math.MaxUint16)
+	}
+	k := keeping{client: c, ref: ref, mime: mime, r: r}
+	if s, ok := r.(io.Seeker); ok {
+		if start, err := s.Seek(0, io.SeekCurrent); err == nil {
+			k.seeker, k.start = s, start
+		}
+	}
+	again := c.tries()
+	for {
+		retained, err := k.try(ctx)
+		if err == nil || !k.open || !passing(err) && !errors.Is(err, outputs.ErrExists) || !again(ctx) {
+			return retained, err
+		}
+		if retained, done, err := k.settle(ctx, err); done {
+			return retained, err
+		}
+	}
+}
+
+// A keeping is one Keep, over its tries.
+type keeping struct {
+	client *Client
+	ref    domain.Ref
+	mime   string
+	r      io.Reader
+	seeker io.Seeker
+	start  int64
+	open   bool             // a try failed on the way: the node may have what it sent
+	read   bool             // r was read from
+	whole  *domain.Retained // what all of r is, once it was read to its end
+}
+
+// try sends the output.
+func (k *keeping) try(ctx context.Context) (retained domain.Retained, err error) {
+	out := &outgoing{ctx: ctx, count: newCounter()}
+	out.mu.r = k.r
+	header := http.Header{mimeHeader: {url.QueryEscape(k.mime)}, "Expect": {"100-continue"}, "Content-Type": {"application/octet-stream"}}
+	err = k.client.once(ctx, question{method: http.MethodPut, path: pathOf(k.ref), header: header, body: out}, func(h http.Header, _ io.Reader) (err error) {
+		retained, err = k.client.retained(k.ref, h)
+		return err
+	})
+	fault := out.take()
+	k.read = k.read || out.begun
+	if out.ended {
+		whole := out.count.retained(k.ref, k.mime)
+		k.whole = &whole
+	}
+	switch {
+	case fault != nil: // of r
+		return domain.Retained{}, fault
+	case err == nil && (k.whole == nil || retained != *k.whole):
+		return domain.Retained{}, fmt.Errorf("node %s: %w: it kept %d bytes with SHA-256 %s", k.client.address, ErrMangled, retained.Bytes, retained.SHA256)
+	case err != nil && passing(err):
+		k.open = true
+	}
+	return retained, err
+}
+
+// settle finds out what came of a try that failed on the way, or readies r for
+// another. It reports whether there can be none.
+func (k *keeping) settle(ctx context.Context, failed error) (domain.Retained, bool, error) {
+	if k.whole != nil {
+		kept, err := k.client.stat(ctx, k.ref)
+		switch {
+		case err == nil && kept == *k.whole:
+			return kept, true, nil
+		case err == nil:
+			return domain.Retained{}, true, fmt.Errorf("node %s: %w with another content", k.client.address, outputs.ErrExists)
+		case !errors.Is(err, outputs.ErrNotFound):
+			return domain.Retained{}, true, err
+		}
+	}
+	if !k.read {
+		return domain.Retained{}, false, nil
+	}
+	if k.seeker == nil {
+		return domain.Retained{}, true, failed
+	}
+	if _, err := k.seeker.Seek(k.start, io.SeekStart); err != nil {
+		return domain.Retained{}, true, errors.Join(failed, fmt.Errorf("read it again: %w", err))
+	}
+	return domain.Retained{}, false, nil
+}
+
+// emptyReads are so many reads that give nothing, in a row, after which a reader
+// is taken for broken.
+const emptyReads = 100
+
+// An outgoing output is the body of a request. The transport reads it on a
+// goroutine of its own, until take.
+type outgoing struct {
+	ctx     context.Context // of the Keep
+	watch   *watch
+	trailer http.Header
+	count   *counter
+	begun   bool // once it is taken
+	ended   bool // once it is taken
+	mu      struct {
+		sync.Mutex
+		r     io.Reader // nil once it is taken
+		fault error     // of r
+		empty int
+	}
+}
+
+var errTaken = errors.New("the output is not sent any more")
+
+// Read reads from r, for which the node is not to blame. The digest goes behind
+// the last byte.
+func (o *outgoing) Read(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.mu.r == nil {
+		return 0, errTaken
+	}
+	o.watch.pause()
+	defer o.watch.begin()
+	if o.ctx.Err() != nil {
+		return 0, context.Cause(o.ctx)
+	}
+	o.begun = true
+	n, err := o.mu.r.Read(p)
+	o.count.add(p[:n])
+	if o.mu.empty++; n > 0 {
+		o.mu.empty = 0
+	}
+	switch {
+	case err == io.EOF:
+		o.ended = true
+		o.trailer.Set(digestHeader, encodeDigest(o.count.sum.Sum(nil)))
+	case err == nil && o.mu.empty == emptyReads:
+		err = io.ErrNoProgress
+		fallthrough
+	case err != nil:
+		err = fmt.Errorf("read it: %w", err)
+		o.mu.fault = err
+	}
+	return n, err
+}
+
+// Close does nothing: r is its owner's.
+func (o *outgoing) Close() error { return nil }
+
+// take waits for a Read and lets there be no other. It returns the error of r.
+func (o *outgoing) take() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.mu.r = nil
+	return o.mu.fault
+}

@@ -1,0 +1,72 @@
+package remote
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"strings"
+
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+// All is [outputs.Store.All] at the node.
+func (c *Client) All(ctx context.Context) iter.Seq2[domain.Retained, error] {
+	return list(ctx, c, "/v1/outputs", decodeRetained, func(a, b domain.Retained) int {
+		return cmp.Or(a.Ref.Settlement().Compare(b.Ref.Settlement()), cmp.Compare(a.Ref.Channel(), b.Ref.Channel()))
+	})
+}
+
+// Unconfirmed is [outputs.Store.Unconfirmed] at the node.
+func (c *Client) Unconfirmed(ctx context.Context) iter.Seq2[domain.EventID, error] {
+	return list(ctx, c, "/v1/unconfirmed", func(line string) (id domain.EventID, err error) {
+		err = id.UnmarshalText([]byte(line))
+		return id, err
+	}, domain.EventID.Compare)
+}
+
+// errLeft ends a list whose loop was left.
+var errLeft = errors.New("the loop was left")
+
+// list yields the lines of a list. One that is cut on the way is asked for
+// again, and goes on behind what was yielded last.
+func list[T any](ctx context.Context, c *Client, path string, parse func(string) (T, error), compare func(a, b T) int) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var last *T
+		err := c.ask(ctx, question{method: http.MethodGet, path: path}, func(_ http.Header, body io.Reader) error {
+			lines := bufio.NewReader(body)
+			for {
+				line, err := lines.ReadString('\n')
+				if err == io.EOF {
+					err = fmt.Errorf("%w at %s: %w", ErrUnreachable, c.address, io.ErrUnexpectedEOF)
+				}
+				line = strings.TrimSuffix(line, "\n")
+				if err != nil || line == listEnd {
+					return err
+				}
+				if text, ok := strings.CutPrefix(line, listError); ok {
+					return fmt.Errorf("node %s: %w", c.address, decodeError(text))
+				}
+				v, err := parse(line)
+				if err != nil {
+					return fmt.Errorf("read a line of node %s: %w: %w", c.address, ErrNotANode, err)
+				}
+				if last != nil && compare(v, *last) <= 0 {
+					continue
+				}
+				last = &v
+				if !yield(v, nil) {
+					return errLeft
+				}
+			}
+		})
+		if err != nil && err != errLeft {
+			var zero T
+			yield(zero, fmt.Errorf("list outputs: %w", err))
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/registry/outputs"
+)
+
+// An Origin is where an output comes from.
+type Origin struct {
+	Retained domain.Retained       // as its settlement names it
+	Process  events.ProcessStarted // that settled the call; only its ID where nothing else is on record
+	// Addresses are where it can be asked for: that of the process, and then
+	// those of the later processes of its host, the latest first, one of which
+	// may have the store now.
+	Addresses []string
+}
+
+// String names the process for a person.
+func (o Origin) String() string {
+	if o.Process.Host == "" {
+		return o.Process.Process.String()
+	}
+	return fmt.Sprintf("%s pid %d", o.Process.Host, o.Process.PID)
+}
+
+// maxAddresses bounds how many nodes are asked for one output.
+const maxAddresses = 8
+
+// Locate finds in the log where an output comes from. It returns an
+// outputs.ErrNotFound for one that no settlement on record names. It reads the
+// headers of the settlements, one session, and the starts of processes.
+func Locate(ctx context.Context, ledger *events.Ledger, ref domain.Ref) (Origin, error) {
+	o, err := locate(ctx, ledger, ref)
+	if err != nil {
+		return Origin{}, fmt.Errorf("locate %v: %w", ref, err)
+	}
+	return o, nil
+}
+
+func locate(ctx context.Context, ledger *events.Ledger, ref domain.Ref) (o Origin, err error) {
+	session, err := streamOf(ctx, ledger, ref.Settlement())
+	if err != nil {
+		return o, err
+	}
+	var process domain.ProcessID
+	if o.Retained, process, err = settledBy(ctx, ledger, session, ref); err != nil {
+		return o, err
+	}
+	o.Process.Process = process
+	var later []string
+	for v, err := range ledger.Scan(ctx, events.Query{Filter: events.Filter{Kinds: []string{events.ProcessStarted{}.Kind()}}}) {
+		if err != nil {
+			return o, err
+		}
+		p, ok := v.Event.(events.ProcessStarted)
+		switch {
+		case !ok:
+		case p.Process == process:
+			o.Process = p
+		case p.Host != "" && p.Host == o.Process.Host:
+			later = append(later, p.Address)
+		}
+	}
+	slices.Reverse(later)
+	for _, address := range append([]string{o.Process.Address}, later...) {
+		if address != "" && !slices.Contains(o.Addresses, address) && len(o.Addresses) < maxAddresses {
+			o.Addresses = append(o.Addresses, address)
+		}
+	}
+	return o, nil
+}
+
+// streamOf returns the stream in which a settlement stands, the last of which
+// are looked at first where the store can do so.
+func streamOf(ctx context.Context, ledger *events.Ledger, settlement domain.EventID) (events.Stream, error) {
+	_, backward, err := ledger.Head(ctx)
+	if err != nil {
+		return "", err
+	}
+	settled := events.Query{Filter: events.Filter{Kinds: []string{events.CallSettled{}.Kind()}}, Backward: backward}
+	for h, err := range ledger.Headers(ctx, settled) {
+		if err != nil {
+			return "", err
+		}
+		if h.ID == settlement {
+			return h.Stream, nil
+		}
+	}
+	return "", fmt.Errorf("%w: its settlement is not on record", outputs.ErrNotFound)
+}
+
+// settledBy returns what a settlement says of an output, and which process
+// settled: that which began the call or, where it did not begin, that whose tool
+// was called.
+func settledBy(ctx context.Context, ledger *events.Ledger, session events.Stream, ref domain.Ref) (kept domain.Retained, process domain.ProcessID, err error) {
+	type key struct {
+		message domain.MessageID
+		call    domain.CallID
+	}
+	began := map[key]domain.ProcessID{}
+	for v, err := range ledger.Read(ctx, session, 0) {
+		if err != nil {
+			return kept, process, err
+		}
+		switch e := v.Event.(type) {
+		case events.CallStarted:
+			began[key{e.Message, e.Call}] = e.Process
+		case events.CallSettled:
+			if v.ID != ref.Settlement() {
+				continue
+			}
+			i := slices.IndexFunc(e.Retained, func(r domain.Retained) bool { return r.Ref == ref })
+			if i < 0 {
+				return kept, process, fmt.Errorf("%w: its settlement names no such output", outputs.ErrNotFound)
+			}
+			if process = began[key{e.Message, e.Call}]; process.IsZero() {
+				process, err = ownerOf(ctx, ledger, e)
+			}
+			return e.Retained[i], process, err
+		}
+	}
+	return kept, process, fmt.Errorf("%w: its settlement cannot be read", outputs.ErrNotFound)
+}
+
+// ownerOf returns the process whose tool a call was for, and the zero ID if
+// that is not on record.
+func ownerOf(ctx context.Context, ledger *events.Ledger, e events.CallSettled) (domain.ProcessID, error) {
+	layer := e.Effective.Layer
+	if layer.IsZero() {
+		layer = e.Offered.Layer
+	}
+	if layer.IsZero() {
+		return domain.ProcessID{}, nil
+	}
+	for v, err := range ledger.Read(ctx, events.LayerStream(layer), 0) {
+		if err != nil {
+			return domain.ProcessID{}, err
+		}
+		if opened, ok := v.Event.(events.LayerOpened); ok {
+			return opened.Process, nil
+		}
+	}
+	return domain.ProcessID{}, nil
+}

@@ -1,0 +1,228 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/registry/outputs"
+)
+
+// Nodes are the outputs of all processes of a ledger. They are kept here; one
+// that is not here is read from the node of the process that settled it, which
+// the log names. Whoever opened it closes it.
+//
+// The credentials are sent to every node that the log names, over TLS or on this
+// machine alone.
+type Nodes struct {
+	Outputs // that are here
+	ledger  *events.Ledger
+	config  Config
+	mu      struct {
+		sync.Mutex
+		closed  bool
+		clients map[string]*Client
+		silent  map[string]fault // nodes that could not be reached a moment ago
+	}
+}
+
+// A fault is why a node could not be reached, and until when that is believed.
+type fault struct {
+	err   error
+	until time.Time
+}
+
+// belief is for how long a node that could not be reached is not asked again.
+const belief = 5 * time.Second
+
+// OpenNodes returns the outputs that are here, which are their owner's, with
+// those of the nodes that a ledger names, which are asked as the config says.
+// Where here is nil, nothing is kept here.
+func OpenNodes(here Outputs, ledger *events.Ledger, cfg Config) *Nodes {
+	if here == nil {
+		here = nowhere{}
+	}
+	n := &Nodes{Outputs: here, ledger: ledger, config: cfg}
+	n.mu.clients = map[string]*Client{}
+	n.mu.silent = map[string]fault{}
+	return n
+}
+
+// Close ends the use of other nodes. An output that has to be read from one is
+// an outputs.ErrClosed from then on. A second Close does nothing.
+func (n *Nodes) Close() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mu.closed = true
+	var err error
+	for _, c := range n.mu.clients {
+		err = errors.Join(err, c.Close())
+	}
+	return err
+}
+
+// Open opens an output wherever it is. Beside the errors of [outputs.Store.Open]
+// it returns an [ErrUnreachable] that names the process that settled it and says
+// what can be done, and an outputs.ErrDamaged for an output that is not the one
+// that its settlement names.
+func (n *Nodes) Open(ctx context.Context, ref domain.Ref) (Output, error) {
+	o, err := n.Outputs.Open(ctx, ref)
+	if !errors.Is(err, outputs.ErrNotFound) {
+		return o, err
+	}
+	return n.away(ctx, ref)
+}
+
+func (n *Nodes) away(ctx context.Context, ref domain.Ref) (Output, error) {
+	var o Output
+	err := n.reach(ctx, ref, func(c *Client) (domain.Retained, error) {
+		found, err := c.Open(ctx, ref)
+		if err != nil {
+			return domain.Retained{}, err
+		}
+		o = found
+		return o.Retained(), nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open %v: %w", ref, err)
+	}
+	return o, nil
+}
+
+// Stat returns what is known of an output wherever it is, with the errors of
+// Open; for a pruned output as [outputs.Store.Stat] does.
+func (n *Nodes) Stat(ctx context.Context, ref domain.Ref) (domain.Retained, error) {
+	retained, err := n.Outputs.Stat(ctx, ref)
+	if !errors.Is(err, outputs.ErrNotFound) {
+		return retained, err
+	}
+	err = n.reach(ctx, ref, func(c *Client) (_ domain.Retained, err error) {
+		retained, err = c.Stat(ctx, ref)
+		return retained, err
+	})
+	if err != nil {
+		return retained, fmt.Errorf("stat %v: %w", ref, err)
+	}
+	return retained, nil
+}
+
+// Verify reads a whole output, wherever it is, and compares it with what is
+// known of it and with what its settlement names. Its errors are those of Open.
+func (n *Nodes) Verify(ctx context.Context, ref domain.Ref) error {
+	err := n.Outputs.Verify(ctx, ref)
+	if !errors.Is(err, outputs.ErrNotFound) {
+		return err
+	}
+	o, err := n.away(ctx, ref)
+	if err != nil {
+		return fmt.Errorf("verify: %w", err)
+	}
+	defer o.Close()
+	return readThrough(o)
+}
+
+// reach asks the nodes that may have an output, until one does.
+func (n *Nodes) reach(ctx context.Context, ref domain.Ref, ask func(*Client) (domain.Retained, error)) error {
+	origin, err := locate(ctx, n.ledger, ref)
+	if err != nil {
+		return err
+	}
+	var faults []error
+	absent := false
+	for _, address := range origin.Addresses {
+		retained, err := n.askAt(address, ask)
+		switch {
+		case err == nil && retained != origin.Retained:
+			return fmt.Errorf("%w: its node has %d bytes with SHA-256 %s, and the settlement names %d and %s", outputs.ErrDamaged,
+				retained.Bytes, retained.SHA256, origin.Retained.Bytes, origin.Retained.SHA256)
+		case errors.Is(err, outputs.ErrNotFound):
+			absent = true
+		case errors.Is(err, ErrUnreachable), errors.Is(err, ErrNotANode), errors.Is(err, ErrDenied), errors.Is(err, ErrBadAddress):
+			faults = append(faults, err)
+		default:
+			return err
+		}
+	}
+	switch {
+	case len(faults) > 0:
+		return fmt.Errorf("it was settled by %s: %w: start ledger serve there, or copy its outputs here", origin, joined(faults))
+	case absent:
+		return fmt.Errorf("%w, neither here nor where it was settled, by %s", outputs.ErrNotFound, origin)
+	}
+	return fmt.Errorf("it was settled by %s, which told no address: %w: start ledger serve there, or copy its outputs here", origin, ErrUnreachable)
+}
+
+// askAt asks the node at an address, but not one that could not be reached a
+// moment ago.
+func (n *Nodes) askAt(address string, ask func(*Client) (domain.Retained, error)) (domain.Retained, error) {
+	c, err := n.client(address)
+	if err != nil {
+		return domain.Retained{}, err
+	}
+	retained, err := ask(c)
+	if errors.Is(err, ErrUnreachable) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.mu.silent[address] = fault{err, time.Now().Add(belief)}
+	}
+	return retained, err
+}
+
+func (n *Nodes) client(address string) (*Client, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.mu.closed {
+		return nil, outputs.ErrClosed
+	}
+	if f, ok := n.mu.silent[address]; ok && time.Now().Before(f.until) {
+		return nil, f.err
+	}
+	if c, ok := n.mu.clients[address]; ok {
+		return c, nil
+	}
+	c, err := Open(address, n.config)
+	if err == nil {
+		n.mu.clients[address] = c
+	}
+	return c, err
+}
+
+// joined errors are told in one line.
+type joined []error
+
+func (j joined) Unwrap() []error { return j }
+
+func (j joined) Error() string {
+	text := j[0].Error()
+	for _, err := range j[1:] {
+		text += "; " + err.Error()
+	}
+	return text
+}
+
+// nowhere is a place in which no output is.
+type nowhere struct{}
+
+func (nowhere) Keep(_ context.Context, ref domain.Ref, _ string, _ io.Reader) (domain.Retained, error) {
+	return domain.Retained{}, fmt.Errorf("keep %v: %w: there is no storage for outputs here", ref, outputs.ErrNotKept)
+}
+
+func (nowhere) Confirm(context.Context, domain.EventID) error { return nil }
+
+func (nowhere) Open(context.Context, domain.Ref) (Output, error) { return nil, outputs.ErrNotFound }
+
+func (nowhere) Stat(context.Context, domain.Ref) (domain.Retained, error) {
+	return domain.Retained{}, outputs.ErrNotFound
+}
+
+func (nowhere) Verify(context.Context, domain.Ref) error { return outputs.ErrNotFound }
+
+func (nowhere) All(context.Context) iter.Seq2[domain.Retained, error] {
+	return func(func(domain.Retained, error) bool) {}
+}

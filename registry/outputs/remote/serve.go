@@ -1,0 +1,320 @@
+package remote
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/registry/outputs"
+)
+
+// A Serving says how outputs are served.
+type Serving struct {
+	// Authorize returns an error for a request that is refused; GET and HEAD
+	// read, all others change something. The error is not told to who asked. Nil:
+	// everybody may do everything, which is for this machine alone.
+	Authorize func(*http.Request) error
+	Limit     int64         // bytes of the largest output that is taken; zero: what the disk holds
+	Patience  time.Duration // how long one who asks may neither send nor take anything; zero: 30 s
+}
+
+// Serve returns what serves the outputs of a store to clients, below the path /.
+// It refuses a page of another origin that a browser shows. The store is still
+// its owner's, who stops serving before closing it.
+func Serve(store *outputs.Store, s Serving) http.Handler {
+	if s.Patience == 0 {
+		s.Patience = 30 * time.Second
+	}
+	n := &node{store: store, Serving: s}
+	mux := http.NewServeMux()
+	for pattern, do := range map[string]func(http.ResponseWriter, *http.Request) error{
+		"GET /v1/outputs/{settlement}/{channel}":        n.get,
+		"PUT /v1/outputs/{settlement}/{channel}":        n.keep,
+		"POST /v1/outputs/{settlement}/{channel}/prune": n.prune,
+		"POST /v1/settlements/{settlement}/confirm":     n.confirm,
+		"DELETE /v1/settlements/{settlement}":           n.drop,
+		"GET /v1/outputs":                               n.all,
+		"GET /v1/unconfirmed":                           n.unconfirmed,
+	} {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if err := do(w, r); err != nil {
+				fail(w, err)
+			}
+		})
+	}
+	origins := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(protocolHeader, protocol)
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		if err := origins.Check(r); err != nil || n.Authorize != nil && n.Authorize(r) != nil {
+			w.Header().Set("WWW-Authenticate", `Basic realm="outputs of a ledger", charset="UTF-8"`)
+			fail(w, fmt.Errorf("%s %s: %w", r.Method, r.URL.Path, ErrDenied))
+			return
+		}
+		mux.ServeHTTP(&paced{w, http.NewResponseController(w), n.Patience}, r)
+	})
+}
+
+// A node serves a store.
+type node struct {
+	Serving
+	store *outputs.Store
+}
+
+// fail answers with an error.
+func fail(w http.ResponseWriter, err error) {
+	text, status := encodeError(err)
+	for _, name := range []string{retainedHeader, digestHeader, "Content-Length", "ETag", "Repr-Digest"} {
+		w.Header().Del(name)
+	}
+	w.Header().Set(errorHeader, text)
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintln(w, cut(err.Error())) // whoever asked is gone, or reads it in the header
+}
+
+// A paced answer ends when who asked takes nothing of it for too long.
+type paced struct {
+	http.ResponseWriter
+	control  *http.ResponseController
+	patience time.Duration
+}
+
+// Unwrap is for http.ResponseController.
+func (p *paced) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// Write writes in parts, each of which has the patience.
+func (p *paced) Write(data []byte) (written int, err error) {
+	for written < len(data) && err == nil {
+		_ = p.control.SetWriteDeadline(time.Now().Add(p.patience)) // where there are none, nothing is lost but the deadline
+		n := 0
+		n, err = p.ResponseWriter.Write(data[written:min(len(data), written+64<<10)])
+		written += n
+	}
+	return written, err
+}
+
+func refOf(r *http.Request) (domain.Ref, error) {
+	return domain.ParseRef("output://" + r.PathValue("settlement") + "/" + r.PathValue("channel"))
+}
+
+func settlementOf(r *http.Request) (domain.EventID, error) {
+	var id domain.EventID
+	if err := id.UnmarshalText([]byte(r.PathValue("settlement"))); err != nil || id.IsZero() {
+		return id, errors.Join(fmt.Errorf("%q: %w: it names no settlement", r.PathValue("settlement"), domain.ErrBadRef), err)
+	}
+	return id, nil
+}
+
+func describe(w http.ResponseWriter, retained domain.Retained) {
+	w.Header().Set(retainedHeader, encodeRetained(retained))
+	w.Header().Set("Content-Type", "application/octet-stream") // no program guesses at, or shows, what a tool returned
+	w.Header().Set("ETag", etag(retained))
+	if sum, err := hex.DecodeString(retained.SHA256); err == nil {
+		w.Header().Set("Repr-Digest", encodeDigest(sum))
+	}
+}
+
+func etag(retained domain.Retained) string { return `"` + retained.SHA256 + `"` }
+
+// get gives the bytes of an output, a range of them, or what is known of it.
+func (n *node) get(w http.ResponseWriter, r *http.Request) error {
+	ref, err := refOf(r)
+	if err != nil {
+		return err
+	}
+	if r.Method == http.MethodHead {
+		retained, err := n.store.Stat(r.Context(), ref)
+		if err != nil {
+			return err
+		}
+		describe(w, retained)
+		w.Header().Set("Accept-Ranges", "bytes")
+		w.Header().Set("Content-Length", strconv.FormatInt(retained.Bytes, 10))
+		return nil
+	}
+	o, err := n.store.Open(r.Context(), ref)
+	if err != nil {
+		return err
+	}
+	defer o.Close()
+	if match := r.Header.Get("If-Match"); match != "" && match != "*" && match != etag(o.Retained()) {
+		return fmt.Errorf("read %v: %w: another output has its name", ref, outputs.ErrNotFound)
+	}
+	if from, to, ok := pageRange(r.Header.Get("Range"), o.Retained().Bytes); ok && r.Header.Get("If-Range") == "" {
+		return servePage(w, o, from, to)
+	}
+	describe(w, o.Retained())
+	http.ServeContent(w, r, "", time.Time{}, o) // an error in the middle ends the connection before the promised length
+	return nil
+}
+
+// pageRange returns the range of a page, up to to but not including it.
+func pageRange(header string, size int64) (from, to int64, ok bool) {
+	first, last, two := strings.Cut(strings.TrimPrefix(header, "bytes="), "-")
+	from, err := strconv.ParseInt(first, 10, 64)
+	to, err2 := strconv.ParseInt(last, 10, 64)
+	if !two || err != nil || err2 != nil || !strings.HasPrefix(header, "bytes=") || from < 0 || from > to || from >= size || to-from >= pageSize {
+		return 0, 0, false
+	}
+	return from, min(to+1, size), true
+}
+
+var pages = sync.Pool{New: func() any { return new([pageSize]byte) }}
+
+// servePage gives a range with its digest. Where the output is damaged it ends
+// before the damage; a range that begins there is an error.
+func servePage(w http.ResponseWriter, o *outputs.Output, from, to int64) error {
+	page := pages.Get().(*[pageSize]byte)
+	defer pages.Put(page)
+	n, err := o.ReadAt(page[:to-from], from)
+	if n == 0 {
+		return err
+	}
+	describe(w, o.Retained())
+	sum := sha256.Sum256(page[:n])
+	w.Header().Set(digestHeader, encodeDigest(sum[:]))
+	w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, from+int64(n)-1, o.Retained().Bytes))
+	w.Header().Set("Content-Length", strconv.Itoa(n))
+	w.WriteHeader(http.StatusPartialContent)
+	_, _ = w.Write(page[:n]) // whoever asked learns from the length that it was cut
+	return nil
+}
+
+func (n *node) confirm(w http.ResponseWriter, r *http.Request) error {
+	return n.change(w, r, n.store.Confirm)
+}
+
+func (n *node) drop(w http.ResponseWriter, r *http.Request) error {
+	return n.change(w, r, n.store.Drop)
+}
+
+func (n *node) change(w http.ResponseWriter, r *http.Request, do func(context.Context, domain.EventID) error) error {
+	id, err := settlementOf(r)
+	if err == nil {
+		err = do(r.Context(), id)
+	}
+	if err == nil {
+		w.WriteHeader(http.StatusNoContent)
+	}
+	return err
+}
+
+func (n *node) prune(w http.ResponseWriter, r *http.Request) error {
+	ref, err := refOf(r)
+	if err != nil {
+		return err
+	}
+	query := r.URL.Query()
+	at, err := time.Parse(time.RFC3339Nano, query.Get("at"))
+	if err != nil {
+		return fmt.Errorf("prune %v: %w", ref, err)
+	}
+	retained, err := n.store.Prune(r.Context(), ref, query.Get("policy"), at)
+	if err == nil {
+		describe(w, retained)
+		w.WriteHeader(http.StatusNoContent)
+	}
+	return err
+}
+
+func (n *node) all(w http.ResponseWriter, r *http.Request) error {
+	return writeList(w, n.store.All(r.Context()), encodeRetained)
+}
+
+func (n *node) unconfirmed(w http.ResponseWriter, r *http.Request) error {
+	return writeList(w, n.store.Unconfirmed(r.Context()), domain.EventID.String)
+}
+
+func writeList[T any](w http.ResponseWriter, list iter.Seq2[T, error], line func(T) string) error {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	last := listEnd
+	for v, err := range list {
+		text := ""
+		if err != nil {
+			text, _ = encodeError(err)
+			last = listError + text
+			break
+		}
+		if _, err := io.WriteString(w, line(v)+"\n"); err != nil {
+			return nil //nolint:nilerr // nobody is there to be told
+		}
+	}
+	_, _ = io.WriteString(w, last+"\n")
+	return nil
+}
+
+// keep takes an output in.
+func (n *node) keep(w http.ResponseWriter, r *http.Request) error {
+	ref, err := refOf(r)
+	if err != nil {
+		return err
+	}
+	mime, err := url.QueryUnescape(r.Header.Get(mimeHeader))
+	if err != nil {
+		return fmt.Errorf("keep %v: media type: %w", ref, err)
+	}
+	in := &incoming{request: r, control: http.NewResponseController(w), patience: n.Patience, limit: n.Limit, count: newCounter()}
+	retained, err := n.store.Keep(r.Context(), ref, mime, in)
+	if err != nil {
+		in.refuse(w, err)
+		return nil
+	}
+	describe(w, retained)
+	w.WriteHeader(http.StatusCreated)
+	return nil
+}
+
+// An incoming output ends in order only if its digest is the one that was sent
+// with it.
+type incoming struct {
+	request  *http.Request
+	control  *http.ResponseController
+	patience time.Duration
+	limit    int64
+	count    *counter
+	begun    bool
+}
+
+func (in *incoming) Read(p []byte) (int, error) {
+	in.begun = true
+	_ = in.control.SetReadDeadline(time.Now().Add(in.patience)) // where there are none, nothing is lost but the deadline
+	n, err := in.request.Body.Read(p)
+	in.count.add(p[:n])
+	if in.limit > 0 && in.count.bytes > in.limit {
+		return 0, fmt.Errorf("%w: the limit is %d bytes", ErrTooLarge, in.limit)
+	}
+	if err == io.EOF {
+		_ = in.control.SetReadDeadline(time.Time{})
+		if sum := in.count.sum.Sum(nil); !hasDigest(in.request.Trailer.Get(digestHeader), sum) && !hasDigest(in.request.Header.Get(digestHeader), sum) {
+			return n, fmt.Errorf("%w: its digest is not the %s that was sent with it", ErrMangled, digestHeader)
+		}
+	}
+	return n, err
+}
+
+// refuse answers before everything was sent, and takes what is still on its way
+// so that the answer is read.
+func (in *incoming) refuse(w http.ResponseWriter, err error) {
+	_ = in.control.EnableFullDuplex() // a connection that has it anyway says no
+	w.Header().Set("Connection", "close")
+	fail(w, err)
+	if !in.begun {
+		return
+	}
+	if in.control.Flush() == nil && in.control.SetReadDeadline(time.Now().Add(in.patience)) == nil {
+		_, _ = io.Copy(io.Discard, in.request.Body)
+	}
+}

@@ -1,0 +1,519 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/registry/outputs"
+)
+
+// altered lets the node answer and changes what it says.
+func altered(node http.Handler, change func(http.Header, []byte) []byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		said := &noted{header: http.Header{}, status: http.StatusOK}
+		node.ServeHTTP(said, r)
+		body := change(said.header, said.body.Bytes())
+		for name, values := range said.header {
+			w.Header()[name] = values
+		}
+		w.WriteHeader(said.status)
+		_, _ = w.Write(body)
+	}
+}
+
+type noted struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (n *noted) Header() http.Header         { return n.header }
+func (n *noted) WriteHeader(status int)      { n.status = status }
+func (n *noted) Write(p []byte) (int, error) { return n.body.Write(p) }
+
+func flip(p []byte) []byte {
+	p = bytes.Clone(p)
+	p[len(p)/2] ^= 1
+	return p
+}
+
+// flipping changes one bit of what is read through it.
+type flipping struct {
+	io.ReadCloser
+	done bool
+}
+
+func (f *flipping) Read(p []byte) (int, error) {
+	n, err := f.ReadCloser.Read(p)
+	if n > 0 && !f.done {
+		f.done = true
+		p[n/2] ^= 1
+	}
+	return n, err
+}
+
+func TestChangedPageIsReadAgain(t *testing.T) {
+	t.Parallel()
+	s := storeIn(t, vfs.NewMem())
+	r, content := refs(1)(), random(3*pageSize+5, 1)
+	mustKeep(t, Local(s), r, content)
+	node := Serve(s, Serving{})
+	for name, spoil := range map[string]http.HandlerFunc{
+		"flipped": altered(node, func(_ http.Header, p []byte) []byte { return flip(p) }),
+		"shorter than it says": altered(node, func(h http.Header, p []byte) []byte {
+			return p[:len(p)-1]
+		}),
+		"without a digest": altered(node, func(h http.Header, p []byte) []byte {
+			h.Del(digestHeader)
+			return p
+		}),
+		"cut": func(w http.ResponseWriter, _ *http.Request) { hangUp(w) },
+	} {
+		once := clientOf(t, serve(t, before(node, func(n int64, r *http.Request) http.HandlerFunc {
+			if r.Method == http.MethodGet && n%2 == 1 {
+				return spoil
+			}
+			return nil
+		})), Config{})
+		if !bytes.Equal(readAll(t, once, r), content) {
+			t.Errorf("%s: it reads back as another", name)
+		}
+		always := clientOf(t, serve(t, before(node, func(n int64, r *http.Request) http.HandlerFunc {
+			if r.Method == http.MethodGet && n > 2 {
+				return spoil
+			}
+			return nil
+		})), Config{Retry: 100 * time.Millisecond})
+		o, err := always.Open(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(o)
+		if !errors.Is(err, ErrMangled) && !errors.Is(err, ErrUnreachable) {
+			t.Errorf("%s: read = %v, want an error", name, err)
+		}
+		if !bytes.Equal(got, content[:2*pageSize]) {
+			t.Errorf("%s: %d bytes were read, want the %d before it", name, len(got), 2*pageSize)
+		}
+		_ = o.Close()
+	}
+}
+
+func TestNodeThatLiesIsFoundOut(t *testing.T) {
+	t.Parallel()
+	s := storeIn(t, vfs.NewMem())
+	r, content := refs(1)(), random(2*pageSize+5, 1)
+	mustKeep(t, Local(s), r, content)
+	node := Serve(s, Serving{})
+	liar := clientOf(t, serve(t, before(node, func(n int64, r *http.Request) http.HandlerFunc {
+		if r.Method != http.MethodGet || n != 2 {
+			return nil
+		}
+		return altered(node, func(h http.Header, p []byte) []byte {
+			p = flip(p)
+			sum := sha256.Sum256(p)
+			h.Set(digestHeader, encodeDigest(sum[:]))
+			return p
+		})
+	})), Config{})
+	o, err := liar.Open(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(o)
+	wantErr(t, "read", err, outputs.ErrDamaged)
+	if len(got) != 2*pageSize {
+		t.Errorf("%d bytes were read, want no byte of the last page", len(got))
+	}
+}
+
+func TestNodeThatSaysNonsenseIsNotANode(t *testing.T) {
+	t.Parallel()
+	s := storeIn(t, vfs.NewMem())
+	ref := refs(1)
+	r, other := ref(), ref()
+	mustKeep(t, Local(s), r, []byte("kept"))
+	node := Serve(s, Serving{})
+	for name, change := range map[string]func(http.Header){
+		"another output": func(h http.Header) { h.Set(retainedHeader, encodeRetained(described(other, nil))) },
+		"no output":      func(h http.Header) { h.Del(retainedHeader) },
+		"an odd error":   func(h http.Header) { h.Set(errorHeader, "%zz") },
+		"an odd tombstone": func(h http.Header) {
+			h.Set(errorHeader, url.Values{"text": {"x"}, "is": {"pruned"}, "retained": {"x"}}.Encode())
+		},
+		"another version": func(h http.Header) { h.Set(protocolHeader, "2") },
+		"no version":      func(h http.Header) { h.Del(protocolHeader) },
+	} {
+		c := clientOf(t, serve(t, before(node, func(int64, *http.Request) http.HandlerFunc {
+			return altered(node, func(h http.Header, p []byte) []byte { change(h); return p })
+		})), Config{})
+		_, err := c.Stat(t.Context(), r)
+		wantErr(t, name+": Stat", err, ErrNotANode)
+	}
+	for name, change := range map[string]func(http.Header, []byte) []byte{
+		"another range": func(h http.Header, p []byte) []byte { h.Set("Content-Range", "bytes 1-4/4"); return p },
+		"no range":      func(h http.Header, p []byte) []byte { h.Del("Content-Range"); return p },
+		"too much": func(h http.Header, p []byte) []byte {
+			h.Set("Content-Length", "5")
+			h.Set("Content-Range", "bytes 0-4/4")
+			return append(bytes.Clone(p), 'x')
+		},
+	} {
+		c := clientOf(t, serve(t, before(node, func(_ int64, r *http.Request) http.HandlerFunc {
+			if r.Method == http.MethodGet {
+				return altered(node, change)
+			}
+			return nil
+		})), Config{})
+		wantErr(t, name+": Verify", c.Verify(t.Context(), r), ErrNotANode)
+	}
+}
+
+func TestChangedUploadIsNotKept(t *testing.T) {
+	t.Parallel()
+	s := storeIn(t, vfs.NewMem())
+	node := Serve(s, Serving{})
+	ref := refs(1)
+	address := func(until int64) string {
+		return serve(t, before(node, func(n int64, r *http.Request) http.HandlerFunc {
+			if r.Method == http.MethodPut && n <= until {
+				r.Body = &flipping{ReadCloser: r.Body}
+			}
+			return nil
+		}))
+	}
+	for _, size := range []int{1, chunkSize, 3 * pageSize} {
+		r, content := ref(), random(size, 1)
+		mustKeep(t, clientOf(t, address(2), Config{}), r, content)
+		if !bytes.Equal(readAll(t, Local(s), r), content) {
+			t.Errorf("an output of %d bytes, changed twice on the way, is kept as another", size)
+		}
+		r = ref()
+		_, err := clientOf(t, address(1000), Config{Retry: 100 * time.Millisecond}).Keep(t.Context(), r, mime, bytes.NewReader(content))
+		wantErr(t, "Keep", err, ErrMangled)
+		wantErr(t, "Keep", err, outputs.ErrNotKept)
+		wantNothing(t, s, r)
+		_, err = clientOf(t, address(1), Config{}).Keep(t.Context(), r, mime, onlyReader{bytes.NewReader(content)})
+		wantErr(t, "Keep of what cannot be read again", err, ErrMangled)
+		wantNothing(t, s, r)
+	}
+}
+
+func TestUploadWithoutDigestIsNotKept(t *testing.T) {
+	t.Parallel()
+	s := storeIn(t, vfs.NewMem())
+	address := serve(t, Serve(s, Serving{}))
+	r := refs(1)()
+	put := func(digest string) int {
+		t.Helper()
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodPut, address+pathOf(r), strings.NewReader("abc"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if digest != "" {
+			q.Header.Set(digestHeader, digest)
+		}
+		a, err := http.DefaultClient.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Body.Close()
+		return a.StatusCode
+	}
+	if got := put(""); got != http.StatusBadRequest {
+		t.Errorf("PUT without a digest = %d, want 400", got)
+	}
+	wantNothing(t, s, r)
+	sum := sha256.Sum256([]byte("abc"))
+	if got := put("md5=:AAAA:, " + encodeDigest(sum[:])); got != http.StatusCreated {
+		t.Errorf("PUT with a digest before it = %d, want 201", got)
+	}
+}
+
+func TestLostAnswerIsAskedFor(t *testing.T) {
+	t.Parallel()
+	s := storeIn(t, vfs.NewMem())
+	node := Serve(s, Serving{})
+	ref := refs(1)
+	losing := func() *Client {
+		return clientOf(t, serve(t, before(node, func(n int64, r *http.Request) http.HandlerFunc {
+			if n == 1 && r.Method != http.MethodHead {
+				return lost(node)
+			}
+			return nil
+		})), Config{})
+	}
+	for _, content := range [][]byte{nil, []byte("x"), random(2*pageSize, 1)} {
+		for _, in := range []io.Reader{bytes.NewReader(content), onlyReader{bytes.NewReader(content)}} {
+			r := ref()
+			got, err := losing().Keep(t.Context(), r, mime, in)
+			if want := described(r, content); err != nil || got != want {
+				t.Errorf("Keep = %+v, %v, want %+v", got, err, want)
+			}
+		}
+	}
+	r := ref()
+	want := mustKeep(t, losing(), r, []byte("text"))
+	at := time.UnixMilli(1_700_000_000_000).UTC()
+	c := losing()
+	if got, err := c.Prune(t.Context(), r, "old", at); err != nil || got != want {
+		t.Errorf("Prune whose answer is lost = %+v, %v, want %+v", got, err, want)
+	}
+	_, err := losing().Prune(t.Context(), r, "older", at)
+	wantErr(t, "Prune by another policy", err, outputs.ErrPruned)
+	if err := losing().Drop(t.Context(), r.Settlement()); err != nil {
+		t.Errorf("Drop whose answer is lost = %v, want nil", err)
+	}
+}
+
+// Somebody else kept another output of that name while the answer was on its way.
+func TestLostAnswerIsNotTakenForAnother(t *testing.T) {
+	t.Parallel()
+	s := storeIn(t, vfs.NewMem())
+	node := Serve(s, Serving{})
+	r := refs(1)()
+	c := clientOf(t, serve(t, before(node, func(n int64, q *http.Request) http.HandlerFunc {
+		if n > 1 || q.Method != http.MethodPut {
+			return nil
+		}
+		return func(w http.ResponseWriter, q *http.Request) {
+			_, _ = io.Copy(io.Discard, q.Body)
+			mustKeep(t, Local(s), r, []byte("other"))
+			hangUp(w)
+		}
+	})), Config{})
+	_, err := c.Keep(t.Context(), r, mime, strings.NewReader("mine"))
+	wantErr(t, "Keep", err, outputs.ErrExists)
+	if got := readAll(t, c, r); string(got) != "other" {
+		t.Errorf("it reads %q, want the other", got)
+	}
+}
+
+// breaking hangs up once so many bytes of a request were read.
+func breaking(node http.Handler, after int64) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		r.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(io.LimitReader(r.Body, after), callback(func() { panic(http.ErrAbortHandler) })), r.Body}
+		node.ServeHTTP(w, r)
+	}
+}
+
+type callback func()
+
+func (c callback) Read([]byte) (int, error) {
+	c()
+	return 0, io.EOF
+}
+
+func TestCutUploadIsMadeAgainWhereItCan(t *testing.T) {
+	t.Parallel()
+	s := storeIn(t, vfs.NewMem())
+	node := Serve(s, Serving{})
+	ref := refs(1)
+	content := random(5*pageSize, 1)
+	cutting := func() *Client {
+		return clientOf(t, serve(t, before(node, func(n int64, r *http.Request) http.HandlerFunc {
+			if n < 3 && r.Method == http.MethodPut {
+				return breaking(node, 3*pageSize)
+			}
+			return nil
+		})), Config{})
+	}
+	in := bytes.NewReader(append([]byte("head"), content...))
+	_, _ = in.Seek(4, io.SeekStart)
+	r := ref()
+	got, err := cutting().Keep(t.Context(), r, mime, in)
+	if want := described(r, content); err != nil || got != want {
+		t.Errorf("Keep = %+v, %v, want %+v", got, err, want)
+	}
+	r = ref()
+	_, err = cutting().Keep(t.Context(), r, mime, onlyReader{bytes.NewReader(content)})
+	wantErr(t, "Keep of what cannot be read again", err, ErrUnreachable)
+	wantErr(t, "Keep of what cannot be read again", err, outputs.ErrNotKept)
+	kept(t, clientOf(t, serve(t, node), Config{}), s, r)
+}
+
+func TestCutListGoesOn(t *testing.T) {
+	t.Parallel()
+	s := storeIn(t, vfs.NewMem())
+	node := Serve(s, Serving{})
+	ref := refs(1)
+	var want []string
+	for range 400 {
+		r := ref()
+		mustKeep(t, Local(s), r, []byte("x"))
+		want = append(want, r.String())
+	}
+	cut := func(h http.Header, p []byte) []byte { return p[:len(p)*2/3] }
+	c := clientOf(t, serve(t, before(node, func(n int64, _ *http.Request) http.HandlerFunc {
+		if n%3 != 0 {
+			return altered(node, cut)
+		}
+		return nil
+	})), Config{})
+	var got []string
+	for r, err := range c.All(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, r.Ref.String())
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("All yields %d, want %d in order and each once", len(got), len(want))
+	}
+	for range c.Unconfirmed(t.Context()) {
+		break
+	}
+	always := clientOf(t, serve(t, before(node, func(int64, *http.Request) http.HandlerFunc { return altered(node, cut) })), Config{Retry: 50 * time.Millisecond})
+	n, failed := 0, error(nil)
+	for _, err := range always.All(t.Context()) {
+		if failed != nil {
+			t.Fatal("All goes on behind an error")
+		}
+		n, failed = n+1, err
+	}
+	wantErr(t, "All that is always cut", failed, ErrUnreachable)
+	if n > len(want) {
+		t.Errorf("All yields %d, want fewer than %d", n, len(want))
+	}
+}
+
+// Not parallel: what other tests hold would count.
+func TestMemoryDoesNotDependOnSize(t *testing.T) {
+	const bound = 64 << 20
+	size := int64(96 << 20)
+	if large != "" {
+		size = 256 << 20
+	}
+	s, err := outputs.Open(t.TempDir(), outputs.Config{Reserve: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	c := clientOf(t, serve(t, Serve(s, Serving{})), Config{})
+	in := newGauge(size)
+	r := refs(1)()
+	got, err := c.Keep(t.Context(), r, mime, in)
+	if err != nil || got.Bytes != size {
+		t.Fatalf("Keep = %d bytes, %v, want %d", got.Bytes, err, size)
+	}
+	o, err := c.Open(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	out := newGauge(0)
+	if n, err := io.Copy(out, o); err != nil || n != size {
+		t.Fatalf("read %d bytes, %v, want %d", n, err, size)
+	}
+	if in.peak == 0 || out.peak == 0 || max(in.peak, out.peak) > bound {
+		t.Errorf("heap in use = %d MiB in, %d MiB out, want under %d and sampled", in.peak>>20, out.peak>>20, bound>>20)
+	}
+}
+
+func TestSilentUploaderHoldsNothing(t *testing.T) {
+	t.Parallel()
+	s := storeIn(t, vfs.NewMem())
+	address := serve(t, Serve(s, Serving{Patience: 50 * time.Millisecond}))
+	r := refs(1)()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(address, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := fmt.Fprintf(conn, "PUT %s HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nsome", pathOf(r)); err != nil {
+		t.Fatal(err)
+	}
+	// It is refused, after which the name is free again.
+	answer := make([]byte, 12)
+	if _, err := io.ReadFull(conn, answer); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 5") {
+		t.Errorf("it is answered %q, %v, want a refusal", answer, err)
+	}
+	mustKeep(t, clientOf(t, address, Config{}), r, []byte("mine"))
+}
+
+func TestReaderIsLeftAloneAfterKeep(t *testing.T) {
+	t.Parallel()
+	s := storeIn(t, vfs.NewMem())
+	full := clientOf(t, serve(t, Serve(s, Serving{Limit: 3 * chunkSize})), Config{})
+	for range 20 {
+		in := &watchful{}
+		_, err := full.Keep(t.Context(), refs(1)(), "", in)
+		in.over.Store(true)
+		wantErr(t, "Keep", err, ErrTooLarge)
+		wantErr(t, "Keep", err, outputs.ErrNotKept)
+		if in.late.Load() {
+			t.Fatal("the reader is called after Keep returned")
+		}
+	}
+}
+
+// A watchful reader never ends, and notes when it is called too late.
+type watchful struct{ over, late atomic.Bool }
+
+func (w *watchful) Read(p []byte) (int, error) {
+	if w.over.Load() {
+		w.late.Store(true)
+	}
+	return len(p), nil
+}
+
+func TestOtherProgramsReadIt(t *testing.T) {
+	t.Parallel()
+	s := storeIn(t, vfs.NewMem())
+	r, content := refs(1)(), random(2*pageSize+9, 1)
+	mustKeep(t, Local(s), r, content)
+	address := serve(t, Serve(s, Serving{}))
+	sum := sha256.Sum256(content)
+	for ask, want := range map[string][]byte{"": content, "bytes=-5": content[len(content)-5:], "bytes=7-": content[7:], "bytes=3-" + strconv.Itoa(pageSize+50): content[3 : pageSize+51]} {
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+pathOf(r), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ask != "" {
+			q.Header.Set("Range", ask)
+		}
+		a, err := http.DefaultClient.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(a.Body)
+		_ = a.Body.Close()
+		if err != nil || !bytes.Equal(got, want) || !hasDigest(a.Header.Get("Repr-Digest"), sum[:]) {
+			t.Errorf("GET of %q = %d bytes, %v, want %d", ask, len(got), err, len(want))
+		}
+	}
+}
+
+func TestClosedClientSaysSo(t *testing.T) {
+	t.Parallel()
+	s := storeIn(t, vfs.NewMem())
+	c := clientOf(t, serve(t, Serve(s, Serving{})), Config{})
+	r := refs(1)()
+	mustKeep(t, c, r, []byte("x"))
+	for range 2 {
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := c.Stat(t.Context(), r)
+	wantErr(t, "Stat", err, outputs.ErrClosed)
+	_, err = c.Keep(context.Background(), domain.NewRef(r.Settlement(), domain.StructuredChannel), "", strings.NewReader("x"))
+	wantErr(t, "Keep", err, outputs.ErrClosed)
+}

@@ -1,0 +1,103 @@
+package remote
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+const (
+	protocol = "1"
+
+	protocolHeader = "Ledger-Outputs"
+	retainedHeader = "Ledger-Retained"
+	mimeHeader     = "Ledger-Media-Type"
+	errorHeader    = "Ledger-Error"
+	digestHeader   = "Content-Digest"
+
+	// pageSize is how much is read in one go, and how long a range with a digest
+	// can be.
+	pageSize = 1 << 20
+
+	// The last line of a list.
+	listEnd   = "end"
+	listError = "error "
+)
+
+// pathOf returns the path of an output, below the address of a node.
+func pathOf(ref domain.Ref) string {
+	return "/v1/outputs/" + ref.Settlement().String() + "/" + ref.Channel().String()
+}
+
+// encodeRetained returns what is known of an output for the wire.
+func encodeRetained(r domain.Retained) string {
+	return url.Values{
+		"ref": {r.Ref.String()}, "bytes": {strconv.FormatInt(r.Bytes, 10)}, "lines": {strconv.FormatInt(r.Lines, 10)},
+		"mime": {r.MIME}, "sha256": {r.SHA256},
+	}.Encode()
+}
+
+// decodeRetained is the inverse of encodeRetained.
+func decodeRetained(text string) (domain.Retained, error) {
+	form, err := url.ParseQuery(text)
+	if err != nil {
+		return domain.Retained{}, fmt.Errorf("parse %q: %w", cut(text), err)
+	}
+	r := domain.Retained{MIME: form.Get("mime"), SHA256: form.Get("sha256")}
+	if r.Ref, err = domain.ParseRef(form.Get("ref")); err != nil {
+		return domain.Retained{}, err
+	}
+	if r.Bytes, err = strconv.ParseInt(form.Get("bytes"), 10, 64); err == nil {
+		r.Lines, err = strconv.ParseInt(form.Get("lines"), 10, 64)
+	}
+	if err != nil {
+		return domain.Retained{}, fmt.Errorf("parse %q: %w", cut(text), err)
+	}
+	sum, err := hex.DecodeString(r.SHA256)
+	if err != nil || len(sum) != sha256.Size || r.SHA256 != strings.ToLower(r.SHA256) || r.Bytes < 0 || r.Lines < 1 || r.Lines-1 > r.Bytes {
+		return domain.Retained{}, fmt.Errorf("parse %q: no output has these sizes or this digest", cut(text))
+	}
+	return r, nil
+}
+
+// encodeDigest returns a SHA-256 as RFC 9530 writes it.
+func encodeDigest(sum []byte) string {
+	return "sha-256=:" + base64.StdEncoding.EncodeToString(sum) + ":"
+}
+
+// hasDigest reports whether sum is the SHA-256 of a Content-Digest, which may
+// hold other digests.
+func hasDigest(header string, sum []byte) bool {
+	for field := range strings.SplitSeq(header, ",") {
+		if strings.TrimSpace(field) == encodeDigest(sum) {
+			return true
+		}
+	}
+	return false
+}
+
+// A counter measures what is written to it.
+type counter struct {
+	bytes, ends int64
+	sum         hash.Hash
+}
+
+func newCounter() *counter { return &counter{sum: sha256.New()} }
+
+func (c *counter) add(p []byte) {
+	c.bytes += int64(len(p))
+	c.ends += int64(bytes.Count(p, []byte{'\n'}))
+	_, _ = c.sum.Write(p)
+}
+
+func (c *counter) retained(ref domain.Ref, mime string) domain.Retained {
+	return domain.Retained{Ref: ref, Bytes: c.bytes, Lines: c.ends + 1, MIME: mime, SHA256: hex.EncodeToString(c.sum.Sum(nil))}
+}
