@@ -3,8 +3,8 @@
 //
 // It has tests alone. The Node clients of EventStoreDB and KurrentDB, which the
 // folder node pins, append, read, subscribe and consume. The Go client's own
-// tests run unmodified; which of them do not pass, and why, is a table of the
-// test, and docs/eventstoredb.md has it too.
+// tests run unmodified against ledger serve; which of them do not pass, and why,
+// is a table of the test, and docs/eventstoredb.md has it too.
 //
 // Node and npm are looked for, and so is what .ci/clients sets: where they are
 // missing a test says so and is skipped.

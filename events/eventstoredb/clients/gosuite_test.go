@@ -13,9 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/settlement-ledger/ledger/events"
+	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
 )
 
 // The Go client, the address that its tests name, and the tests that ask for
@@ -56,20 +55,14 @@ var notPassing = map[string]struct{ ending, reason string }{
 }
 
 // TestTheGoClientsOwnTests runs the tests of the official Go client, a copy of
-// them as its module has them, against a server with TLS and a user. All pass
+// them as its module has them, against ledger serve with TLS and a user. All pass
 // but those in notPassing, and docs/eventstoredb.md has their number. The
 // address is in the client's tests, so this one runs where it is asked for.
 func TestTheGoClientsOwnTests(t *testing.T) {
 	if os.Getenv(required) == "" {
 		t.Skipf("%s is not set: the tests of the Go client, which take %s for themselves, are not run", required, goAddress)
 	}
-	store, g := open(t), guard(t)
-	// They wait until the users of a database are there.
-	record := events.Record{ID: mint().Event(), Kind: "$User", Version: 1, Time: time.Unix(0, 0).UTC(), Data: []byte("{}")}
-	if err := store.Append(t.Context(), "$users", 0, record); err != nil {
-		t.Fatal(err)
-	}
-	serve(t, store, goAddress, g.config(t, ""))
+	serveGoClient(t, guard(t))
 	endings := runGoClient(t)
 	counts := map[string]int{}
 	for _, name := range slices.Sorted(maps.Keys(endings)) {
@@ -90,6 +83,56 @@ func TestTheGoClientsOwnTests(t *testing.T) {
 	t.Log(said)
 	if !strings.Contains(document(t), said) {
 		t.Errorf("docs/eventstoredb.md does not say that %s", said)
+	}
+}
+
+// everyStream are beginnings that the names of all streams have in the Go
+// client's tests.
+var everyStream = strings.Join(strings.Split("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789$", ""), ",")
+
+// serveGoClient builds the ledger and serves a folder with it, at the address
+// that the Go client's tests name, until the test ends.
+func serveGoClient(t *testing.T, g guarded) {
+	t.Helper()
+	dir := t.TempDir()
+	program := filepath.Join(dir, "ledger")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "github.com/settlement-ledger/ledger/cmd/ledger").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	var said bytes.Buffer
+	ledger := exec.Command(program, "serve", "--store", filepath.Join(dir, "store"), "--listen", goAddress,
+		"--tls-cert", g.cert, "--tls-key", g.key, "--users", g.users, "--writable", everyStream)
+	ledger.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_STATE_HOME="+dir, "XDG_CONFIG_HOME="+dir)
+	ledger.Stdout, ledger.Stderr = &said, &said
+	if err := ledger.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = ledger.Process.Signal(os.Interrupt) // what it returns is judged by Wait
+		if err := ledger.Wait(); err != nil || t.Failed() {
+			t.Errorf("ledger serve: %v\n%s", err, &said)
+		}
+	})
+	addUsers(t, g)
+}
+
+// addUsers writes what a database has of its users: the Go client's tests wait
+// until it is there.
+func addUsers(t *testing.T, g guarded) {
+	t.Helper()
+	cfg, err := esdb.ParseConnectionString("esdb://" + user + ":" + password + "@" + goAddress + "?maxDiscoverAttempts=200&tlsCaFile=" + g.authority)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Logger = esdb.NoopLogging()
+	client, err := esdb.NewClient(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	made := esdb.EventData{EventType: "$User", ContentType: esdb.ContentTypeJson, Data: []byte("{}")}
+	if _, err := client.AppendToStream(t.Context(), "$users", esdb.AppendToStreamOptions{}, made); err != nil {
+		t.Fatal(err)
 	}
 }
 

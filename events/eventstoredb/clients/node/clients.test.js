@@ -216,6 +216,9 @@ test("a group answers for what it is handed", patience, async () => {
 	await feed.subscription.ack(again);
 	assert.deepEqual(texts([kept, parked, skipped, again].map((r) => r.event)), ["0", "1", "2", "3"]);
 
+	// What is parked is replayed once it is on record.
+	const parkedCount = async () => (await client.getPersistentSubscriptionToStreamInfo(stream, group)).stats.parkedMessageCount;
+	while ((await parkedCount()) < 1n);
 	await client.replayParkedMessagesToStream(stream, group);
 	const [replayed] = await feed.take(1);
 	assert.equal(replayed.event.id, parked.event.id);
