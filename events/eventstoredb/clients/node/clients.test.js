@@ -146,7 +146,9 @@ test("all is filtered by streams and by types", patience, async () => {
 	await byStream.end();
 	await byType.end();
 	assert.ok(checkpoints.length > 0, "no checkpoint said how far the search had come");
-	assert.ok(checkpoints.every((p, i) => i === 0 || p.commit > checkpoints[i - 1].commit), "checkpoints go forward");
+	const commits = checkpoints.map((p) => p.commit);
+	// The one that tells of going live may repeat the one before.
+	assert.ok(commits.every((c, i) => i === 0 || c >= commits[i - 1]), `checkpoints went back: ${commits}`);
 });
 
 test("a subscription to all resumes behind a position", patience, async () => {
