@@ -244,6 +244,7 @@ func (s *streamsOf) Append(from streams.Streams_AppendServer) error {
 		}
 	}
 	if err := s.mayWrite(role, w); err != nil {
+		except(ctx, "access-denied")
 		return err
 	}
 	done, err := s.write(ctx, w)

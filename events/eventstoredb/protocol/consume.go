@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,27 +48,40 @@ type filterExpression struct{ groups.Filter }
 func (f filterExpression) GetRegex() string    { return f.Regex }
 func (f filterExpression) GetPrefix() []string { return f.Prefixes }
 
-// groupStatus returns the status under which a caller is told of an error of
-// groups.
-func groupStatus(err error) error {
-	switch {
-	case err == nil:
+// groupStatus returns the status under which a caller is told of an error of a
+// group, and sets the trailers that clients tell such errors apart by.
+func groupStatus(ctx context.Context, key groups.Key, err error) error {
+	if err == nil {
 		return nil
-	case errors.Is(err, groups.ErrExists):
-		return status.Error(codes.AlreadyExists, err.Error())
-	case errors.Is(err, groups.ErrNotFound):
-		return status.Error(codes.NotFound, err.Error())
-	case errors.Is(err, groups.ErrBadGroup):
-		return status.Error(codes.InvalidArgument, err.Error())
-	case errors.Is(err, groups.ErrFull):
-		return status.Error(codes.FailedPrecondition, err.Error())
-	case errors.Is(err, groups.ErrDeleted):
-		return status.Error(codes.Aborted, err.Error())
-	case errors.Is(err, groups.ErrStopped):
-		return status.Error(codes.Unavailable, err.Error())
+	}
+	for _, known := range groupExceptions {
+		if errors.Is(err, known.is) {
+			if known.name != "" {
+				except(ctx, known.name, "stream-name", sourceName(key.Source), "group-name", key.Name)
+			}
+			return status.Error(known.code, err.Error())
+		}
 	}
 	return statusOf(err)
 }
+
+// groupExceptions are what clients are told of the errors of groups: a status,
+// and a name if they know the error by one.
+var groupExceptions = []struct {
+	is   error
+	code codes.Code
+	name string
+}{
+	{groups.ErrExists, codes.AlreadyExists, "persistent-subscription-exists"},
+	{groups.ErrNotFound, codes.NotFound, "persistent-subscription-does-not-exist"},
+	{groups.ErrBadGroup, codes.InvalidArgument, ""},
+	{groups.ErrFull, codes.FailedPrecondition, "maximum-subscribers-reached"},
+	{groups.ErrDeleted, codes.Aborted, "persistent-subscription-dropped"},
+	{groups.ErrStopped, codes.Unavailable, ""},
+}
+
+// sourceName returns what a group reads as clients name it.
+func sourceName(source events.Stream) string { return cmp.Or(string(source), "$all") }
 
 // A named request names a stream or all, and a group.
 type named interface {
@@ -97,9 +111,17 @@ func (s *groupsOf) Read(to persistent.PersistentSubscriptions_ReadServer) error 
 	if err != nil {
 		return statusOf(err)
 	}
-	c, ids, err := s.join(ctx, first.GetOptions())
+	o := first.GetOptions()
+	if o == nil {
+		return status.Error(codes.InvalidArgument, "consume: options are required before answers")
+	}
+	key, err := keyOf(o)
 	if err != nil {
 		return err
+	}
+	c, err := s.join(ctx, key, int(min(o.BufferSize, maxRoom)))
+	if err != nil {
+		return groupStatus(ctx, key, err)
 	}
 	defer c.Leave()
 	confirmation := &persistent.ReadResp_SubscriptionConfirmation{SubscriptionId: c.ID()}
@@ -111,9 +133,9 @@ func (s *groupsOf) Read(to persistent.PersistentSubscriptions_ReadServer) error 
 	for {
 		d, err := c.Next(ctx)
 		if err != nil {
-			return groupStatus(err)
+			return groupStatus(ctx, key, err)
 		}
-		m, err := delivered(d, ids)
+		m, err := delivered(d, groupIDs(o))
 		if err != nil {
 			return err
 		}
@@ -123,31 +145,28 @@ func (s *groupsOf) Read(to persistent.PersistentSubscriptions_ReadServer) error 
 	}
 }
 
-func (s *groupsOf) join(ctx context.Context, o *persistent.ReadReq_Options) (*groups.Consumer, idForm, error) {
-	if o == nil {
-		return nil, nil, status.Error(codes.InvalidArgument, "consume: options are required before answers")
-	}
-	key, err := keyOf(o)
-	if err != nil {
-		return nil, nil, err
-	}
-	ids := idForm(structured)
-	if _, ok := o.GetUuidOption().GetContent().(*persistent.ReadReq_Options_UUIDOption_String_); ok {
-		ids = spelled
-	}
+// join makes a caller a consumer that has room for so many entries.
+func (s *groupsOf) join(ctx context.Context, key groups.Key, room int) (*groups.Consumer, error) {
 	group, err := s.groups.Group(key)
 	if err != nil {
-		return nil, nil, groupStatus(err)
+		return nil, err
 	}
-	joining := groups.Joining{Room: int(min(o.BufferSize, maxRoom)), User: "anonymous"}
+	joining := groups.Joining{Room: room, User: "anonymous"}
 	if from, ok := peer.FromContext(ctx); ok {
 		joining.From = from.Addr.String()
 	}
 	if name, ok := userOf(ctx); ok {
 		joining.User = name
 	}
-	c, err := group.Join(joining)
-	return c, ids, groupStatus(err)
+	return group.Join(joining)
+}
+
+// groupIDs returns the form in which a consumer wants IDs.
+func groupIDs(o *persistent.ReadReq_Options) idForm {
+	if _, ok := o.GetUuidOption().GetContent().(*persistent.ReadReq_Options_UUIDOption_String_); ok {
+		return spelled
+	}
+	return structured
 }
 
 // maxRoom bounds what one consumer may have in hand.

@@ -42,7 +42,7 @@ func (s *groupsOf) Create(ctx context.Context, req *persistent.CreateReq) (*pers
 	}
 	def.Settings.Told.StartFrom = from.told(def.Source)
 	if err := s.groups.Create(ctx, def); err != nil {
-		return nil, groupStatus(err)
+		return nil, groupStatus(ctx, def.Key, err)
 	}
 	return &persistent.CreateResp{}, nil
 }
@@ -204,7 +204,7 @@ func (s *groupsOf) Update(ctx context.Context, req *persistent.UpdateReq) (*pers
 	}
 	group, err := s.groups.Group(key)
 	if err != nil {
-		return nil, groupStatus(err)
+		return nil, groupStatus(ctx, key, err)
 	}
 	given, err := settingsOf(o.GetSettings(), o.GetSettings().GetNamedConsumerStrategy().String())
 	if err != nil {
@@ -212,7 +212,7 @@ func (s *groupsOf) Update(ctx context.Context, req *persistent.UpdateReq) (*pers
 	}
 	given.Told.StartFrom = group.Stand().Settings.Told.StartFrom
 	if err := s.groups.Update(ctx, key, given); err != nil {
-		return nil, groupStatus(err)
+		return nil, groupStatus(ctx, key, err)
 	}
 	return &persistent.UpdateResp{}, nil
 }
@@ -227,7 +227,7 @@ func (s *groupsOf) Delete(ctx context.Context, req *persistent.DeleteReq) (*pers
 		return nil, err
 	}
 	if err := s.groups.Delete(ctx, key); err != nil {
-		return nil, groupStatus(err)
+		return nil, groupStatus(ctx, key, err)
 	}
 	return &persistent.DeleteResp{}, nil
 }
@@ -243,7 +243,7 @@ func (s *groupsOf) GetInfo(ctx context.Context, req *persistent.GetInfoReq) (*pe
 	}
 	group, err := s.groups.Group(key)
 	if err != nil {
-		return nil, groupStatus(err)
+		return nil, groupStatus(ctx, key, err)
 	}
 	return &persistent.GetInfoResp{SubscriptionInfo: info(group.Stand())}, nil
 }
@@ -262,6 +262,7 @@ func (s *groupsOf) List(ctx context.Context, req *persistent.ListReq) (*persiste
 		}
 	}
 	if of != nil && len(resp.Subscriptions) == 0 {
+		except(ctx, "persistent-subscription-does-not-exist", "stream-name", string(source), "group-name", "")
 		return nil, status.Error(codes.NotFound, "list groups: there are none of this stream")
 	}
 	return resp, nil
@@ -279,13 +280,13 @@ func (s *groupsOf) ReplayParked(ctx context.Context, req *persistent.ReplayParke
 	}
 	group, err := s.groups.Group(key)
 	if err != nil {
-		return nil, groupStatus(err)
+		return nil, groupStatus(ctx, key, err)
 	}
 	if o.GetStopAt() < 0 {
 		return nil, status.Error(codes.InvalidArgument, "replay: stop_at is negative")
 	}
 	if err := group.Replay(int(o.GetStopAt())); err != nil {
-		return nil, groupStatus(err)
+		return nil, groupStatus(ctx, key, err)
 	}
 	return &persistent.ReplayParkedResp{}, nil
 }

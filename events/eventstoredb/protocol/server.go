@@ -122,7 +122,7 @@ func (s *Server) admit(ctx context.Context, wanted Role) (Role, error) {
 		return 0, err
 	}
 	if role < wanted {
-		return 0, status.Errorf(codes.PermissionDenied, "access denied: this takes the role %s, and the caller has %s", wanted, role)
+		return 0, denied(ctx, "access denied: this takes the role %s, and the caller has %s", wanted, role)
 	}
 	return role, nil
 }

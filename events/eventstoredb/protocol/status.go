@@ -65,7 +65,19 @@ func (o *oversize) Is(target error) bool       { return target == errTooLarge }
 // tooLarge returns the status of an append over the limit, and sets the
 // trailers that clients read.
 func tooLarge(ctx context.Context, limit int, text string) error {
-	// A call of which there is no more to be told has no use for a trailer.
-	_ = grpc.SetTrailer(ctx, metadata.Pairs("exception", "maximum-append-size-exceeded", "maximum-append-size", strconv.Itoa(limit)))
+	except(ctx, "maximum-append-size-exceeded", "maximum-append-size", strconv.Itoa(limit))
 	return &oversize{text}
+}
+
+// denied returns the status of a call that its caller may not make, and sets
+// the trailer that clients read.
+func denied(ctx context.Context, format string, args ...any) error {
+	except(ctx, "access-denied")
+	return status.Errorf(codes.PermissionDenied, format, args...)
+}
+
+// except sets the trailers by which clients know an error that has a name. A
+// call of which there is no more to be told has no use for them.
+func except(ctx context.Context, name string, more ...string) {
+	_ = grpc.SetTrailer(ctx, metadata.Pairs(append([]string{"exception", name}, more...)...))
 }

@@ -1,16 +1,25 @@
 package protocol_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"fmt"
+	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
+	"golang.org/x/crypto/bcrypt"
 
 	"github.com/settlement-ledger/ledger/events/eventstest"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
@@ -123,4 +132,53 @@ func TestAUsersFileThatIsNotRightIsRefused(t *testing.T) {
 	if line, err := protocol.FormatUser("a", strings.Repeat("x", 73), protocol.Reader); !errors.Is(err, protocol.ErrBadUsers) {
 		t.Errorf("FormatUser with a password of 73 bytes = %q, %v, want ErrBadUsers", line, err)
 	}
+}
+
+// certificate returns one for this machine, and what trusts it.
+func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "localhost"}, DNSNames: []string{"localhost"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(leaf)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, pool
+}
+
+// users returns users with their names as passwords, but for admin. Their
+// hashes are the cheapest that there are.
+func users(t *testing.T) *protocol.Users {
+	t.Helper()
+	var lines []string
+	for _, u := range []struct {
+		name, password string
+		role           protocol.Role
+	}{{"admin", "changeit", protocol.Ledger}, {"writer", "writer", protocol.Writer}, {"reader", "reader", protocol.Reader}} {
+		hash, err := bcrypt.GenerateFromPassword([]byte(u.password), bcrypt.MinCost)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := fmt.Sprintf("%s:%s:%s", u.name, hash, u.role)
+		lines = append(lines, line)
+	}
+	parsed, err := protocol.ParseUsers(strings.NewReader(strings.Join(lines, "\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
 }
