@@ -25,6 +25,7 @@ type pending struct {
 	values []byte // the records as they are kept, one behind the other, each with room for its sum
 	parts  []part // of values, one for each record
 	size   int    // bytes that it was admitted with
+	first  uint64 // the sequence of the first record, once it is in a group
 	done   chan error
 }
 
@@ -204,7 +205,10 @@ func (s *Store) commitAll() {
 		g := s.form(taken)
 		clear(taken)
 		g.begun = time.Now()
-		err := s.apply(g)
+		err := s.verdict(g.index())
+		if err == nil {
+			err = s.apply(g)
+		}
 		if s.durability.interval > 0 || err != nil {
 			s.land(g, err)
 			continue
@@ -258,6 +262,7 @@ func (s *Store) add(g *group, p *pending, room int) error {
 	if g.batch == nil {
 		g.batch = s.db.NewBatchWithSize(room)
 	}
+	p.first = g.end + 1
 	for i := range p.parts {
 		g.end++
 		if err := p.put(g.batch, i, g.end); err != nil {
@@ -277,21 +282,31 @@ func (p *pending) batchLen() int {
 	return p.size + len(p.parts)*(around+entryKeyLen+around+indexKeyLen(p.stream)+8)
 }
 
-// put adds the record with an index to a batch, under a sequence, and its entry
-// in the index of the stream.
+// put adds the record with an index to a batch, under a sequence.
 func (p *pending) put(batch *pebble.Batch, i int, seq uint64) error {
 	value := p.value(i)
 	entry := batch.SetDeferred(entryKeyLen, len(value)+sumLen)
 	putEntryKey(entry.Key, seq)
 	copy(entry.Value, value)
 	binary.BigEndian.PutUint32(entry.Value[len(value):], finishSum(p.parts[i].sum, seq))
-	if err := entry.Finish(); err != nil {
-		return err
+	return entry.Finish()
+}
+
+// index adds the places of the records in their streams to the batch. They come
+// behind all records, whose keys are then a run: Pebble puts each where it left
+// the one before, and searches for none.
+func (g *group) index() error {
+	for _, p := range g.added {
+		for i := range p.parts {
+			index := g.batch.SetDeferred(indexKeyLen(p.stream), 8)
+			putIndexKey(index.Key, p.stream, p.after+events.Revision(i+1))
+			binary.BigEndian.PutUint64(index.Value, p.first+uint64(i))
+			if err := index.Finish(); err != nil {
+				return err
+			}
+		}
 	}
-	index := batch.SetDeferred(indexKeyLen(p.stream), 8)
-	putIndexKey(index.Key, p.stream, p.after+events.Revision(i+1))
-	binary.BigEndian.PutUint64(index.Value, seq)
-	return index.Finish()
+	return nil
 }
 
 // apply writes a group to the log and lets Pebble see it.

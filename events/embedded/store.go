@@ -193,7 +193,7 @@ func (s *Store) lastSequence() (seq uint64, err error) {
 
 // The sizes of what Pebble keeps in memory.
 const (
-	cacheSize    = 32 << 20 // a scan reads each block once; this is for streams read again
+	cacheSize    = 24 << 20 // a scan reads each block once; this is for streams read again
 	memTableSize = 16 << 20 // bounds the log that an opening replays to a few hundredths of a second
 	tableSize    = 8 << 20  // at which Pebble begins another table
 )

@@ -10,23 +10,36 @@ import (
 	"time"
 )
 
-// fileSize is how many bytes a file of events has. It is written over from the
-// beginning when its end is reached.
-const fileSize = 32 << 20
+// flatSize is how many bytes a flat file of events has. It is written over from
+// the beginning when its end is reached.
+const flatSize = 32 << 20
 
-// A plainFile is a file that has all its bytes on the disk and is written over.
+// A plainFile is a file of events. One that grows is a log as anyone writes it;
+// one that is flat has all its bytes on the disk before and keeps nothing, and
+// is the least that a disk takes.
 type plainFile struct {
-	file     *os.File
-	at, size int64
-	syncing  time.Duration // in write since it was last asked for
+	file    *os.File
+	at      int64
+	size    int64         // of one that is flat; 0: it grows
+	syncing time.Duration // in write since it was last asked for
 }
 
-func openFile(g *Ground) (*plainFile, error) {
+// openGrowing opens a file that has no bytes.
+func openGrowing(g *Ground) (*plainFile, error) {
 	f, err := os.Create(filepath.Join(g.Dir, "events"))
 	if err != nil {
 		return nil, err
 	}
-	p := &plainFile{file: f, size: max(g.Bytes(fileSize), 1<<20)}
+	return &plainFile{file: f}, nil
+}
+
+// openFlat opens a file that has all its bytes on the disk and is written over.
+func openFlat(g *Ground) (*plainFile, error) {
+	f, err := os.Create(filepath.Join(g.Dir, "events"))
+	if err != nil {
+		return nil, err
+	}
+	p := &plainFile{file: f, size: max(g.Bytes(flatSize), 1<<20)}
 	zeros := make([]byte, 1<<20)
 	for at := int64(0); at < p.size && err == nil; at += int64(len(zeros)) {
 		_, err = f.WriteAt(zeros, at)
@@ -42,7 +55,7 @@ func openFile(g *Ground) (*plainFile, error) {
 
 // write puts bytes on the disk.
 func (p *plainFile) write(b []byte) error {
-	if p.at+int64(len(b)) > p.size {
+	if p.size > 0 && p.at+int64(len(b)) > p.size {
 		p.at = 0
 	}
 	begun := time.Now()
@@ -63,7 +76,7 @@ func (p *plainFile) takeSyncing() time.Duration {
 // openPerEvent opens the floor of one writer: a write and an fdatasync for each
 // event.
 func openPerEvent(_ context.Context, g *Ground, _ int) (Appender, error) {
-	f, err := openFile(g)
+	f, err := openGrowing(g)
 	if err != nil {
 		return nil, err
 	}
@@ -165,13 +178,19 @@ func (g *Group) yield() {
 	}
 }
 
-// openGrouped opens the floor of many writers: one write and one fdatasync for
-// all that wait.
-func openGrouped(_ context.Context, g *Ground, writers int) (Appender, error) {
-	f, err := openFile(g)
-	if err != nil {
-		return nil, err
+// openGrouped returns what opens the floor of many writers: one write to a file
+// and one fdatasync for all that wait.
+func openGrouped(open func(*Ground) (*plainFile, error)) func(context.Context, *Ground, int) (Appender, error) {
+	return func(_ context.Context, g *Ground, writers int) (Appender, error) {
+		f, err := open(g)
+		if err != nil {
+			return nil, err
+		}
+		return newGrouped(f, writers), nil
 	}
+}
+
+func newGrouped(f *plainFile, writers int) *grouped {
 	var events []byte
 	return &grouped{NewGroup(writers, func(batch []Pending) error {
 		events = events[:0]
@@ -179,7 +198,7 @@ func openGrouped(_ context.Context, g *Ground, writers int) (Appender, error) {
 			events = append(events, p.Event...)
 		}
 		return f.write(events)
-	}), f}, nil
+	}), f}
 }
 
 type grouped struct {
