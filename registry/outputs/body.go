@@ -70,25 +70,25 @@ func (s *Store) incomingPath(id uint64) string {
 
 const incomingSuffix = ".body"
 
-// add takes the next chunk: value with room for a checksum before it. It
-// reports whether it holds on to value.
-func (b *body) add(value []byte) (held bool, err error) {
+// add takes the next chunk: value with room for a checksum before it. It may hold
+// on to value until a group of chunks that come after is added, or to the commit.
+func (b *body) add(value []byte) error {
 	key := chunkKey(b.id, b.next)
 	binary.BigEndian.PutUint32(value, checksum(key, value[crcSize:]))
 	if len(b.held) == group || b.next == logged {
 		if err := b.log(); err != nil {
-			return false, err
+			return err
 		}
 	}
 	b.next++
 	if b.next <= logged {
 		b.held = append(b.held, value)
-		return true, nil
+		return nil
 	}
 	if err := b.spill(); err != nil {
-		return false, err
+		return err
 	}
-	return false, b.table.Set(key, value)
+	return b.table.Set(key, value)
 }
 
 // log writes the chunks held. They are durable when the head is.
@@ -120,8 +120,6 @@ func (b *body) batch(db *pebble.DB) (*pebble.Batch, error) {
 	}
 	return batch, nil
 }
-
-func newChunk() []byte { return make([]byte, crcSize+chunkSize) }
 
 // spill begins the table, if there is none.
 func (b *body) spill() error {

@@ -71,6 +71,9 @@ func (g *guard) open(name string, do func() (vfs.File, error)) (vfs.File, error)
 	log := strings.HasSuffix(name, ".log")
 	if !g.frozen() {
 		f, err := do()
+		if err == nil && log {
+			f = newLogFile(f)
+		}
 		if err == nil {
 			return &guarded{File: f, guard: g, trusted: log || strings.Contains(name, "MANIFEST")}, nil
 		}

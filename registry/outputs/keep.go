@@ -126,6 +126,8 @@ func (s *Store) hidden(ref domain.Ref) bool {
 
 func (s *Store) keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
 	b := s.newBody()
+	var around ring
+	defer around.free()
 	kept := false
 	defer func() {
 		if !kept {
@@ -133,7 +135,7 @@ func (s *Store) keep(ctx context.Context, ref domain.Ref, mime string, r io.Read
 		}
 		b.done()
 	}()
-	count, err := s.pour(ctx, b, r)
+	count, err := s.pour(ctx, b, &around, r)
 	if err != nil {
 		return domain.Retained{}, err
 	}
@@ -144,38 +146,55 @@ func (s *Store) keep(ctx context.Context, ref domain.Ref, mime string, r io.Read
 }
 
 // pour reads r to its end, into b, and counts what it gives. An empty output has
-// one empty chunk.
-func (s *Store) pour(ctx context.Context, b *body, r io.Reader) (*counter, error) {
-	count := countAside()
+// one empty chunk. It leaves chunks in the ring that b holds.
+func (s *Store) pour(ctx context.Context, b *body, around *ring, r io.Reader) (*counter, error) {
+	var count aside
 	defer count.end()
-	value, spare := newChunk(), []byte(nil)
 	for {
 		if b.next%spaceEvery == 0 {
 			if err := s.space(); err != nil {
 				return nil, err
 			}
 		}
+		count.await(len(around) - 1) // so that the chunk that was here before is counted
+		value := around.at(b.next)
 		n, err := fill(ctx, r, value[crcSize:])
 		if err != nil && !errors.Is(err, errEnd) {
 			return nil, err
 		}
-		held := false
 		if n > 0 || b.next == 0 {
 			count.add(value[crcSize : crcSize+n])
-			var broke error
-			if held, broke = b.add(value[:crcSize+n]); broke != nil {
+			if broke := b.add(value[:crcSize+n]); broke != nil {
 				return nil, seal(broke)
 			}
 		}
-		switch {
-		case err != nil:
+		if err != nil {
 			return count.end(), nil
-		case held:
-			value = newChunk()
-		case spare == nil:
-			value, spare = newChunk(), value
-		default: // the chunk before this one is counted
-			value, spare = spare, value
+		}
+	}
+}
+
+// A ring is the chunks of an output that are in memory: a group that a body
+// holds, and one that is being read.
+type ring [group + 1]*[crcSize + chunkSize]byte
+
+var chunks = sync.Pool{New: func() any { return new([crcSize + chunkSize]byte) }}
+
+// at returns where the chunk of an index goes: where the one was that is so
+// many before it.
+func (r *ring) at(index uint32) []byte {
+	place := &r[index%uint32(len(r))]
+	if *place == nil {
+		*place = chunks.Get().(*[crcSize + chunkSize]byte)
+	}
+	return (*place)[:]
+}
+
+// free gives the chunks to the next output. Nothing of them is used any more.
+func (r *ring) free() {
+	for _, chunk := range r {
+		if chunk != nil {
+			chunks.Put(chunk)
 		}
 	}
 }
@@ -207,44 +226,60 @@ func fill(ctx context.Context, r io.Reader, p []byte) (n int, err error) {
 	return n, nil
 }
 
-// An aside counts chunks on a goroutine of its own, as SHA-256 takes about as
-// long as writing them. Whoever made it ends it.
+// An aside counts chunks, all but a first one on a goroutine of its own, as
+// SHA-256 takes about as long as writing them: one chunk alone is counted sooner
+// than it is handed over. Whoever made it ends it. The zero aside is ready.
 type aside struct {
 	count   *counter
+	first   []byte // that is not counted, while there is no goroutine
 	chunks  chan []byte
 	counted chan struct{}
 	joined  sync.WaitGroup
-	waiting bool // for the chunk that was added last
-	ended   bool
+	waiting int // chunks that are added and of which counted was not heard
 }
 
-func countAside() *aside {
-	a := &aside{count: newCounter(), chunks: make(chan []byte), counted: make(chan struct{}, 1)}
+// add counts p, which is not written to before it is counted.
+func (a *aside) add(p []byte) {
+	if a.waiting++; a.waiting == 1 && a.chunks == nil {
+		a.first = p
+		return
+	}
+	if a.chunks == nil {
+		a.begin()
+	}
+	a.chunks <- p
+}
+
+func (a *aside) begin() {
+	a.count = newCounter()
+	a.chunks, a.counted = make(chan []byte, len(ring{})), make(chan struct{}, len(ring{}))
 	a.joined.Go(func() {
 		for p := range a.chunks {
 			_, _ = a.count.Write(p) // it takes everything
 			a.counted <- struct{}{}
 		}
 	})
-	return a
+	a.chunks <- a.first
 }
 
-// add counts p, which is not written to before the next add has returned. It
-// waits for the chunk before.
-func (a *aside) add(p []byte) {
-	if a.waiting {
+// await returns once no more than so many chunks are not counted.
+func (a *aside) await(chunks int) {
+	for a.waiting > chunks {
 		<-a.counted
+		a.waiting--
 	}
-	a.chunks <- p
-	a.waiting = true
 }
 
 // end waits until all is counted, and returns the count.
 func (a *aside) end() *counter {
-	if !a.ended {
+	switch {
+	case a.chunks != nil:
 		close(a.chunks)
 		a.joined.Wait()
-		a.ended = true
+		a.chunks = nil
+	case a.count == nil:
+		a.count = newCounter()
+		_, _ = a.count.Write(a.first) // it takes everything
 	}
 	return a.count
 }

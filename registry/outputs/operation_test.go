@@ -252,7 +252,7 @@ func TestPrunedSpaceIsGivenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	ref, all := refs(1), []domain.Ref{}
-	const each = 6 << 20
+	const each = 12 << 20 // beside which the logs that are kept to be used again are few
 	for i := range 4 {
 		r := ref()
 		mustKeep(t, s, r, random(each, uint64(i)))

@@ -142,9 +142,12 @@ func checkFormat(db *pebble.DB) error {
 // Large outputs come in as finished tables, past the log and the memtables,
 // and land in the last level, where nothing rewrites them; so there is no need
 // to separate values from keys, and what memory is needed does not depend on
-// them. Memtables hold only heads and the first MiB of outputs: 8 MiB of them,
+// them. Memtables hold only heads and the first MiB of outputs: 16 MiB of them,
 // and no stall before the fourth, as a writer that stalls cannot be
-// interrupted. The cache holds the 128 latest chunks; outputs are read from one
+// interrupted. Each is flushed to one table of chunks and one of heads. As the
+// chunks of a later output come after those of an earlier one, their tables lie
+// beside each other, and a compaction moves them without writing them again; a
+// table of both would lie across all that are below it. The cache holds the 128 latest chunks; outputs are read from one
 // end to the other, for which more would be of no use.
 func (s *Store) tune() *pebble.Options {
 	o := &pebble.Options{
@@ -153,10 +156,9 @@ func (s *Store) tune() *pebble.Options {
 		Logger:                      silent{s.guard},
 		FormatMajorVersion:          pebble.FormatNewest,
 		CacheSize:                   8 << 20,
-		MemTableSize:                8 << 20,
+		MemTableSize:                memTable,
 		MemTableStopWritesThreshold: 4,
 		MaxOpenFiles:                256,
-		WALBytesPerSync:             writeOut,
 		// A damaged output is the reader's to hear of, and no reason to end the process.
 		EventListener: &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}},
 	}
@@ -165,8 +167,22 @@ func (s *Store) tune() *pebble.Options {
 	for i := 1; i < len(o.Levels); i++ {
 		o.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.SnappyCompression }
 	}
+	for i := range o.TargetFileSizes {
+		o.TargetFileSizes[i] = memTable
+	}
+	o.Experimental.SpanPolicyFunc = apart
 	o.EnsureDefaults()
 	return o
+}
+
+const memTable = 16 << 20
+
+// apart keeps chunks and heads in tables of their own.
+func apart(start []byte) (_ pebble.SpanPolicy, end []byte, _ error) {
+	if len(start) > 0 && start[0] > bodyKind {
+		return pebble.SpanPolicy{}, nil, nil
+	}
+	return pebble.SpanPolicy{}, []byte{bodyKind + 1}, nil
 }
 
 // incoming is the folder of the bodies that are being written.

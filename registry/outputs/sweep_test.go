@@ -76,7 +76,7 @@ func TestSweepRemovesHalfWrittenBodies(t *testing.T) {
 	r := refs(1)()
 	mustKeep(t, s, r, random((logged+6)*chunkSize, 1))
 	b := s.newBody()
-	if _, err := s.pour(t.Context(), b, bytes.NewReader(random((logged+6)*chunkSize, 2))); err != nil {
+	if _, err := s.pour(t.Context(), b, new(ring), bytes.NewReader(random((logged+6)*chunkSize, 2))); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(b.log(), b.ingest(t.Context())); err != nil {

@@ -1,0 +1,60 @@
+package outputs
+
+import (
+	"math"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// stretch is the step in which a log is filled with zeros.
+const stretch = 1 << 20
+
+var zeros [64 << 10]byte
+
+// A logFile is a log of the database in which there are bytes already where the
+// next records go: a sync of what was written over waits for one write of the
+// disk, and that of a file that grew for the journal of the file system as well.
+// Pebble takes zeros for an end, and uses a log again when it can, so that most
+// are filled once. The disk is told to begin writing before it is asked to be
+// done.
+type logFile struct {
+	vfs.File
+	end    int64 // of what is written
+	told   int64 // the end of what the disk was told to write
+	filled int64 // the bytes that there are
+}
+
+// newLogFile returns a log of f, which is written from its beginning on.
+func newLogFile(f vfs.File) *logFile {
+	l := &logFile{File: f}
+	if info, err := f.Stat(); err == nil {
+		l.filled = info.Size()
+	}
+	return l
+}
+
+func (l *logFile) Write(p []byte) (int, error) {
+	l.fill(l.end + int64(len(p)))
+	n, err := l.File.Write(p)
+	l.end += int64(n)
+	if err == nil && l.end-l.told >= writeOut {
+		l.told = l.end
+		_, err = l.SyncTo(l.end)
+	}
+	return n, err
+}
+
+// fill sees to it that there are bytes up to end. A log that cannot be filled
+// grows as it is written; whether that goes well, the write says.
+func (l *logFile) fill(end int64) {
+	if end <= l.filled {
+		return
+	}
+	for until := (end + stretch - 1) / stretch * stretch; l.filled < until; {
+		n, err := l.WriteAt(zeros[:min(int64(len(zeros)), until-l.filled)], l.filled)
+		l.filled += int64(n)
+		if err != nil {
+			l.filled = math.MaxInt64
+		}
+	}
+}
