@@ -5,7 +5,7 @@ GO ?= go
 FUZZTIME ?= 20s
 STATICCHECK = $(GO) tool -modfile=tools.mod staticcheck
 
-.PHONY: check build vet lint fmt test race fuzz crash laws mutants bench cover demo
+.PHONY: check build vet lint fmt test race fuzz crash powercuts soak laws mutants bench bench-check cover demo
 
 check: build vet fmt lint test
 
@@ -31,6 +31,15 @@ race: test
 crash:
 	$(GO) test -race -timeout 15m -run 'PowerCut|Crash|SIGKILL|Killed' -count=1 -v ./events/embedded ./registry/outputs ./runner ./cmd/ledger
 
+# Ten thousand power cuts under each durability, on disks that keep their word and
+# on some that do not.
+powercuts:
+	LEDGER_TEST_POWER_CUTS=10000 $(GO) test -timeout 30m -run '^TestPowerCuts$$' -count=1 -v ./events/embedded
+
+# Five minutes of a server that is restarted every few seconds under load.
+soak:
+	LEDGER_TEST_SOAK=5m $(GO) test -timeout 15m -run 'Soak' -count=1 -v ./events/eventstoredb
+
 # Each law with its sentence, and that its saboteur was caught.
 laws:
 	@$(GO) test -count=1 -run '^TestLawsAreThoseOfTheDocument$$' -v ./cmd/ledger
@@ -46,6 +55,10 @@ fuzz:
 # minutes; every round is in bench.csv. BENCH='-only append' takes a part of it.
 bench:
 	cd bench && $(GO) run . -csv ../bench.csv $(BENCH)
+
+# The module of the table with peers, which the others do not reach.
+bench-check:
+	cd bench && $(GO) vet . && $(GO) test .
 
 cover:
 	$(GO) test -coverpkg=./... -coverprofile=cover.out ./... && $(GO) tool cover -func=cover.out | tail -1

@@ -79,7 +79,7 @@ func (a *app) where() (address, error) {
 	}
 	dir, err := a.dataDir("ledger")
 	if err != nil {
-		return address{}, hinted(err, "name a store with --store")
+		return address{}, misuse("no store is named, and HOME is not set: name one with --store")
 	}
 	return address{folder: dir}, nil
 }
@@ -92,7 +92,7 @@ func (a *app) dataDir(name string) (string, error) {
 	if home := a.variable("HOME"); home != "" {
 		return filepath.Join(home, ".local", "share", name), nil
 	}
-	return "", misuse("HOME is not set")
+	return "", misuse("nothing is named, and HOME is not set")
 }
 
 // storeDir returns the folder of the store that is meant, for what is done to a

@@ -112,7 +112,7 @@ func (a *app) openFolder(ctx context.Context, dir string, owner embedded.Owner) 
 	ledger := a.ledgerOver(store)
 	// Who worked on it through ledger serve may have kept its outputs elsewhere.
 	here := remote.Local(kept)
-	nodes := remote.OpenNodes(here, ledger, remote.Config{})
+	nodes := remote.OpenNodes(here, ledger, remote.Config{Home: true})
 	return &ledgerStore{
 		name: dir, store: store, checkpoints: store, ledger: ledger, outputs: nodes, here: here, folder: &folderStore{dir, store, kept},
 		close: func() error { return errors.Join(nodes.Close(), kept.Close(), store.Close()) },

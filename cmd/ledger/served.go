@@ -30,7 +30,7 @@ func (a *app) openServed(ctx context.Context, dir string, at serving) (*ledgerSt
 		return nil, errors.Join(err, store.Close())
 	}
 	near, ledger := nearby(at), a.ledgerOver(store)
-	nodes := remote.OpenNodes(kept, ledger, remote.Config{})
+	nodes := remote.OpenNodes(kept, ledger, remote.Config{Home: true})
 	return &ledgerStore{
 		name: dir, store: store, checkpoints: near, ledger: ledger, outputs: nodes, here: kept, shared: true, address: at.Outputs,
 		close: func() error { return errors.Join(nodes.Close(), kept.Close(), near.Close(), store.Close()) },

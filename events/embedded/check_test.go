@@ -74,7 +74,7 @@ func TestACheckOfAWholeStoreFindsNothing(t *testing.T) {
 	for _, e := range entries {
 		d.Add(e)
 	}
-	if c.Records != 360 || c.Streams != 7 || c.Checkpoints != 1 || c.Digest != d.String() || !c.Opened || !c.Closed || !c.Locked {
+	if c.Records != 360 || c.Streams != 7 || c.Checkpoints != 2 || c.Digest != d.String() || !c.Opened || !c.Closed || !c.Locked {
 		t.Errorf("checked %+v, want 360 records in 7 streams with digest %s", c, d)
 	}
 	for name, text := range contents(t, storage, "store") {

@@ -24,6 +24,9 @@ type Config struct {
 	TLS      *tls.Config   // for https; nil: the certificates that this machine trusts
 	Patience time.Duration // how long a node may be silent; zero: 15 s
 	Retry    time.Duration // for how long what failed on the way is tried again; zero: 2 s, negative: not at all
+	// Home says, to OpenNodes, that what is here lies beside the log: a process
+	// without a lease held both alone, so that what it kept is here or gone.
+	Home bool
 }
 
 // A Client reads and keeps outputs at a node. Whoever opened it closes it. All

@@ -133,6 +133,9 @@ func (n *Nodes) reach(ctx context.Context, ref domain.Ref, ask func(*Client) (do
 	if err != nil {
 		return err
 	}
+	if n.config.Home && len(origin.Addresses) == 0 && origin.Process.Until.IsZero() {
+		return outputs.ErrNotFound
+	}
 	var faults []error
 	absent := false
 	for _, address := range origin.Addresses {

@@ -213,6 +213,19 @@ func TestNodesSayWhoCannotBeReachedAndWhatToDo(t *testing.T) {
 	}
 }
 
+// What lies beside the log was kept there by who held both alone: it is gone, and
+// nobody has to be asked.
+func TestNodesAtHomeKnowWhatIsGone(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, eventstest.NewSlice())
+	ref := h.settled(h.process("alpha", ""), nil, "x")
+	n := OpenNodes(nil, h.ledger, Config{Retry: -1, Home: true})
+	defer n.Close()
+	if _, err := n.Stat(t.Context(), ref); !errors.Is(err, outputs.ErrNotFound) || errors.Is(err, ErrUnreachable) {
+		t.Errorf("Stat = %v, want %v", err, outputs.ErrNotFound)
+	}
+}
+
 // The process that settled is gone, and another of its host has its store.
 func TestNodesAskWhoHasTheStoreNow(t *testing.T) {
 	t.Parallel()

@@ -309,7 +309,7 @@ func (in *incoming) Read(p []byte) (int, error) {
 // so that the answer is read.
 func (in *incoming) refuse(w http.ResponseWriter, err error) {
 	_ = in.control.EnableFullDuplex() // a connection that has it anyway says no
-	if in.request.ProtoMajor == 1 { // the connections of HTTP/2 have other requests
+	if in.request.ProtoMajor == 1 {   // the connections of HTTP/2 have other requests
 		w.Header().Set("Connection", "close")
 	}
 	fail(w, err)
