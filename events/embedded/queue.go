@@ -154,18 +154,7 @@ func (q *queue) callLocked() {
 func (q *queue) take(group []*pending) []*pending {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for !q.mu.closed && !q.dueLocked() {
-		q.mu.idle = true
-		q.mu.due.Wait()
-	}
-	q.mu.idle = false
-	// Appenders that the last group woke come now and not one group later.
-	for n := 0; q.mu.flying == 0 && n < q.mu.ready.len && !q.mu.closed; {
-		n = q.mu.ready.len
-		q.mu.Unlock()
-		runtime.Gosched()
-		q.mu.Lock()
-	}
+	q.awaitLocked()
 	for size := 0; !q.mu.closed && q.mu.ready.len > 0 && len(group) < groupLen && size < groupBytes; {
 		p := q.mu.ready.pop()
 		group = append(group, p)
@@ -176,6 +165,28 @@ func (q *queue) take(group []*pending) []*pending {
 		q.mu.flying++
 	}
 	return group
+}
+
+// awaitLocked waits until a group can be formed or the queue is closed. The lock
+// is given up meanwhile.
+func (q *queue) awaitLocked() {
+	for !q.mu.closed {
+		for !q.mu.closed && !q.dueLocked() {
+			q.mu.idle = true
+			q.mu.due.Wait()
+		}
+		q.mu.idle = false
+		// Appenders that the last group woke come now and not one group later.
+		for n := 0; q.mu.flying == 0 && n < q.mu.ready.len && !q.mu.closed; {
+			n = q.mu.ready.len
+			q.mu.Unlock()
+			runtime.Gosched()
+			q.mu.Lock()
+		}
+		if q.dueLocked() {
+			return // and not if all that waited was withdrawn meanwhile
+		}
+	}
 }
 
 // landed says that a group of so many bytes is no longer in flight.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -195,5 +196,55 @@ func TestARotaIsLinesThatTakeTurns(t *testing.T) {
 		if r.len != n {
 			t.Fatalf("step %d: len = %d, want %d", i, r.len, n)
 		}
+	}
+}
+
+// An append that is withdrawn while the committer gathers a group leaves it
+// nothing to write. It goes on: every append that comes later is answered.
+func TestTheCommitterOutlivesAppendsThatAreWithdrawn(t *testing.T) {
+	t.Parallel()
+	q := newQueue()
+	ended := make(chan int)
+	go func() {
+		taken := 0
+		for {
+			group := q.take(nil)
+			if len(group) == 0 {
+				ended <- taken
+				return
+			}
+			taken += len(group)
+			for _, p := range group {
+				q.release(p.size)
+			}
+			q.landed(0)
+		}
+	}()
+	put, withdrawn := 0, 0
+	for range 50_000 {
+		p := &pending{stream: "s-1", size: 1}
+		must(t, q.admit(t.Context(), p.stream, p.size))
+		must(t, q.put(p))
+		for range put % 5 { // so that some are withdrawn at each moment of the gathering
+			runtime.Gosched()
+		}
+		if put++; q.withdraw(p) {
+			withdrawn++
+		}
+		select {
+		case <-ended:
+			t.Fatalf("the committer ended after %d appends, %d of them withdrawn", put, withdrawn)
+		default:
+		}
+	}
+	last := &pending{stream: "s-1", size: 1}
+	must(t, q.admit(t.Context(), last.stream, last.size))
+	must(t, q.put(last))
+	for waiting, _ := q.size(); waiting > 0; waiting, _ = q.size() {
+		runtime.Gosched()
+	}
+	q.close()
+	if taken := <-ended; taken != put-withdrawn+1 {
+		t.Errorf("the committer took %d appends, want %d", taken, put-withdrawn+1)
 	}
 }
