@@ -184,7 +184,9 @@ func TestShutdownEndsCallsWhenItsTimeIsUp(t *testing.T) {
 	stall := &stalled{Slice: eventstest.NewSlice(), began: make(chan struct{}), goOn: make(chan struct{})}
 	server, address, done := start(t, stall)
 	c := connect(t, address)
+	answered := make(chan struct{}) // before the client is closed, as it panics otherwise
 	go func() {
+		defer close(answered)
 		_, _ = c.AppendToStream(context.Background(), "a-1", esdb.AppendToStreamOptions{ExpectedRevision: esdb.NoStream{}}, proposed("A", ""))
 	}()
 	<-stall.began
@@ -197,6 +199,7 @@ func TestShutdownEndsCallsWhenItsTimeIsUp(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("Serve() = %v, want nil", err)
 	}
+	<-answered
 }
 
 // A stalled store appends when it is told to, or when the context ends.
