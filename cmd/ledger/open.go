@@ -200,7 +200,7 @@ func (s *ledgerStore) entries(ctx context.Context, after events.Position) iter.S
 				yield(events.Entry{}, err)
 				return
 			}
-			next := s.behind(ctx, at)
+			next := s.behind(ctx, at, err)
 			if !yield(events.Entry{}, fmt.Errorf("read behind position %s: %w", at, err)) || next == at {
 				return
 			}
@@ -224,10 +224,13 @@ func (s *ledgerStore) passOn(ctx context.Context, after events.Position, yield f
 }
 
 // behind returns the position from which records can be read again, behind one
-// from which they cannot. The positions of an embedded store are a sequence.
-// In a database the headers tell, read backward: they are there for records
-// whose data are damaged.
-func (s *ledgerStore) behind(ctx context.Context, at events.Position) events.Position {
+// from which they cannot: that of the damage where the error says it, and else
+// the next one, as the positions of an embedded store are a sequence. It returns
+// the same one where nothing is known.
+func (s *ledgerStore) behind(ctx context.Context, at events.Position, err error) events.Position {
+	if d, ok := errors.AsType[*events.Damage](err); ok && d.Position.Compare(at) > 0 {
+		return d.Position
+	}
 	store, ok := s.store.(headed)
 	if !ok {
 		return at

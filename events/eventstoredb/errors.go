@@ -69,6 +69,8 @@ func judge(err error) (verdict, error) {
 		return final, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
 	case codes.NotFound:
 		return missing, err
+	case codes.DataLoss:
+		return final, fmt.Errorf("%w: %w", events.ErrDamaged, err)
 	case codes.PermissionDenied, codes.InvalidArgument, codes.FailedPrecondition, codes.OutOfRange, codes.ResourceExhausted, codes.Unimplemented:
 		return final, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
