@@ -1,11 +1,14 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
 
+	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
@@ -14,6 +17,7 @@ import (
 const (
 	statusPath     = "/status"
 	checkpointPath = "/checkpoints/"
+	backupPath     = "/backup"
 )
 
 // maxCheckpoint bounds what is taken as a checkpoint.
@@ -25,6 +29,7 @@ func (s *host) beside() http.Handler {
 	mux.HandleFunc("GET "+statusPath, s.status)
 	mux.HandleFunc("GET "+checkpointPath+"{name...}", s.checkpoint)
 	mux.HandleFunc("PUT "+checkpointPath+"{name...}", s.keepCheckpoint)
+	mux.HandleFunc("POST "+backupPath, s.backup)
 	mux.Handle("/v1/", remote.Serve(s.store.folder.outputs, remote.Serving{}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := s.authorize(r); err != nil {
@@ -120,4 +125,36 @@ func (s *host) keepCheckpoint(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// A backupOrder asks for a backup into a folder of this machine.
+type backupOrder struct {
+	To string `json:"to"` // an absolute path
+}
+
+// backup makes a backup while the store is served, for who asks from this
+// machine: it writes files here.
+func (s *host) backup(w http.ResponseWriter, r *http.Request) {
+	if from, _, err := net.SplitHostPort(r.RemoteAddr); err != nil || !net.ParseIP(from).IsLoopback() {
+		http.Error(w, "access denied: a backup is made for who asks on this machine", http.StatusForbidden)
+		return
+	}
+	var order backupOrder
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16)).Decode(&order); err != nil || !filepath.IsAbs(order.To) {
+		http.Error(w, `a backup is asked for as {"to": an absolute path}`, http.StatusBadRequest)
+		return
+	}
+	folder := s.store.folder
+	made, wrote, err := folder.store.Backup(r.Context(), order.To, embedded.NamedPart{Name: outputsName, Part: folder.outputs})
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	text, err := encode(backupRowOf(order.To, folder.dir, made, wrote))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(text) // whoever asked is gone, and the backup stands
 }

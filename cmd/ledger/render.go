@@ -252,5 +252,8 @@ func (s stamp) MarshalJSON() ([]byte, error) {
 	return []byte(`"` + s.String() + `"`), nil
 }
 
+// UnmarshalJSON reads what MarshalJSON writes.
+func (s *stamp) UnmarshalJSON(text []byte) error { return json.Unmarshal(text, (*time.Time)(s)) }
+
 // String returns the text without quotes.
 func (s stamp) String() string { return time.Time(s).UTC().Format("2006-01-02T15:04:05.000000Z") }

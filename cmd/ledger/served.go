@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -103,4 +104,22 @@ func (b *beside) LoadCheckpoint(ctx context.Context, name string) ([]byte, error
 		return nil, fmt.Errorf("load checkpoint %s: %w", name, err)
 	}
 	return data, nil
+}
+
+// Backup has whoever serves the store make a backup into a folder of this
+// machine. It takes as long as that takes.
+func (b *beside) Backup(ctx context.Context, dir string) (row backupRow, err error) {
+	order, err := json.Marshal(backupOrder{dir})
+	if err != nil {
+		return row, err
+	}
+	patient := &beside{b.serving, &http.Client{Transport: b.client.Transport}}
+	text, err := patient.ask(ctx, http.MethodPost, backupPath, order)
+	if err == nil {
+		err = json.Unmarshal(text, &row)
+	}
+	if err != nil {
+		return row, fmt.Errorf("backup by process %d, which serves the store: %w", b.PID, err)
+	}
+	return row, nil
 }

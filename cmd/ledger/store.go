@@ -248,26 +248,44 @@ are still needed stay and are not written again. Every record is read back befor
 the backup counts. Until then the earlier backup in the folder stays as it is,
 also if this one is interrupted.
 
-The command opens the store itself. A program that has it open makes a backup
-while it serves with the Backup method of package embedded.`,
+Where ledger serve has the store open it makes the backup, and goes on serving;
+any other program does so with the Backup method of package embedded.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.readingFolder(cmd.Context(), func(s *folderStore) error { return a.storeBackup(cmd.Context(), s, args[0]) })
+			return a.storeBackup(cmd.Context(), args[0])
 		},
 	}
 }
 
-func (a *app) storeBackup(ctx context.Context, s *folderStore, dir string) error {
-	made, wrote, err := s.store.Backup(ctx, dir, embedded.NamedPart{Name: outputsName, Part: s.outputs})
+func (a *app) storeBackup(ctx context.Context, dir string) error {
+	if _, err := a.storeDir(); err != nil {
+		return err
+	}
+	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return err
 	}
-	row := backupRowOf(dir, s.dir, made, wrote)
-	return a.emitOne(row, func() {
-		a.line("%s to position %s, %s of %s; %s of %s written.", count(int(row.Records), "record"), row.Position,
-			count(row.Files, "file"), size(row.Bytes), count(wrote.Files, "file"), size(wrote.Bytes))
-		a.line("Digest: %s", row.Digest)
+	return a.reading(ctx, func(s *ledgerStore) error {
+		row, err := s.backup(ctx, dir)
+		if err != nil {
+			return err
+		}
+		return a.emitOne(row, func() {
+			a.line("%s to position %s, %s of %s; %s of %s written.", count(int(row.Records), "record"), row.Position,
+				count(row.Files, "file"), size(row.Bytes), count(row.Written.Files, "file"), size(row.Written.Bytes))
+			a.line("Digest: %s", row.Digest)
+		})
 	})
+}
+
+// backup makes a backup of a folder, or has whoever serves it make one.
+func (s *ledgerStore) backup(ctx context.Context, dir string) (backupRow, error) {
+	if near, ok := s.checkpoints.(*beside); ok {
+		return near.Backup(ctx, dir)
+	}
+	f := s.folder
+	made, wrote, err := f.store.Backup(ctx, dir, embedded.NamedPart{Name: outputsName, Part: f.outputs})
+	return backupRowOf(dir, f.dir, made, wrote), err
 }
 
 func (a *app) storeRestoreCommand() *cobra.Command {
