@@ -264,7 +264,11 @@ func survives(t *testing.T, name string, c cut, attempts map[domain.EventID]atte
 	if !lies && uint64(len(entries)) < c.durable {
 		t.Errorf("%s: %d records are there, and %d were durable", name, len(entries), c.durable)
 	}
-	checkpointIsBehind(t, s)
+	if !lies {
+		// A disk that lies can lose records that stand before a checkpoint in an
+		// older log. A view then finds that its event is not there.
+		checkpointIsBehind(t, s)
+	}
 	goesOn(t, name, s, streams)
 	return len(entries)
 }
