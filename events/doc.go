@@ -13,6 +13,10 @@
 // appended, so that appending it again is the same. A [Writer] is the one
 // appender of a stream in this process.
 //
+// A [Query] asks for some of the records, in either direction. A store that is a
+// [Scanner] answers it where they lie; [Scan], [Lend], [Headers] and [Split] ask
+// any store. A [Digest] is the same for stores with the same records.
+//
 // # Promises
 //
 //   - Every append names the length of the stream that it saw, and adds all of
@@ -27,14 +31,16 @@
 // # Concurrency
 //
 // Stores, Ledgers and Writers may be used by several goroutines. A Writer holds
-// its lock while it appends. The package starts no goroutine.
+// its lock while it appends. [Ledger.ScanAhead] starts goroutines, which end with
+// its loop; nothing else in the package does.
 //
 // # Errors
 //
 // [ErrConflict], as a *[Conflict], [ErrBadRecord], [ErrTooLarge] and [ErrClosed]
 // come from appending; [ErrInUse], [ErrNewerFormat] and [ErrNotAStore] from
-// opening a store; [ErrDamaged] from reading; [ErrUnknownKind] from those who
-// cannot do without what they do not know.
+// opening a store; [ErrDamaged] from reading, as a *[Damage] where the store says
+// where one can go on; [ErrBadQuery] from a query that makes no sense;
+// [ErrUnknownKind] from those who cannot do without what they do not know.
 //
 // Where bytes lie is the affair of a Store, such as that of package embedded.
 // What a history means is that of the projections. The laws of a Store are in

@@ -265,7 +265,8 @@ func (s *Store) add(g *group, p *pending, room int) error {
 	p.first = g.end + 1
 	for i := range p.parts {
 		g.end++
-		if err := p.put(g.batch, i, g.end); err != nil {
+		// What is half in the batch must not be written: the store stops.
+		if err := s.verdict(p.put(g.batch, i, g.end)); err != nil {
 			return err
 		}
 	}

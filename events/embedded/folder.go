@@ -16,6 +16,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/files"
 )
 
 // The names in a store's folder.
@@ -138,7 +139,7 @@ func (f *folder) tidy() error {
 func (f *folder) put(name string) error {
 	err := f.create(f.path(name), fmt.Appendf(nil, "%s%d\n", formatTitle, Format))
 	if err == nil {
-		err = syncDir(f.fs, f.dir)
+		err = files.SyncDir(f.fs, f.dir)
 	}
 	return err
 }
@@ -169,7 +170,7 @@ func (f *folder) make() error {
 		if err := f.fs.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("open store %s: %w", f.dir, err)
 		}
-		if err := syncDir(f.fs, f.fs.PathDir(dir)); err != nil {
+		if err := files.SyncDir(f.fs, f.fs.PathDir(dir)); err != nil {
 			return fmt.Errorf("open store %s: %w", f.dir, err)
 		}
 	}
@@ -290,7 +291,7 @@ func (f *folder) write(name string, content []byte) error {
 		err = f.fs.Rename(f.path(name)+".new", f.path(name))
 	}
 	if err == nil {
-		err = syncDir(f.fs, f.dir)
+		err = files.SyncDir(f.fs, f.dir)
 	}
 	if err != nil {
 		return fmt.Errorf("open store %s: write %s: %w", f.dir, name, err)
@@ -318,12 +319,4 @@ func (f *folder) read(name string) ([]byte, error) {
 	}
 	text, err := io.ReadAll(io.LimitReader(file, 1<<16))
 	return text, errors.Join(err, file.Close())
-}
-
-func syncDir(storage vfs.FS, dir string) error {
-	d, err := storage.OpenDir(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/settlement-ledger/ledger/events/embedded/files"
 )
 
 // errStopped says why a store refuses what it is asked to write.
@@ -119,7 +120,7 @@ func (g *guard) write(op, name string, do func() error) {
 // which names one of them.
 func (g *guard) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if strings.HasPrefix(g.PathBase(name), "marker.") {
-		g.write("sync", g.PathDir(name), func() error { return syncDir(g.FS, g.PathDir(name)) })
+		g.write("sync", g.PathDir(name), func() error { return files.SyncDir(g.FS, g.PathDir(name)) })
 	}
 	return g.open("create", name, category, func() (vfs.File, error) { return g.FS.Create(name, category) })
 }

@@ -61,9 +61,10 @@ type Store struct {
 
 // Open opens the store in a folder, which it makes if there is none. The caller
 // closes it. A folder that is open elsewhere is ErrInUse, one of a newer format
-// is ErrNewerFormat, one that lacks files is ErrIncomplete, and one that holds
-// something else is ErrNotAStore; all these are left as they are. What a process before had not made durable is durable or gone
-// when Open returns.
+// is ErrNewerFormat, one that lacks files is ErrIncomplete, one that is not as it
+// was closed is ErrDamaged, and one that holds something else is ErrNotAStore;
+// all these are left as they are. What a process before had not made durable is
+// durable or gone when Open returns.
 func Open(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -258,8 +259,8 @@ func (s *Store) use(f func() error) error {
 	return f()
 }
 
-// Head returns the position of the last durable record, and the zero Position
-// if there is none.
+// Head returns the position of the last record that readers see, and the zero
+// Position if there is none. Under Sync it is durable; see [Store.Durable].
 func (s *Store) Head() events.Position {
 	end, _ := s.mark.now()
 	return events.NewPosition(end, end)

@@ -191,7 +191,7 @@ func openFiles(t *testing.T) int {
 	t.Helper()
 	files, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		t.Skip("this system does not tell which files are open")
+		t.Log("this system does not tell which files are open: they are not counted, and all else is held")
 	}
 	return len(files)
 }

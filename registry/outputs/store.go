@@ -270,20 +270,9 @@ func makeDir(fs vfs.FS, dir string) error {
 		return err
 	}
 	for _, parent := range parents {
-		if err := syncDir(fs, parent); err != nil {
+		if err := files.SyncDir(fs, parent); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func syncDir(fs vfs.FS, dir string) error {
-	if dir == "" {
-		dir = "."
-	}
-	f, err := fs.OpenDir(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
