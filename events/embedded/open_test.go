@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -247,12 +249,16 @@ func TestAClockThatJumpsBackChangesNoOrder(t *testing.T) {
 	}
 }
 
+// streamsVariable is how many streams there are, where that is given.
+const streamsVariable = "LEDGER_TEST_STREAMS"
+
 // TestManyStreamsAreNotHeldInMemory appends to more streams than heads are
 // remembered of, and again to each after opening.
 func TestManyStreamsAreNotHeldInMemory(t *testing.T) {
 	t.Parallel()
-	storage, streams := vfs.NewMem(), 3*maxHeads
-	p := newPen(1)
+	storage, p := vfs.NewMem(), newPen(1)
+	streams, err := strconv.Atoi(cmp.Or(os.Getenv(streamsVariable), fmt.Sprint(3*maxHeads)))
+	must(t, err)
 	for round := range events.Revision(2) {
 		s, err := Open(t.Context(), "store", Config{FS: storage, Durability: Interval(time.Hour)})
 		must(t, err)
