@@ -1,12 +1,15 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
 )
 
 const (
@@ -47,6 +50,48 @@ func steady(text string) string {
 	return strings.Join(lines, "\n")
 }
 
+var readmePath = filepath.Join("..", "..", "README.md")
+
+// readmeDemo returns what the README tells of the demo, which a test holds to
+// what it shows on a folder, and what stands around it.
+func readmeDemo() (before, told, after string, err error) {
+	text, err := os.ReadFile(readmePath)
+	if err != nil {
+		return "", "", "", err
+	}
+	before, rest, begins := strings.Cut(string(text), demoBegins)
+	told, after, ends := strings.Cut(rest, demoEnds)
+	if !begins || !ends {
+		return "", "", "", fmt.Errorf("README.md has no block that begins with %q", demoBegins)
+	}
+	return before, told, after, nil
+}
+
+// sharedLine tells why a store that others have open too takes longer to find a
+// process dead. On a folder there is none.
+var sharedLine = regexp.MustCompile(`(?m)^Others may have the store open too.*\n`)
+
+// eventCount is more where a process renews its lease.
+var eventCount = regexp.MustCompile(`(?m)^\d+ events, `)
+
+// alikeCommand holds the demo that a script ran last, on a store that others may
+// have open, to what it shows on a folder: alike.
+func alikeCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: alike")
+	}
+	_, told, _, err := readmeDemo()
+	ts.Check(err)
+	shown := ts.ReadFile("stdout")
+	if n := len(sharedLine.FindAllString(shown, -1)); n != 1 {
+		ts.Fatalf("the demo tells %d times that others may have the store open, want once", n)
+	}
+	alone := func(text string) string { return eventCount.ReplaceAllString(steady(text), "EVENTS, ") }
+	if got, want := alone(sharedLine.ReplaceAllString(shown, "")), alone(told); got != want {
+		ts.Fatalf("over a server the demo shows:\n%s\nand on a folder:\n%s", got, want)
+	}
+}
+
 // TestTheREADMEShowsTheDemoAsItIs runs the demo and compares.
 func TestTheREADMEShowsTheDemoAsItIs(t *testing.T) {
 	t.Parallel()
@@ -54,18 +99,12 @@ func TestTheREADMEShowsTheDemoAsItIs(t *testing.T) {
 	if shown.exit != 0 {
 		t.Fatalf("ledger demo = %d\n%s%s", shown.exit, shown.out, shown.err)
 	}
-	path := filepath.Join("..", "..", "README.md")
-	text, err := os.ReadFile(path)
+	before, told, after, err := readmeDemo()
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, rest, begins := strings.Cut(string(text), demoBegins)
-	told, after, ends := strings.Cut(rest, demoEnds)
-	if !begins || !ends {
-		t.Fatalf("README.md has no block that begins with %q", demoBegins)
-	}
 	if *update {
-		if err := os.WriteFile(path, []byte(before+demoBegins+string(shown.out)+demoEnds+after), 0o644); err != nil {
+		if err := os.WriteFile(readmePath, []byte(before+demoBegins+string(shown.out)+demoEnds+after), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return

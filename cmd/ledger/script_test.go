@@ -26,6 +26,7 @@ func TestScripts(t *testing.T) {
 			"served":      servedCommand,
 			"certificate": certificateCommand,
 			"await":       awaitCommand,
+			"alike":       alikeCommand,
 		},
 		RequireUniqueNames: true,
 		UpdateScripts:      os.Getenv("UPDATE_SCRIPTS") != "",
