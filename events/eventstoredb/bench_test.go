@@ -43,34 +43,63 @@ func onDisk(b *testing.B) (*embedded.Store, *eventstoredb.Store) {
 	return local, remote
 }
 
-// BenchmarkAppend appends by so many writers at once through the adapter and
-// the server, and to the embedded store alone, in turns.
+// An appender appends a record to a stream.
+type appender func(events.Stream, events.Revision, events.Record) error
+
+func into(b *testing.B, s events.Store) appender {
+	return func(stream events.Stream, after events.Revision, r events.Record) error {
+		return s.Append(b.Context(), stream, after, r)
+	}
+}
+
+// BenchmarkAppend appends by so many writers at once, in turns: to the embedded
+// store alone, through the adapter and the server, and with the bare official
+// client, over one connection and over two, to a server that answers from memory.
 func BenchmarkAppend(b *testing.B) {
 	for _, writers := range []int{1, 64} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
 			local, remote := onDisk(b)
-			var times [2][]time.Duration
-			var spent [2]time.Duration
-			n := 0
+			_, clients := onFloor(b, 3)
+			names := []string{"embedded", "served", "bare", "bare-2-connections"}
+			times, rounds := make([][]time.Duration, len(names)), make([][]float64, len(names))
 			for b.Loop() {
-				for i, s := range []events.Store{local, remote} {
-					took, all := appends(b, s, writers, 200)
-					times[i], spent[i] = append(times[i], took...), spent[i]+all
+				for i, to := range []appender{into(b, local), into(b, remote), official(b, clients[:1]), official(b, clients[1:])} {
+					took, all := appends(b, to, writers, 200)
+					times[i], rounds[i] = append(times[i], took...), append(rounds[i], all.Seconds())
 				}
-				n += 200 * writers
 			}
-			for i, name := range []string{"embedded", "served"} {
-				b.ReportMetric(float64(n)/spent[i].Seconds(), name+"-appends/s")
-				b.ReportMetric(float64(quantile(times[i], 50).Microseconds()), name+"-p50-µs")
+			n := float64(200 * writers)
+			for i, name := range names {
+				b.ReportMetric(n/median(rounds[i]), name+"/s")
 				b.ReportMetric(float64(quantile(times[i], 99).Microseconds()), name+"-p99-µs")
 			}
-			b.ReportMetric(spent[1].Seconds()/spent[0].Seconds(), "x-embedded")
+			for i, name := range map[int]string{0: "of-embedded", 2: "of-bare"} {
+				least, middle, most := ratios(rounds[i], rounds[1])
+				b.ReportMetric(least, name+"-least")
+				b.ReportMetric(middle, name)
+				b.ReportMetric(most, name+"-most")
+			}
+			b.ReportMetric(0, "ns/op") // of all four together
 		})
 	}
 }
 
+// ratios returns the least, the middle and the greatest quotient of rounds.
+func ratios(of, by []float64) (least, middle, most float64) {
+	quotients := make([]float64, len(of))
+	for i := range of {
+		quotients[i] = of[i] / by[i]
+	}
+	return slices.Min(quotients), median(quotients), slices.Max(quotients)
+}
+
+func median(of []float64) float64 {
+	sorted := slices.Sorted(slices.Values(of))
+	return sorted[len(sorted)/2]
+}
+
 // appends has each writer append so often to a stream of its own.
-func appends(b *testing.B, s events.Store, writers, each int) (times []time.Duration, all time.Duration) {
+func appends(b *testing.B, to appender, writers, each int) (times []time.Duration, all time.Duration) {
 	var mu sync.Mutex
 	var running sync.WaitGroup
 	begin := time.Now()
@@ -81,7 +110,7 @@ func appends(b *testing.B, s events.Store, writers, each int) (times []time.Dura
 			took := make([]time.Duration, 0, each)
 			for i := range each {
 				start := time.Now()
-				if err := s.Append(b.Context(), stream, events.Revision(i), record(mint, "Kind", i)); err != nil {
+				if err := to(stream, events.Revision(i), record(mint, "Kind", i)); err != nil {
 					b.Error(err)
 					return
 				}
