@@ -50,9 +50,9 @@ func Of(r events.Record) (Form, error) {
 func wrapped(r events.Record) []byte {
 	own := r.Metadata
 	b := make([]byte, 0, len(own)+len(layout)+40)
-	b = append(b, `{"$ledger":{"v":`...)
+	b = append(b, beforeVersion...)
 	b = strconv.AppendInt(b, int64(r.Version), 10)
-	b = append(b, `,"t":"`...)
+	b = append(b, beforeTime...)
 	b = r.Time.UTC().AppendFormat(b, layout)
 	b = append(b, '"')
 	if !joins(own) {
@@ -76,12 +76,21 @@ func joins(metadata []byte) bool {
 	if !bytes.HasPrefix(metadata, []byte(`{"`)) || !bytes.HasSuffix(metadata, []byte(`}`)) {
 		return false
 	}
+	if !mayHave(metadata) {
+		return json.Valid(metadata)
+	}
 	var members map[string]json.RawMessage
 	if json.Unmarshal(metadata, &members) != nil {
 		return false
 	}
 	_, own := members[Key]
 	return !own
+}
+
+// mayHave reports whether metadata can have a member $ledger. An escape could
+// hide the name.
+func mayHave(metadata []byte) bool {
+	return bytes.Contains(metadata, []byte(Key)) || bytes.IndexByte(metadata, '\\') >= 0
 }
 
 // An envelope is the member $ledger.
@@ -97,11 +106,9 @@ type envelope struct {
 func (f Form) Record() (r events.Record, own bool, err error) {
 	r = events.Record{Kind: f.Type, Data: f.Data}
 	setID(&r.ID, f.ID)
-	members, own := f.members()
-	if own {
-		err = unwrap(&r, f.Metadata, members)
-	} else {
-		r.Version, r.Time, r.Metadata = 1, f.Created.UTC().Truncate(time.Microsecond), f.Metadata
+	own = read(&r, f.Metadata)
+	if !own {
+		own, err = f.parse(&r)
 	}
 	if err == nil {
 		err = r.Valid()
@@ -112,6 +119,17 @@ func (f Form) Record() (r events.Record, own bool, err error) {
 	return r, own, nil
 }
 
+// parse sets what the custom metadata and the server say of a record, and
+// reports whether there is a $ledger.
+func (f Form) parse(r *events.Record) (own bool, err error) {
+	members, own := f.members()
+	if own {
+		return true, unwrap(r, f.Metadata, members)
+	}
+	r.Version, r.Time, r.Metadata = 1, f.Created.UTC().Truncate(time.Microsecond), f.Metadata
+	return false, nil
+}
+
 // Own reports whether f has a $ledger, whatever stands in it.
 func (f Form) Own() bool {
 	_, own := f.members()
@@ -120,8 +138,7 @@ func (f Form) Own() bool {
 
 // members returns the members of the custom metadata if one of them is $ledger.
 func (f Form) members() (map[string]json.RawMessage, bool) {
-	// An escape could hide the name.
-	if !bytes.Contains(f.Metadata, []byte(Key)) && !bytes.ContainsRune(f.Metadata, '\\') {
+	if !mayHave(f.Metadata) {
 		return nil, false
 	}
 	var members map[string]json.RawMessage
