@@ -39,7 +39,13 @@ func sequence(p events.Position) uint64 {
 
 // Append is embedded.Store's.
 func (m *meter) Append(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) error {
-	err := m.Store.Append(ctx, s, after, records...)
+	_, err := m.Place(ctx, s, after, records...)
+	return err
+}
+
+// Place is embedded.Store's.
+func (m *meter) Place(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) (events.Position, error) {
+	at, err := m.Store.Place(ctx, s, after, records...)
 	switch {
 	case err == nil:
 		m.appends.Add(1)
@@ -47,7 +53,7 @@ func (m *meter) Append(ctx context.Context, s events.Stream, after events.Revisi
 	case !errors.Is(err, events.ErrConflict):
 		m.failed.Add(1)
 	}
-	return err
+	return at, err
 }
 
 // Follow is embedded.Store's.

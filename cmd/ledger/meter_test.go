@@ -24,7 +24,13 @@ func TestAMeterSeesHowFarASubscriberIs(t *testing.T) {
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	for n := range 3 {
 		r := events.Record{ID: mint.Event(), Kind: "K", Version: 1, Time: now, Data: []byte("{}")}
-		if err := m.Append(t.Context(), "s-1", events.Revision(n), r); err != nil {
+		var err error
+		if n < 2 {
+			err = m.Append(t.Context(), "s-1", events.Revision(n), r)
+		} else {
+			_, err = m.Place(t.Context(), "s-1", events.Revision(n), r)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -67,41 +67,52 @@ var errJudge = errors.New("append is to be judged")
 // write that failed, the store refuses every append; what was being appended is
 // open, and opening the store again tells.
 func (s *Store) Append(ctx context.Context, stream events.Stream, after events.Revision, records ...events.Record) error {
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
-	err := s.append(ctx, stream, after, records)
-	if err == nil || err == context.Cause(ctx) || errors.Is(err, events.ErrConflict) || errors.Is(err, events.ErrClosed) {
-		return err
-	}
-	return fmt.Errorf("append to %s after revision %d: %w", stream, after, err)
+	_, err := s.Place(ctx, stream, after, records...)
+	return err
 }
 
-func (s *Store) append(ctx context.Context, stream events.Stream, after events.Revision, records []events.Record) error {
+// Place is Append, and returns where the last record stands.
+func (s *Store) Place(ctx context.Context, stream events.Stream, after events.Revision, records ...events.Record) (events.Position, error) {
+	if err := context.Cause(ctx); err != nil {
+		return events.Position{}, err
+	}
+	last, err := s.append(ctx, stream, after, records)
+	if err == nil {
+		return events.NewPosition(last, last), nil
+	}
+	if err == context.Cause(ctx) || errors.Is(err, events.ErrConflict) || errors.Is(err, events.ErrClosed) {
+		return events.Position{}, err
+	}
+	return events.Position{}, fmt.Errorf("append to %s after revision %d: %w", stream, after, err)
+}
+
+// append returns the sequence of the last record.
+func (s *Store) append(ctx context.Context, stream events.Stream, after events.Revision, records []events.Record) (last uint64, err error) {
 	if err := s.check(stream, after, records); err != nil {
-		return err
+		return 0, err
 	}
 	size := 0
 	for _, r := range records {
 		size += encodedLen(stream, r) + sumLen
 	}
 	if err := s.queue.admit(ctx, stream, size); err != nil {
-		return err
+		return 0, err
 	}
 	p := s.prepare(stream, after, records, size)
 	if err := s.queue.put(p); err != nil {
-		return err
+		return 0, err
 	}
 	select {
 	case err := <-p.done:
+		last := p.first + uint64(len(p.parts)) - 1
 		if err == errJudge {
-			err = s.judge(ctx, p)
+			last, err = s.judge(ctx, p)
 		}
 		s.free(p)
-		return err
+		return last, err
 	case <-ctx.Done():
 		s.queue.withdraw(p)
-		return context.Cause(ctx)
+		return 0, context.Cause(ctx)
 	}
 }
 
@@ -162,22 +173,23 @@ func (s *Store) checkRecord(r events.Record) error {
 	return nil
 }
 
-// judge returns nil if the stream of p holds its records right there, and a
-// Conflict if it does not.
-func (s *Store) judge(ctx context.Context, p *pending) error {
+// judge returns the sequence of the last record if the stream of p holds its
+// records right there, and a Conflict if it does not.
+func (s *Store) judge(ctx context.Context, p *pending) (last uint64, err error) {
 	seen := 0
 	for e, err := range s.Read(ctx, p.stream, p.after) {
 		switch {
 		case err != nil:
-			return err
+			return 0, err
 		case string(encode(e.Stream, e.Revision, e.Record)) != string(p.value(seen)):
-			return &events.Conflict{Stream: p.stream, After: p.after}
+			return 0, &events.Conflict{Stream: p.stream, After: p.after}
 		}
 		if seen++; seen == len(p.parts) {
-			return nil
+			last, _ = e.Position.Parts()
+			return last, nil
 		}
 	}
-	return &events.Conflict{Stream: p.stream, After: p.after}
+	return 0, &events.Conflict{Stream: p.stream, After: p.after}
 }
 
 // A group is what one batch and one sync make durable.

@@ -105,6 +105,29 @@ func TestAppendsToOneStreamShareASync(t *testing.T) {
 
 // TestNoAnswerHangsOnWhatIsInFlight repeats and contradicts an append whose
 // sync is held.
+// TestPlaceTellsWhereTheLastRecordStands appends to two streams in turn, and
+// again, when other records stand behind.
+func TestPlaceTellsWhereTheLastRecordStands(t *testing.T) {
+	t.Parallel()
+	s, p := open(t, vfs.NewMem()), newPen(1)
+	var all [4][]events.Record
+	for i := range all {
+		all[i] = p.records(3, 10)
+	}
+	for range 2 { // the second time they are there
+		for i, records := range all {
+			stream, after := events.Stream(fmt.Sprint("s-", i%2)), events.Revision(i/2*3)
+			at, err := s.Place(t.Context(), stream, after, records...)
+			if want := events.NewPosition(uint64(3*i+3), uint64(3*i+3)); err != nil || at != want {
+				t.Errorf("Place(%s, %d) = %v, %v, want %v", stream, after, at, err, want)
+			}
+		}
+	}
+	if at, err := s.Place(t.Context(), "s-0", 1, p.records(1, 10)...); !errors.Is(err, events.ErrConflict) || !at.IsZero() {
+		t.Errorf("Place where the stream has another length = %v, %v, want ErrConflict", at, err)
+	}
+}
+
 func TestNoAnswerHangsOnWhatIsInFlight(t *testing.T) {
 	t.Parallel()
 	for _, fails := range []bool{false, true} {

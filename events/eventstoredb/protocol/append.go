@@ -93,14 +93,49 @@ func (s *Server) write(ctx context.Context, w writing) (outcome, error) {
 	if w.expect.any || w.expect.exists {
 		return s.writeAnywhere(ctx, w)
 	}
-	err := s.store.Append(ctx, w.stream, w.expect.after, w.records...)
+	at, err := s.append(ctx, w, w.expect.after)
 	if errors.Is(err, events.ErrConflict) {
 		if done, err := s.repeated(ctx, w, w.expect.after); done || err != nil {
-			return s.written(ctx, w, w.expect.after, err)
+			return s.inPlace(ctx, w, w.expect.after, err)
 		}
 		return s.conflict(ctx, w)
 	}
-	return s.written(ctx, w, w.expect.after, err)
+	return s.written(ctx, w, w.expect.after, at, err)
+}
+
+// A placing store tells where it puts what is appended, as Append of
+// embedded.Store does and Place.
+type placing interface {
+	Place(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) (events.Position, error)
+}
+
+// append appends behind a length, and returns the position of the last record.
+// A store that does not tell it is asked.
+func (s *Server) append(ctx context.Context, w writing, after events.Revision) (events.Position, error) {
+	if store, ok := s.store.(placing); ok {
+		return store.Place(ctx, w.stream, after, w.records...)
+	}
+	if err := s.store.Append(ctx, w.stream, after, w.records...); err != nil {
+		return events.Position{}, err
+	}
+	return s.position(ctx, w, after)
+}
+
+// position returns the position of the last record of what was appended behind
+// a length.
+func (s *Server) position(ctx context.Context, w writing, after events.Revision) (events.Position, error) {
+	last, err := s.entry(ctx, w.stream, after+events.Revision(len(w.records)))
+	return last.Position, err
+}
+
+// inPlace returns the outcome of an append that was made before, unless finding
+// that out ended with an error.
+func (s *Server) inPlace(ctx context.Context, w writing, after events.Revision, err error) (outcome, error) {
+	var at events.Position
+	if err == nil {
+		at, err = s.position(ctx, w, after)
+	}
+	return s.written(ctx, w, after, at, err)
 }
 
 // look answers an append of nothing, which asks whether the stream is as
@@ -117,8 +152,8 @@ func (s *Server) look(ctx context.Context, w writing) (outcome, error) {
 // writeAnywhere appends at the end, wherever it is. Each conflict means that
 // another append succeeded.
 func (s *Server) writeAnywhere(ctx context.Context, w writing) (outcome, error) {
-	if at, found, err := s.recent(ctx, w); found || err != nil {
-		return s.written(ctx, w, at, err)
+	if after, found, err := s.recent(ctx, w); found || err != nil {
+		return s.inPlace(ctx, w, after, err)
 	}
 	for {
 		length, err := s.length(ctx, w.stream)
@@ -128,27 +163,23 @@ func (s *Server) writeAnywhere(ctx context.Context, w writing) (outcome, error) 
 		if w.expect.exists && length == 0 {
 			return outcome{conflict: true}, nil
 		}
-		err = s.store.Append(ctx, w.stream, length, w.records...)
+		at, err := s.append(ctx, w, length)
 		if !errors.Is(err, events.ErrConflict) {
-			return s.written(ctx, w, length, err)
+			return s.written(ctx, w, length, at, err)
 		}
 	}
 }
 
-// written returns the outcome of an append that ended with an error or nil.
-func (s *Server) written(ctx context.Context, w writing, after events.Revision, err error) (outcome, error) {
+// written returns the outcome of an append that ended with an error, or with
+// its last record at a position.
+func (s *Server) written(ctx context.Context, w writing, after events.Revision, at events.Position, err error) (outcome, error) {
 	if errors.Is(err, events.ErrTooLarge) {
 		return outcome{}, tooLarge(ctx, s.cfg.MaxAppend, err.Error())
 	}
 	if err != nil {
 		return outcome{}, openEnd(err)
 	}
-	length := after + events.Revision(len(w.records))
-	last, err := s.entry(ctx, w.stream, length)
-	if err != nil {
-		return outcome{}, openEnd(err)
-	}
-	return outcome{length: length, position: last.Position}, nil
+	return outcome{length: after + events.Revision(len(w.records)), position: at}, nil
 }
 
 func (s *Server) conflict(ctx context.Context, w writing) (outcome, error) {
