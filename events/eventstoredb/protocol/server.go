@@ -35,6 +35,10 @@ type Server struct {
 	drain    context.CancelCauseFunc
 }
 
+// workers is how many goroutines take calls one after the other, so that a
+// short call does not grow a stack of its own. Calls beyond them have one each.
+const workers = 64
+
 // New returns a server for a store, which the caller closes after the server.
 // It reads from the store which groups of consumers there are.
 func New(store events.Store, cfg Config) (*Server, error) {
@@ -53,6 +57,7 @@ func New(store events.Store, cfg Config) (*Server, error) {
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.WaitForHandlers(true),
+		grpc.NumStreamWorkers(workers),
 		// The official clients ping every ten seconds, also when they are idle.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		// A client whose machine is gone is found out.
