@@ -66,16 +66,24 @@ func (s *Store) sendable(stream events.Stream, records []events.Record) ([]esdb.
 			faults = append(faults, fmt.Errorf("%w: %w", events.ErrBadRecord, err))
 			continue
 		}
-		size := len(f.Data) + len(f.Metadata) + 2*len(utf16.Encode([]rune(f.Type)))
+		size := len(f.Data) + len(f.Metadata) + 2*units(f.Type)
 		if total += size; total > s.maxAppend {
 			return nil, s.tooLarge(i, len(records), r, size, total)
 		}
-		sent[i] = esdb.EventData{EventID: f.ID, EventType: f.Type, Data: bytes.Clone(f.Data), Metadata: bytes.Clone(f.Metadata)}
+		sent[i] = esdb.EventData{EventID: f.ID, EventType: f.Type, Data: bytes.Clone(f.Data), Metadata: f.Metadata}
 		if form.ContentType(f.Data) == form.JSON {
 			sent[i].ContentType = esdb.ContentTypeJson
 		}
 	}
 	return sent, errors.Join(faults...)
+}
+
+// units returns how many UTF-16 units a text has.
+func units(text string) (n int) {
+	for _, r := range text {
+		n += utf16.RuneLen(r) // of what is not UTF-8, the replacement is ranged over
+	}
+	return n
 }
 
 func (s *Store) tooLarge(i, n int, r events.Record, size, total int) error {
@@ -206,7 +214,7 @@ func (a *appending) send(ctx context.Context) (*esdb.WriteResult, error) {
 		return nil, events.ErrClosed
 	}
 	answers := make(chan answer, 1)
-	go func() {
+	a.store.crew.do(func() {
 		defer a.store.running.Done()
 		var got answer
 		got.err = a.store.guard.call(ctx, func(l line, c *esdb.Client) (err error) {
@@ -215,7 +223,7 @@ func (a *appending) send(ctx context.Context) (*esdb.WriteResult, error) {
 			return err
 		})
 		answers <- got
-	}()
+	})
 	select {
 	case got := <-answers:
 		if verdict, _ := judge(got.err); got.sent && got.err != nil && verdict == uncertain && !strings.HasPrefix(got.err.Error(), notBegun) {

@@ -50,6 +50,7 @@ type Store struct {
 	lifetime  time.Duration // of one subscription
 	recheck   time.Duration // of the end, for a follower that waits behind a filter
 	guard     *guard
+	crew      *crew          // sends appends
 	running   sync.WaitGroup // what runs for calls; added to under mu
 	life      context.Context
 	end       context.CancelCauseFunc
@@ -104,6 +105,7 @@ func Open(ctx context.Context, connectionString string, cfg Config) (*Store, err
 		recheck:   recheck,
 	}
 	s.life, s.end = context.WithCancelCause(context.Background())
+	s.crew = newCrew(s.life, &s.running)
 	s.guard = &guard{config: *config, log: log, life: s.life, running: &s.running}
 	if err := s.greet(ctx); err != nil {
 		_ = s.Close() // what failed is told

@@ -1,0 +1,51 @@
+package eventstoredb
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"unicode/utf16"
+)
+
+// TestACrewDoesEverythingAtOnceAndEnds has a crew do more at once than it keeps
+// goroutines for, twice.
+func TestACrewDoesEverythingAtOnceAndEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const many = 3 * mostIdle
+		life, end := context.WithCancel(t.Context())
+		var running, calls sync.WaitGroup
+		c := newCrew(life, &running)
+		for range 2 {
+			var all sync.WaitGroup // has come
+			all.Add(many)
+			for range many {
+				calls.Add(1)
+				running.Add(1)
+				c.do(func() {
+					defer calls.Done()
+					defer running.Done()
+					all.Done()
+					all.Wait()
+				})
+			}
+			calls.Wait()
+			synctest.Wait()
+			if got := c.idle.Load(); got != mostIdle {
+				t.Errorf("%d goroutines wait for more to do, want %d", got, mostIdle)
+			}
+		}
+		end()
+		running.Wait()
+	})
+}
+
+func TestKindsAreCountedAsTheServerCounts(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"", "Kind", "Größe", "日本", "😀a", "\xff\xfe", "a\xf0\x9f", "\u0000"} {
+		if got, want := units(kind), len(utf16.Encode([]rune(kind))); got != want {
+			t.Errorf("units(%q) = %d, want %d", kind, got, want)
+		}
+	}
+}
