@@ -152,7 +152,11 @@ func (s *Server) look(ctx context.Context, w writing) (outcome, error) {
 // writeAnywhere appends at the end, wherever it is. Each conflict means that
 // another append succeeded.
 func (s *Server) writeAnywhere(ctx context.Context, w writing) (outcome, error) {
-	if after, found, err := s.recent(ctx, w); found || err != nil {
+	after, found, err := s.recent(ctx, w)
+	if errors.Is(err, events.ErrConflict) {
+		return s.conflict(ctx, w)
+	}
+	if found || err != nil {
 		return s.inPlace(ctx, w, after, err)
 	}
 	for {
@@ -214,7 +218,8 @@ func (s *Server) repeated(ctx context.Context, w writing, after events.Revision)
 const recentRecords = 256
 
 // recent returns the length behind which the records are among the last of
-// their stream, and whether they are.
+// their stream, and whether they are. If the first is and the others do not
+// follow it, it is a Conflict, as of EventStoreDB: some of them were written.
 func (s *Server) recent(ctx context.Context, w writing) (events.Revision, bool, error) {
 	looked, want := 0, len(w.records)-1
 	for h, err := range events.Headers(ctx, s.store, events.Query{Stream: w.stream, Backward: true}) {
@@ -229,6 +234,8 @@ func (s *Server) recent(ctx context.Context, w writing) (events.Revision, bool, 
 				return h.Revision - 1, true, nil
 			}
 			want--
+		} else if h.ID == w.records[0].ID {
+			return 0, false, &events.Conflict{Stream: w.stream, After: h.Revision - 1}
 		}
 		if looked++; looked == recentRecords+len(w.records) {
 			break
