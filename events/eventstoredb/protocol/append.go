@@ -295,7 +295,8 @@ func (s *streamsOf) Append(from streams.Streams_AppendServer) error {
 func expectationOf(o *streams.AppendReq_Options) (expectation, error) {
 	switch x := o.ExpectedStreamRevision.(type) {
 	case *streams.AppendReq_Options_Revision:
-		return expectation{after: events.Revision(x.Revision) + 1}, nil
+		after, err := lengthOf(x.Revision)
+		return expectation{after: after}, err
 	case *streams.AppendReq_Options_NoStream:
 		return expectation{}, nil
 	case *streams.AppendReq_Options_Any:

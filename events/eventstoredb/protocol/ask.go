@@ -1,6 +1,8 @@
 package protocol
 
 import (
+	"math"
+
 	"github.com/EventStore/EventStore-Client-Go/v4/protos/streams"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -19,6 +21,9 @@ type question struct {
 	ids      idForm
 	newer    bool // the caller knows the messages of newer servers
 }
+
+// The largest revision, and each part of the largest position, name the end.
+const atEnd = math.MaxUint64
 
 // A place is where a reading begins: before everything, behind everything, or
 // at a revision or position.
@@ -83,7 +88,7 @@ func (q *question) where(o *streams.ReadReq_Options) (err error) {
 		}
 		switch r := s.Stream.RevisionOption.(type) {
 		case *streams.ReadReq_Options_StreamOptions_Revision:
-			q.from.revision = r.Revision
+			q.from.revision, q.from.end = r.Revision, r.Revision == atEnd
 		case *streams.ReadReq_Options_StreamOptions_Start:
 			q.from.start = true
 		case *streams.ReadReq_Options_StreamOptions_End:
@@ -95,6 +100,7 @@ func (q *question) where(o *streams.ReadReq_Options) (err error) {
 		switch p := s.All.GetAllOption().(type) {
 		case *streams.ReadReq_Options_AllOptions_Position:
 			q.from.position = events.NewPosition(p.Position.GetCommitPosition(), p.Position.GetPreparePosition())
+			q.from.end = p.Position.GetCommitPosition() == atEnd && p.Position.GetPreparePosition() == atEnd
 		case *streams.ReadReq_Options_AllOptions_Start:
 			q.from.start = true
 		case *streams.ReadReq_Options_AllOptions_End:

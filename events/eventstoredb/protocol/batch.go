@@ -156,7 +156,9 @@ func (of *batch) begin(o *streams.BatchAppendReq_Options, now time.Time) (err er
 	}
 	switch x := o.ExpectedStreamPosition.(type) {
 	case *streams.BatchAppendReq_Options_StreamPosition:
-		of.expect.after = events.Revision(x.StreamPosition) + 1
+		if of.expect.after, err = lengthOf(x.StreamPosition); err != nil {
+			return err
+		}
 	case *streams.BatchAppendReq_Options_NoStream:
 	case *streams.BatchAppendReq_Options_Any:
 		of.expect.any = true

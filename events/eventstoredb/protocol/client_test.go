@@ -267,6 +267,37 @@ func TestOnlyTheLedgerWritesIntoStreamsThatAreNotOpened(t *testing.T) {
 	}
 }
 
+// TestWhatIsOpened asks with the role that writes into what is opened.
+func TestWhatIsOpened(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		writable, stream string
+		want             esdb.ErrorCode
+	}{
+		{"", "app-1", -1},
+		{"", "$$app-1", -1},
+		{"", "session-1", esdb.ErrorCodeAccessDenied},
+		{"", "$$session-1", esdb.ErrorCodeAccessDenied},
+		{"", "layer-1", esdb.ErrorCodeAccessDenied},
+		{"", "process-1", esdb.ErrorCodeAccessDenied},
+		{"session-", "session-1", esdb.ErrorCodeAccessDenied},
+		{"", "subscription-app-1::g", esdb.ErrorCodeAccessDenied},
+		{"", "$settings", esdb.ErrorCodeAccessDenied},
+		{"", "$$$settings", esdb.ErrorCodeAccessDenied},
+		{"$set", "$settings", -1},
+		{"$set", "$$$settings", -1},
+		{"$set", "settings", esdb.ErrorCodeAccessDenied},
+		{"app-", "$app-1", esdb.ErrorCodeAccessDenied},
+	} {
+		store := eventstest.NewSlice()
+		c := connect(t, serve(t, store, protocol.Config{Anonymous: protocol.Writer, Writable: []string{test.writable}}))
+		_, err := c.AppendToStream(t.Context(), test.stream, esdb.AppendToStreamOptions{ExpectedRevision: esdb.NoStream{}}, proposed("A", ""))
+		if code(err) != test.want || (test.want == -1) != (held(t, store) == 1) {
+			t.Errorf("with %q opened, append to %s: %v and %d records, want code %d", test.writable, test.stream, err, held(t, store), test.want)
+		}
+	}
+}
+
 func TestALedgerForgetsNothing(t *testing.T) {
 	t.Parallel()
 	store, c := pair(t)

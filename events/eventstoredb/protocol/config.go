@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,7 +34,8 @@ type Config struct {
 	Anonymous Role        // of everyone where there are no Users; zero: Reader
 
 	// Writable are the beginnings of the names of streams into which not only
-	// the ledger may write. An empty one opens all streams. None: nobody else
+	// the ledger may write. An empty one opens all but those of the system,
+	// which begin with $. None opens a stream of the ledger. None: nobody else
 	// writes.
 	Writable []string
 
@@ -75,16 +77,15 @@ func loopback(at net.Addr) bool {
 }
 
 // opened reports whether others may write into a stream. The metadata of a
-// stream belong to it.
+// stream belong to it. Streams of the ledger are opened by nothing, streams of the
+// system only by a prefix of theirs.
 func (c Config) opened(s events.Stream) bool {
-	if s.Category() == groups.Category {
-		return false // what groups are is on record there
+	name := events.Stream(strings.TrimPrefix(string(s), "$$"))
+	if name.Category() == groups.Category || ours(name) {
+		return false
 	}
-	name := strings.TrimPrefix(string(s), "$$")
-	for _, prefix := range c.Writable {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
+	system := strings.HasPrefix(string(name), "$")
+	return slices.ContainsFunc(c.Writable, func(prefix string) bool {
+		return strings.HasPrefix(string(name), prefix) && (!system || prefix != "")
+	})
 }

@@ -17,8 +17,9 @@
 //     a length wherever the records are in place, one that names none while they
 //     are among the last of the stream. Of records that others write, the IDs
 //     are compared, as EventStoreDB does.
-//   - Only the ledger writes into streams that are not opened: a caller with
-//     the role Ledger, whose records say their version and time.
+//   - Only the ledger writes into its own streams, and into others that are not
+//     opened: a caller with the role Ledger, whose records say their version and
+//     time.
 //   - A subscriber is sent every entry behind its place, once, in order. One
 //     that is slow delays nobody else and loses nothing.
 //   - Nothing is deleted, and the metadata of a stream are kept and not acted on.

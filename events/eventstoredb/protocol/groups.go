@@ -15,9 +15,6 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol/groups"
 )
 
-// The largest revision, as old clients name the end.
-const atEnd = ^uint64(0)
-
 // Create makes a group.
 func (s *groupsOf) Create(ctx context.Context, req *persistent.CreateReq) (*persistent.CreateResp, error) {
 	if _, err := s.admit(ctx, Writer); err != nil {
@@ -55,6 +52,7 @@ func createFrom(o *persistent.CreateReq_Options, def *groups.Definition) (from p
 		switch p := of.All.GetAllOption().(type) {
 		case *persistent.CreateReq_AllOptions_Position:
 			from.position = events.NewPosition(p.Position.GetCommitPosition(), p.Position.GetPreparePosition())
+			from.end = p.Position.GetCommitPosition() == atEnd && p.Position.GetPreparePosition() == atEnd
 		case *persistent.CreateReq_AllOptions_Start:
 			from.start = true
 		default:
@@ -68,7 +66,7 @@ func createFrom(o *persistent.CreateReq_Options, def *groups.Definition) (from p
 		def.Source, err = streamOf(of.Stream.GetStreamIdentifier())
 		switch r := of.Stream.GetRevisionOption().(type) {
 		case *persistent.CreateReq_StreamOptions_Revision:
-			from.revision = r.Revision
+			from.revision, from.end = r.Revision, r.Revision == atEnd
 		case *persistent.CreateReq_StreamOptions_Start:
 			from.start = true
 		default:

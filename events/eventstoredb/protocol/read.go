@@ -35,6 +35,11 @@ func (s *streamsOf) Read(req *streams.ReadReq, to streams.Streams_ReadServer) er
 // read sends what a reading asks for.
 func (s *Server) read(q question, to streams.Streams_ReadServer) error {
 	ctx := to.Context()
+	if q.stream == "" && q.backward {
+		if err := s.checkPosition(ctx, q.from); err != nil {
+			return err
+		}
+	}
 	sent, last := uint64(0), events.Revision(0)
 	if q.count > 0 {
 		for e, err := range s.entries(ctx, q) {
@@ -72,14 +77,17 @@ func (s *Server) tellEnd(q question, last events.Revision, to streams.Streams_Re
 	return to.Send(&streams.ReadResp{Content: &streams.ReadResp_LastStreamPosition{LastStreamPosition: uint64(last) - 1}})
 }
 
-// tellNothing says why there was nothing to send, where that is not the end.
+// tellNothing says why there was nothing to send.
 func (s *Server) tellNothing(ctx context.Context, q question, to streams.Streams_ReadServer) error {
 	if q.stream == "" {
 		return s.checkPosition(ctx, q.from)
 	}
 	length, err := s.length(ctx, q.stream)
-	if err != nil || length > 0 {
+	switch {
+	case err != nil, length > 0 && q.count == 0:
 		return err
+	case length > 0:
+		return s.tellEnd(q, length, to)
 	}
 	return to.Send(&streams.ReadResp{Content: &streams.ReadResp_StreamNotFound_{
 		StreamNotFound: &streams.ReadResp_StreamNotFound{StreamIdentifier: identifier(q.stream)},

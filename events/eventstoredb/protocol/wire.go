@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/EventStore/EventStore-Client-Go/v4/protos/shared"
 	"github.com/EventStore/EventStore-Client-Go/v4/protos/streams"
@@ -75,8 +76,19 @@ func streamOf(id *shared.StreamIdentifier) (events.Stream, error) {
 		return "", status.Error(codes.InvalidArgument, "a stream is required, and none is named")
 	case name == "$all":
 		return "", status.Error(codes.InvalidArgument, "$all is no stream: ask for all")
+	case !utf8.ValidString(name):
+		return "", status.Errorf(codes.InvalidArgument, "the name of the stream %q is not UTF-8", name)
 	}
 	return events.Stream(name), nil
+}
+
+// lengthOf returns the length of a stream whose last entry has a revision, as
+// the protocol counts. The largest number stands for the end and is none.
+func lengthOf(revision uint64) (events.Revision, error) {
+	if revision == math.MaxUint64 {
+		return 0, status.Errorf(codes.InvalidArgument, "append: %d is no revision", revision)
+	}
+	return events.Revision(revision) + 1, nil
 }
 
 func identifier(s events.Stream) *shared.StreamIdentifier {
