@@ -38,7 +38,7 @@ func (s *groupsOf) Create(ctx context.Context, req *persistent.CreateReq) (*pers
 		return nil, statusOf(err)
 	}
 	def.Settings.Told.StartFrom = from.told(def.Source)
-	if err := s.groups.Create(ctx, def); err != nil {
+	if err := s.groups.Create(def); err != nil {
 		return nil, groupStatus(ctx, def.Key, err)
 	}
 	return &persistent.CreateResp{}, nil
@@ -209,7 +209,7 @@ func (s *groupsOf) Update(ctx context.Context, req *persistent.UpdateReq) (*pers
 		return nil, err
 	}
 	given.Told.StartFrom = group.Stand().Settings.Told.StartFrom
-	if err := s.groups.Update(ctx, key, given); err != nil {
+	if err := s.groups.Update(key, given); err != nil {
 		return nil, groupStatus(ctx, key, err)
 	}
 	return &persistent.UpdateResp{}, nil
@@ -224,7 +224,7 @@ func (s *groupsOf) Delete(ctx context.Context, req *persistent.DeleteReq) (*pers
 	if err != nil {
 		return nil, err
 	}
-	if err := s.groups.Delete(ctx, key); err != nil {
+	if err := s.groups.Delete(key); err != nil {
 		return nil, groupStatus(ctx, key, err)
 	}
 	return &persistent.DeleteResp{}, nil
@@ -289,11 +289,14 @@ func (s *groupsOf) ReplayParked(ctx context.Context, req *persistent.ReplayParke
 	return &persistent.ReplayParkedResp{}, nil
 }
 
-// RestartSubsystem has nothing to do: groups do not stop while the store goes
-// on.
+// RestartSubsystem ends all consumers, which are told to come again, and reads
+// the groups from the store. One that had stopped goes on.
 func (s *groupsOf) RestartSubsystem(ctx context.Context, _ *shared.Empty) (*shared.Empty, error) {
 	if _, err := s.admit(ctx, Writer); err != nil {
 		return nil, err
+	}
+	if err := s.groups.Restart(s.draining); err != nil {
+		return nil, groupStatus(ctx, groups.Key{}, err)
 	}
 	return none, nil
 }

@@ -40,7 +40,8 @@ type Server struct {
 const workers = 64
 
 // New returns a server for a store, which the caller closes after the server.
-// It reads from the store which groups of consumers there are.
+// It reads from the store which groups of consumers there are, and keeps among
+// the checkpoints of the store, if that has any, how far they have come.
 func New(store events.Store, cfg Config) (*Server, error) {
 	if cfg.Users != nil && cfg.TLS == nil {
 		return nil, fmt.Errorf("new server: %w: users without TLS send their passwords in the clear", ErrNotSafe)
@@ -51,7 +52,8 @@ func New(store events.Store, cfg Config) (*Server, error) {
 	s := &Server{store: store, cfg: cfg.withDefaults()}
 	s.draining, s.drain = context.WithCancelCause(context.Background())
 	var err error
-	if s.groups, err = groups.Open(context.Background(), store, groups.Config{Follow: s.follow, Admits: admits, Now: s.cfg.Now}); err != nil {
+	kept, _ := store.(groups.Checkpoints)
+	if s.groups, err = groups.Open(context.Background(), store, groups.Config{Follow: s.follow, Admits: admits, Checkpoints: kept, Now: s.cfg.Now}); err != nil {
 		return nil, fmt.Errorf("new server: %w", err)
 	}
 	options := []grpc.ServerOption{

@@ -6,18 +6,21 @@
 // is not answered in time is tried again, and what was tried too often is
 // parked. Parked entries wait until they are replayed.
 //
-// [Groups] are all groups of a store. What they are, how far each has come, and
-// what is parked are records in streams of the store itself, one for each
-// group, named subscription-SOURCE::NAME. Entries of such streams are handed to
-// no consumer.
+// [Groups] are all groups of a store. What they are and what is parked are
+// records in streams of the store itself, one for each group, named
+// subscription-SOURCE::NAME. Entries of such streams are handed to no consumer.
+// How far a group has come is its mark, which is kept among [Checkpoints], the
+// last in place of the one before.
 //
 // # Promises
 //
 //   - Each entry is handed out until it is acknowledged, skipped, or parked and
 //     on record as parked: at least once, also over a restart.
 //   - An entry that was acknowledged is not handed out again, unless the process
-//     ends before the next checkpoint.
-//   - A checkpoint is never ahead of an entry that is not settled.
+//     ends before the next mark. One is due when as many entries were settled as
+//     the group asks for, and no more than ten are made in a second. It outlasts
+//     a kill.
+//   - A mark is never ahead of an entry that is not settled.
 //   - A replayed entry stays on record as parked until it is acknowledged.
 //   - A consumer has at most as many entries in hand as it asked for.
 //   - A group holds a bounded number of entries in memory.

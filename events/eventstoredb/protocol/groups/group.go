@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 )
 
@@ -31,12 +32,13 @@ func (m *message) spot() spot { return spot{m.entry.Stream, m.entry.Revision} }
 // A Group hands the entries that it reads to consumers. It begins to read when
 // the first one joins.
 type Group struct {
-	groups *Groups
-	key    Key
-	admits func(events.Header) bool
-	wake   chan struct{}  // tells the keeper that there is something to do
-	stop   chan struct{}  // closed when the group closes
-	joined sync.WaitGroup // the reader and the keeper
+	groups  *Groups
+	key     Key
+	created domain.EventID
+	admits  func(events.Header) bool
+	wake    chan struct{}  // tells the keeper that there is something to do
+	stop    chan struct{}  // closed when the group closes
+	joined  sync.WaitGroup // the reader and the keeper
 	// What is appended to the group's stream is appended under this lock, which
 	// is taken before mu.
 	writing sync.Mutex
@@ -64,7 +66,7 @@ type Group struct {
 }
 
 func newGroup(g *Groups, k known) (*Group, error) {
-	group := &Group{groups: g, key: k.def.Key, wake: make(chan struct{}, 1), stop: make(chan struct{})}
+	group := &Group{groups: g, key: k.def.Key, created: k.created, wake: make(chan struct{}, 1), stop: make(chan struct{})}
 	group.admits = func(events.Header) bool { return true }
 	if k.def.Filter != nil {
 		var err error
@@ -145,12 +147,8 @@ func (g *Group) readAll(ctx context.Context, after Place) {
 
 // take adds an entry to the window when there is room.
 func (g *Group) take(ctx context.Context, e events.Entry) error {
-	m := &message{entry: e, place: Place{Position: e.Position}}
-	if g.key.Source != "" {
-		m.place = Place{Revision: e.Revision}
-	}
-	ownKind := e.Stream.Category() == Category
-	wanted := !ownKind && g.admits(e.Header())
+	m := &message{entry: e, place: placeOf(g.key.Source, e.Header())}
+	wanted := e.Stream.Category() != Category && g.admits(e.Header())
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for wanted && len(g.mu.window) >= g.mu.def.Settings.Buffer {
@@ -165,10 +163,6 @@ func (g *Group) take(ctx context.Context, e events.Entry) error {
 			return err
 		}
 	}
-	if ownKind {
-		g.passLocked(m.place)
-		return nil
-	}
 	g.mu.read = m.place
 	if wanted && !g.mu.isParked(e.Stream, e.Revision) {
 		g.mu.window = append(g.mu.window, m)
@@ -178,14 +172,6 @@ func (g *Group) take(ctx context.Context, e events.Entry) error {
 	}
 	g.advanceLocked()
 	return nil
-}
-
-// passLocked passes over a record of a group. It is not worth a checkpoint, or
-// checkpoints would be made for checkpoints for ever.
-func (g *Group) passLocked(p Place) {
-	if g.mu.read = p; len(g.mu.window) == 0 {
-		g.mu.done = p
-	}
 }
 
 // advanceLocked forgets what is settled at the beginning of the window.
@@ -202,11 +188,11 @@ func (g *Group) advanceLocked() {
 	}
 	if len(g.mu.window) == 0 && g.mu.done != g.mu.read {
 		g.mu.done = g.mu.read
-		g.mu.since += 1 - min(n, 1) // what was passed over is worth a checkpoint too
+		g.mu.since += 1 - min(n, 1) // what was passed over is worth a mark too
 	}
 	s := g.mu.def.Settings
-	if before == 0 && g.mu.since > 0 || before < s.MinCheckpoint && g.mu.since >= s.MinCheckpoint ||
-		g.mu.since >= s.MaxCheckpoint || len(g.mu.replays) > 0 {
+	worth := max(s.MinCheckpoint, 1)
+	if before < worth && g.mu.since >= worth || g.mu.since >= s.MaxCheckpoint || len(g.mu.replays) > 0 {
 		g.nudge()
 	}
 }

@@ -23,6 +23,9 @@ type Config struct {
 	// Admits returns what tells whether an entry passes a filter, or an error if
 	// the filter says nothing.
 	Admits func(Filter) (func(events.Header) bool, error)
+	// Checkpoints keep how far each group has come. Nil: that is kept as long as
+	// the process lives, and another hands out again what there is.
+	Checkpoints Checkpoints
 	// Now is the time. Nil: time.Now.
 	Now func() time.Time
 }
@@ -46,54 +49,89 @@ func Open(ctx context.Context, store events.Store, cfg Config) (*Groups, error) 
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if cfg.Checkpoints == nil {
+		cfg.Checkpoints = &memory{}
+	}
 	g := &Groups{store: store, cfg: cfg, mint: domain.NewMint(cfg.Now, rand.Reader)}
-	g.mu.byKey, g.mu.ended = map[Key]*Group{}, map[Key]events.Revision{}
+	if err := g.load(ctx); err != nil {
+		return nil, fmt.Errorf("open groups: %w", err)
+	}
+	return g, nil
+}
+
+// load takes what groups there are from the store.
+func (g *Groups) load(ctx context.Context) error {
 	all := map[events.Stream]*known{}
-	keys := map[events.Stream]Key{}
-	for e, err := range events.Scan(ctx, store, events.Query{Filter: events.Filter{Categories: []string{Category}}}) {
+	for e, err := range events.Scan(ctx, g.store, events.Query{Filter: events.Filter{Categories: []string{Category}}}) {
 		if err != nil {
-			return nil, fmt.Errorf("open groups: %w", err)
+			return err
 		}
 		if all[e.Stream] == nil {
 			all[e.Stream] = &known{}
 		}
 		if err := all[e.Stream].apply(e); err != nil {
-			return nil, fmt.Errorf("open groups: %w", err)
-		}
-		if e.Kind == kindCreated {
-			keys[e.Stream] = all[e.Stream].def.Key
+			return err
 		}
 	}
-	for stream, k := range all {
+	byKey, ended := map[Key]*Group{}, map[Key]events.Revision{}
+	for _, k := range all {
 		if !k.exists {
-			g.mu.ended[keys[stream]] = k.length
+			ended[k.def.Key] = k.length
 			continue
+		}
+		if err := g.recall(ctx, k); err != nil {
+			return fmt.Errorf("group %s: %w", k.def.Key, err)
 		}
 		group, err := newGroup(g, *k)
 		if err != nil {
-			return nil, fmt.Errorf("open group %s: %w", k.def.Key, err)
+			return fmt.Errorf("group %s: %w", k.def.Key, err)
 		}
-		g.mu.byKey[k.def.Key] = group
+		byKey[k.def.Key] = group
 	}
-	return g, nil
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mu.byKey, g.mu.ended = byKey, ended
+	return nil
 }
 
-// Close ends all consumers, and makes a last checkpoint of each group.
+// Restart ends all consumers and reads the groups of the store again: one that
+// had stopped goes on from what is on record. Until it has succeeded there are
+// no groups.
+func (g *Groups) Restart(ctx context.Context) error {
+	g.changing.Lock()
+	defer g.changing.Unlock()
+	if !g.closeAll(false) {
+		return fmt.Errorf("restart groups: %w", ErrStopped)
+	}
+	if err := g.load(ctx); err != nil {
+		return fmt.Errorf("restart groups: %w", err)
+	}
+	return nil
+}
+
+// Close ends all consumers, and keeps how far each group has come.
 func (g *Groups) Close() {
 	g.changing.Lock()
 	defer g.changing.Unlock()
+	g.closeAll(true)
+}
+
+// closeAll closes all groups, for good or not, and reports whether they were not
+// closed for good before.
+func (g *Groups) closeAll(forGood bool) bool {
 	g.mu.Lock()
-	g.mu.closed = true
-	all := g.mu.byKey
+	open, all := !g.mu.closed, g.mu.byKey
+	g.mu.closed = g.mu.closed || forGood
 	g.mu.byKey = map[Key]*Group{}
 	g.mu.Unlock()
 	for _, group := range all {
 		group.close(ErrStopped)
 	}
+	return open
 }
 
 // Create makes a group. One that is there already is ErrExists.
-func (g *Groups) Create(ctx context.Context, def Definition) error {
+func (g *Groups) Create(def Definition) error {
 	if err := def.valid(); err != nil {
 		return fmt.Errorf("create group %s: %w", def.Key, err)
 	}
@@ -109,12 +147,15 @@ func (g *Groups) Create(ctx context.Context, def Definition) error {
 	case exists:
 		return fmt.Errorf("create group %s: %w", def.Key, ErrExists)
 	}
-	k := known{def: def, exists: true, length: after + 1, done: def.Start}
-	group, err := newGroup(g, k)
+	r, err := g.record(kindCreated, def)
 	if err != nil {
 		return fmt.Errorf("create group %s: %w", def.Key, err)
 	}
-	if err := g.append(ctx, def.Key, after, kindCreated, def); err != nil {
+	group, err := newGroup(g, known{def: def, exists: true, created: r.ID, length: after + 1, done: def.Start})
+	if err == nil {
+		err = g.append(def.Key, after, r)
+	}
+	if err != nil {
 		return fmt.Errorf("create group %s: %w", def.Key, err)
 	}
 	g.mu.Lock()
@@ -123,16 +164,16 @@ func (g *Groups) Create(ctx context.Context, def Definition) error {
 	return nil
 }
 
-func (g *Groups) append(ctx context.Context, key Key, after events.Revision, kind string, data any) error {
-	r, err := g.record(kind, data)
-	if err != nil {
-		return err
-	}
-	return g.store.Append(ctx, key.stream(), after, r)
+// append puts records into the stream of a group. It does not end when a caller
+// is gone, as it would leave open whether they are there.
+func (g *Groups) append(key Key, after events.Revision, records ...events.Record) error {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), lastChance, ErrStopped)
+	defer cancel()
+	return g.store.Append(ctx, key.stream(), after, records...)
 }
 
 // Update gives a group other settings. Its consumers stay.
-func (g *Groups) Update(ctx context.Context, key Key, settings Settings) error {
+func (g *Groups) Update(key Key, settings Settings) error {
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	group, err := g.Group(key)
@@ -140,7 +181,7 @@ func (g *Groups) Update(ctx context.Context, key Key, settings Settings) error {
 		err = settings.valid()
 	}
 	if err == nil {
-		err = group.update(ctx, settings)
+		err = group.update(settings)
 	}
 	if err != nil {
 		return fmt.Errorf("update group %s: %w", key, err)
@@ -149,7 +190,7 @@ func (g *Groups) Update(ctx context.Context, key Key, settings Settings) error {
 }
 
 // Delete ends a group and its consumers. What was parked is no longer parked.
-func (g *Groups) Delete(ctx context.Context, key Key) error {
+func (g *Groups) Delete(key Key) error {
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	group, err := g.Group(key)
@@ -161,7 +202,11 @@ func (g *Groups) Delete(ctx context.Context, key Key) error {
 	g.mu.Lock()
 	delete(g.mu.byKey, key)
 	g.mu.Unlock()
-	if err := g.append(ctx, key, after, kindDeleted, struct{}{}); err != nil {
+	r, err := g.record(kindDeleted, struct{}{})
+	if err == nil {
+		err = g.append(key, after, r)
+	}
+	if err != nil {
 		return fmt.Errorf("delete group %s: %w: until the next start it is gone, then it is there again: %w", key, ErrStopped, err)
 	}
 	g.mu.Lock()

@@ -2,6 +2,7 @@ package groups
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -10,7 +11,8 @@ import (
 
 const (
 	patience   = time.Second      // before an append whose end is open is made again
-	lastChance = 10 * time.Second // for the records of a group that closes
+	lastChance = 10 * time.Second // for what is put on record, as callers and closing wait for it
+	pace       = time.Second / 10 // between two marks, at least: each waits for the disk
 )
 
 // A keeping is what is to be put on record at once.
@@ -18,6 +20,7 @@ type keeping struct {
 	records           []events.Record
 	parking, released []*message
 	saved             *Place
+	counted           int // settled since the mark before
 }
 
 // keep puts on record what is parked and how far the group has come, and takes
@@ -38,17 +41,15 @@ func (g *Group) keep() {
 		if open == nil {
 			open = g.gather(closing)
 		}
-		if !g.write(open) {
-			next = patience
-		} else {
+		if g.write(open) {
 			open = nil
 			g.replayNext()
+			next = min(next, g.markDue())
+		} else {
+			next = min(next, patience)
 		}
 		if closing {
 			return
-		}
-		if due := g.checkpointDue(); due > 0 {
-			next = min(next, due)
 		}
 		timer.Reset(next)
 	}
@@ -83,10 +84,9 @@ func (g *Group) gather(closing bool) *keeping {
 	for _, m := range k.released {
 		k.add(g, kindReleased, Parked{ID: m.entry.ID, Stream: m.entry.Stream, Revision: m.entry.Revision})
 	}
-	if g.mu.since > 0 && g.mu.done != g.mu.saved && (closing || g.dueLocked() <= 0) {
+	if g.mu.since > 0 && (closing || g.dueLocked() <= 0) {
 		done := g.mu.done
-		k.saved = &done
-		k.add(g, kindCheckpointed, done)
+		k.saved, k.counted = &done, g.mu.since
 	}
 	return k
 }
@@ -99,27 +99,25 @@ func (k *keeping) add(g *Group, kind string, data any) {
 	k.records = append(k.records, r)
 }
 
-// dueLocked returns how long it is until a checkpoint is due, and nothing or
-// less if one is.
+// dueLocked returns how long it is until a mark is due, and nothing or less if
+// one is.
 func (g *Group) dueLocked() time.Duration {
-	s := g.mu.def.Settings
-	if g.mu.since >= s.MaxCheckpoint {
-		return 0
+	s, passed := g.mu.def.Settings, g.groups.cfg.Now().Sub(g.mu.savedAt)
+	switch {
+	case g.mu.since >= s.MaxCheckpoint:
+		return pace - passed
+	case g.mu.since < s.MinCheckpoint:
+		return time.Hour // it is not worth one yet
 	}
-	due := g.mu.savedAt.Add(s.CheckpointAfter).Sub(g.groups.cfg.Now())
-	if g.mu.since < s.MinCheckpoint {
-		return max(due, time.Hour) // it is not worth one yet
-	}
-	return due
+	return max(s.CheckpointAfter, pace) - passed
 }
 
-// checkpointDue returns how long it is until a checkpoint is due, and zero if
-// there is nothing to save.
-func (g *Group) checkpointDue() time.Duration {
+// markDue returns how long the keeper may sleep before it makes a mark.
+func (g *Group) markDue() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.mu.since == 0 || g.mu.done == g.mu.saved {
-		return 0
+	if g.mu.since == 0 {
+		return time.Hour
 	}
 	return max(g.dueLocked(), time.Millisecond)
 }
@@ -128,25 +126,31 @@ func (g *Group) checkpointDue() time.Duration {
 // that is final ends the group: somebody else writes its stream, or the store
 // is closed.
 func (g *Group) write(k *keeping) bool {
-	if len(k.records) == 0 {
-		return true
+	err := g.append(k)
+	if err == nil {
+		err = g.save(k)
 	}
-	g.writing.Lock()
-	defer g.writing.Unlock()
-	ctx, cancel := context.WithTimeoutCause(context.Background(), lastChance, ErrStopped)
-	defer cancel()
-	after := g.length()
-	err := g.groups.store.Append(ctx, g.key.stream(), after, k.records...)
 	if final(err) {
 		g.fail(err)
 		return true
 	}
-	if err != nil {
-		return false
+	return err == nil
+}
+
+// append puts the records of a keeping into the group's stream, once.
+func (g *Group) append(k *keeping) error {
+	if len(k.records) == 0 {
+		return nil
+	}
+	g.writing.Lock()
+	defer g.writing.Unlock()
+	if err := g.groups.append(g.key, g.length(), k.records...); err != nil {
+		return err
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.mu.length += events.Revision(len(k.records))
+	k.records = nil
 	for _, m := range k.parking {
 		g.mu.park(m.parked(), true)
 		m.settled = true
@@ -155,16 +159,42 @@ func (g *Group) write(k *keeping) bool {
 		g.mu.park(m.parked(), false)
 		delete(g.mu.onWay, m.spot())
 	}
-	if k.saved != nil {
-		g.mu.saved, g.mu.savedAt, g.mu.since = *k.saved, g.groups.cfg.Now(), 0
-	}
 	g.advanceLocked()
 	g.dispatchLocked()
-	return true
+	return nil
+}
+
+// save keeps how far the group has come, for those who come after the process.
+func (g *Group) save(k *keeping) error {
+	if k.saved == nil {
+		return nil
+	}
+	text, err := json.Marshal(mark{Created: g.created, Place: *k.saved})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), lastChance, ErrStopped)
+	defer cancel()
+	kept := g.groups.cfg.Checkpoints
+	if err := kept.SaveCheckpoint(ctx, g.key.mark(), text); err != nil {
+		return err
+	}
+	if err := kept.Sync(ctx); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mu.saved, g.mu.savedAt = *k.saved, g.groups.cfg.Now()
+	g.mu.since -= k.counted // more may have been settled meanwhile
+	return nil
 }
 
 // update gives the group other settings.
-func (g *Group) update(ctx context.Context, settings Settings) error {
+func (g *Group) update(settings Settings) error {
+	r, err := g.groups.record(kindUpdated, settings)
+	if err != nil {
+		return err
+	}
 	g.writing.Lock()
 	defer g.writing.Unlock()
 	g.mu.Lock()
@@ -173,7 +203,7 @@ func (g *Group) update(ctx context.Context, settings Settings) error {
 	if ended != nil {
 		return ended
 	}
-	if err := g.groups.append(ctx, g.key, after, kindUpdated, settings); err != nil {
+	if err := g.groups.append(g.key, after, r); err != nil {
 		return err
 	}
 	g.mu.Lock()

@@ -13,7 +13,7 @@ const (
 	kindCreated      = "GroupCreated"      // a Definition
 	kindUpdated      = "GroupUpdated"      // Settings
 	kindDeleted      = "GroupDeleted"      // {}
-	kindCheckpointed = "GroupCheckpointed" // a Place
+	kindCheckpointed = "GroupCheckpointed" // a Place; it is read, and a mark is kept instead
 	kindParked       = "EntryParked"       // a Parked
 	kindReleased     = "EntryReleased"     // a Parked without reason
 )
@@ -30,6 +30,7 @@ type Parked struct {
 type known struct {
 	def     Definition
 	exists  bool
+	created domain.EventID  // the event that did
 	length  events.Revision // of its stream
 	done    Place           // everything up to there is settled
 	parked  []Parked
@@ -44,12 +45,12 @@ func (k *known) apply(e events.Entry) error {
 	case kindCreated:
 		def := Definition{}
 		if err = json.Unmarshal(e.Data, &def); err == nil {
-			*k = known{def: def, exists: true, length: e.Revision, done: def.Start}
+			*k = known{def: def, exists: true, created: e.ID, length: e.Revision, done: def.Start}
 		}
 	case kindUpdated:
 		err = json.Unmarshal(e.Data, &k.def.Settings)
 	case kindDeleted:
-		*k = known{length: e.Revision}
+		*k = known{def: k.def, length: e.Revision}
 	case kindCheckpointed:
 		err = json.Unmarshal(e.Data, &k.done)
 	case kindParked, kindReleased:

@@ -25,7 +25,7 @@ type spot struct {
 }
 
 // replayNext reads parked entries that are to be replayed, as far as the buffer
-// has room for them, and hands them out before what waits.
+// has room for them, and hands them out before what waits and was never parked.
 func (g *Group) replayNext() {
 	g.mu.Lock()
 	room := max(0, g.mu.def.Settings.Buffer-len(g.mu.waiting))
@@ -45,6 +45,12 @@ func (g *Group) replayNext() {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.mu.waiting = slices.Insert(g.mu.waiting, 0, read...)
+	behind := 0
+	for i, m := range g.mu.waiting {
+		if m.replayed {
+			behind = i + 1
+		}
+	}
+	g.mu.waiting = slices.Insert(g.mu.waiting, behind, read...)
 	g.dispatchLocked()
 }
