@@ -17,6 +17,7 @@ import (
 const (
 	statusPath     = "/status"
 	checkpointPath = "/checkpoints/"
+	syncPath       = "/sync"
 	backupPath     = "/backup"
 )
 
@@ -29,6 +30,7 @@ func (s *host) beside() http.Handler {
 	mux.HandleFunc("GET "+statusPath, s.status)
 	mux.HandleFunc("GET "+checkpointPath+"{name...}", s.checkpoint)
 	mux.HandleFunc("PUT "+checkpointPath+"{name...}", s.keepCheckpoint)
+	mux.HandleFunc("POST "+syncPath, s.sync)
 	mux.HandleFunc("POST "+backupPath, s.backup)
 	mux.Handle("/v1/", remote.Serve(s.store.folder.outputs, remote.Serving{}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -121,6 +123,15 @@ func (s *host) keepCheckpoint(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := s.store.checkpoints.SaveCheckpoint(r.Context(), r.PathValue("name"), data); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// sync answers when what was saved before is durable.
+func (s *host) sync(w http.ResponseWriter, r *http.Request) {
+	if err := s.store.checkpoints.Sync(r.Context()); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}

@@ -56,7 +56,7 @@ func consumerFault(err error) error {
 	for _, k := range []known{
 		{publish.ErrNoConsumer, exitNotFound, "not_found", "ledger consumer ls lists them", "ledger consumer ls"},
 		{publish.ErrOther, exitConflict, "conflict", "give it another --name, or let ledger consumer forget remove the old one", ""},
-		{publish.ErrRunning, exitConflict, "conflict", "end the other one first", ""},
+		{publish.ErrRunning, exitConflict, "conflict", "end the process that runs it, or give this one another --name", ""},
 		{publish.ErrPoisoned, exitFailed, "poisoned", "ledger consumer show lists them; mend the target, ledger consumer retry, and run this again", ""},
 		{publish.ErrDamaged, exitFailed, "damaged", "ledger consumer forget removes it; what was published is then published again", ""},
 		{publish.ErrBadName, exitUsage, "usage", "", ""},
@@ -76,8 +76,7 @@ func (a *app) consumerList() *cobra.Command {
 		Use: "ls", Short: "List the consumers: where they are, and how far behind",
 		Long: `List the consumers: target, position, how many records they have before them and
 for how long the first of these waits, how many they set aside, and the error met
-last. Where a consumer asks for some tools or agents, what is before it counts
-records that it will pass over.`,
+last. Records that a consumer does not ask for are not counted.`,
 		Example: "  ledger consumer ls\n  ledger consumer ls -o json | jq '.[] | select(.lag > 0)'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -155,9 +154,10 @@ func (a *app) poisonTable(c publish.Consumer) {
 func (a *app) consumerRetry() *cobra.Command {
 	return &cobra.Command{
 		Use: "retry NAME [POSITION...]", Short: "Have records that were set aside published again",
-		Long: `Have records that were set aside published again, when ledger publish runs next
-for this consumer: those at these positions, or all of them. They come late: those
-of their stream that stand behind them were published before.`,
+		Long: `Have records that were set aside published again: those at these positions, or
+all of them. A consumer that runs, in ledger publish or ledger serve, tries them
+in a second or so, another when it runs next. They come late: those of their
+stream that stand behind them were published before.`,
 		Example: "  ledger consumer retry bus\n  ledger consumer retry bus 1204",
 		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: a.completeConsumers,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -177,7 +177,7 @@ of their stream that stand behind them were published before.`,
 				if len(positions) > n {
 					return notFound("ledger consumer show "+args[0]+" lists what is", "%d of %d positions are not set aside", len(positions)-n, len(positions))
 				}
-				return a.told("%s: %d records are published again when it runs next", args[0], n)
+				return a.told("%s: %d records are published again, when it runs next or in a second", args[0], n)
 			})
 		},
 	}
@@ -188,7 +188,7 @@ func (a *app) consumerForget() *cobra.Command {
 		Use: "forget NAME", Short: "Remove a consumer, with what it set aside",
 		Long: `Remove a consumer, with its place and the list of what it set aside. What it
 published stays at the target. A later run under the name begins where its --from
-says.`,
+says. One that runs is not removed.`,
 		Example: "  ledger consumer forget bus",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeConsumers,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -33,7 +33,7 @@ func (a *app) openDatabase(ctx context.Context, at address) (*ledgerStore, error
 	ledger, here := a.ledgerOver(store), &nodeOutputs{dir: filepath.Join(dir, outputsName)}
 	nodes := remote.OpenNodes(here, ledger, trust)
 	return &ledgerStore{
-		name: at.String(), store: store, checkpoints: checkpointFolder(filepath.Join(dir, "checkpoints")), ledger: ledger, outputs: nodes, here: here,
+		name: at.String(), store: store, checkpoints: checkpointFolder(filepath.Join(dir, "checkpoints")), claims: filepath.Join(dir, claimsName), ledger: ledger, outputs: nodes, here: here,
 		shared: true, address: a.variable("LEDGER_NODE_ADDRESS"),
 		close: func() error { return errors.Join(nodes.Close(), here.Close(), store.Close()) },
 	}, nil
@@ -62,7 +62,8 @@ func (a *app) log(level slog.Level) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(a.err, options))
 }
 
-// A checkpointFolder keeps checkpoints in files. What is there of one is whole.
+// A checkpointFolder keeps checkpoints in files. What is there of one is whole,
+// and durable.
 type checkpointFolder string
 
 func (c checkpointFolder) path(name string) string {
@@ -85,10 +86,17 @@ func (c checkpointFolder) save(path string, data []byte) error {
 	if err := os.MkdirAll(string(c), 0o700); err != nil {
 		return err
 	}
-	return replaceFile(path, data)
+	if err := replaceFile(path, data); err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(string(c))) // it may have been made now
 }
 
-// replaceFile puts data in place of a file, which is whole at any moment.
+// Sync does nothing: what is saved is durable.
+func (checkpointFolder) Sync(ctx context.Context) error { return context.Cause(ctx) }
+
+// replaceFile puts data in place of a file, which is whole at any moment. The
+// data and the name are durable when it returns.
 func replaceFile(path string, data []byte) error {
 	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -104,7 +112,16 @@ func replaceFile(path string, data []byte) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(file.Name()))
 	}
-	return nil
+	return syncFolder(filepath.Dir(path))
+}
+
+// syncFolder makes durable which files are in a folder.
+func syncFolder(dir string) error {
+	folder, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
 }
 
 // LoadCheckpoint returns what is kept under a name.

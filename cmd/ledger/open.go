@@ -12,6 +12,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/projections"
+	"github.com/settlement-ledger/ledger/projections/publish"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
@@ -21,7 +22,8 @@ import (
 type ledgerStore struct {
 	name        string // where it is, without credentials
 	store       events.Scanner
-	checkpoints projections.Checkpoints
+	checkpoints publish.Kept
+	claims      string // the folder of the claims on consumers
 	ledger      *events.Ledger
 	outputs     remote.Outputs // wherever they are
 	here        remote.Outputs // those that are kept where this process keeps its own
@@ -114,7 +116,7 @@ func (a *app) openFolder(ctx context.Context, dir string, owner embedded.Owner) 
 	here := remote.Local(kept)
 	nodes := remote.OpenNodes(here, ledger, remote.Config{Home: true})
 	return &ledgerStore{
-		name: dir, store: store, checkpoints: store, ledger: ledger, outputs: nodes, here: here, folder: &folderStore{dir, store, kept},
+		name: dir, store: store, checkpoints: store, claims: filepath.Join(dir, claimsName), ledger: ledger, outputs: nodes, here: here, folder: &folderStore{dir, store, kept},
 		close: func() error { return errors.Join(nodes.Close(), kept.Close(), store.Close()) },
 	}, nil
 }

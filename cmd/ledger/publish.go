@@ -157,8 +157,13 @@ func openTarget(ctx context.Context, o publish.Order, at events.Position) (publi
 	return jetstream.Open(ctx, o.To, o.Topic, o.Name)
 }
 
+// claimsName is the folder of the claims on consumers, in that of a store or of
+// a node.
+const claimsName = "claims"
+
 func (a *app) desk(s *ledgerStore) *publish.Desk {
-	return publish.NewDesk(s.store, s.checkpoints, a.now)
+	holder := fmt.Sprintf("process %d (%s)", os.Getpid(), a.command)
+	return publish.NewDesk(s.store, s.checkpoints, publish.NewLockFolder(s.claims, holder), a.now)
 }
 
 func (a *app) publish(ctx context.Context, s *ledgerStore, p publication, orders []publish.Order) error {
@@ -187,20 +192,15 @@ func (a *app) publishOne(ctx context.Context, desk *publish.Desk, o publish.Orde
 	if err != nil && !errors.Is(err, publish.ErrNoConsumer) {
 		return consumerFault(err)
 	}
-	to, err := openTarget(ctx, o, before.Position)
-	if err != nil {
-		return consumerFault(err)
-	}
 	if follow {
-		err = ended(desk.Follow(ctx, o.Job, to))
+		err = ended(desk.FollowOrder(ctx, o, openTarget))
 	} else {
-		err = desk.CatchUp(ctx, o.Job, to)
+		err = desk.CatchUpOrder(ctx, o, openTarget)
 	}
-	err = errors.Join(err, to.Close())
 	// The interruption that ended it does not keep it from telling.
 	after, known := desk.Consumer(context.WithoutCancel(ctx), o.Name)
 	if known == nil && (err == nil || after.Position != before.Position) {
-		a.published(after, after.Published-before.Published)
+		a.published(after, after.Published-min(before.Published, after.Published))
 	}
 	return consumerFault(err)
 }

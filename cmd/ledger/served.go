@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -33,7 +34,7 @@ func (a *app) openServed(ctx context.Context, dir string, at serving) (*ledgerSt
 	near, ledger := nearby(at), a.ledgerOver(store)
 	nodes := remote.OpenNodes(kept, ledger, remote.Config{Home: true})
 	return &ledgerStore{
-		name: dir, store: store, checkpoints: near, ledger: ledger, outputs: nodes, here: kept, shared: true, address: at.Outputs,
+		name: dir, store: store, checkpoints: near, claims: filepath.Join(dir, claimsName), ledger: ledger, outputs: nodes, here: kept, shared: true, address: at.Outputs,
 		close: func() error { return errors.Join(nodes.Close(), kept.Close(), near.Close(), store.Close()) },
 	}, nil
 }
@@ -104,6 +105,14 @@ func (b *beside) LoadCheckpoint(ctx context.Context, name string) ([]byte, error
 		return nil, fmt.Errorf("load checkpoint %s: %w", name, err)
 	}
 	return data, nil
+}
+
+// Sync returns when what was saved is durable in the store that is served.
+func (b *beside) Sync(ctx context.Context) error {
+	if _, err := b.ask(ctx, http.MethodPost, syncPath, nil); err != nil {
+		return fmt.Errorf("sync the store: %w", err)
+	}
+	return nil
 }
 
 // Backup has whoever serves the store make a backup into a folder of this

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"time"
@@ -23,21 +24,32 @@ var (
 	ErrPoisoned   = errors.New("too many records were set aside")
 )
 
+// Kept is where consumers are kept, beside the store. Unlike the answer of a
+// projection, a consumer cannot be had from the log again.
+type Kept interface {
+	projections.Checkpoints
+	// Sync returns nil when all that was saved before is durable.
+	Sync(ctx context.Context) error
+}
+
 // A Desk publishes the records of a store and keeps its consumers beside it.
-// It is safe for concurrent use. There is one for a store at a time.
+// It is safe for concurrent use. Several for one store, in this process and
+// others, keep apart by their claims.
 type Desk struct {
-	store events.Store
-	kept  projections.Checkpoints
-	now   func() time.Time
-	mu    struct {
-		sync.Mutex // held while the list of names is read and written, too
-		running    map[string]*run
+	store  events.Store
+	kept   Kept
+	claims Claims
+	now    func() time.Time
+	mu     struct {
+		sync.Mutex
+		running map[string]*run
 	}
 }
 
-// NewDesk returns the desk of a store, with the checkpoints beside it.
-func NewDesk(store events.Store, kept projections.Checkpoints, now func() time.Time) *Desk {
-	d := &Desk{store: store, kept: kept, now: now}
+// NewDesk returns the desk of a store, with what is kept beside it. The claims
+// are those of all who have the same consumers.
+func NewDesk(store events.Store, kept Kept, claims Claims, now func() time.Time) *Desk {
+	d := &Desk{store: store, kept: kept, claims: claims, now: now}
 	d.mu.running = map[string]*run{}
 	return d
 }
@@ -51,9 +63,7 @@ func documentName(consumer string) string { return indexName + "/" + consumer }
 // Consumers returns all consumers, by name. One that is damaged has its name
 // and, as its trouble, why.
 func (d *Desk) Consumers(ctx context.Context) ([]Consumer, error) {
-	d.mu.Lock()
-	all, err := d.namesLocked(ctx)
-	d.mu.Unlock()
+	all, err := d.names(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -115,94 +125,69 @@ func (d *Desk) save(ctx context.Context, c Consumer) error {
 	return nil
 }
 
-// Forget removes a consumer: its name may then begin anew. It is ErrNoConsumer
-// where there is none and ErrRunning while it runs. One that is damaged is
-// removed.
-func (d *Desk) Forget(ctx context.Context, name string) error {
+// hold takes the name of a consumer. Where it runs, here or elsewhere, that is
+// an ErrRunning.
+func (d *Desk) hold(name string) (io.Closer, error) {
+	held, err := d.claims.Claim(documentName(name))
+	if errors.Is(err, ErrClaimed) {
+		return nil, fmt.Errorf("%w: %w", ErrRunning, err)
+	}
+	return held, err
+}
+
+// The patience with who has a turn, which takes moments.
+const (
+	turnPause = 5 * time.Millisecond
+	turnTries = 2000
+)
+
+// turn takes a name that others have for moments.
+func (d *Desk) turn(ctx context.Context, name string) (io.Closer, error) {
+	for try := 1; ; try++ {
+		held, err := d.claims.Claim(name)
+		if !errors.Is(err, ErrClaimed) || try == turnTries {
+			return held, err
+		}
+		if err := pause(ctx, turnPause); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Forget removes a consumer, durably: its name may then begin anew. It is
+// ErrNoConsumer where there is none and ErrRunning while it runs, here or
+// elsewhere. One that is damaged is removed.
+func (d *Desk) Forget(ctx context.Context, name string) (err error) {
 	if err := ValidName(name); err != nil {
 		return err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.mu.running[name] != nil {
-		return fmt.Errorf("forget %s: %w", name, ErrRunning)
+	held, err := d.hold(name)
+	if err != nil {
+		return fmt.Errorf("forget %s: %w", name, err)
 	}
-	all, err := d.namesLocked(ctx)
+	defer func() { err = errors.Join(err, held.Close()) }()
+	all, err := d.names(ctx)
 	if err != nil {
 		return err
 	}
-	at, found := slices.BinarySearch(all, name)
-	if !found {
+	if !slices.Contains(all, name) {
 		return fmt.Errorf("forget: %w: %s", ErrNoConsumer, name)
 	}
 	// Nothing is kept as nothing: checkpoints cannot be removed. The name goes
 	// last, so that what is left of a consumer is always listed.
-	if err := d.kept.SaveCheckpoint(ctx, documentName(name), nil); err != nil {
-		return fmt.Errorf("forget %s: %w", name, err)
-	}
-	return d.keepLocked(ctx, slices.Delete(all, at, at+1))
-}
-
-// Retry has records that were set aside tried again: those at these positions,
-// or without any all of them. A consumer that runs tries them at once, another
-// when it runs next. It returns how many there are, and ErrNoConsumer where
-// there is no such consumer.
-func (d *Desk) Retry(ctx context.Context, name string, positions ...events.Position) (int, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if r := d.mu.running[name]; r != nil {
-		return r.retry(positions), nil
-	}
-	c, err := d.load(ctx, name)
-	if err != nil {
-		return 0, err
-	}
-	n := c.retry(positions)
-	return n, d.save(ctx, c)
-}
-
-func (c *Consumer) retry(positions []events.Position) (n int) {
-	for i, p := range c.Poison {
-		if len(positions) == 0 || slices.Contains(positions, p.Position) {
-			c.Poison[i].Again = true
-			n++
+	for _, document := range []string{wishName(name), documentName(name)} {
+		if err := d.kept.SaveCheckpoint(ctx, document, nil); err != nil {
+			return fmt.Errorf("forget %s: %w", name, err)
 		}
 	}
-	return n
-}
-
-// A Lag says how far a consumer is behind the end of the log. Where a consumer
-// asks for some tools or agents, records are counted that it would pass over.
-type Lag struct {
-	Records uint64
-	Oldest  time.Time // when the first of them happened; zero if there is none
-}
-
-// Behind returns how long the first record of l waits.
-func (l Lag) Behind(now time.Time) time.Duration {
-	if l.Oldest.IsZero() {
-		return 0
+	if err := d.enlist(ctx, func(all []string) []string { return without(all, name) }); err != nil {
+		return err
 	}
-	return max(0, now.Sub(l.Oldest))
+	return d.kept.Sync(ctx)
 }
 
-// Lag counts the records between a consumer and the end of the log. What was
-// set aside is not among them.
-func (d *Desk) Lag(ctx context.Context, c Consumer) (Lag, error) {
-	l := Lag{}
-	for h, err := range events.Headers(ctx, d.store, events.Query{Filter: c.Only.filter(), After: c.Position}) {
-		if err != nil {
-			return Lag{}, fmt.Errorf("count what %s has before it: %w", c.Name, err)
-		}
-		if l.Records++; l.Records == 1 {
-			l.Oldest = h.Time
-		}
-	}
-	return l, nil
-}
-
-// namesLocked returns the names of all consumers, in order.
-func (d *Desk) namesLocked(ctx context.Context) (all []string, err error) {
+// names returns the names of all consumers, in order.
+func (d *Desk) names(ctx context.Context) (all []string, err error) {
 	data, err := d.kept.LoadCheckpoint(ctx, indexName)
 	if err == nil && len(data) > 0 {
 		if err = json.Unmarshal(data, &all); err != nil {
@@ -215,8 +200,18 @@ func (d *Desk) namesLocked(ctx context.Context) (all []string, err error) {
 	return all, nil
 }
 
-func (d *Desk) keepLocked(ctx context.Context, all []string) error {
-	data, err := projections.Encode(all)
+// enlist changes the list of names, in turn with others.
+func (d *Desk) enlist(ctx context.Context, change func([]string) []string) (err error) {
+	held, err := d.turn(ctx, indexName)
+	if err != nil {
+		return fmt.Errorf("change the list of consumers: %w", err)
+	}
+	defer func() { err = errors.Join(err, held.Close()) }()
+	all, err := d.names(ctx)
+	if err != nil {
+		return err
+	}
+	data, err := projections.Encode(change(all))
 	if err == nil {
 		err = d.kept.SaveCheckpoint(ctx, indexName, data)
 	}
@@ -233,4 +228,13 @@ func with(all []string, name string) []string {
 		return all
 	}
 	return slices.Insert(all, at, name)
+}
+
+// without returns a sorted list of names with one less.
+func without(all []string, name string) []string {
+	at, found := slices.BinarySearch(all, name)
+	if !found {
+		return all
+	}
+	return slices.Delete(all, at, at+1)
 }

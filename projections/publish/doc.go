@@ -4,9 +4,10 @@
 // which name: a [Topic], an [Only] that narrows the records, a [Start] and a
 // [Policy]. [Desk.CatchUp] publishes what there is, [Desk.Follow] also what
 // comes, and [Desk.FollowAll] does so for each [Order] of a configuration.
-// Beside the store the Desk keeps under the name of each job a [Consumer]: how
-// far it has come, and each record that it set aside, as a [Poison]. A [Lag] is
-// what it has before it.
+// Beside the store, in what is [Kept], the Desk has under the name of each job a
+// [Consumer]: how far it has come, and each record that it set aside, as a
+// [Poison]. A [Lag] is what it has before it. [Claims], such as a [LockFolder],
+// see to it that one run at a time has a name.
 //
 // A message is a record as written. Its UUID is the ID of the event, its payload
 // the data, byte for byte, and its metadata are the Key constants: stream,
@@ -22,14 +23,16 @@
 //     later comes late.
 //   - Whatever ends a run, the next one hands over again what the checkpoint did
 //     not have, as messages with the same UUIDs, in the same order.
+//   - A consumer is run by one at a time, among all desks with the same claims;
+//     what others ask of it meanwhile is refused or reaches it.
+//   - A consumer that is there stays where it began, also after a power cut.
 //   - No more is read than the policy has in flight.
 //   - A target that is not available costs no record: it is waited for.
 //   - A kind of record that this program does not know is published like others.
 //   - What is kept and what is told has no credentials in it.
 //
 // The checkpoints of an embedded store survive a kill. A power cut may bring back
-// an older one, and what it did not have is published again; a consumer that
-// began at the end, and was not kept, then begins at a later one.
+// an older one, and what it did not have is published again.
 //
 // # Concurrency
 //
@@ -37,9 +40,11 @@
 // that it joins before it returns: one for each lane, and two for the
 // checkpoint and for what is tried again. The publisher is called by several of
 // them at once, for different streams, and must not keep or change a payload.
-// A publisher that does not return holds the run up. The lock of a Desk is held
-// while a consumer is made, forgotten or loaded to be changed; the lock that
-// orders checkpoints, of a run, is taken before that of its state.
+// A publisher that does not return holds the run up. No lock of a Desk is held
+// while anything else is called. The lock that orders checkpoints, of a run, is
+// taken before that of its state. Whoever changes a consumer has claimed its
+// name; the names of the list and of what is asked are claimed for moments, with
+// that of a consumer taken or none.
 //
 // # Errors
 //
@@ -47,7 +52,8 @@
 // [ErrUnacceptable] that it will never take the record; any other error, and a
 // panic, may be either, and counts against the record. [ErrBadName],
 // [ErrBadTopic] and [ErrBadConfig] are mistakes of the caller; [ErrNoConsumer],
-// [ErrRunning], [ErrOther] and [ErrDamaged] are about what is kept under a name;
+// [ErrRunning], [ErrOther] and [ErrDamaged] are about what is kept under a name,
+// and [ErrClaimed] about who has it;
 // [ErrPoisoned] ends a run when so much was set aside that the target is at
 // fault.
 //

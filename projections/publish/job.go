@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -34,95 +35,92 @@ type Failure struct {
 
 // CatchUp publishes what there is when it is called, in place of a consumer
 // that is made where there is none, and returns once all of it was acknowledged
-// or set aside. To does not close. Its errors are those of [Desk.Follow].
+// or set aside. It does not close the publisher. Its errors are those of
+// [Desk.Follow].
 func (d *Desk) CatchUp(ctx context.Context, job Job, to message.Publisher) error {
-	return d.run(ctx, job, to, func(ctx context.Context, r *run, after events.Position) error {
-		for e, err := range events.Scan(ctx, d.store, events.Query{Filter: job.Only.filter(), After: after}) {
-			if err != nil {
-				return err
-			}
-			if err := r.take(ctx, e); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return d.run(ctx, job, given(to), catchUp)
+}
+
+// CatchUpOrder is CatchUp for a target that is opened once the name of the
+// consumer is taken, and closed before it is given up. Where it does not open no
+// consumer is made.
+func (d *Desk) CatchUpOrder(ctx context.Context, o Order, open Opener) error {
+	return d.run(ctx, o.Job, open.of(o), catchUp)
 }
 
 // Follow publishes what there is and what comes, until its context ends, whose
 // cause it returns, or an error ends it. It goes on where the consumer of the
-// job is, which it makes where there is none. It does not close the publisher.
+// job is, which it makes, durably, where there is none. It does not close the
+// publisher.
 //
-// A name that is not valid is ErrBadName, and one that runs already ErrRunning.
-// A consumer that was made with another target, topic or Only is ErrOther. Too
-// many records set aside are ErrPoisoned: the one that would have been next is
-// not, and the next run begins with it. Other errors are those of the store and
-// of the checkpoints; a record that is damaged ends the run. Errors of the
-// publisher do not.
+// A name that is not valid is ErrBadName, and one that runs already, on any desk
+// with the same claims, ErrRunning. A consumer that was made with another
+// target, topic or Only is ErrOther. Too many records set aside are ErrPoisoned:
+// the one that would have been next is not, and the next run begins with it.
+// Other errors are those of the store, the claims and the checkpoints; a record
+// that is damaged ends the run. Errors of the publisher do not.
 func (d *Desk) Follow(ctx context.Context, job Job, to message.Publisher) error {
-	return d.run(ctx, job, to, func(ctx context.Context, r *run, after events.Position) error {
-		following := events.Following{Filter: job.Only.filter(), CaughtUp: r.pass}
-		for e, err := range d.store.Follow(ctx, after, following) {
-			if err != nil {
-				return err
-			}
-			if err := r.take(ctx, e); err != nil {
-				return err
-			}
+	return d.run(ctx, job, given(to), follow)
+}
+
+// FollowOrder is to Follow what CatchUpOrder is to CatchUp.
+func (d *Desk) FollowOrder(ctx context.Context, o Order, open Opener) error {
+	return d.run(ctx, o.Job, open.of(o), follow)
+}
+
+// catchUp takes what there is.
+func catchUp(ctx context.Context, r *run, after events.Position) error {
+	return r.takeAll(ctx, events.Scan(ctx, r.desk.store, events.Query{Filter: r.job.Only.filter(), After: after}))
+}
+
+// follow takes what there is and what comes.
+func follow(ctx context.Context, r *run, after events.Position) error {
+	following := events.Following{Filter: r.job.Only.filter(), CaughtUp: r.pass}
+	if err := r.takeAll(ctx, r.desk.store.Follow(ctx, after, following)); err != nil {
+		return err
+	}
+	return errors.New("the log ended")
+}
+
+func (r *run) takeAll(ctx context.Context, records iter.Seq2[events.Entry, error]) error {
+	for e, err := range records {
+		if err == nil {
+			err = r.take(ctx, e)
 		}
-		return errors.New("the log ended")
-	})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// claim takes the name of a job and returns its run, with the consumer as it
-// was kept or made anew.
-func (d *Desk) claim(ctx context.Context, job Job, to message.Publisher) (*run, error) {
-	if err := ValidName(job.Name); err != nil {
-		return nil, err
+// valid returns what is wrong with a job, or nil.
+func (j Job) valid() error {
+	if err := ValidName(j.Name); err != nil {
+		return err
 	}
-	if job.Topic.IsZero() {
-		return nil, fmt.Errorf("%w: there is none", ErrBadTopic)
+	if j.Topic.IsZero() {
+		return fmt.Errorf("%w: there is none", ErrBadTopic)
 	}
-	if err := job.Only.filter().Valid(); err != nil {
-		return nil, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.mu.running[job.Name] != nil {
-		return nil, fmt.Errorf("publish as %s: %w", job.Name, ErrRunning)
-	}
-	c, err := d.load(ctx, job.Name)
-	if errors.Is(err, ErrNoConsumer) {
-		c, err = d.hireLocked(ctx, job)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := c.does(job); err != nil {
-		return nil, err
-	}
-	c.Running = true
-	r := newRun(d, job, to, c)
-	d.mu.running[job.Name] = r
-	return r, nil
+	return j.Only.filter().Valid()
 }
 
-// hireLocked makes the consumer of a job, and lists it before it is there.
-func (d *Desk) hireLocked(ctx context.Context, job Job) (Consumer, error) {
+// hire makes the consumer of a job, and lists it before it is there. It is
+// durable when hire returns: where it begins is not found again.
+func (d *Desk) hire(ctx context.Context, job Job) (Consumer, error) {
 	at, err := job.Start.in(ctx, d.store)
 	if err != nil {
 		return Consumer{}, fmt.Errorf("find where %s begins: %w", job.Name, err)
 	}
-	all, err := d.namesLocked(ctx)
-	if err != nil {
-		return Consumer{}, err
-	}
-	if err := d.keepLocked(ctx, with(all, job.Name)); err != nil {
+	if err := d.enlist(ctx, func(all []string) []string { return with(all, job.Name) }); err != nil {
 		return Consumer{}, err
 	}
 	now := d.now().UTC().Truncate(time.Microsecond)
 	c := Consumer{Name: job.Name, Target: job.Target, Topic: job.Topic.String(), Only: job.Only, Position: at, Begun: now, Saved: now}
-	return c, d.save(ctx, c)
+	if err := d.save(ctx, c); err != nil {
+		return Consumer{}, err
+	}
+	return c, d.kept.Sync(ctx)
 }
 
 // does returns an ErrOther that says in what c is not the consumer of a job, or
@@ -137,10 +135,4 @@ func (c Consumer) does(job Job) error {
 		return fmt.Errorf("%w: %s publishes other kinds, streams, tools or agents", ErrOther, c.Name)
 	}
 	return nil
-}
-
-func (d *Desk) leave(name string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.mu.running, name)
 }

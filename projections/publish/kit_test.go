@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -19,10 +20,17 @@ import (
 // start is the time of the first record of a test.
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
+// claims are in a folder of their own.
+func claims(t *testing.T, holder string) publish.LockFolder {
+	t.Helper()
+	return publish.NewLockFolder(filepath.Join(t.TempDir(), "claims"), holder)
+}
+
 // A log is a store under test, with a mint of records for it.
 type log struct {
 	t       *testing.T
 	store   *embedded.Store
+	claims  publish.Claims
 	mint    *domain.Mint
 	lengths map[events.Stream]events.Revision
 	records int
@@ -40,7 +48,7 @@ func newLog(t *testing.T) *log {
 
 func logOver(t *testing.T, store *embedded.Store) *log {
 	clock := func() time.Time { return start }
-	return &log{t: t, store: store, mint: domain.NewMint(clock, rand.NewChaCha8([32]byte{7})), lengths: map[events.Stream]events.Revision{}}
+	return &log{t: t, store: store, claims: claims(t, "test"), mint: domain.NewMint(clock, rand.NewChaCha8([32]byte{7})), lengths: map[events.Stream]events.Revision{}}
 }
 
 // add appends one record to a stream and returns its entry but for its
@@ -69,8 +77,9 @@ func (l *log) fill(streams, n int) {
 	}
 }
 
+// desk returns one more desk for the log.
 func (l *log) desk() *publish.Desk {
-	return publish.NewDesk(l.store, l.store, func() time.Time { return start.Add(time.Hour) })
+	return publish.NewDesk(l.store, l.store, l.claims, func() time.Time { return start.Add(time.Hour) })
 }
 
 // entries are all records of the log.

@@ -435,7 +435,7 @@ func TestNoMoreIsInFlightThanThePolicySays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			watched := &counting{Store: l.store}
-			d := publish.NewDesk(watched, l.store, func() time.Time { return start })
+			d := publish.NewDesk(watched, l.store, l.claims, func() time.Time { return start })
 			worst, acknowledged := 0, 0
 			to := &sink{refuse: func(*message.Message) error {
 				await(t, func() bool { return watched.stalled(acknowledged+c.most) || watched.count() == 200 })
@@ -523,7 +523,7 @@ func TestADamagedRecordEndsTheRunBeforeIt(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
 	l.fill(1, 3)
-	d := publish.NewDesk(&breaking{l.store}, l.store, time.Now)
+	d := publish.NewDesk(&breaking{l.store}, l.store, l.claims, time.Now)
 	to := &sink{}
 	if err := d.CatchUp(t.Context(), job(t, "a"), to); !errors.Is(err, events.ErrDamaged) {
 		t.Errorf("CatchUp = %v, want ErrDamaged", err)
@@ -587,6 +587,8 @@ func (k *memory) SaveCheckpoint(_ context.Context, name string, data []byte) err
 	return nil
 }
 
+func (k *memory) Sync(context.Context) error { return nil }
+
 func (k *memory) LoadCheckpoint(_ context.Context, name string) ([]byte, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -598,7 +600,7 @@ func TestACheckpointThatIsNotSavedIsAnError(t *testing.T) {
 	l := newLog(t)
 	l.fill(1, 3)
 	kept := &memory{}
-	d := publish.NewDesk(l.store, kept, time.Now)
+	d := publish.NewDesk(l.store, kept, l.claims, time.Now)
 	to := &sink{refuse: func(*message.Message) error {
 		kept.mu.Lock()
 		defer kept.mu.Unlock()

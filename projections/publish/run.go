@@ -2,6 +2,7 @@ package publish
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"slices"
@@ -65,19 +66,89 @@ func newRun(d *Desk, job Job, to message.Publisher, c Consumer) *run {
 	return r
 }
 
-// run publishes what read takes until read returns, and then what it took.
-func (d *Desk) run(parent context.Context, job Job, to message.Publisher, read func(context.Context, *run, events.Position) error) error {
-	r, err := d.claim(parent, job, to)
+// An opening opens the target of a consumer, which has come to a position.
+type opening func(ctx context.Context, at events.Position) (Target, error)
+
+// given is the opening of a target that is open, and that others close.
+func given(to Target) opening {
+	return func(context.Context, events.Position) (Target, error) { return lent{to}, nil }
+}
+
+// lent is a target that is not closed by who has it.
+type lent struct{ Target }
+
+// Close leaves the target open.
+func (lent) Close() error { return nil }
+
+// run publishes what read takes until read returns, and then what it took. It
+// has the name of the consumer all the while.
+func (d *Desk) run(ctx context.Context, job Job, open opening, read reader) (err error) {
+	if err := job.valid(); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("publish as %s: %w", job.Name, err)
+		}
+	}()
+	held, err := d.hold(job.Name)
 	if err != nil {
 		return err
 	}
-	defer d.leave(job.Name)
+	defer func() { err = errors.Join(err, held.Close()) }()
+	c, err := d.load(ctx, job.Name)
+	fresh := errors.Is(err, ErrNoConsumer)
+	if err == nil {
+		err = c.does(job)
+	}
+	if err != nil && !fresh {
+		return err
+	}
+	to, err := open(ctx, c.Position)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	if fresh {
+		if c, err = d.hire(ctx, job); err != nil {
+			return err
+		}
+	}
+	return d.begin(job, to, c).through(ctx, read)
+}
+
+// begin returns the run of a consumer, which others see until it ends.
+func (d *Desk) begin(job Job, to Target, c Consumer) *run {
+	c.Running = true
+	r := newRun(d, job, to, c)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mu.running[job.Name] = r
+	return r
+}
+
+func (d *Desk) end(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.mu.running, name)
+}
+
+// A reader has r take the records behind a position.
+type reader func(ctx context.Context, r *run, after events.Position) error
+
+// through is r from its beginning to its end.
+func (r *run) through(parent context.Context, read reader) (err error) {
+	defer r.desk.end(r.job.Name)
 	ctx, stop := context.WithCancelCause(parent)
 	defer stop(nil)
 	var handing, keeping sync.WaitGroup
 	keep, kept := context.WithCancel(ctx)
-	keeping.Go(func() { r.keep(keep, stop) })
-	if err = r.redeliver(ctx); err == nil {
+	defer kept()
+	if err = r.grant(ctx); err == nil {
+		keeping.Go(func() { r.keep(keep, stop) })
+		err = r.redeliver(ctx)
+	}
+	if err == nil {
 		keeping.Go(func() { r.retryAgain(keep, stop) })
 		for _, lane := range r.lanes {
 			handing.Go(func() {
@@ -86,7 +157,7 @@ func (d *Desk) run(parent context.Context, job Job, to message.Publisher, read f
 				}
 			})
 		}
-		if err = read(ctx, r, r.mu.track.mark); err != nil {
+		if err = read(ctx, r, r.look().Position); err != nil {
 			stop(err)
 		}
 		for _, lane := range r.lanes {
@@ -103,10 +174,7 @@ func (d *Desk) run(parent context.Context, job Job, to message.Publisher, read f
 	if saved := r.save(context.WithoutCancel(ctx)); err == nil {
 		err = saved
 	}
-	if err != nil {
-		return fmt.Errorf("publish as %s: %w", job.Name, err)
-	}
-	return nil
+	return err
 }
 
 // look returns the consumer as it is now.
@@ -240,28 +308,21 @@ func clipped(text string) string {
 	return text
 }
 
-// retry has what was set aside tried again.
-func (r *run) retry(positions []events.Position) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := r.mu.consumer.retry(positions)
-	r.mu.unsaved++
-	wake(r.again)
-	return n
-}
-
-// keep saves the checkpoint from time to time, until its context ends.
+// keep saves the checkpoint from time to time, and takes up what others wish,
+// until its context ends.
 func (r *run) keep(ctx context.Context, stop context.CancelCauseFunc) {
 	tick := time.NewTicker(r.policy.Save)
 	defer tick.Stop()
 	for {
+		var granted error
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			granted = r.grant(ctx)
 		case <-r.due:
 		}
-		if err := r.save(ctx); err != nil && ctx.Err() == nil {
+		if err := errors.Join(granted, r.save(ctx)); err != nil && ctx.Err() == nil {
 			stop(err)
 			return
 		}

@@ -3,7 +3,6 @@ package publish
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -15,15 +14,21 @@ import (
 type Target = message.Publisher
 
 // An Opener opens the target of an order, of which the consumer has come to a
-// position; the caller closes it.
+// position; the caller closes it. Its errors name the target.
 type Opener func(ctx context.Context, o Order, at events.Position) (Target, error)
+
+// of is the opening of the target of an order.
+func (open Opener) of(o Order) opening {
+	return func(ctx context.Context, at events.Position) (Target, error) { return open(ctx, o, at) }
+}
 
 // FollowAll follows the log for several orders side by side, until its context
 // ends, whose cause it returns. A target that cannot be opened is tried again,
-// with the waits of the order's policy. An order whose run ends with an error
-// stands still, and the others go on. Each such error is given to told, if that
-// is not nil, by several goroutines at once, and kept as the trouble of the
-// consumer.
+// with the waits of the order's policy, and so is a consumer that runs
+// elsewhere, until it does not. An order whose run ends with another error stands
+// still, and the others go on. Each such error is given to told, if that is not
+// nil, by several goroutines at once, and kept as the trouble of the consumer;
+// what is tried again, the first time and each time that the wait has doubled.
 func (d *Desk) FollowAll(ctx context.Context, orders []Order, open Opener, told func(name string, err error)) error {
 	var running sync.WaitGroup
 	for _, o := range orders {
@@ -36,43 +41,49 @@ func (d *Desk) FollowAll(ctx context.Context, orders []Order, open Opener, told 
 
 func (d *Desk) followOne(ctx context.Context, o Order, open Opener, told func(name string, err error)) {
 	for attempt := 1; ctx.Err() == nil; attempt++ {
-		opened, err := d.followOpened(ctx, o, open)
+		begun, err := d.followOpened(ctx, o, open)
 		if ctx.Err() != nil {
 			return
 		}
-		err = errors.Join(err, d.note(ctx, o.Name, err))
-		if told != nil {
-			told(o.Name, err)
+		if begun || attempt&(attempt-1) == 0 {
+			err = errors.Join(err, d.note(ctx, o.Name, err))
+			if told != nil {
+				told(o.Name, err)
+			}
 		}
-		if opened || pause(ctx, o.Policy.filled().wait(attempt)) != nil {
+		if begun || pause(ctx, o.Policy.filled().wait(attempt)) != nil {
 			return
 		}
 	}
 }
 
-// followOpened opens a target and follows the log for it. It reports whether
-// the target opened.
-func (d *Desk) followOpened(ctx context.Context, o Order, open Opener) (bool, error) {
-	c, err := d.Consumer(ctx, o.Name)
-	if err != nil && !errors.Is(err, ErrNoConsumer) {
-		return true, err
-	}
-	to, err := open(ctx, o, c.Position)
-	if err != nil {
-		return false, fmt.Errorf("open %s: %w", o.Target, err)
-	}
-	return true, errors.Join(d.Follow(ctx, o.Job, to), to.Close())
+// followOpened follows the log for an order. It reports whether that is all that
+// can be done for it: another time the target may open, or the consumer not run.
+func (d *Desk) followOpened(ctx context.Context, o Order, open Opener) (begun bool, err error) {
+	unopened := false
+	err = d.FollowOrder(ctx, o, func(ctx context.Context, o Order, at events.Position) (Target, error) {
+		to, err := open(ctx, o, at)
+		unopened = err != nil
+		return to, err
+	})
+	return !unopened && !errors.Is(err, ErrRunning), err
 }
 
 // note keeps an error as the trouble of a consumer that does not run, if there
 // is that consumer.
-func (d *Desk) note(ctx context.Context, name string, err error) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	c, loading := d.load(ctx, name)
-	if loading != nil || d.mu.running[name] != nil {
-		return nil // there is nowhere to keep it, and told has it
+func (d *Desk) note(ctx context.Context, name string, trouble error) (err error) {
+	held, err := d.hold(name)
+	if errors.Is(err, ErrRunning) {
+		return nil // who runs it has its own troubles, and told has this one
 	}
-	c.Trouble = &Trouble{Text: clipped(err.Error()), Time: d.now().UTC().Truncate(time.Microsecond)}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, held.Close()) }()
+	c, err := d.load(ctx, name)
+	if err != nil {
+		return nil // there is nowhere to keep it
+	}
+	c.Trouble = &Trouble{Text: clipped(trouble.Error()), Time: d.now().UTC().Truncate(time.Microsecond)}
 	return d.save(ctx, c)
 }

@@ -52,7 +52,7 @@ func TestATargetThatIsAwayIsWaitedFor(t *testing.T) {
 			return nil
 		}}
 		var waits []time.Duration
-		d := publish.NewDesk(store, &memory{}, time.Now)
+		d := publish.NewDesk(store, &memory{}, claims(t, "test"), time.Now)
 		j := job(t, "a", func(j *publish.Job) {
 			j.Policy = publish.Policy{Tries: 1, Random: func() float64 { return 0.999999 }}
 			j.Failed = func(f publish.Failure) { waits = append(waits, f.Wait.Round(time.Millisecond)) }
@@ -91,7 +91,7 @@ func TestTheWaitHasJitter(t *testing.T) {
 				return nil
 			}}
 			j := job(t, "a", func(j *publish.Job) { j.Policy = publish.Policy{Random: func() float64 { return random }} })
-			if err := publish.NewDesk(store, &memory{}, time.Now).CatchUp(t.Context(), j, to); err != nil {
+			if err := publish.NewDesk(store, &memory{}, claims(t, "test"), time.Now).CatchUp(t.Context(), j, to); err != nil {
 				t.Fatal(err)
 			}
 			if got := time.Since(begun); got != want {
@@ -112,7 +112,7 @@ func TestARunEndsWhileItWaits(t *testing.T) {
 		begun := time.Now()
 		to := &sink{refuse: func(*message.Message) error { return publish.ErrUnavailable }}
 		j := job(t, "a", func(j *publish.Job) { j.Policy = publish.Policy{Least: time.Hour, Most: time.Hour} })
-		err := publish.NewDesk(store, &memory{}, time.Now).Follow(ctx, j, to)
+		err := publish.NewDesk(store, &memory{}, claims(t, "test"), time.Now).Follow(ctx, j, to)
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != time.Minute {
 			t.Errorf("Follow = %v after %v, want its deadline after a minute", err, time.Since(begun))
 		}
@@ -129,10 +129,10 @@ func TestTheCheckpointIsSavedInTime(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		j := job(t, "a", func(j *publish.Job) { j.Policy = publish.Policy{} })
-		go func() { done <- publish.NewDesk(store, kept, time.Now).Follow(ctx, j, &sink{}) }()
+		go func() { done <- publish.NewDesk(store, kept, claims(t, "test"), time.Now).Follow(ctx, j, &sink{}) }()
 		time.Sleep(1100 * time.Millisecond)
 		synctest.Wait()
-		if c := consumer(t, publish.NewDesk(store, kept, time.Now), "a"); c.Position.String() != "5" || c.Published != 5 {
+		if c := consumer(t, publish.NewDesk(store, kept, claims(t, "test"), time.Now), "a"); c.Position.String() != "5" || c.Published != 5 {
 			t.Errorf("kept after a second: position %s, %d published, want 5, 5", c.Position, c.Published)
 		}
 		cancel()
@@ -163,7 +163,7 @@ func TestOneOrderDoesNotHoldUpTheOthers(t *testing.T) {
 		}
 		var mu sync.Mutex
 		told := map[string]error{}
-		d := publish.NewDesk(store, &memory{}, time.Now)
+		d := publish.NewDesk(store, &memory{}, claims(t, "test"), time.Now)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		err := d.FollowAll(ctx, orders, open, func(name string, err error) {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"testing"
@@ -66,7 +67,7 @@ func publishAll(dir, target string) error {
 		return err
 	}
 	defer p.Close()
-	return publish.NewDesk(store, store, time.Now).CatchUp(ctx, publish.Job{
+	return publish.NewDesk(store, store, publish.NewLockFolder(filepath.Join(dir, "claims"), "test"), time.Now).CatchUp(ctx, publish.Job{
 		Name: "test", Target: publish.Shown(target), Topic: topic,
 		Policy: publish.Policy{Lanes: jetstream.Lanes, Most: time.Second, Save: 20 * time.Millisecond},
 	}, p)

@@ -61,8 +61,11 @@ func (f *File) prepare(at events.Position) error {
 	if !about.Mode().IsRegular() {
 		return fmt.Errorf("%w: it is no regular file", ErrForeign)
 	}
-	if err := lock(file); err != nil {
+	switch locked, err := publish.Lock(file); {
+	case err != nil:
 		return err
+	case !locked:
+		return ErrInUse
 	}
 	found, err := tail(file, about.Size(), at)
 	if err != nil {

@@ -1,0 +1,293 @@
+package publish_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/projections/publish"
+)
+
+// While a consumer runs, no other desk with the same claims runs, forgets or
+// opens a target for it, and each is told who has it.
+func TestANameRunsOnceAmongAllDesks(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.fill(1, 2)
+	folder := t.TempDir()
+	deskOf := func(holder string) *publish.Desk {
+		return publish.NewDesk(l.store, l.store, publish.NewLockFolder(folder, holder), time.Now)
+	}
+	first, second := deskOf("process 1"), deskOf("process 2")
+	opened := false
+	open := func(context.Context, publish.Order, events.Position) (publish.Target, error) {
+		opened = true
+		return &sink{}, nil
+	}
+	to := &sink{refuse: func(*message.Message) error {
+		for what, err := range map[string]error{
+			"run":    second.CatchUp(t.Context(), job(t, "a"), &sink{}),
+			"open":   second.CatchUpOrder(t.Context(), publish.Order{Job: job(t, "a")}, open),
+			"follow": second.FollowOrder(t.Context(), publish.Order{Job: job(t, "a")}, open),
+			"forget": second.Forget(t.Context(), "a"),
+			"again":  first.CatchUp(t.Context(), job(t, "a"), &sink{}),
+		} {
+			if !errors.Is(err, publish.ErrRunning) || !strings.Contains(err.Error(), "process 1") {
+				t.Errorf("%s: %v, want ErrRunning that names process 1", what, err)
+			}
+		}
+		if err := second.CatchUp(t.Context(), job(t, "b"), &sink{}); err != nil {
+			t.Errorf("another name: %v", err)
+		}
+		return nil
+	}}
+	catchUp(t, first, job(t, "a"), to)
+	if opened {
+		t.Error("a target was opened for a consumer that runs elsewhere")
+	}
+	l.fill(1, 1)
+	after := &sink{}
+	catchUp(t, second, job(t, "a"), after)
+	if got := after.positions(); !slices.Equal(got, []string{"3"}) {
+		t.Errorf("when it is free it publishes %v, want [3]", got)
+	}
+	if err := second.Forget(t.Context(), "a"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A target that does not open leaves no consumer behind, and one that opens is
+// closed while the name is taken.
+func TestATargetIsOpenOnlyWhileItsConsumerRuns(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.fill(1, 3)
+	d := l.desk()
+	o := publish.Order{Job: job(t, "a", func(j *publish.Job) { j.Start = publish.Now() })}
+	closed := errors.New("closed to you")
+	err := d.CatchUpOrder(t.Context(), o, func(context.Context, publish.Order, events.Position) (publish.Target, error) { return nil, closed })
+	if !errors.Is(err, closed) {
+		t.Errorf("CatchUpOrder = %v, want what opening returned", err)
+	}
+	if _, err := d.Consumer(t.Context(), "a"); !errors.Is(err, publish.ErrNoConsumer) {
+		t.Errorf("Consumer = %v, want ErrNoConsumer", err)
+	}
+	to := &closing{}
+	o.Start = publish.Start{}
+	for _, want := range []string{"0", "3"} {
+		err = d.CatchUpOrder(t.Context(), o, func(_ context.Context, _ publish.Order, at events.Position) (publish.Target, error) {
+			if at.String() != want {
+				t.Errorf("opened for position %s, want %s", at, want)
+			}
+			to.held = func() error { return l.desk().Forget(t.Context(), "a") }
+			return to, nil
+		})
+		if err != nil || !errors.Is(to.within, publish.ErrRunning) {
+			t.Errorf("CatchUpOrder = %v, and while it closed Forget = %v; want none and ErrRunning", err, to.within)
+		}
+	}
+	if len(to.got()) != 3 || to.times != 2 {
+		t.Errorf("%d records arrived and it was closed %d times, want 3 and 2", len(to.got()), to.times)
+	}
+}
+
+// A closing target does something while it is closed.
+type closing struct {
+	sink
+	held   func() error
+	within error
+	times  int
+}
+
+func (c *closing) Close() error {
+	c.times++
+	c.within = c.held()
+	return nil
+}
+
+// Desks that make and forget consumers at the same time lose no name.
+func TestConsumersMadeAtOnceAreAllListed(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.fill(1, 1)
+	catchUp(t, l.desk(), job(t, "gone"), &sink{})
+	var all sync.WaitGroup
+	const many = 24
+	for n := range many {
+		all.Go(func() {
+			if err := l.desk().CatchUp(t.Context(), job(t, fmt.Sprintf("c%02d", n)), &sink{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if err := l.desk().Forget(t.Context(), "gone"); err != nil {
+		t.Error(err)
+	}
+	all.Wait()
+	listed, err := l.desk().Consumers(t.Context())
+	if err != nil || len(listed) != many || slices.ContainsFunc(listed, func(c publish.Consumer) bool { return c.Name == "gone" }) {
+		t.Errorf("%d are listed (%v), want the %d that were made", len(listed), err, many)
+	}
+}
+
+// What was set aside is tried again by a run in another process, at once or, if
+// that ends before, by the next one.
+func TestRetryReachesARunElsewhere(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.fill(1, 5)
+	var mu sync.Mutex
+	refused := map[string]bool{"2": true, "3": true, "4": true}
+	to := &sink{refuse: func(m *message.Message) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if refused[m.Metadata.Get("position")] {
+			return publish.ErrUnacceptable
+		}
+		return nil
+	}}
+	mend := func(position string) { mu.Lock(); defer mu.Unlock(); delete(refused, position) }
+	running, elsewhere := l.desk(), l.desk()
+	j := job(t, "a", func(j *publish.Job) { j.Policy.Save = time.Millisecond })
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- running.Follow(ctx, j, to) }()
+	await(t, func() bool { c, err := elsewhere.Consumer(ctx, "a"); return err == nil && len(c.Poison) == 3 })
+	mend("2")
+	if n, err := elsewhere.Retry(ctx, "a", events.NewPosition(2, 2)); n != 1 || err != nil {
+		t.Fatalf("Retry = %d, %v, want 1", n, err)
+	}
+	await(t, func() bool { return len(consumer(t, elsewhere, "a").Poison) == 2 })
+	if n, err := elsewhere.Retry(ctx, "a", events.NewPosition(1, 1)); n != 0 || err != nil {
+		t.Errorf("Retry of what is not set aside = %d, %v, want 0", n, err)
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+
+	// A process that has the name ends before it takes up two wishes.
+	held, err := l.claims.Claim("publish/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := range uint64(2) {
+		if n, err := elsewhere.Retry(t.Context(), "a", events.NewPosition(at+3, at+3)); n != 1 || err != nil {
+			t.Fatalf("Retry = %d, %v, want 1", n, err)
+		}
+	}
+	if err := held.Close(); err != nil {
+		t.Fatal(err)
+	}
+	mend("3")
+	before := len(to.got())
+	catchUp(t, l.desk(), j, to)
+	if got := to.positions()[before:]; !slices.Equal(got, []string{"3"}) {
+		t.Errorf("the next run published %v, want [3]", got)
+	}
+	if c := consumer(t, elsewhere, "a"); len(c.Poison) != 1 || c.Poison[0].Tries != 2 || c.Poison[0].Again {
+		t.Errorf("left set aside: %+v, want that at 4, tried twice", c.Poison)
+	}
+	mend("4") // nobody asks for it again: a wish is granted once
+	catchUp(t, l.desk(), j, to)
+	if c := consumer(t, elsewhere, "a"); len(c.Poison) != 1 {
+		t.Errorf("left set aside: %+v, want that at 4", c.Poison)
+	}
+}
+
+// An order whose consumer runs elsewhere waits until it does not.
+func TestAnOrderTakesOverWhenTheOtherRunEnds(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.fill(1, 3)
+	held, err := l.claims.Claim("publish/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, refused := &sink{}, make(chan error, 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- l.desk().FollowAll(ctx, []publish.Order{{Job: job(t, "a")}},
+			func(context.Context, publish.Order, events.Position) (publish.Target, error) { return to, nil },
+			func(_ string, err error) { refused <- err })
+	}()
+	if err := <-refused; !errors.Is(err, publish.ErrRunning) {
+		t.Errorf("told %v, want ErrRunning", err)
+	}
+	if err := held.Close(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, func() bool { return len(to.got()) == 3 })
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("FollowAll = %v, want that it was canceled", err)
+	}
+}
+
+// A power cut right after a consumer began at the end of the log leaves it
+// there, and one right after it was forgotten does not bring it back.
+func TestWhereAConsumerBeginsSurvivesAPowerCut(t *testing.T) {
+	t.Parallel()
+	disk := vfs.NewCrashableMem()
+	open := func() *embedded.Store {
+		store, err := embedded.Open(t.Context(), "store", embedded.Config{FS: disk})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store
+	}
+	crash := func(store *embedded.Store) *log {
+		cut := disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 0, RNG: rand.New(rand.NewPCG(1, 1))})
+		_ = store.Close()
+		disk = cut
+		return logOver(t, open())
+	}
+	l := logOver(t, open())
+	l.fill(1, 3)
+	j := job(t, "a", func(j *publish.Job) { j.Start = publish.Now() })
+	l.store = crashing(t, l, j, crash)
+	l.lengths["thing-0"] = 3
+	l.fill(1, 2)
+	to := &sink{}
+	catchUp(t, l.desk(), j, to)
+	if got := to.positions(); !slices.Equal(got, []string{"4", "5"}) {
+		t.Errorf("after the power cut: published %v, want [4 5]", got)
+	}
+	if err := l.desk().Forget(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	l = crash(l.store)
+	if all, err := l.desk().Consumers(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("after a power cut: %v, %v, want that it is forgotten", all, err)
+	}
+	if err := l.store.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// crashing cuts the power while a job runs, when its consumer was made and
+// nothing else was kept, and returns the store as it is then.
+func crashing(t *testing.T, l *log, j publish.Job, crash func(*embedded.Store) *log) *embedded.Store {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	d, done := l.desk(), make(chan error, 1)
+	go func() { done <- d.Follow(ctx, j, &sink{}) }()
+	await(t, func() bool { c, err := d.Consumer(ctx, j.Name); return err == nil && c.Running })
+	after := crash(l.store)
+	cancel()
+	if err := <-done; err == nil {
+		t.Error("the run ended without an error, and its store was gone")
+	}
+	return after.store
+}
