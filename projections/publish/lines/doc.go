@@ -17,6 +17,9 @@
 //   - What Publish acknowledges is durable.
 //   - Each record is in the file once, and in the order in which it was
 //     published first: one that is there is not written again.
+//   - What others truncate is gone, and what comes follows the whole lines that are
+//     left. A file that is moved away or removed is made anew under its name before
+//     more is acknowledged.
 //   - The file holds whole lines. Half of one, at the end, is cut off before
 //     more is written.
 //   - A file that holds something else is left as it is.

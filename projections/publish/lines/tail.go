@@ -12,16 +12,19 @@ import (
 // A found is what the end of a file holds.
 type found struct {
 	size int64           // of the whole lines
-	ids  map[string]bool // of the records behind a position
+	ids  map[string]bool // of the records behind a position, and some before it
 }
 
 const (
 	chunkSize = 64 << 10
 	headSize  = 512 // more than the first two members of a line take
+	// mostLate is how many lines in a row may not be behind a position while
+	// there are some before them that are: what was set aside and is published
+	// late, and what lanes are ahead of each other.
+	mostLate = 4096
 )
 
-// tail reads a file from its end to the first line that is not behind a
-// position.
+// tail reads a file from its end to where no line is behind a position any more.
 func tail(file io.ReaderAt, size int64, at events.Position) (found, error) {
 	f := found{ids: map[string]bool{}}
 	ends := &ends{file: file, from: size}
@@ -32,6 +35,7 @@ func tail(file io.ReaderAt, size int64, at events.Position) (found, error) {
 	if !ok {
 		return f, f.whole(file, size)
 	}
+	late := 0
 	for f.size = end; ; {
 		begin, more, err := ends.before()
 		if err != nil || !more {
@@ -41,7 +45,10 @@ func tail(file io.ReaderAt, size int64, at events.Position) (found, error) {
 		if err != nil {
 			return found{}, err
 		}
-		if position.Compare(at) <= 0 && !at.IsZero() {
+		if late++; position.Compare(at) > 0 {
+			late = 0
+		}
+		if late > mostLate && !at.IsZero() {
 			return f, nil
 		}
 		f.ids[id] = true
