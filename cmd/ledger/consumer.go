@@ -60,6 +60,7 @@ func consumerFault(err error) error {
 		{publish.ErrPoisoned, exitFailed, "poisoned", "ledger consumer show lists them; mend the target, ledger consumer retry, and run this again", ""},
 		{publish.ErrDamaged, exitFailed, "damaged", "ledger consumer forget removes it; what was published is then published again", ""},
 		{publish.ErrBadName, exitUsage, "usage", "", ""},
+		{publish.ErrBadTopic, exitUsage, "usage", "", ""},
 		{jetstream.ErrBadURL, exitUsage, "usage", "a URL is nats://[USER:PASSWORD@]HOST[:PORT]", ""},
 		{lines.ErrInUse, exitConflict, "conflict", "end the other publisher, or name another file", ""},
 		{lines.ErrForeign, exitFailed, "foreign_file", "name a file that does not exist", ""},

@@ -18,7 +18,8 @@
 //
 //   - Publish returns without an error once the stream has the message.
 //   - While the server is away, Publish says so at once or in a few seconds, and
-//     the connection comes back by itself.
+//     the connection comes back by itself, whatever ended it.
+//   - What a topic can be is a subject that may be published to, and no pattern.
 //   - No error has credentials in it.
 //
 // What the server has and a power cut takes back is its affair: a stream of a
@@ -34,8 +35,9 @@
 // [ErrBadURL], [ErrRefused], [ErrNoJetStream] and [ErrStream] come from Open, as
 // does publish.ErrUnavailable where nobody answers. Publish returns a
 // publish.ErrUnavailable where the server or the stream does not answer or has no
-// room, a publish.ErrUnacceptable for a message that is too large or not valid,
-// and else what the server says.
+// room, a publish.ErrUnacceptable for a message that is too large, with its headers or
+// without, or not valid, or whose subject is too long, and else what the server
+// says. A topic that can be no subject is a publish.ErrBadTopic.
 //
 // When to publish what is the affair of package publish. The promises are
 // checked in jetstream_test.go, with a server that is stopped and programs that

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill"
@@ -38,8 +39,14 @@ const (
 
 // A Publisher is a message.Publisher to a JetStream. Close ends its connection.
 type Publisher struct {
-	*wnats.Publisher
-	shown string
+	address address
+	name    string
+	mu      struct {
+		sync.Mutex // held while a connection is made in place of one that ended
+		conn       *nats.Conn
+		to         *wnats.Publisher // over conn
+		closed     bool
+	}
 }
 
 // Open connects to the server of a URL, the target, and finds the stream that keeps the
@@ -47,128 +54,99 @@ type Publisher struct {
 // name is told to the server. The caller closes the Publisher.
 func Open(ctx context.Context, target string, topic publish.Topic, name string) (*Publisher, error) {
 	a, err := parse(target)
+	if err == nil {
+		err = fits(topic)
+	}
 	if err != nil {
 		return nil, err
 	}
-	options := append(a.options(),
-		nats.Name("ledger publish "+name), nats.Timeout(connectTimeout), nats.MaxReconnects(-1),
+	p := &Publisher{address: a, name: name}
+	if err := p.connectLocked(); err != nil {
+		return nil, err
+	}
+	if err := a.provide(ctx, p.mu.conn, topic); err != nil {
+		p.mu.conn.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// connectLocked makes a connection in place of the one that p has.
+func (p *Publisher) connectLocked() error {
+	options := append(p.address.options(),
+		nats.Name("ledger publish "+p.name), nats.Timeout(connectTimeout), nats.MaxReconnects(-1),
 		nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectWait, reconnectWait), nats.ReconnectBufSize(-1),
 		// Wrong credentials now are wrong credentials at Open; later they may be
 		// put right at the server.
 		nats.IgnoreAuthErrorAbort(), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
 	)
-	conn, err := nats.Connect(a.server, options...)
+	conn, err := nats.Connect(p.address.server, options...)
 	if err != nil {
-		return nil, a.refused(err)
+		return p.address.refused(err)
 	}
-	if err := a.provide(ctx, conn, topic); err != nil {
-		conn.Close()
-		return nil, err
-	}
-	p, err := wnats.NewPublisherWithNatsConn(conn, wnats.PublisherPublishConfig{
+	to, err := wnats.NewPublisherWithNatsConn(conn, wnats.PublisherPublishConfig{
 		Marshaler:         marshaler{},
 		SubjectCalculator: wnats.DefaultSubjectCalculator,
 		JetStream:         wnats.JetStreamConfig{TrackMsgId: true, ConnectOptions: []nats.JSOpt{nats.MaxWait(ackTimeout)}},
 	}, watermill.NopLogger{})
 	if err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("publish to %s: %w", a.shown, err)
+		return fmt.Errorf("publish to %s: %w", p.address.shown, err)
 	}
-	return &Publisher{p, a.shown}, nil
-}
-
-// provide finds or makes the stream that keeps the subjects of a topic.
-func (a address) provide(ctx context.Context, conn *nats.Conn, topic publish.Topic) error {
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
-	js, err := conn.JetStream()
-	if err != nil {
-		return fmt.Errorf("connect to %s: %w: %w", a.shown, ErrNoJetStream, err)
-	}
-	subject := subjects(topic)
-	found, err := js.StreamNameBySubject(subject, nats.Context(ctx))
-	switch {
-	case err == nil && a.stream != "" && found != a.stream:
-		return fmt.Errorf("publish to %s: %w: the subjects %s are kept by the stream %s, not by %s", a.shown, ErrStream, subject, found, a.stream)
-	case err == nil:
-		return a.keeps(ctx, js, found, subject)
-	case errors.Is(err, nats.ErrJetStreamNotEnabled), errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrJetStreamNotEnabledForAccount):
-		return fmt.Errorf("publish to %s: %w: start it with -js", a.shown, ErrNoJetStream)
-	case !errors.Is(err, nats.ErrNoMatchingStream):
-		return fmt.Errorf("publish to %s: %w: ask which keeps %s: %w", a.shown, ErrStream, subject, err)
-	}
-	name := a.stream
-	if name == "" {
-		name = streamName(subject)
-	}
-	_, err = js.AddStream(&nats.StreamConfig{
-		Name: name, Description: "Records of a ledger", Subjects: []string{subject}, Storage: nats.FileStorage, Duplicates: window,
-	}, nats.Context(ctx))
-	if err != nil {
-		return fmt.Errorf("publish to %s: %w: make the stream %s for %s: %w", a.shown, ErrStream, name, subject, err)
-	}
+	p.mu.conn, p.mu.to = conn, to
 	return nil
 }
 
-// subjects returns what matches all subjects of a topic, as NATS writes it.
-func subjects(topic publish.Topic) string {
-	tokens := strings.Split(topic.Pattern("*"), ".")
-	for i, token := range tokens {
-		if strings.Contains(token, "*") {
-			tokens[i] = "*" // an asterisk beside other text would stand for itself
+// connection returns a connection that has not ended. The client gives one up
+// for good where the server says what it does not understand.
+func (p *Publisher) connection() (*nats.Conn, *wnats.Publisher, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.conn.IsClosed() && !p.mu.closed {
+		if err := p.connectLocked(); err != nil {
+			return nil, nil, fmt.Errorf("%w: %w", publish.ErrUnavailable, err)
 		}
 	}
-	return strings.Join(tokens, ".")
+	return p.mu.conn, p.mu.to, nil
 }
 
-// keeps returns an ErrStream unless one of the subjects of a stream covers all
-// subjects of a topic.
-func (a address) keeps(ctx context.Context, js nats.JetStreamContext, stream, subject string) error {
-	about, err := js.StreamInfo(stream, nats.Context(ctx))
-	if err != nil {
-		return fmt.Errorf("publish to %s: %w: ask what %s keeps: %w", a.shown, ErrStream, stream, err)
+// Close ends the connection. Closing again does nothing.
+func (p *Publisher) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.closed {
+		return nil
 	}
-	for _, kept := range about.Config.Subjects {
-		if covers(strings.Split(kept, "."), strings.Split(subject, ".")) {
-			return nil
-		}
-	}
-	return fmt.Errorf("publish to %s: %w: %s keeps %s, which are not all of %s", a.shown, ErrStream, stream, strings.Join(about.Config.Subjects, ", "), subject)
+	p.mu.closed = true
+	return p.mu.to.Close()
 }
 
-// covers reports whether every subject that matches some tokens matches kept.
-func covers(kept, tokens []string) bool {
-	switch {
-	case len(kept) == 0 || len(tokens) == 0:
-		return len(kept) == len(tokens)
-	case kept[0] == ">":
-		return true
-	}
-	return (kept[0] == "*" || kept[0] == tokens[0]) && covers(kept[1:], tokens[1:])
-}
-
-// streamName returns what a stream for subjects is called: the tokens that they
-// have in common.
-func streamName(subject string) string {
-	var tokens []string
-	for token := range strings.SplitSeq(subject, ".") {
-		if token != "" && !strings.Contains(token, "*") {
-			tokens = append(tokens, token)
-		}
-	}
-	if len(tokens) == 0 {
-		return "ledger"
-	}
-	return strings.Join(tokens, "_")
-}
+// mostSubject bounds a subject. A server ends the connection of who sends one
+// that does not fit into its control line, of 4,096 bytes with what else is in it.
+const mostSubject = 2048
 
 // Publish hands messages to the stream, one after the other, and returns when
 // it has them all.
 func (p *Publisher) Publish(subject string, messages ...*message.Message) error {
-	if err := p.Publisher.Publish(subject, messages...); err != nil {
-		return fmt.Errorf("publish %s to %s: %w", subject, p.shown, judged(err))
+	if len(subject) > mostSubject {
+		return fmt.Errorf("publish %.40s… to %s: %w: a subject is at most %d bytes, not %d", subject, p.address.shown, publish.ErrUnacceptable, mostSubject, len(subject))
+	}
+	conn, to, err := p.connection()
+	if err != nil {
+		return fmt.Errorf("publish %s: %w", subject, err)
+	}
+	if err := to.Publish(subject, messages...); err != nil {
+		return fmt.Errorf("publish %s to %s: %w", subject, p.address.shown, judged(told(conn, err)))
 	}
 	return nil
+}
+
+// told adds to an error that says little what the server said of the connection.
+func told(conn *nats.Conn, err error) error {
+	if last := conn.LastError(); errors.Is(last, nats.ErrPermissionViolation) && (errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded)) {
+		return fmt.Errorf("%w: %w", err, last)
+	}
+	return err
 }
 
 // The server's codes for a message that it will never take.

@@ -201,18 +201,6 @@ func TestTheStreamOfTheSubjectsIsUsed(t *testing.T) {
 	}
 }
 
-func TestWhatTheServerNeverTakesIsUnacceptable(t *testing.T) {
-	t.Parallel()
-	s := serve(t, func(o *server.Options) { o.MaxPayload = 1000 })
-	p := open(t, s.ClientURL(), "t")
-	if err := p.Publish("t", message.NewMessage("evt_1", make([]byte, 2000))); !errors.Is(err, publish.ErrUnacceptable) {
-		t.Errorf("too large: Publish = %v, want ErrUnacceptable", err)
-	}
-	if err := p.Publish("t", message.NewMessage("evt_2", make([]byte, 100))); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestAServerThatIsAwayIsUnavailableUntilItIsBack(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -1,0 +1,114 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/nats-io/nats.go"
+	"github.com/settlement-ledger/ledger/projections/publish"
+)
+
+// fits returns a publish.ErrBadTopic unless every topic that t can be is a
+// subject that may be published to.
+func fits(t publish.Topic) error {
+	for token := range strings.SplitSeq(t.Pattern("x"), ".") {
+		switch {
+		case token == "":
+			return fmt.Errorf("%w: %q has nothing before, behind or between dots", publish.ErrBadTopic, t)
+		case strings.ContainsAny(token, "*>"), strings.ContainsFunc(token, unicode.IsSpace), strings.ContainsFunc(token, unicode.IsControl):
+			return fmt.Errorf("%w: %q: a subject of NATS has no space and none of * and >", publish.ErrBadTopic, t)
+		}
+	}
+	if strings.HasPrefix(t.Pattern("x"), "$") || strings.HasPrefix(t.Pattern("x"), "_INBOX.") {
+		return fmt.Errorf("%w: %q: subjects that begin with $ and _INBOX are the server's own", publish.ErrBadTopic, t)
+	}
+	return nil
+}
+
+// provide finds or makes the stream that keeps the subjects of a topic.
+func (a address) provide(ctx context.Context, conn *nats.Conn, topic publish.Topic) error {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	js, err := conn.JetStream()
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w: %w", a.shown, ErrNoJetStream, err)
+	}
+	subject := subjects(topic)
+	found, err := js.StreamNameBySubject(subject, nats.Context(ctx))
+	switch {
+	case err == nil && a.stream != "" && found != a.stream:
+		return fmt.Errorf("publish to %s: %w: the subjects %s are kept by the stream %s, not by %s", a.shown, ErrStream, subject, found, a.stream)
+	case err == nil:
+		return a.keeps(ctx, js, found, subject)
+	case errors.Is(err, nats.ErrJetStreamNotEnabled), errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrJetStreamNotEnabledForAccount):
+		return fmt.Errorf("publish to %s: %w: start it with -js", a.shown, ErrNoJetStream)
+	case !errors.Is(err, nats.ErrNoMatchingStream):
+		return fmt.Errorf("publish to %s: %w: ask which keeps %s: %w", a.shown, ErrStream, subject, told(conn, err))
+	}
+	name := a.stream
+	if name == "" {
+		name = streamName(subject)
+	}
+	_, err = js.AddStream(&nats.StreamConfig{
+		Name: name, Description: "Records of a ledger", Subjects: []string{subject}, Storage: nats.FileStorage, Duplicates: window,
+	}, nats.Context(ctx))
+	if err != nil {
+		return fmt.Errorf("publish to %s: %w: make the stream %s for %s: %w", a.shown, ErrStream, name, subject, told(conn, err))
+	}
+	return nil
+}
+
+// subjects returns what matches all subjects of a topic, as NATS writes it.
+func subjects(topic publish.Topic) string {
+	tokens := strings.Split(topic.Pattern("*"), ".")
+	for i, token := range tokens {
+		if strings.Contains(token, "*") {
+			tokens[i] = "*" // an asterisk beside other text would stand for itself
+		}
+	}
+	return strings.Join(tokens, ".")
+}
+
+// keeps returns an ErrStream unless one of the subjects of a stream covers all
+// subjects of a topic.
+func (a address) keeps(ctx context.Context, js nats.JetStreamContext, stream, subject string) error {
+	about, err := js.StreamInfo(stream, nats.Context(ctx))
+	if err != nil {
+		return fmt.Errorf("publish to %s: %w: ask what %s keeps: %w", a.shown, ErrStream, stream, err)
+	}
+	for _, kept := range about.Config.Subjects {
+		if covers(strings.Split(kept, "."), strings.Split(subject, ".")) {
+			return nil
+		}
+	}
+	return fmt.Errorf("publish to %s: %w: %s keeps %s, which are not all of %s", a.shown, ErrStream, stream, strings.Join(about.Config.Subjects, ", "), subject)
+}
+
+// covers reports whether every subject that matches some tokens matches kept.
+func covers(kept, tokens []string) bool {
+	switch {
+	case len(kept) == 0 || len(tokens) == 0:
+		return len(kept) == len(tokens)
+	case kept[0] == ">":
+		return true
+	}
+	return (kept[0] == "*" || kept[0] == tokens[0]) && covers(kept[1:], tokens[1:])
+}
+
+// streamName returns what a stream for subjects is called: the tokens that they
+// have in common.
+func streamName(subject string) string {
+	var tokens []string
+	for token := range strings.SplitSeq(subject, ".") {
+		if token != "" && !strings.Contains(token, "*") {
+			tokens = append(tokens, token)
+		}
+	}
+	if len(tokens) == 0 {
+		return "ledger"
+	}
+	return strings.Join(tokens, "_")
+}
