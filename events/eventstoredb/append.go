@@ -55,7 +55,7 @@ func (s *Store) sendable(stream events.Stream, records []events.Record) ([]esdb.
 		return nil, fmt.Errorf("%w: there are no records", events.ErrBadRecord)
 	}
 	var faults []error
-	sent, total := make([]esdb.EventData, len(records)), 0
+	sent, total, limit := make([]esdb.EventData, len(records)), 0, s.limit()
 	for i, r := range records {
 		if err := r.Valid(); err != nil {
 			faults = append(faults, err)
@@ -67,7 +67,7 @@ func (s *Store) sendable(stream events.Stream, records []events.Record) ([]esdb.
 			continue
 		}
 		size := len(f.Data) + len(f.Metadata) + 2*units(f.Type)
-		if total += size; total > s.maxAppend {
+		if total += size; total > limit {
 			return nil, s.tooLarge(i, len(records), r, size, total)
 		}
 		sent[i] = esdb.EventData{EventID: f.ID, EventType: f.Type, Data: bytes.Clone(f.Data), Metadata: f.Metadata}
@@ -87,11 +87,11 @@ func units(text string) (n int) {
 }
 
 func (s *Store) tooLarge(i, n int, r events.Record, size, total int) error {
-	if size > s.maxAppend {
-		return fmt.Errorf("%w: record %d of %d, %s %s, has %d bytes, and the limit is %d", events.ErrTooLarge, i+1, n, r.Kind, r.ID, size, s.maxAppend)
+	if size > s.limit() {
+		return fmt.Errorf("%w: record %d of %d, %s %s, has %d bytes, and the limit is %d", events.ErrTooLarge, i+1, n, r.Kind, r.ID, size, s.limit())
 	}
 	return fmt.Errorf("%w: with record %d of %d, %s %s, of %d bytes, the append has %d, and the limit is %d: append fewer at once",
-		events.ErrTooLarge, i+1, n, r.Kind, r.ID, size, total, s.maxAppend)
+		events.ErrTooLarge, i+1, n, r.Kind, r.ID, size, total, s.limit())
 }
 
 // An appending is an append under way.

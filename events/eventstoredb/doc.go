@@ -44,6 +44,9 @@
 // damaged, which names its position, and where somebody deleted a stream or cut
 // it short, which is an [ErrDeleted] as well. [ErrBroken] is a bug of the client.
 //
+// What stands between here and a database, [Visit] tells: beside the errors of
+// Open, [ErrTLS], [ErrCertificate] and [ErrForeign].
+//
 // A database that others use is best given a namespace: without one, every
 // stream but the server's own is the ledger's.
 //

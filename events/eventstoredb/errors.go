@@ -22,6 +22,11 @@ var (
 	ErrPreRelease      = errors.New("server has a version that the client cannot read")
 	ErrDeleted         = errors.New("stream was deleted or cut short by somebody")
 	ErrBroken          = errors.New("client of EventStoreDB broke")
+
+	// Of a Visit alone.
+	ErrTLS         = errors.New("TLS is spoken by one side alone")
+	ErrCertificate = errors.New("certificate of the server is not accepted")
+	ErrForeign     = errors.New("server is no EventStoreDB")
 )
 
 // A grpcError is an error that came over the wire.

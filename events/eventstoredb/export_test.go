@@ -1,6 +1,7 @@
 package eventstoredb
 
 import (
+	"context"
 	"time"
 
 	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
@@ -15,3 +16,12 @@ func (s *Store) Narrowed(f events.Filter) *esdb.SubscriptionFilter { return s.na
 
 // Unexpected is the format that the guard waits for.
 const Unexpected = unexpected
+
+// VisitAs visits with addresses of names that are the test's.
+func VisitAs(ctx context.Context, connectionString string, v Visiting, lookup func(context.Context, string) ([]string, error)) ([]Node, error) {
+	v.lookup = lookup
+	return Visit(ctx, connectionString, v)
+}
+
+// Limit is how many bytes an append may have.
+func (s *Store) Limit() int { return s.limit() }

@@ -28,7 +28,8 @@ type guard struct {
 		sync.Mutex
 		client   *client
 		opening  *opening
-		finished bool // the last client was retired, and there will be none
+		finished bool               // the last client was retired, and there will be none
+		version  esdb.ServerVersion // of the last client
 	}
 }
 
@@ -99,7 +100,7 @@ func (g *guard) open(o *opening) {
 	g.mu.opening, o.err = nil, err
 	unwanted := err == nil && g.mu.finished
 	if err == nil && !unwanted {
-		g.mu.client = c
+		g.mu.client, g.mu.version = c, c.version
 	}
 	g.mu.Unlock()
 	if unwanted {
@@ -138,6 +139,7 @@ func (g *guard) discover() (*client, error) {
 		c.retire()
 		return nil, err
 	}
+	c.version = *version
 	return c, nil
 }
 
@@ -152,6 +154,14 @@ func fitting(v esdb.ServerVersion) error {
 		return fmt.Errorf("%w: it does not tell its version; use 23.10.8, 24.10.5, 25.0.1 or one that follows these", ErrTooOld)
 	}
 	return fmt.Errorf("%w: it is %d.%d.%d; use 23.10.8, 24.10.5, 25.0.1 or one that follows these", ErrTooOld, v.Major, v.Minor, v.Patch)
+}
+
+// large reports whether the server is of a version that takes more at once
+// than 1 MiB: one from 25.1 on.
+func (g *guard) large() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.mu.version.Major*100+g.mu.version.Minor > 2500
 }
 
 // tell passes on what the client logs. It never logs a connection string.
@@ -182,7 +192,8 @@ func (g *guard) finish() {
 // a client is retired before it begins to, after which no call enters it, and
 // is closed when the last one has left.
 type client struct {
-	inner *esdb.Client
+	inner   *esdb.Client
+	version esdb.ServerVersion
 
 	// asking is held for reading while a call asks the client for its
 	// connection. entering comes before mu.

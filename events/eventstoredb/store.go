@@ -16,7 +16,8 @@ import (
 
 // The defaults of a Config.
 const (
-	DefaultMaxAppend = 1 << 20 // what every server takes
+	DefaultMaxAppend = 1 << 20         // what every server takes
+	LargeMaxAppend   = 16<<20 - 64<<10 // what one from 25.1 on takes, of one event as of many
 	DefaultPatience  = 10 * time.Second
 )
 
@@ -29,8 +30,9 @@ type Config struct {
 	// the database but the server's own streams.
 	Namespace string
 	// MaxAppend is how many bytes an append may have, as the server counts
-	// them: data, metadata and two for each UTF-16 unit of a kind. 0:
-	// DefaultMaxAppend.
+	// them: data, metadata and two for each UTF-16 unit of a kind. 0: what the
+	// version of the server takes where nobody changed that, LargeMaxAppend
+	// from 25.1 on and DefaultMaxAppend before.
 	MaxAppend int
 	// Patience is how long a call waits for a server that does not answer. 0:
 	// DefaultPatience. An append that may have been made, and a follower,
@@ -45,7 +47,7 @@ type Config struct {
 // database. It is safe for concurrent use.
 type Store struct {
 	namespace string
-	maxAppend int
+	maxAppend int // 0: by the version of the server
 	patience  time.Duration
 	lifetime  time.Duration // of one subscription
 	recheck   time.Duration // of the end, for a follower that waits behind a filter
@@ -99,7 +101,7 @@ func Open(ctx context.Context, connectionString string, cfg Config) (*Store, err
 	}
 	s := &Store{
 		namespace: cfg.Namespace,
-		maxAppend: cmp.Or(cfg.MaxAppend, DefaultMaxAppend),
+		maxAppend: cfg.MaxAppend,
 		patience:  cmp.Or(cfg.Patience, DefaultPatience),
 		lifetime:  lifetime,
 		recheck:   recheck,
@@ -135,6 +137,17 @@ func (s *Store) greet(ctx context.Context) error {
 	}
 	s.saw(end)
 	return err
+}
+
+// limit returns how many bytes an append may have.
+func (s *Store) limit() int {
+	switch {
+	case s.maxAppend > 0:
+		return s.maxAppend
+	case s.guard.large():
+		return LargeMaxAppend
+	}
+	return DefaultMaxAppend
 }
 
 // saw raises what is known of the end of the log.

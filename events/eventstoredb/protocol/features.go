@@ -3,11 +3,13 @@ package protocol
 import (
 	"context"
 	"net"
+	"net/http"
 	"strconv"
 
 	"github.com/EventStore/EventStore-Client-Go/v4/protos/gossip"
 	"github.com/EventStore/EventStore-Client-Go/v4/protos/serverfeatures"
 	"github.com/EventStore/EventStore-Client-Go/v4/protos/shared"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -19,6 +21,7 @@ const version = "24.10.5"
 
 type featuresOf struct {
 	serverfeatures.UnimplementedServerFeaturesServer
+	*Server
 }
 
 // methods are what a client is told that the server can do, in lower case.
@@ -34,8 +37,12 @@ var methods = map[string]map[string][]string{
 	"event_store.client.server_features.serverfeatures": {"getsupportedmethods": nil},
 }
 
-// GetSupportedMethods is asked by every client first, without credentials.
-func (*featuresOf) GetSupportedMethods(context.Context, *shared.Empty) (*serverfeatures.SupportedMethods, error) {
+// GetSupportedMethods is asked by every client first, without credentials. Its
+// header tells the time, as that of EventStoreDB does.
+func (f *featuresOf) GetSupportedMethods(ctx context.Context, _ *shared.Empty) (*serverfeatures.SupportedMethods, error) {
+	if err := grpc.SetHeader(ctx, metadata.Pairs("date", f.cfg.Now().UTC().Format(http.TimeFormat))); err != nil {
+		return nil, err
+	}
 	supported := &serverfeatures.SupportedMethods{EventStoreServerVersion: version}
 	for service, named := range methods {
 		for method, features := range named {

@@ -72,7 +72,7 @@ func New(store events.Store, cfg Config) (*Server, error) {
 	streams.RegisterStreamsServer(s.grpc, &streamsOf{Server: s})
 	persistent.RegisterPersistentSubscriptionsServer(s.grpc, &groupsOf{Server: s})
 	gossip.RegisterGossipServer(s.grpc, &gossipOf{Server: s})
-	serverfeatures.RegisterServerFeaturesServer(s.grpc, &featuresOf{})
+	serverfeatures.RegisterServerFeaturesServer(s.grpc, &featuresOf{Server: s})
 	return s, nil
 }
 

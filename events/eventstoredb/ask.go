@@ -1,0 +1,129 @@
+package eventstoredb
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
+	"github.com/EventStore/EventStore-Client-Go/v4/protos/gossip"
+	"github.com/EventStore/EventStore-Client-Go/v4/protos/serverfeatures"
+	"github.com/EventStore/EventStore-Client-Go/v4/protos/shared"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// asks is how often a node is asked for its version, and with it for its time,
+// which is told in whole seconds: each answer narrows it.
+const asks = 8
+
+// ask notes what a node says of itself: its version, its time and its cluster.
+func (v Visiting) ask(ctx context.Context, n *Node, door string, secured *tls.Config) error {
+	security := insecure.NewCredentials()
+	if secured != nil {
+		secured = secured.Clone()
+		secured.ServerName = "" // grpc would take it for the authority, without the port
+		security = credentials.NewTLS(secured)
+	}
+	conn, err := grpc.NewClient("passthrough:///"+n.Address, grpc.WithTransportCredentials(security),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return v.connect(ctx, door) }))
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	defer conn.Close()
+	ctx, done := context.WithTimeout(ctx, v.Patience)
+	defer done()
+	if err := v.version(ctx, n, conn); err != nil {
+		return err
+	}
+	members, err := gossip.NewGossipClient(conn).Read(ctx, &shared.Empty{})
+	if err == nil { // a node may keep its cluster to itself
+		for _, m := range members.GetMembers() {
+			at := m.GetHttpEndPoint()
+			n.Members = append(n.Members, Member{
+				Address: net.JoinHostPort(at.GetAddress(), strconv.Itoa(int(at.GetPort()))), State: m.GetState().String(), Alive: m.GetIsAlive(),
+			})
+		}
+	}
+	return fits(n.Version)
+}
+
+// version asks for the version of a node, and its time.
+func (v Visiting) version(ctx context.Context, n *Node, conn *grpc.ClientConn) error {
+	client, w := serverfeatures.NewServerFeaturesClient(conn), bounds{}
+	for range asks {
+		var header metadata.MD
+		sent := v.Now()
+		told, err := client.GetSupportedMethods(ctx, &shared.Empty{}, grpc.Header(&header))
+		heard := v.Now()
+		switch status.Code(err) {
+		case codes.OK:
+			n.Version = told.GetEventStoreServerVersion()
+		case codes.Unimplemented, codes.NotFound: // a server from before there were versions, or another one
+			return fmt.Errorf("%w: it does not know what an EventStoreDB from 21.10 on is asked first", ErrForeign)
+		case codes.Unavailable, codes.DeadlineExceeded:
+			return fmt.Errorf("%w: %w", ErrUnreachable, err)
+		case codes.Unknown, codes.Internal: // what answers is not gRPC
+			return fmt.Errorf("%w: %w", ErrForeign, err)
+		default:
+			return fmt.Errorf("%w: %w", ErrRefused, err)
+		}
+		if date := header.Get("date"); len(date) > 0 {
+			if at, err := http.ParseTime(date[0]); err == nil {
+				w.narrow(at, sent, heard)
+			}
+		}
+	}
+	n.Skew = w.skew()
+	return nil
+}
+
+// bounds are those between which a clock is ahead of the one here.
+type bounds struct {
+	known     bool
+	low, high time.Duration
+}
+
+// narrow notes a time in whole seconds that was told between two moments here.
+func (w *bounds) narrow(told, sent, heard time.Time) {
+	low, high := told.Sub(heard), told.Add(time.Second).Sub(sent)
+	if !w.known {
+		*w = bounds{true, low, high}
+	}
+	w.low, w.high = max(w.low, low), min(w.high, high)
+}
+
+func (w *bounds) skew() *Skew {
+	if !w.known || w.high < w.low { // a clock that was set meanwhile is none
+		return nil
+	}
+	return &Skew{Ahead: (w.low + w.high) / 2, Within: (w.high - w.low) / 2}
+}
+
+// fits returns an ErrTooOld or an ErrPreRelease for a version, as a node tells
+// it, that a Store does not open.
+func fits(version string) error {
+	var v esdb.ServerVersion
+	parts := strings.Split(version, ".")
+	for i, part := range []*int{&v.Major, &v.Minor, &v.Patch} {
+		if version == "" || i >= len(parts) {
+			break
+		}
+		n, err := strconv.Atoi(parts[i])
+		if err != nil {
+			return fmt.Errorf("%w: it is %s", ErrPreRelease, version)
+		}
+		*part = n
+	}
+	return cmp.Or(fitting(v), nil)
+}

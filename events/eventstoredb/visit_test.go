@@ -1,0 +1,257 @@
+package eventstoredb_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/EventStore/EventStore-Client-Go/v4/protos/gossip"
+	"github.com/EventStore/EventStore-Client-Go/v4/protos/serverfeatures"
+	"github.com/EventStore/EventStore-Client-Go/v4/protos/shared"
+	"github.com/settlement-ledger/ledger/events/eventstoredb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+)
+
+// visit visits one node.
+func visit(t *testing.T, connectionString string, v eventstoredb.Visiting) eventstoredb.Node {
+	t.Helper()
+	nodes, err := eventstoredb.Visit(t.Context(), connectionString, v)
+	if err != nil || len(nodes) != 1 {
+		t.Fatalf("Visit(%q) = %d nodes, %v, want 1", connectionString, len(nodes), err)
+	}
+	return nodes[0]
+}
+
+func TestAVisitTellsWhatANodeIs(t *testing.T) {
+	t.Parallel()
+	plain, secure := newDatabase(t), newSecureDatabase(t)
+	for address, settings := range map[string]string{
+		plain.address: "?tls=false", secure.address: "?tlsCaFile=" + secure.authority,
+	} {
+		n := visit(t, "esdb://"+address+settings, eventstoredb.Visiting{})
+		if n.Err != nil || n.Address != address || !n.Named || n.Version != "24.10.5" {
+			t.Errorf("Visit = %+v, want version 24.10.5", n)
+		}
+		if len(n.Doors) != 1 || n.Doors[0].Err != nil || n.Doors[0].Took <= 0 {
+			t.Errorf("Visit went to the doors %+v, want one that is open", n.Doors)
+		}
+		if len(n.Members) != 1 || n.Members[0] != (eventstoredb.Member{Address: address, State: "Leader", Alive: true}) {
+			t.Errorf("Visit found the members %+v, want the leader", n.Members)
+		}
+	}
+}
+
+// The clock of a node is told by the headers of its answers, in whole seconds.
+func TestAVisitTellsTheClock(t *testing.T) {
+	t.Parallel()
+	for _, ahead := range []time.Duration{0, time.Minute, -time.Hour} {
+		d := newDatabase(t)
+		d.served.Now = func() time.Time { return time.Now().Add(ahead) }
+		d.restart()
+		n := visit(t, d.url(), eventstoredb.Visiting{})
+		if n.Skew == nil || n.Skew.Within <= 0 || (n.Skew.Ahead-ahead).Abs() > n.Skew.Within {
+			t.Errorf("Visit of one that is %s ahead found %+v", ahead, n.Skew)
+		}
+		there := eventstoredb.Visiting{Now: d.served.Now}
+		if n := visit(t, d.url(), there); n.Skew == nil || n.Skew.Ahead.Abs() > n.Skew.Within {
+			t.Errorf("Visit by the same clock found %+v", n.Skew)
+		}
+	}
+	if n := visit(t, (&stub{version: "24.10.5"}).serve(t), eventstoredb.Visiting{}); n.Err != nil || n.Skew != nil {
+		t.Errorf("Visit of one that tells no time = %+v, want no skew", n)
+	}
+}
+
+func TestAVisitSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	plain, secure, other := newDatabase(t), newSecureDatabase(t), newSecureDatabase(t)
+	web, secureWeb := httptest.NewServer(http.NotFoundHandler()), httptest.NewTLSServer(http.NotFoundHandler())
+	web2 := httptest.NewUnstartedServer(http.NotFoundHandler())
+	web2.EnableHTTP2 = true
+	web2.StartTLS()
+	t.Cleanup(func() { web.Close(); secureWeb.Close(); web2.Close() })
+	at := func(s *httptest.Server) string { return s.Listener.Addr().String() }
+	_, port, _ := net.SplitHostPort(secure.address)
+	for name, c := range map[string]struct {
+		connection string
+		is         error
+		says       string
+	}{
+		"nobody":                 {"esdb://127.0.0.1:1?tls=false", eventstoredb.ErrUnreachable, "refused"},
+		"a name that is none":    {"esdb://ledger.invalid:2113", eventstoredb.ErrUnreachable, "find the address of ledger.invalid"},
+		"silence":                {"esdb://" + newSilence(t) + "?tls=false", eventstoredb.ErrUnreachable, "says nothing within 300ms"},
+		"silence to TLS":         {"esdb://" + newSilence(t), eventstoredb.ErrUnreachable, "says nothing within 300ms"},
+		"one that hangs up":      {"esdb://" + newHangUp(t) + "?tls=false", eventstoredb.ErrForeign, "hangs up"},
+		"one that hangs up, TLS": {"esdb://" + newHangUp(t), eventstoredb.ErrTLS, ""},
+		"TLS where none is":      {"esdb://" + plain.address, eventstoredb.ErrTLS, "does not say tls=false"},
+		"no TLS where it is":     {"esdb://" + secure.address + "?tls=false", eventstoredb.ErrTLS, "speaks TLS alone"},
+		"an unknown authority":   {"esdb://" + secure.address, eventstoredb.ErrCertificate, "tlsCaFile=FILE"},
+		"another authority":      {"esdb://" + secure.address + "?tlsCaFile=" + other.authority, eventstoredb.ErrCertificate, "tlsCaFile=FILE"},
+		"another name":           {"esdb://localhost:" + port + "?tlsCaFile=" + secure.authority, eventstoredb.ErrCertificate, "of another name"},
+		"HTTP/1":                 {"esdb://" + at(web) + "?tls=false", eventstoredb.ErrForeign, "HTTP/1"},
+		"HTTP/1, TLS asked":      {"esdb://" + at(web), eventstoredb.ErrForeign, "HTTP/1 without TLS"},
+		"HTTP/1 over TLS":        {"esdb://" + at(secureWeb) + "?tlsVerifyCert=false", eventstoredb.ErrForeign, "TLS and not HTTP/2"},
+		"HTTP/2 over TLS":        {"esdb://" + at(web2) + "?tlsVerifyCert=false", eventstoredb.ErrForeign, "asked first"},
+		"too old":                {(&stub{version: "22.10.5"}).serve(t), eventstoredb.ErrTooOld, "22.10.5; use 23.10.8"},
+		"before versions":        {(&stub{}).serve(t), eventstoredb.ErrForeign, "21.10"},
+		"a pre-release":          {(&stub{version: "26.1.0-rc.1"}).serve(t), eventstoredb.ErrPreRelease, "26.1.0-rc.1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			patience := 10 * time.Second
+			if strings.HasPrefix(name, "silence") {
+				patience = 300 * time.Millisecond
+			}
+			scheme, rest, _ := strings.Cut(c.connection, "://")
+			n := visit(t, scheme+"://ada:wonder@"+rest, eventstoredb.Visiting{Patience: patience})
+			if !errors.Is(n.Err, c.is) || !strings.Contains(n.Err.Error(), c.says) || strings.Contains(n.Err.Error(), "wonder") {
+				t.Errorf("Visit found %v, want %v that says %q", n.Err, c.is, c.says)
+			}
+		})
+	}
+}
+
+// newHangUp returns an address at which every connection is closed at once.
+func newHangUp(t *testing.T) string {
+	t.Helper()
+	at, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var answering sync.WaitGroup
+	answering.Go(func() {
+		for {
+			conn, err := at.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.Close()
+		}
+	})
+	t.Cleanup(func() { _ = at.Close(); answering.Wait() })
+	return at.Addr().String()
+}
+
+// A name can have several addresses, and one that is open is enough.
+func TestAVisitGoesToEveryAddressOfAName(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	_, port, _ := net.SplitHostPort(d.address)
+	nodes, err := eventstoredb.VisitAs(t.Context(), "esdb://db.test:"+port+"?tls=false", eventstoredb.Visiting{}, func(_ context.Context, host string) ([]string, error) {
+		if host != "db.test" {
+			return net.DefaultResolver.LookupHost(t.Context(), host) // the leader, by its gossip
+		}
+		return []string{"127.255.0.9", "127.0.0.1"}, nil
+	})
+	if err != nil || nodes[0].Err != nil || nodes[0].Version == "" {
+		t.Fatalf("Visit = %+v, %v, want a node", nodes, err)
+	}
+	doors := nodes[0].Doors
+	if len(doors) != 2 || doors[0].Err == nil || doors[0].Address != "127.255.0.9:"+port || doors[1].Err != nil {
+		t.Errorf("Visit went to %+v, want the second open and the first not", doors)
+	}
+	nodes, err = eventstoredb.VisitAs(t.Context(), "esdb://db.test?tls=false", eventstoredb.Visiting{}, func(context.Context, string) ([]string, error) { return nil, nil })
+	if err != nil || !errors.Is(nodes[0].Err, eventstoredb.ErrUnreachable) {
+		t.Errorf("Visit of a name without addresses = %+v, %v, want ErrUnreachable", nodes, err)
+	}
+}
+
+// A clustered node tells of others.
+type clustered struct {
+	stub
+	gossip.UnimplementedGossipServer
+	members []*gossip.MemberInfo
+	heard   metadata.MD
+}
+
+func (c *clustered) Read(ctx context.Context, _ *shared.Empty) (*gossip.ClusterInfo, error) {
+	c.heard, _ = metadata.FromIncomingContext(ctx)
+	return &gossip.ClusterInfo{Members: c.members}, nil
+}
+
+func (c *clustered) serve(t *testing.T) string {
+	t.Helper()
+	at, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.WaitForHandlers(true))
+	serverfeatures.RegisterServerFeaturesServer(server, &c.stub)
+	gossip.RegisterGossipServer(server, c)
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(at) }) // it ends when it is stopped
+	t.Cleanup(func() { server.Stop(); serving.Wait() })
+	return at.Addr().String()
+}
+
+func member(t *testing.T, address string, state gossip.MemberInfo_VNodeState, alive bool) *gossip.MemberInfo {
+	t.Helper()
+	at, err := net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &gossip.MemberInfo{State: state, IsAlive: alive, HttpEndPoint: &gossip.EndPoint{Address: at.IP.String(), Port: uint32(at.Port)}}
+}
+
+func TestAVisitGoesToEveryNodeOfACluster(t *testing.T) {
+	t.Parallel()
+	one := &clustered{stub: stub{version: "24.10.5"}}
+	two := newDatabase(t)
+	at := one.serve(t)
+	one.members = []*gossip.MemberInfo{
+		member(t, at, gossip.MemberInfo_Follower, true), member(t, two.address, gossip.MemberInfo_Leader, true), member(t, "127.0.0.1:1", gossip.MemberInfo_Follower, false),
+	}
+	nodes, err := eventstoredb.Visit(t.Context(), "esdb://ada:wonder@"+at+"?tls=false", eventstoredb.Visiting{})
+	if err != nil || len(nodes) != 3 {
+		t.Fatalf("Visit = %+v, %v, want 3 nodes", nodes, err)
+	}
+	if n := nodes[0]; n.Err != nil || !n.Named || len(n.Members) != 3 || n.Members[0].State != "Follower" || n.Members[2].Alive {
+		t.Errorf("Visit found %+v, want the follower with 3 members", n)
+	}
+	if n := nodes[1]; n.Err != nil || n.Named || n.Address != two.address || n.Version == "" {
+		t.Errorf("Visit found %+v, want the leader, which another named", n)
+	}
+	if n := nodes[2]; !errors.Is(n.Err, eventstoredb.ErrUnreachable) {
+		t.Errorf("Visit found %+v, want it unreachable", n)
+	}
+	if len(one.heard.Get("authorization")) > 0 {
+		t.Errorf("Visit sent credentials")
+	}
+}
+
+func TestAVisitObeysItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	nodes, err := eventstoredb.Visit(ctx, "esdb://"+newSilence(t)+"?tls=false", eventstoredb.Visiting{Patience: time.Hour})
+	if err != nil || !errors.Is(nodes[0].Err, eventstoredb.ErrUnreachable) {
+		t.Errorf("Visit = %+v, %v, want ErrUnreachable", nodes, err)
+	}
+	if _, err := eventstoredb.Visit(t.Context(), "esdb://ada:wonder@db:x", eventstoredb.Visiting{}); !errors.Is(err, eventstoredb.ErrBadAddress) || strings.Contains(err.Error(), "wonder") {
+		t.Errorf("Visit = %v, want ErrBadAddress", err)
+	}
+}
+
+// A server from 25.1 on takes more at once, and is not told otherwise.
+func TestTheLimitIsWhatTheVersionTakes(t *testing.T) {
+	t.Parallel()
+	for version, limit := range map[string]int{
+		"24.10.5": eventstoredb.DefaultMaxAppend, "25.0.1": eventstoredb.DefaultMaxAppend, "25.1.0": eventstoredb.LargeMaxAppend, "26.0.0": eventstoredb.LargeMaxAppend,
+	} {
+		s, err := eventstoredb.Open(t.Context(), (&stub{version: version}).serve(t), eventstoredb.Config{Patience: time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Limit(); got != limit {
+			t.Errorf("an append to %s may have %d bytes, want %d", version, got, limit)
+		}
+		_ = s.Close()
+	}
+}
