@@ -1,9 +1,14 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -11,40 +16,136 @@ import (
 // connection string names.
 type address struct {
 	folder    string // empty: a database
-	database  string // the connection string, with its credentials and without the namespace
+	database  string // the connection string, with its credentials and without the ledger's own settings
 	namespace string // of the ledger in the database
+	maxAppend int    // bytes of an append; 0: what the server is known to take
 }
 
 // schemes are those of connection strings.
 var schemes = []string{"esdb", "esdb+discover", "kdb", "kdb+discover", "kurrent", "kurrent+discover", "kurrentdb", "kurrentdb+discover"}
 
-// parseAddress reads what --store is given: a connection string where it has a
-// scheme, and else a folder. The setting namespace of a connection string is the
-// ledger's own.
+// The settings of a connection string that are the ledger's own.
+const (
+	namespaceSetting = "namespace"
+	maxAppendSetting = "maxAppend"
+)
+
+// parseAddress reads where a store is: a connection string where the text has a
+// scheme, and else a folder. No text of its errors is a piece of a password.
 func parseAddress(text string) (address, error) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
-		if word, _, ok := strings.Cut(text, ":/"); ok && slices.Contains(schemes, strings.ToLower(word)) {
-			return address{}, hinted(misuse("--store: a connection string begins with %s:// and this one with %s:/", word, word), "write "+word+"://HOST:PORT")
-		}
-		return address{folder: text}, nil
+		return parseFolder(text)
 	}
 	if !slices.Contains(schemes, strings.ToLower(scheme)) {
-		return address{}, hinted(misuse("--store: %q is neither a folder nor a connection string", visible(scheme)+"://…"), "a connection string begins with esdb:// or kurrentdb://")
+		what := "it"
+		if schemeGrammar.MatchString(scheme) {
+			what = strconv.Quote(scheme + "://…")
+		}
+		return address{}, hinted(misuse("%s is neither a folder nor a connection string", what), "a connection string begins with esdb:// or kurrentdb://")
 	}
 	a := address{database: text}
 	hosts, query, _ := strings.Cut(rest, "?")
 	values, err := url.ParseQuery(query)
-	if err != nil || !values.Has("namespace") {
+	if err != nil {
 		return a, nil // package eventstoredb tells what is wrong
 	}
-	a.namespace = strings.TrimSuffix(values.Get("namespace"), ".") + "."
-	values.Del("namespace")
-	a.database = scheme + "://" + hosts
-	if len(values) > 0 {
-		a.database += "?" + values.Encode()
+	if err := a.take(values); err != nil {
+		return address{}, err
+	}
+	if a.namespace != "" || a.maxAppend > 0 {
+		a.database = scheme + "://" + hosts
+		if len(values) > 0 {
+			a.database += "?" + values.Encode()
+		}
 	}
 	return a, nil
+}
+
+// schemeGrammar is that of what can stand before :// and is no secret.
+var schemeGrammar = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
+
+// parseFolder reads the path of a folder, and refuses what was meant for a
+// connection string.
+func parseFolder(text string) (address, error) {
+	first, _, _ := strings.Cut(text, "/")
+	before, behind, ok := strings.Cut(first, ":")
+	word := strings.ToLower(before)
+	switch {
+	case ok && slices.Contains(schemes, word):
+		return address{}, hinted(misuse("a connection string begins with %s://", word), "write "+word+"://HOST:PORT, or ./"+word+":… for a folder")
+	case ok && strings.Contains(behind, "@"):
+		return address{}, hinted(misuse("it looks like a connection string without its beginning"), "write esdb://USER:PASSWORD@HOST:PORT, or begin the path of a folder with ./")
+	}
+	return address{folder: text}, nil
+}
+
+// take takes the ledger's own settings out of those of a connection string.
+func (a *address) take(values url.Values) error {
+	given := map[string][]string{}
+	for name, all := range values {
+		for _, own := range []string{namespaceSetting, maxAppendSetting} {
+			if strings.EqualFold(name, own) {
+				given[own] = append(given[own], all...)
+				delete(values, name)
+			}
+		}
+	}
+	for own, all := range given {
+		if len(all) > 1 {
+			return misuse("the setting %s of the connection string is given twice", own)
+		}
+	}
+	if all := given[namespaceSetting]; all != nil {
+		a.namespace = strings.TrimSuffix(all[0], ".") + "."
+	}
+	if all := given[maxAppendSetting]; all != nil {
+		var err error
+		if a.maxAppend, err = parseBytes(all[0]); err != nil {
+			return hinted(misuse("the setting %s of the connection string: %w", maxAppendSetting, err), "write a number of bytes such as maxAppend=16MiB: as much as the server takes at once")
+		}
+	}
+	return nil
+}
+
+// mostAppend is what no server takes more than at once.
+const mostAppend = 256 << 20
+
+// parseBytes reads a number of bytes up to mostAppend, which can have the unit
+// KiB or MiB.
+func parseBytes(text string) (int, error) {
+	digits, unit := text, 1
+	for suffix, times := range map[string]int{"KiB": 1 << 10, "MiB": 1 << 20} {
+		if number, ok := strings.CutSuffix(text, suffix); ok {
+			digits, unit = number, times
+		}
+	}
+	n, err := strconv.ParseUint(digits, 10, 32)
+	if err != nil || n == 0 || n > uint64(mostAppend/unit) {
+		return 0, fmt.Errorf("%q is not a number of bytes up to 256MiB", text)
+	}
+	return int(n) * unit, nil
+}
+
+// same reports whether two addresses lead to the same store, as far as they
+// show.
+func (a address) same(b address) bool {
+	if a.database == "" && b.database == "" {
+		here, err := os.Stat(a.folder)
+		there, failed := os.Stat(b.folder)
+		return err == nil && failed == nil && os.SameFile(here, there) || filepath.Clean(a.folder) == filepath.Clean(b.folder)
+	}
+	if a.database == "" || b.database == "" {
+		return false
+	}
+	return a.hosts() == b.hosts() && a.namespace == b.namespace
+}
+
+// hosts returns the nodes of a connection string, without credentials.
+func (a address) hosts() string {
+	_, rest, _ := strings.Cut(a.database, "://")
+	hosts, _, _ := strings.Cut(rest, "?")
+	return strings.TrimSuffix(hosts[strings.LastIndex(hosts, "@")+1:], "/")
 }
 
 // String returns the address without credentials and without what only this
@@ -54,7 +155,7 @@ func (a address) String() string {
 		return a.folder
 	}
 	scheme, rest, _ := strings.Cut(a.database, "://")
-	hosts, query, _ := strings.Cut(rest, "?")
+	_, query, _ := strings.Cut(rest, "?")
 	shown := url.Values{}
 	if values, err := url.ParseQuery(query); err == nil && values.Has("tls") {
 		shown.Set("tls", values.Get("tls"))
@@ -62,20 +163,32 @@ func (a address) String() string {
 	if a.namespace != "" {
 		shown.Set("namespace", strings.TrimSuffix(a.namespace, "."))
 	}
-	text := scheme + "://" + hosts[strings.LastIndex(hosts, "@")+1:]
+	text := scheme + "://" + a.hosts()
 	if len(shown) > 0 {
 		text += "?" + shown.Encode()
 	}
 	return text
 }
 
+// addressIn reads an address, and says of an error where it was given.
+func addressIn(given, text string) (address, error) {
+	at, err := parseAddress(text)
+	if f, ok := errors.AsType[*fault](err); ok {
+		f.err = fmt.Errorf("%s: %w", given, f.err)
+	}
+	return at, err
+}
+
 // where returns the address of the store that is meant.
 func (a *app) where() (address, error) {
-	if a.store != "" {
-		return parseAddress(a.store)
+	switch {
+	case a.store != "":
+		return addressIn("--store", a.store)
+	case a.named:
+		return address{}, hinted(misuse("--store names nothing"), "name a folder or a connection string, or leave --store out")
 	}
 	if text := a.variable("LEDGER_STORE"); text != "" {
-		return parseAddress(text)
+		return addressIn("LEDGER_STORE", text)
 	}
 	dir, err := a.dataDir("ledger")
 	if err != nil {

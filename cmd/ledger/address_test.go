@@ -1,6 +1,7 @@
 package main
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -24,12 +25,16 @@ func TestAddressesShowNoCredentials(t *testing.T) {
 
 func TestOnlyConnectionStringsAreNoFolders(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"store", "/a/b", "C:store", "esdb", "a:b/c", ""} {
+	for _, text := range []string{"store", "/a/b", "C:store", "esdb", "a:b/c", "./a:b@c", "a@b", "a/b:c@d", ""} {
 		if at, err := parseAddress(text); err != nil || at.folder != text || at.database != "" {
 			t.Errorf("parseAddress(%q) = %+v, %v, want a folder", text, at, err)
 		}
 	}
-	for _, text := range []string{"postgres://ada:secret@db", "esdb:/db", "http://db"} {
+	for _, text := range []string{
+		"postgres://ada:secret@db", "esdb:/db", "http://db", "esdb:db", "KurrentDB:/db", "ada:secret@db:2113", "ada:secret@db", "ada:secret@esdb://db", "://ada:secret@db",
+		"esdb://ada:secret@db?namespace=a&namespace=secret", "esdb://ada:secret@db?maxAppend=", "esdb://db?maxAppend=0", "esdb://db?maxAppend=-1", "esdb://db?maxAppend=16MB",
+		"esdb://db?maxAppend=257MiB", "esdb://db?maxAppend=99999999999KiB", "esdb://db?maxAppend=1.5MiB", "esdb://db?maxAppend=1&maxappend=2",
+	} {
 		if at, err := parseAddress(text); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("parseAddress(%q) = %+v, %v, want an error without the password", text, at, err)
 		}
@@ -41,5 +46,120 @@ func TestANamespaceIsTakenFromTheConnectionString(t *testing.T) {
 	at, err := parseAddress("esdb://ada:secret@db:2113?tls=false&namespace=team")
 	if err != nil || at.namespace != "team." || at.database != "esdb://ada:secret@db:2113?tls=false" {
 		t.Errorf("parseAddress = %+v, %v", at, err)
+	}
+	if at, err := parseAddress("esdb://db?Namespace=team."); err != nil || at.namespace != "team." || at.database != "esdb://db" {
+		t.Errorf("parseAddress = %+v, %v, want the namespace however it is written", at, err)
+	}
+}
+
+func TestTheLimitOfAnAppendIsTakenFromTheConnectionString(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{
+		"16MiB": 16 << 20, "256MiB": 256 << 20, "512KiB": 512 << 10, "1000": 1000, "268435456": 256 << 20,
+	} {
+		at, err := parseAddress("esdb://ada:secret@db:2113?tls=false&maxAppend=" + text)
+		if err != nil || at.maxAppend != want || at.database != "esdb://ada:secret@db:2113?tls=false" || at.String() != "esdb://db:2113?tls=false" {
+			t.Errorf("parseAddress with maxAppend=%s = %+v, %v, want %d", text, at, err, want)
+		}
+	}
+}
+
+func TestTwoAddressesOfOneStoreAreTheSame(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, c := range []struct {
+		a, b string
+		same bool
+	}{
+		{dir, dir + "/.", true},
+		{dir, dir + "/../" + filepath.Base(dir), true},
+		{dir + "/none", dir + "/./none", true},
+		{dir, dir + "/none", false},
+		{dir, "esdb://db", false},
+		{"esdb://ada:x@db:1?tls=false", "kurrentdb://db:1/?maxAppend=1MiB", true},
+		{"esdb://db:1", "esdb://db:2", false},
+		{"esdb://db:1", "esdb://db:1?namespace=a", false},
+	} {
+		a, errA := parseAddress(c.a)
+		b, errB := parseAddress(c.b)
+		if errA != nil || errB != nil || a.same(b) != c.same || b.same(a) != c.same {
+			t.Errorf("%q and %q are the same: %v (%v, %v), want %v", c.a, c.b, a.same(b), errA, errB, c.same)
+		}
+	}
+}
+
+// What makes no sense is told before anything is opened, by what is wrong, what
+// to do and where it stands, and without a piece of a password.
+func TestConnectionStringsThatMakeNoSenseAreUsageErrors(t *testing.T) {
+	t.Parallel()
+	for text, says := range map[string]string{
+		"esdb://":                                       "host",
+		"esdb://ada:wonder@":                            "host",
+		"esdb://:wonder@db":                             "username",
+		"esdb://ada:wonder@db:":                         "port",
+		"esdb://ada:wonder@db:port":                     "port",
+		"esdb://ada:wonder@db:99999":                    "port",
+		"esdb://ada:wonder@db:-1":                       "port",
+		"esdb://ada:wonder@db:0":                        "port",
+		"esdb://ada:wonder@db:1:2":                      "IPv6",
+		"esdb://ada:wonder@[::1]:2113":                  "IPv6",
+		"esdb://ada:wonder":                             "port",
+		"esdb://ada:wonder,db":                          "port",
+		"esdb://db:1,ada:wonder?tls=false":              "port",
+		"esdb://ada:wonder@a:1,,b:2":                    "host",
+		"esdb://ada:wonder@db/path":                     "path",
+		"esdb://ada:won,der@db":                         "%2C",
+		"esdb://ada:wonder%@db":                         "",
+		"esdb://ada:won/der@db":                         "",
+		"esdb://ada:wonder@db?tls":                      "setting tls",
+		"esdb://ada:wonder@db?tls=perhaps":              "setting tls",
+		"esdb://ada:wonder@db?tlsVerifyCert=2":          "tlsVerifyCert",
+		"esdb://ada:wonder@db?tlsCaFile=/not/there.pem": "there.pem",
+		"esdb://ada:wonder@db?unheardOf=1":              "maxAppend",
+		"esdb://ada:wonder@db?nodePreference=best":      "NodePreference",
+		"esdb://ada:wonder@db?gossipTimeout=soon":       "gossipTimeout",
+		"esdb://ada:wonder@db?a;b":                      "name=value",
+		"esdb://ada:wonder@db?userCertFile=a":           "userKeyFile",
+		"esdb://ada:wonder@db?namespace=a-b":            "letters, digits and underscores",
+		"esdb://ada:wonder@db?namespace=":               "letters, digits and underscores",
+		"esdb://ada:wonder@db?maxAppend=lots":           "maxAppend=16MiB",
+		"esdb:/ada:wonder@db":                           "write esdb://",
+		"ada:wonder@db:2113":                            "without its beginning",
+		"ada:wonder@esdb://db":                          "begins with esdb://",
+		"postgres://ada:wonder@db":                      "postgres://…",
+	} {
+		for _, args := range [][]string{{"call", "ls"}, {"doctor", "-o", "json"}} {
+			got := ledger(t, text, args...)
+			if got.exit != exitUsage || !strings.Contains(string(got.err), says) || strings.Contains(string(got.err)+string(got.out), "won") {
+				t.Errorf("ledger %s --store %q = %d %s%s, want %d that says %q", args[0], text, got.exit, got.out, got.err, exitUsage, says)
+			}
+		}
+	}
+}
+
+// --store counts before LEDGER_STORE, and what is wrong is told of where it was
+// given.
+func TestTheStoreIsNamedByItsFlagBeforeTheEnvironment(t *testing.T) {
+	t.Parallel()
+	a := &app{env: func(name string) (string, bool) {
+		value, ok := map[string]string{"LEDGER_STORE": "there", "HOME": "/home/ada"}[name]
+		return value, ok
+	}}
+	for _, c := range []struct {
+		store string
+		named bool
+		want  string
+	}{{"", false, "there"}, {"here", true, "here"}} {
+		a.store, a.named = c.store, c.named
+		if at, err := a.where(); err != nil || at.folder != c.want {
+			t.Errorf("where() = %v, %v, want %s", at, err, c.want)
+		}
+	}
+	if got := ledger(t, "", "call", "ls"); got.exit != exitUsage || !strings.Contains(string(got.err), "--store names nothing") {
+		t.Errorf(`ledger --store "" = %d %s, want a usage error`, got.exit, got.err)
+	}
+	a.store, a.named, a.env = "", false, func(string) (string, bool) { return "http://db", true }
+	if _, err := a.where(); err == nil || !strings.HasPrefix(err.Error(), "LEDGER_STORE: ") {
+		t.Errorf("where() = %v, want an error of LEDGER_STORE", err)
 	}
 }

@@ -25,6 +25,7 @@ type app struct {
 	watched  bool // a person looks at err
 
 	store      string // --store as given
+	named      bool   // it was given
 	output     format
 	color      coloring
 	dead       []string      // processes that --process of recover names as dead
@@ -169,7 +170,9 @@ func (a *app) root() *cobra.Command {
 		f.hint = "see " + cmd.CommandPath() + " --help"
 		return f
 	})
-	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { a.command = cmd.CommandPath() }
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+		a.command, a.named = cmd.CommandPath(), cmd.Flags().Changed("store")
+	}
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.store, "store", "", "the store: a folder, or esdb://HOST:PORT or kurrentdb://… (default: LEDGER_STORE, or ledger in the XDG data folder)")
 	flags.VarP(&a.output, "output", "o", "table, json or jsonl")

@@ -87,7 +87,7 @@ type known struct {
 // knowns are looked through in order.
 var knowns = []known{
 	{events.ErrInUse, exitConflict, "store_in_use", "end that process, or name another store with --store; ledger serve opens a folder to several", ""},
-	{eventstoredb.ErrBadAddress, exitUsage, "usage", "a connection string is esdb://[USER:PASSWORD@]HOST:PORT[,HOST:PORT…][?tls=false]", ""},
+	{eventstoredb.ErrBadAddress, exitUsage, "usage", "a connection string is esdb://[USER:PASSWORD@]HOST:PORT[,HOST:PORT…][?tls=false]; beside those of the client, it has the settings namespace and maxAppend", ""},
 	{eventstoredb.ErrBadNamespace, exitUsage, "usage", "a namespace is letters, digits and underscores: ?namespace=acme", ""},
 	{eventstoredb.ErrUnreachable, exitFailed, "unreachable", "ledger doctor tells how far it is reached, and what stands in between", "ledger doctor"},
 	{eventstoredb.ErrUnauthenticated, exitFailed, "unauthenticated", "check the user and the password of the connection string; special characters are written %XX", ""},

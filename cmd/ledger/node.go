@@ -18,7 +18,7 @@ import (
 // openDatabase opens the ledger in a database. What a database does not keep,
 // the outputs of this node and the checkpoints, is in the node's folder.
 func (a *app) openDatabase(ctx context.Context, at address) (*ledgerStore, error) {
-	store, err := eventstoredb.Open(ctx, at.database, eventstoredb.Config{Namespace: at.namespace, Patience: a.patience, Logger: a.log(slog.LevelWarn)})
+	store, err := eventstoredb.Open(ctx, at.database, eventstoredb.Config{Namespace: at.namespace, MaxAppend: at.maxAppend, Patience: a.patience, Logger: a.log(slog.LevelWarn)})
 	if err != nil {
 		return nil, err
 	}

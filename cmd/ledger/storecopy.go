@@ -61,15 +61,15 @@ type copying struct {
 }
 
 func (a *app) storeCopy(ctx context.Context, from, to string) (err error) {
-	source, err := parseAddress(from)
+	source, err := addressIn("FROM", from)
 	if err != nil {
 		return err
 	}
-	target, err := parseAddress(to)
+	target, err := addressIn("TO", to)
 	if err != nil {
 		return err
 	}
-	if source == target {
+	if source.same(target) {
 		return misuse("%s would be copied into itself", source)
 	}
 	c := &copying{app: a, row: copyRow{From: source.String(), To: target.String()}, progress: a.progress()}

@@ -77,6 +77,11 @@ func parse(connectionString string, log *slog.Logger) (*esdb.Configuration, erro
 	if strings.Contains(hosts[:strings.LastIndex(hosts, "@")+1], ",") {
 		return nil, fmt.Errorf("%w: write a comma in the user or the password as %%2C", ErrBadAddress)
 	}
+	for host := range strings.SplitSeq(strings.TrimSuffix(hosts[strings.LastIndex(hosts, "@")+1:], "/"), ",") {
+		if err := portOf(host); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrBadAddress, err)
+		}
+	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return nil, fmt.Errorf("%w: what follows the question mark is not name=value&…", ErrBadAddress)
@@ -118,6 +123,22 @@ func parse(connectionString string, log *slog.Logger) (*esdb.Configuration, erro
 		return nil, fmt.Errorf("%w: %w", ErrBadAddress, err)
 	}
 	return c, nil
+}
+
+// portOf returns what is wrong with the port of a node: the client takes the
+// low bits of any number. What stands there can be a piece of a password.
+func portOf(host string) error {
+	_, port, ok := strings.Cut(host, ":")
+	if !ok {
+		return nil // it is the default
+	}
+	if strings.Contains(port, ":") {
+		return errors.New("a node has more than one colon; the client takes no IPv6 address, but a name of it")
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return errors.New("the port of a node is not a number from 1 to 65535")
+	}
+	return nil
 }
 
 // unquoted returns the text of an error without the address that url.Parse

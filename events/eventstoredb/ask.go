@@ -80,34 +80,12 @@ func (v Visiting) version(ctx context.Context, n *Node, conn *grpc.ClientConn) e
 		}
 		if date := header.Get("date"); len(date) > 0 {
 			if at, err := http.ParseTime(date[0]); err == nil {
-				w.narrow(at, sent, heard)
+				w.narrow(at, time.Second, sent, heard)
 			}
 		}
 	}
 	n.Skew = w.skew()
 	return nil
-}
-
-// bounds are those between which a clock is ahead of the one here.
-type bounds struct {
-	known     bool
-	low, high time.Duration
-}
-
-// narrow notes a time in whole seconds that was told between two moments here.
-func (w *bounds) narrow(told, sent, heard time.Time) {
-	low, high := told.Sub(heard), told.Add(time.Second).Sub(sent)
-	if !w.known {
-		*w = bounds{true, low, high}
-	}
-	w.low, w.high = max(w.low, low), min(w.high, high)
-}
-
-func (w *bounds) skew() *Skew {
-	if !w.known || w.high < w.low { // a clock that was set meanwhile is none
-		return nil
-	}
-	return &Skew{Ahead: (w.low + w.high) / 2, Within: (w.high - w.low) / 2}
 }
 
 // fits returns an ErrTooOld or an ErrPreRelease for a version, as a node tells

@@ -57,12 +57,8 @@ type Member struct {
 	Alive   bool
 }
 
-// A Skew is how far the clock of a node is ahead of that of this machine, below
-// zero: behind, give or take Within.
-type Skew struct{ Ahead, Within time.Duration }
-
 // Visit looks at each node that a connection string names, and at those that
-// these name, all at once: whether its name has addresses and they take
+// these name as alive, all at once: whether its name has addresses and they take
 // connections, whether who answers there is an EventStoreDB, with or without TLS
 // as the connection string says, of which version, what it says of its cluster,
 // and its clock. Credentials are sent to nobody. Only a connection string that
@@ -96,7 +92,7 @@ func Visit(ctx context.Context, connectionString string, v Visiting) ([]Node, er
 // mostOthers bounds how many nodes are visited because others name them.
 const mostOthers = 16
 
-// others returns the addresses of members that were not visited.
+// others returns the addresses of members that live and were not visited.
 func others(found []Node) (addresses []string) {
 	known := map[string]bool{}
 	for _, n := range found {
@@ -104,7 +100,7 @@ func others(found []Node) (addresses []string) {
 	}
 	for _, n := range found {
 		for _, m := range n.Members {
-			if at := strings.ToLower(m.Address); !known[at] && len(addresses) < mostOthers {
+			if at := strings.ToLower(m.Address); m.Alive && !known[at] && len(addresses) < mostOthers {
 				known[at] = true
 				addresses = append(addresses, m.Address)
 			}

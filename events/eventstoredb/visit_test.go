@@ -14,6 +14,7 @@ import (
 	"github.com/EventStore/EventStore-Client-Go/v4/protos/gossip"
 	"github.com/EventStore/EventStore-Client-Go/v4/protos/serverfeatures"
 	"github.com/EventStore/EventStore-Client-Go/v4/protos/shared"
+	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -207,18 +208,19 @@ func TestAVisitGoesToEveryNodeOfACluster(t *testing.T) {
 	at := one.serve(t)
 	one.members = []*gossip.MemberInfo{
 		member(t, at, gossip.MemberInfo_Follower, true), member(t, two.address, gossip.MemberInfo_Leader, true), member(t, "127.0.0.1:1", gossip.MemberInfo_Follower, false),
+		member(t, "127.0.0.1:2", gossip.MemberInfo_Follower, true),
 	}
 	nodes, err := eventstoredb.Visit(t.Context(), "esdb://ada:wonder@"+at+"?tls=false", eventstoredb.Visiting{})
 	if err != nil || len(nodes) != 3 {
 		t.Fatalf("Visit = %+v, %v, want 3 nodes", nodes, err)
 	}
-	if n := nodes[0]; n.Err != nil || !n.Named || len(n.Members) != 3 || n.Members[0].State != "Follower" || n.Members[2].Alive {
-		t.Errorf("Visit found %+v, want the follower with 3 members", n)
+	if n := nodes[0]; n.Err != nil || !n.Named || len(n.Members) != 4 || n.Members[0].State != "Follower" || n.Members[2].Alive {
+		t.Errorf("Visit found %+v, want the follower with 4 members", n)
 	}
 	if n := nodes[1]; n.Err != nil || n.Named || n.Address != two.address || n.Version == "" {
 		t.Errorf("Visit found %+v, want the leader, which another named", n)
 	}
-	if n := nodes[2]; !errors.Is(n.Err, eventstoredb.ErrUnreachable) {
+	if n := nodes[2]; n.Address != "127.0.0.1:2" || !errors.Is(n.Err, eventstoredb.ErrUnreachable) {
 		t.Errorf("Visit found %+v, want it unreachable", n)
 	}
 	if len(one.heard.Get("authorization")) > 0 {
@@ -253,5 +255,28 @@ func TestTheLimitIsWhatTheVersionTakes(t *testing.T) {
 			t.Errorf("an append to %s may have %d bytes, want %d", version, got, limit)
 		}
 		_ = s.Close()
+	}
+}
+
+// The server says when it made an event. One that gives back the time that the
+// record has told no time of its own.
+func TestTheClockIsToldByWhatWasMadeJustNow(t *testing.T) {
+	t.Parallel()
+	made := time.Unix(0, 17000000000000000*100)
+	s := (&stub{read: log(written("probe-1", "Probed", `{"$ledger":{"v":1,"t":"2024-01-01T00:00:00.000000Z"}}`, 0, 10))}).open(t)
+	sent, heard := made.Add(-3*time.Second), made.Add(-time.Second)
+	if skew, err := s.Skew(t.Context(), "probe-1", 1, sent, heard); err != nil || skew == nil || *skew != (eventstoredb.Skew{Ahead: 2 * time.Second, Within: time.Second}) {
+		t.Errorf("Skew = %+v, %v, want 2 s ahead, give or take 1 s", skew, err)
+	}
+	if _, err := s.Skew(t.Context(), "probe-2", 1, sent, heard); !errors.Is(err, events.ErrDamaged) {
+		t.Errorf("Skew of an event that is not there = %v, want ErrDamaged", err)
+	}
+	d := newDatabase(t)
+	echo := d.open()
+	if err := echo.Append(t.Context(), "probe-1", 0, record(newMint(), "Probed", 1)); err != nil {
+		t.Fatal(err)
+	}
+	if skew, err := echo.Skew(t.Context(), "probe-1", 1, sent, heard); err != nil || skew != nil {
+		t.Errorf("Skew of one that gives the record's time back = %+v, %v, want none", skew, err)
 	}
 }

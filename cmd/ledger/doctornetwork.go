@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/settlement-ledger/ledger/events/eventstoredb"
+	"github.com/settlement-ledger/ledger/runner"
+)
+
+// examineNetwork looks at the nodes of a connection string. One that is not
+// valid is an error.
+func (a *app) examineNetwork(ctx context.Context, e *examination, at address) error {
+	nodes, err := eventstoredb.Visit(ctx, at.database, eventstoredb.Visiting{Patience: a.patience, Now: a.now})
+	if err != nil {
+		return err
+	}
+	if u := at.database[strings.Index(at.database, "://")+len("://"):]; strings.Contains(u, "@") && at.plain() {
+		e.ill("credentials", "remove tls=false, or the user and the password", "a user and a password are given that are never sent, as there is no TLS")
+	}
+	for _, n := range nodes {
+		e.network(n)
+	}
+	for _, n := range nodes {
+		e.node(n)
+	}
+	e.cluster(nodes)
+	e.clocks(nodes)
+	return nil
+}
+
+// plain reports whether a connection string asks for no TLS.
+func (a address) plain() bool {
+	_, query, _ := strings.Cut(a.database, "?")
+	values, _ := url.ParseQuery(query) // it was parsed before
+	for name := range values {
+		if strings.EqualFold(name, "tls") {
+			return strings.EqualFold(values.Get(name), "false")
+		}
+	}
+	return false
+}
+
+// network tells which addresses of a node take connections. One is enough.
+func (e *examination) network(n eventstoredb.Node) {
+	var open, shut []string
+	var soonest time.Duration
+	host, _, _ := net.SplitHostPort(n.Address)
+	for _, d := range n.Doors {
+		ip, _, _ := net.SplitHostPort(d.Address)
+		if d.Err != nil {
+			shut = append(shut, fmt.Sprintf("%s does not: %s", ip, d.Err))
+			continue
+		}
+		if soonest == 0 || d.Took < soonest {
+			soonest = d.Took
+		}
+		text := "takes connections, after " + brief(d.Took)
+		if ip != host {
+			text = ip + " " + text
+		}
+		open = append(open, text)
+	}
+	who := n.Address
+	if !n.Named {
+		who += ", which another node names,"
+	}
+	switch {
+	case len(n.Doors) == 0:
+		e.ill("network", "check the name, and the server that resolves names", "%s: %s", who, n.Err)
+	case len(open) == 0:
+		e.ill("network", "start the server, or check the name, the port and what filters the network", "%s: %s", who, strings.Join(shut, "; "))
+	default:
+		e.well("network", "%s %s", who, strings.Join(append(open, shut...), "; "))
+		e.measured(map[string]int64{"took_us": soonest.Microseconds()})
+	}
+}
+
+// advices are what to do about a node that is of no use, looked through in
+// order.
+var advices = []struct {
+	is   error
+	hint string
+}{
+	{eventstoredb.ErrTLS, "say tls=false in the connection string where the server has no TLS, and leave it out where it has"},
+	{eventstoredb.ErrCertificate, "name the file of its authority with tlsCaFile=FILE, and the node by a name that its certificate has; look at the clock if it has expired"},
+	{eventstoredb.ErrForeign, "check the port: something else answers there"},
+	{eventstoredb.ErrTooOld, "use a newer server"},
+	{eventstoredb.ErrPreRelease, "use a released version of the server"},
+	{eventstoredb.ErrUnreachable, "look at what the server logs, and at what stands in between"},
+}
+
+// node tells what a node is that takes connections.
+func (e *examination) node(n eventstoredb.Node) {
+	reached := false
+	for _, d := range n.Doors {
+		reached = reached || d.Err == nil
+	}
+	if !reached {
+		return
+	}
+	if n.Err != nil {
+		advice := ""
+		for _, k := range advices {
+			if errors.Is(n.Err, k.is) {
+				advice = k.hint
+				break
+			}
+		}
+		e.ill("node", advice, "%s: %s", n.Address, n.Err)
+		return
+	}
+	role := ""
+	for _, m := range n.Members {
+		if strings.EqualFold(m.Address, n.Address) {
+			role = ", " + strings.ToLower(m.State)
+		}
+	}
+	e.well("node", "%s is an EventStoreDB of version %s%s", n.Address, n.Version, role)
+}
+
+// cluster tells whether the nodes are of one cluster, with a leader, and all of
+// its nodes.
+func (e *examination) cluster(nodes []eventstoredb.Node) {
+	leaders, told := map[string]bool{}, 0
+	var first eventstoredb.Node
+	for _, n := range nodes {
+		if len(n.Members) == 0 {
+			continue
+		}
+		if told++; told == 1 {
+			first = n
+		}
+		for _, m := range n.Members {
+			if m.Alive && m.State == "Leader" {
+				leaders[strings.ToLower(m.Address)] = true
+			}
+		}
+	}
+	if told == 0 || len(nodes) == 1 && len(first.Members) == 1 && len(leaders) == 1 {
+		return
+	}
+	var members []string
+	dead := 0
+	for _, m := range first.Members {
+		text := m.Address + " " + strings.ToLower(m.State)
+		if !m.Alive {
+			text, dead = m.Address+" dead", dead+1
+		}
+		members = append(members, text)
+	}
+	detail := fmt.Sprintf("%s sees %s: %s", first.Address, count(len(members), "node"), strings.Join(members, ", "))
+	switch {
+	case len(leaders) == 0:
+		e.ill("cluster", "start nodes until more than half are up: they elect a leader", "%s; there is no leader", detail)
+	case len(leaders) > 1:
+		e.ill("cluster", "name nodes of one cluster in the connection string, by the addresses that they advertise", "the nodes that answer do not follow one leader, but %d", len(leaders))
+	case dead > 0:
+		e.ill("cluster", "start the dead, or take them out of the cluster", "%s", detail)
+	default:
+		e.well("cluster", "%s", detail)
+	}
+}
+
+// clocks compares the clocks of nodes with that of this machine.
+func (e *examination) clocks(nodes []eventstoredb.Node) {
+	told := false
+	for _, n := range nodes {
+		if n.Skew != nil {
+			told = true
+			e.skew("the clock of "+n.Address, *n.Skew)
+		}
+	}
+	if !told {
+		e.well("clocks", "no node tells its time: they are judged by the records alone, and by --write")
+	}
+}
+
+// skew tells how far a clock is off.
+func (e *examination) skew(whose string, s eventstoredb.Skew) {
+	way := "ahead of"
+	if s.Ahead < 0 {
+		way = "behind"
+	}
+	detail := fmt.Sprintf("%s is %s %s that of this machine, give or take %s", whose, rough(s.Ahead.Abs()), way, rough(s.Within))
+	if s.Ahead.Abs()-s.Within > mostSkew {
+		e.ill("clocks", "set the clocks of all machines by one source: leases allow for "+runner.LeaseMargin.String(), "%s", detail)
+	} else {
+		e.well("clocks", "%s", detail)
+	}
+	e.measured(map[string]int64{"ahead_us": s.Ahead.Microseconds(), "within_us": s.Within.Microseconds()})
+}
+
+// rough returns a time to the millisecond, or to the microsecond below one.
+func rough(d time.Duration) string {
+	if d >= time.Millisecond {
+		return d.Round(time.Millisecond).String()
+	}
+	return brief(d)
+}
+
+// brief returns a short time to the microsecond.
+func brief(d time.Duration) string { return d.Round(time.Microsecond).String() }

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstoredb"
+	"github.com/settlement-ledger/ledger/runner"
+)
+
+// examineStore opens the store and looks at what is in it. An address that makes
+// no sense is an error.
+func (a *app) examineStore(ctx context.Context, e *examination, at address, write bool) error {
+	s, err := a.openThere(ctx, at)
+	if err != nil {
+		if faultOf(err).exit == exitUsage {
+			return err
+		}
+		e.failed("store", err)
+		return nil
+	}
+	defer s.Close()
+	kind := "opened in this process"
+	if s.shared {
+		kind = "a server answers"
+	}
+	e.well("store", "%s", kind)
+	if err := a.examineReading(ctx, e, s); err != nil {
+		e.failed("reading", err)
+		return nil
+	}
+	rest := []examining{{"processes", a.examineProcesses}, {"consumers", a.examineConsumers}, {"views", a.examineViews}}
+	if write {
+		rest = slices.Insert(rest, 0, examining{"writing", a.examineWriting})
+	}
+	for _, part := range rest {
+		if err := part.examine(ctx, e, s); err != nil {
+			e.failed(part.check, err)
+		}
+	}
+	return nil
+}
+
+// An examining is a part of the examination of a store that is open.
+type examining struct {
+	check   string
+	examine func(context.Context, *examination, *ledgerStore) error
+}
+
+// timings are how long each of several tries took.
+type timings []time.Duration
+
+// time calls f and notes how long it takes, unless it fails.
+func (t *timings) time(f func() error) error {
+	begun := time.Now()
+	err := f()
+	if err == nil {
+		*t = append(*t, time.Since(begun))
+	}
+	return err
+}
+
+// median returns the one in the middle, and worst the longest.
+func (t timings) median() time.Duration { return slices.Sorted(slices.Values(t))[len(t)/2] }
+func (t timings) worst() time.Duration  { return slices.Max(t) }
+
+func (t timings) String() string {
+	return fmt.Sprintf("%s, the median of %d; the worst %s", brief(t.median()), len(t), brief(t.worst()))
+}
+
+func (t timings) figures() map[string]int64 {
+	return map[string]int64{"tries": int64(len(t)), "median_us": t.median().Microseconds(), "worst_us": t.worst().Microseconds()}
+}
+
+// examineReading times reading the end of the log, and looks whether it is from
+// the future.
+func (a *app) examineReading(ctx context.Context, e *examination, s *ledgerStore) error {
+	var h events.Header
+	var any bool
+	var took timings
+	for range tries {
+		if err := took.time(func() (err error) { h, any, err = s.ledger.Head(ctx); return err }); err != nil {
+			return err
+		}
+	}
+	if !any {
+		e.well("reading", "the log is empty; it says so in %s", took)
+		e.measured(took.figures())
+		return nil
+	}
+	e.well("reading", "the last record, at position %s, in %s", h.Position, took)
+	e.measured(took.figures())
+	if ahead := h.Time.Sub(a.now()); ahead > mostSkew {
+		e.ill("clocks", "set the clocks of all machines by one source: leases allow for "+runner.LeaseMargin.String(), "the last record is from %s in the future of this machine", ahead.Round(time.Second))
+	} else {
+		e.well("clocks", "the last record is not from the future")
+	}
+	return nil
+}
+
+// examineWriting appends records to a stream of its own, and compares the clock
+// of the server by when it made the last.
+func (a *app) examineWriting(ctx context.Context, e *examination, s *ledgerStore) error {
+	length := events.Revision(0)
+	for h, err := range events.Headers(ctx, s.store, events.Query{Stream: doctorStream, Backward: true}) {
+		if err != nil {
+			return err
+		}
+		length = h.Revision
+		break
+	}
+	var took timings
+	var sent, heard time.Time
+	for range probes {
+		sent = a.now()
+		probe := events.Record{ID: s.ledger.Mint().Event(), Kind: "DoctorProbed", Version: 1, Time: s.ledger.Now(), Data: []byte("{}")}
+		if err := took.time(func() error { return s.store.Append(ctx, doctorStream, length, probe) }); err != nil {
+			return err
+		}
+		heard = a.now()
+		length++
+	}
+	e.well("writing", "a record is durable after %s", took)
+	e.measured(took.figures())
+	if database, ok := s.store.(*eventstoredb.Store); ok {
+		skew, err := database.Skew(ctx, doctorStream, length, sent, heard)
+		if err != nil {
+			return err
+		}
+		if skew != nil {
+			e.skew("the clock by which the leader made it", *skew)
+		}
+	}
+	return nil
+}
+
+// examineProcesses tells who is at work.
+func (a *app) examineProcesses(ctx context.Context, e *examination, s *ledgerStore) error {
+	lives, err := folded(ctx, s, runner.Processes())
+	if err != nil {
+		return err
+	}
+	judged := lives.Judge(domain.ProcessID{}, a.now(), !s.shared)
+	e.well("processes", "%d at work, %d dead, %d of which nobody can tell", len(judged.Living), len(judged.Dead), len(judged.Unknown))
+	e.measured(map[string]int64{"living": int64(len(judged.Living)), "dead": int64(len(judged.Dead)), "unknown": int64(len(judged.Unknown))})
+	if len(judged.Dead) > 0 {
+		e.ill("left open", "ledger recover ends what they left", "%s left something open", people(len(judged.Dead), "dead process", "dead processes"))
+	}
+	return nil
+}
+
+// examineConsumers tells how far each consumer is behind.
+func (a *app) examineConsumers(ctx context.Context, e *examination, s *ledgerStore) error {
+	desk := a.desk(s)
+	all, err := desk.Consumers(ctx)
+	if err != nil {
+		return consumerFault(err)
+	}
+	for _, c := range all {
+		lag, err := desk.Lag(ctx, c)
+		if err != nil {
+			return err
+		}
+		if c.Trouble != nil || len(c.Poison) > 0 {
+			e.ill("consumer", "ledger consumer show "+c.Name+" tells more", "%s is %d records behind, has set %d aside", c.Name, lag.Records, len(c.Poison))
+		} else {
+			e.well("consumer", "%s is %d records behind", c.Name, lag.Records)
+		}
+		e.measured(map[string]int64{"lag": int64(lag.Records), "poison": int64(len(c.Poison))})
+	}
+	return nil
+}
+
+// views are the projections whose answers are kept beside the log.
+var views = []string{"calls", "catalog", "staleness", "processes", "approvals"}
+
+// examineViews tells how far the answers that are kept in a folder of this
+// machine are behind. They catch up by themselves when they are asked for.
+func (a *app) examineViews(ctx context.Context, e *examination, s *ledgerStore) error {
+	if _, far := s.checkpoints.(*beside); far {
+		return nil // who serves the store would send the answers whole
+	}
+	end, err := s.head(ctx)
+	if err != nil {
+		return err
+	}
+	var told []string
+	figures := map[string]int64{}
+	for _, view := range views {
+		data, err := s.checkpoints.LoadCheckpoint(ctx, view)
+		if err != nil {
+			return err
+		}
+		line, _, _ := bytes.Cut(data, []byte("\n"))
+		var at struct{ Position events.Position }
+		if len(data) == 0 || json.Unmarshal(line, &at) != nil {
+			continue // it is folded again when it is asked for
+		}
+		switch behind := sequence(end) - min(sequence(end), sequence(at.Position)); {
+		case behind == 0:
+			told = append(told, view+" is current")
+		case s.folder == nil: // positions of a database are bytes of its log
+			told = append(told, fmt.Sprintf("%s is at position %s of %s", view, at.Position, end))
+		default:
+			told = append(told, fmt.Sprintf("%s is %d records behind", view, behind))
+			figures[view] = int64(behind)
+		}
+	}
+	if len(told) > 0 {
+		e.well("views", "%s; they catch up when they are asked", strings.Join(told, ", "))
+		e.measured(figures)
+	}
+	return nil
+}
