@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,6 +29,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/projections/publish"
 )
 
 // terminateCommand sends SIGTERM to the process that serves a folder: terminate DIR.
@@ -152,12 +154,16 @@ func eventually(t *testing.T, what string, so func() bool) {
 }
 
 // broker starts a NATS server with JetStream; port 0 takes a free one.
-func broker(t *testing.T, port int) *server.Server {
+func broker(t *testing.T, port int, change ...func(*server.Options)) *server.Server {
 	t.Helper()
 	if port == 0 {
 		port = server.RANDOM_PORT
 	}
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true})
+	o := &server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true}
+	for _, c := range change {
+		c(o)
+	}
+	s, err := server.NewServer(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,6 +253,35 @@ func TestServePublishesMeanwhile(t *testing.T) {
 	if !strings.Contains(first.told.String(), "nobody answers there") {
 		t.Errorf("told %s, want that the bus was not there", first.told)
 	}
+}
+
+// What a server did not take is tried again by the process that serves, when
+// somebody else asks for it.
+func TestRetryReachesServe(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	store, config := filepath.Join(dir, "store"), filepath.Join(dir, "publish.toml")
+	fill(t, store, 3)
+	bus := broker(t, 0, func(o *server.Options) { o.MaxPayload = 1000 })
+	if err := os.WriteFile(config, fmt.Appendf(nil, "[[publish]]\nname = 'bus'\nto = '%s'\n", bus.ClientURL()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := beginServing(t, store, "--publish", config)
+	tries := func() (all []string) {
+		for _, p := range decodeJSON[[]publish.Poison](t, ledger(t, store, "consumer", "show", "bus", "-o", "json").out) {
+			all = append(all, fmt.Sprint(p.Position, ":", p.Tries, ":", p.Again))
+		}
+		return all
+	}
+	eventually(t, "all are set aside", func() bool {
+		row, known := consumers(t, store)["bus"]
+		return known && row.Poison == 3 && row.Error != nil && strings.Contains(*row.Error, "maximum payload exceeded")
+	})
+	if asked := ledger(t, store, "consumer", "retry", "bus", "2"); asked.exit != 0 || !strings.Contains(string(asked.out), "1 records are published again") {
+		t.Errorf("consumer retry: exit %d, %s%s", asked.exit, asked.out, asked.err)
+	}
+	eventually(t, "the second was tried again", func() bool { return slices.Equal(tries(), []string{"1:1:false", "2:2:false", "3:1:false"}) })
+	p.stop(t, syscall.SIGTERM)
 }
 
 // streams are those of a broker.

@@ -76,7 +76,14 @@ func TestOnlyWhatIsAskedForIsPublished(t *testing.T) {
 		"all-of-all": {publish.Only{Kinds: []string{"CallStarted"}, Tools: []string{"bash"}, Agents: []string{"plan"}}, []string{"4"}},
 	} {
 		to, d := &sink{}, l.desk()
+		lag, err := d.Lag(t.Context(), publish.Consumer{Name: name, Only: c.only})
+		if first, _ := strconv.Atoi(c.want[0]); err != nil || lag.Records != uint64(len(c.want)) || lag.Behind(start.Add(time.Minute)) != time.Minute-time.Duration(first)*time.Second {
+			t.Errorf("%s: Lag = %+v, %v, want %d records since the first", name, lag, err, len(c.want))
+		}
 		catchUp(t, d, job(t, name, func(j *publish.Job) { j.Only = c.only }), to)
+		if lag, err := d.Lag(t.Context(), consumer(t, d, name)); err != nil || lag.Records != 0 {
+			t.Errorf("%s: at the end Lag = %+v, %v, want none", name, lag, err)
+		}
 		if got := to.positions(); !slices.Equal(got, c.want) {
 			t.Errorf("%s: published %v, want %v", name, got, c.want)
 		}
