@@ -28,7 +28,8 @@ type publication struct {
 const publishLong = `Hand records to another program, as written: to a NATS server with JetStream,
 or to a file of JSON lines. Each consumer has a name. Under it the store keeps how
 far it has come, and a later run goes on from there; --from says where one begins
-that is new: at the beginning, now, or behind a position.
+that is new: at the beginning, now, or behind a position. One process at a time
+runs a consumer; another is told which.
 
 Every record arrives at least once, those of a stream in order, and one that comes
 again has the same ID. A target that is away is waited for. A record that it does

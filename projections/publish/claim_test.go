@@ -276,6 +276,31 @@ func TestWhereAConsumerBeginsSurvivesAPowerCut(t *testing.T) {
 	}
 }
 
+// What is handed over is on the disk, also where a store answers before that.
+func TestWhatAPowerCutCouldTakeIsNotPublished(t *testing.T) {
+	t.Parallel()
+	store, err := embedded.Open(t.Context(), "store", embedded.Config{FS: vfs.NewMem(), Durability: embedded.Interval(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	l := logOver(t, store)
+	l.fill(2, 5)
+	to := &sink{refuse: func(m *message.Message) error {
+		at, err := events.ParsePosition(m.Metadata.Get("position"))
+		if err != nil || at.Compare(store.Durable()) > 0 {
+			t.Errorf("position %s is published (%v), and durable is only what is through %s", at, err, store.Durable())
+		}
+		return nil
+	}}
+	catchUp(t, l.desk(), job(t, "a"), to)
+	l.fill(2, 1)
+	catchUp(t, l.desk(), job(t, "a"), to)
+	if len(to.got()) != 12 {
+		t.Errorf("%d records arrived, want 12", len(to.got()))
+	}
+}
+
 // crashing cuts the power while a job runs, when its consumer was made and
 // nothing else was kept, and returns the store as it is then.
 func crashing(t *testing.T, l *log, j publish.Job, crash func(*embedded.Store) *log) *embedded.Store {

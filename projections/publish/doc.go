@@ -18,6 +18,7 @@
 //
 //   - Every record that a job asks for is acknowledged by the publisher or is
 //     listed as poison; the position of a consumer is behind it only then.
+//   - What is handed over is durable in the store.
 //   - Records of one stream are handed over in their order, each once the one
 //     before was acknowledged or set aside. What is set aside and tried again
 //     later comes late.

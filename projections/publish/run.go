@@ -195,6 +195,9 @@ func (r *run) take(ctx context.Context, e events.Entry) error {
 		r.pass(e.Position)
 		return nil
 	}
+	if err := r.firm(ctx, e.Position); err != nil {
+		return err
+	}
 	if err := r.admit(ctx, p); err != nil {
 		return err
 	}
@@ -204,6 +207,19 @@ func (r *run) take(ctx context.Context, e events.Entry) error {
 	r.mu.Unlock()
 	r.lanes[maphash.String(r.seed, string(e.Stream))%uint64(len(r.lanes))] <- p
 	return nil
+}
+
+// firm returns when the log through a position is on the disk. A store that
+// answers before could give the position to another record after a power cut.
+func (r *run) firm(ctx context.Context, at events.Position) error {
+	store, ok := r.desk.store.(interface {
+		Durable() events.Position
+		Sync(ctx context.Context) error
+	})
+	if !ok || at.Compare(store.Durable()) <= 0 {
+		return nil
+	}
+	return store.Sync(ctx)
 }
 
 // admit waits until there is room in flight for a record.
