@@ -60,7 +60,7 @@ func (s *host) authorize(r *http.Request) error {
 		if !ok {
 			return errNoUser
 		}
-		if role, ok = s.cfg.Users.Authenticate(name, password); !ok {
+		if role, ok = s.cfg.Users.Authenticate(r.Context(), name, password); !ok {
 			return errNoUser
 		}
 	} else if !byAddress(r.Host) {

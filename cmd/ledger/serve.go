@@ -76,7 +76,7 @@ func (a *app) serveCommand() *cobra.Command {
 	flags.StringVar(&f.key, "tls-key", "", "a file with the key of the certificate")
 	flags.StringVar(&f.users, "users", "", "a file with users, a line each: NAME:BCRYPT:ROLES")
 	flags.StringVar(&f.anonymous, "anonymous", protocol.Ledger.String(), "what everybody may do where there are no users: read, write or ledger")
-	flags.StringArrayVar(&f.writable, "writable", nil, "streams whose names begin so are open to other clients; may be given several times")
+	flags.StringArrayVar(&f.writable, "writable", nil, "streams whose names begin so are open to other clients; may be given several times; \"\": all but the ledger's and those that begin with $")
 	flags.StringVar(&f.publish, "publish", "", "a file that says what is published meanwhile, as ledger publish --config reads it")
 	flags.DurationVar(&f.drain, "drain", defaultDrain, "how long calls that are under way may take when serving ends")
 	flags.DurationVar(&f.pulse, "log-every", defaultPulse, "how often a line about the work is logged (0: never)")

@@ -252,7 +252,7 @@ func (s *streamsOf) Append(from streams.Streams_AppendServer) error {
 		return err
 	}
 	first, err := from.Recv()
-	if err != nil {
+	if err != nil && !errors.Is(err, io.EOF) { // of which the options are told to lack
 		return statusOf(err)
 	}
 	o := first.GetOptions()

@@ -29,7 +29,7 @@ var (
 // A Config says how a store is served. The zero Config serves readers on this
 // machine.
 type Config struct {
-	TLS       *tls.Config // nil: without, and on loopback alone
+	TLS       *tls.Config // spoken in version 1.2 or later; nil: without, and on loopback alone
 	Users     *Users      // who may do what; nil: everyone is Anonymous, and on loopback alone
 	Anonymous Role        // of everyone where there are no Users; zero: Reader
 
@@ -74,6 +74,13 @@ func loopback(at net.Addr) bool {
 		return true
 	}
 	return false
+}
+
+// secured returns how TLS is spoken: at least in version 1.2.
+func secured(c *tls.Config) *tls.Config {
+	c = c.Clone()
+	c.MinVersion = max(c.MinVersion, tls.VersionTLS12)
+	return c
 }
 
 // opened reports whether others may write into a stream. The metadata of a

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 
 	"github.com/EventStore/EventStore-Client-Go/v4/protos/persistent"
@@ -78,6 +79,7 @@ var groupExceptions = []struct {
 	{groups.ErrFull, codes.FailedPrecondition, "maximum-subscribers-reached"},
 	{groups.ErrDeleted, codes.Aborted, "persistent-subscription-dropped"},
 	{groups.ErrStopped, codes.Unavailable, ""},
+	{events.ErrConflict, codes.Aborted, ""}, // somebody else wrote the stream of the group
 }
 
 // sourceName returns what a group reads as clients name it.
@@ -108,7 +110,7 @@ func (s *groupsOf) Read(to persistent.PersistentSubscriptions_ReadServer) error 
 	ctx, release := s.live(to.Context())
 	defer release()
 	first, err := to.Recv()
-	if err != nil {
+	if err != nil && !errors.Is(err, io.EOF) { // of which the options are told to lack
 		return statusOf(err)
 	}
 	o := first.GetOptions()
@@ -132,6 +134,9 @@ func (s *groupsOf) Read(to persistent.PersistentSubscriptions_ReadServer) error 
 	go func() { hearing(hear(c, to)) }() // ends when the call does
 	for {
 		d, err := c.Next(ctx)
+		if errors.Is(err, io.EOF) { // the caller answers no more
+			return nil
+		}
 		if err != nil {
 			return groupStatus(ctx, key, err)
 		}

@@ -54,6 +54,12 @@ func (f *featuresOf) GetSupportedMethods(ctx context.Context, _ *shared.Empty) (
 	return supported, nil
 }
 
+// unknown answers a call of what the server does not offer.
+func unknown(_ any, call grpc.ServerStream) error {
+	method, _ := grpc.MethodFromServerStream(call)
+	return status.Errorf(codes.Unimplemented, "%s: a ledger offers streams, persistent subscriptions, gossip and server features, and no projections, users, monitoring or operations", method)
+}
+
 type gossipOf struct {
 	gossip.UnimplementedGossipServer
 	*Server

@@ -164,14 +164,25 @@ func settingsOf(o settings, strategy string) (groups.Settings, error) {
 	if o.GetLiveBufferSize() <= 0 || o.GetReadBatchSize() <= 0 || o.GetHistoryBufferSize() <= 0 {
 		return groups.Settings{}, status.Error(codes.InvalidArgument, "a group needs a live buffer, a history buffer and a read batch of at least 1")
 	}
-	const tick = 100 * time.Nanosecond
+	buffer := max(o.GetHistoryBufferSize(), o.GetLiveBufferSize())
+	if buffer > maxBuffer {
+		return groups.Settings{}, status.Errorf(codes.InvalidArgument, "a group holds at most %d entries in its buffer, and not %d", maxBuffer, buffer)
+	}
+	timeout, err := span(o.GetMessageTimeoutTicks(), o.GetMessageTimeoutMs())
+	if err != nil {
+		return groups.Settings{}, err
+	}
+	after, err := span(o.GetCheckpointAfterTicks(), o.GetCheckpointAfterMs())
+	if err != nil {
+		return groups.Settings{}, err
+	}
 	return groups.Settings{
 		Strategy:        groups.Strategy(strategy),
-		MessageTimeout:  time.Duration(o.GetMessageTimeoutTicks())*tick + time.Duration(o.GetMessageTimeoutMs())*time.Millisecond,
-		CheckpointAfter: time.Duration(o.GetCheckpointAfterTicks())*tick + time.Duration(o.GetCheckpointAfterMs())*time.Millisecond,
+		MessageTimeout:  timeout,
+		CheckpointAfter: after,
 		MaxRetries:      int(o.GetMaxRetryCount()),
 		MaxConsumers:    int(o.GetMaxSubscriberCount()),
-		Buffer:          int(max(o.GetHistoryBufferSize(), o.GetLiveBufferSize())),
+		Buffer:          int(buffer),
 		MinCheckpoint:   int(o.GetMinCheckpointCount()),
 		MaxCheckpoint:   int(max(o.GetMaxCheckpointCount(), 1)),
 		Told: groups.Told{
@@ -179,6 +190,20 @@ func settingsOf(o settings, strategy string) (groups.Settings, error) {
 			ResolveLinks: o.GetResolveLinks(), ExtraStatistics: o.GetExtraStatistics(),
 		},
 	}, nil
+}
+
+// The bounds of settings.
+const (
+	maxBuffer = 100_000 // entries that a group holds in memory
+	longest   = 1 << 53 // ticks of a time: 28 years
+)
+
+// span returns a time that is told in ticks of 100 ns or in milliseconds.
+func span(ticks int64, ms int32) (time.Duration, error) {
+	if ticks < 0 || ticks > longest || ms < 0 {
+		return 0, status.Errorf(codes.InvalidArgument, "a time of %d ticks and %d ms is negative or longer than %d ticks", ticks, ms, int64(longest))
+	}
+	return time.Duration(ticks)*100*time.Nanosecond + time.Duration(ms)*time.Millisecond, nil
 }
 
 // Update gives a group other settings. Where it reads from stays: it has read.

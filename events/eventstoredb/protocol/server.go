@@ -60,13 +60,14 @@ func New(store events.Store, cfg Config) (*Server, error) {
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.WaitForHandlers(true),
 		grpc.NumStreamWorkers(workers),
+		grpc.UnknownServiceHandler(unknown),
 		// The official clients ping every ten seconds, also when they are idle.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		// A client whose machine is gone is found out.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 20 * time.Second}),
 	}
 	if cfg.TLS != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(cfg.TLS)))
+		options = append(options, grpc.Creds(credentials.NewTLS(secured(cfg.TLS))))
 	}
 	s.grpc = grpc.NewServer(options...)
 	streams.RegisterStreamsServer(s.grpc, &streamsOf{Server: s})
@@ -147,7 +148,7 @@ func (s *Server) role(ctx context.Context) (Role, error) {
 	if !ok {
 		return 0, status.Error(codes.Unauthenticated, "not authenticated: the authorization is not Basic")
 	}
-	role, ok := s.cfg.Users.role(name, password)
+	role, ok := s.cfg.Users.role(ctx, name, password)
 	if !ok {
 		return 0, status.Error(codes.Unauthenticated, "not authenticated: no such user, or another password")
 	}

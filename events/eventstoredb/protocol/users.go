@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"bufio"
+	"context"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -135,8 +136,9 @@ func FormatUser(name, password string, role Role) (string, error) {
 
 // role returns the role of a user who gives this password, and whether there
 // is one. A password that was proved before is known by its digest: a hash
-// takes longer than most calls. One hash is computed at a time.
-func (u *Users) role(name, password string) (Role, bool) {
+// takes longer than most calls. One hash is computed at a time, and a call that
+// ends while it waits for that is nobody's.
+func (u *Users) role(ctx context.Context, name, password string) (Role, bool) {
 	found, exists := u.byName[name]
 	digest := u.digest(password)
 	if exists && u.knows(name, digest) {
@@ -146,7 +148,11 @@ func (u *Users) role(name, password string) (Role, bool) {
 	if !exists {
 		hash = u.nobody
 	}
-	u.hashing <- struct{}{}
+	select {
+	case u.hashing <- struct{}{}:
+	case <-ctx.Done():
+		return 0, false
+	}
 	err := bcrypt.CompareHashAndPassword(hash, []byte(password))
 	<-u.hashing
 	if err != nil || !exists {

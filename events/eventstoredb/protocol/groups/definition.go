@@ -3,6 +3,7 @@ package groups
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/settlement-ledger/ledger/events"
@@ -121,6 +122,8 @@ func (d Definition) valid() error {
 	switch {
 	case d.Name == "":
 		return fmt.Errorf("%w: it has no name", ErrBadGroup)
+	case strings.Contains(d.Name, "::") || strings.HasPrefix(d.Name, ":"):
+		return fmt.Errorf("%w: its name %q has two colons, which stand between a source and a name, or begins with one", ErrBadGroup, d.Name)
 	case d.Source.Category() == Category:
 		return fmt.Errorf("%w: %s is a stream of groups", ErrBadGroup, d.Source)
 	case d.Filter != nil && d.Source != "":

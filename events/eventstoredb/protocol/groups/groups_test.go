@@ -462,6 +462,8 @@ func TestGroupsThatMakeNoSenseAreRefused(t *testing.T) {
 	in(t, func(b *bench) {
 		for name, spoil := range map[string]func(*groups.Definition){
 			"name":      func(d *groups.Definition) { d.Name = "" },
+			"colons":    func(d *groups.Definition) { d.Name = "a::b" },
+			"a colon":   func(d *groups.Definition) { d.Name = ":b" },
 			"source":    func(d *groups.Definition) { d.Source = "subscription-x" },
 			"filter":    func(d *groups.Definition) { d.Filter = &groups.Filter{Prefixes: []string{"a"}} },
 			"regex":     func(d *groups.Definition) { d.Source, d.Filter = "", &groups.Filter{Regex: "("} },
