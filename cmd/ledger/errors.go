@@ -99,6 +99,7 @@ var knowns = []known{
 	{protocol.ErrNotSafe, exitUsage, "not_safe", "serve at 127.0.0.1, or give --tls-cert, --tls-key and --users", ""},
 	{protocol.ErrBadUsers, exitUsage, "usage", "a line is NAME:BCRYPT:ROLES; ledger serve user NAME makes one", ""},
 	{outputs.ErrInUse, exitConflict, "store_in_use", "end that process, or name another store with --store", ""},
+	{events.ErrTooLarge, exitFailed, "too_large", "say maxAppend=16MiB in the connection string, if the server takes as much: ledger serve does, and a database from 25.1 on", ""},
 	{events.ErrNewerFormat, exitFailed, "newer_format", "use the program that wrote it, or a newer one", ""},
 	{outputs.ErrFormat, exitFailed, "newer_format", "use the program that wrote it, or a newer one", ""},
 	{events.ErrNotAStore, exitFailed, "not_a_store", "name a store, an empty folder or one that does not exist with --store", ""},

@@ -135,7 +135,7 @@ func (a *app) checkAt(ctx context.Context, dir string) (*checkup, error) {
 			Part: "log", File: opt(f.File), Offset: offsetOf(f.Offset), Position: opt(f.Position), Through: opt(f.Through),
 			Stream: opt(f.Stream), Revision: opt(f.Revision), Detail: f.Detail,
 		})
-	}, embedded.Checking{Checkpoint: checkpointFault, Progress: progress.show})
+	}, embedded.Checking{Checkpoint: checkpointFault, Progress: progress.checking})
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (a *app) checkAt(ctx context.Context, dir string) (*checkup, error) {
 			row.Output = opt(f.Ref.String())
 		}
 		c.Damages = append(c.Damages, row)
-	}, func(bytes, total int64) { progress.show("outputs", bytes, total) })
+	}, func(bytes, total int64) { progress.bytes("outputs", bytes, total) })
 	if err != nil {
 		return nil, err
 	}
@@ -373,30 +373,4 @@ func (a *app) storeCompact(ctx context.Context) error {
 		Seconds float64 `json:"seconds"`
 	}{dir, before, after, time.Since(begun).Seconds()}
 	return a.emitOne(row, func() { a.line("%s before, %s after.", size(before), size(after)) })
-}
-
-// A progress tells a person who waits how far a long reading is, on one line of
-// the standard error.
-type progress struct {
-	app   *app
-	shown time.Time
-	any   bool
-}
-
-func (a *app) progress() *progress { return &progress{app: a, shown: a.now()} }
-
-// show says how much is done, at most a few times a second.
-func (p *progress) show(what string, done, total int64) {
-	if !p.app.watched || p.app.now().Sub(p.shown) < 200*time.Millisecond || total == 0 {
-		return
-	}
-	p.shown, p.any = p.app.now(), true
-	fmt.Fprintf(p.app.err, "\r\x1b[K%s: %d%%", what, 100*done/total)
-}
-
-// end takes the line away.
-func (p *progress) end() {
-	if p.any {
-		fmt.Fprint(p.app.err, "\r\x1b[K")
-	}
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -57,7 +59,7 @@ type copying struct {
 	row      copyRow
 	through  events.Position // the last record of from that is copied
 	progress *progress
-	total    int64
+	bytes    struct{ done, total int64 } // of outputs
 }
 
 func (a *app) storeCopy(ctx context.Context, from, to string) (err error) {
@@ -101,9 +103,6 @@ func (c *copying) run(ctx context.Context) error {
 		return fmt.Errorf("copy from %s: %w", c.row.From, err)
 	}
 	c.through = end
-	if total, ok := c.from.store.(headed); ok {
-		c.total = int64(sequence(total.Head()))
-	}
 	digest, err := c.records(ctx)
 	if err != nil {
 		return err
@@ -128,7 +127,13 @@ func (c *copying) pairwise(ctx context.Context, each func(events.Entry), rest fu
 		if err != nil {
 			return fmt.Errorf("copy from %s: %w", c.row.From, err)
 		}
-		c.progress.show("records", int64(c.row.Records), c.total)
+		part := "compare"
+		if !more {
+			part = "copy"
+		}
+		// Positions of a database are bytes of its log: how many records there are
+		// it does not tell.
+		c.progress.show(part, inRecords, int64(c.row.Records), sequence(e.Position), sequence(c.through))
 		c.row.Records++
 		if more {
 			there, err, ok := next()
@@ -260,15 +265,38 @@ func (c *copying) outputs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, named := range state.Retained() {
-		if named.Pruned {
-			continue
-		}
+	retained := slices.DeleteFunc(state.Retained(), func(r calls.Retention) bool { return r.Pruned })
+	for _, named := range retained {
+		c.bytes.total += named.Bytes
+	}
+	passed := int64(0)
+	for _, named := range retained {
 		if err := c.output(ctx, named.Retained); err != nil {
 			return err
 		}
+		passed += named.Bytes
+		c.came(passed - c.bytes.done)
 	}
 	return nil
+}
+
+// came shows that so many more bytes of outputs are done.
+func (c *copying) came(n int64) {
+	c.bytes.done += n
+	c.progress.bytes("outputs", c.bytes.done, c.bytes.total)
+}
+
+// A counted reader tells how much was read from it.
+type counted struct {
+	io.Reader
+	came func(int64)
+}
+
+// Read is the reader's.
+func (c counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.came(int64(n))
+	return n, err
 }
 
 func (c *copying) output(ctx context.Context, named domain.Retained) error {
@@ -289,7 +317,7 @@ func (c *copying) output(ctx context.Context, named domain.Retained) error {
 		return fmt.Errorf("copy from %s: %w", c.row.From, err)
 	}
 	defer from.Close()
-	kept, err := c.to.here.Keep(ctx, named.Ref, named.MIME, from)
+	kept, err := c.to.here.Keep(ctx, named.Ref, named.MIME, counted{from, c.came})
 	if err == nil && kept != named {
 		err = fmt.Errorf("%w: %s has %d bytes with SHA-256 %s, and its settlement says %d and %s", outputs.ErrDamaged, named.Ref, kept.Bytes, kept.SHA256, named.Bytes, named.SHA256)
 	}

@@ -96,14 +96,17 @@ func (a *app) verify(ctx context.Context, s *ledgerStore, f verifyFlags) error {
 		Store: s.name, Digests: f.outputs, UnknownKinds: map[string]int{}, Exceptions: []exceptionRow{},
 		lengths: map[events.Stream]events.Revision{},
 	}
-	state, err := v.readAll(ctx, s)
+	progress := a.progress()
+	defer progress.end()
+	state, err := v.readAll(ctx, s, progress)
 	if err != nil {
 		return err
 	}
 	v.count(state)
-	if err := v.checkOutputs(ctx, s, state.Retained()); err != nil {
+	if err := v.checkOutputs(ctx, s, state.Retained(), progress); err != nil {
 		return err
 	}
+	progress.end()
 	if err := a.emitOne(v, func() { a.verificationPage(v) }); err != nil || len(v.Exceptions) == 0 {
 		return err
 	}
@@ -114,7 +117,8 @@ func (a *app) verify(ctx context.Context, s *ledgerStore, f verifyFlags) error {
 }
 
 // readAll folds the whole log, from its records, and checks each of them.
-func (v *verification) readAll(ctx context.Context, s *ledgerStore) (*calls.State, error) {
+func (v *verification) readAll(ctx context.Context, s *ledgerStore, p *progress) (*calls.State, error) {
+	end, _ := s.head(ctx) // it says how far it is, and what is damaged there is met
 	projection := calls.Projection()
 	state := projection.Init()
 	for e, err := range s.entries(ctx, events.Position{}) {
@@ -127,6 +131,7 @@ func (v *verification) readAll(ctx context.Context, s *ledgerStore) (*calls.Stat
 		if err != nil {
 			return nil, err
 		}
+		p.show("records", inRecords, int64(v.Events), sequence(e.Position), sequence(end))
 		v.Events++
 		v.checkPlace(e)
 		envelope, err := events.Decode(e)
@@ -183,10 +188,11 @@ func (v *verification) count(state *calls.State) {
 
 // checkOutputs checks every output that a settlement names, and counts those
 // that none does.
-func (v *verification) checkOutputs(ctx context.Context, s *ledgerStore, named []calls.Retention) error {
+func (v *verification) checkOutputs(ctx context.Context, s *ledgerStore, named []calls.Retention, p *progress) error {
 	known := map[domain.Ref]bool{}
-	for _, r := range named {
+	for i, r := range named {
 		known[r.Ref] = true
+		p.show("outputs", func(n int64) string { return count(int(n), "output") }, int64(i), uint64(i), uint64(len(named)))
 		if r.Pruned {
 			continue
 		}

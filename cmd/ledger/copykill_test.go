@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
+)
+
+// copied is how many records the stores have that are copied here.
+const copiedRecords = 10_000
+
+// filled makes a store of many records of many streams, and returns its folder.
+func filled(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "filled")
+	store, err := embedded.Open(t.Context(), dir, embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	mint, random, lengths := newMint(time.Now), rand.New(rand.NewPCG(1, 2)), map[events.Stream]events.Revision{}
+	for n := 0; n < copiedRecords; {
+		stream := events.Stream(fmt.Sprintf("many-%d", random.IntN(50)))
+		records := make([]events.Record, min(1+random.IntN(400), copiedRecords-n))
+		for i := range records {
+			records[i] = events.Record{
+				ID: mint.Event(), Kind: fmt.Sprintf("Kind%d", random.IntN(5)), Version: 1 + random.IntN(3), Time: time.UnixMicro(int64(n + i)).UTC(),
+				Data: fmt.Appendf(nil, `{"n":%d,"x":"%s"}`, n+i, strings.Repeat("x", random.IntN(300))), Metadata: fmt.Appendf(nil, `{"by":%d}`, i),
+			}
+		}
+		if err := store.Append(t.Context(), stream, lengths[stream], records...); err != nil {
+			t.Fatal(err)
+		}
+		lengths[stream] += events.Revision(len(records))
+		n += len(records)
+	}
+	return dir
+}
+
+// copied runs a copy to its end.
+func copied(t *testing.T, variables []string, from, to string) copyRow {
+	t.Helper()
+	got := asked(t, variables, "store", "copy", from, to, "-o", "json")
+	if got.exit != 0 || len(got.err) > 0 {
+		t.Fatalf("copy %s %s = %d %s", from, to, got.exit, got.err)
+	}
+	return decodeJSON[copyRow](t, got.out)
+}
+
+// digestOf returns the digest of a store that is open.
+func digestOf(t *testing.T, store events.Store) string {
+	t.Helper()
+	d := events.NewDigest()
+	for e, err := range store.ReadAll(t.Context(), events.Position{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Add(e)
+	}
+	return d.String()
+}
+
+// A copy that is killed at any moment is carried on, from and to whatever there
+// is, and both hold the same.
+func TestACopyThatIsKilledGoesOn(t *testing.T) {
+	t.Parallel()
+	from := filled(t)
+	source, err := embedded.Open(t.Context(), from, embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := digestOf(t, source)
+	if err := source.Close(); err != nil {
+		t.Fatal(err)
+	}
+	server, _ := hosting(t, protocol.Config{})
+	node := []string{"LEDGER_NODE=" + t.TempDir()}
+	back := filepath.Join(t.TempDir(), "back")
+	for _, leg := range []struct{ from, to string }{
+		{from, server + "&namespace=one"}, {server + "&namespace=one", server + "&namespace=two"}, {server + "&namespace=two", back},
+	} {
+		began, kills := time.Now(), 0
+		for range 6 {
+			if !killedCopy(t, node, leg.from, leg.to, time.Duration(rand.IntN(250))*time.Millisecond) {
+				break
+			}
+			kills++
+		}
+		row := copied(t, node, leg.from, leg.to)
+		if row.Records != copiedRecords || row.Digest != want {
+			t.Fatalf("copy from %s to %s after %d kills: %+v, want %d records with the digest %s", leg.from, leg.to, kills, row, copiedRecords, want)
+		}
+		t.Logf("to %s: %d kills in %s, %d records were left to copy", row.To, kills, time.Since(began), row.Copied)
+		if again := copied(t, node, leg.from, leg.to); again.Copied != 0 || again.Digest != want {
+			t.Errorf("copy again = %+v, want nothing to do", again)
+		}
+	}
+	if got := entriesIn(t, back); len(got) != copiedRecords || !slices.EqualFunc(got, entriesIn(t, from), sameEntry) {
+		t.Errorf("what came back are %d records, and not those that went", len(got))
+	}
+}
+
+// killedCopy begins a copy and kills it after a while. It reports whether the
+// kill met it.
+func killedCopy(t *testing.T, variables []string, from, to string, after time.Duration) bool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), after)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "ledger", "store", "copy", from, to)
+	cmd.Env = append(cmd.Environ(), append([]string{"HOME=" + t.TempDir()}, variables...)...)
+	err := cmd.Run()
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	switch {
+	case err == nil:
+		return false
+	case ok && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL, errors.Is(err, context.DeadlineExceeded):
+		return true
+	}
+	t.Fatalf("copy = %v, want its kill", err)
+	return false
+}
+
+// What is appended to the source while it is copied comes with the next copy.
+func TestACopyOfWhatGrowsIsOfOneMoment(t *testing.T) {
+	t.Parallel()
+	from, source := hosting(t, protocol.Config{})
+	to := filepath.Join(t.TempDir(), "to")
+	mint := newMint(time.Now)
+	grow := func(after events.Revision) {
+		r := events.Record{ID: mint.Event(), Kind: "K", Version: 1, Time: time.Now().UTC().Truncate(time.Microsecond), Data: []byte("{}")}
+		if err := source.Append(t.Context(), "grows-1", after, r); err != nil {
+			t.Error(err)
+		}
+	}
+	length := events.Revision(0)
+	for ; length < 500; length++ {
+		grow(length)
+	}
+	stop := make(chan struct{})
+	var growing sync.WaitGroup
+	growing.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				grow(length)
+				length++
+			}
+		}
+	})
+	node := []string{"LEDGER_NODE=" + t.TempDir()}
+	first := copied(t, node, from, to)
+	close(stop)
+	growing.Wait()
+	if first.Records < 500 || first.Records != first.Copied || first.Records >= uint64(length) {
+		t.Errorf("copy of a store that grows to %d records = %+v, want those of one moment", length, first)
+	}
+	second := copied(t, node, from, to)
+	if second.Records != uint64(length) || second.Copied != uint64(length)-first.Records || second.Digest != digestOf(t, source) {
+		t.Errorf("the next copy = %+v, want the other %d", second, uint64(length)-first.Records)
+	}
+}
+
+// A record that the target does not take is named, with its size, the limit and
+// what to do; with that done, the copy goes on.
+func TestACopyOfALargeRecordSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	from := filepath.Join(t.TempDir(), "from")
+	store, err := embedded.Open(t.Context(), from, embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mint := newMint(time.Now)
+	for n, size := range []int{10, 3 << 20, 10} {
+		r := events.Record{ID: mint.Event(), Kind: "Large", Version: 1, Time: time.Now().UTC().Truncate(time.Microsecond), Data: []byte(`"` + strings.Repeat("x", size) + `"`)}
+		if err := store.Append(t.Context(), "large-1", events.Revision(n), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := digestOf(t, store)
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	to, target := hosting(t, protocol.Config{})
+	node := []string{"LEDGER_NODE=" + t.TempDir()}
+	got := asked(t, node, "store", "copy", from, to)
+	for _, says := range []string{"position 3 of ", "record 1 of 1, Large evt_", "has 31458", "the limit is 1048576", "hint: say maxAppend=16MiB in the connection string"} {
+		if got.exit != exitFailed || !strings.Contains(string(got.err), says) {
+			t.Errorf("copy = %d %s, want it to say %q", got.exit, got.err, says)
+		}
+	}
+	if row := copied(t, node, from, to+"&maxAppend=16MiB"); row.Records != 3 || row.Copied != 2 || row.Digest != want || digestOf(t, target) != want {
+		t.Errorf("copy with maxAppend = %+v, want the 2 that were left", row)
+	}
+}
+
+// A target that cannot keep what it is given says so, and the copy goes on when
+// it can.
+func TestACopyThatFailsGoesOn(t *testing.T) {
+	t.Parallel()
+	from := seeded(t)
+	to, target := hosting(t, protocol.Config{MaxAppend: 600})
+	node := []string{"LEDGER_NODE=" + t.TempDir(), "LEDGER_PATIENCE=200ms"}
+	got := asked(t, node, "store", "copy", from, to)
+	if got.exit != exitFailed || !strings.Contains(string(got.err), "copy to "+to) || !strings.Contains(string(got.err), "server refuses") {
+		t.Errorf("copy to one that takes no more = %d %s, want its refusal", got.exit, got.err)
+	}
+	half := filepath.Join(t.TempDir(), "half")
+	if row := copied(t, node, to, half); row.Records != uint64(len(entriesIn(t, half))) {
+		t.Errorf("what was copied before = %+v", row)
+	}
+	if row := copied(t, node, from, half); row.Digest == digestOf(t, target) || row.Records != uint64(len(entriesIn(t, from))) {
+		t.Errorf("copy of the rest = %+v", row)
+	}
+}
+
+// Outputs that nobody has are counted, and the records are copied all the same.
+func TestACopyCountsOutputsThatAreMissing(t *testing.T) {
+	t.Parallel()
+	from := seeded(t)
+	bare := holding(t, entriesIn(t, from)) // without its outputs
+	to := filepath.Join(t.TempDir(), "to")
+	if row := copied(t, nil, bare, to); row.Missing != 1 || row.Outputs != 0 || row.Records != uint64(len(entriesIn(t, to))) {
+		t.Errorf("copy = %+v, want one missing output", row)
+	}
+	if got := asked(t, nil, "store", "copy", bare, to); got.exit != 0 || !strings.Contains(string(got.out), "1 output, which no node that can be asked has, not copied: ledger verify lists them") {
+		t.Errorf("copy = %d %s, want it to tell of the output", got.exit, got.out)
+	}
+	if row := copied(t, nil, from, to); row.Missing != 0 || row.Outputs != 1 {
+		t.Errorf("copy of one that has it = %+v, want it copied", row)
+	}
+}
