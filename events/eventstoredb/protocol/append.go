@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"unicode/utf16"
 
 	"github.com/EventStore/EventStore-Client-Go/v4/protos/shared"
 	"github.com/EventStore/EventStore-Client-Go/v4/protos/streams"
@@ -50,7 +51,7 @@ func (s *Server) propose(ctx context.Context, w *writing, p proposal) error {
 		return status.Error(codes.InvalidArgument, "append: an event needs the metadata type and content-type")
 	}
 	// As EventStoreDB counts: two bytes for each character of the type.
-	w.size += len(p.GetData()) + len(p.GetCustomMetadata()) + 2*len(kind)
+	w.size += len(p.GetData()) + len(p.GetCustomMetadata()) + 2*len(utf16.Encode([]rune(kind)))
 	if w.size > s.cfg.MaxAppend {
 		return tooLarge(ctx, s.cfg.MaxAppend, fmt.Sprintf("append to %s: %v: %d bytes, the limit is %d", w.stream, errTooLarge, w.size, s.cfg.MaxAppend))
 	}
