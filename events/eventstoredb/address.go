@@ -1,6 +1,7 @@
 package eventstoredb
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -62,6 +63,13 @@ func truth(value string) error {
 	return nil
 }
 
+// free are the settings whose values can hold anything.
+var free = []string{"connectionname", "tlscafile", "usercertfile", "userkeyfile"}
+
+// errMarks tells nothing of a connection string in which what stands before an
+// @ can be a piece of a password.
+var errMarks = fmt.Errorf("%w: write / ? and # in the user or the password as %%2F, %%3F and %%23, and @ in a setting as %%40", ErrBadAddress)
+
 // minKeepAlive is the shortest interval that the client's transport keeps to.
 const minKeepAlive = 10 * time.Second
 
@@ -72,6 +80,9 @@ func parse(connectionString string, log *slog.Logger) (*esdb.Configuration, erro
 	known := schemes[strings.ToLower(scheme)]
 	if !ok || known == "" {
 		return nil, fmt.Errorf("%w: it does not begin with esdb:// or kurrentdb://", ErrBadAddress)
+	}
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 && strings.Contains(rest[end:], "@") {
+		return nil, errMarks
 	}
 	hosts, query, _ := strings.Cut(rest, "?")
 	if strings.Contains(hosts[:strings.LastIndex(hosts, "@")+1], ",") {
@@ -86,12 +97,20 @@ func parse(connectionString string, log *slog.Logger) (*esdb.Configuration, erro
 	if err != nil {
 		return nil, fmt.Errorf("%w: what follows the question mark is not name=value&…", ErrBadAddress)
 	}
+	seen := map[string]bool{}
 	interval := time.Duration(math.MinInt64)
 	for _, name := range slices.Sorted(keys(values)) {
+		if strings.Contains(name+values.Get(name), "@") && !slices.Contains(free, strings.ToLower(name)) {
+			return nil, errMarks
+		}
 		check := settings[strings.ToLower(name)]
 		if check == nil {
 			return nil, fmt.Errorf("%w: there is no setting %q; there are %s", ErrBadAddress, name, strings.Join(slices.Sorted(keys(settings)), ", "))
 		}
+		if seen[strings.ToLower(name)] || len(values[name]) > 1 {
+			return nil, fmt.Errorf("%w: setting %s is given twice", ErrBadAddress, name)
+		}
+		seen[strings.ToLower(name)] = true
 		if err := check(values.Get(name)); err != nil {
 			return nil, fmt.Errorf("%w: setting %s: %w", ErrBadAddress, name, err)
 		}
@@ -116,11 +135,19 @@ func parse(connectionString string, log *slog.Logger) (*esdb.Configuration, erro
 	} else if interval == -1 {
 		c.KeepAliveInterval = -1
 	}
+	if c.KeepAliveTimeout < 0 { // the transport would hang up each time it asks
+		c.KeepAliveInterval = -1
+	}
 	if c.DisableTLS && c.Username != "" {
 		log.Warn("credentials are never sent without TLS: remove tls=false, or the user and the password")
 	}
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadAddress, err)
+	}
+	if c.UserCertFile != "" { // the client would read it with each connection
+		if _, err := tls.LoadX509KeyPair(c.UserCertFile, c.UserKeyFile); err != nil {
+			return nil, fmt.Errorf("%w: the user's certificate: %w", ErrBadAddress, err)
+		}
 	}
 	return c, nil
 }

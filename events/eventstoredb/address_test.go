@@ -9,11 +9,15 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/pem"
 	"errors"
+	"fmt"
+	stdlog "log"
 	"log/slog"
 	"math/big"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,25 +33,32 @@ import (
 func TestConnectionStringsThatAreNotValidSayWhyAndNotWhat(t *testing.T) {
 	t.Parallel()
 	for address, why := range map[string]string{
-		"":                                       "does not begin with esdb://",
-		"./ledger":                               "does not begin with esdb://",
-		"http://u:secret@h:1":                    "does not begin with esdb://",
-		"esdb://":                                "host",
-		"esdb://u:secret@":                       "host",
-		"esdb://u:secret@h:port":                 "port",
-		"esdb://u:sec%zzret@h:1":                 "escape",
-		"esdb://u:se,cret@h:1":                   "%2C",
-		"esdb://:secret@h:1":                     "empty username",
-		"esdb://u:secret@h:1/path":               "path",
-		"esdb://u:secret@h:1?tsl=false":          `no setting "tsl"; there are`,
-		"esdb://u:secret@h:1?tls=no":             "not true or false",
-		"esdb://u:secret@h:1?defaultDeadline=-4": "not a number from 1",
-		"esdb://u:secret@h:1?gossipTimeout=soon": "not a number from 1",
-		"esdb://u:secret@h:1?nodePreference=me":  "NodePreference",
-		"esdb://u:secret@h:1?tlsCaFile=/nothing": "no such file",
-		"esdb://u:secret@h:1?userCertFile=/a":    "userKeyFile",
-		"esdb://u:secret@h:1?a=%zz":              "name=value",
-		"esdb://u:secret@h:1,,g:2":               "",
+		"":                                          "does not begin with esdb://",
+		"./ledger":                                  "does not begin with esdb://",
+		"http://u:secret@h:1":                       "does not begin with esdb://",
+		"esdb://":                                   "host",
+		"esdb://u:secret@":                          "host",
+		"esdb://u:secret@h:port":                    "port",
+		"esdb://u:sec%zzret@h:1":                    "escape",
+		"esdb://u:se,cret@h:1":                      "%2C",
+		"esdb://:secret@h:1":                        "empty username",
+		"esdb://u:secret@h:1/path":                  "path",
+		"esdb://u:secret@h:1?tsl=false":             `no setting "tsl"; there are`,
+		"esdb://u:secret@h:1?tls=no":                "not true or false",
+		"esdb://u:secret@h:1?defaultDeadline=-4":    "not a number from 1",
+		"esdb://u:secret@h:1?gossipTimeout=soon":    "not a number from 1",
+		"esdb://u:secret@h:1?nodePreference=me":     "NodePreference",
+		"esdb://u:secret@h:1?tlsCaFile=/nothing":    "no such file",
+		"esdb://u:secret@h:1?userCertFile=/a":       "userKeyFile",
+		"esdb://u:secret@h:1?a=%zz":                 "name=value",
+		"esdb://u:12/secret@h:1":                    "%2F",
+		"esdb://u:12?secret@h:1":                    "%3F",
+		"esdb://u:12#secret@h:1":                    "%23",
+		"esdb://u:p@12?secret@h:1":                  "%40",
+		"esdb://h:1?tls=true&tls=false":             "given twice",
+		"esdb://h:1?tls=true&TLS=false":             "given twice",
+		"esdb://h:1?userCertFile=/a&userKeyFile=/b": "certificate: open /a",
+		"esdb://u:secret@h:1,,g:2":                  "",
 	} {
 		_, err := eventstoredb.Open(t.Context(), address, eventstoredb.Config{})
 		if !errors.Is(err, eventstoredb.ErrBadAddress) || !strings.Contains(err.Error(), why) {
@@ -103,11 +114,14 @@ func TestServerThatDoesNotAnswerIsUnreachable(t *testing.T) {
 	t.Parallel()
 	silent := newSilence(t)
 	plain, secure := newDatabase(t), newSecureDatabase(t)
+	_, another := newCertificate(t)
 	for name, address := range map[string]string{
 		"nobody":              "esdb://127.0.0.1:1?tls=false",
 		"silence":             "esdb://" + silent + "?tls=false&gossipTimeout=1",
 		"TLS where none is":   "esdb://" + plain.address,
 		"no TLS where it is":  "esdb://" + secure.address + "?tls=false",
+		"another CA":          "esdb://" + secure.address + "?tlsCaFile=" + another,
+		"a CA, another name":  "esdb://" + strings.Replace(secure.address, "127.0.0.1", "localhost", 1) + "?tlsCaFile=" + secure.authority,
 		"an unknown CA":       "esdb://" + secure.address,
 		"nobody of several":   "esdb://127.0.0.1:1,127.0.0.1:2?tls=false",
 		"a name that is none": "esdb://ledger.invalid:2113?tls=false",
@@ -224,7 +238,7 @@ func newCertificate(t testing.TB) (tls.Certificate, string) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+	if err := os.WriteFile(file, pemOf("CERTIFICATE", der), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, file
@@ -239,5 +253,179 @@ func TestOpenObeysItsContext(t *testing.T) {
 	defer stop.Stop()
 	if _, err := eventstoredb.Open(ctx, "esdb://"+silent+"?tls=false&gossipTimeout=1", eventstoredb.Config{}); !errors.Is(err, errStop) {
 		t.Errorf("Open = %v, want the cause", err)
+	}
+}
+
+// A password is told to nobody but the server, whatever goes wrong and however
+// it was written.
+func TestPasswordIsNeverTold(t *testing.T) {
+	t.Parallel()
+	d, plain := newSecureDatabase(t), newDatabase(t)
+	_, another := newCertificate(t)
+	password := rand.Text()
+	ok, where := "?tlsCaFile="+d.authority, "@"+d.address
+	var told bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&told, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	cfg := eventstoredb.Config{Patience: 20 * time.Millisecond, Logger: log}
+	tries := []string{
+		where + ok, where, where + "?tls=false", where + "?tlsCaFile=" + another, where + ok + "&tsl=1", where + ok + "&tls=" + "perhaps", where + ok + "&a=%zz",
+		"@" + plain.address, "@127.0.0.1:1" + ok, "@127.0.0.1:1,127.0.0.1:2" + ok, "@" + plain.address + "?tls=false", "@h:x", "@h:1/path", "@[::1]:1", "@", "@ :1", "@h\x7f:1", "@ledger.invalid:1" + ok,
+		"@,h:1", "@h:1,h:x", where + ok + "&userCertFile=/a", where + ok + "&nodePreference=none", where + "?tlsCaFile=/nothing", where + ok + "&gossipTimeout=0",
+	}
+	for _, before := range []string{"", "/", "?", "#", "@", ":", "%", "1/", "1?", "1#", "1@", ",", "%zz", "[", " ", "?a=", "&", "?tls=false&b="} {
+		for _, rest := range tries {
+			s, err := eventstoredb.Open(t.Context(), "esdb://ana:"+before+password+rest, cfg)
+			if err == nil {
+				_ = s.Close()
+				continue
+			}
+			told.WriteString(err.Error() + "\n")
+		}
+	}
+	// And while a store is used whose user is not known any more.
+	s, err := eventstoredb.Open(t.Context(), "esdb://ana:correct"+where+ok, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.served.Users, err = protocol.ParseUsers(strings.NewReader("eve:" + string(hash) + ":read\n")); err != nil {
+		t.Fatal(err)
+	}
+	d.restart()
+	for what, loop := range loops(t.Context(), s) {
+		_, err := collect(loop)
+		if !errors.Is(err, eventstoredb.ErrUnauthenticated) {
+			t.Errorf("%s = %v, want ErrUnauthenticated", what, err)
+		}
+		told.WriteString(err.Error() + "\n")
+	}
+	_ = s.Close()
+	for _, secret := range []string{password, "correct", base64.StdEncoding.EncodeToString([]byte("ana:" + password)), base64.StdEncoding.EncodeToString([]byte("ana:correct"))} {
+		if before, _, found := strings.Cut(told.String(), secret); found {
+			t.Errorf("a secret was told behind\n%s", before[strings.LastIndexByte(before, '\n')+1:])
+		}
+	}
+}
+
+// Every letter can stand in a password, and in that of a cluster too.
+func TestPasswordsOfAnyLettersAreSent(t *testing.T) {
+	t.Parallel()
+	const password = `p@ss:w/ö?r#d%&=+, "[]<>\\` + "`"
+	d := newSecureDatabase(t)
+	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.served.Users, err = protocol.ParseUsers(strings.NewReader("ana:" + string(hash) + ":ledger\n")); err != nil {
+		t.Fatal(err)
+	}
+	d.restart()
+	user := strings.ReplaceAll(url.UserPassword("ana", password).String(), ",", "%2C")
+	for _, address := range []string{
+		"esdb://" + user + "@" + d.address + "?tlsCaFile=" + d.authority,
+		"kurrentdb+discover://" + user + "@" + d.address + "?tlsCaFile=" + d.authority,
+		"esdb://" + user + "@" + d.address + "," + d.address + "?tlsCaFile=" + url.QueryEscape(d.authority),
+		"kdb+discover://" + user + "@" + d.address + "/?tlsVerifyCert=false",
+		"kurrent+discover://" + user + "@" + strings.Replace(d.address, "127.0.0.1", "localhost", 1) + "?tlsVerifyCert=False&keepAliveTimeout=-1",
+	} {
+		s, err := eventstoredb.Open(t.Context(), address, eventstoredb.Config{})
+		if err != nil {
+			t.Errorf("Open(%q): %v", address, err)
+			continue
+		}
+		if err := s.Append(t.Context(), events.Stream("letters-"+newMint().Event().String()), 0, record(newMint(), "Kind", 1)); err != nil {
+			t.Errorf("Append at %q: %v", address, err)
+		}
+		_ = s.Close()
+	}
+}
+
+// A user can be one by certificate.
+func TestUserCertificateIsShown(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	certificate, file := newCertificate(t)
+	vouching, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	authorities := x509.NewCertPool()
+	authorities.AppendCertsFromPEM(vouching)
+	d.served.TLS = &tls.Config{
+		Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2"},
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authorities,
+	}
+	d.restart()
+	key := filepath.Join(t.TempDir(), "key.pem")
+	der, err := x509.MarshalPKCS8PrivateKey(certificate.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(key, pemOf("PRIVATE KEY", der), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	address := "esdb://" + d.address + "?tlsCaFile=" + file
+	s, err := eventstoredb.Open(t.Context(), address+"&userCertFile="+file+"&userKeyFile="+key, eventstoredb.Config{})
+	if err != nil {
+		t.Fatalf("Open with a certificate: %v", err)
+	}
+	_ = s.Close()
+	if _, err := eventstoredb.Open(t.Context(), address, eventstoredb.Config{Patience: 20 * time.Millisecond}); !errors.Is(err, eventstoredb.ErrUnreachable) {
+		t.Errorf("Open without = %v, want ErrUnreachable", err)
+	}
+}
+
+func pemOf(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}
+
+// What the client is told of the settings, and that it has nothing to say of
+// them, which it would write to the standard error.
+func TestSettingsAreUnderstood(t *testing.T) {
+	var said bytes.Buffer
+	stdlog.SetOutput(&said)
+	defer stdlog.SetOutput(os.Stderr)
+	for settings, want := range map[string]string{
+		"":                          "10s 10s <nil> 5 100 false",
+		"keepAliveInterval=1":       "10s 10s <nil> 5 100 false",
+		"keepAliveInterval=20000":   "20s 10s <nil> 5 100 false",
+		"keepAliveInterval=-1":      "-1ns 10s <nil> 5 100 false",
+		"keepAliveTimeout=2500":     "10s 2.5s <nil> 5 100 false",
+		"keepAliveTimeout=-1":       "-1ns -1ns <nil> 5 100 false",
+		"defaultDeadline=300":       "10s 10s 300ms 5 100 false",
+		"GossipTimeout=7":           "10s 10s <nil> 7 100 false",
+		"discoveryInterval=9":       "10s 10s <nil> 5 9 false",
+		"connectionName=a%40b":      "10s 10s <nil> 5 100 false",
+		"tlsVerifyCert=false":       "10s 10s <nil> 5 100 true",
+		"nodePreference=follower":   "10s 10s <nil> 5 100 false",
+		"maxDiscoverAttempts=1":     "10s 10s <nil> 5 100 false",
+		"TLS=FALSE&tlsVerifyCert=1": "10s 10s <nil> 5 100 false",
+	} {
+		c, err := eventstoredb.Parse("kurrentdb://h:1?" + settings)
+		if err != nil {
+			t.Errorf("%s: %v", settings, err)
+			continue
+		}
+		deadline := any(nil)
+		if c.DefaultDeadline != nil {
+			deadline = *c.DefaultDeadline
+		}
+		if got := fmt.Sprint(c.KeepAliveInterval, c.KeepAliveTimeout, deadline, c.GossipTimeout, c.DiscoveryInterval, c.SkipCertificateVerification); got != want {
+			t.Errorf("%s is understood as %s, want %s", settings, got, want)
+		}
+	}
+	for scheme, discover := range map[string]bool{
+		"esdb": false, "kdb": false, "kurrent": false, "KurrentDB": false,
+		"esdb+discover": true, "kdb+discover": true, "kurrent+discover": true, "kurrentdb+Discover": true,
+	} {
+		if c, err := eventstoredb.Parse(scheme + "://h:1"); err != nil || c.DnsDiscover != discover {
+			t.Errorf("%s is understood as %+v, %v, want discovery %t", scheme, c, err, discover)
+		}
+	}
+	if said.Len() > 0 {
+		t.Errorf("the client says\n%s", said.String())
 	}
 }

@@ -2,6 +2,7 @@ package eventstoredb
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
@@ -13,6 +14,11 @@ func (s *Store) SetLifetime(d time.Duration) { s.lifetime = d }
 
 // Narrowed is what the server is asked to filter by.
 func (s *Store) Narrowed(f events.Filter) *esdb.SubscriptionFilter { return s.narrowed(f) }
+
+// Parse is what the client is told of a connection string.
+func Parse(connectionString string) (*esdb.Configuration, error) {
+	return parse(connectionString, slog.New(slog.DiscardHandler))
+}
 
 // Unexpected is the format that the guard waits for.
 const Unexpected = unexpected
