@@ -7,6 +7,10 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
+// errHidden is the end of a stream that is there and shows nothing, which its
+// metadata have the server do: $maxAge and $maxCount.
+var errHidden = fmt.Errorf("%w: %w: nothing is left of it", events.ErrDamaged, ErrDeleted)
+
 // cutShort returns an ErrDeleted if the metadata of a stream hide what was
 // written to it.
 func cutShort(metadata []byte) error {

@@ -62,6 +62,8 @@ func (s *Store) read(ctx context.Context, stream events.Stream, after events.Rev
 	})
 	if verdict, _ := judge(err); err != nil && verdict == missing {
 		err = s.neverWas(ctx, name)
+	} else if err == nil && after == 0 && next == 0 { // a stream that never was is missing
+		err = errHidden
 	}
 	if err != nil && !errors.Is(err, context.Cause(ctx)) {
 		return fmt.Errorf("read %s: %w", stream, err)

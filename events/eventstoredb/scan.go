@@ -130,10 +130,15 @@ func (s *Store) backward(ctx context.Context, q events.Query, yield func(events.
 		whole = yield(e)
 		return whole, nil
 	})
+	missed := false
 	if verdict, _ := judge(err); err != nil && verdict == missing && name != "" {
-		err = s.neverWas(ctx, name)
+		missed, err = true, s.neverWas(ctx, name)
 	}
-	if err == nil && name != "" && whole && length > 1 {
+	switch {
+	case err != nil || name == "" || !whole || missed:
+	case length == 0:
+		err = errHidden
+	case length > 1:
 		err = fmt.Errorf("%w: %w: nothing precedes entry %d", events.ErrDamaged, ErrDeleted, length)
 	}
 	return told(ctx, "read backward", err)
