@@ -15,6 +15,8 @@ import (
 	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/form"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // Append is events.Store's. An answer that leaves it open whether the records
@@ -112,6 +114,7 @@ type appending struct {
 // run sends until the answer is certain.
 func (a *appending) run(ctx context.Context) error {
 	for p := (&pace{}); ; {
+		p.begin()
 		reply, err := a.send(ctx)
 		verdict, err := a.judge(reply, err)
 		switch {
@@ -198,6 +201,14 @@ func (a *appending) held(ctx context.Context) (bool, error) {
 // that it says so.
 const notBegun = "could not construct append operation"
 
+// untaken reports whether an error says that no leader was given the records.
+func untaken(err error) bool {
+	if of, ok := errors.AsType[*esdb.Error](err); ok && of.Code() == esdb.ErrorCodeNotLeader {
+		return true
+	}
+	return errors.Is(err, errNoNode) || status.Code(err) == codes.NotFound || strings.HasPrefix(err.Error(), notBegun)
+}
+
 // send sends the records once. It returns when the server has answered, and at
 // once when the context ends.
 func (a *appending) send(ctx context.Context) (*esdb.WriteResult, error) {
@@ -226,7 +237,7 @@ func (a *appending) send(ctx context.Context) (*esdb.WriteResult, error) {
 	})
 	select {
 	case got := <-answers:
-		if verdict, _ := judge(got.err); got.sent && got.err != nil && verdict == uncertain && !strings.HasPrefix(got.err.Error(), notBegun) {
+		if verdict, _ := judge(got.err); got.sent && got.err != nil && verdict == uncertain && !untaken(got.err) {
 			a.maybe = true
 		}
 		return got.reply, got.err

@@ -14,7 +14,9 @@
 // back, and
 //
 //   - A context that ends is obeyed at once, whatever the server does.
-//   - A store outlives its server: it works again when that does.
+//   - A store outlives its server: it works again when that does. It goes where
+//     the leader goes, and finds one again where the leader that was named is
+//     dead, or where nobody leads for a while.
 //   - An append that may have been made is sent again until it is certain, or
 //     its context ends, and is never made twice.
 //   - Nothing of others in the database is yielded, and the server filters it.
@@ -30,15 +32,18 @@
 // A Store is safe for concurrent use. It owns a goroutine for each append, read
 // and subscription under way, and one while it looks for a node; Close joins
 // them. The calls of a store share one connection. The client of it is replaced
-// when it breaks, and closed when the last call on it has ended. No lock is held
-// while a server is waited for or the body of a loop runs.
+// when it breaks, and closed when the last call on it has ended. One call at a
+// time asks the client for its connection, and waits for the server then if the
+// client looks for one; no lock is held else while a server is waited for, and
+// none while the body of a loop runs.
 //
 // # Errors
 //
 // Open returns [ErrBadAddress], [ErrBadNamespace], [ErrUnreachable],
 // [ErrUnauthenticated], [ErrTooOld] and [ErrPreRelease]. Append returns a
 // Conflict, ErrBadRecord, ErrTooLarge and ErrClosed of package events. Any call
-// may return ErrUnreachable; an append that does was not sent. [ErrRefused] says
+// may return ErrUnreachable, and ErrTooOld where an older node has come to lead;
+// an append that does was not taken. [ErrRefused] says
 // that the server will not do it, such as reading all streams for a user
 // without the right to. A loop ends with events.ErrDamaged at a record that is
 // damaged, which names its position, and where somebody deleted a stream or cut

@@ -58,7 +58,9 @@ func judge(err error) (verdict, error) {
 		case esdb.ErrorCodeWrongExpectedVersion:
 			return conflict, err
 		case esdb.ErrorCodeResourceNotFound:
-			return missing, err
+			if _, answered := errors.AsType[grpcError](err); !answered {
+				return missing, err
+			} // a node says so that knows of no leader, or is none any more
 		case esdb.ErrorCodeStreamDeleted:
 			return final, fmt.Errorf("%w: %w", events.ErrDamaged, ErrDeleted)
 		case esdb.ErrorCodeConnectionClosed, esdb.ErrorCodeNotLeader:
@@ -72,8 +74,6 @@ func judge(err error) (verdict, error) {
 	switch code {
 	case codes.Unauthenticated:
 		return final, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
-	case codes.NotFound:
-		return missing, err
 	case codes.DataLoss:
 		return final, fmt.Errorf("%w: %w", events.ErrDamaged, err)
 	case codes.PermissionDenied, codes.InvalidArgument, codes.FailedPrecondition, codes.OutOfRange, codes.ResourceExhausted, codes.Unimplemented:

@@ -76,6 +76,7 @@ func (f *feed) next(ctx context.Context) message {
 // goes on behind what take was given last.
 func (s *Store) drain(ctx context.Context, start func() source, take func(message) (bool, error)) error {
 	for p := (&pace{}); ; {
+		p.begin()
 		f := s.feed(ctx, start())
 		err := f.each(ctx, p, take)
 		f.stop()

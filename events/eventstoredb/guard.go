@@ -10,9 +10,7 @@ import (
 	"time"
 
 	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 )
 
 // A guard lends clients to calls. At most one client is lent at a time; one
@@ -20,11 +18,12 @@ import (
 // ended. A client is lent only after its first discovery succeeded, which one
 // goroutine waits for and all calls share.
 type guard struct {
-	config  esdb.Configuration
-	log     *slog.Logger
-	life    context.Context // ends when the store closes, with events.ErrClosed
-	running *sync.WaitGroup // what runs for the store
-	mu      struct {
+	config   esdb.Configuration
+	log      *slog.Logger
+	life     context.Context // ends when the store closes, with events.ErrClosed
+	running  *sync.WaitGroup // what runs for the store
+	patience time.Duration   // with a server that does not answer
+	mu       struct {
 		sync.Mutex
 		client   *client
 		opening  *opening
@@ -118,8 +117,8 @@ func (g *guard) discover() (*client, error) {
 	// The ledger reads its own writes, which only the leader promises.
 	config.NodePreference = esdb.NodePreferenceLeader
 	config.Logger = func(level esdb.LogLevel, format string, args ...any) {
-		c.notice(format, args)
 		g.tell(level, format, args)
+		g.notice(c, format, args)
 	}
 	var version *esdb.ServerVersion
 	err := protected(func() (err error) {
@@ -164,18 +163,6 @@ func (g *guard) large() bool {
 	return g.mu.version.Major*100+g.mu.version.Minor > 2500
 }
 
-// tell passes on what the client logs. It never logs a connection string.
-func (g *guard) tell(level esdb.LogLevel, format string, args []any) {
-	at := slog.LevelDebug
-	switch level {
-	case esdb.LogWarn, esdb.LogError: // every error comes back to a call as well
-		at = slog.LevelInfo
-	}
-	if g.log.Enabled(g.life, at) {
-		g.log.Log(g.life, at, fmt.Sprintf(format, args...), "from", "EventStoreDB client")
-	}
-}
-
 // finish retires the client, and lends no other.
 func (g *guard) finish() {
 	g.mu.Lock()
@@ -185,93 +172,6 @@ func (g *guard) finish() {
 	if c != nil {
 		c.retire()
 	}
-}
-
-// A client is one of the official ones, which panics when it is closed while
-// calls run, and hangs when it has to discover a node again and finds none. So
-// a client is retired before it begins to, after which no call enters it, and
-// is closed when the last one has left.
-type client struct {
-	inner   *esdb.Client
-	version esdb.ServerVersion
-
-	// asking is held for reading while a call asks the client for its
-	// connection. entering comes before mu.
-	asking sync.RWMutex
-	mu     struct {
-		sync.Mutex
-		retired bool
-		calls   int
-	}
-}
-
-// enter counts a call in, unless the client is retired. The call holds asking
-// until its context is [entering.Deadline] asked, and calls leave when it ends.
-func (c *client) enter() bool {
-	c.asking.RLock()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.mu.retired {
-		c.asking.RUnlock()
-		return false
-	}
-	c.mu.calls++
-	return true
-}
-
-// leave counts a call out.
-func (c *client) leave() {
-	c.mu.Lock()
-	c.mu.calls--
-	last := c.mu.retired && c.mu.calls == 0
-	c.mu.Unlock()
-	if last {
-		_ = c.inner.Close() // it returns nil
-	}
-}
-
-// retire lets no further call in. It returns when no call asks the client for
-// its connection any more.
-func (c *client) retire() {
-	c.asking.Lock()
-	c.mu.Lock()
-	last := !c.mu.retired && c.mu.calls == 0
-	c.mu.retired = true
-	c.mu.Unlock()
-	c.asking.Unlock()
-	if last {
-		_ = c.inner.Close()
-	}
-}
-
-// unexpected is what the client logs of an error before it has the connection
-// replaced if that is not available. From then on the next to ask for the
-// connection would set off a discovery, and all others hang if it failed: so
-// there must be no next. The version of the client is pinned, and a test holds
-// that it logs so.
-const unexpected = "unexpected exception: %v"
-
-// notice retires the client when it is about to replace its connection.
-func (c *client) notice(format string, args []any) {
-	if format != unexpected || len(args) != 1 {
-		return
-	}
-	if err, ok := args[0].(error); ok && status.Code(err) == codes.Unavailable {
-		c.retire()
-	}
-}
-
-// An entering context tells when the client has asked for its deadline, which
-// it does as soon as it has its connection.
-type entering struct {
-	context.Context
-	entered func()
-}
-
-// Deadline is the context's.
-func (e entering) Deadline() (time.Time, bool) {
-	e.entered()
-	return e.Context.Deadline()
 }
 
 // A line is the context of a call on the wire. It does not end with the
@@ -303,6 +203,9 @@ func draw(ctx context.Context) (line, func()) {
 	return line{wire, sync.OnceFunc(func() { close(settled) })}, func() { stop(); cancel(nil) }
 }
 
+// errNoNode says that a call had no node to go to, and was not made.
+var errNoNode = errors.New("no node was found")
+
 // call lets do use a client that was entered, and has it leave when do has
 // returned and what do opened was closed. The context ends the wait for a
 // client at once, and do by its line.
@@ -312,15 +215,16 @@ func (g *guard) call(ctx context.Context, do func(line, *esdb.Client) error) err
 		return err
 	}
 	defer c.leave()
-	entered := sync.OnceFunc(c.asking.RUnlock)
-	defer entered()
+	turn := &turn{client: c}
+	defer turn.end()
 	l, free := draw(ctx)
 	defer free()
-	l.Context = entering{metadata.AppendToOutgoingContext(l.Context, "requires-leader", "true"), entered}
-	err = protected(func() error { return do(l, c.inner) })
-	if err != nil && gone(err) && ctx.Err() == nil {
-		entered()
-		c.retire()
-	}
-	return err
+	l.Context = entering{metadata.AppendToOutgoingContext(l.Context, "requires-leader", "true"), turn}
+	err = protected(func() error {
+		if err := c.fits(); err != nil {
+			return err
+		}
+		return do(l, c.inner)
+	})
+	return c.judged(ctx, turn, err)
 }

@@ -8,8 +8,10 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
@@ -40,6 +42,10 @@ type fate struct {
 	lost    error       // the server is asked, and this is the answer
 	silent  bool        // the server is asked, and there is no answer
 	trailer metadata.MD // that comes with an error
+	answer  []byte      // the server is not asked, and this is the answer
+
+	until <-chan struct{} // if it is closed before the call has ended, the call ends
+	ended func() fate     // with the error of this
 }
 
 // newMeddler starts a meddler before a server, which ends with the test.
@@ -49,7 +55,8 @@ func newMeddler(t testing.TB, server string) *meddler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	to, err := grpc.NewClient(server, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	quick := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 2, MaxDelay: 50 * time.Millisecond}, MinConnectTimeout: time.Second}
+	to, err := grpc.NewClient(server, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(quick))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,9 +117,23 @@ func (m *meddler) handle(from grpc.ServerStream, to *grpc.ClientConn) error {
 		from.SetTrailer(f.trailer)
 		return f.unheard
 	}
+	if f.answer != nil {
+		return from.SendMsg(&f.answer)
+	}
 	method, _ := grpc.MethodFromServerStream(from)
 	ctx, cancel := context.WithCancel(from.Context())
 	defer cancel()
+	if f.until != nil {
+		ends := make(chan struct{})
+		defer close(ends)
+		go func() { // ends with the call
+			select {
+			case <-f.until:
+				cancel()
+			case <-ends:
+			}
+		}()
+	}
 	header, _ := metadata.FromIncomingContext(ctx)
 	out, err := to.NewStream(metadata.NewOutgoingContext(ctx, header), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method, grpc.ForceCodec(raw{}))
 	if err != nil {
@@ -135,6 +156,11 @@ func (m *meddler) handle(from grpc.ServerStream, to *grpc.ClientConn) error {
 		if err := out.RecvMsg(&b); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
+			if ctx.Err() != nil && from.Context().Err() == nil {
+				end := f.ended()
+				from.SetTrailer(end.trailer)
+				return end.unheard
+			}
 			from.SetTrailer(out.Trailer())
 			return err
 		}

@@ -17,9 +17,13 @@ const (
 // come back together.
 type pace struct {
 	tries int
-	since time.Time // of the first try that failed
+	begun time.Time // when the last try began; zero if it got on
+	since time.Time // when the first try began that failed
 	last  error     // of the last
 }
+
+// begin says that a try begins.
+func (p *pace) begin() { p.begun = time.Now() }
 
 // progressed says that a try got on.
 func (p *pace) progressed() { *p = pace{} }
@@ -30,7 +34,9 @@ func (p *pace) progressed() { *p = pace{} }
 func (p *pace) failed(ctx context.Context, err error, patience time.Duration) error {
 	now := time.Now()
 	if p.tries == 0 {
-		p.since = now
+		if p.since = p.begun; p.begun.IsZero() {
+			p.since = now
+		}
 	}
 	p.tries, p.last = p.tries+1, err
 	delay := min(firstDelay<<min(p.tries-1, 16), lastDelay)

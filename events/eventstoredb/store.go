@@ -34,9 +34,10 @@ type Config struct {
 	// version of the server takes where nobody changed that, LargeMaxAppend
 	// from 25.1 on and DefaultMaxAppend before.
 	MaxAppend int
-	// Patience is how long a call waits for a server that does not answer. 0:
-	// DefaultPatience. An append that may have been made, and a follower,
-	// wait until their context ends.
+	// Patience is how long a call is tried again while no server answers it.
+	// 0: DefaultPatience. A search for a node that is under way is waited for
+	// beyond it: each node may take twice gossipTimeout. An append that may
+	// have been made, and a follower, are tried until their context ends.
 	Patience time.Duration
 	// Logger is told what the client of EventStoreDB complains about. Nil:
 	// nothing is.
@@ -108,7 +109,7 @@ func Open(ctx context.Context, connectionString string, cfg Config) (*Store, err
 	}
 	s.life, s.end = context.WithCancelCause(context.Background())
 	s.crew = newCrew(s.life, &s.running)
-	s.guard = &guard{config: *config, log: log, life: s.life, running: &s.running}
+	s.guard = &guard{config: *config, log: log, life: s.life, running: &s.running, patience: s.patience}
 	if err := s.greet(ctx); err != nil {
 		_ = s.Close() // what failed is told
 		return nil, fmt.Errorf("open EventStoreDB at %s: %w", nodes(config), err)

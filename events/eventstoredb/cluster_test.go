@@ -1,0 +1,442 @@
+package eventstoredb_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/EventStore/EventStore-Client-Go/v4/protos/gossip"
+	"github.com/EventStore/EventStore-Client-Go/v4/protos/serverfeatures"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstest"
+	"github.com/settlement-ledger/ledger/events/eventstoredb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+)
+
+// A cluster is several nodes before one database, of which one leads. The
+// others answer a call that requires the leader with the leader's address. A
+// node that is down answers nothing but that it is.
+type cluster struct {
+	*database
+	nodes []*meddler
+	mu    struct {
+		sync.Mutex
+		leader int
+		down   []bool
+		old    []bool        // which have a version that loses places
+		term   chan struct{} // closed when the leader ends
+		unled  int           // calls that did not require the leader
+		astray int           // calls that did, at another node
+	}
+}
+
+const (
+	gossipMethod   = "/event_store.client.gossip.Gossip/Read"
+	featuresMethod = "/event_store.client.server_features.ServerFeatures/GetSupportedMethods"
+)
+
+// newCluster starts a cluster of three, which ends with the test.
+func newCluster(t testing.TB) *cluster {
+	t.Helper()
+	c := &cluster{database: newDatabase(t)}
+	c.mu.down, c.mu.old, c.mu.term = make([]bool, 3), make([]bool, 3), make(chan struct{})
+	for i := range c.mu.down {
+		m := newMeddler(t, c.address)
+		m.decide(func(h heard) fate { return c.fate(i, h) })
+		c.nodes = append(c.nodes, m)
+	}
+	return c
+}
+
+// url names all nodes, or only some of them.
+func (c *cluster) url(nodes ...int) string {
+	if len(nodes) == 0 {
+		nodes = []int{0, 1, 2}
+	}
+	var at []string
+	for _, i := range nodes {
+		at = append(at, c.nodes[i].address)
+	}
+	return "esdb://" + strings.Join(at, ",") + "?tls=false&gossipTimeout=1&discoveryInterval=5"
+}
+
+func (c *cluster) fate(node int, h heard) fate {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.mu.down[node]:
+		return fate{unheard: unavailable()}
+	case h.method == gossipMethod:
+		return fate{answer: c.gossipLocked()}
+	case h.method == featuresMethod && c.mu.old[node]:
+		b, err := proto.Marshal(&serverfeatures.SupportedMethods{EventStoreServerVersion: "24.10.4"})
+		if err != nil {
+			c.t.Error(err)
+		}
+		return fate{answer: b}
+	case h.method == featuresMethod:
+		return fate{}
+	case len(h.header.Get("requires-leader")) == 0:
+		c.mu.unled++
+	case node != c.mu.leader:
+		c.mu.astray++
+		return notLeader(c.nodes[c.mu.leader].address)
+	}
+	return fate{until: c.mu.term, ended: func() fate {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.mu.down[node] || node == c.mu.leader || rand.N(2) == 0 {
+			return fate{unheard: unavailable()}
+		}
+		return notLeader(c.nodes[c.mu.leader].address)
+	}}
+}
+
+// notLeader is the answer of a node that is not the leader, and says who is.
+func notLeader(leader string) fate {
+	host, port, _ := strings.Cut(leader, ":")
+	return fate{
+		unheard: statusOf(codes.NotFound),
+		trailer: metadata.Pairs("exception", "not-leader", "leader-endpoint-host", host, "leader-endpoint-port", port),
+	}
+}
+
+func (c *cluster) gossipLocked() []byte {
+	all := &gossip.ClusterInfo{}
+	for i, m := range c.nodes {
+		host, text, _ := net.SplitHostPort(m.address)
+		port, _ := strconv.ParseUint(text, 10, 16) // it is one
+		state := gossip.MemberInfo_Follower
+		if i == c.mu.leader {
+			state = gossip.MemberInfo_Leader
+		}
+		all.Members = append(all.Members, &gossip.MemberInfo{
+			State: state, IsAlive: !c.mu.down[i] || i == c.mu.leader, // that it is down has not gone round
+			HttpEndPoint: &gossip.EndPoint{Address: host, Port: uint32(port)},
+		})
+	}
+	b, err := proto.Marshal(all)
+	if err != nil {
+		c.t.Error(err)
+	}
+	return b
+}
+
+// lead has a node lead. Calls on the one before end, some of them after the
+// database has taken what they bring.
+func (c *cluster) lead(node int, down ...bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.leader = node
+	copy(c.mu.down, down)
+	close(c.mu.term)
+	c.mu.term = make(chan struct{})
+}
+
+// restless has the leader move at random, and nodes be away, until the test
+// ends.
+func (c *cluster) restless() {
+	done := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			timer := time.NewTimer(time.Duration(rand.N(100)+10) * time.Millisecond)
+			select {
+			case <-timer.C:
+				c.lead(rand.N(3), rand.N(4) == 0, rand.N(4) == 0, rand.N(4) == 0)
+			case <-done:
+				timer.Stop()
+				return
+			}
+		}
+	})
+	c.t.Cleanup(func() { close(done); running.Wait() })
+}
+
+func TestEveryLawHoldsWhileTheLeaderMoves(t *testing.T) {
+	t.Parallel()
+	eventstest.Test(t, func(t *testing.T) eventstest.Harness {
+		c := newCluster(t)
+		c.restless()
+		h := c.harness()
+		h.Open = func(ctx context.Context) (events.Store, error) { return eventstoredb.Open(ctx, c.url(), c.config) }
+		t.Cleanup(func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if c.mu.unled > 0 {
+				t.Errorf("%d calls did not require the leader", c.mu.unled)
+			}
+		})
+		return h
+	})
+}
+
+// However a store is told of a cluster, it finds the leader, and finds it
+// again when another leads.
+func TestLeaderIsFoundFromAnyNode(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	mint := newMint()
+	var want []events.Record
+	addresses := []string{c.url(), c.url(2), c.url(1, 2), strings.Replace(c.url(1), "esdb:", "kurrentdb+discover:", 1), c.url(0) + "&nodePreference=follower"}
+	for i, address := range addresses {
+		c.lead(i % 3)
+		s, err := eventstoredb.Open(t.Context(), address, eventstoredb.Config{})
+		if err != nil {
+			t.Errorf("Open(%q): %v", address, err)
+			continue
+		}
+		for range 2 {
+			r := record(mint, "Kind", len(want))
+			if err := s.Append(t.Context(), "found-1", events.Revision(len(want)), r); err != nil {
+				t.Errorf("Append at %q: %v", address, err)
+			}
+			want = append(want, r)
+			c.lead((i + 1) % 3)
+		}
+		holds(t, s, "found-1", want...)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if c.mu.unled > 0 {
+		t.Errorf("%d calls did not require the leader", c.mu.unled)
+	}
+}
+
+// Whoever knows the nodes asks them who leads, whatever is preferred.
+func TestLeaderIsAskedForFirst(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.lead(1)
+	for _, preferred := range []string{"leader", "follower", "readOnlyReplica", "random"} {
+		s, err := eventstoredb.Open(t.Context(), c.url()+"&nodePreference="+preferred, eventstoredb.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		holds(t, s, "first-1")
+		_ = s.Close()
+	}
+	if c.mu.astray > 0 {
+		t.Errorf("%d calls went to a node that does not lead", c.mu.astray)
+	}
+}
+
+// A node names a leader that is dead, and dies itself. The client gives up for
+// ever then, and leaves those waiting who asked it for a connection.
+func TestDeadLeaderThatIsNamedHangsNoCall(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	m := newMeddler(t, d.address)
+	s, err := eventstoredb.Open(t.Context(), m.url()+"&discoveryInterval=1", eventstoredb.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := absent(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	for round := range 10 {
+		// At first nothing is wrong but that another leads, for as many as ask at once.
+		var calls sync.WaitGroup
+		looked := make(chan struct{})
+		look := sync.OnceFunc(func() { close(looked) })
+		m.decide(func(h heard) fate {
+			if h.method != featuresMethod {
+				return notLeader(nobody)
+			}
+			look()
+			return fate{unheard: unavailable()}
+		})
+		for n := range 16 {
+			calls.Go(func() {
+				stream := events.Stream(fmt.Sprintf("dead-%d-%d", round, n))
+				if err := s.Append(ctx, stream, 0, record(newMint(), "Kind", n)); err != nil {
+					t.Errorf("Append = %v", err)
+				}
+			})
+		}
+		select {
+		case <-looked:
+		case <-ctx.Done():
+			t.Fatal("nobody looks for a node")
+		}
+		m.decide(nil)
+		calls.Wait()
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := s.Append(ctx, "dead-1", 0, record(newMint(), "Kind", 1)); !errors.Is(err, events.ErrClosed) {
+		t.Errorf("Append after Close = %v, want ErrClosed", err)
+	}
+}
+
+// A call that waits for the client to go to a leader that says nothing, and
+// then to find another node, was not made when there is none.
+func TestAppendWhoseClientFindsNoNodeIsUnreachable(t *testing.T) {
+	t.Parallel()
+	m := newMeddler(t, newDatabase(t).address)
+	s, err := eventstoredb.Open(t.Context(), m.url()+"&gossipTimeout=1", eventstoredb.Config{Patience: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	silent := newSilence(t)
+	m.decide(func(h heard) fate {
+		if h.method == featuresMethod {
+			return fate{unheard: unavailable()}
+		}
+		return notLeader(silent)
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	r := record(newMint(), "Kind", 1)
+	if err := s.Append(ctx, "found-1", 0, r); !errors.Is(err, eventstoredb.ErrUnreachable) {
+		t.Errorf("Append = %v, want ErrUnreachable", err)
+	}
+	m.decide(nil)
+	if err := s.Append(ctx, "found-1", 0, r); err != nil {
+		t.Errorf("Append when the node is back = %v", err)
+	}
+}
+
+// In a cluster that is upgraded node by node, the leader can be older than the
+// node that was found first.
+func TestLeaderThatIsTooOldIsRefused(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.mu.old[1] = true
+	s, err := eventstoredb.Open(t.Context(), c.url(0)+"&connectionName=one", eventstoredb.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	c.lead(1)
+	if err := s.Append(t.Context(), "old-1", 0, record(newMint(), "Kind", 1)); !errors.Is(err, eventstoredb.ErrTooOld) {
+		t.Errorf("Append = %v, want ErrTooOld", err)
+	}
+	c.lead(2)
+	if err := s.Append(t.Context(), "old-1", 0, record(newMint(), "Kind", 1)); err != nil {
+		t.Errorf("Append when another leads = %v", err)
+	}
+	c.lead(1)
+	if _, err := eventstoredb.Open(t.Context(), c.url(0), eventstoredb.Config{}); !errors.Is(err, eventstoredb.ErrTooOld) {
+		t.Errorf("Open = %v, want ErrTooOld", err)
+	}
+}
+
+// A store that is closed while its servers are away, and however its calls
+// stand, leaves nothing behind.
+func TestNothingIsLeftBehind(t *testing.T) {
+	d := newDatabase(t)
+	mint := newMint()
+	for _, e := range []int{1, 2, 3} {
+		if err := d.store.Append(t.Context(), "left-1", events.Revision(e-1), record(mint, "Kind", e)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.stop()
+	goroutines, descriptors := runtime.NumGoroutine(), openFiles(t)
+	left := func(what string) {
+		t.Helper()
+		settles(t, "goroutines after "+what, goroutines, runtime.NumGoroutine)
+		settles(t, "descriptors after "+what, descriptors, func() int { return openFiles(t) })
+	}
+	open := func() *eventstoredb.Store {
+		t.Helper()
+		d.start()
+		s, err := eventstoredb.Open(t.Context(), d.url()+"&gossipTimeout=1", eventstoredb.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	shut := func(s *eventstoredb.Store) {
+		t.Helper()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+
+	s := open()
+	for n := range 100 {
+		d.restart()
+		if err := s.Append(t.Context(), events.Stream(fmt.Sprintf("again-%d", n)), 0, record(mint, "Kind", n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shut(s)
+	d.stop()
+	left("100 connections")
+
+	s = open()
+	var running sync.WaitGroup
+	for n := range 50 {
+		ctx, cancel := context.WithCancel(t.Context())
+		running.Go(func() {
+			defer cancel()
+			for range s.Follow(ctx, events.Position{}) {
+				if n%3 == 0 {
+					break
+				}
+				if n%3 == 1 {
+					cancel()
+				}
+			}
+		})
+		if n%3 == 2 {
+			time.AfterFunc(time.Duration(rand.N(20))*time.Millisecond, cancel)
+		}
+	}
+	running.Wait()
+	shut(s)
+	d.stop()
+	left("followers that were left")
+
+	for _, silent := range []bool{false, true} {
+		s = open()
+		began := make(chan struct{}, 8)
+		for range 8 {
+			running.Go(func() {
+				for mint, n := newMint(), 0; ; n++ {
+					if err := s.Append(t.Context(), events.Stream("calls-"+mint.Event().String()), 0, record(mint, "Kind", n)); err != nil {
+						if !errors.Is(err, events.ErrClosed) {
+							t.Errorf("Append = %v, want ErrClosed", err)
+						}
+						return
+					}
+					select {
+					case began <- struct{}{}:
+					default:
+					}
+				}
+			})
+		}
+		<-began
+		d.stop()
+		if silent { // somebody listens and does not answer while a node is looked for
+			at := d.listen()
+			connection, err := at.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			shut(s)
+			_ = at.Close()
+			_ = connection.Close()
+		} else {
+			shut(s)
+		}
+		running.Wait()
+		left("calls and a search that were under way")
+	}
+}
