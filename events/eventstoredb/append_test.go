@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/form"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 )
@@ -99,7 +101,6 @@ func TestAppendWhoseAnswerIsLostConflictsWithWhatIsThere(t *testing.T) {
 	holds(t, s, "late-1", theirs)
 }
 
-// A server compares IDs alone.
 func TestRecordsWithTheSameIDsAndOtherDataConflict(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -118,17 +119,36 @@ func TestRecordsWithTheSameIDsAndOtherDataConflict(t *testing.T) {
 			t.Errorf("by %s, Append of the same = %v, want nil", name, err)
 		}
 	}
-	// At once, one of them wins, and the other is told so.
-	for round := range 20 {
-		stream := events.Stream(fmt.Sprintf("both-%d", round))
-		var both sync.WaitGroup
-		var ends [2]error
-		both.Go(func() { ends[0] = s.Append(t.Context(), stream, 0, one) })
-		both.Go(func() { ends[1] = s.Append(t.Context(), stream, 0, other) })
-		both.Wait()
-		if (ends[0] == nil) == (ends[1] == nil) {
-			t.Fatalf("two appends with one ID and different data at once = %v and %v, want one Conflict", ends[0], ends[1])
+}
+
+func TestAppendThatNoServerTakesIsNotSent(t *testing.T) {
+	t.Parallel()
+	m, s := meddled(t, "")
+	r := record(newMint(), "Kind", 1)
+	late := altered(r, func(r *events.Record) { r.Time = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) })
+	m.decide(nil)
+	for name, of := range map[string]struct {
+		stream  events.Stream
+		records []events.Record
+	}{
+		"a stream of the server's": {"$streams", []events.Record{r}},
+		"the metadata of a stream": {"$$session-1", []events.Record{r}},
+		"no stream":                {"", []events.Record{r}},
+		"no records":               {"session-1", nil},
+		"a time without a form":    {"session-1", []events.Record{r, late}},
+		"a record that is none":    {"session-1", []events.Record{r, {}}},
+	} {
+		if err := s.Append(t.Context(), of.stream, 0, of.records...); !errors.Is(err, events.ErrBadRecord) {
+			t.Errorf("Append of %s = %v, want ErrBadRecord", name, err)
 		}
+	}
+	for _, after := range []events.Revision{math.MaxInt64, math.MaxInt64 + 1, math.MaxUint64} {
+		if err := s.Append(t.Context(), "session-1", after, r); !errors.Is(err, events.ErrConflict) {
+			t.Errorf("Append after revision %d = %v, want a Conflict", after, err)
+		}
+	}
+	if calls := m.calls(appendMethod); len(calls) > 0 {
+		t.Errorf("%d appends were sent", len(calls))
 	}
 }
 
@@ -268,5 +288,161 @@ func TestContextThatEndsIsObeyedWhileTheServerIsSilent(t *testing.T) {
 		if err := call(ctx); !errors.Is(err, errStop) {
 			t.Errorf("%s = %v, want the cause", what, err)
 		}
+	}
+}
+
+// Somebody else writes between two tries of an append.
+func TestAppendTellsWhoCameBetweenItsTries(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	m := newMeddler(t, d.address)
+	other := d.open()
+	s, err := eventstoredb.Open(t.Context(), m.url(), eventstoredb.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	mint := newMint()
+	one, ours, theirs := record(mint, "Kind", 1), record(mint, "Kind", 2), record(mint, "Kind", 3)
+	if err := s.Append(t.Context(), "between-1", 0, one); err != nil {
+		t.Fatal(err)
+	}
+	// The first try never came to the server, and then there is another.
+	m.decide(func(h heard) fate {
+		if h.method != appendMethod || h.n > 0 {
+			return fate{}
+		}
+		if err := other.Append(t.Context(), "between-1", 1, theirs); err != nil {
+			t.Error(err)
+		}
+		return fate{unheard: unavailable()}
+	})
+	if err := s.Append(t.Context(), "between-1", 1, ours); !errors.Is(err, events.ErrConflict) {
+		t.Errorf("Append = %v, want a Conflict", err)
+	}
+	holds(t, s, "between-1", one, theirs)
+	// The first try was made, and then there are others behind it.
+	behind := []events.Record{record(mint, "Kind", 4), record(mint, "Kind", 5)}
+	m.decide(func(h heard) fate {
+		switch {
+		case h.method == appendMethod && h.n == 0:
+			return fate{lost: unavailable()}
+		case h.method == appendMethod && h.n == 1:
+			if err := other.Append(t.Context(), "between-1", 3, behind...); err != nil {
+				t.Error(err)
+			}
+		}
+		return fate{}
+	})
+	if err := s.Append(t.Context(), "between-1", 2, ours); err != nil {
+		t.Errorf("Append of what was made = %v", err)
+	}
+	holds(t, s, "between-1", one, theirs, ours, behind[0], behind[1])
+}
+
+// The limit is of what a server counts: data, metadata, and two for each
+// UTF-16 unit of the type.
+func TestSizesAreCountedAsTheServerCounts(t *testing.T) {
+	t.Parallel()
+	const limit = 2000
+	d := newDatabase(t)
+	d.served.MaxAppend = limit
+	d.restart()
+	mint := newMint()
+	ones := []events.Record{record(mint, "Kind", 1), record(mint, "Größe𝄞", 2)}
+	size := 2 * (4 + 7) // the last letter of the second type is two units
+	for _, r := range ones {
+		f, err := form.Of(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += len(f.Data) + len(f.Metadata)
+	}
+	for _, of := range []struct {
+		total, limit int
+		want         error
+	}{
+		{limit - 1, limit, nil}, {limit, limit, nil}, {limit + 1, limit, events.ErrTooLarge},
+		{limit, limit - 1, events.ErrTooLarge}, {limit + 1, limit + 1, eventstoredb.ErrRefused},
+	} {
+		m := newMeddler(t, d.address)
+		s, err := eventstoredb.Open(t.Context(), m.url(), eventstoredb.Config{MaxAppend: of.limit, Patience: 100 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		records := slices.Clone(ones)
+		records[0].Data = fmt.Appendf(nil, `"%s"`, strings.Repeat("x", len(ones[0].Data)-2+of.total-size))
+		stream := events.Stream(fmt.Sprintf("size-%d-%d", of.total, of.limit))
+		if err := s.Append(t.Context(), stream, 0, records...); !errors.Is(err, of.want) {
+			t.Errorf("Append of %d bytes with the limit %d = %v, want %v", of.total, of.limit, err, of.want)
+		}
+		if sent := len(m.calls(appendMethod)) > 0; sent == errors.Is(of.want, events.ErrTooLarge) {
+			t.Errorf("that an append of %d bytes was sent with the limit %d is %t", of.total, of.limit, sent)
+		}
+		if of.want == nil {
+			holds(t, s, stream, records...)
+		}
+		_ = s.Close()
+	}
+}
+
+// What fits into one message of the protocol is kept, and read back.
+func TestRecordOfSixteenMegabytesIsKept(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	d.config.MaxAppend = 16 << 20
+	s, mint := d.open(), newMint()
+	large := record(mint, "Kind", 1)
+	large.Data = []byte(`"` + strings.Repeat("x", 16_700_000) + `"`)
+	if err := s.Append(t.Context(), "huge-1", 0, large); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, s, "huge-1", large)
+	larger := record(mint, "Kind", 2)
+	larger.Data = []byte(`"` + strings.Repeat("x", 16_770_000) + `"`)
+	if err := s.Append(t.Context(), "huge-1", 1, larger); !errors.Is(err, eventstoredb.ErrRefused) {
+		t.Errorf("Append of more than a message holds = %v, want ErrRefused", err)
+	}
+	for what, loop := range map[string]func(func(events.Entry, error) bool){
+		"ReadAll": s.ReadAll(t.Context(), events.Position{}), "Backward": s.Scan(t.Context(), events.Query{Backward: true}),
+	} {
+		if entries, err := collect(loop); err != nil || len(entries) != 1 || len(entries[0].Data) != len(large.Data) {
+			t.Errorf("%s yields %d entries and %v, want the one", what, len(entries), err)
+		}
+	}
+}
+
+// Where nobody leads, an append was not made, and need not be waited for.
+func TestAppendThatNoLeaderTakesIsUnreachable(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]func(m *meddler) fate{
+		"each names another": func(m *meddler) fate { return notLeader(m.address) },
+		"nobody is named":    func(*meddler) fate { return fate{unheard: statusOf(codes.NotFound)} },
+	} {
+		m := newMeddler(t, newDatabase(t).address)
+		s, err := eventstoredb.Open(t.Context(), m.url(), eventstoredb.Config{Patience: 100 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.decide(func(h heard) fate {
+			if h.method == featuresMethod {
+				return fate{}
+			}
+			return answer(m)
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		if err := s.Append(ctx, "nobody-1", 0, record(newMint(), "Kind", 1)); !errors.Is(err, eventstoredb.ErrUnreachable) {
+			t.Errorf("%s: Append = %v, want ErrUnreachable", name, err)
+		}
+		for what, loop := range loops(ctx, s) {
+			if what == "Follow" {
+				continue // it waits for the leader
+			}
+			if entries, err := collect(loop); !errors.Is(err, eventstoredb.ErrUnreachable) {
+				t.Errorf("%s: %s yields %d entries and %v, want ErrUnreachable", name, what, len(entries), err)
+			}
+		}
+		cancel()
+		_ = s.Close()
 	}
 }

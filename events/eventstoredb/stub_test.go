@@ -1,8 +1,10 @@
 package eventstoredb_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -26,6 +28,8 @@ type stub struct {
 	serverfeatures.UnimplementedServerFeaturesServer
 	streams.UnimplementedStreamsServer
 	version string
+	refuses bool // says of every append that the stream has another length
+	take    func(streams.Streams_AppendServer) error
 	read    func(*streams.ReadReq_Options, streams.Streams_ReadServer) error
 }
 
@@ -46,8 +50,13 @@ func (s *stub) Read(q *streams.ReadReq, to streams.Streams_ReadServer) error {
 // Append answers that the records are there, as a server does that holds their
 // IDs at their place.
 func (s *stub) Append(from streams.Streams_AppendServer) error {
+	if s.take != nil {
+		return s.take(from)
+	}
 	for n := 0; ; n++ {
-		if _, err := from.Recv(); errors.Is(err, io.EOF) {
+		if _, err := from.Recv(); errors.Is(err, io.EOF) && s.refuses {
+			return from.SendAndClose(&streams.AppendResp{Result: &streams.AppendResp_WrongExpectedVersion_{WrongExpectedVersion: &streams.AppendResp_WrongExpectedVersion{}}})
+		} else if errors.Is(err, io.EOF) {
 			return from.SendAndClose(&streams.AppendResp{Result: &streams.AppendResp_Success_{Success: &streams.AppendResp_Success{
 				CurrentRevisionOption: &streams.AppendResp_Success_CurrentRevision{CurrentRevision: uint64(n - 2)},
 				PositionOption:        &streams.AppendResp_Success_Position{Position: &streams.AppendResp_Position{CommitPosition: 10, PreparePosition: 10}},
@@ -214,10 +223,18 @@ func TestStreamThatSomebodyDeletedIsNotEmpty(t *testing.T) {
 	}
 	hidden := written("$$session-1", "$metadata", "", 0, 20)
 	hidden.GetEvent().GetEvent().Data = []byte(`{"$tb":9223372036854775807}`)
+	// What is past its $maxAge is there, and not shown.
+	expired := func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
+		if q.GetStream() != nil && string(q.GetStream().GetStreamIdentifier().GetStreamName()) != "session-1" {
+			return to.Send(notFound)
+		}
+		return nil
+	}
 	for name, read := range map[string]func(*streams.ReadReq_Options, streams.Streams_ReadServer) error{
 		"tombstone": tombstoned,
 		"soft":      log(hidden),
 		"cut short": log(written("session-1", "Kind", "", 7, 10)),
+		"expired":   expired,
 		"a gap":     log(written("session-1", "Kind", "", 0, 10), written("session-1", "Kind", "", 2, 12)),
 	} {
 		s := (&stub{read: read}).open(t)
@@ -242,14 +259,24 @@ func TestStreamThatSomebodyDeletedIsNotEmpty(t *testing.T) {
 func TestDatabaseThatRefusesAllStreamsGivesSingleOnes(t *testing.T) {
 	t.Parallel()
 	one := log(written("session-1", "Kind", "", 0, 10))
-	s := (&stub{read: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
+	at := &stub{read: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
 		if q.GetAll() != nil {
 			return status.Error(codes.PermissionDenied, "access to $all denied")
 		}
 		return one(q, to)
-	}}).open(t)
-	if entries, err := collect(s.Read(t.Context(), "session-1", 0)); err != nil || len(entries) != 1 {
-		t.Errorf("Read yields %d entries and %v, want 1", len(entries), err)
+	}}
+	s := at.open(t)
+	entries, err := collect(s.Read(t.Context(), "session-1", 0))
+	if err != nil || len(entries) != 1 {
+		t.Fatalf("Read yields %d entries and %v, want 1", len(entries), err)
+	}
+	// Whether records were added just now, such a store looks up.
+	other := altered(entries[0].Record, func(r *events.Record) { r.Data = []byte("2") })
+	if err := at.open(t).Append(t.Context(), "session-1", 0, other); !errors.Is(err, events.ErrConflict) {
+		t.Errorf("Append of other data = %v, want a Conflict", err)
+	}
+	if err := at.open(t).Append(t.Context(), "session-1", 0, entries[0].Record); err != nil {
+		t.Errorf("Append of what is there = %v", err)
 	}
 	for what, loop := range map[string]func(func(events.Entry, error) bool){
 		"ReadAll": s.ReadAll(t.Context(), events.Position{}), "Follow": s.Follow(t.Context(), events.Position{}), "Backward": s.Scan(t.Context(), events.Query{Backward: true}),
@@ -327,4 +354,201 @@ func TestRepetitionThatTheServerTakesForOneIsCompared(t *testing.T) {
 	if err := s.Append(t.Context(), "session-1", 0, other); !errors.Is(err, events.ErrConflict) {
 		t.Errorf("Append of other data = %v, want a Conflict", err)
 	}
+}
+
+// A place has two parts, and each is told and asked for as it is.
+func TestPositionsKeepBothTheirParts(t *testing.T) {
+	t.Parallel()
+	split := func(stream, kind string, revision, commit, prepare uint64) *streams.ReadResp {
+		e := written(stream, kind, "", revision, commit)
+		e.GetEvent().GetEvent().PreparePosition = prepare
+		return e
+	}
+	one, two := split("session-1", "Kind", 0, 20, 12), split("session-1", "Kind", 1, 20, 15)
+	passed := &streams.ReadResp{Content: &streams.ReadResp_Checkpoint_{Checkpoint: &streams.ReadResp_Checkpoint{CommitPosition: 40, PreparePosition: 33}}}
+	var mu sync.Mutex
+	var asked []string
+	ended := 0
+	s := (&stub{read: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
+		if q.GetSubscription() == nil {
+			if at := q.GetAll().GetPosition(); at != nil {
+				mu.Lock()
+				asked = append(asked, fmt.Sprintf("back from %d/%d", at.GetCommitPosition(), at.GetPreparePosition()))
+				mu.Unlock()
+				return log()(q, to)
+			}
+			return log(one, two)(q, to)
+		}
+		mu.Lock()
+		asked = append(asked, fmt.Sprintf("%d/%d", q.GetAll().GetPosition().GetCommitPosition(), q.GetAll().GetPosition().GetPreparePosition()))
+		ended++
+		n := ended
+		mu.Unlock()
+		all := []*streams.ReadResp{confirmation, one}
+		switch n {
+		case 2:
+			all = []*streams.ReadResp{confirmation, two}
+		case 3:
+			all = []*streams.ReadResp{confirmation, passed}
+		case 4:
+			all = []*streams.ReadResp{confirmation, split("session-1", "Kind", 2, 41, 34)}
+		}
+		for _, m := range all {
+			if err := to.Send(m); err != nil {
+				return err
+			}
+		}
+		return status.Error(codes.Unavailable, "gone")
+	}}).open(t)
+	var got []string
+	for e, err := range s.Follow(t.Context(), events.NewPosition(9, 7)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got = append(got, e.Position.String()); len(got) == 3 {
+			break
+		}
+	}
+	if text := strings.Join(got, " "); text != "20/12 20/15 41/34" {
+		t.Errorf("Follow yields entries at %s", text)
+	}
+	if text := strings.Join(asked, " "); text != "9/7 20/12 20/15 40/33" {
+		t.Errorf("the server was asked for what stands behind %s", text)
+	}
+	asked = nil
+	if _, err := collect(s.Scan(t.Context(), events.Query{Backward: true, After: events.NewPosition(20, 15)})); err != nil {
+		t.Error(err)
+	}
+	if text := strings.Join(asked, " "); text != "back from 20/15" {
+		t.Errorf("the server was asked %s", text)
+	}
+}
+
+// What others wrote into the streams of the ledger is yielded as it is: links,
+// the end of a stream, types and names of any form.
+func TestWhateverOthersWroteIsYielded(t *testing.T) {
+	t.Parallel()
+	dangling := &streams.ReadResp{Content: &streams.ReadResp_Event{Event: &streams.ReadResp_ReadEvent{Link: written("links", "$>", "", 0, 9).GetEvent().GetEvent()}}}
+	s := (&stub{read: log(
+		dangling,
+		written("links", "$>", `{"$v":"1:-1:1:4"}`, 0, 10),
+		written("session-1", "$streamDeleted", "", 1<<63-1, 11),
+		written("SESSION", " Kind\n", "\x00", 0, 12),
+		written("session-", "Ω", "[]", 0, 13),
+	)}).open(t)
+	entries, err := collect(s.ReadAll(t.Context(), events.Position{}))
+	if err != nil || len(entries) != 4 {
+		t.Fatalf("ReadAll yields %d entries and %v, want 4", len(entries), err)
+	}
+	var got []string
+	for _, e := range entries {
+		got = append(got, fmt.Sprintf("%s %d %q %q", e.Stream, e.Revision, e.Kind, e.Metadata))
+	}
+	want := `links 1 "$>" "{\"$v\":\"1:-1:1:4\"}", session-1 9223372036854775808 "$streamDeleted" "", SESSION 1 " Kind\n" "\x00", session- 1 "Ω" "[]"`
+	if text := strings.Join(got, ", "); text != want {
+		t.Errorf("ReadAll yields %s, want %s", text, want)
+	}
+}
+
+// A server that lost count of what it was told, or was told of it by another
+// name, says that the stream has another length. The stream itself is believed.
+func TestConflictThatIsNoneIsLookedThrough(t *testing.T) {
+	t.Parallel()
+	at := &stub{refuses: true, read: log(written("session-1", "Kind", "", 0, 10), written("session-1", "Kind", "", 1, 11))}
+	s := at.open(t)
+	entries, err := collect(s.Read(t.Context(), "session-1", 0))
+	if err != nil || len(entries) != 2 {
+		t.Fatalf("Read yields %d entries and %v, want 2", len(entries), err)
+	}
+	one, two := entries[0].Record, entries[1].Record
+	for name, of := range map[string]struct {
+		records []events.Record
+		want    error
+	}{
+		"what is there":              {[]events.Record{one, two}, nil},
+		"the beginning of it":        {[]events.Record{one}, nil},
+		"more than is there":         {[]events.Record{one, two, two}, events.ErrConflict},
+		"other data":                 {[]events.Record{one, altered(two, func(r *events.Record) { r.Data = []byte("2") })}, events.ErrConflict},
+		"other metadata":             {[]events.Record{altered(one, func(r *events.Record) { r.Metadata = []byte("2") })}, events.ErrConflict},
+		"another kind":               {[]events.Record{altered(one, func(r *events.Record) { r.Kind = "Other" })}, events.ErrConflict},
+		"another version":            {[]events.Record{altered(one, func(r *events.Record) { r.Version++ })}, events.ErrConflict},
+		"another time":               {[]events.Record{altered(one, func(r *events.Record) { r.Time = r.Time.Add(time.Hour) })}, events.ErrConflict},
+		"the same with another name": {[]events.Record{altered(one, func(r *events.Record) { r.ID = newMint().Event() })}, events.ErrConflict},
+	} {
+		if err := s.Append(t.Context(), "session-1", 0, of.records...); !errors.Is(err, of.want) {
+			t.Errorf("Append of %s = %v, want %v", name, err, of.want)
+		}
+	}
+}
+
+func altered(r events.Record, by func(*events.Record)) events.Record { by(&r); return r }
+
+// Patience is with a server that does not get on.
+func TestReadThatGetsOnOutlastsPatience(t *testing.T) {
+	t.Parallel()
+	const length = 40
+	s := (&stub{read: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
+		at := q.GetStream().GetRevision()
+		if q.GetStream() == nil || at == length {
+			return nil
+		}
+		if err := to.Send(written("session-1", "Kind", "", at, 10+at)); err != nil {
+			return err
+		}
+		return status.Error(codes.Internal, "that was it")
+	}}).open(t)
+	if entries, err := collect(s.Read(t.Context(), "session-1", 0)); err != nil || len(entries) != length {
+		t.Errorf("Read yields %d entries and %v, want %d", len(entries), err, length)
+	}
+	stuck := (&stub{read: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
+		if q.GetStream() == nil {
+			return nil
+		}
+		return status.Error(codes.Internal, "nothing")
+	}}).open(t)
+	if _, err := collect(stuck.Read(t.Context(), "session-1", 0)); !errors.Is(err, eventstoredb.ErrUnreachable) {
+		t.Errorf("Read of a server that never gets on = %v, want ErrUnreachable", err)
+	}
+}
+
+// Who was told that an append ended may use the memory of its records again,
+// though the client still sends them.
+func TestAppendSendsNothingThatWasWrittenLater(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	release, ended := make(chan struct{}), make(chan struct{})
+	at := &stub{}
+	at.take = func(from streams.Streams_AppendServer) error {
+		defer close(ended)
+		cancel()
+		<-release
+		for {
+			m, err := from.Recv()
+			if err != nil {
+				return err
+			}
+			if data := m.GetProposedMessage().GetData(); bytes.ContainsRune(data, 'y') {
+				t.Error("the server was sent what was written after Append had returned")
+				return status.Error(codes.Internal, "enough")
+			}
+		}
+	}
+	s := at.open(t)
+	mint := newMint()
+	records := make([]events.Record, 10)
+	for i := range records {
+		records[i] = record(mint, "Kind", i)
+		records[i].Data = []byte(`"` + strings.Repeat("x", 60_000) + `"`)
+	}
+	if err := s.Append(ctx, "session-1", 0, records...); !errors.Is(err, context.Canceled) {
+		t.Errorf("Append = %v, want the cause of its context", err)
+	}
+	for _, r := range records {
+		for i := range r.Data {
+			r.Data[i] = 'y'
+		}
+	}
+	close(release)
+	<-ended
 }

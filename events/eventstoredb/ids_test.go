@@ -1,0 +1,180 @@
+package eventstoredb_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/EventStore/EventStore-Client-Go/v4/protos/streams"
+	"github.com/settlement-ledger/ledger/events"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// An idServer holds one stream, and as EventStoreDB does it takes records for a
+// repetition whose IDs it holds at their place, whatever else is in them.
+type idServer struct {
+	before func(n int) error // is called with each append when it has come, from 0
+	mu     struct {
+		sync.Mutex
+		n    int
+		held []*streams.ReadResp
+	}
+}
+
+// open serves it, and opens it.
+func (s *idServer) open(t *testing.T) events.Store {
+	t.Helper()
+	at := &stub{take: s.take, read: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
+		s.mu.Lock()
+		held := log(s.mu.held...)
+		s.mu.Unlock()
+		return held(q, to)
+	}}
+	return at.open(t)
+}
+
+func (s *idServer) take(from streams.Streams_AppendServer) error {
+	first, err := from.Recv()
+	if err != nil {
+		return err
+	}
+	after := 0
+	if _, ok := first.GetOptions().GetExpectedStreamRevision().(*streams.AppendReq_Options_Revision); ok {
+		after = int(first.GetOptions().GetRevision()) + 1
+	}
+	var proposed []*streams.AppendReq_ProposedMessage
+	for {
+		m, err := from.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return err
+		}
+		proposed = append(proposed, m.GetProposedMessage())
+	}
+	s.mu.Lock()
+	n := s.mu.n
+	s.mu.n++
+	s.mu.Unlock()
+	if s.before != nil {
+		if err := s.before(n); err != nil {
+			return err
+		}
+	}
+	return from.SendAndClose(s.add(after, proposed))
+}
+
+func (s *idServer) add(after int, proposed []*streams.AppendReq_ProposedMessage) *streams.AppendResp {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if after == len(s.mu.held) {
+		for i, p := range proposed {
+			e := written("session-1", p.GetMetadata()["type"], string(p.GetCustomMetadata()), uint64(after+i), uint64(10*(after+i+1)))
+			e.GetEvent().GetEvent().Id, e.GetEvent().GetEvent().Data = p.GetId(), p.GetData()
+			s.mu.held = append(s.mu.held, e)
+		}
+	}
+	last := after + len(proposed) - 1
+	for i, p := range proposed {
+		if after+i >= len(s.mu.held) || !proto.Equal(s.mu.held[after+i].GetEvent().GetEvent().GetId(), p.GetId()) {
+			return &streams.AppendResp{Result: &streams.AppendResp_WrongExpectedVersion_{WrongExpectedVersion: &streams.AppendResp_WrongExpectedVersion{}}}
+		}
+	}
+	return success(uint64(last), uint64(10*(last+1)))
+}
+
+// success says that records were added up to a revision.
+func success(last, position uint64) *streams.AppendResp {
+	return &streams.AppendResp{Result: &streams.AppendResp_Success_{Success: &streams.AppendResp_Success{
+		CurrentRevisionOption: &streams.AppendResp_Success_CurrentRevision{CurrentRevision: last},
+		PositionOption:        &streams.AppendResp_Success_Position{Position: &streams.AppendResp_Position{CommitPosition: position, PreparePosition: position}},
+	}}}
+}
+
+func TestServerThatComparesIDsAloneIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	one := record(newMint(), "Kind", 1)
+	other := altered(one, func(r *events.Record) { r.Data = []byte(`{"other":1}`) })
+
+	// Of two at once, one wins, and the other is told so.
+	second := make(chan struct{})
+	s := (&idServer{before: func(n int) error {
+		if n == 0 {
+			<-second
+		} else if n == 1 {
+			close(second)
+		}
+		return nil
+	}}).open(t)
+	var both sync.WaitGroup
+	var ends [2]error
+	both.Go(func() { ends[0] = s.Append(t.Context(), "session-1", 0, one) })
+	both.Go(func() { ends[1] = s.Append(t.Context(), "session-1", 0, other) })
+	both.Wait()
+	if (ends[0] == nil) == (ends[1] == nil) {
+		t.Errorf("two appends with one ID and different data at once = %v and %v, want one Conflict", ends[0], ends[1])
+	}
+
+	// And so if somebody came between two tries.
+	at := &idServer{}
+	by, s := at.open(t), at.open(t)
+	at.before = func(n int) error {
+		if n > 0 {
+			return nil
+		}
+		if err := by.Append(t.Context(), "session-1", 0, one); err != nil {
+			t.Error(err)
+		}
+		return status.Error(codes.Unavailable, "gone")
+	}
+	if err := s.Append(t.Context(), "session-1", 0, other); !errors.Is(err, events.ErrConflict) {
+		t.Errorf("Append of other data behind a try that was lost = %v, want a Conflict", err)
+	}
+	if err := s.Append(t.Context(), "session-1", 0, one); err != nil {
+		t.Errorf("Append of what is there = %v", err)
+	}
+}
+
+// An append that may have been made is made again for as long as it takes.
+func TestAppendThatMayHaveBeenMadeOutlastsPatience(t *testing.T) {
+	t.Parallel()
+	at := &idServer{}
+	s := at.open(t) // with the patience of a tenth of a second
+	at.before = func(n int) error {
+		if n < 7 {
+			return status.Error(codes.Internal, "nobody knows")
+		}
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := s.Append(ctx, "session-1", 0, record(newMint(), "Kind", 1)); err != nil {
+		t.Errorf("Append = %v", err)
+	}
+}
+
+// An answer to something else is no answer.
+func TestAnswerWithAnotherRevisionIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	placeless := success(0, 1)
+	placeless.GetSuccess().PositionOption = &streams.AppendResp_Success_NoPosition{}
+	for name, result := range map[string]*streams.AppendResp{"another revision": success(7, 1000), "no position": placeless, "nothing": {}} {
+		at := &stub{read: log(), take: func(from streams.Streams_AppendServer) error {
+			for {
+				if _, err := from.Recv(); errors.Is(err, io.EOF) {
+					return from.SendAndClose(result)
+				} else if err != nil {
+					return err
+				}
+			}
+		}}
+		if err := at.open(t).Append(t.Context(), "session-1", 0, record(newMint(), "Kind", 1)); !errors.Is(err, events.ErrConflict) {
+			t.Errorf("%s: Append = %v, want a Conflict, as the stream is empty", name, err)
+		}
+	}
+}
