@@ -3,6 +3,8 @@ package remote
 import (
 	"context"
 	"fmt"
+	"net/url"
+	"os"
 	"slices"
 
 	"github.com/settlement-ledger/ledger/domain"
@@ -14,9 +16,10 @@ import (
 type Origin struct {
 	Retained domain.Retained       // as its settlement names it
 	Process  events.ProcessStarted // that settled the call; only its ID where nothing else is on record
-	// Addresses are where it can be asked for: that of the process, and then
-	// those of the later processes of its host, the latest first, one of which
-	// may have the store now.
+	// Addresses are where it can be asked for: that of the process, and those of
+	// the later processes of its host, the latest first, one of which may have
+	// the store now. Those of processes that are not on record as ended come
+	// before all others.
 	Addresses []string
 }
 
@@ -26,6 +29,16 @@ func (o Origin) String() string {
 		return o.Process.Process.String()
 	}
 	return fmt.Sprintf("%s pid %d", o.Process.Host, o.Process.PID)
+}
+
+// explained returns why a node was of no use, with what the address says of it:
+// one of a loopback is reached on its own machine alone.
+func (o Origin) explained(address string, err error) error {
+	u, bad := url.Parse(address)
+	if here, unknown := os.Hostname(); bad != nil || unknown != nil || here == o.Process.Host || !onThisMachine(u.Hostname()) {
+		return err
+	}
+	return fmt.Errorf("%w (an address that only %s itself reaches: others need ledger serve there with --listen-outputs)", err, o.Process.Host)
 }
 
 // maxAddresses bounds how many nodes are asked for one output.
@@ -51,28 +64,47 @@ func locate(ctx context.Context, ledger *events.Ledger, ref domain.Ref) (o Origi
 	if o.Retained, process, err = settledBy(ctx, ledger, session, ref); err != nil {
 		return o, err
 	}
-	o.Process.Process = process
-	var later []string
-	for v, err := range ledger.Scan(ctx, events.Query{Filter: events.Filter{Kinds: []string{events.ProcessStarted{}.Kind()}}}) {
+	o.Process, o.Addresses, err = addressesOf(ctx, ledger, process)
+	return o, err
+}
+
+// addressesOf returns what is on record of a process, and where what it kept can
+// be asked for.
+func addressesOf(ctx context.Context, ledger *events.Ledger, process domain.ProcessID) (events.ProcessStarted, []string, error) {
+	own := events.ProcessStarted{Process: process}
+	var later []events.ProcessStarted
+	ended := map[domain.ProcessID]bool{}
+	lives := events.Filter{Kinds: []string{events.ProcessStarted{}.Kind(), events.ProcessStopped{}.Kind()}}
+	for v, err := range ledger.Scan(ctx, events.Query{Filter: lives}) {
 		if err != nil {
-			return o, err
+			return own, nil, err
 		}
-		p, ok := v.Event.(events.ProcessStarted)
-		switch {
-		case !ok:
-		case p.Process == process:
-			o.Process = p
-		case p.Host != "" && p.Host == o.Process.Host:
-			later = append(later, p.Address)
+		switch e := v.Event.(type) {
+		case events.ProcessStarted:
+			if e.Process == process {
+				own = e
+			} else if e.Host != "" && e.Host == own.Host {
+				later = append(later, e)
+			}
+		case events.ProcessStopped:
+			ended[e.Process] = true
 		}
 	}
 	slices.Reverse(later)
-	for _, address := range append([]string{o.Process.Address}, later...) {
-		if address != "" && !slices.Contains(o.Addresses, address) && len(o.Addresses) < maxAddresses {
-			o.Addresses = append(o.Addresses, address)
+	return own, ranked(append([]events.ProcessStarted{own}, later...), ended), nil
+}
+
+// ranked returns the addresses of processes in their order, each once, behind
+// those of processes that have not ended.
+func ranked(all []events.ProcessStarted, ended map[domain.ProcessID]bool) (addresses []string) {
+	for _, gone := range []bool{false, true} {
+		for _, p := range all {
+			if ended[p.Process] == gone && p.Address != "" && !slices.Contains(addresses, p.Address) && len(addresses) < maxAddresses {
+				addresses = append(addresses, p.Address)
+			}
 		}
 	}
-	return o, nil
+	return addresses
 }
 
 // streamOf returns the stream in which a settlement stands, the last of which

@@ -127,37 +127,61 @@ func (n *Nodes) Verify(ctx context.Context, ref domain.Ref) error {
 	return readThrough(o)
 }
 
-// reach asks the nodes that may have an output, until one does.
+// reach asks the nodes that may have an output, until one does. What another
+// machine of the same name answers decides nothing: an output that is not the
+// one that its settlement names is looked for at the next address.
 func (n *Nodes) reach(ctx context.Context, ref domain.Ref, ask func(*Client) (domain.Retained, error)) error {
 	origin, err := locate(ctx, n.ledger, ref)
 	if err != nil {
 		return err
 	}
-	if n.config.Home && len(origin.Addresses) == 0 && origin.Process.Until.IsZero() {
-		return outputs.ErrNotFound
-	}
 	var faults []error
-	absent := false
+	var damage error
 	for _, address := range origin.Addresses {
 		retained, err := n.askAt(address, ask)
+		pruned, is := errors.AsType[*outputs.Pruned](err)
+		if is {
+			retained = pruned.Retained
+		}
 		switch {
-		case err == nil && retained != origin.Retained:
-			return fmt.Errorf("%w: its node has %d bytes with SHA-256 %s, and the settlement names %d and %s", outputs.ErrDamaged,
-				retained.Bytes, retained.SHA256, origin.Retained.Bytes, origin.Retained.SHA256)
-		case errors.Is(err, outputs.ErrNotFound):
-			absent = true
-		case errors.Is(err, ErrUnreachable), errors.Is(err, ErrNotANode), errors.Is(err, ErrDenied), errors.Is(err, ErrBadAddress):
-			faults = append(faults, err)
-		default:
+		case (err == nil || is) && retained != origin.Retained:
+			damage = fmt.Errorf("%w: node %s has %d bytes with SHA-256 %s, and the settlement names %d and %s", outputs.ErrDamaged,
+				address, retained.Bytes, retained.SHA256, origin.Retained.Bytes, origin.Retained.SHA256)
+		case err == nil, is:
 			return err
+		case errors.Is(err, outputs.ErrDamaged):
+			damage = err
+		case errors.Is(err, outputs.ErrNotFound):
+		case n.ended(ctx):
+			return err
+		default:
+			faults = append(faults, origin.explained(address, err))
 		}
 	}
+	return n.missing(origin, faults, damage)
+}
+
+// ended reports whether what n was asked can have no answer any more.
+func (n *Nodes) ended(ctx context.Context) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.mu.closed || ctx.Err() != nil
+}
+
+// missing returns why an output was to be had from no node.
+func (n *Nodes) missing(origin Origin, faults []error, damage error) error {
 	switch {
+	case damage != nil:
+		return fmt.Errorf("it was settled by %s: %w", origin, damage)
+	case n.config.Home && origin.Process.Until.IsZero():
+		// Who settled it held the store that lies here, alone.
+		return fmt.Errorf("%w, where it was kept by %s", outputs.ErrNotFound, origin)
 	case len(faults) > 0:
 		return fmt.Errorf("it was settled by %s: %w: start ledger serve there, or copy its outputs here", origin, joined(faults))
-	case absent:
+	case origin.Process.Address != "":
 		return fmt.Errorf("%w, neither here nor where it was settled, by %s", outputs.ErrNotFound, origin)
 	}
+	// Others of its host do not have it, which may be because they have another store.
 	return fmt.Errorf("it was settled by %s, which told no address: %w: start ledger serve there, or copy its outputs here", origin, ErrUnreachable)
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -43,6 +44,15 @@ func (h *history) process(host, address string) domain.ProcessID {
 		h.t.Fatal(err)
 	}
 	return id
+}
+
+// ended puts the end of a process on record.
+func (h *history) ended(process domain.ProcessID) {
+	h.t.Helper()
+	if _, err := h.ledger.Append(h.t.Context(), events.ProcessStream(process), 1,
+		h.ledger.Draft(events.ProcessStopped{Process: process, Reason: events.ProcessEnded}, domain.EventID{})); err != nil {
+		h.t.Fatal(err)
+	}
 }
 
 func (h *history) append(e events.Draft) {
@@ -121,6 +131,24 @@ func TestOutputIsFoundByTheLog(t *testing.T) {
 	}
 }
 
+// Who is on record as ended is asked behind those who are not.
+func TestTheLivingAreAskedFirst(t *testing.T) {
+	t.Parallel()
+	for name, log := range logs(t) {
+		h := newHistory(t, log)
+		a := h.process("alpha", "http://alpha:1")
+		ref := h.settled(a, nil, "1")
+		h.process("alpha", "http://alpha:2")
+		gone := h.process("alpha", "http://alpha:3")
+		h.ended(a)
+		h.ended(gone)
+		o, err := Locate(t.Context(), h.ledger, ref)
+		if want := "[http://alpha:2 http://alpha:1 http://alpha:3]"; err != nil || fmt.Sprint(o.Addresses) != want {
+			t.Errorf("%s: Locate = %v, %v, want %s", name, o.Addresses, err, want)
+		}
+	}
+}
+
 // A call that did not begin is settled by the process whose tool was offered.
 func TestOutputOfACallThatDidNotBeginIsFound(t *testing.T) {
 	t.Parallel()
@@ -191,6 +219,7 @@ func TestNodesSayWhoCannotBeReachedAndWhatToDo(t *testing.T) {
 	gone := h.settled(h.process("alpha", dead), nil, "x")
 	never := h.settled(h.process("beta", ""), nil, "x")
 	bad := h.settled(h.process("gamma", "nonsense"), nil, "x")
+	h.process("beta", serve(t, Serve(storeIn(t, vfs.NewMem()), Serving{}))) // which has another store
 	n := OpenNodes(nil, h.ledger, Config{Retry: -1})
 	defer n.Close()
 	for _, want := range []struct {
@@ -218,11 +247,14 @@ func TestNodesSayWhoCannotBeReachedAndWhatToDo(t *testing.T) {
 func TestNodesAtHomeKnowWhatIsGone(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, eventstest.NewSlice())
-	ref := h.settled(h.process("alpha", ""), nil, "x")
 	n := OpenNodes(nil, h.ledger, Config{Retry: -1, Home: true})
 	defer n.Close()
-	if _, err := n.Stat(t.Context(), ref); !errors.Is(err, outputs.ErrNotFound) || errors.Is(err, ErrUnreachable) {
-		t.Errorf("Stat = %v, want %v", err, outputs.ErrNotFound)
+	ref := h.settled(h.process("alpha", ""), nil, "x")
+	for range 2 {
+		if _, err := n.Stat(t.Context(), ref); !errors.Is(err, outputs.ErrNotFound) || errors.Is(err, ErrUnreachable) {
+			t.Errorf("Stat = %v, want %v", err, outputs.ErrNotFound)
+		}
+		h.process("alpha", nobody(t)) // it was served since
 	}
 }
 
@@ -254,6 +286,53 @@ func TestNodesBelieveTheLogAndNotTheNode(t *testing.T) {
 	wantErr(t, "Open", err, outputs.ErrDamaged)
 	_, err = n.Stat(t.Context(), ref)
 	wantErr(t, "Stat", err, outputs.ErrDamaged)
+}
+
+// Two machines can have one name: what another one has under the reference is
+// passed over.
+func TestNodesAskOnWhereAnotherOutputAnswers(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, eventstest.NewSlice())
+	right, wrong := storeIn(t, vfs.NewMem()), storeIn(t, vfs.NewMem())
+	first := h.process("alpha", serve(t, Serve(wrong, Serving{})))
+	ref, other := h.settled(first, Local(right), "named"), h.settled(first, Local(right), "pruned there")
+	mustKeep(t, Local(wrong), ref, []byte("other"))
+	mustKeep(t, Local(wrong), other, []byte("else"))
+	if _, err := wrong.Prune(t.Context(), other, "old", time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	h.process("alpha", serve(t, Serve(right, Serving{})))
+	n := OpenNodes(nil, h.ledger, Config{Retry: -1})
+	defer n.Close()
+	for ref, want := range map[domain.Ref]string{ref: "named", other: "pruned there"} {
+		if got := readAll(t, n, ref); string(got) != want {
+			t.Errorf("it reads %q, want %q", got, want)
+		}
+		if got, err := n.Stat(t.Context(), ref); err != nil || got != described(ref, []byte(want)) {
+			t.Errorf("Stat = %+v, %v, want what was named", got, err)
+		}
+	}
+}
+
+// An address of a loopback is of use to its own machine alone, and that is said.
+func TestNodesSayThatALoopbackIsOfOneMachine(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, eventstest.NewSlice())
+	here, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	away := h.settled(h.process("another machine", nobody(t)), nil, "x")
+	near := h.settled(h.process(here, nobody(t)), nil, "x")
+	n := OpenNodes(nil, h.ledger, Config{Retry: -1})
+	defer n.Close()
+	for ref, want := range map[domain.Ref]bool{away: true, near: false} {
+		_, err := n.Stat(t.Context(), ref)
+		wantErr(t, "Stat", err, ErrUnreachable)
+		if got := strings.Contains(err.Error(), "(an address that only another machine itself reaches: "); got != want {
+			t.Errorf("Stat = %v, want that it tells of the loopback: %v", err, want)
+		}
+	}
 }
 
 func TestNodesDoNotAskADeadNodeForEachOutput(t *testing.T) {
