@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/settlement-ledger/ledger/domain"
 )
 
@@ -30,7 +32,8 @@ func start() int {
 // interruptible returns a context that the first signal to end ends, with the
 // reason as its cause. A second request to end ends the process. A terminal
 // that is gone and a reader that left (SIGHUP, SIGPIPE) end the context too,
-// however often they come. The function that it returns gives the signals back.
+// however often they come. A peer at the network that left, of which SIGPIPE tells
+// as well, ends nothing. The function that it returns gives the signals back.
 func interruptible(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals, done := make(chan os.Signal, 2), make(chan struct{})
@@ -40,6 +43,9 @@ func interruptible(parent context.Context) (context.Context, func()) {
 		for asked := false; ; {
 			select {
 			case s := <-signals:
+				if s == syscall.SIGPIPE && !readerLeft(syscall.Stdout, syscall.Stderr) {
+					continue
+				}
 				cancel(interruptionBy(s))
 				request := s == os.Interrupt || s == syscall.SIGTERM
 				if request && asked {
@@ -57,6 +63,18 @@ func interruptible(parent context.Context) (context.Context, func()) {
 		waiting.Wait()
 		cancel(nil)
 	}
+}
+
+// readerLeft reports whether one of these files is a pipe, or the like, that nobody
+// reads any more.
+func readerLeft(files ...int) bool {
+	for _, fd := range files {
+		state := []unix.PollFd{{Fd: int32(fd)}}
+		if n, err := unix.Poll(state, 0); err == nil && n > 0 && state[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // endings are the signals to end. Under nohup SIGHUP is none.
