@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -161,5 +162,39 @@ func TestTheStoreIsNamedByItsFlagBeforeTheEnvironment(t *testing.T) {
 	a.store, a.named, a.env = "", false, func(string) (string, bool) { return "http://db", true }
 	if _, err := a.where(); err == nil || !strings.HasPrefix(err.Error(), "LEDGER_STORE: ") {
 		t.Errorf("where() = %v, want an error of LEDGER_STORE", err)
+	}
+}
+
+// Nodes are asked as the user of the connection string, also where it names
+// several hosts, and over TLS alone.
+func TestNodesAreAskedAsTheUserOfTheConnectionString(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]struct {
+		user, password string
+		trusting       bool
+	}{
+		"esdb://ada:s%40cret@db:2113":                            {"ada", "s@cret", false},
+		"kurrentdb://ada:secret@a:1,b:2,c:3?tlsVerifyCert=false": {"ada", "secret", true},
+		"esdb+discover://ada:secret@db?TLS=true&namespace=team":  {"ada", "secret", false},
+		"esdb://ada:secret@db:2113?tls=false":                    {"", "", false},
+		"esdb://db:2113":                                         {"", "", false},
+	} {
+		at, err := parseAddress(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := at.nodes()
+		if err != nil || c.User != want.user || c.Password != want.password || c.TLS.InsecureSkipVerify != want.trusting {
+			t.Errorf("nodes of %s = %q %q %v, %v, want %+v", text, c.User, c.Password, c.TLS.InsecureSkipVerify, err, want)
+		}
+	}
+	for _, file := range []string{"/nowhere.pem", os.DevNull} {
+		at, err := parseAddress("esdb://db?tlsCaFile=" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := at.nodes(); err == nil || !strings.Contains(err.Error(), "tlsCaFile") {
+			t.Errorf("nodes with tlsCaFile=%s = %v, want an error that names it", file, err)
+		}
 	}
 }

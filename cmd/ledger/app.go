@@ -143,6 +143,7 @@ Exit codes:
 Environment:
   LEDGER_STORE    the store, in place of --store; a password is best given here
   LEDGER_NODE     the folder for what a database does not keep: outputs, checkpoints
+  LEDGER_NODE_ADDRESS   where other nodes ask for those outputs, if not where they are served
   LEDGER_PATIENCE how long a server that does not answer is waited for (10s)
   LEDGER_LEASE    how long this process is taken to live without a word (30s)
   LEDGER_OUTPUT   the format, in place of --output

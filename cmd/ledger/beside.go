@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
 
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
@@ -18,7 +19,8 @@ const (
 	statusPath     = "/status"
 	checkpointPath = "/checkpoints/"
 	syncPath       = "/sync"
-	backupPath     = "/backup"
+	backupPath     = "/backup" // of a store's folder alone
+	outputsPath    = "/v1/"
 )
 
 // maxCheckpoint bounds what is taken as a checkpoint.
@@ -31,16 +33,30 @@ func (s *host) beside() http.Handler {
 	mux.HandleFunc("GET "+checkpointPath+"{name...}", s.checkpoint)
 	mux.HandleFunc("PUT "+checkpointPath+"{name...}", s.keepCheckpoint)
 	mux.HandleFunc("POST "+syncPath, s.sync)
-	mux.HandleFunc("POST "+backupPath, s.backup)
-	mux.Handle("/v1/", remote.Serve(s.store.folder.outputs, remote.Serving{}))
+	if s.store.folder != nil {
+		mux.HandleFunc("POST "+backupPath, s.backup)
+	}
+	kept := remote.Serve(s.kept, remote.Serving{Authorize: s.admit})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := s.authorize(r); err != nil {
+		if strings.HasPrefix(r.URL.Path, outputsPath) { // which says in its own way who is refused
+			kept.ServeHTTP(w, r)
+		} else if err := s.admit(r); err != nil {
 			w.Header().Set("WWW-Authenticate", `Basic realm="ledger"`)
 			http.Error(w, err.Error(), http.StatusUnauthorized)
-			return
+		} else {
+			mux.ServeHTTP(w, r)
 		}
-		mux.ServeHTTP(w, r)
 	})
+}
+
+// admit counts a request, and says what is wrong with it.
+func (s *host) admit(r *http.Request) error {
+	s.asked.Add(1)
+	err := s.authorize(r)
+	if err != nil {
+		s.refused.Add(1)
+	}
+	return err
 }
 
 // The reasons for which a request is refused.
@@ -83,15 +99,24 @@ func byAddress(host string) bool {
 
 // A status is what a serving process says of itself.
 type status struct {
-	reading
-	Program string `json:"program"`
-	Version string `json:"version"`
-	PID     int    `json:"pid"`
-	Time    stamp  `json:"time"`
+	*reading        // nil: of a node
+	Program  string `json:"program"`
+	Version  string `json:"version"`
+	PID      int    `json:"pid"`
+	Time     stamp  `json:"time"`
+	Store    string `json:"store"`
+	Node     string `json:"node"`     // where other nodes ask for outputs
+	Asked    int64  `json:"requests"` // by HTTP
+	Refused  int64  `json:"refused"`  // of these
 }
 
 func (s *host) status(w http.ResponseWriter, _ *http.Request) {
-	text, err := encode(status{s.meter.read(), "ledger", version(), s.at.PID, stamp(s.now())})
+	now := status{nil, "ledger", version(), s.at.PID, stamp(s.now()), s.store.name, s.at.Node, s.asked.Load(), s.refused.Load()}
+	if s.meter != nil {
+		r := s.meter.read()
+		now.reading = &r
+	}
+	text, err := encode(now)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

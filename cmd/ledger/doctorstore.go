@@ -147,7 +147,7 @@ func (a *app) examineProcesses(ctx context.Context, e *examination, s *ledgerSto
 	if err != nil {
 		return err
 	}
-	judged := lives.Judge(domain.ProcessID{}, a.now(), !s.shared)
+	judged := s.judged(lives, domain.ProcessID{}, a.now())
 	e.well("processes", "%d at work, %d dead, %d of which nobody can tell", len(judged.Living), len(judged.Dead), len(judged.Unknown))
 	e.measured(map[string]int64{"living": int64(len(judged.Living)), "dead": int64(len(judged.Dead)), "unknown": int64(len(judged.Unknown))})
 	if len(judged.Dead) > 0 {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,75 +11,133 @@ import (
 	"net/url"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
 	"github.com/settlement-ledger/ledger/projections/publish"
+	"github.com/settlement-ledger/ledger/registry/outputs"
 	"github.com/settlement-ledger/ledger/runner"
 )
 
-// A host is a store that is served.
+// A host is a store that is served, or a node of a ledger in a database: what that
+// does not keep.
 type host struct {
 	*app
-	flags  serveFlags
-	store  *ledgerStore
-	meter  *meter
-	cfg    protocol.Config
-	log    *slog.Logger
-	orders []publish.Order
-	at     serving
+	flags    serveFlags
+	dir      string // in which it says where it serves
+	store    *ledgerStore
+	kept     *outputs.Store // that it serves
+	cfg      protocol.Config
+	log      *slog.Logger
+	orders   []publish.Order
+	presence *presence // nil: nobody looks for what is served here
+	at       struct {
+		sync.Mutex
+		serving
+		told bool // it is written down
+	}
 
-	protocol *protocol.Server
+	meter    *meter           // nil: a node
+	protocol *protocol.Server // nil: a node
 	http     *http.Server
+	asked    atomic.Int64 // requests by HTTP
+	refused  atomic.Int64 // of these, for want of a user or a right
 }
 
-// serve serves the folder that is meant until ctx ends.
-func (a *app) serve(ctx context.Context, f serveFlags) (err error) {
-	dir, err := a.storeDir()
+// A door is where a host listens.
+type door struct {
+	gate   net.Listener // of the protocol; nil: a node
+	beside net.Listener // of outputs
+}
+
+func (d door) close() error {
+	if d.gate == nil {
+		return d.beside.Close()
+	}
+	return errors.Join(d.gate.Close(), d.beside.Close())
+}
+
+// serve serves the folder that is meant, or the node of the database that is
+// meant, until ctx ends.
+func (a *app) serve(ctx context.Context, f serveFlags) error {
+	at, err := a.where()
 	if err != nil {
 		return err
 	}
-	last := lastServing(dir)
-	cfg, local, err := f.config(last)
+	s := &host{app: a, flags: f, dir: at.folder, log: a.log(slog.LevelInfo)}
+	if at.database != "" {
+		if err := f.fitNode(); err != nil {
+			return err
+		}
+		if s.dir, err = a.nodeDir(at); err != nil {
+			return err
+		}
+	}
+	address, err := a.givenAddress()
 	if err != nil {
 		return err
 	}
-	s := &host{app: a, flags: f, cfg: cfg, log: a.log(slog.LevelInfo)}
+	last := lastServing(s.dir)
+	var local guest
+	if s.cfg, local, err = f.config(last); err != nil {
+		return err
+	}
 	if f.publish != "" {
 		if s.orders, err = publications(f.publish, a.env); err != nil {
 			return err
 		}
 	}
-	gate, err := listen(ctx, "listen", f.listen, cfg)
+	d, err := f.open(ctx, at, last, s.cfg)
 	if err != nil {
 		return err
 	}
-	beside, err := f.listenBeside(ctx, gate.Addr(), last, cfg)
-	if err != nil {
-		return errors.Join(err, gate.Close())
+	s.at.serving = s.announced(d, address, local)
+	if err := s.open(ctx, at, last); err != nil {
+		return errors.Join(err, d.close())
 	}
-	s.at = serving{
-		PID: os.Getpid(), Started: a.now().UTC(), Address: reached(gate.Addr(), hostName()),
-		Connection: connection(reached(gate.Addr(), "127.0.0.1"), cfg, local),
-		Outputs:    webAddress(reached(beside.Addr(), "127.0.0.1"), cfg), User: local.name, Password: local.password,
+	return errors.Join(s.run(ctx, d), s.store.Close())
+}
+
+// announced returns what a host tells commands of this machine.
+func (s *host) announced(d door, given string, local guest) serving {
+	at := serving{PID: os.Getpid(), Started: s.now().UTC(), User: local.name, Password: local.password}
+	at.Outputs = webAddress(reached(d.beside.Addr(), "127.0.0.1"), s.cfg)
+	at.Node = cmp.Or(given, webAddress(reached(d.beside.Addr(), hostName()), s.cfg))
+	if d.gate != nil {
+		at.Address = reached(d.gate.Addr(), hostName())
+		at.Connection = connection(reached(d.gate.Addr(), "127.0.0.1"), s.cfg, local)
 	}
-	if err := s.open(ctx, dir); err != nil {
-		return errors.Join(err, gate.Close(), beside.Close())
+	return at
+}
+
+// open opens the addresses at which a store, or a node, is served.
+func (f serveFlags) open(ctx context.Context, at address, last serving, cfg protocol.Config) (d door, err error) {
+	if at.database == "" {
+		if d.gate, err = listen(ctx, "listen", f.listen, cfg); err != nil {
+			return d, err
+		}
 	}
-	return errors.Join(s.run(ctx, dir, gate, beside), s.store.Close())
+	if d.beside, err = f.listenBeside(ctx, d.gate, last, cfg); err != nil && d.gate != nil {
+		err = errors.Join(err, d.gate.Close())
+	}
+	return d, err
 }
 
 // listenBeside opens the address of outputs: the one that is given or, on the
-// host of the protocol, the port that it had last, and else a free one.
-func (f serveFlags) listenBeside(ctx context.Context, gate net.Addr, last serving, cfg protocol.Config) (net.Listener, error) {
+// host of the protocol or this machine, the port that it had last, and else a free
+// one.
+func (f serveFlags) listenBeside(ctx context.Context, gate net.Listener, last serving, cfg protocol.Config) (net.Listener, error) {
 	if f.outputs != "" {
 		return listen(ctx, "listen-outputs", f.outputs, cfg)
 	}
-	host, _, err := net.SplitHostPort(gate.String())
-	if err != nil {
-		host = "127.0.0.1"
+	host := "127.0.0.1"
+	if gate != nil {
+		if on, _, err := net.SplitHostPort(gate.Addr().String()); err == nil {
+			host = on
+		}
 	}
 	if u, err := url.Parse(last.Outputs); err == nil && u.Port() != "" {
 		if again, err := listen(ctx, "listen-outputs", net.JoinHostPort(host, u.Port()), cfg); err == nil {
@@ -103,26 +162,102 @@ func hostName() string {
 	return name
 }
 
-// open opens the store for this process alone, ends what dead processes left,
-// and makes the servers.
-func (s *host) open(ctx context.Context, dir string) error {
-	held, err := s.openFolder(ctx, dir, embedded.Owner{Command: serveWord, PID: s.at.PID, Started: s.at.Started})
+// open opens what is served for this process alone, puts this process on record
+// where others may look for it, and makes the servers.
+func (s *host) open(ctx context.Context, at address, last serving) (err error) {
+	if at.database == "" {
+		err = s.openStore(ctx)
+	} else {
+		err = s.openNode(ctx, at, last)
+	}
 	if err != nil {
 		return err
 	}
-	if err := s.mend(ctx, held); err != nil {
-		return err
+	sought, err := s.sought(ctx)
+	if err == nil && sought {
+		s.presence = &presence{ledger: s.store.ledger, address: s.at.Node, log: s.log, noted: s.note}
+		err = s.presence.begin(ctx)
 	}
-	s.store, s.meter = held, newMeter(held.store.(*embedded.Store))
-	held.store = s.meter
-	if s.protocol, err = protocol.New(s.meter, s.cfg); err != nil {
-		return errors.Join(err, held.Close())
+	if err != nil {
+		return errors.Join(err, s.store.Close())
 	}
 	s.http = &http.Server{
 		Handler: s.beside(), TLSConfig: s.cfg.TLS, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	return nil
+}
+
+// sought reports whether others may look for outputs here whose processes did not
+// say where: any that a folder holds already, and those of processes that are at
+// work when a node begins to be served. Nothing is written into a folder in which
+// there are none, so that it can become a copy of another.
+func (s *host) sought(ctx context.Context) (bool, error) {
+	if s.store.folder == nil {
+		return true, nil
+	}
+	for _, err := range s.kept.All(ctx) {
+		return err == nil, err
+	}
+	return false, nil
+}
+
+// openStore opens the folder, and ends what dead processes left in it.
+func (s *host) openStore(ctx context.Context) error {
+	held, err := s.openFolder(ctx, s.dir, embedded.Owner{Command: serveWord, PID: s.at.PID, Started: s.at.Started})
+	if err != nil {
+		return err
+	}
+	if err := s.mend(ctx, held); err != nil {
+		return err
+	}
+	s.store, s.kept, s.meter = held, held.folder.outputs, newMeter(held.store.(*embedded.Store))
+	held.store = s.meter
+	if s.protocol, err = protocol.New(s.meter, s.cfg); err != nil {
+		return errors.Join(err, held.Close())
+	}
+	return nil
+}
+
+// openNode opens the database and what the node keeps, and ends who served the
+// node before and was killed.
+func (s *host) openNode(ctx context.Context, at address, last serving) error {
+	held, err := s.openDatabase(ctx, at)
+	if err != nil {
+		return err
+	}
+	if s.kept, err = held.node.hold(ctx); err != nil {
+		return errors.Join(err, held.Close())
+	}
+	if !last.Process.IsZero() {
+		if err := endProcess(ctx, held.ledger, last.Process); err != nil {
+			return errors.Join(fmt.Errorf("end process %s, which served before: %w", last.Process, err), held.Close())
+		}
+	}
+	s.store = held
+	return nil
+}
+
+// note takes the ID under which this process is on record, and tells it to those
+// who find this process by its folder.
+func (s *host) note(id domain.ProcessID) {
+	s.at.Lock()
+	defer s.at.Unlock()
+	s.at.Process = id
+	if !s.at.told {
+		return
+	}
+	if err := s.at.write(s.dir); err != nil {
+		s.log.Warn("not written down under which ID this process is on record", "error", err)
+	}
+}
+
+// tell writes down where this process serves.
+func (s *host) tell() error {
+	s.at.Lock()
+	defer s.at.Unlock()
+	s.at.told = true
+	return s.at.write(s.dir)
 }
 
 // mend ends what dead processes left in a store that this process has alone. It
@@ -132,7 +267,7 @@ func (s *host) mend(ctx context.Context, held *ledgerStore) error {
 	if err != nil {
 		return errors.Join(err, held.Close())
 	}
-	if len(lives.Judge(domain.ProcessID{}, s.now(), true).Dead) == 0 {
+	if len(held.judged(lives, domain.ProcessID{}, s.now()).Dead) == 0 {
 		return nil
 	}
 	p, err := s.begin(ctx, held)
@@ -148,28 +283,48 @@ func (s *host) mend(ctx context.Context, held *ledgerStore) error {
 }
 
 // run serves until ctx ends, which is the ordinary end, or something breaks.
-func (s *host) run(ctx context.Context, dir string, gate, beside net.Listener) error {
+func (s *host) run(ctx context.Context, d door) error {
 	broken := make(chan error, 3)
-	var running sync.WaitGroup
-	running.Go(func() { broken <- s.protocol.Serve(gate) })
-	running.Go(func() { broken <- s.serveBeside(beside) })
+	var running, present sync.WaitGroup
+	if d.gate != nil {
+		running.Go(func() { broken <- s.protocol.Serve(d.gate) })
+	}
+	running.Go(func() { broken <- s.serveBeside(d.beside) })
 	publishing, stopPublishing := context.WithCancelCause(context.WithoutCancel(ctx))
 	if len(s.orders) > 0 {
 		running.Go(func() { broken <- s.publishing(publishing) })
 	}
-	err := s.at.write(dir)
+	err := s.tell()
+	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
+	if s.presence != nil {
+		present.Go(func() { s.presence.keep(keeping) })
+	}
 	if err == nil {
-		err = s.announce(dir)
+		err = s.announce()
 	}
 	if err == nil {
 		err = s.watchOver(ctx, broken)
 	}
-	forgotten := retire(dir)
+	stopKeeping()
+	present.Wait()
+	forgotten := retire(s.dir)
 	stopPublishing(domain.ByShutdown)
 	err = errors.Join(err, s.drain(ctx), forgotten)
 	running.Wait()
-	s.log.Info("ended", "appends", s.meter.appends.Load(), "records", s.meter.records.Load())
+	if s.presence != nil {
+		s.presence.end(ctx)
+	}
+	s.log.Info("ended", s.worked()...)
 	return err
+}
+
+// worked returns what was done in all, for the log.
+func (s *host) worked() []any {
+	work := []any{"requests", s.asked.Load(), "refused", s.refused.Load()}
+	if s.meter != nil {
+		work = append([]any{"appends", s.meter.appends.Load(), "records", s.meter.records.Load()}, work...)
+	}
+	return work
 }
 
 func (s *host) serveBeside(at net.Listener) (err error) {
@@ -199,17 +354,21 @@ func (s *host) publishing(ctx context.Context) error {
 }
 
 // announce tells that others can connect, and where.
-func (s *host) announce(dir string) error {
-	public := connection(s.at.Address, s.cfg, guest{})
+func (s *host) announce() error {
 	row := struct {
-		Store      string `json:"store"`
-		Connection string `json:"connection"`
-		Outputs    string `json:"outputs"`
-		PID        int    `json:"pid"`
-	}{dir, public, s.at.Outputs, s.at.PID}
+		Store      string  `json:"store"`
+		Connection *string `json:"connection"`
+		Outputs    string  `json:"outputs"`
+		PID        int     `json:"pid"`
+	}{s.store.name, nil, s.at.Node, s.at.PID}
+	said := "Serving the node of " + s.store.name + " in " + s.dir
+	if s.protocol != nil {
+		public := connection(s.at.Address, s.cfg, guest{})
+		row.Connection, said = &public, "Serving "+s.dir+" at "+public
+	}
 	err := s.emitOne(row, func() {
-		s.line("Serving %s at %s", dir, public)
-		s.line("Outputs at %s", s.at.Outputs)
+		s.line("%s", said)
+		s.line("Outputs at %s", s.at.Node)
 	})
 	return errors.Join(err, s.out.Flush())
 }
@@ -222,7 +381,7 @@ func (s *host) watchOver(ctx context.Context, broken <-chan error) error {
 		defer ticker.Stop()
 		pulse = ticker.C
 	}
-	last, at := s.meter.read(), time.Now()
+	now := s.pace()
 	for {
 		select {
 		case <-ctx.Done():
@@ -231,13 +390,27 @@ func (s *host) watchOver(ctx context.Context, broken <-chan error) error {
 		case err := <-broken:
 			return err
 		case <-pulse:
-			now := s.meter.read()
-			seconds := time.Since(at).Seconds()
-			s.log.Info("serving", "position", now.Head.String(),
-				"appends_per_second", perSecond(now.Appends-last.Appends, seconds), "records_per_second", perSecond(now.Records-last.Records, seconds),
-				"failed_appends", now.Failed, "subscribers", now.Subscribers, "lag", now.Lag)
-			last, at = now, time.Now()
+			s.log.Info("serving", now()...)
 		}
+	}
+}
+
+// pace returns a function that says how the work went since its last call, for
+// the log.
+func (s *host) pace() func() []any {
+	if s.meter == nil {
+		return s.worked
+	}
+	last, at := s.meter.read(), time.Now()
+	return func() []any {
+		now, seconds := s.meter.read(), time.Since(at).Seconds()
+		line := []any{
+			"position", now.Head.String(), "appends_per_second", perSecond(now.Appends-last.Appends, seconds),
+			"records_per_second", perSecond(now.Records-last.Records, seconds),
+			"failed_appends", now.Failed, "subscribers", now.Subscribers, "lag", now.Lag,
+		}
+		last, at = now, time.Now()
+		return line
 	}
 }
 
@@ -256,7 +429,10 @@ func (s *host) drain(ctx context.Context) error {
 			web = s.http.Close() // those who take no end
 		}
 	})
-	err := s.protocol.Shutdown(ctx)
+	var err error
+	if s.protocol != nil {
+		err = s.protocol.Shutdown(ctx)
+	}
 	both.Wait()
 	if errors.Is(err, errDrain) {
 		s.log.Warn("calls were cut off", "after", s.flags.drain)

@@ -42,21 +42,23 @@ func notGiven(err error) bool {
 	return errors.Is(err, remote.ErrUnreachable) || errors.Is(err, remote.ErrNotANode) || errors.Is(err, remote.ErrDenied) || errors.Is(err, remote.ErrBadAddress)
 }
 
-// nodes returns how the nodes of a ledger are asked for outputs: with the
-// credentials and the trust of the connection string.
+// nodes returns how the nodes of a ledger are asked for outputs: as the user of
+// the connection string, with its trust. With tls=false there is no user, as the
+// database is asked by nobody in particular then, too.
 func (at address) nodes() (remote.Config, error) {
-	u, err := url.Parse(at.database)
+	_, rest, _ := strings.Cut(at.database, "://")
+	hosts, query, _ := strings.Cut(rest, "?")
+	values, err := url.ParseQuery(query)
 	if err != nil {
-		return remote.Config{}, nil // of several hosts, say: they are asked as nobody in particular
+		return remote.Config{}, nil // package eventstoredb tells what is wrong
+	}
+	settings := map[string]string{}
+	for name, given := range values {
+		settings[strings.ToLower(name)] = given[0]
 	}
 	c := remote.Config{}
-	settings := map[string]string{}
-	for name, values := range u.Query() {
-		settings[strings.ToLower(name)] = values[0]
-	}
-	if plain, err := strconv.ParseBool(settings["tls"]); (err != nil || plain) && u.User != nil {
-		c.User = u.User.Username()
-		c.Password, _ = u.User.Password()
+	if secure, err := strconv.ParseBool(settings["tls"]); err != nil || secure {
+		c.User, c.Password = credentials(hosts)
 	}
 	trusting, err := strconv.ParseBool(settings["tlsverifycert"])
 	c.TLS = &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: err == nil && !trusting}
@@ -66,7 +68,26 @@ func (at address) nodes() (remote.Config, error) {
 			return c, fmt.Errorf("tlsCaFile: %w", err)
 		}
 		c.TLS.RootCAs = x509.NewCertPool()
-		c.TLS.RootCAs.AppendCertsFromPEM(text)
+		if !c.TLS.RootCAs.AppendCertsFromPEM(text) {
+			return c, misuse("tlsCaFile: %s holds no certificate", file)
+		}
 	}
 	return c, nil
+}
+
+// credentials returns the user and the password of USER:PASSWORD@HOST,HOST….
+func credentials(hosts string) (user, password string) {
+	i := strings.LastIndex(hosts, "@")
+	if i < 0 {
+		return "", ""
+	}
+	user, password, _ = strings.Cut(hosts[:i], ":")
+	return unescaped(user), unescaped(password)
+}
+
+func unescaped(text string) string {
+	if plain, err := url.PathUnescape(text); err == nil {
+		return plain
+	}
+	return text
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
 
@@ -18,25 +19,65 @@ import (
 // openDatabase opens the ledger in a database. What a database does not keep,
 // the outputs of this node and the checkpoints, is in the node's folder.
 func (a *app) openDatabase(ctx context.Context, at address) (*ledgerStore, error) {
+	dir, err := a.nodeDir(at)
+	if err != nil {
+		return nil, err
+	}
+	address, err := a.nodeAddress(dir)
+	if err != nil {
+		return nil, err
+	}
+	trust, err := at.nodes()
+	if err != nil {
+		return nil, err
+	}
 	store, err := eventstoredb.Open(ctx, at.database, eventstoredb.Config{Namespace: at.namespace, MaxAppend: at.maxAppend, Patience: a.patience, Logger: a.log(slog.LevelWarn)})
 	if err != nil {
 		return nil, err
 	}
-	dir, err := a.nodeDir(at)
-	if err != nil {
-		return nil, errors.Join(err, store.Close())
-	}
-	trust, err := at.nodes()
-	if err != nil {
-		return nil, errors.Join(err, store.Close())
-	}
-	ledger, here := a.ledgerOver(store), &nodeOutputs{dir: filepath.Join(dir, outputsName)}
+	node := &nodeFolder{dir: dir}
+	ledger, here := a.ledgerOver(store), nodeOutputs{node}
 	nodes := remote.OpenNodes(here, ledger, trust)
 	return &ledgerStore{
-		name: at.String(), store: store, checkpoints: checkpointFolder(filepath.Join(dir, "checkpoints")), claims: filepath.Join(dir, claimsName), ledger: ledger, outputs: nodes, here: here,
-		shared: true, address: a.variable("LEDGER_NODE_ADDRESS"),
-		close: func() error { return errors.Join(nodes.Close(), here.Close(), store.Close()) },
+		name: at.String(), store: store, checkpoints: checkpointFolder(filepath.Join(dir, "checkpoints")), claims: filepath.Join(dir, claimsName),
+		ledger: ledger, outputs: nodes, here: here, shared: true, address: address, node: node,
+		close: func() error { return errors.Join(nodes.Close(), node.Close(), store.Close()) },
 	}, nil
+}
+
+// nodeAddress returns where other nodes reach the outputs that are kept here: the
+// address that the environment gives, or that of who serves the node now.
+func (a *app) nodeAddress(dir string) (string, error) {
+	address, err := a.givenAddress()
+	if address != "" || err != nil {
+		return address, err
+	}
+	var at serving
+	if readJSON(filepath.Join(dir, servingName), &at) != nil {
+		return "", nil // served by nobody: who serves it later is found as well
+	}
+	return at.Node, nil
+}
+
+// givenAddress returns what the environment says of where other nodes reach this
+// one. It is put on record for ever, so that it has to make sense and hold no
+// password.
+func (a *app) givenAddress() (string, error) {
+	text := a.variable("LEDGER_NODE_ADDRESS")
+	if text == "" {
+		return "", nil
+	}
+	client, err := remote.Open(text, remote.Config{})
+	if err != nil {
+		return "", misuse("LEDGER_NODE_ADDRESS: %w", err)
+	}
+	if err := client.Close(); err != nil {
+		return "", err
+	}
+	if u, err := url.Parse(text); err != nil || u.User != nil {
+		return "", misuse("LEDGER_NODE_ADDRESS holds a user: everybody who reads the log reads it")
+	}
+	return text, nil
 }
 
 // nodeDir returns the folder for what this node keeps of a ledger in a database:

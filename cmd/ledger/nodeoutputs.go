@@ -2,115 +2,165 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
-	"os"
-	"sync"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
 
-// nodeOutputs are the outputs that this node keeps of a ledger in a database.
-// Their folder is opened when it is first asked for something, so that a
-// command that needs none of them does not keep another from it.
-type nodeOutputs struct {
-	dir string
-	mu  struct {
-		sync.Mutex // held while the folder is opened
-		open       *outputs.Store
-		closed     bool
+// nodeOutputs are the outputs that this node keeps of a ledger in a database,
+// through whichever process of this machine has them open. The methods are those
+// of outputs.Store.
+type nodeOutputs struct{ *nodeFolder }
+
+// moves is how often one that asks for something follows the outputs to where
+// they have gone.
+const moves = 5
+
+// with calls use with the outputs, and again where who served them is gone.
+func with[T any](ctx context.Context, n nodeOutputs, use func(remote.Outputs) (T, error)) (result T, err error) {
+	for range moves {
+		var t *tenancy
+		if t, err = n.enter(ctx); err != nil {
+			return result, err
+		}
+		result, err = use(t)
+		t.leave()
+		if err == nil || ctx.Err() != nil || !n.departed(t, err) {
+			break
+		}
 	}
+	return result, err
 }
 
-// store opens the folder. Two processes that need it at once are told of each
-// other.
-func (n *nodeOutputs) store() (*outputs.Store, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.mu.closed {
-		return nil, outputs.ErrClosed
+// Keep reads r again, from where it stood, where who served the outputs is gone
+// meanwhile: r is then an io.Seeker, or nothing is kept.
+func (n nodeOutputs) Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
+	k := keeper{ref: ref, mime: mime, r: r}
+	if seeker, ok := r.(io.Seeker); ok {
+		if start, err := seeker.Seek(0, io.SeekCurrent); err == nil {
+			k.seeker, k.start = seeker, start
+		}
 	}
-	if n.mu.open != nil {
-		return n.mu.open, nil
+	return with(ctx, n, func(kept remote.Outputs) (domain.Retained, error) { return k.try(ctx, kept) })
+}
+
+// A keeper keeps one output, at one place after the other.
+type keeper struct {
+	ref    domain.Ref
+	mime   string
+	r      io.Reader
+	seeker io.Seeker // nil: r can be read once
+	start  int64
+	tries  int
+}
+
+func (k *keeper) try(ctx context.Context, at remote.Outputs) (domain.Retained, error) {
+	if k.tries++; k.tries == 1 {
+		return at.Keep(ctx, k.ref, k.mime, k.r)
 	}
-	if err := os.MkdirAll(n.dir, 0o700); err != nil {
-		return nil, err
+	if err := k.rewind(); err != nil {
+		return domain.Retained{}, err
 	}
-	opened, err := outputs.Open(n.dir, outputs.Config{})
-	if errors.Is(err, outputs.ErrInUse) {
-		return nil, hinted(err, "another process of this machine keeps its outputs there: wait for it, or give this one a folder of its own with LEDGER_NODE")
+	retained, err := at.Keep(ctx, k.ref, k.mime, k.r)
+	if errors.Is(err, outputs.ErrExists) {
+		return k.found(ctx, at, err)
 	}
+	return retained, err
+}
+
+func (k *keeper) rewind() error {
+	if k.seeker == nil {
+		return fmt.Errorf("keep %v: %w: who was to keep it is gone, and it can be read only once", k.ref, outputs.ErrNotKept)
+	}
+	_, err := k.seeker.Seek(k.start, io.SeekStart)
+	return err
+}
+
+// found returns what stands under the reference if it is what r gives: who is gone
+// had kept it.
+func (k *keeper) found(ctx context.Context, at remote.Outputs, exists error) (domain.Retained, error) {
+	retained, err := at.Stat(ctx, k.ref)
 	if err != nil {
-		return nil, err
+		return domain.Retained{}, err
 	}
-	n.mu.open = opened
-	return opened, nil
-}
-
-// with calls use with the store of a folder.
-func with[T any](n *nodeOutputs, use func(*outputs.Store) (T, error)) (result T, err error) {
-	store, err := n.store()
-	if err != nil {
-		return result, err
+	if err := k.rewind(); err != nil {
+		return domain.Retained{}, err
 	}
-	return use(store)
-}
-
-// Keep is outputs.Store's.
-func (n *nodeOutputs) Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
-	return with(n, func(s *outputs.Store) (domain.Retained, error) { return s.Keep(ctx, ref, mime, r) })
-}
-
-// Confirm is outputs.Store's.
-func (n *nodeOutputs) Confirm(ctx context.Context, id domain.EventID) error {
-	store, err := n.store()
-	if err != nil {
-		return err
+	sum := sha256.New()
+	if _, err := io.Copy(sum, k.r); err != nil {
+		return domain.Retained{}, err
 	}
-	return store.Confirm(ctx, id)
-}
-
-// Open is outputs.Store's.
-func (n *nodeOutputs) Open(ctx context.Context, ref domain.Ref) (remote.Output, error) {
-	return with(n, func(s *outputs.Store) (remote.Output, error) { return remote.Local(s).Open(ctx, ref) })
-}
-
-// Stat is outputs.Store's.
-func (n *nodeOutputs) Stat(ctx context.Context, ref domain.Ref) (domain.Retained, error) {
-	return with(n, func(s *outputs.Store) (domain.Retained, error) { return s.Stat(ctx, ref) })
-}
-
-// Verify is outputs.Store's.
-func (n *nodeOutputs) Verify(ctx context.Context, ref domain.Ref) error {
-	store, err := n.store()
-	if err != nil {
-		return err
+	if hex.EncodeToString(sum.Sum(nil)) != retained.SHA256 {
+		return domain.Retained{}, exists
 	}
-	return store.Verify(ctx, ref)
+	return retained, nil
 }
 
-// All is outputs.Store's.
-func (n *nodeOutputs) All(ctx context.Context) iter.Seq2[domain.Retained, error] {
+func (n nodeOutputs) Confirm(ctx context.Context, id domain.EventID) error {
+	_, err := with(ctx, n, func(kept remote.Outputs) (any, error) { return nil, kept.Confirm(ctx, id) })
+	return err
+}
+
+// Open has the outputs stay open until the one that it returns is closed.
+func (n nodeOutputs) Open(ctx context.Context, ref domain.Ref) (remote.Output, error) {
+	return with(ctx, n, func(kept remote.Outputs) (remote.Output, error) {
+		o, err := kept.Open(ctx, ref)
+		if err != nil {
+			return nil, err
+		}
+		stay, err := n.enter(ctx)
+		if err != nil {
+			return nil, errors.Join(err, o.Close())
+		}
+		return &lent{o, stay.leave}, nil
+	})
+}
+
+// A lent output is one of outputs that stay open for it.
+type lent struct {
+	remote.Output
+	leave func()
+}
+
+// Close closes the output. A second Close is that of the output alone.
+func (l *lent) Close() error {
+	defer l.leave()
+	return l.Output.Close()
+}
+
+func (n nodeOutputs) Stat(ctx context.Context, ref domain.Ref) (domain.Retained, error) {
+	return with(ctx, n, func(kept remote.Outputs) (domain.Retained, error) { return kept.Stat(ctx, ref) })
+}
+
+func (n nodeOutputs) Verify(ctx context.Context, ref domain.Ref) error {
+	_, err := with(ctx, n, func(kept remote.Outputs) (any, error) { return nil, kept.Verify(ctx, ref) })
+	return err
+}
+
+// All has the outputs stay open while it yields them. Where who serves them goes
+// meanwhile it ends with an error.
+func (n nodeOutputs) All(ctx context.Context) iter.Seq2[domain.Retained, error] {
 	return func(yield func(domain.Retained, error) bool) {
-		store, err := n.store()
+		t, err := n.enter(ctx)
 		if err != nil {
 			yield(domain.Retained{}, err)
 			return
 		}
-		store.All(ctx)(yield)
+		defer t.leave()
+		for r, err := range t.All(ctx) {
+			if err != nil {
+				n.departed(t, err)
+			}
+			if !yield(r, err) {
+				return
+			}
+		}
 	}
-}
-
-// Close closes the folder if it was opened.
-func (n *nodeOutputs) Close() error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.mu.closed = true
-	if n.mu.open == nil {
-		return nil
-	}
-	return n.mu.open.Close()
 }

@@ -30,6 +30,7 @@ type ledgerStore struct {
 	shared      bool           // other processes may have it open as well
 	address     string         // where other nodes can ask for outputs; empty: nowhere
 	folder      *folderStore   // nil: in a database, or a folder that another process has open
+	node        *nodeFolder    // nil: in a folder
 	close       func() error
 }
 

@@ -48,12 +48,8 @@ func (a *app) begin(ctx context.Context, s *ledgerStore) (*program, error) {
 	p := &program{ledgerStore: s, process: s.ledger.Mint().Process()}
 	p.layers = registry.NewLayers(s.ledger, p.process)
 	p.writer = s.ledger.Writer(events.ProcessStream(p.process), 0)
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
 	started := events.ProcessStarted{
-		Process: p.process, Host: host, PID: os.Getpid(), Program: "ledger", Version: version(), Address: s.address,
+		Process: p.process, Host: hostName(), PID: os.Getpid(), Program: "ledger", Version: version(), Address: s.address,
 	}
 	if s.shared {
 		started.Until = s.ledger.Now().Add(a.lease)
@@ -114,7 +110,7 @@ func (p *program) recover(ctx context.Context, named []string) error {
 	if err != nil {
 		return fmt.Errorf("recover: %w", err)
 	}
-	judged := lives.Judge(p.process, p.ledger.Now(), !p.shared)
+	judged := p.judged(lives, p.process, p.ledger.Now())
 	w, err := wreckage(&judged, named)
 	if err != nil {
 		return err
@@ -139,6 +135,22 @@ func (p *program) recover(ctx context.Context, named []string) error {
 		return nil // outputs that no settlement names may be those of a call that runs elsewhere
 	}
 	return p.sweep(ctx, w.Calls)
+}
+
+// judged judges all processes but one. Whoever has a folder alone knows that those
+// without a lease are dead, and so is the one that served the folder before,
+// however long its lease still runs.
+func (s *ledgerStore) judged(lives *runner.Lives, self domain.ProcessID, now time.Time) runner.Judgement {
+	j := lives.Judge(self, now, !s.shared)
+	if s.folder == nil {
+		return j
+	}
+	before := lastServing(s.folder.dir).Process
+	if i := slices.IndexFunc(j.Living, func(p events.ProcessStarted) bool { return p.Process == before }); i >= 0 {
+		j.Dead = append(j.Dead, j.Living[i])
+		j.Living = slices.Delete(j.Living, i, i+1)
+	}
+	return j
 }
 
 // wreckage returns who is dead: those judged so, and those of unknown fate that

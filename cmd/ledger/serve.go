@@ -39,6 +39,7 @@ type serveFlags struct {
 	publish   string
 	drain     time.Duration
 	pulse     time.Duration
+	given     func(name string) bool // reports whether a flag was given
 }
 
 const serveLong = `serve has the store of a folder open and speaks EventStoreDB's protocol over it:
@@ -48,6 +49,14 @@ it is served; given the connection string that is printed, from anywhere.
 Outputs that are kept whole are served beside it, by HTTP.
 
 Before it serves, it ends what dead processes left open, as run and resume do.
+
+Where --store is a connection string, the database speaks for the log, and serve
+serves the node: the outputs that this machine keeps, to the nodes of others, by
+HTTP alone. Other commands of this machine on the same connection string keep
+outputs through it. There is no --listen then, and no --writable.
+
+The log names where other nodes find the outputs: the address at which they are
+served, or LEDGER_NODE_ADDRESS.
 
 Without users everybody who reaches the address may do what --anonymous says, and
 the address must be one of this machine. Any other asks for --tls-cert, --tls-key
@@ -63,6 +72,7 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Serve a store to other commands and to EventStoreDB clients", Long: serveLong,
 		Example: "  ledger serve\n  ledger serve --listen 127.0.0.1:0 -o json\n" +
+			"  ledger serve --store esdb://db-1:2113 --listen-outputs :2114 --tls-cert node.pem --tls-key node.key --users users.txt\n" +
 			"  ledger serve --listen :2113 --tls-cert node.pem --tls-key node.key --users users.txt\n" +
 			"  ledger serve --writable shop-\n" +
 			"  ledger serve user ada --role read >> users.txt",
@@ -70,8 +80,9 @@ func (a *app) serveCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), f) },
 	}
 	flags := cmd.Flags()
+	f.given = flags.Changed
 	flags.StringVar(&f.listen, "listen", defaultListen, "the address of the protocol, HOST:PORT; port 0 takes a free one")
-	flags.StringVar(&f.outputs, "listen-outputs", "", "the address of outputs (default: of the same host, the port that it had last, or a free one)")
+	flags.StringVar(&f.outputs, "listen-outputs", "", "the address of outputs, HOST:PORT (default: of the same host, the port that it had last, or a free one)")
 	flags.StringVar(&f.cert, "tls-cert", "", "a file with the certificate, and those that lead to its authority")
 	flags.StringVar(&f.key, "tls-key", "", "a file with the key of the certificate")
 	flags.StringVar(&f.users, "users", "", "a file with users, a line each: NAME:BCRYPT:ROLES")
@@ -87,6 +98,17 @@ func (a *app) serveCommand() *cobra.Command {
 	must(cmd.RegisterFlagCompletionFunc("anonymous", cobra.FixedCompletions([]string{"read", "write", "ledger"}, cobra.ShellCompDirectiveNoFileComp)))
 	cmd.AddCommand(a.serveUserCommand())
 	return cmd
+}
+
+// fitNode refuses what makes no sense for a node of a ledger in a database.
+func (f serveFlags) fitNode() error {
+	for _, name := range []string{"listen", "writable"} {
+		if f.given(name) {
+			return hinted(misuse("--%s is for a folder: --store names a database, which speaks for itself", name),
+				"give --listen-outputs where this node's outputs are to be served")
+		}
+	}
+	return nil
 }
 
 // A guest is the user that commands of this machine are who may read the folder,

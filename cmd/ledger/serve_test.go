@@ -1,25 +1,33 @@
 package main
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"math/big"
 	"net"
+	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
+	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
 )
 
-// servedCommand waits until a folder is served by the process that holds its
-// lock, and says where in CONNECTION and ADDRESS: served DIR.
+// servedCommand waits until a folder, of a store or of a node, is served by the
+// process that it names, and says where in CONNECTION and ADDRESS, and by which in
+// PID: served DIR.
 func servedCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: served DIR")
@@ -27,22 +35,18 @@ func servedCommand(ts *testscript.TestScript, neg bool, args []string) {
 	dir := ts.MkAbs(args[0])
 	var at serving
 	until(ts, dir+" is served", func() bool {
-		var owner embedded.Owner
-		return readJSON(filepath.Join(dir, ownerName), &owner) == nil && readJSON(filepath.Join(dir, servingName), &at) == nil &&
-			at.Started.Equal(owner.Started) && listening(at.Address)
+		if readJSON(filepath.Join(dir, servingName), &at) != nil {
+			return false
+		}
+		near := nearby(at)
+		defer near.Close()
+		var now struct{ PID int }
+		text, err := near.ask(context.Background(), http.MethodGet, statusPath, nil)
+		return err == nil && json.Unmarshal(text, &now) == nil && now.PID == at.PID
 	})
+	ts.Setenv("PID", strconv.Itoa(at.PID))
 	ts.Setenv("CONNECTION", at.Connection)
 	ts.Setenv("ADDRESS", at.Address)
-}
-
-// listening reports whether somebody listens. What a killed process left names
-// one who does not.
-func listening(at string) bool {
-	conn, err := net.Dial("tcp", at)
-	if err == nil {
-		_ = conn.Close()
-	}
-	return err == nil
 }
 
 // awaitCommand waits until there is a file: await FILE.
@@ -82,5 +86,31 @@ func certificateCommand(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	for name, block := range map[string]*pem.Block{".pem": {Type: "CERTIFICATE", Bytes: certificate}, ".key": {Type: "PRIVATE KEY", Bytes: secret}} {
 		ts.Check(os.WriteFile(ts.MkAbs(args[0]+name), pem.EncodeToMemory(block), 0o600))
+	}
+}
+
+// A listening is a listener of which only the address matters.
+type listening struct {
+	net.Listener
+	text string
+}
+
+func (l listening) Addr() net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(l.text)) }
+
+// Where a host listens at all addresses, others reach it by its name, and commands of
+// its machine by the loopback.
+func TestOthersReachAHostByItsName(t *testing.T) {
+	t.Parallel()
+	s := &host{app: &app{now: time.Now}, cfg: protocol.Config{TLS: &tls.Config{}}}
+	for _, test := range []struct{ listens, given, node, outputs string }{
+		{"0.0.0.0:99", "", "https://" + hostName() + ":99", "https://127.0.0.1:99"},
+		{"[::]:99", "", "https://" + hostName() + ":99", "https://127.0.0.1:99"},
+		{"10.0.0.7:99", "", "https://10.0.0.7:99", "https://10.0.0.7:99"},
+		{"0.0.0.0:99", "https://proxy", "https://proxy", "https://127.0.0.1:99"},
+	} {
+		got := s.announced(door{beside: listening{text: test.listens}}, test.given, guest{})
+		if got.Node != test.node || got.Outputs != test.outputs || got.Address != "" || got.Connection != "" {
+			t.Errorf("at %s it announces %+v, want %s to others and %s here, and no protocol", test.listens, got, test.node, test.outputs)
+		}
 	}
 }

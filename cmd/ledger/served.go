@@ -27,14 +27,16 @@ func (a *app) openServed(ctx context.Context, dir string, at serving) (*ledgerSt
 	if err != nil {
 		return nil, hinted(fmt.Errorf("open %s, which process %d serves: %w", dir, at.PID, err), "look at what that process logs; it may be about to end")
 	}
-	kept, err := remote.Open(at.Outputs, remote.Config{User: at.User, Password: at.Password, TLS: at.tls()})
+	// As the log, outputs are waited for while who serves them is started again.
+	kept, err := remote.Open(at.Outputs, remote.Config{User: at.User, Password: at.Password, TLS: at.tls(), Retry: a.lease})
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
 	near, ledger := nearby(at), a.ledgerOver(store)
 	nodes := remote.OpenNodes(kept, ledger, remote.Config{Home: true})
 	return &ledgerStore{
-		name: dir, store: store, checkpoints: near, claims: filepath.Join(dir, claimsName), ledger: ledger, outputs: nodes, here: kept, shared: true, address: at.Outputs,
+		name: dir, store: store, checkpoints: near, claims: filepath.Join(dir, claimsName), ledger: ledger, outputs: nodes, here: kept,
+		shared: true, address: at.Node,
 		close: func() error { return errors.Join(nodes.Close(), kept.Close(), near.Close(), store.Close()) },
 	}, nil
 }

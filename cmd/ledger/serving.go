@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
@@ -16,24 +17,28 @@ import (
 // file, which says who holds its lock.
 const (
 	servingName = "serving"
-	servedName  = "served" // what the serving file was when serving ended
+	servedName  = "served" // what the serving file was when serving ended, in order or not
 	ownerName   = "owner"
 )
 
 // serveWord is the command that a serving process is the owner with.
 const serveWord = "ledger serve"
 
-// A serving says where a folder is served. It stands in the folder, for other
-// commands of who may read that, and goes when serving ends. One that a
-// killed process left names another start than the owner file.
+// A serving says where a store, or a node of a ledger in a database, is served. It
+// stands in the folder, for other commands of who may read that, and goes when
+// serving ends. One that a killed process left in a store's folder names another
+// start than the owner file. From a node's folder it goes when another process
+// opens the outputs.
 type serving struct {
-	PID        int       `json:"pid"`
-	Started    time.Time `json:"started"`
-	Address    string    `json:"address"`    // HOST:PORT
-	Connection string    `json:"connection"` // for commands of this machine, with credentials for this folder alone
-	Outputs    string    `json:"outputs"`    // http://HOST:PORT or https://HOST:PORT
-	User       string    `json:"user"`       // for outputs; empty: none is asked for
-	Password   string    `json:"password"`
+	PID        int              `json:"pid"`
+	Started    time.Time        `json:"started"`
+	Process    domain.ProcessID `json:"process,omitzero"` // under which it is on record
+	Address    string           `json:"address"`          // HOST:PORT; empty: of a node, whose database is reached as before
+	Connection string           `json:"connection"`       // for commands of this machine, with credentials for this folder alone
+	Outputs    string           `json:"outputs"`          // http://HOST:PORT or https://HOST:PORT, for commands of this machine
+	Node       string           `json:"node"`             // the same for other nodes; what processes at work here put on record
+	User       string           `json:"user"`             // for outputs; empty: none is asked for
+	Password   string           `json:"password"`
 }
 
 // write puts a serving into a folder.

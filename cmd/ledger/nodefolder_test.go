@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/registry/outputs"
+	"github.com/settlement-ledger/ledger/registry/outputs/remote"
+)
+
+// A node is one process's outputs in a node's folder.
+func nodeIn(t *testing.T, dir string) nodeOutputs {
+	t.Helper()
+	n := nodeOutputs{&nodeFolder{dir: dir}}
+	t.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
+// newRefs returns a function that mints references.
+func newRefs() func() domain.Ref {
+	mint := domain.NewMint(time.Now, zeros{})
+	return func() domain.Ref { return domain.NewRef(mint.Event(), domain.TextChannel) }
+}
+
+func mustKeepIn(t *testing.T, n nodeOutputs, ref domain.Ref, text string) {
+	t.Helper()
+	if _, err := n.Keep(t.Context(), ref, "text/plain", strings.NewReader(text)); err != nil {
+		t.Fatalf("Keep = %v", err)
+	}
+	if err := n.Confirm(t.Context(), ref.Settlement()); err != nil {
+		t.Fatalf("Confirm = %v", err)
+	}
+}
+
+func wantKept(t *testing.T, n nodeOutputs, ref domain.Ref, want string) {
+	t.Helper()
+	o, err := n.Open(t.Context(), ref)
+	if err != nil {
+		t.Fatalf("Open = %v", err)
+	}
+	got, err := io.ReadAll(o)
+	if err := errors.Join(err, o.Close(), n.Verify(t.Context(), ref)); err != nil || string(got) != want {
+		t.Errorf("it reads %q, %v, want %q", got, err, want)
+	}
+}
+
+// Processes of one machine keep outputs in a node's folder one after the other,
+// and all of them read them. One that reads an output has the folder meanwhile.
+func TestProcessesShareANodesFolder(t *testing.T) {
+	t.Parallel()
+	dir, next := t.TempDir(), newRefs()
+	one, two := nodeIn(t, dir), nodeIn(t, dir)
+	first, second := next(), next()
+	mustKeepIn(t, one, first, "first")
+	mustKeepIn(t, two, second, "second") // waits until one rests
+	wantKept(t, one, second, "second")
+	o, err := one.Open(t.Context(), first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one.rest() // as it does when nobody came for a while
+	if _, err := two.try(); !errors.Is(err, outputs.ErrInUse) {
+		t.Fatalf("while the other reads, try = %v, want %v", err, outputs.ErrInUse)
+	}
+	if err := errors.Join(o.Close(), o.Close()); err != nil && !errors.Is(err, os.ErrClosed) {
+		t.Fatal(err)
+	}
+	wantKept(t, two, first, "first")
+	n := 0
+	for _, err := range two.All(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	if n != 2 {
+		t.Errorf("All yields %d outputs, want 2", n)
+	}
+}
+
+// A server serves the outputs of a node as another process would, and can lose an
+// answer.
+type nodeServer struct {
+	node   *nodeFolder
+	http   *httptest.Server
+	silent atomic.Bool // keeps what it is given, and hangs up
+}
+
+func serveNode(t *testing.T, dir string) *nodeServer {
+	t.Helper()
+	s := &nodeServer{node: &nodeFolder{dir: dir}}
+	kept, err := s.node.hold(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := remote.Serve(kept, remote.Serving{})
+	s.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.silent.Load() {
+			if r.Method == http.MethodPut {
+				handler.ServeHTTP(httptest.NewRecorder(), r)
+			}
+			panic(http.ErrAbortHandler)
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	if err := (serving{PID: os.Getpid(), Outputs: s.http.URL}).write(dir); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.die)
+	return s
+}
+
+// die ends a server as a kill does: what it wrote down stays.
+func (s *nodeServer) die() {
+	s.http.CloseClientConnections()
+	s.http.Close()
+	_ = s.node.Close() // a second time, perhaps
+}
+
+// Who works through a process that serves the node goes on without it, and through
+// the next.
+func TestANodeIsFollowedToWhoeverServesIt(t *testing.T) {
+	t.Parallel()
+	dir, next := t.TempDir(), newRefs()
+	n := nodeIn(t, dir)
+	server := serveNode(t, dir)
+	served, alone, again := next(), next(), next()
+	mustKeepIn(t, n, served, "served")
+	if n.mu.local != nil {
+		t.Error("it opened the folder, which is served")
+	}
+	if _, err := (&nodeFolder{dir: dir}).hold(t.Context()); !errors.Is(err, outputs.ErrInUse) || !strings.Contains(err.Error(), "process ") {
+		t.Errorf("a second hold = %v, want one that names the process", err)
+	}
+	server.die()
+	mustKeepIn(t, n, alone, "alone")
+	wantKept(t, n, served, "served")
+	serveNode(t, dir)
+	mustKeepIn(t, n, again, "again")
+	for ref, want := range map[domain.Ref]string{served: "served", alone: "alone", again: "again"} {
+		wantKept(t, n, ref, want)
+	}
+	if n.mu.local != nil {
+		t.Error("it opened the folder, which is served again")
+	}
+}
+
+// What a server had kept when it went away with its answer is kept once; what can
+// be read only once, and may be kept, is not claimed to be.
+func TestAnAnswerThatWentWithItsServerIsFoundOut(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		r    io.Reader
+		want error
+	}{
+		"read again": {bytes.NewReader([]byte("kept")), nil},
+		"read once":  {io.MultiReader(strings.NewReader("kept")), outputs.ErrNotKept},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, next := t.TempDir(), newRefs()
+			n := nodeIn(t, dir)
+			server := serveNode(t, dir)
+			server.silent.Store(true)
+			kept := make(chan error, 1)
+			ref := next()
+			go func() {
+				retained, err := n.Keep(t.Context(), ref, "text/plain", test.r)
+				if err == nil && retained.Bytes != 4 {
+					err = errors.New("it is of another size")
+				}
+				kept <- err
+			}()
+			for { // until the server has it
+				if _, err := server.node.mu.local.Stat(t.Context(), ref); err == nil {
+					break
+				}
+				if err := pause(t.Context(), servingPause); err != nil {
+					t.Fatal(err)
+				}
+			}
+			server.die()
+			if err := <-kept; !errors.Is(err, test.want) {
+				t.Errorf("Keep = %v, want %v", err, test.want)
+			}
+			wantKept(t, n, ref, "kept")
+		})
+	}
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstest"
+	"github.com/settlement-ledger/ledger/projections"
+	"github.com/settlement-ledger/ledger/runner"
+)
+
+// A severable store refuses appends while it is cut off.
+type severable struct {
+	events.Store
+	off atomic.Bool
+}
+
+var errSevered = errors.New("the store is cut off")
+
+func (s *severable) Append(ctx context.Context, stream events.Stream, after events.Revision, records ...events.Record) error {
+	if s.off.Load() {
+		return errSevered
+	}
+	return s.Store.Append(ctx, stream, after, records...)
+}
+
+// livesIn returns the processes that are not on record as ended, of whom the
+// judge's clock says that they live.
+func livesIn(t *testing.T, ledger *events.Ledger) (living, dead []events.ProcessStarted) {
+	t.Helper()
+	p := runner.Processes()
+	lives, err := projections.Fold(p, p.Init(), ledger.ReadAll(t.Context(), events.Position{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := lives.Judge(domain.ProcessID{}, time.Now(), false)
+	return j.Living, append(j.Dead, j.Unknown...)
+}
+
+// A process that serves is on record as alive, under one ID after the other where
+// somebody ends it or the store is away for longer than its lease, until it ends.
+func TestWhoServesStaysOnRecord(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &severable{Store: eventstest.NewSlice()}
+		ledger := events.NewLedger(store, domain.NewMint(time.Now, rand.Reader), time.Now)
+		var noted domain.ProcessID
+		p := &presence{ledger: ledger, address: "http://node:1", log: slog.New(slog.DiscardHandler), noted: func(id domain.ProcessID) { noted = id }}
+		if err := p.begin(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			p.keep(ctx)
+		}()
+		wantOne := func(when string) events.ProcessStarted {
+			t.Helper()
+			synctest.Wait()
+			living, dead := livesIn(t, ledger)
+			if len(living) != 1 || len(dead) != 0 || living[0].Process != noted || living[0].Address != "http://node:1" || living[0].Program != serveWord {
+				t.Fatalf("%s: %+v live and %+v are dead, want the one that is noted, %s", when, living, dead, noted)
+			}
+			return living[0]
+		}
+		for range 10 {
+			time.Sleep(servingLease)
+			wantOne("while it serves")
+		}
+		first := wantOne("at first")
+		if err := endProcess(t.Context(), ledger, first.Process); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(servingLease)
+		second := wantOne("after somebody ended it")
+		store.off.Store(true)
+		time.Sleep(3 * servingLease)
+		if living, dead := livesIn(t, ledger); len(living) != 0 || len(dead) != 1 {
+			t.Errorf("while the store is away %+v live and %+v are dead, want it dead", living, dead)
+		}
+		store.off.Store(false)
+		time.Sleep(2 * lastAgain)
+		third := wantOne("after the store came back")
+		if first.Process == second.Process || second.Process == third.Process {
+			t.Error("it is under one ID that has ended")
+		}
+		stop()
+		<-ended
+		p.end(t.Context())
+		if living, dead := livesIn(t, ledger); len(living)+len(dead) != 0 {
+			t.Errorf("after its end %+v live and %+v are dead, want nobody", living, dead)
+		}
+	})
+}
+
+// A process that is on record as ended, or not at all, is not ended again.
+func TestAProcessIsEndedOnce(t *testing.T) {
+	t.Parallel()
+	ledger := events.NewLedger(eventstest.NewSlice(), domain.NewMint(time.Now, rand.Reader), time.Now)
+	p := &presence{ledger: ledger, log: slog.New(slog.DiscardHandler), noted: func(domain.ProcessID) {}}
+	if err := p.begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		for _, id := range []domain.ProcessID{p.process, ledger.Mint().Process()} {
+			if err := endProcess(t.Context(), ledger, id); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	kinds := ""
+	for v, err := range ledger.ReadAll(t.Context(), events.Position{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds += v.Event.Kind() + " "
+	}
+	if kinds != "ProcessStarted ProcessStopped " {
+		t.Errorf("the log holds %s, want a start and an end", kinds)
+	}
+}
