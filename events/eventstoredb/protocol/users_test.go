@@ -1,6 +1,7 @@
 package protocol_test
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -61,6 +62,45 @@ func TestAUserMayDoWhatItsRoleSays(t *testing.T) {
 	stranger := dial(t, "esdb://admin:changeit@"+address+"?maxDiscoverAttempts=1")
 	if _, err := stranger.AppendToStream(t.Context(), "app-1", esdb.AppendToStreamOptions{}, proposed("A", "")); err == nil || !strings.Contains(err.Error(), "x509") && !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("a client that does not trust the certificate appends: %v, want why not", err)
+	}
+}
+
+// TestTLSIsSpokenInItsLaterVersions has a Config that would allow the first.
+func TestTLSIsSpokenInItsLaterVersions(t *testing.T) {
+	t.Parallel()
+	cert, pool := certificate(t)
+	address := serve(t, eventstest.NewSlice(), protocol.Config{TLS: &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS10}})
+	for version, want := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
+		conn, err := tls.Dial("tcp", address, &tls.Config{RootCAs: pool, MinVersion: version, MaxVersion: version, NextProtos: []string{"h2"}})
+		if err == nil {
+			conn.Close()
+		}
+		if got := err == nil; got != want {
+			t.Errorf("%s: %v, want a connection: %t", tls.VersionName(version), err, want)
+		}
+	}
+}
+
+// TestWhoIsGoneDoesNotWaitForAPassword asks while another password is proved.
+func TestWhoIsGoneDoesNotWaitForAPassword(t *testing.T) {
+	t.Parallel()
+	users := users(t)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	giveBack := users.Busy()
+	if _, ok := users.Authenticate(gone, "writer", "writer"); ok {
+		t.Error("a caller that is gone was let in")
+	}
+	giveBack()
+	for range 2 { // the second time the password is known
+		if role, ok := users.Authenticate(t.Context(), "writer", "writer"); !ok || role != protocol.Writer {
+			t.Errorf("a caller that is there: %v, %t, want write", role, ok)
+		}
+		giveBack = users.Busy()
+		if role, ok := users.Authenticate(t.Context(), "writer", "writer"); !ok || role != protocol.Writer {
+			t.Errorf("a password that was proved waits for its turn: %v, %t", role, ok)
+		}
+		giveBack()
 	}
 }
 
