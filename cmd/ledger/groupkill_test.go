@@ -54,7 +54,7 @@ func TestAGroupGoesOnWhereItWasAfterSIGKILL(t *testing.T) {
 			t.Fatal(err)
 		}
 		if from == 0 {
-			fill(t, client, written)
+			fillShop(t, client, written)
 		}
 		sub, err := client.SubscribeToPersistentSubscription(t.Context(), "shop-1", "g", esdb.SubscribeToPersistentSubscriptionOptions{})
 		if err != nil {
@@ -86,8 +86,8 @@ func TestAGroupGoesOnWhereItWasAfterSIGKILL(t *testing.T) {
 	}
 }
 
-// fill writes events into a stream, and makes a group that reads it.
-func fill(t *testing.T, client *esdb.Client, n int) {
+// fillShop writes events into a stream, and makes a group that reads it.
+func fillShop(t *testing.T, client *esdb.Client, n int) {
 	t.Helper()
 	var all []esdb.EventData
 	for range n {

@@ -12,6 +12,7 @@ import (
 	"github.com/EventStore/EventStore-Client-Go/v4/protos/shared"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/settlement-ledger/ledger/events/eventstest"
@@ -170,6 +171,50 @@ func TestHowAConsumerEnds(t *testing.T) {
 		}
 		if status.Code(err) != test.want {
 			t.Errorf("%s: %v, want %v", test.name, err, test.want)
+		}
+	}
+}
+
+// TestGroupsAreListed asks for all groups, for those of a stream and of $all, and
+// for those of a stream that has none.
+func TestGroupsAreListed(t *testing.T) {
+	t.Parallel()
+	client := persistent.NewPersistentSubscriptionsClient(raw(t, serve(t, eventstest.NewSlice(), everything)))
+	ofAll := sensible("c")
+	ofAll.StreamOption = ofAllFiltered(byType("A"), 0)
+	for _, o := range []*persistent.CreateReq_Options{sensible("b"), sensible("a"), ofAll} {
+		if _, err := client.Create(t.Context(), &persistent.CreateReq{Options: o}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stream := func(name string) *persistent.ListReq_Options_ListForStream {
+		return &persistent.ListReq_Options_ListForStream{ListForStream: &persistent.ListReq_StreamOption{
+			StreamOption: &persistent.ListReq_StreamOption_Stream{Stream: &shared.StreamIdentifier{StreamName: []byte(name)}},
+		}}
+	}
+	for _, test := range []struct {
+		name string
+		o    *persistent.ListReq_Options
+		want string
+	}{
+		{"all groups", &persistent.ListReq_Options{ListOption: &persistent.ListReq_Options_ListAllSubscriptions{}}, "$all::c s-1::a s-1::b "},
+		{"those of a stream", &persistent.ListReq_Options{ListOption: stream("s-1")}, "s-1::a s-1::b "},
+		{"those of $all", &persistent.ListReq_Options{ListOption: &persistent.ListReq_Options_ListForStream{ListForStream: &persistent.ListReq_StreamOption{
+			StreamOption: &persistent.ListReq_StreamOption_All{All: none()},
+		}}}, "$all::c "},
+		{"those of a stream that has none", &persistent.ListReq_Options{ListOption: stream("s-2")}, "persistent-subscription-does-not-exist"},
+	} {
+		var trailer metadata.MD
+		list, err := client.List(t.Context(), &persistent.ListReq{Options: test.o}, grpc.Trailer(&trailer))
+		got := ""
+		for _, s := range list.GetSubscriptions() {
+			got += s.EventSource + "::" + s.GroupName + " "
+		}
+		if status.Code(err) == codes.NotFound {
+			got = strings.Join(trailer.Get("exception"), "")
+		}
+		if got != test.want {
+			t.Errorf("%s: %q, %v, want %q", test.name, got, err, test.want)
 		}
 	}
 }

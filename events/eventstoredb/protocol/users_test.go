@@ -69,7 +69,10 @@ func TestAUserMayDoWhatItsRoleSays(t *testing.T) {
 func TestTLSIsSpokenInItsLaterVersions(t *testing.T) {
 	t.Parallel()
 	cert, pool := certificate(t)
-	address := serve(t, eventstest.NewSlice(), protocol.Config{TLS: &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS10}})
+	address := serve(t, eventstest.NewSlice(), protocol.Config{TLS: &tls.Config{
+		Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS10,
+		CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256},
+	}})
 	for version, want := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
 		conn, err := tls.Dial("tcp", address, &tls.Config{RootCAs: pool, MinVersion: version, MaxVersion: version, NextProtos: []string{"h2"}})
 		if err == nil {
