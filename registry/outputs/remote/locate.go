@@ -46,7 +46,7 @@ const maxAddresses = 8
 
 // Locate finds in the log where an output comes from. It returns an
 // outputs.ErrNotFound for one that no settlement on record names. It reads the
-// headers of the settlements, one session, and the starts of processes.
+// headers of the settlements, one session, and the starts and ends of processes.
 func Locate(ctx context.Context, ledger *events.Ledger, ref domain.Ref) (Origin, error) {
 	o, err := locate(ctx, ledger, ref)
 	if err != nil {
