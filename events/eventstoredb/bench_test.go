@@ -8,10 +8,12 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
@@ -25,6 +27,13 @@ func onDisk(b *testing.B) (*embedded.Store, *eventstoredb.Store) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	b.Cleanup(func() { _ = local.Close() })
+	return local, served(b, local)
+}
+
+// served serves a store, and returns the one that is its client.
+func served(b *testing.B, local events.Store) *eventstoredb.Store {
+	b.Helper()
 	server, err := protocol.New(local, protocol.Config{Anonymous: protocol.Ledger})
 	if err != nil {
 		b.Fatal(err)
@@ -39,8 +48,8 @@ func onDisk(b *testing.B) (*embedded.Store, *eventstoredb.Store) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _ = remote.Close(); server.Close(); serving.Wait(); _ = local.Close() })
-	return local, remote
+	b.Cleanup(func() { _ = remote.Close(); server.Close(); serving.Wait() })
+	return remote
 }
 
 // An appender appends a record to a stream.
@@ -133,63 +142,147 @@ func quantile(times []time.Duration, percent int) time.Duration {
 	return times[min(len(times)*percent/100, len(times)-1)]
 }
 
-// BenchmarkSubscribers has many follow one server at once through one store
-// and tells when each was given a record, from the moment that its append
-// began. LEDGER_BENCH_SUBSCRIBERS is how many.
+// subscribers are many who are told when each was given a record.
+type subscribers struct {
+	many    int
+	ready   chan struct{}  // each, once it is current
+	arrived chan time.Time // at each
+	size    float64        // KiB that each takes, on both sides of the wire
+}
+
+// begin has each run, which calls ready and then arrive for each record, and
+// measures them.
+func begin(b *testing.B, many int, run func(ready, arrive func())) *subscribers {
+	s := &subscribers{many: many, ready: make(chan struct{}, many), arrived: make(chan time.Time, many)}
+	before := memory()
+	var running sync.WaitGroup
+	for range many {
+		running.Go(func() {
+			run(sync.OnceFunc(func() { s.ready <- struct{}{} }), func() { s.arrived <- time.Now() })
+		})
+	}
+	b.Cleanup(running.Wait)
+	for range many {
+		<-s.ready
+	}
+	s.size = float64(memory()-before) / float64(many) / 1024
+	return s
+}
+
+// delays returns how long after a moment each was given a record.
+func (s *subscribers) delays(from time.Time) (all []time.Duration) {
+	for range s.many {
+		all = append(all, (<-s.arrived).Sub(from))
+	}
+	return all
+}
+
+// BenchmarkSubscribers has many follow one server at once through one store and
+// tells when each was given a record, from the moment that its append began. In
+// turn with it as many bare official clients are sent the same bytes from
+// memory. LEDGER_BENCH_SUBSCRIBERS is how many.
 func BenchmarkSubscribers(b *testing.B) {
 	many := 1000
 	if n, err := strconv.Atoi(os.Getenv("LEDGER_BENCH_SUBSCRIBERS")); err == nil {
 		many = n
 	}
 	_, remote := onDisk(b)
-	mint := newMint()
+	floor, clients := onFloor(b, 1)
 	ctx, cancel := context.WithCancel(b.Context())
-	defer cancel()
-	before := memory()
-	var following sync.WaitGroup
-	arrived := make(chan time.Time, many)
-	ready := make(chan struct{}, many)
-	for range many {
-		following.Go(func() {
-			tell := sync.OnceFunc(func() { ready <- struct{}{} })
-			for e, err := range remote.Follow(ctx, events.Position{}) {
-				if err != nil {
-					return
-				}
-				if e.Stream == "bench-begin" {
-					tell()
-					continue
-				}
-				arrived <- time.Now()
-			}
-		})
-	}
+	mint := newMint()
 	if err := remote.Append(ctx, "bench-begin", 0, record(mint, "Kind", 0)); err != nil {
 		b.Fatal(err)
 	}
-	for range many {
-		<-ready
-	}
-	perSubscriber := float64(memory()-before) / float64(many)
-	var delays, appended []time.Duration
-	n := 0
-	for b.Loop() {
+	followers := begin(b, many, func(ready, arrive func()) {
+		for e, err := range remote.Follow(ctx, events.Position{}) {
+			if err != nil {
+				return
+			}
+			if e.Stream == "bench-begin" {
+				ready()
+				continue
+			}
+			arrive()
+		}
+	})
+	bare := begin(b, many, func(ready, arrive func()) {
+		sub, err := clients[0].SubscribeToAll(ctx, esdb.SubscribeToAllOptions{From: esdb.Start{}})
+		if err != nil {
+			return
+		}
+		ready()
+		for sub.Recv().EventAppeared != nil {
+			arrive()
+		}
+	})
+	b.Cleanup(cancel)
+	var appended, delivered, sent []time.Duration
+	for n := 0; b.Loop(); n++ {
 		start := time.Now()
 		if err := remote.Append(ctx, "bench-1", events.Revision(n), record(mint, "Kind", n)); err != nil {
 			b.Fatal(err)
 		}
 		appended = append(appended, time.Since(start))
-		n++
-		for range many {
-			delays = append(delays, (<-arrived).Sub(start))
+		delivered = append(delivered, followers.delays(start)...)
+		start = time.Now()
+		floor.tell()
+		sent = append(sent, bare.delays(start)...)
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(quantile(appended, 50).Microseconds()), "append-p50-µs")
+	for name, times := range map[string][]time.Duration{"served": delivered, "bare": sent} {
+		b.ReportMetric(float64(quantile(times, 50).Microseconds()), name+"-p50-µs")
+		b.ReportMetric(float64(quantile(times, 99).Microseconds()), name+"-p99-µs")
+	}
+	b.ReportMetric(followers.size, "served-KiB/subscriber")
+	b.ReportMetric(bare.size, "bare-KiB/subscriber")
+}
+
+// BenchmarkRare has a follower catch up with 200,000 records of which 20 pass
+// its filter: where the store filters, and in turn where the server must, as
+// its store can only be followed.
+func BenchmarkRare(b *testing.B) {
+	local, pushed := onDisk(b)
+	plain := served(b, struct{ events.Store }{local})
+	mint := newMint()
+	for n := 0; n < 200_000; n += 500 {
+		var records []events.Record
+		for i := range 500 {
+			r := record(mint, "Common", n+i)
+			r.Data = fmt.Appendf(nil, `{"n":%d,"text":%q}`, n+i, strings.Repeat("x", 380))
+			if (n+i)%10_000 == 0 {
+				r.Kind = "Rare"
+			}
+			records = append(records, r)
+		}
+		if err := local.Append(b.Context(), "bench-1", events.Revision(n), records...); err != nil {
+			b.Fatal(err)
 		}
 	}
-	cancel()
-	following.Wait()
-	b.ReportMetric(float64(quantile(appended, 50).Microseconds()), "append-p50-µs")
-	b.ReportMetric(float64(quantile(delays, 50).Microseconds()), "delivery-p50-µs")
-	b.ReportMetric(float64(quantile(delays, 99).Microseconds()), "delivery-p99-µs")
-	b.ReportMetric(perSubscriber/1024, "KiB/subscriber")
+	var rounds [2][]float64
+	for b.Loop() {
+		for i, s := range []events.Store{pushed, plain} {
+			start, found := time.Now(), 0
+			ctx, cancel := context.WithCancel(b.Context())
+			for _, err := range s.Follow(ctx, events.Position{}, events.Following{Filter: events.Filter{Kinds: []string{"Rare"}}, CaughtUp: func(events.Position) { cancel() }}) {
+				if err != nil {
+					break
+				}
+				found++
+			}
+			if cancel(); found != 20 {
+				b.Fatalf("found %d records, want 20", found)
+			}
+			rounds[i] = append(rounds[i], time.Since(start).Seconds())
+		}
+	}
+	least, middle, most := ratios(rounds[1], rounds[0])
+	b.ReportMetric(median(rounds[0])*1e3, "pushed-ms")
+	b.ReportMetric(median(rounds[1])*1e3, "plain-ms")
+	b.ReportMetric(least, "plain/pushed-least")
+	b.ReportMetric(middle, "plain/pushed")
+	b.ReportMetric(most, "plain/pushed-most")
+	b.ReportMetric(0, "ns/op")
 }
 
 // memory returns what is in use, stacks and all.
