@@ -58,12 +58,26 @@ func (m *meter) Place(ctx context.Context, s events.Stream, after events.Revisio
 
 // Follow is embedded.Store's.
 func (m *meter) Follow(ctx context.Context, after events.Position, options ...events.Following) iter.Seq2[events.Entry, error] {
+	return m.followed(after, func(f *follower) iter.Seq2[events.Entry, error] {
+		return m.Store.Follow(ctx, after, observed(options, f)...)
+	})
+}
+
+// FollowEvery is embedded.Store's.
+func (m *meter) FollowEvery(ctx context.Context, after events.Position, o events.Following, every uint64, passed func(events.Position)) iter.Seq2[events.Entry, error] {
+	return m.followed(after, func(f *follower) iter.Seq2[events.Entry, error] {
+		return m.Store.FollowEvery(ctx, after, observed([]events.Following{o}, f)[0], every, passed)
+	})
+}
+
+// followed is a loop whose follower is counted while it runs.
+func (m *meter) followed(after events.Position, loop func(*follower) iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		f := &follower{}
 		f.at.Store(sequence(after))
 		m.enlist(f)
 		defer m.dismiss(f)
-		for e, err := range m.Store.Follow(ctx, after, observed(options, f)...) {
+		for e, err := range loop(f) {
 			// One that takes a record has room for it: until then it lags.
 			if !yield(e, err) {
 				return

@@ -49,6 +49,12 @@ func TestAMeterSeesHowFarASubscriberIs(t *testing.T) {
 			break
 		}
 	}
+	for range m.FollowEvery(t.Context(), events.Position{}, events.Following{}, 0, nil) {
+		if got := m.read(); got.Subscribers != 1 || got.Lag != 3 {
+			t.Errorf("read() = %+v, want 1 subscriber with a lag of 3", got)
+		}
+		break
+	}
 	if got := m.read(); got.Subscribers != 0 || got.Lag != 0 {
 		t.Errorf("read() = %+v, want nobody", got)
 	}

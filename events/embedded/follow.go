@@ -16,16 +16,22 @@ var errFollowings = errors.New("follow: there is more than one Following; give o
 // at the end holds no memory but its own goroutine's; one that is behind reads
 // in its own time, and nobody waits for it.
 func (s *Store) Follow(ctx context.Context, after events.Position, options ...events.Following) iter.Seq2[events.Entry, error] {
+	switch len(options) {
+	case 0:
+		return s.FollowEvery(ctx, after, events.Following{}, 0, nil)
+	case 1:
+		return s.FollowEvery(ctx, after, options[0], 0, nil)
+	}
+	return func(yield func(events.Entry, error) bool) { yield(events.Entry{}, errFollowings) }
+}
+
+// FollowEvery is Follow, and calls passed on the goroutine of the loop each time
+// that so many more entries have been yielded or passed over, with the position
+// of the last of them. It does so before the next one is yielded and before
+// CaughtUp is called, and goes on to where there is nothing to yield in steps of
+// a few thousand entries. If every is 0 it never does.
+func (s *Store) FollowEvery(ctx context.Context, after events.Position, following events.Following, every uint64, passed func(events.Position)) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
-		following := events.Following{}
-		switch len(options) {
-		case 0:
-		case 1:
-			following = options[0]
-		default:
-			yield(events.Entry{}, errFollowings)
-			return
-		}
 		if err := following.Filter.Valid(); err != nil {
 			yield(events.Entry{}, err)
 			return
@@ -35,7 +41,9 @@ func (s *Store) Follow(ctx context.Context, after events.Position, options ...ev
 			return nil
 		})
 		if err == nil {
-			err = newFollower(ctx, s, after, following).run(ctx, yield)
+			f := newFollower(ctx, s, after, following)
+			f.every, f.due, f.tell = every, f.after+every, passed
+			err = f.run(ctx, yield)
 		}
 		if err != errLeft {
 			yield(events.Entry{}, err)
@@ -52,6 +60,10 @@ type follower struct {
 	after    uint64          // the sequence that the next one follows
 	moved    bool            // from the start
 	ended    <-chan struct{} // of the context
+
+	every uint64                // entries, from one call of tell to the next; 0: never
+	due   uint64                // the sequence at which it is called next
+	tell  func(events.Position) // of FollowEvery
 }
 
 func newFollower(ctx context.Context, s *Store, after events.Position, f events.Following) *follower {
@@ -123,14 +135,11 @@ func (f *follower) fromMark(ctx context.Context, group *published, yield func(ev
 		if isClosed(f.ended) {
 			return context.Cause(ctx)
 		}
-		at := f.after - group.after
-		f.passed(f.after + 1)
-		if r := raw(value[:len(value)-sumLen]); !f.match.match(r) {
-			continue
-		}
-		if !yield(group.entry(at), nil) {
+		r := raw(value[:len(value)-sumLen])
+		if f.match.match(r) && !yield(group.entry(f.after-group.after), nil) {
 			return errLeft
 		}
+		f.passed(f.after + 1)
 	}
 	return nil
 }
@@ -151,10 +160,11 @@ func (f *follower) fromDatabase(ctx context.Context, late *backlog, end uint64, 
 		if isClosed(f.ended) {
 			return context.Cause(ctx)
 		}
-		f.passed(found.seq)
+		f.passed(found.seq - 1)
 		if !yield(found.raw.entry(found.seq, late.names), nil) {
 			return errLeft
 		}
+		f.passed(found.seq)
 	}
 	f.passed(r.left.first - 1)
 	return failed
@@ -162,7 +172,11 @@ func (f *follower) fromDatabase(ctx context.Context, late *backlog, end uint64, 
 
 // passed says that everything through a sequence was yielded or passed over.
 func (f *follower) passed(seq uint64) {
-	if seq > f.after {
-		f.after, f.moved = seq, true
+	if seq <= f.after {
+		return
+	}
+	f.after, f.moved = seq, true
+	for ; f.every > 0 && f.due <= f.after; f.due += f.every {
+		f.tell(events.NewPosition(f.due, f.due))
 	}
 }

@@ -92,10 +92,23 @@ func (f *filter) admits(h events.Header) bool {
 	return slices.ContainsFunc(f.prefixes, func(p string) bool { return strings.HasPrefix(text, p) })
 }
 
-// pushed returns what of f a store can do.
+// pushed returns what of f a store can do: a filter that lets through whatever
+// f admits, and more where a store cannot do as much.
 func (f *filter) pushed() events.Filter {
-	if f == nil || f.byKind || f.regex != nil || slices.Contains(f.prefixes, "") {
+	if f == nil {
 		return events.Filter{}
 	}
-	return events.Filter{Prefixes: f.prefixes}
+	texts, whole := f.prefixes, false
+	if f.regex != nil {
+		texts, whole = beginnings(f.regex)
+	}
+	switch {
+	case len(texts) == 0 || slices.Contains(texts, ""):
+		return events.Filter{}
+	case !f.byKind:
+		return events.Filter{Prefixes: texts}
+	case whole:
+		return events.Filter{Kinds: texts}
+	}
+	return events.Filter{}
 }

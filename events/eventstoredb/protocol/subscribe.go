@@ -22,6 +22,7 @@ type subscription struct {
 	to       streams.Streams_ReadServer
 	each     bool // tell each time
 	told     bool // was told that it has caught up
+	counted  bool // by the store, which says when a checkpoint is due
 	examined uint64
 	failed   error // of sending from within the store's loop
 	stop     context.CancelCauseFunc
@@ -76,7 +77,19 @@ func (s *Server) following(ctx context.Context, sub *subscription) (iter.Seq2[ev
 	if err := s.checkPosition(ctx, sub.from); err != nil {
 		return nil, err
 	}
-	return s.store.Follow(ctx, after, events.Following{CaughtUp: sub.caughtUp}), nil
+	following := events.Following{CaughtUp: sub.caughtUp}
+	store, ok := s.store.(counting)
+	if !ok || sub.filter == nil {
+		return s.store.Follow(ctx, after, following), nil
+	}
+	sub.counted, following.Filter = true, sub.filter.pushed()
+	return store.FollowEvery(ctx, after, following, sub.filter.interval, sub.passed), nil
+}
+
+// A counting store tells how many entries it passed over, as FollowEvery of
+// embedded.Store does. What a filter keeps back need not leave it then.
+type counting interface {
+	FollowEvery(ctx context.Context, after events.Position, f events.Following, every uint64, passed func(events.Position)) iter.Seq2[events.Entry, error]
 }
 
 // streamPlace returns the length behind which a subscription to a stream
@@ -131,18 +144,27 @@ func (u *subscription) take(e events.Entry) error {
 			return err
 		}
 	}
-	if u.filter == nil {
+	if u.filter == nil || u.counted {
 		return nil
 	}
-	if u.examined++; u.examined < u.filter.interval {
+	if u.examined++; u.examined%u.filter.interval > 0 {
 		return nil
 	}
 	return u.checkpoint(e.Position)
 }
 
+// passed sends a checkpoint that the store says is due.
+func (u *subscription) passed(at events.Position) {
+	if u.failed == nil {
+		u.failed = u.checkpoint(at)
+	}
+	if u.failed != nil {
+		u.stop(u.failed)
+	}
+}
+
 // checkpoint tells how far the log was examined.
 func (u *subscription) checkpoint(at events.Position) error {
-	u.examined = 0
 	commit, prepare := at.Parts()
 	return u.send(&streams.ReadResp{Content: &streams.ReadResp_Checkpoint_{
 		Checkpoint: &streams.ReadResp_Checkpoint{CommitPosition: commit, PreparePosition: prepare},
