@@ -31,6 +31,7 @@ type Server struct {
 	cfg      Config
 	grpc     *grpc.Server
 	groups   *groups.Groups
+	current  galleries       // what subscribers that are current are sent
 	draining context.Context // ends with ErrDrained when the server shuts down
 	drain    context.CancelCauseFunc
 }

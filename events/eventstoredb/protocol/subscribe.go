@@ -19,6 +19,7 @@ const EachTime = "ledger-caught-up-each-time"
 // place: a subscriber that is slow to receive slows its own loop.
 type subscription struct {
 	*question
+	shared   *gallery
 	to       streams.Streams_ReadServer
 	each     bool // tell each time
 	told     bool // was told that it has caught up
@@ -36,7 +37,7 @@ func (s *Server) subscribe(q question, to streams.Streams_ReadServer) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	md, _ := metadata.FromIncomingContext(ctx)
-	sub := &subscription{question: &q, to: to, each: len(md.Get(EachTime)) > 0, stop: stop}
+	sub := &subscription{question: &q, shared: s.current.of(q.ids), to: to, each: len(md.Get(EachTime)) > 0, stop: stop}
 	entries, err := s.following(ctx, sub)
 	if err != nil {
 		return err
@@ -136,7 +137,7 @@ func (s *Server) followStream(ctx context.Context, stream events.Stream, after e
 // were examined.
 func (u *subscription) take(e events.Entry) error {
 	if u.filter.admits(e.Header()) {
-		m, err := event(e, u.ids)
+		m, err := u.message(e)
 		if err != nil {
 			return err
 		}
@@ -151,6 +152,14 @@ func (u *subscription) take(e events.Entry) error {
 		return nil
 	}
 	return u.checkpoint(e.Position)
+}
+
+// message returns what tells of an entry. Those who are current share it.
+func (u *subscription) message(e events.Entry) (*streams.ReadResp, error) {
+	if u.told {
+		return u.shared.message(e, u.ids)
+	}
+	return event(e, u.ids)
 }
 
 // passed sends a checkpoint that the store says is due.
