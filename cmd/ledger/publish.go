@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 
@@ -130,15 +131,29 @@ func publications(path string, env func(string) (string, bool)) ([]publish.Order
 	return orders, nil
 }
 
+// fileOf returns the path of a target: what stands behind file:, or the path of
+// a URL file:///PATH.
+func fileOf(to string) string {
+	if u, err := url.Parse(to); err == nil && strings.HasPrefix(to, "file:///") {
+		return u.Path
+	}
+	return strings.TrimPrefix(to, "file:")
+}
+
 // linesAtOnce is how many lines are written with one sync.
 const linesAtOnce = 512
 
-// fit sets the policy that fits the target of an order.
+// fit sets the policy that fits the target of an order. A file is the same from
+// wherever the command runs next.
 func fit(o *publish.Order) error {
 	scheme, rest, _ := strings.Cut(o.To, ":")
 	switch {
 	case scheme == "file" && rest != "":
-		o.Policy.Batch = linesAtOnce
+		path, err := filepath.Abs(fileOf(o.To))
+		if err != nil {
+			return err
+		}
+		o.To, o.Target, o.Policy.Batch = "file:"+path, "file:"+path, linesAtOnce
 	case scheme == "nats" || scheme == "tls":
 		o.Policy.Lanes = jetstream.Lanes
 	default:
@@ -150,9 +165,6 @@ func fit(o *publish.Order) error {
 // openTarget opens the target of an order that fit took.
 func openTarget(ctx context.Context, o publish.Order, at events.Position) (publish.Target, error) {
 	if path, ok := strings.CutPrefix(o.To, "file:"); ok {
-		if u, err := url.Parse(o.To); err == nil && u.Path != "" && u.Host == "" {
-			path = u.Path
-		}
 		return lines.Open(path, at)
 	}
 	return jetstream.Open(ctx, o.To, o.Topic, o.Name)
