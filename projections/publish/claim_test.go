@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -138,6 +139,108 @@ func TestConsumersMadeAtOnceAreAllListed(t *testing.T) {
 	if err != nil || len(listed) != many || slices.ContainsFunc(listed, func(c publish.Consumer) bool { return c.Name == "gone" }) {
 		t.Errorf("%d are listed (%v), want the %d that were made", len(listed), err, many)
 	}
+}
+
+// While one desk changes the list of consumers another waits, and adds to what
+// the first made of it.
+func TestTheListIsChangedInTurn(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	refused, done := make(chan struct{}), make(chan error, 1)
+	second := publish.NewDesk(l.store, l.store, &refusals{Claims: l.claims, first: refused}, time.Now)
+	first := publish.NewDesk(l.store, &saving{Kept: l.store, name: "publish", before: func() {
+		go func() { done <- second.CatchUp(t.Context(), job(t, "b"), &sink{}) }()
+		select {
+		case <-refused:
+		case err := <-done:
+			t.Errorf("the list was changed meanwhile (%v)", err)
+			done <- err
+		}
+	}}, l.claims, time.Now)
+	catchUp(t, first, job(t, "a"), &sink{})
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if all, err := first.Consumers(t.Context()); err != nil || len(all) != 2 {
+		t.Errorf("Consumers = %v, %v, want a and b", all, err)
+	}
+}
+
+// A saving does something before what has a name is saved for the first time.
+type saving struct {
+	publish.Kept
+	name   string
+	once   sync.Once
+	before func()
+}
+
+func (s *saving) SaveCheckpoint(ctx context.Context, name string, data []byte) error {
+	if name == s.name {
+		s.once.Do(s.before)
+	}
+	return s.Kept.SaveCheckpoint(ctx, name, data)
+}
+
+// Refusals are Claims that tell of the first one that is refused.
+type refusals struct {
+	publish.Claims
+	once  sync.Once
+	first chan struct{}
+}
+
+func (r *refusals) Claim(name string) (io.Closer, error) {
+	held, err := r.Claims.Claim(name)
+	if errors.Is(err, publish.ErrClaimed) {
+		r.once.Do(func() { close(r.first) })
+	}
+	return held, err
+}
+
+// A wish is not lost by a run that cannot keep that it took it up; all is more
+// than some, in whatever order they are asked for.
+func TestAWishIsThereUntilItIsKept(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.fill(1, 4)
+	refusing := &sink{refuse: func(*message.Message) error { return publish.ErrUnacceptable }}
+	catchUp(t, l.desk(), job(t, "a"), refusing)
+	held, err := l.claims.Claim("publish/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, positions := range [][]events.Position{{events.NewPosition(9, 9)}, {events.NewPosition(2, 2)}, {}, {events.NewPosition(3, 3)}} {
+		if _, err := l.desk().Retry(t.Context(), "a", positions...); err != nil {
+			t.Fatal(err)
+		}
+		if kept, err := l.store.LoadCheckpoint(t.Context(), "publish/a/retry"); err != nil || strings.Contains(string(kept), "9") {
+			t.Errorf("kept: %s, %v, want nothing of what is not set aside", kept, err)
+		}
+	}
+	if err := held.Close(); err != nil {
+		t.Fatal(err)
+	}
+	failing := publish.NewDesk(l.store, &failed{Kept: l.store, name: "publish/a"}, l.claims, time.Now)
+	to := &sink{}
+	if err := failing.CatchUp(t.Context(), job(t, "a"), to); !errors.Is(err, errFull) {
+		t.Errorf("CatchUp = %v, want that it cannot be kept", err)
+	}
+	catchUp(t, l.desk(), job(t, "a"), to)
+	if got := to.positions(); !slices.Equal(got, []string{"1", "2", "3", "4"}) {
+		t.Errorf("published %v, want all that was set aside, once", got)
+	}
+}
+
+// A failed keeps all but what has a name.
+type failed struct {
+	publish.Kept
+	name string
+}
+
+func (f *failed) SaveCheckpoint(ctx context.Context, name string, data []byte) error {
+	if name == f.name {
+		return errFull
+	}
+	return f.Kept.SaveCheckpoint(ctx, name, data)
 }
 
 // What was set aside is tried again by a run in another process, at once or, if

@@ -28,10 +28,17 @@ func TestAMessageIsTheRecordAsWritten(t *testing.T) {
 	e := l.add(stream, "CallSettled", ` {"tool":"bash <&>", "odd":"\u2028"} `)
 	l.add("thing-1", "NeverHeardOf", `{"tool":{"not":"text"}}`)
 	l.add("thing-1", "NotJSON", "\x00\xff")
+	of := events.Record{ID: l.mint.Event(), Kind: "Beside", Version: 3, Time: start, Data: []byte(`{}`), Metadata: fmt.Appendf(nil, `{"$correlationId":%q}`, session)}
+	if err := l.store.Append(t.Context(), "thing-2", 0, of); err != nil {
+		t.Fatal(err)
+	}
 	catchUp(t, l.desk(), job(t, "a"), to)
 	got := to.got()
-	if len(got) != 4 {
-		t.Fatalf("published %d messages, want 4", len(got))
+	if len(got) != 5 {
+		t.Fatalf("published %d messages, want 5", len(got))
+	}
+	if beside := got[4].Metadata; beside.Get("session") != session.String() || beside.Get("agent") != "build" || beside.Get("version") != "3" {
+		t.Errorf("metadata of a record that names its session = %v, want session and agent", beside)
 	}
 	want := map[string]string{
 		"stream": string(stream), "revision": "2", "position": "2", "kind": "CallSettled", "version": "1",
@@ -43,7 +50,7 @@ func TestAMessageIsTheRecordAsWritten(t *testing.T) {
 	if got[1].UUID != e.ID.String() || string(got[1].Payload) != string(e.Data) {
 		t.Errorf("message = %s %q, want %s %q", got[1].UUID, got[1].Payload, e.ID, e.Data)
 	}
-	for _, m := range got[2:] {
+	for _, m := range got[2:4] {
 		if m.Metadata.Get("tool") != "" || m.Metadata.Get("session") != "" {
 			t.Errorf("metadata of %s = %v, want no tool and no session", m.Metadata.Get("kind"), m.Metadata)
 		}
@@ -83,6 +90,10 @@ func TestOnlyWhatIsAskedForIsPublished(t *testing.T) {
 		catchUp(t, d, job(t, name, func(j *publish.Job) { j.Only = c.only }), to)
 		if lag, err := d.Lag(t.Context(), consumer(t, d, name)); err != nil || lag.Records != 0 {
 			t.Errorf("%s: at the end Lag = %+v, %v, want none", name, lag, err)
+		}
+		// What the store does not pass over is behind the position all the same.
+		if c := consumer(t, d, name); len(c.Only.Tools)+len(c.Only.Agents) > 0 && len(c.Only.Kinds) == 0 && c.Position.String() != "6" {
+			t.Errorf("%s: position = %s, want 6", name, c.Position)
 		}
 		if got := to.positions(); !slices.Equal(got, c.want) {
 			t.Errorf("%s: published %v, want %v", name, got, c.want)
@@ -288,6 +299,101 @@ func TestWhatATargetDoesNotTakeIsSetAside(t *testing.T) {
 	}
 }
 
+// That a target was away does not count against the record that it then refuses,
+// and of what it says so much is kept as somebody reads.
+func TestOnlyRefusalsCountAgainstARecord(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.fill(1, 2)
+	tries := map[string]int{}
+	to := &sink{refuse: func(m *message.Message) error {
+		at := m.Metadata.Get("position")
+		switch tries[at]++; {
+		case tries[at] <= 6:
+			return publish.ErrUnavailable
+		case tries[at] <= 8 || at == "2":
+			return errors.New(strings.Repeat("odd ", 1000))
+		}
+		return nil
+	}}
+	d := l.desk()
+	catchUp(t, d, job(t, "a", func(j *publish.Job) { j.Policy.Tries = 3 }), to)
+	c := consumer(t, d, "a")
+	if got := to.positions(); !slices.Equal(got, []string{"1"}) || len(c.Poison) != 1 || c.Poison[0].Tries != 3 {
+		t.Errorf("published %v and set aside %+v, want 1, and 2 after 3 tries", got, c.Poison)
+	}
+	if n := len(c.Poison[0].Trouble.Text); n == 0 || n > 500 {
+		t.Errorf("%d bytes of the error are kept, want at most 500", n)
+	}
+}
+
+// What goes to different topics is handed over apart, however much is there.
+func TestABatchIsOfOneTopic(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	for n := range 12 {
+		l.add("thing-1", []string{"A", "A", "B"}[n%3], `{}`)
+	}
+	topic, err := publish.ParseTopic("{kind}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	watched := &counting{Store: l.store}
+	d := publish.NewDesk(watched, l.store, l.claims, time.Now)
+	to := &sink{refuse: func(*message.Message) error { await(t, func() bool { return watched.count() == 12 }); return nil }}
+	catchUp(t, d, job(t, "a", func(j *publish.Job) { j.Topic, j.Policy.Batch = topic, 8 }), to)
+	for i, m := range to.got() {
+		if kind := m.Metadata.Get("kind"); to.mu.topics[i] != kind {
+			t.Errorf("record %d, of kind %s, was handed over to %s", i+1, kind, to.mu.topics[i])
+		}
+	}
+	var want []string
+	for n := range 12 {
+		want = append(want, strconv.Itoa(n+1))
+	}
+	if got := to.positions(); !slices.Equal(got, want) {
+		t.Errorf("published %v, want %v", got, want)
+	}
+}
+
+// A consumer of another log does not have somebody else's record tried again.
+func TestWhatWasSetAsideIsTheSameRecordOrNone(t *testing.T) {
+	t.Parallel()
+	kept := &memory{}
+	l := newLog(t)
+	l.fill(1, 1)
+	refusing := &sink{refuse: func(*message.Message) error { return publish.ErrUnacceptable }}
+	catchUp(t, publish.NewDesk(l.store, kept, l.claims, time.Now), job(t, "a"), refusing)
+	other := newLog(t)
+	other.add("other-1", "Happened", `{}`)
+	other.fill(1, 1)
+	d := publish.NewDesk(other.store, kept, other.claims, time.Now)
+	if n, err := d.Retry(t.Context(), "a"); n != 1 || err != nil {
+		t.Fatalf("Retry = %d, %v, want 1", n, err)
+	}
+	to := &sink{}
+	if err := d.CatchUp(t.Context(), job(t, "a"), to); !errors.Is(err, events.ErrDamaged) || len(to.got()) != 0 {
+		t.Errorf("CatchUp = %v with %d published, want ErrDamaged and none", err, len(to.got()))
+	}
+}
+
+// The checkpoint does not wait for its time while much is acknowledged.
+func TestTheCheckpointIsSavedWhenThereIsMuch(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.fill(1, 1200)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	j := job(t, "a", func(j *publish.Job) { j.Policy.Save = time.Hour })
+	go func() { done <- l.desk().Follow(ctx, j, &sink{}) }()
+	elsewhere := l.desk()
+	await(t, func() bool { c, err := elsewhere.Consumer(ctx, "a"); return err == nil && c.Published >= 1000 })
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("Follow = %v, want that it was canceled", err)
+	}
+}
+
 func TestARunningConsumerTriesAgainAtOnce(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -355,7 +461,7 @@ func TestATargetThatTakesNothingEndsTheRun(t *testing.T) {
 		t.Errorf("the next run published %v, want what was not set aside", got)
 	}
 
-	most := job(t, "b", func(j *publish.Job) { j.Policy.Tries, j.Policy.Poison = 1, 6 })
+	most := job(t, "b", func(j *publish.Job) { j.Policy.Tries, j.Policy.Poison, j.Policy.InARow = 1, 6, 2 })
 	odd := &sink{refuse: func(m *message.Message) error {
 		if n, _ := strconv.Atoi(m.Metadata.Get("position")); n%2 == 1 {
 			return publish.ErrUnacceptable

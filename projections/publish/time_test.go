@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -162,7 +163,7 @@ func TestOneOrderDoesNotHoldUpTheOthers(t *testing.T) {
 			orders = append(orders, publish.Order{Job: job(t, name, func(j *publish.Job) { j.Policy = publish.Policy{} }), To: "sink:"})
 		}
 		var mu sync.Mutex
-		told := map[string]error{}
+		told, times := map[string]error{}, map[string]int{}
 		d := publish.NewDesk(store, &memory{}, claims(t, "test"), time.Now)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
@@ -170,6 +171,7 @@ func TestOneOrderDoesNotHoldUpTheOthers(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			told[name] = err
+			times[name]++
 		})
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("FollowAll = %v, want its deadline", err)
@@ -180,9 +182,12 @@ func TestOneOrderDoesNotHoldUpTheOthers(t *testing.T) {
 		if !errors.Is(told["broken"], publish.ErrPoisoned) || !errors.Is(told["late"], publish.ErrUnavailable) || told["good"] != nil {
 			t.Errorf("told %v", told)
 		}
+		if times["broken"] != 1 || times["late"] < 3 || times["late"] > 4 {
+			t.Errorf("told %v times, want the late one each time that its wait has doubled", times)
+		}
 		all, err := d.Consumers(t.Context())
-		if err != nil || len(all) != 3 || all[0].Name != "broken" || all[0].Trouble == nil || len(all[0].Poison) != 10 {
-			t.Errorf("Consumers = %+v, %v, want broken with 10 set aside first", all, err)
+		if err != nil || len(all) != 3 || all[0].Name != "broken" || all[0].Trouble == nil || !strings.Contains(all[0].Trouble.Text, "too many records") || len(all[0].Poison) != 10 {
+			t.Errorf("Consumers = %+v, %v, want broken with 10 set aside first, and why it ended", all, err)
 		}
 	})
 }

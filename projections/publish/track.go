@@ -22,11 +22,8 @@ func (t *track) begin(at events.Position) *step {
 	return s
 }
 
-// pass adds a place at which nothing is to be done.
+// pass adds a place, behind all others, at which nothing is to be done.
 func (t *track) pass(at events.Position) {
-	if at.Compare(t.mark) <= 0 {
-		return
-	}
 	if len(t.open) == 0 {
 		t.mark = at
 		return

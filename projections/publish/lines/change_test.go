@@ -8,7 +8,10 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -118,6 +121,9 @@ func TestAFileThatIsGoneIsMadeAnew(t *testing.T) {
 		if _, err := lines.Open(path, at(0)); !errors.Is(err, lines.ErrInUse) {
 			t.Errorf("%s: Open again = %v, want ErrInUse", what, err)
 		}
+		if what == "moved" {
+			put(t, open(t, path+".1", at(0)), 3, 3) // it was given up
+		}
 	}
 	dir := filepath.Join(t.TempDir(), "dir")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -153,6 +159,46 @@ func revisions(t *testing.T, path string) (all []int) {
 		all = append(all, n)
 	}
 	return all
+}
+
+// A file is removed while records are written into it. What is acknowledged after
+// that is in the one that is there then.
+func TestAFileThatIsRemovedWhileItIsWrittenIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		path := filepath.Join(t.TempDir(), "f")
+		f := open(t, path, at(0))
+		put(t, f, 1, 1)
+		var acknowledged, removed atomic.Int64
+		removed.Store(-1)
+		acknowledged.Store(1)
+		var removing sync.WaitGroup
+		removing.Go(func() {
+			for acknowledged.Load() < 3 {
+				runtime.Gosched()
+			}
+			if err := os.Remove(path); err != nil {
+				t.Error(err)
+			}
+			removed.Store(acknowledged.Load())
+		})
+		n := 1
+		for ; n < 2000 && (removed.Load() < 0 || int64(n) < removed.Load()+3); n++ {
+			put(t, f, n+1, n+1)
+			acknowledged.Store(int64(n + 1))
+		}
+		removing.Wait()
+		put(t, f, n+1, n+1)
+		there := map[int]bool{}
+		for _, r := range revisions(t, path) {
+			there[r] = true
+		}
+		for k := int(removed.Load()) + 1; k <= n+1; k++ {
+			if !there[k] {
+				t.Fatalf("record %d was acknowledged after the file was removed, and is not in %v", k, there)
+			}
+		}
+	}
 }
 
 func TestWhatOthersTruncateLeavesWholeLines(t *testing.T) {
@@ -237,9 +283,22 @@ func TestTheLastRecordsAreKnown(t *testing.T) {
 	f := open(t, path, at(0))
 	const many = 20_000
 	put(t, f, 1, many)
-	put(t, f, many-2000, many+1)
+	put(t, f, many-4000, many+1)
 	holds(t, path, many+1)
-	if n := strings.Count(fmt.Sprintf("%+v", f), "evt_"); n > 3*4096 {
-		t.Errorf("%d IDs are remembered, want a bounded number", n)
+	bounded := func(what string) {
+		t.Helper()
+		if n := strings.Count(fmt.Sprintf("%+v", f), "evt_"); n > 3*4096 {
+			t.Errorf("%s: %d IDs are remembered, want a bounded number", what, n)
+		}
+	}
+	bounded("written")
+	for what, p := range map[string]uint64{"made anew": 0, "gone on": many} {
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		f = open(t, path, at(p))
+		put(t, f, int(p)+1, many+1)
+		holds(t, path, many+1)
+		bounded(what)
 	}
 }
