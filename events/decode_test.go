@@ -48,6 +48,21 @@ func TestWhatIsNotKnownPassesThroughByteForByte(t *testing.T) {
 	}
 }
 
+// Other programs write what they like into the metadata of kinds of their own,
+// and $correlationId is any text to them.
+func TestMetadataOfUnknownKindsAreWhoseTheyAre(t *testing.T) {
+	t.Parallel()
+	for _, metadata := range []string{"\xff", "[1]", `{"$correlationId":"3f2504e0-4f89-11d3-9a0c-0305e82c3301"}`, `{"$correlationId":7}`} {
+		v, err := events.Decode(entry("WeatherChanged", 1, `{}`, metadata))
+		if _, unknown := v.Event.(events.Unknown); err != nil || !unknown || !v.Correlation.IsZero() || !v.Causation.IsZero() {
+			t.Errorf("Decode of one with the metadata %q = %+v, %v, want an Unknown alone", metadata, v, err)
+		}
+		if _, err := events.Decode(entry("SessionClosed", 1, `{}`, metadata)); !errors.Is(err, events.ErrDamaged) {
+			t.Errorf("Decode of ours with the metadata %q = %v, want ErrDamaged", metadata, err)
+		}
+	}
+}
+
 func TestVersionsBelowOneAreNoRecords(t *testing.T) {
 	t.Parallel()
 	for _, version := range []int{0, -1} {

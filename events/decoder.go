@@ -23,13 +23,15 @@ func (d *decoder) decode(e Entry) (Envelope, error) {
 		d.known = &known{}
 	}
 	v := Envelope{ID: e.ID, Stream: e.Stream, Revision: e.Revision, Position: e.Position, Time: e.Time}
+	k, ok := kinds[e.Kind]
+	unknown := !ok || e.Version > k.version || e.Version < 1
 	meta, err := d.metadata(e.Metadata)
-	if err != nil {
+	if err == nil {
+		v.Correlation, v.Causation = meta.Correlation, meta.Causation
+	} else if !unknown { // that of others is theirs: $correlationId is any text to them
 		return Envelope{}, damaged(e, err)
 	}
-	v.Correlation, v.Causation = meta.Correlation, meta.Causation
-	k, ok := kinds[e.Kind]
-	if !ok || e.Version > k.version || e.Version < 1 {
+	if unknown {
 		v.Event = Unknown{e.Kind, e.Version, e.Data}
 		return v, nil
 	}

@@ -196,8 +196,9 @@ func marshalAny(v any) ([]byte, error) {
 
 // Decode returns the envelope of an entry. A kind that is not known, or a
 // version later than the one that is, gives an Unknown, which shares its data
-// with the entry. Nothing else is shared. Data or metadata that do not decode
-// are an ErrDamaged that names stream, revision and position.
+// with the entry. Metadata of one that are not as the ledger writes them say
+// nothing. Nothing else is shared. Data or metadata of any other kind that do
+// not decode are an ErrDamaged that names stream, revision and position.
 func Decode(e Entry) (Envelope, error) { return (&decoder{}).decode(e) }
 
 func damaged(e Entry, err error) error {

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
+
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
+)
+
+// What other clients wrote into the ledger's streams is told apart: kinds that
+// are not known pass, and damaged ones of ours are exceptions with their
+// position. What stands behind them is verified all the same.
+func TestVerifyTellsWhatOthersWroteIntoADatabase(t *testing.T) {
+	t.Parallel()
+	at, store := hosting(t, protocol.Config{Writable: []string{""}})
+	config, err := esdb.ParseConnectionString(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Logger = esdb.NoopLogging()
+	theirs, err := esdb.NewClient(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.Close()
+	const session = "session-ses_01HQWY5DF89BEGSP3JEKB7116A"
+	write := func(stream, kind, data, metadata string) {
+		t.Helper()
+		e := esdb.EventData{EventType: kind, ContentType: esdb.ContentTypeBinary, Data: []byte(data), Metadata: []byte(metadata)}
+		if _, err := theirs.AppendToStream(t.Context(), stream, esdb.AppendToStreamOptions{}, e); err != nil {
+			t.Fatalf("append %s to %s: %v", kind, stream, err)
+		}
+	}
+	write("shop-1", "OrderPlaced", `{"order":1}`, "")
+	write(session, "SessionOpened", `{"agent":`, "")
+	write(session, "CallSettled", `{"call":7}`, `{"who":"they"}`)
+	write(session, "Unheard", "\xff\xfe", "\xff")
+	write("noise-1", "PromptAdmitted", ``, "")
+	node := []string{"LEDGER_NODE=" + t.TempDir()}
+	got := asked(t, node, "verify", "--store", at, "-o", "json")
+	v := decodeJSON[verification](t, got.out)
+	if got.exit != exitUnverified || v.Events != 5 || v.UnknownKinds["OrderPlaced v1"] != 1 || v.UnknownKinds["Unheard v1"] != 1 || len(v.UnknownKinds) != 2 {
+		t.Fatalf("verify = %d %s%s, want 5 events, 2 of kinds that are not known", got.exit, got.out, got.err)
+	}
+	places := map[string]string{}
+	for _, x := range v.Exceptions {
+		if x.Law != readsBack || x.Stream == nil || x.Position == nil || x.Revision == nil || x.Event == nil {
+			t.Errorf("%+v, want a record that does not read back, and its place", x)
+			continue
+		}
+		places[x.Position.String()] = string(*x.Stream)
+	}
+	want := map[string]string{}
+	for e, err := range store.ReadAll(t.Context(), events.Position{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Kind != "OrderPlaced" && e.Kind != "Unheard" {
+			want[e.Position.String()] = string(e.Stream)
+		}
+	}
+	if len(want) != 3 || len(places) != 3 {
+		t.Fatalf("exceptions at %v, want %v", places, want)
+	}
+	for position, stream := range want {
+		if places[position] != stream {
+			t.Errorf("exceptions at %v, want %v", places, want)
+		}
+	}
+	if page := asked(t, node, "verify", "--store", at); page.exit != exitUnverified || !strings.Contains(string(page.out), "a record reads back as it was written") || !strings.Contains(string(page.out), "1 event of kind Unheard v1, which this program does not know.") {
+		t.Errorf("verify = %d %s", page.exit, page.out)
+	}
+	// Whoever reads single calls is told as well, and nothing hangs.
+	if got := asked(t, node, "call", "ls", "--store", at); got.exit == 0 || !strings.Contains(string(got.err), "damaged") {
+		t.Errorf("call ls = %d %s%s, want it to speak of the damage", got.exit, got.out, got.err)
+	}
+}
