@@ -88,7 +88,7 @@ func parse(connectionString string, log *slog.Logger) (*esdb.Configuration, erro
 	if strings.Contains(hosts[:strings.LastIndex(hosts, "@")+1], ",") {
 		return nil, fmt.Errorf("%w: write a comma in the user or the password as %%2C", ErrBadAddress)
 	}
-	for host := range strings.SplitSeq(strings.TrimSuffix(hosts[strings.LastIndex(hosts, "@")+1:], "/"), ",") {
+	for host := range strings.SplitSeq(hosts[strings.LastIndex(hosts, "@")+1:], ",") {
 		if err := portOf(host); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrBadAddress, err)
 		}
@@ -155,6 +155,7 @@ func parse(connectionString string, log *slog.Logger) (*esdb.Configuration, erro
 // portOf returns what is wrong with the port of a node: the client takes the
 // low bits of any number. What stands there can be a piece of a password.
 func portOf(host string) error {
+	host, _, _ = strings.Cut(host, "/") // a path is refused by the client
 	_, port, ok := strings.Cut(host, ":")
 	if !ok {
 		return nil // it is the default
