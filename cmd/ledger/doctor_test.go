@@ -240,6 +240,22 @@ func TestTheDoctorLooksAtACluster(t *testing.T) {
 	}
 }
 
+// A node that answers and tells no time leaves clocks to be judged otherwise, and
+// nothing is said of the clock of one that does not answer.
+func TestTheDoctorSaysThatAClockIsNotTold(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		node eventstoredb.Node
+		said int
+	}{{eventstoredb.Node{Address: "a:1"}, 1}, {eventstoredb.Node{Address: "a:1", Err: eventstoredb.ErrUnreachable}, 0}} {
+		e := &examination{OK: true}
+		e.clocks([]eventstoredb.Node{c.node})
+		if len(e.Checks) != c.said || !e.OK {
+			t.Errorf("of %+v: %+v, want %d lines", c.node, e.Checks, c.said)
+		}
+	}
+}
+
 // One address of a name that is open is enough, and the others are told.
 func TestTheDoctorTellsEveryAddressOfAName(t *testing.T) {
 	t.Parallel()

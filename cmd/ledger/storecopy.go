@@ -4,16 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
-	"slices"
 
 	"github.com/spf13/cobra"
 
-	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/projections/calls"
-	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
 // What is appended at once: records of one stream that follow each other.
@@ -257,76 +252,4 @@ func (r *run) flush(ctx context.Context) error {
 	err := r.to.Append(ctx, r.stream, r.after, r.records...)
 	r.records, r.bytes = nil, 0
 	return err
-}
-
-// outputs copies the outputs that settlements name and the target lacks.
-func (c *copying) outputs(ctx context.Context) error {
-	state, err := folded(ctx, c.from, calls.Projection())
-	if err != nil {
-		return err
-	}
-	retained := slices.DeleteFunc(state.Retained(), func(r calls.Retention) bool { return r.Pruned })
-	for _, named := range retained {
-		c.bytes.total += named.Bytes
-	}
-	passed := int64(0)
-	for _, named := range retained {
-		if err := c.output(ctx, named.Retained); err != nil {
-			return err
-		}
-		passed += named.Bytes
-		c.came(passed - c.bytes.done)
-	}
-	return nil
-}
-
-// came shows that so many more bytes of outputs are done.
-func (c *copying) came(n int64) {
-	c.bytes.done += n
-	c.progress.bytes("outputs", c.bytes.done, c.bytes.total)
-}
-
-// A counted reader tells how much was read from it.
-type counted struct {
-	io.Reader
-	came func(int64)
-}
-
-// Read is the reader's.
-func (c counted) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	c.came(int64(n))
-	return n, err
-}
-
-func (c *copying) output(ctx context.Context, named domain.Retained) error {
-	// The target may know a node that has it; what counts is that it has it too.
-	found, err := c.to.here.Stat(ctx, named.Ref)
-	if err == nil && found == named || errors.Is(err, outputs.ErrPruned) {
-		return nil
-	}
-	if err != nil && !errors.Is(err, outputs.ErrNotFound) {
-		return fmt.Errorf("copy to %s: %w", c.row.To, err)
-	}
-	from, err := c.from.outputs.Open(ctx, named.Ref)
-	if errors.Is(err, outputs.ErrNotFound) || errors.Is(err, outputs.ErrPruned) || notGiven(err) {
-		c.row.Missing++
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("copy from %s: %w", c.row.From, err)
-	}
-	defer from.Close()
-	kept, err := c.to.here.Keep(ctx, named.Ref, named.MIME, counted{from, c.came})
-	if err == nil && kept != named {
-		err = fmt.Errorf("%w: %s has %d bytes with SHA-256 %s, and its settlement says %d and %s", outputs.ErrDamaged, named.Ref, kept.Bytes, kept.SHA256, named.Bytes, named.SHA256)
-	}
-	if err == nil {
-		err = c.to.here.Confirm(ctx, named.Ref.Settlement())
-	}
-	if err != nil {
-		return fmt.Errorf("copy to %s: %w", c.row.To, err)
-	}
-	c.row.Outputs++
-	return nil
 }

@@ -1,10 +1,15 @@
 package main
 
 import (
+	"context"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
@@ -87,5 +92,62 @@ func TestACopyOntoAnythingElseIsAConflict(t *testing.T) {
 				t.Errorf("the target has %d records, want %d as before", len(got), len(strange))
 			}
 		})
+	}
+}
+
+// A dishonest target says that it keeps what it is given, and does what it likes
+// with the last record.
+type dishonest struct {
+	*embedded.Store
+	last events.Stream
+	does func(*embedded.Store, events.Record) error
+}
+
+func (d dishonest) Append(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) error {
+	if s == d.last {
+		return d.does(d.Store, records[0])
+	}
+	return d.Store.Append(ctx, s, after, records...)
+}
+
+// What was appended is read back and compared, whatever the target said.
+func TestACopyIsReadBackAndNotBelieved(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		does func(*embedded.Store, events.Record) error
+		exit int
+		says string
+	}{
+		"forgets": {func(*embedded.Store, events.Record) error { return nil }, exitUnverified, "lacks evt_"},
+		"changes": {func(s *embedded.Store, r events.Record) error {
+			r.Data = []byte(`"other"`)
+			return s.Append(context.Background(), "b-1", 0, r)
+		}, exitConflict, "holds something else: at its position 2"},
+		"adds": {func(s *embedded.Store, r events.Record) error {
+			more := r
+			more.ID = newMint(time.Now).Event()
+			return s.Append(context.Background(), "b-1", 0, r, more)
+		}, exitConflict, "in place of nothing"},
+	} {
+		memory := func() *ledgerStore {
+			store, err := embedded.Open(t.Context(), name, embedded.Config{FS: vfs.NewMem()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = store.Close() })
+			return &ledgerStore{store: store, ledger: events.NewLedger(store, newMint(time.Now), time.Now)}
+		}
+		from, to := memory(), memory()
+		for _, s := range []events.Stream{"a-1", "b-1"} {
+			if err := from.store.Append(t.Context(), s, 0, events.Record{ID: newMint(time.Now).Event(), Kind: "K", Version: 1, Data: []byte("{}")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		to.store = dishonest{to.store.(*embedded.Store), "b-1", c.does}
+		a := &app{now: time.Now, err: io.Discard}
+		err := (&copying{app: a, from: from, to: to, progress: a.progress()}).run(t.Context())
+		if err == nil || faultOf(err).exit != c.exit || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("copy to one that %s what it is given = %v, want exit %d that says %q", name, err, c.exit, c.says)
+		}
 	}
 }

@@ -31,3 +31,6 @@ func VisitAs(ctx context.Context, connectionString string, v Visiting, lookup fu
 
 // Limit is how many bytes an append may have.
 func (s *Store) Limit() int { return s.limit() }
+
+// LargeMaxAppend is what a server from 25.1 on takes.
+const LargeMaxAppend = largeMaxAppend

@@ -16,10 +16,12 @@ import (
 
 // The defaults of a Config.
 const (
-	DefaultMaxAppend = 1 << 20         // what every server takes
-	LargeMaxAppend   = 16<<20 - 64<<10 // what one from 25.1 on takes, of one event as of many
+	DefaultMaxAppend = 1 << 20 // what every server takes
 	DefaultPatience  = 10 * time.Second
 )
+
+// largeMaxAppend is what a server from 25.1 on takes, of one event as of many.
+const largeMaxAppend = 16<<20 - 64<<10
 
 // A Config says how to open a store. The zero Config is right for a database
 // that holds one ledger.
@@ -31,8 +33,8 @@ type Config struct {
 	Namespace string
 	// MaxAppend is how many bytes an append may have, as the server counts
 	// them: data, metadata and two for each UTF-16 unit of a kind. 0: what the
-	// version of the server takes where nobody changed that, LargeMaxAppend
-	// from 25.1 on and DefaultMaxAppend before.
+	// version of the server takes where nobody changed that, 64 KiB less than
+	// 16 MiB from 25.1 on and DefaultMaxAppend before.
 	MaxAppend int
 	// Patience is how long a call is tried again while no server answers it.
 	// 0: DefaultPatience. A search for a node that is under way is waited for
@@ -146,7 +148,7 @@ func (s *Store) limit() int {
 	case s.maxAppend > 0:
 		return s.maxAppend
 	case s.guard.large():
-		return LargeMaxAppend
+		return largeMaxAppend
 	}
 	return DefaultMaxAppend
 }
