@@ -137,7 +137,7 @@ func (a *appending) run(ctx context.Context) error {
 			return err
 		}
 		patience := a.store.patience
-		if a.maybe {
+		if a.maybe || a.silent > 0 { // the silence ends by itself
 			patience = 0
 		}
 		if err := p.failed(ctx, err, patience); err != nil {
@@ -196,17 +196,22 @@ func (a *appending) held(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// notBegun begins what the client says when there was no call to send records
-// in. The version of the client is pinned, and nothing else tells: a test holds
-// that it says so.
-const notBegun = "could not construct append operation"
+// What the client says begins so when there was no call to send records in, and
+// when the server ended it before all were sent, which takes none then. The
+// version of the client is pinned, and nothing else tells: tests hold that it
+// says so.
+const (
+	notBegun = "could not construct append operation"
+	notSent  = "could not send append request"
+)
 
 // untaken reports whether an error says that no leader was given the records.
 func untaken(err error) bool {
 	if of, ok := errors.AsType[*esdb.Error](err); ok && of.Code() == esdb.ErrorCodeNotLeader {
 		return true
 	}
-	return errors.Is(err, errNoNode) || status.Code(err) == codes.NotFound || strings.HasPrefix(err.Error(), notBegun)
+	text := err.Error()
+	return errors.Is(err, errNoNode) || status.Code(err) == codes.NotFound || strings.HasPrefix(text, notBegun) || strings.HasPrefix(text, notSent)
 }
 
 // send sends the records once. It returns when the server has answered, and at

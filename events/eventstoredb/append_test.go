@@ -213,6 +213,8 @@ func TestAnswersOfTheServerAreErrorsOfOurs(t *testing.T) {
 		codes.FailedPrecondition: eventstoredb.ErrRefused,
 		codes.ResourceExhausted:  eventstoredb.ErrRefused,
 		codes.Unimplemented:      eventstoredb.ErrRefused,
+		codes.OutOfRange:         eventstoredb.ErrRefused,
+		codes.DataLoss:           events.ErrDamaged,
 		codes.Unauthenticated:    eventstoredb.ErrUnauthenticated,
 	} {
 		t.Run(code.String(), func(t *testing.T) {

@@ -63,8 +63,6 @@ func judge(err error) (verdict, error) {
 			} // a node says so that knows of no leader, or is none any more
 		case esdb.ErrorCodeStreamDeleted:
 			return final, fmt.Errorf("%w: %w", events.ErrDamaged, ErrDeleted)
-		case esdb.ErrorCodeConnectionClosed, esdb.ErrorCodeNotLeader:
-			return uncertain, err
 		}
 		err = plain(of)
 	}

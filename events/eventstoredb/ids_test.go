@@ -138,6 +138,17 @@ func TestServerThatComparesIDsAloneIsNotBelieved(t *testing.T) {
 	if err := s.Append(t.Context(), "session-1", 0, one); err != nil {
 		t.Errorf("Append of what is there = %v", err)
 	}
+
+	// Nor of what was read since the store was opened.
+	at = &idServer{}
+	by, s = at.open(t), at.open(t)
+	if err := by.Append(t.Context(), "session-1", 0, one); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, s, "session-1", one)
+	if err := s.Append(t.Context(), "session-1", 0, other); !errors.Is(err, events.ErrConflict) {
+		t.Errorf("Append of other data than was read = %v, want a Conflict", err)
+	}
 }
 
 // An append that may have been made is made again for as long as it takes.

@@ -552,3 +552,72 @@ func TestAppendSendsNothingThatWasWrittenLater(t *testing.T) {
 	close(release)
 	<-ended
 }
+
+// The end of a subscription is not that of the log.
+func TestSubscriptionThatEndsIsTakenUpAgain(t *testing.T) {
+	t.Parallel()
+	one, two := written("session-1", "Kind", "", 0, 10), written("session-1", "Kind", "", 1, 12)
+	s := (&stub{read: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
+		if q.GetSubscription() != nil && q.GetAll().GetPosition().GetCommitPosition() == 0 {
+			if err := to.Send(confirmation); err != nil {
+				return err
+			}
+			return to.Send(one)
+		}
+		if q.GetSubscription() != nil {
+			return log(two)(q, to)
+		}
+		return log(one, two)(q, to)
+	}}).open(t)
+	if entries, err := collect(s.ReadAll(t.Context(), events.Position{})); err != nil || len(entries) != 2 {
+		t.Errorf("ReadAll yields %d entries and %v, want 2", len(entries), err)
+	}
+	var got []events.Revision
+	for e, err := range s.Follow(t.Context(), events.Position{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got = append(got, e.Revision); len(got) == 2 {
+			break
+		}
+	}
+	if fmt.Sprint(got) != "[1 2]" {
+		t.Errorf("Follow yields entries %v, want 1 and 2", got)
+	}
+}
+
+// What is filtered is filtered by the server, and it tells how far it has come.
+func TestServerIsAskedToFilter(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var asked []string
+	s := (&stub{read: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
+		if q.GetSubscription() != nil {
+			f := q.GetFilter()
+			mu.Lock()
+			asked = append(asked, fmt.Sprintf("%s %q %s %q %d %d",
+				f.GetStreamIdentifier().GetRegex(), f.GetStreamIdentifier().GetPrefix(), f.GetEventType().GetRegex(), f.GetEventType().GetPrefix(), f.GetMax(), f.GetCheckpointIntervalMultiplier()))
+			mu.Unlock()
+		}
+		return log(written("session-1", "Kind", "", 0, 10))(q, to)
+	}}).open(t)
+	for _, f := range []events.Filter{{}, {Kinds: []string{"Kind", "K.2"}}, {Categories: []string{"session", "a.b"}}, {Prefixes: []string{"session-", "x"}}} {
+		if _, err := collect(s.Scan(t.Context(), events.Query{Filter: f})); err != nil {
+			t.Error(err)
+		}
+		for range s.Follow(t.Context(), events.Position{}, events.Following{Filter: f}) {
+			break
+		}
+	}
+	each := []string{
+		`^[^$] []  [] 512 1`, ` [] ^(?:Kind|K\.2)$ [] 512 1`, `^(?:session|a\.b)(?:-|$) []  [] 512 1`, ` ["session-" "x"]  [] 512 1`,
+	}
+	for i, got := range asked {
+		if want := each[i/2]; got != want {
+			t.Errorf("the server was asked for %s, want %s", got, want)
+		}
+	}
+	if len(asked) != 2*len(each) {
+		t.Errorf("the server was asked %d times, want %d", len(asked), 2*len(each))
+	}
+}
