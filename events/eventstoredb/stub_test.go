@@ -621,3 +621,52 @@ func TestServerIsAskedToFilter(t *testing.T) {
 		t.Errorf("the server was asked %d times, want %d", len(asked), 2*len(each))
 	}
 }
+
+// A record that was appended after the server had said that it sent all, and
+// has not come yet, comes before a follower is told that it caught up.
+func TestFollowerIsNotToldBeforeWhatIsComing(t *testing.T) {
+	t.Parallel()
+	one, two := written("session-1", "Kind", "", 0, 10), written("session-1", "Kind", "", 1, 12)
+	subscribed, looked := make(chan struct{}), make(chan struct{})
+	look := sync.OnceFunc(func() { close(looked) })
+	s := (&stub{read: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
+		if q.GetSubscription() == nil {
+			select {
+			case <-subscribed:
+				look()
+			default: // the store is opened
+			}
+			return log(one, two)(q, to)
+		}
+		for _, m := range []*streams.ReadResp{confirmation, one, caughtUp} {
+			if err := to.Send(m); err != nil {
+				return err
+			}
+		}
+		close(subscribed)
+		select {
+		case <-looked:
+		case <-to.Context().Done():
+		}
+		if err := to.Send(two); err != nil {
+			return err
+		}
+		<-to.Context().Done()
+		return nil
+	}}).open(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var got []string
+	for e, err := range s.Follow(ctx, events.Position{}, events.Following{CaughtUp: func(p events.Position) {
+		got = append(got, "caught up at "+p.String())
+		cancel()
+	}}) {
+		if err != nil {
+			break
+		}
+		got = append(got, e.Position.String())
+	}
+	if text := strings.Join(got, ", "); text != "10, 12, caught up at 12" {
+		t.Errorf("the follower was given %s", text)
+	}
+}
