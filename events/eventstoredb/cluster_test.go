@@ -345,6 +345,8 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	old := (&stub{version: "22.10.5"}).serve(t)
+	m := newMeddler(t, d.address)
 	d.stop()
 	goroutines, descriptors := runtime.NumGoroutine(), openFiles(t)
 	left := func(what string) {
@@ -439,4 +441,33 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		running.Wait()
 		left("calls and a search that were under way")
 	}
+
+	for range 20 {
+		if _, err := eventstoredb.Open(t.Context(), old, eventstoredb.Config{}); !errors.Is(err, eventstoredb.ErrTooOld) {
+			t.Fatalf("Open = %v, want ErrTooOld", err)
+		}
+	}
+	left("servers that are too old")
+
+	// A search that finds a node when nobody wants it any more.
+	d.start()
+	s, err := eventstoredb.Open(t.Context(), m.url(), eventstoredb.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	searching, release := make(chan struct{}), make(chan struct{})
+	m.decide(func(h heard) fate {
+		if h.method != featuresMethod {
+			return fate{unheard: unavailable()}
+		}
+		close(searching)
+		<-release
+		return fate{}
+	})
+	running.Go(func() { _ = s.Append(t.Context(), "left-1", 3, record(mint, "Kind", 4)) })
+	<-searching
+	shut(s)
+	close(release)
+	running.Wait()
+	settles(t, "connections after a search that nobody waits for", 0, func() int { return strings.Count(stacks(), "connectionStateMachine(") })
 }

@@ -670,3 +670,21 @@ func TestFollowerIsNotToldBeforeWhatIsComing(t *testing.T) {
 		t.Errorf("the follower was given %s", text)
 	}
 }
+
+// A server that ends every append before it was sent whole says no reason that
+// the client hands on.
+func TestAppendThatIsAlwaysCutOffIsRefused(t *testing.T) {
+	t.Parallel()
+	s := (&stub{take: func(streams.Streams_AppendServer) error { return status.Error(codes.Aborted, "no") }}).open(t)
+	mint := newMint()
+	records := make([]events.Record, 20) // more than is sent before the server takes something
+	for i := range records {
+		records[i] = record(mint, "Kind", i)
+		records[i].Data = []byte(`"` + strings.Repeat("x", 50_000) + `"`)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := s.Append(ctx, "session-1", 0, records...); !errors.Is(err, eventstoredb.ErrRefused) {
+		t.Errorf("Append = %v, want ErrRefused", err)
+	}
+}
