@@ -58,7 +58,7 @@ var house = map[string]room{
 	"cmd/ledger/bench": {[]string{
 		"domain", "events", "events/embedded", "projections", "projections/calls", "registry", "registry/outputs",
 	}, nil},
-	"cmd/ledger":                    {[]string{"*"}, []string{"github.com/spf13/cobra", "github.com/charmbracelet/x", "golang.org/x/sys", "golang.org/x/term"}},
+	"cmd/ledger":                    {[]string{"*"}, []string{"github.com/spf13/cobra", "github.com/charmbracelet/x", "github.com/prometheus/client_golang", "golang.org/x/sys", "golang.org/x/term"}},
 	"projections/publish":           {[]string{"domain", "events", "projections"}, []string{"github.com/ThreeDotsLabs/watermill", "github.com/BurntSushi/toml", "golang.org/x/sync"}},
 	"projections/publish/bus":       {[]string{"domain", "events", "projections"}, []string{"github.com/ThreeDotsLabs/watermill"}},
 	"projections/publish/jetstream": {[]string{"projections/publish"}, []string{"github.com/ThreeDotsLabs/watermill", "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats", "github.com/nats-io/nats.go"}},

@@ -21,6 +21,8 @@ const (
 	syncPath       = "/sync"
 	backupPath     = "/backup" // of a store's folder alone
 	outputsPath    = "/v1/"
+	metricsPath    = "/metrics"
+	healthPath     = "/healthz" // for everybody
 )
 
 // maxCheckpoint bounds what is taken as a checkpoint.
@@ -30,6 +32,7 @@ const maxCheckpoint = 1 << 30
 func (s *host) beside() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+statusPath, s.status)
+	mux.Handle("GET "+metricsPath, s.metrics())
 	mux.HandleFunc("GET "+checkpointPath+"{name...}", s.checkpoint)
 	mux.HandleFunc("PUT "+checkpointPath+"{name...}", s.keepCheckpoint)
 	mux.HandleFunc("POST "+syncPath, s.sync)
@@ -40,6 +43,8 @@ func (s *host) beside() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, outputsPath) { // which says in its own way who is refused
 			kept.ServeHTTP(w, r)
+		} else if r.URL.Path == healthPath {
+			s.health(w, r)
 		} else if err := s.admit(r); err != nil {
 			w.Header().Set("WWW-Authenticate", `Basic realm="ledger"`)
 			http.Error(w, err.Error(), http.StatusUnauthorized)

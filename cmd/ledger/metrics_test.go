@@ -1,0 +1,147 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
+	"github.com/settlement-ledger/ledger/registry/outputs"
+)
+
+// A measured host serves a store in memory, whose disk fails from a moment on.
+type measured struct {
+	*host
+	at    string
+	fails atomic.Bool
+	mint  *domain.Mint
+}
+
+func newMeasured(t *testing.T, cfg protocol.Config, node bool) *measured {
+	t.Helper()
+	m := &measured{mint: domain.NewMint(time.Now, zeros{})}
+	disk := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if m.fails.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+			return errors.New("the disk is gone")
+		}
+		return nil
+	}))
+	store, err := embedded.Open(t.Context(), "store", embedded.Config{FS: disk})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := outputs.Open(t.TempDir(), outputs.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.host = &host{app: &app{now: time.Now}, cfg: cfg, log: slog.New(slog.DiscardHandler), kept: kept, store: &ledgerStore{}}
+	if !node {
+		m.host.meter = newMeter(store)
+	}
+	server := httptest.NewServer(m.beside())
+	m.at = server.URL
+	t.Cleanup(func() {
+		server.Close()
+		_ = errors.Join(kept.Close(), store.Close()) // one that failed says so again
+	})
+	return m
+}
+
+func (m *measured) get(t *testing.T, path string) (int, string) {
+	t.Helper()
+	answer, err := http.Get(m.at + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+func (m *measured) append(t *testing.T, after events.Revision) error {
+	t.Helper()
+	r := events.Record{ID: m.mint.Event(), Kind: "K", Version: 1, Time: time.Now().UTC().Truncate(time.Microsecond), Data: []byte("{}")}
+	return m.meter.Append(t.Context(), "s-1", after, r)
+}
+
+func TestMetricsTellHowAStoreIsServed(t *testing.T) {
+	t.Parallel()
+	m := newMeasured(t, protocol.Config{Anonymous: protocol.Reader}, false)
+	for n := range events.Revision(3) {
+		if err := m.append(t, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if problems, err := testutil.CollectAndLint(gauge{m.host}); err != nil || len(problems) > 0 {
+		t.Errorf("the metrics are not as Prometheus wants them: %v, %v", problems, err)
+	}
+	code, text := m.get(t, metricsPath)
+	for _, want := range []string{
+		"ledger_position 3\n", "ledger_appends_total 3\n", "ledger_records_total 3\n", "ledger_append_failures_total 0\n", "ledger_appends_waiting 0\n",
+		"ledger_subscribers 0\n", "ledger_subscriber_lag_records 0\n", "ledger_store_stopped 0\n", "ledger_http_requests_total 1\n", "ledger_http_refused_total 0\n",
+		`ledger_sync_seconds{rank="p99"} `, "ledger_record_bytes_total ", "go_goroutines ", "process_open_fds ",
+	} {
+		if !strings.Contains("\n"+text, "\n"+want) {
+			t.Errorf("GET %s = %d without %q:\n%s", metricsPath, code, want, text)
+		}
+	}
+}
+
+func TestAStoreThatStoppedIsNotHealthy(t *testing.T) {
+	t.Parallel()
+	m := newMeasured(t, protocol.Config{Anonymous: protocol.Reader}, false)
+	if code, text := m.get(t, healthPath); code != http.StatusOK || text != "ok\n" {
+		t.Errorf("GET %s = %d %q, want ok", healthPath, code, text)
+	}
+	m.fails.Store(true)
+	if err := m.append(t, 0); err == nil {
+		t.Fatal("an append to a disk that fails succeeded")
+	}
+	if code, text := m.get(t, healthPath); code != http.StatusServiceUnavailable || !strings.Contains(text, "opened again") {
+		t.Errorf("after a failed write GET %s = %d %q, want 503", healthPath, code, text)
+	}
+	if _, text := m.get(t, metricsPath); !strings.Contains(text, "\nledger_store_stopped 1\n") || !strings.Contains(text, "\nledger_append_failures_total 1\n") {
+		t.Errorf("the metrics do not tell that the store stopped:\n%s", text)
+	}
+}
+
+// Whoever has no user learns that the process is healthy, and nothing else.
+func TestHealthIsForEverybodyAndMetricsAreNot(t *testing.T) {
+	t.Parallel()
+	line, err := protocol.FormatUser("ada", "wonder", protocol.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	users, err := protocol.ParseUsers(strings.NewReader(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := newMeasured(t, protocol.Config{Users: users}, true)
+	if code, _ := m.get(t, healthPath); code != http.StatusOK {
+		t.Errorf("GET %s = %d, want 200", healthPath, code)
+	}
+	if code, text := m.get(t, metricsPath); code != http.StatusUnauthorized || strings.Contains(text, "ledger_") {
+		t.Errorf("GET %s = %d %q, want 401", metricsPath, code, text)
+	}
+	m.at = strings.Replace(m.at, "://", "://ada:wonder@", 1)
+	code, text := m.get(t, metricsPath)
+	if code != http.StatusOK || !strings.Contains(text, "\nledger_http_refused_total 1\n") || strings.Contains(text, "ledger_position") {
+		t.Errorf("GET %s of a node as a reader = %d, want its requests and nothing of a log:\n%s", metricsPath, code, text)
+	}
+}
