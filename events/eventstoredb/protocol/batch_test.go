@@ -1,7 +1,10 @@
 package protocol_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +12,7 @@ import (
 	"github.com/EventStore/EventStore-Client-Go/v4/protos/streams"
 	"github.com/google/uuid"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -103,4 +107,60 @@ func outcomeOf(t *testing.T, reply *streams.BatchAppendResp) string {
 		t.Fatal(err)
 	}
 	return fmt.Sprint(uint32(codes.Code(s.Code)), " ", proto.MessageName(detail).Name())
+}
+
+// TestWhatIsOpenOfBatchesIsBounded begins batches and completes some of them.
+func TestWhatIsOpenOfBatchesIsBounded(t *testing.T) {
+	t.Parallel()
+	client := streams.NewStreamsClient(raw(t, serve(t, eventstest.NewSlice(), protocol.Config{Anonymous: protocol.Writer, Writable: []string{""}, MaxAppend: 1000})))
+	for name, test := range map[string]struct {
+		batches, size int
+		completed     bool
+		want          codes.Code
+	}{
+		"too many":                 {257, 0, false, codes.ResourceExhausted},
+		"too large together":       {5, 900, false, codes.ResourceExhausted},
+		"as large, but each ended": {20, 900, true, codes.OK},
+		"as many as there may be":  {256, 0, false, codes.OK},
+	} {
+		call, err := client.BatchAppend(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers := 0
+		for i := range test.batches {
+			m := batchOf(uuid.NewString(), fmt.Sprintf("%s-%d", strings.ReplaceAll(name, " ", "_"), i), false, min(test.size, 1))
+			for _, p := range m.ProposedMessages {
+				p.Data = make([]byte, test.size)
+			}
+			if err = call.Send(m); err != nil {
+				break // the status is what is received
+			}
+			if test.completed {
+				answers++
+				if err = call.Send(&streams.BatchAppendReq{CorrelationId: m.CorrelationId, IsFinal: true}); err != nil {
+					break
+				}
+			}
+		}
+		if err := call.CloseSend(); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			reply, recv := call.Recv()
+			if recv != nil {
+				err = recv
+				break
+			}
+			if answers--; reply.GetSuccess() == nil {
+				t.Errorf("%s: %v, want success", name, reply.GetError())
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		if status.Code(err) != test.want || test.want == codes.OK && answers != 0 {
+			t.Errorf("%s: %v and %d without an answer, want %v", name, err, answers, test.want)
+		}
+	}
 }

@@ -167,6 +167,13 @@ func TestAUsersFileThatIsNotRightIsRefused(t *testing.T) {
 			t.Errorf("ParseUsers(%q): %v", text, err)
 		}
 	}
+	both, err := protocol.ParseUsers(strings.NewReader("a:" + hash + ":write,read"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if role, ok := both.Authenticate(t.Context(), "a", "secret"); !ok || role != protocol.Writer {
+		t.Errorf("a user with the roles write and read is %v, %t, want write", role, ok)
+	}
 	for _, name := range []string{"", "a:b", "a\nb", " a", "#a"} {
 		if line, err := protocol.FormatUser(name, "x", protocol.Reader); !errors.Is(err, protocol.ErrBadUsers) {
 			t.Errorf("FormatUser(%q) = %q, %v, want ErrBadUsers", name, line, err)
