@@ -221,7 +221,7 @@ func TestAWishIsThereUntilItIsKept(t *testing.T) {
 	}
 	failing := publish.NewDesk(l.store, &failed{Kept: l.store, name: "publish/a"}, l.claims, time.Now)
 	to := &sink{}
-	if err := failing.CatchUp(t.Context(), job(t, "a"), to); !errors.Is(err, errFull) {
+	if err := failing.CatchUp(t.Context(), job(t, "a"), refusing); !errors.Is(err, errFull) {
 		t.Errorf("CatchUp = %v, want that it cannot be kept", err)
 	}
 	catchUp(t, l.desk(), job(t, "a"), to)
@@ -418,4 +418,34 @@ func crashing(t *testing.T, l *log, j publish.Job, crash func(*embedded.Store) *
 		t.Error("the run ended without an error, and its store was gone")
 	}
 	return after.store
+}
+
+// A record that is tried again is the same message.
+func TestWhatIsTriedAgainIsTheSameMessage(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	stream := events.SessionStream(l.mint.Session())
+	l.add(stream, "SessionOpened", `{"agent":"build"}`)
+	l.add(stream, "CallSettled", `{"tool":"bash"}`)
+	topic, err := publish.ParseTopic("{agent}.{tool}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := job(t, "a", func(j *publish.Job) { j.Topic = topic })
+	var first *message.Message
+	catchUp(t, l.desk(), j, &sink{refuse: func(m *message.Message) error {
+		if m.Metadata.Get("revision") == "1" {
+			return nil
+		}
+		first = m
+		return publish.ErrUnacceptable
+	}})
+	if n, err := l.desk().Retry(t.Context(), "a"); n != 1 || err != nil {
+		t.Fatalf("Retry = %d, %v, want 1", n, err)
+	}
+	to := &sink{}
+	catchUp(t, l.desk(), j, to)
+	if got := to.got(); len(got) != 1 || !got[0].Equals(first) || to.mu.topics[0] != "build.bash" {
+		t.Errorf("tried again: %v to %v, want %v to build.bash", got, to.mu.topics, first)
+	}
 }

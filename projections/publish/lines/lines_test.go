@@ -75,13 +75,15 @@ func TestALineIsTheRecord(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f")
 	f := open(t, path, at(0))
-	if err := f.Publish("to.it", record(1, "{ \"a\":\n [1,2],\r\n\"b\":\"\\n <é\"}"), record(2, "\x00\xff")); err != nil {
+	if err := f.Publish("to.it", record(1, "{ \"a\":\n [1,2],\r\n\"b\":\"\\n <é\"}"), record(2, "\x00\xff"), record(3, "\"\xff\"")); err != nil {
 		t.Fatal(err)
 	}
 	want := `{"id":"evt_00000000000000000000000001","position":"1","stream":"thing-1","revision":1,"kind":"Happened","version":1,` +
 		`"time":"2026-03-01T12:00:00Z","tool":"a\nb<","topic":"to.it","metadata":{"m":1},"data":{ "a":  [1,2],  "b":"\n <é"}}` + "\n" +
 		`{"id":"evt_00000000000000000000000002","position":"2","stream":"thing-1","revision":2,"kind":"Happened","version":1,` +
-		`"time":"2026-03-01T12:00:00Z","tool":"a\nb<","topic":"to.it","metadata":{"m":1},"data_base64":"AP8="}` + "\n"
+		`"time":"2026-03-01T12:00:00Z","tool":"a\nb<","topic":"to.it","metadata":{"m":1},"data_base64":"AP8="}` + "\n" +
+		`{"id":"evt_00000000000000000000000003","position":"3","stream":"thing-1","revision":3,"kind":"Happened","version":1,` +
+		`"time":"2026-03-01T12:00:00Z","tool":"a\nb<","topic":"to.it","metadata":{"m":1},"data_base64":"Iv8i"}` + "\n"
 	if got, err := os.ReadFile(path); err != nil || string(got) != want {
 		t.Errorf("file = %v\n%s\nwant\n%s", err, got, want)
 	}
