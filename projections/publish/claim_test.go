@@ -33,7 +33,7 @@ func TestANameRunsOnceAmongAllDesks(t *testing.T) {
 	opened := false
 	open := func(context.Context, publish.Order, events.Position) (publish.Target, error) {
 		opened = true
-		return &sink{}, nil
+		return nil, errors.New("it is opened")
 	}
 	to := &sink{refuse: func(*message.Message) error {
 		for what, err := range map[string]error{
