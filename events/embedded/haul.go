@@ -56,7 +56,7 @@ func (h *haul) room(size int) []byte {
 		if !h.lent && size > ownedSlab/4 {
 			return make([]byte, size)
 		}
-		grown := max(leastSlab, 2*cap(h.slab))
+		grown := max(leastSlab, 2*cap(h.slab), size)
 		if h.lent {
 			grown = max(min(grown, lentSlab), size)
 		} else {

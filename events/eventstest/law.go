@@ -78,6 +78,7 @@ func Laws() []Law {
 		{"parts are the whole", "The parts of a query that was split, answered one after the other, yield what the query yields, and the last of them what came later.", partsAreTheWhole},
 		{"lent entries and headers are the same", "What is lent, and the headers alone, are those of the entries that the same query yields.", lentIsTheSame},
 		{"a filtered follower misses nothing", "A follower with a filter yields every record that passes it once, in order, and has caught up when the rest was passed over.", filteredFollowerMissesNothing},
+		{"every size comes back", "A record comes back whole, whatever its size, first in a loop or behind others, however it is read.", everySizeComesBack},
 		{"a bad query yields nothing", "A query or a follower whose filter is not valid ends with ErrBadQuery and yields nothing, and so does a query split into no parts.", badQueriesYieldNothing},
 	}
 }

@@ -93,6 +93,7 @@ func saboteurs() map[string]func() Harness {
 		"parts are the whole":                   losesAtTheSeam,
 		"lent entries and headers are the same": countsTheDataAlone,
 		"a filtered follower misses nothing":    countsWhatItYields,
+		"every size comes back":                 cutsWhatComesFirst,
 		"a bad query yields nothing":            findsNothingBad,
 	}
 }
@@ -412,6 +413,27 @@ func publishesHalves() Harness {
 			select {
 			case reads <- struct{}{}:
 			default:
+			}
+		}
+	}
+	return x.harness()
+}
+
+// cutsWhatComesFirst has room for 4 KiB in the piece of memory of the first entry
+// of a loop, and takes it for granted that those behind it have more.
+func cutsWhatComesFirst() Harness {
+	x := &saboteur{Slice: NewSlice()}
+	x.passing = func(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
+		return func(yield func(events.Entry, error) bool) {
+			begun := false
+			for e, err := range loop {
+				if !begun && len(e.Data) > 4<<10 && len(e.Data) < 8<<10 {
+					e.Data = e.Data[:4<<10]
+				}
+				begun = true
+				if !yield(e, err) {
+					return
+				}
 			}
 		}
 	}

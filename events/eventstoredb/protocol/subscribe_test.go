@@ -7,12 +7,14 @@ import (
 	"testing"
 
 	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/events/eventstest"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
 )
@@ -114,7 +116,17 @@ func TestASubscriberIsToldEachTimeIfItAsks(t *testing.T) {
 // receives nothing until far more was written than any buffer holds.
 func TestASlowSubscriberDelaysNobodyAndLosesNothing(t *testing.T) {
 	t.Parallel()
-	store := eventstest.NewSlice()
+	kept, err := embedded.Open(t.Context(), "ledger", embedded.Config{FS: vfs.NewMem()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = kept.Close() })
+	for name, store := range map[string]events.Store{"a slice": eventstest.NewSlice(), "embedded": kept} {
+		t.Run(name, func(t *testing.T) { slowly(t, store) })
+	}
+}
+
+func slowly(t *testing.T, store events.Store) {
 	c := connect(t, serve(t, store, everything))
 	slow, err := c.SubscribeToAll(t.Context(), esdb.SubscribeToAllOptions{From: esdb.Start{}})
 	if err != nil {
@@ -122,7 +134,7 @@ func TestASlowSubscriberDelaysNobodyAndLosesNothing(t *testing.T) {
 	}
 	fast, err := c.SubscribeToAll(t.Context(), esdb.SubscribeToAllOptions{From: esdb.Start{}})
 	wantTold(t, fast, err, "|")
-	const n, size = 100, 64 << 10 // 6 MiB: more than flow control lets pass
+	const n, size = 1200, 6 << 10 // 7 MiB: more than flow control lets pass, of messages that subscribers share
 	for i := range n {
 		mustAppend(t, c, "a-1", esdb.Any{}, esdb.EventData{EventType: "A", Data: make([]byte, size)})
 		wantTold(t, fast, nil, fmt.Sprintf("a-1/%d", i))

@@ -1,0 +1,90 @@
+package eventstest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// sizes are those of records from a few bytes to half of what every store takes,
+// four to the doubling: stores keep and lend memory in pieces, and each size is
+// the first of a piece for somebody.
+func sizes() (all []int) {
+	for octave := 64; octave <= 256<<10; octave *= 2 {
+		all = append(all, octave, octave+octave/4, octave+octave/2, octave+3*octave/4)
+	}
+	return all
+}
+
+func everySizeComesBack(ctx context.Context, h Harness) error {
+	b, err := begin(ctx, h)
+	if err != nil {
+		return err
+	}
+	return b.end(func() error {
+		s := events.Stream("size-1")
+		var made []events.Record
+		for _, size := range sizes() {
+			r := b.records(1)[0]
+			r.Data = bytes.Repeat([]byte{byte('a' + len(made)%26)}, size)
+			if err := b.Append(ctx, s, events.Revision(len(made)), r); err != nil {
+				return fmt.Errorf("Append(a record of %d bytes) = %w, want nil", size, err)
+			}
+			made = append(made, r)
+		}
+		if err := b.eachComesFirst(ctx, s, made); err != nil {
+			return err
+		}
+		if err := b.reopen(ctx); err != nil {
+			return err
+		}
+		if err := b.eachComesFirst(ctx, s, made); err != nil {
+			return fmt.Errorf("after opening again: %w", err)
+		}
+		return nil
+	}())
+}
+
+// eachComesFirst returns an error unless each record is the first that every way
+// of reading yields from the place before it.
+func (b *bench) eachComesFirst(ctx context.Context, s events.Stream, made []events.Record) error {
+	all, err := collect(b.ReadAll(ctx, events.Position{}))
+	if err != nil {
+		return err
+	}
+	if err := sameOrder(all, made); err != nil {
+		return err
+	}
+	before := events.Position{}
+	for i, e := range all {
+		for name, loop := range map[string]iter.Seq2[events.Entry, error]{
+			"Read":    b.Read(ctx, s, events.Revision(i)),
+			"ReadAll": b.ReadAll(ctx, before),
+			"Scan":    events.Scan(ctx, b.Store, events.Query{After: before}),
+			"Lend":    cloned(events.Lend(ctx, b.Store, events.Query{After: before})),
+			"Follow":  b.Follow(ctx, before),
+		} {
+			got, err := first(loop)
+			if err != nil || got.Stream != s || got.Revision != e.Revision || !same(got.Record, made[i]) {
+				return fmt.Errorf("%s yields %d bytes of revision %d and the error %v, want the %d bytes of revision %d", name, len(got.Data), got.Revision, err, len(made[i].Data), i+1)
+			}
+		}
+		before = e.Position
+	}
+	return nil
+}
+
+// errNone is a loop that yields nothing.
+var errNone = errors.New("it ends at once")
+
+// first returns what a loop yields first.
+func first(loop iter.Seq2[events.Entry, error]) (events.Entry, error) {
+	for e, err := range loop {
+		return e, err
+	}
+	return events.Entry{}, errNone
+}
