@@ -105,7 +105,7 @@ func (w *writer) records(n int) []events.Record {
 			Kind:    fmt.Sprintf("Kind%d", w.rng.IntN(5)),
 			Version: 1 + w.rng.IntN(3),
 			Time:    time.UnixMicro(w.rng.Int64N(1 << 52)).UTC(),
-			Data:    []byte(strings.Repeat("x", w.rng.IntN(200))),
+			Data:    []byte(strings.Repeat("x", w.rng.IntN(1<<w.rng.IntN(15)))),
 		}
 	}
 	return records
