@@ -238,6 +238,9 @@ func (r *run) pass(at events.Position) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.track.pass(at)
+	if r.mu.consumer.Position != r.mu.track.mark {
+		r.mu.unsaved++
+	}
 	r.advanceLocked()
 }
 
@@ -267,10 +270,7 @@ func (r *run) endLocked(p parcel) {
 }
 
 func (r *run) advanceLocked() {
-	if r.mu.consumer.Position != r.mu.track.mark {
-		r.mu.consumer.Position = r.mu.track.mark
-		r.mu.unsaved++
-	}
+	r.mu.consumer.Position = r.mu.track.mark
 	if r.mu.unsaved >= often {
 		wake(r.due)
 	}
