@@ -10,12 +10,12 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// sizes are those of records from a few bytes to half of what every store takes,
-// four to the doubling: stores keep and lend memory in pieces, and each size is
-// the first of a piece for somebody.
+// sizes are those of records from some bytes to 64 KiB, two to the doubling:
+// stores keep and lend memory in pieces, and each size is the first of a piece
+// for somebody.
 func sizes() (all []int) {
-	for octave := 64; octave <= 256<<10; octave *= 2 {
-		all = append(all, octave, octave+octave/4, octave+octave/2, octave+3*octave/4)
+	for octave := 256; octave <= 64<<10; octave *= 2 {
+		all = append(all, octave, octave+octave/2)
 	}
 	return all
 }

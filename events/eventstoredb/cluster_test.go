@@ -146,21 +146,7 @@ func (c *cluster) lead(node int, down ...bool) {
 // restless has the leader move at random, and nodes be away, until the test
 // ends.
 func (c *cluster) restless() {
-	done := make(chan struct{})
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			timer := time.NewTimer(time.Duration(rand.N(100)+10) * time.Millisecond)
-			select {
-			case <-timer.C:
-				c.lead(rand.N(3), rand.N(4) == 0, rand.N(4) == 0, rand.N(4) == 0)
-			case <-done:
-				timer.Stop()
-				return
-			}
-		}
-	})
-	c.t.Cleanup(func() { close(done); running.Wait() })
+	meddling(c.t, func(func(time.Duration) bool) { c.lead(rand.N(3), rand.N(4) == 0, rand.N(4) == 0, rand.N(4) == 0) })
 }
 
 func TestEveryLawHoldsWhileTheLeaderMoves(t *testing.T) {

@@ -136,22 +136,31 @@ func (d *database) cutPower() {
 }
 
 // restless restarts the server at random until the test ends.
-func (d *database) restless() {
+func (d *database) restless() { meddling(d.t, func(func(time.Duration) bool) { d.restart() }) }
+
+// meddling does something again and again until the test ends. It gives it a
+// pause that is false when the test has. Between two times it is mostly some ten
+// milliseconds, and now and then a second, in which a machine that has much else
+// to do gets on.
+func meddling(t testing.TB, do func(pause func(time.Duration) bool)) {
 	done := make(chan struct{})
+	pause := func(d time.Duration) bool {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return true
+		case <-done:
+			return false
+		}
+	}
 	var running sync.WaitGroup
 	running.Go(func() {
-		for {
-			timer := time.NewTimer(time.Duration(rand.N(150)+10) * time.Millisecond)
-			select {
-			case <-timer.C:
-				d.restart()
-			case <-done:
-				timer.Stop()
-				return
-			}
+		for pause(10 * time.Millisecond << rand.N(8)) {
+			do(pause)
 		}
 	})
-	d.t.Cleanup(func() { close(done); running.Wait() })
+	t.Cleanup(func() { close(done); running.Wait() })
 }
 
 func (d *database) open() *eventstoredb.Store {

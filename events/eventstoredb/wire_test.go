@@ -115,36 +115,21 @@ func (w *wire) cut() {
 
 // restless breaks the wire at random until the test ends.
 func (w *wire) restless() {
-	done := make(chan struct{})
-	pause := func(d time.Duration) bool {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			return true
-		case <-done:
-			return false
-		}
-	}
-	var running sync.WaitGroup
-	running.Go(func() {
-		for pause(time.Duration(rand.N(150)+10) * time.Millisecond) {
-			switch rand.N(3) {
-			case 0:
-				w.cut()
-			case 1: // nothing passes, whoever connects, and then all is lost
-				w.flow.Lock()
-				pause(time.Duration(rand.N(100)) * time.Millisecond)
-				w.cut()
-				w.flow.Unlock()
-			case 2:
-				w.mu.Lock()
-				w.mu.halve = 1 + rand.N(3)
-				w.mu.Unlock()
-			}
+	meddling(w.t, func(pause func(time.Duration) bool) {
+		switch rand.N(3) {
+		case 0:
+			w.cut()
+		case 1: // nothing passes, whoever connects, and then all is lost
+			w.flow.Lock()
+			pause(time.Duration(rand.N(100)) * time.Millisecond)
+			w.cut()
+			w.flow.Unlock()
+		case 2:
+			w.mu.Lock()
+			w.mu.halve = 1 + rand.N(3)
+			w.mu.Unlock()
 		}
 	})
-	w.t.Cleanup(func() { close(done); running.Wait() })
 }
 
 func TestEveryLawHoldsWhileConnectionsBreak(t *testing.T) {
