@@ -267,7 +267,7 @@ func (a *app) verificationPage(v *verification) {
 		how = "read"
 	}
 	if v.Outputs > 0 || v.Unreferenced > 0 {
-		a.line("%s %s; %d that no settlement names.", count(v.Outputs, "kept output"), how, v.Unreferenced)
+		a.line("%s %s; %d that no settlement names.", count(v.Outputs-v.Unreachable, "kept output"), how, v.Unreferenced)
 	}
 	if v.Unreachable > 0 {
 		a.line("%s of other nodes, which cannot be asked, not checked: ledger output tells why.", count(v.Unreachable, "output"))
