@@ -65,7 +65,7 @@ func (at address) nodes() (remote.Config, error) {
 	if file := settings["tlscafile"]; file != "" {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return c, fmt.Errorf("tlsCaFile: %w", err)
+			return c, misuse("tlsCaFile: %w", err)
 		}
 		c.TLS.RootCAs = x509.NewCertPool()
 		if !c.TLS.RootCAs.AppendCertsFromPEM(text) {

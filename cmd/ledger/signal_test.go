@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -24,6 +25,11 @@ const waitingSession = `{"schema_version":"ATIF-v1.7","agent":{"name":"build"},"
 // what they started before it ends itself.
 func TestWhoeverHangsUpInterrupts(t *testing.T) {
 	t.Parallel()
+	// What the tests themselves are run under, such as nohup, is not for the
+	// command: a signal that is caught here is not ignored there.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(caught) })
 	for name, hangUp := range map[string]func(*exec.Cmd, *os.File) error{
 		"the terminal is gone": func(cmd *exec.Cmd, _ *os.File) error { return cmd.Process.Signal(syscall.SIGHUP) },
 		"the reader left": func(cmd *exec.Cmd, reader *os.File) error {

@@ -26,7 +26,10 @@ func TestVerifyTellsWhatOthersWroteIntoADatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer theirs.Close()
-	const session = "session-ses_01HQWY5DF89BEGSP3JEKB7116A"
+	const (
+		session = "session-ses_01HQWY5DF89BEGSP3JEKB7116A"
+		asOurs  = `{"$ledger":{"v":1,"t":"2026-01-02T03:04:05.000006Z"},"who":"they"}` // or the server takes none into such a stream
+	)
 	write := func(stream, kind, data, metadata string) {
 		t.Helper()
 		e := esdb.EventData{EventType: kind, ContentType: esdb.ContentTypeBinary, Data: []byte(data), Metadata: []byte(metadata)}
@@ -35,15 +38,16 @@ func TestVerifyTellsWhatOthersWroteIntoADatabase(t *testing.T) {
 		}
 	}
 	write("shop-1", "OrderPlaced", `{"order":1}`, "")
-	write(session, "SessionOpened", `{"agent":`, "")
-	write(session, "CallSettled", `{"call":7}`, `{"who":"they"}`)
-	write(session, "Unheard", "\xff\xfe", "\xff")
+	write(session, "SessionOpened", `{"agent":`, asOurs)
+	write(session, "CallSettled", `{"call":7}`, asOurs)
+	write(session, "Unheard", "\xff\xfe", asOurs)
+	write("shop-1", "Unheard", "\xff\xfe", "\xff")
 	write("noise-1", "PromptAdmitted", ``, "")
 	node := []string{"LEDGER_NODE=" + t.TempDir()}
 	got := asked(t, node, "verify", "--store", at, "-o", "json")
 	v := decodeJSON[verification](t, got.out)
-	if got.exit != exitUnverified || v.Events != 5 || v.UnknownKinds["OrderPlaced v1"] != 1 || v.UnknownKinds["Unheard v1"] != 1 || len(v.UnknownKinds) != 2 {
-		t.Fatalf("verify = %d %s%s, want 5 events, 2 of kinds that are not known", got.exit, got.out, got.err)
+	if got.exit != exitUnverified || v.Events != 6 || v.UnknownKinds["OrderPlaced v1"] != 1 || v.UnknownKinds["Unheard v1"] != 2 || len(v.UnknownKinds) != 2 {
+		t.Fatalf("verify = %d %s%s, want 6 events, 3 of kinds that are not known", got.exit, got.out, got.err)
 	}
 	places := map[string]string{}
 	for _, x := range v.Exceptions {
@@ -72,7 +76,7 @@ func TestVerifyTellsWhatOthersWroteIntoADatabase(t *testing.T) {
 			t.Errorf("exceptions at %v, want %v", places, want)
 		}
 	}
-	if page := asked(t, node, "verify", "--store", at); page.exit != exitUnverified || !strings.Contains(string(page.out), "a record reads back as it was written") || !strings.Contains(string(page.out), "1 event of kind Unheard v1, which this program does not know.") {
+	if page := asked(t, node, "verify", "--store", at); page.exit != exitUnverified || !strings.Contains(string(page.out), "a record reads back as it was written") || !strings.Contains(string(page.out), "2 events of kind Unheard v1, which this program does not know.") {
 		t.Errorf("verify = %d %s", page.exit, page.out)
 	}
 	// Whoever reads single calls is told as well, and nothing hangs.
