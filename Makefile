@@ -23,7 +23,7 @@ lint:
 
 # The tests, with the race detector.
 test:
-	$(GO) test -race -timeout 15m ./...
+	$(GO) test -race -timeout 25m ./...
 
 race: test
 

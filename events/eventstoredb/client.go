@@ -121,6 +121,7 @@ func (c *client) fits() error {
 type turn struct {
 	client *client
 	over   atomic.Bool
+	astray atomic.Bool // the connection is to a node whose version was not looked at
 }
 
 // end ends the turn, and reports whether it had not ended before.
@@ -133,15 +134,21 @@ func (t *turn) end() bool {
 }
 
 // An entering context ends the turn of its call when the client asks for its
-// deadline, which it does as soon as it has its connection.
+// deadline, which it does as soon as it has its connection. A call whose client
+// has moved by then goes no further: the next one looks at the node.
 type entering struct {
 	context.Context
 	turn *turn
+	stop context.CancelFunc
 }
 
 // Deadline is the context's.
 func (e entering) Deadline() (time.Time, bool) {
-	e.turn.end()
+	moved := e.turn.client.moved.Load()
+	if e.turn.end() && moved {
+		e.turn.astray.Store(true)
+		e.stop()
+	}
 	return e.Context.Deadline()
 }
 
@@ -151,6 +158,8 @@ func (c *client) judged(ctx context.Context, turn *turn, err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case turn.astray.Load():
+		return fmt.Errorf("%w: the leader moved to a node that is not known yet", errLost)
 	case errors.Is(err, ErrTooOld):
 		turn.end()
 		c.retire()

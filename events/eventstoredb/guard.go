@@ -219,7 +219,7 @@ func (g *guard) call(ctx context.Context, do func(line, *esdb.Client) error) err
 	defer turn.end()
 	l, free := draw(ctx)
 	defer free()
-	l.Context = entering{metadata.AppendToOutgoingContext(l.Context, "requires-leader", "true"), turn}
+	l.Context = entering{metadata.AppendToOutgoingContext(l.Context, "requires-leader", "true"), turn, free}
 	err = protected(func() error {
 		if err := c.fits(); err != nil {
 			return err
