@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -79,5 +80,19 @@ func denied(ctx context.Context, format string, args ...any) error {
 // except sets the trailers by which clients know an error that has a name. A
 // call of which there is no more to be told has no use for them.
 func except(ctx context.Context, name string, more ...string) {
-	_ = grpc.SetTrailer(ctx, metadata.Pairs(append([]string{"exception", name}, more...)...))
+	pairs := []string{"exception", name}
+	for _, text := range more {
+		pairs = append(pairs, carried(text))
+	}
+	_ = grpc.SetTrailer(ctx, metadata.Pairs(pairs...))
+}
+
+// carried returns text as a trailer can hold it, which is printable ASCII. Any
+// other is written with the escapes of Go.
+func carried(text string) string {
+	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
+		quoted := strconv.QuoteToASCII(text)
+		return quoted[1 : len(quoted)-1]
+	}
+	return text
 }
