@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf16"
 
 	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
 	"github.com/settlement-ledger/ledger/events"
@@ -68,7 +67,7 @@ func (s *Store) sendable(stream events.Stream, records []events.Record) ([]esdb.
 			faults = append(faults, fmt.Errorf("%w: %w", events.ErrBadRecord, err))
 			continue
 		}
-		size := len(f.Data) + len(f.Metadata) + 2*units(f.Type)
+		size := f.Size()
 		if total += size; total > limit {
 			return nil, s.tooLarge(i, len(records), r, size, total)
 		}
@@ -78,14 +77,6 @@ func (s *Store) sendable(stream events.Stream, records []events.Record) ([]esdb.
 		}
 	}
 	return sent, errors.Join(faults...)
-}
-
-// units returns how many UTF-16 units a text has.
-func units(text string) (n int) {
-	for _, r := range text {
-		n += utf16.RuneLen(r) // of what is not UTF-8, the replacement is ranged over
-	}
-	return n
 }
 
 func (s *Store) tooLarge(i, n int, r events.Record, size, total int) error {

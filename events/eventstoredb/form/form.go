@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf16"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
@@ -233,3 +234,13 @@ func ContentType(data []byte) string {
 }
 
 func setID[K domain.Kind](id *domain.ID[K], b [16]byte) { *id = domain.IDFromBytes[K](b) }
+
+// Size returns how many bytes f has as a server counts them against the limit of
+// an append: data, metadata, and two for each UTF-16 unit of the type.
+func (f Form) Size() int {
+	size := len(f.Data) + len(f.Metadata)
+	for _, r := range f.Type {
+		size += 2 * utf16.RuneLen(r) // of what is not UTF-8, the replacement is ranged over
+	}
+	return size
+}

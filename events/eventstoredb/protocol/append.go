@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"unicode/utf16"
 
 	"github.com/EventStore/EventStore-Client-Go/v4/protos/shared"
 	"github.com/EventStore/EventStore-Client-Go/v4/protos/streams"
@@ -50,12 +49,11 @@ func (s *Server) propose(ctx context.Context, w *writing, p proposal) error {
 	if !ok || system[keyContentType] == "" {
 		return status.Error(codes.InvalidArgument, "append: an event needs the metadata type and content-type")
 	}
-	// As EventStoreDB counts: two bytes for each character of the type.
-	w.size += len(p.GetData()) + len(p.GetCustomMetadata()) + 2*len(utf16.Encode([]rune(kind)))
+	f := form.Form{ID: id, Type: kind, Data: p.GetData(), Metadata: p.GetCustomMetadata(), Created: s.cfg.Now()}
+	w.size += f.Size()
 	if w.size > s.cfg.MaxAppend {
 		return tooLarge(ctx, s.cfg.MaxAppend, fmt.Sprintf("append to %s: %v: %d bytes, the limit is %d", w.stream, errTooLarge, w.size, s.cfg.MaxAppend))
 	}
-	f := form.Form{ID: id, Type: kind, Data: p.GetData(), Metadata: p.GetCustomMetadata(), Created: s.cfg.Now()}
 	r, own, err := f.Record()
 	if err != nil {
 		return status.Errorf(codes.InvalidArgument, "append to %s: %v", w.stream, err)
@@ -104,8 +102,8 @@ func (s *Server) write(ctx context.Context, w writing) (outcome, error) {
 	return s.written(ctx, w, w.expect.after, at, err)
 }
 
-// A placing store tells where it puts what is appended, as Append of
-// embedded.Store does and Place.
+// A placing store tells where it puts what is appended, as Place of
+// embedded.Store does.
 type placing interface {
 	Place(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) (events.Position, error)
 }
