@@ -28,8 +28,7 @@ import (
 )
 
 // demoFiles are the workspace, the rules and the trajectories of the demo. The
-// files of the workspace end in .txt here, as a Go module in a module is left
-// out.
+// program in the workspace needs a POSIX shell and nothing else.
 //
 //go:embed demo
 var demoFiles embed.FS
@@ -40,7 +39,7 @@ func (a *app) demoCommand() *cobra.Command {
 		Use: "demo", Short: "Show it all at work in a minute: no network, no model, no arguments",
 		Example: "  ledger demo\n  ledger demo --keep\n  ledger demo --store ./demo-store\n  ledger demo --store 'esdb://127.0.0.1:2113?tls=false'",
 		Long: `demo runs a recorded trajectory with the real tools: an agent finds out why the
-tests of a small Go program fail, and mends it. It shows what the ledger knows of
+tests of a small shell program fail, and fixes it. It shows what the ledger knows of
 that, kills a second run in the middle of a call, and recovers. It works in a
 scratch folder, which it removes.`,
 		Args: cobra.NoArgs,
@@ -63,9 +62,6 @@ type demo struct {
 }
 
 func (a *app) demo(ctx context.Context, keep bool) (err error) {
-	if _, err := exec.LookPath("go"); err != nil {
-		return hinted(fmt.Errorf("find the go command, with which the demo's tests are run: %w", err), "put go into the PATH")
-	}
 	d := &demo{app: a}
 	if d.scratch, err = os.MkdirTemp("", "ledger-demo-"); err != nil {
 		return err
@@ -110,7 +106,7 @@ func (d *demo) unpack() error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(d.workspace, strings.TrimSuffix(f.Name(), ".txt")), data, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(d.workspace, f.Name()), data, 0o644); err != nil {
 			return err
 		}
 	}
@@ -156,7 +152,7 @@ func (m meddling) Reply(ctx context.Context, turn runner.Turn) iter.Seq2[runner.
 
 // mend runs the trajectory and shows what the ledger knows of it.
 func (d *demo) mend(ctx context.Context) error {
-	d.line("%s", d.painted(bold, "An agent mends a failing test"))
+	d.line("%s", d.painted(bold, "An agent fixes a failing test"))
 	d.line("The tools are real; the replies are a recorded trajectory. Each line is a call that is settled.")
 	return d.working(ctx, d.create, func(p *program) error {
 		session, err := d.mendIn(ctx, p)
