@@ -1,6 +1,9 @@
 package domain
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // An Effect is what a rule does. The zero Effect is not valid.
 type Effect uint8
@@ -35,8 +38,20 @@ type Rules []Rule
 // Evaluate returns the last rule that matches action and resource, and
 // whether there is one. Where there is none, the effect is [Ask].
 func (rs Rules) Evaluate(action, resource string) (Rule, bool) {
+	return rs.EvaluateSpelled(action, resource, nil)
+}
+
+// EvaluateSpelled is Evaluate for a resource that has further spellings, such
+// as "rm x" for "/bin/rm x". A rule that asks or denies matches if it matches
+// the resource or any spelling. A rule that allows matches only the resource,
+// so that a spelling never widens what is allowed.
+func (rs Rules) EvaluateSpelled(action, resource string, spellings []string) (Rule, bool) {
 	for i := len(rs) - 1; i >= 0; i-- {
-		if Match(rs[i].Action, action) && Match(rs[i].Resource, resource) {
+		if !Match(rs[i].Action, action) {
+			continue
+		}
+		matches := func(text string) bool { return Match(rs[i].Resource, text) }
+		if matches(resource) || rs[i].Effect != Allow && slices.ContainsFunc(spellings, matches) {
 			return rs[i], true
 		}
 	}

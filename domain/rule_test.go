@@ -130,3 +130,32 @@ func TestOnlyADenialOfEverythingHides(t *testing.T) {
 		}
 	}
 }
+
+func TestSpellingsServeAskAndDenyOnly(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]domain.Effect{
+		"allow *, deny rm *":             domain.Deny,
+		"allow *, ask rm *":              domain.Ask,
+		"deny rm *, allow *":             domain.Allow,
+		"deny rm *, allow /bin/*":        domain.Allow,
+		"allow /bin/*, deny rm *":        domain.Deny,
+		"ask *, allow rm *":              domain.Ask,
+		"deny *, allow rm *":             domain.Deny,
+		"deny *, allow /bin/rm *":        domain.Allow,
+		"allow /bin/*, deny unlink *":    domain.Allow,
+		"deny *, allow /bin/*, ask rm x": domain.Ask,
+	} {
+		var rules domain.Rules
+		for line := range strings.SplitSeq(text, ", ") {
+			effect, resource, _ := strings.Cut(line, " ")
+			rule := domain.Rule{Action: "bash", Resource: resource}
+			if err := rule.Effect.UnmarshalText([]byte(effect)); err != nil {
+				t.Fatal(err)
+			}
+			rules = append(rules, rule)
+		}
+		if rule, _ := rules.EvaluateSpelled("bash", "/bin/rm x", []string{"rm x"}); rule.Effect != want {
+			t.Errorf("%q on /bin/rm x, spelled rm x too: %v, want %v", text, rule.Effect, want)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -97,6 +98,7 @@ func (g *Gate) Assert(ctx context.Context, inv domain.Invocation, ask Ask) error
 
 func clone(a Ask) Ask {
 	a.Resources, a.Save, a.Metadata = slices.Clone(a.Resources), slices.Clone(a.Save), slices.Clone(a.Metadata)
+	a.Spellings = maps.Clone(a.Spellings)
 	return a
 }
 
@@ -114,7 +116,7 @@ func (g *Gate) evaluate(inv domain.Invocation, ask Ask) verdict {
 	rules, now := g.config.Rules(inv.Agent), g.config.Now()
 	v := verdict{effect: domain.Allow, by: ByRule}
 	for _, resource := range ask.Resources {
-		rule, _ := rules.Evaluate(ask.Action, resource)
+		rule, _ := rules.EvaluateSpelled(ask.Action, resource, ask.Spellings[resource])
 		switch {
 		case rule.Effect == domain.Deny:
 			return verdict{domain.Deny, ByRule, rule, resource}

@@ -18,6 +18,9 @@ var ErrBadWord = errors.New("not one of the words of a permission")
 type Ask struct {
 	Action    string
 	Resources []string // at least one
+	// Spellings are other texts for the same resource. Rules that ask or deny
+	// match them too; rules that allow and approvals do not. It may be nil.
+	Spellings map[string][]string
 	// Save are the patterns of resources that an answer for always allows from
 	// then on. Empty: such an answer counts once.
 	Save []string
