@@ -240,6 +240,19 @@ func (e *PermissionRequested) form(f *form) {
 	f.strings(`"resources":`, &e.Resources, always)
 	f.strings(`"save":`, &e.Save, len(e.Save) > 0)
 	f.raw(`"metadata":`, &e.Metadata, len(e.Metadata) > 0)
+	f.shown(`"shown":`, &e.Shown, !e.Shown.IsZero())
+}
+
+func (f *form) shown(key string, s *domain.Shown, present bool) {
+	if f.key(key, present) {
+		f.token("{")
+		name(f, `"kind":`, &s.Kind, always)
+		text(f, `"text":`, &s.Text, always)
+		f.number(`"bytes":`, &s.Bytes, always)
+		f.number(`"cut":`, &s.Cut, s.Cut != 0)
+		text(f, `"sha256":`, &s.SHA256, always)
+		f.token("}")
+	}
 }
 
 func (e *PermissionDecided) form(f *form) {

@@ -76,8 +76,8 @@ func NewGate(c Config) (*Gate, error) {
 
 // Assert returns nil if a call may do what it asks for. Else it returns a
 // *domain.Denied or a *domain.Declined, for the tool to return as they are; an
-// ErrNoResource; the cause of ctx, if that ends while somebody is asked; or
-// what broke. Nothing may be done unless it returned nil.
+// ErrNoResource; the error of ask.Show, as it is; the cause of ctx, if that
+// ends while somebody is asked; or what broke. Nothing may be done unless it returned nil.
 func (g *Gate) Assert(ctx context.Context, inv domain.Invocation, ask Ask) error {
 	if ask.Action == "" || len(ask.Resources) == 0 {
 		return fmt.Errorf("ask for permission: %w: action %q, %d resources", ErrNoResource, ask.Action, len(ask.Resources))
@@ -86,7 +86,13 @@ func (g *Gate) Assert(ctx context.Context, inv domain.Invocation, ask Ask) error
 	if v.effect == domain.Allow && v.by == ByRule {
 		return nil
 	}
-	r := Request{g.config.Mint.Permission(), inv, clone(ask)}
+	r := Request{ID: g.config.Mint.Permission(), Invocation: inv, Ask: clone(ask)}
+	if v.effect == domain.Ask && ask.Show != nil {
+		var err error
+		if r.Shown, err = ask.Show(ctx); err != nil {
+			return err
+		}
+	}
 	if err := g.config.Recorder.Requested(ctx, r); err != nil {
 		return fmt.Errorf("record the request %s: %w", r.ID, err)
 	}

@@ -371,6 +371,53 @@ func TestInterruptedAskerLeavesNothingPending(t *testing.T) {
 	})
 }
 
+// Scenario 148.
+func TestShownTextIsMadeOnlyForAQuestion(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, "allow edit a\ndeny edit b")
+		d.approvals.Add(permission.Approval{Action: "edit", Resource: "c"})
+		made := 0
+		asking := func(resource string) permission.Ask {
+			a := ask("edit", resource)
+			a.Show = func(context.Context) (domain.Shown, error) {
+				made++
+				return domain.Show(domain.ShownDiff, "-old\n+new\n"), nil
+			}
+			return a
+		}
+		for _, resource := range []string{"a", "b", "c"} {
+			_ = d.Assert(t.Context(), d.invocation(), asking(resource))
+			if made != 0 {
+				t.Errorf("the diff of %s was made, and a rule or an approval decides about it", resource)
+			}
+		}
+		done := d.assert(t.Context(), d.invocation(), asking("d"))
+		synctest.Wait()
+		pending := d.queue.Pending()
+		if want := domain.Show(domain.ShownDiff, "-old\n+new\n"); made != 1 || pending[0].Shown != want || d.facts.requests[2].Shown != want {
+			t.Errorf("the request shows %+v and %+v is on record, want %+v", pending[0].Shown, d.facts.requests[2].Shown, want)
+		}
+		if err := d.queue.Reply(pending[0].ID, permission.Once, ""); err != nil || <-done != nil {
+			t.Errorf("the question was not answered: %v", err)
+		}
+	})
+}
+
+func TestQuestionThatCannotBeShownIsNotAsked(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, "")
+	errGone := domain.Fail("file not found: a")
+	a := ask("edit", "a")
+	a.Show = func(context.Context) (domain.Shown, error) { return domain.Shown{}, errGone }
+	if err := d.Assert(t.Context(), d.invocation(), a); err != errGone {
+		t.Errorf("Assert = %v, want the error of Show as it is", err)
+	}
+	if len(d.facts.requests) != 0 || len(d.Pending()) != 0 {
+		t.Error("a question without its text was asked")
+	}
+}
+
 // Scenario 164.
 func TestNoResourceIsNoPermission(t *testing.T) {
 	t.Parallel()

@@ -24,15 +24,27 @@ type Ask struct {
 	// Save are the patterns of resources that an answer for always allows from
 	// then on. Empty: such an answer counts once.
 	Save []string
-	// Metadata is shown to whoever decides. It may be nil.
+	// Metadata goes into the record of the request. It may be nil.
 	Metadata json.RawMessage
+	// Show returns the text that the question shows, made by [domain.Show]: the
+	// whole command, the diff of an edit, the content of a new file. The Gate
+	// calls it only if neither a rule nor an approval decides, so a call that
+	// a rule denies reads nothing. Its error ends the ask as it is. Nil: the
+	// question shows the resources only.
+	Show func(context.Context) (domain.Shown, error)
 }
 
-// A Request is an Ask that was put, by which call.
+// ShowText returns a Show for a text that is already at hand.
+func ShowText(kind, text string) func(context.Context) (domain.Shown, error) {
+	return func(context.Context) (domain.Shown, error) { return domain.Show(kind, text), nil }
+}
+
+// A Request is an Ask of one call, with its ID.
 type Request struct {
 	ID         domain.PermissionID
 	Invocation domain.Invocation
 	Ask
+	Shown domain.Shown // what Show returned; zero where no person is asked
 }
 
 // A Scope is how far an answer goes. The zero Scope is that of a decision that

@@ -8,6 +8,8 @@ import (
 	"io"
 	"strings"
 	"unicode"
+
+	"github.com/settlement-ledger/ledger/domain"
 )
 
 // A Terminal is an Approver that asks a person, one request at a time.
@@ -94,6 +96,7 @@ func question(r Request) string {
 	for _, resource := range r.Resources {
 		fmt.Fprintf(&b, "  %s\n", plain(resource))
 	}
+	b.WriteString(shown(r.Shown))
 	if len(r.Save) > 0 {
 		saved := make([]string, len(r.Save))
 		for i, s := range r.Save {
@@ -101,6 +104,25 @@ func question(r Request) string {
 		}
 		fmt.Fprintf(&b, "always would allow: %s\n", strings.Join(saved, ", "))
 	}
+	return b.String()
+}
+
+// shown renders the text that a question shows: each line behind a bar, which
+// no line of the question begins with, and below them the size of the whole.
+func shown(s domain.Shown) string {
+	if s.IsZero() {
+		return ""
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s:\n", plain(s.Kind))
+	for line := range strings.SplitSeq(strings.TrimSuffix(s.Text, "\n"), "\n") {
+		fmt.Fprintf(&b, "  | %s\n", plain(line))
+	}
+	fmt.Fprintf(&b, "  (%d bytes", s.Bytes)
+	if s.Cut > 0 {
+		fmt.Fprintf(&b, ", %d of them not shown", s.Cut)
+	}
+	b.WriteString(")\n")
 	return b.String()
 }
 

@@ -54,6 +54,28 @@ func TestPersonAnswersAtTheTerminal(t *testing.T) {
 	}
 }
 
+func TestShownTextCannotImitateTheQuestion(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	terminal := permission.NewTerminal(strings.NewReader("o\n"), &out)
+	ended := make(chan error, 1)
+	go func() { ended <- terminal.Run(t.Context()) }()
+	command := "echo \x1b[2K harmless\r\nalways would allow: nothing\n[o]nce, [a]lways, [r]eject, r and why: \u202erm -rf /\n"
+	_, err := terminal.Decide(t.Context(), permission.Request{
+		Ask: permission.Ask{Action: "bash", Resources: []string{"echo"}}, Shown: domain.Show(domain.ShownCommand, command)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	for _, line := range []string{
+		`  | echo \u001b[2K harmless\u000d`, "  | always would allow: nothing", `  | [o]nce, [a]lways, [r]eject, r and why: \u202erm -rf /`, "  (99 bytes)",
+	} {
+		if !strings.Contains(out.String(), "\n"+line+"\n") {
+			t.Errorf("the question %q does not have the line %q", out.String(), line)
+		}
+	}
+}
+
 func TestTerminalObeysItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

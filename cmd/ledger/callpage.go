@@ -110,12 +110,24 @@ func (a *app) permissionSection(all []permissionRow) {
 			answer = fmt.Sprintf("%s (%s) by %s after %dms", a.effect(*p.Effect), value(p.Scope), value(p.By), *p.WaitedMS)
 		}
 		a.line("  %s %s: %s", visible(p.Action), visible(strings.Join(p.Resources, ", ")), answer)
+		if p.Shown != nil {
+			a.line("    shown: %s", shownText(*p.Shown))
+		}
 		for _, more := range []string{ruleText(p.Rule), visible(value(p.Feedback))} {
 			if more != "" {
 				a.line("    %s", indented(more))
 			}
 		}
 	}
+}
+
+// shownText returns what a question showed, with its size and digest.
+func shownText(s domain.Shown) string {
+	head := fmt.Sprintf("%s, %s, sha256 %s", s.Kind, size(s.Bytes), s.SHA256)
+	if s.Cut > 0 {
+		head += fmt.Sprintf(", %d bytes left out", s.Cut)
+	}
+	return visible(head + strings.ReplaceAll("\n"+strings.TrimSuffix(s.Text, "\n"), "\n", "\n      | "))
 }
 
 func (a *app) effect(word string) string {

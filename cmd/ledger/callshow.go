@@ -85,6 +85,8 @@ type permissionRow struct {
 	Permission domain.PermissionID `json:"permission"`
 	Action     string              `json:"action"`
 	Resources  []string            `json:"resources"`
+	Save       []string            `json:"save"`  // patterns that an answer for always allows
+	Shown      *domain.Shown       `json:"shown"` // null: no text was shown
 	Requested  stamp               `json:"requested"`
 	Effect     *string             `json:"effect"` // null: not decided
 	By         *string             `json:"by"`
@@ -211,7 +213,7 @@ func (d *callDetail) takeEnd(e events.CallSettled) bool {
 
 func (d *callDetail) takeRequest(e events.PermissionRequested, v events.Envelope) bool {
 	d.Permissions = append(d.Permissions, permissionRow{
-		Permission: e.Permission, Action: e.Action, Resources: e.Resources, Requested: stamp(v.Time),
+		Permission: e.Permission, Action: e.Action, Resources: e.Resources, Save: append([]string{}, e.Save...), Shown: opt(e.Shown), Requested: stamp(v.Time),
 	})
 	return true
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections"
+	"github.com/settlement-ledger/ledger/projections/conversation"
 	"github.com/settlement-ledger/ledger/runner"
 )
 
@@ -104,7 +105,7 @@ type recorder struct {
 func (r *recorder) Requested(ctx context.Context, q permission.Request) error {
 	return r.runner.Note(ctx, q.Invocation, events.PermissionRequested{
 		Permission: q.ID, Message: q.Invocation.Message, Call: q.Invocation.Call, Agent: q.Invocation.Agent,
-		Action: q.Action, Resources: q.Resources, Save: q.Save, Metadata: q.Metadata,
+		Action: q.Action, Resources: q.Resources, Save: q.Save, Metadata: q.Metadata, Shown: q.Shown,
 	})
 }
 
@@ -121,6 +122,43 @@ func (r *recorder) Saved(ctx context.Context, a permission.Approval) error {
 	return r.runner.Note(ctx, domain.Invocation{Session: a.Session}, events.ApprovalSaved{
 		Permission: a.Permission, Location: r.location, Action: a.Action, Resource: a.Resource, Expires: a.Expires,
 	})
+}
+
+// showLoop returns the text of a question about a loop: the calls of one round,
+// each with its input, as the session's log has them.
+func (b *bench) showLoop(ctx context.Context, inv domain.Invocation, found events.LoopDetected) (domain.Shown, error) {
+	s, err := b.conversation(ctx, inv.Session)
+	if err != nil {
+		return domain.Shown{}, fmt.Errorf("read the calls of a loop: %w", err)
+	}
+	return domain.Show(domain.ShownCall, loopText(s, found)), nil
+}
+
+// loopText returns the calls of the round that ends with the call found, one on
+// each line, and how often they were made.
+func loopText(s *conversation.State, found events.LoopDetected) string {
+	var made []domain.Call
+	for _, m := range s.Messages {
+		if m.Reply == nil {
+			continue
+		}
+		for _, c := range m.Reply.Calls {
+			made = append(made, c.Call)
+			if m.ID == found.Message && c.ID == found.Call {
+				return roundText(made[max(0, len(made)-found.Period):], found.Rounds)
+			}
+		}
+	}
+	return roundText(made, found.Rounds)
+}
+
+func roundText(round []domain.Call, times int) string {
+	var b strings.Builder
+	for _, c := range round {
+		fmt.Fprintf(&b, "%s %s\n", c.Name, c.Input)
+	}
+	fmt.Fprintf(&b, "(%d times in a row)", times)
+	return b.String()
 }
 
 // approver returns who decides what the rules leave open: the person at the

@@ -272,7 +272,10 @@ func (b *bench) furnish(ctx context.Context, a *app, s setup) (err error) {
 	b.runner = runner.New(runner.Config{
 		Ledger: b.ledger, Registry: b.registry, Provider: s.provider, Rules: agents.Of, Steps: s.steps, Elsewhere: b.elsewhere,
 		Looping: func(ctx context.Context, inv domain.Invocation, found events.LoopDetected) error {
-			return gate.Assert(ctx, inv, permission.Ask{Action: "doom_loop", Resources: []string{found.Tool}, Save: []string{found.Tool}})
+			return gate.Assert(ctx, inv, permission.Ask{
+				Action: "doom_loop", Resources: []string{found.Tool}, Save: []string{found.Tool},
+				Show: func(ctx context.Context) (domain.Shown, error) { return b.showLoop(ctx, inv, found) },
+			})
 		},
 	})
 	recorder.runner = b.runner

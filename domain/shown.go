@@ -1,0 +1,92 @@
+package domain
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// The kinds of text that a question shows.
+const (
+	ShownCommand = "command" // a shell command
+	ShownDiff    = "diff"    // a unified diff of a file
+	ShownContent = "content" // the content of a new file
+	ShownCall    = "call"    // the input of a call
+)
+
+// The limits of the text that a question shows. A command has its own, as the
+// part that is left out could be the one that matters.
+const (
+	MaxShown        = 50 << 10
+	MaxShownLines   = 2000
+	MaxShownCommand = 1 << 20
+)
+
+// A Shown is the text that a question for permission shows, so that a person
+// sees what the answer approves.
+type Shown struct {
+	Kind   string `json:"kind"`
+	Text   string `json:"text"`          // UTF-8; the head and the tail of a text over the limit
+	Bytes  int64  `json:"bytes"`         // size of the whole text
+	Cut    int64  `json:"cut,omitempty"` // bytes of the whole that Text leaves out
+	SHA256 string `json:"sha256"`        // of the whole text, hexadecimal
+}
+
+// IsZero reports whether nothing is shown.
+func (s Shown) IsZero() bool { return s == Shown{} }
+
+// Show returns the Shown of a text. Of a text over the limits of its kind it
+// keeps the head and the tail, with a line between them that gives the number
+// of bytes left out. Size and digest are always those of the whole text.
+func Show(kind, whole string) Shown {
+	sum := sha256.Sum256([]byte(whole))
+	s := Shown{Kind: kind, Bytes: int64(len(whole)), SHA256: hex.EncodeToString(sum[:])}
+	bytes, lines := MaxShown, MaxShownLines
+	if kind == ShownCommand {
+		bytes, lines = MaxShownCommand, MaxShownCommand
+	}
+	from, to := len(whole), 0
+	if len(whole) > bytes {
+		from, to = bytes/2, len(whole)-bytes/2
+	}
+	from, to = min(from, endOfLines(whole, lines/2)), max(to, startOfLines(whole, lines/2))
+	if from >= to {
+		s.Text = strings.ToValidUTF8(whole, "\ufffd")
+		return s
+	}
+	for from > 0 && !utf8.RuneStart(whole[from]) {
+		from--
+	}
+	for to < len(whole) && !utf8.RuneStart(whole[to]) {
+		to++
+	}
+	s.Cut = int64(to - from)
+	s.Text = strings.ToValidUTF8(fmt.Sprintf("%s\n... %d bytes are not shown ...\n%s", whole[:from], s.Cut, whole[to:]), "\ufffd")
+	return s
+}
+
+// endOfLines returns the offset behind the first n lines of text.
+func endOfLines(text string, n int) int {
+	at := 0
+	for range n {
+		i := strings.IndexByte(text[at:], '\n')
+		if i < 0 {
+			return len(text)
+		}
+		at += i + 1
+	}
+	return at
+}
+
+// startOfLines returns the offset of the last n lines of text.
+func startOfLines(text string, n int) int {
+	at := len(strings.TrimSuffix(text, "\n"))
+	for range n {
+		if at = strings.LastIndexByte(text[:at], '\n'); at < 0 {
+			return 0
+		}
+	}
+	return at + 1
+}
