@@ -62,7 +62,7 @@ type Settlement struct {
 	Progress   *Progress       // the last one, where the call did not succeed; may be nil
 
 	Offered   Offered // what the turn offered for the name; zero where nothing
-	Effective Offered // what was in effect when the call was resolved; zero where nothing
+	Effective Offered // what was in effect when the call was resolved; of a lost call, what ran; zero where nothing
 	ChangedBy EventID // the event that made the two differ; zero where they do not
 }
 

@@ -15,7 +15,7 @@ type CallStarted struct {
 	Call       domain.CallID    `json:"call"`
 	Tool       string           `json:"tool"`
 	Offered    domain.Offered   `json:"offered"`         // by the turn
-	Effective  domain.Offered   `json:"effective"`       // and in effect: the registration that runs
+	Effective  domain.Offered   `json:"effective"`       // the registration that runs, in effect or not
 	Input      json.RawMessage  `json:"input,omitempty"` // where hooks changed the one asked for
 	Idempotent bool             `json:"idempotent,omitempty"`
 	Process    domain.ProcessID `json:"process,omitzero"` // that runs it; zero where an import observed it

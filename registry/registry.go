@@ -173,7 +173,8 @@ type found struct {
 	offered   domain.Offered
 	effective domain.Offered
 	changedBy domain.EventID
-	tool      domain.Tool // zero: the call is stale
+	tool      domain.Tool    // zero: the call is stale
+	runs      domain.Offered // the registration that tool belongs to; zero where the call is stale
 }
 
 // find compares what was offered with what is in effect and captures the tool
@@ -188,14 +189,17 @@ func (m *Materialization) find(offered domain.Offered) found {
 	switch r.config.Policy {
 	case Strict:
 		if !verdict.Stale {
-			f.tool = inEffect
+			f.tool, f.runs = inEffect, verdict.Effective
 		}
 	case ByFingerprint:
 		if verdict.Agrees {
-			f.tool = inEffect
+			f.tool, f.runs = inEffect, verdict.Effective
 		}
 	case Admitted:
-		f.tool = r.admittedTool(offered)
+		// What is in effect can have been offered by another registry.
+		if f.tool, f.runs = r.admittedTool(offered), offered; f.tool.IsZero() && !verdict.Stale {
+			f.tool = inEffect
+		}
 	}
 	return f
 }

@@ -161,7 +161,7 @@ func outranked(ctx context.Context, err error) error {
 func (s *settling) begin(ctx context.Context) error {
 	d := s.m.registry.layers.ledger.Draft(events.CallStarted{
 		Turn: s.m.offer.Turn, Message: s.inv.Message, Call: s.call.ID, Tool: s.call.Name,
-		Offered: s.found.offered, Effective: s.found.effective, Input: s.input,
+		Offered: s.found.offered, Effective: s.found.runs, Input: s.input,
 		Idempotent: s.found.tool.Idempotent(), Process: s.m.registry.layers.process,
 	}, domain.EventID{})
 	if err := s.journal.Begin(ctx, d); err != nil {

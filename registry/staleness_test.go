@@ -7,6 +7,8 @@ import (
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections"
+	"github.com/settlement-ledger/ledger/projections/calls"
 	"github.com/settlement-ledger/ledger/registry"
 )
 
@@ -308,4 +310,99 @@ func TestCallOfADeadProcessIsStaleAndNamesWhatEndedItsRegistration(t *testing.T)
 			next.want(next.settle(same.Recall(offer), "d", "a", `{}`), domain.Succeeded, "a")
 		})
 	}
+}
+
+// take records the turn of a materialization and the reply that asks for calls,
+// as a runner does.
+func (w *world) take(m *registry.Materialization, asked ...domain.Call) {
+	w.t.Helper()
+	offer := m.Offer()
+	for _, e := range []events.Event{
+		events.SessionOpened{Session: w.as.Session, Agent: "build", Origin: events.Origin{Kind: events.RunHere}},
+		events.TurnMaterialized{Turn: offer.Turn, Message: w.as.Message, Agent: "build", Tools: offer.Tools},
+		events.ReplyReceived{Turn: offer.Turn, Message: w.as.Message, Calls: asked},
+	} {
+		if _, err := w.journal.writer.Append(context.Background(), w.ledger.Draft(e, domain.EventID{})); err != nil {
+			w.t.Fatalf("Append = %v, want nil", err)
+		}
+	}
+}
+
+// wantLawful holds the whole log to the laws that verify checks.
+func (w *world) wantLawful() {
+	w.t.Helper()
+	p := calls.Projection()
+	state, err := projections.Fold(p, p.Init(), w.ledger.ReadAll(context.Background(), events.Position{}))
+	if err != nil {
+		w.t.Fatalf("Fold = %v, want nil", err)
+	}
+	for _, e := range state.Exceptions() {
+		w.t.Errorf("the log breaks a law: %v", e)
+	}
+}
+
+func TestStartNamesTheRegistrationThatRunsUnderEveryPolicy(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []registry.Policy{registry.Strict, registry.ByFingerprint, registry.Admitted} {
+		for name, c := range map[string]struct {
+			change    func(w *world, l *registry.Layer, s *registry.Scope)
+			ran       map[registry.Policy]string // nothing: the call is stale
+			effective string
+		}{
+			"nothing": {func(*world, *registry.Layer, *registry.Scope) {}, map[registry.Policy]string{
+				registry.Strict: "offered", registry.ByFingerprint: "offered", registry.Admitted: "offered",
+			}, "offered"},
+			"removed": {func(w *world, _ *registry.Layer, s *registry.Scope) { w.close(s) }, map[registry.Policy]string{
+				registry.Admitted: "offered",
+			}, ""},
+			"registered again": {func(w *world, l *registry.Layer, _ *registry.Scope) {
+				w.register(l, registry.Tools{"a": answers(t, "again").Tool})
+			}, map[registry.Policy]string{registry.ByFingerprint: "again", registry.Admitted: "offered"}, "again"},
+			"other definition": {func(w *world, l *registry.Layer, _ *registry.Scope) {
+				w.register(l, registry.Tools{"a": domain.Guard("other", answers(t, "again").Tool)})
+			}, map[registry.Policy]string{registry.Admitted: "offered"}, "again"},
+			"its layer closed": {func(w *world, l *registry.Layer, _ *registry.Scope) { w.close(l) }, map[registry.Policy]string{
+				registry.Admitted: "offered",
+			}, ""},
+		} {
+			w := newWorld(t)
+			l := w.application()
+			s := w.register(l, registry.Tools{"a": answers(t, "offered").Tool})
+			r := w.registry(registry.Config{Policy: policy}, l)
+			m := w.materialize(r)
+			offered, _ := m.Offer().Find("a")
+			w.take(m, ask("c", "a", `{}`))
+			c.change(w, l, s)
+			registrations := map[string]domain.Offered{"offered": offered, "": {}}
+			if now, ok := w.materialize(r).Offer().Find("a"); ok && c.effective == "again" {
+				registrations["again"] = now
+			}
+			got := w.settle(m, "c", "a", `{}`)
+			if got.Outcome == domain.Succeeded && got.Reading().Text != c.ran[policy] || got.Outcome != domain.Succeeded && c.ran[policy] != "" {
+				t.Errorf("%s under policy %d: the call ended %v %q, want what %q answers", name, policy, got.Outcome, got.Reading().Text, c.ran[policy])
+			}
+			if got.Effective != registrations[c.effective] {
+				t.Errorf("%s under policy %d: in effect is %v, want %v", name, policy, got.Effective, registrations[c.effective])
+			}
+			if got.ChangedBy.IsZero() != (name == "nothing") {
+				t.Errorf("%s under policy %d: changed by %v", name, policy, got.ChangedBy)
+			}
+			for _, v := range w.read(w.session()) {
+				if e, ok := v.Event.(events.CallStarted); ok && (e.Effective != registrations[c.ran[policy]] || e.Offered != offered) {
+					t.Errorf("%s under policy %d: the start names %v of %v, want %q", name, policy, e.Effective, e.Offered, c.ran[policy])
+				}
+			}
+			w.wantLawful()
+		}
+	}
+}
+
+func TestAdmittedRunsWhatIsInEffectThoughAnotherRegistryOfferedIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	l := w.application()
+	w.register(l, registry.Tools{"a": answers(t, "a").Tool})
+	offer := w.materialize(w.registry(registry.Config{}, l)).Offer()
+	recalled := w.registry(registry.Config{Policy: registry.Admitted}, l).Recall(offer)
+	w.want(w.settle(recalled, "c", "a", `{}`), domain.Succeeded, "a")
 }
