@@ -167,6 +167,7 @@ func mismatch(kind error, detail error) error {
 // A schema checks documents.
 type schema struct {
 	source   json.RawMessage
+	document any // what source says
 	compiled *validate.Schema
 }
 
@@ -178,9 +179,9 @@ func (noLoader) Load(string) (any, error) {
 }
 
 func compile(source json.RawMessage) (schema, error) {
-	document, err := validate.UnmarshalJSON(bytes.NewReader(source))
+	document, err := parseSchema(source)
 	if err != nil {
-		return schema{}, fmt.Errorf("%w: %w", ErrBadSchema, err)
+		return schema{}, err
 	}
 	c := validate.NewCompiler()
 	c.UseLoader(noLoader{})
@@ -192,7 +193,7 @@ func compile(source json.RawMessage) (schema, error) {
 	if err != nil {
 		return schema{}, fmt.Errorf("%w: %w", ErrBadSchema, err)
 	}
-	return schema{bytes.Clone(source), compiled}, nil
+	return schema{bytes.Clone(source), document, compiled}, nil
 }
 
 // check returns what a document says, or a *Mismatch that is the sentinel.
@@ -201,20 +202,29 @@ func (s schema) check(document json.RawMessage, sentinel error) (any, error) {
 	if err != nil {
 		return nil, mismatch(sentinel, fmt.Errorf("not JSON: %w", err))
 	}
-	err = s.compiled.Validate(value)
+	if err := boundNumbers(value, sentinel); err != nil {
+		return nil, err
+	}
+	return value, s.validate(value, sentinel)
+}
+
+// validate holds a value to the schema. It returns a *Mismatch that is the
+// sentinel.
+func (s schema) validate(value any, sentinel error) error {
+	err := s.compiled.Validate(value)
 	if err == nil {
-		return value, nil
+		return nil
 	}
 	invalid, ok := errors.AsType[*validate.ValidationError](err)
 	if !ok {
-		return nil, mismatch(sentinel, err)
+		return mismatch(sentinel, err)
 	}
 	m := &Mismatch{kind: sentinel}
 	m.collect(*invalid)
 	slices.SortFunc(m.Faults, func(a, b Fault) int {
 		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.Detail, b.Detail))
 	})
-	return nil, m
+	return m
 }
 
 // parsed returns what a document says, with its numbers as they are written.

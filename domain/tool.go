@@ -97,10 +97,11 @@ func schemaFor[T any](c Codec[T]) (s schema, err error) {
 
 func decode[In any](c Codec[In], s schema, raw json.RawMessage) (in In, err error) {
 	defer contain(&err)
-	if _, err := s.check(raw, ErrInvalidInput); err != nil {
+	document, err := s.accept(raw, ignored(c))
+	if err != nil {
 		return in, err
 	}
-	if in, err = c.Decode(raw); err != nil {
+	if in, err = c.Decode(document); err != nil {
 		return in, mismatch(ErrInvalidInput, err)
 	}
 	return in, nil
@@ -190,8 +191,9 @@ func (t Tool) Action(name Name) string {
 // once.
 func (t Tool) Idempotent() bool { return t.idempotent }
 
-// Bind holds an input to the tool's schema and decodes it. No input at all
-// counts as an empty object. It returns a *Mismatch, which is an
+// Bind checks an input against the tool's schema and decodes it. No input at
+// all counts as an empty object. A number may be written as a string, as in
+// "limit": "10", where the schema wants a number and no string. It returns a *Mismatch, which is an
 // ErrInvalidInput, or a *Defect if the codec panics: then there is nothing to
 // run.
 func (t Tool) Bind(input json.RawMessage) (Bound, error) {
