@@ -53,7 +53,7 @@ type shell struct{ Config }
 func (s shell) tool() (domain.Tool, error) {
 	return domain.Make(domain.Spec[commanding, commanded]{
 		Description: bashDescription,
-		Input:       domain.Constrained[commanding](bashInput),
+		Input:       domain.Ignoring(domain.Constrained[commanding](bashInput), "description"), // models send one out of habit
 		Execute:     s.run,
 		Present:     presentCommanded,
 	})

@@ -211,6 +211,32 @@ func TestInputOutOfRangeRunsNothing(t *testing.T) {
 	}
 }
 
+// Scenario 140.
+func TestBashIgnoresADescription(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	must[commanded](t, b, "bash", input{"command": "true", "timeout": "1000", "description": "Do nothing"})
+	for _, key := range []string{"background", "Description", "run_in_background"} {
+		if _, err := b.run(t, "bash", input{"command": "true", key: "x"}); !errors.Is(err, domain.ErrInvalidInput) {
+			t.Errorf("bash with %s = %v, want ErrInvalidInput", key, err)
+		}
+	}
+}
+
+func TestNumbersMayBeWrittenAsStrings(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.put(t, "a", "one\ntwo\nthree\n")
+	if out, _ := must[found](t, b, "read", input{"path": "a", "offset": "2", "limit": "1"}); out.Content != "two" || out.Next != 3 {
+		t.Errorf("read = %+v, want line 2 and the next at 3", out)
+	}
+	for _, limit := range []string{"0", "2001", "x", "", "1.5"} {
+		if _, err := b.run(t, "read", input{"path": "a", "limit": limit}); !errors.Is(err, domain.ErrInvalidInput) {
+			t.Errorf("read with limit %q = %v, want ErrInvalidInput", limit, err)
+		}
+	}
+}
+
 // everyTool is one call of each tool that would succeed, and what it asks.
 var everyTool = map[string]input{
 	"read": {"path": "a.txt"}, "write": {"path": "a.txt", "content": "x"}, "edit": {"path": "a.txt", "oldString": "one", "newString": "two"},
