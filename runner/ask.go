@@ -23,6 +23,7 @@ func (c *carrying) ask(ctx context.Context, last bool) error {
 	if err != nil {
 		return fmt.Errorf("record turn: %w", err)
 	}
+	c.turn = turn.ID
 	reply, err := c.reply(ctx, turn)
 	if err != nil {
 		return fmt.Errorf("ask %s: %w", turn.Agent, err)

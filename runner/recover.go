@@ -2,6 +2,8 @@ package runner
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -88,11 +90,27 @@ type Wreck struct {
 	Calls     *calls.State
 }
 
-// A Recovered says what a recovery ended.
+// A Recovered says what a recovery ended, and which sessions it could not end.
 type Recovered struct {
 	Processes []domain.ProcessID `json:"processes"`
 	Layers    []domain.LayerID   `json:"layers"`
 	Sessions  []domain.SessionID `json:"sessions"`
+	Left      []Left             `json:"left,omitempty"`
+}
+
+// A Left is a session with open calls that a recovery could not end and left as
+// it was. The next recovery tries again.
+type Left struct {
+	Session domain.SessionID
+	Err     error // why
+}
+
+// MarshalJSON writes the session and the text of the error.
+func (l Left) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Session domain.SessionID `json:"session"`
+		Error   string           `json:"error"`
+	}{l.Session, l.Err.Error()})
 }
 
 // Salvage ends what dead processes left open: their layers are closed, with
@@ -101,7 +119,12 @@ type Recovered struct {
 // as ended. Imported sessions are left as they are, and so are those that
 // another process may be carrying on: those whose last turn offered its tools,
 // or whose calls run under them. What an earlier recovery ended before it died
-// is not ended again. It returns what it ended before an error, too.
+// is not ended again.
+//
+// A session that cannot be recovered for a reason of its own stops no other: one
+// that holds a kind of event that this program does not know, or that somebody
+// else appends to, is reported as Left. An error of the store ends the recovery,
+// and Salvage returns it with what was ended before.
 func (r *Runner) Salvage(ctx context.Context, w Wreck) (Recovered, error) {
 	done := Recovered{Processes: []domain.ProcessID{}, Layers: []domain.LayerID{}, Sessions: []domain.SessionID{}}
 	dead := map[domain.ProcessID]bool{}
@@ -122,15 +145,18 @@ func (r *Runner) Salvage(ctx context.Context, w Wreck) (Recovered, error) {
 		if s.Origin.Kind != events.RunHere || s.Open == 0 && !waiting[s.ID] {
 			continue
 		}
-		if theirs, err := r.othersCarry(ctx, w, s.ID); err != nil {
-			return done, fmt.Errorf("recover: %w", err)
-		} else if theirs {
-			continue
+		theirs, err := r.othersCarry(ctx, w, s.ID)
+		if err == nil && !theirs {
+			err = r.Recover(ctx, s.ID)
 		}
-		if err := r.Recover(ctx, s.ID); err != nil {
+		switch {
+		case ofSession(err):
+			done.Left = append(done.Left, Left{s.ID, err})
+		case err != nil:
 			return done, fmt.Errorf("recover: %w", err)
+		case !theirs:
+			done.Sessions = append(done.Sessions, s.ID)
 		}
-		done.Sessions = append(done.Sessions, s.ID)
 	}
 	for _, p := range w.Processes {
 		if err := r.append(ctx, events.ProcessStream(p), events.ProcessStopped{Process: p, Reason: events.ProcessLost}); err != nil {
@@ -139,6 +165,19 @@ func (r *Runner) Salvage(ctx context.Context, w Wreck) (Recovered, error) {
 		done.Processes = append(done.Processes, p)
 	}
 	return done, nil
+}
+
+// ofSession reports whether an error says something about one session, so that
+// others can be recovered all the same.
+func ofSession(err error) bool {
+	for _, of := range []error{
+		events.ErrUnknownKind, events.ErrDamaged, events.ErrConflict, events.ErrBadRecord, events.ErrTooLarge, ErrElsewhere, ErrNoProgress,
+	} {
+		if errors.Is(err, of) {
+			return true
+		}
+	}
+	return false
 }
 
 // Elsewhere returns a process among Others that opened one of these layers, and
@@ -161,8 +200,8 @@ func (r *Runner) othersCarry(ctx context.Context, w Wreck, session domain.Sessio
 	if err != nil {
 		return false, err
 	}
-	begun, _ := open(s)
-	return !w.Elsewhere(layersOf(s, begun)).IsZero(), nil
+	begun, waiting := open(s)
+	return !w.Elsewhere(layersOf(s, append(begun, waiting...))).IsZero(), nil
 }
 
 // undecided returns the sessions in which a request for permission waits.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -277,15 +278,29 @@ func (r *Runner) carry(ctx context.Context, session domain.SessionID, run *run, 
 	}
 }
 
-// mine returns ErrElsewhere if a step would end what another process that may
-// be alive has open.
+// mine returns ErrElsewhere if a step would end calls or questions of another
+// process that may be alive. A call that has not begun belongs to the process
+// whose tools its turn offered. Calls of a turn that this run took are its own.
 func (c *carrying) mine(ctx context.Context, next step) error {
-	calls, loses := next.(lose)
-	_, dismisses := next.(dismiss)
-	if c.config.Elsewhere == nil || !loses && !dismisses {
+	if c.config.Elsewhere == nil {
 		return nil
 	}
-	other, err := c.config.Elsewhere(ctx, layersOf(c.session, calls.calls))
+	var calls []asked
+	switch next := next.(type) {
+	case lose:
+		calls = next.calls
+	case dismiss:
+	case settle:
+		calls = next.calls
+	case refuse:
+		calls = next.calls
+	default:
+		return nil
+	}
+	if c.session.Turn != nil && c.session.Turn.Turn == c.turn {
+		return nil
+	}
+	other, err := c.config.Elsewhere(ctx, layersOf(c.session, calls))
 	if err != nil {
 		return fmt.Errorf("run session %s: %w", c.session.Session, err)
 	}
@@ -296,15 +311,36 @@ func (c *carrying) mine(ctx context.Context, next step) error {
 }
 
 // layersOf returns the layers of the tools that the last turn of a session
-// offered, and of those under which calls began.
-func layersOf(s *conversation.State, begun []asked) (layers []domain.LayerID) {
-	if s.Turn != nil {
-		for _, tool := range s.Turn.Tools {
+// offered or hid, or the last turn before it that had any; those of the tools
+// offered for open calls; and those under which calls began.
+func layersOf(s *conversation.State, open []asked) (layers []domain.LayerID) {
+	add := func(tool domain.Offered) {
+		if !tool.Layer.IsZero() && !slices.Contains(layers, tool.Layer) {
 			layers = append(layers, tool.Layer)
 		}
 	}
-	for _, c := range begun {
-		layers = append(layers, c.Started.Effective.Layer)
+	if s.Turn != nil {
+		for _, tool := range s.Turn.Tools {
+			add(tool)
+		}
+		for _, hidden := range s.Turn.Hidden {
+			add(hidden.Offered)
+		}
+	}
+	for i := len(s.Messages) - 1; i >= 0 && len(layers) == 0; i-- {
+		if reply := s.Messages[i].Reply; reply != nil {
+			for _, tool := range reply.Offer.Tools {
+				add(tool)
+			}
+		}
+	}
+	for _, call := range open {
+		for _, tool := range call.offer.Tools {
+			add(tool)
+		}
+		if call.Started != nil {
+			add(call.Started.Effective)
+		}
 	}
 	return layers
 }
@@ -315,6 +351,7 @@ type carrying struct {
 	*Runner
 	session *conversation.State
 	journal *journal
+	turn    domain.TurnID // the last one that this run took; zero: none yet
 }
 
 // refresh folds what was appended since.

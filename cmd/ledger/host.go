@@ -278,7 +278,7 @@ func (s *host) mend(ctx context.Context, held *ledgerStore) error {
 		return errors.Join(err, held.Close())
 	}
 	r := p.recovered
-	s.log.Info("recovered", "processes", len(r.Processes), "layers", len(r.Layers), "sessions", len(r.Sessions), "outputs", r.Outputs)
+	s.log.Info("recovered", "processes", len(r.Processes), "layers", len(r.Layers), "sessions", len(r.Sessions), "left", len(r.Left), "outputs", r.Outputs)
 	return nil
 }
 

@@ -131,8 +131,8 @@ func (p *program) recover(ctx context.Context, named []string) error {
 		return err
 	}
 	p.recovered.Living, p.recovered.Unknown = judged.Living, judged.Unknown
-	if p.folder == nil || len(judged.Living) > 0 {
-		return nil // outputs that no settlement names may be those of a call that runs elsewhere
+	if p.folder == nil || len(judged.Living) > 0 || len(p.recovered.Left) > 0 {
+		return nil // an output may be that of a call that runs elsewhere, or be named by an event of an unknown kind
 	}
 	return p.sweep(ctx, w.Calls)
 }

@@ -109,7 +109,8 @@ the same before they begin, in a store that no other process has open.
 In a store that others have open too, a process is dead when its lease has run
 out, ten seconds allowed for clocks that differ. One without a lease, of which
 nobody can tell, is dead if --process names it. What the living carry on is left
-as it is.`,
+as it is. So is a session that holds a kind of event that this program does not
+know: it is listed with the reason, and the other sessions are recovered.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a.recovering = true
@@ -135,7 +136,7 @@ func (a *app) working(ctx context.Context, open func(context.Context) (*ledgerSt
 
 func (a *app) showRecovered(r recovered) error {
 	return a.emitOne(r, func() {
-		if len(r.Processes)+len(r.Layers)+len(r.Sessions)+r.Outputs == 0 {
+		if len(r.Processes)+len(r.Layers)+len(r.Sessions)+len(r.Left)+r.Outputs == 0 {
 			a.line("Nothing was left open.")
 		} else {
 			a.line("Ended %s, %s and what was open in %s.", people(len(r.Processes), "dead process", "dead processes"),
@@ -143,6 +144,9 @@ func (a *app) showRecovered(r recovered) error {
 		}
 		for _, id := range r.Sessions {
 			a.line("  %s", short(id))
+		}
+		for _, l := range r.Left {
+			a.line("Left %s as it is, with open calls: %s", short(l.Session), oneLine(l.Err.Error(), 200))
 		}
 		if r.Outputs > 0 {
 			a.line("Removed %s that no settlement names, %s.", count(r.Outputs, "output"), size(r.Bytes))

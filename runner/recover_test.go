@@ -1,0 +1,235 @@
+package runner_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstest"
+	"github.com/settlement-ledger/ledger/registry"
+	"github.com/settlement-ledger/ledger/runner"
+)
+
+// appendTo appends an event to the end of a session's stream, as a process other
+// than the session's runner does.
+func (p *program) appendTo(session domain.SessionID, e events.Event) {
+	p.t.Helper()
+	s := p.state(session)
+	if _, err := p.ledger.Append(p.t.Context(), events.SessionStream(session), s.Revision, p.ledger.Draft(e, s.Last)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// bootOver is boot for tests whose store does not fail.
+func bootOver(t *testing.T, store events.Store, tools registry.Tools, config runner.Config) *program {
+	t.Helper()
+	p, err := boot(t, store, noOutputs{}, tools, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestRecoveryEndsTheOtherSessionsWhenOneCannotBeRead(t *testing.T) {
+	t.Parallel()
+	store := eventstest.NewSlice()
+	dead := bootOver(t, store, registry.Tools{"echo": echo(&counter{})}, runner.Config{Provider: plays()})
+	unknown, before, after := dead.open("a"), dead.open("b"), dead.open("c")
+	for _, session := range []domain.SessionID{before, unknown, after} { // the unknown one is neither the first nor the last
+		leave(t, dead, session)
+	}
+	dead.appendTo(unknown, events.Unknown{Name: "BudgetSpent", Version: 1, Data: json.RawMessage(`{}`)})
+	next := bootOver(t, store, registry.Tools{}, runner.Config{})
+	done := next.salvage()
+	if len(done.Sessions) != 2 || slices.Contains(done.Sessions, unknown) || len(done.Layers) != 1 || len(done.Processes) != 1 {
+		t.Errorf("Salvage = %+v, want the two other sessions, the layer and the process", done)
+	}
+	if len(done.Left) != 1 || done.Left[0].Session != unknown || !errors.Is(done.Left[0].Err, events.ErrUnknownKind) ||
+		!strings.Contains(done.Left[0].Err.Error(), "BudgetSpent") {
+		t.Errorf("Salvage leaves %+v, want the session with the unknown kind, which is named", done.Left)
+	}
+	for _, session := range []domain.SessionID{before, after} {
+		next.ends(session)
+	}
+	if open := next.state(unknown).Open(); len(open) != 2 {
+		t.Errorf("%d calls of the session that cannot be read are open, want both as they were", len(open))
+	}
+	if again := next.salvage(); len(again.Left) != 1 || len(again.Sessions)+len(again.Processes) != 0 {
+		t.Errorf("Salvage again = %+v, want the session left once more, and nothing ended", again)
+	}
+}
+
+// A session that somebody else appends to while it is recovered is theirs.
+func TestRecoveryEndsTheOtherSessionsWhenOneConflicts(t *testing.T) {
+	t.Parallel()
+	store := &meddling{Slice: eventstest.NewSlice()}
+	dead := bootOver(t, store, registry.Tools{"echo": echo(&counter{})}, runner.Config{Provider: plays()})
+	first, second := dead.open("a"), dead.open("b")
+	leave(t, dead, first)
+	leave(t, dead, second)
+	next := bootOver(t, store, registry.Tools{}, runner.Config{})
+	store.stream = events.SessionStream(first)
+	done := next.salvage()
+	if len(done.Sessions) != 1 || done.Sessions[0] != second || len(done.Left) != 1 || done.Left[0].Session != first ||
+		!errors.Is(done.Left[0].Err, events.ErrConflict) {
+		t.Errorf("Salvage = %+v, want the second session ended, and the first left for its conflict", done)
+	}
+}
+
+// A meddling store has a conflict at each append to one stream.
+type meddling struct {
+	*eventstest.Slice
+	stream events.Stream
+}
+
+func (m *meddling) Append(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) error {
+	if s == m.stream {
+		return &events.Conflict{Stream: s, After: after}
+	}
+	return m.Slice.Append(ctx, s, after, records...)
+}
+
+// A store that cannot be used ends a recovery: what it did not reach is not
+// reported as left.
+func TestRecoveryStopsAtAStoreThatFails(t *testing.T) {
+	t.Parallel()
+	store := &severed{Store: eventstest.NewSlice()}
+	dead := bootOver(t, store, registry.Tools{"echo": echo(&counter{})}, runner.Config{Provider: plays()})
+	leave(t, dead, dead.open("a"))
+	next := bootOver(t, store, registry.Tools{}, runner.Config{})
+	w, err := wreck(t.Context(), next.ledger, next.layers.Process())
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.off.Store(true)
+	done, err := next.runner.Salvage(t.Context(), w)
+	if !errors.Is(err, errUnreachable) || len(done.Left) != 0 {
+		t.Errorf("Salvage = %+v, %v, want the error of the store", done, err)
+	}
+}
+
+// elsewhere is Config.Elsewhere for a test in which one process may be alive.
+func elsewhere(living *program) func(context.Context, []domain.LayerID) (domain.ProcessID, error) {
+	return func(ctx context.Context, layers []domain.LayerID) (domain.ProcessID, error) {
+		w, err := wreck(ctx, living.ledger, domain.ProcessID{})
+		if err != nil {
+			return domain.ProcessID{}, err
+		}
+		w.Others = []domain.ProcessID{living.layers.Process()}
+		return w.Elsewhere(layers), nil
+	}
+}
+
+// ask puts a session where its calls were asked for and none has begun.
+func (p *program) ask(session domain.SessionID, disabled bool, hidden bool, calls ...domain.Call) {
+	p.t.Helper()
+	mint := p.ledger.Mint()
+	var rules domain.Rules
+	if hidden {
+		rules = domain.Rules{{Action: "*", Resource: "*", Effect: domain.Deny}}
+	}
+	m, err := p.registry.Materialize(p.t.Context(), registry.Turn{ID: mint.Turn(), Rules: rules})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	message, turn := mint.Message(), events.TurnMaterialized{Turn: m.Offer().Turn, Agent: "build", Tools: m.Offer().Tools, Hidden: m.Hidden(), Disabled: disabled}
+	if disabled {
+		turn.Tools, turn.Hidden = nil, nil
+	}
+	turn.Message = message
+	p.appendTo(session, turn)
+	p.appendTo(session, events.ReplyReceived{Turn: turn.Turn, Message: message, Calls: calls})
+}
+
+func TestCallsOfALivingProcessThatHaveNotBegunAreItsOwn(t *testing.T) {
+	t.Parallel()
+	call := domain.Call{ID: "c", Name: "echo", Input: json.RawMessage(`{"text":"a"}`)}
+	for _, test := range []struct {
+		name string
+		make func(*program, domain.SessionID)
+	}{
+		{"offered", func(p *program, s domain.SessionID) { p.ask(s, false, false, call) }},
+		{"hidden by a rule", func(p *program, s domain.SessionID) { p.ask(s, false, true, call) }},
+		{"disabled in the last step", func(p *program, s domain.SessionID) {
+			p.ask(s, false, false)
+			p.ask(s, true, false, call)
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			store := eventstest.NewSlice()
+			living := bootOver(t, store, registry.Tools{"echo": echo(&counter{})}, runner.Config{Provider: plays()})
+			session := living.open("go")
+			test.make(living, session)
+			before := living.kinds(session)
+			other := bootOver(t, store, registry.Tools{"echo": echo(&counter{})}, runner.Config{Provider: plays(), Elsewhere: elsewhere(living)})
+			for name, run := range map[string]func(context.Context, domain.SessionID) error{"Run": other.runner.Run, "Recover": other.runner.Recover} {
+				if err := run(t.Context(), session); !errors.Is(err, runner.ErrElsewhere) || !strings.Contains(err.Error(), living.layers.Process().String()) {
+					t.Errorf("%s = %v, want ErrElsewhere that names the process", name, err)
+				}
+			}
+			w, err := wreck(t.Context(), other.ledger, other.layers.Process())
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.Processes, w.Others = nil, w.Processes
+			if done, err := other.runner.Salvage(t.Context(), w); err != nil || len(done.Sessions)+len(done.Left) != 0 {
+				t.Errorf("Salvage = %+v, %v, want nothing", done, err)
+			}
+			if after := living.kinds(session); after != before {
+				t.Errorf("the session holds %s, want %s", after, before)
+			}
+			living.run(session)
+			living.ends(session)
+		})
+	}
+}
+
+// Elsewhere reads the log, so a run does not ask it about its own turns.
+func TestARunAsksNobodyAboutTurnsOfItsOwn(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	model := plays([]runner.Part{ask("1", "echo", `{"text":"a"}`)}, []runner.Part{ask("2", "echo", `{"text":"b"}`)})
+	p := start(t, registry.Tools{"echo": echo(&counter{})}, runner.Config{Provider: model,
+		Elsewhere: func(context.Context, []domain.LayerID) (domain.ProcessID, error) {
+			asked++
+			return domain.ProcessID{}, nil
+		}})
+	session := p.open("go")
+	p.run(session)
+	if asked != 0 {
+		t.Errorf("Elsewhere was asked %d times about calls of turns that this run took, want never", asked)
+	}
+}
+
+// A call may run under another layer than the one offered: the policy
+// ByFingerprint runs what is in effect in the process that resumes.
+func TestACallBelongsToTheProcessUnderWhoseLayerItBegan(t *testing.T) {
+	t.Parallel()
+	store := eventstest.NewSlice()
+	offering := bootOver(t, store, registry.Tools{"echo": echo(&counter{})}, runner.Config{Provider: plays()})
+	session := offering.open("go")
+	offering.ask(session, false, false, domain.Call{ID: "c", Name: "echo", Input: json.RawMessage(`{"text":"a"}`)})
+	running := bootOver(t, store, registry.Tools{"echo": echo(&counter{})}, runner.Config{Provider: plays()})
+	s := running.state(session)
+	m, err := running.registry.Materialize(t.Context(), registry.Turn{ID: running.ledger.Mint().Turn()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	running.appendTo(session, events.CallStarted{
+		Turn: s.Turn.Turn, Message: s.Turn.Message, Call: "c", Tool: "echo",
+		Offered: s.Turn.Tools[0], Effective: m.Offer().Tools[0], Process: running.layers.Process(),
+	})
+	other := bootOver(t, store, registry.Tools{}, runner.Config{Provider: plays(), Elsewhere: elsewhere(running)})
+	if err := other.runner.Run(t.Context(), session); !errors.Is(err, runner.ErrElsewhere) {
+		t.Errorf("Run = %v, want ErrElsewhere", err)
+	}
+	if open := other.state(session).Open(); len(open) != 1 {
+		t.Errorf("%d calls are open, want the one that runs", len(open))
+	}
+}
