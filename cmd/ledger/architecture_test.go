@@ -66,8 +66,9 @@ var house = map[string]room{
 	"events/eventstoredb": {[]string{"events", "events/eventstoredb/form"}, []string{
 		"github.com/EventStore/EventStore-Client-Go/v4", "google.golang.org/grpc",
 	}},
-	"events/eventstoredb/form":    {[]string{"domain", "events"}, nil},
-	"events/eventstoredb/clients": {nil, nil},
+	"events/eventstoredb/form":       {[]string{"domain", "events"}, nil},
+	"events/eventstoredb/clients":    {nil, nil},
+	"events/eventstoredb/clientrace": {nil, nil},
 	"events/eventstoredb/protocol": {[]string{"domain", "events", "events/eventstoredb/form", "events/eventstoredb/protocol/groups"}, []string{
 		"github.com/EventStore/EventStore-Client-Go/v4/protos", "google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc",
 		"golang.org/x/crypto/bcrypt",

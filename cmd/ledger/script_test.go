@@ -3,12 +3,23 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
+// raceVariable configures the race detector of a program.
+const raceVariable = "GORACE"
+
+// TestMain lets the programs that the tests start end at once: with the race
+// detector, each would sleep for a second before it exits.
 func TestMain(m *testing.M) {
+	if options := os.Getenv(raceVariable); !strings.Contains(options, "atexit_sleep_ms=") {
+		if err := os.Setenv(raceVariable, strings.TrimSpace(options+" atexit_sleep_ms=0")); err != nil {
+			panic(err)
+		}
+	}
 	testscript.Main(m, map[string]func(){"ledger": main})
 }
 
@@ -19,6 +30,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("LEDGER_STORE", filepath.Join(e.WorkDir, "store"))
 			e.Setenv("HOME", e.WorkDir)
+			e.Setenv(raceVariable, os.Getenv(raceVariable))
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

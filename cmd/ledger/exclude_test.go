@@ -1,0 +1,3 @@
+package main
+
+import _ "github.com/settlement-ledger/ledger/events/eventstoredb/clientrace"

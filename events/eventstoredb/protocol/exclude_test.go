@@ -1,0 +1,3 @@
+package protocol_test
+
+import _ "github.com/settlement-ledger/ledger/events/eventstoredb/clientrace"

@@ -1,0 +1,3 @@
+package publish_test
+
+import _ "github.com/settlement-ledger/ledger/events/eventstoredb/clientrace"
