@@ -13,6 +13,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstest"
+	"github.com/settlement-ledger/ledger/projections/conversation"
 	"github.com/settlement-ledger/ledger/registry"
 	"github.com/settlement-ledger/ledger/runner"
 )
@@ -107,6 +108,37 @@ func TestARefusalWithFeedbackIsReadAndTheRunGoesOn(t *testing.T) {
 	p.run(session)
 	if got := p.ends(session)[0].Reading().Error; got != "use the other one" || len(model.turns) != 2 {
 		t.Fatalf("the model reads %q in %d turns, want the feedback in 2", got, len(model.turns))
+	}
+}
+
+// One refusal without feedback stops the run; feedback to its sibling is on
+// record, and the model reads it when the session goes on.
+func TestFeedbackBesideARefusalIsReadOnTheNextTurn(t *testing.T) {
+	t.Parallel()
+	for _, order := range [][]runner.Part{
+		{ask("1", "no", `{}`), ask("2", "other", `{}`)},
+		{ask("2", "other", `{}`), ask("1", "no", `{}`)},
+	} {
+		model := plays(order)
+		p := start(t, registry.Tools{
+			"no": refusing(&domain.Declined{}), "other": refusing(&domain.Declined{Feedback: "use staging"}),
+		}, runner.Config{Provider: model})
+		session := p.open("go")
+		p.run(session)
+		if len(model.turns) != 1 || p.state(session).Interrupted == nil {
+			t.Fatalf("%d turns, interrupted %v; want the run to stop", len(model.turns), p.state(session).Interrupted)
+		}
+		p.admit(session, "go on")
+		p.run(session)
+		read := ""
+		for _, shown := range model.turns[1].Conversation.Shown() {
+			if shown.Role == conversation.ToolRole && shown.Call.Name == "other" {
+				read = shown.Reading.Error
+			}
+		}
+		if read != "use staging" {
+			t.Errorf("on the next turn the model reads %q, want the feedback", read)
+		}
 	}
 }
 

@@ -52,11 +52,15 @@ type wait struct {
 	end     context.CancelCauseFunc
 }
 
-// The ways in which a request is answered by the answer to another one.
-var (
-	errApproved = errors.New("approved by the answer to another request")
-	errRejected = errors.New("rejected with another request of the session")
-)
+// errApproved ends a wait whose request is allowed by the answer to another one.
+var errApproved = errors.New("approved by the answer to another request")
+
+// A rejectedWith ends a wait whose request is rejected together with another one
+// of its session. The person's feedback counts for both, so that a run which is
+// to go on with the feedback does not stop for a request nobody answered.
+type rejectedWith struct{ feedback string }
+
+func (*rejectedWith) Error() string { return "rejected with another request of the session" }
 
 // NewGate returns a Gate. It returns an ErrBadGate that names what is missing.
 func NewGate(c Config) (*Gate, error) {
@@ -159,13 +163,14 @@ func (g *Gate) ask(ctx context.Context, r Request) error {
 // decision is what an Approver returned, or, where it returned an error, what
 // ended its context.
 func decision(answer Answer, err, cause error) (Decision, error) {
+	other, rejected := cause.(*rejectedWith)
 	switch {
 	case err == nil:
 		return answer.decision()
 	case cause == errApproved:
 		return Decision{Effect: domain.Allow, By: ByApproval}, nil
-	case cause == errRejected:
-		return Decision{Effect: domain.Deny, By: ByUser, Scope: Reject}, nil
+	case rejected:
+		return Decision{Effect: domain.Deny, By: ByUser, Scope: Reject, Feedback: other.feedback}, nil
 	case cause != nil:
 		return Decision{}, cause
 	}
@@ -200,7 +205,7 @@ func (g *Gate) decide(ctx context.Context, r Request, d Decision) error {
 		}
 	}
 	if d.Scope == Reject && d.By == ByUser {
-		g.rejectWaiting(r.Invocation.Session)
+		g.rejectWaiting(r.Invocation.Session, d.Feedback)
 	}
 	return d.ending(r.Action)
 }
@@ -243,10 +248,12 @@ func (g *Gate) save(ctx context.Context, r Request) error {
 	return nil
 }
 
-func (g *Gate) rejectWaiting(session domain.SessionID) {
+// rejectWaiting rejects the requests of a session that wait, with the feedback
+// that the person gave.
+func (g *Gate) rejectWaiting(session domain.SessionID, feedback string) {
 	for _, w := range g.others() {
 		if w.request.Invocation.Session == session {
-			w.end(errRejected)
+			w.end(&rejectedWith{feedback})
 		}
 	}
 }

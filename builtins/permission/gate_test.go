@@ -307,6 +307,34 @@ func TestRejectEndsEveryRequestOfTheSession(t *testing.T) {
 	})
 }
 
+// The model reads the feedback only if the run goes on, and a run stops at a
+// call that was declined without feedback.
+func TestFeedbackCountsForEveryRequestThatIsRejectedWithIt(t *testing.T) {
+	t.Parallel()
+	for _, feedback := range []string{"", "use the staging database"} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDesk(t, "")
+			session := d.invocation()
+			one, two := d.assert(t.Context(), session, ask("edit", "a")), d.assert(t.Context(), session, ask("edit", "b"))
+			synctest.Wait()
+			if err := d.queue.Reply(d.queue.Pending()[0].ID, permission.Reject, feedback); err != nil {
+				t.Fatal(err)
+			}
+			for name, done := range map[string]<-chan error{"one": one, "two": two} {
+				err := <-done
+				if declined, ok := errors.AsType[*domain.Declined](err); !ok || declined.Feedback != feedback {
+					t.Errorf("%s = %v, want a *Declined with %q", name, err, feedback)
+				}
+			}
+			for _, decided := range d.facts.decided {
+				if decided.Feedback != feedback || decided.Scope != permission.Reject || decided.By != permission.ByUser {
+					t.Errorf("decided %+v, want a rejection by the person with %q", decided, feedback)
+				}
+			}
+		})
+	}
+}
+
 // Scenario 86.
 func TestAlwaysAnswersRequestsThatItAllows(t *testing.T) {
 	t.Parallel()
