@@ -306,3 +306,29 @@ func TestOfTwoRunnersOnOneSessionOneStops(t *testing.T) {
 		})
 	}
 }
+
+// Clocks may be set back, and no promise to live until a time is taken back.
+func TestARenewalNeverShortensALease(t *testing.T) {
+	t.Parallel()
+	store := eventstest.NewSlice()
+	ledger := events.NewLedger(store, domain.NewMint(time.Now, rand.Reader), time.Now)
+	process, now := ledger.Mint().Process(), time.Now().UTC().Truncate(time.Microsecond)
+	w := ledger.Writer(events.ProcessStream(process), 0)
+	for _, e := range []events.Event{
+		events.ProcessStarted{Process: process, Host: "test", Until: now.Add(30 * time.Second)},
+		events.LeaseRenewed{Process: process, Until: now.Add(time.Minute)},
+		events.LeaseRenewed{Process: process, Until: now.Add(40 * time.Second)},
+	} {
+		if _, err := w.Append(t.Context(), ledger.Draft(e, domain.EventID{})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := runner.Processes()
+	lives, err := projections.Fold(p, p.Init(), ledger.ReadAll(t.Context(), events.Position{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := lives.Processes[0].Until, now.Add(time.Minute); !got.Equal(want) {
+		t.Errorf("the lease runs out at %s, want %s", got, want)
+	}
+}

@@ -86,7 +86,7 @@ type Runner struct {
 
 // New returns a runner.
 func New(config Config) *Runner {
-	if config.Rounds == 0 {
+	if config.Rounds <= 0 {
 		config.Rounds = DefaultRounds
 	}
 	if config.Parallel == 0 {
@@ -249,7 +249,7 @@ func (r *Runner) carry(ctx context.Context, session domain.SessionID, run *run, 
 	r.mu.Lock()
 	run.journal = j
 	r.mu.Unlock()
-	c := &carrying{Runner: r, session: s, journal: j}
+	c := &carrying{Runner: r, session: s, journal: j, loops: newLoopDetector(r.config.Rounds)}
 	for {
 		next, err := plan(s, r.config.Steps)
 		if err != nil {
@@ -351,6 +351,7 @@ type carrying struct {
 	*Runner
 	session *conversation.State
 	journal *journal
+	loops   *loopDetector
 	turn    domain.TurnID // the last one that this run took; zero: none yet
 }
 
@@ -442,7 +443,7 @@ func (c *carrying) dismissals(asks []events.PermissionRequested) []events.Draft 
 
 // settle settles calls side by side. The end of one is no matter of another.
 func (c *carrying) settle(ctx context.Context, calls []asked) (stop bool, err error) {
-	loops := looping(c.session, calls, c.config.Rounds)
+	c.loops.advance(c.session)
 	ends := make([]domain.Settlement, len(calls))
 	errs := make([]error, len(calls))
 	var group errgroup.Group
@@ -450,7 +451,7 @@ func (c *carrying) settle(ctx context.Context, calls []asked) (stop bool, err er
 	for i, a := range calls {
 		c.journal.expect(a)
 		group.Go(func() error {
-			ends[i], errs[i] = c.settleOne(ctx, a, loops)
+			ends[i], errs[i] = c.settleOne(ctx, a)
 			return nil
 		})
 	}
@@ -464,9 +465,9 @@ func (c *carrying) settle(ctx context.Context, calls []asked) (stop bool, err er
 	return c.stops(ctx, calls, ends)
 }
 
-func (c *carrying) settleOne(ctx context.Context, a asked, loops map[callKey]events.LoopDetected) (domain.Settlement, error) {
+func (c *carrying) settleOne(ctx context.Context, a asked) (domain.Settlement, error) {
 	inv := domain.Invocation{Session: c.session.Session, Agent: c.session.Agent, Message: a.message, Call: a.ID}
-	if found, ok := loops[callKey{a.message, a.ID}]; ok && c.config.Looping != nil {
+	if found, ok := c.loops.found[callKey{a.message, a.ID}]; ok && c.config.Looping != nil {
 		if end, refused, err := c.unloop(ctx, inv, a, found); refused || err != nil {
 			return end, err
 		}

@@ -363,6 +363,9 @@ func TestACallThatComesRoundAgainIsAskedAbout(t *testing.T) {
 		"another between":         {[][]runner.Part{same("1"), same("2"), {ask("x", "echo", `{"text":"b"}`)}, same("3")}, 0},
 		"a round of two, thrice":  {alternating(3), 1},
 		"a round of two, twice":   {alternating(2), 0},
+		"a round of four, thrice": {cycle(4, 3), 1},
+		"a round of four, twice":  {cycle(4, 2), 0},
+		"a round of five, thrice": {cycle(5, 3), 0},
 		"three in one reply":      {[][]runner.Part{{same("1")[0], same("2")[0], same("3")[0]}}, 1},
 		"the fourth asks as well": {[][]runner.Part{same("1"), same("2"), same("3"), same("4")}, 2},
 	} {
@@ -383,6 +386,89 @@ func TestACallThatComesRoundAgainIsAskedAbout(t *testing.T) {
 		if ends := p.ends(session); c.loops > 0 && (ends[len(ends)-1].Outcome != domain.DeniedByRule || count.total() != len(ends)-c.loops) {
 			t.Errorf("%s: ended %s after %d runs, want denied and not run", name, ends[len(ends)-1].Outcome, count.total())
 		}
+	}
+}
+
+// cycle returns replies of one call each, which repeat after period replies.
+func cycle(period, rounds int) [][]runner.Part {
+	var replies [][]runner.Part
+	for i := range period * rounds {
+		replies = append(replies, []runner.Part{ask(fmt.Sprint("c", i), "echo", fmt.Sprintf(`{"text":"%d"}`, i%period))})
+	}
+	return replies
+}
+
+// loops answers every detected loop with a denial, and keeps which were found.
+func loops(found *[]events.LoopDetected) func(context.Context, domain.Invocation, events.LoopDetected) error {
+	return func(_ context.Context, _ domain.Invocation, l events.LoopDetected) error {
+		*found = append(*found, l)
+		return &domain.Denied{Action: "doom_loop", Resource: l.Tool, Reason: "it repeats"}
+	}
+}
+
+func TestAPersonsPromptEndsTheCountOfALoop(t *testing.T) {
+	t.Parallel()
+	same := func(id string) []runner.Part { return []runner.Part{ask(id, "echo", `{"text":"again"}`)} }
+	done := []runner.Part{runner.Said("done")}
+	var found []events.LoopDetected
+	p := start(t, registry.Tools{"echo": echo(&counter{})}, runner.Config{
+		Provider: plays(same("1"), done, same("2"), done, same("3"), same("4"), done), Looping: loops(&found),
+	})
+	session := p.open("look")
+	p.run(session)
+	for range 2 {
+		p.admit(session, "look again")
+		p.run(session)
+	}
+	if len(found) != 0 {
+		t.Fatalf("loops = %+v, want none: a person asked for each call but one", found)
+	}
+}
+
+// What came before a resumed run counts as in the run before.
+func TestALoopIsFoundAcrossRuns(t *testing.T) {
+	t.Parallel()
+	same := func(id string) []runner.Part { return []runner.Part{ask(id, "echo", `{"text":"again"}`)} }
+	var found []events.LoopDetected
+	broke := errors.New("the connection broke")
+	p := start(t, registry.Tools{"echo": echo(&counter{})}, runner.Config{Looping: loops(&found),
+		Provider: &breaking{player: plays(same("1"), same("2"), same("3")), at: 3, err: broke}})
+	session := p.open("go")
+	if err := p.runner.Run(t.Context(), session); !errors.Is(err, broke) {
+		t.Fatalf("Run = %v, want the provider's error", err)
+	}
+	p.run(session)
+	if len(found) != 1 || found[0].Call != "3" || found[0].Period != 1 {
+		t.Fatalf("loops = %+v, want one at the third call", found)
+	}
+}
+
+// A breaking provider fails at one of its replies, once.
+type breaking struct {
+	*player
+	at  int
+	err error
+}
+
+func (b *breaking) Reply(ctx context.Context, turn runner.Turn) iter.Seq2[runner.Part, error] {
+	if b.at--; b.at == 0 {
+		return func(yield func(runner.Part, error) bool) { yield(nil, b.err) }
+	}
+	return b.player.Reply(ctx, turn)
+}
+
+func TestACallRefusedForALoopNamesItsOffer(t *testing.T) {
+	t.Parallel()
+	var found []events.LoopDetected
+	p := start(t, registry.Tools{"echo": echo(&counter{})}, runner.Config{Provider: plays(cycle(1, 3)...), Looping: loops(&found)})
+	session := p.open("go")
+	p.run(session)
+	ends, offered := p.ends(session), p.state(session).Messages[1].Reply.Offer.Tools[0]
+	if last := ends[len(ends)-1]; last.Outcome != domain.DeniedByRule || last.Offered != offered {
+		t.Errorf("the refused call = %+v, want it denied and offered as %+v", last, offered)
+	}
+	if broken := exceptions(t, p.ledger); len(broken) != 0 {
+		t.Errorf("exceptions = %+v, want none", broken)
 	}
 }
 
