@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 )
 
 // The errors of this package. Callers match them with errors.Is.
@@ -26,8 +27,13 @@ var (
 // [Fail] makes one.
 type Failure struct{ message string }
 
-// Error is what the model reads.
-func (f *Failure) Error() string { return f.message }
+// Error is what the model reads. It is never blank.
+func (f *Failure) Error() string {
+	if strings.TrimSpace(f.message) == "" {
+		return silent[Failed]
+	}
+	return f.message
+}
 
 // Fail returns a *Failure. The text is for the model, and nobody else adds to
 // it.

@@ -3,6 +3,7 @@ package domain
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // An Outcome is how a call ended. The zero Outcome is not valid.
@@ -51,7 +52,7 @@ type Settlement struct {
 	Outcome      Outcome      //
 	Began        bool         // the start is on record: the tool may have run
 	Interruption Interruption // why, where Outcome is Interrupted; else zero
-	Text         string       // what the model reads in place of an output
+	Text         string       // what the model reads in place of an output; blank: a sentence of the outcome
 	Detail       string       // for the operator: what broke; may be empty
 	Rule         Rule         // that denied, where Outcome is DeniedByRule and one did
 
@@ -72,9 +73,30 @@ func (s Settlement) Agrees() bool {
 	return !s.Offered.Fingerprint.IsZero() && s.Offered.Fingerprint == s.Effective.Fingerprint
 }
 
-// A Reading is what a model reads of a settlement: one of its fields is set.
+// silent holds what the model reads of a call that did not succeed and whose
+// settlement has no text, by outcome.
+var silent = [...]string{
+	"Tool call ended in an unknown way",
+	Succeeded:       "",
+	Failed:          "Tool execution failed without a message",
+	UnknownTool:     "Unknown tool",
+	Stale:           "Stale tool call",
+	InvalidInput:    "Invalid tool input",
+	InvalidOutput:   "Tool returned an invalid value for its output schema",
+	DeniedByRule:    "Permission denied",
+	DeclinedByUser:  "The user declined this tool call",
+	Disabled:        disabledText,
+	Interrupted:     "Tool execution interrupted",
+	Defective:       "Tool execution failed without a message",
+	RetentionFailed: "Tool execution failed: its output could not be kept whole",
+	MediaTooLarge:   "Tool execution failed: its media are over the limit",
+	Lost:            lostText,
+}
+
+// A Reading is what a model reads of a settlement. At most one of its fields is
+// set; none is for an output that is the empty text.
 type Reading struct {
-	Error      string          // for any outcome but Succeeded
+	Error      string          // for any outcome but Succeeded; then never empty
 	Text       string          // a single part that is text
 	Content    Contents        // several parts, or media
 	Structured json.RawMessage // where there is no content
@@ -98,7 +120,7 @@ func (r Reading) Type() string {
 // not UTF-8 reads as U+FFFD, as JSON keeps it.
 func (s Settlement) Reading() Reading {
 	if s.Outcome != Succeeded {
-		return Reading{Error: asKept(s.Text)}
+		return Reading{Error: asKept(s.errorText())}
 	}
 	if len(s.Content) == 0 {
 		return Reading{Structured: s.Structured}
@@ -109,8 +131,25 @@ func (s Settlement) Reading() Reading {
 	return Reading{Content: s.Content.asKept()}
 }
 
+// errorText returns the text of a call that did not succeed. A blank one would
+// read as an output.
+func (s Settlement) errorText() string {
+	switch {
+	case strings.TrimSpace(s.Text) != "":
+		return s.Text
+	case int(s.Outcome) < len(silent):
+		return silent[s.Outcome]
+	}
+	return silent[0]
+}
+
 // asKept is the text that JSON keeps of a text.
 func asKept(text string) string { return string([]rune(text)) }
+
+const (
+	disabledText = "Tools are disabled after the maximum number of steps"
+	lostText     = "The process died while this tool ran: its outcome is unknown"
+)
 
 // InterruptedBefore returns the end of a call that was interrupted before it
 // began.
@@ -128,12 +167,12 @@ func InterruptedWhile(i Interruption) Settlement {
 func LostCall(offered, effective Offered) Settlement {
 	return Settlement{
 		Outcome: Lost, Began: true, Offered: offered, Effective: effective,
-		Text: "The process died while this tool ran: its outcome is unknown",
+		Text: lostText,
 	}
 }
 
 // DisabledCall returns the end of a call that a model asked for although no
 // tools were offered any more.
 func DisabledCall() Settlement {
-	return Settlement{Outcome: Disabled, Text: "Tools are disabled after the maximum number of steps"}
+	return Settlement{Outcome: Disabled, Text: disabledText}
 }

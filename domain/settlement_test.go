@@ -2,6 +2,7 @@ package domain_test
 
 import (
 	"encoding/json"
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -21,6 +22,27 @@ func TestAnythingButASuccessReadsAsItsText(t *testing.T) {
 		} else if !reflect.DeepEqual(got, domain.Reading{Error: "why"}) || got.Type() != "error" {
 			t.Errorf("%s reads as %s %+v, want the text alone", o, got.Type(), got)
 		}
+	}
+}
+
+func TestOutcomeWithoutATextReadsAsAnErrorThatSaysIt(t *testing.T) {
+	t.Parallel()
+	for _, o := range append(domain.Outcomes(), 0, domain.Outcome(200)) {
+		for _, text := range []string{"", " \n\t"} {
+			got := domain.Settlement{Outcome: o, Text: text}.Reading()
+			switch {
+			case o == domain.Succeeded:
+				if got.Type() != "text" || got.Error != "" {
+					t.Errorf("a success without an output reads as %s %+v, want an empty text", got.Type(), got)
+				}
+			case got.Type() != "error" || strings.TrimSpace(got.Error) == "":
+				t.Errorf("%d with the text %q reads as %s %+v, want an error that says something", o, text, got.Type(), got)
+			}
+		}
+	}
+	var silent *domain.Failure
+	if err := domain.Fail(""); !errors.As(err, &silent) || err.Error() == "" {
+		t.Errorf("Fail without a text says %q, want that it has none", err)
 	}
 }
 
