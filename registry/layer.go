@@ -24,6 +24,7 @@ type Layers struct {
 		sync.RWMutex
 		catalog *catalog.State
 		tools   map[domain.RegistrationID]map[domain.Name]domain.Tool
+		owing   map[domain.LayerID]bool // the layers of which the catalog holds events that may not be on record
 	}
 }
 
@@ -33,6 +34,7 @@ func NewLayers(ledger *events.Ledger, process domain.ProcessID) *Layers {
 	ls.calls.mu.calls = map[callKey]*runningCall{}
 	ls.mu.catalog = ls.fold.Init()
 	ls.mu.tools = map[domain.RegistrationID]map[domain.Name]domain.Tool{}
+	ls.mu.owing = map[domain.LayerID]bool{}
 	return ls
 }
 
@@ -69,12 +71,31 @@ func (ls *Layers) open(ctx context.Context, e events.LayerOpened) (*Layer, error
 // outlived the grace of their interruption are among those it waits for.
 func (ls *Layers) Wait(ctx context.Context) error { return ls.calls.wait(ctx) }
 
-// apply folds events that are on record, or that take effect at once and are
-// owed their record, and forgets the tools of what they closed. Nobody sees the
-// fold between two of them.
+// apply folds events that are on record and forgets the tools of what they
+// closed. No reader sees the fold between two of them.
 func (ls *Layers) apply(vs ...events.Envelope) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
+	ls.applyLocked(vs)
+}
+
+// applyOwed folds events that take effect before they are on record. The layer
+// owes their record until settled is called.
+func (ls *Layers) applyOwed(l domain.LayerID, vs ...events.Envelope) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.mu.owing[l] = true
+	ls.applyLocked(vs)
+}
+
+// settled says that all events of a layer that were applied are on record.
+func (ls *Layers) settled(l domain.LayerID) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	delete(ls.mu.owing, l)
+}
+
+func (ls *Layers) applyLocked(vs []events.Envelope) {
 	for _, v := range vs {
 		ls.mu.catalog = ls.fold.Apply(ls.mu.catalog, v)
 		ls.forgetLocked(v.Event)
@@ -147,20 +168,20 @@ func (l *Layer) appendLocked(ctx context.Context, drafts ...events.Draft) error 
 	return nil
 }
 
-// closeLocked lets closings take effect at once, and owes their record.
+// closeLocked lets closings take effect at once, all together, and owes their
+// record.
 func (l *Layer) closeLocked(closings ...events.Event) {
+	if len(closings) == 0 {
+		return
+	}
 	drafts := make([]events.Draft, len(closings))
+	applied := make([]events.Envelope, len(closings))
 	for i, e := range closings {
 		drafts[i] = l.layers.ledger.Draft(e, domain.EventID{})
-		l.layers.apply(l.envelope(drafts[i]))
+		applied[i] = l.envelope(drafts[i])
 	}
-	l.owe(drafts...)
-}
-
-func (l *Layer) owe(drafts ...events.Draft) {
-	if len(drafts) > 0 {
-		l.mu.owed = append(l.mu.owed, drafts)
-	}
+	l.layers.applyOwed(l.id, applied...)
+	l.mu.owed = append(l.mu.owed, drafts)
 }
 
 func (l *Layer) envelope(d events.Draft) events.Envelope {
@@ -176,7 +197,9 @@ func (l *Layer) settleOwedLocked(ctx context.Context) error {
 			return fmt.Errorf("%w: %w", ErrUnrecorded, err)
 		}
 		l.mu.revision += events.Revision(len(drafts))
-		l.mu.owed = l.mu.owed[1:]
+		if l.mu.owed = l.mu.owed[1:]; len(l.mu.owed) == 0 {
+			l.layers.settled(l.id)
+		}
 	}
 	return nil
 }
@@ -217,9 +240,8 @@ func (l *Layer) retractLocked(d events.Draft) {
 	closing := l.layers.ledger.Draft(events.RegistrationClosed{
 		Registration: domain.RegistrationOf(d.ID), Reason: "registration failed",
 	}, d.ID)
-	l.layers.apply(l.envelope(d), l.envelope(closing))
-	l.owe(d)
-	l.owe(closing)
+	l.layers.applyOwed(l.id, l.envelope(d), l.envelope(closing))
+	l.mu.owed = append(l.mu.owed, []events.Draft{d}, []events.Draft{closing})
 }
 
 // decided reports whether an append that returned err is known to have added

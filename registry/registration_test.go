@@ -341,6 +341,48 @@ func TestMaterializeRecordsWhatIsOwed(t *testing.T) {
 	w.wantKinds(events.LayerStream(l.ID()), "LayerOpened", "ToolsRegistered", "RegistrationClosed")
 }
 
+// A closing in one layer that fails while another layer records what it owes
+// is in effect too, and not on record.
+func TestNoLayerOwesAClosingWhenATurnIsMaterialized(t *testing.T) {
+	t.Parallel()
+	for late := range 3 { // the layer whose closing comes late
+		for owing := range 3 { // the layer that owes one before
+			if late == owing {
+				continue
+			}
+			w := newWorld(t)
+			layers := []*registry.Layer{w.application(), w.location("/src"), w.layer(w.layers.Session(t.Context(), w.as.Session))}
+			var scopes []*registry.Scope
+			for i, l := range layers {
+				scopes = append(scopes, w.register(l, registry.Tools{string(rune('a' + i)): answers(t, "x").Tool}))
+			}
+			r := w.registry(registry.Config{}, layers...)
+			w.store.suffer(always(nothing))
+			wantIs(t, "Close without power", scopes[owing].Close(t.Context()), registry.ErrUnrecorded)
+			closed := false
+			w.store.suffer(func(s events.Stream) mishap {
+				if s == events.LayerStream(layers[late].ID()) {
+					return nothing
+				}
+				if !closed {
+					closed = true
+					wantIs(t, "Close while another layer is at it", scopes[late].Close(t.Context()), registry.ErrUnrecorded)
+				}
+				return none
+			})
+			_, err := r.Materialize(t.Context(), registry.Turn{ID: w.mint.Turn()})
+			wantIs(t, "Materialize over a layer that owes a closing", err, registry.ErrUnrecorded)
+			w.store.recover()
+			if got := names(w.materialize(r)); len(got) != 1 {
+				t.Errorf("offered is %v, want what is left", got)
+			}
+			for _, i := range []int{late, owing} {
+				w.wantKinds(events.LayerStream(layers[i].ID()), "LayerOpened", "ToolsRegistered", "RegistrationClosed")
+			}
+		}
+	}
+}
+
 func TestRegistrationOfUncertainRecordIsNotInEffectAndClosedOnRecord(t *testing.T) {
 	t.Parallel()
 	for name, m := range map[string]mishap{"nothing was added": nothing, "everything was added": added} {

@@ -97,16 +97,13 @@ type Turn struct {
 
 // Materialize fixes what a turn may call: the tools in effect now that no rule
 // hides. It returns ErrUnrecorded if a closing in one of the layers cannot be
-// recorded.
+// recorded: no turn is offered what a closing changed that is not on record.
 func (r *Registry) Materialize(ctx context.Context, turn Turn) (*Materialization, error) {
-	for _, l := range r.over {
-		if err := l.settleOwed(ctx); err != nil {
-			return nil, fmt.Errorf("materialize turn: %w", err)
-		}
+	if err := r.rlockSettled(ctx); err != nil {
+		return nil, fmt.Errorf("materialize turn: %w", err)
 	}
-	m := &Materialization{registry: r, offer: domain.Offer{Turn: turn.ID}}
-	r.layers.mu.RLock()
 	defer r.layers.mu.RUnlock()
+	m := &Materialization{registry: r, offer: domain.Offer{Turn: turn.ID}}
 	for _, e := range r.layers.mu.catalog.Catalog(r.ids) {
 		if rule, hidden := turn.Rules.Hides(e.Tool.Action); hidden {
 			m.hidden = append(m.hidden, events.HiddenTool{Offered: e.Offered, Rule: rule})
@@ -119,6 +116,24 @@ func (r *Registry) Materialize(ctx context.Context, turn Turn) (*Materialization
 		}
 	}
 	return m, nil
+}
+
+// rlockSettled records what the layers owe and returns with the lock of the
+// Layers held for reading and nothing owed by any layer of r. A closing can come
+// in one layer while another's is recorded, so it looks again under the lock.
+func (r *Registry) rlockSettled(ctx context.Context) error {
+	for {
+		for _, l := range r.over {
+			if err := l.settleOwed(ctx); err != nil {
+				return err
+			}
+		}
+		r.layers.mu.RLock()
+		if !slices.ContainsFunc(r.ids, func(id domain.LayerID) bool { return r.layers.mu.owing[id] }) {
+			return nil
+		}
+		r.layers.mu.RUnlock()
+	}
 }
 
 func (r *Registry) admit(o domain.Offered, t domain.Tool) {
