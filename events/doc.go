@@ -22,6 +22,9 @@
 //   - Every append names the length of the stream that it saw, and adds all of
 //     its records or none.
 //   - Appending the same records at the same place again changes nothing.
+//   - An append either succeeded, or was [Refused] and added nothing, or has an
+//     outcome that is open. A Writer repeats the last kind before it adds
+//     anything else, and says [ErrNotTried] if it did not come to that.
 //   - What was written is read by every later version: a kind keeps its name, and
 //     an older version is turned into the present one as it is read.
 //   - A kind or version that this program does not know is an [Unknown], with its
@@ -37,9 +40,9 @@
 // # Errors
 //
 // [ErrConflict], as a *[Conflict], [ErrBadRecord], [ErrTooLarge] and [ErrClosed]
-// come from appending; [ErrInUse], [ErrNewerFormat] and [ErrNotAStore] from
-// opening a store; [ErrDamaged] from reading, as a *[Damage] where the store says
-// where one can go on; [ErrBadQuery] from a query that makes no sense;
+// come from appending, and [ErrNotTried] from a Writer; [ErrInUse],
+// [ErrNewerFormat] and [ErrNotAStore] from opening a store; [ErrDamaged] from
+// reading, as a *[Damage] where the store says where one can go on; [ErrBadQuery] from a query that makes no sense;
 // [ErrUnknownKind] from those who cannot do without what they do not know.
 //
 // Where bytes lie is the affair of a Store, such as that of package embedded.

@@ -2,7 +2,6 @@ package events
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -139,8 +138,8 @@ type Writer struct {
 	mu      struct {
 		sync.Mutex
 		revision Revision
-		open     []Draft  // appended with an error that leaves their end open
-		after    Revision // where they were
+		open     []Draft  // of the last Append, if its error leaves the outcome open
+		after    Revision // the length of the stream that this Append named
 	}
 }
 
@@ -164,24 +163,36 @@ func (w *Writer) Revision() Revision {
 }
 
 // Append adds drafts to the end of the stream, with the errors of
-// [Store.Append]. Where an error leaves it open whether drafts were added, the
-// next Append first adds them again, so that they are on record once and
-// before what follows; if it is given the same drafts, that is all it does. The
-// lock of w is held meanwhile.
+// [Store.Append]. If an error leaves it open whether drafts were added, the
+// next Append of any caller first adds them again, so that they are on record
+// once and before later drafts; if it is given the same drafts, it does no more
+// than that.
+//
+// If the context ended before the call, or the drafts of an earlier Append could
+// not be added again, w does not try to add these drafts and does not keep them:
+// the error is an ErrNotTried with the cause. [Refused] tells such an error from
+// one that leaves the outcome open. Append holds the lock of w while it writes.
 func (w *Writer) Append(ctx context.Context, drafts ...Draft) ([]Envelope, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	again := slices.EqualFunc(w.mu.open, drafts, func(a, b Draft) bool { return a.ID == b.ID })
-	envelopes, err := w.flushLocked(ctx)
-	if err != nil || again && len(drafts) > 0 {
-		return envelopes, err
+	again := len(drafts) > 0 && slices.EqualFunc(w.mu.open, drafts, func(a, b Draft) bool { return a.ID == b.ID })
+	if again {
+		return w.flushLocked(ctx)
+	}
+	err := context.Cause(ctx)
+	if err == nil {
+		_, err = w.flushLocked(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("append to %s: %w: %w", w.stream, ErrNotTried, err)
 	}
 	return w.appendLocked(ctx, w.mu.revision, drafts)
 }
 
-// Flush adds drafts again whose end is open, if there are any, so that what is
-// on record is known. It returns ErrConflict if the stream has something else
-// in their place: then they are not on record, and no longer open.
+// Flush adds the drafts again of an Append whose outcome is open, if there is
+// one, so that the writer knows what is on record. It returns ErrConflict if the
+// stream has other records in their place: then they are not on record, and the
+// writer drops them.
 func (w *Writer) Flush(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -212,7 +223,7 @@ func (w *Writer) appendLocked(ctx context.Context, after Revision, drafts []Draf
 	case err == nil:
 		w.mu.revision = max(w.mu.revision, after+Revision(len(drafts)))
 		w.mu.open = nil
-	case errors.Is(err, ErrConflict), errors.Is(err, ErrBadRecord), errors.Is(err, ErrTooLarge), errors.Is(err, ErrClosed):
+	case Refused(err):
 		w.mu.open = nil
 	default:
 		w.mu.open, w.mu.after = slices.Clone(drafts), after

@@ -72,6 +72,19 @@ var (
 	ErrDamaged     = errors.New("record is damaged")
 )
 
+// ErrNotTried says that a [Writer] did not try to add drafts to its stream, as
+// the context had ended or the outcome of an earlier append is still open. They
+// are not on record. It is no error of a Store.
+var ErrNotTried = errors.New("append was not tried")
+
+// Refused reports whether an error of [Store.Append], [Ledger.Append] or
+// [Writer.Append] says that nothing was added. Any other error leaves the outcome
+// of the append open.
+func Refused(err error) bool {
+	return errors.Is(err, ErrConflict) || errors.Is(err, ErrBadRecord) || errors.Is(err, ErrTooLarge) ||
+		errors.Is(err, ErrClosed) || errors.Is(err, ErrNotTried)
+}
+
 // A Conflict says that a stream did not have the length that an append named.
 // It does not say which length it has. It is an ErrConflict.
 type Conflict struct {

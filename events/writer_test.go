@@ -260,3 +260,63 @@ func TestOnARandomLineEverythingIsOnRecordOnceAndInOrder(t *testing.T) {
 		}
 	}
 }
+
+// Several goroutines share a writer, so the append whose outcome is open is
+// often another caller's.
+func TestDraftsBehindAnOpenAppendAreNotTriedAndSaySo(t *testing.T) {
+	t.Parallel()
+	for name, stored := range map[string]bool{"lost on the way": false, "stored": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store := eventstest.NewSlice()
+			tries := 0
+			l := newLedger(wire{store, func() (bool, bool) {
+				tries++
+				return tries <= 2 && !stored, tries <= 2 && stored
+			}})
+			w := l.Writer(events.SessionStream(l.Mint().Session()), 0)
+			theirs, mine, later := prompts(l, 2), prompts(l, 1), prompts(l, 1)
+			if _, err := w.Append(t.Context(), theirs...); !errors.Is(err, errLine) || events.Refused(err) {
+				t.Fatalf("Append = %v, want an open outcome", err)
+			}
+			got, err := w.Append(t.Context(), mine...)
+			if !errors.Is(err, events.ErrNotTried) || !errors.Is(err, errLine) || !events.Refused(err) || got != nil {
+				t.Fatalf("Append behind it = %v, %v, want ErrNotTried with the cause", got, err)
+			}
+			if _, err := w.Append(t.Context(), later...); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := recorded(t, store, w.Stream()), idsOf(append(theirs, later...)); !slices.Equal(got, want) {
+				t.Errorf("on record %v, want %v: what was not tried is not kept", got, want)
+			}
+		})
+	}
+}
+
+func TestAppendInAContextThatEndedIsNotTried(t *testing.T) {
+	t.Parallel()
+	store := eventstest.NewSlice()
+	tries := 0
+	l := newLedger(wire{store, func() (bool, bool) { tries++; return tries == 1, false }})
+	w := l.Writer(events.SessionStream(l.Mint().Session()), 0)
+	gone := errors.New("gone")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	open := prompts(l, 1)
+	if _, err := w.Append(ctx, open...); !errors.Is(err, errLine) {
+		t.Fatal(err)
+	}
+	cancel(gone)
+	if _, err := w.Append(ctx, prompts(l, 1)...); !errors.Is(err, events.ErrNotTried) || !errors.Is(err, gone) || tries != 1 {
+		t.Fatalf("Append = %v after %d tries, want ErrNotTried with the cause after 1", err, tries)
+	}
+	// Given again, the open drafts may be on record: the error must not deny it.
+	if _, err := w.Append(ctx, open...); err == nil || events.Refused(err) {
+		t.Fatalf("Append of the open drafts = %v, want an open outcome", err)
+	}
+	if err := w.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := recorded(t, store, w.Stream()); !slices.Equal(got, idsOf(open)) {
+		t.Errorf("on record %v, want %v", got, idsOf(open))
+	}
+}

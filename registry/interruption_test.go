@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -107,11 +108,7 @@ func TestInterruptionOfTheStartEndsTheCallUnrun(t *testing.T) {
 			w, p := newWorld(t), answers(t, "a")
 			offered := w.offered(registry.Tools{"a": p.Tool})
 			ctx, cancel := context.WithCancelCause(t.Context())
-			w.journal.begin = func(context.Context) error {
-				w.store.suffer(always(m))
-				cancel(domain.ByShutdown)
-				return nil
-			}
+			w.store.suffer(func(events.Stream) mishap { cancel(domain.ByShutdown); return m })
 			w.journal.end = func(context.Context) error { w.store.recover(); return nil }
 			got := w.settleIn(ctx, offered, ask("c", "a", `{}`))
 			if got.Outcome != domain.Interrupted || !got.Began {
@@ -119,6 +116,67 @@ func TestInterruptionOfTheStartEndsTheCallUnrun(t *testing.T) {
 			}
 			p.ran(t, 0)
 			w.wantKinds(w.session(), "CallStarted", "CallSettled")
+		})
+	}
+}
+
+func TestInterruptedCallWhoseStartWasRefusedDidNotBegin(t *testing.T) {
+	t.Parallel()
+	for name, refuse := range map[string]func(*world, context.CancelCauseFunc){
+		"the context ended before the append": func(w *world, cancel context.CancelCauseFunc) {
+			w.journal.begin = func(context.Context) error { cancel(domain.ByUser); return nil }
+		},
+		"the append of another caller is open": func(w *world, cancel context.CancelCauseFunc) {
+			w.journal.begin = func(ctx context.Context) error {
+				w.store.suffer(func(events.Stream) mishap { return nothing })
+				d := w.ledger.Draft(events.LoopDetected{}, domain.EventID{})
+				if _, err := w.journal.writer.Append(ctx, d); !errors.Is(err, errPower) {
+					t.Errorf("Append = %v, want its outcome open", err)
+				}
+				w.store.suffer(func(events.Stream) mishap { cancel(domain.ByUser); return nothing })
+				return nil
+			}
+			w.journal.end = func(context.Context) error { w.store.recover(); return nil }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, p := newWorld(t), answers(t, "a")
+			offered := w.offered(registry.Tools{"a": p.Tool})
+			ctx, cancel := context.WithCancelCause(t.Context())
+			refuse(w, cancel)
+			got := w.settleIn(ctx, offered, ask("c", "a", `{}`))
+			w.want(got, domain.Interrupted, domain.InterruptedBefore(domain.ByUser).Text)
+			if got.Began || slices.Contains(w.kinds(w.session()), "CallStarted") {
+				t.Errorf("began %t with %v on record, want a call that did not begin", got.Began, w.kinds(w.session()))
+			}
+			p.ran(t, 0)
+		})
+	}
+}
+
+// Without an end, the call would be tried again for ever.
+func TestCallWhoseStartIsTooLargeEndsUnrunAsADefect(t *testing.T) {
+	t.Parallel()
+	for name, interrupted := range map[string]bool{"as it is": false, "and interrupted": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, p := newWorld(t), answers(t, "a")
+			offered := w.offered(registry.Tools{"a": p.Tool})
+			ctx, cancel := context.WithCancelCause(t.Context())
+			w.store.suffer(func(events.Stream) mishap {
+				if interrupted {
+					cancel(domain.ByUser)
+				}
+				return mistaken
+			})
+			w.journal.end = func(context.Context) error { w.store.recover(); return nil }
+			got := w.settleIn(ctx, offered, ask("c", "a", `{}`))
+			if got.Outcome != domain.Defective || got.Began {
+				t.Errorf("settlement = %v, began %t, want a defect that did not begin", got.Outcome, got.Began)
+			}
+			p.ran(t, 0)
+			w.wantKinds(w.session(), "CallSettled")
 		})
 	}
 }

@@ -13,7 +13,9 @@ import (
 type Journal interface {
 	// Recorded returns what is on record of a call.
 	Recorded(ctx context.Context, message domain.MessageID, call domain.CallID) (Recorded, error)
-	// Begin keeps the start. If it returns an error the tool does not run.
+	// Begin keeps the start. If it returns an error the tool does not run. An
+	// error for which [events.Refused] is true says that the start is not on
+	// record; after any other, Settle first makes certain that it is.
 	Begin(ctx context.Context, start events.Draft) error
 	// Settle keeps the end. An end that has no wire form is an
 	// [events.ErrBadRecord], one too large for the store an

@@ -171,15 +171,21 @@ func (s *settling) begin(ctx context.Context) error {
 	return nil
 }
 
-// beginFailed ends a call whose start could not be recorded. If it was
-// interrupted at that, the start may be on record all the same, so that the end
-// says that it began.
+// beginFailed ends a call whose start could not be recorded, and whose tool thus
+// does not run. A start that can never be recorded ends it as a defect. If the
+// call was interrupted, its end says that it began unless the journal refused
+// the start: a start whose outcome is open is on record before the end is. In
+// any other case there is no end.
 func (s *settling) beginFailed(ctx context.Context, err error) (domain.Settlement, error) {
-	if ctx.Err() == nil {
+	switch {
+	case errors.Is(err, events.ErrTooLarge), errors.Is(err, events.ErrBadRecord):
+		return s.record(ctx, s.id(), broken(fmt.Errorf("record start: %w", err)))
+	case ctx.Err() == nil:
 		return domain.Settlement{}, fmt.Errorf("settle %s %s: record start: %w", s.call.Name, s.call.ID, err)
+	case events.Refused(err):
+		return s.record(ctx, s.id(), domain.InterruptedBefore(domain.InterruptionOf(context.Cause(ctx))))
 	}
-	end := domain.InterruptedWhile(domain.InterruptionOf(context.Cause(ctx)))
-	return s.record(ctx, s.id(), end)
+	return s.record(ctx, s.id(), domain.InterruptedWhile(domain.InterruptionOf(context.Cause(ctx))))
 }
 
 // contain turns a panic of a hook into a *domain.Defect in err.

@@ -74,7 +74,7 @@ func (s *shaky) Append(ctx context.Context, stream events.Stream, after events.R
 	case mistaken:
 		return events.ErrTooLarge
 	case added:
-		return errors.Join(s.Slice.Append(ctx, stream, after, records...), errPower)
+		return errors.Join(s.Slice.Append(context.WithoutCancel(ctx), stream, after, records...), errPower)
 	}
 	return s.Slice.Append(ctx, stream, after, records...)
 }
