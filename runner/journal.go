@@ -64,28 +64,26 @@ func (j *journal) cause(key callKey) domain.EventID {
 	return j.mu.starts[key]
 }
 
-func (j *journal) note(key callKey, change func(*registry.Recorded)) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	recorded := j.mu.recorded[key]
-	change(&recorded)
-	j.mu.recorded[key] = recorded
-}
-
-// Begin keeps the start of a call. From the first try on, the call counts as
-// begun: an append whose end is open may have kept it.
+// Begin keeps the start of a call. The call counts as begun from then on, and
+// its later events come of the start, unless the append was refused: a start
+// whose outcome is open is on record once anything later is.
 func (j *journal) Begin(ctx context.Context, start events.Draft) error {
 	e := start.Event.(events.CallStarted)
 	key := callKey{e.Message, e.Call}
 	start.Causation = j.cause(key)
-	j.note(key, func(r *registry.Recorded) { r.Began = true })
-	if _, err := j.writer.Append(ctx, start); err != nil {
-		return err
+	_, err := j.writer.Append(ctx, start)
+	if !events.Refused(err) {
+		j.begun(key, start.ID)
 	}
+	return err
+}
+
+func (j *journal) begun(key callKey, start domain.EventID) {
 	j.mu.Lock()
-	j.mu.starts[key] = start.ID
-	j.mu.Unlock()
-	return nil
+	defer j.mu.Unlock()
+	recorded := j.mu.recorded[key]
+	recorded.Began = true
+	j.mu.recorded[key], j.mu.starts[key] = recorded, start
 }
 
 // Settle keeps the end of a call.
@@ -97,7 +95,11 @@ func (j *journal) Settle(ctx context.Context, end events.Draft) error {
 		return err
 	}
 	settlement := e.Settlement(end.ID)
-	j.note(key, func(r *registry.Recorded) { r.Settlement = &settlement })
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	recorded := j.mu.recorded[key]
+	recorded.Settlement = &settlement
+	j.mu.recorded[key] = recorded
 	return nil
 }
 
