@@ -5,7 +5,8 @@
 // last that matches decides, and over several resources deny beats ask beats
 // allow. What is left to ask goes to an [Approver] as a [Request]: a [Headless]
 // one that refuses, a person at a [Terminal], or a [Queue] whose entries are
-// answered from elsewhere. A person answers with a [Scope]; an answer for
+// answered from elsewhere. [Gate.Check] returns what rules and approvals say without
+// asking. A person answers with a [Scope]; an answer for
 // always is kept as an [Approval], which allows the same again and can expire
 // and be revoked.
 //
