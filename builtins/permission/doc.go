@@ -33,6 +33,11 @@
 //   - An approval that makes a waiting request allowed answers that request.
 //   - A refusal by a person, with feedback or without, refuses every request of
 //     the same session that waits.
+//   - An answer counts for the question at whose prompt it was typed. Input
+//     from before that prompt, or for a question that was withdrawn, answers
+//     nothing.
+//   - A question shows what it approves: the text of Ask.Show, with its size,
+//     and the patterns that an answer for always allows. That text is on record.
 //   - An ask whose asker is interrupted leaves nothing that waits. Its request
 //     stays on record without a decision, and the end of its call closes it.
 //   - An agent that nobody knows may do nothing.

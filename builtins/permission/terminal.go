@@ -1,62 +1,62 @@
 package permission
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/settlement-ledger/ledger/domain"
 )
 
+// How long nothing may be typed between a question and its prompt. After a
+// question that was withdrawn it is longer: its answer may be on the way.
+const (
+	quietTime      = 250 * time.Millisecond
+	quietWithdrawn = time.Second
+)
+
 // A Terminal is an Approver that asks a person, one request at a time.
-// NewTerminal makes one. Somebody must call Run.
+// NewTerminal makes one. The owner calls Run.
+//
+// An answer counts only if it was typed after its prompt was written. What was
+// typed before is discarded, in the buffers of the process and in those of the
+// terminal device, a line that is not finished included. The prompt follows the
+// question once nothing was typed for a quarter of a second, or for a second if
+// the question before was withdrawn.
 type Terminal struct {
-	in    *bufio.Reader
-	out   io.Writer
-	turn  chan struct{} // holds one token while nobody asks
-	lines chan string
-	ended chan struct{}
+	input  *input
+	screen *screen
+	turn   chan struct{} // holds one token while no question is open
+	quiet  time.Duration // before the next prompt; owned by the holder of the token
 }
 
 // NewTerminal returns a Terminal that reads answers from in, one on each line,
-// and writes questions to out. Both are its own from here on.
+// and writes questions to out. The caller uses in and out no more, and writes
+// its own lines to Background.
 func NewTerminal(in io.Reader, out io.Writer) *Terminal {
-	t := &Terminal{in: bufio.NewReader(in), out: out, turn: make(chan struct{}, 1), lines: make(chan string), ended: make(chan struct{})}
+	t := &Terminal{input: newInput(in), screen: &screen{out: out, fresh: true}, turn: make(chan struct{}, 1), quiet: quietTime}
 	t.turn <- struct{}{}
 	return t
 }
 
 // Run reads answers until in ends, which is no error, or ctx does. It is
-// called once. While it is blocked in a read, the end of ctx does not free it:
-// whoever owns in closes that. When it returns, every request is refused, as
-// there is no one to ask.
-func (t *Terminal) Run(ctx context.Context) error {
-	defer close(t.ended)
-	for {
-		line, err := t.in.ReadString('\n')
-		if line != "" {
-			select {
-			case t.lines <- line:
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read an answer: %w", err)
-		}
-	}
-}
+// called once. A blocked read from a terminal device ends with ctx; any other
+// does not, so the owner of in closes it. After Run has returned, every request
+// is refused, as there is no one to ask.
+func (t *Terminal) Run(ctx context.Context) error { return t.input.run(ctx) }
+
+// Background returns a Writer to the same screen, for lines that belong to no
+// question. While a question is open it holds them back, and writes them when
+// the question is closed; over 64 KiB it drops them and writes how many bytes.
+// It is safe for concurrent use.
+func (t *Terminal) Background() io.Writer { return t.screen }
 
 // Decide asks the person and waits for one of the answers once, always, reject,
-// or reject and what the model should read, each by its first letter too. It
-// asks again after any other. It returns the cause of ctx if that ends before.
+// or reject and a text for the model, each by its first letter too. It asks
+// again after any other. It returns the cause of ctx if that ends before.
 func (t *Terminal) Decide(ctx context.Context, r Request) (Answer, error) {
 	select {
 	case <-t.turn:
@@ -67,29 +67,89 @@ func (t *Terminal) Decide(ctx context.Context, r Request) (Answer, error) {
 	if ctx.Err() != nil {
 		return Answer{}, context.Cause(ctx)
 	}
-	if _, err := io.WriteString(t.out, question(r)); err != nil {
-		return Answer{}, fmt.Errorf("write a question: %w", err)
+	if t.input.over() {
+		return Answer{Scope: Reject, By: ByHeadless}, nil
+	}
+	t.screen.open()
+	defer t.screen.close()
+	answer, err := t.ask(ctx, r)
+	t.quiet = quietTime
+	if err != nil && ctx.Err() != nil {
+		t.quiet = quietWithdrawn
+		_ = t.screen.ask("\n(not needed any more)\n") // the question is settled, whether or not this is seen
+	}
+	return answer, err
+}
+
+// ask writes a question and returns its answer.
+func (t *Terminal) ask(ctx context.Context, r Request) (Answer, error) {
+	defer t.input.mute()
+	if err := t.screen.ask(question(r)); err != nil {
+		return Answer{}, err
+	}
+	if err := t.prompt(ctx); err != nil {
+		return Answer{}, err
 	}
 	for {
-		if _, err := io.WriteString(t.out, "[o]nce, [a]lways, [r]eject, r and why: "); err != nil {
-			return Answer{}, fmt.Errorf("write a question: %w", err)
-		}
-		select {
-		case line := <-t.lines:
+		for line, ok := t.input.next(); ok; line, ok = t.input.next() {
 			if answer, ok := read(line); ok {
 				return answer, nil
 			}
-		case <-t.ended:
+			if err := t.screen.ask(promptText); err != nil {
+				return Answer{}, err
+			}
+		}
+		switch {
+		case t.input.over():
 			return Answer{Scope: Reject, By: ByHeadless}, nil
-		case <-ctx.Done():
-			_, _ = io.WriteString(t.out, "\n(not needed any more)\n") // the question is settled, whether or not it can be said
+		case ctx.Err() != nil:
 			return Answer{}, context.Cause(ctx)
+		}
+		select {
+		case <-t.input.arrived:
+		case <-ctx.Done():
 		}
 	}
 }
 
-// question renders a request. What a model wrote cannot move the cursor or
-// pass for a line of the question.
+const promptText = "[o]nce, [a]lways, [r]eject, r and why: "
+
+// prompt discards input until none arrives for the quiet time, writes the
+// prompt, and has the input accepted from then on. It starts again if the write
+// blocked, as a stopped screen does not show the question.
+func (t *Terminal) prompt(ctx context.Context) error {
+	t.input.discard()
+	timer := time.NewTimer(t.quiet)
+	defer timer.Stop()
+	for !t.input.over() {
+		select {
+		case <-t.input.arrived:
+			t.input.discard()
+			timer.Reset(t.quiet)
+		case <-timer.C:
+			if t.input.discard() {
+				timer.Reset(t.quiet)
+				continue
+			}
+			before := time.Now()
+			t.input.accept()
+			if err := t.screen.ask(promptText); err != nil {
+				return err
+			}
+			if time.Since(before) < quietTime {
+				return nil
+			}
+			t.input.mute()
+			timer.Reset(t.quiet)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// question renders a request. Text of a model cannot move the cursor or imitate
+// a line of the question.
 func question(r Request) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s asks for %s:\n", plain(string(r.Invocation.Agent)), plain(r.Action))
@@ -126,7 +186,7 @@ func shown(s domain.Shown) string {
 	return b.String()
 }
 
-// plain replaces what is not printable by its escape.
+// plain replaces each rune that is not printable by its escape.
 func plain(text string) string {
 	var b strings.Builder
 	for _, r := range text {

@@ -14,12 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// own makes a command the leader of its own group, to be killed when this
-// process is. The system ties that to the thread that starts it, so the
+// own makes a command the leader of its own session and group, to be killed
+// when this process is. A session of its own has no terminal: a command that
+// had one could type an answer to a question. The system ties that to the thread that starts it, so the
 // goroutine keeps its thread until the returned function is called.
 func own(cmd *exec.Cmd) (unlock func()) {
 	runtime.LockOSThread()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	return runtime.UnlockOSThread
 }
 

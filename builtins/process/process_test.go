@@ -216,3 +216,13 @@ func TestEnvironmentIsTheOneGiven(t *testing.T) {
 		t.Errorf("Run = %+v, %v, want blue-", r, err)
 	}
 }
+
+// A command with the terminal of this process could type into it, and answer a
+// question.
+func TestCommandHasNoTerminal(t *testing.T) {
+	t.Parallel()
+	result, err := process.Run(t.Context(), sh(`read -r pid comm state parent group session rest < /proc/$$/stat; echo $((pid - session))`))
+	if err != nil || string(result.Output.Head) != "0\n" {
+		t.Errorf("the command runs in the session of another process: %+v, %v", result, err)
+	}
+}

@@ -7,9 +7,11 @@ import (
 	"syscall"
 )
 
-// own makes a command the leader of its own group.
+// own makes a command the leader of its own session and group. A session of
+// its own has no terminal: a command that had one could type an answer to a
+// question.
 func own(cmd *exec.Cmd) (unlock func()) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return func() {}
 }
 

@@ -50,7 +50,7 @@ var house = map[string]room{
 	"registry/outputs":            {[]string{"domain", "events/embedded/files"}, []string{"github.com/cockroachdb/pebble/v2"}},
 	"registry/outputs/remote":     {[]string{"domain", "events", "registry/outputs"}, nil},
 	"builtins":                    {[]string{"domain", "builtins/permission", "builtins/process", "builtins/workspace"}, builtinsUse},
-	"builtins/permission":         {[]string{"domain"}, nil},
+	"builtins/permission":         {[]string{"domain"}, []string{"golang.org/x/sys"}},
 	"builtins/process":            {nil, []string{"golang.org/x/sys"}},
 	"builtins/workspace":          {nil, nil},
 	"runner":                      {[]string{"domain", "events", "projections", "projections/calls", "projections/catalog", "projections/conversation", "registry"}, []string{"golang.org/x/sync"}},

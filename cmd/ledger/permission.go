@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
@@ -163,13 +162,15 @@ func roundText(round []domain.Call, times int) string {
 
 // approver returns who decides what the rules leave open: the person at the
 // terminal, or nobody. The person is read from a goroutine that ends with the
-// process, as a read from a terminal cannot be called off.
+// process. Lines that others write to the standard error do not run into an
+// open question.
 func (a *app) approver(ctx context.Context) permission.Approver {
 	in, ok := a.in.(*os.File)
 	if !ok || !isTerminal(in) || a.output != asTable {
 		return permission.Headless{}
 	}
-	t := permission.NewTerminal(io.Reader(in), a.err)
+	t := permission.NewTerminal(in, a.err)
+	a.err = t.Background()
 	go func() { _ = t.Run(ctx) }() // a terminal that breaks has nobody to ask
 	return t
 }

@@ -1,0 +1,95 @@
+package permission_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/settlement-ledger/ledger/builtins/permission"
+)
+
+// newTerminalDevice returns the two ends of a pseudo terminal: the input of a
+// program, and the keyboard. They are closed with the test.
+func newTerminalDevice(t *testing.T) keyboard {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { master.Close() })
+	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	device, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { device.Close() })
+	return keyboard{device, struct{ io.Writer }{master}}
+}
+
+func TestKeysBeforeThePromptOfADeviceAnswerNothing(t *testing.T) {
+	t.Parallel()
+	for _, row := range earlyKeys {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			checkEarlyKeys(t, newTerminalDevice(t), row.before, row.withdrawn, row.during, row.after)
+		})
+	}
+}
+
+// Looking for an unfinished line changes the mode of the device for a moment.
+func TestTerminalDeviceKeepsItsMode(t *testing.T) {
+	t.Parallel()
+	k := newTerminalDevice(t)
+	mode := modeOf(t, k.in.(*os.File))
+	questions, prompts := make(chan bool, 1), make(chan bool, 1)
+	screen := &console{shown: func(text string) {
+		if text == "[o]nce, [a]lways, [r]eject, r and why: " {
+			prompts <- true
+		} else {
+			questions <- true
+		}
+	}}
+	terminal := permission.NewTerminal(k.in, screen)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- terminal.Run(ctx) }()
+	answers := make(chan permission.Answer, 1)
+	go func() {
+		answer, _ := terminal.Decide(t.Context(), dangerous)
+		answers <- answer
+	}()
+	<-questions
+	k.press(t, "ls -l")
+	<-prompts
+	k.press(t, "a\n")
+	if got := <-answers; got.Scope != permission.Always {
+		t.Errorf("the answer at the prompt is %+v, want always", got)
+	}
+	if got := modeOf(t, k.in.(*os.File)); got != mode {
+		t.Errorf("the mode of the terminal is %+v, and was %+v", got, mode)
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("Run = %v, want the cause of its context", err)
+	}
+}
+
+func modeOf(t *testing.T, device *os.File) unix.Termios {
+	t.Helper()
+	mode, err := unix.IoctlGetTermios(int(device.Fd()), unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return *mode
+}

@@ -1,0 +1,81 @@
+//go:build darwin || linux
+
+package permission
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// A device is a terminal from which a person's input is read. A nil device is
+// an input that is not a terminal.
+type device struct{ fd int }
+
+// deviceOf returns the terminal behind a reader, or nil.
+func deviceOf(in io.Reader) *device {
+	file, ok := in.(*os.File)
+	if !ok {
+		return nil
+	}
+	fd := int(file.Fd())
+	if _, err := unix.IoctlGetTermios(fd, getTermios); err != nil {
+		return nil
+	}
+	return &device{fd}
+}
+
+// readable reports whether a read returns at once.
+func (d *device) readable() bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(d.fd), Events: unix.POLLIN}}, 0)
+	return n > 0 && err == nil
+}
+
+// discard drops all input that the terminal holds, and reports whether there
+// was any. An unfinished line can be seen only while the terminal does not
+// collect lines, so that is switched off for the moment of looking.
+func (d *device) discard() bool {
+	if d == nil {
+		return false
+	}
+	held := d.readable()
+	if mode, err := unix.IoctlGetTermios(d.fd, getTermios); err == nil && mode.Lflag&unix.ICANON != 0 {
+		bare := *mode
+		bare.Lflag &^= unix.ICANON
+		bare.Cc[unix.VMIN], bare.Cc[unix.VTIME] = 1, 0
+		if unix.IoctlSetTermios(d.fd, setTermios, &bare) == nil {
+			held = d.readable() || held
+			flush(d.fd)
+			_ = unix.IoctlSetTermios(d.fd, setTermios, mode) // it was the mode a moment ago
+		}
+	}
+	flush(d.fd)
+	return held
+}
+
+// waiter returns a function that waits until the terminal is readable, or ctx
+// ends, and one that releases its resources.
+func (d *device) waiter(ctx context.Context) (wait func() error, stop func(), err error) {
+	wake, waker, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	cancel := context.AfterFunc(ctx, func() { waker.Close() })
+	wait = func() error {
+		_, err := unix.Poll([]unix.PollFd{{Fd: int32(d.fd), Events: unix.POLLIN}, {Fd: int32(wake.Fd()), Events: unix.POLLIN}}, -1)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("poll the terminal: %w", err)
+		}
+		return nil
+	}
+	return wait, func() {
+		if cancel() {
+			waker.Close()
+		}
+		wake.Close()
+	}, nil
+}

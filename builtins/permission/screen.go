@@ -1,0 +1,74 @@
+package permission
+
+import (
+	"fmt"
+	"io"
+	"sync"
+)
+
+// maxHeld is how many bytes are held back while a question is open.
+const maxHeld = 64 << 10
+
+// A screen is where questions are written, and other lines between them.
+type screen struct {
+	mu     sync.Mutex
+	out    io.Writer
+	fresh  bool // the last byte written ends a line
+	asking bool // a question is open
+	held   []byte
+	lost   int // bytes that were not held
+}
+
+// Write writes lines that belong to no question, or holds them back.
+func (s *screen) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.asking {
+		return s.writeLocked(b)
+	}
+	if len(s.held)+len(b) > maxHeld || s.lost > 0 {
+		s.lost += len(b)
+	} else {
+		s.held = append(s.held, b...)
+	}
+	return len(b), nil
+}
+
+func (s *screen) writeLocked(b []byte) (int, error) {
+	if len(b) > 0 {
+		s.fresh = b[len(b)-1] == '\n'
+	}
+	return s.out.Write(b)
+}
+
+// ask writes a part of the open question.
+func (s *screen) ask(text string) error {
+	if _, err := io.WriteString(s.out, text); err != nil {
+		return fmt.Errorf("write a question: %w", err)
+	}
+	return nil
+}
+
+// open begins a question, on a line of its own.
+func (s *screen) open() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.fresh {
+		_, _ = s.writeLocked([]byte("\n")) // the question itself meets the same error
+	}
+	s.asking = true
+}
+
+// close ends a question and writes the lines that were held back. Errors are
+// those that the next line meets, too.
+func (s *screen) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.held) > 0 {
+		_, _ = s.writeLocked(s.held)
+	}
+	if s.lost > 0 {
+		_, _ = s.writeLocked(fmt.Appendf(nil, "(%d more bytes were written while the question was open)\n", s.lost))
+	}
+	s.asking, s.held, s.lost = false, nil, 0
+}
