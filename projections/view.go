@@ -54,6 +54,18 @@ func NewView[S any](p Projection[S], l *events.Ledger, c Checkpoints) *View[S] {
 	return v
 }
 
+// Current returns the answer of a projection for everything on record, as
+// [View.Refresh] computes it. A checkpoint that cannot be saved is no error, since
+// the answer is current. Without checkpoints the whole log is folded.
+func Current[S any](ctx context.Context, p Projection[S], l *events.Ledger, c Checkpoints) (answer S, err error) {
+	view := NewView(p, l, c)
+	if err := view.Refresh(ctx); err != nil && !errors.Is(err, ErrCheckpoint) {
+		return answer, err
+	}
+	view.Read(func(current S) { answer = current })
+	return answer, nil
+}
+
 // Run folds what there is and follows the log until its context ends, whose
 // cause it returns, or an error ends it. It begins where the view is: at first,
 // with the checkpoint. It saves one when it has caught up and a thousand events

@@ -12,6 +12,8 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
+// A scope registers tools in a layer until it is closed. Package runner/engine
+// shows a whole program, which also settles calls.
 func ExampleScope_Register() {
 	store := eventstest.NewSlice()
 	ctx, mint := context.Background(), domain.NewMint(time.Now, rand.NewChaCha8([32]byte{}))
@@ -23,7 +25,7 @@ func ExampleScope_Register() {
 		return
 	}
 	greet, err := domain.Make(domain.Spec[struct{ Name string }, string]{
-		Description: "Greets somebody.",
+		Description: "Greets a person.",
 		Execute: func(_ context.Context, in struct{ Name string }, _ domain.Invocation) (string, error) {
 			return "Hello, " + in.Name, nil
 		},
@@ -49,18 +51,18 @@ func ExampleScope_Register() {
 		fmt.Println(err)
 		return
 	}
-	session := mint.Session()
-	journal := newJournal(ledger.Writer(events.SessionStream(session), 0))
-	as := domain.Invocation{Session: session, Agent: "build", Message: mint.Message()}
-	settled, err := turn.Settle(ctx, journal, as, domain.Call{ID: "1", Name: "greet", Input: []byte(`{"Name":"Ada"}`)})
-	fmt.Println(settled.Outcome, settled.Reading().Text, err)
+	for _, d := range turn.Definitions() {
+		fmt.Println(d.Name, d.Description)
+	}
 
 	fmt.Println(scope.Close(ctx))
-	settled, err = turn.Settle(ctx, journal, as, domain.Call{ID: "2", Name: "greet", Input: []byte(`{"Name":"Ada"}`)})
-	fmt.Println(settled.Outcome, settled.Text, err)
+	turn, err = r.Materialize(ctx, registry.Turn{ID: mint.Turn()})
+	fmt.Println(len(turn.Definitions()), err)
+	fmt.Println(application.Close(ctx))
 	// Output:
 	// register 1 tools: Invalid tool name: "hello world" is not a letter and up to 63 letters, digits, _ and -
-	// succeeded Hello, Ada <nil>
+	// greet Greets a person.
 	// <nil>
-	// stale Stale tool call: greet <nil>
+	// 0 <nil>
+	// <nil>
 }

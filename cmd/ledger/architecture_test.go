@@ -54,6 +54,10 @@ var house = map[string]room{
 	"builtins/process":            {nil, []string{"golang.org/x/sys"}},
 	"builtins/workspace":          {nil, nil},
 	"runner":                      {[]string{"domain", "events", "projections", "projections/calls", "projections/catalog", "projections/conversation", "registry"}, []string{"golang.org/x/sync"}},
+	"runner/engine": {[]string{
+		"domain", "events", "events/embedded", "projections", "projections/calls", "projections/catalog", "projections/conversation",
+		"registry", "registry/outputs", "builtins/permission", "runner",
+	}, nil},
 	"runner/providers/script":     {[]string{"domain", "projections/conversation", "runner"}, nil},
 	"cmd/ledger/bench": {[]string{
 		"domain", "events", "events/embedded", "projections", "projections/calls", "registry", "registry/outputs",

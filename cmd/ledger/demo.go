@@ -183,11 +183,11 @@ func (d *demo) mendIn(ctx context.Context, p *program) (domain.SessionID, error)
 		return domain.SessionID{}, err
 	}
 	defer b.root.Close()
-	plugin.layer = b.place
+	plugin.layer = b.Layer
 	if err := plugin.load(ctx); err != nil {
 		return domain.SessionID{}, err
 	}
-	session, err := b.runner.Open(ctx, events.SessionOpened{Agent: "build", Location: b.root.Path(), Model: speaks.Model()})
+	session, err := b.Runner.Open(ctx, events.SessionOpened{Agent: "build", Location: b.root.Path(), Model: speaks.Model()})
 	if err != nil {
 		return session, err
 	}
@@ -200,7 +200,7 @@ func (d *demo) follow(ctx context.Context, b *bench, speaks *script.Script, sess
 	if _, err := b.admit(ctx, speaks, session, ""); err != nil {
 		return err
 	}
-	return d.watch(d.out, session).during(ctx, b.ledgerStore, func() error { return b.runner.Run(b.alive(ctx), session) })
+	return d.watch(d.out, session).during(ctx, b.ledgerStore, func() error { return b.Run(ctx, session) })
 }
 
 // A plugin registers one tool in a scope of its own, as plugins do.

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
 	"github.com/settlement-ledger/ledger/runner"
@@ -147,7 +146,7 @@ func (a *app) examineProcesses(ctx context.Context, e *examination, s *ledgerSto
 	if err != nil {
 		return err
 	}
-	judged := s.judged(lives, domain.ProcessID{}, a.now())
+	judged := s.judged(lives, a.now())
 	e.well("processes", "%d at work, %d dead, %d of which nobody can tell", len(judged.Living), len(judged.Dead), len(judged.Unknown))
 	e.measured(map[string]int64{"living": int64(len(judged.Living)), "dead": int64(len(judged.Dead)), "unknown": int64(len(judged.Unknown))})
 	if len(judged.Dead) > 0 {

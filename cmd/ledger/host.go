@@ -267,14 +267,14 @@ func (s *host) mend(ctx context.Context, held *ledgerStore) error {
 	if err != nil {
 		return errors.Join(err, held.Close())
 	}
-	if len(held.judged(lives, domain.ProcessID{}, s.now()).Dead) == 0 {
+	if len(held.judged(lives, s.now()).Dead) == 0 {
 		return nil
 	}
 	p, err := s.begin(ctx, held)
 	if err != nil {
 		return err
 	}
-	if err := p.stop(ctx); err != nil {
+	if err := p.Process.Close(ctx); err != nil {
 		return errors.Join(err, held.Close())
 	}
 	r := p.recovered

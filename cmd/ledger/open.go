@@ -178,15 +178,9 @@ func (a *app) readingFolder(ctx context.Context, use func(*folderStore) error) e
 	})
 }
 
-// folded returns the answer of a projection for everything on record. A
-// checkpoint that cannot be saved is no error: the answer is current.
-func folded[S any](ctx context.Context, s *ledgerStore, p projections.Projection[S]) (answer S, err error) {
-	view := projections.NewView(p, s.ledger, s.checkpoints)
-	if err := view.Refresh(ctx); err != nil && !errors.Is(err, projections.ErrCheckpoint) {
-		return answer, err
-	}
-	view.Read(func(current S) { answer = current })
-	return answer, nil
+// folded returns the answer of a projection for everything on record.
+func folded[S any](ctx context.Context, s *ledgerStore, p projections.Projection[S]) (S, error) {
+	return projections.Current(ctx, p, s.ledger, s.checkpoints)
 }
 
 // entries yields the records behind a position, to the end. A record that is

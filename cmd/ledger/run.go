@@ -204,7 +204,7 @@ func (a *app) runSession(ctx context.Context, f runFlags, prompt string) error {
 			return err
 		}
 		defer b.root.Close()
-		session, err := b.runner.Open(ctx, events.SessionOpened{
+		session, err := b.Runner.Open(ctx, events.SessionOpened{
 			Agent: domain.AgentID(f.agent), Location: b.root.Path(), Model: speaks.Model(),
 		})
 		if err != nil {
@@ -269,10 +269,10 @@ func (a *app) carry(ctx context.Context, b *bench, speaks *script.Script, sessio
 				a.tellUnanswered(speaks)
 				return nil
 			}
-			if err := b.runner.Run(b.alive(ctx), session); err != nil && !errors.Is(err, script.ErrOver) {
+			if err := b.Run(ctx, session); err != nil && !errors.Is(err, script.ErrOver) {
 				return err
 			}
-			s, err := b.conversation(ctx, session)
+			s, err := b.Conversation(ctx, session)
 			if err != nil || s.Interrupted != nil || script.Replies(s) == n {
 				return err
 			}
@@ -291,7 +291,7 @@ func (a *app) tellUnanswered(speaks *script.Script) {
 // admit admits the prompts before the next reply that are not on record yet,
 // and returns the number of that reply.
 func (b *bench) admit(ctx context.Context, speaks *script.Script, session domain.SessionID, prompt string) (int, error) {
-	s, err := b.conversation(ctx, session)
+	s, err := b.Conversation(ctx, session)
 	if err != nil {
 		return 0, err
 	}
@@ -301,7 +301,7 @@ func (b *bench) admit(ctx context.Context, speaks *script.Script, session domain
 		prompts = []string{prompt}
 	}
 	for _, text := range prompts[min(waiting(s), len(prompts)):] {
-		if err := b.runner.Admit(ctx, session, b.ledger.Mint().Message(), text); err != nil {
+		if err := b.Runner.Admit(ctx, session, b.ledger.Mint().Message(), text); err != nil {
 			return n, err
 		}
 	}
@@ -315,11 +315,6 @@ func waiting(s *conversation.State) int {
 		n++
 	}
 	return n
-}
-
-func (b *bench) conversation(ctx context.Context, session domain.SessionID) (*conversation.State, error) {
-	p := conversation.Projection()
-	return projections.Fold(p, p.Init(), b.ledger.Read(ctx, events.SessionStream(session), 0))
 }
 
 // A runResult is what run and resume tell programs.

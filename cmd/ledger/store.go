@@ -13,11 +13,12 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/projections"
 	"github.com/settlement-ledger/ledger/registry/outputs"
+	"github.com/settlement-ledger/ledger/runner/engine"
 	"github.com/spf13/cobra"
 )
 
-// outputsName is the folder of the outputs in a store's folder.
-const outputsName = "outputs"
+// outputsName is the folder of the outputs in a folder of a store.
+const outputsName = engine.OutputsFolder
 
 func (a *app) storeCommand() *cobra.Command {
 	cmd := a.group("store", "Look after a store: its size, its health, its backups",

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"iter"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/settlement-ledger/ledger/builtins/permission"
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/registry"
+	"github.com/settlement-ledger/ledger/runner"
+	"github.com/settlement-ledger/ledger/runner/engine"
+)
+
+// A model that calls one tool and is done.
+type oneCall struct{}
+
+func (oneCall) Reply(_ context.Context, turn runner.Turn) iter.Seq2[runner.Part, error] {
+	return func(yield func(runner.Part, error) bool) {
+		if len(turn.Conversation.Messages) == 1 {
+			yield(runner.Asked{ID: "call_1", Name: "large"}, nil)
+		}
+	}
+}
+
+// TestVerifyAcceptsTheLogOfAnEmbeddingProgram runs a session through package
+// engine, with an output that is too large to show, and verifies it with the
+// command.
+func TestVerifyAcceptsTheLogOfAnEmbeddingProgram(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "store")
+	tools := func(gate *permission.Gate) (registry.Tools, error) {
+		large, err := domain.Make(domain.Spec[struct{}, string]{
+			Description: "Returns a large text.",
+			Execute: func(ctx context.Context, _ struct{}, call domain.Invocation) (string, error) {
+				if err := gate.Assert(ctx, call, permission.Ask{Action: "large", Resources: []string{"text"}}); err != nil {
+					return "", err
+				}
+				return strings.Repeat("a line\n", 10_000), nil
+			},
+		})
+		return registry.Tools{"large": large}, err
+	}
+	f, err := engine.OpenFolder(t.Context(), dir, "test", engine.WorkspaceConfig{
+		Location: dir, Tools: tools, Runner: runner.Config{Provider: oneCall{}},
+		Agents: permission.Agents{Rules: map[domain.AgentID]domain.Rules{"build": {{Action: "*", Resource: "*", Effect: domain.Allow, Source: "test"}}}},
+	})
+	if err != nil {
+		t.Fatalf("OpenFolder = %v", err)
+	}
+	session, err := f.Runner.Open(t.Context(), events.SessionOpened{Agent: "build", Location: dir})
+	if err != nil {
+		t.Fatalf("Open = %v", err)
+	}
+	if err := f.Runner.Admit(t.Context(), session, f.Ledger.Mint().Message(), "go"); err != nil {
+		t.Fatalf("Admit = %v", err)
+	}
+	if err := f.Run(t.Context(), session); err != nil {
+		t.Fatalf("Run = %v", err)
+	}
+	if err := f.Close(t.Context()); err != nil {
+		t.Fatalf("Close = %v", err)
+	}
+	verified := ledger(t, dir, "verify", "-o", "json")
+	v := decodeJSON[struct{ Settled, Open, Outputs int }](t, verified.out)
+	if verified.exit != 0 || v.Settled != 1 || v.Open != 0 || v.Outputs == 0 {
+		t.Errorf("ledger verify = exit %d, %+v, want exit 0 with one settled call and its output\n%s", verified.exit, v, verified.err)
+	}
+}

@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"path/filepath"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/registry/outputs"
+)
+
+// OutputsFolder is the name of the folder of outputs in the folder of a store.
+const OutputsFolder = "outputs"
+
+// A Folder is a workspace over a store in a folder that this process holds
+// alone. OpenFolder makes one.
+type Folder struct {
+	*Workspace
+	Ledger *events.Ledger // of the store
+	store  *embedded.Store
+	kept   *outputs.Store
+}
+
+// OpenFolder opens the store in a folder, which it makes if there is none,
+// starts a process of this program in it, recovers what dead processes left, and
+// opens a workspace. The folder is one that the ledger command can read. The
+// caller closes the Folder. Besides the errors of [Start] and [Process.Open] it
+// returns those of [embedded.Open]: an events.ErrInUse if another process has the
+// folder open.
+func OpenFolder(ctx context.Context, dir, program string, config WorkspaceConfig) (*Folder, error) {
+	store, err := embedded.Open(ctx, dir, embedded.Config{})
+	if err != nil {
+		return nil, err
+	}
+	kept, err := outputs.Open(filepath.Join(dir, OutputsFolder), outputs.Config{})
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	f := &Folder{store: store, kept: kept}
+	f.Ledger = events.NewLedger(store, domain.NewMint(time.Now, rand.Reader), time.Now)
+	p, err := Start(ctx, ProcessConfig{
+		Ledger: f.Ledger, Checkpoints: store, Outputs: kept, Program: program,
+		Sweep: func(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error)) error {
+			_, err := kept.Sweep(ctx, recorded)
+			return err
+		},
+	})
+	if err != nil {
+		return nil, errors.Join(err, f.closeStores())
+	}
+	if f.Workspace, err = p.Open(ctx, config); err != nil {
+		return nil, errors.Join(err, p.Close(ctx), f.closeStores())
+	}
+	return f, nil
+}
+
+// Close closes the process, as [Process.Close] does, and then the store. Nothing
+// of the Folder may be used afterwards.
+func (f *Folder) Close(ctx context.Context) error {
+	return errors.Join(f.Process.Close(ctx), f.closeStores())
+}
+
+func (f *Folder) closeStores() error { return errors.Join(f.kept.Close(), f.store.Close()) }

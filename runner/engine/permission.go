@@ -1,0 +1,144 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/settlement-ledger/ledger/builtins/permission"
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections"
+	"github.com/settlement-ledger/ledger/projections/conversation"
+)
+
+// A SavedApproval is an approval that a person saved, with the session in which
+// it was given and the time.
+type SavedApproval struct {
+	events.ApprovalSaved
+	Session domain.SessionID `json:"session"`
+	At      time.Time        `json:"at"`
+}
+
+// SavedApprovals are the approvals of all sessions that are not revoked, in the
+// order of the log. One that expired is among them.
+type SavedApprovals struct {
+	Saved []SavedApproval `json:"saved"`
+}
+
+// Approvals is the projection of [SavedApprovals]. An approval counts in the
+// location in which it was given.
+func Approvals() projections.Projection[*SavedApprovals] {
+	return projections.Projection[*SavedApprovals]{
+		Name: "approvals", Version: 1,
+		Init: func() *SavedApprovals { return &SavedApprovals{} },
+		Apply: func(s *SavedApprovals, v events.Envelope) *SavedApprovals {
+			switch e := v.Event.(type) {
+			case events.ApprovalSaved:
+				s.revoke(e.Location, e.Action, e.Resource)
+				s.Saved = append(s.Saved, SavedApproval{e, v.Correlation, v.Time})
+			case events.ApprovalRevoked:
+				s.revoke(e.Location, e.Action, e.Resource)
+			}
+			return s
+		},
+	}
+}
+
+func (s *SavedApprovals) revoke(location, action, resource string) {
+	kept := s.Saved[:0]
+	for _, a := range s.Saved {
+		if a.Location != location || a.Action != action || a.Resource != resource {
+			kept = append(kept, a)
+		}
+	}
+	s.Saved = kept
+}
+
+// at returns the approvals of a location, for a gate.
+func (s *SavedApprovals) at(location string) *permission.Approvals {
+	set := new(permission.Approvals)
+	for _, a := range s.Saved {
+		if a.Location == location {
+			set.Add(permission.Approval{
+				Permission: a.Permission, Session: a.Session, Action: a.Action, Resource: a.Resource, At: a.At, Expires: a.Expires,
+			})
+		}
+	}
+	return set
+}
+
+// A recorder keeps facts about permission in the session of the call.
+type recorder struct {
+	workspace *Workspace
+	location  string
+}
+
+// Requested keeps that a call asked.
+func (r *recorder) Requested(ctx context.Context, q permission.Request) error {
+	return r.workspace.Runner.Note(ctx, q.Invocation, events.PermissionRequested{
+		Permission: q.ID, Message: q.Invocation.Message, Call: q.Invocation.Call, Agent: q.Invocation.Agent,
+		Action: q.Action, Resources: q.Resources, Save: q.Save, Metadata: q.Metadata, Shown: q.Shown,
+	})
+}
+
+// Decided keeps how that ended.
+func (r *recorder) Decided(ctx context.Context, d permission.Decision) error {
+	return r.workspace.Runner.Note(ctx, d.Invocation, events.PermissionDecided{
+		Permission: d.Permission, Effect: d.Effect, By: events.Decider(d.By.String()), Rule: d.Rule,
+		Scope: d.Scope.String(), Feedback: d.Feedback, WaitedMS: d.Waited.Milliseconds(),
+	})
+}
+
+// Saved keeps what a person allowed from now on.
+func (r *recorder) Saved(ctx context.Context, a permission.Approval) error {
+	return r.workspace.Runner.Note(ctx, domain.Invocation{Session: a.Session}, events.ApprovalSaved{
+		Permission: a.Permission, Location: r.location, Action: a.Action, Resource: a.Resource, Expires: a.Expires,
+	})
+}
+
+// looping asks for permission to make a call that the runner found to repeat.
+func (w *Workspace) looping(ctx context.Context, inv domain.Invocation, found events.LoopDetected) error {
+	return w.Gate.Assert(ctx, inv, permission.Ask{
+		Action: "doom_loop", Resources: []string{found.Tool}, Save: []string{found.Tool},
+		Show: func(ctx context.Context) (domain.Shown, error) { return w.showLoop(ctx, inv, found) },
+	})
+}
+
+// showLoop returns the text of a question about a loop: the calls of one round,
+// each with its input, as the session's log has them.
+func (w *Workspace) showLoop(ctx context.Context, inv domain.Invocation, found events.LoopDetected) (domain.Shown, error) {
+	s, err := w.Conversation(ctx, inv.Session)
+	if err != nil {
+		return domain.Shown{}, fmt.Errorf("read the calls of a loop: %w", err)
+	}
+	return domain.Show(domain.ShownCall, loopText(s, found)), nil
+}
+
+// loopText returns the calls of the round that ends with the call found, one on
+// each line, and how often they were made.
+func loopText(s *conversation.State, found events.LoopDetected) string {
+	var made []domain.Call
+	for _, m := range s.Messages {
+		if m.Reply == nil {
+			continue
+		}
+		for _, c := range m.Reply.Calls {
+			made = append(made, c.Call)
+			if m.ID == found.Message && c.ID == found.Call {
+				return roundText(made[max(0, len(made)-found.Period):], found.Rounds)
+			}
+		}
+	}
+	return roundText(made, found.Rounds)
+}
+
+func roundText(round []domain.Call, times int) string {
+	var b strings.Builder
+	for _, c := range round {
+		fmt.Fprintf(&b, "%s %s\n", c.Name, c.Input)
+	}
+	fmt.Fprintf(&b, "(%d times in a row)", times)
+	return b.String()
+}

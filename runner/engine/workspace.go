@@ -1,0 +1,126 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/settlement-ledger/ledger/builtins/permission"
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections"
+	"github.com/settlement-ledger/ledger/projections/conversation"
+	"github.com/settlement-ledger/ledger/registry"
+	"github.com/settlement-ledger/ledger/runner"
+)
+
+// A WorkspaceConfig describes where sessions run, with which tools, under which
+// rules. Location is required.
+type WorkspaceConfig struct {
+	// Location names the place, such as the absolute path of a directory. An
+	// approval that a person saved counts in the location in which it was given.
+	Location string
+	// Agents are the permission rules of each agent. An agent without rules is
+	// asked about everything.
+	Agents permission.Agents
+	// Approver decides what the rules leave open. Nil: permission.Headless, which
+	// refuses it.
+	Approver permission.Approver
+	// Tools returns the tools of the location. They ask the gate for permission.
+	// Nil: there are none, until the caller registers some in Workspace.Layer.
+	Tools func(*permission.Gate) (registry.Tools, error)
+	// Registry configures how calls are settled. Its Outputs are those of the
+	// process where they are nil.
+	Registry registry.Config
+	// Runner configures how sessions are run. Open sets its Ledger, Registry,
+	// Rules, Looping and Elsewhere.
+	Runner runner.Config
+}
+
+// A Workspace is where the sessions of one location run. Process.Open and
+// OpenFolder make one. Its fields are for the caller to use and not to set. It is
+// safe for concurrent use.
+type Workspace struct {
+	Process  *Process
+	Layer    *registry.Layer    // of the location; more scopes may be opened in it
+	Registry *registry.Registry // over Layer
+	Runner   *runner.Runner     // opens, prompts and runs sessions
+	Gate     *permission.Gate   // asked by the tools
+}
+
+// Open opens a location layer, registers its tools, and returns the workspace.
+// Several may be open in a process. Process.Close closes the layer. Open returns
+// an ErrBadConfig, the error of config.Tools, or that of the store.
+func (p *Process) Open(ctx context.Context, config WorkspaceConfig) (*Workspace, error) {
+	w, err := p.open(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("open workspace %q: %w", config.Location, err)
+	}
+	return w, nil
+}
+
+func (p *Process) open(ctx context.Context, config WorkspaceConfig) (*Workspace, error) {
+	if config.Location == "" {
+		return nil, fmt.Errorf("%w: Location is empty", ErrBadConfig)
+	}
+	if config.Approver == nil {
+		config.Approver = permission.Headless{}
+	}
+	if config.Registry.Outputs == nil {
+		config.Registry.Outputs = p.config.Outputs
+	}
+	w := &Workspace{Process: p}
+	recorder := &recorder{workspace: w, location: config.Location}
+	saved, err := projections.Current(ctx, Approvals(), p.config.Ledger, p.config.Checkpoints)
+	if err != nil {
+		return nil, err
+	}
+	w.Gate, err = permission.NewGate(permission.Config{
+		Rules: config.Agents.Of, Approver: config.Approver, Recorder: recorder, Mint: p.config.Ledger.Mint(), Now: p.config.Ledger.Now,
+		Approvals: saved.at(config.Location),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if w.Layer, err = p.layers.Location(ctx, config.Location); err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	p.mu.opened = append(p.mu.opened, w.Layer)
+	p.mu.Unlock()
+	if err := w.register(ctx, config.Tools); err != nil {
+		return nil, err
+	}
+	if w.Registry, err = p.layers.Registry(config.Registry, w.Layer); err != nil {
+		return nil, err
+	}
+	config.Runner.Ledger, config.Runner.Registry = p.config.Ledger, w.Registry
+	config.Runner.Rules, config.Runner.Looping, config.Runner.Elsewhere = config.Agents.Of, w.looping, p.elsewhere
+	w.Runner = runner.New(config.Runner)
+	return w, nil
+}
+
+func (w *Workspace) register(ctx context.Context, tools func(*permission.Gate) (registry.Tools, error)) error {
+	if tools == nil {
+		return nil
+	}
+	made, err := tools(w.Gate)
+	if err != nil {
+		return err
+	}
+	return w.Layer.Scope().Register(ctx, made)
+}
+
+// Run takes steps of a session until it rests, as [runner.Runner.Run] does and
+// with its errors. It also ends, with runner.ErrLeaseLost, when the lease of the
+// process is lost.
+func (w *Workspace) Run(ctx context.Context, session domain.SessionID) error {
+	alive, cancel := w.Process.Alive(ctx)
+	defer cancel()
+	return w.Runner.Run(alive, session)
+}
+
+// Conversation returns a session as its log has it.
+func (w *Workspace) Conversation(ctx context.Context, session domain.SessionID) (*conversation.State, error) {
+	p := conversation.Projection()
+	return projections.Fold(p, p.Init(), w.Process.config.Ledger.Read(ctx, events.SessionStream(session), 0))
+}
