@@ -88,6 +88,7 @@ var kinds = map[string]kind{
 	"PromptAdmitted":      of[PromptAdmitted](),
 	"TurnMaterialized":    of[TurnMaterialized](),
 	"ReplyReceived":       of[ReplyReceived](),
+	"ReplyRefused":        of[ReplyRefused](),
 	"CallStarted":         of[CallStarted](),
 	"CallSettled":         of[CallSettled](),
 	"LateResultObserved":  of[LateResultObserved](),

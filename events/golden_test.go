@@ -89,6 +89,11 @@ func whole() []Event {
 		SessionInterrupted{Reason: domain.ByShutdown, Detail: "SIGTERM"},
 		SessionClosed{Reason: "done"},
 		LeaseRenewed{Process: m.Process(), Until: now().Add(time.Minute)},
+		ReplyRefused{
+			Turn: m.Turn(), Message: m.Message(), Reason: "two calls have one ID", Text: "I read it.",
+			Calls: []domain.Call{{ID: "call_1", Name: "read", Input: raw(`{"path":"a.go"}`)}},
+			Model: "some-model-1", Tokens: Tokens{Input: 1, Output: 2, CacheRead: 3, CacheWrite: 4}, Finish: "tool_use",
+		},
 	}
 }
 

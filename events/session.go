@@ -69,6 +69,19 @@ type ReplyReceived struct {
 	Finish  string           `json:"finish,omitempty"` // the provider's word for why it stopped
 }
 
+// ReplyRefused keeps a reply that cannot be used, as it came, and says why. None
+// of its calls runs, and no model is shown it: the turn has no reply.
+type ReplyRefused struct {
+	Turn    domain.TurnID    `json:"turn"`
+	Message domain.MessageID `json:"message"` // that the reply would have been
+	Reason  string           `json:"reason"`
+	Text    string           `json:"text,omitempty"`
+	Calls   []domain.Call    `json:"calls,omitempty"` // as asked; an ID may be empty or repeated
+	Model   string           `json:"model,omitempty"`
+	Tokens  Tokens           `json:"tokens,omitzero"`
+	Finish  string           `json:"finish,omitempty"`
+}
+
 // Tokens are what a provider counted.
 type Tokens struct {
 	Input      int64 `json:"input,omitempty"`
@@ -112,6 +125,9 @@ func (TurnMaterialized) Kind() string { return "TurnMaterialized" }
 func (ReplyReceived) Kind() string { return "ReplyReceived" }
 
 // Kind returns the name under which the event is kept.
+func (ReplyRefused) Kind() string { return "ReplyRefused" }
+
+// Kind returns the name under which the event is kept.
 func (LoopDetected) Kind() string { return "LoopDetected" }
 
 // Kind returns the name under which the event is kept.
@@ -124,6 +140,7 @@ func (SessionOpened) event()      {}
 func (PromptAdmitted) event()     {}
 func (TurnMaterialized) event()   {}
 func (ReplyReceived) event()      {}
+func (ReplyRefused) event()       {}
 func (LoopDetected) event()       {}
 func (SessionInterrupted) event() {}
 func (SessionClosed) event()      {}

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
@@ -25,6 +27,9 @@ func (c *carrying) ask(ctx context.Context, last bool) error {
 	}
 	c.turn = turn.ID
 	reply, err := c.reply(ctx, turn)
+	if bad, ok := errors.AsType[*badReply](err); ok {
+		return c.refuse(ctx, reply, bad, offered[0].ID)
+	}
 	if err != nil {
 		return fmt.Errorf("ask %s: %w", turn.Agent, err)
 	}
@@ -32,6 +37,25 @@ func (c *carrying) ask(ctx context.Context, last bool) error {
 		return fmt.Errorf("record reply: %w", err)
 	}
 	return nil
+}
+
+// A badReply says why a reply cannot be used. It is an ErrBadReply.
+type badReply struct{ reason string }
+
+func (b *badReply) Error() string { return ErrBadReply.Error() + ": " + b.reason }
+func (b *badReply) Unwrap() error { return ErrBadReply }
+
+// refuse records a reply that cannot be used, with the reason, and returns that.
+func (c *carrying) refuse(ctx context.Context, reply events.ReplyReceived, bad *badReply, turn domain.EventID) error {
+	e := events.ReplyRefused{
+		Turn: reply.Turn, Message: reply.Message, Reason: bad.reason, Text: reply.Text, Calls: reply.Calls,
+		Model: reply.Model, Tokens: reply.Tokens, Finish: reply.Finish,
+	}
+	err := fmt.Errorf("ask %s: %w", c.session.Agent, bad)
+	if _, kept := c.journal.writer.Append(ctx, c.config.Ledger.Draft(e, turn)); kept != nil {
+		return errors.Join(err, fmt.Errorf("record refused reply: %w", kept))
+	}
+	return err
 }
 
 func (c *carrying) offer(ctx context.Context, last bool) (Turn, events.TurnMaterialized, error) {
@@ -59,10 +83,17 @@ func (c *carrying) offer(ctx context.Context, last bool) (Turn, events.TurnMater
 	return turn, event, nil
 }
 
-// reply asks the model and puts its reply together.
+// reply asks the model and puts its reply together. With a *badReply it returns
+// the whole reply as it came.
 func (c *carrying) reply(ctx context.Context, turn Turn) (events.ReplyReceived, error) {
 	reply := events.ReplyReceived{Turn: turn.ID, Message: turn.Message, Model: turn.Model}
 	var text strings.Builder
+	var bad *badReply
+	refuse := func(format string, args ...any) {
+		if bad == nil {
+			bad = &badReply{fmt.Sprintf(format, args...)}
+		}
+	}
 	seen := map[domain.CallID]bool{}
 	for part, err := range c.config.Provider.Reply(ctx, turn) {
 		if err != nil {
@@ -72,8 +103,13 @@ func (c *carrying) reply(ctx context.Context, turn Turn) (events.ReplyReceived, 
 		case Said:
 			text.WriteString(string(part))
 		case Asked:
-			if part.ID == "" || seen[part.ID] {
-				return reply, fmt.Errorf("%w: call of %q has the ID %q, which must be there and differ within a reply", ErrBadReply, part.Name, part.ID)
+			switch {
+			case part.ID == "":
+				refuse("call %d, of %q, has no ID", len(reply.Calls)+1, part.Name)
+			case !utf8.ValidString(string(part.ID)):
+				refuse("call %d, of %q, has the ID %q, which is not UTF-8", len(reply.Calls)+1, part.Name, part.ID)
+			case seen[part.ID]:
+				refuse("call %d, of %q, has the ID %q of a call before it", len(reply.Calls)+1, part.Name, part.ID)
 			}
 			seen[part.ID] = true
 			reply.Calls = append(reply.Calls, domain.Call{ID: part.ID, Name: part.Name, Input: asJSON(part.Input)})
@@ -83,11 +119,14 @@ func (c *carrying) reply(ctx context.Context, turn Turn) (events.ReplyReceived, 
 				reply.Model = part.Model
 			}
 		default:
-			return reply, fmt.Errorf("%w: part of type %T", ErrBadReply, part)
+			refuse("it has a part of type %T", part)
 		}
 	}
 	reply.Text = text.String()
-	return reply, context.Cause(ctx)
+	if err := context.Cause(ctx); err != nil || bad == nil {
+		return reply, err
+	}
+	return reply, bad
 }
 
 // asJSON keeps an input that is not JSON as a JSON string of what it is, which

@@ -17,6 +17,8 @@
 //     a later one.
 //   - No run resumes unasked: Recover and Salvage ask no model and run no tool.
 //   - A step that adds nothing to the log ends the run with [ErrNoProgress].
+//   - A reply whose calls have no ID, or one ID twice, is on record as refused,
+//     with the reason: none of its calls runs, and the run ends with [ErrBadReply].
 //   - A process is dead when its lease ran out, or when it had none and cannot
 //     have the store: never because it was not heard of.
 //   - An interruption is recorded, with the end of every call that it met, in

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -254,6 +255,67 @@ func TestABadReplyIsRefusedWhole(t *testing.T) {
 		session := p.open("go")
 		if err := p.runner.Run(t.Context(), session); !errors.Is(err, runner.ErrBadReply) || count.total() != 0 {
 			t.Errorf("%s: Run = %v after %d runs, want ErrBadReply after none", name, err, count.total())
+		}
+	}
+}
+
+// refusals returns the refused replies of a session.
+func (p *program) refusals(session domain.SessionID) (all []events.ReplyRefused) {
+	p.t.Helper()
+	for v, err := range p.ledger.Read(p.t.Context(), events.SessionStream(session), 0) {
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if e, ok := v.Event.(events.ReplyRefused); ok {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+func TestARefusedReplyIsOnRecordAndNoModelIsShownIt(t *testing.T) {
+	t.Parallel()
+	finished := runner.Finished{Reason: "tool_calls", Model: "m-2", Tokens: events.Tokens{Output: 7}}
+	for name, test := range map[string]struct {
+		parts  []runner.Part
+		reason string
+		calls  []domain.CallID
+	}{
+		"no ID": {[]runner.Part{runner.Said("I look."), ask("", "echo", `{"text":"a"}`), ask("b", "echo", `{"text":"b"}`), finished},
+			`call 1, of "echo", has no ID`, []domain.CallID{"", "b"}},
+		"repeated ID": {[]runner.Part{ask("c", "echo", `{"text":"a"}`), runner.Said("I look."), ask("c", "echo", `{"text":"a"}`), finished},
+			`call 2, of "echo", has the ID "c" of a call before it`, []domain.CallID{"c", "c"}},
+		"IDs that are one ID on record": {[]runner.Part{runner.Said("I look."), ask("c\xff", "echo", `{}`), ask("c\xfe", "echo", `{}`), finished},
+			`call 1, of "echo", has the ID "c\xff", which is not UTF-8`, []domain.CallID{"c\ufffd", "c\ufffd"}},
+		"another part": {[]runner.Part{runner.Said("I look."), nil, ask("c", "echo", `{"text":"a"}`), finished},
+			`it has a part of type <nil>`, []domain.CallID{"c"}},
+	} {
+		var count counter
+		model := plays(test.parts, []runner.Part{runner.Said("whole")})
+		p := start(t, registry.Tools{"echo": echo(&count)}, runner.Config{Provider: model})
+		session := p.open("go")
+		err := p.runner.Run(t.Context(), session)
+		if !errors.Is(err, runner.ErrBadReply) || !strings.Contains(err.Error(), test.reason) {
+			t.Errorf("%s: Run = %v, want ErrBadReply that says %s", name, err, test.reason)
+		}
+		kept := p.refusals(session)
+		if len(kept) != 1 {
+			t.Fatalf("%s: %d refused replies are on record, want 1", name, len(kept))
+		}
+		var ids []domain.CallID
+		for _, c := range kept[0].Calls {
+			ids = append(ids, c.ID)
+		}
+		if e := kept[0]; e.Reason != test.reason || e.Text != "I look." || e.Finish != "tool_calls" || e.Model != "m-2" || e.Tokens.Output != 7 ||
+			!slices.Equal(ids, test.calls) || e.Turn != p.state(session).Turn.Turn {
+			t.Errorf("%s: refused reply = %+v, want all of it with the reason", name, e)
+		}
+		p.run(session)
+		if got := model.shown[1]; got != "user" || count.total() != 0 {
+			t.Errorf("%s: after %d runs the model is shown %q, want the prompt alone after none", name, count.total(), got)
+		}
+		if broken := exceptions(t, p.ledger); len(broken) != 0 {
+			t.Errorf("%s: exceptions = %+v, want none", name, broken)
 		}
 	}
 }

@@ -137,6 +137,7 @@ type happening struct {
 	Turn     *domain.TurnID    `json:"turn"`
 	Message  *domain.MessageID `json:"message"`
 	Text     *string           `json:"text"`
+	Reason   *string           `json:"reason"` // why a reply was refused
 	Call     *callRow          `json:"call"`
 	shown    string
 	known    calls.Call
@@ -170,6 +171,8 @@ func happenings(state *calls.State, session domain.SessionID, v events.Envelope)
 	case events.ReplyReceived:
 		h.Turn, h.Message, h.Text, h.shown = opt(e.Turn), opt(e.Message), opt(e.Text), summary(e)
 		return append([]happening{h}, askedIn(state, session, e, v)...)
+	case events.ReplyRefused:
+		h.Turn, h.Message, h.Text, h.Reason = opt(e.Turn), opt(e.Message), opt(e.Text), opt(e.Reason)
 	case events.CallStarted:
 		if wasAsked(state, calls.Key{Session: session, Message: e.Message, Call: e.Call}) {
 			return nil
@@ -233,6 +236,7 @@ func (a *app) sessionPage(s calls.Session, detail sessionDetail) {
 // phrases are what a timeline calls the kinds of events.
 var phrases = map[string]string{
 	"SessionOpened": "opened", "PromptAdmitted": "prompt", "TurnMaterialized": "turn", "ReplyReceived": "reply",
+	"ReplyRefused":       "reply refused",
 	"SessionInterrupted": "interrupted", "SessionClosed": "closed", "PermissionRequested": "asks permission",
 	"PermissionDecided": "permission", "LateResultObserved": "late result", "LoopDetected": "loop", "OutputPruned": "pruned",
 	"ApprovalSaved": "approval", "ApprovalRevoked": "approval revoked",

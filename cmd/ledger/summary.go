@@ -45,6 +45,8 @@ func saidInSession(e events.Event) string {
 		return saidOfTurn(e)
 	case events.ReplyReceived:
 		return saidInReply(e)
+	case events.ReplyRefused:
+		return saidInRefusal(e)
 	case events.PermissionRequested:
 		return e.Action + " " + strings.Join(e.Resources, ", ")
 	case events.PermissionDecided:
@@ -143,6 +145,18 @@ func saidInReply(e events.ReplyReceived) string {
 	}
 	if len(e.Calls) > 0 {
 		parts = append(parts, "["+count(len(e.Calls), "call")+"]")
+	}
+	return strings.Join(parts, " ")
+}
+
+// saidInRefusal names the calls, of which none ran.
+func saidInRefusal(e events.ReplyRefused) string {
+	parts := []string{e.Reason + ";"}
+	if e.Text != "" {
+		parts = append(parts, e.Text)
+	}
+	for _, c := range e.Calls {
+		parts = append(parts, fmt.Sprintf("[%s %q %s]", c.Name, c.ID, gist(c.Input)))
 	}
 	return strings.Join(parts, " ")
 }

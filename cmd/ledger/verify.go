@@ -84,6 +84,7 @@ type verification struct {
 	Unreferenced int            `json:"unreferenced"`  // outputs kept here that no settlement names
 	Unreachable  int            `json:"unreachable"`   // outputs of nodes that could not be asked, and were not checked
 	Digests      bool           `json:"digests"`       // they were read and compared
+	Refused      int            `json:"refused"`       // replies that could not be used, none of whose calls ran
 	UnknownKinds map[string]int `json:"unknown_kinds"` // kinds that this program does not know, and how often
 	Exceptions   []exceptionRow `json:"exceptions"`
 	lengths      map[events.Stream]events.Revision
@@ -139,8 +140,11 @@ func (v *verification) readAll(ctx context.Context, s *ledgerStore, p *progress)
 			v.except(calls.Exception{Law: readsBack, Detail: err.Error(), Stream: e.Stream, Revision: e.Revision, Position: e.Position, Event: e.ID})
 			continue
 		}
-		if u, ok := envelope.Event.(events.Unknown); ok {
-			v.UnknownKinds[fmt.Sprintf("%s v%d", u.Name, u.Version)]++
+		switch e := envelope.Event.(type) {
+		case events.Unknown:
+			v.UnknownKinds[fmt.Sprintf("%s v%d", e.Name, e.Version)]++
+		case events.ReplyRefused:
+			v.Refused++
 		}
 		state = projection.Apply(state, envelope)
 	}
@@ -271,6 +275,9 @@ func (a *app) verificationPage(v *verification) {
 	}
 	if v.Unreachable > 0 {
 		a.line("%s of other nodes, which cannot be asked, not checked: ledger output tells why.", count(v.Unreachable, "output"))
+	}
+	if v.Refused > 0 {
+		a.line("%s refused, and kept: ledger event ls --kind ReplyRefused shows why.", people(v.Refused, "reply", "replies"))
 	}
 	for _, kind := range slices.Sorted(maps.Keys(v.UnknownKinds)) {
 		a.line("%s of kind %s, which this program does not know.", count(v.UnknownKinds[kind], "event"), visible(kind))

@@ -84,6 +84,10 @@ func (w *watch) learn(v events.Envelope, aloud bool) {
 		if aloud {
 			w.settled(v.Time, e)
 		}
+	case events.ReplyRefused:
+		if aloud {
+			fmt.Fprintf(w.to, "%s\n", w.app.painted(yellow, "■ reply refused: "+oneLine(e.Reason, 100)))
+		}
 	case events.SessionInterrupted:
 		if aloud {
 			fmt.Fprintf(w.to, "%s\n", w.app.painted(yellow, strings.TrimSpace("■ interrupted by "+e.Reason.String()+" "+e.Detail)))
