@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"os/exec"
 	"strings"
 	"time"
@@ -65,8 +66,8 @@ type Config struct {
 	// Shell is the program that runs a command line given after -c. Empty:
 	// /bin/sh.
 	Shell string
-	// Environment is that of the commands, as KEY=VALUE. Nil: that of this
-	// process.
+	// Environment is that of the commands, as KEY=VALUE. Nil: the variables of
+	// this process that [Inherited] names.
 	Environment []string
 	// Grace is how long a command may take to terminate. Zero: 3 seconds.
 	Grace time.Duration
@@ -97,6 +98,9 @@ func (c Config) complete() (Config, error) {
 	}
 	if _, err := exec.LookPath(c.Shell); err != nil {
 		return c, fmt.Errorf("%w: Shell: %w", ErrBadConfig, err)
+	}
+	if c.Environment == nil {
+		c.Environment = Environment(os.Environ())
 	}
 	switch c.SearchProgram {
 	case NoSearchProgram:

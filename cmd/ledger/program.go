@@ -120,11 +120,12 @@ type bench struct {
 
 // A setup says how sessions are carried on.
 type setup struct {
-	workspace string
-	rules     domain.Rules
-	agent     string
-	steps     int
-	provider  runner.Provider
+	workspace   string
+	rules       domain.Rules
+	agent       string
+	steps       int
+	provider    runner.Provider
+	environment []string // of bash commands
 }
 
 // open returns the bench of a workspace, with the builtin tools registered for
@@ -140,7 +141,7 @@ func (p *program) open(ctx context.Context, a *app, s setup) (*bench, error) {
 		Agents:   permission.Agents{Default: domain.AgentID(s.agent), Rules: map[domain.AgentID]domain.Rules{domain.AgentID(s.agent): s.rules}},
 		Approver: a.approver(ctx),
 		Tools: func(gate *permission.Gate) (registry.Tools, error) {
-			return builtins.Tools(builtins.Config{Workspace: root, Permission: gate, Outputs: kept{p.outputs}})
+			return builtins.Tools(builtins.Config{Workspace: root, Permission: gate, Outputs: kept{p.outputs}, Environment: s.environment})
 		},
 		Runner: runner.Config{Provider: s.provider, Steps: s.steps},
 	})

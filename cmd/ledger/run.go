@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/settlement-ledger/ledger/builtins"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections"
@@ -30,6 +31,7 @@ type runFlags struct {
 	setup
 	script    string
 	rulesFile string // empty: the default rules
+	env       []string
 }
 
 // ready reads what the flags name.
@@ -39,6 +41,9 @@ func (f *runFlags) ready() (speaks *script.Script, err error) {
 	}
 	if info, err := os.Stat(f.workspace); err != nil || !info.IsDir() {
 		return nil, hinted(fmt.Errorf("--workspace: %s is not a folder that can be opened: %w", f.workspace, cmp.Or(err, fs.ErrInvalid)), "name a folder that exists")
+	}
+	if f.environment, err = environment(f.env); err != nil {
+		return nil, err
 	}
 	if f.rules, err = loadRules(f.rulesFile); err != nil {
 		return nil, err
@@ -56,6 +61,7 @@ func (f *runFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.workspace, "workspace", ".", "the folder that the tools work in")
 	flags.StringVar(&f.rulesFile, "rules", "", "a file of permission rules, one on each line: EFFECT ACTION RESOURCE")
 	flags.IntVar(&f.steps, "steps", 0, "replies to one prompt at most; the last without tools (0: any number)")
+	flags.StringArrayVar(&f.env, "env", nil, "a variable that bash commands get besides the usual ones; may be repeated")
 	must(cmd.MarkFlagFilename("script", "json"))
 	must(cmd.MarkFlagDirname("workspace"))
 	must(cmd.MarkFlagFilename("rules"))
@@ -71,7 +77,16 @@ the tools read, write, edit, glob, grep and bash. Replies come from a recorded
 trajectory. The prompt is the trajectory's, unless one is given.
 
 Without --rules what the workspace holds may be read and changed; what lies
-outside it is asked about. Where nobody can be asked, asking is a denial.`,
+outside it is asked about. Where nobody can be asked, asking is a denial.
+
+A rule that denies bash a command sees it by its name, behind a path and behind
+programs such as env, xargs and sudo. It is no fence: a program can run another
+without naming it. Allow the commands that are wanted and ask about the rest.
+
+A command of bash gets PATH, HOME, the locale, the terminal and the folders of
+toolchains from the environment, not LEDGER_STORE or a credential; the list is in
+docs/operation.md. --env NAME adds a variable. Commands can print it, and the log
+keeps what they print.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.runSession(cmd.Context(), f, strings.Join(args, " "))
 		},
@@ -166,6 +181,20 @@ func people(n int, one, many string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
+}
+
+// environment returns the environment of bash commands, with the variables of
+// some names besides the usual ones.
+func environment(names []string) ([]string, error) {
+	for _, name := range names {
+		if name == "" || strings.Contains(name, "=") {
+			return nil, misuse("--env %q is not a name: set the variable in the environment and give its name alone", name)
+		}
+		if _, set := os.LookupEnv(name); !set {
+			return nil, misuse("--env %s: the variable is not set: set it, or leave the flag out", name)
+		}
+	}
+	return builtins.Environment(os.Environ(), names...), nil
 }
 
 // speaker reads the trajectory that --script names.
