@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -67,19 +66,20 @@ func (s shell) run(ctx context.Context, in commanding, inv domain.Invocation) (c
 	if err != nil {
 		return commanded{}, orBecause(err, "Unable to execute command: %s", in.Command)
 	}
-	script := analyse(in.Command, filepath.Base(s.Shell))
+	script := analyse(in.Command, dialect(s.Shell), s.Environment...)
 	metadata, err := json.Marshal(map[string]string{"command": in.Command, "workdir": where.Path})
 	if err != nil {
 		return commanded{}, err
 	}
-	if err := s.Permission.Assert(ctx, inv, permission.Ask{Action: "bash", Resources: script.resources, Save: script.saves, Metadata: metadata}); err != nil {
+	if err := s.Permission.Assert(ctx, inv, permission.Ask{Action: "bash", Resources: script.resources, Spellings: script.spellings, Save: script.saves, Metadata: metadata,
+		Show: permission.ShowText(domain.ShownCommand, in.Command)}); err != nil {
 		return commanded{}, err
 	}
 	if err := s.still(where, in); err != nil {
 		return commanded{}, because(err, "Unable to execute command: %s", in.Command)
 	}
 	r, err := process.Run(ctx, process.Command{
-		Program: s.Shell, Args: []string{"-c", in.Command}, Dir: where.Path, Env: s.Environment,
+		Program: s.Shell, Args: []string{"-c", unoption(in.Command)}, Dir: where.Path, Env: s.Environment,
 		Limit: s.Capture, Timeout: time.Duration(in.limit()) * time.Millisecond, Grace: s.Grace,
 	})
 	if ctx.Err() != nil && err != nil {
@@ -90,6 +90,14 @@ func (s shell) run(ctx context.Context, in commanding, inv domain.Invocation) (c
 		return commanded{}, because(err, "Unable to execute command: %s", in.Command)
 	}
 	return result(r, s.warnings(script)), nil
+}
+
+// unoption returns a line that the shell does not take for one of its options.
+func unoption(line string) string {
+	if strings.HasPrefix(line, "-") || strings.HasPrefix(line, "+") {
+		return " " + line
+	}
+	return line
 }
 
 // still returns an error if the place to run in is not the directory that was

@@ -184,7 +184,7 @@ func TestEveryCommandIsAResource(t *testing.T) {
 		"sudo -n rm x":             {"sudo -n rm x", "rm x"},
 		"timeout 5s xargs rm":      {"timeout 5s xargs rm", "xargs rm", "rm"},
 		"env A=b /bin/sh -c 'x y'": {"env A=b /bin/sh -c 'x y'", "/bin/sh -c 'x y'", "x y"},
-		"f() { rm x; }; f":         {"rm x", "f", "f() { rm x; }; f"},
+		"f() { rm x; }; f":         {"rm x", "f", "f() { rm x; }; f", "sh -c f() { rm x; }; f"},
 	} {
 		got := analyse(line, "sh")
 		for _, resource := range want {
@@ -236,8 +236,8 @@ func TestSavedPatternIsTheReusablePrefix(t *testing.T) {
 		}
 	}
 	for line, want := range map[string][]string{
-		"git checkout main": {"git checkout *"}, "npm run dev x": {"npm run dev *"}, "git status": {"git status"}, "ls": {"ls"},
-		"rm *.o": {"rm *"}, "git -C x status": {"git -C x status"}, "sudo rm x": {"sudo rm x", "rm *"}, "$X *": {"$X ?"}, "ls > *": {"ls", "> ?"},
+		"git checkout main": {"git checkout *"}, "npm run dev x": {"npm run dev x"}, "git status": {"git status"}, "ls": {"ls"},
+		"rm *.o": {"rm *"}, "git -C x status": {"git -C x status"}, "sudo rm x": {"rm x", "sudo rm x"}, "$X *": {"$X ?"}, "ls > *": {"ls", "> ?"},
 	} {
 		if got := analyse(line, "sh").saves; !slices.Equal(got, want) {
 			t.Errorf("%q saves %q, want %q", line, got, want)
@@ -273,5 +273,57 @@ func TestMetadataSaysWhatAndWhere(t *testing.T) {
 	var got map[string]string
 	if err := json.Unmarshal(b.asked[0].Metadata, &got); err != nil || fmt.Sprint(got) != fmt.Sprintf("map[command:ls workdir:%s/sub]", b.dir) {
 		t.Errorf("metadata %v, %v", got, err)
+	}
+}
+
+func TestCommandGetsTheDocumentedEnvironmentOnly(t *testing.T) {
+	for name, value := range map[string]string{
+		"LEDGER_STORE": "esdb://admin:secret1@db", "AWS_SECRET_ACCESS_KEY": "secret2", "BASH_ENV": "/secret3", "ENV": "/secret4", "GIT_PAGER": "secret5", "LD_AUDIT": "", "BASH_FUNC_ls%%": "() { echo secret6; }",
+		"GOPROXY": "https://u:secret7@proxy", "LC_SECRET": "kept1", "GOFLAGS": "-kept2", "WANTED": "kept3", "npm_config_shell": "secret8", "http_proxy": "secret9",
+	} {
+		t.Setenv(name, value)
+	}
+	b := newBench(t)
+	_, text := must[commanded](t, b, "bash", input{"command": "env"})
+	if strings.Contains(text, "secret") || !strings.Contains(text, "kept1") || !strings.Contains(text, "kept2") || strings.Contains(text, "kept3") || !strings.Contains(text, "PATH=") {
+		t.Errorf("a command gets %s", text)
+	}
+	b = newBench(t, func(c *Config) { c.Environment = Environment(os.Environ(), "WANTED", "ABSENT") })
+	if _, text := must[commanded](t, b, "bash", input{"command": "env"}); !strings.Contains(text, "WANTED=kept3") || strings.Contains(text, "secret") || strings.Contains(text, "ABSENT") {
+		t.Errorf("with WANTED, a command gets %s", text)
+	}
+	b = newBench(t, func(c *Config) { c.Environment = []string{} })
+	if _, text := must[commanded](t, b, "bash", input{"command": "echo ${PATH+x}$HOME"}); strings.Contains(text, os.Getenv("HOME")) {
+		t.Errorf("with an empty environment, a command gets %s", text)
+	}
+}
+
+// The list is documented where it is configured.
+func TestInheritedVariablesAreDocumented(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../docs/operation.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range Inherited {
+		if !strings.Contains(string(doc), "`"+name+"`") {
+			t.Errorf("docs/operation.md does not name %s", name)
+		}
+	}
+}
+
+func TestCommandIsShownWithItsSpellingsAndIsNoOption(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	must[commanded](t, b, "bash", input{"command": "/bin/ls -a"})
+	if shown, err := b.asked[0].Show(t.Context()); err != nil || shown.Text != "/bin/ls -a" || shown.Kind != domain.ShownCommand {
+		t.Errorf("the question shows %+v, %v, want the command", shown, err)
+	}
+	if got := b.asked[0].Spellings["/bin/ls -a"]; !slices.Equal(got, []string{"ls -a"}) {
+		t.Errorf("spelled %q, want ls -a", got)
+	}
+	out, _ := must[commanded](t, b, "bash", input{"command": "-x"})
+	if out.Exit == nil || *out.Exit != 127 {
+		t.Errorf("the line -x ended as %+v, want that no such command was found", out)
 	}
 }

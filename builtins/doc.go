@@ -15,8 +15,17 @@
 //   - A refusal is returned as it was given, so that it differs from a failure.
 //   - Every command in a command line that bash is given is asked about as a
 //     resource of its own, as is each file that it is redirected to or from.
-//     What cannot be read that way is asked about whole besides. The list of
-//     resources is never empty.
+//     A line that the shell and the parser may read differently is asked about
+//     as a whole besides, under a name that no rule for one of its commands
+//     matches. The list of resources is never empty.
+//   - Rules that ask or deny see a command also behind a path and behind the
+//     programs that run others, such as env, xargs and sudo. Rules that allow
+//     see it as it is written. A list of denied commands is no fence: a program
+//     can run another without naming it.
+//   - An answer for always to bash allows the same commands again, or the prefix
+//     of a command that runs no other program.
+//   - A command gets the environment variables that [Inherited] names, and those
+//     of its Config, and no other.
 //   - The new text of an edit is literal. A byte order mark and the line ends of
 //     a file survive an edit. An edit that finds its file changed leaves it so.
 //   - A page that read returns fits in the default limits of an output. It is

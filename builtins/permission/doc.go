@@ -20,6 +20,10 @@
 //	deny  bash rm *
 //	allow external_directory ~/src/*
 //
+// A rule that denies a command is no fence. It matches the names of programs,
+// and a program can run another without naming it: deny bash rm * leaves python
+// and make to remove files. Allow what is wanted and ask about the rest.
+//
 // The patterns are those of [domain.Match]. A resource that begins with ~ or
 // $HOME, alone or before a slash, begins with the home directory.
 //

@@ -1,0 +1,90 @@
+package builtins
+
+import (
+	"slices"
+	"strings"
+)
+
+// exactly returns the pattern that matches the command of some words alone.
+func exactly(words []word) string { return literally(strings.Join(texts(words), " ")) }
+
+// reusable returns the pattern that an answer for always saves for a command:
+// its reusable prefix with anything after it. Where the prefix would allow
+// more than the question shows, as that of an interpreter does, it is the
+// command as it is.
+func reusable(words []word) string {
+	prefix := reusablePrefix(texts(words))
+	if risky(words) {
+		return exactly(words)
+	}
+	for i := range prefix {
+		if !words[i].plain() || strings.HasPrefix(prefix[i], "-") {
+			return exactly(words)
+		}
+	}
+	text := literally(strings.Join(prefix, " "))
+	if len(prefix) < len(words) {
+		text += " *"
+	}
+	return text
+}
+
+// risky reports whether a prefix of a command says too little: with other
+// words behind it, it can run any program, or reach any machine.
+func risky(words []word) bool {
+	name := words[0].value
+	if strings.Contains(name, "/") {
+		return true
+	}
+	name = strings.TrimRight(name, "0123456789.")
+	if slices.Contains(riskyPrograms, name) {
+		return true
+	}
+	return name == "git" && len(words) > 1 && slices.Contains(riskyGit, words[1].value)
+}
+
+// riskyPrograms are the programs, and the subcommands, that are saved whole.
+// The digits at the end of a name are left out.
+var riskyPrograms = strings.Fields(
+	// interpreters, editors and whatever else runs a text
+	"ash awk bash bc busybox clj clojure csh dash dc deno ed elixir emacs erl ex expect fish gawk gdb ghci groovy guile irb java jjs jshell julia ksh ledger " +
+		"lua luajit mawk mksh mysql nano nawk nc ncat netcat node nodejs nvim ocaml octave perl pg php psql pwsh py pypy python r raku rbash rscript ruby " +
+		"runghc runhaskell sbcl scala scheme screen sed sh socat sqlite swift tclsh tcsh tmux toybox ts-node tsx vi view vim vimdiff wish yash zsh " +
+		// programs that run others
+		". alias at batch builtin bwrap chroot chrt command coproc crontab dbus-run-session doas entr env eval exec fakeroot fd fdfind find firejail flock ionice " +
+		"less ltrace make gmake cmake ninja man more nice nohup nsenter parallel perf pkexec proot prlimit runuser script setpriv setsid source ssh sshpass " +
+		"start-stop-daemon stdbuf strace su sudo systemd-run taskset tar time timeout toolbox trap unbuffer unshare valgrind watch xargs zip " +
+		// build tools and package managers run what a file or a package says
+		"ant bazel bun bunx bundle cargo composer conda dotnet gem go gradle gradlew just lein mage mix mvn nix npm npx pip pipenv pipx pnpm pnpx poetry rake rustup sbt " +
+		"task tox turbo uv uvx yarn " +
+		// networks, machines and clouds
+		"ansible aria aws az axel curl dd docker ftp gcloud gh helm install http https kubectl mount nerdctl podman rclone rsync scp sftp " +
+		"systemctl telnet terraform vagrant vault wget")
+
+// riskyGit are the subcommands of git that are saved whole: with some option
+// they run a program, or send what is here elsewhere.
+var riskyGit = strings.Fields("archive bisect clone config daemon difftool fetch filter-branch grep ls-remote mergetool pull push rebase remote send-email " +
+	"submodule worktree")
+
+// reusablePrefix returns the words of a command that say what it does: as many
+// as the table gives for the longest prefix that is in it, and else the first.
+func reusablePrefix(words []string) []string {
+	for n := min(len(words), 3); n > 0; n-- {
+		if arity, ok := arities[strings.Join(words[:n], " ")]; ok {
+			return words[:min(arity, len(words))]
+		}
+	}
+	return words[:min(1, len(words))]
+}
+
+// arities are how many words say what a command does, by its first words.
+var arities = map[string]int{
+	"apt": 2, "apt-get": 2, "aws": 3, "az": 3, "brew": 2, "bun": 2, "bun run": 3, "bundle": 2, "bundle exec": 3, "cargo": 2, "cargo run": 2,
+	"composer": 2, "conda": 2, "deno": 2, "deno task": 3, "docker": 2, "docker builder": 3, "docker compose": 3, "docker container": 3,
+	"docker image": 3, "docker network": 3, "docker volume": 3, "dotnet": 2, "flyctl": 2, "gcloud": 3, "gh": 3, "git": 2, "git bisect": 3,
+	"git config": 3, "git notes": 3, "git remote": 3, "git stash": 3, "git submodule": 3, "git worktree": 3, "go": 2, "go mod": 3, "go tool": 3,
+	"go work": 3, "gradle": 2, "helm": 2, "journalctl": 1, "kubectl": 2, "kubectl config": 3, "kubectl rollout": 3, "make": 2, "mvn": 2, "nix": 2,
+	"npm": 2, "npm exec": 3, "npm run": 3, "npx": 2, "pip": 2, "pip3": 2, "pipenv": 2, "pnpm": 2, "pnpm exec": 3, "pnpm run": 3, "podman": 2,
+	"podman container": 3, "poetry": 2, "poetry run": 3, "rustup": 2, "systemctl": 2, "terraform": 2, "terraform state": 3, "tmux": 2, "turbo": 2,
+	"uv": 2, "uv run": 3, "vault": 2, "yarn": 2, "yarn run": 3,
+}
