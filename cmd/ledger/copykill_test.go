@@ -93,7 +93,7 @@ func TestACopyThatIsKilledGoesOn(t *testing.T) {
 		{from, server + "&namespace=one"}, {server + "&namespace=one", server + "&namespace=two"}, {server + "&namespace=two", back},
 	} {
 		began, kills := time.Now(), 0
-		for range 6 {
+		for range repeats(3, 6) {
 			if !killedCopy(t, node, leg.from, leg.to, time.Duration(rand.IntN(250))*time.Millisecond) {
 				break
 			}

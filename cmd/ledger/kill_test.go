@@ -17,11 +17,24 @@ import (
 
 // kills is how often the program is killed, in stores of their own after a
 // while; steps is how long the session is that is killed.
-const (
-	kills    = 100
-	perStore = 20
-	steps    = 4
+var (
+	kills    = repeats(10, 100)
+	perStore = repeats(5, 20)
 )
+
+const steps = 4
+
+// longVariable asks for the long counts of kills and the like.
+const longVariable = "LEDGER_TEST_LONG"
+
+// repeats returns how often a test repeats: short, or long if the environment
+// asks for it.
+func repeats(short, long int) int {
+	if os.Getenv(longVariable) != "" {
+		return long
+	}
+	return short
+}
 
 // killed is a session of calls that act on the workspace, beside calls whose
 // output is too large to show.

@@ -257,7 +257,7 @@ const streamsVariable = "LEDGER_TEST_STREAMS"
 func TestManyStreamsAreNotHeldInMemory(t *testing.T) {
 	t.Parallel()
 	storage, p := vfs.NewMem(), newPen(1)
-	streams, err := strconv.Atoi(cmp.Or(os.Getenv(streamsVariable), fmt.Sprint(3*maxHeads)))
+	streams, err := strconv.Atoi(cmp.Or(os.Getenv(streamsVariable), strconv.Itoa(repeats(2*maxHeads+100, 3*maxHeads))))
 	must(t, err)
 	for round := range events.Revision(2) {
 		s, err := Open(t.Context(), "store", Config{FS: storage, Durability: Interval(time.Hour)})

@@ -120,7 +120,7 @@ func (f forgetfulFile) SyncData() error {
 // revisions and an index that agree, and all that was promised.
 func TestPowerCuts(t *testing.T) {
 	t.Parallel()
-	count, err := strconv.Atoi(cmp.Or(os.Getenv(cutsVariable), "60"))
+	cuts, err := strconv.Atoi(cmp.Or(os.Getenv(cutsVariable), strconv.Itoa(repeats(40, 1000))))
 	must(t, err)
 	for _, kind := range []struct {
 		name       string
@@ -130,7 +130,7 @@ func TestPowerCuts(t *testing.T) {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
 			made, kept := 0, 0
-			for seed := uint64(0); made < count; seed++ {
+			for seed := uint64(0); made < cuts; seed++ {
 				b, log := live(t, seed, kind.durability, kind.lies)
 				for _, c := range b.mu.cuts {
 					name := fmt.Sprintf("seed %d, cut %d", seed, made)
@@ -305,4 +305,16 @@ func goesOn(t *testing.T, name string, s *Store, streams map[events.Stream][]eve
 			}
 		}
 	}
+}
+
+// longVariable asks for the long counts of power cuts, flips and the like.
+const longVariable = "LEDGER_TEST_LONG"
+
+// repeats returns how often a test repeats: short, or long if the environment
+// asks for it.
+func repeats(short, long int) int {
+	if os.Getenv(longVariable) != "" {
+		return long
+	}
+	return short
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"syscall"
 	"testing"
@@ -201,10 +202,10 @@ func cutting(mem *vfs.MemFS, d *diary, rng *rand.Rand, oneIn int) (*errorfs.FS, 
 func TestPowerCutKeepsWhatWasAcknowledged(t *testing.T) {
 	t.Parallel()
 	total, half := 0, 0
-	for seed := range uint64(4) {
+	for seed := range uint64(repeats(1, 4)) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		mem, d := vfs.NewCrashableMem(), &diary{fates: map[domain.Ref]fate{}}
-		fs, moments := cutting(mem, d, rand.New(rand.NewPCG(seed, 2)), 20)
+		fs, moments := cutting(mem, d, rand.New(rand.NewPCG(seed, 2)), repeats(40, 20))
 		s, err := Open("outputs", Config{FS: fs})
 		if err != nil {
 			t.Fatal(err)
@@ -230,8 +231,8 @@ func TestPowerCutKeepsWhatWasAcknowledged(t *testing.T) {
 		}
 		total += len(all)
 	}
-	if total < 30 || half == 0 {
-		t.Errorf("%d cuts, %d of them in the middle of a table, want 30 and some", total, half)
+	if want := repeats(4, 30); total < want || half == 0 {
+		t.Errorf("%d cuts, %d of them in the middle of a table, want %d and some", total, half, want)
 	}
 }
 
@@ -268,7 +269,7 @@ func TestFailedWriteLosesNothingThatWasAcknowledged(t *testing.T) {
 	any := func(errorfs.Op) bool { return true }
 	rng := rand.New(rand.NewPCG(7, 7))
 	for _, once := range []bool{false, true} {
-		for range 16 {
+		for range repeats(2, 16) {
 			at := rng.IntN(500)
 			t.Run(fmt.Sprintf("once %v, at %d", once, at), func(t *testing.T) {
 				failAt(t, &filling{left: 1 << 30, once: once, kind: any}, at)
@@ -281,7 +282,7 @@ func TestFailedWriteOfAnyFileIsContained(t *testing.T) {
 	t.Parallel()
 	for _, part := range []string{".log", ".sst", "MANIFEST", ".body"} {
 		kind := func(op errorfs.Op) bool { return bytes.Contains([]byte(op.Path), []byte(part)) }
-		for _, at := range []int{0, 1, 3, 40} {
+		for _, at := range []int{0, 40, 1, 3}[:repeats(2, 4)] {
 			t.Run(fmt.Sprintf("%s, at %d", part, at), func(t *testing.T) {
 				failAt(t, &filling{left: 1 << 30, kind: kind}, at)
 			})
@@ -320,4 +321,16 @@ func failAt(t *testing.T, f *filling, at int) {
 		t.Logf("Close = %v", err)
 	}
 	inspect(t, openIn(t, mem), fates)
+}
+
+// longVariable asks for the long counts of power cuts, flips and the like.
+const longVariable = "LEDGER_TEST_LONG"
+
+// repeats returns how often a test repeats: short, or long if the environment
+// asks for it.
+func repeats(short, long int) int {
+	if os.Getenv(longVariable) != "" {
+		return long
+	}
+	return short
 }

@@ -143,7 +143,7 @@ func TestFlippedBitOnDiskIsNeverAWrongAnswer(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
 	found := 0
-	for range 12 {
+	for range repeats(4, 12) {
 		clone := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rng})
 		flip(t, clone, rng)
 		s, err := Open("outputs", Config{FS: clone})

@@ -138,7 +138,7 @@ func TestACheckOfWholeOutputsFindsNothing(t *testing.T) {
 // Whichever bit flips, a check reports it, or all outputs read as they were kept.
 func TestAFlippedBitIsReportedOrHarmless(t *testing.T) {
 	t.Parallel()
-	flips := 20 // Pebble takes half a second over each that is in a chunk
+	flips := repeats(5, 20) // Pebble takes half a second over each that is in a chunk
 	if text := os.Getenv("LEDGER_TEST_BIT_FLIPS"); text != "" {
 		flips, _ = strconv.Atoi(text)
 		flips /= 10

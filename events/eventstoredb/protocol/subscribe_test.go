@@ -135,9 +135,16 @@ func slowly(t *testing.T, store events.Store) {
 	fast, err := c.SubscribeToAll(t.Context(), esdb.SubscribeToAllOptions{From: esdb.Start{}})
 	wantTold(t, fast, err, "|")
 	const n, size = 1200, 6 << 10 // 7 MiB: more than flow control lets pass, of messages that subscribers share
-	for i := range n {
-		mustAppend(t, c, "a-1", esdb.Any{}, esdb.EventData{EventType: "A", Data: make([]byte, size)})
-		wantTold(t, fast, nil, fmt.Sprintf("a-1/%d", i))
+	const batch = 20
+	for first := 0; first < n; first += batch {
+		var sent []esdb.EventData
+		var told []string
+		for i := range batch {
+			sent = append(sent, esdb.EventData{EventType: "A", Data: make([]byte, size)})
+			told = append(told, fmt.Sprintf("a-1/%d", first+i))
+		}
+		mustAppend(t, c, "a-1", esdb.Any{}, sent...)
+		wantTold(t, fast, nil, told...)
 	}
 	next := uint64(0)
 	for next < n {

@@ -78,7 +78,10 @@ func publishAll(dir, target string) error {
 // again is the same.
 func TestAllArriveThoughPublisherAndServerDie(t *testing.T) {
 	t.Parallel()
-	records := 5000
+	records := 1000
+	if os.Getenv("LEDGER_TEST_LONG") != "" {
+		records = 20000
+	}
 	if text := os.Getenv(manyRecords); text != "" {
 		var err error
 		if records, err = strconv.Atoi(text); err != nil {
