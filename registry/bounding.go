@@ -18,7 +18,8 @@ import (
 // Outputs keeps complete outputs. Package outputs has one on Pebble.
 type Outputs interface {
 	// Keep reads r to its end and keeps it whole under ref, durable when it
-	// returns, or keeps nothing.
+	// returns, or keeps nothing. If it goes on for longer than the grace of an
+	// interruption, nobody waits for it and no settlement names what it keeps.
 	Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error)
 	// Confirm says that the settlement is on record which names what was kept
 	// for it. What is never confirmed may be removed by a recovery.
@@ -35,7 +36,9 @@ func (nowhere) Keep(context.Context, domain.Ref, string, io.Reader) (domain.Reta
 func (nowhere) Confirm(context.Context, domain.EventID) error { return nil }
 
 // Limits bound what a settlement shows. Text and structured output are bounded
-// apart, each by lines and bytes. The zero Limits are [DefaultLimits].
+// apart, each by lines and bytes. The text of a call that did not succeed, its
+// progress, and the types and names of its media are held to the limits of a
+// text. The zero Limits are [DefaultLimits].
 type Limits struct {
 	Lines int   // of text, and of structured output as indented JSON
 	Bytes int   // of the same, in UTF-8
@@ -69,41 +72,42 @@ type shown struct {
 	retained   []domain.Retained
 }
 
-// A tooMuchMedia says that media are over the limit.
-type tooMuchMedia struct{ size, limit int64 }
+// A tooMuchMedia says which limit media are over.
+type tooMuchMedia struct {
+	what        string
+	size, limit int64
+	unit        string
+}
 
 func (t tooMuchMedia) Error() string {
-	return fmt.Sprintf("media of %d bytes in base64 is over the limit of %d bytes", t.size, t.limit)
+	return fmt.Sprintf("%s is over the limit of %d %s", fmt.Sprintf(t.what, t.size), t.limit, t.unit)
 }
 
 // A bounding fits one output into limits, keeping whole what does not fit.
 type bounding struct {
 	limits     Limits
-	outputs    Outputs
 	settlement domain.EventID
-	within     func() context.Context // in which an output is kept; asked where there is one to keep
+	keep       func(ref domain.Ref, mime, text string) (domain.Retained, error)
 }
 
-// bound returns tooMuchMedia, or the error of the outputs.
+// bound returns tooMuchMedia, or the error of keep.
 func (b bounding) bound(out domain.Output) (shown, error) {
 	s := shown{structured: out.Structured(), content: readable(out.Content())}
 	media := s.content.Media()
-	if err := b.checkMedia(media); err != nil {
+	if err := b.limits.checkMedia(media); err != nil {
 		return shown{}, err
 	}
 	if len(media) > 0 {
 		s.structured = nil
 	}
-	if text := s.content.Text(); len(s.content) > 0 && !b.fits(text) {
-		preview, err := b.keep(&s, domain.TextChannel, "text/plain; charset=utf-8", text)
+	if text := s.content.Text(); len(s.content) > 0 && !b.limits.fits(text) {
+		preview, err := b.retain(&s.retained, domain.TextChannel, "text/plain; charset=utf-8", text)
 		if err != nil {
 			return shown{}, err
 		}
-		s.content = domain.Contents{domain.Text(preview)}
-		for _, m := range media {
-			s.content = append(s.content, m)
-		}
+		s.content = withText(s.content, preview)
 	}
+	s.content = b.limits.compact(s.content)
 	return s, b.boundStructured(&s)
 }
 
@@ -120,13 +124,56 @@ func readable(content domain.Contents) domain.Contents {
 
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-func (b bounding) checkMedia(media []domain.Media) error {
-	var size int64
+// withText returns a text and the media of content behind it.
+func withText(content domain.Contents, text string) domain.Contents {
+	with := domain.Contents{domain.Text(text)}
+	for _, m := range content.Media() {
+		with = append(with, m)
+	}
+	return with
+}
+
+// compact joins texts that follow each other, where there are more parts than
+// lines may be. It is the same text, in fewer parts.
+func (l Limits) compact(content domain.Contents) domain.Contents {
+	if len(content) <= l.Lines {
+		return content
+	}
+	var joined domain.Contents
+	var text []string
+	flush := func() {
+		if len(text) > 0 {
+			joined, text = append(joined, domain.Text(strings.Join(text, ""))), text[:0]
+		}
+	}
+	for _, c := range content {
+		if t, ok := c.(domain.Text); ok {
+			text = append(text, string(t))
+			continue
+		}
+		flush()
+		joined = append(joined, c)
+	}
+	flush()
+	return joined
+}
+
+// checkMedia returns a tooMuchMedia if the data of media are over the limit, or
+// the media types and names, which are held to the limits of a text with a line
+// for each of them.
+func (l Limits) checkMedia(media []domain.Media) error {
+	var size, labels int64
 	for _, m := range media {
 		size += int64(base64.StdEncoding.EncodedLen(len(m.Data)))
+		labels += int64(len(m.MIME) + len(m.Name))
 	}
-	if size > b.limits.Media {
-		return tooMuchMedia{size, b.limits.Media}
+	switch {
+	case size > l.Media:
+		return tooMuchMedia{"media of %d bytes in base64", size, l.Media, "bytes"}
+	case labels > int64(l.Bytes):
+		return tooMuchMedia{"media with types and names of %d bytes", labels, int64(l.Bytes), "bytes"}
+	case len(media) > l.Lines:
+		return tooMuchMedia{"media in %d parts", int64(len(media)), int64(l.Lines), "parts"}
 	}
 	return nil
 }
@@ -137,10 +184,10 @@ func (b bounding) boundStructured(s *shown) error {
 		return nil
 	}
 	text := indented(s.structured)
-	if b.fits(text) {
+	if b.limits.fits(text) {
 		return nil
 	}
-	preview, err := b.keep(s, domain.StructuredChannel, "application/json", text)
+	preview, err := b.retain(&s.retained, domain.StructuredChannel, "application/json", text)
 	if err != nil {
 		return err
 	}
@@ -151,19 +198,46 @@ func (b bounding) boundStructured(s *shown) error {
 	return nil
 }
 
-func (b bounding) keep(s *shown, c domain.Channel, mime, text string) (string, error) {
+// retain keeps a text whole, adds it to what is retained, and returns its
+// preview.
+func (b bounding) retain(retained *[]domain.Retained, c domain.Channel, mime, text string) (string, error) {
 	ref := domain.NewRef(b.settlement, c)
-	retained, err := b.outputs.Keep(b.within(), ref, mime, strings.NewReader(text))
+	r, err := b.keep(ref, mime, text)
 	if err != nil {
-		return "", fmt.Errorf("keep %s output of %d bytes, over the limit of %d: %w", c, len(text), b.limits.Bytes, err)
+		return "", fmt.Errorf("keep %s output of %s: %w", c, b.limits.broken(text), err)
 	}
-	s.retained = append(s.retained, retained)
-	marker := fmt.Sprintf("... output truncated (%d lines, %d bytes); full output at %s ...", retained.Lines, retained.Bytes, ref)
+	*retained = append(*retained, r)
+	marker := fmt.Sprintf("... output truncated (%d lines, %d bytes); full output at %s ...", r.Lines, r.Bytes, ref)
 	return preview(text, marker, b.limits.Lines, b.limits.Bytes), nil
 }
 
-func (b bounding) fits(text string) bool {
-	return len(text) <= b.limits.Bytes && countLines(text) <= b.limits.Lines
+// broken names the limits that a text is over, and its size in each.
+func (l Limits) broken(text string) string {
+	var over []string
+	if len(text) > l.Bytes {
+		over = append(over, fmt.Sprintf("%d bytes, over the limit of %d", len(text), l.Bytes))
+	}
+	if lines := countLines(text); lines > l.Lines {
+		over = append(over, fmt.Sprintf("%d lines, over the limit of %d", lines, l.Lines))
+	}
+	return strings.Join(over, ", and ")
+}
+
+func (l Limits) fits(text string) bool {
+	return len(text) <= l.Bytes && countLines(text) <= l.Lines
+}
+
+// cut returns a text within limits: one that does not fit as its head and tail
+// around a marker that says how much is left out.
+func (l Limits) cut(text string) string {
+	if l.fits(text) {
+		return text
+	}
+	marker := func(left int) string {
+		return fmt.Sprintf("... text truncated (%d lines, %d bytes); %d bytes are left out here and not kept ...", countLines(text), len(text), left)
+	}
+	first, last := split(text, len(marker(len(text))), l.Lines, l.Bytes)
+	return around(marker(len(text)-len(first)-len(last)), first, last)
 }
 
 func countLines(text string) int { return 1 + strings.Count(text, "\n") }
@@ -183,11 +257,22 @@ func preview(text, marker string, maxLines, maxBytes int) string {
 	if maxLines <= 4 || maxBytes <= len(marker)+4 {
 		return headLines(head(marker, maxBytes), maxLines)
 	}
-	first, last := sample(text, maxLines-4)
-	budget := maxBytes - len(marker) - 4
+	first, last := split(text, len(marker), maxLines, maxBytes)
+	return around(marker, first, last)
+}
+
+// split returns the head and the tail of a text that leave room for a marker of
+// so many bytes.
+func split(text string, marker, maxLines, maxBytes int) (first, last string) {
+	first, last = sample(text, maxLines-4)
+	budget := maxBytes - marker - 4
 	if joined := join(first, last); len(joined) > budget {
 		first, last = head(joined, (budget+1)/2), tail(joined, budget/2)
 	}
+	return first, last
+}
+
+func around(marker, first, last string) string {
 	if last == "" {
 		return first + "\n\n" + marker
 	}

@@ -23,13 +23,24 @@
 //   - An unknown, stale or invalid call runs nothing.
 //   - Registering, replacing or closing does not touch a call that has begun.
 //   - Output over the [Limits] is kept whole, or the call has not succeeded.
+//   - Whatever a tool, a hook or a codec does, a call has one end, and no text of
+//     it is over the limits.
+//
+// # Foreign code
+//
+// Hooks, codecs, executors, presentations, the methods of the errors that they
+// return, and [Outputs.Keep] run on goroutines of their own. If the context of
+// a call ends, each is given a grace to return and is then left behind: its
+// result is dropped, or recorded as late where it is the tool's, and only
+// [Layers.Wait] waits for it. A panic, and the end of the goroutine, is a defect
+// of the call; in Keep, a retention failure. A [Journal] and [Outputs.Confirm]
+// are called by Settle itself and must return when their context ends.
 //
 // # Concurrency
 //
-// Everything here may be used by several goroutines at once. A tool runs on a
-// goroutine of its own, which Settle waits for, or, if the tool does not heed
-// its interruption within the grace, [Layers.Wait]. The grace for recording the
-// end of an interrupted call is measured on one more, which ends with Settle. Of
+// Everything here may be used by several goroutines at once. Foreign code runs
+// on goroutines that Settle or [Layers.Wait] waits for. The grace of an
+// interrupted call is measured on one more, which ends with Settle. Of
 // the locks, a scope's is taken first, then its layer's, which is held while the
 // layer's stream is appended to, then that of the Layers. No lock is held while
 // a tool, a hook, a journal or an output store is called.

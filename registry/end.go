@@ -4,53 +4,116 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// conclude turns what came of a tool into the end of its call.
-func (s *settling) conclude(ctx context.Context, id domain.EventID, out domain.Output, err error) domain.Settlement {
+// conclude turns the result of a tool into the end of its call.
+func (s *settling) conclude(ctx context.Context, id domain.EventID, r ran[domain.Output]) domain.Settlement {
+	if r.end == nil {
+		r = s.after(ctx, r.value)
+	}
+	end := r.end
+	if end == nil {
+		// A success that arrives in spite of an interruption stands, and is kept.
+		end = new(s.keep(ctx, id, r.value))
+	}
+	if end.Outcome != domain.Succeeded {
+		end.Progress = s.last.get(s.m.registry.config.Limits)
+	}
+	return *end
+}
+
+// after runs the hooks after the tool, each on its own goroutine, within one
+// grace.
+func (s *settling) after(ctx context.Context, out domain.Output) ran[domain.Output] {
+	hooks := s.m.registry.config.After
+	if len(hooks) == 0 {
+		return ran[domain.Output]{value: out}
+	}
+	until, cancel := s.grace(ctx)
+	defer cancel()
+	st := step{"the hook after " + s.call.Name, domain.InterruptedWhile, func(err error) domain.Settlement {
+		return ended(ctx, hookError("after", s.call.Name, outranked(ctx, err)))
+	}}
+	for _, hook := range hooks {
+		shown := out
+		r := await(ctx, until, s, st, func() (domain.Contents, error) { return hook(ctx, s.inv, s.call, shown) })
+		if r.end != nil {
+			return ran[domain.Output]{end: r.end}
+		}
+		out = out.WithContent(r.value)
+	}
+	return ran[domain.Output]{value: out}
+}
+
+func hookError(when, name string, err error) error {
+	return fmt.Errorf("run hook %s %s: %w", when, name, err)
+}
+
+// errCutOff is a write of an output that the end of the grace cut off.
+var errCutOff = errors.New("the write was cut off")
+
+// keep bounds an output and returns the end of a call that succeeded with it,
+// or that could not keep it. A write that is cut off when the grace is over is
+// an interruption.
+func (s *settling) keep(ctx context.Context, id domain.EventID, out domain.Output) domain.Settlement {
+	within := graced{settling: s, ctx: ctx}
+	defer within.end()
+	shown, err := s.bounding(&within, id).bound(out)
 	if err == nil {
-		out, err = s.after(ctx, out)
+		return domain.Settlement{
+			Outcome: domain.Succeeded, Structured: shown.structured, Content: shown.content, Retained: shown.retained,
+		}
 	}
-	if err != nil {
-		end := ended(ctx, err)
-		end.Progress = s.last.get()
+	if errors.Is(err, errCutOff) {
+		end := domain.InterruptedWhile(domain.InterruptionOf(context.Cause(ctx)))
+		end.Detail = err.Error()
 		return end
 	}
-	// A success that arrives in spite of an interruption stands, and is kept.
-	keeping := graced{settling: s, ctx: ctx}
-	defer keeping.end()
-	b := bounding{s.m.registry.config.Limits, s.m.registry.config.Outputs, id, keeping.begin}
-	shown, err := b.bound(out)
-	if err != nil {
-		end := domain.Settlement{Outcome: domain.RetentionFailed, Text: failedText(err), Detail: err.Error()}
-		if _, media := errors.AsType[tooMuchMedia](err); media {
-			end.Outcome = domain.MediaTooLarge
-		}
-		end.Progress = s.last.get()
-		return end
+	end := domain.Settlement{Outcome: domain.RetentionFailed, Text: failedText(err), Detail: err.Error()}
+	if _, media := errors.AsType[tooMuchMedia](err); media {
+		end.Outcome = domain.MediaTooLarge
 	}
-	return domain.Settlement{
-		Outcome: domain.Succeeded, Structured: shown.structured, Content: shown.content, Retained: shown.retained,
-	}
+	return end
 }
 
-func (s *settling) after(ctx context.Context, out domain.Output) (_ domain.Output, err error) {
-	defer contain(&err)
-	for _, hook := range s.m.registry.config.After {
-		content, err := hook(ctx, s.inv, s.call, out)
-		if err != nil {
-			return domain.Output{}, fmt.Errorf("run hook after %s: %w", s.call.Name, outranked(ctx, err))
+// bounding returns the bounding of one settlement. Each write has a goroutine of
+// its own and is left behind, where it ignores its context, when the grace is
+// over: the log never names what it keeps, so that a recovery removes it.
+func (s *settling) bounding(within *graced, id domain.EventID) bounding {
+	return bounding{s.m.registry.config.Limits, id, func(ref domain.Ref, mime, text string) (domain.Retained, error) {
+		until := within.begin()
+		type kept struct {
+			retained domain.Retained
+			err      error
 		}
-		out = out.WithContent(content)
-	}
-	return out, nil
+		cutOff := func(domain.Interruption) domain.Settlement { return domain.Settlement{Outcome: domain.Interrupted} }
+		st := step{"the storage of outputs", cutOff, broken}
+		r := await(within.ctx, until, s, st, func() (kept, error) {
+			retained, err := s.m.registry.config.Outputs.Keep(until, ref, mime, strings.NewReader(text))
+			if err != nil {
+				err = errors.New(err.Error()) // its methods are foreign code
+			}
+			return kept{retained, err}, nil
+		})
+		switch {
+		case r.end != nil && r.end.Outcome != domain.Interrupted:
+			return domain.Retained{}, errors.New(r.end.Detail)
+		case r.end != nil:
+			return domain.Retained{}, errCutOff
+		case r.value.err != nil && until.Err() != nil:
+			return domain.Retained{}, fmt.Errorf("%w: %w", errCutOff, r.value.err)
+		}
+		return r.value.retained, r.value.err
+	}}
 }
 
-// ended returns the end of a call whose tool returned an error.
+// ended returns the end of a call whose tool returned an error. An interruption
+// is that of ctx: an error that claims to be one while ctx goes on is a defect.
 func ended(ctx context.Context, err error) domain.Settlement {
 	if _, ok := errors.AsType[*domain.Defect](err); ok { // whatever the panic was given
 		return broken(err)
@@ -61,7 +124,7 @@ func ended(ctx context.Context, err error) domain.Settlement {
 	if declined, ok := errors.AsType[*domain.Declined](err); ok {
 		return domain.Settlement{Outcome: domain.DeclinedByUser, Text: declined.Feedback}
 	}
-	if errors.Is(err, domain.ErrInterrupted) {
+	if errors.Is(err, domain.ErrInterrupted) && ctx.Err() != nil {
 		return domain.InterruptedWhile(domain.InterruptionOf(context.Cause(ctx)))
 	}
 	if failure, ok := errors.AsType[*domain.Failure](err); ok {
@@ -82,17 +145,26 @@ func broken(err error) domain.Settlement {
 	return s
 }
 
-func failedText(err error) string { return "Tool execution failed: " + err.Error() }
+func failedText(err error) string {
+	if text := err.Error(); strings.TrimSpace(text) != "" {
+		return "Tool execution failed: " + text
+	}
+	return "Tool execution failed without a message"
+}
 
 // record keeps the end of a call and returns it. An end that has no wire form,
 // as a presentation held what is no content, is kept as a defect; one that is
 // too large for the store, without what makes it large.
 func (s *settling) record(ctx context.Context, id domain.EventID, end domain.Settlement) (domain.Settlement, error) {
+	end = s.fit(ctx, id, s.completed(id, end))
 	ctx, cancel := s.grace(ctx)
 	defer cancel()
-	end = s.completed(id, end)
 	d := s.draft(end)
 	err := s.journal.Settle(ctx, d)
+	if errors.Is(err, events.ErrTooLarge) && end.Input != nil && !s.start.IsZero() {
+		end.Input = nil // the start has it
+		err = s.journal.Settle(ctx, s.draft(end))
+	}
 	if errors.Is(err, events.ErrBadRecord) {
 		if _, formless := events.Encode(d); formless != nil {
 			end = instead(end, domain.Defective, formless)
@@ -104,7 +176,7 @@ func (s *settling) record(ctx context.Context, id domain.EventID, end domain.Set
 		err = s.journal.Settle(ctx, s.draft(end))
 	}
 	if err != nil {
-		return domain.Settlement{}, fmt.Errorf("settle %s %s: record end: %w", s.call.Name, s.call.ID, err)
+		return domain.Settlement{}, fmt.Errorf("settle %s %s: record end: %w", shortName(s.call.Name), s.call.ID, err)
 	}
 	s.end = id
 	if len(end.Retained) > 0 {
@@ -112,6 +184,29 @@ func (s *settling) record(ctx context.Context, id domain.EventID, end domain.Set
 		_ = s.m.registry.config.Outputs.Confirm(ctx, id)
 	}
 	return end, nil
+}
+
+// fit holds the texts of an end to the limits of a text. What a tool said is
+// kept whole like an output, and where that fails it is cut, as is any other
+// text: those repeat what the call or a person's answer has on record.
+func (s *settling) fit(ctx context.Context, id domain.EventID, end domain.Settlement) domain.Settlement {
+	limits := s.m.registry.config.Limits
+	said := end.Outcome == domain.Failed || end.Outcome == domain.Defective || end.Outcome == domain.InvalidOutput
+	if end.Began && said && !limits.fits(end.Text) {
+		within := graced{settling: s, ctx: ctx}
+		defer within.end()
+		preview, err := s.bounding(&within, id).retain(&end.Retained, domain.TextChannel, "text/plain; charset=utf-8", end.Text)
+		if err == nil {
+			end.Text = preview
+		} else {
+			end.Detail = err.Error() + "\n" + end.Detail
+		}
+	}
+	end.Text, end.Detail = limits.cut(end.Text), DefaultLimits.cut(end.Detail)
+	if r := end.Rule; len(r.Action)+len(r.Resource)+len(r.Source) > limits.Bytes {
+		end.Rule, end.Detail = domain.Rule{}, strings.TrimPrefix(end.Detail+"\nthe rule that denied is too long to be kept", "\n")
+	}
+	return end
 }
 
 // completed adds to an end what the settling knows of its call. Texts are made
@@ -128,8 +223,21 @@ func (s *settling) completed(id domain.EventID, end domain.Settlement) domain.Se
 func (s *settling) draft(end domain.Settlement) events.Draft {
 	return events.Draft{
 		ID: end.ID, Time: s.m.registry.layers.ledger.Now(), Causation: s.start,
-		Event: events.Settled(s.m.offer.Turn, s.inv.Message, s.call, end),
+		Event: events.Settled(s.m.offer.Turn, s.inv.Message, domain.Call{ID: s.call.ID, Name: shortName(s.call.Name)}, end),
 	}
+}
+
+// maxName is the length to which a name that a model made up is repeated. The
+// grammar of names allows 64 bytes.
+const maxName = 256
+
+// shortName returns a name, or the beginning of a long one and its length. The
+// reply that asks for the call has it whole.
+func shortName(name string) string {
+	if len(name) <= maxName {
+		return name
+	}
+	return fmt.Sprintf("%s... (%d bytes)", head(name, maxName), len(name))
 }
 
 // instead returns an end that says why the one it stands for is not recorded.
@@ -140,6 +248,7 @@ func instead(end domain.Settlement, outcome domain.Outcome, err error) domain.Se
 	}
 	end.Text, end.Detail = failedText(err), err.Error()
 	end.Input, end.Structured, end.Content, end.Retained, end.Progress = nil, nil, nil, nil, nil
+	end.Text, end.Detail = DefaultLimits.cut(valid(end.Text)), DefaultLimits.cut(valid(end.Detail))
 	return end
 }
 

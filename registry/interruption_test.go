@@ -293,8 +293,8 @@ func TestGraceBeginsWithTheInterruption(t *testing.T) {
 		took      time.Duration
 	}{
 		"none":   {24 * time.Hour, domain.Succeeded, 2 * time.Hour},
-		"before": {0, domain.RetentionFailed, registry.DefaultGrace},
-		"while":  {time.Hour, domain.RetentionFailed, time.Hour + registry.DefaultGrace},
+		"before": {0, domain.Interrupted, registry.DefaultGrace},
+		"while":  {time.Hour, domain.Interrupted, time.Hour + registry.DefaultGrace},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

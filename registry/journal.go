@@ -9,7 +9,8 @@ import (
 
 // A Journal keeps the two facts that bracket a call of a session: its start,
 // an [events.CallStarted], and its end, an [events.CallSettled]. What it is
-// given to keep is durable when it returns nil. It is safe for concurrent use.
+// given to keep is durable when it returns nil. It is safe for concurrent use
+// and returns when its context ends: Settle waits for it on its own goroutine.
 type Journal interface {
 	// Recorded returns what is on record of a call.
 	Recorded(ctx context.Context, message domain.MessageID, call domain.CallID) (Recorded, error)

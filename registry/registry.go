@@ -31,11 +31,15 @@ const (
 )
 
 // Before may rewrite the input of a call before it is decoded. It returns the
-// input to use. An error ends the call as a defect, before anything ran.
+// input to use. An error, a panic or the end of its goroutine ends the call as a
+// defect, before anything ran. Like a tool, a hook is left behind if it does not
+// return within the grace of an interruption.
 type Before func(ctx context.Context, inv domain.Invocation, call domain.Call) (json.RawMessage, error)
 
 // After may rewrite what an output shows before it is bounded. It returns the
-// content to use. An error ends the call as a defect.
+// content to use. An error ends the call as it would if the tool returned it, and
+// is a defect unless it is one of package domain for the model. A hook that
+// breaks or hangs is treated as one before the tool.
 type After func(ctx context.Context, inv domain.Invocation, call domain.Call, out domain.Output) (domain.Contents, error)
 
 // DefaultGrace is how long an interrupted call is given.
@@ -46,7 +50,7 @@ type Config struct {
 	Outputs Outputs       // keeps what is too large to show; nil: nothing does, and a call with such an output fails
 	Limits  Limits        // zero: DefaultLimits
 	Policy  Policy        // zero: Strict
-	Grace   time.Duration // for an interrupted tool to return, and again to record its end; zero: DefaultGrace
+	Grace   time.Duration // from an interruption, for each of: decoding and the hooks before, the tool, the hooks after, keeping the output, recording the end; zero: DefaultGrace
 	Before  []Before      // run in order
 	After   []After       // run in order
 }

@@ -17,7 +17,7 @@ type Tools map[string]domain.Tool
 
 // A Refusal says why an entry of a list was not registered.
 type Refusal struct {
-	Name string
+	Name string // as it came; the event has the beginning of a long one
 	Err  error
 }
 
@@ -62,13 +62,16 @@ func (s *Scope) RegisterValid(ctx context.Context, tools Tools) ([]Refusal, erro
 	return refused, s.register(ctx, tools, good, refused)
 }
 
+// refusalLimits bound what is on record of why an entry was refused.
+var refusalLimits = Limits{Lines: 16, Bytes: 1 << 10}
+
 func (s *Scope) register(ctx context.Context, tools Tools, good []events.RegisteredTool, refused []Refusal) error {
 	if len(good)+len(refused) == 0 {
 		return nil
 	}
 	e := events.ToolsRegistered{Scope: s.id, Tools: append([]events.RegisteredTool{}, good...)}
 	for _, r := range refused {
-		e.Refused = append(e.Refused, events.RefusedTool{Name: r.Name, Reason: r.Err.Error()})
+		e.Refused = append(e.Refused, events.RefusedTool{Name: shortName(r.Name), Reason: refusalLimits.cut(valid(r.Err.Error()))})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
@@ -32,13 +31,13 @@ func (m *Materialization) Settle(ctx context.Context, j Journal, inv domain.Invo
 		recorded, err := j.Recorded(ctx, inv.Message, call.ID)
 		switch {
 		case err != nil:
-			return domain.Settlement{}, fmt.Errorf("settle %s %s: %w", call.Name, call.ID, err)
+			return domain.Settlement{}, fmt.Errorf("settle %s %s: %w", shortName(call.Name), call.ID, err)
 		case (recorded.Began || recorded.Settlement != nil) && !sameCall(recorded.Call, call):
 			return domain.Settlement{}, conflict(call)
 		case recorded.Settlement != nil:
 			return *recorded.Settlement, nil
 		case recorded.Began:
-			return domain.Settlement{}, fmt.Errorf("settle %s %s: %w", call.Name, call.ID, ErrBegan)
+			return domain.Settlement{}, fmt.Errorf("settle %s %s: %w", shortName(call.Name), call.ID, ErrBegan)
 		}
 		s := &settling{m: m, journal: j, inv: inv, call: call, over: over}
 		return s.settle(ctx)
@@ -61,9 +60,9 @@ type settling struct {
 }
 
 func (s *settling) settle(ctx context.Context) (domain.Settlement, error) {
-	bound, end, ok := s.prepare(ctx)
-	if !ok {
-		return s.record(ctx, s.id(), end)
+	bound, end := s.prepare(ctx)
+	if end != nil {
+		return s.record(ctx, s.id(), *end)
 	}
 	if ctx.Err() != nil {
 		return s.record(ctx, s.id(), domain.InterruptedBefore(domain.InterruptionOf(context.Cause(ctx))))
@@ -71,43 +70,42 @@ func (s *settling) settle(ctx context.Context) (domain.Settlement, error) {
 	if err := s.begin(ctx); err != nil {
 		return s.beginFailed(ctx, err)
 	}
-	out, err := s.run(ctx, bound)
+	r := s.run(ctx, bound)
 	id := s.id()
-	return s.record(ctx, id, s.conclude(ctx, id, out, err))
+	return s.record(ctx, id, s.conclude(ctx, id, r))
 }
 
 func (s *settling) id() domain.EventID { return s.m.registry.layers.ledger.Mint().Event() }
 
-// prepare goes as far as nothing outside the process can have changed. If ok
-// is false, the call ends there.
-func (s *settling) prepare(ctx context.Context) (bound domain.Bound, end domain.Settlement, ok bool) {
+// prepare goes as far as nothing outside the process can have changed. If it
+// returns an end, the call ends there.
+func (s *settling) prepare(ctx context.Context) (bound domain.Bound, end *domain.Settlement) {
 	offered, ok := s.m.offer.Find(s.call.Name)
 	if !ok {
-		return bound, domain.Settlement{Outcome: domain.UnknownTool, Text: "Unknown tool: " + s.call.Name}, false
+		return bound, &domain.Settlement{Outcome: domain.UnknownTool, Text: "Unknown tool: " + shortName(s.call.Name)}
 	}
 	s.found = s.m.find(offered)
 	if s.found.changedBy.IsZero() && s.found.effective.Registration != offered.Registration {
 		s.found.changedBy = s.displaced(ctx, offered)
 	}
 	if s.found.tool.IsZero() {
-		return bound, domain.Settlement{Outcome: domain.Stale, Text: "Stale tool call: " + s.call.Name}, false
+		return bound, &domain.Settlement{Outcome: domain.Stale, Text: "Stale tool call: " + s.call.Name}
 	}
-	input, err := s.before(ctx)
-	switch {
-	case errors.Is(err, domain.ErrInterrupted):
-		return bound, domain.InterruptedBefore(domain.InterruptionOf(context.Cause(ctx))), false
-	case err != nil:
-		return bound, broken(err), false
+	until, cancel := s.grace(ctx)
+	defer cancel()
+	input, end := s.before(ctx, until)
+	if end != nil {
+		return bound, end
 	}
-	bound, err = s.found.tool.Bind(input)
-	switch {
-	case err == nil:
-		return bound, end, true
-	case errors.Is(err, domain.ErrInvalidInput):
-		text := fmt.Sprintf("Invalid tool input: %v. Rewrite the input so that it fits the schema of %s.", err, s.call.Name)
-		return bound, domain.Settlement{Outcome: domain.InvalidInput, Text: text}, false
-	}
-	return bound, broken(err), false
+	st := step{"the codec of " + s.call.Name, domain.InterruptedBefore, func(err error) domain.Settlement {
+		if errors.Is(err, domain.ErrInvalidInput) {
+			text := fmt.Sprintf("Invalid tool input: %v. Rewrite the input so that it fits the schema of %s.", err, s.call.Name)
+			return domain.Settlement{Outcome: domain.InvalidInput, Text: text}
+		}
+		return broken(err)
+	}}
+	r := await(ctx, until, s, st, func() (domain.Bound, error) { return s.found.tool.Bind(input) })
+	return r.value, r.end
 }
 
 // displaced returns the event since which a registration of a layer that this
@@ -125,17 +123,27 @@ func (s *settling) displaced(ctx context.Context, offered domain.Offered) domain
 	return event
 }
 
-// before runs the hooks, each on an input of its own, and returns the one to
-// decode.
-func (s *settling) before(ctx context.Context) (input json.RawMessage, err error) {
-	defer contain(&err)
-	input = s.call.Input
+// before runs the hooks before the tool, each on its own goroutine and with an
+// input of its own, and returns the input to decode.
+func (s *settling) before(ctx, until context.Context) (json.RawMessage, *domain.Settlement) {
+	input := s.call.Input
+	st := step{"the hook before " + s.call.Name, domain.InterruptedBefore, func(err error) domain.Settlement {
+		if ctx.Err() != nil {
+			return domain.InterruptedBefore(domain.InterruptionOf(context.Cause(ctx)))
+		}
+		return broken(hookError("before", s.call.Name, err))
+	}}
 	for _, hook := range s.m.registry.config.Before {
 		call := s.call
 		call.Input = bytes.Clone(input)
-		if input, err = hook(ctx, s.inv, call); err != nil {
-			return nil, fmt.Errorf("run hook before %s: %w", call.Name, outranked(ctx, err))
+		r := await(ctx, until, s, st, func() (json.RawMessage, error) {
+			made, err := hook(ctx, s.inv, call)
+			return bytes.Clone(made), err
+		})
+		if r.end != nil {
+			return nil, r.end
 		}
+		input = r.value
 	}
 	if sameJSON(input, s.call.Input) {
 		return input, nil
@@ -144,9 +152,10 @@ func (s *settling) before(ctx context.Context) (input json.RawMessage, err error
 		input = json.RawMessage("{}")
 	}
 	if !json.Valid(input) {
-		return nil, fmt.Errorf("run hooks before %s: the input that they made is not JSON", s.call.Name)
+		end := broken(fmt.Errorf("run hooks before %s: the input that they made is not JSON", s.call.Name))
+		return nil, &end
 	}
-	s.input = bytes.Clone(input)
+	s.input = input
 	return input, nil
 }
 
@@ -179,6 +188,7 @@ func (s *settling) begin(ctx context.Context) error {
 func (s *settling) beginFailed(ctx context.Context, err error) (domain.Settlement, error) {
 	switch {
 	case errors.Is(err, events.ErrTooLarge), errors.Is(err, events.ErrBadRecord):
+		s.input = nil // it is what is too large, and would be in the end too
 		return s.record(ctx, s.id(), broken(fmt.Errorf("record start: %w", err)))
 	case ctx.Err() == nil:
 		return domain.Settlement{}, fmt.Errorf("settle %s %s: record start: %w", s.call.Name, s.call.ID, err)
@@ -186,11 +196,4 @@ func (s *settling) beginFailed(ctx context.Context, err error) (domain.Settlemen
 		return s.record(ctx, s.id(), domain.InterruptedBefore(domain.InterruptionOf(context.Cause(ctx))))
 	}
 	return s.record(ctx, s.id(), domain.InterruptedWhile(domain.InterruptionOf(context.Cause(ctx))))
-}
-
-// contain turns a panic of a hook into a *domain.Defect in err.
-func contain(err *error) {
-	if v := recover(); v != nil {
-		*err = &domain.Defect{Value: v, Stack: debug.Stack()}
-	}
 }

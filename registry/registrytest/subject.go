@@ -155,7 +155,9 @@ func (j *journal) Settle(ctx context.Context, d events.Draft) error {
 	e := d.Event.(events.CallSettled)
 	end := e.Settlement(d.ID)
 	return j.keep(ctx, d, key{e.Message, e.Call}, func(r *registry.Recorded) {
-		r.Call.Name, r.Settlement = e.Tool, &end
+		if r.Settlement = &end; r.Call.Name == "" {
+			r.Call.Name = e.Tool
+		}
 	})
 }
 

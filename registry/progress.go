@@ -1,0 +1,71 @@
+package registry
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+// A lastProgress holds the last progress that a running call reported.
+type lastProgress struct {
+	mu struct {
+		sync.Mutex
+		said *domain.Progress
+	}
+}
+
+// set keeps a copy of a report in place of the one before.
+func (l *lastProgress) set(p domain.Progress) {
+	p.Structured, p.Content = bytes.Clone(p.Structured), slices.Clone(p.Content)
+	for i, c := range p.Content {
+		if m, ok := c.(domain.Media); ok {
+			m.Data = bytes.Clone(m.Data)
+			p.Content[i] = m
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.said = &p
+}
+
+// get returns the last report within limits, and nil if there was none. A
+// report without a wire form is replaced by a text that says so.
+func (l *lastProgress) get(limits Limits) *domain.Progress {
+	l.mu.Lock()
+	said := l.mu.said
+	l.mu.Unlock()
+	if said == nil {
+		return nil
+	}
+	if _, err := json.Marshal(said); err != nil {
+		return &domain.Progress{Content: domain.Contents{domain.Text("Progress cannot be kept: " + err.Error())}}
+	}
+	return limits.cutProgress(*said)
+}
+
+// cutProgress returns a progress within limits. It is kept for information
+// only, so that its oversized parts are cut or left out, and never retained.
+func (l Limits) cutProgress(p domain.Progress) *domain.Progress {
+	var left []string
+	if p.Structured != nil && !l.fits(indented(p.Structured)) {
+		left = append(left, fmt.Sprintf("a value of %d bytes", len(p.Structured)))
+		p.Structured = nil
+	}
+	content := readable(p.Content)
+	if media := content.Media(); l.checkMedia(media) != nil {
+		left = append(left, fmt.Sprintf("%d media", len(media)))
+		content = slices.DeleteFunc(content, func(c domain.Content) bool { _, is := c.(domain.Media); return is })
+	}
+	if text := content.Text(); !l.fits(text) {
+		content = withText(content, l.cut(text))
+	}
+	for _, part := range left {
+		content = append(content, domain.Text(fmt.Sprintf("\nProgress over the limits is not kept: %s.", part)))
+	}
+	p.Content = l.compact(content)
+	return &p
+}
