@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/settlement-ledger/ledger/domain"
@@ -231,5 +233,41 @@ func TestACallBelongsToTheProcessUnderWhoseLayerItBegan(t *testing.T) {
 	}
 	if open := other.state(session).Open(); len(open) != 1 {
 		t.Errorf("%d calls are open, want the one that runs", len(open))
+	}
+}
+
+// What a turn offers is in effect when it is put together, whatever is registered
+// and closed beside it: verify has no false alarm.
+func TestToolsThatComeAndGoBesideARunBreakNoLaw(t *testing.T) {
+	t.Parallel()
+	var replies [][]runner.Part
+	for i := range 60 {
+		replies = append(replies, []runner.Part{ask(fmt.Sprint(i), "echo", fmt.Sprintf(`{"text":"%d"}`, i))})
+	}
+	p := start(t, registry.Tools{"echo": echo(&counter{})}, runner.Config{Provider: plays(replies...)})
+	session := p.open("go")
+	ran := make(chan struct{})
+	var beside sync.WaitGroup
+	for range 2 {
+		beside.Go(func() {
+			for range 2000 {
+				select {
+				case <-ran:
+					return
+				default:
+				}
+				scope := p.place.Scope()
+				if err := errors.Join(scope.Register(t.Context(), registry.Tools{"echo": echo(&counter{})}), scope.Close(t.Context())); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	p.run(session)
+	close(ran)
+	beside.Wait()
+	if broken := exceptions(t, p.ledger); len(broken) != 0 {
+		t.Errorf("%d exceptions, such as %+v, want none", len(broken), broken[0])
 	}
 }

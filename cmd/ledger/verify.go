@@ -34,8 +34,8 @@ func (a *app) verifyCommand() *cobra.Command {
 		Use: "verify", Short: "Check the laws of the ledger over the whole log; exit 3 if any is broken",
 		Long: `Read the whole log from its beginning, without any checkpoint, and check it:
 every record decodes; streams have no gaps; every call begins at most once and
-ends once, under a registration that its turn offered and that was live; no
-result without a call; every reference to an output resolves to the bytes that
+ends once, under a registration that its turn offered and that was in effect,
+neither closed nor hidden by another; no result without a call; every reference to an output resolves to the bytes that
 the settlement names, or was pruned by an event.
 
 Each exception is listed. A call that runs, and a request that a person has not

@@ -8,44 +8,116 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// checkOffers checks what a turn offers. That all of it is live holds until a
-// layer or a registration changes.
+// checkOffers checks what a turn offers. That all of it is in effect holds until
+// a layer or a registration changes.
 func (s *State) checkOffers(known *session, e events.TurnMaterialized, offer int, v events.Envelope) {
-	if s.allLive[offer] == s.changes+1 {
+	if s.allLive[offer] == s.changes+1 && hidesOnlyIn(e) {
 		return
 	}
-	all := true
-	for _, t := range e.Tools {
-		s.checkOffered(known, t, e.Observed, v)
-		all = all && s.isLive(t)
-	}
-	if all {
+	if s.checkEachOffered(known, e, v) {
 		s.allLive[offer] = s.changes + 1
 	}
 }
 
-// isLive reports whether a registration of a name exists and nothing of it has
-// ended.
-func (s *State) isLive(t domain.Offered) bool {
-	r, layer := s.kept.Registrations[t.Registration], s.kept.Layers[t.Layer]
-	return r != nil && r.To == 0 && r.Layer == t.Layer && slices.Contains(r.Names, t.Name) && layer != nil && layer.To == 0
+// checkEachOffered checks each tool that a turn offers. It reports whether all of
+// them are in effect at the end of what was folded.
+func (s *State) checkEachOffered(known *session, e events.TurnMaterialized, v events.Envelope) bool {
+	layers, heard, all := layersOf(e), known.materializedAfter(v), true
+	for _, t := range e.Tools {
+		all = s.checkOffered(known, t, e.Observed, layers, heard, v) && all
+	}
+	return all
 }
 
-// checkOffered checks that a turn offers what is in effect. The turn was put
-// together after the session's event before it, and a registration may close
-// between that and the turn's own event.
-func (s *State) checkOffered(known *session, t domain.Offered, observed bool, v events.Envelope) {
+// hidesOnlyIn reports whether the tools that a turn hides lie in the layers of
+// those that it offers.
+func hidesOnlyIn(e events.TurnMaterialized) bool {
+	for _, h := range e.Hidden {
+		if !slices.ContainsFunc(e.Tools, func(t domain.Offered) bool { return t.Layer == h.Layer }) {
+			return false
+		}
+	}
+	return true
+}
+
+// layersOf returns the layers that a turn names: each is one that it was put
+// together from.
+func layersOf(e events.TurnMaterialized) (layers []domain.LayerID) {
+	add := func(id domain.LayerID) {
+		if !slices.Contains(layers, id) {
+			layers = append(layers, id)
+		}
+	}
+	for _, t := range e.Tools {
+		add(t.Layer)
+	}
+	for _, h := range e.Hidden {
+		add(h.Layer)
+	}
+	return layers
+}
+
+// materializedAfter returns the ordinal of an event after which a turn was put
+// together for certain: the one that led to it, which is the last one of the
+// session unless a prompt or a late result came in between.
+func (known *session) materializedAfter(v events.Envelope) int {
+	if v.Causation.IsZero() || v.Causation == known.Last {
+		return known.Heard
+	}
+	return known.Own
+}
+
+// checkOffered checks that a turn offers what was in effect when it was put
+// together, after the event with the ordinal heard. Between that event and the
+// turn's own, a registration may close or be hidden by another one. It reports
+// whether the tool is in effect at the end of what was folded.
+func (s *State) checkOffered(known *session, t domain.Offered, observed bool, layers []domain.LayerID, heard int, v events.Envelope) bool {
 	key := Key{Session: known.ID}
 	r := s.kept.Registrations[t.Registration]
 	if r == nil || r.Layer != t.Layer || !slices.Contains(r.Names, t.Name) {
 		s.report(exception(NoRegistration, key, string(t.Name), s.at(v), "the turn offers %s of %s, which does not have it", t.Registration, t.Layer))
-		return
+		return false
 	}
 	layer := s.kept.Layers[t.Layer]
-	if observed || layer != nil && layer.reaches(known.Heard) && r.reaches(known.Heard) {
-		return
+	if observed {
+		return layer != nil && layer.To == 0 && r.To == 0
 	}
-	s.report(exception(NotLive, key, string(t.Name), s.at(v), "%s had ended before the turn was put together", t.Registration))
+	if layer == nil || !layer.reaches(heard) || !r.reaches(heard) {
+		s.report(exception(NotLive, key, string(t.Name), s.at(v), "%s had ended before the turn was put together", t.Registration))
+		return false
+	}
+	if by, since, hidden := s.hiderOf(t, r, layer, layers); hidden {
+		if since < heard {
+			s.report(exception(NotLive, key, string(t.Name), s.at(v), "%s was hidden by %s before the turn was put together", t.Registration, by))
+		}
+		return false
+	}
+	return layer.To == 0 && r.To == 0
+}
+
+// hiderOf returns an active registration that hides another one of its name, and
+// since which ordinal: a later one in the same layer, or any in a layer of higher
+// placement among those of the turn. Of several it returns the oldest. A registry
+// applies a registration before it puts together a turn after it; a closing that
+// is in effect for a turn is on record before the turn.
+func (s *State) hiderOf(t domain.Offered, r *registered, own *layer, layers []domain.LayerID) (by domain.RegistrationID, since int, ok bool) {
+	for _, id := range layers {
+		over := s.kept.Layers[id]
+		if over == nil || over.To != 0 || id != t.Layer && over.Placement <= own.Placement {
+			continue
+		}
+		for _, other := range s.active[layerName{id, t.Name}] {
+			from := s.kept.Registrations[other].From
+			if id == t.Layer && from <= r.From {
+				continue
+			}
+			if from = max(from, over.From); !ok || from < since {
+				by, since, ok = other, from, true
+			}
+			break
+		}
+	}
+	return by, since, ok
 }
 
 // checkTurn checks that a turn is one of the session, and returns what it

@@ -29,8 +29,11 @@
 //     orphan result.
 //   - A call asked for again under its ID, with the same name and input, is one
 //     call; so is one whose reply is recorded in several events.
-//   - An idempotent call may begin again. A registration may close between the
-//     session's event before a turn and the turn.
+//   - An idempotent call may begin again. A registration may close, or be hidden by
+//     another one, between the event that led to a turn and the turn.
+//   - A turn that offers a tool which another registration hid before is an
+//     exception: a later one of its layer, or one of a layer above that the turn
+//     names. The layers of a turn that offers nothing of them are not on record.
 //   - A settlement under another registration than the one offered is no
 //     exception where the fingerprints agree.
 //

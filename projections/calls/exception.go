@@ -26,7 +26,7 @@ const (
 	NotOffered         Law = "a call runs under what its turn offered"
 	NoMaterialization  Law = "a settlement names a materialization" // an import need not know
 	NoRegistration     Law = "a registration that is named exists"
-	NotLive            Law = "a turn offers what is in effect" // not checked for what was only observed
+	NotLive            Law = "a turn offers what is in effect" // neither closed nor hidden; not checked for what was only observed
 	ForeignReference   Law = "an output belongs to one settlement"
 	PrunedUnkept       Law = "what is pruned was kept"
 	WaitsForDecision   Law = "a request for permission is decided"

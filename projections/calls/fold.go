@@ -13,7 +13,12 @@ func apply(s *State, v events.Envelope) *State {
 	s.kept.Folded++
 	if known := s.session(v); known != nil {
 		s.applySession(known, v)
-		known.LastEvent, known.Revision, known.Heard = v.Time, v.Revision, s.kept.Folded
+		known.LastEvent, known.Revision, known.Heard, known.Last = v.Time, v.Revision, s.kept.Folded, v.ID
+		switch v.Event.(type) {
+		case events.PromptAdmitted, events.LateResultObserved: // come beside a run, at any time
+		default:
+			known.Own = s.kept.Folded
+		}
 	} else {
 		s.applyLayer(v)
 	}
@@ -90,9 +95,7 @@ func (s *State) applySession(known *session, v events.Envelope) {
 func (s *State) materialized(known *session, e events.TurnMaterialized, v events.Envelope) {
 	if i, again := known.turns.find(e.Turn); again {
 		known.offered[i] = s.intern(known, projections.Merged(s.kept.Offers[known.offered[i]], e.Tools))
-		for _, t := range e.Tools {
-			s.checkOffered(known, t, e.Observed, v)
-		}
+		s.checkEachOffered(known, e, v)
 		return
 	}
 	offer := s.intern(known, e.Tools)
@@ -308,18 +311,20 @@ func (s *State) applyLayer(v events.Envelope) {
 	switch e := v.Event.(type) {
 	case events.LayerOpened:
 		if s.kept.Layers[e.Layer] == nil {
-			s.kept.Layers[e.Layer] = &span{From: s.kept.Folded}
+			s.kept.Layers[e.Layer] = &layer{span{From: s.kept.Folded}, e.Placement}
 		}
 	case events.ToolsRegistered:
-		layer, _ := v.Stream.Layer()
-		r := &registered{span: span{From: s.kept.Folded}, Layer: layer}
+		id, _ := v.Stream.Layer()
+		r := &registered{span: span{From: s.kept.Folded}, Layer: id}
 		for _, t := range e.Tools {
 			r.Names = append(r.Names, t.Name)
 		}
 		s.kept.Registrations[domain.RegistrationOf(v.ID)] = r
+		s.activate(domain.RegistrationOf(v.ID), r)
 	case events.RegistrationClosed:
 		if r := s.kept.Registrations[e.Registration]; r != nil && r.To == 0 {
 			r.To = s.kept.Folded
+			s.deactivate(e.Registration, r)
 		}
 	case events.LayerClosed:
 		if l := s.kept.Layers[e.Layer]; l != nil && l.To == 0 {

@@ -2,6 +2,7 @@ package calls
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/settlement-ledger/ledger/domain"
@@ -132,8 +133,9 @@ type State struct {
 	taken   []*record  // by the event that is being folded
 	again   pageReader // of whoever folds
 	scratch []byte
-	changes int   // of layers and registrations
-	allLive []int // by offer, changes when all of it was last seen to be live, from 1
+	changes int                                   // of layers and registrations
+	allLive []int                                 // by offer, changes when all of it was last seen in effect, from 1
+	active  map[layerName][]domain.RegistrationID // that are not closed, oldest first
 }
 
 // kept is the part of a State that is small, and kept as JSON.
@@ -141,7 +143,7 @@ type kept struct {
 	Folded        int                                   `json:"folded"`
 	Sessions      []*session                            `json:"-"`      // in the order in which the log first names them
 	Offers        [][]domain.Offered                    `json:"offers"` // each once, whatever the number of turns that made it
-	Layers        map[domain.LayerID]*span              `json:"layers"`
+	Layers        map[domain.LayerID]*layer             `json:"layers"`
 	Registrations map[domain.RegistrationID]*registered `json:"registrations"`
 	Permissions   map[domain.PermissionID]permission    `json:"permissions"` // not decided
 	Retained      []*Retention                          `json:"retained"`
@@ -160,7 +162,9 @@ type record struct {
 // A session is a Session with what only the checks need.
 type session struct {
 	Session
-	Heard    int `json:"heard"` // the ordinal of its last event
+	Heard    int            `json:"heard"` // the ordinal of its last event
+	Last     domain.EventID `json:"last"`  // its last event
+	Own      int            `json:"own"`   // the ordinal of its last event that its run appended in order
 	number   int
 	turns    seen[domain.TurnID]
 	offered  []int                  // by turn, the place in Offers of what it offered
@@ -215,6 +219,12 @@ type span struct {
 // reaches reports whether the span had not ended at an ordinal.
 func (s span) reaches(ordinal int) bool { return s.To == 0 || s.To > ordinal }
 
+// A layer is how long a layer was open, and where it lies.
+type layer struct {
+	span
+	Placement domain.Placement `json:"placement"`
+}
+
 // A registered is a registration as far as the checks need it.
 type registered struct {
 	span
@@ -224,13 +234,13 @@ type registered struct {
 
 // Projection returns the fold of the whole log into its calls.
 func Projection() projections.Projection[*State] {
-	return projections.Projection[*State]{Name: "calls", Version: 2, Init: New, Apply: apply}
+	return projections.Projection[*State]{Name: "calls", Version: 3, Init: New, Apply: apply}
 }
 
 // New returns the state in which nothing has happened.
 func New() *State {
 	s := &State{kept: kept{
-		Layers:        map[domain.LayerID]*span{},
+		Layers:        map[domain.LayerID]*layer{},
 		Registrations: map[domain.RegistrationID]*registered{},
 		Permissions:   map[domain.PermissionID]permission{},
 	}}
@@ -252,6 +262,41 @@ func (s *State) index() {
 		s.retained[r.Ref] = r
 	}
 	s.allLive = make([]int, len(s.kept.Offers))
+	s.active = map[layerName][]domain.RegistrationID{}
+	var open []domain.RegistrationID
+	for id, r := range s.kept.Registrations {
+		if r.To == 0 {
+			open = append(open, id)
+		}
+	}
+	slices.SortFunc(open, func(a, b domain.RegistrationID) int {
+		return s.kept.Registrations[a].From - s.kept.Registrations[b].From
+	})
+	for _, id := range open {
+		s.activate(id, s.kept.Registrations[id])
+	}
+}
+
+// A layerName is a tool's name in a layer.
+type layerName struct {
+	layer domain.LayerID
+	name  domain.Name
+}
+
+// activate adds a registration, the latest of its layer, to the active ones.
+func (s *State) activate(id domain.RegistrationID, r *registered) {
+	for _, name := range r.Names {
+		at := layerName{r.Layer, name}
+		s.active[at] = append(s.active[at], id)
+	}
+}
+
+// deactivate removes a registration from the active ones.
+func (s *State) deactivate(id domain.RegistrationID, r *registered) {
+	for _, name := range r.Names {
+		at := layerName{r.Layer, name}
+		s.active[at] = slices.DeleteFunc(s.active[at], func(other domain.RegistrationID) bool { return other == id })
+	}
 }
 
 // Calls returns all calls that were asked for, in the order in which the log

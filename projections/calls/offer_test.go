@@ -1,0 +1,229 @@
+package calls_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections"
+	"github.com/settlement-ledger/ledger/projections/calls"
+	"github.com/settlement-ledger/ledger/projections/projectionstest"
+)
+
+// register registers a tool in a layer and returns what a turn would offer.
+func (d *desk) register(layer domain.LayerID, name domain.Name) domain.Offered {
+	tool := projectionstest.Tool(name, "another")
+	r := d.log.Add(events.LayerStream(layer), events.ToolsRegistered{Scope: d.log.Mint.Scope(), Tools: []events.RegisteredTool{tool}})
+	return domain.Offered{Name: name, Registration: domain.RegistrationOf(r.ID), Layer: layer, Fingerprint: tool.Fingerprint}
+}
+
+// open opens a layer.
+func (d *desk) open(p domain.Placement) domain.LayerID {
+	layer := d.log.Mint.Layer()
+	d.log.Add(events.LayerStream(layer), events.LayerOpened{Layer: layer, Placement: p})
+	return layer
+}
+
+func (d *desk) prompt() events.Envelope {
+	return d.add(events.PromptAdmitted{Message: d.log.Mint.Message(), Text: "go on"})
+}
+
+func (d *desk) offer(tools ...domain.Offered) events.Envelope {
+	return d.add(events.TurnMaterialized{Turn: d.log.Mint.Turn(), Message: d.log.Mint.Message(), Tools: tools})
+}
+
+// notLive checks that an event offers what is not in effect, and that the
+// history breaks no other law.
+func (d *desk) notLive(t *testing.T, at ...events.Envelope) {
+	t.Helper()
+	found := d.state().Exceptions()
+	ok := len(found) == len(at)
+	for i := range found {
+		ok = ok && found[i].Law == calls.NotLive && found[i].Event == at[i].ID
+	}
+	if !ok {
+		t.Errorf("Exceptions = %+v, want %d of %q", found, len(at), calls.NotLive)
+	}
+}
+
+func TestATurnThatOffersWhatAnotherHidesIsABreach(t *testing.T) {
+	t.Parallel()
+	for name, offer := range map[string]func(*desk) events.Envelope{
+		"a later registration in its layer": func(d *desk) events.Envelope {
+			d.register(d.layer, "read")
+			d.prompt()
+			return d.offer(d.offers...)
+		},
+		"one of several later ones": func(d *desk) events.Envelope {
+			hides := d.register(d.layer, "read")
+			d.register(d.layer, "read")
+			d.log.Add(events.LayerStream(d.layer), events.RegistrationClosed{Registration: hides.Registration})
+			d.prompt()
+			return d.offer(d.offers...)
+		},
+		"a layer above that the turn offers from": func(d *desk) events.Envelope {
+			hidden := d.register(d.open(domain.Application), "read")
+			d.prompt()
+			return d.offer(hidden, d.offers[1])
+		},
+		"a layer above whose tool the turn hides": func(d *desk) events.Envelope {
+			hidden := d.register(d.open(domain.Application), "read")
+			d.prompt()
+			d.offer(hidden) // names no layer above, so that nothing is certain
+			d.prompt()
+			return d.add(events.TurnMaterialized{
+				Turn: d.log.Mint.Turn(), Message: d.log.Mint.Message(), Tools: []domain.Offered{hidden},
+				Hidden: []events.HiddenTool{{Offered: d.offers[1]}},
+			})
+		},
+		"a later one that the turn before could not know": func(d *desk) events.Envelope {
+			d.register(d.layer, "read")
+			d.offer(d.offers...)
+			return d.offer(d.offers...)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk()
+			d.notLive(t, offer(d))
+		})
+	}
+}
+
+func TestATurnMayOfferWhatWasInEffectWhenItWasPutTogether(t *testing.T) {
+	t.Parallel()
+	for name, offer := range map[string]func(*desk){
+		"registered beside the turn": func(d *desk) {
+			d.register(d.layer, "read")
+			d.offer(d.offers...)
+		},
+		"revealed again": func(d *desk) {
+			hides := d.register(d.layer, "read")
+			d.prompt()
+			d.log.Add(events.LayerStream(d.layer), events.RegistrationClosed{Registration: hides.Registration})
+			d.offer(d.offers...)
+		},
+		"revealed by the end of a layer": func(d *desk) {
+			hidden := d.register(d.open(domain.Application), "read")
+			d.log.Add(events.LayerStream(d.layer), events.LayerClosed{Layer: d.layer})
+			d.prompt()
+			d.offer(hidden)
+		},
+		"another location has the name": func(d *desk) {
+			d.register(d.open(domain.PerSession), "read")
+			d.prompt()
+			d.offer(d.offers...)
+		},
+		"a layer below has the name": func(d *desk) {
+			below := d.open(domain.Application)
+			d.register(below, "read")
+			grep := d.register(below, "grep")
+			d.prompt()
+			d.offer(append([]domain.Offered{grep}, d.offers...)...)
+		},
+		"the later registration itself": func(d *desk) {
+			again := d.register(d.layer, "read")
+			d.prompt()
+			d.offer(again, d.offers[1])
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk()
+			offer(d)
+			d.notLive(t)
+		})
+	}
+	t.Run("only observed", func(t *testing.T) {
+		t.Parallel()
+		d := newImport()
+		d.register(d.layer, "read")
+		d.prompt()
+		d.materialize()
+		d.notLive(t)
+	})
+}
+
+// A prompt and a late result may be appended between putting a turn together and
+// recording it. The turn names the event that led to it.
+func TestATurnIsHeldToTheEventThatLedToIt(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*desk){
+		"a closing": func(d *desk) {
+			d.log.Add(events.LayerStream(d.layer), events.RegistrationClosed{Registration: d.offers[0].Registration})
+		},
+		"a registration": func(d *desk) { d.register(d.layer, "read"); d.register(d.layer, "write") },
+	} {
+		for _, beside := range []bool{false, true} {
+			d := newDesk()
+			led := d.add(events.ReplyReceived{Turn: d.turn, Message: d.message, Text: "done"})
+			change(d)
+			prompt := d.prompt()
+			turn := d.offer(d.offers...)
+			history := d.log.Envelopes()
+			cause, want := prompt.ID, len(d.offers)
+			if beside {
+				cause, want = led.ID, 0
+			}
+			for i := range history {
+				if history[i].ID == turn.ID {
+					history[i].Causation = cause
+				}
+			}
+			if found := fold(history).Exceptions(); len(found) != want {
+				t.Errorf("%s, with the prompt beside the turn %t: Exceptions = %+v, want %d", name, beside, found, want)
+			}
+		}
+	}
+}
+
+// What was in effect once is checked again after any change of layers.
+func TestATurnIsCheckedAnewAfterAChange(t *testing.T) {
+	t.Parallel()
+	d := newDesk()
+	d.offer(d.offers[0])
+	d.log.Add(events.LayerStream(d.layer), events.RegistrationClosed{Registration: d.offers[0].Registration})
+	d.prompt()
+	d.notLive(t, d.offer(d.offers[0]))
+}
+
+// Active registrations are found after a checkpoint as before.
+func TestHiddenOffersAreFoundAfterACheckpoint(t *testing.T) {
+	t.Parallel()
+	d := newDesk()
+	d.register(d.layer, "read")
+	d.register(d.layer, "read")
+	d.prompt()
+	data, err := projections.Pack(d.state())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := calls.New()
+	if err := s.UnmarshalBinary(data); err != nil {
+		t.Fatal(err)
+	}
+	s = calls.Projection().Apply(s, d.offer(d.offers...))
+	if got, want := fmt.Sprint(s.Exceptions()), fmt.Sprint(d.state().Exceptions()); got != want || len(s.Exceptions()) != 1 {
+		t.Errorf("from a checkpoint Exceptions = %s, want %s", got, want)
+	}
+}
+
+func TestTheFirstClosingOfALayerCounts(t *testing.T) {
+	t.Parallel()
+	d := newDesk()
+	d.log.Add(events.LayerStream(d.layer), events.LayerClosed{Layer: d.layer})
+	d.prompt()
+	d.log.Add(events.LayerStream(d.layer), events.LayerClosed{Layer: d.layer})
+	d.notLive(t, d.offer(d.offers[0]))
+}
+
+func TestTheFirstClosingOfARegistrationCounts(t *testing.T) {
+	t.Parallel()
+	d := newDesk()
+	closing := events.RegistrationClosed{Registration: d.offers[0].Registration}
+	d.log.Add(events.LayerStream(d.layer), closing)
+	d.prompt()
+	d.log.Add(events.LayerStream(d.layer), closing)
+	d.notLive(t, d.offer(d.offers[0]))
+}
