@@ -28,6 +28,9 @@ var (
 // for yes, and a *domain.Denied or *domain.Declined for no.
 type Permission interface {
 	Assert(context.Context, domain.Invocation, permission.Ask) error
+	// Check returns what rules and approvals say about an ask, before anybody
+	// is asked. It grants nothing.
+	Check(domain.Invocation, permission.Ask) permission.Verdict
 }
 
 // Outputs opens complete outputs that are kept in managed storage. Open
@@ -127,7 +130,7 @@ func Tools(c Config) (map[string]domain.Tool, error) {
 	for name, make := range map[string]func() (domain.Tool, error){
 		"read":  reader{c}.tool,
 		"write": writer{c}.tool,
-		"edit":  editor{c, workspace.Target.Replace}.tool,
+		"edit":  editor{c, (*workspace.Handle).Replace}.tool,
 		"glob":  globber{c}.tool,
 		"grep":  grepper{c}.tool,
 		"bash":  shell{c}.tool,
@@ -151,8 +154,43 @@ const (
 // anything saves that an action is allowed on every resource.
 var anything = []string{"*"}
 
+// A hold is a target that a call has open while it asks for permission.
+type hold struct {
+	target workspace.Target
+	handle *workspace.Handle // nil if the target could not be opened
+	broken error             // why
+	asked  bool              // somebody was asked, which takes time
+}
+
+// hold opens a target before anything is asked about it. An error in opening is
+// kept until the permission is there: it would tell something about the target.
+func (c Config) hold(target workspace.Target) *hold {
+	handle, err := target.Acquire()
+	return &hold{target: target, handle: handle, broken: err}
+}
+
+// release closes the target.
+func (h *hold) release() {
+	if h.handle != nil {
+		h.handle.Close()
+	}
+}
+
+// open returns the target as it was opened. Where somebody was asked meanwhile
+// it returns a workspace.ErrChanged if the path leads elsewhere by now.
+func (h *hold) open() (*workspace.Handle, error) {
+	if h.broken != nil {
+		return nil, h.broken
+	}
+	if !h.asked {
+		return h.handle, nil
+	}
+	return h.handle, h.handle.Verify()
+}
+
 // enter asks to leave the workspace, if the target lies outside.
-func (c Config) enter(ctx context.Context, inv domain.Invocation, t workspace.Target) error {
+func (c Config) enter(ctx context.Context, inv domain.Invocation, h *hold) error {
+	t := h.target
 	if t.External == "" {
 		return nil
 	}
@@ -160,19 +198,25 @@ func (c Config) enter(ctx context.Context, inv domain.Invocation, t workspace.Ta
 	if err != nil {
 		return err
 	}
-	return c.Permission.Assert(ctx, inv, permission.Ask{
+	return c.assert(ctx, inv, h, permission.Ask{
 		Action: external, Resources: []string{t.External}, Save: []string{literally(strings.TrimSuffix(t.External, "/*")) + "/*"}, Metadata: metadata,
 	})
 }
 
-// ask asks for an action on one resource; an answer for always allows the
-// action on everything.
-func (c Config) ask(ctx context.Context, inv domain.Invocation, action, resource string, metadata any) error {
+// assert asks, and notes whether that may have taken a person's time.
+func (c Config) assert(ctx context.Context, inv domain.Invocation, h *hold, ask permission.Ask) error {
+	h.asked = h.asked || c.Permission.Check(inv, ask).Effect == domain.Ask
+	return c.Permission.Assert(ctx, inv, ask)
+}
+
+// ask asks for an action on the target; an answer for always allows the action
+// on everything.
+func (c Config) ask(ctx context.Context, inv domain.Invocation, h *hold, action, resource string, metadata any) error {
 	data, err := json.Marshal(metadata)
 	if err != nil {
 		return err
 	}
-	return c.Permission.Assert(ctx, inv, permission.Ask{Action: action, Resources: []string{resource}, Save: anything, Metadata: data})
+	return c.assert(ctx, inv, h, permission.Ask{Action: action, Resources: []string{resource}, Save: anything, Metadata: data})
 }
 
 // literally returns the narrowest pattern that matches a text: a star in it is

@@ -23,6 +23,7 @@ type door struct {
 	mu     sync.Mutex
 	asked  []permission.Ask
 	decide func(permission.Ask) error
+	rules  domain.Rules // what Check goes by
 }
 
 func (d *door) Assert(_ context.Context, _ domain.Invocation, a permission.Ask) error {
@@ -33,6 +34,11 @@ func (d *door) Assert(_ context.Context, _ domain.Invocation, a permission.Ask) 
 		return nil
 	}
 	return d.decide(a)
+}
+
+// Check goes by the rules. Without, everything is asked about.
+func (d *door) Check(_ domain.Invocation, a permission.Ask) permission.Verdict {
+	return permission.VerdictOf(d.rules, a)
 }
 
 // order returns what was asked, as "action resource,resource".

@@ -46,7 +46,7 @@ const maxEdit = 32 << 20
 
 type editor struct {
 	Config
-	replace func(t workspace.Target, before, after []byte) error
+	replace func(h *workspace.Handle, before, after []byte) error
 }
 
 func (e editor) tool() (domain.Tool, error) {
@@ -69,31 +69,41 @@ func (e editor) edit(ctx context.Context, in edition, inv domain.Invocation) (ed
 	if err != nil {
 		return edited{}, because(err, "Unable to edit %s", in.Path)
 	}
-	if err := e.enter(ctx, inv, target); err != nil {
+	held := e.hold(target)
+	defer held.release()
+	if err := e.enter(ctx, inv, held); err != nil {
 		return edited{}, err
 	}
-	if err := e.ask(ctx, inv, editing, target.Resource, in); err != nil {
+	if err := e.ask(ctx, inv, held, editing, target.Resource, in); err != nil {
 		return edited{}, err
 	}
-	before, err := target.ReadAll(maxEdit)
+	handle, err := held.open()
+	var before []byte
+	if err == nil {
+		before, err = handle.ReadAll(maxEdit)
+	}
 	if err == nil && !utf8.Valid(before) {
 		err = errors.New("it is not UTF-8 text")
 	}
 	if err != nil {
-		return edited{}, because(err, "Unable to edit %s", in.Path)
+		return edited{}, notEdited(err, in)
 	}
 	after, n, err := substitute(string(before), in)
 	if err != nil {
 		return edited{}, err
 	}
-	err = e.replace(target, before, []byte(after))
-	if errors.Is(err, workspace.ErrChanged) {
-		return edited{}, domain.Fail("File changed after permission approval. Read it again before editing.")
-	}
-	if err != nil {
-		return edited{}, because(err, "Unable to edit %s", in.Path)
+	if err := e.replace(handle, before, []byte(after)); err != nil {
+		return edited{}, notEdited(err, in)
 	}
 	return edited{[]changed{change(target.Resource, string(before), after)}, n}, nil
+}
+
+// notEdited ends a call whose file cannot be read or written.
+func notEdited(err error, in edition) error {
+	if errors.Is(err, workspace.ErrChanged) {
+		return domain.Fail("File changed after permission approval. Read it again before editing.")
+	}
+	return because(err, "Unable to edit %s", in.Path)
 }
 
 // substitute returns content with the edit made, and how often it was. A byte

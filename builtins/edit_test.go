@@ -121,9 +121,9 @@ func TestStaleEditChangesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tool, err := editor{c, func(target workspace.Target, before, after []byte) error {
+	tool, err := editor{c, func(h *workspace.Handle, before, after []byte) error {
 		b.put(t, "a", "one, and what somebody else wrote")
-		return target.Replace(before, after)
+		return h.Replace(before, after)
 	}}.tool()
 	if err != nil {
 		t.Fatal(err)

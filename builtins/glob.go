@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/settlement-ledger/ledger/builtins/workspace"
@@ -27,6 +28,7 @@ type globbed struct {
 	Truncated bool     `json:"truncated,omitempty"`
 	Total     int      `json:"total"`            // how many files were found, returned or not
 	Unread    []string `json:"unread,omitempty"` // directories that could not be read
+	LeftOut   withheld `json:"left_out,omitzero"`
 }
 
 // rooted returns the absolute paths of names in a directory.
@@ -40,6 +42,9 @@ func rooted(t workspace.Target, names []string) []string {
 
 // maxFound is how many files or matches are returned at most.
 const maxFound = 100_000
+
+// maxFoundBytes is about how much of files or matches is returned at most.
+const maxFoundBytes = 16 << 20
 
 // limited returns a limit that was asked for, or the greatest.
 func limited(limit int) int {
@@ -66,25 +71,44 @@ func (g globber) glob(ctx context.Context, in globbing, inv domain.Invocation) (
 	if err != nil {
 		return globbed{}, because(err, "Unable to find files matching %s", in.Pattern)
 	}
-	target, err := g.scope(ctx, inv, in.Path)
+	held, err := g.holdScope(ctx, inv, in.Path)
 	if err != nil {
 		return globbed{}, orBecause(err, "Unable to find files matching %s", in.Pattern)
 	}
-	if err := g.ask(ctx, inv, "glob", in.Pattern, map[string]any{"root": g.Workspace.Path(), "path": target.Path, "limit": in.Limit}); err != nil {
+	defer held.release()
+	target := held.target
+	if err := g.ask(ctx, inv, held, "glob", in.Pattern, map[string]any{"root": g.Workspace.Path(), "path": target.Path, "limit": in.Limit}); err != nil {
 		return globbed{}, err
 	}
-	listed, err := g.search().list(ctx, target, "")
+	handle, err := held.open()
+	var listed listing
+	if err == nil {
+		listed, err = g.search().list(ctx, handle, "")
+	}
 	if err != nil {
 		return globbed{}, because(err, "Unable to find files matching %s", in.Pattern)
 	}
-	out := globbed{Entries: []entry{}, Unread: rooted(target, listed.unread)}
+	var names []string
 	for _, name := range listed.files {
-		if !pattern.matches(name) {
-			continue
+		if ctx.Err() != nil {
+			return globbed{}, context.Cause(ctx)
 		}
-		if out.Total++; len(out.Entries) < limited(in.Limit) {
-			out.Entries = append(out.Entries, entry{path.Join(target.Path, name), "file"})
+		if pattern.matches(name) {
+			names = append(names, name)
 		}
+	}
+	shown, left, err := g.permitted(ctx, inv, held, "glob", names)
+	if err != nil {
+		return globbed{}, err
+	}
+	slices.Sort(shown)
+	out := globbed{Entries: []entry{}, Unread: rooted(target, listed.unread), Total: len(shown), LeftOut: left}
+	room := maxFoundBytes
+	for _, name := range shown[:min(len(shown), limited(in.Limit))] {
+		if room -= len(target.Path) + len(name) + entryOverhead; room < 0 {
+			break
+		}
+		out.Entries = append(out.Entries, entry{path.Join(target.Path, name), "file"})
 	}
 	out.Truncated = out.Total > len(out.Entries)
 	return out, nil
@@ -92,16 +116,31 @@ func (g globber) glob(ctx context.Context, in globbing, inv domain.Invocation) (
 
 func (c Config) search() search { return search{c.Workspace, c.SearchProgram} }
 
-// scope resolves where to search and asks to leave the workspace for it.
+// scope resolves where to work and asks to leave the workspace for it.
 func (c Config) scope(ctx context.Context, inv domain.Invocation, where string) (workspace.Target, error) {
+	held, err := c.holdScope(ctx, inv, where)
+	if err != nil {
+		return workspace.Target{}, err
+	}
+	held.release()
+	return held.target, nil
+}
+
+// holdScope is scope with the target open, for the caller to release.
+func (c Config) holdScope(ctx context.Context, inv domain.Invocation, where string) (*hold, error) {
 	if where == "" {
 		where = "."
 	}
 	target, err := c.Workspace.Resolve(where)
 	if err != nil {
-		return target, outside{err}
+		return nil, outside{err}
 	}
-	return target, c.enter(ctx, inv, target)
+	held := c.hold(target)
+	if err := c.enter(ctx, inv, held); err != nil {
+		held.release()
+		return nil, err
+	}
+	return held, nil
 }
 
 // outside is an error that says why a path cannot be used.
@@ -137,5 +176,6 @@ func presentGlobbed(_ globbing, out domain.Encoded[globbed]) []domain.Content {
 	if len(g.Unread) > 0 {
 		fmt.Fprintf(&b, "\n\n(%d directories could not be read, such as %s)", len(g.Unread), g.Unread[0])
 	}
+	b.WriteString(g.LeftOut.String())
 	return []domain.Content{domain.Text(b.String())}
 }

@@ -1,16 +1,18 @@
 package builtins
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	_ "embed"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/settlement-ledger/ledger/builtins/workspace"
 	"github.com/settlement-ledger/ledger/domain"
@@ -33,6 +35,7 @@ type grepped struct {
 	Truncated bool     `json:"truncated,omitempty"`
 	Total     int      `json:"total"`            // how many lines match, returned or not
 	Unread    []string `json:"unread,omitempty"` // files and directories that could not be read
+	LeftOut   withheld `json:"left_out,omitzero"`
 }
 
 // match is a line that matches.
@@ -43,11 +46,17 @@ type match struct {
 	Submatches [][2]int `json:"submatches"` // begin and end in bytes of the line; at most 100
 }
 
-// The limits of a match.
+// The limits of a search for text.
 const (
-	maxSubmatches = 100
-	maxMatchRunes = 2000
-	maxGrepFile   = 64 << 20 // bytes of a file that is searched
+	maxSubmatches  = 100
+	maxMatchRunes  = 2000
+	maxGrepFile    = 64 << 20 // bytes of a file that is searched
+	maxInstruction = 20_000   // of a compiled expression
+	maxWindow      = 256 << 10
+	minWindow      = 4 << 10
+	maxSteps       = 32 << 20 // instructions times bytes that are matched without a look at the context
+	matchOverhead  = 128      // bytes of a match as JSON, without its text
+	spanOverhead   = 24       // of a submatch
 )
 
 type grepper struct{ Config }
@@ -63,7 +72,7 @@ func (g grepper) tool() (domain.Tool, error) {
 }
 
 func (g grepper) grep(ctx context.Context, in grepping, inv domain.Invocation) (grepped, error) {
-	expression, err := regexp.Compile(in.Pattern)
+	expression, err := compile(in.Pattern)
 	if err != nil {
 		return grepped{}, because(err, "Unable to grep for %s", in.Pattern)
 	}
@@ -71,105 +80,287 @@ func (g grepper) grep(ctx context.Context, in grepping, inv domain.Invocation) (
 	if err != nil {
 		return grepped{}, because(err, "Unable to grep for %s: include %s", in.Pattern, in.Include)
 	}
-	target, err := g.scope(ctx, inv, in.Path)
+	held, err := g.holdScope(ctx, inv, in.Path)
 	if err != nil {
 		return grepped{}, orBecause(err, "Unable to grep for %s", in.Pattern)
 	}
-	if err := g.ask(ctx, inv, "grep", in.Pattern, map[string]any{"root": g.Workspace.Path(), "path": target.Path, "include": in.Include, "limit": in.Limit}); err != nil {
+	defer held.release()
+	if err := g.ask(ctx, inv, held, "grep", in.Pattern, map[string]any{"root": g.Workspace.Path(), "path": held.target.Path, "include": in.Include, "limit": in.Limit}); err != nil {
 		return grepped{}, err
 	}
 	out := grepped{Matches: []match{}}
-	scan := scanner{expression, limited(in.Limit), &out}
-	if err := g.scan(ctx, target, scan, in, include); err != nil {
+	scan := scanner{expression, limited(in.Limit), &out, maxFoundBytes}
+	err = g.scan(ctx, inv, held, &scan, in, include)
+	if refused, ok := err.(unanswered); ok {
+		return grepped{}, refused.error
+	}
+	if err != nil {
 		return grepped{}, because(err, "Unable to grep for %s", in.Pattern)
 	}
 	out.Truncated = out.Total > len(out.Matches)
 	return out, nil
 }
 
+// unanswered is an error of a permission, which is returned as it is.
+type unanswered struct{ error }
+
 // scan searches a file, or the files of a directory.
-func (g grepper) scan(ctx context.Context, t workspace.Target, s scanner, in grepping, include pattern) error {
-	info, err := t.Stat()
+func (g grepper) scan(ctx context.Context, inv domain.Invocation, held *hold, s *scanner, in grepping, include pattern) error {
+	handle, err := held.open()
+	if err != nil {
+		return err
+	}
+	info, err := handle.Stat()
 	if err != nil {
 		return err
 	}
 	if !info.IsDir() {
-		f, err := t.Open()
+		shown, left, err := g.permitted(ctx, inv, held, "grep", []string{""})
+		s.out.LeftOut = left
+		if err != nil {
+			return unanswered{err}
+		}
+		if len(shown) == 0 {
+			return nil
+		}
+		f, err := handle.Open()
 		if err != nil {
 			return err
 		}
-		defer f.Close()
-		return s.file(f, t.Path)
+		return s.file(ctx, f, held.target.Path)
 	}
-	listed, err := g.search().list(ctx, t, literalOf(in.Pattern))
+	names, err := g.candidates(ctx, handle, s, in, include)
 	if err != nil {
 		return err
 	}
-	s.out.Unread = rooted(t, listed.unread)
-	root, err := t.Enter()
+	shown, left, err := g.permitted(ctx, inv, held, "grep", names)
+	s.out.LeftOut = left
+	if err != nil {
+		return unanswered{err}
+	}
+	shown, err = g.likely(ctx, handle, in, shown)
 	if err != nil {
 		return err
 	}
-	defer root.Close()
-	for _, name := range listed.files {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if in.Include == "" || include.fits(name) {
-			s.search(root, name, path.Join(t.Path, name))
+	tree, err := handle.Tree()
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	for _, name := range shown {
+		if err := s.search(ctx, tree, name, path.Join(held.target.Path, name)); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+// candidates lists the files that would be searched if all could be read.
+func (g grepper) candidates(ctx context.Context, h *workspace.Handle, s *scanner, in grepping, include pattern) ([]string, error) {
+	listed, err := g.search().list(ctx, h, "")
+	if err != nil {
+		return nil, err
+	}
+	s.out.Unread = rooted(h.Target(), listed.unread)
+	var names []string
+	for _, name := range listed.files {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if in.Include == "" || include.fits(name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// likely returns those of the files, in order, that can hold a match. Only with
+// a search program it is cheaper to find out than to search them.
+func (g grepper) likely(ctx context.Context, h *workspace.Handle, in grepping, names []string) ([]string, error) {
+	literal := literalOf(in.Pattern)
+	if g.SearchProgram != "" && literal != "" {
+		listed, err := g.search().list(ctx, h, literal)
+		if err != nil {
+			return nil, err
+		}
+		holding := make(map[string]bool, len(listed.files))
+		for _, name := range listed.files {
+			holding[name] = true
+		}
+		names = slices.DeleteFunc(names, func(name string) bool { return !holding[name] })
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// An expression is a regular expression with what it costs.
+type expression struct {
+	*regexp.Regexp
+	size     int // instructions
+	anchored bool
+}
+
+// compile compiles an expression, unless it is too large to be searched for.
+func compile(text string) (expression, error) {
+	if len(text) > maxPattern {
+		return expression{}, fmt.Errorf("the expression has %d bytes: use at most %d", len(text), maxPattern)
+	}
+	parsed, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		return expression{}, err
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return expression{}, err
+	}
+	if len(program.Inst) > maxInstruction {
+		return expression{}, fmt.Errorf("the expression is too large: %d instructions, and the limit is %d: repeat less", len(program.Inst), maxInstruction)
+	}
+	compiled, err := regexp.Compile(text)
+	return expression{compiled, len(program.Inst), slices.ContainsFunc(program.Inst, anchors)}, err
+}
+
+// anchors reports whether an instruction matches the beginning or the end of a
+// line or text.
+func anchors(i syntax.Inst) bool {
+	const edges = syntax.EmptyBeginLine | syntax.EmptyEndLine | syntax.EmptyBeginText | syntax.EmptyEndText
+	return i.Op == syntax.InstEmptyWidth && syntax.EmptyOp(i.Arg)&edges != 0
+}
+
+// window returns how much of a line is matched at once.
+func (e expression) window() int { return min(max(maxSteps/e.size, minWindow), maxWindow) }
+
 // A scanner collects the matches of an expression.
 type scanner struct {
-	expression *regexp.Regexp
+	expression expression
 	limit      int
 	out        *grepped
+	room       int // bytes of matches that may still be collected
 }
 
 // search searches a file of a directory, and notes it if it cannot be read.
-func (s scanner) search(root *os.Root, name, path string) {
-	f, err := root.Open(name)
+func (s *scanner) search(ctx context.Context, tree *workspace.Tree, name, path string) error {
+	f, err := tree.Open(name)
 	if err == nil {
 		defer f.Close()
-		err = s.file(f, path)
+		err = s.file(ctx, f, path)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	if err != nil {
 		s.out.Unread = append(s.out.Unread, path)
 	}
-}
-
-// file searches an open file, unless it is binary.
-func (s scanner) file(f io.Reader, path string) error {
-	data, err := io.ReadAll(io.LimitReader(f, maxGrepFile+1))
-	if err == nil && len(data) > maxGrepFile {
-		err = fmt.Errorf("search %s: %w: over %d bytes", path, workspace.ErrTooLarge, maxGrepFile)
-	}
-	if err != nil || bytes.IndexByte(data[:min(len(data), sampleSize)], 0) >= 0 {
-		return err
-	}
-	for n := 1; len(data) > 0; n++ {
-		line, rest, _ := bytes.Cut(data, []byte("\n"))
-		data = rest
-		s.line(bytes.TrimSuffix(line, []byte("\r")), path, n)
-	}
 	return nil
 }
 
-func (s scanner) line(line []byte, path string, n int) {
-	if !s.expression.Match(line) {
+// file searches an open file, unless it is binary.
+func (s *scanner) file(ctx context.Context, f io.Reader, path string) error {
+	window := s.expression.window()
+	lines := bufio.NewReaderSize(interruptible{ctx, io.LimitReader(f, maxGrepFile+1)}, max(window, sampleSize))
+	head, err := lines.Peek(sampleSize)
+	if err != nil && err != io.EOF || bytes.IndexByte(head, 0) >= 0 {
+		return notEOF(err)
+	}
+	read := 0
+	for n := 1; ; n++ {
+		size, err := s.line(ctx, lines, path, n)
+		if read += size; read > maxGrepFile {
+			return fmt.Errorf("search %s: %w: over %d bytes", path, workspace.ErrTooLarge, maxGrepFile)
+		}
+		if err != nil {
+			return notEOF(err)
+		}
+	}
+}
+
+// notEOF returns an error that is not the end of a file.
+func notEOF(err error) error {
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}
+
+// overlap is how much of a window the next one repeats, so that a match across
+// their border is found. It is less than minWindow.
+const overlap = 1 << 10
+
+// line searches the next line and returns its size. It matches a long line in
+// windows, so that it holds no more than one and looks at its context between
+// two. At the end of the file it returns io.EOF.
+func (s *scanner) line(ctx context.Context, lines *bufio.Reader, path string, n int) (size int, err error) {
+	m := match{Path: path, Line: n, Submatches: [][2]int{}}
+	found, rest := false, []byte(nil)
+	for at, ended := 0, false; !ended; {
+		if ctx.Err() != nil {
+			return size, context.Cause(ctx)
+		}
+		piece, err := lines.ReadSlice('\n')
+		if err != nil && err != io.EOF && err != bufio.ErrBufferFull {
+			return size, err
+		}
+		size += len(piece)
+		if size == 0 {
+			return 0, io.EOF
+		}
+		ended = err == nil || err == io.EOF
+		text := piece
+		if len(rest) > 0 {
+			text = append(rest, piece...)
+		}
+		if ended {
+			text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r"))
+		}
+		if at == 0 {
+			m.Text = shorten(strings.ToValidUTF8(string(text[:min(len(text), (maxMatchRunes+1)*utf8.UTFMax)]), "\ufffd"), maxMatchRunes)
+		}
+		found = s.window(&m, text, at, ended) || found
+		keep := min(overlap, len(text))
+		for keep < len(text) && keep > 0 && !utf8.RuneStart(text[len(text)-keep]) {
+			keep--
+		}
+		rest = bytes.Clone(text[len(text)-keep:])
+		at += len(text) - keep
+	}
+	if found {
+		s.add(m)
+	}
+	return size, nil
+}
+
+// window adds the matches in a part of a line that begins at the given byte. A
+// match that stands at a border of the part for the expression alone is none of
+// the line.
+func (s *scanner) window(m *match, text []byte, at int, last bool) (found bool) {
+	if !s.expression.Match(text) {
+		return false
+	}
+	count := maxSubmatches
+	if work := len(text) * s.expression.size; work > 0 {
+		count = min(count, max(10*maxSteps/work, 1)) // each of them can look at the whole part
+	}
+	for _, span := range s.expression.FindAllIndex(text, count) {
+		if s.expression.anchored && (at > 0 && span[0] == 0 || !last && span[1] == len(text)) {
+			continue
+		}
+		begin, end := at+span[0], at+span[1]
+		found = true
+		if n := len(m.Submatches); n < maxSubmatches && (n == 0 || begin >= m.Submatches[n-1][1] && [2]int{begin, end} != m.Submatches[n-1]) {
+			m.Submatches = append(m.Submatches, [2]int{begin, end})
+		}
+	}
+	return found
+}
+
+// add counts a line that matches and keeps it while there is room.
+func (s *scanner) add(m match) {
+	if s.out.Total++; len(s.out.Matches) >= s.limit || s.room < 0 {
 		return
 	}
-	if s.out.Total++; len(s.out.Matches) >= s.limit {
-		return
+	if s.room -= len(m.Path) + len(m.Text) + matchOverhead + spanOverhead*len(m.Submatches); s.room >= 0 {
+		s.out.Matches = append(s.out.Matches, m)
 	}
-	m := match{Path: path, Line: n, Text: shorten(strings.ToValidUTF8(string(line), "\ufffd"), maxMatchRunes), Submatches: [][2]int{}}
-	for _, at := range s.expression.FindAllIndex(line, maxSubmatches) {
-		m.Submatches = append(m.Submatches, [2]int{at[0], at[1]})
-	}
-	s.out.Matches = append(s.out.Matches, m)
 }
 
 // literalOf returns a text that every match of an expression holds, or the
@@ -230,5 +421,6 @@ func presentGrepped(_ grepping, out domain.Encoded[grepped]) []domain.Content {
 	if len(g.Unread) > 0 {
 		fmt.Fprintf(&b, "\n\n(%d files or directories could not be read, such as %s)", len(g.Unread), g.Unread[0])
 	}
+	b.WriteString(g.LeftOut.String())
 	return []domain.Content{domain.Text(b.String())}
 }

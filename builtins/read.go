@@ -91,29 +91,43 @@ func (r reader) read(ctx context.Context, in reading, inv domain.Invocation) (fo
 	if err != nil {
 		return found{}, because(err, "Unable to read %s", in.Path)
 	}
-	if err := r.enter(ctx, inv, target); err != nil {
+	held := r.hold(target)
+	defer held.release()
+	if err := r.enter(ctx, inv, held); err != nil {
 		return found{}, err
 	}
-	info, err := target.Stat()
-	if err == nil && !info.IsDir() && !info.Mode().IsRegular() {
-		err = workspace.ErrNotRegular
+	if err := held.readable(); err != nil {
+		return found{}, because(err, "Unable to read %s", in.Path)
 	}
+	if err := r.ask(ctx, inv, held, "read", target.Resource, in); err != nil {
+		return found{}, err
+	}
+	handle, err := held.open()
 	if err != nil {
 		return found{}, because(err, "Unable to read %s", in.Path)
 	}
-	if err := r.ask(ctx, inv, "read", target.Resource, in); err != nil {
-		return found{}, err
-	}
 	var out found
-	if info.IsDir() {
-		out, err = list(target, in)
+	if info, _ := handle.Stat(); info.IsDir() { // readable has seen it
+		out, err = list(handle, in)
 	} else {
-		out, err = open(target, in)
+		out, err = r.open(ctx, handle, in)
 	}
 	if _, chosen := errors.AsType[*domain.Failure](err); err != nil && !chosen {
 		err = because(err, "Unable to read %s", in.Path)
 	}
 	return out, err
+}
+
+// readable returns an error unless the target is a file or directory.
+func (h *hold) readable() error {
+	if h.broken != nil {
+		return h.broken
+	}
+	info, err := h.handle.Stat()
+	if err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+		err = workspace.ErrNotRegular
+	}
+	return err
 }
 
 // output reads a page of a managed output.
@@ -122,7 +136,7 @@ func (r reader) output(ctx context.Context, in reading, inv domain.Invocation) (
 	if err != nil {
 		return found{}, because(err, "Unable to read %s", in.Path)
 	}
-	if err := r.ask(ctx, inv, "read", ref.String(), in); err != nil {
+	if err := r.ask(ctx, inv, new(hold), "read", ref.String(), in); err != nil {
 		return found{}, err
 	}
 	if r.Outputs == nil {
@@ -160,9 +174,12 @@ func (r interruptible) Read(p []byte) (int, error) {
 	return r.Reader.Read(p)
 }
 
+// maxEntries is how many entries a directory may have to be listed.
+const maxEntries = 100_000
+
 // list returns the entries of a directory, directories first.
-func list(t workspace.Target, in reading) (found, error) {
-	infos, err := t.ReadDir()
+func list(h *workspace.Handle, in reading) (found, error) {
+	infos, err := h.ReadDir(maxEntries)
 	if err != nil {
 		return found{}, err
 	}
@@ -211,14 +228,15 @@ func entryOf(info fs.FileInfo, path string) entry {
 }
 
 // open returns the content of a file.
-func open(t workspace.Target, in reading) (found, error) {
-	f, err := t.Open()
+func (r reader) open(ctx context.Context, h *workspace.Handle, in reading) (found, error) {
+	t := h.Target()
+	f, err := h.Open()
 	if err != nil {
 		return found{}, err
 	}
-	defer f.Close()
+	content := interruptible{ctx, f}
 	head := make([]byte, sampleSize)
-	n, err := io.ReadFull(f, head)
+	n, err := io.ReadFull(content, head)
 	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
 		return found{}, err
 	}
@@ -229,13 +247,13 @@ func open(t workspace.Target, in reading) (found, error) {
 	name := path.Base(t.Path)
 	uri := (&url.URL{Scheme: "file", Path: t.Path}).String()
 	if mime := pictureType(head); mime != "" {
-		shown, err := show(f, mime, t.Resource)
+		shown, err := show(content, mime, t.Resource)
 		return found{Type: picture, URI: uri, Name: name, MIME: shown.mime, Data: shown.data}, err
 	}
 	if binary(name, head) {
 		return found{}, domain.Fail("Cannot read binary file: %s", t.Resource)
 	}
-	out, err := page(f, in, cutLines)
+	out, err := page(content, in, cutLines)
 	if err != nil {
 		return found{}, err
 	}
@@ -246,7 +264,7 @@ func open(t workspace.Target, in reading) (found, error) {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return found{}, err
 	}
-	whole, err := io.ReadAll(io.LimitReader(f, wholeLimit+1))
+	whole, err := io.ReadAll(io.LimitReader(content, wholeLimit+1))
 	if err != nil || len(whole) > wholeLimit || encodedLen(string(whole)) > pageRoom {
 		return out, err // a line was cut, so the page is all that fits
 	}

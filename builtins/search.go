@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"os"
 	"os/exec"
 	"path"
 	"slices"
@@ -29,12 +29,14 @@ type search struct {
 
 // A tree is a directory that is searched.
 type tree struct {
-	target  workspace.Target
-	root    *os.Root
-	ignored exclusions
-	prefix  string          // from where the exclusions count to the directory; empty or with a slash at the end
-	read    map[string]bool // directories whose files of exclusions are known, as seen from the directory
-	unread  []string        // directories that could not be read
+	target   workspace.Target
+	root     *workspace.Tree
+	ignored  exclusions
+	prefix   string          // from where the exclusions count to the directory; empty or with a slash at the end
+	read     map[string]bool // directories whose files of exclusions are known, as seen from the directory
+	unread   []string        // directories that could not be read
+	names    int             // bytes of the names found so far
+	patterns int             // bytes of the files of exclusions read so far
 }
 
 // ignoreFiles are the names of the files that say what to exclude. What an
@@ -66,13 +68,13 @@ type listing struct {
 
 // list lists the regular files of a directory. literal, if not empty, is a
 // text that every file of interest holds; others may be left out.
-func (s search) list(ctx context.Context, t workspace.Target, literal string) (listing, error) {
-	root, err := t.Enter()
+func (s search) list(ctx context.Context, h *workspace.Handle, literal string) (listing, error) {
+	root, err := h.Tree()
 	if err != nil {
 		return listing{}, err
 	}
 	defer root.Close()
-	v := &tree{target: t, root: root, read: map[string]bool{}}
+	v := &tree{target: h.Target(), root: root, read: map[string]bool{}}
 	admits, err := v.above(s.root)
 	if err != nil {
 		return listing{}, err
@@ -101,7 +103,7 @@ func (s search) propose(ctx context.Context, v *tree, literal string) ([]string,
 	if err != nil {
 		return v.walk(ctx)
 	}
-	return v.admit(proposed)
+	return v.admit(ctx, proposed)
 }
 
 // run runs the search program. Of the files that say what to exclude it reads
@@ -115,7 +117,9 @@ func (s search) run(ctx context.Context, dir, literal string) ([]string, error) 
 	}
 	cmd := exec.CommandContext(ctx, s.program, args...)
 	cmd.Dir = dir
-	out, err := cmd.Output()
+	out := &bounded{room: maxNames}
+	cmd.Stdout = out
+	err := cmd.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 { // nothing was found
 		err = nil
 	}
@@ -123,12 +127,30 @@ func (s search) run(ctx context.Context, dir, literal string) ([]string, error) 
 		return nil, fmt.Errorf("run %s: %w", s.program, err)
 	}
 	var files []string
-	for name := range bytes.SplitSeq(out, []byte{0}) {
+	for name := range bytes.SplitSeq(out.Bytes(), []byte{0}) {
 		if len(name) > 0 {
 			files = append(files, strings.TrimPrefix(string(name), "./"))
 		}
 	}
 	return files, nil
+}
+
+// maxNames is how many bytes the names of the files of a search may take.
+const maxNames = 64 << 20
+
+var errTooMany = fmt.Errorf("there are too many files: their names take over %d bytes: name a directory with fewer", maxNames)
+
+// bounded is a buffer that refuses what does not fit.
+type bounded struct {
+	bytes.Buffer
+	room int
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.Len()+len(p) > b.room {
+		return 0, errTooMany
+	}
+	return b.Buffer.Write(p)
 }
 
 // above learns what the files of the workspace above the directory exclude,
@@ -175,9 +197,12 @@ func ignoreFile(root *workspace.Root, name string) ([]byte, error) {
 	return data, err
 }
 
-// maxIgnore is the size of the largest file of exclusions that is read, in
-// bytes.
-const maxIgnore = 4 << 20
+// The limits of files of exclusions, in bytes: every pattern is tried on every
+// file.
+const (
+	maxIgnore  = 256 << 10 // one file
+	maxIgnores = 1 << 20   // all files of a search
+)
 
 // learn reads what the files of a directory exclude, once.
 func (v *tree) learn(dir string) error {
@@ -198,14 +223,19 @@ func (v *tree) learn(dir string) error {
 // ignoreFile returns the content of a file of the directory, and nothing where
 // there is no such file, or none that can be reached in the directory.
 func (v *tree) ignoreFile(name string) ([]byte, error) {
-	info, err := v.root.Stat(name)
-	if err != nil || !info.Mode().IsRegular() {
+	f, err := v.root.Open(name)
+	if err != nil {
 		return nil, nil
 	}
-	if info.Size() > maxIgnore {
-		return nil, fmt.Errorf("read %s: %w: over %d bytes", name, workspace.ErrTooLarge, maxIgnore)
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxIgnore+1))
+	if err != nil {
+		return nil, nil
 	}
-	return v.root.ReadFile(name)
+	if v.patterns += len(data); len(data) > maxIgnore || v.patterns > maxIgnores {
+		return nil, fmt.Errorf("read %s: %w: files of exclusions may have %d bytes each and %d in all", name, workspace.ErrTooLarge, maxIgnore, maxIgnores)
+	}
+	return data, nil
 }
 
 // excludes reports whether a path is excluded, once the directories above it
@@ -214,42 +244,75 @@ func (v *tree) excludes(name string, dir bool) bool {
 	return path.Base(name) == ".git" || v.ignored.excludes(v.prefix+name, dir)
 }
 
+// maxTreeDepth is how many directories deep a search goes.
+const maxTreeDepth = 256
+
 // walk lists the files of the directory.
 func (v *tree) walk(ctx context.Context) ([]string, error) {
 	var files []string
-	err := fs.WalkDir(v.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+	err := v.walkIn(ctx, ".", 0, &files)
+	return files, err
+}
+
+// walkIn adds the files of a directory and those below.
+func (v *tree) walkIn(ctx context.Context, dir string, depth int, files *[]string) error {
+	prefix := dir + "/"
+	if dir == "." {
+		prefix = ""
+	}
+	if err := v.learn(strings.TrimSuffix(prefix, "/")); err != nil {
+		return err
+	}
+	var below []string
+	for entry, err := range v.root.Entries(dir) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		switch {
-		case err != nil && name == ".":
+		case err != nil && dir == ".":
 			return err
 		case errors.Is(err, fs.ErrNotExist): // it went away
-			return fs.SkipDir
+			return nil
 		case err != nil:
-			v.unread = append(v.unread, name)
-			return fs.SkipDir
-		case name != "." && v.excludes(name, d.IsDir()):
-			if d.IsDir() {
-				return fs.SkipDir
-			}
-		case d.IsDir() && name == ".":
-			return v.learn("")
-		case d.IsDir():
-			return v.learn(name)
-		case d.Type().IsRegular():
-			files = append(files, name)
+			v.unread = append(v.unread, dir)
+			return nil
 		}
-		return nil
-	})
-	return files, err
+		name := prefix + entry.Name()
+		if v.names += len(name); v.names > maxNames {
+			return errTooMany
+		}
+		switch {
+		case v.excludes(name, entry.IsDir()):
+		case entry.IsDir():
+			below = append(below, name)
+		case entry.Type().IsRegular():
+			*files = append(*files, name)
+		}
+	}
+	slices.Sort(below)
+	for _, name := range below {
+		if depth == maxTreeDepth {
+			v.unread = append(v.unread, name)
+			continue
+		}
+		if err := v.walkIn(ctx, name, depth+1, files); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // admit returns the proposed files that the walk would have listed.
-func (v *tree) admit(proposed []string) ([]string, error) {
+func (v *tree) admit(ctx context.Context, proposed []string) ([]string, error) {
 	excluded := map[string]bool{} // directories
 	var files []string
 	for _, name := range proposed {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if !fs.ValidPath(name) || strings.Count(name, "/") > maxTreeDepth {
+			continue
+		}
 		ok, err := v.reaches(name, excluded)
 		if err != nil {
 			return nil, err
@@ -293,28 +356,79 @@ func (v *tree) reaches(name string, excluded map[string]bool) (bool, error) {
 var errPattern = errors.New("not a pattern")
 
 // A pattern is what glob is given, ready to be matched.
-type pattern string
+type pattern struct {
+	text  string
+	parts []string // those that a name with a dot can match
+}
+
+// The limits of a pattern.
+const (
+	maxPattern      = 4096 // bytes
+	maxAlternatives = 256  // without braces that it stands for
+)
 
 // parsePattern returns a pattern, or an errPattern that says what is wrong.
 func parsePattern(text string) (pattern, error) {
 	switch {
+	case len(text) > maxPattern:
+		return pattern{}, fmt.Errorf("%w: it has %d bytes: use at most %d", errPattern, len(text), maxPattern)
 	case strings.HasPrefix(text, "!"):
-		return "", fmt.Errorf("%w: it begins with !, and a pattern cannot exclude", errPattern)
+		return pattern{}, fmt.Errorf("%w: it begins with !, and a pattern cannot exclude", errPattern)
 	case slices.Contains(strings.Split(text, "/"), ".."):
-		return "", fmt.Errorf("%w: .. does not lead out of the directory that is searched: give path", errPattern)
+		return pattern{}, fmt.Errorf("%w: .. does not lead out of the directory that is searched: give path", errPattern)
+	case alternatives(text) > maxAlternatives:
+		return pattern{}, fmt.Errorf("%w: its braces stand for over %d patterns: use fewer alternatives", errPattern, maxAlternatives)
 	case !doublestar.ValidatePattern(text):
-		return "", fmt.Errorf("%w: its [ ] or { } are not in pairs, or it ends in a backslash", errPattern)
+		return pattern{}, fmt.Errorf("%w: its [ ] or { } are not in pairs, or it ends in a backslash", errPattern)
 	}
 	text = strings.TrimPrefix(text, "./")
 	if !strings.Contains(text, "/") {
-		return pattern("**/" + text), nil
+		text = "**/" + text
 	}
-	return pattern(strings.TrimPrefix(text, "/")), nil
+	p := pattern{text: strings.TrimPrefix(text, "/")}
+	for _, part := range partsOf(p.text) {
+		if part[0] == '.' || strings.HasPrefix(part, `\.`) || strings.HasPrefix(part, "{") && strings.Contains(part, ".") {
+			p.parts = append(p.parts, part)
+		}
+	}
+	return p, nil
+}
+
+// alternatives returns how many patterns without braces a pattern stands for:
+// groups in a row multiply, and those in one another add up. It stops counting
+// over the limit. Each alternative is tried by itself, for each file.
+func alternatives(text string) int {
+	type group struct{ before, sum int } // of the text before the braces, and of its alternatives so far
+	var open []group
+	now := 1
+	for i := 0; i < len(text) && now <= maxAlternatives; i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '{':
+			open = append(open, group{before: now})
+			now = 1
+		case ',':
+			if n := len(open); n > 0 {
+				open[n-1].sum += now
+				now = 1
+			}
+		case '}':
+			if n := len(open); n > 0 {
+				now = open[n-1].before * (open[n-1].sum + now)
+				open = open[:n-1]
+			}
+		}
+	}
+	for _, g := range open { // braces that are not closed, or over the limit
+		now = max(now, g.before, g.sum)
+	}
+	return now
 }
 
 // fits reports whether a path fits, whether or not a part of it begins with a
 // dot.
-func (p pattern) fits(name string) bool { return doublestar.MatchUnvalidated(string(p), name) }
+func (p pattern) fits(name string) bool { return doublestar.MatchUnvalidated(p.text, name) }
 
 // matches reports whether a path fits. A part of the path that begins with a
 // dot needs a part of the pattern that does.
@@ -324,20 +438,18 @@ func (p pattern) matches(name string) bool { return p.fits(name) && p.dotted(nam
 // part of the pattern with the dot written out matches it.
 func (p pattern) dotted(name string) bool {
 	for part := range strings.SplitSeq(name, "/") {
-		if part[0] == '.' && !slices.ContainsFunc(p.parts(), func(q string) bool {
-			return (q[0] == '.' || strings.HasPrefix(q, `\.`) || strings.HasPrefix(q, "{") && strings.Contains(q, ".")) && doublestar.MatchUnvalidated(q, part)
-		}) {
+		if part[0] == '.' && !slices.ContainsFunc(p.parts, func(q string) bool { return doublestar.MatchUnvalidated(q, part) }) {
 			return false
 		}
 	}
 	return true
 }
 
-// parts returns the parts of the pattern that are not empty. A slash within
+// partsOf returns the parts of a pattern that are not empty. A slash within
 // braces parts nothing.
-func (p pattern) parts() []string {
+func partsOf(text string) []string {
 	depth := 0
-	return strings.FieldsFunc(string(p), func(r rune) bool {
+	return strings.FieldsFunc(text, func(r rune) bool {
 		switch r {
 		case '{':
 			depth++

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
+	"errors"
 
+	"github.com/settlement-ledger/ledger/builtins/workspace"
 	"github.com/settlement-ledger/ledger/domain"
 )
 
@@ -41,17 +43,34 @@ func (w writer) write(ctx context.Context, in writing, inv domain.Invocation) (w
 	if err != nil {
 		return written{}, because(err, "Unable to write %s", in.Path)
 	}
-	if err := w.enter(ctx, inv, target); err != nil {
+	held := w.hold(target)
+	defer held.release()
+	if err := w.enter(ctx, inv, held); err != nil {
 		return written{}, err
 	}
-	if err := w.ask(ctx, inv, editing, target.Resource, map[string]any{"path": target.Path, "content": in.Content}); err != nil {
+	if err := w.ask(ctx, inv, held, editing, target.Resource, map[string]any{"path": target.Path, "content": in.Content}); err != nil {
 		return written{}, err
 	}
-	existed, err := target.Write(len(bom), func(before []byte) []byte { return withMark(before, in.Content) })
+	existed, err := held.write(len(bom), func(before []byte) []byte { return withMark(before, in.Content) })
+	if errors.Is(err, workspace.ErrChanged) {
+		return written{}, domain.Fail("File changed after permission approval. Read it again before writing.")
+	}
 	if err != nil {
 		return written{}, because(err, "Unable to write %s", in.Path)
 	}
 	return written{"write", target.Path, target.Resource, existed}, nil
+}
+
+// write writes the target. If somebody was asked, it must be as it was then.
+func (h *hold) write(peek int, content func(before []byte) []byte) (existed bool, err error) {
+	if !h.asked {
+		return h.target.Write(peek, content)
+	}
+	handle, err := h.open()
+	if err != nil {
+		return false, err
+	}
+	return handle.Write(peek, content)
 }
 
 // bom is the byte order mark of UTF-8.

@@ -17,17 +17,29 @@ func TestCheckTellsWhatAssertWouldDoAndAsksNobody(t *testing.T) {
 	for _, c := range []struct {
 		ask   permission.Ask
 		want  domain.Effect
-		ruled bool
+		apart bool
 	}{
-		{ask("read", "a"), domain.Allow, true}, {ask("read", "a", "x/.env"), domain.Ask, true}, {ask("read", "b.env"), domain.Allow, true},
-		{ask("read", "a.env", "secret/x"), domain.Deny, true}, {ask("glob", "a"), domain.Deny, true}, {ask("edit", "a"), domain.Ask, false},
+		{ask("read", "a"), domain.Allow, false}, {ask("read", "a", "x/.env"), domain.Ask, true}, {ask("read", "b.env"), domain.Allow, false},
+		{ask("read", "a.env", "secret/x"), domain.Deny, false}, {ask("glob", "a"), domain.Deny, false}, {ask("edit", "a"), domain.Ask, false},
 	} {
 		got := d.Check(inv, c.ask)
-		if got.Effect != c.want || got.Ruled != c.ruled || (got.Rule.Source != "") != (c.want == domain.Deny) {
-			t.Errorf("Check(%v) = %+v, want %v, ruled %v", c.ask, got, c.want, c.ruled)
+		if got.Effect != c.want || got.Apart != c.apart || (got.Rule.Source != "") != (c.want == domain.Deny) {
+			t.Errorf("Check(%v) = %+v, want %v, apart %v", c.ask, got, c.want, c.apart)
 		}
 	}
 	if len(d.facts.requests)+len(d.facts.decided)+len(d.queue.Pending()) != 0 {
 		t.Errorf("Check left %+v", d.facts)
+	}
+}
+
+func TestResourceIsSetApartByRulesAboutItsAction(t *testing.T) {
+	t.Parallel()
+	for rules, want := range map[string]bool{
+		"": false, "ask * *": false, "deny read x": false, "allow grep *": false, "ask * *\ndeny read x": false,
+		"ask read *": true, "ask * *.env": true, "allow read src/*": true, "allow * x": true, "ask * *\nallow read src/*": true, "allow * *\nask read *.env": true,
+	} {
+		if got := permission.VerdictOf(parse(t, rules), ask("read", "sub/.env")); got.Effect != domain.Ask || got.Apart != want {
+			t.Errorf("by %q, sub/.env is %+v, want that it is asked about, apart %v", rules, got, want)
+		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // The errors of this package. Callers match them with errors.Is.
@@ -16,18 +18,18 @@ var (
 	ErrNotDirectory   = errors.New("non_directory_ancestor: a part of the path before the last is not a directory")
 	ErrBadPath        = errors.New("not a path")
 	ErrNotRegular     = errors.New("not a regular file")
-	ErrChanged        = errors.New("the file has another content than expected")
+	ErrChanged        = errors.New("the file is not the one that was looked at, or has another content")
 	ErrTooLarge       = errors.New("the file is too large")
 )
 
 // A Root is a directory under which files are reached. Open makes one.
 type Root struct {
-	root  *os.Root
-	dir   string // canonical
+	dir   *os.File
+	path  string // of dir, canonical
 	locks locks
 }
 
-// Open returns the Root of a directory. Whoever opened it closes it.
+// Open returns the Root of a directory. The caller closes it.
 func Open(dir string) (*Root, error) {
 	canonical, err := filepath.Abs(dir)
 	if err == nil {
@@ -36,18 +38,18 @@ func Open(dir string) (*Root, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open workspace %s: %w", dir, err)
 	}
-	root, err := os.OpenRoot(canonical)
+	f, err := openAt(nil, canonical, lookFlags|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, fmt.Errorf("open workspace %s: %w", dir, err)
 	}
-	return &Root{root: root, dir: canonical}, nil
+	return &Root{dir: f, path: canonical}, nil
 }
 
 // Close frees the directory. Targets in it can no longer be used.
-func (r *Root) Close() error { return r.root.Close() }
+func (r *Root) Close() error { return r.dir.Close() }
 
 // Path returns the canonical path of the directory.
-func (r *Root) Path() string { return r.dir }
+func (r *Root) Path() string { return r.path }
 
 // A Target is a place in the file system, whether or not there is anything. It
 // comes from [Root.Resolve]. The zero Target is not valid.
@@ -62,7 +64,6 @@ type Target struct {
 	// of the permission to leave it: DIRECTORY/*, with the deepest directory on
 	// the path that exists, which may be the target itself.
 	External string
-	base     string // the directory to work through: the root's, or an existing one outside
 }
 
 // Resolve returns the target of a path that a model wrote. There need not be
@@ -73,8 +74,8 @@ func (r *Root) Resolve(path string) (Target, error) {
 	}
 	absolute := filepath.Clean(path)
 	if !filepath.IsAbs(path) {
-		absolute = filepath.Join(r.dir, path)
-		if !within(r.dir, absolute) {
+		absolute = filepath.Join(r.path, path)
+		if !within(r.path, absolute) {
 			return Target{}, fmt.Errorf("resolve %s: %w", path, ErrRelativeEscape)
 		}
 	}
@@ -82,13 +83,13 @@ func (r *Root) Resolve(path string) (Target, error) {
 	if err != nil {
 		return Target{}, fmt.Errorf("resolve %s: %w", path, err)
 	}
-	if within(r.dir, at.path) {
-		return Target{root: r, Path: at.path, Resource: relative(r.dir, at.path), base: r.dir}, nil
+	if within(r.path, at.path) {
+		return Target{root: r, Path: at.path, Resource: relative(r.path, at.path)}, nil
 	}
-	if within(r.dir, absolute) {
+	if within(r.path, absolute) {
 		return Target{}, fmt.Errorf("resolve %s: %w", path, ErrLocationEscape)
 	}
-	return Target{root: r, Path: at.path, Resource: at.path, External: filepath.Join(at.directory, "*"), base: at.directory}, nil
+	return Target{root: r, Path: at.path, Resource: at.path, External: filepath.Join(at.directory, "*")}, nil
 }
 
 // within reports whether a clean absolute path is a directory or below it.

@@ -73,6 +73,16 @@ func (g ground) target(t testing.TB, path string) workspace.Target {
 	return target
 }
 
+func (g ground) acquire(t testing.TB, path string) *workspace.Handle {
+	t.Helper()
+	h, err := g.target(t, path).Acquire()
+	if err != nil {
+		t.Fatalf("Acquire(%q) = %v", path, err)
+	}
+	t.Cleanup(h.Close)
+	return h
+}
+
 func TestPathsResolveToOneCanonicalTarget(t *testing.T) {
 	t.Parallel()
 	g := open(t)
@@ -131,9 +141,8 @@ func TestLinkPutInTheWayLaterLeadsNowhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	g.link(t, g.outside, "sub")
-	if f, err := target.Open(); err == nil {
-		f.Close()
-		t.Error("Open went through a link that was put in the way")
+	if _, err := target.ReadAll(100); err == nil {
+		t.Error("ReadAll went through a link that was put in the way")
 	}
 	if _, err := target.Write(0, func([]byte) []byte { return []byte("x") }); err == nil {
 		t.Error("Write went through a link that was put in the way")
@@ -170,9 +179,13 @@ func TestListingHidesWhatLeadsOut(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(g.Path(), g.outside), 0o755); err != nil { // what the link names, taken as if it lay here
 		t.Fatal(err)
 	}
-	infos, err := g.target(t, ".").ReadDir()
+	h := g.acquire(t, ".")
+	infos, err := h.ReadDir(100)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if _, err := h.ReadDir(2); !errors.Is(err, workspace.ErrTooLarge) {
+		t.Errorf("ReadDir over its limit = %v, want ErrTooLarge", err)
 	}
 	var got []string
 	for _, info := range infos {

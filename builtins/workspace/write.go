@@ -9,111 +9,207 @@ import (
 	"os"
 	"path"
 	"sync"
-	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
-// Write puts the content that make returns in place of the target's, and
-// creates the target and the directories above it where they do not exist. It
-// calls make once, with at most the first peek bytes of what is there, or nil
-// where there is nothing. It reports whether the target existed.
-func (t Target) Write(peek int, make func(before []byte) []byte) (existed bool, err error) {
-	defer t.root.locks.hold(t.Path)()
-	outer, done, err := t.enter()
+// Write gives the file the content that make returns, and creates the file and
+// the directories above it where they do not exist. It calls make once, with at
+// most the first peek bytes of the file, or nil where there is none. It reports
+// whether the file existed. It returns an ErrChanged, and writes nothing, if the
+// path leads elsewhere than when h was acquired, or if the file was written
+// meanwhile.
+func (h *Handle) Write(peek int, make func(before []byte) []byte) (existed bool, err error) {
+	defer h.target.root.locks.hold(h.target.Path)()
+	now, err := h.again()
 	if err != nil {
-		return false, err
+		return h.info != nil, err
 	}
-	defer done()
-	before, mode, err := t.look(outer, int64(peek))
-	existed = err == nil
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, err
+	defer now.Close()
+	if h.info != nil && (now.info.Size() != h.info.Size() || !now.info.ModTime().Equal(h.info.ModTime())) {
+		return true, fmt.Errorf("write %s: %w", h.target.Resource, ErrChanged)
 	}
-	if !existed {
-		if err := outer.MkdirAll(path.Dir(t.name()), 0o777); err != nil {
+	return now.write(peek, make)
+}
+
+// Replace gives the file the content after if its content is exactly before.
+// Else it changes nothing and returns an ErrChanged, also if the path leads
+// elsewhere than when h was acquired.
+func (h *Handle) Replace(before, after []byte) error {
+	defer h.target.root.locks.hold(h.target.Path)()
+	now, err := h.again()
+	if err != nil {
+		return err
+	}
+	defer now.Close()
+	return now.replace(before, after)
+}
+
+func (h *Handle) write(peek int, make func(before []byte) []byte) (existed bool, err error) {
+	if h.info == nil {
+		if err := h.mkdirs(); err != nil {
 			return false, err
 		}
+		return false, h.put(nil, make(nil))
 	}
-	return existed, put(outer, t.name(), make(before), mode)
-}
-
-// Replace puts after in place of the target's content if that is exactly
-// before. Else it changes nothing and returns an ErrChanged, also if the
-// target does not exist any more.
-func (t Target) Replace(before, after []byte) error {
-	defer t.root.locks.hold(t.Path)()
-	outer, done, err := t.enter()
+	f, before, err := h.look(int64(peek))
 	if err != nil {
-		return err
-	}
-	defer done()
-	found, mode, err := t.look(outer, int64(len(before))+1)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !bytes.Equal(found, before) {
-		return fmt.Errorf("replace %s: %w", t.Resource, ErrChanged)
-	}
-	if err != nil {
-		return err
-	}
-	return put(outer, t.name(), after, mode)
-}
-
-// Remove removes the target, a file, and reports whether it existed.
-func (t Target) Remove() (existed bool, err error) {
-	defer t.root.locks.hold(t.Path)()
-	outer, done, err := t.enter()
-	if err != nil {
-		return false, err
-	}
-	defer done()
-	if _, _, err = t.look(outer, 0); err == nil {
-		err = outer.Remove(t.name())
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// look returns the first bytes of a regular file and its mode. A file that may
-// not be written is an error: to replace it would get round its mode.
-func (t Target) look(outer *os.Root, limit int64) ([]byte, fs.FileMode, error) {
-	info, err := outer.Stat(t.name())
-	if err != nil {
-		return nil, 0, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, 0, fmt.Errorf("open %s: %w: %s", t.Resource, ErrNotRegular, info.Mode().Type())
-	}
-	f, err := openRegular(outer, t.name(), os.O_RDWR)
-	if err != nil {
-		return nil, 0, err
+		return true, err
 	}
 	defer f.Close()
+	return true, h.put(f, make(before))
+}
+
+func (h *Handle) replace(before, after []byte) error {
+	if h.info == nil {
+		return fmt.Errorf("replace %s: %w: it does not exist", h.target.Resource, ErrChanged)
+	}
+	f, found, err := h.look(int64(len(before)) + 1)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if !bytes.Equal(found, before) {
+		return fmt.Errorf("replace %s: %w", h.target.Resource, ErrChanged)
+	}
+	return h.put(f, after)
+}
+
+func (h *Handle) remove() (existed bool, err error) {
+	if h.info == nil {
+		return false, nil
+	}
+	if !h.info.Mode().IsRegular() {
+		return true, fmt.Errorf("remove %s: %w: %s", h.target.Resource, ErrNotRegular, h.info.Mode().Type())
+	}
+	return true, unix.Unlinkat(int(h.dir.Fd()), h.name(), 0)
+}
+
+// name returns the name of the target in its directory.
+func (h *Handle) name() string { return path.Base(h.target.Path) }
+
+// look opens a regular file for reading and writing, and returns its first
+// bytes. A file that may not be written is an error: to replace it would get
+// round its mode.
+func (h *Handle) look(limit int64) (*os.File, []byte, error) {
+	if !h.info.Mode().IsRegular() {
+		return nil, nil, fmt.Errorf("open %s: %w: %s", h.target.Resource, ErrNotRegular, h.info.Mode().Type())
+	}
+	f, err := h.reopen(unix.O_RDWR)
+	if err != nil {
+		return nil, nil, err
+	}
 	data, err := io.ReadAll(io.LimitReader(f, limit))
-	return data, info.Mode().Perm(), err
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, data, nil
 }
 
-// put writes content beside a file and moves it into its place. Mode zero is
-// that of a file that does not exist yet: the system's default.
-func put(in *os.Root, name string, content []byte, mode fs.FileMode) error {
-	beside, f, err := create(in, path.Dir(name))
+// mkdirs creates the missing directories, and goes on in those that somebody
+// else created meanwhile.
+func (h *Handle) mkdirs() error {
+	for len(h.missing) > 0 {
+		name := h.missing[0]
+		err := retry(func() error { return unix.Mkdirat(int(h.dir.Fd()), name, 0o777) })
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return &fs.PathError{Op: "mkdir", Path: name, Err: err}
+		}
+		if err == nil {
+			if err := syncDir(h.dir); err != nil {
+				return err
+			}
+		}
+		next, err := openAt(h.dir, name, lookFlags|unix.O_DIRECTORY)
+		if err != nil {
+			return err
+		}
+		h.dir.Close()
+		h.dir, h.missing = next, h.missing[1:]
+	}
+	return nil
+}
+
+// errKeep says that a new file cannot be made to be what the file in its place
+// is: with its owner and attributes, in its directory.
+var errKeep = errors.New("a new file cannot take the place of this one")
+
+// put gives a file its content; a nil file is one to create. A file is replaced
+// by a new one at once, with the owner, the mode and the attributes of the old
+// one. Where that cannot be, or where the file has other names, which would
+// keep the old content, the file itself is written.
+func (h *Handle) put(old *os.File, content []byte) error {
+	if old == nil {
+		return h.move(nil, content)
+	}
+	var stat unix.Stat_t
+	if err := retry(func() error { return unix.Fstat(int(old.Fd()), &stat) }); err != nil {
+		return err
+	}
+	if stat.Nlink == 1 {
+		if err := h.move(old, content); !errors.Is(err, errKeep) {
+			return err
+		}
+	}
+	return overwrite(old, stat, content)
+}
+
+// move writes content to a new file in the directory and moves it to the place
+// of the target.
+func (h *Handle) move(old *os.File, content []byte) error {
+	dir := int(h.dir.Fd())
+	beside, f, err := h.create(old)
 	if err != nil {
 		return err
 	}
-	err = fill(f, content, mode)
+	err = fill(f, old, content)
 	if err == nil {
-		err = in.Rename(beside, name)
+		err = h.place(dir, beside, old != nil)
 	}
 	if err != nil {
-		_ = in.Remove(beside) // the first error is the one that tells
+		_ = unix.Unlinkat(dir, beside, 0) // the first error says why
 		return err
 	}
-	return syncDir(in, path.Dir(name))
+	return syncDir(h.dir)
 }
 
-func fill(f *os.File, content []byte, mode fs.FileMode) error {
+// place moves a new file to the target. One that did not exist must still not.
+func (h *Handle) place(dir int, beside string, replace bool) error {
+	if !replace {
+		err := retry(func() error { return unix.Linkat(dir, beside, dir, h.name(), 0) })
+		switch {
+		case err == nil:
+			return unix.Unlinkat(dir, beside, 0)
+		case errors.Is(err, fs.ErrExist):
+			return fmt.Errorf("write %s: %w: it did not exist before", h.target.Resource, ErrChanged)
+		case !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.ENOTSUP) && !errors.Is(err, unix.ENOSYS): // no hard links there
+			return &fs.PathError{Op: "link", Path: h.name(), Err: err}
+		}
+	}
+	err := retry(func() error { return unix.Renameat(dir, beside, dir, h.name()) })
+	if err != nil {
+		return kept(replace, &fs.PathError{Op: "rename", Path: h.name(), Err: err})
+	}
+	return nil
+}
+
+// kept marks an error for which a file that exists can still be written itself.
+func kept(exists bool, err error) error {
+	for _, cause := range []error{unix.EPERM, unix.EACCES, unix.EBUSY, unix.ENOTSUP, unix.EINVAL} {
+		if exists && errors.Is(err, cause) {
+			return fmt.Errorf("%w: %w", errKeep, err)
+		}
+	}
+	return err
+}
+
+// fill gives a new file its content and, of the file that it replaces, the
+// owner, the mode and the attributes.
+func fill(f, old *os.File, content []byte) error {
 	_, err := f.Write(content)
-	if err == nil && mode != 0 {
-		err = f.Chmod(mode)
+	if err == nil && old != nil {
+		err = kept(true, resemble(f, old))
 	}
 	if err == nil {
 		err = f.Sync()
@@ -121,25 +217,89 @@ func fill(f *os.File, content []byte, mode fs.FileMode) error {
 	return errors.Join(err, f.Close())
 }
 
-// create makes a file that did not exist.
-func create(in *os.Root, dir string) (string, *os.File, error) {
-	for n := 0; ; n++ {
-		name := path.Join(dir, fmt.Sprintf(".ledger-write-%d", n))
-		f, err := in.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+// resemble gives a file the owner, the attributes and the mode of another one.
+// The mode comes last, as a change of the owner clears a part of it.
+func resemble(f, old *os.File) error {
+	var was, is unix.Stat_t
+	err := errors.Join(unix.Fstat(int(old.Fd()), &was), unix.Fstat(int(f.Fd()), &is))
+	if err == nil && (was.Uid != is.Uid || was.Gid != is.Gid) {
+		err = unix.Fchown(int(f.Fd()), int(was.Uid), int(was.Gid))
+	}
+	if err == nil {
+		err = copyAttributes(f, old)
+	}
+	if err == nil {
+		err = unix.Fchmod(int(f.Fd()), uint32(was.Mode)&modeBits)
+	}
+	return err
+}
+
+// modeBits are the permissions, setuid, setgid and sticky.
+const modeBits = 0o7777
+
+// overwrite writes a file itself. A file that grows is extended first, so that
+// one on a full disk keeps its content. The system clears setuid and setgid of
+// a file that is written; they are set again.
+func overwrite(f *os.File, was unix.Stat_t, content []byte) error {
+	size := min(was.Size, int64(len(content)))
+	if _, err := f.WriteAt(content[size:], size); err != nil {
+		return errors.Join(err, f.Truncate(was.Size))
+	}
+	if _, err := f.WriteAt(content[:size], 0); err != nil {
+		return err
+	}
+	if err := f.Truncate(int64(len(content))); err != nil {
+		return err
+	}
+	var is unix.Stat_t
+	err := unix.Fstat(int(f.Fd()), &is)
+	if err == nil && is.Mode != was.Mode {
+		err = unix.Fchmod(int(f.Fd()), uint32(was.Mode)&modeBits)
+	}
+	if err != nil {
+		return fmt.Errorf("the content was written and the mode was not kept: %w", err)
+	}
+	return f.Sync()
+}
+
+// maxLeftovers is how many files of crashes are passed over.
+const maxLeftovers = 10_000
+
+// create makes a file that did not exist, beside the target. Nobody else may
+// read the one that replaces a file before it has the mode of that.
+func (h *Handle) create(old *os.File) (string, *os.File, error) {
+	mode := uint32(0o666)
+	if old != nil {
+		mode = 0o600
+	}
+	for n := range maxLeftovers {
+		name := fmt.Sprintf(".ledger-write-%d", n)
+		var fd int
+		err := retry(func() (err error) {
+			fd, err = unix.Openat(int(h.dir.Fd()), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
+			return err
+		})
+		if err == nil {
+			return name, os.NewFile(uintptr(fd), name), nil
+		}
 		if !errors.Is(err, fs.ErrExist) {
-			return name, f, err
+			return "", nil, kept(old != nil, &fs.PathError{Op: "create", Path: name, Err: err})
 		}
 	}
+	return "", nil, fmt.Errorf("create a file beside %s: %d files .ledger-write-N are left there by crashes: remove them", h.target.Resource, maxLeftovers)
 }
 
 // syncDir makes the entries of a directory durable, where the file system can.
-func syncDir(in *os.Root, dir string) error {
-	d, err := in.Open(dir)
+func syncDir(dir *os.File) error {
+	d, err := openAt(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY)
+	if errors.Is(err, fs.ErrPermission) { // it may be written and not be read
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, errors.ErrUnsupported) {
+	if err := d.Sync(); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
 	return nil

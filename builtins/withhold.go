@@ -1,0 +1,100 @@
+package builtins
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+
+	"github.com/settlement-ledger/ledger/builtins/permission"
+	"github.com/settlement-ledger/ledger/builtins/workspace"
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+// withheld counts the files that a search did not show, though its pattern or
+// its directory includes them. It counts files whatever they hold, so that the
+// count tells nothing of their content.
+type withheld struct {
+	Denied int `json:"denied,omitempty"` // by a rule
+	Closed int `json:"closed,omitempty"` // reading them needs a permission that was not given
+}
+
+// String says in a sentence what was left out; it is empty where nothing was.
+func (w withheld) String() string {
+	text := ""
+	if w.Denied > 0 {
+		text += fmt.Sprintf("\n\n(%d files were left out: a rule denies reading them)", w.Denied)
+	}
+	if w.Closed > 0 {
+		text += fmt.Sprintf("\n\n(%d files were left out: reading them needs a permission, which was not given; at most %d are asked about at once)", w.Closed, maxFilesAsked)
+	}
+	return text
+}
+
+// maxFilesAsked is how many files one question names.
+const maxFilesAsked = 256
+
+// permitted returns the files of a target that a search may show. A file that a
+// rule denies to read, or to the action of the search, is left out. Files that
+// rules set apart to be asked about are asked for in one question, and left out
+// if nobody can answer. A refusal by a person ends the call.
+func (c Config) permitted(ctx context.Context, inv domain.Invocation, h *hold, action string, names []string) (shown []string, out withheld, err error) {
+	var apart, resources []string
+	for _, name := range names {
+		if ctx.Err() != nil {
+			return nil, out, context.Cause(ctx)
+		}
+		resource := resourceOf(h.target, name)
+		read := c.Permission.Check(inv, permission.Ask{Action: "read", Resources: []string{resource}})
+		own := c.Permission.Check(inv, permission.Ask{Action: action, Resources: []string{resource}})
+		switch {
+		// The pattern of the search got past a rule that denies the action on everything.
+		case read.Effect == domain.Deny, own.Effect == domain.Deny && own.Rule.Resource != "*":
+			out.Denied++
+		case read.Effect == domain.Ask && read.Apart:
+			apart, resources = append(apart, name), append(resources, resource)
+		default:
+			shown = append(shown, name)
+		}
+	}
+	if len(apart) == 0 {
+		return shown, out, nil
+	}
+	if len(apart) > maxFilesAsked {
+		out.Closed = len(apart)
+		return shown, out, nil
+	}
+	switch err := c.askForFiles(ctx, inv, h, action, resources); {
+	case err == nil:
+		return append(shown, apart...), out, nil
+	case errors.Is(err, domain.ErrDenied):
+		out.Closed = len(apart)
+		return shown, out, nil
+	default:
+		return nil, out, err
+	}
+}
+
+// askForFiles asks to read files for a search. An answer for always allows
+// these files to be read.
+func (c Config) askForFiles(ctx context.Context, inv domain.Invocation, h *hold, action string, resources []string) error {
+	metadata, err := json.Marshal(map[string]string{"for": action, "path": h.target.Path})
+	if err != nil {
+		return err
+	}
+	save := make([]string, len(resources))
+	for i, resource := range resources {
+		save[i] = literally(resource)
+	}
+	return c.assert(ctx, inv, h, permission.Ask{Action: "read", Resources: resources, Save: save, Metadata: metadata})
+}
+
+// resourceOf returns the resource of a file of a target: that which read asks
+// for. The empty name is the target itself.
+func resourceOf(t workspace.Target, name string) string {
+	if name == "" {
+		return t.Resource
+	}
+	return path.Join(t.Resource, name)
+}

@@ -1,0 +1,74 @@
+package workspace
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// lookFlags open a file or directory to identify it: nothing is read, no device
+// is touched, and no right to the file is needed.
+const lookFlags = unix.O_PATH
+
+// copyAttributes gives a file the extended attributes of another one, access
+// control lists among them. Attributes of the security and trusted classes are
+// copied where the process has the right to.
+func copyAttributes(to, from *os.File) error {
+	names, err := attributes(from)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		value, err := attribute(from, name)
+		if err == nil {
+			err = unix.Fsetxattr(int(to.Fd()), name, value, 0)
+		}
+		if err != nil && !strings.HasPrefix(name, "security.") && !strings.HasPrefix(name, "trusted.") {
+			return err
+		}
+	}
+	const accessList = "system.posix_acl_access" // a directory can give one to what is created in it
+	for _, name := range names {
+		if name == accessList {
+			return nil
+		}
+	}
+	if err := unix.Fremovexattr(int(to.Fd()), accessList); err != nil && !errors.Is(err, unix.ENODATA) && !errors.Is(err, unix.ENOTSUP) {
+		return err
+	}
+	return nil
+}
+
+// attributes returns the names of the extended attributes of a file: none where
+// the file system has none.
+func attributes(f *os.File) ([]string, error) {
+	const limit = 64 << 10 // the kernel's limit of a list
+	list := make([]byte, limit)
+	n, err := unix.Flistxattr(int(f.Fd()), list)
+	if errors.Is(err, unix.ENOTSUP) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for name := range bytes.SplitSeq(list[:n], []byte{0}) {
+		if len(name) > 0 {
+			names = append(names, string(name))
+		}
+	}
+	return names, nil
+}
+
+func attribute(f *os.File, name string) ([]byte, error) {
+	const limit = 64 << 10 // the kernel's limit of a value
+	value := make([]byte, limit)
+	n, err := unix.Fgetxattr(int(f.Fd()), name, value)
+	if err != nil {
+		return nil, err
+	}
+	return value[:n], nil
+}

@@ -1,0 +1,165 @@
+package workspace
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Tree is an open directory. Files below it are reached by their path from
+// there, with slashes, and never through a symbolic link. It is used by several
+// goroutines at once and closed by the caller.
+type Tree struct{ dir *os.File }
+
+// Tree returns the directory that was found.
+func (h *Handle) Tree() (*Tree, error) {
+	info, err := h.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, &fs.PathError{Op: "open", Path: h.target.Resource, Err: unix.ENOTDIR}
+	}
+	dir, err := openAt(h.self, ".", lookFlags|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, err
+	}
+	return &Tree{dir}, nil
+}
+
+// Close lets go of the directory.
+func (t *Tree) Close() error { return t.dir.Close() }
+
+// above returns the directory that a path lies in, opened.
+func (t *Tree) above(name string) (*os.File, error) {
+	dir, err := openAt(t.dir, ".", lookFlags|unix.O_DIRECTORY)
+	for _, part := range split(path.Dir(name)) {
+		if err != nil {
+			return nil, err
+		}
+		above := dir
+		dir, err = openAt(above, part, lookFlags|unix.O_DIRECTORY)
+		above.Close()
+	}
+	return dir, err
+}
+
+// open opens a path.
+func (t *Tree) open(name string, flags int) (*os.File, error) {
+	if !fs.ValidPath(name) {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
+	}
+	dir, err := t.above(name)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return openAt(dir, path.Base(name), flags)
+}
+
+// Lstat returns what is at a path, which may be a symbolic link.
+func (t *Tree) Lstat(name string) (fs.FileInfo, error) {
+	f, err := t.open(name, lookFlags)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return renamed{info, path.Base(name)}, nil
+}
+
+// Open opens a file for reading. It returns an ErrNotRegular if the path is
+// anything but a regular file, and does not wait for the other end of a pipe.
+func (t *Tree) Open(name string) (*os.File, error) {
+	if !fs.ValidPath(name) {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
+	}
+	dir, err := t.above(name)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	look, err := openAt(dir, path.Base(name), lookFlags) // to open a device for reading can have an effect
+	if err != nil {
+		return nil, err
+	}
+	defer look.Close()
+	info, err := look.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("open %s: %w: %s", name, ErrNotRegular, info.Mode().Type())
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := openAt(dir, path.Base(name), unix.O_RDONLY|unix.O_NONBLOCK)
+	if err != nil {
+		return nil, err
+	}
+	now, err := f.Stat()
+	if err == nil && !os.SameFile(info, now) {
+		err = fmt.Errorf("open %s: %w: another file was put in its place", name, ErrChanged)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	_ = f.SetReadDeadline(time.Now().Add(maxWait)) // an error for a file on a disk, which does not wait
+	return f, nil
+}
+
+// maxBatch is how many entries of a directory are read at once.
+const maxBatch = 1024
+
+// Entries yields the entries of a directory, in the order in which the system
+// has them. An error is the last thing it yields.
+func (t *Tree) Entries(name string) iter.Seq2[fs.DirEntry, error] {
+	return func(yield func(fs.DirEntry, error) bool) {
+		dir, err := t.entries(name)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer dir.Close()
+		for {
+			entries, err := dir.ReadDir(maxBatch)
+			for _, entry := range entries {
+				if !yield(entry, nil) {
+					return
+				}
+			}
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+		}
+	}
+}
+
+// entries opens a directory for reading its entries. Its name is one by which
+// the system finds it: where a file system does not say what kind an entry is,
+// package os looks below that name.
+func (t *Tree) entries(name string) (*os.File, error) {
+	dir, err := t.open(name, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	fd, err := unix.FcntlInt(dir.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), fmt.Sprintf("/dev/fd/%d", fd)), nil
+}
