@@ -5,7 +5,7 @@ GO ?= go
 FUZZTIME ?= 20s
 STATICCHECK = $(GO) tool -modfile=tools.mod staticcheck
 
-.PHONY: check build vet lint fmt test race fuzz crash powercuts soak laws mutants bench bench-check cover demo
+.PHONY: check build vet lint fmt test test-long race fuzz crash powercuts soak laws mutants bench bench-check cover demo
 
 check: build vet fmt lint test
 
@@ -21,15 +21,22 @@ fmt:
 lint:
 	$(STATICCHECK) ./...
 
-# The tests, with the race detector.
+# The tests, with the race detector: every law and every kind of test, with small
+# counts. Four to six minutes on 2 cores.
 test:
-	$(GO) test -race -timeout 25m ./...
+	$(GO) test -race -timeout 15m ./...
+
+# The tests with the long counts of power cuts, kills, flips and random histories,
+# and a soak of a minute. They run without the race detector, as each round is one
+# that "test" runs with it. Up to 15 minutes on 2 cores.
+test-long:
+	LEDGER_TEST_LONG=1 $(GO) test -count=1 -timeout 20m ./...
 
 race: test
 
-# Power cuts in memory, and SIGKILL of the real program.
+# Power cuts in memory, and SIGKILL of the real program, with long counts.
 crash:
-	$(GO) test -race -timeout 15m -run 'PowerCut|Crash|SIGKILL|Killed' -count=1 -v ./events/embedded ./registry/outputs ./runner ./cmd/ledger
+	LEDGER_TEST_LONG=1 $(GO) test -race -timeout 30m -run 'PowerCut|Crash|SIGKILL|Killed' -count=1 -v ./events/embedded ./registry/outputs ./runner ./cmd/ledger
 
 # Ten thousand power cuts under each durability, on disks that keep their word and
 # on some that do not.
@@ -44,7 +51,8 @@ soak:
 laws:
 	@$(GO) test -count=1 -run '^TestLawsAreThoseOfTheDocument$$' -v ./cmd/ledger
 
-# A dozen plausible bugs, one line each: the tests catch every one.
+# Plausible bugs of one line each, of which the tests must catch every one. Up to
+# 10 minutes on 2 cores.
 mutants:
 	.ci/mutants/run
 

@@ -20,6 +20,9 @@ const soakVar = "LEDGER_TEST_SOAK"
 
 func TestSoak(t *testing.T) {
 	length := 6 * time.Second
+	if os.Getenv("LEDGER_TEST_LONG") != "" {
+		length = time.Minute
+	}
 	if text := os.Getenv(soakVar); text != "" {
 		var err error
 		if length, err = time.ParseDuration(text); err != nil {
