@@ -21,16 +21,22 @@
 //     with the reason: none of its calls runs, and the run ends with [ErrBadReply].
 //   - A process is dead when its lease ran out, or when it had none and cannot
 //     have the store: never because it was not heard of.
-//   - An interruption is recorded, with the end of every call that it met, in
-//     spite of the context that ended.
+//   - A run that is interrupted or fails leaves nothing open: one append ends
+//     every call that has no end, dismisses the requests that wait and records
+//     the interruption, in spite of the context that ended. An append whose
+//     outcome was open is made certain first.
+//   - An admitted message is read by the run that is under way or by the next
+//     one. A run that rests has read every message admitted before.
 //
 // # Concurrency
 //
 // A Runner may be used by several goroutines. Whoever runs a session that runs
-// already joins. Different sessions run side by side. The runner starts a
-// goroutine for each call of a reply and joins them before it takes the next
-// step; one that outlives the grace of its interruption is the registry's to
-// wait for. A [Lease] owns one goroutine, which Close joins.
+// already joins. Different sessions run side by side. Messages of a session are
+// admitted one at a time, and none while a run begins or decides to rest; that
+// semaphore is taken before the locks of the journal, the writer and the Runner.
+// The runner starts a goroutine for each call of a reply and joins them before it
+// takes the next step; one that outlives the grace of its interruption is the
+// registry's to wait for. A [Lease] owns one goroutine, which Close joins.
 //
 // # Errors
 //

@@ -20,7 +20,11 @@ type callKey struct {
 type journal struct {
 	ledger *events.Ledger
 	writer *events.Writer
-	mu     struct {
+	notes  struct { // taken before mu
+		sync.RWMutex      // held for reading while a note is recorded
+		closed       bool // no notes are taken
+	}
+	mu struct {
 		sync.Mutex
 		recorded map[callKey]registry.Recorded
 		starts   map[callKey]domain.EventID // what a call's events come of: its reply, then its start
@@ -55,6 +59,14 @@ func (j *journal) Recorded(_ context.Context, message domain.MessageID, call dom
 		return registry.Recorded{}, fmt.Errorf("look up call %s of %s: %w", call, message, ErrNotAsked)
 	}
 	return recorded, nil
+}
+
+// expected reports whether the journal answers for a call.
+func (j *journal) expected(key callKey) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_, ok := j.mu.recorded[key]
+	return ok
 }
 
 // cause returns the event that the next event of a call comes of.
@@ -107,4 +119,31 @@ func (j *journal) Settle(ctx context.Context, end events.Draft) error {
 func (j *journal) Late(ctx context.Context, late events.Draft) error {
 	_, err := j.writer.Append(ctx, late)
 	return err
+}
+
+// Note keeps another event of a call, unless the journal is closed, which is
+// ErrNotRunning.
+func (j *journal) Note(ctx context.Context, key callKey, e events.Event) error {
+	j.notes.RLock()
+	defer j.notes.RUnlock()
+	if j.notes.closed {
+		return ErrNotRunning
+	}
+	_, err := j.writer.Append(ctx, j.ledger.Draft(e, j.cause(key)))
+	return err
+}
+
+// close takes no more notes, and waits for those that are being recorded. What a
+// tool asks for that was left behind has no run to wait for an answer.
+func (j *journal) close() {
+	j.notes.Lock()
+	defer j.notes.Unlock()
+	j.notes.closed = true
+}
+
+// reopen takes notes again.
+func (j *journal) reopen() {
+	j.notes.Lock()
+	defer j.notes.Unlock()
+	j.notes.closed = false
 }

@@ -88,8 +88,9 @@ func open(s *conversation.State) (begun, waiting []asked) {
 	return begun, waiting
 }
 
-// disabled reports whether the last reply came of a turn without tools.
-func disabled(s *conversation.State) bool { return s.Turn != nil && s.Turn.Disabled }
+// disabled reports whether the last reply came of a turn without tools. A turn
+// that has no reply was never answered, and is taken again.
+func disabled(s *conversation.State) bool { return s.Turn != nil && s.Replied && s.Turn.Disabled }
 
 // unanswered reports whether there is something that the model has not read: a
 // prompt, or the ends of the calls that it asked for. The end of a call that

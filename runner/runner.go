@@ -79,8 +79,28 @@ type Runner struct {
 	config Config
 	mu     struct {
 		sync.Mutex
-		runs    map[domain.SessionID]*run
-		writers map[domain.SessionID]*events.Writer
+		sessions map[domain.SessionID]*session
+	}
+}
+
+// A session is what a Runner holds of a session.
+type session struct {
+	writer *events.Writer
+	admits semaphore // held while a message is admitted, and while a run begins or ends in order
+	run    *run      // nil while the session is not running; guarded by the Runner's mu
+}
+
+// A semaphore admits one holder at a time.
+type semaphore chan struct{}
+
+// acquire waits until the semaphore is free. The caller calls release. An error
+// is the cause of ctx.
+func (s semaphore) acquire(ctx context.Context) (release func(), err error) {
+	select {
+	case s <- struct{}{}:
+		return func() { <-s }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
 }
 
@@ -96,8 +116,7 @@ func New(config Config) *Runner {
 		config.Grace = registry.DefaultGrace
 	}
 	r := &Runner{config: config}
-	r.mu.runs = map[domain.SessionID]*run{}
-	r.mu.writers = map[domain.SessionID]*events.Writer{}
+	r.mu.sessions = map[domain.SessionID]*session{}
 	return r
 }
 
@@ -111,11 +130,19 @@ func (r *Runner) Open(ctx context.Context, e events.SessionOpened) (domain.Sessi
 	return e.Session, nil
 }
 
-// Admit accepts a message for the agent of a session that is not running.
-// Admitting a message again, with the same text, does nothing; with another
-// text it is ErrOtherText.
-func (r *Runner) Admit(ctx context.Context, session domain.SessionID, message domain.MessageID, text string) error {
-	s, w, err := r.load(ctx, session)
+// Admit accepts a message for the agent of a session. Admitting a message again,
+// with the same text, does nothing; with another text it is ErrOtherText. A
+// session that is running answers the message after the reply or the calls that
+// it is busy with; call Run after Admit in any case, which joins that run or
+// starts one.
+func (r *Runner) Admit(ctx context.Context, id domain.SessionID, message domain.MessageID, text string) error {
+	held := r.session(id)
+	release, err := held.admits.acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("admit prompt %s: %w", message, err)
+	}
+	defer release()
+	s, w, err := r.load(ctx, id)
 	if err != nil {
 		return fmt.Errorf("admit prompt: %w", err)
 	}
@@ -127,64 +154,82 @@ func (r *Runner) Admit(ctx context.Context, session domain.SessionID, message do
 			return fmt.Errorf("admit prompt %s: %w", message, ErrOtherText)
 		}
 	}
-	l := r.config.Ledger
-	d := l.Draft(events.PromptAdmitted{Message: message, Text: text}, s.Last)
+	if !r.running(id) {
+		w.Advance(s.Revision) // a run keeps to the length that it knows, or it would miss a conflict
+	}
+	d := r.config.Ledger.Draft(events.PromptAdmitted{Message: message, Text: text}, s.Last)
 	if _, err := w.Append(ctx, d); err != nil {
 		return fmt.Errorf("admit prompt %s: %w", message, err)
 	}
 	return nil
 }
 
-// load folds a session and returns it with its one writer, which stands where
-// the fold ends. It returns ErrNoSession, or ErrImported for a session that
-// another program ran.
-func (r *Runner) load(ctx context.Context, session domain.SessionID) (*conversation.State, *events.Writer, error) {
-	w := r.writer(session)
+// load folds a session and returns it with its writer, whose outcomes are all
+// known then. It returns ErrNoSession, or ErrImported for a session that another
+// program ran.
+func (r *Runner) load(ctx context.Context, id domain.SessionID) (*conversation.State, *events.Writer, error) {
+	w := r.session(id).writer
 	if err := w.Flush(ctx); err != nil {
-		return nil, nil, fmt.Errorf("read session %s: %w", session, err)
+		return nil, nil, fmt.Errorf("read session %s: %w", id, err)
 	}
 	p := conversation.Projection()
 	s, err := projections.Fold(p, p.Init(), r.config.Ledger.Read(ctx, w.Stream(), 0))
 	switch {
 	case err != nil:
-		return nil, nil, fmt.Errorf("read session %s: %w", session, err)
+		return nil, nil, fmt.Errorf("read session %s: %w", id, err)
 	case s.Session.IsZero():
-		return nil, nil, fmt.Errorf("read session %s: %w", session, ErrNoSession)
+		return nil, nil, fmt.Errorf("read session %s: %w", id, ErrNoSession)
 	case s.Origin.Kind != events.RunHere:
-		return nil, nil, fmt.Errorf("read session %s: %w", session, ErrImported)
+		return nil, nil, fmt.Errorf("read session %s: %w", id, ErrImported)
 	}
-	w.Advance(s.Revision)
 	return s, w, nil
 }
 
-func (r *Runner) writer(session domain.SessionID) *events.Writer {
+// session returns what the runner holds of a session.
+func (r *Runner) session(id domain.SessionID) *session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	w, ok := r.mu.writers[session]
+	return r.sessionLocked(id)
+}
+
+func (r *Runner) sessionLocked(id domain.SessionID) *session {
+	held, ok := r.mu.sessions[id]
 	if !ok {
-		w = r.config.Ledger.Writer(events.SessionStream(session), 0)
-		r.mu.writers[session] = w
+		held = &session{writer: r.config.Ledger.Writer(events.SessionStream(id), 0), admits: make(semaphore, 1)}
+		r.mu.sessions[id] = held
 	}
-	return w
+	return held
+}
+
+// running reports whether a run of a session has begun and not ended.
+func (r *Runner) running(id domain.SessionID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	run := r.sessionLocked(id).run
+	return run != nil && run.journal != nil
 }
 
 // A run is a session that is carried forward now, by the first who asked.
 type run struct {
-	journal *journal
-	done    chan struct{}
-	err     error
+	recovers bool          // it is a Recover, which asks no model
+	journal  *journal      // nil until the run has begun; guarded by the Runner's mu
+	done     chan struct{} // closed when the run has ended
+	err      error         // read after done
 }
 
 // Run takes steps until the session rests: there is nothing that the model has
-// not read, or a person refused a call, or the steps allowed are used up. What
-// an earlier process left open is ended first. Whoever asks while the session
-// runs joins that run and gets its error; leaving a joined run does not end it.
+// not read, or a person refused a call and admitted no message since, or the
+// steps allowed are used up. What an earlier process left open is ended first.
+// Whoever calls Run while the session runs joins that run and gets its error;
+// leaving a joined run does not end it. If Run returns nil, every message that
+// was admitted before the call was read, unless the steps were used up.
 //
-// If ctx ends, the calls that run are ended as interrupted, that is recorded,
-// and Run returns the cause of ctx. Any other error is the provider's, the
-// ledger's, ErrBroken, ErrElsewhere, ErrNoSession, ErrImported or
-// events.ErrUnknownKind; the session can be run again. A *events.Conflict says that somebody else appends
-// to the session.
+// If ctx ends, Run ends the calls that have no end as interrupted, records the
+// interruption and returns the cause of ctx. After any other error it ends open
+// calls in the same way, as a shutdown: the provider's, the ledger's, ErrBroken
+// and ErrNoProgress. It records nothing after ErrElsewhere, ErrNoSession,
+// ErrImported, events.ErrUnknownKind, and a *events.Conflict, which says that
+// another process appends to the session. The session can be run again.
 func (r *Runner) Run(ctx context.Context, session domain.SessionID) error {
 	return r.drive(ctx, session, false)
 }
@@ -197,85 +242,168 @@ func (r *Runner) Recover(ctx context.Context, session domain.SessionID) error {
 	return r.drive(ctx, session, true)
 }
 
-func (r *Runner) drive(ctx context.Context, session domain.SessionID, recoverOnly bool) error {
-	r.mu.Lock()
-	first, joined := r.mu.runs[session]
-	if !joined {
-		first = &run{done: make(chan struct{}), err: ErrNotRunning}
-		r.mu.runs[session] = first
-	}
-	r.mu.Unlock()
-	if joined {
+func (r *Runner) drive(ctx context.Context, id domain.SessionID, recovers bool) error {
+	for {
+		first, joined := r.enter(id, recovers)
+		if !joined {
+			return r.lead(ctx, id, first)
+		}
 		select {
 		case <-first.done:
-			return first.err
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+		if !first.recovers || recovers {
+			return first.err
+		}
 	}
+}
+
+// enter returns the run of a session, and whether it was there already.
+func (r *Runner) enter(id domain.SessionID, recovers bool) (_ *run, joined bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	held := r.sessionLocked(id)
+	if held.run != nil {
+		return held.run, true
+	}
+	held.run = &run{recovers: recovers, done: make(chan struct{}), err: ErrNotRunning}
+	return held.run, false
+}
+
+// leave takes a run off its session.
+func (r *Runner) leave(id domain.SessionID, ended *run) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if held := r.sessionLocked(id); held.run == ended {
+		held.run = nil
+	}
+}
+
+// lead carries a session on for all who joined.
+func (r *Runner) lead(ctx context.Context, id domain.SessionID, run *run) error {
 	defer func() {
-		r.mu.Lock()
-		delete(r.mu.runs, session)
-		r.mu.Unlock()
-		close(first.done)
+		r.leave(id, run)
+		close(run.done)
 	}()
-	first.err = r.carry(ctx, session, first, recoverOnly)
-	return first.err
+	c, err := r.begin(ctx, id, run)
+	if err == nil {
+		err = c.carry(ctx)
+	}
+	run.err = err
+	return err
+}
+
+// begin reads the session that a run carries on.
+func (r *Runner) begin(ctx context.Context, id domain.SessionID, run *run) (*carrying, error) {
+	held := r.session(id)
+	release, err := held.admits.acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	s, w, err := r.load(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	w.Advance(s.Revision)
+	j := newJournal(r.config.Ledger, w)
+	r.mu.Lock()
+	run.journal = j
+	r.mu.Unlock()
+	return &carrying{Runner: r, run: run, admits: held.admits, session: s, journal: j, loops: newLoopDetector(r.config.Rounds)}, nil
 }
 
 // Note records an event of a running call in its session, such as a decision
 // about a permission. It returns ErrNotRunning if the session is not running.
 func (r *Runner) Note(ctx context.Context, inv domain.Invocation, e events.Event) error {
 	r.mu.Lock()
-	run, ok := r.mu.runs[inv.Session]
 	var j *journal
-	if ok {
+	if run := r.sessionLocked(inv.Session).run; run != nil {
 		j = run.journal
 	}
 	r.mu.Unlock()
-	if j == nil {
-		return fmt.Errorf("record %s in session %s: %w", e.Kind(), inv.Session, ErrNotRunning)
+	err := ErrNotRunning
+	if j != nil {
+		err = j.Note(ctx, callKey{inv.Message, inv.Call}, e)
 	}
-	_, err := j.writer.Append(ctx, r.config.Ledger.Draft(e, j.cause(callKey{inv.Message, inv.Call})))
+	if errors.Is(err, ErrNotRunning) {
+		return fmt.Errorf("record %s in session %s: %w", e.Kind(), inv.Session, err)
+	}
 	return err
 }
 
-func (r *Runner) carry(ctx context.Context, session domain.SessionID, run *run, recoverOnly bool) error {
-	s, w, err := r.load(ctx, session)
-	if err != nil {
-		return err
-	}
-	j := newJournal(r.config.Ledger, w)
-	r.mu.Lock()
-	run.journal = j
-	r.mu.Unlock()
-	c := &carrying{Runner: r, session: s, journal: j, loops: newLoopDetector(r.config.Rounds)}
+// carry takes steps until the session rests. However that ends, nothing of the
+// session is left open, unless another process carries it on.
+func (c *carrying) carry(ctx context.Context) error {
 	for {
-		next, err := plan(s, r.config.Steps)
+		rests, err := c.advance(ctx)
 		if err != nil {
-			return err
+			return c.halt(ctx, err)
 		}
-		if _, asks := next.(ask); next == (rest{}) || asks && (recoverOnly || r.config.Provider == nil) {
-			return nil
+		if !rests {
+			continue
 		}
-		if err := c.mine(ctx, next); err != nil {
-			return err
-		}
-		before := s.Revision
-		stop, err := c.take(ctx, next)
-		if err != nil {
-			return c.interrupted(ctx, err)
-		}
-		if err := c.refresh(ctx); err != nil {
-			return err
-		}
-		if s.Revision == before {
-			return fmt.Errorf("run session %s: %w: %T", session, ErrNoProgress, next)
-		}
-		if stop {
+		if over, err := c.rest(ctx); err != nil {
+			return c.halt(ctx, err)
+		} else if over {
 			return nil
 		}
 	}
+}
+
+// advance takes the next step. It reports whether the run ends there.
+func (c *carrying) advance(ctx context.Context) (rests bool, err error) {
+	next, err := plan(c.session, c.config.Steps)
+	if err != nil || c.isLast(next) {
+		return true, err
+	}
+	if err := c.mine(ctx, next); err != nil {
+		return false, err
+	}
+	before := c.session.Revision
+	c.stopped, err = c.take(ctx, next)
+	if err != nil {
+		return false, err
+	}
+	if err := c.refresh(ctx); err != nil {
+		return false, err
+	}
+	if c.session.Revision == before {
+		return false, fmt.Errorf("run session %s: %w: %T", c.session.Session, ErrNoProgress, next)
+	}
+	return c.stopped, nil
+}
+
+// isLast reports whether a run ends at a step and does not take it.
+func (c *carrying) isLast(next step) bool {
+	_, asks := next.(ask)
+	return next == (rest{}) || asks && (c.run.recovers || c.config.Provider == nil)
+}
+
+// rest ends a run in order. It reports false, and the run goes on, if a message
+// was admitted meanwhile that the run has to answer. No message is admitted while
+// it looks, so one that is admitted later finds that the session does not run.
+func (c *carrying) rest(ctx context.Context) (over bool, err error) {
+	release, err := c.admits.acquire(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer release()
+	c.journal.close()
+	if err := c.refresh(ctx); err != nil {
+		return false, err
+	}
+	next, err := plan(c.session, c.config.Steps)
+	if err != nil {
+		return false, err
+	}
+	if !c.isLast(next) && !(c.stopped && c.session.Unread == 0) {
+		c.journal.reopen()
+		return false, nil
+	}
+	c.leave(c.session.Session, c.run)
+	return true, nil
 }
 
 // mine returns ErrElsewhere if a step would end calls or questions of another
@@ -349,6 +477,9 @@ func layersOf(s *conversation.State, open []asked) (layers []domain.LayerID) {
 // the log and nothing else.
 type carrying struct {
 	*Runner
+	run     *run
+	admits  semaphore // of its session
+	stopped bool      // the last step stopped the run
 	session *conversation.State
 	journal *journal
 	loops   *loopDetector
@@ -367,39 +498,11 @@ func (c *carrying) refresh(ctx context.Context) error {
 	return nil
 }
 
-// interrupted records that a run was interrupted, if that is why it ended.
-func (c *carrying) interrupted(ctx context.Context, err error) error {
-	if ctx.Err() == nil {
-		return err
-	}
-	reason := domain.InterruptionOf(context.Cause(ctx))
-	keep, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.config.Grace)
-	defer cancel()
-	if noted := c.noteInterruption(keep, reason); noted != nil {
-		return errors.Join(context.Cause(ctx), fmt.Errorf("record interruption: %w", noted))
-	}
-	return context.Cause(ctx)
-}
-
-// noteInterruption also ends the requests for permission that nobody waits for
-// any more.
-func (c *carrying) noteInterruption(ctx context.Context, reason domain.Interruption) error {
-	if err := c.refresh(ctx); err != nil {
-		return err
-	}
-	drafts := append(c.dismissals(c.session.Asks),
-		c.config.Ledger.Draft(events.SessionInterrupted{Reason: reason}, c.session.Last))
-	_, err := c.journal.writer.Append(ctx, drafts...)
-	return err
-}
-
 // take takes one step. It reports whether the run stops there.
 func (c *carrying) take(ctx context.Context, next step) (stop bool, err error) {
 	switch next := next.(type) {
 	case lose:
-		return false, c.end(ctx, next.calls, func(a asked) domain.Settlement {
-			return domain.LostCall(a.Started.Offered, a.Started.Effective)
-		})
+		return false, c.end(ctx, next.calls, lost)
 	case refuse:
 		return false, c.end(ctx, next.calls, func(asked) domain.Settlement { return domain.DisabledCall() })
 	case dismiss:
@@ -412,8 +515,18 @@ func (c *carrying) take(ctx context.Context, next step) (stop bool, err error) {
 	return true, nil
 }
 
+// lost is the end of a call that began in another process.
+func lost(a asked) domain.Settlement { return domain.LostCall(a.Started.Offered, a.Started.Effective) }
+
 // end records the same kind of end for several calls, without running any.
 func (c *carrying) end(ctx context.Context, calls []asked, how func(asked) domain.Settlement) error {
+	_, err := c.journal.writer.Append(ctx, c.ends(calls, how)...)
+	return err
+}
+
+// ends returns the ends of several calls. An end comes of the start of its call,
+// or of the reply that asked for a call that did not begin.
+func (c *carrying) ends(calls []asked, how func(asked) domain.Settlement) []events.Draft {
 	drafts := make([]events.Draft, len(calls))
 	for i, a := range calls {
 		cause := a.reply
@@ -422,8 +535,7 @@ func (c *carrying) end(ctx context.Context, calls []asked, how func(asked) domai
 		}
 		drafts[i] = c.config.Ledger.Draft(events.Settled(a.offer.Turn, a.message, a.Call.Call, how(a)), cause)
 	}
-	_, err := c.journal.writer.Append(ctx, drafts...)
-	return err
+	return drafts
 }
 
 func (c *carrying) dismiss(ctx context.Context, asks []events.PermissionRequested) error {
@@ -489,9 +601,6 @@ func (c *carrying) unloop(ctx context.Context, inv domain.Invocation, a asked, f
 		end = domain.Settlement{Outcome: domain.DeniedByRule, Text: denied.Error(), Rule: denied.Rule}
 	case isDeclined:
 		end = domain.Settlement{Outcome: domain.DeclinedByUser, Text: declined.Feedback}
-	case err != nil && ctx.Err() != nil:
-		end = domain.InterruptedBefore(domain.InterruptionOf(context.Cause(ctx)))
-		ctx = context.WithoutCancel(ctx)
 	default:
 		return end, false, err
 	}

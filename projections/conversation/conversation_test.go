@@ -336,3 +336,35 @@ func TestOtherSessionsArePassedOver(t *testing.T) {
 		t.Errorf("session %s has %d messages at revision %d", s.Session, len(s.Messages), s.Revision)
 	}
 }
+
+// The model has not read a prompt that came after its turn, so the reply to the
+// turn stands before that prompt, and is no step of it.
+func TestPromptAdmittedDuringATurnFollowsTheReply(t *testing.T) {
+	t.Parallel()
+	d := newDesk()
+	d.prompt("first")
+	turn, reply := d.log.Mint.Turn(), d.log.Mint.Message()
+	d.add(events.TurnMaterialized{Turn: turn, Message: reply})
+	d.prompt("second")
+	d.prompt("third")
+	if s := d.state(); s.Unread != 2 || s.Replied {
+		t.Errorf("%d prompts are unread, replied %t; want 2 and no reply", s.Unread, s.Replied)
+	}
+	d.add(events.ReplyReceived{Turn: turn, Message: reply, Text: "to the first"})
+	d.add(events.ReplyReceived{Turn: turn, Message: reply, Text: ", all of it"})
+	s := d.state()
+	var got []string
+	for _, shown := range s.Shown() {
+		got = append(got, shown.Text)
+	}
+	if want := []string{"first", "to the first, all of it", "second", "third"}; !slices.Equal(got, want) {
+		t.Errorf("shown %q, want %q", got, want)
+	}
+	if s.Unread != 2 || s.Steps != 0 {
+		t.Errorf("%d prompts are unread after %d steps, want 2 after 0", s.Unread, s.Steps)
+	}
+	d.answer("to the others")
+	if s := d.state(); s.Unread != 0 || s.Steps != 1 {
+		t.Errorf("%d prompts are unread after %d steps, want 0 after 1", s.Unread, s.Steps)
+	}
+}

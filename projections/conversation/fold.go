@@ -12,7 +12,7 @@ import (
 // streams, it takes the first session's and passes over the others.
 func Projection() projections.Projection[*State] {
 	return projections.Projection[*State]{
-		Name: "conversation", Version: 1, Init: func() *State { return &State{} }, Apply: apply,
+		Name: "conversation", Version: 2, Init: func() *State { return &State{} }, Apply: apply,
 	}
 }
 
@@ -50,6 +50,7 @@ func apply(s *State, v events.Envelope) *State {
 
 func (s *State) prompt(e events.PromptAdmitted, v events.Envelope) {
 	s.Messages = append(s.Messages, Message{ID: e.Message, Prompt: &Prompt{Text: e.Text, Event: v.ID}})
+	s.Unread++
 	s.Steps, s.Interrupted, s.Loops = 0, nil, nil
 }
 
@@ -57,21 +58,29 @@ func (s *State) prompt(e events.PromptAdmitted, v events.Envelope) {
 func (s *State) materialized(e events.TurnMaterialized, v events.Envelope) {
 	if s.Turn != nil && s.Turn.Turn == e.Turn {
 		e.Tools = projections.Merged(s.Turn.Tools, e.Tools)
+	} else {
+		s.Unread = 0
 	}
 	s.Turn, s.TurnEvent, s.Replied, s.Interrupted = &e, v.ID, false, nil
 }
 
 func (s *State) replied(e events.ReplyReceived, v events.Envelope) {
-	offer := domain.Offer{Turn: e.Turn}
+	offer, unread := domain.Offer{Turn: e.Turn}, 0
 	if s.Turn != nil && s.Turn.Turn == e.Turn {
 		offer = s.Turn.Offer()
+		if !s.Replied {
+			unread = s.Unread
+		}
 		s.Replied = true
 	}
 	reply, ok := s.reply(e.Message)
 	if !ok {
 		reply = &Reply{Event: v.ID, Offer: offer}
-		s.Messages = append(s.Messages, Message{ID: e.Message, Reply: reply})
-		s.Steps++
+		// The model has not read the prompts that came after its turn.
+		s.Messages = slices.Insert(s.Messages, len(s.Messages)-unread, Message{ID: e.Message, Reply: reply})
+		if unread == 0 {
+			s.Steps++
+		}
 	}
 	reply.add(e, offer)
 }

@@ -19,12 +19,13 @@ type State struct {
 	Origin   events.Origin    `json:"origin"`
 	Revision events.Revision  `json:"revision"`      // the length of the stream as folded
 	Last     domain.EventID   `json:"last,omitzero"` // the last event folded
-	Messages []Message        `json:"messages"`      // in order
+	Messages []Message        `json:"messages"`      // as a model reads them: a prompt that came after a turn follows the reply to that turn
 
 	Turn      *events.TurnMaterialized `json:"turn,omitempty"`      // the last one; nil where none
 	TurnEvent domain.EventID           `json:"turn_event,omitzero"` // that records Turn
 	Replied   bool                     `json:"replied"`             // the last turn has a reply
-	Steps     int                      `json:"steps,omitempty"`     // replies since the last prompt
+	Steps     int                      `json:"steps,omitempty"`     // replies to turns that showed the last prompt
+	Unread    int                      `json:"unread,omitempty"`    // prompts since the last turn, the last of Messages
 
 	Asks      []events.PermissionRequested `json:"asks,omitempty"`      // not decided, in order
 	Approvals []events.ApprovalSaved       `json:"approvals,omitempty"` // not revoked, in order; some may have expired

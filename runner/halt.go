@@ -1,0 +1,106 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// How often the record of an interruption is tried, and the pause after the first
+// try, which doubles with each.
+const (
+	haltTries = 6
+	haltPause = 10 * time.Millisecond
+)
+
+// halt ends a run that failed or was interrupted: it records an end for each call
+// that has none, dismisses the requests for permission that wait, and records the
+// interruption, in one append. It returns why the run ended. The append is made
+// in spite of the context that ended, within the grace of the runner.
+//
+// An append of the run whose outcome is open is made certain first: the reply, or
+// the start of a call, that it holds is ended too. Nothing is recorded if the
+// session belongs to another process, or if the run was a recovery, which the
+// next recovery completes. A failure that left nothing open is no interruption.
+func (c *carrying) halt(ctx context.Context, failed error) error {
+	c.journal.close()
+	foreign := errors.Is(failed, events.ErrConflict) || errors.Is(failed, ErrElsewhere) || errors.Is(failed, events.ErrUnknownKind)
+	note := events.SessionInterrupted{Reason: domain.ByShutdown, Detail: failed.Error()}
+	interrupted := ctx.Err() != nil
+	switch {
+	case interrupted && foreign:
+		return errors.Join(context.Cause(ctx), failed)
+	case interrupted:
+		failed = context.Cause(ctx)
+		note = events.SessionInterrupted{Reason: domain.InterruptionOf(failed)}
+	}
+	if foreign || c.run.recovers {
+		return failed
+	}
+	keep, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.config.Grace)
+	defer cancel()
+	if err := c.recordHalt(keep, note, interrupted); err != nil {
+		return errors.Join(failed, fmt.Errorf("record interruption: %w", err))
+	}
+	return failed
+}
+
+// recordHalt tries to record an interruption until the outcome is certain.
+func (c *carrying) recordHalt(ctx context.Context, note events.SessionInterrupted, interrupted bool) error {
+	open := false // the append of the last try has an open outcome
+	for try := 1; ; try++ {
+		err := c.journal.writer.Flush(ctx)
+		if err == nil && open {
+			return nil
+		}
+		if err == nil {
+			err = c.tryHalt(ctx, note, interrupted)
+			open = err != nil && !events.Refused(err)
+		}
+		final := err == nil || events.Refused(err) && !errors.Is(err, events.ErrNotTried)
+		if final || errors.Is(err, ErrElsewhere) || try == haltTries || !wait(ctx, haltPause<<(try-1)) {
+			return err
+		}
+	}
+}
+
+// tryHalt makes one append of all that an interruption ends.
+func (c *carrying) tryHalt(ctx context.Context, note events.SessionInterrupted, interrupted bool) error {
+	if err := c.refresh(ctx); err != nil {
+		return err
+	}
+	begun, waiting := open(c.session)
+	calls := append(begun, waiting...)
+	drafts := c.ends(calls, func(a asked) domain.Settlement { return c.cut(a, note.Reason) })
+	drafts = append(drafts, c.dismissals(c.session.Asks)...)
+	if len(drafts) > 0 {
+		if err := c.mine(ctx, lose{calls}); err != nil {
+			return err
+		}
+	} else if !interrupted {
+		return nil
+	}
+	drafts = append(drafts, c.config.Ledger.Draft(note, c.session.Last))
+	_, err := c.journal.writer.Append(ctx, drafts...)
+	return err
+}
+
+// cut returns the end of a call that an interruption met. A call that began
+// before this run is lost, as it is where a run is not interrupted.
+func (c *carrying) cut(a asked, reason domain.Interruption) domain.Settlement {
+	if a.Started == nil {
+		end := domain.InterruptedBefore(reason)
+		end.Offered, _ = a.offer.Find(a.Name)
+		return end
+	}
+	if !c.journal.expected(callKey{a.message, a.ID}) {
+		return lost(a)
+	}
+	end := domain.InterruptedWhile(reason)
+	end.Offered, end.Effective = a.Started.Offered, a.Started.Effective
+	return end
+}
