@@ -1,6 +1,9 @@
 package domain
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -56,6 +59,16 @@ func (rs Rules) EvaluateSpelled(action, resource string, spellings []string) (Ru
 		}
 	}
 	return Rule{Effect: Ask}, false
+}
+
+// Digest returns the SHA-256, in hexadecimal, over effect, action and resource
+// of the rules in their order. Where a rule was written makes no difference.
+func (rs Rules) Digest() string {
+	h := sha256.New()
+	for _, r := range rs {
+		fmt.Fprintf(h, "%s %q %q\n", r.Effect, r.Action, r.Resource)
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // Hides returns the rule that hides tools of an action from a model, and

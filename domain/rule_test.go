@@ -159,3 +159,28 @@ func TestSpellingsServeAskAndDenyOnly(t *testing.T) {
 		}
 	}
 }
+
+func TestRulesDigestIsThatOfWhatTheySay(t *testing.T) {
+	t.Parallel()
+	rules := domain.Rules{{Action: "bash", Resource: "rm *", Effect: domain.Deny, Source: "a:1"}, {Action: "*", Resource: "*", Effect: domain.Allow}}
+	digest := rules.Digest()
+	if len(digest) != 64 {
+		t.Errorf("Digest = %q", digest)
+	}
+	for name, row := range map[string]struct {
+		rules domain.Rules
+		same  bool
+	}{
+		"another source":   {domain.Rules{{Action: "bash", Resource: "rm *", Effect: domain.Deny, Source: "b:7"}, rules[1]}, true},
+		"another order":    {domain.Rules{rules[1], rules[0]}, false},
+		"one less":         {rules[:1], false},
+		"none":             {nil, false},
+		"another effect":   {domain.Rules{{Action: "bash", Resource: "rm *", Effect: domain.Ask}, rules[1]}, false},
+		"other words":      {domain.Rules{{Action: "bash rm", Resource: "*", Effect: domain.Deny}, rules[1]}, false},
+		"quotes in a text": {domain.Rules{{Action: "bash\" \"rm *", Resource: "", Effect: domain.Deny}, rules[1]}, false},
+	} {
+		if got := row.rules.Digest(); (got == digest) != row.same {
+			t.Errorf("%s: the digest is the same: %v, want %v", name, got == digest, row.same)
+		}
+	}
+}

@@ -42,6 +42,7 @@ type CallSettled struct {
 	Effective    domain.Offered      `json:"effective,omitzero"`
 	Agrees       bool                `json:"agrees"` // the fingerprints of Offered and Effective are equal and known
 	ChangedBy    domain.EventID      `json:"changed_by,omitzero"`
+	Allowed      []domain.Rule       `json:"allowed,omitempty"` // the rules that allowed what the call asked for, without a question
 }
 
 // Settled returns the event that records a settlement of a call.

@@ -99,6 +99,7 @@ func (e *TurnMaterialized) form(f *form) {
 	list(f, `"hidden":`, &e.Hidden, len(e.Hidden) > 0, hidden)
 	f.truth(`"disabled":`, &e.Disabled, e.Disabled)
 	f.truth(`"observed":`, &e.Observed, e.Observed)
+	name(f, `"rules":`, &e.Rules, e.Rules != "")
 }
 
 func hidden(f *form, h *HiddenTool) {
@@ -110,13 +111,17 @@ func hidden(f *form, h *HiddenTool) {
 
 func (f *form) rule(key string, r *domain.Rule, present bool) {
 	if f.key(key, present) {
-		f.token("{")
-		name(f, `"action":`, &r.Action, always)
-		text(f, `"resource":`, &r.Resource, always)
-		word(f, `"effect":`, &r.Effect, always)
-		name(f, `"source":`, &r.Source, r.Source != "")
-		f.token("}")
+		ruleElement(f, r)
 	}
+}
+
+func ruleElement(f *form, r *domain.Rule) {
+	f.token("{")
+	name(f, `"action":`, &r.Action, always)
+	text(f, `"resource":`, &r.Resource, always)
+	word(f, `"effect":`, &r.Effect, always)
+	name(f, `"source":`, &r.Source, r.Source != "")
+	f.token("}")
 }
 
 func (e *ReplyReceived) form(f *form) {
@@ -182,6 +187,7 @@ func (e *CallSettled) form(f *form) {
 	f.offered(`"effective":`, &e.Effective, !e.Effective.IsZero())
 	f.truth(`"agrees":`, &e.Agrees, always)
 	id(f, `"changed_by":`, &e.ChangedBy, !e.ChangedBy.IsZero())
+	list(f, `"allowed":`, &e.Allowed, len(e.Allowed) > 0, ruleElement)
 }
 
 // formProgress has no form: a call that ended in success has no progress.
@@ -263,6 +269,7 @@ func (e *PermissionDecided) form(f *form) {
 	name(f, `"scope":`, &e.Scope, always)
 	text(f, `"feedback":`, &e.Feedback, e.Feedback != "")
 	f.number(`"waited_ms":`, &e.WaitedMS, always)
+	name(f, `"person":`, &e.Person, e.Person != "")
 }
 
 func (m *metadata) form(f *form) {

@@ -55,7 +55,7 @@ func whole() []Event {
 		PromptAdmitted{Message: m.Message(), Text: "mend the test"},
 		TurnMaterialized{
 			Turn: m.Turn(), Message: m.Message(), Agent: "build", Model: "some-model", Tools: []domain.Offered{offered},
-			Hidden: []HiddenTool{{Offered: effective, Rule: rule}}, Disabled: true, Observed: true,
+			Hidden: []HiddenTool{{Offered: effective, Rule: rule}}, Disabled: true, Observed: true, Rules: strings.Repeat("ef", 32),
 		},
 		ReplyReceived{
 			Turn: m.Turn(), Message: m.Message(), Text: "I read it.", Calls: []domain.Call{{ID: "call_1", Name: "read", Input: raw(`{"path":"a.go"}`)}},
@@ -69,7 +69,7 @@ func whole() []Event {
 			Turn: m.Turn(), Message: m.Message(), Call: "call_1", Tool: "read", Outcome: domain.Interrupted, Began: true, Interruption: domain.ByUser,
 			Text: "stopped", Detail: "signal", Rule: rule, Input: raw(`{"path":"b.go"}`), Structured: raw(`{"n":1}`), Content: content,
 			Retained: []domain.Retained{retained}, Progress: &domain.Progress{Structured: raw(`7`), Content: content},
-			Offered: offered, Effective: effective, Agrees: true, ChangedBy: m.Event(),
+			Offered: offered, Effective: effective, Agrees: true, ChangedBy: m.Event(), Allowed: []domain.Rule{rule},
 		},
 		LateResultObserved{
 			Message: m.Message(), Call: "call_1", Tool: "read", Settlement: m.Event(), Outcome: domain.Succeeded, Text: "late", Structured: raw(`"late"`),
@@ -80,10 +80,10 @@ func whole() []Event {
 			Shown: domain.Shown{Kind: domain.ShownCommand, Text: "git push", Bytes: 9, Cut: 1, SHA256: strings.Repeat("cd", 32)},
 		},
 		PermissionDecided{
-			Permission: m.Permission(), Effect: domain.Deny, By: ByPerson, Rule: rule, Scope: "reject", Feedback: "use a branch", WaitedMS: 1500,
+			Permission: m.Permission(), Effect: domain.Deny, By: ByPerson, Rule: rule, Scope: "reject", Feedback: "use a branch", WaitedMS: 1500, Person: "ada",
 		},
-		ApprovalSaved{Permission: m.Permission(), Location: "/home/u/project", Action: "bash", Resource: "git *", Expires: now().Add(time.Hour)},
-		ApprovalRevoked{Location: "/home/u/project", Action: "bash", Resource: "git *", Reason: "no longer wanted"},
+		ApprovalSaved{Permission: m.Permission(), Location: "/home/u/project", Action: "bash", Resource: "git *", Expires: now().Add(time.Hour), Person: "ada"},
+		ApprovalRevoked{Location: "/home/u/project", Action: "bash", Resource: "git *", Reason: "no longer wanted", Person: "ada"},
 		LoopDetected{Message: m.Message(), Call: "call_9", Tool: "read", Period: 2, Rounds: 3},
 		OutputPruned{Retained: retained, Policy: "older than 30 days", Pruned: now()},
 		SessionInterrupted{Reason: domain.ByShutdown, Detail: "SIGTERM"},
@@ -100,7 +100,9 @@ func whole() []Event {
 // additions counts, by kind, how often optional keys were added to the last
 // version. Each addition has its own golden file, and the files of the
 // forms before it stay as they were.
-var additions = map[string]int{"PermissionRequested": 1}
+var additions = map[string]int{
+	"TurnMaterialized": 1, "CallSettled": 1, "PermissionRequested": 1, "PermissionDecided": 1, "ApprovalSaved": 1, "ApprovalRevoked": 1,
+}
 
 // A goldenForm is a form of a kind that some program wrote: a version, and how
 // many additions to that version the program knew.
@@ -128,9 +130,34 @@ func as(form goldenForm, e Event) Event {
 			e.Until, e.Address = time.Time{}, ""
 		}
 		return e
+	case TurnMaterialized:
+		if form.additions < 1 {
+			e.Rules = ""
+		}
+		return e
+	case CallSettled:
+		if form.additions < 1 {
+			e.Allowed = nil
+		}
+		return e
 	case PermissionRequested:
 		if form.additions < 1 {
 			e.Shown = domain.Shown{}
+		}
+		return e
+	case PermissionDecided:
+		if form.additions < 1 {
+			e.Person = ""
+		}
+		return e
+	case ApprovalSaved:
+		if form.additions < 1 {
+			e.Person = ""
+		}
+		return e
+	case ApprovalRevoked:
+		if form.additions < 1 {
+			e.Person = ""
 		}
 		return e
 	}

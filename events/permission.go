@@ -28,7 +28,8 @@ type PermissionDecided struct {
 	Rule       domain.Rule         `json:"rule,omitzero"` // that denied, where By is ByRule
 	Scope      string              `json:"scope"`         // once, always or reject; empty where nobody was asked
 	Feedback   string              `json:"feedback,omitempty"`
-	WaitedMS   int64               `json:"waited_ms"` // how long it took, in milliseconds
+	WaitedMS   int64               `json:"waited_ms"`        // how long it took, in milliseconds
+	Person     string              `json:"person,omitempty"` // the OS user who decided, where By is ByPerson
 }
 
 // A Decider is who or what decided about a permission.
@@ -49,8 +50,9 @@ type ApprovalSaved struct {
 	Permission domain.PermissionID `json:"permission"` // the request that it answered
 	Location   string              `json:"location,omitempty"`
 	Action     string              `json:"action"`
-	Resource   string              `json:"resource"` // a pattern
-	Expires    time.Time           `json:"expires,omitzero"`
+	Resource   string              `json:"resource"`         // a pattern
+	Expires    time.Time           `json:"expires,omitzero"` // zero: never
+	Person     string              `json:"person,omitempty"` // the OS user who approved
 }
 
 // ApprovalRevoked says that a saved approval no longer holds.
@@ -59,6 +61,7 @@ type ApprovalRevoked struct {
 	Action   string `json:"action"`
 	Resource string `json:"resource"`
 	Reason   string `json:"reason,omitempty"`
+	Person   string `json:"person,omitempty"` // the OS user who revoked it
 }
 
 // Kind returns the name under which the event is kept.

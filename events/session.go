@@ -46,6 +46,7 @@ type TurnMaterialized struct {
 	Hidden   []HiddenTool     `json:"hidden,omitempty"`   //
 	Disabled bool             `json:"disabled,omitempty"` // the last step allowed: no tools at all
 	Observed bool             `json:"observed,omitempty"` // an import saw the tools used; others may have been offered
+	Rules    string           `json:"rules,omitempty"`    // Rules.Digest of the agent's permission rules; empty: not known
 }
 
 // Offer returns what the turn may call.

@@ -67,12 +67,13 @@ func (c *carrying) offer(ctx context.Context, last bool) (Turn, events.TurnMater
 	event := events.TurnMaterialized{
 		Turn: turn.ID, Message: turn.Message, Agent: turn.Agent, Model: turn.Model, Tools: []domain.Offered{}, Disabled: last,
 	}
-	if last {
-		return turn, event, nil
-	}
 	var rules domain.Rules
 	if c.config.Rules != nil {
 		rules = c.config.Rules(turn.Agent)
+		event.Rules = rules.Digest()
+	}
+	if last {
+		return turn, event, nil
 	}
 	m, err := c.config.Registry.Materialize(ctx, registry.Turn{ID: turn.ID, Rules: rules})
 	if err != nil {

@@ -20,6 +20,10 @@ type callKey struct {
 type journal struct {
 	ledger *events.Ledger
 	writer *events.Writer
+
+	session    domain.SessionID
+	allowances Allowances // nil: not known
+
 	notes  struct { // taken before mu
 		sync.RWMutex      // held for reading while a note is recorded
 		closed       bool // no notes are taken
@@ -103,8 +107,16 @@ func (j *journal) Settle(ctx context.Context, end events.Draft) error {
 	e := end.Event.(events.CallSettled)
 	key := callKey{e.Message, e.Call}
 	end.Causation = j.cause(key)
+	inv := domain.Invocation{Session: j.session, Message: e.Message, Call: e.Call}
+	if j.allowances != nil {
+		e.Allowed = j.allowances.Of(inv)
+		end.Event = e
+	}
 	if _, err := j.writer.Append(ctx, end); err != nil {
 		return err
+	}
+	if j.allowances != nil {
+		j.allowances.Forget(inv)
 	}
 	settlement := e.Settlement(end.ID)
 	j.mu.Lock()

@@ -30,6 +30,13 @@ var (
 	ErrBroken     = errors.New("tool broke and the runner stops at that")
 )
 
+// Allowances keep the rules that allowed what calls asked for, until Forget.
+// They are safe for concurrent use.
+type Allowances interface {
+	Of(domain.Invocation) []domain.Rule
+	Forget(domain.Invocation)
+}
+
 // DefaultParallel is how many calls of one message run at once.
 const DefaultParallel = 8
 
@@ -45,6 +52,9 @@ type Config struct {
 	// such a call runs.
 	Looping func(context.Context, domain.Invocation, events.LoopDetected) error
 	Rounds  int // that make a loop; zero: DefaultRounds
+	// Allowances know which rules allowed what a call asked for. The runner
+	// records these rules with the end of the call. Nil: none are recorded.
+	Allowances Allowances
 	// Parallel is how many calls of one message run at once. Zero:
 	// DefaultParallel.
 	Parallel int
@@ -308,6 +318,7 @@ func (r *Runner) begin(ctx context.Context, id domain.SessionID, run *run) (*car
 	}
 	w.Advance(s.Revision)
 	j := newJournal(r.config.Ledger, w)
+	j.session, j.allowances = id, r.config.Allowances
 	r.mu.Lock()
 	run.journal = j
 	r.mu.Unlock()

@@ -17,6 +17,7 @@ type Approval struct {
 	Resource   string              // a pattern of domain.Match
 	At         time.Time
 	Expires    time.Time // zero: never
+	Person     string    // who approved; empty: not known
 }
 
 // live reports whether the approval counts at a time.

@@ -35,6 +35,12 @@ type Config struct {
 	Approvals *Approvals
 	// Life is how long an approval counts. Zero: until it is revoked.
 	Life time.Duration
+	// Person is who answers for the Approver, such as a user of the operating
+	// system. It is recorded with what a person decides. It may be empty.
+	Person string
+	// Allowances keep the rules that allow what calls ask for. Nil: they are not
+	// kept.
+	Allowances *Allowances
 }
 
 // A Gate answers what calls ask for. NewGate makes one.
@@ -88,6 +94,7 @@ func (g *Gate) Assert(ctx context.Context, inv domain.Invocation, ask Ask) error
 	}
 	v := g.evaluate(inv, ask)
 	if v.effect == domain.Allow && v.by == ByRule {
+		g.config.Allowances.add(inv, v.allowed)
 		return nil
 	}
 	r := Request{ID: g.config.Mint.Permission(), Invocation: inv, Ask: clone(ask)}
@@ -118,6 +125,7 @@ type verdict struct {
 	by       Decider
 	rule     domain.Rule // that denies
 	resource string      // that is denied
+	allowed  []domain.Rule
 }
 
 // evaluate lets deny beat ask and ask beat allow. An approval turns an ask
@@ -129,8 +137,9 @@ func (g *Gate) evaluate(inv domain.Invocation, ask Ask) verdict {
 		rule, _ := rules.EvaluateSpelled(ask.Action, resource, ask.Spellings[resource])
 		switch {
 		case rule.Effect == domain.Deny:
-			return verdict{domain.Deny, ByRule, rule, resource}
+			return verdict{effect: domain.Deny, by: ByRule, rule: rule, resource: resource}
 		case rule.Effect == domain.Allow:
+			v.allowed = append(v.allowed, rule)
 		case g.config.Approvals.allows(ask.Action, resource, now):
 			v.by = ByApproval
 		default:
@@ -157,7 +166,26 @@ func (g *Gate) ask(ctx context.Context, r Request) error {
 		return fmt.Errorf("ask for permission %s: %w", r.ID, err)
 	}
 	d.Waited = g.config.Now().Sub(asked)
-	return g.decide(ctx, r, d)
+	recording, cancel := outlasting(ctx, recordGrace)
+	defer cancel()
+	return g.decide(recording, r, d)
+}
+
+// recordGrace is how long the record of an answer may take once the call that
+// asked is interrupted. The person was told that the answer counts.
+const recordGrace = 5 * time.Second
+
+// outlasting returns a context that ends a grace period after ctx.
+func outlasting(ctx context.Context, grace time.Duration) (context.Context, func()) {
+	longer, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		end := time.AfterFunc(grace, func() { cancel(context.Cause(ctx)) })
+		context.AfterFunc(longer, func() { end.Stop() })
+	})
+	return longer, func() {
+		stop()
+		cancel(context.Canceled)
+	}
 }
 
 // decision is what an Approver returned, or, where it returned an error, what
@@ -193,6 +221,9 @@ func (a Answer) decision() (Decision, error) {
 // decide records a decision and then acts on it.
 func (g *Gate) decide(ctx context.Context, r Request, d Decision) error {
 	d.Permission, d.Invocation = r.ID, r.Invocation
+	if d.By == ByUser {
+		d.Person = g.config.Person
+	}
 	if d.Effect == domain.Deny && d.Resource == "" {
 		d.Resource = r.Resources[0]
 	}
@@ -231,7 +262,7 @@ func (g *Gate) save(ctx context.Context, r Request) error {
 		if slices.ContainsFunc(g.config.Approvals.List(now), func(a Approval) bool { return a.Action == r.Action && a.Resource == pattern }) {
 			continue
 		}
-		a := Approval{Permission: r.ID, Session: r.Invocation.Session, Action: r.Action, Resource: pattern, At: now}
+		a := Approval{Permission: r.ID, Session: r.Invocation.Session, Action: r.Action, Resource: pattern, At: now, Person: g.config.Person}
 		if g.config.Life > 0 {
 			a.Expires = now.Add(g.config.Life)
 		}

@@ -128,6 +128,7 @@ type Decision struct {
 	Scope      Scope       // with ByUser, ByHeadless
 	Feedback   string      // of a person; may be empty
 	Waited     time.Duration
+	Person     string // with ByUser: who decided; empty: not known
 }
 
 // A Recorder keeps facts about permission. Each method returns once its fact

@@ -345,6 +345,59 @@ func TestASavedApprovalCountsInItsLocation(t *testing.T) {
 	}
 }
 
+// The log says who decided, and under which rules.
+func TestLogNamesThePersonAndTheRulesThatDecided(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		rules   string
+		person  string // who decided
+		allowed string // the source of the rule that allowed
+	}{{"ask * *", "ada", ""}, {"allow act *", "", "test:1"}} {
+		l := ledgerOver(eventstest.NewSlice())
+		p := start(t, engine.ProcessConfig{Ledger: l})
+		agents := rules(row.rules)
+		w := open(t, p, "/w", engine.WorkspaceConfig{
+			Approver: &always{}, Person: "ada", ApprovalLife: time.Hour, Agents: agents, Tools: acting(func() {}),
+		})
+		session := prompted(t, l, w)
+		if err := w.Run(t.Context(), session); err != nil {
+			t.Fatal(err)
+		}
+		var decided, saved, allowed []string
+		for v, err := range l.Read(t.Context(), events.SessionStream(session), 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch e := v.Event.(type) {
+			case events.TurnMaterialized:
+				if want := agents.Rules["build"].Digest(); e.Rules != want {
+					t.Errorf("the turn names the rules %q, want %q", e.Rules, want)
+				}
+			case events.PermissionDecided:
+				decided = append(decided, e.Person)
+			case events.ApprovalSaved:
+				saved = append(saved, e.Person)
+				if got := e.Expires.Sub(v.Time).Round(time.Minute); got != time.Hour {
+					t.Errorf("the approval expires after %v, want an hour", got)
+				}
+			case events.CallSettled:
+				for _, rule := range e.Allowed {
+					allowed = append(allowed, rule.Source)
+				}
+			}
+		}
+		if got := strings.Join(decided, ","); got != row.person || strings.Join(saved, ",") != row.person {
+			t.Errorf("%s: %q decided, %q saved, want %q", row.rules, decided, saved, row.person)
+		}
+		if got := strings.Join(allowed, ","); got != row.allowed {
+			t.Errorf("%s: allowed by %q, want %q", row.rules, allowed, row.allowed)
+		}
+		if err := p.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Without an approver, asking is a denial.
 func TestNobodyIsAskedWithoutAnApprover(t *testing.T) {
 	t.Parallel()

@@ -62,7 +62,7 @@ func (s *SavedApprovals) at(location string) *permission.Approvals {
 	for _, a := range s.Saved {
 		if a.Location == location {
 			set.Add(permission.Approval{
-				Permission: a.Permission, Session: a.Session, Action: a.Action, Resource: a.Resource, At: a.At, Expires: a.Expires,
+				Permission: a.Permission, Session: a.Session, Action: a.Action, Resource: a.Resource, At: a.At, Expires: a.Expires, Person: a.Person,
 			})
 		}
 	}
@@ -87,14 +87,14 @@ func (r *recorder) Requested(ctx context.Context, q permission.Request) error {
 func (r *recorder) Decided(ctx context.Context, d permission.Decision) error {
 	return r.workspace.Runner.Note(ctx, d.Invocation, events.PermissionDecided{
 		Permission: d.Permission, Effect: d.Effect, By: events.Decider(d.By.String()), Rule: d.Rule,
-		Scope: d.Scope.String(), Feedback: d.Feedback, WaitedMS: d.Waited.Milliseconds(),
+		Scope: d.Scope.String(), Feedback: d.Feedback, WaitedMS: d.Waited.Milliseconds(), Person: d.Person,
 	})
 }
 
 // Saved keeps what a person allowed from now on.
 func (r *recorder) Saved(ctx context.Context, a permission.Approval) error {
 	return r.workspace.Runner.Note(ctx, domain.Invocation{Session: a.Session}, events.ApprovalSaved{
-		Permission: a.Permission, Location: r.location, Action: a.Action, Resource: a.Resource, Expires: a.Expires,
+		Permission: a.Permission, Location: r.location, Action: a.Action, Resource: a.Resource, Expires: a.Expires, Person: a.Person,
 	})
 }
 

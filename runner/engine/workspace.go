@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/settlement-ledger/ledger/builtins/permission"
 	"github.com/settlement-ledger/ledger/domain"
@@ -25,6 +26,12 @@ type WorkspaceConfig struct {
 	// Approver decides what the rules leave open. Nil: permission.Headless, which
 	// refuses it.
 	Approver permission.Approver
+	// Person is who answers for the Approver, such as a user of the operating
+	// system. It is recorded with what a person decides. It may be empty.
+	Person string
+	// ApprovalLife is how long an approval counts that a person saves here. Zero:
+	// until it is revoked.
+	ApprovalLife time.Duration
 	// Tools returns the tools of the location. They ask the gate for permission.
 	// Nil: there are none, until the caller registers some in Workspace.Layer.
 	Tools func(*permission.Gate) (registry.Tools, error)
@@ -32,7 +39,7 @@ type WorkspaceConfig struct {
 	// process where they are nil.
 	Registry registry.Config
 	// Runner configures how sessions are run. Open sets its Ledger, Registry,
-	// Rules, Looping and Elsewhere.
+	// Rules, Looping, Allowances and Elsewhere.
 	Runner runner.Config
 }
 
@@ -74,9 +81,10 @@ func (p *Process) open(ctx context.Context, config WorkspaceConfig) (*Workspace,
 	if err != nil {
 		return nil, err
 	}
+	allowances := new(permission.Allowances)
 	w.Gate, err = permission.NewGate(permission.Config{
 		Rules: config.Agents.Of, Approver: config.Approver, Recorder: recorder, Mint: p.config.Ledger.Mint(), Now: p.config.Ledger.Now,
-		Approvals: saved.at(config.Location),
+		Approvals: saved.at(config.Location), Life: config.ApprovalLife, Person: config.Person, Allowances: allowances,
 	})
 	if err != nil {
 		return nil, err
@@ -95,6 +103,7 @@ func (p *Process) open(ctx context.Context, config WorkspaceConfig) (*Workspace,
 	}
 	config.Runner.Ledger, config.Runner.Registry = p.config.Ledger, w.Registry
 	config.Runner.Rules, config.Runner.Looping, config.Runner.Elsewhere = config.Agents.Of, w.looping, p.elsewhere
+	config.Runner.Allowances = allowances
 	w.Runner = runner.New(config.Runner)
 	return w, nil
 }
