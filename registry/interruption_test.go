@@ -407,3 +407,81 @@ func TestHostileJournalBreaksNoLawOfCalls(t *testing.T) {
 		}
 	}
 }
+
+// deaf returns a tool that returns text once it is released, whatever its
+// context.
+func deaf(t testing.TB, release <-chan struct{}, text string) domain.Tool {
+	t.Helper()
+	return does(t, func(context.Context, empty, domain.Invocation) (string, error) { <-release; return text, nil })
+}
+
+func TestWaitWaitsForEveryToolThatWasLeftBehind(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w, first, second := newWorld(t), make(chan struct{}), make(chan struct{})
+		m := w.offered(registry.Tools{"first": deaf(t, first, "1"), "second": deaf(t, second, "2")})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(domain.ByUser) })
+		go w.settleIn(ctx, m, ask("1", "first", `{}`))
+		w.settleIn(ctx, m, ask("2", "second", `{}`))
+		synctest.Wait()
+		for _, release := range []chan struct{}{first, second} {
+			short, stop := context.WithTimeoutCause(t.Context(), time.Hour, errFull)
+			wantIs(t, "Wait while a tool runs", w.layers.Wait(short), errFull)
+			stop()
+			close(release)
+			synctest.Wait()
+		}
+		wantIs(t, "Wait when none runs", w.layers.Wait(t.Context()), nil)
+	})
+}
+
+// A tool that returns at the very moment at which its grace ends is waited for,
+// or is left behind and its result is late: no result is lost.
+func TestResultAtTheEndOfTheGraceIsTheEndOrLate(t *testing.T) {
+	t.Parallel()
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			m := w.offered(registry.Tools{"a": does(t, func(ctx context.Context, _ empty, _ domain.Invocation) (string, error) {
+				<-ctx.Done()
+				time.Sleep(registry.DefaultGrace)
+				return "just so", nil
+			})})
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, domain.ByUser)
+			defer cancel()
+			got := w.settleIn(ctx, m, ask("c", "a", `{}`))
+			if err := w.layers.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			late := len(w.kinds(w.session())) == 3
+			if late != (got.Outcome == domain.Interrupted) || !late && got.Outcome != domain.Succeeded {
+				t.Errorf("the call ended %v with %v on record", got.Outcome, w.kinds(w.session()))
+			}
+		})
+	}
+}
+
+func TestProgressIsKeptWithAnEndThatLostItsOutput(t *testing.T) {
+	t.Parallel()
+	says := func(content ...domain.Content) domain.Tool {
+		return made(t, domain.Spec[empty, string]{
+			Execute: func(_ context.Context, _ empty, inv domain.Invocation) (string, error) {
+				inv.Report(domain.Progress{Structured: json.RawMessage(`"half"`)})
+				return "v", nil
+			},
+			Present: func(empty, domain.Encoded[string]) []domain.Content { return content },
+		})
+	}
+	for want, tool := range map[domain.Outcome]domain.Tool{
+		domain.RetentionFailed: says(domain.Text(strings.Repeat("t", 60000))),
+		domain.MediaTooLarge:   says(domain.Media{MIME: "a/a", Data: make([]byte, 8<<20)}),
+	} {
+		w := newWorld(t)
+		w.outputs.refuse = errFull
+		got := w.settle(w.offered(registry.Tools{"a": tool}), "c", "a", `{}`)
+		if got.Outcome != want || got.Progress == nil || string(got.Progress.Structured) != `"half"` {
+			t.Errorf("the call ended %v with the progress %v, want %v with the last one", got.Outcome, got.Progress, want)
+		}
+	}
+}

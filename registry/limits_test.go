@@ -36,7 +36,7 @@ func fails(t testing.TB, err error) domain.Tool {
 	return does(t, func(context.Context, empty, domain.Invocation) (string, error) { return "", err })
 }
 
-const mega = 8 << 20
+const mega = 1 << 20
 
 // unknownKeys is an input with n keys that no schema has.
 func unknownKeys(n int) string {
@@ -58,7 +58,7 @@ func TestTextThatStandsForAnOutputIsBounded(t *testing.T) {
 		reads       []string // parts of what the model reads
 		kept        string   // whole, in the outputs; empty: nothing
 	}{
-		"unknown tool":      {nil0, huge, `{}`, domain.UnknownTool, []string{"Unknown tool: xxx", "(8388608 bytes)"}, ""},
+		"unknown tool":      {nil0, huge, `{}`, domain.UnknownTool, []string{"Unknown tool: xxx", "(1048576 bytes)"}, ""},
 		"invalid input":     {answers(t, "a").Tool, "a", unknownKeys(20000), domain.InvalidInput, []string{"Invalid tool input: ", "Rewrite the input"}, ""},
 		"input of one text": {answers(t, "a").Tool, "a", `{"` + huge + `":1}`, domain.InvalidInput, []string{"Invalid tool input: ", "Rewrite the input"}, ""},
 		"failure":           {fails(t, domain.Fail("%s", huge)), "a", `{}`, domain.Failed, []string{"xxx", "full output at output://"}, huge},
@@ -202,9 +202,9 @@ func TestProgressIsBounded(t *testing.T) {
 		"text":       {Content: domain.Contents{domain.Text(huge)}},
 		"lines":      {Content: domain.Contents{domain.Text(strings.Repeat("\n", 5000))}},
 		"structured": {Structured: json.RawMessage(`"` + huge + `"`)},
-		"media":      {Content: domain.Contents{domain.Text("half"), domain.Media{MIME: "a/a", Data: []byte(huge)}}},
+		"media":      {Content: domain.Contents{domain.Text("half"), domain.Media{MIME: "a/a", Data: make([]byte, 4<<20)}}},
 		"a name":     {Content: domain.Contents{domain.Media{MIME: "a/a", Name: huge}}},
-		"parts":      {Content: many(200_000, domain.Text(""))},
+		"parts":      {Content: many(20_000, domain.Text(""))},
 		"not JSON":   {Structured: json.RawMessage("{" + huge)},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,9 +3,11 @@ package registry_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"weak"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
@@ -427,4 +429,57 @@ func TestStreamThatAnotherWritesIsAConflictAndNothingIsInEffect(t *testing.T) {
 	}
 	wantIs(t, "Register in a stream of another length", l.Scope().Register(t.Context(), registry.Tools{"a": answers(t, "a").Tool}), events.ErrConflict)
 	w.wantSays(w.registry(registry.Config{}, l), "a", "Unknown tool: a")
+}
+
+// registerWeakly calls register with a tool, and returns a pointer to what the
+// tool holds that does not keep it alive.
+func registerWeakly(t *testing.T, register func(registry.Tools) error, want error) weak.Pointer[[1 << 16]byte] {
+	t.Helper()
+	held := new([1 << 16]byte)
+	wantIs(t, "Register", register(registry.Tools{"a": does(t, func(context.Context, empty, domain.Invocation) (string, error) {
+		return string(held[:1]), nil
+	})}), want)
+	return weak.Make(held)
+}
+
+func TestToolsThatAreNotInEffectAreNotKept(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		mishap mishap
+		want   error
+		end    func(*world, *registry.Layer, *registry.Scope)
+	}{
+		"too large":                       {mistaken, events.ErrTooLarge, nil},
+		"uncertain, nothing was added":    {nothing, errPower, nil},
+		"uncertain, everything was added": {added, errPower, nil},
+		"its scope closed":                {none, nil, func(w *world, _ *registry.Layer, s *registry.Scope) { w.close(s) }},
+		"its layer closed":                {none, nil, func(w *world, l *registry.Layer, _ *registry.Scope) { w.close(l) }},
+		"its scope closed and not on record": {none, nil, func(w *world, _ *registry.Layer, s *registry.Scope) {
+			w.store.suffer(always(nothing))
+			_ = s.Close(t.Context())
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			l := w.application()
+			s := l.Scope()
+			w.store.suffer(always(c.mishap))
+			held := registerWeakly(t, func(tools registry.Tools) error { return s.Register(t.Context(), tools) }, c.want)
+			w.store.recover()
+			if c.end == nil {
+				c.end = func(*world, *registry.Layer, *registry.Scope) {}
+			} else if runtime.GC(); held.Value() == nil {
+				t.Error("a tool in effect is not kept")
+			}
+			c.end(w, l, s)
+			for range 10 {
+				runtime.GC()
+			}
+			if held.Value() != nil {
+				t.Error("a tool that is not in effect is kept")
+			}
+			runtime.KeepAlive(w)
+		})
+	}
 }
