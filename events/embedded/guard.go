@@ -243,8 +243,15 @@ func (f *guardedFile) WriteAt(p []byte, at int64) (int, error) {
 	return len(p), nil
 }
 
+// Preallocate reserves space for what will be written. It is an optimization
+// that some file systems do not have (ext2, ramfs, NFS before 4.2) and that a
+// nearly full disk refuses, so an error of it does not stop the store: whether
+// the data fits, the write itself says.
 func (f *guardedFile) Preallocate(at, length int64) error {
-	return f.write("preallocate", func() error { return f.File.Preallocate(at, length) })
+	if f.guard.cause() != nil {
+		return nil
+	}
+	return f.File.Preallocate(at, length)
 }
 
 func (f *guardedFile) Sync() error     { return f.sync(f.File.Sync) }

@@ -191,10 +191,11 @@ func (b *body) drop() {
 }
 
 // space returns an ENOSPC if less of the disk is free than is held back. Where
-// the file system does not say, there is enough.
+// the file system has no figures there is enough: ramfs and some FUSE file
+// systems report a size of 0.
 func (s *Store) space() error {
 	usage, err := s.fs.GetDiskUsage(s.dir)
-	if err != nil || usage.AvailBytes >= s.reserve {
+	if err != nil || usage.TotalBytes == 0 || usage.AvailBytes >= s.reserve {
 		return nil
 	}
 	return fmt.Errorf("%w: %d bytes are free, and %d are held back", errFull, usage.AvailBytes, s.reserve)

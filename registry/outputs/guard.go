@@ -167,8 +167,15 @@ func (f *guarded) SyncTo(n int64) (full bool, err error) {
 	return full, err
 }
 
+// Preallocate reserves space for what will be written. It is an optimization
+// that some file systems do not have (ext2, ramfs, NFS before 4.2) and that a
+// nearly full disk refuses, so an error of it does not freeze the disk: whether
+// the data fits, the write itself says.
 func (f *guarded) Preallocate(offset, length int64) error {
-	return f.do(func() error { return f.File.Preallocate(offset, length) })
+	if f.guard.frozen() {
+		return nil
+	}
+	return f.File.Preallocate(offset, length)
 }
 
 func (f *guarded) Close() error {

@@ -1,0 +1,22 @@
+package outputs
+
+import (
+	"syscall"
+	"testing"
+)
+
+// mountRAM mounts a ramfs, which cannot reserve space, and returns its folder.
+// It skips the test where this process may not mount.
+func mountRAM(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("none", dir, "ramfs", 0, ""); err != nil {
+		t.Skipf("mounting a ramfs needs root: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}

@@ -1,0 +1,80 @@
+package outputs
+
+import (
+	"bytes"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// A rigid file system is on the disk, refuses to reserve space, and has no
+// figures of how much there is, as ramfs does.
+type rigid struct {
+	vfs.FS
+	refusal error
+}
+
+func (r rigid) wrap(file vfs.File, err error) (vfs.File, error) {
+	if err != nil {
+		return nil, err
+	}
+	return rigidFile{file, r.refusal}, nil
+}
+
+func (r rigid) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	return r.wrap(r.FS.Create(name, c))
+}
+
+func (r rigid) ReuseForWrite(from, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	return r.wrap(r.FS.ReuseForWrite(from, name, c))
+}
+
+func (r rigid) GetDiskUsage(string) (vfs.DiskUsage, error) { return vfs.DiskUsage{}, nil }
+
+type rigidFile struct {
+	vfs.File
+	refusal error
+}
+
+func (f rigidFile) Preallocate(int64, int64) error { return f.refusal }
+
+// Outputs are kept where no space can be reserved and where the file system does
+// not say how much is free.
+func TestStoreNeedsNoPreallocation(t *testing.T) {
+	t.Parallel()
+	for _, refusal := range []error{syscall.EOPNOTSUPP, syscall.ENOSPC} {
+		keepsAndReads(t, t.TempDir(), rigid{vfs.Default, refusal})
+	}
+}
+
+// The same on a file system that really cannot.
+func TestStoreWorksOnAFileSystemWithoutPreallocation(t *testing.T) {
+	t.Parallel()
+	keepsAndReads(t, mountRAM(t), nil)
+}
+
+func keepsAndReads(t *testing.T, dir string, storage vfs.FS) {
+	t.Helper()
+	ref := refs(1)
+	for round := range uint64(2) {
+		s, err := Open(dir, Config{FS: storage})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, size := range []int{10, 20 * chunkSize} {
+			content := random(size, round)
+			r := ref()
+			mustKeep(t, s, r, content)
+			if !bytes.Equal(readAll(t, s, r), content) {
+				t.Errorf("round %d: an output of %d bytes reads otherwise", round, size)
+			}
+		}
+		if err := s.Compact(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
