@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -104,11 +105,11 @@ func (a *app) openAt(ctx context.Context, dir string) (*ledgerStore, error) {
 
 // openFolder opens the store in a folder for this process alone.
 func (a *app) openFolder(ctx context.Context, dir string, owner embedded.Owner) (*ledgerStore, error) {
-	store, err := embedded.Open(ctx, dir, embedded.Config{Owner: owner})
+	store, err := embedded.Open(ctx, dir, embedded.Config{Owner: owner, Logger: a.log(slog.LevelWarn)})
 	if err != nil {
 		return nil, unopened(err)
 	}
-	kept, err := outputs.Open(filepath.Join(dir, outputsName), outputs.Config{})
+	kept, err := outputs.Open(filepath.Join(dir, outputsName), outputs.Config{Logger: a.log(slog.LevelWarn)})
 	if err != nil {
 		return nil, unopened(errors.Join(err, store.Close()))
 	}

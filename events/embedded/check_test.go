@@ -252,9 +252,9 @@ func (lockless) Lock(name string) (io.Closer, error) {
 	return nil, &os.PathError{Op: "lock", Path: name, Err: os.ErrPermission}
 }
 
-// bitFlips is how many bits are flipped, one at a time.
+// bitFlips is how many bits are flipped, one at a time: 500 in a long test.
 func bitFlips(t testing.TB) int {
-	n := repeats(25, 200)
+	n := repeats(25, 500)
 	if text := os.Getenv("LEDGER_TEST_BIT_FLIPS"); text != "" {
 		var err error
 		n, err = strconv.Atoi(text)

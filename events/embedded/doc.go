@@ -40,6 +40,9 @@
 //   - A folder that is not a store, or lacks files of one, is left as it is.
 //   - A store that was closed in order, and of which a bit flipped since, is not
 //     opened, or each answer of it is right or an error.
+//   - Opening a store whose process was killed cuts off no acknowledged record
+//     in silence: it refuses a log that was damaged, and logs a warning that
+//     names the records where a power cut is as likely.
 //   - A backup is of one moment, was read back, and replaces the one before only
 //     when it is whole.
 //   - A checkpoint is whole, and never ahead of the records.

@@ -70,11 +70,23 @@ type folder struct {
 	dir   string
 	lock  io.Closer
 	fresh bool // it is to become a store, and has a FORMAT file from publish on
+
+	// before is the session before, if it ended without Close.
+	before session
 }
+
+// A session is what the owner file holds: who has the store open, and how.
+type session struct {
+	Owner
+	Durability string `json:"durability,omitempty"` // a Durability; empty: a program before this was written
+}
+
+// syncs reports whether the session answered no append before it was on the disk.
+func (s session) syncs() bool { return s.Durability == Sync().String() }
 
 // openFolder makes or finds the folder of a store and locks it. It creates
 // nothing in a folder of something else.
-func openFolder(storage vfs.FS, dir string, owner Owner) (*folder, error) {
+func openFolder(storage vfs.FS, dir string, owner Owner, durability Durability) (*folder, error) {
 	f := &folder{fs: storage, dir: dir}
 	if err := f.make(); err != nil {
 		return nil, err
@@ -88,18 +100,47 @@ func openFolder(storage vfs.FS, dir string, owner Owner) (*folder, error) {
 	err := f.inspect() // again, as another process may have had it
 	switch {
 	case err != nil:
+	case f.unfinished():
+		f.fresh = false
+		err = f.finish()
 	case f.fresh:
 		err = f.begin()
 	default:
-		err = f.tidy()
+		err = f.finish()
 	}
 	if err == nil {
-		err = f.sign(owner)
+		f.before, _ = f.session()
+		err = f.sign(session{owner.filled(), durability.String()})
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.close())
 	}
 	return f, nil
+}
+
+// unfinished reports whether the folder has a database and a FORMAT file that
+// cannot be read, and says that it is becoming a store. FORMAT is written after
+// the database was made durable, so the database is kept: if a power cut tore
+// FORMAT it is empty, and if FORMAT was damaged later it may hold records.
+func (f *folder) unfinished() bool {
+	_, err := f.readFormat(formatName)
+	return f.fresh && errors.Is(err, events.ErrNotAStore) && f.holdsLog()
+}
+
+// finish writes a FORMAT file that cannot be read, and removes what the making of
+// the store left.
+func (f *folder) finish() error {
+	_, err := f.readFormat(formatName)
+	if errors.Is(err, events.ErrNotAStore) {
+		err = f.put(formatName)
+	}
+	if err == nil {
+		err = f.tidy()
+	}
+	if err != nil {
+		return fmt.Errorf("open store %s: write %s: %w", f.dir, formatName, err)
+	}
+	return nil
 }
 
 // begin says that the folder is becoming a store, and removes what is left of
@@ -126,13 +167,17 @@ func (f *folder) publish() error {
 	return f.tidy()
 }
 
-// tidy removes what a store does not need once it is one.
+// tidy removes what a store does not need once it is one, durably: beside it a
+// FORMAT file that goes missing later would count as one that is not written yet.
 func (f *folder) tidy() error {
 	err := f.fs.Remove(f.path(begunName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return files.SyncDir(f.fs, f.dir)
 }
 
 // put makes a file with the format durable.
@@ -254,9 +299,8 @@ func (f *folder) take() (err error) {
 
 // holder names the process in the owner file.
 func (f *folder) holder() string {
-	var o Owner
-	text, err := f.read(ownerName)
-	if err != nil || json.Unmarshal(text, &o) != nil || o.PID == 0 {
+	o, ok := f.session()
+	if !ok {
 		return "another process"
 	}
 	who := fmt.Sprintf("process %d (%s on %s, since %s)", o.PID, o.Command, o.Host, o.Started.Format(time.RFC3339))
@@ -266,9 +310,18 @@ func (f *folder) holder() string {
 	return who
 }
 
+// session reads the owner file.
+func (f *folder) session() (s session, ok bool) {
+	text, err := f.read(ownerName)
+	if err != nil || json.Unmarshal(text, &s) != nil || s.PID == 0 {
+		return session{}, false
+	}
+	return s, true
+}
+
 // sign writes the owner file.
-func (f *folder) sign(owner Owner) error {
-	text, err := json.Marshal(owner.filled())
+func (f *folder) sign(s session) error {
+	text, err := json.Marshal(s)
 	if err != nil {
 		return fmt.Errorf("open store %s: write %s: %w", f.dir, ownerName, err)
 	}

@@ -35,6 +35,7 @@ type Config struct {
 type Store struct {
 	folder     *folder
 	guard      *guard
+	replay     *files.Replay // under the guard
 	db         *pebble.DB
 	durability Durability
 	maxRecord  int
@@ -77,7 +78,7 @@ func Open(ctx context.Context, dir string, cfg Config) (*Store, error) {
 			return nil, fmt.Errorf("open store %s: %w", dir, err)
 		}
 	}
-	f, err := openFolder(storage, dir, cfg.Owner)
+	f, err := openFolder(storage, dir, cfg.Owner, cfg.Durability)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +91,8 @@ func Open(ctx context.Context, dir string, cfg Config) (*Store, error) {
 		landing:    make(chan *group, flights),
 		closing:    make(chan struct{}),
 	}
-	s.guard = newGuard(storage, cfg.Logger, &s.vitals)
+	s.replay = files.NewReplay(storage, s.torn)
+	s.guard = newGuard(s.replay, cfg.Logger, &s.vitals)
 	if cfg.FS == nil {
 		s.settleOn(network(dir), cfg.Logger)
 	}
@@ -146,9 +148,10 @@ func (s *Store) openDatabase() (err error) {
 	s.db, err = pebble.Open(s.folder.path(logName), options)
 	if err != nil {
 		close(s.guard.ending)
-		return cmp.Or(s.guard.cause(), incomplete(translated(err)))
+		return cmp.Or(s.guard.cause(), refused(err))
 	}
 	s.guard.opened()
+	s.replay.Done()
 	end, err := s.lastSequence()
 	if err == nil && s.guard.cause() == nil && s.folder.fresh {
 		err = s.folder.publish()
@@ -166,6 +169,14 @@ func (s *Store) openDatabase() (err error) {
 	s.mark, s.end = newMark(end), end
 	s.synced.Store(end)
 	return nil
+}
+
+// refused returns why the database does not open.
+func refused(err error) error {
+	if errors.Is(err, events.ErrDamaged) {
+		return err
+	}
+	return incomplete(translated(err))
 }
 
 // incomplete returns err as an ErrIncomplete if it is about a file that is

@@ -195,7 +195,7 @@ func (b *body) drop() {
 // systems report a size of 0.
 func (s *Store) space() error {
 	usage, err := s.fs.GetDiskUsage(s.dir)
-	if err != nil || usage.TotalBytes == 0 || usage.AvailBytes >= s.reserve {
+	if err != nil || usage == (vfs.DiskUsage{}) || usage.AvailBytes >= s.reserve {
 		return nil
 	}
 	return fmt.Errorf("%w: %d bytes are free, and %d are held back", errFull, usage.AvailBytes, s.reserve)

@@ -40,6 +40,9 @@
 //   - Memory does not depend on the size of an output.
 //   - A store that was closed in order, and of which a bit flipped since, is not
 //     opened, or what is read of it is right or an error.
+//   - Opening a store whose process was killed takes away no acknowledged output
+//     in silence: a log that was damaged is an ErrFiles, and where a power cut is
+//     as likely the logger is told.
 //   - The space of an output that was pruned is given back, by Compact at the
 //     latest.
 //   - A disk that is full fails a Keep and ends nothing else. If the database

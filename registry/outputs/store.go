@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -16,8 +17,9 @@ import (
 
 // A Config says where outputs are kept, and how much of the disk is not theirs.
 type Config struct {
-	FS      vfs.FS // nil: the disk
-	Reserve uint64 // bytes of the disk that are held back, for the database itself and for others; zero: 64 MiB
+	FS      vfs.FS       // nil: the disk
+	Logger  *slog.Logger // is told where a crash may have left a log that lacks outputs; nil: nothing is
+	Reserve uint64       // bytes of the disk that are held back, for the database itself and for others; zero: 64 MiB
 }
 
 const defaultReserve = 64 << 20
@@ -25,8 +27,10 @@ const defaultReserve = 64 << 20
 // A Store keeps outputs. Whoever opened it closes it.
 type Store struct {
 	dir     string
-	fs      vfs.FS // as the caller sees it; bodies on their way in are written to it
-	guard   *guard // as Pebble sees it
+	fs      vfs.FS        // as the caller sees it; bodies on their way in are written to it
+	guard   *guard        // as Pebble sees it
+	replay  *files.Replay // under the guard
+	logger  *slog.Logger
 	options *pebble.Options
 	lock    *pebble.Lock
 	reserve uint64
@@ -59,7 +63,9 @@ func Open(dir string, cfg Config) (*Store, error) {
 	if cfg.Reserve == 0 {
 		cfg.Reserve = defaultReserve
 	}
-	s := &Store{dir: dir, fs: cfg.FS, guard: newGuard(cfg.FS), reserve: cfg.Reserve}
+	s := &Store{dir: dir, fs: cfg.FS, logger: cfg.Logger, reserve: cfg.Reserve}
+	s.replay = files.NewReplay(cfg.FS, s.torn)
+	s.guard = newGuard(s.replay)
 	s.mu.keeping = map[domain.Ref]struct{}{}
 	s.mu.writing = map[uint64]struct{}{}
 	if err := s.open(); err != nil {
@@ -96,6 +102,22 @@ func (s *Store) open() error {
 		return errors.Join(err, s.Close())
 	}
 	s.guard.armed.Store(true)
+	s.replay.Done()
+	return nil
+}
+
+// torn decides about a place in a log or a manifest behind which Pebble would
+// read nothing more. It returns an ErrFiles where the file was damaged, and logs
+// a warning where a power cut may have left it so.
+func (s *Store) torn(t *files.Tear) error {
+	d := t.Damage()
+	if t.Certain {
+		return fmt.Errorf("%w: %w: restore a backup; a copy of the folder in which %s is cut to %d bytes opens with what is before that",
+			ErrFiles, d, t.File, t.Offset)
+	}
+	if s.logger != nil {
+		s.logger.Warn(d.Error()+": a power cut left it so, or the file was damaged", "outputs", s.dir)
+	}
 	return nil
 }
 

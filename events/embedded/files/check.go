@@ -12,12 +12,10 @@ import (
 	"iter"
 	"math/bits"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/objstorage/objstorageprovider"
-	"github.com/cockroachdb/pebble/v2/record"
 	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/sstable/block"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -228,40 +226,14 @@ func sound(value []byte) bool {
 // checkLog reads a log or a manifest to its end. An end that a power cut may
 // have torn is damage only in a manifest.
 func checkLog(storage vfs.FS, path string, f File) []*Damage {
-	file, err := storage.Open(path)
+	tear, err := tearOf(storage, path)
 	if err != nil {
 		return []*Damage{asDamage(f.Name, err)}
 	}
-	defer file.Close()
-	number := uint64(0)
-	if f.Kind == Log {
-		if number, err = strconv.ParseUint(strings.TrimSuffix(f.Name, ".log"), 10, 64); err != nil {
-			return nil // not one of Pebble's
-		}
+	if tear != nil {
+		return []*Damage{tear.Damage()}
 	}
-	records := readerOf(record.NewReader, file, number)
-	for {
-		at := records.Offset()
-		one, err := records.Next()
-		if err == nil {
-			_, err = io.Copy(io.Discard, one)
-		}
-		switch {
-		case err == nil:
-			continue
-		case errors.Is(err, io.EOF):
-			return nil
-		case f.Kind == Log && errors.Is(err, record.ErrUnexpectedEOF):
-			return nil
-		}
-		return []*Damage{{File: f.Name, Offset: at, Why: err.Error()}}
-	}
-}
-
-// readerOf lets the type of a log's number, which has no name outside Pebble,
-// be inferred.
-func readerOf[N ~uint64](open func(io.Reader, N) *record.Reader, from io.Reader, number uint64) *record.Reader {
-	return open(from, N(number))
+	return nil
 }
 
 // checkOptions looks whether the options that a database was opened with can be

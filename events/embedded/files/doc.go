@@ -10,7 +10,8 @@
 // manifest that it cannot read for one that a power cut tore, as it may well be.
 // A [Seal] tells the two apart: it is written when a database is closed in order
 // and says what then lay in the folder. [Unseal] compares it before the database is
-// opened and takes it away. [Snapshot] copies an open database into a folder.
+// opened and takes it away. Where there is no seal, a [Replay] finds each [Tear] in
+// the logs and manifests that Pebble reads to open a database. [Snapshot] copies an open database into a folder.
 //
 // # Promises
 //

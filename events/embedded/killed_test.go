@@ -1,0 +1,245 @@
+package embedded
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/files"
+)
+
+// killed returns the files of a store whose process was killed, with the records
+// that it had acknowledged. Some are in tables, the last in a log that was used
+// before, some of them appended at once.
+func killed(t testing.TB) (map[string]string, []events.Entry) {
+	t.Helper()
+	storage := vfs.NewCrashableMem()
+	s, err := Open(t.Context(), "store", Config{FS: storage})
+	must(t, err)
+	lengths := map[events.Stream]events.Revision{}
+	p := newPen(7)
+	add := func(n, size int) {
+		for i := range n {
+			stream := events.Stream(fmt.Sprintf("session-%d", i%7))
+			must(t, s.Append(t.Context(), stream, lengths[stream], p.records(1, size+i)...))
+			lengths[stream]++
+		}
+		must(t, s.SaveCheckpoint(t.Context(), "calls", fmt.Appendf(nil, `{"n":%d}`, n)))
+	}
+	add(300, 300)
+	must(t, s.db.Flush())
+	add(100, 100)
+	must(t, s.db.Flush())
+	add(60, 100)
+	add(2, 70_000)
+	var writing sync.WaitGroup
+	for w := range 4 {
+		p := newPen(byte(100 + w))
+		writing.Go(func() {
+			for i := range 5 {
+				if err := s.Append(t.Context(), events.Stream(fmt.Sprintf("busy-%d", w)), events.Revision(i), p.records(1, 500)...); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	writing.Wait()
+	add(10, 100)
+	truth := all(t, s)
+	died := storage.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
+	must(t, s.Close())
+	return contents(t, died, "store"), truth
+}
+
+// withFlip returns a store of files in which one bit is flipped.
+func withFlip(t testing.TB, whole map[string]string, name string, at, bit int) vfs.FS {
+	t.Helper()
+	clone := vfs.NewMem()
+	for other, text := range whole {
+		must(t, clone.MkdirAll(clone.PathDir(other), 0o755))
+		if other == name {
+			changed := []byte(text)
+			changed[at] ^= 1 << bit
+			text = string(changed)
+		}
+		must(t, writeFile(clone, other, text))
+	}
+	return clone
+}
+
+// A placeIn says what lies at an offset of a file: for a log, what part of which
+// chunk, and whether that is of the last record.
+func placeIn(name, text string, at int) string {
+	base := name[strings.LastIndexByte(name, '/')+1:]
+	kind := files.KindOf(base)
+	if kind != files.Log {
+		return string(cmp.Or(kind, files.Other))
+	}
+	var number uint32
+	if _, err := fmt.Sscanf(base, "%d.log", &number); err != nil {
+		return "log"
+	}
+	place, last := "behind the end", 0
+	for p := 0; p+19 <= len(text); {
+		if rest := 32<<10 - p%(32<<10); rest < 19 {
+			if at >= p && at < p+rest {
+				place = "padding"
+			}
+			p += rest
+			continue
+		}
+		length := int(binary.LittleEndian.Uint16([]byte(text[p+4:])))
+		if binary.LittleEndian.Uint32([]byte(text[p+7:])) != number {
+			break
+		}
+		if encoding := text[p+6]; encoding == 9 || encoding == 10 {
+			last = p
+		}
+		switch {
+		case at >= p && at < p+19:
+			place = "header"
+		case at >= p+19 && at < p+19+length:
+			place = "payload"
+		}
+		p += 19 + length
+	}
+	if at >= last && place != "behind the end" {
+		place += " of the last record"
+	}
+	return "log, " + place
+}
+
+// said returns a logger and what it was told.
+func said() (*slog.Logger, *bytes.Buffer) {
+	var b bytes.Buffer
+	return slog.New(slog.NewTextHandler(&b, nil)), &b
+}
+
+// A bit that flipped in a file of a store whose process was killed is reported
+// when the store is opened or when what it took is read, or it has no effect.
+// No acknowledged record goes missing in silence, not even the last one.
+func TestFlippedBitInAKilledStoreIsNoSilentLoss(t *testing.T) {
+	t.Parallel()
+	whole, truth := killed(t)
+	names := []string{}
+	for name, text := range whole {
+		if len(text) > 0 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	rng := rand.New(rand.NewPCG(3, 4))
+	table := map[string][2]int{} // by place: reported, without effect
+	for i := range bitFlips(t) {
+		name := names[rng.IntN(len(names))]
+		at, bit := rng.IntN(len(whole[name])), rng.IntN(8)
+		if i%2 == 0 { // half of them in what the tables do not hold
+			for files.KindOf(name) != files.Log && files.KindOf(name) != files.Manifest {
+				name = names[rng.IntN(len(names))]
+			}
+			at = rng.IntN(len(whole[name]))
+		}
+		place := placeIn(name, whole[name], at)
+		row := table[place]
+		told, err := afterKill(t, withFlip(t, whole, name, at, bit), truth)
+		switch {
+		case err != nil:
+			t.Errorf("%s, byte %d, bit %d (%s): %v", name, at, bit, place, err)
+		case told:
+			row[0]++
+		default:
+			row[1]++
+		}
+		table[place] = row
+	}
+	for place, row := range table {
+		t.Logf("%-40s %4d reported, %4d without effect", place, row[0], row[1])
+	}
+}
+
+// afterKill opens a store and reads all that it had acknowledged, and reports
+// whether damage was reported. Records that are missing without a word are an
+// error.
+func afterKill(t *testing.T, storage vfs.FS, truth []events.Entry) (reported bool, err error) {
+	t.Helper()
+	logger, told := said()
+	s, err := Open(t.Context(), "store", Config{FS: storage, Logger: logger})
+	if err != nil {
+		return true, nil
+	}
+	defer func() { _ = s.Close() }()
+	n := 0
+	for e, err := range s.ReadAll(t.Context(), events.Position{}) {
+		if errors.Is(err, events.ErrDamaged) {
+			return true, nil
+		}
+		if err != nil || n == len(truth) || digestOfEntries(e) != digestOfEntries(truth[n]) {
+			return false, fmt.Errorf("entry %d is wrong: %w", n+1, err)
+		}
+		n++
+	}
+	if n < len(truth) {
+		if strings.Contains(told.String(), "log/") {
+			return true, nil
+		}
+		return false, fmt.Errorf("%d records are there of %d, and nothing was said", n, len(truth))
+	}
+	for _, e := range truth {
+		for got, err := range s.Read(t.Context(), e.Stream, e.Revision-1) {
+			if errors.Is(err, events.ErrDamaged) {
+				return true, nil
+			}
+			if err != nil || digestOfEntries(got) != digestOfEntries(e) {
+				return false, fmt.Errorf("revision %d of %s is wrong: %w", e.Revision, e.Stream, err)
+			}
+			break
+		}
+	}
+	return false, nil
+}
+
+// A FORMAT file that is damaged while FORMAT.new is still there takes no record
+// along.
+func TestADamagedFormatRemovesNoRecords(t *testing.T) {
+	t.Parallel()
+	whole, truth := killed(t)
+	whole["store/"+begunName] = whole["store/"+formatName]
+	for at := range whole["store/"+formatName] {
+		if _, err := afterKill(t, withFlip(t, whole, "store/"+formatName, at, at%8), truth); err != nil {
+			t.Errorf("byte %d: %v", at, err)
+		}
+	}
+}
+
+// A stretch of a log that was overwritten with zeros is not one bit. The records
+// behind it that the process had acknowledged show that no power cut left it.
+func TestAHoleInTheLogOfAKilledStoreIsReported(t *testing.T) {
+	t.Parallel()
+	whole, truth := killed(t)
+	rng := rand.New(rand.NewPCG(5, 6))
+	for name, text := range whole {
+		if !strings.HasSuffix(name, ".log") {
+			continue
+		}
+		for range 20 {
+			from := rng.IntN(len(text))
+			holed := maps.Clone(whole)
+			holed[name] = text[:from] + strings.Repeat("\x00", min(512, len(text)-from)) + text[min(from+512, len(text)):]
+			place := placeIn(name, text, from)
+			if _, err := afterKill(t, withFlip(t, holed, "", 0, 0), truth); err != nil && !strings.HasSuffix(place, "of the last record") {
+				t.Errorf("%s, 512 bytes from %d on (%s): %v", name, from, place, err)
+			}
+		}
+	}
+}
