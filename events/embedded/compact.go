@@ -11,8 +11,20 @@ import (
 
 // Compact rewrites the records where that takes less room or fewer reads, and
 // removes what a backup that was killed left. The store is read and written to
-// meanwhile. The room is free when the store is closed, at the latest.
+// meanwhile. The room is free when the store is closed, at the latest. A write
+// that fails ends it.
 func (s *Store) Compact(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		select {
+		case <-s.guard.stopped:
+			cancel() // Pebble tries a compaction again and again, and would not return
+		case <-ended:
+		}
+	}()
 	err := s.use(func() error {
 		if err := s.guard.failure(); err != nil {
 			return err
@@ -23,10 +35,11 @@ func (s *Store) Compact(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := s.db.Compact(ctx, []byte{0}, []byte{0xff}, true); err != nil {
-			return translated(err)
+		err := s.db.Compact(ctx, []byte{0}, []byte{0xff}, true)
+		if failure := s.guard.failure(); failure != nil {
+			return failure
 		}
-		return s.guard.failure()
+		return translated(err)
 	})
 	if err != nil {
 		return fmt.Errorf("compact %s: %w", s.folder.dir, err)

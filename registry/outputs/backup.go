@@ -33,9 +33,16 @@ func (s *Store) Snapshot(ctx context.Context, dir string, before func() error) e
 }
 
 // Compact gives back the space of outputs that were dropped or pruned. The store
-// is used meanwhile. The space is free when the store is closed, at the latest.
+// is used meanwhile. The space is free when the store is closed, at the latest. A
+// write that fails ends it with an [ErrBroken].
 func (s *Store) Compact(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.guard.stopped, cancel)()
 	err := s.write(func(db *pebble.DB) error { return db.Compact(ctx, []byte{0}, []byte{0xff}, true) })
+	if broken := s.broken(); broken != nil {
+		err = broken
+	}
 	if err != nil {
 		return fmt.Errorf("compact outputs: %w", err)
 	}

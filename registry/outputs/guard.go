@@ -1,8 +1,10 @@
 package outputs
 
 import (
+	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -21,13 +23,21 @@ type guard struct {
 	vfs.FS
 	armed    atomic.Bool // set once the database is open; before, errors go to Open
 	first    atomic.Pointer[error]
-	released chan struct{} // closed when the database is about to be closed
+	stopped  context.Context    // ends at the first failed write
+	stop     context.CancelFunc // ends stopped
+	released chan struct{}      // closed when the database is about to be closed
+	release  func()             // closes released, once
 	left     atomic.Pointer[string]
 }
 
 var _ vfs.FS = (*guard)(nil)
 
-func newGuard(fs vfs.FS) *guard { return &guard{FS: fs, released: make(chan struct{})} }
+func newGuard(fs vfs.FS) *guard {
+	g := &guard{FS: fs, released: make(chan struct{})}
+	g.stopped, g.stop = context.WithCancel(context.Background())
+	g.release = sync.OnceFunc(func() { close(g.released) })
+	return g
+}
 
 // failed returns the first error of a write, sealed, or nil.
 func (g *guard) failed() error {
@@ -37,20 +47,23 @@ func (g *guard) failed() error {
 	return nil
 }
 
-func (g *guard) fail(err error) { g.first.CompareAndSwap(nil, &err) }
+func (g *guard) fail(err error) {
+	g.first.CompareAndSwap(nil, &err)
+	g.stop()
+}
 
 func (g *guard) frozen() bool { return g.armed.Load() && g.first.Load() != nil }
 
 func (g *guard) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	return g.open(name, func() (vfs.File, error) { return g.FS.Create(name, c) })
+	return g.open(name, c, func() (vfs.File, error) { return g.FS.Create(name, c) })
 }
 
 func (g *guard) OpenReadWrite(name string, c vfs.DiskWriteCategory, o ...vfs.OpenOption) (vfs.File, error) {
-	return g.open(name, func() (vfs.File, error) { return g.FS.OpenReadWrite(name, c, o...) })
+	return g.open(name, c, func() (vfs.File, error) { return g.FS.OpenReadWrite(name, c, o...) })
 }
 
 func (g *guard) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	return g.open(to, func() (vfs.File, error) { return g.FS.ReuseForWrite(from, to, c) })
+	return g.open(to, c, func() (vfs.File, error) { return g.FS.ReuseForWrite(from, to, c) })
 }
 
 func (g *guard) OpenDir(name string) (vfs.File, error) {
@@ -62,9 +75,10 @@ func (g *guard) OpenDir(name string) (vfs.File, error) {
 }
 
 // open opens a file to write. Once frozen, a log goes nowhere, and a table is
-// refused, but not before the database is closed: Pebble tries again at once
-// to flush what it could not, and would do nothing else.
-func (g *guard) open(name string, do func() (vfs.File, error)) (vfs.File, error) {
+// refused. One of a flush or a compaction is refused when the database is closed
+// and not before: Pebble tries again at once, and would do nothing else. Other
+// tables are those of an ingestion, for which a caller waits.
+func (g *guard) open(name string, category vfs.DiskWriteCategory, do func() (vfs.File, error)) (vfs.File, error) {
 	if g.past(name) {
 		return do()
 	}
@@ -85,10 +99,20 @@ func (g *guard) open(name string, do func() (vfs.File, error)) (vfs.File, error)
 	if log {
 		return &guarded{guard: g, name: name, trusted: true}, nil
 	}
-	if strings.HasSuffix(name, ".sst") {
+	if background(category) {
 		<-g.released
 	}
 	return nil, errFrozen
+}
+
+// background reports whether Pebble writes files of a category on a goroutine of
+// its own.
+func background(category vfs.DiskWriteCategory) bool {
+	switch category {
+	case "pebble-memtable-flush", "pebble-compaction", "pebble-blob-file-rewrite":
+		return true
+	}
+	return false
 }
 
 func (g *guard) Link(from, to string) error {

@@ -213,11 +213,14 @@ func (s *Store) incoming() string { return s.fs.PathJoin(s.dir, "incoming") }
 // Close ends the use of the store. Outputs that are open cannot be read any
 // more. What was kept is durable already. A second Close does nothing.
 func (s *Store) Close() error {
+	if s.guard.failed() != nil {
+		s.guard.release() // what waits for that may hold life
+	}
 	s.life.Lock()
 	defer s.life.Unlock()
 	var err error
 	if s.life.db != nil {
-		close(s.guard.released)
+		s.guard.release()
 		err = s.life.db.Close()
 		s.life.db = nil
 		if err == nil && s.guard.armed.Load() && s.guard.failed() == nil {
