@@ -72,7 +72,7 @@ func (c *cutter) note(p progress) {
 // histories before a random operation of the file system, opening included.
 func TestAPowerCutTakesNothingThatWasAcknowledged(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(80) {
+	for seed := range uint64(repeats(20, 200)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(seed, 1))
@@ -331,7 +331,7 @@ func TestAFullDiskStopsTheStoreAndLosesNothing(t *testing.T) {
 		only func(errorfs.Op) bool
 		most int // the largest number of writes, a square
 	}{{"anywhere", everywhere, 225}, {"log", named(".log"), 100}, {"table", named(".sst"), 10}, {"manifest", named("MANIFEST"), 5}} {
-		for i := 0; i*i <= kind.most; i++ {
+		for i := 0; i*i <= kind.most; i += repeats(3, 1) {
 			t.Run(fmt.Sprintf("%s after %d writes", kind.name, i*i), func(t *testing.T) {
 				t.Parallel()
 				fillUp(t, kind.only, i*i)
