@@ -55,6 +55,7 @@ func (s shell) tool() (domain.Tool, error) {
 		Input:       domain.Ignoring(domain.Constrained[commanding](bashInput), "description"), // models send one out of habit
 		Execute:     s.run,
 		Present:     presentCommanded,
+		Lost:        func(c commanded) int64 { return c.Lost },
 	})
 }
 

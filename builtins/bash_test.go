@@ -79,6 +79,10 @@ func TestLostOutputIsCounted(t *testing.T) {
 	if !out.Truncated || out.Lost != 903 || out.Output != want {
 		t.Errorf("bash = %+v", out)
 	}
+	output, err := b.run(t, "bash", input{"command": "head -c 1000 /dev/zero"})
+	if err != nil || output.Lost() != 900 {
+		t.Errorf("the output lost %d, %v, want 900", output.Lost(), err)
+	}
 	if !strings.Contains(text, "\n\n[output capture truncated at the in-memory safety limit] (903 bytes lost)") {
 		t.Errorf("the model reads %q", text)
 	}

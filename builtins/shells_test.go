@@ -73,7 +73,7 @@ func (s *sandbox) run(t testing.TB, line string) ([]deed, bool) {
 	if err := errors.Join(os.RemoveAll(work), os.RemoveAll(s.log), os.Mkdir(work, 0o755), os.WriteFile(filepath.Join(work, "f"), []byte("data\n"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, s.shell, "-c", unoption(line))
 	cmd.Dir, cmd.Env = work, []string{"PATH=" + filepath.Join(s.dir, "bin"), "HOME=/home", "GIT_PAGER=pager"}

@@ -60,6 +60,7 @@ type Settlement struct {
 	Structured json.RawMessage // the encoded output; nil where there is none, it is retained, or media stands for it
 	Content    Contents        // its presentation, bounded
 	Retained   []Retained      // what is kept whole elsewhere
+	Lost       int64           // bytes that the tool dropped before it returned the rest
 	Progress   *Progress       // the last one, where the call did not succeed; may be nil
 
 	Offered   Offered // what the turn offered for the name; zero where nothing

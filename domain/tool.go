@@ -39,6 +39,10 @@ type Spec[In, Out any] struct {
 	// Idempotent says that running the same call twice does no more than once.
 	// It is on record with each start, for whoever decides about a lost call.
 	Idempotent bool
+	// Lost returns how many bytes the executor dropped of an output, because of
+	// a limit of its own, before it returned the rest. The settlement says so
+	// wherever it says where the rest is. Nil: none.
+	Lost func(Out) int64
 }
 
 // An Encoded is an output as the ledger keeps it: JSON without insignificant
@@ -127,7 +131,11 @@ func run[In, Out any](ctx context.Context, s Spec[In, Out], schema schema, in In
 	if err := json.Compact(&encoded, document); err != nil {
 		return Output{}, mismatch(ErrInvalidOutput, err)
 	}
-	return Output{encoded.Bytes(), present(s, in, encoded.Bytes(), says)}, nil
+	out = Output{structured: encoded.Bytes(), content: present(s, in, encoded.Bytes(), says)}
+	if s.Lost != nil {
+		out.lost = max(s.Lost(value), 0)
+	}
+	return out, nil
 }
 
 // classify lets an interruption outrank an error that came of it. A decision
@@ -228,7 +236,11 @@ func (b Bound) Run(ctx context.Context, inv Invocation) (Output, error) {
 type Output struct {
 	structured json.RawMessage
 	content    Contents
+	lost       int64
 }
+
+// Lost returns how many bytes the tool dropped before it returned the rest.
+func (o Output) Lost() int64 { return o.lost }
 
 // Structured returns the encoded value. The caller must not change it.
 func (o Output) Structured() json.RawMessage { return o.structured }
@@ -237,7 +249,7 @@ func (o Output) Structured() json.RawMessage { return o.structured }
 func (o Output) Content() Contents { return o.content }
 
 // WithContent returns o with another presentation.
-func (o Output) WithContent(content Contents) Output { return Output{o.structured, content} }
+func (o Output) WithContent(content Contents) Output { return Output{o.structured, content, o.lost} }
 
 // An Invocation says on whose behalf a tool runs: exactly these four, supplied
 // by the runner, never inferred.

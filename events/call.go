@@ -37,6 +37,7 @@ type CallSettled struct {
 	Structured   json.RawMessage     `json:"structured,omitempty"`
 	Content      domain.Contents     `json:"content,omitempty"`
 	Retained     []domain.Retained   `json:"retained,omitempty"`
+	Lost         int64               `json:"lost,omitempty"` // bytes that the tool dropped before it returned the rest
 	Progress     *domain.Progress    `json:"progress,omitempty"`
 	Offered      domain.Offered      `json:"offered,omitzero"`
 	Effective    domain.Offered      `json:"effective,omitzero"`
@@ -50,7 +51,7 @@ func Settled(turn domain.TurnID, message domain.MessageID, call domain.Call, s d
 	return CallSettled{
 		Turn: turn, Message: message, Call: call.ID, Tool: call.Name,
 		Outcome: s.Outcome, Began: s.Began, Interruption: s.Interruption, Text: s.Text, Detail: s.Detail, Rule: s.Rule,
-		Input: s.Input, Structured: s.Structured, Content: s.Content, Retained: s.Retained, Progress: s.Progress,
+		Input: s.Input, Structured: s.Structured, Content: s.Content, Retained: s.Retained, Lost: s.Lost, Progress: s.Progress,
 		Offered: s.Offered, Effective: s.Effective, Agrees: s.Agrees(), ChangedBy: s.ChangedBy,
 	}
 }
@@ -59,7 +60,7 @@ func Settled(turn domain.TurnID, message domain.MessageID, call domain.Call, s d
 func (c CallSettled) Settlement(id domain.EventID) domain.Settlement {
 	return domain.Settlement{
 		ID: id, Outcome: c.Outcome, Began: c.Began, Interruption: c.Interruption, Text: c.Text, Detail: c.Detail, Rule: c.Rule,
-		Input: c.Input, Structured: c.Structured, Content: c.Content, Retained: c.Retained, Progress: c.Progress,
+		Input: c.Input, Structured: c.Structured, Content: c.Content, Retained: c.Retained, Lost: c.Lost, Progress: c.Progress,
 		Offered: c.Offered, Effective: c.Effective, ChangedBy: c.ChangedBy,
 	}
 }

@@ -119,7 +119,7 @@ func TestSettlementOnRecordIsTheOneThatWasSettled(t *testing.T) {
 		Outcome: domain.Interrupted, Began: true, Interruption: domain.ByDeadline, Text: "text", Detail: "detail",
 		Rule:  domain.Rule{Action: "a", Resource: "b", Effect: domain.Deny},
 		Input: json.RawMessage(`{"a":1}`), Structured: json.RawMessage(`[1]`), Content: domain.Contents{domain.Text("a"), domain.Media{MIME: "a/b", Data: []byte("x")}},
-		Retained: []domain.Retained{{Ref: domain.NewRef(m.Event(), domain.TextChannel), Bytes: 1, Lines: 2, MIME: "text/plain", SHA256: "ab"}},
+		Lost: 7, Retained: []domain.Retained{{Ref: domain.NewRef(m.Event(), domain.TextChannel), Bytes: 1, Lines: 2, MIME: "text/plain", SHA256: "ab"}},
 		Progress: &domain.Progress{Structured: json.RawMessage(`7`)},
 		Offered:  offered, Effective: effective, ChangedBy: m.Event(),
 	}

@@ -182,6 +182,7 @@ func (e *CallSettled) form(f *form) {
 	f.raw(`"structured":`, &e.Structured, len(e.Structured) > 0)
 	list(f, `"content":`, &e.Content, len(e.Content) > 0, content)
 	list(f, `"retained":`, &e.Retained, len(e.Retained) > 0, retained)
+	f.number(`"lost":`, &e.Lost, e.Lost != 0)
 	e.formProgress(f)
 	f.offered(`"offered":`, &e.Offered, !e.Offered.IsZero())
 	f.offered(`"effective":`, &e.Effective, !e.Effective.IsZero())

@@ -68,7 +68,7 @@ func whole() []Event {
 		CallSettled{
 			Turn: m.Turn(), Message: m.Message(), Call: "call_1", Tool: "read", Outcome: domain.Interrupted, Began: true, Interruption: domain.ByUser,
 			Text: "stopped", Detail: "signal", Rule: rule, Input: raw(`{"path":"b.go"}`), Structured: raw(`{"n":1}`), Content: content,
-			Retained: []domain.Retained{retained}, Progress: &domain.Progress{Structured: raw(`7`), Content: content},
+			Retained: []domain.Retained{retained}, Lost: 5_800_000, Progress: &domain.Progress{Structured: raw(`7`), Content: content},
 			Offered: offered, Effective: effective, Agrees: true, ChangedBy: m.Event(), Allowed: []domain.Rule{rule},
 		},
 		LateResultObserved{
@@ -101,7 +101,7 @@ func whole() []Event {
 // version. Each addition has its own golden file, and the files of the
 // forms before it stay as they were.
 var additions = map[string]int{
-	"TurnMaterialized": 1, "CallSettled": 1, "PermissionRequested": 1, "PermissionDecided": 1, "ApprovalSaved": 1, "ApprovalRevoked": 1,
+	"TurnMaterialized": 1, "CallSettled": 2, "PermissionRequested": 1, "PermissionDecided": 1, "ApprovalSaved": 1, "ApprovalRevoked": 1,
 }
 
 // A goldenForm is a form of a kind that some program wrote: a version, and how
@@ -138,6 +138,9 @@ func as(form goldenForm, e Event) Event {
 	case CallSettled:
 		if form.additions < 1 {
 			e.Allowed = nil
+		}
+		if form.additions < 2 {
+			e.Lost = 0
 		}
 		return e
 	case PermissionRequested:

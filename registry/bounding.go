@@ -88,6 +88,7 @@ type bounding struct {
 	limits     Limits
 	settlement domain.EventID
 	keep       func(ref domain.Ref, mime, text string) (domain.Retained, error)
+	lost       int64 // bytes that the tool dropped
 }
 
 // bound returns tooMuchMedia, or the error of keep.
@@ -199,16 +200,25 @@ func (b bounding) boundStructured(s *shown) error {
 }
 
 // retain keeps a text whole, adds it to what is retained, and returns its
-// preview.
+// preview. The first line of both says what the tool lost, if it lost some; a
+// JSON document is kept as it is.
 func (b bounding) retain(retained *[]domain.Retained, c domain.Channel, mime, text string) (string, error) {
-	ref := domain.NewRef(b.settlement, c)
-	r, err := b.keep(ref, mime, text)
+	ref, notice, rest := domain.NewRef(b.settlement, c), "", "full output"
+	if b.lost > 0 {
+		notice = fmt.Sprintf("[%d bytes of this output were lost and are kept nowhere]\n", b.lost)
+		rest = fmt.Sprintf("%d bytes lost; the rest", b.lost)
+	}
+	whole := text
+	if c == domain.TextChannel {
+		whole = notice + text
+	}
+	r, err := b.keep(ref, mime, whole)
 	if err != nil {
 		return "", fmt.Errorf("keep %s output of %s: %w", c, b.limits.broken(text), err)
 	}
 	*retained = append(*retained, r)
-	marker := fmt.Sprintf("... output truncated (%d lines, %d bytes); full output at %s ...", r.Lines, r.Bytes, ref)
-	return preview(text, marker, b.limits.Lines, b.limits.Bytes), nil
+	marker := fmt.Sprintf("... output truncated (%d lines, %d bytes); %s at %s ...", r.Lines, r.Bytes, rest, ref)
+	return notice + preview(text, marker, b.limits.Lines-strings.Count(notice, "\n"), b.limits.Bytes-len(notice)), nil
 }
 
 // broken names the limits that a text is over, and its size in each.

@@ -288,3 +288,35 @@ func TestReferenceOnRecordResolvesInTheStoreOfOutputs(t *testing.T) {
 		t.Errorf("with the outputs closed the call settles as %v, want retention failed", got.Outcome)
 	}
 }
+
+func TestOutputOfWhichTheToolLostSomeIsNeverSaidToBeFull(t *testing.T) {
+	t.Parallel()
+	const lost, notice = 5_800_000, "[5800000 bytes of this output were lost and are kept nowhere]\n"
+	text := strings.Repeat("line\n", 20_000)
+	lossy := func(content ...domain.Content) domain.Tool {
+		return made(t, domain.Spec[empty, string]{
+			Execute: func(context.Context, empty, domain.Invocation) (string, error) { return text, nil },
+			Present: func(empty, domain.Encoded[string]) []domain.Content { return content },
+			Lost:    func(string) int64 { return lost },
+		})
+	}
+	for name, tool := range map[string]domain.Tool{"text": lossy(domain.Text(text)), "structured": lossy()} {
+		for _, limits := range []registry.Limits{{}, {Lines: 8, Bytes: 256}} {
+			w := newWorld(t)
+			got := w.settlesIn(limits, tool)
+			read := got.Reading().Text
+			if got.Outcome != domain.Succeeded || got.Lost != lost || !strings.HasPrefix(read, notice) || strings.Contains(read, "full output") {
+				t.Errorf("%s: the settlement lost %d and reads %.200q, want %d and it on top", name, got.Lost, read, lost)
+			}
+			if !strings.Contains(read, "; 5800000 bytes lost; the rest at "+got.Retained[0].Ref.String()+" ...") {
+				t.Errorf("%s: the preview %.300q does not say where the rest is", name, read)
+			}
+			if bytes, lines := len(read), strings.Count(read, "\n")+1; limits.Bytes > 0 && (bytes > limits.Bytes || lines > limits.Lines) {
+				t.Errorf("%s: the preview has %d bytes and %d lines, over %+v", name, bytes, lines, limits)
+			}
+			if name == "text" {
+				w.checkRetained(got, map[domain.Channel]string{domain.TextChannel: notice + text, domain.StructuredChannel: `"` + strings.Repeat(`line\n`, 20_000) + `"`})
+			}
+		}
+	}
+}

@@ -23,6 +23,8 @@
 //   - An unknown, stale or invalid call runs nothing.
 //   - Registering, replacing or closing does not touch a call that has begun.
 //   - Output over the [Limits] is kept whole, or the call has not succeeded.
+//     Where the tool itself dropped bytes, the preview and the kept text say
+//     how many in their first line, and the settlement records the number.
 //   - Whatever a tool, a hook or a codec does, a call has one end, and no text of
 //     it is over the limits.
 //

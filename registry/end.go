@@ -63,10 +63,12 @@ var errCutOff = errors.New("the write was cut off")
 func (s *settling) keep(ctx context.Context, id domain.EventID, out domain.Output) domain.Settlement {
 	within := graced{settling: s, ctx: ctx}
 	defer within.end()
-	shown, err := s.bounding(&within, id).bound(out)
+	b := s.bounding(&within, id)
+	b.lost = out.Lost()
+	shown, err := b.bound(out)
 	if err == nil {
 		return domain.Settlement{
-			Outcome: domain.Succeeded, Structured: shown.structured, Content: shown.content, Retained: shown.retained,
+			Outcome: domain.Succeeded, Structured: shown.structured, Content: shown.content, Retained: shown.retained, Lost: out.Lost(),
 		}
 	}
 	if errors.Is(err, errCutOff) {
@@ -85,7 +87,7 @@ func (s *settling) keep(ctx context.Context, id domain.EventID, out domain.Outpu
 // its own and is left behind, where it ignores its context, when the grace is
 // over: the log never names what it keeps, so that a recovery removes it.
 func (s *settling) bounding(within *graced, id domain.EventID) bounding {
-	return bounding{s.m.registry.config.Limits, id, func(ref domain.Ref, mime, text string) (domain.Retained, error) {
+	return bounding{limits: s.m.registry.config.Limits, settlement: id, keep: func(ref domain.Ref, mime, text string) (domain.Retained, error) {
 		until := within.begin()
 		type kept struct {
 			retained domain.Retained

@@ -26,7 +26,7 @@ func (a *app) callPage(d callDetail) {
 	if d.Reading != nil && d.Reading.Structured == nil {
 		a.section("structured", pretty(d.Structured))
 	}
-	a.retainedSection(d.Retained)
+	a.retainedSection(d.Retained, d.Lost)
 	if d.Progress != nil {
 		a.section("last progress", strings.TrimSpace(contentText(d.Progress.Content)+"\n"+pretty(d.Progress.Structured)))
 	}
@@ -137,11 +137,15 @@ func (a *app) effect(word string) string {
 	return a.painted(magenta, word)
 }
 
-func (a *app) retainedSection(all []retainedRow) {
+func (a *app) retainedSection(all []retainedRow, lost int64) {
 	if len(all) == 0 {
 		return
 	}
-	a.line("\n%s", a.painted(bold, "kept whole"))
+	if lost > 0 {
+		a.line("\n%s", a.painted(yellow, fmt.Sprintf("%d bytes of the output were lost by the tool; the rest is kept", lost)))
+	} else {
+		a.line("\n%s", a.painted(bold, "kept whole"))
+	}
 	for _, r := range all {
 		a.line("  %s  %s, %d lines, %s", r.Ref, size(r.Bytes), r.Lines, r.MIME)
 		a.line("    sha256 %s", r.SHA256)

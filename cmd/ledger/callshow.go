@@ -40,6 +40,7 @@ type callDetail struct {
 	Content      domain.Contents     `json:"content"`
 	Structured   json.RawMessage     `json:"structured"`
 	Retained     []retainedRow       `json:"retained"`
+	Lost         int64               `json:"lost"` // bytes that the tool dropped before it returned the rest
 	Progress     *domain.Progress    `json:"progress"`
 	Permissions  []permissionRow     `json:"permissions"`
 	LateResults  []lateRow           `json:"late_results"`
@@ -202,7 +203,7 @@ func (d *callDetail) takeEnd(e events.CallSettled) bool {
 		d.Offered, d.Effective = offeredRowOf(e.Offered), offeredRowOf(e.Effective)
 	}
 	d.Agrees, d.Interruption, d.Rule, d.Detail = &e.Agrees, opt(e.Interruption.String()), opt(e.Rule), opt(e.Detail)
-	d.Content, d.Structured, d.Progress = e.Content, e.Structured, e.Progress
+	d.Content, d.Structured, d.Progress, d.Lost = e.Content, e.Structured, e.Progress, e.Lost
 	r := e.Settlement(d.known.SettledBy).Reading()
 	d.Reading = &readingRow{r.Type(), opt(r.Error), opt(r.Text), r.Content, r.Structured}
 	for _, kept := range e.Retained {

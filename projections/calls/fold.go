@@ -208,10 +208,11 @@ func (s *State) settled(known *session, e events.CallSettled, v events.Envelope)
 	}
 }
 
-// trimmed returns an event without what may be long.
+// trimmed returns an event without what may be long, and without the count of
+// lost bytes, which call show reads from the event.
 func trimmed(e events.CallSettled) events.CallSettled {
 	e.Input, e.Structured, e.Content, e.Progress = nil, nil, nil, nil
-	e.Text, e.Detail = cut(e.Text), cut(e.Detail)
+	e.Text, e.Detail, e.Lost = cut(e.Text), cut(e.Detail), 0
 	return e
 }
 
