@@ -21,22 +21,43 @@ func (c *carrying) ask(ctx context.Context, last bool) error {
 	if err != nil {
 		return err
 	}
-	offered, err := c.journal.writer.Append(ctx, c.config.Ledger.Draft(event, c.session.Last))
-	if err != nil {
-		return fmt.Errorf("record turn: %w", err)
+	offered, ok, err := c.recordTurn(ctx, event)
+	if err != nil || !ok {
+		return err
 	}
 	c.turn = turn.ID
 	reply, err := c.reply(ctx, turn)
 	if bad, ok := errors.AsType[*badReply](err); ok {
-		return c.refuse(ctx, reply, bad, offered[0].ID)
+		return c.refuse(ctx, reply, bad, offered)
 	}
 	if err != nil {
 		return fmt.Errorf("ask %s: %w", turn.Agent, err)
 	}
-	if _, err := c.journal.writer.Append(ctx, c.config.Ledger.Draft(reply, offered[0].ID)); err != nil {
+	if _, err := c.journal.writer.Append(ctx, c.config.Ledger.Draft(reply, offered)); err != nil {
 		return fmt.Errorf("record reply: %w", err)
 	}
 	return nil
+}
+
+// recordTurn records a turn, which shows the session exactly as the log has it
+// before the turn. It reports false, and records nothing, if the session has
+// gained events since the step was planned, such as an admitted message: the run
+// plans again.
+func (c *carrying) recordTurn(ctx context.Context, turn events.TurnMaterialized) (event domain.EventID, ok bool, err error) {
+	release, err := c.admits.acquire(ctx)
+	if err != nil {
+		return event, false, err
+	}
+	defer release()
+	planned := c.session.Revision
+	if err := c.refresh(ctx); err != nil || c.session.Revision != planned {
+		return event, false, err
+	}
+	recorded, err := c.journal.writer.Append(ctx, c.config.Ledger.Draft(turn, c.session.Last))
+	if err != nil {
+		return event, false, fmt.Errorf("record turn: %w", err)
+	}
+	return recorded[0].ID, true, nil
 }
 
 // A badReply says why a reply cannot be used. It is an ErrBadReply.

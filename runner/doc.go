@@ -32,8 +32,9 @@
 //
 // A Runner may be used by several goroutines. Whoever runs a session that runs
 // already joins. Different sessions run side by side. Messages of a session are
-// admitted one at a time, and none while a run begins or decides to rest; that
-// semaphore is taken before the locks of the journal, the writer and the Runner.
+// admitted one at a time, and none while a run begins, records a turn or decides
+// to rest: that semaphore is taken before the locks of the journal, the writer
+// and the Runner.
 // The runner starts a goroutine for each call of a reply and joins them before it
 // takes the next step; one that outlives the grace of its interruption is the
 // registry's to wait for. A [Lease] owns one goroutine, which Close joins.
