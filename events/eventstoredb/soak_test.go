@@ -37,6 +37,19 @@ func TestSoak(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	soak(t, s, length, length/60, d.restart)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	d.stop()
+	settles(t, "goroutines", goroutines, runtime.NumGoroutine)
+	settles(t, "descriptors", descriptors, func() int { return openFiles(t) })
+}
+
+// soak has writers append to a store, and followers read it, while the server is
+// restarted again and again, and checks that nothing is lost and nothing comes
+// twice.
+func soak(t *testing.T, s *eventstoredb.Store, length, every time.Duration, restart func()) {
 	const writers, followers = 4, 3
 	ctx, cancel := context.WithTimeout(t.Context(), length)
 	defer cancel()
@@ -58,12 +71,12 @@ func TestSoak(t *testing.T) {
 	}
 	restarts := 0
 	restarting.Go(func() {
-		ticks := time.NewTicker(length / 60)
+		ticks := time.NewTicker(every)
 		defer ticks.Stop()
 		for {
 			select {
 			case <-ticks.C:
-				d.restart()
+				restart()
 				restarts++
 			case <-ctx.Done():
 				return
@@ -73,7 +86,7 @@ func TestSoak(t *testing.T) {
 	writing.Wait()
 	restarting.Wait()
 	var last events.Position
-	for e, err := range events.Scan(t.Context(), d.store, events.Query{Backward: true}) {
+	for e, err := range events.Scan(t.Context(), s, events.Query{Backward: true}) {
 		if last = e.Position; err != nil {
 			t.Fatal(err)
 		}
@@ -98,12 +111,6 @@ func TestSoak(t *testing.T) {
 		}
 	}
 	t.Logf("%d restarts, %d records of %d writers, each seen once and in order by %d followers", restarts, all, writers, followers)
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-	d.stop()
-	settles(t, "goroutines", goroutines, runtime.NumGoroutine)
-	settles(t, "descriptors", descriptors, func() int { return openFiles(t) })
 }
 
 // soakWriter appends until the context ends, each append a certain one, and
