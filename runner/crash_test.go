@@ -274,7 +274,7 @@ func (l *life) goOn() {
 func (l *life) mustHold(world *counter) {
 	l.t.Helper()
 	s := l.folded()
-	for _, e := range s.Exceptions() {
+	for _, e := range append(s.Exceptions(), s.Unfinished()...) {
 		l.t.Errorf("%s: %s", e.Law, e.Detail)
 	}
 	asked := 0

@@ -207,7 +207,7 @@ func (r *Runner) othersCarry(ctx context.Context, w Wreck, session domain.Sessio
 // undecided returns the sessions in which a request for permission waits.
 func undecided(s *calls.State) map[domain.SessionID]bool {
 	waiting := map[domain.SessionID]bool{}
-	for _, e := range s.Exceptions() {
+	for _, e := range s.Unfinished() {
 		if e.Law == calls.WaitsForDecision {
 			waiting[e.Session] = true
 		}

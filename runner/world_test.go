@@ -176,7 +176,7 @@ func (p *program) salvage() runner.Recovered {
 	return done
 }
 
-// exceptions are the laws that the log breaks.
+// exceptions are the laws that the log breaks, and what it has open.
 func exceptions(t testing.TB, l *events.Ledger) []calls.Exception {
 	t.Helper()
 	projection := calls.Projection()
@@ -184,7 +184,7 @@ func exceptions(t testing.TB, l *events.Ledger) []calls.Exception {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.Exceptions()
+	return append(s.Exceptions(), s.Unfinished()...)
 }
 
 // A player is a provider that gives one reply after another, each a text or

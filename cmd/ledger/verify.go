@@ -35,12 +35,14 @@ func (a *app) verifyCommand() *cobra.Command {
 		Long: `Read the whole log from its beginning, without any checkpoint, and check it:
 every record decodes; streams have no gaps; every call begins at most once and
 ends once, under a registration that its turn offered and that was in effect,
-neither closed nor hidden by another; no result without a call; every reference to an output resolves to the bytes that
-the settlement names, or was pruned by an event.
+neither closed nor hidden by another; no result without a call; every reference
+to an output resolves to the bytes that the settlement names, or was pruned by
+an event.
 
-Each exception is listed. A call that runs, and a request that a person has not
-answered, are exceptions until they end. Kinds of events that this program does
-not know are counted, and are no exception.`,
+Each exception is listed. A call without an end and a request for permission
+without a decision are counted; they are exceptions once the process that has
+them is on record as stopped. In an import they never are. Kinds of events that
+this program does not know are counted, and are no exception.`,
 		Example: "  ledger verify\n  ledger verify --outputs=false\n  ledger verify -o json | jq '.exceptions | group_by(.law)'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -80,6 +82,8 @@ type verification struct {
 	Calls        int            `json:"calls"`
 	Settled      int            `json:"settled"`
 	Open         int            `json:"open"`
+	Imported     int            `json:"open_imported"` // of the open calls, those of imports
+	Waiting      int            `json:"waiting"`       // requests for permission that are not decided
 	Outputs      int            `json:"outputs"`       // that settlements name and that were not pruned
 	Unreferenced int            `json:"unreferenced"`  // outputs kept here that no settlement names
 	Unreachable  int            `json:"unreachable"`   // outputs of nodes that could not be asked, and were not checked
@@ -185,6 +189,15 @@ func (v *verification) count(state *calls.State) {
 		}
 	}
 	v.Open = v.Calls - v.Settled
+	for _, e := range state.Unfinished() {
+		session, _ := state.Session(e.Session)
+		switch {
+		case e.Law == calls.WaitsForDecision:
+			v.Waiting++
+		case session.Imported():
+			v.Imported++
+		}
+	}
 	for _, e := range state.Exceptions() {
 		v.Exceptions = append(v.Exceptions, exceptionRowOf(e))
 	}
@@ -266,6 +279,15 @@ func (a *app) verificationPage(v *verification) {
 		a.line("")
 	}
 	a.line("%s, %s, %s: %d settled, %d open.", count(v.Events, "event"), count(v.Sessions, "session"), count(v.Calls, "call"), v.Settled, v.Open)
+	if v.Imported > 0 {
+		a.line("%s in imports, whose files do not say how they ended.", count(v.Imported, "open call"))
+	}
+	if n := v.Open - v.Imported; n > 0 {
+		a.line("%s at work or left by a process that died: ledger recover ends those of dead processes.", count(n, "open call"))
+	}
+	if v.Waiting > 0 {
+		a.line("%s without a decision.", count(v.Waiting, "request for permission"))
+	}
 	how := "found, their digests not compared"
 	if v.Digests {
 		how = "read"

@@ -9,7 +9,9 @@
 // A history can break the laws of calls: one that was imported, or written by
 // another version. [State.Exceptions] lists each place where it does, with the
 // [Law]. A session that ran here is held to all of them. An import is held to
-// what its file can tell: that a call ends, once, and that a result has a call.
+// what its file can tell: that a call ends at most once, and that a result has a
+// call. [State.Unfinished] lists the calls and the requests for permission that
+// are open.
 //
 // The state is kept small, as it is checkpointed: it holds the first 256 bytes
 // of texts and inputs, and no output. A call that ended is packed into some
@@ -23,8 +25,9 @@
 //
 //   - A history that keeps the laws has no exception, and each breach is
 //     listed once, at its event, in the order of the log.
-//   - A call without an end is listed until it has one; so is a request for
-//     permission without a decision.
+//   - A call without an end and a request for permission without a decision are
+//     unfinished until they have one. They break a law from the event on that
+//     says that the process which has them stopped.
 //   - A late result changes no call. One of a call that nobody asked for is an
 //     orphan result.
 //   - A call asked for again under its ID, with the same name and input, is one

@@ -18,9 +18,9 @@ const (
 	EndedTwice         Law = "a call ends once"
 	StartedTwice       Law = "a call begins at most once" // one that is idempotent may begin again
 	StartedAfterEnd    Law = "a call that ended does not begin"
-	AskedAsAnother     Law = "an ID in a reply names one call" // not checked in an import
-	NeverAsked         Law = "a result is that of a call"      // an orphan result
-	Open               Law = "a call ends"
+	AskedAsAnother     Law = "an ID in a reply names one call"         // not checked in an import
+	NeverAsked         Law = "a result is that of a call"              // an orphan result
+	Open               Law = "a call ends"                             // by the end of its process; not checked in an import
 	StartDenied        Law = "a call that began says so"               // not checked in an import
 	StartMissing       Law = "a call runs once its start is on record" // not checked in an import
 	NotOffered         Law = "a call runs under what its turn offered"
@@ -29,7 +29,7 @@ const (
 	NotLive            Law = "a turn offers what is in effect" // neither closed nor hidden; not checked for what was only observed
 	ForeignReference   Law = "an output belongs to one settlement"
 	PrunedUnkept       Law = "what is pruned was kept"
-	WaitsForDecision   Law = "a request for permission is decided"
+	WaitsForDecision   Law = "a request for permission is decided" // by the end of its process
 	DecidedUnrequested Law = "a decision is about a request"
 	NeverOpened        Law = "a session begins with its opening"
 )
@@ -63,13 +63,40 @@ func exception(law Law, key Key, tool string, at Place, format string, args ...a
 }
 
 // Exceptions returns every place where the events folded break a law, in the
-// order of the log, and of one event in the order of the laws' texts. What a
-// later event can still mend is among them until it does: a call that runs is
-// open, a request that a person has not answered waits.
+// order of the log, and of one event in the order of the laws' texts. A call or a
+// request for permission of [State.Unfinished] is among them only if the process
+// that has it is on record as stopped, and until it ends: that process would have
+// ended it. One of an import, whose file may end anywhere, is not; nor is one of a
+// session with events of unknown kinds, which may have ended it.
 func (s *State) Exceptions() []Exception {
 	all := slices.Clone(s.kept.Found)
+	for _, f := range s.unfinished() {
+		if s.overdue(f) {
+			all = append(all, f)
+		}
+	}
 	for c := range s.unusual() {
-		all = append(all, c.unfinished()...)
+		if c.Asked.IsZero() {
+			all = append(all, c.orphaned()...)
+		}
+	}
+	return inOrder(all)
+}
+
+// Unfinished returns, as breaches of [Open] and [WaitsForDecision], the calls that
+// have no end and the requests for permission that have no decision, in the order
+// of the log. In a log that is at work they are facts and no breaches.
+func (s *State) Unfinished() []Exception { return inOrder(s.unfinished()) }
+
+func (s *State) unfinished() (all []found) {
+	for c := range s.unusual() {
+		switch {
+		case c.Asked.IsZero():
+		case c.State == Asked:
+			all = append(all, exception(Open, c.Key(), c.Tool, c.AskedAt, "it was asked for and has no end"))
+		case c.State == Begun:
+			all = append(all, exception(Open, c.Key(), c.Tool, c.StartedAt, "it began and has no end"))
+		}
 	}
 	for id, p := range s.kept.Permissions {
 		tool := ""
@@ -78,6 +105,10 @@ func (s *State) Exceptions() []Exception {
 		}
 		all = append(all, exception(WaitsForDecision, p.Call, tool, p.Place, "%s asks for %s and is not decided", id, p.Action))
 	}
+	return all
+}
+
+func inOrder(all []found) []Exception {
 	slices.SortStableFunc(all, func(a, b found) int {
 		if a.Ordinal != b.Ordinal {
 			return a.Ordinal - b.Ordinal
@@ -91,30 +122,71 @@ func (s *State) Exceptions() []Exception {
 	return exceptions
 }
 
-// unfinished returns what a later event can still mend: a call without an end,
-// and a start or a result without a call.
-func (c *record) unfinished() []found {
-	var all []found
-	add := func(law Law, at Place, detail string) {
-		all = append(all, exception(law, c.Key(), c.Tool, at, "%s", detail))
+// overdue reports whether what is unfinished should have ended: the process that
+// has it is on record as stopped. Where the process is not known, all processes
+// on record must be stopped.
+func (s *State) overdue(f found) bool {
+	known := s.sessions[f.Session]
+	if known.Imported() || known.Unknown {
+		return false
 	}
-	if !c.Asked.IsZero() {
-		switch c.State {
-		case Asked:
-			add(Open, c.AskedAt, "it was asked for and has no end")
-		case Begun:
-			add(Open, c.StartedAt, "it began and has no end")
+	if process := s.processOf(known, Key{f.Session, f.Message, f.Call}); !process.IsZero() {
+		return s.kept.Processes[process]
+	}
+	for _, stopped := range s.kept.Processes {
+		if !stopped {
+			return false
 		}
-		return all
+	}
+	return true
+}
+
+// processOf returns the process that has a call: the one that began it, or the
+// one whose tools its turn offered, or else the last turn of the session that
+// offered any. It is zero where that is not on record.
+func (s *State) processOf(known *session, key Key) domain.ProcessID {
+	c, ok := s.Call(key)
+	if ok && !c.Process.IsZero() {
+		return c.Process
+	}
+	if turn, found := known.turns.find(c.Turn); ok && found {
+		if process := s.offeredBy(known.offered[turn]); !process.IsZero() {
+			return process
+		}
+	}
+	for _, offer := range slices.Backward(known.offered) {
+		if process := s.offeredBy(offer); !process.IsZero() {
+			return process
+		}
+	}
+	return domain.ProcessID{}
+}
+
+// offeredBy returns the process whose layers an offer names.
+func (s *State) offeredBy(offer int) domain.ProcessID {
+	for _, t := range s.kept.Offers[offer] {
+		if l := s.kept.Layers[t.Layer]; l != nil && !l.Process.IsZero() {
+			return l.Process
+		}
+	}
+	return domain.ProcessID{}
+}
+
+// orphaned returns what is on record of a call that was never asked for, which a
+// later event can still change in an import.
+func (c *record) orphaned() []found {
+	var all []found
+	add := func(at Place, detail string) {
+		all = append(all, exception(NeverAsked, c.Key(), c.Tool, at, "%s", detail))
 	}
 	if c.State == Settled {
-		add(NeverAsked, c.SettledAt, "its settlement is on record, and no reply asks for it")
+		add(c.SettledAt, "its settlement is on record, and no reply asks for it")
 	}
 	for _, at := range c.Strays {
-		add(NeverAsked, at, "a late result is on record, and no reply asks for it")
+		add(at, "a late result is on record, and no reply asks for it")
 	}
 	if len(all) == 0 {
-		add(NeverAsked, c.StartedAt, "its start is on record, and no reply asks for it")
+		add(c.StartedAt, "its start is on record, and no reply asks for it")
 	}
 	return all
 }

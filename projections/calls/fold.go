@@ -19,7 +19,7 @@ func apply(s *State, v events.Envelope) *State {
 		default:
 			known.Own = s.kept.Folded
 		}
-	} else {
+	} else if !s.applyProcess(v) {
 		s.applyLayer(v)
 	}
 	if e, ok := v.Event.(events.OutputPruned); ok {
@@ -89,6 +89,8 @@ func (s *State) applySession(known *session, v events.Envelope) {
 		known.Interrupted = true
 	case events.SessionClosed:
 		known.Closed = true
+	case events.Unknown:
+		known.Unknown = true
 	}
 }
 
@@ -307,12 +309,26 @@ func (s *State) called(key Key) *record {
 	return nil
 }
 
+// applyProcess reports whether an event is one of a process.
+func (s *State) applyProcess(v events.Envelope) bool {
+	switch e := v.Event.(type) {
+	case events.ProcessStarted:
+		s.kept.Processes[e.Process] = s.kept.Processes[e.Process]
+	case events.ProcessStopped:
+		s.kept.Processes[e.Process] = true
+	case events.LeaseRenewed:
+	default:
+		return false
+	}
+	return true
+}
+
 func (s *State) applyLayer(v events.Envelope) {
 	s.changes++
 	switch e := v.Event.(type) {
 	case events.LayerOpened:
 		if s.kept.Layers[e.Layer] == nil {
-			s.kept.Layers[e.Layer] = &layer{span{From: s.kept.Folded}, e.Placement}
+			s.kept.Layers[e.Layer] = &layer{span{From: s.kept.Folded}, e.Placement, e.Process}
 		}
 	case events.ToolsRegistered:
 		id, _ := v.Stream.Layer()

@@ -145,6 +145,7 @@ type kept struct {
 	Offers        [][]domain.Offered                    `json:"offers"` // each once, whatever the number of turns that made it
 	Layers        map[domain.LayerID]*layer             `json:"layers"`
 	Registrations map[domain.RegistrationID]*registered `json:"registrations"`
+	Processes     map[domain.ProcessID]bool             `json:"processes"`   // whether it is on record as stopped
 	Permissions   map[domain.PermissionID]permission    `json:"permissions"` // not decided
 	Retained      []*Retention                          `json:"retained"`
 	Found         []found                               `json:"found"` // exceptions that nothing later can mend
@@ -162,9 +163,10 @@ type record struct {
 // A session is a Session with what only the checks need.
 type session struct {
 	Session
-	Heard    int            `json:"heard"` // the ordinal of its last event
-	Last     domain.EventID `json:"last"`  // its last event
-	Own      int            `json:"own"`   // the ordinal of its last event that its run appended in order
+	Heard    int            `json:"heard"`             // the ordinal of its last event
+	Last     domain.EventID `json:"last"`              // its last event
+	Own      int            `json:"own"`               // the ordinal of its last event that its run appended in order
+	Unknown  bool           `json:"unknown,omitempty"` // it holds an event of a kind that is not known
 	number   int
 	turns    seen[domain.TurnID]
 	offered  []int                  // by turn, the place in Offers of what it offered
@@ -219,10 +221,11 @@ type span struct {
 // reaches reports whether the span had not ended at an ordinal.
 func (s span) reaches(ordinal int) bool { return s.To == 0 || s.To > ordinal }
 
-// A layer is how long a layer was open, and where it lies.
+// A layer is how long a layer was open, where it lies, and whose it is.
 type layer struct {
 	span
 	Placement domain.Placement `json:"placement"`
+	Process   domain.ProcessID `json:"process,omitzero"`
 }
 
 // A registered is a registration as far as the checks need it.
@@ -234,7 +237,7 @@ type registered struct {
 
 // Projection returns the fold of the whole log into its calls.
 func Projection() projections.Projection[*State] {
-	return projections.Projection[*State]{Name: "calls", Version: 3, Init: New, Apply: apply}
+	return projections.Projection[*State]{Name: "calls", Version: 4, Init: New, Apply: apply}
 }
 
 // New returns the state in which nothing has happened.
@@ -242,6 +245,7 @@ func New() *State {
 	s := &State{kept: kept{
 		Layers:        map[domain.LayerID]*layer{},
 		Registrations: map[domain.RegistrationID]*registered{},
+		Processes:     map[domain.ProcessID]bool{},
 		Permissions:   map[domain.PermissionID]permission{},
 	}}
 	s.index()

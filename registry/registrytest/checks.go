@@ -375,10 +375,11 @@ func openOrEndedOnce(ctx context.Context, s *Subject) error {
 	if _, err := s.Settle(ctx, t, c); err != nil {
 		return err
 	}
-	found, err := s.exceptions(ctx)
+	state, err := s.folded(ctx)
 	if err != nil {
 		return err
 	}
+	found := append(state.Exceptions(), state.Unfinished()...)
 	if len(found) != 1 || found[0].Law != calls.Open || found[0].Call != waiting.ID {
 		return fmt.Errorf("of a call that was answered and one that waits, the log finds: %v", found)
 	}
@@ -418,12 +419,16 @@ func settlementsNameTheirTurn(ctx context.Context, s *Subject) error {
 }
 
 func (s *Subject) exceptions(ctx context.Context) ([]calls.Exception, error) {
-	p := calls.Projection()
-	state, err := projections.Fold(p, p.Init(), s.ledger.ReadAll(ctx, events.Position{}))
+	state, err := s.folded(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return state.Exceptions(), nil
+}
+
+func (s *Subject) folded(ctx context.Context) (*calls.State, error) {
+	p := calls.Projection()
+	return projections.Fold(p, p.Init(), s.ledger.ReadAll(ctx, events.Position{}))
 }
 
 func (s *Subject) ends(ctx context.Context) ([]events.CallSettled, error) {

@@ -98,7 +98,7 @@ func exceptions(t *testing.T, l *events.Ledger) []calls.Exception {
 	if err != nil {
 		t.Fatalf("fold calls: %v", err)
 	}
-	return s.Exceptions()
+	return append(s.Exceptions(), s.Unfinished()...)
 }
 
 func outcome(t *testing.T, w *engine.Workspace, session domain.SessionID) domain.Outcome {
