@@ -160,6 +160,9 @@ type hold struct {
 	handle *workspace.Handle // nil if the target could not be opened
 	broken error             // why
 	asked  bool              // somebody was asked, which takes time
+	// approved is the content of a file to edit that the question was about. Nil:
+	// nobody was asked, or it could not be edited.
+	approved []byte
 }
 
 // hold opens a target before anything is asked about it. An error in opening is
@@ -210,13 +213,13 @@ func (c Config) assert(ctx context.Context, inv domain.Invocation, h *hold, ask 
 }
 
 // ask asks for an action on the target; an answer for always allows the action
-// on everything.
-func (c Config) ask(ctx context.Context, inv domain.Invocation, h *hold, action, resource string, metadata any) error {
+// on everything. show makes the text that the question shows; it may be nil.
+func (c Config) ask(ctx context.Context, inv domain.Invocation, h *hold, action, resource string, metadata any, show func(context.Context) (domain.Shown, error)) error {
 	data, err := json.Marshal(metadata)
 	if err != nil {
 		return err
 	}
-	return c.assert(ctx, inv, h, permission.Ask{Action: action, Resources: []string{resource}, Save: anything, Metadata: data})
+	return c.assert(ctx, inv, h, permission.Ask{Action: action, Resources: []string{resource}, Save: anything, Metadata: data, Show: show})
 }
 
 // literally returns the narrowest pattern that matches a text: a star in it is

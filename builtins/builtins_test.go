@@ -24,12 +24,22 @@ type door struct {
 	asked  []permission.Ask
 	decide func(permission.Ask) error
 	rules  domain.Rules // what Check goes by
+	shown  []domain.Shown
 }
 
-func (d *door) Assert(_ context.Context, _ domain.Invocation, a permission.Ask) error {
+func (d *door) Assert(ctx context.Context, inv domain.Invocation, a permission.Ask) error {
 	d.mu.Lock()
 	d.asked = append(d.asked, a)
 	d.mu.Unlock()
+	if a.Show != nil && d.Check(inv, a).Effect == domain.Ask {
+		shown, err := a.Show(ctx)
+		if err != nil {
+			return err
+		}
+		d.mu.Lock()
+		d.shown = append(d.shown, shown)
+		d.mu.Unlock()
+	}
 	if d.decide == nil {
 		return nil
 	}

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/aymanbagabas/go-udiff"
-
 	"github.com/settlement-ledger/ledger/builtins/workspace"
 	"github.com/settlement-ledger/ledger/domain"
 )
@@ -39,9 +37,11 @@ type changed struct {
 	Status    string `json:"status"` // modified
 	Additions int    `json:"additions"`
 	Deletions int    `json:"deletions"`
+	Truncated bool   `json:"truncated,omitempty"` // the patch is too large to be whole
 }
 
-// maxEdit is the size of the largest file that is edited, in bytes.
+// maxEdit is the size of the largest file that is edited, before and after, in
+// bytes.
 const maxEdit = 32 << 20
 
 type editor struct {
@@ -74,19 +74,21 @@ func (e editor) edit(ctx context.Context, in edition, inv domain.Invocation) (ed
 	if err := e.enter(ctx, inv, held); err != nil {
 		return edited{}, err
 	}
-	if err := e.ask(ctx, inv, held, editing, target.Resource, in); err != nil {
+	metadata := map[string]any{"path": target.Path, "replaceAll": in.ReplaceAll, "old_bytes": len(in.OldString), "new_bytes": len(in.NewString)}
+	show := func(ctx context.Context) (domain.Shown, error) { return showEdit(held, in), ctx.Err() }
+	if err := e.ask(ctx, inv, held, editing, target.Resource, metadata, show); err != nil {
 		return edited{}, err
 	}
 	handle, err := held.open()
-	var before []byte
-	if err == nil {
-		before, err = handle.ReadAll(maxEdit)
-	}
-	if err == nil && !utf8.Valid(before) {
-		err = errors.New("it is not UTF-8 text")
-	}
 	if err != nil {
 		return edited{}, notEdited(err, in)
+	}
+	before, err := editable(handle)
+	if err != nil {
+		return edited{}, notEdited(err, in)
+	}
+	if held.approved != nil && !bytes.Equal(before, held.approved) {
+		return edited{}, notEdited(workspace.ErrChanged, in)
 	}
 	after, n, err := substitute(string(before), in)
 	if err != nil {
@@ -96,6 +98,46 @@ func (e editor) edit(ctx context.Context, in edition, inv domain.Invocation) (ed
 		return edited{}, notEdited(err, in)
 	}
 	return edited{[]changed{change(target.Resource, string(before), after)}, n}, nil
+}
+
+// editable returns the content of a file that can be edited.
+func editable(h *workspace.Handle) ([]byte, error) {
+	before, err := h.ReadAll(maxEdit)
+	if err == nil && !utf8.Valid(before) {
+		err = errors.New("it is not UTF-8 text")
+	}
+	return before, err
+}
+
+// showEdit returns the diff that a person is asked about. An edit that would
+// fail is asked about too: to fail without asking would tell the model what a
+// file holds that it may not read.
+func showEdit(held *hold, in edition) domain.Shown {
+	var before []byte
+	err := held.broken
+	if err == nil {
+		before, err = editable(held.handle)
+	}
+	var after string
+	if err == nil {
+		after, _, err = substitute(string(before), in)
+	}
+	if err != nil {
+		return domain.Show(domain.ShownContent, fmt.Sprintf("The edit changes nothing: %v\n%sold:\n%s\nnew:\n%s", cause(err), otherNames(held), in.OldString, in.NewString))
+	}
+	held.approved = before
+	return domain.Show(domain.ShownDiff, otherNames(held)+diff(held.target.Resource, string(before), after).patch)
+}
+
+// otherNames warns of hard links: a change goes to all names of a file.
+func otherNames(held *hold) string {
+	if held.handle == nil {
+		return ""
+	}
+	if n := held.handle.Names(); n > 1 {
+		return fmt.Sprintf("The file has %d names (hard links), and all of them change.\n", n)
+	}
+	return ""
 }
 
 // notEdited ends a call whose file cannot be read or written.
@@ -119,6 +161,9 @@ func substitute(content string, in edition) (string, int, error) {
 		return "", 0, domain.Fail("No changes to apply: oldString and newString differ only in line ends or a byte order mark, which stay as the file has them.")
 	case !in.ReplaceAll && strings.Index(text, before) != strings.LastIndex(text, before):
 		return "", 0, domain.Fail("Found multiple exact matches for oldString. Provide more surrounding context or set replaceAll to true.")
+	}
+	if size := len(content) + n*(len(after)-len(before)); size > maxEdit {
+		return "", 0, domain.Fail("The file would grow to %d bytes by %d replacements, and the limit is %d. Replace less.", size, n, maxEdit)
 	}
 	text = strings.ReplaceAll(text, before, after)
 	if marked {
@@ -146,18 +191,8 @@ func inLineEnds(text, before, after string) (string, string) {
 
 // change describes the change of a file.
 func change(file, before, after string) changed {
-	c := changed{File: file, Patch: udiff.Unified("a/"+file, "b/"+file, before, after), Status: "modified"}
-	n := 0
-	for line := range strings.Lines(c.Patch) {
-		switch n++; {
-		case n <= 2: // the names of the file
-		case line[0] == '+':
-			c.Additions++
-		case line[0] == '-':
-			c.Deletions++
-		}
-	}
-	return c
+	d := diff(file, before, after)
+	return changed{File: file, Patch: d.patch, Truncated: d.truncated, Status: "modified", Additions: d.additions, Deletions: d.deletions}
 }
 
 // The limits of the preview of an edit.

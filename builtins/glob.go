@@ -77,7 +77,7 @@ func (g globber) glob(ctx context.Context, in globbing, inv domain.Invocation) (
 	}
 	defer held.release()
 	target := held.target
-	if err := g.ask(ctx, inv, held, "glob", in.Pattern, map[string]any{"root": g.Workspace.Path(), "path": target.Path, "limit": in.Limit}); err != nil {
+	if err := g.ask(ctx, inv, held, "glob", in.Pattern, map[string]any{"root": g.Workspace.Path(), "path": target.Path, "limit": in.Limit}, nil); err != nil {
 		return globbed{}, err
 	}
 	handle, err := held.open()

@@ -85,7 +85,7 @@ func (g grepper) grep(ctx context.Context, in grepping, inv domain.Invocation) (
 		return grepped{}, orBecause(err, "Unable to grep for %s", in.Pattern)
 	}
 	defer held.release()
-	if err := g.ask(ctx, inv, held, "grep", in.Pattern, map[string]any{"root": g.Workspace.Path(), "path": held.target.Path, "include": in.Include, "limit": in.Limit}); err != nil {
+	if err := g.ask(ctx, inv, held, "grep", in.Pattern, map[string]any{"root": g.Workspace.Path(), "path": held.target.Path, "include": in.Include, "limit": in.Limit}, nil); err != nil {
 		return grepped{}, err
 	}
 	out := grepped{Matches: []match{}}

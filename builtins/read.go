@@ -99,7 +99,7 @@ func (r reader) read(ctx context.Context, in reading, inv domain.Invocation) (fo
 	if err := held.readable(); err != nil {
 		return found{}, because(err, "Unable to read %s", in.Path)
 	}
-	if err := r.ask(ctx, inv, held, "read", target.Resource, in); err != nil {
+	if err := r.ask(ctx, inv, held, "read", target.Resource, in, nil); err != nil {
 		return found{}, err
 	}
 	handle, err := held.open()
@@ -136,7 +136,7 @@ func (r reader) output(ctx context.Context, in reading, inv domain.Invocation) (
 	if err != nil {
 		return found{}, because(err, "Unable to read %s", in.Path)
 	}
-	if err := r.ask(ctx, inv, new(hold), "read", ref.String(), in); err != nil {
+	if err := r.ask(ctx, inv, new(hold), "read", ref.String(), in, nil); err != nil {
 		return found{}, err
 	}
 	if r.Outputs == nil {

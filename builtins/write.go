@@ -5,6 +5,8 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"fmt"
+	"unicode/utf8"
 
 	"github.com/settlement-ledger/ledger/builtins/workspace"
 	"github.com/settlement-ledger/ledger/domain"
@@ -48,7 +50,9 @@ func (w writer) write(ctx context.Context, in writing, inv domain.Invocation) (w
 	if err := w.enter(ctx, inv, held); err != nil {
 		return written{}, err
 	}
-	if err := w.ask(ctx, inv, held, editing, target.Resource, map[string]any{"path": target.Path, "content": in.Content}); err != nil {
+	metadata := map[string]any{"path": target.Path, "bytes": len(in.Content)}
+	show := func(ctx context.Context) (domain.Shown, error) { return showWrite(held, in), ctx.Err() }
+	if err := w.ask(ctx, inv, held, editing, target.Resource, metadata, show); err != nil {
 		return written{}, err
 	}
 	existed, err := held.write(len(bom), func(before []byte) []byte { return withMark(before, in.Content) })
@@ -59,6 +63,24 @@ func (w writer) write(ctx context.Context, in writing, inv domain.Invocation) (w
 		return written{}, because(err, "Unable to write %s", in.Path)
 	}
 	return written{"write", target.Path, target.Resource, existed}, nil
+}
+
+// showWrite returns what a person is asked about: a diff of a text that is
+// replaced, and else the whole content.
+func showWrite(held *hold, in writing) domain.Shown {
+	if held.broken == nil {
+		if _, err := held.handle.Stat(); err == nil {
+			if before, err := editable(held.handle); err == nil && utf8.ValidString(in.Content) {
+				after := withMark(before, in.Content)
+				if bytes.Equal(before, after) {
+					return domain.Show(domain.ShownContent, fmt.Sprintf("The file keeps its content of %d bytes.\n", len(before)))
+				}
+				return domain.Show(domain.ShownDiff, otherNames(held)+diff(held.target.Resource, string(before), string(after)).patch)
+			}
+			return domain.Show(domain.ShownContent, otherNames(held)+in.Content)
+		}
+	}
+	return domain.Show(domain.ShownContent, in.Content)
 }
 
 // write writes the target. If somebody was asked, it must be as it was then.

@@ -24,7 +24,7 @@ type Verdict struct {
 func VerdictOf(rules domain.Rules, ask Ask) Verdict {
 	v := Verdict{Effect: domain.Allow}
 	for _, resource := range ask.Resources {
-		rule, _ := rules.Evaluate(ask.Action, resource)
+		rule, _ := rules.EvaluateSpelled(ask.Action, resource, ask.Spellings[resource])
 		switch rule.Effect {
 		case domain.Deny:
 			return Verdict{Effect: domain.Deny, Rule: rule}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -161,6 +162,19 @@ func (h *Handle) Stat() (fs.FileInfo, error) {
 		return nil, &fs.PathError{Op: "stat", Path: h.target.Resource, Err: unix.ENOENT}
 	}
 	return h.info, nil
+}
+
+// Names returns how many names (hard links) the file that was found has. It is
+// 0 if there is none.
+func (h *Handle) Names() int {
+	if h.info == nil || !h.info.Mode().IsRegular() {
+		return 0
+	}
+	stat, ok := h.info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 1
+	}
+	return int(stat.Nlink)
 }
 
 // maxWait is how long a read waits for a file that says it has no data yet,

@@ -1,0 +1,119 @@
+package builtins
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/aymanbagabas/go-udiff"
+)
+
+// The limits of a diff. Lines that the beginnings and the ends of both texts
+// have in common are cut off first and cost no memory.
+const (
+	maxDiffed  = 2 << 20  // bytes of both texts that are compared line by line
+	maxCoarse  = 64 << 10 // bytes of each text that are shown if that is exceeded
+	aroundDiff = udiff.DefaultContextLines
+)
+
+// A difference is how a text differs from another one.
+type difference struct {
+	patch     string // a unified diff
+	additions int    // lines
+	deletions int
+	truncated bool // the patch does not have all of them
+}
+
+// diff compares two texts of a file.
+func diff(file, before, after string) difference {
+	head, tail := common(before, after)
+	first := strings.Count(before[:head], "\n")
+	before, after = before[head:len(before)-tail], after[head:len(after)-tail]
+	if len(before)+len(after) > maxDiffed {
+		return coarse(file, before, after, first)
+	}
+	d := difference{}
+	var b strings.Builder
+	n := 0
+	for line := range strings.Lines(udiff.Unified("a/"+file, "b/"+file, before, after)) {
+		switch n++; {
+		case n <= 2: // the names of the file
+		case line[0] == '+':
+			d.additions++
+		case line[0] == '-':
+			d.deletions++
+		case line[0] == '@':
+			line = renumber(line, first)
+		}
+		b.WriteString(line)
+	}
+	d.patch = b.String()
+	return d
+}
+
+// renumber adds lines that were cut off to the header of a hunk.
+func renumber(header string, by int) string {
+	fields := strings.Fields(header) // @@ -1,2 +1,3 @@
+	for i, field := range fields {
+		if number, _, _ := strings.Cut(field[1:], ","); field[0] == '-' || field[0] == '+' {
+			if n, err := strconv.Atoi(number); err == nil {
+				fields[i] = field[:1] + strconv.Itoa(n+by) + field[1+len(number):]
+			}
+		}
+	}
+	return strings.Join(fields, " ") + "\n"
+}
+
+// common returns the sizes of the lines that two texts have in common at their
+// beginning and at their end, without those that a diff shows as context.
+func common(a, b string) (head, tail int) {
+	n := min(len(a), len(b))
+	for head < n && a[head] == b[head] {
+		head++
+	}
+	if head == len(a) && head == len(b) {
+		return 0, 0
+	}
+	for tail < n-head && a[len(a)-1-tail] == b[len(b)-1-tail] {
+		tail++
+	}
+	at := head
+	for range aroundDiff + 1 {
+		at = strings.LastIndexByte(a[:max(at, 0)], '\n')
+	}
+	end := len(a) - tail
+	for range aroundDiff + 1 {
+		next := strings.IndexByte(a[end:], '\n')
+		if next < 0 {
+			end = len(a)
+			break
+		}
+		end += next + 1
+	}
+	return at + 1, len(a) - end
+}
+
+// coarse shows the beginning of what two texts that are too long to compare
+// line by line have in place of each other.
+func coarse(file, before, after string, first int) difference {
+	d := difference{additions: lines(after), deletions: lines(before), truncated: true}
+	var b strings.Builder
+	fmt.Fprintf(&b, "--- a/%s\n+++ b/%s\n@@ -%d,%d +%d,%d @@\n", file, file, first+1, d.deletions, first+1, d.additions)
+	for _, side := range []struct{ sign, text string }{{"-", before}, {"+", after}} {
+		shown := strings.ToValidUTF8(side.text[:min(len(side.text), maxCoarse)], "")
+		for line := range strings.Lines(shown) {
+			b.WriteString(side.sign + strings.TrimSuffix(line, "\n") + "\n")
+		}
+	}
+	d.patch = b.String()
+	return d
+}
+
+// lines returns how many lines a text has, the last one counted without an end.
+func lines(text string) int {
+	n := strings.Count(text, "\n")
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		n++
+	}
+	return n
+}
