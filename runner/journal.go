@@ -24,7 +24,7 @@ type journal struct {
 	session    domain.SessionID
 	allowances Allowances // nil: not known
 
-	notes  struct { // taken before mu
+	notes struct { // taken before mu
 		sync.RWMutex      // held for reading while a note is recorded
 		closed       bool // no notes are taken
 	}
