@@ -58,7 +58,7 @@ var house = map[string]room{
 		"domain", "events", "events/embedded", "projections", "projections/calls", "projections/catalog", "projections/conversation",
 		"registry", "registry/outputs", "builtins/permission", "runner",
 	}, nil},
-	"runner/providers/script":     {[]string{"domain", "projections/conversation", "runner"}, nil},
+	"runner/providers/script": {[]string{"domain", "projections/conversation", "runner"}, nil},
 	"cmd/ledger/bench": {[]string{
 		"domain", "events", "events/embedded", "projections", "projections/calls", "registry", "registry/outputs",
 	}, nil},

@@ -17,7 +17,7 @@ func (a *app) callPage(d callDetail) {
 		"asked", a.moment(c.Asked), "started", a.moment(c.Started), "settled", strings.TrimSpace(a.moment(c.Settled)+"  "+took(c)),
 		"settlement", text(d.Settlement), "process", text(d.Process),
 		"offered", a.offeredText(d.Offered), "effective", a.effectiveText(d), "changed by", a.placeText(d.ChangedBy),
-		"rule", ruleText(d.Rule), "detail", indented(value(d.Detail)),
+		"rule", ruleText(d.Rule), "allowed by", rulesText(d.Allowed), "detail", indented(value(d.Detail)),
 	)
 	a.section("input", pretty(d.Input))
 	a.section("input that ran", pretty(d.InputRan))
@@ -99,6 +99,15 @@ func ruleText(r *domain.Rule) string {
 	return visible(strings.TrimSpace(fmt.Sprintf("%s %s %s  %s", r.Effect, r.Action, r.Resource, r.Source)))
 }
 
+// rulesText returns rules, one on each line.
+func rulesText(rules []domain.Rule) string {
+	lines := make([]string, len(rules))
+	for i, r := range rules {
+		lines[i] = ruleText(&r)
+	}
+	return indented(strings.Join(lines, "\n"))
+}
+
 func (a *app) permissionSection(all []permissionRow) {
 	if len(all) == 0 {
 		return
@@ -107,7 +116,8 @@ func (a *app) permissionSection(all []permissionRow) {
 	for _, p := range all {
 		answer := a.painted(yellow, "waits for a decision")
 		if p.Effect != nil {
-			answer = fmt.Sprintf("%s (%s) by %s after %dms", a.effect(*p.Effect), value(p.Scope), value(p.By), *p.WaitedMS)
+			by := strings.TrimSpace(value(p.By) + " " + visible(value(p.Person)))
+			answer = fmt.Sprintf("%s (%s) by %s after %dms", a.effect(*p.Effect), value(p.Scope), by, *p.WaitedMS)
 		}
 		a.line("  %s %s: %s", visible(p.Action), visible(strings.Join(p.Resources, ", ")), answer)
 		if p.Shown != nil {

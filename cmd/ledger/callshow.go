@@ -35,7 +35,8 @@ type callDetail struct {
 	ChangedBy    *placeRow           `json:"changed_by"`
 	Interruption *string             `json:"interruption"`
 	Rule         *domain.Rule        `json:"rule"`
-	Detail       *string             `json:"detail"` // for the operator
+	Allowed      []domain.Rule       `json:"allowed"` // the rules that allowed what it asked for, without a question
+	Detail       *string             `json:"detail"`  // for the operator
 	Reading      *readingRow         `json:"reading"`
 	Content      domain.Contents     `json:"content"`
 	Structured   json.RawMessage     `json:"structured"`
@@ -95,6 +96,7 @@ type permissionRow struct {
 	Scope      *string             `json:"scope"`
 	Feedback   *string             `json:"feedback"`
 	WaitedMS   *int64              `json:"waited_ms"`
+	Person     *string             `json:"person"` // the OS user who decided
 	Decided    stamp               `json:"decided"`
 }
 
@@ -117,7 +119,7 @@ func (a *app) showCall(ctx context.Context, s *ledgerStore, id string) error {
 	}
 	d := callDetail{
 		callRow: rowOf(c), known: c, Process: opt(c.Process),
-		Retained: []retainedRow{}, Permissions: []permissionRow{}, LateResults: []lateRow{}, Timeline: []placeRow{},
+		Retained: []retainedRow{}, Permissions: []permissionRow{}, Allowed: []domain.Rule{}, LateResults: []lateRow{}, Timeline: []placeRow{},
 	}
 	for v, err := range s.ledger.Read(ctx, events.SessionStream(c.Session), 0) {
 		if err != nil {
@@ -203,6 +205,7 @@ func (d *callDetail) takeEnd(e events.CallSettled) bool {
 		d.Offered, d.Effective = offeredRowOf(e.Offered), offeredRowOf(e.Effective)
 	}
 	d.Agrees, d.Interruption, d.Rule, d.Detail = &e.Agrees, opt(e.Interruption.String()), opt(e.Rule), opt(e.Detail)
+	d.Allowed = append(d.Allowed, e.Allowed...)
 	d.Content, d.Structured, d.Progress, d.Lost = e.Content, e.Structured, e.Progress, e.Lost
 	r := e.Settlement(d.known.SettledBy).Reading()
 	d.Reading = &readingRow{r.Type(), opt(r.Error), opt(r.Text), r.Content, r.Structured}
@@ -225,6 +228,7 @@ func (d *callDetail) takeDecision(e events.PermissionDecided, v events.Envelope)
 		if p.Permission == e.Permission {
 			p.Effect, p.By, p.Rule, p.Scope = opt(e.Effect.String()), opt(string(e.By)), opt(e.Rule), opt(e.Scope)
 			p.Feedback, p.WaitedMS, p.Decided = opt(e.Feedback), &e.WaitedMS, stamp(v.Time)
+			p.Person = opt(e.Person)
 			return true
 		}
 	}

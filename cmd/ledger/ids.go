@@ -50,7 +50,7 @@ func pick[T any](noun, id string, all []candidate[T]) (thing T, err error) {
 }
 
 // hasList reports whether there is a command that lists things.
-func hasList(noun string) bool { return noun == "session" || noun == "call" }
+func hasList(noun string) bool { return noun == "session" || noun == "call" || noun == "approval" }
 
 func fitting[T any](id string, all []candidate[T], fits func(id, name string) bool) []candidate[T] {
 	var found []candidate[T]
@@ -103,7 +103,7 @@ var kindsOfIDs = map[string]string{
 // elsewhere returns the hint for an ID that nothing has.
 func elsewhere(noun, id string) string {
 	prefix, _, ok := strings.Cut(id, "_")
-	if kind := kindsOfIDs[strings.ToLower(prefix)]; ok && kind != "" && kind != noun && noun != "call" {
+	if kind := kindsOfIDs[strings.ToLower(prefix)]; ok && kind != "" && kind != noun && noun != "call" && !(noun == "approval" && kind == "permission") {
 		return fmt.Sprintf("%s_ begins an id of another kind: %s", prefix, kind)
 	}
 	if hasList(noun) {

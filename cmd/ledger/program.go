@@ -126,6 +126,8 @@ type setup struct {
 	steps       int
 	provider    runner.Provider
 	environment []string // of bash commands
+
+	approvalLife time.Duration // of the approvals that are saved; 0: until they are revoked
 }
 
 // open returns the bench of a workspace, with the builtin tools registered for
@@ -139,7 +141,7 @@ func (p *program) open(ctx context.Context, a *app, s setup) (*bench, error) {
 	b.Workspace, err = p.Open(ctx, engine.WorkspaceConfig{
 		Location: root.Path(),
 		Agents:   permission.Agents{Default: domain.AgentID(s.agent), Rules: map[domain.AgentID]domain.Rules{domain.AgentID(s.agent): s.rules}},
-		Approver: a.approver(ctx),
+		Approver: a.approver(ctx), Person: osUser(), ApprovalLife: s.approvalLife,
 		Tools: func(gate *permission.Gate) (registry.Tools, error) {
 			return builtins.Tools(builtins.Config{Workspace: root, Permission: gate, Outputs: kept{p.outputs}, Environment: s.environment})
 		},

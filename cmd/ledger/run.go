@@ -36,6 +36,9 @@ type runFlags struct {
 
 // ready reads what the flags name.
 func (f *runFlags) ready() (speaks *script.Script, err error) {
+	if f.approvalLife < 0 {
+		return nil, misuse("--approval-life is %v: give how long an approval counts, or 0 for one without an end", f.approvalLife)
+	}
 	if f.steps < 0 {
 		return nil, misuse("--steps is %d: give how many replies there may be, or 0 for any number", f.steps)
 	}
@@ -60,6 +63,7 @@ func (f *runFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.script, "script", "", "the trajectory whose replies are spoken: an ATIF 1.x file")
 	flags.StringVar(&f.workspace, "workspace", ".", "the folder that the tools work in")
 	flags.StringVar(&f.rulesFile, "rules", "", "a file of permission rules, one on each line: EFFECT ACTION RESOURCE")
+	flags.DurationVar(&f.approvalLife, "approval-life", 0, "how long an answer for always counts, such as 8h (0: until it is revoked)")
 	flags.IntVar(&f.steps, "steps", 0, "replies to one prompt at most; the last without tools (0: any number)")
 	flags.StringArrayVar(&f.env, "env", nil, "a variable that bash commands get besides the usual ones; may be repeated")
 	must(cmd.MarkFlagFilename("script", "json"))

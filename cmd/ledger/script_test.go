@@ -42,6 +42,7 @@ func TestScripts(t *testing.T) {
 			"append":      appendCommand,
 			"reports":     reportsCommand,
 			"terminate":   terminateCommand,
+			"answered":    answeredCommand,
 		},
 		RequireUniqueNames: true,
 		UpdateScripts:      os.Getenv("UPDATE_SCRIPTS") != "",

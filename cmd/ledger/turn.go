@@ -39,6 +39,7 @@ type turnDetail struct {
 	Event    domain.EventID   `json:"event"`
 	Position events.Position  `json:"position"`
 	Time     stamp            `json:"time"`
+	Rules    *string          `json:"rules"`    // digest of the permission rules in force; null: not on record
 	Disabled bool             `json:"disabled"` // no tools were offered: the last step allowed
 	Observed bool             `json:"observed"` // an import saw these used; others may have been offered
 	Tools    []turnTool       `json:"tools"`    // in the order in which the model saw them
@@ -115,6 +116,7 @@ func (a *app) showTurn(ctx context.Context, s *ledgerStore, id string) error {
 func (d *turnDetail) take(e events.TurnMaterialized, v events.Envelope, offered []domain.Offered) []domain.Offered {
 	if v.ID == d.Event {
 		d.Message, d.Agent, d.Model = e.Message, opt(e.Agent), opt(e.Model)
+		d.Rules = opt(e.Rules)
 		d.Position, d.Time, d.Disabled, d.Observed = v.Position, stamp(v.Time), e.Disabled, e.Observed
 	}
 	for _, o := range e.Tools {
@@ -166,7 +168,7 @@ func (a *app) turnPage(d turnDetail) {
 	a.fields(
 		"turn", d.Turn.String(), "session", d.Session.String(), "for reply", d.Message.String(),
 		"agent", visible(word(d.Agent)), "model", visible(value(d.Model)),
-		"time", a.moment(timeOf(d.Time)), "position", d.Position.String(), "calls", a.outcomeCounts(d.calls),
+		"time", a.moment(timeOf(d.Time)), "position", d.Position.String(), "rules", value(d.Rules), "calls", a.outcomeCounts(d.calls),
 	)
 	a.line("")
 	if d.Observed {

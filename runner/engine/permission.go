@@ -98,6 +98,40 @@ func (r *recorder) Saved(ctx context.Context, a permission.Approval) error {
 	})
 }
 
+// Revoke records, in the stream of this process, that saved approvals no longer
+// count, who revoked them, and why. The workspaces of this process ask about
+// what they allowed from then on. It returns the error of the store; the
+// approvals before the one that failed are then revoked.
+func (p *Process) Revoke(ctx context.Context, revoked []SavedApproval, person, reason string) error {
+	for _, a := range revoked {
+		e := events.ApprovalRevoked{Location: a.Location, Action: a.Action, Resource: a.Resource, Person: person, Reason: reason}
+		if err := p.record(ctx, e); err != nil {
+			return fmt.Errorf("revoke the approval of %s %s: %w", a.Action, a.Resource, err)
+		}
+		p.mu.Lock()
+		set := p.mu.approvals[a.Location]
+		p.mu.Unlock()
+		if set != nil {
+			set.Revoke(a.Action, a.Resource)
+		}
+	}
+	return nil
+}
+
+// approvalsAt returns the set of approvals of a location, which all workspaces
+// there share.
+func (p *Process) approvalsAt(location string, saved *SavedApprovals) *permission.Approvals {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.approvals[location] == nil {
+		if p.mu.approvals == nil {
+			p.mu.approvals = map[string]*permission.Approvals{}
+		}
+		p.mu.approvals[location] = saved.at(location)
+	}
+	return p.mu.approvals[location]
+}
+
 // looping asks for permission to make a call that the runner found to repeat.
 func (w *Workspace) looping(ctx context.Context, inv domain.Invocation, found events.LoopDetected) error {
 	return w.Gate.Assert(ctx, inv, permission.Ask{

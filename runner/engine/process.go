@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/settlement-ledger/ledger/builtins/permission"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections"
@@ -63,7 +64,8 @@ type Process struct {
 	recovered Recovered
 	mu        struct {
 		sync.Mutex
-		opened []*registry.Layer // closed by Close
+		opened    []*registry.Layer                // closed by Close
+		approvals map[string]*permission.Approvals // by location
 	}
 }
 

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/runner/engine"
+)
+
+func (a *app) approvalCommand() *cobra.Command {
+	return a.group("approval", "Approvals: what a person allowed for always", a.approvalList(), a.approvalRevoke())
+}
+
+// An approvalRow is a saved approval in results.
+type approvalRow struct {
+	Approval domain.PermissionID `json:"approval"` // the request that was answered with always
+	Session  domain.SessionID    `json:"session"`  // in which it was
+	Location string              `json:"location"` // where it counts
+	Action   string              `json:"action"`
+	Resource string              `json:"resource"` // a pattern
+	Saved    stamp               `json:"saved"`
+	Expires  stamp               `json:"expires"` // null: never
+	Expired  bool                `json:"expired"`
+	Person   *string             `json:"person"` // null: not on record
+}
+
+func (a *app) approvalRowOf(saved engine.SavedApproval) approvalRow {
+	return approvalRow{
+		Approval: saved.Permission, Session: saved.Session, Location: saved.Location, Action: saved.Action, Resource: saved.Resource,
+		Saved: stamp(saved.At), Expires: stamp(saved.Expires), Expired: expired(saved, a.now()), Person: opt(saved.Person),
+	}
+}
+
+func (a *app) approvalRows(all []engine.SavedApproval) []approvalRow {
+	rows := make([]approvalRow, len(all))
+	for i, saved := range all {
+		rows[i] = a.approvalRowOf(saved)
+	}
+	return rows
+}
+
+// expired reports whether an approval no longer counts at a time.
+func expired(saved engine.SavedApproval, now time.Time) bool {
+	return !saved.Expires.IsZero() && !now.Before(saved.Expires)
+}
+
+func (a *app) approvalList() *cobra.Command {
+	var location string
+	var all bool
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List the approvals that count: action, resources, where, since when, by whom",
+		Long: `List the approvals that persons saved by answering a question with always, and
+that were not revoked. An approval counts in the location where it was saved, for
+every session there. A rule that denies is stronger than any approval.`,
+		Example: "  ledger approval ls\n  ledger approval ls --location .\n  ledger approval ls --all -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.reading(cmd.Context(), func(s *ledgerStore) error { return a.listApprovals(cmd.Context(), s, location, all) })
+		},
+	}
+	cmd.Flags().StringVar(&location, "location", "", "only those of this folder")
+	cmd.Flags().BoolVar(&all, "all", false, "those that expired, too")
+	must(cmd.MarkFlagDirname("location"))
+	return cmd
+}
+
+func (a *app) listApprovals(ctx context.Context, s *ledgerStore, location string, all bool) error {
+	state, err := folded(ctx, s, engine.Approvals())
+	if err != nil {
+		return err
+	}
+	if location != "" {
+		if location, err = filepath.Abs(location); err != nil {
+			return misuse("--location: %w", err)
+		}
+		if real, err := filepath.EvalSymlinks(location); err == nil { // a folder that is gone has its approvals under its name
+			location = real
+		}
+	}
+	var selected []engine.SavedApproval
+	for _, saved := range state.Saved {
+		if (location == "" || saved.Location == location) && (all || !expired(saved, a.now())) {
+			selected = append(selected, saved)
+		}
+	}
+	rows := a.approvalRows(selected)
+	return emit(a, rows, func() { a.approvalTable(rows, "No approvals. Answering a question with always saves one.") })
+}
+
+func (a *app) approvalTable(rows []approvalRow, empty string) {
+	t := table{head: []string{"APPROVAL", "ACTION", "RESOURCE", "LOCATION", "SAVED", "EXPIRES", "BY"}, empty: empty}
+	for _, r := range rows {
+		expires := "never"
+		switch {
+		case r.Expired:
+			expires = "expired"
+		case !timeOf(r.Expires).IsZero():
+			expires = a.ago(timeOf(r.Expires))
+		}
+		t.add(short(r.Approval), visible(r.Action), oneLine(r.Resource, textWidth), oneLine(r.Location, textWidth), a.ago(timeOf(r.Saved)), expires,
+			visible(value(r.Person)))
+	}
+	a.write(t)
+}
+
+func (a *app) approvalRevoke() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use: "revoke APPROVAL...", Short: "Take approvals back: what they allowed is asked about again",
+		Long: `Take approvals back, so that what they allowed is asked about again. APPROVAL is
+an ID as ledger approval ls prints it, shortened or not; all patterns that one
+answer saved are revoked together. That is recorded, with the user who did it. A
+session that runs in another process goes by the approvals it began with.`,
+		Example: "  ledger approval revoke per_…4K2P9Q\n  ledger approval revoke @last --reason \"too wide\"",
+		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: a.completeApprovals,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.revokeApprovals(cmd.Context(), args, reason)
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	return cmd
+}
+
+func (a *app) revokeApprovals(ctx context.Context, ids []string, reason string) error {
+	// What is wrong with the arguments is known before anything is recorded.
+	if err := a.reading(ctx, func(s *ledgerStore) error {
+		_, err := a.approvalsNamed(ctx, s, ids)
+		return err
+	}); err != nil {
+		return err
+	}
+	return a.working(ctx, a.open, func(p *program) error {
+		found, err := a.approvalsNamed(ctx, p.ledgerStore, ids)
+		if err != nil {
+			return err
+		}
+		if err := p.Revoke(ctx, found, osUser(), reason); err != nil {
+			return err
+		}
+		rows := a.approvalRows(found)
+		return emit(a, rows, func() {
+			for _, r := range rows {
+				a.line("Revoked %s %s in %s.", visible(r.Action), visible(r.Resource), visible(r.Location))
+			}
+		})
+	})
+}
+
+// approvalsNamed returns the approvals that IDs name, each once, in the order of
+// the log.
+func (a *app) approvalsNamed(ctx context.Context, s *ledgerStore, ids []string) ([]engine.SavedApproval, error) {
+	state, err := folded(ctx, s, engine.Approvals())
+	if err != nil {
+		return nil, err
+	}
+	named := map[domain.PermissionID]bool{}
+	for _, id := range ids {
+		permission, err := pick("approval", id, approvalCandidates(state))
+		if err != nil {
+			return nil, err
+		}
+		named[permission] = true
+	}
+	var found []engine.SavedApproval
+	for _, saved := range state.Saved {
+		if named[saved.Permission] {
+			found = append(found, saved)
+		}
+	}
+	return found, nil
+}
+
+// approvalCandidates returns the answers that saved approvals, in the order of
+// the log.
+func approvalCandidates(s *engine.SavedApprovals) []candidate[domain.PermissionID] {
+	var all []candidate[domain.PermissionID]
+	at := map[domain.PermissionID]int{}
+	for _, saved := range s.Saved {
+		what := saved.Action + " " + saved.Resource
+		if i, ok := at[saved.Permission]; ok {
+			all[i].what = oneLine(all[i].what+", "+what, textWidth)
+			continue
+		}
+		at[saved.Permission] = len(all)
+		all = append(all, candidate[domain.PermissionID]{saved.Permission, []string{saved.Permission.String()}, oneLine(what, textWidth)})
+	}
+	return all
+}
+
+func (a *app) completeApprovals(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return a.completing(func(ctx context.Context, s *ledgerStore) ([]string, error) {
+		state, err := folded(ctx, s, engine.Approvals())
+		if err != nil {
+			return nil, err
+		}
+		return described(approvalCandidates(state)), nil
+	})(cmd, args, typed)
+}
+
+// osUser returns the name of the user of this process, or the number where
+// there is no name.
+func osUser() string {
+	u, err := user.Current()
+	if err != nil {
+		return ""
+	}
+	if u.Username != "" {
+		return u.Username
+	}
+	return strings.TrimSpace(fmt.Sprint("uid ", u.Uid))
+}
