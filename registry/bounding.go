@@ -252,12 +252,44 @@ func (l Limits) cut(text string) string {
 
 func countLines(text string) int { return 1 + strings.Count(text, "\n") }
 
+// indented returns a document as a model would read it. One that indentation
+// would make many times as long, as its lines are nested deeply, is returned as
+// it is.
 func indented(document json.RawMessage) string {
+	if indentedSize(document) > 16*len(document)+64<<10 {
+		return string(document)
+	}
 	var b bytes.Buffer
 	if err := json.Indent(&b, document, "", "  "); err != nil {
 		return string(document)
 	}
 	return b.String()
+}
+
+// indentedSize returns about how many bytes a document has when it is indented,
+// and no less.
+func indentedSize(document json.RawMessage) int {
+	size, depth, inString := len(document), 0, false
+	for i := 0; i < len(document); i++ {
+		switch c := document[i]; {
+		case c == '\\' && inString:
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{' || c == '[':
+			depth++
+			size += 1 + 2*depth
+		case c == '}' || c == ']':
+			depth--
+			size += 1 + 2*depth
+		case c == ',':
+			size += 1 + 2*depth
+		case c == ':':
+			size++
+		}
+	}
+	return size
 }
 
 // preview shows the head and the tail of a text around a marker, in maxLines

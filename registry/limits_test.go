@@ -239,6 +239,26 @@ func TestReportedProgressDoesNotChangeWithTheToolsBuffer(t *testing.T) {
 	}
 }
 
+// Indenting this value would make it 2,000 times as long.
+func TestDeepValueIsKeptWithoutIndentation(t *testing.T) {
+	t.Parallel()
+	for name, deep := range map[string]string{
+		"arrays":  strings.Repeat("[", 2000) + strings.Repeat("1,", 30_000) + "1" + strings.Repeat("]", 2000),
+		"objects": strings.Repeat(`{"}":`, 2000) + "[" + strings.Repeat(`"\\\"]",`, 10_000) + "1]" + strings.Repeat("}", 2000),
+	} {
+		w := newWorld(t)
+		got := w.settlesIn(registry.Limits{}, presents(t, json.RawMessage(deep)))
+		if kept := w.outputs.kept()[domain.StructuredChannel]; got.Outcome != domain.Succeeded || kept != deep {
+			t.Errorf("%s: the call ended %v and %d bytes are kept, want the %d of the value", name, got.Outcome, len(kept), len(deep))
+		}
+	}
+	w := newWorld(t)
+	got := w.settlesIn(registry.Limits{}, presents(t, json.RawMessage("["+strings.Repeat(`{"a":1},`, 10_000)+`{"a":1}]`)))
+	if kept := w.outputs.kept()[domain.StructuredChannel]; got.Outcome != domain.Succeeded || !strings.HasPrefix(kept, "[\n  {\n    \"a\": 1\n  },") {
+		t.Errorf("a flat value is kept as %.40q, want it indented", kept)
+	}
+}
+
 // A start or end that is too large for the store still gives the call its one
 // end.
 func TestCallWhoseInputIsTooLargeToRecordHasOneEnd(t *testing.T) {
