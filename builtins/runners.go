@@ -96,6 +96,9 @@ func (v *visit) lose(whole string, words []word) {
 	v.guess(whole, words)
 }
 
+// maxGuesses is how many words of a command may be the beginning of another.
+const maxGuesses = 64
+
 // guess adds a spelling for every command that begins at one of some words.
 func (v *visit) guess(whole string, words []word) {
 	var fields []string
@@ -107,7 +110,7 @@ func (v *visit) guess(whole string, words []word) {
 		v.spell(whole, segments(w.value)...)
 		fields = append(fields, strings.Fields(w.value)...)
 	}
-	for i := range fields[:min(len(fields), maxSegments)] {
+	for i := range fields[:min(len(fields), maxGuesses)] {
 		v.spell(whole, strings.Join(append([]string{base(fields[i])}, fields[i+1:]...), " "))
 	}
 }

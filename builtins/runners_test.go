@@ -74,7 +74,7 @@ func TestAllowRuleIsNotWidenedBySpellings(t *testing.T) {
 	for rule, lines := range map[string][]string{
 		"rm *": {"/tmp/evil/rm x", "./rm x", "sudo rm x", "busybox rm x", "env rm x", "FOO=1 rm x", "sh -c 'rm x'", "rm x > f"},
 		"git *": {"git --version\r#; touch x", "git log \\\r\ntouch x", "for HOME in e; do git log; done", "for PATH in e; do git log; done", "git log $((HOME=5))", "git log ${HOME:=x}", "git log ${PAGER=x}", "git log; read PATH", "git bisect run x",
-			"git -c alias.x='!x' x", "git -c core.pager=x log", "git submodule foreach x", "git --exec-path=/e log", "git rebase -x x", "git log \u00a0", "git() { x; }; git log", "git log # \\\ntouch x", "git log \"${y:-'$(touch x)'}\"", "git filter-branch x", "git log \\\n\r\n touch x"},
+			"git -c alias.x='!x' x", "git -c core.pager=x log", "git submodule foreach x", "git --exec-path=/e log", "git rebase -x x", "git log \u00a0", "git() { x; }; git log", "git log # \\\ntouch x", "git log \"${y:-'$(touch x)'}\"", "git filter-branch x", "git log Ä\\;touch x", "git log \\\n\r\n touch x"},
 		"xargs *": {"xargs rm", "xargs sh", "xargs -I rm rm", "xargs --unknown"}, "find *": {"find . -exec x \\;", "find $X", "find *", "find . {-exec,rm,x,\\;}", "find . -exec {} \\;"},
 		"printf *": {"printf -v HOME x; printf a"}, "timeout *": {"timeout 5 x", "timeout $X"}, "test *": {"test -v 'a[$(x)]'"}, "read *": {"read HOME", "read PATH", "read 'a[$(x)]'", "read -a x", "read \"$x\""}, "set *": {"set -a", "set -k", "set -o allexport", "set -o posix"},
 		"echo *": {"echo $((x))", "echo $((a[1]))", "echo ${x@P}", "echo ${!x}", "echo $[x]", "echo ${x[y]}", "echo ${x:y}", "echo $(( $(x) ))", "echo ${ x; }"},

@@ -63,7 +63,7 @@ func ambiguous(line string) bool {
 	if len(line) > maxLine || !utf8.ValidString(line) {
 		return true
 	}
-	if continued.MatchString(line) {
+	if continued.MatchString(line) || swallowed.MatchString(line) {
 		return true
 	}
 	return strings.ContainsFunc(line, func(r rune) bool {
@@ -73,10 +73,20 @@ func ambiguous(line string) bool {
 
 // continued matches what may be a comment that ends in a backslash. A shell
 // ends the comment there; the parser reads on.
-var continued = regexp.MustCompile(`#[^\n]*\\\n`)
+//
+// swallowed matches a character outside ASCII before one that a shell in a
+// locale such as Shift JIS takes for its second byte, and thus not for a quote.
+var (
+	continued = regexp.MustCompile(`#[^\n]*\\\n`)
+	swallowed = regexp.MustCompile("[^\\x00-\\x7f][\\\\`]")
+)
 
 // maxSegments is how many spellings are derived from one unread text.
-const maxSegments = 256
+const maxSegments = 4096
+
+// maxResources is how many bytes the resources of a line may have together.
+// Commands nested in commands would take the square of its length.
+const maxResources = 1 << 20
 
 // segments returns the texts in a line that may be commands, for rules that
 // ask or deny: every text after a separator, a keyword or an assignment, with
@@ -148,6 +158,7 @@ type analysis struct {
 	opaque      bool            // a command in it is another than its words say
 	unread      bool            // the shell may run what the parser does not see
 	depth       int             // of scripts and commands within commands
+	size        int             // of the resources, in bytes
 }
 
 func newAnalysis(environment []string) *analysis {
@@ -200,6 +211,7 @@ func (a *analysis) read(line string, in []syntax.LangVariant) {
 func (a *analysis) merge(b *analysis) {
 	for _, resource := range b.script.resources {
 		if !a.seen[resource] {
+			a.size += len(resource)
 			a.seen[resource] = true
 			a.script.resources = append(a.script.resources, resource)
 		}
@@ -220,6 +232,7 @@ func (a *analysis) add(resource, save string) {
 	if resource == "" || a.seen[resource] {
 		return
 	}
+	a.size += len(resource)
 	a.seen[resource] = true
 	a.script.resources = append(a.script.resources, resource)
 	if !slices.Contains(a.script.saves, save) {
@@ -268,6 +281,10 @@ type visit struct {
 // assignment and may reach a program, and arithmetic on anything but numbers:
 // bash runs the commands that the value of a variable holds there.
 func (v *visit) node(n syntax.Node) bool {
+	if v.size > maxResources {
+		v.unread = true
+		return false
+	}
 	switch n := n.(type) {
 	case nil, *syntax.File, *syntax.Comment, *syntax.Word, *syntax.Lit, *syntax.SglQuoted, *syntax.DblQuoted, *syntax.Block,
 		*syntax.IfClause, *syntax.WhileClause, *syntax.BinaryCmd, *syntax.CaseItem, *syntax.ArrayExpr, *syntax.ProcSubst, *syntax.ExtGlob,

@@ -182,7 +182,7 @@ var tokens = []string{
 	"if ", "; then ", "; else ", "; fi", "while ", "until ", "; do ", "; done", "for x in a b", "for HOME in /e", "for PATH in ../evil", "for x", "case a in a) ", "case ", " in ", "a) ", "*) ", ";; ", ";& ", ";;& ", "esac", "select x in a",
 	"function ", "a() ", "rm()", "() ", "$'", "$\"", "\\'", "\\\"", "$x", "${x}", "${x:=", "${HOME:=", "${x:-", "${x#", "${x%%", "${x/", "${x@P}", "${!x}", "${#x}", "${x:1}", "$((1+2))", "$((HOME=5))", "$((x))", "${x[", "x=1", "x=rm", "HOME=/e", "PATH=../evil", "GIT_PAGER=e", "x=(", "x[0]=",
 	"[[ ", " ]]", "[ ", " ]", " -eq ", " -v ", "test ", "{a,b}", "{rm,x}", "*", "?", "~", "[a]", "@(a|b)", "=", "eval ", "exec ", "command ", "builtin ", "env ", "timeout 5 ", "nice ", "sudo ", "xargs ", "find ", "-exec ", "trap ", " 0", "alias a=rm", "alias a=", "set -- rm", "set -a", "$1", "$@", "\"$@\"",
-	"export ", "readonly ", "local ", "declare ", "read ", "read HOME", "unset ", "printf ", "printf -v HOME e", "echo ", "echo rm x", "true", "false", ":", ": ", "time ", "coproc ", "let HOME=5", "shopt -s expand_aliases", "hash -p ../evil/git git", "sh -c ", "$IFS", "${IFS}", "é", "\xff", "%", "^", "!!", ",", "..",
+	"export ", "readonly ", "local ", "declare ", "read ", "read HOME", "unset ", "printf ", "printf -v HOME e", "echo ", "echo rm x", "true", "false", ":", ": ", "time ", "coproc ", "let HOME=5", "shopt -s expand_aliases", "hash -p ../evil/git git", "sh -c ", "$IFS", "${IFS}", "é", "ÁÂÃÄÅÆÇÈ", "Â", "Ä", "È", "ひ", "\xff", "%", "^", "!!", ",", "..",
 }
 
 // compose makes a line of the tokens that some bytes choose.
