@@ -32,8 +32,9 @@
 //   - A configured deny is never overridden, by an approval or by a person.
 //   - An ask without a resource is an error, never a yes.
 //   - Asking and deciding are on record before they are acted on. What cannot
-//     be recorded is refused. What a rule allows at once is neither asked nor
-//     recorded; what an approval allows is.
+//     be recorded is refused. An allow by rule asks nothing and has no
+//     event of its own: [Allowances] keep the rule for the end of the call. An
+//     allow by approval has its events.
 //   - An approval that makes a waiting request allowed answers that request.
 //   - A refusal by a person, with feedback or without, refuses every request of
 //     the same session that waits.
@@ -48,10 +49,11 @@
 //
 // # Concurrency
 //
-// A Gate, a Queue, a Terminal and [Approvals] may be used by several
+// A Gate, a Queue, a Terminal, [Approvals] and Allowances may be used by several
 // goroutines. The package starts none: [Terminal.Run] reads on the goroutine
 // that calls it. No lock is held while an Approver or a [Recorder] is called,
-// and no lock is taken while another is held.
+// and no lock is taken while another is held. A Terminal holds a lock while it
+// reads a terminal device that has input.
 //
 // # Errors
 //

@@ -5,4 +5,6 @@ package main
 import "github.com/rogpeppe/go-internal/testscript"
 
 // answeredCommand needs a pseudo terminal.
-func answeredCommand(ts *testscript.TestScript, _ bool, _ []string) { ts.Fatalf("no pseudo terminal here") }
+func answeredCommand(ts *testscript.TestScript, _ bool, _ []string) {
+	ts.Fatalf("no pseudo terminal here")
+}

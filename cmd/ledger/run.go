@@ -83,6 +83,10 @@ trajectory. The prompt is the trajectory's, unless one is given.
 Without --rules what the workspace holds may be read and changed; what lies
 outside it is asked about. Where nobody can be asked, asking is a denial.
 
+A question shows what the answer approves. Only an answer that is typed after its
+prompt counts. always saves an approval, which counts in this folder until it
+expires (--approval-life) or ledger approval revoke takes it back.
+
 A rule that denies bash a command sees it by its name, behind a path and behind
 programs such as env, xargs and sudo. It is no fence: a program can run another
 without naming it. Allow the commands that are wanted and ask about the rest.
