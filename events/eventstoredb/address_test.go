@@ -282,7 +282,9 @@ func TestPasswordIsNeverTold(t *testing.T) {
 			told.WriteString(err.Error() + "\n")
 		}
 	}
-	// And while a store is used whose user is not known any more.
+	// And while a store is used whose user is not known any more. It has the
+	// time to connect again.
+	cfg.Patience = 0
 	s, err := eventstoredb.Open(t.Context(), "esdb://ana:correct"+where+ok, cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -159,7 +159,8 @@ func (c *client) judged(ctx context.Context, turn *turn, err error) error {
 	case err == nil:
 		return nil
 	case turn.astray.Load():
-		return fmt.Errorf("%w: the leader moved to a node that is not known yet", errLost)
+		// Its context ended before the client began the call, so it was not made.
+		return fmt.Errorf("%w: the leader moved to a node that is not known yet", errNoNode)
 	case errors.Is(err, ErrTooOld):
 		turn.end()
 		c.retire()
