@@ -312,10 +312,19 @@ func (s *scanner) line(ctx context.Context, lines *bufio.Reader, path string, n 
 		if ended {
 			text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r"))
 		}
-		if at == 0 {
+		if at == 0 && ended && (len(s.out.Matches) >= s.limit || s.room < 0) { // it is counted only
+			if s.expression.Match(text) {
+				s.out.Total++
+			}
+			return size, nil
+		}
+		if at == 0 && (!ended || s.expression.Match(text)) {
 			m.Text = shorten(strings.ToValidUTF8(string(text[:min(len(text), (maxMatchRunes+1)*utf8.UTFMax)]), "\ufffd"), maxMatchRunes)
 		}
 		found = s.window(&m, text, at, ended) || found
+		if ended {
+			break
+		}
 		keep := min(overlap, len(text))
 		for keep < len(text) && keep > 0 && !utf8.RuneStart(text[len(text)-keep]) {
 			keep--

@@ -20,7 +20,8 @@ import (
 // The limits of an image.
 const (
 	maxPicture = 20 << 20  // bytes of the file
-	maxPixels  = 100 << 20 // that are decoded: an image can claim far more than its file holds
+	maxDecoded = 256 << 20 // bytes of the decoded image: an image can claim far more than its file holds
+	maxBand    = 64 << 20  // bytes that scaling holds besides
 	maxSide    = 2000      // of what the model is given
 	maxBase64  = 5 << 20   // of what the model is given, encoded
 )
@@ -61,10 +62,12 @@ func show(r io.Reader, mime, resource string) (shown, error) {
 	if err != nil {
 		return shown{}, domain.Fail("Image could not be decoded: %s", resource)
 	}
-	if int64(config.Width)*int64(config.Height) > maxPixels {
+	if decodedSize(config, mime, data) > maxDecoded {
 		return shown{}, tooLarge(resource, config, data)
 	}
-	decoded, _, err := image.Decode(bytes.NewReader(data))
+	decoding <- struct{}{}
+	defer func() { <-decoding }()
+	decoded, _, err := image.Decode(rest{r, bytes.NewReader(data)})
 	if err != nil {
 		return shown{}, domain.Fail("Image could not be decoded: %s", resource)
 	}
@@ -77,6 +80,65 @@ func show(r io.Reader, mime, resource string) (shown, error) {
 	}
 	return small, nil
 }
+
+// decoding admits one image at a time: several together would hold several times
+// the memory.
+var decoding = make(chan struct{}, 1)
+
+// rest reads what was read before of a reader, as long as that does not fail: it
+// ends with its context.
+type rest struct {
+	source io.Reader
+	*bytes.Reader
+}
+
+func (r rest) Read(p []byte) (int, error) {
+	if _, err := r.source.Read(nil); err != nil && err != io.EOF {
+		return 0, err
+	}
+	return r.Reader.Read(p)
+}
+
+// decodedSize returns about how many bytes an image takes when it is decoded.
+func decodedSize(config image.Config, mime string, data []byte) int64 {
+	pixel := int64(4)
+	switch {
+	case config.ColorModel == color.RGBA64Model, config.ColorModel == color.NRGBA64Model:
+		pixel = 8
+	case mime == "image/jpeg" && bytes.Contains(data, []byte{0xff, 0xc2}): // progressive: the coefficients are held too
+		pixel = 16
+	}
+	width, height := int64(config.Width), int64(config.Height)
+	if mime == "image/webp" {
+		w, h := frameOf(data) // it need not be that of the canvas
+		width, height = max(width, w), max(height, h)
+	}
+	return width * height * pixel
+}
+
+// frameOf returns the largest width and height that a frame of a WebP image
+// claims.
+func frameOf(data []byte) (width, height int64) {
+	for at := 12; at+8 <= len(data); {
+		size := int64(binary16(data[at+4:])) | int64(binary16(data[at+6:]))<<16
+		body := data[at+8:]
+		switch kind := string(data[at : at+4]); {
+		case kind == "VP8 " && len(body) >= 10:
+			width, height = max(width, int64(binary16(body[6:])&0x3fff)), max(height, int64(binary16(body[8:])&0x3fff))
+		case kind == "VP8L" && len(body) >= 5:
+			bits := int64(binary16(body[1:])) | int64(binary16(body[3:]))<<16
+			width, height = max(width, bits&0x3fff+1), max(height, bits>>14&0x3fff+1)
+		}
+		next := int64(at) + 8 + size + size&1
+		if next > int64(len(data)) {
+			break
+		}
+		at = int(next)
+	}
+	return width, height
+}
+
+func binary16(b []byte) uint16 { return uint16(b[0]) | uint16(b[1])<<8 }
 
 func tooLarge(resource string, config image.Config, data []byte) error {
 	return domain.Fail("Image %s is %dx%d with base64 size %d, exceeding configured limits %dx%d and %d bytes of base64",
@@ -113,11 +175,23 @@ func shrink(source image.Image) (shown, error) {
 	return shown{}, errNoFit
 }
 
-func resize(source image.Image, scale float64) *image.RGBA {
-	from := source.Bounds()
+func resize(original image.Image, scale float64) *image.RGBA {
+	from := original.Bounds()
 	side := func(n int) int { return min(max(int(float64(n)*scale+0.5), 1), maxSide) }
-	to := image.NewRGBA(image.Rect(0, 0, side(from.Dx()), side(from.Dy())))
-	draw.CatmullRom.Scale(to, to.Bounds(), source, from, draw.Src, nil)
+	width, height := side(from.Dx()), side(from.Dy())
+	to := image.NewRGBA(image.Rect(0, 0, width, height))
+	// The scaler holds 32 bytes for each column of the result and row of the
+	// source, so a high image is scaled in bands.
+	const cell = 32
+	bands := width*from.Dy()*cell/maxBand + 1
+	for i := range bands {
+		part := image.Rect(0, i*height/bands, width, (i+1)*height/bands)
+		source := image.Rect(from.Min.X, from.Min.Y+part.Min.Y*from.Dy()/height, from.Max.X, from.Min.Y+part.Max.Y*from.Dy()/height)
+		if part.Empty() || source.Empty() {
+			continue
+		}
+		draw.CatmullRom.Scale(to, part, original, source, draw.Src, nil)
+	}
 	return to
 }
 

@@ -1,0 +1,185 @@
+package builtins
+
+import (
+	"bytes"
+	"context"
+	endian "encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"image"
+	"image/png"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+// allocated returns how many bytes f allocates in all, which is more than it
+// holds at any moment. Other tests of the package must not run meanwhile.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// claiming returns the beginning of a PNG that claims a size, of 16 bits a
+// channel or of 8.
+func claiming(width, height int, depth byte) string {
+	var b bytes.Buffer
+	header := append(endian.BigEndian.AppendUint32(endian.BigEndian.AppendUint32([]byte("IHDR"), uint32(width)), uint32(height)), depth, 6, 0, 0, 0)
+	b.WriteString("\x89PNG\r\n\x1a\n")
+	_ = endian.Write(&b, endian.BigEndian, uint32(13))
+	b.Write(header)
+	_ = endian.Write(&b, endian.BigEndian, crc32.ChecksumIEEE(header))
+	return b.String() + "\x00\x00\x00\x00IDAT"
+}
+
+func TestImageThatIsHugeWhenDecodedIsRefused(t *testing.T) {
+	b := newBench(t)
+	b.put(t, "deep", claiming(10_200, 10_200, 16))
+	b.put(t, "flat", claiming(10_200, 10_200, 8))
+	// A canvas of one pixel, and a lossless frame of 16,384 by 16,384.
+	b.put(t, "frame", "RIFF\x30\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00VP8L\x10\x00\x00\x00\x2f\xff\xff\xff\x0f\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00")
+	for _, name := range []string{"deep", "flat", "frame"} {
+		if used := allocated(func() { b.fails(t, "read", input{"path": name}, "exceeding configured limits") }); used > 64<<20 {
+			t.Errorf("refusing %s allocates %d bytes", name, used)
+		}
+	}
+}
+
+func TestHighImageIsScaledInLittleMemory(t *testing.T) {
+	var encoded bytes.Buffer
+	if err := png.Encode(&encoded, image.NewGray(image.Rect(0, 0, 2100, 12_000))); err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t)
+	b.put(t, "a", encoded.String())
+	used := allocated(func() {
+		out, _ := must[found](t, b, "read", input{"path": "a"})
+		config, _, err := image.DecodeConfig(bytes.NewReader(out.Data))
+		if err != nil || config.Height != 2000 || config.Width != 350 {
+			t.Errorf("the image is %+v, %v", config, err)
+		}
+	})
+	if used > 400<<20 {
+		t.Errorf("scaling allocates %d bytes", used)
+	}
+}
+
+// soon ends a context while a search is under way, and returns how long the
+// search took to notice.
+func (b *bench) soon(t *testing.T, tool string, in input) time.Duration {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var ended time.Time
+	timer := time.AfterFunc(50*time.Millisecond, func() { ended = time.Now(); cancel() })
+	defer timer.Stop()
+	_, err := call(ctx, t, b.tools[tool], in, domain.Invocation{})
+	if err == nil || ctx.Err() == nil {
+		return 0 // it was done before
+	}
+	if !errors.Is(err, domain.ErrInterrupted) {
+		t.Errorf("%s(%v) = %v, want ErrInterrupted", tool, in, err)
+	}
+	return time.Since(ended)
+}
+
+func TestSearchOfALongLineEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, withoutProgram)
+	b.put(t, "a", strings.Repeat("a", 2<<20))
+	for _, pattern := range []string{"a{0,900}b", "(a{0,30}){0,30}b", "a*a*a*a*b", "[^b]*c|a", "(?:[a-z]{0,900}c|a)"} {
+		if took := b.soon(t, "grep", input{"pattern": pattern}); took > 5*time.Second {
+			t.Errorf("grep for %s took %v to end", pattern, took)
+		}
+	}
+	b.fails(t, "grep", input{"pattern": strings.Repeat("[a-z]{0,1000}", 30)}, "the expression is too large")
+	b.fails(t, "grep", input{"pattern": strings.Repeat("a", 5000)}, "the expression has 5000 bytes")
+}
+
+func TestSearchThatMatchesEverythingIsBounded(t *testing.T) {
+	b := newBench(t, withoutProgram)
+	b.put(t, "lines", strings.Repeat("a\n", 300_000))
+	b.put(t, "wide", strings.Repeat(strings.Repeat("wide ", 500)+"\n", 2000))
+	for _, in := range []input{{"pattern": ".", "path": "lines"}, {"pattern": ".", "path": "wide"}} {
+		used := allocated(func() {
+			out, _ := must[grepped](t, b, "grep", in)
+			if in["path"] == "lines" && !out.Truncated {
+				t.Errorf("grep(%v) is not truncated: %d of %d", in, len(out.Matches), out.Total)
+			}
+		})
+		if used > 400<<20 {
+			t.Errorf("grep(%v) allocates %d bytes", in, used)
+		}
+	}
+}
+
+func TestMatchInALongLineIsFoundOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, withoutProgram)
+	window := maxWindow
+	for _, at := range []int{0, 100, window - overlap - 3, window - overlap, window - 3, window, window + 1, 2*window - overlap - 3, 3 * window} {
+		line := strings.Repeat("x", at) + "needle" + strings.Repeat("y", 4*window-at)
+		b.put(t, "a", "first\n"+line+"\r\nlast needle")
+		out, _ := must[grepped](t, b, "grep", input{"pattern": "needle"})
+		if out.Total != 2 || fmt.Sprint(out.Matches[0].Submatches) != fmt.Sprintf("[[%d %d]]", at, at+6) || out.Matches[0].Line != 2 || out.Matches[1].Line != 3 {
+			t.Errorf("a needle at %d is found as %d matches, %v", at, out.Total, out.Matches[0].Submatches)
+		}
+		for pattern, want := range map[string]int{"^x*needle": 1, "needle$": 1, "^y": 0, "x$": 0, "y$": 1, "^needle": 0} {
+			if pattern == "^x*needle" && at > window-overlap || pattern == "^needle" && at == 0 {
+				continue
+			}
+			if out, _ := must[grepped](t, b, "grep", input{"pattern": pattern}); out.Total != want {
+				t.Errorf("%s with a needle at %d matches %d lines, want %d", pattern, at, out.Total, want)
+			}
+		}
+	}
+}
+
+func TestPatternWithManyAlternativesIsRefused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, withoutProgram)
+	b.put(t, strings.Repeat("a", 40), "x")
+	nested := "a"
+	for range 300 {
+		nested = "{" + nested + ",b}"
+	}
+	for _, pattern := range []string{strings.Repeat("{a,b}", 30), strings.Repeat("{a,{b,c}}", 20), nested, strings.Repeat("{,a}", 40) + "b", strings.Repeat("{a,b}{c", 10) + strings.Repeat("}", 10)} {
+		b.fails(t, "glob", input{"pattern": pattern}, "its braces stand for over 256 patterns")
+		b.fails(t, "grep", input{"pattern": "x", "include": pattern}, "its braces stand for over 256 patterns")
+	}
+	b.fails(t, "glob", input{"pattern": strings.Repeat("*", 5000)}, "it has 5000 bytes")
+	for pattern, want := range map[string]int{"a": 1, "{a,b}": 2, "{a,b}{c,d}": 4, "{a,{b,c}}x": 3, `\{a,b\}`: 1, "a,b": 1, "{a{1,2},b}{3,4}": 6, "{}": 1} {
+		if got := alternatives(pattern); got != want {
+			t.Errorf("alternatives(%q) = %d, want %d", pattern, got, want)
+		}
+	}
+	for _, pattern := range []string{"**/**/**/**/**/**/b", strings.Repeat("*a", 30) + "b", "*.{go,md,txt,{c,h}}"} {
+		if got := b.found(t, "glob", input{"pattern": pattern}); got != "No files found" {
+			t.Errorf("glob %s = %q", pattern, got)
+		}
+	}
+}
+
+func TestDeepTreeIsSearchedToALimit(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, withoutProgram)
+	b.put(t, strings.Repeat("d/", 300)+"deep.txt", "needle")
+	b.put(t, strings.Repeat("d/", 200)+"near.txt", "needle")
+	out, _ := must[globbed](t, b, "glob", input{"pattern": "*.txt"})
+	if out.Total != 1 || len(out.Unread) != 1 {
+		t.Errorf("glob finds %d files and leaves %d directories unread, want 1 and 1", out.Total, len(out.Unread))
+	}
+}
+
+func TestHugeFileOfExclusionsIsRefused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, withoutProgram)
+	b.put(t, ".gitignore", strings.Repeat("*a*a*a*b\n", 100_000))
+	b.fails(t, "glob", input{"pattern": "*"}, "files of exclusions may have")
+}
