@@ -506,3 +506,34 @@ func TestTheDocumentShowsTheExample(t *testing.T) {
 		t.Errorf("the example has %d lines, want at most 60", n)
 	}
 }
+
+// An unansweredStore adds its first append and does not acknowledge it, as the
+// context of the caller ended meanwhile.
+type unansweredStore struct {
+	events.Store
+	interrupt func()
+	appends   atomic.Int32
+}
+
+func (u *unansweredStore) Append(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) error {
+	if u.appends.Add(1) > 1 {
+		return u.Store.Append(ctx, s, after, records...)
+	}
+	u.interrupt()
+	return errors.Join(u.Store.Append(context.WithoutCancel(ctx), s, after, records...), context.Cause(ctx))
+}
+
+func TestInterruptedStartIsOnRecordAsStopped(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	store := &unansweredStore{Store: eventstest.NewSlice(), interrupt: func() { cancel(domain.ByUser) }}
+	l := ledgerOver(store)
+	if _, err := engine.Start(ctx, engine.ProcessConfig{Ledger: l, Program: "test"}); !errors.Is(err, domain.ByUser) {
+		t.Fatalf("Start = %v, want the interruption", err)
+	}
+	processes := runner.Processes()
+	s, err := projections.Fold(processes, processes.Init(), l.ReadAll(t.Context(), events.Position{}))
+	if err != nil || len(s.Processes) != 0 || store.appends.Load() < 2 {
+		t.Fatalf("processes that run = %+v, %v; want none", s.Processes, err)
+	}
+}

@@ -107,7 +107,11 @@ func Start(ctx context.Context, config ProcessConfig) (*Process, error) {
 		started.Until = l.Now().Add(config.Lease)
 	}
 	if err := p.record(ctx, started); err != nil {
-		return nil, fmt.Errorf("start process: %w", err)
+		err = fmt.Errorf("start process: %w", err)
+		if !events.Refused(err) { // the start may be on record
+			err = errors.Join(err, p.Close(ctx))
+		}
+		return nil, err
 	}
 	if p.shared() {
 		p.lease = runner.KeepLease(ctx, l, p.writer, p.id, config.Lease)
