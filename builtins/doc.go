@@ -11,7 +11,14 @@
 //
 //   - A tool asks before its first side effect: external_directory, if the path
 //     lies outside the workspace, and then the action that guards it. write and
-//     edit ask before they read what is there, so that a refusal tells nothing.
+//     edit read the file before they ask only to show a person its diff. A call
+//     that a rule decides reads nothing before, and a refusal tells the model
+//     nothing about the file.
+//   - read, write, edit, glob and grep open the target before they ask. A link,
+//     file or directory that is put in its place meanwhile is refused.
+//   - glob and grep leave out files that a rule denies to read, and those that
+//     rules set apart to be asked about unless that is allowed, and count them
+//     whatever they hold.
 //   - A refusal is returned as it was given, so that it differs from a failure.
 //   - Every command in a command line that bash is given is asked about as a
 //     resource of its own, as is each file that it is redirected to or from.
