@@ -23,9 +23,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// asks is how often a node is asked for its version, and with it for its time,
-// which is told in whole seconds: each answer narrows it.
+// asks is how often a node is asked for its version, and with it for its time:
+// each answer narrows the bounds of its clock.
 const asks = 8
+
+// dateWidth is how far the clock of a server may be past its Date header. The
+// header has whole seconds, and Kestrel, which serves EventStoreDB, renews it
+// once a second only.
+const dateWidth = 2 * time.Second
 
 // ask notes what a node says of itself: its version, its time and its cluster.
 func (v Visiting) ask(ctx context.Context, n *Node, door string, secured *tls.Config) error {
@@ -80,7 +85,7 @@ func (v Visiting) version(ctx context.Context, n *Node, conn *grpc.ClientConn) e
 		}
 		if date := header.Get("date"); len(date) > 0 {
 			if at, err := http.ParseTime(date[0]); err == nil {
-				w.narrow(at, time.Second, sent, heard)
+				w.narrow(at, dateWidth, sent, heard)
 			}
 		}
 	}

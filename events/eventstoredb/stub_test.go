@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -31,9 +32,15 @@ type stub struct {
 	refuses bool // says of every append that the stream has another length
 	take    func(streams.Streams_AppendServer) error
 	read    func(*streams.ReadReq_Options, streams.Streams_ReadServer) error
+	date    func() time.Time // of the Date header; nil: it sends none
 }
 
-func (s *stub) GetSupportedMethods(context.Context, *shared.Empty) (*serverfeatures.SupportedMethods, error) {
+func (s *stub) GetSupportedMethods(ctx context.Context, _ *shared.Empty) (*serverfeatures.SupportedMethods, error) {
+	if s.date != nil {
+		if err := grpc.SetHeader(ctx, metadata.Pairs("date", s.date().UTC().Format(http.TimeFormat))); err != nil {
+			return nil, err
+		}
+	}
 	if s.version == "" {
 		return nil, status.Error(codes.Unimplemented, "unknown service")
 	}

@@ -70,6 +70,18 @@ func TestAVisitTellsTheClock(t *testing.T) {
 	}
 }
 
+// A server that renews its Date header once a second sends one that is up to two
+// seconds old, as it has whole seconds. Its clock is not called slow for that.
+func TestADateHeaderIsTwoSecondsWide(t *testing.T) {
+	t.Parallel()
+	for _, age := range []time.Duration{0, 999 * time.Millisecond} {
+		s := &stub{version: "24.10.5", date: func() time.Time { return time.Now().Add(-age) }}
+		if n := visit(t, s.serve(t), eventstoredb.Visiting{}); n.Skew == nil || n.Skew.Ahead.Abs() > n.Skew.Within {
+			t.Errorf("Visit of a node whose header is up to %s older found the skew %+v, want bounds with 0 among them", age, n.Skew)
+		}
+	}
+}
+
 func TestAVisitSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	plain, secure, other := newDatabase(t), newSecureDatabase(t), newSecureDatabase(t)
