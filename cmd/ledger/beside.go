@@ -186,7 +186,7 @@ func (s *host) backup(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	folder := s.store.folder
-	made, wrote, err := folder.store.Backup(r.Context(), order.To, embedded.NamedPart{Name: outputsName, Part: folder.outputs})
+	made, wrote, err := folder.store.Backup(r.Context(), order.To, embedded.NamedPart{Name: outputsName, Part: referencedOutputs{folder.outputs}})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

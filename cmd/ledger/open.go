@@ -109,7 +109,7 @@ func (a *app) openFolder(ctx context.Context, dir string, owner embedded.Owner) 
 	if err != nil {
 		return nil, unopened(err)
 	}
-	kept, err := outputs.Open(filepath.Join(dir, outputsName), outputs.Config{Logger: a.log(slog.LevelWarn)})
+	kept, err := openOutputs(ctx, store, dir, a.log(slog.LevelWarn))
 	if err != nil {
 		return nil, unopened(errors.Join(err, store.Close()))
 	}

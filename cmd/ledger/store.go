@@ -131,12 +131,13 @@ func (a *app) checkAt(ctx context.Context, dir string) (*checkup, error) {
 	c := &checkup{Store: dir, Damages: []damageRow{}}
 	progress := a.progress()
 	defer progress.end()
+	named := newNamedOutputs()
 	log, err := embedded.Check(ctx, dir, func(f embedded.Finding) {
 		c.Damages = append(c.Damages, damageRow{
 			Part: "log", File: opt(f.File), Offset: offsetOf(f.Offset), Position: opt(f.Position), Through: opt(f.Through),
 			Stream: opt(f.Stream), Revision: opt(f.Revision), Detail: f.Detail,
 		})
-	}, embedded.Checking{Checkpoint: checkpointFault, Progress: progress.checking})
+	}, embedded.Checking{Checkpoint: checkpointFault, Record: named.add, Progress: progress.checking})
 	if err != nil {
 		return nil, err
 	}
@@ -154,6 +155,13 @@ func (a *app) checkAt(ctx context.Context, dir string) (*checkup, error) {
 	}, func(bytes, total int64) { progress.bytes("outputs", bytes, total) })
 	if err != nil {
 		return nil, err
+	}
+	known, err := outputs.Known(ctx, filepath.Join(dir, outputsName), nil)
+	if err != nil && kept.Opened {
+		return c, context.Cause(ctx) // what cannot be read is listed
+	}
+	for _, lost := range named.missing(known) {
+		c.Damages = append(c.Damages, damageRow{Part: outputsName, Output: opt(lost.ref.String()), Stream: opt(lost.stream), Detail: lost.why})
 	}
 	c.Outputs, c.Files, c.Bytes = kept.Outputs, c.Files+kept.Files, c.Bytes+kept.Bytes
 	return c, nil
@@ -228,6 +236,7 @@ type backupRow struct {
 	Files    int             `json:"files"`
 	Bytes    int64           `json:"bytes"`
 	Written  writtenRow      `json:"written"`
+	Missing  []string        `json:"missing"` // outputs that the records name and the store lacked
 }
 
 type writtenRow struct {
@@ -236,7 +245,7 @@ type writtenRow struct {
 }
 
 func backupRowOf(dir, store string, b embedded.Backup, w embedded.Written) backupRow {
-	return backupRow{dir, store, b.Position, b.Records, b.Digest, stamp(b.Made), len(b.Files), b.Bytes(), writtenRow{w.Files, w.Bytes}}
+	return backupRow{dir, store, b.Position, b.Records, b.Digest, stamp(b.Made), len(b.Files), b.Bytes(), writtenRow{w.Files, w.Bytes}, append([]string{}, b.Missing...)}
 }
 
 func (a *app) storeBackupCommand() *cobra.Command {
@@ -245,8 +254,10 @@ func (a *app) storeBackupCommand() *cobra.Command {
 		Example: "  ledger store backup /mnt/backup/ledger\n  ledger store backup /mnt/backup/ledger -o json | jq -r .digest",
 		Long: `Copy the records and the outputs of one moment into a folder: an empty one, one
 that does not exist, or an earlier backup of this store, of which the files that
-are still needed stay and are not written again. Every record is read back before
-the backup counts. Until then the earlier backup in the folder stays as it is,
+are still needed stay and are not written again; an eighth of them is read again
+each time, and what rotted is written again. Every record is read back before the
+backup counts, and a backup in the folder is never replaced by one that lacks
+records or outputs that it holds. Until then the earlier backup in the folder stays as it is,
 also if this one is interrupted.
 
 Where ledger serve has the store open it makes the backup, and goes on serving;
@@ -275,6 +286,9 @@ func (a *app) storeBackup(ctx context.Context, dir string) error {
 			a.line("%s to position %s, %s of %s; %s of %s written.", count(int(row.Records), "record"), row.Position,
 				count(row.Files, "file"), size(row.Bytes), count(row.Written.Files, "file"), size(row.Written.Bytes))
 			a.line("Digest: %s", row.Digest)
+			if len(row.Missing) > 0 {
+				a.line("%s", a.painted(red, "✗ "+count(len(row.Missing), "output")+" that the records name, not in the store: ledger store check lists them"))
+			}
 		})
 	})
 }
@@ -285,7 +299,7 @@ func (s *ledgerStore) backup(ctx context.Context, dir string) (backupRow, error)
 		return near.Backup(ctx, dir)
 	}
 	f := s.folder
-	made, wrote, err := f.store.Backup(ctx, dir, embedded.NamedPart{Name: outputsName, Part: f.outputs})
+	made, wrote, err := f.store.Backup(ctx, dir, embedded.NamedPart{Name: outputsName, Part: referencedOutputs{f.outputs}})
 	return backupRowOf(dir, f.dir, made, wrote), err
 }
 
@@ -310,16 +324,18 @@ func (a *app) storeRestore(ctx context.Context, backup string) error {
 	if err != nil {
 		return err
 	}
-	s, err := a.openAt(ctx, dir)
-	if err == nil {
-		err = s.Close()
-	}
-	if err != nil {
-		return err
-	}
 	c, err := a.checkAt(ctx, dir)
 	if err != nil {
 		return err
+	}
+	if len(c.Damages) == 0 { // what is damaged may not open, and is listed
+		s, err := a.openAt(ctx, dir)
+		if err == nil {
+			err = s.Close()
+		}
+		if err != nil {
+			return err
+		}
 	}
 	row := backupRowOf(backup, dir, made, embedded.Written{Files: len(made.Files), Bytes: made.Bytes()})
 	err = a.emitOne(row, func() {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -50,6 +51,8 @@ type Backup struct {
 	Digest   string          `json:"digest"` // the events.Digest of the records
 	Made     time.Time       `json:"made"`   // when the snapshot was taken: UTC
 	Files    []Copy          `json:"files"`
+	Missing  []string        `json:"missing,omitempty"` // of the parts: what the records name and the store lacked
+	Turn     uint64          `json:"turn,omitempty"`    // how many backups were made into the folder before
 }
 
 // A Copy is a file of a store in a backup.
@@ -80,8 +83,14 @@ type Written struct {
 // holds from a backup before is not written again, and one that only that needs
 // is removed in the end.
 //
-// Every record is read back from the snapshot before the backup counts, and one
-// that is damaged ends it with events.ErrDamaged. Until the new backup is whole
+// Every record is read back from the snapshot before the backup counts, and so is
+// every file that the folder does not hold yet; one that is damaged ends it with
+// events.ErrDamaged. Of the files that the folder holds, an eighth is read again
+// each time, in turns, and those that rotted are written again.
+//
+// An earlier backup in the folder is replaced only by one that holds all that it
+// holds: if the store lost records of it, or lacks parts that the records name and
+// that the earlier backup did not lack, that is an [ErrIncomplete]. Until the new backup is whole
 // and durable the one before stays: an error, a kill or a power cut changes
 // nothing about it. Only one backup of a store is made at a time, and only one
 // into a folder; a second one is events.ErrInUse.
@@ -106,6 +115,7 @@ type backing struct {
 	shot  string // the folder of the snapshot
 	made  Backup
 	wrote Written
+	last  Backup           // the earlier backup in dst; zero: there is none
 	pool  map[string]int64 // sizes of the files that dst holds, by their SHA-256
 }
 
@@ -133,7 +143,7 @@ func (b *backing) run(ctx context.Context, parts []NamedPart) (err error) {
 	if err := b.store.snapshot(ctx, b.shot, parts); err != nil {
 		return err
 	}
-	if b.made.Position, b.made.Records, b.made.Digest, err = digestIn(ctx, b.fs, b.fs.PathJoin(b.shot, logName)); err != nil {
+	if err := b.readBack(ctx, parts); err != nil {
 		return err
 	}
 	if err := b.copyAll(ctx, parts); err != nil {
@@ -143,6 +153,45 @@ func (b *backing) run(ctx context.Context, parts []NamedPart) (err error) {
 		return err
 	}
 	return b.tidy()
+}
+
+// readBack reads the records in the snapshot, and compares them with the earlier
+// backup and with the parts.
+func (b *backing) readBack(ctx context.Context, parts []NamedPart) (err error) {
+	log := b.fs.PathJoin(b.shot, logName)
+	then := events.NewDigest() // of the records that the earlier backup holds
+	b.made.Position, b.made.Records, b.made.Digest, err = digestIn(ctx, b.fs, log, func(e events.Entry) error {
+		if then.Count() < b.last.Records {
+			then.Add(e)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if b.last.Records > 0 && then.String() != b.last.Digest {
+		return fmt.Errorf("%w: the folder holds a backup of %d records, and those are not the first ones of this store: "+
+			"it is of another store, or this one lost records; name another folder", ErrIncomplete, b.last.Records)
+	}
+	for _, p := range parts {
+		if part, ok := p.Part.(Referenced); ok {
+			missing, err := part.Missing(ctx, b.fs.PathJoin(b.shot, p.Name), recordsIn(ctx, b.fs, log))
+			if err != nil {
+				return err
+			}
+			b.made.Missing = append(b.made.Missing, missing...)
+		}
+	}
+	if b.last.Digest == "" {
+		return nil
+	}
+	for _, name := range b.made.Missing {
+		if !slices.Contains(b.last.Missing, name) {
+			return fmt.Errorf("%w: the records name %s, which is missing, and %d in all are: the earlier backup stays as it is; "+
+				"restore it beside the store, or name another folder", ErrIncomplete, name, len(b.made.Missing))
+		}
+	}
+	return nil
 }
 
 // inside reports whether a folder is another, or lies within it.
@@ -194,8 +243,12 @@ func (b *backing) take() (io.Closer, error) {
 	return lock, nil
 }
 
-// look finds which files the folder holds.
+// look finds which backup and which files the folder holds. A BACKUP file that is
+// damaged counts for none: it is replaced.
 func (b *backing) look() error {
+	if last, err := readBackup(b.fs, b.dst); err == nil {
+		b.last, b.made.Turn = last, last.Turn+1
+	}
 	dir := b.fs.PathJoin(b.dst, poolName)
 	if err := b.fs.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -241,10 +294,13 @@ func (b *backing) copyFile(ctx context.Context, from, path string) error {
 		return err
 	}
 	b.made.Files = append(b.made.Files, Copy{path, size, sum})
-	if held, ok := b.pool[sum]; ok && held == size {
+	to := b.fs.PathJoin(b.dst, poolName, sum)
+	if held, ok := b.pool[sum]; ok && held == size && (!b.due(sum) || b.sound(ctx, to, sum)) {
 		return nil
 	}
-	to := b.fs.PathJoin(b.dst, poolName, sum)
+	if damages := files.CheckFile(ctx, b.fs, b.fs.PathDir(from), b.fs.PathBase(from)); len(damages) > 0 {
+		return fmt.Errorf("%w: %s/%w", events.ErrDamaged, path[:max(0, strings.LastIndexByte(path, '/'))], damages[0])
+	}
 	again, err := writeCopy(ctx, b.fs, from, to+".new")
 	if err == nil && again != sum {
 		err = fmt.Errorf("read %s: %w: it was not the same when it was read again", path, events.ErrDamaged)
@@ -259,6 +315,21 @@ func (b *backing) copyFile(ctx context.Context, from, path string) error {
 	b.wrote.Files++
 	b.wrote.Bytes += size
 	return nil
+}
+
+// rereadIn is in how many backups each file that stays in the folder is read again.
+const rereadIn = 8
+
+// due reports whether a file is read again this time.
+func (b *backing) due(sum string) bool {
+	first, err := strconv.ParseUint(sum[:2], 16, 8)
+	return err != nil || first%rereadIn == b.made.Turn%rereadIn
+}
+
+// sound reports whether a file in the folder is what its name says.
+func (b *backing) sound(ctx context.Context, name, sum string) bool {
+	found, _, err := copyTo(ctx, b.fs, name, io.Discard)
+	return err == nil && found == sum
 }
 
 // tidy removes the files that the backup does not need.

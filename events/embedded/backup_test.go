@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -356,5 +357,94 @@ func TestABackupOfDamagedRecordsIsRefused(t *testing.T) {
 	}
 	if b, err := Restore(t.Context(), "backup", "again", storage); err != nil || b.Digest != first.Digest {
 		t.Errorf("Restore = %+v, %v; want the backup before", b, err)
+	}
+}
+
+// A file of the earlier backup that rotted is found within as many backups as
+// there are turns, and written again.
+func TestABackupHealsWhatRottedInItsFolder(t *testing.T) {
+	t.Parallel()
+	storage := vfs.NewMem()
+	s := open(t, storage)
+	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(200, 1000)...))
+	must(t, s.Compact(t.Context()))
+	first, _, err := s.Backup(t.Context(), "backup")
+	must(t, err)
+	for _, f := range first.Files {
+		if !strings.HasSuffix(f.Path, ".sst") {
+			continue
+		}
+		text, err := readFile(storage, "backup/files/"+f.SHA256)
+		must(t, err)
+		rotten := []byte(text)
+		rotten[len(rotten)/2] ^= 1
+		must(t, writeFile(storage, "backup/files/"+f.SHA256, string(rotten)))
+	}
+	for range rereadIn {
+		_, _, err := s.Backup(t.Context(), "backup")
+		must(t, err)
+	}
+	if _, err := Restore(t.Context(), "backup", "again", storage); err != nil {
+		t.Errorf("Restore after %d more backups = %v, want what rotted written again", rereadIn, err)
+	}
+}
+
+// A store that lost records, another store, and one with a damaged file take
+// nothing from the backup that is there.
+func TestABackupIsReplacedOnlyByOneThatHoldsIt(t *testing.T) {
+	t.Parallel()
+	storage := vfs.NewMem()
+	s := open(t, storage)
+	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(20, 100)...))
+	good, _, err := s.Backup(t.Context(), "backup")
+	must(t, err)
+	must(t, s.Close())
+	for name, n := range map[string]int{"fewer": 19, "others": 30} {
+		other, err := Open(t.Context(), name, Config{FS: storage})
+		must(t, err)
+		must(t, other.Append(t.Context(), "s-1", 0, newPen(byte(n)).records(n, 100)...))
+		if _, _, err := other.Backup(t.Context(), "backup"); !errors.Is(err, ErrIncomplete) {
+			t.Errorf("Backup of a store with %s records = %v, want %v", name, err, ErrIncomplete)
+		}
+		must(t, other.Close())
+	}
+	if b, err := Restore(t.Context(), "backup", "again", storage); err != nil || b.Digest != good.Digest {
+		t.Errorf("Restore = %+v, %v; want the backup before", b, err)
+	}
+}
+
+// A lacking part names what the records refer to and it does not have.
+type lackingPart struct {
+	partFunc
+	lacks []string
+}
+
+func (p lackingPart) Missing(_ context.Context, _ string, records iter.Seq2[events.Entry, error]) ([]string, error) {
+	for _, err := range records {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return p.lacks, nil
+}
+
+func TestABackupThatLacksAPartReplacesNoneThatHasIt(t *testing.T) {
+	t.Parallel()
+	storage := vfs.NewMem()
+	s := open(t, storage)
+	part := lackingPart{partFunc: func(_ context.Context, dir string, before func() error) error {
+		return errors.Join(before(), storage.MkdirAll(dir, 0o755), writeFile(storage, storage.PathJoin(dir, "thing"), "kept"))
+	}}
+	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(3, 10)...))
+	_, _, err := s.Backup(t.Context(), "backup", NamedPart{"outputs", part})
+	must(t, err)
+	part.lacks = []string{"thing"}
+	if _, _, err := s.Backup(t.Context(), "backup", NamedPart{"outputs", part}); !errors.Is(err, ErrIncomplete) || !strings.Contains(err.Error(), "thing") {
+		t.Errorf("Backup without the thing = %v, want %v that names it", err, ErrIncomplete)
+	}
+	for range 2 {
+		if made, _, err := s.Backup(t.Context(), "fresh", NamedPart{"outputs", part}); err != nil || len(made.Missing) != 1 {
+			t.Errorf("Backup into a folder without one = %+v, %v; want it to name the thing", made, err)
+		}
 	}
 }

@@ -46,6 +46,7 @@ type Checked struct {
 type Checking struct {
 	FS         vfs.FS                                // where the folder is; nil: on the disk
 	Checkpoint func(name string, data []byte) error  // what is wrong with a checkpoint, if anything; nil: they are only read
+	Record     func(events.Entry)                    // is given each record that can be read; nil: nothing is
 	Progress   func(done string, bytes, total int64) // told what was done, of so many bytes of files or so many records; nil: nobody
 }
 
@@ -347,6 +348,9 @@ func (k *check) record(value []byte, seq uint64, digest *events.Digest) {
 	k.lengths[e.Stream] = e.Revision
 	k.sum(&k.records, e.Stream, e.Revision, seq)
 	digest.Add(e)
+	if k.Record != nil {
+		k.Record(e)
+	}
 }
 
 // checkIndex holds the index of the streams against the records, first by sums

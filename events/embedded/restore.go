@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"path"
 	"strings"
 
@@ -62,7 +63,7 @@ func restore(ctx context.Context, storage vfs.FS, src, dst string, b Backup) (er
 			return err
 		}
 	}
-	position, records, digest, err := digestIn(ctx, storage, f.path(logName))
+	position, records, digest, err := digestIn(ctx, storage, f.path(logName), nil)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrBadBackup, err)
 	}
@@ -111,21 +112,21 @@ func restoreFile(ctx context.Context, storage vfs.FS, src, dst string, c Copy) e
 	return files.SyncDir(storage, dir)
 }
 
-// digestIn reads all records of a database that nobody writes to, and changes
-// nothing.
-func digestIn(ctx context.Context, storage vfs.FS, dir string) (events.Position, uint64, string, error) {
+// digestIn reads all records of a database that nobody writes to, gives each to
+// saw if that is not nil, and changes nothing. An error of saw ends it.
+func digestIn(ctx context.Context, storage vfs.FS, dir string, saw func(events.Entry) error) (events.Position, uint64, string, error) {
 	db, err := openReadOnly(files.ReadOnly(storage), dir)
 	if err != nil {
 		return events.Position{}, 0, "", translated(err)
 	}
-	digest, err := digestOf(ctx, db)
+	digest, err := digestOf(ctx, db, saw)
 	if err = errors.Join(err, db.Close()); err != nil {
 		return events.Position{}, 0, "", err
 	}
 	return events.NewPosition(digest.Count(), digest.Count()), digest.Count(), digest.String(), nil
 }
 
-func digestOf(ctx context.Context, db *pebble.DB) (*events.Digest, error) {
+func digestOf(ctx context.Context, db *pebble.DB, saw func(events.Entry) error) (*events.Digest, error) {
 	digest := events.NewDigest()
 	it, err := db.NewIter(&pebble.IterOptions{LowerBound: entryKey(0), UpperBound: entriesEnd()})
 	if err != nil {
@@ -138,9 +139,28 @@ func digestOf(ctx context.Context, db *pebble.DB) (*events.Digest, error) {
 		var e events.Entry
 		if e, err = entryAt(it, digest.Count()+1); err == nil {
 			digest.Add(e)
+			if saw != nil {
+				err = saw(e)
+			}
 		}
 	}
 	return digest, errors.Join(err, translated(it.Close()))
+}
+
+// recordsIn yields the records of a database that nobody writes to.
+func recordsIn(ctx context.Context, storage vfs.FS, dir string) iter.Seq2[events.Entry, error] {
+	return func(yield func(events.Entry, error) bool) {
+		stopped := errors.New("stopped")
+		_, _, _, err := digestIn(ctx, storage, dir, func(e events.Entry) error {
+			if !yield(e, nil) {
+				return stopped
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, stopped) {
+			yield(events.Entry{}, err)
+		}
+	}
 }
 
 // entryAt decodes the record that an iterator stands at, which must be the one

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"iter"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded/files"
 )
 
@@ -74,6 +76,16 @@ type Part interface {
 	// copy is made it removes nothing: what before saw referred to is in the
 	// copy. It returns the error of before.
 	Snapshot(ctx context.Context, dir string, before func() error) error
+}
+
+// A Referenced part knows what the records name of it. A backup compares the copy
+// of the part with the copy of the records.
+type Referenced interface {
+	Part
+	// Missing is given the records that are copied, in their order, and the folder
+	// that Snapshot made. It returns the names of what they refer to and the folder
+	// lacks.
+	Missing(ctx context.Context, dir string, records iter.Seq2[events.Entry, error]) ([]string, error)
 }
 
 // snapshot makes a copy of all that is durable in a folder: of the records, and

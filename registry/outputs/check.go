@@ -1,6 +1,7 @@
 package outputs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,6 +53,31 @@ func Check(ctx context.Context, dir string, storage vfs.FS, found func(Finding),
 		return k.Checked, fmt.Errorf("check outputs in %s: %w", dir, err)
 	}
 	return k.Checked, nil
+}
+
+// Known returns what is known of each output in the folder of a store that nobody
+// has open, those that were pruned too, but for those of which the record is
+// damaged. It reads no output and changes nothing.
+func Known(ctx context.Context, dir string, storage vfs.FS) (map[domain.Ref]domain.Retained, error) {
+	k := &checking{fs: cmp.Or[vfs.FS](storage, vfs.Default), dir: dir}
+	if err := k.open(); err != nil {
+		return nil, fmt.Errorf("list the outputs in %s: %w", dir, err)
+	}
+	known := map[domain.Ref]domain.Retained{}
+	it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: []byte{headKind}, UpperBound: []byte{headKind + 1}})
+	if err != nil {
+		return nil, errors.Join(err, k.db.Close())
+	}
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		if h, broke := headAt(it); broke == nil {
+			known[h.retained.Ref] = h.retained
+		}
+		err = context.Cause(ctx)
+	}
+	if err = errors.Join(err, it.Close(), k.db.Close()); err != nil {
+		return nil, fmt.Errorf("list the outputs in %s: %w", dir, err)
+	}
+	return known, nil
 }
 
 // A checking is one use of Check.

@@ -17,6 +17,7 @@
 //	f                               the format of the store: 01
 //	h settlement[16] channel[1]     a head
 //	b body[8] chunk[4]              a chunk of a body
+//	i                               the ID of the store: 16 random bytes, drawn when it is asked for
 //
 //	head   01 | state[1] | body[8] | chunk size[4] | bytes[8] | lines[8] | SHA-256[32]
 //	       | pruned at, Unix nanoseconds[8] | length[2] media type | length[2] policy | CRC-32C[4]

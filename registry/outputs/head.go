@@ -15,6 +15,8 @@ const (
 	formatKind = 'f'
 	headKind   = 'h'
 	bodyKind   = 'b'
+
+	identityKind = 'i'
 )
 
 const (

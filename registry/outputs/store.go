@@ -2,7 +2,9 @@ package outputs
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -50,7 +52,10 @@ type Store struct {
 	}
 }
 
-var formatKey = []byte{formatKind}
+var (
+	formatKey   = []byte{formatKind}
+	identityKey = []byte{identityKind}
+)
 
 // Open opens the outputs in the folder dir, which it makes if there is none.
 // It returns an [ErrInUse] if another store has it open, in this process or in
@@ -157,6 +162,31 @@ func checkFormat(db *pebble.DB) error {
 			ErrFormat, value, format)
 	}
 	return nil
+}
+
+// ID returns what tells this store from any other, in hexadecimal digits. It is
+// drawn the first time that it is asked for, and copies of the store keep it.
+func (s *Store) ID() (id string, err error) {
+	s.marks.Lock()
+	defer s.marks.Unlock()
+	err = s.write(func(db *pebble.DB) error {
+		value, closer, err := db.Get(identityKey)
+		if err == nil {
+			id = hex.EncodeToString(value)
+			return closer.Close()
+		}
+		if !errors.Is(err, pebble.ErrNotFound) {
+			return err
+		}
+		var drawn [16]byte
+		_, _ = rand.Read(drawn[:]) // it never fails
+		id = hex.EncodeToString(drawn[:])
+		return db.Set(identityKey, drawn[:], pebble.Sync)
+	})
+	if err != nil {
+		return "", fmt.Errorf("identify outputs: %w", err)
+	}
+	return id, nil
 }
 
 // tune returns the options of a database of few and large values.

@@ -151,6 +151,16 @@ func asDamage(name string, err error) *Damage {
 	return &Damage{File: name, Offset: -1, Why: err.Error()}
 }
 
+// CheckFile reads one file of a database as Check does, and returns what of it is
+// damaged.
+func CheckFile(ctx context.Context, storage vfs.FS, dir, name string) []*Damage {
+	info, err := storage.Stat(storage.PathJoin(dir, name))
+	if err != nil {
+		return []*Damage{asDamage(name, err)}
+	}
+	return checkFile(ctx, storage, dir, File{Name: name, Kind: KindOf(name), Bytes: info.Size()})
+}
+
 func checkFile(ctx context.Context, storage vfs.FS, dir string, f File) []*Damage {
 	path := storage.PathJoin(dir, f.Name)
 	switch {

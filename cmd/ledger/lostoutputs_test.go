@@ -1,0 +1,64 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/settlement-ledger/ledger/registry/outputs"
+)
+
+// copyFolder copies a folder.
+func copyFolder(t *testing.T, from, to string) {
+	t.Helper()
+	noError(t, os.CopyFS(to, os.DirFS(from)))
+}
+
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A store whose outputs are not those that belong to its log does not open, is
+// damaged by its check, and takes nothing from the backup that it has.
+func TestAStoreThatLostItsOutputsIsRefused(t *testing.T) {
+	t.Parallel()
+	whole := seeded(t)
+	if got := ledger(t, whole, "session", "ls"); got.exit != 0 {
+		t.Fatalf("session ls: exit %d, %s", got.exit, got.err)
+	}
+	for name, lose := range map[string]func(t *testing.T, dir string){
+		"lost":    func(*testing.T, string) {},
+		"emptied": func(t *testing.T, dir string) { noError(t, os.Mkdir(dir, 0o700)) },
+		"replaced": func(t *testing.T, dir string) {
+			kept, err := outputs.Open(dir, outputs.Config{})
+			noError(t, err)
+			noError(t, kept.Close())
+		},
+	} {
+		store, backup := filepath.Join(t.TempDir(), "store"), filepath.Join(t.TempDir(), "backup")
+		copyFolder(t, whole, store)
+		if got := ledger(t, store, "store", "backup", backup); got.exit != 0 {
+			t.Fatalf("%s: backup: exit %d, %s", name, got.exit, got.err)
+		}
+		dir := filepath.Join(store, "outputs")
+		noError(t, os.RemoveAll(dir))
+		lose(t, dir)
+		if got := ledger(t, store, "session", "ls"); got.exit != exitFailed || !strings.Contains(string(got.err), "lacks 1 output") {
+			t.Errorf("%s: session ls: exit %d, %s; want it refused", name, got.exit, got.err)
+		}
+		if got := ledger(t, store, "store", "check"); got.exit != exitUnverified || !strings.Contains(string(got.out), "missing") {
+			t.Errorf("%s: check: exit %d, %s; want the output that is missing", name, got.exit, got.out)
+		}
+		if got := ledger(t, store, "store", "backup", backup); got.exit == 0 {
+			t.Errorf("%s: backup succeeds", name)
+		}
+		again := filepath.Join(t.TempDir(), "again")
+		if got := ledger(t, again, "store", "restore", backup); got.exit != 0 {
+			t.Errorf("%s: restore of the earlier backup: exit %d, %s", name, got.exit, got.err)
+		}
+	}
+}
