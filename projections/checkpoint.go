@@ -47,6 +47,7 @@ type checkpoint struct {
 	Version    int    `json:"version"`
 	place             // of the last event that was folded or passed over
 	Folded     uint64 `json:"folded"` // events that the answer holds
+	Kinds      uint32 `json:"kinds"`  // events.KindsSum of the program that folded
 	Sum        uint32 `json:"crc32c"` // of the answer
 }
 
@@ -123,7 +124,7 @@ func (v *View[S]) encode() ([]byte, error) {
 	}
 	line, err := Encode(checkpoint{
 		Projection: v.projection.Name, Version: v.projection.Version, place: v.mu.known, Folded: v.mu.folded,
-		Sum: crc32.Checksum(state, castagnoli),
+		Kinds: events.KindsSum(), Sum: crc32.Checksum(state, castagnoli),
 	})
 	if err != nil {
 		return nil, err
@@ -203,7 +204,9 @@ func (v *View[S]) decode(data []byte) (state S, kept checkpoint, err error) {
 	if err := json.Unmarshal(line, &kept); err != nil {
 		return state, kept, err
 	}
-	fits := kept.Projection == v.projection.Name && kept.Version == v.projection.Version &&
+	// A program that knows other kinds folded what this one passes over, or
+	// passed over what this one folds.
+	fits := kept.Projection == v.projection.Name && kept.Version == v.projection.Version && kept.Kinds == events.KindsSum() &&
 		kept.Sum == crc32.Checksum(answer, castagnoli) && !bytes.Equal(answer, []byte("null"))
 	if !fits {
 		return state, kept, errUnfit

@@ -17,17 +17,19 @@
 //
 //	{"projection": "calls", "version": 2,
 //	 "position": "42", "stream": "session-ses_…", "revision": 7, "event": "evt_…",
-//	 "folded": 40, "crc32c": 305419896}
+//	 "folded": 40, "kinds": 2596069104, "crc32c": 305419896}
 //
 // The second row is an event of the log, through which all were folded or
-// passed over; folded is how many the answer holds, and crc32c is that of the
-// bytes of the answer.
+// passed over; folded is how many the answer holds, kinds is the
+// [events.KindsSum] of the program that folded them, and crc32c is that of the
+// bytes of the answer. A program that knows other kinds folds the log again.
 //
 // # Promises
 //
 //   - An answer is the same in one go, in two, from a checkpoint and rebuilt
 //     from zero.
-//   - A checkpoint of another projection or version, one that is damaged, and
+//   - A checkpoint of another projection or version, one of a program that knew
+//     other kinds of events, one that is damaged, and
 //     one whose event is not right there in this log are as good as none: the
 //     view is folded from zero.
 //   - A checkpoint that is not saved costs no answer.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"sync"
 	"testing"
@@ -357,6 +358,8 @@ func TestACheckpointThatDoesNotFitIsNotTaken(t *testing.T) {
 		"another version": {d, 2, data},
 		"another log":     {other, 1, data},
 		"ahead":           {shorter, 1, data},
+		"other kinds":     {d, 1, regexp.MustCompile(`"kinds":\d+`).ReplaceAll(data, []byte(`"kinds":7`))},
+		"kinds unsaid":    {d, 1, regexp.MustCompile(`"kinds":\d+,`).ReplaceAll(data, nil)},
 		"torn":            {d, 1, data[:len(data)/2]},
 		"null":            {d, 1, []byte("null")},
 		"no state":        {d, 1, []byte(`{"projection":"prompts","version":1,"position":"5","state":null}`)},

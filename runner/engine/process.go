@@ -206,20 +206,37 @@ func (p *Process) recover(ctx context.Context) error {
 	if p.config.Sweep == nil || len(judged.Living) > 0 || len(p.recovered.Left) > 0 {
 		return nil // an output may be that of a call that another process runs, or be named by an event of an unknown kind
 	}
-	return p.sweep(ctx, w.Calls)
+	return p.sweep(ctx)
 }
 
-// sweep removes the outputs that no settlement of s names.
-func (p *Process) sweep(ctx context.Context, s *calls.State) error {
-	recorded := map[domain.EventID]bool{}
-	for _, r := range s.Retained() {
-		recorded[r.Settlement] = true
-	}
-	err := p.config.Sweep(ctx, func(_ context.Context, id domain.EventID) (bool, error) { return recorded[id], nil })
+// sweep removes the outputs that no settlement on record names. It asks the log
+// and no checkpoint, since a wrong answer loses an output. An event of a kind that
+// this program does not know may be a settlement too.
+func (p *Process) sweep(ctx context.Context) error {
+	recorded := sync.OnceValues(func() (map[domain.EventID]bool, error) { return p.settlements(ctx) })
+	err := p.config.Sweep(ctx, func(_ context.Context, id domain.EventID) (bool, error) {
+		ids, err := recorded()
+		return ids[id], err
+	})
 	if err != nil {
 		return fmt.Errorf("recover outputs: %w", err)
 	}
 	return nil
+}
+
+// settlements returns the IDs of the events that may be settlements.
+func (p *Process) settlements(ctx context.Context) (map[domain.EventID]bool, error) {
+	settled := events.CallSettled{}.Kind()
+	ids := map[domain.EventID]bool{}
+	for h, err := range p.config.Ledger.Headers(ctx, events.Query{}) {
+		if err != nil {
+			return nil, err
+		}
+		if h.Kind == settled || !events.Knows(h.Kind) {
+			ids[h.ID] = true
+		}
+	}
+	return ids, nil
 }
 
 // elsewhere returns another process that may be alive and opened one of these
