@@ -52,7 +52,7 @@ var house = map[string]room{
 	"builtins":                    {[]string{"domain", "builtins/permission", "builtins/process", "builtins/workspace"}, builtinsUse},
 	"builtins/permission":         {[]string{"domain"}, []string{"golang.org/x/sys"}},
 	"builtins/process":            {nil, []string{"golang.org/x/sys"}},
-	"builtins/workspace":          {nil, nil},
+	"builtins/workspace":          {nil, []string{"golang.org/x/sys"}},
 	"runner":                      {[]string{"domain", "events", "projections", "projections/calls", "projections/catalog", "projections/conversation", "registry"}, []string{"golang.org/x/sync"}},
 	"runner/engine": {[]string{
 		"domain", "events", "events/embedded", "projections", "projections/calls", "projections/catalog", "projections/conversation",
