@@ -5,12 +5,12 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/settlement-ledger/ledger/builtins/permission"
 	"github.com/settlement-ledger/ledger/builtins/process"
-	"github.com/settlement-ledger/ledger/builtins/workspace"
 	"github.com/settlement-ledger/ledger/domain"
 )
 
@@ -63,24 +63,27 @@ func (s shell) run(ctx context.Context, in commanding, inv domain.Invocation) (c
 	if strings.ContainsRune(in.Command, 0) {
 		return commanded{}, domain.Fail("Unable to execute command: it holds a NUL, which no shell can be given")
 	}
-	where, err := s.scope(ctx, inv, in.Workdir)
+	held, err := s.holdScope(ctx, inv, in.Workdir)
 	if err != nil {
 		return commanded{}, orBecause(err, "Unable to execute command: %s", in.Command)
 	}
+	defer held.release()
+	where := held.target
 	script := analyse(in.Command, dialect(s.Shell), s.Environment...)
 	metadata, err := json.Marshal(map[string]string{"command": in.Command, "workdir": where.Path})
 	if err != nil {
 		return commanded{}, err
 	}
-	if err := s.Permission.Assert(ctx, inv, permission.Ask{Action: "bash", Resources: script.resources, Spellings: script.spellings, Save: script.saves, Metadata: metadata,
+	if err := s.assert(ctx, inv, held, permission.Ask{Action: "bash", Resources: script.resources, Spellings: script.spellings, Save: script.saves, Metadata: metadata,
 		Show: permission.ShowText(domain.ShownCommand, in.Command)}); err != nil {
 		return commanded{}, err
 	}
-	if err := s.still(where, in); err != nil {
+	dir, err := held.directory()
+	if err != nil {
 		return commanded{}, because(err, "Unable to execute command: %s", in.Command)
 	}
 	r, err := process.Run(ctx, process.Command{
-		Program: s.Shell, Args: []string{"-c", unoption(in.Command)}, Dir: where.Path, Env: s.Environment,
+		Program: s.Shell, Args: []string{"-c", unoption(in.Command)}, Dir: where.Path, Opened: dir, Env: s.Environment,
 		Limit: s.Capture, Timeout: time.Duration(in.limit()) * time.Millisecond, Grace: s.Grace,
 	})
 	if ctx.Err() != nil && err != nil {
@@ -101,25 +104,15 @@ func unoption(line string) string {
 	return line
 }
 
-// still returns an error if the place to run in is not the directory that was
-// resolved before the permission was asked.
-func (s shell) still(where workspace.Target, in commanding) error {
-	dir := in.Workdir
-	if dir == "" {
-		dir = "."
-	}
-	now, err := s.Workspace.Resolve(dir)
+// directory returns the directory to run in as it was opened before the
+// permission was asked. It returns an error where that is no directory, or the
+// path leads elsewhere by now.
+func (h *hold) directory() (*os.File, error) {
+	handle, err := h.open()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	info, err := now.Stat()
-	if err != nil {
-		return err
-	}
-	if now.Path != where.Path || !info.IsDir() {
-		return fmt.Errorf("%w: %s is not the directory that it was", workspace.ErrChanged, dir)
-	}
-	return nil
+	return handle.Directory()
 }
 
 // warnings says which words of a script name places outside the workspace. It

@@ -123,17 +123,33 @@ func TestWorkdirReplacedDuringApprovalRunsNothing(t *testing.T) {
 		"by a link outside": func(dir, outside string) error { return os.Symlink(outside, dir) },
 		"by a link inside":  func(dir, _ string) error { return os.Symlink(filepath.Dir(dir), dir) },
 		"by nothing":        func(string, string) error { return nil },
+		"by an empty directory": func(dir, _ string) error {
+			return errors.Join(os.Mkdir(dir+".new", 0o755), os.Rename(dir+".new", dir))
+		},
+		"by a moved directory": func(dir, outside string) error { return os.Rename(outside, dir) },
 	} {
 		b := newBench(t)
 		b.put(t, "sub/x", "")
 		dir := filepath.Join(b.dir, "sub")
-		b.decide = func(permission.Ask) error { return errors.Join(os.RemoveAll(dir), replace(dir, b.outside)) }
+		b.decide = func(permission.Ask) error { return errors.Join(os.Rename(dir, dir+".was"), replace(dir, b.outside)) }
 		b.fails(t, "bash", input{"command": "touch ../ran", "workdir": "sub"}, "Unable to execute command: touch ../ran")
 		for _, parent := range []string{b.dir, filepath.Dir(b.dir)} {
 			if _, err := os.Stat(filepath.Join(parent, "ran")); err == nil {
 				t.Errorf("replaced %s, the command ran", name)
 			}
 		}
+	}
+}
+
+func TestWorkspaceReplacedDuringApprovalRunsNothing(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.decide = func(permission.Ask) error {
+		return errors.Join(os.Rename(b.dir, b.dir+".was"), os.Rename(b.outside, b.dir))
+	}
+	b.fails(t, "bash", input{"command": "touch ran"}, "Unable to execute command: touch ran")
+	if _, err := os.Stat(filepath.Join(b.dir, "ran")); err == nil {
+		t.Error("the command ran in another directory than the person decided about")
 	}
 }
 

@@ -15,7 +15,9 @@
 //     that a rule decides reads nothing before, and a refusal tells the model
 //     nothing about the file.
 //   - read, write, edit, glob and grep open the target before they ask. A link,
-//     file or directory that is put in its place meanwhile is refused.
+//     file or directory that is put in its place meanwhile is refused. So does
+//     bash with the directory that it runs in; on Linux the command starts in the
+//     directory that was opened.
 //   - glob and grep leave out files that a rule denies to read, and those that
 //     rules set apart to be asked about unless that is allowed, and count them
 //     whatever they hold.

@@ -116,17 +116,8 @@ func (g globber) glob(ctx context.Context, in globbing, inv domain.Invocation) (
 
 func (c Config) search() search { return search{c.Workspace, c.SearchProgram} }
 
-// scope resolves where to work and asks to leave the workspace for it.
-func (c Config) scope(ctx context.Context, inv domain.Invocation, where string) (workspace.Target, error) {
-	held, err := c.holdScope(ctx, inv, where)
-	if err != nil {
-		return workspace.Target{}, err
-	}
-	held.release()
-	return held.target, nil
-}
-
-// holdScope is scope with the target open, for the caller to release.
+// holdScope resolves where to work, opens it, and asks to leave the workspace for
+// it. The caller releases it.
 func (c Config) holdScope(ctx context.Context, inv domain.Invocation, where string) (*hold, error) {
 	if where == "" {
 		where = "."

@@ -35,6 +35,7 @@ type Command struct {
 	Program string        // a path, or a name to look up in PATH
 	Args    []string      // without the program's own name
 	Dir     string        // where it runs; empty: where this process does
+	Opened  *os.File      // the directory Dir, open; on Linux the command runs in it wherever Dir leads by now; nil: none
 	Env     []string      // KEY=VALUE; nil: as this process has
 	Limit   int           // how many bytes to capture, at least 2; zero: DefaultLimit
 	Timeout time.Duration // how long it may run; zero: for ever
@@ -150,6 +151,9 @@ func (r running) run(ctx context.Context) (Result, error) {
 func (r running) lead(begun chan<- *os.Process, exited chan<- struct{}, release <-chan struct{}) end {
 	cmd := exec.Command(r.command.Program, r.command.Args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = r.command.Dir, r.write, r.write
+	if r.command.Opened != nil {
+		cmd.Dir = pathOf(r.command.Opened, r.command.Dir)
+	}
 	cmd.Env = r.environment()
 	unlock := own(cmd)
 	defer unlock()

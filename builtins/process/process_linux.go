@@ -24,6 +24,12 @@ func own(cmd *exec.Cmd) (unlock func()) {
 	return runtime.UnlockOSThread
 }
 
+// pathOf returns a path by which a child of this process reaches a directory
+// that this process has open.
+func pathOf(opened *os.File, _ string) string {
+	return "/proc/self/fd/" + strconv.Itoa(int(opened.Fd()))
+}
+
 // wait waits for a command. It closes exited when the command has ended, and
 // lets go of the number of the process only when release is closed.
 func wait(cmd *exec.Cmd, exited chan<- struct{}, release <-chan struct{}) error {

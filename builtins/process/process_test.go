@@ -66,6 +66,28 @@ func TestOutputIsOneStreamInOrder(t *testing.T) {
 	}
 }
 
+// The path of the directory leads elsewhere by the time the command starts.
+func TestCommandRunsInTheDirectoryThatWasOpened(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "dir")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	opened, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	if err := errors.Join(os.Rename(dir, dir+".was"), os.Mkdir(dir, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	c := sh("pwd")
+	c.Dir, c.Opened = dir, opened
+	if r, err := process.Run(t.Context(), c); err != nil || string(r.Output.Head) != dir+".was\n" {
+		t.Errorf("Run = %+v, %v, want the command in %s", r, err, dir+".was")
+	}
+}
+
 func TestSignalIsToldFromExit(t *testing.T) {
 	t.Parallel()
 	r, err := process.Run(t.Context(), sh("kill -KILL $$"))

@@ -3,6 +3,7 @@
 package process
 
 import (
+	"os"
 	"os/exec"
 	"syscall"
 )
@@ -14,6 +15,10 @@ func own(cmd *exec.Cmd) (unlock func()) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	return func() {}
 }
+
+// pathOf returns the path of a directory: there is no portable way to start a
+// process in one that is open.
+func pathOf(_ *os.File, dir string) string { return dir }
 
 // wait waits for a command. It closes exited when the command has ended, and
 // returns when release is closed. There is no portable way to keep the number

@@ -164,6 +164,20 @@ func (h *Handle) Stat() (fs.FileInfo, error) {
 	return h.info, nil
 }
 
+// Directory returns the directory that was found, which the Handle closes. It
+// returns an ErrNotDirectory for anything else. On Linux it is open for looking
+// only: a process can be started in it, and it cannot be listed.
+func (h *Handle) Directory() (*os.File, error) {
+	info, err := h.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("open %s: %w", h.target.Resource, ErrNotDirectory)
+	}
+	return h.self, nil
+}
+
 // Names returns how many names (hard links) the file that was found has. It is
 // 0 if there is none.
 func (h *Handle) Names() int {
