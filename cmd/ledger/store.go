@@ -167,10 +167,11 @@ func (a *app) checkAt(ctx context.Context, dir string) (*checkup, error) {
 	return c, nil
 }
 
-// checkpointFault returns what is wrong with a checkpoint. What is not that of
-// a view is JSON alone: a consumer, the place of a bus, the pace of the store.
+// checkpointFault returns what is wrong with a checkpoint. One that is not that of
+// a view is JSON alone: that of a consumer, of a group of a bus, of a group of
+// consumers (a persistent subscription), and those of the store itself.
 func checkpointFault(name string, data []byte) error {
-	for _, other := range []string{"publish", "bus/", "store/"} {
+	for _, other := range []string{"publish", "bus/", "group/", "store/"} {
 		if !strings.HasPrefix(name, other) {
 			continue
 		}

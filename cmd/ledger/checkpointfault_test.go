@@ -1,0 +1,26 @@
+package main
+
+import "testing"
+
+// A check believes the checkpoints that are those of no view.
+func TestCheckpointsOfConsumersAreNoDamage(t *testing.T) {
+	t.Parallel()
+	for name, data := range map[string]string{
+		"publish":               `{"consumers":[]}`,
+		"publish/mirror":        `{}`,
+		"bus/billing/calls":     "17",
+		"group/$all::billing":   `{"created":"evt_01J00000000000000000000007","place":{}}`,
+		"store/outputs":         `"00ff"`,
+		"publish/mirror/retry":  "",
+		"group/session-1::bill": `{}`,
+	} {
+		if err := checkpointFault(name, []byte(data)); err != nil {
+			t.Errorf("checkpoint %s: %v, want no fault", name, err)
+		}
+	}
+	for _, name := range []string{"group/x", "bus/x", "calls"} {
+		if checkpointFault(name, []byte("{")) == nil {
+			t.Errorf("checkpoint %s with half of JSON has no fault", name)
+		}
+	}
+}
