@@ -11,10 +11,8 @@ import (
 	"image/png"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
-	"time"
-
-	"github.com/settlement-ledger/ledger/domain"
 )
 
 // allocated returns how many bytes f allocates in all, which is more than it
@@ -71,52 +69,54 @@ func TestHighImageIsScaledInLittleMemory(t *testing.T) {
 	}
 }
 
-// soon ends a context while a search is under way, and returns how long the
-// search took to notice.
-func (b *bench) soon(t *testing.T, tool string, in input) time.Duration {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	var ended time.Time
-	timer := time.AfterFunc(50*time.Millisecond, func() { ended = time.Now(); cancel() })
-	defer timer.Stop()
-	_, err := call(ctx, t, b.tools[tool], in, domain.Invocation{})
-	if err == nil || ctx.Err() == nil {
-		return 0 // it was done before
+// An endingContext is a context that ends when it was looked at so many times.
+type endingContext struct {
+	context.Context
+	looks *atomic.Int32 // left
+}
+
+func (e endingContext) Err() error {
+	if e.looks.Add(-1) < 0 {
+		return context.Canceled
 	}
-	if !errors.Is(err, domain.ErrInterrupted) {
-		t.Errorf("%s(%v) = %v, want ErrInterrupted", tool, in, err)
+	return nil
+}
+
+// A search looks at its context after a bounded number of steps, whatever the
+// expression and the line are: the steps of a look are the instructions of the
+// expression times the bytes that each match can pass over.
+func TestStepsBetweenTwoLooksAtTheContextAreBounded(t *testing.T) {
+	t.Parallel()
+	for _, pattern := range []string{"a", "a{0,900}b", "(a{0,30}){0,30}b", "a*a*a*a*b", "[^b]*c|a", "(?:[a-z]{0,900}c|a)", strings.Repeat("[a-z]{0,1000}", 9)} {
+		e, err := compile(pattern)
+		if err != nil {
+			t.Fatalf("compile(%.40q) = %v", pattern, err)
+		}
+		size := e.window() + overlap
+		if steps := size * e.size * e.submatches(size); steps > 2*max(maxSteps, (minWindow+overlap)*maxInstruction) {
+			t.Errorf("a search for %.40q makes %d steps between two looks", pattern, steps)
+		}
 	}
-	return time.Since(ended)
 }
 
 func TestSearchOfALongLineEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, withoutProgram)
-	b.put(t, "a", strings.Repeat("a", 2<<20))
-	for _, pattern := range []string{"a{0,900}b", "(a{0,30}){0,30}b", "a*a*a*a*b", "[^b]*c|a", "(?:[a-z]{0,900}c|a)"} {
-		if took := b.soon(t, "grep", input{"pattern": pattern}); took > 5*time.Second {
-			t.Errorf("grep for %s took %v to end", pattern, took)
+	b.put(t, "a", strings.Repeat("a", 1<<20))
+	for _, pattern := range []string{"a{0,900}b", "[^b]*c|a"} {
+		e, err := compile(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx := endingContext{t.Context(), new(atomic.Int32)}
+		ctx.looks.Store(3)
+		s := scanner{expression: e, limit: 10, out: &grepped{}, room: 1 << 20}
+		if err := s.file(ctx, strings.NewReader(strings.Repeat("a", 1<<20)), "a"); !errors.Is(err, context.Canceled) {
+			t.Errorf("a search for %s whose context ends on the way = %v, want its cause", pattern, err)
 		}
 	}
 	b.fails(t, "grep", input{"pattern": strings.Repeat("[a-z]{0,1000}", 30)}, "the expression is too large")
 	b.fails(t, "grep", input{"pattern": strings.Repeat("a", 5000)}, "the expression has 5000 bytes")
-}
-
-func TestSearchThatMatchesEverythingIsBounded(t *testing.T) {
-	b := newBench(t, withoutProgram)
-	b.put(t, "lines", strings.Repeat("a\n", 120_000))
-	b.put(t, "wide", strings.Repeat(strings.Repeat("wide ", 500)+"\n", 2000))
-	for _, in := range []input{{"pattern": ".", "path": "lines"}, {"pattern": ".", "path": "wide"}} {
-		used := allocated(func() {
-			out, _ := must[grepped](t, b, "grep", in)
-			if in["path"] == "lines" && !out.Truncated {
-				t.Errorf("grep(%v) is not truncated: %d of %d", in, len(out.Matches), out.Total)
-			}
-		})
-		if used > 700<<20 {
-			t.Errorf("grep(%v) allocates %d bytes", in, used)
-		}
-	}
 }
 
 func TestMatchInALongLineIsFoundOnce(t *testing.T) {

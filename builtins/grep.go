@@ -52,11 +52,11 @@ const (
 	maxMatchRunes  = 2000
 	maxGrepFile    = 64 << 20 // bytes of a file that is searched
 	maxInstruction = 20_000   // of a compiled expression
-	maxWindow      = 256 << 10
-	minWindow      = 4 << 10
-	maxSteps       = 32 << 20 // instructions times bytes that are matched without a look at the context
-	matchOverhead  = 128      // bytes of a match as JSON, without its text
-	spanOverhead   = 24       // of a submatch
+	maxWindow      = 128 << 10
+	minWindow      = 2 << 10
+	maxSteps       = 2 << 20 // instructions times bytes that are matched without a look at the context, minWindow aside
+	matchOverhead  = 128     // bytes of a match as JSON, without its text
+	spanOverhead   = 24      // of a submatch
 )
 
 type grepper struct{ Config }
@@ -230,6 +230,12 @@ func anchors(i syntax.Inst) bool {
 // window returns how much of a line is matched at once.
 func (e expression) window() int { return min(max(maxSteps/e.size, minWindow), maxWindow) }
 
+// submatches returns how many matches are looked for in so many bytes. The
+// search for each can look at all of them.
+func (e expression) submatches(size int) int {
+	return min(maxSubmatches, max(maxSteps/max(size*e.size, 1), 1))
+}
+
 // A scanner collects the matches of an expression.
 type scanner struct {
 	expression expression
@@ -345,11 +351,7 @@ func (s *scanner) window(m *match, text []byte, at int, last bool) (found bool) 
 	if !s.expression.Match(text) {
 		return false
 	}
-	count := maxSubmatches
-	if work := len(text) * s.expression.size; work > 0 {
-		count = min(count, max(10*maxSteps/work, 1)) // each of them can look at the whole part
-	}
-	for _, span := range s.expression.FindAllIndex(text, count) {
+	for _, span := range s.expression.FindAllIndex(text, s.expression.submatches(len(text))) {
 		if s.expression.anchored && (at > 0 && span[0] == 0 || !last && span[1] == len(text)) {
 			continue
 		}
