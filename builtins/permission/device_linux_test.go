@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -44,6 +45,57 @@ func TestKeysBeforeThePromptOfADeviceAnswerNothing(t *testing.T) {
 			t.Parallel()
 			checkEarlyKeys(t, newTerminalDevice(t), row.before, row.withdrawn, row.during, row.after)
 		})
+	}
+}
+
+// An end of file that is typed rejects the question that is open, and a terminal
+// can be read again after it. A terminal that is gone refuses every question.
+func TestEndOfFileAtADeviceRejectsOneQuestion(t *testing.T) {
+	t.Parallel()
+	k := newTerminalDevice(t)
+	prompts := make(chan bool, 10)
+	screen := &console{shown: func(text string) {
+		if strings.HasSuffix(text, promptText) {
+			prompts <- true
+		}
+	}}
+	terminal := permission.NewTerminal(k.in, screen)
+	ended := make(chan error, 1)
+	go func() { ended <- terminal.Run(t.Context()) }()
+	answered := func(keys ...string) permission.Answer {
+		answers := make(chan permission.Answer, 1)
+		go func() {
+			answer, err := terminal.Decide(t.Context(), dangerous)
+			if err != nil {
+				t.Error(err)
+			}
+			answers <- answer
+		}()
+		select {
+		case <-prompts:
+			for _, key := range keys {
+				k.press(t, key)
+			}
+			return <-answers
+		case answer := <-answers: // the terminal has ended
+			return answer
+		}
+	}
+	reject := permission.Answer{Scope: permission.Reject, By: permission.ByUser}
+	if got := answered("\x04"); got != reject {
+		t.Errorf("the question at which an end of file was typed is answered %+v, want %+v", got, reject)
+	}
+	if got := answered("alwa", "\x04", "\x04", "ys\n"); got != reject {
+		t.Errorf("the question at which an end of file ended a word is answered %+v, want %+v", got, reject)
+	}
+	if got := answered("once\n"); got.Scope != permission.Once {
+		t.Errorf("the question after an end of file is answered %+v, want once", got)
+	}
+	k.keys.(struct{ io.Writer }).Writer.(*os.File).Close()
+	<-ended
+	answer, err := terminal.Decide(t.Context(), dangerous)
+	if want := (permission.Answer{Scope: permission.Reject, By: permission.ByHeadless}); err != nil || answer != want {
+		t.Errorf("a question at a terminal that is gone is answered %+v, %v, want %+v", answer, err, want)
 	}
 }
 

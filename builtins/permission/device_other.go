@@ -15,6 +15,8 @@ func deviceOf(io.Reader) *device { return nil }
 
 func (*device) readable() bool { return true }
 
+func (*device) gone() bool { return true }
+
 func (*device) discard() bool { return false }
 
 func (*device) waiter(context.Context) (func() error, func(), error) { return nil, func() {}, nil }

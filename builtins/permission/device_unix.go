@@ -35,6 +35,14 @@ func (d *device) readable() bool {
 	return n > 0 && err == nil
 }
 
+// gone reports whether the terminal was closed at its other end. Else an end of
+// file was typed, and the terminal can be read again.
+func (d *device) gone() bool {
+	ready := []unix.PollFd{{Fd: int32(d.fd)}}
+	_, err := unix.Poll(ready, 0)
+	return err != nil && !errors.Is(err, unix.EINTR) || ready[0].Revents&(unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0
+}
+
 // discard drops all input that the terminal holds, and reports whether there
 // was any. An unfinished line can be seen only while the terminal does not
 // collect lines, so that is switched off for the moment of looking.

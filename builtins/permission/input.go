@@ -82,8 +82,26 @@ func (i *input) readDevice(ready func() error, b []byte) error {
 		return nil
 	}
 	n, err := i.in.Read(b)
+	if n == 0 && errors.Is(err, io.EOF) && !i.device.gone() {
+		i.endOfFileLocked()
+		return nil
+	}
 	i.takeLocked(b[:n], err != nil)
 	return err
+}
+
+// endOfFile is the line that an end of file is which was typed at a terminal.
+const endOfFile = "\x04"
+
+// endOfFileLocked drops an unfinished line and takes the end of file in its place.
+func (i *input) endOfFileLocked() {
+	defer i.signal()
+	if !i.mu.accepting {
+		i.mu.dropped, i.mu.skipping = true, false
+		return
+	}
+	i.mu.line = append(i.mu.line[:0], endOfFile...)
+	i.endLocked()
 }
 
 // takeLocked keeps or drops bytes that were read. At the end of the input an

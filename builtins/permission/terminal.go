@@ -56,7 +56,8 @@ func (t *Terminal) Background() io.Writer { return t.screen }
 
 // Decide asks the person and waits for one of the answers once, always, reject,
 // or reject and a text for the model, each by its first letter too. It asks
-// again after any other. It returns the cause of ctx if that ends before.
+// again after any other. An end of file that is typed at a terminal device is
+// reject. It returns the cause of ctx if that ends before.
 func (t *Terminal) Decide(ctx context.Context, r Request) (Answer, error) {
 	select {
 	case <-t.turn:
@@ -157,13 +158,17 @@ func question(r Request) string {
 		fmt.Fprintf(&b, "  %s\n", plain(resource))
 	}
 	b.WriteString(shown(r.Shown))
-	if len(r.Save) > 0 {
-		saved := make([]string, len(r.Save))
-		for i, s := range r.Save {
-			saved[i] = plain(s)
+	saved := make([]string, len(r.Save))
+	for i, pattern := range r.Save {
+		saved[i] = plain(pattern)
+		if strings.Trim(pattern, "*") == "" {
+			saved[i] += fmt.Sprintf(" (every %s from now on, not this one only)", plain(r.Action))
 		}
-		fmt.Fprintf(&b, "always would allow: %s\n", strings.Join(saved, ", "))
 	}
+	if len(saved) == 0 {
+		saved = []string{"this once, as nothing is saved for it"}
+	}
+	fmt.Fprintf(&b, "always would allow: %s\n", strings.Join(saved, ", "))
 	return b.String()
 }
 
@@ -200,6 +205,9 @@ func plain(text string) string {
 }
 
 func read(line string) (Answer, bool) {
+	if line == endOfFile {
+		return Answer{Scope: Reject, By: ByUser}, true
+	}
 	word, feedback, _ := strings.Cut(strings.TrimSpace(line), " ")
 	feedback = strings.TrimSpace(feedback)
 	switch strings.ToLower(word) {

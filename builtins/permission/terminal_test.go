@@ -307,6 +307,30 @@ func TestShownTextCannotImitateTheQuestion(t *testing.T) {
 	})
 }
 
+// A pattern that matches everything is said in words, and so is that there is
+// none.
+func TestQuestionSaysHowFarAlwaysGoes(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		save []string
+		line string
+	}{
+		{[]string{"ls *", "pwd"}, "always would allow: ls *, pwd"},
+		{[]string{"*"}, "always would allow: * (every edit from now on, not this one only)"},
+		{[]string{"**"}, "always would allow: ** (every edit from now on, not this one only)"},
+		{nil, "always would allow: this once, as nothing is saved for it"},
+	} {
+		screen := &console{}
+		ctx, withdraw := context.WithCancel(t.Context())
+		screen.shown = func(string) { withdraw() }
+		_, _ = permission.NewTerminal(strings.NewReader(""), screen).Decide(ctx, permission.Request{Ask: permission.Ask{Action: "edit", Resources: []string{"x"}, Save: row.save}})
+		if !strings.Contains(screen.String(), "\n"+row.line+"\n") {
+			t.Errorf("the question %q for the patterns %q does not have the line %q", screen, row.save, row.line)
+		}
+		withdraw()
+	}
+}
+
 func TestTerminalObeysItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
