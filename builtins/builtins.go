@@ -201,9 +201,11 @@ func (c Config) enter(ctx context.Context, inv domain.Invocation, h *hold) error
 	if err != nil {
 		return err
 	}
-	return c.assert(ctx, inv, h, permission.Ask{
-		Action: external, Resources: []string{t.External}, Save: []string{literally(strings.TrimSuffix(t.External, "/*")) + "/*"}, Metadata: metadata,
-	})
+	var save []string
+	if directory := strings.TrimSuffix(t.External, "/*"); directory != "" { // that of the root is every file
+		save = []string{literally(directory) + "/*"}
+	}
+	return c.assert(ctx, inv, h, permission.Ask{Action: external, Resources: []string{t.External}, Save: save, Metadata: metadata})
 }
 
 // assert asks, and notes whether that may have taken a person's time.

@@ -311,6 +311,19 @@ func TestOutsideIsAskedForFirst(t *testing.T) {
 	}
 }
 
+// A file right below the root of the file system would save every file outside.
+func TestRootOfTheFileSystemIsNotSaved(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.decide = refuse("external_directory")
+	for _, in := range []input{{"path": "/ledger-absent"}, {"path": "/ledger-absent/x"}, {"path": "/"}} {
+		b.asked = nil
+		if _, err := b.run(t, "read", in); !errors.Is(err, domain.ErrDenied) || len(b.asked) != 1 || len(b.asked[0].Save) != 0 {
+			t.Errorf("read %v = %v, having asked %+v, want nothing to save", in, err, b.asked)
+		}
+	}
+}
+
 func TestEscapeIsRefusedByEveryTool(t *testing.T) {
 	t.Parallel()
 	for name, in := range everyTool {

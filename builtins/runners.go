@@ -318,7 +318,7 @@ var gitOptions = runner{flags: "pP", takes: "Cc", long: "bare git-dir= work-tree
 
 // gitHarmless are the settings that git -c may give without leaving a script
 // unread.
-var gitHarmless = strings.Fields("advice. color. commit.gpgsign= core.quotepath= init.defaultbranch= safe.directory= user.email= user.name=")
+var gitHarmless = strings.Fields("advice. color. commit.gpgsign= core.quotepath= init.defaultbranch= user.email= user.name=")
 
 // git adds the commands that git is known to run, and reports whether there
 // may be some. Rules that ask or deny see its subcommand without the options
@@ -361,6 +361,9 @@ func (v *visit) subcommand(whole string, words []word) bool {
 	if len(words) > 1 {
 		second = words[1].value
 	}
+	if slices.ContainsFunc(words[1:], func(w word) bool { return gitRunsBy(name, w.value) }) {
+		v.lose(whole, words[1:])
+	}
 	switch {
 	case name == "bisect" && second == "run":
 		v.command(words[2:], exactly)
@@ -385,9 +388,10 @@ func (v *visit) subcommand(whole string, words []word) bool {
 			}
 		}
 		return runs
-	case name == "filter-branch", name == "difftool", name == "mergetool":
+	case slices.Contains(gitRunners, name):
 		v.lose(whole, words[1:])
 	case name == "config":
+		v.require(gitReads(words[1:]) || gitSetsHarmless(words[1:]))
 		for _, w := range words {
 			if shell, ok := strings.CutPrefix(w.value, "!"); ok {
 				v.unread = true
@@ -398,6 +402,56 @@ func (v *visit) subcommand(whole string, words []word) bool {
 		return false
 	}
 	return true
+}
+
+// gitRunners are the subcommands of git that run programs which their words name.
+var gitRunners = strings.Fields("daemon difftool filter-branch instaweb merge-index mergetool send-email shell")
+
+// gitPrograms are the long options of git's subcommands whose arguments are
+// programs, settings, or files to write.
+var gitPrograms = strings.Fields("config exec open-files-in-pager output receive-pack upload-pack")
+
+// gitRunsBy reports whether a word of a subcommand of git makes it run a program
+// or write a file that rules for git do not name. Git accepts the beginning of a
+// long option.
+func gitRunsBy(name, text string) bool {
+	if strings.HasPrefix(text, "ext::") {
+		return true
+	}
+	if long, ok := strings.CutPrefix(text, "--"); ok {
+		option, _, _ := strings.Cut(long, "=")
+		return option != "" && (slices.ContainsFunc(gitPrograms, func(p string) bool { return strings.HasPrefix(p, option) }) ||
+			name == "clone" && strings.HasPrefix("template", option))
+	}
+	if len(text) < 2 || text[0] != '-' {
+		return false
+	}
+	switch name {
+	case "grep":
+		return strings.Contains(text, "O")
+	case "clone":
+		return strings.ContainsAny(text, "uc")
+	case "rebase":
+		return strings.Contains(text, "x") && !strings.HasPrefix(text, "-x") // that one is read
+	}
+	return false
+}
+
+// gitReads reports whether the words of git config read settings.
+func gitReads(words []word) bool {
+	if len(words) == 0 {
+		return true
+	}
+	first := words[0].value
+	return len(words) == 1 || first == "get" || first == "list" || first == "-l" || strings.HasPrefix(first, "--get") || first == "--list"
+}
+
+// gitSetsHarmless reports whether the words of git config set a harmless setting.
+func gitSetsHarmless(words []word) bool {
+	if words[0].value == "--global" || words[0].value == "--local" {
+		words = words[1:]
+	}
+	return len(words) > 0 && slices.ContainsFunc(gitHarmless, func(s string) bool { return strings.HasPrefix(strings.ToLower(words[0].value)+"=", s) })
 }
 
 // setters are the builtins that set variables by name, with how many words

@@ -74,7 +74,9 @@ func TestAllowRuleIsNotWidenedBySpellings(t *testing.T) {
 	for rule, lines := range map[string][]string{
 		"rm *": {"/tmp/evil/rm x", "./rm x", "sudo rm x", "busybox rm x", "env rm x", "FOO=1 rm x", "sh -c 'rm x'", "rm x > f"},
 		"git *": {"git --version\r#; touch x", "git log \\\r\ntouch x", "for HOME in e; do git log; done", "for PATH in e; do git log; done", "git log $((HOME=5))", "git log ${HOME:=x}", "git log ${PAGER=x}", "git log; read PATH", "git bisect run x",
-			"git -c alias.x='!x' x", "git -c core.pager=x log", "git submodule foreach x", "git --exec-path=/e log", "git rebase -x x", "git log \u00a0", "git() { x; }; git log", "git log # \\\ntouch x", "git log \"${y:-'$(touch x)'}\"", "git filter-branch x", "git log Ä\\;touch x", "git log \\\n\r\n touch x"},
+			"git -c alias.x='!x' x", "git -c core.pager=x log", "git submodule foreach x", "git --exec-path=/e log", "git rebase -x x", "git log \u00a0", "git() { x; }; git log", "git log # \\\ntouch x", "git log \"${y:-'$(touch x)'}\"", "git filter-branch x", "git rebase --ex=x main", "git rebase -ix x main", "git grep -Ox y", "git grep -nO x", "git grep --open-files=x y", "git fetch --upload-pack=x .", "git clone -u x . y", "git clone -qu x . y", "git clone -c core.pager=x . y", "git clone --config=core.pager=x . y",
+			"git clone --template=x . y", "git clone 'ext::sh -c x' y", "git push --receive-pack=x .", "git archive --exec=x --remote=.", "git config core.pager x", "git config --global core.sshcommand x", "git config set core.pager x", "git config --file user.name core.pager x", "git merge-index x -a", "git shell -c x", "git daemon --access-hook=x", "git send-email --sendmail-cmd=x y",
+			"git instaweb --httpd=x", "git diff --output=f", "git log --outp f", "for x in --output=f; do git log $x; done", "git -c safe.directory=* status", "git log Ä\\;touch x", "git log \\\n\r\n touch x"},
 		"xargs *": {"xargs rm", "xargs sh", "xargs -I rm rm", "xargs --unknown"}, "find *": {"find . -exec x \\;", "find $X", "find *", "find . {-exec,rm,x,\\;}", "find . -exec {} \\;"},
 		"printf *": {"printf -v HOME x; printf a"}, "timeout *": {"timeout 5 x", "timeout $X"}, "test *": {"test -v 'a[$(x)]'"}, "read *": {"read HOME", "read PATH", "read 'a[$(x)]'", "read -a x", "read \"$x\""}, "set *": {"set -a", "set -k", "set -o allexport", "set -o posix"},
 		"echo *": {"echo $((x))", "echo $((a[1]))", "echo ${x@P}", "echo ${!x}", "echo $[x]", "echo ${x[y]}", "echo ${x:y}", "echo $(( $(x) ))", "echo ${ x; }"},
@@ -88,7 +90,7 @@ func TestAllowRuleIsNotWidenedBySpellings(t *testing.T) {
 		}
 	}
 	for rule, lines := range map[string][]string{
-		"git *":  {"git commit -m 'a\n\nb'", "git log | git shortlog -s", "git log \\\n  --oneline", "git log 2>&1 >/dev/null", "git -c color.ui=never log", "git -C sub status", "git add *.go", "git commit -m \"it's é\"", "for f in a b; do git add \"$f\"; done", "git log -n $((1+2))", "git rm x"},
+		"git *":  {"git commit -m 'a\n\nb'", "git log | git shortlog -s", "git log \\\n  --oneline", "git log 2>&1 >/dev/null", "git -c color.ui=never log", "git -C sub status", "git add *.go", "git commit -m \"it's é\"", "git config user.name me", "git config --global user.email a@b", "git config --get core.pager", "git config --list", "git config core.pager", "git config get core.pager", "git rebase -i main", "git clone x y", "git grep -n x", "git log --oneline --color=always", "git commit -c HEAD", "git fetch -u origin", "for f in a b; do git add \"$f\"; done", "git log -n $((1+2))", "git rm x"},
 		"echo *": {"echo $x ${x:-y} \"${x%.go}\" ${#x}", "echo a # b", "echo $? $# $@", "if [ 1 = 1 ]; then echo x; fi"},
 	} {
 		for _, line := range lines {
@@ -110,7 +112,7 @@ func TestRiskyCommandIsSavedWhole(t *testing.T) {
 		"docker run --rm x", "docker exec x y", "podman run x", "kubectl exec x -- y", "python3 -c x", "python3.12 x.py", "python x", "perl -e x", "node x.js", "ruby x", "awk x f", "curl http://x", "wget x", "ssh host x", "scp a b",
 		"npm run dev x", "npm exec x", "npx x y", "yarn run x y", "pnpm x y", "bun x y", "go run ./x", "go test ./...", "make all x", "cargo run x", "uv run x y", "pip install x", "poetry run x y", "bundle exec x y", "mvn x y", "gradle x",
 		"./x y", "/bin/ls x", "~/x y", "../x y", "sh x.sh y", "bash -x y", "sudo ls x", "env ls x", "xargs ls x", "timeout 5 ls x", "find . -name x", "find . -exec ls {} +", "nice ls x", "eval ls x", "git config a b", "git -c a=b log", "git clone a b", "git rebase x y", "git push origin x", "$X y",
-		"read x y", "export X=y", "FOO=1 ls x", "ls > x", "set -e x", "tar xf x", "sed -n x f", "vim x", "tmux new x", "terraform apply x", "aws s3 rm x", "gh api x y", "systemctl stop x", "xargs -n 1 git add", "echo 'open", "ls\r; rm x",
+		"read x y", "export X=y", "FOO=1 ls x", "ls > x", "set -e x", "tar xf x", "sed -n x f", "vim x", "rm x", "rm -rf x", "rmdir x y", "mv a b", "cp a b", "dd if=x", "chmod +x f", "chown a b", "chgrp a b", "ln -s a b", "kill -9 1", "killall x", "pkill x", "shred x", "truncate -s 0 x", "tee x", "mkfs.ext4 x", "unlink x", "git reset --hard x", "git clean -fd", "git restore x", "git rm x", "git branch -D x", "git stash drop x", "tmux new x", "terraform apply x", "aws s3 rm x", "gh api x y", "systemctl stop x", "xargs -n 1 git add", "echo 'open", "ls\r; rm x",
 	} {
 		for _, save := range analyse(line, "sh").saves {
 			if strings.HasSuffix(save, " *") || save == "*" {

@@ -37,13 +37,15 @@ func risky(words []word) bool {
 		return true
 	}
 	name = strings.TrimRight(name, "0123456789.")
+	name, _, _ = strings.Cut(name, ".") // mkfs.ext
 	if slices.Contains(riskyPrograms, name) {
 		return true
 	}
 	return name == "git" && len(words) > 1 && slices.Contains(riskyGit, words[1].value)
 }
 
-// riskyPrograms are the programs, and the subcommands, that are saved whole.
+// riskyPrograms are the programs, and the subcommands, that are saved whole:
+// those that run others, reach other machines, or destroy what is there.
 // The digits at the end of a name are left out.
 var riskyPrograms = strings.Fields(
 	// interpreters, editors and whatever else runs a text
@@ -57,14 +59,17 @@ var riskyPrograms = strings.Fields(
 		// build tools and package managers run what a file or a package says
 		"ant bazel bun bunx bundle cargo composer conda dotnet gem go gradle gradlew just lein mage mix mvn nix npm npx pip pipenv pipx pnpm pnpx poetry rake rustup sbt " +
 		"task tox turbo uv uvx yarn " +
+		// files, permissions and processes
+		"chattr chgrp chmod chown cp fallocate fdisk halt kill killall ln mkfs mv parted pkill poweroff reboot rm rmdir setfacl shred shutdown skill tee truncate " +
+		"umount unlink userdel wipefs " +
 		// networks, machines and clouds
 		"ansible aria aws az axel curl dd docker ftp gcloud gh helm install http https kubectl mount nerdctl podman rclone rsync scp sftp " +
 		"systemctl telnet terraform vagrant vault wget")
 
 // riskyGit are the subcommands of git that are saved whole: with some option
-// they run a program, or send what is here elsewhere.
-var riskyGit = strings.Fields("archive bisect clone config daemon difftool fetch filter-branch grep ls-remote mergetool pull push rebase remote send-email " +
-	"submodule worktree")
+// they run a program, send what is here elsewhere, or drop what is not recorded.
+var riskyGit = strings.Fields("archive bisect branch clean clone config daemon difftool fetch filter-branch grep ls-remote mergetool pull push rebase reflog remote reset " +
+	"restore rm send-email stash submodule update-ref worktree")
 
 // reusablePrefix returns the words of a command that say what it does: as many
 // as the table gives for the longest prefix that is in it, and else the first.

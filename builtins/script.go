@@ -318,7 +318,8 @@ func (v *visit) node(n syntax.Node) bool {
 	case *syntax.ForClause:
 		loop, ok := n.Loop.(*syntax.WordIter)
 		v.require(ok && !n.Select && !n.Braces && v.private(loop.Name.Value))
-	case *syntax.WordIter:
+	case *syntax.WordIter: // a word that is an option can change the commands of the loop
+		v.require(!slices.ContainsFunc(n.Items, func(w *syntax.Word) bool { return strings.HasPrefix(v.word(w).value, "-") }))
 	case *syntax.CaseClause:
 		v.require(!n.Braces)
 	case *syntax.UnaryTest:
