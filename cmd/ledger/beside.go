@@ -12,6 +12,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
+	"github.com/settlement-ledger/ledger/runner/engine"
 )
 
 // The paths of what is served beside the log.
@@ -186,7 +187,7 @@ func (s *host) backup(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	folder := s.store.folder
-	made, wrote, err := folder.store.Backup(r.Context(), order.To, embedded.NamedPart{Name: outputsName, Part: referencedOutputs{folder.outputs}})
+	made, wrote, err := folder.store.Backup(r.Context(), order.To, embedded.NamedPart{Name: outputsName, Part: engine.BackedUpOutputs{Store: folder.outputs}})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

@@ -16,6 +16,7 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
+	"github.com/settlement-ledger/ledger/runner/engine"
 )
 
 // A ledgerStore is a store that is open: the log, and what is kept beside it.
@@ -109,7 +110,7 @@ func (a *app) openFolder(ctx context.Context, dir string, owner embedded.Owner) 
 	if err != nil {
 		return nil, unopened(err)
 	}
-	kept, err := openOutputs(ctx, store, dir, a.log(slog.LevelWarn))
+	kept, err := engine.OpenOutputs(ctx, store, dir, a.log(slog.LevelWarn))
 	if err != nil {
 		return nil, unopened(errors.Join(err, store.Close()))
 	}

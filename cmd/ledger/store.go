@@ -131,13 +131,13 @@ func (a *app) checkAt(ctx context.Context, dir string) (*checkup, error) {
 	c := &checkup{Store: dir, Damages: []damageRow{}}
 	progress := a.progress()
 	defer progress.end()
-	named := newNamedOutputs()
+	named := engine.NewNamedOutputs()
 	log, err := embedded.Check(ctx, dir, func(f embedded.Finding) {
 		c.Damages = append(c.Damages, damageRow{
 			Part: "log", File: opt(f.File), Offset: offsetOf(f.Offset), Position: opt(f.Position), Through: opt(f.Through),
 			Stream: opt(f.Stream), Revision: opt(f.Revision), Detail: f.Detail,
 		})
-	}, embedded.Checking{Checkpoint: checkpointFault, Record: named.add, Progress: progress.checking})
+	}, embedded.Checking{Checkpoint: checkpointFault, Record: named.Add, Progress: progress.checking})
 	if err != nil {
 		return nil, err
 	}
@@ -160,8 +160,8 @@ func (a *app) checkAt(ctx context.Context, dir string) (*checkup, error) {
 	if err != nil && kept.Opened {
 		return c, context.Cause(ctx) // what cannot be read is listed
 	}
-	for _, lost := range named.missing(known) {
-		c.Damages = append(c.Damages, damageRow{Part: outputsName, Output: opt(lost.ref.String()), Stream: opt(lost.stream), Detail: lost.why})
+	for _, lost := range named.Missing(known) {
+		c.Damages = append(c.Damages, damageRow{Part: outputsName, Output: opt(lost.Ref.String()), Stream: opt(lost.Stream), Detail: lost.Reason})
 	}
 	c.Outputs, c.Files, c.Bytes = kept.Outputs, c.Files+kept.Files, c.Bytes+kept.Bytes
 	return c, nil
@@ -300,7 +300,7 @@ func (s *ledgerStore) backup(ctx context.Context, dir string) (backupRow, error)
 		return near.Backup(ctx, dir)
 	}
 	f := s.folder
-	made, wrote, err := f.store.Backup(ctx, dir, embedded.NamedPart{Name: outputsName, Part: referencedOutputs{f.outputs}})
+	made, wrote, err := f.store.Backup(ctx, dir, embedded.NamedPart{Name: outputsName, Part: engine.BackedUpOutputs{Store: f.outputs}})
 	return backupRowOf(dir, f.dir, made, wrote), err
 }
 

@@ -537,3 +537,38 @@ func TestInterruptedStartIsOnRecordAsStopped(t *testing.T) {
 		t.Fatalf("processes that run = %+v, %v; want none", s.Processes, err)
 	}
 }
+
+// Outputs are part of a store: a folder that lost them is refused, and is not
+// given new ones.
+func TestAFolderThatLostItsOutputsIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	large := func(*permission.Gate) (registry.Tools, error) {
+		tool, err := domain.Make(domain.Spec[struct{ Name string }, string]{
+			Description: "Returns a large text.",
+			Execute: func(context.Context, struct{ Name string }, domain.Invocation) (string, error) {
+				return strings.Repeat("a line\n", 10_000), nil
+			},
+		})
+		return registry.Tools{"greet": tool}, err
+	}
+	config := engine.WorkspaceConfig{Location: dir, Agents: rules("allow * *"), Tools: large, Runner: runner.Config{Provider: model{}}}
+	f, err := engine.OpenFolder(t.Context(), dir, "test", config)
+	if err != nil {
+		t.Fatalf("OpenFolder = %v", err)
+	}
+	session := prompted(t, f.Ledger, f.Workspace)
+	if err := errors.Join(f.Run(t.Context(), session), f.Close(t.Context())); err != nil {
+		t.Fatalf("Run and Close = %v", err)
+	}
+	lost := filepath.Join(dir, engine.OutputsFolder)
+	if err := os.RemoveAll(lost); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := engine.OpenFolder(t.Context(), dir, "test", config); !errors.Is(err, embedded.ErrIncomplete) {
+		t.Errorf("OpenFolder without its outputs = %v, want ErrIncomplete", err)
+	}
+	if _, err := os.Stat(lost); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Stat(%s) = %v: the folder was made anew", lost, err)
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"path/filepath"
 	"time"
 
 	"github.com/settlement-ledger/ledger/domain"
@@ -36,7 +35,7 @@ func OpenFolder(ctx context.Context, dir, program string, config WorkspaceConfig
 	if err != nil {
 		return nil, err
 	}
-	kept, err := outputs.Open(filepath.Join(dir, OutputsFolder), outputs.Config{})
+	kept, err := OpenOutputs(ctx, store, dir, nil)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}

@@ -1,4 +1,4 @@
-package main
+package engine
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"os"
 	"path/filepath"
 
 	"github.com/settlement-ledger/ledger/domain"
@@ -21,11 +22,11 @@ type namedOutput struct {
 	stream events.Stream
 }
 
-// namedOutputs collects, record by record, the outputs that belong beside a log:
+// NamedOutputs collects, record by record, the outputs that belong beside a log:
 // those that settlements name, but for those that were pruned and those of
 // processes that worked on the log from elsewhere, which have a lease and keep
-// their outputs on their own node.
-type namedOutputs struct {
+// their outputs on their own node. It belongs to one goroutine.
+type NamedOutputs struct {
 	named  map[domain.Ref]namedOutput
 	order  []domain.Ref
 	remote map[domain.ProcessID]bool
@@ -38,17 +39,18 @@ type callKey struct {
 	call    domain.CallID
 }
 
-func newNamedOutputs() *namedOutputs {
-	return &namedOutputs{named: map[domain.Ref]namedOutput{}, remote: map[domain.ProcessID]bool{}, began: map[callKey]domain.ProcessID{}}
+// NewNamedOutputs returns a collection that has seen no record.
+func NewNamedOutputs() *NamedOutputs {
+	return &NamedOutputs{named: map[domain.Ref]namedOutput{}, remote: map[domain.ProcessID]bool{}, began: map[callKey]domain.ProcessID{}}
 }
 
-// outputKinds are the kinds of events that namedOutputs needs.
+// outputKinds are the kinds of events that NamedOutputs needs.
 var outputKinds = events.Filter{Kinds: []string{
 	events.ProcessStarted{}.Kind(), events.CallStarted{}.Kind(), events.CallSettled{}.Kind(), events.OutputPruned{}.Kind(),
 }}
 
-// add takes the next record. One that cannot be decoded names no output.
-func (n *namedOutputs) add(e events.Entry) {
+// Add takes the next record. One that cannot be decoded names no output.
+func (n *NamedOutputs) Add(e events.Entry) {
 	if !outputKinds.Matches(events.Header{Kind: e.Kind, Time: e.Time, Stream: e.Stream}) {
 		return
 	}
@@ -76,15 +78,16 @@ func (n *namedOutputs) add(e events.Entry) {
 	}
 }
 
-// A lostOutput is an output that the log names and the store does not have.
-type lostOutput struct {
-	ref    domain.Ref
-	stream events.Stream
-	why    string
+// A LostOutput is an output that a log names and the outputs lack.
+type LostOutput struct {
+	Ref    domain.Ref
+	Stream events.Stream // of the settlement
+	Reason string
 }
 
-// missing returns the outputs that a store does not have that knows so many.
-func (n *namedOutputs) missing(known map[domain.Ref]domain.Retained) (lost []lostOutput) {
+// Missing returns the outputs that the records name and that are not among
+// known, in the order of the log.
+func (n *NamedOutputs) Missing(known map[domain.Ref]domain.Retained) (lost []LostOutput) {
 	for _, ref := range n.order {
 		want, ok := n.named[ref]
 		if !ok {
@@ -93,35 +96,36 @@ func (n *namedOutputs) missing(known map[domain.Ref]domain.Retained) (lost []los
 		got, there := known[ref]
 		switch {
 		case !there:
-			lost = append(lost, lostOutput{ref, want.stream, "the output is missing, and a settlement names it"})
+			lost = append(lost, LostOutput{ref, want.stream, "the output is missing, and a settlement names it"})
 		case got != want.Retained:
-			lost = append(lost, lostOutput{ref, want.stream, fmt.Sprintf("it has %d bytes with SHA-256 %s, and its settlement names %d with %s",
+			lost = append(lost, LostOutput{ref, want.stream, fmt.Sprintf("it has %d bytes with SHA-256 %s, and its settlement names %d with %s",
 				got.Bytes, got.SHA256, want.Bytes, want.SHA256)})
 		}
 	}
 	return lost
 }
 
-// referencedOutputs are the outputs as a part of a backup.
-type referencedOutputs struct{ *outputs.Store }
+// BackedUpOutputs are outputs as a part of a backup, which is held against the
+// log of the backup.
+type BackedUpOutputs struct{ *outputs.Store }
 
-// Missing returns the outputs that the records name and a copy of the outputs
-// lacks.
-func (referencedOutputs) Missing(ctx context.Context, dir string, records iter.Seq2[events.Entry, error]) ([]string, error) {
-	named := newNamedOutputs()
+// Missing returns the references that the records name and that a copy of the
+// outputs in dir lacks.
+func (BackedUpOutputs) Missing(ctx context.Context, dir string, records iter.Seq2[events.Entry, error]) ([]string, error) {
+	named := NewNamedOutputs()
 	for e, err := range records {
 		if err != nil {
 			return nil, err
 		}
-		named.add(e)
+		named.Add(e)
 	}
 	known, err := outputs.Known(ctx, dir, nil)
 	if err != nil {
 		return nil, err
 	}
 	var names []string
-	for _, lost := range named.missing(known) {
-		names = append(names, lost.ref.String())
+	for _, lost := range named.Missing(known) {
+		names = append(names, lost.Ref.String())
 	}
 	return names, nil
 }
@@ -130,17 +134,17 @@ func (referencedOutputs) Missing(ctx context.Context, dir string, records iter.S
 // the outputs beside it.
 const outputsCheckpoint = "store/outputs"
 
-// openOutputs opens the outputs in the folder of a store. Outputs that are not
-// those that the log was last opened with are an embedded.ErrIncomplete if they
-// lack any that the log names: the folder was lost, emptied, or is of another
-// store. A folder that was lost stays so.
-func openOutputs(ctx context.Context, log *embedded.Store, dir string, logger *slog.Logger) (*outputs.Store, error) {
-	path := filepath.Join(dir, outputsName)
+// OpenOutputs opens the outputs in the folder of a store whose log is open. The
+// caller closes them. Outputs that are not those that the log was last opened with
+// are an embedded.ErrIncomplete if they lack any that the log names: the folder was
+// lost, emptied, or is of another store. A folder that was lost is not made anew.
+func OpenOutputs(ctx context.Context, log *embedded.Store, dir string, logger *slog.Logger) (*outputs.Store, error) {
+	path := filepath.Join(dir, OutputsFolder)
 	bound, err := boundOutputs(ctx, log)
 	if err != nil {
 		return nil, err
 	}
-	if bound != "" && missing(path) {
+	if bound != "" && absent(path) {
 		if err := lacking(ctx, log, path, nil); err != nil {
 			return nil, err
 		}
@@ -174,6 +178,12 @@ func bindOutputs(ctx context.Context, log *embedded.Store, path string, kept *ou
 	return log.SaveCheckpoint(ctx, outputsCheckpoint, text)
 }
 
+// absent reports whether a folder does not exist, or is empty.
+func absent(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	return errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0
+}
+
 // boundOutputs returns the ID of the outputs that a log was last opened with, and
 // nothing where that is not known.
 func boundOutputs(ctx context.Context, log *embedded.Store) (id string, err error) {
@@ -187,7 +197,7 @@ func boundOutputs(ctx context.Context, log *embedded.Store) (id string, err erro
 // lacking returns an embedded.ErrIncomplete if outputs, or a folder without any,
 // lack outputs that a log names. Records that cannot be read name none.
 func lacking(ctx context.Context, log *embedded.Store, path string, kept *outputs.Store) error {
-	named := newNamedOutputs()
+	named := NewNamedOutputs()
 	for e, err := range log.Scan(ctx, events.Query{Filter: outputKinds}) {
 		if err != nil && !errors.Is(err, events.ErrDamaged) {
 			return err
@@ -195,7 +205,7 @@ func lacking(ctx context.Context, log *embedded.Store, path string, kept *output
 		if err != nil {
 			break
 		}
-		named.add(e)
+		named.Add(e)
 	}
 	known := map[domain.Ref]domain.Retained{}
 	if kept != nil {
@@ -206,10 +216,10 @@ func lacking(ctx context.Context, log *embedded.Store, path string, kept *output
 			known[r.Ref] = r
 		}
 	}
-	lost := named.missing(known)
+	lost := named.Missing(known)
 	if len(lost) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %s is not the folder of outputs that belongs to the log, and lacks %s that the log names, the first %s: "+
-		"copy the whole folder, or restore a backup", embedded.ErrIncomplete, path, count(len(lost), "output"), lost[0].ref)
+	return fmt.Errorf("%w: %s is not the folder of outputs that belongs to the log, and lacks %d outputs that the log names, the first %s: "+
+		"copy the whole folder, or restore a backup", embedded.ErrIncomplete, path, len(lost), lost[0].Ref)
 }
