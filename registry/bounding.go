@@ -237,9 +237,9 @@ func (l Limits) fits(text string) bool {
 	return len(text) <= l.Bytes && countLines(text) <= l.Lines
 }
 
-// cut returns a text within limits: one that does not fit as its head and tail
+// Cut returns a text within limits: one that does not fit as its head and tail
 // around a marker that says how much is left out.
-func (l Limits) cut(text string) string {
+func (l Limits) Cut(text string) string {
 	if l.fits(text) {
 		return text
 	}

@@ -178,7 +178,7 @@ func (s *settling) record(ctx context.Context, id domain.EventID, end domain.Set
 		err = s.journal.Settle(ctx, s.draft(end))
 	}
 	if err != nil {
-		return domain.Settlement{}, fmt.Errorf("settle %s %s: record end: %w", shortName(s.call.Name), s.call.ID, err)
+		return domain.Settlement{}, fmt.Errorf("settle %s %s: record end: %w", ShortName(s.call.Name), s.call.ID, err)
 	}
 	s.end = id
 	if len(end.Retained) > 0 {
@@ -204,11 +204,23 @@ func (s *settling) fit(ctx context.Context, id domain.EventID, end domain.Settle
 			end.Detail = err.Error() + "\n" + end.Detail
 		}
 	}
-	end.Text, end.Detail = limits.cut(end.Text), DefaultLimits.cut(end.Detail)
-	if r := end.Rule; len(r.Action)+len(r.Resource)+len(r.Source) > limits.Bytes {
+	return limits.cutEnd(end)
+}
+
+// cutEnd cuts the texts of an end to limits.
+func (l Limits) cutEnd(end domain.Settlement) domain.Settlement {
+	end.Text, end.Detail = l.Cut(valid(end.Text)), DefaultLimits.Cut(valid(end.Detail))
+	if r := end.Rule; len(r.Action)+len(r.Resource)+len(r.Source) > l.Bytes {
 		end.Rule, end.Detail = domain.Rule{}, strings.TrimPrefix(end.Detail+"\nthe rule that denied is too long to be kept", "\n")
 	}
 	return end
+}
+
+// Ended returns the event of an end that the caller records for a call which is
+// not settled by [Materialization.Settle], such as one that was refused or lost.
+// Its texts, its rule and the name of its tool are held to the limits of r.
+func (r *Registry) Ended(turn domain.TurnID, message domain.MessageID, call domain.Call, end domain.Settlement) events.CallSettled {
+	return events.Settled(turn, message, domain.Call{ID: call.ID, Name: ShortName(call.Name)}, r.config.Limits.cutEnd(end))
 }
 
 // completed adds to an end what the settling knows of its call. Texts are made
@@ -225,7 +237,7 @@ func (s *settling) completed(id domain.EventID, end domain.Settlement) domain.Se
 func (s *settling) draft(end domain.Settlement) events.Draft {
 	return events.Draft{
 		ID: end.ID, Time: s.m.registry.layers.ledger.Now(), Causation: s.start,
-		Event: events.Settled(s.m.offer.Turn, s.inv.Message, domain.Call{ID: s.call.ID, Name: shortName(s.call.Name)}, end),
+		Event: events.Settled(s.m.offer.Turn, s.inv.Message, domain.Call{ID: s.call.ID, Name: ShortName(s.call.Name)}, end),
 	}
 }
 
@@ -233,9 +245,9 @@ func (s *settling) draft(end domain.Settlement) events.Draft {
 // grammar of names allows 64 bytes.
 const maxName = 256
 
-// shortName returns a name, or the beginning of a long one and its length. The
+// ShortName returns a name, or the beginning of a long one and its length. The
 // reply that asks for the call has it whole.
-func shortName(name string) string {
+func ShortName(name string) string {
 	if len(name) <= maxName {
 		return name
 	}
@@ -250,7 +262,7 @@ func instead(end domain.Settlement, outcome domain.Outcome, err error) domain.Se
 	}
 	end.Text, end.Detail = failedText(err), err.Error()
 	end.Input, end.Structured, end.Content, end.Retained, end.Progress = nil, nil, nil, nil, nil
-	end.Text, end.Detail = DefaultLimits.cut(valid(end.Text)), DefaultLimits.cut(valid(end.Detail))
+	end.Text, end.Detail = DefaultLimits.Cut(valid(end.Text)), DefaultLimits.Cut(valid(end.Detail))
 	return end
 }
 

@@ -61,7 +61,7 @@ func (l Limits) cutProgress(p domain.Progress) *domain.Progress {
 		content = slices.DeleteFunc(content, func(c domain.Content) bool { _, is := c.(domain.Media); return is })
 	}
 	if text := content.Text(); !l.fits(text) {
-		content = withText(content, l.cut(text))
+		content = withText(content, l.Cut(text))
 	}
 	for _, part := range left {
 		content = append(content, domain.Text(fmt.Sprintf("\nProgress over the limits is not kept: %s.", part)))

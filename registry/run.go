@@ -125,7 +125,7 @@ func (s *settling) late(ctx context.Context, r ran[domain.Output]) {
 		Outcome: domain.Succeeded, Structured: r.value.Structured(),
 	}
 	if r.end != nil {
-		e.Outcome, e.Text = r.end.Outcome, limits.cut(valid(r.end.Text))
+		e.Outcome, e.Text = r.end.Outcome, limits.Cut(valid(r.end.Text))
 	}
 	if len(e.Structured) > limits.Bytes {
 		e.Text = fmt.Sprintf("output of %d bytes came late and is not kept: it is over the limit of %d", len(e.Structured), limits.Bytes)

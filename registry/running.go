@@ -140,5 +140,5 @@ func decodeJSON(document json.RawMessage) (value any, err error) {
 }
 
 func conflict(call domain.Call) error {
-	return fmt.Errorf("settle %s %s: %w", shortName(call.Name), call.ID, ErrCallConflict)
+	return fmt.Errorf("settle %s %s: %w", ShortName(call.Name), call.ID, ErrCallConflict)
 }

@@ -71,7 +71,7 @@ func (s *Scope) register(ctx context.Context, tools Tools, good []events.Registe
 	}
 	e := events.ToolsRegistered{Scope: s.id, Tools: append([]events.RegisteredTool{}, good...)}
 	for _, r := range refused {
-		e.Refused = append(e.Refused, events.RefusedTool{Name: shortName(r.Name), Reason: refusalLimits.cut(valid(r.Err.Error()))})
+		e.Refused = append(e.Refused, events.RefusedTool{Name: ShortName(r.Name), Reason: refusalLimits.Cut(valid(r.Err.Error()))})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -31,13 +31,13 @@ func (m *Materialization) Settle(ctx context.Context, j Journal, inv domain.Invo
 		recorded, err := j.Recorded(ctx, inv.Message, call.ID)
 		switch {
 		case err != nil:
-			return domain.Settlement{}, fmt.Errorf("settle %s %s: %w", shortName(call.Name), call.ID, err)
+			return domain.Settlement{}, fmt.Errorf("settle %s %s: %w", ShortName(call.Name), call.ID, err)
 		case (recorded.Began || recorded.Settlement != nil) && !sameCall(recorded.Call, call):
 			return domain.Settlement{}, conflict(call)
 		case recorded.Settlement != nil:
 			return *recorded.Settlement, nil
 		case recorded.Began:
-			return domain.Settlement{}, fmt.Errorf("settle %s %s: %w", shortName(call.Name), call.ID, ErrBegan)
+			return domain.Settlement{}, fmt.Errorf("settle %s %s: %w", ShortName(call.Name), call.ID, ErrBegan)
 		}
 		s := &settling{m: m, journal: j, inv: inv, call: call, over: over}
 		return s.settle(ctx)
@@ -82,7 +82,7 @@ func (s *settling) id() domain.EventID { return s.m.registry.layers.ledger.Mint(
 func (s *settling) prepare(ctx context.Context) (bound domain.Bound, end *domain.Settlement) {
 	offered, ok := s.m.offer.Find(s.call.Name)
 	if !ok {
-		return bound, &domain.Settlement{Outcome: domain.UnknownTool, Text: "Unknown tool: " + shortName(s.call.Name)}
+		return bound, &domain.Settlement{Outcome: domain.UnknownTool, Text: "Unknown tool: " + ShortName(s.call.Name)}
 	}
 	s.found = s.m.find(offered)
 	if s.found.changedBy.IsZero() && s.found.effective.Registration != offered.Registration {
