@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/settlement-ledger/ledger/domain"
@@ -25,6 +26,8 @@ type Layers struct {
 		catalog *catalog.State
 		tools   map[domain.RegistrationID]map[domain.Name]domain.Tool
 		owing   map[domain.LayerID]bool // the layers of which the catalog holds events that may not be on record
+		open    []*Layer                // those that may be open on record, in the order in which they were opened
+		closed  bool                    // no layer is opened any more
 	}
 }
 
@@ -61,10 +64,69 @@ func (ls *Layers) open(ctx context.Context, e events.LayerOpened) (*Layer, error
 	l := &Layer{layers: ls, id: e.Layer, placement: e.Placement}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.appendLocked(ctx, ls.ledger.Draft(e, domain.EventID{})); err != nil {
+	err := context.Cause(ctx)
+	if err == nil {
+		err = ls.add(l)
+	}
+	if err == nil {
+		err = l.openLocked(ctx, e)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("open %s layer: %w", e.Placement, err)
 	}
 	return l, nil
+}
+
+// openLocked records the opening of a layer. If its outcome is uncertain, the
+// layer owes both its opening and its closing.
+func (l *Layer) openLocked(ctx context.Context, e events.LayerOpened) error {
+	d := l.layers.ledger.Draft(e, domain.EventID{})
+	err := l.appendLocked(ctx, d)
+	switch {
+	case err == nil:
+	case decided(err):
+		l.layers.remove(l)
+	default:
+		l.mu.closed = true
+		l.layers.applyOwed(l.id, l.envelope(d))
+		l.mu.owed = append(l.mu.owed, []events.Draft{d})
+		l.closeLocked(events.LayerClosed{Layer: l.id, Reason: "opening failed"})
+	}
+	return err
+}
+
+// add keeps a layer that is about to be opened.
+func (ls *Layers) add(l *Layer) error {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if ls.mu.closed {
+		return ErrClosed
+	}
+	ls.mu.open = append(ls.mu.open, l)
+	return nil
+}
+
+// remove forgets a layer that is closed on record, or never was open there.
+func (ls *Layers) remove(l *Layer) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.mu.open = slices.DeleteFunc(ls.mu.open, func(o *Layer) bool { return o == l })
+}
+
+// Close closes all layers that are open, and those whose opening has an
+// uncertain outcome. No layer is opened afterwards: that is ErrClosed. It returns
+// the joined errors of the layers that could not be closed on record; closing
+// again tries these again.
+func (ls *Layers) Close(ctx context.Context) error {
+	ls.mu.Lock()
+	ls.mu.closed = true
+	open := slices.Clone(ls.mu.open)
+	ls.mu.Unlock()
+	var errs []error
+	for _, l := range open {
+		errs = append(errs, l.Close(ctx))
+	}
+	return errors.Join(errs...)
 }
 
 // Wait returns when no tool runs any more, or with the cause of ctx. Tools that
@@ -151,7 +213,11 @@ func (l *Layer) Close(ctx context.Context) error {
 		l.mu.closed = true
 		l.closeLocked(events.LayerClosed{Layer: l.id, Reason: events.ProcessEnded})
 	}
-	return l.settleOwedLocked(ctx)
+	err := l.settleOwedLocked(ctx)
+	if err == nil {
+		l.layers.remove(l)
+	}
+	return err
 }
 
 // appendLocked puts drafts on record and in effect, behind what is owed.

@@ -64,7 +64,6 @@ type Process struct {
 	recovered Recovered
 	mu        struct {
 		sync.Mutex
-		opened    []*registry.Layer                // closed by Close
 		approvals map[string]*permission.Approvals // by location
 	}
 }
@@ -157,20 +156,23 @@ func (p *Process) record(ctx context.Context, e events.Event) error {
 // the store. It returns the joined errors of these steps; the steps behind one
 // that failed are taken all the same.
 func (p *Process) Close(ctx context.Context) error {
+	errs := []error{p.wait(ctx)}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), registry.DefaultGrace)
 	defer cancel()
-	errs := []error{p.layers.Wait(ctx)}
-	p.mu.Lock()
-	opened := p.mu.opened
-	p.mu.Unlock()
-	for _, layer := range opened {
-		errs = append(errs, layer.Close(ctx))
-	}
+	errs = append(errs, p.layers.Close(ctx))
 	if p.lease != nil {
 		p.lease.Close()
 	}
 	errs = append(errs, p.record(ctx, events.ProcessStopped{Process: p.id, Reason: events.ProcessEnded}))
 	return errors.Join(errs...)
+}
+
+// wait waits for tools, in a time of its own: those that outlive it do not keep
+// the steps behind it from the log.
+func (p *Process) wait(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), registry.DefaultGrace)
+	defer cancel()
+	return p.layers.Wait(ctx)
 }
 
 // recover ends what dead processes left.

@@ -92,9 +92,6 @@ func (p *Process) open(ctx context.Context, config WorkspaceConfig) (*Workspace,
 	if w.Layer, err = p.layers.Location(ctx, config.Location); err != nil {
 		return nil, err
 	}
-	p.mu.Lock()
-	p.mu.opened = append(p.mu.opened, w.Layer)
-	p.mu.Unlock()
 	if err := w.register(ctx, config.Tools); err != nil {
 		return nil, err
 	}
