@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -140,6 +141,7 @@ type Writer struct {
 		revision Revision
 		open     []Draft  // of the last Append, if its error leaves the outcome open
 		after    Revision // the length of the stream that this Append named
+		refused  error    // why such drafts were refused when they were added again; nil once Resume was called
 	}
 }
 
@@ -172,6 +174,10 @@ func (w *Writer) Revision() Revision {
 // not be added again, w does not try to add these drafts and does not keep them:
 // the error is an ErrNotTried with the cause. [Refused] tells such an error from
 // one that leaves the outcome open. Append holds the lock of w while it writes.
+//
+// If the store refuses those earlier drafts for another reason than a conflict,
+// they are not on record although a caller may have counted on them: every Append
+// is an ErrNotTried from then on, until [Writer.Resume].
 func (w *Writer) Append(ctx context.Context, drafts ...Draft) ([]Envelope, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -183,7 +189,11 @@ func (w *Writer) Append(ctx context.Context, drafts ...Draft) ([]Envelope, error
 	if err == nil {
 		_, err = w.flushLocked(ctx)
 	}
-	if err != nil {
+	switch {
+	case w.mu.refused != nil:
+		// That error is about other drafts: it must not match what is said of these.
+		return nil, fmt.Errorf("append to %s: %w: an earlier append was refused: %s", w.stream, ErrNotTried, w.mu.refused)
+	case err != nil:
 		return nil, fmt.Errorf("append to %s: %w: %w", w.stream, ErrNotTried, err)
 	}
 	return w.appendLocked(ctx, w.mu.revision, drafts)
@@ -191,13 +201,21 @@ func (w *Writer) Append(ctx context.Context, drafts ...Draft) ([]Envelope, error
 
 // Flush adds the drafts again of an Append whose outcome is open, if there is
 // one, so that the writer knows what is on record. It returns ErrConflict if the
-// stream has other records in their place: then they are not on record, and the
-// writer drops them.
+// stream has other records in their place, or another error for which [Refused]
+// is true: then they are not on record, and the writer drops them.
 func (w *Writer) Flush(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	_, err := w.flushLocked(ctx)
 	return err
+}
+
+// Resume makes w take drafts again after it dropped refused ones. The caller has
+// read the stream since, and counts on nothing that is not there.
+func (w *Writer) Resume() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.refused = nil
 }
 
 // Advance tells w of a length that was read from the stream. A length below
@@ -214,7 +232,11 @@ func (w *Writer) flushLocked(ctx context.Context) ([]Envelope, error) {
 	if len(w.mu.open) == 0 {
 		return nil, nil
 	}
-	return w.appendLocked(ctx, w.mu.after, w.mu.open)
+	envelopes, err := w.appendLocked(ctx, w.mu.after, w.mu.open)
+	if errors.Is(err, ErrTooLarge) || errors.Is(err, ErrBadRecord) {
+		w.mu.refused = err
+	}
+	return envelopes, err
 }
 
 func (w *Writer) appendLocked(ctx context.Context, after Revision, drafts []Draft) ([]Envelope, error) {

@@ -60,6 +60,10 @@ func (c *carrying) recordTurn(ctx context.Context, turn events.TurnMaterialized)
 	return recorded[0].ID, true, nil
 }
 
+// maxCallID is the most bytes that the ID of a call may have. Each event of the
+// call repeats it.
+const maxCallID = 1024
+
 // A badReply says why a reply cannot be used. It is an ErrBadReply.
 type badReply struct{ reason string }
 
@@ -125,13 +129,16 @@ func (c *carrying) reply(ctx context.Context, turn Turn) (events.ReplyReceived, 
 		case Said:
 			text.WriteString(string(part))
 		case Asked:
+			name, id := registry.ShortName(part.Name), registry.ShortName(string(part.ID))
 			switch {
 			case part.ID == "":
-				refuse("call %d, of %q, has no ID", len(reply.Calls)+1, part.Name)
+				refuse("call %d, of %q, has no ID", len(reply.Calls)+1, name)
 			case !utf8.ValidString(string(part.ID)):
-				refuse("call %d, of %q, has the ID %q, which is not UTF-8", len(reply.Calls)+1, part.Name, part.ID)
+				refuse("call %d, of %q, has the ID %q, which is not UTF-8", len(reply.Calls)+1, name, id)
+			case len(part.ID) > maxCallID:
+				refuse("call %d, of %q, has an ID of %d bytes, which is over the limit of %d", len(reply.Calls)+1, name, len(part.ID), maxCallID)
 			case seen[part.ID]:
-				refuse("call %d, of %q, has the ID %q of a call before it", len(reply.Calls)+1, part.Name, part.ID)
+				refuse("call %d, of %q, has the ID %q of a call before it", len(reply.Calls)+1, name, id)
 			}
 			seen[part.ID] = true
 			reply.Calls = append(reply.Calls, domain.Call{ID: part.ID, Name: part.Name, Input: asJSON(part.Input)})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/registry"
 )
 
 // How often the record of an interruption is tried, and the pause after the first
@@ -19,7 +20,7 @@ const (
 
 // halt ends a run that failed or was interrupted: it records an end for each call
 // that has none, dismisses the requests for permission that wait, and records the
-// interruption, in one append. It returns why the run ended. The append is made
+// interruption last, in one append or in as many as the store's limit takes. It returns why the run ended. The append is made
 // in spite of the context that ended, within the grace of the runner.
 //
 // An append of the run whose outcome is open is made certain first: the reply, or
@@ -29,7 +30,7 @@ const (
 func (c *carrying) halt(ctx context.Context, failed error) error {
 	c.journal.close()
 	foreign := errors.Is(failed, events.ErrConflict) || errors.Is(failed, ErrElsewhere) || errors.Is(failed, events.ErrUnknownKind)
-	note := events.SessionInterrupted{Reason: domain.ByShutdown, Detail: failed.Error()}
+	note := events.SessionInterrupted{Reason: domain.ByShutdown, Detail: registry.DefaultLimits.Cut(failed.Error())}
 	interrupted := ctx.Err() != nil
 	switch {
 	case interrupted && foreign:
@@ -51,15 +52,10 @@ func (c *carrying) halt(ctx context.Context, failed error) error {
 
 // recordHalt tries to record an interruption until the outcome is certain.
 func (c *carrying) recordHalt(ctx context.Context, note events.SessionInterrupted, interrupted bool) error {
-	open := false // the append of the last try has an open outcome
 	for try := 1; ; try++ {
 		err := c.journal.writer.Flush(ctx)
-		if err == nil && open {
-			return nil
-		}
-		if err == nil {
+		if err == nil || dropped(err) {
 			err = c.tryHalt(ctx, note, interrupted)
-			open = err != nil && !events.Refused(err)
 		}
 		final := err == nil || events.Refused(err) && !errors.Is(err, events.ErrNotTried)
 		if final || errors.Is(err, ErrElsewhere) || try == haltTries || !wait(ctx, haltPause<<(try-1)) {
@@ -68,11 +64,15 @@ func (c *carrying) recordHalt(ctx context.Context, note events.SessionInterrupte
 	}
 }
 
-// tryHalt makes one append of all that an interruption ends.
+// tryHalt records all that an interruption ends and is not on record.
 func (c *carrying) tryHalt(ctx context.Context, note events.SessionInterrupted, interrupted bool) error {
 	if err := c.refresh(ctx); err != nil {
 		return err
 	}
+	if !c.halted.IsZero() && c.session.Last == c.halted {
+		return nil // the append of an earlier try is on record after all
+	}
+	c.journal.writer.Resume()
 	begun, waiting := open(c.session)
 	calls := append(begun, waiting...)
 	drafts := c.ends(calls, func(a asked) domain.Settlement { return c.cut(a, note.Reason) })
@@ -81,12 +81,12 @@ func (c *carrying) tryHalt(ctx context.Context, note events.SessionInterrupted, 
 		if err := c.mine(ctx, lose{calls}); err != nil {
 			return err
 		}
-	} else if !interrupted {
+	} else if !interrupted && c.halted.IsZero() {
 		return nil
 	}
-	drafts = append(drafts, c.config.Ledger.Draft(note, c.session.Last))
-	_, err := c.journal.writer.Append(ctx, drafts...)
-	return err
+	interruption := c.config.Ledger.Draft(note, c.session.Last)
+	c.halted = interruption.ID
+	return c.journal.record(ctx, append(drafts, interruption)...)
 }
 
 // cut returns the end of a call that an interruption met. A call that began

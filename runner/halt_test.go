@@ -25,17 +25,20 @@ type mishap struct {
 	adds       bool
 	interrupts bool
 	err        error
+	later      error // what it answers each time that the same records are added again; nil: it adds them
 }
 
 func mishaps() []mishap {
 	return []mishap{
-		{"interrupted before it is added", false, true, domain.ByUser},
-		{"interrupted after it was added", true, true, domain.ByUser},
-		{"interrupted after it was acknowledged", true, true, nil},
-		{"interrupted as it is refused", false, true, events.ErrTooLarge},
-		{"lost before it is added", false, false, errLine},
-		{"lost after it was added", true, false, errLine},
-		{"refused", false, false, events.ErrTooLarge},
+		{"interrupted before it is added", false, true, domain.ByUser, nil},
+		{"interrupted after it was added", true, true, domain.ByUser, nil},
+		{"interrupted after it was acknowledged", true, true, nil, nil},
+		{"interrupted as it is refused", false, true, events.ErrTooLarge, nil},
+		{"interrupted before it is refused", false, true, domain.ByUser, events.ErrTooLarge},
+		{"lost before it is added", false, false, errLine, nil},
+		{"lost after it was added", true, false, errLine, nil},
+		{"lost before it is refused", false, false, errLine, events.ErrTooLarge},
+		{"refused", false, false, events.ErrTooLarge, nil},
 	}
 }
 
@@ -51,6 +54,7 @@ type hostileStore struct {
 		at      int // the append that the mishap is done to, from 1
 		fails   int // appends behind it
 		appends int
+		victim  domain.EventID // the first record of the append that the mishap was done to
 	}
 }
 
@@ -63,6 +67,7 @@ func (h *hostileStore) Append(ctx context.Context, s events.Stream, after events
 	h.mu.appends++
 	behind := h.mu.appends - h.mu.at
 	if behind == 0 {
+		h.mu.victim = records[0].ID
 		if h.interrupts {
 			h.interrupt()
 		}
@@ -73,6 +78,9 @@ func (h *hostileStore) Append(ctx context.Context, s events.Stream, after events
 	}
 	if err := context.Cause(ctx); err != nil {
 		return err
+	}
+	if h.later != nil && records[0].ID == h.mu.victim {
+		return h.later
 	}
 	if behind > 0 && behind <= h.mu.fails {
 		if behind%2 == 0 {

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -107,16 +108,10 @@ func (j *journal) Settle(ctx context.Context, end events.Draft) error {
 	e := end.Event.(events.CallSettled)
 	key := callKey{e.Message, e.Call}
 	end.Causation = j.cause(key)
-	inv := domain.Invocation{Session: j.session, Message: e.Message, Call: e.Call}
-	if j.allowances != nil {
-		e.Allowed = j.allowances.Of(inv)
-		end.Event = e
-	}
-	if _, err := j.writer.Append(ctx, end); err != nil {
+	e = j.withAllowed(e)
+	end.Event = e
+	if err := j.record(ctx, end); err != nil {
 		return err
-	}
-	if j.allowances != nil {
-		j.allowances.Forget(inv)
 	}
 	settlement := e.Settlement(end.ID)
 	j.mu.Lock()
@@ -125,6 +120,47 @@ func (j *journal) Settle(ctx context.Context, end events.Draft) error {
 	recorded.Settlement = &settlement
 	j.mu.recorded[key] = recorded
 	return nil
+}
+
+// withAllowed returns the event of an end with the rules that allowed what its
+// call asked for.
+func (j *journal) withAllowed(e events.CallSettled) events.CallSettled {
+	if j.allowances != nil {
+		e.Allowed = j.allowances.Of(j.invocation(e))
+	}
+	return e
+}
+
+func (j *journal) invocation(e events.CallSettled) domain.Invocation {
+	return domain.Invocation{Session: j.session, Message: e.Message, Call: e.Call}
+}
+
+// record appends drafts in their order: in one append, or in several where that
+// is too large for the store. After an error the first of them may be on record.
+// The allowances of calls whose ends are recorded are forgotten.
+func (j *journal) record(ctx context.Context, drafts ...events.Draft) error {
+	_, err := j.writer.Append(ctx, drafts...)
+	if half := len(drafts) / 2; half > 0 && errors.Is(err, events.ErrTooLarge) {
+		if err := j.record(ctx, drafts[:half]...); err != nil {
+			return err
+		}
+		return j.record(ctx, drafts[half:]...)
+	}
+	if err != nil || j.allowances == nil {
+		return err
+	}
+	for _, d := range drafts {
+		if e, ok := d.Event.(events.CallSettled); ok {
+			j.allowances.Forget(j.invocation(e))
+		}
+	}
+	return nil
+}
+
+// dropped reports whether an error of [events.Writer.Flush] says that the store
+// refused the drafts for what they are: they are certain not to be on record.
+func dropped(err error) bool {
+	return errors.Is(err, events.ErrTooLarge) || errors.Is(err, events.ErrBadRecord)
 }
 
 // Late keeps a result that came after the end of its call.

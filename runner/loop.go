@@ -6,6 +6,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/conversation"
+	"github.com/settlement-ledger/ledger/registry"
 )
 
 // The longest cycle of calls that is detected, and how often it must repeat.
@@ -69,7 +70,7 @@ func (l *loopDetector) add(message domain.MessageID, c domain.Call) {
 	l.digests = append(l.digests, digest(c))
 	if period, ok := l.period(); ok {
 		l.found[callKey{message, c.ID}] = events.LoopDetected{
-			Message: message, Call: c.ID, Tool: c.Name, Period: period, Rounds: l.rounds,
+			Message: message, Call: c.ID, Tool: registry.ShortName(c.Name), Period: period, Rounds: l.rounds,
 		}
 	}
 }

@@ -166,6 +166,7 @@ func (r *Runner) Admit(ctx context.Context, id domain.SessionID, message domain.
 	}
 	if !r.running(id) {
 		w.Advance(s.Revision) // a run keeps to the length that it knows, or it would miss a conflict
+		w.Resume()
 	}
 	d := r.config.Ledger.Draft(events.PromptAdmitted{Message: message, Text: text}, s.Last)
 	if _, err := w.Append(ctx, d); err != nil {
@@ -179,7 +180,7 @@ func (r *Runner) Admit(ctx context.Context, id domain.SessionID, message domain.
 // program ran.
 func (r *Runner) load(ctx context.Context, id domain.SessionID) (*conversation.State, *events.Writer, error) {
 	w := r.session(id).writer
-	if err := w.Flush(ctx); err != nil {
+	if err := w.Flush(ctx); err != nil && !dropped(err) {
 		return nil, nil, fmt.Errorf("read session %s: %w", id, err)
 	}
 	p := conversation.Projection()
@@ -317,6 +318,7 @@ func (r *Runner) begin(ctx context.Context, id domain.SessionID, run *run) (*car
 		return nil, err
 	}
 	w.Advance(s.Revision)
+	w.Resume()
 	j := newJournal(r.config.Ledger, w)
 	j.session, j.allowances = id, r.config.Allowances
 	r.mu.Lock()
@@ -494,7 +496,8 @@ type carrying struct {
 	session *conversation.State
 	journal *journal
 	loops   *loopDetector
-	turn    domain.TurnID // the last one that this run took; zero: none yet
+	turn    domain.TurnID  // the last one that this run took; zero: none yet
+	halted  domain.EventID // the interruption that the run last tried to record; zero: none yet
 }
 
 // refresh folds what was appended since.
@@ -531,12 +534,12 @@ func lost(a asked) domain.Settlement { return domain.LostCall(a.Started.Offered,
 
 // end records the same kind of end for several calls, without running any.
 func (c *carrying) end(ctx context.Context, calls []asked, how func(asked) domain.Settlement) error {
-	_, err := c.journal.writer.Append(ctx, c.ends(calls, how)...)
-	return err
+	return c.journal.record(ctx, c.ends(calls, how)...)
 }
 
-// ends returns the ends of several calls. An end comes of the start of its call,
-// or of the reply that asked for a call that did not begin.
+// ends returns the ends of several calls, bounded as the registry bounds those
+// that it records. An end comes of the start of its call, or of the reply that
+// asked for a call that did not begin.
 func (c *carrying) ends(calls []asked, how func(asked) domain.Settlement) []events.Draft {
 	drafts := make([]events.Draft, len(calls))
 	for i, a := range calls {
@@ -544,14 +547,14 @@ func (c *carrying) ends(calls []asked, how func(asked) domain.Settlement) []even
 		if a.Started != nil {
 			cause = a.StartedBy
 		}
-		drafts[i] = c.config.Ledger.Draft(events.Settled(a.offer.Turn, a.message, a.Call.Call, how(a)), cause)
+		end := c.config.Registry.Ended(a.offer.Turn, a.message, a.Call.Call, how(a))
+		drafts[i] = c.config.Ledger.Draft(c.journal.withAllowed(end), cause)
 	}
 	return drafts
 }
 
 func (c *carrying) dismiss(ctx context.Context, asks []events.PermissionRequested) error {
-	_, err := c.journal.writer.Append(ctx, c.dismissals(asks)...)
-	return err
+	return c.journal.record(ctx, c.dismissals(asks)...)
 }
 
 func (c *carrying) dismissals(asks []events.PermissionRequested) []events.Draft {
@@ -616,7 +619,8 @@ func (c *carrying) unloop(ctx context.Context, inv domain.Invocation, a asked, f
 		return end, false, err
 	}
 	end.Offered, _ = a.offer.Find(a.Name)
-	return end, true, c.end(ctx, []asked{a}, func(asked) domain.Settlement { return end })
+	ended := c.ends([]asked{a}, func(asked) domain.Settlement { return end })
+	return ended[0].Event.(events.CallSettled).Settlement(ended[0].ID), true, c.journal.record(ctx, ended...)
 }
 
 // stops reports whether a run stops at the ends of its calls, and records that.
@@ -627,7 +631,7 @@ func (c *carrying) stops(ctx context.Context, calls []asked, ends []domain.Settl
 			if end.Text != "" {
 				continue
 			}
-			d := c.config.Ledger.Draft(events.SessionInterrupted{Reason: domain.ByUser, Detail: "declined " + calls[i].Name}, end.ID)
+			d := c.config.Ledger.Draft(events.SessionInterrupted{Reason: domain.ByUser, Detail: "declined " + registry.ShortName(calls[i].Name)}, end.ID)
 			_, err := c.journal.writer.Append(ctx, d)
 			return true, err
 		case domain.Defective, domain.RetentionFailed, domain.MediaTooLarge:

@@ -276,6 +276,7 @@ func (p *program) refusals(session domain.SessionID) (all []events.ReplyRefused)
 func TestARefusedReplyIsOnRecordAndNoModelIsShownIt(t *testing.T) {
 	t.Parallel()
 	finished := runner.Finished{Reason: "tool_calls", Model: "m-2", Tokens: events.Tokens{Output: 7}}
+	tooLong := strings.Repeat("c", 1025)
 	for name, test := range map[string]struct {
 		parts  []runner.Part
 		reason string
@@ -289,6 +290,8 @@ func TestARefusedReplyIsOnRecordAndNoModelIsShownIt(t *testing.T) {
 			`call 1, of "echo", has the ID "c\xff", which is not UTF-8`, []domain.CallID{"c\ufffd", "c\ufffd"}},
 		"another part": {[]runner.Part{runner.Said("I look."), nil, ask("c", "echo", `{"text":"a"}`), finished},
 			`it has a part of type <nil>`, []domain.CallID{"c"}},
+		"long ID": {[]runner.Part{runner.Said("I look."), ask(tooLong, strings.Repeat("n", 400), `{}`), finished},
+			`call 1, of "` + strings.Repeat("n", 256) + `... (400 bytes)", has an ID of 1025 bytes, which is over the limit of 1024`, []domain.CallID{domain.CallID(tooLong)}},
 	} {
 		var count counter
 		model := plays(test.parts, []runner.Part{runner.Said("whole")})
