@@ -167,11 +167,22 @@ func numberIn(text string) (json.Number, bool) {
 	return json.Number(text), true
 }
 
+// maxPlain is the largest exponent that plainInteger converts: no Go integer has
+// as many digits.
+const maxPlain = 40
+
 // plainInteger returns the digits of an integer that is written with a fraction
-// or an exponent, such as 10.0 or 1e1: a Go integer is not decoded from these.
+// or an exponent, such as 10.0 or 1e1: a Go integer is not decoded from these. A
+// number that no Go integer holds stays as it is.
 func plainInteger(text string) (string, bool) {
-	if !strings.ContainsAny(text, ".eE") {
+	at := strings.IndexAny(text, "eE")
+	if at < 0 && !strings.Contains(text, ".") {
 		return "", false
+	}
+	if at >= 0 {
+		if exponent, err := strconv.Atoi(text[at+1:]); err != nil || exponent > maxPlain {
+			return "", false
+		}
 	}
 	rational, ok := new(big.Rat).SetString(text)
 	if !ok || !rational.IsInt() {

@@ -63,6 +63,18 @@ func TestNumberAsAStringIsHeldToTheSchema(t *testing.T) {
 	}
 }
 
+func TestNumberThatNoIntegerHoldsIsRefusedInFewWords(t *testing.T) {
+	t.Parallel()
+	tool := makeTool(t, domain.Spec[measured, measured]{Execute: echo[measured]})
+	for _, number := range []string{"1e400", "1e1000", "-2.5e999", "1e41"} {
+		for _, input := range []string{`{"count":` + number + `}`, `{"count":"` + number + `"}`} {
+			if _, err := tool.Bind(json.RawMessage(input)); !errors.Is(err, domain.ErrInvalidInput) || !strings.Contains(err.Error(), "/count: number "+number+" does not fit int") {
+				t.Errorf("Bind(%s) = %v, want the number as it was written", input, err)
+			}
+		}
+	}
+}
+
 // foreign is a codec with a schema that comes from outside.
 type foreign struct{ schema string }
 
