@@ -63,6 +63,8 @@ type found struct {
 	Next      int     `json:"next,omitempty"`      // where that begins
 	Entries   []entry `json:"entries,omitempty"`   // directory
 	Data      []byte  `json:"data,omitempty"`      // media
+	// LeftOut counts the entries that are not listed: of a directory.
+	LeftOut withheld `json:"left_out,omitzero"`
 }
 
 // entry is one of a directory or of what glob finds.
@@ -108,9 +110,12 @@ func (r reader) read(ctx context.Context, in reading, inv domain.Invocation) (fo
 	}
 	var out found
 	if info, _ := handle.Stat(); info.IsDir() { // readable has seen it
-		out, err = list(handle, in)
+		out, err = r.list(ctx, inv, held, handle, in)
 	} else {
 		out, err = r.open(ctx, handle, in)
+	}
+	if refused, ok := err.(unanswered); ok {
+		return found{}, refused.error
 	}
 	if _, chosen := errors.AsType[*domain.Failure](err); err != nil && !chosen {
 		err = because(err, "Unable to read %s", in.Path)
@@ -177,15 +182,26 @@ func (r interruptible) Read(p []byte) (int, error) {
 // maxEntries is how many entries a directory may have to be listed.
 const maxEntries = 100_000
 
-// list returns the entries of a directory, directories first.
-func list(h *workspace.Handle, in reading) (found, error) {
+// list returns the entries of a directory that rules and the person let read
+// show, directories first. An error of the permission is an unanswered.
+func (r reader) list(ctx context.Context, inv domain.Invocation, held *hold, h *workspace.Handle, in reading) (found, error) {
 	infos, err := h.ReadDir(maxEntries)
 	if err != nil {
 		return found{}, err
 	}
-	entries := make([]entry, len(infos))
+	byName := make(map[string]entry, len(infos))
+	names := make([]string, len(infos))
 	for i, info := range infos {
-		entries[i] = entryOf(info, info.Name())
+		names[i] = info.Name()
+		byName[names[i]] = entryOf(info, names[i])
+	}
+	permitted, left, err := r.permitted(ctx, inv, held, "read", names)
+	if err != nil {
+		return found{}, unanswered{err}
+	}
+	entries := make([]entry, len(permitted))
+	for i, name := range permitted {
+		entries[i] = byName[name]
 	}
 	slices.SortFunc(entries, func(a, b entry) int {
 		if a.Type != b.Type && (a.Type == directory || b.Type == directory) {
@@ -200,7 +216,7 @@ func list(h *workspace.Handle, in reading) (found, error) {
 	if from > max(len(entries), 1) {
 		return found{}, fmt.Errorf("%w: %d: there are %d entries", errOffset, from, len(entries))
 	}
-	out := found{Type: directory, Offset: from}
+	out := found{Type: directory, Offset: from, LeftOut: left}
 	room := pageRoom
 	for i := from - 1; i < len(entries); i++ {
 		room -= encodedLen(entries[i].Path) + entryOverhead
@@ -291,7 +307,7 @@ func presentFound(_ reading, out domain.Encoded[found]) []domain.Content {
 	if f.Truncated {
 		text += fmt.Sprintf("\n\n(there is more: read on with offset %d)", f.Next)
 	}
-	return []domain.Content{domain.Text(text)}
+	return []domain.Content{domain.Text(text + f.LeftOut.String())}
 }
 
 func presentEntries(f found) string {

@@ -142,3 +142,37 @@ func TestSearchProgramDoesNotGetRoundTheRules(t *testing.T) {
 		t.Errorf("grep = %s, leaves out %+v", text, out.LeftOut)
 	}
 }
+
+// A directory shows the names that a search of it would show.
+func TestDirectoryListsNothingThatReadWouldNot(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ rules, path, want, left string }{
+		{"allow * *\ndeny read *.env", ".", "sub/\na.txt\nlink.txt", "\n\n(2 files were left out: a rule denies reading them)"},
+		{"allow * *\nask read *.env", "sub", "deep/", "\n\n(2 files were left out: reading them needs"},
+		{"allow * *\ndeny read sub/*", ".", "sub/\n.env\na.txt\nlink.txt\nnone.env", ""},
+		{"allow * *\ndeny read sub/*", "sub", "(no entries)", "\n\n(3 files were left out: a rule denies reading them)"},
+	} {
+		b := ruledBench(t, c.rules, headless)
+		if got := b.found(t, "read", input{"path": c.path}); !strings.HasPrefix(got, c.want+c.left) || c.left == "" && got != c.want {
+			t.Errorf("by %q read %s shows %q, want %q", c.rules, c.path, got, c.want+c.left)
+		}
+	}
+	b := ruledBench(t, "allow * *\nask read *.env", func(permission.Ask) error { return nil })
+	if out, _ := must[found](t, b, "read", input{"path": "sub"}); len(out.Entries) != 3 || out.LeftOut != (withheld{}) {
+		t.Errorf("with the permission read shows %+v", out)
+	}
+	declined := &domain.Declined{Feedback: "not these"}
+	b = ruledBench(t, "allow * *\nask read *.env", func(permission.Ask) error { return declined })
+	if _, err := b.run(t, "read", input{"path": "sub"}); err != error(declined) {
+		t.Errorf("read = %v, want the refusal as it was given", err)
+	}
+}
+
+func TestDescriptionsSayThatFilesAreLeftOut(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{"read": readDescription, "glob": globDescription, "grep": grepDescription} {
+		if !strings.Contains(text, "permission rules withhold") {
+			t.Errorf("the description of %s does not say that rules leave files out", name)
+		}
+	}
+}
