@@ -526,8 +526,11 @@ func (v *visit) redirect(r *syntax.Redirect) {
 	if w.plain() && w.value == "/dev/null" {
 		return
 	}
-	if (r.Op == syntax.DplOut || r.Op == syntax.DplIn) && w.literal && strings.Trim(w.value, "0123456789-") == "" {
-		return
+	if r.Op == syntax.DplOut || r.Op == syntax.DplIn {
+		if w.literal && (w.value == "-" || strings.Trim(w.value, "0123456789") == "") {
+			return
+		}
+		v.require(false) // bash ends the redirection after <&- and takes the rest for an argument
 	}
 	if w.literal {
 		v.path(w.value)
