@@ -25,7 +25,9 @@ const (
 // typed before is discarded, in the buffers of the process and in those of the
 // terminal device, a line that is not finished included. The prompt follows the
 // question once nothing was typed for a quarter of a second, or for a second if
-// the question before was withdrawn.
+// the question before was withdrawn. A line that is no answer is followed by
+// another prompt, and what was typed before that is discarded too: of a block of
+// text that is pasted, only the first line can answer.
 type Terminal struct {
 	input  *input
 	screen *screen
@@ -96,7 +98,10 @@ func (t *Terminal) ask(ctx context.Context, r Request) (Answer, error) {
 			if answer, ok := read(line); ok {
 				return answer, nil
 			}
-			if err := t.screen.ask(promptText); err != nil {
+			// The lines behind one that is no answer are not meant for this question
+			// either: they may be a block of text that was pasted.
+			t.input.mute()
+			if err := t.prompt(ctx); err != nil {
 				return Answer{}, err
 			}
 		}
