@@ -254,7 +254,7 @@ func (lockless) Lock(name string) (io.Closer, error) {
 
 // bitFlips is how many bits are flipped, one at a time: 500 in a long test.
 func bitFlips(t testing.TB) int {
-	n := repeats(25, 500)
+	n := repeats(12, 500)
 	if text := os.Getenv("LEDGER_TEST_BIT_FLIPS"); text != "" {
 		var err error
 		n, err = strconv.Atoi(text)

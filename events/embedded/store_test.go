@@ -56,7 +56,7 @@ func TestLawsOnDisk(t *testing.T) {
 
 func TestSameHistoryAsASlice(t *testing.T) {
 	t.Parallel()
-	eventstest.TestSame(t, 25, memory, eventstest.SliceHarness)
+	eventstest.TestSame(t, uint64(repeats(10, 25)), memory, eventstest.SliceHarness)
 }
 
 func open(t testing.TB, storage vfs.FS) *Store {
@@ -113,11 +113,11 @@ func all(t testing.TB, s *Store) []events.Entry {
 func TestRecordsLargerThanAMemtableAreKeptAndOverTheLimitRefused(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
-	s, err := Open(t.Context(), "store", Config{FS: storage, MaxRecord: 24 << 20})
+	s, err := Open(t.Context(), "store", Config{FS: storage, MaxRecord: 18 << 20})
 	must(t, err)
-	large := newPen(1).records(2, 20<<20)
+	large := newPen(1).records(2, 17<<20)
 	must(t, s.Append(t.Context(), "s-1", 0, large...))
-	huge := newPen(2).records(1, 24<<20)
+	huge := newPen(2).records(1, 18<<20)
 	if err := s.Append(t.Context(), "s-1", 2, huge...); !errors.Is(err, events.ErrTooLarge) {
 		t.Errorf("Append(a record over the limit) = %v, want ErrTooLarge", err)
 	}

@@ -3,6 +3,7 @@ package transcripts_test
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -57,7 +58,7 @@ func TestRandomFilesGrowToTheSame(t *testing.T) {
 		l := newLedger()
 		importAll(t, l, data)
 		wantCounts(t, factsOf(t, l), readFile(t, data).Report)
-		grow(t, data, rapid.IntRange(1, 9).Draw(t, "stride"))
+		grow(t, data, rapid.IntRange(repeats(4, 1), 9).Draw(t, "stride"))
 	})
 }
 
@@ -79,4 +80,13 @@ func TestAnOrphanWhoseCallComesLaterStaysOnRecord(t *testing.T) {
 	if added := importAll(t, l, whole); added != 0 {
 		t.Errorf("importing again adds %d events, want 0", added)
 	}
+}
+
+// repeats returns how often a test repeats: short, or long if the environment
+// asks for it.
+func repeats(short, long int) int {
+	if os.Getenv("LEDGER_TEST_LONG") != "" {
+		return long
+	}
+	return short
 }

@@ -3,6 +3,7 @@ package calls_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -20,7 +21,7 @@ import (
 
 func TestCallsKeepTheLawsOfAProjection(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(4) {
+	for seed := range uint64(repeats(2, 4)) {
 		t.Logf("seed %d", seed)
 		projectionstest.Test(t, calls.Projection(), projectionstest.History(seed, 200))
 	}
@@ -38,7 +39,7 @@ func fold(envelopes []events.Envelope) *calls.State {
 
 func TestAValidHistoryHasNoException(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(25) {
+	for seed := range uint64(repeats(8, 25)) {
 		for _, e := range fold(projectionstest.History(seed, 250)).Exceptions() {
 			t.Errorf("seed %d: %+v", seed, e)
 		}
@@ -49,7 +50,7 @@ func TestAValidHistoryHasNoException(t *testing.T) {
 func TestABeginningOfAValidHistoryLacksOnlyEnds(t *testing.T) {
 	t.Parallel()
 	open := 0
-	for seed := range uint64(10) {
+	for seed := range uint64(repeats(4, 10)) {
 		history := projectionstest.History(seed, 200)
 		for cut := 0; cut < len(history); cut += 7 {
 			s := fold(history[:cut])
@@ -81,7 +82,7 @@ type counts struct{ prompts, replies, calls, settled, failed int }
 
 func TestSessionsAreCountedAsTheHistoryHasThem(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(20) {
+	for seed := range uint64(repeats(6, 20)) {
 		history := projectionstest.History(seed, 250)
 		want := map[domain.SessionID]*counts{}
 		replies := map[domain.MessageID]bool{}
@@ -125,7 +126,7 @@ func TestSessionsAreCountedAsTheHistoryHasThem(t *testing.T) {
 
 func TestADecodedStateAnswersTheSame(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(6) {
+	for seed := range uint64(repeats(3, 6)) {
 		history := projectionstest.History(seed, 250)
 		for cut := 0; cut <= len(history); cut += 40 {
 			s := fold(history[:cut])
@@ -711,7 +712,7 @@ func TestTornBytesAreNoState(t *testing.T) {
 
 func TestARebuildOfCallsIsTheFold(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(3) {
+	for seed := range uint64(repeats(1, 3)) {
 		store := eventstest.NewSlice()
 		if err := projectionstest.Append(t.Context(), store, projectionstest.History(seed, 1200)); err != nil {
 			t.Fatal(err)
@@ -736,4 +737,13 @@ func TestARebuildOfCallsIsTheFold(t *testing.T) {
 			}
 		})
 	}
+}
+
+// repeats returns how often a test repeats: short, or long if the environment
+// asks for it.
+func repeats(short, long int) int {
+	if os.Getenv("LEDGER_TEST_LONG") != "" {
+		return long
+	}
+	return short
 }

@@ -125,7 +125,7 @@ func TestTornBlocksAreNoState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for cut := 0; cut < len(whole); cut += 1 + len(whole)/60 {
+	for cut := 0; cut < len(whole); cut += 1 + len(whole)/repeats(20, 60) {
 		if err := calls.New().UnmarshalBinary(whole[:cut]); err == nil {
 			t.Fatalf("%d of %d bytes are a state", cut, len(whole))
 		}

@@ -2,6 +2,7 @@ package conversation_test
 
 import (
 	"encoding/json"
+	"os"
 	"reflect"
 	"slices"
 	"testing"
@@ -29,7 +30,7 @@ func sessions(history []events.Envelope) map[events.Stream][]events.Envelope {
 
 func TestConversationKeepsTheLawsOfAProjection(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(3) {
+	for seed := range uint64(repeats(1, 3)) {
 		t.Logf("seed %d", seed)
 		history := projectionstest.History(seed, 250)
 		projectionstest.Test(t, conversation.Projection(), history)
@@ -68,7 +69,7 @@ func decoded(t *testing.T, s *conversation.State) *conversation.State {
 
 func TestADecodedConversationIsShownTheSame(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(4) {
+	for seed := range uint64(repeats(2, 4)) {
 		for _, stream := range sessions(projectionstest.History(seed, 200)) {
 			for cut := 0; cut <= len(stream); cut += 5 {
 				s := fold(stream[:cut])
@@ -367,4 +368,13 @@ func TestPromptAdmittedDuringATurnFollowsTheReply(t *testing.T) {
 	if s := d.state(); s.Unread != 0 || s.Steps != 1 {
 		t.Errorf("%d prompts are unread after %d steps, want 0 after 1", s.Unread, s.Steps)
 	}
+}
+
+// repeats returns how often a test repeats: short, or long if the environment
+// asks for it.
+func repeats(short, long int) int {
+	if os.Getenv("LEDGER_TEST_LONG") != "" {
+		return long
+	}
+	return short
 }

@@ -280,9 +280,11 @@ func TestFailedWriteLosesNothingThatWasAcknowledged(t *testing.T) {
 
 func TestFailedWriteOfAnyFileIsContained(t *testing.T) {
 	t.Parallel()
-	for _, part := range []string{".log", ".sst", "MANIFEST", ".body"} {
+	for part, writes := range map[string][]int{
+		".log": {40, 0, 1, 3}, ".sst": {0, 40, 1, 3}, "MANIFEST": {0, 40, 1, 3}, ".body": {3, 40, 1, 0},
+	} {
 		kind := func(op errorfs.Op) bool { return bytes.Contains([]byte(op.Path), []byte(part)) }
-		for _, at := range []int{0, 40, 1, 3}[:repeats(2, 4)] {
+		for _, at := range writes[:repeats(1, 4)] {
 			t.Run(fmt.Sprintf("%s, at %d", part, at), func(t *testing.T) {
 				failAt(t, &filling{left: 1 << 30, kind: kind}, at)
 			})

@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 
@@ -60,12 +59,8 @@ func TestFlippedBitInAKilledStoreIsNoSilentLoss(t *testing.T) {
 		return files.KindOf(name) != files.Log && files.KindOf(name) != files.Manifest
 	})
 	slices.Sort(names)
-	flips := 20
-	if os.Getenv("LEDGER_TEST_LONG") != "" {
-		flips = 500
-	}
 	rng, table := rand.New(rand.NewPCG(1, 2)), map[files.Kind][2]int{}
-	for i := range flips {
+	for i := range repeats(8, 500) {
 		name := names[i%len(names)]
 		clone := crash(died)
 		p, err := clone.UnsafeGetFileDataBuffer("outputs/" + name)

@@ -138,7 +138,7 @@ func TestACheckOfWholeOutputsFindsNothing(t *testing.T) {
 // Whichever bit flips, a check reports it, or all outputs read as they were kept.
 func TestAFlippedBitIsReportedOrHarmless(t *testing.T) {
 	t.Parallel()
-	flips := repeats(5, 20) // Pebble takes half a second over each that is in a chunk
+	flips := repeats(3, 20) // Pebble takes half a second over each that is in a chunk
 	if text := os.Getenv("LEDGER_TEST_BIT_FLIPS"); text != "" {
 		flips, _ = strconv.Atoi(text)
 		flips /= 10
@@ -377,7 +377,7 @@ func (e *endless) Read(p []byte) (int, error) {
 
 // Not parallel, as it measures the memory of the process.
 func TestALongOutputNeedsNoMemoryOfItsLength(t *testing.T) {
-	length := int64(128 << 20)
+	length := int64(repeats(96<<20, 128<<20)) // more than the memory it may take
 	if text := os.Getenv("LEDGER_TEST_OUTPUT_BYTES"); text != "" {
 		var err error
 		if length, err = strconv.ParseInt(text, 10, 64); err != nil {
