@@ -17,7 +17,7 @@ import (
 
 // interruptions is how often a run of each session is interrupted, by several
 // goroutines.
-var interruptions = repeats(6, 200)
+var interruptions = repeats(4, 200)
 
 const interrupters = 2
 

@@ -18,8 +18,8 @@ import (
 // kills is how often the program is killed, in stores of their own after a
 // while; steps is how long the session is that is killed.
 var (
-	kills    = repeats(10, 100)
-	perStore = repeats(5, 20)
+	kills    = repeats(4, 100)
+	perStore = repeats(2, 20)
 )
 
 const steps = 4
