@@ -19,7 +19,7 @@ import (
 const soakVar = "LEDGER_TEST_SOAK"
 
 func TestSoak(t *testing.T) {
-	length := 6 * time.Second
+	length := 3 * time.Second
 	if os.Getenv("LEDGER_TEST_LONG") != "" {
 		length = time.Minute
 	}
@@ -37,7 +37,7 @@ func TestSoak(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	soak(t, s, length, length/60, d.restart)
+	soak(t, s, length, max(length/60, 100*time.Millisecond), d.restart)
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
