@@ -313,7 +313,9 @@ func (s *State) called(key Key) *record {
 func (s *State) applyProcess(v events.Envelope) bool {
 	switch e := v.Event.(type) {
 	case events.ProcessStarted:
-		s.kept.Processes[e.Process] = s.kept.Processes[e.Process]
+		if _, known := s.kept.Processes[e.Process]; !known {
+			s.kept.Processes[e.Process] = false
+		}
 	case events.ProcessStopped:
 		s.kept.Processes[e.Process] = true
 	case events.LeaseRenewed:
