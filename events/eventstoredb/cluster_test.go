@@ -146,6 +146,7 @@ func (c *cluster) lead(node int, down ...bool) {
 // restless has the leader move at random, and nodes be away, until the test
 // ends.
 func (c *cluster) restless() {
+	c.config.Patience = faultPatience
 	meddling(c.t, func(func(time.Duration) bool) { c.lead(rand.N(3), rand.N(4) == 0, rand.N(4) == 0, rand.N(4) == 0) })
 }
 

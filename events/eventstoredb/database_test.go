@@ -136,7 +136,14 @@ func (d *database) cutPower() {
 }
 
 // restless restarts the server at random until the test ends.
-func (d *database) restless() { meddling(d.t, func(func(time.Duration) bool) { d.restart() }) }
+func (d *database) restless() {
+	d.config.Patience = faultPatience
+	meddling(d.t, func(func(time.Duration) bool) { d.restart() })
+}
+
+// faultPatience is the patience of stores whose servers have faults all the time:
+// on a busy machine a call may need many of the pauses between two faults.
+const faultPatience = time.Minute
 
 // meddling does something again and again until the test ends. It gives it a
 // pause that is false when the test has. Between two times it is mostly some ten
