@@ -95,6 +95,7 @@ func TestAllArriveThoughPublisherAndServerDie(t *testing.T) {
 	target := s.ClientURL()
 	watching := watch(t, target)
 	p := begin(t, dir, target)
+	kills := 0
 	for n := range publisherKills + serverRestarts {
 		watching.await(t, uint64((n+1)*records/(publisherKills+serverRestarts+2)))
 		if n%3 == 2 { // the third and the sixth
@@ -102,8 +103,13 @@ func TestAllArriveThoughPublisherAndServerDie(t *testing.T) {
 			s = serve(t, func(o *server.Options) { o.StoreDir, o.Port = kept, port })
 			continue
 		}
-		p.kill(t)
+		if p.kill(t) {
+			kills++
+		}
 		p = begin(t, dir, target)
+	}
+	if kills == 0 {
+		t.Error("no publisher was killed at work")
 	}
 	if err := p.Wait(); err != nil {
 		t.Fatalf("the last publisher ended with %v: %s", err, p.told.String())
@@ -137,7 +143,7 @@ func TestAllArriveThoughPublisherAndServerDie(t *testing.T) {
 	if len(ids) != records {
 		t.Errorf("%d of %d records arrived", len(ids), records)
 	}
-	t.Logf("%d records arrived, %d of them again; %d kills, %d restarts", len(ids), repeats, publisherKills, serverRestarts)
+	t.Logf("%d records arrived, %d of them again; %d kills, %d restarts", len(ids), repeats, kills, serverRestarts)
 }
 
 // write fills a store with records and returns the ID of each by its place.
@@ -195,16 +201,19 @@ func begin(t *testing.T, dir, target string) publisher {
 	return publisher{cmd, told}
 }
 
-// kill kills a program, which must not have ended.
-func (p publisher) kill(t *testing.T) {
+// kill kills a program and reports whether it was still at work. On a busy
+// machine it may have published everything by then, which is no failure.
+func (p publisher) kill(t *testing.T) bool {
 	t.Helper()
-	if err := p.Process.Kill(); err != nil {
+	if err := p.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		t.Fatal(err)
 	}
-	exit, ok := errors.AsType[*exec.ExitError](p.Wait())
-	if !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		t.Fatalf("the publisher ended before it was killed: %s", p.told.String())
+	err := p.Wait()
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if err != nil && (!ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL) {
+		t.Fatalf("the publisher ended before it was killed, with %v: %s", err, p.told.String())
 	}
+	return err != nil
 }
 
 // A watcher knows how much a server has, over its restarts.
