@@ -348,7 +348,7 @@ func fillUp(t *testing.T, only func(errorfs.Op) bool, left int) {
 	lengths := events.Revision(0)
 	disk.set(left, false)
 	var failed error
-	for i := 0; failed == nil && i < 200; i++ {
+	for i := 0; failed == nil && i < 400; i++ {
 		a := attempt{stream: "s-1", after: lengths, records: p.records(2, 200_000)}
 		history = append(history, a)
 		failed = s.Append(t.Context(), a.stream, a.after, a.records...)
