@@ -12,7 +12,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// A person approves what a call asks about. While they decide, somebody puts
+// A person approves a question. While that person decides, another process puts
 // something else in its place.
 func TestSwapDuringTheAnswerReachesNoOtherFile(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,7 @@ import (
 type Outputs interface {
 	// Keep reads r to its end and keeps it whole under ref, durable when it
 	// returns, or keeps nothing. If it goes on for longer than the grace of an
-	// interruption, nobody waits for it and no settlement names what it keeps.
+	// interruption, Settle stops waiting, and no settlement names the output.
 	Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error)
 	// Confirm says that the settlement is on record which names what was kept
 	// for it. What is never confirmed may be removed by a recovery.

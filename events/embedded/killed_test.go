@@ -120,7 +120,7 @@ func placeIn(name, text string, at int) string {
 	return "log, " + place
 }
 
-// said returns a logger and what it was told.
+// said returns a logger and the buffer that it writes to.
 func said() (*slog.Logger, *bytes.Buffer) {
 	var b bytes.Buffer
 	return slog.New(slog.NewTextHandler(&b, nil)), &b

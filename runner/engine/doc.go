@@ -14,8 +14,9 @@
 //     nothing of it is in effect once it is on record as stopped.
 //   - A call that a dead process began is settled as lost before a session runs
 //     in a store that this process holds alone.
-//   - What a gate is asked, and what was decided, is on record in the session of
-//     the call before the tool acts on it.
+//   - A permission request and its decision are on record in the session of the
+//     call before the tool acts on them. A rule that allows at once is on record
+//     with the end of the call.
 //   - A session that the runner left in an orderly way passes every check of
 //     package calls.
 //

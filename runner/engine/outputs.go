@@ -23,7 +23,7 @@ type namedOutput struct {
 }
 
 // NamedOutputs collects, record by record, the outputs that belong beside a log:
-// those that settlements name, but for those that were pruned and those of
+// every output that a settlement names, except pruned outputs and outputs of
 // processes that worked on the log from elsewhere, which have a lease and keep
 // their outputs on their own node. It belongs to one goroutine.
 type NamedOutputs struct {
