@@ -8,6 +8,11 @@
 // which a record stands at a [Position]. An [Entry] is a record in its place, an
 // [Envelope] an event in its.
 //
+// Settings, context, commands, failed provider requests and the spawning call of a
+// session are events too, of few and general kinds:
+// [SettingChanged], [ContextAdded], [ContextCompacted], [CommandRan],
+// [ProviderFailed] and [SessionSpawned].
+//
 // A [Store] keeps records. A [Ledger] is a Store with typed events, a mint of IDs
 // and a clock. A [Draft] is an event with its ID and time fixed before it is
 // appended, so that appending it again is the same. A [Writer] is the one

@@ -100,6 +100,12 @@ var kinds = map[string]kind{
 	"OutputPruned":        of[OutputPruned](),
 	"SessionInterrupted":  of[SessionInterrupted](),
 	"SessionClosed":       of[SessionClosed](),
+	"SettingChanged":      of[SettingChanged](),
+	"SessionSpawned":      of[SessionSpawned](),
+	"ContextAdded":        of[ContextAdded](),
+	"ContextCompacted":    of[ContextCompacted](),
+	"CommandRan":          of[CommandRan](),
+	"ProviderFailed":      of[ProviderFailed](),
 }
 
 // metadata is the JSON beside an event, with the keys that EventStoreDB's own

@@ -88,6 +88,7 @@ func (e *SessionOpened) form(f *form) {
 func (e *PromptAdmitted) form(f *form) {
 	id(f, `"message":`, &e.Message, always)
 	text(f, `"text":`, &e.Text, always)
+	list(f, `"media":`, &e.Media, len(e.Media) > 0, content)
 }
 
 func (e *TurnMaterialized) form(f *form) {
@@ -139,6 +140,7 @@ func (e *ReplyReceived) form(f *form) {
 		f.token("}")
 	}
 	name(f, `"finish":`, &e.Finish, e.Finish != "")
+	text(f, `"thinking":`, &e.Thinking, e.Thinking != "")
 }
 
 func asked(f *form, c *domain.Call) {

@@ -35,7 +35,7 @@ func whole() []Event {
 	content := domain.Contents{domain.Text("a < b & c"), domain.Media{MIME: "image/png", Name: "c.png", Data: []byte("png")}}
 	raw := func(text string) json.RawMessage { return json.RawMessage(text) }
 	return []Event{
-		ProcessStarted{Process: m.Process(), Host: "build-7", PID: 4711, Program: "ledger", Version: "v1.2.3", Until: now().Add(time.Minute), Address: "https://build-7:2114"},
+		ProcessStarted{Process: m.Process(), Host: "build-7", PID: 4711, Program: "ledger", Version: "v1.2.3", Until: now().Add(time.Minute), Address: "https://build-7:2114", InStore: true},
 		ProcessStopped{Process: m.Process(), Reason: ProcessLost},
 		LayerOpened{Layer: m.Layer(), Placement: domain.PerSession, Location: "/home/u/project", Session: m.Session(), Process: m.Process(), Observed: true},
 		ToolsRegistered{
@@ -52,7 +52,7 @@ func whole() []Event {
 			Session: m.Session(), Agent: "build", Location: "/home/u/project", Model: "some-model", Parent: m.Session(),
 			Origin: Origin{Kind: Imported, Format: "claude-code", Source: "0b7d"},
 		},
-		PromptAdmitted{Message: m.Message(), Text: "mend the test"},
+		PromptAdmitted{Message: m.Message(), Text: "mend the test", Media: content[1:]},
 		TurnMaterialized{
 			Turn: m.Turn(), Message: m.Message(), Agent: "build", Model: "some-model", Tools: []domain.Offered{offered},
 			Hidden: []HiddenTool{{Offered: effective, Rule: rule}}, Disabled: true, Observed: true, Rules: strings.Repeat("ef", 32),
@@ -60,6 +60,7 @@ func whole() []Event {
 		ReplyReceived{
 			Turn: m.Turn(), Message: m.Message(), Text: "I read it.", Calls: []domain.Call{{ID: "call_1", Name: "read", Input: raw(`{"path":"a.go"}`)}},
 			Model: "some-model-1", Tokens: Tokens{Input: 1, Output: 2, CacheRead: 3, CacheWrite: 4}, Finish: "tool_use",
+			Thinking: "Where is it <called>?",
 		},
 		CallStarted{
 			Turn: m.Turn(), Message: m.Message(), Call: "call_1", Tool: "read", Offered: offered, Effective: effective,
@@ -94,6 +95,12 @@ func whole() []Event {
 			Calls: []domain.Call{{ID: "call_1", Name: "read", Input: raw(`{"path":"a.go"}`)}},
 			Model: "some-model-1", Tokens: Tokens{Input: 1, Output: 2, CacheRead: 3, CacheWrite: 4}, Finish: "tool_use",
 		},
+		SettingChanged{Setting: SettingPermissionMode, Value: "bypassPermissions"},
+		SessionSpawned{Parent: m.Session(), Message: m.Message(), Call: "call_1"},
+		ContextAdded{Source: ContextSummary, Text: "We <read> & wrote", Bytes: 70000, SHA256: strings.Repeat("ab", 32)},
+		ContextCompacted{Trigger: "auto", Before: 160000, After: 9000},
+		CommandRan{By: ByHook, Name: "PreToolUse:read", Command: "check <file>", Call: "call_1", Outcome: "blocked", Output: "no & no"},
+		ProviderFailed{Detail: "Overloaded", Status: 529, Attempt: 2},
 	}
 }
 
@@ -102,6 +109,7 @@ func whole() []Event {
 // forms before it stay as they were.
 var additions = map[string]int{
 	"TurnMaterialized": 1, "CallSettled": 2, "PermissionRequested": 1, "PermissionDecided": 1, "ApprovalSaved": 1, "ApprovalRevoked": 1,
+	"PromptAdmitted": 1, "ReplyReceived": 1, "ProcessStarted": 1,
 }
 
 // A goldenForm is a form of a kind that some program wrote: a version, and how
@@ -128,6 +136,19 @@ func as(form goldenForm, e Event) Event {
 	case ProcessStarted:
 		if form.version == 1 {
 			e.Until, e.Address = time.Time{}, ""
+		}
+		if form.additions < 1 {
+			e.InStore = false
+		}
+		return e
+	case PromptAdmitted:
+		if form.additions < 1 {
+			e.Media = nil
+		}
+		return e
+	case ReplyReceived:
+		if form.additions < 1 {
+			e.Thinking = ""
 		}
 		return e
 	case TurnMaterialized:

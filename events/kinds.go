@@ -14,12 +14,15 @@ func Knows(kind string) bool {
 	return ok
 }
 
+// Kinds returns the kinds of events that this program knows, sorted.
+func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
+
 // KindsSum returns a sum over the kinds of events that this program knows, each
 // with its latest version. What one program computed from a log, passing over
 // kinds that it did not know, another may believe only if their sums are equal.
 var KindsSum = sync.OnceValue(func() uint32 {
 	sum := uint32(0)
-	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+	for _, kind := range Kinds() {
 		sum = crc32.Update(sum, kindsTable, fmt.Appendf(nil, "%s %d\n", kind, kinds[kind].version))
 	}
 	return sum

@@ -21,6 +21,10 @@ type ProcessStarted struct {
 	// Address is where other nodes can ask for the outputs that the process
 	// keeps. Empty: nowhere.
 	Address string `json:"address,omitempty"`
+	// InStore says that the process keeps its outputs in the folder of the store.
+	// False: it has no lease and does so too, or it has one and keeps them on a node
+	// of its own. A process of a program from before this field has it false.
+	InStore bool `json:"in_store,omitempty"`
 }
 
 // unchanged is the upcast of a version that lacks only what may be absent.

@@ -34,6 +34,7 @@ const (
 type PromptAdmitted struct {
 	Message domain.MessageID `json:"message"`
 	Text    string           `json:"text"`
+	Media   domain.Contents  `json:"media,omitempty"` // images and the like that came with it
 }
 
 // TurnMaterialized says what one turn offered the model.
@@ -68,6 +69,8 @@ type ReplyReceived struct {
 	Model   string           `json:"model,omitempty"` // that answered
 	Tokens  Tokens           `json:"tokens,omitzero"`
 	Finish  string           `json:"finish,omitempty"` // the provider's word for why it stopped
+
+	Thinking string `json:"thinking,omitempty"` // of the model, before it answered; no model is shown it again
 }
 
 // ReplyRefused keeps a reply that cannot be used, as it came, and says why. None

@@ -1,25 +1,30 @@
 // Package transcripts reads the session files of other agents as events.
 //
 // [ReadClaudeCode] reads a session file of Claude Code into a [Transcript]:
-// the sessions that the file holds, the tools seen in them, and a [Report] of
-// what was counted and what was refused. [Transcript.Import] adds to a ledger
-// what is not yet on record there.
+// the sessions that the file holds, the tools seen in them, and a [Report] of its
+// counts and of refused lines, cut texts and ignored records. An [Importer] adds the
+// events that a ledger does not have yet.
 //
-// A file holds one session, named by the first session ID in it and the time
-// at which it first says something; lines that name another ID are the same
-// session resumed. Two files that begin alike are one session, and each adds to
-// it what the other does not say; a copy under another ID is another session.
-// Lines of a subagent are a session
-// of their own, whose parent is the session of the file. Lines that share a
-// message ID are one reply, whose tokens count once. A line that comes again
-// with its uuid and its message is one record. A call is told apart by its
-// reply and its call ID, as call IDs come back.
+// A session is named by the session ID of its records. A record that a fork copied
+// from another session belongs to that session, so two files of one session
+// complete each other. A session that goes on from another is a session of its own,
+// with the setting "continues". A copy that names no origin, under another ID, is
+// another session. The records of a sub-agent, in the file of the session, in a file
+// of their own or in the progress of the call that began it, are one session, whose
+// parent is the session of that call. Lines that share a message ID are one reply,
+// whose tokens count once. A repeated line with the same uuid and message is one
+// record. A call is identified by its reply and its call ID, as the format reuses
+// call IDs.
 //
-// What a turn offered is not in the file: each tool is recorded as observed,
+// The file does not say what a turn offered: each tool is recorded as observed,
 // by its name alone, in a layer of the session, and each turn offers the tools
 // that it called. A result that no call in the file asked for is recorded as
 // the settlement of a call that nobody asked. A call is recorded as begun
-// where its result says that it ran or where its progress does.
+// where its result says that it ran or where its progress does. How a call ended
+// is read from the text of its result, as the format has no other sign.
+//
+// Texts that the program writes in a person's place are recorded as context, and
+// commands and hooks as commands; neither is a prompt.
 //
 // # Promises
 //
@@ -33,23 +38,29 @@
 //     their tools.
 //   - A call on record as settled is not settled again: another settlement of
 //     it is recorded as late.
-//   - What is whole in a damaged file is kept, and every line that is not is
-//     in the report with the reason.
+//   - The whole lines of a damaged file are kept, and the report lists every
+//     other line with the reason.
+//   - The report counts the records that are not put on record by their kind, and
+//     lists the texts that are cut to the limits by their line. One text that is
+//     too long never costs the others.
+//   - A sub-agent finds its parent in whatever order their files are imported.
+//   - A model or location that the opening of a session lacked is recorded once a
+//     file has it.
 //   - Output that the other agent kept elsewhere is recorded as the text that
 //     the file has, and the detail says where the rest was.
 //
 // # Concurrency
 //
 // ReadClaudeCode may be called by several goroutines, each with a reader of
-// its own. A Transcript belongs to one goroutine. The package starts none. A
+// its own. A Transcript and an Importer belong to one goroutine each. The package starts none. A
 // Transcript holds the texts of its events in memory, and nothing else of the
 // file.
 //
 // # Errors
 //
-// [ErrForeign]: the file is not of the format. [ErrContradicted]: what the file
-// says is not what is on record of the same thing. Everything else is an error
-// of the reader or of the ledger.
+// [ErrForeign]: the file is not of the format. [ErrContradicted]: the file
+// contradicts an event on record. Every other error is one of the reader or of the
+// ledger.
 //
 // How records are kept is the store's affair, and whether a log keeps the laws
 // of calls is that of the projection that folds it. The promises are

@@ -21,8 +21,9 @@ func randomFile(t *rapid.T) []byte {
 		head := pick("uuid", "", fmt.Sprintf(`"uuid":"u%d",`, n), `"uuid":"u1",`) +
 			pick("time", "", fmt.Sprintf(`"timestamp":"2026-03-01T10:00:%02dZ",`, n), `"timestamp":"2026-03-01T09:00:00Z",`) +
 			pick("session", "", `"sessionId":"s",`, `"sessionId":"r",`) +
+			pick("setting", "", "", `"gitBranch":"main",`, `"gitBranch":"try",`, `"cwd":"/a",`, `"cwd":"/b",`) +
 			pick("chain", "", "", "", `"isSidechain":true,`, `"isSidechain":true,"agentId":"a",`, `"isSidechain":true,"parentUuid":"u1",`)
-		switch pick("kind", "prompt", "stop", "text", "call", "call", "result", "result", "progress", "torn", "other") {
+		switch pick("kind", "prompt", "stop", "text", "call", "call", "result", "result", "progress", "torn", "other", "agent", "agent", "hook", "mode", "meta", "command", "compacted", "thought", "fork") {
 		case "prompt":
 			fmt.Fprintf(&all, `{"type":"user",%s"message":{"content":"%d"}}`, head, n%3)
 		case "stop":
@@ -42,6 +43,29 @@ func randomFile(t *rapid.T) []byte {
 			fmt.Fprintf(&all, `{"type":"progress",%s"toolUseID":"%s","data":{"type":"bash_progress"}}`, head, pick("of", asked...))
 		case "torn":
 			all.WriteString(`{"type":"user","message":{"content":"`)
+		case "agent":
+			id := pick("call", "c", "d", "e")
+			inner := pick("inner", fmt.Sprintf(`{"type":"assistant","uuid":"i%d","message":{"id":"im","content":[{"type":"tool_use","id":"%s","name":"Read"}]}}`, n%4, id),
+				fmt.Sprintf(`{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"%s","content":"y"}]}}`, pick("of", asked...)),
+				`{"type":"user","uuid":"i9","message":{"content":"count"}}`)
+			if strings.Contains(inner, "tool_use\"") {
+				asked = append(asked, id)
+			}
+			fmt.Fprintf(&all, `{"type":"progress",%s"parentToolUseID":"%s","data":{"type":"agent_progress","agentId":"%s","message":%s}}`, head, pick("spawner", asked...), pick("agent", "a", "b"), inner)
+		case "hook":
+			fmt.Fprintf(&all, `{"type":"progress",%s"toolUseID":"%s","data":{"type":"hook_progress","hookEvent":"%s","command":"x"}}`, head, pick("of", asked...), pick("hook", "PreToolUse", "PostToolUse"))
+		case "mode":
+			fmt.Fprintf(&all, `{"type":"permission-mode",%s"permissionMode":"%s"}`, head, pick("mode", "plan", "default"))
+		case "meta":
+			fmt.Fprintf(&all, `{"type":"user",%s"isMeta":true,"message":{"content":"<system-reminder>%d</system-reminder>"}}`, head, n%3)
+		case "command":
+			fmt.Fprintf(&all, `{"type":"user",%s"message":{"content":"<command-name>/x</command-name> hello"}}`, head)
+		case "compacted":
+			fmt.Fprintf(&all, `{"type":"system",%s"subtype":"compact_boundary"}`, head)
+		case "thought":
+			fmt.Fprintf(&all, `{"type":"assistant",%s"message":{"id":"m","content":[{"type":"thinking","thinking":"%d"}]}}`, head, n%4)
+		case "fork":
+			fmt.Fprintf(&all, `{"type":"user",%s"forkedFrom":{"sessionId":"s","messageUuid":"u%d"},"message":{"content":"%d"}}`, head, n%5, n%3)
 		default:
 			fmt.Fprintf(&all, `{"type":"summary",%s"summary":"x"}`, head)
 		}

@@ -4,16 +4,23 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
 )
 
 // digest is enough of a SHA-256 to tell the records of a file apart.
 type digest [16]byte
 
-func sum(parts ...string) digest {
+func sum[T ~string | ~[]byte](parts ...T) digest {
 	h := sha256.New()
+	var piece [4096]byte // so that no long text is copied whole
 	for _, p := range parts {
-		_ = binary.Write(h, binary.BigEndian, uint64(len(p)))
-		h.Write([]byte(p))
+		h.Write(binary.BigEndian.AppendUint64(piece[:0], uint64(len(p))))
+		for len(p) > 0 {
+			n := copy(piece[:], p)
+			h.Write(piece[:n])
+			p = p[n:]
+		}
 	}
 	return digest(h.Sum(nil))
 }
@@ -29,4 +36,35 @@ func derive[I any](from func([16]byte) I, at time.Time, parts ...string) I {
 	copy(b[:6], ms[2:])
 	copy(b[6:], d[:10])
 	return from(b)
+}
+
+// A tail is what an ID has of the parts that name it. Two files may give one
+// thing different times, and its IDs then differ in the time alone.
+type tail [10]byte
+
+func tailOf[K domain.Kind](id domain.ID[K]) tail {
+	b := id.Bytes()
+	return tail(b[6:])
+}
+
+// ids are IDs by their tails.
+type ids map[tail][16]byte
+
+// add holds an ID, unless one of that tail is held.
+func add[K domain.Kind](held ids, id domain.ID[K]) {
+	if id.IsZero() {
+		return
+	}
+	if t := tailOf(id); held[t] == [16]byte{} {
+		held[t] = id.Bytes()
+	}
+}
+
+// adopt returns the ID that is held with the tail of an ID, and the ID itself
+// where there is none.
+func adopt[K domain.Kind](held ids, id domain.ID[K]) domain.ID[K] {
+	if b := held[tailOf(id)]; b != [16]byte{} {
+		return domain.IDFromBytes[K](b)
+	}
+	return id
 }

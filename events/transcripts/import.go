@@ -2,9 +2,10 @@ package transcripts
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,25 +13,277 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
+// An Importer adds transcripts to a ledger. It knows the imported sessions that
+// are on record, so that two files of one session add to the same session, and a
+// sub-agent finds the session that began it in either order of their files. It
+// belongs to one goroutine.
+type Importer struct {
+	ledger   *events.Ledger
+	sessions map[string]*imported // by what the format calls them
+	byID     map[domain.SessionID]*imported
+	children map[string][]*imported // sub-agents, by what the format calls the session of the person
+	spawns   map[string]spawn       // of sub-agents, by what the format calls them
+	searched map[string]bool        // the sessions of which all spawns on record are in spawns
+}
+
+// An imported session is one that is on record.
+type imported struct {
+	id     domain.SessionID
+	source string
+	parent domain.SessionID // zero where it is not on record
+	call   bool             // the call that began it is on record
+}
+
+// NewImporter returns an importer into a ledger. It reads which sessions are on
+// record.
+func NewImporter(ctx context.Context, l *events.Ledger) (*Importer, error) {
+	i := &Importer{
+		ledger: l, sessions: map[string]*imported{}, byID: map[domain.SessionID]*imported{}, children: map[string][]*imported{},
+		spawns: map[string]spawn{}, searched: map[string]bool{},
+	}
+	kinds := []string{events.SessionOpened{}.Kind(), events.SessionSpawned{}.Kind()}
+	for v, err := range l.Scan(ctx, events.Query{Filter: events.Filter{Kinds: kinds}}) {
+		if err != nil {
+			return nil, fmt.Errorf("read which sessions are imported: %w", err)
+		}
+		switch e := v.Event.(type) {
+		case events.SessionOpened:
+			if e.Origin.Kind == events.Imported && e.Origin.Format == claudeCode {
+				i.learn(e.Origin.Source, e.Session, e.Parent)
+			}
+		case events.SessionSpawned:
+			id, _ := v.Stream.Session()
+			if known := i.byID[id]; known != nil {
+				known.parent, known.call = e.Parent, known.call || e.Call != ""
+			}
+		}
+	}
+	return i, nil
+}
+
+// learn takes a session that is on record. Of two under one name the first
+// stays.
+func (i *Importer) learn(source string, id, parent domain.SessionID) *imported {
+	known := &imported{id: id, source: source, parent: parent}
+	i.byID[id] = known
+	if i.sessions[source] != nil {
+		return known
+	}
+	i.sessions[source] = known
+	if of, _, isChild := strings.Cut(source, "/"); isChild {
+		i.children[of] = append(i.children[of], known)
+	}
+	return known
+}
+
 // Import adds the events of t that are not on record, and returns how many it
 // added, also with an error. What it added before an error stays, and a
-// further Import goes on from there. A file that says otherwise than what is
-// on record of the same thing is an [ErrContradicted] that names file, stream
-// and revision, and nothing of that stream is added. Another program that
-// appends at the same time makes it an [events.ErrConflict].
-func (t *Transcript) Import(ctx context.Context, l *events.Ledger) (added int, err error) {
-	for _, p := range t.parts {
-		n, err := p.add(ctx, l)
+// further Import goes on from there. A file that contradicts an event on record is
+// an [ErrContradicted] that names file, stream and revision, and nothing of that
+// stream is added. The records of a sub-agent are in two files that may differ: its
+// events on record stay, and the report counts those that differ.
+// Another program that appends at the same time makes it an
+// [events.ErrConflict].
+func (i *Importer) Import(ctx context.Context, t *Transcript) (added int, err error) {
+	t.resolve(i)
+	for _, c := range t.file.order {
+		n, err := i.add(ctx, t, c)
 		added += n
-		t.Report.Added += n
-		switch {
-		case errors.Is(err, events.ErrConflict):
-			return added, fmt.Errorf("import %s: %w: another program appended to it; import the file again", t.Report.File, err)
-		case err != nil:
-			return added, fmt.Errorf("import %s: %w", t.Report.File, err)
+		if err != nil {
+			t.Report.Added += added
+			return added, t.failed(err)
+		}
+	}
+	n, err := i.link(ctx, t)
+	added += n
+	t.Report.Added += added
+	if err != nil {
+		return added, t.failed(err)
+	}
+	return added, nil
+}
+
+// Import is [Importer.Import] by an importer of its own.
+func (t *Transcript) Import(ctx context.Context, l *events.Ledger) (added int, err error) {
+	i, err := NewImporter(ctx, l)
+	if err != nil {
+		return 0, t.failed(err)
+	}
+	return i.Import(ctx, t)
+}
+
+func (t *Transcript) failed(err error) error {
+	if errors.Is(err, events.ErrConflict) {
+		return fmt.Errorf("import %s: %w: another program appended to it; import the file again", t.Report.File, err)
+	}
+	return fmt.Errorf("import %s: %w", t.Report.File, err)
+}
+
+// resolve gives the chains the IDs of the sessions that are on record.
+func (t *Transcript) resolve(i *Importer) {
+	for _, c := range t.file.order {
+		if known := i.sessions[c.source]; known != nil {
+			if t.Session == c.session {
+				t.Session = known.id
+			}
+			c.session = known.id
+		}
+	}
+	t.Report.Session = t.Session
+}
+
+// parent returns the session that began a sub-agent, and zero where that is not
+// on record.
+func (i *Importer) parent(t *Transcript, c *chain) domain.SessionID {
+	switch {
+	case c.key.agent == "":
+		return domain.SessionID{}
+	case c.spawner != nil && i.comesOf(c.spawner.reply.chain.session, c.session):
+		t.Report.Ignored["sub-agent that comes of itself"]++
+		c.spawner = nil
+	case c.spawner != nil:
+		return c.spawner.reply.chain.session
+	}
+	if main := t.file.chains[chainKey{session: c.key.session}]; main != nil {
+		return main.session
+	}
+	if known := i.sessions[t.file.sourceName(c.key)]; known != nil {
+		return known.id
+	}
+	return domain.SessionID{}
+}
+
+// add adds what the streams of a chain do not have.
+func (i *Importer) add(ctx context.Context, t *Transcript, c *chain) (added int, err error) {
+	own, err := read(ctx, i.ledger, events.SessionStream(c.session))
+	if err != nil {
+		return 0, err
+	}
+	if c.held = own.ids; !own.opened.IsZero() {
+		c.opened = own.opened
+	}
+	parent := i.parent(t, c)
+	if len(c.tools) > 0 {
+		layer, err := read(ctx, i.ledger, events.LayerStream(c.layer()))
+		if err != nil {
+			return 0, err
+		}
+		maps.Copy(c.held, layer.ids)
+		if added, err = layer.add(ctx, i.ledger, t, c, slices.Values(c.registrations())); err != nil {
+			return added, err
+		}
+	}
+	n, err := own.add(ctx, i.ledger, t, c, c.drafts(parent, own.learned(c)))
+	if added += n; err != nil {
+		return added, err
+	}
+	known := i.sessions[c.source]
+	if known == nil {
+		known = i.learn(c.source, c.session, parent)
+	}
+	if c.spawner != nil {
+		known.parent, known.call = parent, true
+	}
+	return added, nil
+}
+
+// link records for each sub-agent on record the session and the call that began it,
+// once they are known.
+func (i *Importer) link(ctx context.Context, t *Transcript) (added int, err error) {
+	of := map[string]bool{}
+	for _, c := range t.file.order {
+		of[t.file.sourceName(c.key)] = true
+	}
+	for child, c := range t.file.spawners {
+		i.spawns[t.file.sourceOf(child)] = spawn{c.reply.chain.session, c.reply.message(), c.asked.ID}
+	}
+	for source := range of {
+		for _, child := range i.children[source] {
+			n, err := i.linkChild(ctx, source, child)
+			if added += n; err != nil {
+				return added, err
+			}
 		}
 	}
 	return added, nil
+}
+
+func (i *Importer) linkChild(ctx context.Context, source string, child *imported) (added int, err error) {
+	if child.call {
+		return 0, nil
+	}
+	if err := i.search(ctx, source); err != nil {
+		return 0, err
+	}
+	by, known := i.spawns[child.source]
+	main := i.sessions[source]
+	switch {
+	case known && by.parent != child.id && !i.comesOf(by.parent, child.id):
+	case main != nil && child.parent.IsZero() && main.id != child.id:
+		by = spawn{parent: main.id}
+	default:
+		return 0, nil
+	}
+	stream := events.SessionStream(child.id)
+	held, err := read(ctx, i.ledger, stream)
+	if err != nil {
+		return 0, err
+	}
+	c := &chain{session: child.id, opened: held.opened}
+	if d := c.spawned(by); held.events[tailOf(d.ID)].revision == 0 {
+		d.Time = held.last
+		if _, err := i.ledger.Append(ctx, stream, held.length, d); err != nil {
+			return 0, err
+		}
+		added = 1
+	}
+	child.parent, child.call = by.parent, by.call != ""
+	return added, nil
+}
+
+// comesOf reports whether a session is another one or one of its descendants. It
+// assumes so beyond mostAlike generations.
+func (i *Importer) comesOf(session, of domain.SessionID) bool {
+	for range min(len(i.byID)+1, mostAlike) {
+		known := i.byID[session]
+		switch {
+		case session == of:
+			return true
+		case known == nil || known.parent.IsZero():
+			return false
+		}
+		session = known.parent
+	}
+	return true
+}
+
+// search reads from the streams of a session and of its sub-agents which calls
+// began sub-agents.
+func (i *Importer) search(ctx context.Context, source string) error {
+	if i.searched[source] {
+		return nil
+	}
+	all := i.children[source]
+	if main := i.sessions[source]; main != nil {
+		all = append([]*imported{main}, all...)
+	}
+	for _, known := range all {
+		for v, err := range i.ledger.Read(ctx, events.SessionStream(known.id), 0) {
+			if err != nil {
+				return err
+			}
+			e, ok := v.Event.(events.CallSettled)
+			if !ok {
+				continue
+			}
+			agent := agentIn(e.Structured)
+			if name := source + "/" + agent; agent != "" && i.spawns[name] == (spawn{}) {
+				i.spawns[name] = spawn{known.id, e.Message, e.Call}
+			}
+		}
+	}
+	i.searched[source] = true
+	return nil
 }
 
 // One append adds at most so many events, and no more once their data is so
@@ -40,250 +293,84 @@ const (
 	mostBytes  = 4 << 20
 )
 
-// add adds what the stream does not have.
-func (p part) add(ctx context.Context, l *events.Ledger) (added int, err error) {
-	held, err := p.read(ctx, l)
-	if err != nil {
-		return 0, err
-	}
-	missing, err := held.missing(p)
-	if err != nil {
-		return 0, err
-	}
-	for len(missing) > 0 {
-		n, size := 0, 0
-		for n < len(missing) && n < mostEvents && size < mostBytes {
-			size += weight(missing[n].Event)
-			n++
+// add adds the drafts that the stream does not have. It adds none of them if one
+// contradicts what is on record.
+func (h *holding) add(ctx context.Context, l *events.Ledger, t *Transcript, c *chain, drafts iter.Seq[events.Draft]) (added int, err error) {
+	if h.length > 0 {
+		differ := 0
+		for d := range drafts {
+			_, verdict, err := h.compare(d, c.key.agent != "")
+			if err != nil {
+				return 0, err
+			}
+			if verdict == differs {
+				differ++
+			}
 		}
-		if _, err := l.Append(ctx, p.stream, held.length, missing[:n]...); err != nil {
+		if differ > 0 {
+			t.Report.Ignored["differs from what is on record"] += differ
+		}
+	}
+	var batch []events.Draft
+	size := 0
+	flush := func() error {
+		if _, err := l.Append(ctx, h.stream, h.length, batch...); err != nil {
+			return err
+		}
+		h.length += events.Revision(len(batch))
+		added += len(batch)
+		batch, size = batch[:0], 0
+		return nil
+	}
+	for d := range drafts {
+		d, verdict, err := h.compare(d, c.key.agent != "")
+		if err != nil {
 			return added, err
 		}
-		held.length += events.Revision(n)
-		added += n
-		missing = missing[n:]
+		if verdict != missing {
+			continue
+		}
+		more := weight(d.Event)
+		if len(batch) == mostEvents || len(batch) > 0 && size+more > mostBytes {
+			if err := flush(); err != nil {
+				return added, err
+			}
+		}
+		batch, size = append(batch, d), size+more
 	}
-	return added, nil
+	if len(batch) == 0 {
+		return added, nil
+	}
+	return added, flush()
 }
 
-// weight is about how long the data of an event is.
+// weight estimates the length of the data of an event.
 func weight(e events.Event) int {
 	switch e := e.(type) {
 	case events.PromptAdmitted:
-		return len(e.Text)
+		return len(e.Text) + weightOf(e.Media)
 	case events.ReplyReceived:
-		size := len(e.Text)
+		size := len(e.Text) + len(e.Thinking)
 		for _, c := range e.Calls {
 			size += len(c.Input)
 		}
 		return size
 	case events.CallSettled:
-		size := len(e.Text) + len(e.Structured) + len(e.Content.Text())
-		for _, m := range e.Content.Media() {
-			size += 2 * len(m.Data)
-		}
-		return size
+		return len(e.Text) + len(e.Structured) + weightOf(e.Content)
 	case events.LateResultObserved:
 		return len(e.Text) + len(e.Structured)
+	case events.ContextAdded:
+		return len(e.Text)
+	case events.CommandRan:
+		return len(e.Command) + len(e.Output)
 	}
 	return 0
 }
 
-// A holding is what a stream has on record, as far as a part is compared with
-// it.
-type holding struct {
-	length  events.Revision
-	events  map[domain.EventID]place
-	settled map[asked]domain.EventID
-	turns   map[domain.TurnID][]domain.Offered
-	replies map[domain.MessageID]events.ReplyReceived // with all that later events added
-}
-
-type place struct {
-	revision events.Revision
-	digest   digest
-}
-
-// asked names a call within a session.
-type asked struct {
-	message domain.MessageID
-	call    domain.CallID
-}
-
-// read reads the stream.
-func (p part) read(ctx context.Context, l *events.Ledger) (*holding, error) {
-	h := &holding{
-		events: map[domain.EventID]place{}, settled: map[asked]domain.EventID{},
-		turns: map[domain.TurnID][]domain.Offered{}, replies: map[domain.MessageID]events.ReplyReceived{},
+func weightOf(content domain.Contents) int {
+	size := len(content.Text())
+	for _, m := range content.Media() {
+		size += 2 * len(m.Data)
 	}
-	for v, err := range l.Read(ctx, p.stream, 0) {
-		if err != nil {
-			return nil, err
-		}
-		if err := h.take(v); err != nil {
-			return nil, err
-		}
-	}
-	return h, nil
-}
-
-func (h *holding) take(v events.Envelope) error {
-	d, err := digestOf(events.Draft{ID: v.ID, Time: v.Time, Event: v.Event})
-	if err != nil {
-		return err
-	}
-	h.length = v.Revision
-	h.events[v.ID] = place{v.Revision, d}
-	switch e := v.Event.(type) {
-	case events.CallSettled:
-		if key := (asked{e.Message, e.Call}); h.settled[key].IsZero() {
-			h.settled[key] = v.ID
-		}
-	case events.TurnMaterialized:
-		for _, o := range e.Tools {
-			if !slices.Contains(h.turns[e.Turn], o) {
-				h.turns[e.Turn] = append(h.turns[e.Turn], o)
-			}
-		}
-	case events.ReplyReceived:
-		h.replies[e.Message] = joined(h.replies[e.Message], e)
-	}
-	return nil
-}
-
-// digestOf tells what happened when. What led to it is left out: it follows.
-func digestOf(d events.Draft) (digest, error) {
-	d.Causation, d.Correlation = domain.EventID{}, domain.SessionID{}
-	record, err := events.Encode(d)
-	return sum(record.Kind, record.Time.String(), string(record.Data)), err
-}
-
-// joined returns a reply with what a later event adds to it.
-func joined(r, more events.ReplyReceived) events.ReplyReceived {
-	more.Text = r.Text + more.Text
-	more.Calls = append(slices.Clip(r.Calls), more.Calls...)
-	more.Tokens = events.Tokens{
-		Input: r.Tokens.Input + more.Tokens.Input, Output: r.Tokens.Output + more.Tokens.Output,
-		CacheRead: r.Tokens.CacheRead + more.Tokens.CacheRead, CacheWrite: r.Tokens.CacheWrite + more.Tokens.CacheWrite,
-	}
-	if more.Finish == "" {
-		more.Finish = r.Finish
-	}
-	return more
-}
-
-// missing returns the drafts of a part that are not on record, in order.
-func (h *holding) missing(p part) ([]events.Draft, error) {
-	var missing []events.Draft
-	for _, d := range p.drafts {
-		d = h.settledOnce(d)
-		at, known := h.events[d.ID]
-		if !known {
-			missing = append(missing, d)
-			continue
-		}
-		mine, err := digestOf(d)
-		if err != nil {
-			return nil, err
-		}
-		if mine == at.digest {
-			continue
-		}
-		rest, grown, ok := h.rest(d)
-		switch {
-		case !ok:
-			return nil, fmt.Errorf("revision %d of %s holds another %s %s: %w; import the file as it was before, or into another store",
-				at.revision, p.stream, d.Event.Kind(), d.ID, ErrContradicted)
-		case grown:
-			missing = append(missing, rest)
-		}
-	}
-	return missing, nil
-}
-
-// settledOnce turns the settlement of a call that another event on record has
-// settled into a late result, and has a late result name the settlement that
-// stands.
-func (h *holding) settledOnce(d events.Draft) events.Draft {
-	switch e := d.Event.(type) {
-	case events.CallSettled:
-		stands := h.settled[asked{e.Message, e.Call}]
-		if stands.IsZero() || stands == d.ID {
-			return d
-		}
-		text := e.Text
-		if text == "" {
-			text = e.Content.Text()
-		}
-		d.ID = derive[domain.EventID](domain.IDFromBytes, d.Time, "late", d.ID.String())
-		d.Causation = stands
-		d.Event = events.LateResultObserved{
-			Message: e.Message, Call: e.Call, Tool: e.Tool, Settlement: stands, Outcome: e.Outcome, Text: text, Structured: e.Structured,
-		}
-	case events.LateResultObserved:
-		if stands := h.settled[asked{e.Message, e.Call}]; !stands.IsZero() {
-			e.Settlement, d.Causation = stands, stands
-			d.Event = e
-		}
-	}
-	return d
-}
-
-// rest returns what a draft says beyond what is on record of the same event,
-// and whether there is any. It is not ok if the two do not fit. The opening of
-// a session fits as it is: what it did not know then stays unknown.
-func (h *holding) rest(d events.Draft) (rest events.Draft, grown, ok bool) {
-	switch e := d.Event.(type) {
-	case events.SessionOpened:
-		return events.Draft{}, false, true
-	case events.TurnMaterialized:
-		tools := slices.Clone(h.turns[e.Turn])
-		for _, o := range e.Tools {
-			if !slices.Contains(tools, o) {
-				tools = append(tools, o)
-			}
-		}
-		grown = len(tools) > len(h.turns[e.Turn])
-		e.Tools = tools
-		rest := d
-		rest.Event = e
-		rest.ID = derive[domain.EventID](domain.IDFromBytes, d.Time, "rest", d.ID.String(), fmt.Sprint(len(tools)))
-		return rest, grown, true
-	case events.ReplyReceived:
-		return h.restOfReply(d, e)
-	}
-	return events.Draft{}, false, false
-}
-
-// restOfReply returns the part of a reply behind what is on record of it. A
-// file that ends earlier than the record has none.
-func (h *holding) restOfReply(d events.Draft, e events.ReplyReceived) (rest events.Draft, grown, ok bool) {
-	held := h.replies[e.Message]
-	both := min(len(held.Calls), len(e.Calls))
-	if !strings.HasPrefix(e.Text, held.Text) && !strings.HasPrefix(held.Text, e.Text) || !sameCalls(held.Calls[:both], e.Calls[:both]) {
-		return events.Draft{}, false, false
-	}
-	more := e
-	more.Text = e.Text[min(len(held.Text), len(e.Text)):]
-	more.Calls = e.Calls[both:]
-	more.Tokens = events.Tokens{
-		Input: max(0, e.Tokens.Input-held.Tokens.Input), Output: max(0, e.Tokens.Output-held.Tokens.Output),
-		CacheRead: max(0, e.Tokens.CacheRead-held.Tokens.CacheRead), CacheWrite: max(0, e.Tokens.CacheWrite-held.Tokens.CacheWrite),
-	}
-	grown = more.Text != "" || len(more.Calls) > 0 || more.Tokens != events.Tokens{} || held.Finish == "" && e.Finish != ""
-	d.ID = derive[domain.EventID](domain.IDFromBytes, d.Time, "rest", d.ID.String(),
-		fmt.Sprint(len(held.Text), len(held.Calls), held.Tokens, held.Finish))
-	d.Event = more
-	return d, grown, true
-}
-
-func sameCalls(a, b []domain.Call) bool {
-	return slices.EqualFunc(a, b, func(a, b domain.Call) bool {
-		x, err := json.Marshal(a)
-		if err != nil {
-			return false
-		}
-		y, err := json.Marshal(b)
-		return err == nil && string(x) == string(y)
-	})
+	return size
 }

@@ -222,6 +222,8 @@ func FuzzReadClaudeCode(f *testing.F) {
 	for row := range bytes.SplitSeq(fixture(f, "garden.jsonl"), []byte("\n")) {
 		f.Add(row)
 	}
+	f.Add([]byte(asks + spawns + progressOf("a1") + fileOf("a2") + ends))
+	f.Add([]byte(said + "\n" + asked + `{"type":"permission-mode","permissionMode":"plan"}` + `{"type":"system","subtype":"compact_boundary"}`))
 	f.Add([]byte("\uFEFF{}\r\n[\n5\n{\"type\":\"user\",\"message\":{\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":1}]}}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		read, err := transcripts.ReadClaudeCode("fuzz", bytes.NewReader(data))

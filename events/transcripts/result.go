@@ -1,6 +1,7 @@
 package transcripts
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -24,9 +25,6 @@ type result struct {
 	moved      bool // said behind its call, which came later
 }
 
-// mostStructured is how long a structured value may be to be kept.
-const mostStructured = 51_200
-
 // result reads one result.
 func (f *file) result(s saying, b block, place int) {
 	id := domain.CallID(b.ToolUseID)
@@ -34,15 +32,20 @@ func (f *file) result(s saying, b block, place int) {
 		f.refuse("result has no tool_use_id")
 		return
 	}
+	if len(id) > mostName {
+		f.refuse("call ID of %d bytes is longer than %d", len(id), mostName)
+		return
+	}
 	f.report.Results++
 	if b.IsError {
 		f.report.Errors++
 	}
 	r := &result{chain: f.chain(s), id: id, key: fmt.Sprintf("%s/%d", s.key, place), at: s.at}
-	r.read(b, s)
+	f.read(r, b, s)
 	if c := f.callOf(r.chain, id); c != nil {
 		r.chain = c.reply.chain
 		f.attach(r, c)
+		f.reported(s, c)
 	} else {
 		f.report.OrphanResults++
 		f.early[id] = append(f.early[id], r)
@@ -53,14 +56,18 @@ func (f *file) result(s saying, b block, place int) {
 
 // read takes what a result says. The structured value of a record that has
 // several results is that of one of them, and it is not said of which.
-func (r *result) read(b block, s saying) {
+func (f *file) read(r *result, b block, s saying) {
 	beside := s.record.ToolUseResult
-	shown := contents(b.Content)
+	shown := f.bounded(contents(b.Content), "result of call "+string(r.id))
 	r.ending = endingOf(shown.Text(), bool(b.IsError), beside)
 	if r.ending.outcome != domain.Succeeded {
 		r.text = shown.Text()
-		if len(shown.Media()) > 0 {
+		if media := shown.Media(); len(media) > 0 && len(r.text) <= mostContext {
 			r.content = shown
+		} else if len(media) > 0 {
+			for _, m := range media {
+				r.content = append(r.content, m)
+			}
 		}
 		return
 	}
@@ -71,11 +78,32 @@ func (r *result) read(b block, s saying) {
 	case c != '{' && c != '[' || len(shown.Media()) > 0:
 	case s.results > 1:
 		r.note("the structured value of one of the results of its record is not kept")
-	case len(beside) > mostStructured:
+	case len(beside) > mostContext:
+		r.structured = shortMembers(beside)
+		f.cut("result of call %s: the structured value of %d bytes is kept without its long members", r.id, len(beside))
 		r.note(fmt.Sprintf("the structured value of %d bytes is not kept", len(beside)))
 	default:
 		r.structured = beside
 	}
+}
+
+// shortMembers returns an object with its short members alone, and nothing
+// where a value is no object or has too many of them.
+func shortMembers(value json.RawMessage) json.RawMessage {
+	var all map[string]json.RawMessage
+	if lenient(value, &all); len(all) == 0 {
+		return nil
+	}
+	for name, v := range all {
+		if len(name)+len(v) > mostMember {
+			delete(all, name)
+		}
+	}
+	short, err := json.Marshal(all)
+	if err != nil || len(all) == 0 || len(short) > mostContext {
+		return nil
+	}
+	return short
 }
 
 func (r *result) note(detail string) {
@@ -90,7 +118,8 @@ func (r *result) note(detail string) {
 func (f *file) callOf(own *chain, id domain.CallID) *call {
 	var best *call
 	rank := -1
-	for _, c := range f.calls[id] {
+	all := f.calls[id]
+	for _, c := range all[max(0, len(all)-mostAlike):] {
 		worth := 0
 		if c.reply.chain == own {
 			worth += 2
@@ -112,7 +141,6 @@ func (f *file) attach(r *result, c *call) {
 		return
 	}
 	r.first, c.result = r, r
-	c.began = c.began || r.ending.ran
 	f.report.Open--
 }
 
@@ -131,7 +159,7 @@ func (f *file) find(c *call) {
 
 // drafts returns the settlement of the call, or for all but the first result
 // of it that another came.
-func (r *result) drafts(*file) []events.Draft {
+func (r *result) drafts() []events.Draft {
 	if r.moved {
 		return nil
 	}
@@ -145,13 +173,26 @@ func (r *result) drafts(*file) []events.Draft {
 	}
 	d := events.Draft{ID: r.settlement(), Time: r.at}
 	if c := r.call; c != nil {
-		settled.Turn, settled.Began, settled.Offered, settled.Effective = c.reply.turn, c.began, c.offered, c.offered
-		if d.Causation = c.reply.event(); c.began {
-			d.Causation = c.started()
+		settled.Turn, settled.Offered, settled.Effective = c.reply.turn(), c.offered(), c.offered()
+		if d.Causation = c.reply.event(); c.hasBegun() {
+			settled, d.Causation = begun(settled), c.started()
 		}
 	}
 	d.Event = settled
 	return []events.Draft{d}
+}
+
+// begun returns the settlement of a call that is known to have begun, whatever
+// its text says.
+func begun(s events.CallSettled) events.CallSettled {
+	s.Began = true
+	switch s.Outcome {
+	case domain.DeclinedByUser: // a person cannot refuse what runs, only stop it
+		s.Outcome, s.Interruption = domain.Interrupted, domain.ByUser
+	case domain.UnknownTool, domain.InvalidInput:
+		s.Outcome = domain.Failed
+	}
+	return s
 }
 
 // asker returns the message that asked for the call, and the name it asked
@@ -160,7 +201,7 @@ func (r *result) asker() (domain.MessageID, string) {
 	if r.call == nil {
 		return r.chain.message(r.chain.opened, "orphan", string(r.id)), "unknown"
 	}
-	return r.call.reply.message, r.call.asked.Name
+	return r.call.reply.message(), r.call.asked.Name
 }
 
 // settlement returns the event that settles the call, of the first result.
@@ -182,4 +223,25 @@ func (r *result) late() events.Draft {
 	}
 	id := r.chain.event(r.at, "late", message.String(), string(r.id), r.key)
 	return events.Draft{ID: id, Time: r.at, Causation: settlement, Event: late}
+}
+
+// reported takes it that the result of a call names the sub-agent that the call
+// began.
+func (f *file) reported(s saying, c *call) {
+	if agent := agentIn(s.record.ToolUseResult); agent != "" && s.results == 1 {
+		f.spawned(chainKey{c.reply.chain.key.session, agent}, c)
+	}
+}
+
+// agentIn returns the name of the sub-agent that a structured value reports of,
+// and nothing where it reports of none.
+func agentIn(structured json.RawMessage) string {
+	if first(structured) != '{' || !bytes.Contains(structured, []byte(`"agentId"`)) {
+		return ""
+	}
+	var value struct {
+		Agent text `json:"agentId"`
+	}
+	lenient(structured, &value)
+	return beginning(string(value.Agent), mostName)
 }

@@ -32,6 +32,8 @@ func TestWhatIsNotTheFormatIsForeign(t *testing.T) {
 		`{"schema_version":"1.2","session_id":"x","steps":[]}`,
 		`{"timestamp":"2026-01-01T00:00:00Z","type":"session_meta","payload":{"id":"x"}}` + "\n",
 		`{"type":"tool","tool":"bash","callID":"1","sessionID":"x","state":{"status":"running"}}` + "\n",
+		`{"type":"user","uuid":"1","sessionId":"x","message":{"role":"user","parts":[{"text":"hi"}]}}` + "\n", `{"type":"user","text":"hi"}` + "\n" + `{"type":"system"}`,
+		`{"type":"summary","text":"x"}` + "\n" + `{"type":"mode","mode":"fast"}`,
 	} {
 		_, err := transcripts.ReadClaudeCode("x.jsonl", strings.NewReader(data))
 		if !errors.Is(err, transcripts.ErrForeign) || !strings.Contains(err.Error(), "x.jsonl") || !strings.Contains(err.Error(), "expected") ||
@@ -69,7 +71,7 @@ func TestEveryVariationIsReadOrRefused(t *testing.T) {
 	}{
 		{"content is a text", `{"type":"assistant","message":{"id":"m","content":"hi"}}`, [6]int{}},
 		{"message is a text", `{"type":"user","message":"hi"}`, [6]int{}},
-		{"message is missing", `{"type":"user"}` + "\n" + `{"type":"assistant","message":5}`, [6]int{5: 2}},
+		{"message is missing", `{"type":"summary","summary":"x"}` + "\n" + `{"type":"user"}` + "\n" + `{"type":"assistant","message":5}`, [6]int{5: 2}},
 		{"a result is a part", ask + `{"type":"user","message":{"content":{"type":"tool_result","tool_use_id":"c"}}}`, [6]int{1, 1, 0, 0, 0, 0}},
 		{"ids are numbers", `{"type":"assistant","message":{"id":7,"content":[{"type":"tool_use","id":5,"name":"Bash"}]}}
 {"type":"user","uuid":9,"timestamp":1700000000000,"message":{"content":[{"type":"tool_result","tool_use_id":"5","is_error":"true","content":null}]}}`, [6]int{1, 1, 0, 0, 1, 0}},

@@ -27,19 +27,78 @@ type record struct {
 	Meta          flag            `json:"isMeta"`
 	Summary       flag            `json:"isCompactSummary"`
 	OnlyShown     flag            `json:"isVisibleInTranscriptOnly"`
+	Title         text            `json:"summary"`
 	Message       json.RawMessage `json:"message"`
 	ToolUseResult json.RawMessage `json:"toolUseResult"`
 	ToolUse       text            `json:"toolUseID"`
 	ParentToolUse text            `json:"parentToolUseID"`
-	Data          struct {
-		Type      text `json:"type"`
-		HookEvent text `json:"hookEvent"`
-	} `json:"data"`
-	Attachment struct {
-		Type   text            `json:"type"`
-		Prompt json.RawMessage `json:"prompt"`
-		Mode   text            `json:"commandMode"`
-	} `json:"attachment"`
+	Version       text            `json:"version"`
+	Branch        text            `json:"gitBranch"`
+	Mode          text            `json:"permissionMode"`
+	Subtype       text            `json:"subtype"`
+	Content       text            `json:"content"`
+	APIError      flag            `json:"isApiErrorMessage"`
+	Status        count           `json:"apiErrorStatus"`
+	Error         json.RawMessage `json:"error"`
+	Attempt       count           `json:"retryAttempt"`
+	Hooks         hookList        `json:"hookInfos"`
+	Compact       compaction      `json:"compactMetadata"`
+	Data          progressData    `json:"data"`
+	Attachment    attachment      `json:"attachment"`
+	Origin        origin          `json:"origin"`
+	Forked        forked          `json:"forkedFrom"`
+}
+
+// A forked says of which record of which session a record is a copy.
+type forked struct {
+	Session text `json:"sessionId"`
+	UUID    text `json:"messageUuid"`
+}
+
+// An origin says who wrote a record of the person's side.
+type origin struct {
+	Kind text `json:"kind"`
+}
+
+type compaction struct {
+	Trigger text  `json:"trigger"`
+	Before  count `json:"preTokens"`
+	After   count `json:"postTokens"`
+}
+
+// progressData is what a record of progress has to say.
+type progressData struct {
+	Type      text            `json:"type"`
+	HookEvent text            `json:"hookEvent"`
+	HookName  text            `json:"hookName"`
+	Command   text            `json:"command"`
+	Agent     text            `json:"agentId"`
+	Message   json.RawMessage `json:"message"` // of agent_progress: a record
+}
+
+// An attachment is what the program puts beside the messages.
+type attachment struct {
+	Type      text            `json:"type"`
+	Prompt    json.RawMessage `json:"prompt"`
+	Mode      text            `json:"commandMode"`
+	HookName  text            `json:"hookName"`
+	HookEvent text            `json:"hookEvent"`
+	ToolUse   text            `json:"toolUseID"`
+	Command   text            `json:"command"`
+	Content   json.RawMessage `json:"content"`
+	Stdout    text            `json:"stdout"`
+	Stderr    text            `json:"stderr"`
+	Blocking  blocking        `json:"blockingError"`
+}
+
+type blocking struct {
+	Error   text `json:"blockingError"`
+	Command text `json:"command"`
+}
+
+// hookList are the hooks that ran where a turn ended.
+type hookList []struct {
+	Command text `json:"command"`
 }
 
 // A message is what a model or a person said.
@@ -60,6 +119,7 @@ type message struct {
 type block struct {
 	Type      text            `json:"type"`
 	Text      text            `json:"text"`
+	Thinking  text            `json:"thinking"`
 	ID        text            `json:"id"`
 	Name      text            `json:"name"`
 	Input     json.RawMessage `json:"input"`
@@ -134,17 +194,25 @@ func contents(content json.RawMessage) domain.Contents {
 		switch {
 		case b.Type == "text":
 			all = append(all, domain.Text(b.Text))
-		case b.Source.Data != "" && b.Source.MediaType != "":
-			if data, err := base64.StdEncoding.DecodeString(string(b.Source.Data)); err == nil {
-				all = append(all, domain.Media{MIME: string(b.Source.MediaType), Data: data})
+		default:
+			media, ok := b.media()
+			if !ok {
+				all = append(all, domain.Text(b.raw))
 				continue
 			}
-			fallthrough
-		default:
-			all = append(all, domain.Text(b.raw))
+			all = append(all, media)
 		}
 	}
 	return all
+}
+
+// media returns the media in base64 that a part is.
+func (b block) media() (domain.Media, bool) {
+	if b.Source.Data == "" || b.Source.MediaType == "" {
+		return domain.Media{}, false
+	}
+	data, err := base64.StdEncoding.DecodeString(string(b.Source.Data))
+	return domain.Media{MIME: beginning(string(b.Source.MediaType), mostName), Data: data}, err == nil
 }
 
 // prose returns the text of the parts that a person wrote. Of media it says

@@ -19,7 +19,7 @@ const (
 	StartedTwice       Law = "a call begins at most once" // one that is idempotent may begin again
 	StartedAfterEnd    Law = "a call that ended does not begin"
 	AskedAsAnother     Law = "an ID in a reply names one call"         // not checked in an import
-	NeverAsked         Law = "a result is that of a call"              // an orphan result
+	NeverAsked         Law = "a result is that of a call"              // an orphan result; not checked in an import
 	Open               Law = "a call ends"                             // by the end of its process; not checked in an import
 	StartDenied        Law = "a call that began says so"               // not checked in an import
 	StartMissing       Law = "a call runs once its start is on record" // not checked in an import
@@ -67,7 +67,9 @@ func exception(law Law, key Key, tool string, at Place, format string, args ...a
 // request for permission of [State.Unfinished] is among them only if the process
 // that has it is on record as stopped, and until it ends: that process would have
 // ended it. One of an import, whose file may end anywhere, is not; nor is one of a
-// session with events of unknown kinds, which may have ended it.
+// session with events of unknown kinds, which may have ended it. A result without
+// its call is a breach only in a session that ran here: the file of an import may
+// begin anywhere, too.
 func (s *State) Exceptions() []Exception {
 	all := slices.Clone(s.kept.Found)
 	for _, f := range s.unfinished() {
@@ -76,7 +78,7 @@ func (s *State) Exceptions() []Exception {
 		}
 	}
 	for c := range s.unusual() {
-		if c.Asked.IsZero() {
+		if c.Asked.IsZero() && !c.elsewhere() {
 			all = append(all, c.orphaned()...)
 		}
 	}
@@ -172,8 +174,11 @@ func (s *State) offeredBy(offer int) domain.ProcessID {
 	return domain.ProcessID{}
 }
 
-// orphaned returns what is on record of a call that was never asked for, which a
-// later event can still change in an import.
+// elsewhere reports whether another program ran the call: it is one of an import,
+// and of no turn that was taken here since.
+func (c *record) elsewhere() bool { return c.Imported && c.Turn.IsZero() }
+
+// orphaned returns what is on record of a call that was never asked for.
 func (c *record) orphaned() []found {
 	var all []found
 	add := func(at Place, detail string) {

@@ -89,8 +89,23 @@ func (s *State) applySession(known *session, v events.Envelope) {
 		known.Interrupted = true
 	case events.SessionClosed:
 		known.Closed = true
+	case events.SettingChanged:
+		known.set(e)
+	case events.SessionSpawned:
+		known.Parent = e.Parent
+	case events.ContextAdded, events.ContextCompacted, events.CommandRan, events.ProviderFailed: // say nothing of calls
 	case events.Unknown:
 		known.Unknown = true
+	}
+}
+
+// set takes a setting that the opening of the session did not know.
+func (known *session) set(e events.SettingChanged) {
+	switch {
+	case e.Setting == events.SettingModel && known.Model == "":
+		known.Model = e.Value
+	case e.Setting == events.SettingLocation && known.Location == "":
+		known.Location = e.Value
 	}
 }
 

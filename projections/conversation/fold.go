@@ -35,6 +35,11 @@ func apply(s *State, v events.Envelope) *State {
 		s.Interrupted = &e
 	case events.SessionClosed:
 		s.Closed = true
+	case events.SettingChanged:
+		s.set(e)
+	case events.SessionSpawned:
+		s.Parent = e.Parent
+	case events.ContextAdded, events.ContextCompacted, events.CommandRan, events.ProviderFailed: // a model here is shown prompts, replies and results
 	case events.LoopDetected:
 		s.Loops = append(s.Loops, e)
 	case events.Unknown:
@@ -46,6 +51,16 @@ func apply(s *State, v events.Envelope) *State {
 		s.applyPermission(v)
 	}
 	return s
+}
+
+// set takes a setting that the opening of the session did not know.
+func (s *State) set(e events.SettingChanged) {
+	switch {
+	case e.Setting == events.SettingModel && s.Model == "":
+		s.Model = e.Value
+	case e.Setting == events.SettingLocation && s.Location == "":
+		s.Location = e.Value
+	}
 }
 
 func (s *State) prompt(e events.PromptAdmitted, v events.Envelope) {

@@ -224,4 +224,16 @@ func (w *world) importSession() {
 			Content: domain.Contents{domain.Text("ok")}, Offered: offered(name),
 		})
 	}
+	for _, e := range []events.Event{
+		events.SettingChanged{Setting: events.SettingModel, Value: "m-2"},
+		events.SettingChanged{Setting: events.SettingLocation, Value: "/w"},
+		events.SettingChanged{Setting: events.SettingPermissionMode, Value: "plan"},
+		events.ContextCompacted{Trigger: "auto"},
+		events.ContextAdded{Source: events.ContextSummary, Text: "so far"},
+		events.CommandRan{By: events.ByUser, Name: "/compact"},
+		events.ProviderFailed{Detail: "busy", Status: 529},
+		events.SessionSpawned{Parent: w.log.Mint.Session()},
+	} {
+		w.log.Add(stream, e)
+	}
 }

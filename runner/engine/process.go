@@ -35,6 +35,11 @@ type ProcessConfig struct {
 	// whether the log has a settlement. Recovery calls it when no other process
 	// may be alive. Nil: recovery removes no output.
 	Sweep func(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error)) error
+	// InStore says that Outputs are those in the folder of the store, so that a
+	// backup or a check of the folder misses them where they are lost.
+	InStore bool
+	// ID is the ID under which the process goes on record. Zero: a new one.
+	ID domain.ProcessID
 	// Program and Version name the program in the record of the process.
 	Program, Version string
 	// Address is where other processes fetch the outputs that this one keeps,
@@ -92,7 +97,10 @@ func Start(ctx context.Context, config ProcessConfig) (*Process, error) {
 		return nil, fmt.Errorf("start process: %w: Program is empty", ErrBadConfig)
 	}
 	l := config.Ledger
-	p := &Process{config: config, id: l.Mint().Process()}
+	p := &Process{config: config, id: config.ID}
+	if p.id.IsZero() {
+		p.id = l.Mint().Process()
+	}
 	p.layers = registry.NewLayers(l, p.id)
 	p.writer = l.Writer(events.ProcessStream(p.id), 0)
 	host, err := os.Hostname()
@@ -101,6 +109,7 @@ func Start(ctx context.Context, config ProcessConfig) (*Process, error) {
 	}
 	started := events.ProcessStarted{
 		Process: p.id, Host: host, PID: os.Getpid(), Program: config.Program, Version: config.Version, Address: config.Address,
+		InStore: config.InStore,
 	}
 	if p.shared() {
 		started.Until = l.Now().Add(config.Lease)
@@ -116,7 +125,7 @@ func Start(ctx context.Context, config ProcessConfig) (*Process, error) {
 		p.lease = runner.KeepLease(ctx, l, p.writer, p.id, config.Lease)
 	}
 	if !p.shared() || config.Recover {
-		if err := p.recover(ctx); err != nil {
+		if p.recovered, err = p.recover(ctx); err != nil {
 			return nil, errors.Join(err, p.Close(ctx))
 		}
 	}
@@ -175,40 +184,47 @@ func (p *Process) wait(ctx context.Context) error {
 	return p.layers.Wait(ctx)
 }
 
+// Recover ends what processes left that died since Start, while this one works: what
+// it carries on itself is left alone. A process that becomes the holder of a folder
+// calls it.
+func (p *Process) Recover(ctx context.Context) (Recovered, error) { return p.recover(ctx) }
+
 // recover ends what dead processes left.
-func (p *Process) recover(ctx context.Context) error {
+func (p *Process) recover(ctx context.Context) (done Recovered, err error) {
 	l, checkpoints := p.config.Ledger, p.config.Checkpoints
+	var w runner.Wreck
+	if w.Catalog, err = projections.Current(ctx, catalog.Projection(), l, checkpoints); err != nil {
+		return done, fmt.Errorf("recover: %w", err)
+	}
+	if w.Calls, err = projections.Current(ctx, calls.Projection(), l, checkpoints); err != nil {
+		return done, fmt.Errorf("recover: %w", err)
+	}
+	// Folded last: a process whose call is among those above is on record here.
 	started, err := projections.Current(ctx, runner.Processes(), l, checkpoints)
 	if err != nil {
-		return fmt.Errorf("recover: %w", err)
+		return done, fmt.Errorf("recover: %w", err)
 	}
 	judged := started.Judge(p.id, l.Now(), !p.shared())
 	if p.config.Judge != nil {
 		if err := p.config.Judge(&judged); err != nil {
-			return err
+			return done, err
 		}
 	}
-	w := runner.Wreck{Processes: ids(judged.Dead), Others: ids(slices.Concat(judged.Living, judged.Unknown))}
-	if w.Catalog, err = projections.Current(ctx, catalog.Projection(), l, checkpoints); err != nil {
-		return fmt.Errorf("recover: %w", err)
-	}
-	if w.Calls, err = projections.Current(ctx, calls.Projection(), l, checkpoints); err != nil {
-		return fmt.Errorf("recover: %w", err)
-	}
+	w.Processes, w.Others = ids(judged.Dead), append(ids(slices.Concat(judged.Living, judged.Unknown)), p.id)
 	// A registry without layers finds every offered tool stale, and runs none.
 	empty, err := p.layers.Registry(registry.Config{Outputs: p.config.Outputs})
 	if err != nil {
-		return fmt.Errorf("recover: %w", err)
+		return done, fmt.Errorf("recover: %w", err)
 	}
-	p.recovered.Recovered, err = runner.New(runner.Config{Ledger: l, Registry: empty}).Salvage(ctx, w)
+	done.Recovered, err = runner.New(runner.Config{Ledger: l, Registry: empty}).Salvage(ctx, w)
 	if err != nil {
-		return err
+		return done, err
 	}
-	p.recovered.Living, p.recovered.Unknown = judged.Living, judged.Unknown
-	if p.config.Sweep == nil || len(judged.Living) > 0 || len(p.recovered.Left) > 0 {
-		return nil // an output may be that of a call that another process runs, or be named by an event of an unknown kind
+	done.Living, done.Unknown = judged.Living, judged.Unknown
+	if p.config.Sweep == nil || len(judged.Living) > 0 || len(done.Left) > 0 {
+		return done, nil // an output may be that of a call that another process runs, or be named by an event of an unknown kind
 	}
-	return p.sweep(ctx)
+	return done, p.sweep(ctx)
 }
 
 // sweep removes the outputs that no settlement on record names. It asks the log
