@@ -96,7 +96,7 @@ type Written struct {
 // into a folder; a second one is events.ErrInUse.
 func (s *Store) Backup(ctx context.Context, dst string, parts ...NamedPart) (made Backup, wrote Written, err error) {
 	b := &backing{store: s, fs: s.folder.fs, dst: dst, shot: s.folder.path(snapshotName)}
-	if s.folder.fs == vfs.Default {
+	if s.folder.fs == files.Disk {
 		if b.dst, err = realPath(dst); err != nil {
 			return Backup{}, Written{}, fmt.Errorf("back up to %s: %w", dst, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/files"
 )
 
 // digestThrough returns the digest of a store's records to a position.
@@ -386,6 +388,101 @@ func TestABackupHealsWhatRottedInItsFolder(t *testing.T) {
 	}
 	if _, err := Restore(t.Context(), "backup", "again", storage); err != nil {
 		t.Errorf("Restore after %d more backups = %v, want what rotted written again", rereadIn, err)
+	}
+}
+
+// A file of the earlier backup that has another length is not the one that its
+// name says, and is written again at once.
+func TestABackupDoesNotTrustANameAlone(t *testing.T) {
+	t.Parallel()
+	storage := vfs.NewMem()
+	s := open(t, storage)
+	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(200, 1000)...))
+	must(t, s.Compact(t.Context()))
+	first, _, err := s.Backup(t.Context(), "backup")
+	must(t, err)
+	for _, f := range first.Files {
+		if f.Bytes == 0 {
+			continue
+		}
+		text, err := readFile(storage, "backup/files/"+f.SHA256)
+		must(t, err)
+		must(t, writeFile(storage, "backup/files/"+f.SHA256, text[:len(text)-1]))
+	}
+	_, _, err = s.Backup(t.Context(), "backup")
+	must(t, err)
+	if _, err := Restore(t.Context(), "backup", "again", storage); err != nil {
+		t.Errorf("Restore after one more backup = %v, want what was cut written again", err)
+	}
+}
+
+// A restless file system returns other bytes of a file of a snapshot each time
+// that the file is opened.
+type restless struct {
+	vfs.FS
+	opened map[string]int
+}
+
+func (r restless) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
+	file, err := r.FS.Open(name, options...)
+	if err != nil || !strings.HasSuffix(name, "/thing") {
+		return file, err
+	}
+	r.opened[name]++
+	return &shifted{file, byte(r.opened[name])}, nil
+}
+
+type shifted struct {
+	vfs.File
+	by byte
+}
+
+func (s *shifted) Read(p []byte) (int, error) {
+	n, err := s.File.Read(p)
+	for i := range p[:n] {
+		p[i] += s.by
+	}
+	return n, err
+}
+
+// A file that reads otherwise when it is copied than when its sum was taken ends
+// the backup.
+func TestABackupHoldsEachCopyToItsSum(t *testing.T) {
+	t.Parallel()
+	storage := restless{vfs.NewMem(), map[string]int{}}
+	s := open(t, storage)
+	if _, _, err := s.Backup(t.Context(), "backup", NamedPart{"outputs", thing(storage)}); !errors.Is(err, events.ErrDamaged) || !strings.Contains(err.Error(), "outputs/thing") {
+		t.Errorf("Backup of a file that is not the same twice = %v, want %v that names it", err, events.ErrDamaged)
+	}
+	if _, err := storage.Stat("backup/" + backupName); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder has a %s file, %v; want none", backupName, err)
+	}
+}
+
+// A backup that says other records than its files hold leaves no store, though
+// each file is what its name says.
+func TestARestoreHoldsTheRecordsToTheirDigest(t *testing.T) {
+	t.Parallel()
+	storage := vfs.NewMem()
+	s := open(t, storage)
+	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(3, 50)...))
+	made, _, err := s.Backup(t.Context(), "backup")
+	must(t, err)
+	other := events.NewDigest()
+	for name, change := range map[string]func(*Backup){
+		"another digest":   func(b *Backup) { b.Digest = other.String() },
+		"more records":     func(b *Backup) { b.Records++ },
+		"another position": func(b *Backup) { b.Position = events.NewPosition(4, 4) },
+	} {
+		b := made
+		change(&b)
+		must(t, putBackup(storage, "backup", b))
+		if _, err := Restore(t.Context(), "backup", "again", storage); !errors.Is(err, ErrBadBackup) {
+			t.Errorf("Restore of a backup that says %s = %v, want %v", name, err, ErrBadBackup)
+		}
+		if _, err := Open(t.Context(), "again", Config{FS: files.ReadOnly(storage)}); err == nil {
+			t.Errorf("Restore of a backup that says %s left a store", name)
+		}
 	}
 }
 

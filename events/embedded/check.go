@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
-	"io/fs"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -39,7 +38,7 @@ type Checked struct {
 	Digest      string          // the events.Digest of the records; empty where one could not be read
 	Opened      bool            // the database could be opened; if not, only the files were looked at
 	Closed      bool            // the store was closed in order: nothing can be missing at its end
-	Locked      bool            // nobody could write meanwhile; false where the folder cannot be written to
+	Locked      bool            // no process could write meanwhile; false where the lock cannot be shared
 }
 
 // A Checking says how to check. The zero Checking is right.
@@ -62,7 +61,7 @@ type Checking struct {
 // format (events.ErrNewerFormat) or one that is open (events.ErrInUse).
 func Check(ctx context.Context, dir string, found func(Finding), c Checking) (checked Checked, err error) {
 	if c.FS == nil {
-		c.FS = vfs.Default
+		c.FS = files.Disk
 		if dir, err = realPath(dir); err != nil {
 			return Checked{}, fmt.Errorf("check %s: %w", dir, err)
 		}
@@ -143,12 +142,12 @@ func (k *check) lock() (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	lock, err := k.FS.Lock(f.path(lockName))
-	if _, aboutFile := errors.AsType[*fs.PathError](err); aboutFile {
-		return io.NopCloser(nil), nil
-	}
+	lock, err := files.LockShared(k.FS, f.path(lockName))
 	if err != nil {
 		return nil, fmt.Errorf("%w by %s: end that first", events.ErrInUse, f.holder())
+	}
+	if lock == nil {
+		return io.NopCloser(nil), nil
 	}
 	k.Locked = true
 	return lock, nil
@@ -238,7 +237,7 @@ func (k *check) checkRecords(ctx context.Context) error {
 		k.report(Finding{File: logName, Detail: "the end of the records cannot be read: " + err.Error()})
 	}
 	k.End = events.NewPosition(end, end)
-	if sealed, ok := files.Sealed(k.FS, k.FS.PathJoin(k.dir, logName)); ok && sealed > end {
+	if sealed, _ := files.Sealed(k.FS, k.FS.PathJoin(k.dir, logName)); sealed > end {
 		k.report(Finding{Position: events.NewPosition(end+1, end+1), Through: events.NewPosition(sealed, sealed),
 			Detail: "the record is missing, and was there when the store was closed"})
 	}

@@ -56,7 +56,7 @@ func furnish(t testing.TB, storage vfs.FS) []events.Entry {
 // surgery changes the database beneath a store that is closed.
 func surgery(t testing.TB, storage vfs.FS, do func(db *pebble.DB) error) {
 	t.Helper()
-	db, err := pebble.Open("store/log", &pebble.Options{FS: storage, FormatMajorVersion: pebble.FormatNewest, Logger: silent{}})
+	db, err := pebble.Open("store/log", &pebble.Options{FS: storage, FormatMajorVersion: files.FormatVersion, Logger: silent{}})
 	must(t, err)
 	must(t, errors.Join(do(db), db.Close()))
 }
@@ -105,6 +105,27 @@ func contents(t testing.TB, storage vfs.FS, dir string) map[string]string {
 		found[path] = text
 	}
 	return found
+}
+
+// The seal says how many records there were. A database that ends before is
+// not opened, and says so again the next time.
+func TestAStoreThatEndsBeforeItsSealIsRefused(t *testing.T) {
+	t.Parallel()
+	storage := vfs.NewMem()
+	furnish(t, storage)
+	must(t, files.Seal(storage, "store/log", 363))
+	for range 2 {
+		s, err := Open(t.Context(), "store", Config{FS: storage})
+		if err == nil {
+			must(t, s.Close())
+		}
+		if !errors.Is(err, events.ErrDamaged) || !strings.Contains(err.Error(), "361 to 363") {
+			t.Fatalf("Open of a store that lacks its last records = %v, want %v that names them", err, events.ErrDamaged)
+		}
+	}
+	if _, found := checked(t, storage); len(found) != 1 || found[0].Position != events.NewPosition(361, 361) || found[0].Through != events.NewPosition(363, 363) {
+		t.Errorf("a check found %+v, want positions 361 to 363", found)
+	}
 }
 
 // Each damage that the database holds well is found, with its place, and nothing

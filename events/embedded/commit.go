@@ -88,6 +88,9 @@ func (s *Store) Place(ctx context.Context, stream events.Stream, after events.Re
 
 // append returns the sequence of the last record.
 func (s *Store) append(ctx context.Context, stream events.Stream, after events.Revision, records []events.Record) (last uint64, err error) {
+	if s.pinned != nil {
+		return 0, s.use(func() error { return ErrReadOnly })
+	}
 	if err := s.check(stream, after, records); err != nil {
 		return 0, err
 	}
@@ -214,6 +217,7 @@ func (s *Store) commitAll() {
 		if len(taken) == 0 {
 			return
 		}
+		s.gate.RLock() // until the group has landed
 		g := s.form(taken)
 		clear(taken)
 		g.begun = time.Now()
@@ -375,6 +379,7 @@ func (s *Store) land(g *group, err error) {
 		p.done <- err
 	}
 	s.queue.landed(g.size)
+	s.gate.RUnlock()
 }
 
 // published returns copies of the records of a group, each with room for its

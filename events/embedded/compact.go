@@ -7,6 +7,7 @@ import (
 	"io/fs"
 
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/files"
 )
 
 // Compact rewrites the records where that takes less room or fewer reads, and
@@ -16,16 +17,19 @@ import (
 func (s *Store) Compact(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ended := make(chan struct{})
+	ended, stopped := make(chan struct{}), s.guard.stopped()
 	defer close(ended)
 	go func() {
 		select {
-		case <-s.guard.stopped:
+		case <-stopped:
 			cancel() // Pebble tries a compaction again and again, and would not return
 		case <-ended:
 		}
 	}()
 	err := s.use(func() error {
+		if s.pinned != nil {
+			return ErrReadOnly
+		}
 		if err := s.guard.failure(); err != nil {
 			return err
 		}
@@ -50,6 +54,9 @@ func (s *Store) Compact(ctx context.Context) error {
 // unsealed returns why a store whose folder is not as it was closed is not
 // opened.
 func unsealed(err error) error {
+	if errors.Is(err, files.ErrNewerVersion) {
+		return fmt.Errorf("%w: %w", events.ErrNewerFormat, err)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: log/%w; copy the whole folder, or restore a backup; a copy without log/seal opens with what can be read", ErrIncomplete, err)
 	}

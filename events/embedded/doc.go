@@ -1,7 +1,8 @@
 // Package embedded keeps events in a Pebble database in this process.
 //
 // A [Store] is an events.Store in a folder of its own. [Open] makes the folder,
-// locks it, and says who holds it to anyone who comes second. Over vfs.NewMem it
+// locks it, and says who holds it to anyone who comes second. [OpenReader] opens a
+// folder that no process has open, to read it as it is. Over vfs.NewMem it
 // is the store of unit tests, over vfs.NewCrashableMem that of crash tests. It
 // keeps checkpoints of projections beside the records. [Store.Backup] copies it
 // while it serves, [Restore] makes a store of a [Backup], [Check] looks for
@@ -45,6 +46,9 @@
 //     names the records where a power cut is as likely.
 //   - A backup is of one moment, was read back, and replaces the one before only
 //     when it is whole.
+//   - A reader changes nothing in the folder, and reads what a writer would read
+//     that came in its place. A writer that comes afterwards changes nothing for
+//     it, and waits only while a reader opens the store.
 //   - A checkpoint is whole, and never ahead of the records.
 //
 // # Concurrency
@@ -62,13 +66,14 @@
 //
 // # Errors
 //
-// Open returns events.ErrInUse, ErrNewerFormat, ErrNotAStore, [ErrIncomplete],
-// and ErrDamaged for a folder that is not as it was closed. Backup and Restore
+// Open and OpenReader return events.ErrInUse, ErrNewerFormat, ErrNotAStore,
+// [ErrIncomplete], and ErrDamaged for a folder that is not as it was closed. What
+// would write to a store of OpenReader is [ErrReadOnly]. Backup and Restore
 // return [ErrNotABackup], [ErrNotEmpty] and [ErrBadBackup]. Append returns a
 // Conflict, ErrBadRecord, ErrTooLarge and ErrClosed; an append whose context
 // ended after the committer took it, or whose write failed, is open, and
-// appending the same again, after opening the store again in the latter case,
-// tells. Loops end with ErrDamaged at a record that is damaged.
+// appending the same again tells: after [ErrPaused] to the same store later, and
+// otherwise after opening the store again. Loops end with ErrDamaged at a record that is damaged.
 //
 // What the bytes of a record mean is left to package events. The laws are
 // checked in store_test.go and durability_test.go, power cuts in crash_test.go

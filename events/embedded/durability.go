@@ -96,6 +96,11 @@ func (s *Store) Sync(ctx context.Context) error {
 
 // sync makes durable what was applied before it began.
 func (s *Store) sync() (err error) {
+	if s.pinned != nil {
+		return nil
+	}
+	s.gate.RLock()
+	defer s.gate.RUnlock()
 	if err := s.guard.failure(); err != nil {
 		return err
 	}
@@ -137,8 +142,6 @@ func (s *Store) syncAll() {
 		case <-s.closing:
 			return
 		}
-		if s.sync() != nil {
-			return // the store stopped, which its guard remembers
-		}
+		_ = s.sync() // of a failure, the guard knows
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -117,6 +119,39 @@ func TestUnderIntervalAFailedSyncStopsTheStore(t *testing.T) {
 	}
 	if s.Durable() != (events.Position{}) {
 		t.Errorf("Durable() = %s after a sync that failed, want 0", s.Durable())
+	}
+	must(t, s.Close())
+}
+
+// A record that is appended while a sync runs may not be covered by it, so
+// Durable does not count it.
+func TestDurableDoesNotCountWhatIsAppendedDuringTheSync(t *testing.T) {
+	t.Parallel()
+	var during atomic.Pointer[func()]
+	storage := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind != errorfs.OpFileSync && op.Kind != errorfs.OpFileSyncData || !strings.HasSuffix(op.Path, ".log") {
+			return nil
+		}
+		if do := during.Swap(nil); do != nil {
+			(*do)()
+		}
+		return nil
+	}))
+	s, err := Open(t.Context(), "store", Config{FS: storage, Durability: Interval(time.Hour)})
+	must(t, err)
+	p := newPen(1)
+	must(t, s.Append(t.Context(), "s-1", 0, p.records(1, 10)...))
+	did := false
+	appending := func() {
+		did = true
+		if err := s.Append(t.Context(), "s-1", 1, p.records(2, 10)...); err != nil {
+			t.Errorf("Append during a sync = %v", err)
+		}
+	}
+	during.Store(&appending)
+	must(t, s.Sync(t.Context()))
+	if !did || s.Head() != events.NewPosition(3, 3) || s.Durable() != events.NewPosition(1, 1) {
+		t.Errorf("after a sync with an append during it (%t), Head() = %s and Durable() = %s, want 3 and 1", did, s.Head(), s.Durable())
 	}
 	must(t, s.Close())
 }

@@ -2,11 +2,14 @@ package embedded
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,10 +40,11 @@ const formatTitle = "settlement-ledger store, format "
 // An Owner is who has a store open. It is kept in the folder, for the error
 // that another one gets.
 type Owner struct {
-	PID     int       `json:"pid"`     // 0: of this process
-	Host    string    `json:"host"`    // empty: this one
-	Started time.Time `json:"started"` // when the store was opened; zero: now
-	Command string    `json:"command"` // empty: the name of this program
+	PID     int       `json:"pid"`              // 0: of this process
+	Host    string    `json:"host"`             // empty: this one
+	Started time.Time `json:"started"`          // when the store was opened; zero: now
+	Command string    `json:"command"`          // empty: the name of this program
+	Shares  bool      `json:"shares,omitempty"` // the process serves the folder to others, or is about to
 }
 
 // filled returns o with what it leaves out.
@@ -86,18 +90,24 @@ func (s session) syncs() bool { return s.Durability == Sync().String() }
 
 // openFolder makes or finds the folder of a store and locks it. It creates
 // nothing in a folder of something else.
-func openFolder(storage vfs.FS, dir string, owner Owner, durability Durability) (*folder, error) {
+func openFolder(ctx context.Context, storage vfs.FS, dir string, cfg Config) (*folder, error) {
 	f := &folder{fs: storage, dir: dir}
 	if err := f.make(); err != nil {
 		return nil, err
 	}
-	if err := f.inspect(); err != nil {
+	// A process that is making the store, or ends, changes the folder meanwhile: only
+	// under the lock it is known what it is. A folder without one is left without.
+	unfit := f.inspect()
+	if unfit != nil && !f.hasLock() {
+		return nil, unfit
+	}
+	if err := f.take(ctx, cfg.Logger); err != nil {
+		if unfit != nil && !errors.Is(err, events.ErrInUse) {
+			err = unfit
+		}
 		return nil, err
 	}
-	if err := f.take(); err != nil {
-		return nil, err
-	}
-	err := f.inspect() // again, as another process may have had it
+	err := f.inspect()
 	switch {
 	case err != nil:
 	case f.unfinished():
@@ -110,12 +120,18 @@ func openFolder(storage vfs.FS, dir string, owner Owner, durability Durability) 
 	}
 	if err == nil {
 		f.before, _ = f.session()
-		err = f.sign(session{owner.filled(), durability.String()})
+		err = f.sign(session{cfg.Owner.filled(), cfg.Durability.String()})
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.close())
 	}
 	return f, nil
+}
+
+// hasLock reports whether the folder has a lock file.
+func (f *folder) hasLock() bool {
+	_, err := f.fs.Stat(f.path(lockName))
+	return err == nil
 }
 
 // unfinished reports whether the folder has a database and a FORMAT file that
@@ -170,12 +186,16 @@ func (f *folder) publish() error {
 // tidy removes what a store does not need once it is one, durably: beside it a
 // FORMAT file that goes missing later would count as one that is not written yet.
 func (f *folder) tidy() error {
-	err := f.fs.Remove(f.path(begunName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	removed := false
+	for _, name := range []string{begunName, restoringName} {
+		err := f.fs.Remove(f.path(name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		removed = removed || err == nil
 	}
-	if err != nil {
-		return err
+	if !removed {
+		return nil
 	}
 	return files.SyncDir(f.fs, f.dir)
 }
@@ -242,6 +262,9 @@ func (f *folder) inspect() error {
 	if !f.fresh {
 		return f.checkFormat(names)
 	}
+	if slices.Contains(names, restoringName) {
+		return fmt.Errorf("open store %s: %w: restoring a backup into it was cut off: restore it again", f.dir, events.ErrNotAStore)
+	}
 	for _, name := range names {
 		if !slices.Contains(begun, name) {
 			return fmt.Errorf("open store %s: %w: it holds %s and no %s file; name an empty folder, or one that does not exist",
@@ -283,18 +306,35 @@ func (f *folder) readFormat(name string) (uint64, error) {
 	return found, nil
 }
 
-// take locks the folder, or returns an ErrInUse that names who has it.
-func (f *folder) take() (err error) {
-	f.lock, err = f.fs.Lock(f.path(lockName))
+// take locks the folder, or returns an ErrInUse that names who has it. It waits for
+// readers, and logs that after a second.
+func (f *folder) take(ctx context.Context, logger *slog.Logger) (err error) {
+	f.lock, err = files.Lock(ctx, f.fs, f.path(lockName), func() {
+		if logger != nil {
+			logger.Warn("waiting for processes that read the store", "store", f.dir, "processes", files.Users(f.path(lockName)))
+		}
+	})
 	if err == nil {
 		return nil
 	}
 	// The file that cannot be made or opened is a *PathError; a lock that is
 	// held is not.
-	if _, ok := errors.AsType[*fs.PathError](err); ok {
+	if _, ok := errors.AsType[*fs.PathError](err); ok || ctx.Err() != nil {
 		return fmt.Errorf("open store %s: %w", f.dir, err)
 	}
-	return fmt.Errorf("open store %s: %w by %s: end that first, or name another store", f.dir, events.ErrInUse, f.holder())
+	if errors.Is(err, files.ErrRead) {
+		return fmt.Errorf("open store %s: %w by processes that read it, for %v now%s: end them first, or name another store",
+			f.dir, events.ErrInUse, files.LockWait, numbers(files.Users(f.path(lockName))))
+	}
+	return f.inUse()
+}
+
+// numbers names processes in an error, where they are known.
+func numbers(processes []int) string {
+	if len(processes) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%s)", strings.Trim(fmt.Sprint(processes), "[]"))
 }
 
 // holder names the process in the owner file.
@@ -365,11 +405,17 @@ func (f *folder) create(path string, content []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-func (f *folder) read(name string) ([]byte, error) {
+// read returns the beginning of a file, which is all of a small one.
+func (f *folder) read(name string) ([]byte, error) { return f.readUpTo(name, 1<<16) }
+
+// readAll returns a file.
+func (f *folder) readAll(name string) ([]byte, error) { return f.readUpTo(name, math.MaxInt64) }
+
+func (f *folder) readUpTo(name string, most int64) ([]byte, error) {
 	file, err := f.fs.Open(f.path(name))
 	if err != nil {
 		return nil, err
 	}
-	text, err := io.ReadAll(io.LimitReader(file, 1<<16))
+	text, err := io.ReadAll(io.LimitReader(file, most))
 	return text, errors.Join(err, file.Close())
 }

@@ -11,8 +11,9 @@ import (
 // errFollowings is the answer to more than one Following.
 var errFollowings = errors.New("follow: there is more than one Following; give one, or none")
 
-// Follow is events.Store's. In a store that stopped at a failed write, it ends
-// with that failure when it has yielded all that is durable. A follower that is
+// Follow is events.Store's. In a store that stopped for good at a failed write, it
+// ends with that failure when it has yielded all that is durable; in one that is
+// paused it waits. A follower that is
 // at the end holds no memory but its own goroutine's; one that is behind reads
 // in its own time, and nobody waits for it.
 func (s *Store) Follow(ctx context.Context, after events.Position, options ...events.Following) iter.Seq2[events.Entry, error] {

@@ -35,8 +35,8 @@ func TestCompactOnAFullDiskEnds(t *testing.T) {
 	go func() { ended <- errors.Join(s.Compact(t.Context()), s.Close()) }()
 	select {
 	case err := <-ended:
-		if !errors.Is(err, errStopped) {
-			t.Errorf("Compact and Close on a full disk = %v, want %v", err, errStopped)
+		if !errors.Is(err, ErrPaused) {
+			t.Errorf("Compact and Close on a full disk = %v, want %v", err, ErrPaused)
 		}
 	case <-time.After(30 * time.Second):
 		t.Fatal("Compact and Close on a full disk do not end")

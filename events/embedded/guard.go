@@ -17,34 +17,63 @@ import (
 // errStopped says why a store refuses what it is asked to write.
 var errStopped = errors.New("the store stopped at a failed write; opening it again tells what was kept")
 
+// ErrPaused is the answer to a write while the disk is full or the process may
+// open no more files. The store goes on by itself when that is over: see [Open].
+// An append that ends with it is open, as after any other error: the same records,
+// appended again later, are added once.
+var ErrPaused = errors.New("the store takes no writes while the disk is full or too many files are open, and goes on by itself afterwards")
+
 // A guard stands between Pebble and its file system, and stops at the first
 // write that fails. From then on nothing reaches the storage: Pebble is told
 // that all is well, and what it writes is kept in memory and dropped with it.
 // Pebble itself would end the process, or try again on top of a sync that
 // failed. Whoever had something written looks at failure afterwards.
 // Opening a database is no different.
+//
+// A guard whose storage is full, or that may open no more files, is paused: when
+// Pebble is closed, it can be resumed for another Pebble. After any other failure
+// it is lost.
 type guard struct {
 	vfs.FS
-	logger  *slog.Logger
-	scratch *vfs.MemFS    // what was created since the failure
-	stopped chan struct{} // closed at the failure
-	ending  chan struct{} // closed when the store begins to close
-	vitals  *vitals       // is told how long syncs of the log take
-	mu      struct {
+	logger *slog.Logger
+	lost   chan struct{}  // closed when the guard is lost
+	vitals *vitals        // is told how long syncs of the log take
+	under  sync.WaitGroup // operations of the storage
+	mu     struct {
 		sync.Mutex
-		cause  error // what failed
-		opened bool  // the database is open
+		cause   error         // what failed
+		lasting error         // why the guard is lost
+		opened  bool          // the database is open
+		scratch *vfs.MemFS    // what was created since the failure
+		stopped chan struct{} // closed at the failure
+		ending  chan struct{} // closed when the database begins to close
 	}
 }
 
 func newGuard(storage vfs.FS, logger *slog.Logger, vitals *vitals) *guard {
-	return &guard{FS: storage, logger: logger, vitals: vitals, scratch: vfs.NewMem(), stopped: make(chan struct{}), ending: make(chan struct{})}
+	g := &guard{logger: logger, vitals: vitals, lost: make(chan struct{})}
+	g.resume(storage)
+	return g
+}
+
+// resume begins anew with a storage. No database uses the guard.
+func (g *guard) resume(storage vfs.FS) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.FS = storage
+	g.mu.cause, g.mu.opened = nil, false
+	g.mu.scratch, g.mu.stopped, g.mu.ending = vfs.NewMem(), make(chan struct{}), make(chan struct{})
 }
 
 // failure returns the error that stopped the guard, or nil.
 func (g *guard) failure() error {
-	if cause := g.cause(); cause != nil {
-		return fmt.Errorf("%w: %w", errStopped, cause)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.mu.lasting != nil:
+		return fmt.Errorf("%w: %w", errStopped, g.mu.lasting)
+	case g.mu.cause != nil:
+		return fmt.Errorf("%w: %w", ErrPaused, g.mu.cause)
 	}
 	return nil
 }
@@ -56,14 +85,60 @@ func (g *guard) cause() error {
 	return g.mu.cause
 }
 
-// fail stops the guard.
-func (g *guard) fail(err error) {
+// stopped returns a channel that is closed at the next failure, or that was at the
+// last.
+func (g *guard) stopped() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.mu.stopped
+}
+
+// fail stops the guard, which is lost.
+func (g *guard) fail(err error) { g.stop(err, false) }
+
+// stop stops the guard. One that does not pass is lost, whatever failed before.
+func (g *guard) stop(err error, passes bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.mu.cause == nil {
 		g.mu.cause = err
-		close(g.stopped)
+		close(g.mu.stopped)
 	}
+	if !passes && g.mu.lasting == nil {
+		g.mu.lasting = err
+		close(g.lost)
+	}
+}
+
+// passes reports whether the storage is as the next opening may find it after an
+// operation that failed, once there is room or a file may be opened. A sync that
+// failed never is: the system may have dropped what it did not write. Of a file
+// that failed to close the same is true on network file systems.
+func passes(op string, err error) bool {
+	if op == "sync" || op == "close" {
+		return false
+	}
+	return files.Exhausted(err)
+}
+
+// begin reports whether an operation of the storage may begin. The caller then
+// ends it.
+func (g *guard) begin() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.mu.cause != nil {
+		return false
+	}
+	g.under.Add(1)
+	return true
+}
+
+// end ends an operation, which stops the guard if it failed.
+func (g *guard) end(op, name string, err error) {
+	if err != nil {
+		g.stop(fmt.Errorf("%s %s: %w", op, name, err), passes(op, err))
+	}
+	g.under.Done()
 }
 
 // opened says that the database is open.
@@ -73,46 +148,60 @@ func (g *guard) opened() {
 	g.mu.opened = true
 }
 
+// close says that the database begins to close.
+func (g *guard) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !isClosed(g.mu.ending) {
+		close(g.mu.ending)
+	}
+}
+
+// memory returns the file system of what was created since the failure.
+func (g *guard) memory() *vfs.MemFS {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.mu.scratch
+}
+
 // park waits until the store begins to close, as Pebble would try again at
 // once. A database that is being opened waits for what fails here, and does not
 // try again.
 func (g *guard) park() {
 	g.mu.Lock()
-	opened := g.mu.opened
+	opened, ending := g.mu.opened, g.mu.ending
 	g.mu.Unlock()
 	if opened {
-		<-g.ending
+		<-ending
 	}
 }
 
 // open returns a file for writing: the one that open opens or, once the guard
 // has stopped, one in memory.
 func (g *guard) open(op, name string, category vfs.DiskWriteCategory, open func() (vfs.File, error)) (vfs.File, error) {
-	if g.cause() == nil {
+	if g.begin() {
 		file, err := open()
+		g.end(op, name, err)
 		if err == nil {
 			return &guardedFile{File: file, guard: g, name: name, table: isTable(category), log: category == "pebble-wal"}, nil
 		}
-		g.fail(fmt.Errorf("%s %s: %w", op, name, err))
 	}
 	if isTable(category) && category != "pebble-memtable-flush" { // needless, and as large as the store
 		g.park()
 		return nil, g.failure()
 	}
-	if err := g.scratch.MkdirAll(g.PathDir(name), 0o755); err != nil {
+	scratch := g.memory()
+	if err := scratch.MkdirAll(g.PathDir(name), 0o755); err != nil {
 		return nil, err
 	}
-	return g.scratch.Create(name, category)
+	return scratch.Create(name, category)
 }
 
 // write does something to the storage that yields no file, unless the guard
 // has stopped. Pebble is not told if it fails.
 func (g *guard) write(op, name string, do func() error) {
-	if g.cause() != nil {
-		return
-	}
-	if err := do(); err != nil {
-		g.fail(fmt.Errorf("%s %s: %w", op, name, err))
+	if g.begin() {
+		g.end(op, name, do())
 	}
 }
 
@@ -144,7 +233,7 @@ func (g *guard) OpenDir(name string) (vfs.File, error) {
 // Open and Stat find what was created since the failure as well.
 func (g *guard) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
 	if g.cause() != nil {
-		if file, err := g.scratch.Open(name, options...); err == nil {
+		if file, err := g.memory().Open(name, options...); err == nil {
 			return file, nil
 		}
 	}
@@ -153,7 +242,7 @@ func (g *guard) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
 
 func (g *guard) Stat(name string) (vfs.FileInfo, error) {
 	if g.cause() != nil {
-		if info, err := g.scratch.Stat(name); err == nil {
+		if info, err := g.memory().Stat(name); err == nil {
 			return info, nil
 		}
 	}

@@ -2,14 +2,13 @@ package embedded
 
 import (
 	"bytes"
-	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded/files"
+	"github.com/settlement-ledger/ledger/events/embedded/files/filestest"
 )
 
 // killed returns the files of a store whose process was killed, with the records
@@ -26,6 +26,9 @@ func killed(t testing.TB) (map[string]string, []events.Entry) {
 	t.Helper()
 	storage := vfs.NewCrashableMem()
 	s, err := Open(t.Context(), "store", Config{FS: storage})
+	must(t, err)
+	must(t, s.Close()) // which leaves a seal
+	s, err = Open(t.Context(), "store", Config{FS: storage})
 	must(t, err)
 	lengths := map[events.Stream]events.Revision{}
 	p := newPen(7)
@@ -78,48 +81,6 @@ func withFlip(t testing.TB, whole map[string]string, name string, at, bit int) v
 	return clone
 }
 
-// A placeIn says what lies at an offset of a file: for a log, what part of which
-// chunk, and whether that is of the last record.
-func placeIn(name, text string, at int) string {
-	base := name[strings.LastIndexByte(name, '/')+1:]
-	kind := files.KindOf(base)
-	if kind != files.Log {
-		return string(cmp.Or(kind, files.Other))
-	}
-	var number uint32
-	if _, err := fmt.Sscanf(base, "%d.log", &number); err != nil {
-		return "log"
-	}
-	place, last := "behind the end", 0
-	for p := 0; p+19 <= len(text); {
-		if rest := 32<<10 - p%(32<<10); rest < 19 {
-			if at >= p && at < p+rest {
-				place = "padding"
-			}
-			p += rest
-			continue
-		}
-		length := int(binary.LittleEndian.Uint16([]byte(text[p+4:])))
-		if binary.LittleEndian.Uint32([]byte(text[p+7:])) != number {
-			break
-		}
-		if encoding := text[p+6]; encoding == 9 || encoding == 10 {
-			last = p
-		}
-		switch {
-		case at >= p && at < p+19:
-			place = "header"
-		case at >= p+19 && at < p+19+length:
-			place = "payload"
-		}
-		p += 19 + length
-	}
-	if at >= last && place != "behind the end" {
-		place += " of the last record"
-	}
-	return "log, " + place
-}
-
 // said returns a logger and the buffer that it writes to.
 func said() (*slog.Logger, *bytes.Buffer) {
 	var b bytes.Buffer
@@ -128,29 +89,36 @@ func said() (*slog.Logger, *bytes.Buffer) {
 
 // A bit that flipped in a file of a store whose process was killed is reported
 // when the store is opened or when what it took is read, or it has no effect.
-// No acknowledged record goes missing in silence, not even the last one.
+// No acknowledged record goes missing in silence, not even the last one. Half of
+// the bits are flipped in logs, as many as in all other kinds of files.
 func TestFlippedBitInAKilledStoreIsNoSilentLoss(t *testing.T) {
 	t.Parallel()
 	whole, truth := killed(t)
-	names := []string{}
+	kinds := map[string][]string{} // names of files
 	for name, text := range whole {
 		if len(text) > 0 {
-			names = append(names, name)
+			kind, _, _ := strings.Cut(filestest.Place(name, []byte(text), 0), ",")
+			kinds[kind] = append(kinds[kind], name)
 		}
 	}
-	slices.Sort(names)
+	order := slices.Sorted(maps.Keys(kinds))
 	rng := rand.New(rand.NewPCG(3, 4))
 	table := map[string][2]int{} // by place: reported, without effect
 	for i := range bitFlips(t) {
+		kind := order[i/2%len(order)]
+		if i%2 == 0 {
+			kind = string(files.Log)
+		}
+		names := slices.Sorted(slices.Values(kinds[kind]))
 		name := names[rng.IntN(len(names))]
 		at, bit := rng.IntN(len(whole[name])), rng.IntN(8)
-		if i%2 == 0 { // half of them in what the tables do not hold
-			for files.KindOf(name) != files.Log && files.KindOf(name) != files.Manifest {
-				name = names[rng.IntN(len(names))]
-			}
-			at = rng.IntN(len(whole[name]))
+		if i%8 == 0 { // where the last record is
+			end := sort.Search(len(whole[name]), func(at int) bool {
+				return strings.HasSuffix(filestest.Place(name, []byte(whole[name]), at), "behind the end")
+			})
+			at = max(0, end-1-rng.IntN(700))
 		}
-		place := placeIn(name, whole[name], at)
+		place := filestest.Place(name, []byte(whole[name]), at) + " (" + vfs.Default.PathBase(name) + ")"
 		row := table[place]
 		told, err := afterKill(t, withFlip(t, whole, name, at, bit), truth)
 		switch {
@@ -163,8 +131,8 @@ func TestFlippedBitInAKilledStoreIsNoSilentLoss(t *testing.T) {
 		}
 		table[place] = row
 	}
-	for place, row := range table {
-		t.Logf("%-40s %4d reported, %4d without effect", place, row[0], row[1])
+	for _, place := range slices.Sorted(maps.Keys(table)) {
+		t.Logf("%-60s %4d reported, %4d without effect", place, table[place][0], table[place][1])
 	}
 }
 
@@ -236,8 +204,8 @@ func TestAHoleInTheLogOfAKilledStoreIsReported(t *testing.T) {
 			from := rng.IntN(len(text))
 			holed := maps.Clone(whole)
 			holed[name] = text[:from] + strings.Repeat("\x00", min(512, len(text)-from)) + text[min(from+512, len(text)):]
-			place := placeIn(name, text, from)
-			if _, err := afterKill(t, withFlip(t, holed, "", 0, 0), truth); err != nil && !strings.HasSuffix(place, "of the last record") {
+			place := filestest.Place(name, []byte(text), from)
+			if _, err := afterKill(t, withFlip(t, holed, "", 0, 0), truth); err != nil && !strings.HasSuffix(place, filestest.Last) {
 				t.Errorf("%s, 512 bytes from %d on (%s): %v", name, from, place, err)
 			}
 		}

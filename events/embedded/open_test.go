@@ -20,6 +20,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
+	"go.uber.org/goleak"
 )
 
 // TestAStoreWithoutItsLogIsRefused removes the log folder: what was a store is
@@ -39,6 +40,23 @@ func TestAStoreWithoutItsLogIsRefused(t *testing.T) {
 	must(t, os.Mkdir(filepath.Join(dir, logName), 0o700))
 	if _, err := Open(t.Context(), dir, Config{}); !errors.Is(err, ErrIncomplete) {
 		t.Errorf("Open with an empty log = %v, want ErrIncomplete", err)
+	}
+}
+
+// TestOpenThatFailsLeavesNoGoroutine is not parallel: no other test runs meanwhile.
+func TestOpenThatFailsLeavesNoGoroutine(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(t.Context(), dir, Config{})
+	must(t, err)
+	must(t, s.Close())
+	must(t, os.RemoveAll(filepath.Join(dir, logName)))
+	must(t, os.Mkdir(filepath.Join(dir, logName), 0o700))
+	before := goleak.IgnoreCurrent()
+	if _, err := Open(t.Context(), dir, Config{}); !errors.Is(err, ErrIncomplete) {
+		t.Errorf("Open with an empty log = %v, want %v", err, ErrIncomplete)
+	}
+	if err := goleak.Find(before); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -51,13 +51,18 @@ type blackout struct {
 func (b *blackout) String() string { return "blackout" }
 
 func (b *blackout) MaybeError(op errorfs.Op) error {
-	if op.Kind.ReadOrWrite() == errorfs.OpIsRead {
-		return nil
+	if op.Kind.ReadOrWrite() != errorfs.OpIsRead {
+		b.cut()
 	}
+	return nil
+}
+
+// cut cuts the power, at random.
+func (b *blackout) cut() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.mu.cuts) == cutsPerHistory || b.mu.rng.IntN(b.mu.one) > 0 {
-		return nil
+		return
 	}
 	acked := map[domain.EventID]bool{}
 	for id := range b.mu.acked {
@@ -68,7 +73,6 @@ func (b *blackout) MaybeError(op errorfs.Op) error {
 		acked:   acked,
 		durable: b.mu.durable,
 	})
-	return nil
 }
 
 // A forgetful file system does nothing, now and then, when a log is to be

@@ -248,3 +248,62 @@ func TestTheCommitterOutlivesAppendsThatAreWithdrawn(t *testing.T) {
 		t.Errorf("the committer took %d appends, want %d", taken, put-withdrawn+1)
 	}
 }
+
+// An append that is cancelled gives back its room, wherever it waited.
+func TestACancelledAppendGivesBackItsRoom(t *testing.T) {
+	t.Parallel()
+	wantFree := func(t *testing.T, q *queue, where string) {
+		t.Helper()
+		if appends, held := q.size(); appends != 0 || held != 0 {
+			t.Errorf("%s: the queue holds %d appends and %d bytes, want none", where, appends, held)
+		}
+	}
+	t.Run("in the queue", func(t *testing.T) {
+		t.Parallel()
+		q := newQueue()
+		if p := queued(t, q, "a-1", 1000); !q.withdraw(p) {
+			t.Error("withdraw() = false, want true")
+		}
+		wantFree(t, q, "withdrawn")
+	})
+	for name, cancelled := range map[string]func(q *queue, cancel func()){
+		"outside of the queue": func(q *queue, cancel func()) {
+			cancel()
+			synctest.Wait()
+			q.release(queueBytes)
+		},
+		"admitted at the same moment": func(q *queue, cancel func()) {
+			q.mu.Lock()
+			cancel() // wakes the append, which needs the lock to leave
+			q.releaseLocked(queueBytes)
+			q.mu.Unlock()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				q := newQueue()
+				must(t, q.admit(t.Context(), "a-1", queueBytes))
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- q.admit(ctx, "a-2", 1000) }()
+				synctest.Wait()
+				cancelled(q, cancel)
+				if err := <-ended; !errors.Is(err, context.Canceled) {
+					t.Errorf("admit in a context that ended = %v, want its cause", err)
+				}
+				wantFree(t, q, name)
+			})
+		})
+	}
+	t.Run("before it was put", func(t *testing.T) {
+		t.Parallel()
+		q := newQueue()
+		must(t, q.admit(t.Context(), "a-1", 1000))
+		q.close()
+		if err := q.put(&pending{stream: "a-1", size: 1000}); !errors.Is(err, events.ErrClosed) {
+			t.Errorf("put() into a closed queue = %v, want %v", err, events.ErrClosed)
+		}
+		wantFree(t, q, "put into a closed queue")
+	})
+}

@@ -6,7 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"maps"
 	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -16,91 +20,275 @@ import (
 )
 
 // Restore puts the backup in the folder src into the folder dst, as a store, and
-// returns what it holds. The folder is made where there is none; one that is
-// not empty is ErrNotEmpty. Each file is held to its sum, and the records, read
-// from where they now lie, to their digest: what differs is an ErrBadBackup
-// that names it, and leaves no store behind. A src without a backup is
-// ErrNotABackup.
+// returns what it holds. The folder is made where there is none; one that holds
+// anything else than what a Restore left that was cut off is ErrNotEmpty, and is
+// left as it is. Each file is held to its sum, and the records, read from where
+// they now lie, to their digest: what differs is an ErrBadBackup that names it,
+// and leaves no store behind. A src without a backup is ErrNotABackup.
+//
+// Restore locks dst as a store does, so that a second Restore into it, and a store
+// that is opened there meanwhile, is events.ErrInUse; so is a src into which a
+// backup was made meanwhile. It removes only files that it wrote itself, or that a
+// Restore wrote which was cut off: those are removed when it is done again.
 func Restore(ctx context.Context, src, dst string, storage vfs.FS) (b Backup, err error) {
+	r := &restoring{fs: storage, src: src, dst: dst}
 	if storage == nil {
-		storage = vfs.Default
+		r.fs = files.Disk
+		if r.src, err = realPath(src); err == nil {
+			r.dst, err = realPath(dst)
+		}
+		if err != nil {
+			return Backup{}, fmt.Errorf("restore %s to %s: %w", src, dst, err)
+		}
 	}
-	b, err = readBackup(storage, src)
-	if err != nil {
+	if r.made, err = readBackup(r.fs, r.src); err != nil {
 		return Backup{}, fmt.Errorf("restore %s: %w", src, err)
 	}
-	if err := restore(ctx, storage, src, dst, b); err != nil {
+	if err := r.run(ctx); err != nil {
 		return Backup{}, fmt.Errorf("restore %s to %s: %w", src, dst, err)
 	}
-	return b, nil
+	return r.made, nil
 }
 
-func restore(ctx context.Context, storage vfs.FS, src, dst string, b Backup) (err error) {
-	names, err := storage.List(dst)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+// restoringName is the file in a store's folder that lists the files of a Restore
+// that has not come to its end. It is written first and removed last.
+const restoringName = "RESTORING"
+
+// restoringTitle is what a RESTORING file begins with; a line for each file
+// follows, with its path as a quoted Go string.
+const restoringTitle = "settlement-ledger restore, format 1\n"
+
+// A restoring is a Restore on its way.
+type restoring struct {
+	fs       vfs.FS
+	src, dst string
+	made     Backup
+}
+
+func (r *restoring) run(ctx context.Context) (err error) {
+	if inside(r.fs, r.dst, r.src) || inside(r.fs, r.src, r.dst) {
+		return errors.New("one folder is the other, or within it: name another")
+	}
+	for _, c := range r.made.Files {
+		if c.Path == restoringName || c.Path == lockName || !fs.ValidPath(c.Path) || c.Path == "." {
+			return fmt.Errorf("%w: it names a file %q", ErrBadBackup, c.Path)
+		}
+	}
+	if _, err := r.leavings(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if len(names) > 0 {
-		return fmt.Errorf("%w: it holds %s; name an empty folder, or one that does not exist", ErrNotEmpty, names[0])
-	}
-	f := folder{fs: storage, dir: dst}
+	f := folder{fs: r.fs, dir: r.dst}
 	if err := f.make(); err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, clearFolder(storage, dst))
-		}
-	}()
-	// FORMAT comes last: until then the folder is no store.
-	var last Copy
-	for _, c := range b.Files {
-		if c.Path == formatName {
-			last = c
-			continue
-		}
-		if err := restoreFile(ctx, storage, src, dst, c); err != nil {
-			return err
-		}
+	if err := f.take(ctx, nil); err != nil {
+		return err
 	}
-	position, records, digest, err := digestIn(ctx, storage, f.path(logName), nil)
+	defer func() { err = errors.Join(err, f.lock.Close()) }()
+	left, err := r.leavings() // again, as another Restore may have had it
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrBadBackup, err)
-	}
-	if position != b.Position || records != b.Records || digest != b.Digest {
-		return fmt.Errorf("%w: its %d records to position %s have digest %s, and %d to %s with %s were backed up",
-			ErrBadBackup, records, position, digest, b.Records, b.Position, b.Digest)
-	}
-	if err := restoreFile(ctx, storage, src, dst, last); err != nil {
 		return err
 	}
-	if err := f.inspect(); err != nil {
+	if err := r.remove(left); err != nil {
 		return err
 	}
-	return files.SyncDir(storage, dst)
+	err = r.begin()
+	if err == nil {
+		err = r.copyAll(ctx, &f)
+	}
+	if err != nil {
+		return errors.Join(r.blamed(err), r.clear())
+	}
+	// The folder is a store now, and stays one. Opening it removes a list that a
+	// power cut brings back.
+	return r.fs.Remove(r.at(restoringName))
 }
 
-// clearFolder removes what a restoring left that did not come to its end.
-func clearFolder(storage vfs.FS, dir string) error {
-	names, err := storage.List(dir)
-	for _, name := range names {
-		err = errors.Join(err, storage.RemoveAll(storage.PathJoin(dir, name)))
+// blamed returns an error of copying, which is an events.ErrInUse if another backup
+// was made into src meanwhile: that removes the files that it does not need.
+func (r *restoring) blamed(err error) error {
+	now, reading := readBackup(r.fs, r.src)
+	if errors.Is(err, ErrBadBackup) && reading == nil && !now.Made.Equal(r.made.Made) {
+		return fmt.Errorf("%w: another backup was made into %s meanwhile: restore that", events.ErrInUse, r.src)
 	}
 	return err
 }
 
-// restoreFile puts one file in its place and holds it to its sum.
-func restoreFile(ctx context.Context, storage vfs.FS, src, dst string, c Copy) error {
-	if c.Path == "" || !fs.ValidPath(c.Path) {
-		return fmt.Errorf("%w: it names a file %q", ErrBadBackup, c.Path)
+// leavings returns the files in the folder that a Restore wrote which was cut off.
+// It returns an ErrNotEmpty that names any other one.
+func (r *restoring) leavings() ([]string, error) {
+	if _, err := r.fs.List(r.dst); err != nil {
+		return nil, err
 	}
-	to := storage.PathJoin(append([]string{dst}, strings.Split(c.Path, "/")...)...)
-	dir := storage.PathDir(to)
-	if err := storage.MkdirAll(dir, 0o700); err != nil {
+	f := folder{fs: r.fs, dir: r.dst}
+	if _, err := f.readFormat(formatName); err == nil {
+		return nil, r.holds(formatName)
+	}
+	ours, err := r.listed()
+	if err != nil {
+		return nil, err
+	}
+	var left []string
+	err = r.walk("", func(path string, folder bool) error {
+		switch {
+		case folder && holding(ours, path):
+		case folder:
+			return r.holds(path)
+		case path == lockName, path == restoringName:
+		case path == restoringName+".new":
+			left = append(left, path)
+		case !ours[path]:
+			return r.holds(path)
+		default:
+			left = append(left, path)
+		}
+		return nil
+	})
+	return left, err
+}
+
+func (r *restoring) holds(path string) error {
+	return fmt.Errorf("%w: it holds %s; name an empty folder, or one that does not exist", ErrNotEmpty, path)
+}
+
+// listed returns the paths in the RESTORING file, and none where there is no such
+// file, or it is none of ours.
+func (r *restoring) listed() (map[string]bool, error) {
+	f := folder{fs: r.fs, dir: r.dst}
+	text, err := f.readAll(restoringName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	lines, ok := strings.CutPrefix(string(text), restoringTitle)
+	if !ok {
+		return nil, r.holds(restoringName)
+	}
+	paths := map[string]bool{}
+	for line := range strings.Lines(lines) {
+		path, err := strconv.Unquote(strings.TrimSuffix(line, "\n"))
+		if err != nil || !fs.ValidPath(path) || path == "." {
+			return nil, r.holds(restoringName)
+		}
+		paths[path] = true
+	}
+	return paths, nil
+}
+
+// holding reports whether one of the paths lies in a folder.
+func holding(paths map[string]bool, folder string) bool {
+	for path := range paths {
+		if strings.HasPrefix(path, folder+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// walk calls do for each file and each folder under a folder of dst, by its path
+// there, and for a folder before what is in it.
+func (r *restoring) walk(dir string, do func(path string, folder bool) error) error {
+	names, err := r.fs.List(r.at(dir))
+	if err != nil {
 		return err
 	}
-	from := storage.PathJoin(src, poolName, path.Base(c.SHA256))
-	sum, err := writeCopy(ctx, storage, from, to)
+	for _, name := range names {
+		path := name
+		if dir != "" {
+			path = dir + "/" + name
+		}
+		info, err := r.fs.Stat(r.at(path))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a symbolic link to nothing is a file
+			return err
+		}
+		folder := err == nil && info.IsDir()
+		if folder && r.linked(path) {
+			return r.holds(path)
+		}
+		if err := do(path, folder); err != nil {
+			return err
+		}
+		if folder {
+			if err := r.walk(path, do); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// linked reports whether a folder of dst lies elsewhere, so that what is in it was
+// not written by a Restore into dst.
+func (r *restoring) linked(path string) bool {
+	if r.fs != files.Disk {
+		return false
+	}
+	found, err := filepath.EvalSymlinks(r.at(path))
+	return err != nil || found != r.at(path)
+}
+
+// at returns where a path with slashes lies in dst.
+func (r *restoring) at(path string) string {
+	if path == "" {
+		return r.dst
+	}
+	return r.fs.PathJoin(append([]string{r.dst}, strings.Split(path, "/")...)...)
+}
+
+// begin lists the files that the Restore writes, durably, before it writes one.
+func (r *restoring) begin() error {
+	text := []byte(restoringTitle)
+	for _, c := range r.made.Files {
+		text = fmt.Appendf(text, "%q\n", c.Path)
+	}
+	return files.Put(r.fs, r.dst, restoringName, text)
+}
+
+// copyAll writes the files, and checks what they hold. FORMAT comes last: until
+// then the folder is no store.
+func (r *restoring) copyAll(ctx context.Context, f *folder) error {
+	var last Copy
+	for _, c := range r.made.Files {
+		if c.Path == formatName {
+			last = c
+			continue
+		}
+		if err := r.copy(ctx, c); err != nil {
+			return err
+		}
+	}
+	position, records, digest, err := digestIn(ctx, r.fs, f.path(logName), nil)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrBadBackup, err)
+	}
+	if position != r.made.Position || records != r.made.Records || digest != r.made.Digest {
+		return fmt.Errorf("%w: its %d records to position %s have digest %s, and %d to %s with %s were backed up",
+			ErrBadBackup, records, position, digest, r.made.Records, r.made.Position, r.made.Digest)
+	}
+	if last.Path == "" {
+		return fmt.Errorf("%w: it has no %s", ErrBadBackup, formatName)
+	}
+	// The entries of the folders are durable before FORMAT says that they are there.
+	if err := files.SyncDir(r.fs, r.dst); err != nil {
+		return err
+	}
+	if err := r.copy(ctx, last); err != nil {
+		return err
+	}
+	return f.inspect()
+}
+
+// copy puts one file in its place, durably, and holds it to its sum.
+func (r *restoring) copy(ctx context.Context, c Copy) error {
+	to := r.at(c.Path)
+	f := folder{fs: r.fs, dir: r.fs.PathDir(to)}
+	if err := f.make(); err != nil {
+		return err
+	}
+	from := r.fs.PathJoin(r.src, poolName, path.Base(c.SHA256))
+	sum, err := writeCopy(ctx, r.fs, from, to)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w: %s is missing, which is %s", ErrBadBackup, from, c.Path)
@@ -109,7 +297,55 @@ func restoreFile(ctx context.Context, storage vfs.FS, src, dst string, c Copy) e
 	case sum != c.SHA256:
 		return fmt.Errorf("%w: %s, which is %s, does not match its sum", ErrBadBackup, from, c.Path)
 	}
-	return files.SyncDir(storage, dir)
+	return files.SyncDir(r.fs, f.dir)
+}
+
+// clear removes what this Restore wrote, and the lock, when it ends without a
+// store. FORMAT is gone, durably, before what it stands for.
+func (r *restoring) clear() error {
+	if _, err := r.fs.Stat(r.at(formatName)); !errors.Is(err, fs.ErrNotExist) {
+		if err == nil {
+			err = r.fs.Remove(r.at(formatName))
+		}
+		if err == nil {
+			err = files.SyncDir(r.fs, r.dst)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	paths := []string{restoringName + ".new"}
+	for _, c := range r.made.Files {
+		paths = append(paths, c.Path)
+	}
+	if err := r.remove(paths); err != nil {
+		return err
+	}
+	return r.remove([]string{restoringName, lockName})
+}
+
+// remove removes files, and the folders of these that are empty then.
+func (r *restoring) remove(paths []string) error {
+	folders := map[string]bool{}
+	for _, name := range paths {
+		if err := r.fs.Remove(r.at(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+			folders[dir] = true
+		}
+	}
+	// A folder comes before those within it in the order of names.
+	for _, dir := range slices.Backward(slices.Sorted(maps.Keys(folders))) {
+		names, err := r.fs.List(r.at(dir))
+		if err == nil && len(names) == 0 {
+			err = r.fs.Remove(r.at(dir))
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // digestIn reads all records of a database that nobody writes to, gives each to
@@ -178,11 +414,14 @@ func entryAt(it *pebble.Iterator, seq uint64) (events.Entry, error) {
 
 // openReadOnly opens a database to read it as it lies.
 func openReadOnly(storage vfs.FS, dir string) (*pebble.DB, error) {
+	if err := files.CheckVersion(storage, dir); err != nil {
+		return nil, err
+	}
 	cache := pebble.NewCache(cacheSize)
 	defer cache.Unref()
 	return pebble.Open(dir, &pebble.Options{
 		FS: storage, Cache: cache, ReadOnly: true, ErrorIfNotExists: true, Logger: silent{},
-		FormatMajorVersion: pebble.FormatNewest,
+		FormatMajorVersion: files.FormatVersion,
 		EventListener:      &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}},
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"math"
@@ -13,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded/files"
@@ -34,9 +36,11 @@ type Config struct {
 // use.
 type Store struct {
 	folder     *folder
+	pinned     *files.Pinned // nil: the store writes
+	storage    vfs.FS        // under the replay
 	guard      *guard
 	replay     *files.Replay // under the guard
-	db         *pebble.DB
+	db         *pebble.DB    // nil while a paused store could not open it again; changed with gate and mu held
 	durability Durability
 	maxRecord  int
 	network    string // file system that the folder is on
@@ -47,6 +51,8 @@ type Store struct {
 	spare      sync.Pool   // pending appends that were answered; of one store, whose channels may be of a bubble
 	landing    chan *group // groups in flight, in their order
 	vitals     vitals
+	health     files.HealthLog
+	watch      io.Closer      // of slow writes; nil: none is watched
 	closing    chan struct{}  // closed when Close begins
 	joined     sync.WaitGroup // the committer and those beside it
 	broken     atomic.Bool    // the database panicked
@@ -54,6 +60,7 @@ type Store struct {
 	snapping   sync.Mutex     // held while there is a snapshot
 	heads      heads          // the committer's alone
 	end        uint64         // the sequence of the last record given out; the committer's alone
+	gate       sync.RWMutex   // held for reading while a group is written or the log is synced; before mu
 	mu         struct {
 		sync.RWMutex // held for reading while the database is used
 		closed       bool
@@ -66,23 +73,64 @@ type Store struct {
 // was closed is ErrDamaged, and one that holds something else is ErrNotAStore;
 // all these are left as they are. What a process before had not made durable is
 // durable or gone when Open returns.
+//
+// A store stops at a write that fails. If the disk is full or the process may open
+// no more files, it is paused: it is read meanwhile, answers writes with
+// [ErrPaused], and followers wait. It tries every few seconds whether that is
+// over, and then does what a new opening after a kill does: it closes the
+// database and opens it again, which keeps or drops each append in flight as a
+// whole. It goes on if nothing is missing that readers have seen; under
+// [Interval] the last appends may be. After any other failure, and after every
+// sync that failed, only a new opening tells what was kept.
 func Open(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
 	storage := cfg.FS
 	if storage == nil {
-		storage = vfs.Default
+		storage = files.Disk
 		var err error
 		if dir, err = realPath(dir); err != nil {
 			return nil, fmt.Errorf("open store %s: %w", dir, err)
 		}
 	}
-	f, err := openFolder(storage, dir, cfg.Owner, cfg.Durability)
+	f, err := openFolder(ctx, storage, dir, cfg)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{
+	s := newStore(f, cfg)
+	s.storage = storage
+	if cfg.FS == nil {
+		s.storage, s.watch = s.health.Watch(storage)
+		storage = s.storage
+	}
+	s.replay = files.NewReplay(storage, s.torn)
+	s.guard = newGuard(s.replay, cfg.Logger, &s.vitals)
+	_ = storage.Remove(f.path(roomName)) // of a process that was killed
+	if cfg.FS == nil {
+		s.settleOn(network(dir), cfg.Logger)
+	}
+	if err := s.openDatabase(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), s.unwatch(), f.close())
+	}
+	s.joined.Go(s.commitAll)
+	s.joined.Go(s.landAll)
+	s.joined.Go(s.syncAll)
+	s.joined.Go(s.resumeAll)
+	return s, nil
+}
+
+// unwatch ends the goroutine that looks for slow writes, if there is one.
+func (s *Store) unwatch() error {
+	if s.watch == nil {
+		return nil
+	}
+	return s.watch.Close()
+}
+
+// newStore returns a store without a database.
+func newStore(f *folder, cfg Config) *Store {
+	return &Store{
 		folder:     f,
 		durability: cfg.Durability,
 		maxRecord:  cmp.Or(cfg.MaxRecord, DefaultMaxRecord),
@@ -91,18 +139,6 @@ func Open(ctx context.Context, dir string, cfg Config) (*Store, error) {
 		landing:    make(chan *group, flights),
 		closing:    make(chan struct{}),
 	}
-	s.replay = files.NewReplay(storage, s.torn)
-	s.guard = newGuard(s.replay, cfg.Logger, &s.vitals)
-	if cfg.FS == nil {
-		s.settleOn(network(dir), cfg.Logger)
-	}
-	if err := s.openDatabase(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), f.close())
-	}
-	s.joined.Go(s.commitAll)
-	s.joined.Go(s.landAll)
-	s.joined.Go(s.syncAll)
-	return s, nil
 }
 
 // settleOn warns of a network file system: its locks may not keep another
@@ -140,18 +176,25 @@ func (s *Store) openDatabase() (err error) {
 	defer cache.Unref()
 	sealed, err := files.Unseal(s.folder.fs, s.folder.path(logName))
 	if err != nil {
-		close(s.guard.ending)
+		s.guard.close()
 		return unsealed(err)
 	}
 	options := s.options(cache)
 	options.ErrorIfNotExists = !s.folder.fresh
 	s.db, err = pebble.Open(s.folder.path(logName), options)
 	if err != nil {
-		close(s.guard.ending)
+		s.guard.close()
 		return cmp.Or(s.guard.cause(), refused(err))
 	}
 	s.guard.opened()
 	s.replay.Done()
+	return s.begin(sealed)
+}
+
+// begin finds the end of the records in a database that was opened, and closes it
+// if there is an error. The seal of the database says that there are at least so
+// many records.
+func (s *Store) begin(sealed uint64) error {
 	end, err := s.lastSequence()
 	if err == nil && s.guard.cause() == nil && s.folder.fresh {
 		err = s.folder.publish()
@@ -163,7 +206,7 @@ func (s *Store) openDatabase() (err error) {
 		err = fmt.Errorf("%w: the records at positions %d to %d are missing, which were there when the store was closed", events.ErrDamaged, end+1, sealed)
 	}
 	if err != nil {
-		close(s.guard.ending)
+		s.guard.close()
 		return errors.Join(err, s.db.Close())
 	}
 	s.mark, s.end = newMark(end), end
@@ -215,7 +258,7 @@ func (s *Store) options(cache *pebble.Cache) *pebble.Options {
 		FS:                          beside{s.guard, s.folder.fs, s.folder.path(snapshotName)},
 		Cache:                       cache,
 		Logger:                      s.guard,
-		FormatMajorVersion:          pebble.FormatNewest, // the default is the oldest
+		FormatMajorVersion:          files.FormatVersion, // the default is the oldest
 		MemTableSize:                memTableSize,
 		MemTableStopWritesThreshold: 4, // a flush may be late by two tables before appends wait for it
 		EventListener: &pebble.EventListener{
@@ -223,13 +266,16 @@ func (s *Store) options(cache *pebble.Cache) *pebble.Options {
 			DataCorruption: func(info pebble.DataCorruptionInfo) { s.guard.Errorf("%s", info) },
 		},
 	}
+	s.health.Listen(o.EventListener)
 	// Blocks of 32 KiB scan and compress better than 4 KiB ones, and records
-	// are read in runs. Snappy, the default, halves JSON at the least cost. No
-	// key is asked for that may not be there, so there are no bloom filters.
+	// are read in runs. MinLZ halves JSON as Snappy does and is read faster,
+	// but on arm64, where it has no assembly. No bloom filters: only the first append
+	// to a stream asks for a key that is not there (docs/performance.md).
 	// Logs are recycled, as is the default: a file that does not grow syncs
 	// faster.
 	for i := range o.Levels {
 		o.Levels[i].BlockSize = 32 << 10
+		o.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.FastestCompression }
 	}
 	for i := range o.TargetFileSizes {
 		o.TargetFileSizes[i] = tableSize
@@ -267,6 +313,9 @@ func (s *Store) use(f func() error) error {
 	if s.mu.closed {
 		return events.ErrClosed
 	}
+	if s.db == nil {
+		return s.guard.failure()
+	}
 	return f()
 }
 
@@ -293,11 +342,17 @@ func (s *Store) Close() error {
 	s.mu.Unlock()
 	s.joined.Wait()
 	err := s.flush()
-	close(s.guard.ending)
+	s.guard.close()
 	if s.broken.Load() {
 		return errors.Join(s.guard.failure(), s.folder.close())
 	}
-	err = errors.Join(err, s.db.Close())
+	if s.db != nil {
+		err = errors.Join(err, s.db.Close())
+	}
+	if s.pinned != nil {
+		return errors.Join(err, s.pinned.Close())
+	}
+	err = errors.Join(err, s.unwatch())
 	if s.guard.failure() != nil {
 		err = nil // of the memory that it was given to write to
 	} else if err == nil {
@@ -326,6 +381,9 @@ var errNoName = errors.New("a checkpoint has a name")
 // the records that had been read when it was saved.
 func (s *Store) SaveCheckpoint(ctx context.Context, name string, data []byte) error {
 	return s.checkpoint(ctx, "save", name, func() error {
+		if s.pinned != nil {
+			return ErrReadOnly
+		}
 		if err := s.guard.failure(); err != nil {
 			return err
 		}

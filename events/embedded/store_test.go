@@ -3,15 +3,18 @@ package embedded
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -230,6 +233,31 @@ func wantDamage(t *testing.T, name string, s *Store, place string) {
 		}
 		if n == 0 {
 			t.Fatalf("%s: %s ends without an error, want ErrDamaged", name, loop)
+		}
+	}
+}
+
+// An index that names another record is damage, not an answer.
+func TestReadRefusesARecordThatTheIndexDoesNotMean(t *testing.T) {
+	t.Parallel()
+	s := open(t, vfs.NewMem())
+	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(3, 10)...))
+	must(t, s.Append(t.Context(), "s-2", 0, newPen(2).records(3, 10)...))
+	for name, place := range map[string]uint64{"the same revision of another stream": 5, "another revision of the stream": 3} {
+		must(t, s.db.Set(indexKey("s-1", 2), binary.BigEndian.AppendUint64(nil, place), nil))
+		for direction, entries := range map[string]iter.Seq2[events.Entry, error]{
+			"forward":  s.Read(t.Context(), "s-1", 1),
+			"backward": s.Scan(t.Context(), events.Query{Stream: "s-1", Backward: true}),
+		} {
+			var last error
+			for e, err := range entries {
+				if last = err; err == nil && e.Revision <= 2 {
+					t.Errorf("%s, %s: Read yields %s %d at position %s", name, direction, e.Stream, e.Revision, e.Position)
+				}
+			}
+			if !errors.Is(last, events.ErrDamaged) {
+				t.Errorf("%s, %s: Read ends with %v, want %v", name, direction, last, events.ErrDamaged)
+			}
 		}
 	}
 }
@@ -491,6 +519,63 @@ func TestClosingTurnsAwayWhatIsInTheQueue(t *testing.T) {
 	must(t, <-closed)
 	if entries := all(t, open(t, storage)); len(entries) != 1 || entries[0].Stream != "s-1" {
 		t.Errorf("the store holds %v, want the one record of s-1", entries)
+	}
+}
+
+// Close wakes each follower that waits at the end, be they few, which the
+// committer wakes itself, or many, which are woken by a goroutine.
+func TestClosingWakesEachFollower(t *testing.T) {
+	t.Parallel()
+	for _, count := range []int{1, few, few + 6} {
+		synctest.Test(t, func(t *testing.T) {
+			s, err := Open(t.Context(), "store", Config{FS: vfs.NewMem()})
+			must(t, err)
+			must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(1, 10)...))
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, count)
+			for range count {
+				go func() {
+					for _, err := range s.Follow(ctx, events.Position{}) {
+						if err != nil {
+							ended <- err
+							return
+						}
+					}
+				}()
+			}
+			synctest.Wait()
+			must(t, s.Close())
+			synctest.Wait()
+			if len(ended) != count {
+				t.Errorf("%d of %d followers ended with the store", len(ended), count)
+			}
+			cancel() // so that each ends
+			for range count {
+				if err := <-ended; !errors.Is(err, events.ErrClosed) && !errors.Is(err, context.Canceled) {
+					t.Errorf("a follower of a closed store ends with %v, want %v", err, events.ErrClosed)
+				}
+			}
+		})
+	}
+}
+
+// Followers that the committer gives to be woken when the goroutine for it has
+// ended are woken by the committer.
+func TestAMarkThatMovesAfterTheLastWakeUpWakesAll(t *testing.T) {
+	t.Parallel()
+	m := newMark(0)
+	_, at := m.now()
+	bells := make([]chan struct{}, few+1)
+	for i := range bells {
+		bells[i] = make(chan struct{}, 1)
+		at.enlist(bells[i])
+	}
+	m.over.Store(true)
+	m.move(1, nil)
+	for i, bell := range bells {
+		if len(bell) == 0 {
+			t.Errorf("follower %d of %d was not woken", i+1, len(bells))
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/files"
 )
 
 // Vitals are how a store has fared since it was opened.
@@ -23,6 +24,7 @@ type Vitals struct {
 	Waiting    int             // appends that wait for the committer
 	Held       int             // bytes of the appends that wait and that are in flight
 	Network    string          // the network file system that the store is on; empty: none, or not known
+	Health     Health          // of flushes, compactions and the disk
 	Failure    error           // why the store stopped; nil: it did not
 	Recent     []Landing       // the last groups, at most 512, the oldest first
 	Syncs      []time.Duration // how long the last syncs took, at most 512, the oldest first
@@ -35,6 +37,9 @@ type Landing struct {
 	Bytes   int
 	Took    time.Duration // from the write to the answer; under Sync most of it is the sync
 }
+
+// Health is what a database met in the background.
+type Health = files.Health
 
 // recent is how many groups and syncs are remembered.
 const recent = 512
@@ -70,7 +75,7 @@ func (v *vitals) synced(took time.Duration) {
 // Vitals returns how the store has fared since it was opened. It may be called
 // after Close.
 func (s *Store) Vitals() Vitals {
-	out := Vitals{Durability: s.durability, Head: s.Head(), Durable: s.Durable(), Network: s.network, Failure: s.guard.failure()}
+	out := Vitals{Durability: s.durability, Head: s.Head(), Durable: s.Durable(), Network: s.network, Health: s.health.Health(), Failure: s.guard.failure()}
 	out.Waiting, out.Held = s.queue.size()
 	v := &s.vitals.mu
 	v.Lock()
@@ -109,6 +114,8 @@ type Pace struct {
 	Median     time.Duration `json:"median"`  // in nanoseconds, as are the others
 	P99        time.Duration `json:"p99"`     // the 99th percentile
 	Longest    time.Duration `json:"longest"` // of these
+
+	Health *files.Health `json:"health,omitempty"` // nil: all was well, or a program before this was written
 }
 
 // paceName is the checkpoint that keeps the last Pace.
@@ -119,6 +126,9 @@ func (v Vitals) Pace(at time.Time) Pace {
 	p := Pace{
 		Closed: at.UTC(), Durability: v.Durability.String(),
 		Appends: v.Appends, Records: v.Records, Groups: v.Groups, Syncs: len(v.Syncs),
+	}
+	if !v.Health.Well() {
+		p.Health = &v.Health
 	}
 	if sorted := slices.Sorted(slices.Values(v.Syncs)); len(sorted) > 0 {
 		p.Median, p.P99, p.Longest = sorted[len(sorted)/2], sorted[len(sorted)*99/100], sorted[len(sorted)-1]
@@ -139,7 +149,7 @@ func (s *Store) LastPace(ctx context.Context) (p Pace, ok bool, err error) {
 // keepPace leaves a Pace for whoever opens the store next. It is of use to a
 // person alone, so that nothing depends on its being kept.
 func (s *Store) keepPace() {
-	if v := s.Vitals(); v.Appends > 0 && v.Failure == nil {
+	if v := s.Vitals(); (v.Appends > 0 || !v.Health.Well()) && v.Failure == nil {
 		if data, err := json.Marshal(v.Pace(time.Now())); err == nil {
 			_ = s.db.Set(checkpointKey(paceName), data, pebble.NoSync)
 		}

@@ -89,7 +89,7 @@ func (m *mark) ringCalls() {
 }
 
 // proclaim is the herald: it wakes the followers when the mark moves, and for
-// the last time when the store closes or stops.
+// the last time when the store closes or stops for good.
 func (s *Store) proclaim() {
 	for {
 		select {
@@ -97,7 +97,7 @@ func (s *Store) proclaim() {
 			w.ring()
 			continue
 		case <-s.closing:
-		case <-s.guard.stopped:
+		case <-s.guard.lost:
 		}
 		s.mark.over.Store(true)
 		s.mark.ringCalls()
@@ -136,7 +136,7 @@ func (s *Store) ended() error {
 	if isClosed(s.closing) {
 		return events.ErrClosed
 	}
-	if isClosed(s.guard.stopped) {
+	if isClosed(s.guard.lost) {
 		return s.guard.failure()
 	}
 	return nil

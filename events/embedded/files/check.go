@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/objstorage/objstorageprovider"
 	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/sstable/block"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -177,19 +176,9 @@ func checkFile(ctx context.Context, storage vfs.FS, dir string, f File) []*Damag
 // checkTable holds each block of a table to its sum.
 func checkTable(ctx context.Context, storage vfs.FS, path string, f File) (damages []*Damage) {
 	fail := func(err error) []*Damage { return append(damages, asDamage(f.Name, err)) }
-	file, err := storage.Open(path)
+	readable, reader, err := openTable(ctx, storage, path)
 	if err != nil {
 		return fail(err)
-	}
-	readable, err := objstorageprovider.NewFileReadable(file, storage, objstorageprovider.NewReadaheadConfig(), path)
-	if err != nil {
-		return fail(errors.Join(err, file.Close()))
-	}
-	o := &pebble.Options{}
-	o.EnsureDefaults()
-	reader, err := sstable.NewReader(ctx, readable, o.MakeReaderOptions())
-	if err != nil {
-		return fail(errors.Join(err, readable.Close()))
 	}
 	defer func() { _ = reader.Close() }() // nothing was written
 	layout, err := reader.Layout()

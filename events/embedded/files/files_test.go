@@ -3,6 +3,8 @@ package files
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,7 +25,7 @@ func database(t testing.TB) vfs.FS {
 
 func use(t testing.TB, storage vfs.FS, do func(*pebble.DB) error) {
 	t.Helper()
-	db, err := pebble.Open("db", &pebble.Options{FS: storage, FormatMajorVersion: pebble.FormatNewest})
+	db, err := pebble.Open("db", &pebble.Options{FS: storage, FormatMajorVersion: FormatVersion})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,30 +95,83 @@ func TestASealIsTakenAwayOnlyFromWhatWasSealed(t *testing.T) {
 	if end, ok := Sealed(storage, "db"); end != 42 || !ok {
 		t.Errorf("Sealed = %d, %t; want 42", end, ok)
 	}
-	if end, err := Unseal(storage, "db"); end != 42 || err != nil {
-		t.Errorf("Unseal = %d, %v; want 42", end, err)
-	}
-	if _, ok := Sealed(storage, "db"); ok {
-		t.Error("the seal is there after Unseal")
+	for range 2 { // the number counts until the next Seal
+		if end, err := Unseal(storage, "db"); end != 42 || err != nil {
+			t.Errorf("Unseal = %d, %v; want 42", end, err)
+		}
+		if end, closed := Sealed(storage, "db"); end != 42 || closed {
+			t.Errorf("Sealed after Unseal = %d, %t; want 42 and not closed", end, closed)
+		}
 	}
 }
 
-// A program that knows no seals may have opened the database since.
-func TestASealThatIsOutdatedCountsForNothing(t *testing.T) {
+// A program that knows no seals may have opened the database since. What the seal
+// says of the files counts no more; what was there when it was closed does.
+func TestASealThatIsOutdatedCountsForItsNumberAlone(t *testing.T) {
 	t.Parallel()
 	storage := database(t)
 	if err := Seal(storage, "db", 42); err != nil {
 		t.Fatal(err)
 	}
 	use(t, storage, func(db *pebble.DB) error { return db.Set([]byte("c"), nil, pebble.Sync) })
-	if end, ok := Sealed(storage, "db"); ok {
-		t.Errorf("Sealed = %d, want none", end)
+	if end, closed := Sealed(storage, "db"); end != 42 || closed {
+		t.Errorf("Sealed = %d, %t; want 42 and not closed", end, closed)
 	}
 	for d, err := range Check(t.Context(), storage, "db", nil) {
 		t.Errorf("found %v, %v; want nothing", d, err)
 	}
-	if end, err := Unseal(storage, "db"); end != 0 || err != nil {
-		t.Errorf("Unseal = %d, %v; want 0", end, err)
+	if end, err := Unseal(storage, "db"); end != 42 || err != nil {
+		t.Errorf("Unseal = %d, %v; want 42", end, err)
+	}
+}
+
+// A table of the same name and length with other records is not the one that was
+// sealed. A seal of format 1 knows no sums of tables.
+func TestASealTellsATableFromAnotherOfItsLength(t *testing.T) {
+	t.Parallel()
+	tables := func(value byte) (vfs.FS, []File) {
+		storage := vfs.NewMem()
+		use(t, storage, func(db *pebble.DB) error {
+			return errors.Join(db.Set([]byte("a"), bytes.Repeat([]byte{value}, 5000), pebble.Sync), db.Flush())
+		})
+		list, err := List(storage, "db")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return storage, slices.DeleteFunc(list, func(f File) bool { return f.Kind != Table })
+	}
+	storage, mine := tables('x')
+	other, theirs := tables('y')
+	if len(mine) != 1 || !slices.Equal(mine, theirs) {
+		t.Fatalf("the tables are %v and %v, want one of the same name and length", mine, theirs)
+	}
+	if err := Seal(storage, "db", 1); err != nil {
+		t.Fatal(err)
+	}
+	exchanged, err := read(other, "db/"+mine[0].Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(t, storage, mine[0].Name, func([]byte) []byte { return exchanged })
+	if _, err := Unseal(storage, "db"); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), mine[0].Name) {
+		t.Errorf("Unseal with another table = %v, want %v that names it", err, ErrDamaged)
+	}
+	change(t, storage, sealName, func(text []byte) []byte {
+		_, lines, err := parseSeal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		old := fmt.Appendf([]byte(sealTitle1), "end 1\n")
+		for _, l := range lines {
+			if KindOf(l.name) == Table {
+				l.sum = noSum
+			}
+			old = fmt.Appendf(old, "file %s %d %s\n", l.name, l.bytes, l.sum)
+		}
+		return sealEnd(old)
+	})
+	if end, err := Unseal(storage, "db"); end != 1 || err != nil {
+		t.Errorf("Unseal of a seal of format 1 = %d, %v; want 1", end, err)
 	}
 }
 

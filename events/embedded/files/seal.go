@@ -2,6 +2,7 @@ package files
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -16,13 +17,17 @@ import (
 
 // The seal is a file in the database's folder that Pebble does not know:
 //
-//	settlement-ledger seal, format 1
+//	settlement-ledger seal, format 2
 //	end NUMBER
-//	file NAME BYTES CRC-32C     one for each file, in hexadecimal; - for a table, which has its own
+//	file NAME BYTES SUM         one for each file, unless the database was opened since
 //	sum CRC-32C                 over the lines before
+//
+// The SUM is the CRC-32C of the file's bytes or, for a table, of sums that it holds
+// itself; - for a table of which they cannot be read. Format 1 has - for each table.
 const (
-	sealName  = "seal"
-	sealTitle = "settlement-ledger seal, format 1\n"
+	sealName   = "seal"
+	sealTitle  = "settlement-ledger seal, format 2\n"
+	sealTitle1 = "settlement-ledger seal, format 1\n"
 )
 
 // Seal writes down what lies in the folder of a database that was closed, and
@@ -43,7 +48,7 @@ func sealOf(storage vfs.FS, dir string, end uint64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	text := fmt.Appendf([]byte(sealTitle), "end %d\n", end)
+	text := sealBegin(end)
 	for _, f := range list {
 		if !sealed(f.Name) {
 			continue
@@ -54,7 +59,13 @@ func sealOf(storage vfs.FS, dir string, end uint64) ([]byte, error) {
 		}
 		text = fmt.Appendf(text, "file %s %d %s\n", f.Name, f.Bytes, sum)
 	}
-	return fmt.Appendf(text, "sum %08x\n", crc32.Checksum(text, castagnoli)), nil
+	return sealEnd(text), nil
+}
+
+func sealBegin(end uint64) []byte { return fmt.Appendf([]byte(sealTitle), "end %d\n", end) }
+
+func sealEnd(text []byte) []byte {
+	return fmt.Appendf(text, "sum %08x\n", crc32.Checksum(text, castagnoli))
 }
 
 // sealed reports whether a seal covers a file with a name.
@@ -63,8 +74,11 @@ func sealed(name string) bool {
 }
 
 func sumOf(storage vfs.FS, dir string, f File) (string, error) {
-	if f.Kind == Table || f.Kind == Blob {
-		return "-", nil
+	switch f.Kind {
+	case Table:
+		return tableSum(storage, storage.PathJoin(dir, f.Name)), nil
+	case Blob:
+		return noSum, nil
 	}
 	file, err := storage.Open(storage.PathJoin(dir, f.Name))
 	if err != nil {
@@ -75,42 +89,59 @@ func sumOf(storage vfs.FS, dir string, f File) (string, error) {
 	return fmt.Sprintf("%08x", sum.Sum32()), errors.Join(err, file.Close())
 }
 
-// Unseal compares the folder of a database with its seal and takes the seal
-// away, durably, so that the database may be opened. It returns the number that
-// Seal was given, and 0 where there is no seal, or a program opened the database
-// since that does not know of seals. A folder that is not as it was sealed is an [ErrDamaged] that
-// names the file, and keeps its seal.
+// Unseal compares the folder of a database with its seal, so that the database
+// may be opened. It returns the number that Seal was given, below which nothing of
+// the database may end, and 0 where there is no seal. What the seal says of the
+// files is taken away, durably; the number stays until the next Seal, so that it
+// counts however often the process is killed. A folder that is not as it was
+// sealed is an [ErrDamaged] that names the file, and keeps its seal. If a program
+// opened the database since that does not know of seals, only the number counts.
+// A version of the files that is not known is an [ErrNewerVersion].
 func Unseal(storage vfs.FS, dir string) (end uint64, err error) {
+	end, ok, err := heldTo(storage, dir)
+	if err != nil || !ok {
+		return 0, err
+	}
+	return end, Put(storage, dir, sealName, sealEnd(sealBegin(end)))
+}
+
+// Intact compares the folder of a database with its seal, as Unseal does, and
+// leaves the seal where it is: for a reader.
+func Intact(storage vfs.FS, dir string) (end uint64, err error) {
+	end, _, err = heldTo(storage, dir)
+	return end, err
+}
+
+// heldTo compares a folder with its seal, and reports whether there is one.
+func heldTo(storage vfs.FS, dir string) (end uint64, ok bool, err error) {
+	if err := CheckVersion(storage, dir); err != nil {
+		return 0, false, err
+	}
 	list, err := List(storage, dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
+		return 0, false, nil
 	}
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	text, err := read(storage, storage.PathJoin(dir, sealName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
+		return 0, false, nil
 	}
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
 	end, damages, err := compare(storage, dir, list, text)
 	if err == nil && len(damages) > 0 {
 		err = damages[0]
 	}
-	if err != nil {
-		return 0, err
-	}
-	if err := storage.Remove(storage.PathJoin(dir, sealName)); err != nil {
-		return 0, err
-	}
-	return end, SyncDir(storage, dir)
+	return end, err == nil, err
 }
 
-// Sealed returns the number in the seal of a database, and whether there is a
-// seal that can be read and is of how it was closed last. It changes nothing.
-func Sealed(storage vfs.FS, dir string) (end uint64, ok bool) {
+// Sealed returns the number in the seal of a database, 0 where there is no seal
+// that can be read, and whether the database was closed in order when it was used
+// last. It changes nothing.
+func Sealed(storage vfs.FS, dir string) (end uint64, closed bool) {
 	text, err := read(storage, storage.PathJoin(dir, sealName))
 	if err != nil {
 		return 0, false
@@ -147,7 +178,7 @@ func compare(storage vfs.FS, dir string, list []File, text []byte) (uint64, []*D
 		there[f.Name] = f
 	}
 	if outdated(list, lines) {
-		return 0, nil, nil
+		return end, nil, nil
 	}
 	var damages []*Damage
 	for _, want := range lines {
@@ -164,23 +195,44 @@ func compare(storage vfs.FS, dir string, list []File, text []byte) (uint64, []*D
 		if err != nil {
 			sum = err.Error()
 		}
-		if sum != want.sum {
+		if f.Kind == Table && (sum == noSum || want.sum == noSum) {
+			continue // a seal of format 1, or a block that cannot be read, which its reader finds
+		}
+		if sum != want.sum && !(f.Kind == Table && rotten(storage, dir, f)) {
 			damages = append(damages, &Damage{f.Name, -1, 0, "it is not as it was when the store was closed: its sum is " + sum + ", not " + want.sum})
 		}
 	}
 	return end, damages, nil
 }
 
-// outdated reports whether the database was opened since it was sealed, by a
-// program that knows no seals: Pebble writes another manifest then.
+// rotten reports whether blocks of a table do not match their sums. Such a table
+// is the one that was sealed: whoever reads those blocks is told, and can read the
+// others.
+func rotten(storage vfs.FS, dir string, f File) bool {
+	return len(checkTable(context.Background(), storage, storage.PathJoin(dir, f.Name), f)) > 0
+}
+
+// outdated reports whether the database was opened since it was sealed: the seal
+// names no file or, if the program knows no seals, Pebble wrote another manifest.
 func outdated(list []File, lines []sealLine) bool {
-	last := ""
-	for _, l := range lines {
-		if KindOf(l.name) == Manifest {
-			last = max(last, l.name)
-		}
+	if len(lines) == 0 {
+		return true
 	}
-	return slices.ContainsFunc(list, func(f File) bool { return f.Kind == Manifest && f.Name > last })
+	last := uint64(0)
+	for _, l := range lines {
+		last = max(last, manifestNumber(l.name))
+	}
+	return slices.ContainsFunc(list, func(f File) bool { return manifestNumber(f.Name) > last })
+}
+
+// manifestNumber returns the number of a manifest, and 0 for any other file.
+func manifestNumber(name string) uint64 {
+	digits, _ := strings.CutPrefix(name, "MANIFEST-")
+	number, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || KindOf(name) != Manifest {
+		return 0
+	}
+	return number
 }
 
 // A sealLine is what a seal says of a file.
@@ -199,6 +251,9 @@ func parseSeal(text []byte) (end uint64, lines []sealLine, err error) {
 		return bad("its bytes do not match their sum")
 	}
 	rest, ok := bytes.CutPrefix(text[:at], []byte(sealTitle))
+	if !ok {
+		rest, ok = bytes.CutPrefix(text[:at], []byte(sealTitle1))
+	}
 	if !ok {
 		return bad("it is of another format")
 	}

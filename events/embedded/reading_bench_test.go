@@ -1,0 +1,69 @@
+package embedded
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/files"
+)
+
+// BenchmarkOpenReader opens a store of 100,000 events to read, as it was closed and
+// as a killed process left it, beside reading all of it.
+func BenchmarkOpenReader(b *testing.B) {
+	dir := b.TempDir()
+	s, err := Open(b.Context(), dir, Config{})
+	must(b, err)
+	p := newPen(3)
+	for i := range 1000 {
+		stream := events.Stream(fmt.Sprintf("session-%d", i%100))
+		must(b, s.Append(b.Context(), stream, events.Revision(i/100*100), p.records(100, 500)...))
+	}
+	must(b, s.Close())
+	b.Run("closed", func(b *testing.B) { benchReader(b, dir) })
+	s, err = Open(b.Context(), dir, Config{})
+	must(b, err)
+	for i := range 200 { // some megabytes in the log
+		must(b, s.Append(b.Context(), "session-more", events.Revision(i*100), p.records(100, 500)...))
+	}
+	died := b.TempDir()
+	for name, text := range contents(b, s.folder.fs, dir) {
+		to := died + name[len(dir):]
+		must(b, s.folder.fs.MkdirAll(s.folder.fs.PathDir(to), 0o700))
+		must(b, writeFile(s.folder.fs, to, text))
+	}
+	must(b, s.Close())
+	b.Run("killed", func(b *testing.B) { benchReader(b, died) })
+	b.Run("read all", func(b *testing.B) {
+		r, err := OpenReader(b.Context(), dir, Config{})
+		must(b, err)
+		for b.Loop() {
+			for _, err := range r.Lend(b.Context(), events.Query{}) {
+				must(b, err)
+			}
+		}
+		must(b, r.Close())
+	})
+	b.Run("pin alone", func(b *testing.B) {
+		for b.Loop() {
+			p, err := files.Pin(files.Disk, dir+"/lock", dir+"/log")
+			must(b, err)
+			must(b, p.Close())
+		}
+	})
+	b.Run("open to write", func(b *testing.B) {
+		for b.Loop() {
+			w, err := Open(b.Context(), dir, Config{})
+			must(b, err)
+			must(b, w.Close())
+		}
+	})
+}
+
+func benchReader(b *testing.B, dir string) {
+	for b.Loop() {
+		r, err := OpenReader(b.Context(), dir, Config{})
+		must(b, err)
+		must(b, r.Close())
+	}
+}

@@ -1,0 +1,122 @@
+package embedded
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/files"
+)
+
+// roomName is the file in which a paused store looks for room.
+const roomName = "room.new"
+
+// resumeAll has a paused store go on, until the store is closed or stops for good.
+func (s *Store) resumeAll() {
+	for {
+		select {
+		case <-s.guard.stopped():
+		case <-s.closing:
+			return
+		}
+		s.guard.log(slog.LevelWarn, fmt.Sprint(s.guard.failure()))
+		if !files.AwaitRoom(s.guard.lost, s.closing, s.room, s.resume) {
+			return
+		}
+		s.guard.log(slog.LevelInfo, "the store goes on")
+	}
+}
+
+// room returns nil if there is room to open the database again.
+func (s *Store) room() error {
+	return files.Room(s.folder.fs, s.folder.path(logName), s.folder.path(roomName))
+}
+
+// resume closes the database and opens it again, and reports whether the store
+// goes on. Nothing uses the database meanwhile.
+func (s *Store) resume() bool {
+	s.gate.Lock()
+	defer s.gate.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.guard.under.Wait() // a sync may fail yet
+	if s.mu.closed || isClosed(s.guard.lost) {
+		return false
+	}
+	s.closeDatabase()
+	if isClosed(s.guard.lost) {
+		return false
+	}
+	s.folder.before = session{Durability: s.durability.String()}
+	err := s.reopen(false)
+	if err == nil {
+		err = s.goOn()
+	}
+	if err != nil && s.guard.cause() == nil {
+		s.guard.stop(err, passes("open", err))
+	}
+	cause := s.guard.cause()
+	if cause == nil {
+		return true
+	}
+	if !isClosed(s.guard.lost) { // one that is lost is read as it is
+		s.closeDatabase()
+		_ = s.reopen(true) // without a database, reads fail with the cause
+		s.guard.stop(cause, true)
+	}
+	return false
+}
+
+// closeDatabase gives up the database, if there is one. What it had not written
+// is dropped.
+func (s *Store) closeDatabase() {
+	s.guard.close()
+	if s.db == nil {
+		return
+	}
+	var err error
+	defer s.caught(&err)
+	db := s.db
+	s.db = nil
+	_ = db.Close() // which fails, as the guard has
+}
+
+// reopen opens the database of a paused store, to read it alone or to write as well.
+func (s *Store) reopen(readOnly bool) (err error) {
+	s.replay = files.NewReplay(s.storage, s.torn)
+	s.guard.resume(s.replay)
+	defer s.caught(&err)
+	cache := pebble.NewCache(cacheSize)
+	defer cache.Unref()
+	options := s.options(cache)
+	options.ErrorIfNotExists, options.ReadOnly = true, readOnly
+	if s.db, err = pebble.Open(s.folder.path(logName), options); err != nil {
+		s.db = nil
+		return err
+	}
+	s.guard.opened()
+	s.replay.Done()
+	return nil
+}
+
+// goOn finds the end of a database that was opened again. Appends that were not
+// answered before are seen from now on, if they are there.
+func (s *Store) goOn() (err error) {
+	defer s.caught(&err)
+	end, err := s.lastSequence()
+	if err != nil || s.guard.cause() != nil {
+		return err
+	}
+	seen, _ := s.mark.now()
+	if end < seen {
+		return fmt.Errorf("%w: the records at positions %d to %d were seen, and are missing", events.ErrDamaged, end+1, seen)
+	}
+	s.heads, s.end = heads{}, end
+	s.synced.Store(end)
+	s.written.Store(true)
+	if end > seen {
+		s.mark.move(end, nil)
+	}
+	return nil
+}
