@@ -38,7 +38,7 @@ func (s *Store) Snapshot(ctx context.Context, dir string, before func() error) e
 func (s *Store) Compact(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.guard.stopped, cancel)()
+	defer context.AfterFunc(s.guard.stopped(), cancel)()
 	err := s.write(func(db *pebble.DB) error { return db.Compact(ctx, []byte{0}, []byte{0xff}, true) })
 	if broken := s.broken(); broken != nil {
 		err = broken

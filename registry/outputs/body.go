@@ -33,6 +33,7 @@ const (
 // be removed and not the database.
 type body struct {
 	store   *Store
+	opening int64 // of the database in which its first chunks are
 	id      uint64
 	held    [][]byte        // values of the chunks that come next in the log
 	written bool            // a group is in the log, or the table in the database
@@ -47,7 +48,7 @@ func (s *Store) newBody() *body {
 	id := s.mu.next
 	s.mu.next++
 	s.mu.writing[id] = struct{}{}
-	return &body{store: s, id: id, path: s.incomingPath(id)}
+	return &body{store: s, opening: s.openings.Load(), id: id, path: s.incomingPath(id)}
 }
 
 // done says that the body has no file any more.
@@ -97,7 +98,7 @@ func (b *body) log() error {
 		return nil
 	}
 	b.written = true
-	return b.store.write(func(db *pebble.DB) error {
+	return b.write(func(db *pebble.DB) error {
 		batch, err := b.batch(db)
 		if err != nil {
 			return err
@@ -152,7 +153,7 @@ func (b *body) commit(ctx context.Context, h head) error {
 			return err
 		}
 	}
-	return b.store.write(func(db *pebble.DB) error {
+	return b.write(func(db *pebble.DB) error {
 		batch, err := b.batch(db)
 		if err != nil {
 			return err
@@ -161,7 +162,21 @@ func (b *body) commit(ctx context.Context, h head) error {
 		if err := batch.Set(headKey(h.retained.Ref), h.encode(), nil); err != nil {
 			return err
 		}
-		return batch.Commit(pebble.Sync)
+		if err := batch.Commit(pebble.Sync); err != nil || b.store.broken() != nil {
+			return err
+		}
+		b.store.acknowledge(h.retained.Ref)
+		return nil
+	})
+}
+
+// write is the store's, for the database that has the first chunks of the body.
+func (b *body) write(do func(*pebble.DB) error) error {
+	return b.store.write(func(db *pebble.DB) error {
+		if b.opening != b.store.openings.Load() {
+			return fmt.Errorf("%w: a write failed since its first bytes were kept", ErrBroken)
+		}
+		return do(db)
 	})
 }
 
@@ -172,7 +187,7 @@ func (b *body) ingest(ctx context.Context) error {
 		return seal(err)
 	}
 	b.written = true
-	return b.store.write(func(db *pebble.DB) error { return db.Ingest(ctx, []string{b.path}) })
+	return b.write(func(db *pebble.DB) error { return db.Ingest(ctx, []string{b.path}) })
 }
 
 // drop removes what there is of a body whose head is not on record. What it

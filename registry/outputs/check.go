@@ -43,7 +43,7 @@ type Checked struct {
 // is nothing to check.
 func Check(ctx context.Context, dir string, storage vfs.FS, found func(Finding), progress func(bytes, total int64)) (Checked, error) {
 	if storage == nil {
-		storage = vfs.Default
+		storage = files.Disk
 	}
 	if progress == nil {
 		progress = func(int64, int64) {}
@@ -59,7 +59,7 @@ func Check(ctx context.Context, dir string, storage vfs.FS, found func(Finding),
 // has open, those that were pruned too, but for those of which the record is
 // damaged. It reads no output and changes nothing.
 func Known(ctx context.Context, dir string, storage vfs.FS) (map[domain.Ref]domain.Retained, error) {
-	k := &checking{fs: cmp.Or[vfs.FS](storage, vfs.Default), dir: dir}
+	k := &checking{fs: cmp.Or[vfs.FS](storage, files.Disk), dir: dir}
 	if err := k.open(); err != nil {
 		return nil, fmt.Errorf("list the outputs in %s: %w", dir, err)
 	}
@@ -100,11 +100,11 @@ func (k *checking) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	lock, err := k.fs.Lock(k.fs.PathJoin(k.dir, "LOCK"))
-	if err != nil && inUse(err) {
+	lock, err := files.LockShared(k.fs, k.fs.PathJoin(k.dir, "LOCK"))
+	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInUse, err)
 	}
-	if err == nil {
+	if lock != nil {
 		defer lock.Close()
 	}
 	if err := k.checkFiles(ctx, list); err != nil {
@@ -148,7 +148,7 @@ func (k *checking) checkFiles(ctx context.Context, list []files.File) error {
 func (k *checking) open() (err error) {
 	k.db, err = pebble.Open(k.dir, &pebble.Options{
 		FS: files.Around(files.ReadOnly(k.fs), k.damages), ReadOnly: true, ErrorIfNotExists: true, Logger: silent{newGuard(k.fs)},
-		FormatMajorVersion: pebble.FormatNewest,
+		FormatMajorVersion: files.FormatVersion,
 		EventListener:      &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}},
 	})
 	return err

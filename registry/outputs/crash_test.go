@@ -202,7 +202,9 @@ func cutting(mem *vfs.MemFS, d *diary, rng *rand.Rand, oneIn int) (*errorfs.FS, 
 func TestPowerCutKeepsWhatWasAcknowledged(t *testing.T) {
 	t.Parallel()
 	total, half := 0, 0
-	for seed := range uint64(repeats(1, 4)) {
+	// Where the power is cut depends on the scheduler: more histories, if no cut was
+	// in the middle of a table.
+	for seed := uint64(0); seed < uint64(repeats(1, 4)) || half == 0 && seed < 20; seed++ {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		mem, d := vfs.NewCrashableMem(), &diary{fates: map[domain.Ref]fate{}}
 		fs, moments := cutting(mem, d, rand.New(rand.NewPCG(seed, 2)), repeats(40, 20))
@@ -315,7 +317,7 @@ func failAt(t *testing.T, f *filling, at int) {
 		}
 	}
 	_, err = s.Keep(t.Context(), refs(77)(), "", bytes.NewReader([]byte("more")))
-	if broken := s.broken() != nil; errors.Is(err, ErrBroken) != broken {
+	if broken := s.broken() != nil; !f.once && errors.Is(err, ErrBroken) != broken { // one that fails once goes on
 		t.Errorf("Keep = %v of a store that is broken: %v", err, broken)
 	}
 	f.set(1 << 30)

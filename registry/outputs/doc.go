@@ -8,7 +8,8 @@
 // back. [Store.Prune] removes its bytes and leaves a [Pruned]. [Store.Sweep]
 // removes what a crash left, [Store.Verify] looks for damage in one output and
 // [Check] in a whole store that is closed. [Store.Snapshot] copies the store for
-// a backup, [Store.Compact] gives space back.
+// a backup, [Store.Compact] gives space back. [OpenReader] opens a store that no
+// process has open, to read it as it is.
 //
 // # Layout
 //
@@ -47,8 +48,10 @@
 //   - The space of an output that was pruned is given back, by Compact at the
 //     latest.
 //   - A disk that is full fails a Keep and ends nothing else. If the database
-//     itself could not write, the store refuses to write until it is opened
-//     again, and goes on to read.
+//     itself could not write, the store is read and refuses to write. Where the
+//     disk was full or the process could open no more files, it goes on by itself
+//     when that is over, unless a sync failed; otherwise it is opened again. An
+//     output that is not kept because of that can be kept afterwards.
 //   - Sweep and Prune touch no file and no output but those they are about.
 //   - No error of an output shows where it is kept. Those of Open do.
 //
@@ -64,9 +67,11 @@
 // # Errors
 //
 // [ErrNotKept] and [ErrExists] come from Keep; [ErrNotFound], [ErrPruned] and
-// [ErrDamaged] from whatever reads; [ErrInUse] and [ErrFiles] from opening, and [ErrFormat]
-// from what another program wrote; [ErrBroken] from whatever writes, once a
-// write has failed; [ErrClosed] from everything after Close.
+// [ErrDamaged] from each method that reads an output; [ErrInUse] and [ErrFiles] from
+// opening, and [ErrFormat] from opening what another program wrote. Each method that
+// writes returns [ErrReadOnly] in a store of OpenReader, and [ErrBroken] once a write
+// has failed: for good, or, where the disk was full or the process could open no more
+// files, until that is over. [ErrClosed] comes from everything after Close.
 //
 // When an output is too large, and what of it is shown, is the registry's
 // affair. The tests named for them check the promises; see example_test.go.

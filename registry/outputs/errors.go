@@ -22,7 +22,8 @@ var (
 	ErrFiles    = errors.New("output store is damaged")
 	ErrInUse    = errors.New("output store is in use by another process")
 	ErrFormat   = errors.New("output store is of another format")
-	ErrBroken   = errors.New("output store stopped writing, reopen it")
+	ErrBroken   = errors.New("output store stopped writing")
+	ErrReadOnly = errors.New("output store is open to read only")
 	ErrClosed   = errors.New("output or its store is closed")
 )
 

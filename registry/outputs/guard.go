@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/settlement-ledger/ledger/events/embedded/files"
 )
 
 var errFrozen = errors.New("an earlier write failed")
@@ -19,40 +20,96 @@ var errFrozen = errors.New("an earlier write failed")
 // What lies on the disk then is what a power cut at that moment would have
 // left, and Pebble recovers from that when it is opened again. Whoever writes
 // asks failed after each commit and believes only that.
+//
+// When the disk was full or the process could open no more files, the guard can be
+// thawed, once Pebble is closed, for another Pebble. After any other failure it is
+// lost.
 type guard struct {
 	vfs.FS
-	armed    atomic.Bool // set once the database is open; before, errors go to Open
+	armed atomic.Bool // set once the database is open; before, errors go to Open
+	spell atomic.Pointer[spell]
+	left  atomic.Pointer[string]
+	lost  context.Context    // ends when the guard is lost
+	lose  context.CancelFunc // ends lost
+	under sync.WaitGroup     // operations of the disk
+	begin sync.Mutex         // held while one begins, and while the first fails
+}
+
+// A spell is the time of one Pebble.
+type spell struct {
 	first    atomic.Pointer[error]
 	stopped  context.Context    // ends at the first failed write
 	stop     context.CancelFunc // ends stopped
 	released chan struct{}      // closed when the database is about to be closed
 	release  func()             // closes released, once
-	left     atomic.Pointer[string]
 }
 
 var _ vfs.FS = (*guard)(nil)
 
 func newGuard(fs vfs.FS) *guard {
-	g := &guard{FS: fs, released: make(chan struct{})}
-	g.stopped, g.stop = context.WithCancel(context.Background())
-	g.release = sync.OnceFunc(func() { close(g.released) })
+	g := &guard{}
+	g.lost, g.lose = context.WithCancel(context.Background())
+	g.thaw(fs)
 	return g
 }
 
+// thaw begins a spell. No database uses the guard.
+func (g *guard) thaw(fs vfs.FS) {
+	g.FS = fs
+	g.armed.Store(false)
+	now := &spell{released: make(chan struct{})}
+	now.stopped, now.stop = context.WithCancel(context.Background())
+	now.release = sync.OnceFunc(func() { close(now.released) })
+	g.spell.Store(now)
+}
+
+// release lets go what waits for the database to be closed.
+func (g *guard) release() { g.spell.Load().release() }
+
+// stopped returns a context that ends at the first failed write of the database
+// that is open now.
+func (g *guard) stopped() context.Context { return g.spell.Load().stopped }
+
 // failed returns the first error of a write, sealed, or nil.
 func (g *guard) failed() error {
-	if err := g.first.Load(); err != nil {
+	if err := g.spell.Load().first.Load(); err != nil {
 		return seal(*err)
 	}
 	return nil
 }
 
-func (g *guard) fail(err error) {
-	g.first.CompareAndSwap(nil, &err)
-	g.stop()
+// fail freezes the disk. A guard whose failure does not pass is lost.
+func (g *guard) fail(err error, passes bool) {
+	g.begin.Lock()
+	defer g.begin.Unlock()
+	now := g.spell.Load()
+	now.first.CompareAndSwap(nil, &err)
+	now.stop()
+	if !passes {
+		g.lose()
+	}
 }
 
-func (g *guard) frozen() bool { return g.armed.Load() && g.first.Load() != nil }
+// passes reports whether the disk is as the next opening may find it after an
+// operation that failed, once there is room or a file may be opened. It never is
+// after a sync: the system may have dropped what it did not write.
+func passes(err error) bool {
+	return !errors.Is(err, errNotSynced) && files.Exhausted(err)
+}
+
+func (g *guard) frozen() bool { return g.armed.Load() && g.spell.Load().first.Load() != nil }
+
+// begins reports whether an operation of the disk may begin. The caller then
+// calls under.Done.
+func (g *guard) begins() bool {
+	g.begin.Lock()
+	defer g.begin.Unlock()
+	if g.frozen() {
+		return false
+	}
+	g.under.Add(1)
+	return true
+}
 
 func (g *guard) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return g.open(name, c, func() (vfs.File, error) { return g.FS.Create(name, c) })
@@ -83,15 +140,16 @@ func (g *guard) open(name string, category vfs.DiskWriteCategory, do func() (vfs
 		return do()
 	}
 	log := strings.HasSuffix(name, ".log")
-	if !g.frozen() {
+	if g.begins() {
 		f, err := do()
+		g.under.Done()
 		if err == nil && log {
 			f = newLogFile(f)
 		}
 		if err == nil {
 			return &guarded{File: f, guard: g, trusted: log || strings.Contains(name, "MANIFEST")}, nil
 		}
-		g.fail(err)
+		g.fail(err, passes(err))
 		if !g.armed.Load() || !log {
 			return nil, err
 		}
@@ -100,7 +158,7 @@ func (g *guard) open(name string, category vfs.DiskWriteCategory, do func() (vfs
 		return &guarded{guard: g, name: name, trusted: true}, nil
 	}
 	if background(category) {
-		<-g.released
+		<-g.spell.Load().released
 	}
 	return nil, errFrozen
 }
@@ -155,13 +213,17 @@ type guarded struct {
 }
 
 // do runs op unless the disk is frozen, and freezes it if op fails.
-func (f *guarded) do(op func() error) error {
+func (f *guarded) do(op func() error, passes func(error) bool) error {
 	err := errFrozen
-	if !f.guard.frozen() {
-		if err = op(); err == nil {
+	if f.guard.begins() {
+		err = op()
+		if err != nil {
+			f.guard.fail(err, passes(err))
+		}
+		f.guard.under.Done()
+		if err == nil {
 			return nil
 		}
-		f.guard.fail(err)
 	}
 	if f.trusted && f.guard.armed.Load() {
 		return nil
@@ -170,26 +232,28 @@ func (f *guarded) do(op func() error) error {
 }
 
 func (f *guarded) Write(p []byte) (int, error) {
-	if err := f.do(func() error { _, err := f.File.Write(p); return err }); err != nil {
+	if err := f.do(func() error { _, err := f.File.Write(p); return err }, passes); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
 
 func (f *guarded) WriteAt(p []byte, at int64) (int, error) {
-	if err := f.do(func() error { _, err := f.File.WriteAt(p, at); return err }); err != nil {
+	if err := f.do(func() error { _, err := f.File.WriteAt(p, at); return err }, passes); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
 
-func (f *guarded) Sync() error     { return f.do(func() error { return f.File.Sync() }) }
-func (f *guarded) SyncData() error { return f.do(func() error { return f.File.SyncData() }) }
+func (f *guarded) Sync() error     { return f.do(func() error { return f.File.Sync() }, never) }
+func (f *guarded) SyncData() error { return f.do(func() error { return f.File.SyncData() }, never) }
 
 func (f *guarded) SyncTo(n int64) (full bool, err error) {
-	err = f.do(func() error { full, err = f.File.SyncTo(n); return err })
+	err = f.do(func() error { full, err = f.File.SyncTo(n); return err }, never)
 	return full, err
 }
+
+func never(error) bool { return false }
 
 // Preallocate reserves space for what will be written. It is an optimization
 // that some file systems do not have (ext2, ramfs, NFS before 4.2) and that a
@@ -239,4 +303,4 @@ type silent struct{ *guard }
 func (silent) Infof(string, ...any)  {}
 func (silent) Errorf(string, ...any) {}
 
-func (s silent) Fatalf(string, ...any) { s.fail(errors.New("the database gave up")) }
+func (s silent) Fatalf(string, ...any) { s.fail(errors.New("the database gave up"), false) }

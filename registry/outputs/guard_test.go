@@ -22,7 +22,7 @@ func TestFrozenDiskStaysAsItIs(t *testing.T) {
 	}
 	defer table.Close()
 	g.armed.Store(true)
-	g.fail(errors.New("disk died"))
+	g.fail(errors.New("disk died"), false)
 	if n, err := log.Write([]byte("lost")); n != 4 || err != nil {
 		t.Errorf("Write of a log = %d, %v, want 4, nil", n, err)
 	}

@@ -68,46 +68,52 @@ func check(ref domain.Ref) error {
 	return nil
 }
 
-// claim makes sure that nobody else keeps ref, and hides it until release.
+// A claim is a Keep of a ref.
+type claim struct {
+	durable bool // and the Keep returns nil
+	ended   bool // and the store broke meanwhile
+}
+
+// claim hides ref until release. It returns an ErrExists if ref is kept already, or
+// another Keep of it runs.
 func (s *Store) claim(ref domain.Ref) error {
-	if err := s.broken(); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	_, taken := s.mu.keeping[ref]
-	if !taken {
-		s.mu.keeping[ref] = struct{}{}
-	}
-	s.mu.Unlock()
-	if taken {
-		return ErrExists
-	}
-	var exists bool
-	err := s.read(func(db *pebble.DB) error {
+	return s.read(func(db *pebble.DB) error {
+		if err := s.broken(); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		_, taken := s.mu.keeping[ref]
+		if !taken {
+			s.mu.keeping[ref] = claim{}
+		}
+		s.mu.Unlock()
+		if taken {
+			return ErrExists
+		}
 		_, closer, err := db.Get(headKey(ref))
 		if errors.Is(err, pebble.ErrNotFound) {
 			return nil
 		}
-		if err == nil {
-			exists = true
-			return closer.Close()
-		}
-		return seal(err)
-	})
-	if err == nil && exists {
-		err = ErrExists
-	}
-	if err != nil {
 		s.unclaim(ref)
-	}
-	return err
+		if err != nil {
+			return seal(err)
+		}
+		return errors.Join(ErrExists, closer.Close())
+	})
 }
 
 // release lets ref be seen if it was kept. If not, and the store is broken, it
-// stays hidden: Pebble may hold in memory what the disk does not.
+// stays hidden until the store goes on: Pebble may hold in memory what the disk does
+// not.
 func (s *Store) release(ref domain.Ref, kept bool) {
+	s.life.RLock() // the store does not go on meanwhile
+	defer s.life.RUnlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if kept || s.guard.failed() == nil {
-		s.unclaim(ref)
+		delete(s.mu.keeping, ref)
+	} else {
+		s.mu.keeping[ref] = claim{ended: true}
 	}
 }
 
@@ -115,6 +121,14 @@ func (s *Store) unclaim(ref domain.Ref) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.mu.keeping, ref)
+}
+
+// acknowledge says that an output is durable, and that Keep will return nil. The
+// database is not closed meanwhile.
+func (s *Store) acknowledge(ref domain.Ref) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.keeping[ref] = claim{durable: true}
 }
 
 func (s *Store) hidden(ref domain.Ref) bool {

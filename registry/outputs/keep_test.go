@@ -17,7 +17,9 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/settlement-ledger/ledger/domain"
 	"pgregory.net/rapid"
 )
@@ -265,6 +267,64 @@ func TestManyKeepAtOnce(t *testing.T) {
 	}
 	if n != len(all) {
 		t.Errorf("All yields %d, want %d", n, len(all))
+	}
+}
+
+// An output whose sync has not returned is in the database, and nobody sees it:
+// a power cut may still take it back.
+func TestAnOutputThatIsNotAcknowledgedIsNotSeen(t *testing.T) {
+	t.Parallel()
+	syncing, goOn := make(chan struct{}), make(chan struct{})
+	var armed atomic.Bool
+	s := openIn(t, errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		sync := op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData
+		if sync && strings.HasSuffix(op.Path, ".log") && armed.Swap(false) {
+			close(syncing)
+			<-goOn
+		}
+		return nil
+	})))
+	ref := refs(1)
+	first, second := ref(), ref()
+	mustKeep(t, s, first, []byte("acknowledged"))
+	armed.Store(true)
+	kept := make(chan error, 1)
+	go func() {
+		_, err := s.Keep(t.Context(), second, "text/plain", strings.NewReader("not acknowledged"))
+		kept <- err
+	}()
+	<-syncing
+	if err := s.read(func(db *pebble.DB) error {
+		_, closer, err := db.Get(headKey(second))
+		if err == nil {
+			err = closer.Close()
+		}
+		return err
+	}); err != nil {
+		t.Errorf("the output is not in the database while its sync waits: %v", err)
+	}
+	for r, err := range s.All(t.Context()) {
+		if err != nil || r.Ref != first {
+			t.Errorf("All yields %v, %v; want %v alone", r.Ref, err, first)
+		}
+	}
+	for id, err := range s.Unconfirmed(t.Context()) {
+		if err != nil || id != first.Settlement() {
+			t.Errorf("Unconfirmed yields %v, %v; want %v alone", id, err, first.Settlement())
+		}
+	}
+	if _, err := s.Stat(t.Context(), second); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Stat = %v, want %v", err, ErrNotFound)
+	}
+	if _, err := s.Open(t.Context(), second); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Open = %v, want %v", err, ErrNotFound)
+	}
+	close(goOn)
+	if err := <-kept; err != nil {
+		t.Fatal(err)
+	}
+	if got := readAll(t, s, second); string(got) != "not acknowledged" {
+		t.Errorf("read %q after Keep returned", got)
 	}
 }
 

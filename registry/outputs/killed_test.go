@@ -5,13 +5,17 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events/embedded/files"
+	"github.com/settlement-ledger/ledger/events/embedded/files/filestest"
 )
 
 // killed returns the file system of a store whose process was killed, with the
@@ -46,8 +50,9 @@ func crash(storage *vfs.MemFS) *vfs.MemFS {
 	return storage.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
 }
 
-// A bit that flipped in a log or a manifest of a store whose process was killed
-// is reported, or every acknowledged output reads as it was kept.
+// A bit that flipped in a file of a store whose process was killed is reported, or
+// every acknowledged output reads as it was kept. Half of the bits are flipped in
+// logs, as many as in all other kinds of files.
 func TestFlippedBitInAKilledStoreIsNoSilentLoss(t *testing.T) {
 	t.Parallel()
 	died, contents := killed(t)
@@ -55,37 +60,54 @@ func TestFlippedBitInAKilledStoreIsNoSilentLoss(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names = slices.DeleteFunc(names, func(name string) bool {
-		return files.KindOf(name) != files.Log && files.KindOf(name) != files.Manifest
-	})
 	slices.Sort(names)
-	rng, table := rand.New(rand.NewPCG(1, 2)), map[files.Kind][2]int{}
+	whole, kinds := map[string][]byte{}, map[string][]string{} // names of files
+	for _, name := range names {
+		info, err := died.Stat("outputs/" + name)
+		if err != nil || info.IsDir() || info.Size() == 0 {
+			continue
+		}
+		p, err := died.UnsafeGetFileDataBuffer("outputs/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole[name] = bytes.Clone(p)
+		kind, _, _ := strings.Cut(filestest.Place(name, p, 0), ",")
+		kinds[kind] = append(kinds[kind], name)
+	}
+	order := slices.Sorted(maps.Keys(kinds))
+	rng, table := rand.New(rand.NewPCG(1, 2)), map[string][2]int{} // by place: reported, without effect
 	for i := range repeats(8, 500) {
-		name := names[i%len(names)]
+		of := kinds[order[i/2%len(order)]]
+		if i%2 == 0 {
+			of = kinds[string(files.Log)]
+		}
+		name := of[rng.IntN(len(of))]
+		at, bit := rng.IntN(len(whole[name])), rng.IntN(8)
+		if i%4 == 0 { // where the headers of small records are
+			at = rng.IntN(min(len(whole[name]), 64<<10))
+		}
 		clone := crash(died)
 		p, err := clone.UnsafeGetFileDataBuffer("outputs/" + name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		at, bit := rng.IntN(len(p)), rng.IntN(8)
-		if i%4 == 0 { // where the headers of small records are
-			at = rng.IntN(min(len(p), 64<<10))
-		}
 		p[at] ^= 1 << bit
-		row := table[files.KindOf(name)]
+		place := filestest.Place(name, whole[name], at) + " (" + name + ")"
+		row := table[place]
 		reported, lost := afterKill(t, clone, contents)
 		switch {
 		case reported:
 			row[0]++
 		case lost > 0:
-			t.Errorf("%s, byte %d, bit %d: %d outputs of %d are lost, and nothing was said", name, at, bit, lost, len(contents))
+			t.Errorf("%s, byte %d, bit %d (%s): %d outputs of %d are lost, and nothing was said", name, at, bit, place, lost, len(contents))
 		default:
 			row[1]++
 		}
-		table[files.KindOf(name)] = row
+		table[place] = row
 	}
-	for kind, row := range table {
-		t.Logf("%-10s %4d reported, %4d without effect", kind, row[0], row[1])
+	for _, place := range slices.Sorted(maps.Keys(table)) {
+		t.Logf("%-60s %4d reported, %4d without effect", place, table[place][0], table[place][1])
 	}
 }
 
@@ -119,4 +141,43 @@ func afterKill(t *testing.T, storage vfs.FS, contents map[domain.Ref][]byte) (re
 		}
 	}
 	return said.Len() > 0, lost
+}
+
+// The number of a body that was pruned is not given out again, however often the
+// process is killed after the store was closed.
+func TestNumbersOfPrunedBodiesAreNotGivenOutAgain(t *testing.T) {
+	t.Parallel()
+	storage := vfs.NewCrashableMem()
+	s, err := Open("outputs", Config{FS: storage})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref := refs(1)
+	for range 3 {
+		r := ref()
+		mustKeep(t, s, r, []byte("content"))
+		if err := s.Confirm(t.Context(), r.Settlement()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Prune(t.Context(), r, "age", time.UnixMilli(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := s.newest()
+	if err := errors.Join(s.Compact(t.Context()), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		s, err := Open("outputs", Config{FS: storage})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.newest(); got != want {
+			t.Errorf("the next body has number %d, want %d", got, want)
+		}
+		storage = crash(storage)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -1,6 +1,8 @@
 package outputs
 
 import (
+	"errors"
+	"fmt"
 	"math"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -10,6 +12,9 @@ import (
 const stretch = 1 << 20
 
 var zeros [64 << 10]byte
+
+// errNotSynced says that the disk was told to write, and failed.
+var errNotSynced = errors.New("sync")
 
 // A logFile is a log of the database in which there are bytes already where the
 // next records go: a sync of what was written over waits for one write of the
@@ -39,7 +44,9 @@ func (l *logFile) Write(p []byte) (int, error) {
 	l.end += int64(n)
 	if err == nil && l.end-l.told >= writeOut {
 		l.told = l.end
-		_, err = l.SyncTo(l.end)
+		if _, err = l.SyncTo(l.end); err != nil {
+			err = fmt.Errorf("%w: %w", errNotSynced, err)
+		}
 	}
 	return n, err
 }

@@ -2,13 +2,16 @@ package outputs
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/sstable"
@@ -32,23 +35,31 @@ type Store struct {
 	fs      vfs.FS        // as the caller sees it; bodies on their way in are written to it
 	guard   *guard        // as Pebble sees it
 	replay  *files.Replay // under the guard
+	pinned  *files.Pinned // nil: the store writes
 	logger  *slog.Logger
 	options *pebble.Options
 	lock    *pebble.Lock
 	reserve uint64
 	first   uint64 // bodies from this one on were kept since the store was opened
 
+	health files.HealthLog
+
 	marks sync.Mutex // held while a head is read and written again
 
-	life struct {
+	openings atomic.Int64  // of the database
+	closing  chan struct{} // closed when Close begins
+	end      sync.Once     // of closing
+	joined   sync.WaitGroup
+	life     struct {
 		sync.RWMutex
-		db *pebble.DB // nil once closed
+		closed bool
+		db     *pebble.DB // nil once closed, and while a store that broke could not open it again
 	}
 	mu struct {
 		sync.Mutex
-		next    uint64                  // the next body
-		writing map[uint64]struct{}     // bodies that may have a file
-		keeping map[domain.Ref]struct{} // not acknowledged, and so not to be seen
+		next    uint64               // the next body
+		writing map[uint64]struct{}  // bodies that may have a file
+		keeping map[domain.Ref]claim // not to be seen
 	}
 }
 
@@ -63,7 +74,7 @@ var (
 // understand.
 func Open(dir string, cfg Config) (*Store, error) {
 	if cfg.FS == nil {
-		cfg.FS = vfs.Default
+		cfg.FS = files.Disk
 	}
 	if cfg.Reserve == 0 {
 		cfg.Reserve = defaultReserve
@@ -71,7 +82,8 @@ func Open(dir string, cfg Config) (*Store, error) {
 	s := &Store{dir: dir, fs: cfg.FS, logger: cfg.Logger, reserve: cfg.Reserve}
 	s.replay = files.NewReplay(cfg.FS, s.torn)
 	s.guard = newGuard(s.replay)
-	s.mu.keeping = map[domain.Ref]struct{}{}
+	s.closing = make(chan struct{})
+	s.mu.keeping = map[domain.Ref]claim{}
 	s.mu.writing = map[uint64]struct{}{}
 	if err := s.open(); err != nil {
 		return nil, fmt.Errorf("open outputs in %s: %w", dir, err)
@@ -83,7 +95,7 @@ func (s *Store) open() error {
 	if err := makeDir(s.fs, s.incoming()); err != nil {
 		return err
 	}
-	lock, err := pebble.LockDirectory(s.dir, s.fs)
+	lock, err := lockFolder(s.dir, s.fs, s.logger)
 	if err != nil {
 		if inUse(err) {
 			return fmt.Errorf("%w: %w", ErrInUse, err)
@@ -94,12 +106,17 @@ func (s *Store) open() error {
 	s.options = s.tune()
 	bodies, err := files.Unseal(s.fs, s.dir)
 	if err != nil {
-		return errors.Join(fmt.Errorf("%w: %w", ErrFiles, err), s.Close())
+		return errors.Join(unsealed(err), s.Close())
 	}
 	db, err := pebble.Open(s.dir, s.options)
+	if pebble.IsCorruptionError(err) {
+		err = fmt.Errorf("%w: %w", ErrFiles, err)
+	}
 	if err == nil {
 		s.life.db = db
-		err = s.begin(db)
+		if err = s.begin(db); pebble.IsCorruptionError(err) {
+			err = fmt.Errorf("%w: %w", ErrFiles, err)
+		}
 		s.mu.next = max(s.mu.next, bodies) // those of outputs that were pruned are not taken again
 		s.first = s.mu.next
 	}
@@ -108,7 +125,39 @@ func (s *Store) open() error {
 	}
 	s.guard.armed.Store(true)
 	s.replay.Done()
+	s.joined.Go(s.resumeAll)
 	return nil
+}
+
+// unsealed returns why a database whose folder is not as it was closed, or whose
+// version is not known, is not opened.
+func unsealed(err error) error {
+	if errors.Is(err, files.ErrNewerVersion) {
+		return fmt.Errorf("%w: %w", ErrFormat, err)
+	}
+	return fmt.Errorf("%w: %w", ErrFiles, err)
+}
+
+// lockFolder locks a folder for a writer. It waits for readers, and logs that after a
+// second.
+func lockFolder(dir string, storage vfs.FS, logger *slog.Logger) (*pebble.Lock, error) {
+	return pebble.LockDirectory(dir, patient{storage, func() {
+		if logger != nil {
+			logger.Warn("waiting for processes that read the outputs", "outputs", dir, "processes", files.Users(storage.PathJoin(dir, "LOCK")))
+		}
+	}})
+}
+
+// A patient file system waits for readers when it locks.
+type patient struct {
+	vfs.FS
+	waiting func()
+}
+
+// Lock locks a file as files.Lock does. No context reaches it, and it waits for at
+// most files.LockWait.
+func (p patient) Lock(path string) (io.Closer, error) {
+	return files.Lock(context.Background(), p.FS, path, p.waiting)
 }
 
 // torn decides about a place in a log or a manifest behind which Pebble would
@@ -148,34 +197,55 @@ func (s *Store) begin(db *pebble.DB) error {
 	return iter.Error()
 }
 
+// checkFormat checks the format, and writes it to a database that has none.
 func checkFormat(db *pebble.DB) error {
+	if found, err := readFormat(db); found || err != nil {
+		return err
+	}
+	return db.Set(formatKey, []byte{format}, pebble.Sync)
+}
+
+// readFormat reports whether a database has a format. One that this program does not
+// read is an ErrFormat. A process that was killed when it made the store may not have
+// written the format, and then kept no output.
+func readFormat(db *pebble.DB) (found bool, err error) {
 	value, closer, err := db.Get(formatKey)
 	if errors.Is(err, pebble.ErrNotFound) {
-		return db.Set(formatKey, []byte{format}, pebble.Sync)
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer closer.Close()
 	if !bytes.Equal(value, []byte{format}) {
-		return fmt.Errorf("%w: it says %d, this program reads %d: open it with the program that wrote it",
+		return true, fmt.Errorf("%w: it says %d, this program reads %d: open it with the program that wrote it",
 			ErrFormat, value, format)
 	}
-	return nil
+	return true, nil
 }
 
 // ID returns what tells this store from any other, in hexadecimal digits. It is
-// drawn the first time that it is asked for, and copies of the store keep it.
+// drawn the first time that it is asked for, and copies of the store keep it. In a
+// store that OpenReader opened it is empty if no writer has drawn it.
 func (s *Store) ID() (id string, err error) {
 	s.marks.Lock()
 	defer s.marks.Unlock()
-	err = s.write(func(db *pebble.DB) error {
+	find := func(db *pebble.DB) error {
 		value, closer, err := db.Get(identityKey)
-		if err == nil {
-			id = hex.EncodeToString(value)
-			return closer.Close()
+		if err != nil {
+			return err
 		}
-		if !errors.Is(err, pebble.ErrNotFound) {
+		id = hex.EncodeToString(value)
+		return closer.Close()
+	}
+	if s.pinned != nil {
+		if err := s.read(find); err != nil && !errors.Is(err, pebble.ErrNotFound) {
+			return "", fmt.Errorf("identify outputs: %w", seal(err))
+		}
+		return id, nil
+	}
+	err = s.write(func(db *pebble.DB) error {
+		if err := find(db); !errors.Is(err, pebble.ErrNotFound) {
 			return err
 		}
 		var drawn [16]byte
@@ -206,7 +276,7 @@ func (s *Store) tune() *pebble.Options {
 		FS:                          s.guard,
 		Lock:                        s.lock,
 		Logger:                      silent{s.guard},
-		FormatMajorVersion:          pebble.FormatNewest,
+		FormatMajorVersion:          files.FormatVersion,
 		CacheSize:                   8 << 20,
 		MemTableSize:                memTable,
 		MemTableStopWritesThreshold: 4,
@@ -214,6 +284,7 @@ func (s *Store) tune() *pebble.Options {
 		// A damaged output is the reader's to hear of, and no reason to end the process.
 		EventListener: &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}},
 	}
+	s.health.Listen(o.EventListener)
 	// What is flushed is written once more by a compaction, which compresses it.
 	o.Levels[0].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
 	for i := 1; i < len(o.Levels); i++ {
@@ -243,11 +314,14 @@ func (s *Store) incoming() string { return s.fs.PathJoin(s.dir, "incoming") }
 // Close ends the use of the store. Outputs that are open cannot be read any
 // more. What was kept is durable already. A second Close does nothing.
 func (s *Store) Close() error {
+	s.end.Do(func() { close(s.closing) })
 	if s.guard.failed() != nil {
 		s.guard.release() // what waits for that may hold life
 	}
+	s.joined.Wait()
 	s.life.Lock()
 	defer s.life.Unlock()
+	s.life.closed = true
 	var err error
 	if s.life.db != nil {
 		s.guard.release()
@@ -262,11 +336,17 @@ func (s *Store) Close() error {
 		err = errors.Join(err, s.lock.Close())
 		s.lock = nil
 	}
+	if s.pinned != nil {
+		err = errors.Join(err, s.pinned.Close())
+	}
 	if err != nil {
 		return fmt.Errorf("close outputs: %w", seal(err))
 	}
 	return nil
 }
+
+// Health returns what flushes and compactions met since the store was opened.
+func (s *Store) Health() files.Health { return s.health.Health() }
 
 // newest returns the number of the body that comes next.
 func (s *Store) newest() uint64 {
@@ -279,6 +359,9 @@ func (s *Store) newest() uint64 {
 func (s *Store) read(do func(*pebble.DB) error) error {
 	s.life.RLock()
 	defer s.life.RUnlock()
+	if s.life.db == nil && !s.life.closed {
+		return s.broken()
+	}
 	if s.life.db == nil {
 		return ErrClosed
 	}
@@ -299,12 +382,20 @@ func (s *Store) write(do func(*pebble.DB) error) error {
 	})
 }
 
-// broken returns an ErrBroken if a write of the database has failed.
+// broken returns an ErrBroken if a write of the database has failed, and an
+// ErrReadOnly if there can be none.
 func (s *Store) broken() error {
-	if err := s.guard.failed(); err != nil {
-		return fmt.Errorf("%w: %w", ErrBroken, err)
+	if s.pinned != nil {
+		return ErrReadOnly
 	}
-	return nil
+	err := s.guard.failed()
+	switch {
+	case err == nil:
+		return nil
+	case s.guard.lost.Err() == nil:
+		return fmt.Errorf("%w while the disk is full or too many files are open: %w", ErrBroken, err)
+	}
+	return fmt.Errorf("%w, open it again: %w", ErrBroken, err)
 }
 
 // makeDir makes a folder and those above it, durably.

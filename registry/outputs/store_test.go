@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -121,6 +123,45 @@ func TestSecondOpenIsInUse(t *testing.T) {
 	}
 }
 
+// A folder that is open is not opened a second time through another name.
+func TestSecondOpenByAnotherNameIsInUse(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	dir, link := filepath.Join(root, "outputs"), filepath.Join(root, "link")
+	s, err := Open(dir, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := refs(1)()
+	mustKeep(t, s, r, []byte("content"))
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(link, Config{})
+	wantErr(t, "Open through a symbolic link", err, ErrInUse)
+	if err := os.Remove(filepath.Join(dir, "LOCK")); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(dir, Config{})
+	wantErr(t, "Open without its lock file", err, ErrInUse)
+	if got := readAll(t, s, r); string(got) != "content" {
+		t.Errorf("read %q after a second Open", got)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, err = Open(link, Config{})
+	if err != nil {
+		t.Fatalf("Open after Close = %v", err)
+	}
+	if got := readAll(t, s, r); string(got) != "content" {
+		t.Errorf("read %q through the link", got)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestStoreOfAnotherFormatIsRefused(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
@@ -133,6 +174,23 @@ func TestStoreOfAnotherFormatIsRefused(t *testing.T) {
 	}
 	_, err := Open("outputs", Config{FS: fs})
 	wantErr(t, "Open", err, ErrFormat)
+}
+
+// Outputs whose files a newer Pebble wrote are refused, and left as they are.
+func TestOutputsOfANewerVersionAreRefused(t *testing.T) {
+	t.Parallel()
+	storage := vfs.NewMem()
+	if err := openIn(t, storage).Close(); err != nil {
+		t.Fatal(err)
+	}
+	file, err := storage.Create("outputs/marker.format-version.000099.025", vfs.WriteCategoryUnspecified)
+	if err := errors.Join(err, file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open("outputs", Config{FS: storage})
+	wantErr(t, "Open of a newer version", err, ErrFormat)
+	_, err = OpenReader(t.Context(), "outputs", Config{FS: storage})
+	wantErr(t, "OpenReader of a newer version", err, ErrFormat)
 }
 
 func TestClosedStoreSaysSo(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
@@ -130,9 +131,10 @@ func (c *Client) ask(ctx context.Context, q question, use func(http.Header, io.R
 // there may be one. The time for them begins with the first that failed.
 func (c *Client) tries() func(context.Context) bool {
 	var end time.Time
-	pause := firstPause
+	pauses := backoff.NewExponentialBackOff()
+	pauses.InitialInterval, pauses.MaxInterval, pauses.Multiplier = firstPause, maxPause, 2
 	return func(ctx context.Context) bool {
-		now := time.Now()
+		now, pause := time.Now(), pauses.NextBackOff()
 		if end.IsZero() {
 			end = now.Add(c.retry)
 		}
@@ -141,7 +143,6 @@ func (c *Client) tries() func(context.Context) bool {
 		}
 		timer := time.NewTimer(pause)
 		defer timer.Stop()
-		pause = min(2*pause, maxPause)
 		select {
 		case <-timer.C:
 			return true

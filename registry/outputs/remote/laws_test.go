@@ -425,7 +425,7 @@ func TestDamagedChunkIsNeverRead(t *testing.T) {
 func damage(t *testing.T, fs *vfs.MemFS) {
 	t.Helper()
 	_ = fs.Remove(fs.PathJoin("outputs", "seal")) // as after a kill
-	db, err := pebble.Open("outputs", &pebble.Options{FS: fs, FormatMajorVersion: pebble.FormatNewest})
+	db, err := pebble.Open("outputs", &pebble.Options{FS: fs, FormatMajorVersion: pebble.FormatValueSeparation})
 	if err != nil {
 		t.Fatal(err)
 	}

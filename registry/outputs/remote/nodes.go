@@ -173,8 +173,8 @@ func (n *Nodes) missing(origin Origin, faults []error, damage error) error {
 	switch {
 	case damage != nil:
 		return fmt.Errorf("it was settled by %s: %w", origin, damage)
-	case n.config.Home && origin.Process.Until.IsZero():
-		// Who settled it held the store that lies here, alone.
+	case n.config.Home && (origin.Process.InStore || origin.Process.Until.IsZero()):
+		// The process that settled it kept its outputs in the store that is here.
 		return fmt.Errorf("%w, where it was kept by %s", outputs.ErrNotFound, origin)
 	case len(faults) > 0:
 		return fmt.Errorf("it was settled by %s: %w: start ledger serve there, or copy its outputs here", origin, joined(faults))

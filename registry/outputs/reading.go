@@ -1,0 +1,64 @@
+package outputs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events/embedded/files"
+)
+
+// OpenReader opens the outputs in the folder dir to read what is kept there now,
+// and changes nothing in the folder. A folder that does not exist, or in which no
+// output was ever kept, has no outputs. What would write is refused with an
+// [ErrReadOnly]. A folder that a writer has open is an [ErrInUse]. A writer that comes
+// afterwards changes nothing for the reader; see embedded.OpenReader, which shares
+// its lock in the same way.
+func OpenReader(ctx context.Context, dir string, cfg Config) (*Store, error) {
+	storage := cmp.Or(cfg.FS, files.Disk)
+	s, p, err := files.ReadPinned(ctx, storage, storage.PathJoin(dir, "LOCK"), dir, func(p *files.Pinned) (*Store, error) {
+		return openPinned(dir, p, cfg)
+	})
+	if errors.Is(err, files.ErrLocked) {
+		err = fmt.Errorf("%w: %w", ErrInUse, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open outputs in %s: %w", dir, err)
+	}
+	s.pinned = p
+	return s, nil
+}
+
+// openPinned opens outputs whose files no writer changes meanwhile.
+func openPinned(dir string, p *files.Pinned, cfg Config) (*Store, error) {
+	s := &Store{dir: dir, fs: p, logger: cfg.Logger}
+	s.replay = files.NewReplay(p, s.torn)
+	s.guard = newGuard(s.replay)
+	s.closing = make(chan struct{})
+	s.mu.keeping = map[domain.Ref]claim{}
+	if _, err := files.Intact(p, dir); err != nil {
+		return nil, unsealed(err)
+	}
+	if !p.Holds() {
+		return empty()
+	}
+	s.options = s.tune()
+	s.options.ReadOnly = true
+	db, err := pebble.Open(dir, s.options)
+	if err != nil {
+		return nil, err
+	}
+	s.life.db = db
+	if _, err := readFormat(db); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	s.replay.Done()
+	return s, nil
+}
+
+// empty returns a store without outputs, which lies in memory.
+func empty() (*Store, error) { return Open("outputs", Config{FS: vfs.NewMem()}) }

@@ -1,0 +1,80 @@
+package remote
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/registry/outputs"
+)
+
+// An Upload keeps one output that may have to be kept again elsewhere, because the
+// process that was to keep it is gone. It belongs to one goroutine.
+type Upload struct {
+	ref    domain.Ref
+	mime   string
+	r      io.Reader
+	seeker io.Seeker // nil: r can be read once
+	start  int64
+	tries  int
+}
+
+// NewUpload returns the upload of an output whose bytes r gives. It can be tried more
+// than once if r is an io.Seeker.
+func NewUpload(ref domain.Ref, mime string, r io.Reader) *Upload {
+	u := &Upload{ref: ref, mime: mime, r: r}
+	if seeker, ok := r.(io.Seeker); ok {
+		if start, err := seeker.Seek(0, io.SeekCurrent); err == nil {
+			u.seeker, u.start = seeker, start
+		}
+	}
+	return u
+}
+
+// Try keeps the output. Where an earlier try had kept it, Try succeeds. It returns
+// an outputs.ErrNotKept if the bytes cannot be read again.
+func (u *Upload) Try(ctx context.Context, at Outputs) (domain.Retained, error) {
+	if u.tries++; u.tries == 1 {
+		return at.Keep(ctx, u.ref, u.mime, u.r)
+	}
+	if err := u.rewind(); err != nil {
+		return domain.Retained{}, err
+	}
+	retained, err := at.Keep(ctx, u.ref, u.mime, u.r)
+	if errors.Is(err, outputs.ErrExists) {
+		return u.found(ctx, at, err)
+	}
+	return retained, err
+}
+
+func (u *Upload) rewind() error {
+	if u.seeker == nil {
+		return fmt.Errorf("keep %v: %w: the process that was to keep it is gone, and it can be read only once", u.ref, outputs.ErrNotKept)
+	}
+	_, err := u.seeker.Seek(u.start, io.SeekStart)
+	return err
+}
+
+// found returns the output under the reference if it has the bytes of r, and else
+// the error exists.
+func (u *Upload) found(ctx context.Context, at Outputs, exists error) (domain.Retained, error) {
+	retained, err := at.Stat(ctx, u.ref)
+	if err != nil {
+		return domain.Retained{}, err
+	}
+	if err := u.rewind(); err != nil {
+		return domain.Retained{}, err
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, u.r); err != nil {
+		return domain.Retained{}, err
+	}
+	if hex.EncodeToString(sum.Sum(nil)) != retained.SHA256 {
+		return domain.Retained{}, exists
+	}
+	return retained, nil
+}
