@@ -20,6 +20,9 @@ const mostAgents = 10_000
 // of returns the agent of a session, which the first record of its stream
 // names, and nothing where there is none.
 func (a *agents) of(ctx context.Context, session string) (string, error) {
+	if session == "" {
+		return "", nil
+	}
 	if agent, ok := a.known[session]; ok {
 		return agent, nil
 	}
@@ -31,13 +34,22 @@ func (a *agents) of(ctx context.Context, session string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if len(a.known) >= mostAgents {
-			clear(a.known)
-		}
-		a.known[session] = agentIn(e)
+		a.learn(e, session)
 		break
 	}
 	return a.known[session], nil
+}
+
+// learn takes in the first record of the stream of a session, which spares a
+// server a request.
+func (a *agents) learn(e events.Entry, session string) {
+	if e.Revision != 1 || e.Stream.Category() != events.SessionCategory {
+		return
+	}
+	if len(a.known) >= mostAgents {
+		clear(a.known)
+	}
+	a.known[session] = agentIn(e)
 }
 
 func agentIn(e events.Entry) (agent string) {

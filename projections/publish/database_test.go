@@ -65,7 +65,7 @@ func (d database) Follow(ctx context.Context, after events.Position, options ...
 }
 
 // connected returns a store that is served by EventStoreDB's protocol.
-func connected(t *testing.T, store events.Store) *eventstoredb.Store {
+func connected(t testing.TB, store events.Store) *eventstoredb.Store {
 	t.Helper()
 	server, err := protocol.New(store, protocol.Config{Anonymous: protocol.Ledger})
 	if err != nil {

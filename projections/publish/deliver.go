@@ -29,8 +29,9 @@ func (r *run) work(ctx context.Context, lane <-chan parcel) error {
 	}
 }
 
-// fill adds to a batch what a lane has for the same topic, and returns what came
-// for another.
+// fill adds to a batch the records that wait in a lane, and returns the batch. Unless
+// the target is a Batcher, a batch has one topic: the record that ends it, of another
+// topic, is returned as the next batch.
 func (r *run) fill(batch []parcel, lane <-chan parcel) (filled, next []parcel) {
 	for len(batch) < r.policy.Batch {
 		select {
@@ -38,7 +39,7 @@ func (r *run) fill(batch []parcel, lane <-chan parcel) (filled, next []parcel) {
 			if !more {
 				return batch, nil
 			}
-			if p.topic != batch[0].topic {
+			if r.batcher == nil && p.topic != batch[0].topic {
 				return batch, []parcel{p}
 			}
 			batch = append(batch, p)
@@ -53,7 +54,7 @@ func (r *run) fill(batch []parcel, lane <-chan parcel) (filled, next []parcel) {
 // set aside. Where the batch as a whole is not taken, its records are handed
 // over one by one, as one of them may be at fault.
 func (r *run) deliver(ctx context.Context, batch []parcel) error {
-	tries := 0 // that count against the record
+	tries, waits := 0, r.policy.waits() // tries count against the record
 	for attempt := 1; ; attempt++ {
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -74,7 +75,7 @@ func (r *run) deliver(ctx context.Context, batch []parcel) error {
 			r.failed(Failure{Position: batch[0].entry.Position, Try: attempt, Err: err})
 			return r.setAside(batch[0], tries, err)
 		}
-		wait := r.policy.wait(attempt)
+		wait := waits.NextBackOff()
 		r.failed(Failure{Position: batch[0].entry.Position, Try: attempt, Wait: wait, Err: err})
 		if err := pause(ctx, wait); err != nil {
 			return err
@@ -108,6 +109,13 @@ func (r *run) publish(batch []parcel) (err error) {
 			err = fmt.Errorf("publish to %s: panic: %v", batch[0].topic, p)
 		}
 	}()
+	if r.batcher != nil {
+		routed := make([]Routed, len(batch))
+		for i, p := range batch {
+			routed[i] = Routed{p.topic, messageOf(p.entry, p.of)}
+		}
+		return r.batcher.PublishBatch(routed...)
+	}
 	messages := make([]*message.Message, len(batch)) // anew each time: they remember what became of them
 	for i, p := range batch {
 		messages[i] = messageOf(p.entry, p.of)

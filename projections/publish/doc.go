@@ -28,6 +28,7 @@
 //     what others ask of it meanwhile is refused or reaches it.
 //   - A consumer that is there stays where it began, also after a power cut.
 //   - No more is read than the policy has in flight.
+//   - A [Batcher] is given what has arrived while it was busy as one batch.
 //   - A target that is not available costs no record: it is waited for.
 //   - A kind of record that this program does not know is published like others.
 //   - What is kept and what is told has no credentials in it.

@@ -21,7 +21,7 @@ import (
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // claims are in a folder of their own.
-func claims(t *testing.T, holder string) publish.LockFolder {
+func claims(t testing.TB, holder string) publish.LockFolder {
 	t.Helper()
 	return publish.NewLockFolder(filepath.Join(t.TempDir(), "claims"), holder)
 }
@@ -140,7 +140,7 @@ func quick() publish.Policy {
 	return publish.Policy{Least: time.Microsecond, Most: time.Microsecond}
 }
 
-func job(t *testing.T, name string, change ...func(*publish.Job)) publish.Job {
+func job(t testing.TB, name string, change ...func(*publish.Job)) publish.Job {
 	t.Helper()
 	topic, err := publish.ParseTopic("records")
 	if err != nil {

@@ -4,8 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
+
+	"github.com/cenkalti/backoff/v5"
 )
 
 // What an error of a publisher says of the record, in the words of who opened
@@ -24,7 +25,7 @@ var (
 // one by one.
 type Policy struct {
 	Lanes    int // streams handed over side by side; 0: 1
-	Batch    int // most records of one lane and topic handed over at once; 0: 1
+	Batch    int // most records of one lane handed over at once, all of one topic unless the target is a Batcher; 0: 1
 	InFlight int // most records read and not acknowledged; 0: 1024
 	Bytes    int // most bytes of these, or one record; 0: 64 MiB
 
@@ -32,11 +33,10 @@ type Policy struct {
 	InARow int // records set aside without one acknowledged between them, from which the run ends; 0: 10
 	Poison int // records of a consumer set aside at one time, from which the run ends; 0: 1000
 
-	Least time.Duration // wait before the second attempt; doubled before each later one; 0: 100 ms
-	Most  time.Duration // most that is waited between attempts; 0: 30 s
-	Save  time.Duration // most time that an acknowledgement is not in the checkpoint; 0: 1 s
-
-	Random func() float64 // in [0,1), for the jitter; nil: math/rand
+	// The wait before the second attempt is Least, and doubles before each later one,
+	// up to Most. Up to half of each is added or left out at random.
+	Least, Most time.Duration // 0: 100 ms and 30 s
+	Save        time.Duration // most time that an acknowledgement is not in the checkpoint; 0: 1 s
 }
 
 // filled returns p with what zero stands for.
@@ -46,20 +46,14 @@ func (p Policy) filled() Policy {
 	p.Tries, p.InARow, p.Poison = cmp.Or(p.Tries, 5), cmp.Or(p.InARow, 10), cmp.Or(p.Poison, 1000)
 	p.Least, p.Most = cmp.Or(p.Least, 100*time.Millisecond), cmp.Or(p.Most, 30*time.Second)
 	p.Save = cmp.Or(p.Save, time.Second)
-	if p.Random == nil {
-		p.Random = rand.Float64
-	}
 	return p
 }
 
-// wait returns how long to wait after so many attempts: between half of the
-// doubled time and all of it.
-func (p Policy) wait(attempts int) time.Duration {
-	wait := min(p.Least, p.Most)
-	for n := 1; n < attempts && wait < p.Most; n++ {
-		wait = min(p.Most, wait+wait)
-	}
-	return wait/2 + time.Duration(p.Random()*float64(wait/2))
+// waits returns the waits after the attempts at one record.
+func (p Policy) waits() *backoff.ExponentialBackOff {
+	waits := backoff.NewExponentialBackOff()
+	waits.InitialInterval, waits.MaxInterval, waits.Multiplier = min(p.Least, p.Most), p.Most, 2
+	return waits
 }
 
 // pause waits, or returns the cause of a context that ends.

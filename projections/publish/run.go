@@ -18,17 +18,18 @@ import (
 // records into lanes, each record of a stream into the same; one goroutine for
 // each lane hands them over; one saves; one tries again what was set aside.
 type run struct {
-	desk   *Desk
-	job    Job
-	policy Policy
-	to     message.Publisher
-	agents agents
-	lanes  []chan parcel
-	seed   maphash.Seed
-	places *semaphore.Weighted // of records in flight
-	bytes  *semaphore.Weighted // of these
-	due    chan struct{}       // holds one: the checkpoint is to be saved soon
-	again  chan struct{}       // holds one: something set aside is to be tried again
+	desk    *Desk
+	job     Job
+	policy  Policy
+	to      message.Publisher
+	batcher Batcher // to, if it is one
+	agents  agents
+	lanes   []chan parcel
+	seed    maphash.Seed
+	places  *semaphore.Weighted // of records in flight
+	bytes   *semaphore.Weighted // of these
+	due     chan struct{}       // holds one: the checkpoint is to be saved soon
+	again   chan struct{}       // holds one: something set aside is to be tried again
 
 	saving sync.Mutex // held while the checkpoint is saved; taken before mu
 	mu     struct {
@@ -55,6 +56,10 @@ const often = 1000
 
 func newRun(d *Desk, job Job, to message.Publisher, c Consumer) *run {
 	r := &run{desk: d, job: job, policy: job.Policy.filled(), to: to, seed: maphash.MakeSeed()}
+	if given, ok := to.(lent); ok {
+		to = given.Target
+	}
+	r.batcher, _ = to.(Batcher)
 	r.agents = agents{store: d.store, known: map[string]string{}}
 	r.places = semaphore.NewWeighted(int64(r.policy.InFlight))
 	r.bytes = semaphore.NewWeighted(int64(r.policy.Bytes))
@@ -187,6 +192,7 @@ func (r *run) look() Consumer {
 // take puts a record on its way once there is room for it, or passes it over.
 func (r *run) take(ctx context.Context, e events.Entry) error {
 	p := parcel{entry: e, of: particularsOf(e)}
+	r.agents.learn(e, p.of.session)
 	var err error
 	if p.of.agent, err = r.agents.of(ctx, p.of.session); err != nil {
 		return err

@@ -13,6 +13,21 @@ import (
 // A Target is what records are handed to.
 type Target = message.Publisher
 
+// A Batcher is a Target that takes messages of several topics at once. A batch has
+// as many records as the policy allows and as have arrived while the target was
+// busy; one for a Target that is no Batcher ends where the topic changes.
+type Batcher interface {
+	// PublishBatch is what Publish is, for messages of several topics: it returns
+	// when the target has all of them, durably as far as it promises that.
+	PublishBatch(batch ...Routed) error
+}
+
+// A Routed message is one with its topic.
+type Routed struct {
+	Topic   string
+	Message *message.Message
+}
+
 // An Opener opens the target of an order, of which the consumer has come to a
 // position; the caller closes it. Its errors name the target.
 type Opener func(ctx context.Context, o Order, at events.Position) (Target, error)
@@ -40,6 +55,7 @@ func (d *Desk) FollowAll(ctx context.Context, orders []Order, open Opener, told 
 }
 
 func (d *Desk) followOne(ctx context.Context, o Order, open Opener, told func(name string, err error)) {
+	waits := o.Policy.filled().waits()
 	for attempt := 1; ctx.Err() == nil; attempt++ {
 		begun, err := d.followOpened(ctx, o, open)
 		if ctx.Err() != nil {
@@ -51,7 +67,7 @@ func (d *Desk) followOne(ctx context.Context, o Order, open Opener, told func(na
 				told(o.Name, err)
 			}
 		}
-		if begun || pause(ctx, o.Policy.filled().wait(attempt)) != nil {
+		if begun || pause(ctx, waits.NextBackOff()) != nil {
 			return
 		}
 	}

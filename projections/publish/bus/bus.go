@@ -27,13 +27,14 @@ var (
 // Category is that of the streams that are topics.
 const Category = "topic"
 
-// A Config says what a Bus works with. Failed may be nil.
+// A Config says what a Bus works with. Failed may be nil, and Redelivery zero.
 type Config struct {
 	Store       events.Store
 	Checkpoints projections.Checkpoints // beside the store
 	Mint        *domain.Mint
 	Now         func() time.Time
 	Failed      func(group, topic string, err error) // is told what ended a subscription
+	Redelivery  Redelivery
 }
 
 // A Bus is a broker over a store. Whoever opened the store closes it, once all
@@ -49,6 +50,7 @@ type Bus struct {
 
 // New returns the broker over a store.
 func New(cfg Config) *Bus {
+	cfg.Redelivery = cfg.Redelivery.filled()
 	b := &Bus{config: cfg}
 	b.mu.topics, b.mu.groups = map[events.Stream]*topic{}, map[string]*group{}
 	return b

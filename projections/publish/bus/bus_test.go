@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"testing"
 	"time"
@@ -48,7 +49,8 @@ func ends(b *bus.Bus) tests.ConsumerGroupPubSubConstructor {
 // TestWatermillsSuite is what watermill demands of every Pub/Sub.
 func TestWatermillsSuite(t *testing.T) {
 	features := tests.Features{ConsumerGroups: true, GuaranteedOrder: true, Persistent: true, ForceShort: testing.Short()}
-	b := busOver(openStore(t))
+	store := openStore(t)
+	b := busWith(store, store, bus.Redelivery{Most: 5 * time.Millisecond}) // the suite refuses a message 300 times
 	one := func(t *testing.T) (message.Publisher, message.Subscriber) { return ends(b)(t, "one") }
 	tests.TestPubSub(t, features, one, ends(b))
 	t.Run("TestNewSubscriberReceivesOldMessages of another group", func(t *testing.T) {
@@ -142,6 +144,57 @@ func TestAGroupGoesOnWhereItWas(t *testing.T) {
 		}
 		m.Ack()
 	}
+}
+
+// A late store has a message published right after each read that found none.
+type late struct {
+	*embedded.Store
+	publish func()
+}
+
+func (l late) Read(ctx context.Context, s events.Stream, after events.Revision) iter.Seq2[events.Entry, error] {
+	return func(yield func(events.Entry, error) bool) {
+		found := false
+		for e, err := range l.Store.Read(ctx, s, after) {
+			if found = true; !yield(e, err) {
+				return
+			}
+		}
+		if !found && s == "topic-t" {
+			l.publish()
+		}
+	}
+}
+
+// Follow fails where nothing would be yielded, as the message has come by then.
+func (l late) Follow(ctx context.Context, after events.Position, f ...events.Following) iter.Seq2[events.Entry, error] {
+	if after.Compare(l.Head()) < 0 {
+		return l.Store.Follow(ctx, after, f...)
+	}
+	return func(yield func(events.Entry, error) bool) {
+		yield(events.Entry{}, errors.New("the message is behind the position to wait at"))
+	}
+}
+
+// A message that is published between the read of a subscriber and its wait comes.
+func TestAMessagePublishedBetweenReadAndWaitComes(t *testing.T) {
+	t.Parallel()
+	store := openStore(t)
+	publisher := busOver(store).Publisher()
+	published := false
+	b := bus.New(bus.Config{
+		Store: late{store, func() {
+			if !published {
+				published = true
+				if err := publisher.Publish("t", message.NewMessage("1", nil)); err != nil {
+					t.Error(err)
+				}
+			}
+		}},
+		Checkpoints: store, Mint: domain.NewMint(time.Now, rand.Reader), Now: time.Now,
+	})
+	from, _ := subscribe(t, b, "g", "t")
+	receive(t, from).Ack()
 }
 
 // Topics of which one name begins with the other's do not mix.

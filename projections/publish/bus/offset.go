@@ -16,24 +16,37 @@ const (
 	mostBytes = 1 << 20
 )
 
-// next returns the first message that is not acknowledged, and waits where
-// there is none.
-func (g *group) next(ctx context.Context) (events.Entry, error) {
+// next returns the message to be handed over next: a dead letter that was
+// released, or the first one that is not acknowledged. It waits where there is
+// none.
+func (g *group) next(ctx context.Context) (*pending, error) {
 	if err := g.load(ctx); err != nil {
-		return events.Entry{}, err
+		return nil, err
 	}
-	for len(g.ahead) == 0 {
-		if err := g.read(ctx); err != nil {
-			return events.Entry{}, err
+	for {
+		if g.lettersChange.Swap(false) {
+			if err := g.refresh(ctx); err != nil {
+				return nil, err
+			}
 		}
-		if len(g.ahead) > 0 {
-			break
+		if p, err := g.released(ctx); p != nil || err != nil {
+			return p, err
 		}
-		if err := g.await(ctx); err != nil {
-			return events.Entry{}, err
+		if len(g.ahead) == 0 {
+			if err := g.await(ctx); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		e := g.ahead[0]
+		if !g.letters.has(e.Revision) {
+			return g.pending(e, false), nil
+		}
+		// It became a dead letter, and its offset was not saved then.
+		if err := g.pass(ctx, e.Revision); err != nil {
+			return nil, err
 		}
 	}
-	return g.ahead[0], nil
 }
 
 // load takes what is kept of the group, the first time.
@@ -41,14 +54,17 @@ func (g *group) load(ctx context.Context) error {
 	if g.loaded {
 		return nil
 	}
-	data, err := g.bus.config.Checkpoints.LoadCheckpoint(ctx, g.name)
+	data, err := g.bus.config.Checkpoints.LoadCheckpoint(ctx, g.checkpoint)
 	if err == nil && len(data) > 0 {
 		var n uint64
 		n, err = strconv.ParseUint(string(data), 10, 64)
 		g.done = events.Revision(n)
 	}
 	if err != nil {
-		return fmt.Errorf("load %s: %w", g.name, err)
+		return fmt.Errorf("load %s: %w", g.checkpoint, err)
+	}
+	if err := g.refresh(ctx); err != nil {
+		return err
 	}
 	g.loaded = true
 	return nil
@@ -57,14 +73,37 @@ func (g *group) load(ctx context.Context) error {
 func (g *group) save(ctx context.Context) error {
 	data := strconv.AppendUint(nil, uint64(g.done), 10)
 	// It was acknowledged, whatever ended meanwhile.
-	if err := g.bus.config.Checkpoints.SaveCheckpoint(context.WithoutCancel(ctx), g.name, data); err != nil {
-		return fmt.Errorf("save %s: %w", g.name, err)
+	if err := g.bus.config.Checkpoints.SaveCheckpoint(context.WithoutCancel(ctx), g.checkpoint, data); err != nil {
+		return fmt.Errorf("save %s: %w", g.checkpoint, err)
 	}
 	return nil
 }
 
-// read reads what comes next. Where there is nothing it knows a position
-// behind which that will come.
+// await reads what comes next, and waits where there is nothing.
+func (g *group) await(ctx context.Context) error {
+	if err := g.read(ctx); err != nil || len(g.ahead) > 0 {
+		return err
+	}
+	if err := g.refresh(ctx); err != nil {
+		return err
+	}
+	if _, ok := g.letters.first(); ok {
+		return nil
+	}
+	following := events.Following{Filter: events.Filter{Prefixes: []string{string(g.stream), string(g.deadLetters)}}}
+	for e, err := range g.bus.config.Store.Follow(ctx, g.end, following) {
+		if err != nil {
+			return err
+		}
+		if g.end = e.Position; e.Stream == g.stream || e.Stream == g.deadLetters {
+			return nil
+		}
+	}
+	return errors.New("the log ended")
+}
+
+// read reads the messages that come next. Where there are none it sets the end to
+// a position behind which they, and changes of the dead letters, will come.
 func (g *group) read(ctx context.Context) error {
 	end := g.end
 	if headed, ok := g.bus.config.Store.(interface{ Head() events.Position }); ok {
@@ -85,18 +124,4 @@ func (g *group) read(ctx context.Context) error {
 		g.end = end
 	}
 	return nil
-}
-
-// await returns when the stream has a record behind the end.
-func (g *group) await(ctx context.Context) error {
-	following := events.Following{Filter: events.Filter{Prefixes: []string{string(g.stream)}}}
-	for e, err := range g.bus.config.Store.Follow(ctx, g.end, following) {
-		if err != nil {
-			return err
-		}
-		if e.Stream == g.stream {
-			return nil
-		}
-	}
-	return errors.New("the log ended")
 }

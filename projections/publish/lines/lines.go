@@ -30,6 +30,8 @@ type File struct {
 	}
 }
 
+var _ publish.Batcher = (*File)(nil)
+
 // Open opens the file of a consumer, which has come to a position, and makes it
 // where there is none. The folder must be there. The caller closes it.
 func Open(path string, at events.Position) (*File, error) {
@@ -40,10 +42,19 @@ func Open(path string, at events.Position) (*File, error) {
 	return f, nil
 }
 
-// Publish appends what is not in the file and returns when it is durable. The
-// topic is the same for all messages. Where the file is no longer under its name
-// they are appended to the one that is, or that is made.
+// Publish is PublishBatch for messages of one topic.
 func (f *File) Publish(topic string, messages ...*message.Message) error {
+	batch := make([]publish.Routed, len(messages))
+	for i, m := range messages {
+		batch[i] = publish.Routed{Topic: topic, Message: m}
+	}
+	return f.PublishBatch(batch...)
+}
+
+// PublishBatch appends what is not in the file, with one sync, and returns when it
+// is durable. Where the file is no longer under its name they are appended to the
+// one that is, or that is made.
+func (f *File) PublishBatch(batch ...publish.Routed) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.mu.file == nil {
@@ -52,7 +63,7 @@ func (f *File) Publish(topic string, messages ...*message.Message) error {
 	for {
 		err := f.settleLocked()
 		if err == nil {
-			err = f.appendLocked(topic, messages)
+			err = f.appendLocked(batch)
 		}
 		if err != nil {
 			return f.unavailable(err)
@@ -63,18 +74,18 @@ func (f *File) Publish(topic string, messages ...*message.Message) error {
 			break
 		}
 	}
-	for _, m := range messages {
-		f.mu.known.add(m.UUID)
+	for _, r := range batch {
+		f.mu.known.add(r.Message.UUID)
 	}
 	return nil
 }
 
 // appendLocked appends what is not in the file, durably.
-func (f *File) appendLocked(topic string, messages []*message.Message) error {
+func (f *File) appendLocked(batch []publish.Routed) error {
 	var b bytes.Buffer
-	for _, m := range messages {
-		if !f.mu.known.has(m.UUID) {
-			b.Write(lineOf(topic, m))
+	for _, r := range batch {
+		if !f.mu.known.has(r.Message.UUID) {
+			b.Write(lineOf(r.Topic, r.Message))
 		}
 	}
 	if b.Len() == 0 {

@@ -1,0 +1,262 @@
+package bus
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/cenkalti/backoff/v5"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// A Redelivery says how often, and after which waits, a message is handed over
+// that its subscribers do not acknowledge. The zero Redelivery has a message
+// that is always refused become a dead letter after about 40 seconds.
+type Redelivery struct {
+	// Refusals is the number of negative acknowledgements after which a message
+	// becomes a dead letter. 0: 400.
+	Refusals int
+	// Least is the wait before the second redelivery; the first follows at once.
+	// The wait doubles with each later one, up to Most, and up to half of it is
+	// added or left out at random. 0: 1 ms and 100 ms.
+	Least, Most time.Duration
+	// AckWait is how long a subscriber has a message alone. After it the message
+	// goes also to the next subscription that receives, preferably one that does
+	// not have it. An acknowledgement of an earlier delivery is still taken.
+	// 0: 30 s.
+	AckWait time.Duration
+	// Unanswered is the number of deliveries without an answer within AckWait
+	// after which a message becomes a dead letter. 0: 10.
+	Unanswered int
+}
+
+func (r Redelivery) filled() Redelivery {
+	r.Refusals, r.Unanswered = cmp.Or(r.Refusals, 400), cmp.Or(r.Unanswered, 10)
+	r.Least, r.Most = cmp.Or(r.Least, time.Millisecond), cmp.Or(r.Most, 100*time.Millisecond)
+	r.AckWait = cmp.Or(r.AckWait, 30*time.Second)
+	return r
+}
+
+// A pending message is one on its way to an acknowledgement.
+type pending struct {
+	entry    events.Entry
+	template *message.Message // copied for each delivery
+	again    bool             // it is a dead letter that was released
+	waits    *backoff.ExponentialBackOff
+
+	due        time.Time   // when it may be handed over
+	deliveries []*delivery // without an answer
+	latest     *delivery   // one of them, within AckWait; nil: the message is to be handed over
+
+	refusals, unanswered int
+	damage               error // why it is no message
+	acknowledged         bool
+}
+
+// A delivery is a message in the hands of a subscriber.
+type delivery struct {
+	to    *subscription
+	m     *message.Message
+	end   context.CancelFunc // ends the context of the message
+	until time.Time
+}
+
+func (g *group) pending(e events.Entry, again bool) *pending {
+	r := g.bus.config.Redelivery
+	p := &pending{entry: e, again: again, waits: backoff.NewExponentialBackOff()}
+	p.waits.InitialInterval, p.waits.MaxInterval, p.waits.Multiplier = r.Least, r.Most, 2
+	p.template, p.damage = messageOf(e)
+	return p
+}
+
+// over reports whether the delivery of a message has ended.
+func (p *pending) over(r Redelivery) bool {
+	return p.acknowledged || p.damage != nil || p.refusals >= r.Refusals || p.unanswered >= r.Unanswered
+}
+
+// reason says why a message that was not acknowledged is a dead letter.
+func (p *pending) reason(r Redelivery) string {
+	switch {
+	case p.damage != nil:
+		return p.damage.Error()
+	case p.refusals >= r.Refusals:
+		return fmt.Sprintf("subscribers refused it %d times", p.refusals)
+	}
+	return fmt.Sprintf("subscribers did not answer within %v, %d times", r.AckWait, p.unanswered)
+}
+
+// deliver hands a message over until it is acknowledged or is to be a dead
+// letter. A context that ends leaves the message as it is, for the subscription
+// that has the turn next.
+func (g *group) deliver(ctx context.Context, p *pending) error {
+	for !p.over(g.bus.config.Redelivery) {
+		if err := g.step(ctx, p); err != nil {
+			return err
+		}
+	}
+	for _, d := range p.deliveries {
+		d.end()
+	}
+	p.deliveries = nil
+	return nil
+}
+
+// step offers a message if it is to be handed over, and waits for the next event:
+// a subscription takes it or leaves, an answer comes, or a wait ends.
+func (g *group) step(ctx context.Context, p *pending) error {
+	now := time.Now()
+	offered, changed := g.present(func(all []*subscription) []*subscription {
+		p.prune(all)
+		return p.recipients(all, now)
+	})
+	defer g.withdraw()
+	if p.acknowledged {
+		return nil
+	}
+	var s selection
+	s.receive(ctx.Done(), func() {})
+	s.receive(changed, func() {})
+	for _, d := range p.deliveries {
+		s.receive(d.m.Acked(), func() {})
+		s.receive(d.m.Nacked(), func() { p.refused(d) })
+	}
+	if at, ok := p.wakes(now); ok {
+		timer := time.NewTimer(at.Sub(now))
+		defer timer.Stop()
+		s.receive(timer.C, func() { p.expire() })
+	}
+	for _, to := range offered {
+		s.offer(p.deliveryTo(to, now.Add(g.bus.config.Redelivery.AckWait)), p)
+	}
+	s.wait()
+	if p.takeAcknowledgement(); p.acknowledged {
+		return nil // also where the subscription ended after it
+	}
+	return context.Cause(ctx)
+}
+
+// recipients returns the subscriptions that a message is offered to now: those
+// that do not have it, or all of them if each has it.
+func (p *pending) recipients(all []*subscription, now time.Time) (to []*subscription) {
+	if p.latest != nil || now.Before(p.due) {
+		return nil
+	}
+	for _, s := range all {
+		if s.ctx.Err() == nil && !slices.ContainsFunc(p.deliveries, func(d *delivery) bool { return d.to == s }) {
+			to = append(to, s)
+		}
+	}
+	if len(to) == 0 {
+		to = slices.Clone(all)
+	}
+	return to
+}
+
+// wakes returns when something is to be done without an event.
+func (p *pending) wakes(now time.Time) (time.Time, bool) {
+	if p.latest != nil {
+		return p.latest.until, true
+	}
+	return p.due, now.Before(p.due)
+}
+
+// expire ends the time in which the latest delivery was the only one.
+func (p *pending) expire() {
+	if p.latest != nil {
+		p.latest = nil
+		p.unanswered++
+	}
+}
+
+// refused takes in a negative acknowledgement. One of an earlier delivery says
+// nothing about the latest.
+func (p *pending) refused(d *delivery) {
+	if p.drop(d); p.latest != d {
+		return
+	}
+	p.latest = nil
+	if p.refusals++; p.refusals > 1 {
+		p.due = time.Now().Add(p.waits.NextBackOff())
+	}
+}
+
+// prune takes in which subscriptions ended. What they had is for the others at
+// once, unless it was acknowledged before.
+func (p *pending) prune(present []*subscription) {
+	p.takeAcknowledgement()
+	for _, d := range slices.Clone(p.deliveries) {
+		if slices.Contains(present, d.to) {
+			continue
+		}
+		if p.drop(d); p.latest == d {
+			p.latest = nil
+		}
+	}
+}
+
+// takeAcknowledgement takes in an acknowledgement that was given by now.
+func (p *pending) takeAcknowledgement() {
+	for _, d := range p.deliveries {
+		select {
+		case <-d.m.Acked():
+			p.acknowledged = true
+		default:
+		}
+	}
+}
+
+func (p *pending) drop(d *delivery) {
+	d.end()
+	p.deliveries = slices.DeleteFunc(p.deliveries, func(o *delivery) bool { return o == d })
+}
+
+// deliveryTo returns a delivery to a subscription. Subscribers may change what
+// they receive, so that each delivery has a payload of its own.
+func (p *pending) deliveryTo(s *subscription, until time.Time) *delivery {
+	d := &delivery{to: s, m: p.template.Copy(), until: until}
+	d.m.Payload = slices.Clone(d.m.Payload)
+	ctx, end := context.WithCancel(s.ctx)
+	d.m.SetContext(ctx)
+	d.end = end
+	return d
+}
+
+// A selection is a select statement over any number of channels.
+type selection struct {
+	cases []reflect.SelectCase
+	then  []func()
+	ends  []func() // of the deliveries that are offered
+}
+
+func (s *selection) receive(from any, then func()) {
+	s.cases = append(s.cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(from)})
+	s.then = append(s.then, then)
+}
+
+// offer adds the sending of a delivery.
+func (s *selection) offer(d *delivery, p *pending) {
+	s.cases = append(s.cases, reflect.SelectCase{Dir: reflect.SelectSend, Chan: reflect.ValueOf(d.to.out), Send: reflect.ValueOf(d.m)})
+	sent := false
+	s.then = append(s.then, func() {
+		sent = true
+		p.deliveries, p.latest = append(p.deliveries, d), d
+	})
+	s.ends = append(s.ends, func() {
+		if !sent {
+			d.end()
+		}
+	})
+}
+
+// wait waits for one of the channels, and does what was given for it.
+func (s *selection) wait() {
+	chosen, _, _ := reflect.Select(s.cases)
+	s.then[chosen]()
+	for _, end := range s.ends {
+		end()
+	}
+}

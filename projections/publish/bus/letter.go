@@ -1,0 +1,292 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// DeadLetterCategory is the category of the streams that list dead letters.
+const DeadLetterCategory = "deadletter"
+
+// deadLetterStream returns the stream that lists the dead letters of a group.
+func deadLetterStream(group, topic string) events.Stream {
+	return events.Stream(DeadLetterCategory + "-" + group + "/" + topic)
+}
+
+// A DeadLetter is a message that a group gave up, so that the messages behind it
+// could go on. It stays in its topic.
+type DeadLetter struct {
+	Revision   events.Revision // of the message, in the stream of the topic
+	Event      domain.EventID
+	UUID       string
+	Reason     string
+	Refusals   int // negative acknowledgements
+	Unanswered int // deliveries that were not answered in time
+	Time       time.Time
+	Released   bool // it is to be handed over again
+
+	Message *message.Message // as it was published; nil where it is damaged
+}
+
+// The kinds of the records that list dead letters.
+const (
+	kindDeadLettered = "MessageDeadLettered"
+	kindReleased     = "DeadLettersReleased"
+	kindAcknowledged = "DeadLetterAcknowledged"
+)
+
+// deadLettered is the data of a record of a message that became a dead letter.
+type deadLettered struct {
+	Group      string          `json:"group"`
+	Topic      string          `json:"topic"`
+	Revision   events.Revision `json:"revision"`
+	Event      domain.EventID  `json:"event"`
+	UUID       string          `json:"uuid"`
+	Reason     string          `json:"reason"`
+	Refusals   int             `json:"refusals,omitempty"`
+	Unanswered int             `json:"unanswered,omitempty"`
+}
+
+// releasedLetters is the data of a record of dead letters that are to be handed
+// over again.
+type releasedLetters struct {
+	Revisions []events.Revision `json:"revisions"`
+}
+
+// acknowledgedLetter is the data of a record of a dead letter that was handed
+// over again and acknowledged.
+type acknowledgedLetter struct {
+	Revision events.Revision `json:"revision"`
+}
+
+// letters are the dead letters of a group that are not acknowledged. The zero
+// letters are those of a group whose stream was not read.
+type letters struct {
+	read     events.Revision                 // the length of the stream that was read
+	open     map[events.Revision]*DeadLetter // without their messages
+	released []events.Revision               // in the order in which they were; some are not open any more
+}
+
+func (l *letters) has(r events.Revision) bool { return l.open[r] != nil }
+
+// refresh takes in the records that follow those that were read.
+func (l *letters) refresh(ctx context.Context, store events.Store, s events.Stream) error {
+	for e, err := range store.Read(ctx, s, l.read) {
+		if err == nil {
+			err = l.take(e)
+		}
+		if err != nil {
+			return fmt.Errorf("read the dead letters of %s: %w", s, err)
+		}
+		l.read = e.Revision
+	}
+	return nil
+}
+
+func (l *letters) take(e events.Entry) error {
+	var set deadLettered
+	var freed releasedLetters
+	var taken acknowledgedLetter
+	var data any
+	var apply func()
+	switch e.Kind {
+	case kindDeadLettered:
+		data, apply = &set, func() { l.add(set, e.Time) }
+	case kindReleased:
+		data, apply = &freed, func() { l.release(freed.Revisions) }
+	case kindAcknowledged:
+		data, apply = &taken, func() { delete(l.open, taken.Revision) }
+	default:
+		return nil // of a later version of this program
+	}
+	if err := json.Unmarshal(e.Data, data); err != nil {
+		return fmt.Errorf("%w: %s at revision %d: %w", events.ErrDamaged, e.Kind, e.Revision, err)
+	}
+	apply()
+	return nil
+}
+
+func (l *letters) add(d deadLettered, at time.Time) {
+	if l.open == nil {
+		l.open = map[events.Revision]*DeadLetter{}
+	}
+	l.open[d.Revision] = &DeadLetter{
+		Revision: d.Revision, Event: d.Event, UUID: d.UUID, Reason: d.Reason, Refusals: d.Refusals, Unanswered: d.Unanswered, Time: at,
+	}
+}
+
+func (l *letters) release(revisions []events.Revision) {
+	for _, r := range revisions {
+		if d := l.open[r]; d != nil && !d.Released {
+			d.Released = true
+			l.released = append(l.released, r)
+		}
+	}
+}
+
+// first returns the first dead letter that is to be handed over again.
+func (l *letters) first() (events.Revision, bool) {
+	for len(l.released) > 0 {
+		if d := l.open[l.released[0]]; d != nil && d.Released {
+			return d.Revision, true
+		}
+		l.released = l.released[1:]
+	}
+	return 0, false
+}
+
+// revisions returns which messages are dead letters, in the order of the topic.
+func (l *letters) revisions() []events.Revision { return slices.Sorted(maps.Keys(l.open)) }
+
+// refresh reads what changed of the dead letters.
+func (g *group) refresh(ctx context.Context) error {
+	return g.letters.refresh(ctx, g.bus.config.Store, g.deadLetters)
+}
+
+// released returns the first dead letter that is to be handed over again, or nil.
+func (g *group) released(ctx context.Context) (*pending, error) {
+	r, ok := g.letters.first()
+	if !ok {
+		return nil, nil
+	}
+	e, err := g.bus.entry(ctx, g.stream, r)
+	if err != nil {
+		return nil, err
+	}
+	return g.pending(e, true), nil
+}
+
+// setAside lists a message as a dead letter, unless an earlier append that failed
+// did.
+func (g *group) setAside(ctx context.Context, p *pending) error {
+	if err := g.refresh(ctx); err != nil {
+		return err
+	}
+	if d := g.letters.open[p.entry.Revision]; d != nil && !d.Released {
+		return nil
+	}
+	set := deadLettered{
+		Group: g.name, Topic: g.topic, Revision: p.entry.Revision, Event: p.entry.ID, UUID: p.entry.ID.String(),
+		Reason: p.reason(g.bus.config.Redelivery), Refusals: p.refusals, Unanswered: p.unanswered,
+	}
+	if p.template != nil {
+		set.UUID = p.template.UUID
+	}
+	return g.record(ctx, kindDeadLettered, set)
+}
+
+// resolve lists a dead letter as acknowledged.
+func (g *group) resolve(ctx context.Context, r events.Revision) error {
+	return g.record(ctx, kindAcknowledged, acknowledgedLetter{r})
+}
+
+// record adds a record to the list of dead letters, and takes it in.
+func (g *group) record(ctx context.Context, kind string, data any) error {
+	if err := g.bus.list(ctx, g.deadLetters, kind, data); err != nil {
+		return err
+	}
+	return g.refresh(ctx)
+}
+
+// list adds a record to a stream of dead letters.
+func (b *Bus) list(ctx context.Context, s events.Stream, kind string, data any) error {
+	encoded, err := json.Marshal(data)
+	if err == nil {
+		err = b.append(ctx, s, []events.Record{{
+			ID: b.config.Mint.Event(), Kind: kind, Version: 1, Time: b.config.Now().UTC().Truncate(time.Microsecond), Data: encoded,
+		}})
+	}
+	if err != nil {
+		return fmt.Errorf("record %s in %s: %w", kind, s, err)
+	}
+	return nil
+}
+
+// entry reads the record of a message.
+func (b *Bus) entry(ctx context.Context, s events.Stream, r events.Revision) (events.Entry, error) {
+	for e, err := range b.config.Store.Read(ctx, s, r-1) {
+		return e, err
+	}
+	return events.Entry{}, fmt.Errorf("%w: %s has no revision %d, which a dead letter names", events.ErrDamaged, s, r)
+}
+
+// letters reads the list of the dead letters of a group.
+func (b *Bus) letters(ctx context.Context, group, topic string) (l letters, s events.Stream, err error) {
+	if s, err = streamOf(topic); err != nil {
+		return l, "", err
+	}
+	if err = validGroup(group); err != nil {
+		return l, "", err
+	}
+	return l, s, l.refresh(ctx, b.config.Store, deadLetterStream(group, topic))
+}
+
+// DeadLetters yields the dead letters of a group that were not acknowledged since,
+// in the order of the topic.
+func (b *Bus) DeadLetters(ctx context.Context, group, topic string) iter.Seq2[DeadLetter, error] {
+	return func(yield func(DeadLetter, error) bool) {
+		l, s, err := b.letters(ctx, group, topic)
+		for _, r := range l.revisions() {
+			if err != nil {
+				break
+			}
+			d := *l.open[r]
+			var e events.Entry
+			if e, err = b.entry(ctx, s, r); err == nil {
+				if m, damage := messageOf(e); damage == nil {
+					d.Message = m
+				}
+				if !yield(d, nil) {
+					return
+				}
+			}
+		}
+		if err != nil {
+			yield(DeadLetter{}, err)
+		}
+	}
+}
+
+// mostReleased bounds the dead letters that one record releases.
+const mostReleased = 10_000
+
+// Release has dead letters of a group handed over again, before the messages that
+// its subscribers do not have yet: those of these revisions, or without any all
+// of them. A revision that is no dead letter of the group is ignored. It returns
+// how many were released, once that is durable. A message that is refused again
+// is a dead letter again.
+func (b *Bus) Release(ctx context.Context, group, topic string, revisions ...events.Revision) (int, error) {
+	l, stream, err := b.letters(ctx, group, topic)
+	if err != nil {
+		return 0, err
+	}
+	var freed []events.Revision
+	for _, r := range l.revisions() {
+		if !l.open[r].Released && (len(revisions) == 0 || slices.Contains(revisions, r)) {
+			freed = append(freed, r)
+		}
+	}
+	for some := range slices.Chunk(freed, mostReleased) {
+		if err := b.list(ctx, deadLetterStream(group, topic), kindReleased, releasedLetters{some}); err != nil {
+			return 0, err
+		}
+	}
+	b.group(group, topic, stream).lettersChange.Store(true)
+	return len(freed), nil
+}
+
+func validGroup(name string) error {
+	if !groupNames.MatchString(name) {
+		return fmt.Errorf("%w: %q: use 1 to 128 letters, digits, dots, hyphens and underscores", ErrBadGroup, name)
+	}
+	return nil
+}
