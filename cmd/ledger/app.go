@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -21,18 +22,22 @@ type app struct {
 	env      func(string) (string, bool)
 	now      func() time.Time
 	entropy  io.Reader
-	terminal bool // a person looks at out
-	watched  bool // a person looks at err
+	terminal bool     // a person looks at out
+	watched  bool     // a person looks at err
+	results  *os.File // what out writes to; nil: no file
+	faults   *os.File // what err writes to; nil: no file
 
 	store      string // --store as given
 	named      bool   // it was given
 	output     format
 	color      coloring
-	dead       []string      // processes that --process of recover names as dead
-	recovering bool          // recover is the command
-	lease      time.Duration // of this process, where others have the store open too
-	patience   time.Duration // with a server that does not answer; 0: the default
-	command    string        // the path of the command that runs, once its arguments are understood
+	utc        bool           // times are shown and read in UTC
+	zone       *time.Location // in which they are, else; nil: that of the process
+	dead       []string       // processes that --process of recover names as dead
+	recovering bool           // recover is the command
+	lease      time.Duration  // of this process, where others have the store open too
+	patience   time.Duration  // with a server that does not answer; 0: the default
+	command    string         // the path of the command that runs, once its arguments are understood
 }
 
 // run runs the command line and returns the exit code.
@@ -41,16 +46,25 @@ func (a *app) run(ctx context.Context, args []string) int {
 	if err == nil {
 		root := a.root()
 		root.SetArgs(args)
-		err = root.ExecuteContext(ctx)
+		var cmd *cobra.Command
+		if cmd, err = root.ExecuteContextC(ctx); err != nil && a.command == "" {
+			err = usage(cmd.CommandPath(), err)
+		}
 	}
 	if err != nil && a.command == "" {
-		err = usage(err)
 		a.output = formatIn(args, a.output)
 	}
 	if flushed := a.out.Flush(); err == nil && flushed != nil {
 		err = flushed
 	}
-	return a.report(err)
+	exit := 0
+	if !isUnread(ctx) {
+		exit = a.report(err)
+	}
+	if isUnread(ctx) { // which the report can find, too
+		return exitUnread
+	}
+	return exit
 }
 
 // minLease is the shortest lease that a process can keep renewing.
@@ -138,7 +152,7 @@ Exit codes:
   5    conflict: the store is in use, or the log says otherwise
   124  time ran out
   130  interrupted
-  141  nobody reads the output any more
+  141  the reader of the output left, as head does: no error is written
 
 Environment:
   LEDGER_STORE    the store, in place of --store; a password is best given here
@@ -147,6 +161,7 @@ Environment:
   LEDGER_PATIENCE how long a server that does not answer is waited for (10s)
   LEDGER_LEASE    how long this process is taken to live without a word (30s)
   LEDGER_OUTPUT   the format, in place of --output
+  TZ, COLUMNS     the zone of times, and the width of tables on a terminal
   NO_COLOR, FORCE_COLOR, CLICOLOR_FORCE, TERM=dumb   as usual
 
 With -o json an error is an object on the standard error:
@@ -167,17 +182,19 @@ func (a *app) root() *cobra.Command {
 	root.SetHelpTemplate(helpTemplate)
 	root.SetHelpFunc(a.help(root.HelpFunc()))
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		f := misuse("%w", err)
+		f := misuse("%s", numberError.ReplaceAllString(err.Error(), "not a number: "))
 		f.hint = "see " + cmd.CommandPath() + " --help"
 		return f
 	})
-	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		a.command, a.named = cmd.CommandPath(), cmd.Flags().Changed("store")
+		return emptyFilter(cmd)
 	}
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.store, "store", "", "the store: a folder, or esdb://HOST:PORT or kurrentdb://… (default: LEDGER_STORE, or ledger in the XDG data folder)")
 	flags.VarP(&a.output, "output", "o", "table, json or jsonl")
 	flags.Var(&a.color, "color", "auto, always or never")
+	flags.BoolVar(&a.utc, "utc", false, "show and read times in UTC, and not in the local zone")
 	for name, words := range map[string][]string{"output": formats, "color": colorings} {
 		must(root.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)))
 	}

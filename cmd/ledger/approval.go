@@ -1,10 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os/user"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -77,11 +77,8 @@ func (a *app) listApprovals(ctx context.Context, s *ledgerStore, location string
 		return err
 	}
 	if location != "" {
-		if location, err = filepath.Abs(location); err != nil {
-			return misuse("--location: %w", err)
-		}
-		if real, err := filepath.EvalSymlinks(location); err == nil { // a folder that is gone has its approvals under its name
-			location = real
+		if location, err = located("location", location); err != nil {
+			return err
 		}
 	}
 	var selected []engine.SavedApproval
@@ -95,16 +92,16 @@ func (a *app) listApprovals(ctx context.Context, s *ledgerStore, location string
 }
 
 func (a *app) approvalTable(rows []approvalRow, empty string) {
-	t := table{head: []string{"APPROVAL", "ACTION", "RESOURCE", "LOCATION", "SAVED", "EXPIRES", "BY"}, empty: empty}
+	t := table{head: []string{"APPROVAL", "~ACTION", "~RESOURCE", "~LOCATION", "SAVED", "EXPIRES", "~BY"}, empty: empty}
 	for _, r := range rows {
 		expires := "never"
 		switch {
 		case r.Expired:
 			expires = "expired"
 		case !timeOf(r.Expires).IsZero():
-			expires = a.ago(timeOf(r.Expires))
+			expires = cmp.Or(a.ago(timeOf(r.Expires)), a.clock(timeOf(r.Expires)))
 		}
-		t.add(short(r.Approval), visible(r.Action), oneLine(r.Resource, textWidth), oneLine(r.Location, textWidth), a.ago(timeOf(r.Saved)), expires,
+		t.add(short(r.Approval), visible(r.Action), oneLine(r.Resource, textWidth), oneLine(r.Location, textWidth), a.clock(timeOf(r.Saved)), expires,
 			visible(value(r.Person)))
 	}
 	a.write(t)
@@ -200,7 +197,7 @@ func (a *app) completeApprovals(cmd *cobra.Command, args []string, typed string)
 		if err != nil {
 			return nil, err
 		}
-		return described(approvalCandidates(state)), nil
+		return append(described(approvalCandidates(state)), lastWord), nil
 	})(cmd, args, typed)
 }
 

@@ -1,58 +1,64 @@
 package main
 
 import (
-	"encoding/json"
+	"context"
 	"errors"
-	"io"
+	"mime"
 	"net"
 	"net/http"
-	"path/filepath"
+	"slices"
 	"strings"
 
-	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol/conns"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
-	"github.com/settlement-ledger/ledger/runner/engine"
 )
 
 // The paths of what is served beside the log.
 const (
-	statusPath     = "/status"
-	checkpointPath = "/checkpoints/"
-	syncPath       = "/sync"
-	backupPath     = "/backup" // of a store's folder alone
-	outputsPath    = "/v1/"
-	metricsPath    = "/metrics"
-	healthPath     = "/healthz" // for everybody
+	statusPath  = "/status"
+	outputsPath = "/v1/"
+	metricsPath = "/metrics"
+	healthPath  = "/healthz" // for everybody
 )
-
-// maxCheckpoint bounds what is taken as a checkpoint.
-const maxCheckpoint = 1 << 30
 
 // beside returns what is served beside the log by HTTP.
 func (s *host) beside() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+statusPath, s.status)
-	mux.Handle("GET "+metricsPath, s.metrics())
-	mux.HandleFunc("GET "+checkpointPath+"{name...}", s.checkpoint)
-	mux.HandleFunc("PUT "+checkpointPath+"{name...}", s.keepCheckpoint)
-	mux.HandleFunc("POST "+syncPath, s.sync)
-	if s.store.folder != nil {
-		mux.HandleFunc("POST "+backupPath, s.backup)
-	}
-	kept := remote.Serve(s.kept, remote.Serving{Authorize: s.admit})
+	mux := s.about()
+	kept := remote.Serve(s.kept, remote.Serving{Authorize: func(r *http.Request) error {
+		refusal, _ := r.Context().Value(refusalKey{}).(error)
+		return refusal
+	}})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, outputsPath) { // which says in its own way who is refused
-			kept.ServeHTTP(w, r)
-		} else if r.URL.Path == healthPath {
+		if r.URL.Path == healthPath {
 			s.health(w, r)
-		} else if err := s.admit(r); err != nil {
+			return
+		}
+		err := s.admit(r)
+		switch {
+		case errors.Is(err, protocol.ErrBusy):
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		case strings.HasPrefix(r.URL.Path, outputsPath): // which says in its own way that it refuses
+			kept.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), refusalKey{}, err)))
+		case err != nil:
 			w.Header().Set("WWW-Authenticate", `Basic realm="ledger"`)
 			http.Error(w, err.Error(), http.StatusUnauthorized)
-		} else {
+		default:
 			mux.ServeHTTP(w, r)
 		}
 	})
+}
+
+// refusalKey is that of the error for which a request for outputs is refused.
+type refusalKey struct{}
+
+// about returns what a host says of itself.
+func (s *host) about() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+statusPath, s.status)
+	mux.Handle("GET "+metricsPath, s.metrics())
+	return mux
 }
 
 // admit counts a request, and says what is wrong with it.
@@ -69,6 +75,7 @@ func (s *host) admit(r *http.Request) error {
 var (
 	errNoUser    = errors.New("not authenticated: give a user and a password")
 	errNoRight   = errors.New("access denied: this takes another role")
+	errPage      = errors.New("access denied: a web page may have sent this")
 	errOtherName = errors.New("access denied: ask by an address of this machine")
 )
 
@@ -82,17 +89,32 @@ func (s *host) authorize(r *http.Request) error {
 		if !ok {
 			return errNoUser
 		}
-		if role, ok = s.cfg.Users.Authenticate(r.Context(), name, password); !ok {
+		var err error
+		if role, err = s.cfg.Users.Authenticate(r.Context(), name, password); errors.Is(err, protocol.ErrNotAuthenticated) {
 			return errNoUser
+		} else if err != nil {
+			return err
 		}
 	} else if !byAddress(r.Host) {
 		return errOtherName
+	} else {
+		conns.FromContext(r.Context()).Authenticated()
 	}
-	if role < protocol.Ledger && r.Method != http.MethodGet && r.Method != http.MethodHead {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return nil
+	}
+	if role < protocol.Ledger {
 		return errNoRight
+	}
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err == nil && slices.Contains(pageTypes, kind) {
+		return errPage
 	}
 	return nil
 }
+
+// pageTypes are the media types that a web page can send to any address without
+// asking there first. Programs of the ledger send none of them.
+var pageTypes = []string{"application/x-www-form-urlencoded", "multipart/form-data", "text/plain"}
 
 // byAddress reports whether a host is an address of this machine, or localhost.
 func byAddress(host string) bool {
@@ -129,74 +151,4 @@ func (s *host) status(w http.ResponseWriter, _ *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(append(text, '\n')) // whoever asked is gone
-}
-
-func (s *host) checkpoint(w http.ResponseWriter, r *http.Request) {
-	data, err := s.store.checkpoints.LoadCheckpoint(r.Context(), r.PathValue("name"))
-	switch {
-	case err != nil:
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-	case data == nil:
-		http.Error(w, "no such checkpoint", http.StatusNotFound)
-	default:
-		w.Header().Set("Content-Type", "application/octet-stream")
-		_, _ = w.Write(data) // whoever asked is gone
-	}
-}
-
-func (s *host) keepCheckpoint(w http.ResponseWriter, r *http.Request) {
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCheckpoint))
-	if err == nil && int64(len(data)) != r.ContentLength {
-		err = io.ErrUnexpectedEOF
-	}
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	if err := s.store.checkpoints.SaveCheckpoint(r.Context(), r.PathValue("name"), data); err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.WriteHeader(http.StatusNoContent)
-}
-
-// sync answers when what was saved before is durable.
-func (s *host) sync(w http.ResponseWriter, r *http.Request) {
-	if err := s.store.checkpoints.Sync(r.Context()); err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.WriteHeader(http.StatusNoContent)
-}
-
-// A backupOrder asks for a backup into a folder of this machine.
-type backupOrder struct {
-	To string `json:"to"` // an absolute path
-}
-
-// backup makes a backup while the store is served, for who asks from this
-// machine: it writes files here.
-func (s *host) backup(w http.ResponseWriter, r *http.Request) {
-	if from, _, err := net.SplitHostPort(r.RemoteAddr); err != nil || !net.ParseIP(from).IsLoopback() {
-		http.Error(w, "access denied: a backup is made for who asks on this machine", http.StatusForbidden)
-		return
-	}
-	var order backupOrder
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16)).Decode(&order); err != nil || !filepath.IsAbs(order.To) {
-		http.Error(w, `a backup is asked for as {"to": an absolute path}`, http.StatusBadRequest)
-		return
-	}
-	folder := s.store.folder
-	made, wrote, err := folder.store.Backup(r.Context(), order.To, embedded.NamedPart{Name: outputsName, Part: engine.BackedUpOutputs{Store: folder.outputs}})
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	text, err := encode(backupRowOf(order.To, folder.dir, made, wrote))
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(text) // whoever asked is gone, and the backup stands
 }

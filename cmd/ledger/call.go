@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/projections/calls"
@@ -22,8 +21,9 @@ type callFilter struct {
 	tool     string
 	outcomes []string
 	open     bool
-	since    string
+	when     period
 	limit    int
+	full     bool
 }
 
 func (a *app) callList() *cobra.Command {
@@ -41,8 +41,9 @@ func (a *app) callList() *cobra.Command {
 	flags.StringVar(&filter.tool, "tool", "", "only those of this tool")
 	flags.StringSliceVar(&filter.outcomes, "outcome", nil, "only those that ended so: "+strings.Join(outcomeWords(), ", "))
 	flags.BoolVar(&filter.open, "open", false, "only those without an end")
-	flags.StringVar(&filter.since, "since", "", "only those asked for since: 10m, 2d, 2026-09-01")
+	filter.when.flags(cmd, "those asked for")
 	flags.IntVar(&filter.limit, "limit", 0, "only so many, the last ones (0: all)")
+	fullFlag(cmd, &filter.full)
 	must(cmd.RegisterFlagCompletionFunc("session", a.completeSessions))
 	must(cmd.RegisterFlagCompletionFunc("tool", a.completeTools))
 	must(cmd.RegisterFlagCompletionFunc("outcome", cobra.FixedCompletions(outcomeWords(), cobra.ShellCompDirectiveNoFileComp)))
@@ -67,18 +68,17 @@ func (f callFilter) check() error {
 	return nil
 }
 
-func (f callFilter) takes(c calls.Call, session domain.SessionID, since time.Time) bool {
+func (f callFilter) takes(c calls.Call, session domain.SessionID) bool {
 	word := outcomeWord(c)
 	return (session.IsZero() || c.Session == session) && (f.tool == "" || c.Tool == f.tool) &&
-		(len(f.outcomes) == 0 || slices.Contains(f.outcomes, word)) && (!f.open || word == open) && !c.Asked.Before(since)
+		(len(f.outcomes) == 0 || slices.Contains(f.outcomes, word)) && (!f.open || word == open) && f.when.holds(c.Asked)
 }
 
 func (a *app) listCalls(ctx context.Context, s *ledgerStore, filter callFilter) error {
 	if err := filter.check(); err != nil {
 		return err
 	}
-	since, err := a.sinceFlag(filter.since)
-	if err != nil {
+	if err := filter.when.resolve(a); err != nil {
 		return err
 	}
 	state, err := folded(ctx, s, calls.Projection())
@@ -91,17 +91,25 @@ func (a *app) listCalls(ctx context.Context, s *ledgerStore, filter callFilter) 
 			return err
 		}
 	}
-	all := slices.DeleteFunc(state.Calls(), func(c calls.Call) bool { return !filter.takes(c, session.ID, since) })
+	if err := s.checkTool(ctx, state, filter.tool); err != nil {
+		return err
+	}
+	all := slices.DeleteFunc(state.Calls(), func(c calls.Call) bool { return !filter.takes(c, session.ID) })
 	if all, err = latest(all, filter.limit); err != nil {
 		return err
 	}
-	return emit(a, rowsOf(all), func() { a.write(a.callTable(all)) })
+	asked, err := s.asked(ctx, all)
+	if err != nil {
+		return err
+	}
+	return emit(a, rowsOf(asked, filter.full), func() { a.write(a.callTable(asked, filter.full)) })
 }
 
-func (a *app) callTable(all []calls.Call) table {
-	t := table{head: []string{"CALL", "TOOL", "OUTCOME", "SESSION", "ASKED", ">TOOK", "TEXT"}, empty: "No calls."}
+func (a *app) callTable(all []askedCall, full bool) table {
+	t := table{head: []string{"CALL", "~TOOL", "OUTCOME", "SESSION", "ASKED", "?>TOOK", "~INPUT", "~TEXT"}, empty: "No calls.", whole: full}
 	for _, c := range all {
-		t.add(shortCall(c.ID), oneLine(c.Tool, 30), a.outcome(outcomeWord(c)), short(c.Session), a.ago(c.Asked), took(c), oneLine(c.Preview, textWidth))
+		t.add(shortCall(c.ID), oneLine(c.Tool, 30), a.outcome(outcomeWord(c.Call)), short(c.Session), a.clock(c.Asked), took(c.Call),
+			inputText(c.input, full), oneLine(c.Preview, textWidth))
 	}
 	return t
 }

@@ -89,7 +89,7 @@ func (a *app) placeText(p *placeRow) string {
 	if p.Kind == "" {
 		return p.Event.String() + " " + p.What
 	}
-	return fmt.Sprintf("%s at position %s, %s: %s", p.Kind, p.Position, a.ago(timeOf(p.Time)), p.What)
+	return fmt.Sprintf("%s at position %s, %s: %s", p.Kind, p.Position, a.clock(timeOf(p.Time)), p.What)
 }
 
 func ruleText(r *domain.Rule) string {
@@ -209,9 +209,9 @@ func (a *app) section(title, body string) {
 func indented(text string) string { return strings.ReplaceAll(text, "\n", "\n  ") }
 
 func (a *app) placeTable(places []placeRow) table {
-	t := table{head: []string{">POSITION", ">REVISION", "TIME", "EVENT", "KIND", "WHAT"}, empty: "None."}
+	t := table{head: []string{">POSITION", "?>REVISION", "TIME", "?EVENT", "~KIND", "~WHAT"}, empty: "None."}
 	for _, p := range places {
-		t.add(p.Position.String(), fmt.Sprint(p.Revision), p.Time.String(), short(p.Event), p.Kind, oneLine(p.What, textWidth))
+		t.add(p.Position.String(), fmt.Sprint(p.Revision), a.instant(timeOf(p.Time)), short(p.Event), p.Kind, oneLine(p.What, textWidth))
 	}
 	return t
 }

@@ -27,7 +27,6 @@ settlement; shortened or not.`,
 // A callDetail is all that is on record of a call.
 type callDetail struct {
 	callRow
-	Input        json.RawMessage     `json:"input"`     // as asked
 	InputRan     json.RawMessage     `json:"input_ran"` // where hooks changed it
 	Offered      *offeredRow         `json:"offered"`   // by the turn
 	Effective    *offeredRow         `json:"effective"` // when it was resolved
@@ -118,7 +117,7 @@ func (a *app) showCall(ctx context.Context, s *ledgerStore, id string) error {
 		return err
 	}
 	d := callDetail{
-		callRow: rowOf(c), known: c, Process: opt(c.Process),
+		callRow: rowOf(askedCall{Call: c}, true), known: c, Process: opt(c.Process),
 		Retained: []retainedRow{}, Permissions: []permissionRow{}, Allowed: []domain.Rule{}, LateResults: []lateRow{}, Timeline: []placeRow{},
 	}
 	for v, err := range s.ledger.Read(ctx, events.SessionStream(c.Session), 0) {

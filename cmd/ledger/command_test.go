@@ -61,12 +61,13 @@ func following(t *testing.T, args ...string) *exec.Cmd {
 func TestAStoreInUseNamesTheProcess(t *testing.T) {
 	t.Parallel()
 	store := seeded(t)
-	tail := following(t, "--store", store, "event", "tail", "-f")
+	holder, err := embedded.Open(t.Context(), store, embedded.Config{Owner: embedded.Owner{Command: "some program"}})
+	noError(t, err)
 	refused := ledger(t, store, "session", "ls")
 	if refused.exit != exitConflict {
 		t.Errorf("session ls: exit %d, want %d", refused.exit, exitConflict)
 	}
-	for _, want := range []string{"process " + strconv.Itoa(tail.Process.Pid), "ledger event tail", "hint: "} {
+	for _, want := range []string{"process " + strconv.Itoa(os.Getpid()), "some program", "hint: "} {
 		if !strings.Contains(string(refused.err), want) {
 			t.Errorf("session ls says %q, want it to hold %q", refused.err, want)
 		}
@@ -75,15 +76,28 @@ func TestAStoreInUseNamesTheProcess(t *testing.T) {
 	if fault := decodeJSON[struct{ Code string }](t, refused.err); fault.Code != "store_in_use" {
 		t.Errorf("import: code %q, want store_in_use", fault.Code)
 	}
+	noError(t, holder.Close())
+	if again := ledger(t, store, "session", "ls"); again.exit != 0 {
+		t.Errorf("session ls, after that: exit %d: %s", again.exit, again.err)
+	}
+}
+
+// A command that follows keeps no other from the store, and an interruption ends it.
+func TestFollowingKeepsNoOtherFromTheStore(t *testing.T) {
+	t.Parallel()
+	store := seeded(t)
+	tail := following(t, "--store", store, "event", "tail", "-f")
+	for _, args := range [][]string{{"session", "ls"}, {"recover"}} {
+		if got := ledger(t, store, args...); got.exit != 0 {
+			t.Errorf("%s: exit %d: %s", args, got.exit, got.err)
+		}
+	}
 	if err := tail.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
 	_ = tail.Wait() // an error tells the exit code
 	if got := tail.ProcessState.ExitCode(); got != exitInterrupted {
 		t.Errorf("tail -f, interrupted: exit %d, want %d", got, exitInterrupted)
-	}
-	if again := ledger(t, store, "session", "ls"); again.exit != 0 {
-		t.Errorf("session ls, after that: exit %d: %s", again.exit, again.err)
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/settlement-ledger/ledger/projections/calls"
@@ -11,6 +12,9 @@ import (
 
 // A completion is a word that completes what is typed, a tab, and what it is.
 type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
+
+// lastWord completes an ID.
+const lastWord = last + "\tthe last one"
 
 // mostCompletions is how many things a shell is offered, the last ones.
 const mostCompletions = 200
@@ -25,7 +29,7 @@ func (a *app) completing(words func(context.Context, *ledgerStore) ([]string, er
 			return err
 		})
 		var fitting []string
-		for _, word := range append(found, last+"\tthe last one") {
+		for _, word := range found {
 			if strings.HasPrefix(word, typed) {
 				fitting = append(fitting, word)
 			}
@@ -40,7 +44,7 @@ func (a *app) completeSessions(cmd *cobra.Command, args []string, typed string) 
 		if err != nil {
 			return nil, err
 		}
-		return described(sessionCandidates(state)), nil
+		return append(described(sessionCandidates(state)), lastWord), nil
 	})(cmd, args, typed)
 }
 
@@ -54,7 +58,7 @@ func (a *app) completeCalls(cmd *cobra.Command, args []string, typed string) ([]
 		for _, c := range state.Calls() {
 			words = append(words, oneLine(string(c.ID), 200)+"\t"+oneLine(c.Tool+" "+outcomeWord(c), textWidth))
 		}
-		return words[max(0, len(words)-mostCompletions):], nil
+		return append(words[max(0, len(words)-mostCompletions):], lastWord), nil
 	})(cmd, args, typed)
 }
 
@@ -68,7 +72,7 @@ func (a *app) completeTurns(cmd *cobra.Command, args []string, typed string) ([]
 		if err != nil {
 			return nil, err
 		}
-		return described(turnCandidates(stale, state.Sessions())), nil
+		return append(described(turnCandidates(stale, state.Sessions())), lastWord), nil
 	})(cmd, args, typed)
 }
 
@@ -84,6 +88,22 @@ func (a *app) completeTools(cmd *cobra.Command, args []string, typed string) ([]
 			if !seen[c.Tool] {
 				seen[c.Tool] = true
 				words = append(words, oneLine(c.Tool, 100))
+			}
+		}
+		return words, nil
+	})(cmd, args, typed)
+}
+
+func (a *app) completeAgents(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return a.completing(func(ctx context.Context, s *ledgerStore) ([]string, error) {
+		state, err := folded(ctx, s, calls.Projection())
+		if err != nil {
+			return nil, err
+		}
+		var words []string
+		for _, known := range state.Sessions() {
+			if word := oneLine(string(known.Agent), 100); word != "" && !slices.Contains(words, word) {
+				words = append(words, word)
 			}
 		}
 		return words, nil

@@ -105,7 +105,7 @@ func (a *app) listConsumers(ctx context.Context, s *ledgerStore) error {
 
 func (a *app) consumerTable(rows []consumerRow) {
 	t := table{
-		head:  []string{"NAME", "TARGET", ">POSITION", ">LAG", ">BEHIND", ">POISON", "LAST ERROR"},
+		head:  []string{"~NAME", "~TARGET", ">POSITION", ">LAG", "?>BEHIND", ">POISON", "~LAST ERROR"},
 		empty: "No consumers. ledger publish makes one.",
 	}
 	for _, r := range rows {
@@ -138,7 +138,7 @@ func (a *app) consumerShow() *cobra.Command {
 
 func (a *app) poisonTable(c publish.Consumer) {
 	t := table{
-		head:  []string{">POSITION", "STREAM", ">REV", "KIND", ">TRIES", "NEXT", "ERROR"},
+		head:  []string{">POSITION", "STREAM", "?>REV", "~KIND", "?>TRIES", "NEXT", "~ERROR"},
 		empty: c.Name + " has nothing set aside.",
 	}
 	for _, p := range c.Poison {
@@ -170,7 +170,7 @@ stream that stand behind them were published before.`,
 				}
 				positions = append(positions, p)
 			}
-			return a.reading(cmd.Context(), func(s *ledgerStore) error {
+			return a.writing(cmd.Context(), func(s *ledgerStore) error {
 				n, err := a.desk(s).Retry(cmd.Context(), args[0], positions...)
 				if err != nil {
 					return consumerFault(err)
@@ -193,7 +193,7 @@ says. One that runs is not removed.`,
 		Example: "  ledger consumer forget bus",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeConsumers,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.reading(cmd.Context(), func(s *ledgerStore) error {
+			return a.writing(cmd.Context(), func(s *ledgerStore) error {
 				if err := a.desk(s).Forget(cmd.Context(), args[0]); err != nil {
 					return consumerFault(err)
 				}

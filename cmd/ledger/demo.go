@@ -243,7 +243,7 @@ func (d *demo) audit(ctx context.Context, p *program, session domain.SessionID) 
 		return err
 	}
 	d.line("\n%s", d.painted(bold, "What the ledger knows of it"))
-	t := table{head: []string{">", "TOOL", "OUTCOME", "WHAT THE MODEL READ"}}
+	t := table{head: []string{">", "TOOL", "OUTCOME", "~WHAT THE MODEL READ"}}
 	n := 0
 	var notes []string
 	for _, c := range s.Calls() {

@@ -25,7 +25,7 @@ var varying = []struct {
 	{regexp.MustCompile(`/\S*ledger-demo-\S*.*`), "SCRATCH"},
 	{regexp.MustCompile(`_…[0-9A-Z]{6}|_[0-9A-Z]{26}`), "_ID"},
 	{regexp.MustCompile(`\b\d+(\.\d+)?m?s\b`), "TIME"},
-	{regexp.MustCompile(`\b(now|TIME ago)\b`), "AGO"},
+	{regexp.MustCompile(`\b(now|TIME ago|\d\d:\d\d:\d\d)\b`), "AGO"},
 	{regexp.MustCompile(` +`), " "},
 }
 

@@ -5,14 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/runner"
+	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
 // The bounds within which the doctor is content.
@@ -33,7 +32,7 @@ func (a *app) doctorCommand() *cobra.Command {
 		Long: `Check, one after the other: that --store makes sense; that each of its hosts has an
 address and its port is open; that who answers there is an EventStoreDB, with or
 without TLS as wanted, of a version that will do, in one cluster with the others;
-that it lets this user in and gives the log back, and how fast; for a folder, who
+that it lets this user in, which rights it gives, and that it gives the log back, and how fast; for a folder, who
 has it open, whether and where it is served, and how much room the disk has; that
 the clocks agree; who is at work on it; and how far the consumers and the answers
 that are kept beside the log are behind.
@@ -126,7 +125,7 @@ func (a *app) doctorPage(e *examination) {
 		}
 		a.line("%s %-12s %s", mark, c.Check, oneLine(c.Detail, 300))
 		if c.Advice != nil && *c.Advice != "" {
-			a.line("  %-12s → %s", "", oneLine(*c.Advice, 300))
+			a.line("  %-12s → %s", "", oneLine(*c.Advice, 600)) // an event of rights is to be copied whole
 		}
 	}
 }
@@ -147,12 +146,7 @@ func (a *app) examineFolder(ctx context.Context, e *examination, dir string) boo
 	default:
 		e.well("disk", "%s are free", size(*disk.Free))
 	}
-	var owner embedded.Owner
-	if readJSON(filepath.Join(dir, ownerName), &owner) != nil {
-		return true
-	}
-	var at serving
-	if readJSON(filepath.Join(dir, servingName), &at) == nil && at.PID == owner.PID && at.Started.Equal(owner.Started) {
+	if at, ok := shared.CurrentEndpoint(dir); ok {
 		if status, err := a.statusOf(ctx, at); err != nil {
 			// Whether the lock is held shows when the store is opened.
 			e.well("serving", "process %d said that it serves the folder at %s, and says no more: it was killed, or is about to end (%s)", at.PID, at.Address, err)
@@ -172,12 +166,15 @@ type vitals struct {
 }
 
 // statusOf asks a process that serves on this machine how it is.
-func (a *app) statusOf(ctx context.Context, at serving) (s vitals, err error) {
-	near := nearby(at)
+func (a *app) statusOf(ctx context.Context, at shared.Endpoint) (s vitals, err error) {
+	near, err := shared.NewClient(at)
+	if err != nil {
+		return s, err
+	}
 	defer near.Close()
 	ctx, cancel := context.WithTimeout(ctx, doctorWaits)
 	defer cancel()
-	text, err := near.ask(ctx, http.MethodGet, statusPath, nil)
+	text, err := near.Ask(ctx, http.MethodGet, statusPath, nil)
 	if err == nil {
 		err = json.Unmarshal(text, &s)
 	}

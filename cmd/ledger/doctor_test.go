@@ -290,10 +290,10 @@ func TestAFolderWhoseServerHangsIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	e, _ := examined(t, store)
-	if found := e.sick(t, "store"); !strings.Contains(found.Detail, "which process ") || !strings.Contains(found.Detail, "server does not answer") {
+	if found := e.sick(t, "store"); !strings.Contains(found.Detail, "by process ") || !strings.Contains(found.Detail, "which is stopped, and it does not answer") {
 		t.Errorf("doctor of a store whose server hangs: %+v", found)
 	}
-	if got := asked(t, []string{"LEDGER_PATIENCE=300ms"}, "call", "ls", "--store", store); got.exit != exitFailed || !strings.Contains(string(got.err), "which process ") || !strings.Contains(string(got.err), "hint: look at what that process logs") {
+	if got := asked(t, []string{"LEDGER_PATIENCE=300ms"}, "call", "ls", "--store", store); got.exit != exitConflict || !strings.Contains(string(got.err), "by process ") || !strings.Contains(string(got.err), "kill -CONT ") {
 		t.Errorf("call ls = %d %s, want it to name the process", got.exit, got.err)
 	}
 	if err := serving.Process.Signal(syscall.SIGCONT); err != nil {
@@ -362,5 +362,33 @@ func TestTheDoctorTellsOfConsumers(t *testing.T) {
 	found := e.checks("consumer")
 	if got.exit != 0 || len(found) != 1 || found[0].Figures["lag"] != probes || found[0].Detail != "bus is 5 records behind" {
 		t.Errorf("doctor = %d %s%s, want one consumer that is %d behind", got.exit, got.out, got.err, probes)
+	}
+}
+
+// The doctor tells what the database of a folder met the last time that it was
+// written to, and that all was well otherwise.
+func TestTheDoctorTellsWhatTheDiskMet(t *testing.T) {
+	t.Parallel()
+	store, err := embedded.Open(t.Context(), "db", embedded.Config{FS: vfs.NewMem()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	a, s := &app{now: time.Now}, &ledgerStore{store: store, checkpoints: store, folder: &folderStore{store: store}}
+	e := &examination{OK: true}
+	if err := a.examineDisk(t.Context(), e, s); err != nil || !e.OK || len(e.checks("disk")) != 1 {
+		t.Errorf("of a new store the doctor says %+v, %v; want it well", e.Checks, err)
+	}
+	last := `{"closed":"2026-03-01T12:00:00Z","health":{"failures":2,"last_failure":"no such block","slow":3,"last_slow":"sync of 000007.log","stalls":0}}`
+	if err := store.SaveCheckpoint(t.Context(), "store/pace", []byte(last)); err != nil {
+		t.Fatal(err)
+	}
+	e = &examination{OK: true}
+	if err := a.examineDisk(t.Context(), e, s); err != nil {
+		t.Fatal(err)
+	}
+	told := e.checks("disk")
+	if e.OK || len(told) != 2 || !strings.Contains(told[0].Detail, "no such block") || !strings.Contains(told[1].Detail, "000007.log") || !strings.Contains(told[1].Detail, "2026-03-01") {
+		t.Errorf("of a store that met failures the doctor says %+v, want both", told)
 	}
 }

@@ -1,14 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
 	"github.com/settlement-ledger/ledger/runner"
@@ -17,16 +17,26 @@ import (
 // examineStore opens the store and looks at what is in it. An address that makes
 // no sense is an error.
 func (a *app) examineStore(ctx context.Context, e *examination, at address, write bool) error {
-	s, err := a.openThere(ctx, at)
+	open := a.openToRead
+	if write {
+		open = a.openThere
+	}
+	s, err := open(ctx, at)
 	if err != nil {
 		if faultOf(err).exit == exitUsage {
 			return err
 		}
 		e.failed("store", err)
+		if errors.Is(err, eventstoredb.ErrForbidden) {
+			return a.examineRefusal(ctx, e, at)
+		}
 		return nil
 	}
 	defer s.Close()
-	kind := "opened in this process"
+	kind := "opened in this process, to read"
+	if write {
+		kind = "opened in this process"
+	}
 	if s.shared {
 		kind = "a server answers"
 	}
@@ -35,7 +45,12 @@ func (a *app) examineStore(ctx context.Context, e *examination, at address, writ
 		e.failed("reading", err)
 		return nil
 	}
-	rest := []examining{{"processes", a.examineProcesses}, {"consumers", a.examineConsumers}, {"views", a.examineViews}}
+	if database, ok := s.store.(*eventstoredb.Store); ok {
+		if err := a.examineRights(ctx, e, database); err != nil {
+			e.failed("rights", err)
+		}
+	}
+	rest := []examining{{"disk", a.examineDisk}, {"records", a.examineRecords}, {"processes", a.examineProcesses}, {"consumers", a.examineConsumers}, {"views", a.examineViews}}
 	if write {
 		rest = slices.Insert(rest, 0, examining{"writing", a.examineWriting})
 	}
@@ -43,6 +58,71 @@ func (a *app) examineStore(ctx context.Context, e *examination, at address, writ
 		if err := part.examine(ctx, e, s); err != nil {
 			e.failed(part.check, err)
 		}
+	}
+	return nil
+}
+
+// examineRefusal reports which rights are missing to a user who may not open the
+// ledger.
+func (a *app) examineRefusal(ctx context.Context, e *examination, at address) error {
+	database, err := eventstoredb.Open(ctx, at.database, eventstoredb.Config{Namespace: at.namespace, Patience: a.patience})
+	if err == nil {
+		err = errors.Join(a.examineRights(ctx, e, database), database.Close())
+	}
+	if err != nil {
+		e.failed("rights", err)
+	}
+	return nil
+}
+
+// examineRights tells which rights a user has at a database, and how to get the
+// others.
+func (a *app) examineRights(ctx context.Context, e *examination, database *eventstoredb.Store) error {
+	probe := events.Record{ID: domain.NewMint(a.now, a.entropy).Event(), Kind: "DoctorProbed", Version: 1, Time: a.now().UTC().Truncate(time.Microsecond), Data: []byte("{}")}
+	rights, err := database.Rights(ctx, probe)
+	if err != nil {
+		return err
+	}
+	var granted []string
+	for _, r := range rights {
+		if r.Missing == nil {
+			granted = append(granted, r.Name)
+			continue
+		}
+		e.ill("rights", "put the user into the group ledger, and append as an administrator to the stream $settings an event of the type update-default-acl with the data "+
+			eventstoredb.DefaultACL("ledger"), "the user may not %s: %s", r.Name, r.Missing)
+	}
+	if len(granted) > 0 {
+		e.well("rights", "the user may %s", strings.Join(granted, ", "))
+	}
+	return nil
+}
+
+// examineRecords tells whether somebody has a database hide or delete records.
+func (a *app) examineRecords(ctx context.Context, e *examination, s *ledgerStore) error {
+	database, ok := s.store.(*eventstoredb.Store)
+	if !ok {
+		return nil
+	}
+	looking, cancel := context.WithTimeout(ctx, a.patience)
+	defer cancel()
+	all, err := database.Interferences(looking)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		e.well("records", "the log is too long to look in %s whether somebody hid or deleted records: ledger verify does", a.patience)
+		return nil
+	case err != nil:
+		return err
+	}
+	n := 0
+	for _, i := range all {
+		if !i.Undone {
+			n++
+			e.ill("records", remedy(i)+"; ledger verify tells which records are gone or will go", "%s: %s", i.Stream, deed(i))
+		}
+	}
+	if n == 0 {
+		e.well("records", "nobody has the server hide or delete records of the ledger")
 	}
 	return nil
 }
@@ -140,6 +220,38 @@ func (a *app) examineWriting(ctx context.Context, e *examination, s *ledgerStore
 	return nil
 }
 
+// examineDisk tells what the database of a folder met in the background: now, or
+// the last time that it was written to.
+func (a *app) examineDisk(ctx context.Context, e *examination, s *ledgerStore) error {
+	if s.folder == nil {
+		return nil // its metrics tell
+	}
+	health, when := s.folder.store.Vitals().Health, "now"
+	if health.Well() {
+		last, _, err := s.folder.store.LastPace(ctx)
+		if err != nil {
+			return err
+		}
+		if last.Health != nil {
+			health, when = *last.Health, "until "+last.Closed.UTC().Format(time.RFC3339)
+		}
+	}
+	if health.Well() {
+		e.well("disk", "no write was slow, and no flush or compaction failed or was waited for")
+	}
+	if health.Failures > 0 {
+		e.ill("disk", "ledger store check finds what is damaged; keep a backup", "%s failed in the background, %s: %s", count(int(health.Failures), "flush or compaction"), when, health.LastFailure)
+	}
+	if health.Slow > 0 {
+		e.ill("disk", "look at the health of the disk, and at what else writes to it", "%s took longer than 2 seconds, %s: %s", count(int(health.Slow), "write"), when, health.LastSlow)
+	}
+	if health.Stalls > 0 {
+		e.ill("disk", "the disk is slower than what is appended", "writes waited %s for flushes or compactions, %s: %s", count(int(health.Stalls), "time"), when, health.LastStall)
+	}
+	e.measured(map[string]int64{"failures": int64(health.Failures), "slow": int64(health.Slow), "stalls": int64(health.Stalls)})
+	return nil
+}
+
 // examineProcesses tells who is at work.
 func (a *app) examineProcesses(ctx context.Context, e *examination, s *ledgerStore) error {
 	lives, err := folded(ctx, s, runner.Processes())
@@ -150,7 +262,7 @@ func (a *app) examineProcesses(ctx context.Context, e *examination, s *ledgerSto
 	e.well("processes", "%d at work, %d dead, %d of which nobody can tell", len(judged.Living), len(judged.Dead), len(judged.Unknown))
 	e.measured(map[string]int64{"living": int64(len(judged.Living)), "dead": int64(len(judged.Dead)), "unknown": int64(len(judged.Unknown))})
 	if len(judged.Dead) > 0 {
-		e.ill("left open", "ledger recover ends what they left", "%s left something open", people(len(judged.Dead), "dead process", "dead processes"))
+		e.ill("left open", "ledger recover ends what they left", "%s left something open", count(len(judged.Dead), "dead process"))
 	}
 	return nil
 }
@@ -183,7 +295,7 @@ var views = []string{"calls", "catalog", "staleness", "processes", "approvals"}
 // examineViews tells how far the answers that are kept in a folder of this
 // machine are behind. They catch up by themselves when they are asked for.
 func (a *app) examineViews(ctx context.Context, e *examination, s *ledgerStore) error {
-	if _, far := s.checkpoints.(*beside); far {
+	if s.shared && s.node == nil {
 		return nil // who serves the store would send the answers whole
 	}
 	end, err := s.head(ctx)
@@ -197,16 +309,15 @@ func (a *app) examineViews(ctx context.Context, e *examination, s *ledgerStore) 
 		if err != nil {
 			return err
 		}
-		line, _, _ := bytes.Cut(data, []byte("\n"))
-		var at struct{ Position events.Position }
-		if len(data) == 0 || json.Unmarshal(line, &at) != nil {
+		at := answeredTo(data)
+		if at.IsZero() {
 			continue // it is folded again when it is asked for
 		}
-		switch behind := sequence(end) - min(sequence(end), sequence(at.Position)); {
+		switch behind := sequence(end) - min(sequence(end), sequence(at)); {
 		case behind == 0:
 			told = append(told, view+" is current")
 		case s.folder == nil: // positions of a database are bytes of its log
-			told = append(told, fmt.Sprintf("%s is at position %s of %s", view, at.Position, end))
+			told = append(told, fmt.Sprintf("%s is at position %s of %s", view, at, end))
 		default:
 			told = append(told, fmt.Sprintf("%s is %d records behind", view, behind))
 			figures[view] = int64(behind)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 	"github.com/settlement-ledger/ledger/runner"
+	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
 // The exit codes. The help of the root command tells what they mean.
@@ -60,14 +62,17 @@ func notFound(hint, format string, args ...any) *fault {
 	return &fault{exit: exitNotFound, code: "not_found", err: fmt.Errorf(format, args...), hint: hint}
 }
 
-// usage returns an error of reading the command line as a fault.
-func usage(err error) error {
+// numberError is how the standard library begins what it says of a number.
+var numberError = regexp.MustCompile(`strconv\.[A-Za-z]+: parsing "[^"]*": `)
+
+// usage returns an error of reading the command line of a command as a fault.
+func usage(command string, err error) error {
 	if _, ok := errors.AsType[*fault](err); ok {
 		return err
 	}
 	text, _, _ := strings.Cut(err.Error(), "\n")
 	f := misuse("%s", text)
-	f.hint = "see ledger --help"
+	f.hint = "see " + command + " --help"
 	if _, like, ok := strings.Cut(err.Error(), "Did you mean this?"); ok {
 		f.hint = "did you mean " + strings.Join(strings.Fields(like), " or ") + "?"
 	}
@@ -86,14 +91,15 @@ type known struct {
 
 // knowns are looked through in order.
 var knowns = []known{
-	{events.ErrInUse, exitConflict, "store_in_use", "end that process, or name another store with --store; ledger serve opens a folder to several", ""},
+	{events.ErrInUse, exitConflict, "store_in_use", "end that process, or name another store with --store", ""},
 	{eventstoredb.ErrBadAddress, exitUsage, "usage", "a connection string is esdb://[USER:PASSWORD@]HOST:PORT[,HOST:PORT…][?tls=false]; beside those of the client, it has the settings namespace and maxAppend", ""},
 	{eventstoredb.ErrBadNamespace, exitUsage, "usage", "a namespace is letters, digits and underscores: ?namespace=acme", ""},
 	{eventstoredb.ErrUnreachable, exitFailed, "unreachable", "ledger doctor tells how far it is reached, and what stands in between", "ledger doctor"},
 	{eventstoredb.ErrUnauthenticated, exitFailed, "unauthenticated", "check the user and the password of the connection string; special characters are written %XX", ""},
 	{eventstoredb.ErrTooOld, exitFailed, "server_too_old", "use a newer server; ledger doctor tells which version it has", "ledger doctor"},
 	{eventstoredb.ErrPreRelease, exitFailed, "server_prerelease", "use a released version of the server", ""},
-	{eventstoredb.ErrRefused, exitFailed, "refused", "check what the user may do: reading $all takes a right of its own", "ledger doctor"},
+	{eventstoredb.ErrForbidden, exitFailed, "forbidden", "ledger doctor shows which rights are missing, and the event by which an administrator gives them", "ledger doctor"},
+	{eventstoredb.ErrRefused, exitFailed, "refused", "check what the user may do: ledger doctor shows which rights are missing", "ledger doctor"},
 	{remote.ErrUnreachable, exitFailed, "node_unreachable", "start ledger serve at the node that settled it, or run this there", ""},
 	{remote.ErrDenied, exitFailed, "unauthenticated", "give the user and the password of the node in the connection string", ""},
 	{protocol.ErrNotSafe, exitUsage, "not_safe", "serve at 127.0.0.1, or give --tls-cert, --tls-key and --users", ""},
@@ -111,6 +117,7 @@ var knowns = []known{
 	{runner.ErrElsewhere, exitConflict, "elsewhere", "wait until it is done, or end it; ledger recover ends what it left when its lease has run out", ""},
 	{runner.ErrLeaseLost, exitConflict, "lease_lost", "look at the session: ledger session show @last; ledger resume carries it on", ""},
 	{events.ErrConflict, exitConflict, "conflict", "another program appended at the same time: run the command again", ""},
+	{eventstoredb.ErrDeleted, exitFailed, "deleted", "ledger verify tells which records somebody hid or deleted, and how to have them back while that is possible", "ledger verify"},
 	{events.ErrDamaged, exitFailed, "damaged", "ledger verify lists everything that is damaged", "ledger verify"},
 	{outputs.ErrFiles, exitFailed, "damaged", "ledger store check lists everything that is damaged", "ledger store check"},
 	{outputs.ErrPruned, exitNotFound, "pruned", "", ""},
@@ -130,8 +137,13 @@ func faultOf(err error) *fault {
 	if f, ok := errors.AsType[*fault](err); ok {
 		return f
 	}
-	if errors.Is(err, syscall.EPIPE) {
+	if _, ok := errors.AsType[unread](err); ok {
 		return &fault{exit: exitUnread, code: "unread", err: err, quiet: true}
+	}
+	if silent, ok := errors.AsType[*shared.Silent](err); ok && silent.Stopped {
+		pid := silent.Owner.PID
+		hint := fmt.Sprintf("continue that process with fg in its terminal, or with kill -CONT %d, or end it with kill -KILL %d: another process goes on then", pid, pid)
+		return &fault{exit: exitConflict, code: "store_in_use", err: err, hint: hint, command: fmt.Sprint("kill -CONT ", pid)}
 	}
 	for _, k := range knowns {
 		if errors.Is(err, k.is) {

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/spf13/cobra"
@@ -22,6 +23,7 @@ type eventFilter struct {
 	kinds   []string
 	session string
 	of      domain.SessionID // that session is
+	when    period
 }
 
 func (f *eventFilter) flags(a *app, cmd *cobra.Command) {
@@ -29,10 +31,18 @@ func (f *eventFilter) flags(a *app, cmd *cobra.Command) {
 	cmd.Flags().StringSliceVar(&f.kinds, "kind", nil, "only those of this kind; may be given several times")
 	cmd.Flags().StringVar(&f.session, "session", "", "only those of this session, in whatever stream")
 	must(cmd.RegisterFlagCompletionFunc("session", a.completeSessions))
+	must(cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(events.Kinds(), cobra.ShellCompDirectiveNoFileComp)))
 }
 
-// resolve finds the session that is meant.
+// resolve finds what is meant, and refuses a kind and a stream that the log does not
+// have.
 func (f *eventFilter) resolve(ctx context.Context, s *ledgerStore) error {
+	if err := s.checkKinds(ctx, f.kinds); err != nil {
+		return err
+	}
+	if err := s.checkStream(ctx, f.stream); err != nil {
+		return err
+	}
 	if f.session == "" {
 		return nil
 	}
@@ -49,7 +59,7 @@ func (f *eventFilter) takes(e events.Entry, v events.Envelope) bool {
 		session = own
 	}
 	return (f.stream == "" || string(e.Stream) == f.stream) && (len(f.kinds) == 0 || slices.Contains(f.kinds, e.Kind)) &&
-		(f.of.IsZero() || session == f.of)
+		(f.of.IsZero() || session == f.of) && f.when.holds(e.Time)
 }
 
 func (a *app) eventList() *cobra.Command {
@@ -67,6 +77,7 @@ func (a *app) eventList() *cobra.Command {
 		},
 	}
 	filter.flags(a, cmd)
+	filter.when.flags(cmd, "those appended")
 	cmd.Flags().StringVar(&after, "after", "", "only those behind this position")
 	cmd.Flags().IntVar(&limit, "limit", 0, "only so many, the first ones (0: all)")
 	return cmd
@@ -79,6 +90,9 @@ func (a *app) listEvents(ctx context.Context, s *ledgerStore, filter eventFilter
 	}
 	if limit < 0 {
 		return misuse("--limit: %d is below zero", limit)
+	}
+	if err := filter.when.resolve(a); err != nil {
+		return err
 	}
 	if err := filter.resolve(ctx, s); err != nil {
 		return err
@@ -156,12 +170,31 @@ func (s *ledgerStore) shown(ctx context.Context, after events.Position, filter e
 type eventWriter struct {
 	a     *app
 	lines bool // an array cannot be followed
+	width int  // of the terminal; 0: there is none
 	n     int
 }
 
-func (a *app) eventWriter() *eventWriter { return &eventWriter{a: a, lines: a.output == asLines} }
+func (a *app) eventWriter() *eventWriter {
+	return &eventWriter{a: a, lines: a.output == asLines, width: a.columns()}
+}
 
-const eventLine = "%8s  %-10s  %-12s  %4s  %-19s  %s"
+// A terminal that is narrower than eventWidth gets lines without time, stream and
+// revision.
+const (
+	eventLine  = "%8s  %-12s  %-12s  %4s  %-19s  %s"
+	eventWidth = 80
+)
+
+// line returns the line of an event, as wide as the terminal at most.
+func (w *eventWriter) line(position, time, stream, revision, kind, what string) string {
+	switch {
+	case w.width == 0:
+		return fmt.Sprintf(eventLine, position, time, stream, revision, kind, what)
+	case w.width < eventWidth:
+		return ansi.Truncate(fmt.Sprintf("%s %s %s", position, kind, what), w.width, "…")
+	}
+	return ansi.Truncate(fmt.Sprintf(eventLine, position, time, stream, revision, kind, what), w.width, "…")
+}
 
 func (w *eventWriter) write(e events.Entry, damage error) error {
 	w.n++
@@ -176,7 +209,7 @@ func (w *eventWriter) write(e events.Entry, damage error) error {
 		return err
 	}
 	if w.n == 1 {
-		w.a.line("%s", w.a.painted(bold, fmt.Sprintf(eventLine, "POSITION", "TIME", "STREAM", "REV", "KIND", "WHAT")))
+		w.a.line("%s", w.a.painted(bold, w.line("POSITION", "TIME", "STREAM", "REV", "KIND", "WHAT")))
 	}
 	what := w.a.painted(red, "damaged")
 	if damage == nil {
@@ -186,7 +219,7 @@ func (w *eventWriter) write(e events.Entry, damage error) error {
 		}
 		what = oneLine(said(v.Event), textWidth+20)
 	}
-	w.a.line(eventLine, e.Position, w.a.ago(e.Time), streamText(e.Stream), fmt.Sprint(e.Revision), oneLine(e.Kind, 40), what)
+	w.a.line("%s", w.line(e.Position.String(), w.a.clock(e.Time), streamText(e.Stream), fmt.Sprint(e.Revision), oneLine(e.Kind, 40), what))
 	return nil
 }
 
@@ -236,8 +269,8 @@ func (a *app) eventTail() *cobra.Command {
 		Use: "tail", Short: "Show the last events, and with -f what comes",
 		Long: `Show the last events, and with -f follow what comes. Once all that was there is
 shown, a line on the standard error says so; with -o json or jsonl a record
-{"type":"sync","position":…} does. A folder belongs to one process at a time: to
-see what others append, follow one that ledger serve has open, or a database.`,
+{"type":"sync","position":…} does. A folder is followed past the processes that have
+it open: while there is none, -f waits for the next one and keeps nothing from it.`,
 		Example: "  ledger event tail -n 20\n  ledger event tail -f -o jsonl\n  ledger event tail --kind CallSettled",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -297,6 +330,8 @@ func (a *app) tailEvents(ctx context.Context, s *ledgerStore, filter eventFilter
 	if !t.follow {
 		return w.end()
 	}
+	ctx, stop := a.whileRead(ctx)
+	defer stop()
 	return a.follow(ctx, s, end, filter, w)
 }
 
@@ -311,13 +346,13 @@ func (a *app) lastEntries(entries iter.Seq2[events.Entry, error], end events.Pos
 			a.tell(faultOf(err))
 			continue
 		case e.Position.Compare(end) > 0:
-			return ring, nil
+			return ring[max(0, len(ring)-n):], nil
 		}
-		if ring = append(ring, e); len(ring) > n {
-			ring = slices.Delete(ring, 0, 1)
+		if ring = append(ring, e); len(ring) > 2*n+100 { // seldom, so that a long end costs no more than it holds
+			ring = slices.Delete(ring, 0, len(ring)-n)
 		}
 	}
-	return ring, nil
+	return ring[max(0, len(ring)-n):], nil
 }
 
 // follow writes what comes behind a position until the context ends, and says
@@ -331,7 +366,7 @@ func (a *app) follow(ctx context.Context, s *ledgerStore, after events.Position,
 		told = true
 		_ = a.out.Flush() // the error stays in the writer, and is returned with the next line
 	}
-	for e, err := range s.store.Follow(ctx, after, events.Following{CaughtUp: caughtUp}) {
+	for e, err := range a.followed(ctx, s, after, caughtUp) {
 		if err != nil {
 			return interruptedFollow(err)
 		}

@@ -15,11 +15,14 @@ import (
 	"time"
 
 	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol/conns"
 	"github.com/settlement-ledger/ledger/projections/publish"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 	"github.com/settlement-ledger/ledger/runner"
+	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
 // A host is a store that is served, or a node of a ledger in a database: what that
@@ -34,11 +37,11 @@ type host struct {
 	log      *slog.Logger
 	orders   []publish.Order
 	presence *presence // nil: nobody looks for what is served here
-	at       struct {
-		sync.Mutex
-		serving
-		told bool // it is written down
-	}
+	owner    bool      // only the owner of the folder may use it
+	identity *shared.Identity
+	gate     net.Addr        // of the protocol; nil: a node
+	at       shared.Endpoint // of this process; its local addresses are those of local
+	local    *shared.Holder  // for processes of this machine that can read the folder
 
 	meter    *meter           // nil: a node
 	protocol *protocol.Server // nil: a node
@@ -80,9 +83,11 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	last := lastServing(s.dir)
-	var local guest
-	if s.cfg, local, err = f.config(last); err != nil {
+	last := shared.LastEndpoint(s.dir)
+	if s.identity, err = shared.NewIdentity(); err != nil {
+		return err
+	}
+	if s.cfg, s.owner, err = f.config(s.identity); err != nil {
 		return err
 	}
 	if f.publish != "" {
@@ -90,37 +95,39 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 			return err
 		}
 	}
-	d, err := f.open(ctx, at, last, s.cfg)
+	d, err := s.listen(ctx, at, last)
 	if err != nil {
 		return err
 	}
-	s.at.serving = s.announced(d, address, local)
-	if err := s.open(ctx, at, last); err != nil {
+	s.at = s.announced(d, address)
+	if d.gate != nil {
+		s.gate = d.gate.Addr()
+	}
+	if err := s.open(ctx, at); err != nil {
 		return errors.Join(err, d.close())
 	}
 	return errors.Join(s.run(ctx, d), s.store.Close())
 }
 
-// announced returns what a host tells commands of this machine.
-func (s *host) announced(d door, given string, local guest) serving {
-	at := serving{PID: os.Getpid(), Started: s.now().UTC(), User: local.name, Password: local.password}
+// announced returns what a host says of itself to processes of this machine.
+func (s *host) announced(d door, given string) shared.Endpoint {
+	at := shared.Endpoint{Process: s.mint().Process(), PID: os.Getpid(), Started: s.now().UTC(), Command: serveWord}
 	at.Outputs = webAddress(reached(d.beside.Addr(), "127.0.0.1"), s.cfg)
 	at.Node = cmp.Or(given, webAddress(reached(d.beside.Addr(), hostName()), s.cfg))
 	if d.gate != nil {
 		at.Address = reached(d.gate.Addr(), hostName())
-		at.Connection = connection(reached(d.gate.Addr(), "127.0.0.1"), s.cfg, local)
 	}
 	return at
 }
 
-// open opens the addresses at which a store, or a node, is served.
-func (f serveFlags) open(ctx context.Context, at address, last serving, cfg protocol.Config) (d door, err error) {
+// listen opens the addresses at which a store, or a node, is served.
+func (s *host) listen(ctx context.Context, at address, last shared.Endpoint) (d door, err error) {
 	if at.database == "" {
-		if d.gate, err = listen(ctx, "listen", f.listen, cfg); err != nil {
+		if d.gate, err = listen(ctx, "listen", s.flags.listen, s.cfg, s.owner); err != nil {
 			return d, err
 		}
 	}
-	if d.beside, err = f.listenBeside(ctx, d.gate, last, cfg); err != nil && d.gate != nil {
+	if d.beside, err = s.listenBeside(ctx, d.gate, last); err != nil && d.gate != nil {
 		err = errors.Join(err, d.gate.Close())
 	}
 	return d, err
@@ -129,9 +136,12 @@ func (f serveFlags) open(ctx context.Context, at address, last serving, cfg prot
 // listenBeside opens the address of outputs: the one that is given or, on the
 // host of the protocol or this machine, the port that it had last, and else a free
 // one.
-func (f serveFlags) listenBeside(ctx context.Context, gate net.Listener, last serving, cfg protocol.Config) (net.Listener, error) {
-	if f.outputs != "" {
-		return listen(ctx, "listen-outputs", f.outputs, cfg)
+func (s *host) listenBeside(ctx context.Context, gate net.Listener, last shared.Endpoint) (net.Listener, error) {
+	at := func(address string) (net.Listener, error) {
+		return listen(ctx, "listen-outputs", address, s.cfg, s.owner)
+	}
+	if s.flags.outputs != "" {
+		return at(s.flags.outputs)
 	}
 	host := "127.0.0.1"
 	if gate != nil {
@@ -140,11 +150,11 @@ func (f serveFlags) listenBeside(ctx context.Context, gate net.Listener, last se
 		}
 	}
 	if u, err := url.Parse(last.Outputs); err == nil && u.Port() != "" {
-		if again, err := listen(ctx, "listen-outputs", net.JoinHostPort(host, u.Port()), cfg); err == nil {
+		if again, err := at(net.JoinHostPort(host, u.Port())); err == nil {
 			return again, nil
 		}
 	}
-	return listen(ctx, "listen-outputs", net.JoinHostPort(host, "0"), cfg)
+	return at(net.JoinHostPort(host, "0"))
 }
 
 func webAddress(at string, cfg protocol.Config) string {
@@ -164,25 +174,35 @@ func hostName() string {
 
 // open opens what is served for this process alone, puts this process on record
 // where others may look for it, and makes the servers.
-func (s *host) open(ctx context.Context, at address, last serving) (err error) {
+func (s *host) open(ctx context.Context, at address) (err error) {
 	if at.database == "" {
 		err = s.openStore(ctx)
 	} else {
-		err = s.openNode(ctx, at, last)
+		err = s.openNode(ctx, at)
 	}
 	if err != nil {
 		return err
 	}
-	sought, err := s.sought(ctx)
+	if err := s.serveLocal(ctx); err != nil {
+		return errors.Join(err, s.store.Close())
+	}
+	if s.store.folder != nil {
+		err = s.recoverDead(ctx)
+	}
+	sought := false
+	if err == nil {
+		sought, err = s.sought(ctx)
+	}
 	if err == nil && sought {
-		s.presence = &presence{ledger: s.store.ledger, address: s.at.Node, log: s.log, noted: s.note}
+		s.presence = &presence{first: s.at.Process, ledger: s.store.ledger, address: s.at.Node, log: s.log, noted: s.note}
 		err = s.presence.begin(ctx)
 	}
 	if err != nil {
-		return errors.Join(err, s.store.Close())
+		return errors.Join(err, s.forgetCredentials(), s.local.Close(ctx), s.store.Close())
 	}
 	s.http = &http.Server{
-		Handler: s.beside(), TLSConfig: s.cfg.TLS, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		Handler: s.beside(), TLSConfig: s.cfg.TLS.Clone(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 16 << 10, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 100}, ConnContext: conns.NewContext,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	return nil
@@ -204,13 +224,15 @@ func (s *host) sought(ctx context.Context) (bool, error) {
 
 // openStore opens the folder, and ends what dead processes left in it.
 func (s *host) openStore(ctx context.Context) error {
-	held, err := s.openFolder(ctx, s.dir, embedded.Owner{Command: serveWord, PID: s.at.PID, Started: s.at.Started})
+	owner := embedded.Owner{Command: serveWord, PID: s.at.PID, Started: s.at.Started, Shares: true}
+	held, err := s.openFolder(ctx, s.dir, owner)
+	if errors.Is(err, events.ErrInUse) {
+		held, err = s.takeOver(ctx, owner, err)
+	}
 	if err != nil {
 		return err
 	}
-	if err := s.mend(ctx, held); err != nil {
-		return err
-	}
+	s.at.Before = held.before
 	s.store, s.kept, s.meter = held, held.folder.outputs, newMeter(held.store.(*embedded.Store))
 	held.store = s.meter
 	if s.protocol, err = protocol.New(s.meter, s.cfg); err != nil {
@@ -219,9 +241,41 @@ func (s *host) openStore(ctx context.Context) error {
 	return nil
 }
 
+// takeOver opens the folder that a process has which is no server, once that has
+// given it up: it goes on through this one. It returns the error inUse where no
+// process does so in time.
+func (s *host) takeOver(ctx context.Context, owner embedded.Owner, inUse error) (*ledgerStore, error) {
+	asking, cancel := context.WithTimeoutCause(ctx, servingPatience, inUse)
+	defer cancel()
+	for {
+		holder, held, err := embedded.Holder(s.dir)
+		if err != nil || held && !holder.Shares {
+			return nil, inUse
+		}
+		// An error is that of a process that begins to serve, or ends.
+		if yields, err := shared.AskToYield(asking, s.dir); err == nil && !yields {
+			return nil, inUse
+		}
+		for range yieldLooks {
+			held, err := s.openFolder(ctx, s.dir, owner)
+			if !errors.Is(err, events.ErrInUse) && !errors.Is(err, outputs.ErrInUse) {
+				return held, err
+			}
+			if err := pause(asking, servingPause); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// yieldLooks is how often the lock is tried after a process was asked to give the
+// folder up. Another process may have been quicker, and is asked next.
+const yieldLooks = 50
+
 // openNode opens the database and what the node keeps, and ends who served the
 // node before and was killed.
-func (s *host) openNode(ctx context.Context, at address, last serving) error {
+func (s *host) openNode(ctx context.Context, at address) error {
+	before := shared.Earlier(s.dir, domain.ProcessID{})
 	held, err := s.openDatabase(ctx, at)
 	if err != nil {
 		return err
@@ -229,53 +283,60 @@ func (s *host) openNode(ctx context.Context, at address, last serving) error {
 	if s.kept, err = held.node.hold(ctx); err != nil {
 		return errors.Join(err, held.Close())
 	}
-	if !last.Process.IsZero() {
-		if err := endProcess(ctx, held.ledger, last.Process); err != nil {
-			return errors.Join(fmt.Errorf("end process %s, which served before: %w", last.Process, err), held.Close())
+	for _, process := range before {
+		if err := endProcess(ctx, held.ledger, process); err != nil {
+			return errors.Join(fmt.Errorf("end process %s, which served before: %w", process, err), held.Close())
 		}
 	}
 	s.store = held
 	return nil
 }
 
-// note takes the ID under which this process is on record, and tells it to those
-// who find this process by its folder.
+// note puts the ID under which this process is on record into the endpoint.
 func (s *host) note(id domain.ProcessID) {
-	s.at.Lock()
-	defer s.at.Unlock()
-	s.at.Process = id
-	if !s.at.told {
-		return
-	}
-	if err := s.at.write(s.dir); err != nil {
-		s.log.Warn("not written down under which ID this process is on record", "error", err)
+	if err := s.local.Note(id); err != nil {
+		s.log.Warn("the endpoint does not name this process's ID", "error", err)
 	}
 }
 
-// tell writes down where this process serves.
-func (s *host) tell() error {
-	s.at.Lock()
-	defer s.at.Unlock()
-	s.at.told = true
-	return s.at.write(s.dir)
-}
-
-// mend ends what dead processes left in a store that this process has alone. It
-// writes nothing where there is nothing to end, and closes the store if it fails.
-func (s *host) mend(ctx context.Context, held *ledgerStore) error {
-	lives, err := folded(ctx, held, runner.Processes())
+// serveLocal begins to serve processes of this machine that can read the folder.
+func (s *host) serveLocal(ctx context.Context) (err error) {
+	cfg := shared.Served{
+		Dir: s.dir, Outputs: s.kept, Checkpoints: s.store.checkpoints, Status: s.about(), Endpoint: s.at, Identity: s.identity, Logger: s.log,
+	}
+	if s.store.folder != nil {
+		cfg.Store, cfg.Backup = s.meter, s.store.folder.backup
+	}
+	if s.local, err = shared.Serve(ctx, cfg); err != nil {
+		return err
+	}
+	if err = s.writeCredentials(); err == nil {
+		err = s.local.Publish()
+	}
 	if err != nil {
-		return errors.Join(err, held.Close())
+		return errors.Join(err, s.local.Close(ctx), s.forgetCredentials())
 	}
-	if len(held.judged(lives, s.now()).Dead) == 0 {
-		return nil
+	return nil
+}
+
+// recoverDead ends the calls and layers that dead processes left open in a folder that
+// this process holds. It writes nothing if no process is dead.
+func (s *host) recoverDead(ctx context.Context) error {
+	lives, err := folded(ctx, s.store, runner.Processes())
+	if err != nil || len(s.store.judged(lives, s.now()).Dead) == 0 {
+		return err
 	}
-	p, err := s.begin(ctx, held)
+	held := *s.store
+	held.close = func() error { return nil } // the host closes the store
+	p, err := s.begin(ctx, &held)
 	if err != nil {
 		return err
 	}
 	if err := p.Process.Close(ctx); err != nil {
-		return errors.Join(err, held.Close())
+		return err
+	}
+	if err := s.local.Change(func(e *shared.Endpoint) { e.Before = nil }); err != nil {
+		return err
 	}
 	r := p.recovered
 	s.log.Info("recovered", "processes", len(r.Processes), "layers", len(r.Layers), "sessions", len(r.Sessions), "left", len(r.Left), "outputs", r.Outputs)
@@ -294,22 +355,18 @@ func (s *host) run(ctx context.Context, d door) error {
 	if len(s.orders) > 0 {
 		running.Go(func() { broken <- s.publishing(publishing) })
 	}
-	err := s.tell()
 	keeping, stopKeeping := context.WithCancel(context.WithoutCancel(ctx))
 	if s.presence != nil {
 		present.Go(func() { s.presence.keep(keeping) })
 	}
-	if err == nil {
-		err = s.announce()
-	}
+	err := s.announce()
 	if err == nil {
 		err = s.watchOver(ctx, broken)
 	}
 	stopKeeping()
 	present.Wait()
-	forgotten := retire(s.dir)
 	stopPublishing(domain.ByShutdown)
-	err = errors.Join(err, s.drain(ctx), forgotten)
+	err = errors.Join(err, s.forgetCredentials(), s.drain(ctx))
 	running.Wait()
 	if s.presence != nil {
 		s.presence.end(ctx)
@@ -328,6 +385,7 @@ func (s *host) worked() []any {
 }
 
 func (s *host) serveBeside(at net.Listener) (err error) {
+	at = s.cfg.Connections.Listener(at)
 	if s.cfg.TLS != nil {
 		err = s.http.ServeTLS(at, "", "")
 	} else {
@@ -356,19 +414,27 @@ func (s *host) publishing(ctx context.Context) error {
 // announce tells that others can connect, and where.
 func (s *host) announce() error {
 	row := struct {
-		Store      string  `json:"store"`
-		Connection *string `json:"connection"`
-		Outputs    string  `json:"outputs"`
-		PID        int     `json:"pid"`
-	}{s.store.name, nil, s.at.Node, s.at.PID}
+		Store       string  `json:"store"`
+		Connection  *string `json:"connection"`
+		Credentials *string `json:"credentials"` // a file with the connection string with user and password; null: there are users, or everybody may connect
+		Outputs     string  `json:"outputs"`
+		PID         int     `json:"pid"`
+	}{s.store.name, nil, nil, s.at.Node, s.at.PID}
 	said := "Serving the node of " + s.store.name + " in " + s.dir
 	if s.protocol != nil {
-		public := connection(s.at.Address, s.cfg, guest{})
+		public := connection(s.at.Address, s.cfg)
 		row.Connection, said = &public, "Serving "+s.dir+" at "+public
+	}
+	if s.owner && s.protocol != nil {
+		row.Credentials = opt(s.credentialsPath(credentialsName))
 	}
 	err := s.emitOne(row, func() {
 		s.line("%s", said)
 		s.line("Outputs at %s", s.at.Node)
+		if row.Credentials != nil {
+			s.line("Only you may connect: a client takes the connection string in %s,", *row.Credentials)
+			s.line("which trusts the certificate in %s. Both are new at each start.", s.credentialsPath(certificateName))
+		}
 	})
 	return errors.Join(err, s.out.Flush())
 }
@@ -430,6 +496,11 @@ func (s *host) drain(ctx context.Context) error {
 		}
 	})
 	var err error
+	both.Go(func() {
+		if failed := s.local.Close(ctx); failed != nil {
+			s.log.Warn("processes of this machine were served to the end", "error", failed)
+		}
+	})
 	if s.protocol != nil {
 		err = s.protocol.Shutdown(ctx)
 	}

@@ -124,12 +124,17 @@ func processCandidates(lives []events.ProcessStarted) []candidate[events.Process
 	return all
 }
 
-// sessionCandidates returns all sessions.
+// sessionCandidates returns all sessions. One that was imported has the name,
+// too, that the format calls it.
 func sessionCandidates(s *calls.State) []candidate[calls.Session] {
 	var all []candidate[calls.Session]
 	for _, known := range s.Sessions() {
 		what := oneLine(fmt.Sprintf("%s  %s", known.Agent, known.Title), 60)
-		all = append(all, candidate[calls.Session]{known, []string{known.ID.String()}, what})
+		names := []string{known.ID.String()}
+		if known.Origin.Source != "" {
+			names = append(names, known.Origin.Source)
+		}
+		all = append(all, candidate[calls.Session]{known, names, what})
 	}
 	return all
 }
@@ -155,8 +160,10 @@ func callOf(s *calls.State, id string) (calls.Call, error) {
 	if err == nil || faultOf(err).exit != exitNotFound {
 		return c, err
 	}
-	if c, found := inMessage(s, id); found {
-		return c, nil
+	if found := inMessage(s, id); len(found) == 1 {
+		return found[0], nil
+	} else if len(found) > 1 {
+		return calls.Call{}, ambiguous("call", id, callCandidates(found))
 	}
 	if orphan, err := pick("call", id, callCandidates(s.Orphans())); err == nil {
 		return orphan, nil
@@ -164,20 +171,19 @@ func callOf(s *calls.State, id string) (calls.Call, error) {
 	return calls.Call{}, err
 }
 
-// inMessage finds a call by a shortened message, a slash and its ID.
-func inMessage(s *calls.State, id string) (found calls.Call, ok bool) {
+// inMessage finds calls by a shortened message, a slash and their ID, which may
+// be shortened too.
+func inMessage(s *calls.State, id string) (found []calls.Call) {
 	message, call, two := strings.Cut(id, "/")
 	if !two || message == "" || call == "" {
-		return found, false
+		return nil
 	}
-	n := 0
 	for _, c := range s.Calls() {
 		if shortens(message, c.Message.String()) && shortens(call, string(c.ID)) {
-			found = c
-			n++
+			found = append(found, c)
 		}
 	}
-	return found, n == 1
+	return found
 }
 
 // turnCandidates returns all turns, those of each session in log order.

@@ -5,7 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -20,15 +24,26 @@ func (a *app) importCommand() *cobra.Command {
 
 func (a *app) importClaude() *cobra.Command {
 	return &cobra.Command{
-		Use: "claude-code FILE...", Short: "Read session files of Claude Code as sessions",
+		Use: "claude-code FILE|FOLDER...", Short: "Read session files of Claude Code as sessions",
 		Long: `Read session files of Claude Code as sessions: prompts, replies, calls and how
-they ended, with their own times. What was offered is recorded as observed, by
-the names of the tools alone. A file that was imported before adds only what is
-new in it. FILE - is the standard input.`,
-		Example: "  ledger import claude-code session.jsonl\n  ledger import claude-code -o json ~/.claude/projects/*/*.jsonl\n  zcat old.jsonl.gz | ledger import claude-code -",
+they ended, settings, hooks and what else surrounds calls, with their own times.
+What was offered is recorded as observed, by the names of the tools alone. A file
+that was imported before adds only what is new in it. FILE - is the standard
+input.
+
+Of a FOLDER all files *.jsonl are read, those in the folders below it too, as in
+~/.claude/projects: sessions, and their sub-agents in */subagents/*.jsonl. Files
+there that are something else are named and passed over. Links to folders are not
+followed.
+
+A sub-agent is a session of its own. It finds the session and the call that began
+it in whatever order their files are imported, and one that is both in its own
+file and in the progress of that call is one session.`,
+		Example: "  ledger import claude-code session.jsonl\n  ledger import claude-code ~/.claude/projects\n" +
+			"  ledger import claude-code -o json ~/.claude/projects/*/*.jsonl ~/.claude/projects/*/*/subagents/*.jsonl\n  zcat old.jsonl.gz | ledger import claude-code -",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return misuse("no file is named: ledger import claude-code FILE...")
+				return misuse("no file is named: ledger import claude-code FILE|FOLDER...")
 			}
 			return nil
 		},
@@ -40,62 +55,160 @@ new in it. FILE - is the standard input.`,
 // those behind it, unless the run is interrupted or the system refuses to
 // write. The store is opened once there is something to import.
 func (a *app) importFiles(ctx context.Context, names []string) (err error) {
-	var s *ledgerStore
+	run := &importing{app: a}
 	defer func() {
-		if s != nil {
-			err = errors.Join(err, s.Close())
+		if run.store != nil {
+			err = errors.Join(err, run.store.Close())
 		}
 	}()
-	reports := []transcripts.Report{}
-	var failed []*fault
-	for _, name := range names {
-		t, err := a.readTranscript(name)
-		if err == nil && s == nil {
-			if s, err = a.create(ctx); err != nil {
-				return err
-			}
+	files, failed := filesOf(names)
+	run.failed = failed
+	for _, f := range files {
+		if err := run.importFile(ctx, f); err != nil {
+			return err
 		}
-		refused := false
-		if err == nil {
-			_, err = t.Import(ctx, s.ledger)
-			refused = refusedBySystem(err)
-		}
-		if err != nil {
-			failed = append(failed, faultOf(err))
-		} else {
-			reports = append(reports, t.Report)
-		}
-		if refused || ctx.Err() != nil {
+		if run.refused || ctx.Err() != nil {
 			break
 		}
 	}
-	return errors.Join(emit(a, importRowsOf(reports), func() { a.importPage(reports) }), a.importFault(len(names), len(reports), failed))
+	return errors.Join(emit(a, run.rows, func() { a.importPage(run.rows) }), a.importFault(len(files)+len(failed), len(run.rows), run.failed))
+}
+
+// An importing is one run of the command.
+type importing struct {
+	app      *app
+	store    *ledgerStore
+	importer *transcripts.Importer
+	rows     []importRow // of each file that was imported or skipped
+	failed   []*fault
+	refused  bool // by the system
+}
+
+// importFile imports a file. An error is one of the store, which ends the run.
+func (r *importing) importFile(ctx context.Context, f importedFile) error {
+	if f.skipped != "" {
+		r.skip(f)
+		return nil
+	}
+	if f.err != nil {
+		r.failed = append(r.failed, faultOf(f.err))
+		return nil
+	}
+	t, err := r.app.readTranscript(f.name)
+	if f.found && errors.Is(err, transcripts.ErrForeign) {
+		f.skipped = strings.TrimPrefix(err.Error(), "read "+f.name+": ")
+		r.skip(f)
+		return nil
+	}
+	if err == nil && r.store == nil {
+		if r.store, err = r.app.create(ctx); err != nil {
+			return err
+		}
+	}
+	if err == nil && r.importer == nil {
+		r.importer, err = transcripts.NewImporter(ctx, r.store.ledger)
+	}
+	if err == nil {
+		_, err = r.importer.Import(ctx, t)
+		r.refused = refusedBySystem(err)
+	}
+	if err != nil {
+		r.failed = append(r.failed, faultOf(err))
+		return nil
+	}
+	r.rows = append(r.rows, importRow{t.Report.File, opt(t.Report.Session), nil, t.Report})
+	return nil
+}
+
+// skip puts a file into the report that was passed over.
+func (r *importing) skip(f importedFile) {
+	empty := transcripts.Report{RefusedLines: []transcripts.RefusedLine{}, Cut: []transcripts.RefusedLine{}, Ignored: map[string]int{}}
+	r.rows = append(r.rows, importRow{f.name, nil, &f.skipped, empty})
+}
+
+// An importedFile is a file that is named or that was found in a folder.
+type importedFile struct {
+	name    string
+	found   bool
+	skipped string // why it is passed over; empty: it is not
+	err     error  // why it cannot be read
+}
+
+// filesOf returns the files that are named, and those in the folders that are.
+func filesOf(names []string) (files []importedFile, failed []*fault) {
+	for _, name := range names {
+		info, err := os.Stat(name)
+		if name == "-" || err != nil || !info.IsDir() {
+			files = append(files, importedFile{name: name})
+			continue
+		}
+		within, err := filesIn(name)
+		if err == nil && !slices.ContainsFunc(within, func(f importedFile) bool { return f.skipped == "" }) {
+			err = hinted(fmt.Errorf("import %s: no file *.jsonl is in the folder or below it", name), "name the folder that the agent writes to, such as ~/.claude/projects")
+		}
+		if err != nil {
+			failed = append(failed, faultOf(err))
+		}
+		files = append(files, within...)
+	}
+	return files, failed
+}
+
+// filesIn walks a folder. Files come in the order of the names, and those of a
+// folder before those of the folders in it, so that sessions come before their
+// sub-agents.
+func filesIn(folder string) (files []importedFile, err error) {
+	// The slash makes a link to a folder, if it is named, the folder.
+	err = filepath.WalkDir(strings.TrimRight(folder, "/")+"/", func(path string, entry fs.DirEntry, err error) error {
+		f := importedFile{name: filepath.Clean(path), found: true}
+		switch {
+		case err != nil:
+			f.err = fmt.Errorf("import: %w", err)
+		case entry.IsDir():
+			return nil
+		case entry.Type()&fs.ModeSymlink != 0:
+			if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+				f.skipped = "a link, and not to a file"
+			} else if filepath.Ext(path) != ".jsonl" {
+				f.skipped = "no file *.jsonl"
+			}
+		case !entry.Type().IsRegular():
+			f.skipped = "no file"
+		case filepath.Ext(path) != ".jsonl":
+			f.skipped = "no file *.jsonl"
+		}
+		files = append(files, f)
+		if err != nil && entry != nil && entry.IsDir() {
+			return fs.SkipDir
+		}
+		return nil
+	})
+	if err != nil {
+		return files, fmt.Errorf("import: %w", err)
+	}
+	depth := func(f importedFile) int { return strings.Count(f.name, string(filepath.Separator)) }
+	slices.SortStableFunc(files, func(a, b importedFile) int { return depth(a) - depth(b) })
+	return files, nil
 }
 
 // An importRow is the report of a file. A file that says nothing has no session.
 type importRow struct {
 	File    string            `json:"file"`
 	Session *domain.SessionID `json:"session"`
+	Skipped *string           `json:"skipped"` // why the file, found in a folder, is not imported
 	transcripts.Report
 }
 
-func importRowsOf(reports []transcripts.Report) []importRow {
-	rows := make([]importRow, len(reports))
-	for i, r := range reports {
-		rows[i] = importRow{r.File, opt(r.Session), r}
-	}
-	return rows
-}
-
 // refusedBySystem reports whether an append failed because the system would not
-// write. The store stops at that, and what is left would fail alike.
+// write. The store stops then, so every further file would fail alike.
 func refusedBySystem(err error) bool {
 	_, ok := errors.AsType[syscall.Errno](err)
 	return ok
 }
 
-// importFault tells of all files that failed, and of how many were not tried
-// then. With several it is a failure, whatever each of them was.
+// importFault joins the faults of all failed files, and counts the files that are
+// not imported, with those not tried. Several faults exit as a failure, unless one is
+// an interruption.
 func (a *app) importFault(files, imported int, failed []*fault) error {
 	switch {
 	case len(failed) == 0:
@@ -136,12 +249,6 @@ func (a *app) openFile(name string) (io.ReadCloser, error) {
 	if name == "-" {
 		return io.NopCloser(a.in), nil
 	}
-	info, err := os.Stat(name)
-	if err == nil && info.IsDir() {
-		f := misuse("import %s: it is a folder", name)
-		f.exit, f.hint = exitFailed, "name the files in it: "+name+"/*.jsonl"
-		return nil, f
-	}
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, hinted(fmt.Errorf("import: %w", err), "")
@@ -149,23 +256,63 @@ func (a *app) openFile(name string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-func (a *app) importPage(reports []transcripts.Report) {
+func (a *app) importPage(rows []importRow) {
 	t := table{
-		head:  []string{"FILE", "SESSION", ">RECORDS", ">CALLS", ">RESULTS", ">OPEN", ">ORPHANS", ">ERRORS", ">REFUSED", ">ADDED"},
+		head:  []string{"~FILE", "SESSION", "?>RECORDS", ">CALLS", "?>RESULTS", ">OPEN", "?>ORPHANS", ">ERRORS", ">REFUSED", "?>IGNORED", ">ADDED"},
 		empty: "No file was imported.",
 	}
-	for _, r := range reports {
-		session := ""
-		if r.Session != (domain.SessionID{}) {
-			session = short(r.Session)
+	for _, r := range rows {
+		if r.Skipped != nil {
+			continue
+		}
+		session, ignored := "", 0
+		if r.Session != nil {
+			session = short(*r.Session)
+		}
+		for _, n := range r.Ignored {
+			ignored += n
 		}
 		t.add(oneLine(r.File, textWidth), session, fmt.Sprint(r.Records), fmt.Sprint(r.Calls), fmt.Sprint(r.Results), fmt.Sprint(r.Open),
-			fmt.Sprint(r.OrphanResults), fmt.Sprint(r.Errors), fmt.Sprint(len(r.RefusedLines)), fmt.Sprint(r.Added))
+			fmt.Sprint(r.OrphanResults), fmt.Sprint(r.Errors), fmt.Sprint(len(r.RefusedLines)), fmt.Sprint(ignored), fmt.Sprint(r.Added))
 	}
 	a.write(t)
-	for _, r := range reports {
-		for _, refused := range r.RefusedLines {
-			a.line("%s", a.painted(yellow, oneLine(fmt.Sprintf("%s:%d: refused: %s", r.File, refused.Line, refused.Reason), 200)))
+	a.importNotes(rows)
+}
+
+// mostNotes is how many lines of one kind a page shows; JSON has all.
+const mostNotes = 20
+
+// importNotes says what is not on record of the files.
+func (a *app) importNotes(rows []importRow) {
+	var refused, cut, skipped []string
+	ignored := map[string]int{}
+	for _, r := range rows {
+		for _, l := range r.RefusedLines {
+			refused = append(refused, fmt.Sprintf("%s:%d: refused: %s", r.File, l.Line, l.Reason))
 		}
+		for _, l := range r.Cut {
+			cut = append(cut, fmt.Sprintf("%s:%d: cut: %s", r.File, l.Line, l.Reason))
+		}
+		for kind, n := range r.Ignored {
+			ignored[kind] += n
+		}
+		if r.Skipped != nil {
+			skipped = append(skipped, fmt.Sprintf("%s: passed over: %s", r.File, *r.Skipped))
+		}
+	}
+	for _, notes := range [][]string{refused, cut, skipped} {
+		for _, text := range notes[:min(len(notes), mostNotes)] {
+			a.line("%s", a.painted(yellow, oneLine(text, 200)))
+		}
+		if more := len(notes) - mostNotes; more > 0 {
+			a.line("%s", a.painted(yellow, fmt.Sprintf("and %d more such; -o json lists them", more)))
+		}
+	}
+	if len(ignored) > 0 {
+		var kinds []string
+		for _, kind := range slices.Sorted(maps.Keys(ignored)) {
+			kinds = append(kinds, fmt.Sprintf("%s %d", visible(kind), ignored[kind]))
+		}
+		a.line("%s", a.painted(dim, "ignored: "+strings.Join(kinds, ", ")))
 	}
 }

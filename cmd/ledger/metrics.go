@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
 // The metrics of a store or a node that is served, as docs/serving.md lists them.
@@ -25,7 +27,13 @@ var (
 	lagMetric         = prometheus.NewDesc("ledger_subscriber_lag_records", "Records before the subscriber that is furthest behind.", nil, nil)
 	requestsMetric    = prometheus.NewDesc("ledger_http_requests_total", "Requests for what is served beside the log.", nil, nil)
 	refusedMetric     = prometheus.NewDesc("ledger_http_refused_total", "Requests of these that were refused for want of a user or a right.", nil, nil)
-	stoppedMetric     = prometheus.NewDesc("ledger_store_stopped", "1 if a write failed and the store takes none until it is opened again.", nil, nil)
+	connectedMetric   = prometheus.NewDesc("ledger_connections", "Open connections.", []string{"state"}, nil)
+	turnedAwayMetric  = prometheus.NewDesc("ledger_connections_refused_total", "Connections closed for their number, or because they did not authenticate in time.", nil, nil)
+	failuresMetric    = prometheus.NewDesc("ledger_background_failures_total", "Flushes and compactions of a database that failed and are tried again.", []string{"database"}, nil)
+	slowMetric        = prometheus.NewDesc("ledger_slow_writes_total", "Writes and syncs of the log that took longer than 2 seconds.", nil, nil)
+	stallsMetric      = prometheus.NewDesc("ledger_write_stalls_total", "Times that writes to a database waited for its flushes or compactions.", []string{"database"}, nil)
+	stalledMetric     = prometheus.NewDesc("ledger_write_stalled", "1 while writes to a database wait so.", []string{"database"}, nil)
+	stoppedMetric     = prometheus.NewDesc("ledger_store_stopped", "1 while the store takes no writes, as one failed.", nil, nil)
 )
 
 // A gauge is a host as Prometheus reads it. It is safe for concurrent use.
@@ -35,7 +43,7 @@ type gauge struct{ *host }
 func (g gauge) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		positionMetric, appendsMetric, recordsMetric, failedMetric, waitingMetric, bytesMetric, syncMetric, subscribersMetric, lagMetric,
-		requestsMetric, refusedMetric, stoppedMetric,
+		requestsMetric, refusedMetric, stoppedMetric, failuresMetric, slowMetric, stallsMetric, stalledMetric, connectedMetric, turnedAwayMetric,
 	} {
 		to <- d
 	}
@@ -48,6 +56,10 @@ func (g gauge) Collect(to chan<- prometheus.Metric) {
 	}
 	told(requestsMetric, prometheus.CounterValue, float64(g.asked.Load()))
 	told(refusedMetric, prometheus.CounterValue, float64(g.refused.Load()))
+	connected := g.cfg.Connections.Stats()
+	to <- prometheus.MustNewConstMetric(connectedMetric, prometheus.GaugeValue, float64(connected.Open-connected.Unauthenticated), "authenticated")
+	to <- prometheus.MustNewConstMetric(connectedMetric, prometheus.GaugeValue, float64(connected.Unauthenticated), "unauthenticated")
+	told(turnedAwayMetric, prometheus.CounterValue, float64(connected.Refused))
 	if g.meter == nil {
 		return
 	}
@@ -66,6 +78,22 @@ func (g gauge) Collect(to chan<- prometheus.Metric) {
 	told(lagMetric, prometheus.GaugeValue, float64(seen.Lag))
 	told(stoppedMetric, prometheus.GaugeValue, stopped)
 	collectSyncs(vitals.Syncs, to)
+	told(slowMetric, prometheus.CounterValue, float64(vitals.Health.Slow))
+	collectHealth("log", vitals.Health, to)
+	if g.kept != nil {
+		collectHealth(outputsName, g.kept.Health(), to)
+	}
+}
+
+// collectHealth tells what a database met in the background.
+func collectHealth(database string, h embedded.Health, to chan<- prometheus.Metric) {
+	stalled := 0.0
+	if h.Stalled {
+		stalled = 1
+	}
+	to <- prometheus.MustNewConstMetric(failuresMetric, prometheus.CounterValue, float64(h.Failures), database)
+	to <- prometheus.MustNewConstMetric(stallsMetric, prometheus.CounterValue, float64(h.Stalls), database)
+	to <- prometheus.MustNewConstMetric(stalledMetric, prometheus.GaugeValue, stalled, database)
 }
 
 // ranks are those of the last syncs, in the order of how long they took, whose
@@ -91,12 +119,23 @@ func (s *host) metrics() http.Handler {
 	return promhttp.HandlerFor(all, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn), MaxRequestsInFlight: 4})
 }
 
+// failure returns why the store takes no appends, or nil.
+func (s *host) failure() error {
+	if s.meter == nil {
+		return nil
+	}
+	return s.meter.Vitals().Failure
+}
+
 // health answers whether the store takes appends, to everybody: it says nothing
-// of what is in it. A store that a write failed in is well again when it was
-// opened again.
+// of what is in it.
 func (s *host) health(w http.ResponseWriter, _ *http.Request) {
-	if s.meter != nil && s.meter.Vitals().Failure != nil {
-		http.Error(w, "the store takes no appends until it is opened again", http.StatusServiceUnavailable)
+	if failure := s.failure(); failure != nil {
+		why := "until it is opened again"
+		if errors.Is(failure, embedded.ErrPaused) {
+			why = "while the disk is full or too many files are open"
+		}
+		http.Error(w, "the store takes no appends "+why, http.StatusServiceUnavailable)
 		return
 	}
 	_, _ = io.WriteString(w, "ok\n") // whoever asked is gone

@@ -19,6 +19,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol/conns"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
@@ -47,6 +48,7 @@ func newMeasured(t *testing.T, cfg protocol.Config, node bool) *measured {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg.Connections = conns.New(conns.Config{})
 	m.host = &host{app: &app{now: time.Now}, cfg: cfg, log: slog.New(slog.DiscardHandler), kept: kept, store: &ledgerStore{}}
 	if !node {
 		m.host.meter = newMeter(store)
@@ -94,7 +96,7 @@ func TestMetricsTellHowAStoreIsServed(t *testing.T) {
 	code, text := m.get(t, metricsPath)
 	for _, want := range []string{
 		"ledger_position 3\n", "ledger_appends_total 3\n", "ledger_records_total 3\n", "ledger_append_failures_total 0\n", "ledger_appends_waiting 0\n",
-		"ledger_subscribers 0\n", "ledger_subscriber_lag_records 0\n", "ledger_store_stopped 0\n", "ledger_http_requests_total 1\n", "ledger_http_refused_total 0\n",
+		"ledger_subscribers 0\n", "ledger_subscriber_lag_records 0\n", "ledger_store_stopped 0\n", "ledger_slow_writes_total 0\n", "ledger_background_failures_total{database=\"log\"} 0\n", "ledger_write_stalls_total{database=\"log\"} 0\n", "ledger_write_stalled{database=\"log\"} 0\n", "ledger_http_requests_total 1\n", "ledger_http_refused_total 0\n", "ledger_connections{state=\"authenticated\"} 0\n", "ledger_connections_refused_total 0\n",
 		`ledger_sync_seconds{rank="p99"} `, "ledger_record_bytes_total ", "go_goroutines ", "process_open_fds ",
 	} {
 		if !strings.Contains("\n"+text, "\n"+want) {

@@ -11,9 +11,11 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
+	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
 // openDatabase opens the ledger in a database. What a database does not keep,
@@ -31,7 +33,7 @@ func (a *app) openDatabase(ctx context.Context, at address) (*ledgerStore, error
 	if err != nil {
 		return nil, err
 	}
-	store, err := eventstoredb.Open(ctx, at.database, eventstoredb.Config{Namespace: at.namespace, MaxAppend: at.maxAppend, Patience: a.patience, Logger: a.log(slog.LevelWarn)})
+	store, err := eventstoredb.Open(ctx, at.database, eventstoredb.Config{Namespace: at.namespace, MaxAppend: at.maxAppend, Patience: a.patience, Whole: true, Logger: a.log(slog.LevelWarn)})
 	if err != nil {
 		return nil, err
 	}
@@ -52,11 +54,11 @@ func (a *app) nodeAddress(dir string) (string, error) {
 	if address != "" || err != nil {
 		return address, err
 	}
-	var at serving
-	if readJSON(filepath.Join(dir, servingName), &at) != nil {
-		return "", nil // served by nobody: who serves it later is found as well
+	at, err := shared.ReadEndpoint(dir)
+	if errors.Is(err, shared.ErrNoEndpoint) {
+		return "", nil // a process that serves it later is found as well
 	}
-	return at.Node, nil
+	return at.Node, err
 }
 
 // givenAddress returns what the environment says of where other nodes reach this
@@ -127,10 +129,34 @@ func (c checkpointFolder) save(path string, data []byte) error {
 	if err := os.MkdirAll(string(c), 0o700); err != nil {
 		return err
 	}
+	c.tidy(path)
 	if err := replaceFile(path, data); err != nil {
 		return err
 	}
 	return syncFolder(filepath.Dir(string(c))) // it may have been made now
+}
+
+// abandoned is the age at which a file counts as left behind by a process that was
+// killed while it saved a checkpoint.
+const abandoned = 10 * time.Minute
+
+// tidy removes what killed processes left of a checkpoint that they were saving.
+func (c checkpointFolder) tidy(path string) {
+	left, err := filepath.Glob(unfinishedName(path))
+	if err != nil {
+		return
+	}
+	for _, name := range left {
+		if info, err := os.Stat(name); err == nil && time.Since(info.ModTime()) > abandoned {
+			_ = os.Remove(name) // it takes space alone
+		}
+	}
+}
+
+// unfinishedName is the pattern of the names of files that replaceFile writes
+// before it replaces a file.
+func unfinishedName(path string) string {
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".*")
 }
 
 // Sync does nothing: what is saved is durable.
@@ -139,7 +165,7 @@ func (checkpointFolder) Sync(ctx context.Context) error { return context.Cause(c
 // replaceFile puts data in place of a file, which is whole at any moment. The
 // data and the name are durable when it returns.
 func replaceFile(path string, data []byte) error {
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(unfinishedName(path)))
 	if err != nil {
 		return err
 	}

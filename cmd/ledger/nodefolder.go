@@ -11,6 +11,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/registry/outputs"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
+	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
 // A nodeFolder is where this node keeps what a database does not: the outputs,
@@ -85,8 +86,8 @@ func (n *nodeFolder) hold(ctx context.Context) (*outputs.Store, error) {
 			return nil, context.Cause(ctx)
 		}
 		by := "another process"
-		if at := lastServing(n.dir); t != nil {
-			by = fmt.Sprintf("process %d (%s, since %s)", at.PID, serveWord, at.Started.Format(time.RFC3339))
+		if at := shared.LastEndpoint(n.dir); t != nil {
+			by = at.String()
 		}
 		return nil, hinted(fmt.Errorf("%s is in use by %s: %w", n.dir, by, outputs.ErrInUse), "end that process, or name another folder with LEDGER_NODE")
 	}
@@ -129,7 +130,7 @@ func (n *nodeFolder) openLocked() error {
 	if err != nil {
 		return err
 	}
-	if err := retire(n.dir); err != nil {
+	if err := shared.RetireKilled(n.dir); err != nil {
 		return errors.Join(err, opened.Close())
 	}
 	n.mu.local = opened
@@ -139,11 +140,18 @@ func (n *nodeFolder) openLocked() error {
 // servedLocked returns the outputs of the process that serves them, and otherwise
 // if there is none.
 func (n *nodeFolder) servedLocked(otherwise error) (*tenancy, error) {
-	var at serving
-	if readJSON(filepath.Join(n.dir, servingName), &at) != nil {
+	at, err := shared.ReadEndpoint(n.dir)
+	if errors.Is(err, shared.ErrNoEndpoint) {
 		return nil, otherwise
 	}
-	client, err := remote.Open(at.Outputs, remote.Config{User: at.User, Password: at.Password, TLS: at.tls()})
+	if err != nil {
+		return nil, err
+	}
+	near, err := shared.NewClient(at)
+	if err != nil {
+		return nil, err
+	}
+	client, err := near.Outputs(0)
 	if err != nil {
 		return nil, err
 	}

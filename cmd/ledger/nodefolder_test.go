@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/pem"
 	"errors"
 	"io"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
+	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
 // A node is one process's outputs in a node's folder.
@@ -107,7 +109,7 @@ func serveNode(t *testing.T, dir string) *nodeServer {
 		t.Fatal(err)
 	}
 	handler := remote.Serve(kept, remote.Serving{})
-	s.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.http = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.silent.Load() {
 			if r.Method == http.MethodPut {
 				handler.ServeHTTP(httptest.NewRecorder(), r)
@@ -116,7 +118,8 @@ func serveNode(t *testing.T, dir string) *nodeServer {
 		}
 		handler.ServeHTTP(w, r)
 	}))
-	if err := (serving{PID: os.Getpid(), Outputs: s.http.URL}).write(dir); err != nil {
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.http.Certificate().Raw})
+	if err := (shared.Endpoint{PID: os.Getpid(), Web: s.http.URL, Certificate: string(certificate)}).Write(dir); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.die)

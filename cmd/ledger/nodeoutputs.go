@@ -2,15 +2,11 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
 
 	"github.com/settlement-ledger/ledger/domain"
-	"github.com/settlement-ledger/ledger/registry/outputs"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
 
@@ -42,65 +38,8 @@ func with[T any](ctx context.Context, n nodeOutputs, use func(remote.Outputs) (T
 // Keep reads r again, from where it stood, where who served the outputs is gone
 // meanwhile: r is then an io.Seeker, or nothing is kept.
 func (n nodeOutputs) Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
-	k := keeper{ref: ref, mime: mime, r: r}
-	if seeker, ok := r.(io.Seeker); ok {
-		if start, err := seeker.Seek(0, io.SeekCurrent); err == nil {
-			k.seeker, k.start = seeker, start
-		}
-	}
-	return with(ctx, n, func(kept remote.Outputs) (domain.Retained, error) { return k.try(ctx, kept) })
-}
-
-// A keeper keeps one output, at one place after the other.
-type keeper struct {
-	ref    domain.Ref
-	mime   string
-	r      io.Reader
-	seeker io.Seeker // nil: r can be read once
-	start  int64
-	tries  int
-}
-
-func (k *keeper) try(ctx context.Context, at remote.Outputs) (domain.Retained, error) {
-	if k.tries++; k.tries == 1 {
-		return at.Keep(ctx, k.ref, k.mime, k.r)
-	}
-	if err := k.rewind(); err != nil {
-		return domain.Retained{}, err
-	}
-	retained, err := at.Keep(ctx, k.ref, k.mime, k.r)
-	if errors.Is(err, outputs.ErrExists) {
-		return k.found(ctx, at, err)
-	}
-	return retained, err
-}
-
-func (k *keeper) rewind() error {
-	if k.seeker == nil {
-		return fmt.Errorf("keep %v: %w: who was to keep it is gone, and it can be read only once", k.ref, outputs.ErrNotKept)
-	}
-	_, err := k.seeker.Seek(k.start, io.SeekStart)
-	return err
-}
-
-// found returns what stands under the reference if it is what r gives: who is gone
-// had kept it.
-func (k *keeper) found(ctx context.Context, at remote.Outputs, exists error) (domain.Retained, error) {
-	retained, err := at.Stat(ctx, k.ref)
-	if err != nil {
-		return domain.Retained{}, err
-	}
-	if err := k.rewind(); err != nil {
-		return domain.Retained{}, err
-	}
-	sum := sha256.New()
-	if _, err := io.Copy(sum, k.r); err != nil {
-		return domain.Retained{}, err
-	}
-	if hex.EncodeToString(sum.Sum(nil)) != retained.SHA256 {
-		return domain.Retained{}, exists
-	}
-	return retained, nil
+	upload := remote.NewUpload(ref, mime, r)
+	return with(ctx, n, func(kept remote.Outputs) (domain.Retained, error) { return upload.Try(ctx, kept) })
 }
 
 func (n nodeOutputs) Confirm(ctx context.Context, id domain.EventID) error {

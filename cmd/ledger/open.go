@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
@@ -17,6 +18,7 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 	"github.com/settlement-ledger/ledger/runner/engine"
+	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
 // A ledgerStore is a store that is open: the log, and what is kept beside it.
@@ -27,12 +29,17 @@ type ledgerStore struct {
 	checkpoints publish.Kept
 	claims      string // the folder of the claims on consumers
 	ledger      *events.Ledger
-	outputs     remote.Outputs // wherever they are
-	here        remote.Outputs // those that are kept where this process keeps its own
-	shared      bool           // other processes may have it open as well
-	address     string         // where other nodes can ask for outputs; empty: nowhere
-	folder      *folderStore   // nil: in a database, or a folder that another process has open
-	node        *nodeFolder    // nil: in a folder
+	outputs     remote.Outputs                         // wherever they are
+	here        remote.Outputs                         // those that are kept where this process keeps its own
+	shared      bool                                   // other processes may have it open as well
+	address     string                                 // where other nodes can ask for outputs; empty: nowhere
+	folder      *folderStore                           // nil: in a database, or a folder that another process has open
+	sharing     *shared.Store                          // nil: in a database, or a folder that this process opened for itself
+	process     domain.ProcessID                       // under which this process goes on record; zero: a new one
+	before      []domain.ProcessID                     // killed holders of a folder that this process opened for itself
+	tookOver    *atomic.Pointer[func(context.Context)] // recovers what the holder before left
+	node        *nodeFolder                            // nil: in a folder
+	reader      bool                                   // opened to read, as the folder was then
 	close       func() error
 }
 
@@ -43,7 +50,7 @@ type folderStore struct {
 	outputs *outputs.Store
 }
 
-// open opens the store to read it. A folder that is not there is a fault, and
+// open opens the store to write to it. A folder that is not there is a fault, and
 // is not made.
 func (a *app) open(ctx context.Context) (*ledgerStore, error) {
 	at, err := a.where()
@@ -53,14 +60,19 @@ func (a *app) open(ctx context.Context) (*ledgerStore, error) {
 	return a.openThere(ctx, at)
 }
 
-// openThere opens the store at an address to read it.
+// openThere opens the store at an address to write to it, if there is one.
 func (a *app) openThere(ctx context.Context, at address) (*ledgerStore, error) {
 	if at.database == "" && missing(at.folder) {
-		f := notFound("ledger run and ledger import make a store; --store or LEDGER_STORE names one", "no store at %s", at)
-		f.code = "no_store"
-		return nil, f
+		return nil, noStore(at.folder)
 	}
 	return a.createAt(ctx, at)
+}
+
+// noStore returns the fault of a folder without a store.
+func noStore(dir string) error {
+	f := notFound("ledger run and ledger import make a store; --store or LEDGER_STORE names one", "no store at %s", dir)
+	f.code = "no_store"
+	return f
 }
 
 // create opens the store to write to it, and makes it where there is none.
@@ -87,23 +99,6 @@ func missing(dir string) bool {
 	return errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0
 }
 
-// openAt opens the store in a folder, or connects to whoever serves it.
-func (a *app) openAt(ctx context.Context, dir string) (*ledgerStore, error) {
-	for {
-		s, err := a.openFolder(ctx, dir, embedded.Owner{Command: a.command})
-		if !errors.Is(err, events.ErrInUse) {
-			return s, err
-		}
-		at, known := serverOf(ctx, dir)
-		if known == nil {
-			return a.openServed(ctx, dir, at)
-		}
-		if !errors.Is(known, errServerCame) {
-			return nil, err
-		}
-	}
-}
-
 // openFolder opens the store in a folder for this process alone.
 func (a *app) openFolder(ctx context.Context, dir string, owner embedded.Owner) (*ledgerStore, error) {
 	store, err := embedded.Open(ctx, dir, embedded.Config{Owner: owner, Logger: a.log(slog.LevelWarn)})
@@ -114,19 +109,27 @@ func (a *app) openFolder(ctx context.Context, dir string, owner embedded.Owner) 
 	if err != nil {
 		return nil, unopened(errors.Join(err, store.Close()))
 	}
-	ledger := a.ledgerOver(store)
-	// Who worked on it through ledger serve may have kept its outputs elsewhere.
-	here := remote.Local(kept)
+	return a.openedFolder(dir, store, kept), nil
+}
+
+// openedFolder returns the store in a folder whose log and outputs this process has
+// open. Its Close closes both.
+func (a *app) openedFolder(dir string, store *embedded.Store, kept *outputs.Store) *ledgerStore {
+	ledger, here := a.ledgerOver(store), remote.Local(kept)
+	// Processes that worked on it through ledger serve may keep their outputs on a node.
 	nodes := remote.OpenNodes(here, ledger, remote.Config{Home: true})
 	return &ledgerStore{
-		name: dir, store: store, checkpoints: store, claims: filepath.Join(dir, claimsName), ledger: ledger, outputs: nodes, here: here, folder: &folderStore{dir, store, kept},
+		name: dir, store: store, checkpoints: store, claims: filepath.Join(dir, claimsName), ledger: ledger, outputs: nodes, here: here,
+		folder: &folderStore{dir, store, kept}, before: shared.Earlier(dir, domain.ProcessID{}),
 		close: func() error { return errors.Join(nodes.Close(), kept.Close(), store.Close()) },
-	}, nil
+	}
 }
 
 func (a *app) ledgerOver(store events.Store) *events.Ledger {
-	return events.NewLedger(store, domain.NewMint(a.now, a.entropy), a.now)
+	return events.NewLedger(store, a.mint(), a.now)
 }
+
+func (a *app) mint() *domain.Mint { return domain.NewMint(a.now, a.entropy) }
 
 // unopened returns why a store is not opened. A file of it that is missing does
 // not mean that there is no store.
@@ -157,27 +160,13 @@ func (s *ledgerStore) head(ctx context.Context) (events.Position, error) {
 	return h.Position, err
 }
 
-// reading opens the store, calls use with it and closes it.
-func (a *app) reading(ctx context.Context, use func(*ledgerStore) error) error {
+// writing opens the store to write to it, calls use with it and closes it.
+func (a *app) writing(ctx context.Context, use func(*ledgerStore) error) error {
 	s, err := a.open(ctx)
 	if err != nil {
 		return err
 	}
 	return errors.Join(use(s), s.Close())
-}
-
-// readingFolder opens a folder for what is done to its files, calls use with it
-// and closes it.
-func (a *app) readingFolder(ctx context.Context, use func(*folderStore) error) error {
-	if _, err := a.storeDir(); err != nil {
-		return err
-	}
-	return a.reading(ctx, func(s *ledgerStore) error {
-		if s.folder == nil {
-			return fmt.Errorf("%s is served: %w", s.name, events.ErrInUse)
-		}
-		return use(s.folder)
-	})
 }
 
 // folded returns the answer of a projection for everything on record.

@@ -27,13 +27,17 @@ type presence struct {
 	address string // http://HOST:PORT or https://HOST:PORT
 	log     *slog.Logger
 	noted   func(domain.ProcessID) // is told under which ID the process is on record
+	first   domain.ProcessID       // the ID under which begin puts the process on record the first time; zero: a new one
 	process domain.ProcessID
 	writer  *events.Writer
 }
 
 // begin puts the process on record.
 func (p *presence) begin(ctx context.Context) error {
-	id := p.ledger.Mint().Process()
+	id := p.first
+	if p.first = (domain.ProcessID{}); id.IsZero() {
+		id = p.ledger.Mint().Process()
+	}
 	writer := p.ledger.Writer(events.ProcessStream(id), 0)
 	started := events.ProcessStarted{
 		Process: id, Host: hostName(), PID: os.Getpid(), Program: serveWord, Version: version(),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/registry"
+	"github.com/settlement-ledger/ledger/registry/outputs"
 	"github.com/settlement-ledger/ledger/runner"
 	"github.com/settlement-ledger/ledger/runner/engine"
 )
@@ -31,25 +33,22 @@ type recovered struct {
 	Bytes   int64 `json:"bytes"`   // of those
 }
 
-// begin puts this process on record in an open store and recovers that; if it
-// shares the store, it keeps a lease, and recovers only for the command that is
-// there for it. The caller ends the program, and the store closes with it.
+// begin puts this process on record in an open store, with a lease. It recovers for
+// the command that is there for it, and where this process holds the folder. The
+// caller ends the program, and the store closes with it.
 func (a *app) begin(ctx context.Context, s *ledgerStore) (*program, error) {
 	p := &program{ledgerStore: s}
 	config := engine.ProcessConfig{
-		Ledger: s.ledger, Checkpoints: s.checkpoints, Outputs: s.outputs, Program: "ledger", Version: version(), Address: s.address,
-		Recover: a.recovering,
+		ID: s.process, Ledger: s.ledger, Checkpoints: s.checkpoints, Outputs: s.outputs, Program: "ledger", Version: version(), Address: s.address,
+		Lease: a.lease, InStore: s.node == nil, Recover: a.recovering || s.holds(),
 		Judge: func(j *runner.Judgement) error {
-			s.endServing(j)
+			s.endHolders(j)
 			return nameDead(j, a.dead)
 		},
 	}
-	if s.shared {
-		config.Lease = a.lease
-	}
-	if s.folder != nil {
+	if s.node == nil {
 		config.Sweep = func(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error)) error {
-			swept, err := s.folder.outputs.Sweep(ctx, recorded)
+			swept, err := s.sweep(ctx, recorded)
 			p.recovered.Outputs, p.recovered.Bytes = swept.Outputs, swept.Bytes
 			return err
 		}
@@ -59,7 +58,40 @@ func (a *app) begin(ctx context.Context, s *ledgerStore) (*program, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	p.recovered.Recovered = p.Process.Recovered()
+	if s.sharing != nil {
+		if config.Recover {
+			err = s.sharing.Recovered()
+		}
+		again := func(ctx context.Context) { p.recoverAgain(ctx, a.log(slog.LevelWarn)) }
+		s.tookOver.Store(&again)
+		if !config.Recover && s.holds() { // it took the folder over meanwhile
+			again(ctx)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.end(ctx))
+	}
 	return p, nil
+}
+
+// recoverAgain ends what the process left from which this one has taken the folder
+// over. A failure loses nothing: the next recovery tries again.
+func (p *program) recoverAgain(ctx context.Context, log *slog.Logger) {
+	_, err := p.Recover(ctx)
+	if err == nil {
+		err = p.sharing.Recovered()
+	}
+	if err != nil && ctx.Err() == nil {
+		log.Warn("what the last holder of the folder left is not recovered: ledger recover does", "error", err)
+	}
+}
+
+// sweep removes outputs that crashes left, if this process holds the folder.
+func (s *ledgerStore) sweep(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error)) (outputs.Swept, error) {
+	if s.sharing != nil {
+		return s.sharing.Sweep(ctx, recorded)
+	}
+	return s.folder.outputs.Sweep(ctx, recorded)
 }
 
 // end ends the program and closes the store. What ctx asks for no longer matters.
@@ -70,22 +102,27 @@ func (p *program) end(ctx context.Context) error {
 // judged judges all processes. It is for commands that are on record themselves
 // only if there is something to end.
 func (s *ledgerStore) judged(started *runner.Lives, now time.Time) runner.Judgement {
-	j := started.Judge(domain.ProcessID{}, now, !s.shared)
-	s.endServing(&j)
+	j := started.Judge(domain.ProcessID{}, now, false)
+	s.endHolders(&j)
 	return j
 }
 
-// endServing counts the process that served the folder before as dead, however
-// long its lease runs: this process has the lock of the folder.
-func (s *ledgerStore) endServing(j *runner.Judgement) {
-	if s.folder == nil {
+// endHolders counts processes as dead that had the lock of the folder before, or
+// worked without a lease, which takes the lock: however long a lease runs, this
+// process has the lock, or found that none has.
+func (s *ledgerStore) endHolders(j *runner.Judgement) {
+	if !s.holds() {
 		return
 	}
-	before := lastServing(s.folder.dir).Process
-	if i := slices.IndexFunc(j.Living, func(p events.ProcessStarted) bool { return p.Process == before }); i >= 0 {
-		j.Dead = append(j.Dead, j.Living[i])
-		j.Living = slices.Delete(j.Living, i, i+1)
-	}
+	j.Dead, j.Unknown = append(j.Dead, j.Unknown...), nil
+	before := s.heldBefore()
+	j.Living = slices.DeleteFunc(j.Living, func(p events.ProcessStarted) bool {
+		dead := slices.Contains(before, p.Process)
+		if dead {
+			j.Dead = append(j.Dead, p)
+		}
+		return dead
+	})
 }
 
 // nameDead counts those processes of unknown fate as dead that are named. Naming

@@ -1,34 +1,22 @@
 package main
 
 import (
-	"fmt"
-	"math"
-	"os"
-	"strings"
+	"sync/atomic"
 	"time"
 
-	"github.com/charmbracelet/x/ansi"
-	"golang.org/x/term"
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// A progress tells a person who waits how far a long work is, on one line of the
-// standard error: the part that is under way, a bar, how much was done and how
-// fast, and how long the part still takes. Where no person looks it is silent.
+// A progress shows how far a long task is, on one line of the standard error: the
+// current part, a bar, the amount done, the rate and the estimated time left. It is
+// silent where the standard error is no terminal. Its owner ends it.
 type progress struct {
-	app   *app
-	shown time.Time
-	any   bool
-
+	lines *mpb.Progress // nil: silent
+	bar   *mpb.Bar      // nil: no part has begun
 	part  string
-	begun time.Time // the part,
-	first way       // and how far that was then
-}
-
-// A way is how far a part has come: so much of what is counted, and what
-// fraction of all, which can be told by another measure.
-type way struct {
-	amount   int64
-	fraction float64
+	from  uint64 // how much of the part was done when it began
+	done  *atomic.Int64
 }
 
 // A unit tells an amount for a person.
@@ -36,56 +24,43 @@ type unit func(int64) string
 
 func inRecords(n int64) string { return count(int(n), "record") }
 
-// The pace of a progress.
-const (
-	showEach = 200 * time.Millisecond
-	barWidth = 24
-	leastWay = 0.01 // of the whole, before how long it takes is told
-)
+const barWidth = 24
 
-func (a *app) progress() *progress { return &progress{app: a, shown: a.now()} }
+func (a *app) progress() *progress {
+	p := &progress{}
+	if a.watched && a.faults != nil {
+		p.lines = mpb.New(mpb.WithOutput(a.faults), mpb.WithWidth(barWidth), mpb.WithRefreshRate(200*time.Millisecond))
+	}
+	return p
+}
 
-// show says how much of a part is done, at most a few times a second: an amount,
-// and done of total by whatever measure. Nothing is shown of a total that is not
-// above 0.
+// show says how much of a part is done: an amount, and done of total by whatever
+// measure. Nothing is shown of a total that is not above 0.
 func (p *progress) show(part string, u unit, amount int64, done, total uint64) {
-	if !p.app.watched || total == 0 {
+	if p.lines == nil || total == 0 {
 		return
 	}
-	now, at := p.app.now(), way{amount, min(1, float64(done)/float64(total))}
-	if part != p.part {
-		p.part, p.begun, p.first = part, now, at
+	done = min(done, total)
+	if p.bar == nil || part != p.part {
+		p.drop()
+		p.begin(part, u, amount, done, total)
 	}
-	if now.Sub(p.shown) < showEach {
-		return
-	}
-	p.shown, p.any = now, true
-	fmt.Fprint(p.app.err, "\r\x1b[K", ansi.Truncate(p.line(u, at, now.Sub(p.begun)), p.width()-1, "…"))
+	p.done.Store(amount)
+	p.bar.SetCurrent(int64(done - p.from))
 }
 
-// line returns what is shown of a part that has run for a while.
-func (p *progress) line(u unit, at way, ran time.Duration) string {
-	filled := int(at.fraction * barWidth)
-	text := fmt.Sprintf("%-8s %s%s %3d%%  %s", p.part, strings.Repeat("█", filled), strings.Repeat("░", barWidth-filled), int(100*at.fraction), u(at.amount))
-	if ran <= 0 {
-		return text
-	}
-	text += ", " + u(int64(float64(at.amount-p.first.amount)/ran.Seconds())) + "/s"
-	if came := at.fraction - p.first.fraction; came >= leastWay {
-		left := time.Duration(math.Ceil(ran.Seconds()*(1-at.fraction)/came)) * time.Second
-		text += ", " + left.String() + " left"
-	}
-	return text
-}
-
-// width returns how many columns the terminal has.
-func (p *progress) width() int {
-	if file, ok := p.app.err.(*os.File); ok {
-		if columns, _, err := term.GetSize(int(file.Fd())); err == nil && columns > 0 {
-			return columns
-		}
-	}
-	return 80
+// begin adds the bar of a part, of which done units were finished by an earlier run.
+// The rate, and so the estimated time, counts the units of this run only.
+func (p *progress) begin(part string, u unit, amount int64, done, total uint64) {
+	p.part, p.from, p.done = part, done, &atomic.Int64{}
+	begun, counted := time.Now(), p.done
+	told := decor.Any(func(decor.Statistics) string {
+		now := counted.Load()
+		return "  " + u(now) + ", " + u(int64(float64(now-amount)/time.Since(begun).Seconds())) + "/s, "
+	})
+	p.bar = p.lines.New(max(1, int64(total-done)), mpb.BarStyle().Lbound("").Filler("█").Tip("").Padding("░").Rbound(""), mpb.BarRemoveOnComplete(),
+		mpb.PrependDecorators(decor.Name(part, decor.WC{W: 9, C: decor.DindentRight})),
+		mpb.AppendDecorators(decor.Percentage(decor.WC{W: 5}), told, decor.AverageETA(decor.ET_STYLE_GO), decor.Name(" left")))
 }
 
 // bytes shows a part that is counted and measured in bytes.
@@ -93,7 +68,7 @@ func (p *progress) bytes(part string, done, total int64) {
 	p.show(part, size, done, uint64(done), uint64(total))
 }
 
-// checking shows what embedded.Check tells: bytes of files, and else records.
+// checking shows the progress of embedded.Check: bytes of files, otherwise records.
 func (p *progress) checking(part string, done, total int64) {
 	u := unit(inRecords)
 	if part == "files" {
@@ -102,10 +77,20 @@ func (p *progress) checking(part string, done, total int64) {
 	p.show(part, u, done, uint64(done), uint64(total))
 }
 
-// end takes the line away.
+// drop takes the bar of a part away.
+func (p *progress) drop() {
+	if p.bar != nil {
+		p.bar.Abort(true)
+		p.bar.Wait()
+		p.bar = nil
+	}
+}
+
+// end takes the line away. Nothing is shown after that.
 func (p *progress) end() {
-	if p.any {
-		p.any = false
-		fmt.Fprint(p.app.err, "\r\x1b[K")
+	if p.lines != nil {
+		p.drop()
+		p.lines.Wait()
+		p.lines = nil
 	}
 }

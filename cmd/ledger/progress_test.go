@@ -1,111 +1,165 @@
+//go:build linux
+
 package main
 
 import (
-	"bytes"
+	"os"
+	"os/exec"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/charmbracelet/x/ansi"
+	"golang.org/x/sys/unix"
 )
 
-// A watched is an app whose standard error a person looks at, and its clock.
-func watched(now *time.Time) (*app, *bytes.Buffer) {
-	var told bytes.Buffer
-	return &app{err: &told, watched: true, now: func() time.Time { return *now }}, &told
+// A screen is a pseudo terminal of so many columns, and what is written to it.
+type screen struct {
+	device *os.File
+	closed chan struct{}
+	mu     struct {
+		sync.Mutex
+		shown strings.Builder
+	}
 }
 
-// shownLast returns the line that a terminal shows.
-func shownLast(told *bytes.Buffer) string {
-	text := told.String()
-	return text[strings.LastIndex(text, "\x1b[K")+len("\x1b[K"):]
+func newScreen(t *testing.T, columns uint16) *screen {
+	t.Helper()
+	master, device, err := openTerminal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetWinsize(int(device.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}); err != nil {
+		t.Fatal(err)
+	}
+	s := &screen{device: device, closed: make(chan struct{})}
+	t.Cleanup(func() { device.Close() })
+	go func() {
+		defer close(s.closed)
+		defer master.Close()
+		b := make([]byte, 4096)
+		for {
+			n, err := master.Read(b)
+			s.mu.Lock()
+			s.mu.shown.Write(b[:n])
+			s.mu.Unlock()
+			if err != nil { // the last program closed its end
+				return
+			}
+		}
+	}()
+	return s
+}
+
+func (s *screen) shown() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.shown.String()
+}
+
+// all closes the terminal and returns all that was written to it.
+func (s *screen) all() string {
+	s.device.Close()
+	<-s.closed
+	return s.shown()
+}
+
+// await waits until the terminal shows a pattern.
+func (s *screen) await(t *testing.T, pattern string) {
+	t.Helper()
+	want := regexp.MustCompile(pattern)
+	for deadline := time.Now().Add(time.Minute); !want.MatchString(s.shown()); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the terminal shows %q, want %s", s.shown(), pattern)
+		}
+	}
+}
+
+// progress returns the progress of an app whose standard error is the terminal.
+func (s *screen) progress() *progress {
+	return (&app{watched: true, faults: s.device}).progress()
 }
 
 func TestAProgressTellsHowFarHowFastAndHowLong(t *testing.T) {
 	t.Parallel()
-	now := time.Unix(1000, 0)
-	a, told := watched(&now)
-	p := a.progress()
+	s := newScreen(t, 120)
+	p := s.progress()
 	p.show("copy", inRecords, 100, 1000, 4000) // goes on from a quarter
-	if told.Len() > 0 {
-		t.Errorf("at once it shows %q, want nothing", told)
-	}
-	now = now.Add(10 * time.Second)
-	p.show("copy", inRecords, 300, 2000, 4000)
-	if want := "copy     ████████████░░░░░░░░░░░░  50%  300 records, 20 records/s, 20s left"; shownLast(told) != want {
-		t.Errorf("half way it shows %q, want %q", shownLast(told), want)
-	}
-	shown := told.Len()
-	now = now.Add(showEach - 1)
-	p.show("copy", inRecords, 301, 2001, 4000)
-	if told.Len() != shown {
-		t.Errorf("it shows more than a few times a second: %q", told)
-	}
-	now = now.Add(time.Second)
+	p.show("copy", inRecords, 1300, 2500, 4000)
+	s.await(t, `copy +█{12}░{12} +50 %  1,300 records, [0-9,]+ records?/s, [0-9hm]+s left`)
 	p.bytes("outputs", 0, 8<<20)
-	if want := "outputs  ░░░░░░░░░░░░░░░░░░░░░░░░   0%  0 B"; shownLast(told) != want {
-		t.Errorf("at the beginning of the next part it shows %q, want %q", shownLast(told), want)
-	}
-	now = now.Add(2 * time.Second)
 	p.bytes("outputs", 2<<20, 8<<20)
-	if want := "outputs  ██████░░░░░░░░░░░░░░░░░░  25%  2 MiB, 1 MiB/s, 6s left"; shownLast(told) != want {
-		t.Errorf("it shows %q, want %q", shownLast(told), want)
-	}
-	now = now.Add(time.Second)
+	s.await(t, `outputs +█{6}░{18} +25 %  2\.0 MiB, [0-9.]+ [KMG]?i?B/s, [0-9hm]+s left`)
 	p.bytes("outputs", 9<<20, 8<<20)
-	if !strings.Contains(shownLast(told), "████████████████████████ 100%") {
-		t.Errorf("behind the end it shows %q, want all", shownLast(told))
-	}
+	p.checking("files", 1<<20, 2<<20)
+	s.await(t, `files +░{24} +0 %  1\.0 MiB, `)
+	p.checking("records", 1<<20, 2<<20)
+	s.await(t, `records +░{24} +0 %  1,048,576 records, `)
 	p.end()
-	if shownLast(told) != "" || !strings.HasSuffix(told.String(), "\r\x1b[K") {
-		t.Errorf("at the end it leaves %q", shownLast(told))
+	p.end() // a second time does nothing
+	p.show("late", size, 1, 1, 2)
+	shown := s.all()
+	if strings.Contains(shown, "late") {
+		t.Errorf("it shows a part after its end")
 	}
-	shown = told.Len()
-	if p.end(); told.Len() != shown {
-		t.Errorf("it ends twice: %q", told)
+	if last := shown[strings.LastIndex(shown, "\x1b["):]; ansi.Strip(last) != "" {
+		t.Errorf("at the end it leaves %q", last)
+	}
+}
+
+func TestAProgressFitsTheTerminal(t *testing.T) {
+	t.Parallel()
+	s := newScreen(t, 40)
+	p := s.progress()
+	p.show("a part of a long name", inRecords, 1, 1, 2)
+	s.await(t, "a part")
+	p.end()
+	for line := range strings.Lines(strings.ReplaceAll(s.all(), "\r", "\n")) {
+		if got := ansi.StringWidth(strings.TrimSpace(line)); got > 40 {
+			t.Errorf("it shows %d columns, want 40 at most: %q", got, line)
+		}
 	}
 }
 
 func TestAProgressIsSilentWhereNobodyLooks(t *testing.T) {
 	t.Parallel()
-	now := time.Unix(1000, 0)
-	a, told := watched(&now)
-	a.watched = false
-	p := a.progress()
-	now = now.Add(time.Minute)
-	p.show("copy", inRecords, 1, 1, 2)
-	p.end()
-	a.watched = true
-	p = a.progress()
-	now = now.Add(time.Minute)
-	p.show("copy", inRecords, 1, 1, 0) // of what nobody knows
-	p.end()
-	if told.Len() > 0 {
-		t.Errorf("it shows %q, want nothing", told)
-	}
-}
-
-// What embedded.Check tells is bytes of files, and else records.
-func TestAProgressTellsBytesFromRecords(t *testing.T) {
-	t.Parallel()
-	now := time.Unix(1000, 0)
-	a, told := watched(&now)
-	p := a.progress()
-	for part, says := range map[string]string{"files": "1 MiB", "records": "1048576 records"} {
-		now = now.Add(time.Second)
-		if p.checking(part, 1<<20, 2<<20); !strings.Contains(shownLast(told), " 50%  "+says) {
-			t.Errorf("of %s it shows %q, want %s", part, shownLast(told), says)
+	for name, c := range map[string]struct {
+		watched bool
+		total   uint64
+	}{"standard error is no terminal": {false, 2}, "the total is unknown": {true, 0}} {
+		s := newScreen(t, 80)
+		p := (&app{watched: c.watched, faults: s.device}).progress()
+		p.show("copy", inRecords, 1, 1, c.total)
+		p.end()
+		if shown := s.all(); shown != "" {
+			t.Errorf("where %s it shows %q, want nothing", name, shown)
 		}
 	}
 }
 
-// The line fits the terminal: one that is too long would not be taken away.
-func TestAProgressFitsTheTerminal(t *testing.T) {
+// Commands take the width of the terminal from the terminal; in a narrow one no line
+// wraps, with and without colours.
+func TestTablesFitARealTerminal(t *testing.T) {
 	t.Parallel()
-	now := time.Unix(1000, 0)
-	a, told := watched(&now)
-	p := a.progress()
-	now = now.Add(time.Minute)
-	p.show(strings.Repeat("very long ", 20), inRecords, 1, 1, 2)
-	if n := len([]rune(shownLast(told))); n != 79 {
-		t.Errorf("it shows %d columns, want 79 of 80", n)
+	store := seeded(t)
+	for _, columns := range []uint16{20, 80} {
+		for _, args := range [][]string{{"call", "ls"}, {"session", "show"}, {"event", "ls"}} {
+			s := newScreen(t, columns)
+			cmd := exec.CommandContext(t.Context(), "ledger", append([]string{"--store", store}, args...)...)
+			cmd.Env = append(os.Environ(), "TERM=xterm", "COLUMNS=")
+			cmd.Stdout = s.device
+			if err := cmd.Run(); err != nil {
+				t.Fatal(err)
+			}
+			inTable := args[1] == "ls"
+			for line := range strings.Lines(s.all()) {
+				inTable = inTable || strings.TrimSpace(line) == "" // pages begin with fields
+				if got := ansi.StringWidth(strings.TrimRight(line, "\r\n")); inTable && got > int(columns) {
+					t.Errorf("ledger %v has a line of %d on %d columns: %q", args, got, columns, line)
+				}
+			}
+		}
 	}
 }

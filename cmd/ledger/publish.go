@@ -65,7 +65,14 @@ func (a *app) publishCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.reading(cmd.Context(), func(s *ledgerStore) error { return a.publish(cmd.Context(), s, p, orders) })
+			return a.writing(cmd.Context(), func(s *ledgerStore) error {
+				for _, o := range orders {
+					if err := s.checkKinds(cmd.Context(), o.Only.Kinds); err != nil {
+						return err
+					}
+				}
+				return a.publish(cmd.Context(), s, p, orders)
+			})
 		},
 	}
 	flags := cmd.Flags()
@@ -83,6 +90,9 @@ func (a *app) publishCommand() *cobra.Command {
 	cmd.MarkFlagsOneRequired("config", "to")
 	cmd.MarkFlagsRequiredTogether("to", "name")
 	must(cmd.RegisterFlagCompletionFunc("name", a.completeConsumers))
+	must(cmd.RegisterFlagCompletionFunc("tool", a.completeTools))
+	must(cmd.RegisterFlagCompletionFunc("agent", a.completeAgents))
+	must(cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(events.Kinds(), cobra.ShellCompDirectiveNoFileComp)))
 	return cmd
 }
 

@@ -32,7 +32,8 @@ func (a *app) registryAt() *cobra.Command {
 		Use: "at [POSITION|TIME|now]", Short: "Show which registrations were in effect, and which they hid",
 		Long: `Show the layers and their registrations as they were once the event at a
 position was on record, or once all events up to a time were, by their own
-clocks. A time is RFC 3339, a date, or how long ago, such as 10m.
+clocks. A time is RFC 3339, a date or a time of the day in the local zone, or how
+long ago, such as 10m.
 
 Without --location or --session each layer is judged by itself. With them, the
 layers that a turn there sees are laid over each other: application, location,
@@ -48,6 +49,7 @@ session.`,
 	cmd.Flags().StringVar(&query.session, "session", "", "as seen by this session, in its location")
 	cmd.Flags().BoolVar(&query.all, "all", false, "closed layers and registrations, too")
 	must(cmd.RegisterFlagCompletionFunc("session", a.completeSessions))
+	must(cmd.MarkFlagDirname("location"))
 	return cmd
 }
 
@@ -74,7 +76,7 @@ func (a *app) momentOf(ctx context.Context, s *ledgerStore, text string) (moment
 		}
 		return moment{position: position}, nil
 	}
-	at, err := a.parseTime(text)
+	at, _, err := a.parseTime(text)
 	if err != nil {
 		return moment{}, misuse("registry at: %q is not a position, a time or now", text)
 	}
@@ -156,6 +158,11 @@ func (a *app) showRegistry(ctx context.Context, s *ledgerStore, q registryQuery)
 	if err != nil {
 		return err
 	}
+	if q.location != "" {
+		if q.location, err = located("location", q.location); err != nil {
+			return err
+		}
+	}
 	var session calls.Session
 	if q.session != "" {
 		if session, _, err = s.session(ctx, q.session); err != nil {
@@ -169,7 +176,7 @@ func (a *app) showRegistry(ctx context.Context, s *ledgerStore, q registryQuery)
 	for _, l := range selected {
 		row.Layers = append(row.Layers, layerRowOf(state, l, overlay, q.all))
 	}
-	return a.emitOne(row, func() { a.registryPage(row) })
+	return a.emitOne(row, func() { a.registryPage(row, q.all) })
 }
 
 // takes reports whether a layer is among those that are asked for.
@@ -252,22 +259,24 @@ func (t *registeredRow) judge(active []catalog.Entry, r catalog.Registration) {
 	}
 }
 
-func (a *app) registryPage(row registryRow) {
-	if len(row.Layers) == 0 {
+func (a *app) registryPage(row registryRow, all bool) {
+	if len(row.Layers) == 0 && all {
 		a.line("No layers.")
+	} else if len(row.Layers) == 0 {
+		a.line("No layers are open; --all lists closed ones.")
 	}
 	for i, l := range row.Layers {
 		if i > 0 {
 			a.line("")
 		}
 		a.line("%s  %s", a.painted(bold, layerText(l.known)), a.painted(dim, a.layerNote(l)))
-		t := table{head: []string{"  TOOL", "REGISTRATION", "FINGERPRINT", "REGISTERED", "MEANS"}, empty: "  No registrations."}
+		t := table{head: []string{"~  TOOL", "REGISTRATION", "?FINGERPRINT", "?REGISTERED", "~MEANS"}, empty: "  No registrations."}
 		for _, r := range l.Registrations {
 			for _, tool := range r.Tools {
-				t.add("  "+string(tool.Tool), short(r.Registration), fingerprintText(tool.Fingerprint), a.ago(timeOf(r.Registered)), a.meaning(l, r, tool))
+				t.add("  "+string(tool.Tool), short(r.Registration), fingerprintText(tool.Fingerprint), a.clock(timeOf(r.Registered)), a.meaning(l, r, tool))
 			}
 			for _, refused := range r.Refused {
-				t.add("  "+oneLine(refused.Name, 30), short(r.Registration), "", a.ago(timeOf(r.Registered)), a.painted(red, "✗ refused: ")+oneLine(refused.Reason, textWidth))
+				t.add("  "+oneLine(refused.Name, 30), short(r.Registration), "", a.clock(timeOf(r.Registered)), a.painted(red, "✗ refused: ")+oneLine(refused.Reason, textWidth))
 			}
 		}
 		a.write(t)
@@ -275,7 +284,7 @@ func (a *app) registryPage(row registryRow) {
 }
 
 func (a *app) layerNote(l layerRow) string {
-	notes := []string{"opened " + a.ago(timeOf(l.Opened))}
+	notes := []string{"opened " + a.clock(timeOf(l.Opened))}
 	if l.Process != nil {
 		notes = append(notes, "by "+short(*l.Process))
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -96,48 +97,195 @@ func (a *app) painted(p paint, text string) string {
 	return "\x1b[" + string(p) + "m" + text + "\x1b[0m"
 }
 
+// columns returns the width of the terminal that results go to: COLUMNS, or the
+// width that the terminal reports, or 80. It returns 0 where they go elsewhere.
+func (a *app) columns() int { return a.width(a.terminal, a.results) }
+
+// toldWidth is columns for the standard error.
+func (a *app) toldWidth() int { return a.width(a.watched, a.faults) }
+
+func (a *app) width(watched bool, file *os.File) int {
+	if !watched {
+		return 0
+	}
+	if n, err := strconv.Atoi(a.variable("COLUMNS")); err == nil && n > 0 {
+		return n
+	}
+	if file != nil {
+		if n, _, err := term.GetSize(int(file.Fd())); err == nil && n > 0 {
+			return n
+		}
+	}
+	return 80
+}
+
 // A table is rows of cells in columns, with a head. Cells may be painted.
 type table struct {
-	head  []string // a name that begins with > is that of a column of numbers
+	head  []string // names, before which > marks a column of numbers, ~ one of texts, and ? one that may be left out
 	rows  [][]string
-	empty string // what is said where there are no rows
+	empty string // the line in place of a table without rows
+	whole bool   // it does not fit itself to the terminal
 }
+
+// Texts are shortened to fairWidth at least, and the last one that a row has left to
+// leastWidth. An ID or an outcome has room in stackWidth.
+const (
+	fairWidth  = 12
+	leastWidth = 8
+	stackWidth = 18 // that values in blocks have at least beside their names
+)
 
 // add adds a row.
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// write writes a table: columns two spaces apart, nothing behind the last.
+// A column is how the cells below a name of a head are written.
+type column struct {
+	name    string
+	width   int
+	numbers bool // its cells end below each other
+	texts   bool // its cells may be shortened
+	spare   bool // it may be left out
+	out     bool // it is left out
+}
+
+func (t table) columns() []column {
+	all := make([]column, len(t.head))
+	for i, head := range t.head {
+		name := strings.TrimLeft(head, ">~?")
+		marks := strings.TrimSuffix(head, name)
+		c := column{name: name, width: ansi.StringWidth(name)}
+		c.numbers, c.texts, c.spare = strings.Contains(marks, ">"), strings.Contains(marks, "~"), strings.Contains(marks, "?")
+		for _, row := range t.rows {
+			c.width = max(c.width, ansi.StringWidth(row[i]))
+		}
+		all[i] = c
+	}
+	return all
+}
+
+// write writes a table: columns two spaces apart, nothing behind the last. On a
+// terminal it fits its width: texts are shortened, columns left out, and where not
+// even that helps each row is written as a block of lines.
 func (a *app) write(t table) {
 	if len(t.rows) == 0 {
 		a.line("%s", t.empty)
 		return
 	}
-	widths := make([]int, len(t.head))
-	head := make([]string, len(t.head))
-	for i, name := range t.head {
-		head[i] = strings.TrimPrefix(name, ">")
-		widths[i] = ansi.StringWidth(head[i])
-		for _, row := range t.rows {
-			widths[i] = max(widths[i], ansi.StringWidth(row[i]))
-		}
+	columns := t.columns()
+	if width := a.columns(); width > 0 && !t.whole && !fitInto(columns, width) {
+		a.blocks(columns, t.rows, width)
+		return
 	}
-	a.line("%s", a.painted(bold, t.aligned(head, widths)))
+	head := make([]string, len(columns))
+	for i, c := range columns {
+		head[i] = c.name
+	}
+	a.line("%s", a.painted(bold, aligned(head, columns)))
 	for _, row := range t.rows {
-		a.line("%s", t.aligned(row, widths))
+		a.line("%s", aligned(row, columns))
 	}
 }
 
-func (t table) aligned(cells []string, widths []int) string {
-	var b strings.Builder
-	for i, cell := range cells {
-		room := strings.Repeat(" ", widths[i]-ansi.StringWidth(cell))
+// fitInto shortens columns of texts, and leaves columns out, until all fit into a
+// width: first those that are spare, from the right, then all texts but the first.
+// It reports whether that was possible.
+func fitInto(columns []column, width int) bool {
+	for {
+		var texts, spare []int
+		room, widest := width+2, 0
+		for i, c := range columns {
+			if c.out {
+				continue
+			}
+			room -= 2
+			if c.spare {
+				spare = append(spare, i)
+			}
+			if c.texts {
+				texts = append(texts, i)
+				widest = max(widest, c.width)
+			} else {
+				room -= c.width
+			}
+		}
+		least := fairWidth
+		if len(texts) < 2 && len(spare) == 0 {
+			least = leastWidth
+		}
+		if shorten(columns, texts, room, widest, least) {
+			return true
+		}
 		switch {
-		case strings.HasPrefix(t.head[i], ">"):
+		case len(spare) > 0:
+			columns[spare[len(spare)-1]].out = true
+		case len(texts) > 1:
+			columns[texts[len(texts)-1]].out = true
+		default:
+			return false
+		}
+	}
+}
+
+// shorten shortens the widest texts so that all have room, none of them to less than
+// least, and reports whether that was possible.
+func shorten(columns []column, texts []int, room, widest, least int) bool {
+	for level := widest; level >= min(least, widest); level-- {
+		sum := 0
+		for _, i := range texts {
+			sum += min(columns[i].width, level)
+		}
+		if sum > room {
+			continue
+		}
+		for _, i := range texts {
+			columns[i].width = min(columns[i].width, level)
+		}
+		return true
+	}
+	return false
+}
+
+// blocks writes each row as lines of a name and a value; the values of a very narrow
+// terminal stand below the names.
+func (a *app) blocks(columns []column, rows [][]string, width int) {
+	names := 0
+	for _, c := range columns {
+		names = max(names, ansi.StringWidth(c.name))
+	}
+	for i, row := range rows {
+		if i > 0 {
+			a.line("")
+		}
+		for i, cell := range row {
+			name, cell := columns[i].name, strings.TrimLeft(cell, " ")
+			switch room := width - names - 2; {
+			case cell == "":
+			case room < stackWidth && name != "":
+				a.line("%s\n  %s", a.painted(dim, strings.TrimLeft(name, " ")), ansi.Truncate(cell, width-2, "…"))
+			case room < stackWidth:
+				a.line("  %s", ansi.Truncate(cell, width-2, "…"))
+			default:
+				a.line("%s  %s", a.painted(dim, fmt.Sprintf("%-*s", names, name)), ansi.Truncate(cell, room, "…"))
+			}
+		}
+	}
+}
+
+// aligned returns a row with each cell as wide as its column.
+func aligned(cells []string, columns []column) string {
+	var b strings.Builder
+	for i, c := range columns {
+		if c.out {
+			continue
+		}
+		cell := ansi.Truncate(cells[i], c.width, "…")
+		room := strings.Repeat(" ", c.width-ansi.StringWidth(cell))
+		if c.numbers {
 			cell = room + cell
-		case i < len(cells)-1:
+		} else {
 			cell += room
 		}
-		if i > 0 {
+		if b.Len() > 0 {
 			b.WriteString("  ")
 		}
 		b.WriteString(cell)

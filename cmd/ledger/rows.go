@@ -32,22 +32,30 @@ type callRow struct {
 	Text         *string                `json:"text"` // the beginning of what the model reads
 	Imported     bool                   `json:"imported"`
 	Late         int                    `json:"late"` // results that came after the settlement
+	Input        json.RawMessage        `json:"input"`
+	Shortened    bool                   `json:"input_shortened"` // the input is not all of it
 }
 
-func rowOf(c calls.Call) callRow {
-	return callRow{
+// rowOf returns the row of a call, with the whole of its input or as much as rows
+// have.
+func rowOf(c askedCall, full bool) callRow {
+	row := callRow{
 		Session: c.Session, Turn: opt(c.Turn), Message: c.Message, Call: c.ID, Tool: c.Tool, Agent: opt(c.Agent),
-		State: c.State, Outcome: outcomeWord(c), Began: !c.Started.IsZero() || c.Settlement.Began,
+		State: c.State, Outcome: outcomeWord(c.Call), Began: !c.Started.IsZero() || c.Settlement.Began,
 		Registration: opt(c.Registration()), Settlement: opt(c.SettledBy),
-		Asked: stamp(c.Asked), Started: stamp(c.Started), Settled: stamp(c.Settled), DurationMS: durationMS(c),
-		Text: opt(c.Preview), Imported: c.Imported, Late: c.Late,
+		Asked: stamp(c.Asked), Started: stamp(c.Started), Settled: stamp(c.Settled), DurationMS: durationMS(c.Call),
+		Text: opt(c.Preview), Imported: c.Imported, Late: c.Late, Input: c.input,
 	}
+	if !full {
+		row.Input, row.Shortened = shortened(c.input)
+	}
+	return row
 }
 
-func rowsOf(all []calls.Call) []callRow {
+func rowsOf(all []askedCall, full bool) []callRow {
 	rows := make([]callRow, len(all))
 	for i, c := range all {
-		rows[i] = rowOf(c)
+		rows[i] = rowOf(c, full)
 	}
 	return rows
 }

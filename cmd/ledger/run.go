@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -162,7 +161,7 @@ func (a *app) showRecovered(r recovered) error {
 		if len(r.Processes)+len(r.Layers)+len(r.Sessions)+len(r.Left)+r.Outputs == 0 {
 			a.line("Nothing was left open.")
 		} else {
-			a.line("Ended %s, %s and what was open in %s.", people(len(r.Processes), "dead process", "dead processes"),
+			a.line("Ended %s, %s and what was open in %s.", count(len(r.Processes), "dead process"),
 				count(len(r.Layers), "layer"), count(len(r.Sessions), "session"))
 		}
 		for _, id := range r.Sessions {
@@ -175,20 +174,12 @@ func (a *app) showRecovered(r recovered) error {
 			a.line("Removed %s that no settlement names, %s.", count(r.Outputs, "output"), size(r.Bytes))
 		}
 		for _, p := range r.Living {
-			a.line("%s, process %d on %s, lives until %s at least.", short(p.Process), p.PID, p.Host, p.Until.UTC().Format(time.TimeOnly))
+			a.line("%s, process %d on %s, lives until %s at least.", short(p.Process), p.PID, p.Host, a.clock(p.Until))
 		}
 		for _, p := range r.Unknown {
 			a.line("%s, process %d on %s, has no lease: if you know that it is dead, name it with --process.", short(p.Process), p.PID, p.Host)
 		}
 	})
-}
-
-// people returns a number with a noun whose plural is its own.
-func people(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }
 
 // environment returns the environment of bash commands, with the variables of

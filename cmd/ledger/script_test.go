@@ -6,7 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"context"
+	"errors"
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded"
+	"math/rand/v2"
+	"time"
 )
 
 // raceVariable configures the race detector of a program.
@@ -30,11 +37,13 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("LEDGER_STORE", filepath.Join(e.WorkDir, "store"))
 			e.Setenv("HOME", e.WorkDir)
+			e.Setenv("TZ", "UTC")
 			e.Setenv(raceVariable, os.Getenv(raceVariable))
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"seed":        seedCommand,
+			"stray":       strayCommand,
 			"served":      servedCommand,
 			"certificate": certificateCommand,
 			"await":       awaitCommand,
@@ -55,4 +64,23 @@ func seedCommand(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: seed DIR")
 	}
 	ts.Check(seed(ts.MkAbs(args[0])))
+}
+
+// strayCommand makes a store in a folder whose one session, which ran here, has the
+// result of a call that no reply asked for: stray DIR.
+func strayCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: stray DIR")
+	}
+	ctx := context.Background()
+	store, err := embedded.Open(ctx, ts.MkAbs(args[0]), embedded.Config{})
+	ts.Check(err)
+	now := time.Date(2024, 5, 1, 10, 0, 0, 0, time.UTC)
+	clock := func() time.Time { return now }
+	ledger := events.NewLedger(store, domain.NewMint(clock, rand.NewChaCha8([32]byte{2})), clock)
+	session := ledger.Mint().Session()
+	opened := ledger.Draft(events.SessionOpened{Session: session, Agent: "build", Origin: events.Origin{Kind: events.RunHere}}, domain.EventID{})
+	settled := ledger.Draft(events.CallSettled{Message: ledger.Mint().Message(), Call: "toolu_9", Tool: "read", Outcome: domain.Succeeded, Began: true}, opened.ID)
+	_, err = ledger.Append(ctx, events.SessionStream(session), 0, opened, settled)
+	ts.Check(errors.Join(err, store.Close()))
 }

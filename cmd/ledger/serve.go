@@ -2,9 +2,7 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -19,6 +17,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol/conns"
+	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
 // The defaults of serving.
@@ -58,10 +58,16 @@ outputs through it. There is no --listen then, and no --writable.
 The log names where other nodes find the outputs: the address at which they are
 served, or LEDGER_NODE_ADDRESS.
 
-Without users everybody who reaches the address may do what --anonymous says, and
-the address must be one of this machine. Any other asks for --tls-cert, --tls-key
-and --users. Only ledger programs write into the ledger's own streams; --writable
-opens further ones, by the beginning of their names, to other clients.
+Only you may use it: it speaks TLS with a certificate of its own and asks for a
+password, both new at each start. They are in the folder, in files that only you can
+read: serving.url is a connection string for any client, and serving.pem the
+certificate that it names. Commands that are given the folder need neither.
+
+--anonymous lets everybody on this machine do what it says, without a password and
+without TLS. --users names a file of users; any address but one of this machine asks
+for it, and for --tls-cert and --tls-key. Only ledger programs write into the
+ledger's own streams; --writable opens further ones, by the beginning of their names,
+to other clients.
 
 On SIGTERM or an interrupt it takes no more calls, tells subscribers to connect
 again, lets appends finish and ends. A second signal ends it at once; nothing
@@ -86,7 +92,7 @@ func (a *app) serveCommand() *cobra.Command {
 	flags.StringVar(&f.cert, "tls-cert", "", "a file with the certificate, and those that lead to its authority")
 	flags.StringVar(&f.key, "tls-key", "", "a file with the key of the certificate")
 	flags.StringVar(&f.users, "users", "", "a file with users, a line each: NAME:BCRYPT:ROLES")
-	flags.StringVar(&f.anonymous, "anonymous", protocol.Ledger.String(), "what everybody may do where there are no users: read, write or ledger")
+	flags.StringVar(&f.anonymous, "anonymous", "", "what everybody who reaches the address may do: read, write or ledger (default, without --users: only you may do anything)")
 	flags.StringArrayVar(&f.writable, "writable", nil, "streams whose names begin so are open to other clients; may be given several times; \"\": all but the ledger's and those that begin with $")
 	flags.StringVar(&f.publish, "publish", "", "a file that says what is published meanwhile, as ledger publish --config reads it")
 	flags.DurationVar(&f.drain, "drain", defaultDrain, "how long calls that are under way may take when serving ends")
@@ -111,58 +117,60 @@ func (f serveFlags) fitNode() error {
 	return nil
 }
 
-// A guest is the user that commands of this machine are who may read the folder,
-// where users are asked for. Its password stays with the folder, so that those at
-// work come back in when serving begins again.
-type guest struct{ name, password string }
-
-// config returns how the protocol is served, and the guest that may use it if
-// there are users.
-func (f serveFlags) config(last serving) (protocol.Config, guest, error) {
-	cfg, nobody := protocol.Config{Writable: f.writable}, guest{}
-	role, err := protocol.ParseRole(f.anonymous)
-	if err != nil {
-		return cfg, nobody, misuse("--anonymous: %w", err)
+// config returns the configuration of the protocol server, and whether it admits
+// only the owner of the folder: it does without --users and --anonymous.
+func (f serveFlags) config(id *shared.Identity) (cfg protocol.Config, owner bool, err error) {
+	cfg = protocol.Config{Writable: f.writable, Connections: conns.New(conns.Config{})}
+	if f.given("anonymous") {
+		if cfg.Anonymous, err = protocol.ParseRole(f.anonymous); err != nil {
+			return cfg, false, misuse("--anonymous: %w", err)
+		}
 	}
-	cfg.Anonymous = role
 	if f.drain < 0 || f.pulse < 0 {
-		return cfg, nobody, misuse("--drain and --log-every are not below zero")
+		return cfg, false, misuse("--drain and --log-every are not below zero")
 	}
 	if f.cert != "" {
 		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
 		if err != nil {
-			return cfg, nobody, hinted(fmt.Errorf("--tls-cert, --tls-key: %w", err), "name the PEM files of a certificate and of its key")
+			return cfg, false, hinted(fmt.Errorf("--tls-cert, --tls-key: %w", err), "name the PEM files of a certificate and of its key")
 		}
 		cfg.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	}
-	if f.users == "" {
-		return cfg, nobody, nil
+	switch {
+	case f.users != "":
+		cfg.Users, err = readUsers(f.users)
+	case !f.given("anonymous"):
+		owner, cfg.Users = true, id.Users
+		if cfg.TLS == nil {
+			cfg.TLS = id.TLS
+		}
 	}
-	text, err := os.ReadFile(f.users)
-	if err != nil {
-		return cfg, nobody, hinted(fmt.Errorf("--users: %w", err), "name a file with a line for each user; ledger serve user NAME makes one")
-	}
-	if _, err := protocol.ParseUsers(bytes.NewReader(text)); err != nil {
-		return cfg, nobody, fmt.Errorf("--users %s: %w", f.users, err)
-	}
-	local := guest{last.User, last.Password}
-	if local.name == "" {
-		local = guest{"local-" + rand.Text(), rand.Text()}
-	}
-	line, err := protocol.FormatUser(local.name, local.password, protocol.Ledger)
-	if err != nil {
-		return cfg, nobody, err
-	}
-	cfg.Users, err = protocol.ParseUsers(io.MultiReader(bytes.NewReader(text), strings.NewReader("\n"+line+"\n")))
-	return cfg, local, err
+	return cfg, owner, err
 }
 
-// listen opens an address at which a Config is safe to serve. One that is not is
-// not opened.
-func listen(ctx context.Context, flag, at string, cfg protocol.Config) (net.Listener, error) {
+// readUsers reads a users file.
+func readUsers(name string) (*protocol.Users, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, hinted(fmt.Errorf("--users: %w", err), "name a file with a line for each user; ledger serve user NAME makes one")
+	}
+	defer file.Close()
+	users, err := protocol.ParseUsers(file)
+	if err != nil {
+		return nil, fmt.Errorf("--users %s: %w", name, err)
+	}
+	return users, nil
+}
+
+// listen opens an address at which a Config is safe to serve, for the owner of the
+// folder alone or for others. One that is not is not opened.
+func listen(ctx context.Context, flag, at string, cfg protocol.Config, owner bool) (net.Listener, error) {
 	resolved, err := net.ResolveTCPAddr("tcp", at)
 	if err != nil {
 		return nil, misuse("--%s: %w", flag, err)
+	}
+	if owner { // the certificate and the password are for this machine
+		cfg.Users = nil
 	}
 	if err := cfg.Check(resolved); err != nil {
 		return nil, fmt.Errorf("--%s: %w", flag, err)
@@ -188,19 +196,11 @@ func reached(at net.Addr, name string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// connection returns a connection string for an address. Between commands of
-// this machine the certificate is not checked: its names are those that others
-// use, and who has the port holds the lock of the folder.
-func connection(at string, cfg protocol.Config, as guest) string {
+// connection returns a connection string for an address, without credentials.
+func connection(at string, cfg protocol.Config) string {
 	u := url.URL{Scheme: "esdb", Host: at}
-	switch {
-	case cfg.TLS == nil:
+	if cfg.TLS == nil {
 		u.RawQuery = "tls=false"
-	case as != guest{}:
-		u.RawQuery = "tlsVerifyCert=false"
-	}
-	if as != (guest{}) {
-		u.User = url.UserPassword(as.name, as.password)
 	}
 	return u.String()
 }

@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net"
 	"net/http"
@@ -17,12 +18,14 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
+	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
 // servedCommand waits until a folder, of a store or of a node, is served by the
@@ -33,29 +36,52 @@ func servedCommand(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: served DIR")
 	}
 	dir := ts.MkAbs(args[0])
-	var at serving
-	until(ts, dir+" is served", func() bool {
-		if readJSON(filepath.Join(dir, servingName), &at) != nil {
-			return false
-		}
-		near := nearby(at)
-		defer near.Close()
-		var now struct{ PID int }
-		text, err := near.ask(context.Background(), http.MethodGet, statusPath, nil)
-		return err == nil && json.Unmarshal(text, &now) == nil && now.PID == at.PID
+	var at shared.Endpoint
+	until(ts, dir+" is served", func() (so bool) {
+		at, so = serves(dir)
+		return so
 	})
 	ts.Setenv("PID", strconv.Itoa(at.PID))
-	ts.Setenv("CONNECTION", at.Connection)
 	ts.Setenv("ADDRESS", at.Address)
+	public := "esdb://" + at.Address + "?tls=false"
+	if text, err := os.ReadFile(filepath.Join(dir, credentialsName)); err == nil {
+		public = strings.TrimSpace(string(text))
+	}
+	ts.Setenv("CONNECTION", public)
 }
 
-// awaitCommand waits until there is a file: await FILE.
-func awaitCommand(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: await FILE")
+// serves returns the endpoint of a folder, and whether its process answers there.
+func serves(dir string) (shared.Endpoint, bool) {
+	at, err := shared.ReadEndpoint(dir)
+	if err != nil {
+		return at, false
 	}
-	path := ts.MkAbs(args[0])
-	until(ts, path+" is there", func() bool { _, err := os.Stat(path); return err == nil })
+	var now struct{ PID int }
+	text, err := askEndpoint(at, statusPath)
+	return at, err == nil && json.Unmarshal(text, &now) == nil && now.PID == at.PID
+}
+
+// askEndpoint makes a GET request at an endpoint.
+func askEndpoint(at shared.Endpoint, path string) ([]byte, error) {
+	near, err := shared.NewClient(at)
+	if err != nil {
+		return nil, err
+	}
+	defer near.Close()
+	return near.Ask(context.Background(), http.MethodGet, path, nil)
+}
+
+// awaitCommand waits until there is a file, and until it holds a text where one is
+// given: await FILE [TEXT].
+func awaitCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 || len(args) > 2 {
+		ts.Fatalf("usage: await FILE [TEXT]")
+	}
+	path, want := ts.MkAbs(args[0]), strings.Join(args[1:], "")
+	until(ts, path+" is there, with "+strconv.Quote(want), func() bool {
+		text, err := os.ReadFile(path)
+		return err == nil && strings.Contains(string(text), want)
+	})
 }
 
 // until looks again and again whether something is so.
@@ -73,20 +99,30 @@ func certificateCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: certificate NAME")
 	}
+	ts.Check(writeCertificate(ts.MkAbs(args[0])))
+}
+
+// writeCertificate makes a certificate for this machine and its key, and writes them
+// to NAME.pem and NAME.key.
+func writeCertificate(name string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	ts.Check(err)
+	if err != nil {
+		return err
+	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "node"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	certificate, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	ts.Check(err)
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	ts.Check(err)
-	for name, block := range map[string]*pem.Block{".pem": {Type: "CERTIFICATE", Bytes: certificate}, ".key": {Type: "PRIVATE KEY", Bytes: secret}} {
-		ts.Check(os.WriteFile(ts.MkAbs(args[0]+name), pem.EncodeToMemory(block), 0o600))
+	if err != nil {
+		return err
 	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	for suffix, block := range map[string]*pem.Block{".pem": {Type: "CERTIFICATE", Bytes: certificate}, ".key": {Type: "PRIVATE KEY", Bytes: secret}} {
+		err = errors.Join(err, os.WriteFile(name+suffix, pem.EncodeToMemory(block), 0o600))
+	}
+	return err
 }
 
 // A listening is a listener of which only the address matters.
@@ -101,15 +137,15 @@ func (l listening) Addr() net.Addr { return net.TCPAddrFromAddrPort(netip.MustPa
 // its machine by the loopback.
 func TestOthersReachAHostByItsName(t *testing.T) {
 	t.Parallel()
-	s := &host{app: &app{now: time.Now}, cfg: protocol.Config{TLS: &tls.Config{}}}
+	s := &host{app: &app{now: time.Now, entropy: zeros{}}, cfg: protocol.Config{TLS: &tls.Config{}}}
 	for _, test := range []struct{ listens, given, node, outputs string }{
 		{"0.0.0.0:99", "", "https://" + hostName() + ":99", "https://127.0.0.1:99"},
 		{"[::]:99", "", "https://" + hostName() + ":99", "https://127.0.0.1:99"},
 		{"10.0.0.7:99", "", "https://10.0.0.7:99", "https://10.0.0.7:99"},
 		{"0.0.0.0:99", "https://proxy", "https://proxy", "https://127.0.0.1:99"},
 	} {
-		got := s.announced(door{beside: listening{text: test.listens}}, test.given, guest{})
-		if got.Node != test.node || got.Outputs != test.outputs || got.Address != "" || got.Connection != "" {
+		got := s.announced(door{beside: listening{text: test.listens}}, test.given)
+		if got.Node != test.node || got.Outputs != test.outputs || got.Address != "" {
 			t.Errorf("at %s it announces %+v, want %s to others and %s here, and no protocol", test.listens, got, test.node, test.outputs)
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,6 +29,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/projections/publish"
+	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
 // terminateCommand sends SIGTERM to the process that serves a folder: terminate DIR.
@@ -37,7 +37,7 @@ func terminateCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: terminate DIR")
 	}
-	ts.Check(syscall.Kill(lastServing(ts.MkAbs(args[0])).PID, syscall.SIGTERM))
+	ts.Check(syscall.Kill(shared.LastEndpoint(ts.MkAbs(args[0])).PID, syscall.SIGTERM))
 }
 
 // reportsCommand waits until the process that serves a folder says something of
@@ -46,9 +46,9 @@ func reportsCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 3 {
 		ts.Fatalf("usage: reports DIR KEY VALUE")
 	}
-	at := lastServing(ts.MkAbs(args[0]))
+	at := shared.LastEndpoint(ts.MkAbs(args[0]))
 	until(ts, args[1]+" is "+args[2], func() bool {
-		text, err := nearby(at).ask(context.Background(), http.MethodGet, statusPath, nil)
+		text, err := askEndpoint(at, statusPath)
 		var said map[string]any
 		return err == nil && json.Unmarshal(text, &said) == nil && fmt.Sprint(said[args[1]]) == args[2]
 	})
@@ -87,7 +87,7 @@ func clientAt(connection string) (*esdb.Client, error) {
 // A serving process is ledger serve under test.
 type servingProcess struct {
 	*exec.Cmd
-	at   serving
+	at   shared.Endpoint
 	told *transcript
 }
 
@@ -127,9 +127,19 @@ func beginServing(t *testing.T, store string, args ...string) *servingProcess {
 	if err := json.NewDecoder(out).Decode(&row); err != nil {
 		t.Fatalf("ledger serve: %v: %s", err, p.told)
 	}
-	p.at = lastServing(store)
+	p.at = shared.LastEndpoint(store)
 	go func() { _, _ = io.Copy(io.Discard, out) }()
 	return p
+}
+
+// public returns the connection string of a folder that is served to its owner.
+func public(t *testing.T, store string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(store, credentialsName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
 }
 
 // stop ends a serving process by a signal, after which it must end in order.
@@ -310,7 +320,7 @@ func TestServeDrains(t *testing.T) {
 	}{"in time": {"1m", true}, "too late": {"100ms", false}} {
 		t.Run(name, func(t *testing.T) {
 			p := beginServing(t, store, "--drain", c.drain)
-			client, err := clientAt(p.at.Connection)
+			client, err := clientAt(public(t, store))
 			if err != nil {
 				t.Fatal(err)
 			}

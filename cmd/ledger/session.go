@@ -21,7 +21,7 @@ func (a *app) sessionCommand() *cobra.Command {
 // A sessionFilter says which sessions are listed.
 type sessionFilter struct {
 	agent string
-	since string
+	when  period
 	limit int
 }
 
@@ -36,22 +36,25 @@ func (a *app) sessionList() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&filter.agent, "agent", "", "only those of this agent")
-	cmd.Flags().StringVar(&filter.since, "since", "", "only those with an event since: 10m, 2d, 2026-09-01")
+	filter.when.flags(cmd, "those with an event")
+	must(cmd.RegisterFlagCompletionFunc("agent", a.completeAgents))
 	cmd.Flags().IntVar(&filter.limit, "limit", 0, "only so many, the last ones (0: all)")
 	return cmd
 }
 
 func (a *app) listSessions(ctx context.Context, s *ledgerStore, filter sessionFilter) error {
-	since, err := a.sinceFlag(filter.since)
-	if err != nil {
+	if err := filter.when.resolve(a); err != nil {
 		return err
 	}
 	state, err := folded(ctx, s, calls.Projection())
 	if err != nil {
 		return err
 	}
+	if err := checkAgent(state, filter.agent); err != nil {
+		return err
+	}
 	sessions := slices.DeleteFunc(state.Sessions(), func(known calls.Session) bool {
-		return filter.agent != "" && string(known.Agent) != filter.agent || known.LastEvent.Before(since)
+		return filter.agent != "" && string(known.Agent) != filter.agent || filter.when.startsAfter(known.LastEvent) || filter.when.endsBy(known.Opened)
 	})
 	if sessions, err = latest(sessions, filter.limit); err != nil {
 		return err
@@ -61,18 +64,6 @@ func (a *app) listSessions(ctx context.Context, s *ledgerStore, filter sessionFi
 		rows[i] = sessionRowOf(known)
 	}
 	return emit(a, rows, func() { a.write(a.sessionTable(sessions)) })
-}
-
-// sinceFlag reads --since; empty is the beginning.
-func (a *app) sinceFlag(text string) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	since, err := a.parseTime(text)
-	if err != nil {
-		return since, misuse("--since: %w", err)
-	}
-	return since, nil
 }
 
 // latest returns the last of all, at most limit of them; zero is no limit.
@@ -88,12 +79,12 @@ func latest[T any](all []T, limit int) ([]T, error) {
 
 func (a *app) sessionTable(sessions []calls.Session) table {
 	t := table{
-		head:  []string{"SESSION", "AGENT", "ORIGIN", "STATE", ">PROMPTS", ">CALLS", ">OPEN", ">FAILED", "LAST EVENT", "TITLE"},
+		head:  []string{"SESSION", "~AGENT", "?ORIGIN", "STATE", "?>PROMPTS", ">CALLS", ">OPEN", "?>FAILED", "LAST EVENT", "~TITLE"},
 		empty: "No sessions.",
 	}
 	for _, s := range sessions {
 		t.add(short(s.ID), oneLine(string(s.Agent), 20), origin(s.Origin), a.sessionState(s), fmt.Sprint(s.Prompts), fmt.Sprint(s.Calls),
-			fmt.Sprint(s.Open), fmt.Sprint(s.Failed), a.ago(s.LastEvent), oneLine(s.Title, textWidth))
+			fmt.Sprint(s.Open), fmt.Sprint(s.Failed), a.clock(s.LastEvent), oneLine(s.Title, textWidth))
 	}
 	return t
 }
@@ -111,14 +102,17 @@ func (a *app) sessionState(s calls.Session) string {
 }
 
 func (a *app) sessionShow() *cobra.Command {
-	return &cobra.Command{
+	var full bool
+	cmd := &cobra.Command{
 		Use: "show [SESSION]", Short: "Show a session: prompts, turns, replies, calls and how they ended",
 		Example: "  ledger session show @last\n  ledger session show ses_…4K2P9Q\n  ledger session show 4K2P9Q -o json",
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.completeSessions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.reading(cmd.Context(), func(s *ledgerStore) error { return a.showSession(cmd.Context(), s, orLast(args)) })
+			return a.reading(cmd.Context(), func(s *ledgerStore) error { return a.showSession(cmd.Context(), s, orLast(args), full) })
 		},
 	}
+	fullFlag(cmd, &full)
+	return cmd
 }
 
 // A sessionDetail is a session with everything that happened in it.
@@ -143,7 +137,7 @@ type happening struct {
 	known    calls.Call
 }
 
-func (a *app) showSession(ctx context.Context, s *ledgerStore, id string) error {
+func (a *app) showSession(ctx context.Context, s *ledgerStore, id string, full bool) error {
 	session, state, err := s.session(ctx, id)
 	if err != nil {
 		return err
@@ -153,15 +147,15 @@ func (a *app) showSession(ctx context.Context, s *ledgerStore, id string) error 
 		if err != nil {
 			return err
 		}
-		detail.Timeline = append(detail.Timeline, happenings(state, session.ID, v)...)
+		detail.Timeline = append(detail.Timeline, happenings(state, session.ID, v, full)...)
 	}
-	return a.emitOne(detail, func() { a.sessionPage(session, detail) })
+	return a.emitOne(detail, func() { a.sessionPage(session, detail, full) })
 }
 
 // happenings returns what an event adds to the timeline. The starts and ends
 // of calls are told with the call; those of calls that nobody asked for stand
 // by themselves.
-func happenings(state *calls.State, session domain.SessionID, v events.Envelope) []happening {
+func happenings(state *calls.State, session domain.SessionID, v events.Envelope, full bool) []happening {
 	h := happening{Time: stamp(v.Time), Position: v.Position, Event: v.ID, Kind: v.Event.Kind(), shown: summary(v.Event)}
 	switch e := v.Event.(type) {
 	case events.PromptAdmitted:
@@ -169,8 +163,8 @@ func happenings(state *calls.State, session domain.SessionID, v events.Envelope)
 	case events.TurnMaterialized:
 		h.Turn, h.Message = opt(e.Turn), opt(e.Message)
 	case events.ReplyReceived:
-		h.Turn, h.Message, h.Text, h.shown = opt(e.Turn), opt(e.Message), opt(e.Text), summary(e)
-		return append([]happening{h}, askedIn(state, session, e, v)...)
+		h.Turn, h.Message, h.Text, h.shown = opt(e.Turn), opt(e.Message), opt(e.Text), repliedText(e)
+		return append([]happening{h}, askedIn(state, session, e, v, full)...)
 	case events.ReplyRefused:
 		h.Turn, h.Message, h.Text, h.Reason = opt(e.Turn), opt(e.Message), opt(e.Text), opt(e.Reason)
 	case events.CallStarted:
@@ -192,7 +186,7 @@ func wasAsked(state *calls.State, key calls.Key) bool {
 }
 
 // askedIn returns the calls of a reply, each where it was asked for first.
-func askedIn(state *calls.State, session domain.SessionID, e events.ReplyReceived, v events.Envelope) []happening {
+func askedIn(state *calls.State, session domain.SessionID, e events.ReplyReceived, v events.Envelope, full bool) []happening {
 	var all []happening
 	for _, asked := range e.Calls {
 		c, ok := state.Call(calls.Key{Session: session, Message: e.Message, Call: asked.ID})
@@ -200,16 +194,17 @@ func askedIn(state *calls.State, session domain.SessionID, e events.ReplyReceive
 		if !ok || c.AskedAt.Event != v.ID || again {
 			continue
 		}
-		row := rowOf(c)
+		input := document(asked.Input)
+		row := rowOf(askedCall{c, input}, full)
 		all = append(all, happening{
 			Time: stamp(c.Asked), Position: v.Position, Event: v.ID, Kind: "Call", Turn: opt(c.Turn), Message: opt(c.Message),
-			Call: &row, known: c,
+			Call: &row, known: c, shown: inputText(input, full),
 		})
 	}
 	return all
 }
 
-func (a *app) sessionPage(s calls.Session, detail sessionDetail) {
+func (a *app) sessionPage(s calls.Session, detail sessionDetail, full bool) {
 	parent := ""
 	if !s.Parent.IsZero() {
 		parent = s.Parent.String()
@@ -221,14 +216,14 @@ func (a *app) sessionPage(s calls.Session, detail sessionDetail) {
 		"calls", fmt.Sprintf("%d: %d open, %d not succeeded", s.Calls, s.Open, s.Failed),
 	)
 	a.line("")
-	t := table{head: []string{">AT", "WHAT", "", "", ">TOOK", ""}, empty: "Nothing happened."}
+	t := table{head: []string{">AT", "WHAT", "~", "?", "?>TOOK", "~", "~"}, empty: "Nothing happened.", whole: full}
 	for _, h := range detail.Timeline {
 		at := elapsed(time.Time(h.Time).Sub(s.Opened))
 		if h.Call != nil {
-			t.add(at, "  "+a.outcome(h.Call.Outcome), oneLine(h.Call.Tool, 30), shortCall(h.Call.Call), took(h.known), oneLine(h.known.Preview, textWidth))
+			t.add(at, "  "+a.outcome(h.Call.Outcome), oneLine(h.Call.Tool, 30), shortCall(h.Call.Call), took(h.known), h.shown, oneLine(h.known.Preview, textWidth))
 			continue
 		}
-		t.add(at, a.painted(bold, phrases[h.Kind]+unphrased(h.Kind)), nameOf(h), "", "", oneLine(h.shown, textWidth+20))
+		t.add(at, a.painted(bold, phrases[h.Kind]+unphrased(h.Kind)), nameOf(h), "", "", oneLine(h.shown, textWidth+20), "")
 	}
 	a.write(t)
 }
@@ -239,6 +234,8 @@ var phrases = map[string]string{
 	"ReplyRefused":       "reply refused",
 	"SessionInterrupted": "interrupted", "SessionClosed": "closed", "PermissionRequested": "asks permission",
 	"PermissionDecided": "permission", "LateResultObserved": "late result", "LoopDetected": "loop", "OutputPruned": "pruned",
+	"SettingChanged": "setting", "SessionSpawned": "spawned by", "ContextAdded": "context", "ContextCompacted": "compacted",
+	"CommandRan": "command", "ProviderFailed": "provider failed",
 	"ApprovalSaved": "approval", "ApprovalRevoked": "approval revoked",
 }
 
@@ -260,11 +257,8 @@ func nameOf(h happening) string {
 
 // elapsed returns how long after the beginning something happened.
 func elapsed(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "-" + coarse(-d)
-	case d < 10*time.Second:
-		return fmt.Sprintf("+%.1fs", d.Seconds())
+	if d < 0 {
+		return "-" + lasting(-d)
 	}
-	return "+" + coarse(d)
+	return "+" + lasting(d)
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"bufio"
-	"errors"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // waitingSession is a session whose second call waits, with a child of its shell that
@@ -23,84 +21,58 @@ const waitingSession = `{"schema_version":"ATIF-v1.7","agent":{"name":"build"},"
   {"tool_call_id":"b","function_name":"bash","arguments":{"command":"sleep 1000 & echo $! > child; echo > told; wait"}}]},
  {"source":"agent","message":"three"}]}`
 
-// A process whose terminal is gone, or whose reader left, ends its calls and
-// what they started before it ends itself.
-func TestWhoeverHangsUpInterrupts(t *testing.T) {
+// A process whose terminal is gone ends its calls and what they started before it
+// ends itself. For one whose reader left, see closedpipe_test.go.
+func TestAHangUpInterrupts(t *testing.T) {
 	t.Parallel()
 	// What the tests themselves are run under, such as nohup, is not for the
 	// command: a signal that is caught here is not ignored there.
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGHUP)
 	t.Cleanup(func() { signal.Stop(caught) })
-	for name, hangUp := range map[string]func(*exec.Cmd, *os.File) error{
-		"the terminal is gone": func(cmd *exec.Cmd, _ *os.File) error { return cmd.Process.Signal(syscall.SIGHUP) },
-		"the reader left": func(cmd *exec.Cmd, reader *os.File) error {
-			if err := reader.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
-				return err
-			}
-			return cmd.Process.Signal(syscall.SIGPIPE)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			trajectory, store := filepath.Join(dir, "t.json"), filepath.Join(dir, "store")
-			if err := os.WriteFile(trajectory, []byte(waitingSession), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := syscall.Mkfifo(filepath.Join(dir, "told"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			reader, writer, err := os.Pipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer reader.Close()
-			cmd := exec.CommandContext(t.Context(), "ledger", "--store", store, "run", "--script", trajectory, "--workspace", dir)
-			cmd.Stderr = writer
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			writer.Close()
-			if !bufio.NewScanner(reader).Scan() {
-				t.Fatal("the run tells nothing")
-			}
-			if _, err := os.ReadFile(filepath.Join(dir, "told")); err != nil { // waits for the writer
-				t.Fatal(err)
-			}
-			ended := make(chan struct{})
-			go func() {
-				defer close(ended)
-				_ = cmd.Wait() // an error tells the exit code
-			}()
-			// A program that another test starts has a copy of the reader for a moment,
-			// and the first signal is then taken for that of a network peer.
-			for hanging := true; hanging; {
-				if err := hangUp(cmd, reader); err != nil && !errors.Is(err, os.ErrProcessDone) {
-					t.Fatal(err)
-				}
-				select {
-				case <-ended:
-					hanging = false
-				case <-time.After(100 * time.Millisecond):
-				}
-			}
-			if got := cmd.ProcessState.ExitCode(); got != exitInterrupted {
-				t.Errorf("run: exit %d, want %d", got, exitInterrupted)
-			}
-			child, err := os.ReadFile(filepath.Join(dir, "child"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(child)) + "/stat"); err == nil && !strings.Contains(string(stat), ") Z ") {
-				t.Errorf("the child of the call lives on: %s", stat)
-			}
-			if shown := ledger(t, store, "call", "ls", "--outcome", "interrupted", "-o", "jsonl"); !strings.Contains(string(shown.out), `"call":"b"`) {
-				t.Errorf("interrupted: %s%s, want the call b", shown.out, shown.err)
-			}
-			if verified := ledger(t, store, "verify"); verified.exit != 0 {
-				t.Errorf("verify = %d %s", verified.exit, verified.out)
-			}
-		})
+	dir := t.TempDir()
+	trajectory, store := filepath.Join(dir, "t.json"), filepath.Join(dir, "store")
+	if err := os.WriteFile(trajectory, []byte(waitingSession), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, "told"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	cmd := exec.CommandContext(t.Context(), "ledger", "--store", store, "run", "--script", trajectory, "--workspace", dir)
+	cmd.Stderr = writer
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	writer.Close()
+	if !bufio.NewScanner(reader).Scan() {
+		t.Fatal("the run tells nothing")
+	}
+	if _, err := os.ReadFile(filepath.Join(dir, "told")); err != nil { // waits for the writer
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // an error tells the exit code
+	if got := cmd.ProcessState.ExitCode(); got != exitInterrupted {
+		t.Errorf("run: exit %d, want %d", got, exitInterrupted)
+	}
+	child, err := os.ReadFile(filepath.Join(dir, "child"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(child)) + "/stat"); err == nil && !strings.Contains(string(stat), ") Z ") {
+		t.Errorf("the child of the call lives on: %s", stat)
+	}
+	if shown := ledger(t, store, "call", "ls", "--outcome", "interrupted", "-o", "jsonl"); !strings.Contains(string(shown.out), `"call":"b"`) {
+		t.Errorf("interrupted: %s%s, want the call b", shown.out, shown.err)
+	}
+	if verified := ledger(t, store, "verify"); verified.exit != 0 {
+		t.Errorf("verify = %d %s", verified.exit, verified.out)
 	}
 }

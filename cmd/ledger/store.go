@@ -13,7 +13,9 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/projections"
 	"github.com/settlement-ledger/ledger/registry/outputs"
+	"github.com/settlement-ledger/ledger/runner"
 	"github.com/settlement-ledger/ledger/runner/engine"
+	"github.com/settlement-ledger/ledger/runner/engine/shared"
 	"github.com/spf13/cobra"
 )
 
@@ -73,7 +75,7 @@ type checkup struct {
 	Digest      *string          `json:"digest"`
 	Opened      bool             `json:"opened"` // the records could be read; if not, only files were looked at
 	Closed      bool             `json:"closed"` // it was closed in order
-	Locked      bool             `json:"locked"` // nobody could write meanwhile
+	Locked      bool             `json:"locked"` // no process could write meanwhile
 	Damages     []damageRow      `json:"damages"`
 }
 
@@ -119,9 +121,7 @@ func (a *app) storeCheck(ctx context.Context) error {
 func (a *app) presentStore() (string, error) {
 	dir, err := a.storeDir()
 	if err == nil && missing(dir) {
-		f := notFound("ledger run and ledger import make a store; --store or LEDGER_STORE names one", "no store at %s", dir)
-		f.code = "no_store"
-		return "", f
+		return "", noStore(dir)
 	}
 	return dir, err
 }
@@ -184,7 +184,7 @@ func checkpointFault(name string, data []byte) error {
 }
 
 func (a *app) checkPage(c *checkup) {
-	t := table{head: []string{"DAMAGED", ">OFFSET", ">POSITION", ">THROUGH", "STREAM", ">REVISION", "OUTPUT", "DETAIL"}}
+	t := table{head: []string{"~DAMAGED", "?>OFFSET", ">POSITION", "?>THROUGH", "~STREAM", "?>REVISION", "~OUTPUT", "~DETAIL"}}
 	for _, d := range c.Damages {
 		file, offset, stream, revision := d.Part, "", "", ""
 		if d.File != nil {
@@ -214,7 +214,7 @@ func (a *app) checkPage(c *checkup) {
 		a.line("The store was not closed in order: that nothing is missing at its end is not proven.")
 	}
 	if !c.Locked {
-		a.line("The folder cannot be written to, so it was not locked: somebody may have written meanwhile.")
+		a.line("The lock of the folder is missing or may not be read: a process may have written meanwhile.")
 	}
 	if c.Digest != nil {
 		a.line("Digest to position %s: %s", text(c.End), *c.Digest)
@@ -278,7 +278,7 @@ func (a *app) storeBackup(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	return a.reading(ctx, func(s *ledgerStore) error {
+	return a.writing(ctx, func(s *ledgerStore) error {
 		row, err := s.backup(ctx, dir)
 		if err != nil {
 			return err
@@ -296,12 +296,17 @@ func (a *app) storeBackup(ctx context.Context, dir string) error {
 
 // backup makes a backup of a folder, or has whoever serves it make one.
 func (s *ledgerStore) backup(ctx context.Context, dir string) (backupRow, error) {
-	if near, ok := s.checkpoints.(*beside); ok {
-		return near.Backup(ctx, dir)
+	if s.sharing == nil {
+		return backupRow{}, misuse("a backup is of a folder: %s is not one", s.name)
 	}
-	f := s.folder
-	made, wrote, err := f.store.Backup(ctx, dir, embedded.NamedPart{Name: outputsName, Part: engine.BackedUpOutputs{Store: f.outputs}})
-	return backupRowOf(dir, f.dir, made, wrote), err
+	made, err := s.sharing.Backup(ctx, dir)
+	return backupRowOf(dir, s.name, made.Backup, made.Written), err
+}
+
+// backup makes a backup of the folder.
+func (f *folderStore) backup(ctx context.Context, dir string) (made shared.BackupReport, err error) {
+	made.Backup, made.Written, err = f.store.Backup(ctx, dir, embedded.NamedPart{Name: outputsName, Part: engine.BackedUpOutputs{Store: f.outputs}})
+	return made, err
 }
 
 func (a *app) storeRestoreCommand() *cobra.Command {
@@ -361,7 +366,9 @@ func (a *app) storeCompactCommand() *cobra.Command {
 		Example: "  ledger store compact\n  ledger store compact -o json | jq '.before - .after'",
 		Long: `Rewrite the records and the outputs where that takes less room or fewer reads, and
 remove what a backup that was killed left. Nothing of the log is removed: the
-space is that of outputs that were pruned, and of what Pebble keeps twice.`,
+space is that of outputs that were pruned, and of what Pebble keeps twice. No other
+process may work in the store meanwhile: while one has the folder open, or is on
+record as alive, compact is refused.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.storeCompact(cmd.Context()) },
 	}
@@ -377,7 +384,7 @@ func (a *app) storeCompact(ctx context.Context) error {
 		return err
 	}
 	begun := time.Now()
-	if err := a.readingFolder(ctx, func(s *folderStore) error { return errors.Join(s.store.Compact(ctx), s.outputs.Compact(ctx)) }); err != nil {
+	if err := a.compactAt(ctx, dir); err != nil {
 		return err
 	}
 	after, err := folderSize(dir)
@@ -391,4 +398,26 @@ func (a *app) storeCompact(ctx context.Context) error {
 		Seconds float64 `json:"seconds"`
 	}{dir, before, after, time.Since(begun).Seconds()}
 	return a.emitOne(row, func() { a.line("%s before, %s after.", size(before), size(after)) })
+}
+
+// compactAt compacts the store in a folder, which this process opens for itself. A
+// process on record as alive would wait for it, and could lose its lease.
+func (a *app) compactAt(ctx context.Context, dir string) (err error) {
+	s, err := a.openFolder(ctx, dir, embedded.Owner{Command: a.command})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	lives, err := folded(ctx, s, runner.Processes())
+	if err != nil {
+		return err
+	}
+	var alive []string
+	for _, p := range s.judged(lives, a.now()).Living {
+		alive = append(alive, fmt.Sprintf("process %d (%s on %s, its lease runs until %s)", p.PID, p.Program, p.Host, p.Until.UTC().Format(time.RFC3339)))
+	}
+	if len(alive) > 0 {
+		return hinted(fmt.Errorf("compact %s: %w by %s", dir, events.ErrInUse, strings.Join(alive, ", ")), "end these processes, or wait until their leases have run out")
+	}
+	return errors.Join(s.folder.store.Compact(ctx), s.folder.outputs.Compact(ctx))
 }

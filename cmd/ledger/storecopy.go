@@ -71,7 +71,7 @@ func (a *app) storeCopy(ctx context.Context, from, to string) (err error) {
 	}
 	c := &copying{app: a, row: copyRow{From: source.String(), To: target.String()}, progress: a.progress()}
 	defer c.progress.end()
-	if c.from, err = a.openThere(ctx, source); err != nil {
+	if c.from, err = a.openToRead(ctx, source); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.from.Close()) }()
@@ -249,7 +249,21 @@ func (r *run) flush(ctx context.Context) error {
 	if len(r.records) == 0 {
 		return nil
 	}
-	err := r.to.Append(ctx, r.stream, r.after, r.records...)
+	err := r.append(ctx, r.after, r.records)
 	r.records, r.bytes = nil, 0
 	return err
+}
+
+// append appends records, and those that are too many for the target, whose limit
+// only it knows, half by half.
+func (r *run) append(ctx context.Context, after events.Revision, records []events.Record) error {
+	err := r.to.Append(ctx, r.stream, after, records...)
+	half := len(records) / 2
+	if half == 0 || !errors.Is(err, events.ErrTooLarge) {
+		return err
+	}
+	if err := r.append(ctx, after, records[:half]); err != nil {
+		return err
+	}
+	return r.append(ctx, after+events.Revision(half), records[half:])
 }

@@ -23,10 +23,15 @@ func (a *app) storeInfoCommand() *cobra.Command {
 		Long: `Read the headers of all records and show their number and size, by kind, by
 category of stream and for the largest sessions; how much came on each of the last
 days; how large the folder is and what of it is tables, logs and outputs; and
-what file system it is on, with how much of that is free.`,
+what file system it is on, with how much of that is free. How the tables lie and how
+fast records came is not shown while another process has the folder open.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.readingFolder(cmd.Context(), func(s *folderStore) error { return a.storeInfo(cmd.Context(), s) })
+			dir, err := a.storeDir()
+			if err != nil {
+				return err
+			}
+			return a.reading(cmd.Context(), func(s *ledgerStore) error { return a.storeInfo(cmd.Context(), dir, s) })
 		},
 	}
 }
@@ -98,46 +103,58 @@ type diskRow struct {
 // shown is how many of the largest are shown.
 const shown = 10
 
-func (a *app) storeInfo(ctx context.Context, s *folderStore) error {
-	row := &storeRow{Store: s.dir, Format: embedded.Format, Position: s.store.Head()}
+func (a *app) storeInfo(ctx context.Context, dir string, s *ledgerStore) (err error) {
+	row := &storeRow{Store: dir, Format: embedded.Format, Levels: []levelRow{}}
+	if row.Position, err = s.head(ctx); err != nil {
+		return err
+	}
 	if err := row.weigh(ctx, s.store); err != nil {
 		return err
 	}
-	for kept, err := range s.outputs.All(ctx) {
+	for kept, err := range s.here.All(ctx) {
 		if err != nil {
 			return err
 		}
 		row.Outputs++
 		row.Kept += kept.Bytes
 	}
-	layout, err := s.store.Layout()
+	if s.folder != nil { // else only the process that has the folder open knows
+		if err := row.examine(ctx, s.folder.store); err != nil {
+			return err
+		}
+	}
+	if row.Files, err = folderFiles(dir); err != nil {
+		return err
+	}
+	row.Disk = diskOf(dir)
+	return a.emitOne(row, func() { a.storePage(row) })
+}
+
+// examine notes how the records lie, and how fast they came.
+func (r *storeRow) examine(ctx context.Context, store *embedded.Store) error {
+	layout, err := store.Layout()
 	if err != nil {
 		return err
 	}
 	tables := int64(0)
-	row.Levels = []levelRow{}
 	for i, l := range layout.Levels {
 		if l.Tables > 0 {
-			row.Levels = append(row.Levels, levelRow{i, l.Tables, l.Bytes})
+			r.Levels = append(r.Levels, levelRow{i, l.Tables, l.Bytes})
 		}
 		tables += l.Bytes
 	}
-	if tables > 0 && row.Bytes > 0 {
-		row.Ratio = opt(float64(tables) / float64(row.Bytes))
+	if tables > 0 && r.Bytes > 0 {
+		r.Ratio = opt(float64(tables) / float64(r.Bytes))
 	}
-	if row.Files, err = folderFiles(s.dir); err != nil {
-		return err
-	}
-	row.Disk = diskOf(s.dir)
-	if p, ok, err := s.store.LastPace(ctx); err != nil {
+	if p, ok, err := store.LastPace(ctx); err != nil {
 		return err
 	} else if ok {
-		row.Pace = &paceRow{
+		r.Pace = &paceRow{
 			stamp(p.Closed), p.Durability, p.Appends, p.Records, p.Groups, p.Syncs,
 			p.Median.Microseconds(), p.P99.Microseconds(), p.Longest.Microseconds(),
 		}
 	}
-	return a.emitOne(row, func() { a.storePage(row) })
+	return nil
 }
 
 // weigh reads the headers of all records.
@@ -251,7 +268,7 @@ func (a *app) storePage(r *storeRow) {
 	a.line("Position   %s", r.Position)
 	a.line("Events     %d in %s, %s", r.Events, count(r.Streams, "stream"), size(r.Bytes))
 	if r.Events > 0 {
-		a.line("From       %s to %s", timeOf(r.First).UTC().Format(time.RFC3339), timeOf(r.Last).UTC().Format(time.RFC3339))
+		a.line("From       %s to %s", a.moment(timeOf(r.First)), a.moment(timeOf(r.Last)))
 	}
 	a.line("Outputs    %d, %s", r.Outputs, size(r.Kept))
 	total := int64(0)
@@ -270,7 +287,7 @@ func (a *app) storePage(r *storeRow) {
 	a.diskLines(r.Disk)
 	if p := r.Pace; p != nil {
 		a.line("Syncs      %.2f ms at the median, %.2f ms at the 99th percentile, %.2f ms the longest, of the last %d before %s",
-			ms(p.Median), ms(p.P99), ms(p.Longest), p.Syncs, timeOf(p.Closed).UTC().Format(time.RFC3339))
+			ms(p.Median), ms(p.P99), ms(p.Longest), p.Syncs, a.moment(timeOf(p.Closed)))
 		a.line("Appends    %d in %s that shared a sync, then; durability %s", p.Appends, count(int(p.Groups), "group"), p.Durability)
 	}
 	for _, part := range []struct {

@@ -60,7 +60,40 @@ func saidInSession(e events.Event) string {
 	case events.SessionClosed:
 		return e.Reason
 	}
+	if text := saidAround(e); text != "" {
+		return text
+	}
 	return saidOfCall(e)
+}
+
+// saidAround returns what an event says of the surroundings of calls.
+func saidAround(e events.Event) string {
+	var parts []string
+	switch e := e.(type) {
+	case events.SettingChanged:
+		parts = []string{e.Setting, e.Value}
+	case events.SessionSpawned:
+		parts = []string{short(e.Parent), shortCall(e.Call)}
+	case events.ContextAdded:
+		if parts = []string{e.Source, e.Text}; e.Bytes > 0 {
+			parts = []string{e.Source, "(" + size(e.Bytes) + ")", e.Text}
+		}
+	case events.ContextCompacted:
+		parts = []string{e.Trigger}
+		if e.Before > 0 {
+			parts = append(parts, fmt.Sprintf("from %d tokens", e.Before))
+		}
+		if e.After > 0 {
+			parts = append(parts, fmt.Sprintf("to %d tokens", e.After))
+		}
+	case events.CommandRan:
+		parts = []string{e.By, e.Name, e.Command, e.Outcome, e.Output}
+	case events.ProviderFailed:
+		if parts = []string{e.Detail}; e.Status > 0 {
+			parts = []string{fmt.Sprint(e.Status), e.Detail}
+		}
+	}
+	return strings.Join(strings.Fields(strings.Join(parts, " ")), " ")
 }
 
 func saidOfCall(e events.Event) string {
@@ -138,15 +171,31 @@ func saidOfTurn(e events.TurnMaterialized) string {
 	return text
 }
 
+// saidInReply names the calls.
 func saidInReply(e events.ReplyReceived) string {
-	var parts []string
-	if e.Text != "" {
-		parts = append(parts, e.Text)
+	parts := []string{repliedWords(e)}
+	for _, c := range e.Calls {
+		parts = append(parts, "["+oneLine(c.Name, 30)+" "+oneLine(gist(c.Input), 40)+"]")
 	}
+	return strings.TrimSpace(strings.Join(parts, " "))
+}
+
+// repliedText counts the calls, for where each is shown behind it.
+func repliedText(e events.ReplyReceived) string {
+	text := repliedWords(e)
 	if len(e.Calls) > 0 {
-		parts = append(parts, "["+count(len(e.Calls), "call")+"]")
+		text += " [" + count(len(e.Calls), "call") + "]"
 	}
-	return strings.Join(parts, " ")
+	return oneLine(text, 120)
+}
+
+// repliedWords returns the text of a reply or, where it has nothing else, what the
+// model thought.
+func repliedWords(e events.ReplyReceived) string {
+	if e.Text == "" && e.Thinking != "" && len(e.Calls) == 0 {
+		return "(thinking) " + e.Thinking
+	}
+	return e.Text
 }
 
 // saidInRefusal names the calls, of which none ran.

@@ -19,14 +19,17 @@ func (a *app) turnCommand() *cobra.Command {
 }
 
 func (a *app) turnShow() *cobra.Command {
-	return &cobra.Command{
+	var full bool
+	cmd := &cobra.Command{
 		Use: "show [TURN]", Short: "Show what a turn offered the model, what it hid, and what has gone stale since",
 		Example: "  ledger turn show @last\n  ledger turn show trn_…4K2P9Q\n  ledger turn show 4K2P9Q -o json | jq '.tools[] | select(.stale)'",
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.completeTurns,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.reading(cmd.Context(), func(s *ledgerStore) error { return a.showTurn(cmd.Context(), s, orLast(args)) })
+			return a.reading(cmd.Context(), func(s *ledgerStore) error { return a.showTurn(cmd.Context(), s, orLast(args), full) })
 		},
 	}
+	fullFlag(cmd, &full)
+	return cmd
 }
 
 // A turnDetail is what one turn offered.
@@ -69,7 +72,7 @@ type hiddenTool struct {
 	Rule domain.Rule `json:"rule"`
 }
 
-func (a *app) showTurn(ctx context.Context, s *ledgerStore, id string) error {
+func (a *app) showTurn(ctx context.Context, s *ledgerStore, id string, full bool) error {
 	state, err := folded(ctx, s, calls.Projection())
 	if err != nil {
 		return err
@@ -107,8 +110,15 @@ func (a *app) showTurn(ctx context.Context, s *ledgerStore, id string) error {
 		d.Tools = append(d.Tools, tool)
 	}
 	d.calls = slices.DeleteFunc(state.Calls(), func(c calls.Call) bool { return c.Turn != turn.Turn })
-	d.Calls = rowsOf(d.calls)
-	return a.emitOne(d, func() { a.turnPage(d) })
+	asked, err := s.asked(ctx, d.calls)
+	if err != nil {
+		return err
+	}
+	d.Calls = rowsOf(asked, full)
+	return a.emitOne(d, func() {
+		a.turnPage(d)
+		a.turnCalls(asked, full)
+	})
 }
 
 // take takes what an event says of the turn. The first counts; an import may
@@ -174,7 +184,7 @@ func (a *app) turnPage(d turnDetail) {
 	if d.Observed {
 		a.line("An import observed these tools by their names; others may have been offered.\n")
 	}
-	t := table{head: []string{"TOOL", "REGISTRATION", "LAYER", "FINGERPRINT", "NOW", "DESCRIPTION"}, empty: "No tools were offered."}
+	t := table{head: []string{"~TOOL", "REGISTRATION", "~LAYER", "?FINGERPRINT", "NOW", "~DESCRIPTION"}, empty: "No tools were offered."}
 	for _, tool := range d.Tools {
 		t.add(string(tool.Tool), short(tool.Registration), strings.TrimSpace(value(tool.Placement)+" "+visible(value(tool.Location))),
 			fingerprintText(tool.Fingerprint), a.currency(tool), oneLine(value(tool.Description), textWidth))
@@ -191,6 +201,19 @@ func (a *app) turnPage(d turnDetail) {
 			a.line("  %s  %s  by %s", h.Tool, short(h.Registration), ruleText(&h.Rule))
 		}
 	}
+}
+
+// turnCalls shows what a turn was used to call.
+func (a *app) turnCalls(all []askedCall, full bool) {
+	if len(all) == 0 {
+		return
+	}
+	a.line("\n%s", a.painted(bold, "called"))
+	t := table{head: []string{"CALL", "~TOOL", "OUTCOME", "~INPUT"}, whole: full}
+	for _, c := range all {
+		t.add(shortCall(c.ID), oneLine(c.Tool, 30), a.outcome(outcomeWord(c.Call)), inputText(c.input, full))
+	}
+	a.write(t)
 }
 
 // currency says whether what was offered is still in effect.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstoredb"
 	"github.com/settlement-ledger/ledger/projections/calls"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
@@ -33,7 +34,8 @@ func (a *app) verifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "verify", Short: "Check the laws of the ledger over the whole log; exit 3 if any is broken",
 		Long: `Read the whole log from its beginning, without any checkpoint, and check it:
-every record decodes; streams have no gaps; every call begins at most once and
+every record decodes; streams have no gaps, and in a database nobody has hidden or
+deleted records of them by $maxCount, $maxAge, $tb, a deletion or a tombstone; every call begins at most once and
 ends once, under a registration that its turn offered and that was in effect,
 neither closed nor hidden by another; no result without a call; every reference
 to an output resolves to the bytes that the settlement names, or was pruned by
@@ -82,31 +84,37 @@ type verification struct {
 	Calls        int            `json:"calls"`
 	Settled      int            `json:"settled"`
 	Open         int            `json:"open"`
-	Imported     int            `json:"open_imported"` // of the open calls, those of imports
-	Waiting      int            `json:"waiting"`       // requests for permission that are not decided
-	Outputs      int            `json:"outputs"`       // that settlements name and that were not pruned
-	Unreferenced int            `json:"unreferenced"`  // outputs kept here that no settlement names
-	Unreachable  int            `json:"unreachable"`   // outputs of nodes that could not be asked, and were not checked
-	Digests      bool           `json:"digests"`       // they were read and compared
-	Refused      int            `json:"refused"`       // replies that could not be used, none of whose calls ran
-	UnknownKinds map[string]int `json:"unknown_kinds"` // kinds that this program does not know, and how often
+	Imported     int            `json:"open_imported"`    // of the open calls, those of imports
+	Orphans      int            `json:"orphans_imported"` // calls of imports of which the file has the result alone
+	Waiting      int            `json:"waiting"`          // requests for permission that are not decided
+	Outputs      int            `json:"outputs"`          // that settlements name and that were not pruned
+	Unreferenced int            `json:"unreferenced"`     // outputs kept here that no settlement names
+	Unreachable  int            `json:"unreachable"`      // outputs of nodes that could not be asked, and were not checked
+	Digests      bool           `json:"digests"`          // they were read and compared
+	Refused      int            `json:"refused"`          // replies that could not be used, none of whose calls ran
+	UnknownKinds map[string]int `json:"unknown_kinds"`    // kinds that this program does not know, and how often
 	Exceptions   []exceptionRow `json:"exceptions"`
 	lengths      map[events.Stream]events.Revision
 	last         events.Position
 	lost         bool // records could not be read
+	tampered     map[events.Stream]*tampering
 }
 
-func (a *app) verify(ctx context.Context, s *ledgerStore, f verifyFlags) error {
+func (a *app) verify(ctx context.Context, s *ledgerStore, f verifyFlags) (err error) {
 	v := &verification{
 		Store: s.name, Digests: f.outputs, UnknownKinds: map[string]int{}, Exceptions: []exceptionRow{},
 		lengths: map[events.Stream]events.Revision{},
 	}
 	progress := a.progress()
 	defer progress.end()
+	if v.tampered, err = tamperings(ctx, s); err != nil {
+		return err
+	}
 	state, err := v.readAll(ctx, s, progress)
 	if err != nil {
 		return err
 	}
+	v.checkTampering(a.now())
 	v.count(state)
 	if err := v.checkOutputs(ctx, s, state.Retained(), progress); err != nil {
 		return err
@@ -171,7 +179,13 @@ func (v *verification) checkPlace(e events.Entry) {
 		})
 	}
 	length, known := v.lengths[e.Stream]
-	if e.Revision != length+1 && (known || !v.lost) {
+	switch t := v.tampered[e.Stream]; {
+	case t != nil:
+		t.add(e, length, known || !v.lost)
+	case e.Revision == length+1 || !known && v.lost:
+	case e.Revision > length+1:
+		except("%s missing before it", revisions(length+1, e.Revision-1))
+	default:
 		except("it has revision %d, and the one before it %d", e.Revision, length)
 	}
 	if e.Position.Compare(v.last) <= 0 {
@@ -196,6 +210,11 @@ func (v *verification) count(state *calls.State) {
 			v.Waiting++
 		case session.Imported():
 			v.Imported++
+		}
+	}
+	for _, c := range state.Orphans() {
+		if c.Imported {
+			v.Orphans++
 		}
 	}
 	for _, e := range state.Exceptions() {
@@ -252,7 +271,7 @@ func (v *verification) checkOutput(ctx context.Context, kept remote.Outputs, r c
 	case err == nil:
 	case notGiven(err):
 		v.Unreachable++
-	case errors.Is(err, outputs.ErrNotFound), errors.Is(err, outputs.ErrPruned):
+	case errors.Is(err, outputs.ErrNotFound), errors.Is(err, outputs.ErrPruned), errors.Is(err, eventstoredb.ErrDeleted):
 		except(resolves, err.Error())
 	case errors.Is(err, outputs.ErrDamaged):
 		except(keptAsNamed, err.Error())
@@ -263,7 +282,7 @@ func (v *verification) checkOutput(ctx context.Context, kept remote.Outputs, r c
 }
 
 func (a *app) verificationPage(v *verification) {
-	t := table{head: []string{"LAW BROKEN", "SESSION", "CALL", "TOOL", ">POSITION", "DETAIL"}}
+	t := table{head: []string{"~LAW BROKEN", "SESSION", "CALL", "~TOOL", ">POSITION", "~DETAIL"}}
 	for _, e := range v.Exceptions {
 		session, call := "", ""
 		if e.Session != nil {
@@ -282,6 +301,9 @@ func (a *app) verificationPage(v *verification) {
 	if v.Imported > 0 {
 		a.line("%s in imports, whose files do not say how they ended.", count(v.Imported, "open call"))
 	}
+	if v.Orphans > 0 {
+		a.line("%s in imports, whose files do not hold the calls.", count(v.Orphans, "result"))
+	}
 	if n := v.Open - v.Imported; n > 0 {
 		a.line("%s at work or left by a process that died: ledger recover ends those of dead processes.", count(n, "open call"))
 	}
@@ -299,7 +321,7 @@ func (a *app) verificationPage(v *verification) {
 		a.line("%s of other nodes, which cannot be asked, not checked: ledger output tells why.", count(v.Unreachable, "output"))
 	}
 	if v.Refused > 0 {
-		a.line("%s refused, and kept: ledger event ls --kind ReplyRefused shows why.", people(v.Refused, "reply", "replies"))
+		a.line("%s refused, and kept: ledger event ls --kind ReplyRefused shows why.", count(v.Refused, "reply"))
 	}
 	for _, kind := range slices.Sorted(maps.Keys(v.UnknownKinds)) {
 		a.line("%s of kind %s, which this program does not know.", count(v.UnknownKinds[kind], "event"), visible(kind))

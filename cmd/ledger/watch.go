@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -10,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 )
@@ -76,7 +76,7 @@ func (w *watch) learn(v events.Envelope, aloud bool) {
 			w.asked[callName(e.Message, c.ID)] = c
 		}
 		if text := oneLine(e.Text, 100); aloud && text != "" {
-			fmt.Fprintf(w.to, "%s\n", w.app.painted(dim, text))
+			w.line("%s", w.app.painted(dim, text))
 		}
 	case events.CallStarted:
 		w.started[callName(e.Message, e.Call)] = v.Time
@@ -86,13 +86,22 @@ func (w *watch) learn(v events.Envelope, aloud bool) {
 		}
 	case events.ReplyRefused:
 		if aloud {
-			fmt.Fprintf(w.to, "%s\n", w.app.painted(yellow, "■ reply refused: "+oneLine(e.Reason, 100)))
+			w.line("%s", w.app.painted(yellow, "■ reply refused: "+oneLine(e.Reason, 100)))
 		}
 	case events.SessionInterrupted:
 		if aloud {
-			fmt.Fprintf(w.to, "%s\n", w.app.painted(yellow, strings.TrimSpace("■ interrupted by "+e.Reason.String()+" "+e.Detail)))
+			w.line("%s", w.app.painted(yellow, strings.TrimSpace("■ interrupted by "+e.Reason.String()+" "+e.Detail)))
 		}
 	}
+}
+
+// line writes a line, as wide as the terminal at most.
+func (w *watch) line(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if width := w.app.toldWidth(); width > 0 {
+		text = ansi.Truncate(text, width, "…")
+	}
+	fmt.Fprintln(w.to, text)
 }
 
 func callName(message domain.MessageID, call domain.CallID) string {
@@ -105,7 +114,7 @@ func (w *watch) settled(at time.Time, e events.CallSettled) {
 	if begun, ok := w.started[name]; ok {
 		took = lasting(at.Sub(begun))
 	}
-	fmt.Fprintf(w.to, "  %s  %-12s %6s  %s\n", w.app.padded(e.Outcome.String(), 18), oneLine(e.Tool, 24), took,
+	w.line("  %s  %-12s %6s  %s", w.app.padded(e.Outcome.String(), 18), oneLine(e.Tool, 24), took,
 		w.app.painted(dim, oneLine(gist(w.asked[name].Input), textWidth)))
 }
 
@@ -123,22 +132,4 @@ func lasting(d time.Duration) string {
 // padded returns an outcome as tables show it, filled up to a width.
 func (a *app) padded(word string, width int) string {
 	return a.outcome(word) + strings.Repeat(" ", max(0, width-len([]rune(looks[word].symbol+" "+word))))
-}
-
-// gists are the fields of an input that tell most, in order.
-var gists = []string{"command", "path", "pattern", "url", "query"}
-
-// gist returns what tells most of an input.
-func gist(input json.RawMessage) string {
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(input, &fields) != nil {
-		return string(input)
-	}
-	for _, name := range gists {
-		var text string
-		if json.Unmarshal(fields[name], &text) == nil && text != "" {
-			return text
-		}
-	}
-	return string(input)
 }

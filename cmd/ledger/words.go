@@ -2,12 +2,13 @@ package main
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
 
 	"github.com/charmbracelet/x/ansi"
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/projections/calls"
 )
@@ -97,7 +98,7 @@ func visible(text string) string {
 			return 0x2400 + r
 		case r == 0x7f:
 			return '␡'
-		case unicode.IsControl(r), 0x202a <= r && r <= 0x202e, 0x2066 <= r && r <= 0x2069:
+		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r):
 			return unicode.ReplacementChar
 		}
 		return r
@@ -116,59 +117,13 @@ func oneLine(text string, width int) string {
 // textWidth is how many columns a table gives to a text.
 const textWidth = 60
 
-// ago returns how long a time is past.
-func (a *app) ago(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	past := a.now().Sub(t)
-	const day = 24 * time.Hour
-	switch {
-	case past < -time.Second:
-		return "in " + coarse(-past)
-	case past < time.Second:
-		return "now"
-	case past < 30*day:
-		return coarse(past) + " ago"
-	}
-	return t.UTC().Format(time.DateOnly)
-}
-
-// coarse returns a duration in its greatest unit.
-func coarse(d time.Duration) string {
-	switch {
-	case d < time.Minute:
-		return strconv.Itoa(int(d/time.Second)) + "s"
-	case d < time.Hour:
-		return strconv.Itoa(int(d/time.Minute)) + "m"
-	case d < 24*time.Hour:
-		return strconv.Itoa(int(d/time.Hour)) + "h"
-	}
-	return strconv.Itoa(int(d/(24*time.Hour))) + "d"
-}
-
-// moment returns a time and how long it is past.
-func (a *app) moment(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return fmt.Sprintf("%s (%s)", stamp(t), a.ago(t))
-}
-
 // took returns how long a call ran.
 func took(c calls.Call) string {
 	ms := durationMS(c)
 	if ms == nil {
 		return ""
 	}
-	d := time.Duration(*ms) * time.Millisecond
-	switch {
-	case d < time.Second:
-		return strconv.FormatInt(*ms, 10) + "ms"
-	case d < time.Minute:
-		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + "s"
-	}
-	return d.Round(time.Second).String()
+	return lasting(time.Duration(*ms) * time.Millisecond)
 }
 
 // durationMS returns how long a call ran in milliseconds, nil where it did not
@@ -182,42 +137,7 @@ func durationMS(c calls.Call) *int64 {
 }
 
 // size returns a number of bytes as people say it.
-func size(n int64) string {
-	const units = "KMGTPE"
-	if n < 1024 {
-		return strconv.FormatInt(n, 10) + " B"
-	}
-	value, unit := float64(n)/1024, 0
-	for value >= 1023.95 && unit < len(units)-1 {
-		value, unit = value/1024, unit+1
-	}
-	return strings.TrimSuffix(strconv.FormatFloat(value, 'f', 1, 64), ".0") + " " + units[unit:unit+1] + "iB"
-}
+func size(n int64) string { return humanize.IBytes(uint64(max(0, n))) }
 
 // count returns a number with its noun.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
-}
-
-// parseTime reads a time: RFC 3339, a date, a date and time in UTC, or how
-// long ago, such as 10m, 36h or 7d.
-func (a *app) parseTime(text string) (time.Time, error) {
-	for _, layout := range []string{time.RFC3339Nano, time.DateOnly, time.DateTime, "2006-01-02T15:04:05", "2006-01-02T15:04"} {
-		if t, err := time.ParseInLocation(layout, text, time.UTC); err == nil {
-			return t, nil
-		}
-	}
-	span := text
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
-			span = strconv.FormatUint(n*24, 10) + "h"
-		}
-	}
-	if d, err := time.ParseDuration(span); err == nil && d >= 0 {
-		return a.now().Add(-d), nil
-	}
-	return time.Time{}, fmt.Errorf("%q is not a time such as 2026-09-01, 2026-09-01T15:04:05Z or 10m", text)
-}
+func count(n int, noun string) string { return english.Plural(n, noun, "") }

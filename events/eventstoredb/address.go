@@ -138,6 +138,12 @@ func parse(connectionString string, log *slog.Logger) (*esdb.Configuration, erro
 	if c.KeepAliveTimeout < 0 { // the transport would hang up each time it asks
 		c.KeepAliveInterval = -1
 	}
+	if c.NodePreference != esdb.NodePreferenceLeader {
+		// The ledger reads its own writes, which only the leader promises. A call to
+		// another node would be refused, and sent again to the leader.
+		log.Warn("nodePreference is not followed: every call goes to the leader, because a ledger reads what it wrote", "nodePreference", c.NodePreference.String())
+		c.NodePreference = esdb.NodePreferenceLeader
+	}
 	if c.DisableTLS && c.Username != "" {
 		log.Warn("credentials are never sent without TLS: remove tls=false, or the user and the password")
 	}

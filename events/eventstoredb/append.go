@@ -72,7 +72,7 @@ func (s *Store) sendable(stream events.Stream, records []events.Record) ([]esdb.
 			return nil, s.tooLarge(i, len(records), r, size, total)
 		}
 		sent[i] = esdb.EventData{EventID: f.ID, EventType: f.Type, Data: bytes.Clone(f.Data), Metadata: f.Metadata}
-		if form.ContentType(f.Data) == form.JSON {
+		if f.ContentType == form.JSON {
 			sent[i].ContentType = esdb.ContentTypeJson
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"runtime"
@@ -201,21 +202,39 @@ func TestLeaderIsFoundFromAnyNode(t *testing.T) {
 	}
 }
 
-// Whoever knows the nodes asks them who leads, whatever is preferred.
+// Whoever knows the nodes asks them who leads, whatever is preferred; and who
+// prefers another node is told once that all calls go to the leader. Who knows
+// only a node that does not lead is sent to the leader once, and not with each
+// call.
 func TestLeaderIsAskedForFirst(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	c.lead(1)
 	for _, preferred := range []string{"leader", "follower", "readOnlyReplica", "random"} {
-		s, err := eventstoredb.Open(t.Context(), c.url()+"&nodePreference="+preferred, eventstoredb.Config{})
-		if err != nil {
-			t.Fatal(err)
+		for at, astray := range map[string]int{c.url(): 0, c.url(2): 1} {
+			var told strings.Builder
+			c.mu.astray = 0
+			s, err := eventstoredb.Open(t.Context(), at+"&nodePreference="+preferred, eventstoredb.Config{
+				Logger: slog.New(slog.NewTextHandler(&told, &slog.HandlerOptions{Level: slog.LevelWarn})),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 20 {
+				holds(t, s, "first-1")
+			}
+			_ = s.Close()
+			if c.mu.astray != astray {
+				t.Errorf("%s: %d calls went to a node that does not lead, want %d", preferred, c.mu.astray, astray)
+			}
+			want := 1
+			if preferred == "leader" {
+				want = 0
+			}
+			if got := strings.Count(told.String(), "every call goes to the leader"); got != want {
+				t.Errorf("%s: the log says %d times that the leader is asked, want %d:\n%s", preferred, got, want, &told)
+			}
 		}
-		holds(t, s, "first-1")
-		_ = s.Close()
-	}
-	if c.mu.astray > 0 {
-		t.Errorf("%d calls went to a node that does not lead", c.mu.astray)
 	}
 }
 

@@ -5,8 +5,8 @@
 // [Config]'s Namespace, which stands before the name of each stream. The
 // revision of an entry is EventStoreDB's plus one, its position is EventStoreDB's
 // with both its parts, and its event is what package form makes of the record.
-// Every call asks the leader, because the ledger reads its own writes; the
-// nodePreference of a connection string decides nothing.
+// Every call asks the leader, because the ledger reads its own writes; a
+// nodePreference for another node is not followed, and Open logs that.
 //
 // # Promises
 //
@@ -45,7 +45,8 @@
 // may return ErrUnreachable, and ErrTooOld where an older node has come to lead;
 // an append that does was not taken. [ErrRefused] says
 // that the server will not do it, such as reading all streams for a user
-// without the right to. A loop ends with events.ErrDamaged at a record that is
+// without the right to, which Open says with [ErrForbidden] where the Config asks
+// for the whole log. A loop ends with events.ErrDamaged at a record that is
 // damaged, which names its position, and where somebody deleted a stream or cut
 // it short, which is an [ErrDeleted] as well. [ErrBroken] is a bug of the client.
 //

@@ -19,6 +19,13 @@ func (s *Store) stream(name string) (events.Stream, bool) {
 	return events.Stream(rest), ok && rest != "" && !strings.HasPrefix(name, system)
 }
 
+// owner returns the stream of the ledger that an event is a record of, and whether
+// it is one. A tombstone is the server's own, though it stands in the stream.
+func (s *Store) owner(e *esdb.RecordedEvent) (events.Stream, bool) {
+	stream, ours := s.stream(e.StreamID)
+	return stream, ours && !tombstone(e)
+}
+
 // place returns where an event stands in the log.
 func place(at esdb.Position) events.Position { return events.NewPosition(at.Commit, at.Prepare) }
 
@@ -31,7 +38,7 @@ func there(p events.Position) esdb.Position {
 // entry returns an event of the client as an entry of a stream.
 func (s *Store) entry(stream events.Stream, e *esdb.RecordedEvent) (events.Entry, error) {
 	at := place(e.Position)
-	record, _, err := form.Form{ID: e.EventID, Type: e.EventType, Data: e.Data, Metadata: e.UserMetadata, Created: e.CreatedDate}.Record()
+	record, _, err := form.Form{ID: e.EventID, Type: e.EventType, Data: e.Data, Metadata: e.UserMetadata, Created: e.CreatedDate, ContentType: e.ContentType}.Record()
 	if err != nil {
 		return events.Entry{}, &events.Damage{Position: at, Err: fmt.Errorf("read entry %d of %s at position %s: %w", e.EventNumber+1, stream, at, err)}
 	}

@@ -159,7 +159,7 @@ func (f *follower) take(ctx context.Context, m message) error {
 		return nil
 	}
 	at := place(m.event.Position)
-	stream, ours := f.store.stream(m.event.StreamID)
+	stream, ours := f.store.owner(m.event)
 	if at.Compare(f.seen) <= 0 {
 		return nil // it was sent before
 	}
@@ -236,7 +236,7 @@ func (f *follower) behind(ctx context.Context) (b behind, err error) {
 			if reached = known && (at.Compare(f.place) <= 0 || f.following.Filter.IsZero() || !b.last.IsZero()); reached {
 				return false, nil
 			}
-			stream, ours := f.store.stream(m.event.StreamID)
+			stream, ours := f.store.owner(m.event)
 			if !ours {
 				theirs++
 				if reached = known && theirs > farthest; reached {

@@ -114,8 +114,6 @@ func (g *guard) discover() (*client, error) {
 	// One attempt, because a client that gives up for ever makes every other
 	// call on it wait for ever: whoever needs a client asks for another.
 	config.MaxDiscoverAttempts = 1
-	// The ledger reads its own writes, which only the leader promises.
-	config.NodePreference = esdb.NodePreferenceLeader
 	config.Logger = func(level esdb.LogLevel, format string, args ...any) {
 		g.tell(level, format, args)
 		g.notice(c, format, args)

@@ -2,8 +2,9 @@ package eventstoredb
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
+
+	"github.com/cenkalti/backoff/v5"
 )
 
 // The delays between two tries of one call.
@@ -13,13 +14,13 @@ const (
 )
 
 // A pace spaces the tries of one call out: the delay doubles with each, and a
-// random part of it is left out, so that calls that failed together do not
-// come back together.
+// random part of it is added or left out, so that calls that failed together do
+// not come back together.
 type pace struct {
-	tries int
-	begun time.Time // when the last try began; zero if it got on
-	since time.Time // when the first try began that failed
-	last  error     // of the last
+	delays *backoff.ExponentialBackOff // nil while no try has failed
+	begun  time.Time                   // when the last try began; zero if it got on
+	since  time.Time                   // when the first try began that failed
+	last   error                       // of the last
 }
 
 // begin says that a try begins.
@@ -33,14 +34,15 @@ func (p *pace) progressed() { *p = pace{} }
 // is zero.
 func (p *pace) failed(ctx context.Context, err error, patience time.Duration) error {
 	now := time.Now()
-	if p.tries == 0 {
+	if p.delays == nil {
 		if p.since = p.begun; p.begun.IsZero() {
 			p.since = now
 		}
+		p.delays = backoff.NewExponentialBackOff()
+		p.delays.InitialInterval, p.delays.MaxInterval, p.delays.Multiplier = firstDelay, lastDelay, 2
 	}
-	p.tries, p.last = p.tries+1, err
-	delay := min(firstDelay<<min(p.tries-1, 16), lastDelay)
-	delay = delay/2 + rand.N(delay/2+1)
+	p.last = err
+	delay := p.delays.NextBackOff()
 	if patience > 0 {
 		left := patience - now.Sub(p.since)
 		if left <= 0 {

@@ -55,7 +55,7 @@ func (s *Store) read(ctx context.Context, stream events.Stream, after events.Rev
 			return false, err
 		}
 		if e.Revision != next+1 {
-			return false, fmt.Errorf("read %s: %w: %w: entry %d follows entry %d", stream, events.ErrDamaged, ErrDeleted, e.Revision, next)
+			return false, gap(next, e.Revision)
 		}
 		next = e.Revision
 		return yield(e), nil

@@ -66,7 +66,7 @@ func (s *Store) forward(ctx context.Context, q events.Query, yield func(events.E
 			return true, nil
 		}
 		seen = at
-		stream, ours := s.stream(m.event.StreamID)
+		stream, ours := s.owner(m.event)
 		if !ours {
 			return at != end, nil
 		}
@@ -104,7 +104,7 @@ func (s *Store) backward(ctx context.Context, q events.Query, yield func(events.
 		at, revision := place(m.event.Position), events.Revision(m.event.EventNumber)+1
 		again := length > 0 && name != "" && revision >= length || name == "" && !next.IsZero() && at.Compare(next) >= 0
 		if length > 0 && name != "" && revision < length-1 {
-			return false, fmt.Errorf("%w: %w: entry %d precedes entry %d", events.ErrDamaged, ErrDeleted, revision, length)
+			return false, gap(revision, length)
 		}
 		switch {
 		case !q.Through.IsZero() && at.Compare(q.Through) < 0:
@@ -119,7 +119,7 @@ func (s *Store) backward(ctx context.Context, q events.Query, yield func(events.
 		} else if !q.After.IsZero() && at.Compare(q.After) >= 0 {
 			return true, nil
 		}
-		stream, ours := s.stream(m.event.StreamID)
+		stream, ours := s.owner(m.event)
 		if !ours {
 			return true, nil
 		}
@@ -139,7 +139,7 @@ func (s *Store) backward(ctx context.Context, q events.Query, yield func(events.
 	case length == 0:
 		err = errHidden
 	case length > 1:
-		err = fmt.Errorf("%w: %w: nothing precedes entry %d", events.ErrDamaged, ErrDeleted, length)
+		err = gap(0, length)
 	}
 	return told(ctx, "read backward", err)
 }

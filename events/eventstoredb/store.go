@@ -3,6 +3,7 @@ package eventstoredb
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -41,6 +42,13 @@ type Config struct {
 	// beyond it: each node may take twice gossipTimeout. An append that may
 	// have been made, and a follower, are tried until their context ends.
 	Patience time.Duration
+	// RootCAs are the certificates that are trusted in place of the system's and the
+	// connection string's. Nil: the connection string's, or else the system's.
+	RootCAs *x509.CertPool
+	// Whole has Open return ErrForbidden for a user who may not read all streams of
+	// the database and those of the ledger, before anything can be written. Without
+	// it such a user can read and write what else the server lets them.
+	Whole bool
 	// Logger is told what the client of EventStoreDB complains about. Nil:
 	// nothing is.
 	Logger *slog.Logger
@@ -102,6 +110,9 @@ func Open(ctx context.Context, connectionString string, cfg Config) (*Store, err
 	if err != nil {
 		return nil, fmt.Errorf("open EventStoreDB: %w", err)
 	}
+	if cfg.RootCAs != nil {
+		config.RootCAs = cfg.RootCAs
+	}
 	s := &Store{
 		namespace: cfg.Namespace,
 		maxAppend: cfg.MaxAppend,
@@ -112,7 +123,11 @@ func Open(ctx context.Context, connectionString string, cfg Config) (*Store, err
 	s.life, s.end = context.WithCancelCause(context.Background())
 	s.crew = newCrew(s.life, &s.running)
 	s.guard = &guard{config: *config, log: log, life: s.life, running: &s.running, patience: s.patience}
-	if err := s.greet(ctx); err != nil {
+	err = s.greet(ctx, cfg.Whole)
+	if err == nil && cfg.Whole {
+		err = forbidden("read the ledger's streams", s.mayRead(ctx))
+	}
+	if err != nil {
 		_ = s.Close() // what failed is told
 		return nil, fmt.Errorf("open EventStoreDB at %s: %w", nodes(config), err)
 	}
@@ -132,10 +147,12 @@ func nodes(c *esdb.Configuration) string {
 }
 
 // greet finds the end of the log. A user who may not read all streams can
-// still read and write single ones.
-func (s *Store) greet(ctx context.Context) error {
+// still read and write single ones, unless the whole log is wanted.
+func (s *Store) greet(ctx context.Context, whole bool) error {
 	end, err := s.last(ctx)
-	if errors.Is(err, ErrRefused) {
+	if whole {
+		err = forbidden("read $all", err)
+	} else if errors.Is(err, ErrRefused) {
 		s.mu.blind, err = true, nil
 	}
 	s.saw(end)

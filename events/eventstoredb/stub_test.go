@@ -432,16 +432,17 @@ func TestPositionsKeepBothTheirParts(t *testing.T) {
 }
 
 // What others wrote into the streams of the ledger is yielded as it is: links,
-// the end of a stream, types and names of any form.
+// types and names of any form, but no tombstone, which is the server's.
 func TestWhateverOthersWroteIsYielded(t *testing.T) {
 	t.Parallel()
 	dangling := &streams.ReadResp{Content: &streams.ReadResp_Event{Event: &streams.ReadResp_ReadEvent{Link: written("links", "$>", "", 0, 9).GetEvent().GetEvent()}}}
 	s := (&stub{read: log(
 		dangling,
 		written("links", "$>", `{"$v":"1:-1:1:4"}`, 0, 10),
-		written("session-1", "$streamDeleted", "", 1<<63-1, 11),
+		written("session-2", "$streamDeleted", "", 0, 11), // which is somebody's event
 		written("SESSION", " Kind\n", "\x00", 0, 12),
 		written("session-", "Ω", "[]", 0, 13),
+		written("session-1", "$streamDeleted", "", 1<<63-1, 14),
 	)}).open(t)
 	entries, err := collect(s.ReadAll(t.Context(), events.Position{}))
 	if err != nil || len(entries) != 4 {
@@ -451,7 +452,7 @@ func TestWhateverOthersWroteIsYielded(t *testing.T) {
 	for _, e := range entries {
 		got = append(got, fmt.Sprintf("%s %d %q %q", e.Stream, e.Revision, e.Kind, e.Metadata))
 	}
-	want := `links 1 "$>" "{\"$v\":\"1:-1:1:4\"}", session-1 9223372036854775808 "$streamDeleted" "", SESSION 1 " Kind\n" "\x00", session- 1 "Ω" "[]"`
+	want := `links 1 "$>" "{\"$v\":\"1:-1:1:4\"}", session-2 1 "$streamDeleted" "", SESSION 1 " Kind\n" "\x00", session- 1 "Ω" "[]"`
 	if text := strings.Join(got, ", "); text != want {
 		t.Errorf("ReadAll yields %s, want %s", text, want)
 	}

@@ -24,8 +24,8 @@ type namedOutput struct {
 
 // NamedOutputs collects, record by record, the outputs that belong beside a log:
 // every output that a settlement names, except pruned outputs and outputs of
-// processes that worked on the log from elsewhere, which have a lease and keep
-// their outputs on their own node. It belongs to one goroutine.
+// processes that keep them on a node of their own: those with a lease that are not
+// on record as keeping them in the store. It belongs to one goroutine.
 type NamedOutputs struct {
 	named  map[domain.Ref]namedOutput
 	order  []domain.Ref
@@ -60,7 +60,7 @@ func (n *NamedOutputs) Add(e events.Entry) {
 	}
 	switch e := v.Event.(type) {
 	case events.ProcessStarted:
-		n.remote[e.Process] = !e.Until.IsZero()
+		n.remote[e.Process] = !e.Until.IsZero() && !e.InStore
 	case events.CallStarted:
 		n.began[callKey{v.Stream, e.Message, e.Call}] = e.Process
 	case events.CallSettled:
@@ -154,6 +154,29 @@ func OpenOutputs(ctx context.Context, log *embedded.Store, dir string, logger *s
 		return nil, err
 	}
 	if err := bindOutputs(ctx, log, path, kept, bound); err != nil {
+		return nil, errors.Join(err, kept.Close())
+	}
+	return kept, nil
+}
+
+// ReadOutputs opens the outputs in the folder of a store that was opened to read
+// only, as outputs.OpenReader does. Outputs that do not belong to the log are
+// refused as OpenOutputs refuses them. The caller closes them.
+func ReadOutputs(ctx context.Context, log *embedded.Store, dir string, logger *slog.Logger) (*outputs.Store, error) {
+	path := filepath.Join(dir, OutputsFolder)
+	bound, err := boundOutputs(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := outputs.OpenReader(ctx, path, outputs.Config{Logger: logger})
+	if err != nil {
+		return nil, err
+	}
+	id, err := kept.ID()
+	if err == nil && bound != "" && id != bound {
+		err = lacking(ctx, log, path, kept)
+	}
+	if err != nil {
 		return nil, errors.Join(err, kept.Close())
 	}
 	return kept, nil

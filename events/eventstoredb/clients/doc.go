@@ -2,10 +2,10 @@
 // clients what a database is to them.
 //
 // It has tests alone. The Node clients of EventStoreDB and KurrentDB, which the
-// folder node pins, append, read, subscribe and consume. The Go client's own
-// tests run unmodified against ledger serve; which of them do not pass, and why,
+// folder node pins, append, read, subscribe and consume. The own tests of both Go
+// clients run unmodified against ledger serve; which of them do not pass, and why,
 // is a table of the test, and docs/eventstoredb.md has it too.
 //
-// Node and npm are looked for, and so is what .ci/clients sets: where they are
-// missing a test says so and is skipped.
+// The tests take minutes, npm and fixed ports, so they run where .ci/clients asks
+// for them, by an environment variable, and are skipped with a message elsewhere.
 package clients

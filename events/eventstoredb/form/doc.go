@@ -15,12 +15,21 @@
 // have a member $ledger of their own, are in base64 as the member m of
 // $ledger, which then stands alone. Empty metadata are an empty m.
 //
+// What others made is declared to be JSON or not. Where the data do not show what
+// is declared, as the bytes 42 that are no JSON, the record's metadata say it in a
+// $ledger with the member c alone, beside theirs:
+//
+//	{"$ledger":{"c":"application/octet-stream"},"by":"them"}
+//
+// [Plain] gives such a record back as it was made.
+//
 // # Promises
 //
 //   - A record whose time has a year from 0 to 9999 is restored from its form
 //     field for field and bit for bit.
 //   - A form without $ledger was made by others. Its record has version 1, the
-//     time of the server, and the custom metadata as they are.
+//     time of the server, and the custom metadata as they are, with the content
+//     type where that has to be said. Plain gives the form again.
 //   - A form with a $ledger that Of did not write is an error, never another
 //     record. An object that was formatted anew, or whose members were put in
 //     another order, is read: its metadata have the same members.

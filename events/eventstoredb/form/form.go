@@ -34,6 +34,10 @@ type Form struct {
 	Data     []byte
 	Metadata []byte    // custom metadata
 	Created  time.Time // when the server made it; not part of what is sent to one
+
+	// ContentType says whether the data are JSON, and has no other meaning: each
+	// type but JSON is Octets to EventStoreDB. Empty: ContentType of the data.
+	ContentType string
 }
 
 // layout writes a time to the microsecond, always in as many bytes.
@@ -44,7 +48,29 @@ func Of(r events.Record) (Form, error) {
 	if year := r.Time.Year(); year < 0 || year > 9999 {
 		return Form{}, fmt.Errorf("%w: %s %s has a time in the year %d, not 0 to 9999", ErrNoForm, r.Kind, r.ID, year)
 	}
-	return Form{ID: r.ID.Bytes(), Type: r.Kind, Data: r.Data, Metadata: wrapped(r)}, nil
+	f := Form{ID: r.ID.Bytes(), Type: r.Kind, Data: r.Data, Metadata: wrapped(r), ContentType: ContentType(r.Data)}
+	if _, declared, ok := untagged(r.Metadata); ok {
+		f.ContentType = declared
+	}
+	return f, nil
+}
+
+// Plain returns the form of a record that others made, as they made it, and
+// whether there is one that gives the same record again. It has no $ledger.
+func Plain(r events.Record) (Form, bool) {
+	if r.Version != 1 {
+		return Form{}, false
+	}
+	f := Form{ID: r.ID.Bytes(), Type: r.Kind, Data: r.Data, Metadata: r.Metadata, ContentType: ContentType(r.Data)}
+	if !f.Own() {
+		return f, true
+	}
+	own, declared, ok := untagged(r.Metadata)
+	if !ok || declared == f.ContentType {
+		return Form{}, false
+	}
+	f.Metadata, f.ContentType = own, declared
+	return f, true
 }
 
 // wrapped returns the custom metadata of a record.
@@ -55,7 +81,12 @@ func wrapped(r events.Record) []byte {
 	b = strconv.AppendInt(b, int64(r.Version), 10)
 	b = append(b, beforeTime...)
 	b = r.Time.UTC().AppendFormat(b, layout)
-	b = append(b, '"')
+	return join(append(b, '"'), own)
+}
+
+// join ends the member $ledger and puts metadata beside it or, where they cannot
+// stand there, into it.
+func join(b, own []byte) []byte {
 	if !joins(own) {
 		b = append(b, `,"m":"`...)
 		b = base64.StdEncoding.AppendEncode(b, own)
@@ -66,6 +97,46 @@ func wrapped(r events.Record) []byte {
 		b = append(b, ',')
 	}
 	return append(b, own[1:]...)
+}
+
+// beforeType is how the metadata of a record begin that has the content type of
+// what others made.
+const beforeType = `{"$ledger":{"c":"`
+
+// tagged returns the metadata of a record whose data are declared to be of a type
+// that they do not show.
+func tagged(metadata []byte, declared string) []byte {
+	b := make([]byte, 0, len(metadata)+len(beforeType)+len(declared)+10)
+	b = append(b, beforeType...)
+	b = append(b, declared...)
+	return join(append(b, '"'), metadata)
+}
+
+// untagged is the inverse of tagged. Other metadata are not ok.
+func untagged(metadata []byte) (own []byte, declared string, ok bool) {
+	text, ok := bytes.CutPrefix(metadata, []byte(beforeType))
+	if !ok {
+		return nil, "", false
+	}
+	if declared = Octets; bytes.HasPrefix(text, []byte(JSON)) {
+		declared = JSON
+	}
+	text, ok = bytes.CutPrefix(text, []byte(declared+`"`))
+	if !ok {
+		return nil, "", false
+	}
+	switch encoded, inside := bytes.CutPrefix(text, []byte(`,"m":"`)); {
+	case inside:
+		var err error
+		if own, err = base64.StdEncoding.DecodeString(string(bytes.TrimSuffix(encoded, []byte(`"}}`)))); err != nil {
+			return nil, "", false
+		}
+	case string(text) == "}}":
+		own = []byte("{}")
+	default:
+		own = append([]byte{'{'}, bytes.TrimPrefix(text, []byte("},"))...)
+	}
+	return own, declared, bytes.Equal(tagged(own, declared), metadata)
 }
 
 // joins reports whether metadata can stand beside the member $ledger: they are
@@ -128,7 +199,21 @@ func (f Form) parse(r *events.Record) (own bool, err error) {
 		return true, unwrap(r, f.Metadata, members)
 	}
 	r.Version, r.Time, r.Metadata = 1, f.Created.UTC().Truncate(time.Microsecond), f.Metadata
+	if declared := f.declared(); declared != ContentType(f.Data) {
+		r.Metadata = tagged(f.Metadata, declared)
+	}
 	return false, nil
+}
+
+// declared returns one of the two content types.
+func (f Form) declared() string {
+	switch f.ContentType {
+	case "":
+		return ContentType(f.Data)
+	case JSON:
+		return JSON
+	}
+	return Octets
 }
 
 // Own reports whether f has a $ledger, whatever stands in it.
@@ -225,7 +310,7 @@ func rest(metadata, ledger []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// ContentType says what data are.
+// ContentType says what data show themselves to be.
 func ContentType(data []byte) string {
 	if json.Valid(data) {
 		return JSON

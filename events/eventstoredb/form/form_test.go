@@ -172,3 +172,76 @@ func FuzzRecord(f *testing.F) {
 		restores(t, r)
 	})
 }
+
+// TestADeclaredContentTypeComesBack makes records of what others declared, and
+// gives it back.
+func TestADeclaredContentTypeComesBack(t *testing.T) {
+	t.Parallel()
+	for _, data := range []string{"42", "{}", "", "\x00", "not json"} {
+		for _, declared := range []string{"", form.JSON, form.Octets, "text/plain", "application/json; charset=utf-8"} {
+			for _, metadata := range []string{"", "{}", `{"a":1}`, `{ "a":1}`, "[]", "\xff", `{"$other":{}}`, `{"c":"application/octet-stream"}`} {
+				f := form.Form{ID: [16]byte{1}, Type: "Theirs", Data: []byte(data), Metadata: []byte(metadata), Created: time.Unix(1, 0), ContentType: declared}
+				plainAgain(t, f)
+			}
+		}
+	}
+}
+
+// plainAgain fails t unless the record of a form of others gives that form again.
+func plainAgain(t *testing.T, f form.Form) {
+	t.Helper()
+	r, own, err := f.Record()
+	if err != nil || own {
+		t.Fatalf("the record of %+v: own %t, %v", f, own, err)
+	}
+	want := map[string]string{"": form.ContentType(f.Data), form.JSON: form.JSON}[f.ContentType]
+	if want == "" {
+		want = form.Octets
+	}
+	got, ok := form.Plain(r)
+	if !ok || got.ContentType != want || string(got.Metadata) != string(f.Metadata) || string(got.Data) != string(f.Data) || got.ID != f.ID || got.Type != f.Type {
+		t.Fatalf("of %+v came %+v, and back %+v, %t", f, r, got, ok)
+	}
+	if declares := string(r.Metadata) != string(f.Metadata); declares != (want != form.ContentType(f.Data)) {
+		t.Errorf("the metadata of %+v are %q", f, r.Metadata)
+	}
+	// The ledger copies it as any record, and knows the type.
+	if whole := restores(t, r); whole.ContentType != want {
+		t.Errorf("of %+v came %+v, of the type %s", f, whole, whole.ContentType)
+	}
+}
+
+// TestMetadataThatLookLikeADeclarationAreNone are of records of the ledger, which
+// are given back in whole.
+func TestMetadataThatLookLikeADeclarationAreNone(t *testing.T) {
+	t.Parallel()
+	for _, metadata := range []string{
+		`{"$ledger":{"c":"application/json"}}`, // what its data show
+		`{"$ledger":{"c":"text/plain"}}`, `{"$ledger":{"c":"application/octet-stream"} }`, `{"$ledger":{"c":"application/octet-stream","m":"?"}}`,
+		`{"$ledger":{"c":"application/octet-stream","m":"e30="}}`,
+		`{"$ledger":{"c":"application/octet-stream"},"$ledger":1}`, `{"$ledger":{"v":1}}`,
+	} {
+		r := record(metadata)
+		r.Version = 1
+		if f, ok := form.Plain(r); ok {
+			t.Errorf("the metadata %s are taken for a declaration: %+v", metadata, f)
+		}
+		restores(t, r)
+	}
+	if f, ok := form.Plain(record("{}")); ok {
+		t.Errorf("a record of version 3 has the plain form %+v, which does not say so", f)
+	}
+}
+
+// FuzzPlain gives back what others made.
+func FuzzPlain(f *testing.F) {
+	f.Add([]byte("42"), []byte(`{"a":1}`), form.Octets)
+	f.Add([]byte("\x00"), []byte(``), form.JSON)
+	f.Fuzz(func(t *testing.T, data, metadata []byte, declared string) {
+		theirs := form.Form{ID: [16]byte{1}, Type: "Theirs", Data: data, Metadata: metadata, Created: time.Unix(1, 0), ContentType: declared}
+		if theirs.Own() {
+			return
+		}
+		plainAgain(t, theirs)
+	})
+}

@@ -126,10 +126,16 @@ func TestAnAppendMadeAgainAfterARestart(t *testing.T) {
 				{wish{expect: "any", events: "abc"}, "2@+2"},
 				{wish{expect: "any", events: "b"}, "1@+1"},
 				{wish{expect: "any", events: "bx"}, "conflict"},
-				{wish{expect: "any", events: "ac"}, "conflict"},
-				{wish{expect: "any", events: "xa"}, "4@new"},
+				{wish{expect: "any", events: "ac"}, "2@+2"}, // all of them are there
+				{wish{expect: "any", events: "ca"}, "0@+0"},
+				{wish{expect: "any", events: "aa"}, "0@+0"},
+				{wish{expect: "any", events: "xa"}, "conflict"}, // a is not written twice
+				{wish{expect: "any", events: "xyc"}, "conflict"},
+				{wish{expect: "any", events: "xx"}, "4@new"},
 				{wish{expect: "exists", events: "bc"}, "2@+2"},
 				{wish{expect: "exists", events: "cd"}, "conflict"},
+				{wish{expect: "exists", events: "dc"}, "conflict"},
+				{wish{expect: "exists", events: "de"}, "4@new"},
 			}
 			fs := vfs.NewMem()
 			conn, stop := opened(t, fs)

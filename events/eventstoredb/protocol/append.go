@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/form"
 )
@@ -49,7 +50,7 @@ func (s *Server) propose(ctx context.Context, w *writing, p proposal) error {
 	if !ok || system[keyContentType] == "" {
 		return status.Error(codes.InvalidArgument, "append: an event needs the metadata type and content-type")
 	}
-	f := form.Form{ID: id, Type: kind, Data: p.GetData(), Metadata: p.GetCustomMetadata(), Created: s.cfg.Now()}
+	f := form.Form{ID: id, Type: kind, Data: p.GetData(), Metadata: p.GetCustomMetadata(), Created: s.cfg.Now(), ContentType: system[keyContentType]}
 	w.size += f.Size()
 	if w.size > s.cfg.MaxAppend {
 		return tooLarge(ctx, s.cfg.MaxAppend, fmt.Sprintf("append to %s: %v: %d bytes, the limit is %d", w.stream, errTooLarge, w.size, s.cfg.MaxAppend))
@@ -57,6 +58,11 @@ func (s *Server) propose(ctx context.Context, w *writing, p proposal) error {
 	r, own, err := f.Record()
 	if err != nil {
 		return status.Errorf(codes.InvalidArgument, "append to %s: %v", w.stream, err)
+	}
+	if !own {
+		if err := mayHold(ctx, w.stream, r.Data); err != nil {
+			return err
+		}
 	}
 	w.records = append(w.records, r)
 	w.foreign = w.foreign || !own
@@ -148,29 +154,57 @@ func (s *Server) look(ctx context.Context, w writing) (outcome, error) {
 	return outcome{conflict: !met, length: length}, nil
 }
 
-// writeAnywhere appends at the end, wherever it is. Each conflict means that
-// another append succeeded.
+// writeAnywhere appends at the end, wherever it is, unless the stream has the
+// records already. It looks for their IDs up to a length and appends behind just
+// that: what others append meanwhile is a conflict, and it looks again. So an ID
+// that several callers append at once is written once.
 func (s *Server) writeAnywhere(ctx context.Context, w writing) (outcome, error) {
-	after, found, err := s.recent(ctx, w)
-	if errors.Is(err, events.ErrConflict) {
-		return s.conflict(ctx, w)
+	held, err := s.ids.acquire(ctx, w.stream)
+	if err != nil {
+		return outcome{}, statusOf(err)
 	}
-	if found || err != nil {
-		return s.inPlace(ctx, w, after, err)
-	}
-	for {
-		length, err := s.length(ctx, w.stream)
+	defer held.release()
+	for tried := false; ; tried = true {
+		grown, err := held.update(ctx, s.store)
+		if err == nil && tried && !grown {
+			err = status.Errorf(codes.Aborted, "append to %s: the stream has another length than it shows; try again", w.stream)
+		}
 		if err != nil {
 			return outcome{}, statusOf(err)
 		}
-		if w.expect.exists && length == 0 {
-			return outcome{conflict: true}, nil
+		found, err := held.find(ctx, s.store, w.records)
+		if err != nil {
+			return outcome{}, statusOf(err)
 		}
-		at, err := s.append(ctx, w, length)
+		if done, ok := w.before(found, held.length); ok {
+			return done, nil
+		}
+		at, err := s.append(ctx, w, held.length)
 		if !errors.Is(err, events.ErrConflict) {
-			return s.written(ctx, w, length, at, err)
+			return s.written(ctx, w, held.length, at, err)
 		}
 	}
+}
+
+// before returns the outcome of an append that need not be tried, of a stream
+// with a length and some of the records. Where all are there it is a repeat, and
+// its outcome is that of the last of them. Where some are there it is a conflict:
+// to append them would write those twice, and the others alone are not what the
+// caller asks for.
+func (w writing) before(found map[domain.EventID]events.Header, length events.Revision) (outcome, bool) {
+	if w.expect.exists && length == 0 {
+		return outcome{conflict: true}, true
+	}
+	if len(found) == 0 {
+		return outcome{}, false
+	}
+	for _, r := range w.records {
+		if _, ok := found[r.ID]; !ok {
+			return outcome{conflict: true, length: length}, true
+		}
+	}
+	last := found[w.records[len(w.records)-1].ID]
+	return outcome{length: last.Revision, position: last.Position}, true
 }
 
 // written returns the outcome of an append that ended with an error, or with
@@ -210,37 +244,6 @@ func (s *Server) repeated(ctx context.Context, w writing, after events.Revision)
 		}
 	}
 	return false, nil
-}
-
-// recentRecords is how many of the last records of a stream are looked at for
-// an append that was made before, where the caller names no length.
-const recentRecords = 256
-
-// recent returns the length behind which the records are among the last of
-// their stream, and whether they are. If the first is and the others do not
-// follow it, it is a Conflict, as of EventStoreDB: some of them were written.
-func (s *Server) recent(ctx context.Context, w writing) (events.Revision, bool, error) {
-	looked, want := 0, len(w.records)-1
-	for h, err := range events.Headers(ctx, s.store, events.Query{Stream: w.stream, Backward: true}) {
-		if err != nil {
-			return 0, false, err
-		}
-		if h.ID != w.records[want].ID {
-			want = len(w.records) - 1
-		}
-		if h.ID == w.records[want].ID {
-			if want == 0 {
-				return h.Revision - 1, true, nil
-			}
-			want--
-		} else if h.ID == w.records[0].ID {
-			return 0, false, &events.Conflict{Stream: w.stream, After: h.Revision - 1}
-		}
-		if looked++; looked == recentRecords+len(w.records) {
-			break
-		}
-	}
-	return 0, false, nil
 }
 
 // Append reads an append of one stream, and answers it.
@@ -352,23 +355,4 @@ func wrongVersion(x expectation, length events.Revision) *streams.AppendResp_Wro
 		m.ExpectedRevisionOption_20_6_0 = &streams.AppendResp_WrongExpectedVersion_ExpectedRevision_20_6_0{ExpectedRevision_20_6_0: uint64(x.after) - 1}
 	}
 	return m
-}
-
-// refusal is why nothing is deleted.
-const refusal = "%s %s: a ledger forgets nothing: streams are neither deleted nor tombstoned"
-
-// Delete is refused.
-func (s *streamsOf) Delete(ctx context.Context, req *streams.DeleteReq) (*streams.DeleteResp, error) {
-	if _, err := s.admit(ctx, Reader); err != nil {
-		return nil, err
-	}
-	return nil, status.Errorf(codes.Unimplemented, refusal, "delete", req.GetOptions().GetStreamIdentifier().GetStreamName())
-}
-
-// Tombstone is refused.
-func (s *streamsOf) Tombstone(ctx context.Context, req *streams.TombstoneReq) (*streams.TombstoneResp, error) {
-	if _, err := s.admit(ctx, Reader); err != nil {
-		return nil, err
-	}
-	return nil, status.Errorf(codes.Unimplemented, refusal, "tombstone", req.GetOptions().GetStreamIdentifier().GetStreamName())
 }

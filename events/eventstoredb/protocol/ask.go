@@ -20,6 +20,7 @@ type question struct {
 	filter   *filter
 	ids      idForm
 	newer    bool // the caller knows the messages of newer servers
+	links    bool // what links name is sent with them
 }
 
 // The largest revision, and each part of the largest position, name the end.
@@ -38,7 +39,14 @@ func ask(o *streams.ReadReq_Options) (q question, err error) {
 	if o == nil {
 		return q, lacking("options")
 	}
-	q.backward = o.ReadDirection == streams.ReadReq_Options_Backwards
+	switch o.ReadDirection {
+	case streams.ReadReq_Options_Forwards:
+	case streams.ReadReq_Options_Backwards:
+		q.backward = true
+	default:
+		return q, status.Errorf(codes.InvalidArgument, "read: there is no direction %d", o.ReadDirection)
+	}
+	q.links = o.ResolveLinks
 	q.newer = o.GetControlOption().GetCompatibility() >= 1
 	switch o.GetUuidOption().GetContent().(type) {
 	case *streams.ReadReq_Options_UUIDOption_Structured:
@@ -68,7 +76,7 @@ func ask(o *streams.ReadReq_Options) (q question, err error) {
 		if q.stream != "" {
 			return q, status.Error(codes.InvalidArgument, "read: only $all takes a filter")
 		}
-		q.filter, err = filterOf(f.Filter)
+		q.filter, err = filterOf(f.Filter, q.live)
 	default:
 		return q, lacking("filter or no_filter")
 	}

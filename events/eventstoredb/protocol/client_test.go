@@ -388,7 +388,10 @@ func TestRequestsThatLackSomethingAreRefused(t *testing.T) {
 		"a stream is required": func(o *streams.ReadReq_Options) {
 			o.StreamOption = &streams.ReadReq_Options_Stream{Stream: &streams.ReadReq_Options_StreamOptions{}}
 		},
-		"checkpointIntervalMultiplier": filtered(&streams.ReadReq_Options_FilterOptions{Filter: prefix}),
+		"checkpointIntervalMultiplier": func(o *streams.ReadReq_Options) {
+			filtered(&streams.ReadReq_Options_FilterOptions{Filter: prefix})(o)
+			o.CountOption = &streams.ReadReq_Options_Subscription{}
+		},
 		"window": filtered(&streams.ReadReq_Options_FilterOptions{
 			Filter: prefix, CheckpointIntervalMultiplier: 1, Window: &streams.ReadReq_Options_FilterOptions_Max{},
 		}),

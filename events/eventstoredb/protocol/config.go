@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol/conns"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol/groups"
 )
 
@@ -39,6 +40,16 @@ type Config struct {
 	// writes.
 	Writable []string
 
+	// WithoutGroups leaves out groups of consumers: to open them reads the headers
+	// of the whole log. It is for ledger programs alone, which use none, and for a
+	// store that another server serves as well, which has them then.
+	WithoutGroups bool
+
+	// Connections bounds the connections, of other listeners that it bounds as well
+	// together with those of the server. Nil: those of the server have the default
+	// limits.
+	Connections *conns.Limiter
+
 	MaxAppend int              // most bytes of an append; 0: DefaultMaxAppend
 	Now       func() time.Time // the time of records that others write; nil: time.Now
 }
@@ -46,6 +57,9 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Anonymous = cmp.Or(c.Anonymous, Reader)
 	c.MaxAppend = cmp.Or(c.MaxAppend, DefaultMaxAppend)
+	if c.Connections == nil {
+		c.Connections = conns.New(conns.Config{})
+	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}

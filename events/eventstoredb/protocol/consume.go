@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"strings"
 
 	"github.com/EventStore/EventStore-Client-Go/v4/protos/persistent"
 	"github.com/EventStore/EventStore-Client-Go/v4/protos/shared"
+	"github.com/EventStore/EventStore-Client-Go/v4/protos/streams"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
@@ -58,7 +60,7 @@ func groupStatus(ctx context.Context, key groups.Key, err error) error {
 	for _, known := range groupExceptions {
 		if errors.Is(err, known.is) {
 			if known.name != "" {
-				except(ctx, known.name, "stream-name", sourceName(key.Source), "group-name", key.Name)
+				except(ctx, known.name, "stream-name", sourceName(key.Source), "group-name", key.Name, "reason", err.Error())
 			}
 			return status.Error(known.code, err.Error())
 		}
@@ -75,7 +77,7 @@ var groupExceptions = []struct {
 }{
 	{groups.ErrExists, codes.AlreadyExists, "persistent-subscription-exists"},
 	{groups.ErrNotFound, codes.NotFound, "persistent-subscription-does-not-exist"},
-	{groups.ErrBadGroup, codes.InvalidArgument, ""},
+	{groups.ErrBadGroup, codes.InvalidArgument, "persistent-subscription-failed"},
 	{groups.ErrFull, codes.FailedPrecondition, "maximum-subscribers-reached"},
 	{groups.ErrDeleted, codes.Aborted, "persistent-subscription-dropped"},
 	{groups.ErrStopped, codes.Unavailable, ""},
@@ -96,10 +98,21 @@ func keyOf(o named) (key groups.Key, err error) {
 	if o.GetAll() == nil {
 		key.Source, err = streamOf(o.GetStreamIdentifier())
 	}
-	if key.Name = o.GetGroupName(); err == nil && key.Name == "" {
-		err = status.Error(codes.InvalidArgument, "a group is required, and none is named")
+	if key.Name = o.GetGroupName(); err == nil {
+		err = checkGroup(key.Name)
 	}
 	return key, err
+}
+
+// checkGroup returns INVALID_ARGUMENT for a name that no group has.
+func checkGroup(name string) error {
+	switch {
+	case name == "":
+		return status.Error(codes.InvalidArgument, "a group is required, and none is named")
+	case len(name) > maxName:
+		return status.Errorf(codes.InvalidArgument, "the name of a group has %d bytes, and the limit is %d", len(name), maxName)
+	}
+	return nil
 }
 
 // Read makes the caller a consumer of a group until it leaves.
@@ -121,6 +134,9 @@ func (s *groupsOf) Read(to persistent.PersistentSubscriptions_ReadServer) error 
 	if err != nil {
 		return err
 	}
+	if o.BufferSize < 0 {
+		return status.Errorf(codes.InvalidArgument, "consume: a buffer of %d entries holds nothing", o.BufferSize)
+	}
 	c, err := s.join(ctx, key, int(min(o.BufferSize, maxRoom)))
 	if err != nil {
 		return groupStatus(ctx, key, err)
@@ -140,7 +156,7 @@ func (s *groupsOf) Read(to persistent.PersistentSubscriptions_ReadServer) error 
 		if err != nil {
 			return groupStatus(ctx, key, err)
 		}
-		m, err := delivered(d, groupIDs(o))
+		m, err := s.delivered(ctx, key, d, groupIDs(o))
 		if err != nil {
 			return err
 		}
@@ -156,7 +172,7 @@ func (s *groupsOf) join(ctx context.Context, key groups.Key, room int) (*groups.
 	if err != nil {
 		return nil, err
 	}
-	joining := groups.Joining{Room: room, User: "anonymous"}
+	joining := groups.Joining{Room: room, User: "anonymous", Name: connectionName(ctx)}
 	if from, ok := peer.FromContext(ctx); ok {
 		joining.From = from.Addr.String()
 	}
@@ -164,6 +180,16 @@ func (s *groupsOf) join(ctx context.Context, key groups.Key, room int) (*groups.
 		joining.User = name
 	}
 	return group.Join(joining)
+}
+
+// connectionName returns how a caller names its connection, as EventStoreDB does.
+// It is text of the caller's, made fit for a message.
+func connectionName(ctx context.Context) string {
+	md, _ := metadata.FromIncomingContext(ctx)
+	if names := md.Get("connection-name"); len(names) > 0 {
+		return strings.ToValidUTF8(names[0], "\uFFFD")
+	}
+	return "<unknown>"
 }
 
 // groupIDs returns the form in which a consumer wants IDs.
@@ -196,7 +222,11 @@ func hear(c *groups.Consumer, from persistent.PersistentSubscriptions_ReadServer
 			if err != nil {
 				return err
 			}
-			c.Nack(answerOf(answer.Nack.GetAction()), answer.Nack.GetReason(), ids...)
+			what, err := answerOf(answer.Nack.GetAction())
+			if err != nil {
+				return err
+			}
+			c.Nack(what, answer.Nack.GetReason(), ids...)
 		default:
 			return status.Error(codes.InvalidArgument, "consume: an ack or a nack is required")
 		}
@@ -205,16 +235,18 @@ func hear(c *groups.Consumer, from persistent.PersistentSubscriptions_ReadServer
 
 // answerOf returns what is to be done. A client that does not know asks for
 // nothing in particular: the entry is tried again.
-func answerOf(a persistent.ReadReq_Nack_Action) groups.Answer {
+func answerOf(a persistent.ReadReq_Nack_Action) (groups.Answer, error) {
 	switch a {
 	case persistent.ReadReq_Nack_Park:
-		return groups.Park
+		return groups.Park, nil
 	case persistent.ReadReq_Nack_Skip:
-		return groups.Skip
+		return groups.Skip, nil
 	case persistent.ReadReq_Nack_Stop:
-		return groups.Stop
+		return groups.Stop, nil
+	case persistent.ReadReq_Nack_Retry, persistent.ReadReq_Nack_Unknown:
+		return groups.Retry, nil
 	}
-	return groups.Retry
+	return groups.Retry, status.Errorf(codes.InvalidArgument, "consume: there is no action %d", a)
 }
 
 func idsOf(wire []*shared.UUID) (ids []domain.EventID, err error) {
@@ -232,21 +264,40 @@ func idsOf(wire []*shared.UUID) (ids []domain.EventID, err error) {
 
 func setID[K domain.Kind](id *domain.ID[K], b [16]byte) { *id = domain.IDFromBytes[K](b) }
 
-// delivered returns the message that hands an entry to a consumer.
-func delivered(d groups.Delivery, ids idForm) (*persistent.ReadResp, error) {
-	r, err := recorded(d.Entry, ids)
-	if err != nil {
-		return nil, err
+// delivered returns the message that hands an entry to a consumer, with what it
+// names if it is a link and the group asks for that.
+func (s *groupsOf) delivered(ctx context.Context, key groups.Key, d groups.Delivery, ids idForm) (*persistent.ReadResp, error) {
+	q := question{ids: ids}
+	if d.Kind == linkKind {
+		group, err := s.groups.Group(key)
+		if err != nil {
+			return nil, groupStatus(ctx, key, err)
+		}
+		q.links = group.Stand().Settings.Told.ResolveLinks
 	}
+	m, err := s.message(ctx, &q, d.Entry)
+	if err != nil {
+		return nil, statusOf(err)
+	}
+	told := m.GetEvent()
 	return &persistent.ReadResp{Content: &persistent.ReadResp_Event{Event: &persistent.ReadResp_ReadEvent{
-		Event: &persistent.ReadResp_ReadEvent_RecordedEvent{
-			Id: r.Id, StreamIdentifier: r.StreamIdentifier, StreamRevision: r.StreamRevision,
-			CommitPosition: r.CommitPosition, PreparePosition: r.PreparePosition,
-			Metadata: r.Metadata, CustomMetadata: r.CustomMetadata, Data: r.Data,
-		},
-		Position: &persistent.ReadResp_ReadEvent_CommitPosition{CommitPosition: r.CommitPosition},
+		Event:    ofGroup(told.Event),
+		Link:     ofGroup(told.Link),
+		Position: &persistent.ReadResp_ReadEvent_CommitPosition{CommitPosition: told.GetCommitPosition()},
 		Count:    &persistent.ReadResp_ReadEvent_RetryCount{RetryCount: int32(d.Retries)},
 	}}}, nil
+}
+
+// ofGroup returns an event as the messages of groups have it.
+func ofGroup(r *streams.ReadResp_ReadEvent_RecordedEvent) *persistent.ReadResp_ReadEvent_RecordedEvent {
+	if r == nil {
+		return nil
+	}
+	return &persistent.ReadResp_ReadEvent_RecordedEvent{
+		Id: r.Id, StreamIdentifier: r.StreamIdentifier, StreamRevision: r.StreamRevision,
+		CommitPosition: r.CommitPosition, PreparePosition: r.PreparePosition,
+		Metadata: r.Metadata, CustomMetadata: r.CustomMetadata, Data: r.Data,
+	}
 }
 
 // userOf returns the name that a caller gives.
@@ -254,7 +305,7 @@ func userOf(ctx context.Context) (string, bool) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	if header := md.Get("authorization"); len(header) > 0 {
 		name, _, ok := basic(header[0])
-		return name, ok
+		return strings.ToValidUTF8(name, "\uFFFD"), ok
 	}
 	return "", false
 }

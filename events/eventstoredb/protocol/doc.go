@@ -13,16 +13,21 @@
 // # Promises
 //
 //   - What the store acknowledges is acknowledged, and nothing else is.
-//   - An append that is made again succeeds and changes nothing: one that names
-//     a length wherever the records are in place, one that names none while they
-//     are among the last of the stream. Of records that others write, the IDs
-//     are compared, as EventStoreDB does.
+//   - An append that is made again succeeds, changes nothing and is told the
+//     first place: one that names a length where the records are in place, one
+//     that names none (Any, StreamExists) wherever in the stream their IDs are,
+//     however long ago and however many callers make it at once. One that names
+//     none is a conflict where the stream has some of its IDs and not others. Of
+//     records that others write, the IDs are compared, as EventStoreDB does.
 //   - Only the ledger writes into its own streams, and into others that are not
 //     opened: a caller with the role Ledger, whose records say their version and
 //     time.
 //   - A subscriber is sent every entry behind its place, once, in order. One
 //     that is slow delays nobody else and loses nothing.
-//   - Nothing is deleted, and the metadata of a stream are kept and not acted on.
+//   - Nothing is deleted or hidden. Metadata of a stream that would have
+//     EventStoreDB do that, or change rights, are refused; others are kept.
+//   - The content type of what others write is given back as they declared it:
+//     JSON or not.
 //   - What is refused has a status and a text that say what and why.
 //
 // # Concurrency

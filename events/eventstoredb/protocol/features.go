@@ -24,10 +24,11 @@ type featuresOf struct {
 	*Server
 }
 
-// methods are what a client is told that the server can do, in lower case.
+// methods are the methods and features that the server advertises to clients, by
+// service, in lower case. It lacks the methods that every client is refused.
 var methods = map[string]map[string][]string{
 	"event_store.client.streams.streams": {
-		"read": {"position", "events"}, "append": nil, "batchappend": {"deadline_duration"}, "delete": nil, "tombstone": nil,
+		"read": {"position", "events"}, "append": nil, "batchappend": {"deadline_duration"},
 	},
 	"event_store.client.persistent_subscriptions.persistentsubscriptions": {
 		"create": {"stream", "all"}, "update": {"stream", "all"}, "delete": {"stream", "all"}, "read": {"stream", "all"},
@@ -82,7 +83,7 @@ func (g *gossipOf) Read(ctx context.Context, _ *shared.Empty) (*gossip.ClusterIn
 		return nil, status.Errorf(codes.InvalidArgument, "read gossip: the authority %q has no port", authority[0])
 	}
 	return &gossip.ClusterInfo{Members: []*gossip.MemberInfo{{
-		InstanceId:   structured([16]byte{15: 1}),
+		InstanceId:   structured(g.instance),
 		TimeStamp:    ticks(g.cfg.Now()),
 		State:        gossip.MemberInfo_Leader,
 		IsAlive:      true,

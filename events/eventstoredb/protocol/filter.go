@@ -13,8 +13,8 @@ import (
 )
 
 // defaultWindow is how many records are examined between checkpoints where the
-// caller names no window.
-const defaultWindow = 500
+// caller names no window. It is that of EventStoreDB and of its clients.
+const defaultWindow = 32
 
 // A filter says which entries of all are sent.
 type filter struct {
@@ -30,7 +30,8 @@ type expression interface {
 	GetPrefix() []string
 }
 
-func filterOf(o *streams.ReadReq_Options_FilterOptions) (*filter, error) {
+// filterOf reads a filter. Only a subscription is told of checkpoints.
+func filterOf(o *streams.ReadReq_Options_FilterOptions, live bool) (*filter, error) {
 	var of expression
 	var byKind bool
 	switch f := o.GetFilter().(type) {
@@ -52,7 +53,7 @@ func filterOf(o *streams.ReadReq_Options_FilterOptions) (*filter, error) {
 	if window == 0 {
 		window = defaultWindow
 	}
-	if o.CheckpointIntervalMultiplier == 0 {
+	if live && o.CheckpointIntervalMultiplier == 0 {
 		return nil, lacking("a checkpointIntervalMultiplier above 0")
 	}
 	f.interval = window * uint64(o.CheckpointIntervalMultiplier)

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -22,6 +23,9 @@ func (s *groupsOf) Create(ctx context.Context, req *persistent.CreateReq) (*pers
 	}
 	o := req.GetOptions()
 	def := groups.Definition{Key: groups.Key{Name: o.GetGroupName()}}
+	if err := checkGroup(def.Name); err != nil {
+		return nil, err
+	}
 	from, err := createFrom(o, &def)
 	if err != nil {
 		return nil, err
@@ -32,7 +36,7 @@ func (s *groupsOf) Create(ctx context.Context, req *persistent.CreateReq) (*pers
 		strategy = o.GetSettings().GetNamedConsumerStrategy().String()
 	}
 	if def.Settings, err = settingsOf(o.GetSettings(), strategy); err != nil {
-		return nil, err
+		return nil, groupStatus(ctx, def.Key, err)
 	}
 	if def.Start, err = s.start(ctx, def.Source, from); err != nil {
 		return nil, statusOf(err)
@@ -55,8 +59,10 @@ func createFrom(o *persistent.CreateReq_Options, def *groups.Definition) (from p
 			from.end = p.Position.GetCommitPosition() == atEnd && p.Position.GetPreparePosition() == atEnd
 		case *persistent.CreateReq_AllOptions_Start:
 			from.start = true
-		default:
+		case *persistent.CreateReq_AllOptions_End:
 			from.end = true
+		default:
+			return from, lacking("a position, start or end")
 		}
 		if f := of.All.GetFilter(); f != nil {
 			def.Filter, err = groupFilter(f)
@@ -69,8 +75,10 @@ func createFrom(o *persistent.CreateReq_Options, def *groups.Definition) (from p
 			from.revision, from.end = r.Revision, r.Revision == atEnd
 		case *persistent.CreateReq_StreamOptions_Start:
 			from.start = true
-		default:
+		case *persistent.CreateReq_StreamOptions_End:
 			from.end = true
+		default:
+			return from, lacking("a revision, start or end")
 		}
 		return from, err
 	}
@@ -162,11 +170,14 @@ type settings interface {
 // counts.
 func settingsOf(o settings, strategy string) (groups.Settings, error) {
 	if o.GetLiveBufferSize() <= 0 || o.GetReadBatchSize() <= 0 || o.GetHistoryBufferSize() <= 0 {
-		return groups.Settings{}, status.Error(codes.InvalidArgument, "a group needs a live buffer, a history buffer and a read batch of at least 1")
+		return groups.Settings{}, fmt.Errorf("%w: it needs a live buffer, a history buffer and a read batch of at least 1", groups.ErrBadGroup)
 	}
 	buffer := max(o.GetHistoryBufferSize(), o.GetLiveBufferSize())
 	if buffer > maxBuffer {
-		return groups.Settings{}, status.Errorf(codes.InvalidArgument, "a group holds at most %d entries in its buffer, and not %d", maxBuffer, buffer)
+		return groups.Settings{}, fmt.Errorf("%w: it holds at most %d entries in its buffer, and not %d", groups.ErrBadGroup, maxBuffer, buffer)
+	}
+	if o.GetMaxCheckpointCount() < 0 {
+		return groups.Settings{}, fmt.Errorf("%w: a checkpoint after %d entries is none", groups.ErrBadGroup, o.GetMaxCheckpointCount())
 	}
 	timeout, err := span(o.GetMessageTimeoutTicks(), o.GetMessageTimeoutMs())
 	if err != nil {
@@ -186,7 +197,7 @@ func settingsOf(o settings, strategy string) (groups.Settings, error) {
 		MinCheckpoint:   int(o.GetMinCheckpointCount()),
 		MaxCheckpoint:   int(max(o.GetMaxCheckpointCount(), 1)),
 		Told: groups.Told{
-			LiveBuffer: o.GetLiveBufferSize(), ReadBatch: o.GetReadBatchSize(),
+			LiveBuffer: o.GetLiveBufferSize(), HistoryBuffer: o.GetHistoryBufferSize(), ReadBatch: o.GetReadBatchSize(),
 			ResolveLinks: o.GetResolveLinks(), ExtraStatistics: o.GetExtraStatistics(),
 		},
 	}, nil
@@ -201,7 +212,7 @@ const (
 // span returns a time that is told in ticks of 100 ns or in milliseconds.
 func span(ticks int64, ms int32) (time.Duration, error) {
 	if ticks < 0 || ticks > longest || ms < 0 {
-		return 0, status.Errorf(codes.InvalidArgument, "a time of %d ticks and %d ms is negative or longer than %d ticks", ticks, ms, int64(longest))
+		return 0, fmt.Errorf("%w: a time of %d ticks and %d ms is negative or longer than %d ticks", groups.ErrBadGroup, ticks, ms, int64(longest))
 	}
 	return time.Duration(ticks)*100*time.Nanosecond + time.Duration(ms)*time.Millisecond, nil
 }
@@ -213,7 +224,10 @@ func (s *groupsOf) Update(ctx context.Context, req *persistent.UpdateReq) (*pers
 	}
 	o := req.GetOptions()
 	key := groups.Key{Name: o.GetGroupName()}
-	var err error
+	err := checkGroup(key.Name)
+	if err != nil {
+		return nil, err
+	}
 	switch of := o.GetStreamOption().(type) {
 	case *persistent.UpdateReq_Options_All:
 	case *persistent.UpdateReq_Options_Stream:
@@ -231,7 +245,7 @@ func (s *groupsOf) Update(ctx context.Context, req *persistent.UpdateReq) (*pers
 	}
 	given, err := settingsOf(o.GetSettings(), o.GetSettings().GetNamedConsumerStrategy().String())
 	if err != nil {
-		return nil, err
+		return nil, groupStatus(ctx, key, err)
 	}
 	given.Told.StartFrom = group.Stand().Settings.Told.StartFrom
 	if err := s.groups.Update(key, given); err != nil {
@@ -277,7 +291,16 @@ func (s *groupsOf) List(ctx context.Context, req *persistent.ListReq) (*persiste
 		return nil, err
 	}
 	of := req.GetOptions().GetListForStream()
-	source := events.Stream(of.GetStream().GetStreamName())
+	var source events.Stream
+	switch {
+	case of.GetStream() != nil:
+		var err error
+		if source, err = streamOf(of.GetStream()); err != nil {
+			return nil, err
+		}
+	case of.GetAll() == nil && req.GetOptions().GetListAllSubscriptions() == nil:
+		return nil, status.Error(codes.InvalidArgument, "list groups: a stream, all or list_all_subscriptions is required")
+	}
 	resp := &persistent.ListResp{}
 	for _, group := range s.groups.All() {
 		if of == nil || group.Key().Source == source {
@@ -305,10 +328,21 @@ func (s *groupsOf) ReplayParked(ctx context.Context, req *persistent.ReplayParke
 	if err != nil {
 		return nil, groupStatus(ctx, key, err)
 	}
-	if o.GetStopAt() < 0 {
-		return nil, status.Error(codes.InvalidArgument, "replay: stop_at is negative")
+	most := 0 // all
+	switch stop := o.GetStopAtOption().(type) {
+	case *persistent.ReplayParkedReq_Options_NoLimit:
+	case *persistent.ReplayParkedReq_Options_StopAt:
+		if stop.StopAt < 0 {
+			return nil, status.Error(codes.InvalidArgument, "replay: stop_at is negative")
+		}
+		if stop.StopAt == 0 {
+			return &persistent.ReplayParkedResp{}, nil
+		}
+		most = int(stop.StopAt)
+	default:
+		return nil, status.Error(codes.InvalidArgument, "replay: stop_at or no_limit is required")
 	}
-	if err := group.Replay(int(o.GetStopAt())); err != nil {
+	if err := group.Replay(most); err != nil {
 		return nil, groupStatus(ctx, key, err)
 	}
 	return &persistent.ReplayParkedResp{}, nil
@@ -347,7 +381,7 @@ func info(g groups.Stand) *persistent.SubscriptionInfo {
 		ExtraStatistics:               set.Told.ExtraStatistics,
 		MaxRetryCount:                 int32(set.MaxRetries),
 		LiveBufferSize:                set.Told.LiveBuffer,
-		BufferSize:                    int32(set.Buffer),
+		BufferSize:                    cmp.Or(set.Told.HistoryBuffer, int32(set.Buffer)),
 		ReadBatchSize:                 set.Told.ReadBatch,
 		CheckPointAfterMilliseconds:   int32(set.CheckpointAfter.Milliseconds()),
 		MinCheckPointCount:            int32(set.MinCheckpoint),
@@ -362,7 +396,7 @@ func info(g groups.Stand) *persistent.SubscriptionInfo {
 	}
 	for _, c := range g.Consumers {
 		m.Connections = append(m.Connections, &persistent.SubscriptionInfo_ConnectionInfo{
-			From: c.From, Username: c.User, TotalItems: c.Total, ConnectionName: c.ID,
+			From: c.From, Username: c.User, TotalItems: c.Total, ConnectionName: c.Name,
 			AvailableSlots: int32(c.Room - c.InHand), InFlightMessages: int32(c.InHand),
 		})
 	}

@@ -49,7 +49,7 @@ func (s *Server) read(q question, to streams.Streams_ReadServer) error {
 			if !q.filter.admits(e.Header()) {
 				continue
 			}
-			m, err := event(e, q.ids)
+			m, err := s.message(ctx, &q, e)
 			if err != nil {
 				return err
 			}

@@ -30,7 +30,7 @@ func TestRefusalsHaveTheNamesThatClientsKnow(t *testing.T) {
 	settings := &persistent.CreateReq_Settings{LiveBufferSize: 1, ReadBatchSize: 1, HistoryBufferSize: 1, MaxSubscriberCount: 1}
 	create := func(conn *grpc.ClientConn, trailer grpc.CallOption) error {
 		_, err := persistent.NewPersistentSubscriptionsClient(conn).Create(ctx, &persistent.CreateReq{Options: &persistent.CreateReq_Options{
-			StreamOption: &persistent.CreateReq_Options_Stream{Stream: &persistent.CreateReq_StreamOptions{StreamIdentifier: id}},
+			StreamOption: &persistent.CreateReq_Options_Stream{Stream: &persistent.CreateReq_StreamOptions{StreamIdentifier: id, RevisionOption: &persistent.CreateReq_StreamOptions_End{End: none()}}},
 			GroupName:    "g", Settings: settings,
 		}}, trailer)
 		return err
@@ -60,6 +60,20 @@ func TestRefusalsHaveTheNamesThatClientsKnow(t *testing.T) {
 			_, err := persistent.NewPersistentSubscriptionsClient(all).GetInfo(ctx, &persistent.GetInfoReq{Options: &persistent.GetInfoReq_Options{
 				StreamOption: &persistent.GetInfoReq_Options_StreamIdentifier{StreamIdentifier: id}, GroupName: "other",
 			}}, trailer)
+			return err
+		}},
+		{"persistent-subscription-failed", "g", codes.InvalidArgument, func(trailer grpc.CallOption) error {
+			_, err := persistent.NewPersistentSubscriptionsClient(all).Update(ctx, &persistent.UpdateReq{Options: &persistent.UpdateReq_Options{
+				StreamOption: &persistent.UpdateReq_Options_Stream{Stream: &persistent.UpdateReq_StreamOptions{StreamIdentifier: id}}, GroupName: "g",
+			}}, trailer)
+			return err
+		}},
+		{"access-denied", "", codes.Unimplemented, func(trailer grpc.CallOption) error {
+			_, err := streams.NewStreamsClient(all).Delete(ctx, &streams.DeleteReq{Options: &streams.DeleteReq_Options{StreamIdentifier: id}}, trailer)
+			return err
+		}},
+		{"access-denied", "", codes.Unimplemented, func(trailer grpc.CallOption) error {
+			_, err := streams.NewStreamsClient(all).Tombstone(ctx, &streams.TombstoneReq{Options: &streams.TombstoneReq_Options{StreamIdentifier: id}}, trailer)
 			return err
 		}},
 		{"maximum-subscribers-reached", "g", codes.FailedPrecondition, func(trailer grpc.CallOption) error {

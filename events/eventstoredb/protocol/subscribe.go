@@ -7,6 +7,9 @@ import (
 
 	"github.com/EventStore/EventStore-Client-Go/v4/protos/streams"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/settlement-ledger/ledger/events"
 )
@@ -19,11 +22,13 @@ const EachTime = "ledger-caught-up-each-time"
 // place: a subscriber that is slow to receive slows its own loop.
 type subscription struct {
 	*question
+	server   *Server
 	shared   *gallery
 	to       streams.Streams_ReadServer
-	each     bool // tell each time
-	told     bool // was told that it has caught up
-	counted  bool // by the store, which says when a checkpoint is due
+	revision events.Revision // of a stream, behind which the subscriber is
+	each     bool            // tell each time
+	told     bool            // was told that it has caught up
+	counted  bool            // by the store, which says when a checkpoint is due
 	examined uint64
 	failed   error // of sending from within the store's loop
 	stop     context.CancelCauseFunc
@@ -37,7 +42,7 @@ func (s *Server) subscribe(q question, to streams.Streams_ReadServer) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	md, _ := metadata.FromIncomingContext(ctx)
-	sub := &subscription{question: &q, shared: s.current.of(q.ids), to: to, each: len(md.Get(EachTime)) > 0, stop: stop}
+	sub := &subscription{question: &q, server: s, shared: s.current.of(q.ids), to: to, each: len(md.Get(EachTime)) > 0, stop: stop}
 	entries, err := s.following(ctx, sub)
 	if err != nil {
 		return err
@@ -54,7 +59,7 @@ func (s *Server) subscribe(q question, to streams.Streams_ReadServer) error {
 		if err != nil {
 			return err
 		}
-		if err := sub.take(e); err != nil {
+		if err := sub.take(ctx, e); err != nil {
 			return err
 		}
 	}
@@ -64,8 +69,9 @@ func (s *Server) subscribe(q question, to streams.Streams_ReadServer) error {
 // following returns the entries of a subscription.
 func (s *Server) following(ctx context.Context, sub *subscription) (iter.Seq2[events.Entry, error], error) {
 	if sub.stream != "" {
-		after, err := s.streamPlace(ctx, sub.question)
-		return s.followStream(ctx, sub.stream, after, sub.caughtUp), err
+		var err error
+		sub.revision, err = s.streamPlace(ctx, sub.question)
+		return s.followStream(ctx, sub.stream, sub.revision, sub.caughtUp), err
 	}
 	after := sub.from.position
 	if sub.from.end {
@@ -135,9 +141,10 @@ func (s *Server) followStream(ctx context.Context, stream events.Stream, after e
 
 // take sends an entry that the filter admits, and a checkpoint when so many
 // were examined.
-func (u *subscription) take(e events.Entry) error {
+func (u *subscription) take(ctx context.Context, e events.Entry) error {
+	u.revision = e.Revision
 	if u.filter.admits(e.Header()) {
-		m, err := u.message(e)
+		m, err := u.message(ctx, e)
 		if err != nil {
 			return err
 		}
@@ -154,12 +161,13 @@ func (u *subscription) take(e events.Entry) error {
 	return u.checkpoint(e.Position)
 }
 
-// message returns what tells of an entry. Those who are current share it.
-func (u *subscription) message(e events.Entry) (*streams.ReadResp, error) {
-	if u.told {
+// message returns the response that carries an entry. Subscriptions that have caught
+// up share it, unless the entry is a link.
+func (u *subscription) message(ctx context.Context, e events.Entry) (*streams.ReadResp, error) {
+	if u.told && e.Kind != linkKind {
 		return u.shared.message(e, u.ids)
 	}
-	return event(e, u.ids)
+	return u.server.message(ctx, u.question, e)
 }
 
 // passed sends a checkpoint that the store says is due.
@@ -175,9 +183,50 @@ func (u *subscription) passed(at events.Position) {
 // checkpoint tells how far the log was examined.
 func (u *subscription) checkpoint(at events.Position) error {
 	commit, prepare := at.Parts()
-	return u.send(&streams.ReadResp{Content: &streams.ReadResp_Checkpoint_{
-		Checkpoint: &streams.ReadResp_Checkpoint{CommitPosition: commit, PreparePosition: prepare},
-	}})
+	m := &streams.ReadResp_Checkpoint{CommitPosition: commit, PreparePosition: prepare}
+	m.ProtoReflect().SetUnknown(u.stamp(3))
+	return u.send(&streams.ReadResp{Content: &streams.ReadResp_Checkpoint_{Checkpoint: m}})
+}
+
+// The fields of CaughtUp. The version of EventStoreDB that the server says it is
+// sends them, as newer clients wait for them; the generated types are older.
+const (
+	caughtUpTime     = 1
+	caughtUpRevision = 2
+	caughtUpPosition = 3
+)
+
+// caughtUpAt returns the message that says that the subscriber has been sent
+// everything up to a place: a revision in a stream, and else a position. There is
+// none where a stream or the log is empty.
+func (u *subscription) caughtUpAt(at events.Position) *streams.ReadResp {
+	b := u.stamp(caughtUpTime)
+	switch {
+	case u.stream != "" && u.revision > 0:
+		b = protowire.AppendTag(b, caughtUpRevision, protowire.VarintType)
+		b = protowire.AppendVarint(b, uint64(u.revision)-1)
+	case u.stream == "" && !at.IsZero():
+		commit, prepare := at.Parts()
+		var position []byte
+		for i, part := range []uint64{commit, prepare} {
+			position = protowire.AppendTag(position, protowire.Number(i+1), protowire.VarintType)
+			position = protowire.AppendVarint(position, part)
+		}
+		b = protowire.AppendTag(b, caughtUpPosition, protowire.BytesType)
+		b = protowire.AppendBytes(b, position)
+	}
+	m := &streams.ReadResp_CaughtUp{}
+	m.ProtoReflect().SetUnknown(b)
+	return &streams.ReadResp{Content: &streams.ReadResp_CaughtUp_{CaughtUp: m}}
+}
+
+// stamp returns the time of the server as a field of a message.
+func (u *subscription) stamp(field protowire.Number) []byte {
+	now, err := proto.Marshal(timestamppb.New(u.server.cfg.Now()))
+	if err != nil {
+		return nil // a time that cannot be told is left out
+	}
+	return protowire.AppendBytes(protowire.AppendTag(nil, field, protowire.BytesType), now)
 }
 
 // caughtUp tells the subscriber, with a checkpoint if there is a filter.
@@ -190,7 +239,7 @@ func (u *subscription) caughtUp(at events.Position) {
 		u.failed = u.checkpoint(at)
 	}
 	if u.failed == nil {
-		u.failed = u.send(&streams.ReadResp{Content: &streams.ReadResp_CaughtUp_{CaughtUp: &streams.ReadResp_CaughtUp{}}})
+		u.failed = u.send(u.caughtUpAt(at))
 	}
 	if u.failed != nil {
 		u.stop(u.failed)

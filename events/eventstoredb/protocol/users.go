@@ -6,6 +6,7 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,8 @@ import (
 	"sync"
 
 	"golang.org/x/crypto/bcrypt"
+
+	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol/conns"
 )
 
 // A Role is what a user may do. Each may do what those before it may. The zero
@@ -44,15 +47,22 @@ func ParseRole(text string) (Role, error) {
 // ErrBadUsers says that a users file cannot be read.
 var ErrBadUsers = errors.New("users file is not valid")
 
-// Users are those who may use a server. It is safe for concurrent use.
+// The errors of Users.Authenticate.
+var (
+	ErrNotAuthenticated = errors.New("no such user, or another password")
+	ErrBusy             = errors.New("too many passwords wait to be checked: try again in a second")
+)
+
+// Users are the users of a server, with their passwords and roles. It is safe for
+// concurrent use.
 type Users struct {
-	key     []byte // of the digests, drawn anew in each process
-	byName  map[string]user
-	nobody  []byte // a hash that no password has, so that an unknown name takes as long
-	hashing chan struct{}
-	mu      struct {
+	key    []byte // of the digests, drawn anew in each process
+	byName map[string]user
+	nobody []byte // a hash that no password has, so that an unknown name takes as long
+	checks *checker
+	mu     struct {
 		sync.Mutex
-		known map[string][sha256.Size]byte // the digest of the password that a user last proved
+		known map[string]digest // of the password that a user last proved
 	}
 }
 
@@ -66,10 +76,9 @@ type user struct {
 // with #, are passed over. What is wrong is an ErrBadUsers that names the line
 // and never the hash.
 func ParseUsers(r io.Reader) (*Users, error) {
-	u := &Users{key: make([]byte, 32), byName: map[string]user{}, hashing: make(chan struct{}, 1)}
-	u.mu.known = map[string][sha256.Size]byte{}
-	if _, err := rand.Read(u.key); err != nil {
-		return nil, fmt.Errorf("read users: %w", err)
+	u, err := newUsers()
+	if err != nil {
+		return nil, err
 	}
 	lines := bufio.NewScanner(r)
 	for n := 1; lines.Scan(); n++ {
@@ -86,6 +95,15 @@ func ParseUsers(r io.Reader) (*Users, error) {
 	}
 	if len(u.byName) == 0 {
 		return nil, fmt.Errorf("read users: %w: it names nobody", ErrBadUsers)
+	}
+	return u, nil
+}
+
+func newUsers() (*Users, error) {
+	u := &Users{key: make([]byte, 32), byName: map[string]user{}, checks: newChecker()}
+	u.mu.known = map[string]digest{}
+	if _, err := rand.Read(u.key); err != nil {
+		return nil, fmt.Errorf("draw a key for users: %w", err)
 	}
 	return u, nil
 }
@@ -134,46 +152,65 @@ func FormatUser(name, password string, role Role) (string, error) {
 	return name + ":" + string(hash) + ":" + role.String(), nil
 }
 
-// role returns the role of a user who gives this password, and whether there
-// is one. A password that was proved before is known by its digest: a hash
-// takes longer than most calls. One hash is computed at a time, and a call that
-// ends while it waits for that is nobody's.
-func (u *Users) role(ctx context.Context, name, password string) (Role, bool) {
-	found, exists := u.byName[name]
-	digest := u.digest(password)
-	if exists && u.knows(name, digest) {
-		return found.role, true
+// DrawnUser returns Users with one user whose password the caller drew at random,
+// so that it needs no slow hash: checking it never waits. A wrong password is
+// checked as any other.
+func DrawnUser(name, password string, role Role) (*Users, error) {
+	u, err := newUsers()
+	if err != nil {
+		return nil, err
 	}
-	hash := found.hash
-	if !exists {
-		hash = u.nobody
+	if u.nobody, err = bcrypt.GenerateFromPassword([]byte(rand.Text()), bcrypt.MinCost); err != nil {
+		return nil, fmt.Errorf("add user %s: %w", name, err)
 	}
-	select {
-	case u.hashing <- struct{}{}:
-	case <-ctx.Done():
-		return 0, false
-	}
-	err := bcrypt.CompareHashAndPassword(hash, []byte(password))
-	<-u.hashing
-	if err != nil || !exists {
-		return 0, false
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.mu.known[name] = digest
-	return found.role, true
+	u.byName[name] = user{hash: u.nobody, role: role}
+	u.mu.known[name] = u.digest(name, password)
+	return u, nil
 }
 
-func (u *Users) digest(password string) (sum [sha256.Size]byte) {
+// Authenticate returns the role of a user who gives this password, and an
+// ErrNotAuthenticated if there is none. A password that was proved before is
+// known by its digest, as its hash takes longer than most calls. Any other waits
+// for its turn to be hashed, for which the context may hold the connection of the
+// caller ([conns.NewContext]); ErrBusy says that too many wait, and the cause of
+// a context that ended is returned.
+func (u *Users) Authenticate(ctx context.Context, name, password string) (Role, error) {
+	from := conns.FromContext(ctx)
+	found, exists := u.byName[name]
+	given := u.digest(name, password)
+	if !exists || !u.knows(name, given) {
+		hash := found.hash
+		if !exists {
+			hash = u.nobody
+		}
+		if err := u.checks.check(ctx, from, given, hash, password); err != nil {
+			return 0, err
+		}
+		if !exists {
+			return 0, ErrNotAuthenticated
+		}
+		u.mu.Lock()
+		u.mu.known[name] = given
+		u.mu.Unlock()
+	}
+	from.Authenticated()
+	return found.role, nil
+}
+
+// A digest is that of a name and a password, under a key of this process.
+type digest [sha256.Size]byte
+
+func (u *Users) digest(name, password string) (sum digest) {
 	h := hmac.New(sha256.New, u.key)
-	h.Write([]byte(password))
+	h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(name))))
+	h.Write([]byte(name + password))
 	h.Sum(sum[:0])
 	return sum
 }
 
-func (u *Users) knows(name string, digest [sha256.Size]byte) bool {
+func (u *Users) knows(name string, given digest) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	known, ok := u.mu.known[name]
-	return ok && hmac.Equal(known[:], digest[:])
+	return ok && hmac.Equal(known[:], given[:])
 }

@@ -91,17 +91,17 @@ func TestWhoIsGoneDoesNotWaitForAPassword(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	giveBack := users.Busy()
-	if _, ok := users.Authenticate(gone, "writer", "writer"); ok {
+	if _, err := users.Authenticate(gone, "writer", "writer"); err == nil {
 		t.Error("a caller that is gone was let in")
 	}
 	giveBack()
 	for range 2 { // the second time the password is known
-		if role, ok := users.Authenticate(t.Context(), "writer", "writer"); !ok || role != protocol.Writer {
-			t.Errorf("a caller that is there: %v, %t, want write", role, ok)
+		if role, err := users.Authenticate(t.Context(), "writer", "writer"); err != nil || role != protocol.Writer {
+			t.Errorf("a caller that is there: %v, %v, want write", role, err)
 		}
 		giveBack = users.Busy()
-		if role, ok := users.Authenticate(t.Context(), "writer", "writer"); !ok || role != protocol.Writer {
-			t.Errorf("a password that was proved waits for its turn: %v, %t", role, ok)
+		if role, err := users.Authenticate(t.Context(), "writer", "writer"); err != nil || role != protocol.Writer {
+			t.Errorf("a password that was proved waits for its turn: %v, %v", role, err)
 		}
 		giveBack()
 	}
@@ -171,8 +171,8 @@ func TestAUsersFileThatIsNotRightIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if role, ok := both.Authenticate(t.Context(), "a", "secret"); !ok || role != protocol.Writer {
-		t.Errorf("a user with the roles write and read is %v, %t, want write", role, ok)
+	if role, err := both.Authenticate(t.Context(), "a", "secret"); err != nil || role != protocol.Writer {
+		t.Errorf("a user with the roles write and read is %v, %v, want write", role, err)
 	}
 	for _, name := range []string{"", "a:b", "a\nb", " a", "#a"} {
 		if line, err := protocol.FormatUser(name, "x", protocol.Reader); !errors.Is(err, protocol.ErrBadUsers) {

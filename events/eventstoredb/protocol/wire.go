@@ -18,6 +18,9 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/form"
 )
 
+// maxName is how many bytes the name of a stream or of a group has at most.
+const maxName = 1 << 10
+
 // none is the empty message of the protocol.
 var none = &shared.Empty{}
 
@@ -76,6 +79,10 @@ func streamOf(id *shared.StreamIdentifier) (events.Stream, error) {
 		return "", status.Error(codes.InvalidArgument, "a stream is required, and none is named")
 	case name == "$all":
 		return "", status.Error(codes.InvalidArgument, "$all is no stream: ask for all")
+	case len(name) > maxName:
+		return "", status.Errorf(codes.InvalidArgument, "the name of the stream %q… has %d bytes, and the limit is %d", name[:16], len(name), maxName)
+	case strings.IndexByte(name, 0) >= 0:
+		return "", status.Errorf(codes.InvalidArgument, "the name of the stream %q has a zero byte", name)
 	case !utf8.ValidString(name):
 		return "", status.Errorf(codes.InvalidArgument, "the name of the stream %q is not UTF-8", name)
 	}
@@ -122,9 +129,8 @@ func ours(s events.Stream) bool {
 // streams each record carries its version and time, so that a copy of them is
 // one wherever it is kept.
 func formOf(e events.Entry) (form.Form, error) {
-	if e.Version == 1 && ticked(e.Time) && !ours(e.Stream) {
-		plain := form.Form{ID: e.ID.Bytes(), Type: e.Kind, Data: e.Data, Metadata: e.Metadata}
-		if !plain.Own() {
+	if ticked(e.Time) && !ours(e.Stream) {
+		if plain, ok := form.Plain(e.Record); ok {
 			return plain, nil
 		}
 	}
@@ -146,7 +152,7 @@ func recorded(e events.Entry, ids idForm) (*streams.ReadResp_ReadEvent_RecordedE
 		PreparePosition:  prepare,
 		Metadata: map[string]string{
 			keyType:        f.Type,
-			keyContentType: form.ContentType(f.Data),
+			keyContentType: f.ContentType,
 			keyCreated:     strconv.FormatInt(ticks(e.Time), 10),
 		},
 		CustomMetadata: f.Metadata,

@@ -4,23 +4,28 @@
 const dialects = {
 	eventstore: {
 		module: "@eventstore/db-client",
-		connect: (d, server) => d.EventStoreDBClient.connectionString(`esdb://${server}`),
+		type: "EventStoreDBClient",
+		scheme: "esdb",
 		after: (expected) => ({ expectedRevision: expected }),
 		actual: (conflict) => conflict.actualVersion,
 	},
 	kurrent: {
 		module: "@kurrent/kurrentdb-client",
-		connect: (d, server) => d.KurrentDBClient.connectionString(`kurrentdb://${server}`),
+		type: "KurrentDBClient",
+		scheme: "kurrentdb",
 		after: (expected) => ({ streamState: expected }),
 		actual: (conflict) => conflict.actualState,
 	},
 };
 
-// speak returns the module of a client, and beside its names those that the
-// clients have in common: connect makes a client of a server, after says the
-// length that an append saw, actual the one that a conflict found.
+// speak returns the module of a client with names that both clients have in common:
+// Client is its type, connect makes a client of a server (mode is "" or "+discover"),
+// after returns the option for the length that an append expects, and actual the
+// length that a conflict found.
 export async function speak(name) {
 	const dialect = dialects[name];
-	const d = { ...(await import(dialect.module)), ...dialect, name };
-	return { ...d, connect: (server) => dialect.connect(d, server) };
+	const module = await import(dialect.module);
+	const Client = module[dialect.type];
+	const connect = (mode, server) => Client.connectionString(`${dialect.scheme}${mode}://${server}`);
+	return { ...module, ...dialect, name, Client, connect };
 }

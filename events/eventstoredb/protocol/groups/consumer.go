@@ -18,6 +18,7 @@ type Joining struct {
 	Room int    // how many entries it has in hand at most; less than one: one
 	From string // its address
 	User string
+	Name string // of its connection, as it says
 }
 
 // A Consumer is handed entries by a group. One goroutine calls Next.

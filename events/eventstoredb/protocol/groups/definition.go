@@ -66,17 +66,19 @@ type Settings struct {
 	MaxConsumers    int           `json:"max_consumers"`    // 0: any number
 	Buffer          int           `json:"buffer"`           // entries held in memory
 	MinCheckpoint   int           `json:"min_checkpoint"`   // entries settled before a checkpoint is worth its record
-	MaxCheckpoint   int           `json:"max_checkpoint"`   // entries settled after which there is one
+	MaxCheckpoint   int           `json:"max_checkpoint"`   // entries settled after which there is one, even if they are fewer than MinCheckpoint
 	CheckpointAfter time.Duration `json:"checkpoint_after"` // how long one waits for more
 
 	// What callers gave, and is given back to them.
 	Told Told `json:"told"`
 }
 
-// Told are settings that have no effect here and are given back as they came.
+// Told are settings that groups do not act on and give back as they came. Links
+// are resolved by the server that sends the entries.
 type Told struct {
 	StartFrom       string `json:"start_from"`
 	LiveBuffer      int32  `json:"live_buffer"`
+	HistoryBuffer   int32  `json:"history_buffer,omitempty"` // 0: of a group that was written before this field, Settings.Buffer
 	ReadBatch       int32  `json:"read_batch"`
 	ResolveLinks    bool   `json:"resolve_links"`
 	ExtraStatistics bool   `json:"extra_statistics"`
@@ -96,8 +98,8 @@ func (s Settings) valid() error {
 		return fmt.Errorf("%w: a number is negative", ErrBadGroup)
 	case s.Buffer < 1:
 		return fmt.Errorf("%w: its buffer holds nothing", ErrBadGroup)
-	case s.MaxCheckpoint < max(1, s.MinCheckpoint):
-		return fmt.Errorf("%w: a checkpoint is due at the latest after %d entries, and at the earliest after %d", ErrBadGroup, s.MaxCheckpoint, s.MinCheckpoint)
+	case s.MaxCheckpoint < 1:
+		return fmt.Errorf("%w: a checkpoint is due at the latest after %d entries, and not after at least 1", ErrBadGroup, s.MaxCheckpoint)
 	}
 	return nil
 }

@@ -461,17 +461,17 @@ func TestGroupsAreMadeChangedAndDeletedOnce(t *testing.T) {
 func TestGroupsThatMakeNoSenseAreRefused(t *testing.T) {
 	in(t, func(b *bench) {
 		for name, spoil := range map[string]func(*groups.Definition){
-			"name":      func(d *groups.Definition) { d.Name = "" },
-			"colons":    func(d *groups.Definition) { d.Name = "a::b" },
-			"a colon":   func(d *groups.Definition) { d.Name = ":b" },
-			"source":    func(d *groups.Definition) { d.Source = "subscription-x" },
-			"filter":    func(d *groups.Definition) { d.Filter = &groups.Filter{Prefixes: []string{"a"}} },
-			"regex":     func(d *groups.Definition) { d.Source, d.Filter = "", &groups.Filter{Regex: "("} },
-			"strategy":  func(d *groups.Definition) { d.Settings.Strategy = "" },
-			"time":      func(d *groups.Definition) { d.Settings.MessageTimeout = -1 },
-			"number":    func(d *groups.Definition) { d.Settings.MaxRetries = -1 },
-			"buffer":    func(d *groups.Definition) { d.Settings.Buffer = 0 },
-			"checkoint": func(d *groups.Definition) { d.Settings.MinCheckpoint = 200 },
+			"name":       func(d *groups.Definition) { d.Name = "" },
+			"colons":     func(d *groups.Definition) { d.Name = "a::b" },
+			"a colon":    func(d *groups.Definition) { d.Name = ":b" },
+			"source":     func(d *groups.Definition) { d.Source = "subscription-x" },
+			"filter":     func(d *groups.Definition) { d.Filter = &groups.Filter{Prefixes: []string{"a"}} },
+			"regex":      func(d *groups.Definition) { d.Source, d.Filter = "", &groups.Filter{Regex: "("} },
+			"strategy":   func(d *groups.Definition) { d.Settings.Strategy = "" },
+			"time":       func(d *groups.Definition) { d.Settings.MessageTimeout = -1 },
+			"number":     func(d *groups.Definition) { d.Settings.MaxRetries = -1 },
+			"buffer":     func(d *groups.Definition) { d.Settings.Buffer = 0 },
+			"checkpoint": func(d *groups.Definition) { d.Settings.MaxCheckpoint = 0 },
 		} {
 			def := groups.Definition{Key: key, Settings: settings}
 			spoil(&def)

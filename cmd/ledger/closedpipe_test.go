@@ -1,0 +1,348 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded"
+)
+
+// unreadPipe returns the writing end of a pipe whose reading end is closed. No
+// program that another test starts has a copy of the reading end.
+func unreadPipe(t *testing.T) *os.File {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { writer.Close() })
+	if err := reader.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return writer
+}
+
+// pipeCases are the arguments with which each command writes results, by the path
+// of the command. STORE and DIR in them are a seeded store and a fresh folder.
+var pipeCases = map[string][][]string{
+	"approval ls":                   {{}},
+	"approval revoke":               nil, // it has no result where there is no approval: its error is tried below
+	"call ls":                       {{}},
+	"call show":                     {{"call_3"}},
+	"completion bash":               {{}},
+	"completion fish":               {{}},
+	"completion powershell":         {{}},
+	"completion zsh":                {{}},
+	"consumer forget":               nil, // as approval revoke
+	"consumer ls":                   {{}},
+	"consumer retry":                nil,
+	"consumer show":                 nil,
+	"demo":                          {{}},
+	"doctor":                        {{}},
+	"event ls":                      {{}},
+	"event tail":                    {{}, {"-f"}},
+	"help":                          {{}, {"call", "ls"}},
+	"import claude-code":            {{"DIR/session.jsonl"}},
+	"output":                        {{"call_2"}, {"call_2", "--stat"}},
+	"publish":                       {{"--to", "file:DIR/log.jsonl", "--name", "n"}},
+	"recover":                       {{}},
+	"registry at":                   {{"now"}},
+	"resume":                        {{"@last", "--script", "DIR/session.json", "--workspace", "DIR"}},
+	"run":                           {{"--script", "DIR/session.json", "--workspace", "DIR"}},
+	"serve":                         {{"--listen", "127.0.0.1:0"}},
+	"serve user":                    {{"name"}},
+	"session ls":                    {{}},
+	"session show":                  {{}},
+	"session tail":                  {{}, {"-f"}},
+	"store backup":                  {{"DIR/backup"}},
+	"store bench":                   {{"--help"}}, // it measures for a minute before it writes
+	"store check":                   {{}},
+	"store compact":                 {{}},
+	"store copy":                    {{"STORE", "DIR/copy"}},
+	"store info":                    {{}},
+	"store restore":                 {{"DIR/kept", "--store", "DIR/restored"}},
+	"turn show":                     {{}},
+	"verify":                        {{}},
+	"version":                       {{}},
+	cobra.ShellCompRequestCmd:       {{"call", "show", ""}},
+	cobra.ShellCompNoDescRequestCmd: {{"call", "show", ""}},
+}
+
+// leaves returns the paths of all commands that do something.
+func leaves(cmd *cobra.Command, path string) []string {
+	var all []string
+	for _, c := range cmd.Commands() {
+		at := strings.TrimSpace(path + " " + c.Name())
+		if !c.HasSubCommands() || c.Name() == "serve" || c.Name() == "bench" {
+			all = append(all, at)
+		}
+		if c.HasSubCommands() && c.Name() != "bench" {
+			all = append(all, leaves(c, at)...)
+		}
+	}
+	return all
+}
+
+// TestEachCommandEndsQuietlyAtAClosedPipe closes the pipe of the results of every
+// command, as a table, as JSON and as its help, and the one of the errors.
+func TestEachCommandEndsQuietlyAtAClosedPipe(t *testing.T) {
+	t.Parallel()
+	a := &app{env: os.LookupEnv, now: time.Now}
+	root := a.root()
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	dir := t.TempDir()
+	store := seeded(t)
+	session := `{"schema_version":"ATIF-v1.7","agent":{"name":"build"},"steps":[{"source":"user","message":"go"},{"source":"agent","message":"done"}]}`
+	record := `{"type":"user","uuid":"0d3c0e0f-0000-4000-8000-000000000001","parentUuid":null,"sessionId":"0d3c0e0f-0000-4000-8000-000000000002",` +
+		`"timestamp":"2026-01-01T00:00:00.000Z","version":"2.0.0","cwd":"/w","isSidechain":false,"userType":"external","message":{"role":"user","content":"hello"}}` + "\n"
+	for name, text := range map[string]string{"session.json": session, "session.jsonl": record} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if made := ledger(t, store, "store", "backup", filepath.Join(dir, "kept")); made.exit != 0 {
+		t.Fatalf("store backup = %d %s", made.exit, made.err)
+	}
+	for _, path := range leaves(root, "") {
+		cases, known := pipeCases[path]
+		if !known {
+			t.Errorf("no case for ledger %s: add one to pipeCases", path)
+		}
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			run := func(stdout, stderr bool, args ...string) {
+				t.Helper()
+				exit, told := runUnread(t, store, dir, stdout, stderr, args...)
+				if exit != exitUnread || strings.Contains(told, "error") {
+					t.Errorf("ledger %s = %d, it tells %q; want %d and silence", strings.Join(args, " "), exit, told, exitUnread)
+				}
+			}
+			words := strings.Fields(path)
+			// The forms of a result and its errors leave by one way each, so that all of
+			// them are tried for one command, and for the others in the long run.
+			thorough := path == "call ls" || path == "run" || repeats(0, 1) > 0
+			for _, c := range cases {
+				run(true, false, slices.Concat(words, c)...)
+				if thorough && path != "demo" && path != "serve" && !strings.HasPrefix(path, "__") {
+					run(true, false, slices.Concat(words, c, []string{"-o", "json"})...)
+				}
+			}
+			if thorough && !strings.HasPrefix(path, "__") && path != "help" {
+				run(true, false, append(slices.Clone(words), "--help")...)
+				run(false, true, append(slices.Clone(words), "--bogus")...)
+				run(false, true, append(slices.Clone(words), "--bogus", "-o", "json")...)
+			}
+		})
+	}
+}
+
+// runUnread runs a command in a copy of a store, with one of its outputs a pipe that
+// is closed. It returns the exit code and what the other output was given, if that
+// is the standard error.
+func runUnread(t *testing.T, store, dir string, stdout, stderr bool, args ...string) (int, string) {
+	t.Helper()
+	own, fresh := filepath.Join(t.TempDir(), "store"), t.TempDir()
+	for from, to := range map[string]string{store: own, dir: fresh} {
+		if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args = slices.Clone(args)
+	for i := range args {
+		args[i] = strings.ReplaceAll(strings.ReplaceAll(args[i], "DIR", fresh), "STORE", own)
+	}
+	cmd := exec.CommandContext(t.Context(), "ledger", args...)
+	cmd.Env = append(os.Environ(), "LEDGER_STORE="+own)
+	cmd.Stdin = strings.NewReader("a password\n")
+	var out, told bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &told
+	if stdout {
+		cmd.Stdout = unreadPipe(t)
+	}
+	if stderr {
+		cmd.Stderr = unreadPipe(t)
+	}
+	err := cmd.Run()
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), told.String()
+}
+
+// A reader that takes the first line and leaves ends a long listing soon: what
+// comes behind is not read.
+func TestAListingEndsWhenItsReaderLeaves(t *testing.T) {
+	t.Parallel()
+	store := longStore(t, 20_000)
+	for _, args := range [][]string{{"event", "ls"}, {"event", "ls", "-o", "json"}} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			exit, told := readFirst(t, store, args, nil)
+			if exit != exitUnread || told != "" {
+				t.Errorf("%v | head -1 = %d, it tells %q; want %d and silence", args, exit, told, exitUnread)
+			}
+		})
+	}
+}
+
+// A command that follows ends when its reader leaves, though nothing comes that it
+// could write.
+func TestFollowingEndsWhenItsReaderLeaves(t *testing.T) {
+	t.Parallel()
+	store := seeded(t)
+	for _, args := range [][]string{{"event", "tail", "-f"}, {"session", "tail", "-f", "-o", "jsonl"}, {"event", "tail", "-f", "-o", "json"}} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			exit, told := readFirst(t, store, args, nil)
+			if told = strings.TrimSpace(strings.TrimPrefix(told, "— caught up, following —")); exit != exitUnread || told != "" {
+				t.Errorf("%v | head -1 = %d, it tells %q; want %d and silence", args, exit, told, exitUnread)
+			}
+		})
+	}
+}
+
+// readFirst runs a command, reads the first line of what it writes and closes the
+// pipe. It returns the exit code and what the standard error was given.
+func readFirst(t *testing.T, store string, args []string, prepare func(*exec.Cmd)) (int, string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "ledger", append([]string{"--store", store}, args...)...)
+	var told bytes.Buffer
+	cmd.Stderr = &told
+	if prepare != nil {
+		prepare(cmd)
+	}
+	pipe, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReaderSize(pipe, 16).ReadString('\n'); err != nil {
+		t.Fatalf("%v writes no line: %v", args, err)
+	}
+	if err := pipe.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // an error tells the exit code
+	return cmd.ProcessState.ExitCode(), told.String()
+}
+
+// longStore returns a store of one session with so many prompts.
+func longStore(t *testing.T, prompts int) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "store")
+	store, err := embedded.Open(t.Context(), dir, embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := events.NewLedger(store, domain.NewMint(time.Now, zeros{}), time.Now)
+	session := l.Mint().Session()
+	drafts := []events.Draft{l.Draft(events.SessionOpened{Session: session, Agent: "build", Origin: events.Origin{Kind: events.RunHere}}, domain.EventID{})}
+	for n := range prompts {
+		drafts = append(drafts, l.Draft(events.PromptAdmitted{Message: l.Mint().Message(), Text: fmt.Sprint("prompt ", n)}, domain.EventID{}))
+	}
+	if _, err := l.Append(t.Context(), events.SessionStream(session), 0, drafts...); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// steppedSession is a session of two calls, of which the first waits for a file.
+const steppedSession = `{"schema_version":"ATIF-v1.7","agent":{"name":"build"},"steps":[{"source":"user","message":"go"},
+ {"source":"agent","message":"one","tool_calls":[{"tool_call_id":"a","function_name":"bash","arguments":{"command":"echo > begun; cat go"}}]},
+ {"source":"agent","message":"two","tool_calls":[{"tool_call_id":"b","function_name":"bash","arguments":{"command":"sleep 1000"}}]},
+ {"source":"agent","message":"three"}]}`
+
+// A run whose reader leaves is interrupted at the next line that it writes, with
+// all of its record in order: its calls have ends, and its process is stopped.
+func TestARunWhoseReaderLeavesIsRecordedAsInterrupted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	trajectory, store := filepath.Join(dir, "t.json"), filepath.Join(dir, "store")
+	if err := os.WriteFile(trajectory, []byte(steppedSession), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"begun", "go"} {
+		if err := syscall.Mkfifo(filepath.Join(dir, name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "ledger", "--store", store, "run", "--script", trajectory, "--workspace", dir)
+	pipe, err := cmd.StderrPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(pipe).ReadString('\n'); err != nil {
+		t.Fatal("the run tells nothing: ", err)
+	}
+	if _, err := os.ReadFile(filepath.Join(dir, "begun")); err != nil { // waits for the call
+		t.Fatal(err)
+	}
+	if err := errors.Join(pipe.Close(), os.WriteFile(filepath.Join(dir, "go"), []byte("on\n"), 0)); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // an error tells the exit code
+	if got := cmd.ProcessState.ExitCode(); got != exitUnread {
+		t.Errorf("run: exit %d, want %d", got, exitUnread)
+	}
+	kinds := string(ledger(t, store, "event", "ls", "-o", "jsonl").out)
+	for _, kind := range []string{"SessionInterrupted", "LayerClosed", "ProcessStopped"} {
+		if !strings.Contains(kinds, `"kind":"`+kind+`"`) {
+			t.Errorf("no %s is on record:\n%s", kind, kinds)
+		}
+	}
+	if open := ledger(t, store, "call", "ls", "--open", "-o", "jsonl"); len(open.out) > 0 {
+		t.Errorf("calls are open: %s", open.out)
+	}
+	if verified := ledger(t, store, "verify"); verified.exit != 0 {
+		t.Errorf("verify = %d %s", verified.exit, verified.out)
+	}
+}
+
+// A run whose results nobody reads goes on to its end: it writes them there.
+func TestARunWhoseResultsAreNotReadIsRecordedWhole(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	trajectory, store := filepath.Join(dir, "t.json"), filepath.Join(dir, "store")
+	session := `{"schema_version":"ATIF-v1.7","agent":{"name":"build"},"steps":[{"source":"user","message":"go"},
+ {"source":"agent","message":"one","tool_calls":[{"tool_call_id":"a","function_name":"bash","arguments":{"command":"echo one"}}]},
+ {"source":"agent","message":"two"}]}`
+	if err := os.WriteFile(trajectory, []byte(session), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "ledger", "--store", store, "run", "--script", trajectory, "--workspace", dir)
+	cmd.Stdout, cmd.Stderr = unreadPipe(t), io.Discard
+	_ = cmd.Run() // an error tells the exit code
+	if got := cmd.ProcessState.ExitCode(); got != exitUnread {
+		t.Errorf("run: exit %d, want %d", got, exitUnread)
+	}
+	kinds := string(ledger(t, store, "event", "ls", "-o", "jsonl").out)
+	if !strings.Contains(kinds, `"text":"two"`) || !strings.Contains(kinds, `"kind":"ProcessStopped"`) || strings.Contains(kinds, "SessionInterrupted") {
+		t.Errorf("the session is not on record to its end:\n%s", kinds)
+	}
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded"
+)
+
+// A narrow store takes so many records at once, as a server with a small limit
+// does, and counts the appends that it takes.
+type narrow struct {
+	*embedded.Store
+	most, appends int
+}
+
+func (n *narrow) Append(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) error {
+	if len(records) > n.most {
+		return events.ErrTooLarge
+	}
+	n.appends++
+	return n.Store.Append(ctx, s, after, records...)
+}
+
+// Records of one stream that follow each other are copied with one append, as far
+// as they are not too many for it, and the order across streams is kept.
+func TestACopyAppendsRunsOfAStreamAtOnce(t *testing.T) {
+	t.Parallel()
+	mint := newMint(time.Now)
+	memory := func() *embedded.Store {
+		store, err := embedded.Open(t.Context(), "store", embedded.Config{FS: vfs.NewMem()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = store.Close() })
+		return store
+	}
+	from := memory()
+	lengths := map[events.Stream]events.Revision{}
+	for n, run := range []int{100, 1, 1, copyRecords + 1, 1} {
+		s := events.Stream(fmt.Sprintf("s-%d", n%2))
+		for range run { // each with an append of its own
+			r := events.Record{ID: mint.Event(), Kind: "K", Version: 1, Time: time.Now().UTC().Truncate(time.Microsecond), Data: []byte("{}")}
+			if err := from.Append(t.Context(), s, lengths[s], r); err != nil {
+				t.Fatal(err)
+			}
+			lengths[s]++
+		}
+	}
+	all := func(s events.Store) []events.Entry {
+		var all []events.Entry
+		for e, err := range s.ReadAll(t.Context(), events.Position{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, e)
+		}
+		return all
+	}
+	want := all(from)
+	for most, appends := range map[int]int{copyRecords: 6, 60: 2 + 1 + 1 + 8 + 1 + 1} {
+		to := &narrow{Store: memory(), most: most}
+		run := run{to: to}
+		for _, e := range want {
+			if err := run.add(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := run.flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := all(to.Store); !slices.EqualFunc(got, want, sameEntry) || to.appends != appends {
+			t.Errorf("with at most %d at once: %d records by %d appends, want the %d of the source, in order, by %d", most, len(got), to.appends, len(want), appends)
+		}
+	}
+}

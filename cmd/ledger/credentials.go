@@ -1,0 +1,56 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+)
+
+// The files in a folder that is served to its owner alone, for programs that are
+// given a connection string. Only the owner of the folder can read them.
+const (
+	credentialsName = "serving.url" // the connection string, with user and password
+	certificateName = "serving.pem" // the certificate that it names
+)
+
+func (s *host) credentialsPath(name string) string {
+	path, err := filepath.Abs(filepath.Join(s.dir, name))
+	if err != nil {
+		return filepath.Join(s.dir, name)
+	}
+	return path
+}
+
+// writeCredentials writes the connection string, and the certificate unless one is
+// given, if only the owner of the folder may connect.
+func (s *host) writeCredentials() error {
+	if !s.owner || s.protocol == nil {
+		return nil
+	}
+	u := url.URL{Scheme: "esdb", Host: reached(s.gate, "127.0.0.1"), User: url.UserPassword(s.identity.User, s.identity.Password)}
+	if s.flags.cert == "" {
+		u.RawQuery = url.Values{"tlsCAFile": {s.credentialsPath(certificateName)}}.Encode()
+		if err := replaceFile(s.credentialsPath(certificateName), []byte(s.identity.Certificate)); err != nil {
+			return fmt.Errorf("write the certificate of the server: %w", err)
+		}
+	}
+	if err := replaceFile(s.credentialsPath(credentialsName), []byte(u.String()+"\n")); err != nil {
+		return fmt.Errorf("write the connection string of the server: %w", err)
+	}
+	return nil
+}
+
+// forgetCredentials removes the files of writeCredentials, also those that a killed
+// server left.
+func (s *host) forgetCredentials() error {
+	var errs []error
+	for _, name := range []string{credentialsName, certificateName} {
+		if err := os.Remove(s.credentialsPath(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

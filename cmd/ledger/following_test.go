@@ -1,0 +1,73 @@
+package main
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A command that follows a folder gets each record once and in order, whether it is
+// appended by a process alone, through one that serves the folder, or after that one
+// was killed.
+func TestAFolderIsFollowedPastProcessesThatServe(t *testing.T) {
+	t.Parallel()
+	store := seeded(t)
+	tail := exec.CommandContext(t.Context(), "ledger", "--store", store, "event", "tail", "-f", "-n", "1", "-o", "jsonl")
+	out, err := tail.StdoutPipe()
+	noError(t, err)
+	noError(t, tail.Start())
+	lines, at := bufio.NewScanner(out), 29
+	next := func() string { // the line of the next record, which follows the one before
+		t.Helper()
+		for lines.Scan() {
+			if strings.Contains(lines.Text(), `"type":"sync"`) {
+				continue
+			}
+			at++
+			if want := `"position":"` + strconv.Itoa(at) + `"`; !strings.Contains(lines.Text(), want) {
+				t.Fatalf("followed %s, want %s", lines.Text(), want)
+			}
+			return lines.Text()
+		}
+		return ""
+	}
+	next()
+	write := func(how string) {
+		t.Helper()
+		// The probes of the doctor are records like any other.
+		if got := ledger(t, store, "doctor", "--write", "-o", "json"); !strings.Contains(string(got.out), `"writing"`) {
+			t.Fatalf("%s: doctor --write: exit %d, %s%s", how, got.exit, got.out, got.err)
+		}
+		for seen := 0; seen < probes; {
+			line := next()
+			if line == "" {
+				t.Fatalf("%s: following ended behind position %d", how, at)
+			}
+			if strings.Contains(line, `"kind":"DoctorProbed"`) {
+				seen++
+			}
+		}
+	}
+	write("alone")
+	for _, end := range []os.Signal{syscall.SIGKILL, os.Interrupt} {
+		serving := beginServing(t, store, "--listen", "127.0.0.1:0")
+		write("served")
+		noError(t, serving.Process.Signal(end))
+		_ = serving.Wait() // it was ended
+		write("after " + end.String())
+	}
+	noError(t, tail.Process.Signal(os.Interrupt))
+	for line := next(); line != ""; line = next() {
+		if strings.Contains(line, `"kind":"DoctorProbed"`) {
+			t.Errorf("followed %s as well", line)
+		}
+	}
+	_ = tail.Wait() // an error tells the exit code
+	if got := tail.ProcessState.ExitCode(); got != exitInterrupted {
+		t.Errorf("tail -f, interrupted: exit %d, want %d", got, exitInterrupted)
+	}
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded"
+)
+
+// asking makes a store of one session, whose one reply asks for calls with inputs.
+func asking(t *testing.T, tool string, inputs ...string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "store")
+	store, err := embedded.Open(t.Context(), dir, embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := events.NewLedger(store, domain.NewMint(time.Now, zeros{}), time.Now)
+	session, turn, message := l.Mint().Session(), l.Mint().Turn(), l.Mint().Message()
+	reply := events.ReplyReceived{Turn: turn, Message: message}
+	for i, input := range inputs {
+		reply.Calls = append(reply.Calls, domain.Call{ID: domain.CallID(fmt.Sprint("call_", i)), Name: tool, Input: json.RawMessage(input)})
+	}
+	var drafts []events.Draft
+	for _, e := range []events.Event{
+		events.SessionOpened{Session: session, Agent: "build", Origin: events.Origin{Kind: events.RunHere}},
+		events.TurnMaterialized{Turn: turn, Message: message}, reply,
+	} {
+		drafts = append(drafts, l.Draft(e, domain.EventID{}))
+	}
+	if _, err := l.Append(t.Context(), events.SessionStream(session), 0, drafts...); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func quoted(text string) string {
+	data, err := json.Marshal(text)
+	if err != nil {
+		panic(err)
+	}
+	return string(data)
+}
+
+// Lists, pages and their JSON say what each call was asked to do, also where the fold
+// of the calls does not hold the input.
+func TestListsShowWhatWasCalled(t *testing.T) {
+	t.Parallel()
+	content := strings.Repeat("much ", 2000)
+	store := asking(t, "write",
+		`{"command":"ls -la /etc"}`,
+		`{"content":`+quoted(content)+`,"path":"deep/file.go"}`,
+		`"no JSON at all"`,
+		`{"list":[`+strings.TrimSuffix(strings.Repeat("123456789,", 1000), ",")+`]}`,
+	)
+	for _, args := range [][]string{{"call", "ls"}, {"session", "show"}, {"turn", "show"}} {
+		shown := string(ledger(t, store, args...).out)
+		for _, want := range []string{"ls -la /etc", "deep/file.go", "no JSON at all", `{"list":[123456789`} {
+			if !strings.Contains(shown, want) {
+				t.Errorf("ledger %v does not show %s:\n%s", args, want, shown)
+			}
+		}
+		if full := string(ledger(t, store, append(args, "--full")...).out); !strings.Contains(full, content) {
+			t.Errorf("ledger %v --full does not show the whole content", args)
+		}
+	}
+	type row struct {
+		Input     json.RawMessage
+		Shortened bool `json:"input_shortened"`
+	}
+	rows := decodeJSON[[]row](t, ledger(t, store, "call", "ls", "-o", "json").out)
+	if len(rows) != 4 {
+		t.Fatalf("call ls has %d rows, want 4", len(rows))
+	}
+	whole := decodeJSON[[]row](t, ledger(t, store, "call", "ls", "--full", "-o", "json").out)
+	for i, long := range []bool{false, true, false, true} {
+		if rows[i].Shortened != long || len(rows[i].Input) > 2*inputLimit || !json.Valid(rows[i].Input) {
+			t.Errorf("the input of call %d is shortened: %v, %d bytes, want %v", i, rows[i].Shortened, len(rows[i].Input), long)
+		}
+		if whole[i].Shortened || long && len(whole[i].Input) < 10_000 {
+			t.Errorf("with --full the input of call %d has %d bytes and is shortened: %v", i, len(whole[i].Input), whole[i].Shortened)
+		}
+	}
+	shaped := decodeJSON[struct{ Path, Content string }](t, rows[1].Input)
+	if shaped.Path != "deep/file.go" || !strings.HasPrefix(shaped.Content, "much much") || !strings.HasSuffix(shaped.Content, "…") {
+		t.Errorf("the shortened input is %.300s, want its fields", rows[1].Input)
+	}
+	timeline := decodeJSON[struct{ Timeline []struct{ Call *row } }](t, ledger(t, store, "session", "show", "-o", "json").out).Timeline
+	if last := timeline[len(timeline)-1].Call; last == nil || !last.Shortened {
+		t.Errorf("the timeline does not say that an input is shortened")
+	}
+	if found := ledger(t, store, "event", "ls", "--kind", "ReplyReceived"); !strings.Contains(string(found.out), "[write ls -la /etc]") {
+		t.Errorf("event ls shows %s, want what was called", found.out)
+	}
+}
+
+func FuzzAShortenedInputIsJSON(f *testing.F) {
+	f.Add(`{"a":"`+strings.Repeat("x", 5000)+`"}`, 1)
+	f.Add(`[{"k":1e9},"\ud800",null]`, 900)
+	f.Add("no JSON\xff", 3000)
+	f.Fuzz(func(t *testing.T, text string, times int) {
+		text = strings.Repeat(text, max(1, min(times, 5000)))
+		text = text[:min(len(text), 1<<20)]
+		input := document([]byte(text))
+		short, cut := shortened(input)
+		if !json.Valid(short) || len(short) > 8*inputLimit {
+			t.Fatalf("%.200q is shortened to %d bytes: %.200q", input, len(short), short)
+		}
+		if cut != (len(input) > inputLimit) || !cut && !bytes.Equal(short, input) {
+			t.Fatalf("%d bytes are shortened: %v", len(input), cut)
+		}
+	})
+}
+
+// What a model writes never reaches a terminal as a control sequence, and never makes
+// a second line of a row, wherever it is shown.
+func TestHostileTextsReachNoTerminal(t *testing.T) {
+	t.Parallel()
+	evil := "\x1b]0;owned\x07\x1b[2J\u009b31m\r\n\u202egnp.exe\u2066\x00\x7f"
+	store := asking(t, "tool"+evil, `{"command":`+quoted(evil)+`}`, quoted(evil), `{`+quoted(evil)+`:`+quoted(evil)+`}`)
+	for _, args := range [][]string{
+		{"call", "ls"}, {"call", "ls", "--tool", strings.ReplaceAll(evil, "\x00", "")}, {"session", "show", "--full"}, {"turn", "show"}, {"event", "ls"},
+		{"call", "show", "call_2"}, {"call", "show", "call_"}, {"__complete", "call", "ls", "--tool", ""},
+	} {
+		shown := ledger(t, store, args...)
+		for _, r := range string(shown.out) + string(shown.err) {
+			if strings.ContainsRune("\x1b\x07\r\x00\x7f\u009b\u202e\u2066", r) {
+				t.Errorf("ledger %q shows %q", args, r)
+			}
+		}
+	}
+}
+
+func TestAGistIsTheFieldThatTellsMost(t *testing.T) {
+	t.Parallel()
+	for input, want := range map[string]string{
+		`{"command":"make","description":"Build it"}`: "make",
+		`{"file_path":"a.go","content":"x"}`:          "a.go",
+		`{"pattern":"**/*.sh","path":"src"}`:          "**/*.sh src",
+		`{"path":"."}`:                                ".",
+		`{"pattern":"x","command":"grep x"}`:          "grep x",
+		`{"file_path":"a.go","pattern":"x"}`:          "x",
+		`{"command":["a"],"url":"https://x"}`:         "https://x",
+		`{"n":1}`:                                     `{"n":1}`,
+		`"text"`:                                      "text",
+		`[1]`:                                         "[\n  1\n]",
+	} {
+		if got := gist(json.RawMessage(input)); got != want {
+			t.Errorf("gist(%s) = %q, want %q", input, got, want)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/settlement-ledger/ledger/events/embedded"
+)
+
+// A session of another process, in a folder of its own.
+type sharedRun struct {
+	*exec.Cmd
+	out, err bytes.Buffer
+	ended    chan struct{} // closed when failed is set
+	failed   error
+}
+
+// over reports whether the process has ended.
+func (r *sharedRun) over() bool {
+	select {
+	case <-r.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+func startRun(t *testing.T, store, trajectory string) *sharedRun {
+	t.Helper()
+	r := &sharedRun{Cmd: exec.CommandContext(t.Context(), "ledger", "--store", store, "run", "--script", trajectory, "--workspace", t.TempDir())}
+	r.Stdout, r.Stderr = &r.out, &r.err
+	r.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	r.ended = make(chan struct{})
+	noError(t, r.Start())
+	go func() {
+		r.failed = r.Wait()
+		close(r.ended)
+	}()
+	return r
+}
+
+// Three sessions at a time run in one folder, and ten commands read it, while the
+// process that holds the folder is killed: those that were not killed come to the
+// end that they would have come to alone, each command reads, and after a recovery
+// the log keeps its laws.
+func TestSessionsAndReadersOutliveTheHolder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	store, trajectory := filepath.Join(dir, "store"), filepath.Join(dir, "killed.json")
+	noError(t, os.WriteFile(trajectory, []byte(killed(sharedSteps)), 0o600))
+	if got := ledger(t, store, "run", "--script", trajectory, "--workspace", t.TempDir()); got.exit != 0 {
+		t.Fatalf("run: exit %d, %s", got.exit, got.err)
+	}
+	ended := make(chan struct{})
+	var reading sync.WaitGroup
+	for range repeats(3, 10) {
+		reading.Go(func() {
+			for {
+				select {
+				case <-ended:
+					return
+				default:
+				}
+				if got := ledger(t, store, "event", "ls", "-o", "jsonl"); got.exit != 0 {
+					t.Errorf("event ls: exit %d, %s", got.exit, got.err)
+					return
+				}
+			}
+		})
+	}
+	kills := 0
+	running := []*sharedRun{startRun(t, store, trajectory), startRun(t, store, trajectory), startRun(t, store, trajectory)}
+	for kills < repeats(2, 25) && !t.Failed() {
+		var holder *sharedRun
+		eventually(t, "one of the processes holds the folder, or all have ended", func() bool {
+			owner, held, err := embedded.Holder(store)
+			holder = holderAmong(running, owner.PID)
+			return err == nil && held && holder != nil || !slices.ContainsFunc(running, func(r *sharedRun) bool { return !r.over() })
+		})
+		if holder != nil {
+			time.Sleep(time.Duration(kills%7) * 20 * time.Millisecond)
+			if !holder.over() {
+				_ = holder.Process.Kill() // it may have ended
+				kills++
+			}
+		}
+		for i, r := range running {
+			if r == holder {
+				<-r.ended
+			}
+			if r.over() {
+				r.check(t, r == holder)
+				running[i] = startRun(t, store, trajectory)
+			}
+		}
+	}
+	for _, r := range running {
+		<-r.ended
+		r.check(t, false)
+	}
+	close(ended)
+	reading.Wait()
+	if got := ledger(t, store, "recover"); got.exit != 0 {
+		t.Errorf("recover: exit %d, %s", got.exit, got.err)
+	}
+	if got := ledger(t, store, "verify"); got.exit != 0 {
+		t.Errorf("verify: exit %d, %s%s", got.exit, got.out, got.err)
+	}
+	t.Logf("%d holders were killed", kills)
+}
+
+// check holds the end of a session to the one that it comes to alone, unless it was
+// killed.
+func (r *sharedRun) check(t *testing.T, killed bool) {
+	t.Helper()
+	if killed && r.failed != nil {
+		return
+	}
+	if r.failed != nil || !bytes.Contains(r.out.Bytes(), []byte(fmt.Sprint(2*sharedSteps, " succeeded"))) {
+		t.Errorf("run beside a holder that was killed: %v, %s%s", r.failed, r.out.Bytes(), r.err.Bytes())
+	}
+}
+
+// sharedSteps is how long the sessions are.
+var sharedSteps = repeats(steps, 12)
+
+func holderAmong(running []*sharedRun, pid int) *sharedRun {
+	for _, r := range running {
+		if r.Process.Pid == pid {
+			return r
+		}
+	}
+	return nil
+}

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/registry/outputs"
+)
+
+// digests returns the digest of each file of a store, but for the answers that
+// readers keep beside it.
+func digests(t *testing.T, store string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	noError(t, filepath.WalkDir(store, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && d.Name() == viewsName {
+			return fs.SkipDir
+		}
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		found[path] = fmt.Sprintf("%x", sha256.Sum256(text))
+		return err
+	}))
+	return found
+}
+
+// readingCommands are the commands that only read, with arguments.
+var readingCommands = []string{
+	"session ls", "session show @last", "session tail @last",
+	"turn show @last", "call ls", "call show @last",
+	"approval ls", "registry at now", "event ls", "event tail", "output @output",
+	"verify", "verify --outputs", "doctor", "store check", "store info",
+	"consumer ls",
+	"__complete session show ",
+}
+
+// inStore returns the arguments of a command, with the name of an output of a store.
+func inStore(t *testing.T, store, command string) []string {
+	t.Helper()
+	if !strings.Contains(command, "@output") {
+		return strings.Fields(command)
+	}
+	kept, err := outputs.OpenReader(t.Context(), filepath.Join(store, "outputs"), outputs.Config{})
+	noError(t, err)
+	defer kept.Close()
+	for r, err := range kept.All(t.Context()) {
+		noError(t, err)
+		return strings.Fields(strings.ReplaceAll(command, "@output", r.Ref.String()))
+	}
+	t.Fatal("the store has no output")
+	return nil
+}
+
+// diedIn returns a copy of a store as a process left it that was killed while it
+// worked there.
+func diedIn(t *testing.T, store string) string {
+	t.Helper()
+	w, err := embedded.Open(t.Context(), store, embedded.Config{Owner: embedded.Owner{PID: 1 << 22, Command: "ledger run"}})
+	noError(t, err)
+	ledger := events.NewLedger(w, domain.NewMint(time.Now, rand.Reader), time.Now)
+	session := ledger.Mint().Session()
+	for i, e := range []events.Event{
+		events.SessionOpened{Session: session, Agent: "build", Origin: events.Origin{Kind: events.RunHere}},
+		events.PromptAdmitted{Message: ledger.Mint().Message(), Text: "more"},
+	} {
+		_, err := ledger.Append(t.Context(), events.SessionStream(session), events.Revision(i), ledger.Draft(e, domain.EventID{}))
+		noError(t, err)
+	}
+	copied := filepath.Join(t.TempDir(), "store")
+	copyFolder(t, store, copied)
+	noError(t, w.Close())
+	return copied
+}
+
+// A command that only reads changes no file of the store, neither of one that was
+// closed nor of one whose process was killed.
+func TestReadingChangesNothing(t *testing.T) {
+	t.Parallel()
+	for name, store := range map[string]string{"closed": seeded(t), "killed": diedIn(t, seeded(t))} {
+		before := digests(t, store)
+		for _, command := range readingCommands {
+			got := ledger(t, store, inStore(t, store, command)...)
+			if after := digests(t, store); !maps.Equal(after, before) {
+				t.Errorf("%s: ledger %s changed %v", name, command, changed(before, after))
+			}
+			if got.exit != 0 && !(command == "doctor" && got.exit == exitFailed) { // a process died
+				t.Errorf("%s: ledger %s: exit %d, %s%s", name, command, got.exit, got.out, got.err)
+			}
+		}
+	}
+}
+
+// changed returns the names of files that differ.
+func changed(before, after map[string]string) []string {
+	var names []string
+	for name := range maps.Keys(before) {
+		if before[name] != after[name] {
+			names = append(names, name)
+		}
+	}
+	for name := range maps.Keys(after) {
+		if _, ok := before[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// asNobody returns a command that runs as a user who owns nothing here. It skips a
+// test that may not do so.
+func asNobody(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can run a command as another user")
+	}
+	program, err := exec.LookPath("ledger")
+	noError(t, err)
+	// The test binary lies in a folder that only its user may enter.
+	for dir := filepath.Dir(program); dir != "/" && dir != os.TempDir(); dir = filepath.Dir(dir) {
+		noError(t, os.Chmod(dir, 0o755))
+	}
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), "HOME=/nonexistent")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	return cmd
+}
+
+// Evidence in the folder of another user is read and verified, and stays as it is.
+func TestAnotherUsersFolderIsReadAndVerified(t *testing.T) {
+	t.Parallel()
+	store := diedIn(t, seeded(t))
+	noError(t, filepath.WalkDir(filepath.Dir(filepath.Dir(store)), func(path string, d fs.DirEntry, err error) error {
+		if err == nil {
+			err = os.Chmod(path, map[bool]fs.FileMode{true: 0o755, false: 0o644}[d.IsDir()])
+		}
+		return err
+	}))
+	before := digests(t, store)
+	for _, command := range readingCommands {
+		cmd := asNobody(t, append([]string{"--store", store}, inStore(t, store, command)...)...)
+		got, err := cmd.CombinedOutput()
+		if err != nil && !(command == "doctor" && cmd.ProcessState.ExitCode() == exitFailed) {
+			t.Errorf("ledger %s as another user: %v, %s", command, err, got)
+		}
+	}
+	if after := digests(t, store); !maps.Equal(after, before) {
+		t.Errorf("another user changed %v", changed(before, after))
+	}
+	if _, err := os.Stat(filepath.Join(store, viewsName)); err == nil {
+		t.Error("another user left answers in the folder")
+	}
+	// A user who may write there leaves no files of another owner either.
+	if got := ledger(t, store, "verify"); got.exit != 0 {
+		t.Errorf("verify: exit %d, %s", got.exit, got.err)
+	}
+}
+
+// What a killed writer left reads the same before and after a writer recovered the
+// files.
+func TestVerifyOfAKilledStoreIsTheSameBeforeAndAfterAWriter(t *testing.T) {
+	t.Parallel()
+	store := diedIn(t, seeded(t))
+	before := ledger(t, store, "verify", "-o", "json")
+	w, err := embedded.Open(t.Context(), store, embedded.Config{})
+	noError(t, err)
+	noError(t, w.Close())
+	if after := ledger(t, store, "verify", "-o", "json"); string(after.out) != string(before.out) || after.exit != before.exit {
+		t.Errorf("verify before: exit %d, %s; after a writer: exit %d, %s", before.exit, before.out, after.exit, after.out)
+	}
+}
+
+// Ten commands read a folder at once.
+func TestTenReadersAtOnce(t *testing.T) {
+	t.Parallel()
+	store := diedIn(t, seeded(t))
+	var reading sync.WaitGroup
+	for range 10 {
+		reading.Go(func() {
+			if got := ledger(t, store, "event", "ls", "-o", "jsonl"); got.exit != 0 || strings.Count(string(got.out), "\n") != 32 {
+				t.Errorf("event ls: exit %d, %s", got.exit, got.err)
+			}
+		})
+	}
+	reading.Wait()
+}
+
+// A command that follows a folder has it open for none: processes come and go, and
+// each record is followed once.
+func TestAFolderIsFollowedPastItsProcesses(t *testing.T) {
+	t.Parallel()
+	store := seeded(t)
+	read, write := io.Pipe()
+	a := &app{out: bufio.NewWriter(write), err: io.Discard, env: os.LookupEnv, now: time.Now, entropy: rand.Reader, output: asLines, store: store}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- a.reading(ctx, func(s *ledgerStore) error {
+			return a.tailEvents(ctx, s, eventFilter{kinds: []string{"PromptAdmitted"}}, tail{1, true})
+		})
+		write.Close()
+	}()
+	lines := bufio.NewScanner(read)
+	wantLine := func(want string) {
+		t.Helper()
+		if !lines.Scan() || !strings.Contains(lines.Text(), want) {
+			t.Fatalf("followed %q, want a line with %s", lines.Text(), want)
+		}
+	}
+	wantLine(`"kind":"PromptAdmitted"`)
+	wantLine(`{"type":"sync","position":"30"}`)
+	for n := range 3 {
+		w, err := embedded.Open(t.Context(), store, embedded.Config{})
+		noError(t, err)
+		ledger := events.NewLedger(w, domain.NewMint(time.Now, rand.Reader), time.Now)
+		stream := events.SessionStream(ledger.Mint().Session())
+		for i, e := range []events.Event{events.SessionClosed{}, events.PromptAdmitted{Text: fmt.Sprint("more ", n)}} {
+			_, err := ledger.Append(t.Context(), stream, events.Revision(i), ledger.Draft(e, domain.EventID{}))
+			noError(t, err)
+		}
+		noError(t, w.Close())
+		if n != 1 { // the second is found together with the third
+			for m := max(0, n-1); m <= n; m++ {
+				if n == 0 || m > 0 {
+					wantLine(fmt.Sprintf(`"text":"more %d"`, m))
+				}
+			}
+		}
+	}
+	cancel(domain.ByUser)
+	if f := faultOf(<-ended); f.exit != exitInterrupted || !f.quiet {
+		t.Errorf("following ended with %v, exit %d; want a quiet interruption", f, f.exit)
+	}
+	if lines.Scan() {
+		t.Errorf("followed %q as well", lines.Text())
+	}
+}

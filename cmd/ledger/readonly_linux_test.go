@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// mounted mounts a file system in a folder of its own, which it returns. It skips a
+// test that may not mount.
+func mounted(t *testing.T, source, kind string, flags uintptr, data string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount(source, dir, kind, flags, data); err != nil {
+		t.Skipf("mounting needs root: %v", err)
+	}
+	t.Cleanup(func() { noError(t, syscall.Unmount(dir, syscall.MNT_DETACH)) })
+	return dir
+}
+
+// Evidence on a mount that cannot be written to is read, verified, checked and
+// copied.
+func TestAReadOnlyMountIsReadAndVerified(t *testing.T) {
+	t.Parallel()
+	for name, store := range map[string]string{"closed": seeded(t), "killed": diedIn(t, seeded(t))} {
+		dir := mounted(t, store, "", syscall.MS_BIND, "")
+		noError(t, syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY, ""))
+		if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); !errors.Is(err, syscall.EROFS) {
+			t.Fatalf("write to a read-only mount = %v, want EROFS", err)
+		}
+		for _, command := range readingCommands {
+			got := ledger(t, dir, inStore(t, dir, command)...)
+			if got.exit != 0 && !(command == "doctor" && got.exit == exitFailed) {
+				t.Errorf("%s: ledger %s: exit %d, %s%s", name, command, got.exit, got.out, got.err)
+			}
+		}
+		copied := filepath.Join(t.TempDir(), "copy")
+		if got := ledger(t, dir, "store", "copy", dir, copied); got.exit != 0 {
+			t.Errorf("%s: store copy: exit %d, %s%s", name, got.exit, got.out, got.err)
+		}
+		there, here := ledger(t, dir, "verify", "-o", "json").out, ledger(t, store, "verify", "-o", "json").out
+		if !bytes.Equal(bytes.ReplaceAll(there, []byte(dir), []byte(store)), here) {
+			t.Errorf("%s: verify there: %s; here: %s", name, there, here)
+		}
+	}
+}
+
+// Evidence on a full disk is read and verified, and stays as it is.
+func TestAFullDiskIsReadAndVerified(t *testing.T) {
+	t.Parallel()
+	died := diedIn(t, seeded(t))
+	dir := mounted(t, "none", "tmpfs", 0, "size=64m")
+	store := filepath.Join(dir, "store")
+	copyFolder(t, died, store)
+	filler, err := os.Create(filepath.Join(dir, "filler"))
+	noError(t, err)
+	for block := make([]byte, 1<<20); err == nil; {
+		_, err = filler.Write(block)
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("fill a disk = %v, want ENOSPC", err)
+	}
+	noError(t, filler.Close())
+	before := digests(t, store)
+	for _, command := range readingCommands {
+		got := ledger(t, store, inStore(t, store, command)...)
+		if got.exit != 0 && !(command == "doctor" && got.exit == exitFailed) {
+			t.Errorf("ledger %s: exit %d, %s%s", command, got.exit, got.out, got.err)
+		}
+	}
+	if after := digests(t, store); !maps.Equal(after, before) {
+		t.Errorf("readers changed %v", changed(before, after))
+	}
+}

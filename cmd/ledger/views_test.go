@@ -1,0 +1,73 @@
+package main
+
+import (
+	"crypto/rand"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded"
+)
+
+// An answer that readers kept beside a log is not used for another log that is put
+// into the same folder.
+func TestAnAnswerOfAnotherLogIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	store := grownStore(t, 3000)
+	if got := ledger(t, store, "call", "ls"); got.exit != 0 {
+		t.Fatalf("call ls: exit %d, %s", got.exit, got.err)
+	}
+	kept, err := os.ReadDir(filepath.Join(store, viewsName))
+	if err != nil || len(kept) == 0 {
+		t.Fatalf("no answers are kept beside the log: %v", err)
+	}
+	other := grownStore(t, 3000)
+	want := ledger(t, other, "session", "ls", "-o", "json")
+	noError(t, os.RemoveAll(filepath.Join(store, "log")))
+	noError(t, os.RemoveAll(filepath.Join(store, "outputs")))
+	copyFolder(t, filepath.Join(other, "log"), filepath.Join(store, "log"))
+	if got := ledger(t, store, "session", "ls", "-o", "json"); string(got.out) != string(want.out) || !strings.Contains(string(got.out), "ses_") {
+		t.Errorf("session ls of the other log: exit %d, %s%s; want %s", got.exit, got.out, got.err, want.out)
+	}
+}
+
+// grownStore returns a store of a session with so many events.
+func grownStore(t *testing.T, n int) string {
+	t.Helper()
+	store := seeded(t)
+	w, err := embedded.Open(t.Context(), store, embedded.Config{})
+	noError(t, err)
+	ledger := events.NewLedger(w, domain.NewMint(time.Now, rand.Reader), time.Now)
+	session := ledger.Mint().Session()
+	drafts := []events.Draft{ledger.Draft(events.SessionOpened{Session: session, Agent: "build", Origin: events.Origin{Kind: events.RunHere}}, domain.EventID{})}
+	for len(drafts) < n {
+		drafts = append(drafts, ledger.Draft(events.PromptAdmitted{Message: ledger.Mint().Message(), Text: "more"}, domain.EventID{}))
+	}
+	_, err = ledger.Append(t.Context(), events.SessionStream(session), 0, drafts...)
+	noError(t, err)
+	noError(t, w.Close())
+	return store
+}
+
+// What a killed process left of a checkpoint that it was saving goes when the next
+// one is saved. One that is being saved stays.
+func TestWhatKilledReadersLeftIsRemoved(t *testing.T) {
+	t.Parallel()
+	c := checkpointFolder(t.TempDir())
+	left, busy := unfinishedName(c.path("calls")), unfinishedName(c.path("calls"))
+	left, busy = strings.Replace(left, "*", "1", 1), strings.Replace(busy, "*", "2", 1)
+	noError(t, os.WriteFile(left, nil, 0o600))
+	noError(t, os.WriteFile(busy, nil, 0o600))
+	noError(t, os.Chtimes(left, time.Time{}, time.Now().Add(-2*abandoned)))
+	noError(t, c.SaveCheckpoint(t.Context(), "calls", []byte("{}")))
+	if _, err := os.Stat(left); err == nil {
+		t.Error("what a killed process left is still there")
+	}
+	if _, err := os.Stat(busy); err != nil {
+		t.Errorf("what another process is saving is gone: %v", err)
+	}
+}

@@ -1,0 +1,90 @@
+package eventstoredb_test
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/EventStore/EventStore-Client-Go/v4/protos/streams"
+	"github.com/settlement-ledger/ledger/events/eventstoredb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Which rights a user lacks is found out without writing, and a store that is to be
+// whole does not open without those that reading it takes.
+func TestRightsThatAUserLacksAreNamed(t *testing.T) {
+	t.Parallel()
+	denied := status.Error(codes.PermissionDenied, "the test denies it")
+	const all, one, write = "read $all", "read the ledger's streams", "append to the ledger's streams"
+	for _, lacks := range []string{"", all, one, write} {
+		appends := 0
+		at := &stub{version: "24.10.5", refuses: true}
+		at.read = func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
+			switch {
+			case q.GetAll() != nil && lacks == all, q.GetStream() != nil && lacks == one:
+				return denied
+			case q.GetStream() != nil:
+				return to.Send(notFound)
+			}
+			return nil
+		}
+		if lacks == write {
+			at.take = func(streams.Streams_AppendServer) error { appends++; return denied }
+		}
+		url := at.serve(t)
+		s, err := eventstoredb.Open(t.Context(), url, eventstoredb.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rights, err := s.Rights(t.Context(), record(newMint(), "Kind", 1))
+		if err != nil || len(rights) != 3 {
+			t.Fatalf("without the right to %q: Rights = %v, %v, want three", lacks, rights, err)
+		}
+		for _, r := range rights {
+			if (r.Missing != nil) != (r.Name == lacks) || r.Missing != nil && !errors.Is(r.Missing, eventstoredb.ErrRefused) {
+				t.Errorf("without the right to %q: that to %q is missing because: %v", lacks, r.Name, r.Missing)
+			}
+		}
+		_ = s.Close()
+		s, err = eventstoredb.Open(t.Context(), url, eventstoredb.Config{Whole: true})
+		if forbidden := errors.Is(err, eventstoredb.ErrForbidden) && errors.Is(err, eventstoredb.ErrRefused); forbidden != (lacks == all || lacks == one) {
+			t.Errorf("without the right to %q: Open = %v", lacks, err)
+		}
+		if err == nil {
+			_ = s.Close()
+		}
+	}
+}
+
+// Our own server is asked for rights as any is, and holds no record afterwards.
+func TestAskingForRightsWritesNothing(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	s, err := eventstoredb.Open(t.Context(), d.url(), eventstoredb.Config{Whole: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	rights, err := s.Rights(t.Context(), record(newMint(), "Kind", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rights {
+		if r.Missing != nil {
+			t.Errorf("the right to %s is missing: %v", r.Name, r.Missing)
+		}
+	}
+	holds(t, s, "rights-probe")
+	if head := d.store.Head(); !head.IsZero() {
+		t.Errorf("the log ends at %s, want nothing in it", head)
+	}
+}
+
+func TestDefaultACLIsJSON(t *testing.T) {
+	t.Parallel()
+	var acl map[string]map[string]any
+	if err := json.Unmarshal([]byte(eventstoredb.DefaultACL("ledger")), &acl); err != nil || len(acl) != 2 || len(acl["$systemStreamAcl"]) != 5 {
+		t.Errorf("DefaultACL = %v, %v", acl, err)
+	}
+}

@@ -1,0 +1,148 @@
+package shared
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/settlement-ledger/ledger/registry/outputs/remote"
+)
+
+// A Client asks the process at an endpoint for checkpoints, backups and outputs. It
+// is a Checkpoints.
+type Client struct {
+	Endpoint Endpoint
+	http     *http.Transport
+}
+
+// answerTime is how long the process at an endpoint may take for an answer, other
+// than a backup.
+const answerTime = 15 * time.Second
+
+// NewClient returns a client of an endpoint. It asks nothing yet. The caller closes
+// it. It returns an ErrBadEndpoint for an endpoint without a certificate.
+func NewClient(e Endpoint) (*Client, error) {
+	trusted, err := e.TLS()
+	if err != nil {
+		return nil, err
+	}
+	return &Client{e, &http.Transport{
+		TLSClientConfig: trusted, DialContext: (&net.Dialer{Timeout: answerTime}).DialContext, TLSHandshakeTimeout: answerTime,
+	}}, nil
+}
+
+// Close ends idle connections.
+func (c *Client) Close() error {
+	c.http.CloseIdleConnections()
+	return nil
+}
+
+// Outputs returns a client of the outputs at the endpoint. What fails on the way is
+// tried again for a time. The caller closes it.
+func (c *Client) Outputs(retry time.Duration) (*remote.Client, error) {
+	trusted, err := c.Endpoint.TLS()
+	if err != nil {
+		return nil, err
+	}
+	return remote.Open(c.Endpoint.Web, remote.Config{User: c.Endpoint.User, Password: c.Endpoint.Password, TLS: trusted, Retry: retry})
+}
+
+func (c *Client) send(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, c.Endpoint.Web+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.SetBasicAuth(c.Endpoint.User, c.Endpoint.Password)
+	answer, err := c.http.RoundTrip(r)
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrAway, err)
+	}
+	return answer, nil
+}
+
+// Ask makes a request and returns the body of the answer, and nil for one that says
+// that nothing is there. It returns an ErrAway if there is no answer.
+func (c *Client) Ask(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	answer, err := c.send(ctx, method, path, body)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrAway, err)
+	case answer.StatusCode == http.StatusNotFound:
+		return nil, nil
+	case answer.StatusCode == http.StatusUnauthorized: // of an endpoint that another process has replaced
+		return nil, fmt.Errorf("%w: it does not accept the password", ErrAway)
+	case answer.StatusCode >= http.StatusBadRequest:
+		return nil, fmt.Errorf("%s: %s", answer.Status, strings.TrimSpace(string(text)))
+	}
+	return text, nil
+}
+
+// errSlow ends a request that takes too long.
+var errSlow = errors.New("it did not answer in time")
+
+func (c *Client) ask(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTime, fmt.Errorf("%w: %w", ErrAway, errSlow))
+	defer cancel()
+	return c.Ask(ctx, method, path, body)
+}
+
+// SaveCheckpoint saves data under a name in the store.
+func (c *Client) SaveCheckpoint(ctx context.Context, name string, data []byte) error {
+	if _, err := c.ask(ctx, http.MethodPut, checkpointPath+url.PathEscape(name), data); err != nil {
+		return fmt.Errorf("save checkpoint %s: %w", name, err)
+	}
+	return nil
+}
+
+// LoadCheckpoint returns the data under a name in the store, and nil without an
+// error where there are none.
+func (c *Client) LoadCheckpoint(ctx context.Context, name string) ([]byte, error) {
+	data, err := c.ask(ctx, http.MethodGet, checkpointPath+url.PathEscape(name), nil)
+	if err != nil {
+		return nil, fmt.Errorf("load checkpoint %s: %w", name, err)
+	}
+	return data, nil
+}
+
+// Sync returns when everything saved before is durable in the store.
+func (c *Client) Sync(ctx context.Context) error {
+	if _, err := c.ask(ctx, http.MethodPost, syncPath, nil); err != nil {
+		return fmt.Errorf("sync the store: %w", err)
+	}
+	return nil
+}
+
+// Backup lets the process at the endpoint make a backup into a folder of this
+// machine, an absolute path. It takes as long as that takes.
+func (c *Client) Backup(ctx context.Context, dir string) (made BackupReport, err error) {
+	order, err := json.Marshal(backupOrder{dir})
+	if err != nil {
+		return made, err
+	}
+	text, err := c.Ask(ctx, http.MethodPost, backupPath, order)
+	if err == nil {
+		err = json.Unmarshal(text, &made)
+	}
+	if err != nil {
+		return made, fmt.Errorf("backup by process %d, which serves the store: %w", c.Endpoint.PID, err)
+	}
+	return made, nil
+}

@@ -1,0 +1,226 @@
+package shared
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+// The names of files in the folder.
+const (
+	EndpointName = "serving" // the endpoint of the holder
+	LastName     = "served"  // the endpoint of the last holder that ended in order, without its secrets
+)
+
+// The errors of reading an endpoint and of calling the process there.
+var (
+	ErrNoEndpoint  = errors.New("no process serves the folder")
+	ErrBadEndpoint = errors.New("endpoint file is not valid")
+	ErrAway        = errors.New("process that serves the folder does not answer")
+)
+
+// An Endpoint says where a process serves a folder, to processes of the same
+// machine that can read the folder.
+type Endpoint struct {
+	Host    string             `json:"host"`
+	PID     int                `json:"pid"`
+	Started time.Time          `json:"started"`
+	Command string             `json:"command"`
+	Process domain.ProcessID   `json:"process,omitzero"` // under which the process is on record
+	Before  []domain.ProcessID `json:"before,omitempty"` // earlier holders that were killed and are not recovered yet
+
+	Log         string `json:"log,omitempty"` // HOST:PORT of the event store protocol; empty: a node of a database
+	Web         string `json:"web"`           // https://HOST:PORT of outputs, checkpoints and the rest
+	User        string `json:"user"`
+	Password    string `json:"password,omitempty"`
+	Certificate string `json:"certificate"` // PEM; clients trust it alone
+
+	Address string `json:"address,omitempty"` // HOST:PORT at which the protocol is served to other machines and programs
+	Outputs string `json:"outputs,omitempty"` // http://HOST:PORT or https://HOST:PORT, the same for outputs
+	Node    string `json:"node,omitempty"`    // the address for outputs that processes at work here put on record
+}
+
+// String names the process for a person.
+func (e Endpoint) String() string {
+	return fmt.Sprintf("process %d (%s on %s, since %s)", e.PID, e.Command, e.Host, e.Started.Format(time.RFC3339))
+}
+
+// Write puts the endpoint into a folder. It replaces the file of an earlier holder
+// as a whole. The caller holds the lock of the folder.
+func (e Endpoint) Write(dir string) error { return e.write(dir, EndpointName) }
+
+func (e Endpoint) write(dir, name string) error {
+	text, err := json.Marshal(e)
+	if err == nil {
+		err = replaceFile(filepath.Join(dir, name), append(text, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("write endpoint %s: %w", filepath.Join(dir, name), err)
+	}
+	return nil
+}
+
+// Retire removes the endpoint from a folder and keeps what the next holder needs of
+// it. The caller holds the lock of the folder. A folder without an endpoint is no
+// error.
+func Retire(dir string) error {
+	return retire(dir, func(e *Endpoint) { e.Process = domain.ProcessID{} })
+}
+
+// RetireKilled is Retire for the endpoint of a process that was killed: LastEndpoint
+// then has its ID in Before.
+func RetireKilled(dir string) error {
+	return retire(dir, func(e *Endpoint) { e.Before, e.Process = Earlier(dir, domain.ProcessID{}), domain.ProcessID{} })
+}
+
+func retire(dir string, change func(*Endpoint)) error {
+	e, err := ReadEndpoint(dir)
+	if err == nil {
+		change(&e)
+		if e.Password = ""; e.Outputs != "" || len(e.Before) > 0 {
+			err = e.write(dir, LastName)
+		}
+	} else if errors.Is(err, ErrNoEndpoint) {
+		return nil
+	}
+	removed := os.Remove(filepath.Join(dir, EndpointName))
+	if removed == nil {
+		removed = syncFolder(dir)
+	}
+	return errors.Join(err, removed)
+}
+
+// ReadEndpoint returns the endpoint in a folder. A holder that was killed leaves
+// one. It returns an ErrNoEndpoint where there is none, and an ErrBadEndpoint for
+// a file that is not the endpoint of a holder or that other users can read or
+// change.
+func ReadEndpoint(dir string) (Endpoint, error) {
+	return readEndpoint(filepath.Join(dir, EndpointName))
+}
+
+// LastEndpoint returns the endpoint of the last holder of a folder, ended or not,
+// and the zero Endpoint if none is known. Its public address for outputs is the one
+// that was served last, if that holder served none.
+func LastEndpoint(dir string) (last Endpoint) {
+	for _, name := range []string{EndpointName, LastName} {
+		e, err := readEndpoint(filepath.Join(dir, name))
+		if err == nil && last.PID == 0 {
+			last = e
+		}
+		if err == nil && last.Outputs == "" {
+			last.Outputs = e.Outputs
+		}
+	}
+	return last
+}
+
+// CurrentEndpoint returns the endpoint in a folder if it is that of the process that
+// took the lock of the folder last, and whether it is. That process may have been
+// killed since.
+func CurrentEndpoint(dir string) (Endpoint, bool) {
+	owner, known := readOwner(dir)
+	e, err := ReadEndpoint(dir)
+	return e, err == nil && known && e.of(owner)
+}
+
+// maxEndpoint bounds the bytes of an endpoint file.
+const maxEndpoint = 1 << 20
+
+func readEndpoint(path string) (e Endpoint, err error) {
+	// Without O_NONBLOCK a named pipe in place of the file would block.
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return e, fmt.Errorf("read endpoint %s: %w", path, ErrNoEndpoint)
+	case errors.Is(err, syscall.ELOOP):
+		return e, fmt.Errorf("read endpoint %s: %w: it is a symbolic link: remove it", path, ErrBadEndpoint)
+	case err != nil:
+		return e, fmt.Errorf("read endpoint: %w", err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return e, fmt.Errorf("read endpoint: %w", err)
+	}
+	if !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 {
+		return e, fmt.Errorf("read endpoint %s: %w: it has the mode %v, and must be a file that only its owner can read", path, ErrBadEndpoint, info.Mode())
+	}
+	text, err := io.ReadAll(io.LimitReader(file, maxEndpoint))
+	if err != nil {
+		return e, fmt.Errorf("read endpoint: %w", err)
+	}
+	if err := json.Unmarshal(text, &e); err != nil {
+		return Endpoint{}, fmt.Errorf("read endpoint %s: %w: %w", path, ErrBadEndpoint, err)
+	}
+	return e, nil
+}
+
+// ConnectionString returns the connection string of the protocol, with the
+// credentials. It is no use without the certificate.
+func (e Endpoint) ConnectionString() string {
+	u := url.URL{Scheme: "esdb", Host: e.Log, User: url.UserPassword(e.User, e.Password)}
+	return u.String()
+}
+
+// Pool returns the certificate of the endpoint, as the only one that is trusted.
+func (e Endpoint) Pool() (*x509.CertPool, error) {
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM([]byte(e.Certificate)) {
+		return nil, fmt.Errorf("%w: it holds no certificate", ErrBadEndpoint)
+	}
+	return pool, nil
+}
+
+// TLS returns how a client speaks TLS to the endpoint: it trusts the certificate of
+// the endpoint and no other.
+func (e Endpoint) TLS() (*tls.Config, error) {
+	pool, err := e.Pool()
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}, nil
+}
+
+// replaceFile puts data in place of a file that only its owner can read. The file
+// is whole at any moment. The data and the name are durable when it returns.
+func replaceFile(path string, data []byte) error {
+	next := path + ".new"
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	file, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Rename(next, path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(next))
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
+// syncFolder makes durable which files are in a folder.
+func syncFolder(dir string) error {
+	folder, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}

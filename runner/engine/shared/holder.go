@@ -1,0 +1,368 @@
+package shared
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol/conns"
+	"github.com/settlement-ledger/ledger/projections"
+	"github.com/settlement-ledger/ledger/registry/outputs"
+	"github.com/settlement-ledger/ledger/registry/outputs/remote"
+)
+
+// Checkpoints are those of a store, with a way to make them durable.
+type Checkpoints interface {
+	projections.Checkpoints
+	// Sync returns nil when everything saved before is durable.
+	Sync(ctx context.Context) error
+}
+
+// A BackupReport says what a backup holds and what it wrote.
+type BackupReport struct {
+	Backup  embedded.Backup  `json:"backup"`
+	Written embedded.Written `json:"written"`
+}
+
+// A Served says what a process serves to the other processes of its machine. Dir
+// and Outputs are required.
+type Served struct {
+	Dir         string                                                      // holds the endpoint file
+	Store       events.Store                                                // nil: the log is in a database
+	Outputs     *outputs.Store                                              // of the folder
+	Checkpoints Checkpoints                                                 // nil: none are served
+	Backup      func(ctx context.Context, dir string) (BackupReport, error) // nil: no backup is made
+	Yield       func()                                                      // begins to give the folder up to a process that asks for it; nil: such a process is refused
+	Status      http.Handler                                                // answers GET requests for other paths; nil: they are not found
+	Endpoint    Endpoint                                                    // Started, Command, Process, Before and the public addresses; the rest is filled in
+	Identity    *Identity                                                   // nil: a new one
+	Logger      *slog.Logger                                                // gets errors of connections; nil: they are discarded
+}
+
+// The paths that a Holder serves in addition to those of package remote.
+const (
+	alivePath      = "/alive"
+	checkpointPath = "/checkpoints/"
+	syncPath       = "/sync"
+	backupPath     = "/backup"
+	yieldPath      = "/yield"
+	outputsPath    = "/v1/"
+)
+
+// maxCheckpoint bounds the bytes of a checkpoint.
+const maxCheckpoint = 1 << 30
+
+// maxConnections bounds the connections of other processes to both ports.
+const maxConnections = 1024
+
+// beat is the time between two signs of life that a client is sent.
+const beat = 500 * time.Millisecond
+
+// A Holder serves a folder to the processes of this machine that can read it.
+// Serve makes one.
+type Holder struct {
+	cfg      Served
+	identity *Identity
+	protocol *protocol.Server // nil: the log is in a database
+	web      *http.Server
+	closing  context.Context // ends when Close begins
+	close    context.CancelFunc
+	running  sync.WaitGroup
+	mu       struct {
+		sync.Mutex
+		endpoint Endpoint
+		written  bool
+	}
+}
+
+// Serve begins to serve a folder at two free ports of the loopback interface, with
+// a new certificate and a new password. It does not write the endpoint: Publish
+// does. The caller holds the lock of the folder, and closes the Holder before what
+// is served.
+func Serve(ctx context.Context, cfg Served) (*Holder, error) {
+	s := &Holder{cfg: cfg}
+	s.closing, s.close = context.WithCancel(context.Background())
+	if err := s.open(ctx); err != nil {
+		return nil, fmt.Errorf("serve %s to this machine: %w", cfg.Dir, errors.Join(err, s.Close(ctx)))
+	}
+	return s, nil
+}
+
+func (s *Holder) open(ctx context.Context) (err error) {
+	s.identity = s.cfg.Identity
+	if s.identity == nil {
+		if s.identity, err = NewIdentity(); err != nil {
+			return err
+		}
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	e := s.cfg.Endpoint
+	e.Host, e.PID = host, os.Getpid()
+	e.User, e.Password, e.Certificate = s.identity.User, s.identity.Password, s.identity.Certificate
+	connections := conns.New(conns.Config{Max: maxConnections})
+	if s.cfg.Store != nil {
+		if s.protocol, err = protocol.New(s.cfg.Store, protocol.Config{TLS: s.identity.TLS, Users: s.identity.Users, WithoutGroups: true, Connections: connections}); err != nil {
+			return err
+		}
+		at, err := listen(ctx)
+		if err != nil {
+			return err
+		}
+		e.Log = at.Addr().String()
+		s.running.Go(func() { s.ended(s.protocol.Serve(at)) })
+	}
+	at, err := listen(ctx)
+	if err != nil {
+		return err
+	}
+	e.Web = "https://" + at.Addr().String()
+	s.mu.endpoint = e
+	logger := s.cfg.Logger
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	// An http.Server writes to its configuration of TLS, so each has a copy.
+	s.web = &http.Server{
+		Handler: s.routes(), TLSConfig: s.identity.TLS.Clone(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 16 << 10, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 100}, ConnContext: conns.NewContext,
+		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+	}
+	s.running.Go(func() { s.ended(s.web.ServeTLS(connections.Listener(at), "", "")) })
+	return nil
+}
+
+func listen(ctx context.Context) (net.Listener, error) {
+	var opening net.ListenConfig
+	return opening.Listen(ctx, "tcp", "127.0.0.1:0")
+}
+
+// ended logs why a server ended before Close.
+func (s *Holder) ended(err error) {
+	if err != nil && !errors.Is(err, http.ErrServerClosed) && s.cfg.Logger != nil {
+		s.cfg.Logger.Error("processes of this machine are no longer served", "error", err)
+	}
+}
+
+// Endpoint returns the endpoint as it is now.
+func (s *Holder) Endpoint() Endpoint {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.endpoint
+}
+
+// Publish writes the endpoint into the folder.
+func (s *Holder) Publish() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.written = true
+	return s.mu.endpoint.Write(s.cfg.Dir)
+}
+
+// Change changes the endpoint, and writes it if it was published.
+func (s *Holder) Change(change func(*Endpoint)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.mu.endpoint)
+	if !s.mu.written {
+		return nil
+	}
+	return s.mu.endpoint.Write(s.cfg.Dir)
+}
+
+// drainTime is how long calls under way may take when the service ends.
+const drainTime = 2 * time.Second
+
+// Close removes the endpoint from the folder, ends the signs of life, after which
+// clients look for another holder, and returns when the calls under way have ended.
+// It cuts off calls that take longer than two seconds. The end of ctx does not
+// shorten Close.
+func (s *Holder) Close(ctx context.Context) error {
+	s.close()
+	s.mu.Lock()
+	var err error
+	if s.mu.written {
+		err = Retire(s.cfg.Dir)
+		s.mu.written = false
+	}
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), drainTime, errDrained)
+	defer cancel()
+	var both sync.WaitGroup
+	if s.web != nil {
+		both.Go(func() {
+			if s.web.Shutdown(ctx) != nil {
+				_ = s.web.Close() // of calls that are cut off
+			}
+		})
+	}
+	if s.protocol != nil {
+		if ended := s.protocol.Shutdown(ctx); ended != nil && !errors.Is(ended, errDrained) {
+			err = errors.Join(err, ended)
+		}
+	}
+	both.Wait()
+	s.running.Wait()
+	return err
+}
+
+// errDrained ends calls that are under way for too long when a service closes.
+var errDrained = errors.New("the service ended")
+
+// routes returns the handler of all requests. Each needs the password, and none may
+// come from a page of another origin.
+func (s *Holder) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+alivePath, s.alive)
+	if s.cfg.Checkpoints != nil {
+		mux.HandleFunc("GET "+checkpointPath+"{name...}", s.checkpoint)
+		mux.HandleFunc("PUT "+checkpointPath+"{name...}", s.saveCheckpoint)
+		mux.HandleFunc("POST "+syncPath, s.sync)
+	}
+	if s.cfg.Backup != nil {
+		mux.HandleFunc("POST "+backupPath, s.backup)
+	}
+	mux.HandleFunc("POST "+yieldPath, func(w http.ResponseWriter, r *http.Request) {
+		if s.cfg.Yield == nil {
+			http.NotFound(w, r)
+			return
+		}
+		w.WriteHeader(http.StatusAccepted)
+		s.cfg.Yield()
+	})
+	if s.cfg.Status != nil {
+		mux.Handle("GET /", s.cfg.Status)
+	}
+	kept := remote.Serve(s.cfg.Outputs, remote.Serving{Authorize: s.authorize})
+	origins := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch err := s.authorize(r); {
+		case strings.HasPrefix(r.URL.Path, outputsPath): // package remote calls authorize itself
+			kept.ServeHTTP(w, r)
+		case err != nil:
+			w.Header().Set("WWW-Authenticate", `Basic realm="ledger"`)
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+		case origins.Check(r) != nil:
+			http.Error(w, "access denied: the request comes from a page of another origin", http.StatusForbidden)
+		default:
+			mux.ServeHTTP(w, r)
+		}
+	})
+}
+
+var errNotLocal = errors.New("not authenticated: give the user and the password of the endpoint")
+
+func (s *Holder) authorize(r *http.Request) error {
+	name, password, ok := r.BasicAuth()
+	if ok {
+		_, err := s.identity.Users.Authenticate(r.Context(), name, password)
+		ok = err == nil
+	}
+	if !ok {
+		return errNotLocal
+	}
+	return nil
+}
+
+// alive sends signs of life until the client leaves or the service ends.
+func (s *Holder) alive(w http.ResponseWriter, r *http.Request) {
+	control := http.NewResponseController(w)
+	beats := time.NewTicker(beat)
+	defer beats.Stop()
+	for {
+		_ = control.SetWriteDeadline(time.Now().Add(10 * time.Second)) // the connection has deadlines
+		if _, err := io.WriteString(w, "."); err != nil || control.Flush() != nil {
+			return
+		}
+		select {
+		case <-beats.C:
+		case <-s.closing.Done():
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+func (s *Holder) checkpoint(w http.ResponseWriter, r *http.Request) {
+	data, err := s.cfg.Checkpoints.LoadCheckpoint(r.Context(), r.PathValue("name"))
+	switch {
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	case data == nil:
+		http.Error(w, "no such checkpoint", http.StatusNotFound)
+	default:
+		w.Header().Set("Content-Type", "application/octet-stream")
+		_, _ = w.Write(data) // a client that is gone needs no answer
+	}
+}
+
+func (s *Holder) saveCheckpoint(w http.ResponseWriter, r *http.Request) {
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCheckpoint))
+	if err == nil && int64(len(data)) != r.ContentLength {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	s.done(w, s.cfg.Checkpoints.SaveCheckpoint(r.Context(), r.PathValue("name"), data))
+}
+
+func (s *Holder) sync(w http.ResponseWriter, r *http.Request) {
+	s.done(w, s.cfg.Checkpoints.Sync(r.Context()))
+}
+
+// done answers a request that has no result.
+func (s *Holder) done(w http.ResponseWriter, err error) {
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// A backupOrder asks for a backup.
+type backupOrder struct {
+	To string `json:"to"` // an absolute path
+}
+
+func (s *Holder) backup(w http.ResponseWriter, r *http.Request) {
+	var order backupOrder
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16)).Decode(&order); err != nil || !filepath.IsAbs(order.To) {
+		http.Error(w, `a backup is asked for as {"to": an absolute path}`, http.StatusBadRequest)
+		return
+	}
+	made, err := s.cfg.Backup(r.Context(), order.To)
+	var text []byte
+	if err == nil {
+		text, err = json.Marshal(made)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(text) // a client that is gone needs no answer
+}
+
+// Note puts the ID under which this process is on record into the endpoint.
+func (s *Holder) Note(process domain.ProcessID) error {
+	return s.Change(func(e *Endpoint) { e.Process = process })
+}

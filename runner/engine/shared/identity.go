@@ -1,0 +1,62 @@
+package shared
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"time"
+
+	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
+)
+
+// An Identity is how a process proves to clients that it is the holder, and they to
+// it that they can read the folder. The key exists in memory alone.
+type Identity struct {
+	User, Password string
+	Certificate    string // PEM
+	TLS            *tls.Config
+	Users          *protocol.Users // the one user, with the role protocol.Ledger
+}
+
+// The validity of a certificate. Clients pin it, so it protects nobody from its
+// key. It is long because a service may run long, and not longer than what common
+// TLS clients accept.
+const (
+	validBefore = 24 * time.Hour // for clocks that are set back
+	validAfter  = 2 * 365 * 24 * time.Hour
+)
+
+// NewIdentity generates a key, a certificate for this machine and a password.
+func NewIdentity() (*Identity, error) {
+	id := &Identity{User: "local", Password: rand.Text()}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("generate a certificate: %w", err)
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, fmt.Errorf("generate a certificate: %w", err)
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: "ledger " + rand.Text()},
+		NotBefore: now.Add(-validBefore), NotAfter: now.Add(validAfter),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, BasicConstraintsValid: true,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, DNSNames: []string{"localhost"},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("generate a certificate: %w", err)
+	}
+	id.Certificate = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	id.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS12}
+	id.Users, err = protocol.DrawnUser(id.User, id.Password, protocol.Ledger)
+	return id, err
+}

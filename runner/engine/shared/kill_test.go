@@ -1,0 +1,318 @@
+package shared_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded"
+	"github.com/settlement-ledger/ledger/runner/engine/shared"
+)
+
+// workVariable makes this program a process at work in a folder: it holds the
+// folder, the name of a stream and how long that is to be.
+const workVariable = "LEDGER_TEST_WORK"
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(workVariable); text != "" {
+		if err := work(context.Background(), strings.Split(text, "\n")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// work appends records to a stream, one by one, and says of each that it was
+// acknowledged.
+func work(ctx context.Context, args []string) (err error) {
+	until, err := strconv.Atoi(args[2])
+	if err != nil {
+		return err
+	}
+	s, err := shared.Open(ctx, args[0], shared.Config{Command: "worker", Patience: time.Minute})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closing := s.Close(ctx); err == nil {
+			err = closing
+		}
+	}()
+	stream, length := events.Stream(args[1]), events.Revision(0)
+	for h, err := range s.Headers(ctx, events.Query{Stream: stream, Backward: true}) {
+		if err != nil {
+			return err
+		}
+		length = h.Revision
+		break
+	}
+	mint := domain.NewMint(time.Now, seeded{rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))})
+	for ; length < events.Revision(until); length++ {
+		if err := s.Append(ctx, stream, length, record(mint, fmt.Sprint(length+1))); err != nil {
+			return fmt.Errorf("append %d: %w", length+1, err)
+		}
+		fmt.Println(length + 1)
+	}
+	return nil
+}
+
+type seeded struct{ *rand.Rand }
+
+func (s seeded) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = byte(s.Uint32())
+	}
+	return len(p), nil
+}
+
+// A worker is a process at work.
+type worker struct {
+	cmd    *exec.Cmd
+	stream string
+	acked  int // the last number that it said
+	said   sync.WaitGroup
+	errors strings.Builder
+	mu     sync.Mutex
+	more   *sync.Cond // it said a number, or ended
+	ended  bool
+}
+
+// count returns the last number that the process said.
+func (w *worker) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.acked
+}
+
+// await waits until the process has said a number, and reports whether it has.
+func (w *worker) await(n int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.acked < n && !w.ended {
+		w.more.Wait()
+	}
+	return w.acked >= n
+}
+
+func startWorker(t *testing.T, dir, stream string, until int) *worker {
+	t.Helper()
+	w := &worker{stream: stream, cmd: exec.CommandContext(t.Context(), os.Args[0])}
+	w.more = sync.NewCond(&w.mu)
+	w.cmd.Env = append(os.Environ(), workVariable+"="+strings.Join([]string{dir, stream, fmt.Sprint(until)}, "\n"))
+	w.cmd.Stderr = &w.errors
+	out, err := w.cmd.StdoutPipe()
+	if err == nil {
+		err = w.cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.said.Go(func() { w.listen(out) })
+	return w
+}
+
+func (w *worker) listen(out io.Reader) {
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if n, err := strconv.Atoi(lines.Text()); err == nil {
+			w.mu.Lock()
+			w.acked = n
+			w.mu.Unlock()
+			w.more.Broadcast()
+		}
+	}
+	w.mu.Lock()
+	w.ended = true
+	w.mu.Unlock()
+	w.more.Broadcast()
+}
+
+// end waits for the process and returns how it ended.
+func (w *worker) end() error {
+	w.said.Wait()
+	if err := w.cmd.Wait(); err != nil {
+		return fmt.Errorf("%s: %w: %s", w.stream, err, w.errors.String())
+	}
+	return nil
+}
+
+// holderOf returns the number of the process that has a folder open, or 0.
+func holderOf(dir string) int {
+	var owner embedded.Owner
+	text, err := os.ReadFile(filepath.Join(dir, "owner"))
+	if err != nil || json.Unmarshal(text, &owner) != nil {
+		return 0
+	}
+	return owner.PID
+}
+
+func repeats(short, long int) int {
+	if os.Getenv("LEDGER_TEST_LONG") != "" {
+		return long
+	}
+	return short
+}
+
+// Processes append to streams of their own in one folder while whichever of them
+// holds the folder is killed: what was acknowledged is there, once and in order, and
+// the others go on to their ends.
+func TestKilledHoldersLoseNothing(t *testing.T) {
+	t.Parallel()
+	const workers = 3
+	kills, until := repeats(3, 60), repeats(300, 20_000)
+	dir := filepath.Join(t.TempDir(), "store")
+	acked := map[string]int{}
+	var running [workers]*worker
+	for i := range running {
+		running[i] = startWorker(t, dir, fmt.Sprint("thing-", i), until)
+	}
+	met := 0
+	for met < kills {
+		first := running[rand.IntN(workers)]
+		if !first.await(first.count() + 1 + rand.IntN(until/10)) {
+			break // it came to its end
+		}
+		pid := holderOf(dir)
+		for i, w := range running {
+			if w.cmd.Process.Pid != pid {
+				continue
+			}
+			_ = w.cmd.Process.Signal(syscall.SIGKILL) // it may have ended
+			_ = w.end()                               // so may it have
+			met++
+			acked[w.stream] = max(acked[w.stream], w.acked)
+			running[i] = startWorker(t, dir, w.stream, until)
+		}
+	}
+	for _, w := range running {
+		if err := w.end(); err != nil {
+			t.Error(err)
+		}
+		acked[w.stream] = max(acked[w.stream], w.acked)
+	}
+	t.Logf("%d holders were killed", met)
+	checkStreams(t, dir, acked, until)
+}
+
+// checkStreams reads the streams of workers that came to their ends.
+func checkStreams(t *testing.T, dir string, acked map[string]int, until int) {
+	t.Helper()
+	log, err := embedded.OpenReader(t.Context(), dir, embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	for stream, last := range acked {
+		n := 0
+		for e, err := range log.Read(t.Context(), events.Stream(stream), 0) {
+			if n++; err != nil || string(e.Data) != fmt.Sprintf("%q", fmt.Sprint(n)) {
+				t.Fatalf("record %d of %s is %s, %v", n, stream, e.Data, err)
+			}
+		}
+		if n != until || last > n {
+			t.Errorf("%s has %d records, of which %d were acknowledged; want %d", stream, n, last, until)
+		}
+	}
+}
+
+// A holder that is stopped is named to those who wait, and when it continues they
+// and the holder go on to their ends. One that is killed while it is stopped is
+// followed by another.
+func TestStoppedHoldersAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	for _, end := range []syscall.Signal{syscall.SIGCONT, syscall.SIGKILL} {
+		t.Run(end.String(), func(t *testing.T) {
+			t.Parallel()
+			const until = 400
+			dir := filepath.Join(t.TempDir(), "store")
+			holder := startWorker(t, dir, "thing-0", 1_000_000)
+			if !holder.await(5) {
+				t.Fatal(holder.end())
+			}
+			client := startWorker(t, dir, "thing-1", until)
+			client.await(5)
+			if pid := holderOf(dir); pid != holder.cmd.Process.Pid {
+				t.Fatalf("process %d holds the folder, want the first, %d", pid, holder.cmd.Process.Pid)
+			}
+			if err := holder.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			told := make(chan shared.Wait, 1)
+			late := make(chan error, 1)
+			go func() {
+				s, err := shared.Open(t.Context(), dir, shared.Config{Command: "late", Patience: time.Minute, Waiting: func(w shared.Wait) {
+					select {
+					case told <- w:
+					default:
+					}
+				}})
+				if err == nil {
+					err = s.Close(context.WithoutCancel(t.Context()))
+				}
+				late <- err
+			}()
+			if w := <-told; w.Owner.PID != holder.cmd.Process.Pid || !w.Stopped {
+				t.Errorf("waiting for %v, want the stopped process %d", w, holder.cmd.Process.Pid)
+			}
+			if err := holder.cmd.Process.Signal(end); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-late; err != nil {
+				t.Errorf("Open = %v", err)
+			}
+			if err := client.end(); err != nil {
+				t.Error(err)
+			}
+			acked := map[string]int{"thing-1": client.acked}
+			_ = holder.cmd.Process.Signal(syscall.SIGKILL) // it may have ended
+			_ = holder.end()
+			checkStreams(t, dir, acked, until)
+		})
+	}
+}
+
+// Processes that begin at once in a folder that does not exist make one store, also
+// where those that make it are killed.
+func TestManyBeginAtOnceWhileTheyAreKilled(t *testing.T) {
+	t.Parallel()
+	const workers, until = 5, 20
+	for range repeats(3, 40) {
+		dir := filepath.Join(t.TempDir(), "deep", "store")
+		acked := map[string]int{}
+		var running []*worker
+		for i := range workers {
+			running = append(running, startWorker(t, dir, fmt.Sprint("thing-", i), until))
+		}
+		for i := range 2 { // at some moment of the making
+			w := running[i]
+			time.AfterFunc(time.Duration(rand.IntN(60))*time.Millisecond, func() {
+				_ = w.cmd.Process.Signal(syscall.SIGKILL) // it may have ended
+			})
+			_ = w.end()
+			acked[w.stream] = w.acked
+			running[i] = startWorker(t, dir, w.stream, until)
+		}
+		for _, w := range running {
+			if err := w.end(); err != nil {
+				t.Error(err)
+			}
+			acked[w.stream] = max(acked[w.stream], w.acked)
+		}
+		checkStreams(t, dir, acked, until)
+	}
+}

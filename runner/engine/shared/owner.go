@@ -1,0 +1,120 @@
+package shared
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded"
+)
+
+// ownerName is the file in which package embedded names the process that has the
+// lock of a folder.
+const ownerName = "owner"
+
+// readOwner returns the process in the owner file, and whether there is one. A
+// process that was killed leaves one.
+func readOwner(dir string) (o embedded.Owner, ok bool) {
+	text, err := os.ReadFile(filepath.Join(dir, ownerName))
+	return o, err == nil && json.Unmarshal(text, &o) == nil && o.PID != 0
+}
+
+// of reports whether the endpoint is that of the process that has the lock.
+func (e Endpoint) of(o embedded.Owner) bool { return e.PID == o.PID && e.Started.Equal(o.Started) }
+
+// describe names a process for a person.
+func describe(o embedded.Owner) string {
+	return fmt.Sprintf("process %d (%s on %s, since %s)", o.PID, o.Command, o.Host, o.Started.Format(time.RFC3339))
+}
+
+// A Wait says for which process a folder is waited for.
+type Wait struct {
+	Dir     string
+	Owner   embedded.Owner // zero: not known
+	Stopped bool           // by a signal, such as that of Ctrl-Z; false where that cannot be known
+}
+
+// String says so for a person.
+func (w Wait) String() string {
+	who := "another process"
+	if w.Owner.PID != 0 {
+		who = describe(w.Owner)
+	}
+	if w.Stopped {
+		return who + ", which is stopped"
+	}
+	return who
+}
+
+// A Silent says that the process that has a folder open did not answer in time. It
+// is an ErrSilent and an events.ErrInUse.
+type Silent struct {
+	Wait
+	Last error // the result of the last attempt; nil: none was made
+}
+
+// ErrSilent says that the process that has a folder open does not answer.
+var ErrSilent = errors.New("process that has the folder open does not answer")
+
+// Error names the process.
+func (s *Silent) Error() string {
+	text := fmt.Sprintf("open %s: %v by %s, and it does not answer", s.Dir, events.ErrInUse, s.Wait)
+	if errors.Is(s.Last, ErrAway) {
+		text += ": " + s.Last.Error()
+	}
+	return text
+}
+
+// Is reports whether target is ErrSilent or events.ErrInUse.
+func (s *Silent) Is(target error) bool { return target == ErrSilent || target == events.ErrInUse }
+
+// waitOn describes the process that has a folder now.
+func waitOn(dir string) Wait {
+	o, _ := readOwner(dir)
+	host, err := os.Hostname()
+	return Wait{dir, o, err == nil && o.Host == host && stopped(o.PID, o.Started)}
+}
+
+// stopped reports whether a process of this machine is stopped by a signal. Another
+// process may have got its PID since: it began later. Where the system has no
+// /proc, stopped returns false.
+func stopped(pid int, since time.Time) bool {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	// The name of the program is between parentheses, and can contain parentheses.
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(fields) < 20 || fields[0] != "T" && fields[0] != "t" {
+		return false
+	}
+	ticks, err := strconv.ParseInt(fields[19], 10, 64)
+	boot, ok := bootTime()
+	began := boot.Add(time.Duration(ticks) * (time.Second / clockTicks))
+	return err == nil && ok && began.Before(since.Add(5*time.Second))
+}
+
+// clockTicks is in how many parts /proc divides a second, on every architecture of
+// Linux that Go supports.
+const clockTicks = 100
+
+func bootTime() (time.Time, bool) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return time.Time{}, false
+	}
+	for line := range strings.Lines(string(text)) {
+		if seconds, ok := strings.CutPrefix(line, "btime "); ok {
+			n, err := strconv.ParseInt(strings.TrimSpace(seconds), 10, 64)
+			return time.Unix(n, 0), err == nil
+		}
+	}
+	return time.Time{}, false
+}
