@@ -136,6 +136,7 @@ func TestEveryLawHoldsWhileConnectionsBreak(t *testing.T) {
 	t.Parallel()
 	eventstest.Test(t, func(t *testing.T) eventstest.Harness {
 		d := newDatabase(t)
+		d.config.Patience = faultPatience
 		w := newWire(t, d.address)
 		w.restless()
 		h := d.harness()
