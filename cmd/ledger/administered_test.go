@@ -22,7 +22,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/eventstoredb/form"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/mapping"
 )
 
 // An administered database answers reads as an EventStoreDB does whose
@@ -58,7 +58,7 @@ func (a *administered) add(stream, kind string, revision uint64, change func(*st
 func (a *administered) fill(t *testing.T, entries []events.Entry) {
 	t.Helper()
 	for _, e := range entries {
-		f, err := form.Of(e.Record)
+		f, err := mapping.Of(e.Record)
 		if err != nil {
 			t.Fatal(err)
 		}

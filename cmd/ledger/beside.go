@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
-	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol/conns"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/conns"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
 
@@ -36,7 +36,7 @@ func (s *host) beside() http.Handler {
 		}
 		err := s.admit(r)
 		switch {
-		case errors.Is(err, protocol.ErrBusy):
+		case errors.Is(err, server.ErrBusy):
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		case strings.HasPrefix(r.URL.Path, outputsPath): // which says in its own way that it refuses
@@ -90,7 +90,7 @@ func (s *host) authorize(r *http.Request) error {
 			return errNoUser
 		}
 		var err error
-		if role, err = s.cfg.Users.Authenticate(r.Context(), name, password); errors.Is(err, protocol.ErrNotAuthenticated) {
+		if role, err = s.cfg.Users.Authenticate(r.Context(), name, password); errors.Is(err, server.ErrNotAuthenticated) {
 			return errNoUser
 		} else if err != nil {
 			return err
@@ -103,7 +103,7 @@ func (s *host) authorize(r *http.Request) error {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return nil
 	}
-	if role < protocol.Ledger {
+	if role < server.Ledger {
 		return errNoRight
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err == nil && slices.Contains(pageTypes, kind) {

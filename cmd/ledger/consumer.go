@@ -10,7 +10,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/publish"
 	"github.com/settlement-ledger/ledger/projections/publish/jetstream"
-	"github.com/settlement-ledger/ledger/projections/publish/lines"
+	"github.com/settlement-ledger/ledger/projections/publish/jsonl"
 	"github.com/spf13/cobra"
 )
 
@@ -62,8 +62,8 @@ func consumerFault(err error) error {
 		{publish.ErrBadName, exitUsage, "usage", "", ""},
 		{publish.ErrBadTopic, exitUsage, "usage", "", ""},
 		{jetstream.ErrBadURL, exitUsage, "usage", "a URL is nats://[USER:PASSWORD@]HOST[:PORT]", ""},
-		{lines.ErrInUse, exitConflict, "conflict", "end the other publisher, or name another file", ""},
-		{lines.ErrForeign, exitFailed, "foreign_file", "name a file that does not exist", ""},
+		{jsonl.ErrInUse, exitConflict, "conflict", "end the other publisher, or name another file", ""},
+		{jsonl.ErrForeign, exitFailed, "foreign_file", "name a file that does not exist", ""},
 	} {
 		if errors.Is(err, k.is) {
 			return &fault{exit: k.exit, code: k.code, err: err, hint: k.hint, command: k.command}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
-	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 )
 
 // copiedRecords is the number of records in the stores that are copied here.
@@ -86,7 +86,7 @@ func TestACopyThatIsKilledGoesOn(t *testing.T) {
 	if err := source.Close(); err != nil {
 		t.Fatal(err)
 	}
-	server, _ := hosting(t, protocol.Config{})
+	server, _ := hosting(t, server.Config{})
 	node := []string{"LEDGER_NODE=" + t.TempDir()}
 	back := filepath.Join(t.TempDir(), "back")
 	for _, leg := range []struct{ from, to string }{
@@ -136,7 +136,7 @@ func killedCopy(t *testing.T, variables []string, from, to string, after time.Du
 // What is appended to the source while it is copied comes with the next copy.
 func TestACopyOfWhatGrowsIsOfOneMoment(t *testing.T) {
 	t.Parallel()
-	from, source := hosting(t, protocol.Config{})
+	from, source := hosting(t, server.Config{})
 	to := filepath.Join(t.TempDir(), "to")
 	mint := newMint(time.Now)
 	grow := func(after events.Revision) {
@@ -195,7 +195,7 @@ func TestACopyOfALargeRecordSaysWhatToDo(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	to, target := hosting(t, protocol.Config{})
+	to, target := hosting(t, server.Config{})
 	node := []string{"LEDGER_NODE=" + t.TempDir()}
 	got := asked(t, node, "store", "copy", from, to)
 	for _, says := range []string{"position 3 of ", "record 1 of 1, Large evt_", "has 31458", "the limit is 1048576", "hint: say maxAppend=16MiB in the connection string"} {
@@ -213,7 +213,7 @@ func TestACopyOfALargeRecordSaysWhatToDo(t *testing.T) {
 func TestACopyThatFailsGoesOn(t *testing.T) {
 	t.Parallel()
 	from := seeded(t)
-	to, target := hosting(t, protocol.Config{MaxAppend: 600})
+	to, target := hosting(t, server.Config{MaxAppend: 600})
 	node := []string{"LEDGER_NODE=" + t.TempDir(), "LEDGER_PATIENCE=200ms"}
 	got := asked(t, node, "store", "copy", from, to)
 	if got.exit != exitFailed || !strings.Contains(string(got.err), "copy to "+to) || !strings.Contains(string(got.err), "server refuses") {

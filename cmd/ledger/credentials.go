@@ -27,7 +27,7 @@ func (s *host) credentialsPath(name string) string {
 // writeCredentials writes the connection string, and the certificate unless one is
 // given, if only the owner of the folder may connect.
 func (s *host) writeCredentials() error {
-	if !s.owner || s.protocol == nil {
+	if !s.owner || s.server == nil {
 		return nil
 	}
 	u := url.URL{Scheme: "esdb", Host: reached(s.gate, "127.0.0.1"), User: url.UserPassword(s.identity.User, s.identity.Password)}

@@ -22,19 +22,19 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
-	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 )
 
 // hosting serves an embedded store in memory, and returns a connection string
 // and the store.
-func hosting(t *testing.T, cfg protocol.Config) (string, *embedded.Store) {
+func hosting(t *testing.T, cfg server.Config) (string, *embedded.Store) {
 	t.Helper()
 	store, err := embedded.Open(t.Context(), "db", embedded.Config{FS: vfs.NewMem()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Anonymous = protocol.Ledger
-	server, err := protocol.New(store, cfg)
+	cfg.Anonymous = server.Ledger
+	server, err := server.New(store, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestTheDoctorSaysWhatStandsInBetween(t *testing.T) {
 func TestTheDoctorComparesClocks(t *testing.T) {
 	t.Parallel()
 	for _, ahead := range []time.Duration{0, time.Minute, -time.Minute} {
-		at, store := hosting(t, protocol.Config{Now: func() time.Time { return time.Now().Add(ahead) }})
+		at, store := hosting(t, server.Config{Now: func() time.Time { return time.Now().Add(ahead) }})
 		e, _ := examined(t, at)
 		clocks := e.checks("clocks")
 		if len(clocks) != 1 || clocks[0].OK != (ahead == 0) {
@@ -170,7 +170,7 @@ func TestTheDoctorComparesClocks(t *testing.T) {
 
 func TestTheDoctorMeasures(t *testing.T) {
 	t.Parallel()
-	at, store := hosting(t, protocol.Config{})
+	at, store := hosting(t, server.Config{})
 	e, got := examined(t, at, "--write")
 	if got.exit != 0 || !e.OK {
 		t.Fatalf("doctor = %d %s%s", got.exit, got.out, got.err)

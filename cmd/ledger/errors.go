@@ -15,7 +15,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
-	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 	"github.com/settlement-ledger/ledger/events/transcripts"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
@@ -102,8 +102,8 @@ var knowns = []known{
 	{eventstoredb.ErrRefused, exitFailed, "refused", "check what the user may do: ledger doctor shows which rights are missing", "ledger doctor"},
 	{remote.ErrUnreachable, exitFailed, "node_unreachable", "start ledger serve at the node that settled it, or run this there", ""},
 	{remote.ErrDenied, exitFailed, "unauthenticated", "give the user and the password of the node in the connection string", ""},
-	{protocol.ErrNotSafe, exitUsage, "not_safe", "serve at 127.0.0.1, or give --tls-cert, --tls-key and --users", ""},
-	{protocol.ErrBadUsers, exitUsage, "usage", "a line is NAME:BCRYPT:ROLES; ledger serve user NAME makes one", ""},
+	{server.ErrNotSafe, exitUsage, "not_safe", "serve at 127.0.0.1, or give --tls-cert, --tls-key and --users", ""},
+	{server.ErrBadUsers, exitUsage, "usage", "a line is NAME:BCRYPT:ROLES; ledger serve user NAME makes one", ""},
 	{outputs.ErrInUse, exitConflict, "store_in_use", "end that process, or name another store with --store", ""},
 	{events.ErrTooLarge, exitFailed, "too_large", "say maxAppend=16MiB in the connection string, if the server takes as much: ledger serve does, and a database from 25.1 on", ""},
 	{events.ErrNewerFormat, exitFailed, "newer_format", "use the program that wrote it, or a newer one", ""},

@@ -27,7 +27,7 @@ import (
 	"google.golang.org/grpc/mem"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 )
 
 // The numbers of a flood. The whole of it is 10,000 connections and 1,000 calls.
@@ -57,7 +57,7 @@ func beginFlooded(t *testing.T) *flooded {
 	if err := writeCertificate(name); err != nil {
 		t.Fatal(err)
 	}
-	line, err := protocol.FormatUser("ada", "s3cret", protocol.Writer)
+	line, err := server.FormatUser("ada", "s3cret", server.Writer)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
-	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
-	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol/conns"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/conns"
 	"github.com/settlement-ledger/ledger/projections/publish"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 	"github.com/settlement-ledger/ledger/runner"
@@ -33,7 +33,7 @@ type host struct {
 	dir      string // in which it says where it serves
 	store    *ledgerStore
 	kept     *outputs.Store // that it serves
-	cfg      protocol.Config
+	cfg      server.Config
 	log      *slog.Logger
 	orders   []publish.Order
 	presence *presence // nil: nobody looks for what is served here
@@ -43,11 +43,11 @@ type host struct {
 	at       shared.Endpoint // of this process; its local addresses are those of local
 	local    *shared.Holder  // for processes of this machine that can read the folder
 
-	meter    *meter           // nil: a node
-	protocol *protocol.Server // nil: a node
-	http     *http.Server
-	asked    atomic.Int64 // requests by HTTP
-	refused  atomic.Int64 // of these, for want of a user or a right
+	meter   *meter         // nil: a node
+	server  *server.Server // nil: a node
+	http    *http.Server
+	asked   atomic.Int64 // requests by HTTP
+	refused atomic.Int64 // of these, for want of a user or a right
 }
 
 // A door is where a host listens.
@@ -157,7 +157,7 @@ func (s *host) listenBeside(ctx context.Context, gate net.Listener, last shared.
 	return at(net.JoinHostPort(host, "0"))
 }
 
-func webAddress(at string, cfg protocol.Config) string {
+func webAddress(at string, cfg server.Config) string {
 	if cfg.TLS != nil {
 		return "https://" + at
 	}
@@ -235,7 +235,7 @@ func (s *host) openStore(ctx context.Context) error {
 	s.at.Before = held.before
 	s.store, s.kept, s.meter = held, held.folder.outputs, newMeter(held.store.(*embedded.Store))
 	held.store = s.meter
-	if s.protocol, err = protocol.New(s.meter, s.cfg); err != nil {
+	if s.server, err = server.New(s.meter, s.cfg); err != nil {
 		return errors.Join(err, held.Close())
 	}
 	return nil
@@ -348,7 +348,7 @@ func (s *host) run(ctx context.Context, d door) error {
 	broken := make(chan error, 3)
 	var running, present sync.WaitGroup
 	if d.gate != nil {
-		running.Go(func() { broken <- s.protocol.Serve(d.gate) })
+		running.Go(func() { broken <- s.server.Serve(d.gate) })
 	}
 	running.Go(func() { broken <- s.serveBeside(d.beside) })
 	publishing, stopPublishing := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -421,11 +421,11 @@ func (s *host) announce() error {
 		PID         int     `json:"pid"`
 	}{s.store.name, nil, nil, s.at.Node, s.at.PID}
 	said := "Serving the node of " + s.store.name + " in " + s.dir
-	if s.protocol != nil {
+	if s.server != nil {
 		public := connection(s.at.Address, s.cfg)
 		row.Connection, said = &public, "Serving "+s.dir+" at "+public
 	}
-	if s.owner && s.protocol != nil {
+	if s.owner && s.server != nil {
 		row.Credentials = opt(s.credentialsPath(credentialsName))
 	}
 	err := s.emitOne(row, func() {
@@ -501,8 +501,8 @@ func (s *host) drain(ctx context.Context) error {
 			s.log.Warn("processes of this machine were served to the end", "error", failed)
 		}
 	})
-	if s.protocol != nil {
-		err = s.protocol.Shutdown(ctx)
+	if s.server != nil {
+		err = s.server.Shutdown(ctx)
 	}
 	both.Wait()
 	if errors.Is(err, errDrain) {

@@ -18,8 +18,8 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
-	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
-	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol/conns"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/conns"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
@@ -31,7 +31,7 @@ type measured struct {
 	mint  *domain.Mint
 }
 
-func newMeasured(t *testing.T, cfg protocol.Config, node bool) *measured {
+func newMeasured(t *testing.T, cfg server.Config, node bool) *measured {
 	t.Helper()
 	m := &measured{mint: domain.NewMint(time.Now, zeros{})}
 	disk := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
@@ -84,7 +84,7 @@ func (m *measured) append(t *testing.T, after events.Revision) error {
 
 func TestMetricsTellHowAStoreIsServed(t *testing.T) {
 	t.Parallel()
-	m := newMeasured(t, protocol.Config{Anonymous: protocol.Reader}, false)
+	m := newMeasured(t, server.Config{Anonymous: server.Reader}, false)
 	for n := range events.Revision(3) {
 		if err := m.append(t, n); err != nil {
 			t.Fatal(err)
@@ -107,7 +107,7 @@ func TestMetricsTellHowAStoreIsServed(t *testing.T) {
 
 func TestAStoreThatStoppedIsNotHealthy(t *testing.T) {
 	t.Parallel()
-	m := newMeasured(t, protocol.Config{Anonymous: protocol.Reader}, false)
+	m := newMeasured(t, server.Config{Anonymous: server.Reader}, false)
 	if code, text := m.get(t, healthPath); code != http.StatusOK || text != "ok\n" {
 		t.Errorf("GET %s = %d %q, want ok", healthPath, code, text)
 	}
@@ -126,15 +126,15 @@ func TestAStoreThatStoppedIsNotHealthy(t *testing.T) {
 // Whoever has no user learns that the process is healthy, and nothing else.
 func TestHealthIsForEverybodyAndMetricsAreNot(t *testing.T) {
 	t.Parallel()
-	line, err := protocol.FormatUser("ada", "wonder", protocol.Reader)
+	line, err := server.FormatUser("ada", "wonder", server.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	users, err := protocol.ParseUsers(strings.NewReader(line))
+	users, err := server.ParseUsers(strings.NewReader(line))
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := newMeasured(t, protocol.Config{Users: users}, true)
+	m := newMeasured(t, server.Config{Users: users}, true)
 	if code, _ := m.get(t, healthPath); code != http.StatusOK {
 		t.Errorf("GET %s = %d, want 200", healthPath, code)
 	}

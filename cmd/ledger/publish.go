@@ -14,7 +14,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/publish"
 	"github.com/settlement-ledger/ledger/projections/publish/jetstream"
-	"github.com/settlement-ledger/ledger/projections/publish/lines"
+	"github.com/settlement-ledger/ledger/projections/publish/jsonl"
 	"github.com/spf13/cobra"
 )
 
@@ -175,7 +175,7 @@ func fit(o *publish.Order) error {
 // openTarget opens the target of an order that fit took.
 func openTarget(ctx context.Context, o publish.Order, at events.Position) (publish.Target, error) {
 	if path, ok := strings.CutPrefix(o.To, "file:"); ok {
-		return lines.Open(path, at)
+		return jsonl.Open(path, at)
 	}
 	return jetstream.Open(ctx, o.To, o.Topic, o.Name)
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
-	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol/conns"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/conns"
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
@@ -119,10 +119,10 @@ func (f serveFlags) fitNode() error {
 
 // config returns the configuration of the protocol server, and whether it admits
 // only the owner of the folder: it does without --users and --anonymous.
-func (f serveFlags) config(id *shared.Identity) (cfg protocol.Config, owner bool, err error) {
-	cfg = protocol.Config{Writable: f.writable, Connections: conns.New(conns.Config{})}
+func (f serveFlags) config(id *shared.Identity) (cfg server.Config, owner bool, err error) {
+	cfg = server.Config{Writable: f.writable, Connections: conns.New(conns.Config{})}
 	if f.given("anonymous") {
-		if cfg.Anonymous, err = protocol.ParseRole(f.anonymous); err != nil {
+		if cfg.Anonymous, err = server.ParseRole(f.anonymous); err != nil {
 			return cfg, false, misuse("--anonymous: %w", err)
 		}
 	}
@@ -149,13 +149,13 @@ func (f serveFlags) config(id *shared.Identity) (cfg protocol.Config, owner bool
 }
 
 // readUsers reads a users file.
-func readUsers(name string) (*protocol.Users, error) {
+func readUsers(name string) (*server.Users, error) {
 	file, err := os.Open(name)
 	if err != nil {
 		return nil, hinted(fmt.Errorf("--users: %w", err), "name a file with a line for each user; ledger serve user NAME makes one")
 	}
 	defer file.Close()
-	users, err := protocol.ParseUsers(file)
+	users, err := server.ParseUsers(file)
 	if err != nil {
 		return nil, fmt.Errorf("--users %s: %w", name, err)
 	}
@@ -164,7 +164,7 @@ func readUsers(name string) (*protocol.Users, error) {
 
 // listen opens an address at which a Config is safe to serve, for the owner of the
 // folder alone or for others. One that is not is not opened.
-func listen(ctx context.Context, flag, at string, cfg protocol.Config, owner bool) (net.Listener, error) {
+func listen(ctx context.Context, flag, at string, cfg server.Config, owner bool) (net.Listener, error) {
 	resolved, err := net.ResolveTCPAddr("tcp", at)
 	if err != nil {
 		return nil, misuse("--%s: %w", flag, err)
@@ -197,7 +197,7 @@ func reached(at net.Addr, name string) string {
 }
 
 // connection returns a connection string for an address, without credentials.
-func connection(at string, cfg protocol.Config) string {
+func connection(at string, cfg server.Config) string {
 	u := url.URL{Scheme: "esdb", Host: at}
 	if cfg.TLS == nil {
 		u.RawQuery = "tls=false"
@@ -218,13 +218,13 @@ and manages groups of consumers; ledger writes as ledger programs do.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return a.serveUser(args[0], role) },
 	}
-	cmd.Flags().StringVar(&role, "role", protocol.Reader.String(), "read, write or ledger")
+	cmd.Flags().StringVar(&role, "role", server.Reader.String(), "read, write or ledger")
 	must(cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"read", "write", "ledger"}, cobra.ShellCompDirectiveNoFileComp)))
 	return cmd
 }
 
 func (a *app) serveUser(name, word string) error {
-	role, err := protocol.ParseRole(word)
+	role, err := server.ParseRole(word)
 	if err != nil {
 		return misuse("--role: %w", err)
 	}
@@ -235,7 +235,7 @@ func (a *app) serveUser(name, word string) error {
 	if password == "" {
 		return misuse("the password is empty: give it on the standard input")
 	}
-	line, err := protocol.FormatUser(name, password, role)
+	line, err := server.FormatUser(name, password, role)
 	if err != nil {
 		return misuse("%w", err)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
 
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 )
 
 // What other clients wrote into the ledger's streams is told apart: kinds that
@@ -15,7 +15,7 @@ import (
 // position. What stands behind them is verified all the same.
 func TestVerifyTellsWhatOthersWroteIntoADatabase(t *testing.T) {
 	t.Parallel()
-	at, store := hosting(t, protocol.Config{Writable: []string{""}})
+	at, store := hosting(t, server.Config{Writable: []string{""}})
 	config, err := esdb.ParseConnectionString(at)
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/embedded/files"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
 // The names in a backup's folder.
@@ -96,7 +96,7 @@ type Written struct {
 // into a folder; a second one is events.ErrInUse.
 func (s *Store) Backup(ctx context.Context, dst string, parts ...NamedPart) (made Backup, wrote Written, err error) {
 	b := &backing{store: s, fs: s.folder.fs, dst: dst, shot: s.folder.path(snapshotName)}
-	if s.folder.fs == files.Disk {
+	if s.folder.fs == pebblefiles.Disk {
 		if b.dst, err = realPath(dst); err != nil {
 			return Backup{}, Written{}, fmt.Errorf("back up to %s: %w", dst, err)
 		}
@@ -253,10 +253,10 @@ func (b *backing) look() error {
 	if err := b.fs.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	if err := files.SyncDir(b.fs, b.dst); err != nil {
+	if err := pebblefiles.SyncDir(b.fs, b.dst); err != nil {
 		return err
 	}
-	list, err := files.List(b.fs, dir)
+	list, err := pebblefiles.List(b.fs, dir)
 	b.pool = map[string]int64{}
 	for _, f := range list {
 		b.pool[f.Name] = f.Bytes
@@ -274,7 +274,7 @@ func (b *backing) copyAll(ctx context.Context, parts []NamedPart) error {
 		dirs = append(dirs, p.Name)
 	}
 	for _, dir := range dirs {
-		list, err := files.List(b.fs, b.fs.PathJoin(b.shot, dir))
+		list, err := pebblefiles.List(b.fs, b.fs.PathJoin(b.shot, dir))
 		if err != nil {
 			return err
 		}
@@ -284,7 +284,7 @@ func (b *backing) copyAll(ctx context.Context, parts []NamedPart) error {
 			}
 		}
 	}
-	return files.SyncDir(b.fs, b.fs.PathJoin(b.dst, poolName))
+	return pebblefiles.SyncDir(b.fs, b.fs.PathJoin(b.dst, poolName))
 }
 
 // copyFile copies one file, unless the folder holds its bytes.
@@ -298,7 +298,7 @@ func (b *backing) copyFile(ctx context.Context, from, path string) error {
 	if held, ok := b.pool[sum]; ok && held == size && (!b.due(sum) || b.sound(ctx, to, sum)) {
 		return nil
 	}
-	if damages := files.CheckFile(ctx, b.fs, b.fs.PathDir(from), b.fs.PathBase(from)); len(damages) > 0 {
+	if damages := pebblefiles.CheckFile(ctx, b.fs, b.fs.PathDir(from), b.fs.PathBase(from)); len(damages) > 0 {
 		return fmt.Errorf("%w: %s/%w", events.ErrDamaged, path[:max(0, strings.LastIndexByte(path, '/'))], damages[0])
 	}
 	again, err := writeCopy(ctx, b.fs, from, to+".new")
@@ -399,7 +399,7 @@ func putBackup(storage vfs.FS, dir string, b Backup) error {
 		return err
 	}
 	text := fmt.Appendf(nil, "%s%d\n%s\n", backupTitle, backupFormat, object)
-	return files.Put(storage, dir, backupName, fmt.Appendf(text, "%x\n", sha256.Sum256(text)))
+	return pebblefiles.Put(storage, dir, backupName, fmt.Appendf(text, "%x\n", sha256.Sum256(text)))
 }
 
 // readBackup reads the BACKUP file of a folder.

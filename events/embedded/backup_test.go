@@ -16,7 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/embedded/files"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
 // digestThrough returns the digest of a store's records to a position.
@@ -480,7 +480,7 @@ func TestARestoreHoldsTheRecordsToTheirDigest(t *testing.T) {
 		if _, err := Restore(t.Context(), "backup", "again", storage); !errors.Is(err, ErrBadBackup) {
 			t.Errorf("Restore of a backup that says %s = %v, want %v", name, err, ErrBadBackup)
 		}
-		if _, err := Open(t.Context(), "again", Config{FS: files.ReadOnly(storage)}); err == nil {
+		if _, err := Open(t.Context(), "again", Config{FS: pebblefiles.ReadOnly(storage)}); err == nil {
 			t.Errorf("Restore of a backup that says %s left a store", name)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/embedded/files"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
 // A Finding is a place where a store is not what was written. What is not known
@@ -61,7 +61,7 @@ type Checking struct {
 // format (events.ErrNewerFormat) or one that is open (events.ErrInUse).
 func Check(ctx context.Context, dir string, found func(Finding), c Checking) (checked Checked, err error) {
 	if c.FS == nil {
-		c.FS = files.Disk
+		c.FS = pebblefiles.Disk
 		if dir, err = realPath(dir); err != nil {
 			return Checked{}, fmt.Errorf("check %s: %w", dir, err)
 		}
@@ -82,7 +82,7 @@ type check struct {
 	Checked
 	dir     string
 	found   func(Finding)
-	damages []*files.Damage
+	damages []*pebblefiles.Damage
 	db      *pebble.DB
 	last    Finding // not told yet: the next may be of the same row
 	lengths map[events.Stream]events.Revision
@@ -102,7 +102,7 @@ func (k *check) run(ctx context.Context) error {
 	if err := k.checkFiles(ctx); err != nil {
 		return err
 	}
-	k.db, err = openReadOnly(files.Around(files.ReadOnly(k.FS), k.damages), k.FS.PathJoin(k.dir, logName))
+	k.db, err = openReadOnly(pebblefiles.Around(pebblefiles.ReadOnly(k.FS), k.damages), k.FS.PathJoin(k.dir, logName))
 	if err != nil {
 		k.report(Finding{File: logName, Detail: "the database cannot be opened: " + err.Error()})
 		k.tell()
@@ -142,7 +142,7 @@ func (k *check) lock() (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	lock, err := files.LockShared(k.FS, f.path(lockName))
+	lock, err := pebblefiles.LockShared(k.FS, f.path(lockName))
 	if err != nil {
 		return nil, fmt.Errorf("%w by %s: end that first", events.ErrInUse, f.holder())
 	}
@@ -155,9 +155,9 @@ func (k *check) lock() (io.Closer, error) {
 
 // holdsLog reports whether the folder has a database that may be a store's.
 func (f *folder) holdsLog() bool {
-	list, err := files.List(f.fs, f.path(logName))
+	list, err := pebblefiles.List(f.fs, f.path(logName))
 	for _, one := range list {
-		if one.Kind == files.Manifest {
+		if one.Kind == pebblefiles.Manifest {
 			return err == nil
 		}
 	}
@@ -193,7 +193,7 @@ func (k *check) tell() {
 // checkFiles reads all files of the database as they lie.
 func (k *check) checkFiles(ctx context.Context) error {
 	dir := k.FS.PathJoin(k.dir, logName)
-	list, err := files.List(k.FS, dir)
+	list, err := pebblefiles.List(k.FS, dir)
 	if err != nil {
 		k.report(Finding{File: logName, Detail: err.Error()})
 		return nil
@@ -202,8 +202,8 @@ func (k *check) checkFiles(ctx context.Context) error {
 	for _, f := range list {
 		total += f.Bytes
 	}
-	_, k.Closed = files.Sealed(k.FS, dir)
-	for d, err := range files.Check(ctx, k.FS, dir, func(bytes int64) {
+	_, k.Closed = pebblefiles.Sealed(k.FS, dir)
+	for d, err := range pebblefiles.Check(ctx, k.FS, dir, func(bytes int64) {
 		k.Files++
 		k.Bytes += bytes
 		k.Progress("files", k.Bytes, total)
@@ -237,7 +237,7 @@ func (k *check) checkRecords(ctx context.Context) error {
 		k.report(Finding{File: logName, Detail: "the end of the records cannot be read: " + err.Error()})
 	}
 	k.End = events.NewPosition(end, end)
-	if sealed, _ := files.Sealed(k.FS, k.FS.PathJoin(k.dir, logName)); sealed > end {
+	if sealed, _ := pebblefiles.Sealed(k.FS, k.FS.PathJoin(k.dir, logName)); sealed > end {
 		k.report(Finding{Position: events.NewPosition(end+1, end+1), Through: events.NewPosition(sealed, sealed),
 			Detail: "the record is missing, and was there when the store was closed"})
 	}
@@ -268,7 +268,7 @@ func (k *check) end() (uint64, error) {
 	}
 	err = it.Close()
 	if err != nil {
-		end, _ = files.Sealed(k.FS, k.FS.PathJoin(k.dir, logName))
+		end, _ = pebblefiles.Sealed(k.FS, k.FS.PathJoin(k.dir, logName))
 	}
 	return end, err
 }
@@ -313,7 +313,7 @@ func (k *check) readRun(ctx context.Context, seq, end uint64, digest *events.Dig
 // why returns what an error of the database says that is not the same for each
 // record in a block.
 func why(err error) string {
-	if d, ok := errors.AsType[*files.Damage](err); ok {
+	if d, ok := errors.AsType[*pebblefiles.Damage](err); ok {
 		return "the record cannot be read: " + logName + "/" + d.Error()
 	}
 	return "the record cannot be read: " + err.Error()

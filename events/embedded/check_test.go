@@ -15,7 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/embedded/files"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
 // checked returns what a check of the folder "store" says.
@@ -56,7 +56,7 @@ func furnish(t testing.TB, storage vfs.FS) []events.Entry {
 // surgery changes the database beneath a store that is closed.
 func surgery(t testing.TB, storage vfs.FS, do func(db *pebble.DB) error) {
 	t.Helper()
-	db, err := pebble.Open("store/log", &pebble.Options{FS: storage, FormatMajorVersion: files.FormatVersion, Logger: silent{}})
+	db, err := pebble.Open("store/log", &pebble.Options{FS: storage, FormatMajorVersion: pebblefiles.FormatVersion, Logger: silent{}})
 	must(t, err)
 	must(t, errors.Join(do(db), db.Close()))
 }
@@ -113,7 +113,7 @@ func TestAStoreThatEndsBeforeItsSealIsRefused(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
 	furnish(t, storage)
-	must(t, files.Seal(storage, "store/log", 363))
+	must(t, pebblefiles.Seal(storage, "store/log", 363))
 	for range 2 {
 		s, err := Open(t.Context(), "store", Config{FS: storage})
 		if err == nil {
@@ -196,9 +196,9 @@ func TestACheckReadsOnPastADamagedBlock(t *testing.T) {
 	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(1000, 200)...))
 	must(t, s.Compact(t.Context()))
 	must(t, s.Close())
-	list, err := files.List(storage, "store/log")
+	list, err := pebblefiles.List(storage, "store/log")
 	must(t, err)
-	table := slices.IndexFunc(list, func(f files.File) bool { return f.Kind == files.Table && f.Bytes > 20_000 })
+	table := slices.IndexFunc(list, func(f pebblefiles.File) bool { return f.Kind == pebblefiles.Table && f.Bytes > 20_000 })
 	path := "store/log/" + list[table].Name
 	text, err := readFile(storage, path)
 	must(t, err)
@@ -222,10 +222,10 @@ func TestACheckOfWhatDoesNotOpenLooksAtItsFiles(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
 	furnish(t, storage)
-	list, err := files.List(storage, "store/log")
+	list, err := pebblefiles.List(storage, "store/log")
 	must(t, err)
 	for _, f := range list {
-		if f.Kind == files.Manifest {
+		if f.Kind == pebblefiles.Manifest {
 			must(t, storage.Remove("store/log/"+f.Name))
 		}
 	}
@@ -260,7 +260,7 @@ func TestACheckNeedsNotWrite(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
 	furnish(t, storage)
-	c, found := checked(t, lockless{files.ReadOnly(storage)})
+	c, found := checked(t, lockless{pebblefiles.ReadOnly(storage)})
 	if len(found) > 0 || c.Records != 360 || c.Locked {
 		t.Errorf("checked %+v, found %+v; want 360 records, not locked", c, found)
 	}

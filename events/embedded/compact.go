@@ -7,7 +7,7 @@ import (
 	"io/fs"
 
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/embedded/files"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
 // Compact rewrites the records where that takes less room or fewer reads, and
@@ -54,7 +54,7 @@ func (s *Store) Compact(ctx context.Context) error {
 // unsealed returns why a store whose folder is not as it was closed is not
 // opened.
 func unsealed(err error) error {
-	if errors.Is(err, files.ErrNewerVersion) {
+	if errors.Is(err, pebblefiles.ErrNewerVersion) {
 		return fmt.Errorf("%w: %w", events.ErrNewerFormat, err)
 	}
 	if errors.Is(err, fs.ErrNotExist) {

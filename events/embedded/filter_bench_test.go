@@ -11,7 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/embedded/files"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
 // BenchmarkNewStream asks whether a stream that is new exists, among 100,000 others
@@ -22,7 +22,7 @@ func BenchmarkNewStream(b *testing.B) {
 		return events.Stream(fmt.Sprintf("session-%016x", rng.Uint64()))
 	}
 	for _, filtered := range []bool{false, true} {
-		o := &pebble.Options{FS: vfs.NewMem(), FormatMajorVersion: files.FormatVersion, Logger: silent{}, DisableAutomaticCompactions: true, MemTableSize: 16 << 20}
+		o := &pebble.Options{FS: vfs.NewMem(), FormatMajorVersion: pebblefiles.FormatVersion, Logger: silent{}, DisableAutomaticCompactions: true, MemTableSize: 16 << 20}
 		for i := range o.Levels {
 			o.Levels[i].BlockSize = 32 << 10
 			if filtered {

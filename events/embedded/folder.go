@@ -19,7 +19,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/embedded/files"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
 // The names in a store's folder.
@@ -197,14 +197,14 @@ func (f *folder) tidy() error {
 	if !removed {
 		return nil
 	}
-	return files.SyncDir(f.fs, f.dir)
+	return pebblefiles.SyncDir(f.fs, f.dir)
 }
 
 // put makes a file with the format durable.
 func (f *folder) put(name string) error {
 	err := f.create(f.path(name), fmt.Appendf(nil, "%s%d\n", formatTitle, Format))
 	if err == nil {
-		err = files.SyncDir(f.fs, f.dir)
+		err = pebblefiles.SyncDir(f.fs, f.dir)
 	}
 	return err
 }
@@ -235,7 +235,7 @@ func (f *folder) make() error {
 		if err := f.fs.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("open store %s: %w", f.dir, err)
 		}
-		if err := files.SyncDir(f.fs, f.fs.PathDir(dir)); err != nil {
+		if err := pebblefiles.SyncDir(f.fs, f.fs.PathDir(dir)); err != nil {
 			return fmt.Errorf("open store %s: %w", f.dir, err)
 		}
 	}
@@ -309,9 +309,9 @@ func (f *folder) readFormat(name string) (uint64, error) {
 // take locks the folder, or returns an ErrInUse that names who has it. It waits for
 // readers, and logs that after a second.
 func (f *folder) take(ctx context.Context, logger *slog.Logger) (err error) {
-	f.lock, err = files.Lock(ctx, f.fs, f.path(lockName), func() {
+	f.lock, err = pebblefiles.Lock(ctx, f.fs, f.path(lockName), func() {
 		if logger != nil {
-			logger.Warn("waiting for processes that read the store", "store", f.dir, "processes", files.Users(f.path(lockName)))
+			logger.Warn("waiting for processes that read the store", "store", f.dir, "processes", pebblefiles.Users(f.path(lockName)))
 		}
 	})
 	if err == nil {
@@ -322,9 +322,9 @@ func (f *folder) take(ctx context.Context, logger *slog.Logger) (err error) {
 	if _, ok := errors.AsType[*fs.PathError](err); ok || ctx.Err() != nil {
 		return fmt.Errorf("open store %s: %w", f.dir, err)
 	}
-	if errors.Is(err, files.ErrRead) {
+	if errors.Is(err, pebblefiles.ErrRead) {
 		return fmt.Errorf("open store %s: %w by processes that read it, for %v now%s: end them first, or name another store",
-			f.dir, events.ErrInUse, files.LockWait, numbers(files.Users(f.path(lockName))))
+			f.dir, events.ErrInUse, pebblefiles.LockWait, numbers(pebblefiles.Users(f.path(lockName))))
 	}
 	return f.inUse()
 }
@@ -384,7 +384,7 @@ func (f *folder) write(name string, content []byte) error {
 		err = f.fs.Rename(f.path(name)+".new", f.path(name))
 	}
 	if err == nil {
-		err = files.SyncDir(f.fs, f.dir)
+		err = pebblefiles.SyncDir(f.fs, f.dir)
 	}
 	if err != nil {
 		return fmt.Errorf("open store %s: write %s: %w", f.dir, name, err)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/settlement-ledger/ledger/events/embedded/files"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
 // errStopped says why a store refuses what it is asked to write.
@@ -118,7 +118,7 @@ func passes(op string, err error) bool {
 	if op == "sync" || op == "close" {
 		return false
 	}
-	return files.Exhausted(err)
+	return pebblefiles.Exhausted(err)
 }
 
 // begin reports whether an operation of the storage may begin. The caller then
@@ -209,7 +209,7 @@ func (g *guard) write(op, name string, do func() error) {
 // which names one of them.
 func (g *guard) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if strings.HasPrefix(g.PathBase(name), "marker.") {
-		g.write("sync", g.PathDir(name), func() error { return files.SyncDir(g.FS, g.PathDir(name)) })
+		g.write("sync", g.PathDir(name), func() error { return pebblefiles.SyncDir(g.FS, g.PathDir(name)) })
 	}
 	return g.open("create", name, category, func() (vfs.File, error) { return g.FS.Create(name, category) })
 }

@@ -15,8 +15,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/embedded/files"
-	"github.com/settlement-ledger/ledger/events/embedded/files/filestest"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
+	"github.com/settlement-ledger/ledger/events/pebblefiles/filestest"
 )
 
 // killed returns the files of a store whose process was killed, with the records
@@ -107,7 +107,7 @@ func TestFlippedBitInAKilledStoreIsNoSilentLoss(t *testing.T) {
 	for i := range bitFlips(t) {
 		kind := order[i/2%len(order)]
 		if i%2 == 0 {
-			kind = string(files.Log)
+			kind = string(pebblefiles.Log)
 		}
 		names := slices.Sorted(slices.Values(kinds[kind]))
 		name := names[rng.IntN(len(names))]

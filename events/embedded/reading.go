@@ -8,7 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/embedded/files"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
 // ErrReadOnly is the answer to a write to a store that [OpenReader] opened.
@@ -36,18 +36,18 @@ func OpenReader(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	storage := cmp.Or(cfg.FS, files.Disk)
+	storage := cmp.Or(cfg.FS, pebblefiles.Disk)
 	if cfg.FS == nil {
 		var err error
 		if dir, err = realPath(dir); err != nil {
 			return nil, fmt.Errorf("open store %s: %w", dir, err)
 		}
 	}
-	f := &folder{fs: files.ReadOnly(storage), dir: dir}
-	s, p, err := files.ReadPinned(ctx, storage, f.path(lockName), f.path(logName), func(p *files.Pinned) (*Store, error) {
+	f := &folder{fs: pebblefiles.ReadOnly(storage), dir: dir}
+	s, p, err := pebblefiles.ReadPinned(ctx, storage, f.path(lockName), f.path(logName), func(p *pebblefiles.Pinned) (*Store, error) {
 		return openPinned(f, p, cfg)
 	})
-	if errors.Is(err, files.ErrLocked) {
+	if errors.Is(err, pebblefiles.ErrLocked) {
 		return nil, f.inUse()
 	}
 	if err != nil {
@@ -58,7 +58,7 @@ func OpenReader(ctx context.Context, dir string, cfg Config) (*Store, error) {
 }
 
 // openPinned opens a store whose files no writer changes meanwhile.
-func openPinned(f *folder, p *files.Pinned, cfg Config) (*Store, error) {
+func openPinned(f *folder, p *pebblefiles.Pinned, cfg Config) (*Store, error) {
 	if err := f.inspect(); err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func openPinned(f *folder, p *files.Pinned, cfg Config) (*Store, error) {
 	}
 	f.before, _ = f.session()
 	s := newStore(f, cfg)
-	s.replay = files.NewReplay(p, s.torn)
+	s.replay = pebblefiles.NewReplay(p, s.torn)
 	s.guard = newGuard(s.replay, cfg.Logger, &s.vitals)
 	if err := s.openAsItIs(); err != nil {
 		return nil, fmt.Errorf("open store %s: %w", f.dir, err)
@@ -80,7 +80,7 @@ func openPinned(f *folder, p *files.Pinned, cfg Config) (*Store, error) {
 func (s *Store) openAsItIs() error {
 	cache := pebble.NewCache(cacheSize)
 	defer cache.Unref()
-	sealed, err := files.Intact(s.folder.fs, s.folder.path(logName))
+	sealed, err := pebblefiles.Intact(s.folder.fs, s.folder.path(logName))
 	if err != nil {
 		return unsealed(err)
 	}
@@ -99,9 +99,9 @@ func (s *Store) openAsItIs() error {
 // takes back. It ignores errors: a reader also reads a file system that refuses a sync.
 func (s *Store) settleLogs() {
 	dir := s.folder.path(logName)
-	list, _ := files.List(s.folder.fs, dir) // opening the database finds what is wrong
+	list, _ := pebblefiles.List(s.folder.fs, dir) // opening the database finds what is wrong
 	for _, f := range list {
-		if f.Kind != files.Log {
+		if f.Kind != pebblefiles.Log {
 			continue
 		}
 		if file, err := s.folder.fs.Open(s.folder.fs.PathJoin(dir, f.Name)); err == nil {
@@ -118,12 +118,12 @@ func Holder(dir string) (Owner, bool, error) {
 	if err != nil {
 		return Owner{}, false, err
 	}
-	f := &folder{fs: files.Disk, dir: dir}
-	lock, err := files.LockShared(files.Disk, f.path(lockName))
+	f := &folder{fs: pebblefiles.Disk, dir: dir}
+	lock, err := pebblefiles.LockShared(pebblefiles.Disk, f.path(lockName))
 	if lock != nil {
 		return Owner{}, false, lock.Close()
 	}
-	if err != nil && !errors.Is(err, files.ErrLocked) {
+	if err != nil && !errors.Is(err, pebblefiles.ErrLocked) {
 		return Owner{}, false, fmt.Errorf("look who has store %s open: %w", dir, err)
 	}
 	s, signed := f.session()

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/embedded/files"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
 // BenchmarkOpenReader opens a store of 100,000 events to read, as it was closed and
@@ -46,7 +46,7 @@ func BenchmarkOpenReader(b *testing.B) {
 	})
 	b.Run("pin alone", func(b *testing.B) {
 		for b.Loop() {
-			p, err := files.Pin(files.Disk, dir+"/lock", dir+"/log")
+			p, err := pebblefiles.Pin(pebblefiles.Disk, dir+"/lock", dir+"/log")
 			must(b, err)
 			must(b, p.Close())
 		}

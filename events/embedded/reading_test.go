@@ -15,7 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/embedded/files"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
 func openReader(t testing.TB, dir string, cfg Config) *Store {
@@ -225,7 +225,7 @@ func TestWriterWaitsForReaders(t *testing.T) {
 	w, err := Open(t.Context(), dir, Config{})
 	must(t, err)
 	must(t, w.Close())
-	p, err := files.Pin(files.Disk, filepath.Join(dir, lockName), filepath.Join(dir, logName))
+	p, err := pebblefiles.Pin(pebblefiles.Disk, filepath.Join(dir, lockName), filepath.Join(dir, logName))
 	must(t, err)
 	told := make(chan struct{})
 	opened := make(chan error, 1)
@@ -317,7 +317,7 @@ func TestReaderMissesSealedRecords(t *testing.T) {
 	entries := furnish(t, storage)
 	last := uint64(len(entries))
 	surgery(t, storage, func(db *pebble.DB) error { return db.Delete(entryKey(last), pebble.Sync) })
-	must(t, files.Seal(storage, "store/"+logName, last))
+	must(t, pebblefiles.Seal(storage, "store/"+logName, last))
 	if _, err := OpenReader(t.Context(), "store", Config{FS: storage}); !errors.Is(err, events.ErrDamaged) {
 		t.Errorf("OpenReader of a store that lost its last record = %v, want ErrDamaged", err)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/embedded/files"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
 // Restore puts the backup in the folder src into the folder dst, as a store, and
@@ -33,7 +33,7 @@ import (
 func Restore(ctx context.Context, src, dst string, storage vfs.FS) (b Backup, err error) {
 	r := &restoring{fs: storage, src: src, dst: dst}
 	if storage == nil {
-		r.fs = files.Disk
+		r.fs = pebblefiles.Disk
 		if r.src, err = realPath(src); err == nil {
 			r.dst, err = realPath(dst)
 		}
@@ -222,7 +222,7 @@ func (r *restoring) walk(dir string, do func(path string, folder bool) error) er
 // linked reports whether a folder of dst lies elsewhere, so that what is in it was
 // not written by a Restore into dst.
 func (r *restoring) linked(path string) bool {
-	if r.fs != files.Disk {
+	if r.fs != pebblefiles.Disk {
 		return false
 	}
 	found, err := filepath.EvalSymlinks(r.at(path))
@@ -243,7 +243,7 @@ func (r *restoring) begin() error {
 	for _, c := range r.made.Files {
 		text = fmt.Appendf(text, "%q\n", c.Path)
 	}
-	return files.Put(r.fs, r.dst, restoringName, text)
+	return pebblefiles.Put(r.fs, r.dst, restoringName, text)
 }
 
 // copyAll writes the files, and checks what they hold. FORMAT comes last: until
@@ -271,7 +271,7 @@ func (r *restoring) copyAll(ctx context.Context, f *folder) error {
 		return fmt.Errorf("%w: it has no %s", ErrBadBackup, formatName)
 	}
 	// The entries of the folders are durable before FORMAT says that they are there.
-	if err := files.SyncDir(r.fs, r.dst); err != nil {
+	if err := pebblefiles.SyncDir(r.fs, r.dst); err != nil {
 		return err
 	}
 	if err := r.copy(ctx, last); err != nil {
@@ -297,7 +297,7 @@ func (r *restoring) copy(ctx context.Context, c Copy) error {
 	case sum != c.SHA256:
 		return fmt.Errorf("%w: %s, which is %s, does not match its sum", ErrBadBackup, from, c.Path)
 	}
-	return files.SyncDir(r.fs, f.dir)
+	return pebblefiles.SyncDir(r.fs, f.dir)
 }
 
 // clear removes what this Restore wrote, and the lock, when it ends without a
@@ -308,7 +308,7 @@ func (r *restoring) clear() error {
 			err = r.fs.Remove(r.at(formatName))
 		}
 		if err == nil {
-			err = files.SyncDir(r.fs, r.dst)
+			err = pebblefiles.SyncDir(r.fs, r.dst)
 		}
 		if err != nil {
 			return err
@@ -351,7 +351,7 @@ func (r *restoring) remove(paths []string) error {
 // digestIn reads all records of a database that nobody writes to, gives each to
 // saw if that is not nil, and changes nothing. An error of saw ends it.
 func digestIn(ctx context.Context, storage vfs.FS, dir string, saw func(events.Entry) error) (events.Position, uint64, string, error) {
-	db, err := openReadOnly(files.ReadOnly(storage), dir)
+	db, err := openReadOnly(pebblefiles.ReadOnly(storage), dir)
 	if err != nil {
 		return events.Position{}, 0, "", translated(err)
 	}
@@ -414,14 +414,14 @@ func entryAt(it *pebble.Iterator, seq uint64) (events.Entry, error) {
 
 // openReadOnly opens a database to read it as it lies.
 func openReadOnly(storage vfs.FS, dir string) (*pebble.DB, error) {
-	if err := files.CheckVersion(storage, dir); err != nil {
+	if err := pebblefiles.CheckVersion(storage, dir); err != nil {
 		return nil, err
 	}
 	cache := pebble.NewCache(cacheSize)
 	defer cache.Unref()
 	return pebble.Open(dir, &pebble.Options{
 		FS: storage, Cache: cache, ReadOnly: true, ErrorIfNotExists: true, Logger: silent{},
-		FormatMajorVersion: files.FormatVersion,
+		FormatMajorVersion: pebblefiles.FormatVersion,
 		EventListener:      &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}},
 	})
 }

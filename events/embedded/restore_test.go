@@ -17,7 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/embedded/files"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
 // backedUp makes a store with 25 records and a backup of it with a part, in the
@@ -66,11 +66,11 @@ func wantRestored(t testing.TB, storage vfs.FS, dir string, made Backup) {
 // change nothing about it.
 func TestOfRestoresIntoOneFolderOneSucceeds(t *testing.T) {
 	t.Parallel()
-	for name, storage := range map[string]vfs.FS{"memory": vfs.NewMem(), "disk": files.Disk} {
+	for name, storage := range map[string]vfs.FS{"memory": vfs.NewMem(), "disk": pebblefiles.Disk} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			root := "root"
-			if storage == files.Disk {
+			if storage == pebblefiles.Disk {
 				root = t.TempDir()
 			}
 			made := backedUp(t, storage, root)
@@ -104,7 +104,7 @@ func TestOfRestoresIntoOneFolderOneSucceeds(t *testing.T) {
 func TestARestoreLeavesAFolderOfSomethingElseAsItIs(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	backedUp(t, files.Disk, root)
+	backedUp(t, pebblefiles.Disk, root)
 	elsewhere := filepath.Join(root, "elsewhere")
 	must(t, os.Mkdir(elsewhere, 0o700))
 	must(t, os.WriteFile(filepath.Join(elsewhere, "MANIFEST-000001"), []byte("mine"), 0o600))
@@ -242,7 +242,7 @@ func TestARestoreThatWasCutOffCanBeDoneAgain(t *testing.T) {
 	}
 	for i, after := range cuts {
 		name := fmt.Sprintf("cut %d of %d", i, len(cuts))
-		_, err := Open(t.Context(), "root/again", Config{FS: files.ReadOnly(after)})
+		_, err := Open(t.Context(), "root/again", Config{FS: pebblefiles.ReadOnly(after)})
 		if err == nil {
 			t.Fatalf("%s: a store was opened that cannot be written to", name)
 		}

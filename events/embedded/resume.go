@@ -6,7 +6,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/embedded/files"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
 // roomName is the file in which a paused store looks for room.
@@ -21,7 +21,7 @@ func (s *Store) resumeAll() {
 			return
 		}
 		s.guard.log(slog.LevelWarn, fmt.Sprint(s.guard.failure()))
-		if !files.AwaitRoom(s.guard.lost, s.closing, s.room, s.resume) {
+		if !pebblefiles.AwaitRoom(s.guard.lost, s.closing, s.room, s.resume) {
 			return
 		}
 		s.guard.log(slog.LevelInfo, "the store goes on")
@@ -30,7 +30,7 @@ func (s *Store) resumeAll() {
 
 // room returns nil if there is room to open the database again.
 func (s *Store) room() error {
-	return files.Room(s.folder.fs, s.folder.path(logName), s.folder.path(roomName))
+	return pebblefiles.Room(s.folder.fs, s.folder.path(logName), s.folder.path(roomName))
 }
 
 // resume closes the database and opens it again, and reports whether the store
@@ -84,7 +84,7 @@ func (s *Store) closeDatabase() {
 
 // reopen opens the database of a paused store, to read it alone or to write as well.
 func (s *Store) reopen(readOnly bool) (err error) {
-	s.replay = files.NewReplay(s.storage, s.torn)
+	s.replay = pebblefiles.NewReplay(s.storage, s.torn)
 	s.guard.resume(s.replay)
 	defer s.caught(&err)
 	cache := pebble.NewCache(cacheSize)

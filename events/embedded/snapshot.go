@@ -8,7 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/embedded/files"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
 // snapshotName is the folder in a store's folder that holds a snapshot while a
@@ -102,7 +102,7 @@ func (s *Store) snapshot(ctx context.Context, dir string, parts []NamedPart) err
 		if err := s.guard.failure(); err != nil {
 			return err
 		}
-		if err := files.Snapshot(s.db, s.folder.fs.PathJoin(dir, logName)); err != nil {
+		if err := pebblefiles.Snapshot(s.db, s.folder.fs.PathJoin(dir, logName)); err != nil {
 			return fmt.Errorf("take a snapshot of the records: %w", translated(err))
 		}
 		return s.guard.failure()

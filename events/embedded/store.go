@@ -17,7 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/embedded/files"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
 // DefaultMaxRecord is the limit of a record's bytes unless a Config has another.
@@ -36,11 +36,11 @@ type Config struct {
 // use.
 type Store struct {
 	folder     *folder
-	pinned     *files.Pinned // nil: the store writes
-	storage    vfs.FS        // under the replay
+	pinned     *pebblefiles.Pinned // nil: the store writes
+	storage    vfs.FS              // under the replay
 	guard      *guard
-	replay     *files.Replay // under the guard
-	db         *pebble.DB    // nil while a paused store could not open it again; changed with gate and mu held
+	replay     *pebblefiles.Replay // under the guard
+	db         *pebble.DB          // nil while a paused store could not open it again; changed with gate and mu held
 	durability Durability
 	maxRecord  int
 	network    string // file system that the folder is on
@@ -51,7 +51,7 @@ type Store struct {
 	spare      sync.Pool   // pending appends that were answered; of one store, whose channels may be of a bubble
 	landing    chan *group // groups in flight, in their order
 	vitals     vitals
-	health     files.HealthLog
+	health     pebblefiles.HealthLog
 	watch      io.Closer      // of slow writes; nil: none is watched
 	closing    chan struct{}  // closed when Close begins
 	joined     sync.WaitGroup // the committer and those beside it
@@ -88,7 +88,7 @@ func Open(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	}
 	storage := cfg.FS
 	if storage == nil {
-		storage = files.Disk
+		storage = pebblefiles.Disk
 		var err error
 		if dir, err = realPath(dir); err != nil {
 			return nil, fmt.Errorf("open store %s: %w", dir, err)
@@ -104,7 +104,7 @@ func Open(ctx context.Context, dir string, cfg Config) (*Store, error) {
 		s.storage, s.watch = s.health.Watch(storage)
 		storage = s.storage
 	}
-	s.replay = files.NewReplay(storage, s.torn)
+	s.replay = pebblefiles.NewReplay(storage, s.torn)
 	s.guard = newGuard(s.replay, cfg.Logger, &s.vitals)
 	_ = storage.Remove(f.path(roomName)) // of a process that was killed
 	if cfg.FS == nil {
@@ -174,7 +174,7 @@ func realPath(dir string) (string, error) {
 func (s *Store) openDatabase() (err error) {
 	cache := pebble.NewCache(cacheSize)
 	defer cache.Unref()
-	sealed, err := files.Unseal(s.folder.fs, s.folder.path(logName))
+	sealed, err := pebblefiles.Unseal(s.folder.fs, s.folder.path(logName))
 	if err != nil {
 		s.guard.close()
 		return unsealed(err)
@@ -258,7 +258,7 @@ func (s *Store) options(cache *pebble.Cache) *pebble.Options {
 		FS:                          beside{s.guard, s.folder.fs, s.folder.path(snapshotName)},
 		Cache:                       cache,
 		Logger:                      s.guard,
-		FormatMajorVersion:          files.FormatVersion, // the default is the oldest
+		FormatMajorVersion:          pebblefiles.FormatVersion, // the default is the oldest
 		MemTableSize:                memTableSize,
 		MemTableStopWritesThreshold: 4, // a flush may be late by two tables before appends wait for it
 		EventListener: &pebble.EventListener{
@@ -358,7 +358,7 @@ func (s *Store) Close() error {
 	} else if err == nil {
 		end, _ := s.mark.now()
 		// Without a seal the next opening does as after a kill.
-		_ = files.Seal(s.folder.fs, s.folder.path(logName), end)
+		_ = pebblefiles.Seal(s.folder.fs, s.folder.path(logName), end)
 	}
 	return errors.Join(err, s.folder.close())
 }

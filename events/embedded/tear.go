@@ -6,7 +6,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/batchrepr"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/embedded/files"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
 // torn decides about a place in a log or a manifest behind which Pebble would
@@ -16,10 +16,10 @@ import (
 // It returns an ErrDamaged if that cannot be: one bit is flipped, the log says
 // that the place had been synced, or the process before, which synced each group
 // of appends, had more groups behind it than it keeps in flight.
-func (s *Store) torn(t *files.Tear) error {
+func (s *Store) torn(t *pebblefiles.Tear) error {
 	var before, through, first uint64
 	var groups int
-	if files.KindOf(t.File) == files.Log {
+	if pebblefiles.KindOf(t.File) == pebblefiles.Log {
 		before, _, _ = sequencesIn(t.Before)
 		through, first, groups = sequencesIn(t.Behind)
 	}

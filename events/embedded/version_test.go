@@ -9,7 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/embedded/files"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
 // versionOf returns the version of the files of a store that is closed.
@@ -26,8 +26,8 @@ func TestANewStoreHasTheNamedVersion(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
 	must(t, open(t, storage).Close())
-	if got := versionOf(t, storage); got != files.FormatVersion || uint64(got) != 24 {
-		t.Errorf("a new store has version %d, want %d, which is 24", got, files.FormatVersion)
+	if got := versionOf(t, storage); got != pebblefiles.FormatVersion || uint64(got) != 24 {
+		t.Errorf("a new store has version %d, want %d, which is 24", got, pebblefiles.FormatVersion)
 	}
 }
 
@@ -49,7 +49,7 @@ func TestAStoreOfAnOlderVersionIsRaised(t *testing.T) {
 		}
 		return it.Close()
 	})
-	for version := pebble.FormatFlushableIngest; version < files.FormatVersion; version++ {
+	for version := pebble.FormatFlushableIngest; version < pebblefiles.FormatVersion; version++ {
 		older := vfs.NewMem()
 		must(t, older.MkdirAll("store", 0o755))
 		must(t, writeFile(older, "store/"+formatName, formatTitle+"1\n"))
@@ -77,8 +77,8 @@ func TestAStoreOfAnOlderVersionIsRaised(t *testing.T) {
 		}
 		must(t, s.Append(t.Context(), "new", 0, newPen(9).records(1, 10)...))
 		must(t, s.Close())
-		if got := versionOf(t, older); got != files.FormatVersion {
-			t.Errorf("version %d was raised to %d, want %d", version, got, files.FormatVersion)
+		if got := versionOf(t, older); got != pebblefiles.FormatVersion {
+			t.Errorf("version %d was raised to %d, want %d", version, got, pebblefiles.FormatVersion)
 		}
 	}
 }

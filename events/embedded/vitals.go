@@ -9,7 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/embedded/files"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
 // Vitals are how a store has fared since it was opened.
@@ -39,7 +39,7 @@ type Landing struct {
 }
 
 // Health is what a database met in the background.
-type Health = files.Health
+type Health = pebblefiles.Health
 
 // recent is how many groups and syncs are remembered.
 const recent = 512
@@ -115,7 +115,7 @@ type Pace struct {
 	P99        time.Duration `json:"p99"`     // the 99th percentile
 	Longest    time.Duration `json:"longest"` // of these
 
-	Health *files.Health `json:"health,omitempty"` // nil: all was well, or a program before this was written
+	Health *pebblefiles.Health `json:"health,omitempty"` // nil: all was well, or a program before this was written
 }
 
 // paceName is the checkpoint that keeps the last Pace.

@@ -26,7 +26,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
-	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 	"golang.org/x/crypto/bcrypt"
 )
 
@@ -210,12 +210,12 @@ func newSecureDatabase(t testing.TB) *secureDatabase {
 	if err != nil {
 		t.Fatal(err)
 	}
-	users, err := protocol.ParseUsers(strings.NewReader("ana:" + string(hash) + ":ledger\nbob:" + string(hash) + ":read\n"))
+	users, err := server.ParseUsers(strings.NewReader("ana:" + string(hash) + ":ledger\nbob:" + string(hash) + ":read\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	d := newDatabase(t)
-	d.served = protocol.Config{TLS: &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2"}}, Users: users}
+	d.served = server.Config{TLS: &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2"}}, Users: users}
 	d.restart()
 	return &secureDatabase{d, file}
 }
@@ -293,7 +293,7 @@ func TestPasswordIsNeverTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.served.Users, err = protocol.ParseUsers(strings.NewReader("eve:" + string(hash) + ":read\n")); err != nil {
+	if d.served.Users, err = server.ParseUsers(strings.NewReader("eve:" + string(hash) + ":read\n")); err != nil {
 		t.Fatal(err)
 	}
 	d.restart()
@@ -321,7 +321,7 @@ func TestPasswordsOfAnyLettersAreSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.served.Users, err = protocol.ParseUsers(strings.NewReader("ana:" + string(hash) + ":ledger\n")); err != nil {
+	if d.served.Users, err = server.ParseUsers(strings.NewReader("ana:" + string(hash) + ":ledger\n")); err != nil {
 		t.Fatal(err)
 	}
 	d.restart()

@@ -13,7 +13,7 @@ import (
 
 	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/eventstoredb/form"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/mapping"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -62,7 +62,7 @@ func (s *Store) sendable(stream events.Stream, records []events.Record) ([]esdb.
 			faults = append(faults, err)
 			continue
 		}
-		f, err := form.Of(r)
+		f, err := mapping.Of(r)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%w: %w", events.ErrBadRecord, err))
 			continue
@@ -72,7 +72,7 @@ func (s *Store) sendable(stream events.Stream, records []events.Record) ([]esdb.
 			return nil, s.tooLarge(i, len(records), r, size, total)
 		}
 		sent[i] = esdb.EventData{EventID: f.ID, EventType: f.Type, Data: bytes.Clone(f.Data), Metadata: f.Metadata}
-		if f.ContentType == form.JSON {
+		if f.ContentType == mapping.JSON {
 			sent[i].ContentType = esdb.ContentTypeJson
 		}
 	}

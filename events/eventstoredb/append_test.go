@@ -12,7 +12,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
-	"github.com/settlement-ledger/ledger/events/eventstoredb/form"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/mapping"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 )
@@ -354,7 +354,7 @@ func TestSizesAreCountedAsTheServerCounts(t *testing.T) {
 	ones := []events.Record{record(mint, "Kind", 1), record(mint, "Größe𝄞", 2)}
 	size := 2 * (4 + 7) // the last letter of the second type is two units
 	for _, r := range ones {
-		f, err := form.Of(r)
+		f, err := mapping.Of(r)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
-	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 )
 
 // onDisk serves an embedded store in a folder on the disk.
@@ -34,7 +34,7 @@ func onDisk(b *testing.B) (*embedded.Store, *eventstoredb.Store) {
 // served serves a store, and returns the one that is its client.
 func served(b *testing.B, local events.Store) *eventstoredb.Store {
 	b.Helper()
-	server, err := protocol.New(local, protocol.Config{Anonymous: protocol.Ledger})
+	server, err := server.New(local, server.Config{Anonymous: server.Ledger})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/events/eventstest"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
-	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 )
 
 // A database is an embedded store served at an address that stays the same,
@@ -26,17 +26,17 @@ type database struct {
 	address string
 	config  eventstoredb.Config
 	fs      *vfs.MemFS
-	served  protocol.Config
+	served  server.Config
 	mu      sync.Mutex // held while the server is started or stopped
 	store   *embedded.Store
-	server  *protocol.Server
+	server  *server.Server
 	serving sync.WaitGroup
 }
 
 // newDatabase starts a database, which ends with the test.
 func newDatabase(t testing.TB) *database {
 	t.Helper()
-	d := &database{t: t, fs: vfs.NewCrashableMem(), served: protocol.Config{Anonymous: protocol.Ledger}}
+	d := &database{t: t, fs: vfs.NewCrashableMem(), served: server.Config{Anonymous: server.Ledger}}
 	at, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func (d *database) serve(at net.Listener) {
 		}
 		d.store = store
 	}
-	server, err := protocol.New(d.store, d.served)
+	server, err := server.New(d.store, d.served)
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -4,7 +4,7 @@
 // connection string. Two ledgers in one database are kept apart by their
 // [Config]'s Namespace, which stands before the name of each stream. The
 // revision of an entry is EventStoreDB's plus one, its position is EventStoreDB's
-// with both its parts, and its event is what package form makes of the record.
+// with both its parts, and its event is what package mapping makes of the record.
 // Every call asks the leader, because the ledger reads its own writes; a
 // nodePreference for another node is not followed, and Open logs that.
 //

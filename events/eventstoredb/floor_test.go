@@ -12,7 +12,7 @@ import (
 	"github.com/EventStore/EventStore-Client-Go/v4/protos/serverfeatures"
 	"github.com/EventStore/EventStore-Client-Go/v4/protos/streams"
 	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/events/eventstoredb/form"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/mapping"
 	"google.golang.org/grpc"
 )
 
@@ -143,7 +143,7 @@ func onFloor(b *testing.B, clients int) (*floor, []*esdb.Client) {
 func official(b *testing.B, clients []*esdb.Client) appender {
 	var turn atomic.Uint64
 	return func(stream events.Stream, after events.Revision, r events.Record) error {
-		f, err := form.Of(r)
+		f, err := mapping.Of(r)
 		if err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/projections/publish"
-	"github.com/settlement-ledger/ledger/projections/publish/lines"
+	"github.com/settlement-ledger/ledger/projections/publish/jsonl"
 )
 
 // A counted store counts the reads of streams, each of which is a round trip to a
@@ -148,7 +148,7 @@ func BenchmarkPublishToAFile(b *testing.B) {
 		for _, batched := range []bool{false, true} {
 			b.Run(fmt.Sprintf("from=%s/batches=%t", from, batched), func(b *testing.B) {
 				for b.Loop() {
-					f, err := lines.Open(filepath.Join(b.TempDir(), "f"), events.Position{})
+					f, err := jsonl.Open(filepath.Join(b.TempDir(), "f"), events.Position{})
 					if err != nil {
 						b.Fatal(err)
 					}

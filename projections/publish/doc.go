@@ -59,7 +59,7 @@
 // [ErrPoisoned] ends a run when so much was set aside that the target is at
 // fault.
 //
-// Package jetstream publishes to NATS, package lines to a file, and package bus
+// Package jetstream publishes to NATS, package jsonl to a file, and package bus
 // makes a store a broker. Who may reach the target is the target's affair. The
 // promises are checked in publish_test.go.
 package publish

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/settlement-ledger/ledger/events/embedded/files"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
 // Snapshot makes the folder dir, in one that is there and outside the store's,
@@ -25,7 +25,7 @@ func (s *Store) Snapshot(ctx context.Context, dir string, before func() error) e
 	}
 	s.guard.leave(dir)
 	defer s.guard.leave("")
-	err := s.write(func(db *pebble.DB) error { return files.Snapshot(db, dir) })
+	err := s.write(func(db *pebble.DB) error { return pebblefiles.Snapshot(db, dir) })
 	if err != nil {
 		return fmt.Errorf("take a snapshot of the outputs: %w", err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/domain"
-	"github.com/settlement-ledger/ledger/events/embedded/files"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
 // A Finding is a place where a store is not what was written. What is not known
@@ -43,7 +43,7 @@ type Checked struct {
 // is nothing to check.
 func Check(ctx context.Context, dir string, storage vfs.FS, found func(Finding), progress func(bytes, total int64)) (Checked, error) {
 	if storage == nil {
-		storage = files.Disk
+		storage = pebblefiles.Disk
 	}
 	if progress == nil {
 		progress = func(int64, int64) {}
@@ -59,7 +59,7 @@ func Check(ctx context.Context, dir string, storage vfs.FS, found func(Finding),
 // has open, those that were pruned too, but for those of which the record is
 // damaged. It reads no output and changes nothing.
 func Known(ctx context.Context, dir string, storage vfs.FS) (map[domain.Ref]domain.Retained, error) {
-	k := &checking{fs: cmp.Or[vfs.FS](storage, files.Disk), dir: dir}
+	k := &checking{fs: cmp.Or[vfs.FS](storage, pebblefiles.Disk), dir: dir}
 	if err := k.open(); err != nil {
 		return nil, fmt.Errorf("list the outputs in %s: %w", dir, err)
 	}
@@ -87,20 +87,20 @@ type checking struct {
 	dir      string
 	found    func(Finding)
 	progress func(bytes, total int64)
-	damages  []*files.Damage
+	damages  []*pebblefiles.Damage
 	named    map[uint64]bool // bodies
 	db       *pebble.DB
 }
 
 func (k *checking) run(ctx context.Context) error {
-	list, err := files.List(k.fs, k.dir)
+	list, err := pebblefiles.List(k.fs, k.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	lock, err := files.LockShared(k.fs, k.fs.PathJoin(k.dir, "LOCK"))
+	lock, err := pebblefiles.LockShared(k.fs, k.fs.PathJoin(k.dir, "LOCK"))
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInUse, err)
 	}
@@ -124,18 +124,18 @@ func (k *checking) run(ctx context.Context) error {
 	return err
 }
 
-func (k *checking) checkFiles(ctx context.Context, list []files.File) error {
+func (k *checking) checkFiles(ctx context.Context, list []pebblefiles.File) error {
 	total := int64(0)
 	for _, f := range list {
 		total += f.Bytes
 	}
-	_, k.Closed = files.Sealed(k.fs, k.dir)
+	_, k.Closed = pebblefiles.Sealed(k.fs, k.dir)
 	told := func(bytes int64) {
 		k.Files++
 		k.Bytes += bytes
 		k.progress(k.Bytes, total)
 	}
-	for d, err := range files.Check(ctx, k.fs, k.dir, told) {
+	for d, err := range pebblefiles.Check(ctx, k.fs, k.dir, told) {
 		if err != nil {
 			return err
 		}
@@ -147,8 +147,8 @@ func (k *checking) checkFiles(ctx context.Context, list []files.File) error {
 
 func (k *checking) open() (err error) {
 	k.db, err = pebble.Open(k.dir, &pebble.Options{
-		FS: files.Around(files.ReadOnly(k.fs), k.damages), ReadOnly: true, ErrorIfNotExists: true, Logger: silent{newGuard(k.fs)},
-		FormatMajorVersion: files.FormatVersion,
+		FS: pebblefiles.Around(pebblefiles.ReadOnly(k.fs), k.damages), ReadOnly: true, ErrorIfNotExists: true, Logger: silent{newGuard(k.fs)},
+		FormatMajorVersion: pebblefiles.FormatVersion,
 		EventListener:      &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}},
 	})
 	return err
@@ -226,7 +226,7 @@ func (k *checking) checkBody(ctx context.Context, h head) error {
 // operator who reads it.
 func unsealedText(err error) string {
 	text := err.Error()
-	if d, ok := errors.AsType[*files.Damage](err); ok {
+	if d, ok := errors.AsType[*pebblefiles.Damage](err); ok {
 		return text + ": " + d.Error()
 	}
 	return text

@@ -30,7 +30,7 @@
 // empty chunk. The first 16 chunks of a body go through the log, four in each
 // batch, the last of them in one with the head. What follows is written as a
 // table, incoming/BODY.body, which the database takes in before the head is
-// written. The file seal says how the store was closed; package files draws it.
+// written. The file seal says how the store was closed; package pebblefiles draws it.
 //
 // # Promises
 //

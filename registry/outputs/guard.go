@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/settlement-ledger/ledger/events/embedded/files"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
 var errFrozen = errors.New("an earlier write failed")
@@ -94,7 +94,7 @@ func (g *guard) fail(err error, passes bool) {
 // operation that failed, once there is room or a file may be opened. It never is
 // after a sync: the system may have dropped what it did not write.
 func passes(err error) bool {
-	return !errors.Is(err, errNotSynced) && files.Exhausted(err)
+	return !errors.Is(err, errNotSynced) && pebblefiles.Exhausted(err)
 }
 
 func (g *guard) frozen() bool { return g.armed.Load() && g.spell.Load().first.Load() != nil }

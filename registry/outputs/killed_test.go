@@ -14,8 +14,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/domain"
-	"github.com/settlement-ledger/ledger/events/embedded/files"
-	"github.com/settlement-ledger/ledger/events/embedded/files/filestest"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
+	"github.com/settlement-ledger/ledger/events/pebblefiles/filestest"
 )
 
 // killed returns the file system of a store whose process was killed, with the
@@ -80,7 +80,7 @@ func TestFlippedBitInAKilledStoreIsNoSilentLoss(t *testing.T) {
 	for i := range repeats(8, 500) {
 		of := kinds[order[i/2%len(order)]]
 		if i%2 == 0 {
-			of = kinds[string(files.Log)]
+			of = kinds[string(pebblefiles.Log)]
 		}
 		name := of[rng.IntN(len(of))]
 		at, bit := rng.IntN(len(whole[name])), rng.IntN(8)

@@ -9,7 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/domain"
-	"github.com/settlement-ledger/ledger/events/embedded/files"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
 // OpenReader opens the outputs in the folder dir to read what is kept there now,
@@ -19,11 +19,11 @@ import (
 // afterwards changes nothing for the reader; see embedded.OpenReader, which shares
 // its lock in the same way.
 func OpenReader(ctx context.Context, dir string, cfg Config) (*Store, error) {
-	storage := cmp.Or(cfg.FS, files.Disk)
-	s, p, err := files.ReadPinned(ctx, storage, storage.PathJoin(dir, "LOCK"), dir, func(p *files.Pinned) (*Store, error) {
+	storage := cmp.Or(cfg.FS, pebblefiles.Disk)
+	s, p, err := pebblefiles.ReadPinned(ctx, storage, storage.PathJoin(dir, "LOCK"), dir, func(p *pebblefiles.Pinned) (*Store, error) {
 		return openPinned(dir, p, cfg)
 	})
-	if errors.Is(err, files.ErrLocked) {
+	if errors.Is(err, pebblefiles.ErrLocked) {
 		err = fmt.Errorf("%w: %w", ErrInUse, err)
 	}
 	if err != nil {
@@ -34,13 +34,13 @@ func OpenReader(ctx context.Context, dir string, cfg Config) (*Store, error) {
 }
 
 // openPinned opens outputs whose files no writer changes meanwhile.
-func openPinned(dir string, p *files.Pinned, cfg Config) (*Store, error) {
+func openPinned(dir string, p *pebblefiles.Pinned, cfg Config) (*Store, error) {
 	s := &Store{dir: dir, fs: p, logger: cfg.Logger}
-	s.replay = files.NewReplay(p, s.torn)
+	s.replay = pebblefiles.NewReplay(p, s.torn)
 	s.guard = newGuard(s.replay)
 	s.closing = make(chan struct{})
 	s.mu.keeping = map[domain.Ref]claim{}
-	if _, err := files.Intact(p, dir); err != nil {
+	if _, err := pebblefiles.Intact(p, dir); err != nil {
 		return nil, unsealed(err)
 	}
 	if !p.Holds() {

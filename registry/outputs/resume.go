@@ -5,7 +5,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/settlement-ledger/ledger/domain"
-	"github.com/settlement-ledger/ledger/events/embedded/files"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
 // resumeAll has a store that broke go on where it can, until it is closed or lost.
@@ -19,7 +19,7 @@ func (s *Store) resumeAll() {
 		if s.logger != nil {
 			s.logger.Warn("outputs are not written", "outputs", s.dir, "error", s.broken())
 		}
-		if !files.AwaitRoom(s.guard.lost.Done(), s.closing, s.room, s.resume) {
+		if !pebblefiles.AwaitRoom(s.guard.lost.Done(), s.closing, s.room, s.resume) {
 			return
 		}
 		if s.logger != nil {
@@ -30,7 +30,7 @@ func (s *Store) resumeAll() {
 
 // room returns nil if there is room to open the database again. Sweep removes the
 // file if a kill leaves it.
-func (s *Store) room() error { return files.Room(s.fs, s.dir, s.incomingPath(0)) }
+func (s *Store) room() error { return pebblefiles.Room(s.fs, s.dir, s.incomingPath(0)) }
 
 // resume closes the database and opens it again, and reports whether the store
 // goes on. Nothing uses the database meanwhile.
@@ -77,7 +77,7 @@ func (s *Store) closeDatabase() {
 
 // reopen opens the database, to read it alone or to write as well.
 func (s *Store) reopen(readOnly bool) (err error) {
-	s.replay = files.NewReplay(s.fs, s.torn)
+	s.replay = pebblefiles.NewReplay(s.fs, s.torn)
 	s.guard.thaw(s.replay)
 	options := s.options.Clone()
 	options.ReadOnly = readOnly

@@ -17,7 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/domain"
-	"github.com/settlement-ledger/ledger/events/embedded/files"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
 // A Config says where outputs are kept, and how much of the disk is not theirs.
@@ -32,17 +32,17 @@ const defaultReserve = 64 << 20
 // A Store keeps outputs. Whoever opened it closes it.
 type Store struct {
 	dir     string
-	fs      vfs.FS        // as the caller sees it; bodies on their way in are written to it
-	guard   *guard        // as Pebble sees it
-	replay  *files.Replay // under the guard
-	pinned  *files.Pinned // nil: the store writes
+	fs      vfs.FS              // as the caller sees it; bodies on their way in are written to it
+	guard   *guard              // as Pebble sees it
+	replay  *pebblefiles.Replay // under the guard
+	pinned  *pebblefiles.Pinned // nil: the store writes
 	logger  *slog.Logger
 	options *pebble.Options
 	lock    *pebble.Lock
 	reserve uint64
 	first   uint64 // bodies from this one on were kept since the store was opened
 
-	health files.HealthLog
+	health pebblefiles.HealthLog
 
 	marks sync.Mutex // held while a head is read and written again
 
@@ -74,13 +74,13 @@ var (
 // understand.
 func Open(dir string, cfg Config) (*Store, error) {
 	if cfg.FS == nil {
-		cfg.FS = files.Disk
+		cfg.FS = pebblefiles.Disk
 	}
 	if cfg.Reserve == 0 {
 		cfg.Reserve = defaultReserve
 	}
 	s := &Store{dir: dir, fs: cfg.FS, logger: cfg.Logger, reserve: cfg.Reserve}
-	s.replay = files.NewReplay(cfg.FS, s.torn)
+	s.replay = pebblefiles.NewReplay(cfg.FS, s.torn)
 	s.guard = newGuard(s.replay)
 	s.closing = make(chan struct{})
 	s.mu.keeping = map[domain.Ref]claim{}
@@ -104,7 +104,7 @@ func (s *Store) open() error {
 	}
 	s.lock = lock
 	s.options = s.tune()
-	bodies, err := files.Unseal(s.fs, s.dir)
+	bodies, err := pebblefiles.Unseal(s.fs, s.dir)
 	if err != nil {
 		return errors.Join(unsealed(err), s.Close())
 	}
@@ -132,7 +132,7 @@ func (s *Store) open() error {
 // unsealed returns why a database whose folder is not as it was closed, or whose
 // version is not known, is not opened.
 func unsealed(err error) error {
-	if errors.Is(err, files.ErrNewerVersion) {
+	if errors.Is(err, pebblefiles.ErrNewerVersion) {
 		return fmt.Errorf("%w: %w", ErrFormat, err)
 	}
 	return fmt.Errorf("%w: %w", ErrFiles, err)
@@ -143,7 +143,7 @@ func unsealed(err error) error {
 func lockFolder(dir string, storage vfs.FS, logger *slog.Logger) (*pebble.Lock, error) {
 	return pebble.LockDirectory(dir, patient{storage, func() {
 		if logger != nil {
-			logger.Warn("waiting for processes that read the outputs", "outputs", dir, "processes", files.Users(storage.PathJoin(dir, "LOCK")))
+			logger.Warn("waiting for processes that read the outputs", "outputs", dir, "processes", pebblefiles.Users(storage.PathJoin(dir, "LOCK")))
 		}
 	}})
 }
@@ -154,16 +154,16 @@ type patient struct {
 	waiting func()
 }
 
-// Lock locks a file as files.Lock does. No context reaches it, and it waits for at
-// most files.LockWait.
+// Lock locks a file as pebblefiles.Lock does. No context reaches it, and it waits for at
+// most pebblefiles.LockWait.
 func (p patient) Lock(path string) (io.Closer, error) {
-	return files.Lock(context.Background(), p.FS, path, p.waiting)
+	return pebblefiles.Lock(context.Background(), p.FS, path, p.waiting)
 }
 
 // torn decides about a place in a log or a manifest behind which Pebble would
 // read nothing more. It returns an ErrFiles where the file was damaged, and logs
 // a warning where a power cut may have left it so.
-func (s *Store) torn(t *files.Tear) error {
+func (s *Store) torn(t *pebblefiles.Tear) error {
 	d := t.Damage()
 	if t.Certain {
 		return fmt.Errorf("%w: %w: restore a backup; a copy of the folder in which %s is cut to %d bytes opens with what is before that",
@@ -276,7 +276,7 @@ func (s *Store) tune() *pebble.Options {
 		FS:                          s.guard,
 		Lock:                        s.lock,
 		Logger:                      silent{s.guard},
-		FormatMajorVersion:          files.FormatVersion,
+		FormatMajorVersion:          pebblefiles.FormatVersion,
 		CacheSize:                   8 << 20,
 		MemTableSize:                memTable,
 		MemTableStopWritesThreshold: 4,
@@ -329,7 +329,7 @@ func (s *Store) Close() error {
 		s.life.db = nil
 		if err == nil && s.guard.armed.Load() && s.guard.failed() == nil {
 			// Without a seal the next opening does as after a kill.
-			_ = files.Seal(s.fs, s.dir, s.newest())
+			_ = pebblefiles.Seal(s.fs, s.dir, s.newest())
 		}
 	}
 	if s.lock != nil {
@@ -346,7 +346,7 @@ func (s *Store) Close() error {
 }
 
 // Health returns what flushes and compactions met since the store was opened.
-func (s *Store) Health() files.Health { return s.health.Health() }
+func (s *Store) Health() pebblefiles.Health { return s.health.Health() }
 
 // newest returns the number of the body that comes next.
 func (s *Store) newest() uint64 {
@@ -416,7 +416,7 @@ func makeDir(fs vfs.FS, dir string) error {
 		return err
 	}
 	for _, parent := range parents {
-		if err := files.SyncDir(fs, parent); err != nil {
+		if err := pebblefiles.SyncDir(fs, parent); err != nil {
 			return err
 		}
 	}

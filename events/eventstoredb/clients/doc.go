@@ -1,4 +1,4 @@
-// Package clients checks that the server of package protocol is to the official
+// Package clients checks that the server of package server is to the official
 // clients what a database is to them.
 //
 // It has tests alone. The Node clients of EventStoreDB and KurrentDB, which the

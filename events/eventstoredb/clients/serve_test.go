@@ -21,7 +21,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
-	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 )
 
 // The one user of the servers here, which the Go client's tests name.
@@ -44,9 +44,9 @@ func open(t *testing.T) *embedded.Store {
 
 // serve serves a store at an address of this machine until the test ends, and
 // returns where.
-func serve(t *testing.T, store events.Store, address string, cfg protocol.Config) net.Addr {
+func serve(t *testing.T, store events.Store, address string, cfg server.Config) net.Addr {
 	t.Helper()
-	server, err := protocol.New(store, cfg)
+	server, err := server.New(store, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func guard(t *testing.T) guarded {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, g.users, fmt.Appendf(nil, "%s:%s:%s\n", user, hash, protocol.Ledger))
+	write(t, g.users, fmt.Appendf(nil, "%s:%s:%s\n", user, hash, server.Ledger))
 	return g
 }
 
@@ -121,7 +121,7 @@ func certificate(t *testing.T, of, parent x509.Certificate, key, signing *ecdsa.
 }
 
 // config returns what the files say, and streams that are opened.
-func (g guarded) config(t *testing.T, writable ...string) protocol.Config {
+func (g guarded) config(t *testing.T, writable ...string) server.Config {
 	t.Helper()
 	pair, err := tls.LoadX509KeyPair(g.cert, g.key)
 	if err != nil {
@@ -131,11 +131,11 @@ func (g guarded) config(t *testing.T, writable ...string) protocol.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	users, err := protocol.ParseUsers(strings.NewReader(string(text)))
+	users, err := server.ParseUsers(strings.NewReader(string(text)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return protocol.Config{TLS: &tls.Config{Certificates: []tls.Certificate{pair}}, Users: users, Writable: writable}
+	return server.Config{TLS: &tls.Config{Certificates: []tls.Certificate{pair}}, Users: users, Writable: writable}
 }
 
 func write(t *testing.T, file string, text []byte) {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
-	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
@@ -133,7 +133,7 @@ func (s *Store) connect(ctx context.Context, at Endpoint) (_ *backend, err error
 	opening, free := b.bound(ctx, true)
 	defer free()
 	log, err := eventstoredb.Open(opening, at.ConnectionString(), eventstoredb.Config{
-		RootCAs: trusted, MaxAppend: protocol.DefaultMaxAppend, Patience: s.patience(), Logger: s.cfg.Logger,
+		RootCAs: trusted, MaxAppend: server.DefaultMaxAppend, Patience: s.patience(), Logger: s.cfg.Logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrAway, err)

@@ -18,8 +18,8 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
-	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
-	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol/conns"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/conns"
 	"github.com/settlement-ledger/ledger/projections"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
@@ -77,7 +77,7 @@ const beat = 500 * time.Millisecond
 type Holder struct {
 	cfg      Served
 	identity *Identity
-	protocol *protocol.Server // nil: the log is in a database
+	server   *server.Server // nil: the log is in a database
 	web      *http.Server
 	closing  context.Context // ends when Close begins
 	close    context.CancelFunc
@@ -118,7 +118,7 @@ func (s *Holder) open(ctx context.Context) (err error) {
 	e.User, e.Password, e.Certificate = s.identity.User, s.identity.Password, s.identity.Certificate
 	connections := conns.New(conns.Config{Max: maxConnections})
 	if s.cfg.Store != nil {
-		if s.protocol, err = protocol.New(s.cfg.Store, protocol.Config{TLS: s.identity.TLS, Users: s.identity.Users, WithoutGroups: true, Connections: connections}); err != nil {
+		if s.server, err = server.New(s.cfg.Store, server.Config{TLS: s.identity.TLS, Users: s.identity.Users, WithoutGroups: true, Connections: connections}); err != nil {
 			return err
 		}
 		at, err := listen(ctx)
@@ -126,7 +126,7 @@ func (s *Holder) open(ctx context.Context) (err error) {
 			return err
 		}
 		e.Log = at.Addr().String()
-		s.running.Go(func() { s.ended(s.protocol.Serve(at)) })
+		s.running.Go(func() { s.ended(s.server.Serve(at)) })
 	}
 	at, err := listen(ctx)
 	if err != nil {
@@ -212,8 +212,8 @@ func (s *Holder) Close(ctx context.Context) error {
 			}
 		})
 	}
-	if s.protocol != nil {
-		if ended := s.protocol.Shutdown(ctx); ended != nil && !errors.Is(ended, errDrained) {
+	if s.server != nil {
+		if ended := s.server.Shutdown(ctx); ended != nil && !errors.Is(ended, errDrained) {
 			err = errors.Join(err, ended)
 		}
 	}

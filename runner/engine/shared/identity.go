@@ -13,7 +13,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/settlement-ledger/ledger/events/eventstoredb/protocol"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 )
 
 // An Identity is how a process proves to clients that it is the holder, and they to
@@ -22,7 +22,7 @@ type Identity struct {
 	User, Password string
 	Certificate    string // PEM
 	TLS            *tls.Config
-	Users          *protocol.Users // the one user, with the role protocol.Ledger
+	Users          *server.Users // the one user, with the role server.Ledger
 }
 
 // The validity of a certificate. Clients pin it, so it protects nobody from its
@@ -57,6 +57,6 @@ func NewIdentity() (*Identity, error) {
 	}
 	id.Certificate = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 	id.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS12}
-	id.Users, err = protocol.DrawnUser(id.User, id.Password, protocol.Ledger)
+	id.Users, err = server.DrawnUser(id.User, id.Password, server.Ledger)
 	return id, err
 }

@@ -1,6 +1,0 @@
-//go:build !unix
-
-package files
-
-// maxHeld returns how many tables of one database a reader holds open.
-func maxHeld() int { return 1 << 10 }

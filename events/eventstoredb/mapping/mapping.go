@@ -1,0 +1,331 @@
+package mapping
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf16"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// ErrNoForm says that a record cannot be an event of EventStoreDB.
+var ErrNoForm = errors.New("record has no form in EventStoreDB")
+
+// The content types of data.
+const (
+	JSON   = "application/json"
+	Octets = "application/octet-stream"
+)
+
+// Key is the member of custom metadata that is the ledger's own.
+const Key = "$ledger"
+
+// A Form is an event of EventStoreDB.
+type Form struct {
+	ID       [16]byte // as a UUID
+	Type     string
+	Data     []byte
+	Metadata []byte    // custom metadata
+	Created  time.Time // when the server made it; not part of what is sent to one
+
+	// ContentType says whether the data are JSON, and has no other meaning: each
+	// type but JSON is Octets to EventStoreDB. Empty: ContentType of the data.
+	ContentType string
+}
+
+// layout writes a time to the microsecond, always in as many bytes.
+const layout = "2006-01-02T15:04:05.000000Z"
+
+// Of returns the form of a record, without the time of the server.
+func Of(r events.Record) (Form, error) {
+	if year := r.Time.Year(); year < 0 || year > 9999 {
+		return Form{}, fmt.Errorf("%w: %s %s has a time in the year %d, not 0 to 9999", ErrNoForm, r.Kind, r.ID, year)
+	}
+	f := Form{ID: r.ID.Bytes(), Type: r.Kind, Data: r.Data, Metadata: wrapped(r), ContentType: ContentType(r.Data)}
+	if _, declared, ok := untagged(r.Metadata); ok {
+		f.ContentType = declared
+	}
+	return f, nil
+}
+
+// Plain returns the form of a record that others made, as they made it, and
+// whether there is one that gives the same record again. It has no $ledger.
+func Plain(r events.Record) (Form, bool) {
+	if r.Version != 1 {
+		return Form{}, false
+	}
+	f := Form{ID: r.ID.Bytes(), Type: r.Kind, Data: r.Data, Metadata: r.Metadata, ContentType: ContentType(r.Data)}
+	if !f.Own() {
+		return f, true
+	}
+	own, declared, ok := untagged(r.Metadata)
+	if !ok || declared == f.ContentType {
+		return Form{}, false
+	}
+	f.Metadata, f.ContentType = own, declared
+	return f, true
+}
+
+// wrapped returns the custom metadata of a record.
+func wrapped(r events.Record) []byte {
+	own := r.Metadata
+	b := make([]byte, 0, len(own)+len(layout)+40)
+	b = append(b, beforeVersion...)
+	b = strconv.AppendInt(b, int64(r.Version), 10)
+	b = append(b, beforeTime...)
+	b = r.Time.UTC().AppendFormat(b, layout)
+	return join(append(b, '"'), own)
+}
+
+// join ends the member $ledger and puts metadata beside it or, where they cannot
+// stand there, into it.
+func join(b, own []byte) []byte {
+	if !joins(own) {
+		b = append(b, `,"m":"`...)
+		b = base64.StdEncoding.AppendEncode(b, own)
+		return append(b, `"}}`...)
+	}
+	b = append(b, '}')
+	if string(own) != "{}" {
+		b = append(b, ',')
+	}
+	return append(b, own[1:]...)
+}
+
+// beforeType is how the metadata of a record begin that has the content type of
+// what others made.
+const beforeType = `{"$ledger":{"c":"`
+
+// tagged returns the metadata of a record whose data are declared to be of a type
+// that they do not show.
+func tagged(metadata []byte, declared string) []byte {
+	b := make([]byte, 0, len(metadata)+len(beforeType)+len(declared)+10)
+	b = append(b, beforeType...)
+	b = append(b, declared...)
+	return join(append(b, '"'), metadata)
+}
+
+// untagged is the inverse of tagged. Other metadata are not ok.
+func untagged(metadata []byte) (own []byte, declared string, ok bool) {
+	text, ok := bytes.CutPrefix(metadata, []byte(beforeType))
+	if !ok {
+		return nil, "", false
+	}
+	if declared = Octets; bytes.HasPrefix(text, []byte(JSON)) {
+		declared = JSON
+	}
+	text, ok = bytes.CutPrefix(text, []byte(declared+`"`))
+	if !ok {
+		return nil, "", false
+	}
+	switch encoded, inside := bytes.CutPrefix(text, []byte(`,"m":"`)); {
+	case inside:
+		var err error
+		if own, err = base64.StdEncoding.DecodeString(string(bytes.TrimSuffix(encoded, []byte(`"}}`)))); err != nil {
+			return nil, "", false
+		}
+	case string(text) == "}}":
+		own = []byte("{}")
+	default:
+		own = append([]byte{'{'}, bytes.TrimPrefix(text, []byte("},"))...)
+	}
+	return own, declared, bytes.Equal(tagged(own, declared), metadata)
+}
+
+// joins reports whether metadata can stand beside the member $ledger: they are
+// an object without such a member, and no space stands around or leads it.
+func joins(metadata []byte) bool {
+	if string(metadata) == "{}" {
+		return true
+	}
+	if !bytes.HasPrefix(metadata, []byte(`{"`)) || !bytes.HasSuffix(metadata, []byte(`}`)) {
+		return false
+	}
+	if !mayHave(metadata) {
+		return json.Valid(metadata)
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(metadata, &members) != nil {
+		return false
+	}
+	_, own := members[Key]
+	return !own
+}
+
+// mayHave reports whether metadata can have a member $ledger. An escape could
+// hide the name.
+func mayHave(metadata []byte) bool {
+	return bytes.Contains(metadata, []byte(Key)) || bytes.IndexByte(metadata, '\\') >= 0
+}
+
+// An envelope is the member $ledger.
+type envelope struct {
+	Version  *int    `json:"v"`
+	Time     *string `json:"t"`
+	Metadata *string `json:"m"`
+}
+
+// Record returns the record of a form, and whether it has a $ledger. Without,
+// its time is when the server made it. A form that is no record, or whose
+// $ledger is not one that Of writes, is an events.ErrDamaged.
+func (f Form) Record() (r events.Record, own bool, err error) {
+	r = events.Record{Kind: f.Type, Data: f.Data}
+	setID(&r.ID, f.ID)
+	own = read(&r, f.Metadata)
+	if !own {
+		own, err = f.parse(&r)
+	}
+	if err == nil {
+		err = r.Valid()
+	}
+	if err != nil {
+		return events.Record{}, own, fmt.Errorf("read %s %s: %w: %w", f.Type, r.ID, events.ErrDamaged, err)
+	}
+	return r, own, nil
+}
+
+// parse sets what the custom metadata and the server say of a record, and
+// reports whether there is a $ledger.
+func (f Form) parse(r *events.Record) (own bool, err error) {
+	members, own := f.members()
+	if own {
+		return true, unwrap(r, f.Metadata, members)
+	}
+	r.Version, r.Time, r.Metadata = 1, f.Created.UTC().Truncate(time.Microsecond), f.Metadata
+	if declared := f.declared(); declared != ContentType(f.Data) {
+		r.Metadata = tagged(f.Metadata, declared)
+	}
+	return false, nil
+}
+
+// declared returns one of the two content types.
+func (f Form) declared() string {
+	switch f.ContentType {
+	case "":
+		return ContentType(f.Data)
+	case JSON:
+		return JSON
+	}
+	return Octets
+}
+
+// Own reports whether f has a $ledger, whatever stands in it.
+func (f Form) Own() bool {
+	_, own := f.members()
+	return own
+}
+
+// members returns the members of the custom metadata if one of them is $ledger.
+func (f Form) members() (map[string]json.RawMessage, bool) {
+	if !mayHave(f.Metadata) {
+		return nil, false
+	}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(f.Metadata, &members) != nil {
+		return nil, false
+	}
+	_, own := members[Key]
+	return members, own
+}
+
+// unwrap sets what the custom metadata say of a record.
+func unwrap(r *events.Record, metadata []byte, members map[string]json.RawMessage) error {
+	var e envelope
+	d := json.NewDecoder(bytes.NewReader(members[Key]))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&e); err != nil {
+		return fmt.Errorf("its %s: %w", Key, err)
+	}
+	if e.Version == nil || e.Time == nil {
+		return fmt.Errorf("its %s has no version or no time", Key)
+	}
+	at, err := time.Parse(layout, *e.Time)
+	if err != nil {
+		return fmt.Errorf("its %s: %w", Key, err)
+	}
+	r.Version, r.Time = *e.Version, at.UTC()
+	if e.Metadata != nil {
+		if len(members) > 1 {
+			return fmt.Errorf("its %s has the metadata, and other members stand beside it", Key)
+		}
+		r.Metadata, err = base64.StdEncoding.Strict().DecodeString(*e.Metadata)
+		if err != nil || strings.ContainsAny(*e.Metadata, "\r\n") {
+			return fmt.Errorf("the metadata in its %s are not base64", Key)
+		}
+		return nil
+	}
+	r.Metadata, err = rest(metadata, members[Key])
+	return err
+}
+
+// rest returns an object without its member $ledger: as it was written where
+// that member stands first without space, and else without space.
+func rest(metadata, ledger []byte) ([]byte, error) {
+	head := append([]byte(`{"`+Key+`":`), ledger...)
+	if tail, ok := bytes.CutPrefix(metadata, head); ok {
+		own := append([]byte{'{'}, bytes.TrimPrefix(tail, []byte{','})...)
+		if joins(own) {
+			return own, nil
+		}
+	}
+	var b bytes.Buffer
+	b.WriteByte('{')
+	d := json.NewDecoder(bytes.NewReader(metadata))
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, err
+		}
+		if name == Key {
+			continue
+		}
+		if b.Len() > 1 {
+			b.WriteByte(',')
+		}
+		quoted, err := json.Marshal(name)
+		if err != nil {
+			return nil, err
+		}
+		b.Write(quoted)
+		b.WriteByte(':')
+		if err := json.Compact(&b, value); err != nil {
+			return nil, err
+		}
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// ContentType says what data show themselves to be.
+func ContentType(data []byte) string {
+	if json.Valid(data) {
+		return JSON
+	}
+	return Octets
+}
+
+func setID[K domain.Kind](id *domain.ID[K], b [16]byte) { *id = domain.IDFromBytes[K](b) }
+
+// Size returns how many bytes f has as a server counts them against the limit of
+// an append: data, metadata, and two for each UTF-16 unit of the type.
+func (f Form) Size() int {
+	size := len(f.Data) + len(f.Metadata)
+	for _, r := range f.Type {
+		size += 2 * utf16.RuneLen(r) // of what is not UTF-8, the replacement is ranged over
+	}
+	return size
+}

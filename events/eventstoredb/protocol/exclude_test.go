@@ -1,3 +1,0 @@
-package protocol_test
-
-import _ "github.com/settlement-ledger/ledger/events/eventstoredb/clientrace"

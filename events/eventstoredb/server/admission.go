@@ -1,0 +1,177 @@
+package server
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"net"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/conns"
+)
+
+// public are the methods that clients call before they authenticate. Their request
+// is an empty message, which is not read.
+var public = map[string]bool{
+	"/event_store.client.gossip.Gossip/Read":                                 true,
+	"/event_store.client.server_features.ServerFeatures/GetSupportedMethods": true,
+}
+
+// roles are the least roles that methods need. All other methods need Reader.
+var roles = map[string]Role{
+	"/event_store.client.streams.Streams/Append":                                            Writer,
+	"/event_store.client.streams.Streams/BatchAppend":                                       Writer,
+	"/event_store.client.persistent_subscriptions.PersistentSubscriptions/Create":           Writer,
+	"/event_store.client.persistent_subscriptions.PersistentSubscriptions/Update":           Writer,
+	"/event_store.client.persistent_subscriptions.PersistentSubscriptions/Delete":           Writer,
+	"/event_store.client.persistent_subscriptions.PersistentSubscriptions/ReplayParked":     Writer,
+	"/event_store.client.persistent_subscriptions.PersistentSubscriptions/RestartSubsystem": Writer,
+}
+
+// A registrar registers services whose methods are called for admitted callers
+// only: the role of the caller is decided from the headers of a call, before any
+// message of it is read. For that, methods with one request are registered as
+// streams of one; on the wire there is no difference.
+type registrar struct{ *Server }
+
+// RegisterService is grpc.ServiceRegistrar's.
+func (r registrar) RegisterService(d *grpc.ServiceDesc, srv any) {
+	admitting := *d
+	admitting.Methods, admitting.Streams = nil, nil
+	for _, m := range d.Methods {
+		method := "/" + d.ServiceName + "/" + m.MethodName
+		admitting.Streams = append(admitting.Streams, grpc.StreamDesc{StreamName: m.MethodName, Handler: r.single(method, m.Handler)})
+	}
+	for _, s := range d.Streams {
+		s.Handler = r.admitting("/"+d.ServiceName+"/"+s.StreamName, s.Handler)
+		admitting.Streams = append(admitting.Streams, s)
+	}
+	r.grpc.RegisterService(&admitting, srv)
+}
+
+// single returns a handler for a method with one request and one response.
+func (r registrar) single(method string, handle grpc.MethodHandler) grpc.StreamHandler {
+	return r.admitting(method, func(srv any, call grpc.ServerStream) error {
+		receive := call.RecvMsg
+		if public[method] {
+			receive = func(any) error { return nil }
+		}
+		response, err := handle(srv, call.Context(), receive, nil)
+		if err != nil {
+			return err
+		}
+		return call.SendMsg(response)
+	})
+}
+
+// admitting returns a handler that refuses callers who may not call a method.
+func (r registrar) admitting(method string, handle grpc.StreamHandler) grpc.StreamHandler {
+	wanted := max(roles[method], Reader)
+	return func(srv any, call grpc.ServerStream) error {
+		ctx := call.Context()
+		from := connOf(ctx)
+		if !public[method] {
+			role, err := r.authenticate(conns.WithConn(ctx, from))
+			if err == nil && role < wanted {
+				err = denied(ctx, "access denied: this takes the role %s, and the caller has %s", wanted, role)
+			}
+			if err != nil {
+				return err
+			}
+			ctx = context.WithValue(ctx, roleKey{}, role)
+		}
+		return handle(srv, admitted{call, ctx})
+	}
+}
+
+type roleKey struct{}
+
+// An admitted call knows the role of its caller.
+type admitted struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (a admitted) Context() context.Context { return a.ctx }
+
+// authenticate returns the role of a caller, or a status that says what is
+// missing.
+func (s *Server) authenticate(ctx context.Context) (Role, error) {
+	if s.cfg.Users == nil {
+		conns.FromContext(ctx).Authenticated()
+		return s.cfg.Anonymous, nil
+	}
+	md, _ := metadata.FromIncomingContext(ctx)
+	header := md.Get("authorization")
+	if len(header) == 0 {
+		return 0, status.Error(codes.Unauthenticated, "not authenticated: give a user and a password")
+	}
+	name, password, ok := basic(header[0])
+	if !ok {
+		return 0, status.Error(codes.Unauthenticated, "not authenticated: the authorization is not Basic")
+	}
+	role, err := s.cfg.Users.Authenticate(ctx, name, password)
+	switch {
+	case errors.Is(err, ErrNotAuthenticated):
+		return 0, status.Errorf(codes.Unauthenticated, "not authenticated: %v", err)
+	case errors.Is(err, ErrBusy):
+		return 0, status.Errorf(codes.Unavailable, "not authenticated: %v", err)
+	}
+	return role, statusOf(err)
+}
+
+// basic returns the user and the password of a Basic authorization header.
+func basic(header string) (name, password string, ok bool) {
+	scheme, encoded, _ := strings.Cut(header, " ")
+	if !strings.EqualFold(scheme, "basic") {
+		return "", "", false
+	}
+	text, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return "", "", false
+	}
+	return strings.Cut(string(text), ":")
+}
+
+// A transport is TLS or plain text, and keeps the Conn of each connection where
+// connOf finds it for a call.
+type transport struct {
+	credentials.TransportCredentials
+}
+
+func (s *Server) transport() transport {
+	if s.cfg.TLS == nil {
+		return transport{insecure.NewCredentials()}
+	}
+	return transport{credentials.NewTLS(secured(s.cfg.TLS))}
+}
+
+// ServerHandshake is credentials.TransportCredentials'.
+func (t transport) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := t.TransportCredentials.ServerHandshake(raw)
+	return conn, connInfo{info, conns.Of(raw)}, err
+}
+
+// A connInfo is an AuthInfo with the Conn of its connection.
+type connInfo struct {
+	credentials.AuthInfo
+	conn *conns.Conn
+}
+
+// connOf returns the connection of a call, and nil if it is not known.
+func connOf(ctx context.Context) *conns.Conn {
+	if p, ok := peer.FromContext(ctx); ok {
+		if info, ok := p.AuthInfo.(connInfo); ok {
+			return info.conn
+		}
+	}
+	return nil
+}

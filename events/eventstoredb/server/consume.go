@@ -1,0 +1,311 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+
+	"github.com/EventStore/EventStore-Client-Go/v4/protos/persistent"
+	"github.com/EventStore/EventStore-Client-Go/v4/protos/shared"
+	"github.com/EventStore/EventStore-Client-Go/v4/protos/streams"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/groups"
+)
+
+// groupsOf serves groups of competing consumers, which EventStoreDB calls
+// persistent subscriptions.
+type groupsOf struct {
+	persistent.UnimplementedPersistentSubscriptionsServer
+	*Server
+}
+
+// follow yields what a group reads.
+func (s *Server) follow(ctx context.Context, source events.Stream, after groups.Place) iter.Seq2[events.Entry, error] {
+	if source == "" {
+		return s.store.Follow(ctx, after.Position)
+	}
+	return s.followStream(ctx, source, after.Revision, nil)
+}
+
+// admits returns what tells whether an entry passes the filter of a group.
+func admits(of groups.Filter) (func(events.Header) bool, error) {
+	f, err := newFilter(of.ByKind, filterExpression{of})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", groups.ErrBadGroup, err)
+	}
+	return f.admits, nil
+}
+
+type filterExpression struct{ groups.Filter }
+
+func (f filterExpression) GetRegex() string    { return f.Regex }
+func (f filterExpression) GetPrefix() []string { return f.Prefixes }
+
+// groupStatus returns the status under which a caller is told of an error of a
+// group, and sets the trailers that clients tell such errors apart by.
+func groupStatus(ctx context.Context, key groups.Key, err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, known := range groupExceptions {
+		if errors.Is(err, known.is) {
+			if known.name != "" {
+				except(ctx, known.name, "stream-name", sourceName(key.Source), "group-name", key.Name, "reason", err.Error())
+			}
+			return status.Error(known.code, err.Error())
+		}
+	}
+	return statusOf(err)
+}
+
+// groupExceptions are what clients are told of the errors of groups: a status,
+// and a name if they know the error by one.
+var groupExceptions = []struct {
+	is   error
+	code codes.Code
+	name string
+}{
+	{groups.ErrExists, codes.AlreadyExists, "persistent-subscription-exists"},
+	{groups.ErrNotFound, codes.NotFound, "persistent-subscription-does-not-exist"},
+	{groups.ErrBadGroup, codes.InvalidArgument, "persistent-subscription-failed"},
+	{groups.ErrFull, codes.FailedPrecondition, "maximum-subscribers-reached"},
+	{groups.ErrDeleted, codes.Aborted, "persistent-subscription-dropped"},
+	{groups.ErrStopped, codes.Unavailable, ""},
+	{events.ErrConflict, codes.Aborted, ""}, // somebody else wrote the stream of the group
+}
+
+// sourceName returns what a group reads as clients name it.
+func sourceName(source events.Stream) string { return cmp.Or(string(source), "$all") }
+
+// A named request names a stream or all, and a group.
+type named interface {
+	GetStreamIdentifier() *shared.StreamIdentifier
+	GetAll() *shared.Empty
+	GetGroupName() string
+}
+
+func keyOf(o named) (key groups.Key, err error) {
+	if o.GetAll() == nil {
+		key.Source, err = streamOf(o.GetStreamIdentifier())
+	}
+	if key.Name = o.GetGroupName(); err == nil {
+		err = checkGroup(key.Name)
+	}
+	return key, err
+}
+
+// checkGroup returns INVALID_ARGUMENT for a name that no group has.
+func checkGroup(name string) error {
+	switch {
+	case name == "":
+		return status.Error(codes.InvalidArgument, "a group is required, and none is named")
+	case len(name) > maxName:
+		return status.Errorf(codes.InvalidArgument, "the name of a group has %d bytes, and the limit is %d", len(name), maxName)
+	}
+	return nil
+}
+
+// Read makes the caller a consumer of a group until it leaves.
+func (s *groupsOf) Read(to persistent.PersistentSubscriptions_ReadServer) error {
+	if _, err := s.admit(to.Context(), Reader); err != nil {
+		return err
+	}
+	ctx, release := s.live(to.Context())
+	defer release()
+	first, err := to.Recv()
+	if err != nil && !errors.Is(err, io.EOF) { // of which the options are told to lack
+		return statusOf(err)
+	}
+	o := first.GetOptions()
+	if o == nil {
+		return status.Error(codes.InvalidArgument, "consume: options are required before answers")
+	}
+	key, err := keyOf(o)
+	if err != nil {
+		return err
+	}
+	if o.BufferSize < 0 {
+		return status.Errorf(codes.InvalidArgument, "consume: a buffer of %d entries holds nothing", o.BufferSize)
+	}
+	c, err := s.join(ctx, key, int(min(o.BufferSize, maxRoom)))
+	if err != nil {
+		return groupStatus(ctx, key, err)
+	}
+	defer c.Leave()
+	confirmation := &persistent.ReadResp_SubscriptionConfirmation{SubscriptionId: c.ID()}
+	if err := to.Send(&persistent.ReadResp{Content: &persistent.ReadResp_SubscriptionConfirmation_{SubscriptionConfirmation: confirmation}}); err != nil {
+		return err
+	}
+	ctx, hearing := context.WithCancelCause(ctx)
+	go func() { hearing(hear(c, to)) }() // ends when the call does
+	for {
+		d, err := c.Next(ctx)
+		if errors.Is(err, io.EOF) { // the caller answers no more
+			return nil
+		}
+		if err != nil {
+			return groupStatus(ctx, key, err)
+		}
+		m, err := s.delivered(ctx, key, d, groupIDs(o))
+		if err != nil {
+			return err
+		}
+		if err := to.Send(m); err != nil {
+			return err
+		}
+	}
+}
+
+// join makes a caller a consumer that has room for so many entries.
+func (s *groupsOf) join(ctx context.Context, key groups.Key, room int) (*groups.Consumer, error) {
+	group, err := s.groups.Group(key)
+	if err != nil {
+		return nil, err
+	}
+	joining := groups.Joining{Room: room, User: "anonymous", Name: connectionName(ctx)}
+	if from, ok := peer.FromContext(ctx); ok {
+		joining.From = from.Addr.String()
+	}
+	if name, ok := userOf(ctx); ok {
+		joining.User = name
+	}
+	return group.Join(joining)
+}
+
+// connectionName returns how a caller names its connection, as EventStoreDB does.
+// It is text of the caller's, made fit for a message.
+func connectionName(ctx context.Context) string {
+	md, _ := metadata.FromIncomingContext(ctx)
+	if names := md.Get("connection-name"); len(names) > 0 {
+		return strings.ToValidUTF8(names[0], "\uFFFD")
+	}
+	return "<unknown>"
+}
+
+// groupIDs returns the form in which a consumer wants IDs.
+func groupIDs(o *persistent.ReadReq_Options) idForm {
+	if _, ok := o.GetUuidOption().GetContent().(*persistent.ReadReq_Options_UUIDOption_String_); ok {
+		return spelled
+	}
+	return structured
+}
+
+// maxRoom bounds what one consumer may have in hand.
+const maxRoom = 10_000
+
+// hear passes on what a consumer answers, until it answers no more.
+func hear(c *groups.Consumer, from persistent.PersistentSubscriptions_ReadServer) error {
+	for {
+		m, err := from.Recv()
+		if err != nil {
+			return err
+		}
+		switch answer := m.GetContent().(type) {
+		case *persistent.ReadReq_Ack_:
+			ids, err := idsOf(answer.Ack.GetIds())
+			if err != nil {
+				return err
+			}
+			c.Ack(ids...)
+		case *persistent.ReadReq_Nack_:
+			ids, err := idsOf(answer.Nack.GetIds())
+			if err != nil {
+				return err
+			}
+			what, err := answerOf(answer.Nack.GetAction())
+			if err != nil {
+				return err
+			}
+			c.Nack(what, answer.Nack.GetReason(), ids...)
+		default:
+			return status.Error(codes.InvalidArgument, "consume: an ack or a nack is required")
+		}
+	}
+}
+
+// answerOf returns what is to be done. A client that does not know asks for
+// nothing in particular: the entry is tried again.
+func answerOf(a persistent.ReadReq_Nack_Action) (groups.Answer, error) {
+	switch a {
+	case persistent.ReadReq_Nack_Park:
+		return groups.Park, nil
+	case persistent.ReadReq_Nack_Skip:
+		return groups.Skip, nil
+	case persistent.ReadReq_Nack_Stop:
+		return groups.Stop, nil
+	case persistent.ReadReq_Nack_Retry, persistent.ReadReq_Nack_Unknown:
+		return groups.Retry, nil
+	}
+	return groups.Retry, status.Errorf(codes.InvalidArgument, "consume: there is no action %d", a)
+}
+
+func idsOf(wire []*shared.UUID) (ids []domain.EventID, err error) {
+	for _, w := range wire {
+		raw, err := idOf(w)
+		if err != nil {
+			return nil, err
+		}
+		var id domain.EventID
+		setID(&id, raw)
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+func setID[K domain.Kind](id *domain.ID[K], b [16]byte) { *id = domain.IDFromBytes[K](b) }
+
+// delivered returns the message that hands an entry to a consumer, with what it
+// names if it is a link and the group asks for that.
+func (s *groupsOf) delivered(ctx context.Context, key groups.Key, d groups.Delivery, ids idForm) (*persistent.ReadResp, error) {
+	q := question{ids: ids}
+	if d.Kind == linkKind {
+		group, err := s.groups.Group(key)
+		if err != nil {
+			return nil, groupStatus(ctx, key, err)
+		}
+		q.links = group.Stand().Settings.Told.ResolveLinks
+	}
+	m, err := s.message(ctx, &q, d.Entry)
+	if err != nil {
+		return nil, statusOf(err)
+	}
+	told := m.GetEvent()
+	return &persistent.ReadResp{Content: &persistent.ReadResp_Event{Event: &persistent.ReadResp_ReadEvent{
+		Event:    ofGroup(told.Event),
+		Link:     ofGroup(told.Link),
+		Position: &persistent.ReadResp_ReadEvent_CommitPosition{CommitPosition: told.GetCommitPosition()},
+		Count:    &persistent.ReadResp_ReadEvent_RetryCount{RetryCount: int32(d.Retries)},
+	}}}, nil
+}
+
+// ofGroup returns an event as the messages of groups have it.
+func ofGroup(r *streams.ReadResp_ReadEvent_RecordedEvent) *persistent.ReadResp_ReadEvent_RecordedEvent {
+	if r == nil {
+		return nil
+	}
+	return &persistent.ReadResp_ReadEvent_RecordedEvent{
+		Id: r.Id, StreamIdentifier: r.StreamIdentifier, StreamRevision: r.StreamRevision,
+		CommitPosition: r.CommitPosition, PreparePosition: r.PreparePosition,
+		Metadata: r.Metadata, CustomMetadata: r.CustomMetadata, Data: r.Data,
+	}
+}
+
+// userOf returns the name that a caller gives.
+func userOf(ctx context.Context) (string, bool) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	if header := md.Get("authorization"); len(header) > 0 {
+		name, _, ok := basic(header[0])
+		return strings.ToValidUTF8(name, "\uFFFD"), ok
+	}
+	return "", false
+}

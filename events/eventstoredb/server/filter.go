@@ -1,0 +1,115 @@
+package server
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/EventStore/EventStore-Client-Go/v4/protos/streams"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// defaultWindow is how many records are examined between checkpoints where the
+// caller names no window. It is that of EventStoreDB and of its clients.
+const defaultWindow = 32
+
+// A filter says which entries of all are sent.
+type filter struct {
+	byKind   bool // by the kind, else by the stream
+	prefixes []string
+	regex    *regexp.Regexp
+	interval uint64 // records examined between checkpoints
+}
+
+// An expression is what all requests with a filter have.
+type expression interface {
+	GetRegex() string
+	GetPrefix() []string
+}
+
+// filterOf reads a filter. Only a subscription is told of checkpoints.
+func filterOf(o *streams.ReadReq_Options_FilterOptions, live bool) (*filter, error) {
+	var of expression
+	var byKind bool
+	switch f := o.GetFilter().(type) {
+	case *streams.ReadReq_Options_FilterOptions_StreamIdentifier:
+		of = f.StreamIdentifier
+	case *streams.ReadReq_Options_FilterOptions_EventType:
+		of, byKind = f.EventType, true
+	default:
+		return nil, lacking("a filter by stream or by type")
+	}
+	f, err := newFilter(byKind, of)
+	if err != nil {
+		return nil, err
+	}
+	window := uint64(o.GetMax())
+	if _, ok := o.GetWindow().(*streams.ReadReq_Options_FilterOptions_Max); ok && window == 0 {
+		return nil, status.Error(codes.InvalidArgument, "read: a window of no records finds nothing")
+	}
+	if window == 0 {
+		window = defaultWindow
+	}
+	if live && o.CheckpointIntervalMultiplier == 0 {
+		return nil, lacking("a checkpointIntervalMultiplier above 0")
+	}
+	f.interval = window * uint64(o.CheckpointIntervalMultiplier)
+	return f, nil
+}
+
+// newFilter reads an expression: a regular expression of Go, or prefixes.
+func newFilter(byKind bool, of expression) (*filter, error) {
+	f := &filter{byKind: byKind, prefixes: of.GetPrefix()}
+	switch {
+	case of.GetRegex() != "" && len(f.prefixes) > 0:
+		return nil, status.Error(codes.InvalidArgument, "read: a filter has a regular expression or prefixes, not both")
+	case of.GetRegex() != "":
+		regex, err := regexp.Compile(of.GetRegex())
+		if err != nil {
+			return nil, status.Errorf(codes.InvalidArgument, "read: the filter is not a regular expression of RE2, which has no lookaround and no backreferences: %v", err)
+		}
+		f.regex = regex
+	case len(f.prefixes) == 0:
+		return nil, lacking("a regular expression or a prefix")
+	}
+	return f, nil
+}
+
+// admits reports whether an entry is sent. No filter admits everything.
+func (f *filter) admits(h events.Header) bool {
+	if f == nil {
+		return true
+	}
+	text := string(h.Stream)
+	if f.byKind {
+		text = h.Kind
+	}
+	if f.regex != nil {
+		return f.regex.MatchString(text)
+	}
+	return slices.ContainsFunc(f.prefixes, func(p string) bool { return strings.HasPrefix(text, p) })
+}
+
+// pushed returns what of f a store can do: a filter that lets through whatever
+// f admits, and more where a store cannot do as much.
+func (f *filter) pushed() events.Filter {
+	if f == nil {
+		return events.Filter{}
+	}
+	texts, whole := f.prefixes, false
+	if f.regex != nil {
+		texts, whole = beginnings(f.regex)
+	}
+	switch {
+	case len(texts) == 0 || slices.Contains(texts, ""):
+		return events.Filter{}
+	case !f.byKind:
+		return events.Filter{Prefixes: texts}
+	case whole:
+		return events.Filter{Kinds: texts}
+	}
+	return events.Filter{}
+}

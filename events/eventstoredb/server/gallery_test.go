@@ -1,0 +1,76 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/EventStore/EventStore-Client-Go/v4/protos/streams"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// TestAKeptMessageSaysWhatWouldBeSaid has subscribers of both kinds ask at once
+// for messages of entries that share places and are small and large, and
+// compares each, as it is received, with one of its own.
+func TestAKeptMessageSaysWhatWouldBeSaid(t *testing.T) {
+	t.Parallel()
+	var all galleries
+	var running sync.WaitGroup
+	for _, ids := range []idForm{structured, spelled, structured, spelled} {
+		running.Go(func() {
+			for n := uint64(1); n < 3*keptMessages; n++ {
+				e := entryAt(n)
+				m, err := all.of(ids).message(e, ids)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				want, _ := event(e, ids)
+				if got := overTheWire(t, m); !proto.Equal(got, want) {
+					t.Errorf("the message of entry %d is %v, want %v", n, got, want)
+				}
+			}
+		})
+	}
+	running.Wait()
+	keeps := 0
+	for i := range all.structured {
+		if k := all.structured[i].Load(); k != nil {
+			keeps++
+			if size := proto.Size(k.message); size > keptBytes {
+				t.Errorf("a message of %d bytes is kept, want at most %d", size, keptBytes)
+			}
+		}
+	}
+	if keeps != keptMessages {
+		t.Errorf("%d messages are kept, want %d", keeps, keptMessages)
+	}
+}
+
+func entryAt(n uint64) events.Entry {
+	e := events.Entry{Stream: "a-1", Revision: events.Revision(n), Position: events.NewPosition(n, n)}
+	setID(&e.ID, [16]byte{1, 14: byte(n >> 8), 15: byte(n)})
+	e.Kind, e.Version, e.Time = fmt.Sprint("K", n), 1, time.Unix(int64(n), 0).UTC()
+	e.Data = []byte(`{"a":1}`)
+	if n%7 == 0 {
+		e.Data = bytes.Repeat([]byte("x"), keptBytes)
+	}
+	return e
+}
+
+// overTheWire returns a message as it is received.
+func overTheWire(t testing.TB, m *streams.ReadResp) *streams.ReadResp {
+	encoded, err := proto.Marshal(m)
+	if err != nil {
+		t.Error(err)
+	}
+	got := &streams.ReadResp{}
+	if err := proto.Unmarshal(encoded, got); err != nil {
+		t.Error(err)
+	}
+	return got
+}

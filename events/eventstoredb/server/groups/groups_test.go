@@ -1,0 +1,522 @@
+package groups_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstest"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/groups"
+)
+
+// A bench is a store with groups over it, in a bubble with its own time.
+type bench struct {
+	*testing.T
+	store *unsure
+	kept  *kept
+	all   *groups.Groups
+	dead  []*groups.Groups // of processes that were killed
+	next  byte
+}
+
+func newBench(t *testing.T) *bench {
+	b := &bench{T: t, store: &unsure{Slice: eventstest.NewSlice()}, kept: &kept{}}
+	b.open()
+	return b
+}
+
+func (b *bench) open() {
+	b.Helper()
+	var err error
+	b.all, err = groups.Open(context.Background(), b.store, groups.Config{Follow: b.follow, Admits: admits, Checkpoints: b.kept})
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// kill reads the groups again as another process does after a kill: what is on
+// record is there, and of the marks those that were synced.
+func (b *bench) kill() {
+	b.Helper()
+	synctest.Wait()
+	b.dead = append(b.dead, b.all)
+	b.kept = b.kept.survivors()
+	b.open()
+}
+
+// restart closes the groups and reads them again.
+func (b *bench) restart() {
+	b.Helper()
+	b.all.Close()
+	b.open()
+}
+
+func (b *bench) follow(ctx context.Context, source events.Stream, after groups.Place) iter.Seq2[events.Entry, error] {
+	return func(yield func(events.Entry, error) bool) {
+		for e, err := range b.store.Follow(ctx, after.Position) {
+			if err == nil && source != "" && (e.Stream != source || e.Revision <= after.Revision) {
+				continue
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+func admits(f groups.Filter) (func(events.Header) bool, error) {
+	if f.Regex != "" {
+		return nil, groups.ErrBadGroup
+	}
+	return func(h events.Header) bool { return strings.HasPrefix(h.Kind, f.Prefixes[0]) }, nil
+}
+
+// write appends records of a kind to a stream.
+func (b *bench) write(stream events.Stream, kind string, n int) {
+	b.Helper()
+	length := events.Revision(0)
+	for e, err := range b.store.Read(context.Background(), stream, 0) {
+		if err != nil {
+			b.Fatal(err)
+		}
+		length = e.Revision
+	}
+	for range n {
+		b.next++
+		r := events.Record{Kind: kind, Version: 1, Time: time.Unix(0, 0).UTC(), Data: []byte("{}")}
+		setID(&r.ID, [16]byte{1, 15: b.next})
+		if err := b.store.Append(context.Background(), stream, length, r); err != nil {
+			b.Fatal(err)
+		}
+		length++
+	}
+}
+
+func setID[K domain.Kind](id *domain.ID[K], raw [16]byte) { *id = domain.IDFromBytes[K](raw) }
+
+var settings = groups.Settings{
+	Strategy: groups.RoundRobin, MessageTimeout: 30 * time.Second, MaxRetries: 2, Buffer: 10,
+	MinCheckpoint: 1, MaxCheckpoint: 100, CheckpointAfter: 2 * time.Second,
+}
+
+var key = groups.Key{Source: "s-1", Name: "g"}
+
+func (b *bench) create(key groups.Key, set func(*groups.Definition)) *groups.Group {
+	b.Helper()
+	def := groups.Definition{Key: key, Settings: settings}
+	if set != nil {
+		set(&def)
+	}
+	if err := b.all.Create(def); err != nil {
+		b.Fatal(err)
+	}
+	return b.group(key)
+}
+
+func (b *bench) group(key groups.Key) *groups.Group {
+	b.Helper()
+	g, err := b.all.Group(key)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return g
+}
+
+func (b *bench) join(g *groups.Group, room int) *groups.Consumer {
+	b.Helper()
+	c, err := g.Join(groups.Joining{Room: room})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return c
+}
+
+// errIdle is why a consumer that is handed nothing stops waiting.
+var errIdle = errors.New("nothing is handed out")
+
+// handed returns what a consumer is handed until it is handed no more: the
+// stream, the revision and how often it was tried before.
+func (b *bench) handed(c *groups.Consumer) (all []groups.Delivery, text string) {
+	b.Helper()
+	synctest.Wait()
+	idle, cancel := context.WithCancelCause(context.Background())
+	cancel(errIdle)
+	for {
+		d, err := c.Next(idle)
+		if errors.Is(err, errIdle) {
+			return all, text
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		all = append(all, d)
+		text += fmt.Sprintf("%s/%d", d.Stream, d.Revision)
+		text += strings.Repeat("'", d.Retries) + " "
+	}
+}
+
+func (b *bench) wantHanded(c *groups.Consumer, want string) []groups.Delivery {
+	b.Helper()
+	all, got := b.handed(c)
+	if strings.TrimSpace(got) != want {
+		b.Errorf("handed %q, want %q", strings.TrimSpace(got), want)
+	}
+	return all
+}
+
+func in(t *testing.T, f func(*bench)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		f(b)
+		b.all.Close()
+		for _, dead := range b.dead {
+			dead.Close()
+		}
+	})
+}
+
+func TestAConsumerHasAsManyInHandAsItAskedFor(t *testing.T) {
+	in(t, func(b *bench) {
+		b.write("s-1", "A", 5)
+		c := b.join(b.create(key, nil), 2)
+		first := b.wantHanded(c, "s-1/1 s-1/2")
+		c.Ack(first[1].ID)
+		b.wantHanded(c, "s-1/3")
+		c.Ack(first[0].ID, first[0].ID) // of which there is one
+		b.wantHanded(c, "s-1/4")
+	})
+}
+
+func TestWhatIsNotAnsweredInTimeIsTriedAgainAndThenParked(t *testing.T) {
+	in(t, func(b *bench) {
+		b.write("s-1", "A", 3)
+		g := b.create(key, nil)
+		c := b.join(g, 2)
+		b.wantHanded(c, "s-1/1 s-1/2")
+		time.Sleep(30 * time.Second)
+		second := b.wantHanded(c, "s-1/1' s-1/2'")
+		c.Ack(second[1].ID)
+		b.wantHanded(c, "s-1/3")
+		time.Sleep(30 * time.Second)
+		b.wantHanded(c, "s-1/1'' s-1/3'")
+		time.Sleep(30 * time.Second)
+		b.wantHanded(c, "s-1/3''")
+		if got := g.Stand(); got.Parked != 1 || got.InHand != 1 {
+			b.Errorf("%d parked, %d in hand, want 1 and 1", got.Parked, got.InHand)
+		}
+	})
+}
+
+func TestAnAnswerSaysWhatIsDone(t *testing.T) {
+	in(t, func(b *bench) {
+		b.write("s-1", "A", 6)
+		g := b.create(key, nil)
+		c := b.join(g, 4)
+		d := b.wantHanded(c, "s-1/1 s-1/2 s-1/3 s-1/4")
+		c.Nack(groups.Retry, "again", d[0].ID, d[1].ID)
+		c.Nack(groups.Park, "odd", d[2].ID)
+		c.Nack(groups.Skip, "no matter", d[3].ID)
+		d = b.wantHanded(c, "s-1/1' s-1/2' s-1/5 s-1/6")
+		c.Ack(d[0].ID, d[1].ID, d[2].ID)
+		other := b.join(g, 4)
+		c.Nack(groups.Stop, "enough", d[3].ID)
+		if _, err := c.Next(context.Background()); !errors.Is(err, groups.ErrStopped) {
+			b.Errorf("Next() of a consumer that stopped = %v, want ErrStopped", err)
+		}
+		b.wantHanded(other, "s-1/6")
+	})
+}
+
+func TestWhatAConsumerHadIsHandedToOthers(t *testing.T) {
+	in(t, func(b *bench) {
+		b.write("s-1", "A", 4)
+		g := b.create(key, nil)
+		gone := b.join(g, 2)
+		b.wantHanded(gone, "s-1/1 s-1/2")
+		stays := b.join(g, 10)
+		b.wantHanded(stays, "s-1/3 s-1/4")
+		gone.Leave()
+		gone.Leave()
+		b.wantHanded(stays, "s-1/1 s-1/2")
+	})
+}
+
+func TestAReplayHandsOutWhatIsParkedUntilItIsAcknowledged(t *testing.T) {
+	in(t, func(b *bench) {
+		b.write("s-1", "A", 3)
+		g := b.create(key, nil)
+		c := b.join(g, 10)
+		d := b.wantHanded(c, "s-1/1 s-1/2 s-1/3")
+		c.Nack(groups.Park, "", d[0].ID, d[1].ID, d[2].ID)
+		synctest.Wait()
+		if err := g.Replay(2); err != nil {
+			b.Fatal(err)
+		}
+		d = b.wantHanded(c, "s-1/1 s-1/2")
+		if err := g.Replay(1); err != nil {
+			b.Fatal(err)
+		}
+		b.wantHanded(c, "s-1/3")
+		c.Ack(d[0].ID)
+		b.restart() // in the middle of the replay
+		g = b.group(key)
+		if got := g.Stand().Parked; got != 2 {
+			b.Errorf("%d parked after a restart, want the 2 that were not acknowledged", got)
+		}
+		c = b.join(g, 10)
+		b.wantHanded(c, "")
+		if err := g.Replay(0); err != nil {
+			b.Fatal(err)
+		}
+		d = b.wantHanded(c, "s-1/2 s-1/3")
+		c.Nack(groups.Park, "again", d[0].ID)
+		synctest.Wait()
+		if got := g.Stand().Parked; got != 1 {
+			b.Errorf("%d parked, want the one that was parked again", got)
+		}
+	})
+}
+
+func TestAGroupGoesOnWhereItWas(t *testing.T) {
+	in(t, func(b *bench) {
+		b.write("s-1", "A", 5)
+		c := b.join(b.create(key, nil), 10)
+		d := b.wantHanded(c, "s-1/1 s-1/2 s-1/3 s-1/4 s-1/5")
+		c.Ack(d[0].ID, d[1].ID, d[3].ID) // 3 is open, so that the checkpoint is behind 2
+		b.restart()
+		c = b.join(b.group(key), 10)
+		b.wantHanded(c, "s-1/3 s-1/4 s-1/5")
+	})
+}
+
+func TestAGroupHoldsABoundedNumberInMemory(t *testing.T) {
+	in(t, func(b *bench) {
+		b.write("s-1", "A", 30)
+		g := b.create(key, nil)
+		c := b.join(g, 1)
+		for i := range 30 {
+			d := b.wantHanded(c, fmt.Sprintf("s-1/%d", i+1))
+			if got := g.Stand(); got.Waiting+got.InHand > settings.Buffer {
+				b.Errorf("%d wait and %d are in hand, want at most %d", got.Waiting, got.InHand, settings.Buffer)
+			}
+			c.Ack(d[0].ID)
+		}
+	})
+}
+
+func TestStrategiesChooseTheConsumer(t *testing.T) {
+	in(t, func(b *bench) {
+		for i := range 4 {
+			b.write(events.Stream(fmt.Sprintf("s-%d", i)), "A", 2)
+		}
+		of := func(s groups.Strategy) (got []string) {
+			g := b.create(groups.Key{Name: string(s)}, func(d *groups.Definition) { d.Settings.Strategy = s })
+			consumers := []*groups.Consumer{b.join(g, 6), b.join(g, 6)}
+			for _, c := range consumers {
+				_, text := b.handed(c)
+				got = append(got, strings.TrimSpace(text))
+			}
+			return got
+		}
+		if got := of(groups.DispatchToSingle); got[0] != "s-0/1 s-0/2 s-1/1 s-1/2 s-2/1 s-2/2" || got[1] != "s-3/1 s-3/2" {
+			b.Errorf("%s: %q", groups.DispatchToSingle, got)
+		}
+		g := b.create(groups.Key{Name: "turns"}, nil)
+		one, two := b.join(g, 6), b.join(g, 6)
+		_, first := b.handed(one)
+		_, second := b.handed(two)
+		if n, m := strings.Count(first, " "), strings.Count(second, " "); n+m != 8 || n == 0 || m == 0 {
+			b.Errorf("%s: %q and %q, want 8 shared", groups.RoundRobin, first, second)
+		}
+		pinned := b.create(groups.Key{Name: "pinned"}, func(d *groups.Definition) { d.Settings.Strategy = groups.Pinned })
+		to := map[string]int{}
+		for i, c := range []*groups.Consumer{b.join(pinned, 100), b.join(pinned, 100)} {
+			all, _ := b.handed(c)
+			c.Ack()
+			for _, d := range all {
+				to[string(d.Stream)] = i
+			}
+		}
+	})
+}
+
+func TestPinnedStreamsStayWithTheirConsumer(t *testing.T) {
+	in(t, func(b *bench) {
+		g := b.create(groups.Key{Name: "pinned"}, func(d *groups.Definition) {
+			d.Settings.Strategy, d.Settings.Buffer = groups.Pinned, 200
+		})
+		consumers := []*groups.Consumer{b.join(g, 100), b.join(g, 100)}
+		holder := map[events.Stream]int{}
+		for range 2 {
+			for i := range 20 {
+				b.write(events.Stream(fmt.Sprintf("s-%d", i)), "A", 1)
+			}
+			for i, c := range consumers {
+				all, _ := b.handed(c)
+				for _, d := range all {
+					if was, ok := holder[d.Stream]; ok && was != i {
+						b.Errorf("%s went to consumer %d and then to %d", d.Stream, was, i)
+					}
+					holder[d.Stream] = i
+				}
+			}
+		}
+		if len(holder) != 20 {
+			b.Errorf("%d streams were handed out, want 20", len(holder))
+		}
+	})
+}
+
+func TestAGroupOfAllPassesOverWhatItsFilterDoesAndTheRecordsOfGroups(t *testing.T) {
+	in(t, func(b *bench) {
+		everything := groups.Key{Name: "all"}
+		filtered := groups.Key{Name: "filtered"}
+		b.create(everything, nil)
+		g := b.create(filtered, func(d *groups.Definition) { d.Filter = &groups.Filter{ByKind: true, Prefixes: []string{"B"}} })
+		b.write("s-1", "A", 2)
+		b.write("s-1", "B", 1)
+		c := b.join(b.group(everything), 10)
+		d := b.wantHanded(c, "s-1/1 s-1/2 s-1/3")
+		c.Ack(d[0].ID, d[1].ID, d[2].ID)
+		f := b.join(g, 10)
+		f.Ack(b.wantHanded(f, "s-1/3")[0].ID)
+		before := length(b)
+		for range 100 {
+			time.Sleep(time.Minute)
+		}
+		synctest.Wait()
+		if got := length(b); got != before {
+			b.Errorf("%d records became %d while nothing was written", before, got)
+		}
+		b.restart()
+		b.wantHanded(b.join(b.group(filtered), 10), "")
+	})
+}
+
+func length(b *bench) (n int) {
+	for _, err := range b.store.ReadAll(context.Background(), events.Position{}) {
+		if err != nil {
+			b.Fatal(err)
+		}
+		n++
+	}
+	return n
+}
+
+func TestGroupsAreMadeChangedAndDeletedOnce(t *testing.T) {
+	in(t, func(b *bench) {
+		ctx := context.Background()
+		b.write("s-1", "A", 1)
+		g := b.create(key, nil)
+		if err := b.all.Create(groups.Definition{Key: key, Settings: settings}); !errors.Is(err, groups.ErrExists) {
+			b.Errorf("Create() again = %v, want ErrExists", err)
+		}
+		one := settings
+		one.MaxConsumers = 1
+		if err := b.all.Update(key, one); err != nil {
+			b.Fatal(err)
+		}
+		c := b.join(g, 1)
+		if _, err := g.Join(groups.Joining{}); !errors.Is(err, groups.ErrFull) {
+			b.Errorf("Join() of a second = %v, want ErrFull", err)
+		}
+		b.restart()
+		if _, err := c.Next(ctx); !errors.Is(err, groups.ErrStopped) {
+			b.Errorf("Next() after Close = %v, want ErrStopped", err)
+		}
+		g = b.group(key)
+		if diff := cmp.Diff(g.Stand().Settings, one); diff != "" {
+			b.Errorf("settings after a restart: got − want +\n%s", diff)
+		}
+		c = b.join(g, 1)
+		if err := b.all.Delete(key); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := c.Next(ctx); !errors.Is(err, groups.ErrDeleted) {
+			b.Errorf("Next() after Delete = %v, want ErrDeleted", err)
+		}
+		for name, err := range map[string]error{"Delete": b.all.Delete(key), "Update": b.all.Update(key, settings)} {
+			if !errors.Is(err, groups.ErrNotFound) {
+				b.Errorf("%s() of none = %v, want ErrNotFound", name, err)
+			}
+		}
+		b.restart()
+		b.create(key, nil)
+		b.restart()
+		b.wantHanded(b.join(b.group(key), 1), "s-1/1")
+	})
+}
+
+func TestGroupsThatMakeNoSenseAreRefused(t *testing.T) {
+	in(t, func(b *bench) {
+		for name, spoil := range map[string]func(*groups.Definition){
+			"name":       func(d *groups.Definition) { d.Name = "" },
+			"colons":     func(d *groups.Definition) { d.Name = "a::b" },
+			"a colon":    func(d *groups.Definition) { d.Name = ":b" },
+			"source":     func(d *groups.Definition) { d.Source = "subscription-x" },
+			"filter":     func(d *groups.Definition) { d.Filter = &groups.Filter{Prefixes: []string{"a"}} },
+			"regex":      func(d *groups.Definition) { d.Source, d.Filter = "", &groups.Filter{Regex: "("} },
+			"strategy":   func(d *groups.Definition) { d.Settings.Strategy = "" },
+			"time":       func(d *groups.Definition) { d.Settings.MessageTimeout = -1 },
+			"number":     func(d *groups.Definition) { d.Settings.MaxRetries = -1 },
+			"buffer":     func(d *groups.Definition) { d.Settings.Buffer = 0 },
+			"checkpoint": func(d *groups.Definition) { d.Settings.MaxCheckpoint = 0 },
+		} {
+			def := groups.Definition{Key: key, Settings: settings}
+			spoil(&def)
+			if err := b.all.Create(def); !errors.Is(err, groups.ErrBadGroup) {
+				b.Errorf("%s: Create() = %v, want ErrBadGroup", name, err)
+			}
+		}
+		if got := length(b); got != 0 {
+			b.Errorf("%d records of groups that were refused", got)
+		}
+	})
+}
+
+// TestAGroupThatAnotherProcessWritesStops has its stream grow behind its back.
+func TestAGroupThatAnotherProcessWritesStops(t *testing.T) {
+	in(t, func(b *bench) {
+		b.write("s-1", "A", 1)
+		c := b.join(b.create(key, nil), 1)
+		d := b.wantHanded(c, "s-1/1")
+		b.write("subscription-s-1::g", "GroupCheckpointed", 1)
+		c.Nack(groups.Park, "", d[0].ID)
+		if _, err := c.Next(context.Background()); !errors.Is(err, groups.ErrStopped) || !errors.Is(err, events.ErrConflict) {
+			b.Errorf("Next() = %v, want ErrStopped for a conflict", err)
+		}
+	})
+}
+
+// FuzzOpen opens groups from any record in their stream.
+func FuzzOpen(f *testing.F) {
+	f.Add("GroupCreated", []byte(`{"name":"g","settings":{"strategy":"Pinned","buffer":1,"max_checkpoint":1}}`))
+	f.Add("EntryParked", []byte(`{"stream":"s-1","revision":1}`))
+	f.Fuzz(func(t *testing.T, kind string, data []byte) {
+		store := eventstest.NewSlice()
+		r := events.Record{Kind: kind, Version: 1, Time: time.Unix(0, 0).UTC(), Data: data}
+		setID(&r.ID, [16]byte{1})
+		if store.Append(t.Context(), "subscription-s-1::g", 0, r) != nil {
+			return
+		}
+		all, err := groups.Open(t.Context(), store, groups.Config{Admits: admits})
+		if err != nil {
+			if !errors.Is(err, events.ErrDamaged) && !errors.Is(err, groups.ErrBadGroup) {
+				t.Errorf("Open() = %v, want ErrDamaged", err)
+			}
+			return
+		}
+		all.Close()
+	})
+}

@@ -1,0 +1,52 @@
+package server
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/EventStore/EventStore-Client-Go/v4/protos/streams"
+
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// linkKind is the kind of a link. Its data name an event: REVISION@STREAM.
+const linkKind = "$>"
+
+// linked returns the entry that a link names, and the zero Entry if there is
+// none. A link to a link is followed no further, as in EventStoreDB.
+func (s *Server) linked(ctx context.Context, link events.Entry) (events.Entry, error) {
+	number, stream, ok := strings.Cut(string(link.Data), "@")
+	revision, err := strconv.ParseUint(number, 10, 63)
+	if !ok || err != nil || stream == "" {
+		return events.Entry{}, nil
+	}
+	return s.entry(ctx, events.Stream(stream), events.Revision(revision)+1)
+}
+
+// resolved returns the message with a link and the entry that it names. Where there
+// is no such entry the message has the link alone.
+func (s *Server) resolved(ctx context.Context, link events.Entry, ids idForm) (*streams.ReadResp, error) {
+	target, err := s.linked(ctx, link)
+	if err != nil {
+		return nil, err
+	}
+	m, err := event(link, ids)
+	if err != nil {
+		return nil, err
+	}
+	told := m.GetEvent()
+	told.Link, told.Event = told.Event, nil
+	if !target.ID.IsZero() {
+		told.Event, err = recorded(target, ids)
+	}
+	return m, err
+}
+
+// message returns the message with an entry, as a caller asks for it.
+func (s *Server) message(ctx context.Context, q *question, e events.Entry) (*streams.ReadResp, error) {
+	if q.links && e.Kind == linkKind {
+		return s.resolved(ctx, e, q.ids)
+	}
+	return event(e, q.ids)
+}

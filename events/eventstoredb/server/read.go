@@ -1,0 +1,200 @@
+package server
+
+import (
+	"context"
+	"iter"
+	"math"
+
+	"github.com/EventStore/EventStore-Client-Go/v4/protos/streams"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/settlement-ledger/ledger/events"
+)
+
+type streamsOf struct {
+	streams.UnimplementedStreamsServer
+	*Server
+}
+
+// Read answers a reading or a subscription.
+func (s *streamsOf) Read(req *streams.ReadReq, to streams.Streams_ReadServer) error {
+	if _, err := s.admit(to.Context(), Reader); err != nil {
+		return err
+	}
+	q, err := ask(req.GetOptions())
+	if err != nil {
+		return err
+	}
+	if q.live {
+		return statusOf(s.subscribe(q, to))
+	}
+	return statusOf(s.read(q, to))
+}
+
+// read sends what a reading asks for.
+func (s *Server) read(q question, to streams.Streams_ReadServer) error {
+	ctx := to.Context()
+	if q.stream == "" && q.backward {
+		if err := s.checkPosition(ctx, q.from); err != nil {
+			return err
+		}
+	}
+	sent, last := uint64(0), events.Revision(0)
+	if q.count > 0 {
+		for e, err := range s.entries(ctx, q) {
+			if err != nil {
+				return err
+			}
+			if !q.filter.admits(e.Header()) {
+				continue
+			}
+			m, err := s.message(ctx, &q, e)
+			if err != nil {
+				return err
+			}
+			if err := to.Send(m); err != nil {
+				return err
+			}
+			last = e.Revision
+			if sent++; sent == q.count {
+				return nil
+			}
+		}
+	}
+	if sent > 0 {
+		return s.tellEnd(q, last, to)
+	}
+	return s.tellNothing(ctx, q, to)
+}
+
+// tellEnd tells a caller that knows of it where the stream ends, having sent
+// all that there is.
+func (s *Server) tellEnd(q question, last events.Revision, to streams.Streams_ReadServer) error {
+	if !q.newer || q.stream == "" || q.backward {
+		return nil
+	}
+	return to.Send(&streams.ReadResp{Content: &streams.ReadResp_LastStreamPosition{LastStreamPosition: uint64(last) - 1}})
+}
+
+// tellNothing says why there was nothing to send.
+func (s *Server) tellNothing(ctx context.Context, q question, to streams.Streams_ReadServer) error {
+	if q.stream == "" {
+		return s.checkPosition(ctx, q.from)
+	}
+	length, err := s.length(ctx, q.stream)
+	switch {
+	case err != nil, length > 0 && q.count == 0:
+		return err
+	case length > 0:
+		return s.tellEnd(q, length, to)
+	}
+	return to.Send(&streams.ReadResp{Content: &streams.ReadResp_StreamNotFound_{
+		StreamNotFound: &streams.ReadResp_StreamNotFound{StreamIdentifier: identifier(q.stream)},
+	}})
+}
+
+// checkPosition returns INVALID_ARGUMENT for a position behind the end, which
+// is one of another store.
+func (s *Server) checkPosition(ctx context.Context, from place) error {
+	if from.start || from.end || from.position.IsZero() {
+		return nil
+	}
+	head, err := s.head(ctx)
+	if err == nil && from.position.Compare(head) > 0 {
+		err = status.Errorf(codes.InvalidArgument, "read from position %s: the log ends at %s", from.position, head)
+	}
+	return err
+}
+
+// entries yields what a reading asks for, without a filter and without end.
+func (s *Server) entries(ctx context.Context, q question) iter.Seq2[events.Entry, error] {
+	switch {
+	case q.stream != "" && q.backward:
+		return s.streamBackward(ctx, q)
+	case q.stream != "" && q.from.end:
+		return nothing
+	case q.stream != "":
+		return s.store.Read(ctx, q.stream, events.Revision(q.from.revision))
+	case q.backward && q.from.end:
+		return events.Scan(ctx, s.store, events.Query{Backward: true, Filter: q.filter.pushed()})
+	case q.backward && (q.from.start || q.from.position.IsZero()), q.from.end:
+		return nothing
+	case q.backward:
+		return events.Scan(ctx, s.store, events.Query{Backward: true, After: q.from.position, Filter: q.filter.pushed()})
+	}
+	return s.at(ctx, q)
+}
+
+func nothing(func(events.Entry, error) bool) {}
+
+// at yields the entries at a position and behind it.
+func (s *Server) at(ctx context.Context, q question) iter.Seq2[events.Entry, error] {
+	return func(yield func(events.Entry, error) bool) {
+		for e, err := range events.Scan(ctx, s.store, events.Query{After: before(q.from.position), Filter: q.filter.pushed()}) {
+			if err == nil && e.Position.Compare(q.from.position) < 0 {
+				continue
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// before returns a position with nothing between it and p but positions whose
+// first part is that of p.
+func before(p events.Position) events.Position {
+	commit, _ := p.Parts()
+	if commit == 0 {
+		return events.Position{}
+	}
+	return events.NewPosition(commit-1, math.MaxUint64)
+}
+
+// streamBackward yields the entries of a stream at a revision and before it.
+func (s *Server) streamBackward(ctx context.Context, q question) iter.Seq2[events.Entry, error] {
+	return func(yield func(events.Entry, error) bool) {
+		query := events.Query{Stream: q.stream, Backward: true}
+		if !q.from.end && q.from.revision < math.MaxUint64 {
+			next, err := s.entry(ctx, q.stream, events.Revision(q.from.revision)+2)
+			if err != nil {
+				yield(events.Entry{}, err)
+				return
+			}
+			query.After = next.Position
+		}
+		events.Scan(ctx, s.store, query)(yield)
+	}
+}
+
+// entry returns the entry that made a stream so long, and the zero Entry if
+// the stream is shorter.
+func (s *Server) entry(ctx context.Context, stream events.Stream, revision events.Revision) (events.Entry, error) {
+	for e, err := range s.store.Read(ctx, stream, revision-1) {
+		return e, err
+	}
+	return events.Entry{}, nil
+}
+
+// length returns the length of a stream.
+func (s *Server) length(ctx context.Context, stream events.Stream) (events.Revision, error) {
+	for h, err := range events.Headers(ctx, s.store, events.Query{Stream: stream, Backward: true}) {
+		return h.Revision, err
+	}
+	return 0, nil
+}
+
+// A headed store knows where it ends.
+type headed interface{ Head() events.Position }
+
+// head returns the position of the last record.
+func (s *Server) head(ctx context.Context) (events.Position, error) {
+	if store, ok := s.store.(headed); ok {
+		return store.Head(), nil
+	}
+	for h, err := range events.Headers(ctx, s.store, events.Query{Backward: true}) {
+		return h.Position, err
+	}
+	return events.Position{}, nil
+}

@@ -1,0 +1,234 @@
+package server_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/settlement-ledger/ledger/events/eventstest"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
+)
+
+func TestAUserMayDoWhatItsRoleSays(t *testing.T) {
+	t.Parallel()
+	cert, _ := certificate(t)
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Certificate[0]}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	address := serve(t, eventstest.NewSlice(), server.Config{
+		TLS: &tls.Config{Certificates: []tls.Certificate{cert}}, Users: users(t), Anonymous: server.Ledger, Writable: []string{"app-"},
+	})
+	for _, test := range []struct {
+		credentials   string
+		write, manage esdb.ErrorCode
+	}{
+		{"admin:changeit@", -1, -1},
+		{"writer:writer@", -1, -1},
+		{"reader:reader@", esdb.ErrorCodeAccessDenied, esdb.ErrorCodeAccessDenied},
+		{"reader:writer@", esdb.ErrorCodeUnauthenticated, esdb.ErrorCodeUnauthenticated},
+		{"nobody:nobody@", esdb.ErrorCodeUnauthenticated, esdb.ErrorCodeUnauthenticated},
+		{"", esdb.ErrorCodeUnauthenticated, esdb.ErrorCodeUnauthenticated},
+	} {
+		c := dial(t, "esdb://"+test.credentials+address+"?tlsCaFile="+ca)
+		for range 2 { // the second time the password is known, or not
+			_, err := c.AppendToStream(t.Context(), "app-1", esdb.AppendToStreamOptions{ExpectedRevision: esdb.Any{}}, proposed("A", ""))
+			if code(err) != test.write {
+				t.Errorf("%q appends: %v, want code %d", test.credentials, err, test.write)
+			}
+		}
+		group := strings.Trim(test.credentials, "@") + "."
+		if err := c.CreatePersistentSubscription(t.Context(), "app-1", group, esdb.PersistentStreamSubscriptionOptions{}); code(err) != test.manage {
+			t.Errorf("%q makes a group: %v, want code %d", test.credentials, err, test.manage)
+		}
+	}
+	stranger := dial(t, "esdb://admin:changeit@"+address+"?maxDiscoverAttempts=1")
+	if _, err := stranger.AppendToStream(t.Context(), "app-1", esdb.AppendToStreamOptions{}, proposed("A", "")); err == nil || !strings.Contains(err.Error(), "x509") && !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("a client that does not trust the certificate appends: %v, want why not", err)
+	}
+}
+
+// TestTLSIsSpokenInItsLaterVersions has a Config that would allow the first.
+func TestTLSIsSpokenInItsLaterVersions(t *testing.T) {
+	t.Parallel()
+	cert, pool := certificate(t)
+	address := serve(t, eventstest.NewSlice(), server.Config{TLS: &tls.Config{
+		Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS10,
+		CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256},
+	}})
+	for version, want := range map[uint16]bool{tls.VersionTLS10: false, tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
+		conn, err := tls.Dial("tcp", address, &tls.Config{RootCAs: pool, MinVersion: version, MaxVersion: version, NextProtos: []string{"h2"}})
+		if err == nil {
+			conn.Close()
+		}
+		if got := err == nil; got != want {
+			t.Errorf("%s: %v, want a connection: %t", tls.VersionName(version), err, want)
+		}
+	}
+}
+
+// TestWhoIsGoneDoesNotWaitForAPassword asks while another password is proved.
+func TestWhoIsGoneDoesNotWaitForAPassword(t *testing.T) {
+	t.Parallel()
+	users := users(t)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	giveBack := users.Busy()
+	if _, err := users.Authenticate(gone, "writer", "writer"); err == nil {
+		t.Error("a caller that is gone was let in")
+	}
+	giveBack()
+	for range 2 { // the second time the password is known
+		if role, err := users.Authenticate(t.Context(), "writer", "writer"); err != nil || role != server.Writer {
+			t.Errorf("a caller that is there: %v, %v, want write", role, err)
+		}
+		giveBack = users.Busy()
+		if role, err := users.Authenticate(t.Context(), "writer", "writer"); err != nil || role != server.Writer {
+			t.Errorf("a password that was proved waits for its turn: %v, %v", role, err)
+		}
+		giveBack()
+	}
+}
+
+func TestWhatIsNotSafeIsNotServed(t *testing.T) {
+	t.Parallel()
+	cert, _ := certificate(t)
+	secure := &tls.Config{Certificates: []tls.Certificate{cert}}
+	everywhere, here := &net.TCPAddr{IP: net.IPv4zero, Port: 1}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}
+	for name, test := range map[string]struct {
+		cfg  server.Config
+		at   net.Addr
+		want error
+	}{
+		"loopback":                      {server.Config{}, here, nil},
+		"loopback of six":               {server.Config{}, &net.TCPAddr{IP: net.IPv6loopback, Port: 1}, nil},
+		"everywhere":                    {server.Config{}, everywhere, server.ErrNotSafe},
+		"everywhere, TLS":               {server.Config{TLS: secure}, everywhere, server.ErrNotSafe},
+		"everywhere, users":             {server.Config{Users: users(t)}, everywhere, server.ErrNotSafe},
+		"everywhere, TLS and users":     {server.Config{TLS: secure, Users: users(t)}, everywhere, nil},
+		"loopback, users and no TLS":    {server.Config{Users: users(t)}, here, server.ErrNotSafe},
+		"an address that is not of TCP": {server.Config{}, &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}, server.ErrNotSafe},
+	} {
+		if err := test.cfg.Check(test.at); !errors.Is(err, test.want) {
+			t.Errorf("%s: Check() = %v, want %v", name, err, test.want)
+		}
+	}
+	running, err := server.New(eventstest.NewSlice(), server.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer running.Close()
+	listener, err := net.Listen("tcp", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := running.Serve(listener); !errors.Is(err, server.ErrNotSafe) {
+		t.Errorf("Serve(%s) = %v, want ErrNotSafe", listener.Addr(), err)
+	}
+	if _, err := server.New(eventstest.NewSlice(), server.Config{Users: users(t)}); !errors.Is(err, server.ErrNotSafe) {
+		t.Errorf("New with users and without TLS: %v, want ErrNotSafe", err)
+	}
+}
+
+func TestAUsersFileThatIsNotRightIsRefused(t *testing.T) {
+	t.Parallel()
+	good, err := server.FormatUser("a", "secret", server.Writer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash := strings.Split(good, ":")[1]
+	for _, text := range []string{"", "# nobody\n", "a", "a:b", "a:b:read", ":" + hash + ":read", "a:" + hash + ":", "a:" + hash + ":root", good + ":x", good + "\n" + good} {
+		_, err := server.ParseUsers(strings.NewReader(text))
+		if !errors.Is(err, server.ErrBadUsers) {
+			t.Errorf("ParseUsers(%q) = %v, want ErrBadUsers", text, err)
+		} else if strings.Contains(err.Error(), hash) {
+			t.Errorf("the error %q has the hash", err)
+		}
+	}
+	for _, text := range []string{good, "\n# a\n  " + good + "  \r\n", "a:" + hash + ":read,write"} {
+		if _, err := server.ParseUsers(strings.NewReader(text)); err != nil {
+			t.Errorf("ParseUsers(%q): %v", text, err)
+		}
+	}
+	both, err := server.ParseUsers(strings.NewReader("a:" + hash + ":write,read"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if role, err := both.Authenticate(t.Context(), "a", "secret"); err != nil || role != server.Writer {
+		t.Errorf("a user with the roles write and read is %v, %v, want write", role, err)
+	}
+	for _, name := range []string{"", "a:b", "a\nb", " a", "#a"} {
+		if line, err := server.FormatUser(name, "x", server.Reader); !errors.Is(err, server.ErrBadUsers) {
+			t.Errorf("FormatUser(%q) = %q, %v, want ErrBadUsers", name, line, err)
+		}
+	}
+	if line, err := server.FormatUser("a", strings.Repeat("x", 73), server.Reader); !errors.Is(err, server.ErrBadUsers) {
+		t.Errorf("FormatUser with a password of 73 bytes = %q, %v, want ErrBadUsers", line, err)
+	}
+}
+
+// certificate returns one for this machine, and what trusts it.
+func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "localhost"}, DNSNames: []string{"localhost"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(leaf)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, pool
+}
+
+// users returns users with their names as passwords, but for admin. Their
+// hashes are the cheapest that there are.
+func users(t *testing.T) *server.Users {
+	t.Helper()
+	var lines []string
+	for _, u := range []struct {
+		name, password string
+		role           server.Role
+	}{{"admin", "changeit", server.Ledger}, {"writer", "writer", server.Writer}, {"reader", "reader", server.Reader}} {
+		hash, err := bcrypt.GenerateFromPassword([]byte(u.password), bcrypt.MinCost)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := fmt.Sprintf("%s:%s:%s", u.name, hash, u.role)
+		lines = append(lines, line)
+	}
+	parsed, err := server.ParseUsers(strings.NewReader(strings.Join(lines, "\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}

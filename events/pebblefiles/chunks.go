@@ -1,0 +1,203 @@
+package pebblefiles
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"math/bits"
+)
+
+// Pebble writes logs and manifests in blocks of 32 KiB, each a row of chunks. A
+// record is one full chunk, or a first one, middle ones and a last one. A chunk
+// begins with a header, in little-endian order:
+//
+//	CRC-32C(4)  length(2)  encoding(1)                                   of a manifest
+//	CRC-32C(4)  length(2)  encoding(1)  log number(4)                    of a log
+//	CRC-32C(4)  length(2)  encoding(1)  log number(4)  synced offset(8)  of a log
+//
+// The checksum covers all that follows the length. A log file is used again
+// under another number, so a chunk with another number is of an earlier log. The
+// synced offset says how far the log was on the disk when the chunk was made.
+// What is left of a block is zero.
+const (
+	blockLen      = 32 << 10
+	chunkHeader   = 7  // of a manifest
+	logHeader     = 11 // of a log
+	syncedHeader  = 19 // of a log, with the synced offset
+	encodingAt    = 6
+	logNumberAt   = 7
+	syncedAt      = 11
+	lastEncoding  = 12
+	fullChunk     = 1 // of an encoding modulo 4: 1, 5 and 9 are full
+	firstChunk    = 2
+	middleChunk   = 3
+	lastChunk     = 0
+	trailerNumber = 1 // what a log's last chunk adds to the log's number
+)
+
+// headerLen returns how long the header of a chunk with an encoding is, and 0
+// for an encoding that Pebble does not write.
+func headerLen(encoding byte) int {
+	switch {
+	case encoding == 0 || encoding > lastEncoding:
+		return 0
+	case encoding <= 4:
+		return chunkHeader
+	case encoding <= 8:
+		return logHeader
+	}
+	return syncedHeader
+}
+
+// A chunk is a part of a record that matches its checksum.
+type chunk struct {
+	kind    byte // fullChunk, firstChunk, middleChunk or lastChunk
+	payload []byte
+	synced  uint64 // the synced offset; 0 where the header has none
+	end     int    // of the chunk in the file
+}
+
+// A chunkFile is the content of a log or of a manifest.
+type chunkFile struct {
+	data     []byte
+	number   uint32 // of the log
+	manifest bool
+}
+
+// blockEnd returns where the block that an offset lies in ends.
+func (f chunkFile) blockEnd(at int) int {
+	return min((at/blockLen+1)*blockLen, len(f.data))
+}
+
+// owns reports whether a header of an encoding, with its log number, is one of
+// this file.
+func (f chunkFile) owns(encoding byte, header []byte) bool {
+	if f.manifest {
+		return headerLen(encoding) == chunkHeader
+	}
+	return headerLen(encoding) > chunkHeader && binary.LittleEndian.Uint32(header[logNumberAt:]) == f.number
+}
+
+// chunkAt returns the chunk that begins at an offset, if a whole one does.
+func (f chunkFile) chunkAt(at int) (c chunk, ok bool) {
+	b := f.data[at:f.blockEnd(at)]
+	if len(b) < chunkHeader {
+		return chunk{}, false
+	}
+	encoding := b[encodingAt]
+	header, length := headerLen(encoding), int(binary.LittleEndian.Uint16(b[4:]))
+	if header == 0 || header+length > len(b) || !f.owns(encoding, b) || checksumOf(b[encodingAt:header+length]) != binary.LittleEndian.Uint32(b) {
+		return chunk{}, false
+	}
+	c = chunk{kind: encoding % 4, payload: b[header : header+length], end: at + header + length}
+	if header == syncedHeader {
+		c.synced = binary.LittleEndian.Uint64(b[syncedAt:])
+	}
+	return c, true
+}
+
+// checksumOf is the sum in a chunk's header: a CRC-32C, turned and added to as
+// LevelDB's format has it.
+func checksumOf(b []byte) uint32 {
+	return bits.RotateLeft32(crc32.Checksum(b, castagnoli), 17) + 0xa282ead8
+}
+
+// crcOf returns the CRC-32C of which a sum was made.
+func crcOf(sum uint32) uint32 { return bits.RotateLeft32(sum-0xa282ead8, -17) }
+
+// padding reports whether the rest of a block, which begins with a zero header,
+// is what a writer leaves where no further chunk fits.
+func padding(rest []byte) bool {
+	if len(rest) < logHeader {
+		return true
+	}
+	for _, b := range rest {
+		if b != 0 {
+			return false
+		}
+	}
+	return len(rest) < syncedHeader
+}
+
+// zeroHeader reports whether a header has no sum, no length and no encoding.
+func zeroHeader(b []byte) bool {
+	return binary.LittleEndian.Uint32(b) == 0 && binary.LittleEndian.Uint16(b[4:]) == 0 && b[encodingAt] == 0
+}
+
+// oneBitOff reports whether what lies at an offset becomes a whole chunk, or the
+// padding of a block, when one bit of it is flipped. A write that a power cut
+// tore does not: it lacks sectors.
+func (f chunkFile) oneBitOff(at int) bool {
+	b := f.data[at:f.blockEnd(at)]
+	if len(b) < chunkHeader {
+		return false
+	}
+	if len(b) < syncedHeader {
+		ones := 0
+		for _, x := range b {
+			ones += bits.OnesCount8(x)
+		}
+		if ones == 1 {
+			return true
+		}
+	}
+	encoding, length := b[encodingAt], binary.LittleEndian.Uint16(b[4:])
+	if f.oneBitOffAs(b, encoding, length, true) {
+		return true
+	}
+	for bit := range 8 {
+		if f.oneBitOffAs(b, encoding^1<<bit, length, false) {
+			return true
+		}
+	}
+	for bit := range 16 {
+		if f.oneBitOffAs(b, encoding, length^1<<bit, false) {
+			return true
+		}
+	}
+	return false
+}
+
+// oneBitOffAs reports whether a chunk with an encoding and a length is there.
+// If search is true, one bit elsewhere in it may be flipped.
+func (f chunkFile) oneBitOffAs(b []byte, encoding byte, length uint16, search bool) bool {
+	header := headerLen(encoding)
+	if header == 0 || header+int(length) > len(b) || (header == chunkHeader) != f.manifest {
+		return false
+	}
+	body := append([]byte{encoding}, b[encodingAt+1:header+int(length)]...)
+	numbered := func() bool {
+		return f.manifest || binary.LittleEndian.Uint32(body[logNumberAt-encodingAt:]) == f.number
+	}
+	found, want := checksumOf(body), binary.LittleEndian.Uint32(b)
+	if !search {
+		return found == want && numbered()
+	}
+	if numbered() && bits.OnesCount32(found^want) == 1 {
+		return true
+	}
+	at, bit, ok := flippedBit(body, crcOf(want))
+	if !ok {
+		return false
+	}
+	body[at] ^= 1 << bit
+	return numbered() && headerLen(body[0]) == header
+}
+
+// flippedBit returns the bit that, flipped, gives b a CRC-32C. The CRC is linear:
+// what a flipped bit changes in it depends on its distance from the end alone.
+func flippedBit(b []byte, crc uint32) (at, bit int, ok bool) {
+	difference := crc32.Checksum(b, castagnoli) ^ crc
+	var changes [8]uint32
+	for bit := range changes {
+		changes[bit] = castagnoli[1<<bit]
+	}
+	for at := len(b) - 1; at >= 0; at-- {
+		for bit, change := range changes {
+			if change == difference {
+				return at, bit, true
+			}
+			changes[bit] = castagnoli[byte(change)] ^ change>>8
+		}
+	}
+	return 0, 0, false
+}

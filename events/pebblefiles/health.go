@@ -1,0 +1,82 @@
+package pebblefiles
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// SlowWrite is how long a write or a sync takes that counts as slow.
+const SlowWrite = 2 * time.Second
+
+// Health counts the failures, the slow writes and the stalls of a database since it
+// was opened. No caller gets an error for them: flushes and compactions run in the
+// background and are tried again, and slow or stalled writes succeed later.
+type Health struct {
+	Failures    uint64    `json:"failures"`               // of flushes and compactions
+	LastFailure string    `json:"last_failure,omitempty"` // what the last of them said
+	FailedAt    time.Time `json:"failed_at,omitzero"`     // when: UTC
+	Slow        uint64    `json:"slow"`                   // writes and syncs that took longer than SlowWrite
+	LastSlow    string    `json:"last_slow,omitempty"`    // the last of them: what, where, how long
+	SlowAt      time.Time `json:"slow_at,omitzero"`       // when: UTC
+	Stalls      uint64    `json:"stalls"`                 // times that writes waited for flushes or compactions
+	LastStall   string    `json:"last_stall,omitempty"`   // why, the last time
+	Stalled     bool      `json:"stalled,omitempty"`      // writes wait now
+}
+
+// Well reports whether there was no failure, no slow write and no stall.
+func (h Health) Well() bool { return h.Failures == 0 && h.Slow == 0 && h.Stalls == 0 }
+
+// A HealthLog records the Health of one database. The zero HealthLog is ready. It is
+// safe for concurrent use.
+type HealthLog struct {
+	mu     sync.Mutex
+	health Health
+}
+
+// Health returns the Health so far.
+func (l *HealthLog) Health() Health {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.health
+}
+
+func (l *HealthLog) note(do func(*Health)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	do(&l.health)
+}
+
+// Listen records the failures and the stalls of a database that is opened with events.
+func (l *HealthLog) Listen(events *pebble.EventListener) {
+	events.BackgroundError = func(err error) {
+		l.note(func(h *Health) {
+			h.Failures++
+			h.LastFailure, h.FailedAt = err.Error(), time.Now().UTC()
+		})
+	}
+	events.WriteStallBegin = func(info pebble.WriteStallBeginInfo) {
+		l.note(func(h *Health) {
+			h.Stalls++
+			h.LastStall, h.Stalled = info.Reason, true
+		})
+	}
+	events.WriteStallEnd = func() { l.note(func(h *Health) { h.Stalled = false }) }
+}
+
+// Watch returns a file system through which a database is to be opened, so that
+// writes and syncs that take longer than SlowWrite are noted while they run, also
+// those that never end. The caller closes it when the database is closed.
+func (l *HealthLog) Watch(storage vfs.FS) (vfs.FS, io.Closer) {
+	return vfs.WithDiskHealthChecks(storage, SlowWrite, nil, func(info vfs.DiskSlowInfo) {
+		l.note(func(h *Health) {
+			h.Slow++
+			h.LastSlow = fmt.Sprintf("%s of %s took longer than %.1f s", info.OpType, storage.PathBase(info.Path), info.Duration.Seconds())
+			h.SlowAt = time.Now().UTC()
+		})
+	})
+}

@@ -1,0 +1,308 @@
+package pebblefiles
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// The seal is a file in the database's folder that Pebble does not know:
+//
+//	settlement-ledger seal, format 2
+//	end NUMBER
+//	file NAME BYTES SUM         one for each file, unless the database was opened since
+//	sum CRC-32C                 over the lines before
+//
+// The SUM is the CRC-32C of the file's bytes or, for a table, of sums that it holds
+// itself; - for a table of which they cannot be read. Format 1 has - for each table.
+const (
+	sealName   = "seal"
+	sealTitle  = "settlement-ledger seal, format 2\n"
+	sealTitle1 = "settlement-ledger seal, format 1\n"
+)
+
+// Seal writes down what lies in the folder of a database that was closed, and
+// a number of the caller's, durably. Nobody has the database open.
+func Seal(storage vfs.FS, dir string, end uint64) error {
+	text, err := sealOf(storage, dir, end)
+	if err != nil {
+		return fmt.Errorf("seal %s: %w", dir, err)
+	}
+	if err := Put(storage, dir, sealName, text); err != nil {
+		return fmt.Errorf("seal %s: %w", dir, err)
+	}
+	return nil
+}
+
+func sealOf(storage vfs.FS, dir string, end uint64) ([]byte, error) {
+	list, err := List(storage, dir)
+	if err != nil {
+		return nil, err
+	}
+	text := sealBegin(end)
+	for _, f := range list {
+		if !sealed(f.Name) {
+			continue
+		}
+		sum, err := sumOf(storage, dir, f)
+		if err != nil {
+			return nil, err
+		}
+		text = fmt.Appendf(text, "file %s %d %s\n", f.Name, f.Bytes, sum)
+	}
+	return sealEnd(text), nil
+}
+
+func sealBegin(end uint64) []byte { return fmt.Appendf([]byte(sealTitle), "end %d\n", end) }
+
+func sealEnd(text []byte) []byte {
+	return fmt.Appendf(text, "sum %08x\n", crc32.Checksum(text, castagnoli))
+}
+
+// sealed reports whether a seal covers a file with a name.
+func sealed(name string) bool {
+	return name != "LOCK" && name != sealName && !strings.HasSuffix(name, ".new") && !strings.ContainsAny(name, " \n")
+}
+
+func sumOf(storage vfs.FS, dir string, f File) (string, error) {
+	switch f.Kind {
+	case Table:
+		return tableSum(storage, storage.PathJoin(dir, f.Name)), nil
+	case Blob:
+		return noSum, nil
+	}
+	file, err := storage.Open(storage.PathJoin(dir, f.Name))
+	if err != nil {
+		return "", err
+	}
+	sum := crc32.New(castagnoli)
+	_, err = io.Copy(sum, file)
+	return fmt.Sprintf("%08x", sum.Sum32()), errors.Join(err, file.Close())
+}
+
+// Unseal compares the folder of a database with its seal, so that the database
+// may be opened. It returns the number that Seal was given, below which nothing of
+// the database may end, and 0 where there is no seal. What the seal says of the
+// files is taken away, durably; the number stays until the next Seal, so that it
+// counts however often the process is killed. A folder that is not as it was
+// sealed is an [ErrDamaged] that names the file, and keeps its seal. If a program
+// opened the database since that does not know of seals, only the number counts.
+// A version of the files that is not known is an [ErrNewerVersion].
+func Unseal(storage vfs.FS, dir string) (end uint64, err error) {
+	end, ok, err := heldTo(storage, dir)
+	if err != nil || !ok {
+		return 0, err
+	}
+	return end, Put(storage, dir, sealName, sealEnd(sealBegin(end)))
+}
+
+// Intact compares the folder of a database with its seal, as Unseal does, and
+// leaves the seal where it is: for a reader.
+func Intact(storage vfs.FS, dir string) (end uint64, err error) {
+	end, _, err = heldTo(storage, dir)
+	return end, err
+}
+
+// heldTo compares a folder with its seal, and reports whether there is one.
+func heldTo(storage vfs.FS, dir string) (end uint64, ok bool, err error) {
+	if err := CheckVersion(storage, dir); err != nil {
+		return 0, false, err
+	}
+	list, err := List(storage, dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	text, err := read(storage, storage.PathJoin(dir, sealName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	end, damages, err := compare(storage, dir, list, text)
+	if err == nil && len(damages) > 0 {
+		err = damages[0]
+	}
+	return end, err == nil, err
+}
+
+// Sealed returns the number in the seal of a database, 0 where there is no seal
+// that can be read, and whether the database was closed in order when it was used
+// last. It changes nothing.
+func Sealed(storage vfs.FS, dir string) (end uint64, closed bool) {
+	text, err := read(storage, storage.PathJoin(dir, sealName))
+	if err != nil {
+		return 0, false
+	}
+	list, err := List(storage, dir)
+	if err != nil {
+		return 0, false
+	}
+	end, lines, err := parseSeal(text)
+	return end, err == nil && !outdated(list, lines)
+}
+
+// broken returns what differs from the seal, if there is one.
+func broken(storage vfs.FS, dir string, list []File) ([]*Damage, error) {
+	text, err := read(storage, storage.PathJoin(dir, sealName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	_, damages, err := compare(storage, dir, list, text)
+	return damages, err
+}
+
+// compare returns the number in a seal, and the files that are not as it says.
+func compare(storage vfs.FS, dir string, list []File, text []byte) (uint64, []*Damage, error) {
+	end, lines, err := parseSeal(text)
+	if err != nil {
+		return 0, nil, err
+	}
+	there := map[string]File{}
+	for _, f := range list {
+		there[f.Name] = f
+	}
+	if outdated(list, lines) {
+		return end, nil, nil
+	}
+	var damages []*Damage
+	for _, want := range lines {
+		f, ok := there[want.name]
+		switch {
+		case !ok:
+			damages = append(damages, &Damage{want.name, -1, 0, missing})
+			continue
+		case f.Bytes != want.bytes:
+			damages = append(damages, &Damage{f.Name, -1, 0, fmt.Sprintf("it has %d bytes, and %d were there when the store was closed", f.Bytes, want.bytes)})
+			continue
+		}
+		sum, err := sumOf(storage, dir, f)
+		if err != nil {
+			sum = err.Error()
+		}
+		if f.Kind == Table && (sum == noSum || want.sum == noSum) {
+			continue // a seal of format 1, or a block that cannot be read, which its reader finds
+		}
+		if sum != want.sum && !(f.Kind == Table && rotten(storage, dir, f)) {
+			damages = append(damages, &Damage{f.Name, -1, 0, "it is not as it was when the store was closed: its sum is " + sum + ", not " + want.sum})
+		}
+	}
+	return end, damages, nil
+}
+
+// rotten reports whether blocks of a table do not match their sums. Such a table
+// is the one that was sealed: whoever reads those blocks is told, and can read the
+// others.
+func rotten(storage vfs.FS, dir string, f File) bool {
+	return len(checkTable(context.Background(), storage, storage.PathJoin(dir, f.Name), f)) > 0
+}
+
+// outdated reports whether the database was opened since it was sealed: the seal
+// names no file or, if the program knows no seals, Pebble wrote another manifest.
+func outdated(list []File, lines []sealLine) bool {
+	if len(lines) == 0 {
+		return true
+	}
+	last := uint64(0)
+	for _, l := range lines {
+		last = max(last, manifestNumber(l.name))
+	}
+	return slices.ContainsFunc(list, func(f File) bool { return manifestNumber(f.Name) > last })
+}
+
+// manifestNumber returns the number of a manifest, and 0 for any other file.
+func manifestNumber(name string) uint64 {
+	digits, _ := strings.CutPrefix(name, "MANIFEST-")
+	number, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || KindOf(name) != Manifest {
+		return 0
+	}
+	return number
+}
+
+// A sealLine is what a seal says of a file.
+type sealLine struct {
+	name  string
+	bytes int64
+	sum   string
+}
+
+func parseSeal(text []byte) (end uint64, lines []sealLine, err error) {
+	bad := func(why string) (uint64, []sealLine, error) {
+		return 0, nil, &Damage{File: sealName, Offset: -1, Why: why}
+	}
+	at := bytes.LastIndex(text, []byte("sum "))
+	if at < 0 || string(text[at:]) != fmt.Sprintf("sum %08x\n", crc32.Checksum(text[:at], castagnoli)) {
+		return bad("its bytes do not match their sum")
+	}
+	rest, ok := bytes.CutPrefix(text[:at], []byte(sealTitle))
+	if !ok {
+		rest, ok = bytes.CutPrefix(text[:at], []byte(sealTitle1))
+	}
+	if !ok {
+		return bad("it is of another format")
+	}
+	for line := range strings.Lines(string(rest)) {
+		words := strings.Fields(line)
+		switch {
+		case len(words) == 2 && words[0] == "end":
+			end, err = strconv.ParseUint(words[1], 10, 64)
+		case len(words) == 4 && words[0] == "file":
+			size, e := strconv.ParseInt(words[2], 10, 64)
+			lines, err = append(lines, sealLine{words[1], size, words[3]}), e
+		default:
+			return bad("it makes no sense")
+		}
+		if err != nil {
+			return bad(err.Error())
+		}
+	}
+	return end, lines, nil
+}
+
+// Put writes a file in a folder, whole and durable, in place of what was there.
+func Put(storage vfs.FS, dir, name string, content []byte) error {
+	path := storage.PathJoin(dir, name)
+	file, err := storage.Create(path+".new", vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(bytes.Clone(content)) // Write may change what it is given
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	if err := storage.Rename(path+".new", path); err != nil {
+		return err
+	}
+	return SyncDir(storage, dir)
+}
+
+// SyncDir makes the entries of a folder durable.
+func SyncDir(storage vfs.FS, dir string) error {
+	if dir == "" {
+		dir = "."
+	}
+	d, err := storage.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,81 @@
+package jsonl
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/settlement-ledger/ledger/projections/publish"
+)
+
+// lineOf returns a message as a line. What [head] reads is written first.
+func lineOf(topic string, m *message.Message) []byte {
+	var b bytes.Buffer
+	b.WriteString(`{"id":` + quoted(m.UUID) + `,"position":` + quoted(m.Metadata.Get(publish.KeyPosition)))
+	b.WriteString(`,"stream":` + quoted(m.Metadata.Get(publish.KeyStream)))
+	b.WriteString(`,"revision":` + number(m.Metadata.Get(publish.KeyRevision)))
+	b.WriteString(`,"kind":` + quoted(m.Metadata.Get(publish.KeyKind)))
+	b.WriteString(`,"version":` + number(m.Metadata.Get(publish.KeyVersion)))
+	b.WriteString(`,"time":` + quoted(m.Metadata.Get(publish.KeyTime)))
+	for _, key := range []string{publish.KeySession, publish.KeyAgent, publish.KeyTool} {
+		if value := m.Metadata.Get(key); value != "" {
+			b.WriteString(`,"` + key + `":` + quoted(value))
+		}
+	}
+	b.WriteString(`,"topic":` + quoted(topic))
+	if metadata := m.Metadata.Get(publish.KeyMetadata); metadata != "" {
+		document(&b, "metadata", []byte(metadata))
+	}
+	document(&b, "data", m.Payload)
+	b.WriteString("}\n")
+	return b.Bytes()
+}
+
+// document adds a member that holds a JSON document on one line, or the bytes
+// that are none.
+func document(b *bytes.Buffer, name string, data []byte) {
+	if !json.Valid(data) || !utf8.Valid(data) {
+		encoded, err := json.Marshal(data)
+		if err != nil {
+			panic(err) // bytes always encode
+		}
+		b.WriteString(`,"` + name + `_base64":`)
+		b.Write(encoded)
+		return
+	}
+	b.WriteString(`,"` + name + `":`)
+	if bytes.ContainsAny(data, "\n\r") { // between values: within one they are escaped
+		data = bytes.Map(func(r rune) rune {
+			if r == '\n' || r == '\r' {
+				return ' '
+			}
+			return r
+		}, data)
+	}
+	b.Write(data)
+}
+
+func quoted(text string) string {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(text); err != nil {
+		panic(err) // text always encodes
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// number returns text as a number in JSON, or null where it is none.
+func number(text string) string {
+	for _, r := range text {
+		if r < '0' || r > '9' {
+			return "null"
+		}
+	}
+	if text == "" || len(text) > 1 && text[0] == '0' {
+		return "null"
+	}
+	return text
+}

@@ -1,0 +1,127 @@
+package jsonl
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// A found is what the end of a file holds.
+type found struct {
+	size int64           // of the whole lines
+	ids  map[string]bool // of the records behind a position, and some before it
+}
+
+const (
+	chunkSize = 64 << 10
+	headSize  = 512 // more than the first two members of a line take
+	// mostLate is how many lines in a row may not be behind a position while
+	// there are some before them that are: what was set aside and is published
+	// late, and what lanes are ahead of each other.
+	mostLate = 4096
+)
+
+// tail reads a file from its end to where no line is behind a position any more.
+func tail(file io.ReaderAt, size int64, at events.Position) (found, error) {
+	f := found{ids: map[string]bool{}}
+	ends := &ends{file: file, from: size}
+	end, ok, err := ends.before()
+	if err != nil {
+		return found{}, err
+	}
+	if !ok {
+		return f, f.whole(file, size)
+	}
+	late := 0
+	for f.size = end; ; {
+		begin, more, err := ends.before()
+		if err != nil || !more {
+			return f, err
+		}
+		id, position, err := head(file, begin, end)
+		if err != nil {
+			return found{}, err
+		}
+		if late++; position.Compare(at) > 0 {
+			late = 0
+		}
+		if late > mostLate && !at.IsZero() {
+			return f, nil
+		}
+		f.ids[id] = true
+		end = begin
+	}
+}
+
+// whole returns an ErrForeign if what a file begins with, without one end of a
+// line, is not the beginning of one.
+func (found) whole(file io.ReaderAt, size int64) error {
+	const opening = `{"id":"evt_`
+	b := make([]byte, min(size, int64(len(opening))))
+	if _, err := file.ReadAt(b, 0); err != nil && err != io.EOF {
+		return err
+	}
+	if !bytes.HasPrefix([]byte(opening), b) && len(bytes.Trim(b, "\x00")) > 0 {
+		return fmt.Errorf("%w: it begins with %q", ErrForeign, b)
+	}
+	return nil
+}
+
+// head reads the first two members of the line between two places.
+func head(file io.ReaderAt, begin, end int64) (id string, at events.Position, err error) {
+	b := make([]byte, min(end-begin, headSize))
+	if _, err := file.ReadAt(b, begin); err != nil && err != io.EOF {
+		return "", at, err
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	want := []json.Token{json.Delim('{'), "id", nil, "position", nil}
+	for i := range want {
+		got, err := d.Token()
+		if text, ok := got.(string); err == nil && ok && want[i] == nil {
+			want[i] = text
+			continue
+		}
+		if err != nil || got != want[i] {
+			return "", at, fmt.Errorf("%w: the line at byte %d begins with %.40q", ErrForeign, begin, b)
+		}
+	}
+	if at, err = events.ParsePosition(want[4].(string)); err != nil {
+		return "", at, fmt.Errorf("%w: the line at byte %d: %w", ErrForeign, begin, err)
+	}
+	return want[2].(string), at, nil
+}
+
+// ends finds the ends of lines, from the last to the first, and then the
+// beginning of the file once.
+type ends struct {
+	file  io.ReaderAt
+	chunk []byte // what is left to look through, of the bytes that begin at from
+	from  int64
+	begun bool // the beginning of the file was given
+	found bool // an end of a line was found
+}
+
+// before returns the place behind the end of a line before the last place that
+// it returned, and at last 0 if there was one.
+func (e *ends) before() (int64, bool, error) {
+	for {
+		if at := bytes.LastIndexByte(e.chunk, '\n'); at >= 0 {
+			e.chunk, e.found = e.chunk[:at], true
+			return e.from + int64(at) + 1, true, nil
+		}
+		if e.from == 0 {
+			more := !e.begun && e.found
+			e.begun = true
+			return 0, more, nil
+		}
+		size := min(e.from, chunkSize)
+		e.from -= size
+		e.chunk = make([]byte, size)
+		if _, err := e.file.ReadAt(e.chunk, e.from); err != nil && err != io.EOF {
+			return 0, false, err
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package jsonl
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections/publish"
+)
+
+// A held is a file that is locked and of whole lines.
+type held struct {
+	file *os.File
+	size int64 // durable bytes
+}
+
+// isAt reports whether a file is the one under a name.
+func (h held) isAt(path string) bool {
+	there, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	here, err := h.file.Stat()
+	return err == nil && os.SameFile(there, here)
+}
+
+// take opens, locks and mends the file under a name, which it makes where there
+// is none, and returns the IDs of the records in it that may come again. One that
+// is had, and is that file, is taken as it is.
+func take(path string, at events.Position, had *os.File) (held, map[string]bool, error) {
+	if had != nil && (held{file: had}).isAt(path) {
+		size, ids, err := mend(had, at)
+		return held{had, size}, ids, err
+	}
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return held{}, nil, err
+	}
+	size, ids, err := prepare(file, at)
+	if err == nil {
+		err = syncFolder(filepath.Dir(path))
+	}
+	if err != nil {
+		return held{}, nil, errors.Join(fmt.Errorf("open %s: %w", path, err), file.Close())
+	}
+	return held{file, size}, ids, nil
+}
+
+// prepare locks a file and mends it.
+func prepare(file *os.File, at events.Position) (int64, map[string]bool, error) {
+	about, err := file.Stat()
+	if err != nil {
+		return 0, nil, err
+	}
+	if !about.Mode().IsRegular() {
+		return 0, nil, fmt.Errorf("%w: it is no regular file", ErrForeign)
+	}
+	locked, err := publish.Lock(file)
+	if err == nil && !locked {
+		err = ErrInUse
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	return mend(file, at)
+}
+
+// mend cuts half a line off the end of a file, has the rest of it durable, and
+// returns its size and the IDs of the records that may come again.
+func mend(file *os.File, at events.Position) (int64, map[string]bool, error) {
+	about, err := file.Stat()
+	if err != nil {
+		return 0, nil, err
+	}
+	found, err := tail(file, about.Size(), at)
+	if err == nil && found.size < about.Size() {
+		err = file.Truncate(found.size)
+	}
+	if err != nil {
+		return 0, nil, err
+	}
+	// What a process before wrote and did not sync may not be durable.
+	return found.size, found.ids, file.Sync()
+}
+
+func syncFolder(path string) error {
+	folder, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}
