@@ -104,7 +104,7 @@ func TestNumberIsFoundBehindLocalReferences(t *testing.T) {
 // to compute.
 var hugeNumbers = map[string]string{
 	"exponent": "1e2000000", "negative exponent": "1e-2000000", "exponent beyond int": "1e99999999999999999999", "exponent just over": "1e1001",
-	"digits": strings.Repeat("9", 3<<20), "fraction": "0." + strings.Repeat("3", 1001), "zeros": "1" + strings.Repeat("0", 5000) + "e-5000",
+	"digits": strings.Repeat("9", 256<<10), "fraction": "0." + strings.Repeat("3", 1001), "zeros": "1" + strings.Repeat("0", 5000) + "e-5000",
 }
 
 func TestHugeNumberIsInvalidInputAtOnce(t *testing.T) {

@@ -24,7 +24,7 @@ func prompted(t *testing.T, n int) (*events.Ledger, *eventstest.Slice) {
 	for i := range n {
 		text := fmt.Sprint("prompt ", i)
 		if i%500 == 7 {
-			text += strings.Repeat(" and a long one", 1<<17)
+			text += strings.Repeat(" and a long one", 72<<10)
 		}
 		d := l.Draft(events.PromptAdmitted{Message: l.Mint().Message(), Text: text}, domain.EventID{})
 		if _, err := l.Append(t.Context(), streams[i%2], events.Revision(i/2), d); err != nil {
@@ -36,7 +36,7 @@ func prompted(t *testing.T, n int) (*events.Ledger, *eventstest.Slice) {
 
 func TestScanAndScanAheadYieldWhatReadAllYields(t *testing.T) {
 	t.Parallel()
-	l, _ := prompted(t, 2100)
+	l, _ := prompted(t, 1100)
 	var want []events.Envelope
 	for v, err := range l.ReadAll(t.Context(), events.Position{}) {
 		if err != nil {
@@ -48,7 +48,7 @@ func TestScanAndScanAheadYieldWhatReadAllYields(t *testing.T) {
 		"Scan":      func(q events.Query) ([]events.Envelope, error) { return gathered(l.Scan(t.Context(), q)) },
 		"ScanAhead": func(q events.Query) ([]events.Envelope, error) { return gathered(l.ScanAhead(t.Context(), q)) },
 	} {
-		for _, from := range []int{0, 1, 300, 2099} {
+		for _, from := range []int{0, 1, 300, 1099} {
 			q := events.Query{}
 			if from > 0 {
 				q.After = want[from-1].Position
@@ -97,7 +97,7 @@ func TestScanAheadEndsAtDamageWithWhatIsBeforeIt(t *testing.T) {
 
 func TestScanAheadObeysItsContextAndEndsWithItsLoop(t *testing.T) {
 	t.Parallel()
-	l, _ := prompted(t, 3000)
+	l, _ := prompted(t, 1100)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	enough := errors.New("enough")
@@ -108,7 +108,7 @@ func TestScanAheadObeysItsContextAndEndsWithItsLoop(t *testing.T) {
 		}
 		failed = err
 	}
-	if !errors.Is(failed, enough) || n >= 3000 {
+	if !errors.Is(failed, enough) || n >= 1100 {
 		t.Errorf("after %d events it ends with %v, want the cause at once", n, failed)
 	}
 	for range l.ScanAhead(t.Context(), events.Query{}) {

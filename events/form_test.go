@@ -133,7 +133,7 @@ func TestFormsWriteWhatEncodingJSONWrites(t *testing.T) {
 	r := filler{rand.New(rand.NewPCG(1, 1))}
 	for _, kind := range formKinds {
 		did := 0
-		for range 1000 {
+		for range Rounds(200, 1000) {
 			e := r.made(kind)
 			got, ok := marshalled(e)
 			if !ok {
@@ -144,8 +144,8 @@ func TestFormsWriteWhatEncodingJSONWrites(t *testing.T) {
 				t.Fatalf("%s is written\n%s\nand by encoding/json, %v,\n%s", e.Kind(), got, err, want)
 			}
 		}
-		if did < 25 {
-			t.Errorf("the form of %s wrote %d of 1000", kind.Kind(), did)
+		if did < 5 {
+			t.Errorf("the form of %s wrote only %d events", kind.Kind(), did)
 		}
 	}
 }
@@ -156,7 +156,7 @@ func TestFormsReadWhatEncodingJSONReads(t *testing.T) {
 	held := &known{}
 	for _, kind := range formKinds {
 		did := 0
-		for range 1000 {
+		for range Rounds(200, 1000) {
 			e := r.made(kind)
 			data, err := marshalAny(e)
 			if err != nil {
@@ -174,8 +174,8 @@ func TestFormsReadWhatEncodingJSONReads(t *testing.T) {
 				}
 			}
 		}
-		if did < 25 {
-			t.Errorf("the form of %s read %d of 3000", kind.Kind(), did)
+		if did < 5 {
+			t.Errorf("the form of %s read only %d events", kind.Kind(), did)
 		}
 	}
 }
@@ -233,7 +233,7 @@ func TestDecodeSaysDamagedExactlyWhereEncodingJSONDoes(t *testing.T) {
 	r := filler{rand.New(rand.NewPCG(3, 3))}
 	d := &decoder{known: &known{}}
 	damagedOnes := 0
-	for range 150 {
+	for range Rounds(40, 150) {
 		for _, e := range whole() {
 			data, err := marshalAny(e)
 			if err != nil {
@@ -257,7 +257,7 @@ func TestDecodeSaysDamagedExactlyWhereEncodingJSONDoes(t *testing.T) {
 			}
 		}
 	}
-	if damagedOnes < 300 {
+	if damagedOnes < 100 {
 		t.Errorf("only %d mutations were damage", damagedOnes)
 	}
 }
@@ -271,7 +271,7 @@ func TestMetadataAreReadAsEncodingJSONReadsThem(t *testing.T) {
 		if err != nil || !bytes.Equal(new(scratch).metadata(m), slow) {
 			t.Errorf("metadata are written %s, and by encoding/json %s, %v", new(scratch).metadata(m), slow, err)
 		}
-		for i := range 500 {
+		for i := range Rounds(150, 500) {
 			data := slow
 			if i > 0 {
 				data = r.mutated(slow)

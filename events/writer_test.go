@@ -233,7 +233,7 @@ func TestEventThatCannotBeWrittenDoesNotBlockTheWriter(t *testing.T) {
 
 func TestOnARandomLineEverythingIsOnRecordOnceAndInOrder(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(200) {
+	for seed := range uint64(events.Rounds(50, 200)) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		store := eventstest.NewSlice()
 		l := newLedger(wire{store, func() (bool, bool) { return random.IntN(4) == 0, random.IntN(4) == 0 }})

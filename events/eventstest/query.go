@@ -28,7 +28,7 @@ func queryFilters(ctx context.Context, h Harness) error {
 		if err != nil {
 			return err
 		}
-		for i := range 300 {
+		for i := range 150 {
 			q := randomQuery(rng, all)
 			if i == 0 {
 				q = events.Query{}

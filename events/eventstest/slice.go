@@ -16,8 +16,9 @@ import (
 type Slice struct {
 	mu struct {
 		sync.Mutex
-		entries []events.Entry
-		grown   chan struct{} // closed when entries grow or the store closes
+		entries []events.Entry                   // in order of position
+		streams map[events.Stream][]events.Entry // the same, by stream
+		grown   chan struct{}                    // closed when entries grow or the store closes
 		closed  bool
 	}
 }
@@ -26,6 +27,7 @@ type Slice struct {
 func NewSlice() *Slice {
 	s := &Slice{}
 	s.mu.grown = make(chan struct{})
+	s.mu.streams = map[events.Stream][]events.Entry{}
 	return s
 }
 
@@ -64,7 +66,11 @@ func (s *Slice) wakeLocked() {
 func (s *Slice) truncate(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.entries = s.mu.entries[:min(n, len(s.mu.entries))]
+	kept := s.mu.entries[:min(n, len(s.mu.entries))]
+	s.mu.entries, s.mu.streams = nil, map[events.Stream][]events.Entry{}
+	for _, e := range kept {
+		s.addLocked(e)
+	}
 }
 
 // Append is events.Store's.
@@ -80,7 +86,7 @@ func (s *Slice) Append(ctx context.Context, stream events.Stream, after events.R
 	if s.mu.closed {
 		return events.ErrClosed
 	}
-	held := s.streamLocked(stream)
+	held := s.mu.streams[stream]
 	if int(after) != len(held) {
 		if repeats(held, after, records) {
 			return nil
@@ -89,7 +95,7 @@ func (s *Slice) Append(ctx context.Context, stream events.Stream, after events.R
 	}
 	for i, r := range records {
 		seq := uint64(len(s.mu.entries) + 1)
-		s.mu.entries = append(s.mu.entries, events.Entry{
+		s.addLocked(events.Entry{
 			Record: copied(r), Stream: stream, Revision: after + events.Revision(i+1), Position: events.NewPosition(seq, seq),
 		})
 	}
@@ -100,7 +106,7 @@ func (s *Slice) Append(ctx context.Context, stream events.Stream, after events.R
 // Read is events.Store's.
 func (s *Slice) Read(ctx context.Context, stream events.Stream, after events.Revision) iter.Seq2[events.Entry, error] {
 	return s.yield(ctx, func() []events.Entry {
-		held := s.streamLocked(stream)
+		held := s.mu.streams[stream]
 		return held[min(uint64(after), uint64(len(held))):]
 	})
 }
@@ -133,7 +139,12 @@ func (s *Slice) Follow(ctx context.Context, after events.Position, options ...ev
 			}
 			if len(entries) > 0 {
 				after, told = entries[0].Position, false
-				if filter.Matches(entries[0].Header()) && !yield(entries[0], nil) {
+				e := entries[0]
+				if !filter.Matches(e.Header()) {
+					continue
+				}
+				e.Record = copied(e.Record)
+				if !yield(e, nil) {
 					return
 				}
 				continue
@@ -159,6 +170,7 @@ func (s *Slice) yield(ctx context.Context, find func() []events.Entry) iter.Seq2
 			if err = context.Cause(ctx); err != nil {
 				break
 			}
+			e.Record = copied(e.Record)
 			if !yield(e, nil) {
 				return
 			}
@@ -169,7 +181,9 @@ func (s *Slice) yield(ctx context.Context, find func() []events.Entry) iter.Seq2
 	}
 }
 
-// snapshot returns copies of what find finds, and what to wait on for more.
+// snapshot returns the entries that find selects and the channel that is closed
+// when there are more. The entries share the store's bytes: the caller copies
+// each before it yields it.
 func (s *Slice) snapshot(ctx context.Context, find func() []events.Entry) ([]events.Entry, <-chan struct{}, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, nil, err
@@ -179,20 +193,12 @@ func (s *Slice) snapshot(ctx context.Context, find func() []events.Entry) ([]eve
 	if s.mu.closed {
 		return nil, nil, events.ErrClosed
 	}
-	found := slices.Clone(find())
-	for i := range found {
-		found[i].Record = copied(found[i].Record)
-	}
-	return found, s.mu.grown, nil
+	return find(), s.mu.grown, nil
 }
 
-func (s *Slice) streamLocked(stream events.Stream) (held []events.Entry) {
-	for _, e := range s.mu.entries {
-		if e.Stream == stream {
-			held = append(held, e)
-		}
-	}
-	return held
+func (s *Slice) addLocked(e events.Entry) {
+	s.mu.entries = append(s.mu.entries, e)
+	s.mu.streams[e.Stream] = append(s.mu.streams[e.Stream], e)
 }
 
 func (s *Slice) afterLocked(p events.Position) []events.Entry {
