@@ -82,4 +82,7 @@ const (
 	MaxOriginChecks = maxOriginChecks
 )
 
+// FormatUserAt is FormatUser with a bcrypt cost.
+var FormatUserAt = formatUser
+
 const HandshakeTimeout = handshakeTimeout

@@ -22,7 +22,7 @@ func TestAKeptMessageSaysWhatWouldBeSaid(t *testing.T) {
 	var running sync.WaitGroup
 	for _, ids := range []idForm{structured, spelled, structured, spelled} {
 		running.Go(func() {
-			for n := uint64(1); n < 3*keptMessages; n++ {
+			for n := uint64(1); n < 2*keptMessages; n++ {
 				e := entryAt(n)
 				m, err := all.of(ids).message(e, ids)
 				if err != nil {

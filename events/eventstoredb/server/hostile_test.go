@@ -3,7 +3,6 @@ package server_test
 import (
 	"bytes"
 	"net"
-	"os"
 	"runtime"
 	"sync"
 	"testing"
@@ -17,12 +16,7 @@ import (
 )
 
 // hostileFrames is how many frames a hostile client sends at most.
-var hostileFrames = func() uint32 {
-	if os.Getenv("LEDGER_TEST_LONG") != "" {
-		return 1_000_000
-	}
-	return 500
-}()
+var hostileFrames = uint32(rounds(500, 1_000_000))
 
 // hostile are frames that a client sends again and again, without reading an
 // answer. The stream of the i-th is 2i+1.

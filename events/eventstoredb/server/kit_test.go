@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"testing"
 
 	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
@@ -15,6 +16,15 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstest"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 )
+
+// rounds returns how often a test repeats itself: a few times, or many where
+// LEDGER_TEST_LONG is set.
+func rounds(few, many int) int {
+	if os.Getenv("LEDGER_TEST_LONG") != "" {
+		return many
+	}
+	return few
+}
 
 // everything is a Config under which a local client may do all there is.
 var everything = server.Config{Anonymous: server.Ledger, Writable: []string{""}}

@@ -68,7 +68,7 @@ func TestAnEventAppendedByManyAtOnceIsWrittenOnce(t *testing.T) {
 				{"", "any", "a"}, {"", "any", "abc"}, {"", "none", "abc"}, {"xy", "any", "a"}, {"xy", "exists", "a"}, {"x", "exists", "abcd"},
 			} {
 				for form, call := range forms {
-					for round := range 8 {
+					for round := range rounds(3, 8) {
 						w := wish{stream: fmt.Sprint("s-", form, i, "-", round), expect: c.expect, events: c.events}
 						if c.before != "" {
 							wish{stream: w.stream, expect: "none", events: c.before}.single(t, conns[0])

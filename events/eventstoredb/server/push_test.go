@@ -36,7 +36,7 @@ func TestASubscriberIsToldTheSameWhoeverFilters(t *testing.T) {
 		{Type: esdb.EventFilterType, Regex: `^R`},
 		{Type: esdb.EventFilterType, Prefixes: []string{"R", "L"}},
 	}
-	for round := range 12 {
+	for round := range rounds(4, 12) {
 		scatter(t, c, random)
 		type told struct {
 			options   esdb.SubscribeToAllOptions

@@ -134,8 +134,8 @@ func slowly(t *testing.T, store events.Store) {
 	}
 	fast, err := c.SubscribeToAll(t.Context(), esdb.SubscribeToAllOptions{From: esdb.Start{}})
 	wantTold(t, fast, err, "|")
-	const n, size = 1200, 6 << 10 // 7 MiB: more than flow control lets pass, of messages that subscribers share
-	const batch = 20
+	const size, batch = 6 << 10, 20 // messages that subscribers share
+	n := rounds(600, 1200)          // 3.5 or 7 MiB: more than flow control lets pass
 	for first := 0; first < n; first += batch {
 		var sent []esdb.EventData
 		var told []string
@@ -147,7 +147,7 @@ func slowly(t *testing.T, store events.Store) {
 		wantTold(t, fast, nil, told...)
 	}
 	next := uint64(0)
-	for next < n {
+	for next < uint64(n) {
 		e := slow.Recv()
 		if e.SubscriptionDropped != nil {
 			t.Fatal(e.SubscriptionDropped.Error)

@@ -149,7 +149,14 @@ func TestWhatIsNotSafeIsNotServed(t *testing.T) {
 
 func TestAUsersFileThatIsNotRightIsRefused(t *testing.T) {
 	t.Parallel()
-	good, err := server.FormatUser("a", "secret", server.Writer)
+	costly, err := server.FormatUser("a", "secret", server.Writer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cost, err := bcrypt.Cost([]byte(strings.Split(costly, ":")[1])); err != nil || cost != bcrypt.DefaultCost {
+		t.Errorf("FormatUser hashes with the cost %d, %v, want %d", cost, err, bcrypt.DefaultCost)
+	}
+	good, err := server.FormatUserAt("a", "secret", server.Writer, bcrypt.MinCost) // else as costly
 	if err != nil {
 		t.Fatal(err)
 	}
