@@ -272,8 +272,11 @@ func TestPasswordIsNeverTold(t *testing.T) {
 		"@" + plain.address, "@127.0.0.1:1" + ok, "@127.0.0.1:1,127.0.0.1:2" + ok, "@" + plain.address + "?tls=false", "@h:x", "@h:1/path", "@[::1]:1", "@", "@ :1", "@h\x7f:1", "@ledger.invalid:1" + ok,
 		"@,h:1", "@h:1,h:x", where + ok + "&userCertFile=/a", where + ok + "&nodePreference=none", where + "?tlsCaFile=/nothing", where + ok + "&gossipTimeout=0",
 	}
-	for _, before := range []string{"", "/", "?", "#", "@", ":", "%", "1/", "1?", "1#", "1@", ",", "%zz", "[", " ", "?a=", "&", "?tls=false&b="} {
-		for _, rest := range tries {
+	for i, before := range []string{"", "/", "?", "#", "@", ":", "%", "1/", "1?", "1#", "1@", ",", "%zz", "[", " ", "?a=", "&", "?tls=false&b="} {
+		for j, rest := range tries {
+			if i > 0 && (i+j)%repeats(3, 1) > 0 {
+				continue
+			}
 			s, err := eventstoredb.Open(t.Context(), "esdb://ana:"+before+password+rest, cfg)
 			if err == nil {
 				_ = s.Close()

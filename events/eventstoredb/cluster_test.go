@@ -153,7 +153,7 @@ func (c *cluster) restless() {
 
 func TestEveryLawHoldsWhileTheLeaderMoves(t *testing.T) {
 	t.Parallel()
-	eventstest.Test(t, func(t *testing.T) eventstest.Harness {
+	testUnder(t, leaderMoves, func(t *testing.T) eventstest.Harness {
 		c := newCluster(t)
 		c.restless()
 		h := c.harness()
@@ -220,7 +220,7 @@ func TestLeaderIsAskedForFirst(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for range 20 {
+			for range repeats(5, 20) {
 				holds(t, s, "first-1")
 			}
 			_ = s.Close()
@@ -249,9 +249,9 @@ func TestDeadLeaderThatIsNamedHangsNoCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	nobody := absent(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	for round := range 10 {
+	for round := range repeats(3, 10) {
 		// At first nothing is wrong but that another leads, for as many as ask at once.
 		var calls sync.WaitGroup
 		looked := make(chan struct{})
@@ -304,14 +304,18 @@ func TestAppendWhoseClientFindsNoNodeIsUnreachable(t *testing.T) {
 		}
 		return notLeader(silent)
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	r := record(newMint(), "Kind", 1)
 	if err := s.Append(ctx, "found-1", 0, r); !errors.Is(err, eventstoredb.ErrUnreachable) {
 		t.Errorf("Append = %v, want ErrUnreachable", err)
 	}
 	m.decide(nil)
-	if err := s.Append(ctx, "found-1", 0, r); err != nil {
+	err = s.Append(ctx, "found-1", 0, r)
+	for errors.Is(err, eventstoredb.ErrUnreachable) && ctx.Err() == nil { // a busy machine takes longer than the patience
+		err = s.Append(ctx, "found-1", 0, r)
+	}
+	if err != nil {
 		t.Errorf("Append when the node is back = %v", err)
 	}
 }
@@ -378,8 +382,9 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		}
 	}
 
+	restarts := repeats(20, 100)
 	s := open()
-	for n := range 100 {
+	for n := range restarts {
 		d.restart()
 		if err := s.Append(t.Context(), events.Stream(fmt.Sprintf("again-%d", n)), 0, record(mint, "Kind", n)); err != nil {
 			t.Fatal(err)
@@ -387,11 +392,11 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 	shut(s)
 	d.stop()
-	left("100 connections")
+	left(fmt.Sprintf("%d connections", restarts))
 
 	s = open()
 	var running sync.WaitGroup
-	for n := range 50 {
+	for n := range repeats(20, 50) {
 		ctx, cancel := context.WithCancel(t.Context())
 		running.Go(func() {
 			defer cancel()
@@ -450,7 +455,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		left("calls and a search that were under way")
 	}
 
-	for range 20 {
+	for range repeats(5, 20) {
 		if _, err := eventstoredb.Open(t.Context(), old, eventstoredb.Config{}); !errors.Is(err, eventstoredb.ErrTooOld) {
 			t.Fatalf("Open = %v, want ErrTooOld", err)
 		}

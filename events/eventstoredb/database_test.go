@@ -147,8 +147,8 @@ const faultPatience = time.Minute
 
 // meddling does something again and again until the test ends. It gives it a
 // pause that is false when the test has. Between two times it is mostly some ten
-// milliseconds, and now and then a second, in which a machine that has much else
-// to do gets on.
+// milliseconds, and now and then a second; and the longer it goes on, the longer
+// it is, so that the slowest machine gets on between two.
 func meddling(t testing.TB, do func(pause func(time.Duration) bool)) {
 	done := make(chan struct{})
 	pause := func(d time.Duration) bool {
@@ -163,7 +163,7 @@ func meddling(t testing.TB, do func(pause func(time.Duration) bool)) {
 	}
 	var running sync.WaitGroup
 	running.Go(func() {
-		for pause(10 * time.Millisecond << rand.N(8)) {
+		for n := 0; pause((10 * time.Millisecond << rand.N(8)) * time.Duration(4+n) / 4); n++ {
 			do(pause)
 		}
 	})

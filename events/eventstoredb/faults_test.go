@@ -223,12 +223,15 @@ func bareFirstCallsHang(address string) string {
 		select {
 		case <-ended:
 			n--
-		default:
-			runtime.Gosched()
+		case <-time.After(pollEvery):
 		}
 	}
 	return "none"
 }
+
+// pollEvery is how often a test looks at the stacks of all goroutines, which is
+// slow.
+const pollEvery = 5 * time.Millisecond
 
 func stacks() string {
 	b := make([]byte, 4<<20)
@@ -241,12 +244,8 @@ func TestFaultCloseDuringCallsPanics(t *testing.T) {
 	if got := bare(t, "panic", absent(t), nil); got != "send on closed channel" {
 		t.Errorf("the bare client: %q, want a panic: the fault is gone", got)
 	}
-	rounds := 30
-	if testing.Short() {
-		rounds = 5
-	}
 	d := newDatabase(t)
-	for range rounds {
+	for range repeats(5, 30) {
 		s, err := eventstoredb.Open(t.Context(), d.url(), eventstoredb.Config{})
 		if err != nil {
 			t.Fatal(err)
@@ -349,7 +348,7 @@ func bareRestartsLeak(address string) string {
 	}
 	_ = c.Close()
 	for strings.Contains(stacks(), "connectionStateMachine(") { // it closes the one that it knows
-		runtime.Gosched()
+		time.Sleep(pollEvery)
 	}
 	left := strings.Count(stacks(), "created by google.golang.org/grpc/internal/grpcsync.NewCallbackSerializer")
 	return fmt.Sprintf("%d connections are left", left)
@@ -437,15 +436,15 @@ func TestFaultAbandonedReadsLeak(t *testing.T) {
 	if err := d.open().Append(t.Context(), "session-1", 0, records...); err != nil {
 		t.Fatal(err)
 	}
-	if got := bare(t, "abandoned", d.address, nil); got != "50 reads are left" {
-		t.Errorf("the bare client: %q, want all 50: the fault is gone", got)
+	if got := bare(t, "abandoned", d.address, nil); got != "10 reads are left" {
+		t.Errorf("the bare client: %q, want all 10: the fault is gone", got)
 	}
 }
 
 func bareAbandonedReadsLeak(address string) string {
 	c := bareClient(address, 1)
 	before := strings.Count(stacks(), "created by google.golang.org/grpc.newClientStreamWithParams")
-	for range 50 {
+	for range 10 {
 		r, err := c.ReadStream(context.Background(), "session-1", esdb.ReadStreamOptions{}, 500)
 		if err != nil {
 			return err.Error()

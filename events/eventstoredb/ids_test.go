@@ -162,7 +162,7 @@ func TestAppendThatMayHaveBeenMadeOutlastsPatience(t *testing.T) {
 		}
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := s.Append(ctx, "session-1", 0, record(newMint(), "Kind", 1)); err != nil {
 		t.Errorf("Append = %v", err)

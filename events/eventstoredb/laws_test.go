@@ -1,10 +1,49 @@
 package eventstoredb_test
 
 import (
+	"errors"
+	"os"
 	"testing"
 
 	"github.com/settlement-ledger/ledger/events/eventstest"
 )
+
+// repeats returns how often a test repeats: short, or long if the environment
+// asks for it.
+func repeats(short, long int) int {
+	if os.Getenv("LEDGER_TEST_LONG") != "" {
+		return long
+	}
+	return short
+}
+
+// The conditions under which the laws are checked besides the ordinary one.
+const (
+	serverRestarts = iota
+	inNamespace
+	leaderMoves
+	connectionsBreak
+	conditions
+)
+
+// testUnder checks the laws under one of the conditions: every law if the
+// environment asks for a long test, and otherwise one in four, so that each law
+// is checked under one of the conditions.
+func testUnder(t *testing.T, condition int, open func(t *testing.T) eventstest.Harness) {
+	for i, law := range eventstest.Laws() {
+		if i%repeats(conditions, 1) != condition%repeats(conditions, 1) {
+			continue
+		}
+		t.Run(law.Name, func(t *testing.T) {
+			t.Parallel()
+			if err := law.Check(t.Context(), open(t)); errors.Is(err, eventstest.ErrNotApplicable) {
+				t.Skip(err)
+			} else if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
 
 func TestEveryLawHolds(t *testing.T) {
 	t.Parallel()
@@ -13,7 +52,7 @@ func TestEveryLawHolds(t *testing.T) {
 
 func TestEveryLawHoldsWhileTheServerRestarts(t *testing.T) {
 	t.Parallel()
-	eventstest.Test(t, func(t *testing.T) eventstest.Harness {
+	testUnder(t, serverRestarts, func(t *testing.T) eventstest.Harness {
 		d := newDatabase(t)
 		d.restless()
 		return d.harness()
@@ -22,7 +61,7 @@ func TestEveryLawHoldsWhileTheServerRestarts(t *testing.T) {
 
 func TestEveryLawHoldsInANamespace(t *testing.T) {
 	t.Parallel()
-	eventstest.Test(t, func(t *testing.T) eventstest.Harness {
+	testUnder(t, inNamespace, func(t *testing.T) eventstest.Harness {
 		d := newDatabase(t)
 		d.config.Namespace = "acme."
 		d.neighbours()
@@ -32,5 +71,5 @@ func TestEveryLawHoldsInANamespace(t *testing.T) {
 
 func TestSameHistoryAsTheSlice(t *testing.T) {
 	t.Parallel()
-	eventstest.TestSame(t, 12, func() eventstest.Harness { return newDatabase(t).harness() }, eventstest.SliceHarness)
+	eventstest.TestSame(t, uint64(repeats(3, 12)), func() eventstest.Harness { return newDatabase(t).harness() }, eventstest.SliceHarness)
 }

@@ -19,10 +19,7 @@ import (
 const soakVar = "LEDGER_TEST_SOAK"
 
 func TestSoak(t *testing.T) {
-	length := 3 * time.Second
-	if os.Getenv("LEDGER_TEST_LONG") != "" {
-		length = time.Minute
-	}
+	length := time.Duration(repeats(1500, 60_000)) * time.Millisecond
 	if text := os.Getenv(soakVar); text != "" {
 		var err error
 		if length, err = time.ParseDuration(text); err != nil {
@@ -30,6 +27,7 @@ func TestSoak(t *testing.T) {
 		}
 	}
 	d := newDatabase(t)
+	d.config.Patience = faultPatience
 	d.stop() // what it holds at rest is not the store's
 	goroutines, descriptors := runtime.NumGoroutine(), openFiles(t)
 	d.start()
@@ -209,11 +207,11 @@ func openFiles(t *testing.T) int {
 // settles fails t unless a count comes down to what it was.
 func settles(t *testing.T, what string, want int, count func() int) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for count() > want {
 		if time.Now().After(deadline) {
 			t.Fatalf("there are %d %s, and were %d:\n%s", count(), what, want, stacks())
 		}
-		runtime.Gosched()
+		time.Sleep(pollEvery)
 	}
 }

@@ -690,7 +690,7 @@ func TestAppendThatIsAlwaysCutOffIsRefused(t *testing.T) {
 		records[i] = record(mint, "Kind", i)
 		records[i].Data = []byte(`"` + strings.Repeat("x", 50_000) + `"`)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := s.Append(ctx, "session-1", 0, records...); !errors.Is(err, eventstoredb.ErrRefused) {
 		t.Errorf("Append = %v, want ErrRefused", err)

@@ -134,7 +134,7 @@ func (w *wire) restless() {
 
 func TestEveryLawHoldsWhileConnectionsBreak(t *testing.T) {
 	t.Parallel()
-	eventstest.Test(t, func(t *testing.T) eventstest.Harness {
+	testUnder(t, connectionsBreak, func(t *testing.T) eventstest.Harness {
 		d := newDatabase(t)
 		d.config.Patience = faultPatience
 		w := newWire(t, d.address)
@@ -152,7 +152,7 @@ func TestAppendSurvivesAConnectionThatFellSilent(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	w := newWire(t, d.address)
-	s, err := eventstoredb.Open(t.Context(), "esdb://"+w.address+"?tls=false&gossipTimeout=1&defaultDeadline=200", d.config)
+	s, err := eventstoredb.Open(t.Context(), "esdb://"+w.address+"?tls=false&gossipTimeout=1&defaultDeadline=1000", d.config)
 	if err != nil {
 		t.Fatal(err)
 	}

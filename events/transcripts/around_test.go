@@ -171,7 +171,7 @@ func TestImagesOfAPromptAreOnRecord(t *testing.T) {
 		return `{"type":"image","source":{"type":"base64","media_type":"image/png","data":"` + base64.StdEncoding.EncodeToString(make([]byte, size)) + `"}}`
 	}
 	l := newLedger()
-	read := readFile(t, []byte(`{"type":"user","uuid":"1","sessionId":"s","message":{"content":[{"type":"text","text":"draw it"},`+image(3)+`,`+image(5<<20)+`]}}`))
+	read := readFile(t, []byte(`{"type":"user","uuid":"1","sessionId":"s","message":{"content":[{"type":"text","text":"draw it"},`+image(3)+`,`+image(4<<20)+`]}}`))
 	if _, err := read.Import(t.Context(), l); err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestImagesOfAPromptAreOnRecord(t *testing.T) {
 	if len(got) != 1 || got[0].Text != "draw it\n[image image/png]\n[image image/png]" || len(got[0].Media) != 1 || len(got[0].Media.Media()[0].Data) != 3 {
 		t.Errorf("the prompt is %.80q with %d media, want its text and the small image", got[0].Text, len(got[0].Media))
 	}
-	if cut := read.Report.Cut; len(cut) != 1 || !strings.Contains(cut[0].Reason, "5242880 bytes is not kept") {
+	if cut := read.Report.Cut; len(cut) != 1 || !strings.Contains(cut[0].Reason, "4194304 bytes is not kept") {
 		t.Errorf("cut are %v, want the large image", cut)
 	}
 }

@@ -2,8 +2,10 @@ package transcripts_test
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -72,6 +74,15 @@ func randomFile(t *rapid.T) []byte {
 		all.WriteString("\n")
 	}
 	return all.Bytes()
+}
+
+// TestMain has rapid draw fewer files than its 100, unless the environment asks
+// for a long test or the command line for a number.
+func TestMain(m *testing.M) {
+	if err := flag.Set("rapid.checks", strconv.Itoa(repeats(30, 100))); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
 }
 
 func TestRandomFilesGrowToTheSame(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 func TestHostileFilesAreReadOrRefusedByTheLine(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000)
-	long := strings.Repeat("n", 1<<18)
+	long := strings.Repeat("n", repeats(1<<16, 1<<18))
 	var alike, ids strings.Builder
 	for n := range 1500 {
 		fmt.Fprintf(&alike, `{"type":"assistant","sessionId":"s","message":{"id":"m%d","content":[{"type":"tool_use","id":"c","name":"Bash%d"}]}}`+"\n", n, n)
@@ -26,14 +26,14 @@ func TestHostileFilesAreReadOrRefusedByTheLine(t *testing.T) {
 		alike.WriteString(`{"type":"user","sessionId":"s","message":{"content":[{"type":"tool_result","tool_use_id":"c"}]}}` + "\n")
 	}
 	ids.WriteString(`{"type":"assistant","sessionId":"s","message":{"id":"m","content":[`)
-	for n := range 4_000 {
+	for n := range repeats(1_500, 4_000) {
 		fmt.Fprintf(&ids, `{"type":"tool_use","id":"c%d","name":"T%d"},`, n, n)
 	}
 	ids.WriteString(`{}]}}`)
 	for name, data := range map[string]string{
 		"deep values":        said + "\n" + `{"type":"user","message":{"content":` + deep + `}}` + "\n" + asked,
 		"deep inputs":        strings.Replace(asked, `"input":{}`, `"input":`+strings.Repeat("[", 3000)+strings.Repeat("]", 3000), 1),
-		"a deep error":       said + "\n" + `{"type":"system","subtype":"api_error","error":` + strings.Repeat(`{"error":`, 9000) + `{"x":"` + strings.Repeat("x", 1<<20) + `"}` + strings.Repeat("}", 9001),
+		"a deep error":       said + "\n" + `{"type":"system","subtype":"api_error","error":` + strings.Repeat(`{"error":`, 9000) + `{"x":"` + strings.Repeat("x", repeats(1<<17, 1<<20)) + `"}` + strings.Repeat("}", 9001),
 		"huge numbers":       said + "\n" + `{"type":"assistant","uuid":1e999,"message":{"id":-0,"usage":{"input_tokens":99999999999999999999,"output_tokens":9223372036854775807},"content":[{"type":"tool_use","id":1e400,"name":"Bash","input":1e99999}]}}`,
 		"huge counts":        said + "\n" + `{"type":"system","subtype":"compact_boundary","compactMetadata":{"preTokens":1e30,"postTokens":-5}}`,
 		"long names":         fmt.Sprintf(`{"type":"assistant","sessionId":%q,"uuid":%[1]q,"cwd":%[1]q,"version":%[1]q,"gitBranch":%[1]q,"isSidechain":true,"agentId":%[1]q,"message":{"id":%[1]q,"model":%[1]q,"stop_reason":%[1]q,"content":[{"type":"tool_use","id":"c","name":%[1]q},{"type":%[1]q}]}}`, long),
@@ -90,7 +90,7 @@ func TestAnImportThatIsKilledAtAnyAppendGoesOn(t *testing.T) {
 		importAll(t, whole, data)
 	}
 	want := factsOf(t, whole)
-	for cut := 0; ; cut++ {
+	for cut := 0; ; cut += repeats(3, 1) {
 		store := &cutStore{eventstest.NewSlice(), cut}
 		l := events.NewLedger(store, newLedger().Mint(), time.Now)
 		killed := false

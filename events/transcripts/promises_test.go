@@ -47,7 +47,7 @@ func TestImportingAgainAddsNothing(t *testing.T) {
 
 func TestEveryGrowingFileEndsTheSame(t *testing.T) {
 	t.Parallel()
-	grow(t, fixture(t, "garden.jsonl"), repeats(2, 1))
+	grow(t, fixture(t, "garden.jsonl"), repeats(5, 1))
 }
 
 func TestATornEndCostsOnlyItsLine(t *testing.T) {
@@ -56,7 +56,7 @@ func TestATornEndCostsOnlyItsLine(t *testing.T) {
 	whole := newLedger()
 	importAll(t, whole, data)
 	want := factsOf(t, whole)
-	cuts := repeats(20, 40)
+	cuts := repeats(10, 40)
 	for n := range cuts {
 		cut := len(data) * n / cuts
 		if data[max(cut-1, 0)] == '\n' || data[cut] == '\n' {

@@ -149,7 +149,7 @@ func TestWhatAPersonQueuedIsAPrompt(t *testing.T) {
 
 func TestALongLineIsReadWhole(t *testing.T) {
 	t.Parallel()
-	size := repeats(3<<20, 12<<20)
+	size := repeats(1<<20, 12<<20)
 	data := []byte(`{"type":"assistant","uuid":"a","message":{"id":"m","content":[{"type":"tool_use","id":"c","name":"Bash","input":{}}]}}
 {"type":"user","uuid":"b","message":{"content":[{"type":"tool_result","tool_use_id":"c","content":"` + strings.Repeat("x", size) + `"}]}}
 `)
