@@ -58,7 +58,7 @@ func (a *administered) add(stream, kind string, revision uint64, change func(*st
 func (a *administered) fill(t *testing.T, entries []events.Entry) {
 	t.Helper()
 	for _, e := range entries {
-		f, err := mapping.Of(e.Record)
+		f, err := mapping.FromRecord(e.Record)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -62,7 +62,7 @@ func (s *Store) sendable(stream events.Stream, records []events.Record) ([]esdb.
 			faults = append(faults, err)
 			continue
 		}
-		f, err := mapping.Of(r)
+		f, err := mapping.FromRecord(r)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%w: %w", events.ErrBadRecord, err))
 			continue

@@ -355,7 +355,7 @@ func TestSizesAreCountedAsTheServerCounts(t *testing.T) {
 	ones := []events.Record{record(mint, "Kind", 1), record(mint, "Größe𝄞", 2)}
 	size := 2 * (4 + 7) // the last letter of the second type is two units
 	for _, r := range ones {
-		f, err := mapping.Of(r)
+		f, err := mapping.FromRecord(r)
 		if err != nil {
 			t.Fatal(err)
 		}

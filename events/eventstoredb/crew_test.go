@@ -46,7 +46,7 @@ func TestACrewDoesEverythingAtOnceAndEnds(t *testing.T) {
 func TestKindsAreCountedAsTheServerCounts(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"", "Kind", "Größe", "日本", "😀a", "\xff\xfe", "a\xf0\x9f", "\u0000"} {
-		if got, want := (mapping.Form{Type: kind, Data: []byte("1"), Metadata: []byte("23")}).Size(), 3+2*len(utf16.Encode([]rune(kind))); got != want {
+		if got, want := (mapping.RawEvent{Type: kind, Data: []byte("1"), Metadata: []byte("23")}).Size(), 3+2*len(utf16.Encode([]rune(kind))); got != want {
 			t.Errorf("Size() with the type %q = %d, want %d", kind, got, want)
 		}
 	}

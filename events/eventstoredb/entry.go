@@ -38,7 +38,7 @@ func there(p events.Position) esdb.Position {
 // entry returns an event of the client as an entry of a stream.
 func (s *Store) entry(stream events.Stream, e *esdb.RecordedEvent) (events.Entry, error) {
 	at := place(e.Position)
-	record, _, err := mapping.Form{ID: e.EventID, Type: e.EventType, Data: e.Data, Metadata: e.UserMetadata, Created: e.CreatedDate, ContentType: e.ContentType}.Record()
+	record, _, err := mapping.RawEvent{ID: e.EventID, Type: e.EventType, Data: e.Data, Metadata: e.UserMetadata, Created: e.CreatedDate, ContentType: e.ContentType}.Record()
 	if err != nil {
 		return events.Entry{}, &events.Damage{Position: at, Err: fmt.Errorf("read entry %d of %s at position %s: %w", e.EventNumber+1, stream, at, err)}
 	}

@@ -143,7 +143,7 @@ func onFloor(b *testing.B, clients int) (*floor, []*esdb.Client) {
 func official(b *testing.B, clients []*esdb.Client) appender {
 	var turn atomic.Uint64
 	return func(stream events.Stream, after events.Revision, r events.Record) error {
-		f, err := mapping.Of(r)
+		f, err := mapping.FromRecord(r)
 		if err != nil {
 			return err
 		}

@@ -1,8 +1,8 @@
 // Package mapping turns records into events of EventStoreDB and back.
 //
-// A [Form] is an event as EventStoreDB's clients send and receive it: an ID, a
-// type, data, custom metadata and the time at which a server made it. [Of]
-// gives the form of a record, and [Form.Record] the record of a form.
+// A [RawEvent] is an event as EventStoreDB's clients send and receive it: an ID, a
+// type, data, custom metadata and the time at which a server made it. [FromRecord]
+// gives the form of a record, and [RawEvent.Record] the record of a form.
 //
 // EventStoreDB has no place for the version and the time of a record. They
 // stand in the custom metadata, as the member $ledger of a JSON object whose
@@ -21,7 +21,7 @@
 //
 //	{"$ledger":{"c":"application/octet-stream"},"by":"them"}
 //
-// [Plain] gives such a record back as it was made.
+// [ForeignEvent] gives such a record back as it was made.
 //
 // # Promises
 //
@@ -41,8 +41,8 @@
 //
 // # Errors
 //
-// [ErrNoForm] comes from Of for a record whose time cannot be written.
-// Form.Record returns events.ErrDamaged.
+// [ErrUnmappable] comes from FromRecord for a record whose time cannot be written.
+// RawEvent.Record returns events.ErrDamaged.
 //
 // What is sent when, and to whom, is left to the packages that speak to a
 // server or are one. The promises are checked in form_test.go.

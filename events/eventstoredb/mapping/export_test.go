@@ -2,7 +2,7 @@ package mapping
 
 import "github.com/settlement-ledger/ledger/events"
 
-// Read and Parse are the two ways to what custom metadata say of a record.
-func Read(r *events.Record, f Form) bool { return read(r, f.Metadata) }
+// ReadFast and Parse are the two ways to what custom metadata say of a record.
+func ReadFast(r *events.Record, f RawEvent) bool { return readFast(r, f.Metadata) }
 
-func Parse(r *events.Record, f Form) (own bool, err error) { return f.parse(r) }
+func Parse(r *events.Record, f RawEvent) (own bool, err error) { return f.parse(r) }

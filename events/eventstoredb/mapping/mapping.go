@@ -15,8 +15,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// ErrNoForm says that a record cannot be an event of EventStoreDB.
-var ErrNoForm = errors.New("record has no form in EventStoreDB")
+// ErrUnmappable says that a record cannot be an event of EventStoreDB.
+var ErrUnmappable = errors.New("record has no form in EventStoreDB")
 
 // The content types of data.
 const (
@@ -24,11 +24,11 @@ const (
 	Octets = "application/octet-stream"
 )
 
-// Key is the member of custom metadata that is the ledger's own.
-const Key = "$ledger"
+// LedgerKey is the member of custom metadata that is the ledger's own.
+const LedgerKey = "$ledger"
 
-// A Form is an event of EventStoreDB.
-type Form struct {
+// A RawEvent is an event of EventStoreDB.
+type RawEvent struct {
 	ID       [16]byte // as a UUID
 	Type     string
 	Data     []byte
@@ -40,81 +40,81 @@ type Form struct {
 	ContentType string
 }
 
-// layout writes a time to the microsecond, always in as many bytes.
-const layout = "2006-01-02T15:04:05.000000Z"
+// timeLayout writes a time to the microsecond, always in as many bytes.
+const timeLayout = "2006-01-02T15:04:05.000000Z"
 
-// Of returns the form of a record, without the time of the server.
-func Of(r events.Record) (Form, error) {
+// FromRecord returns the form of a record, without the time of the server.
+func FromRecord(r events.Record) (RawEvent, error) {
 	if year := r.Time.Year(); year < 0 || year > 9999 {
-		return Form{}, fmt.Errorf("%w: %s %s has a time in the year %d, not 0 to 9999", ErrNoForm, r.Kind, r.ID, year)
+		return RawEvent{}, fmt.Errorf("%w: %s %s has a time in the year %d, not 0 to 9999", ErrUnmappable, r.Kind, r.ID, year)
 	}
-	f := Form{ID: r.ID.Bytes(), Type: r.Kind, Data: r.Data, Metadata: wrapped(r), ContentType: ContentType(r.Data)}
-	if _, declared, ok := untagged(r.Metadata); ok {
+	f := RawEvent{ID: r.ID.Bytes(), Type: r.Kind, Data: r.Data, Metadata: wrapMetadata(r), ContentType: ContentType(r.Data)}
+	if _, declared, ok := untagContentType(r.Metadata); ok {
 		f.ContentType = declared
 	}
 	return f, nil
 }
 
-// Plain returns the form of a record that others made, as they made it, and
+// ForeignEvent returns the form of a record that others made, as they made it, and
 // whether there is one that gives the same record again. It has no $ledger.
-func Plain(r events.Record) (Form, bool) {
+func ForeignEvent(r events.Record) (RawEvent, bool) {
 	if r.Version != 1 {
-		return Form{}, false
+		return RawEvent{}, false
 	}
-	f := Form{ID: r.ID.Bytes(), Type: r.Kind, Data: r.Data, Metadata: r.Metadata, ContentType: ContentType(r.Data)}
-	if !f.Own() {
+	f := RawEvent{ID: r.ID.Bytes(), Type: r.Kind, Data: r.Data, Metadata: r.Metadata, ContentType: ContentType(r.Data)}
+	if !f.HasLedgerKey() {
 		return f, true
 	}
-	own, declared, ok := untagged(r.Metadata)
+	metadata, declared, ok := untagContentType(r.Metadata)
 	if !ok || declared == f.ContentType {
-		return Form{}, false
+		return RawEvent{}, false
 	}
-	f.Metadata, f.ContentType = own, declared
+	f.Metadata, f.ContentType = metadata, declared
 	return f, true
 }
 
-// wrapped returns the custom metadata of a record.
-func wrapped(r events.Record) []byte {
-	own := r.Metadata
-	b := make([]byte, 0, len(own)+len(layout)+40)
-	b = append(b, beforeVersion...)
+// wrapMetadata returns the custom metadata of a record.
+func wrapMetadata(r events.Record) []byte {
+	metadata := r.Metadata
+	b := make([]byte, 0, len(metadata)+len(timeLayout)+40)
+	b = append(b, versionPrefix...)
 	b = strconv.AppendInt(b, int64(r.Version), 10)
-	b = append(b, beforeTime...)
-	b = r.Time.UTC().AppendFormat(b, layout)
-	return join(append(b, '"'), own)
+	b = append(b, timePrefix...)
+	b = r.Time.UTC().AppendFormat(b, timeLayout)
+	return appendMetadata(append(b, '"'), metadata)
 }
 
-// join ends the member $ledger and puts metadata beside it or, where they cannot
+// appendMetadata ends the member $ledger and puts metadata beside it or, where they cannot
 // stand there, into it.
-func join(b, own []byte) []byte {
-	if !joins(own) {
+func appendMetadata(b, metadata []byte) []byte {
+	if !canEmbed(metadata) {
 		b = append(b, `,"m":"`...)
-		b = base64.StdEncoding.AppendEncode(b, own)
+		b = base64.StdEncoding.AppendEncode(b, metadata)
 		return append(b, `"}}`...)
 	}
 	b = append(b, '}')
-	if string(own) != "{}" {
+	if string(metadata) != "{}" {
 		b = append(b, ',')
 	}
-	return append(b, own[1:]...)
+	return append(b, metadata[1:]...)
 }
 
-// beforeType is how the metadata of a record begin that has the content type of
+// typePrefix is how the metadata of a record begin that has the content type of
 // what others made.
-const beforeType = `{"$ledger":{"c":"`
+const typePrefix = `{"$ledger":{"c":"`
 
-// tagged returns the metadata of a record whose data are declared to be of a type
+// tagContentType returns the metadata of a record whose data are declared to be of a type
 // that they do not show.
-func tagged(metadata []byte, declared string) []byte {
-	b := make([]byte, 0, len(metadata)+len(beforeType)+len(declared)+10)
-	b = append(b, beforeType...)
+func tagContentType(metadata []byte, declared string) []byte {
+	b := make([]byte, 0, len(metadata)+len(typePrefix)+len(declared)+10)
+	b = append(b, typePrefix...)
 	b = append(b, declared...)
-	return join(append(b, '"'), metadata)
+	return appendMetadata(append(b, '"'), metadata)
 }
 
-// untagged is the inverse of tagged. Other metadata are not ok.
-func untagged(metadata []byte) (own []byte, declared string, ok bool) {
-	text, ok := bytes.CutPrefix(metadata, []byte(beforeType))
+// untagContentType is the inverse of tagged. Other metadata are not ok.
+func untagContentType(metadata []byte) (original []byte, declared string, ok bool) {
+	text, ok := bytes.CutPrefix(metadata, []byte(typePrefix))
 	if !ok {
 		return nil, "", false
 	}
@@ -128,45 +128,45 @@ func untagged(metadata []byte) (own []byte, declared string, ok bool) {
 	switch encoded, inside := bytes.CutPrefix(text, []byte(`,"m":"`)); {
 	case inside:
 		var err error
-		if own, err = base64.StdEncoding.DecodeString(string(bytes.TrimSuffix(encoded, []byte(`"}}`)))); err != nil {
+		if original, err = base64.StdEncoding.DecodeString(string(bytes.TrimSuffix(encoded, []byte(`"}}`)))); err != nil {
 			return nil, "", false
 		}
 	case string(text) == "}}":
-		own = []byte("{}")
+		original = []byte("{}")
 	default:
-		own = append([]byte{'{'}, bytes.TrimPrefix(text, []byte("},"))...)
+		original = append([]byte{'{'}, bytes.TrimPrefix(text, []byte("},"))...)
 	}
-	return own, declared, bytes.Equal(tagged(own, declared), metadata)
+	return original, declared, bytes.Equal(tagContentType(original, declared), metadata)
 }
 
-// joins reports whether metadata can stand beside the member $ledger: they are
+// canEmbed reports whether metadata can stand beside the member $ledger: they are
 // an object without such a member, and no space stands around or leads it.
-func joins(metadata []byte) bool {
+func canEmbed(metadata []byte) bool {
 	if string(metadata) == "{}" {
 		return true
 	}
 	if !bytes.HasPrefix(metadata, []byte(`{"`)) || !bytes.HasSuffix(metadata, []byte(`}`)) {
 		return false
 	}
-	if !mayHave(metadata) {
+	if !mayHaveLedgerKey(metadata) {
 		return json.Valid(metadata)
 	}
 	var members map[string]json.RawMessage
 	if json.Unmarshal(metadata, &members) != nil {
 		return false
 	}
-	_, own := members[Key]
-	return !own
+	_, found := members[LedgerKey]
+	return !found
 }
 
-// mayHave reports whether metadata can have a member $ledger. An escape could
+// mayHaveLedgerKey reports whether metadata can have a member $ledger. An escape could
 // hide the name.
-func mayHave(metadata []byte) bool {
-	return bytes.Contains(metadata, []byte(Key)) || bytes.IndexByte(metadata, '\\') >= 0
+func mayHaveLedgerKey(metadata []byte) bool {
+	return bytes.Contains(metadata, []byte(LedgerKey)) || bytes.IndexByte(metadata, '\\') >= 0
 }
 
-// An envelope is the member $ledger.
-type envelope struct {
+// An ledgerMember is the member $ledger.
+type ledgerMember struct {
 	Version  *int    `json:"v"`
 	Time     *string `json:"t"`
 	Metadata *string `json:"m"`
@@ -175,10 +175,10 @@ type envelope struct {
 // Record returns the record of a form, and whether it has a $ledger. Without,
 // its time is when the server made it. A form that is no record, or whose
 // $ledger is not one that Of writes, is an events.ErrDamaged.
-func (f Form) Record() (r events.Record, own bool, err error) {
+func (f RawEvent) Record() (r events.Record, own bool, err error) {
 	r = events.Record{Kind: f.Type, Data: f.Data}
 	setID(&r.ID, f.ID)
-	own = read(&r, f.Metadata)
+	own = readFast(&r, f.Metadata)
 	if !own {
 		own, err = f.parse(&r)
 	}
@@ -193,20 +193,20 @@ func (f Form) Record() (r events.Record, own bool, err error) {
 
 // parse sets what the custom metadata and the server say of a record, and
 // reports whether there is a $ledger.
-func (f Form) parse(r *events.Record) (own bool, err error) {
-	members, own := f.members()
+func (f RawEvent) parse(r *events.Record) (own bool, err error) {
+	members, own := f.parseMembers()
 	if own {
-		return true, unwrap(r, f.Metadata, members)
+		return true, unwrapMetadata(r, f.Metadata, members)
 	}
 	r.Version, r.Time, r.Metadata = 1, f.Created.UTC().Truncate(time.Microsecond), f.Metadata
-	if declared := f.declared(); declared != ContentType(f.Data) {
-		r.Metadata = tagged(f.Metadata, declared)
+	if declared := f.declaredType(); declared != ContentType(f.Data) {
+		r.Metadata = tagContentType(f.Metadata, declared)
 	}
 	return false, nil
 }
 
-// declared returns one of the two content types.
-func (f Form) declared() string {
+// declaredType returns one of the two content types.
+func (f RawEvent) declaredType() string {
 	switch f.ContentType {
 	case "":
 		return ContentType(f.Data)
@@ -216,63 +216,63 @@ func (f Form) declared() string {
 	return Octets
 }
 
-// Own reports whether f has a $ledger, whatever stands in it.
-func (f Form) Own() bool {
-	_, own := f.members()
+// HasLedgerKey reports whether f has a $ledger, whatever stands in it.
+func (f RawEvent) HasLedgerKey() bool {
+	_, own := f.parseMembers()
 	return own
 }
 
-// members returns the members of the custom metadata if one of them is $ledger.
-func (f Form) members() (map[string]json.RawMessage, bool) {
-	if !mayHave(f.Metadata) {
+// parseMembers returns the members of the custom metadata if one of them is $ledger.
+func (f RawEvent) parseMembers() (map[string]json.RawMessage, bool) {
+	if !mayHaveLedgerKey(f.Metadata) {
 		return nil, false
 	}
 	var members map[string]json.RawMessage
 	if json.Unmarshal(f.Metadata, &members) != nil {
 		return nil, false
 	}
-	_, own := members[Key]
+	_, own := members[LedgerKey]
 	return members, own
 }
 
-// unwrap sets what the custom metadata say of a record.
-func unwrap(r *events.Record, metadata []byte, members map[string]json.RawMessage) error {
-	var e envelope
-	d := json.NewDecoder(bytes.NewReader(members[Key]))
+// unwrapMetadata sets what the custom metadata say of a record.
+func unwrapMetadata(r *events.Record, metadata []byte, members map[string]json.RawMessage) error {
+	var e ledgerMember
+	d := json.NewDecoder(bytes.NewReader(members[LedgerKey]))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&e); err != nil {
-		return fmt.Errorf("its %s: %w", Key, err)
+		return fmt.Errorf("its %s: %w", LedgerKey, err)
 	}
 	if e.Version == nil || e.Time == nil {
-		return fmt.Errorf("its %s has no version or no time", Key)
+		return fmt.Errorf("its %s has no version or no time", LedgerKey)
 	}
-	at, err := time.Parse(layout, *e.Time)
+	at, err := time.Parse(timeLayout, *e.Time)
 	if err != nil {
-		return fmt.Errorf("its %s: %w", Key, err)
+		return fmt.Errorf("its %s: %w", LedgerKey, err)
 	}
 	r.Version, r.Time = *e.Version, at.UTC()
 	if e.Metadata != nil {
 		if len(members) > 1 {
-			return fmt.Errorf("its %s has the metadata, and other members stand beside it", Key)
+			return fmt.Errorf("its %s has the metadata, and other members stand beside it", LedgerKey)
 		}
 		r.Metadata, err = base64.StdEncoding.Strict().DecodeString(*e.Metadata)
 		if err != nil || strings.ContainsAny(*e.Metadata, "\r\n") {
-			return fmt.Errorf("the metadata in its %s are not base64", Key)
+			return fmt.Errorf("the metadata in its %s are not base64", LedgerKey)
 		}
 		return nil
 	}
-	r.Metadata, err = rest(metadata, members[Key])
+	r.Metadata, err = removeLedgerKey(metadata, members[LedgerKey])
 	return err
 }
 
-// rest returns an object without its member $ledger: as it was written where
+// removeLedgerKey returns an object without its member $ledger: as it was written where
 // that member stands first without space, and else without space.
-func rest(metadata, ledger []byte) ([]byte, error) {
-	head := append([]byte(`{"`+Key+`":`), ledger...)
+func removeLedgerKey(metadata, ledger []byte) ([]byte, error) {
+	head := append([]byte(`{"`+LedgerKey+`":`), ledger...)
 	if tail, ok := bytes.CutPrefix(metadata, head); ok {
-		own := append([]byte{'{'}, bytes.TrimPrefix(tail, []byte{','})...)
-		if joins(own) {
-			return own, nil
+		others := append([]byte{'{'}, bytes.TrimPrefix(tail, []byte{','})...)
+		if canEmbed(others) {
+			return others, nil
 		}
 	}
 	var b bytes.Buffer
@@ -290,7 +290,7 @@ func rest(metadata, ledger []byte) ([]byte, error) {
 		if err := d.Decode(&value); err != nil {
 			return nil, err
 		}
-		if name == Key {
+		if name == LedgerKey {
 			continue
 		}
 		if b.Len() > 1 {
@@ -322,7 +322,7 @@ func setID[K domain.Kind](id *domain.ID[K], b [16]byte) { *id = domain.IDFromByt
 
 // Size returns how many bytes f has as a server counts them against the limit of
 // an append: data, metadata, and two for each UTF-16 unit of the type.
-func (f Form) Size() int {
+func (f RawEvent) Size() int {
 	size := len(f.Data) + len(f.Metadata)
 	for _, r := range f.Type {
 		size += 2 * utf16.RuneLen(r) // of what is not UTF-8, the replacement is ranged over

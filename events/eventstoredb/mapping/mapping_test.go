@@ -35,9 +35,9 @@ func same(a, b events.Record) bool {
 }
 
 // restores fails t unless a record comes back from its form.
-func restores(t *testing.T, r events.Record) mapping.Form {
+func roundTrip(t *testing.T, r events.Record) mapping.RawEvent {
 	t.Helper()
-	f, err := mapping.Of(r)
+	f, err := mapping.FromRecord(r)
 	if err != nil {
 		t.Fatalf("Of(%+v): %v", r, err)
 	}
@@ -48,20 +48,20 @@ func restores(t *testing.T, r events.Record) mapping.Form {
 	return f
 }
 
-func TestAnyMetadataComeBackBitForBit(t *testing.T) {
+func TestMetadataRoundTripsExactly(t *testing.T) {
 	t.Parallel()
 	for _, metadata := range []string{
 		"", "{}", "{ }", " {}", `{"a":1}`, `{"a":1} `, `{ "a":1}`, `{"a": 1 }`, `{"a":1,"a":2}`, `{"$ledger":1}`, `{"a":1,"$ledger":{}}`,
 		`{"\u0024ledger":1}`, `{"a":{"$ledger":1}}`, `{"a":"\u003c"}`, `{"a":1e400}`, `[]`, `"x"`, "null", "{", "}", `{"a"}`, `{"}`, "\x00\xff", `{"a":"` + "\xff" + `"}`,
 		`{"$correlationId":"ses_01ARZ3NDEKTSV4RRFFQ69G5FAV"}`, `{"` + "\xff" + `":1}`, `{"a":` + strings.Repeat("[", 20000),
 	} {
-		restores(t, record(metadata))
+		roundTrip(t, record(metadata))
 	}
 }
 
-func TestTheMembersOfMetadataStandAtTheTop(t *testing.T) {
+func TestMetadataMembersStayAtTheTopLevel(t *testing.T) {
 	t.Parallel()
-	f := restores(t, record(`{"$correlationId":"c","$causationId":"d"}`))
+	f := roundTrip(t, record(`{"$correlationId":"c","$causationId":"d"}`))
 	got := map[string]any{}
 	if err := json.Unmarshal(f.Metadata, &got); err != nil {
 		t.Fatal(err)
@@ -75,9 +75,9 @@ func TestTheMembersOfMetadataStandAtTheTop(t *testing.T) {
 	}
 }
 
-func TestAFormThatWasFormattedAnewIsRead(t *testing.T) {
+func TestReformattedMetadataIsRead(t *testing.T) {
 	t.Parallel()
-	f := restores(t, record(`{"a":1,"b":[2,"x"]}`))
+	f := roundTrip(t, record(`{"a":1,"b":[2,"x"]}`))
 	for _, metadata := range []string{
 		`{ "$ledger" : { "t":"2026-01-02T03:04:05.000006Z", "v":3 }, "a" : 1, "b" : [ 2, "x" ] }`,
 		`{"a":1,"b":[2,"x"],"$ledger":{"v":3,"t":"2026-01-02T03:04:05.000006Z"}}`,
@@ -91,11 +91,11 @@ func TestAFormThatWasFormattedAnewIsRead(t *testing.T) {
 	}
 }
 
-func TestAFormOfOthersIsTheirRecord(t *testing.T) {
+func TestForeignEventBecomesARecord(t *testing.T) {
 	t.Parallel()
 	created := time.Date(2026, 5, 6, 7, 8, 9, 123456700, time.UTC)
 	for _, metadata := range []string{"", "{}", `{"a":{"$ledger":1}}`, "\x00", `{"a":"\\"}`, "$ledger"} {
-		f := mapping.Form{ID: [16]byte{1}, Type: "Theirs", Data: []byte{0xff}, Metadata: []byte(metadata), Created: created}
+		f := mapping.RawEvent{ID: [16]byte{1}, Type: "Theirs", Data: []byte{0xff}, Metadata: []byte(metadata), Created: created}
 		got, own, err := f.Record()
 		want := record(metadata)
 		want.ID, want.Kind, want.Version, want.Data = got.ID, "Theirs", 1, []byte{0xff}
@@ -106,7 +106,7 @@ func TestAFormOfOthersIsTheirRecord(t *testing.T) {
 	}
 }
 
-func TestAFormThatOfDidNotWriteIsDamaged(t *testing.T) {
+func TestMalformedLedgerKeyIsDamaged(t *testing.T) {
 	t.Parallel()
 	const at = `"t":"2026-01-02T03:04:05.000006Z"`
 	for _, metadata := range []string{
@@ -117,41 +117,41 @@ func TestAFormThatOfDidNotWriteIsDamaged(t *testing.T) {
 		`{"$ledger":{"v":1,` + at + `,"x":1}}`, `{"$ledger":{"v":1,` + at + `,"m":"?"}}`, `{"$ledger":{"v":1,` + at + `,"m":"YR=="}}`,
 		`{"$ledger":{"v":1,` + at + `,"m":"YQ=="},"a":1}`,
 	} {
-		f := mapping.Form{ID: [16]byte{1}, Type: "Ours", Data: []byte("{}"), Metadata: []byte(metadata), Created: time.Unix(1, 0)}
+		f := mapping.RawEvent{ID: [16]byte{1}, Type: "Ours", Data: []byte("{}"), Metadata: []byte(metadata), Created: time.Unix(1, 0)}
 		if got, own, err := f.Record(); !errors.Is(err, events.ErrDamaged) || !own || got.Kind != "" {
 			t.Errorf("the record of %s is %+v, %t, %v, want ErrDamaged", metadata, got, own, err)
 		}
 	}
-	if _, _, err := (mapping.Form{Type: "X", Created: time.Unix(1, 0)}).Record(); !errors.Is(err, events.ErrDamaged) {
+	if _, _, err := (mapping.RawEvent{Type: "X", Created: time.Unix(1, 0)}).Record(); !errors.Is(err, events.ErrDamaged) {
 		t.Errorf("a form without an ID gives %v, want ErrDamaged", err)
 	}
 }
 
-func TestATimeThatCannotBeWrittenHasNoForm(t *testing.T) {
+func TestTimeOutsideFourDigitYearsIsUnmappable(t *testing.T) {
 	t.Parallel()
-	for year, want := range map[int]error{-1: mapping.ErrNoForm, 0: nil, 9999: nil, 10000: mapping.ErrNoForm} {
+	for year, want := range map[int]error{-1: mapping.ErrUnmappable, 0: nil, 9999: nil, 10000: mapping.ErrUnmappable} {
 		r := record("")
 		r.Time = time.Date(year, 12, 31, 23, 59, 59, 999999000, time.UTC)
-		if _, err := mapping.Of(r); !errors.Is(err, want) {
+		if _, err := mapping.FromRecord(r); !errors.Is(err, want) {
 			t.Errorf("Of a record of the year %d: %v, want %v", year, err, want)
 		}
 		if want == nil {
-			restores(t, r)
+			roundTrip(t, r)
 		}
 	}
 }
 
-// FuzzOf restores records with any metadata.
-func FuzzOf(f *testing.F) {
+// FuzzFromRecord restores records with any metadata.
+func FuzzFromRecord(f *testing.F) {
 	f.Add([]byte(`{"a":1}`), int64(1), 1)
 	f.Add([]byte(`{"$ledger":{"v":1,"t":"2026-01-02T03:04:05.000006Z"},"a":1}`), int64(-62135596800000000), 65535)
 	f.Fuzz(func(t *testing.T, metadata []byte, micro int64, version int) {
 		r := record(string(metadata))
 		r.Time, r.Version = time.UnixMicro(micro).UTC(), 1+(version&0x7fff)
-		if _, err := mapping.Of(r); errors.Is(err, mapping.ErrNoForm) {
+		if _, err := mapping.FromRecord(r); errors.Is(err, mapping.ErrUnmappable) {
 			return
 		}
-		restores(t, r)
+		roundTrip(t, r)
 	})
 }
 
@@ -161,7 +161,7 @@ func FuzzRecord(f *testing.F) {
 	f.Add([]byte(`{"$ledger":{"v":1,"t":"2026-01-02T03:04:05.000006Z"},"a":1}`))
 	f.Add([]byte(`{"a":1,"$ledger":{"v":1,"t":"2026-01-02T03:04:05.000006Z","m":""}}`))
 	f.Fuzz(func(t *testing.T, metadata []byte) {
-		read := mapping.Form{ID: [16]byte{1}, Type: "X", Metadata: metadata, Created: time.Unix(1, 0)}
+		read := mapping.RawEvent{ID: [16]byte{1}, Type: "X", Metadata: metadata, Created: time.Unix(1, 0)}
 		r, _, err := read.Record()
 		if err != nil {
 			if !errors.Is(err, events.ErrDamaged) {
@@ -169,26 +169,26 @@ func FuzzRecord(f *testing.F) {
 			}
 			return
 		}
-		restores(t, r)
+		roundTrip(t, r)
 	})
 }
 
-// TestADeclaredContentTypeComesBack makes records of what others declared, and
+// TestDeclaredContentTypeIsRestored makes records of what others declared, and
 // gives it back.
-func TestADeclaredContentTypeComesBack(t *testing.T) {
+func TestDeclaredContentTypeIsRestored(t *testing.T) {
 	t.Parallel()
 	for _, data := range []string{"42", "{}", "", "\x00", "not json"} {
 		for _, declared := range []string{"", mapping.JSON, mapping.Octets, "text/plain", "application/json; charset=utf-8"} {
 			for _, metadata := range []string{"", "{}", `{"a":1}`, `{ "a":1}`, "[]", "\xff", `{"$other":{}}`, `{"c":"application/octet-stream"}`} {
-				f := mapping.Form{ID: [16]byte{1}, Type: "Theirs", Data: []byte(data), Metadata: []byte(metadata), Created: time.Unix(1, 0), ContentType: declared}
-				plainAgain(t, f)
+				f := mapping.RawEvent{ID: [16]byte{1}, Type: "Theirs", Data: []byte(data), Metadata: []byte(metadata), Created: time.Unix(1, 0), ContentType: declared}
+				roundTripForeign(t, f)
 			}
 		}
 	}
 }
 
-// plainAgain fails t unless the record of a form of others gives that form again.
-func plainAgain(t *testing.T, f mapping.Form) {
+// roundTripForeign fails t unless the record of a form of others gives that form again.
+func roundTripForeign(t *testing.T, f mapping.RawEvent) {
 	t.Helper()
 	r, own, err := f.Record()
 	if err != nil || own {
@@ -198,7 +198,7 @@ func plainAgain(t *testing.T, f mapping.Form) {
 	if want == "" {
 		want = mapping.Octets
 	}
-	got, ok := mapping.Plain(r)
+	got, ok := mapping.ForeignEvent(r)
 	if !ok || got.ContentType != want || string(got.Metadata) != string(f.Metadata) || string(got.Data) != string(f.Data) || got.ID != f.ID || got.Type != f.Type {
 		t.Fatalf("of %+v came %+v, and back %+v, %t", f, r, got, ok)
 	}
@@ -206,14 +206,14 @@ func plainAgain(t *testing.T, f mapping.Form) {
 		t.Errorf("the metadata of %+v are %q", f, r.Metadata)
 	}
 	// The ledger copies it as any record, and knows the type.
-	if whole := restores(t, r); whole.ContentType != want {
+	if whole := roundTrip(t, r); whole.ContentType != want {
 		t.Errorf("of %+v came %+v, of the type %s", f, whole, whole.ContentType)
 	}
 }
 
-// TestMetadataThatLookLikeADeclarationAreNone are of records of the ledger, which
+// TestMetadataThatResembleAContentTypeTagAreKept are of records of the ledger, which
 // are given back in whole.
-func TestMetadataThatLookLikeADeclarationAreNone(t *testing.T) {
+func TestMetadataThatResembleAContentTypeTagAreKept(t *testing.T) {
 	t.Parallel()
 	for _, metadata := range []string{
 		`{"$ledger":{"c":"application/json"}}`, // what its data show
@@ -223,25 +223,25 @@ func TestMetadataThatLookLikeADeclarationAreNone(t *testing.T) {
 	} {
 		r := record(metadata)
 		r.Version = 1
-		if f, ok := mapping.Plain(r); ok {
+		if f, ok := mapping.ForeignEvent(r); ok {
 			t.Errorf("the metadata %s are taken for a declaration: %+v", metadata, f)
 		}
-		restores(t, r)
+		roundTrip(t, r)
 	}
-	if f, ok := mapping.Plain(record("{}")); ok {
+	if f, ok := mapping.ForeignEvent(record("{}")); ok {
 		t.Errorf("a record of version 3 has the plain form %+v, which does not say so", f)
 	}
 }
 
-// FuzzPlain gives back what others made.
-func FuzzPlain(f *testing.F) {
+// FuzzForeignEvent gives back what others made.
+func FuzzForeignEvent(f *testing.F) {
 	f.Add([]byte("42"), []byte(`{"a":1}`), mapping.Octets)
 	f.Add([]byte("\x00"), []byte(``), mapping.JSON)
 	f.Fuzz(func(t *testing.T, data, metadata []byte, declared string) {
-		theirs := mapping.Form{ID: [16]byte{1}, Type: "Theirs", Data: data, Metadata: metadata, Created: time.Unix(1, 0), ContentType: declared}
-		if theirs.Own() {
+		theirs := mapping.RawEvent{ID: [16]byte{1}, Type: "Theirs", Data: data, Metadata: metadata, Created: time.Unix(1, 0), ContentType: declared}
+		if theirs.HasLedgerKey() {
 			return
 		}
-		plainAgain(t, theirs)
+		roundTripForeign(t, theirs)
 	})
 }

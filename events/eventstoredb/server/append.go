@@ -50,7 +50,7 @@ func (s *Server) propose(ctx context.Context, w *writing, p proposal) error {
 	if !ok || system[keyContentType] == "" {
 		return status.Error(codes.InvalidArgument, "append: an event needs the metadata type and content-type")
 	}
-	f := mapping.Form{ID: id, Type: kind, Data: p.GetData(), Metadata: p.GetCustomMetadata(), Created: s.cfg.Now(), ContentType: system[keyContentType]}
+	f := mapping.RawEvent{ID: id, Type: kind, Data: p.GetData(), Metadata: p.GetCustomMetadata(), Created: s.cfg.Now(), ContentType: system[keyContentType]}
 	w.size += f.Size()
 	if w.size > s.cfg.MaxAppend {
 		return tooLarge(ctx, s.cfg.MaxAppend, fmt.Sprintf("append to %s: %v: %d bytes, the limit is %d", w.stream, errTooLarge, w.size, s.cfg.MaxAppend))
@@ -77,7 +77,7 @@ func (s *Server) mayWrite(role Role, w writing) error {
 	case role < Ledger:
 		return status.Errorf(codes.PermissionDenied, "append to %s: access denied: the stream is not opened to others, and the caller has the role %s", w.stream, role)
 	case w.foreign || len(w.records) == 0:
-		return status.Errorf(codes.PermissionDenied, "append to %s: access denied: the stream is not opened to others; what the ledger writes there has the member %s in its metadata", w.stream, mapping.Key)
+		return status.Errorf(codes.PermissionDenied, "append to %s: access denied: the stream is not opened to others; what the ledger writes there has the member %s in its metadata", w.stream, mapping.LedgerKey)
 	}
 	return nil
 }

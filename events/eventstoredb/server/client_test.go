@@ -219,14 +219,14 @@ func TestTheLedgersRecordsTravelWhole(t *testing.T) {
 		{ID: mint(4), Kind: "D", Version: 1, Time: at, Data: []byte(`{}`), Metadata: []byte(`{"$ledger":1}`)},
 	} {
 		for _, stream := range []string{fmt.Sprint("session-", i), fmt.Sprint("other-", i)} {
-			f, err := mapping.Of(want)
+			f, err := mapping.FromRecord(want)
 			if err != nil {
 				t.Fatal(err)
 			}
 			mustAppend(t, c, stream, esdb.NoStream{}, esdb.EventData{EventID: f.ID, EventType: f.Type, Data: f.Data, Metadata: f.Metadata})
 			read, err := c.ReadStream(t.Context(), stream, esdb.ReadStreamOptions{}, 1)
 			e := collect(t, read, err)[0]
-			got, _, err := mapping.Form{ID: e.EventID, Type: e.EventType, Data: e.Data, Metadata: e.UserMetadata, Created: e.CreatedDate}.Record()
+			got, _, err := mapping.RawEvent{ID: e.EventID, Type: e.EventType, Data: e.Data, Metadata: e.UserMetadata, Created: e.CreatedDate}.Record()
 			if err != nil || got.ID != want.ID || got.Kind != want.Kind || got.Version != want.Version || !got.Time.Equal(want.Time) ||
 				string(got.Data) != string(want.Data) || string(got.Metadata) != string(want.Metadata) {
 				t.Errorf("through %s came %+v, %v, want %+v", stream, got, err, want)
@@ -237,7 +237,7 @@ func TestTheLedgersRecordsTravelWhole(t *testing.T) {
 
 func TestOnlyTheLedgerWritesIntoStreamsThatAreNotOpened(t *testing.T) {
 	t.Parallel()
-	own, err := mapping.Of(events.Record{ID: mint(1), Kind: "A", Version: 1, Time: time.Unix(0, 0).UTC(), Data: []byte("{}")})
+	own, err := mapping.FromRecord(events.Record{ID: mint(1), Kind: "A", Version: 1, Time: time.Unix(0, 0).UTC(), Data: []byte("{}")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -126,7 +126,7 @@ func TestMetadataAreCopiedAsTheyAre(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()
 	c := connect(t, serve(t, store, server.Config{Anonymous: server.Ledger}))
-	own, err := mapping.Of(events.Record{ID: mint(1), Kind: "$metadata", Version: 1, Time: time.Unix(0, 0).UTC(), Data: []byte(`{"$maxCount":1}`)})
+	own, err := mapping.FromRecord(events.Record{ID: mint(1), Kind: "$metadata", Version: 1, Time: time.Unix(0, 0).UTC(), Data: []byte(`{"$maxCount":1}`)})
 	if err != nil {
 		t.Fatal(err)
 	}

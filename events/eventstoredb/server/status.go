@@ -37,7 +37,7 @@ func codeOf(err error) codes.Code {
 		return codes.Canceled
 	case errors.Is(err, events.ErrBadRecord), errors.Is(err, events.ErrTooLarge), errors.Is(err, events.ErrBadQuery):
 		return codes.InvalidArgument
-	case errors.Is(err, events.ErrDamaged), errors.Is(err, mapping.ErrNoForm):
+	case errors.Is(err, events.ErrDamaged), errors.Is(err, mapping.ErrUnmappable):
 		return codes.DataLoss
 	}
 	return codes.Internal

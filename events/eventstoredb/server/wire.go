@@ -128,13 +128,13 @@ func ours(s events.Stream) bool {
 // as they wrote it, where that gives the same record again. In the ledger's own
 // streams each record carries its version and time, so that a copy of them is
 // one wherever it is kept.
-func formOf(e events.Entry) (mapping.Form, error) {
+func formOf(e events.Entry) (mapping.RawEvent, error) {
 	if ticked(e.Time) && !ours(e.Stream) {
-		if plain, ok := mapping.Plain(e.Record); ok {
+		if plain, ok := mapping.ForeignEvent(e.Record); ok {
 			return plain, nil
 		}
 	}
-	return mapping.Of(e.Record)
+	return mapping.FromRecord(e.Record)
 }
 
 // recorded returns an entry as it is sent.

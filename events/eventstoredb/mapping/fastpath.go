@@ -1,0 +1,57 @@
+package mapping
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// What stands before the version and before the time of a record.
+const (
+	versionPrefix = `{"$ledger":{"v":`
+	timePrefix    = `,"t":"`
+)
+
+// readFast sets what the custom metadata say of a record if they are as Of writes
+// them, with the record's own beside $ledger, and reports whether they are.
+// Nearly all are, and to parse any object takes longer.
+func readFast(r *events.Record, metadata []byte) bool {
+	text, ok := bytes.CutPrefix(metadata, []byte(versionPrefix))
+	if !ok {
+		return false
+	}
+	number, text, ok := bytes.Cut(text, []byte(timePrefix))
+	if !ok || len(text) <= len(timeLayout)+2 || string(text[len(timeLayout):len(timeLayout)+2]) != `"}` {
+		return false
+	}
+	version, err := strconv.ParseUint(string(number), 10, 16)
+	if err != nil || number[0] == '0' {
+		return false
+	}
+	at, err := time.Parse(timeLayout, string(text[:len(timeLayout)]))
+	if err != nil {
+		return false
+	}
+	others, ok := otherMembers(text[len(timeLayout)+2:])
+	if ok {
+		r.Version, r.Time, r.Metadata = int(version), at.UTC(), others
+	}
+	return ok
+}
+
+// otherMembers returns the object whose members stand behind $ledger, in memory of
+// its own, if that is sure to be one.
+func otherMembers(tail []byte) ([]byte, bool) {
+	if string(tail) == "}" {
+		return []byte("{}"), true
+	}
+	if !bytes.HasPrefix(tail, []byte(`,"`)) || tail[len(tail)-1] != '}' || mayHaveLedgerKey(tail) {
+		return nil, false
+	}
+	object := bytes.Clone(tail)
+	object[0] = '{'
+	return object, json.Valid(object)
+}
