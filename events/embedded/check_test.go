@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -27,9 +28,40 @@ func checked(t testing.TB, storage vfs.FS) (Checked, []Finding) {
 	return c, found
 }
 
-// furnish makes a store with a file of each sort, and closes it: tables in two
-// levels, a log with records in it, checkpoints.
+// furnished is the store that furnish copies: its files and its entries.
+var furnished struct {
+	sync.Once
+	files   map[string]string
+	entries []events.Entry
+}
+
+// furnish puts a closed store with a file of each sort into the folder "store":
+// tables in two levels, a log with records in it, checkpoints. It returns the entries
+// of the store.
 func furnish(t testing.TB, storage vfs.FS) []events.Entry {
+	t.Helper()
+	furnished.Do(func() {
+		original := vfs.NewMem()
+		furnished.entries = makeFurnished(t, original)
+		furnished.files = contents(t, original, "store")
+	})
+	if furnished.files == nil {
+		t.Fatal("the store was not made")
+	}
+	writeFiles(t, storage, furnished.files)
+	return slices.Clone(furnished.entries)
+}
+
+// writeFiles writes files, by path, to a file system.
+func writeFiles(t testing.TB, storage vfs.FS, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		must(t, storage.MkdirAll(storage.PathDir(name), 0o755))
+		must(t, writeFile(storage, name, text))
+	}
+}
+
+func makeFurnished(t testing.TB, storage vfs.FS) []events.Entry {
 	t.Helper()
 	s, err := Open(t.Context(), "store", Config{FS: storage})
 	must(t, err)
@@ -275,7 +307,7 @@ func (lockless) Lock(name string) (io.Closer, error) {
 
 // bitFlips is how many bits are flipped, one at a time: 500 in a long test.
 func bitFlips(t testing.TB) int {
-	n := repeats(12, 500)
+	n := repeats(8, 500)
 	if text := os.Getenv("LEDGER_TEST_BIT_FLIPS"); text != "" {
 		var err error
 		n, err = strconv.Atoi(text)
@@ -299,17 +331,7 @@ func TestAFlippedBitIsNeverAWrongAnswer(t *testing.T) {
 	}
 	slices.Sort(names)
 	flipped := func(name string, at, bit int) vfs.FS {
-		clone := vfs.NewMem()
-		for other, text := range whole {
-			must(t, clone.MkdirAll(clone.PathDir(other), 0o755))
-			if other == name {
-				changed := []byte(text)
-				changed[at] ^= 1 << bit
-				text = string(changed)
-			}
-			must(t, writeFile(clone, other, text))
-		}
-		return clone
+		return withFlip(t, whole, name, at, bit)
 	}
 	if _, found := checked(t, flipped("", 0, 0)); len(found) > 0 {
 		t.Fatalf("found %+v in a copy, want nothing", found)

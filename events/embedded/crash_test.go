@@ -72,7 +72,7 @@ func (c *cutter) note(p progress) {
 // histories before a random operation of the file system, opening included.
 func TestAPowerCutTakesNothingThatWasAcknowledged(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(repeats(8, 200)) {
+	for seed := range uint64(repeats(5, 200)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(seed, 1))
@@ -210,7 +210,7 @@ func TestAPowerCutWhileOpeningTakesNothing(t *testing.T) {
 	s := open(t, storage)
 	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(5, 100)...))
 	must(t, s.Close())
-	for seed := range uint64(repeats(3, 10)) {
+	for seed := range uint64(repeats(1, 10)) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		for left := 1; ; left++ {
 			c := &cutter{storage: storage.CrashClone(vfs.CrashCloneCfg{}), rng: rng, percent: 50}

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/settlement-ledger/ledger/events"
@@ -21,6 +22,7 @@ type head struct{ length events.Revision }
 type heads struct {
 	young, old map[events.Stream]*head
 	bytes      int // of the names in young
+	most       int // streams in young; 0: maxHeads
 }
 
 // get returns the head of a stream, and nil if it is not remembered.
@@ -43,7 +45,7 @@ func (h *heads) add(s events.Stream, length events.Revision) *head {
 }
 
 func (h *heads) keep(s events.Stream, found *head) {
-	if h.young == nil || len(h.young) >= maxHeads || h.bytes >= maxHeadBytes {
+	if h.young == nil || len(h.young) >= cmp.Or(h.most, maxHeads) || h.bytes >= maxHeadBytes {
 		h.young, h.old, h.bytes = map[events.Stream]*head{}, h.young, 0
 	}
 	delete(h.old, s)

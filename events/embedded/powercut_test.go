@@ -124,7 +124,7 @@ func (f forgetfulFile) SyncData() error {
 // revisions and an index that agree, and all that was promised.
 func TestPowerCuts(t *testing.T) {
 	t.Parallel()
-	cuts, err := strconv.Atoi(cmp.Or(os.Getenv(cutsVariable), strconv.Itoa(repeats(20, 500))))
+	cuts, err := strconv.Atoi(cmp.Or(os.Getenv(cutsVariable), strconv.Itoa(repeats(10, 500))))
 	must(t, err)
 	for _, kind := range []struct {
 		name       string

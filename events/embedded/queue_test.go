@@ -158,7 +158,7 @@ func TestARotaIsLinesThatTakeTurns(t *testing.T) {
 			turns = slices.DeleteFunc(turns, func(x events.Stream) bool { return x == s })
 		}
 	}
-	for i := range 100_000 {
+	for i := range repeats(20_000, 100_000) {
 		s := events.Stream(fmt.Sprint(rng.IntN(6)))
 		switch what := rng.IntN(20); {
 		case what < 9:
@@ -221,7 +221,7 @@ func TestTheCommitterOutlivesAppendsThatAreWithdrawn(t *testing.T) {
 		}
 	}()
 	put, withdrawn := 0, 0
-	for range 50_000 {
+	for range repeats(10_000, 50_000) {
 		p := &pending{stream: "s-1", size: 1}
 		must(t, q.admit(t.Context(), p.stream, p.size))
 		must(t, q.put(p))

@@ -362,19 +362,21 @@ func fills(t *testing.T, seed uint64) (paused int) {
 	return paused
 }
 
-// The same on a disk that is really full, three times.
+// The same on a disk that is really full, more than once.
 func TestStoreGoesOnAfterADiskWasFull(t *testing.T) {
 	t.Parallel()
 	dir := mountSmall(t)
 	s, err := Open(t.Context(), filepath.Join(dir, "store"), Config{})
 	must(t, err)
 	p, after := newPen(1), events.Revision(0)
-	for range 3 {
+	for range repeats(2, 3) {
 		filler := filepath.Join(dir, "filler")
 		file, err := os.Create(filler)
 		must(t, err)
-		for err == nil {
-			_, err = file.Write(make([]byte, 1<<12))
+		for _, size := range []int{1 << 20, 1 << 12} {
+			for err = nil; err == nil; {
+				_, err = file.Write(make([]byte, size))
+			}
 		}
 		if err := errors.Join(err, file.Close()); !errors.Is(err, syscall.ENOSPC) {
 			t.Fatal(err)
