@@ -253,7 +253,7 @@ func (s *Store) form(taken []*pending) *group {
 		room += p.batchLen()
 	}
 	for _, p := range taken {
-		err := s.guard.failure()
+		err := s.failure()
 		if err == nil {
 			err = s.add(g, p, room)
 		}
@@ -343,19 +343,20 @@ func (s *Store) apply(g *group) (err error) {
 func (s *Store) caught(err *error) {
 	if p := recover(); p != nil {
 		s.broken.Store(true)
-		s.guard.fail(fmt.Errorf("pebble panicked: %v", p))
-		*err = s.guard.failure()
+		s.failStop.Fail(fmt.Errorf("pebble panicked: %v", p))
+		*err = s.failure()
 	}
 }
 
-// verdict says how a write ended. It does not believe Pebble but the guard.
+// verdict returns how a write ended. It believes the fail-stop file system, from which
+// Pebble does not learn of a failure.
 func (s *Store) verdict(err error) error {
-	if failure := s.guard.failure(); failure != nil {
+	if failure := s.failure(); failure != nil {
 		return failure
 	}
 	if err != nil {
-		s.guard.fail(err)
-		return s.guard.failure()
+		s.failStop.Fail(err)
+		return s.failure()
 	}
 	return nil
 }

@@ -148,7 +148,7 @@ func TestNoAnswerHangsOnWhatIsInFlight(t *testing.T) {
 			t.Error("an append that hangs on one in flight is answered")
 		}
 		if fails {
-			s.guard.fail(syscall.EIO)
+			s.failStop.Fail(syscall.EIO)
 		}
 		g.mu.Unlock()
 		if !fails {

@@ -15,22 +15,13 @@ import (
 // meanwhile. The room is free when the store is closed, at the latest. A write
 // that fails ends it.
 func (s *Store) Compact(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := s.failStop.Context(ctx)
 	defer cancel()
-	ended, stopped := make(chan struct{}), s.guard.stopped()
-	defer close(ended)
-	go func() {
-		select {
-		case <-stopped:
-			cancel() // Pebble tries a compaction again and again, and would not return
-		case <-ended:
-		}
-	}()
 	err := s.use(func() error {
 		if s.pinned != nil {
 			return ErrReadOnly
 		}
-		if err := s.guard.failure(); err != nil {
+		if err := s.failure(); err != nil {
 			return err
 		}
 		if s.snapping.TryLock() {
@@ -40,7 +31,7 @@ func (s *Store) Compact(ctx context.Context) error {
 			}
 		}
 		err := s.db.Compact(ctx, []byte{0}, []byte{0xff}, true)
-		if failure := s.guard.failure(); failure != nil {
+		if failure := s.failure(); failure != nil {
 			return failure
 		}
 		return translated(err)

@@ -267,7 +267,7 @@ func TestWhatIsSeenAfterAKilledProcessSurvivesAPowerCut(t *testing.T) {
 	must(t, err)
 	records := newPen(1).records(3, 50)
 	must(t, first.Append(t.Context(), "s-1", 0, records...))
-	first.guard.fail(errors.New("killed")) // nothing more is written, also by Close
+	first.failStop.Fail(errors.New("killed")) // nothing more is written, also by Close
 
 	second := open(t, storage)
 	seen := len(all(t, second))

@@ -101,7 +101,7 @@ func (s *Store) sync() (err error) {
 	}
 	s.gate.RLock()
 	defer s.gate.RUnlock()
-	if err := s.guard.failure(); err != nil {
+	if err := s.failure(); err != nil {
 		return err
 	}
 	end, _ := s.mark.now()
@@ -142,6 +142,6 @@ func (s *Store) syncAll() {
 		case <-s.closing:
 			return
 		}
-		_ = s.sync() // of a failure, the guard knows
+		_ = s.sync() // a failure stops the store
 	}
 }

@@ -62,7 +62,7 @@ func writesAndReads(t *testing.T, dir string, storage vfs.FS) {
 		if got := len(all(t, s)); got != 10*(round+1) {
 			t.Errorf("round %d: %d records are there, want %d", round, got, 10*(round+1))
 		}
-		if err := errors.Join(s.guard.cause(), s.Close()); err != nil {
+		if err := errors.Join(s.failStop.Err(), s.Close()); err != nil {
 			t.Error(err)
 		}
 	}

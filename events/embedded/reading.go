@@ -69,7 +69,7 @@ func openPinned(f *folder, p *pebblefiles.Pinned, cfg Config) (*Store, error) {
 	f.before, _ = f.session()
 	s := newStore(f, cfg)
 	s.replay = pebblefiles.NewReplay(p, s.torn)
-	s.guard = newGuard(s.replay, cfg.Logger, &s.vitals)
+	s.newFailStop(cfg.Logger)
 	if err := s.openAsItIs(); err != nil {
 		return nil, fmt.Errorf("open store %s: %w", f.dir, err)
 	}
@@ -88,9 +88,9 @@ func (s *Store) openAsItIs() error {
 	options := s.options(cache)
 	options.ErrorIfNotExists, options.ReadOnly = true, true
 	if s.db, err = pebble.Open(s.folder.path(logName), options); err != nil {
-		return cmp.Or(s.guard.cause(), refused(err))
+		return cmp.Or(s.failStop.Err(), refused(err))
 	}
-	s.guard.opened()
+	s.failStop.Opened()
 	s.replay.Done()
 	return s.begin(sealed)
 }

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -12,19 +13,40 @@ import (
 // roomName is the file in which a paused store looks for room.
 const roomName = "room.new"
 
+// errStopped is the error of every operation after a failure that does not pass.
+var errStopped = errors.New("the store stopped at a failed write; opening it again tells what was kept")
+
+// ErrPaused is the error of a write while the disk is full or the process may open no
+// more files. The store resumes by itself when that is over: see [Open]. The outcome
+// of an append that ends with it is open, as after any other error: the same records,
+// appended again later, are added once.
+var ErrPaused = errors.New("the store takes no writes while the disk is full or too many files are open, and goes on by itself afterwards")
+
+// failure returns why the store takes no writes, as an errStopped or an ErrPaused, and
+// nil if it takes them.
+func (s *Store) failure() error {
+	switch err, lost := s.failStop.Failure(); {
+	case lost:
+		return fmt.Errorf("%w: %w", errStopped, err)
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrPaused, err)
+	}
+	return nil
+}
+
 // resumeAll has a paused store go on, until the store is closed or stops for good.
 func (s *Store) resumeAll() {
 	for {
 		select {
-		case <-s.guard.stopped():
+		case <-s.failStop.Stopped():
 		case <-s.closing:
 			return
 		}
-		s.guard.log(slog.LevelWarn, fmt.Sprint(s.guard.failure()))
-		if !pebblefiles.AwaitRoom(s.guard.lost, s.closing, s.room, s.resume) {
+		s.failStop.Log(slog.LevelWarn, fmt.Sprint(s.failure()))
+		if !pebblefiles.AwaitRoom(s.failStop.Lost(), s.closing, s.room, s.resume) {
 			return
 		}
-		s.guard.log(slog.LevelInfo, "the store goes on")
+		s.failStop.Log(slog.LevelInfo, "the store goes on")
 	}
 }
 
@@ -40,12 +62,12 @@ func (s *Store) resume() bool {
 	defer s.gate.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.guard.under.Wait() // a sync may fail yet
-	if s.mu.closed || isClosed(s.guard.lost) {
+	s.failStop.Wait() // a sync may fail yet
+	if s.mu.closed || isClosed(s.failStop.Lost()) {
 		return false
 	}
 	s.closeDatabase()
-	if isClosed(s.guard.lost) {
+	if isClosed(s.failStop.Lost()) {
 		return false
 	}
 	s.folder.before = session{Durability: s.durability.String()}
@@ -53,17 +75,17 @@ func (s *Store) resume() bool {
 	if err == nil {
 		err = s.goOn()
 	}
-	if err != nil && s.guard.cause() == nil {
-		s.guard.stop(err, passes("open", err))
+	if err != nil && s.failStop.Err() == nil {
+		s.failStop.Pause(err)
 	}
-	cause := s.guard.cause()
+	cause := s.failStop.Err()
 	if cause == nil {
 		return true
 	}
-	if !isClosed(s.guard.lost) { // one that is lost is read as it is
+	if !isClosed(s.failStop.Lost()) { // one that is lost is read as it is
 		s.closeDatabase()
 		_ = s.reopen(true) // without a database, reads fail with the cause
-		s.guard.stop(cause, true)
+		s.failStop.Pause(cause)
 	}
 	return false
 }
@@ -71,7 +93,7 @@ func (s *Store) resume() bool {
 // closeDatabase gives up the database, if there is one. What it had not written
 // is dropped.
 func (s *Store) closeDatabase() {
-	s.guard.close()
+	s.failStop.Closing()
 	if s.db == nil {
 		return
 	}
@@ -79,13 +101,13 @@ func (s *Store) closeDatabase() {
 	defer s.caught(&err)
 	db := s.db
 	s.db = nil
-	_ = db.Close() // which fails, as the guard has
+	_ = db.Close() // which fails, as a write has
 }
 
 // reopen opens the database of a paused store, to read it alone or to write as well.
 func (s *Store) reopen(readOnly bool) (err error) {
 	s.replay = pebblefiles.NewReplay(s.storage, s.torn)
-	s.guard.resume(s.replay)
+	s.failStop.Reset(s.replay)
 	defer s.caught(&err)
 	cache := pebble.NewCache(cacheSize)
 	defer cache.Unref()
@@ -95,7 +117,7 @@ func (s *Store) reopen(readOnly bool) (err error) {
 		s.db = nil
 		return err
 	}
-	s.guard.opened()
+	s.failStop.Opened()
 	s.replay.Done()
 	return nil
 }
@@ -105,7 +127,7 @@ func (s *Store) reopen(readOnly bool) (err error) {
 func (s *Store) goOn() (err error) {
 	defer s.caught(&err)
 	end, err := s.lastSequence()
-	if err != nil || s.guard.cause() != nil {
+	if err != nil || s.failStop.Err() != nil {
 		return err
 	}
 	seen, _ := s.mark.now()

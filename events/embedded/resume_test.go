@@ -233,7 +233,7 @@ func TestStoreDoesNotGoOnAfterAFailedSync(t *testing.T) {
 		if err := <-ended; !errors.Is(err, errStopped) {
 			t.Errorf("a follower of a store that stopped: %v, want %v", err, errStopped)
 		}
-		s.guard.stop(fmt.Errorf("write: %w", syscall.ENOSPC), true)
+		s.failStop.Pause(fmt.Errorf("write: %w", syscall.ENOSPC))
 		if err := s.Append(t.Context(), "s-1", 0, newPen(1).records(1, 100)...); !errors.Is(err, errStopped) {
 			t.Errorf("append to a store that stopped: %v, want %v", err, errStopped)
 		}

@@ -3,10 +3,8 @@ package embedded
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"iter"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
@@ -15,58 +13,6 @@ import (
 // backup is made of it. A backup that was killed leaves it; the next one, and
 // compaction, remove it.
 const snapshotName = "snapshot"
-
-// A beside is the file system that the database is opened with: the guard's, but
-// for the folder of snapshots. What cannot be written there ends a snapshot and
-// not the store, and Pebble is told of it: where a link cannot be made, it
-// copies.
-type beside struct {
-	vfs.FS         // the guard
-	storage vfs.FS // what the guard guards
-	dir     string // of snapshots
-}
-
-// of returns the file system that a name belongs to.
-func (b beside) of(name string) vfs.FS {
-	for at := name; ; {
-		if at == b.dir {
-			return b.storage
-		}
-		above := b.PathDir(at)
-		if above == at || len(above) < len(b.dir) {
-			return b.FS
-		}
-		at = above
-	}
-}
-
-func (b beside) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	return b.of(name).Create(name, c)
-}
-
-func (b beside) Link(from, name string) error   { return b.of(name).Link(from, name) }
-func (b beside) Rename(from, name string) error { return b.of(name).Rename(from, name) }
-func (b beside) Remove(name string) error       { return b.of(name).Remove(name) }
-func (b beside) RemoveAll(name string) error    { return b.of(name).RemoveAll(name) }
-func (b beside) MkdirAll(name string, mode fs.FileMode) error {
-	return b.of(name).MkdirAll(name, mode)
-}
-
-func (b beside) Open(name string, o ...vfs.OpenOption) (vfs.File, error) {
-	return b.of(name).Open(name, o...)
-}
-
-func (b beside) OpenReadWrite(name string, c vfs.DiskWriteCategory, o ...vfs.OpenOption) (vfs.File, error) {
-	return b.of(name).OpenReadWrite(name, c, o...)
-}
-
-func (b beside) ReuseForWrite(from, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	return b.of(name).ReuseForWrite(from, name, c)
-}
-
-func (b beside) OpenDir(name string) (vfs.File, error)  { return b.of(name).OpenDir(name) }
-func (b beside) Stat(name string) (vfs.FileInfo, error) { return b.of(name).Stat(name) }
-func (b beside) Unwrap() vfs.FS                         { return b.FS }
 
 // A Part is what a backup holds beside the records: the outputs, to which
 // records refer.
@@ -99,12 +45,12 @@ func (s *Store) snapshot(ctx context.Context, dir string, parts []NamedPart) err
 		return part.Snapshot(ctx, s.folder.fs.PathJoin(dir, part.Name), func() error { return s.snapshot(ctx, dir, rest) })
 	}
 	return s.use(func() error {
-		if err := s.guard.failure(); err != nil {
+		if err := s.failure(); err != nil {
 			return err
 		}
 		if err := pebblefiles.Snapshot(s.db, s.folder.fs.PathJoin(dir, logName)); err != nil {
 			return fmt.Errorf("take a snapshot of the records: %w", translated(err))
 		}
-		return s.guard.failure()
+		return s.failure()
 	})
 }

@@ -36,11 +36,11 @@ type Config struct {
 // use.
 type Store struct {
 	folder     *folder
-	pinned     *pebblefiles.Pinned // nil: the store writes
-	storage    vfs.FS              // under the replay
-	guard      *guard
-	replay     *pebblefiles.Replay // under the guard
-	db         *pebble.DB          // nil while a paused store could not open it again; changed with gate and mu held
+	pinned     *pebblefiles.Pinned     // nil: the store writes
+	storage    vfs.FS                  // under the replay
+	failStop   *pebblefiles.FailStopFS // that the database is opened with
+	replay     *pebblefiles.Replay     // under failStop
+	db         *pebble.DB              // nil while a paused store could not open it again; changed with gate and mu held
 	durability Durability
 	maxRecord  int
 	network    string // file system that the folder is on
@@ -105,7 +105,7 @@ func Open(ctx context.Context, dir string, cfg Config) (*Store, error) {
 		storage = s.storage
 	}
 	s.replay = pebblefiles.NewReplay(storage, s.torn)
-	s.guard = newGuard(s.replay, cfg.Logger, &s.vitals)
+	s.newFailStop(cfg.Logger)
 	_ = storage.Remove(f.path(roomName)) // of a process that was killed
 	if cfg.FS == nil {
 		s.settleOn(network(dir), cfg.Logger)
@@ -169,6 +169,13 @@ func realPath(dir string) (string, error) {
 	}
 }
 
+// newFailStop makes the file system that the database is opened with. Snapshots are
+// written past it: one that cannot be written does not stop the store.
+func (s *Store) newFailStop(logger *slog.Logger) {
+	s.failStop = pebblefiles.NewFailStopFS(s.replay, pebblefiles.FailStopOptions{Logger: logger, LogSynced: s.vitals.synced})
+	s.failStop.Exclude(s.folder.path(snapshotName))
+}
+
 // openDatabase opens Pebble, finds the end of the records, and makes a store of
 // a fresh folder.
 func (s *Store) openDatabase() (err error) {
@@ -176,17 +183,17 @@ func (s *Store) openDatabase() (err error) {
 	defer cache.Unref()
 	sealed, err := pebblefiles.Unseal(s.folder.fs, s.folder.path(logName))
 	if err != nil {
-		s.guard.close()
+		s.failStop.Closing()
 		return unsealed(err)
 	}
 	options := s.options(cache)
 	options.ErrorIfNotExists = !s.folder.fresh
 	s.db, err = pebble.Open(s.folder.path(logName), options)
 	if err != nil {
-		s.guard.close()
-		return cmp.Or(s.guard.cause(), refused(err))
+		s.failStop.Closing()
+		return cmp.Or(s.failStop.Err(), refused(err))
 	}
-	s.guard.opened()
+	s.failStop.Opened()
 	s.replay.Done()
 	return s.begin(sealed)
 }
@@ -196,17 +203,17 @@ func (s *Store) openDatabase() (err error) {
 // many records.
 func (s *Store) begin(sealed uint64) error {
 	end, err := s.lastSequence()
-	if err == nil && s.guard.cause() == nil && s.folder.fresh {
+	if err == nil && s.failStop.Err() == nil && s.folder.fresh {
 		err = s.folder.publish()
 	}
-	if cause := s.guard.cause(); cause != nil {
+	if cause := s.failStop.Err(); cause != nil {
 		err = cause // of which Pebble was not told
 	}
 	if err == nil && end < sealed {
 		err = fmt.Errorf("%w: the records at positions %d to %d are missing, which were there when the store was closed", events.ErrDamaged, end+1, sealed)
 	}
 	if err != nil {
-		s.guard.close()
+		s.failStop.Closing()
 		return errors.Join(err, s.db.Close())
 	}
 	s.mark, s.end = newMark(end), end
@@ -255,15 +262,15 @@ const (
 
 func (s *Store) options(cache *pebble.Cache) *pebble.Options {
 	o := &pebble.Options{
-		FS:                          beside{s.guard, s.folder.fs, s.folder.path(snapshotName)},
+		FS:                          s.failStop,
 		Cache:                       cache,
-		Logger:                      s.guard,
+		Logger:                      s.failStop,
 		FormatMajorVersion:          pebblefiles.FormatVersion, // the default is the oldest
 		MemTableSize:                memTableSize,
 		MemTableStopWritesThreshold: 4, // a flush may be late by two tables before appends wait for it
 		EventListener: &pebble.EventListener{
 			// Whoever reads a damaged record is told; the store goes on.
-			DataCorruption: func(info pebble.DataCorruptionInfo) { s.guard.Errorf("%s", info) },
+			DataCorruption: func(info pebble.DataCorruptionInfo) { s.failStop.Errorf("%s", info) },
 		},
 	}
 	s.health.Listen(o.EventListener)
@@ -314,7 +321,7 @@ func (s *Store) use(f func() error) error {
 		return events.ErrClosed
 	}
 	if s.db == nil {
-		return s.guard.failure()
+		return s.failure()
 	}
 	return f()
 }
@@ -342,9 +349,9 @@ func (s *Store) Close() error {
 	s.mu.Unlock()
 	s.joined.Wait()
 	err := s.flush()
-	s.guard.close()
+	s.failStop.Closing()
 	if s.broken.Load() {
-		return errors.Join(s.guard.failure(), s.folder.close())
+		return errors.Join(s.failure(), s.folder.close())
 	}
 	if s.db != nil {
 		err = errors.Join(err, s.db.Close())
@@ -353,7 +360,7 @@ func (s *Store) Close() error {
 		return errors.Join(err, s.pinned.Close())
 	}
 	err = errors.Join(err, s.unwatch())
-	if s.guard.failure() != nil {
+	if s.failure() != nil {
 		err = nil // of the memory that it was given to write to
 	} else if err == nil {
 		end, _ := s.mark.now()
@@ -365,7 +372,7 @@ func (s *Store) Close() error {
 
 // flush leaves no log behind that the next opening replays.
 func (s *Store) flush() error {
-	if !s.written.Load() || s.guard.cause() != nil {
+	if !s.written.Load() || s.failStop.Err() != nil {
 		return nil
 	}
 	s.keepPace()
@@ -384,14 +391,14 @@ func (s *Store) SaveCheckpoint(ctx context.Context, name string, data []byte) er
 		if s.pinned != nil {
 			return ErrReadOnly
 		}
-		if err := s.guard.failure(); err != nil {
+		if err := s.failure(); err != nil {
 			return err
 		}
 		s.written.Store(true)
 		if err := s.db.Set(checkpointKey(name), data, pebble.NoSync); err != nil {
 			return err
 		}
-		return s.guard.failure()
+		return s.failure()
 	})
 }
 

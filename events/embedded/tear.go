@@ -38,7 +38,7 @@ func (s *Store) torn(t *pebblefiles.Tear) error {
 		return fmt.Errorf("%w: %s/%w%s: restore a backup; a copy of the folder in which %s/%s is cut to %d bytes opens with what is before that",
 			events.ErrDamaged, logName, d, lost, logName, t.File, t.Offset)
 	}
-	s.guard.Errorf("%s/%s%s: a power cut left it so, or the file was damaged", logName, d, lost)
+	s.failStop.Errorf("%s/%s%s: a power cut left it so, or the file was damaged", logName, d, lost)
 	return nil
 }
 

@@ -75,7 +75,7 @@ func (v *vitals) synced(took time.Duration) {
 // Vitals returns how the store has fared since it was opened. It may be called
 // after Close.
 func (s *Store) Vitals() Vitals {
-	out := Vitals{Durability: s.durability, Head: s.Head(), Durable: s.Durable(), Network: s.network, Health: s.health.Health(), Failure: s.guard.failure()}
+	out := Vitals{Durability: s.durability, Head: s.Head(), Durable: s.Durable(), Network: s.network, Health: s.health.Health(), Failure: s.failure()}
 	out.Waiting, out.Held = s.queue.size()
 	v := &s.vitals.mu
 	v.Lock()

@@ -97,7 +97,7 @@ func (s *Store) proclaim() {
 			w.ring()
 			continue
 		case <-s.closing:
-		case <-s.guard.lost:
+		case <-s.failStop.Lost():
 		}
 		s.mark.over.Store(true)
 		s.mark.ringCalls()
@@ -136,8 +136,8 @@ func (s *Store) ended() error {
 	if isClosed(s.closing) {
 		return events.ErrClosed
 	}
-	if isClosed(s.guard.lost) {
-		return s.guard.failure()
+	if isClosed(s.failStop.Lost()) {
+		return s.failure()
 	}
 	return nil
 }

@@ -12,7 +12,8 @@
 // and says what then lay in the folder. [Unseal] compares it before the database is
 // opened, and then keeps only its number. Where no seal names a file, a [Replay] finds
 // each [Tear] in the logs and manifests that Pebble reads to open a database.
-// [Snapshot] copies an open database into a folder. A [Pinned] shows a reader a
+// [Snapshot] copies an open database into a folder. A [FailStopFS] is the file system that a
+// database is opened with: it stops at the first write that fails. A [Pinned] shows a reader a
 // database as it was at one moment, also while a writer changes the folder afterwards;
 // [Disk] has the lock that readers share while they open it. [Exhausted] knows the
 // errors of a full disk; [AwaitRoom] and [Room] wait until a database whose disk was
@@ -33,12 +34,13 @@
 // # Concurrency
 //
 // The functions may be used by several goroutines at once, on folders that
-// nobody else writes to. None starts a goroutine.
+// nobody else writes to. Only [FailStopFS.Context] starts a goroutine.
 //
 // # Errors
 //
 // [ErrDamaged] is what every Damage is. [ErrLocked] says that a writer has a lock,
-// [ErrRead] that readers have it. The file systems return EROFS for what
+// [ErrRead] that readers have it. [ErrFailStop] is the error of an operation that a
+// FailStopFS refuses after an earlier one failed. The file systems return EROFS for what
 // would change something.
 //
 // What the values in a database mean is left to the packages that own them. The

@@ -23,8 +23,8 @@ func (s *Store) Snapshot(ctx context.Context, dir string, before func() error) e
 	if err := before(); err != nil {
 		return err
 	}
-	s.guard.leave(dir)
-	defer s.guard.leave("")
+	s.failStop.Exclude(dir)
+	defer s.failStop.Exclude("")
 	err := s.write(func(db *pebble.DB) error { return pebblefiles.Snapshot(db, dir) })
 	if err != nil {
 		return fmt.Errorf("take a snapshot of the outputs: %w", err)
@@ -36,9 +36,8 @@ func (s *Store) Snapshot(ctx context.Context, dir string, before func() error) e
 // is used meanwhile. The space is free when the store is closed, at the latest. A
 // write that fails ends it with an [ErrBroken].
 func (s *Store) Compact(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := s.failStop.Context(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.guard.stopped(), cancel)()
 	err := s.write(func(db *pebble.DB) error { return db.Compact(ctx, []byte{0}, []byte{0xff}, true) })
 	if broken := s.broken(); broken != nil {
 		err = broken
@@ -47,14 +46,4 @@ func (s *Store) Compact(ctx context.Context) error {
 		return fmt.Errorf("compact outputs: %w", err)
 	}
 	return nil
-}
-
-// leave lets what lies in a folder be written past the guard, so that a snapshot
-// that cannot be written ends nothing else.
-func (g *guard) leave(dir string) { g.left.Store(&dir) }
-
-// past reports whether a name lies in the folder that the guard leaves alone.
-func (g *guard) past(name string) bool {
-	dir := g.left.Load()
-	return dir != nil && *dir != "" && (name == *dir || g.PathDir(name) == *dir)
 }

@@ -147,7 +147,7 @@ func (k *checking) checkFiles(ctx context.Context, list []pebblefiles.File) erro
 
 func (k *checking) open() (err error) {
 	k.db, err = pebble.Open(k.dir, &pebble.Options{
-		FS: pebblefiles.Around(pebblefiles.ReadOnly(k.fs), k.damages), ReadOnly: true, ErrorIfNotExists: true, Logger: silent{newGuard(k.fs)},
+		FS: pebblefiles.Around(pebblefiles.ReadOnly(k.fs), k.damages), ReadOnly: true, ErrorIfNotExists: true, Logger: pebblefiles.NewFailStopFS(k.fs, pebblefiles.FailStopOptions{}),
 		FormatMajorVersion: pebblefiles.FormatVersion,
 		EventListener:      &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}},
 	})

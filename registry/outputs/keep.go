@@ -110,7 +110,7 @@ func (s *Store) release(ref domain.Ref, kept bool) {
 	defer s.life.RUnlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if kept || s.guard.failed() == nil {
+	if kept || s.failStop.Err() == nil {
 		delete(s.mu.keeping, ref)
 	} else {
 		s.mu.keeping[ref] = claim{ended: true}

@@ -1,11 +1,11 @@
 package outputs
 
 import (
-	"errors"
 	"fmt"
 	"math"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
 // stretch is the step in which a log is filled with zeros.
@@ -13,8 +13,31 @@ const stretch = 1 << 20
 
 var zeros [64 << 10]byte
 
-// errNotSynced says that the disk was told to write, and failed.
-var errNotSynced = errors.New("sync")
+// filledLogs is a file system whose logs are logFiles.
+type filledLogs struct{ vfs.FS }
+
+func newFilledLogs(storage vfs.FS) vfs.FS { return filledLogs{storage} }
+
+func (f filledLogs) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	return asLog(name)(f.FS.Create(name, c))
+}
+
+func (f filledLogs) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	return asLog(to)(f.FS.ReuseForWrite(from, to, c))
+}
+
+func (f filledLogs) Unwrap() vfs.FS { return f.FS }
+
+// asLog returns a function that makes a logFile of a file that was opened, if its name
+// is that of a log.
+func asLog(name string) func(vfs.File, error) (vfs.File, error) {
+	return func(file vfs.File, err error) (vfs.File, error) {
+		if err != nil || pebblefiles.KindOf(name) != pebblefiles.Log {
+			return file, err
+		}
+		return newLogFile(file), nil
+	}
+}
 
 // A logFile is a log of the database in which there are bytes already where the
 // next records go: a sync of what was written over waits for one write of the
@@ -45,7 +68,7 @@ func (l *logFile) Write(p []byte) (int, error) {
 	if err == nil && l.end-l.told >= writeOut {
 		l.told = l.end
 		if _, err = l.SyncTo(l.end); err != nil {
-			err = fmt.Errorf("%w: %w", errNotSynced, err)
+			err = fmt.Errorf("%w: %w", pebblefiles.ErrSyncFailed, err)
 		}
 	}
 	return n, err

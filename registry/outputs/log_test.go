@@ -14,7 +14,8 @@ import (
 // A log has room for what comes next, whether it is new or used again, and what
 // is written to it is what it holds.
 func TestALogIsFilledAhead(t *testing.T) {
-	g := newGuard(vfs.NewMem())
+	mem := vfs.NewMem()
+	g := newFilledLogs(mem)
 	write := func(f vfs.File, err error, parts ...string) {
 		t.Helper()
 		for _, part := range parts {
@@ -28,7 +29,7 @@ func TestALogIsFilledAhead(t *testing.T) {
 	}
 	holds := func(name, begin string, size int) {
 		t.Helper()
-		f, err := g.FS.Open(name)
+		f, err := mem.Open(name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +54,7 @@ func TestALogIsFilledAhead(t *testing.T) {
 // A log that cannot be filled is one that grows.
 func TestALogThatCannotBeFilledGrows(t *testing.T) {
 	mem := vfs.NewMem()
-	g := newGuard(errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+	g := newFilledLogs(errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind == errorfs.OpFileWriteAt {
 			return errFull
 		}
@@ -69,7 +70,7 @@ func TestALogThatCannotBeFilledGrows(t *testing.T) {
 		}
 	}
 	info, err := mem.Stat("1.log")
-	if err = errors.Join(err, f.Close(), g.failed()); err != nil || info.Size() != 8 {
+	if err = errors.Join(err, f.Close()); err != nil || info.Size() != 8 {
 		t.Errorf("the log has %d bytes, %v, want 8", info.Size(), err)
 	}
 }

@@ -37,7 +37,7 @@ func OpenReader(ctx context.Context, dir string, cfg Config) (*Store, error) {
 func openPinned(dir string, p *pebblefiles.Pinned, cfg Config) (*Store, error) {
 	s := &Store{dir: dir, fs: p, logger: cfg.Logger}
 	s.replay = pebblefiles.NewReplay(p, s.torn)
-	s.guard = newGuard(s.replay)
+	s.failStop = pebblefiles.NewFailStopFS(s.replay, pebblefiles.FailStopOptions{})
 	s.closing = make(chan struct{})
 	s.mu.keeping = map[domain.Ref]claim{}
 	if _, err := pebblefiles.Intact(p, dir); err != nil {

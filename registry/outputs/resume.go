@@ -12,14 +12,14 @@ import (
 func (s *Store) resumeAll() {
 	for {
 		select {
-		case <-s.guard.stopped().Done():
+		case <-s.failStop.Stopped():
 		case <-s.closing:
 			return
 		}
 		if s.logger != nil {
 			s.logger.Warn("outputs are not written", "outputs", s.dir, "error", s.broken())
 		}
-		if !pebblefiles.AwaitRoom(s.guard.lost.Done(), s.closing, s.room, s.resume) {
+		if !pebblefiles.AwaitRoom(s.failStop.Lost(), s.closing, s.room, s.resume) {
 			return
 		}
 		if s.logger != nil {
@@ -37,12 +37,12 @@ func (s *Store) room() error { return pebblefiles.Room(s.fs, s.dir, s.incomingPa
 func (s *Store) resume() bool {
 	s.life.Lock()
 	defer s.life.Unlock()
-	s.guard.under.Wait() // a sync may fail yet
-	if s.guard.lost.Err() != nil {
+	s.failStop.Wait() // a sync may fail yet
+	if s.lost() {
 		return false
 	}
 	s.closeDatabase()
-	if s.guard.lost.Err() != nil {
+	if s.lost() {
 		return false
 	}
 	s.openings.Add(1)
@@ -50,27 +50,37 @@ func (s *Store) resume() bool {
 	if err == nil {
 		err = s.forgetUnacknowledged()
 	}
-	if err == nil && s.guard.failed() == nil {
+	if err != nil && s.failStop.Err() == nil {
+		s.failStop.Pause(err)
+	}
+	cause := s.failStop.Err()
+	if cause == nil {
 		return true
 	}
-	if err != nil && s.guard.failed() == nil {
-		s.guard.fail(err, passes(err))
-	}
-	if s.guard.lost.Err() == nil { // it is read meanwhile
-		cause := *s.guard.spell.Load().first.Load()
+	if !s.lost() { // it is read meanwhile
 		s.closeDatabase()
 		if s.reopen(true) != nil {
 			s.closeDatabase()
 		}
-		s.guard.fail(cause, true)
+		s.failStop.Pause(cause)
 	}
 	return false
 }
 
+// failure returns the failure that stopped the writes of the database, sealed, or nil.
+func (s *Store) failure() error { return seal(s.failStop.Err()) }
+
+// lost reports whether the database failed in a way from which only a new opening
+// recovers.
+func (s *Store) lost() bool {
+	_, lost := s.failStop.Failure()
+	return lost
+}
+
 func (s *Store) closeDatabase() {
-	s.guard.release()
+	s.failStop.Closing()
 	if s.life.db != nil {
-		_ = s.life.db.Close() // which fails, as the guard has
+		_ = s.life.db.Close() // which fails, as a write has
 		s.life.db = nil
 	}
 }
@@ -78,14 +88,14 @@ func (s *Store) closeDatabase() {
 // reopen opens the database, to read it alone or to write as well.
 func (s *Store) reopen(readOnly bool) (err error) {
 	s.replay = pebblefiles.NewReplay(s.fs, s.torn)
-	s.guard.thaw(s.replay)
+	s.failStop.Reset(newFilledLogs(s.replay))
 	options := s.options.Clone()
 	options.ReadOnly = readOnly
 	if s.life.db, err = pebble.Open(s.dir, options); err != nil {
 		s.life.db = nil
 		return err
 	}
-	s.guard.armed.Store(true)
+	s.failStop.Opened()
 	s.replay.Done()
 	return nil
 }
@@ -105,7 +115,7 @@ func (s *Store) forgetUnacknowledged() error {
 	for _, ref := range refs {
 		_, closer, err := s.life.db.Get(headKey(ref))
 		if err == nil {
-			err = errors.Join(closer.Close(), s.life.db.Delete(headKey(ref), pebble.Sync), s.guard.failed())
+			err = errors.Join(closer.Close(), s.life.db.Delete(headKey(ref), pebble.Sync), s.failure())
 		}
 		if err != nil && !errors.Is(err, pebble.ErrNotFound) {
 			return err

@@ -156,10 +156,10 @@ func TestStoreDoesNotGoOnAfterAFailedSync(t *testing.T) {
 	_, err = s.Keep(t.Context(), refs(1)(), "", strings.NewReader("x"))
 	wantErr(t, "Keep with a sync that fails", err, ErrBroken)
 	f.set(1 << 30)
-	if s.guard.lost.Err() == nil {
+	if !s.lost() {
 		t.Error("the store may go on")
 	}
-	s.guard.fail(syscall.ENOSPC, true)
+	s.failStop.Pause(syscall.ENOSPC)
 	s.joined.Wait()
 	_, err = s.Keep(t.Context(), refs(2)(), "", strings.NewReader("x"))
 	wantErr(t, "Keep afterwards", err, ErrBroken)

@@ -31,16 +31,17 @@ const defaultReserve = 64 << 20
 
 // A Store keeps outputs. Whoever opened it closes it.
 type Store struct {
-	dir     string
-	fs      vfs.FS              // as the caller sees it; bodies on their way in are written to it
-	guard   *guard              // as Pebble sees it
-	replay  *pebblefiles.Replay // under the guard
-	pinned  *pebblefiles.Pinned // nil: the store writes
-	logger  *slog.Logger
-	options *pebble.Options
-	lock    *pebble.Lock
-	reserve uint64
-	first   uint64 // bodies from this one on were kept since the store was opened
+	dir      string
+	fs       vfs.FS                  // as the caller sees it; bodies on their way in are written to it
+	failStop *pebblefiles.FailStopFS // that the database is opened with
+	replay   *pebblefiles.Replay     // under failStop
+	pinned   *pebblefiles.Pinned     // nil: the store writes
+	ready    bool                    // the database was opened to write
+	logger   *slog.Logger
+	options  *pebble.Options
+	lock     *pebble.Lock
+	reserve  uint64
+	first    uint64 // bodies from this one on were kept since the store was opened
 
 	health pebblefiles.HealthLog
 
@@ -81,7 +82,7 @@ func Open(dir string, cfg Config) (*Store, error) {
 	}
 	s := &Store{dir: dir, fs: cfg.FS, logger: cfg.Logger, reserve: cfg.Reserve}
 	s.replay = pebblefiles.NewReplay(cfg.FS, s.torn)
-	s.guard = newGuard(s.replay)
+	s.failStop = pebblefiles.NewFailStopFS(newFilledLogs(s.replay), pebblefiles.FailStopOptions{})
 	s.closing = make(chan struct{})
 	s.mu.keeping = map[domain.Ref]claim{}
 	s.mu.writing = map[uint64]struct{}{}
@@ -120,10 +121,14 @@ func (s *Store) open() error {
 		s.mu.next = max(s.mu.next, bodies) // those of outputs that were pruned are not taken again
 		s.first = s.mu.next
 	}
+	if failure := s.failure(); failure != nil {
+		err = failure // of which Pebble does not learn
+	}
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
-	s.guard.armed.Store(true)
+	s.ready = true
+	s.failStop.Opened()
 	s.replay.Done()
 	s.joined.Go(s.resumeAll)
 	return nil
@@ -178,7 +183,7 @@ func (s *Store) torn(t *pebblefiles.Tear) error {
 // begin checks the format, or writes it down in an empty store, and finds the
 // next body.
 func (s *Store) begin(db *pebble.DB) error {
-	if err := s.guard.failed(); err != nil {
+	if err := s.failure(); err != nil {
 		return err
 	}
 	if err := checkFormat(db); err != nil {
@@ -273,9 +278,9 @@ func (s *Store) ID() (id string, err error) {
 // end to the other, for which more would be of no use.
 func (s *Store) tune() *pebble.Options {
 	o := &pebble.Options{
-		FS:                          s.guard,
+		FS:                          s.failStop,
 		Lock:                        s.lock,
-		Logger:                      silent{s.guard},
+		Logger:                      s.failStop,
 		FormatMajorVersion:          pebblefiles.FormatVersion,
 		CacheSize:                   8 << 20,
 		MemTableSize:                memTable,
@@ -315,8 +320,8 @@ func (s *Store) incoming() string { return s.fs.PathJoin(s.dir, "incoming") }
 // more. What was kept is durable already. A second Close does nothing.
 func (s *Store) Close() error {
 	s.end.Do(func() { close(s.closing) })
-	if s.guard.failed() != nil {
-		s.guard.release() // what waits for that may hold life
+	if s.failStop.Err() != nil {
+		s.failStop.Closing() // what waits for that may hold life
 	}
 	s.joined.Wait()
 	s.life.Lock()
@@ -324,10 +329,10 @@ func (s *Store) Close() error {
 	s.life.closed = true
 	var err error
 	if s.life.db != nil {
-		s.guard.release()
+		s.failStop.Closing()
 		err = s.life.db.Close()
 		s.life.db = nil
-		if err == nil && s.guard.armed.Load() && s.guard.failed() == nil {
+		if err == nil && s.ready && s.failStop.Err() == nil {
 			// Without a seal the next opening does as after a kill.
 			_ = pebblefiles.Seal(s.fs, s.dir, s.newest())
 		}
@@ -388,11 +393,11 @@ func (s *Store) broken() error {
 	if s.pinned != nil {
 		return ErrReadOnly
 	}
-	err := s.guard.failed()
+	err := s.failure()
 	switch {
 	case err == nil:
 		return nil
-	case s.guard.lost.Err() == nil:
+	case !s.lost():
 		return fmt.Errorf("%w while the disk is full or too many files are open: %w", ErrBroken, err)
 	}
 	return fmt.Errorf("%w, open it again: %w", ErrBroken, err)
