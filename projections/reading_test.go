@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"os"
 	"reflect"
 	"slices"
 	"sync"
@@ -225,7 +226,7 @@ func TestACheckpointOfALogWithAnotherEndIsNotTaken(t *testing.T) {
 
 func TestARebuildIsTheFold(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(4) {
+	for seed := range uint64(repeats(1, 4)) {
 		d := newDesk(seed)
 		if err := projectionstest.Append(t.Context(), d.store, projectionstest.History(seed, 1500)); err != nil {
 			t.Fatal(err)
@@ -346,4 +347,13 @@ func TestALongFoldSavesOnTheWay(t *testing.T) {
 			}
 		}
 	})
+}
+
+// repeats returns how often a test repeats: short, or long if the environment
+// sets LEDGER_TEST_LONG.
+func repeats(short, long int) int {
+	if os.Getenv("LEDGER_TEST_LONG") != "" {
+		return long
+	}
+	return short
 }

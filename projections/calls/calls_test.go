@@ -654,7 +654,7 @@ func TestWhatComesAfterTheEndOfManyCallsIsCounted(t *testing.T) {
 			Rule: domain.Rule{Action: "read", Resource: "*", Effect: domain.Deny}, ChangedBy: log.Mint.Event(),
 		}))
 	}
-	const rounds = 300
+	rounds := repeats(100, 300)
 	for round := range rounds {
 		for i := range many {
 			log.Add(stream, events.LateResultObserved{Message: message, Call: id(i), Tool: "read", Settlement: ends[i].ID, Text: fmt.Sprint(round)})
@@ -733,7 +733,7 @@ func TestARebuildOfCallsIsTheFold(t *testing.T) {
 }
 
 // repeats returns how often a test repeats: short, or long if the environment
-// asks for it.
+// sets LEDGER_TEST_LONG.
 func repeats(short, long int) int {
 	if os.Getenv("LEDGER_TEST_LONG") != "" {
 		return long

@@ -17,7 +17,7 @@ import (
 
 // many is how many calls fill several pages, and several blocks of a
 // checkpoint.
-const many = 6_000
+var many = repeats(3_300, 6_000)
 
 // manyCalls returns the history of many calls of an import that end in another
 // order than they were asked for in. One in a hundred has no end, and one in

@@ -3,6 +3,7 @@ package catalog_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 
@@ -18,7 +19,7 @@ import (
 
 func TestCatalogKeepsTheLawsOfAProjection(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(6) {
+	for seed := range uint64(repeats(2, 6)) {
 		t.Logf("seed %d", seed)
 		projectionstest.Test(t, catalog.Projection(), projectionstest.History(seed, 250))
 	}
@@ -343,4 +344,13 @@ func TestWhatIsReturnedIsNotChangedByLaterEvents(t *testing.T) {
 	if _, err := projections.Encode(s); err != nil {
 		t.Error(err)
 	}
+}
+
+// repeats returns how often a test repeats: short, or long if the environment
+// sets LEDGER_TEST_LONG.
+func repeats(short, long int) int {
+	if os.Getenv("LEDGER_TEST_LONG") != "" {
+		return long
+	}
+	return short
 }

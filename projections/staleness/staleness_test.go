@@ -2,6 +2,7 @@ package staleness_test
 
 import (
 	"encoding/json"
+	"os"
 	"reflect"
 	"slices"
 	"testing"
@@ -19,7 +20,7 @@ import (
 
 func TestStalenessKeepsTheLawsOfAProjection(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(6) {
+	for seed := range uint64(repeats(2, 6)) {
 		t.Logf("seed %d", seed)
 		projectionstest.Test(t, staleness.Projection(), projectionstest.History(seed, 250))
 	}
@@ -386,7 +387,7 @@ func TestATurnInSeveralEventsIsOne(t *testing.T) {
 
 func TestADecodedStateJudgesTheSame(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(4) {
+	for seed := range uint64(repeats(2, 4)) {
 		history := projectionstest.History(seed, 300)
 		s := fold(history)
 		data, err := projections.Encode(s)
@@ -405,4 +406,13 @@ func TestADecodedStateJudgesTheSame(t *testing.T) {
 			}
 		}
 	}
+}
+
+// repeats returns how often a test repeats: short, or long if the environment
+// sets LEDGER_TEST_LONG.
+func repeats(short, long int) int {
+	if os.Getenv("LEDGER_TEST_LONG") != "" {
+		return long
+	}
+	return short
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -46,9 +47,11 @@ func ends(b *bus.Bus) tests.ConsumerGroupPubSubConstructor {
 	}
 }
 
-// TestWatermillsSuite is what watermill demands of every Pub/Sub.
+// TestWatermillsSuite is what watermill demands of every Pub/Sub: with its small
+// numbers of messages, or with the large ones if the environment sets
+// LEDGER_TEST_LONG.
 func TestWatermillsSuite(t *testing.T) {
-	features := tests.Features{ConsumerGroups: true, GuaranteedOrder: true, Persistent: true, ForceShort: testing.Short()}
+	features := tests.Features{ConsumerGroups: true, GuaranteedOrder: true, Persistent: true, ForceShort: os.Getenv("LEDGER_TEST_LONG") == ""}
 	store := openStore(t)
 	b := busWith(store, store, bus.Redelivery{Most: 5 * time.Millisecond}) // the suite refuses a message 300 times
 	one := func(t *testing.T) (message.Publisher, message.Subscriber) { return ends(b)(t, "one") }

@@ -33,11 +33,7 @@ const (
 	manyRecords     = "LEDGER_TEST_PUBLISH_EVENTS"
 )
 
-const (
-	publisherKills = 5
-	serverRestarts = 2
-	streams        = 40
-)
+const streams = 40
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(publisherStore); dir != "" {
@@ -73,14 +69,15 @@ func publishAll(dir, target string) error {
 	}, p)
 }
 
-// The publisher is killed five times and the server restarted twice, while it
-// publishes. Every record arrives, those of a stream in order, and what comes
+// The publisher is killed three times and the server restarted once, while it
+// publishes: five times and twice, with more records, if the environment sets
+// LEDGER_TEST_LONG. Every record arrives, those of a stream in order, and what comes
 // again is the same.
 func TestAllArriveThoughPublisherAndServerDie(t *testing.T) {
 	t.Parallel()
-	records := 1000
+	records, publisherKills, serverRestarts := 600, 3, 1
 	if os.Getenv("LEDGER_TEST_LONG") != "" {
-		records = 20000
+		records, publisherKills, serverRestarts = 20000, 5, 2
 	}
 	if text := os.Getenv(manyRecords); text != "" {
 		var err error
