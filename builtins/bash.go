@@ -75,7 +75,7 @@ func (s shell) run(ctx context.Context, in commanding, inv domain.Invocation) (c
 		return commanded{}, err
 	}
 	if err := s.assert(ctx, inv, held, permission.Ask{Action: "bash", Resources: script.resources, Spellings: script.spellings, Save: script.saves, Metadata: metadata,
-		Show: permission.ShowText(domain.ShownCommand, in.Command)}); err != nil {
+		Show: permission.ShowText(domain.PreviewCommand, in.Command)}); err != nil {
 		return commanded{}, err
 	}
 	dir, err := held.directory()

@@ -336,7 +336,7 @@ func TestCommandIsShownWithItsSpellingsAndIsNoOption(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	must[commanded](t, b, "bash", input{"command": "/bin/ls -a"})
-	if shown, err := b.asked[0].Show(t.Context()); err != nil || shown.Text != "/bin/ls -a" || shown.Kind != domain.ShownCommand {
+	if shown, err := b.asked[0].Show(t.Context()); err != nil || shown.Text != "/bin/ls -a" || shown.Kind != domain.PreviewCommand {
 		t.Errorf("the question shows %+v, %v, want the command", shown, err)
 	}
 	if got := b.asked[0].Spellings["/bin/ls -a"]; !slices.Equal(got, []string{"ls -a"}) {

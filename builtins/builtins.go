@@ -140,7 +140,7 @@ func Tools(c Config) (map[string]domain.Tool, error) {
 		}
 	}
 	for _, name := range []string{"write", "edit"} {
-		tools[name] = domain.Guard(editing, tools[name])
+		tools[name] = domain.WithAction(editing, tools[name])
 	}
 	return maps.Clone(tools), nil
 }
@@ -216,7 +216,7 @@ func (c Config) assert(ctx context.Context, inv domain.Invocation, h *hold, ask 
 
 // ask asks for an action on the target; an answer for always allows the action
 // on everything. show makes the text that the question shows; it may be nil.
-func (c Config) ask(ctx context.Context, inv domain.Invocation, h *hold, action, resource string, metadata any, show func(context.Context) (domain.Shown, error)) error {
+func (c Config) ask(ctx context.Context, inv domain.Invocation, h *hold, action, resource string, metadata any, show func(context.Context) (domain.Preview, error)) error {
 	data, err := json.Marshal(metadata)
 	if err != nil {
 		return err

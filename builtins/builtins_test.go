@@ -24,7 +24,7 @@ type door struct {
 	asked  []permission.Ask
 	decide func(permission.Ask) error
 	rules  domain.Rules // what Check goes by
-	shown  []domain.Shown
+	shown  []domain.Preview
 }
 
 func (d *door) Assert(ctx context.Context, inv domain.Invocation, a permission.Ask) error {

@@ -75,7 +75,7 @@ func (e editor) edit(ctx context.Context, in edition, inv domain.Invocation) (ed
 		return edited{}, err
 	}
 	metadata := map[string]any{"path": target.Path, "replaceAll": in.ReplaceAll, "old_bytes": len(in.OldString), "new_bytes": len(in.NewString)}
-	show := func(ctx context.Context) (domain.Shown, error) { return showEdit(held, in), ctx.Err() }
+	show := func(ctx context.Context) (domain.Preview, error) { return showEdit(held, in), ctx.Err() }
 	if err := e.ask(ctx, inv, held, editing, target.Resource, metadata, show); err != nil {
 		return edited{}, err
 	}
@@ -112,7 +112,7 @@ func editable(h *workspace.Handle) ([]byte, error) {
 // showEdit returns the diff that a person is asked about. An edit that would
 // fail is asked about too: to fail without asking would tell the model what a
 // file holds that it may not read.
-func showEdit(held *hold, in edition) domain.Shown {
+func showEdit(held *hold, in edition) domain.Preview {
 	var before []byte
 	err := held.broken
 	if err == nil {
@@ -123,10 +123,10 @@ func showEdit(held *hold, in edition) domain.Shown {
 		after, _, err = substitute(string(before), in)
 	}
 	if err != nil {
-		return domain.Show(domain.ShownContent, fmt.Sprintf("The edit changes nothing: %v\n%sold:\n%s\nnew:\n%s", cause(err), otherNames(held), in.OldString, in.NewString))
+		return domain.NewPreview(domain.PreviewContent, fmt.Sprintf("The edit changes nothing: %v\n%sold:\n%s\nnew:\n%s", cause(err), otherNames(held), in.OldString, in.NewString))
 	}
 	held.approved = before
-	return domain.Show(domain.ShownDiff, otherNames(held)+diff(held.target.Resource, string(before), after).patch)
+	return domain.NewPreview(domain.PreviewDiff, otherNames(held)+diff(held.target.Resource, string(before), after).patch)
 }
 
 // otherNames warns of hard links: a change goes to all names of a file.

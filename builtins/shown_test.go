@@ -22,14 +22,14 @@ func TestQuestionShowsWhatIsWritten(t *testing.T) {
 		in           input
 		kind, want   string
 	}{
-		{"edit", "a\nb\nc\n", input{"path": "a", "oldString": "b", "newString": "x"}, domain.ShownDiff, "@@ -1,3 +1,3 @@\n a\n-b\n+x\n c\n"},
-		{"edit", big + "end\n", input{"path": "a", "oldString": "end", "newString": "END"}, domain.ShownDiff, "@@ -99998,4 +99998,4 @@\n line of a long file\n line of a long file\n line of a long file\n-end\n+END\n"},
-		{"edit", "a", input{"path": "a", "oldString": "b", "newString": "x"}, domain.ShownContent, "The edit changes nothing: Could not find oldString"},
-		{"edit", "a", input{"path": "none", "oldString": "b", "newString": "x"}, domain.ShownContent, "The edit changes nothing"},
-		{"write", "a\nb\n", input{"path": "a", "content": "a\nc\n"}, domain.ShownDiff, "-b\n+c\n"},
-		{"write", "a", input{"path": "new/file", "content": "rm -rf /\n"}, domain.ShownContent, "rm -rf /\n"},
-		{"write", "a\xff", input{"path": "a", "content": "text"}, domain.ShownContent, "text"},
-		{"write", "a", input{"path": "a", "content": "a"}, domain.ShownContent, "The file keeps its content of 1 bytes."},
+		{"edit", "a\nb\nc\n", input{"path": "a", "oldString": "b", "newString": "x"}, domain.PreviewDiff, "@@ -1,3 +1,3 @@\n a\n-b\n+x\n c\n"},
+		{"edit", big + "end\n", input{"path": "a", "oldString": "end", "newString": "END"}, domain.PreviewDiff, "@@ -99998,4 +99998,4 @@\n line of a long file\n line of a long file\n line of a long file\n-end\n+END\n"},
+		{"edit", "a", input{"path": "a", "oldString": "b", "newString": "x"}, domain.PreviewContent, "The edit changes nothing: Could not find oldString"},
+		{"edit", "a", input{"path": "none", "oldString": "b", "newString": "x"}, domain.PreviewContent, "The edit changes nothing"},
+		{"write", "a\nb\n", input{"path": "a", "content": "a\nc\n"}, domain.PreviewDiff, "-b\n+c\n"},
+		{"write", "a", input{"path": "new/file", "content": "rm -rf /\n"}, domain.PreviewContent, "rm -rf /\n"},
+		{"write", "a\xff", input{"path": "a", "content": "text"}, domain.PreviewContent, "text"},
+		{"write", "a", input{"path": "a", "content": "a"}, domain.PreviewContent, "The file keeps its content of 1 bytes."},
 	} {
 		b := newBench(t)
 		b.put(t, "a", c.before)

@@ -51,7 +51,7 @@ func (w writer) write(ctx context.Context, in writing, inv domain.Invocation) (w
 		return written{}, err
 	}
 	metadata := map[string]any{"path": target.Path, "bytes": len(in.Content)}
-	show := func(ctx context.Context) (domain.Shown, error) { return showWrite(held, in), ctx.Err() }
+	show := func(ctx context.Context) (domain.Preview, error) { return showWrite(held, in), ctx.Err() }
 	if err := w.ask(ctx, inv, held, editing, target.Resource, metadata, show); err != nil {
 		return written{}, err
 	}
@@ -67,20 +67,20 @@ func (w writer) write(ctx context.Context, in writing, inv domain.Invocation) (w
 
 // showWrite returns what a person is asked about: a diff of a text that is
 // replaced, and else the whole content.
-func showWrite(held *hold, in writing) domain.Shown {
+func showWrite(held *hold, in writing) domain.Preview {
 	if held.broken == nil {
 		if _, err := held.handle.Stat(); err == nil {
 			if before, err := editable(held.handle); err == nil && utf8.ValidString(in.Content) {
 				after := withMark(before, in.Content)
 				if bytes.Equal(before, after) {
-					return domain.Show(domain.ShownContent, fmt.Sprintf("The file keeps its content of %d bytes.\n", len(before)))
+					return domain.NewPreview(domain.PreviewContent, fmt.Sprintf("The file keeps its content of %d bytes.\n", len(before)))
 				}
-				return domain.Show(domain.ShownDiff, otherNames(held)+diff(held.target.Resource, string(before), string(after)).patch)
+				return domain.NewPreview(domain.PreviewDiff, otherNames(held)+diff(held.target.Resource, string(before), string(after)).patch)
 			}
-			return domain.Show(domain.ShownContent, otherNames(held)+in.Content)
+			return domain.NewPreview(domain.PreviewContent, otherNames(held)+in.Content)
 		}
 	}
-	return domain.Show(domain.ShownContent, in.Content)
+	return domain.NewPreview(domain.PreviewContent, in.Content)
 }
 
 // write writes the target. If somebody was asked, it must be as it was then.

@@ -52,8 +52,8 @@ type jsonCodec[T any] struct {
 
 func (c jsonCodec[T]) Schema() json.RawMessage { return c.schema }
 
-// flaw returns why the codec has no schema, or nil.
-func (c jsonCodec[T]) flaw() error { return c.broken }
+// schemaError returns why the codec has no schema, or nil.
+func (c jsonCodec[T]) schemaError() error { return c.broken }
 
 func (c jsonCodec[T]) Decode(data json.RawMessage) (value T, err error) {
 	d := json.NewDecoder(bytes.NewReader(data))
@@ -123,45 +123,45 @@ func merge(target, patch any) any {
 	return object
 }
 
-// A Fault is one place in which a document does not fit a schema.
-type Fault struct {
+// A Violation is one place in which a document does not fit a schema.
+type Violation struct {
 	Path   string // a JSON Pointer; empty for the whole document
 	Detail string
 }
 
 // String returns path and detail.
-func (f Fault) String() string {
+func (f Violation) String() string {
 	if f.Path == "" {
 		return f.Detail
 	}
 	return f.Path + ": " + f.Detail
 }
 
-// A Mismatch says in which places a document does not fit. It is an
+// A ValidationError says in which places a document does not fit. It is an
 // ErrInvalidInput or an ErrInvalidOutput.
-type Mismatch struct {
-	Faults []Fault // at least one, by path
-	kind   error
+type ValidationError struct {
+	Violations []Violation // at least one, by path
+	kind       error
 }
 
 // Error lists the faults.
-func (m *Mismatch) Error() string {
-	texts := make([]string, len(m.Faults))
-	for i, f := range m.Faults {
+func (m *ValidationError) Error() string {
+	texts := make([]string, len(m.Violations))
+	for i, f := range m.Violations {
 		texts[i] = f.String()
 	}
 	return strings.Join(texts, "; ")
 }
 
 // Is reports whether target is the sentinel of m.
-func (m *Mismatch) Is(target error) bool { return target == m.kind }
+func (m *ValidationError) Is(target error) bool { return target == m.kind }
 
-func mismatch(kind error, detail error) error {
+func invalid(kind error, detail error) error {
 	if mistyped, ok := errors.AsType[*json.UnmarshalTypeError](detail); ok && mistyped.Field != "" {
 		path := "/" + strings.ReplaceAll(mistyped.Field, ".", "/")
-		return &Mismatch{Faults: []Fault{{path, fmt.Sprintf("%s does not fit %s", mistyped.Value, mistyped.Type)}}, kind: kind}
+		return &ValidationError{Violations: []Violation{{path, fmt.Sprintf("%s does not fit %s", mistyped.Value, mistyped.Type)}}, kind: kind}
 	}
-	return &Mismatch{Faults: []Fault{{Detail: detail.Error()}}, kind: kind}
+	return &ValidationError{Violations: []Violation{{Detail: detail.Error()}}, kind: kind}
 }
 
 // A schema checks documents.
@@ -196,49 +196,49 @@ func compile(source json.RawMessage) (schema, error) {
 	return schema{bytes.Clone(source), document, compiled}, nil
 }
 
-// check returns what a document says, or a *Mismatch that is the sentinel.
+// check returns what a document says, or a *ValidationError that is the sentinel.
 func (s schema) check(document json.RawMessage, sentinel error) (any, error) {
-	value, err := parsed(document)
+	value, err := parseJSON(document)
 	if err != nil {
-		return nil, mismatch(sentinel, fmt.Errorf("not JSON: %w", err))
+		return nil, invalid(sentinel, fmt.Errorf("not JSON: %w", err))
 	}
-	if err := boundNumbers(value, sentinel); err != nil {
+	if err := checkNumberSizes(value, sentinel); err != nil {
 		return nil, err
 	}
 	return value, s.validate(value, sentinel)
 }
 
-// validate holds a value to the schema. It returns a *Mismatch that is the
+// validate holds a value to the schema. It returns a *ValidationError that is the
 // sentinel.
 func (s schema) validate(value any, sentinel error) error {
 	err := s.compiled.Validate(value)
 	if err == nil {
 		return nil
 	}
-	invalid, ok := errors.AsType[*validate.ValidationError](err)
+	failed, ok := errors.AsType[*validate.ValidationError](err)
 	if !ok {
-		return mismatch(sentinel, err)
+		return invalid(sentinel, err)
 	}
-	m := &Mismatch{kind: sentinel}
-	m.collect(*invalid)
-	slices.SortFunc(m.Faults, func(a, b Fault) int {
+	m := &ValidationError{kind: sentinel}
+	m.collect(*failed)
+	slices.SortFunc(m.Violations, func(a, b Violation) int {
 		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.Detail, b.Detail))
 	})
 	return m
 }
 
-// parsed returns what a document says, with its numbers as they are written.
+// parseJSON returns what a document says, with its numbers as they are written.
 // Where it has none, json.Unmarshal says the same for a third of the time.
-func parsed(document json.RawMessage) (value any, err error) {
-	if !numbered(document) && json.Unmarshal(document, &value) == nil {
+func parseJSON(document json.RawMessage) (value any, err error) {
+	if !hasDigit(document) && json.Unmarshal(document, &value) == nil {
 		return value, nil
 	}
 	return validate.UnmarshalJSON(bytes.NewReader(document))
 }
 
-// numbered reports whether a document has a digit outside its strings, as
+// hasDigit reports whether a document has a digit outside its strings, as
 // every number does.
-func numbered(document json.RawMessage) bool {
+func hasDigit(document json.RawMessage) bool {
 	inString := false
 	for i := 0; i < len(document); i++ {
 		switch c := document[i]; {
@@ -255,7 +255,7 @@ func numbered(document json.RawMessage) bool {
 
 // collect adds the faults of a tree of errors, in which some stand for no more
 // than those below them. The tree is in no order, so the caller sorts.
-func (m *Mismatch) collect(e validate.ValidationError) {
+func (m *ValidationError) collect(e validate.ValidationError) {
 	for _, cause := range e.Causes {
 		m.collect(*cause)
 	}
@@ -270,5 +270,5 @@ func (m *Mismatch) collect(e validate.ValidationError) {
 	}
 	e.Causes = nil
 	unit := e.BasicOutput()
-	m.Faults = append(m.Faults, Fault{unit.InstanceLocation, unit.Error.String()})
+	m.Violations = append(m.Violations, Violation{unit.InstanceLocation, unit.Error.String()})
 }

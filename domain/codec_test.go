@@ -141,11 +141,11 @@ func TestReferencesWithinASchemaAreFollowed(t *testing.T) {
 // paths returns the paths of the faults that err names, sorted.
 func paths(t *testing.T, err error) (paths []string) {
 	t.Helper()
-	m, ok := errors.AsType[*domain.Mismatch](err)
+	m, ok := errors.AsType[*domain.ValidationError](err)
 	if !ok {
 		t.Fatalf("got %v, want a Mismatch", err)
 	}
-	for _, f := range m.Faults {
+	for _, f := range m.Violations {
 		paths = append(paths, f.Path)
 		if f.Detail == "" || !strings.Contains(err.Error(), f.String()) {
 			t.Errorf("fault %+v is not told in %q", f, err)
@@ -156,7 +156,7 @@ func paths(t *testing.T, err error) (paths []string) {
 }
 
 // Scenario 13.
-func TestEveryFaultIsNamedAtOnceWithItsPath(t *testing.T) {
+func TestValidationErrorListsEveryViolationWithItsPath(t *testing.T) {
 	t.Parallel()
 	type item struct {
 		Name string `json:"name"`
@@ -192,7 +192,7 @@ func TestEveryFaultIsNamedAtOnceWithItsPath(t *testing.T) {
 	}
 }
 
-func TestFaultsOfAnOutputAreNamedToo(t *testing.T) {
+func TestOutputViolationsAreListed(t *testing.T) {
 	t.Parallel()
 	tool := rawTool(t, `{}`, `{"properties":{"a":{"type":"string"},"b":{"type":"string"}}}`)
 	_, err := bind(t, tool, `{"a":1,"b":2}`).Run(t.Context(), invocation())
@@ -201,7 +201,7 @@ func TestFaultsOfAnOutputAreNamedToo(t *testing.T) {
 	}
 }
 
-func TestFaultsAreTheSameEachTimeAndSayNoMoreThanIsWrong(t *testing.T) {
+func TestViolationsAreDeterministicAndMinimal(t *testing.T) {
 	t.Parallel()
 	tool := rawTool(t, `{
 		"allOf":[{"$ref":"#/$defs/closed"}],
@@ -265,7 +265,7 @@ func TestJSONCodecTakesOneDocumentOfKnownFields(t *testing.T) {
 	}
 }
 
-func TestNumberThatNoIntHoldsIsAFaultWithItsPath(t *testing.T) {
+func TestNumberBeyondIntIsAViolationWithItsPath(t *testing.T) {
 	t.Parallel()
 	type limited struct {
 		Limit int `json:"limit"`

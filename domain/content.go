@@ -57,15 +57,15 @@ func (cs Contents) Media() []Media {
 	return media
 }
 
-// asKept returns the parts as they read back from their JSON.
-func (cs Contents) asKept() Contents {
+// validUTF8 returns the parts as they read back from their JSON.
+func (cs Contents) validUTF8() Contents {
 	kept := slices.Clone(cs)
 	for i, c := range kept {
 		switch c := c.(type) {
 		case Text:
-			kept[i] = Text(asKept(string(c)))
+			kept[i] = Text(validUTF8(string(c)))
 		case Media:
-			kept[i] = Media{MIME: asKept(c.MIME), Name: asKept(c.Name), Data: c.Data}
+			kept[i] = Media{MIME: validUTF8(c.MIME), Name: validUTF8(c.Name), Data: c.Data}
 		}
 	}
 	return kept

@@ -59,7 +59,7 @@ func TestEveryTypeOfContentIsAmongThoseTested(t *testing.T) {
 }
 
 // Scenario 53.
-func TestMediaIsKeptByteForByte(t *testing.T) {
+func TestMediaReadBackByteForByte(t *testing.T) {
 	t.Parallel()
 	size := 512 << 10
 	if os.Getenv("LEDGER_TEST_LONG") != "" {
@@ -92,7 +92,7 @@ func TestTextsAreJoinedWithoutASeparatorAndMediaKeepTheirOrder(t *testing.T) {
 	}
 }
 
-func TestContentThatIsNoneIsRefused(t *testing.T) {
+func TestInvalidContentIsRejected(t *testing.T) {
 	t.Parallel()
 	if data, err := json.Marshal(domain.Contents{nil}); !errors.Is(err, domain.ErrBadWord) {
 		t.Errorf("a nil part is written %s, %v, want ErrBadWord", data, err)

@@ -12,7 +12,7 @@
 // An [Offer] is what one turn may call: for each [Name] the registration behind
 // it, with the [Fingerprint] of its [Definition]. An [Invocation] says whose
 // call it is while it runs. [Rules] say what may be seen and done; [Match] is
-// their only pattern language. A [Shown] is the text that a question for
+// their only pattern language. A [Preview] is the text that a question for
 // permission shows. A [Ref] names an output that is kept whole in
 // managed storage.
 //

@@ -30,7 +30,7 @@ type Failure struct{ message string }
 // Error is what the model reads. It is never blank.
 func (f *Failure) Error() string {
 	if strings.TrimSpace(f.message) == "" {
-		return silent[Failed]
+		return defaultTexts[Failed]
 	}
 	return f.message
 }
@@ -55,8 +55,8 @@ func (d *Defect) Unwrap() error {
 	return err
 }
 
-// contain turns a panic of the function that defers it into a *Defect in err.
-func contain(err *error) {
+// recoverDefect turns a panic of the function that defers it into a *Defect in err.
+func recoverDefect(err *error) {
 	if v := recover(); v != nil {
 		*err = &Defect{Value: v, Stack: debug.Stack()}
 	}
@@ -86,7 +86,7 @@ func (d *Denied) Is(target error) bool { return target == ErrDenied }
 // A Declined is the refusal of a permission by a person. It is an
 // ErrDeclined. A tool returns it as it got it.
 type Declined struct {
-	Feedback string // what the person wants the model to read; may be empty
+	Feedback string // what the person allowsType the model to read; may be empty
 }
 
 // Error is the feedback, or that there is none.
@@ -113,13 +113,13 @@ const (
 	ByDeadline                         // its time ran out
 )
 
-var interruptions = words[Interruption]{"", "user", "shutdown", "superseded", "deadline"}
+var interruptions = enumNames[Interruption]{"", "user", "shutdown", "superseded", "deadline"}
 
-func (i Interruption) String() string               { return interruptions.word(i) }
-func (i Interruption) MarshalText() ([]byte, error) { return interruptions.text(i) }
+func (i Interruption) String() string               { return interruptions.name(i) }
+func (i Interruption) MarshalText() ([]byte, error) { return interruptions.marshal(i) }
 
 // UnmarshalText accepts what String gives; the empty text is zero.
-func (i *Interruption) UnmarshalText(text []byte) error { return interruptions.parse(i, text) }
+func (i *Interruption) UnmarshalText(text []byte) error { return interruptions.unmarshal(i, text) }
 
 // Error says why, in a word.
 func (i Interruption) Error() string { return "interrupted: " + i.String() }

@@ -37,7 +37,7 @@ func TestCanonicalFormIsThatOfRFC8785(t *testing.T) {
 	}
 }
 
-func TestWhatHasNoCanonicalFormIsRefused(t *testing.T) {
+func TestDocumentWithoutCanonicalFormIsRejected(t *testing.T) {
 	t.Parallel()
 	for _, document := range []string{
 		``, ` `, `{`, `{"a":1,}`, `{"a":1} {}`, `{"a":1,"a":2}`, `{"a":1,"\u0061":2}`, `"\ud800"`, "\"\xff\"", `NaN`, `01`, `'a'`,

@@ -8,49 +8,49 @@ import (
 )
 
 type (
-	session      struct{}
-	message      struct{}
-	turn         struct{}
-	event        struct{}
-	registration struct{}
-	scope        struct{}
-	layer        struct{}
-	process      struct{}
-	permission   struct{}
+	sessionKind      struct{}
+	messageKind      struct{}
+	turnKind         struct{}
+	eventKind        struct{}
+	registrationKind struct{}
+	scopeKind        struct{}
+	layerKind        struct{}
+	processKind      struct{}
+	permissionKind   struct{}
 )
 
-func (session) prefix() string      { return "ses" }
-func (message) prefix() string      { return "msg" }
-func (turn) prefix() string         { return "trn" }
-func (event) prefix() string        { return "evt" }
-func (registration) prefix() string { return "reg" }
-func (scope) prefix() string        { return "scp" }
-func (layer) prefix() string        { return "lay" }
-func (process) prefix() string      { return "prc" }
-func (permission) prefix() string   { return "per" }
+func (sessionKind) prefix() string      { return "ses" }
+func (messageKind) prefix() string      { return "msg" }
+func (turnKind) prefix() string         { return "trn" }
+func (eventKind) prefix() string        { return "evt" }
+func (registrationKind) prefix() string { return "reg" }
+func (scopeKind) prefix() string        { return "scp" }
+func (layerKind) prefix() string        { return "lay" }
+func (processKind) prefix() string      { return "prc" }
+func (permissionKind) prefix() string   { return "per" }
 
-// Kind is the closed set of what an [ID] can name.
-type Kind interface {
-	session | message | turn | event | registration | scope | layer | process | permission
+// IDKind is the closed set of what an [ID] can name.
+type IDKind interface {
+	sessionKind | messageKind | turnKind | eventKind | registrationKind | scopeKind | layerKind | processKind | permissionKind
 	prefix() string
 }
 
 // An ID names one thing of kind K, for ever: a prefix, an underscore and a
 // ULID. IDs of different kinds are different types, IDs of one kind can be
 // compared with ==. The zero ID names nothing.
-type ID[K Kind] struct{ u ulid.ULID }
+type ID[K IDKind] struct{ u ulid.ULID }
 
 // The IDs of this project.
 type (
-	SessionID      = ID[session]      // a session of one agent
-	MessageID      = ID[message]      // a prompt or a reply in a session
-	TurnID         = ID[turn]         // one materialization and the reply to it
-	EventID        = ID[event]        // an event; an EventStoreDB UUID bit for bit
-	RegistrationID = ID[registration] // a registration: the ID of its event
-	ScopeID        = ID[scope]        // a scope of registrations
-	LayerID        = ID[layer]        // a layer of registrations
-	ProcessID      = ID[process]      // one run of a program
-	PermissionID   = ID[permission]   // one asking of permission
+	SessionID      = ID[sessionKind]      // a session of one agent
+	MessageID      = ID[messageKind]      // a prompt or a reply in a session
+	TurnID         = ID[turnKind]         // one materialization and the reply to it
+	EventID        = ID[eventKind]        // an event; an EventStoreDB UUID bit for bit
+	RegistrationID = ID[registrationKind] // a registration: the ID of its event
+	ScopeID        = ID[scopeKind]        // a scope of registrations
+	LayerID        = ID[layerKind]        // a layer of registrations
+	ProcessID      = ID[processKind]      // one run of a program
+	PermissionID   = ID[permissionKind]   // one asking of permission
 )
 
 // IsZero reports whether id names nothing.
@@ -99,7 +99,7 @@ func (id ID[K]) Prefix() string {
 
 // ParseID is the inverse of [ID.String]. The case of the ULID's letters does
 // not matter. It returns an [ErrBadID] that says what is wrong.
-func ParseID[K Kind](text string) (ID[K], error) {
+func ParseID[K IDKind](text string) (ID[K], error) {
 	var k K
 	rest, ok := strings.CutPrefix(text, k.prefix()+"_")
 	if !ok {
@@ -116,7 +116,7 @@ func ParseID[K Kind](text string) (ID[K], error) {
 }
 
 // IDFromBytes is the inverse of [ID.Bytes].
-func IDFromBytes[K Kind](b [16]byte) ID[K] { return ID[K]{b} }
+func IDFromBytes[K IDKind](b [16]byte) ID[K] { return ID[K]{b} }
 
 // RegistrationOf returns the registration whose event is e.
 func RegistrationOf(e EventID) RegistrationID { return RegistrationID(e) }

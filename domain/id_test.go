@@ -113,7 +113,7 @@ func TestMintWithoutEntropyPanics(t *testing.T) {
 	t.Errorf("minted %s", m.Event())
 }
 
-func TestIDReadsBackWhateverTheCaseOfItsLetters(t *testing.T) {
+func TestIDParsesInAnyLetterCase(t *testing.T) {
 	t.Parallel()
 	m := newMint()
 	for range 100 {
@@ -129,7 +129,7 @@ func TestIDReadsBackWhateverTheCaseOfItsLetters(t *testing.T) {
 	}
 }
 
-func readsBack[K domain.Kind](t *testing.T, id domain.ID[K], prefix string) {
+func readsBack[K domain.IDKind](t *testing.T, id domain.ID[K], prefix string) {
 	t.Helper()
 	text := id.String()
 	if id.Prefix() != prefix || !strings.HasPrefix(text, prefix+"_") || len(text) != len(prefix)+27 {
@@ -194,7 +194,7 @@ func TestRegistrationIsItsEventByAnotherName(t *testing.T) {
 // parseEvent is ParseID for events, whose kind has no name outside the package.
 func parseEvent(text string) (domain.EventID, error) { return parseLike(domain.EventID{}, text) }
 
-func parseLike[K domain.Kind](_ domain.ID[K], text string) (domain.ID[K], error) {
+func parseLike[K domain.IDKind](_ domain.ID[K], text string) (domain.ID[K], error) {
 	return domain.ParseID[K](text)
 }
 

@@ -14,7 +14,7 @@ import (
 
 // Scenario 1.
 // Scenario 10.
-func TestToolIsOpaqueAndRunsItsExecutorOnceAsWhomItIsTold(t *testing.T) {
+func TestToolIsOpaqueAndRunsItsExecutorOnceWithTheInvocation(t *testing.T) {
 	t.Parallel()
 	type seen struct {
 		in  question
@@ -72,7 +72,7 @@ func TestMakingAndGuardingLeaveTheirArgumentsAlone(t *testing.T) {
 	for range 2 {
 		makeTool(t, spec)
 	}
-	guarded := domain.Guard("c", domain.Guard("b", domain.Guard("a", first)))
+	guarded := domain.WithAction("c", domain.WithAction("b", domain.WithAction("a", first)))
 	if spec.Input != nil || spec.Output != nil {
 		t.Errorf("Make filled in the spec of its caller: %v", spec)
 	}
@@ -111,7 +111,7 @@ func TestDefinitionIsTheSameEachTime(t *testing.T) {
 func TestOnlyTheSpecSaysIdempotent(t *testing.T) {
 	t.Parallel()
 	for _, want := range []bool{true, false} {
-		tool := domain.Guard("a", makeTool(t, domain.Spec[question, answer]{Execute: reply, Idempotent: want}))
+		tool := domain.WithAction("a", makeTool(t, domain.Spec[question, answer]{Execute: reply, Idempotent: want}))
 		if got := tool.Idempotent(); got != want {
 			t.Errorf("Idempotent() = %t, want %t", got, want)
 		}
@@ -139,7 +139,7 @@ func TestZeroToolAndZeroBoundRunNothing(t *testing.T) {
 	if _, err := (domain.Bound{}).Run(t.Context(), invocation()); !errors.Is(err, domain.ErrBadTool) {
 		t.Errorf("Run of the zero Bound = %v, want ErrBadTool", err)
 	}
-	if !domain.Guard("a", zero).IsZero() {
+	if !domain.WithAction("a", zero).IsZero() {
 		t.Error("guarding the zero Tool gives a Tool")
 	}
 }
@@ -156,7 +156,7 @@ func TestInputThatDoesNotFitRunsNothing(t *testing.T) {
 		if !errors.Is(err, domain.ErrInvalidInput) || errors.Is(err, domain.ErrInvalidOutput) {
 			t.Errorf("Bind(%s) = %v, want ErrInvalidInput", input, err)
 		}
-		if m, ok := errors.AsType[*domain.Mismatch](err); !ok || len(m.Faults) == 0 {
+		if m, ok := errors.AsType[*domain.ValidationError](err); !ok || len(m.Violations) == 0 {
 			t.Errorf("Bind(%s) = %#v, want a Mismatch with a fault", input, err)
 		}
 		if _, err := bound.Run(t.Context(), invocation()); err == nil || runs != 0 {
@@ -176,7 +176,7 @@ func TestNoInputIsAnEmptyObject(t *testing.T) {
 }
 
 // Scenario 4.
-func TestExecutorSeesDecodedValuesAndTheModelEncodedOnes(t *testing.T) {
+func TestExecutorReceivesDecodedInputAndPresentationEncodedOutput(t *testing.T) {
 	t.Parallel()
 	yesNo := codec[string]{
 		schema: `{"type":"boolean"}`,
@@ -257,7 +257,7 @@ func TestOutputThatDoesNotFitIsNoSuccess(t *testing.T) {
 			if !errors.Is(err, domain.ErrInvalidOutput) || errors.Is(err, domain.ErrInvalidInput) {
 				t.Errorf("Run = %v, want ErrInvalidOutput", err)
 			}
-			if m, ok := errors.AsType[*domain.Mismatch](err); !ok || len(m.Faults) == 0 {
+			if m, ok := errors.AsType[*domain.ValidationError](err); !ok || len(m.Violations) == 0 {
 				t.Errorf("Run = %#v, want a Mismatch with a fault", err)
 			}
 			if ran != 1 || presented != 0 || output.Structured() != nil || output.Content() != nil {
@@ -354,7 +354,7 @@ func ending(t *testing.T, reason, err error) error {
 	return err
 }
 
-func TestInterruptionOutranksAnErrorThatCameOfIt(t *testing.T) {
+func TestInterruptionReplacesAToolError(t *testing.T) {
 	t.Parallel()
 	own := errors.New("connection reset")
 	for _, returned := range []error{own, context.Canceled, domain.Fail("could not finish")} {
@@ -370,7 +370,7 @@ func TestInterruptionOutranksAnErrorThatCameOfIt(t *testing.T) {
 	}
 }
 
-func TestSuccessAndDecisionsStandThroughAnInterruption(t *testing.T) {
+func TestSuccessAndPermissionDecisionsSurviveAnInterruption(t *testing.T) {
 	t.Parallel()
 	denied := &domain.Denied{Action: "bash", Resource: "rm"}
 	declined := &domain.Declined{Feedback: "use a branch"}
@@ -403,7 +403,7 @@ func TestAnInterruptionBeforeTheRunIsTheExecutorsToSee(t *testing.T) {
 	}
 }
 
-func TestProgressReachesWhoeverListensAndNobodyElse(t *testing.T) {
+func TestProgressReachesOnlyItsReceiver(t *testing.T) {
 	t.Parallel()
 	var heard []domain.Progress
 	quiet := invocation()

@@ -32,7 +32,7 @@ func NewMint(now func() time.Time, entropy io.Reader) *Mint {
 // NewID returns an ID that m has not made before and that is greater than
 // every one that it has. It panics if the entropy fails, as nothing can be
 // named then.
-func NewID[K Kind](m *Mint) ID[K] {
+func NewID[K IDKind](m *Mint) ID[K] {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	ms := max(uint64(max(m.now().UnixMilli(), 0)), m.mu.last.Time())
@@ -48,11 +48,11 @@ func NewID[K Kind](m *Mint) ID[K] {
 
 // The methods below mint one ID each.
 
-func (m *Mint) Session() SessionID       { return NewID[session](m) }
-func (m *Mint) Message() MessageID       { return NewID[message](m) }
-func (m *Mint) Turn() TurnID             { return NewID[turn](m) }
-func (m *Mint) Event() EventID           { return NewID[event](m) }
-func (m *Mint) Scope() ScopeID           { return NewID[scope](m) }
-func (m *Mint) Layer() LayerID           { return NewID[layer](m) }
-func (m *Mint) Process() ProcessID       { return NewID[process](m) }
-func (m *Mint) Permission() PermissionID { return NewID[permission](m) }
+func (m *Mint) Session() SessionID       { return NewID[sessionKind](m) }
+func (m *Mint) Message() MessageID       { return NewID[messageKind](m) }
+func (m *Mint) Turn() TurnID             { return NewID[turnKind](m) }
+func (m *Mint) Event() EventID           { return NewID[eventKind](m) }
+func (m *Mint) Scope() ScopeID           { return NewID[scopeKind](m) }
+func (m *Mint) Layer() LayerID           { return NewID[layerKind](m) }
+func (m *Mint) Process() ProcessID       { return NewID[processKind](m) }
+func (m *Mint) Permission() PermissionID { return NewID[permissionKind](m) }

@@ -10,13 +10,13 @@ const (
 	PerSession                       // one session
 )
 
-var placements = words[Placement]{"", "application", "location", "session"}
+var placements = enumNames[Placement]{"", "application", "location", "session"}
 
-func (p Placement) String() string               { return placements.word(p) }
-func (p Placement) MarshalText() ([]byte, error) { return placements.text(p) }
+func (p Placement) String() string               { return placements.name(p) }
+func (p Placement) MarshalText() ([]byte, error) { return placements.marshal(p) }
 
 // UnmarshalText accepts what String gives; the empty text is zero.
-func (p *Placement) UnmarshalText(text []byte) error { return placements.parse(p, text) }
+func (p *Placement) UnmarshalText(text []byte) error { return placements.unmarshal(p, text) }
 
 // An Offered is a registration of a name: the one that a turn offered, or the
 // one in effect.

@@ -32,7 +32,7 @@ func settled(o domain.Output) domain.Settlement {
 
 func TestWithoutAPresentationAStringIsTextAndAnythingElseAsItIs(t *testing.T) {
 	t.Parallel()
-	for encoded, want := range map[string]domain.Reading{
+	for encoded, want := range map[string]domain.ToolResult{
 		`"line\none"`:    {Text: "line\none"},
 		" \n\t\"late\" ": {Text: "late"},
 		`""`:             {},
@@ -41,7 +41,7 @@ func TestWithoutAPresentationAStringIsTextAndAnythingElseAsItIs(t *testing.T) {
 		`["a"]`:          {Structured: json.RawMessage(`["a"]`)},
 		`7`:              {Structured: json.RawMessage(`7`)},
 	} {
-		if got := settled(present(t, encoded, nil)).Reading(); !reflect.DeepEqual(got, want) {
+		if got := settled(present(t, encoded, nil)).ToolResult(); !reflect.DeepEqual(got, want) {
 			t.Errorf("output %s reads %+v, want %+v", encoded, got, want)
 		}
 	}
@@ -56,7 +56,7 @@ func TestTextAndFileReadAsContentBesideTheStructuredOutput(t *testing.T) {
 	if got := string(output.Structured()); got != `{"n":1}` {
 		t.Errorf("structured = %s", got)
 	}
-	reading := settled(output).Reading()
+	reading := settled(output).ToolResult()
 	data, err := json.Marshal(reading.Content)
 	want := `[{"type":"text","text":"a chart"},{"type":"file","uri":"data:image/png;base64,cG5n","mime":"image/png","name":"c.png"}]`
 	if err != nil || reading.Type() != "content" || string(data) != want {
@@ -74,7 +74,7 @@ func TestOneTextReadsAsText(t *testing.T) {
 		}
 		return []domain.Content{domain.Text(b.String())}
 	})
-	reading := settled(output).Reading()
+	reading := settled(output).ToolResult()
 	if want := "[\n  {\n    \"todo\": \"x\"\n  }\n]"; reading.Type() != "text" || reading.Text != want {
 		t.Errorf("reads as %s %q, want text %q", reading.Type(), reading.Text, want)
 	}

@@ -15,13 +15,13 @@ const (
 	StructuredChannel                    // the encoded output
 )
 
-var channels = words[Channel]{"", "text", "structured"}
+var channels = enumNames[Channel]{"", "text", "structured"}
 
-func (c Channel) String() string               { return channels.word(c) }
-func (c Channel) MarshalText() ([]byte, error) { return channels.text(c) }
+func (c Channel) String() string               { return channels.name(c) }
+func (c Channel) MarshalText() ([]byte, error) { return channels.marshal(c) }
 
 // UnmarshalText accepts what String gives; the empty text is zero.
-func (c *Channel) UnmarshalText(text []byte) error { return channels.parse(c, text) }
+func (c *Channel) UnmarshalText(text []byte) error { return channels.unmarshal(c, text) }
 
 // A Ref names a managed output: the complete text or value of which a
 // settlement holds only a preview. To a model it is opaque. The zero Ref names
@@ -79,7 +79,7 @@ func ParseRef(text string) (Ref, error) {
 	if !ok || !two {
 		return Ref{}, fmt.Errorf("parse %q: %w: it is not %sSETTLEMENT/CHANNEL", text, ErrBadRef, refScheme)
 	}
-	settlement, err := ParseID[event](id)
+	settlement, err := ParseID[eventKind](id)
 	if err != nil {
 		return Ref{}, fmt.Errorf("%w: %w", ErrBadRef, err)
 	}

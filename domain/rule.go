@@ -18,13 +18,13 @@ const (
 	Deny
 )
 
-var effects = words[Effect]{"", "allow", "ask", "deny"}
+var effects = enumNames[Effect]{"", "allow", "ask", "deny"}
 
-func (e Effect) String() string               { return effects.word(e) }
-func (e Effect) MarshalText() ([]byte, error) { return effects.text(e) }
+func (e Effect) String() string               { return effects.name(e) }
+func (e Effect) MarshalText() ([]byte, error) { return effects.marshal(e) }
 
 // UnmarshalText accepts what String gives; the empty text is zero.
-func (e *Effect) UnmarshalText(text []byte) error { return effects.parse(e, text) }
+func (e *Effect) UnmarshalText(text []byte) error { return effects.unmarshal(e, text) }
 
 // A Rule gives the effect of actions on resources. Action and Resource are
 // patterns of [Match].

@@ -131,7 +131,7 @@ func TestOnlyADenialOfEverythingHides(t *testing.T) {
 	}
 }
 
-func TestSpellingsServeAskAndDenyOnly(t *testing.T) {
+func TestSpellingsMatchOnlyAskAndDenyRules(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]domain.Effect{
 		"allow *, deny rm *":             domain.Deny,
@@ -160,7 +160,7 @@ func TestSpellingsServeAskAndDenyOnly(t *testing.T) {
 	}
 }
 
-func TestRulesDigestIsThatOfWhatTheySay(t *testing.T) {
+func TestRulesDigestIgnoresTheSource(t *testing.T) {
 	t.Parallel()
 	rules := domain.Rules{{Action: "bash", Resource: "rm *", Effect: domain.Deny, Source: "a:1"}, {Action: "*", Resource: "*", Effect: domain.Allow}}
 	digest := rules.Digest()

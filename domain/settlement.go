@@ -27,7 +27,7 @@ const (
 	Lost                               // it began, and its process died
 )
 
-var outcomes = words[Outcome]{"", "succeeded", "failed", "unknown_tool", "stale", "invalid_input", "invalid_output",
+var outcomes = enumNames[Outcome]{"", "succeeded", "failed", "unknown_tool", "stale", "invalid_input", "invalid_output",
 	"denied", "declined", "disabled", "interrupted", "defect", "retention_failed", "media_too_large", "lost"}
 
 // Outcomes returns all of them, in order.
@@ -39,11 +39,11 @@ func Outcomes() []Outcome {
 	return all
 }
 
-func (o Outcome) String() string               { return outcomes.word(o) }
-func (o Outcome) MarshalText() ([]byte, error) { return outcomes.text(o) }
+func (o Outcome) String() string               { return outcomes.name(o) }
+func (o Outcome) MarshalText() ([]byte, error) { return outcomes.marshal(o) }
 
 // UnmarshalText accepts what String gives; the empty text is zero.
-func (o *Outcome) UnmarshalText(text []byte) error { return outcomes.parse(o, text) }
+func (o *Outcome) UnmarshalText(text []byte) error { return outcomes.unmarshal(o, text) }
 
 // A Settlement is the one end of a call. It holds what the ledger keeps, and
 // from it alone follows what the model reads.
@@ -74,9 +74,9 @@ func (s Settlement) Agrees() bool {
 	return !s.Offered.Fingerprint.IsZero() && s.Offered.Fingerprint == s.Effective.Fingerprint
 }
 
-// silent holds what the model reads of a call that did not succeed and whose
+// defaultTexts holds what the model reads of a call that did not succeed and whose
 // settlement has no text, by outcome.
-var silent = [...]string{
+var defaultTexts = [...]string{
 	"Tool call ended in an unknown way",
 	Succeeded:       "",
 	Failed:          "Tool execution failed without a message",
@@ -94,9 +94,9 @@ var silent = [...]string{
 	Lost:            lostText,
 }
 
-// A Reading is what a model reads of a settlement. At most one of its fields is
+// A ToolResult is what a model reads of a settlement. At most one of its fields is
 // set; none is for an output that is the empty text.
-type Reading struct {
+type ToolResult struct {
 	Error      string          // for any outcome but Succeeded; then never empty
 	Text       string          // a single part that is text
 	Content    Contents        // several parts, or media
@@ -104,7 +104,7 @@ type Reading struct {
 }
 
 // Type returns error, text, content or json, as the field that is set.
-func (r Reading) Type() string {
+func (r ToolResult) Type() string {
 	switch {
 	case r.Structured != nil:
 		return "json"
@@ -116,20 +116,20 @@ func (r Reading) Type() string {
 	return "text"
 }
 
-// Reading returns what the model reads. It is a function of the settlement
+// ToolResult returns what the model reads. It is a function of the settlement
 // alone: read back from the log, a settlement reads the same. A byte that is
 // not UTF-8 reads as U+FFFD, as JSON keeps it.
-func (s Settlement) Reading() Reading {
+func (s Settlement) ToolResult() ToolResult {
 	if s.Outcome != Succeeded {
-		return Reading{Error: asKept(s.errorText())}
+		return ToolResult{Error: validUTF8(s.errorText())}
 	}
 	if len(s.Content) == 0 {
-		return Reading{Structured: s.Structured}
+		return ToolResult{Structured: s.Structured}
 	}
 	if text, ok := s.Content[0].(Text); ok && len(s.Content) == 1 {
-		return Reading{Text: asKept(string(text))}
+		return ToolResult{Text: validUTF8(string(text))}
 	}
-	return Reading{Content: s.Content.asKept()}
+	return ToolResult{Content: s.Content.validUTF8()}
 }
 
 // errorText returns the text of a call that did not succeed. A blank one would
@@ -138,14 +138,14 @@ func (s Settlement) errorText() string {
 	switch {
 	case strings.TrimSpace(s.Text) != "":
 		return s.Text
-	case int(s.Outcome) < len(silent):
-		return silent[s.Outcome]
+	case int(s.Outcome) < len(defaultTexts):
+		return defaultTexts[s.Outcome]
 	}
-	return silent[0]
+	return defaultTexts[0]
 }
 
-// asKept is the text that JSON keeps of a text.
-func asKept(text string) string { return string([]rune(text)) }
+// validUTF8 is the text that JSON keeps of a text.
+func validUTF8(text string) string { return string([]rune(text)) }
 
 const (
 	disabledText = "Tools are disabled after the maximum number of steps"

@@ -10,16 +10,16 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-func TestAnythingButASuccessReadsAsItsText(t *testing.T) {
+func TestUnsuccessfulOutcomeReadsAsItsText(t *testing.T) {
 	t.Parallel()
 	for _, o := range domain.Outcomes() {
 		s := domain.Settlement{Outcome: o, Text: "why", Structured: json.RawMessage(`{"a":1}`), Content: parts()}
-		got := s.Reading()
+		got := s.ToolResult()
 		if o == domain.Succeeded {
 			if got.Error != "" || got.Type() != "content" {
 				t.Errorf("%s reads as %s %+v", o, got.Type(), got)
 			}
-		} else if !reflect.DeepEqual(got, domain.Reading{Error: "why"}) || got.Type() != "error" {
+		} else if !reflect.DeepEqual(got, domain.ToolResult{Error: "why"}) || got.Type() != "error" {
 			t.Errorf("%s reads as %s %+v, want the text alone", o, got.Type(), got)
 		}
 	}
@@ -29,7 +29,7 @@ func TestOutcomeWithoutATextReadsAsAnErrorThatSaysIt(t *testing.T) {
 	t.Parallel()
 	for _, o := range append(domain.Outcomes(), 0, domain.Outcome(200)) {
 		for _, text := range []string{"", " \n\t"} {
-			got := domain.Settlement{Outcome: o, Text: text}.Reading()
+			got := domain.Settlement{Outcome: o, Text: text}.ToolResult()
 			switch {
 			case o == domain.Succeeded:
 				if got.Type() != "text" || got.Error != "" {
@@ -46,7 +46,7 @@ func TestOutcomeWithoutATextReadsAsAnErrorThatSaysIt(t *testing.T) {
 	}
 }
 
-func TestReadingHasOneFieldAndItsTypeNamesIt(t *testing.T) {
+func TestToolResultHasOneFieldNamedByItsType(t *testing.T) {
 	t.Parallel()
 	structured := json.RawMessage(`{"a":1}`)
 	for want, s := range map[string]domain.Settlement{
@@ -55,7 +55,7 @@ func TestReadingHasOneFieldAndItsTypeNamesIt(t *testing.T) {
 		"content": {Structured: structured, Content: domain.Contents{domain.Text("a"), domain.Text("b")}},
 	} {
 		s.Outcome = domain.Succeeded
-		got := s.Reading()
+		got := s.ToolResult()
 		set := 0
 		for _, field := range []bool{got.Error != "", got.Text != "", got.Content != nil, got.Structured != nil} {
 			if field {
@@ -67,19 +67,19 @@ func TestReadingHasOneFieldAndItsTypeNamesIt(t *testing.T) {
 		}
 	}
 	alone := domain.Settlement{Outcome: domain.Succeeded, Content: domain.Contents{domain.Media{MIME: "a/a"}}}
-	if got := alone.Reading().Type(); got != "content" {
+	if got := alone.ToolResult().Type(); got != "content" {
 		t.Errorf("one part of media reads as %s, want content", got)
 	}
 }
 
-func TestTextThatIsNotUTF8ReadsAsItIsKept(t *testing.T) {
+func TestInvalidUTF8ReadsTheSameAfterStorage(t *testing.T) {
 	t.Parallel()
 	failed := domain.Settlement{Outcome: domain.Failed, Text: "a\xff\xfeb"}
-	if got, want := failed.Reading().Error, "a\ufffd\ufffdb"; got != want {
+	if got, want := failed.ToolResult().Error, "a\ufffd\ufffdb"; got != want {
 		t.Errorf("reads as %q, want %q", got, want)
 	}
 	content := domain.Contents{domain.Text("\xff"), domain.Media{MIME: "a/\xff", Name: "\xff.png", Data: []byte("\xff")}}
-	got := domain.Settlement{Outcome: domain.Succeeded, Content: content}.Reading().Content
+	got := domain.Settlement{Outcome: domain.Succeeded, Content: content}.ToolResult().Content
 	want := domain.Contents{domain.Text("\ufffd"), domain.Media{MIME: "a/\ufffd", Name: "\ufffd.png", Data: []byte("\xff")}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("reads as %q, want %q", got, want)
@@ -120,7 +120,7 @@ func TestEndsThatRunNothingSayWhetherTheCallBegan(t *testing.T) {
 		"disabled":           {domain.DisabledCall(), domain.Disabled, false, "disabled after the maximum number of steps"},
 	} {
 		interrupted := row.want == domain.Interrupted
-		if row.s.Outcome != row.want || row.s.Began != row.began || (row.s.Interruption != 0) != interrupted || !strings.Contains(row.s.Reading().Error, row.says) {
+		if row.s.Outcome != row.want || row.s.Began != row.began || (row.s.Interruption != 0) != interrupted || !strings.Contains(row.s.ToolResult().Error, row.says) {
 			t.Errorf("%s: %+v", name, row.s)
 		}
 	}
@@ -129,7 +129,7 @@ func TestEndsThatRunNothingSayWhetherTheCallBegan(t *testing.T) {
 	}
 }
 
-func TestOfferFindsWhatItHolds(t *testing.T) {
+func TestOfferFindsItsTools(t *testing.T) {
 	t.Parallel()
 	read, write := domain.Offered{Name: "read"}, domain.Offered{Name: "write", Fingerprint: domain.Fingerprint{1}}
 	offer := domain.Offer{Tools: []domain.Offered{read, write}}

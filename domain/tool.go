@@ -11,9 +11,9 @@ import (
 // A Tool is something a model can call. It is opaque: it can be described, and
 // bound to an input, and that is all. Tools have no name of their own. A Tool
 // is safe for concurrent use if its executor is. The zero Tool is not valid.
-type Tool struct{ *tool }
+type Tool struct{ *toolBody }
 
-type tool struct {
+type toolBody struct {
 	description string
 	action      string // empty: the name it is described by
 	input       schema
@@ -80,7 +80,7 @@ func Make[In, Out any](s Spec[In, Out]) (Tool, error) {
 	if err != nil {
 		return Tool{}, fmt.Errorf("make tool: output: %w", err)
 	}
-	t := &tool{description: s.Description, input: input, output: output, idempotent: s.Idempotent}
+	t := &toolBody{description: s.Description, input: input, output: output, idempotent: s.Idempotent}
 	t.bind = func(raw json.RawMessage) (func(context.Context, Invocation) (Output, error), error) {
 		in, err := decode(s.Input, input, raw)
 		if err != nil {
@@ -92,36 +92,36 @@ func Make[In, Out any](s Spec[In, Out]) (Tool, error) {
 }
 
 func schemaFor[T any](c Codec[T]) (s schema, err error) {
-	defer contain(&err)
-	if flawed, ok := c.(interface{ flaw() error }); ok && flawed.flaw() != nil {
-		return schema{}, flawed.flaw()
+	defer recoverDefect(&err)
+	if broken, ok := c.(interface{ schemaError() error }); ok && broken.schemaError() != nil {
+		return schema{}, broken.schemaError()
 	}
 	return compile(c.Schema())
 }
 
 func decode[In any](c Codec[In], s schema, raw json.RawMessage) (in In, err error) {
-	defer contain(&err)
+	defer recoverDefect(&err)
 	document, err := s.accept(raw, ignored(c))
 	if err != nil {
 		return in, err
 	}
 	if in, err = c.Decode(document); err != nil {
-		return in, mismatch(ErrInvalidInput, err)
+		return in, invalid(ErrInvalidInput, err)
 	}
 	return in, nil
 }
 
 func run[In, Out any](ctx context.Context, s Spec[In, Out], schema schema, in In, inv Invocation) (out Output, err error) {
-	defer contain(&err)
+	defer recoverDefect(&err)
 	value, err := s.Execute(ctx, in, inv)
 	if err != nil {
 		return Output{}, classify(ctx, err)
 	}
 	document, err := s.Output.Encode(value)
 	if err != nil {
-		return Output{}, mismatch(ErrInvalidOutput, err)
+		return Output{}, invalid(ErrInvalidOutput, err)
 	}
-	says, err := schema.check(document, ErrInvalidOutput)
+	decoded, err := schema.check(document, ErrInvalidOutput)
 	if err != nil {
 		return Output{}, err
 	}
@@ -129,9 +129,9 @@ func run[In, Out any](ctx context.Context, s Spec[In, Out], schema schema, in In
 	var encoded bytes.Buffer
 	encoded.Grow(len(document))
 	if err := json.Compact(&encoded, document); err != nil {
-		return Output{}, mismatch(ErrInvalidOutput, err)
+		return Output{}, invalid(ErrInvalidOutput, err)
 	}
-	out = Output{structured: encoded.Bytes(), content: present(s, in, encoded.Bytes(), says)}
+	out = Output{structured: encoded.Bytes(), content: present(s, in, encoded.Bytes(), decoded)}
 	if s.Lost != nil {
 		out.lost = max(s.Lost(value), 0)
 	}
@@ -148,26 +148,26 @@ func classify(ctx context.Context, err error) error {
 }
 
 // present presents an encoded output, which says what it decodes to.
-func present[In, Out any](s Spec[In, Out], in In, encoded json.RawMessage, says any) Contents {
+func present[In, Out any](s Spec[In, Out], in In, encoded json.RawMessage, decoded any) Contents {
 	if s.Present != nil {
 		return s.Present(in, Encoded[Out]{bytes.Clone(encoded), s.Output})
 	}
-	if text, ok := says.(string); ok {
+	if text, ok := decoded.(string); ok {
 		return Contents{Text(text)}
 	}
 	return nil
 }
 
 // IsZero reports whether t is the zero Tool, which is not valid.
-func (t Tool) IsZero() bool { return t.tool == nil }
+func (t Tool) IsZero() bool { return t.toolBody == nil }
 
-// Guard returns a tool that is t but for its permission action. Guarding the
+// WithAction returns a tool that is t but for its permission action. Guarding the
 // zero Tool gives the zero Tool.
-func Guard(action string, t Tool) Tool {
-	if t.tool == nil {
+func WithAction(action string, t Tool) Tool {
+	if t.toolBody == nil {
 		return t
 	}
-	guarded := *t.tool
+	guarded := *t.toolBody
 	guarded.action = action
 	return Tool{&guarded}
 }
@@ -186,7 +186,7 @@ func (t Tool) Describe(name Name) Definition {
 	return Definition{name, t.description, t.input.source, t.output.source}
 }
 
-// Action returns the permission action of t under a name: the one that Guard
+// Action returns the permission action of t under a name: the one that WithAction
 // gave it, or the name.
 func (t Tool) Action(name Name) string {
 	if t.action == "" {
@@ -201,11 +201,11 @@ func (t Tool) Idempotent() bool { return t.idempotent }
 
 // Bind checks an input against the tool's schema and decodes it. No input at
 // all counts as an empty object. A number may be written as a string, as in
-// "limit": "10", where the schema wants a number and no string. It returns a *Mismatch, which is an
+// "limit": "10", where the schema allowsType a number and no string. It returns a *ValidationError, which is an
 // ErrInvalidInput, or a *Defect if the codec panics: then there is nothing to
 // run.
 func (t Tool) Bind(input json.RawMessage) (Bound, error) {
-	if t.tool == nil {
+	if t.toolBody == nil {
 		return Bound{}, fmt.Errorf("bind: %w: it is zero", ErrBadTool)
 	}
 	if len(bytes.TrimSpace(input)) == 0 {
@@ -223,7 +223,7 @@ type Bound struct {
 // Run executes the tool once on the calling goroutine, encodes what it returns
 // and presents that. It returns a *Failure; an ErrInterrupted if the context
 // ended and the tool returned an error; a *Defect if anything panicked; a
-// *Mismatch, which is an ErrInvalidOutput; or the tool's own error.
+// *ValidationError, which is an ErrInvalidOutput; or the tool's own error.
 func (b Bound) Run(ctx context.Context, inv Invocation) (Output, error) {
 	if b.run == nil {
 		return Output{}, fmt.Errorf("run: %w: nothing is bound", ErrBadTool)
@@ -254,14 +254,14 @@ func (o Output) WithContent(content Contents) Output { return Output{o.structure
 // An Invocation says on whose behalf a tool runs: exactly these four, supplied
 // by the runner, never inferred.
 type Invocation struct {
-	Session SessionID
-	Agent   AgentID
-	Message MessageID // the reply that asks for the call
-	Call    CallID
-	live    *live
+	Session  SessionID
+	Agent    AgentID
+	Message  MessageID // the reply that asks for the call
+	Call     CallID
+	progress *progressSink
 }
 
-type live struct{ report func(Progress) }
+type progressSink struct{ report func(Progress) }
 
 // A Progress is how far a running call is. It is live only: it never enters
 // the log, but the last one is kept with a failure.
@@ -273,14 +273,14 @@ type Progress struct {
 // Reporting returns the invocation with a receiver for its progress, which is
 // called on the goroutine that reports and must not block.
 func (i Invocation) Reporting(to func(Progress)) Invocation {
-	i.live = &live{to}
+	i.progress = &progressSink{to}
 	return i
 }
 
 // Report says how far the call is, in place of what was said last.
 func (i Invocation) Report(p Progress) {
-	if i.live != nil {
-		i.live.report(p)
+	if i.progress != nil {
+		i.progress.report(p)
 	}
 }
 

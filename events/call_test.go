@@ -85,7 +85,7 @@ func TestPresentationReadsTheSameFromTheLog(t *testing.T) {
 				t.Fatal(err)
 			}
 			live := domain.Settlement{Outcome: domain.Succeeded, Began: true, Structured: output.Structured(), Content: output.Content()}
-			if got, want := fromLog(t, live).Reading(), live.Reading(); !reflect.DeepEqual(got, want) {
+			if got, want := fromLog(t, live).ToolResult(), live.ToolResult(); !reflect.DeepEqual(got, want) {
 				t.Errorf("from the log it reads\n%+q, live it read\n%+q", got, want)
 			}
 		})
@@ -103,7 +103,7 @@ func TestEveryOutcomeReadsTheSameFromTheLog(t *testing.T) {
 	t.Parallel()
 	for _, o := range domain.Outcomes() {
 		live := domain.Settlement{Outcome: o, Text: "it was \xff <so>", Structured: json.RawMessage(`1`)}
-		if got, want := fromLog(t, live).Reading(), live.Reading(); !reflect.DeepEqual(got, want) {
+		if got, want := fromLog(t, live).ToolResult(), live.ToolResult(); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: from the log it reads %+q, live it read %+q", o, got, want)
 		}
 	}

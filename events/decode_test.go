@@ -27,7 +27,7 @@ func draftAgain(v events.Envelope) events.Draft {
 	return events.Draft{ID: v.ID, Time: v.Time, Correlation: v.Correlation, Causation: v.Causation, Event: v.Event}
 }
 
-func TestWhatIsNotKnownPassesThroughByteForByte(t *testing.T) {
+func TestUnknownEventsPassThroughByteForByte(t *testing.T) {
 	t.Parallel()
 	m := newLedger(nil).Mint()
 	metadata := `{"$correlationId":"` + m.Session().String() + `","$causationId":"` + m.Event().String() + `"}`
@@ -50,7 +50,7 @@ func TestWhatIsNotKnownPassesThroughByteForByte(t *testing.T) {
 
 // Other programs write what they like into the metadata of kinds of their own,
 // and $correlationId is any text to them.
-func TestMetadataOfUnknownKindsAreWhoseTheyAre(t *testing.T) {
+func TestForeignMetadataOfUnknownKindsAreIgnored(t *testing.T) {
 	t.Parallel()
 	for _, metadata := range []string{"\xff", "[1]", `{"$correlationId":"3f2504e0-4f89-11d3-9a0c-0305e82c3301"}`, `{"$correlationId":7}`} {
 		v, err := events.Decode(entry("WeatherChanged", 1, `{}`, metadata))
@@ -63,7 +63,7 @@ func TestMetadataOfUnknownKindsAreWhoseTheyAre(t *testing.T) {
 	}
 }
 
-func TestVersionsBelowOneAreNoRecords(t *testing.T) {
+func TestVersionsBelowOneAreRejected(t *testing.T) {
 	t.Parallel()
 	for _, version := range []int{0, -1} {
 		e := entry("CallSettled", version, `{}`, ``)
@@ -89,7 +89,7 @@ func TestMetadataMayBeEmpty(t *testing.T) {
 	}
 }
 
-func TestDamageIsNamedWithItsPlace(t *testing.T) {
+func TestDamageErrorNamesStreamRevisionAndPosition(t *testing.T) {
 	t.Parallel()
 	for name, e := range map[string]events.Entry{
 		"cut data":           entry("SessionClosed", 1, `{"reason":"do`, ``),

@@ -17,7 +17,7 @@ func digestOf(entries ...events.Entry) string {
 }
 
 // The digest sees every field but the position, and the order.
-func TestDigestIsOfAllButThePosition(t *testing.T) {
+func TestDigestCoversEveryFieldButThePosition(t *testing.T) {
 	t.Parallel()
 	base := events.Entry{
 		Record: events.Record{Kind: "A", Version: 1, Time: time.Unix(1, 0).UTC(), Data: []byte(`{"a":1}`), Metadata: []byte(`{}`)},

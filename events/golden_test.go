@@ -25,7 +25,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files of the versions that are written now")
 
 // whole returns an event of every kind with every field set.
-func whole() []Event {
+func sampleEvents() []Event {
 	now := func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC) }
 	m := domain.NewMint(now, rand.NewChaCha8([32]byte{7}))
 	offered := domain.Offered{Name: "read", Registration: domain.RegistrationOf(m.Event()), Layer: m.Layer(), Fingerprint: domain.Fingerprint{1, 2}}
@@ -78,7 +78,7 @@ func whole() []Event {
 		PermissionRequested{
 			Permission: m.Permission(), Message: m.Message(), Call: "call_1", Agent: "build", Action: "bash", Resources: []string{"git push"},
 			Save: []string{"git *"}, Metadata: raw(`{"cwd":"/"}`),
-			Shown: domain.Shown{Kind: domain.ShownCommand, Text: "git push", Bytes: 9, Cut: 1, SHA256: strings.Repeat("cd", 32)},
+			Shown: domain.Preview{Kind: domain.PreviewCommand, Text: "git push", Bytes: 9, Cut: 1, SHA256: strings.Repeat("cd", 32)},
 		},
 		PermissionDecided{
 			Permission: m.Permission(), Effect: domain.Deny, By: ByPerson, Rule: rule, Scope: "reject", Feedback: "use a branch", WaitedMS: 1500, Person: "ada",
@@ -112,26 +112,26 @@ var additions = map[string]int{
 	"PromptAdmitted": 1, "ReplyReceived": 1, "ProcessStarted": 1,
 }
 
-// A goldenForm is a form of a kind that some program wrote: a version, and how
+// A goldenVariant is a form of a kind that some program wrote: a version, and how
 // many additions to that version the program knew.
-type goldenForm struct {
+type goldenVariant struct {
 	version, additions int
 }
 
-// goldenForms returns all forms of a kind, oldest first.
-func goldenForms(kind string) (forms []goldenForm) {
+// goldenVariants returns all forms of a kind, oldest first.
+func goldenVariants(kind string) (forms []goldenVariant) {
 	last := kinds[kind].version
 	for version := 1; version < last; version++ {
-		forms = append(forms, goldenForm{version, 0})
+		forms = append(forms, goldenVariant{version, 0})
 	}
 	for n := range additions[kind] + 1 {
-		forms = append(forms, goldenForm{last, n})
+		forms = append(forms, goldenVariant{last, n})
 	}
 	return forms
 }
 
 // as returns an event without the fields that a form of it has no keys for.
-func as(form goldenForm, e Event) Event {
+func as(form goldenVariant, e Event) Event {
 	switch e := e.(type) {
 	case ProcessStarted:
 		if form.version == 1 {
@@ -166,7 +166,7 @@ func as(form goldenForm, e Event) Event {
 		return e
 	case PermissionRequested:
 		if form.additions < 1 {
-			e.Shown = domain.Shown{}
+			e.Shown = domain.Preview{}
 		}
 		return e
 	case PermissionDecided:
@@ -202,7 +202,7 @@ type golden struct {
 	Metadata json.RawMessage `json:"metadata"`
 }
 
-func goldenName(kind string, form goldenForm) string {
+func goldenName(kind string, form goldenVariant) string {
 	name := fmt.Sprintf("%s.v%d.json", kind, form.version)
 	if form.additions > 0 {
 		name = fmt.Sprintf("%s.v%d.%d.json", kind, form.version, form.additions)
@@ -221,12 +221,12 @@ func decodeAlone(r Record) (Envelope, error) {
 
 func TestEveryKindIsWrittenAsItsGoldenFile(t *testing.T) {
 	t.Parallel()
-	for _, e := range whole() {
+	for _, e := range sampleEvents() {
 		r, err := Encode(draftOf(e))
 		if err != nil {
 			t.Fatal(err)
 		}
-		name := goldenName(r.Kind, goldenForm{r.Version, additions[r.Kind]})
+		name := goldenName(r.Kind, goldenVariant{r.Version, additions[r.Kind]})
 		if *update {
 			if err := os.WriteFile(name, goldenBytes(r), 0o644); err != nil {
 				t.Fatal(err)
@@ -243,8 +243,8 @@ func TestEveryKindIsWrittenAsItsGoldenFile(t *testing.T) {
 
 func TestEveryVersionEverWrittenReadsAsTheEvent(t *testing.T) {
 	t.Parallel()
-	for _, e := range whole() {
-		for _, form := range goldenForms(e.Kind()) {
+	for _, e := range sampleEvents() {
+		for _, form := range goldenVariants(e.Kind()) {
 			version := form.version
 			data, err := os.ReadFile(goldenName(e.Kind(), form))
 			var g golden
@@ -271,7 +271,7 @@ func TestEveryVersionEverWrittenReadsAsTheEvent(t *testing.T) {
 func TestEveryKindIsTestedInEveryField(t *testing.T) {
 	t.Parallel()
 	var tested, files []string
-	for _, e := range whole() {
+	for _, e := range sampleEvents() {
 		tested = append(tested, e.Kind())
 		if name := reflect.TypeOf(e).Name(); name != e.Kind() {
 			t.Errorf("%s is kept under the name %s", name, e.Kind())
@@ -288,7 +288,7 @@ func TestEveryKindIsTestedInEveryField(t *testing.T) {
 		t.Fatal(err)
 	}
 	for kind := range kinds {
-		for _, form := range goldenForms(kind) {
+		for _, form := range goldenVariants(kind) {
 			files = append(files, goldenName(kind, form))
 		}
 	}
@@ -415,7 +415,7 @@ func TestUpcastsLeadFromEachVersionToTheLast(t *testing.T) {
 			err := json.Unmarshal(data, &v1)
 			return json.RawMessage(fmt.Sprintf(`{"from":"","to":%q}`, v1.Place)), err
 		},
-		func(data json.RawMessage) (json.RawMessage, error) { // version 2 did not say how far
+		func(data json.RawMessage) (json.RawMessage, error) { // version 2 handled not say how far
 			var v2 map[string]any
 			if err := json.Unmarshal(data, &v2); err != nil {
 				return nil, err

@@ -47,7 +47,7 @@ func TestAppendedEventsReadBackAsTheyWereReturned(t *testing.T) {
 		{events.ProcessStream(process), domain.SessionID{}, domain.SessionID{}},
 		{events.ProcessStream(process), session, session},
 	} {
-		after := events.Revision(len(recorded(t, store, row.stream)))
+		after := events.Revision(len(storedIDs(t, store, row.stream)))
 		draft := l.Draft(events.SessionClosed{Reason: "done"}, l.Mint().Event())
 		draft.Correlation = row.correlation
 		draft.Time = noon()
@@ -78,7 +78,7 @@ func TestDraftAppendedAgainIsTheSameRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, want := recorded(t, store, s), idsOf(drafts); !slices.Equal(got, want) {
+	if got, want := storedIDs(t, store, s), idsOf(drafts); !slices.Equal(got, want) {
 		t.Errorf("on record %v, want %v", got, want)
 	}
 	if _, err := l.Append(t.Context(), s, 0, prompts(l, 3)...); !errors.Is(err, events.ErrConflict) {
@@ -105,14 +105,14 @@ func TestEventThatCannotBeWrittenIsABadRecordAndChangesNothing(t *testing.T) {
 			t.Errorf("%s: Append = %v, %v, want ErrBadRecord", name, got, err)
 		}
 	}
-	if got := recorded(t, store, s); len(got) != 0 {
+	if got := storedIDs(t, store, s); len(got) != 0 {
 		t.Errorf("on record: %v, want nothing", got)
 	}
 }
 
-// rotten is a store that holds one record that does not decode between others
+// ledgerWithDamage is a store that holds one record that does not decode between others
 // that do.
-func rotten(t *testing.T) (*events.Ledger, events.Stream) {
+func ledgerWithDamage(t *testing.T) (*events.Ledger, events.Stream) {
 	t.Helper()
 	store := eventstest.NewSlice()
 	l := newLedger(store)
@@ -134,7 +134,7 @@ func rotten(t *testing.T) (*events.Ledger, events.Stream) {
 
 func TestDamagedRecordEndsALoopOnceAndLast(t *testing.T) {
 	t.Parallel()
-	l, s := rotten(t)
+	l, s := ledgerWithDamage(t)
 	for name, loop := range map[string]func(func(events.Envelope, error) bool){
 		"Read":    l.Read(t.Context(), s, 0),
 		"ReadAll": l.ReadAll(t.Context(), events.Position{}),
@@ -158,7 +158,7 @@ func TestDamagedRecordEndsALoopOnceAndLast(t *testing.T) {
 
 func TestEntriesAreTheRecordsAsKept(t *testing.T) {
 	t.Parallel()
-	l, _ := rotten(t)
+	l, _ := ledgerWithDamage(t)
 	var data [][]byte
 	for e, err := range l.Entries(t.Context(), events.Position{}) {
 		if err != nil {
@@ -171,7 +171,7 @@ func TestEntriesAreTheRecordsAsKept(t *testing.T) {
 	}
 }
 
-func TestLoopYieldsTheCauseOfItsCancellation(t *testing.T) {
+func TestCancelledReadYieldsTheCause(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(domain.ByUser)

@@ -17,7 +17,7 @@ type PermissionRequested struct {
 	Resources  []string            `json:"resources"` // never empty
 	Save       []string            `json:"save,omitempty"`
 	Metadata   json.RawMessage     `json:"metadata,omitempty"`
-	Shown      domain.Shown        `json:"shown,omitzero"` // what the person saw; zero where no person was asked
+	Shown      domain.Preview      `json:"shown,omitzero"` // what the person saw; zero where no person was asked
 }
 
 // PermissionDecided says how a request for permission ended.

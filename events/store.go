@@ -100,22 +100,22 @@ func (c *Conflict) Error() string {
 // Is reports whether target is ErrConflict.
 func (c *Conflict) Is(target error) bool { return target == ErrConflict }
 
-// A Damage says where a record stands that cannot be read. Reading can go on
+// A DamagedRecord says where a record stands that cannot be read. Reading can go on
 // behind it, from its position. It is an ErrDamaged. A store whose positions can
 // be counted need not say.
-type Damage struct {
+type DamagedRecord struct {
 	Position Position
 	Err      error // what is wrong, and where
 }
 
 // Error says what is wrong.
-func (d *Damage) Error() string { return d.Err.Error() }
+func (d *DamagedRecord) Error() string { return d.Err.Error() }
 
 // Unwrap returns what is wrong.
-func (d *Damage) Unwrap() error { return d.Err }
+func (d *DamagedRecord) Unwrap() error { return d.Err }
 
 // Is reports whether target is ErrDamaged.
-func (d *Damage) Is(target error) bool { return target == ErrDamaged }
+func (d *DamagedRecord) Is(target error) bool { return target == ErrDamaged }
 
 // A Stream names a sequence of records: a category, a hyphen and an ID. It is
 // EventStoreDB's category convention. The zero Stream is not valid.

@@ -12,7 +12,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-func TestStreamTellsWhoseItIs(t *testing.T) {
+func TestStreamNamesItsOwner(t *testing.T) {
 	t.Parallel()
 	m := newLedger(nil).Mint()
 	session, layer, process := m.Session(), m.Layer(), m.Process()
@@ -60,7 +60,7 @@ func positions() []events.Position {
 	return all
 }
 
-func TestPositionsAreInTheOrderOfTheirParts(t *testing.T) {
+func TestPositionsOrderByCommitThenPrepare(t *testing.T) {
 	t.Parallel()
 	for i, p := range positions() {
 		for j, q := range positions() {
@@ -123,7 +123,7 @@ func TestBadPositionsAreRefused(t *testing.T) {
 	}
 }
 
-func TestConflictIsAnErrConflictThatNamesItsPlace(t *testing.T) {
+func TestConflictNamesStreamAndRevision(t *testing.T) {
 	t.Parallel()
 	err := fmt.Errorf("wrapped: %w", &events.Conflict{Stream: "session-x", After: 3})
 	if !errors.Is(err, events.ErrConflict) || errors.Is(err, events.ErrBadRecord) {

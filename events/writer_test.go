@@ -13,33 +13,33 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstest"
 )
 
-var errLine = errors.New("the line went dead")
+var errNoResponse = errors.New("the line went dead")
 
 // A wire is a store at the end of a line that goes dead as next says: before
-// an append reaches the store, after it did, or not at all.
-type wire struct {
+// an append reaches the store, after it handled, or not at all.
+type lossyStore struct {
 	events.Store
 	next func() (before, after bool)
 }
 
-func (w wire) Append(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) error {
+func (w lossyStore) Append(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) error {
 	lost, unanswered := w.next()
 	if lost {
-		return errLine
+		return errNoResponse
 	}
 	if err := w.Store.Append(ctx, s, after, records...); err != nil {
 		return err
 	}
 	if unanswered {
-		return errLine
+		return errNoResponse
 	}
 	return nil
 }
 
-// dying returns a wire over a store that dies at the first append only.
-func dying(store events.Store, stored bool) wire {
+// losingResponse returns a wire over a store that dies at the first append only.
+func losingResponse(store events.Store, stored bool) lossyStore {
 	first := true
-	return wire{store, func() (bool, bool) {
+	return lossyStore{store, func() (bool, bool) {
 		dies := first
 		first = false
 		return dies && !stored, dies && stored
@@ -72,12 +72,12 @@ func TestConcurrentAppendsOfOneWriterComeOneAfterTheOther(t *testing.T) {
 	if all = slices.Compact(all); len(all) != goroutines*each || w.Revision() != goroutines*each*2 {
 		t.Errorf("%d appends ended at different revisions, the last at %d, want %d and %d", len(all), w.Revision(), goroutines*each, goroutines*each*2)
 	}
-	if got := recorded(t, store, w.Stream()); len(got) != goroutines*each*2 {
+	if got := storedIDs(t, store, w.Stream()); len(got) != goroutines*each*2 {
 		t.Errorf("%d records, want %d", len(got), goroutines*each*2)
 	}
 }
 
-func TestAppendBySomebodyElseIsAConflictUntilItIsRead(t *testing.T) {
+func TestForeignAppendConflictsUntilTheWriterAdvances(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()
 	l := newLedger(store)
@@ -99,45 +99,45 @@ func TestAppendBySomebodyElseIsAConflictUntilItIsRead(t *testing.T) {
 	if got, err := w.Append(t.Context(), prompts(l, 1)...); err != nil || got[0].Revision != 3 {
 		t.Errorf("Append = %v, %v, want revision 3", got, err)
 	}
-	if got := recorded(t, store, w.Stream()); len(got) != 3 {
+	if got := storedIDs(t, store, w.Stream()); len(got) != 3 {
 		t.Errorf("%d records, want 3: what conflicted was dropped", len(got))
 	}
 }
 
-func TestAppendWithoutAnAnswerIsOnRecordOnceAndBeforeWhatFollows(t *testing.T) {
+func TestUnacknowledgedAppendIsStoredOnceBeforeLaterDrafts(t *testing.T) {
 	t.Parallel()
 	for name, stored := range map[string]bool{"lost on the way": false, "stored": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store := eventstest.NewSlice()
-			l := newLedger(dying(store, stored))
+			l := newLedger(losingResponse(store, stored))
 			w := l.Writer(events.SessionStream(l.Mint().Session()), 0)
 			drafts := prompts(l, 5)
-			if got, err := w.Append(t.Context(), drafts[:2]...); !errors.Is(err, errLine) || got != nil || w.Revision() != 0 {
+			if got, err := w.Append(t.Context(), drafts[:2]...); !errors.Is(err, errNoResponse) || got != nil || w.Revision() != 0 {
 				t.Fatalf("Append = %v, %v at revision %d, want the error and 0", got, err, w.Revision())
 			}
 			got, err := w.Append(t.Context(), drafts[2:]...)
 			if err != nil || len(got) != 3 || got[0].ID != drafts[2].ID || got[0].Revision != 3 || w.Revision() != 5 {
 				t.Errorf("Append = %v, %v at revision %d", got, err, w.Revision())
 			}
-			if got, want := recorded(t, store, w.Stream()), idsOf(drafts); !slices.Equal(got, want) {
+			if got, want := storedIDs(t, store, w.Stream()), idsOf(drafts); !slices.Equal(got, want) {
 				t.Errorf("on record %v, want %v", got, want)
 			}
 		})
 	}
 }
 
-func TestFlushTellsWhatIsOnRecord(t *testing.T) {
+func TestFlushResolvesAnOpenAppend(t *testing.T) {
 	t.Parallel()
 	for name, stored := range map[string]bool{"lost on the way": false, "stored": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store := eventstest.NewSlice()
-			l := newLedger(dying(store, stored))
+			l := newLedger(losingResponse(store, stored))
 			w := l.Writer(events.SessionStream(l.Mint().Session()), 0)
 			drafts := prompts(l, 2)
 			want := slices.Clone(idsOf(drafts))
-			if _, err := w.Append(t.Context(), drafts...); !errors.Is(err, errLine) {
+			if _, err := w.Append(t.Context(), drafts...); !errors.Is(err, errNoResponse) {
 				t.Fatal(err)
 			}
 			drafts[0], drafts[1] = drafts[1], drafts[0] // the caller's to use again
@@ -146,61 +146,61 @@ func TestFlushTellsWhatIsOnRecord(t *testing.T) {
 					t.Errorf("Flush = %v at revision %d, want 2", err, w.Revision())
 				}
 			}
-			if got := recorded(t, store, w.Stream()); !slices.Equal(got, want) {
+			if got := storedIDs(t, store, w.Stream()); !slices.Equal(got, want) {
 				t.Errorf("on record %v, want %v", got, want)
 			}
 		})
 	}
 }
 
-func TestAppendMadeAgainByItsCallerIsOnRecordOnce(t *testing.T) {
+func TestRetriedAppendIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	for name, stored := range map[string]bool{"lost on the way": false, "stored": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store := eventstest.NewSlice()
-			l := newLedger(dying(store, stored))
+			l := newLedger(losingResponse(store, stored))
 			w := l.Writer(events.SessionStream(l.Mint().Session()), 0)
 			drafts := prompts(l, 2)
-			if _, err := w.Append(t.Context(), drafts...); !errors.Is(err, errLine) {
+			if _, err := w.Append(t.Context(), drafts...); !errors.Is(err, errNoResponse) {
 				t.Fatal(err)
 			}
 			got, err := w.Append(t.Context(), drafts...)
 			if err != nil || len(got) != 2 || got[1].ID != drafts[1].ID || got[1].Revision != 2 || w.Revision() != 2 {
 				t.Errorf("Append again = %v, %v at revision %d", got, err, w.Revision())
 			}
-			if got, want := recorded(t, store, w.Stream()), idsOf(drafts); !slices.Equal(got, want) {
+			if got, want := storedIDs(t, store, w.Stream()), idsOf(drafts); !slices.Equal(got, want) {
 				t.Errorf("on record %v, want %v", got, want)
 			}
 		})
 	}
 }
 
-func TestAdvancePastAnAppendWithoutAnAnswerDoesNotRepeatIt(t *testing.T) {
+func TestAdvancePastAnUnacknowledgedAppendDoesNotRepeatIt(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()
-	l := newLedger(dying(store, true))
+	l := newLedger(losingResponse(store, true))
 	w := l.Writer(events.SessionStream(l.Mint().Session()), 0)
 	drafts := prompts(l, 3)
-	if _, err := w.Append(t.Context(), drafts[:2]...); !errors.Is(err, errLine) {
+	if _, err := w.Append(t.Context(), drafts[:2]...); !errors.Is(err, errNoResponse) {
 		t.Fatal(err)
 	}
-	w.Advance(events.Revision(len(recorded(t, store, w.Stream()))))
+	w.Advance(events.Revision(len(storedIDs(t, store, w.Stream()))))
 	if _, err := w.Append(t.Context(), drafts[2]); err != nil || w.Revision() != 3 {
 		t.Errorf("Append = %v at revision %d, want 3", err, w.Revision())
 	}
-	if got, want := recorded(t, store, w.Stream()), idsOf(drafts); !slices.Equal(got, want) {
+	if got, want := storedIDs(t, store, w.Stream()), idsOf(drafts); !slices.Equal(got, want) {
 		t.Errorf("on record %v, want %v", got, want)
 	}
 }
 
-func TestAdvancePastWhatSomebodyElseWroteInItsPlaceIsAConflict(t *testing.T) {
+func TestAdvancePastForeignRecordsIsAConflict(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()
-	l := newLedger(dying(store, false))
+	l := newLedger(losingResponse(store, false))
 	w := l.Writer(events.SessionStream(l.Mint().Session()), 0)
 	mine, theirs := prompts(l, 2), prompts(l, 3)
-	if _, err := w.Append(t.Context(), mine...); !errors.Is(err, errLine) {
+	if _, err := w.Append(t.Context(), mine...); !errors.Is(err, errNoResponse) {
 		t.Fatal(err)
 	}
 	if _, err := l.Append(t.Context(), w.Stream(), 0, theirs...); err != nil {
@@ -213,7 +213,7 @@ func TestAdvancePastWhatSomebodyElseWroteInItsPlaceIsAConflict(t *testing.T) {
 	if err := w.Flush(t.Context()); err != nil || w.Revision() != 3 {
 		t.Errorf("Flush = %v at revision %d, want nothing open and 3", err, w.Revision())
 	}
-	if got, want := recorded(t, store, w.Stream()), idsOf(theirs); !slices.Equal(got, want) {
+	if got, want := storedIDs(t, store, w.Stream()), idsOf(theirs); !slices.Equal(got, want) {
 		t.Errorf("on record %v, want %v", got, want)
 	}
 }
@@ -231,12 +231,12 @@ func TestEventThatCannotBeWrittenDoesNotBlockTheWriter(t *testing.T) {
 	}
 }
 
-func TestOnARandomLineEverythingIsOnRecordOnceAndInOrder(t *testing.T) {
+func TestRandomFailuresStoreEveryDraftOnceInOrder(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(events.Rounds(50, 200)) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		store := eventstest.NewSlice()
-		l := newLedger(wire{store, func() (bool, bool) { return random.IntN(4) == 0, random.IntN(4) == 0 }})
+		l := newLedger(lossyStore{store, func() (bool, bool) { return random.IntN(4) == 0, random.IntN(4) == 0 }})
 		w := l.Writer(events.SessionStream(l.Mint().Session()), 0)
 		var tried []domain.EventID // appended, whatever came of it, but for what was never sent
 		for range 20 {
@@ -244,18 +244,18 @@ func TestOnARandomLineEverythingIsOnRecordOnceAndInOrder(t *testing.T) {
 			tried = append(tried, idsOf(drafts)...)
 			for again := true; again; {
 				_, err := w.Append(t.Context(), drafts...)
-				if err != nil && !errors.Is(err, errLine) {
+				if err != nil && !errors.Is(err, errNoResponse) {
 					t.Fatalf("seed %d: Append = %v", seed, err)
 				}
 				again = err != nil
 				if random.IntN(3) == 0 {
-					w.Advance(events.Revision(len(recorded(t, store, w.Stream()))))
+					w.Advance(events.Revision(len(storedIDs(t, store, w.Stream()))))
 				}
 			}
 		}
 		for w.Flush(t.Context()) != nil {
 		}
-		if got := recorded(t, store, w.Stream()); !slices.Equal(got, tried) || int(w.Revision()) != len(tried) {
+		if got := storedIDs(t, store, w.Stream()); !slices.Equal(got, tried) || int(w.Revision()) != len(tried) {
 			t.Fatalf("seed %d: %d on record at revision %d, want these %d once and in order", seed, len(got), w.Revision(), len(tried))
 		}
 	}
@@ -270,23 +270,23 @@ func TestDraftsBehindAnOpenAppendAreNotTriedAndSaySo(t *testing.T) {
 			t.Parallel()
 			store := eventstest.NewSlice()
 			tries := 0
-			l := newLedger(wire{store, func() (bool, bool) {
+			l := newLedger(lossyStore{store, func() (bool, bool) {
 				tries++
 				return tries <= 2 && !stored, tries <= 2 && stored
 			}})
 			w := l.Writer(events.SessionStream(l.Mint().Session()), 0)
 			theirs, mine, later := prompts(l, 2), prompts(l, 1), prompts(l, 1)
-			if _, err := w.Append(t.Context(), theirs...); !errors.Is(err, errLine) || events.Refused(err) {
+			if _, err := w.Append(t.Context(), theirs...); !errors.Is(err, errNoResponse) || events.Refused(err) {
 				t.Fatalf("Append = %v, want an open outcome", err)
 			}
 			got, err := w.Append(t.Context(), mine...)
-			if !errors.Is(err, events.ErrNotTried) || !errors.Is(err, errLine) || !events.Refused(err) || got != nil {
+			if !errors.Is(err, events.ErrNotTried) || !errors.Is(err, errNoResponse) || !events.Refused(err) || got != nil {
 				t.Fatalf("Append behind it = %v, %v, want ErrNotTried with the cause", got, err)
 			}
 			if _, err := w.Append(t.Context(), later...); err != nil {
 				t.Fatal(err)
 			}
-			if got, want := recorded(t, store, w.Stream()), idsOf(append(theirs, later...)); !slices.Equal(got, want) {
+			if got, want := storedIDs(t, store, w.Stream()), idsOf(append(theirs, later...)); !slices.Equal(got, want) {
 				t.Errorf("on record %v, want %v: what was not tried is not kept", got, want)
 			}
 		})
@@ -297,12 +297,12 @@ func TestAppendInAContextThatEndedIsNotTried(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()
 	tries := 0
-	l := newLedger(wire{store, func() (bool, bool) { tries++; return tries == 1, false }})
+	l := newLedger(lossyStore{store, func() (bool, bool) { tries++; return tries == 1, false }})
 	w := l.Writer(events.SessionStream(l.Mint().Session()), 0)
 	gone := errors.New("gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	open := prompts(l, 1)
-	if _, err := w.Append(ctx, open...); !errors.Is(err, errLine) {
+	if _, err := w.Append(ctx, open...); !errors.Is(err, errNoResponse) {
 		t.Fatal(err)
 	}
 	cancel(gone)
@@ -316,7 +316,7 @@ func TestAppendInAContextThatEndedIsNotTried(t *testing.T) {
 	if err := w.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := recorded(t, store, w.Stream()); !slices.Equal(got, idsOf(open)) {
+	if got := storedIDs(t, store, w.Stream()); !slices.Equal(got, idsOf(open)) {
 		t.Errorf("on record %v, want %v", got, idsOf(open))
 	}
 }

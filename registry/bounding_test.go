@@ -82,7 +82,7 @@ func TestTextOverTheLimitIsKeptWholeAndPreviewedOnce(t *testing.T) {
 	first, second := strings.Repeat("f", 30005), strings.Repeat("s", 30005)
 	got := w.settlesIn(registry.Limits{}, presents(t, map[string]string{"kind": "report"}, domain.Text(first), domain.Text(second)))
 	w.checkRetained(got, map[domain.Channel]string{domain.TextChannel: first + second})
-	w.checkPreview(got.Reading().Text, got, domain.TextChannel)
+	w.checkPreview(got.ToolResult().Text, got, domain.TextChannel)
 	if string(got.Structured) != `{"kind":"report"}` || len(got.Content) != 1 {
 		t.Errorf("settlement holds %s and %d parts, want the value as it is and one part", got.Structured, len(got.Content))
 	}
@@ -106,7 +106,7 @@ func TestOneByteOrLineOverTheLimitIsRetained(t *testing.T) {
 		w := newWorld(t)
 		got := w.settlesIn(registry.Limits{}, presents(t, "v", domain.Text(text)))
 		w.checkRetained(got, map[domain.Channel]string{domain.TextChannel: text})
-		w.checkPreview(got.Reading().Text, got, domain.TextChannel)
+		w.checkPreview(got.ToolResult().Text, got, domain.TextChannel)
 	}
 }
 
@@ -121,7 +121,7 @@ func TestValueOverTheLimitIsKeptAsIndentedJSONAndPreviewedOnce(t *testing.T) {
 		t.Errorf("what is kept is not the value: %v", err)
 	}
 	w.checkRetained(got, map[domain.Channel]string{domain.StructuredChannel: "{\n  \"a\": \"" + value["a"] + "\"\n}"})
-	w.checkPreview(got.Reading().Text, got, domain.StructuredChannel)
+	w.checkPreview(got.ToolResult().Text, got, domain.StructuredChannel)
 	if got.Structured != nil || len(got.Content) != 1 {
 		t.Errorf("settlement holds %d bytes of value and %d parts, want none and one", len(got.Structured), len(got.Content))
 	}
@@ -133,7 +133,7 @@ func TestChannelsAreBoundedApart(t *testing.T) {
 	text, value := strings.Repeat("t", 60000), strings.Repeat("v", 60000)
 	got := w.settlesIn(registry.Limits{}, presents(t, value, domain.Text(text)))
 	w.checkRetained(got, map[domain.Channel]string{domain.TextChannel: text, domain.StructuredChannel: `"` + value + `"`})
-	w.checkPreview(got.Reading().Text, got, domain.TextChannel)
+	w.checkPreview(got.ToolResult().Text, got, domain.TextChannel)
 	if got.Structured != nil || len(got.Content) != 1 {
 		t.Errorf("settlement holds %d bytes of value and %d parts, want none and one", len(got.Structured), len(got.Content))
 	}
@@ -304,7 +304,7 @@ func TestOutputOfWhichTheToolLostSomeIsNeverSaidToBeFull(t *testing.T) {
 		for _, limits := range []registry.Limits{{}, {Lines: 8, Bytes: 256}} {
 			w := newWorld(t)
 			got := w.settlesIn(limits, tool)
-			read := got.Reading().Text
+			read := got.ToolResult().Text
 			if got.Outcome != domain.Succeeded || got.Lost != lost || !strings.HasPrefix(read, notice) || strings.Contains(read, "full output") {
 				t.Errorf("%s: the settlement lost %d and reads %.200q, want %d and it on top", name, got.Lost, read, lost)
 			}

@@ -193,7 +193,7 @@ func TestForeignCodeThatBreaksLeavesOneEnd(t *testing.T) {
 				if s.name == "keep" {
 					want = domain.RetentionFailed
 				}
-				if got.Outcome != want || got.Began != s.began || got.Reading().Type() != "error" {
+				if got.Outcome != want || got.Began != s.began || got.ToolResult().Type() != "error" {
 					t.Errorf("the call ended %v %q, began %t, want %v, %t", got.Outcome, got.Text, got.Began, want, s.began)
 				}
 				again := w.settle(m, "d", "a", `{}`) // the registry goes on

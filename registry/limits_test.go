@@ -85,7 +85,7 @@ func TestTextThatStandsForAnOutputIsBounded(t *testing.T) {
 			m := w.materialize(w.registry(registry.Config{}, l))
 			w.take(m, ask("c", c.call, c.input))
 			got := w.settle(m, "c", c.call, c.input)
-			text := got.Reading().Error
+			text := got.ToolResult().Error
 			if got.Outcome != c.want || len(text) > 51200 || strings.Count(text, "\n") >= 2000 {
 				t.Errorf("the call ended %v and reads %d bytes, want %v within the limits", got.Outcome, len(text), c.want)
 			}

@@ -225,7 +225,7 @@ func (c *chaos) check() {
 			continue
 		}
 		end := ends[a.ID][0]
-		if reading := end.Reading(); end.Outcome != domain.Succeeded && (reading.Type() != "error" || strings.TrimSpace(reading.Error) == "") {
+		if reading := end.ToolResult(); end.Outcome != domain.Succeeded && (reading.Type() != "error" || strings.TrimSpace(reading.Error) == "") {
 			c.t.Errorf("call %s ended %v and reads as %s %q", a.ID, end.Outcome, reading.Type(), reading.Error)
 		}
 		for _, answer := range c.answers[a.ID] {

@@ -17,7 +17,7 @@ import (
 // says returns what a call of a name answers in a new turn.
 func (w *world) says(r *registry.Registry, name string) string {
 	w.t.Helper()
-	reading := w.settle(w.materialize(r), w.mint.Turn().String(), name, `{}`).Reading()
+	reading := w.settle(w.materialize(r), w.mint.Turn().String(), name, `{}`).ToolResult()
 	return reading.Text + reading.Error
 }
 

@@ -60,8 +60,8 @@ func TestContentWithMediaIsReadAsContentAndStandsForTheValue(t *testing.T) {
 		},
 	})})
 	got := w.settle(m, "c", "picture", `{}`)
-	if got.Reading().Type() != "content" || got.Structured != nil {
-		t.Errorf("settlement reads %s with the value %s, want content and no value", got.Reading().Type(), got.Structured)
+	if got.ToolResult().Type() != "content" || got.Structured != nil {
+		t.Errorf("settlement reads %s with the value %s, want content and no value", got.ToolResult().Type(), got.Structured)
 	}
 	wire, err := json.Marshal(got.Content)
 	want := `[{"type":"text","text":"look"},{"type":"file","uri":"data:image/png;base64,aGVsbG8=","mime":"image/png","name":"a.png"}]`
@@ -200,8 +200,8 @@ func TestPresentationIsReadAsTextAndTheValueIsKept(t *testing.T) {
 		},
 	})})
 	got := w.settle(m, "c", "todo", `{}`)
-	if got.Reading().Type() != "text" || got.Reading().Text != "list: [1,2]" || string(got.Structured) != "[1,2]" {
-		t.Errorf("settlement reads %+v of %s, want the text, of [1,2]", got.Reading(), got.Structured)
+	if got.ToolResult().Type() != "text" || got.ToolResult().Text != "list: [1,2]" || string(got.Structured) != "[1,2]" {
+		t.Errorf("settlement reads %+v of %s, want the text, of [1,2]", got.ToolResult(), got.Structured)
 	}
 }
 

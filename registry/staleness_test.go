@@ -30,7 +30,7 @@ func TestToolIsHiddenByTheLastRuleOfItsActionAlone(t *testing.T) {
 	for _, name := range []string{"question", "bash", "edit", "write", "apply_patch"} {
 		tool := answers(t, name).Tool
 		if name == "write" || name == "apply_patch" {
-			tool = domain.Guard("edit", tool)
+			tool = domain.WithAction("edit", tool)
 		}
 		w.register(l, registry.Tools{name: tool})
 	}
@@ -153,7 +153,7 @@ func TestStaleCallNeverRuns(t *testing.T) {
 			offered, _ := m.Offer().Find("first")
 			event := c.make(w, app, loc, s)
 			got := w.settle(m, "1", "first", `{}`)
-			if reading := got.Reading(); reading.Text+reading.Error != c.want || got.ChangedBy != event || got.Offered != offered {
+			if reading := got.ToolResult(); reading.Text+reading.Error != c.want || got.ChangedBy != event || got.Offered != offered {
 				t.Errorf("the call answers %q, changed by %v; want %q, changed by %v", reading.Text+reading.Error, got.ChangedBy, c.want, event)
 			}
 			if c.want == stale {
@@ -249,10 +249,10 @@ func TestPolicySaysWhetherAChangeRefusesACall(t *testing.T) {
 				case "registered again":
 					w.register(l, registry.Tools{"first": answers(t, "again").Tool})
 				case "other definition":
-					w.register(l, registry.Tools{"first": domain.Guard("other", answers(t, "other").Tool)})
+					w.register(l, registry.Tools{"first": domain.WithAction("other", answers(t, "other").Tool)})
 				}
 				got := w.settle(m, "c", "first", `{}`)
-				if reading := got.Reading(); reading.Text+reading.Error != answer {
+				if reading := got.ToolResult(); reading.Text+reading.Error != answer {
 					t.Errorf("%s under policy %d, recalled %t: the call answers %q, want %q", name, policy, recalled, reading.Text+reading.Error, answer)
 				}
 				if got.ChangedBy.IsZero() != (name == "nothing") || got.Agrees() == (name == "removed" || name == "other definition") {
@@ -359,7 +359,7 @@ func TestStartNamesTheRegistrationThatRunsUnderEveryPolicy(t *testing.T) {
 				w.register(l, registry.Tools{"a": answers(t, "again").Tool})
 			}, map[registry.Policy]string{registry.ByFingerprint: "again", registry.Admitted: "offered"}, "again"},
 			"other definition": {func(w *world, l *registry.Layer, _ *registry.Scope) {
-				w.register(l, registry.Tools{"a": domain.Guard("other", answers(t, "again").Tool)})
+				w.register(l, registry.Tools{"a": domain.WithAction("other", answers(t, "again").Tool)})
 			}, map[registry.Policy]string{registry.Admitted: "offered"}, "again"},
 			"its layer closed": {func(w *world, l *registry.Layer, _ *registry.Scope) { w.close(l) }, map[registry.Policy]string{
 				registry.Admitted: "offered",
@@ -378,8 +378,8 @@ func TestStartNamesTheRegistrationThatRunsUnderEveryPolicy(t *testing.T) {
 				registrations["again"] = now
 			}
 			got := w.settle(m, "c", "a", `{}`)
-			if got.Outcome == domain.Succeeded && got.Reading().Text != c.ran[policy] || got.Outcome != domain.Succeeded && c.ran[policy] != "" {
-				t.Errorf("%s under policy %d: the call ended %v %q, want what %q answers", name, policy, got.Outcome, got.Reading().Text, c.ran[policy])
+			if got.Outcome == domain.Succeeded && got.ToolResult().Text != c.ran[policy] || got.Outcome != domain.Succeeded && c.ran[policy] != "" {
+				t.Errorf("%s under policy %d: the call ended %v %q, want what %q answers", name, policy, got.Outcome, got.ToolResult().Text, c.ran[policy])
 			}
 			if got.Effective != registrations[c.effective] {
 				t.Errorf("%s under policy %d: in effect is %v, want %v", name, policy, got.Effective, registrations[c.effective])

@@ -195,7 +195,7 @@ func (w *world) settleIn(ctx context.Context, m *registry.Materialization, call 
 			continue
 		}
 		want := v.Event.(events.CallSettled).Settlement(v.ID)
-		if diff := cmp.Diff(want.Reading(), got.Reading(), private, sameBytes); diff != "" {
+		if diff := cmp.Diff(want.ToolResult(), got.ToolResult(), private, sameBytes); diff != "" {
 			w.t.Errorf("Settle(%s %s) reads otherwise than the record (-record +answer):\n%s", call.ID, call.Name, diff)
 		}
 		if diff := cmp.Diff(want, got, private, sameBytes); diff != "" {
@@ -214,7 +214,7 @@ var (
 
 func (w *world) want(got domain.Settlement, outcome domain.Outcome, reads string) {
 	w.t.Helper()
-	reading := got.Reading()
+	reading := got.ToolResult()
 	text := reading.Error + reading.Text + string(reading.Structured)
 	if got.Outcome != outcome || text != reads {
 		w.t.Errorf("settlement = %v reading %q, want %v reading %q", got.Outcome, text, outcome, reads)

@@ -35,7 +35,7 @@ func TestAResultIsOnRecordBeforeTheModelReadsIt(t *testing.T) {
 	if got := model.shown[1]; got != "user assistant tool" {
 		t.Fatalf("the second turn shows %s, want user assistant tool", got)
 	}
-	if end := p.ends(session)[0]; end.Outcome != domain.Succeeded || end.Reading().Text != "hi" {
+	if end := p.ends(session)[0]; end.Outcome != domain.Succeeded || end.ToolResult().Text != "hi" {
 		t.Fatalf("settlement = %+v, want success with hi", end)
 	}
 }
@@ -49,7 +49,7 @@ func TestACallIDThatComesAgainIsAnotherCall(t *testing.T) {
 	session := p.open("go")
 	p.run(session)
 	ends := p.ends(session)
-	if len(ends) != 2 || ends[0].Reading().Text != "one" || ends[1].Reading().Text != "two" || count.total() != 2 {
+	if len(ends) != 2 || ends[0].ToolResult().Text != "one" || ends[1].ToolResult().Text != "two" || count.total() != 2 {
 		t.Fatalf("settlements = %+v after %d runs, want one and two after 2", ends, count.total())
 	}
 }
@@ -107,7 +107,7 @@ func TestARefusalWithFeedbackIsReadAndTheRunGoesOn(t *testing.T) {
 	p := start(t, registry.Tools{"no": refusing(&domain.Declined{Feedback: "use the other one"})}, runner.Config{Provider: model})
 	session := p.open("go")
 	p.run(session)
-	if got := p.ends(session)[0].Reading().Error; got != "use the other one" || len(model.turns) != 2 {
+	if got := p.ends(session)[0].ToolResult().Error; got != "use the other one" || len(model.turns) != 2 {
 		t.Fatalf("the model reads %q in %d turns, want the feedback in 2", got, len(model.turns))
 	}
 }
@@ -357,7 +357,7 @@ func TestMediaIsOnRecordOnceAndShownNatively(t *testing.T) {
 			t.Fatalf("record = %s, want the base64 once", e.Data)
 		}
 	}
-	reading := p.ends(session)[0].Reading()
+	reading := p.ends(session)[0].ToolResult()
 	if reading.Type() != "content" || len(reading.Content.Media()) != 1 || reading.Content.Text() != "a picture" {
 		t.Fatalf("reading = %+v, want text and native media", reading)
 	}

@@ -408,9 +408,9 @@ func TestShownTextIsMadeOnlyForAQuestion(t *testing.T) {
 		made := 0
 		asking := func(resource string) permission.Ask {
 			a := ask("edit", resource)
-			a.Show = func(context.Context) (domain.Shown, error) {
+			a.Show = func(context.Context) (domain.Preview, error) {
 				made++
-				return domain.Show(domain.ShownDiff, "-old\n+new\n"), nil
+				return domain.NewPreview(domain.PreviewDiff, "-old\n+new\n"), nil
 			}
 			return a
 		}
@@ -423,7 +423,7 @@ func TestShownTextIsMadeOnlyForAQuestion(t *testing.T) {
 		done := d.assert(t.Context(), d.invocation(), asking("d"))
 		synctest.Wait()
 		pending := d.queue.Pending()
-		if want := domain.Show(domain.ShownDiff, "-old\n+new\n"); made != 1 || pending[0].Shown != want || d.facts.requests[2].Shown != want {
+		if want := domain.NewPreview(domain.PreviewDiff, "-old\n+new\n"); made != 1 || pending[0].Shown != want || d.facts.requests[2].Shown != want {
 			t.Errorf("the request shows %+v and %+v is on record, want %+v", pending[0].Shown, d.facts.requests[2].Shown, want)
 		}
 		if err := d.queue.Reply(pending[0].ID, permission.Once, ""); err != nil || <-done != nil {
@@ -437,7 +437,7 @@ func TestQuestionThatCannotBeShownIsNotAsked(t *testing.T) {
 	d := newDesk(t, "")
 	errGone := domain.Fail("file not found: a")
 	a := ask("edit", "a")
-	a.Show = func(context.Context) (domain.Shown, error) { return domain.Shown{}, errGone }
+	a.Show = func(context.Context) (domain.Preview, error) { return domain.Preview{}, errGone }
 	if err := d.Assert(t.Context(), d.invocation(), a); err != errGone {
 		t.Errorf("Assert = %v, want the error of Show as it is", err)
 	}

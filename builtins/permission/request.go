@@ -31,12 +31,12 @@ type Ask struct {
 	// calls it only if neither a rule nor an approval decides, so a call that
 	// a rule denies reads nothing. Its error ends the ask as it is. Nil: the
 	// question shows the resources only.
-	Show func(context.Context) (domain.Shown, error)
+	Show func(context.Context) (domain.Preview, error)
 }
 
 // ShowText returns a Show for a text that is already at hand.
-func ShowText(kind, text string) func(context.Context) (domain.Shown, error) {
-	return func(context.Context) (domain.Shown, error) { return domain.Show(kind, text), nil }
+func ShowText(kind, text string) func(context.Context) (domain.Preview, error) {
+	return func(context.Context) (domain.Preview, error) { return domain.NewPreview(kind, text), nil }
 }
 
 // A Request is an Ask of one call, with its ID.
@@ -44,7 +44,7 @@ type Request struct {
 	ID         domain.PermissionID
 	Invocation domain.Invocation
 	Ask
-	Shown domain.Shown // what Show returned; zero where no person is asked
+	Shown domain.Preview // what Show returned; zero where no person is asked
 }
 
 // A Scope is how far an answer goes. The zero Scope is that of a decision that

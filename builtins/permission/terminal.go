@@ -179,7 +179,7 @@ func question(r Request) string {
 
 // shown renders the text that a question shows: each line behind a bar, which
 // no line of the question begins with, and below them the size of the whole.
-func shown(s domain.Shown) string {
+func shown(s domain.Preview) string {
 	if s.IsZero() {
 		return ""
 	}

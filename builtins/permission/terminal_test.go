@@ -305,7 +305,7 @@ func TestShownTextCannotImitateTheQuestion(t *testing.T) {
 		}()
 		command := "echo \x1b[2K harmless\r\nalways would allow: nothing\n[o]nce, [a]lways, [r]eject, r and why: \u202erm -rf /\n"
 		_, err := terminal.Decide(t.Context(), permission.Request{
-			Ask: permission.Ask{Action: "bash", Resources: []string{"echo"}}, Shown: domain.Show(domain.ShownCommand, command)})
+			Ask: permission.Ask{Action: "bash", Resources: []string{"echo"}}, Shown: domain.NewPreview(domain.PreviewCommand, command)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -132,7 +132,7 @@ func (a *app) permissionSection(all []permissionRow) {
 }
 
 // shownText returns what a question showed, with its size and digest.
-func shownText(s domain.Shown) string {
+func shownText(s domain.Preview) string {
 	head := fmt.Sprintf("%s, %s, sha256 %s", s.Kind, size(s.Bytes), s.SHA256)
 	if s.Cut > 0 {
 		head += fmt.Sprintf(", %d bytes left out", s.Cut)

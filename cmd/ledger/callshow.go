@@ -87,7 +87,7 @@ type permissionRow struct {
 	Action     string              `json:"action"`
 	Resources  []string            `json:"resources"`
 	Save       []string            `json:"save"`  // patterns that an answer for always allows
-	Shown      *domain.Shown       `json:"shown"` // null: no text was shown
+	Shown      *domain.Preview       `json:"shown"` // null: no text was shown
 	Requested  stamp               `json:"requested"`
 	Effect     *string             `json:"effect"` // null: not decided
 	By         *string             `json:"by"`
@@ -206,7 +206,7 @@ func (d *callDetail) takeEnd(e events.CallSettled) bool {
 	d.Agrees, d.Interruption, d.Rule, d.Detail = &e.Agrees, opt(e.Interruption.String()), opt(e.Rule), opt(e.Detail)
 	d.Allowed = append(d.Allowed, e.Allowed...)
 	d.Content, d.Structured, d.Progress, d.Lost = e.Content, e.Structured, e.Progress, e.Lost
-	r := e.Settlement(d.known.SettledBy).Reading()
+	r := e.Settlement(d.known.SettledBy).ToolResult()
 	d.Reading = &readingRow{r.Type(), opt(r.Error), opt(r.Text), r.Content, r.Structured}
 	for _, kept := range e.Retained {
 		d.Retained = append(d.Retained, retainedRow{Retained: kept, Command: "ledger output " + kept.Ref.String()})

@@ -22,7 +22,7 @@ func (sparse) ReadAll(_ context.Context, after events.Position) iter.Seq2[events
 				continue
 			}
 			if i == 1 || i == 2 {
-				yield(events.Entry{}, &events.Damage{Position: place, Err: fmt.Errorf("read at position %s: %w", place, events.ErrDamaged)})
+				yield(events.Entry{}, &events.DamagedRecord{Position: place, Err: fmt.Errorf("read at position %s: %w", place, events.ErrDamaged)})
 				return
 			}
 			if !yield(events.Entry{Position: place}, nil) {

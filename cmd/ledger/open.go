@@ -216,7 +216,7 @@ func (s *ledgerStore) passOn(ctx context.Context, after events.Position, yield f
 // the next one, as the positions of an embedded store are a sequence. It returns
 // the same one where nothing is known.
 func (s *ledgerStore) behind(ctx context.Context, at events.Position, err error) events.Position {
-	if d, ok := errors.AsType[*events.Damage](err); ok && d.Position.Compare(at) > 0 {
+	if d, ok := errors.AsType[*events.DamagedRecord](err); ok && d.Position.Compare(at) > 0 {
 		return d.Position
 	}
 	store, ok := s.store.(headed)

@@ -112,7 +112,7 @@ func saidOfCall(e events.Event) string {
 
 // read returns the text that a model reads of a settlement.
 func read(e events.CallSettled) string {
-	r := e.Settlement(domain.EventID{}).Reading()
+	r := e.Settlement(domain.EventID{}).ToolResult()
 	switch {
 	case r.Error != "":
 		return r.Error

@@ -217,6 +217,6 @@ func damaged(seq uint64, why string) error {
 }
 
 // fromBytes is the inverse of ID.Bytes.
-func fromBytes[K domain.Kind](id *domain.ID[K], b []byte) {
+func fromBytes[K domain.IDKind](id *domain.ID[K], b []byte) {
 	*id = domain.IDFromBytes[K]([16]byte(b))
 }

@@ -40,7 +40,7 @@ func (s *Store) entry(stream events.Stream, e *esdb.RecordedEvent) (events.Entry
 	at := place(e.Position)
 	record, _, err := mapping.RawEvent{ID: e.EventID, Type: e.EventType, Data: e.Data, Metadata: e.UserMetadata, Created: e.CreatedDate, ContentType: e.ContentType}.Record()
 	if err != nil {
-		return events.Entry{}, &events.Damage{Position: at, Err: fmt.Errorf("read entry %d of %s at position %s: %w", e.EventNumber+1, stream, at, err)}
+		return events.Entry{}, &events.DamagedRecord{Position: at, Err: fmt.Errorf("read entry %d of %s at position %s: %w", e.EventNumber+1, stream, at, err)}
 	}
 	s.saw(at)
 	return events.Entry{Record: record, Stream: stream, Revision: events.Revision(e.EventNumber) + 1, Position: at}, nil

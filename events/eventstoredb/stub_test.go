@@ -213,7 +213,7 @@ func TestRecordThatIsDamagedNamesItsPosition(t *testing.T) {
 		if len(entries) != 1 || !errors.Is(err, events.ErrDamaged) || !strings.Contains(err.Error(), "entry 2 of session-1 at position 4711") {
 			t.Errorf("%s yields %d entries and %v, want one, and ErrDamaged with the position", what, len(entries), err)
 		}
-		if d, ok := errors.AsType[*events.Damage](err); !ok || d.Position.String() != "4711" {
+		if d, ok := errors.AsType[*events.DamagedRecord](err); !ok || d.Position.String() != "4711" {
 			t.Errorf("%s ends with %v, want a Damage at 4711", what, err)
 		}
 	}

@@ -42,7 +42,7 @@ func derive[I any](from func([16]byte) I, at time.Time, parts ...string) I {
 // thing different times, and its IDs then differ in the time alone.
 type tail [10]byte
 
-func tailOf[K domain.Kind](id domain.ID[K]) tail {
+func tailOf[K domain.IDKind](id domain.ID[K]) tail {
 	b := id.Bytes()
 	return tail(b[6:])
 }
@@ -51,7 +51,7 @@ func tailOf[K domain.Kind](id domain.ID[K]) tail {
 type ids map[tail][16]byte
 
 // add holds an ID, unless one of that tail is held.
-func add[K domain.Kind](held ids, id domain.ID[K]) {
+func add[K domain.IDKind](held ids, id domain.ID[K]) {
 	if id.IsZero() {
 		return
 	}
@@ -62,7 +62,7 @@ func add[K domain.Kind](held ids, id domain.ID[K]) {
 
 // adopt returns the ID that is held with the tail of an ID, and the ID itself
 // where there is none.
-func adopt[K domain.Kind](held ids, id domain.ID[K]) domain.ID[K] {
+func adopt[K domain.IDKind](held ids, id domain.ID[K]) domain.ID[K] {
 	if b := held[tailOf(id)]; b != [16]byte{} {
 		return domain.IDFromBytes[K](b)
 	}

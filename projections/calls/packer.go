@@ -111,7 +111,7 @@ func text[T ~string | ~[]byte](p *packer, v *T) {
 	}
 }
 
-func id[K domain.Kind](p *packer, v *domain.ID[K]) {
+func id[K domain.IDKind](p *packer, v *domain.ID[K]) {
 	if !p.reading {
 		b := v.Bytes()
 		p.b = append(p.b, b[:]...)
@@ -207,7 +207,7 @@ func rows[T comparable](p *packer, t *table[T], row func(*packer, *T)) {
 }
 
 // packSeen goes through IDs in order.
-func packSeen[K domain.Kind](p *packer, s *seen[domain.ID[K]]) {
+func packSeen[K domain.IDKind](p *packer, s *seen[domain.ID[K]]) {
 	for i := range p.count(len(s.list)) {
 		if p.reading {
 			var one domain.ID[K]

@@ -151,7 +151,7 @@ func TestTheSameCallIDInAnotherReplyIsAnotherCall(t *testing.T) {
 		}
 	}
 	d.settle(second, "tool_0", "two")
-	if two, _ := d.state().Call(second, "tool_0"); two.Settlement == nil || two.Reading().Text != "two" {
+	if two, _ := d.state().Call(second, "tool_0"); two.Settlement == nil || two.ToolResult().Text != "two" {
 		t.Errorf("the second call is %+v", two)
 	}
 }
@@ -165,7 +165,7 @@ func TestACallWithoutASettlementIsShownAsUnknown(t *testing.T) {
 	d.start(message, "a")
 	d.settle(message, "b", "text of b")
 	var roles []conversation.Role
-	var readings []domain.Reading
+	var readings []domain.ToolResult
 	for _, m := range d.state().Shown() {
 		roles = append(roles, m.Role)
 		if m.Role == conversation.ToolRole {
@@ -175,7 +175,7 @@ func TestACallWithoutASettlementIsShownAsUnknown(t *testing.T) {
 	if want := []conversation.Role{conversation.User, conversation.Assistant, conversation.ToolRole, conversation.ToolRole}; !slices.Equal(roles, want) {
 		t.Errorf("roles are %v, want %v", roles, want)
 	}
-	want := []domain.Reading{{Error: conversation.OutcomeUnknown}, {Text: "text of b"}}
+	want := []domain.ToolResult{{Error: conversation.OutcomeUnknown}, {Text: "text of b"}}
 	if diff := cmp.Diff(want, readings); diff != "" {
 		t.Errorf("readings (-want +got):\n%s", diff)
 	}
@@ -219,7 +219,7 @@ func TestOneIDTwiceInOneReplyHasOneSettlement(t *testing.T) {
 		t.Fatalf("calls are %+v, open %v", calls, s.Open())
 	}
 	for _, c := range calls {
-		if c.Started == nil || c.Reading().Text != "x" {
+		if c.Started == nil || c.ToolResult().Text != "x" {
 			t.Errorf("call %+v, want it started and settled with the first settlement", c)
 		}
 	}
@@ -289,7 +289,7 @@ func TestLateResultsAreCountedAndNeverApplied(t *testing.T) {
 	message := d.answer("", call("a"))
 	d.settle(message, "a", "x")
 	d.add(events.LateResultObserved{Message: message, Call: "a", Outcome: domain.Failed, Text: "late"})
-	if c, _ := d.state().Call(message, "a"); c.Late != 1 || c.Reading().Text != "x" {
+	if c, _ := d.state().Call(message, "a"); c.Late != 1 || c.ToolResult().Text != "x" {
 		t.Errorf("the call is %+v", c)
 	}
 }
@@ -321,7 +321,7 @@ func TestAnInputIsKeptAsItWasAsked(t *testing.T) {
 		if diff := cmp.Diff(c, again, everything, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("input %q (-before +after decoding):\n%s", input, diff)
 		}
-		if got, want := again.Reading().Type(), c.Reading().Type(); got != want {
+		if got, want := again.ToolResult().Type(), c.ToolResult().Type(); got != want {
 			t.Errorf("decoded it reads as %s, want %s", got, want)
 		}
 	}

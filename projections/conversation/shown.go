@@ -29,7 +29,7 @@ type Shown struct {
 	Text    string
 	Calls   []domain.Call
 	Call    domain.Call
-	Reading domain.Reading
+	Reading domain.ToolResult
 }
 
 // Shown returns what a model is shown of the session: each prompt; each reply,
@@ -51,18 +51,18 @@ func (s *State) Shown() []Shown {
 		}
 		shown = append(shown, reply)
 		for _, c := range calls {
-			shown = append(shown, Shown{Role: ToolRole, Message: m.ID, Call: c.asked(), Reading: c.Reading()})
+			shown = append(shown, Shown{Role: ToolRole, Message: m.ID, Call: c.asked(), Reading: c.ToolResult()})
 		}
 	}
 	return shown
 }
 
 // Reading returns what a model reads of the call.
-func (c Call) Reading() domain.Reading {
+func (c Call) ToolResult() domain.ToolResult {
 	if c.Settlement == nil {
-		return domain.Reading{Error: OutcomeUnknown}
+		return domain.ToolResult{Error: OutcomeUnknown}
 	}
-	return c.Settlement.Reading()
+	return c.Settlement.ToolResult()
 }
 
 // asked returns the call as the model wrote it; no input is an empty object.

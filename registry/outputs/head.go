@@ -78,7 +78,7 @@ func parseHeadKey(key []byte) (domain.Ref, error) {
 }
 
 // idFrom lets the kind of an ID, which has no name outside domain, be inferred.
-func idFrom[K domain.Kind](_ domain.ID[K], b [16]byte) domain.ID[K] { return domain.IDFromBytes[K](b) }
+func idFrom[K domain.IDKind](_ domain.ID[K], b [16]byte) domain.ID[K] { return domain.IDFromBytes[K](b) }
 
 func chunkKey(body uint64, chunk uint32) []byte {
 	key := make([]byte, 0, chunkKeySize)

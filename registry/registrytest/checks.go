@@ -199,8 +199,8 @@ func capturedExecution(ctx context.Context, s *Subject) error {
 	if err := errors.Join(err, settled); err != nil {
 		return err
 	}
-	if end.Outcome != domain.Succeeded || end.Reading().Text != "as it was" {
-		return fmt.Errorf("the call that had begun ended %s with %q", end.Outcome, end.Reading().Text)
+	if end.Outcome != domain.Succeeded || end.ToolResult().Text != "as it was" {
+		return fmt.Errorf("the call that had begun ended %s with %q", end.Outcome, end.ToolResult().Text)
 	}
 	return nil
 }
@@ -253,7 +253,7 @@ func presentationIsPure(ctx context.Context, s *Subject) error {
 	if err != nil || len(kept) != 1 {
 		return fmt.Errorf("%d ends are on record (%w)", len(kept), err)
 	}
-	if got, want := fmt.Sprint(kept[0].Settlement(end.ID).Reading()), fmt.Sprint(end.Reading()); got != want {
+	if got, want := fmt.Sprint(kept[0].Settlement(end.ID).ToolResult()), fmt.Sprint(end.ToolResult()); got != want {
 		return fmt.Errorf("from the log it reads %s, and it was %s", got, want)
 	}
 	return nil

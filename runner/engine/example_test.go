@@ -30,7 +30,7 @@ func Example() {
 	fmt.Println(err, w.Runner.Admit(ctx, session, w.Ledger.Mint().Message(), "Greet Ada."))
 	fmt.Println(w.Run(ctx, session))
 	s, err := w.Conversation(ctx, session)
-	fmt.Println(s.Messages[1].Reply.Calls[0].Settlement.Reading().Text, err)
+	fmt.Println(s.Messages[1].Reply.Calls[0].Settlement.ToolResult().Text, err)
 	fmt.Println(w.Close(ctx)) // now ledger --store DIR verify accepts the log
 	// Output:
 	// <nil> <nil>

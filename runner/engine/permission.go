@@ -136,18 +136,18 @@ func (p *Process) approvalsAt(location string, saved *SavedApprovals) *permissio
 func (w *Workspace) looping(ctx context.Context, inv domain.Invocation, found events.LoopDetected) error {
 	return w.Gate.Assert(ctx, inv, permission.Ask{
 		Action: "doom_loop", Resources: []string{found.Tool}, Save: []string{found.Tool},
-		Show: func(ctx context.Context) (domain.Shown, error) { return w.showLoop(ctx, inv, found) },
+		Show: func(ctx context.Context) (domain.Preview, error) { return w.showLoop(ctx, inv, found) },
 	})
 }
 
 // showLoop returns the text of a question about a loop: the calls of one round,
 // each with its input, as the session's log has them.
-func (w *Workspace) showLoop(ctx context.Context, inv domain.Invocation, found events.LoopDetected) (domain.Shown, error) {
+func (w *Workspace) showLoop(ctx context.Context, inv domain.Invocation, found events.LoopDetected) (domain.Preview, error) {
 	s, err := w.Conversation(ctx, inv.Session)
 	if err != nil {
-		return domain.Shown{}, fmt.Errorf("read the calls of a loop: %w", err)
+		return domain.Preview{}, fmt.Errorf("read the calls of a loop: %w", err)
 	}
-	return domain.Show(domain.ShownCall, loopText(s, found)), nil
+	return domain.NewPreview(domain.PreviewCall, loopText(s, found)), nil
 }
 
 // loopText returns the calls of the round that ends with the call found, one on

@@ -318,7 +318,7 @@ func ContentType(data []byte) string {
 	return Octets
 }
 
-func setID[K domain.Kind](id *domain.ID[K], b [16]byte) { *id = domain.IDFromBytes[K](b) }
+func setID[K domain.IDKind](id *domain.ID[K], b [16]byte) { *id = domain.IDFromBytes[K](b) }
 
 // Size returns how many bytes f has as a server counts them against the limit of
 // an append: data, metadata, and two for each UTF-16 unit of the type.

@@ -262,7 +262,7 @@ func idsOf(wire []*shared.UUID) (ids []domain.EventID, err error) {
 	return ids, nil
 }
 
-func setID[K domain.Kind](id *domain.ID[K], b [16]byte) { *id = domain.IDFromBytes[K](b) }
+func setID[K domain.IDKind](id *domain.ID[K], b [16]byte) { *id = domain.IDFromBytes[K](b) }
 
 // delivered returns the message that hands an entry to a consumer, with what it
 // names if it is a link and the group asks for that.

@@ -157,4 +157,4 @@ func mint(i byte) (id domain.EventID) {
 	return id
 }
 
-func setID[K domain.Kind](id *domain.ID[K], b [16]byte) { *id = domain.IDFromBytes[K](b) }
+func setID[K domain.IDKind](id *domain.ID[K], b [16]byte) { *id = domain.IDFromBytes[K](b) }

@@ -101,7 +101,7 @@ func (b *bench) write(stream events.Stream, kind string, n int) {
 	}
 }
 
-func setID[K domain.Kind](id *domain.ID[K], raw [16]byte) { *id = domain.IDFromBytes[K](raw) }
+func setID[K domain.IDKind](id *domain.ID[K], raw [16]byte) { *id = domain.IDFromBytes[K](raw) }
 
 var settings = groups.Settings{
 	Strategy: groups.RoundRobin, MessageTimeout: 30 * time.Second, MaxRetries: 2, Buffer: 10,

@@ -9,25 +9,25 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestShownTextIsBoundedAndSaysWhatItLeavesOut(t *testing.T) {
+func TestPreviewIsBoundedAndCountsTheBytesLeftOut(t *testing.T) {
 	t.Parallel()
 	line := "+ x\n"
 	for _, row := range []struct {
 		name, kind, whole string
 		cut               bool
 	}{
-		{"empty", ShownContent, "", false},
-		{"at the limit", ShownContent, strings.Repeat("x", MaxShown), false},
-		{"over the limit", ShownContent, strings.Repeat("x", MaxShown+1), true},
-		{"many lines", ShownDiff, strings.Repeat(line, MaxShownLines), false},
-		{"too many lines", ShownDiff, strings.Repeat(line, MaxShownLines+2), true},
-		{"blank lines", ShownContent, strings.Repeat("\n", MaxShown), true},
-		{"a long command", ShownCommand, strings.Repeat("x\n", MaxShown), false},
-		{"runes at the cut", ShownContent, "a" + strings.Repeat("日", MaxShown/2), true},
-		{"not UTF-8", ShownContent, strings.Repeat("\xff", 100), false},
-		{"not UTF-8 and long", ShownContent, strings.Repeat("\x80", MaxShown*2), true},
+		{"empty", PreviewContent, "", false},
+		{"at the limit", PreviewContent, strings.Repeat("x", MaxPreview), false},
+		{"over the limit", PreviewContent, strings.Repeat("x", MaxPreview+1), true},
+		{"many lines", PreviewDiff, strings.Repeat(line, MaxPreviewLines), false},
+		{"too many lines", PreviewDiff, strings.Repeat(line, MaxPreviewLines+2), true},
+		{"blank lines", PreviewContent, strings.Repeat("\n", MaxPreview), true},
+		{"a long command", PreviewCommand, strings.Repeat("x\n", MaxPreview), false},
+		{"runes at the cut", PreviewContent, "a" + strings.Repeat("日", MaxPreview/2), true},
+		{"not UTF-8", PreviewContent, strings.Repeat("\xff", 100), false},
+		{"not UTF-8 and long", PreviewContent, strings.Repeat("\x80", MaxPreview*2), true},
 	} {
-		s := Show(row.kind, row.whole)
+		s := NewPreview(row.kind, row.whole)
 		if s.Bytes != int64(len(row.whole)) || len(s.SHA256) != 64 || s.Kind != row.kind {
 			t.Errorf("%s: %d bytes, digest %q, kind %s", row.name, s.Bytes, s.SHA256, s.Kind)
 		}
@@ -37,18 +37,18 @@ func TestShownTextIsBoundedAndSaysWhatItLeavesOut(t *testing.T) {
 		if row.cut && !strings.Contains(s.Text, fmt.Sprintf("\n... %d bytes are not shown ...\n", s.Cut)) {
 			t.Errorf("%s: the text does not say that %d bytes are cut", row.name, s.Cut)
 		}
-		if !utf8.ValidString(s.Text) || strings.Count(s.Text, "\n") > MaxShownLines+3 && row.kind != ShownCommand {
+		if !utf8.ValidString(s.Text) || strings.Count(s.Text, "\n") > MaxPreviewLines+3 && row.kind != PreviewCommand {
 			t.Errorf("%s: the text is not UTF-8, or has %d lines", row.name, strings.Count(s.Text, "\n"))
 		}
 	}
 }
 
-func TestShownHeadAndTailAreThoseOfTheWhole(t *testing.T) {
+func TestPreviewKeepsHeadAndTailOfTheText(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		unit := rapid.SampledFrom([]string{"x", "\n", "日本", "ab\n", strings.Repeat("y", 100) + "\n"}).Draw(rt, "unit")
-		whole := strings.Repeat(unit, rapid.IntRange(1, 2*MaxShown/len(unit)).Draw(rt, "times"))
-		s := Show(ShownContent, whole)
+		whole := strings.Repeat(unit, rapid.IntRange(1, 2*MaxPreview/len(unit)).Draw(rt, "times"))
+		s := NewPreview(PreviewContent, whole)
 		head, tail, cut := strings.Cut(s.Text, fmt.Sprintf("\n... %d bytes are not shown ...\n", s.Cut))
 		if !strings.HasPrefix(whole, head) || !strings.HasSuffix(whole, tail) {
 			rt.Fatalf("the text is not the head and the tail of the whole")
@@ -56,7 +56,7 @@ func TestShownHeadAndTailAreThoseOfTheWhole(t *testing.T) {
 		if cut != (s.Cut > 0) || int64(len(head)+len(tail))+s.Cut != s.Bytes {
 			rt.Fatalf("%d + %d bytes shown and %d cut of %d", len(head), len(tail), s.Cut, s.Bytes)
 		}
-		if len(head)+len(tail) > MaxShown {
+		if len(head)+len(tail) > MaxPreview {
 			rt.Fatalf("%d bytes shown", len(head)+len(tail))
 		}
 	})

@@ -10,23 +10,23 @@ import (
 
 // The kinds of text that a question shows.
 const (
-	ShownCommand = "command" // a shell command
-	ShownDiff    = "diff"    // a unified diff of a file
-	ShownContent = "content" // the content of a new file
-	ShownCall    = "call"    // the input of a call
+	PreviewCommand = "command" // a shell command
+	PreviewDiff    = "diff"    // a unified diff of a file
+	PreviewContent = "content" // the content of a new file
+	PreviewCall    = "call"    // the input of a call
 )
 
 // The limits of the text that a question shows. A command has its own, as the
 // part that is left out could be the one that matters.
 const (
-	MaxShown        = 50 << 10
-	MaxShownLines   = 2000
-	MaxShownCommand = 1 << 20
+	MaxPreview        = 50 << 10
+	MaxPreviewLines   = 2000
+	MaxCommandPreview = 1 << 20
 )
 
-// A Shown is the text that a question for permission shows, so that a person
+// A Preview is the text that a question for permission shows, so that a person
 // sees what the answer approves.
-type Shown struct {
+type Preview struct {
 	Kind   string `json:"kind"`
 	Text   string `json:"text"`          // UTF-8; the head and the tail of a text over the limit
 	Bytes  int64  `json:"bytes"`         // size of the whole text
@@ -35,17 +35,17 @@ type Shown struct {
 }
 
 // IsZero reports whether nothing is shown.
-func (s Shown) IsZero() bool { return s == Shown{} }
+func (s Preview) IsZero() bool { return s == Preview{} }
 
-// Show returns the Shown of a text. Of a text over the limits of its kind it
+// NewPreview returns the Preview of a text. Of a text over the limits of its kind it
 // keeps the head and the tail, with a line between them that gives the number
 // of bytes left out. Size and digest are always those of the whole text.
-func Show(kind, whole string) Shown {
+func NewPreview(kind, whole string) Preview {
 	sum := sha256.Sum256([]byte(whole))
-	s := Shown{Kind: kind, Bytes: int64(len(whole)), SHA256: hex.EncodeToString(sum[:])}
-	bytes, lines := MaxShown, MaxShownLines
-	if kind == ShownCommand {
-		bytes, lines = MaxShownCommand, MaxShownCommand
+	s := Preview{Kind: kind, Bytes: int64(len(whole)), SHA256: hex.EncodeToString(sum[:])}
+	bytes, lines := MaxPreview, MaxPreviewLines
+	if kind == PreviewCommand {
+		bytes, lines = MaxCommandPreview, MaxCommandPreview
 	}
 	from, to := len(whole), 0
 	if len(whole) > bytes {

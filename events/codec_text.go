@@ -63,19 +63,19 @@ const (
 	highs = 0x8080808080808080
 )
 
-// marks has the high bit of each byte set that is a quote, a backslash or a
+// specialMask has the high bit of each byte set that is a quote, a backslash or a
 // control character, and perhaps of bytes behind the first such.
-func marks(w uint64) uint64 {
+func specialMask(w uint64) uint64 {
 	quote, slash := w^(ones*'"'), w^(ones*'\\')
 	return ((quote-ones)&^quote | (slash-ones)&^slash | (w-ones*' ')&^w) & highs
 }
 
-// special returns the place of the first quote, backslash or control character
+// firstSpecial returns the place of the first quote, backslash or control character
 // of b, or its length.
-func special(b []byte) int {
+func firstSpecial(b []byte) int {
 	i := 0
 	for ; i+8 <= len(b); i += 8 {
-		if marks(binary.LittleEndian.Uint64(b[i:])) != 0 {
+		if specialMask(binary.LittleEndian.Uint64(b[i:])) != 0 {
 			break
 		}
 	}
@@ -87,12 +87,12 @@ func special(b []byte) int {
 	return i
 }
 
-// plain reports whether b is ASCII without quotes, backslashes and control
+// isPlain reports whether b is ASCII without quotes, backslashes and control
 // characters.
-func plain(b []byte) bool {
+func isPlain(b []byte) bool {
 	i := 0
 	for ; i+8 <= len(b); i += 8 {
-		if w := binary.LittleEndian.Uint64(b[i:]); (marks(w)|w)&highs != 0 {
+		if w := binary.LittleEndian.Uint64(b[i:]); (specialMask(w)|w)&highs != 0 {
 			return false
 		}
 	}
@@ -104,10 +104,10 @@ func plain(b []byte) bool {
 	return true
 }
 
-// unescaped returns the value of a string whose first escape is at a place,
+// unescape returns the value of a string whose first escape is at a place,
 // and the place of the quote that ends it; -1 where it is not valid, or has an
-// escape of a surrogate, which needs another beside it.
-func unescaped(b []byte, at int) (value []byte, end int) {
+// decodeEscape of a surrogate, which needs another beside it.
+func unescape(b []byte, at int) (value []byte, end int) {
 	value = append(make([]byte, 0, len(b[:at])+256), b[:at]...)
 	for at < len(b) {
 		switch c := b[at]; {
@@ -116,23 +116,23 @@ func unescaped(b []byte, at int) (value []byte, end int) {
 		case c < ' ':
 			return nil, -1
 		case c == '\\':
-			r, n := escape(b[at:])
+			r, n := decodeEscape(b[at:])
 			if n == 0 {
 				return nil, -1
 			}
 			value = utf8.AppendRune(value, r)
 			at += n
 		}
-		run := special(b[at:])
+		run := firstSpecial(b[at:])
 		value = append(value, b[at:at+run]...)
 		at += run
 	}
 	return nil, -1
 }
 
-// escape returns the rune of the escape that b begins with, and its length; 0
+// decodeEscape returns the rune of the escape that b begins with, and its length; 0
 // where there is none.
-func escape(b []byte) (r rune, n int) {
+func decodeEscape(b []byte) (r rune, n int) {
 	if len(b) < 2 {
 		return 0, 0
 	}
@@ -179,25 +179,25 @@ func hex4(b []byte) (r rune) {
 	return r
 }
 
-// deepest is how deep a document within an event may nest for a form.
-const deepest = 100
+// maxNesting is how deep a document within an event may nest for a form.
+const maxNesting = 100
 
-// compact returns the length of the JSON value that b begins with, or -1 where
+// compactLen returns the length of the JSON value that b begins with, or -1 where
 // there is none. White space between its parts is none either, and so is a
-// value that nests deeper than deepest.
-func compact(b []byte) int { return compactAt(b, 0) }
+// value that nests deeper than maxNesting.
+func compactLen(b []byte) int { return compactLenAt(b, 0) }
 
-func compactAt(b []byte, depth int) int {
-	if len(b) == 0 || depth > deepest {
+func compactLenAt(b []byte, depth int) int {
+	if len(b) == 0 || depth > maxNesting {
 		return -1
 	}
 	switch c := b[0]; c {
 	case '"':
 		return stringLen(b)
 	case '{':
-		return compactParts(b, depth, '}')
+		return compactPartsLen(b, depth, '}')
 	case '[':
-		return compactParts(b, depth, ']')
+		return compactPartsLen(b, depth, ']')
 	case 't':
 		return literalLen(b, "true")
 	case 'f':
@@ -209,8 +209,8 @@ func compactAt(b []byte, depth int) int {
 	}
 }
 
-// compactParts is compact for an array, or an object, which ends with end.
-func compactParts(b []byte, depth int, end byte) int {
+// compactPartsLen is compact for an array, or an object, which ends with end.
+func compactPartsLen(b []byte, depth int, end byte) int {
 	at := 1
 	if len(b) > 1 && b[1] == end {
 		return 2
@@ -226,7 +226,7 @@ func compactParts(b []byte, depth int, end byte) int {
 			}
 			at += n + 1
 		}
-		n := compactAt(b[at:], depth+1)
+		n := compactLenAt(b[at:], depth+1)
 		if n < 0 || at+n >= len(b) {
 			return -1
 		}
@@ -246,7 +246,7 @@ func compactParts(b []byte, depth int, end byte) int {
 func stringLen(b []byte) int {
 	at := 1
 	for {
-		at += special(b[at:])
+		at += firstSpecial(b[at:])
 		if at >= len(b) {
 			return -1
 		}
@@ -260,7 +260,7 @@ func stringLen(b []byte) int {
 					if n = 6; hex4(b[at+2:]) < 0 {
 						return -1
 					}
-				} else if _, n = escape(b[at:]); n == 0 {
+				} else if _, n = decodeEscape(b[at:]); n == 0 {
 					return -1
 				}
 			}

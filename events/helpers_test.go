@@ -36,8 +36,8 @@ func idsOf(drafts []events.Draft) []domain.EventID {
 	return ids
 }
 
-// recorded returns the IDs on record in a stream.
-func recorded(t *testing.T, store events.Store, s events.Stream) []domain.EventID {
+// storedIDs returns the IDs on record in a stream.
+func storedIDs(t *testing.T, store events.Store, s events.Stream) []domain.EventID {
 	t.Helper()
 	ids := []domain.EventID{}
 	for e, err := range store.Read(context.WithoutCancel(t.Context()), s, 0) {

@@ -15,8 +15,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstest"
 )
 
-// prompted returns a ledger with n prompts in two streams, some of them large.
-func prompted(t *testing.T, n int) (*events.Ledger, *eventstest.Slice) {
+// ledgerWithPrompts returns a ledger with n prompts in two streams, some of them large.
+func ledgerWithPrompts(t *testing.T, n int) (*events.Ledger, *eventstest.Slice) {
 	t.Helper()
 	store := eventstest.NewSlice()
 	l := newLedger(store)
@@ -34,9 +34,9 @@ func prompted(t *testing.T, n int) (*events.Ledger, *eventstest.Slice) {
 	return l, store
 }
 
-func TestScanAndScanAheadYieldWhatReadAllYields(t *testing.T) {
+func TestScanAndScanAheadYieldTheEventsOfReadAll(t *testing.T) {
 	t.Parallel()
-	l, _ := prompted(t, 1100)
+	l, _ := ledgerWithPrompts(t, 1100)
 	var want []events.Envelope
 	for v, err := range l.ReadAll(t.Context(), events.Position{}) {
 		if err != nil {
@@ -45,8 +45,8 @@ func TestScanAndScanAheadYieldWhatReadAllYields(t *testing.T) {
 		want = append(want, v)
 	}
 	for name, scan := range map[string]func(events.Query) ([]events.Envelope, error){
-		"Scan":      func(q events.Query) ([]events.Envelope, error) { return gathered(l.Scan(t.Context(), q)) },
-		"ScanAhead": func(q events.Query) ([]events.Envelope, error) { return gathered(l.ScanAhead(t.Context(), q)) },
+		"Scan":      func(q events.Query) ([]events.Envelope, error) { return collectEvents(l.Scan(t.Context(), q)) },
+		"ScanAhead": func(q events.Query) ([]events.Envelope, error) { return collectEvents(l.ScanAhead(t.Context(), q)) },
 	} {
 		for _, from := range []int{0, 1, 300, 1099} {
 			q := events.Query{}
@@ -66,8 +66,8 @@ func TestScanAndScanAheadYieldWhatReadAllYields(t *testing.T) {
 	}
 }
 
-// gathered returns what a sequence yields.
-func gathered(seq func(func(events.Envelope, error) bool)) (all []events.Envelope, err error) {
+// collectEvents returns what a sequence yields.
+func collectEvents(seq func(func(events.Envelope, error) bool)) (all []events.Envelope, err error) {
 	for v, err := range seq {
 		if err != nil {
 			return all, err
@@ -77,9 +77,9 @@ func gathered(seq func(func(events.Envelope, error) bool)) (all []events.Envelop
 	return all, nil
 }
 
-func TestScanAheadEndsAtDamageWithWhatIsBeforeIt(t *testing.T) {
+func TestScanAheadYieldsTheEventsBeforeADamagedRecord(t *testing.T) {
 	t.Parallel()
-	l, store := prompted(t, 700)
+	l, store := ledgerWithPrompts(t, 700)
 	s := events.SessionStream(l.Mint().Session())
 	bad := events.Record{ID: l.Mint().Event(), Kind: "PromptAdmitted", Version: 1, Time: l.Now(), Data: []byte(`{"message":7}`)}
 	if err := store.Append(t.Context(), s, 0, bad); err != nil {
@@ -89,15 +89,15 @@ func TestScanAheadEndsAtDamageWithWhatIsBeforeIt(t *testing.T) {
 	if _, err := l.Append(t.Context(), s, 1, d); err != nil {
 		t.Fatal(err)
 	}
-	got, err := gathered(l.ScanAhead(t.Context(), events.Query{}))
+	got, err := collectEvents(l.ScanAhead(t.Context(), events.Query{}))
 	if len(got) != 700 || !errors.Is(err, events.ErrDamaged) {
 		t.Errorf("it yields %d events and %v, want 700 and ErrDamaged", len(got), err)
 	}
 }
 
-func TestScanAheadObeysItsContextAndEndsWithItsLoop(t *testing.T) {
+func TestScanAheadStopsWithItsContextAndItsLoop(t *testing.T) {
 	t.Parallel()
-	l, _ := prompted(t, 1100)
+	l, _ := ledgerWithPrompts(t, 1100)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	enough := errors.New("enough")
@@ -138,22 +138,22 @@ func (h halting) ReadAll(ctx context.Context, after events.Position) iter.Seq2[e
 	}
 }
 
-func TestScanAheadNeverTakesTheEndOfItsContextForThatOfTheLog(t *testing.T) {
+func TestCancelledScanAheadNeverEndsWithoutAnError(t *testing.T) {
 	t.Parallel()
-	l, store := prompted(t, 20)
+	l, store := ledgerWithPrompts(t, 20)
 	enough := errors.New("enough")
 	for range 64 { // as the goroutines may notice it in any order
 		ctx, cancel := context.WithCancelCause(t.Context())
 		halting := events.NewLedger(halting{store, func() { cancel(enough) }}, l.Mint(), time.Now)
-		if got, err := gathered(halting.ScanAhead(ctx, events.Query{})); !errors.Is(err, enough) {
+		if got, err := collectEvents(halting.ScanAhead(ctx, events.Query{})); !errors.Is(err, enough) {
 			t.Fatalf("after %d events it ends with %v, want the cause", len(got), err)
 		}
 	}
 }
 
-func TestHeadIsTheLastEntry(t *testing.T) {
+func TestHeadOfAStoreWithoutScannerIsEmpty(t *testing.T) {
 	t.Parallel()
-	l, _ := prompted(t, 3)
+	l, _ := ledgerWithPrompts(t, 3)
 	if h, ok, err := l.Head(t.Context()); ok || err != nil {
 		t.Errorf("Head of a store that is no Scanner = %v, %v, %v, want none", h, ok, err)
 	}

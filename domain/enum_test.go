@@ -18,7 +18,7 @@ import (
 )
 
 // A closed set is a type of constants, each with a word.
-type closedSet struct {
+type enum struct {
 	word    func(uint8) string
 	marshal func(uint8) (string, error)
 	parse   func(string) (uint8, error)
@@ -31,8 +31,8 @@ func closed[T interface {
 }, P interface {
 	*T
 	encoding.TextUnmarshaler
-}]() closedSet {
-	return closedSet{
+}]() enum {
+	return enum{
 		word:    func(v uint8) string { return T(v).String() },
 		marshal: func(v uint8) (string, error) { text, err := T(v).MarshalText(); return string(text), err },
 		parse: func(text string) (uint8, error) {
@@ -43,9 +43,9 @@ func closed[T interface {
 	}
 }
 
-// closedSets are those of the package by the names of their types.
-func closedSets() map[string]closedSet {
-	return map[string]closedSet{
+// enums are those of the package by the names of their types.
+func enums() map[string]enum {
+	return map[string]enum{
 		"Outcome":      closed[domain.Outcome](),
 		"Interruption": closed[domain.Interruption](),
 		"Placement":    closed[domain.Placement](),
@@ -109,9 +109,9 @@ func declarations(t *testing.T, folder string) (all []ast.Decl) {
 	return all
 }
 
-func TestEveryConstantHasAWordThatReadsBack(t *testing.T) {
+func TestEveryEnumConstantHasANameThatReadsBack(t *testing.T) {
 	t.Parallel()
-	sets, counts := closedSets(), constants(t)
+	sets, counts := enums(), constants(t)
 	if got, want := slices.Sorted(maps.Keys(sets)), slices.Sorted(maps.Keys(counts)); !slices.Equal(got, want) {
 		t.Fatalf("this test knows the closed sets %q, the sources declare %q", got, want)
 	}
@@ -145,9 +145,9 @@ func TestEveryConstantHasAWordThatReadsBack(t *testing.T) {
 	}
 }
 
-func TestUnknownWordsAreRefused(t *testing.T) {
+func TestUnknownEnumNamesAreRejected(t *testing.T) {
 	t.Parallel()
-	for name, set := range closedSets() {
+	for name, set := range enums() {
 		for _, word := range []string{"?", "?1", "nonsense", " ", set.word(1) + " ", strings.ToUpper(set.word(1)), "0", "1"} {
 			got, err := set.parse(word)
 			if !errors.Is(err, domain.ErrBadWord) || got != 255 {
@@ -159,7 +159,7 @@ func TestUnknownWordsAreRefused(t *testing.T) {
 	}
 }
 
-func TestOutcomesAreAllOfThem(t *testing.T) {
+func TestOutcomesListsEveryOutcome(t *testing.T) {
 	t.Parallel()
 	all := domain.Outcomes()
 	if got, want := len(all), constants(t)["Outcome"]; got != want {

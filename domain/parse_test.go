@@ -8,9 +8,9 @@ import (
 	validate "github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// FuzzParsedIsWhatTheValidatorReads holds the short way to read a document to
+// FuzzParseJSONReadsAsTheValidatorDoes holds the short way to read a document to
 // the long one.
-func FuzzParsedIsWhatTheValidatorReads(f *testing.F) {
+func FuzzParseJSONReadsAsTheValidatorDoes(f *testing.F) {
 	for _, document := range []string{
 		`{}`, `""`, `null`, ` [true, "x"] `, `{"a":"1","a":[]}`, `"\"1"`, `"\\"`, `"\\1"`, `12345678901234567890`, `-0.5e3`,
 		`{"n":1}`, `["a",1]`, `{"1":2}`, `"\"", 1`, `["\\\"", 7]`, `{"a":"b"} {}`, `{"a"`, ``, `"é\ud800"`, "\"\xff\"", `tru`, `"\u0031"`,
@@ -18,10 +18,10 @@ func FuzzParsedIsWhatTheValidatorReads(f *testing.F) {
 		f.Add([]byte(document))
 	}
 	f.Fuzz(func(t *testing.T, document []byte) {
-		got, err := parsed(document)
+		got, err := parseJSON(document)
 		want, wrong := validate.UnmarshalJSON(bytes.NewReader(document))
 		if (err == nil) != (wrong == nil) || err != nil && err.Error() != wrong.Error() || !reflect.DeepEqual(got, want) {
-			t.Errorf("parsed(%q) = %#v, %v, want %#v, %v", document, got, err, want, wrong)
+			t.Errorf("parseJSON(%q) = %#v, %v, want %#v, %v", document, got, err, want, wrong)
 		}
 	})
 }

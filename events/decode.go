@@ -3,24 +3,25 @@ package events
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"iter"
 )
 
 // A decoder decodes entries one after the other, which costs less than each
 // alone, as names and registrations come again. It belongs to one goroutine.
 type decoder struct {
-	form    form
-	decoded int
-	known   *known
+	codec    codec
+	decoded  int
+	interned *internTable
 }
 
-// soon is after how many entries a decoder begins to hold what comes again.
-const soon = 32
+// internAfter is after how many entries a decoder begins to hold what comes again.
+const internAfter = 32
 
 // decode is [Decode].
 func (d *decoder) decode(e Entry) (Envelope, error) {
-	if d.decoded++; d.decoded == soon {
-		d.known = &known{}
+	if d.decoded++; d.decoded == internAfter {
+		d.interned = &internTable{}
 	}
 	v := Envelope{ID: e.ID, Stream: e.Stream, Revision: e.Revision, Position: e.Position, Time: e.Time}
 	k, ok := kinds[e.Kind]
@@ -36,8 +37,8 @@ func (d *decoder) decode(e Entry) (Envelope, error) {
 		return v, nil
 	}
 	if e.Version == k.version {
-		d.form = form{b: e.Data, reading: true, known: d.known}
-		if v.Event = d.form.read(e.Kind); v.Event != nil {
+		d.codec = codec{buf: e.Data, reading: true, interned: d.interned}
+		if v.Event = d.codec.read(e.Kind); v.Event != nil {
 			return v, nil
 		}
 	}
@@ -62,8 +63,8 @@ func (d *decoder) metadata(data []byte) (m metadata, err error) {
 	if len(data) == 0 {
 		return m, nil
 	}
-	d.form = form{b: data, reading: true}
-	if m.form(&d.form); d.form.done() {
+	d.codec = codec{buf: data, reading: true}
+	if m.fields(&d.codec); d.codec.complete() {
 		return m, nil
 	}
 	m = metadata{}
@@ -85,4 +86,15 @@ func decoded(entries iter.Seq2[Entry, error], decode func(*decoder, Entry) (Enve
 			}
 		}
 	}
+}
+
+// Decode returns the envelope of an entry. A kind that is not known, or a
+// version later than the one that is, gives an Unknown, which shares its data
+// with the entry. Metadata of one that are not as the ledger writes them say
+// nothing. Nothing else is shared. Data or metadata of any other kind that do
+// not decode are an ErrDamaged that names stream, revision and position.
+func Decode(e Entry) (Envelope, error) { return (&decoder{}).decode(e) }
+
+func damaged(e Entry, err error) error {
+	return fmt.Errorf("decode %s at revision %d of %s, position %s: %w: %w", e.Kind, e.Revision, e.Stream, e.Position, ErrDamaged, err)
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// formKinds are the kinds that have a form.
-var formKinds = []Event{
+// codecKinds are the kinds that have a form.
+var codecKinds = []Event{
 	SessionOpened{}, PromptAdmitted{}, TurnMaterialized{}, ReplyReceived{}, CallStarted{}, CallSettled{}, PermissionRequested{}, PermissionDecided{},
 }
 
-// A filler sets values at random, also to what is rare and what cannot be
+// A randomFiller sets values at random, also to what is rare and what cannot be
 // written.
-type filler struct{ *rand.Rand }
+type randomFiller struct{ *rand.Rand }
 
 var fillTexts = []string{
 	"", "read", "a.go", "two\nlines\t\"quoted\" \\ \r\b\f", "\x00\x1f\x7f", "<a> & b", "wörd 日本 🙂", "bad \xff\xc3 utf8", "\u2028\u2029\ufffd",
@@ -31,7 +31,7 @@ var fillRaws = []string{
 	`[1,]`, `{"a"}`, `01`, `"\x"`, `nul`, strings.Repeat("[", 150) + strings.Repeat("]", 150),
 }
 
-func (r filler) fill(v reflect.Value) {
+func (r randomFiller) fill(v reflect.Value) {
 	switch v.Interface().(type) {
 	case json.RawMessage:
 		v.Set(reflect.ValueOf(json.RawMessage(fillRaws[r.IntN(len(fillRaws))])))
@@ -96,7 +96,7 @@ func (r filler) fill(v reflect.Value) {
 	}
 }
 
-func (r filler) bytes16() (b [16]byte) {
+func (r randomFiller) bytes16() (b [16]byte) {
 	for i := range b {
 		b[i] = byte(r.Uint32())
 	}
@@ -108,81 +108,81 @@ func eventID(b [16]byte) domain.EventID {
 	return like(domain.EventID{}, b)
 }
 
-func like[K domain.Kind](_ domain.ID[K], b [16]byte) domain.ID[K] { return domain.IDFromBytes[K](b) }
+func like[K domain.IDKind](_ domain.ID[K], b [16]byte) domain.ID[K] { return domain.IDFromBytes[K](b) }
 
 // made returns an event of a kind with fields at random.
-func (r filler) made(kind Event) Event {
+func (r randomFiller) randomEvent(kind Event) Event {
 	v := reflect.New(reflect.TypeOf(kind)).Elem()
 	r.fill(v)
 	return v.Interface().(Event)
 }
 
-// slowly is what encoding/json reads.
-func slowly(kind string, data []byte) (Event, error) {
+// decodeWithStdlib is what encoding/json reads.
+func decodeWithStdlib(kind string, data []byte) (Event, error) {
 	return kinds[kind].decode(data)
 }
 
-// formRead is what the form reads, nil where it does not do.
-func formRead(kind string, data []byte, k *known) Event {
-	f := form{b: data, reading: true, known: k}
-	return f.read(kind)
+// decodeWithCodec is what the form reads, nil where it does not do.
+func decodeWithCodec(kind string, data []byte, k *internTable) Event {
+	c := codec{buf: data, reading: true, interned: k}
+	return c.read(kind)
 }
 
-func TestFormsWriteWhatEncodingJSONWrites(t *testing.T) {
+func TestCodecEncodesAsEncodingJSON(t *testing.T) {
 	t.Parallel()
-	r := filler{rand.New(rand.NewPCG(1, 1))}
-	for _, kind := range formKinds {
-		did := 0
+	r := randomFiller{rand.New(rand.NewPCG(1, 1))}
+	for _, kind := range codecKinds {
+		handled := 0
 		for range Rounds(200, 1000) {
-			e := r.made(kind)
-			got, ok := marshalled(e)
+			e := r.randomEvent(kind)
+			got, ok := encodeWithCodec(e)
 			if !ok {
 				continue
 			}
-			did++
-			if want, err := marshalAny(e); err != nil || !bytes.Equal(got, want) {
+			handled++
+			if want, err := marshalJSON(e); err != nil || !bytes.Equal(got, want) {
 				t.Fatalf("%s is written\n%s\nand by encoding/json, %v,\n%s", e.Kind(), got, err, want)
 			}
 		}
-		if did < 5 {
-			t.Errorf("the form of %s wrote only %d events", kind.Kind(), did)
+		if handled < 5 {
+			t.Errorf("the codec of %s wrote only %d events", kind.Kind(), handled)
 		}
 	}
 }
 
-func TestFormsReadWhatEncodingJSONReads(t *testing.T) {
+func TestCodecDecodesAsEncodingJSON(t *testing.T) {
 	t.Parallel()
-	r := filler{rand.New(rand.NewPCG(2, 2))}
-	held := &known{}
-	for _, kind := range formKinds {
-		did := 0
+	r := randomFiller{rand.New(rand.NewPCG(2, 2))}
+	table := &internTable{}
+	for _, kind := range codecKinds {
+		handled := 0
 		for range Rounds(200, 1000) {
-			e := r.made(kind)
-			data, err := marshalAny(e)
+			e := r.randomEvent(kind)
+			data, err := marshalJSON(e)
 			if err != nil {
 				continue
 			}
-			want, failed := slowly(e.Kind(), data)
-			for _, k := range []*known{nil, held, held} {
-				got := formRead(e.Kind(), data, k)
+			want, failed := decodeWithStdlib(e.Kind(), data)
+			for _, k := range []*internTable{nil, table, table} {
+				got := decodeWithCodec(e.Kind(), data, k)
 				if got == nil {
 					continue
 				}
-				did++
+				handled++
 				if failed != nil || !reflect.DeepEqual(got, want) {
 					t.Fatalf("%s reads as\n%+v\nand by encoding/json as\n%+v, %v", data, got, want, failed)
 				}
 			}
 		}
-		if did < 5 {
-			t.Errorf("the form of %s read only %d events", kind.Kind(), did)
+		if handled < 5 {
+			t.Errorf("the codec of %s read only %d events", kind.Kind(), handled)
 		}
 	}
 }
 
-func TestWhatIsWrittenIsReadByItsForm(t *testing.T) {
+func TestCodecDecodesItsOwnOutput(t *testing.T) {
 	t.Parallel()
-	for _, e := range whole() {
+	for _, e := range sampleEvents() {
 		switch with := e.(type) { // media and progress have no form
 		case CallSettled:
 			with.Content, with.Progress = domain.Contents{domain.Text("a < b & c")}, nil
@@ -191,22 +191,22 @@ func TestWhatIsWrittenIsReadByItsForm(t *testing.T) {
 			with.Media = nil
 			e = with
 		}
-		data, wrote := marshalled(e)
+		data, wrote := encodeWithCodec(e)
 		has := false
-		for _, kind := range formKinds {
+		for _, kind := range codecKinds {
 			has = has || kind.Kind() == e.Kind()
 		}
 		if wrote != has {
-			t.Errorf("%s has a form: %v, and it wrote: %v", e.Kind(), has, wrote)
+			t.Errorf("%s has a codec: %v, and it encoded: %v", e.Kind(), has, wrote)
 		}
-		if got := formRead(e.Kind(), data, nil); has && !reflect.DeepEqual(got, e) {
+		if got := decodeWithCodec(e.Kind(), data, nil); has && !reflect.DeepEqual(got, e) {
 			t.Errorf("%s reads as %+v, want %+v", data, got, e)
 		}
 	}
 }
 
 // mutated returns data with something changed.
-func (r filler) mutated(data []byte) []byte {
+func (r randomFiller) mutated(data []byte) []byte {
 	out := bytes.Clone(data)
 	bits := []string{`"`, `\`, `{`, `}`, `[`, `]`, `,`, `:`, ` `, `null`, `\u0041`, `\ud800`, "\xff", "\x01", `0`, `-`, `,"text":"x"`, `,"Tool":"x"`, `,"n":1`, `true`}
 	for range 1 + r.IntN(2) {
@@ -228,19 +228,19 @@ func (r filler) mutated(data []byte) []byte {
 	return out
 }
 
-func TestDecodeSaysDamagedExactlyWhereEncodingJSONDoes(t *testing.T) {
+func TestDecodeReportsDamageExactlyWhereEncodingJSONDoes(t *testing.T) {
 	t.Parallel()
-	r := filler{rand.New(rand.NewPCG(3, 3))}
-	d := &decoder{known: &known{}}
+	r := randomFiller{rand.New(rand.NewPCG(3, 3))}
+	d := &decoder{interned: &internTable{}}
 	damagedOnes := 0
 	for range Rounds(40, 150) {
-		for _, e := range whole() {
-			data, err := marshalAny(e)
+		for _, e := range sampleEvents() {
+			data, err := marshalJSON(e)
 			if err != nil {
 				t.Fatal(err)
 			}
 			data = r.mutated(data)
-			want, failed := slowly(e.Kind(), data)
+			want, failed := decodeWithStdlib(e.Kind(), data)
 			got, err := d.lent(Entry{Record: Record{Kind: e.Kind(), Version: kinds[e.Kind()].version, Data: data}})
 			if (err == nil) != (failed == nil) {
 				t.Fatalf("%s %s decodes with %v, and by encoding/json with %v", e.Kind(), data, err, failed)
@@ -262,14 +262,14 @@ func TestDecodeSaysDamagedExactlyWhereEncodingJSONDoes(t *testing.T) {
 	}
 }
 
-func TestMetadataAreReadAsEncodingJSONReadsThem(t *testing.T) {
+func TestMetadataDecodeAsEncodingJSON(t *testing.T) {
 	t.Parallel()
-	r := filler{rand.New(rand.NewPCG(4, 4))}
+	r := randomFiller{rand.New(rand.NewPCG(4, 4))}
 	good := metadata{draftOf(nil).Correlation, draftOf(nil).Causation}
 	for _, m := range []metadata{good, {Correlation: good.Correlation}, {Causation: good.Causation}, {}} {
-		slow, err := marshalAny(m)
-		if err != nil || !bytes.Equal(new(scratch).metadata(m), slow) {
-			t.Errorf("metadata are written %s, and by encoding/json %s, %v", new(scratch).metadata(m), slow, err)
+		slow, err := marshalJSON(m)
+		if err != nil || !bytes.Equal(new(encodeBuffer).metadata(m), slow) {
+			t.Errorf("metadata are written %s, and by encoding/json %s, %v", new(encodeBuffer).metadata(m), slow, err)
 		}
 		for i := range Rounds(150, 500) {
 			data := slow
@@ -289,42 +289,42 @@ func TestMetadataAreReadAsEncodingJSONReadsThem(t *testing.T) {
 	}
 }
 
-func FuzzForm(f *testing.F) {
-	for i, e := range whole() {
-		data, err := marshalAny(e)
+func FuzzCodec(f *testing.F) {
+	for i, e := range sampleEvents() {
+		data, err := marshalJSON(e)
 		if err != nil {
 			f.Fatal(err)
 		}
 		f.Add(i, data)
 	}
-	all := whole()
+	all := sampleEvents()
 	f.Fuzz(func(t *testing.T, i int, data []byte) {
 		kind := all[uint(i)%uint(len(all))].Kind()
-		got := formRead(kind, data, nil)
+		got := decodeWithCodec(kind, data, nil)
 		if got == nil {
 			return
 		}
-		if want, err := slowly(kind, data); err != nil || !reflect.DeepEqual(got, want) {
+		if want, err := decodeWithStdlib(kind, data); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s reads as\n%+v\nand by encoding/json as\n%+v, %v", data, got, want, err)
 		}
 	})
 }
 
-func FuzzCompact(f *testing.F) {
+func FuzzCompactLen(f *testing.F) {
 	for _, raw := range fillRaws {
 		f.Add([]byte(raw))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		n := compact(data)
+		n := compactLen(data)
 		if n > len(data) {
-			t.Fatalf("compact(%q) = %d", data, n)
+			t.Fatalf("compactLen(%q) = %d", data, n)
 		}
 		if n > 0 && !json.Valid(data[:n]) {
-			t.Errorf("compact(%q) = %d, and that is not JSON", data, n)
+			t.Errorf("compactLen(%q) = %d, and that is not JSON", data, n)
 		}
 		var b bytes.Buffer
-		if json.Compact(&b, data) == nil && bytes.Equal(b.Bytes(), data) && bytes.Count(data, []byte("["))+bytes.Count(data, []byte("{")) < deepest && n != len(data) {
-			t.Errorf("compact(%q) = %d, and it is JSON without a space", data, n)
+		if json.Compact(&b, data) == nil && bytes.Equal(b.Bytes(), data) && bytes.Count(data, []byte("["))+bytes.Count(data, []byte("{")) < maxNesting && n != len(data) {
+			t.Errorf("compactLen(%q) = %d, and it is JSON without a space", data, n)
 		}
 	})
 }
@@ -334,7 +334,7 @@ func FuzzString(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		want, err := marshalAny(s)
+		want, err := marshalJSON(s)
 		if got := appendString(nil, s); err != nil || !bytes.Equal(got, want) {
 			t.Fatalf("%q is written %s, and by encoding/json %s, %v", s, got, want, err)
 		}
@@ -342,9 +342,9 @@ func FuzzString(f *testing.F) {
 		if err := json.Unmarshal(want, &back); err != nil {
 			t.Fatal(err)
 		}
-		read := form{b: want, reading: true}
-		if got := read.string(); !read.done() || got != back {
-			t.Errorf("%s reads as %q, %v, and by encoding/json as %q", want, got, read.done(), back)
+		read := codec{buf: want, reading: true}
+		if got := read.readString(); !read.complete() || got != back {
+			t.Errorf("%s reads as %q, %v, and by encoding/json as %q", want, got, read.complete(), back)
 		}
 	})
 }
@@ -372,9 +372,9 @@ func FuzzULID(f *testing.F) {
 	})
 }
 
-// marshalled returns the JSON of an event, and reports whether a form wrote it.
-func marshalled(e Event) (json.RawMessage, bool) {
-	f := form{}
-	ok := f.write(e)
-	return f.b, ok
+// encodeWithCodec returns the JSON of an event, and reports whether a form wrote it.
+func encodeWithCodec(e Event) (json.RawMessage, bool) {
+	c := codec{}
+	ok := c.write(e)
+	return c.buf, ok
 }

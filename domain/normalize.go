@@ -23,10 +23,10 @@ type ignoringCodec[T any] struct {
 	keys []string
 }
 
-// flaw returns why the codec has no schema, or nil.
-func (c ignoringCodec[T]) flaw() error {
-	if flawed, ok := c.Codec.(interface{ flaw() error }); ok {
-		return flawed.flaw()
+// schemaError returns why the codec has no schema, or nil.
+func (c ignoringCodec[T]) schemaError() error {
+	if broken, ok := c.Codec.(interface{ schemaError() error }); ok {
+		return broken.schemaError()
 	}
 	return nil
 }
@@ -36,13 +36,13 @@ func (c ignoringCodec[T]) ignored() []string { return c.keys }
 // accept checks an input and returns the document to decode. That is the input
 // itself, or a new document if the input has one of the ignored keys, a number
 // that is written as a string, or an integer that is written with a fraction or
-// an exponent. It returns a *Mismatch that is an ErrInvalidInput.
+// an exponent. It returns a *ValidationError that is an ErrInvalidInput.
 func (s schema) accept(raw json.RawMessage, ignored []string) (json.RawMessage, error) {
-	value, err := parsed(raw)
+	value, err := parseJSON(raw)
 	if err != nil {
-		return nil, mismatch(ErrInvalidInput, fmt.Errorf("not JSON: %w", err))
+		return nil, invalid(ErrInvalidInput, fmt.Errorf("not JSON: %w", err))
 	}
-	if err := boundNumbers(value, ErrInvalidInput); err != nil {
+	if err := checkNumberSizes(value, ErrInvalidInput); err != nil {
 		return nil, err
 	}
 	changed := false
@@ -64,19 +64,19 @@ func (s schema) accept(raw json.RawMessage, ignored []string) (json.RawMessage, 
 	}
 	document, err := json.Marshal(value)
 	if err != nil {
-		return nil, mismatch(ErrInvalidInput, err)
+		return nil, invalid(ErrInvalidInput, err)
 	}
 	return document, nil
 }
 
-// numbers converts the parts of a value for which a schema wants a number.
+// numbers converts the parts of a value for which a schema allowsType a number.
 type numbers struct {
 	root    any // the schema document, for local references
 	changed bool
 }
 
 // convert returns a value with each string replaced by the number in it, where
-// the schema wants a number and no string. It follows properties, items and
+// the schema allowsType a number and no string. It follows properties, items and
 // local references; a part that only a combination of schemas describes stays
 // as it is.
 func (n *numbers) convert(schema, value any) any {
@@ -86,12 +86,12 @@ func (n *numbers) convert(schema, value any) any {
 	}
 	switch v := value.(type) {
 	case string:
-		if number, ok := numberIn(v); ok && wants(s, "integer", "number") && !wants(s, "string") {
+		if number, ok := parseNumber(v); ok && allowsType(s, "integer", "number") && !allowsType(s, "string") {
 			n.changed = true
 			return n.convert(s, number)
 		}
 	case json.Number:
-		if integer, ok := plainInteger(string(v)); ok && wants(s, "integer") {
+		if integer, ok := integerDigits(string(v)); ok && allowsType(s, "integer") {
 			n.changed = true
 			return json.Number(integer)
 		}
@@ -146,8 +146,8 @@ func (n *numbers) resolve(schema any) map[string]any {
 	return nil
 }
 
-// wants reports whether a schema's type is, or includes, one of some types.
-func wants(schema map[string]any, types ...string) bool {
+// allowsType reports whether a schema's type is, or includes, one of some types.
+func allowsType(schema map[string]any, types ...string) bool {
 	switch t := schema["type"].(type) {
 	case string:
 		return slices.Contains(types, t)
@@ -157,30 +157,30 @@ func wants(schema map[string]any, types ...string) bool {
 	return false
 }
 
-// numberIn returns the JSON number that a string consists of, white space
+// parseNumber returns the JSON number that a string consists of, white space
 // around it aside.
-func numberIn(text string) (json.Number, bool) {
+func parseNumber(text string) (json.Number, bool) {
 	text = strings.TrimSpace(text)
-	if text == "" || text[0] != '-' && (text[0] < '0' || text[0] > '9') || numberFault(text) != "" || !json.Valid([]byte(text)) {
+	if text == "" || text[0] != '-' && (text[0] < '0' || text[0] > '9') || numberSizeError(text) != "" || !json.Valid([]byte(text)) {
 		return "", false
 	}
 	return json.Number(text), true
 }
 
-// maxPlain is the largest exponent that plainInteger converts: no Go integer has
+// maxIntegerExponent is the largest exponent that integerDigits converts: no Go integer has
 // as many digits.
-const maxPlain = 40
+const maxIntegerExponent = 40
 
-// plainInteger returns the digits of an integer that is written with a fraction
+// integerDigits returns the digits of an integer that is written with a fraction
 // or an exponent, such as 10.0 or 1e1: a Go integer is not decoded from these. A
 // number that no Go integer holds stays as it is.
-func plainInteger(text string) (string, bool) {
+func integerDigits(text string) (string, bool) {
 	at := strings.IndexAny(text, "eE")
 	if at < 0 && !strings.Contains(text, ".") {
 		return "", false
 	}
 	if at >= 0 {
-		if exponent, err := strconv.Atoi(text[at+1:]); err != nil || exponent > maxPlain {
+		if exponent, err := strconv.Atoi(text[at+1:]); err != nil || exponent > maxIntegerExponent {
 			return "", false
 		}
 	}
@@ -195,15 +195,15 @@ func plainInteger(text string) (string, bool) {
 // an exponent of at least -324; the validator computes with exact fractions,
 // whose cost grows with the square of these.
 const (
-	maxNumber   = 1000 // characters
-	maxExponent = 1000
+	maxNumberLength = 1000 // characters
+	maxExponent     = 1000
 )
 
-// numberFault returns what is wrong with the size of a JSON number, or the
+// numberSizeError returns what is wrong with the size of a JSON number, or the
 // empty text.
-func numberFault(text string) string {
-	if len(text) > maxNumber {
-		return fmt.Sprintf("a number of %d characters: write it with at most %d", len(text), maxNumber)
+func numberSizeError(text string) string {
+	if len(text) > maxNumberLength {
+		return fmt.Sprintf("a number of %d characters: write it with at most %d", len(text), maxNumberLength)
 	}
 	if at := strings.IndexAny(text, "eE"); at >= 0 {
 		if exponent, err := strconv.Atoi(text[at+1:]); err != nil || exponent > maxExponent || exponent < -maxExponent {
@@ -213,42 +213,42 @@ func numberFault(text string) string {
 	return ""
 }
 
-// boundNumbers returns a *Mismatch that is the sentinel if a number in a value
+// checkNumberSizes returns a *ValidationError that is the sentinel if a number in a value
 // is too large to compute with.
-func boundNumbers(value any, sentinel error) error {
-	if fault, found := numberBeyond(value); found {
-		return &Mismatch{Faults: []Fault{fault}, kind: sentinel}
+func checkNumberSizes(value any, sentinel error) error {
+	if fault, found := oversizedNumber(value); found {
+		return &ValidationError{Violations: []Violation{fault}, kind: sentinel}
 	}
 	return nil
 }
 
-// numberBeyond returns the fault of one number in a value that is over the
+// oversizedNumber returns the fault of one number in a value that is over the
 // limits, and whether there is one.
-func numberBeyond(value any) (Fault, bool) {
+func oversizedNumber(value any) (Violation, bool) {
 	switch v := value.(type) {
 	case json.Number:
-		if detail := numberFault(string(v)); detail != "" {
-			return Fault{Detail: detail}, true
+		if detail := numberSizeError(string(v)); detail != "" {
+			return Violation{Detail: detail}, true
 		}
 	case map[string]any:
 		for key, member := range v {
-			if fault, found := numberBeyond(member); found {
+			if fault, found := oversizedNumber(member); found {
 				return fault.below(key), true
 			}
 		}
 	case []any:
 		for i, item := range v {
-			if fault, found := numberBeyond(item); found {
+			if fault, found := oversizedNumber(item); found {
 				return fault.below(strconv.Itoa(i)), true
 			}
 		}
 	}
-	return Fault{}, false
+	return Violation{}, false
 }
 
 // below returns the fault as it is seen from the parent, where the value that
 // it is in has the given key.
-func (f Fault) below(key string) Fault {
+func (f Violation) below(key string) Violation {
 	f.Path = "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key) + f.Path
 	return f
 }
@@ -268,7 +268,7 @@ func parseSchema(source json.RawMessage) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadSchema, err)
 	}
-	if fault, found := numberBeyond(document); found {
+	if fault, found := oversizedNumber(document); found {
 		return nil, fmt.Errorf("%w: %s", ErrBadSchema, fault)
 	}
 	return document, nil

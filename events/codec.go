@@ -1,0 +1,375 @@
+package events
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+// A form goes through the JSON of an event, key after key in the order in
+// which they are written, and either writes it or reads it. It does only what
+// encoding/json does, byte for byte and value for value, and of that only what
+// is usual: it reads nothing but what was written here. At anything else it
+// fails, which is no error: encoding/json then has the word. A form that reads
+// leaves in what it read no reference to the document.
+type codec struct {
+	buf      []byte // what is written so far; what is read
+	pos      int    // behind what was read
+	reading  bool
+	failed   bool
+	interned *internTable // where it reads: what came before and may come again; may be nil
+}
+
+// fail says that this form does not do.
+func (c *codec) fail() { c.failed = true }
+
+// complete reports whether a document was read whole.
+func (c *codec) complete() bool { return !c.failed && c.pos == len(c.buf) }
+
+// remaining returns what is to be read.
+func (c *codec) remaining() []byte { return c.buf[c.pos:] }
+
+// literal writes or reads a text as it stands.
+func (c *codec) literal(text string) {
+	switch {
+	case !c.reading:
+		c.buf = append(c.buf, text...)
+	case len(c.buf)-c.pos >= len(text) && string(c.buf[c.pos:c.pos+len(text)]) == text:
+		c.pos += len(text)
+	default:
+		c.fail()
+	}
+}
+
+// key goes to the value of a key, which is given in quotes and with its colon.
+// It reports whether there is one: written if present says so, read if it
+// comes next.
+func (c *codec) key(key string, present bool) bool {
+	if c.failed {
+		return false
+	}
+	if !c.reading {
+		if !present {
+			return false
+		}
+		if c.buf[len(c.buf)-1] != '{' {
+			c.buf = append(c.buf, ',')
+		}
+		c.buf = append(c.buf, key...)
+		return true
+	}
+	at := c.pos
+	if c.buf[at-1] != '{' { // as no value ends in it
+		if at >= len(c.buf) || c.buf[at] != ',' {
+			return false
+		}
+		at++
+	}
+	if len(c.buf)-at < len(key) || string(c.buf[at:at+len(key)]) != key {
+		return false
+	}
+	c.pos = at + len(key)
+	return true
+}
+
+// always is for a key that is written whatever its value.
+const always = true
+
+// readPlainString reads a string without escapes, between its quotes, which belongs to
+// the document.
+func (c *codec) readPlainString() []byte {
+	rest := c.remaining()
+	if c.failed || len(rest) == 0 || rest[0] != '"' {
+		c.fail()
+		return nil
+	}
+	end := bytes.IndexByte(rest[1:], '"')
+	if end < 0 || !isPlain(rest[1:1+end]) {
+		c.fail()
+		return nil
+	}
+	c.pos += end + 2
+	return rest[1 : 1+end]
+}
+
+// textField is the value of a string.
+func textField[T ~string](c *codec, key string, v *T, present bool) {
+	if !c.key(key, present) {
+		return
+	}
+	if c.reading {
+		*v = T(c.readString())
+		return
+	}
+	c.buf = appendString(c.buf, string(*v))
+}
+
+// nameField is text that is likely to come again.
+func nameField[T ~string](c *codec, key string, v *T, present bool) {
+	if !c.key(key, present) {
+		return
+	}
+	if !c.reading {
+		c.buf = appendString(c.buf, string(*v))
+		return
+	}
+	rest := c.remaining()
+	if len(rest) == 0 || rest[0] != '"' {
+		c.fail()
+		return
+	}
+	if end := bytes.IndexByte(rest[1:], '"'); end >= 0 && isPlain(rest[1:1+end]) {
+		*v = T(c.interned.intern(rest[1 : 1+end]))
+		c.pos += end + 2
+		return
+	}
+	*v = T(c.readString())
+}
+
+// readString reads a string.
+func (c *codec) readString() string {
+	rest := c.remaining()
+	if c.failed || len(rest) == 0 || rest[0] != '"' {
+		c.fail()
+		return ""
+	}
+	rest = rest[1:]
+	end := firstSpecial(rest)
+	if end == len(rest) {
+		c.fail()
+		return ""
+	}
+	if rest[end] == '"' {
+		c.pos += end + 2
+		return c.validUTF8(rest[:end])
+	}
+	value, n := unescape(rest, end)
+	if n < 0 {
+		c.fail()
+		return ""
+	}
+	c.pos += n + 2
+	return c.validUTF8(value)
+}
+
+// validUTF8 returns a text of its own. What is not UTF-8 is for encoding/json.
+func (c *codec) validUTF8(text []byte) string {
+	if !utf8.Valid(text) {
+		c.fail()
+		return ""
+	}
+	return string(text)
+}
+
+// stringsField is a list of strings. A nil list is null.
+func (c *codec) stringsField(key string, v *[]string, present bool) {
+	listField(c, key, v, present, func(c *codec, s *string) {
+		if c.reading {
+			*s = c.readString()
+		} else {
+			c.buf = appendString(c.buf, *s)
+		}
+	})
+}
+
+// listField is an array. A nil list is null.
+func listField[T any, L ~[]T](c *codec, key string, v *L, present bool, each func(*codec, *T)) {
+	if !c.key(key, present) {
+		return
+	}
+	if !c.reading {
+		if *v == nil {
+			c.buf = append(c.buf, "null"...)
+			return
+		}
+		c.buf = append(c.buf, '[')
+		for i := range *v {
+			if i > 0 {
+				c.buf = append(c.buf, ',')
+			}
+			each(c, &(*v)[i])
+		}
+		c.buf = append(c.buf, ']')
+		return
+	}
+	if bytes.HasPrefix(c.remaining(), []byte("null")) {
+		c.pos += len("null")
+		return
+	}
+	c.literal("[")
+	all := L{}
+	for !c.failed {
+		if rest := c.remaining(); len(rest) > 0 && rest[0] == ']' && len(all) == 0 {
+			break
+		}
+		if len(all) == 1 {
+			all = slices.Grow(all, 3) // most lists have one, or a few
+		}
+		all = append(all, *new(T))
+		each(c, &all[len(all)-1])
+		if rest := c.remaining(); len(rest) == 0 || rest[0] != ',' {
+			break
+		}
+		c.pos++
+	}
+	c.literal("]")
+	*v = all
+}
+
+// boolField is a boolean.
+func (c *codec) boolField(key string, v *bool, present bool) {
+	if !c.key(key, present) {
+		return
+	}
+	switch rest := c.remaining; {
+	case !c.reading:
+		c.buf = strconv.AppendBool(c.buf, *v)
+	case bytes.HasPrefix(rest(), []byte("true")):
+		*v = true
+		c.pos += len("true")
+	default:
+		c.literal("false")
+	}
+}
+
+// intField is a whole number.
+func (c *codec) intField(key string, v *int64, present bool) {
+	if !c.key(key, present) {
+		return
+	}
+	if !c.reading {
+		c.buf = strconv.AppendInt(c.buf, *v, 10)
+		return
+	}
+	rest := c.remaining()
+	n := 0
+	for n < len(rest) && ('0' <= rest[n] && rest[n] <= '9' || rest[n] == '-') {
+		n++
+	}
+	read, err := strconv.ParseInt(string(rest[:n]), 10, 64)
+	// Only the one way to write a number is read here.
+	if err != nil || strconv.FormatInt(read, 10) != string(rest[:n]) {
+		c.fail()
+		return
+	}
+	*v = read
+	c.pos += n
+}
+
+// rawField is a document within the document. An empty one is null.
+func (c *codec) rawField(key string, v *json.RawMessage, present bool) {
+	if !c.key(key, present) {
+		return
+	}
+	if !c.reading {
+		if n := compactLen(*v); n != len(*v) || n == 0 {
+			c.fail() // it is not JSON, or has spaces that are not written
+			return
+		}
+		c.buf = append(c.buf, *v...)
+		return
+	}
+	n := compactLen(c.remaining())
+	if n <= 0 {
+		c.fail()
+		return
+	}
+	*v = bytes.Clone(c.buf[c.pos : c.pos+n])
+	c.pos += n
+}
+
+// idField is an ID.
+func idField[K domain.IDKind](c *codec, key string, v *domain.ID[K], present bool) {
+	if !c.key(key, present) {
+		return
+	}
+	if !c.reading {
+		c.buf = append(c.buf, '"')
+		if !v.IsZero() {
+			c.buf = append(append(c.buf, v.Prefix()...), '_')
+			c.buf = appendULID(c.buf, v.Bytes())
+		}
+		c.buf = append(c.buf, '"')
+		return
+	}
+	prefix := v.Prefix()
+	rest := c.remaining()
+	n := 1 + len(prefix) + 1
+	switch {
+	case bytes.HasPrefix(rest, []byte(`""`)):
+		c.pos += 2
+		return
+	case len(rest) < n+ulidText+1 || rest[0] != '"' || string(rest[1:n-1]) != prefix || rest[n-1] != '_' || rest[n+ulidText] != '"':
+		c.fail()
+		return
+	}
+	b, ok := parseULID(rest[n : n+ulidText])
+	if !ok {
+		c.fail()
+		return
+	}
+	*v = domain.IDFromBytes[K](b)
+	c.pos += n + ulidText + 1
+}
+
+// enumField is one of a closed set, the text of whose zero value is empty.
+func enumField[T interface {
+	~uint8
+	String() string
+}](c *codec, key string, v *T, present bool) {
+	if !c.key(key, present) {
+		return
+	}
+	if !c.reading {
+		text := (*v).String()
+		if len(text) > 0 && text[0] == '?' {
+			c.fail() // it is outside the set
+			return
+		}
+		c.buf = append(append(append(c.buf, '"'), text...), '"')
+		return
+	}
+	text := c.readPlainString()
+	if c.failed || len(text) > 0 && text[0] == '?' {
+		c.fail()
+		return
+	}
+	for i := range 64 {
+		if one := T(i).String(); one == string(text) {
+			*v = T(i)
+			return
+		}
+	}
+	c.fail()
+}
+
+// fingerprintField is a fingerprint.
+func (c *codec) fingerprintField(key string, v *domain.Fingerprint, present bool) {
+	if !c.key(key, present) {
+		return
+	}
+	if !c.reading {
+		c.buf = append(c.buf, '"')
+		if !v.IsZero() {
+			c.buf = hex.AppendEncode(c.buf, v[:])
+		}
+		c.buf = append(c.buf, '"')
+		return
+	}
+	digits := c.readPlainString()
+	if len(digits) == 0 {
+		return
+	}
+	if len(digits) != hex.EncodedLen(len(v)) {
+		c.fail()
+		return
+	}
+	if _, err := hex.Decode(v[:], digits); err != nil {
+		c.fail()
+	}
+}
