@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	endian "encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"image"
 	"image/color"
 	"image/png"
@@ -287,9 +289,21 @@ func TestImageIsNativeMedia(t *testing.T) {
 func TestImageIsScaledToTheLimits(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.put(t, "wide.png", picturePNG(t, 4100, 30, false))
-	b.put(t, "noisy.png", picturePNG(t, 1150, 1150, true))
-	for name, side := range map[string]int{"wide.png": 2000, "noisy.png": 1150} {
+	b.put(t, "wide.png", picturePNG(t, 4100, 3, false))
+	sides := map[string]int{"wide.png": 2000, "padded.png": 40}
+	// A file over the limit of bytes, by a private chunk between the header and
+	// the pixels, whose image is small.
+	small := picturePNG(t, 40, 30, false)
+	const header = 8 + 25 // signature and IHDR
+	chunk := append([]byte("prVt"), make([]byte, 4<<20)...)
+	padding := endian.BigEndian.AppendUint32(nil, uint32(len(chunk)-4))
+	padding = endian.BigEndian.AppendUint32(append(padding, chunk...), crc32.ChecksumIEEE(chunk))
+	b.put(t, "padded.png", small[:header]+string(padding)+small[header:])
+	if !raceEnabled || os.Getenv("LEDGER_TEST_LONG") != "" { // scaling a million pixels takes seconds with the race detector
+		b.put(t, "noisy.png", picturePNG(t, 1000, 1000, true)) // as PNG just over the limit of bytes
+		sides["noisy.png"] = 1000
+	}
+	for name, side := range sides {
 		output, err := b.run(t, "read", input{"path": name})
 		if err != nil {
 			t.Fatal(err)

@@ -147,16 +147,24 @@ func picture(n int) domain.Media {
 // Scenario 55.
 func TestMediaAreNativeUpToTheirLimit(t *testing.T) {
 	t.Parallel()
+	if got, want := registry.DefaultLimits.Media, int64(5<<20); got != want {
+		t.Errorf("the default limit of media is %d bytes, want %d", got, want)
+	}
+	unit, limits := 64<<10, registry.DefaultLimits // the limit is five units
+	if long() {
+		unit = 1 << 20
+	}
+	limits.Media = int64(5 * unit)
 	for name, c := range map[string]struct {
 		media []domain.Media
 		want  domain.Outcome
 	}{
-		"the limit":        {[]domain.Media{picture(5 << 20 / 4 * 3)}, domain.Succeeded},
+		"the limit":        {[]domain.Media{picture(5 * unit / 4 * 3)}, domain.Succeeded},
 		"the text's limit": {[]domain.Media{picture(51200)}, domain.Succeeded},
-		"in all":           {[]domain.Media{picture(3 << 20 / 4 * 3), picture(2 << 20 / 4 * 3)}, domain.Succeeded},
-		"one byte over":    {[]domain.Media{picture(5<<20/4*3 + 1)}, domain.MediaTooLarge},
-		"6 MiB":            {[]domain.Media{picture(6 << 20 / 4 * 3)}, domain.MediaTooLarge},
-		"over in all":      {[]domain.Media{picture(3 << 20 / 4 * 3), picture(2<<20/4*3 + 1)}, domain.MediaTooLarge},
+		"in all":           {[]domain.Media{picture(3 * unit / 4 * 3), picture(2 * unit / 4 * 3)}, domain.Succeeded},
+		"one byte over":    {[]domain.Media{picture(5*unit/4*3 + 1)}, domain.MediaTooLarge},
+		"a fifth over":     {[]domain.Media{picture(6 * unit / 4 * 3)}, domain.MediaTooLarge},
+		"over in all":      {[]domain.Media{picture(3 * unit / 4 * 3), picture(2*unit/4*3 + 1)}, domain.MediaTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -165,10 +173,10 @@ func TestMediaAreNativeUpToTheirLimit(t *testing.T) {
 			for _, m := range c.media {
 				content, size = append(content, m), size+base64.StdEncoding.EncodedLen(len(m.Data))
 			}
-			got := w.settlesIn(registry.Limits{}, presents(t, "v", content...))
+			got := w.settlesIn(limits, presents(t, "v", content...))
 			w.checkRetained(got, nil)
 			if c.want == domain.MediaTooLarge {
-				w.want(got, c.want, fmt.Sprintf("Tool execution failed: media of %d bytes in base64 is over the limit of %d bytes", size, 5<<20))
+				w.want(got, c.want, fmt.Sprintf("Tool execution failed: media of %d bytes in base64 is over the limit of %d bytes", size, 5*unit))
 				return
 			}
 			if got.Outcome != c.want || len(got.Content) != len(c.media) || got.Structured != nil {

@@ -373,7 +373,7 @@ func TestLateResultIsOnRecordBehindTheEndOfItsCall(t *testing.T) {
 // after it kept what it was given, and ends the contexts of calls.
 func TestHostileJournalBreaksNoLawOfCalls(t *testing.T) {
 	t.Parallel()
-	for seed := range 200 {
+	for seed := range rounds(64, 200) {
 		w := newProcess(t, newWorld(t).store, byte(seed))
 		p := answers(t, "a")
 		m := w.offered(registry.Tools{"a": p.Tool})
@@ -440,7 +440,7 @@ func TestWaitWaitsForEveryToolThatWasLeftBehind(t *testing.T) {
 // or is left behind and its result is late: no result is lost.
 func TestResultAtTheEndOfTheGraceIsTheEndOrLate(t *testing.T) {
 	t.Parallel()
-	for range 100 {
+	for range rounds(30, 100) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			m := w.offered(registry.Tools{"a": does(t, func(ctx context.Context, _ empty, _ domain.Invocation) (string, error) {

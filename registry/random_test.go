@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
-	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -239,11 +238,7 @@ func (c *chaos) check() {
 
 func TestEachCallHasOneEndWhateverForeignCodeDoes(t *testing.T) {
 	t.Parallel()
-	seeds := uint64(6)
-	if os.Getenv("LEDGER_TEST_LONG") != "" {
-		seeds = 400
-	}
-	for seed := range seeds {
+	for seed := range uint64(rounds(4, 400)) {
 		synctest.Test(t, func(t *testing.T) {
 			c := &chaos{world: newProcess(t, newWorld(t).store, byte(seed)), random: rand.New(rand.NewPCG(seed, 18)), release: make(chan struct{}), answers: map[domain.CallID][]domain.Settlement{}}
 			opened := events.SessionOpened{Session: c.as.Session, Agent: "build", Origin: events.Origin{Kind: events.RunHere}}

@@ -154,14 +154,14 @@ func (l *life) play() error {
 
 // TestAPowerCutAtAnyAppendKeepsTheCallLaws cuts the power before and after each
 // append of a session, takes data away that was not synced, at random, and all
-// memory, and then recovers. The short run takes every third of these cuts.
+// memory, and then recovers. The short run takes every seventh of these cuts.
 func TestAPowerCutAtAnyAppendKeepsTheCallLaws(t *testing.T) {
 	t.Parallel()
 	appends := countAppends(t)
 	if appends < 30 {
 		t.Fatalf("the session makes %d appends, want thirty and more: ten calls make twenty", appends)
 	}
-	step := 3 // odd, so that cuts before and after an append alternate
+	step := 7 // odd, so that cuts before and after an append alternate
 	if os.Getenv("LEDGER_TEST_LONG") != "" {
 		step = 1
 	}

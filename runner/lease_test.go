@@ -72,7 +72,7 @@ func TestAProcessThatRenewsItsLeaseIsNeverJudgedDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := settle(t, eventstest.NewSlice())
 		defer n.lease.Close()
-		for range 200 {
+		for range 70 { // ten leases
 			time.Sleep(length / 7)
 			for _, skew := range []time.Duration{-runner.LeaseMargin, 0, runner.LeaseMargin} {
 				if j := judged(t, n.ledger, skew, false); len(j.Dead) != 0 || len(j.Living) != 1 {
