@@ -261,11 +261,11 @@ func TestTheDoctorTellsEveryAddressOfAName(t *testing.T) {
 	t.Parallel()
 	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	e := &examination{OK: true}
-	e.network(eventstoredb.Node{Address: "db:2113", Named: true, Doors: []eventstoredb.Door{{Address: "10.0.0.1:2113", Err: refused}, {Address: "10.0.0.2:2113", Took: time.Millisecond}}})
+	e.network(eventstoredb.Node{Address: "db:2113", Named: true, Dials: []eventstoredb.DialResult{{Address: "10.0.0.1:2113", Err: refused}, {Address: "10.0.0.2:2113", Took: time.Millisecond}}})
 	if got := e.Checks[0]; !got.OK || got.Detail != "db:2113 10.0.0.2 takes connections, after 1ms; 10.0.0.1 does not: dial: connection refused" || got.Figures["took_us"] != 1000 {
 		t.Errorf("one of two: %+v", got)
 	}
-	e.network(eventstoredb.Node{Address: "db:2113", Doors: []eventstoredb.Door{{Address: "10.0.0.1:2113", Err: refused}}})
+	e.network(eventstoredb.Node{Address: "db:2113", Dials: []eventstoredb.DialResult{{Address: "10.0.0.1:2113", Err: refused}}})
 	if got := e.Checks[1]; got.OK || !strings.Contains(got.Detail, "which another node names") {
 		t.Errorf("none: %+v", got)
 	}

@@ -16,7 +16,7 @@ import (
 // examineNetwork looks at the nodes of a connection string. One that is not
 // valid is an error.
 func (a *app) examineNetwork(ctx context.Context, e *examination, at address) error {
-	nodes, err := eventstoredb.Visit(ctx, at.database, eventstoredb.Visiting{Patience: a.patience, Now: a.now})
+	nodes, err := eventstoredb.Probe(ctx, at.database, eventstoredb.ProbeConfig{StepTimeout: a.patience, Now: a.now})
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (e *examination) network(n eventstoredb.Node) {
 	var open, shut []string
 	var soonest time.Duration
 	host, _, _ := net.SplitHostPort(n.Address)
-	for _, d := range n.Doors {
+	for _, d := range n.Dials {
 		ip, _, _ := net.SplitHostPort(d.Address)
 		if d.Err != nil {
 			shut = append(shut, fmt.Sprintf("%s does not: %s", ip, d.Err))
@@ -71,7 +71,7 @@ func (e *examination) network(n eventstoredb.Node) {
 		who += ", which another node names,"
 	}
 	switch {
-	case len(n.Doors) == 0:
+	case len(n.Dials) == 0:
 		e.ill("network", "check the name, and the server that resolves names", "%s: %s", who, n.Err)
 	case len(open) == 0:
 		e.ill("network", "start the server, or check the name, the port and what filters the network", "%s: %s", who, strings.Join(shut, "; "))
@@ -98,7 +98,7 @@ var advices = []struct {
 // node tells what a node is that takes connections.
 func (e *examination) node(n eventstoredb.Node) {
 	reached := false
-	for _, d := range n.Doors {
+	for _, d := range n.Dials {
 		reached = reached || d.Err == nil
 	}
 	if !reached {

@@ -65,7 +65,7 @@ func (a *app) examineStore(ctx context.Context, e *examination, at address, writ
 // examineRefusal reports which rights are missing to a user who may not open the
 // ledger.
 func (a *app) examineRefusal(ctx context.Context, e *examination, at address) error {
-	database, err := eventstoredb.Open(ctx, at.database, eventstoredb.Config{Namespace: at.namespace, Patience: a.patience})
+	database, err := eventstoredb.Open(ctx, at.database, eventstoredb.Config{Namespace: at.namespace, RetryTimeout: a.patience})
 	if err == nil {
 		err = errors.Join(a.examineRights(ctx, e, database), database.Close())
 	}
@@ -106,7 +106,7 @@ func (a *app) examineRecords(ctx context.Context, e *examination, s *ledgerStore
 	}
 	looking, cancel := context.WithTimeout(ctx, a.patience)
 	defer cancel()
-	all, err := database.Interferences(looking)
+	all, err := database.Deletions(looking)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 		e.well("records", "the log is too long to look in %s whether somebody hid or deleted records: ledger verify does", a.patience)

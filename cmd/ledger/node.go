@@ -33,7 +33,7 @@ func (a *app) openDatabase(ctx context.Context, at address) (*ledgerStore, error
 	if err != nil {
 		return nil, err
 	}
-	store, err := eventstoredb.Open(ctx, at.database, eventstoredb.Config{Namespace: at.namespace, MaxAppend: at.maxAppend, Patience: a.patience, Whole: true, Logger: a.log(slog.LevelWarn)})
+	store, err := eventstoredb.Open(ctx, at.database, eventstoredb.Config{Namespace: at.namespace, MaxAppend: at.maxAppend, RetryTimeout: a.patience, RequireReadAll: true, Logger: a.log(slog.LevelWarn)})
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ type revisionRange struct{ from, through events.Revision }
 // A tampering is a change that an administrator made to a stream of a database, with
 // the records that are left of the stream and the revisions that are gone.
 type tampering struct {
-	eventstoredb.Interference
+	eventstoredb.Deletion
 	left []leftover
 	gone []revisionRange
 }
@@ -39,13 +39,13 @@ func tamperings(ctx context.Context, s *ledgerStore) (map[events.Stream]*tamperi
 	if !ok {
 		return nil, nil
 	}
-	all, err := database.Interferences(ctx)
+	all, err := database.Deletions(ctx)
 	if err != nil {
 		return nil, err
 	}
 	tampered := map[events.Stream]*tampering{}
 	for _, i := range all {
-		tampered[i.Stream] = &tampering{Interference: i}
+		tampered[i.Stream] = &tampering{Deletion: i}
 	}
 	return tampered, nil
 }
@@ -90,7 +90,7 @@ func (v *verification) checkTampering(now time.Time) {
 
 // detail tells what was done, what is gone, what will go and what to do.
 func (t *tampering) detail(now time.Time) string {
-	parts := []string{deed(t.Interference)}
+	parts := []string{deed(t.Deletion)}
 	if len(t.gone) > 0 {
 		parts = append(parts, spelled(t.gone)+" gone: only a backup or a copy of the ledger has them")
 	} else if len(t.left) == 0 {
@@ -100,17 +100,17 @@ func (t *tampering) detail(now time.Time) string {
 	case t.Undone:
 		parts = append(parts, "that was taken back since")
 	case len(hidden) > 0:
-		parts = append(parts, spelled(hidden)+" hidden from readers of the stream, and will go at the next scavenge: "+remedy(t.Interference))
+		parts = append(parts, spelled(hidden)+" hidden from readers of the stream, and will go at the next scavenge: "+remedy(t.Deletion))
 	case !t.Tombstone:
-		parts = append(parts, "no record that is left is hidden by now: "+remedy(t.Interference))
+		parts = append(parts, "no record that is left is hidden by now: "+remedy(t.Deletion))
 	}
 	return strings.Join(parts, "; ")
 }
 
 // deed describes a change that an administrator made to a stream, with its time.
 // EventStoreDB does not record the user.
-func deed(i eventstoredb.Interference) string {
-	when := fmt.Sprintf("at %s (event %s at position %s; the server does not record by whom)", i.Time.Format(time.RFC3339), i.Event, i.Position)
+func deed(i eventstoredb.Deletion) string {
+	when := fmt.Sprintf("at %s (event %s at position %s; the server does not record by whom)", i.Time.Format(time.RFC3339), i.EventID, i.Position)
 	if i.Tombstone {
 		return "somebody deleted the stream for good, by a tombstone, " + when
 	}
@@ -118,7 +118,7 @@ func deed(i eventstoredb.Interference) string {
 }
 
 // remedy says how to have hidden records back while that is possible.
-func remedy(i eventstoredb.Interference) string {
+func remedy(i eventstoredb.Deletion) string {
 	if i.Tombstone {
 		return "a tombstone cannot be taken back: do not scavenge, and copy what is left with ledger store copy"
 	}

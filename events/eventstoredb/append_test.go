@@ -43,10 +43,10 @@ func holds(t *testing.T, s events.Store, stream events.Stream, want ...events.Re
 	}
 }
 
-// meddled opens a store behind a meddler.
-func meddled(t *testing.T, settings string) (*meddler, *eventstoredb.Store) {
+// openBehindProxy opens a store behind a meddler.
+func openBehindProxy(t *testing.T, settings string) (*faultProxy, *eventstoredb.Store) {
 	t.Helper()
-	m := newMeddler(t, newDatabase(t).address)
+	m := newFaultProxy(t, newDatabase(t).address)
 	s, err := eventstoredb.Open(t.Context(), m.url()+settings, eventstoredb.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -57,19 +57,19 @@ func meddled(t *testing.T, settings string) (*meddler, *eventstoredb.Store) {
 
 func TestAppendIsMadeOnceHoweverItsAnswerIsLost(t *testing.T) {
 	t.Parallel()
-	fates := map[string]fate{"silent": {silent: true}}
+	fates := map[string]fault{"silent": {noResponse: true}}
 	deadlines := map[string]string{"silent": "&defaultDeadline=1500"}
 	for _, code := range []codes.Code{codes.Unavailable, codes.Aborted, codes.DeadlineExceeded, codes.Internal, codes.Unknown, codes.Canceled} {
-		fates["lost "+code.String()] = fate{lost: statusOf(code)}
-		fates["unheard "+code.String()] = fate{unheard: statusOf(code)}
+		fates["lost "+code.String()] = fault{loseResponse: statusOf(code)}
+		fates["unheard "+code.String()] = fault{refuse: statusOf(code)}
 	}
 	for name, f := range fates {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m, s := meddled(t, deadlines[name])
+			m, s := openBehindProxy(t, deadlines[name])
 			mint := newMint()
 			one, two := record(mint, "Kind", 1), record(mint, "Kind", 2)
-			m.decide(onceOf(appendMethod, 2, f))
+			m.inject(firstCalls(appendMethod, 2, f))
 			if err := s.Append(t.Context(), "lost-1", 0, one, two); err != nil {
 				t.Fatal(err)
 			}
@@ -78,7 +78,7 @@ func TestAppendIsMadeOnceHoweverItsAnswerIsLost(t *testing.T) {
 			}
 			holds(t, s, "lost-1", one, two)
 			three := record(mint, "Kind", 3)
-			m.decide(onceOf(appendMethod, 1, f))
+			m.inject(firstCalls(appendMethod, 1, f))
 			if err := s.Append(t.Context(), "lost-1", 2, three); err != nil {
 				t.Fatal(err)
 			}
@@ -89,13 +89,13 @@ func TestAppendIsMadeOnceHoweverItsAnswerIsLost(t *testing.T) {
 
 func TestAppendWhoseAnswerIsLostConflictsWithWhatIsThere(t *testing.T) {
 	t.Parallel()
-	m, s := meddled(t, "")
+	m, s := openBehindProxy(t, "")
 	mint := newMint()
 	theirs, ours := record(mint, "Kind", 1), record(mint, "Kind", 2)
 	if err := s.Append(t.Context(), "late-1", 0, theirs); err != nil {
 		t.Fatal(err)
 	}
-	m.decide(onceOf(appendMethod, 1, fate{lost: unavailable()}))
+	m.inject(firstCalls(appendMethod, 1, fault{loseResponse: unavailable()}))
 	if err := s.Append(t.Context(), "late-1", 0, ours); !errors.Is(err, events.ErrConflict) {
 		t.Errorf("Append = %v, want a Conflict", err)
 	}
@@ -124,10 +124,10 @@ func TestRecordsWithTheSameIDsAndOtherDataConflict(t *testing.T) {
 
 func TestAppendThatNoServerTakesIsNotSent(t *testing.T) {
 	t.Parallel()
-	m, s := meddled(t, "")
+	m, s := openBehindProxy(t, "")
 	r := record(newMint(), "Kind", 1)
-	late := altered(r, func(r *events.Record) { r.Time = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) })
-	m.decide(nil)
+	late := changed(r, func(r *events.Record) { r.Time = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) })
+	m.inject(nil)
 	for name, of := range map[string]struct {
 		stream  events.Stream
 		records []events.Record
@@ -155,7 +155,7 @@ func TestAppendThatNoServerTakesIsNotSent(t *testing.T) {
 
 func TestAppendThatIsTooLargeIsNotSent(t *testing.T) {
 	t.Parallel()
-	m := newMeddler(t, newDatabase(t).address)
+	m := newFaultProxy(t, newDatabase(t).address)
 	s, err := eventstoredb.Open(t.Context(), m.url(), eventstoredb.Config{MaxAppend: 1000})
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func TestAppendThatIsTooLargeIsNotSent(t *testing.T) {
 	for i := range many {
 		many[i] = record(mint, "Kind", i)
 	}
-	m.decide(nil)
+	m.inject(nil)
 	for says, records := range map[string][]events.Record{
 		"record 2 of 2, Kind " + large.ID.String() + ", has ": {small, large},
 		"record 1 of 1, Kind " + large.ID.String() + ", has ": {large},
@@ -194,7 +194,7 @@ func TestAppendOverTheLimitOfTheServerIsRefused(t *testing.T) {
 	d := newDatabase(t)
 	d.served.MaxAppend = 1000
 	d.restart()
-	d.config.Patience = 100 * time.Millisecond
+	d.config.RetryTimeout = 100 * time.Millisecond
 	s, mint := d.open(), newMint()
 	records := make([]events.Record, 3000)
 	for i := range records {
@@ -220,8 +220,8 @@ func TestAnswersOfTheServerAreErrorsOfOurs(t *testing.T) {
 	} {
 		t.Run(code.String(), func(t *testing.T) {
 			t.Parallel()
-			m, s := meddled(t, "")
-			m.decide(func(heard) fate { return fate{unheard: statusOf(code)} })
+			m, s := openBehindProxy(t, "")
+			m.inject(func(proxiedCall) fault { return fault{refuse: statusOf(code)} })
 			check := func(what string, err error) {
 				if !errors.Is(err, want) || !strings.Contains(err.Error(), "the meddler says") {
 					t.Errorf("%s = %v, want %v with what the server said", what, err, want)
@@ -249,7 +249,7 @@ func loops(ctx context.Context, s *eventstoredb.Store) map[string]func(func(even
 func TestCallsGoToTheLeader(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
-	m := newMeddler(t, d.address)
+	m := newFaultProxy(t, d.address)
 	s, err := eventstoredb.Open(t.Context(), m.url(), eventstoredb.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -260,8 +260,8 @@ func TestCallsGoToTheLeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	host, port, _ := strings.Cut(d.address, ":")
-	m.decide(func(heard) fate {
-		return fate{unheard: statusOf(codes.NotFound), trailer: metadata.Pairs("exception", "not-leader", "leader-endpoint-host", host, "leader-endpoint-port", port)}
+	m.inject(func(proxiedCall) fault {
+		return fault{refuse: statusOf(codes.NotFound), trailer: metadata.Pairs("exception", "not-leader", "leader-endpoint-host", host, "leader-endpoint-port", port)}
 	})
 	holds(t, s, "leader-1", r)
 	if n := len(m.calls(readMethod)); n != 1 {
@@ -271,7 +271,7 @@ func TestCallsGoToTheLeader(t *testing.T) {
 
 func TestContextThatEndsIsObeyedWhileTheServerIsSilent(t *testing.T) {
 	t.Parallel()
-	m, s := meddled(t, "")
+	m, s := openBehindProxy(t, "")
 	errStop := errors.New("stopped")
 	calls := map[string]func(context.Context) error{
 		"Append": func(ctx context.Context) error { return s.Append(ctx, "told-1", 0, record(newMint(), "Kind", 1)) },
@@ -284,9 +284,9 @@ func TestContextThatEndsIsObeyedWhileTheServerIsSilent(t *testing.T) {
 	}
 	for what, call := range calls {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		m.decide(func(heard) fate {
+		m.inject(func(proxiedCall) fault {
 			cancel(errStop) // when the server has it
-			return fate{silent: true}
+			return fault{noResponse: true}
 		})
 		if err := call(ctx); !errors.Is(err, errStop) {
 			t.Errorf("%s = %v, want the cause", what, err)
@@ -298,7 +298,7 @@ func TestContextThatEndsIsObeyedWhileTheServerIsSilent(t *testing.T) {
 func TestAppendTellsWhoCameBetweenItsTries(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
-	m := newMeddler(t, d.address)
+	m := newFaultProxy(t, d.address)
 	other := d.open()
 	s, err := eventstoredb.Open(t.Context(), m.url(), eventstoredb.Config{})
 	if err != nil {
@@ -311,14 +311,14 @@ func TestAppendTellsWhoCameBetweenItsTries(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The first try never came to the server, and then there is another.
-	m.decide(func(h heard) fate {
+	m.inject(func(h proxiedCall) fault {
 		if h.method != appendMethod || h.n > 0 {
-			return fate{}
+			return fault{}
 		}
 		if err := other.Append(t.Context(), "between-1", 1, theirs); err != nil {
 			t.Error(err)
 		}
-		return fate{unheard: unavailable()}
+		return fault{refuse: unavailable()}
 	})
 	if err := s.Append(t.Context(), "between-1", 1, ours); !errors.Is(err, events.ErrConflict) {
 		t.Errorf("Append = %v, want a Conflict", err)
@@ -326,16 +326,16 @@ func TestAppendTellsWhoCameBetweenItsTries(t *testing.T) {
 	holds(t, s, "between-1", one, theirs)
 	// The first try was made, and then there are others behind it.
 	behind := []events.Record{record(mint, "Kind", 4), record(mint, "Kind", 5)}
-	m.decide(func(h heard) fate {
+	m.inject(func(h proxiedCall) fault {
 		switch {
 		case h.method == appendMethod && h.n == 0:
-			return fate{lost: unavailable()}
+			return fault{loseResponse: unavailable()}
 		case h.method == appendMethod && h.n == 1:
 			if err := other.Append(t.Context(), "between-1", 3, behind...); err != nil {
 				t.Error(err)
 			}
 		}
-		return fate{}
+		return fault{}
 	})
 	if err := s.Append(t.Context(), "between-1", 2, ours); err != nil {
 		t.Errorf("Append of what was made = %v", err)
@@ -368,8 +368,8 @@ func TestSizesAreCountedAsTheServerCounts(t *testing.T) {
 		{limit - 1, limit, nil}, {limit, limit, nil}, {limit + 1, limit, events.ErrTooLarge},
 		{limit, limit - 1, events.ErrTooLarge}, {limit + 1, limit + 1, eventstoredb.ErrRefused},
 	} {
-		m := newMeddler(t, d.address)
-		s, err := eventstoredb.Open(t.Context(), m.url(), eventstoredb.Config{MaxAppend: of.limit, Patience: 100 * time.Millisecond})
+		m := newFaultProxy(t, d.address)
+		s, err := eventstoredb.Open(t.Context(), m.url(), eventstoredb.Config{MaxAppend: of.limit, RetryTimeout: 100 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -418,18 +418,18 @@ func TestRecordOfSixteenMegabytesIsKept(t *testing.T) {
 // Where nobody leads, an append was not made, and need not be waited for.
 func TestAppendThatNoLeaderTakesIsUnreachable(t *testing.T) {
 	t.Parallel()
-	for name, answer := range map[string]func(m *meddler) fate{
-		"each names another": func(m *meddler) fate { return notLeader(m.address) },
-		"nobody is named":    func(*meddler) fate { return fate{unheard: statusOf(codes.NotFound)} },
+	for name, answer := range map[string]func(m *faultProxy) fault{
+		"each names another": func(m *faultProxy) fault { return notLeader(m.address) },
+		"nobody is named":    func(*faultProxy) fault { return fault{refuse: statusOf(codes.NotFound)} },
 	} {
-		m := newMeddler(t, newDatabase(t).address)
-		s, err := eventstoredb.Open(t.Context(), m.url(), eventstoredb.Config{Patience: 100 * time.Millisecond})
+		m := newFaultProxy(t, newDatabase(t).address)
+		s, err := eventstoredb.Open(t.Context(), m.url(), eventstoredb.Config{RetryTimeout: 100 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.decide(func(h heard) fate {
+		m.inject(func(h proxiedCall) fault {
 			if h.method == featuresMethod {
-				return fate{}
+				return fault{}
 			}
 			return answer(m)
 		})

@@ -68,11 +68,11 @@ func BenchmarkAppend(b *testing.B) {
 	for _, writers := range []int{1, 64} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
 			local, remote := onDisk(b)
-			_, clients := onFloor(b, 3)
+			_, clients := startNopServer(b, 3)
 			names := []string{"embedded", "served", "bare", "bare-2-connections"}
 			times, rounds := make([][]time.Duration, len(names)), make([][]float64, len(names))
 			for b.Loop() {
-				for i, to := range []appender{into(b, local), into(b, remote), official(b, clients[:1]), official(b, clients[1:])} {
+				for i, to := range []appender{into(b, local), into(b, remote), officialAppender(b, clients[:1]), officialAppender(b, clients[1:])} {
 					took, all := appends(b, to, writers, 200)
 					times[i], rounds[i] = append(times[i], took...), append(rounds[i], all.Seconds())
 				}
@@ -187,7 +187,7 @@ func BenchmarkSubscribers(b *testing.B) {
 		many = n
 	}
 	_, remote := onDisk(b)
-	floor, clients := onFloor(b, 1)
+	floor, clients := startNopServer(b, 1)
 	ctx, cancel := context.WithCancel(b.Context())
 	mint := newMint()
 	if err := remote.Append(ctx, "bench-begin", 0, record(mint, "Kind", 0)); err != nil {
@@ -225,7 +225,7 @@ func BenchmarkSubscribers(b *testing.B) {
 		appended = append(appended, time.Since(start))
 		delivered = append(delivered, followers.delays(start)...)
 		start = time.Now()
-		floor.tell()
+		floor.publish()
 		sent = append(sent, bare.delays(start)...)
 	}
 	b.ReportMetric(0, "ns/op")

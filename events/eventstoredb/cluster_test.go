@@ -29,7 +29,7 @@ import (
 // node that is down answers nothing but that it is.
 type cluster struct {
 	*database
-	nodes []*meddler
+	nodes []*faultProxy
 	mu    struct {
 		sync.Mutex
 		leader int
@@ -52,8 +52,8 @@ func newCluster(t testing.TB) *cluster {
 	c := &cluster{database: newDatabase(t)}
 	c.mu.down, c.mu.old, c.mu.term = make([]bool, 3), make([]bool, 3), make(chan struct{})
 	for i := range c.mu.down {
-		m := newMeddler(t, c.address)
-		m.decide(func(h heard) fate { return c.fate(i, h) })
+		m := newFaultProxy(t, c.address)
+		m.inject(func(h proxiedCall) fault { return c.fate(i, h) })
 		c.nodes = append(c.nodes, m)
 	}
 	return c
@@ -71,43 +71,43 @@ func (c *cluster) url(nodes ...int) string {
 	return "esdb://" + strings.Join(at, ",") + "?tls=false&gossipTimeout=1&discoveryInterval=5"
 }
 
-func (c *cluster) fate(node int, h heard) fate {
+func (c *cluster) fate(node int, h proxiedCall) fault {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.mu.down[node]:
-		return fate{unheard: unavailable()}
+		return fault{refuse: unavailable()}
 	case h.method == gossipMethod:
-		return fate{answer: c.gossipLocked()}
+		return fault{respond: c.gossipLocked()}
 	case h.method == featuresMethod && c.mu.old[node]:
 		b, err := proto.Marshal(&serverfeatures.SupportedMethods{EventStoreServerVersion: "24.10.4"})
 		if err != nil {
 			c.t.Error(err)
 		}
-		return fate{answer: b}
+		return fault{respond: b}
 	case h.method == featuresMethod:
-		return fate{}
+		return fault{}
 	case len(h.header.Get("requires-leader")) == 0:
 		c.mu.unled++
 	case node != c.mu.leader:
 		c.mu.astray++
 		return notLeader(c.nodes[c.mu.leader].address)
 	}
-	return fate{until: c.mu.term, ended: func() fate {
+	return fault{endWhen: c.mu.term, endWith: func() fault {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.mu.down[node] || node == c.mu.leader || rand.N(2) == 0 {
-			return fate{unheard: unavailable()}
+			return fault{refuse: unavailable()}
 		}
 		return notLeader(c.nodes[c.mu.leader].address)
 	}}
 }
 
 // notLeader is the answer of a node that is not the leader, and says who is.
-func notLeader(leader string) fate {
+func notLeader(leader string) fault {
 	host, port, _ := strings.Cut(leader, ":")
-	return fate{
-		unheard: statusOf(codes.NotFound),
+	return fault{
+		refuse:  statusOf(codes.NotFound),
 		trailer: metadata.Pairs("exception", "not-leader", "leader-endpoint-host", host, "leader-endpoint-port", port),
 	}
 }
@@ -144,18 +144,18 @@ func (c *cluster) lead(node int, down ...bool) {
 	c.mu.term = make(chan struct{})
 }
 
-// restless has the leader move at random, and nodes be away, until the test
+// moveLeaderAtRandom has the leader move at random, and nodes be away, until the test
 // ends.
-func (c *cluster) restless() {
-	c.config.Patience = faultPatience
-	meddling(c.t, func(func(time.Duration) bool) { c.lead(rand.N(3), rand.N(4) == 0, rand.N(4) == 0, rand.N(4) == 0) })
+func (c *cluster) moveLeaderAtRandom() {
+	c.config.RetryTimeout = faultRetryTimeout
+	injectAtRandom(c.t, func(func(time.Duration) bool) { c.lead(rand.N(3), rand.N(4) == 0, rand.N(4) == 0, rand.N(4) == 0) })
 }
 
 func TestEveryLawHoldsWhileTheLeaderMoves(t *testing.T) {
 	t.Parallel()
 	testUnder(t, leaderMoves, func(t *testing.T) eventstest.Harness {
 		c := newCluster(t)
-		c.restless()
+		c.moveLeaderAtRandom()
 		h := c.harness()
 		h.Open = func(ctx context.Context) (events.Store, error) { return eventstoredb.Open(ctx, c.url(), c.config) }
 		t.Cleanup(func() {
@@ -243,12 +243,12 @@ func TestLeaderIsAskedForFirst(t *testing.T) {
 func TestDeadLeaderThatIsNamedHangsNoCall(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
-	m := newMeddler(t, d.address)
+	m := newFaultProxy(t, d.address)
 	s, err := eventstoredb.Open(t.Context(), m.url()+"&discoveryInterval=1", eventstoredb.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := absent(t)
+	nobody := unusedAddress(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	for round := range repeats(3, 10) {
@@ -256,12 +256,12 @@ func TestDeadLeaderThatIsNamedHangsNoCall(t *testing.T) {
 		var calls sync.WaitGroup
 		looked := make(chan struct{})
 		look := sync.OnceFunc(func() { close(looked) })
-		m.decide(func(h heard) fate {
+		m.inject(func(h proxiedCall) fault {
 			if h.method != featuresMethod {
 				return notLeader(nobody)
 			}
 			look()
-			return fate{unheard: unavailable()}
+			return fault{refuse: unavailable()}
 		})
 		for n := range 16 {
 			calls.Go(func() {
@@ -276,7 +276,7 @@ func TestDeadLeaderThatIsNamedHangsNoCall(t *testing.T) {
 		case <-ctx.Done():
 			t.Fatal("nobody looks for a node")
 		}
-		m.decide(nil)
+		m.inject(nil)
 		calls.Wait()
 	}
 	if err := s.Close(); err != nil {
@@ -291,16 +291,16 @@ func TestDeadLeaderThatIsNamedHangsNoCall(t *testing.T) {
 // then to find another node, was not made when there is none.
 func TestAppendWhoseClientFindsNoNodeIsUnreachable(t *testing.T) {
 	t.Parallel()
-	m := newMeddler(t, newDatabase(t).address)
-	s, err := eventstoredb.Open(t.Context(), m.url()+"&gossipTimeout=1", eventstoredb.Config{Patience: 100 * time.Millisecond})
+	m := newFaultProxy(t, newDatabase(t).address)
+	s, err := eventstoredb.Open(t.Context(), m.url()+"&gossipTimeout=1", eventstoredb.Config{RetryTimeout: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	silent := newSilence(t)
-	m.decide(func(h heard) fate {
+	silent := newSilentServer(t)
+	m.inject(func(h proxiedCall) fault {
 		if h.method == featuresMethod {
-			return fate{unheard: unavailable()}
+			return fault{refuse: unavailable()}
 		}
 		return notLeader(silent)
 	})
@@ -310,7 +310,7 @@ func TestAppendWhoseClientFindsNoNodeIsUnreachable(t *testing.T) {
 	if err := s.Append(ctx, "found-1", 0, r); !errors.Is(err, eventstoredb.ErrUnreachable) {
 		t.Errorf("Append = %v, want ErrUnreachable", err)
 	}
-	m.decide(nil)
+	m.inject(nil)
 	err = s.Append(ctx, "found-1", 0, r)
 	for errors.Is(err, eventstoredb.ErrUnreachable) && ctx.Err() == nil { // a busy machine takes longer than the patience
 		err = s.Append(ctx, "found-1", 0, r)
@@ -355,16 +355,16 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	old := (&stub{version: "22.10.5"}).serve(t)
-	m := newMeddler(t, d.address)
+	old := (&stubServer{version: "22.10.5"}).serve(t)
+	m := newFaultProxy(t, d.address)
 	d.stop()
 	connections := func() int { return strings.Count(stacks(), "connectionStateMachine(") }
 	before := connections() // of bare clients, which other tests leave
 	goroutines, descriptors := runtime.NumGoroutine(), openFiles(t)
 	left := func(what string) {
 		t.Helper()
-		settles(t, "goroutines after "+what, goroutines, runtime.NumGoroutine)
-		settles(t, "descriptors after "+what, descriptors, func() int { return openFiles(t) })
+		waitForCount(t, "goroutines after "+what, goroutines, runtime.NumGoroutine)
+		waitForCount(t, "descriptors after "+what, descriptors, func() int { return openFiles(t) })
 	}
 	open := func() *eventstoredb.Store {
 		t.Helper()
@@ -469,18 +469,18 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	searching, release := make(chan struct{}), make(chan struct{})
-	m.decide(func(h heard) fate {
+	m.inject(func(h proxiedCall) fault {
 		if h.method != featuresMethod {
-			return fate{unheard: unavailable()}
+			return fault{refuse: unavailable()}
 		}
 		close(searching)
 		<-release
-		return fate{}
+		return fault{}
 	})
 	running.Go(func() { _ = s.Append(t.Context(), "left-1", 3, record(mint, "Kind", 4)) })
 	<-searching
 	shut(s)
 	close(release)
 	running.Wait()
-	settles(t, "connections after a search that nobody waits for", before, connections)
+	waitForCount(t, "connections after a search that nobody waits for", before, connections)
 }

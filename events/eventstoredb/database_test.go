@@ -135,21 +135,21 @@ func (d *database) cutPower() {
 	d.serve(d.listen())
 }
 
-// restless restarts the server at random until the test ends.
-func (d *database) restless() {
-	d.config.Patience = faultPatience
-	meddling(d.t, func(func(time.Duration) bool) { d.restart() })
+// restartAtRandom restarts the server at random until the test ends.
+func (d *database) restartAtRandom() {
+	d.config.RetryTimeout = faultRetryTimeout
+	injectAtRandom(d.t, func(func(time.Duration) bool) { d.restart() })
 }
 
-// faultPatience is the patience of stores whose servers have faults all the time:
+// faultRetryTimeout is the patience of stores whose servers have faults all the time:
 // on a busy machine a call may need many of the pauses between two faults.
-const faultPatience = time.Minute
+const faultRetryTimeout = time.Minute
 
-// meddling does something again and again until the test ends. It gives it a
+// injectAtRandom does something again and again until the test ends. It gives it a
 // pause that is false when the test has. Between two times it is mostly some ten
 // milliseconds, and now and then a second; and the longer it goes on, the longer
 // it is, so that the slowest machine gets on between two.
-func meddling(t testing.TB, do func(pause func(time.Duration) bool)) {
+func injectAtRandom(t testing.TB, do func(pause func(time.Duration) bool)) {
 	done := make(chan struct{})
 	pause := func(d time.Duration) bool {
 		timer := time.NewTimer(d)
@@ -198,8 +198,8 @@ func (d *database) harness() eventstest.Harness {
 	}
 }
 
-// neighbours fills the database with what is not in its namespace.
-func (d *database) neighbours() {
+// addForeignStreams fills the database with what is not in its namespace.
+func (d *database) addForeignStreams() {
 	mint := newMint()
 	for i := range 40 {
 		stream := events.Stream(fmt.Sprintf("%s.order-%d", []string{"other", "acmes", "ac"}[i%3], i))

@@ -35,89 +35,89 @@ type grpcError interface {
 	GRPCStatus() *status.Status
 }
 
-// A verdict says what an error of the client means for the call that got it.
-type verdict int
+// A errorClass says what an error of the client means for the call that got it.
+type errorClass int
 
 const (
-	uncertain verdict = iota // it may have happened or not, and may succeed when it is tried again
-	final                    // trying again gives the same
-	conflict                 // the stream has another length
-	missing                  // there is no such stream
+	retryable   errorClass = iota // it may have happened or not, and may succeed when it is tried again
+	permanent                     // trying again gives the same
+	wrongLength                   // the stream has another length
+	notFound                      // there is no such stream
 )
 
-// judge returns what an error of the client means, and the error as one of
+// classify returns what an error of the client means, and the error as one of
 // ours where it is final.
-func judge(err error) (verdict, error) {
+func classify(err error) (errorClass, error) {
 	if errors.Is(err, ErrBroken) || errors.Is(err, ErrTooOld) || errors.Is(err, ErrPreRelease) || errors.Is(err, events.ErrClosed) {
-		return final, err
+		return permanent, err
 	}
-	of, _ := errors.AsType[*esdb.Error](err)
+	clientErr, _ := errors.AsType[*esdb.Error](err)
 	code := codes.Unknown
-	if of != nil {
-		switch of.Code() {
+	if clientErr != nil {
+		switch clientErr.Code() {
 		case esdb.ErrorCodeWrongExpectedVersion:
-			return conflict, err
+			return wrongLength, err
 		case esdb.ErrorCodeResourceNotFound:
 			if _, answered := errors.AsType[grpcError](err); !answered {
-				return missing, err
+				return notFound, err
 			} // a node says so that knows of no leader, or is none any more
 		case esdb.ErrorCodeStreamDeleted:
-			return final, fmt.Errorf("%w: %w", events.ErrDamaged, ErrDeleted)
+			return permanent, fmt.Errorf("%w: %w", events.ErrDamaged, ErrDeleted)
 		}
-		err = plain(of)
+		err = innermost(clientErr)
 	}
 	if s, ok := errors.AsType[grpcError](err); ok {
 		code = s.GRPCStatus().Code()
 	}
 	switch code {
 	case codes.Unauthenticated:
-		return final, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
+		return permanent, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
 	case codes.DataLoss:
-		return final, fmt.Errorf("%w: %w", events.ErrDamaged, err)
+		return permanent, fmt.Errorf("%w: %w", events.ErrDamaged, err)
 	case codes.PermissionDenied, codes.InvalidArgument, codes.FailedPrecondition, codes.OutOfRange, codes.ResourceExhausted, codes.Unimplemented:
-		return final, fmt.Errorf("%w: %w", ErrRefused, err)
+		return permanent, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
-	return uncertain, err
+	return retryable, err
 }
 
-// plain returns what the client wrapped, which says more than its own words.
-func plain(of *esdb.Error) error {
-	if inner := of.Err(); inner != nil {
+// innermost returns what the client wrapped, which says more than its own words.
+func innermost(clientErr *esdb.Error) error {
+	if inner := clientErr.Err(); inner != nil {
 		return inner
 	}
-	return of
+	return clientErr
 }
 
-// gone reports whether an error says that the connection, or the node behind
+// connectionLost reports whether an error says that the connection, or the node behind
 // it, is of no further use.
-func gone(err error) bool {
-	if of, ok := errors.AsType[*esdb.Error](err); ok && of.Code() == esdb.ErrorCodeConnectionClosed {
+func connectionLost(err error) bool {
+	if clientErr, ok := errors.AsType[*esdb.Error](err); ok && clientErr.Code() == esdb.ErrorCodeConnectionClosed {
 		return true
 	}
 	s, ok := errors.AsType[grpcError](err)
 	return ok && (s.GRPCStatus().Code() == codes.Unavailable || s.GRPCStatus().Code() == codes.DeadlineExceeded)
 }
 
-// unreachable returns an ErrUnreachable that tells what was seen last.
-func unreachable(last error) error {
+// unreachableError returns an ErrUnreachable that tells what was seen last.
+func unreachableError(last error) error {
 	if last == nil || errors.Is(last, ErrUnreachable) {
 		return last
 	}
 	return fmt.Errorf("%w: %w", ErrUnreachable, last)
 }
 
-// ended returns the cause of a context that ended, with what the server was
+// contextError returns the cause of a context that ended, with what the server was
 // last seen to do.
-func ended(ctx context.Context, last error) error {
+func contextError(ctx context.Context, last error) error {
 	cause := context.Cause(ctx)
 	if last == nil || errors.Is(cause, events.ErrClosed) {
 		return cause
 	}
-	return fmt.Errorf("%w: %w", cause, unreachable(last))
+	return fmt.Errorf("%w: %w", cause, unreachableError(last))
 }
 
-// protected calls f and returns its panic as an ErrBroken.
-func protected(f func() error) (err error) {
+// recoverPanic calls f and returns its panic as an ErrBroken.
+func recoverPanic(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: it panicked: %v", ErrBroken, p)

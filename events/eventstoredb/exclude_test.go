@@ -18,8 +18,8 @@ import (
 // clientrace.
 func TestRacesOfTheClientAreNotReported(t *testing.T) {
 	t.Parallel()
-	m := newMeddler(t, newDatabase(t).address)
-	m.decide(onceOf(appendMethod, 1<<30, fate{unheard: statusOf(codes.Aborted)}))
+	m := newFaultProxy(t, newDatabase(t).address)
+	m.inject(firstCalls(appendMethod, 1<<30, fault{refuse: statusOf(codes.Aborted)}))
 	config, err := esdb.ParseConnectionString(m.url())
 	if err != nil {
 		t.Fatal(err)

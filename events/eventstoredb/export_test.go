@@ -9,28 +9,28 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// SetLifetime bounds the life of each subscription that begins later.
-func (s *Store) SetLifetime(d time.Duration) { s.lifetime = d }
+// SetSubscriptionLifetime bounds the life of each subscription that begins later.
+func (s *Store) SetSubscriptionLifetime(d time.Duration) { s.subscriptionLifetime = d }
 
-// Narrowed is what the server is asked to filter by.
-func (s *Store) Narrowed(f events.Filter) *esdb.SubscriptionFilter { return s.narrowed(f) }
+// ServerFilter is what the server is asked to filter by.
+func (s *Store) ServerFilter(f events.Filter) *esdb.SubscriptionFilter { return s.serverFilter(f) }
 
-// Parse is what the client is told of a connection string.
-func Parse(connectionString string) (*esdb.Configuration, error) {
-	return parse(connectionString, slog.New(slog.DiscardHandler))
+// ParseConnectionString is what the client is told of a connection string.
+func ParseConnectionString(connectionString string) (*esdb.Configuration, error) {
+	return parseConnectionString(connectionString, slog.New(slog.DiscardHandler))
 }
 
-// Unexpected is the format that the guard waits for.
-const Unexpected = unexpected
+// LogCallFailed is the format that the guard waits for.
+const LogCallFailed = logCallFailed
 
-// VisitAs visits with addresses of names that are the test's.
-func VisitAs(ctx context.Context, connectionString string, v Visiting, lookup func(context.Context, string) ([]string, error)) ([]Node, error) {
+// ProbeAs visits with addresses of names that are the test's.
+func ProbeAs(ctx context.Context, connectionString string, v ProbeConfig, lookup func(context.Context, string) ([]string, error)) ([]Node, error) {
 	v.lookup = lookup
-	return Visit(ctx, connectionString, v)
+	return Probe(ctx, connectionString, v)
 }
 
-// Limit is how many bytes an append may have.
-func (s *Store) Limit() int { return s.limit() }
+// MaxAppendBytes is how many bytes an append may have.
+func (s *Store) MaxAppendBytes() int { return s.maxAppendBytes() }
 
 // LargeMaxAppend is what a server from 25.1 on takes.
 const LargeMaxAppend = largeMaxAppend

@@ -12,135 +12,135 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// errFollowings is the answer to more than one Following.
-var errFollowings = errors.New("follow: there is more than one Following: give one, or none")
+// errManyFollowings is the answer to more than one Following.
+var errManyFollowings = errors.New("follow: there is more than one Following: give one, or none")
 
 // Follow is events.Store's. It outlives the connection: when the server goes
 // away it waits for it, without end, and goes on where it was. The server
 // filters. With a Filter and CaughtUp both, records that are passed over while
 // it waits are told of within a second.
 func (s *Store) Follow(ctx context.Context, after events.Position, options ...events.Following) iter.Seq2[events.Entry, error] {
-	return s.loop(ctx, func(ctx context.Context, yield func(events.Entry) bool) error {
+	return s.iterate(ctx, func(ctx context.Context, yield func(events.Entry) bool) error {
 		following := events.Following{}
 		switch len(options) {
 		case 0:
 		case 1:
 			following = options[0]
 		default:
-			return errFollowings
+			return errManyFollowings
 		}
 		if err := following.Filter.Valid(); err != nil {
 			return err
 		}
-		f := &follower{store: s, following: following, place: after, seen: after, yield: yield}
+		f := &logFollower{store: s, following: following, delivered: after, seen: after, yield: yield}
 		if err := f.run(ctx); err != nil {
-			return told(ctx, "follow", err)
+			return wrapUnlessCancelled(ctx, "follow", err)
 		}
 		return nil
 	})
 }
 
-// A follower is a loop over a subscription that is taken up again and again.
-type follower struct {
+// A logFollower is a loop over a subscription that is taken up again and again.
+type logFollower struct {
 	store     *Store
 	following events.Following
 	yield     func(events.Entry) bool
-	pace      pace
+	backoff   retryBackoff
 
-	place events.Position // of the last entry that is known to be yielded or passed over, or where it began
-	seen  events.Position // all that stands before or at it has been yielded or passed over
+	delivered events.Position // of the last entry that is known to be yielded or passed over, or where it began
+	seen      events.Position // all that stands before or at it has been yielded or passed over
 
-	live  bool            // the server has sent what there was when the subscription began
-	check bool            // CaughtUp may be due
-	told  bool            // CaughtUp was called
-	at    events.Position // with this
+	live       bool            // the server has sent what there was when the subscription began
+	checkEnd   bool            // CaughtUp may be due
+	reported   bool            // CaughtUp was called
+	reportedAt events.Position // with this
 }
 
-// errLeft says that the body left the loop.
-var errLeft = errors.New("loop was left")
+// errLoopLeft says that the body left the loop.
+var errLoopLeft = errors.New("loop was left")
 
 // run follows until its context ends, the loop is left or an error is final.
-func (f *follower) run(ctx context.Context) error {
+func (f *logFollower) run(ctx context.Context) error {
 	for {
 		err := f.subscribe(ctx)
-		var stop *stopped
+		var failure *consumerError
 		switch {
-		case errors.Is(err, errLeft):
+		case errors.Is(err, errLoopLeft):
 			return nil
 		case context.Cause(ctx) != nil:
-			return ended(ctx, f.pace.last)
-		case errors.As(err, &stop):
-			return stop.error
-		case errors.Is(err, errRenew):
+			return contextError(ctx, f.backoff.lastErr)
+		case errors.As(err, &failure):
+			return failure.error
+		case errors.Is(err, errLifetimeOver):
 			continue
 		}
-		if verdict, err := judge(err); verdict == final {
+		if class, err := classify(err); class == permanent {
 			return err
 		}
-		if err := f.pace.failed(ctx, err, 0); err != nil {
+		if err := f.backoff.wait(ctx, err, 0); err != nil {
 			return err
 		}
 	}
 }
 
-// errRenew says that a subscription has lived long enough.
-var errRenew = errors.New("subscription is renewed")
+// errLifetimeOver says that a subscription has lived long enough.
+var errLifetimeOver = errors.New("subscription is renewed")
 
 // subscribe follows one subscription to its end.
-func (f *follower) subscribe(ctx context.Context) error {
-	feed := f.store.feed(ctx, subscribing(f.seen, f.store.narrowed(f.following.Filter)))
-	defer feed.stop()
+func (f *logFollower) subscribe(ctx context.Context) error {
+	fetch := f.store.startFetch(ctx, subscribeAll(f.seen, f.store.serverFilter(f.following.Filter)))
+	defer fetch.stop()
 	f.live = false
-	renew := time.NewTimer(f.store.lifetime)
-	defer renew.Stop()
+	lifetime := time.NewTimer(f.store.subscriptionLifetime)
+	defer lifetime.Stop()
 	for {
 		select {
-		case m := <-feed.messages:
-			if err := f.take(ctx, m); err != nil {
+		case m := <-fetch.messages:
+			if err := f.handle(ctx, m); err != nil {
 				return err
 			}
 			continue
 		default:
 		}
-		if f.live && f.check && f.following.CaughtUp != nil {
-			if err := f.tell(ctx); err != nil {
+		if f.live && f.checkEnd && f.following.CaughtUp != nil {
+			if err := f.reportCaughtUp(ctx); err != nil {
 				return err
 			}
 			continue
 		}
-		m, err := f.wait(ctx, feed, renew.C)
+		m, err := f.wait(ctx, fetch, lifetime.C)
 		if err != nil {
 			return err
 		}
-		if err := f.take(ctx, m); err != nil {
+		if err := f.handle(ctx, m); err != nil {
 			return err
 		}
 	}
 }
 
 // wait waits for a message. It returns an empty one when CaughtUp may be due.
-func (f *follower) wait(ctx context.Context, feed *feed, renew <-chan time.Time) (message, error) {
-	var due <-chan time.Time
+func (f *logFollower) wait(ctx context.Context, fetch *fetch, expired <-chan time.Time) (serverMessage, error) {
+	var recheck <-chan time.Time
 	if f.live && f.following.CaughtUp != nil && !f.following.Filter.IsZero() {
-		timer := time.NewTimer(f.store.recheck)
+		timer := time.NewTimer(f.store.recheckInterval)
 		defer timer.Stop()
-		due = timer.C
+		recheck = timer.C
 	}
 	select {
-	case m := <-feed.messages:
+	case m := <-fetch.messages:
 		return m, nil
 	case <-ctx.Done():
-		return message{}, context.Cause(ctx)
-	case <-renew:
-		return message{}, errRenew
-	case <-due:
-		f.check = true
-		return message{}, nil
+		return serverMessage{}, context.Cause(ctx)
+	case <-expired:
+		return serverMessage{}, errLifetimeOver
+	case <-recheck:
+		f.checkEnd = true
+		return serverMessage{}, nil
 	}
 }
 
-// take takes in a message.
-func (f *follower) take(ctx context.Context, m message) error {
+// handle takes in a message.
+func (f *logFollower) handle(ctx context.Context, m serverMessage) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
@@ -150,59 +150,59 @@ func (f *follower) take(ctx context.Context, m message) error {
 	case m.err != nil:
 		return m.err
 	case m.caughtUp:
-		f.live, f.check = true, true
-	case m.place != nil && place(*m.place).Compare(f.seen) > 0:
-		f.seen = place(*m.place)
+		f.live, f.checkEnd = true, true
+	case m.checkpoint != nil && positionOf(*m.checkpoint).Compare(f.seen) > 0:
+		f.seen = positionOf(*m.checkpoint)
 	}
-	f.pace.progressed()
+	f.backoff.reset()
 	if m.event == nil {
 		return nil
 	}
-	at := place(m.event.Position)
-	stream, ours := f.store.owner(m.event)
+	at := positionOf(m.event.Position)
+	stream, ours := f.store.ledgerStreamOf(m.event)
 	if at.Compare(f.seen) <= 0 {
 		return nil // it was sent before
 	}
-	f.seen, f.check = at, true
+	f.seen, f.checkEnd = at, true
 	if !ours {
 		return nil
 	}
 	e, err := f.store.entry(stream, m.event)
 	if err != nil {
-		return &stopped{err}
+		return &consumerError{err}
 	}
-	f.place = at
+	f.delivered = at
 	if f.following.Filter.Matches(e.Header()) && !f.yield(e) {
-		return errLeft
+		return errLoopLeft
 	}
 	return nil
 }
 
-// tell calls CaughtUp if nothing stands behind what was seen that is still to
+// reportCaughtUp calls CaughtUp if nothing stands behind what was seen that is still to
 // come, and something was seen since it was called last. The subscription does
 // not say so while it is live: the end of the log does.
-func (f *follower) tell(ctx context.Context) error {
-	f.check = false
-	behind, err := f.behind(ctx)
+func (f *logFollower) reportCaughtUp(ctx context.Context) error {
+	f.checkEnd = false
+	tail, err := f.scanTail(ctx)
 	if err != nil {
 		return err
 	}
-	if behind.coming {
+	if tail.pending {
 		return nil
 	}
-	f.seen = later(f.seen, behind.end)
-	f.place = later(f.place, behind.last)
-	if f.told && f.place == f.at {
+	f.seen = laterPosition(f.seen, tail.end)
+	f.delivered = laterPosition(f.delivered, tail.last)
+	if f.reported && f.delivered == f.reportedAt {
 		return nil
 	}
-	f.told, f.at = true, f.place
-	f.following.CaughtUp(f.place)
+	f.reported, f.reportedAt = true, f.delivered
+	f.following.CaughtUp(f.delivered)
 	// What was appended meanwhile and is filtered out sends no message.
-	f.check = !f.following.Filter.IsZero()
+	f.checkEnd = !f.following.Filter.IsZero()
 	return context.Cause(ctx)
 }
 
-func later(p, q events.Position) events.Position {
+func laterPosition(p, q events.Position) events.Position {
 	if p.Compare(q) < 0 {
 		return q
 	}
@@ -210,54 +210,54 @@ func later(p, q events.Position) events.Position {
 }
 
 // What stands behind what a follower has seen.
-type behind struct {
-	end    events.Position // of the log
-	last   events.Position // of the last record of the ledger, if one was found
-	coming bool            // there is one that the filter lets through
+type logTail struct {
+	end     events.Position // of the log
+	last    events.Position // of the last record of the ledger, if one was found
+	pending bool            // there is one that the filter lets through
 }
 
-// farthest is how many records of others a follower looks back through for the
+// maxLookback is how many records of others a follower looks back through for the
 // place of the last one that it passed over. Behind so many, the place of one
 // of theirs serves as well.
-const farthest = 256
+const maxLookback = 256
 
-// behind looks at the log from its end to what was seen and, because of what
+// scanTail looks at the log from its end to what was seen and, because of what
 // was passed over, to the last record of the ledger.
-func (f *follower) behind(ctx context.Context) (b behind, err error) {
-	next, count, theirs := esdb.AllPosition(esdb.End{}), uint64(1), 0
+func (f *logFollower) scanTail(ctx context.Context) (tail logTail, err error) {
+	next, count, foreign := esdb.AllPosition(esdb.End{}), uint64(1), 0
 	for {
-		reached := true // all that matters, or the beginning
-		start := func() source { return reading("", esdb.Backwards, nil, next, count) }
-		err := f.store.drain(ctx, start, func(m message) (bool, error) {
-			at := place(m.event.Position)
-			b.end = later(b.end, at)
+		done := true // all that matters, or the beginning
+		open := func() fetchFunc { return readEvents("", esdb.Backwards, nil, next, count) }
+		err := f.store.consume(ctx, open, func(m serverMessage) (bool, error) {
+			at := positionOf(m.event.Position)
+			tail.end = laterPosition(tail.end, at)
 			next = m.event.Position
 			known := at.Compare(f.seen) <= 0
-			if reached = known && (at.Compare(f.place) <= 0 || f.following.Filter.IsZero() || !b.last.IsZero()); reached {
+			if done = known && (at.Compare(f.delivered) <= 0 || f.following.Filter.IsZero() || !tail.last.IsZero()); done {
 				return false, nil
 			}
-			stream, ours := f.store.owner(m.event)
+			stream, ours := f.store.ledgerStreamOf(m.event)
 			if !ours {
-				theirs++
-				if reached = known && theirs > farthest; reached {
-					b.last = f.seen
+				foreign++
+				if done = known && foreign > maxLookback; done {
+					tail.last = f.seen
 				}
-				return !reached, nil
+				return !done, nil
 			}
-			b.last = later(b.last, at)
-			if reached = known; reached {
+			tail.last = laterPosition(tail.last, at)
+			if done = known; done {
 				return false, nil
 			}
 			e, err := f.store.entry(stream, m.event)
 			// One that is damaged comes as well, and is told of then.
-			b.coming = err != nil || f.following.Filter.Matches(e.Header())
-			return !b.coming, nil
+			tail.pending = err != nil || f.following.Filter.Matches(e.Header())
+			return !tail.pending, nil
 		})
 		if err != nil {
-			return b, fmt.Errorf("find the end: %w", err)
+			return tail, fmt.Errorf("find the end: %w", err)
 		}
-		if reached || b.coming {
-			return b, nil
+		if done || tail.pending {
+			return tail, nil
 		}
 		count = 64
 	}

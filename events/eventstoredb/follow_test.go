@@ -12,9 +12,9 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// several appends records of several kinds and categories, also beside the
+// appendMixedRecords appends records of several kinds and categories, also beside the
 // namespace.
-func several(t *testing.T, d *database) {
+func appendMixedRecords(t *testing.T, d *database) {
 	t.Helper()
 	mint := newMint()
 	for i := range 60 {
@@ -60,7 +60,7 @@ func TestQueriesYieldWhatReadingAndPassingOverYields(t *testing.T) {
 	for _, namespace := range namespaces() {
 		d := newDatabase(t)
 		d.config.Namespace = namespace
-		several(t, d)
+		appendMixedRecords(t, d)
 		s := d.open()
 		all, err := collect(s.ReadAll(t.Context(), events.Position{}))
 		if err != nil || len(all) != map[string]int{"": 60, "acme.": 48}[namespace] {
@@ -73,7 +73,7 @@ func TestQueriesYieldWhatReadingAndPassingOverYields(t *testing.T) {
 						q := events.Query{Filter: filter, Stream: stream, Backward: backward, After: bounds[0], Through: bounds[1]}
 						var want []string
 						for _, e := range all {
-							if asks(q, e) {
+							if inQuery(q, e) {
 								want = append(want, e.ID.String())
 							}
 						}
@@ -97,8 +97,8 @@ func TestQueriesYieldWhatReadingAndPassingOverYields(t *testing.T) {
 	}
 }
 
-// asks reports whether a query asks for an entry.
-func asks(q events.Query, e events.Entry) bool {
+// inQuery reports whether a query asks for an entry.
+func inQuery(q events.Query, e events.Entry) bool {
 	after, through := e.Position.Compare(q.After), e.Position.Compare(q.Through)
 	if q.Backward {
 		after, through = -after, -through
@@ -111,7 +111,7 @@ func TestFollowerBehindAFilterIsToldOfWhatItPassedOver(t *testing.T) {
 	for _, namespace := range namespaces() {
 		d := newDatabase(t)
 		d.config.Namespace = namespace
-		several(t, d)
+		appendMixedRecords(t, d)
 		s, mint := d.open(), newMint()
 		all, err := collect(s.ReadAll(t.Context(), events.Position{}))
 		if err != nil {
@@ -200,13 +200,13 @@ func TestFollowerThatWaitsIsToldOfWhatItPassesOver(t *testing.T) {
 // Something in between can keep a subscription looking alive that is dead.
 func TestSubscriptionThatIsDeadIsRenewed(t *testing.T) {
 	t.Parallel()
-	m, s := meddled(t, "")
+	m, s := openBehindProxy(t, "")
 	mint := newMint()
 	if err := s.Append(t.Context(), "renew-1", 0, record(mint, "Kind", 1)); err != nil {
 		t.Fatal(err)
 	}
-	s.SetLifetime(200 * time.Millisecond)
-	m.decide(onceOf(readMethod, 2, fate{silent: true}))
+	s.SetSubscriptionLifetime(200 * time.Millisecond)
+	m.inject(firstCalls(readMethod, 2, fault{noResponse: true}))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	want := events.Revision(1)
@@ -230,13 +230,13 @@ func TestServerFilters(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	d.config.Namespace = "acme."
-	several(t, d)
+	appendMixedRecords(t, d)
 	s := d.open()
-	if got := s.Narrowed(events.Filter{}); strings.Join(got.Prefixes, " ") != "acme." {
+	if got := s.ServerFilter(events.Filter{}); strings.Join(got.Prefixes, " ") != "acme." {
 		t.Errorf("a store in a namespace asks for %+v, want its own streams", got)
 	}
 	for name, filter := range filters() {
-		if got := s.Narrowed(filter); got == nil || got.Regex == "" && len(got.Prefixes) == 0 {
+		if got := s.ServerFilter(filter); got == nil || got.Regex == "" && len(got.Prefixes) == 0 {
 			t.Errorf("%s: the server is asked for %+v, want less than all", name, got)
 		}
 	}

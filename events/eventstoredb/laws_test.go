@@ -54,7 +54,7 @@ func TestEveryLawHoldsWhileTheServerRestarts(t *testing.T) {
 	t.Parallel()
 	testUnder(t, serverRestarts, func(t *testing.T) eventstest.Harness {
 		d := newDatabase(t)
-		d.restless()
+		d.restartAtRandom()
 		return d.harness()
 	})
 }
@@ -64,7 +64,7 @@ func TestEveryLawHoldsInANamespace(t *testing.T) {
 	testUnder(t, inNamespace, func(t *testing.T) eventstest.Harness {
 		d := newDatabase(t)
 		d.config.Namespace = "acme."
-		d.neighbours()
+		d.addForeignStreams()
 		return d.harness()
 	})
 }

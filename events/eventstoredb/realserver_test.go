@@ -40,7 +40,7 @@ func newRealDatabase(t *testing.T) realDatabase {
 
 // namespace returns a configuration for a ledger that the server does not hold yet.
 func (realDatabase) namespace() eventstoredb.Config {
-	return eventstoredb.Config{Namespace: fmt.Sprintf("test%016x.", rand.Uint64()), Patience: time.Minute}
+	return eventstoredb.Config{Namespace: fmt.Sprintf("test%016x.", rand.Uint64()), RetryTimeout: time.Minute}
 }
 
 // kill runs the command that kills the server. It returns when the command has.

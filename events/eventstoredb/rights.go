@@ -29,17 +29,17 @@ func DefaultACL(group string) string {
 		`"$systemStreamAcl":{"$r":["$admins",%q],"$w":"$admins","$d":"$admins","$mr":"$admins","$mw":"$admins"}}`, group)
 }
 
-// probed is a stream that is never written to. Servers look at rights before they
+// probeStream is a stream that is never written to. Servers look at rights before they
 // look whether a stream is there.
-const probed events.Stream = "rights-probe"
+const probeStream events.Stream = "rights-probe"
 
 // Rights returns the rights that a ledger needs, and which of them the user lacks.
 // It writes nothing: it offers the probe, a record, to a stream of a length that no
 // stream has. An error other than a refusal is returned.
 func (s *Store) Rights(ctx context.Context, probe events.Record) ([]Right, error) {
 	rights := []Right{{Name: "read $all"}, {Name: "read the ledger's streams"}, {Name: "append to the ledger's streams"}}
-	for i, ask := range []func(context.Context) error{s.mayReadAll, s.mayRead, func(ctx context.Context) error { return s.mayAppend(ctx, probe) }} {
-		err := ask(ctx)
+	for i, check := range []func(context.Context) error{s.mayReadAll, s.mayRead, func(ctx context.Context) error { return s.mayAppend(ctx, probe) }} {
+		err := check(ctx)
 		if err != nil && !errors.Is(err, ErrRefused) {
 			return nil, fmt.Errorf("ask whether the user may %s: %w", rights[i].Name, err)
 		}
@@ -49,49 +49,51 @@ func (s *Store) Rights(ctx context.Context, probe events.Record) ([]Right, error
 }
 
 func (s *Store) mayReadAll(ctx context.Context) error {
-	_, err := s.last(ctx)
+	_, err := s.lastPosition(ctx)
 	return err
 }
 
 func (s *Store) mayRead(ctx context.Context) error {
-	err := s.drain(ctx, func() source { return reading(s.namespace+string(probed), esdb.Backwards, esdb.End{}, nil, 1) },
-		func(message) (bool, error) { return false, nil })
-	if verdict, judged := judge(err); err != nil && verdict != missing {
+	err := s.consume(ctx, func() fetchFunc {
+		return readEvents(s.namespace+string(probeStream), esdb.Backwards, esdb.End{}, nil, 1)
+	},
+		func(serverMessage) (bool, error) { return false, nil })
+	if class, judged := classify(err); err != nil && class != notFound {
 		return judged
 	}
 	return nil
 }
 
 func (s *Store) mayAppend(ctx context.Context, probe events.Record) error {
-	sent, err := s.sendable(probed, []events.Record{probe})
+	sent, err := s.encodeAppend(probeStream, []events.Record{probe})
 	if err != nil {
 		return err
 	}
-	ctx, free := s.bound(ctx)
-	defer free()
-	a := &appending{store: s, stream: probed, after: math.MaxInt64 - 1, records: []events.Record{probe}, events: sent}
-	for p := (&pace{}); ; {
-		p.begin()
-		_, err := a.send(ctx)
-		switch verdict, judged := judge(err); {
-		case err == nil || verdict == conflict:
+	ctx, release := s.withStoreLifetime(ctx)
+	defer release()
+	a := &appendOp{store: s, stream: probeStream, after: math.MaxInt64 - 1, records: []events.Record{probe}, events: sent}
+	for p := (&retryBackoff{}); ; {
+		p.attempt()
+		_, err := a.sendOnce(ctx)
+		switch class, judged := classify(err); {
+		case err == nil || class == wrongLength:
 			return nil
 		case context.Cause(ctx) != nil:
-			return ended(ctx, p.last)
-		case verdict != uncertain:
+			return contextError(ctx, p.lastErr)
+		case class != retryable:
 			return judged
 		}
-		if err := p.failed(ctx, err, s.patience); err != nil {
+		if err := p.wait(ctx, err, s.retryTimeout); err != nil {
 			return err
 		}
 	}
 }
 
-// forbidden returns an ErrForbidden for a refusal of what every use of a ledger
+// forbiddenError returns an ErrForbidden for a refusal of what every use of a ledger
 // needs, and any other error as it is.
-func forbidden(what string, err error) error {
+func forbiddenError(action string, err error) error {
 	if errors.Is(err, ErrRefused) {
-		return fmt.Errorf("%w: it may not %s: %w", ErrForbidden, what, err)
+		return fmt.Errorf("%w: it may not %s: %w", ErrForbidden, action, err)
 	}
 	return err
 }

@@ -19,8 +19,8 @@ func TestRightsThatAUserLacksAreNamed(t *testing.T) {
 	const all, one, write = "read $all", "read the ledger's streams", "append to the ledger's streams"
 	for _, lacks := range []string{"", all, one, write} {
 		appends := 0
-		at := &stub{version: "24.10.5", refuses: true}
-		at.read = func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
+		at := &stubServer{version: "24.10.5", conflicts: true}
+		at.onRead = func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
 			switch {
 			case q.GetAll() != nil && lacks == all, q.GetStream() != nil && lacks == one:
 				return denied
@@ -30,7 +30,7 @@ func TestRightsThatAUserLacksAreNamed(t *testing.T) {
 			return nil
 		}
 		if lacks == write {
-			at.take = func(streams.Streams_AppendServer) error { appends++; return denied }
+			at.onAppend = func(streams.Streams_AppendServer) error { appends++; return denied }
 		}
 		url := at.serve(t)
 		s, err := eventstoredb.Open(t.Context(), url, eventstoredb.Config{})
@@ -47,7 +47,7 @@ func TestRightsThatAUserLacksAreNamed(t *testing.T) {
 			}
 		}
 		_ = s.Close()
-		s, err = eventstoredb.Open(t.Context(), url, eventstoredb.Config{Whole: true})
+		s, err = eventstoredb.Open(t.Context(), url, eventstoredb.Config{RequireReadAll: true})
 		if forbidden := errors.Is(err, eventstoredb.ErrForbidden) && errors.Is(err, eventstoredb.ErrRefused); forbidden != (lacks == all || lacks == one) {
 			t.Errorf("without the right to %q: Open = %v", lacks, err)
 		}
@@ -61,7 +61,7 @@ func TestRightsThatAUserLacksAreNamed(t *testing.T) {
 func TestAskingForRightsWritesNothing(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
-	s, err := eventstoredb.Open(t.Context(), d.url(), eventstoredb.Config{Whole: true})
+	s, err := eventstoredb.Open(t.Context(), d.url(), eventstoredb.Config{RequireReadAll: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,32 +14,32 @@ import (
 // over what a filter does not let through; a single stream, and all streams
 // backward, are filtered here, because the client offers no filter for them.
 func (s *Store) Scan(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
-	return s.loop(ctx, func(ctx context.Context, yield func(events.Entry) bool) error {
+	return s.iterate(ctx, func(ctx context.Context, yield func(events.Entry) bool) error {
 		if err := q.Valid(); err != nil {
 			return err
 		}
-		asked := func(e events.Entry) bool { return !q.Matches(e.Header()) || yield(e) }
+		matching := func(e events.Entry) bool { return !q.Matches(e.Header()) || yield(e) }
 		switch {
 		case q.Backward:
-			return s.backward(ctx, q, asked)
+			return s.scanBackward(ctx, q, matching)
 		case q.Stream != "":
-			return s.read(ctx, q.Stream, 0, func(e events.Entry) bool {
+			return s.readStream(ctx, q.Stream, 0, func(e events.Entry) bool {
 				if !q.Through.IsZero() && e.Position.Compare(q.Through) > 0 {
 					return false
 				}
-				return e.Position.Compare(q.After) <= 0 || asked(e)
+				return e.Position.Compare(q.After) <= 0 || matching(e)
 			})
 		}
-		return s.forward(ctx, q, asked)
+		return s.scanForward(ctx, q, matching)
 	})
 }
 
-// forward yields what stands behind q.After, up to q.Through or the end that
+// scanForward yields what stands behind q.After, up to q.Through or the end that
 // there is now. It follows what the server filters as far as that.
-func (s *Store) forward(ctx context.Context, q events.Query, yield func(events.Entry) bool) error {
-	end, err := s.last(ctx)
+func (s *Store) scanForward(ctx context.Context, q events.Query, yield func(events.Entry) bool) error {
+	end, err := s.lastPosition(ctx)
 	if err != nil {
-		return told(ctx, "read all", err)
+		return wrapUnlessCancelled(ctx, "read all", err)
 	}
 	if !q.Through.IsZero() && q.Through.Compare(end) < 0 {
 		end = q.Through
@@ -48,17 +48,17 @@ func (s *Store) forward(ctx context.Context, q events.Query, yield func(events.E
 	if seen.Compare(end) >= 0 {
 		return nil
 	}
-	err = s.drain(ctx, func() source { return subscribing(seen, s.narrowed(q.Filter)) }, func(m message) (bool, error) {
+	err = s.consume(ctx, func() fetchFunc { return subscribeAll(seen, s.serverFilter(q.Filter)) }, func(m serverMessage) (bool, error) {
 		if err := context.Cause(ctx); err != nil {
 			return false, err
 		}
 		if m.event == nil {
-			if m.place != nil && place(*m.place).Compare(seen) > 0 {
-				seen = place(*m.place)
+			if m.checkpoint != nil && positionOf(*m.checkpoint).Compare(seen) > 0 {
+				seen = positionOf(*m.checkpoint)
 			}
 			return !m.caughtUp && seen.Compare(end) < 0, nil
 		}
-		at := place(m.event.Position)
+		at := positionOf(m.event.Position)
 		if at.Compare(end) > 0 {
 			return false, nil
 		}
@@ -66,7 +66,7 @@ func (s *Store) forward(ctx context.Context, q events.Query, yield func(events.E
 			return true, nil
 		}
 		seen = at
-		stream, ours := s.owner(m.event)
+		stream, ours := s.ledgerStreamOf(m.event)
 		if !ours {
 			return at != end, nil
 		}
@@ -76,41 +76,41 @@ func (s *Store) forward(ctx context.Context, q events.Query, yield func(events.E
 		}
 		return yield(e) && at != end, nil
 	})
-	return told(ctx, "read all", err)
+	return wrapUnlessCancelled(ctx, "read all", err)
 }
 
-// backward yields what stands before q.After, or the end, back to q.Through.
-func (s *Store) backward(ctx context.Context, q events.Query, yield func(events.Entry) bool) error {
+// scanBackward yields what stands before q.After, or the end, back to q.Through.
+func (s *Store) scanBackward(ctx context.Context, q events.Query, yield func(events.Entry) bool) error {
 	name, next := "", q.After // for a stream, where its next entry stands before
 	if q.Stream != "" {
 		name = s.namespace + string(q.Stream)
 	}
 	var length events.Revision // what the last one seen made the stream
-	whole := true
-	start := func() source {
+	reachedStart := true
+	open := func() fetchFunc {
 		from, revision := esdb.AllPosition(esdb.End{}), esdb.StreamPosition(esdb.End{})
 		if !next.IsZero() {
-			from = there(next)
+			from = clientPosition(next)
 		}
 		if length > 0 {
 			revision = esdb.Revision(uint64(length - 1))
 		}
-		return reading(name, esdb.Backwards, revision, from, everything)
+		return readEvents(name, esdb.Backwards, revision, from, allEvents)
 	}
-	err := s.drain(ctx, start, func(m message) (bool, error) {
+	err := s.consume(ctx, open, func(m serverMessage) (bool, error) {
 		if err := context.Cause(ctx); err != nil {
 			return false, err
 		}
-		at, revision := place(m.event.Position), events.Revision(m.event.EventNumber)+1
-		again := length > 0 && name != "" && revision >= length || name == "" && !next.IsZero() && at.Compare(next) >= 0
+		at, revision := positionOf(m.event.Position), events.Revision(m.event.EventNumber)+1
+		repeated := length > 0 && name != "" && revision >= length || name == "" && !next.IsZero() && at.Compare(next) >= 0
 		if length > 0 && name != "" && revision < length-1 {
-			return false, gap(revision, length)
+			return false, gapError(revision, length)
 		}
 		switch {
 		case !q.Through.IsZero() && at.Compare(q.Through) < 0:
-			whole = false
+			reachedStart = false
 			return false, nil
-		case again:
+		case repeated:
 			return true, nil
 		}
 		length = revision
@@ -119,7 +119,7 @@ func (s *Store) backward(ctx context.Context, q events.Query, yield func(events.
 		} else if !q.After.IsZero() && at.Compare(q.After) >= 0 {
 			return true, nil
 		}
-		stream, ours := s.owner(m.event)
+		stream, ours := s.ledgerStreamOf(m.event)
 		if !ours {
 			return true, nil
 		}
@@ -127,29 +127,29 @@ func (s *Store) backward(ctx context.Context, q events.Query, yield func(events.
 		if err != nil {
 			return false, err
 		}
-		whole = yield(e)
-		return whole, nil
+		reachedStart = yield(e)
+		return reachedStart, nil
 	})
-	missed := false
-	if verdict, _ := judge(err); err != nil && verdict == missing && name != "" {
-		missed, err = true, s.neverWas(ctx, name)
+	streamMissing := false
+	if class, _ := classify(err); err != nil && class == notFound && name != "" {
+		streamMissing, err = true, s.checkNeverWritten(ctx, name)
 	}
 	switch {
-	case err != nil || name == "" || !whole || missed:
+	case err != nil || name == "" || !reachedStart || streamMissing:
 	case length == 0:
-		err = errHidden
+		err = errAllHidden
 	case length > 1:
-		err = gap(0, length)
+		err = gapError(0, length)
 	}
-	return told(ctx, "read backward", err)
+	return wrapUnlessCancelled(ctx, "read backward", err)
 }
 
-// told returns err with what was done, unless it is the cause of ctx.
-func told(ctx context.Context, doing string, err error) error {
+// wrapUnlessCancelled returns err with what was done, unless it is the cause of ctx.
+func wrapUnlessCancelled(ctx context.Context, action string, err error) error {
 	if err == nil || context.Cause(ctx) != nil && errors.Is(err, context.Cause(ctx)) {
 		return err
 	}
-	return fmt.Errorf("%s: %w", doing, err)
+	return fmt.Errorf("%s: %w", action, err)
 }
 
 // Lend is events.Scanner's. The bytes were received for the caller alone, and
@@ -185,27 +185,27 @@ func (s *Store) Split(ctx context.Context, q events.Query, parts int) ([]events.
 	if err := q.Valid(); err != nil {
 		return nil, err
 	}
-	if !s.begin() {
+	if !s.startTask() {
 		return nil, events.ErrClosed
 	}
-	s.running.Done()
+	s.tasks.Done()
 	return []events.Query{q}, nil
 }
 
-// neverWas returns nil if a stream of the database was never written to, and
+// checkNeverWritten returns nil if a stream of the database was never written to, and
 // an ErrDeleted if it was deleted. Who may not read that is believed.
-func (s *Store) neverWas(ctx context.Context, name string) error {
+func (s *Store) checkNeverWritten(ctx context.Context, name string) error {
 	var failed error
-	err := s.drain(ctx, func() source {
-		return reading(system+system+name, esdb.Backwards, esdb.End{}, nil, 1)
-	}, func(m message) (bool, error) {
-		failed = cutShort(m.event.Data)
+	err := s.consume(ctx, func() fetchFunc {
+		return readEvents(systemPrefix+systemPrefix+name, esdb.Backwards, esdb.End{}, nil, 1)
+	}, func(m serverMessage) (bool, error) {
+		failed = truncationError(m.event.Data)
 		return false, nil
 	})
 	if failed != nil {
 		return failed
 	}
-	if verdict, final := judge(err); err != nil && verdict != missing && !errors.Is(final, ErrRefused) {
+	if class, final := classify(err); err != nil && class != notFound && !errors.Is(final, ErrRefused) {
 		return err
 	}
 	return nil

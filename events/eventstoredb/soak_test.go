@@ -14,20 +14,20 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
 )
 
-// soakVar is how long TestSoak goes on. A day of a server that restarts every
+// soakVariable is how long TestSoak goes on. A day of a server that restarts every
 // quarter of an hour is 96 restarts: five minutes hold them all.
-const soakVar = "LEDGER_TEST_SOAK"
+const soakVariable = "LEDGER_TEST_SOAK"
 
 func TestSoak(t *testing.T) {
 	length := time.Duration(repeats(1500, 60_000)) * time.Millisecond
-	if text := os.Getenv(soakVar); text != "" {
+	if text := os.Getenv(soakVariable); text != "" {
 		var err error
 		if length, err = time.ParseDuration(text); err != nil {
 			t.Fatal(err)
 		}
 	}
 	d := newDatabase(t)
-	d.config.Patience = faultPatience
+	d.config.RetryTimeout = faultRetryTimeout
 	d.stop() // what it holds at rest is not the store's
 	goroutines, descriptors := runtime.NumGoroutine(), openFiles(t)
 	d.start()
@@ -40,8 +40,8 @@ func TestSoak(t *testing.T) {
 		t.Error(err)
 	}
 	d.stop()
-	settles(t, "goroutines", goroutines, runtime.NumGoroutine)
-	settles(t, "descriptors", descriptors, func() int { return openFiles(t) })
+	waitForCount(t, "goroutines", goroutines, runtime.NumGoroutine)
+	waitForCount(t, "descriptors", descriptors, func() int { return openFiles(t) })
 }
 
 // soak has writers append to a store, and followers read it, while the server is
@@ -204,8 +204,8 @@ func openFiles(t *testing.T) int {
 	return len(files)
 }
 
-// settles fails t unless a count comes down to what it was.
-func settles(t *testing.T, what string, want int, count func() int) {
+// waitForCount fails t unless a count comes down to what it was.
+func waitForCount(t *testing.T, what string, want int, count func() int) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	for count() > want {

@@ -17,8 +17,8 @@ import (
 
 // The defaults of a Config.
 const (
-	DefaultMaxAppend = 1 << 20 // what every server takes
-	DefaultPatience  = 10 * time.Second
+	DefaultMaxAppend    = 1 << 20 // what every server takes
+	DefaultRetryTimeout = 10 * time.Second
 )
 
 // largeMaxAppend is what a server from 25.1 on takes, of one event as of many.
@@ -41,14 +41,14 @@ type Config struct {
 	// 0: DefaultPatience. A search for a node that is under way is waited for
 	// beyond it: each node may take twice gossipTimeout. An append that may
 	// have been made, and a follower, are tried until their context ends.
-	Patience time.Duration
+	RetryTimeout time.Duration
 	// RootCAs are the certificates that are trusted in place of the system's and the
 	// connection string's. Nil: the connection string's, or else the system's.
 	RootCAs *x509.CertPool
 	// Whole has Open return ErrForbidden for a user who may not read all streams of
 	// the database and those of the ledger, before anything can be written. Without
 	// it such a user can read and write what else the server lets them.
-	Whole bool
+	RequireReadAll bool
 	// Logger is told what the client of EventStoreDB complains about. Nil:
 	// nothing is.
 	Logger *slog.Logger
@@ -57,30 +57,30 @@ type Config struct {
 // A Store is an events.Store and an events.Scanner in an EventStoreDB
 // database. It is safe for concurrent use.
 type Store struct {
-	namespace string
-	maxAppend int // 0: by the version of the server
-	patience  time.Duration
-	lifetime  time.Duration // of one subscription
-	recheck   time.Duration // of the end, for a follower that waits behind a filter
-	guard     *guard
-	crew      *crew          // sends appends
-	running   sync.WaitGroup // what runs for calls; added to under mu
-	life      context.Context
-	end       context.CancelCauseFunc
-	writing   writing
-	mu        struct {
+	namespace            string
+	maxAppend            int // 0: by the version of the server
+	retryTimeout         time.Duration
+	subscriptionLifetime time.Duration // of one subscription
+	recheckInterval      time.Duration // of the end, for a follower that waits behind a filter
+	connector            *connector
+	workers              *workerPool    // sends appends
+	tasks                sync.WaitGroup // what runs for calls; added to under mu
+	closed               context.Context
+	cancel               context.CancelCauseFunc
+	inFlight             inFlightAppends
+	mu                   struct {
 		sync.Mutex
-		closed bool
-		high   events.Position // no record that was there before Open, or seen since, stands behind it
-		blind  bool            // high is not known
+		closed     bool
+		end        events.Position // no record that was there before Open, or seen since, stands behind it
+		endUnknown bool            // high is not known
 	}
 }
 
-// The lifetime of a subscription is bounded, because something between here
+// The subscriptionLifetime of a subscription is bounded, because something between here
 // and the server can keep one that is dead looking alive.
 const (
-	lifetime = 10 * time.Minute
-	recheck  = time.Second
+	subscriptionLifetime = 10 * time.Minute
+	recheckInterval      = time.Second
 )
 
 var namespaceGrammar = regexp.MustCompile(`^[A-Za-z0-9_]+\.$`)
@@ -106,7 +106,7 @@ func Open(ctx context.Context, connectionString string, cfg Config) (*Store, err
 	if cfg.Namespace != "" && !namespaceGrammar.MatchString(cfg.Namespace) {
 		return nil, fmt.Errorf("open EventStoreDB: %w: it is %q", ErrBadNamespace, cfg.Namespace)
 	}
-	config, err := parse(connectionString, log)
+	config, err := parseConnectionString(connectionString, log)
 	if err != nil {
 		return nil, fmt.Errorf("open EventStoreDB: %w", err)
 	}
@@ -114,100 +114,100 @@ func Open(ctx context.Context, connectionString string, cfg Config) (*Store, err
 		config.RootCAs = cfg.RootCAs
 	}
 	s := &Store{
-		namespace: cfg.Namespace,
-		maxAppend: cfg.MaxAppend,
-		patience:  cmp.Or(cfg.Patience, DefaultPatience),
-		lifetime:  lifetime,
-		recheck:   recheck,
+		namespace:            cfg.Namespace,
+		maxAppend:            cfg.MaxAppend,
+		retryTimeout:         cmp.Or(cfg.RetryTimeout, DefaultRetryTimeout),
+		subscriptionLifetime: subscriptionLifetime,
+		recheckInterval:      recheckInterval,
 	}
-	s.life, s.end = context.WithCancelCause(context.Background())
-	s.crew = newCrew(s.life, &s.running)
-	s.guard = &guard{config: *config, log: log, life: s.life, running: &s.running, patience: s.patience}
-	err = s.greet(ctx, cfg.Whole)
-	if err == nil && cfg.Whole {
-		err = forbidden("read the ledger's streams", s.mayRead(ctx))
+	s.closed, s.cancel = context.WithCancelCause(context.Background())
+	s.workers = newWorkerPool(s.closed, &s.tasks)
+	s.connector = &connector{config: *config, log: log, closed: s.closed, tasks: &s.tasks, retryTimeout: s.retryTimeout}
+	err = s.loadEnd(ctx, cfg.RequireReadAll)
+	if err == nil && cfg.RequireReadAll {
+		err = forbiddenError("read the ledger's streams", s.mayRead(ctx))
 	}
 	if err != nil {
 		_ = s.Close() // what failed is told
-		return nil, fmt.Errorf("open EventStoreDB at %s: %w", nodes(config), err)
+		return nil, fmt.Errorf("open EventStoreDB at %s: %w", describeNodes(config), err)
 	}
 	return s, nil
 }
 
-// nodes tells where a configuration leads, without credentials.
-func nodes(c *esdb.Configuration) string {
-	at, how := c.Address, "with TLS"
+// describeNodes tells where a configuration leads, without credentials.
+func describeNodes(c *esdb.Configuration) string {
+	address, security := c.Address, "with TLS"
 	if len(c.GossipSeeds) > 0 {
-		at = fmt.Sprint(c.GossipSeeds)
+		address = fmt.Sprint(c.GossipSeeds)
 	}
 	if c.DisableTLS {
-		how = "without TLS"
+		security = "without TLS"
 	}
-	return at + " " + how
+	return address + " " + security
 }
 
-// greet finds the end of the log. A user who may not read all streams can
+// loadEnd finds the end of the log. A user who may not read all streams can
 // still read and write single ones, unless the whole log is wanted.
-func (s *Store) greet(ctx context.Context, whole bool) error {
-	end, err := s.last(ctx)
-	if whole {
-		err = forbidden("read $all", err)
+func (s *Store) loadEnd(ctx context.Context, requireReadAll bool) error {
+	end, err := s.lastPosition(ctx)
+	if requireReadAll {
+		err = forbiddenError("read $all", err)
 	} else if errors.Is(err, ErrRefused) {
-		s.mu.blind, err = true, nil
+		s.mu.endUnknown, err = true, nil
 	}
-	s.saw(end)
+	s.advanceEnd(end)
 	return err
 }
 
-// limit returns how many bytes an append may have.
-func (s *Store) limit() int {
+// maxAppendBytes returns how many bytes an append may have.
+func (s *Store) maxAppendBytes() int {
 	switch {
 	case s.maxAppend > 0:
 		return s.maxAppend
-	case s.guard.large():
+	case s.connector.acceptsLargeAppends():
 		return largeMaxAppend
 	}
 	return DefaultMaxAppend
 }
 
-// saw raises what is known of the end of the log.
-func (s *Store) saw(p events.Position) {
+// advanceEnd raises what is known of the end of the log.
+func (s *Store) advanceEnd(p events.Position) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p.Compare(s.mu.high) > 0 {
-		s.mu.high = p
+	if p.Compare(s.mu.end) > 0 {
+		s.mu.end = p
 	}
 }
 
-// known returns what is known of the end of the log, and whether something is.
-func (s *Store) known() (events.Position, bool) {
+// knownEnd returns what is known of the end of the log, and whether something is.
+func (s *Store) knownEnd() (events.Position, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.mu.high, !s.mu.blind
+	return s.mu.end, !s.mu.endUnknown
 }
 
-// begin counts something in that runs for a call, unless the store is closed.
-func (s *Store) begin() bool {
+// startTask counts something in that runs for a call, unless the store is closed.
+func (s *Store) startTask() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.closed {
 		return false
 	}
-	s.running.Add(1)
+	s.tasks.Add(1)
 	return true
 }
 
-// bound returns a context that also ends when the store closes, with
+// withStoreLifetime returns a context that also ends when the store closes, with
 // events.ErrClosed, and what frees it.
-func (s *Store) bound(ctx context.Context) (context.Context, func()) {
+func (s *Store) withStoreLifetime(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(s.life, func() { cancel(context.Cause(s.life)) })
+	stop := context.AfterFunc(s.closed, func() { cancel(context.Cause(s.closed)) })
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// grace is how long Close waits for what runs. Only the client's wait for a
+// closeTimeout is how long Close waits for what runs. Only the client's wait for a
 // server that is silent can take longer; it ends with its own timeout.
-const grace = time.Second
+const closeTimeout = time.Second
 
 // Close ends every append, loop and follower with events.ErrClosed. An append
 // that was under way is open: it may have been made. Closing again is
@@ -220,11 +220,11 @@ func (s *Store) Close() error {
 	if again {
 		return events.ErrClosed
 	}
-	s.end(events.ErrClosed)
-	s.guard.finish()
+	s.cancel(events.ErrClosed)
+	s.connector.close()
 	done := make(chan struct{})
-	go func() { s.running.Wait(); close(done) }()
-	timer := time.NewTimer(grace)
+	go func() { s.tasks.Wait(); close(done) }()
+	timer := time.NewTimer(closeTimeout)
 	defer timer.Stop()
 	select {
 	case <-done:

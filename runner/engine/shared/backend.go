@@ -133,7 +133,7 @@ func (s *Store) connect(ctx context.Context, at Endpoint) (_ *backend, err error
 	opening, free := b.bound(ctx, true)
 	defer free()
 	log, err := eventstoredb.Open(opening, at.ConnectionString(), eventstoredb.Config{
-		RootCAs: trusted, MaxAppend: server.DefaultMaxAppend, Patience: s.patience(), Logger: s.cfg.Logger,
+		RootCAs: trusted, MaxAppend: server.DefaultMaxAppend, RetryTimeout: s.patience(), Logger: s.cfg.Logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrAway, err)

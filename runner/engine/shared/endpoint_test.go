@@ -123,7 +123,7 @@ func TestAnotherProcessAtThePortGetsNoPassword(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if store, err := eventstoredb.Open(t.Context(), at.ConnectionString(), eventstoredb.Config{RootCAs: trusted, Patience: 100 * time.Millisecond}); err == nil {
+	if store, err := eventstoredb.Open(t.Context(), at.ConnectionString(), eventstoredb.Config{RootCAs: trusted, RetryTimeout: 100 * time.Millisecond}); err == nil {
 		t.Errorf("the log opened at another process: %v", store.Close())
 	}
 	near, err := shared.NewClient(at)

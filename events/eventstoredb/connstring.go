@@ -30,22 +30,22 @@ var schemes = map[string]string{
 // settings are those that the client knows, in lower case, and what a value
 // must be for it to be understood.
 var settings = map[string]func(string) error{
-	"connectionname":      anything,
+	"connectionname":      anyValue,
 	"defaultdeadline":     atLeast(1),
 	"discoveryinterval":   atLeast(1),
 	"gossiptimeout":       atLeast(1),
 	"keepaliveinterval":   atLeast(-1),
 	"keepalivetimeout":    atLeast(-1),
 	"maxdiscoverattempts": atLeast(1),
-	"nodepreference":      anything, // the client checks it
-	"tls":                 truth,
-	"tlscafile":           anything,
-	"tlsverifycert":       truth,
-	"usercertfile":        anything,
-	"userkeyfile":         anything,
+	"nodepreference":      anyValue, // the client checks it
+	"tls":                 boolean,
+	"tlscafile":           anyValue,
+	"tlsverifycert":       boolean,
+	"usercertfile":        anyValue,
+	"userkeyfile":         anyValue,
 }
 
-func anything(string) error { return nil }
+func anyValue(string) error { return nil }
 
 func atLeast(least int) func(string) error {
 	return func(value string) error {
@@ -56,40 +56,40 @@ func atLeast(least int) func(string) error {
 	}
 }
 
-func truth(value string) error {
+func boolean(value string) error {
 	if _, err := strconv.ParseBool(strings.ToLower(value)); err != nil {
 		return fmt.Errorf("it is %q, not true or false", value)
 	}
 	return nil
 }
 
-// free are the settings whose values can hold anything.
-var free = []string{"connectionname", "tlscafile", "usercertfile", "userkeyfile"}
+// freeText are the settings whose values can hold anything.
+var freeText = []string{"connectionname", "tlscafile", "usercertfile", "userkeyfile"}
 
-// errMarks tells nothing of a connection string in which what stands before an
+// errUnescaped tells nothing of a connection string in which what stands before an
 // @ can be a piece of a password.
-var errMarks = fmt.Errorf("%w: write / ? and # in the user or the password as %%2F, %%3F and %%23, and @ in a setting as %%40", ErrBadAddress)
+var errUnescaped = fmt.Errorf("%w: write / ? and # in the user or the password as %%2F, %%3F and %%23, and @ in a setting as %%40", ErrBadAddress)
 
 // minKeepAlive is the shortest interval that the client's transport keeps to.
 const minKeepAlive = 10 * time.Second
 
-// parse returns the configuration that a connection string asks for. Its
+// parseConnectionString returns the configuration that a connection string asks for. Its
 // errors never hold the connection string, which may have a password.
-func parse(connectionString string, log *slog.Logger) (*esdb.Configuration, error) {
+func parseConnectionString(connectionString string, log *slog.Logger) (*esdb.Configuration, error) {
 	scheme, rest, ok := strings.Cut(connectionString, "://")
 	known := schemes[strings.ToLower(scheme)]
 	if !ok || known == "" {
 		return nil, fmt.Errorf("%w: it does not begin with esdb:// or kurrentdb://", ErrBadAddress)
 	}
 	if end := strings.IndexAny(rest, "/?#"); end >= 0 && strings.Contains(rest[end:], "@") {
-		return nil, errMarks
+		return nil, errUnescaped
 	}
 	hosts, query, _ := strings.Cut(rest, "?")
 	if strings.Contains(hosts[:strings.LastIndex(hosts, "@")+1], ",") {
 		return nil, fmt.Errorf("%w: write a comma in the user or the password as %%2C", ErrBadAddress)
 	}
 	for host := range strings.SplitSeq(hosts[strings.LastIndex(hosts, "@")+1:], ",") {
-		if err := portOf(host); err != nil {
+		if err := checkPort(host); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrBadAddress, err)
 		}
 	}
@@ -99,13 +99,13 @@ func parse(connectionString string, log *slog.Logger) (*esdb.Configuration, erro
 	}
 	seen := map[string]bool{}
 	interval := time.Duration(math.MinInt64)
-	for _, name := range slices.Sorted(keys(values)) {
-		if strings.Contains(name+values.Get(name), "@") && !slices.Contains(free, strings.ToLower(name)) {
-			return nil, errMarks
+	for _, name := range slices.Sorted(mapKeys(values)) {
+		if strings.Contains(name+values.Get(name), "@") && !slices.Contains(freeText, strings.ToLower(name)) {
+			return nil, errUnescaped
 		}
 		check := settings[strings.ToLower(name)]
 		if check == nil {
-			return nil, fmt.Errorf("%w: there is no setting %q; there are %s", ErrBadAddress, name, strings.Join(slices.Sorted(keys(settings)), ", "))
+			return nil, fmt.Errorf("%w: there is no setting %q; there are %s", ErrBadAddress, name, strings.Join(slices.Sorted(mapKeys(settings)), ", "))
 		}
 		if seen[strings.ToLower(name)] || len(values[name]) > 1 {
 			return nil, fmt.Errorf("%w: setting %s is given twice", ErrBadAddress, name)
@@ -128,7 +128,7 @@ func parse(connectionString string, log *slog.Logger) (*esdb.Configuration, erro
 	}
 	c, err := esdb.ParseConnectionString(known + "://" + hosts + query)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s", ErrBadAddress, unquoted(err))
+		return nil, fmt.Errorf("%w: %s", ErrBadAddress, redactedText(err))
 	}
 	if interval >= 0 {
 		c.KeepAliveInterval = max(interval, minKeepAlive)
@@ -158,9 +158,9 @@ func parse(connectionString string, log *slog.Logger) (*esdb.Configuration, erro
 	return c, nil
 }
 
-// portOf returns what is wrong with the port of a node: the client takes the
+// checkPort returns what is wrong with the port of a node: the client takes the
 // low bits of any number. What stands there can be a piece of a password.
-func portOf(host string) error {
+func checkPort(host string) error {
 	host, _, _ = strings.Cut(host, "/") // a path is refused by the client
 	_, port, ok := strings.Cut(host, ":")
 	if !ok {
@@ -175,9 +175,9 @@ func portOf(host string) error {
 	return nil
 }
 
-// unquoted returns the text of an error without the address that url.Parse
+// redactedText returns the text of an error without the address that url.Parse
 // quotes in it.
-func unquoted(err error) string {
+func redactedText(err error) string {
 	if parsing, ok := errors.AsType[*url.Error](err); ok {
 		// What is quoted in the cause can be a piece of a password.
 		cause, _, _ := strings.Cut(parsing.Err.Error(), `"`)
@@ -186,7 +186,7 @@ func unquoted(err error) string {
 	return err.Error()
 }
 
-func keys[V any](m map[string]V) func(func(string) bool) {
+func mapKeys[V any](m map[string]V) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		for k := range m {
 			if !yield(k) {

@@ -29,9 +29,9 @@ type idServer struct {
 // open serves it, and opens it.
 func (s *idServer) open(t *testing.T) events.Store {
 	t.Helper()
-	at := &stub{take: s.take, read: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
+	at := &stubServer{onAppend: s.take, onRead: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
 		s.mu.Lock()
-		held := log(s.mu.held...)
+		held := respondWith(s.mu.held...)
 		s.mu.Unlock()
 		return held(q, to)
 	}}
@@ -74,7 +74,7 @@ func (s *idServer) add(after int, proposed []*streams.AppendReq_ProposedMessage)
 	defer s.mu.Unlock()
 	if after == len(s.mu.held) {
 		for i, p := range proposed {
-			e := written("session-1", p.GetMetadata()["type"], string(p.GetCustomMetadata()), uint64(after+i), uint64(10*(after+i+1)))
+			e := recordedEvent("session-1", p.GetMetadata()["type"], string(p.GetCustomMetadata()), uint64(after+i), uint64(10*(after+i+1)))
 			e.GetEvent().GetEvent().Id, e.GetEvent().GetEvent().Data = p.GetId(), p.GetData()
 			s.mu.held = append(s.mu.held, e)
 		}
@@ -99,7 +99,7 @@ func success(last, position uint64) *streams.AppendResp {
 func TestServerThatComparesIDsAloneIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	one := record(newMint(), "Kind", 1)
-	other := altered(one, func(r *events.Record) { r.Data = []byte(`{"other":1}`) })
+	other := changed(one, func(r *events.Record) { r.Data = []byte(`{"other":1}`) })
 
 	// Of two at once, one wins, and the other is told so.
 	second := make(chan struct{})
@@ -175,7 +175,7 @@ func TestAnswerWithAnotherRevisionIsNotBelieved(t *testing.T) {
 	placeless := success(0, 1)
 	placeless.GetSuccess().PositionOption = &streams.AppendResp_Success_NoPosition{}
 	for name, result := range map[string]*streams.AppendResp{"another revision": success(7, 1000), "no position": placeless, "nothing": {}} {
-		at := &stub{read: log(), take: func(from streams.Streams_AppendServer) error {
+		at := &stubServer{onRead: respondWith(), onAppend: func(from streams.Streams_AppendServer) error {
 			for {
 				if _, err := from.Recv(); errors.Is(err, io.EOF) {
 					return from.SendAndClose(result)

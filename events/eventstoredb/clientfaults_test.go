@@ -26,12 +26,12 @@ import (
 // absent through the store. The numbers are those of the list in the doc of
 // each test. What hangs or panics does so in a process of its own.
 
-// bareVar names, in a process of its own, the fault to show.
-const bareVar = "LEDGER_TEST_BARE"
+// bareVariable names, in a process of its own, the fault to show.
+const bareVariable = "LEDGER_TEST_BARE"
 
-// bares are what a process of its own does with the bare client. Each writes
+// bareScenarios are what a process of its own does with the bare client. Each writes
 // what it saw, and reads a line before it asks for something of the test.
-var bares = map[string]func(address string) string{
+var bareScenarios = map[string]func(address string) string{
 	"hang":      bareFirstCallsHang,
 	"panic":     bareCloseDuringCallsPanics,
 	"leak":      bareRestartsLeak,
@@ -39,19 +39,19 @@ var bares = map[string]func(address string) string{
 }
 
 func TestMain(m *testing.M) {
-	if name := os.Getenv(bareVar); name != "" {
-		fmt.Println(bares[name](os.Getenv(bareVar + "_ADDRESS")))
+	if name := os.Getenv(bareVariable); name != "" {
+		fmt.Println(bareScenarios[name](os.Getenv(bareVariable + "_ADDRESS")))
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }
 
-// bare runs one of bares in a process of its own and returns what it wrote. A
+// runBare runs one of bares in a process of its own and returns what it wrote. A
 // line "restart" is done and answered.
-func bare(t *testing.T, name, address string, restart func()) string {
+func runBare(t *testing.T, name, address string, restart func()) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")
-	cmd.Env = append(os.Environ(), bareVar+"="+name, bareVar+"_ADDRESS="+address, "GORACE=exitcode=0")
+	cmd.Env = append(os.Environ(), bareVariable+"="+name, bareVariable+"_ADDRESS="+address, "GORACE=exitcode=0")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -102,8 +102,8 @@ func bareEvent(n int) esdb.EventData {
 	return esdb.EventData{EventType: "Kind", ContentType: esdb.ContentTypeJson, Data: bytes.Repeat([]byte("1"), n)}
 }
 
-// absent returns an address at which nobody listens.
-func absent(t *testing.T) string {
+// unusedAddress returns an address at which nobody listens.
+func unusedAddress(t *testing.T) string {
 	t.Helper()
 	at, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -153,7 +153,7 @@ func TestFaultContextIsNotObeyedDuringDiscovery(t *testing.T) {
 func TestFaultFailedDiscoveryKillsTheClient(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
-	d.config.Patience = time.Millisecond
+	d.config.RetryTimeout = time.Millisecond
 	s := d.open()
 	d.stop()
 	c := bareClient(d.address, 1)
@@ -175,7 +175,7 @@ func TestFaultFailedDiscoveryKillsTheClient(t *testing.T) {
 	if err := s.Append(t.Context(), "mine-1", 0, r); err != nil && !errors.Is(err, eventstoredb.ErrUnreachable) {
 		t.Errorf("Append = %v", err)
 	}
-	d.config.Patience = 0
+	d.config.RetryTimeout = 0
 	for err = s.Append(t.Context(), "mine-1", 0, r); errors.Is(err, eventstoredb.ErrUnreachable); {
 		err = s.Append(t.Context(), "mine-1", 0, r)
 	}
@@ -188,7 +188,7 @@ func TestFaultFailedDiscoveryKillsTheClient(t *testing.T) {
 // Fault 3: of several first calls, all but one hang when there is no server.
 func TestFaultFirstCallsHangTogether(t *testing.T) {
 	t.Parallel()
-	if got := bare(t, "hang", absent(t), nil); got != "hang" {
+	if got := runBare(t, "hang", unusedAddress(t), nil); got != "hang" {
 		t.Errorf("the bare client: %q, want hang: the fault is gone", got)
 	}
 	d := newDatabase(t)
@@ -241,7 +241,7 @@ func stacks() string {
 // Fault 4: closing a client while calls fail panics.
 func TestFaultCloseDuringCallsPanics(t *testing.T) {
 	t.Parallel()
-	if got := bare(t, "panic", absent(t), nil); got != "send on closed channel" {
+	if got := runBare(t, "panic", unusedAddress(t), nil); got != "send on closed channel" {
 		t.Errorf("the bare client: %q, want a panic: the fault is gone", got)
 	}
 	d := newDatabase(t)
@@ -313,7 +313,7 @@ func TestFaultRestartsLeakConnections(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	up := true
-	got := bare(t, "leak", d.address, func() {
+	got := runBare(t, "leak", d.address, func() {
 		if up = !up; up {
 			d.start()
 		} else {
@@ -357,7 +357,7 @@ func bareRestartsLeak(address string) string {
 // Fault 6: that a call requires the leader never reaches the server.
 func TestFaultLeaderIsNotRequired(t *testing.T) {
 	t.Parallel()
-	m, s := meddled(t, "")
+	m, s := openBehindProxy(t, "")
 	c := bareClient(m.address, 1)
 	defer c.Close()
 	required := func(method string) (with, without int) {
@@ -370,7 +370,7 @@ func TestFaultLeaderIsNotRequired(t *testing.T) {
 		}
 		return with, without
 	}
-	m.decide(nil)
+	m.inject(nil)
 	if r, err := c.ReadStream(t.Context(), "told-1", esdb.ReadStreamOptions{RequiresLeader: true}, 1); err == nil {
 		_, _ = r.Recv()
 		r.Close()
@@ -378,7 +378,7 @@ func TestFaultLeaderIsNotRequired(t *testing.T) {
 	if with, without := required(readMethod); with != 0 || without != 1 {
 		t.Errorf("the bare client requires the leader in %d of %d reads: the fault is gone", with, with+without)
 	}
-	m.decide(nil)
+	m.inject(nil)
 	if err := s.Append(t.Context(), "told-1", 0, record(newMint(), "Kind", 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -436,7 +436,7 @@ func TestFaultAbandonedReadsLeak(t *testing.T) {
 	if err := d.open().Append(t.Context(), "session-1", 0, records...); err != nil {
 		t.Fatal(err)
 	}
-	if got := bare(t, "abandoned", d.address, nil); got != "10 reads are left" {
+	if got := runBare(t, "abandoned", d.address, nil); got != "10 reads are left" {
 		t.Errorf("the bare client: %q, want all 10: the fault is gone", got)
 	}
 }
@@ -460,7 +460,7 @@ func bareAbandonedReadsLeak(address string) string {
 // TestPanicOfTheClientIsAnError shows the store.
 func TestFaultClientPanicsAtWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
-	at := &stub{version: "24.10.5", read: func(_ *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
+	at := &stubServer{version: "24.10.5", onRead: func(_ *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
 		return to.Send(&streams.ReadResp{Content: &streams.ReadResp_LastStreamPosition{LastStreamPosition: 3}})
 	}}
 	address, _, _ := strings.Cut(strings.TrimPrefix(at.serve(t), "esdb://"), "?")
@@ -493,7 +493,7 @@ func closed(c <-chan struct{}) bool {
 // it does before it begins to look for another.
 func TestClientLogsAnErrorBeforeItLooksForANode(t *testing.T) {
 	t.Parallel()
-	m := newMeddler(t, newDatabase(t).address)
+	m := newFaultProxy(t, newDatabase(t).address)
 	config, err := esdb.ParseConnectionString(m.url())
 	if err != nil {
 		t.Fatal(err)
@@ -516,7 +516,7 @@ func TestClientLogsAnErrorBeforeItLooksForANode(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	m.decide(onceOf(appendMethod, 1<<30, fate{unheard: unavailable()}))
+	m.inject(firstCalls(appendMethod, 1<<30, fault{refuse: unavailable()}))
 	// An append whose sending meets the end of the call does not tell the client
 	// that its connection is gone, so there are several.
 	for tries := 0; tries < 100 && !closed(begun); tries++ {
@@ -526,8 +526,8 @@ func TestClientLogsAnErrorBeforeItLooksForANode(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	all := strings.Join(logged, "\n")
-	before, after, ok := strings.Cut(all, eventstoredb.Unexpected)
+	before, after, ok := strings.Cut(all, eventstoredb.LogCallFailed)
 	if !ok || strings.Contains(before, begins) || !strings.Contains(after, begins) {
-		t.Errorf("the client logs\n%s\nwant %q before a new discovery", all, eventstoredb.Unexpected)
+		t.Errorf("the client logs\n%s\nwant %q before a new discovery", all, eventstoredb.LogCallFailed)
 	}
 }

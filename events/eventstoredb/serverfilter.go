@@ -8,15 +8,15 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// window is how many records the server passes over before it tells where it
+// searchWindow is how many records the server passes over before it tells where it
 // is, which is also how many are looked at again after a connection broke.
-const window = 512
+const searchWindow = 512
 
-// narrowed returns what the server is asked to pass over. A server takes one
+// serverFilter returns what the server is asked to pass over. A server takes one
 // condition, on the name of the stream or on the type of the event; it is
 // asked for the narrowest one that lets all through that the filter does, and
 // the rest is passed over here.
-func (s *Store) narrowed(f events.Filter) *esdb.SubscriptionFilter {
+func (s *Store) serverFilter(f events.Filter) *esdb.SubscriptionFilter {
 	switch {
 	case len(f.Kinds) > 0:
 		return &esdb.SubscriptionFilter{Type: esdb.EventFilterType, Regex: "^(?:" + alternatives(f.Kinds) + ")$"}

@@ -112,7 +112,7 @@ func TestEveryFormOfConnectionStringOpens(t *testing.T) {
 
 func TestServerThatDoesNotAnswerIsUnreachable(t *testing.T) {
 	t.Parallel()
-	silent := newSilence(t)
+	silent := newSilentServer(t)
 	plain, secure := newDatabase(t), newSecureDatabase(t)
 	_, another := newCertificate(t)
 	for name, address := range map[string]string{
@@ -128,7 +128,7 @@ func TestServerThatDoesNotAnswerIsUnreachable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := eventstoredb.Open(t.Context(), address, eventstoredb.Config{Patience: 50 * time.Millisecond})
+			_, err := eventstoredb.Open(t.Context(), address, eventstoredb.Config{RetryTimeout: 50 * time.Millisecond})
 			if !errors.Is(err, eventstoredb.ErrUnreachable) {
 				t.Errorf("Open = %v, want ErrUnreachable", err)
 			}
@@ -142,8 +142,8 @@ func TestServerThatDoesNotAnswerIsUnreachable(t *testing.T) {
 	}
 }
 
-// newSilence returns an address at which somebody listens and nobody answers.
-func newSilence(t testing.TB) string {
+// newSilentServer returns an address at which somebody listens and nobody answers.
+func newSilentServer(t testing.TB) string {
 	t.Helper()
 	at, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -157,7 +157,7 @@ func TestCredentialsAreCheckedAndNeverTold(t *testing.T) {
 	t.Parallel()
 	d := newSecureDatabase(t)
 	var told bytes.Buffer
-	cfg := eventstoredb.Config{Patience: 200 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&told, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	cfg := eventstoredb.Config{RetryTimeout: 200 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&told, &slog.HandlerOptions{Level: slog.LevelDebug}))}
 	for user, want := range map[string]error{
 		"ana:correct@": nil,
 		"bob:correct@": nil, // who may only read
@@ -246,7 +246,7 @@ func newCertificate(t testing.TB) (tls.Certificate, string) {
 
 func TestOpenObeysItsContext(t *testing.T) {
 	t.Parallel()
-	silent := newSilence(t)
+	silent := newSilentServer(t)
 	errStop := errors.New("stopped")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := time.AfterFunc(20*time.Millisecond, func() { cancel(errStop) })
@@ -266,7 +266,7 @@ func TestPasswordIsNeverTold(t *testing.T) {
 	ok, where := "?tlsCaFile="+d.authority, "@"+d.address
 	var told bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&told, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	cfg := eventstoredb.Config{Patience: 20 * time.Millisecond, Logger: log}
+	cfg := eventstoredb.Config{RetryTimeout: 20 * time.Millisecond, Logger: log}
 	tries := []string{
 		where + ok, where, where + "?tls=false", where + "?tlsCaFile=" + another, where + ok + "&tsl=1", where + ok + "&tls=" + "perhaps", where + ok + "&a=%zz",
 		"@" + plain.address, "@127.0.0.1:1" + ok, "@127.0.0.1:1,127.0.0.1:2" + ok, "@" + plain.address + "?tls=false", "@h:x", "@h:1/path", "@[::1]:1", "@", "@ :1", "@h\x7f:1", "@ledger.invalid:1" + ok,
@@ -287,7 +287,7 @@ func TestPasswordIsNeverTold(t *testing.T) {
 	}
 	// And while a store is used whose user is not known any more. It has the
 	// time to connect again.
-	cfg.Patience = 0
+	cfg.RetryTimeout = 0
 	s, err := eventstoredb.Open(t.Context(), "esdb://ana:correct"+where+ok, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -378,7 +378,7 @@ func TestUserCertificateIsShown(t *testing.T) {
 		t.Fatalf("Open with a certificate: %v", err)
 	}
 	_ = s.Close()
-	if _, err := eventstoredb.Open(t.Context(), address, eventstoredb.Config{Patience: 20 * time.Millisecond}); !errors.Is(err, eventstoredb.ErrUnreachable) {
+	if _, err := eventstoredb.Open(t.Context(), address, eventstoredb.Config{RetryTimeout: 20 * time.Millisecond}); !errors.Is(err, eventstoredb.ErrUnreachable) {
 		t.Errorf("Open without = %v, want ErrUnreachable", err)
 	}
 }
@@ -409,7 +409,7 @@ func TestSettingsAreUnderstood(t *testing.T) {
 		"maxDiscoverAttempts=1":     "10s 10s <nil> 5 100 false",
 		"TLS=FALSE&tlsVerifyCert=1": "10s 10s <nil> 5 100 false",
 	} {
-		c, err := eventstoredb.Parse("kurrentdb://h:1?" + settings)
+		c, err := eventstoredb.ParseConnectionString("kurrentdb://h:1?" + settings)
 		if err != nil {
 			t.Errorf("%s: %v", settings, err)
 			continue
@@ -426,7 +426,7 @@ func TestSettingsAreUnderstood(t *testing.T) {
 		"esdb": false, "kdb": false, "kurrent": false, "KurrentDB": false,
 		"esdb+discover": true, "kdb+discover": true, "kurrent+discover": true, "kurrentdb+Discover": true,
 	} {
-		if c, err := eventstoredb.Parse(scheme + "://h:1"); err != nil || c.DnsDiscover != discover {
+		if c, err := eventstoredb.ParseConnectionString(scheme + "://h:1"); err != nil || c.DnsDiscover != discover {
 			t.Errorf("%s is understood as %+v, %v, want discovery %t", scheme, c, err, discover)
 		}
 	}

@@ -16,10 +16,10 @@ import (
 	"google.golang.org/grpc"
 )
 
-// A floor is what any server under EventStoreDB's protocol costs the official
+// A nopServer is what any server under EventStoreDB's protocol costs the official
 // client: it reads appends and answers them at once, and keeps nothing. Its
 // subscribers are sent the same bytes at the same moment.
-type floor struct {
+type nopServer struct {
 	serverfeatures.UnimplementedServerFeaturesServer
 	streams.UnimplementedStreamsServer
 	appended atomic.Uint64
@@ -31,7 +31,7 @@ type floor struct {
 	}
 }
 
-func (f *floor) Append(from streams.Streams_AppendServer) error {
+func (f *nopServer) Append(from streams.Streams_AppendServer) error {
 	revision := uint64(0)
 	for {
 		m, err := from.Recv()
@@ -53,7 +53,7 @@ func (f *floor) Append(from streams.Streams_AppendServer) error {
 }
 
 // Read sends each event to a subscriber.
-func (f *floor) Read(_ *streams.ReadReq, to streams.Streams_ReadServer) error {
+func (f *nopServer) Read(_ *streams.ReadReq, to streams.Streams_ReadServer) error {
 	if err := to.Send(confirmation); err != nil {
 		return err
 	}
@@ -83,18 +83,18 @@ func (f *floor) Read(_ *streams.ReadReq, to streams.Streams_ReadServer) error {
 }
 
 // prepare encodes the event once for all subscribers.
-func (f *floor) prepare(to grpc.ServerStream) error {
+func (f *nopServer) prepare(to grpc.ServerStream) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.mu.event != nil {
 		return nil
 	}
 	f.mu.event = &grpc.PreparedMsg{}
-	return f.mu.event.Encode(to, written("bench-1", "Kind", `{"$ledger":{"v":1,"t":"2026-01-02T03:04:05.000006Z"}}`, 1, 1))
+	return f.mu.event.Encode(to, recordedEvent("bench-1", "Kind", `{"$ledger":{"v":1,"t":"2026-01-02T03:04:05.000006Z"}}`, 1, 1))
 }
 
-// tell sends the event to all subscribers.
-func (f *floor) tell() {
+// publish sends the event to all subscribers.
+func (f *nopServer) publish() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	close(f.mu.moved)
@@ -102,10 +102,10 @@ func (f *floor) tell() {
 	f.mu.count++
 }
 
-// onFloor serves the floor, and returns so many official clients of it.
-func onFloor(b *testing.B, clients int) (*floor, []*esdb.Client) {
+// startNopServer serves the floor, and returns so many official clients of it.
+func startNopServer(b *testing.B, clients int) (*nopServer, []*esdb.Client) {
 	b.Helper()
-	f := &floor{}
+	f := &nopServer{}
 	f.mu.moved = make(chan struct{})
 	at, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -139,8 +139,8 @@ func onFloor(b *testing.B, clients int) (*floor, []*esdb.Client) {
 	return f, all
 }
 
-// official appends with official clients in turn.
-func official(b *testing.B, clients []*esdb.Client) appender {
+// officialAppender appends with official clients in turn.
+func officialAppender(b *testing.B, clients []*esdb.Client) appender {
 	var turn atomic.Uint64
 	return func(stream events.Stream, after events.Revision, r events.Record) error {
 		f, err := mapping.FromRecord(r)

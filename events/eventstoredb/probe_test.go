@@ -20,10 +20,10 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// visit visits one node.
-func visit(t *testing.T, connectionString string, v eventstoredb.Visiting) eventstoredb.Node {
+// probe visits one node.
+func probe(t *testing.T, connectionString string, v eventstoredb.ProbeConfig) eventstoredb.Node {
 	t.Helper()
-	nodes, err := eventstoredb.Visit(t.Context(), connectionString, v)
+	nodes, err := eventstoredb.Probe(t.Context(), connectionString, v)
 	if err != nil || len(nodes) != 1 {
 		t.Fatalf("Visit(%q) = %d nodes, %v, want 1", connectionString, len(nodes), err)
 	}
@@ -36,12 +36,12 @@ func TestAVisitTellsWhatANodeIs(t *testing.T) {
 	for address, settings := range map[string]string{
 		plain.address: "?tls=false", secure.address: "?tlsCaFile=" + secure.authority,
 	} {
-		n := visit(t, "esdb://"+address+settings, eventstoredb.Visiting{})
+		n := probe(t, "esdb://"+address+settings, eventstoredb.ProbeConfig{})
 		if n.Err != nil || n.Address != address || !n.Named || n.Version != "24.10.5" {
 			t.Errorf("Visit = %+v, want version 24.10.5", n)
 		}
-		if len(n.Doors) != 1 || n.Doors[0].Err != nil || n.Doors[0].Took <= 0 {
-			t.Errorf("Visit went to the doors %+v, want one that is open", n.Doors)
+		if len(n.Dials) != 1 || n.Dials[0].Err != nil || n.Dials[0].Took <= 0 {
+			t.Errorf("Visit went to the doors %+v, want one that is open", n.Dials)
 		}
 		if len(n.Members) != 1 || n.Members[0] != (eventstoredb.Member{Address: address, State: "Leader", Alive: true}) {
 			t.Errorf("Visit found the members %+v, want the leader", n.Members)
@@ -56,16 +56,16 @@ func TestAVisitTellsTheClock(t *testing.T) {
 		d := newDatabase(t)
 		d.served.Now = func() time.Time { return time.Now().Add(ahead) }
 		d.restart()
-		n := visit(t, d.url(), eventstoredb.Visiting{})
+		n := probe(t, d.url(), eventstoredb.ProbeConfig{})
 		if n.Skew == nil || n.Skew.Within <= 0 || (n.Skew.Ahead-ahead).Abs() > n.Skew.Within {
 			t.Errorf("Visit of one that is %s ahead found %+v", ahead, n.Skew)
 		}
-		there := eventstoredb.Visiting{Now: d.served.Now}
-		if n := visit(t, d.url(), there); n.Skew == nil || n.Skew.Ahead.Abs() > n.Skew.Within {
+		there := eventstoredb.ProbeConfig{Now: d.served.Now}
+		if n := probe(t, d.url(), there); n.Skew == nil || n.Skew.Ahead.Abs() > n.Skew.Within {
 			t.Errorf("Visit by the same clock found %+v", n.Skew)
 		}
 	}
-	if n := visit(t, (&stub{version: "24.10.5"}).serve(t), eventstoredb.Visiting{}); n.Err != nil || n.Skew != nil {
+	if n := probe(t, (&stubServer{version: "24.10.5"}).serve(t), eventstoredb.ProbeConfig{}); n.Err != nil || n.Skew != nil {
 		t.Errorf("Visit of one that tells no time = %+v, want no skew", n)
 	}
 }
@@ -75,8 +75,8 @@ func TestAVisitTellsTheClock(t *testing.T) {
 func TestADateHeaderIsTwoSecondsWide(t *testing.T) {
 	t.Parallel()
 	for _, age := range []time.Duration{0, 999 * time.Millisecond} {
-		s := &stub{version: "24.10.5", date: func() time.Time { return time.Now().Add(-age) }}
-		if n := visit(t, s.serve(t), eventstoredb.Visiting{}); n.Skew == nil || n.Skew.Ahead.Abs() > n.Skew.Within {
+		s := &stubServer{version: "24.10.5", date: func() time.Time { return time.Now().Add(-age) }}
+		if n := probe(t, s.serve(t), eventstoredb.ProbeConfig{}); n.Skew == nil || n.Skew.Ahead.Abs() > n.Skew.Within {
 			t.Errorf("Visit of a node whose header is up to %s older found the skew %+v, want bounds with 0 among them", age, n.Skew)
 		}
 	}
@@ -99,10 +99,10 @@ func TestAVisitSaysWhatIsWrong(t *testing.T) {
 	}{
 		"nobody":                 {"esdb://127.0.0.1:1?tls=false", eventstoredb.ErrUnreachable, "refused"},
 		"a name that is none":    {"esdb://ledger.invalid:2113", eventstoredb.ErrUnreachable, "find the address of ledger.invalid"},
-		"silence":                {"esdb://" + newSilence(t) + "?tls=false", eventstoredb.ErrUnreachable, "says nothing within 300ms"},
-		"silence to TLS":         {"esdb://" + newSilence(t), eventstoredb.ErrUnreachable, "says nothing within 300ms"},
-		"one that hangs up":      {"esdb://" + newHangUp(t) + "?tls=false", eventstoredb.ErrForeign, "hangs up"},
-		"one that hangs up, TLS": {"esdb://" + newHangUp(t), eventstoredb.ErrTLS, ""},
+		"silence":                {"esdb://" + newSilentServer(t) + "?tls=false", eventstoredb.ErrUnreachable, "says nothing within 300ms"},
+		"silence to TLS":         {"esdb://" + newSilentServer(t), eventstoredb.ErrUnreachable, "says nothing within 300ms"},
+		"one that hangs up":      {"esdb://" + newHangUpServer(t) + "?tls=false", eventstoredb.ErrForeign, "hangs up"},
+		"one that hangs up, TLS": {"esdb://" + newHangUpServer(t), eventstoredb.ErrTLS, ""},
 		"TLS where none is":      {"esdb://" + plain.address, eventstoredb.ErrTLS, "does not say tls=false"},
 		"no TLS where it is":     {"esdb://" + secure.address + "?tls=false", eventstoredb.ErrTLS, "speaks TLS alone"},
 		"an unknown authority":   {"esdb://" + secure.address, eventstoredb.ErrCertificate, "tlsCaFile=FILE"},
@@ -112,9 +112,9 @@ func TestAVisitSaysWhatIsWrong(t *testing.T) {
 		"HTTP/1, TLS asked":      {"esdb://" + at(web), eventstoredb.ErrForeign, "HTTP/1 without TLS"},
 		"HTTP/1 over TLS":        {"esdb://" + at(secureWeb) + "?tlsVerifyCert=false", eventstoredb.ErrForeign, "TLS and not HTTP/2"},
 		"HTTP/2 over TLS":        {"esdb://" + at(web2) + "?tlsVerifyCert=false", eventstoredb.ErrForeign, "asked first"},
-		"too old":                {(&stub{version: "22.10.5"}).serve(t), eventstoredb.ErrTooOld, "22.10.5; use 23.10.8"},
-		"before versions":        {(&stub{}).serve(t), eventstoredb.ErrForeign, "21.10"},
-		"a pre-release":          {(&stub{version: "26.1.0-rc.1"}).serve(t), eventstoredb.ErrPreRelease, "26.1.0-rc.1"},
+		"too old":                {(&stubServer{version: "22.10.5"}).serve(t), eventstoredb.ErrTooOld, "22.10.5; use 23.10.8"},
+		"before versions":        {(&stubServer{}).serve(t), eventstoredb.ErrForeign, "21.10"},
+		"a pre-release":          {(&stubServer{version: "26.1.0-rc.1"}).serve(t), eventstoredb.ErrPreRelease, "26.1.0-rc.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -123,7 +123,7 @@ func TestAVisitSaysWhatIsWrong(t *testing.T) {
 				patience = 300 * time.Millisecond
 			}
 			scheme, rest, _ := strings.Cut(c.connection, "://")
-			n := visit(t, scheme+"://ada:wonder@"+rest, eventstoredb.Visiting{Patience: patience})
+			n := probe(t, scheme+"://ada:wonder@"+rest, eventstoredb.ProbeConfig{StepTimeout: patience})
 			if !errors.Is(n.Err, c.is) || !strings.Contains(n.Err.Error(), c.says) || strings.Contains(n.Err.Error(), "wonder") {
 				t.Errorf("Visit found %v, want %v that says %q", n.Err, c.is, c.says)
 			}
@@ -131,8 +131,8 @@ func TestAVisitSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// newHangUp returns an address at which every connection is closed at once.
-func newHangUp(t *testing.T) string {
+// newHangUpServer returns an address at which every connection is closed at once.
+func newHangUpServer(t *testing.T) string {
 	t.Helper()
 	at, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -157,7 +157,7 @@ func TestAVisitGoesToEveryAddressOfAName(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	_, port, _ := net.SplitHostPort(d.address)
-	nodes, err := eventstoredb.VisitAs(t.Context(), "esdb://db.test:"+port+"?tls=false", eventstoredb.Visiting{}, func(_ context.Context, host string) ([]string, error) {
+	nodes, err := eventstoredb.ProbeAs(t.Context(), "esdb://db.test:"+port+"?tls=false", eventstoredb.ProbeConfig{}, func(_ context.Context, host string) ([]string, error) {
 		if host != "db.test" {
 			return net.DefaultResolver.LookupHost(t.Context(), host) // the leader, by its gossip
 		}
@@ -166,37 +166,37 @@ func TestAVisitGoesToEveryAddressOfAName(t *testing.T) {
 	if err != nil || nodes[0].Err != nil || nodes[0].Version == "" {
 		t.Fatalf("Visit = %+v, %v, want a node", nodes, err)
 	}
-	doors := nodes[0].Doors
+	doors := nodes[0].Dials
 	if len(doors) != 2 || doors[0].Err == nil || doors[0].Address != "127.255.0.9:"+port || doors[1].Err != nil {
 		t.Errorf("Visit went to %+v, want the second open and the first not", doors)
 	}
-	nodes, err = eventstoredb.VisitAs(t.Context(), "esdb://db.test?tls=false", eventstoredb.Visiting{}, func(context.Context, string) ([]string, error) { return nil, nil })
+	nodes, err = eventstoredb.ProbeAs(t.Context(), "esdb://db.test?tls=false", eventstoredb.ProbeConfig{}, func(context.Context, string) ([]string, error) { return nil, nil })
 	if err != nil || !errors.Is(nodes[0].Err, eventstoredb.ErrUnreachable) {
 		t.Errorf("Visit of a name without addresses = %+v, %v, want ErrUnreachable", nodes, err)
 	}
 }
 
-// A clustered node tells of others.
-type clustered struct {
-	stub
+// A clusterNode node tells of others.
+type clusterNode struct {
+	stubServer
 	gossip.UnimplementedGossipServer
 	members []*gossip.MemberInfo
-	heard   metadata.MD
+	header  metadata.MD
 }
 
-func (c *clustered) Read(ctx context.Context, _ *shared.Empty) (*gossip.ClusterInfo, error) {
-	c.heard, _ = metadata.FromIncomingContext(ctx)
+func (c *clusterNode) Read(ctx context.Context, _ *shared.Empty) (*gossip.ClusterInfo, error) {
+	c.header, _ = metadata.FromIncomingContext(ctx)
 	return &gossip.ClusterInfo{Members: c.members}, nil
 }
 
-func (c *clustered) serve(t *testing.T) string {
+func (c *clusterNode) serve(t *testing.T) string {
 	t.Helper()
 	at, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := grpc.NewServer(grpc.WaitForHandlers(true))
-	serverfeatures.RegisterServerFeaturesServer(server, &c.stub)
+	serverfeatures.RegisterServerFeaturesServer(server, &c.stubServer)
 	gossip.RegisterGossipServer(server, c)
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(at) }) // it ends when it is stopped
@@ -215,14 +215,14 @@ func member(t *testing.T, address string, state gossip.MemberInfo_VNodeState, al
 
 func TestAVisitGoesToEveryNodeOfACluster(t *testing.T) {
 	t.Parallel()
-	one := &clustered{stub: stub{version: "24.10.5"}}
+	one := &clusterNode{stubServer: stubServer{version: "24.10.5"}}
 	two := newDatabase(t)
 	at := one.serve(t)
 	one.members = []*gossip.MemberInfo{
 		member(t, at, gossip.MemberInfo_Follower, true), member(t, two.address, gossip.MemberInfo_Leader, true), member(t, "127.0.0.1:1", gossip.MemberInfo_Follower, false),
 		member(t, "127.0.0.1:2", gossip.MemberInfo_Follower, true),
 	}
-	nodes, err := eventstoredb.Visit(t.Context(), "esdb://ada:wonder@"+at+"?tls=false", eventstoredb.Visiting{})
+	nodes, err := eventstoredb.Probe(t.Context(), "esdb://ada:wonder@"+at+"?tls=false", eventstoredb.ProbeConfig{})
 	if err != nil || len(nodes) != 3 {
 		t.Fatalf("Visit = %+v, %v, want 3 nodes", nodes, err)
 	}
@@ -235,7 +235,7 @@ func TestAVisitGoesToEveryNodeOfACluster(t *testing.T) {
 	if n := nodes[2]; n.Address != "127.0.0.1:2" || !errors.Is(n.Err, eventstoredb.ErrUnreachable) {
 		t.Errorf("Visit found %+v, want it unreachable", n)
 	}
-	if len(one.heard.Get("authorization")) > 0 {
+	if len(one.header.Get("authorization")) > 0 {
 		t.Errorf("Visit sent credentials")
 	}
 }
@@ -244,11 +244,11 @@ func TestAVisitObeysItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	nodes, err := eventstoredb.Visit(ctx, "esdb://"+newSilence(t)+"?tls=false", eventstoredb.Visiting{Patience: time.Hour})
+	nodes, err := eventstoredb.Probe(ctx, "esdb://"+newSilentServer(t)+"?tls=false", eventstoredb.ProbeConfig{StepTimeout: time.Hour})
 	if err != nil || !errors.Is(nodes[0].Err, eventstoredb.ErrUnreachable) {
 		t.Errorf("Visit = %+v, %v, want ErrUnreachable", nodes, err)
 	}
-	if _, err := eventstoredb.Visit(t.Context(), "esdb://ada:wonder@db:x", eventstoredb.Visiting{}); !errors.Is(err, eventstoredb.ErrBadAddress) || strings.Contains(err.Error(), "wonder") {
+	if _, err := eventstoredb.Probe(t.Context(), "esdb://ada:wonder@db:x", eventstoredb.ProbeConfig{}); !errors.Is(err, eventstoredb.ErrBadAddress) || strings.Contains(err.Error(), "wonder") {
 		t.Errorf("Visit = %v, want ErrBadAddress", err)
 	}
 }
@@ -259,11 +259,11 @@ func TestTheLimitIsWhatTheVersionTakes(t *testing.T) {
 	for version, limit := range map[string]int{
 		"24.10.5": eventstoredb.DefaultMaxAppend, "25.0.1": eventstoredb.DefaultMaxAppend, "25.1.0": eventstoredb.LargeMaxAppend, "26.0.0": eventstoredb.LargeMaxAppend,
 	} {
-		s, err := eventstoredb.Open(t.Context(), (&stub{version: version}).serve(t), eventstoredb.Config{Patience: time.Millisecond})
+		s, err := eventstoredb.Open(t.Context(), (&stubServer{version: version}).serve(t), eventstoredb.Config{RetryTimeout: time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := s.Limit(); got != limit {
+		if got := s.MaxAppendBytes(); got != limit {
 			t.Errorf("an append to %s may have %d bytes, want %d", version, got, limit)
 		}
 		_ = s.Close()
@@ -275,7 +275,7 @@ func TestTheLimitIsWhatTheVersionTakes(t *testing.T) {
 func TestTheClockIsToldByWhatWasMadeJustNow(t *testing.T) {
 	t.Parallel()
 	made := time.Unix(0, 17000000000000000*100)
-	s := (&stub{read: log(written("probe-1", "Probed", `{"$ledger":{"v":1,"t":"2024-01-01T00:00:00.000000Z"}}`, 0, 10))}).open(t)
+	s := (&stubServer{onRead: respondWith(recordedEvent("probe-1", "Probed", `{"$ledger":{"v":1,"t":"2024-01-01T00:00:00.000000Z"}}`, 0, 10))}).open(t)
 	sent, heard := made.Add(-3*time.Second), made.Add(-time.Second)
 	if skew, err := s.Skew(t.Context(), "probe-1", 1, sent, heard); err != nil || skew == nil || *skew != (eventstoredb.Skew{Ahead: 2 * time.Second, Within: time.Second}) {
 		t.Errorf("Skew = %+v, %v, want 2 s ahead, give or take 1 s", skew, err)

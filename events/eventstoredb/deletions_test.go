@@ -14,7 +14,7 @@ import (
 // A tombstone stands in the stream that it deletes and is no record of it.
 func TestATombstoneIsNoRecord(t *testing.T) {
 	t.Parallel()
-	s := (&stub{read: log(written("session-1", "Kind", "", 0, 10), written("session-1", "$streamDeleted", "", 1<<63-1, 20))}).open(t)
+	s := (&stubServer{onRead: respondWith(recordedEvent("session-1", "Kind", "", 0, 10), recordedEvent("session-1", "$streamDeleted", "", 1<<63-1, 20))}).open(t)
 	got, err := collect(s.ReadAll(t.Context(), events.Position{}))
 	if err != nil || len(got) != 1 || got[0].Kind != "Kind" {
 		t.Errorf("ReadAll = %+v, %v, want the record alone", got, err)
@@ -35,37 +35,37 @@ func TestATombstoneIsNoRecord(t *testing.T) {
 func TestInterferencesAreFound(t *testing.T) {
 	t.Parallel()
 	set := func(stream, metadata string, at uint64) *streams.ReadResp {
-		e := written("$$"+stream, "$metadata", "", at, at)
+		e := recordedEvent("$$"+stream, "$metadata", "", at, at)
 		e.GetEvent().GetEvent().Data = []byte(metadata)
 		return e
 	}
-	at := &stub{version: "24.10.5", read: log(
+	at := &stubServer{version: "24.10.5", onRead: respondWith(
 		set("us.a-1", `{"$maxCount":5}`, 10), set("us.a-1", `{"$maxCount":7,"$maxAge":60}`, 11),
 		set("us.b-1", `{"$tb":4}`, 20), set("us.b-1", `{"$acl":{}}`, 21),
 		set("us.c-1", `{"$acl":{"$r":"ops"}}`, 30), set("us.c-2", `no JSON`, 31), set("us.c-3", `{"$maxCount":0}`, 32),
 		set("them.d-1", `{"$maxCount":1}`, 40), set("d-1", `{"$maxCount":1}`, 41),
-		written("us.e-1", "$streamDeleted", "", 1<<63-1, 50), set("us.e-1", `{}`, 51),
-		written("us.f-1", "$metadata", "", 0, 60), // somebody's own, in the stream itself
+		recordedEvent("us.e-1", "$streamDeleted", "", 1<<63-1, 50), set("us.e-1", `{}`, 51),
+		recordedEvent("us.f-1", "$metadata", "", 0, 60), // somebody's own, in the stream itself
 	)}
 	s, err := eventstoredb.Open(t.Context(), at.serve(t), eventstoredb.Config{Namespace: "us."})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	all, err := s.Interferences(t.Context())
+	all, err := s.Deletions(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range all {
-		if all[i].Time.IsZero() || all[i].Event != "0190a1b2-0000-7000-8000-000000000001" {
-			t.Errorf("%s: event %s at %s", all[i].Name, all[i].Event, all[i].Time)
+		if all[i].Time.IsZero() || all[i].EventID != "0190a1b2-0000-7000-8000-000000000001" {
+			t.Errorf("%s: event %s at %s", all[i].Name, all[i].EventID, all[i].Time)
 		}
-		all[i].Time, all[i].Event = time.Time{}, ""
+		all[i].Time, all[i].EventID = time.Time{}, ""
 	}
 	place := func(n uint64) events.Position { return events.NewPosition(n, n) }
-	want := []eventstoredb.Interference{
+	want := []eventstoredb.Deletion{
 		{Stream: "a-1", Name: "us.a-1", Position: place(11), Metadata: `{"$maxCount":7,"$maxAge":60}`, MaxCount: 7, MaxAge: time.Minute},
-		{Stream: "b-1", Name: "us.b-1", Position: place(20), Metadata: `{"$tb":4}`, Before: 4, Undone: true},
+		{Stream: "b-1", Name: "us.b-1", Position: place(20), Metadata: `{"$tb":4}`, HiddenThrough: 4, Undone: true},
 		{Stream: "e-1", Name: "us.e-1", Position: place(50), Tombstone: true},
 	}
 	if diff := cmp.Diff(want, all, cmp.Comparer(func(a, b events.Position) bool { return a == b })); diff != "" {
@@ -77,19 +77,19 @@ func TestWhichRecordsAreHidden(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
-		i      eventstoredb.Interference
+		i      eventstoredb.Deletion
 		hidden string // of five records, of which the last is a minute old, the one before two, and so on
 	}{
-		{eventstoredb.Interference{}, ""},
-		{eventstoredb.Interference{Before: 2}, "12"},
-		{eventstoredb.Interference{Before: 1<<63 - 1}, "12345"},
-		{eventstoredb.Interference{MaxCount: 2}, "123"},
-		{eventstoredb.Interference{MaxCount: 5}, ""},
-		{eventstoredb.Interference{MaxCount: 1 << 62}, ""},
-		{eventstoredb.Interference{MaxAge: 3 * time.Minute}, "12"},
-		{eventstoredb.Interference{MaxCount: 4, MaxAge: 3 * time.Minute}, "12"},
-		{eventstoredb.Interference{Tombstone: true}, "12345"},
-		{eventstoredb.Interference{Before: 2, Undone: true}, ""},
+		{eventstoredb.Deletion{}, ""},
+		{eventstoredb.Deletion{HiddenThrough: 2}, "12"},
+		{eventstoredb.Deletion{HiddenThrough: 1<<63 - 1}, "12345"},
+		{eventstoredb.Deletion{MaxCount: 2}, "123"},
+		{eventstoredb.Deletion{MaxCount: 5}, ""},
+		{eventstoredb.Deletion{MaxCount: 1 << 62}, ""},
+		{eventstoredb.Deletion{MaxAge: 3 * time.Minute}, "12"},
+		{eventstoredb.Deletion{MaxCount: 4, MaxAge: 3 * time.Minute}, "12"},
+		{eventstoredb.Deletion{Tombstone: true}, "12345"},
+		{eventstoredb.Deletion{HiddenThrough: 2, Undone: true}, ""},
 	} {
 		var got strings.Builder
 		for r := events.Revision(1); r <= 5; r++ {

@@ -15,11 +15,11 @@ import (
 	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
 )
 
-// A Visiting says how nodes are visited.
-type Visiting struct {
+// A ProbeConfig says how nodes are visited.
+type ProbeConfig struct {
 	// Patience bounds each step of a visit: to find the addresses of a name, to
 	// connect to one, to be greeted, to be answered. 0: DefaultPatience.
-	Patience time.Duration
+	StepTimeout time.Duration
 	// Now is the clock that the clock of a node is compared with. Nil:
 	// time.Now.
 	Now func() time.Time
@@ -33,7 +33,7 @@ type Node struct {
 	Named   bool   // the connection string names it; else another node does
 	// Doors are the addresses that its name has. None: the name has none, and
 	// Err says why.
-	Doors []Door
+	Dials []DialResult
 	// Version is what the node says that it is. Empty: it does not say.
 	Version string
 	Members []Member // the cluster, as the node sees it; nil: it does not tell
@@ -43,8 +43,8 @@ type Node struct {
 	Err error
 }
 
-// A Door is one address of a node.
-type Door struct {
+// A DialResult is one address of a node.
+type DialResult struct {
 	Address string        // IP:PORT
 	Took    time.Duration // until the connection stood
 	Err     error         // why there is none
@@ -57,18 +57,18 @@ type Member struct {
 	Alive   bool
 }
 
-// Visit looks at each node that a connection string names, and at those that
+// Probe looks at each node that a connection string names, and at those that
 // these name as alive, all at once: whether its name has addresses and they take
 // connections, whether who answers there is an EventStoreDB, with or without TLS
 // as the connection string says, of which version, what it says of its cluster,
 // and its clock. Credentials are sent to nobody. Only a connection string that
 // is not valid is an error, ErrBadAddress; what is wrong with a node is its Err.
-func Visit(ctx context.Context, connectionString string, v Visiting) ([]Node, error) {
-	config, err := parse(connectionString, slog.New(slog.DiscardHandler))
+func Probe(ctx context.Context, connectionString string, v ProbeConfig) ([]Node, error) {
+	config, err := parseConnectionString(connectionString, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, fmt.Errorf("visit EventStoreDB: %w", err)
 	}
-	v.Patience = cmp.Or(v.Patience, DefaultPatience)
+	v.StepTimeout = cmp.Or(v.StepTimeout, DefaultRetryTimeout)
 	if v.Now == nil {
 		v.Now = time.Now
 	}
@@ -82,26 +82,26 @@ func Visit(ctx context.Context, connectionString string, v Visiting) ([]Node, er
 			seeds = append(seeds, net.JoinHostPort(s.Host, strconv.Itoa(int(s.Port))))
 		}
 	}
-	found := v.visitAll(ctx, config, seeds)
-	for i := range found {
-		found[i].Named = true
+	nodes := v.probeAll(ctx, config, seeds)
+	for i := range nodes {
+		nodes[i].Named = true
 	}
-	return append(found, v.visitAll(ctx, config, others(found))...), nil
+	return append(nodes, v.probeAll(ctx, config, discoveredAddresses(nodes))...), nil
 }
 
-// mostOthers bounds how many nodes are visited because others name them.
-const mostOthers = 16
+// maxDiscovered bounds how many nodes are visited because others name them.
+const maxDiscovered = 16
 
-// others returns the addresses of members that live and were not visited.
-func others(found []Node) (addresses []string) {
-	known := map[string]bool{}
-	for _, n := range found {
-		known[strings.ToLower(n.Address)] = true
+// discoveredAddresses returns the addresses of members that live and were not visited.
+func discoveredAddresses(nodes []Node) (addresses []string) {
+	seen := map[string]bool{}
+	for _, n := range nodes {
+		seen[strings.ToLower(n.Address)] = true
 	}
-	for _, n := range found {
+	for _, n := range nodes {
 		for _, m := range n.Members {
-			if at := strings.ToLower(m.Address); m.Alive && !known[at] && len(addresses) < mostOthers {
-				known[at] = true
+			if at := strings.ToLower(m.Address); m.Alive && !seen[at] && len(addresses) < maxDiscovered {
+				seen[at] = true
 				addresses = append(addresses, m.Address)
 			}
 		}
@@ -109,77 +109,77 @@ func others(found []Node) (addresses []string) {
 	return addresses
 }
 
-func (v Visiting) visitAll(ctx context.Context, config *esdb.Configuration, addresses []string) []Node {
-	found := make([]Node, len(addresses))
-	var visits sync.WaitGroup
+func (v ProbeConfig) probeAll(ctx context.Context, config *esdb.Configuration, addresses []string) []Node {
+	nodes := make([]Node, len(addresses))
+	var probes sync.WaitGroup
 	for i, address := range addresses {
-		visits.Go(func() { found[i] = v.visit(ctx, config, address) })
+		probes.Go(func() { nodes[i] = v.probeNode(ctx, config, address) })
 	}
-	visits.Wait()
-	return found
+	probes.Wait()
+	return nodes
 }
 
-// visit looks at one node.
-func (v Visiting) visit(ctx context.Context, config *esdb.Configuration, address string) Node {
+// probeNode looks at one node.
+func (v ProbeConfig) probeNode(ctx context.Context, config *esdb.Configuration, address string) Node {
 	n := Node{Address: address}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		n.Err = fmt.Errorf("%w: %w", ErrUnreachable, err)
 		return n
 	}
-	if n.Doors, n.Err = v.doors(ctx, host, port); n.Err != nil {
+	if n.Dials, n.Err = v.dialAll(ctx, host, port); n.Err != nil {
 		return n
 	}
-	open := ""
-	for _, d := range n.Doors {
+	reachable := ""
+	for _, d := range n.Dials {
 		if d.Err == nil {
-			open = d.Address
+			reachable = d.Address
 			break
 		}
 	}
-	if open == "" {
-		n.Err = fmt.Errorf("%w: %w", ErrUnreachable, n.Doors[0].Err)
+	if reachable == "" {
+		n.Err = fmt.Errorf("%w: %w", ErrUnreachable, n.Dials[0].Err)
 		return n
 	}
-	transport, err := transportOf(config, host)
+	tlsConfig, err := tlsConfigFor(config, host)
 	if err == nil {
-		err = v.greet(ctx, open, transport)
+		err = v.checkProtocol(ctx, reachable, tlsConfig)
 	}
 	if err == nil {
-		err = v.ask(ctx, &n, open, transport)
+		err = v.queryNode(ctx, &n, reachable, tlsConfig)
 	}
 	n.Err = err
 	return n
 }
 
-// doors connects to each address that a host has.
-func (v Visiting) doors(ctx context.Context, host, port string) ([]Door, error) {
-	looking, done := context.WithTimeout(ctx, v.Patience)
+// dialAll connects to each address that a host has.
+func (v ProbeConfig) dialAll(ctx context.Context, host, port string) ([]DialResult, error) {
+	lookupCtx, done := context.WithTimeout(ctx, v.StepTimeout)
 	defer done()
-	addresses, err := v.lookup(looking, host)
+	addresses, err := v.lookup(lookupCtx, host)
 	if err != nil || len(addresses) == 0 {
 		return nil, fmt.Errorf("%w: find the address of %s: %w", ErrUnreachable, host, cmp.Or(err, errNoAddress))
 	}
-	doors := make([]Door, len(addresses))
-	var tries sync.WaitGroup
+	dials := make([]DialResult, len(addresses))
+	var dialing sync.WaitGroup
 	for i, address := range addresses {
-		tries.Go(func() {
-			d := Door{Address: net.JoinHostPort(address, port)}
-			begun := time.Now()
-			conn, err := v.connect(ctx, d.Address)
-			if d.Took, d.Err = time.Since(begun), err; err == nil {
+		dialing.Go(func() {
+			d := DialResult{Address: net.JoinHostPort(address, port)}
+			started := time.Now()
+			conn, err := v.dial(ctx, d.Address)
+			if d.Took, d.Err = time.Since(started), err; err == nil {
 				_ = conn.Close() // it was opened to see that it can be
 			}
-			doors[i] = d
+			dials[i] = d
 		})
 	}
-	tries.Wait()
-	return doors, nil
+	dialing.Wait()
+	return dials, nil
 }
 
 var errNoAddress = errors.New("the name has none")
 
-func (v Visiting) connect(ctx context.Context, address string) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: v.Patience}
+func (v ProbeConfig) dial(ctx context.Context, address string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: v.StepTimeout}
 	return dialer.DialContext(ctx, "tcp", address)
 }

@@ -18,38 +18,38 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A meddler stands between a client and a server. It passes on what they send,
+// A faultProxy stands between a client and a server. It passes on what they send,
 // byte for byte, but for what a test has it do.
-type meddler struct {
+type faultProxy struct {
 	address string
 	mu      struct {
 		sync.Mutex
-		seen []heard
-		fate func(heard) fate
+		seen []proxiedCall
+		fate func(proxiedCall) fault
 	}
 }
 
-// A heard is a call that came to a meddler.
-type heard struct {
+// A proxiedCall is a call that came to a meddler.
+type proxiedCall struct {
 	method string
 	n      int // how many of this method there were before
 	header metadata.MD
 }
 
-// A fate is what becomes of a call. The zero fate is to be passed on.
-type fate struct {
-	unheard error       // the server is not asked, and this is the answer
-	lost    error       // the server is asked, and this is the answer
-	silent  bool        // the server is asked, and there is no answer
-	trailer metadata.MD // that comes with an error
-	answer  []byte      // the server is not asked, and this is the answer
+// A fault is what becomes of a call. The zero fate is to be passed on.
+type fault struct {
+	refuse       error       // the server is not asked, and this is the answer
+	loseResponse error       // the server is asked, and this is the answer
+	noResponse   bool        // the server is asked, and there is no answer
+	trailer      metadata.MD // that comes with an error
+	respond      []byte      // the server is not asked, and this is the answer
 
-	until <-chan struct{} // if it is closed before the call has ended, the call ends
-	ended func() fate     // with the error of this
+	endWhen <-chan struct{} // if it is closed before the call has ended, the call ends
+	endWith func() fault    // with the error of this
 }
 
-// newMeddler starts a meddler before a server, which ends with the test.
-func newMeddler(t testing.TB, server string) *meddler {
+// newFaultProxy starts a meddler before a server, which ends with the test.
+func newFaultProxy(t testing.TB, server string) *faultProxy {
 	t.Helper()
 	at, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -60,8 +60,8 @@ func newMeddler(t testing.TB, server string) *meddler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &meddler{address: at.Addr().String()}
-	s := grpc.NewServer(grpc.ForceServerCodec(raw{}), grpc.WaitForHandlers(true), grpc.UnknownServiceHandler(func(_ any, from grpc.ServerStream) error {
+	m := &faultProxy{address: at.Addr().String()}
+	s := grpc.NewServer(grpc.ForceServerCodec(bytesCodec{}), grpc.WaitForHandlers(true), grpc.UnknownServiceHandler(func(_ any, from grpc.ServerStream) error {
 		return m.handle(from, to)
 	}))
 	var serving sync.WaitGroup
@@ -70,10 +70,10 @@ func newMeddler(t testing.TB, server string) *meddler {
 	return m
 }
 
-func (m *meddler) url() string { return "esdb://" + m.address + "?tls=false" }
+func (m *faultProxy) url() string { return "esdb://" + m.address + "?tls=false" }
 
-// decide has f say what becomes of the calls that follow.
-func (m *meddler) decide(f func(heard) fate) {
+// inject has f say what becomes of the calls that follow.
+func (m *faultProxy) inject(f func(proxiedCall) fault) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.mu.fate = f
@@ -81,7 +81,7 @@ func (m *meddler) decide(f func(heard) fate) {
 }
 
 // calls returns what was heard since decide.
-func (m *meddler) calls(method string) (found []heard) {
+func (m *faultProxy) calls(method string) (found []proxiedCall) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, h := range m.mu.seen {
@@ -97,45 +97,45 @@ const (
 	readMethod   = "/event_store.client.streams.Streams/Read"
 )
 
-func (m *meddler) hear(from grpc.ServerStream) fate {
+func (m *faultProxy) observe(from grpc.ServerStream) fault {
 	method, _ := grpc.MethodFromServerStream(from)
-	h := heard{method: method, n: len(m.calls(method))}
+	h := proxiedCall{method: method, n: len(m.calls(method))}
 	h.header, _ = metadata.FromIncomingContext(from.Context())
 	m.mu.Lock()
 	m.mu.seen = append(m.mu.seen, h)
 	decide := m.mu.fate
 	m.mu.Unlock()
 	if decide == nil {
-		return fate{}
+		return fault{}
 	}
 	return decide(h)
 }
 
-func (m *meddler) handle(from grpc.ServerStream, to *grpc.ClientConn) error {
-	f := m.hear(from)
-	if f.unheard != nil {
+func (m *faultProxy) handle(from grpc.ServerStream, to *grpc.ClientConn) error {
+	f := m.observe(from)
+	if f.refuse != nil {
 		from.SetTrailer(f.trailer)
-		return f.unheard
+		return f.refuse
 	}
-	if f.answer != nil {
-		return from.SendMsg(&f.answer)
+	if f.respond != nil {
+		return from.SendMsg(&f.respond)
 	}
 	method, _ := grpc.MethodFromServerStream(from)
 	ctx, cancel := context.WithCancel(from.Context())
 	defer cancel()
-	if f.until != nil {
+	if f.endWhen != nil {
 		ends := make(chan struct{})
 		defer close(ends)
 		go func() { // ends with the call
 			select {
-			case <-f.until:
+			case <-f.endWhen:
 				cancel()
 			case <-ends:
 			}
 		}()
 	}
 	header, _ := metadata.FromIncomingContext(ctx)
-	out, err := to.NewStream(metadata.NewOutgoingContext(ctx, header), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method, grpc.ForceCodec(raw{}))
+	out, err := to.NewStream(metadata.NewOutgoingContext(ctx, header), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method, grpc.ForceCodec(bytesCodec{}))
 	if err != nil {
 		return err
 	}
@@ -157,42 +157,45 @@ func (m *meddler) handle(from grpc.ServerStream, to *grpc.ClientConn) error {
 			break
 		} else if err != nil {
 			if ctx.Err() != nil && from.Context().Err() == nil {
-				end := f.ended()
+				end := f.endWith()
 				from.SetTrailer(end.trailer)
-				return end.unheard
+				return end.refuse
 			}
 			from.SetTrailer(out.Trailer())
 			return err
 		}
-		if f.lost != nil || f.silent {
+		if f.loseResponse != nil || f.noResponse {
 			continue
 		}
 		if err := from.SendMsg(&b); err != nil {
 			return err
 		}
 	}
-	if f.silent {
+	if f.noResponse {
 		<-from.Context().Done()
 		return status.FromContextError(from.Context().Err()).Err()
 	}
 	from.SetTrailer(out.Trailer())
-	return f.lost
+	return f.loseResponse
 }
 
-// raw is a codec of bytes as they are.
-type raw struct{}
+// bytesCodec is a codec of bytes as they are.
+type bytesCodec struct{}
 
-func (raw) Name() string                       { return "proto" }
-func (raw) Marshal(v any) ([]byte, error)      { return *v.(*[]byte), nil }
-func (raw) Unmarshal(data []byte, v any) error { *v.(*[]byte) = append([]byte{}, data...); return nil }
+func (bytesCodec) Name() string                  { return "proto" }
+func (bytesCodec) Marshal(v any) ([]byte, error) { return *v.(*[]byte), nil }
+func (bytesCodec) Unmarshal(data []byte, v any) error {
+	*v.(*[]byte) = append([]byte{}, data...)
+	return nil
+}
 
-// onceOf has a fate befall the first n calls of a method.
-func onceOf(method string, n int, f fate) func(heard) fate {
-	return func(h heard) fate {
+// firstCalls has a fate befall the first n calls of a method.
+func firstCalls(method string, n int, f fault) func(proxiedCall) fault {
+	return func(h proxiedCall) fault {
 		if h.method == method && h.n < n {
 			return f
 		}
-		return fate{}
+		return fault{}
 	}
 }
 

@@ -23,32 +23,32 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// asks is how often a node is asked for its version, and with it for its time:
+// versionQueries is how often a node is asked for its version, and with it for its time:
 // each answer narrows the bounds of its clock.
-const asks = 8
+const versionQueries = 8
 
 // dateWidth is how far the clock of a server may be past its Date header. The
 // header has whole seconds, and Kestrel, which serves EventStoreDB, renews it
 // once a second only.
 const dateWidth = 2 * time.Second
 
-// ask notes what a node says of itself: its version, its time and its cluster.
-func (v Visiting) ask(ctx context.Context, n *Node, door string, secured *tls.Config) error {
+// queryNode notes what a node says of itself: its version, its time and its cluster.
+func (v ProbeConfig) queryNode(ctx context.Context, n *Node, address string, tlsConfig *tls.Config) error {
 	security := insecure.NewCredentials()
-	if secured != nil {
-		secured = secured.Clone()
-		secured.ServerName = "" // grpc would take it for the authority, without the port
-		security = credentials.NewTLS(secured)
+	if tlsConfig != nil {
+		tlsConfig = tlsConfig.Clone()
+		tlsConfig.ServerName = "" // grpc would take it for the authority, without the port
+		security = credentials.NewTLS(tlsConfig)
 	}
 	conn, err := grpc.NewClient("passthrough:///"+n.Address, grpc.WithTransportCredentials(security),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return v.connect(ctx, door) }))
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return v.dial(ctx, address) }))
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	defer conn.Close()
-	ctx, done := context.WithTimeout(ctx, v.Patience)
+	ctx, done := context.WithTimeout(ctx, v.StepTimeout)
 	defer done()
-	if err := v.version(ctx, n, conn); err != nil {
+	if err := v.queryVersion(ctx, n, conn); err != nil {
 		return err
 	}
 	members, err := gossip.NewGossipClient(conn).Read(ctx, &shared.Empty{})
@@ -60,20 +60,20 @@ func (v Visiting) ask(ctx context.Context, n *Node, door string, secured *tls.Co
 			})
 		}
 	}
-	return fits(n.Version)
+	return checkVersionText(n.Version)
 }
 
-// version asks for the version of a node, and its time.
-func (v Visiting) version(ctx context.Context, n *Node, conn *grpc.ClientConn) error {
-	client, w := serverfeatures.NewServerFeaturesClient(conn), bounds{}
-	for range asks {
+// queryVersion asks for the version of a node, and its time.
+func (v ProbeConfig) queryVersion(ctx context.Context, n *Node, conn *grpc.ClientConn) error {
+	client, w := serverfeatures.NewServerFeaturesClient(conn), skewBounds{}
+	for range versionQueries {
 		var header metadata.MD
 		sent := v.Now()
-		told, err := client.GetSupportedMethods(ctx, &shared.Empty{}, grpc.Header(&header))
-		heard := v.Now()
+		response, err := client.GetSupportedMethods(ctx, &shared.Empty{}, grpc.Header(&header))
+		received := v.Now()
 		switch status.Code(err) {
 		case codes.OK:
-			n.Version = told.GetEventStoreServerVersion()
+			n.Version = response.GetEventStoreServerVersion()
 		case codes.Unimplemented, codes.NotFound: // a server from before there were versions, or another one
 			return fmt.Errorf("%w: it does not know what an EventStoreDB from 21.10 on is asked first", ErrForeign)
 		case codes.Unavailable, codes.DeadlineExceeded:
@@ -85,7 +85,7 @@ func (v Visiting) version(ctx context.Context, n *Node, conn *grpc.ClientConn) e
 		}
 		if date := header.Get("date"); len(date) > 0 {
 			if at, err := http.ParseTime(date[0]); err == nil {
-				w.narrow(at, dateWidth, sent, heard)
+				w.narrow(at, dateWidth, sent, received)
 			}
 		}
 	}
@@ -93,9 +93,9 @@ func (v Visiting) version(ctx context.Context, n *Node, conn *grpc.ClientConn) e
 	return nil
 }
 
-// fits returns an ErrTooOld or an ErrPreRelease for a version, as a node tells
+// checkVersionText returns an ErrTooOld or an ErrPreRelease for a version, as a node tells
 // it, that a Store does not open.
-func fits(version string) error {
+func checkVersionText(version string) error {
 	var v esdb.ServerVersion
 	parts := strings.Split(version, ".")
 	for i, part := range []*int{&v.Major, &v.Minor, &v.Patch} {
@@ -108,5 +108,5 @@ func fits(version string) error {
 		}
 		*part = n
 	}
-	return cmp.Or(fitting(v), nil)
+	return cmp.Or(checkVersion(v), nil)
 }

@@ -18,21 +18,21 @@ type Skew struct{ Ahead, Within time.Duration }
 // whose append was sent at one moment and answered at another. It is nil for a
 // server that gives back the time of the record. An event that is not there is
 // events.ErrDamaged.
-func (s *Store) Skew(ctx context.Context, stream events.Stream, at events.Revision, sent, heard time.Time) (skew *Skew, err error) {
-	ctx, free := s.bound(ctx)
-	defer free()
-	name, found := s.namespace+string(stream), false
-	err = s.drain(ctx, func() source { return reading(name, esdb.Forwards, esdb.Revision(uint64(at)-1), nil, 1) }, func(m message) (bool, error) {
-		found = true
+func (s *Store) Skew(ctx context.Context, stream events.Stream, at events.Revision, sent, received time.Time) (skew *Skew, err error) {
+	ctx, release := s.withStoreLifetime(ctx)
+	defer release()
+	name, exists := s.namespace+string(stream), false
+	err = s.consume(ctx, func() fetchFunc { return readEvents(name, esdb.Forwards, esdb.Revision(uint64(at)-1), nil, 1) }, func(m serverMessage) (bool, error) {
+		exists = true
 		e, err := s.entry(stream, m.event)
 		if err == nil && !e.Time.Equal(m.event.CreatedDate) {
-			w := bounds{}
-			w.narrow(m.event.CreatedDate, 0, sent, heard)
+			w := skewBounds{}
+			w.narrow(m.event.CreatedDate, 0, sent, received)
 			skew = w.skew()
 		}
 		return false, err
 	})
-	if verdict, _ := judge(err); err == nil && !found || err != nil && verdict == missing {
+	if class, _ := classify(err); err == nil && !exists || err != nil && class == notFound {
 		err = fmt.Errorf("%w: entry %d is not there", events.ErrDamaged, at)
 	}
 	if err != nil {
@@ -41,25 +41,25 @@ func (s *Store) Skew(ctx context.Context, stream events.Stream, at events.Revisi
 	return skew, nil
 }
 
-// bounds are those between which a clock is ahead of the one here.
-type bounds struct {
+// skewBounds are those between which a clock is ahead of the one here.
+type skewBounds struct {
 	known     bool
 	low, high time.Duration
 }
 
 // narrow notes a time that was told between two moments here, and that is cut
 // off to whole steps.
-func (w *bounds) narrow(told time.Time, step time.Duration, sent, heard time.Time) {
-	low, high := told.Sub(heard), told.Add(step).Sub(sent)
+func (w *skewBounds) narrow(serverTime time.Time, step time.Duration, sent, received time.Time) {
+	low, high := serverTime.Sub(received), serverTime.Add(step).Sub(sent)
 	if !w.known {
-		*w = bounds{true, low, high}
+		*w = skewBounds{true, low, high}
 	}
 	w.low, w.high = max(w.low, low), min(w.high, high)
 }
 
 // skew returns what lies between the bounds, and nil where nothing does: a clock
 // that was set meanwhile tells no time.
-func (w *bounds) skew() *Skew {
+func (w *skewBounds) skew() *Skew {
 	if !w.known || w.high < w.low {
 		return nil
 	}

@@ -15,17 +15,17 @@ import (
 func TestACrewDoesEverythingAtOnceAndEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const many = 3 * mostIdle
+		const many = 3 * maxIdleWorkers
 		life, end := context.WithCancel(t.Context())
 		var running, calls sync.WaitGroup
-		c := newCrew(life, &running)
+		c := newWorkerPool(life, &running)
 		for range 2 {
 			var all sync.WaitGroup // has come
 			all.Add(many)
 			for range many {
 				calls.Add(1)
 				running.Add(1)
-				c.do(func() {
+				c.run(func() {
 					defer calls.Done()
 					defer running.Done()
 					all.Done()
@@ -34,8 +34,8 @@ func TestACrewDoesEverythingAtOnceAndEnds(t *testing.T) {
 			}
 			calls.Wait()
 			synctest.Wait()
-			if got := c.idle.Load(); got != mostIdle {
-				t.Errorf("%d goroutines wait for more to do, want %d", got, mostIdle)
+			if got := c.idle.Load(); got != maxIdleWorkers {
+				t.Errorf("%d goroutines wait for more to do, want %d", got, maxIdleWorkers)
 			}
 		}
 		end()

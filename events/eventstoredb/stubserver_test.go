@@ -24,18 +24,18 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A stub is a server that answers reads as a test says.
-type stub struct {
+// A stubServer is a server that answers reads as a test says.
+type stubServer struct {
 	serverfeatures.UnimplementedServerFeaturesServer
 	streams.UnimplementedStreamsServer
-	version string
-	refuses bool // says of every append that the stream has another length
-	take    func(streams.Streams_AppendServer) error
-	read    func(*streams.ReadReq_Options, streams.Streams_ReadServer) error
-	date    func() time.Time // of the Date header; nil: it sends none
+	version   string
+	conflicts bool // says of every append that the stream has another length
+	onAppend  func(streams.Streams_AppendServer) error
+	onRead    func(*streams.ReadReq_Options, streams.Streams_ReadServer) error
+	date      func() time.Time // of the Date header; nil: it sends none
 }
 
-func (s *stub) GetSupportedMethods(ctx context.Context, _ *shared.Empty) (*serverfeatures.SupportedMethods, error) {
+func (s *stubServer) GetSupportedMethods(ctx context.Context, _ *shared.Empty) (*serverfeatures.SupportedMethods, error) {
 	if s.date != nil {
 		if err := grpc.SetHeader(ctx, metadata.Pairs("date", s.date().UTC().Format(http.TimeFormat))); err != nil {
 			return nil, err
@@ -47,21 +47,21 @@ func (s *stub) GetSupportedMethods(ctx context.Context, _ *shared.Empty) (*serve
 	return &serverfeatures.SupportedMethods{EventStoreServerVersion: s.version}, nil
 }
 
-func (s *stub) Read(q *streams.ReadReq, to streams.Streams_ReadServer) error {
-	if s.read == nil {
+func (s *stubServer) Read(q *streams.ReadReq, to streams.Streams_ReadServer) error {
+	if s.onRead == nil {
 		return nil
 	}
-	return s.read(q.GetOptions(), to)
+	return s.onRead(q.GetOptions(), to)
 }
 
 // Append answers that the records are there, as a server does that holds their
 // IDs at their place.
-func (s *stub) Append(from streams.Streams_AppendServer) error {
-	if s.take != nil {
-		return s.take(from)
+func (s *stubServer) Append(from streams.Streams_AppendServer) error {
+	if s.onAppend != nil {
+		return s.onAppend(from)
 	}
 	for n := 0; ; n++ {
-		if _, err := from.Recv(); errors.Is(err, io.EOF) && s.refuses {
+		if _, err := from.Recv(); errors.Is(err, io.EOF) && s.conflicts {
 			return from.SendAndClose(&streams.AppendResp{Result: &streams.AppendResp_WrongExpectedVersion_{WrongExpectedVersion: &streams.AppendResp_WrongExpectedVersion{}}})
 		} else if errors.Is(err, io.EOF) {
 			return from.SendAndClose(&streams.AppendResp{Result: &streams.AppendResp_Success_{Success: &streams.AppendResp_Success{
@@ -75,7 +75,7 @@ func (s *stub) Append(from streams.Streams_AppendServer) error {
 }
 
 // serve serves until the test ends, and returns a connection string.
-func (s *stub) serve(t testing.TB) string {
+func (s *stubServer) serve(t testing.TB) string {
 	t.Helper()
 	at, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -90,10 +90,10 @@ func (s *stub) serve(t testing.TB) string {
 	return "esdb://" + at.Addr().String() + "?tls=false"
 }
 
-func (s *stub) open(t testing.TB) *eventstoredb.Store {
+func (s *stubServer) open(t testing.TB) *eventstoredb.Store {
 	t.Helper()
 	s.version = "24.10.5"
-	store, err := eventstoredb.Open(t.Context(), s.serve(t), eventstoredb.Config{Patience: 100 * time.Millisecond})
+	store, err := eventstoredb.Open(t.Context(), s.serve(t), eventstoredb.Config{RetryTimeout: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,8 +101,8 @@ func (s *stub) open(t testing.TB) *eventstoredb.Store {
 	return store
 }
 
-// written is an event as a server sends it.
-func written(stream, kind, metadata string, revision, position uint64) *streams.ReadResp {
+// recordedEvent is an event as a server sends it.
+func recordedEvent(stream, kind, metadata string, revision, position uint64) *streams.ReadResp {
 	return &streams.ReadResp{Content: &streams.ReadResp_Event{Event: &streams.ReadResp_ReadEvent{
 		Event: &streams.ReadResp_ReadEvent_RecordedEvent{
 			Id:               &shared.UUID{Value: &shared.UUID_String_{String_: "0190a1b2-0000-7000-8000-000000000001"}},
@@ -120,8 +120,8 @@ var (
 	notFound     = &streams.ReadResp{Content: &streams.ReadResp_StreamNotFound_{StreamNotFound: &streams.ReadResp_StreamNotFound{StreamIdentifier: &shared.StreamIdentifier{StreamName: []byte("x")}}}}
 )
 
-// log answers every read with some events, and those of a stream with its own.
-func log(all ...*streams.ReadResp) func(*streams.ReadReq_Options, streams.Streams_ReadServer) error {
+// respondWith answers every read with some events, and those of a stream with its own.
+func respondWith(all ...*streams.ReadResp) func(*streams.ReadReq_Options, streams.Streams_ReadServer) error {
 	return func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
 		answer := all
 		if stream := q.GetStream(); stream != nil {
@@ -171,7 +171,7 @@ func TestVersionsThatCannotKeepThePromisesAreRefused(t *testing.T) {
 		"26.0.0":      nil,
 		"26.1.0-rc.1": eventstoredb.ErrPreRelease,
 	} {
-		s, err := eventstoredb.Open(t.Context(), (&stub{version: version}).serve(t), eventstoredb.Config{})
+		s, err := eventstoredb.Open(t.Context(), (&stubServer{version: version}).serve(t), eventstoredb.Config{})
 		if !errors.Is(err, want) {
 			t.Errorf("Open of version %q = %v, want %v", version, err, want)
 		}
@@ -183,9 +183,9 @@ func TestVersionsThatCannotKeepThePromisesAreRefused(t *testing.T) {
 
 func TestEventsOfOthersPassThrough(t *testing.T) {
 	t.Parallel()
-	s := (&stub{read: log(
-		written("$stats-0", "$statsCollected", "", 0, 5),
-		written("session-1", "Unheard", `{"who":"they"}`, 0, 10),
+	s := (&stubServer{onRead: respondWith(
+		recordedEvent("$stats-0", "$statsCollected", "", 0, 5),
+		recordedEvent("session-1", "Unheard", `{"who":"they"}`, 0, 10),
 	)}).open(t)
 	for what, loop := range map[string]func(func(events.Entry, error) bool){
 		"Read": s.Read(t.Context(), "session-1", 0), "ReadAll": s.ReadAll(t.Context(), events.Position{}),
@@ -202,9 +202,9 @@ func TestEventsOfOthersPassThrough(t *testing.T) {
 
 func TestRecordThatIsDamagedNamesItsPosition(t *testing.T) {
 	t.Parallel()
-	s := (&stub{read: log(
-		written("session-1", "PromptAdmitted", "", 0, 10),
-		written("session-1", "PromptAdmitted", `{"$ledger":{"v":"x"}}`, 1, 4711),
+	s := (&stubServer{onRead: respondWith(
+		recordedEvent("session-1", "PromptAdmitted", "", 0, 10),
+		recordedEvent("session-1", "PromptAdmitted", `{"$ledger":{"v":"x"}}`, 1, 4711),
 	)}).open(t)
 	for what, loop := range map[string]func(func(events.Entry, error) bool){
 		"Read": s.Read(t.Context(), "session-1", 0), "ReadAll": s.ReadAll(t.Context(), events.Position{}), "Follow": s.Follow(t.Context(), events.Position{}),
@@ -228,7 +228,7 @@ func TestStreamThatSomebodyDeletedIsNotEmpty(t *testing.T) {
 		to.SetTrailer(metadata.Pairs("exception", "stream-deleted", "stream-name", "session-1"))
 		return status.Error(codes.FailedPrecondition, "deleted")
 	}
-	hidden := written("$$session-1", "$metadata", "", 0, 20)
+	hidden := recordedEvent("$$session-1", "$metadata", "", 0, 20)
 	hidden.GetEvent().GetEvent().Data = []byte(`{"$tb":9223372036854775807}`)
 	// What is past its $maxAge is there, and not shown.
 	expired := func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
@@ -239,12 +239,12 @@ func TestStreamThatSomebodyDeletedIsNotEmpty(t *testing.T) {
 	}
 	for name, read := range map[string]func(*streams.ReadReq_Options, streams.Streams_ReadServer) error{
 		"tombstone": tombstoned,
-		"soft":      log(hidden),
-		"cut short": log(written("session-1", "Kind", "", 7, 10)),
+		"soft":      respondWith(hidden),
+		"cut short": respondWith(recordedEvent("session-1", "Kind", "", 7, 10)),
 		"expired":   expired,
-		"a gap":     log(written("session-1", "Kind", "", 0, 10), written("session-1", "Kind", "", 2, 12)),
+		"a gap":     respondWith(recordedEvent("session-1", "Kind", "", 0, 10), recordedEvent("session-1", "Kind", "", 2, 12)),
 	} {
-		s := (&stub{read: read}).open(t)
+		s := (&stubServer{onRead: read}).open(t)
 		for what, loop := range map[string]func(func(events.Entry, error) bool){
 			"Read": s.Read(t.Context(), "session-1", 0), "Scan": s.Scan(t.Context(), events.Query{Stream: "session-1"}),
 		} {
@@ -265,8 +265,8 @@ func TestStreamThatSomebodyDeletedIsNotEmpty(t *testing.T) {
 // A user may have the right to single streams and not to all.
 func TestDatabaseThatRefusesAllStreamsGivesSingleOnes(t *testing.T) {
 	t.Parallel()
-	one := log(written("session-1", "Kind", "", 0, 10))
-	at := &stub{read: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
+	one := respondWith(recordedEvent("session-1", "Kind", "", 0, 10))
+	at := &stubServer{onRead: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
 		if q.GetAll() != nil {
 			return status.Error(codes.PermissionDenied, "access to $all denied")
 		}
@@ -278,7 +278,7 @@ func TestDatabaseThatRefusesAllStreamsGivesSingleOnes(t *testing.T) {
 		t.Fatalf("Read yields %d entries and %v, want 1", len(entries), err)
 	}
 	// Whether records were added just now, such a store looks up.
-	other := altered(entries[0].Record, func(r *events.Record) { r.Data = []byte("2") })
+	other := changed(entries[0].Record, func(r *events.Record) { r.Data = []byte("2") })
 	if err := at.open(t).Append(t.Context(), "session-1", 0, other); !errors.Is(err, events.ErrConflict) {
 		t.Errorf("Append of other data = %v, want a Conflict", err)
 	}
@@ -297,7 +297,7 @@ func TestDatabaseThatRefusesAllStreamsGivesSingleOnes(t *testing.T) {
 // The client panics at an answer that it was not made for.
 func TestPanicOfTheClientIsAnError(t *testing.T) {
 	t.Parallel()
-	s := (&stub{read: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
+	s := (&stubServer{onRead: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
 		if q.GetAll() != nil {
 			return nil
 		}
@@ -306,9 +306,9 @@ func TestPanicOfTheClientIsAnError(t *testing.T) {
 	if _, err := collect(s.Read(t.Context(), "session-1", 0)); !errors.Is(err, eventstoredb.ErrBroken) {
 		t.Errorf("Read = %v, want ErrBroken", err)
 	}
-	nameless := written("session-1", "Kind", "", 0, 10)
+	nameless := recordedEvent("session-1", "Kind", "", 0, 10)
 	nameless.GetEvent().GetEvent().StreamIdentifier = nil
-	broken := &stub{version: "24.10.5", read: log(nameless)}
+	broken := &stubServer{version: "24.10.5", onRead: respondWith(nameless)}
 	if _, err := eventstoredb.Open(t.Context(), broken.serve(t), eventstoredb.Config{}); !errors.Is(err, eventstoredb.ErrBroken) {
 		t.Errorf("Open = %v, want ErrBroken", err)
 	}
@@ -318,10 +318,10 @@ func TestPanicOfTheClientIsAnError(t *testing.T) {
 // its place sends what it sent before.
 func TestWhatAServerRepeatsIsYieldedOnce(t *testing.T) {
 	t.Parallel()
-	one, two := written("session-1", "Kind", "", 0, 10), written("session-1", "Kind", "", 1, 12)
-	s := (&stub{read: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
+	one, two := recordedEvent("session-1", "Kind", "", 0, 10), recordedEvent("session-1", "Kind", "", 1, 12)
+	s := (&stubServer{onRead: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
 		if q.GetSubscription() == nil {
-			return log(one, two)(q, to)
+			return respondWith(one, two)(q, to)
 		}
 		for _, m := range []*streams.ReadResp{confirmation, one, caughtUp, one, two, caughtUp, one, two, caughtUp, caughtUp} {
 			if err := to.Send(m); err != nil {
@@ -348,7 +348,7 @@ func TestWhatAServerRepeatsIsYieldedOnce(t *testing.T) {
 // whatever else is in them.
 func TestRepetitionThatTheServerTakesForOneIsCompared(t *testing.T) {
 	t.Parallel()
-	s := (&stub{read: log(written("session-1", "Kind", "", 0, 10))}).open(t)
+	s := (&stubServer{onRead: respondWith(recordedEvent("session-1", "Kind", "", 0, 10))}).open(t)
 	entries, err := collect(s.Read(t.Context(), "session-1", 0))
 	if err != nil || len(entries) != 1 {
 		t.Fatalf("Read yields %d entries and %v, want 1", len(entries), err)
@@ -367,7 +367,7 @@ func TestRepetitionThatTheServerTakesForOneIsCompared(t *testing.T) {
 func TestPositionsKeepBothTheirParts(t *testing.T) {
 	t.Parallel()
 	split := func(stream, kind string, revision, commit, prepare uint64) *streams.ReadResp {
-		e := written(stream, kind, "", revision, commit)
+		e := recordedEvent(stream, kind, "", revision, commit)
 		e.GetEvent().GetEvent().PreparePosition = prepare
 		return e
 	}
@@ -376,15 +376,15 @@ func TestPositionsKeepBothTheirParts(t *testing.T) {
 	var mu sync.Mutex
 	var asked []string
 	ended := 0
-	s := (&stub{read: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
+	s := (&stubServer{onRead: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
 		if q.GetSubscription() == nil {
 			if at := q.GetAll().GetPosition(); at != nil {
 				mu.Lock()
 				asked = append(asked, fmt.Sprintf("back from %d/%d", at.GetCommitPosition(), at.GetPreparePosition()))
 				mu.Unlock()
-				return log()(q, to)
+				return respondWith()(q, to)
 			}
-			return log(one, two)(q, to)
+			return respondWith(one, two)(q, to)
 		}
 		mu.Lock()
 		asked = append(asked, fmt.Sprintf("%d/%d", q.GetAll().GetPosition().GetCommitPosition(), q.GetAll().GetPosition().GetPreparePosition()))
@@ -435,14 +435,14 @@ func TestPositionsKeepBothTheirParts(t *testing.T) {
 // types and names of any form, but no tombstone, which is the server's.
 func TestWhateverOthersWroteIsYielded(t *testing.T) {
 	t.Parallel()
-	dangling := &streams.ReadResp{Content: &streams.ReadResp_Event{Event: &streams.ReadResp_ReadEvent{Link: written("links", "$>", "", 0, 9).GetEvent().GetEvent()}}}
-	s := (&stub{read: log(
+	dangling := &streams.ReadResp{Content: &streams.ReadResp_Event{Event: &streams.ReadResp_ReadEvent{Link: recordedEvent("links", "$>", "", 0, 9).GetEvent().GetEvent()}}}
+	s := (&stubServer{onRead: respondWith(
 		dangling,
-		written("links", "$>", `{"$v":"1:-1:1:4"}`, 0, 10),
-		written("session-2", "$streamDeleted", "", 0, 11), // which is somebody's event
-		written("SESSION", " Kind\n", "\x00", 0, 12),
-		written("session-", "Ω", "[]", 0, 13),
-		written("session-1", "$streamDeleted", "", 1<<63-1, 14),
+		recordedEvent("links", "$>", `{"$v":"1:-1:1:4"}`, 0, 10),
+		recordedEvent("session-2", "$streamDeleted", "", 0, 11), // which is somebody's event
+		recordedEvent("SESSION", " Kind\n", "\x00", 0, 12),
+		recordedEvent("session-", "Ω", "[]", 0, 13),
+		recordedEvent("session-1", "$streamDeleted", "", 1<<63-1, 14),
 	)}).open(t)
 	entries, err := collect(s.ReadAll(t.Context(), events.Position{}))
 	if err != nil || len(entries) != 4 {
@@ -462,7 +462,7 @@ func TestWhateverOthersWroteIsYielded(t *testing.T) {
 // name, says that the stream has another length. The stream itself is believed.
 func TestConflictThatIsNoneIsLookedThrough(t *testing.T) {
 	t.Parallel()
-	at := &stub{refuses: true, read: log(written("session-1", "Kind", "", 0, 10), written("session-1", "Kind", "", 1, 11))}
+	at := &stubServer{conflicts: true, onRead: respondWith(recordedEvent("session-1", "Kind", "", 0, 10), recordedEvent("session-1", "Kind", "", 1, 11))}
 	s := at.open(t)
 	entries, err := collect(s.Read(t.Context(), "session-1", 0))
 	if err != nil || len(entries) != 2 {
@@ -476,12 +476,12 @@ func TestConflictThatIsNoneIsLookedThrough(t *testing.T) {
 		"what is there":              {[]events.Record{one, two}, nil},
 		"the beginning of it":        {[]events.Record{one}, nil},
 		"more than is there":         {[]events.Record{one, two, two}, events.ErrConflict},
-		"other data":                 {[]events.Record{one, altered(two, func(r *events.Record) { r.Data = []byte("2") })}, events.ErrConflict},
-		"other metadata":             {[]events.Record{altered(one, func(r *events.Record) { r.Metadata = []byte("2") })}, events.ErrConflict},
-		"another kind":               {[]events.Record{altered(one, func(r *events.Record) { r.Kind = "Other" })}, events.ErrConflict},
-		"another version":            {[]events.Record{altered(one, func(r *events.Record) { r.Version++ })}, events.ErrConflict},
-		"another time":               {[]events.Record{altered(one, func(r *events.Record) { r.Time = r.Time.Add(time.Hour) })}, events.ErrConflict},
-		"the same with another name": {[]events.Record{altered(one, func(r *events.Record) { r.ID = newMint().Event() })}, events.ErrConflict},
+		"other data":                 {[]events.Record{one, changed(two, func(r *events.Record) { r.Data = []byte("2") })}, events.ErrConflict},
+		"other metadata":             {[]events.Record{changed(one, func(r *events.Record) { r.Metadata = []byte("2") })}, events.ErrConflict},
+		"another kind":               {[]events.Record{changed(one, func(r *events.Record) { r.Kind = "Other" })}, events.ErrConflict},
+		"another version":            {[]events.Record{changed(one, func(r *events.Record) { r.Version++ })}, events.ErrConflict},
+		"another time":               {[]events.Record{changed(one, func(r *events.Record) { r.Time = r.Time.Add(time.Hour) })}, events.ErrConflict},
+		"the same with another name": {[]events.Record{changed(one, func(r *events.Record) { r.ID = newMint().Event() })}, events.ErrConflict},
 	} {
 		if err := s.Append(t.Context(), "session-1", 0, of.records...); !errors.Is(err, of.want) {
 			t.Errorf("Append of %s = %v, want %v", name, err, of.want)
@@ -489,18 +489,18 @@ func TestConflictThatIsNoneIsLookedThrough(t *testing.T) {
 	}
 }
 
-func altered(r events.Record, by func(*events.Record)) events.Record { by(&r); return r }
+func changed(r events.Record, by func(*events.Record)) events.Record { by(&r); return r }
 
 // Patience is with a server that does not get on.
 func TestReadThatGetsOnOutlastsPatience(t *testing.T) {
 	t.Parallel()
 	const length = 40
-	s := (&stub{read: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
+	s := (&stubServer{onRead: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
 		at := q.GetStream().GetRevision()
 		if q.GetStream() == nil || at == length {
 			return nil
 		}
-		if err := to.Send(written("session-1", "Kind", "", at, 10+at)); err != nil {
+		if err := to.Send(recordedEvent("session-1", "Kind", "", at, 10+at)); err != nil {
 			return err
 		}
 		return status.Error(codes.Internal, "that was it")
@@ -508,7 +508,7 @@ func TestReadThatGetsOnOutlastsPatience(t *testing.T) {
 	if entries, err := collect(s.Read(t.Context(), "session-1", 0)); err != nil || len(entries) != length {
 		t.Errorf("Read yields %d entries and %v, want %d", len(entries), err, length)
 	}
-	stuck := (&stub{read: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
+	stuck := (&stubServer{onRead: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
 		if q.GetStream() == nil {
 			return nil
 		}
@@ -526,8 +526,8 @@ func TestAppendSendsNothingThatWasWrittenLater(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	release, ended := make(chan struct{}), make(chan struct{})
-	at := &stub{}
-	at.take = func(from streams.Streams_AppendServer) error {
+	at := &stubServer{}
+	at.onAppend = func(from streams.Streams_AppendServer) error {
 		defer close(ended)
 		cancel()
 		<-release
@@ -564,8 +564,8 @@ func TestAppendSendsNothingThatWasWrittenLater(t *testing.T) {
 // The end of a subscription is not that of the log.
 func TestSubscriptionThatEndsIsTakenUpAgain(t *testing.T) {
 	t.Parallel()
-	one, two := written("session-1", "Kind", "", 0, 10), written("session-1", "Kind", "", 1, 12)
-	s := (&stub{read: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
+	one, two := recordedEvent("session-1", "Kind", "", 0, 10), recordedEvent("session-1", "Kind", "", 1, 12)
+	s := (&stubServer{onRead: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
 		if q.GetSubscription() != nil && q.GetAll().GetPosition().GetCommitPosition() == 0 {
 			if err := to.Send(confirmation); err != nil {
 				return err
@@ -573,9 +573,9 @@ func TestSubscriptionThatEndsIsTakenUpAgain(t *testing.T) {
 			return to.Send(one)
 		}
 		if q.GetSubscription() != nil {
-			return log(two)(q, to)
+			return respondWith(two)(q, to)
 		}
-		return log(one, two)(q, to)
+		return respondWith(one, two)(q, to)
 	}}).open(t)
 	if entries, err := collect(s.ReadAll(t.Context(), events.Position{})); err != nil || len(entries) != 2 {
 		t.Errorf("ReadAll yields %d entries and %v, want 2", len(entries), err)
@@ -599,7 +599,7 @@ func TestServerIsAskedToFilter(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var asked []string
-	s := (&stub{read: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
+	s := (&stubServer{onRead: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
 		if q.GetSubscription() != nil {
 			f := q.GetFilter()
 			mu.Lock()
@@ -607,7 +607,7 @@ func TestServerIsAskedToFilter(t *testing.T) {
 				f.GetStreamIdentifier().GetRegex(), f.GetStreamIdentifier().GetPrefix(), f.GetEventType().GetRegex(), f.GetEventType().GetPrefix(), f.GetMax(), f.GetCheckpointIntervalMultiplier()))
 			mu.Unlock()
 		}
-		return log(written("session-1", "Kind", "", 0, 10))(q, to)
+		return respondWith(recordedEvent("session-1", "Kind", "", 0, 10))(q, to)
 	}}).open(t)
 	for _, f := range []events.Filter{{}, {Kinds: []string{"Kind", "K.2"}}, {Categories: []string{"session", "a.b"}}, {Prefixes: []string{"session-", "x"}}} {
 		if _, err := collect(s.Scan(t.Context(), events.Query{Filter: f})); err != nil {
@@ -634,17 +634,17 @@ func TestServerIsAskedToFilter(t *testing.T) {
 // has not come yet, comes before a follower is told that it caught up.
 func TestFollowerIsNotToldBeforeWhatIsComing(t *testing.T) {
 	t.Parallel()
-	one, two := written("session-1", "Kind", "", 0, 10), written("session-1", "Kind", "", 1, 12)
+	one, two := recordedEvent("session-1", "Kind", "", 0, 10), recordedEvent("session-1", "Kind", "", 1, 12)
 	subscribed, looked := make(chan struct{}), make(chan struct{})
 	look := sync.OnceFunc(func() { close(looked) })
-	s := (&stub{read: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
+	s := (&stubServer{onRead: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
 		if q.GetSubscription() == nil {
 			select {
 			case <-subscribed:
 				look()
 			default: // the store is opened
 			}
-			return log(one, two)(q, to)
+			return respondWith(one, two)(q, to)
 		}
 		for _, m := range []*streams.ReadResp{confirmation, one, caughtUp} {
 			if err := to.Send(m); err != nil {
@@ -683,7 +683,7 @@ func TestFollowerIsNotToldBeforeWhatIsComing(t *testing.T) {
 // the client hands on.
 func TestAppendThatIsAlwaysCutOffIsRefused(t *testing.T) {
 	t.Parallel()
-	s := (&stub{take: func(streams.Streams_AppendServer) error { return status.Error(codes.Aborted, "no") }}).open(t)
+	s := (&stubServer{onAppend: func(streams.Streams_AppendServer) error { return status.Error(codes.Aborted, "no") }}).open(t)
 	mint := newMint()
 	records := make([]events.Record, 20) // more than is sent before the server takes something
 	for i := range records {
