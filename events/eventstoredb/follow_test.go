@@ -66,10 +66,14 @@ func TestQueriesYieldWhatReadingAndPassingOverYields(t *testing.T) {
 		if err != nil || len(all) != map[string]int{"": 60, "acme.": 48}[namespace] {
 			t.Fatalf("ReadAll in %q yields %d entries and %v", namespace, len(all), err)
 		}
+		n := 0
 		for name, filter := range filters() {
 			for _, stream := range []events.Stream{"", "session-4", "session.x-2", "never-1"} {
 				for _, bounds := range [][2]events.Position{{}, {all[3].Position, all[40].Position}, {all[40].Position, all[3].Position}, {all[len(all)-1].Position, {}}} {
 					for _, backward := range []bool{false, true} {
+						if n++; n%repeats(3, 1) > 0 {
+							continue // another third of the combinations with each filter and stream
+						}
 						q := events.Query{Filter: filter, Stream: stream, Backward: backward, After: bounds[0], Through: bounds[1]}
 						var want []string
 						for _, e := range all {
