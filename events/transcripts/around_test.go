@@ -89,7 +89,7 @@ func TestWhatTheProgramSaysIsNoPrompt(t *testing.T) {
 	}
 }
 
-func TestWhatSurroundsCallsIsOnRecord(t *testing.T) {
+func TestContextAndCommandsAreRecorded(t *testing.T) {
 	t.Parallel()
 	l := imported(t,
 		`{"type":"permission-mode","permissionMode":"default","sessionId":"s"}`,
@@ -140,7 +140,7 @@ func TestWhatSurroundsCallsIsOnRecord(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotOnRecordIsCounted(t *testing.T) {
+func TestIgnoredRecordsAreCounted(t *testing.T) {
 	t.Parallel()
 	r := readFile(t, []byte(strings.Join([]string{
 		said, said, `{"type":"summary","summary":"x"}`, `{"type":"summary","summary":"y"}`, `{"type":"novelty"}`,
@@ -184,7 +184,7 @@ func TestImagesOfAPromptAreOnRecord(t *testing.T) {
 	}
 }
 
-func TestOneTextOverTheLimitCostsNoOther(t *testing.T) {
+func TestTextOverTheLimitCutsNoOtherText(t *testing.T) {
 	t.Parallel()
 	long := "x" + strings.Repeat("\u2028", 2_500_000) // twice as long in JSON
 	texts := map[string][]string{
@@ -242,7 +242,7 @@ func TestAHookOrProviderErrorThatIsCutIsReported(t *testing.T) {
 	}
 }
 
-func TestAnOpeningLearnsWhatItDidNotKnow(t *testing.T) {
+func TestAnOpeningLearnsMissingSettings(t *testing.T) {
 	t.Parallel()
 	rows := []string{said, `{"type":"user","uuid":"2","sessionId":"s","cwd":"/w","message":{"content":"on"}}`,
 		`{"type":"assistant","uuid":"3","sessionId":"s","cwd":"/v","message":{"id":"m","model":"big","content":"yes"}}`}
@@ -333,7 +333,7 @@ func TestAStartOnRecordOutlivesAFileWithoutIt(t *testing.T) {
 	factsOf(t, l)
 }
 
-func TestAForeignFileIsNamedForWhatItLooksLike(t *testing.T) {
+func TestForeignFormatIsNamedInTheError(t *testing.T) {
 	t.Parallel()
 	for data, want := range map[string]string{
 		`{"timestamp":"x","type":"session_meta","payload":{"id":"x"}}`:      "Codex",

@@ -19,15 +19,15 @@ import (
 // belongs to one goroutine.
 type Importer struct {
 	ledger   *events.Ledger
-	sessions map[string]*imported // by what the format calls them
-	byID     map[domain.SessionID]*imported
-	children map[string][]*imported // sub-agents, by what the format calls the session of the person
-	spawns   map[string]spawn       // of sub-agents, by what the format calls them
-	searched map[string]bool        // the sessions of which all spawns on record are in spawns
+	sessions map[string]*importedSession // by what the format calls them
+	byID     map[domain.SessionID]*importedSession
+	children map[string][]*importedSession // sub-agents, by what the format calls the session of the person
+	spawns   map[string]spawnCall          // of sub-agents, by what the format calls them
+	searched map[string]bool               // the sessions of which all spawns on record are in spawns
 }
 
-// An imported session is one that is on record.
-type imported struct {
+// An importedSession session is one that is on record.
+type importedSession struct {
 	id     domain.SessionID
 	source string
 	parent domain.SessionID // zero where it is not on record
@@ -38,8 +38,8 @@ type imported struct {
 // record.
 func NewImporter(ctx context.Context, l *events.Ledger) (*Importer, error) {
 	i := &Importer{
-		ledger: l, sessions: map[string]*imported{}, byID: map[domain.SessionID]*imported{}, children: map[string][]*imported{},
-		spawns: map[string]spawn{}, searched: map[string]bool{},
+		ledger: l, sessions: map[string]*importedSession{}, byID: map[domain.SessionID]*importedSession{}, children: map[string][]*importedSession{},
+		spawns: map[string]spawnCall{}, searched: map[string]bool{},
 	}
 	kinds := []string{events.SessionOpened{}.Kind(), events.SessionSpawned{}.Kind()}
 	for v, err := range l.Scan(ctx, events.Query{Filter: events.Filter{Kinds: kinds}}) {
@@ -49,7 +49,7 @@ func NewImporter(ctx context.Context, l *events.Ledger) (*Importer, error) {
 		switch e := v.Event.(type) {
 		case events.SessionOpened:
 			if e.Origin.Kind == events.Imported && e.Origin.Format == claudeCode {
-				i.learn(e.Origin.Source, e.Session, e.Parent)
+				i.addSession(e.Origin.Source, e.Session, e.Parent)
 			}
 		case events.SessionSpawned:
 			id, _ := v.Stream.Session()
@@ -61,10 +61,10 @@ func NewImporter(ctx context.Context, l *events.Ledger) (*Importer, error) {
 	return i, nil
 }
 
-// learn takes a session that is on record. Of two under one name the first
+// addSession takes a session that is on record. Of two under one name the first
 // stays.
-func (i *Importer) learn(source string, id, parent domain.SessionID) *imported {
-	known := &imported{id: id, source: source, parent: parent}
+func (i *Importer) addSession(source string, id, parent domain.SessionID) *importedSession {
+	known := &importedSession{id: id, source: source, parent: parent}
 	i.byID[id] = known
 	if i.sessions[source] != nil {
 		return known
@@ -85,20 +85,20 @@ func (i *Importer) learn(source string, id, parent domain.SessionID) *imported {
 // Another program that appends at the same time makes it an
 // [events.ErrConflict].
 func (i *Importer) Import(ctx context.Context, t *Transcript) (added int, err error) {
-	t.resolve(i)
+	t.useStoredIDs(i)
 	for _, c := range t.file.order {
-		n, err := i.add(ctx, t, c)
+		n, err := i.importSession(ctx, t, c)
 		added += n
 		if err != nil {
 			t.Report.Added += added
-			return added, t.failed(err)
+			return added, t.importError(err)
 		}
 	}
-	n, err := i.link(ctx, t)
+	n, err := i.linkAgents(ctx, t)
 	added += n
 	t.Report.Added += added
 	if err != nil {
-		return added, t.failed(err)
+		return added, t.importError(err)
 	}
 	return added, nil
 }
@@ -107,20 +107,20 @@ func (i *Importer) Import(ctx context.Context, t *Transcript) (added int, err er
 func (t *Transcript) Import(ctx context.Context, l *events.Ledger) (added int, err error) {
 	i, err := NewImporter(ctx, l)
 	if err != nil {
-		return 0, t.failed(err)
+		return 0, t.importError(err)
 	}
 	return i.Import(ctx, t)
 }
 
-func (t *Transcript) failed(err error) error {
+func (t *Transcript) importError(err error) error {
 	if errors.Is(err, events.ErrConflict) {
 		return fmt.Errorf("import %s: %w: another program appended to it; import the file again", t.Report.File, err)
 	}
 	return fmt.Errorf("import %s: %w", t.Report.File, err)
 }
 
-// resolve gives the chains the IDs of the sessions that are on record.
-func (t *Transcript) resolve(i *Importer) {
+// useStoredIDs gives the chains the IDs of the sessions that are on record.
+func (t *Transcript) useStoredIDs(i *Importer) {
 	for _, c := range t.file.order {
 		if known := i.sessions[c.source]; known != nil {
 			if t.Session == c.session {
@@ -134,17 +134,17 @@ func (t *Transcript) resolve(i *Importer) {
 
 // parent returns the session that began a sub-agent, and zero where that is not
 // on record.
-func (i *Importer) parent(t *Transcript, c *chain) domain.SessionID {
+func (i *Importer) parent(t *Transcript, c *fileSession) domain.SessionID {
 	switch {
 	case c.key.agent == "":
 		return domain.SessionID{}
-	case c.spawner != nil && i.comesOf(c.spawner.reply.chain.session, c.session):
+	case c.spawner != nil && i.isDescendant(c.spawner.reply.session.session, c.session):
 		t.Report.Ignored["sub-agent that comes of itself"]++
 		c.spawner = nil
 	case c.spawner != nil:
-		return c.spawner.reply.chain.session
+		return c.spawner.reply.session.session
 	}
-	if main := t.file.chains[chainKey{session: c.key.session}]; main != nil {
+	if main := t.file.sessions[sessionKey{session: c.key.session}]; main != nil {
 		return main.session
 	}
 	if known := i.sessions[t.file.sourceName(c.key)]; known != nil {
@@ -153,33 +153,33 @@ func (i *Importer) parent(t *Transcript, c *chain) domain.SessionID {
 	return domain.SessionID{}
 }
 
-// add adds what the streams of a chain do not have.
-func (i *Importer) add(ctx context.Context, t *Transcript, c *chain) (added int, err error) {
-	own, err := read(ctx, i.ledger, events.SessionStream(c.session))
+// importSession adds what the streams of a chain do not have.
+func (i *Importer) importSession(ctx context.Context, t *Transcript, c *fileSession) (added int, err error) {
+	own, err := readStored(ctx, i.ledger, events.SessionStream(c.session))
 	if err != nil {
 		return 0, err
 	}
-	if c.held = own.ids; !own.opened.IsZero() {
+	if c.stored = own.ids; !own.opened.IsZero() {
 		c.opened = own.opened
 	}
 	parent := i.parent(t, c)
 	if len(c.tools) > 0 {
-		layer, err := read(ctx, i.ledger, events.LayerStream(c.layer()))
+		layer, err := readStored(ctx, i.ledger, events.LayerStream(c.layerID()))
 		if err != nil {
 			return 0, err
 		}
-		maps.Copy(c.held, layer.ids)
-		if added, err = layer.add(ctx, i.ledger, t, c, slices.Values(c.registrations())); err != nil {
+		maps.Copy(c.stored, layer.ids)
+		if added, err = layer.appendMissing(ctx, i.ledger, t, c, slices.Values(c.layerDrafts())); err != nil {
 			return added, err
 		}
 	}
-	n, err := own.add(ctx, i.ledger, t, c, c.drafts(parent, own.learned(c)))
+	n, err := own.appendMissing(ctx, i.ledger, t, c, c.drafts(parent, own.learnedSettings(c)))
 	if added += n; err != nil {
 		return added, err
 	}
 	known := i.sessions[c.source]
 	if known == nil {
-		known = i.learn(c.source, c.session, parent)
+		known = i.addSession(c.source, c.session, parent)
 	}
 	if c.spawner != nil {
 		known.parent, known.call = parent, true
@@ -187,19 +187,19 @@ func (i *Importer) add(ctx context.Context, t *Transcript, c *chain) (added int,
 	return added, nil
 }
 
-// link records for each sub-agent on record the session and the call that began it,
+// linkAgents records for each sub-agent on record the session and the call that began it,
 // once they are known.
-func (i *Importer) link(ctx context.Context, t *Transcript) (added int, err error) {
+func (i *Importer) linkAgents(ctx context.Context, t *Transcript) (added int, err error) {
 	of := map[string]bool{}
 	for _, c := range t.file.order {
 		of[t.file.sourceName(c.key)] = true
 	}
 	for child, c := range t.file.spawners {
-		i.spawns[t.file.sourceOf(child)] = spawn{c.reply.chain.session, c.reply.message(), c.asked.ID}
+		i.spawns[t.file.sourceOf(child)] = spawnCall{c.reply.session.session, c.reply.messageID(), c.call.ID}
 	}
 	for source := range of {
 		for _, child := range i.children[source] {
-			n, err := i.linkChild(ctx, source, child)
+			n, err := i.linkAgent(ctx, source, child)
 			if added += n; err != nil {
 				return added, err
 			}
@@ -208,29 +208,29 @@ func (i *Importer) link(ctx context.Context, t *Transcript) (added int, err erro
 	return added, nil
 }
 
-func (i *Importer) linkChild(ctx context.Context, source string, child *imported) (added int, err error) {
+func (i *Importer) linkAgent(ctx context.Context, source string, child *importedSession) (added int, err error) {
 	if child.call {
 		return 0, nil
 	}
-	if err := i.search(ctx, source); err != nil {
+	if err := i.loadSpawns(ctx, source); err != nil {
 		return 0, err
 	}
 	by, known := i.spawns[child.source]
 	main := i.sessions[source]
 	switch {
-	case known && by.parent != child.id && !i.comesOf(by.parent, child.id):
+	case known && by.parent != child.id && !i.isDescendant(by.parent, child.id):
 	case main != nil && child.parent.IsZero() && main.id != child.id:
-		by = spawn{parent: main.id}
+		by = spawnCall{parent: main.id}
 	default:
 		return 0, nil
 	}
 	stream := events.SessionStream(child.id)
-	held, err := read(ctx, i.ledger, stream)
+	held, err := readStored(ctx, i.ledger, stream)
 	if err != nil {
 		return 0, err
 	}
-	c := &chain{session: child.id, opened: held.opened}
-	if d := c.spawned(by); held.events[tailOf(d.ID)].revision == 0 {
+	c := &fileSession{session: child.id, opened: held.opened}
+	if d := c.spawnedDraft(by); held.events[suffixOf(d.ID)].revision == 0 {
 		d.Time = held.last
 		if _, err := i.ledger.Append(ctx, stream, held.length, d); err != nil {
 			return 0, err
@@ -241,10 +241,10 @@ func (i *Importer) linkChild(ctx context.Context, source string, child *imported
 	return added, nil
 }
 
-// comesOf reports whether a session is another one or one of its descendants. It
+// isDescendant reports whether a session is another one or one of its descendants. It
 // assumes so beyond mostAlike generations.
-func (i *Importer) comesOf(session, of domain.SessionID) bool {
-	for range min(len(i.byID)+1, mostAlike) {
+func (i *Importer) isDescendant(session, of domain.SessionID) bool {
+	for range min(len(i.byID)+1, maxCandidates) {
 		known := i.byID[session]
 		switch {
 		case session == of:
@@ -257,15 +257,15 @@ func (i *Importer) comesOf(session, of domain.SessionID) bool {
 	return true
 }
 
-// search reads from the streams of a session and of its sub-agents which calls
+// loadSpawns reads from the streams of a session and of its sub-agents which calls
 // began sub-agents.
-func (i *Importer) search(ctx context.Context, source string) error {
+func (i *Importer) loadSpawns(ctx context.Context, source string) error {
 	if i.searched[source] {
 		return nil
 	}
 	all := i.children[source]
 	if main := i.sessions[source]; main != nil {
-		all = append([]*imported{main}, all...)
+		all = append([]*importedSession{main}, all...)
 	}
 	for _, known := range all {
 		for v, err := range i.ledger.Read(ctx, events.SessionStream(known.id), 0) {
@@ -276,9 +276,9 @@ func (i *Importer) search(ctx context.Context, source string) error {
 			if !ok {
 				continue
 			}
-			agent := agentIn(e.Structured)
-			if name := source + "/" + agent; agent != "" && i.spawns[name] == (spawn{}) {
-				i.spawns[name] = spawn{known.id, e.Message, e.Call}
+			agent := agentName(e.Structured)
+			if name := source + "/" + agent; agent != "" && i.spawns[name] == (spawnCall{}) {
+				i.spawns[name] = spawnCall{known.id, e.Message, e.Call}
 			}
 		}
 	}
@@ -289,13 +289,13 @@ func (i *Importer) search(ctx context.Context, source string) error {
 // One append adds at most so many events, and no more once their data is so
 // long.
 const (
-	mostEvents = 256
-	mostBytes  = 4 << 20
+	maxBatchEvents = 256
+	maxBatchBytes  = 4 << 20
 )
 
-// add adds the drafts that the stream does not have. It adds none of them if one
+// appendMissing adds the drafts that the stream does not have. It adds none of them if one
 // contradicts what is on record.
-func (h *holding) add(ctx context.Context, l *events.Ledger, t *Transcript, c *chain, drafts iter.Seq[events.Draft]) (added int, err error) {
+func (h *storedStream) appendMissing(ctx context.Context, l *events.Ledger, t *Transcript, c *fileSession, drafts iter.Seq[events.Draft]) (added int, err error) {
 	if h.length > 0 {
 		differ := 0
 		for d := range drafts {
@@ -330,8 +330,8 @@ func (h *holding) add(ctx context.Context, l *events.Ledger, t *Transcript, c *c
 		if verdict != missing {
 			continue
 		}
-		more := weight(d.Event)
-		if len(batch) == mostEvents || len(batch) > 0 && size+more > mostBytes {
+		more := eventSize(d.Event)
+		if len(batch) == maxBatchEvents || len(batch) > 0 && size+more > maxBatchBytes {
 			if err := flush(); err != nil {
 				return added, err
 			}
@@ -344,11 +344,11 @@ func (h *holding) add(ctx context.Context, l *events.Ledger, t *Transcript, c *c
 	return added, flush()
 }
 
-// weight estimates the length of the data of an event.
-func weight(e events.Event) int {
+// eventSize estimates the length of the data of an event.
+func eventSize(e events.Event) int {
 	switch e := e.(type) {
 	case events.PromptAdmitted:
-		return len(e.Text) + weightOf(e.Media)
+		return len(e.Text) + contentSize(e.Media)
 	case events.ReplyReceived:
 		size := len(e.Text) + len(e.Thinking)
 		for _, c := range e.Calls {
@@ -356,7 +356,7 @@ func weight(e events.Event) int {
 		}
 		return size
 	case events.CallSettled:
-		return len(e.Text) + len(e.Structured) + weightOf(e.Content)
+		return len(e.Text) + len(e.Structured) + contentSize(e.Content)
 	case events.LateResultObserved:
 		return len(e.Text) + len(e.Structured)
 	case events.ContextAdded:
@@ -367,7 +367,7 @@ func weight(e events.Event) int {
 	return 0
 }
 
-func weightOf(content domain.Contents) int {
+func contentSize(content domain.Contents) int {
 	size := len(content.Text())
 	for _, m := range content.Media() {
 		size += 2 * len(m.Data)

@@ -10,29 +10,29 @@ import (
 // maxLine is the length from which a line is refused instead of held.
 const maxLine = 256 << 20
 
-// A line is one line of a file, without its end.
-type line struct {
+// A textLine is one line of a file, without its end.
+type textLine struct {
 	text  []byte // valid until the next line is read
 	ended bool   // by a line end, not by the end of the file
 	long  bool   // longer than the limit: text is only its beginning
 }
 
-// lines reads the lines of a file, however long.
-type lines struct {
+// lineScanner reads the lines of a file, however long.
+type lineScanner struct {
 	r     *bufio.Reader
 	limit int
 	buf   []byte
 	first bool
 }
 
-func newLines(r io.Reader, limit int) *lines {
-	return &lines{r: bufio.NewReaderSize(r, 64<<10), limit: limit, first: true}
+func newLineScanner(r io.Reader, limit int) *lineScanner {
+	return &lineScanner{r: bufio.NewReaderSize(r, 64<<10), limit: limit, first: true}
 }
 
 // next returns the next line, and io.EOF after the last.
-func (l *lines) next() (line, error) {
+func (l *lineScanner) next() (textLine, error) {
 	l.buf = l.buf[:0]
-	var next line
+	var next textLine
 	for {
 		piece, err := l.r.ReadSlice('\n')
 		if room := l.limit - len(l.buf); len(piece) > room {
@@ -45,9 +45,9 @@ func (l *lines) next() (line, error) {
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
 		case !errors.Is(err, io.EOF):
-			return line{}, err
+			return textLine{}, err
 		case len(l.buf) == 0:
-			return line{}, io.EOF
+			return textLine{}, io.EOF
 		}
 		break
 	}

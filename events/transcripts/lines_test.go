@@ -11,7 +11,7 @@ import (
 func TestALineOverTheLimitIsRefusedAndTheNextIsRead(t *testing.T) {
 	t.Parallel()
 	data := `{"type":"user","message":"` + strings.Repeat("x", 200_000) + `"}` + "\n" + `{"type":"user","message":"hi"}` + "\n"
-	read, err := readLines("x", newLines(strings.NewReader(data), 100_000))
+	read, err := readLines("x", newLineScanner(strings.NewReader(data), 100_000))
 	if err != nil {
 		t.Fatal(err)
 	}

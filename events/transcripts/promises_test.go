@@ -50,7 +50,7 @@ func TestEveryGrowingFileEndsTheSame(t *testing.T) {
 	grow(t, fixture(t, "garden.jsonl"), repeats(5, 1))
 }
 
-func TestATornEndCostsOnlyItsLine(t *testing.T) {
+func TestTornLastLineLosesOnlyThatLine(t *testing.T) {
 	t.Parallel()
 	data := fixture(t, "garden.jsonl")
 	whole := newLedger()

@@ -10,59 +10,59 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A result is what came back for a call.
-type result struct {
-	chain      *chain
-	call       *call // nil where none asked for it
-	first      *result
-	id         domain.CallID
-	key        string
-	at         time.Time
-	ending     ending
-	text       string
-	content    domain.Contents
-	structured json.RawMessage
-	moved      bool // said behind its call, which came later
+// A callResult is what came back for a call.
+type callResult struct {
+	session       *fileSession
+	call          *modelCall // nil where none asked for it
+	first         *callResult
+	id            domain.CallID
+	key           string
+	at            time.Time
+	outcome       callOutcome
+	text          string
+	content       domain.Contents
+	structured    json.RawMessage
+	attachedLater bool // said behind its call, which came later
 }
 
-// result reads one result.
-func (f *file) result(s saying, b block, place int) {
+// readResult reads one result.
+func (f *sessionFile) readResult(s parsedRecord, b contentBlock, place int) {
 	id := domain.CallID(b.ToolUseID)
 	if id == "" {
 		f.refuse("result has no tool_use_id")
 		return
 	}
-	if len(id) > mostName {
-		f.refuse("call ID of %d bytes is longer than %d", len(id), mostName)
+	if len(id) > maxName {
+		f.refuse("call ID of %d bytes is longer than %d", len(id), maxName)
 		return
 	}
 	f.report.Results++
 	if b.IsError {
 		f.report.Errors++
 	}
-	r := &result{chain: f.chain(s), id: id, key: fmt.Sprintf("%s/%d", s.key, place), at: s.at}
-	f.read(r, b, s)
-	if c := f.callOf(r.chain, id); c != nil {
-		r.chain = c.reply.chain
+	r := &callResult{session: f.sessionFor(s), id: id, key: fmt.Sprintf("%s/%d", s.key, place), at: s.time}
+	f.fillResult(r, b, s)
+	if c := f.callFor(r.session, id); c != nil {
+		r.session = c.reply.session
 		f.attach(r, c)
-		f.reported(s, c)
+		f.noteAgent(s, c)
 	} else {
 		f.report.OrphanResults++
-		f.early[id] = append(f.early[id], r)
-		r.first = f.early[id][0]
+		f.earlyResults[id] = append(f.earlyResults[id], r)
+		r.first = f.earlyResults[id][0]
 	}
-	r.chain.steps = append(r.chain.steps, r)
+	r.session.steps = append(r.session.steps, r)
 }
 
-// read takes what a result says. The structured value of a record that has
+// fillResult takes what a result says. The structured value of a record that has
 // several results is that of one of them, and it is not said of which.
-func (f *file) read(r *result, b block, s saying) {
-	beside := s.record.ToolUseResult
-	shown := f.bounded(contents(b.Content), "result of call "+string(r.id))
-	r.ending = endingOf(shown.Text(), bool(b.IsError), beside)
-	if r.ending.outcome != domain.Succeeded {
+func (f *sessionFile) fillResult(r *callResult, b contentBlock, s parsedRecord) {
+	structured := s.record.ToolUseResult
+	shown := f.limitContents(resultContents(b.Content), "result of call "+string(r.id))
+	r.outcome = outcomeOf(shown.Text(), bool(b.IsError), structured)
+	if r.outcome.outcome != domain.Succeeded {
 		r.text = shown.Text()
-		if media := shown.Media(); len(media) > 0 && len(r.text) <= mostContext {
+		if media := shown.Media(); len(media) > 0 && len(r.text) <= maxContext {
 			r.content = shown
 		} else if len(media) > 0 {
 			for _, m := range media {
@@ -74,16 +74,16 @@ func (f *file) read(r *result, b block, s saying) {
 	if r.content = shown; len(shown) == 0 {
 		r.content = domain.Contents{domain.Text("")}
 	}
-	switch c := first(beside); {
+	switch c := firstByte(structured); {
 	case c != '{' && c != '[' || len(shown.Media()) > 0:
-	case s.results > 1:
-		r.note("the structured value of one of the results of its record is not kept")
-	case len(beside) > mostContext:
-		r.structured = shortMembers(beside)
-		f.cut("result of call %s: the structured value of %d bytes is kept without its long members", r.id, len(beside))
-		r.note(fmt.Sprintf("the structured value of %d bytes is not kept", len(beside)))
+	case s.resultCount > 1:
+		r.addDetail("the structured value of one of the results of its record is not kept")
+	case len(structured) > maxContext:
+		r.structured = shortMembers(structured)
+		f.reportCut("result of call %s: the structured value of %d bytes is kept without its long members", r.id, len(structured))
+		r.addDetail(fmt.Sprintf("the structured value of %d bytes is not kept", len(structured)))
 	default:
-		r.structured = beside
+		r.structured = structured
 	}
 }
 
@@ -91,37 +91,37 @@ func (f *file) read(r *result, b block, s saying) {
 // where a value is no object or has too many of them.
 func shortMembers(value json.RawMessage) json.RawMessage {
 	var all map[string]json.RawMessage
-	if lenient(value, &all); len(all) == 0 {
+	if decodeLenient(value, &all); len(all) == 0 {
 		return nil
 	}
 	for name, v := range all {
-		if len(name)+len(v) > mostMember {
+		if len(name)+len(v) > maxMember {
 			delete(all, name)
 		}
 	}
 	short, err := json.Marshal(all)
-	if err != nil || len(all) == 0 || len(short) > mostContext {
+	if err != nil || len(all) == 0 || len(short) > maxContext {
 		return nil
 	}
 	return short
 }
 
-func (r *result) note(detail string) {
-	if r.ending.detail != "" {
-		detail = r.ending.detail + "; " + detail
+func (r *callResult) addDetail(detail string) {
+	if r.outcome.detail != "" {
+		detail = r.outcome.detail + "; " + detail
 	}
-	r.ending.detail = detail
+	r.outcome.detail = detail
 }
 
-// callOf returns the call that a result is of: the latest of that ID that is
+// callFor returns the call that a result is of: the latest of that ID that is
 // open, in the result's own chain if it has one; else the latest.
-func (f *file) callOf(own *chain, id domain.CallID) *call {
-	var best *call
+func (f *sessionFile) callFor(own *fileSession, id domain.CallID) *modelCall {
+	var best *modelCall
 	rank := -1
 	all := f.calls[id]
-	for _, c := range all[max(0, len(all)-mostAlike):] {
+	for _, c := range all[max(0, len(all)-maxCandidates):] {
 		worth := 0
-		if c.reply.chain == own {
+		if c.reply.session == own {
 			worth += 2
 		}
 		if c.result == nil {
@@ -135,7 +135,7 @@ func (f *file) callOf(own *chain, id domain.CallID) *call {
 }
 
 // attach makes r a result of c: the one that settles it, or a late one.
-func (f *file) attach(r *result, c *call) {
+func (f *sessionFile) attach(r *callResult, c *modelCall) {
 	if r.call = c; c.result != nil {
 		r.first = c.result
 		return
@@ -144,47 +144,47 @@ func (f *file) attach(r *result, c *call) {
 	f.report.Open--
 }
 
-// find gives a call the results that came before it.
-func (f *file) find(c *call) {
-	for _, early := range f.early[c.asked.ID] {
+// attachEarly gives a call the results that came before it.
+func (f *sessionFile) attachEarly(c *modelCall) {
+	for _, early := range f.earlyResults[c.call.ID] {
 		found := *early
-		early.moved = true
-		found.chain = c.reply.chain
+		early.attachedLater = true
+		found.session = c.reply.session
 		f.attach(&found, c)
 		f.report.OrphanResults--
-		found.chain.steps = append(found.chain.steps, &found)
+		found.session.steps = append(found.session.steps, &found)
 	}
-	delete(f.early, c.asked.ID)
+	delete(f.earlyResults, c.call.ID)
 }
 
 // drafts returns the settlement of the call, or for all but the first result
 // of it that another came.
-func (r *result) drafts() []events.Draft {
-	if r.moved {
+func (r *callResult) drafts() []events.Draft {
+	if r.attachedLater {
 		return nil
 	}
 	if r.first != r {
-		return []events.Draft{r.late()}
+		return []events.Draft{r.lateDraft()}
 	}
-	message, tool := r.asker()
+	message, tool := r.askingMessage()
 	settled := events.CallSettled{
-		Message: message, Call: r.id, Tool: tool, Outcome: r.ending.outcome, Interruption: r.ending.interruption,
-		Text: r.text, Detail: r.ending.detail, Structured: r.structured, Content: r.content,
+		Message: message, Call: r.id, Tool: tool, Outcome: r.outcome.outcome, Interruption: r.outcome.interruption,
+		Text: r.text, Detail: r.outcome.detail, Structured: r.structured, Content: r.content,
 	}
-	d := events.Draft{ID: r.settlement(), Time: r.at}
+	d := events.Draft{ID: r.settlementID(), Time: r.at}
 	if c := r.call; c != nil {
-		settled.Turn, settled.Offered, settled.Effective = c.reply.turn(), c.offered(), c.offered()
-		if d.Causation = c.reply.event(); c.hasBegun() {
-			settled, d.Causation = begun(settled), c.started()
+		settled.Turn, settled.Offered, settled.Effective = c.reply.turnID(), c.offered(), c.offered()
+		if d.Causation = c.reply.eventID(); c.hasBegun() {
+			settled, d.Causation = asBegun(settled), c.startedID()
 		}
 	}
 	d.Event = settled
 	return []events.Draft{d}
 }
 
-// begun returns the settlement of a call that is known to have begun, whatever
+// asBegun returns the settlement of a call that is known to have begun, whatever
 // its text says.
-func begun(s events.CallSettled) events.CallSettled {
+func asBegun(s events.CallSettled) events.CallSettled {
 	s.Began = true
 	switch s.Outcome {
 	case domain.DeclinedByUser: // a person cannot refuse what runs, only stop it
@@ -195,53 +195,53 @@ func begun(s events.CallSettled) events.CallSettled {
 	return s
 }
 
-// asker returns the message that asked for the call, and the name it asked
+// askingMessage returns the message that asked for the call, and the name it asked
 // for. A call that nobody asked has a message of its own.
-func (r *result) asker() (domain.MessageID, string) {
+func (r *callResult) askingMessage() (domain.MessageID, string) {
 	if r.call == nil {
-		return r.chain.message(r.chain.opened, "orphan", string(r.id)), "unknown"
+		return r.session.messageID(r.session.opened, "orphan", string(r.id)), "unknown"
 	}
-	return r.call.reply.message(), r.call.asked.Name
+	return r.call.reply.messageID(), r.call.call.Name
 }
 
-// settlement returns the event that settles the call, of the first result.
-func (r *result) settlement() domain.EventID {
+// settlementID returns the event that settles the call, of the first result.
+func (r *callResult) settlementID() domain.EventID {
 	if r.call == nil {
-		return r.chain.event(r.at, "orphan", string(r.id))
+		return r.session.eventID(r.at, "orphan", string(r.id))
 	}
-	return r.chain.event(r.at, "settled", r.call.reply.key, string(r.id))
+	return r.session.eventID(r.at, "settled", r.call.reply.key, string(r.id))
 }
 
-func (r *result) late() events.Draft {
-	message, tool := r.asker()
-	settlement := r.first.settlement()
+func (r *callResult) lateDraft() events.Draft {
+	message, tool := r.askingMessage()
+	settlement := r.first.settlementID()
 	late := events.LateResultObserved{
-		Message: message, Call: r.id, Tool: tool, Settlement: settlement, Outcome: r.ending.outcome, Text: r.text, Structured: r.structured,
+		Message: message, Call: r.id, Tool: tool, Settlement: settlement, Outcome: r.outcome.outcome, Text: r.text, Structured: r.structured,
 	}
 	if late.Text == "" {
 		late.Text = r.content.Text()
 	}
-	id := r.chain.event(r.at, "late", message.String(), string(r.id), r.key)
+	id := r.session.eventID(r.at, "late", message.String(), string(r.id), r.key)
 	return events.Draft{ID: id, Time: r.at, Causation: settlement, Event: late}
 }
 
-// reported takes it that the result of a call names the sub-agent that the call
+// noteAgent takes it that the result of a call names the sub-agent that the call
 // began.
-func (f *file) reported(s saying, c *call) {
-	if agent := agentIn(s.record.ToolUseResult); agent != "" && s.results == 1 {
-		f.spawned(chainKey{c.reply.chain.key.session, agent}, c)
+func (f *sessionFile) noteAgent(s parsedRecord, c *modelCall) {
+	if agent := agentName(s.record.ToolUseResult); agent != "" && s.resultCount == 1 {
+		f.recordSpawn(sessionKey{c.reply.session.key.session, agent}, c)
 	}
 }
 
-// agentIn returns the name of the sub-agent that a structured value reports of,
+// agentName returns the name of the sub-agent that a structured value reports of,
 // and nothing where it reports of none.
-func agentIn(structured json.RawMessage) string {
-	if first(structured) != '{' || !bytes.Contains(structured, []byte(`"agentId"`)) {
+func agentName(structured json.RawMessage) string {
+	if firstByte(structured) != '{' || !bytes.Contains(structured, []byte(`"agentId"`)) {
 		return ""
 	}
 	var value struct {
-		Agent text `json:"agentId"`
+		Agent jsonText `json:"agentId"`
 	}
-	lenient(structured, &value)
-	return beginning(string(value.Agent), mostName)
+	decodeLenient(structured, &value)
+	return truncate(string(value.Agent), maxName)
 }

@@ -9,63 +9,63 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-func nth(part, place int) string {
+func partSuffix(part, place int) string {
 	if part == 0 && place == 0 {
 		return ""
 	}
 	return fmt.Sprintf("#%d.%d", part, place)
 }
 
-// system reads what the program notes.
-func (f *file) system(s saying) {
+// readSystem reads what the program notes.
+func (f *sessionFile) readSystem(s parsedRecord) {
 	r := s.record
 	switch r.Subtype {
 	case "compact_boundary", "microcompact_boundary":
 		m := r.Compact
-		e := events.ContextCompacted{Trigger: beginning(string(m.Trigger), mostName), Before: int64(m.Before), After: int64(m.After)}
-		f.around(s.chain, "compaction", func(c *chain) { c.say(s.at, e, "compacted", s.key) })
+		e := events.ContextCompacted{Trigger: truncate(string(m.Trigger), maxName), Before: int64(m.Before), After: int64(m.After)}
+		f.whenOpened(s.session, "compaction", func(c *fileSession) { c.addFact(s.time, e, "compacted", s.key) })
 	case "api_error":
-		e := events.ProviderFailed{Detail: f.shortened(failureIn(r.Error), "api error"), Status: statusIn(r.Error), Attempt: int64(r.Attempt)}
-		f.around(s.chain, "api error", func(c *chain) { c.say(s.at, e, "provider", s.key) })
+		e := events.ProviderFailed{Detail: f.limitContext(errorMessage(r.Error), "api error"), Status: errorStatus(r.Error), Attempt: int64(r.Attempt)}
+		f.whenOpened(s.session, "api error", func(c *fileSession) { c.addFact(s.time, e, "provider", s.key) })
 	case "local_command":
-		rest, found := portions(string(r.Content))
-		f.portions(s, 0, found)
+		rest, found := splitTags(string(r.Content))
+		f.addTagged(s, 0, found)
 		if len(found) == 0 {
-			f.aside(s, "", events.ContextCommandOutput, rest)
+			f.addContext(s, "", events.ContextCommandOutput, rest)
 		}
 	case "stop_hook_summary":
 		for i, h := range r.Hooks {
-			f.hook(saying{record: r, key: s.key + nth(i, 0), at: s.at, chain: s.chain}, hook{Event: "Stop", Command: h.Command})
+			f.addHook(parsedRecord{record: r, key: s.key + partSuffix(i, 0), time: s.time, session: s.session}, hookRun{Event: "Stop", Command: h.Command})
 		}
 	default:
-		f.ignore("system/" + string(r.Subtype))
+		f.countIgnored("system/" + string(r.Subtype))
 	}
 }
 
-// mostNested is how many objects deep the message of an error is looked for.
-const mostNested = 10
+// maxNested is how many objects deep the message of an error is looked for.
+const maxNested = 10
 
-// failureIn returns the message of an error of the provider. Of an error without
+// errorMessage returns the message of an error of the provider. Of an error without
 // a message it returns the innermost object that it read, as JSON.
-func failureIn(failed json.RawMessage) string {
-	switch first(failed) {
+func errorMessage(failed json.RawMessage) string {
+	switch firstByte(failed) {
 	case '"':
-		var t text
-		lenient(failed, &t)
+		var t jsonText
+		decodeLenient(failed, &t)
 		return string(t)
 	case 0:
 		return "no detail"
 	}
-	for range mostNested {
+	for range maxNested {
 		var e struct {
-			Message text            `json:"message"`
+			Message jsonText        `json:"message"`
 			Error   json.RawMessage `json:"error"`
 		}
-		lenient(failed, &e)
+		decodeLenient(failed, &e)
 		if e.Message != "" {
 			return string(e.Message)
 		}
-		if first(e.Error) != '{' {
+		if firstByte(e.Error) != '{' {
 			break
 		}
 		failed = e.Error
@@ -73,48 +73,48 @@ func failureIn(failed json.RawMessage) string {
 	return string(failed)
 }
 
-func statusIn(failed json.RawMessage) int64 {
+func errorStatus(failed json.RawMessage) int64 {
 	var e struct {
-		Status count `json:"status"`
+		Status jsonCount `json:"status"`
 	}
-	lenient(failed, &e)
+	decodeLenient(failed, &e)
 	return int64(e.Status)
 }
 
-// A hook is a command that the program runs where something happens.
-type hook struct{ Name, Event, Command, Call, Outcome, Output text }
+// A hookRun is a command that the program runs where something happens.
+type hookRun struct{ Name, Event, Command, Call, Outcome, Output jsonText }
 
-// hook records that a hook ran.
-func (f *file) hook(s saying, h hook) {
+// addHook records that a hook ran.
+func (f *sessionFile) addHook(s parsedRecord, h hookRun) {
 	if h.Name == "" {
 		h.Name = h.Event
 	}
 	size := 0
 	e := events.CommandRan{
-		By: events.ByHook, Name: beginning(string(h.Name), mostName), Command: f.within(&size, string(h.Command), "command of a hook"),
-		Call: domain.CallID(beginning(string(h.Call), mostName)), Outcome: string(h.Outcome),
-		Output: f.shortened(string(h.Output), "output of a hook"),
+		By: events.ByHook, Name: truncate(string(h.Name), maxName), Command: f.fitText(&size, string(h.Command), "command of a hook"),
+		Call: domain.CallID(truncate(string(h.Call), maxName)), Outcome: string(h.Outcome),
+		Output: f.limitContext(string(h.Output), "output of a hook"),
 	}
-	f.around(s.chain, "hook", func(c *chain) { c.say(s.at, e, "hook", s.key) })
+	f.whenOpened(s.session, "hook", func(c *fileSession) { c.addFact(s.time, e, "hook", s.key) })
 }
 
 // hookOutcomes are how hooks ended, by the type of the attachment that says so.
-var hookOutcomes = map[text]text{
+var hookOutcomes = map[jsonText]jsonText{
 	"hook_success": "success", "hook_non_blocking_error": "failed", "hook_error_during_execution": "failed",
 	"hook_blocking_error": "blocked", "hook_cancelled": "cancelled", "hook_stopped_continuation": "stopped", "async_hook_response": "success",
 }
 
-// attached reads an attachment.
-func (f *file) attached(s saying) {
+// readAttachment reads an attachment.
+func (f *sessionFile) readAttachment(s parsedRecord) {
 	a := s.record.Attachment
 	outcome, ran := hookOutcomes[a.Type]
 	switch {
 	case a.Type == "queued_command":
-		f.queued(s)
+		f.readQueued(s)
 	case ran:
 		output := []string{string(a.Stdout), string(a.Stderr)}
 		if output[0] == "" {
-			output[0] = spelled(a.Content)
+			output[0] = contentText(a.Content)
 		}
 		if a.Blocking.Error != "" {
 			output = []string{string(a.Blocking.Error)}
@@ -122,26 +122,26 @@ func (f *file) attached(s saying) {
 		if a.Command == "" {
 			a.Command = a.Blocking.Command
 		}
-		f.hook(s, hook{Name: a.HookName, Event: a.HookEvent, Command: a.Command, Call: a.ToolUse, Outcome: outcome, Output: text(strings.TrimSpace(strings.Join(output, "\n")))})
+		f.addHook(s, hookRun{Name: a.HookName, Event: a.HookEvent, Command: a.Command, Call: a.ToolUse, Outcome: outcome, Output: jsonText(strings.TrimSpace(strings.Join(output, "\n")))})
 	case a.Type == "hook_additional_context":
-		f.aside(s, "", events.ContextHook, spelled(a.Content))
+		f.addContext(s, "", events.ContextHook, contentText(a.Content))
 	default:
-		f.ignore("attachment/" + string(a.Type))
+		f.countIgnored("attachment/" + string(a.Type))
 	}
 }
 
-// spelled returns a content that is a text or a list of texts.
-func spelled(content json.RawMessage) string { return prose(blocks(content)) }
+// contentText returns a content that is a text or a list of texts.
+func contentText(content json.RawMessage) string { return plainText(contentBlocks(content)) }
 
-// settings takes the settings that a record names.
-func (f *file) settings(s saying) {
-	c, ok := f.chains[s.chain]
+// readSettings takes the settings that a record names.
+func (f *sessionFile) readSettings(s parsedRecord) {
+	c, ok := f.sessions[s.session]
 	if !ok {
 		return
 	}
 	r := s.record
-	c.set(events.SettingLocation, string(r.CWD), s.at)
-	c.set(events.SettingProgramVersion, string(r.Version), s.at)
-	c.set(events.SettingGitBranch, string(r.Branch), s.at)
-	c.set(events.SettingPermissionMode, string(r.Mode), s.at)
+	c.changeSetting(events.SettingLocation, string(r.CWD), s.time)
+	c.changeSetting(events.SettingProgramVersion, string(r.Version), s.time)
+	c.changeSetting(events.SettingGitBranch, string(r.Branch), s.time)
+	c.changeSetting(events.SettingPermissionMode, string(r.Mode), s.time)
 }

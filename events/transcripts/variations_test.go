@@ -11,7 +11,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/transcripts"
 )
 
-func TestOnlyWhatAPersonSaidIsAPrompt(t *testing.T) {
+func TestOnlyUserTextIsAPrompt(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
 	importAll(t, l, fixture(t, "garden.jsonl"))
@@ -25,7 +25,7 @@ func TestOnlyWhatAPersonSaidIsAPrompt(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotTheFormatIsForeign(t *testing.T) {
+func TestOtherFormatsAreForeign(t *testing.T) {
 	t.Parallel()
 	for _, data := range []string{
 		"PK\x03\x04\x00\x00", "hello\nworld\n", "[1,2,3]", "{\n  \"schema_version\": \"1.2\",\n  \"steps\": []\n}\n",
@@ -53,7 +53,7 @@ func TestWhatIsNotTheFormatIsForeign(t *testing.T) {
 	}
 }
 
-func TestAFileThatSaysNothingHasASessionAndNoEvents(t *testing.T) {
+func TestFileWithoutMessagesHasASessionAndNoEvents(t *testing.T) {
 	t.Parallel()
 	data := []byte(`{"type":"summary","summary":"x","leafUuid":"y"}` + "\n")
 	read := readFile(t, data)
@@ -135,7 +135,7 @@ func TestALineWithoutATimeTakesTheLastBefore(t *testing.T) {
 	}
 }
 
-func TestWhatAPersonQueuedIsAPrompt(t *testing.T) {
+func TestQueuedPromptIsAPrompt(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
 	importAll(t, l, []byte(`{"type":"attachment","uuid":"1","attachment":{"type":"queued_command","prompt":"and the roses","commandMode":"prompt"}}

@@ -26,7 +26,7 @@ func settlements(t *testing.T, l *events.Ledger) map[domain.CallID][]events.Call
 	return all
 }
 
-func TestEndingsAreWhatTheFileSays(t *testing.T) {
+func TestOutcomesFollowTheFile(t *testing.T) {
 	t.Parallel()
 	l := newLedger()
 	importAll(t, l, fixture(t, "garden.jsonl"))

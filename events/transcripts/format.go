@@ -1,0 +1,294 @@
+package transcripts
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// A fileRecord is one line of a session file, as far as it is read. What has
+// another type than it should is taken as absent.
+type fileRecord struct {
+	Type          jsonText        `json:"type"`
+	UUID          jsonText        `json:"uuid"`
+	Parent        jsonText        `json:"parentUuid"`
+	Session       jsonText        `json:"sessionId"`
+	Timestamp     jsonText        `json:"timestamp"`
+	Request       jsonText        `json:"requestId"`
+	Agent         jsonText        `json:"agentId"`
+	CWD           jsonText        `json:"cwd"`
+	Sidechain     jsonFlag        `json:"isSidechain"`
+	Meta          jsonFlag        `json:"isMeta"`
+	Summary       jsonFlag        `json:"isCompactSummary"`
+	OnlyShown     jsonFlag        `json:"isVisibleInTranscriptOnly"`
+	Title         jsonText        `json:"summary"`
+	Message       json.RawMessage `json:"message"`
+	ToolUseResult json.RawMessage `json:"toolUseResult"`
+	ToolUse       jsonText        `json:"toolUseID"`
+	ParentToolUse jsonText        `json:"parentToolUseID"`
+	Version       jsonText        `json:"version"`
+	Branch        jsonText        `json:"gitBranch"`
+	Mode          jsonText        `json:"permissionMode"`
+	Subtype       jsonText        `json:"subtype"`
+	Content       jsonText        `json:"content"`
+	APIError      jsonFlag        `json:"isApiErrorMessage"`
+	Status        jsonCount       `json:"apiErrorStatus"`
+	Error         json.RawMessage `json:"error"`
+	Attempt       jsonCount       `json:"retryAttempt"`
+	Hooks         hookList        `json:"hookInfos"`
+	Compact       compactMetadata `json:"compactMetadata"`
+	Data          progressData    `json:"data"`
+	Attachment    attachment      `json:"attachment"`
+	Origin        recordOrigin    `json:"origin"`
+	Forked        forkOrigin      `json:"forkedFrom"`
+}
+
+// A forkOrigin says of which record of which session a record is a copy.
+type forkOrigin struct {
+	Session jsonText `json:"sessionId"`
+	UUID    jsonText `json:"messageUuid"`
+}
+
+// An recordOrigin says who wrote a record of the person's side.
+type recordOrigin struct {
+	Kind jsonText `json:"kind"`
+}
+
+type compactMetadata struct {
+	Trigger jsonText  `json:"trigger"`
+	Before  jsonCount `json:"preTokens"`
+	After   jsonCount `json:"postTokens"`
+}
+
+// progressData is what a record of progress has to say.
+type progressData struct {
+	Type      jsonText        `json:"type"`
+	HookEvent jsonText        `json:"hookEvent"`
+	HookName  jsonText        `json:"hookName"`
+	Command   jsonText        `json:"command"`
+	Agent     jsonText        `json:"agentId"`
+	Message   json.RawMessage `json:"message"` // of agent_progress: a record
+}
+
+// An attachment is what the program puts beside the messages.
+type attachment struct {
+	Type      jsonText        `json:"type"`
+	Prompt    json.RawMessage `json:"prompt"`
+	Mode      jsonText        `json:"commandMode"`
+	HookName  jsonText        `json:"hookName"`
+	HookEvent jsonText        `json:"hookEvent"`
+	ToolUse   jsonText        `json:"toolUseID"`
+	Command   jsonText        `json:"command"`
+	Content   json.RawMessage `json:"content"`
+	Stdout    jsonText        `json:"stdout"`
+	Stderr    jsonText        `json:"stderr"`
+	Blocking  blockingError   `json:"blockingError"`
+}
+
+type blockingError struct {
+	Error   jsonText `json:"blockingError"`
+	Command jsonText `json:"command"`
+}
+
+// hookList are the hooks that ran where a turn ended.
+type hookList []struct {
+	Command jsonText `json:"command"`
+}
+
+// A chatMessage is what a model or a person said.
+type chatMessage struct {
+	ID         jsonText        `json:"id"`
+	Model      jsonText        `json:"model"`
+	StopReason jsonText        `json:"stop_reason"`
+	Content    json.RawMessage `json:"content"`
+	Usage      struct {
+		Input      jsonCount `json:"input_tokens"`
+		Output     jsonCount `json:"output_tokens"`
+		CacheRead  jsonCount `json:"cache_read_input_tokens"`
+		CacheWrite jsonCount `json:"cache_creation_input_tokens"`
+	} `json:"usage"`
+}
+
+// A contentBlock is one part of a message or of a result.
+type contentBlock struct {
+	Type      jsonText        `json:"type"`
+	Text      jsonText        `json:"text"`
+	Thinking  jsonText        `json:"thinking"`
+	ID        jsonText        `json:"id"`
+	Name      jsonText        `json:"name"`
+	Input     json.RawMessage `json:"input"`
+	ToolUseID jsonText        `json:"tool_use_id"`
+	Content   json.RawMessage `json:"content"`
+	IsError   jsonFlag        `json:"is_error"`
+	Source    struct {
+		Type      jsonText `json:"type"`
+		MediaType jsonText `json:"media_type"`
+		Data      jsonText `json:"data"`
+	} `json:"source"`
+	raw json.RawMessage
+}
+
+// decodeLenient decodes what fits and leaves out what does not. Whether the document
+// is JSON at all is known before.
+func decodeLenient(document json.RawMessage, into any) { _ = json.Unmarshal(document, into) }
+
+// message returns the message of a record. A text alone is a message with that
+// content.
+func (r fileRecord) message() (chatMessage, bool) {
+	switch firstByte(r.Message) {
+	case '{':
+		var m chatMessage
+		decodeLenient(r.Message, &m)
+		return m, true
+	case '"', '[':
+		return chatMessage{Content: r.Message}, true
+	}
+	return chatMessage{}, false
+}
+
+// contentBlocks returns the parts of a content, which may be a text, a part or an
+// array of both.
+func contentBlocks(content json.RawMessage) []contentBlock {
+	switch firstByte(content) {
+	case '"':
+		var t jsonText
+		decodeLenient(content, &t)
+		return []contentBlock{{Type: "text", Text: t}}
+	case '{':
+		var b contentBlock
+		decodeLenient(content, &b)
+		b.raw = content
+		return []contentBlock{b}
+	case '[':
+		var elements []json.RawMessage
+		decodeLenient(content, &elements)
+		var all []contentBlock
+		for _, e := range elements {
+			if firstByte(e) != '[' {
+				all = append(all, contentBlocks(e)...)
+			}
+		}
+		return all
+	}
+	return nil
+}
+
+func firstByte(document json.RawMessage) byte {
+	if document = bytes.TrimLeft(document, " \t\r\n"); len(document) > 0 {
+		return document[0]
+	}
+	return 0
+}
+
+// resultContents returns what a model read of a result. What is neither text nor
+// media in base64 is given as its JSON.
+func resultContents(content json.RawMessage) domain.Contents {
+	var all domain.Contents
+	for _, b := range contentBlocks(content) {
+		switch {
+		case b.Type == "text":
+			all = append(all, domain.Text(b.Text))
+		default:
+			media, ok := b.media()
+			if !ok {
+				all = append(all, domain.Text(b.raw))
+				continue
+			}
+			all = append(all, media)
+		}
+	}
+	return all
+}
+
+// media returns the media in base64 that a part is.
+func (b contentBlock) media() (domain.Media, bool) {
+	if b.Source.Data == "" || b.Source.MediaType == "" {
+		return domain.Media{}, false
+	}
+	data, err := base64.StdEncoding.DecodeString(string(b.Source.Data))
+	return domain.Media{MIME: truncate(string(b.Source.MediaType), maxName), Data: data}, err == nil
+}
+
+// plainText returns the text of the parts that a person wrote. Of media it says
+// only the type.
+func plainText(parts []contentBlock) string {
+	var all []string
+	for _, b := range parts {
+		switch b.Type {
+		case "text":
+			all = append(all, string(b.Text))
+		case "image", "document":
+			all = append(all, "["+string(b.Type)+" "+string(b.Source.MediaType)+"]")
+		}
+	}
+	return strings.Join(all, "\n")
+}
+
+// tokens returns what the message counts.
+func (m chatMessage) tokens() events.Tokens {
+	u := m.Usage
+	return events.Tokens{
+		Input: int64(u.Input), Output: int64(u.Output), CacheRead: int64(u.CacheRead), CacheWrite: int64(u.CacheWrite),
+	}
+}
+
+// timestamp returns the time of a record, and whether it has one that can be kept.
+func (r fileRecord) timestamp() (time.Time, bool) {
+	at, err := time.Parse(time.RFC3339, string(r.Timestamp))
+	if err != nil {
+		ms, err := strconv.ParseInt(string(r.Timestamp), 10, 64)
+		if err != nil {
+			return time.Time{}, false
+		}
+		at = time.UnixMilli(ms)
+	}
+	at = at.UTC().Truncate(time.Microsecond)
+	return at, at.Year() >= 1970 && at.Year() < 10000
+}
+
+// A jsonText is a JSON string, or the literal of a number.
+type jsonText string
+
+// UnmarshalJSON takes what is neither as absent.
+func (t *jsonText) UnmarshalJSON(data []byte) error {
+	*t = ""
+	switch c := data[0]; {
+	case c == '"':
+		var s string
+		if err := json.Unmarshal(data, &s); err != nil {
+			return err
+		}
+		*t = jsonText(s)
+	case c == '-' || '0' <= c && c <= '9':
+		*t = jsonText(data)
+	}
+	return nil
+}
+
+// A jsonFlag is true, "true" or 1.
+type jsonFlag bool
+
+// UnmarshalJSON takes everything else as false.
+func (f *jsonFlag) UnmarshalJSON(data []byte) error {
+	*f = jsonFlag(string(data) == "true" || string(data) == `"true"` || string(data) == "1")
+	return nil
+}
+
+// A jsonCount is a number that is not negative.
+type jsonCount int64
+
+// UnmarshalJSON takes everything else as zero.
+func (c *jsonCount) UnmarshalJSON(data []byte) error {
+	n, err := strconv.ParseInt(string(data), 10, 64)
+	if err != nil {
+		n = 0
+	}
+	*c = jsonCount(max(n, 0))
+	return nil
+}

@@ -1,0 +1,361 @@
+package transcripts
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// A parsedRecord is a record in its place.
+type parsedRecord struct {
+	record      fileRecord
+	key         string // names the record for ever
+	time        time.Time
+	session     sessionKey
+	resultCount int // of a person's record
+}
+
+// A userPrompt is a step: what the agent was asked.
+type userPrompt struct {
+	session *fileSession
+	at      time.Time
+	key     string
+	text    string
+	media   domain.Contents
+}
+
+func (p *userPrompt) eventID() domain.EventID { return p.session.eventID(p.at, "prompt", p.key) }
+
+func (p *userPrompt) drafts() []events.Draft {
+	return []events.Draft{{ID: p.eventID(), Time: p.at, Event: events.PromptAdmitted{
+		Message: p.session.messageID(p.at, "prompt", p.key), Text: p.text, Media: p.media,
+	}}}
+}
+
+// readUser reads a record of the person's side: prompts, results, the marks of
+// interruptions, and what the program says in the person's place.
+func (f *sessionFile) readUser(s parsedRecord) {
+	m, ok := s.record.message()
+	if !ok {
+		f.refuse("user record has no message")
+		return
+	}
+	f.noteMessage(m)
+	parts := contentBlocks(m.Content)
+	for _, b := range parts {
+		if b.Type == "tool_result" {
+			s.resultCount++
+		}
+	}
+	for i, b := range parts {
+		if b.Type == "tool_result" {
+			f.readResult(s, b, i)
+		}
+	}
+	f.readUserText(s, parts)
+}
+
+// readQueued reads what a person, or the program, said while the agent worked.
+func (f *sessionFile) readQueued(s parsedRecord) {
+	a := s.record.Attachment
+	parts := contentBlocks(a.Prompt)
+	if a.Mode != "" && a.Mode != "prompt" {
+		f.addContext(s, "", events.ContextNotification, plainText(parts))
+		return
+	}
+	f.readUserText(s, parts)
+}
+
+// readUserText reads what a person's record says outside of results.
+func (f *sessionFile) readUserText(s parsedRecord, parts []contentBlock) {
+	r := s.record
+	switch text := plainText(parts); {
+	case text == "":
+	case isInterruption(text):
+		c := f.sessionFor(s)
+		c.addFact(s.time, events.SessionInterrupted{Reason: domain.ByUser, Detail: strings.TrimSpace(text)}, "interrupted", s.key)
+	case bool(r.Summary):
+		f.addContext(s, "", events.ContextSummary, text)
+	case strings.HasPrefix(text, "Stop hook feedback:"):
+		f.addContext(s, "", events.ContextHook, text)
+	default:
+		f.splitProgramText(s, parts, bool(r.Meta || r.OnlyShown) || r.Origin.Kind != "" && r.Origin.Kind != "human")
+	}
+}
+
+// splitProgramText splits a record into the text of a person and the text that the program
+// put around it. With program, all of the record is the program's.
+func (f *sessionFile) splitProgramText(s parsedRecord, parts []contentBlock, program bool) {
+	var own []contentBlock
+	for i, b := range parts {
+		if b.Type != "text" {
+			own = append(own, b)
+			continue
+		}
+		rest, found := splitTags(string(b.Text))
+		f.addTagged(s, i, found)
+		if len(found) == 0 || strings.TrimSpace(rest) != "" {
+			b.Text = jsonText(rest)
+			own = append(own, b)
+		}
+	}
+	prose := plainText(own)
+	switch {
+	case len(own) == 0:
+	case strings.TrimSpace(prose) == "":
+		f.countIgnored("blank text")
+	case program:
+		source := events.ContextProgram
+		if s.record.Origin.Kind == "task-notification" {
+			source = events.ContextNotification
+		}
+		f.addContext(s, "", source, prose)
+	default:
+		c := f.sessionFor(s)
+		p := &userPrompt{session: c, at: s.time, key: s.key, media: f.promptMedia(own)}
+		size := contentSize(p.media)
+		p.text = f.fitText(&size, prose, "prompt")
+		c.steps = append(c.steps, p)
+		c.prompt = p
+	}
+}
+
+// promptMedia returns the media of a prompt.
+func (f *sessionFile) promptMedia(parts []contentBlock) domain.Contents {
+	var all domain.Contents
+	for _, b := range parts {
+		if media, ok := b.media(); ok && b.Type != "text" {
+			all = append(all, media)
+		} else if b.Type == "image" || b.Type == "document" {
+			f.countIgnored("block/" + string(b.Type))
+		}
+	}
+	return slices.DeleteFunc(f.limitContents(all, "prompt"), func(c domain.Content) bool {
+		_, isText := c.(domain.Text)
+		return isText
+	})
+}
+
+// addContext records a text that no person wrote.
+func (f *sessionFile) addContext(s parsedRecord, nth, source, text string) {
+	if strings.TrimSpace(text) == "" {
+		f.countIgnored("blank text")
+		return
+	}
+	e := f.contextEvent(source, text)
+	f.whenOpened(s.session, "context/"+source, func(c *fileSession) { c.addFact(s.time, e, "context", s.key+nth) })
+}
+
+// A taggedText is what the program wrote between two tags.
+type taggedText struct{ tag, text string }
+
+// machineTags are the tags between which the program writes, and what it writes
+// there.
+var machineTags = map[string]string{
+	"local-command-stdout": events.ContextCommandOutput, "local-command-stderr": events.ContextCommandOutput,
+	"bash-stdout": events.ContextCommandOutput, "bash-stderr": events.ContextCommandOutput,
+	"local-command-caveat": events.ContextReminder, "system-reminder": events.ContextReminder,
+	"task-notification": events.ContextNotification, "agent-notification": events.ContextNotification,
+	"bash-notification": events.ContextNotification, "teammate-message": events.ContextNotification,
+	"user-prompt-submit-hook": events.ContextHook, "session-start-hook": events.ContextHook, "post-tool-use-hook": events.ContextHook,
+	"ide_opened_file": events.ContextProgram, "ide_selection": events.ContextProgram, "ide_diagnostics": events.ContextProgram,
+	"new-diagnostics": events.ContextProgram, "uploaded_files": events.ContextProgram,
+}
+
+// commandTags are the tags of what a person gave to the program, and not to the
+// agent.
+var commandTags = []string{"command-name", "command-message", "command-args", "command-contents", "bash-input"}
+
+// splitTags sets apart what the program wrote at the beginning of a text, and the
+// reminders at its end. A tag that is not closed reaches to the end.
+func splitTags(text string) (rest string, found []taggedText) {
+	rest = text
+	for {
+		head := strings.TrimSpace(rest)
+		tag, body, ok := openingTag(head)
+		if !ok {
+			break
+		}
+		inner, behind, _ := strings.Cut(body, "</"+tag+">")
+		found = append(found, taggedText{tag, strings.TrimSpace(inner)})
+		rest = behind
+	}
+	const opens, closes = "<system-reminder>", "</system-reminder>"
+	for {
+		tail := strings.TrimSpace(rest)
+		at := strings.LastIndex(tail, opens)
+		if at < 0 || !strings.HasSuffix(tail, closes) || strings.Count(tail[at:], closes) != 1 {
+			break
+		}
+		found = append(found, taggedText{"system-reminder", strings.TrimSpace(strings.TrimSuffix(tail[at+len(opens):], closes))})
+		rest = strings.TrimRight(tail[:at], " \t\r\n")
+	}
+	if len(found) > 0 {
+		rest = strings.TrimSpace(rest)
+	}
+	return rest, found
+}
+
+// openingTag returns the tag of the program that a text begins with, and what
+// follows it. A tag may have attributes.
+func openingTag(text string) (tag, behind string, ok bool) {
+	inner, isTag := strings.CutPrefix(text, "<")
+	if !isTag {
+		return "", "", false
+	}
+	end := strings.IndexByte(inner[:min(len(inner), maxName)], '>')
+	if end < 0 {
+		return "", "", false
+	}
+	tag, _, _ = strings.Cut(inner[:end], " ")
+	if machineTags[tag] == "" && !slices.Contains(commandTags, tag) {
+		return "", "", false
+	}
+	return tag, inner[end+1:], true
+}
+
+// addTagged records what the program wrote in a part of a record: one command, if
+// the part has any of its tags, and a text for each other tag.
+func (f *sessionFile) addTagged(s parsedRecord, part int, found []taggedText) {
+	ran := events.CommandRan{By: events.ByUser}
+	size, is := 0, false
+	for i, p := range found {
+		switch p.tag {
+		case "command-name":
+			ran.Name, is = truncate(p.text, maxName), true
+		case "command-args":
+			ran.Command, is = f.fitText(&size, p.text, "arguments of a command"), true
+		case "bash-input":
+			ran.Name, ran.Command, is = "bash", f.fitText(&size, p.text, "line of a command"), true
+		case "command-message", "command-contents":
+			if ran.Name == "" {
+				ran.Name = truncate(p.text, maxName)
+			}
+			is = true
+		default:
+			f.addContext(s, partSuffix(part, i), machineTags[p.tag], p.text)
+		}
+	}
+	if is {
+		f.whenOpened(s.session, "command", func(c *fileSession) { c.addFact(s.time, ran, "command", s.key+partSuffix(part, 0)) })
+	}
+}
+
+// readAssistant reads a record of the model's side: a part of a reply.
+func (f *sessionFile) readAssistant(s parsedRecord) {
+	m, ok := s.record.message()
+	if !ok {
+		f.refuse("assistant record has no message")
+		return
+	}
+	f.noteMessage(m)
+	parts := contentBlocks(m.Content)
+	if bool(s.record.APIError) && !slices.ContainsFunc(parts, func(b contentBlock) bool { return b.Type == "tool_use" }) {
+		failed := events.ProviderFailed{Detail: f.limitContext(plainText(parts), "api error"), Status: int64(s.record.Status)}
+		f.whenOpened(s.session, "api error", func(c *fileSession) { c.addFact(s.time, failed, "provider", s.key) })
+		return
+	}
+	r := f.sessionFor(s).reply(s, m)
+	r.merge(m, s.time)
+	for _, b := range parts {
+		switch b.Type {
+		case "text":
+			f.addText(r, &r.texts, string(b.Text), "reply")
+		case "thinking":
+			if b.Thinking == "" {
+				f.countIgnored("block/thinking without a text")
+			}
+			f.addText(r, &r.thoughts, string(b.Thinking), "thinking")
+		case "tool_use":
+			f.readCall(s, r, b)
+		case "tool_result":
+			f.refuse("result of %q stands in a reply", truncate(string(b.ToolUseID), maxName))
+		default:
+			f.countIgnored("block/" + string(b.Type))
+		}
+	}
+}
+
+// noteMessage takes it that a record of the format was met: what a model or a person
+// said has a content.
+func (f *sessionFile) noteMessage(m chatMessage) {
+	if firstByte(m.Content) != 0 {
+		f.recognized = true
+	}
+}
+
+// readProgress reads the sign that a call runs: hooks that ran, what a sub-agent
+// says, and otherwise only that it runs. Before it runs, only its hooks speak.
+func (f *sessionFile) readProgress(s parsedRecord, document []byte) {
+	data := s.record.Data
+	switch data.Type {
+	case "":
+		f.countIgnored("progress")
+		return
+	case "hook_progress":
+		f.addHook(s, hookRun{Name: data.HookName, Event: data.HookEvent, Command: data.Command, Call: s.record.progressCall(f)})
+	case "agent_progress":
+		f.readAgentProgress(s, document)
+	default:
+		f.countIgnored("progress/" + string(data.Type))
+	}
+	if data.Type == "hook_progress" && !strings.HasPrefix(string(data.HookEvent), "PostToolUse") {
+		return
+	}
+	for _, id := range []jsonText{s.record.ToolUse, s.record.ParentToolUse} {
+		if calls := f.calls[domain.CallID(id)]; id != "" && len(calls) > 0 {
+			if c := calls[len(calls)-1]; c.result == nil {
+				c.began = true
+			}
+			return
+		}
+	}
+}
+
+// progressCall returns the call that a record of progress is of.
+func (r fileRecord) progressCall(f *sessionFile) jsonText {
+	if len(f.calls[domain.CallID(r.ToolUse)]) > 0 || r.ParentToolUse == "" {
+		return r.ToolUse
+	}
+	return r.ParentToolUse
+}
+
+// readAgentProgress reads what a sub-agent says in a record of progress of the call that
+// began it: a record within the record.
+func (f *sessionFile) readAgentProgress(s parsedRecord, document []byte) {
+	data := s.record.Data
+	if firstByte(data.Message) != '{' {
+		f.countIgnored("progress/agent_progress without a message")
+		return
+	}
+	var inner fileRecord
+	decodeLenient(data.Message, &inner)
+	inner.Session, inner.Sidechain, inner.Agent = s.record.Session, true, data.Agent
+	if inner.Agent == "" {
+		inner.Agent = s.record.ParentToolUse
+	}
+	if inner.CWD == "" {
+		inner.CWD, inner.Branch, inner.Version = s.record.CWD, s.record.Branch, s.record.Version
+	}
+	at := s.time
+	if own, ok := inner.timestamp(); ok {
+		at = own
+	}
+	if inner.Type != "user" && inner.Type != "assistant" {
+		f.countIgnored("progress/agent_progress/" + string(inner.Type))
+		return
+	}
+	within := parsedRecord{record: inner, time: at, session: f.sessionKeyOf(inner)}
+	var again bool
+	if within.key, again = f.recordKey(inner, document); again {
+		f.countIgnored("repeated record")
+		return
+	}
+	if s.record.ParentToolUse != "" {
+		f.spawnedByCall(within.session, domain.CallID(s.record.ParentToolUse))
+	}
+	f.readMessage(within)
+}

@@ -1,0 +1,240 @@
+package transcripts
+
+import (
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// A sessionKey names a session within a file: the ID that the format gives the
+// session, and of a sub-agent its name.
+type sessionKey struct{ session, agent string }
+
+// A fileSession is one session of a file: that of a person, or that of a sub-agent. It
+// begins with the first record that says something. Its IDs are known once
+// [Importer.Import] has found out what is on record of it.
+type fileSession struct {
+	key           sessionKey
+	source        string // what the format calls it
+	session       domain.SessionID
+	opened        time.Time
+	agent         domain.AgentID
+	cwd           string // the first
+	cwdAt         time.Time
+	model         string // the first
+	modelAt       time.Time
+	prompt        *userPrompt // the last
+	replies       map[string]*modelReply
+	tools         []*observedTool
+	toolsByName   map[string]*observedTool // the same, by name
+	steps         []draftSource
+	settings      map[string]string // of settings
+	settingCounts map[[2]string]int // how often a setting got a value
+	spawner       *modelCall        // that began it; nil where the file does not say
+	stored        storedIDs         // on record
+}
+
+// A observedTool is a name that the calls of a chain used.
+type observedTool struct {
+	name string
+	at   time.Time
+}
+
+// A draftSource is what a chain has to say at one place. What it says is settled only
+// when the file ends, as later lines add to replies and results find calls.
+type draftSource interface{ drafts() []events.Draft }
+
+// A fixedStep is a step that no later line changes.
+type fixedStep struct {
+	session *fileSession
+	at      time.Time
+	name    []string // of the event
+	cause   *userPrompt
+	event   events.Event
+}
+
+func (s fixedStep) drafts() []events.Draft {
+	d := events.Draft{ID: s.session.eventID(s.at, s.name...), Time: s.at, Event: s.event}
+	if s.cause != nil {
+		d.Causation = s.cause.eventID()
+	}
+	return []events.Draft{d}
+}
+
+// sessionFor returns the chain that a saying belongs to, and begins it if there is
+// none.
+func (f *sessionFile) sessionFor(s parsedRecord) *fileSession {
+	if c, ok := f.sessions[s.session]; ok {
+		return c
+	}
+	c := &fileSession{
+		key: s.session, source: f.sourceOf(s.session), session: f.sessionID(s.session, s.time), opened: s.time, agent: domain.AgentID(claudeCode),
+		replies: map[string]*modelReply{}, toolsByName: map[string]*observedTool{}, settings: map[string]string{}, settingCounts: map[[2]string]int{},
+	}
+	if s.session.agent != "" {
+		c.agent = "subagent"
+		if s.record.Agent != "" {
+			c.agent = domain.AgentID(truncate(string(s.record.Agent), maxName))
+		}
+	} else if f.main != nil {
+		c.steps = append(c.steps, c.newSetting(events.SettingContinues, f.main.source, s.time))
+	}
+	f.sessions[s.session] = c
+	f.order = append(f.order, c)
+	if s.session.agent == "" {
+		f.main = c
+	}
+	waiting := f.pending[s.session]
+	delete(f.pending, s.session)
+	delete(f.pendingKinds, s.session)
+	for _, w := range waiting {
+		w(c)
+	}
+	f.readSettings(s)
+	return c
+}
+
+// whenOpened does what says nothing by itself: at once, if its chain has begun, and
+// otherwise when it begins.
+func (f *sessionFile) whenOpened(key sessionKey, kind string, do func(*fileSession)) {
+	if c, ok := f.sessions[key]; ok {
+		do(c)
+		return
+	}
+	f.pending[key] = append(f.pending[key], do)
+	f.pendingKinds[key] = append(f.pendingKinds[key], kind)
+}
+
+// newSetting returns the step that gives a setting a value. It is named by the
+// value, and by how often the setting got it: so two files that tell of one
+// change by different records mean the same.
+func (c *fileSession) newSetting(name, value string, at time.Time) draftSource {
+	c.settings[name] = value
+	c.settingCounts[[2]string{name, value}]++
+	return fixedStep{
+		session: c, at: at, name: []string{"setting", name, value, fmt.Sprint(c.settingCounts[[2]string{name, value}])},
+		event: events.SettingChanged{Setting: name, Value: value},
+	}
+}
+
+// changeSetting records that a setting has a value, if that is news.
+func (c *fileSession) changeSetting(name, value string, at time.Time) {
+	if value = truncate(value, maxName); value == "" || c.settings[name] == value {
+		return
+	}
+	if name == events.SettingLocation && c.cwd == "" {
+		c.cwd, c.cwdAt, c.settings[name] = value, at, value
+		return
+	}
+	c.steps = append(c.steps, c.newSetting(name, value, at))
+}
+
+// eventID returns the ID of an event of the chain.
+func (c *fileSession) eventID(at time.Time, parts ...string) domain.EventID {
+	return storedID(c.stored, deriveID[domain.EventID](domain.IDFromBytes, at, c.idParts("event", parts)...))
+}
+
+func (c *fileSession) messageID(at time.Time, parts ...string) domain.MessageID {
+	return storedID(c.stored, deriveID[domain.MessageID](domain.IDFromBytes, at, c.idParts("message", parts)...))
+}
+
+func (c *fileSession) turnID(at time.Time, parts ...string) domain.TurnID {
+	return storedID(c.stored, deriveID[domain.TurnID](domain.IDFromBytes, at, c.idParts("turn", parts)...))
+}
+
+func (c *fileSession) layerID() domain.LayerID {
+	return storedID(c.stored, deriveID[domain.LayerID](domain.IDFromBytes, c.opened, c.idParts("layer", nil)...))
+}
+
+func (c *fileSession) idParts(kind string, parts []string) []string {
+	return append([]string{claudeCode, c.session.String(), kind}, parts...)
+}
+
+// addFact adds a fact.
+func (c *fileSession) addFact(at time.Time, e events.Event, name ...string) {
+	c.steps = append(c.steps, fixedStep{session: c, at: at, name: name, cause: c.prompt, event: e})
+}
+
+// observeTool takes it that a call used a tool.
+func (c *fileSession) observeTool(name string, at time.Time) {
+	if c.toolsByName[name] == nil {
+		c.toolsByName[name] = &observedTool{name, at}
+		c.tools = append(c.tools, c.toolsByName[name])
+	}
+}
+
+// offered returns the registration that is observed for a name. It is zero for
+// what is not a name.
+func (c *fileSession) offered(name string) domain.Offered {
+	parsed, err := domain.ParseName(name)
+	t := c.toolsByName[name]
+	if err != nil || t == nil {
+		return domain.Offered{}
+	}
+	return domain.Offered{Name: parsed, Registration: domain.RegistrationOf(c.eventID(t.at, "tool", name)), Layer: c.layerID()}
+}
+
+// layerDrafts returns what the chain says in its layer's stream.
+func (c *fileSession) layerDrafts() []events.Draft {
+	if len(c.tools) == 0 {
+		return nil
+	}
+	scope := storedID(c.stored, deriveID[domain.ScopeID](domain.IDFromBytes, c.opened, c.idParts("scope", nil)...))
+	all := []events.Draft{{
+		ID: c.eventID(c.opened, "layer"), Time: c.opened, Correlation: c.session,
+		Event: events.LayerOpened{Layer: c.layerID(), Placement: domain.PerSession, Session: c.session, Observed: true},
+	}}
+	for _, t := range c.tools {
+		registered := events.ToolsRegistered{Scope: scope, Tools: []events.RegisteredTool{}}
+		if parsed, err := domain.ParseName(t.name); err != nil {
+			registered.Refused = []events.RefusedTool{{Name: truncate(t.name, maxName), Reason: err.Error()}}
+		} else {
+			registered.Tools = append(registered.Tools, events.RegisteredTool{Name: parsed})
+		}
+		all = append(all, events.Draft{ID: c.eventID(t.at, "tool", t.name), Time: t.at, Correlation: c.session, Event: registered})
+	}
+	return all
+}
+
+// drafts yields what the chain says in its own stream, where what its opening
+// did not know follows that.
+func (c *fileSession) drafts(parent domain.SessionID, learned []events.Draft) iter.Seq[events.Draft] {
+	return func(yield func(events.Draft) bool) {
+		first := append([]events.Draft{{ID: c.eventID(c.opened, "opened"), Time: c.opened, Event: events.SessionOpened{
+			Session: c.session, Agent: c.agent, Location: c.cwd, Model: c.model, Parent: parent,
+			Origin: events.Origin{Kind: events.Imported, Format: claudeCode, Source: c.source},
+		}}}, learned...)
+		if by := c.spawner; by != nil {
+			first = append(first, c.spawnedDraft(spawnCall{by.reply.session.session, by.reply.messageID(), by.call.ID}))
+		}
+		for _, d := range first {
+			if !yield(d) {
+				return
+			}
+		}
+		for _, s := range c.steps {
+			for _, d := range s.drafts() {
+				if !yield(d) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// A spawnCall is a call that began a session. One without a call is known by its
+// session alone.
+type spawnCall struct {
+	parent  domain.SessionID
+	message domain.MessageID
+	call    domain.CallID
+}
+
+// spawnedDraft returns the event that says which call began the chain.
+func (c *fileSession) spawnedDraft(s spawnCall) events.Draft {
+	id := deriveID[domain.EventID](domain.IDFromBytes, c.opened, claudeCode, c.session.String(), "event", "spawned", s.parent.String(), s.message.String(), string(s.call))
+	return events.Draft{ID: id, Time: c.opened, Event: events.SessionSpawned{Parent: s.parent, Message: s.message, Call: s.call}}
+}

@@ -1,0 +1,326 @@
+package transcripts
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// A storedStream is what a stream has on record, as far as a chain is compared with
+// it.
+type storedStream struct {
+	stream      events.Stream
+	length      events.Revision
+	opened      time.Time // of a session
+	last        time.Time // of the last event
+	opening     events.SessionOpened
+	ids         storedIDs
+	events      map[idSuffix]storedEvent
+	started     map[callIdentity]bool
+	settled     map[callIdentity]domain.EventID
+	settlements map[domain.EventID]events.CallSettled
+	prompts     map[domain.EventID]string
+	turns       map[domain.TurnID][]domain.Offered
+	replies     map[domain.MessageID]events.ReplyReceived // with all that later events added
+	settings    map[string]string                         // of settings
+}
+
+type storedEvent struct {
+	id       domain.EventID
+	time     time.Time
+	revision events.Revision
+	digest   contentDigest
+}
+
+// callIdentity names a call within a session.
+type callIdentity struct {
+	message domain.MessageID
+	call    domain.CallID
+}
+
+// readStored reads a stream.
+func readStored(ctx context.Context, l *events.Ledger, stream events.Stream) (*storedStream, error) {
+	h := &storedStream{
+		stream: stream, ids: storedIDs{}, events: map[idSuffix]storedEvent{}, started: map[callIdentity]bool{}, settled: map[callIdentity]domain.EventID{},
+		settlements: map[domain.EventID]events.CallSettled{}, prompts: map[domain.EventID]string{},
+		turns: map[domain.TurnID][]domain.Offered{}, replies: map[domain.MessageID]events.ReplyReceived{}, settings: map[string]string{},
+	}
+	for v, err := range l.Read(ctx, stream, 0) {
+		if err != nil {
+			return nil, err
+		}
+		if err := h.addEvent(v); err != nil {
+			return nil, err
+		}
+	}
+	return h, nil
+}
+
+func (h *storedStream) addEvent(v events.Envelope) error {
+	d, err := eventDigest(events.Draft{ID: v.ID, Time: v.Time, Event: v.Event})
+	if err != nil {
+		return err
+	}
+	h.length, h.last = v.Revision, v.Time
+	if name := suffixOf(v.ID); h.events[name].revision == 0 {
+		h.events[name] = storedEvent{v.ID, v.Time, v.Revision, d}
+	}
+	rememberID(h.ids, v.ID)
+	switch e := v.Event.(type) {
+	case events.SessionOpened:
+		if h.opened.IsZero() {
+			h.opened, h.opening = v.Time, e
+		}
+	case events.LayerOpened:
+		rememberID(h.ids, e.Layer)
+	case events.ToolsRegistered:
+		rememberID(h.ids, e.Scope)
+	case events.PromptAdmitted:
+		rememberID(h.ids, e.Message)
+		h.prompts[v.ID] = e.Text
+	case events.CallStarted:
+		h.started[callIdentity{e.Message, e.Call}] = true
+	case events.CallSettled:
+		rememberID(h.ids, e.Message)
+		if key := (callIdentity{e.Message, e.Call}); h.settled[key].IsZero() {
+			h.settled[key] = v.ID
+			e.Structured = nil
+			h.settlements[v.ID] = e
+		}
+	case events.TurnMaterialized:
+		rememberID(h.ids, e.Turn)
+		for _, o := range e.Tools {
+			rememberID(h.ids, o.Layer)
+			if !slices.Contains(h.turns[e.Turn], o) {
+				h.turns[e.Turn] = append(h.turns[e.Turn], o)
+			}
+		}
+	case events.ReplyReceived:
+		rememberID(h.ids, e.Message)
+		h.replies[e.Message] = mergeReply(h.replies[e.Message], e)
+	case events.SettingChanged:
+		h.settings[e.Setting] = e.Value
+	}
+	return nil
+}
+
+// eventDigest returns a digest of the kind, time and data of an event. Causation and
+// correlation are left out, because they follow from the other events.
+func eventDigest(d events.Draft) (contentDigest, error) {
+	d.Causation, d.Correlation = domain.EventID{}, domain.SessionID{}
+	record, err := events.Encode(d)
+	return sumParts(record.Kind, record.Time.String(), string(record.Data)), err
+}
+
+// mergeReply returns a reply with what a later event adds to it.
+func mergeReply(r, more events.ReplyReceived) events.ReplyReceived {
+	more.Text, more.Thinking = r.Text+more.Text, r.Thinking+more.Thinking
+	more.Calls = append(slices.Clip(r.Calls), more.Calls...)
+	more.Tokens = events.Tokens{
+		Input: r.Tokens.Input + more.Tokens.Input, Output: r.Tokens.Output + more.Tokens.Output,
+		CacheRead: r.Tokens.CacheRead + more.Tokens.CacheRead, CacheWrite: r.Tokens.CacheWrite + more.Tokens.CacheWrite,
+	}
+	if more.Finish == "" {
+		more.Finish = r.Finish
+	}
+	return more
+}
+
+// learnedSettings returns what a session on record did not know when it was opened, and
+// what the chain knows.
+func (h *storedStream) learnedSettings(c *fileSession) []events.Draft {
+	if h.opened.IsZero() {
+		return nil
+	}
+	var all []events.Draft
+	for _, s := range []struct {
+		name, was, value string
+		at               time.Time
+	}{
+		{events.SettingModel, h.opening.Model, c.model, c.modelAt},
+		{events.SettingLocation, h.opening.Location, c.cwd, c.cwdAt},
+	} {
+		if s.was == "" && s.value != "" && h.settings[s.name] == "" {
+			all = append(all, events.Draft{
+				ID: c.eventID(s.at, "learned", s.name), Time: laterTime(s.at, h.last), Event: events.SettingChanged{Setting: s.name, Value: s.value},
+			})
+		}
+	}
+	return all
+}
+
+// A comparison is how a draft compares with what is on record.
+type comparison int
+
+const (
+	recorded comparison = iota + 1
+	missing
+	differs // and what is on record stays
+)
+
+// compare returns what is to be added of a draft, if it is missing. One that
+// says otherwise than what is on record is an ErrContradicted, unless two files
+// may tell of one thing.
+func (h *storedStream) compare(d events.Draft, lenient bool) (events.Draft, comparison, error) {
+	d, applies := h.adjust(d)
+	if !applies {
+		return d, recorded, nil
+	}
+	at, known := h.events[suffixOf(d.ID)]
+	if !known {
+		return d, missing, nil
+	}
+	d.ID, d.Time = at.id, at.time
+	mine, err := eventDigest(d)
+	if err != nil {
+		return d, 0, err
+	}
+	if mine == at.digest {
+		return d, recorded, nil
+	}
+	rest, grown, ok := h.remainder(d)
+	switch {
+	case ok && grown && h.events[suffixOf(rest.ID)].revision == 0:
+		return rest, missing, nil
+	case ok:
+		return d, recorded, nil
+	case lenient || h.sameReading(d):
+		return d, differs, nil
+	}
+	return d, 0, fmt.Errorf("revision %d of %s holds another %s %s: %w; import the file as it was before, or into another store",
+		at.revision, h.stream, d.Event.Kind(), d.ID, ErrContradicted)
+}
+
+// sameReading reports whether a draft is what is on record, as another version of
+// this program read it.
+func (h *storedStream) sameReading(d events.Draft) bool {
+	switch e := d.Event.(type) {
+	case events.CallSettled:
+		stored := h.settlements[d.ID]
+		return stored.Text+stored.Content.Text() == e.Text+e.Content.Text() && len(stored.Content.Media()) == len(e.Content.Media())
+	case events.PromptAdmitted:
+		return e.Text != "" && strings.Contains(h.prompts[d.ID], e.Text)
+	}
+	return false
+}
+
+// adjust returns a draft as it goes behind what is on record, and whether it
+// does at all. The settlement of a call that another event on record has settled
+// becomes a late result, and a late result names the settlement that stands. A
+// call does not start once it is settled, and one on record as begun ends so.
+func (h *storedStream) adjust(d events.Draft) (events.Draft, bool) {
+	switch e := d.Event.(type) {
+	case events.CallStarted:
+		key := callIdentity{e.Message, e.Call}
+		return d, h.started[key] || h.settled[key].IsZero()
+	case events.CallSettled:
+		key := callIdentity{e.Message, e.Call}
+		settlement := h.settled[key]
+		if settlement.IsZero() {
+			if h.started[key] {
+				d.Event = asBegun(e)
+			}
+			return d, true
+		}
+		if suffixOf(settlement) == suffixOf(d.ID) && (h.events[suffixOf(settlement)].time.Equal(d.Time) || h.sameReading(events.Draft{ID: settlement, Event: e})) {
+			return d, true
+		}
+		text := e.Text
+		if text == "" {
+			text = e.Content.Text()
+		}
+		d.ID = storedID(h.ids, deriveID[domain.EventID](domain.IDFromBytes, d.Time, "late", d.ID.String(), d.Time.String()))
+		d.Causation = settlement
+		d.Event = events.LateResultObserved{
+			Message: e.Message, Call: e.Call, Tool: e.Tool, Settlement: settlement, Outcome: e.Outcome, Text: text, Structured: e.Structured,
+		}
+	case events.LateResultObserved:
+		if settlement := h.settled[callIdentity{e.Message, e.Call}]; !settlement.IsZero() {
+			e.Settlement, d.Causation = settlement, settlement
+			d.Event = e
+		}
+	}
+	return d, true
+}
+
+// remainder returns what a draft says beyond what is on record of the same event,
+// and whether there is any. It is not ok if the two do not fit. The opening of
+// a session fits as it is: what it did not know then is said by later events.
+func (h *storedStream) remainder(d events.Draft) (rest events.Draft, grown, ok bool) {
+	switch e := d.Event.(type) {
+	case events.SessionOpened, events.LayerOpened, events.ToolsRegistered:
+		return events.Draft{}, false, true
+	case events.TurnMaterialized:
+		tools := slices.Clone(h.turns[e.Turn])
+		for _, o := range e.Tools {
+			if !slices.Contains(tools, o) {
+				tools = append(tools, o)
+			}
+		}
+		grown = len(tools) > len(h.turns[e.Turn])
+		e.Tools = tools
+		rest := d
+		rest.Event = e
+		rest.ID = deriveID[domain.EventID](domain.IDFromBytes, d.Time, "rest", d.ID.String(), fmt.Sprint(len(tools)))
+		return rest, grown, true
+	case events.ReplyReceived:
+		return h.replyRemainder(d, e)
+	}
+	return events.Draft{}, false, false
+}
+
+// replyRemainder returns the part of a reply beyond what is on record of it. A file
+// that ends earlier than the record, or has not all of its records, has none.
+func (h *storedStream) replyRemainder(d events.Draft, e events.ReplyReceived) (rest events.Draft, grown, ok bool) {
+	stored := h.replies[e.Message]
+	more := e
+	var texts, thoughts bool
+	more.Text, texts = textRemainder(stored.Text, e.Text)
+	more.Thinking, thoughts = textRemainder(stored.Thinking, e.Thinking)
+	more.Calls = nil
+	for _, c := range e.Calls {
+		at := slices.IndexFunc(stored.Calls, func(known domain.Call) bool { return known.ID == c.ID })
+		switch {
+		case at < 0:
+			more.Calls = append(more.Calls, c)
+		case !sameCall(stored.Calls[at], c):
+			return events.Draft{}, false, false
+		}
+	}
+	if !texts || !thoughts {
+		return events.Draft{}, false, false
+	}
+	more.Tokens = events.Tokens{
+		Input: max(0, e.Tokens.Input-stored.Tokens.Input), Output: max(0, e.Tokens.Output-stored.Tokens.Output),
+		CacheRead: max(0, e.Tokens.CacheRead-stored.Tokens.CacheRead), CacheWrite: max(0, e.Tokens.CacheWrite-stored.Tokens.CacheWrite),
+	}
+	grown = more.Text != "" || more.Thinking != "" || len(more.Calls) > 0 || more.Tokens != events.Tokens{} || stored.Finish == "" && e.Finish != ""
+	d.ID = deriveID[domain.EventID](domain.IDFromBytes, d.Time, "rest", d.ID.String(),
+		fmt.Sprint(len(stored.Text), len(stored.Calls), stored.Tokens, stored.Finish, len(stored.Thinking)))
+	d.Event = more
+	return d, grown, true
+}
+
+// textRemainder returns what a text says behind another, and whether the two fit: one
+// begins with the other, or says what stands within it.
+func textRemainder(stored, text string) (rest string, ok bool) {
+	if rest, ok = strings.CutPrefix(text, stored); ok {
+		return rest, true
+	}
+	return "", strings.Contains(stored, text)
+}
+
+func sameCall(a, b domain.Call) bool {
+	x, err := json.Marshal(a)
+	if err != nil {
+		return false
+	}
+	y, err := json.Marshal(b)
+	return err == nil && string(x) == string(y)
+}
