@@ -40,26 +40,26 @@ var roles = map[string]Role{
 // only: the role of the caller is decided from the headers of a call, before any
 // message of it is read. For that, methods with one request are registered as
 // streams of one; on the wire there is no difference.
-type registrar struct{ *Server }
+type admittingRegistrar struct{ *Server }
 
 // RegisterService is grpc.ServiceRegistrar's.
-func (r registrar) RegisterService(d *grpc.ServiceDesc, srv any) {
-	admitting := *d
-	admitting.Methods, admitting.Streams = nil, nil
+func (r admittingRegistrar) RegisterService(d *grpc.ServiceDesc, srv any) {
+	wrapped := *d
+	wrapped.Methods, wrapped.Streams = nil, nil
 	for _, m := range d.Methods {
 		method := "/" + d.ServiceName + "/" + m.MethodName
-		admitting.Streams = append(admitting.Streams, grpc.StreamDesc{StreamName: m.MethodName, Handler: r.single(method, m.Handler)})
+		wrapped.Streams = append(wrapped.Streams, grpc.StreamDesc{StreamName: m.MethodName, Handler: r.unaryHandler(method, m.Handler)})
 	}
 	for _, s := range d.Streams {
-		s.Handler = r.admitting("/"+d.ServiceName+"/"+s.StreamName, s.Handler)
-		admitting.Streams = append(admitting.Streams, s)
+		s.Handler = r.checkRole("/"+d.ServiceName+"/"+s.StreamName, s.Handler)
+		wrapped.Streams = append(wrapped.Streams, s)
 	}
-	r.grpc.RegisterService(&admitting, srv)
+	r.grpc.RegisterService(&wrapped, srv)
 }
 
-// single returns a handler for a method with one request and one response.
-func (r registrar) single(method string, handle grpc.MethodHandler) grpc.StreamHandler {
-	return r.admitting(method, func(srv any, call grpc.ServerStream) error {
+// unaryHandler returns a handler for a method with one request and one response.
+func (r admittingRegistrar) unaryHandler(method string, handle grpc.MethodHandler) grpc.StreamHandler {
+	return r.checkRole(method, func(srv any, call grpc.ServerStream) error {
 		receive := call.RecvMsg
 		if public[method] {
 			receive = func(any) error { return nil }
@@ -72,8 +72,8 @@ func (r registrar) single(method string, handle grpc.MethodHandler) grpc.StreamH
 	})
 }
 
-// admitting returns a handler that refuses callers who may not call a method.
-func (r registrar) admitting(method string, handle grpc.StreamHandler) grpc.StreamHandler {
+// checkRole returns a handler that refuses callers who may not call a method.
+func (r admittingRegistrar) checkRole(method string, handle grpc.StreamHandler) grpc.StreamHandler {
 	wanted := max(roles[method], Reader)
 	return func(srv any, call grpc.ServerStream) error {
 		ctx := call.Context()

@@ -25,7 +25,7 @@ import (
 
 // statusOfSilence calls a method, sends no message and no end of messages, and
 // returns the status of the answer.
-func statusOfSilence(t *testing.T, conn *grpc.ClientConn, method string, headers ...string) codes.Code {
+func statusBeforeMessages(t *testing.T, conn *grpc.ClientConn, method string, headers ...string) codes.Code {
 	t.Helper()
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(t.Context(), headers...))
 	defer cancel()
@@ -38,7 +38,7 @@ func statusOfSilence(t *testing.T, conn *grpc.ClientConn, method string, headers
 
 // A caller without a user, or with a wrong password, is refused before a message
 // is read: the answer comes while the caller has sent none.
-func TestCallersAreRefusedBeforeTheyAreRead(t *testing.T) {
+func TestUnauthenticatedCallerIsRefusedBeforeItsMessages(t *testing.T) {
 	t.Parallel()
 	cert, pool := certificate(t)
 	address := serve(t, eventstest.NewSlice(), server.Config{TLS: &tls.Config{Certificates: []tls.Certificate{cert}}, Users: users(t)})
@@ -57,7 +57,7 @@ func TestCallersAreRefusedBeforeTheyAreRead(t *testing.T) {
 			if strings.Contains(method, "Gossip") || strings.Contains(method, "ServerFeatures") {
 				want = codes.OK
 			}
-			if got := statusOfSilence(t, conn, method, headers...); got != want {
+			if got := statusBeforeMessages(t, conn, method, headers...); got != want {
 				t.Errorf("%s of %s without a message: %v, want %v", method, name, got, want)
 			}
 		}
@@ -65,13 +65,13 @@ func TestCallersAreRefusedBeforeTheyAreRead(t *testing.T) {
 }
 
 // A caller whose role does not do is refused before a message is read.
-func TestReadersAreRefusedBeforeTheirAppendsAreRead(t *testing.T) {
+func TestCallerWithoutRoleIsRefusedBeforeItsMessages(t *testing.T) {
 	t.Parallel()
 	conn := raw(t, serve(t, eventstest.NewSlice(), server.Config{Writable: []string{""}}))
 	for _, method := range offered() {
 		for _, name := range []string{"/Append", "/BatchAppend", "/Create", "/Update", "PersistentSubscriptions/Delete", "/ReplayParked", "/RestartSubsystem"} {
 			if strings.HasSuffix(method, name) {
-				if got := statusOfSilence(t, conn, method); got != codes.PermissionDenied {
+				if got := statusBeforeMessages(t, conn, method); got != codes.PermissionDenied {
 					t.Errorf("%s of a reader without a message: %v, want PERMISSION_DENIED", method, got)
 				}
 			}

@@ -17,31 +17,31 @@ import (
 )
 
 // A writing is an append as a caller asks for it.
-type writing struct {
+type appendRequest struct {
 	stream  events.Stream
-	expect  expectation
+	expect  expectedRevision
 	records []events.Record
 	size    int
 	foreign bool // one of the records is not the ledger's
 }
 
 // An expectation is what a caller says of the length of a stream.
-type expectation struct {
+type expectedRevision struct {
 	any, exists bool
 	after       events.Revision // exactly, if it is neither any nor exists
 }
 
 // A proposal is an event in any of the requests that have one.
-type proposal interface {
+type proposedEvent interface {
 	GetId() *shared.UUID
 	GetMetadata() map[string]string
 	GetCustomMetadata() []byte
 	GetData() []byte
 }
 
-// propose adds an event to a writing.
-func (s *Server) propose(ctx context.Context, w *writing, p proposal) error {
-	id, err := idOf(p.GetId())
+// addEvent adds an event to a writing.
+func (s *Server) addEvent(ctx context.Context, w *appendRequest, p proposedEvent) error {
+	id, err := parseUUID(p.GetId())
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (s *Server) propose(ctx context.Context, w *writing, p proposal) error {
 		return status.Errorf(codes.InvalidArgument, "append to %s: %v", w.stream, err)
 	}
 	if !own {
-		if err := mayHold(ctx, w.stream, r.Data); err != nil {
+		if err := checkMetadata(ctx, w.stream, r.Data); err != nil {
 			return err
 		}
 	}
@@ -70,9 +70,9 @@ func (s *Server) propose(ctx context.Context, w *writing, p proposal) error {
 }
 
 // mayWrite returns PERMISSION_DENIED if a caller may not do what it asks for.
-func (s *Server) mayWrite(role Role, w writing) error {
+func (s *Server) authorizeAppend(role Role, w appendRequest) error {
 	switch {
-	case s.cfg.opened(w.stream) && role >= Writer:
+	case s.cfg.writableByOthers(w.stream) && role >= Writer:
 		return nil
 	case role < Ledger:
 		return status.Errorf(codes.PermissionDenied, "append to %s: access denied: the stream is not opened to others, and the caller has the role %s", w.stream, role)
@@ -84,24 +84,24 @@ func (s *Server) mayWrite(role Role, w writing) error {
 
 // An outcome is how a writing ended: it is on record, or the stream had
 // another length.
-type outcome struct {
+type appendResult struct {
 	conflict bool
 	length   events.Revision // with the records; of a conflict, that the stream has
 	position events.Position // of the last record
 }
 
 // write appends what a caller asks for.
-func (s *Server) write(ctx context.Context, w writing) (outcome, error) {
+func (s *Server) write(ctx context.Context, w appendRequest) (appendResult, error) {
 	if len(w.records) == 0 {
-		return s.look(ctx, w)
+		return s.checkExpected(ctx, w)
 	}
 	if w.expect.any || w.expect.exists {
-		return s.writeAnywhere(ctx, w)
+		return s.appendAtEnd(ctx, w)
 	}
 	at, err := s.append(ctx, w, w.expect.after)
 	if errors.Is(err, events.ErrConflict) {
-		if done, err := s.repeated(ctx, w, w.expect.after); done || err != nil {
-			return s.inPlace(ctx, w, w.expect.after, err)
+		if done, err := s.isRepeat(ctx, w, w.expect.after); done || err != nil {
+			return s.repeatResult(ctx, w, w.expect.after, err)
 		}
 		return s.conflict(ctx, w)
 	}
@@ -110,14 +110,14 @@ func (s *Server) write(ctx context.Context, w writing) (outcome, error) {
 
 // A placing store tells where it puts what is appended, as Place of
 // embedded.Store does.
-type placing interface {
+type positionStore interface {
 	Place(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) (events.Position, error)
 }
 
 // append appends behind a length, and returns the position of the last record.
 // A store that does not tell it is asked.
-func (s *Server) append(ctx context.Context, w writing, after events.Revision) (events.Position, error) {
-	if store, ok := s.store.(placing); ok {
+func (s *Server) append(ctx context.Context, w appendRequest, after events.Revision) (events.Position, error) {
+	if store, ok := s.store.(positionStore); ok {
 		return store.Place(ctx, w.stream, after, w.records...)
 	}
 	if err := s.store.Append(ctx, w.stream, after, w.records...); err != nil {
@@ -128,14 +128,14 @@ func (s *Server) append(ctx context.Context, w writing, after events.Revision) (
 
 // position returns the position of the last record of what was appended behind
 // a length.
-func (s *Server) position(ctx context.Context, w writing, after events.Revision) (events.Position, error) {
+func (s *Server) position(ctx context.Context, w appendRequest, after events.Revision) (events.Position, error) {
 	last, err := s.entry(ctx, w.stream, after+events.Revision(len(w.records)))
 	return last.Position, err
 }
 
 // inPlace returns the outcome of an append that was made before, unless finding
 // that out ended with an error.
-func (s *Server) inPlace(ctx context.Context, w writing, after events.Revision, err error) (outcome, error) {
+func (s *Server) repeatResult(ctx context.Context, w appendRequest, after events.Revision, err error) (appendResult, error) {
 	var at events.Position
 	if err == nil {
 		at, err = s.position(ctx, w, after)
@@ -143,25 +143,25 @@ func (s *Server) inPlace(ctx context.Context, w writing, after events.Revision, 
 	return s.written(ctx, w, after, at, err)
 }
 
-// look answers an append of nothing, which asks whether the stream is as
+// checkExpected answers an append of nothing, which asks whether the stream is as
 // expected.
-func (s *Server) look(ctx context.Context, w writing) (outcome, error) {
+func (s *Server) checkExpected(ctx context.Context, w appendRequest) (appendResult, error) {
 	length, err := s.length(ctx, w.stream)
 	if err != nil {
-		return outcome{}, statusOf(err)
+		return appendResult{}, statusOf(err)
 	}
 	met := w.expect.any || w.expect.exists && length > 0 || !w.expect.exists && length == w.expect.after
-	return outcome{conflict: !met, length: length}, nil
+	return appendResult{conflict: !met, length: length}, nil
 }
 
 // writeAnywhere appends at the end, wherever it is, unless the stream has the
 // records already. It looks for their IDs up to a length and appends behind just
 // that: what others append meanwhile is a conflict, and it looks again. So an ID
 // that several callers append at once is written once.
-func (s *Server) writeAnywhere(ctx context.Context, w writing) (outcome, error) {
+func (s *Server) appendAtEnd(ctx context.Context, w appendRequest) (appendResult, error) {
 	held, err := s.ids.acquire(ctx, w.stream)
 	if err != nil {
-		return outcome{}, statusOf(err)
+		return appendResult{}, statusOf(err)
 	}
 	defer held.release()
 	for tried := false; ; tried = true {
@@ -170,13 +170,13 @@ func (s *Server) writeAnywhere(ctx context.Context, w writing) (outcome, error) 
 			err = status.Errorf(codes.Aborted, "append to %s: the stream has another length than it shows; try again", w.stream)
 		}
 		if err != nil {
-			return outcome{}, statusOf(err)
+			return appendResult{}, statusOf(err)
 		}
 		found, err := held.find(ctx, s.store, w.records)
 		if err != nil {
-			return outcome{}, statusOf(err)
+			return appendResult{}, statusOf(err)
 		}
-		if done, ok := w.before(found, held.length); ok {
+		if done, ok := w.earlierResult(found, held.length); ok {
 			return done, nil
 		}
 		at, err := s.append(ctx, w, held.length)
@@ -186,48 +186,48 @@ func (s *Server) writeAnywhere(ctx context.Context, w writing) (outcome, error) 
 	}
 }
 
-// before returns the outcome of an append that need not be tried, of a stream
+// earlierResult returns the outcome of an append that need not be tried, of a stream
 // with a length and some of the records. Where all are there it is a repeat, and
 // its outcome is that of the last of them. Where some are there it is a conflict:
 // to append them would write those twice, and the others alone are not what the
 // caller asks for.
-func (w writing) before(found map[domain.EventID]events.Header, length events.Revision) (outcome, bool) {
+func (w appendRequest) earlierResult(found map[domain.EventID]events.Header, length events.Revision) (appendResult, bool) {
 	if w.expect.exists && length == 0 {
-		return outcome{conflict: true}, true
+		return appendResult{conflict: true}, true
 	}
 	if len(found) == 0 {
-		return outcome{}, false
+		return appendResult{}, false
 	}
 	for _, r := range w.records {
 		if _, ok := found[r.ID]; !ok {
-			return outcome{conflict: true, length: length}, true
+			return appendResult{conflict: true, length: length}, true
 		}
 	}
 	last := found[w.records[len(w.records)-1].ID]
-	return outcome{length: last.Revision, position: last.Position}, true
+	return appendResult{length: last.Revision, position: last.Position}, true
 }
 
 // written returns the outcome of an append that ended with an error, or with
 // its last record at a position.
-func (s *Server) written(ctx context.Context, w writing, after events.Revision, at events.Position, err error) (outcome, error) {
+func (s *Server) written(ctx context.Context, w appendRequest, after events.Revision, at events.Position, err error) (appendResult, error) {
 	if errors.Is(err, events.ErrTooLarge) {
-		return outcome{}, tooLarge(ctx, s.cfg.MaxAppend, err.Error())
+		return appendResult{}, tooLarge(ctx, s.cfg.MaxAppend, err.Error())
 	}
 	if err != nil {
-		return outcome{}, openEnd(err)
+		return appendResult{}, uncertainStatus(err)
 	}
-	return outcome{length: after + events.Revision(len(w.records)), position: at}, nil
+	return appendResult{length: after + events.Revision(len(w.records)), position: at}, nil
 }
 
-func (s *Server) conflict(ctx context.Context, w writing) (outcome, error) {
+func (s *Server) conflict(ctx context.Context, w appendRequest) (appendResult, error) {
 	length, err := s.length(ctx, w.stream)
-	return outcome{conflict: true, length: length}, statusOf(err)
+	return appendResult{conflict: true, length: length}, statusOf(err)
 }
 
-// repeated reports whether the records are in the stream behind a length. The
+// isRepeat reports whether the records are in the stream behind a length. The
 // store has compared records of the ledger in all their fields. Those of
 // others have the time of the server, and are the same if their IDs are.
-func (s *Server) repeated(ctx context.Context, w writing, after events.Revision) (bool, error) {
+func (s *Server) isRepeat(ctx context.Context, w appendRequest, after events.Revision) (bool, error) {
 	if !w.foreign {
 		return false, nil
 	}
@@ -247,9 +247,9 @@ func (s *Server) repeated(ctx context.Context, w writing, after events.Revision)
 }
 
 // Append reads an append of one stream, and answers it.
-func (s *streamsOf) Append(from streams.Streams_AppendServer) error {
+func (s *streamsService) Append(from streams.Streams_AppendServer) error {
 	ctx := from.Context()
-	role, err := s.admit(ctx, Reader)
+	role, err := s.requireRole(ctx, Reader)
 	if err != nil {
 		return err
 	}
@@ -261,8 +261,8 @@ func (s *streamsOf) Append(from streams.Streams_AppendServer) error {
 	if o == nil {
 		return status.Error(codes.InvalidArgument, "append: options are required before events")
 	}
-	w := writing{}
-	if w.stream, err = streamOf(o.GetStreamIdentifier()); err != nil {
+	w := appendRequest{}
+	if w.stream, err = parseStream(o.GetStreamIdentifier()); err != nil {
 		return err
 	}
 	if w.expect, err = expectationOf(o); err != nil {
@@ -279,47 +279,47 @@ func (s *streamsOf) Append(from streams.Streams_AppendServer) error {
 		if m.GetProposedMessage() == nil {
 			return status.Error(codes.InvalidArgument, "append: an event is required behind the options")
 		}
-		if err := s.propose(ctx, &w, m.GetProposedMessage()); err != nil {
+		if err := s.addEvent(ctx, &w, m.GetProposedMessage()); err != nil {
 			return err
 		}
 	}
-	if err := s.mayWrite(role, w); err != nil {
-		except(ctx, "access-denied")
+	if err := s.authorizeAppend(role, w); err != nil {
+		setException(ctx, "access-denied")
 		return err
 	}
 	done, err := s.write(ctx, w)
 	if err != nil {
 		return err
 	}
-	return from.SendAndClose(appended(w, done))
+	return from.SendAndClose(appendResponse(w, done))
 }
 
-func expectationOf(o *streams.AppendReq_Options) (expectation, error) {
+func expectationOf(o *streams.AppendReq_Options) (expectedRevision, error) {
 	switch x := o.ExpectedStreamRevision.(type) {
 	case *streams.AppendReq_Options_Revision:
-		after, err := lengthOf(x.Revision)
-		return expectation{after: after}, err
+		after, err := parseRevision(x.Revision)
+		return expectedRevision{after: after}, err
 	case *streams.AppendReq_Options_NoStream:
-		return expectation{}, nil
+		return expectedRevision{}, nil
 	case *streams.AppendReq_Options_Any:
-		return expectation{any: true}, nil
+		return expectedRevision{any: true}, nil
 	case *streams.AppendReq_Options_StreamExists:
-		return expectation{exists: true}, nil
+		return expectedRevision{exists: true}, nil
 	}
-	return expectation{}, status.Error(codes.InvalidArgument, "append: an expected revision is required")
+	return expectedRevision{}, status.Error(codes.InvalidArgument, "append: an expected revision is required")
 }
 
-// appended returns the reply to an append.
-func appended(w writing, done outcome) *streams.AppendResp {
+// appendResponse returns the reply to an append.
+func appendResponse(w appendRequest, done appendResult) *streams.AppendResp {
 	if done.conflict {
 		return &streams.AppendResp{Result: &streams.AppendResp_WrongExpectedVersion_{WrongExpectedVersion: wrongVersion(w.expect, done.length)}}
 	}
 	success := &streams.AppendResp_Success{
 		CurrentRevisionOption: &streams.AppendResp_Success_CurrentRevision{CurrentRevision: uint64(done.length) - 1},
-		PositionOption:        &streams.AppendResp_Success_NoPosition{NoPosition: none},
+		PositionOption:        &streams.AppendResp_Success_NoPosition{NoPosition: emptyMessage},
 	}
 	if done.length == 0 {
-		success.CurrentRevisionOption = &streams.AppendResp_Success_NoStream{NoStream: none}
+		success.CurrentRevisionOption = &streams.AppendResp_Success_NoStream{NoStream: emptyMessage}
 	}
 	if !done.position.IsZero() {
 		commit, prepare := done.position.Parts()
@@ -331,25 +331,25 @@ func appended(w writing, done outcome) *streams.AppendResp {
 }
 
 // wrongVersion says what was expected and what is, in the fields of old and of
-// newer clients.
-func wrongVersion(x expectation, length events.Revision) *streams.AppendResp_WrongExpectedVersion {
+// wantsLastPosition clients.
+func wrongVersion(x expectedRevision, length events.Revision) *streams.AppendResp_WrongExpectedVersion {
 	m := &streams.AppendResp_WrongExpectedVersion{}
 	if length == 0 {
-		m.CurrentRevisionOption = &streams.AppendResp_WrongExpectedVersion_CurrentNoStream{CurrentNoStream: none}
-		m.CurrentRevisionOption_20_6_0 = &streams.AppendResp_WrongExpectedVersion_NoStream_20_6_0{NoStream_20_6_0: none}
+		m.CurrentRevisionOption = &streams.AppendResp_WrongExpectedVersion_CurrentNoStream{CurrentNoStream: emptyMessage}
+		m.CurrentRevisionOption_20_6_0 = &streams.AppendResp_WrongExpectedVersion_NoStream_20_6_0{NoStream_20_6_0: emptyMessage}
 	} else {
 		m.CurrentRevisionOption = &streams.AppendResp_WrongExpectedVersion_CurrentRevision{CurrentRevision: uint64(length) - 1}
 		m.CurrentRevisionOption_20_6_0 = &streams.AppendResp_WrongExpectedVersion_CurrentRevision_20_6_0{CurrentRevision_20_6_0: uint64(length) - 1}
 	}
 	switch {
 	case x.any:
-		m.ExpectedRevisionOption = &streams.AppendResp_WrongExpectedVersion_ExpectedAny{ExpectedAny: none}
-		m.ExpectedRevisionOption_20_6_0 = &streams.AppendResp_WrongExpectedVersion_Any_20_6_0{Any_20_6_0: none}
+		m.ExpectedRevisionOption = &streams.AppendResp_WrongExpectedVersion_ExpectedAny{ExpectedAny: emptyMessage}
+		m.ExpectedRevisionOption_20_6_0 = &streams.AppendResp_WrongExpectedVersion_Any_20_6_0{Any_20_6_0: emptyMessage}
 	case x.exists:
-		m.ExpectedRevisionOption = &streams.AppendResp_WrongExpectedVersion_ExpectedStreamExists{ExpectedStreamExists: none}
-		m.ExpectedRevisionOption_20_6_0 = &streams.AppendResp_WrongExpectedVersion_StreamExists_20_6_0{StreamExists_20_6_0: none}
+		m.ExpectedRevisionOption = &streams.AppendResp_WrongExpectedVersion_ExpectedStreamExists{ExpectedStreamExists: emptyMessage}
+		m.ExpectedRevisionOption_20_6_0 = &streams.AppendResp_WrongExpectedVersion_StreamExists_20_6_0{StreamExists_20_6_0: emptyMessage}
 	case x.after == 0:
-		m.ExpectedRevisionOption = &streams.AppendResp_WrongExpectedVersion_ExpectedNoStream{ExpectedNoStream: none}
+		m.ExpectedRevisionOption = &streams.AppendResp_WrongExpectedVersion_ExpectedNoStream{ExpectedNoStream: emptyMessage}
 	default:
 		m.ExpectedRevisionOption = &streams.AppendResp_WrongExpectedVersion_ExpectedRevision{ExpectedRevision: uint64(x.after) - 1}
 		m.ExpectedRevisionOption_20_6_0 = &streams.AppendResp_WrongExpectedVersion_ExpectedRevision_20_6_0{ExpectedRevision_20_6_0: uint64(x.after) - 1}

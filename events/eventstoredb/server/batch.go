@@ -26,25 +26,25 @@ const (
 )
 
 // nothingThere is the empty message of the types that Google's are.
-var nothingThere = &emptypb.Empty{}
+var emptyPB = &emptypb.Empty{}
 
-// A batch is an append whose events come in several messages.
-type batch struct {
-	writing
+// A pendingAppend is an append whose events come in several messages.
+type pendingAppend struct {
+	appendRequest
 	options  *streams.BatchAppendReq_Options
 	deadline time.Time // zero: none
-	failed   error     // of reading it, told when it is complete
+	err      error     // of reading it, told when it is complete
 }
 
-// batches are the appends of one call. Those of one stream are made in the
+// batchCall are the appends of one call. Those of one stream are made in the
 // order in which they were completed, those of different streams at once.
-type batches struct {
-	*streamsOf
+type batchCall struct {
+	*streamsService
 	ctx     context.Context
 	role    Role
 	to      streams.Streams_BatchAppendServer
-	open    map[[16]byte]*batch // by correlation, not complete yet
-	size    int                 // of open
+	open    map[[16]byte]*pendingAppend // by correlation, not complete yet
+	size    int                         // of open
 	slots   chan struct{}
 	running sync.WaitGroup
 	sending sync.Mutex
@@ -56,14 +56,14 @@ type batches struct {
 
 // BatchAppend reads appends until the caller ends or the server shuts down, and
 // answers each by its correlation.
-func (s *streamsOf) BatchAppend(to streams.Streams_BatchAppendServer) error {
-	role, err := s.admit(to.Context(), Reader)
+func (s *streamsService) BatchAppend(to streams.Streams_BatchAppendServer) error {
+	role, err := s.requireRole(to.Context(), Reader)
 	if err != nil {
 		return err
 	}
-	b := &batches{
-		streamsOf: s, ctx: to.Context(), role: role, to: to,
-		open: map[[16]byte]*batch{}, slots: make(chan struct{}, openAppends),
+	b := &batchCall{
+		streamsService: s, ctx: to.Context(), role: role, to: to,
+		open: map[[16]byte]*pendingAppend{}, slots: make(chan struct{}, openAppends),
 	}
 	b.mu.last = map[events.Stream]chan struct{}{}
 	defer b.running.Wait()
@@ -86,21 +86,21 @@ func (s *streamsOf) BatchAppend(to streams.Streams_BatchAppendServer) error {
 	}
 }
 
-// A received is what a caller sent, or why there is no more.
-type received[T any] struct {
+// A recvResult is what a caller sent, or why there is no more.
+type recvResult[T any] struct {
 	value T
 	err   error
 }
 
 // receive returns what a caller sends. The goroutine ends with an error, at the
 // latest when the call does.
-func receive[T any](recv func() (T, error), ctx context.Context) <-chan received[T] {
-	c := make(chan received[T])
+func receive[T any](recv func() (T, error), ctx context.Context) <-chan recvResult[T] {
+	c := make(chan recvResult[T])
 	go func() {
 		for {
 			value, err := recv()
 			select {
-			case c <- received[T]{value, err}:
+			case c <- recvResult[T]{value, err}:
 			case <-ctx.Done():
 				return
 			}
@@ -112,89 +112,89 @@ func receive[T any](recv func() (T, error), ctx context.Context) <-chan received
 	return c
 }
 
-// take adds a message to its batch. What is wrong with a batch is told when it
+// receive adds a message to its batch. What is wrong with a batch is told when it
 // is complete, and ends no other.
-func (b *batches) take(m *streams.BatchAppendReq) error {
-	id, err := idOf(m.GetCorrelationId())
+func (b *batchCall) take(m *streams.BatchAppendReq) error {
+	id, err := parseUUID(m.GetCorrelationId())
 	if err != nil {
 		return err
 	}
-	of, ok := b.open[id]
+	batch, ok := b.open[id]
 	if !ok {
-		of = &batch{}
-		b.open[id] = of
-		of.failed = of.begin(m.GetOptions(), b.cfg.Now())
+		batch = &pendingAppend{}
+		b.open[id] = batch
+		batch.err = batch.parseOptions(m.GetOptions(), b.cfg.Now())
 	}
-	before := of.size
+	before := batch.size
 	for _, p := range m.ProposedMessages {
-		if of.failed == nil {
-			of.failed = b.propose(b.ctx, &of.writing, p)
+		if batch.err == nil {
+			batch.err = b.addEvent(b.ctx, &batch.appendRequest, p)
 		}
 	}
-	if of.failed != nil {
-		of.records, of.size = nil, 0
+	if batch.err != nil {
+		batch.records, batch.size = nil, 0
 	}
-	if b.size += of.size - before; b.size > openBytes*b.cfg.MaxAppend || len(b.open) > openBytes*openAppends {
+	if b.size += batch.size - before; b.size > openBytes*b.cfg.MaxAppend || len(b.open) > openBytes*openAppends {
 		return status.Errorf(codes.ResourceExhausted, "batch append: %d batches of %d bytes are not complete", len(b.open), b.size)
 	}
 	if m.IsFinal {
 		delete(b.open, id)
-		b.size -= of.size
-		b.run(m.CorrelationId, of)
+		b.size -= batch.size
+		b.run(m.CorrelationId, batch)
 	}
 	return nil
 }
 
-// begin reads the options of a batch, which its first message has.
-func (of *batch) begin(o *streams.BatchAppendReq_Options, now time.Time) (err error) {
+// parseOptions reads the options of a batch, which its first message has.
+func (batch *pendingAppend) parseOptions(o *streams.BatchAppendReq_Options, now time.Time) (err error) {
 	if o == nil {
 		return status.Error(codes.InvalidArgument, "batch append: options are required in the first message of a batch")
 	}
-	of.options = o
-	if of.stream, err = streamOf(o.StreamIdentifier); err != nil {
+	batch.options = o
+	if batch.stream, err = parseStream(o.StreamIdentifier); err != nil {
 		return err
 	}
 	switch x := o.ExpectedStreamPosition.(type) {
 	case *streams.BatchAppendReq_Options_StreamPosition:
-		if of.expect.after, err = lengthOf(x.StreamPosition); err != nil {
+		if batch.expect.after, err = parseRevision(x.StreamPosition); err != nil {
 			return err
 		}
 	case *streams.BatchAppendReq_Options_NoStream:
 	case *streams.BatchAppendReq_Options_Any:
-		of.expect.any = true
+		batch.expect.any = true
 	case *streams.BatchAppendReq_Options_StreamExists:
-		of.expect.exists = true
+		batch.expect.exists = true
 	default:
 		return status.Error(codes.InvalidArgument, "batch append: an expected stream position is required")
 	}
 	switch d := o.DeadlineOption.(type) {
 	case *streams.BatchAppendReq_Options_Deadline:
-		of.deadline = now.Add(d.Deadline.AsDuration())
+		batch.deadline = now.Add(d.Deadline.AsDuration())
 	case *streams.BatchAppendReq_Options_Deadline_21_10_0:
-		of.deadline = d.Deadline_21_10_0.AsTime()
+		batch.deadline = d.Deadline_21_10_0.AsTime()
 	}
 	return nil
 }
 
 // run makes an append behind the one before it of its stream, and answers.
-func (b *batches) run(id *shared.UUID, of *batch) {
+func (b *batchCall) run(id *shared.UUID, batch *pendingAppend) {
 	b.slots <- struct{}{}
 	ended := make(chan struct{})
 	b.mu.Lock()
-	before := b.mu.last[of.stream]
-	b.mu.last[of.stream] = ended
+	before := b.mu.last[batch.stream]
+	b.mu.last[batch.stream] = ended
 	b.mu.Unlock()
 	b.running.Go(func() {
 		defer func() { <-b.slots }()
 		if before != nil {
 			<-before
 		}
-		reply := b.reply(of)
+		reply := b.reply(batch)
 		reply.CorrelationId = id
 		b.send(reply)
 		b.mu.Lock()
-		if b.mu.last[of.stream] == ended {
-			delete(b.mu.last, of.stream)
+		if b.mu.last[batch.stream] == ended {
+			delete(b.mu.last, batch.stream)
 		}
 		b.mu.Unlock()
 		close(ended)
@@ -203,66 +203,66 @@ func (b *batches) run(id *shared.UUID, of *batch) {
 
 // send sends a reply. An error is the end of the call, which the loop that
 // receives is told of.
-func (b *batches) send(reply *streams.BatchAppendResp) {
+func (b *batchCall) send(reply *streams.BatchAppendResp) {
 	b.sending.Lock()
 	defer b.sending.Unlock()
 	_ = b.to.Send(reply)
 }
 
 // reply makes an append and returns the reply to it.
-func (b *batches) reply(of *batch) *streams.BatchAppendResp {
-	reply := of.echo()
-	done, err := outcome{}, of.failed
+func (b *batchCall) reply(batch *pendingAppend) *streams.BatchAppendResp {
+	reply := batch.echo()
+	done, err := appendResult{}, batch.err
 	if err == nil {
-		err = b.mayWrite(b.role, of.writing)
+		err = b.authorizeAppend(b.role, batch.appendRequest)
 	}
 	if err == nil {
-		done, err = b.writeUntil(of)
+		done, err = b.writeUntil(batch)
 	}
 	switch {
 	case err != nil:
-		reply.Result = &streams.BatchAppendResp_Error{Error: b.failure(err)}
+		reply.Result = &streams.BatchAppendResp_Error{Error: b.failureStatus(err)}
 	case done.conflict:
-		reply.Result = &streams.BatchAppendResp_Error{Error: detailed(codes.AlreadyExists, "WrongExpectedVersion", wrongPosition(of.expect, done.length))}
+		reply.Result = &streams.BatchAppendResp_Error{Error: statusWithDetail(codes.AlreadyExists, "WrongExpectedVersion", wrongPosition(batch.expect, done.length))}
 	default:
-		reply.Result = &streams.BatchAppendResp_Success_{Success: batched(done)}
+		reply.Result = &streams.BatchAppendResp_Success_{Success: batchSuccess(done)}
 	}
 	return reply
 }
 
-func (b *batches) writeUntil(of *batch) (outcome, error) {
+func (b *batchCall) writeUntil(batch *pendingAppend) (appendResult, error) {
 	ctx := b.ctx
-	if !of.deadline.IsZero() {
+	if !batch.deadline.IsZero() {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, of.deadline.Sub(b.cfg.Now()))
+		ctx, cancel = context.WithTimeout(ctx, batch.deadline.Sub(b.cfg.Now()))
 		defer cancel()
 	}
-	return b.write(ctx, of.writing)
+	return b.write(ctx, batch.appendRequest)
 }
 
 // echo returns a reply with what the caller said of the stream.
-func (of *batch) echo() *streams.BatchAppendResp {
-	reply := &streams.BatchAppendResp{StreamIdentifier: of.options.GetStreamIdentifier()}
-	switch x := of.options.GetExpectedStreamPosition().(type) {
+func (batch *pendingAppend) echo() *streams.BatchAppendResp {
+	reply := &streams.BatchAppendResp{StreamIdentifier: batch.options.GetStreamIdentifier()}
+	switch x := batch.options.GetExpectedStreamPosition().(type) {
 	case *streams.BatchAppendReq_Options_StreamPosition:
 		reply.ExpectedStreamPosition = &streams.BatchAppendResp_StreamPosition{StreamPosition: x.StreamPosition}
 	case *streams.BatchAppendReq_Options_NoStream:
-		reply.ExpectedStreamPosition = &streams.BatchAppendResp_NoStream{NoStream: nothingThere}
+		reply.ExpectedStreamPosition = &streams.BatchAppendResp_NoStream{NoStream: emptyPB}
 	case *streams.BatchAppendReq_Options_Any:
-		reply.ExpectedStreamPosition = &streams.BatchAppendResp_Any{Any: nothingThere}
+		reply.ExpectedStreamPosition = &streams.BatchAppendResp_Any{Any: emptyPB}
 	case *streams.BatchAppendReq_Options_StreamExists:
-		reply.ExpectedStreamPosition = &streams.BatchAppendResp_StreamExists{StreamExists: nothingThere}
+		reply.ExpectedStreamPosition = &streams.BatchAppendResp_StreamExists{StreamExists: emptyPB}
 	}
 	return reply
 }
 
-func batched(done outcome) *streams.BatchAppendResp_Success {
+func batchSuccess(done appendResult) *streams.BatchAppendResp_Success {
 	success := &streams.BatchAppendResp_Success{
 		CurrentRevisionOption: &streams.BatchAppendResp_Success_CurrentRevision{CurrentRevision: uint64(done.length) - 1},
-		PositionOption:        &streams.BatchAppendResp_Success_NoPosition{NoPosition: nothingThere},
+		PositionOption:        &streams.BatchAppendResp_Success_NoPosition{NoPosition: emptyPB},
 	}
 	if done.length == 0 {
-		success.CurrentRevisionOption = &streams.BatchAppendResp_Success_NoStream{NoStream: nothingThere}
+		success.CurrentRevisionOption = &streams.BatchAppendResp_Success_NoStream{NoStream: emptyPB}
 	}
 	if !done.position.IsZero() {
 		commit, prepare := done.position.Parts()
@@ -274,36 +274,36 @@ func batched(done outcome) *streams.BatchAppendResp_Success {
 }
 
 // wrongPosition says what was expected and what is.
-func wrongPosition(x expectation, length events.Revision) *shared.WrongExpectedVersion {
+func wrongPosition(x expectedRevision, length events.Revision) *shared.WrongExpectedVersion {
 	m := &shared.WrongExpectedVersion{
 		CurrentStreamRevisionOption: &shared.WrongExpectedVersion_CurrentStreamRevision{CurrentStreamRevision: uint64(length) - 1},
 	}
 	if length == 0 {
-		m.CurrentStreamRevisionOption = &shared.WrongExpectedVersion_CurrentNoStream{CurrentNoStream: nothingThere}
+		m.CurrentStreamRevisionOption = &shared.WrongExpectedVersion_CurrentNoStream{CurrentNoStream: emptyPB}
 	}
 	switch {
 	case x.any:
-		m.ExpectedStreamPositionOption = &shared.WrongExpectedVersion_ExpectedAny{ExpectedAny: nothingThere}
+		m.ExpectedStreamPositionOption = &shared.WrongExpectedVersion_ExpectedAny{ExpectedAny: emptyPB}
 	case x.exists:
-		m.ExpectedStreamPositionOption = &shared.WrongExpectedVersion_ExpectedStreamExists{ExpectedStreamExists: nothingThere}
+		m.ExpectedStreamPositionOption = &shared.WrongExpectedVersion_ExpectedStreamExists{ExpectedStreamExists: emptyPB}
 	case x.after == 0:
-		m.ExpectedStreamPositionOption = &shared.WrongExpectedVersion_ExpectedNoStream{ExpectedNoStream: nothingThere}
+		m.ExpectedStreamPositionOption = &shared.WrongExpectedVersion_ExpectedNoStream{ExpectedNoStream: emptyPB}
 	default:
 		m.ExpectedStreamPositionOption = &shared.WrongExpectedVersion_ExpectedStreamPosition{ExpectedStreamPosition: uint64(x.after) - 1}
 	}
 	return m
 }
 
-// failure returns a status as a batch carries it, with the detail that clients
+// failureStatus returns a status as a batch carries it, with the detail that clients
 // tell failures apart by.
-func (b *batches) failure(err error) *wire.Status {
+func (b *batchCall) failureStatus(err error) *wire.Status {
 	s, _ := status.FromError(statusOf(err))
 	var detail proto.Message
 	switch s.Code() {
 	case codes.PermissionDenied:
 		detail = &shared.AccessDenied{}
 	case codes.DeadlineExceeded, codes.Aborted:
-		return detailed(codes.DeadlineExceeded, s.Message(), &shared.Timeout{})
+		return statusWithDetail(codes.DeadlineExceeded, s.Message(), &shared.Timeout{})
 	case codes.InvalidArgument:
 		detail = &shared.BadRequest{Message: s.Message()}
 		if errors.Is(err, errTooLarge) {
@@ -312,10 +312,10 @@ func (b *batches) failure(err error) *wire.Status {
 	default:
 		detail = &shared.Unknown{}
 	}
-	return detailed(s.Code(), s.Message(), detail)
+	return statusWithDetail(s.Code(), s.Message(), detail)
 }
 
-func detailed(c codes.Code, text string, detail proto.Message) *wire.Status {
+func statusWithDetail(c codes.Code, text string, detail proto.Message) *wire.Status {
 	packed, err := anypb.New(detail)
 	if err != nil {
 		return &wire.Status{Code: int32(c), Message: text} // the detail is no more than help

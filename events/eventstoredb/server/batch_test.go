@@ -109,8 +109,8 @@ func outcomeOf(t *testing.T, reply *streams.BatchAppendResp) string {
 	return fmt.Sprint(uint32(codes.Code(s.Code)), " ", proto.MessageName(detail).Name())
 }
 
-// TestWhatIsOpenOfBatchesIsBounded begins batches and completes some of them.
-func TestWhatIsOpenOfBatchesIsBounded(t *testing.T) {
+// TestIncompleteBatchesAreBounded begins batches and completes some of them.
+func TestIncompleteBatchesAreBounded(t *testing.T) {
 	t.Parallel()
 	client := streams.NewStreamsClient(raw(t, serve(t, eventstest.NewSlice(), server.Config{Anonymous: server.Writer, Writable: []string{""}, MaxAppend: 1000})))
 	for name, test := range map[string]struct {

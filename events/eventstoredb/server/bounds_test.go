@@ -63,9 +63,9 @@ func ofAll(position uint64) *streams.ReadReq_Options_All {
 	}}
 }
 
-// TestTheLargestNumbers asks for revisions, positions and counts at the end of
+// TestLargestRevisionsAndPositions asks for revisions, positions and counts at the end of
 // what the protocol can say, of a log with one stream of three events.
-func TestTheLargestNumbers(t *testing.T) {
+func TestLargestRevisionsAndPositions(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()
 	conn := raw(t, serve(t, store, everything))
@@ -102,9 +102,9 @@ func TestTheLargestNumbers(t *testing.T) {
 	}
 }
 
-// TestWhereAStreamEndsIsToldToThoseWhoKnow asks as clients of different ages do:
+// TestLastStreamPositionIsSentToNewerClients asks as clients of different ages do:
 // the Go client ends its program at what it does not know.
-func TestWhereAStreamEndsIsToldToThoseWhoKnow(t *testing.T) {
+func TestLastStreamPositionIsSentToNewerClients(t *testing.T) {
 	t.Parallel()
 	conn := raw(t, serve(t, eventstest.NewSlice(), everything))
 	mustAppend(t, connect(t, conn.Target()), "s-1", esdb.NoStream{}, many("A", 3)...)
@@ -130,8 +130,8 @@ func TestWhereAStreamEndsIsToldToThoseWhoKnow(t *testing.T) {
 	}
 }
 
-// TestAppendsThatMakeNoSenseAreRefused spoils one thing at a time.
-func TestAppendsThatMakeNoSenseAreRefused(t *testing.T) {
+// TestInvalidAppendsAreRefused spoils one thing at a time.
+func TestInvalidAppendsAreRefused(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()
 	conn := raw(t, serve(t, store, everything))

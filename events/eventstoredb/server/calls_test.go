@@ -159,16 +159,16 @@ func answers(err error) bool {
 	return s.Code() == codes.OK || s.Message() != ""
 }
 
-// TestWhatIsSupportedIsOffered compares what clients are told with what there is.
-func TestWhatIsSupportedIsOffered(t *testing.T) {
+// TestAdvertisedMethodsAreOffered compares what clients are told with what there is.
+func TestAdvertisedMethodsAreOffered(t *testing.T) {
 	t.Parallel()
 	conn := raw(t, serve(t, eventstest.NewSlice(), server.Config{}))
-	told, err := serverfeatures.NewServerFeaturesClient(conn).GetSupportedMethods(t.Context(), &shared.Empty{})
+	received, err := serverfeatures.NewServerFeaturesClient(conn).GetSupportedMethods(t.Context(), &shared.Empty{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, m := range told.Methods {
+	for _, m := range received.Methods {
 		got = append(got, "/"+m.ServiceName+"/"+m.MethodName)
 	}
 	var want []string
@@ -183,13 +183,13 @@ func TestWhatIsSupportedIsOffered(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("told of\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if parts := strings.Split(told.EventStoreServerVersion, "."); len(parts) != 3 {
-		t.Errorf("the version is %q, want three numbers: clients read no other", told.EventStoreServerVersion)
+	if parts := strings.Split(received.EventStoreServerVersion, "."); len(parts) != 3 {
+		t.Errorf("the version is %q, want three numbers: clients read no other", received.EventStoreServerVersion)
 	}
 }
 
-// TestGossipNamesTheAddressThatWasAsked asks without credentials.
-func TestGossipNamesTheAddressThatWasAsked(t *testing.T) {
+// TestGossipNamesTheAddressOfTheCall asks without credentials.
+func TestGossipNamesTheAddressOfTheCall(t *testing.T) {
 	t.Parallel()
 	conn := raw(t, serve(t, eventstest.NewSlice(), server.Config{}))
 	info, err := gossip.NewGossipClient(conn).Read(t.Context(), &shared.Empty{})
@@ -311,7 +311,7 @@ func served(t *testing.T) *grpc.ClientConn {
 			t.Error(err)
 		}
 	})
-	wish{stream: "s-1", expect: "none", events: "abc"}.single(t, conn)
+	appendCase{stream: "s-1", expect: "none", events: "abc"}.single(t, conn)
 	if _, err := persistent.NewPersistentSubscriptionsClient(conn).Create(t.Context(), &persistent.CreateReq{Options: &persistent.CreateReq_Options{
 		StreamOption: &persistent.CreateReq_Options_Stream{Stream: &persistent.CreateReq_StreamOptions{
 			StreamIdentifier: &shared.StreamIdentifier{StreamName: []byte("s-1")}, RevisionOption: &persistent.CreateReq_StreamOptions_Start{Start: none()},

@@ -25,7 +25,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 )
 
-func TestAStreamIsReadBothWays(t *testing.T) {
+func TestReadStreamInBothDirections(t *testing.T) {
 	t.Parallel()
 	_, c := pair(t)
 	mustAppend(t, c, "s-1", esdb.NoStream{}, many("A", 3)...)
@@ -55,7 +55,7 @@ func TestAStreamIsReadBothWays(t *testing.T) {
 	}
 }
 
-func TestAllIsReadBothWays(t *testing.T) {
+func TestReadAllInBothDirections(t *testing.T) {
 	t.Parallel()
 	_, c := pair(t)
 	for i := range 5 {
@@ -90,7 +90,7 @@ func TestAllIsReadBothWays(t *testing.T) {
 	}
 }
 
-func TestAPositionBehindTheEndIsRefused(t *testing.T) {
+func TestPositionAfterTheEndIsRefused(t *testing.T) {
 	t.Parallel()
 	_, c := pair(t)
 	mustAppend(t, c, "s-1", esdb.NoStream{}, many("A", 1)...)
@@ -107,7 +107,7 @@ func TestAPositionBehindTheEndIsRefused(t *testing.T) {
 	}
 }
 
-func TestAStreamThatIsNotThereIsNotFound(t *testing.T) {
+func TestMissingStreamIsNotFound(t *testing.T) {
 	t.Parallel()
 	_, c := pair(t)
 	stream, err := c.ReadStream(t.Context(), "s-1", esdb.ReadStreamOptions{}, 1)
@@ -119,7 +119,7 @@ func TestAStreamThatIsNotThereIsNotFound(t *testing.T) {
 	}
 }
 
-func TestAnAppendSaysTheLengthItSaw(t *testing.T) {
+func TestAppendExpectsARevision(t *testing.T) {
 	t.Parallel()
 	store, c := pair(t)
 	if got := mustAppend(t, c, "s-1", esdb.NoStream{}, many("A", 2)...); got.NextExpectedVersion != 1 || got.CommitPosition != 2 || got.PreparePosition != 2 {
@@ -160,7 +160,7 @@ func held(t *testing.T, store events.Store) (n int) {
 	return n
 }
 
-func TestAnAppendMadeAgainChangesNothing(t *testing.T) {
+func TestRepeatedAppendChangesNothing(t *testing.T) {
 	t.Parallel()
 	store, c := pair(t)
 	batch := many("A", 3)
@@ -184,7 +184,7 @@ func TestAnAppendMadeAgainChangesNothing(t *testing.T) {
 	}
 }
 
-func TestWhatOthersWriteComesBackAsTheyWroteIt(t *testing.T) {
+func TestForeignEventsAreReturnedUnchanged(t *testing.T) {
 	t.Parallel()
 	_, c := pair(t)
 	for i, want := range []esdb.EventData{
@@ -205,9 +205,9 @@ func TestWhatOthersWriteComesBackAsTheyWroteIt(t *testing.T) {
 	}
 }
 
-// TestTheLedgersRecordsTravelWhole writes records as a remote store does, and
+// TestLedgerRecordsAreReturnedUnchanged writes records as a remote store does, and
 // reads them, field for field.
-func TestTheLedgersRecordsTravelWhole(t *testing.T) {
+func TestLedgerRecordsAreReturnedUnchanged(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()
 	c := connect(t, serve(t, store, server.Config{Anonymous: server.Ledger}))
@@ -235,7 +235,7 @@ func TestTheLedgersRecordsTravelWhole(t *testing.T) {
 	}
 }
 
-func TestOnlyTheLedgerWritesIntoStreamsThatAreNotOpened(t *testing.T) {
+func TestOnlyLedgerRecordsAreAppendedToOtherStreams(t *testing.T) {
 	t.Parallel()
 	own, err := mapping.FromRecord(events.Record{ID: mint(1), Kind: "A", Version: 1, Time: time.Unix(0, 0).UTC(), Data: []byte("{}")})
 	if err != nil {
@@ -267,8 +267,8 @@ func TestOnlyTheLedgerWritesIntoStreamsThatAreNotOpened(t *testing.T) {
 	}
 }
 
-// TestWhatIsOpened asks with the role that writes into what is opened.
-func TestWhatIsOpened(t *testing.T) {
+// TestWritablePrefixes asks with the role that writes into what is opened.
+func TestWritablePrefixes(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		writable, stream string
@@ -298,7 +298,7 @@ func TestWhatIsOpened(t *testing.T) {
 	}
 }
 
-func TestALedgerForgetsNothing(t *testing.T) {
+func TestDeleteAndTombstoneAreRefused(t *testing.T) {
 	t.Parallel()
 	store, c := pair(t)
 	mustAppend(t, c, "s-1", esdb.NoStream{}, many("A", 1)...)
@@ -314,7 +314,7 @@ func TestALedgerForgetsNothing(t *testing.T) {
 	}
 }
 
-func TestAnAppendThatIsTooLargeIsRefusedWhole(t *testing.T) {
+func TestTooLargeAppendIsRefusedWhole(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()
 	address := serve(t, store, server.Config{Anonymous: server.Writer, Writable: []string{""}, MaxAppend: 1000})
@@ -359,7 +359,7 @@ func raw(t *testing.T, address string) *grpc.ClientConn {
 	return conn
 }
 
-func TestRequestsThatLackSomethingAreRefused(t *testing.T) {
+func TestIncompleteRequestsAreRefused(t *testing.T) {
 	t.Parallel()
 	address := serve(t, eventstest.NewSlice(), everything)
 	client := streams.NewStreamsClient(raw(t, address))

@@ -97,12 +97,12 @@ func secured(c *tls.Config) *tls.Config {
 	return c
 }
 
-// opened reports whether others may write into a stream. The metadata of a
+// writableByOthers reports whether others may write into a stream. The metadata of a
 // stream belong to it. Streams of the ledger are opened by nothing, streams of the
 // system only by a prefix of theirs.
-func (c Config) opened(s events.Stream) bool {
+func (c Config) writableByOthers(s events.Stream) bool {
 	name := events.Stream(strings.TrimPrefix(string(s), "$$"))
-	if name.Category() == groups.Category || ours(name) {
+	if name.Category() == groups.Category || isLedgerStream(name) {
 		return false
 	}
 	system := strings.HasPrefix(string(name), "$")

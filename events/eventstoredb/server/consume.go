@@ -24,26 +24,26 @@ import (
 
 // groupsOf serves groups of competing consumers, which EventStoreDB calls
 // persistent subscriptions.
-type groupsOf struct {
+type persistentService struct {
 	persistent.UnimplementedPersistentSubscriptionsServer
 	*Server
 }
 
 // follow yields what a group reads.
-func (s *Server) follow(ctx context.Context, source events.Stream, after groups.Place) iter.Seq2[events.Entry, error] {
+func (s *Server) follow(ctx context.Context, source events.Stream, after groups.Cursor) iter.Seq2[events.Entry, error] {
 	if source == "" {
 		return s.store.Follow(ctx, after.Position)
 	}
 	return s.followStream(ctx, source, after.Revision, nil)
 }
 
-// admits returns what tells whether an entry passes the filter of a group.
-func admits(of groups.Filter) (func(events.Header) bool, error) {
+// compileFilter returns what tells whether an entry passes the filter of a group.
+func compileFilter(of groups.Filter) (func(events.Header) bool, error) {
 	f, err := newFilter(of.ByKind, filterExpression{of})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", groups.ErrBadGroup, err)
 	}
-	return f.admits, nil
+	return f.matches, nil
 }
 
 type filterExpression struct{ groups.Filter }
@@ -57,12 +57,12 @@ func groupStatus(ctx context.Context, key groups.Key, err error) error {
 	if err == nil {
 		return nil
 	}
-	for _, known := range groupExceptions {
-		if errors.Is(err, known.is) {
-			if known.name != "" {
-				except(ctx, known.name, "stream-name", sourceName(key.Source), "group-name", key.Name, "reason", err.Error())
+	for _, e := range groupExceptions {
+		if errors.Is(err, e.is) {
+			if e.name != "" {
+				setException(ctx, e.name, "stream-name", sourceName(key.Source), "group-name", key.Name, "reason", err.Error())
 			}
-			return status.Error(known.code, err.Error())
+			return status.Error(e.code, err.Error())
 		}
 	}
 	return statusOf(err)
@@ -88,24 +88,24 @@ var groupExceptions = []struct {
 func sourceName(source events.Stream) string { return cmp.Or(string(source), "$all") }
 
 // A named request names a stream or all, and a group.
-type named interface {
+type groupRequest interface {
 	GetStreamIdentifier() *shared.StreamIdentifier
 	GetAll() *shared.Empty
 	GetGroupName() string
 }
 
-func keyOf(o named) (key groups.Key, err error) {
+func parseKey(o groupRequest) (key groups.Key, err error) {
 	if o.GetAll() == nil {
-		key.Source, err = streamOf(o.GetStreamIdentifier())
+		key.Source, err = parseStream(o.GetStreamIdentifier())
 	}
 	if key.Name = o.GetGroupName(); err == nil {
-		err = checkGroup(key.Name)
+		err = checkGroupName(key.Name)
 	}
 	return key, err
 }
 
 // checkGroup returns INVALID_ARGUMENT for a name that no group has.
-func checkGroup(name string) error {
+func checkGroupName(name string) error {
 	switch {
 	case name == "":
 		return status.Error(codes.InvalidArgument, "a group is required, and none is named")
@@ -116,11 +116,11 @@ func checkGroup(name string) error {
 }
 
 // Read makes the caller a consumer of a group until it leaves.
-func (s *groupsOf) Read(to persistent.PersistentSubscriptions_ReadServer) error {
-	if _, err := s.admit(to.Context(), Reader); err != nil {
+func (s *persistentService) Read(to persistent.PersistentSubscriptions_ReadServer) error {
+	if _, err := s.requireRole(to.Context(), Reader); err != nil {
 		return err
 	}
-	ctx, release := s.live(to.Context())
+	ctx, release := s.untilShutdown(to.Context())
 	defer release()
 	first, err := to.Recv()
 	if err != nil && !errors.Is(err, io.EOF) { // of which the options are told to lack
@@ -130,14 +130,14 @@ func (s *groupsOf) Read(to persistent.PersistentSubscriptions_ReadServer) error 
 	if o == nil {
 		return status.Error(codes.InvalidArgument, "consume: options are required before answers")
 	}
-	key, err := keyOf(o)
+	key, err := parseKey(o)
 	if err != nil {
 		return err
 	}
 	if o.BufferSize < 0 {
 		return status.Errorf(codes.InvalidArgument, "consume: a buffer of %d entries holds nothing", o.BufferSize)
 	}
-	c, err := s.join(ctx, key, int(min(o.BufferSize, maxRoom)))
+	c, err := s.join(ctx, key, int(min(o.BufferSize, maxInFlight)))
 	if err != nil {
 		return groupStatus(ctx, key, err)
 	}
@@ -146,8 +146,8 @@ func (s *groupsOf) Read(to persistent.PersistentSubscriptions_ReadServer) error 
 	if err := to.Send(&persistent.ReadResp{Content: &persistent.ReadResp_SubscriptionConfirmation_{SubscriptionConfirmation: confirmation}}); err != nil {
 		return err
 	}
-	ctx, hearing := context.WithCancelCause(ctx)
-	go func() { hearing(hear(c, to)) }() // ends when the call does
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() { cancel(receiveAcks(c, to)) }() // ends when the call does
 	for {
 		d, err := c.Next(ctx)
 		if errors.Is(err, io.EOF) { // the caller answers no more
@@ -156,7 +156,7 @@ func (s *groupsOf) Read(to persistent.PersistentSubscriptions_ReadServer) error 
 		if err != nil {
 			return groupStatus(ctx, key, err)
 		}
-		m, err := s.delivered(ctx, key, d, groupIDs(o))
+		m, err := s.deliveryResponse(ctx, key, d, groupUUIDFormat(o))
 		if err != nil {
 			return err
 		}
@@ -167,12 +167,12 @@ func (s *groupsOf) Read(to persistent.PersistentSubscriptions_ReadServer) error 
 }
 
 // join makes a caller a consumer that has room for so many entries.
-func (s *groupsOf) join(ctx context.Context, key groups.Key, room int) (*groups.Consumer, error) {
+func (s *persistentService) join(ctx context.Context, key groups.Key, room int) (*groups.Consumer, error) {
 	group, err := s.groups.Group(key)
 	if err != nil {
 		return nil, err
 	}
-	joining := groups.Joining{Room: room, User: "anonymous", Name: connectionName(ctx)}
+	joining := groups.ConsumerConfig{Capacity: room, User: "anonymous", Name: connectionName(ctx)}
 	if from, ok := peer.FromContext(ctx); ok {
 		joining.From = from.Addr.String()
 	}
@@ -193,18 +193,18 @@ func connectionName(ctx context.Context) string {
 }
 
 // groupIDs returns the form in which a consumer wants IDs.
-func groupIDs(o *persistent.ReadReq_Options) idForm {
+func groupUUIDFormat(o *persistent.ReadReq_Options) uuidFormat {
 	if _, ok := o.GetUuidOption().GetContent().(*persistent.ReadReq_Options_UUIDOption_String_); ok {
-		return spelled
+		return textUUID
 	}
-	return structured
+	return structuredUUID
 }
 
 // maxRoom bounds what one consumer may have in hand.
-const maxRoom = 10_000
+const maxInFlight = 10_000
 
-// hear passes on what a consumer answers, until it answers no more.
-func hear(c *groups.Consumer, from persistent.PersistentSubscriptions_ReadServer) error {
+// receiveAcks passes on what a consumer answers, until it answers no more.
+func receiveAcks(c *groups.Consumer, from persistent.PersistentSubscriptions_ReadServer) error {
 	for {
 		m, err := from.Recv()
 		if err != nil {
@@ -212,21 +212,21 @@ func hear(c *groups.Consumer, from persistent.PersistentSubscriptions_ReadServer
 		}
 		switch answer := m.GetContent().(type) {
 		case *persistent.ReadReq_Ack_:
-			ids, err := idsOf(answer.Ack.GetIds())
+			ids, err := parseUUIDs(answer.Ack.GetIds())
 			if err != nil {
 				return err
 			}
 			c.Ack(ids...)
 		case *persistent.ReadReq_Nack_:
-			ids, err := idsOf(answer.Nack.GetIds())
+			ids, err := parseUUIDs(answer.Nack.GetIds())
 			if err != nil {
 				return err
 			}
-			what, err := answerOf(answer.Nack.GetAction())
+			action, err := nackAction(answer.Nack.GetAction())
 			if err != nil {
 				return err
 			}
-			c.Nack(what, answer.Nack.GetReason(), ids...)
+			c.Nack(action, answer.Nack.GetReason(), ids...)
 		default:
 			return status.Error(codes.InvalidArgument, "consume: an ack or a nack is required")
 		}
@@ -235,7 +235,7 @@ func hear(c *groups.Consumer, from persistent.PersistentSubscriptions_ReadServer
 
 // answerOf returns what is to be done. A client that does not know asks for
 // nothing in particular: the entry is tried again.
-func answerOf(a persistent.ReadReq_Nack_Action) (groups.Answer, error) {
+func nackAction(a persistent.ReadReq_Nack_Action) (groups.NackAction, error) {
 	switch a {
 	case persistent.ReadReq_Nack_Park:
 		return groups.Park, nil
@@ -249,9 +249,9 @@ func answerOf(a persistent.ReadReq_Nack_Action) (groups.Answer, error) {
 	return groups.Retry, status.Errorf(codes.InvalidArgument, "consume: there is no action %d", a)
 }
 
-func idsOf(wire []*shared.UUID) (ids []domain.EventID, err error) {
+func parseUUIDs(wire []*shared.UUID) (ids []domain.EventID, err error) {
 	for _, w := range wire {
-		raw, err := idOf(w)
+		raw, err := parseUUID(w)
 		if err != nil {
 			return nil, err
 		}
@@ -264,32 +264,32 @@ func idsOf(wire []*shared.UUID) (ids []domain.EventID, err error) {
 
 func setID[K domain.IDKind](id *domain.ID[K], b [16]byte) { *id = domain.IDFromBytes[K](b) }
 
-// delivered returns the message that hands an entry to a consumer, with what it
+// deliveryResponse returns the message that hands an entry to a consumer, with what it
 // names if it is a link and the group asks for that.
-func (s *groupsOf) delivered(ctx context.Context, key groups.Key, d groups.Delivery, ids idForm) (*persistent.ReadResp, error) {
-	q := question{ids: ids}
+func (s *persistentService) deliveryResponse(ctx context.Context, key groups.Key, d groups.Delivery, ids uuidFormat) (*persistent.ReadResp, error) {
+	q := readRequest{ids: ids}
 	if d.Kind == linkKind {
 		group, err := s.groups.Group(key)
 		if err != nil {
 			return nil, groupStatus(ctx, key, err)
 		}
-		q.links = group.Stand().Settings.Told.ResolveLinks
+		q.links = group.Stats().Settings.Passthrough.ResolveLinks
 	}
 	m, err := s.message(ctx, &q, d.Entry)
 	if err != nil {
 		return nil, statusOf(err)
 	}
-	told := m.GetEvent()
+	event := m.GetEvent()
 	return &persistent.ReadResp{Content: &persistent.ReadResp_Event{Event: &persistent.ReadResp_ReadEvent{
-		Event:    ofGroup(told.Event),
-		Link:     ofGroup(told.Link),
-		Position: &persistent.ReadResp_ReadEvent_CommitPosition{CommitPosition: told.GetCommitPosition()},
+		Event:    persistentEvent(event.Event),
+		Link:     persistentEvent(event.Link),
+		Position: &persistent.ReadResp_ReadEvent_CommitPosition{CommitPosition: event.GetCommitPosition()},
 		Count:    &persistent.ReadResp_ReadEvent_RetryCount{RetryCount: int32(d.Retries)},
 	}}}, nil
 }
 
 // ofGroup returns an event as the messages of groups have it.
-func ofGroup(r *streams.ReadResp_ReadEvent_RecordedEvent) *persistent.ReadResp_ReadEvent_RecordedEvent {
+func persistentEvent(r *streams.ReadResp_ReadEvent_RecordedEvent) *persistent.ReadResp_ReadEvent_RecordedEvent {
 	if r == nil {
 		return nil
 	}

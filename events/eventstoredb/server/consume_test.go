@@ -12,9 +12,9 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstest"
 )
 
-// TestAGroupAsTheNodeClientNamesIt names stream, revision and strategy where
+// TestGroupNamedAsByTheNodeClient names stream, revision and strategy where
 // only old clients do.
-func TestAGroupAsTheNodeClientNamesIt(t *testing.T) {
+func TestGroupNamedAsByTheNodeClient(t *testing.T) {
 	t.Parallel()
 	address := serve(t, eventstest.NewSlice(), everything)
 	c := connect(t, address)

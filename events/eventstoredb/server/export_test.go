@@ -8,7 +8,7 @@ import (
 
 // Busy takes the places of all workers that check passwords, until they are given
 // back.
-func (u *Users) Busy() (giveBack func()) {
+func (u *Users) OccupyWorkers() (release func()) {
 	c := u.checks
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,7 +47,7 @@ func (x *idIndex) Find(ctx context.Context, store events.Store, stream events.St
 }
 
 // Held returns how many streams the index holds, and how many bytes it counts.
-func (x *idIndex) Held() (streams, bytes int) {
+func (x *idIndex) Size() (streams, bytes int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return len(x.mu.byStream), x.mu.bytes
@@ -59,7 +59,7 @@ func (u *Users) CheckNext() {
 	u.checks.mu.Lock()
 	k := u.checks.nextLocked()
 	u.checks.mu.Unlock()
-	u.checks.make(k)
+	u.checks.compare(k)
 }
 
 // Waiting returns how many passwords wait for a worker.

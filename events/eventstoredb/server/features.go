@@ -19,7 +19,7 @@ import (
 // numbers and points, and nothing else.
 const version = "24.10.5"
 
-type featuresOf struct {
+type featuresService struct {
 	serverfeatures.UnimplementedServerFeaturesServer
 	*Server
 }
@@ -40,7 +40,7 @@ var methods = map[string]map[string][]string{
 
 // GetSupportedMethods is asked by every client first, without credentials. Its
 // header tells the time, as that of EventStoreDB does.
-func (f *featuresOf) GetSupportedMethods(ctx context.Context, _ *shared.Empty) (*serverfeatures.SupportedMethods, error) {
+func (f *featuresService) GetSupportedMethods(ctx context.Context, _ *shared.Empty) (*serverfeatures.SupportedMethods, error) {
 	if err := grpc.SetHeader(ctx, metadata.Pairs("date", f.cfg.Now().UTC().Format(http.TimeFormat))); err != nil {
 		return nil, err
 	}
@@ -61,14 +61,14 @@ func unknown(_ any, call grpc.ServerStream) error {
 	return status.Errorf(codes.Unimplemented, "%s: a ledger offers streams, persistent subscriptions, gossip and server features, and no projections, users, monitoring or operations", method)
 }
 
-type gossipOf struct {
+type gossipService struct {
 	gossip.UnimplementedGossipServer
 	*Server
 }
 
 // Read names one node, the leader, at the address by which the caller reached
 // it. It is asked without credentials.
-func (g *gossipOf) Read(ctx context.Context, _ *shared.Empty) (*gossip.ClusterInfo, error) {
+func (g *gossipService) Read(ctx context.Context, _ *shared.Empty) (*gossip.ClusterInfo, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	authority := md.Get(":authority")
 	if len(authority) == 0 {
@@ -83,7 +83,7 @@ func (g *gossipOf) Read(ctx context.Context, _ *shared.Empty) (*gossip.ClusterIn
 		return nil, status.Errorf(codes.InvalidArgument, "read gossip: the authority %q has no port", authority[0])
 	}
 	return &gossip.ClusterInfo{Members: []*gossip.MemberInfo{{
-		InstanceId:   structured(g.instance),
+		InstanceId:   structuredUUID(g.instance),
 		TimeStamp:    ticks(g.cfg.Now()),
 		State:        gossip.MemberInfo_Leader,
 		IsAlive:      true,

@@ -20,10 +20,10 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstest"
 )
 
-// leaves returns the fields of a message and of those within it, by their paths
+// fieldPaths returns the fields of a message and of those within it, by their paths
 // without the options that nearly all stand in. What many requests have in common
 // is one field.
-func leaves(path string, m protoreflect.MessageDescriptor) (all []string) {
+func fieldPaths(path string, m protoreflect.MessageDescriptor) (all []string) {
 	switch name := string(m.Name()); {
 	case m.Fields().Len() == 0, name == "UUID", name == "StreamIdentifier", name == "UUIDOption", strings.HasPrefix(string(m.FullName()), "google.protobuf."):
 		return []string{path}
@@ -35,7 +35,7 @@ func leaves(path string, m protoreflect.MessageDescriptor) (all []string) {
 			all = append(all, next)
 			continue
 		}
-		all = append(all, leaves(next, f.Message())...)
+		all = append(all, fieldPaths(next, f.Message())...)
 	}
 	return all
 }
@@ -52,7 +52,7 @@ func requests() map[string][]string {
 				method := service.Methods().Get(j)
 				name := string(service.Name()) + "/" + string(method.Name())
 				all[name] = nil
-				for _, field := range leaves("", method.Input()) {
+				for _, field := range fieldPaths("", method.Input()) {
 					if field != "" {
 						all[name] = append(all[name], field)
 					}
@@ -63,8 +63,8 @@ func requests() map[string][]string {
 	return all
 }
 
-// documented returns what docs/serving.md says of the fields of each call.
-func documented(t *testing.T) map[string]map[string]string {
+// documentedFields returns what docs/serving.md says of the fields of each call.
+func documentedFields(t *testing.T) map[string]map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "serving.md"))
 	if err != nil {
@@ -88,11 +88,11 @@ func documented(t *testing.T) map[string]map[string]string {
 	return all
 }
 
-// TestNoFieldOfARequestIsIgnoredInSilence walks the fields of all requests, and
+// TestEveryRequestFieldIsDocumented walks the fields of all requests, and
 // compares them with the table in docs/serving.md.
-func TestNoFieldOfARequestIsIgnoredInSilence(t *testing.T) {
+func TestEveryRequestFieldIsDocumented(t *testing.T) {
 	t.Parallel()
-	known := documented(t)
+	known := documentedFields(t)
 	for call, fields := range requests() {
 		if known[call] == nil {
 			t.Errorf("docs/serving.md does not name %s", call)
@@ -115,17 +115,17 @@ func TestNoFieldOfARequestIsIgnoredInSilence(t *testing.T) {
 	}
 }
 
-// TestIgnoredFieldsOfAGroupChangeNothing makes and updates groups with the fields
+// TestIgnoredGroupFieldsChangeNothing makes and updates groups with the fields
 // that the document says are ignored, one at a time, and looks at the group.
-func TestIgnoredFieldsOfAGroupChangeNothing(t *testing.T) {
+func TestIgnoredGroupFieldsChangeNothing(t *testing.T) {
 	t.Parallel()
 	conn := raw(t, serve(t, eventstest.NewSlice(), everything))
 	client := persistent.NewPersistentSubscriptionsClient(conn)
-	known := documented(t)
+	known := documentedFields(t)
 	tried := 0
 	for _, all := range []bool{false, true} {
 		create := func() *persistent.CreateReq {
-			o := sensible("g")
+			o := createOptions("g")
 			if all {
 				o.StreamOption = &persistent.CreateReq_Options_All{All: &persistent.CreateReq_AllOptions{
 					AllOption: &persistent.CreateReq_AllOptions_Start{Start: none()},

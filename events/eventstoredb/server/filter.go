@@ -32,17 +32,17 @@ type expression interface {
 
 // filterOf reads a filter. Only a subscription is told of checkpoints.
 func filterOf(o *streams.ReadReq_Options_FilterOptions, live bool) (*filter, error) {
-	var of expression
+	var expr expression
 	var byKind bool
 	switch f := o.GetFilter().(type) {
 	case *streams.ReadReq_Options_FilterOptions_StreamIdentifier:
-		of = f.StreamIdentifier
+		expr = f.StreamIdentifier
 	case *streams.ReadReq_Options_FilterOptions_EventType:
-		of, byKind = f.EventType, true
+		expr, byKind = f.EventType, true
 	default:
-		return nil, lacking("a filter by stream or by type")
+		return nil, missingField("a filter by stream or by type")
 	}
-	f, err := newFilter(byKind, of)
+	f, err := newFilter(byKind, expr)
 	if err != nil {
 		return nil, err
 	}
@@ -54,32 +54,32 @@ func filterOf(o *streams.ReadReq_Options_FilterOptions, live bool) (*filter, err
 		window = defaultWindow
 	}
 	if live && o.CheckpointIntervalMultiplier == 0 {
-		return nil, lacking("a checkpointIntervalMultiplier above 0")
+		return nil, missingField("a checkpointIntervalMultiplier above 0")
 	}
 	f.interval = window * uint64(o.CheckpointIntervalMultiplier)
 	return f, nil
 }
 
 // newFilter reads an expression: a regular expression of Go, or prefixes.
-func newFilter(byKind bool, of expression) (*filter, error) {
-	f := &filter{byKind: byKind, prefixes: of.GetPrefix()}
+func newFilter(byKind bool, expr expression) (*filter, error) {
+	f := &filter{byKind: byKind, prefixes: expr.GetPrefix()}
 	switch {
-	case of.GetRegex() != "" && len(f.prefixes) > 0:
+	case expr.GetRegex() != "" && len(f.prefixes) > 0:
 		return nil, status.Error(codes.InvalidArgument, "read: a filter has a regular expression or prefixes, not both")
-	case of.GetRegex() != "":
-		regex, err := regexp.Compile(of.GetRegex())
+	case expr.GetRegex() != "":
+		regex, err := regexp.Compile(expr.GetRegex())
 		if err != nil {
 			return nil, status.Errorf(codes.InvalidArgument, "read: the filter is not a regular expression of RE2, which has no lookaround and no backreferences: %v", err)
 		}
 		f.regex = regex
 	case len(f.prefixes) == 0:
-		return nil, lacking("a regular expression or a prefix")
+		return nil, missingField("a regular expression or a prefix")
 	}
 	return f, nil
 }
 
-// admits reports whether an entry is sent. No filter admits everything.
-func (f *filter) admits(h events.Header) bool {
+// matches reports whether an entry is sent. No filter admits everything.
+func (f *filter) matches(h events.Header) bool {
 	if f == nil {
 		return true
 	}
@@ -93,23 +93,23 @@ func (f *filter) admits(h events.Header) bool {
 	return slices.ContainsFunc(f.prefixes, func(p string) bool { return strings.HasPrefix(text, p) })
 }
 
-// pushed returns what of f a store can do: a filter that lets through whatever
+// pushdown returns what of f a store can do: a filter that lets through whatever
 // f admits, and more where a store cannot do as much.
-func (f *filter) pushed() events.Filter {
+func (f *filter) pushdown() events.Filter {
 	if f == nil {
 		return events.Filter{}
 	}
-	texts, whole := f.prefixes, false
+	literals, exact := f.prefixes, false
 	if f.regex != nil {
-		texts, whole = beginnings(f.regex)
+		literals, exact = regexPrefixes(f.regex)
 	}
 	switch {
-	case len(texts) == 0 || slices.Contains(texts, ""):
+	case len(literals) == 0 || slices.Contains(literals, ""):
 		return events.Filter{}
 	case !f.byKind:
-		return events.Filter{Prefixes: texts}
-	case whole:
-		return events.Filter{Kinds: texts}
+		return events.Filter{Prefixes: literals}
+	case exact:
+		return events.Filter{Kinds: literals}
 	}
 	return events.Filter{}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-func TestAStoreIsAskedForWhatAnExpressionSays(t *testing.T) {
+func TestFilterPushdownOfExpressions(t *testing.T) {
 	t.Parallel()
 	for expression, want := range map[string]struct{ streams, kinds events.Filter }{
 		`^(?:Apple|Apricot|Berry)$`:     {events.Filter{Prefixes: []string{"Apple", "Apricot", "Berry"}}, events.Filter{Kinds: []string{"Apple", "Apricot", "Berry"}}},
@@ -29,22 +29,22 @@ func TestAStoreIsAskedForWhatAnExpressionSays(t *testing.T) {
 		"^\ufffd$":                      {},
 	} {
 		f := filter{regex: regexp.MustCompile(expression)}
-		if diff := cmp.Diff(f.pushed(), want.streams); diff != "" {
+		if diff := cmp.Diff(f.pushdown(), want.streams); diff != "" {
 			t.Errorf("by stream, %s: got − want +\n%s", expression, diff)
 		}
 		f.byKind = true
-		if diff := cmp.Diff(f.pushed(), want.kinds); diff != "" {
+		if diff := cmp.Diff(f.pushdown(), want.kinds); diff != "" {
 			t.Errorf("by kind, %s: got − want +\n%s", expression, diff)
 		}
 	}
-	if got := (&filter{byKind: true, prefixes: []string{"A"}}).pushed(); !got.IsZero() {
+	if got := (&filter{byKind: true, prefixes: []string{"A"}}).pushdown(); !got.IsZero() {
 		t.Errorf("prefixes of kinds are asked for as %+v, which a store has no filter for", got)
 	}
 }
 
-// TestAStoreIsNeverAskedForLess has random expressions match random names, and
+// TestFilterPushdownAdmitsEveryMatch has random expressions match random names, and
 // what they admit must pass what the store is asked for.
-func TestAStoreIsNeverAskedForLess(t *testing.T) {
+func TestFilterPushdownAdmitsEveryMatch(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -62,7 +62,7 @@ func TestAStoreIsNeverAskedForLess(t *testing.T) {
 			text += "$"
 		}
 		f := filter{regex: regexp.MustCompile(text), byKind: random.IntN(2) > 0}
-		narrow := f.pushed()
+		narrow := f.pushdown()
 		if err := narrow.Valid(); err != nil {
 			t.Fatalf("seed %d: %s is asked for as %+v: %v", seed, text, narrow, err)
 		}
@@ -73,7 +73,7 @@ func TestAStoreIsNeverAskedForLess(t *testing.T) {
 		for range 20 {
 			name := name(random)
 			h := events.Header{Stream: events.Stream(name), Kind: name}
-			if !f.admits(h) {
+			if !f.matches(h) {
 				continue
 			}
 			if admitted++; !narrow.Matches(h) {

@@ -18,8 +18,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstest"
 )
 
-// sensible returns what makes a group of the stream s-1.
-func sensible(name string) *persistent.CreateReq_Options {
+// createOptions returns what makes a group of the stream s-1.
+func createOptions(name string) *persistent.CreateReq_Options {
 	return &persistent.CreateReq_Options{
 		StreamOption: &persistent.CreateReq_Options_Stream{Stream: &persistent.CreateReq_StreamOptions{
 			StreamIdentifier: &shared.StreamIdentifier{StreamName: []byte("s-1")}, RevisionOption: &persistent.CreateReq_StreamOptions_Start{Start: none()},
@@ -31,8 +31,8 @@ func sensible(name string) *persistent.CreateReq_Options {
 	}
 }
 
-// TestGroupsThatMakeNoSenseAreRefused spoils one thing at a time.
-func TestGroupsThatMakeNoSenseAreRefused(t *testing.T) {
+// TestInvalidGroupsAreRefused spoils one thing at a time.
+func TestInvalidGroupsAreRefused(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()
 	client := persistent.NewPersistentSubscriptionsClient(raw(t, serve(t, store, everything)))
@@ -63,7 +63,7 @@ func TestGroupsThatMakeNoSenseAreRefused(t *testing.T) {
 		"not a regular expression": func(o *options) { o.StreamOption = ofAllFiltered(byType("("), 0) },
 		"the log ends at":          func(o *options) { o.StreamOption = ofAllFiltered(byType("A"), 99) },
 	} {
-		o := sensible("g")
+		o := createOptions("g")
 		spoil(o)
 		_, err := client.Create(t.Context(), &persistent.CreateReq{Options: o})
 		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), name) {
@@ -76,7 +76,7 @@ func TestGroupsThatMakeNoSenseAreRefused(t *testing.T) {
 	if got := held(t, store); got != 0 {
 		t.Errorf("%d records of groups that were refused", got)
 	}
-	if _, err := client.Create(t.Context(), &persistent.CreateReq{Options: sensible("g")}); err != nil {
+	if _, err := client.Create(t.Context(), &persistent.CreateReq{Options: createOptions("g")}); err != nil {
 		t.Errorf("a group that makes sense: %v", err)
 	}
 	if _, err := client.ReplayParked(t.Context(), &persistent.ReplayParkedReq{Options: &persistent.ReplayParkedReq_Options{
@@ -120,13 +120,13 @@ func consuming(t *testing.T, conn *grpc.ClientConn) persistent.PersistentSubscri
 	return call
 }
 
-// TestHowAConsumerEnds ends consumers in all ways, each with an event in hand,
+// TestConsumerEndings ends consumers in all ways, each with an event in hand,
 // which the next one is handed.
-func TestHowAConsumerEnds(t *testing.T) {
+func TestConsumerEndings(t *testing.T) {
 	t.Parallel()
 	conn := raw(t, serve(t, eventstest.NewSlice(), everything))
 	client := persistent.NewPersistentSubscriptionsClient(conn)
-	if _, err := client.Create(t.Context(), &persistent.CreateReq{Options: sensible("g")}); err != nil {
+	if _, err := client.Create(t.Context(), &persistent.CreateReq{Options: createOptions("g")}); err != nil {
 		t.Fatal(err)
 	}
 	mustAppend(t, connect(t, conn.Target()), "s-1", esdb.NoStream{}, many("A", 1)...)
@@ -181,9 +181,9 @@ func TestHowAConsumerEnds(t *testing.T) {
 func TestGroupsAreListed(t *testing.T) {
 	t.Parallel()
 	client := persistent.NewPersistentSubscriptionsClient(raw(t, serve(t, eventstest.NewSlice(), everything)))
-	ofAll := sensible("c")
+	ofAll := createOptions("c")
 	ofAll.StreamOption = ofAllFiltered(byType("A"), 0)
-	for _, o := range []*persistent.CreateReq_Options{sensible("b"), sensible("a"), ofAll} {
+	for _, o := range []*persistent.CreateReq_Options{createOptions("b"), createOptions("a"), ofAll} {
 		if _, err := client.Create(t.Context(), &persistent.CreateReq{Options: o}); err != nil {
 			t.Fatal(err)
 		}

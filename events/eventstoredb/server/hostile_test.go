@@ -72,7 +72,7 @@ func appendHeaders() []byte {
 
 // Clients that send hostile frames take no memory to speak of and delay no other
 // client for long.
-func TestHostileFramesHarmNoOther(t *testing.T) {
+func TestHostileFramesDelayNoOtherClient(t *testing.T) {
 	address := serve(t, eventstest.NewSlice(), everything)
 	honest := connect(t, address)
 	mustAppend(t, honest, "s-1", esdb.Any{}, proposed("A", ""))

@@ -13,9 +13,9 @@ import (
 // linkKind is the kind of a link. Its data name an event: REVISION@STREAM.
 const linkKind = "$>"
 
-// linked returns the entry that a link names, and the zero Entry if there is
+// linkTarget returns the entry that a link names, and the zero Entry if there is
 // none. A link to a link is followed no further, as in EventStoreDB.
-func (s *Server) linked(ctx context.Context, link events.Entry) (events.Entry, error) {
+func (s *Server) linkTarget(ctx context.Context, link events.Entry) (events.Entry, error) {
 	number, stream, ok := strings.Cut(string(link.Data), "@")
 	revision, err := strconv.ParseUint(number, 10, 63)
 	if !ok || err != nil || stream == "" {
@@ -24,29 +24,29 @@ func (s *Server) linked(ctx context.Context, link events.Entry) (events.Entry, e
 	return s.entry(ctx, events.Stream(stream), events.Revision(revision)+1)
 }
 
-// resolved returns the message with a link and the entry that it names. Where there
+// resolvedResponse returns the message with a link and the entry that it names. Where there
 // is no such entry the message has the link alone.
-func (s *Server) resolved(ctx context.Context, link events.Entry, ids idForm) (*streams.ReadResp, error) {
-	target, err := s.linked(ctx, link)
+func (s *Server) resolvedResponse(ctx context.Context, link events.Entry, ids uuidFormat) (*streams.ReadResp, error) {
+	target, err := s.linkTarget(ctx, link)
 	if err != nil {
 		return nil, err
 	}
-	m, err := event(link, ids)
+	m, err := eventResponse(link, ids)
 	if err != nil {
 		return nil, err
 	}
-	told := m.GetEvent()
-	told.Link, told.Event = told.Event, nil
+	event := m.GetEvent()
+	event.Link, event.Event = event.Event, nil
 	if !target.ID.IsZero() {
-		told.Event, err = recorded(target, ids)
+		event.Event, err = recordedEvent(target, ids)
 	}
 	return m, err
 }
 
 // message returns the message with an entry, as a caller asks for it.
-func (s *Server) message(ctx context.Context, q *question, e events.Entry) (*streams.ReadResp, error) {
+func (s *Server) message(ctx context.Context, q *readRequest, e events.Entry) (*streams.ReadResp, error) {
 	if q.links && e.Kind == linkKind {
-		return s.resolved(ctx, e, q.ids)
+		return s.resolvedResponse(ctx, e, q.ids)
 	}
-	return event(e, q.ids)
+	return eventResponse(e, q.ids)
 }

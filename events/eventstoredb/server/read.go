@@ -12,17 +12,17 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-type streamsOf struct {
+type streamsService struct {
 	streams.UnimplementedStreamsServer
 	*Server
 }
 
 // Read answers a reading or a subscription.
-func (s *streamsOf) Read(req *streams.ReadReq, to streams.Streams_ReadServer) error {
-	if _, err := s.admit(to.Context(), Reader); err != nil {
+func (s *streamsService) Read(req *streams.ReadReq, to streams.Streams_ReadServer) error {
+	if _, err := s.requireRole(to.Context(), Reader); err != nil {
 		return err
 	}
-	q, err := ask(req.GetOptions())
+	q, err := parseReadRequest(req.GetOptions())
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (s *streamsOf) Read(req *streams.ReadReq, to streams.Streams_ReadServer) er
 }
 
 // read sends what a reading asks for.
-func (s *Server) read(q question, to streams.Streams_ReadServer) error {
+func (s *Server) read(q readRequest, to streams.Streams_ReadServer) error {
 	ctx := to.Context()
 	if q.stream == "" && q.backward {
 		if err := s.checkPosition(ctx, q.from); err != nil {
@@ -46,7 +46,7 @@ func (s *Server) read(q question, to streams.Streams_ReadServer) error {
 			if err != nil {
 				return err
 			}
-			if !q.filter.admits(e.Header()) {
+			if !q.filter.matches(e.Header()) {
 				continue
 			}
 			m, err := s.message(ctx, &q, e)
@@ -63,22 +63,22 @@ func (s *Server) read(q question, to streams.Streams_ReadServer) error {
 		}
 	}
 	if sent > 0 {
-		return s.tellEnd(q, last, to)
+		return s.sendLastPosition(q, last, to)
 	}
-	return s.tellNothing(ctx, q, to)
+	return s.sendEmptyResult(ctx, q, to)
 }
 
 // tellEnd tells a caller that knows of it where the stream ends, having sent
 // all that there is.
-func (s *Server) tellEnd(q question, last events.Revision, to streams.Streams_ReadServer) error {
-	if !q.newer || q.stream == "" || q.backward {
+func (s *Server) sendLastPosition(q readRequest, last events.Revision, to streams.Streams_ReadServer) error {
+	if !q.wantsLastPosition || q.stream == "" || q.backward {
 		return nil
 	}
 	return to.Send(&streams.ReadResp{Content: &streams.ReadResp_LastStreamPosition{LastStreamPosition: uint64(last) - 1}})
 }
 
 // tellNothing says why there was nothing to send.
-func (s *Server) tellNothing(ctx context.Context, q question, to streams.Streams_ReadServer) error {
+func (s *Server) sendEmptyResult(ctx context.Context, q readRequest, to streams.Streams_ReadServer) error {
 	if q.stream == "" {
 		return s.checkPosition(ctx, q.from)
 	}
@@ -87,16 +87,16 @@ func (s *Server) tellNothing(ctx context.Context, q question, to streams.Streams
 	case err != nil, length > 0 && q.count == 0:
 		return err
 	case length > 0:
-		return s.tellEnd(q, length, to)
+		return s.sendLastPosition(q, length, to)
 	}
 	return to.Send(&streams.ReadResp{Content: &streams.ReadResp_StreamNotFound_{
-		StreamNotFound: &streams.ReadResp_StreamNotFound{StreamIdentifier: identifier(q.stream)},
+		StreamNotFound: &streams.ReadResp_StreamNotFound{StreamIdentifier: streamIdentifier(q.stream)},
 	}})
 }
 
 // checkPosition returns INVALID_ARGUMENT for a position behind the end, which
 // is one of another store.
-func (s *Server) checkPosition(ctx context.Context, from place) error {
+func (s *Server) checkPosition(ctx context.Context, from startPoint) error {
 	if from.start || from.end || from.position.IsZero() {
 		return nil
 	}
@@ -108,7 +108,7 @@ func (s *Server) checkPosition(ctx context.Context, from place) error {
 }
 
 // entries yields what a reading asks for, without a filter and without end.
-func (s *Server) entries(ctx context.Context, q question) iter.Seq2[events.Entry, error] {
+func (s *Server) entries(ctx context.Context, q readRequest) iter.Seq2[events.Entry, error] {
 	switch {
 	case q.stream != "" && q.backward:
 		return s.streamBackward(ctx, q)
@@ -117,11 +117,11 @@ func (s *Server) entries(ctx context.Context, q question) iter.Seq2[events.Entry
 	case q.stream != "":
 		return s.store.Read(ctx, q.stream, events.Revision(q.from.revision))
 	case q.backward && q.from.end:
-		return events.Scan(ctx, s.store, events.Query{Backward: true, Filter: q.filter.pushed()})
+		return events.Scan(ctx, s.store, events.Query{Backward: true, Filter: q.filter.pushdown()})
 	case q.backward && (q.from.start || q.from.position.IsZero()), q.from.end:
 		return nothing
 	case q.backward:
-		return events.Scan(ctx, s.store, events.Query{Backward: true, After: q.from.position, Filter: q.filter.pushed()})
+		return events.Scan(ctx, s.store, events.Query{Backward: true, After: q.from.position, Filter: q.filter.pushdown()})
 	}
 	return s.at(ctx, q)
 }
@@ -129,9 +129,9 @@ func (s *Server) entries(ctx context.Context, q question) iter.Seq2[events.Entry
 func nothing(func(events.Entry, error) bool) {}
 
 // at yields the entries at a position and behind it.
-func (s *Server) at(ctx context.Context, q question) iter.Seq2[events.Entry, error] {
+func (s *Server) at(ctx context.Context, q readRequest) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
-		for e, err := range events.Scan(ctx, s.store, events.Query{After: before(q.from.position), Filter: q.filter.pushed()}) {
+		for e, err := range events.Scan(ctx, s.store, events.Query{After: justBefore(q.from.position), Filter: q.filter.pushdown()}) {
 			if err == nil && e.Position.Compare(q.from.position) < 0 {
 				continue
 			}
@@ -142,9 +142,9 @@ func (s *Server) at(ctx context.Context, q question) iter.Seq2[events.Entry, err
 	}
 }
 
-// before returns a position with nothing between it and p but positions whose
+// justBefore returns a position with nothing between it and p but positions whose
 // first part is that of p.
-func before(p events.Position) events.Position {
+func justBefore(p events.Position) events.Position {
 	commit, _ := p.Parts()
 	if commit == 0 {
 		return events.Position{}
@@ -153,7 +153,7 @@ func before(p events.Position) events.Position {
 }
 
 // streamBackward yields the entries of a stream at a revision and before it.
-func (s *Server) streamBackward(ctx context.Context, q question) iter.Seq2[events.Entry, error] {
+func (s *Server) streamBackward(ctx context.Context, q readRequest) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		query := events.Query{Stream: q.stream, Backward: true}
 		if !q.from.end && q.from.revision < math.MaxUint64 {
@@ -186,11 +186,11 @@ func (s *Server) length(ctx context.Context, stream events.Stream) (events.Revis
 }
 
 // A headed store knows where it ends.
-type headed interface{ Head() events.Position }
+type headStore interface{ Head() events.Position }
 
 // head returns the position of the last record.
 func (s *Server) head(ctx context.Context) (events.Position, error) {
-	if store, ok := s.store.(headed); ok {
+	if store, ok := s.store.(headStore); ok {
 		return store.Head(), nil
 	}
 	for h, err := range events.Headers(ctx, s.store, events.Query{Backward: true}) {

@@ -19,23 +19,23 @@ const settingsStream = "$settings"
 // The members of a stream's metadata, and of the settings, on which EventStoreDB
 // acts, each with the reason why it is refused here.
 var refusedMembers = map[string]string{
-	"$maxCount":        neverForgets,
-	"$maxAge":          neverForgets,
-	"$tb":              neverForgets,
+	"$maxCount":        reasonRetention,
+	"$maxAge":          reasonRetention,
+	"$tb":              reasonRetention,
 	"$cacheControl":    "there is no HTTP interface to its streams",
-	"$acl":             rightsElsewhere,
-	"$userStreamAcl":   rightsElsewhere,
-	"$systemStreamAcl": rightsElsewhere,
+	"$acl":             reasonRights,
+	"$userStreamAcl":   reasonRights,
+	"$systemStreamAcl": reasonRights,
 }
 
 const (
-	neverForgets    = "it hides and forgets no records"
-	rightsElsewhere = "who may do what is decided by its users and by the prefixes that it opens"
+	reasonRetention = "it hides and forgets no records"
+	reasonRights    = "who may do what is decided by its users and by the prefixes that it opens"
 )
 
 // actedOn returns a member of data on which EventStoreDB would act if they were
-// appended to a stream, and an empty text if there is none.
-func actedOn(stream events.Stream, data []byte) string {
+// appendResponse to a stream, and an empty text if there is none.
+func refusedMember(stream events.Stream, data []byte) string {
 	if !strings.HasPrefix(string(stream), "$$") && stream != settingsStream {
 		return ""
 	}
@@ -57,8 +57,8 @@ func actedOn(stream events.Stream, data []byte) string {
 
 // mayHold returns PERMISSION_DENIED if what others append to a stream would have
 // EventStoreDB hide records or change rights, which this server does not.
-func mayHold(ctx context.Context, stream events.Stream, data []byte) error {
-	member := actedOn(stream, data)
+func checkMetadata(ctx context.Context, stream events.Stream, data []byte) error {
+	member := refusedMember(stream, data)
 	if member == "" {
 		return nil
 	}
@@ -66,25 +66,25 @@ func mayHold(ctx context.Context, stream events.Stream, data []byte) error {
 }
 
 // Delete is refused to everybody.
-func (s *streamsOf) Delete(ctx context.Context, req *streams.DeleteReq) (*streams.DeleteResp, error) {
-	if _, err := s.admit(ctx, Reader); err != nil {
+func (s *streamsService) Delete(ctx context.Context, req *streams.DeleteReq) (*streams.DeleteResp, error) {
+	if _, err := s.requireRole(ctx, Reader); err != nil {
 		return nil, err
 	}
-	return nil, forgetsNothing(ctx, "delete", req.GetOptions().GetStreamIdentifier().GetStreamName())
+	return nil, refuseDeletion(ctx, "delete", req.GetOptions().GetStreamIdentifier().GetStreamName())
 }
 
 // Tombstone is refused to everybody.
-func (s *streamsOf) Tombstone(ctx context.Context, req *streams.TombstoneReq) (*streams.TombstoneResp, error) {
-	if _, err := s.admit(ctx, Reader); err != nil {
+func (s *streamsService) Tombstone(ctx context.Context, req *streams.TombstoneReq) (*streams.TombstoneResp, error) {
+	if _, err := s.requireRole(ctx, Reader); err != nil {
 		return nil, err
 	}
-	return nil, forgetsNothing(ctx, "tombstone", req.GetOptions().GetStreamIdentifier().GetStreamName())
+	return nil, refuseDeletion(ctx, "tombstone", req.GetOptions().GetStreamIdentifier().GetStreamName())
 }
 
 // forgetsNothing returns the status that refuses a deletion. The Go clients know the status, as a
 // feature that is not supported. Other clients have no type for it, and know the
 // name of the trailer, as access that is denied.
-func forgetsNothing(ctx context.Context, what string, stream []byte) error {
-	except(ctx, "access-denied")
-	return status.Errorf(codes.Unimplemented, "%s %q: access denied: a ledger forgets nothing: streams are neither deleted nor tombstoned", what, stream)
+func refuseDeletion(ctx context.Context, operation string, stream []byte) error {
+	setException(ctx, "access-denied")
+	return status.Errorf(codes.Unimplemented, "%s %q: access denied: a ledger forgets nothing: streams are neither deleted nor tombstoned", operation, stream)
 }

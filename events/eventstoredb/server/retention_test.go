@@ -82,8 +82,8 @@ func TestMetadataThatHideRecordsAreRefused(t *testing.T) {
 	}
 }
 
-// TestTheSettingsOfStreamsAreRefusedByTheClientsCalls sets them as programs do.
-func TestTheSettingsOfStreamsAreRefusedByTheClientsCalls(t *testing.T) {
+// TestStreamMetadataCallsOfTheClientAreRefused sets them as programs do.
+func TestStreamMetadataCallsOfTheClientAreRefused(t *testing.T) {
 	t.Parallel()
 	_, c := pair(t)
 	set := func(change func(*esdb.StreamMetadata)) error {
@@ -121,8 +121,8 @@ func TestTheSettingsOfStreamsAreRefusedByTheClientsCalls(t *testing.T) {
 	}
 }
 
-// TestMetadataAreCopiedAsTheyAre has the ledger write a record of another store.
-func TestMetadataAreCopiedAsTheyAre(t *testing.T) {
+// TestOtherMetadataAreStoredUnchanged has the ledger write a record of another store.
+func TestOtherMetadataAreStoredUnchanged(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()
 	c := connect(t, serve(t, store, server.Config{Anonymous: server.Ledger}))
@@ -143,9 +143,9 @@ func TestMetadataAreCopiedAsTheyAre(t *testing.T) {
 	}
 }
 
-// TestLinksAreResolvedWhereThatIsAskedFor reads links to an event, to none, and
+// TestLinksAreResolvedOnRequest reads links to an event, to none, and
 // what is no link, with and without.
-func TestLinksAreResolvedWhereThatIsAskedFor(t *testing.T) {
+func TestLinksAreResolvedOnRequest(t *testing.T) {
 	t.Parallel()
 	for _, resolve := range []bool{false, true} {
 		conn := raw(t, serve(t, eventstest.NewSlice(), everything))

@@ -27,7 +27,7 @@ type Server struct {
 	grpc     *grpc.Server
 	groups   *groups.Groups  // nil: without
 	ids      *idIndex        // of the streams to which callers append without a length
-	current  galleries       // what subscribers that are current are sent
+	caches   messageCaches   // what subscribers that are current are sent
 	instance [16]byte        // of this server, in gossip
 	draining context.Context // ends with ErrDrained when the server shuts down
 	drain    context.CancelCauseFunc
@@ -60,9 +60,9 @@ func New(store events.Store, cfg Config) (*Server, error) {
 	s := &Server{store: store, cfg: cfg.withDefaults(), ids: newIDIndex(indexBytes), instance: uuid.New()}
 	s.draining, s.drain = context.WithCancelCause(context.Background())
 	var err error
-	kept, _ := store.(groups.Checkpoints)
+	checkpoints, _ := store.(groups.Checkpoints)
 	if !cfg.WithoutGroups {
-		if s.groups, err = groups.Open(context.Background(), store, groups.Config{Follow: s.follow, Admits: admits, Checkpoints: kept, Now: s.cfg.Now}); err != nil {
+		if s.groups, err = groups.Open(context.Background(), store, groups.Config{Follow: s.follow, CompileFilter: compileFilter, Checkpoints: checkpoints, Now: s.cfg.Now}); err != nil {
 			return nil, fmt.Errorf("new server: %w", err)
 		}
 	}
@@ -85,12 +85,12 @@ func New(store events.Store, cfg Config) (*Server, error) {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 20 * time.Second, MaxConnectionIdle: idleTimeout}),
 	}
 	s.grpc = grpc.NewServer(options...)
-	streams.RegisterStreamsServer(registrar{s}, &streamsOf{Server: s})
+	streams.RegisterStreamsServer(admittingRegistrar{s}, &streamsService{Server: s})
 	if !cfg.WithoutGroups {
-		persistent.RegisterPersistentSubscriptionsServer(registrar{s}, &groupsOf{Server: s})
+		persistent.RegisterPersistentSubscriptionsServer(admittingRegistrar{s}, &persistentService{Server: s})
 	}
-	gossip.RegisterGossipServer(registrar{s}, &gossipOf{Server: s})
-	serverfeatures.RegisterServerFeaturesServer(registrar{s}, &featuresOf{Server: s})
+	gossip.RegisterGossipServer(admittingRegistrar{s}, &gossipService{Server: s})
+	serverfeatures.RegisterServerFeaturesServer(admittingRegistrar{s}, &featuresService{Server: s})
 	return s, nil
 }
 
@@ -152,9 +152,9 @@ func (s *Server) closeGroups() {
 	}
 }
 
-// admit returns the role of the caller of an admitted call if it is at least the
+// requireRole returns the role of the caller of an admitted call if it is at least the
 // one wanted, and else a status that says what is missing.
-func (s *Server) admit(ctx context.Context, wanted Role) (Role, error) {
+func (s *Server) requireRole(ctx context.Context, wanted Role) (Role, error) {
 	role, _ := ctx.Value(roleKey{}).(Role)
 	if role < wanted {
 		return 0, denied(ctx, "access denied: this takes the role %s, and the caller has %s", wanted, role)
@@ -162,9 +162,9 @@ func (s *Server) admit(ctx context.Context, wanted Role) (Role, error) {
 	return role, nil
 }
 
-// live returns a context that ends with the call's, and with ErrDrained when
+// untilShutdown returns a context that ends with the call's, and with ErrDrained when
 // the server shuts down. The caller calls the function when the call is over.
-func (s *Server) live(ctx context.Context) (context.Context, context.CancelFunc) {
+func (s *Server) untilShutdown(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.draining, func() { cancel(ErrDrained) })
 	return ctx, func() { stop(); cancel(nil) }

@@ -45,7 +45,7 @@ func codeOf(err error) codes.Code {
 
 // openEnd returns the status of an append of which it is not known whether it
 // took place. Clients know it as a write that timed out, and ask again.
-func openEnd(err error) error {
+func uncertainStatus(err error) error {
 	if code := codeOf(err); code != codes.Internal {
 		return status.Error(code, err.Error())
 	}
@@ -57,39 +57,39 @@ func openEnd(err error) error {
 var errTooLarge = errors.New("maximum append size exceeded")
 
 // An oversize is the status of an append that is too large.
-type oversize struct{ text string }
+type tooLargeError struct{ text string }
 
-func (o *oversize) Error() string              { return o.text }
-func (o *oversize) GRPCStatus() *status.Status { return status.New(codes.InvalidArgument, o.text) }
-func (o *oversize) Is(target error) bool       { return target == errTooLarge }
+func (o *tooLargeError) Error() string              { return o.text }
+func (o *tooLargeError) GRPCStatus() *status.Status { return status.New(codes.InvalidArgument, o.text) }
+func (o *tooLargeError) Is(target error) bool       { return target == errTooLarge }
 
 // tooLarge returns the status of an append over the limit, and sets the
 // trailers that clients read.
 func tooLarge(ctx context.Context, limit int, text string) error {
-	except(ctx, "maximum-append-size-exceeded", "maximum-append-size", strconv.Itoa(limit))
-	return &oversize{text}
+	setException(ctx, "maximum-append-size-exceeded", "maximum-append-size", strconv.Itoa(limit))
+	return &tooLargeError{text}
 }
 
 // denied returns the status of a call that its caller may not make, and sets
 // the trailer that clients read.
 func denied(ctx context.Context, format string, args ...any) error {
-	except(ctx, "access-denied")
+	setException(ctx, "access-denied")
 	return status.Errorf(codes.PermissionDenied, format, args...)
 }
 
-// except sets the trailers by which clients know an error that has a name. A
+// setException sets the trailers by which clients know an error that has a name. A
 // call of which there is no more to be told has no use for them.
-func except(ctx context.Context, name string, more ...string) {
+func setException(ctx context.Context, name string, more ...string) {
 	pairs := []string{"exception", name}
 	for _, text := range more {
-		pairs = append(pairs, carried(text))
+		pairs = append(pairs, trailerText(text))
 	}
 	_ = grpc.SetTrailer(ctx, metadata.Pairs(pairs...))
 }
 
-// carried returns text as a trailer can hold it, which is printable ASCII. Any
+// trailerText returns text as a trailer can hold it, which is printable ASCII. Any
 // other is written with the escapes of Go.
-func carried(text string) string {
+func trailerText(text string) string {
 	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
 		quoted := strconv.QuoteToASCII(text)
 		return quoted[1 : len(quoted)-1]

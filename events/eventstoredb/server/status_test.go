@@ -17,9 +17,9 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 )
 
-// TestRefusalsHaveTheNamesThatClientsKnow asks for what is refused, and for the
+// TestRefusalsSetTheExceptionTrailer asks for what is refused, and for the
 // trailers that tell clients other than the Go client why.
-func TestRefusalsHaveTheNamesThatClientsKnow(t *testing.T) {
+func TestRefusalsSetTheExceptionTrailer(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()
 	all := raw(t, serve(t, store, everything))

@@ -16,34 +16,34 @@ import (
 
 // EachTime is the key of a header, with any value, by which a subscriber asks
 // to be told each time that it has caught up, and not only the first.
-const EachTime = "ledger-caught-up-each-time"
+const CaughtUpEachTime = "ledger-caught-up-each-time"
 
 // A subscription is one subscriber. It holds nothing of the store but its
 // place: a subscriber that is slow to receive slows its own loop.
 type subscription struct {
-	*question
-	server   *Server
-	shared   *gallery
-	to       streams.Streams_ReadServer
-	revision events.Revision // of a stream, behind which the subscriber is
-	each     bool            // tell each time
-	told     bool            // was told that it has caught up
-	counted  bool            // by the store, which says when a checkpoint is due
-	examined uint64
-	failed   error // of sending from within the store's loop
-	stop     context.CancelCauseFunc
+	*readRequest
+	server        *Server
+	cache         *messageCache
+	to            streams.Streams_ReadServer
+	revision      events.Revision // of a stream, behind which the subscriber is
+	everyCaughtUp bool            // tell each time
+	caughtUpSent  bool            // was told that it has caught up
+	storeCounts   bool            // by the store, which says when a checkpoint is due
+	examined      uint64
+	sendErr       error // of sending from within the store's loop
+	stop          context.CancelCauseFunc
 }
 
 // subscribe sends what there is behind a place and then what is appended, until
 // the call ends or the server shuts down.
-func (s *Server) subscribe(q question, to streams.Streams_ReadServer) error {
-	ctx, release := s.live(to.Context())
+func (s *Server) subscribe(q readRequest, to streams.Streams_ReadServer) error {
+	ctx, release := s.untilShutdown(to.Context())
 	defer release()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	md, _ := metadata.FromIncomingContext(ctx)
-	sub := &subscription{question: &q, server: s, shared: s.current.of(q.ids), to: to, each: len(md.Get(EachTime)) > 0, stop: stop}
-	entries, err := s.following(ctx, sub)
+	sub := &subscription{readRequest: &q, server: s, cache: s.caches.of(q.ids), to: to, everyCaughtUp: len(md.Get(CaughtUpEachTime)) > 0, stop: stop}
+	entries, err := s.followFrom(ctx, sub)
 	if err != nil {
 		return err
 	}
@@ -53,8 +53,8 @@ func (s *Server) subscribe(q question, to streams.Streams_ReadServer) error {
 		return err
 	}
 	for e, err := range entries {
-		if sub.failed != nil {
-			return sub.failed
+		if sub.sendErr != nil {
+			return sub.sendErr
 		}
 		if err != nil {
 			return err
@@ -63,14 +63,14 @@ func (s *Server) subscribe(q question, to streams.Streams_ReadServer) error {
 			return err
 		}
 	}
-	return sub.failed
+	return sub.sendErr
 }
 
-// following returns the entries of a subscription.
-func (s *Server) following(ctx context.Context, sub *subscription) (iter.Seq2[events.Entry, error], error) {
+// followFrom returns the entries of a subscription.
+func (s *Server) followFrom(ctx context.Context, sub *subscription) (iter.Seq2[events.Entry, error], error) {
 	if sub.stream != "" {
 		var err error
-		sub.revision, err = s.streamPlace(ctx, sub.question)
+		sub.revision, err = s.startRevision(ctx, sub.readRequest)
 		return s.followStream(ctx, sub.stream, sub.revision, sub.caughtUp), err
 	}
 	after := sub.from.position
@@ -85,23 +85,23 @@ func (s *Server) following(ctx context.Context, sub *subscription) (iter.Seq2[ev
 		return nil, err
 	}
 	following := events.Following{CaughtUp: sub.caughtUp}
-	store, ok := s.store.(counting)
+	store, ok := s.store.(pushdownStore)
 	if !ok || sub.filter == nil {
 		return s.store.Follow(ctx, after, following), nil
 	}
-	sub.counted, following.Filter = true, sub.filter.pushed()
+	sub.storeCounts, following.Filter = true, sub.filter.pushdown()
 	return store.FollowEvery(ctx, after, following, sub.filter.interval, sub.passed), nil
 }
 
 // A counting store tells how many entries it passed over, as FollowEvery of
 // embedded.Store does. What a filter keeps back need not leave it then.
-type counting interface {
+type pushdownStore interface {
 	FollowEvery(ctx context.Context, after events.Position, f events.Following, every uint64, passed func(events.Position)) iter.Seq2[events.Entry, error]
 }
 
 // streamPlace returns the length behind which a subscription to a stream
 // begins.
-func (s *Server) streamPlace(ctx context.Context, q *question) (events.Revision, error) {
+func (s *Server) startRevision(ctx context.Context, q *readRequest) (events.Revision, error) {
 	switch {
 	case q.from.start:
 		return 0, nil
@@ -143,7 +143,7 @@ func (s *Server) followStream(ctx context.Context, stream events.Stream, after e
 // were examined.
 func (u *subscription) take(ctx context.Context, e events.Entry) error {
 	u.revision = e.Revision
-	if u.filter.admits(e.Header()) {
+	if u.filter.matches(e.Header()) {
 		m, err := u.message(ctx, e)
 		if err != nil {
 			return err
@@ -152,7 +152,7 @@ func (u *subscription) take(ctx context.Context, e events.Entry) error {
 			return err
 		}
 	}
-	if u.filter == nil || u.counted {
+	if u.filter == nil || u.storeCounts {
 		return nil
 	}
 	if u.examined++; u.examined%u.filter.interval > 0 {
@@ -164,19 +164,19 @@ func (u *subscription) take(ctx context.Context, e events.Entry) error {
 // message returns the response that carries an entry. Subscriptions that have caught
 // up share it, unless the entry is a link.
 func (u *subscription) message(ctx context.Context, e events.Entry) (*streams.ReadResp, error) {
-	if u.told && e.Kind != linkKind {
-		return u.shared.message(e, u.ids)
+	if u.caughtUpSent && e.Kind != linkKind {
+		return u.cache.message(e, u.ids)
 	}
-	return u.server.message(ctx, u.question, e)
+	return u.server.message(ctx, u.readRequest, e)
 }
 
 // passed sends a checkpoint that the store says is due.
 func (u *subscription) passed(at events.Position) {
-	if u.failed == nil {
-		u.failed = u.checkpoint(at)
+	if u.sendErr == nil {
+		u.sendErr = u.checkpoint(at)
 	}
-	if u.failed != nil {
-		u.stop(u.failed)
+	if u.sendErr != nil {
+		u.stop(u.sendErr)
 	}
 }
 
@@ -231,18 +231,18 @@ func (u *subscription) stamp(field protowire.Number) []byte {
 
 // caughtUp tells the subscriber, with a checkpoint if there is a filter.
 func (u *subscription) caughtUp(at events.Position) {
-	if u.told && !u.each || u.failed != nil {
+	if u.caughtUpSent && !u.everyCaughtUp || u.sendErr != nil {
 		return
 	}
-	u.told = true
+	u.caughtUpSent = true
 	if u.filter != nil {
-		u.failed = u.checkpoint(at)
+		u.sendErr = u.checkpoint(at)
 	}
-	if u.failed == nil {
-		u.failed = u.send(u.caughtUpAt(at))
+	if u.sendErr == nil {
+		u.sendErr = u.send(u.caughtUpAt(at))
 	}
-	if u.failed != nil {
-		u.stop(u.failed)
+	if u.sendErr != nil {
+		u.stop(u.sendErr)
 	}
 }
 

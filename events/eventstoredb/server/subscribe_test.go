@@ -19,9 +19,9 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 )
 
-// told writes what a subscriber is told: revisions and kinds, @ with a position
+// messages writes what a subscriber is told: revisions and kinds, @ with a position
 // for a checkpoint, and | for having caught up.
-func told(t *testing.T, sub *esdb.Subscription, n int) (all []string) {
+func messages(t *testing.T, sub *esdb.Subscription, n int) (all []string) {
 	t.Helper()
 	for range n {
 		e := sub.Recv()
@@ -39,45 +39,45 @@ func told(t *testing.T, sub *esdb.Subscription, n int) (all []string) {
 	return all
 }
 
-func wantTold(t *testing.T, sub *esdb.Subscription, err error, want ...string) {
+func wantReceived(t *testing.T, sub *esdb.Subscription, err error, want ...string) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(told(t, sub, len(want)), want); diff != "" {
+	if diff := cmp.Diff(messages(t, sub, len(want)), want); diff != "" {
 		t.Errorf("told: got − want +\n%s", diff)
 	}
 }
 
-func TestASubscriberIsToldOfAllBehindItsPlaceOnce(t *testing.T) {
+func TestSubscriberReceivesEachLaterEventOnce(t *testing.T) {
 	t.Parallel()
 	_, c := pair(t)
 	mustAppend(t, c, "a-1", esdb.NoStream{}, many("A", 2)...)
 	mustAppend(t, c, "b-1", esdb.NoStream{}, many("A", 1)...)
 	start, err := c.SubscribeToAll(t.Context(), esdb.SubscribeToAllOptions{From: esdb.Start{}})
-	wantTold(t, start, err, "a-1/0", "a-1/1", "b-1/0", "|")
+	wantReceived(t, start, err, "a-1/0", "a-1/1", "b-1/0", "|")
 	behind, err := c.SubscribeToAll(t.Context(), esdb.SubscribeToAllOptions{From: esdb.Position{Commit: 2, Prepare: 2}})
-	wantTold(t, behind, err, "b-1/0", "|")
+	wantReceived(t, behind, err, "b-1/0", "|")
 	end, err := c.SubscribeToAll(t.Context(), esdb.SubscribeToAllOptions{From: esdb.End{}})
-	wantTold(t, end, err, "|")
+	wantReceived(t, end, err, "|")
 	stream, err := c.SubscribeToStream(t.Context(), "a-1", esdb.SubscribeToStreamOptions{From: esdb.Revision(0)})
-	wantTold(t, stream, err, "a-1/1", "|")
+	wantReceived(t, stream, err, "a-1/1", "|")
 	last, err := c.SubscribeToStream(t.Context(), "a-1", esdb.SubscribeToStreamOptions{From: esdb.End{}})
-	wantTold(t, last, err, "|")
+	wantReceived(t, last, err, "|")
 	none, err := c.SubscribeToStream(t.Context(), "a-1x", esdb.SubscribeToStreamOptions{From: esdb.Start{}})
-	wantTold(t, none, err, "|")
+	wantReceived(t, none, err, "|")
 
 	mustAppend(t, c, "a-1x", esdb.NoStream{}, many("A", 4)...)
 	mustAppend(t, c, "a-1", esdb.Any{}, many("A", 1)...)
 	for _, sub := range []*esdb.Subscription{start, behind, end} {
-		wantTold(t, sub, nil, "a-1x/0", "a-1x/1", "a-1x/2", "a-1x/3", "a-1/2")
+		wantReceived(t, sub, nil, "a-1x/0", "a-1x/1", "a-1x/2", "a-1x/3", "a-1/2")
 	}
-	wantTold(t, stream, nil, "a-1/2")
-	wantTold(t, last, nil, "a-1/2")
-	wantTold(t, none, nil, "a-1x/0", "a-1x/1", "a-1x/2", "a-1x/3")
+	wantReceived(t, stream, nil, "a-1/2")
+	wantReceived(t, last, nil, "a-1/2")
+	wantReceived(t, none, nil, "a-1x/0", "a-1x/1", "a-1x/2", "a-1x/3")
 }
 
-func TestAFilterAdmitsAndCheckpointsSayHowFar(t *testing.T) {
+func TestFilteredSubscriptionSendsCheckpoints(t *testing.T) {
 	t.Parallel()
 	_, c := pair(t)
 	for i := range 3 {
@@ -95,26 +95,26 @@ func TestAFilterAdmitsAndCheckpointsSayHowFar(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			sub, err := c.SubscribeToAll(t.Context(), esdb.SubscribeToAllOptions{From: esdb.Start{}, Filter: &test.filter, MaxSearchWindow: 2, CheckpointInterval: 2})
-			wantTold(t, sub, err, test.want...)
+			wantReceived(t, sub, err, test.want...)
 		})
 	}
 }
 
-func TestASubscriberIsToldEachTimeIfItAsks(t *testing.T) {
+func TestCaughtUpIsSentEachTimeOnRequest(t *testing.T) {
 	t.Parallel()
 	_, c := pair(t)
-	ctx := metadata.AppendToOutgoingContext(t.Context(), server.EachTime, "1")
+	ctx := metadata.AppendToOutgoingContext(t.Context(), server.CaughtUpEachTime, "1")
 	sub, err := c.SubscribeToAll(ctx, esdb.SubscribeToAllOptions{From: esdb.Start{}})
-	wantTold(t, sub, err, "|")
+	wantReceived(t, sub, err, "|")
 	for i := range 3 {
 		mustAppend(t, c, "a-1", esdb.Any{}, many("A", 1)...)
-		wantTold(t, sub, nil, fmt.Sprintf("a-1/%d", i), "|")
+		wantReceived(t, sub, nil, fmt.Sprintf("a-1/%d", i), "|")
 	}
 }
 
-// TestASlowSubscriberDelaysNobodyAndLosesNothing has one subscriber that
+// TestSlowSubscriberLosesNothingAndDelaysNoOther has one subscriber that
 // receives nothing until far more was written than any buffer holds.
-func TestASlowSubscriberDelaysNobodyAndLosesNothing(t *testing.T) {
+func TestSlowSubscriberLosesNothingAndDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	kept, err := embedded.Open(t.Context(), "ledger", embedded.Config{FS: vfs.NewMem()})
 	if err != nil {
@@ -122,29 +122,29 @@ func TestASlowSubscriberDelaysNobodyAndLosesNothing(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = kept.Close() })
 	for name, store := range map[string]events.Store{"a slice": eventstest.NewSlice(), "embedded": kept} {
-		t.Run(name, func(t *testing.T) { slowly(t, store) })
+		t.Run(name, func(t *testing.T) { testSlowSubscriber(t, store) })
 	}
 }
 
-func slowly(t *testing.T, store events.Store) {
+func testSlowSubscriber(t *testing.T, store events.Store) {
 	c := connect(t, serve(t, store, everything))
 	slow, err := c.SubscribeToAll(t.Context(), esdb.SubscribeToAllOptions{From: esdb.Start{}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	fast, err := c.SubscribeToAll(t.Context(), esdb.SubscribeToAllOptions{From: esdb.Start{}})
-	wantTold(t, fast, err, "|")
+	wantReceived(t, fast, err, "|")
 	const size, batch = 6 << 10, 20 // messages that subscribers share
 	n := rounds(600, 1200)          // 3.5 or 7 MiB: more than flow control lets pass
 	for first := 0; first < n; first += batch {
 		var sent []esdb.EventData
-		var told []string
+		var want []string
 		for i := range batch {
 			sent = append(sent, esdb.EventData{EventType: "A", Data: make([]byte, size)})
-			told = append(told, fmt.Sprintf("a-1/%d", first+i))
+			want = append(want, fmt.Sprintf("a-1/%d", first+i))
 		}
 		mustAppend(t, c, "a-1", esdb.Any{}, sent...)
-		wantTold(t, fast, nil, told...)
+		wantReceived(t, fast, nil, want...)
 	}
 	next := uint64(0)
 	for next < uint64(n) {
@@ -168,7 +168,7 @@ func TestShutdownEndsSubscriptionsAndWaitsForCalls(t *testing.T) {
 	server, address, done := start(t, stall)
 	c := connect(t, address)
 	sub, err := c.SubscribeToAll(t.Context(), esdb.SubscribeToAllOptions{From: esdb.Start{}})
-	wantTold(t, sub, err, "|")
+	wantReceived(t, sub, err, "|")
 	appended := make(chan error, 1)
 	go func() {
 		_, err := c.AppendToStream(context.Background(), "a-1", esdb.AppendToStreamOptions{ExpectedRevision: esdb.NoStream{}}, proposed("A", ""))

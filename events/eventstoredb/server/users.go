@@ -56,13 +56,13 @@ var (
 // Users are the users of a server, with their passwords and roles. It is safe for
 // concurrent use.
 type Users struct {
-	key    []byte // of the digests, drawn anew in each process
-	byName map[string]user
-	nobody []byte // a hash that no password has, so that an unknown name takes as long
-	checks *checker
-	mu     struct {
+	key       []byte // of the digests, drawn anew in each process
+	byName    map[string]user
+	decoyHash []byte // a hash that no password has, so that an unknown name takes as long
+	checks    *passwordChecker
+	mu        struct {
 		sync.Mutex
-		known map[string]digest // of the password that a user last proved
+		verified map[string]digest // of the password that a user last proved
 	}
 }
 
@@ -100,8 +100,8 @@ func ParseUsers(r io.Reader) (*Users, error) {
 }
 
 func newUsers() (*Users, error) {
-	u := &Users{key: make([]byte, 32), byName: map[string]user{}, checks: newChecker()}
-	u.mu.known = map[string]digest{}
+	u := &Users{key: make([]byte, 32), byName: map[string]user{}, checks: newPasswordChecker()}
+	u.mu.verified = map[string]digest{}
 	if _, err := rand.Read(u.key); err != nil {
 		return nil, fmt.Errorf("draw a key for users: %w", err)
 	}
@@ -130,8 +130,8 @@ func (u *Users) add(line string) error {
 		added.role = max(added.role, role)
 	}
 	u.byName[name] = added
-	if u.nobody == nil {
-		u.nobody, err = bcrypt.GenerateFromPassword([]byte(rand.Text()), cost)
+	if u.decoyHash == nil {
+		u.decoyHash, err = bcrypt.GenerateFromPassword([]byte(rand.Text()), cost)
 	}
 	return err
 }
@@ -161,42 +161,42 @@ func formatUser(name, password string, role Role, cost int) (string, error) {
 // DrawnUser returns Users with one user whose password the caller drew at random,
 // so that it needs no slow hash: checking it never waits. A wrong password is
 // checked as any other.
-func DrawnUser(name, password string, role Role) (*Users, error) {
+func SingleUser(name, password string, role Role) (*Users, error) {
 	u, err := newUsers()
 	if err != nil {
 		return nil, err
 	}
-	if u.nobody, err = bcrypt.GenerateFromPassword([]byte(rand.Text()), bcrypt.MinCost); err != nil {
+	if u.decoyHash, err = bcrypt.GenerateFromPassword([]byte(rand.Text()), bcrypt.MinCost); err != nil {
 		return nil, fmt.Errorf("add user %s: %w", name, err)
 	}
-	u.byName[name] = user{hash: u.nobody, role: role}
-	u.mu.known[name] = u.digest(name, password)
+	u.byName[name] = user{hash: u.decoyHash, role: role}
+	u.mu.verified[name] = u.digest(name, password)
 	return u, nil
 }
 
 // Authenticate returns the role of a user who gives this password, and an
 // ErrNotAuthenticated if there is none. A password that was proved before is
-// known by its digest, as its hash takes longer than most calls. Any other waits
+// verified by its digest, as its hash takes longer than most calls. Any other waits
 // for its turn to be hashed, for which the context may hold the connection of the
 // caller ([conns.NewContext]); ErrBusy says that too many wait, and the cause of
 // a context that ended is returned.
 func (u *Users) Authenticate(ctx context.Context, name, password string) (Role, error) {
 	from := conns.FromContext(ctx)
 	found, exists := u.byName[name]
-	given := u.digest(name, password)
-	if !exists || !u.knows(name, given) {
+	key := u.digest(name, password)
+	if !exists || !u.isVerified(name, key) {
 		hash := found.hash
 		if !exists {
-			hash = u.nobody
+			hash = u.decoyHash
 		}
-		if err := u.checks.check(ctx, from, given, hash, password); err != nil {
+		if err := u.checks.check(ctx, from, key, hash, password); err != nil {
 			return 0, err
 		}
 		if !exists {
 			return 0, ErrNotAuthenticated
 		}
 		u.mu.Lock()
-		u.mu.known[name] = given
+		u.mu.verified[name] = key
 		u.mu.Unlock()
 	}
 	from.Authenticated()
@@ -214,9 +214,9 @@ func (u *Users) digest(name, password string) (sum digest) {
 	return sum
 }
 
-func (u *Users) knows(name string, given digest) bool {
+func (u *Users) isVerified(name string, key digest) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	known, ok := u.mu.known[name]
-	return ok && hmac.Equal(known[:], given[:])
+	verified, ok := u.mu.verified[name]
+	return ok && hmac.Equal(verified[:], key[:])
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 )
 
-func TestAUserMayDoWhatItsRoleSays(t *testing.T) {
+func TestRolesGrantTheirRights(t *testing.T) {
 	t.Parallel()
 	cert, _ := certificate(t)
 	ca := filepath.Join(t.TempDir(), "ca.pem")
@@ -65,8 +65,8 @@ func TestAUserMayDoWhatItsRoleSays(t *testing.T) {
 	}
 }
 
-// TestTLSIsSpokenInItsLaterVersions has a Config that would allow the first.
-func TestTLSIsSpokenInItsLaterVersions(t *testing.T) {
+// TestTLSVersions has a Config that would allow the first.
+func TestTLSVersions(t *testing.T) {
 	t.Parallel()
 	cert, pool := certificate(t)
 	address := serve(t, eventstest.NewSlice(), server.Config{TLS: &tls.Config{
@@ -84,30 +84,30 @@ func TestTLSIsSpokenInItsLaterVersions(t *testing.T) {
 	}
 }
 
-// TestWhoIsGoneDoesNotWaitForAPassword asks while another password is proved.
-func TestWhoIsGoneDoesNotWaitForAPassword(t *testing.T) {
+// TestCancelledCallerDoesNotWaitForItsPassword asks while another password is proved.
+func TestCancelledCallerDoesNotWaitForItsPassword(t *testing.T) {
 	t.Parallel()
 	users := users(t)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	giveBack := users.Busy()
+	release := users.OccupyWorkers()
 	if _, err := users.Authenticate(gone, "writer", "writer"); err == nil {
 		t.Error("a caller that is gone was let in")
 	}
-	giveBack()
+	release()
 	for range 2 { // the second time the password is known
 		if role, err := users.Authenticate(t.Context(), "writer", "writer"); err != nil || role != server.Writer {
 			t.Errorf("a caller that is there: %v, %v, want write", role, err)
 		}
-		giveBack = users.Busy()
+		release = users.OccupyWorkers()
 		if role, err := users.Authenticate(t.Context(), "writer", "writer"); err != nil || role != server.Writer {
 			t.Errorf("a password that was proved waits for its turn: %v, %v", role, err)
 		}
-		giveBack()
+		release()
 	}
 }
 
-func TestWhatIsNotSafeIsNotServed(t *testing.T) {
+func TestUnsafeConfigIsRefused(t *testing.T) {
 	t.Parallel()
 	cert, _ := certificate(t)
 	secure := &tls.Config{Certificates: []tls.Certificate{cert}}
@@ -147,7 +147,7 @@ func TestWhatIsNotSafeIsNotServed(t *testing.T) {
 	}
 }
 
-func TestAUsersFileThatIsNotRightIsRefused(t *testing.T) {
+func TestInvalidUsersFileIsRefused(t *testing.T) {
 	t.Parallel()
 	costly, err := server.FormatUser("a", "secret", server.Writer)
 	if err != nil {

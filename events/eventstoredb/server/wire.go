@@ -21,8 +21,8 @@ import (
 // maxName is how many bytes the name of a stream or of a group has at most.
 const maxName = 1 << 10
 
-// none is the empty message of the protocol.
-var none = &shared.Empty{}
+// emptyMessage is the empty message of the protocol.
+var emptyMessage = &shared.Empty{}
 
 // The keys of an event's system metadata.
 const (
@@ -32,18 +32,18 @@ const (
 )
 
 // An idForm is how a caller wants to be given IDs.
-type idForm func([16]byte) *shared.UUID
+type uuidFormat func([16]byte) *shared.UUID
 
-// structured returns an ID as two numbers.
-func structured(id [16]byte) *shared.UUID {
+// structuredUUID returns an ID as two numbers.
+func structuredUUID(id [16]byte) *shared.UUID {
 	return &shared.UUID{Value: &shared.UUID_Structured_{Structured: &shared.UUID_Structured{
 		MostSignificantBits:  int64(binary.BigEndian.Uint64(id[:8])),
 		LeastSignificantBits: int64(binary.BigEndian.Uint64(id[8:])),
 	}}}
 }
 
-// spelled returns an ID as text.
-func spelled(id [16]byte) *shared.UUID {
+// textUUID returns an ID as text.
+func textUUID(id [16]byte) *shared.UUID {
 	return &shared.UUID{Value: &shared.UUID_String_{String_: uuidText(id)}}
 }
 
@@ -53,7 +53,7 @@ func uuidText(id [16]byte) string {
 }
 
 // idOf reads an ID in either form.
-func idOf(u *shared.UUID) (id [16]byte, err error) {
+func parseUUID(u *shared.UUID) (id [16]byte, err error) {
 	switch v := u.GetValue().(type) {
 	case *shared.UUID_Structured_:
 		binary.BigEndian.PutUint64(id[:8], uint64(v.Structured.GetMostSignificantBits()))
@@ -72,7 +72,7 @@ func idOf(u *shared.UUID) (id [16]byte, err error) {
 }
 
 // streamOf reads the name of a stream.
-func streamOf(id *shared.StreamIdentifier) (events.Stream, error) {
+func parseStream(id *shared.StreamIdentifier) (events.Stream, error) {
 	name := string(id.GetStreamName())
 	switch {
 	case name == "":
@@ -91,14 +91,14 @@ func streamOf(id *shared.StreamIdentifier) (events.Stream, error) {
 
 // lengthOf returns the length of a stream whose last entry has a revision, as
 // the protocol counts. The largest number stands for the end and is none.
-func lengthOf(revision uint64) (events.Revision, error) {
+func parseRevision(revision uint64) (events.Revision, error) {
 	if revision == math.MaxUint64 {
 		return 0, status.Errorf(codes.InvalidArgument, "append: %d is no revision", revision)
 	}
 	return events.Revision(revision) + 1, nil
 }
 
-func identifier(s events.Stream) *shared.StreamIdentifier {
+func streamIdentifier(s events.Stream) *shared.StreamIdentifier {
 	return &shared.StreamIdentifier{StreamName: []byte(s)}
 }
 
@@ -112,11 +112,11 @@ func ticks(t time.Time) int64 {
 	return seconds*1e7 + int64(t.Nanosecond()/100)
 }
 
-// ticked reports whether ticks tells the time.
-func ticked(t time.Time) bool { return t.Unix() > firstTick && t.Unix() < lastTick }
+// fitsTicks reports whether ticks tells the time.
+func fitsTicks(t time.Time) bool { return t.Unix() > firstTick && t.Unix() < lastTick }
 
-// ours reports whether a stream is one of the ledger's own.
-func ours(s events.Stream) bool {
+// isLedgerStream reports whether a stream is one of the ledger's own.
+func isLedgerStream(s events.Stream) bool {
 	switch s.Category() {
 	case events.ProcessCategory, events.LayerCategory, events.SessionCategory:
 		return true
@@ -124,12 +124,12 @@ func ours(s events.Stream) bool {
 	return false
 }
 
-// formOf returns the form in which an entry is sent. What others wrote is sent
+// rawEvent returns the form in which an entry is sent. What others wrote is sent
 // as they wrote it, where that gives the same record again. In the ledger's own
 // streams each record carries its version and time, so that a copy of them is
 // one wherever it is kept.
-func formOf(e events.Entry) (mapping.RawEvent, error) {
-	if ticked(e.Time) && !ours(e.Stream) {
+func rawEvent(e events.Entry) (mapping.RawEvent, error) {
+	if fitsTicks(e.Time) && !isLedgerStream(e.Stream) {
 		if plain, ok := mapping.ForeignEvent(e.Record); ok {
 			return plain, nil
 		}
@@ -137,16 +137,16 @@ func formOf(e events.Entry) (mapping.RawEvent, error) {
 	return mapping.FromRecord(e.Record)
 }
 
-// recorded returns an entry as it is sent.
-func recorded(e events.Entry, ids idForm) (*streams.ReadResp_ReadEvent_RecordedEvent, error) {
-	f, err := formOf(e)
+// recordedEvent returns an entry as it is sent.
+func recordedEvent(e events.Entry, ids uuidFormat) (*streams.ReadResp_ReadEvent_RecordedEvent, error) {
+	f, err := rawEvent(e)
 	if err != nil {
 		return nil, status.Errorf(codes.DataLoss, "read revision %d of %s: %v", e.Revision-1, e.Stream, err)
 	}
 	commit, prepare := e.Position.Parts()
 	return &streams.ReadResp_ReadEvent_RecordedEvent{
 		Id:               ids(f.ID),
-		StreamIdentifier: identifier(e.Stream),
+		StreamIdentifier: streamIdentifier(e.Stream),
 		StreamRevision:   uint64(e.Revision) - 1,
 		CommitPosition:   commit,
 		PreparePosition:  prepare,
@@ -160,9 +160,9 @@ func recorded(e events.Entry, ids idForm) (*streams.ReadResp_ReadEvent_RecordedE
 	}, nil
 }
 
-// event returns the message that tells of an entry.
-func event(e events.Entry, ids idForm) (*streams.ReadResp, error) {
-	r, err := recorded(e, ids)
+// eventResponse returns the message that tells of an entry.
+func eventResponse(e events.Entry, ids uuidFormat) (*streams.ReadResp, error) {
+	r, err := recordedEvent(e, ids)
 	if err != nil {
 		return nil, err
 	}

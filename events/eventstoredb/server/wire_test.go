@@ -101,10 +101,10 @@ func received(t *testing.T, conn *grpc.ClientConn, o *streams.ReadReq_Options, l
 
 func isCaughtUp(m *streams.ReadResp) bool { return m.GetCaughtUp() != nil }
 
-// TestCaughtUpSaysWhenAndWhere asks for the fields that the version of
+// TestCaughtUpHasTimeAndPosition asks for the fields that the version of
 // EventStoreDB has that the server says it is. Clients of KurrentDB take a message
 // without them for none.
-func TestCaughtUpSaysWhenAndWhere(t *testing.T) {
+func TestCaughtUpHasTimeAndPosition(t *testing.T) {
 	t.Parallel()
 	conn := raw(t, serve(t, eventstest.NewSlice(), clocked))
 	caughtUp := func(o *streams.ReadReq_Options) map[protowire.Number]string {
@@ -161,9 +161,9 @@ func window(max uint32) *streams.ReadReq_Options_Filter {
 	return &streams.ReadReq_Options_Filter{Filter: f}
 }
 
-// TestTheWindowOfAFilterIsThatOfEventStoreDB counts how many records lie between
+// TestFilterWindowIsThatOfEventStoreDB counts how many records lie between
 // checkpoints, over both ways to find them.
-func TestTheWindowOfAFilterIsThatOfEventStoreDB(t *testing.T) {
+func TestFilterWindowIsThatOfEventStoreDB(t *testing.T) {
 	t.Parallel()
 	slice, store := eventstest.NewSlice(), memory(t)
 	for name, conn := range map[string]*grpc.ClientConn{"slice": raw(t, serve(t, slice, clocked)), "embedded": raw(t, serve(t, store, clocked))} {
@@ -187,13 +187,13 @@ func TestTheWindowOfAFilterIsThatOfEventStoreDB(t *testing.T) {
 	}
 }
 
-// TestAContentTypeIsGivenBackAsItCame appends data that are JSON and data that are
+// TestContentTypeIsReturnedUnchanged appends data that are JSON and data that are
 // not, each declared as both, and reads them as every kind of reader does, before
 // and after a restart.
-func TestAContentTypeIsGivenBackAsItCame(t *testing.T) {
+func TestContentTypeIsReturnedUnchanged(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
-	conn, stop := opened(t, fs)
+	conn, stop := reopen(t, fs)
 	var sent []esdb.EventData
 	for _, kind := range []esdb.ContentType{esdb.ContentTypeJson, esdb.ContentTypeBinary} {
 		for _, data := range []string{"42", `{"a":1}`, `"x"`, "\x00\xff", "", "not json"} {
@@ -203,7 +203,7 @@ func TestAContentTypeIsGivenBackAsItCame(t *testing.T) {
 		}
 	}
 	mustAppend(t, connect(t, conn.Target()), "s-1", esdb.NoStream{}, sent...)
-	group := sensible("g")
+	group := createOptions("g")
 	group.Settings.HistoryBufferSize = 1000
 	if _, err := persistent.NewPersistentSubscriptionsClient(conn).Create(t.Context(), &persistent.CreateReq{Options: group}); err != nil {
 		t.Fatal(err)
@@ -248,7 +248,7 @@ func TestAContentTypeIsGivenBackAsItCame(t *testing.T) {
 			check("a consumer", i, e.GetEvent())
 		}
 		stop()
-		conn, stop = opened(t, fs)
+		conn, stop = reopen(t, fs)
 	}
 	stop()
 }
@@ -280,10 +280,10 @@ func consumed(t *testing.T, conn *grpc.ClientConn, stream, group string, n int) 
 	return all
 }
 
-// TestAGroupTakesAnUpperBoundBelowTheLower makes a group as the Node clients do
+// TestGroupAcceptsMaxCheckpointBelowMin makes a group as the Node clients do
 // that are told checkPointUpperBound: 1, and otherwise their defaults. It saves how
 // far it is after each event.
-func TestAGroupTakesAnUpperBoundBelowTheLower(t *testing.T) {
+func TestGroupAcceptsMaxCheckpointBelowMin(t *testing.T) {
 	t.Parallel()
 	_, c := pair(t)
 	mustAppend(t, c, "s-1", esdb.NoStream{}, many("A", 3)...)
@@ -319,12 +319,12 @@ func TestAGroupTakesAnUpperBoundBelowTheLower(t *testing.T) {
 	t.Error("after a minute no checkpoint is behind the one event that was settled")
 }
 
-// TestAConsumerIsKnownByTheNameOfItsConnection looks at consumers of several names.
-func TestAConsumerIsKnownByTheNameOfItsConnection(t *testing.T) {
+// TestConsumerHasTheNameOfItsConnection looks at consumers of several names.
+func TestConsumerHasTheNameOfItsConnection(t *testing.T) {
 	t.Parallel()
 	conn := raw(t, serve(t, eventstest.NewSlice(), everything))
 	client := persistent.NewPersistentSubscriptionsClient(conn)
-	if _, err := client.Create(t.Context(), &persistent.CreateReq{Options: sensible("g")}); err != nil {
+	if _, err := client.Create(t.Context(), &persistent.CreateReq{Options: createOptions("g")}); err != nil {
 		t.Fatal(err)
 	}
 	id := &shared.StreamIdentifier{StreamName: []byte("s-1")}

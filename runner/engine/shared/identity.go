@@ -57,6 +57,6 @@ func NewIdentity() (*Identity, error) {
 	}
 	id.Certificate = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 	id.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS12}
-	id.Users, err = server.DrawnUser(id.User, id.Password, server.Ledger)
+	id.Users, err = server.SingleUser(id.User, id.Password, server.Ledger)
 	return id, err
 }

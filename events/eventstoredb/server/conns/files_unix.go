@@ -11,7 +11,7 @@ import (
 func openFiles() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return keptBack
+		return reservedFiles
 	}
 	return int(min(uint64(limit.Cur), math.MaxInt32))
 }

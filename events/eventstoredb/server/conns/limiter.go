@@ -33,15 +33,15 @@ type Limiter struct {
 	refused atomic.Int64
 	mu      struct {
 		sync.Mutex
-		open    int
-		waiting int                         // connections that are not authenticated
-		origins map[netip.Prefix]*list.List // of *Conn that are not authenticated, the oldest first; none is empty
+		open            int
+		unauthenticated int                         // connections that are not authenticated
+		origins         map[netip.Prefix]*list.List // of *Conn that are not authenticated, the oldest first; none is empty
 	}
 }
 
 // New returns a Limiter without connections.
 func New(cfg Config) *Limiter {
-	cfg.Max = min(cmp.Or(cfg.Max, DefaultMax), affordable(openFiles()))
+	cfg.Max = min(cmp.Or(cfg.Max, DefaultMax), connectionLimit(openFiles()))
 	cfg.Unauthenticated = cmp.Or(cfg.Unauthenticated, min(DefaultUnauthenticated, max(cfg.Max/2, 1)))
 	cfg.Grace = cmp.Or(cfg.Grace, DefaultGrace)
 	l := &Limiter{cfg: cfg}
@@ -52,11 +52,11 @@ func New(cfg Config) *Limiter {
 // keptBack is how many file descriptors the stores of a process, and what else
 // it opens, have for themselves: Pebble has up to 1,000 tables open for the log
 // and 256 for the outputs.
-const keptBack = 2048
+const reservedFiles = 2048
 
-// affordable returns how many connections a process may have that may open so
+// connectionLimit returns how many connections a process may have that may open so
 // many files.
-func affordable(files int) int { return max(files-keptBack, files/2, 1) }
+func connectionLimit(files int) int { return max(files-reservedFiles, files/2, 1) }
 
 // Stats are the connections of a Limiter.
 type Stats struct {
@@ -69,7 +69,7 @@ type Stats struct {
 func (l *Limiter) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return Stats{Open: l.mu.open, Unauthenticated: l.mu.waiting, Refused: l.refused.Load()}
+	return Stats{Open: l.mu.open, Unauthenticated: l.mu.unauthenticated, Refused: l.refused.Load()}
 }
 
 // Listener returns a listener whose connections are counted. The Accept of at is
@@ -101,7 +101,7 @@ func (l *Limiter) admit(accepted net.Conn) *Conn {
 	l.mu.Lock()
 	full := l.mu.open >= l.cfg.Max
 	var displaced *Conn
-	if full || l.mu.waiting >= l.cfg.Unauthenticated {
+	if full || l.mu.unauthenticated >= l.cfg.Unauthenticated {
 		if displaced = l.displaceLocked(); displaced == nil && full {
 			l.mu.Unlock()
 			l.refused.Add(1)
@@ -110,13 +110,13 @@ func (l *Limiter) admit(accepted net.Conn) *Conn {
 		}
 	}
 	l.mu.open++
-	l.mu.waiting++
-	of := l.mu.origins[c.origin]
-	if of == nil {
-		of = list.New()
-		l.mu.origins[c.origin] = of
+	l.mu.unauthenticated++
+	queue := l.mu.origins[c.origin]
+	if queue == nil {
+		queue = list.New()
+		l.mu.origins[c.origin] = queue
 	}
-	c.place = of.PushBack(c)
+	c.element = queue.PushBack(c)
 	c.expiry = time.AfterFunc(l.cfg.Grace, c.expire)
 	l.mu.Unlock()
 	if displaced != nil {
@@ -143,36 +143,36 @@ func (l *Limiter) Shed() {
 // out of those that wait to be authenticated, and returns nil if there is none.
 // The caller closes it.
 func (l *Limiter) displaceLocked() *Conn {
-	var most *list.List
-	for _, of := range l.mu.origins {
-		if most == nil || of.Len() > most.Len() {
-			most = of
+	var longest *list.List
+	for _, queue := range l.mu.origins {
+		if longest == nil || queue.Len() > longest.Len() {
+			longest = queue
 		}
 	}
-	if most == nil {
+	if longest == nil {
 		return nil
 	}
-	c := most.Front().Value.(*Conn)
-	l.settleLocked(c)
+	c := longest.Front().Value.(*Conn)
+	l.removePendingLocked(c)
 	l.mu.open--
-	c.gone = true
+	c.uncounted = true
 	return c
 }
 
 // settleLocked takes a connection out of those that wait to be authenticated,
 // and reports whether it was one of them.
-func (l *Limiter) settleLocked(c *Conn) bool {
-	if c.place == nil {
+func (l *Limiter) removePendingLocked(c *Conn) bool {
+	if c.element == nil {
 		return false
 	}
-	of := l.mu.origins[c.origin]
-	of.Remove(c.place)
-	if of.Len() == 0 {
+	queue := l.mu.origins[c.origin]
+	queue.Remove(c.element)
+	if queue.Len() == 0 {
 		delete(l.mu.origins, c.origin)
 	}
-	c.place = nil
+	c.element = nil
 	c.expiry.Stop()
-	l.mu.waiting--
+	l.mu.unauthenticated--
 	return true
 }
 
@@ -196,15 +196,15 @@ func originOf(at net.Addr) netip.Prefix {
 // A Conn is a connection that a Limiter counts.
 type Conn struct {
 	net.Conn
-	limiter *Limiter
-	origin  netip.Prefix
-	failed  atomic.Bool
-	known   atomic.Bool // it is authenticated
+	limiter       *Limiter
+	origin        netip.Prefix
+	failed        atomic.Bool
+	authenticated atomic.Bool // it is authenticated
 
 	// Guarded by the Limiter's mutex.
-	place  *list.Element // nil: it does not wait to be authenticated
-	expiry *time.Timer
-	gone   bool // it is not counted any more
+	element   *list.Element // nil: it does not wait to be authenticated
+	expiry    *time.Timer
+	uncounted bool // it is not counted any more
 }
 
 // Origin returns the network that the connection comes from: its address, or of
@@ -214,12 +214,12 @@ func (c *Conn) Origin() netip.Prefix { return c.origin }
 // Authenticated says that a request of the connection was authenticated. The
 // connection is then not closed by the Limiter any more.
 func (c *Conn) Authenticated() {
-	if c == nil || c.known.Swap(true) {
+	if c == nil || c.authenticated.Swap(true) {
 		return
 	}
 	c.limiter.mu.Lock()
 	defer c.limiter.mu.Unlock()
-	c.limiter.settleLocked(c)
+	c.limiter.removePendingLocked(c)
 }
 
 // Failed says that a request of the connection had a wrong password.
@@ -235,9 +235,9 @@ func (c *Conn) HasFailed() bool { return c != nil && c.failed.Load() }
 // Close closes the connection and stops counting it.
 func (c *Conn) Close() error {
 	c.limiter.mu.Lock()
-	c.limiter.settleLocked(c)
-	if !c.gone {
-		c.gone = true
+	c.limiter.removePendingLocked(c)
+	if !c.uncounted {
+		c.uncounted = true
 		c.limiter.mu.open--
 	}
 	c.limiter.mu.Unlock()
@@ -247,13 +247,13 @@ func (c *Conn) Close() error {
 // expire closes a connection that was not authenticated in time.
 func (c *Conn) expire() {
 	c.limiter.mu.Lock()
-	waits := c.limiter.settleLocked(c)
-	if waits {
-		c.gone = true
+	pending := c.limiter.removePendingLocked(c)
+	if pending {
+		c.uncounted = true
 		c.limiter.mu.open--
 	}
 	c.limiter.mu.Unlock()
-	if waits {
+	if pending {
 		c.refuse()
 	}
 }

@@ -14,32 +14,32 @@ import (
 )
 
 // A Joining says who joins a group.
-type Joining struct {
-	Room int    // how many entries it has in hand at most; less than one: one
-	From string // its address
-	User string
-	Name string // of its connection, as it says
+type ConsumerConfig struct {
+	Capacity int    // how many entries it has in hand at most; less than one: one
+	From     string // its address
+	User     string
+	Name     string // of its connection, as it says
 }
 
 // A Consumer is handed entries by a group. One goroutine calls Next.
 type Consumer struct {
-	Joining
+	ConsumerConfig
 	group *Group
 	id    string
 	// The lock of the group guards the rest.
-	ready  chan struct{} // tells Next that queue grew or the consumer ended
-	queue  []handed
-	inHand map[domain.EventID][]*message
-	count  int // in hand
-	total  int64
-	ended  error
+	ready    chan struct{} // tells Next that queue grew or the consumer ended
+	queue    []queuedMessage
+	inFlight map[domain.EventID][]*message
+	count    int // in hand
+	total    int64
+	ended    error
 }
 
 // A handed is a message that Next has not returned yet. It was taken back if
 // its holder or its number of retries is another.
-type handed struct {
+type queuedMessage struct {
 	*message
-	try int
+	attempt int
 }
 
 // A Delivery is an entry that a consumer is handed.
@@ -49,9 +49,9 @@ type Delivery struct {
 }
 
 // Join adds a consumer. A group that has enough is ErrFull.
-func (g *Group) Join(j Joining) (*Consumer, error) {
-	j.Room = max(j.Room, 1)
-	c := &Consumer{Joining: j, group: g, id: rand.Text(), ready: make(chan struct{}, 1), inHand: map[domain.EventID][]*message{}}
+func (g *Group) Join(j ConsumerConfig) (*Consumer, error) {
+	j.Capacity = max(j.Capacity, 1)
+	c := &Consumer{ConsumerConfig: j, group: g, id: rand.Text(), ready: make(chan struct{}, 1), inFlight: map[domain.EventID][]*message{}}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch most := g.mu.def.Settings.MaxConsumers; {
@@ -61,7 +61,7 @@ func (g *Group) Join(j Joining) (*Consumer, error) {
 		return nil, fmt.Errorf("join group %s: %w: %d", g.key, ErrFull, most)
 	}
 	g.mu.consumers = append(g.mu.consumers, c)
-	g.beginLocked()
+	g.startLocked()
 	g.dispatchLocked()
 	return c, nil
 }
@@ -82,10 +82,10 @@ func (c *Consumer) leave(why error) {
 	c.endLocked(why)
 	g.mu.consumers = slices.DeleteFunc(g.mu.consumers, func(other *Consumer) bool { return other == c })
 	var back []*message
-	for _, held := range c.inHand {
+	for _, held := range c.inFlight {
 		back = append(back, held...)
 	}
-	c.inHand, c.count, c.queue = nil, 0, nil
+	c.inFlight, c.count, c.queue = nil, 0, nil
 	slices.SortFunc(back, func(a, b *message) int { return a.entry.Position.Compare(b.entry.Position) })
 	for _, m := range back {
 		m.holder = nil
@@ -132,7 +132,7 @@ func (c *Consumer) pop() (Delivery, bool, error) {
 	for len(c.queue) > 0 {
 		h := c.queue[0]
 		c.queue = slices.Delete(c.queue, 0, 1)
-		if h.holder == c && h.retries == h.try {
+		if h.holder == c && h.retries == h.attempt {
 			return Delivery{Entry: h.entry, Retries: h.retries}, true, nil
 		}
 	}
@@ -141,45 +141,45 @@ func (c *Consumer) pop() (Delivery, bool, error) {
 
 // An Answer says what is to be done with an entry that a consumer does not
 // acknowledge. The zero Answer is not valid.
-type Answer int
+type NackAction int
 
 // The answers.
 const (
-	Retry Answer = iota + 1 // hand it out again
-	Park                    // set it aside
-	Skip                    // be done with it
-	Stop                    // end the consumer, and hand it to another
+	Retry NackAction = iota + 1 // hand it out again
+	Park                        // set it aside
+	Skip                        // be done with it
+	Stop                        // end the consumer, and hand it to another
 )
 
 // Ack says that the consumer has dealt with entries. One that it does not have
 // in hand, any more, is passed over.
 func (c *Consumer) Ack(ids ...domain.EventID) {
-	c.answer(ids, func(m *message) { c.group.settleLocked(m) })
+	c.takeEach(ids, func(m *message) { c.group.settleLocked(m) })
 }
 
 // Nack says what is to be done with entries instead. One that the consumer does
 // not have in hand, any more, is passed over.
-func (c *Consumer) Nack(a Answer, reason string, ids ...domain.EventID) {
+func (c *Consumer) Nack(a NackAction, reason string, ids ...domain.EventID) {
 	switch a {
 	case Retry:
 		slices.Reverse(ids) // each goes before the others
-		c.answer(ids, func(m *message) { c.group.againLocked(m, reason) })
+		c.takeEach(ids, func(m *message) { c.group.retryLocked(m, reason) })
 	case Skip:
 		c.Ack(ids...)
 	case Stop:
 		c.leave(fmt.Errorf("%w: the consumer asked for that: %s", ErrStopped, reason))
 	default:
-		c.answer(ids, func(m *message) { c.group.parkLocked(m, reason) })
+		c.takeEach(ids, func(m *message) { c.group.parkLocked(m, reason) })
 	}
 }
 
-func (c *Consumer) answer(ids []domain.EventID, do func(*message)) {
+func (c *Consumer) takeEach(ids []domain.EventID, do func(*message)) {
 	c.group.mu.Lock()
 	defer c.group.mu.Unlock()
 	for _, id := range ids {
-		if held := c.inHand[id]; len(held) > 0 {
+		if held := c.inFlight[id]; len(held) > 0 {
 			m := held[0]
-			c.dropLocked(m)
+			c.removeLocked(m)
 			do(m)
 		}
 	}
@@ -187,38 +187,38 @@ func (c *Consumer) answer(ids []domain.EventID, do func(*message)) {
 }
 
 // dropLocked takes a message out of the consumer's hand.
-func (c *Consumer) dropLocked(m *message) {
+func (c *Consumer) removeLocked(m *message) {
 	id := m.entry.ID
-	c.inHand[id] = slices.DeleteFunc(c.inHand[id], func(other *message) bool { return other == m })
-	if len(c.inHand[id]) == 0 {
-		delete(c.inHand, id)
+	c.inFlight[id] = slices.DeleteFunc(c.inFlight[id], func(other *message) bool { return other == m })
+	if len(c.inFlight[id]) == 0 {
+		delete(c.inFlight, id)
 	}
 	c.count--
 }
 
 // handLocked hands a message to the consumer.
-func (c *Consumer) handLocked(m *message) {
+func (c *Consumer) deliverLocked(m *message) {
 	m.holder = c
 	m.due = time.Time{}
 	if timeout := c.group.mu.def.Settings.MessageTimeout; timeout > 0 {
 		m.due = c.group.groups.cfg.Now().Add(timeout)
-		if m.due.Before(c.group.mu.alarm) {
-			c.group.nudge()
+		if m.due.Before(c.group.mu.nextWake) {
+			c.group.wakePersister()
 		}
 	}
-	c.inHand[m.entry.ID] = append(c.inHand[m.entry.ID], m)
+	c.inFlight[m.entry.ID] = append(c.inFlight[m.entry.ID], m)
 	c.count++
 	c.total++
 	c.group.mu.total++
-	c.queue = append(c.queue, handed{m, m.retries})
+	c.queue = append(c.queue, queuedMessage{m, m.retries})
 	c.signal()
 }
 
 // lateLocked takes out of the consumer's hand what it is late with, in the
 // order in which it goes before what waits, and brings next forward to when it is
 // late with another.
-func (c *Consumer) lateLocked(now time.Time, next *time.Duration) (late []*message) {
-	for _, held := range c.inHand {
+func (c *Consumer) takeOverdueLocked(now time.Time, next *time.Duration) (late []*message) {
+	for _, held := range c.inFlight {
 		for _, m := range held {
 			switch {
 			case m.due.IsZero():
@@ -230,7 +230,7 @@ func (c *Consumer) lateLocked(now time.Time, next *time.Duration) (late []*messa
 		}
 	}
 	for _, m := range late {
-		c.dropLocked(m)
+		c.removeLocked(m)
 	}
 	slices.SortFunc(late, func(a, b *message) int { return b.entry.Position.Compare(a.entry.Position) })
 	return late
@@ -245,16 +245,16 @@ func (g *Group) chooseLocked(e events.Entry) *Consumer {
 		return g.pinnedLocked(correlation(e))
 	case DispatchToSingle:
 		for _, c := range g.mu.consumers {
-			if c.count < c.Room {
+			if c.count < c.Capacity {
 				return c
 			}
 		}
 		return nil
 	}
 	for range g.mu.consumers {
-		c := g.mu.consumers[g.mu.turn%len(g.mu.consumers)]
-		g.mu.turn++
-		if c.count < c.Room {
+		c := g.mu.consumers[g.mu.nextConsumer%len(g.mu.consumers)]
+		g.mu.nextConsumer++
+		if c.count < c.Capacity {
 			return c
 		}
 	}
@@ -273,7 +273,7 @@ func (g *Group) pinnedLocked(text string) (best *Consumer) {
 			best, most = c, sum
 		}
 	}
-	if best == nil || best.count >= best.Room {
+	if best == nil || best.count >= best.Capacity {
 		return nil
 	}
 	return best
@@ -292,13 +292,13 @@ func correlation(e events.Entry) string {
 }
 
 // A ConsumerStand is how a consumer stands.
-type ConsumerStand struct {
-	Joining
-	ID     string
-	Total  int64 // entries handed to it
-	InHand int
+type ConsumerStats struct {
+	ConsumerConfig
+	ID       string
+	Total    int64 // entries handed to it
+	InFlight int
 }
 
-func (c *Consumer) standLocked() ConsumerStand {
-	return ConsumerStand{Joining: c.Joining, ID: c.id, Total: c.total, InHand: c.count}
+func (c *Consumer) statsLocked() ConsumerStats {
+	return ConsumerStats{ConsumerConfig: c.ConsumerConfig, ID: c.id, Total: c.total, InFlight: c.count}
 }

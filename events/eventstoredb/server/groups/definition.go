@@ -39,9 +39,9 @@ func (k Key) String() string {
 
 func (k Key) stream() events.Stream { return events.Stream(Category + "-" + k.String()) }
 
-// A Place is how far a group has come: in a stream a revision, in all of them
+// A Cursor is how far a group has come: in a stream a revision, in all of them
 // a position. What follows it is to be handed out.
-type Place struct {
+type Cursor struct {
 	Revision events.Revision `json:"revision,omitempty"`
 	Position events.Position `json:"position,omitzero"`
 }
@@ -70,12 +70,12 @@ type Settings struct {
 	CheckpointAfter time.Duration `json:"checkpoint_after"` // how long one waits for more
 
 	// What callers gave, and is given back to them.
-	Told Told `json:"told"`
+	Passthrough PassthroughSettings `json:"told"`
 }
 
 // Told are settings that groups do not act on and give back as they came. Links
 // are resolved by the server that sends the entries.
-type Told struct {
+type PassthroughSettings struct {
 	StartFrom       string `json:"start_from"`
 	LiveBuffer      int32  `json:"live_buffer"`
 	HistoryBuffer   int32  `json:"history_buffer,omitempty"` // 0: of a group that was written before this field, Settings.Buffer
@@ -115,7 +115,7 @@ type Filter struct {
 // A Definition is what a group is.
 type Definition struct {
 	Key
-	Start    Place    `json:"start"`
+	Start    Cursor   `json:"start"`
 	Filter   *Filter  `json:"filter,omitempty"`
 	Settings Settings `json:"settings"`
 }

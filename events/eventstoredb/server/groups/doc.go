@@ -30,7 +30,7 @@
 // # Concurrency
 //
 // Everything here may be used by several goroutines at once. A group that was
-// joined has two goroutines, one that reads and one that keeps records, which
+// goroutines has two goroutines, one that reads and one that keeps records, which
 // Close joins. No lock is held while the store is used.
 //
 // # Errors

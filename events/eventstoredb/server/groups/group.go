@@ -14,7 +14,7 @@ import (
 // A message is an entry on its way to be settled.
 type message struct {
 	entry    events.Entry
-	place    Place     // behind it
+	cursor   Cursor    // behind it
 	retries  int       // how often it was tried again
 	holder   *Consumer // who has it; nil: it waits, is being parked or is settled
 	due      time.Time // when its holder is late; zero: never
@@ -23,61 +23,61 @@ type message struct {
 	reason   string // why it is being parked
 }
 
-func (m *message) parked() Parked {
-	return Parked{ID: m.entry.ID, Stream: m.entry.Stream, Revision: m.entry.Revision, Reason: m.reason}
+func (m *message) parked() ParkedEntry {
+	return ParkedEntry{ID: m.entry.ID, Stream: m.entry.Stream, Revision: m.entry.Revision, Reason: m.reason}
 }
 
-func (m *message) spot() spot { return spot{m.entry.Stream, m.entry.Revision} }
+func (m *message) key() entryKey { return entryKey{m.entry.Stream, m.entry.Revision} }
 
 // A Group hands the entries that it reads to consumers. It begins to read when
 // the first one joins.
 type Group struct {
-	groups  *Groups
-	key     Key
-	created domain.EventID
-	admits  func(events.Header) bool
-	wake    chan struct{}  // tells the keeper that there is something to do
-	stop    chan struct{}  // closed when the group closes
-	joined  sync.WaitGroup // the reader and the keeper
+	groups     *Groups
+	key        Key
+	created    domain.EventID
+	matches    func(events.Header) bool
+	wake       chan struct{}  // tells the keeper that there is something to do
+	stop       chan struct{}  // closed when the group closes
+	goroutines sync.WaitGroup // the reader and the keeper
 	// What is appended to the group's stream is appended under this lock, which
 	// is taken before mu.
 	writing sync.Mutex
 	mu      struct {
 		sync.Mutex
-		known
-		begun     bool
-		ended     error // why it ended
-		consumers []*Consumer
-		turn      int           // whose turn it is, of RoundRobin
-		window    []*message    // what was read, from the oldest that is not settled
-		waiting   []*message    // to be handed out, in this order
-		room      chan struct{} // closed when the window shrinks
-		read      Place         // behind what was read last
-		saved     Place         // that is on record
-		since     int           // settled since then
-		savedAt   time.Time
-		parking   []*message    // to be put on record as parked
-		releasing []*message    // to be put on record as no longer parked
-		replays   []Parked      // to be read and handed out again
-		onWay     map[spot]bool // what is parked and in replays, or handed out from there
-		alarm     time.Time     // when the keeper wakes at the latest
-		total     int64         // handed out
+		groupState
+		started        bool
+		ended          error // why it ended
+		consumers      []*Consumer
+		nextConsumer   int           // whose turn it is, of RoundRobin
+		window         []*message    // what was read, from the oldest that is not settled
+		waiting        []*message    // to be handed out, in this order
+		room           chan struct{} // closed when the window shrinks
+		read           Cursor        // behind what was read last
+		checkpointed   Cursor        // that is on record
+		settledSince   int           // settled since then
+		checkpointedAt time.Time
+		toPark         []*message        // to be put on record as parked
+		toRelease      []*message        // to be put on record as no longer parked
+		toReplay       []ParkedEntry     // to be read and handed out again
+		replaying      map[entryKey]bool // what is parked and in replays, or handed out from there
+		nextWake       time.Time         // when the keeper wakes at the latest
+		total          int64             // handed out
 	}
 }
 
-func newGroup(g *Groups, k known) (*Group, error) {
+func newGroup(g *Groups, k groupState) (*Group, error) {
 	group := &Group{groups: g, key: k.def.Key, created: k.created, wake: make(chan struct{}, 1), stop: make(chan struct{})}
-	group.admits = func(events.Header) bool { return true }
+	group.matches = func(events.Header) bool { return true }
 	if k.def.Filter != nil {
 		var err error
-		if group.admits, err = g.cfg.Admits(*k.def.Filter); err != nil {
+		if group.matches, err = g.cfg.CompileFilter(*k.def.Filter); err != nil {
 			return nil, err
 		}
 	}
-	group.mu.known = k
-	group.mu.read, group.mu.saved, group.mu.savedAt = k.done, k.done, g.cfg.Now()
+	group.mu.groupState = k
+	group.mu.read, group.mu.checkpointed, group.mu.checkpointedAt = k.done, k.done, g.cfg.Now()
 	group.mu.room = make(chan struct{})
-	group.mu.onWay = map[spot]bool{}
+	group.mu.replaying = map[entryKey]bool{}
 	return group, nil
 }
 
@@ -91,17 +91,17 @@ func (g *Group) length() events.Revision {
 }
 
 // beginLocked starts the reader and the keeper.
-func (g *Group) beginLocked() {
-	if g.mu.begun {
+func (g *Group) startLocked() {
+	if g.mu.started {
 		return
 	}
-	g.mu.begun = true
+	g.mu.started = true
 	ctx, cancel := context.WithCancelCause(context.Background())
 	after := g.mu.done
-	g.joined.Go(func() { g.readAll(ctx, after) })
-	g.joined.Go(func() {
+	g.goroutines.Go(func() { g.readAll(ctx, after) })
+	g.goroutines.Go(func() {
 		defer cancel(ErrStopped)
-		g.keep()
+		g.persistLoop()
 	})
 }
 
@@ -110,7 +110,7 @@ func (g *Group) close(why error) {
 	g.mu.Lock()
 	g.endLocked(why)
 	g.mu.Unlock()
-	g.joined.Wait()
+	g.goroutines.Wait()
 }
 
 // fail ends the group for what the store said.
@@ -133,7 +133,7 @@ func (g *Group) endLocked(why error) {
 }
 
 // readAll reads what follows a place until the context ends.
-func (g *Group) readAll(ctx context.Context, after Place) {
+func (g *Group) readAll(ctx context.Context, after Cursor) {
 	for e, err := range g.groups.cfg.Follow(ctx, g.key.Source, after) {
 		if err == nil {
 			err = g.take(ctx, e)
@@ -147,8 +147,8 @@ func (g *Group) readAll(ctx context.Context, after Place) {
 
 // take adds an entry to the window when there is room.
 func (g *Group) take(ctx context.Context, e events.Entry) error {
-	m := &message{entry: e, place: placeOf(g.key.Source, e.Header())}
-	wanted := e.Stream.Category() != Category && g.admits(e.Header())
+	m := &message{entry: e, cursor: cursorAfter(g.key.Source, e.Header())}
+	wanted := e.Stream.Category() != Category && g.matches(e.Header())
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for wanted && len(g.mu.window) >= g.mu.def.Settings.Buffer {
@@ -163,7 +163,7 @@ func (g *Group) take(ctx context.Context, e events.Entry) error {
 			return err
 		}
 	}
-	g.mu.read = m.place
+	g.mu.read = m.cursor
 	if wanted && !g.mu.isParked(e.Stream, e.Revision) {
 		g.mu.window = append(g.mu.window, m)
 		g.mu.waiting = append(g.mu.waiting, m)
@@ -176,29 +176,29 @@ func (g *Group) take(ctx context.Context, e events.Entry) error {
 
 // advanceLocked forgets what is settled at the beginning of the window.
 func (g *Group) advanceLocked() {
-	n, before := 0, g.mu.since
+	n, before := 0, g.mu.settledSince
 	for n < len(g.mu.window) && g.mu.window[n].settled {
-		g.mu.done = g.mu.window[n].place
+		g.mu.done = g.mu.window[n].cursor
 		n++
 	}
-	if g.mu.since += n; n > 0 {
+	if g.mu.settledSince += n; n > 0 {
 		g.mu.window = slices.Delete(g.mu.window, 0, n)
 		close(g.mu.room)
 		g.mu.room = make(chan struct{})
 	}
 	if len(g.mu.window) == 0 && g.mu.done != g.mu.read {
 		g.mu.done = g.mu.read
-		g.mu.since += 1 - min(n, 1) // what was passed over is worth a mark too
+		g.mu.settledSince += 1 - min(n, 1) // what was passed over is worth a mark too
 	}
 	s := g.mu.def.Settings
 	worth := max(s.MinCheckpoint, 1)
-	if before < worth && g.mu.since >= worth || g.mu.since >= s.MaxCheckpoint || len(g.mu.replays) > 0 {
-		g.nudge()
+	if before < worth && g.mu.settledSince >= worth || g.mu.settledSince >= s.MaxCheckpoint || len(g.mu.toReplay) > 0 {
+		g.wakePersister()
 	}
 }
 
-// nudge wakes the keeper.
-func (g *Group) nudge() {
+// wakePersister wakes the keeper.
+func (g *Group) wakePersister() {
 	select {
 	case g.wake <- struct{}{}:
 	default:
@@ -209,15 +209,15 @@ func (g *Group) nudge() {
 func (g *Group) settleLocked(m *message) {
 	m.settled, m.holder = true, nil
 	if m.replayed {
-		g.mu.releasing = append(g.mu.releasing, m)
-		g.nudge()
+		g.mu.toRelease = append(g.mu.toRelease, m)
+		g.wakePersister()
 		return
 	}
 	g.advanceLocked()
 }
 
 // againLocked hands a message out again, unless that was done too often.
-func (g *Group) againLocked(m *message, reason string) {
+func (g *Group) retryLocked(m *message, reason string) {
 	if m.retries >= g.mu.def.Settings.MaxRetries {
 		g.parkLocked(m, fmt.Sprintf("tried %d times: %s", m.retries+1, reason))
 		return
@@ -231,59 +231,59 @@ func (g *Group) againLocked(m *message, reason string) {
 func (g *Group) parkLocked(m *message, reason string) {
 	m.holder, m.reason = nil, reason
 	if m.replayed { // and so on record
-		delete(g.mu.onWay, m.spot())
+		delete(g.mu.replaying, m.key())
 		return
 	}
-	g.mu.parking = append(g.mu.parking, m)
-	g.nudge()
+	g.mu.toPark = append(g.mu.toPark, m)
+	g.wakePersister()
 }
 
 // dispatchLocked hands out what waits, as far as there are consumers with room.
 func (g *Group) dispatchLocked() {
 	pinned := g.mu.def.Settings.Strategy == Pinned || g.mu.def.Settings.Strategy == PinnedByCorrelation
-	handed := 0
-	for handed < len(g.mu.waiting) {
-		c := g.chooseLocked(g.mu.waiting[handed].entry)
+	n := 0
+	for n < len(g.mu.waiting) {
+		c := g.chooseLocked(g.mu.waiting[n].entry)
 		if c == nil {
 			break
 		}
-		c.handLocked(g.mu.waiting[handed])
-		handed++
+		c.deliverLocked(g.mu.waiting[n])
+		n++
 	}
-	g.mu.waiting = slices.Delete(g.mu.waiting, 0, handed)
+	g.mu.waiting = slices.Delete(g.mu.waiting, 0, n)
 	if !pinned {
 		return
 	}
 	g.mu.waiting = slices.DeleteFunc(g.mu.waiting, func(m *message) bool {
 		c := g.chooseLocked(m.entry)
 		if c != nil {
-			c.handLocked(m)
+			c.deliverLocked(m)
 		}
 		return c != nil
 	})
 }
 
 // A Stand is how a group stands.
-type Stand struct {
+type Stats struct {
 	Definition
 	Ended     error // nil: it goes on
-	Consumers []ConsumerStand
-	Read      Place // behind what was read last
-	Saved     Place // behind what is settled, on record
-	Total     int64 // entries handed out
-	Waiting   int   // to be handed out
-	Retried   int   // of those, again
-	InHand    int   // of consumers
+	Consumers []ConsumerStats
+	Read      Cursor // behind what was read last
+	Saved     Cursor // behind what is settled, on record
+	Total     int64  // entries handed out
+	Waiting   int    // to be handed out
+	Retried   int    // of those, again
+	InFlight  int    // of consumers
 	Parked    int
 }
 
 // Stand returns how the group stands.
-func (g *Group) Stand() Stand {
+func (g *Group) Stats() Stats {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s := Stand{
-		Definition: g.mu.def, Ended: g.mu.ended, Read: g.mu.read, Saved: g.mu.saved, Total: g.mu.total,
-		Waiting: len(g.mu.waiting), Parked: len(g.mu.known.parked) - len(g.mu.onWay),
+	s := Stats{
+		Definition: g.mu.def, Ended: g.mu.ended, Read: g.mu.read, Saved: g.mu.checkpointed, Total: g.mu.total,
+		Waiting: len(g.mu.waiting), Parked: len(g.mu.groupState.parked) - len(g.mu.replaying),
 	}
 	for _, m := range g.mu.waiting {
 		if m.retries > 0 {
@@ -291,8 +291,8 @@ func (g *Group) Stand() Stand {
 		}
 	}
 	for _, c := range g.mu.consumers {
-		s.Consumers = append(s.Consumers, c.standLocked())
-		s.InHand += c.count
+		s.Consumers = append(s.Consumers, c.statsLocked())
+		s.InFlight += c.count
 	}
 	return s
 }

@@ -19,10 +19,10 @@ import (
 type Config struct {
 	// Follow yields the entries of a stream, or of all where it is empty, that
 	// follow a place, and waits for more until its context ends.
-	Follow func(context.Context, events.Stream, Place) iter.Seq2[events.Entry, error]
+	Follow func(context.Context, events.Stream, Cursor) iter.Seq2[events.Entry, error]
 	// Admits returns what tells whether an entry passes a filter, or an error if
 	// the filter says nothing.
-	Admits func(Filter) (func(events.Header) bool, error)
+	CompileFilter func(Filter) (func(events.Header) bool, error)
 	// Checkpoints keep how far each group has come. Nil: that is kept as long as
 	// the process lives, and another hands out again what there is.
 	Checkpoints Checkpoints
@@ -50,7 +50,7 @@ func Open(ctx context.Context, store events.Store, cfg Config) (*Groups, error) 
 		cfg.Now = time.Now
 	}
 	if cfg.Checkpoints == nil {
-		cfg.Checkpoints = &memory{}
+		cfg.Checkpoints = &memoryCheckpoints{}
 	}
 	g := &Groups{store: store, cfg: cfg, mint: domain.NewMint(cfg.Now, rand.Reader)}
 	if err := g.load(ctx); err != nil {
@@ -61,13 +61,13 @@ func Open(ctx context.Context, store events.Store, cfg Config) (*Groups, error) 
 
 // load takes what groups there are from the store.
 func (g *Groups) load(ctx context.Context) error {
-	all := map[events.Stream]*known{}
+	all := map[events.Stream]*groupState{}
 	for e, err := range events.Scan(ctx, g.store, events.Query{Filter: events.Filter{Categories: []string{Category}}}) {
 		if err != nil {
 			return err
 		}
 		if all[e.Stream] == nil {
-			all[e.Stream] = &known{}
+			all[e.Stream] = &groupState{}
 		}
 		if err := all[e.Stream].apply(e); err != nil {
 			return err
@@ -79,7 +79,7 @@ func (g *Groups) load(ctx context.Context) error {
 			ended[k.def.Key] = k.length
 			continue
 		}
-		if err := g.recall(ctx, k); err != nil {
+		if err := g.loadCheckpoint(ctx, k); err != nil {
 			return fmt.Errorf("group %s: %w", k.def.Key, err)
 		}
 		group, err := newGroup(g, *k)
@@ -151,7 +151,7 @@ func (g *Groups) Create(def Definition) error {
 	if err != nil {
 		return fmt.Errorf("create group %s: %w", def.Key, err)
 	}
-	group, err := newGroup(g, known{def: def, exists: true, created: r.ID, length: after + 1, done: def.Start})
+	group, err := newGroup(g, groupState{def: def, exists: true, created: r.ID, length: after + 1, done: def.Start})
 	if err == nil {
 		err = g.append(def.Key, after, r)
 	}
@@ -167,7 +167,7 @@ func (g *Groups) Create(def Definition) error {
 // append puts records into the stream of a group. It does not end when a caller
 // is gone, as it would leave open whether they are there.
 func (g *Groups) append(key Key, after events.Revision, records ...events.Record) error {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), lastChance, ErrStopped)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), appendTimeout, ErrStopped)
 	defer cancel()
 	return g.store.Append(ctx, key.stream(), after, records...)
 }
@@ -239,9 +239,9 @@ func (g *Groups) All() []*Group {
 	return all
 }
 
-// final reports whether it is known that records were not appended, and that
+// isFinal reports whether it is known that records were not appended, and that
 // appending them again would change nothing.
-func final(err error) bool {
+func isFinal(err error) bool {
 	for _, one := range []error{events.ErrConflict, events.ErrClosed, events.ErrBadRecord, events.ErrTooLarge} {
 		if errors.Is(err, one) {
 			return true

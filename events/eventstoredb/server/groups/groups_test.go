@@ -19,25 +19,25 @@ import (
 )
 
 // A bench is a store with groups over it, in a bubble with its own time.
-type bench struct {
+type fixture struct {
 	*testing.T
-	store *unsure
-	kept  *kept
-	all   *groups.Groups
-	dead  []*groups.Groups // of processes that were killed
-	next  byte
+	store       *uncertainStore
+	checkpoints *checkpointStore
+	all         *groups.Groups
+	dead        []*groups.Groups // of processes that were killed
+	next        byte
 }
 
-func newBench(t *testing.T) *bench {
-	b := &bench{T: t, store: &unsure{Slice: eventstest.NewSlice()}, kept: &kept{}}
+func newFixture(t *testing.T) *fixture {
+	b := &fixture{T: t, store: &uncertainStore{Slice: eventstest.NewSlice()}, checkpoints: &checkpointStore{}}
 	b.open()
 	return b
 }
 
-func (b *bench) open() {
+func (b *fixture) open() {
 	b.Helper()
 	var err error
-	b.all, err = groups.Open(context.Background(), b.store, groups.Config{Follow: b.follow, Admits: admits, Checkpoints: b.kept})
+	b.all, err = groups.Open(context.Background(), b.store, groups.Config{Follow: b.follow, CompileFilter: matches, Checkpoints: b.checkpoints})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -45,22 +45,22 @@ func (b *bench) open() {
 
 // kill reads the groups again as another process does after a kill: what is on
 // record is there, and of the marks those that were synced.
-func (b *bench) kill() {
+func (b *fixture) kill() {
 	b.Helper()
 	synctest.Wait()
 	b.dead = append(b.dead, b.all)
-	b.kept = b.kept.survivors()
+	b.checkpoints = b.checkpoints.survivors()
 	b.open()
 }
 
 // restart closes the groups and reads them again.
-func (b *bench) restart() {
+func (b *fixture) restart() {
 	b.Helper()
 	b.all.Close()
 	b.open()
 }
 
-func (b *bench) follow(ctx context.Context, source events.Stream, after groups.Place) iter.Seq2[events.Entry, error] {
+func (b *fixture) follow(ctx context.Context, source events.Stream, after groups.Cursor) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		for e, err := range b.store.Follow(ctx, after.Position) {
 			if err == nil && source != "" && (e.Stream != source || e.Revision <= after.Revision) {
@@ -73,7 +73,7 @@ func (b *bench) follow(ctx context.Context, source events.Stream, after groups.P
 	}
 }
 
-func admits(f groups.Filter) (func(events.Header) bool, error) {
+func matches(f groups.Filter) (func(events.Header) bool, error) {
 	if f.Regex != "" {
 		return nil, groups.ErrBadGroup
 	}
@@ -81,7 +81,7 @@ func admits(f groups.Filter) (func(events.Header) bool, error) {
 }
 
 // write appends records of a kind to a stream.
-func (b *bench) write(stream events.Stream, kind string, n int) {
+func (b *fixture) write(stream events.Stream, kind string, n int) {
 	b.Helper()
 	length := events.Revision(0)
 	for e, err := range b.store.Read(context.Background(), stream, 0) {
@@ -110,7 +110,7 @@ var settings = groups.Settings{
 
 var key = groups.Key{Source: "s-1", Name: "g"}
 
-func (b *bench) create(key groups.Key, set func(*groups.Definition)) *groups.Group {
+func (b *fixture) create(key groups.Key, set func(*groups.Definition)) *groups.Group {
 	b.Helper()
 	def := groups.Definition{Key: key, Settings: settings}
 	if set != nil {
@@ -122,7 +122,7 @@ func (b *bench) create(key groups.Key, set func(*groups.Definition)) *groups.Gro
 	return b.group(key)
 }
 
-func (b *bench) group(key groups.Key) *groups.Group {
+func (b *fixture) group(key groups.Key) *groups.Group {
 	b.Helper()
 	g, err := b.all.Group(key)
 	if err != nil {
@@ -131,9 +131,9 @@ func (b *bench) group(key groups.Key) *groups.Group {
 	return g
 }
 
-func (b *bench) join(g *groups.Group, room int) *groups.Consumer {
+func (b *fixture) join(g *groups.Group, room int) *groups.Consumer {
 	b.Helper()
-	c, err := g.Join(groups.Joining{Room: room})
+	c, err := g.Join(groups.ConsumerConfig{Capacity: room})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -143,9 +143,9 @@ func (b *bench) join(g *groups.Group, room int) *groups.Consumer {
 // errIdle is why a consumer that is handed nothing stops waiting.
 var errIdle = errors.New("nothing is handed out")
 
-// handed returns what a consumer is handed until it is handed no more: the
+// delivered returns what a consumer is handed until it is handed no more: the
 // stream, the revision and how often it was tried before.
-func (b *bench) handed(c *groups.Consumer) (all []groups.Delivery, text string) {
+func (b *fixture) delivered(c *groups.Consumer) (all []groups.Delivery, text string) {
 	b.Helper()
 	synctest.Wait()
 	idle, cancel := context.WithCancelCause(context.Background())
@@ -164,20 +164,20 @@ func (b *bench) handed(c *groups.Consumer) (all []groups.Delivery, text string) 
 	}
 }
 
-func (b *bench) wantHanded(c *groups.Consumer, want string) []groups.Delivery {
+func (b *fixture) wantDelivered(c *groups.Consumer, want string) []groups.Delivery {
 	b.Helper()
-	all, got := b.handed(c)
+	all, got := b.delivered(c)
 	if strings.TrimSpace(got) != want {
 		b.Errorf("handed %q, want %q", strings.TrimSpace(got), want)
 	}
 	return all
 }
 
-func in(t *testing.T, f func(*bench)) {
+func in(t *testing.T, f func(*fixture)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
+		b := newFixture(t)
 		f(b)
 		b.all.Close()
 		for _, dead := range b.dead {
@@ -186,137 +186,137 @@ func in(t *testing.T, f func(*bench)) {
 	})
 }
 
-func TestAConsumerHasAsManyInHandAsItAskedFor(t *testing.T) {
-	in(t, func(b *bench) {
+func TestConsumerHoldsAtMostItsCapacity(t *testing.T) {
+	in(t, func(b *fixture) {
 		b.write("s-1", "A", 5)
 		c := b.join(b.create(key, nil), 2)
-		first := b.wantHanded(c, "s-1/1 s-1/2")
+		first := b.wantDelivered(c, "s-1/1 s-1/2")
 		c.Ack(first[1].ID)
-		b.wantHanded(c, "s-1/3")
+		b.wantDelivered(c, "s-1/3")
 		c.Ack(first[0].ID, first[0].ID) // of which there is one
-		b.wantHanded(c, "s-1/4")
+		b.wantDelivered(c, "s-1/4")
 	})
 }
 
-func TestWhatIsNotAnsweredInTimeIsTriedAgainAndThenParked(t *testing.T) {
-	in(t, func(b *bench) {
+func TestUnansweredEntryIsRetriedThenParked(t *testing.T) {
+	in(t, func(b *fixture) {
 		b.write("s-1", "A", 3)
 		g := b.create(key, nil)
 		c := b.join(g, 2)
-		b.wantHanded(c, "s-1/1 s-1/2")
+		b.wantDelivered(c, "s-1/1 s-1/2")
 		time.Sleep(30 * time.Second)
-		second := b.wantHanded(c, "s-1/1' s-1/2'")
+		second := b.wantDelivered(c, "s-1/1' s-1/2'")
 		c.Ack(second[1].ID)
-		b.wantHanded(c, "s-1/3")
+		b.wantDelivered(c, "s-1/3")
 		time.Sleep(30 * time.Second)
-		b.wantHanded(c, "s-1/1'' s-1/3'")
+		b.wantDelivered(c, "s-1/1'' s-1/3'")
 		time.Sleep(30 * time.Second)
-		b.wantHanded(c, "s-1/3''")
-		if got := g.Stand(); got.Parked != 1 || got.InHand != 1 {
-			b.Errorf("%d parked, %d in hand, want 1 and 1", got.Parked, got.InHand)
+		b.wantDelivered(c, "s-1/3''")
+		if got := g.Stats(); got.Parked != 1 || got.InFlight != 1 {
+			b.Errorf("%d parked, %d in hand, want 1 and 1", got.Parked, got.InFlight)
 		}
 	})
 }
 
-func TestAnAnswerSaysWhatIsDone(t *testing.T) {
-	in(t, func(b *bench) {
+func TestNackActionsAreObeyed(t *testing.T) {
+	in(t, func(b *fixture) {
 		b.write("s-1", "A", 6)
 		g := b.create(key, nil)
 		c := b.join(g, 4)
-		d := b.wantHanded(c, "s-1/1 s-1/2 s-1/3 s-1/4")
+		d := b.wantDelivered(c, "s-1/1 s-1/2 s-1/3 s-1/4")
 		c.Nack(groups.Retry, "again", d[0].ID, d[1].ID)
 		c.Nack(groups.Park, "odd", d[2].ID)
 		c.Nack(groups.Skip, "no matter", d[3].ID)
-		d = b.wantHanded(c, "s-1/1' s-1/2' s-1/5 s-1/6")
+		d = b.wantDelivered(c, "s-1/1' s-1/2' s-1/5 s-1/6")
 		c.Ack(d[0].ID, d[1].ID, d[2].ID)
 		other := b.join(g, 4)
 		c.Nack(groups.Stop, "enough", d[3].ID)
 		if _, err := c.Next(context.Background()); !errors.Is(err, groups.ErrStopped) {
 			b.Errorf("Next() of a consumer that stopped = %v, want ErrStopped", err)
 		}
-		b.wantHanded(other, "s-1/6")
+		b.wantDelivered(other, "s-1/6")
 	})
 }
 
-func TestWhatAConsumerHadIsHandedToOthers(t *testing.T) {
-	in(t, func(b *bench) {
+func TestEntriesOfALeavingConsumerGoToOthers(t *testing.T) {
+	in(t, func(b *fixture) {
 		b.write("s-1", "A", 4)
 		g := b.create(key, nil)
 		gone := b.join(g, 2)
-		b.wantHanded(gone, "s-1/1 s-1/2")
+		b.wantDelivered(gone, "s-1/1 s-1/2")
 		stays := b.join(g, 10)
-		b.wantHanded(stays, "s-1/3 s-1/4")
+		b.wantDelivered(stays, "s-1/3 s-1/4")
 		gone.Leave()
 		gone.Leave()
-		b.wantHanded(stays, "s-1/1 s-1/2")
+		b.wantDelivered(stays, "s-1/1 s-1/2")
 	})
 }
 
-func TestAReplayHandsOutWhatIsParkedUntilItIsAcknowledged(t *testing.T) {
-	in(t, func(b *bench) {
+func TestReplayDeliversParkedEntriesUntilAcknowledged(t *testing.T) {
+	in(t, func(b *fixture) {
 		b.write("s-1", "A", 3)
 		g := b.create(key, nil)
 		c := b.join(g, 10)
-		d := b.wantHanded(c, "s-1/1 s-1/2 s-1/3")
+		d := b.wantDelivered(c, "s-1/1 s-1/2 s-1/3")
 		c.Nack(groups.Park, "", d[0].ID, d[1].ID, d[2].ID)
 		synctest.Wait()
 		if err := g.Replay(2); err != nil {
 			b.Fatal(err)
 		}
-		d = b.wantHanded(c, "s-1/1 s-1/2")
+		d = b.wantDelivered(c, "s-1/1 s-1/2")
 		if err := g.Replay(1); err != nil {
 			b.Fatal(err)
 		}
-		b.wantHanded(c, "s-1/3")
+		b.wantDelivered(c, "s-1/3")
 		c.Ack(d[0].ID)
 		b.restart() // in the middle of the replay
 		g = b.group(key)
-		if got := g.Stand().Parked; got != 2 {
+		if got := g.Stats().Parked; got != 2 {
 			b.Errorf("%d parked after a restart, want the 2 that were not acknowledged", got)
 		}
 		c = b.join(g, 10)
-		b.wantHanded(c, "")
+		b.wantDelivered(c, "")
 		if err := g.Replay(0); err != nil {
 			b.Fatal(err)
 		}
-		d = b.wantHanded(c, "s-1/2 s-1/3")
+		d = b.wantDelivered(c, "s-1/2 s-1/3")
 		c.Nack(groups.Park, "again", d[0].ID)
 		synctest.Wait()
-		if got := g.Stand().Parked; got != 1 {
+		if got := g.Stats().Parked; got != 1 {
 			b.Errorf("%d parked, want the one that was parked again", got)
 		}
 	})
 }
 
-func TestAGroupGoesOnWhereItWas(t *testing.T) {
-	in(t, func(b *bench) {
+func TestGroupResumesAtItsCheckpoint(t *testing.T) {
+	in(t, func(b *fixture) {
 		b.write("s-1", "A", 5)
 		c := b.join(b.create(key, nil), 10)
-		d := b.wantHanded(c, "s-1/1 s-1/2 s-1/3 s-1/4 s-1/5")
+		d := b.wantDelivered(c, "s-1/1 s-1/2 s-1/3 s-1/4 s-1/5")
 		c.Ack(d[0].ID, d[1].ID, d[3].ID) // 3 is open, so that the checkpoint is behind 2
 		b.restart()
 		c = b.join(b.group(key), 10)
-		b.wantHanded(c, "s-1/3 s-1/4 s-1/5")
+		b.wantDelivered(c, "s-1/3 s-1/4 s-1/5")
 	})
 }
 
-func TestAGroupHoldsABoundedNumberInMemory(t *testing.T) {
-	in(t, func(b *bench) {
+func TestGroupBuffersABoundedNumberOfEntries(t *testing.T) {
+	in(t, func(b *fixture) {
 		b.write("s-1", "A", 30)
 		g := b.create(key, nil)
 		c := b.join(g, 1)
 		for i := range 30 {
-			d := b.wantHanded(c, fmt.Sprintf("s-1/%d", i+1))
-			if got := g.Stand(); got.Waiting+got.InHand > settings.Buffer {
-				b.Errorf("%d wait and %d are in hand, want at most %d", got.Waiting, got.InHand, settings.Buffer)
+			d := b.wantDelivered(c, fmt.Sprintf("s-1/%d", i+1))
+			if got := g.Stats(); got.Waiting+got.InFlight > settings.Buffer {
+				b.Errorf("%d wait and %d are in hand, want at most %d", got.Waiting, got.InFlight, settings.Buffer)
 			}
 			c.Ack(d[0].ID)
 		}
 	})
 }
 
-func TestStrategiesChooseTheConsumer(t *testing.T) {
-	in(t, func(b *bench) {
+func TestStrategyChoosesTheConsumer(t *testing.T) {
+	in(t, func(b *fixture) {
 		for i := range 4 {
 			b.write(events.Stream(fmt.Sprintf("s-%d", i)), "A", 2)
 		}
@@ -324,7 +324,7 @@ func TestStrategiesChooseTheConsumer(t *testing.T) {
 			g := b.create(groups.Key{Name: string(s)}, func(d *groups.Definition) { d.Settings.Strategy = s })
 			consumers := []*groups.Consumer{b.join(g, 6), b.join(g, 6)}
 			for _, c := range consumers {
-				_, text := b.handed(c)
+				_, text := b.delivered(c)
 				got = append(got, strings.TrimSpace(text))
 			}
 			return got
@@ -334,15 +334,15 @@ func TestStrategiesChooseTheConsumer(t *testing.T) {
 		}
 		g := b.create(groups.Key{Name: "turns"}, nil)
 		one, two := b.join(g, 6), b.join(g, 6)
-		_, first := b.handed(one)
-		_, second := b.handed(two)
+		_, first := b.delivered(one)
+		_, second := b.delivered(two)
 		if n, m := strings.Count(first, " "), strings.Count(second, " "); n+m != 8 || n == 0 || m == 0 {
 			b.Errorf("%s: %q and %q, want 8 shared", groups.RoundRobin, first, second)
 		}
 		pinned := b.create(groups.Key{Name: "pinned"}, func(d *groups.Definition) { d.Settings.Strategy = groups.Pinned })
 		to := map[string]int{}
 		for i, c := range []*groups.Consumer{b.join(pinned, 100), b.join(pinned, 100)} {
-			all, _ := b.handed(c)
+			all, _ := b.delivered(c)
 			c.Ack()
 			for _, d := range all {
 				to[string(d.Stream)] = i
@@ -352,7 +352,7 @@ func TestStrategiesChooseTheConsumer(t *testing.T) {
 }
 
 func TestPinnedStreamsStayWithTheirConsumer(t *testing.T) {
-	in(t, func(b *bench) {
+	in(t, func(b *fixture) {
 		g := b.create(groups.Key{Name: "pinned"}, func(d *groups.Definition) {
 			d.Settings.Strategy, d.Settings.Buffer = groups.Pinned, 200
 		})
@@ -363,7 +363,7 @@ func TestPinnedStreamsStayWithTheirConsumer(t *testing.T) {
 				b.write(events.Stream(fmt.Sprintf("s-%d", i)), "A", 1)
 			}
 			for i, c := range consumers {
-				all, _ := b.handed(c)
+				all, _ := b.delivered(c)
 				for _, d := range all {
 					if was, ok := holder[d.Stream]; ok && was != i {
 						b.Errorf("%s went to consumer %d and then to %d", d.Stream, was, i)
@@ -378,8 +378,8 @@ func TestPinnedStreamsStayWithTheirConsumer(t *testing.T) {
 	})
 }
 
-func TestAGroupOfAllPassesOverWhatItsFilterDoesAndTheRecordsOfGroups(t *testing.T) {
-	in(t, func(b *bench) {
+func TestGroupOfAllSkipsFilteredEntriesAndGroupRecords(t *testing.T) {
+	in(t, func(b *fixture) {
 		everything := groups.Key{Name: "all"}
 		filtered := groups.Key{Name: "filtered"}
 		b.create(everything, nil)
@@ -387,10 +387,10 @@ func TestAGroupOfAllPassesOverWhatItsFilterDoesAndTheRecordsOfGroups(t *testing.
 		b.write("s-1", "A", 2)
 		b.write("s-1", "B", 1)
 		c := b.join(b.group(everything), 10)
-		d := b.wantHanded(c, "s-1/1 s-1/2 s-1/3")
+		d := b.wantDelivered(c, "s-1/1 s-1/2 s-1/3")
 		c.Ack(d[0].ID, d[1].ID, d[2].ID)
 		f := b.join(g, 10)
-		f.Ack(b.wantHanded(f, "s-1/3")[0].ID)
+		f.Ack(b.wantDelivered(f, "s-1/3")[0].ID)
 		before := length(b)
 		for range 100 {
 			time.Sleep(time.Minute)
@@ -400,11 +400,11 @@ func TestAGroupOfAllPassesOverWhatItsFilterDoesAndTheRecordsOfGroups(t *testing.
 			b.Errorf("%d records became %d while nothing was written", before, got)
 		}
 		b.restart()
-		b.wantHanded(b.join(b.group(filtered), 10), "")
+		b.wantDelivered(b.join(b.group(filtered), 10), "")
 	})
 }
 
-func length(b *bench) (n int) {
+func length(b *fixture) (n int) {
 	for _, err := range b.store.ReadAll(context.Background(), events.Position{}) {
 		if err != nil {
 			b.Fatal(err)
@@ -414,8 +414,8 @@ func length(b *bench) (n int) {
 	return n
 }
 
-func TestGroupsAreMadeChangedAndDeletedOnce(t *testing.T) {
-	in(t, func(b *bench) {
+func TestGroupsAreCreatedUpdatedAndDeletedOnce(t *testing.T) {
+	in(t, func(b *fixture) {
 		ctx := context.Background()
 		b.write("s-1", "A", 1)
 		g := b.create(key, nil)
@@ -428,7 +428,7 @@ func TestGroupsAreMadeChangedAndDeletedOnce(t *testing.T) {
 			b.Fatal(err)
 		}
 		c := b.join(g, 1)
-		if _, err := g.Join(groups.Joining{}); !errors.Is(err, groups.ErrFull) {
+		if _, err := g.Join(groups.ConsumerConfig{}); !errors.Is(err, groups.ErrFull) {
 			b.Errorf("Join() of a second = %v, want ErrFull", err)
 		}
 		b.restart()
@@ -436,7 +436,7 @@ func TestGroupsAreMadeChangedAndDeletedOnce(t *testing.T) {
 			b.Errorf("Next() after Close = %v, want ErrStopped", err)
 		}
 		g = b.group(key)
-		if diff := cmp.Diff(g.Stand().Settings, one); diff != "" {
+		if diff := cmp.Diff(g.Stats().Settings, one); diff != "" {
 			b.Errorf("settings after a restart: got − want +\n%s", diff)
 		}
 		c = b.join(g, 1)
@@ -454,12 +454,12 @@ func TestGroupsAreMadeChangedAndDeletedOnce(t *testing.T) {
 		b.restart()
 		b.create(key, nil)
 		b.restart()
-		b.wantHanded(b.join(b.group(key), 1), "s-1/1")
+		b.wantDelivered(b.join(b.group(key), 1), "s-1/1")
 	})
 }
 
-func TestGroupsThatMakeNoSenseAreRefused(t *testing.T) {
-	in(t, func(b *bench) {
+func TestInvalidGroupsAreRefused(t *testing.T) {
+	in(t, func(b *fixture) {
 		for name, spoil := range map[string]func(*groups.Definition){
 			"name":       func(d *groups.Definition) { d.Name = "" },
 			"colons":     func(d *groups.Definition) { d.Name = "a::b" },
@@ -486,11 +486,11 @@ func TestGroupsThatMakeNoSenseAreRefused(t *testing.T) {
 }
 
 // TestAGroupThatAnotherProcessWritesStops has its stream grow behind its back.
-func TestAGroupThatAnotherProcessWritesStops(t *testing.T) {
-	in(t, func(b *bench) {
+func TestGroupStopsWhenAnotherProcessWritesItsStream(t *testing.T) {
+	in(t, func(b *fixture) {
 		b.write("s-1", "A", 1)
 		c := b.join(b.create(key, nil), 1)
-		d := b.wantHanded(c, "s-1/1")
+		d := b.wantDelivered(c, "s-1/1")
 		b.write("subscription-s-1::g", "GroupCheckpointed", 1)
 		c.Nack(groups.Park, "", d[0].ID)
 		if _, err := c.Next(context.Background()); !errors.Is(err, groups.ErrStopped) || !errors.Is(err, events.ErrConflict) {
@@ -510,7 +510,7 @@ func FuzzOpen(f *testing.F) {
 		if store.Append(t.Context(), "subscription-s-1::g", 0, r) != nil {
 			return
 		}
-		all, err := groups.Open(t.Context(), store, groups.Config{Admits: admits})
+		all, err := groups.Open(t.Context(), store, groups.Config{CompileFilter: matches})
 		if err != nil {
 			if !errors.Is(err, events.ErrDamaged) && !errors.Is(err, groups.ErrBadGroup) {
 				t.Errorf("Open() = %v, want ErrDamaged", err)

@@ -13,48 +13,48 @@ const (
 	kindCreated      = "GroupCreated"      // a Definition
 	kindUpdated      = "GroupUpdated"      // Settings
 	kindDeleted      = "GroupDeleted"      // {}
-	kindCheckpointed = "GroupCheckpointed" // a Place; it is read, and a mark is kept instead
+	kindCheckpointed = "GroupCheckpointed" // a Cursor; it is read, and a mark is kept instead
 	kindParked       = "EntryParked"       // a Parked
 	kindReleased     = "EntryReleased"     // a Parked without reason
 )
 
 // A Parked is an entry that is set aside.
-type Parked struct {
+type ParkedEntry struct {
 	ID       domain.EventID  `json:"id"`
 	Stream   events.Stream   `json:"stream"`
 	Revision events.Revision `json:"revision"`
 	Reason   string          `json:"reason,omitempty"`
 }
 
-// known is what the records of a group say.
-type known struct {
-	def     Definition
-	exists  bool
-	created domain.EventID  // the event that did
-	length  events.Revision // of its stream
-	done    Place           // everything up to there is settled
-	parked  []Parked
-	already map[events.Stream]map[events.Revision]bool // parked
+// groupState is what the records of a group say.
+type groupState struct {
+	def       Definition
+	exists    bool
+	created   domain.EventID  // the event that did
+	length    events.Revision // of its stream
+	done      Cursor          // everything up to there is settled
+	parked    []ParkedEntry
+	parkedSet map[events.Stream]map[events.Revision]bool // parked
 }
 
 // apply takes in a record. Each is read as it was written.
-func (k *known) apply(e events.Entry) error {
+func (k *groupState) apply(e events.Entry) error {
 	k.length = e.Revision
 	var err error
 	switch e.Kind {
 	case kindCreated:
 		def := Definition{}
 		if err = json.Unmarshal(e.Data, &def); err == nil {
-			*k = known{def: def, exists: true, created: e.ID, length: e.Revision, done: def.Start}
+			*k = groupState{def: def, exists: true, created: e.ID, length: e.Revision, done: def.Start}
 		}
 	case kindUpdated:
 		err = json.Unmarshal(e.Data, &k.def.Settings)
 	case kindDeleted:
-		*k = known{def: k.def, length: e.Revision}
+		*k = groupState{def: k.def, length: e.Revision}
 	case kindCheckpointed:
 		err = json.Unmarshal(e.Data, &k.done)
 	case kindParked, kindReleased:
-		p := Parked{}
+		p := ParkedEntry{}
 		if err = json.Unmarshal(e.Data, &p); err == nil {
 			k.park(p, e.Kind == kindParked)
 		}
@@ -68,24 +68,24 @@ func (k *known) apply(e events.Entry) error {
 }
 
 // park adds an entry to those that are parked, once, or takes it out.
-func (k *known) park(p Parked, in bool) {
+func (k *groupState) park(p ParkedEntry, in bool) {
 	if k.isParked(p.Stream, p.Revision) == in {
 		return
 	}
 	if in {
-		if k.already == nil {
-			k.already = map[events.Stream]map[events.Revision]bool{}
+		if k.parkedSet == nil {
+			k.parkedSet = map[events.Stream]map[events.Revision]bool{}
 		}
-		if k.already[p.Stream] == nil {
-			k.already[p.Stream] = map[events.Revision]bool{}
+		if k.parkedSet[p.Stream] == nil {
+			k.parkedSet[p.Stream] = map[events.Revision]bool{}
 		}
-		k.already[p.Stream][p.Revision] = true
+		k.parkedSet[p.Stream][p.Revision] = true
 		k.parked = append(k.parked, p)
 		return
 	}
-	delete(k.already[p.Stream], p.Revision)
-	if len(k.already[p.Stream]) == 0 {
-		delete(k.already, p.Stream)
+	delete(k.parkedSet[p.Stream], p.Revision)
+	if len(k.parkedSet[p.Stream]) == 0 {
+		delete(k.parkedSet, p.Stream)
 	}
 	for i, q := range k.parked {
 		if q.Stream == p.Stream && q.Revision == p.Revision {
@@ -95,7 +95,7 @@ func (k *known) park(p Parked, in bool) {
 	}
 }
 
-func (k *known) isParked(s events.Stream, r events.Revision) bool { return k.already[s][r] }
+func (k *groupState) isParked(s events.Stream, r events.Revision) bool { return k.parkedSet[s][r] }
 
 // record returns a record of a group's stream.
 func (g *Groups) record(kind string, data any) (events.Record, error) {

@@ -8,10 +8,10 @@ import (
 )
 
 // idleParkedLocked returns what is parked and not on its way to be replayed.
-func (g *Group) idleParkedLocked() []Parked {
-	var idle []Parked
-	for _, p := range g.mu.known.parked {
-		if !g.mu.onWay[spot{p.Stream, p.Revision}] {
+func (g *Group) replayableLocked() []ParkedEntry {
+	var idle []ParkedEntry
+	for _, p := range g.mu.groupState.parked {
+		if !g.mu.replaying[entryKey{p.Stream, p.Revision}] {
 			idle = append(idle, p)
 		}
 	}
@@ -19,7 +19,7 @@ func (g *Group) idleParkedLocked() []Parked {
 }
 
 // A spot is where an entry stands.
-type spot struct {
+type entryKey struct {
 	stream   events.Stream
 	revision events.Revision
 }
@@ -29,8 +29,8 @@ type spot struct {
 func (g *Group) replayNext() {
 	g.mu.Lock()
 	room := max(0, g.mu.def.Settings.Buffer-len(g.mu.waiting))
-	next := slices.Clone(g.mu.replays[:min(room, len(g.mu.replays))])
-	g.mu.replays = slices.Delete(g.mu.replays, 0, len(next))
+	next := slices.Clone(g.mu.toReplay[:min(room, len(g.mu.toReplay))])
+	g.mu.toReplay = slices.Delete(g.mu.toReplay, 0, len(next))
 	g.mu.Unlock()
 	var read []*message
 	for _, p := range next {

@@ -13,10 +13,10 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
-// TestASubscriberIsToldTheSameWhoeverFilters serves one store twice, as it is
+// TestStoreAndServerFiltersSendTheSame serves one store twice, as it is
 // and as one that can only be followed, and compares what subscribers with
 // random filters are told of what there was and of what is appended then.
-func TestASubscriberIsToldTheSameWhoeverFilters(t *testing.T) {
+func TestStoreAndServerFiltersSendTheSame(t *testing.T) {
 	t.Parallel()
 	store, err := embedded.Open(t.Context(), "ledger", embedded.Config{FS: vfs.NewMem()})
 	if err != nil {
@@ -38,11 +38,11 @@ func TestASubscriberIsToldTheSameWhoeverFilters(t *testing.T) {
 	}
 	for round := range rounds(4, 12) {
 		scatter(t, c, random)
-		type told struct {
+		type pair struct {
 			options   esdb.SubscribeToAllOptions
 			got, want *esdb.Subscription
 		}
-		var subs []told
+		var subs []pair
 		for _, f := range filters {
 			o := esdb.SubscribeToAllOptions{From: esdb.Start{}, Filter: &f, MaxSearchWindow: 1 + random.IntN(9), CheckpointInterval: 1 + random.IntN(3)}
 			if head, _ := store.Head().Parts(); round%2 > 0 {
@@ -57,7 +57,7 @@ func TestASubscriberIsToldTheSameWhoeverFilters(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			subs = append(subs, told{o, got, want})
+			subs = append(subs, pair{o, got, want})
 		}
 		compare := func(when, last string) {
 			for _, s := range subs {
@@ -93,7 +93,7 @@ func scatter(t *testing.T, c *esdb.Client, random *rand.Rand) {
 func until(t *testing.T, sub *esdb.Subscription, last string) (all []string) {
 	t.Helper()
 	for len(all) == 0 || all[len(all)-1] != last {
-		all = append(all, told(t, sub, 1)...)
+		all = append(all, messages(t, sub, 1)...)
 	}
 	return all
 }

@@ -24,57 +24,57 @@ type Checkpoints interface {
 // A mark is how far a group has come, as it is kept: everything up to there is
 // settled. It names the event that created the group, as there may have been
 // another of its name.
-type mark struct {
+type checkpoint struct {
 	Created domain.EventID `json:"created"`
-	Place
+	Cursor
 }
 
 // mark is the name under which a group's is kept.
-func (k Key) mark() string { return "group/" + k.String() }
+func (k Key) checkpointName() string { return "group/" + k.String() }
 
-// recall sets how far a group has come. A mark that is of another group, or ahead
+// loadCheckpoint sets how far a group has come. A mark that is of another group, or ahead
 // of what the store holds, is none: then the group begins where it did.
-func (g *Groups) recall(ctx context.Context, k *known) error {
-	text, err := g.cfg.Checkpoints.LoadCheckpoint(ctx, k.def.Key.mark())
+func (g *Groups) loadCheckpoint(ctx context.Context, k *groupState) error {
+	text, err := g.cfg.Checkpoints.LoadCheckpoint(ctx, k.def.Key.checkpointName())
 	if err != nil {
 		return err
 	}
-	m := mark{}
+	m := checkpoint{}
 	if json.Unmarshal(text, &m) != nil || m.Created != k.created {
 		return nil
 	}
 	end, err := g.end(ctx, k.def.Source)
 	if err == nil && m.Revision <= end.Revision && m.Position.Compare(end.Position) <= 0 {
-		k.done = m.Place
+		k.done = m.Cursor
 	}
 	return err
 }
 
 // end returns the place behind the last entry of a source.
-func (g *Groups) end(ctx context.Context, source events.Stream) (Place, error) {
+func (g *Groups) end(ctx context.Context, source events.Stream) (Cursor, error) {
 	for h, err := range events.Headers(ctx, g.store, events.Query{Stream: source, Backward: true}) {
-		return placeOf(source, h), err
+		return cursorAfter(source, h), err
 	}
-	return Place{}, nil
+	return Cursor{}, nil
 }
 
 // placeOf returns the place behind an entry of a source.
-func placeOf(source events.Stream, h events.Header) Place {
+func cursorAfter(source events.Stream, h events.Header) Cursor {
 	if source == "" {
-		return Place{Position: h.Position}
+		return Cursor{Position: h.Position}
 	}
-	return Place{Revision: h.Revision}
+	return Cursor{Revision: h.Revision}
 }
 
 // A memory keeps checkpoints as long as the process lives.
-type memory struct {
+type memoryCheckpoints struct {
 	mu struct {
 		sync.Mutex
 		named map[string][]byte
 	}
 }
 
-func (m *memory) SaveCheckpoint(_ context.Context, name string, data []byte) error {
+func (m *memoryCheckpoints) SaveCheckpoint(_ context.Context, name string, data []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.mu.named == nil {
@@ -84,10 +84,10 @@ func (m *memory) SaveCheckpoint(_ context.Context, name string, data []byte) err
 	return nil
 }
 
-func (m *memory) LoadCheckpoint(_ context.Context, name string) ([]byte, error) {
+func (m *memoryCheckpoints) LoadCheckpoint(_ context.Context, name string) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.mu.named[name]), nil
 }
 
-func (*memory) Sync(context.Context) error { return nil }
+func (*memoryCheckpoints) Sync(context.Context) error { return nil }

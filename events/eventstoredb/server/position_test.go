@@ -14,22 +14,22 @@ import (
 )
 
 // An unread store cannot be read.
-type unread struct{ *embedded.Store }
+type unreadable struct{ *embedded.Store }
 
-func (unread) Read(context.Context, events.Stream, events.Revision) iter.Seq2[events.Entry, error] {
+func (unreadable) Read(context.Context, events.Stream, events.Revision) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) { yield(events.Entry{}, errors.New("it was read")) }
 }
 
-// TestAnAppendReadsNothingWhereTheStoreTellsItsPlace appends to a store that
+// TestAppendReadsNothingFromAStoreThatReturnsPositions appends to a store that
 // cannot be read, once and again.
-func TestAnAppendReadsNothingWhereTheStoreTellsItsPlace(t *testing.T) {
+func TestAppendReadsNothingFromAStoreThatReturnsPositions(t *testing.T) {
 	t.Parallel()
 	store, err := embedded.Open(t.Context(), "ledger", embedded.Config{FS: vfs.NewMem()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	c := connect(t, serve(t, unread{store}, everything))
+	c := connect(t, serve(t, unreadable{store}, everything))
 	for i, expect := range []esdb.ExpectedRevision{esdb.NoStream{}, esdb.Revision(1)} {
 		got := mustAppend(t, c, "a-1", expect, many("A", 2)...)
 		head, _ := store.Head().Parts()

@@ -27,7 +27,7 @@ func TestRightPasswordsDoNotWaitForWrongOnes(t *testing.T) {
 			users := users(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			defer users.Busy()()
+			defer users.OccupyWorkers()()
 			const attempts = 300
 			var wrong sync.WaitGroup
 			ended := make(chan error, attempts)
@@ -74,7 +74,7 @@ func TestRightPasswordsDoNotWaitForWrongOnes(t *testing.T) {
 func TestAPasswordReplacesTheOnlyOneOfItsNetwork(t *testing.T) {
 	t.Parallel()
 	users := users(t)
-	giveBack := users.Busy()
+	release := users.OccupyWorkers()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	limiter := conns.New(conns.Config{})
@@ -101,7 +101,7 @@ func TestAPasswordReplacesTheOnlyOneOfItsNetwork(t *testing.T) {
 	}
 	cancel()
 	wrong.Wait()
-	giveBack()
+	release()
 	select {
 	case err := <-right:
 		if err != nil {
@@ -151,7 +151,7 @@ func TestSamePasswordsAreCheckedOnce(t *testing.T) {
 	t.Parallel()
 	users := users(t)
 	for password, want := range map[string]error{"writer": nil, "wrong": server.ErrNotAuthenticated} {
-		giveBack := users.Busy()
+		release := users.OccupyWorkers()
 		const calls = 200
 		ended := make(chan error, calls)
 		for range calls {
@@ -166,29 +166,29 @@ func TestSamePasswordsAreCheckedOnce(t *testing.T) {
 		if n := users.Waiting(); n != 1 {
 			t.Errorf("%d checks wait for %d calls with one password, want 1", n, calls)
 		}
-		giveBack()
+		release()
 		for range calls {
 			if err := <-ended; !errors.Is(err, want) {
 				t.Errorf("password %s: %v, want %v", password, err, want)
 			}
 		}
-		giveBack = users.Busy()
+		release = users.OccupyWorkers()
 		if _, err := users.Authenticate(t.Context(), "writer", password); !errors.Is(err, want) {
 			t.Errorf("password %s again: %v, want %v", password, err, want)
 		}
-		giveBack()
+		release()
 	}
 }
 
 // A user whose password was drawn never waits.
-func TestADrawnPasswordNeedsNoCheck(t *testing.T) {
+func TestSingleUserNeedsNoPasswordCheck(t *testing.T) {
 	t.Parallel()
-	users, err := server.DrawnUser("local", "drawn", server.Ledger)
+	users, err := server.SingleUser("local", "drawn", server.Ledger)
 	if err != nil {
 		t.Fatal(err)
 	}
-	giveBack := users.Busy()
-	defer giveBack()
+	release := users.OccupyWorkers()
+	defer release()
 	if role, err := users.Authenticate(t.Context(), "local", "drawn"); err != nil || role != server.Ledger {
 		t.Errorf("the password: %v, %v, want ledger", role, err)
 	}

@@ -46,13 +46,13 @@ func stored(t *testing.T, store events.Store, stream string) string {
 	return letters
 }
 
-// forms are the two forms of an append.
-var forms = map[string]func(wish, *testing.T, *grpc.ClientConn) string{"Append": wish.single, "BatchAppend": wish.batched}
+// appendMethods are the two forms of an append.
+var appendMethods = map[string]func(appendCase, *testing.T, *grpc.ClientConn) string{"Append": appendCase.single, "BatchAppend": appendCase.batched}
 
-// TestAnEventAppendedByManyAtOnceIsWrittenOnce lets callers append the same
+// TestConcurrentAppendsOfOneEventWriteItOnce lets callers append the same
 // events at the same time without a length, by calls and connections of their
 // own. Each is told the place of the one event that is written.
-func TestAnEventAppendedByManyAtOnceIsWrittenOnce(t *testing.T) {
+func TestConcurrentAppendsOfOneEventWriteItOnce(t *testing.T) {
 	t.Parallel()
 	for name, store := range map[string]func(*testing.T) events.Store{
 		"embedded": func(t *testing.T) events.Store { return memory(t) },
@@ -67,11 +67,11 @@ func TestAnEventAppendedByManyAtOnceIsWrittenOnce(t *testing.T) {
 			for i, c := range []struct{ before, expect, events string }{
 				{"", "any", "a"}, {"", "any", "abc"}, {"", "none", "abc"}, {"xy", "any", "a"}, {"xy", "exists", "a"}, {"x", "exists", "abcd"},
 			} {
-				for form, call := range forms {
+				for form, call := range appendMethods {
 					for round := range rounds(3, 8) {
-						w := wish{stream: fmt.Sprint("s-", form, i, "-", round), expect: c.expect, events: c.events}
+						w := appendCase{stream: fmt.Sprint("s-", form, i, "-", round), expect: c.expect, events: c.events}
 						if c.before != "" {
-							wish{stream: w.stream, expect: "none", events: c.before}.single(t, conns[0])
+							appendCase{stream: w.stream, expect: "none", events: c.before}.single(t, conns[0])
 						}
 						replies := make([]string, callers)
 						var all sync.WaitGroup
@@ -94,17 +94,17 @@ func TestAnEventAppendedByManyAtOnceIsWrittenOnce(t *testing.T) {
 	}
 }
 
-// TestCallersOfDifferentEventsAreAllWritten lets callers append events of their
+// TestConcurrentAppendsOfDifferentEventsAreAllWritten lets callers append events of their
 // own and one that they share.
-func TestCallersOfDifferentEventsAreAllWritten(t *testing.T) {
+func TestConcurrentAppendsOfDifferentEventsAreAllWritten(t *testing.T) {
 	t.Parallel()
 	store := memory(t)
 	conn := raw(t, serve(t, store, everything))
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
-			wish{stream: "s-1", expect: "any", events: "z"}.single(t, conn)
-			own := wish{stream: "s-1", expect: "any", events: string(rune('a' + i))}
+			appendCase{stream: "s-1", expect: "any", events: "z"}.single(t, conn)
+			own := appendCase{stream: "s-1", expect: "any", events: string(rune('a' + i))}
 			if own.batched(t, conn) == "conflict" || own.single(t, conn) == "conflict" {
 				t.Errorf("an append of %q was refused", own.events)
 			}
@@ -119,10 +119,10 @@ func TestCallersOfDifferentEventsAreAllWritten(t *testing.T) {
 	}
 }
 
-// TestARepeatIsFoundAnywhereInALongStream repeats events of the beginning, the
+// TestIndexFindsAnIDAnywhereInALongStream repeats events of the beginning, the
 // middle and the end of a stream that is longer than what is looked through
 // event by event, also when its IDs left the cache.
-func TestARepeatIsFoundAnywhereInALongStream(t *testing.T) {
+func TestIndexFindsAnIDAnywhereInALongStream(t *testing.T) {
 	t.Parallel()
 	store := memory(t)
 	const length = 3*server.BlockIDs + 7
@@ -155,15 +155,15 @@ func TestARepeatIsFoundAnywhereInALongStream(t *testing.T) {
 		if got, err := index.Find(t.Context(), store, "s-1", unknown); err != nil || got != 0 {
 			t.Errorf("a record that is not there is found at revision %d, %v", got, err)
 		}
-		if streams, bytes := index.Held(); streams > 2 || capacity == 1 && streams > 1 || bytes < 0 {
+		if streams, bytes := index.Size(); streams > 2 || capacity == 1 && streams > 1 || bytes < 0 {
 			t.Errorf("an index of %d bytes holds %d streams with %d bytes", capacity, streams, bytes)
 		}
 	}
 }
 
-// TestAStreamOfACallerThatIsGoneIsCounted acquires streams with a context that has
+// TestIndexCountsStreamsOfCancelledCallers acquires streams with a context that has
 // ended, which is granted or not at random.
-func TestAStreamOfACallerThatIsGoneIsCounted(t *testing.T) {
+func TestIndexCountsStreamsOfCancelledCallers(t *testing.T) {
 	t.Parallel()
 	index := server.NewIDIndex(10_000)
 	gone, cancel := context.WithCancel(t.Context())
@@ -175,32 +175,32 @@ func TestAStreamOfACallerThatIsGoneIsCounted(t *testing.T) {
 	if _, err := index.Find(t.Context(), store, "s-1", record); err != nil {
 		t.Fatal(err)
 	}
-	if streams, bytes := index.Held(); streams > 10_000/500 || bytes > 10_000 {
+	if streams, bytes := index.Size(); streams > 10_000/500 || bytes > 10_000 {
 		t.Errorf("an index of 10000 bytes holds %d streams with %d bytes", streams, bytes)
 	}
 }
 
 // A rival appends the records of the first append before that is made.
-type rival struct {
+type rivalWriter struct {
 	*eventstest.Slice
 	once sync.Once
 	part int // how many of them
 }
 
-func (r *rival) Append(ctx context.Context, stream events.Stream, after events.Revision, records ...events.Record) error {
+func (r *rivalWriter) Append(ctx context.Context, stream events.Stream, after events.Revision, records ...events.Record) error {
 	r.once.Do(func() { _ = r.Slice.Append(ctx, stream, after, records[:r.part]...) })
 	return r.Slice.Append(ctx, stream, after, records...)
 }
 
-// TestAnAppendLooksAgainAfterAConflict has the events of an append, or a part of
+// TestAppendChecksIDsAgainAfterAConflict has the events of an append, or a part of
 // them, appended by another between its look and its write.
-func TestAnAppendLooksAgainAfterAConflict(t *testing.T) {
+func TestAppendChecksIDsAgainAfterAConflict(t *testing.T) {
 	t.Parallel()
-	for name, call := range forms {
+	for name, call := range appendMethods {
 		for part, want := range map[int]string{1: "conflict", 2: "1@2"} {
-			store := &rival{Slice: eventstest.NewSlice(), part: part}
+			store := &rivalWriter{Slice: eventstest.NewSlice(), part: part}
 			conn := raw(t, serve(t, store, everything))
-			if got := call(wish{stream: "s-1", expect: "any", events: "ab"}, t, conn); got != want {
+			if got := call(appendCase{stream: "s-1", expect: "any", events: "ab"}, t, conn); got != want {
 				t.Errorf("%s, of which another appended %d events: %s, want %s", name, part, got, want)
 			}
 			if got, want := stored(t, store, "s-1"), "ab"[:part]; got != want {

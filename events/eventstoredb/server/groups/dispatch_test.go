@@ -13,19 +13,19 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/groups"
 )
 
-func TestWhatWasParkedIsPassedOverAfterAKill(t *testing.T) {
-	in(t, func(b *bench) {
+func TestParkedEntryIsSkippedAfterAKill(t *testing.T) {
+	in(t, func(b *fixture) {
 		b.write("s-1", "A", 3)
 		c := b.join(b.create(key, nil), 10)
-		d := b.wantHanded(c, "s-1/1 s-1/2 s-1/3")
+		d := b.wantDelivered(c, "s-1/1 s-1/2 s-1/3")
 		c.Nack(groups.Park, "", d[1].ID)
 		b.kill()
-		b.wantHanded(b.join(b.group(key), 10), "s-1/1 s-1/3")
+		b.wantDelivered(b.join(b.group(key), 10), "s-1/1 s-1/3")
 	})
 }
 
-func TestAReplayComesFirstAndIsDoneWhenItIsAcknowledged(t *testing.T) {
-	in(t, func(b *bench) {
+func TestReplayedEntriesComeFirstAndAreReleasedWhenAcknowledged(t *testing.T) {
+	in(t, func(b *fixture) {
 		b.write("s-1", "A", 4)
 		g := b.create(key, nil)
 		c := b.join(g, 1)
@@ -36,26 +36,26 @@ func TestAReplayComesFirstAndIsDoneWhenItIsAcknowledged(t *testing.T) {
 			}
 			c.Nack(groups.Park, "", d.ID)
 		}
-		d := b.wantHanded(c, "s-1/3")
+		d := b.wantDelivered(c, "s-1/3")
 		if err := g.Replay(0); err != nil {
 			b.Fatal(err)
 		}
 		synctest.Wait()
 		c.Ack(d[0].ID)
-		d = b.wantHanded(c, "s-1/1")
+		d = b.wantDelivered(c, "s-1/1")
 		c.Ack(d[0].ID)
-		d = b.wantHanded(c, "s-1/2")
+		d = b.wantDelivered(c, "s-1/2")
 		c.Ack(d[0].ID)
-		b.wantHanded(c, "s-1/4")
-		if got := g.Stand().Parked; got != 0 {
+		b.wantDelivered(c, "s-1/4")
+		if got := g.Stats().Parked; got != 0 {
 			b.Errorf("%d parked, want none", got)
 		}
 	})
 }
 
 // TestAReplayHoldsABoundedNumberInMemory parks more than the buffer holds.
-func TestAReplayHoldsABoundedNumberInMemory(t *testing.T) {
-	in(t, func(b *bench) {
+func TestReplayBuffersABoundedNumberOfEntries(t *testing.T) {
+	in(t, func(b *fixture) {
 		b.write("s-1", "A", 3*settings.Buffer)
 		g := b.create(key, nil)
 		c := b.join(g, 1)
@@ -71,8 +71,8 @@ func TestAReplayHoldsABoundedNumberInMemory(t *testing.T) {
 			b.Fatal(err)
 		}
 		for i := range 3 * settings.Buffer {
-			d := b.wantHanded(c, fmt.Sprintf("s-1/%d", i+1))
-			if got := g.Stand(); got.Waiting > settings.Buffer {
+			d := b.wantDelivered(c, fmt.Sprintf("s-1/%d", i+1))
+			if got := g.Stats(); got.Waiting > settings.Buffer {
 				b.Errorf("%d wait, want at most %d", got.Waiting, settings.Buffer)
 			}
 			c.Ack(d[0].ID)
@@ -82,14 +82,14 @@ func TestAReplayHoldsABoundedNumberInMemory(t *testing.T) {
 
 // TestWhatWasTakenBackIsNotHandedOver has a consumer that does not ask for what
 // it has.
-func TestWhatWasTakenBackIsNotHandedOver(t *testing.T) {
-	in(t, func(b *bench) {
+func TestEntryTakenBackIsNotReturnedByNext(t *testing.T) {
+	in(t, func(b *fixture) {
 		b.write("s-1", "A", 3)
 		c := b.join(b.create(key, nil), 3)
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		c.Ack(eventID(3)) // of which it was told elsewhere
-		b.wantHanded(c, "s-1/1' s-1/2'")
+		b.wantDelivered(c, "s-1/1' s-1/2'")
 	})
 }
 
@@ -98,38 +98,38 @@ func eventID(n byte) (id domain.EventID) {
 	return id
 }
 
-func TestWhatAConsumerHadIsHandedOnInItsOrder(t *testing.T) {
-	in(t, func(b *bench) {
+func TestEntriesOfALeavingConsumerKeepTheirOrder(t *testing.T) {
+	in(t, func(b *fixture) {
 		b.write("s-1", "A", 9)
 		g := b.create(key, nil)
 		gone := b.join(g, 8)
-		b.handed(gone)
+		b.delivered(gone)
 		stays := b.join(g, 0)
-		d := b.wantHanded(stays, "s-1/9")
+		d := b.wantDelivered(stays, "s-1/9")
 		gone.Leave()
 		for i := range 8 {
 			stays.Ack(d[0].ID)
-			d = b.wantHanded(stays, fmt.Sprintf("s-1/%d", i+1))
+			d = b.wantDelivered(stays, fmt.Sprintf("s-1/%d", i+1))
 		}
-		if got := g.Stand(); got.Total != 17 || got.InHand != 1 || got.Consumers[0].Total != 9 || got.Consumers[0].Room != 1 {
+		if got := g.Stats(); got.Total != 17 || got.InFlight != 1 || got.Consumers[0].Total != 9 || got.Consumers[0].Capacity != 1 {
 			b.Errorf("%+v, want 17 handed out, 9 of them to the one that has room for one", got)
 		}
 	})
 }
 
-func TestAPinnedConsumerHasAsManyInHandAsItAskedFor(t *testing.T) {
-	in(t, func(b *bench) {
+func TestPinnedConsumerHoldsAtMostItsCapacity(t *testing.T) {
+	in(t, func(b *fixture) {
 		b.write("s-1", "A", 4)
 		c := b.join(b.create(key, func(d *groups.Definition) { d.Settings.Strategy = groups.Pinned }), 2)
-		d := b.wantHanded(c, "s-1/1 s-1/2")
+		d := b.wantDelivered(c, "s-1/1 s-1/2")
 		c.Ack(d[0].ID, d[1].ID)
-		b.wantHanded(c, "s-1/3 s-1/4")
+		b.wantDelivered(c, "s-1/3 s-1/4")
 	})
 }
 
 // TestWhatBelongsTogetherGoesToOne writes each correlation into many streams.
-func TestWhatBelongsTogetherGoesToOne(t *testing.T) {
-	in(t, func(b *bench) {
+func TestCorrelatedEntriesGoToOneConsumer(t *testing.T) {
+	in(t, func(b *fixture) {
 		g := b.create(groups.Key{Name: "pinned"}, func(d *groups.Definition) {
 			d.Settings.Strategy, d.Settings.Buffer = groups.PinnedByCorrelation, 200
 		})
@@ -143,7 +143,7 @@ func TestWhatBelongsTogetherGoesToOne(t *testing.T) {
 		}
 		holder := map[string]int{}
 		for i, c := range consumers {
-			all, _ := b.handed(c)
+			all, _ := b.delivered(c)
 			for _, d := range all {
 				if was, ok := holder[string(d.Metadata)]; ok && was != i {
 					b.Errorf("%s went to both consumers", d.Metadata)
@@ -157,16 +157,16 @@ func TestWhatBelongsTogetherGoesToOne(t *testing.T) {
 	})
 }
 
-func TestTurnsAreTaken(t *testing.T) {
-	in(t, func(b *bench) {
+func TestRoundRobinTakesTurns(t *testing.T) {
+	in(t, func(b *fixture) {
 		b.write("s-1", "A", 4)
 		g := b.create(key, nil)
 		one, two := b.join(g, 1), b.join(g, 1)
-		first, second := b.wantHanded(one, "s-1/1"), b.wantHanded(two, "s-1/2")
+		first, second := b.wantDelivered(one, "s-1/1"), b.wantDelivered(two, "s-1/2")
 		two.Ack(second[0].ID)
 		one.Ack(first[0].ID)
-		_, a := b.handed(one)
-		_, z := b.handed(two)
+		_, a := b.delivered(one)
+		_, z := b.delivered(two)
 		if got := strings.Fields(a + z); len(got) != 2 || a == "" {
 			b.Errorf("handed %q and %q, want one each", a, z)
 		}

@@ -11,16 +11,16 @@ import (
 )
 
 // A question is what a caller asks to read, once it is known to make sense.
-type question struct {
-	stream   events.Stream // empty: all
-	from     place
-	backward bool
-	count    uint64 // of a reading
-	live     bool   // a subscription
-	filter   *filter
-	ids      idForm
-	newer    bool // the caller knows the messages of newer servers
-	links    bool // what links name is sent with them
+type readRequest struct {
+	stream            events.Stream // empty: all
+	from              startPoint
+	backward          bool
+	count             uint64 // of a reading
+	live              bool   // a subscription
+	filter            *filter
+	ids               uuidFormat
+	wantsLastPosition bool // the caller knows the messages of newer servers
+	links             bool // what links name is sent with them
 }
 
 // The largest revision, and each part of the largest position, name the end.
@@ -28,16 +28,16 @@ const atEnd = math.MaxUint64
 
 // A place is where a reading begins: before everything, behind everything, or
 // at a revision or position.
-type place struct {
+type startPoint struct {
 	start, end bool
 	revision   uint64          // as the protocol counts: the first is 0
 	position   events.Position // of the order of all
 }
 
-// ask reads a request. What it lacks is INVALID_ARGUMENT.
-func ask(o *streams.ReadReq_Options) (q question, err error) {
+// parseReadRequest reads a request. What it lacks is INVALID_ARGUMENT.
+func parseReadRequest(o *streams.ReadReq_Options) (q readRequest, err error) {
 	if o == nil {
-		return q, lacking("options")
+		return q, missingField("options")
 	}
 	switch o.ReadDirection {
 	case streams.ReadReq_Options_Forwards:
@@ -47,14 +47,14 @@ func ask(o *streams.ReadReq_Options) (q question, err error) {
 		return q, status.Errorf(codes.InvalidArgument, "read: there is no direction %d", o.ReadDirection)
 	}
 	q.links = o.ResolveLinks
-	q.newer = o.GetControlOption().GetCompatibility() >= 1
+	q.wantsLastPosition = o.GetControlOption().GetCompatibility() >= 1
 	switch o.GetUuidOption().GetContent().(type) {
 	case *streams.ReadReq_Options_UUIDOption_Structured:
-		q.ids = structured
+		q.ids = structuredUUID
 	case *streams.ReadReq_Options_UUIDOption_String_:
-		q.ids = spelled
+		q.ids = textUUID
 	default:
-		return q, lacking("uuid_option")
+		return q, missingField("uuid_option")
 	}
 	switch c := o.CountOption.(type) {
 	case *streams.ReadReq_Options_Count:
@@ -65,9 +65,9 @@ func ask(o *streams.ReadReq_Options) (q question, err error) {
 			return q, status.Error(codes.InvalidArgument, "read: a subscription goes forwards")
 		}
 	default:
-		return q, lacking("count or subscription")
+		return q, missingField("count or subscription")
 	}
-	if err := q.where(o); err != nil {
+	if err := q.parseSource(o); err != nil {
 		return q, err
 	}
 	switch f := o.FilterOption.(type) {
@@ -78,20 +78,20 @@ func ask(o *streams.ReadReq_Options) (q question, err error) {
 		}
 		q.filter, err = filterOf(f.Filter, q.live)
 	default:
-		return q, lacking("filter or no_filter")
+		return q, missingField("filter or no_filter")
 	}
 	return q, err
 }
 
-func lacking(what string) error {
-	return status.Errorf(codes.InvalidArgument, "read: %s is required", what)
+func missingField(field string) error {
+	return status.Errorf(codes.InvalidArgument, "read: %s is required", field)
 }
 
-// where reads which stream is asked for, and from which place.
-func (q *question) where(o *streams.ReadReq_Options) (err error) {
+// parseSource reads which stream is asked for, and from which place.
+func (q *readRequest) parseSource(o *streams.ReadReq_Options) (err error) {
 	switch s := o.StreamOption.(type) {
 	case *streams.ReadReq_Options_Stream:
-		if q.stream, err = streamOf(s.Stream.GetStreamIdentifier()); err != nil {
+		if q.stream, err = parseStream(s.Stream.GetStreamIdentifier()); err != nil {
 			return err
 		}
 		switch r := s.Stream.RevisionOption.(type) {
@@ -102,7 +102,7 @@ func (q *question) where(o *streams.ReadReq_Options) (err error) {
 		case *streams.ReadReq_Options_StreamOptions_End:
 			q.from.end = true
 		default:
-			return lacking("a revision, start or end")
+			return missingField("a revision, start or end")
 		}
 	case *streams.ReadReq_Options_All:
 		switch p := s.All.GetAllOption().(type) {
@@ -114,10 +114,10 @@ func (q *question) where(o *streams.ReadReq_Options) (err error) {
 		case *streams.ReadReq_Options_AllOptions_End:
 			q.from.end = true
 		default:
-			return lacking("a position, start or end")
+			return missingField("a position, start or end")
 		}
 	default:
-		return lacking("a stream or all")
+		return missingField("a stream or all")
 	}
 	return nil
 }

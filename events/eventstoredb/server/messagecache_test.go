@@ -13,23 +13,23 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// TestAKeptMessageSaysWhatWouldBeSaid has subscribers of both kinds ask at once
+// TestCachedMessageEqualsItsEvent has subscribers of both kinds ask at once
 // for messages of entries that share places and are small and large, and
 // compares each, as it is received, with one of its own.
-func TestAKeptMessageSaysWhatWouldBeSaid(t *testing.T) {
+func TestCachedMessageEqualsItsEvent(t *testing.T) {
 	t.Parallel()
-	var all galleries
+	var all messageCaches
 	var running sync.WaitGroup
-	for _, ids := range []idForm{structured, spelled, structured, spelled} {
+	for _, ids := range []uuidFormat{structuredUUID, textUUID, structuredUUID, textUUID} {
 		running.Go(func() {
-			for n := uint64(1); n < 2*keptMessages; n++ {
+			for n := uint64(1); n < 2*cacheSlots; n++ {
 				e := entryAt(n)
 				m, err := all.of(ids).message(e, ids)
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				want, _ := event(e, ids)
+				want, _ := eventResponse(e, ids)
 				if got := overTheWire(t, m); !proto.Equal(got, want) {
 					t.Errorf("the message of entry %d is %v, want %v", n, got, want)
 				}
@@ -38,16 +38,16 @@ func TestAKeptMessageSaysWhatWouldBeSaid(t *testing.T) {
 	}
 	running.Wait()
 	keeps := 0
-	for i := range all.structured {
-		if k := all.structured[i].Load(); k != nil {
+	for i := range all.structuredUUID {
+		if k := all.structuredUUID[i].Load(); k != nil {
 			keeps++
-			if size := proto.Size(k.message); size > keptBytes {
-				t.Errorf("a message of %d bytes is kept, want at most %d", size, keptBytes)
+			if size := proto.Size(k.message); size > maxCachedBytes {
+				t.Errorf("a message of %d bytes is kept, want at most %d", size, maxCachedBytes)
 			}
 		}
 	}
-	if keeps != keptMessages {
-		t.Errorf("%d messages are kept, want %d", keeps, keptMessages)
+	if keeps != cacheSlots {
+		t.Errorf("%d messages are kept, want %d", keeps, cacheSlots)
 	}
 }
 
@@ -57,7 +57,7 @@ func entryAt(n uint64) events.Entry {
 	e.Kind, e.Version, e.Time = fmt.Sprint("K", n), 1, time.Unix(int64(n), 0).UTC()
 	e.Data = []byte(`{"a":1}`)
 	if n%7 == 0 {
-		e.Data = bytes.Repeat([]byte("x"), keptBytes)
+		e.Data = bytes.Repeat([]byte("x"), maxCachedBytes)
 	}
 	return e
 }

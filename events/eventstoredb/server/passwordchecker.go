@@ -29,22 +29,22 @@ const (
 //
 // A checker does not know which users there are, so an unknown name waits as long
 // as a known one. It is safe for concurrent use.
-type checker struct {
+type passwordChecker struct {
 	mu struct {
 		sync.Mutex
-		workers int // at work
-		callers int // that wait
-		waiting int // checks that no worker has
-		open    map[digest]*check
-		lines   map[netip.Prefix]*line // none is empty
-		turns   []*line                // the next first
-		wrong   [2]map[digest]struct{} // two generations, the younger first
+		workers  int // at work
+		callers  int // that wait
+		waiting  int // checks that no worker has
+		open     map[digest]*check
+		queues   map[netip.Prefix]*checkQueue // none is empty
+		rotation []*checkQueue                // the next first
+		wrong    [2]map[digest]struct{}       // two generations, the younger first
 	}
 	limit int // of workers
 }
 
 // A line has the checks of a network that wait for a worker.
-type line struct {
+type checkQueue struct {
 	origin netip.Prefix
 	fresh  []*check // of connections without a wrong password, the newest last
 	failed []*check
@@ -53,20 +53,20 @@ type line struct {
 // A check is a password that is compared with a hash, once. The checker's mutex
 // guards it.
 type check struct {
-	given    digest
+	key      digest
 	hash     []byte
 	password string
 	origin   netip.Prefix
 	fresh    bool
-	begun    bool
+	started  bool
 	callers  int
 	done     chan struct{} // closed when err is set
 	err      error
 }
 
-func newChecker() *checker {
-	c := &checker{limit: max(runtime.GOMAXPROCS(0)/2, 1)}
-	c.mu.open, c.mu.lines = map[digest]*check{}, map[netip.Prefix]*line{}
+func newPasswordChecker() *passwordChecker {
+	c := &passwordChecker{limit: max(runtime.GOMAXPROCS(0)/2, 1)}
+	c.mu.open, c.mu.queues = map[digest]*check{}, map[netip.Prefix]*checkQueue{}
 	c.mu.wrong = [2]map[digest]struct{}{{}, {}}
 	return c
 }
@@ -74,11 +74,11 @@ func newChecker() *checker {
 // check returns nil if the password has the hash, ErrNotAuthenticated if not,
 // ErrBusy if it was not compared because too many wait, or the cause of a
 // context that ended. The digest is that of the user's name and the password.
-func (c *checker) check(ctx context.Context, from *conns.Conn, given digest, hash []byte, password string) error {
+func (c *passwordChecker) check(ctx context.Context, from *conns.Conn, key digest, hash []byte, password string) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	k, err := c.enter(from, given, hash, password)
+	k, err := c.enter(from, key, hash, password)
 	if err != nil {
 		if err == ErrNotAuthenticated {
 			from.Failed()
@@ -93,28 +93,28 @@ func (c *checker) check(ctx context.Context, from *conns.Conn, given digest, has
 }
 
 // enter returns the check that a call waits for.
-func (c *checker) enter(from *conns.Conn, given digest, hash []byte, password string) (*check, error) {
+func (c *passwordChecker) enter(from *conns.Conn, key digest, hash []byte, password string) (*check, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.wrongLocked(given) {
+	if c.isWrongLocked(key) {
 		return nil, ErrNotAuthenticated
 	}
 	if c.mu.callers >= maxCallers {
 		return nil, ErrBusy
 	}
-	k := c.mu.open[given]
+	k := c.mu.open[key]
 	if k == nil {
-		k = &check{given: given, hash: hash, password: password, done: make(chan struct{})}
+		k = &check{key: key, hash: hash, password: password, done: make(chan struct{})}
 		if from != nil {
 			k.origin = from.Origin()
 		}
 		k.fresh = !from.HasFailed()
-		c.mu.open[given] = k
-		c.putLocked(k)
-	} else if !k.begun && !k.fresh && !from.HasFailed() {
-		c.takeLocked(k)
+		c.mu.open[key] = k
+		c.enqueueLocked(k)
+	} else if !k.started && !k.fresh && !from.HasFailed() {
+		c.dequeueLocked(k)
 		k.fresh = true
-		c.putLocked(k)
+		c.enqueueLocked(k)
 	}
 	k.callers++
 	c.mu.callers++
@@ -127,7 +127,7 @@ func (c *checker) enter(from *conns.Conn, given digest, hash []byte, password st
 
 // leave returns how the check of a call ended. A check that no call waits for
 // any more is not made.
-func (c *checker) leave(ctx context.Context, from *conns.Conn, k *check) error {
+func (c *passwordChecker) leave(ctx context.Context, from *conns.Conn, k *check) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.callers--
@@ -140,15 +140,15 @@ func (c *checker) leave(ctx context.Context, from *conns.Conn, k *check) error {
 		return k.err
 	default:
 	}
-	if k.callers == 0 && !k.begun {
-		c.takeLocked(k)
-		delete(c.mu.open, k.given)
+	if k.callers == 0 && !k.started {
+		c.dequeueLocked(k)
+		delete(c.mu.open, k.key)
 	}
 	return context.Cause(ctx)
 }
 
 // work makes checks until none waits.
-func (c *checker) work() {
+func (c *passwordChecker) work() {
 	for {
 		c.mu.Lock()
 		k := c.nextLocked()
@@ -158,110 +158,110 @@ func (c *checker) work() {
 			return
 		}
 		c.mu.Unlock()
-		c.make(k)
+		c.compare(k)
 	}
 }
 
-// make makes a check and answers the calls that wait for it.
-func (c *checker) make(k *check) {
+// compare makes a check and answers the calls that wait for it.
+func (c *passwordChecker) compare(k *check) {
 	err := bcrypt.CompareHashAndPassword(k.hash, []byte(k.password))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
 		err = ErrNotAuthenticated
-		c.rememberLocked(k.given)
+		c.rememberLocked(k.key)
 	}
-	c.endLocked(k, err)
+	c.finishLocked(k, err)
 }
 
 // endLocked answers the calls that wait for a check.
-func (c *checker) endLocked(k *check, err error) {
+func (c *passwordChecker) finishLocked(k *check, err error) {
 	k.err = err
-	delete(c.mu.open, k.given)
+	delete(c.mu.open, k.key)
 	close(k.done)
 }
 
 // nextLocked takes the check that is made next out of its line for a worker, and
 // returns nil if none waits.
-func (c *checker) nextLocked() *check {
-	if len(c.mu.turns) == 0 {
+func (c *passwordChecker) nextLocked() *check {
+	if len(c.mu.rotation) == 0 {
 		return nil
 	}
-	l := c.mu.turns[0]
-	of := l.fresh
-	if len(of) == 0 {
-		of = l.failed
+	q := c.mu.rotation[0]
+	checks := q.fresh
+	if len(checks) == 0 {
+		checks = q.failed
 	}
-	k := of[len(of)-1]
-	c.takeLocked(k)
-	k.begun = true
-	if len(c.mu.turns) > 0 && c.mu.turns[0] == l { // it has more
-		c.mu.turns = append(c.mu.turns[1:], l)
+	k := checks[len(checks)-1]
+	c.dequeueLocked(k)
+	k.started = true
+	if len(c.mu.rotation) > 0 && c.mu.rotation[0] == q { // it has more
+		c.mu.rotation = append(c.mu.rotation[1:], q)
 	}
 	return k
 }
 
 // putLocked puts a check at the end of its line. If there are too many, the
 // oldest check ends with ErrBusy: of the line, or of the longest of all.
-func (c *checker) putLocked(k *check) {
-	if l := c.mu.lines[k.origin]; l != nil && l.len() >= maxOriginChecks {
-		c.refuseLocked(l)
+func (c *passwordChecker) enqueueLocked(k *check) {
+	if q := c.mu.queues[k.origin]; q != nil && q.len() >= maxOriginChecks {
+		c.rejectOldestLocked(q)
 	} else if c.mu.waiting >= maxChecks {
-		c.refuseLocked(slices.MaxFunc(c.mu.turns, func(a, b *line) int { return a.len() - b.len() }))
+		c.rejectOldestLocked(slices.MaxFunc(c.mu.rotation, func(a, b *checkQueue) int { return a.len() - b.len() }))
 	}
-	l := c.mu.lines[k.origin] // only now, as a line whose last check was refused is gone
-	if l == nil {
-		l = &line{origin: k.origin}
-		c.mu.lines[k.origin] = l
-		c.mu.turns = append(c.mu.turns, l)
+	q := c.mu.queues[k.origin] // only now, as a line whose last check was refused is gone
+	if q == nil {
+		q = &checkQueue{origin: k.origin}
+		c.mu.queues[k.origin] = q
+		c.mu.rotation = append(c.mu.rotation, q)
 	}
 	if k.fresh {
-		l.fresh = append(l.fresh, k)
+		q.fresh = append(q.fresh, k)
 	} else {
-		l.failed = append(l.failed, k)
+		q.failed = append(q.failed, k)
 	}
 	c.mu.waiting++
 }
 
-func (l *line) len() int { return len(l.fresh) + len(l.failed) }
+func (q *checkQueue) len() int { return len(q.fresh) + len(q.failed) }
 
 // refuseLocked ends the check of a line that waits longest, of a connection that
 // had a wrong password if there is one.
-func (c *checker) refuseLocked(l *line) {
-	of := l.failed
-	if len(of) == 0 {
-		of = l.fresh
+func (c *passwordChecker) rejectOldestLocked(q *checkQueue) {
+	checks := q.failed
+	if len(checks) == 0 {
+		checks = q.fresh
 	}
-	k := of[0]
-	c.takeLocked(k)
-	c.endLocked(k, ErrBusy)
+	k := checks[0]
+	c.dequeueLocked(k)
+	c.finishLocked(k, ErrBusy)
 }
 
 // takeLocked takes a check out of its line, and a line that is then empty out of
 // the turns.
-func (c *checker) takeLocked(k *check) {
-	l := c.mu.lines[k.origin]
+func (c *passwordChecker) dequeueLocked(k *check) {
+	q := c.mu.queues[k.origin]
 	same := func(other *check) bool { return other == k }
-	l.fresh, l.failed = slices.DeleteFunc(l.fresh, same), slices.DeleteFunc(l.failed, same)
+	q.fresh, q.failed = slices.DeleteFunc(q.fresh, same), slices.DeleteFunc(q.failed, same)
 	c.mu.waiting--
-	if l.len() == 0 {
-		delete(c.mu.lines, l.origin)
-		c.mu.turns = slices.DeleteFunc(c.mu.turns, func(other *line) bool { return other == l })
+	if q.len() == 0 {
+		delete(c.mu.queues, q.origin)
+		c.mu.rotation = slices.DeleteFunc(c.mu.rotation, func(other *checkQueue) bool { return other == q })
 	}
 }
 
 // wrongLocked reports whether a password is known to be wrong.
-func (c *checker) wrongLocked(given digest) bool {
-	_, young := c.mu.wrong[0][given]
-	_, old := c.mu.wrong[1][given]
+func (c *passwordChecker) isWrongLocked(key digest) bool {
+	_, young := c.mu.wrong[0][key]
+	_, old := c.mu.wrong[1][key]
 	return young || old
 }
 
 // rememberLocked remembers a wrong password, and forgets the older generation
 // when the younger is full.
-func (c *checker) rememberLocked(given digest) {
+func (c *passwordChecker) rememberLocked(key digest) {
 	if len(c.mu.wrong[0]) >= maxWrong {
 		c.mu.wrong = [2]map[digest]struct{}{{}, c.mu.wrong[0]}
 	}
-	c.mu.wrong[0][given] = struct{}{}
+	c.mu.wrong[0][key] = struct{}{}
 }

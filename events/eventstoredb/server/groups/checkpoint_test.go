@@ -15,17 +15,17 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/groups"
 )
 
-// kept are checkpoints of which a kill takes what was not synced.
-type kept struct {
-	mu    sync.Mutex
-	saved map[string][]byte
-	whole map[string][]byte // synced
-	saves int
-	fail  []error       // of the next saves
-	gate  chan struct{} // if not nil, a sync waits for it
+// checkpointStore are checkpoints of which a kill takes what was not synced.
+type checkpointStore struct {
+	mu     sync.Mutex
+	saved  map[string][]byte
+	synced map[string][]byte // synced
+	saves  int
+	fail   []error       // of the next saves
+	gate   chan struct{} // if not nil, a sync waits for it
 }
 
-func (k *kept) SaveCheckpoint(_ context.Context, name string, data []byte) error {
+func (k *checkpointStore) SaveCheckpoint(_ context.Context, name string, data []byte) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.saves++
@@ -41,13 +41,13 @@ func (k *kept) SaveCheckpoint(_ context.Context, name string, data []byte) error
 	return nil
 }
 
-func (k *kept) LoadCheckpoint(_ context.Context, name string) ([]byte, error) {
+func (k *checkpointStore) LoadCheckpoint(_ context.Context, name string) ([]byte, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return bytes.Clone(k.saved[name]), nil
 }
 
-func (k *kept) Sync(context.Context) error {
+func (k *checkpointStore) Sync(context.Context) error {
 	k.mu.Lock()
 	gate, saved := k.gate, maps.Clone(k.saved)
 	k.mu.Unlock()
@@ -56,31 +56,31 @@ func (k *kept) Sync(context.Context) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.whole = saved
+	k.synced = saved
 	return nil
 }
 
-func (k *kept) survivors() *kept {
+func (k *checkpointStore) survivors() *checkpointStore {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return &kept{saved: maps.Clone(k.whole), whole: maps.Clone(k.whole)}
+	return &checkpointStore{saved: maps.Clone(k.synced), synced: maps.Clone(k.synced)}
 }
 
-func (k *kept) count() int {
+func (k *checkpointStore) count() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.saves
 }
 
 // An unsure store appends, and of the next appends says that it may not have.
-type unsure struct {
+type uncertainStore struct {
 	*eventstest.Slice
 	mu   sync.Mutex
 	next []error
 	gate chan struct{} // if not nil, an append waits for it
 }
 
-func (u *unsure) Append(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) error {
+func (u *uncertainStore) Append(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) error {
 	if err := u.Slice.Append(ctx, s, after, records...); err != nil {
 		return err
 	}
@@ -97,10 +97,10 @@ func (u *unsure) Append(ctx context.Context, s events.Stream, after events.Revis
 	return err
 }
 
-var errOpen = errors.New("nobody knows whether it is there")
+var errUncertain = errors.New("nobody knows whether it is there")
 
-func TestAKillTakesBackNothingThatWasSettledBefore(t *testing.T) {
-	in(t, func(b *bench) {
+func TestKillLosesNothingSettledBeforeTheCheckpoint(t *testing.T) {
+	in(t, func(b *fixture) {
 		all := groups.Key{Name: "all"}
 		for _, key := range []groups.Key{key, all} {
 			b.create(key, func(d *groups.Definition) { d.Settings.MinCheckpoint = 2 })
@@ -108,17 +108,17 @@ func TestAKillTakesBackNothingThatWasSettledBefore(t *testing.T) {
 		b.write("s-1", "A", 5)
 		for _, key := range []groups.Key{key, all} {
 			c := b.join(b.group(key), 10)
-			d := b.wantHanded(c, "s-1/1 s-1/2 s-1/3 s-1/4 s-1/5")
+			d := b.wantDelivered(c, "s-1/1 s-1/2 s-1/3 s-1/4 s-1/5")
 			c.Ack(d[0].ID, d[1].ID, d[3].ID) // 3 is open, so that the mark is behind 2
 		}
 		time.Sleep(2 * time.Second)
 		before := length(b)
 		b.kill()
 		for _, key := range []groups.Key{key, all} {
-			if got := b.group(key).Stand().Saved; got == (groups.Place{}) {
+			if got := b.group(key).Stats().Saved; got == (groups.Cursor{}) {
 				b.Errorf("%s is said to have saved nothing", key)
 			}
-			b.wantHanded(b.join(b.group(key), 10), "s-1/3 s-1/4 s-1/5")
+			b.wantDelivered(b.join(b.group(key), 10), "s-1/3 s-1/4 s-1/5")
 		}
 		if got := length(b); got != before {
 			b.Errorf("%d records became %d: how far a group has come is no record", before, got)
@@ -126,14 +126,14 @@ func TestAKillTakesBackNothingThatWasSettledBefore(t *testing.T) {
 	})
 }
 
-func TestAMarkWaitsUntilItIsWorthIt(t *testing.T) {
-	in(t, func(b *bench) {
+func TestCheckpointWaitsForMinCheckpointOrItsTime(t *testing.T) {
+	in(t, func(b *fixture) {
 		b.write("s-1", "A", 3)
 		g := b.create(key, func(d *groups.Definition) { d.Settings.MinCheckpoint = 2 })
 		c := b.join(g, 10)
-		d := b.wantHanded(c, "s-1/1 s-1/2 s-1/3")
+		d := b.wantDelivered(c, "s-1/1 s-1/2 s-1/3")
 		c.Ack(d[0].ID)
-		saved := func() events.Revision { synctest.Wait(); return g.Stand().Saved.Revision }
+		saved := func() events.Revision { synctest.Wait(); return g.Stats().Saved.Revision }
 		time.Sleep(time.Minute)
 		if got := saved(); got != 0 {
 			b.Errorf("saved %d, want 0: the group asked for two entries at least", got)
@@ -148,12 +148,12 @@ func TestAMarkWaitsUntilItIsWorthIt(t *testing.T) {
 			b.Errorf("saved %d, want 2: one entry is not worth it", got)
 		}
 		b.restart()
-		b.wantHanded(b.join(b.group(key), 10), "") // closing makes a mark whatever it is worth
+		b.wantDelivered(b.join(b.group(key), 10), "") // closing makes a mark whatever it is worth
 	})
 }
 
-func TestMarksAreNotMadeMoreOftenThanTheDiskShouldTurn(t *testing.T) {
-	in(t, func(b *bench) {
+func TestCheckpointsAreRateLimited(t *testing.T) {
+	in(t, func(b *fixture) {
 		g := b.create(key, func(d *groups.Definition) { d.Settings.MaxCheckpoint = 1 })
 		b.write("s-1", "A", 100)
 		c := b.join(g, 1)
@@ -165,11 +165,11 @@ func TestMarksAreNotMadeMoreOftenThanTheDiskShouldTurn(t *testing.T) {
 			c.Ack(d.ID)
 			time.Sleep(10 * time.Millisecond)
 		}
-		if got := b.kept.count(); got < 8 || got > 11 {
+		if got := b.checkpoints.count(); got < 8 || got > 11 {
 			b.Errorf("%d marks in a second, want about 10", got)
 		}
 		time.Sleep(time.Hour)
-		if got, saved := b.kept.count(), g.Stand().Saved.Revision; got > 12 || saved != 100 {
+		if got, saved := b.checkpoints.count(), g.Stats().Saved.Revision; got > 12 || saved != 100 {
 			b.Errorf("%d marks, and saved %d, want no more while nothing moves, and 100", got, saved)
 		}
 	})
@@ -177,56 +177,56 @@ func TestMarksAreNotMadeMoreOftenThanTheDiskShouldTurn(t *testing.T) {
 
 // TestWhatIsSettledWhileAMarkIsMadeCountsForTheNext acknowledges while the disk
 // is busy.
-func TestWhatIsSettledWhileAMarkIsMadeCountsForTheNext(t *testing.T) {
-	in(t, func(b *bench) {
-		b.kept.gate = make(chan struct{})
+func TestEntriesSettledDuringACheckpointCountForTheNext(t *testing.T) {
+	in(t, func(b *fixture) {
+		b.checkpoints.gate = make(chan struct{})
 		b.write("s-1", "A", 2)
 		g := b.create(key, nil)
 		c := b.join(g, 10)
-		d := b.wantHanded(c, "s-1/1 s-1/2")
+		d := b.wantDelivered(c, "s-1/1 s-1/2")
 		c.Ack(d[0].ID)
 		time.Sleep(2 * time.Second)
 		synctest.Wait() // the disk is turning
 		c.Ack(d[1].ID)
-		close(b.kept.gate)
+		close(b.checkpoints.gate)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if got := g.Stand().Saved.Revision; got != 2 {
+		if got := g.Stats().Saved.Revision; got != 2 {
 			b.Errorf("saved %d, want 2", got)
 		}
 	})
 }
 
-func TestAMarkIsOfTheGroupThatMadeIt(t *testing.T) {
-	in(t, func(b *bench) {
+func TestCheckpointOfADeletedGroupIsIgnored(t *testing.T) {
+	in(t, func(b *fixture) {
 		b.write("s-1", "A", 2)
 		c := b.join(b.create(key, nil), 10)
-		d := b.wantHanded(c, "s-1/1 s-1/2")
+		d := b.wantDelivered(c, "s-1/1 s-1/2")
 		c.Ack(d[0].ID, d[1].ID)
 		if err := b.all.Delete(key); err != nil {
 			b.Fatal(err)
 		}
-		b.wantHanded(b.join(b.create(key, nil), 10), "s-1/1 s-1/2")
+		b.wantDelivered(b.join(b.create(key, nil), 10), "s-1/1 s-1/2")
 		b.kill()
-		b.wantHanded(b.join(b.group(key), 10), "s-1/1 s-1/2")
+		b.wantDelivered(b.join(b.group(key), 10), "s-1/1 s-1/2")
 	})
 }
 
 // TestAMarkAheadOfTheLogIsNone has a disk that lied take records away.
-func TestAMarkAheadOfTheLogIsNone(t *testing.T) {
+func TestCheckpointAheadOfTheLogIsIgnored(t *testing.T) {
 	for _, key := range []groups.Key{key, {Name: "all"}} {
 		t.Run(key.String(), func(t *testing.T) {
-			in(t, func(b *bench) {
+			in(t, func(b *fixture) {
 				b.create(key, nil)
 				b.write("s-1", "A", 5)
 				c := b.join(b.group(key), 10)
-				for _, d := range b.wantHanded(c, "s-1/1 s-1/2 s-1/3 s-1/4 s-1/5") {
+				for _, d := range b.wantDelivered(c, "s-1/1 s-1/2 s-1/3 s-1/4 s-1/5") {
 					c.Ack(d.ID)
 				}
 				b.all.Close()
-				whole := b.store
-				b.store = &unsure{Slice: eventstest.NewSlice()}
-				for e, err := range whole.ReadAll(context.Background(), events.Position{}) {
+				synced := b.store
+				b.store = &uncertainStore{Slice: eventstest.NewSlice()}
+				for e, err := range synced.ReadAll(context.Background(), events.Position{}) {
 					if err != nil {
 						b.Fatal(err)
 					}
@@ -238,14 +238,14 @@ func TestAMarkAheadOfTheLogIsNone(t *testing.T) {
 					}
 				}
 				b.open()
-				b.wantHanded(b.join(b.group(key), 10), "s-1/1 s-1/2 s-1/3")
+				b.wantDelivered(b.join(b.group(key), 10), "s-1/1 s-1/2 s-1/3")
 			})
 		})
 	}
 }
 
-func TestAMarkThatIsARecordIsRead(t *testing.T) {
-	in(t, func(b *bench) {
+func TestCheckpointRecordIsRead(t *testing.T) {
+	in(t, func(b *fixture) {
 		b.write("s-1", "A", 3)
 		b.create(key, nil)
 		r := events.Record{Kind: "GroupCheckpointed", Version: 1, Time: time.Unix(0, 0).UTC(), Data: []byte(`{"revision":2}`)}
@@ -254,31 +254,31 @@ func TestAMarkThatIsARecordIsRead(t *testing.T) {
 			b.Fatal(err)
 		}
 		b.restart()
-		b.wantHanded(b.join(b.group(key), 10), "s-1/3")
+		b.wantDelivered(b.join(b.group(key), 10), "s-1/3")
 	})
 }
 
-func TestAMarkThatCannotBeSavedIsTriedAgain(t *testing.T) {
-	in(t, func(b *bench) {
+func TestFailedCheckpointIsRetried(t *testing.T) {
+	in(t, func(b *fixture) {
 		for range 10 {
-			b.kept.fail = append(b.kept.fail, errOpen)
+			b.checkpoints.fail = append(b.checkpoints.fail, errUncertain)
 		}
 		b.write("s-1", "A", 1)
 		g := b.create(key, nil)
 		c := b.join(g, 10)
-		c.Ack(b.wantHanded(c, "s-1/1")[0].ID)
+		c.Ack(b.wantDelivered(c, "s-1/1")[0].ID)
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		if got := b.kept.count(); got < 3 || got > 5 {
+		if got := b.checkpoints.count(); got < 3 || got > 5 {
 			b.Errorf("%d tries in three seconds, want one a second", got)
 		}
 		time.Sleep(time.Minute)
-		if got := g.Stand(); got.Saved.Revision != 1 || got.Ended != nil {
+		if got := g.Stats(); got.Saved.Revision != 1 || got.Ended != nil {
 			b.Errorf("saved %d, ended %v, want 1 and nil", got.Saved.Revision, got.Ended)
 		}
-		b.kept.fail = []error{events.ErrClosed}
+		b.checkpoints.fail = []error{events.ErrClosed}
 		b.write("s-1", "A", 1)
-		c.Ack(b.wantHanded(c, "s-1/2")[0].ID)
+		c.Ack(b.wantDelivered(c, "s-1/2")[0].ID)
 		time.Sleep(5 * time.Second)
 		if _, err := c.Next(context.Background()); !errors.Is(err, groups.ErrStopped) || !errors.Is(err, events.ErrClosed) {
 			b.Errorf("Next() over a store that is closed = %v, want ErrStopped for ErrClosed", err)
@@ -288,35 +288,35 @@ func TestAMarkThatCannotBeSavedIsTriedAgain(t *testing.T) {
 
 // TestWhatIsParkedIsOnRecordOnce has a store that does not know whether it
 // appended.
-func TestWhatIsParkedIsOnRecordOnce(t *testing.T) {
-	in(t, func(b *bench) {
+func TestParkedEntryIsRecordedOnce(t *testing.T) {
+	in(t, func(b *fixture) {
 		b.write("s-1", "A", 2)
 		g := b.create(key, nil)
 		c := b.join(g, 10)
-		d := b.wantHanded(c, "s-1/1 s-1/2")
-		b.store.next = []error{errOpen, errOpen}
+		d := b.wantDelivered(c, "s-1/1 s-1/2")
+		b.store.next = []error{errUncertain, errUncertain}
 		before := length(b)
 		c.Nack(groups.Park, "odd", d[0].ID)
 		time.Sleep(time.Minute)
-		if got := length(b) - before; got != 1 || g.Stand().Parked != 1 {
-			b.Errorf("%d records and %d parked, want 1 and 1", got, g.Stand().Parked)
+		if got := length(b) - before; got != 1 || g.Stats().Parked != 1 {
+			b.Errorf("%d records and %d parked, want 1 and 1", got, g.Stats().Parked)
 		}
 		c.Nack(groups.Park, "odd", d[1].ID)
 		time.Sleep(time.Minute)
-		if got := length(b) - before; got != 2 || g.Stand().Parked != 2 {
-			b.Errorf("%d records and %d parked, want 2 and 2", got, g.Stand().Parked)
+		if got := length(b) - before; got != 2 || g.Stats().Parked != 2 {
+			b.Errorf("%d records and %d parked, want 2 and 2", got, g.Stats().Parked)
 		}
 	})
 }
 
 // TestWhatIsParkedIsOnRecordOnceWhereTheMarkFails has both in one go: the keeper is
 // busy while they come up.
-func TestWhatIsParkedIsOnRecordOnceWhereTheMarkFails(t *testing.T) {
-	in(t, func(b *bench) {
+func TestParkedEntryIsRecordedOnceWhereTheCheckpointFails(t *testing.T) {
+	in(t, func(b *fixture) {
 		b.write("s-1", "A", 4)
 		g := b.create(key, func(d *groups.Definition) { d.Settings.MinCheckpoint = 2 })
 		c := b.join(g, 10)
-		d := b.wantHanded(c, "s-1/1 s-1/2 s-1/3 s-1/4")
+		d := b.wantDelivered(c, "s-1/1 s-1/2 s-1/3 s-1/4")
 		before := length(b)
 		time.Sleep(time.Minute / 3)
 		b.store.gate = make(chan struct{})
@@ -324,31 +324,31 @@ func TestWhatIsParkedIsOnRecordOnceWhereTheMarkFails(t *testing.T) {
 		synctest.Wait()
 		c.Ack(d[0].ID, d[1].ID)
 		c.Nack(groups.Park, "", d[2].ID)
-		b.kept.fail = []error{errOpen}
+		b.checkpoints.fail = []error{errUncertain}
 		close(b.store.gate)
 		time.Sleep(time.Minute)
-		if got := length(b) - before; got != 2 || g.Stand().Parked != 2 || g.Stand().Ended != nil {
-			b.Errorf("%d records and %d parked, ended %v, want 2, 2 and nil", got, g.Stand().Parked, g.Stand().Ended)
+		if got := length(b) - before; got != 2 || g.Stats().Parked != 2 || g.Stats().Ended != nil {
+			b.Errorf("%d records and %d parked, ended %v, want 2, 2 and nil", got, g.Stats().Parked, g.Stats().Ended)
 		}
 	})
 }
 
-func TestMarksOfGroupsThatAskForFewOrForNone(t *testing.T) {
-	in(t, func(b *bench) {
+func TestCheckpointBoundsAreObeyed(t *testing.T) {
+	in(t, func(b *fixture) {
 		b.write("s-1", "A", 4)
 		none := groups.Key{Source: "s-1", Name: "none"}
 		b.create(none, func(d *groups.Definition) { d.Settings.MinCheckpoint = 0 })
 		three := groups.Key{Source: "s-1", Name: "three"}
 		b.create(three, func(d *groups.Definition) { d.Settings.MaxCheckpoint, d.Settings.CheckpointAfter = 3, time.Hour })
-		saved := func(key groups.Key) events.Revision { synctest.Wait(); return b.group(key).Stand().Saved.Revision }
+		saved := func(key groups.Key) events.Revision { synctest.Wait(); return b.group(key).Stats().Saved.Revision }
 		c := b.join(b.group(none), 10)
-		c.Ack(b.wantHanded(c, "s-1/1 s-1/2 s-1/3 s-1/4")[0].ID)
+		c.Ack(b.wantDelivered(c, "s-1/1 s-1/2 s-1/3 s-1/4")[0].ID)
 		time.Sleep(2 * time.Second)
 		if got := saved(none); got != 1 {
 			b.Errorf("saved %d, want 1: the time was up", got)
 		}
 		c = b.join(b.group(three), 10)
-		d := b.wantHanded(c, "s-1/1 s-1/2 s-1/3 s-1/4")
+		d := b.wantDelivered(c, "s-1/1 s-1/2 s-1/3 s-1/4")
 		c.Ack(d[0].ID)
 		synctest.Wait()
 		c.Ack(d[1].ID)
@@ -363,27 +363,27 @@ func TestMarksOfGroupsThatAskForFewOrForNone(t *testing.T) {
 	})
 }
 
-func TestWhatAFilterPassesOverIsWorthAMark(t *testing.T) {
-	in(t, func(b *bench) {
+func TestFilteredEntriesAdvanceTheCheckpoint(t *testing.T) {
+	in(t, func(b *fixture) {
 		filtered := groups.Key{Name: "filtered"}
 		b.create(filtered, func(d *groups.Definition) { d.Filter = &groups.Filter{ByKind: true, Prefixes: []string{"B"}} })
 		c := b.join(b.group(filtered), 10)
 		b.write("s-1", "A", 50)
-		b.wantHanded(c, "")
+		b.wantDelivered(c, "")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if got, want := b.group(filtered).Stand().Saved.Position, events.NewPosition(51, 51); got != want {
+		if got, want := b.group(filtered).Stats().Saved.Position, events.NewPosition(51, 51); got != want {
 			b.Errorf("saved %s, want %s: all was passed over", got, want)
 		}
 	})
 }
 
-func TestARestartReadsAgainWhatIsOnRecord(t *testing.T) {
-	in(t, func(b *bench) {
+func TestRestartLoadsRecordedGroups(t *testing.T) {
+	in(t, func(b *fixture) {
 		b.write("s-1", "A", 2)
 		g := b.create(key, nil)
 		c := b.join(g, 10)
-		d := b.wantHanded(c, "s-1/1 s-1/2")
+		d := b.wantDelivered(c, "s-1/1 s-1/2")
 		c.Ack(d[0].ID)
 		r := events.Record{Kind: "GroupUpdated", Version: 1, Time: time.Unix(0, 0).UTC(), Data: []byte(`{"strategy":"Pinned","buffer":7,"max_checkpoint":1}`)}
 		setID(&r.ID, [16]byte{2})
@@ -394,16 +394,16 @@ func TestARestartReadsAgainWhatIsOnRecord(t *testing.T) {
 		if _, err := c.Next(context.Background()); !errors.Is(err, groups.ErrStopped) {
 			b.Errorf("Next() of a group that another process wrote = %v, want ErrStopped", err)
 		}
-		if _, err := g.Join(groups.Joining{}); !errors.Is(err, groups.ErrStopped) {
+		if _, err := g.Join(groups.ConsumerConfig{}); !errors.Is(err, groups.ErrStopped) {
 			b.Errorf("Join() of a group that stopped = %v, want ErrStopped", err)
 		}
 		if err := b.all.Restart(context.Background()); err != nil {
 			b.Fatal(err)
 		}
-		if got := b.group(key).Stand(); got.Ended != nil || got.Settings.Buffer != 7 {
+		if got := b.group(key).Stats(); got.Ended != nil || got.Settings.Buffer != 7 {
 			b.Errorf("after a restart: ended %v with %+v, want what is on record", got.Ended, got.Settings)
 		}
-		b.wantHanded(b.join(b.group(key), 10), "s-1/2")
+		b.wantDelivered(b.join(b.group(key), 10), "s-1/2")
 		b.all.Close()
 		if err := b.all.Restart(context.Background()); !errors.Is(err, groups.ErrStopped) {
 			b.Errorf("Restart() after Close = %v, want ErrStopped", err)
@@ -412,24 +412,24 @@ func TestARestartReadsAgainWhatIsOnRecord(t *testing.T) {
 }
 
 // TestNothingIsKeptWithoutCheckpoints opens groups twice over one store.
-func TestNothingIsKeptWithoutCheckpoints(t *testing.T) {
-	in(t, func(b *bench) {
+func TestCheckpointsAreLostWithoutAStore(t *testing.T) {
+	in(t, func(b *fixture) {
 		b.write("s-1", "A", 1)
 		for range 2 {
 			b.all.Close()
 			var err error
-			if b.all, err = groups.Open(context.Background(), b.store, groups.Config{Follow: b.follow, Admits: admits}); err != nil {
+			if b.all, err = groups.Open(context.Background(), b.store, groups.Config{Follow: b.follow, CompileFilter: matches}); err != nil {
 				b.Fatal(err)
 			}
 			if len(b.all.All()) == 0 {
 				b.create(key, nil)
 			}
 			c := b.join(b.group(key), 10)
-			c.Ack(b.wantHanded(c, "s-1/1")[0].ID)
+			c.Ack(b.wantDelivered(c, "s-1/1")[0].ID)
 			if err := b.all.Restart(context.Background()); err != nil {
 				b.Fatal(err)
 			}
-			b.wantHanded(b.join(b.group(key), 10), "")
+			b.wantDelivered(b.join(b.group(key), 10), "")
 		}
 	})
 }

@@ -18,7 +18,7 @@ import (
 
 // A wish is an append of events that are known by letters. It is expected to find
 // a stream whose last revision is at; or none, any, or one that exists.
-type wish struct {
+type appendCase struct {
 	stream, expect, events string
 	at                     uint64
 }
@@ -31,7 +31,7 @@ func id(letter rune) *shared.UUID {
 var systemMetadata = map[string]string{"type": "A", "content-type": "application/json"}
 
 // single makes an append by Append and writes what came of it.
-func (w wish) single(t *testing.T, conn *grpc.ClientConn) string {
+func (w appendCase) single(t *testing.T, conn *grpc.ClientConn) string {
 	t.Helper()
 	call, err := streams.NewStreamsClient(conn).Append(t.Context())
 	if err != nil {
@@ -65,7 +65,7 @@ func (w wish) single(t *testing.T, conn *grpc.ClientConn) string {
 }
 
 // batched makes an append by BatchAppend and writes what came of it.
-func (w wish) batched(t *testing.T, conn *grpc.ClientConn) string {
+func (w appendCase) batched(t *testing.T, conn *grpc.ClientConn) string {
 	t.Helper()
 	call, err := streams.NewStreamsClient(conn).BatchAppend(t.Context())
 	if err != nil {
@@ -102,57 +102,57 @@ func (w wish) batched(t *testing.T, conn *grpc.ClientConn) string {
 	return fmt.Sprintf("%d@%d", reply.GetSuccess().GetCurrentRevision(), reply.GetSuccess().GetPosition().GetCommitPosition())
 }
 
-// TestAnAppendMadeAgainAfterARestart asks again, of a store that was closed and
+// TestRepeatedAppendAfterARestart asks again, of a store that was closed and
 // opened, for what was appended whole, in part, or in another place. Each stream
 // holds the events a, b and c.
-func TestAnAppendMadeAgainAfterARestart(t *testing.T) {
+func TestRepeatedAppendAfterARestart(t *testing.T) {
 	t.Parallel()
-	for name, ask := range map[string]func(wish, *testing.T, *grpc.ClientConn) string{"Append": wish.single, "BatchAppend": wish.batched} {
+	for name, ask := range map[string]func(appendCase, *testing.T, *grpc.ClientConn) string{"Append": appendCase.single, "BatchAppend": appendCase.batched} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cases := []struct {
-				wish
+				appendCase
 				want string // the last revision, at a position behind that of a; or a conflict
 			}{
-				{wish{expect: "none", events: "abc"}, "2@+2"},
-				{wish{expect: "none", events: "ab"}, "1@+1"},
-				{wish{expect: "at", at: 0, events: "bc"}, "2@+2"},
-				{wish{expect: "at", at: 0, events: "b"}, "1@+1"},
-				{wish{expect: "at", at: 0, events: "bx"}, "conflict"},
-				{wish{expect: "at", at: 0, events: "xc"}, "conflict"},
-				{wish{expect: "at", at: 1, events: "cd"}, "conflict"}, // d was never written
-				{wish{expect: "at", at: 3, events: "a"}, "conflict"},
-				{wish{expect: "at", at: 2, events: "a"}, "3@new"}, // an ID is not unique by itself
-				{wish{expect: "any", events: "abc"}, "2@+2"},
-				{wish{expect: "any", events: "b"}, "1@+1"},
-				{wish{expect: "any", events: "bx"}, "conflict"},
-				{wish{expect: "any", events: "ac"}, "2@+2"}, // all of them are there
-				{wish{expect: "any", events: "ca"}, "0@+0"},
-				{wish{expect: "any", events: "aa"}, "0@+0"},
-				{wish{expect: "any", events: "xa"}, "conflict"}, // a is not written twice
-				{wish{expect: "any", events: "xyc"}, "conflict"},
-				{wish{expect: "any", events: "xx"}, "4@new"},
-				{wish{expect: "exists", events: "bc"}, "2@+2"},
-				{wish{expect: "exists", events: "cd"}, "conflict"},
-				{wish{expect: "exists", events: "dc"}, "conflict"},
-				{wish{expect: "exists", events: "de"}, "4@new"},
+				{appendCase{expect: "none", events: "abc"}, "2@+2"},
+				{appendCase{expect: "none", events: "ab"}, "1@+1"},
+				{appendCase{expect: "at", at: 0, events: "bc"}, "2@+2"},
+				{appendCase{expect: "at", at: 0, events: "b"}, "1@+1"},
+				{appendCase{expect: "at", at: 0, events: "bx"}, "conflict"},
+				{appendCase{expect: "at", at: 0, events: "xc"}, "conflict"},
+				{appendCase{expect: "at", at: 1, events: "cd"}, "conflict"}, // d was never written
+				{appendCase{expect: "at", at: 3, events: "a"}, "conflict"},
+				{appendCase{expect: "at", at: 2, events: "a"}, "3@new"}, // an ID is not unique by itself
+				{appendCase{expect: "any", events: "abc"}, "2@+2"},
+				{appendCase{expect: "any", events: "b"}, "1@+1"},
+				{appendCase{expect: "any", events: "bx"}, "conflict"},
+				{appendCase{expect: "any", events: "ac"}, "2@+2"}, // all of them are there
+				{appendCase{expect: "any", events: "ca"}, "0@+0"},
+				{appendCase{expect: "any", events: "aa"}, "0@+0"},
+				{appendCase{expect: "any", events: "xa"}, "conflict"}, // a is not written twice
+				{appendCase{expect: "any", events: "xyc"}, "conflict"},
+				{appendCase{expect: "any", events: "xx"}, "4@new"},
+				{appendCase{expect: "exists", events: "bc"}, "2@+2"},
+				{appendCase{expect: "exists", events: "cd"}, "conflict"},
+				{appendCase{expect: "exists", events: "dc"}, "conflict"},
+				{appendCase{expect: "exists", events: "de"}, "4@new"},
 			}
 			fs := vfs.NewMem()
-			conn, stop := opened(t, fs)
+			conn, stop := reopen(t, fs)
 			first := map[int]string{}
 			for i, c := range cases {
-				w := wish{stream: fmt.Sprint("s-", i), expect: "none", events: "abc"}
+				w := appendCase{stream: fmt.Sprint("s-", i), expect: "none", events: "abc"}
 				first[i] = ask(w, t, conn)
 				c.stream = w.stream
 			}
 			stop()
-			conn, stop = opened(t, fs)
+			conn, stop = reopen(t, fs)
 			defer stop()
 			for i, c := range cases {
 				c.stream = fmt.Sprint("s-", i)
 				var revision, c0, got uint64
 				_, _ = fmt.Sscanf(first[i], "2@%d", &c0)
-				answer := ask(c.wish, t, conn)
+				answer := ask(c.appendCase, t, conn)
 				want := c.want
 				if answer != "conflict" {
 					_, _ = fmt.Sscanf(answer, "%d@%d", &revision, &got)
@@ -169,8 +169,8 @@ func TestAnAppendMadeAgainAfterARestart(t *testing.T) {
 	}
 }
 
-// opened serves a store of a file system until it is stopped.
-func opened(t *testing.T, fs vfs.FS) (*grpc.ClientConn, func()) {
+// reopen serves a store of a file system until it is stopped.
+func reopen(t *testing.T, fs vfs.FS) (*grpc.ClientConn, func()) {
 	t.Helper()
 	store, err := embedded.Open(context.Background(), "db", embedded.Config{FS: fs})
 	if err != nil {
