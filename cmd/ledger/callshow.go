@@ -87,7 +87,7 @@ type permissionRow struct {
 	Action     string              `json:"action"`
 	Resources  []string            `json:"resources"`
 	Save       []string            `json:"save"`  // patterns that an answer for always allows
-	Shown      *domain.Preview       `json:"shown"` // null: no text was shown
+	Shown      *domain.Preview     `json:"shown"` // null: no text was shown
 	Requested  stamp               `json:"requested"`
 	Effect     *string             `json:"effect"` // null: not decided
 	By         *string             `json:"by"`

@@ -26,7 +26,7 @@ var reports = []struct {
 }{
 	{"Tools, calls and conservation", registrytest.Report},
 	{"The log", eventstest.Report},
-	{"Projections", func(_ context.Context, w io.Writer) error { return projectionstest.Report(w) }},
+	{"Projections", projectionstest.Report},
 }
 
 const lawsHead = `# The laws

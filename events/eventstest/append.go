@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/domain/lawtest"
 	"github.com/settlement-ledger/ledger/events"
 )
 
@@ -271,7 +272,7 @@ func (b *bench) race(ctx context.Context, held []events.Record) ([]events.Record
 
 func survivesPowerCut(ctx context.Context, h Harness) error {
 	if h.CutPower == nil {
-		return ErrNotApplicable
+		return lawtest.ErrNotApplicable
 	}
 	b, err := begin(ctx, h)
 	if err != nil {

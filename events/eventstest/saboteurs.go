@@ -70,34 +70,6 @@ func (x *saboteur) harness() Harness {
 	}
 }
 
-// saboteurs returns a saboteur for each law, by its name.
-func saboteurs() map[string]func() Harness {
-	return map[string]func() Harness{
-		"reads back in order":                   swapsEntries,
-		"all or none":                           keepsWhatIsValid,
-		"stale append conflicts":                appendsAcrossGaps,
-		"repeated append is a no-op":            knowsOnlyTheLastAppend,
-		"positions increase":                    countsFromOneAgain,
-		"a follower misses nothing":             dropsAtTheSeam,
-		"acknowledged survives a power cut":     acknowledgesEarly,
-		"data is not shared":                    keepsWhatItIsGiven,
-		"cancellation yields its cause":         forgetsTheCause,
-		"a closed store says so":                isEmptyWhenClosed,
-		"leaving a loop frees everything":       holdsLeftLoops,
-		"invalid records change nothing":        takesAnyTime,
-		"one of many wins":                      letsTwoWin,
-		"beyond the end is empty":               startsOverBeyondTheEnd,
-		"readers see whole appends":             publishesHalves,
-		"a query filters":                       letsThroughWhatIsAtTheEnd,
-		"pages are the whole":                   asksOnce,
-		"parts are the whole":                   losesAtTheSeam,
-		"lent entries and headers are the same": countsTheDataAlone,
-		"a filtered follower misses nothing":    countsWhatItYields,
-		"every size comes back":                 cutsWhatComesFirst,
-		"a bad query yields nothing":            findsNothingBad,
-	}
-}
-
 // swapsEntries has two entries of a long stream the wrong way round.
 func swapsEntries() Harness {
 	x := &saboteur{Slice: NewSlice()}

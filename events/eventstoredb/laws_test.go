@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/settlement-ledger/ledger/domain/lawtest"
 	"github.com/settlement-ledger/ledger/events/eventstest"
 )
 
@@ -36,7 +37,7 @@ func testUnder(t *testing.T, condition int, open func(t *testing.T) eventstest.H
 		}
 		t.Run(law.Name, func(t *testing.T) {
 			t.Parallel()
-			if err := law.Check(t.Context(), open(t)); errors.Is(err, eventstest.ErrNotApplicable) {
+			if err := law.Check(t.Context(), open(t)); errors.Is(err, lawtest.ErrNotApplicable) {
 				t.Skip(err)
 			} else if err != nil {
 				t.Error(err)

@@ -1,91 +1,74 @@
 package projectionstest
 
 import (
+	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"testing"
 
+	"github.com/settlement-ledger/ledger/domain/lawtest"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections"
 )
 
-// A Law is a promise of a projection whose answers are of type S.
-type Law[S any] struct {
-	Name     string // a few words
-	Sentence string // what holds
-	check    func(projections.Projection[S], []events.Envelope) error
+// A Subject is a projection under a law, with the history to fold.
+type Subject[S any] struct {
+	Projection projections.Projection[S]
+	History    []events.Envelope
 }
 
-// Check returns nil if the projection keeps the law over a history, and else
-// an error that quotes the sentence. Answers are told apart by what
-// a checkpoint keeps of them.
-func (l Law[S]) Check(p projections.Projection[S], history []events.Envelope) error {
-	if err := l.check(p, history); err != nil {
-		return fmt.Errorf("law %q: %s: projection %s: %w", l.Name, l.Sentence, p.Name, err)
-	}
-	return nil
-}
+// A Law is a promise of a projection whose state is of type S. Two states are
+// equal if their checkpoints are.
+type Law[S any] = lawtest.Law[Subject[S]]
 
-// Laws returns every law of a projection. A Law is named once.
+// Laws returns every law of a projection, without a correct subject or a
+// saboteur.
 func Laws[S any]() []Law[S] {
+	law := func(name, sentence string, check func(projections.Projection[S], []events.Envelope) error) Law[S] {
+		return Law[S]{Name: name, Sentence: sentence, Verify: func(_ context.Context, s Subject[S]) error {
+			if err := check(s.Projection, s.History); err != nil {
+				return fmt.Errorf("projection %s: %w", s.Projection.Name, err)
+			}
+			return nil
+		}}
+	}
 	return []Law[S]{
-		{"one go is two", "Folding a history in two goes, and looking at the answer between them, gives what folding it in one go gives.", oneGoIsTwo[S]},
-		{"from a checkpoint", "Folding the rest of a history from a decoded checkpoint gives what folding all of it gives.", fromCheckpoint[S]},
-		{"rebuilt from zero", "Folding a history a second time gives the same answer.", rebuiltFromZero[S]},
-		{"a checkpoint is whole", "An answer that was encoded and decoded encodes to the same bytes.", checkpointIsWhole[S]},
-		{"answers are apart", "Folding on from one answer changes no other answer.", answersAreApart[S]},
-		{"the history stays", "Folding changes nothing that the envelopes hold.", historyStays[S]},
-		{"passes over", "What a projection does not read changes no answer.", passesOver[S]},
+		law("one go is two", "Folding a history in two goes, and looking at the answer between them, gives what folding it in one go gives.", oneGoIsTwo[S]),
+		law("from a checkpoint", "Folding the rest of a history from a decoded checkpoint gives what folding all of it gives.", fromCheckpoint[S]),
+		law("rebuilt from zero", "Folding a history a second time gives the same answer.", rebuiltFromZero[S]),
+		law("a checkpoint is whole", "An answer that was encoded and decoded encodes to the same bytes.", checkpointIsWhole[S]),
+		law("answers are apart", "Folding on from one answer changes no other answer.", answersAreApart[S]),
+		law("the history stays", "Folding changes nothing that the envelopes hold.", historyStays[S]),
+		law("passes over", "What a projection does not read changes no answer.", passesOver[S]),
 	}
 }
 
-// Test checks every law of a projection over a history. It is the whole of a
-// projection's test of them.
+// Test checks every law of a projection over a history, one after the other.
 func Test[S any](t *testing.T, p projections.Projection[S], history []events.Envelope) {
 	t.Helper()
 	for _, law := range Laws[S]() {
-		if err := law.Check(p, history); err != nil {
+		if err := law.Check(t.Context(), Subject[S]{p, history}); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// Report checks every law against a projection that keeps it and against its
-// saboteur, and writes a line for each law. It returns an error if a law fails
-// the first or passes the second.
-func Report(w io.Writer) error {
-	var faults []error
-	history := History(1, 300)
-	for _, law := range Laws[*tally]() {
-		verdict := "saboteur caught"
-		if err := trial(law, history); err != nil {
-			verdict = err.Error()
-			faults = append(faults, err)
-		}
-		if _, err := fmt.Fprintf(w, "law %s: %s — %s\n", law.Name, law.Sentence, verdict); err != nil {
-			return fmt.Errorf("write report: %w", err)
-		}
-	}
-	return errors.Join(faults...)
-}
+// Report writes one line for each law and its saboteur, as [lawtest.Report]
+// does.
+func Report(ctx context.Context, w io.Writer) error { return lawtest.Report(ctx, w, suite()) }
 
-// trial returns nil if law passes the honest projection and fails its
-// saboteur.
-func trial(law Law[*tally], history []events.Envelope) error {
-	if err := law.Check(honest(), history); err != nil {
-		return fmt.Errorf("the honest projection is refused: %w", err)
+// suite returns the laws with their saboteurs.
+func suite() []Law[*tally] {
+	history, laws := History(1, 300), Laws[*tally]()
+	subject := func(open func() projections.Projection[*tally]) func(context.Context) (Subject[*tally], error) {
+		return func(context.Context) (Subject[*tally], error) { return Subject[*tally]{open(), history}, nil }
 	}
-	sabotage, ok := saboteurs()[law.Name]
-	if !ok {
-		return fmt.Errorf("law %q has no saboteur", law.Name)
+	for i := range laws {
+		laws[i].Correct, laws[i].Saboteur = subject(honest), subject(saboteurs()[laws[i].Name])
 	}
-	if err := law.Check(sabotage(), history); err == nil {
-		return fmt.Errorf("law %q: saboteur not caught", law.Name)
-	}
-	return nil
+	return laws
 }
 
 // cuts returns places in a history of length n, both ends among them: all of

@@ -1,49 +1,22 @@
 package projectionstest
 
 import (
+	"context"
 	"encoding/json"
 	"os"
-	"strings"
 	"testing"
 
+	"github.com/settlement-ledger/ledger/domain/lawtest"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections"
 )
 
-func TestEveryLawRefusesItsSaboteurAndNotTheHonest(t *testing.T) {
+func TestEveryLawRejectsItsSaboteur(t *testing.T) {
 	t.Parallel()
-	history := History(1, 300)
-	laws := Laws[*tally]()
-	if got, want := len(saboteurs()), len(laws); got != want {
+	if got, want := len(saboteurs()), len(Laws[*tally]()); got != want {
 		t.Errorf("there are %d saboteurs and %d laws", got, want)
 	}
-	for _, law := range laws {
-		if err := law.Check(honest(), history); err != nil {
-			t.Errorf("the honest projection is refused: %v", err)
-		}
-		sabotage, ok := saboteurs()[law.Name]
-		if !ok {
-			t.Errorf("law %q has no saboteur", law.Name)
-			continue
-		}
-		err := law.Check(sabotage(), history)
-		if err == nil || !strings.Contains(err.Error(), law.Sentence) {
-			t.Errorf("law %q: Check of its saboteur = %v, want an error with the sentence", law.Name, err)
-			continue
-		}
-		t.Logf("law %s: %s — saboteur caught", law.Name, law.Sentence)
-	}
-}
-
-func TestReportNamesEveryLaw(t *testing.T) {
-	t.Parallel()
-	var b strings.Builder
-	if err := Report(&b); err != nil {
-		t.Error(err)
-	}
-	if got, want := strings.Count(b.String(), "— saboteur caught\n"), len(Laws[*tally]()); got != want {
-		t.Errorf("Report writes %d lines, want %d:\n%s", got, want, &b)
-	}
+	lawtest.TestSuite(t, suite())
 }
 
 func TestTheSameSeedGivesTheSameHistory(t *testing.T) {
@@ -84,11 +57,11 @@ func TestHistoriesHoldEveryKindOfEvent(t *testing.T) {
 	}
 }
 
-// A projection is checked over a history: by hand, or a random one.
-func ExampleLaw_Check() {
+// A law is checked on a projection and a history, random or made by hand.
+func ExampleLaws() {
 	broken := projections.Projection[*tally]{Name: "broken", Version: 1, Init: newTally, Apply: amendsTools().Apply}
 	for _, law := range Laws[*tally]() {
-		if err := law.Check(broken, History(1, 100)); err != nil {
+		if err := law.Check(context.Background(), Subject[*tally]{broken, History(1, 100)}); err != nil {
 			os.Stdout.WriteString(law.Name + "\n")
 		}
 	}
