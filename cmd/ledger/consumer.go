@@ -24,7 +24,7 @@ type consumerRow struct {
 	Name      string          `json:"name"`
 	Target    string          `json:"target"`
 	Topic     string          `json:"topic"`
-	Only      publish.Only    `json:"only"`
+	Only      publish.Filter    `json:"only"`
 	Position  events.Position `json:"position"`
 	Published uint64          `json:"published"`
 	Poison    int             `json:"poison"`      // records set aside
@@ -38,11 +38,11 @@ type consumerRow struct {
 
 func rowOfConsumer(c publish.Consumer, lag *publish.Lag, now time.Time) consumerRow {
 	row := consumerRow{
-		Name: c.Name, Target: c.Target, Topic: c.Topic, Only: c.Only, Position: c.Position, Published: c.Published,
-		Poison: len(c.Poison), Begun: stamp(c.Begun), Saved: stamp(c.Saved),
+		Name: c.Name, Target: c.Target, Topic: c.Topic, Only: c.Filter, Position: c.Position, Published: c.Published,
+		Poison: len(c.DeadLetters), Begun: stamp(c.Begun), Saved: stamp(c.Saved),
 	}
-	if c.Trouble != nil {
-		row.Error, row.ErrorAt = &c.Trouble.Text, stamp(c.Trouble.Time)
+	if c.LastError != nil {
+		row.Error, row.ErrorAt = &c.LastError.Text, stamp(c.LastError.Time)
 	}
 	if lag != nil {
 		seconds := int64(lag.Behind(now).Seconds())
@@ -55,9 +55,9 @@ func rowOfConsumer(c publish.Consumer, lag *publish.Lag, now time.Time) consumer
 func consumerFault(err error) error {
 	for _, k := range []known{
 		{publish.ErrNoConsumer, exitNotFound, "not_found", "ledger consumer ls lists them", "ledger consumer ls"},
-		{publish.ErrOther, exitConflict, "conflict", "give it another --name, or let ledger consumer forget remove the old one", ""},
+		{publish.ErrDifferentJob, exitConflict, "conflict", "give it another --name, or let ledger consumer forget remove the old one", ""},
 		{publish.ErrRunning, exitConflict, "conflict", "end the process that runs it, or give this one another --name", ""},
-		{publish.ErrPoisoned, exitFailed, "poisoned", "ledger consumer show lists them; mend the target, ledger consumer retry, and run this again", ""},
+		{publish.ErrTooManyDeadLetters, exitFailed, "poisoned", "ledger consumer show lists them; mend the target, ledger consumer retry, and run this again", ""},
 		{publish.ErrDamaged, exitFailed, "damaged", "ledger consumer forget removes it; what was published is then published again", ""},
 		{publish.ErrBadName, exitUsage, "usage", "", ""},
 		{publish.ErrBadTopic, exitUsage, "usage", "", ""},
@@ -130,7 +130,7 @@ func (a *app) consumerShow() *cobra.Command {
 				if err != nil {
 					return consumerFault(err)
 				}
-				return emit(a, c.Poison, func() { a.poisonTable(c) })
+				return emit(a, c.DeadLetters, func() { a.poisonTable(c) })
 			})
 		},
 	}
@@ -141,13 +141,13 @@ func (a *app) poisonTable(c publish.Consumer) {
 		head:  []string{">POSITION", "STREAM", "?>REV", "~KIND", "?>TRIES", "NEXT", "~ERROR"},
 		empty: c.Name + " has nothing set aside.",
 	}
-	for _, p := range c.Poison {
+	for _, p := range c.DeadLetters {
 		next := "set aside"
-		if p.Again {
+		if p.Retry {
 			next = "again"
 		}
 		t.add(p.Position.String(), streamText(p.Stream), strconv.FormatUint(uint64(p.Revision), 10), oneLine(p.Kind, 40),
-			strconv.Itoa(p.Tries), next, oneLine(p.Trouble.Text, textWidth))
+			strconv.Itoa(p.Tries), next, oneLine(p.LastError.Text, textWidth))
 	}
 	a.write(t)
 }

@@ -279,12 +279,12 @@ func (a *app) examineConsumers(ctx context.Context, e *examination, s *ledgerSto
 		if err != nil {
 			return err
 		}
-		if c.Trouble != nil || len(c.Poison) > 0 {
-			e.ill("consumer", "ledger consumer show "+c.Name+" tells more", "%s is %d records behind, has set %d aside", c.Name, lag.Records, len(c.Poison))
+		if c.LastError != nil || len(c.DeadLetters) > 0 {
+			e.ill("consumer", "ledger consumer show "+c.Name+" tells more", "%s is %d records behind, has set %d aside", c.Name, lag.Records, len(c.DeadLetters))
 		} else {
 			e.well("consumer", "%s is %d records behind", c.Name, lag.Records)
 		}
-		e.measured(map[string]int64{"lag": int64(lag.Records), "poison": int64(len(c.Poison))})
+		e.measured(map[string]int64{"lag": int64(lag.Records), "poison": int64(len(c.DeadLetters))})
 	}
 	return nil
 }

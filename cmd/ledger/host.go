@@ -35,7 +35,7 @@ type host struct {
 	kept     *outputs.Store // that it serves
 	cfg      server.Config
 	log      *slog.Logger
-	orders   []publish.Order
+	orders   []publish.JobConfig
 	presence *presence // nil: nobody looks for what is served here
 	owner    bool      // only the owner of the folder may use it
 	identity *shared.Identity

@@ -26,7 +26,7 @@ import (
 type ledgerStore struct {
 	name        string // where it is, without credentials
 	store       events.Scanner
-	checkpoints publish.Kept
+	checkpoints publish.ConsumerStore
 	claims      string // the folder of the claims on consumers
 	ledger      *events.Ledger
 	outputs     remote.Outputs                         // wherever they are

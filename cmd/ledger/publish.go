@@ -21,7 +21,7 @@ import (
 // A publication is what the flags of ledger publish ask for.
 type publication struct {
 	to, topic, name, from string
-	only                  publish.Only
+	only                  publish.Filter
 	follow                bool
 	config                string
 }
@@ -67,7 +67,7 @@ func (a *app) publishCommand() *cobra.Command {
 			}
 			return a.writing(cmd.Context(), func(s *ledgerStore) error {
 				for _, o := range orders {
-					if err := s.checkKinds(cmd.Context(), o.Only.Kinds); err != nil {
+					if err := s.checkKinds(cmd.Context(), o.Filter.Kinds); err != nil {
 						return err
 					}
 				}
@@ -97,7 +97,7 @@ func (a *app) publishCommand() *cobra.Command {
 }
 
 // orders returns what is to be published.
-func (p publication) orders(env func(string) (string, bool)) ([]publish.Order, error) {
+func (p publication) orders(env func(string) (string, bool)) ([]publish.JobConfig, error) {
 	if p.config != "" {
 		return publications(p.config, env)
 	}
@@ -109,22 +109,22 @@ func (p publication) orders(env func(string) (string, bool)) ([]publish.Order, e
 	if err != nil {
 		return nil, misuse("--from: %q is not beginning, now or a position, such as 1204", p.from)
 	}
-	to, err := publish.Expand(p.to, env)
+	to, err := publish.ExpandEnv(p.to, env)
 	if err != nil {
 		return nil, misuse("--to: %w", err)
 	}
-	o := publish.Order{To: to, Job: publish.Job{Name: p.name, Target: publish.Shown(to), Topic: topic, Only: p.only, Start: from}}
+	o := publish.JobConfig{To: to, Job: publish.Job{Name: p.name, Target: publish.Redacted(to), Topic: topic, Filter: p.only, Start: from}}
 	if err := publish.ValidName(p.name); err != nil {
 		return nil, misuse("--name: %w", err)
 	}
 	if err := fit(&o); err != nil {
 		return nil, misuse("--to: %w", err)
 	}
-	return []publish.Order{o}, nil
+	return []publish.JobConfig{o}, nil
 }
 
 // publications reads a configuration.
-func publications(path string, env func(string) (string, bool)) ([]publish.Order, error) {
+func publications(path string, env func(string) (string, bool)) ([]publish.JobConfig, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, misuse("--config: %w", err)
@@ -155,7 +155,7 @@ const linesAtOnce = 512
 
 // fit sets the policy that fits the target of an order. A file is the same from
 // wherever the command runs next.
-func fit(o *publish.Order) error {
+func fit(o *publish.JobConfig) error {
 	scheme, rest, _ := strings.Cut(o.To, ":")
 	switch {
 	case scheme == "file" && rest != "":
@@ -165,15 +165,15 @@ func fit(o *publish.Order) error {
 		}
 		o.To, o.Target, o.Policy.Batch = "file:"+path, "file:"+path, linesAtOnce
 	case scheme == "nats" || scheme == "tls":
-		o.Policy.Lanes = jetstream.Lanes
+		o.Policy.Workers = jetstream.Workers
 	default:
-		return fmt.Errorf("%q is no target: name nats://HOST:PORT or file:PATH", publish.Shown(o.To))
+		return fmt.Errorf("%q is no target: name nats://HOST:PORT or file:PATH", publish.Redacted(o.To))
 	}
 	return nil
 }
 
 // openTarget opens the target of an order that fit took.
-func openTarget(ctx context.Context, o publish.Order, at events.Position) (publish.Target, error) {
+func openTarget(ctx context.Context, o publish.JobConfig, at events.Position) (publish.Target, error) {
 	if path, ok := strings.CutPrefix(o.To, "file:"); ok {
 		return jsonl.Open(path, at)
 	}
@@ -184,12 +184,12 @@ func openTarget(ctx context.Context, o publish.Order, at events.Position) (publi
 // a node.
 const claimsName = "claims"
 
-func (a *app) desk(s *ledgerStore) *publish.Desk {
+func (a *app) desk(s *ledgerStore) *publish.Relay {
 	holder := fmt.Sprintf("process %d (%s)", os.Getpid(), a.command)
-	return publish.NewDesk(s.store, s.checkpoints, publish.NewLockFolder(s.claims, holder), a.now)
+	return publish.NewRelay(s.store, s.checkpoints, publish.NewFileLocker(s.claims, holder), a.now)
 }
 
-func (a *app) publish(ctx context.Context, s *ledgerStore, p publication, orders []publish.Order) error {
+func (a *app) publish(ctx context.Context, s *ledgerStore, p publication, orders []publish.JobConfig) error {
 	desk := a.desk(s)
 	var complaining sync.Mutex
 	for i := range orders {
@@ -210,15 +210,15 @@ func (a *app) publish(ctx context.Context, s *ledgerStore, p publication, orders
 }
 
 // publishOne publishes one order and tells how far it has come.
-func (a *app) publishOne(ctx context.Context, desk *publish.Desk, o publish.Order, follow bool) error {
+func (a *app) publishOne(ctx context.Context, desk *publish.Relay, o publish.JobConfig, follow bool) error {
 	before, err := desk.Consumer(ctx, o.Name)
 	if err != nil && !errors.Is(err, publish.ErrNoConsumer) {
 		return consumerFault(err)
 	}
 	if follow {
-		err = ended(desk.FollowOrder(ctx, o, openTarget))
+		err = ended(desk.FollowConfigured(ctx, o, openTarget))
 	} else {
-		err = desk.CatchUpOrder(ctx, o, openTarget)
+		err = desk.CatchUpConfigured(ctx, o, openTarget)
 	}
 	// The interruption that ended it does not keep it from telling.
 	after, known := desk.Consumer(context.WithoutCancel(ctx), o.Name)
@@ -239,8 +239,8 @@ func (a *app) published(c publish.Consumer, n uint64) {
 
 func publishedText(c publish.Consumer, n uint64) string {
 	text := fmt.Sprintf("%s: published %d records to %s, through position %s", c.Name, n, c.Target, c.Position)
-	if len(c.Poison) > 0 {
-		text += fmt.Sprintf("; %d are set aside (ledger consumer show %s)", len(c.Poison), c.Name)
+	if len(c.DeadLetters) > 0 {
+		text += fmt.Sprintf("; %d are set aside (ledger consumer show %s)", len(c.DeadLetters), c.Name)
 	}
 	return text
 }

@@ -71,11 +71,11 @@ const viewsName = "views"
 // folder of files beside the log, if the store's folder belongs to the user of this
 // process, and else nowhere. What the log itself keeps is read as well.
 type readersViews struct {
-	log    publish.Kept
+	log    publish.ConsumerStore
 	beside checkpointFolder // empty: nothing is saved
 }
 
-func viewsBeside(dir string, log publish.Kept) readersViews {
+func viewsBeside(dir string, log publish.ConsumerStore) readersViews {
 	v := readersViews{log: log}
 	if info, err := os.Stat(dir); err == nil && owned(info) {
 		v.beside = checkpointFolder(filepath.Join(dir, viewsName))

@@ -278,8 +278,8 @@ func TestRetryReachesServe(t *testing.T) {
 	}
 	p := beginServing(t, store, "--publish", config)
 	tries := func() (all []string) {
-		for _, p := range decodeJSON[[]publish.Poison](t, ledger(t, store, "consumer", "show", "bus", "-o", "json").out) {
-			all = append(all, fmt.Sprint(p.Position, ":", p.Tries, ":", p.Again))
+		for _, p := range decodeJSON[[]publish.DeadLetter](t, ledger(t, store, "consumer", "show", "bus", "-o", "json").out) {
+			all = append(all, fmt.Sprint(p.Position, ":", p.Tries, ":", p.Retry))
 		}
 		return all
 	}

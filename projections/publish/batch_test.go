@@ -69,7 +69,7 @@ func topicByKind(t testing.TB) func(*publish.Job) {
 
 // A target that takes several topics at once is given what has arrived meanwhile
 // as one batch, whatever the topics of the records are.
-func TestABatchHasWhatHasArrivedMeanwhile(t *testing.T) {
+func TestABatchHasTheRecordsThatArrivedMeanwhile(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
 	const many = 100
@@ -79,7 +79,7 @@ func TestABatchHasWhatHasArrivedMeanwhile(t *testing.T) {
 	store := &counted{Store: sliceOf(t, l.entries()), ended: make(chan struct{})}
 	to := &batcher{ready: store.ended}
 	j := job(t, "a", topicByKind(t), func(j *publish.Job) { j.Policy.Batch = many })
-	if err := publish.NewDesk(store, &memory{}, claims(t, "test"), time.Now).CatchUp(t.Context(), j, to); err != nil {
+	if err := publish.NewRelay(store, &memory{}, claims(t, "test"), time.Now).CatchUp(t.Context(), j, to); err != nil {
 		t.Fatal(err)
 	}
 	n := 0
@@ -98,7 +98,7 @@ func TestABatchHasWhatHasArrivedMeanwhile(t *testing.T) {
 
 // Which agent a record belongs to costs no request where it belongs to no session,
 // or its session was seen to begin.
-func TestAgentsCostNoRequestOfTheirOwn(t *testing.T) {
+func TestLearningAgentsCostsNoExtraReads(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
 	mint := domain.NewMint(time.Now, strings.NewReader(strings.Repeat("seed", 1000)))
@@ -110,7 +110,7 @@ func TestAgentsCostNoRequestOfTheirOwn(t *testing.T) {
 	}
 	store := &counted{Store: sliceOf(t, l.entries())}
 	to := &sink{}
-	if err := publish.NewDesk(store, &memory{}, claims(t, "test"), time.Now).CatchUp(t.Context(), job(t, "a"), to); err != nil {
+	if err := publish.NewRelay(store, &memory{}, claims(t, "test"), time.Now).CatchUp(t.Context(), job(t, "a"), to); err != nil {
 		t.Fatal(err)
 	}
 	n := 0
@@ -157,7 +157,7 @@ func BenchmarkPublishToAFile(b *testing.B) {
 					if batched {
 						to, j.Policy.Batch = f, 512
 					}
-					if err := publish.NewDesk(s, &memory{}, claims(b, "test"), time.Now).CatchUp(b.Context(), j, to); err != nil {
+					if err := publish.NewRelay(s, &memory{}, claims(b, "test"), time.Now).CatchUp(b.Context(), j, to); err != nil {
 						b.Fatal(err)
 					}
 					if err := f.Close(); err != nil {

@@ -17,30 +17,30 @@ func at(n uint64) events.Position { return events.NewPosition(n, n) }
 
 // However much is passed behind a record that is not done, it takes the room of
 // one place, and the mark comes to its end.
-func TestWhatIsPassedTakesNoRoom(t *testing.T) {
+func TestSkippedRecordsTakeNoSpaceInTheAckWindow(t *testing.T) {
 	t.Parallel()
-	var all track
+	var all ackWindow
 	first := all.begin(at(1))
 	for n := range uint64(1000) {
 		all.pass(at(n + 2))
 	}
 	second := all.begin(at(1002))
 	all.pass(at(1003))
-	if len(all.open) != 4 || !all.mark.IsZero() {
-		t.Errorf("%d places are open behind %s, want 4 behind none", len(all.open), all.mark)
+	if len(all.open) != 4 || !all.watermark.IsZero() {
+		t.Errorf("%d places are open behind %s, want 4 behind none", len(all.open), all.watermark)
 	}
 	all.end(first)
-	if all.mark != at(1001) {
-		t.Errorf("mark = %s, want 1001", all.mark)
+	if all.watermark != at(1001) {
+		t.Errorf("mark = %s, want 1001", all.watermark)
 	}
 	all.end(second)
-	if all.mark != at(1003) || len(all.open) != 0 {
-		t.Errorf("mark = %s with %d open, want 1003 and none", all.mark, len(all.open))
+	if all.watermark != at(1003) || len(all.open) != 0 {
+		t.Errorf("mark = %s with %d open, want 1003 and none", all.watermark, len(all.open))
 	}
 }
 
 // The agents of so many sessions are remembered, and no more.
-func TestAgentsAreRememberedWithinBounds(t *testing.T) {
+func TestAgentCacheIsBounded(t *testing.T) {
 	t.Parallel()
 	store, err := embedded.Open(t.Context(), "store", embedded.Config{FS: vfs.NewMem()})
 	if err != nil {
@@ -53,11 +53,11 @@ func TestAgentsAreRememberedWithinBounds(t *testing.T) {
 	if err := store.Append(t.Context(), events.SessionStream(session), 0, opened); err != nil {
 		t.Fatal(err)
 	}
-	known := agents{store: store, known: map[string]string{}}
-	for n := range mostAgents {
-		known.known[fmt.Sprint(n)] = "other"
+	known := agentCache{store: store, agents: map[string]string{}}
+	for n := range maxCachedAgents {
+		known.agents[fmt.Sprint(n)] = "other"
 	}
-	if agent, err := known.of(t.Context(), session.String()); agent != "build" || err != nil || len(known.known) > mostAgents {
-		t.Errorf("agent = %q, %v, with %d remembered; want build and at most %d", agent, err, len(known.known), mostAgents)
+	if agent, err := known.agentOf(t.Context(), session.String()); agent != "build" || err != nil || len(known.agents) > maxCachedAgents {
+		t.Errorf("agent = %q, %v, with %d remembered; want build and at most %d", agent, err, len(known.agents), maxCachedAgents)
 	}
 }

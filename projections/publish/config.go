@@ -14,8 +14,8 @@ import (
 // ErrBadConfig says that a configuration cannot be used as it is.
 var ErrBadConfig = errors.New("configuration of publications is not valid")
 
-// An Order is a job as a configuration asks for it, and where it goes.
-type Order struct {
+// An JobConfig is a job as a configuration asks for it, and where it goes.
+type JobConfig struct {
 	Job
 	To string // the target as it is opened. It may hold credentials, and is never shown
 }
@@ -23,26 +23,26 @@ type Order struct {
 // DefaultTopic is the topic where none is named.
 const DefaultTopic = "ledger.{category}.{kind}"
 
-// An orderText is a table of a configuration.
-type orderText struct {
+// An jobTable is a table of a configuration.
+type jobTable struct {
 	Name  string `toml:"name"`
 	To    string `toml:"to"`
 	Topic string `toml:"topic"`
 	From  Start  `toml:"from"`
-	Only
+	Filter
 	InFlight int `toml:"in_flight"`
 	Tries    int `toml:"tries"`
 }
 
-// ParseConfig returns the orders of a configuration in TOML: a table [[publish]]
+// ParseConfig returns the configs of a configuration in TOML: a table [[publish]]
 // for each, with name and to, and, where they differ from what is usual, topic,
 // from, kinds, categories, streams, tools, agents, in_flight and tries. In to,
 // ${NAME} stands for what env has under that name. What cannot be used, a key
 // that is not known and a name that comes twice are an ErrBadConfig, whose text
 // never has a target in it.
-func ParseConfig(text []byte, env func(string) (string, bool)) ([]Order, error) {
+func ParseConfig(text []byte, env func(string) (string, bool)) ([]JobConfig, error) {
 	var tables struct {
-		Publish []orderText `toml:"publish"`
+		Publish []jobTable `toml:"publish"`
 	}
 	about, err := toml.Decode(string(text), &tables)
 	if err != nil {
@@ -51,10 +51,10 @@ func ParseConfig(text []byte, env func(string) (string, bool)) ([]Order, error) 
 	if unknown := about.Undecoded(); len(unknown) > 0 {
 		return nil, fmt.Errorf("%w: %s is not known", ErrBadConfig, unknown[0])
 	}
-	orders := make([]Order, len(tables.Publish))
+	configs := make([]JobConfig, len(tables.Publish))
 	seen := map[string]bool{}
 	for i, table := range tables.Publish {
-		if orders[i], err = table.order(env); err != nil {
+		if configs[i], err = table.config(env); err != nil {
 			return nil, fmt.Errorf("%w: publication %d: %w", ErrBadConfig, i+1, err)
 		}
 		if seen[table.Name] {
@@ -62,38 +62,38 @@ func ParseConfig(text []byte, env func(string) (string, bool)) ([]Order, error) 
 		}
 		seen[table.Name] = true
 	}
-	return orders, nil
+	return configs, nil
 }
 
-func (t orderText) order(env func(string) (string, bool)) (Order, error) {
+func (t jobTable) config(env func(string) (string, bool)) (JobConfig, error) {
 	if err := ValidName(t.Name); err != nil {
-		return Order{}, err
+		return JobConfig{}, err
 	}
 	if t.To == "" {
-		return Order{}, errors.New("to is missing, such as nats://127.0.0.1:4222 or file:records.jsonl")
+		return JobConfig{}, errors.New("to is missing, such as nats://127.0.0.1:4222 or file:records.jsonl")
 	}
 	if t.InFlight < 0 || t.Tries < 0 {
-		return Order{}, errors.New("in_flight and tries are not below zero")
+		return JobConfig{}, errors.New("in_flight and tries are not below zero")
 	}
 	topic, err := ParseTopic(cmp.Or(t.Topic, DefaultTopic))
 	if err != nil {
-		return Order{}, err
+		return JobConfig{}, err
 	}
-	if err := t.filter().Valid(); err != nil {
-		return Order{}, err
+	if err := t.storeFilter().Valid(); err != nil {
+		return JobConfig{}, err
 	}
-	to, err := Expand(t.To, env)
+	to, err := ExpandEnv(t.To, env)
 	if err != nil {
-		return Order{}, err
+		return JobConfig{}, err
 	}
-	job := Job{Name: t.Name, Target: Shown(to), Topic: topic, Only: t.Only, Start: t.From}
+	job := Job{Name: t.Name, Target: Redacted(to), Topic: topic, Filter: t.Filter, Start: t.From}
 	job.Policy.InFlight, job.Policy.Tries = t.InFlight, t.Tries
-	return Order{Job: job, To: to}, nil
+	return JobConfig{Job: job, To: to}, nil
 }
 
-// Expand puts what env has under NAME in place of ${NAME} in a target. A name
+// ExpandEnv puts what env has under NAME in place of ${NAME} in a target. A name
 // that it does not have is an error.
-func Expand(text string, env func(string) (string, bool)) (string, error) {
+func ExpandEnv(text string, env func(string) (string, bool)) (string, error) {
 	var absent error
 	to := os.Expand(text, func(name string) string {
 		value, ok := env(name)
@@ -105,10 +105,10 @@ func Expand(text string, env func(string) (string, bool)) (string, error) {
 	return to, absent
 }
 
-// Shown returns a target as it may be shown and kept: without the user, the
+// Redacted returns a target as it may be shown and kept: without the user, the
 // password and the parameters of its URL. Of one that is no URL, and no file,
 // nothing but the scheme is left.
-func Shown(target string) string {
+func Redacted(target string) string {
 	u, err := url.Parse(target)
 	if err != nil {
 		scheme, _, _ := strings.Cut(target, ":")

@@ -18,44 +18,44 @@ type Consumer struct {
 	Name    string `json:"name"`
 	Target  string `json:"target"` // without credentials
 	Topic   string `json:"topic"`
-	Only    Only   `json:"only"`
-	Running bool   `json:"-"` // on this Desk, now
+	Filter  Filter `json:"only"`
+	Running bool   `json:"-"` // on this Relay, now
 
-	Position  events.Position `json:"position"`  // all through this one was acknowledged, set aside, or not asked for
-	Published uint64          `json:"published"` // acknowledgements, repeats among them
-	Begun     time.Time       `json:"begun"`
-	Saved     time.Time       `json:"saved"`
-	Trouble   *Trouble        `json:"trouble,omitempty"` // that was met last
-	Poison    []Poison        `json:"poison,omitempty"`  // in the order in which they were set aside
+	Position    events.Position `json:"position"`  // all through this one was acknowledged, set aside, or not asked for
+	Published   uint64          `json:"published"` // acknowledgements, repeats among them
+	Begun       time.Time       `json:"begun"`
+	Saved       time.Time       `json:"saved"`
+	LastError   *LastError      `json:"trouble,omitempty"` // that was met last
+	DeadLetters []DeadLetter    `json:"poison,omitempty"`  // in the order in which they were set aside
 }
 
-// A Trouble is an error that publishing met.
-type Trouble struct {
+// A LastError is an error that publishing met.
+type LastError struct {
 	Text string    `json:"text"`
 	Time time.Time `json:"time"`
 }
 
-// A Poison is a record that was set aside, so that those behind it could go on.
-type Poison struct {
-	Event    domain.EventID  `json:"event"`
-	Kind     string          `json:"kind"`
-	Stream   events.Stream   `json:"stream"`
-	Revision events.Revision `json:"revision"`
-	Position events.Position `json:"position"`
-	Tries    int             `json:"tries"`
-	Trouble  Trouble         `json:"trouble"`         // of the last try
-	Again    bool            `json:"again,omitempty"` // it is to be tried again
+// A DeadLetter is a record that was set aside, so that those behind it could go on.
+type DeadLetter struct {
+	Event     domain.EventID  `json:"event"`
+	Kind      string          `json:"kind"`
+	Stream    events.Stream   `json:"stream"`
+	Revision  events.Revision `json:"revision"`
+	Position  events.Position `json:"position"`
+	Tries     int             `json:"tries"`
+	LastError LastError       `json:"trouble"`         // of the last try
+	Retry     bool            `json:"again,omitempty"` // it is to be tried again
 }
 
 // is reports whether p is an entry.
-func (p Poison) is(e events.Entry) bool { return p.Event == e.ID && p.Position == e.Position }
+func (p DeadLetter) is(e events.Entry) bool { return p.Event == e.ID && p.Position == e.Position }
 
 // copy returns c with nothing shared that publishing changes.
 func (c Consumer) copy() Consumer {
-	c.Poison = slices.Clone(c.Poison)
-	if c.Trouble != nil {
-		trouble := *c.Trouble
-		c.Trouble = &trouble
+	c.DeadLetters = slices.Clone(c.DeadLetters)
+	if c.LastError != nil {
+		lastError := *c.LastError
+		c.LastError = &lastError
 	}
 	return c
 }
@@ -73,13 +73,13 @@ func decodeConsumer(name string, data []byte) (c Consumer, err error) {
 	return c, nil
 }
 
-// names are what consumers can be called.
-var names = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+// validName are what consumers can be called.
+var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
 // ValidName returns an ErrBadName that says what a consumer can be called, or
 // nil.
 func ValidName(name string) error {
-	if !names.MatchString(name) {
+	if !validName.MatchString(name) {
 		return fmt.Errorf("%w: %q: use 1 to 64 lower-case letters, digits, dots, hyphens and underscores, and begin with a letter or digit", ErrBadName, name)
 	}
 	return nil

@@ -102,21 +102,21 @@ func TestAConsumerOverADatabaseKeepsBothPartsOfItsPosition(t *testing.T) {
 	}
 	add(entries[:4])
 	store, kept, locks := connected(t, database{beneath}), &memory{}, claims(t, "test")
-	desk := func() *publish.Desk { return publish.NewDesk(store, kept, locks, time.Now) }
+	relay := func() *publish.Relay { return publish.NewRelay(store, kept, locks, time.Now) }
 	to := &sink{}
-	catchUp(t, desk(), job(t, "a"), to)
-	c := consumer(t, desk(), "a")
+	catchUp(t, relay(), job(t, "a"), to)
+	c := consumer(t, relay(), "a")
 	if commit, prepare := c.Position.Parts(); commit != 407 || prepare != 400 {
 		t.Errorf("kept at commit %d, prepare %d, want 407 and 400", commit, prepare)
 	}
 	add(entries[4:7])
-	if lag, err := desk().Lag(t.Context(), c); err != nil || lag.Records != 3 {
+	if lag, err := relay().Lag(t.Context(), c); err != nil || lag.Records != 3 {
 		t.Errorf("Lag = %+v, %v, want 3 records", lag, err)
 	}
-	catchUp(t, desk(), job(t, "a"), to)
+	catchUp(t, relay(), job(t, "a"), to)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- desk().Follow(ctx, job(t, "a"), to) }()
+	go func() { done <- relay().Follow(ctx, job(t, "a"), to) }()
 	add(entries[7:])
 	await(t, func() bool { return len(to.got()) >= 9 })
 	cancel()
@@ -137,13 +137,13 @@ func TestAConsumerOverADatabaseKeepsBothPartsOfItsPosition(t *testing.T) {
 		t.Fatal(err)
 	}
 	late := &sink{}
-	catchUp(t, desk(), job(t, "late", func(j *publish.Job) { j.Start = from }), late)
+	catchUp(t, relay(), job(t, "late", func(j *publish.Job) { j.Start = from }), late)
 	if got := late.positions(); !slices.Equal(got, []string{events.NewPosition(907, 900).String()}) {
 		t.Errorf("from 807/800: published %v, want the last record", got)
 	}
 	now := &sink{}
-	catchUp(t, desk(), job(t, "now", func(j *publish.Job) { j.Start = publish.Now() }), now)
-	if c := consumer(t, desk(), "now"); len(now.got()) != 0 || c.Position != events.NewPosition(907, 900) {
+	catchUp(t, relay(), job(t, "now", func(j *publish.Job) { j.Start = publish.Now() }), now)
+	if c := consumer(t, relay(), "now"); len(now.got()) != 0 || c.Position != events.NewPosition(907, 900) {
 		t.Errorf("from now: at %s with %d published, want the end", c.Position, len(now.got()))
 	}
 }
@@ -152,7 +152,7 @@ func TestAConsumerOverADatabaseKeepsBothPartsOfItsPosition(t *testing.T) {
 func TestAnEmptyLogIsFollowedFromItsBeginning(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
-	d, to := l.desk(), &sink{}
+	d, to := l.relay(), &sink{}
 	for name, start := range map[string]publish.Start{"a": {}, "b": publish.Now()} {
 		catchUp(t, d, job(t, name, func(j *publish.Job) { j.Start = start }), to)
 		if lag, err := d.Lag(t.Context(), consumer(t, d, name)); err != nil || lag.Records != 0 || len(to.got()) != 0 {

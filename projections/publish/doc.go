@@ -1,12 +1,12 @@
 // Package publish hands the records of a store to other programs.
 //
-// A [Desk] publishes to any Publisher of watermill. A [Job] says what goes under
-// which name: a [Topic], an [Only] that narrows the records, a [Start] and a
-// [Policy]. [Desk.CatchUp] publishes what there is, [Desk.Follow] also what
-// comes, and [Desk.FollowAll] does so for each [Order] of a configuration.
-// Beside the store, in what is [Kept], the Desk has under the name of each job a
+// A [Relay] publishes to any Publisher of watermill. A [Job] says what goes under
+// which name: a [Topic], an [Filter] that narrows the records, a [Start] and a
+// [Policy]. [Relay.CatchUp] publishes what there is, [Relay.Follow] also what
+// comes, and [Relay.FollowAll] does so for each [JobConfig] of a configuration.
+// Beside the store, in what is [ConsumerStore], the Relay has under the name of each job a
 // [Consumer]: how far it has come, and each record that it set aside, as a
-// [Poison]. A [Lag] is what it has before it. [Claims], such as a [LockFolder],
+// [Poison]. A [Lag] is what it has before it. [Locker], such as a [FileLocker],
 // see to it that one run at a time has a name.
 //
 // A message is a record as written. Its UUID is the ID of the event, its payload
@@ -31,19 +31,19 @@
 //   - A [Batcher] is given what has arrived while it was busy as one batch.
 //   - A target that is not available costs no record: it is waited for.
 //   - A kind of record that this program does not know is published like others.
-//   - What is kept and what is told has no credentials in it.
+//   - What is kept and what is onError has no credentials in it.
 //
 // The checkpoints of an embedded store survive a kill. A power cut may bring back
 // an older one, and what it did not have is published again.
 //
 // # Concurrency
 //
-// A Desk may be used by several goroutines. A run blocks, and uses goroutines
-// that it joins before it returns: one for each lane, and two for the
+// A Relay may be used by several goroutines. A run blocks, and uses goroutines
+// that it joins before it returns: one for each queue, and two for the
 // checkpoint and for what is tried again. The publisher is called by several of
 // them at once, for different streams, and must not keep or change a payload.
-// A publisher that does not return holds the run up. No lock of a Desk is held
-// while anything else is called. The lock that orders checkpoints, of a run, is
+// A publisher that does not return holds the run up. No lock of a Relay is lock
+// while anything else is called. The lock that configs checkpoints, of a run, is
 // taken before that of its state. Whoever changes a consumer has claimed its
 // name; the names of the list and of what is asked are claimed for moments, with
 // that of a consumer taken or none.
@@ -54,9 +54,9 @@
 // [ErrUnacceptable] that it will never take the record; any other error, and a
 // panic, may be either, and counts against the record. [ErrBadName],
 // [ErrBadTopic] and [ErrBadConfig] are mistakes of the caller; [ErrNoConsumer],
-// [ErrRunning], [ErrOther] and [ErrDamaged] are about what is kept under a name,
-// and [ErrClaimed] about who has it;
-// [ErrPoisoned] ends a run when so much was set aside that the target is at
+// [ErrRunning], [ErrDifferentJob] and [ErrDamaged] are about what is kept under a name,
+// and [ErrLocked] about who has it;
+// [ErrTooManyDeadLetters] ends a run when so much was set aside that the target is at
 // fault.
 //
 // Package jetstream publishes to NATS, package jsonl to a file, and package bus

@@ -42,13 +42,13 @@ func Example() {
 
 	topic, err := publish.ParseTopic("calls.{tool}")
 	must(err)
-	desk := publish.NewDesk(store, store, publish.NewLockFolder(filepath.Join(dir, "claims"), "example"), now)
-	must(desk.CatchUp(ctx, publish.Job{Name: "bus", Target: "memory:", Topic: topic, Only: publish.Only{Tools: []string{"bash"}}}, bus))
+	relay := publish.NewRelay(store, store, publish.NewFileLocker(filepath.Join(dir, "claims"), "example"), now)
+	must(relay.CatchUp(ctx, publish.Job{Name: "bus", Target: "memory:", Topic: topic, Filter: publish.Filter{Tools: []string{"bash"}}}, bus))
 
 	m := <-received
 	m.Ack()
 	fmt.Println(m.Metadata.Get(publish.KeyKind), m.Metadata.Get(publish.KeyAgent), m.Metadata.Get(publish.KeyRevision), string(m.Payload))
-	c, err := desk.Consumer(ctx, "bus")
+	c, err := relay.Consumer(ctx, "bus")
 	must(err)
 	fmt.Println(c.Name, "is at position", c.Position)
 	// Output:

@@ -14,9 +14,9 @@ import (
 // A Job says what is published under a name, and how.
 type Job struct {
 	Name   string // of the consumer
-	Target string // as it is shown: see [Shown]
+	Target string // as it is shown: see [Redacted]
 	Topic  Topic
-	Only   Only
+	Filter Filter
 	Start  Start // of a consumer that has no checkpoint
 	Policy Policy
 
@@ -36,15 +36,15 @@ type Failure struct {
 // CatchUp publishes what there is when it is called, in place of a consumer
 // that is made where there is none, and returns once all of it was acknowledged
 // or set aside. It does not close the publisher. Its errors are those of
-// [Desk.Follow].
-func (d *Desk) CatchUp(ctx context.Context, job Job, to message.Publisher) error {
-	return d.run(ctx, job, given(to), catchUp)
+// [Relay.Follow].
+func (d *Relay) CatchUp(ctx context.Context, job Job, to message.Publisher) error {
+	return d.run(ctx, job, alreadyOpen(to), catchUp)
 }
 
-// CatchUpOrder is CatchUp for a target that is opened once the name of the
+// CatchUpConfigured is CatchUp for a target that is opened once the name of the
 // consumer is taken, and closed before it is given up. Where it does not open no
 // consumer is made.
-func (d *Desk) CatchUpOrder(ctx context.Context, o Order, open Opener) error {
+func (d *Relay) CatchUpConfigured(ctx context.Context, o JobConfig, open Opener) error {
 	return d.run(ctx, o.Job, open.of(o), catchUp)
 }
 
@@ -55,37 +55,37 @@ func (d *Desk) CatchUpOrder(ctx context.Context, o Order, open Opener) error {
 //
 // A name that is not valid is ErrBadName, and one that runs already, on any desk
 // with the same claims, ErrRunning. A consumer that was made with another
-// target, topic or Only is ErrOther. Too many records set aside are ErrPoisoned:
+// target, topic or Filter is ErrDifferentJob. Too many records set aside are ErrTooManyDeadLetters:
 // the one that would have been next is not, and the next run begins with it.
 // Other errors are those of the store, the claims and the checkpoints; a record
 // that is damaged ends the run. Errors of the publisher do not.
-func (d *Desk) Follow(ctx context.Context, job Job, to message.Publisher) error {
-	return d.run(ctx, job, given(to), follow)
+func (d *Relay) Follow(ctx context.Context, job Job, to message.Publisher) error {
+	return d.run(ctx, job, alreadyOpen(to), follow)
 }
 
-// FollowOrder is to Follow what CatchUpOrder is to CatchUp.
-func (d *Desk) FollowOrder(ctx context.Context, o Order, open Opener) error {
+// FollowConfigured is to Follow what CatchUpConfigured is to CatchUp.
+func (d *Relay) FollowConfigured(ctx context.Context, o JobConfig, open Opener) error {
 	return d.run(ctx, o.Job, open.of(o), follow)
 }
 
 // catchUp takes what there is.
 func catchUp(ctx context.Context, r *run, after events.Position) error {
-	return r.takeAll(ctx, events.Scan(ctx, r.desk.store, events.Query{Filter: r.job.Only.filter(), After: after}))
+	return r.acceptAll(ctx, events.Scan(ctx, r.relay.store, events.Query{Filter: r.job.Filter.storeFilter(), After: after}))
 }
 
 // follow takes what there is and what comes.
 func follow(ctx context.Context, r *run, after events.Position) error {
-	following := events.Following{Filter: r.job.Only.filter(), CaughtUp: r.pass}
-	if err := r.takeAll(ctx, r.desk.store.Follow(ctx, after, following)); err != nil {
+	following := events.Following{Filter: r.job.Filter.storeFilter(), CaughtUp: r.skip}
+	if err := r.acceptAll(ctx, r.relay.store.Follow(ctx, after, following)); err != nil {
 		return err
 	}
 	return errors.New("the log ended")
 }
 
-func (r *run) takeAll(ctx context.Context, records iter.Seq2[events.Entry, error]) error {
+func (r *run) acceptAll(ctx context.Context, records iter.Seq2[events.Entry, error]) error {
 	for e, err := range records {
 		if err == nil {
-			err = r.take(ctx, e)
+			err = r.accept(ctx, e)
 		}
 		if err != nil {
 			return err
@@ -102,37 +102,37 @@ func (j Job) valid() error {
 	if j.Topic.IsZero() {
 		return fmt.Errorf("%w: there is none", ErrBadTopic)
 	}
-	return j.Only.filter().Valid()
+	return j.Filter.storeFilter().Valid()
 }
 
-// hire makes the consumer of a job, and lists it before it is there. It is
-// durable when hire returns: where it begins is not found again.
-func (d *Desk) hire(ctx context.Context, job Job) (Consumer, error) {
-	at, err := job.Start.in(ctx, d.store)
+// createConsumer makes the consumer of a job, and lists it before it is there. It is
+// durable when createConsumer returns: where it begins is not found again.
+func (d *Relay) createConsumer(ctx context.Context, job Job) (Consumer, error) {
+	at, err := job.Start.position(ctx, d.store)
 	if err != nil {
 		return Consumer{}, fmt.Errorf("find where %s begins: %w", job.Name, err)
 	}
-	if err := d.enlist(ctx, func(all []string) []string { return with(all, job.Name) }); err != nil {
+	if err := d.updateIndex(ctx, func(all []string) []string { return withName(all, job.Name) }); err != nil {
 		return Consumer{}, err
 	}
 	now := d.now().UTC().Truncate(time.Microsecond)
-	c := Consumer{Name: job.Name, Target: job.Target, Topic: job.Topic.String(), Only: job.Only, Position: at, Begun: now, Saved: now}
+	c := Consumer{Name: job.Name, Target: job.Target, Topic: job.Topic.String(), Filter: job.Filter, Position: at, Begun: now, Saved: now}
 	if err := d.save(ctx, c); err != nil {
 		return Consumer{}, err
 	}
-	return c, d.kept.Sync(ctx)
+	return c, d.consumers.Sync(ctx)
 }
 
-// does returns an ErrOther that says in what c is not the consumer of a job, or
+// checkJob returns an ErrDifferentJob that says in what c is not the consumer of a job, or
 // nil.
-func (c Consumer) does(job Job) error {
+func (c Consumer) checkJob(job Job) error {
 	switch {
 	case c.Target != job.Target:
-		return fmt.Errorf("%w: %s publishes to %s, not to %s", ErrOther, c.Name, c.Target, job.Target)
+		return fmt.Errorf("%w: %s publishes to %s, not to %s", ErrDifferentJob, c.Name, c.Target, job.Target)
 	case c.Topic != job.Topic.String():
-		return fmt.Errorf("%w: %s publishes to the topic %s, not %s", ErrOther, c.Name, c.Topic, job.Topic)
-	case !c.Only.equal(job.Only):
-		return fmt.Errorf("%w: %s publishes other kinds, streams, tools or agents", ErrOther, c.Name)
+		return fmt.Errorf("%w: %s publishes to the topic %s, not %s", ErrDifferentJob, c.Name, c.Topic, job.Topic)
+	case !c.Filter.equal(job.Filter):
+		return fmt.Errorf("%w: %s publishes other kinds, streams, tools or agents", ErrDifferentJob, c.Name)
 	}
 	return nil
 }

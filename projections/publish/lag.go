@@ -14,7 +14,7 @@ type Lag struct {
 	Oldest  time.Time // when the first of them happened; zero if there is none
 }
 
-// Behind returns how long the first record of l waits.
+// Behind returns how long the first record of l delays.
 func (l Lag) Behind(now time.Time) time.Duration {
 	if l.Oldest.IsZero() {
 		return 0
@@ -32,12 +32,12 @@ func (l *Lag) add(at time.Time) {
 // Lag counts the records between a consumer and the end of the log that it is to
 // publish. What was set aside is not among them. Where it asks for some tools or
 // agents the records are read, and else their headers.
-func (d *Desk) Lag(ctx context.Context, c Consumer) (l Lag, err error) {
-	before := events.Query{Filter: c.Only.filter(), After: c.Position}
-	if len(c.Only.Tools)+len(c.Only.Agents) > 0 {
-		err = d.lagAmong(ctx, c.Only, before, &l)
+func (d *Relay) Lag(ctx context.Context, c Consumer) (l Lag, err error) {
+	query := events.Query{Filter: c.Filter.storeFilter(), After: c.Position}
+	if len(c.Filter.Tools)+len(c.Filter.Agents) > 0 {
+		err = d.countMatching(ctx, c.Filter, query, &l)
 	} else {
-		for h, scanning := range events.Headers(ctx, d.store, before) {
+		for h, scanning := range events.Headers(ctx, d.store, query) {
 			if err = scanning; err != nil {
 				break
 			}
@@ -50,18 +50,18 @@ func (d *Desk) Lag(ctx context.Context, c Consumer) (l Lag, err error) {
 	return l, nil
 }
 
-// lagAmong counts the records of a query that only lets through.
-func (d *Desk) lagAmong(ctx context.Context, only Only, before events.Query, l *Lag) error {
-	known := agents{store: d.store, known: map[string]string{}}
-	for e, err := range events.Scan(ctx, d.store, before) {
+// countMatching counts the records of a query that filter lets through.
+func (d *Relay) countMatching(ctx context.Context, filter Filter, query events.Query, l *Lag) error {
+	agents := agentCache{store: d.store, agents: map[string]string{}}
+	for e, err := range events.Scan(ctx, d.store, query) {
 		if err != nil {
 			return err
 		}
-		of := particularsOf(e)
-		if of.agent, err = known.of(ctx, of.session); err != nil {
+		attrs := attributesOf(e)
+		if attrs.agent, err = agents.agentOf(ctx, attrs.session); err != nil {
 			return err
 		}
-		if only.takes(of) {
+		if filter.accepts(attrs) {
 			l.add(e.Time)
 		}
 	}

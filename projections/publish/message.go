@@ -27,7 +27,7 @@ const (
 // Particulars are what is said of a record beside it. They are read from its
 // bytes, whatever its kind, so that kinds that this program does not know are
 // published like the others.
-type particulars struct {
+type attributes struct {
 	stream  events.Stream
 	kind    string
 	session string // whose stream it is in, or that it belongs to
@@ -35,10 +35,10 @@ type particulars struct {
 	tool    string // the member tool of its data
 }
 
-// particularsOf returns what is said of a record, but for its agent. Data and
+// attributesOf returns what is said of a record, but for its agent. Data and
 // metadata that are not as expected say nothing.
-func particularsOf(e events.Entry) particulars {
-	p := particulars{stream: e.Stream, kind: e.Kind}
+func attributesOf(e events.Entry) attributes {
+	p := attributes{stream: e.Stream, kind: e.Kind}
 	var data struct {
 		Tool json.RawMessage `json:"tool"`
 	}
@@ -60,7 +60,7 @@ func particularsOf(e events.Entry) particulars {
 
 // messageOf returns a record as a message. The payload is the record's data and
 // not a copy.
-func messageOf(e events.Entry, p particulars) *message.Message {
+func messageOf(e events.Entry, p attributes) *message.Message {
 	m := message.NewMessage(e.ID.String(), e.Data)
 	for key, value := range map[string]string{
 		KeyStream:   string(e.Stream),

@@ -24,40 +24,40 @@ var (
 // A Policy says how records are handed over. The zero Policy hands them over
 // one by one.
 type Policy struct {
-	Lanes    int // streams handed over side by side; 0: 1
-	Batch    int // most records of one lane handed over at once, all of one topic unless the target is a Batcher; 0: 1
+	Workers  int // streams handed over side by side; 0: 1
+	Batch    int // most records of one queue handed over at once, all of one topic unless the target is a Batcher; 0: 1
 	InFlight int // most records read and not acknowledged; 0: 1024
 	Bytes    int // most bytes of these, or one record; 0: 64 MiB
 
-	Tries  int // attempts at a record before it is set aside; 0: 5
-	InARow int // records set aside without one acknowledged between them, from which the run ends; 0: 10
-	Poison int // records of a consumer set aside at one time, from which the run ends; 0: 1000
+	Tries          int // attempts at a record before it is set aside; 0: 5
+	MaxConsecutive int // records set aside without one acknowledged between them, from which the run ends; 0: 10
+	MaxDeadLetters int // records of a consumer set aside at one time, from which the run ends; 0: 1000
 
-	// The wait before the second attempt is Least, and doubles before each later one,
-	// up to Most. Up to half of each is added or left out at random.
-	Least, Most time.Duration // 0: 100 ms and 30 s
-	Save        time.Duration // most time that an acknowledgement is not in the checkpoint; 0: 1 s
+	// The wait before the second attempt is MinBackoff, and doubles before each later one,
+	// up to MaxBackoff. Up to half of each is added or left out at random.
+	MinBackoff, MaxBackoff time.Duration // 0: 100 ms and 30 s
+	SaveInterval           time.Duration // most time that an acknowledgement is not in the checkpoint; 0: 1 s
 }
 
 // filled returns p with what zero stands for.
-func (p Policy) filled() Policy {
-	p.Lanes, p.Batch = cmp.Or(p.Lanes, 1), cmp.Or(p.Batch, 1)
+func (p Policy) withDefaults() Policy {
+	p.Workers, p.Batch = cmp.Or(p.Workers, 1), cmp.Or(p.Batch, 1)
 	p.InFlight, p.Bytes = cmp.Or(p.InFlight, 1024), cmp.Or(p.Bytes, 64<<20)
-	p.Tries, p.InARow, p.Poison = cmp.Or(p.Tries, 5), cmp.Or(p.InARow, 10), cmp.Or(p.Poison, 1000)
-	p.Least, p.Most = cmp.Or(p.Least, 100*time.Millisecond), cmp.Or(p.Most, 30*time.Second)
-	p.Save = cmp.Or(p.Save, time.Second)
+	p.Tries, p.MaxConsecutive, p.MaxDeadLetters = cmp.Or(p.Tries, 5), cmp.Or(p.MaxConsecutive, 10), cmp.Or(p.MaxDeadLetters, 1000)
+	p.MinBackoff, p.MaxBackoff = cmp.Or(p.MinBackoff, 100*time.Millisecond), cmp.Or(p.MaxBackoff, 30*time.Second)
+	p.SaveInterval = cmp.Or(p.SaveInterval, time.Second)
 	return p
 }
 
-// waits returns the waits after the attempts at one record.
-func (p Policy) waits() *backoff.ExponentialBackOff {
-	waits := backoff.NewExponentialBackOff()
-	waits.InitialInterval, waits.MaxInterval, waits.Multiplier = min(p.Least, p.Most), p.Most, 2
-	return waits
+// delays returns the delays after the attempts at one record.
+func (p Policy) newBackoff() *backoff.ExponentialBackOff {
+	delays := backoff.NewExponentialBackOff()
+	delays.InitialInterval, delays.MaxInterval, delays.Multiplier = min(p.MinBackoff, p.MaxBackoff), p.MaxBackoff, 2
+	return delays
 }
 
-// pause waits, or returns the cause of a context that ends.
-func pause(ctx context.Context, d time.Duration) error {
+// sleep delays, or returns the cause of a context that ends.
+func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

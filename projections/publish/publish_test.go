@@ -32,7 +32,7 @@ func TestAMessageIsTheRecordAsWritten(t *testing.T) {
 	if err := l.store.Append(t.Context(), "thing-2", 0, of); err != nil {
 		t.Fatal(err)
 	}
-	catchUp(t, l.desk(), job(t, "a"), to)
+	catchUp(t, l.relay(), job(t, "a"), to)
 	got := to.got()
 	if len(got) != 5 {
 		t.Fatalf("published %d messages, want 5", len(got))
@@ -60,7 +60,7 @@ func TestAMessageIsTheRecordAsWritten(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatIsAskedForIsPublished(t *testing.T) {
+func TestTheFilterSelectsTheRecordsPublished(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
 	one, two := events.SessionStream(l.mint.Session()), events.SessionStream(l.mint.Session())
@@ -71,28 +71,28 @@ func TestOnlyWhatIsAskedForIsPublished(t *testing.T) {
 	l.add(one, "CallSettled", `{"tool":"read"}`)
 	l.add("thing-1", "CallStarted", `{"tool":"bash"}`)
 	for name, c := range map[string]struct {
-		only publish.Only
+		only publish.Filter
 		want []string
 	}{
-		"all":        {publish.Only{}, []string{"1", "2", "3", "4", "5", "6"}},
-		"kind":       {publish.Only{Kinds: []string{"CallStarted"}}, []string{"3", "4", "6"}},
-		"category":   {publish.Only{Categories: []string{"thing"}}, []string{"6"}},
-		"stream":     {publish.Only{Streams: []string{string(two)}}, []string{"2", "4"}},
-		"tool":       {publish.Only{Tools: []string{"bash", "nope"}}, []string{"3", "4", "6"}},
-		"agent":      {publish.Only{Agents: []string{"build"}}, []string{"1", "3", "5"}},
-		"all-of-all": {publish.Only{Kinds: []string{"CallStarted"}, Tools: []string{"bash"}, Agents: []string{"plan"}}, []string{"4"}},
+		"all":        {publish.Filter{}, []string{"1", "2", "3", "4", "5", "6"}},
+		"kind":       {publish.Filter{Kinds: []string{"CallStarted"}}, []string{"3", "4", "6"}},
+		"category":   {publish.Filter{Categories: []string{"thing"}}, []string{"6"}},
+		"stream":     {publish.Filter{Streams: []string{string(two)}}, []string{"2", "4"}},
+		"tool":       {publish.Filter{Tools: []string{"bash", "nope"}}, []string{"3", "4", "6"}},
+		"agent":      {publish.Filter{Agents: []string{"build"}}, []string{"1", "3", "5"}},
+		"all-of-all": {publish.Filter{Kinds: []string{"CallStarted"}, Tools: []string{"bash"}, Agents: []string{"plan"}}, []string{"4"}},
 	} {
-		to, d := &sink{}, l.desk()
-		lag, err := d.Lag(t.Context(), publish.Consumer{Name: name, Only: c.only})
+		to, d := &sink{}, l.relay()
+		lag, err := d.Lag(t.Context(), publish.Consumer{Name: name, Filter: c.only})
 		if first, _ := strconv.Atoi(c.want[0]); err != nil || lag.Records != uint64(len(c.want)) || lag.Behind(start.Add(time.Minute)) != time.Minute-time.Duration(first)*time.Second {
 			t.Errorf("%s: Lag = %+v, %v, want %d records since the first", name, lag, err, len(c.want))
 		}
-		catchUp(t, d, job(t, name, func(j *publish.Job) { j.Only = c.only }), to)
+		catchUp(t, d, job(t, name, func(j *publish.Job) { j.Filter = c.only }), to)
 		if lag, err := d.Lag(t.Context(), consumer(t, d, name)); err != nil || lag.Records != 0 {
 			t.Errorf("%s: at the end Lag = %+v, %v, want none", name, lag, err)
 		}
 		// What the store does not pass over is behind the position all the same.
-		if c := consumer(t, d, name); len(c.Only.Tools)+len(c.Only.Agents) > 0 && len(c.Only.Kinds) == 0 && c.Position.String() != "6" {
+		if c := consumer(t, d, name); len(c.Filter.Tools)+len(c.Filter.Agents) > 0 && len(c.Filter.Kinds) == 0 && c.Position.String() != "6" {
 			t.Errorf("%s: position = %s, want 6", name, c.Position)
 		}
 		if got := to.positions(); !slices.Equal(got, c.want) {
@@ -126,9 +126,9 @@ func TestEveryRecordArrivesInTheOrderOfItsStream(t *testing.T) {
 					return nil
 				}
 				j := job(t, "a", func(j *publish.Job) {
-					j.Policy.Lanes, j.Policy.Batch, j.Policy.InFlight = 1+random.IntN(4), 1+random.IntN(4), 1+random.IntN(30)
+					j.Policy.Workers, j.Policy.Batch, j.Policy.InFlight = 1+random.IntN(4), 1+random.IntN(4), 1+random.IntN(30)
 				})
-				err := l.desk().CatchUp(ctx, j, to)
+				err := l.relay().CatchUp(ctx, j, to)
 				cancel()
 				if err == nil {
 					break
@@ -172,7 +172,7 @@ func arrived(t *testing.T, got []*message.Message, want []events.Entry) {
 
 // A checkpoint is never ahead of an acknowledgement, whatever the order in
 // which lanes come on.
-func TestThePositionWaitsForTheSlowestLane(t *testing.T) {
+func TestThePositionWaitsForTheSlowestWorker(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
 	l.fill(20, 5)
@@ -186,8 +186,8 @@ func TestThePositionWaitsForTheSlowestLane(t *testing.T) {
 		}
 		return nil
 	}
-	d := l.desk()
-	j := job(t, "a", func(j *publish.Job) { j.Policy.Lanes = 8 })
+	d := l.relay()
+	j := job(t, "a", func(j *publish.Job) { j.Policy.Workers = 8 })
 	done := make(chan error, 1)
 	go func() { done <- d.CatchUp(t.Context(), j, to) }()
 	<-held
@@ -208,20 +208,20 @@ func TestTheNextRunGoesOnWhereTheLastOneEnded(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
 	l.fill(2, 3)
-	catchUp(t, l.desk(), job(t, "a"), &sink{})
+	catchUp(t, l.relay(), job(t, "a"), &sink{})
 	l.fill(1, 2)
 	to := &sink{}
-	catchUp(t, l.desk(), job(t, "a"), to)
+	catchUp(t, l.relay(), job(t, "a"), to)
 	if got, want := to.positions(), []string{"7", "8"}; !slices.Equal(got, want) {
 		t.Errorf("the second run published %v, want %v", got, want)
 	}
 }
 
-func TestAConsumerBeginsWhereItIsTold(t *testing.T) {
+func TestAConsumerBeginsAtItsStart(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
 	l.fill(1, 4)
-	d := l.desk()
+	d := l.relay()
 	whence := map[string][]string{"beginning": {"1", "2", "3", "4", "5"}, "now": {"5"}, "3": {"4", "5"}}
 	sinks, jobs := map[string]*sink{}, map[string]publish.Job{}
 	for text := range whence {
@@ -246,7 +246,7 @@ func TestAConsumerBeginsWhereItIsTold(t *testing.T) {
 	}
 }
 
-func TestWhatATargetDoesNotTakeIsSetAside(t *testing.T) {
+func TestARefusedRecordBecomesADeadLetter(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
 	l.fill(2, 10)
@@ -260,13 +260,13 @@ func TestWhatATargetDoesNotTakeIsSetAside(t *testing.T) {
 		}
 		return refused[at]
 	}
-	d := l.desk()
+	d := l.relay()
 	j := job(t, "a", func(j *publish.Job) { j.Policy.Batch, j.Policy.Tries = 6, 4 })
 	catchUp(t, d, j, to)
 	c := consumer(t, d, "a")
 	var listed []string
-	for _, p := range c.Poison {
-		listed = append(listed, fmt.Sprint(p.Position, " ", p.Tries, " ", p.Trouble.Text))
+	for _, p := range c.DeadLetters {
+		listed = append(listed, fmt.Sprint(p.Position, " ", p.Tries, " ", p.LastError.Text))
 	}
 	want := []string{"5 1 target does not accept the record", "8 4 odd"}
 	if diff := cmp.Diff(want, listed); diff != "" {
@@ -294,8 +294,8 @@ func TestWhatATargetDoesNotTakeIsSetAside(t *testing.T) {
 	if got := to.positions()[before:]; !slices.Equal(got, []string{"8"}) {
 		t.Errorf("tried again: %v, want [8]", got)
 	}
-	if c := consumer(t, d, "a"); len(c.Poison) != 1 || c.Poison[0].Position.String() != "5" || c.Poison[0].Again {
-		t.Errorf("poison = %+v, want that at 5", c.Poison)
+	if c := consumer(t, d, "a"); len(c.DeadLetters) != 1 || c.DeadLetters[0].Position.String() != "5" || c.DeadLetters[0].Retry {
+		t.Errorf("poison = %+v, want that at 5", c.DeadLetters)
 	}
 }
 
@@ -316,13 +316,13 @@ func TestOnlyRefusalsCountAgainstARecord(t *testing.T) {
 		}
 		return nil
 	}}
-	d := l.desk()
+	d := l.relay()
 	catchUp(t, d, job(t, "a", func(j *publish.Job) { j.Policy.Tries = 3 }), to)
 	c := consumer(t, d, "a")
-	if got := to.positions(); !slices.Equal(got, []string{"1"}) || len(c.Poison) != 1 || c.Poison[0].Tries != 3 {
-		t.Errorf("published %v and set aside %+v, want 1, and 2 after 3 tries", got, c.Poison)
+	if got := to.positions(); !slices.Equal(got, []string{"1"}) || len(c.DeadLetters) != 1 || c.DeadLetters[0].Tries != 3 {
+		t.Errorf("published %v and set aside %+v, want 1, and 2 after 3 tries", got, c.DeadLetters)
 	}
-	if n := len(c.Poison[0].Trouble.Text); n == 0 || n > 500 {
+	if n := len(c.DeadLetters[0].LastError.Text); n == 0 || n > 500 {
 		t.Errorf("%d bytes of the error are kept, want at most 500", n)
 	}
 }
@@ -339,7 +339,7 @@ func TestABatchIsOfOneTopic(t *testing.T) {
 		t.Fatal(err)
 	}
 	watched := &counting{Store: l.store}
-	d := publish.NewDesk(watched, l.store, l.claims, time.Now)
+	d := publish.NewRelay(watched, l.store, l.claims, time.Now)
 	to := &sink{refuse: func(*message.Message) error { await(t, func() bool { return watched.count() == 12 }); return nil }}
 	catchUp(t, d, job(t, "a", func(j *publish.Job) { j.Topic, j.Policy.Batch = topic, 8 }), to)
 	for i, m := range to.got() {
@@ -357,17 +357,17 @@ func TestABatchIsOfOneTopic(t *testing.T) {
 }
 
 // A consumer of another log does not have somebody else's record tried again.
-func TestWhatWasSetAsideIsTheSameRecordOrNone(t *testing.T) {
+func TestARetryRefusesAnotherRecordAtTheSamePlace(t *testing.T) {
 	t.Parallel()
 	kept := &memory{}
 	l := newLog(t)
 	l.fill(1, 1)
 	refusing := &sink{refuse: func(*message.Message) error { return publish.ErrUnacceptable }}
-	catchUp(t, publish.NewDesk(l.store, kept, l.claims, time.Now), job(t, "a"), refusing)
+	catchUp(t, publish.NewRelay(l.store, kept, l.claims, time.Now), job(t, "a"), refusing)
 	other := newLog(t)
 	other.add("other-1", "Happened", `{}`)
 	other.fill(1, 1)
-	d := publish.NewDesk(other.store, kept, other.claims, time.Now)
+	d := publish.NewRelay(other.store, kept, other.claims, time.Now)
 	if n, err := d.Retry(t.Context(), "a"); n != 1 || err != nil {
 		t.Fatalf("Retry = %d, %v, want 1", n, err)
 	}
@@ -384,9 +384,9 @@ func TestTheCheckpointIsSavedWhenThereIsMuch(t *testing.T) {
 	l.fill(1, 1200)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	j := job(t, "a", func(j *publish.Job) { j.Policy.Save = time.Hour })
-	go func() { done <- l.desk().Follow(ctx, j, &sink{}) }()
-	elsewhere := l.desk()
+	j := job(t, "a", func(j *publish.Job) { j.Policy.SaveInterval = time.Hour })
+	go func() { done <- l.relay().Follow(ctx, j, &sink{}) }()
+	elsewhere := l.relay()
 	await(t, func() bool { c, err := elsewhere.Consumer(ctx, "a"); return err == nil && c.Published >= 1000 })
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
@@ -394,7 +394,7 @@ func TestTheCheckpointIsSavedWhenThereIsMuch(t *testing.T) {
 	}
 }
 
-func TestARunningConsumerTriesAgainAtOnce(t *testing.T) {
+func TestRetryReachesARunningConsumerAtOnce(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
 	l.fill(1, 3)
@@ -410,7 +410,7 @@ func TestARunningConsumerTriesAgainAtOnce(t *testing.T) {
 		}
 		return nil
 	}}
-	d := l.desk()
+	d := l.relay()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- d.Follow(ctx, job(t, "a"), to) }()
@@ -422,13 +422,13 @@ func TestARunningConsumerTriesAgainAtOnce(t *testing.T) {
 		t.Fatalf("Retry = %d, %v, want 1", n, err)
 	}
 	<-taken
-	await(t, func() bool { return len(consumer(t, d, "a").Poison) == 0 })
+	await(t, func() bool { return len(consumer(t, d, "a").DeadLetters) == 0 })
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("Follow = %v, want that it was canceled", err)
 	}
-	if c, err := l.desk().Consumer(t.Context(), "a"); err != nil || len(c.Poison) != 0 {
-		t.Errorf("kept: %+v, %v, want no poison", c.Poison, err)
+	if c, err := l.relay().Consumer(t.Context(), "a"); err != nil || len(c.DeadLetters) != 0 {
+		t.Errorf("kept: %+v, %v, want no poison", c.DeadLetters, err)
 	}
 }
 
@@ -447,13 +447,13 @@ func TestATargetThatTakesNothingEndsTheRun(t *testing.T) {
 	l := newLog(t)
 	l.fill(3, 10)
 	broken := &sink{refuse: func(*message.Message) error { return errors.New("broken") }}
-	d := l.desk()
-	j := job(t, "a", func(j *publish.Job) { j.Policy.Tries, j.Policy.InARow = 1, 4 })
-	if err := d.CatchUp(t.Context(), j, broken); !errors.Is(err, publish.ErrPoisoned) {
+	d := l.relay()
+	j := job(t, "a", func(j *publish.Job) { j.Policy.Tries, j.Policy.MaxConsecutive = 1, 4 })
+	if err := d.CatchUp(t.Context(), j, broken); !errors.Is(err, publish.ErrTooManyDeadLetters) {
 		t.Fatalf("CatchUp = %v, want ErrPoisoned", err)
 	}
-	if c := consumer(t, d, "a"); len(c.Poison) != 4 || c.Position.String() != "4" {
-		t.Errorf("%d set aside at position %s, want 4 at 4", len(c.Poison), c.Position)
+	if c := consumer(t, d, "a"); len(c.DeadLetters) != 4 || c.Position.String() != "4" {
+		t.Errorf("%d set aside at position %s, want 4 at 4", len(c.DeadLetters), c.Position)
 	}
 	to := &sink{}
 	catchUp(t, d, j, to)
@@ -461,18 +461,18 @@ func TestATargetThatTakesNothingEndsTheRun(t *testing.T) {
 		t.Errorf("the next run published %v, want what was not set aside", got)
 	}
 
-	most := job(t, "b", func(j *publish.Job) { j.Policy.Tries, j.Policy.Poison, j.Policy.InARow = 1, 6, 2 })
+	most := job(t, "b", func(j *publish.Job) { j.Policy.Tries, j.Policy.MaxDeadLetters, j.Policy.MaxConsecutive = 1, 6, 2 })
 	odd := &sink{refuse: func(m *message.Message) error {
 		if n, _ := strconv.Atoi(m.Metadata.Get("position")); n%2 == 1 {
 			return publish.ErrUnacceptable
 		}
 		return nil
 	}}
-	if err := d.CatchUp(t.Context(), most, odd); !errors.Is(err, publish.ErrPoisoned) {
+	if err := d.CatchUp(t.Context(), most, odd); !errors.Is(err, publish.ErrTooManyDeadLetters) {
 		t.Fatalf("CatchUp = %v, want ErrPoisoned", err)
 	}
-	if c := consumer(t, d, "b"); len(c.Poison) != 6 || c.Position.String() != "12" {
-		t.Errorf("%d set aside at position %s, want 6 at 12", len(c.Poison), c.Position)
+	if c := consumer(t, d, "b"); len(c.DeadLetters) != 6 || c.Position.String() != "12" {
+		t.Errorf("%d set aside at position %s, want 6 at 12", len(c.DeadLetters), c.Position)
 	}
 }
 
@@ -480,7 +480,7 @@ func TestANameRunsOnceAtATime(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
 	l.fill(1, 1)
-	d, within := l.desk(), make(chan error, 3)
+	d, within := l.relay(), make(chan error, 3)
 	to := &sink{refuse: func(*message.Message) error {
 		within <- d.CatchUp(t.Context(), job(t, "a"), &sink{})
 		within <- d.Forget(t.Context(), "a")
@@ -499,7 +499,7 @@ func TestAConsumerKeepsWhatItWasMadeFor(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
 	l.fill(1, 2)
-	d := l.desk()
+	d := l.relay()
 	catchUp(t, d, job(t, "a"), &sink{})
 	other, err := publish.ParseTopic("elsewhere")
 	if err != nil {
@@ -508,9 +508,9 @@ func TestAConsumerKeepsWhatItWasMadeFor(t *testing.T) {
 	for name, change := range map[string]func(*publish.Job){
 		"target": func(j *publish.Job) { j.Target = "other:" },
 		"topic":  func(j *publish.Job) { j.Topic = other },
-		"only":   func(j *publish.Job) { j.Only.Tools = []string{"bash"} },
+		"only":   func(j *publish.Job) { j.Filter.Tools = []string{"bash"} },
 	} {
-		if err := d.CatchUp(t.Context(), job(t, "a", change), &sink{}); !errors.Is(err, publish.ErrOther) {
+		if err := d.CatchUp(t.Context(), job(t, "a", change), &sink{}); !errors.Is(err, publish.ErrDifferentJob) {
 			t.Errorf("%s: CatchUp = %v, want ErrOther", name, err)
 		}
 	}
@@ -548,7 +548,7 @@ func TestNoMoreIsInFlightThanThePolicySays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			watched := &counting{Store: l.store}
-			d := publish.NewDesk(watched, l.store, l.claims, func() time.Time { return start })
+			d := publish.NewRelay(watched, l.store, l.claims, func() time.Time { return start })
 			worst, acknowledged := 0, 0
 			to := &sink{refuse: func(*message.Message) error {
 				await(t, func() bool { return watched.stalled(acknowledged+c.most) || watched.count() == 200 })
@@ -589,10 +589,10 @@ func (c *counting) ReadAll(ctx context.Context, after events.Position) iter.Seq2
 	}
 }
 
-func TestLagIsWhatIsBehindThePosition(t *testing.T) {
+func TestLagCountsTheRecordsAfterThePosition(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
-	d := l.desk()
+	d := l.relay()
 	l.fill(1, 3)
 	catchUp(t, d, job(t, "a"), &sink{})
 	lag, err := d.Lag(t.Context(), consumer(t, d, "a"))
@@ -608,10 +608,10 @@ func TestLagIsWhatIsBehindThePosition(t *testing.T) {
 
 // What is kept is damaged by somebody else: the consumer is listed, does not
 // run, and can be forgotten.
-func TestADamagedConsumerIsNeverTakenForNone(t *testing.T) {
+func TestADamagedConsumerIsAnErrorAndNotAbsent(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
-	d := l.desk()
+	d := l.relay()
 	l.fill(1, 1)
 	catchUp(t, d, job(t, "a"), &sink{})
 	for _, data := range []string{"{", "null", `{"format":2,"name":"a"}`, `{"format":1,"name":"b"}`} {
@@ -623,7 +623,7 @@ func TestADamagedConsumerIsNeverTakenForNone(t *testing.T) {
 			t.Errorf("%s: CatchUp = %v, want ErrDamaged", data, err)
 		}
 		all, err := d.Consumers(t.Context())
-		if err != nil || len(all) != 1 || all[0].Trouble == nil {
+		if err != nil || len(all) != 1 || all[0].LastError == nil {
 			t.Errorf("%s: Consumers = %v, %v, want one in trouble", data, all, err)
 		}
 	}
@@ -636,7 +636,7 @@ func TestADamagedRecordEndsTheRunBeforeIt(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
 	l.fill(1, 3)
-	d := publish.NewDesk(&breaking{l.store}, l.store, l.claims, time.Now)
+	d := publish.NewRelay(&breaking{l.store}, l.store, l.claims, time.Now)
 	to := &sink{}
 	if err := d.CatchUp(t.Context(), job(t, "a"), to); !errors.Is(err, events.ErrDamaged) {
 		t.Errorf("CatchUp = %v, want ErrDamaged", err)
@@ -673,7 +673,7 @@ func TestNamesOfConsumers(t *testing.T) {
 			t.Errorf("ValidName(%q) = %v, want %v", name, err, want)
 		}
 	}
-	if err := newLog(t).desk().CatchUp(t.Context(), job(t, "A"), &sink{}); !errors.Is(err, publish.ErrBadName) {
+	if err := newLog(t).relay().CatchUp(t.Context(), job(t, "A"), &sink{}); !errors.Is(err, publish.ErrBadName) {
 		t.Errorf("CatchUp = %v, want ErrBadName", err)
 	}
 }
@@ -713,7 +713,7 @@ func TestACheckpointThatIsNotSavedIsAnError(t *testing.T) {
 	l := newLog(t)
 	l.fill(1, 3)
 	kept := &memory{}
-	d := publish.NewDesk(l.store, kept, l.claims, time.Now)
+	d := publish.NewRelay(l.store, kept, l.claims, time.Now)
 	to := &sink{refuse: func(*message.Message) error {
 		kept.mu.Lock()
 		defer kept.mu.Unlock()

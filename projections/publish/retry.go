@@ -11,42 +11,42 @@ import (
 	"github.com/settlement-ledger/ledger/projections"
 )
 
-// A wish is for records that were set aside to be tried again by a run that is
+// A retryRequest is for records that were set aside to be tried again by a run that is
 // in another process. It is kept until that takes it up.
-type wish struct {
+type retryRequest struct {
 	All       bool              `json:"all,omitempty"`
 	Positions []events.Position `json:"positions,omitempty"`
 }
 
-func wishName(consumer string) string { return documentName(consumer) + "/retry" }
+func retryRequestName(consumer string) string { return documentName(consumer) + "/retry" }
 
 // Retry has records that were set aside tried again: those at these positions,
 // or without any all of them. A consumer that runs on d tries them at once, one
 // that runs elsewhere in a second or so, and another when it runs next. It
 // returns how many there are, once that is durable, and ErrNoConsumer where there
 // is no such consumer.
-func (d *Desk) Retry(ctx context.Context, name string, positions ...events.Position) (n int, err error) {
-	if r := d.runs(name); r != nil {
+func (d *Relay) Retry(ctx context.Context, name string, positions ...events.Position) (n int, err error) {
+	if r := d.activeRun(name); r != nil {
 		return r.retry(positions), nil
 	}
-	held, err := d.hold(name)
+	lock, err := d.lockConsumer(name)
 	if errors.Is(err, ErrRunning) {
-		return d.leave(ctx, name, positions)
+		return d.storeRetryRequest(ctx, name, positions)
 	}
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, held.Close()) }()
+	defer func() { err = errors.Join(err, lock.Close()) }()
 	c, err := d.load(ctx, name)
 	if err != nil {
 		return 0, err
 	}
 	n = c.retry(positions)
-	return n, errors.Join(d.save(ctx, c), d.kept.Sync(ctx))
+	return n, errors.Join(d.save(ctx, c), d.consumers.Sync(ctx))
 }
 
-// leave leaves a wish for a run elsewhere, beside those that it did not take up.
-func (d *Desk) leave(ctx context.Context, name string, positions []events.Position) (n int, err error) {
+// storeRetryRequest leaves a wish for a run elsewhere, beside those that it did not take up.
+func (d *Relay) storeRetryRequest(ctx context.Context, name string, positions []events.Position) (n int, err error) {
 	c, err := d.load(ctx, name)
 	if err != nil {
 		return 0, err
@@ -54,12 +54,12 @@ func (d *Desk) leave(ctx context.Context, name string, positions []events.Positi
 	if n = c.retry(positions); n == 0 {
 		return 0, nil
 	}
-	held, err := d.turn(ctx, wishName(name))
+	lock, err := d.waitLock(ctx, retryRequestName(name))
 	if err != nil {
 		return 0, fmt.Errorf("ask %s to try again: %w", name, err)
 	}
-	defer func() { err = errors.Join(err, held.Close()) }()
-	w, err := d.wish(ctx, name)
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	w, err := d.loadRetryRequest(ctx, name)
 	if err != nil {
 		return 0, err
 	}
@@ -67,10 +67,10 @@ func (d *Desk) leave(ctx context.Context, name string, positions []events.Positi
 	w.Positions = append(w.Positions, positions...)
 	data, err := projections.Encode(w)
 	if err == nil {
-		err = d.kept.SaveCheckpoint(ctx, wishName(name), data)
+		err = d.consumers.SaveCheckpoint(ctx, retryRequestName(name), data)
 	}
 	if err == nil {
-		err = d.kept.Sync(ctx)
+		err = d.consumers.Sync(ctx)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("ask %s to try again: %w", name, err)
@@ -78,9 +78,9 @@ func (d *Desk) leave(ctx context.Context, name string, positions []events.Positi
 	return n, nil
 }
 
-// wish returns what is wished of a consumer, which may be nothing.
-func (d *Desk) wish(ctx context.Context, name string) (w wish, err error) {
-	data, err := d.kept.LoadCheckpoint(ctx, wishName(name))
+// loadRetryRequest returns what is wished of a consumer, which may be nothing.
+func (d *Relay) loadRetryRequest(ctx context.Context, name string) (w retryRequest, err error) {
+	data, err := d.consumers.LoadCheckpoint(ctx, retryRequestName(name))
 	if err == nil && len(data) > 0 {
 		if err = json.Unmarshal(data, &w); err != nil {
 			err = fmt.Errorf("%w: %s: what it is asked for: %w", ErrDamaged, name, err)
@@ -89,19 +89,19 @@ func (d *Desk) wish(ctx context.Context, name string) (w wish, err error) {
 	return w, err
 }
 
-// grant takes up what others wish of r. It is kept that it is to be done before
+// takeRetryRequest takes up what others wish of r. It is kept that it is to be done before
 // the wish goes.
-func (r *run) grant(ctx context.Context) (err error) {
-	w, err := r.desk.wish(ctx, r.job.Name)
+func (r *run) takeRetryRequest(ctx context.Context) (err error) {
+	w, err := r.relay.loadRetryRequest(ctx, r.job.Name)
 	if err != nil || !w.All && len(w.Positions) == 0 {
 		return err
 	}
-	held, err := r.desk.turn(ctx, wishName(r.job.Name))
+	lock, err := r.relay.waitLock(ctx, retryRequestName(r.job.Name))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, held.Close()) }()
-	if w, err = r.desk.wish(ctx, r.job.Name); err != nil {
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	if w, err = r.relay.loadRetryRequest(ctx, r.job.Name); err != nil {
 		return err
 	}
 	if w.All {
@@ -111,7 +111,7 @@ func (r *run) grant(ctx context.Context) (err error) {
 	if err := r.save(ctx); err != nil {
 		return err
 	}
-	return r.desk.kept.SaveCheckpoint(ctx, wishName(r.job.Name), nil)
+	return r.relay.consumers.SaveCheckpoint(ctx, retryRequestName(r.job.Name), nil)
 }
 
 // retry has what was set aside tried again.
@@ -120,14 +120,14 @@ func (r *run) retry(positions []events.Position) int {
 	defer r.mu.Unlock()
 	n := r.mu.consumer.retry(positions)
 	r.mu.unsaved++
-	wake(r.again)
+	signal(r.retrySoon)
 	return n
 }
 
 func (c *Consumer) retry(positions []events.Position) (n int) {
-	for i, p := range c.Poison {
+	for i, p := range c.DeadLetters {
 		if len(positions) == 0 || slices.Contains(positions, p.Position) {
-			c.Poison[i].Again = true
+			c.DeadLetters[i].Retry = true
 			n++
 		}
 	}

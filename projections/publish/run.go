@@ -16,78 +16,78 @@ import (
 
 // A run is one publication while it lasts. One goroutine reads the log and puts
 // records into lanes, each record of a stream into the same; one goroutine for
-// each lane hands them over; one saves; one tries again what was set aside.
+// each queue hands them over; one saves; one tries again what was set aside.
 type run struct {
-	desk    *Desk
-	job     Job
-	policy  Policy
-	to      message.Publisher
-	batcher Batcher // to, if it is one
-	agents  agents
-	lanes   []chan parcel
-	seed    maphash.Seed
-	places  *semaphore.Weighted // of records in flight
-	bytes   *semaphore.Weighted // of these
-	due     chan struct{}       // holds one: the checkpoint is to be saved soon
-	again   chan struct{}       // holds one: something set aside is to be tried again
+	relay       *Relay
+	job         Job
+	policy      Policy
+	to          message.Publisher
+	batcher     Batcher // to, if it is one
+	agents      agentCache
+	queues      []chan outgoing
+	seed        maphash.Seed
+	recordSlots *semaphore.Weighted // of records in flight
+	byteSlots   *semaphore.Weighted // of these
+	saveSoon    chan struct{}       // holds one: the checkpoint is to be saved soon
+	retrySoon   chan struct{}       // holds one: something set aside is to be tried again
 
-	saving sync.Mutex // held while the checkpoint is saved; taken before mu
+	saveMu sync.Mutex // held while the checkpoint is saved; taken before mu
 	mu     struct {
 		sync.Mutex
-		consumer Consumer
-		track    track
-		unsaved  int // changes since the checkpoint
-		row      int // records set aside since the last acknowledgement
+		consumer    Consumer
+		window      ackWindow
+		unsaved     int // changes since the checkpoint
+		consecutive int // records set aside since the last acknowledgement
 	}
 }
 
-// A parcel is a record on its way.
-type parcel struct {
+// A outgoing is a record on its way.
+type outgoing struct {
 	entry events.Entry
-	of    particulars
+	attrs attributes
 	topic string
-	step  *step // nil for one that was set aside before
+	slot  *windowSlot // nil for one that was set aside before
 }
 
-func (p parcel) size() int { return len(p.entry.Data) + len(p.entry.Metadata) }
+func (p outgoing) size() int { return len(p.entry.Data) + len(p.entry.Metadata) }
 
-// often is how many acknowledgements make a checkpoint due before its time.
-const often = 1000
+// saveAfterAcks is how many acknowledgements make a checkpoint due before its time.
+const saveAfterAcks = 1000
 
-func newRun(d *Desk, job Job, to message.Publisher, c Consumer) *run {
-	r := &run{desk: d, job: job, policy: job.Policy.filled(), to: to, seed: maphash.MakeSeed()}
-	if given, ok := to.(lent); ok {
-		to = given.Target
+func newRun(d *Relay, job Job, to message.Publisher, c Consumer) *run {
+	r := &run{relay: d, job: job, policy: job.Policy.withDefaults(), to: to, seed: maphash.MakeSeed()}
+	if borrowed, ok := to.(borrowedTarget); ok {
+		to = borrowed.Target
 	}
 	r.batcher, _ = to.(Batcher)
-	r.agents = agents{store: d.store, known: map[string]string{}}
-	r.places = semaphore.NewWeighted(int64(r.policy.InFlight))
-	r.bytes = semaphore.NewWeighted(int64(r.policy.Bytes))
-	r.due, r.again = make(chan struct{}, 1), make(chan struct{}, 1)
-	for range r.policy.Lanes {
-		r.lanes = append(r.lanes, make(chan parcel, r.policy.InFlight)) // never full: places are fewer
+	r.agents = agentCache{store: d.store, agents: map[string]string{}}
+	r.recordSlots = semaphore.NewWeighted(int64(r.policy.InFlight))
+	r.byteSlots = semaphore.NewWeighted(int64(r.policy.Bytes))
+	r.saveSoon, r.retrySoon = make(chan struct{}, 1), make(chan struct{}, 1)
+	for range r.policy.Workers {
+		r.queues = append(r.queues, make(chan outgoing, r.policy.InFlight)) // never full: places are fewer
 	}
-	r.mu.consumer, r.mu.track.mark = c, c.Position
+	r.mu.consumer, r.mu.window.watermark = c, c.Position
 	return r
 }
 
-// An opening opens the target of a consumer, which has come to a position.
-type opening func(ctx context.Context, at events.Position) (Target, error)
+// An openFunc opens the target of a consumer, which has come to a position.
+type openFunc func(ctx context.Context, at events.Position) (Target, error)
 
-// given is the opening of a target that is open, and that others close.
-func given(to Target) opening {
-	return func(context.Context, events.Position) (Target, error) { return lent{to}, nil }
+// alreadyOpen is the openFunc of a target that is open, and that others close.
+func alreadyOpen(to Target) openFunc {
+	return func(context.Context, events.Position) (Target, error) { return borrowedTarget{to}, nil }
 }
 
-// lent is a target that is not closed by who has it.
-type lent struct{ Target }
+// borrowedTarget is a target that is not closed by who has it.
+type borrowedTarget struct{ Target }
 
 // Close leaves the target open.
-func (lent) Close() error { return nil }
+func (borrowedTarget) Close() error { return nil }
 
 // run publishes what read takes until read returns, and then what it took. It
 // has the name of the consumer all the while.
-func (d *Desk) run(ctx context.Context, job Job, open opening, read reader) (err error) {
+func (d *Relay) run(ctx context.Context, job Job, open openFunc, feed feedFunc) (err error) {
 	if err := job.valid(); err != nil {
 		return err
 	}
@@ -96,17 +96,17 @@ func (d *Desk) run(ctx context.Context, job Job, open opening, read reader) (err
 			err = fmt.Errorf("publish as %s: %w", job.Name, err)
 		}
 	}()
-	held, err := d.hold(job.Name)
+	lock, err := d.lockConsumer(job.Name)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, held.Close()) }()
+	defer func() { err = errors.Join(err, lock.Close()) }()
 	c, err := d.load(ctx, job.Name)
-	fresh := errors.Is(err, ErrNoConsumer)
+	isNew := errors.Is(err, ErrNoConsumer)
 	if err == nil {
-		err = c.does(job)
+		err = c.checkJob(job)
 	}
-	if err != nil && !fresh {
+	if err != nil && !isNew {
 		return err
 	}
 	to, err := open(ctx, c.Position)
@@ -114,16 +114,16 @@ func (d *Desk) run(ctx context.Context, job Job, open opening, read reader) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
-	if fresh {
-		if c, err = d.hire(ctx, job); err != nil {
+	if isNew {
+		if c, err = d.createConsumer(ctx, job); err != nil {
 			return err
 		}
 	}
-	return d.begin(job, to, c).through(ctx, read)
+	return d.register(job, to, c).execute(ctx, feed)
 }
 
-// begin returns the run of a consumer, which others see until it ends.
-func (d *Desk) begin(job Job, to Target, c Consumer) *run {
+// register returns the run of a consumer, which others see until it ends.
+func (d *Relay) register(job Job, to Target, c Consumer) *run {
 	c.Running = true
 	r := newRun(d, job, to, c)
 	d.mu.Lock()
@@ -132,46 +132,46 @@ func (d *Desk) begin(job Job, to Target, c Consumer) *run {
 	return r
 }
 
-func (d *Desk) end(name string) {
+func (d *Relay) unregister(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.mu.running, name)
 }
 
-// A reader has r take the records behind a position.
-type reader func(ctx context.Context, r *run, after events.Position) error
+// A feedFunc has r take the records behind a position.
+type feedFunc func(ctx context.Context, r *run, after events.Position) error
 
-// through is r from its beginning to its end.
-func (r *run) through(parent context.Context, read reader) (err error) {
-	defer r.desk.end(r.job.Name)
+// execute is r from its beginning to its end.
+func (r *run) execute(parent context.Context, feed feedFunc) (err error) {
+	defer r.relay.unregister(r.job.Name)
 	ctx, stop := context.WithCancelCause(parent)
 	defer stop(nil)
-	var handing, keeping sync.WaitGroup
-	keep, kept := context.WithCancel(ctx)
-	defer kept()
-	if err = r.grant(ctx); err == nil {
-		keeping.Go(func() { r.keep(keep, stop) })
-		err = r.redeliver(ctx)
+	var workers, background sync.WaitGroup
+	saving, stopSaving := context.WithCancel(ctx)
+	defer stopSaving()
+	if err = r.takeRetryRequest(ctx); err == nil {
+		background.Go(func() { r.saveLoop(saving, stop) })
+		err = r.retryDeadLetters(ctx)
 	}
 	if err == nil {
-		keeping.Go(func() { r.retryAgain(keep, stop) })
-		for _, lane := range r.lanes {
-			handing.Go(func() {
-				if err := r.work(ctx, lane); err != nil {
+		background.Go(func() { r.retryLoop(saving, stop) })
+		for _, queue := range r.queues {
+			workers.Go(func() {
+				if err := r.runWorker(ctx, queue); err != nil {
 					stop(err)
 				}
 			})
 		}
-		if err = read(ctx, r, r.look().Position); err != nil {
+		if err = feed(ctx, r, r.snapshot().Position); err != nil {
 			stop(err)
 		}
-		for _, lane := range r.lanes {
-			close(lane)
+		for _, queue := range r.queues {
+			close(queue)
 		}
 	}
-	handing.Wait()
-	kept()
-	keeping.Wait()
+	workers.Wait()
+	stopSaving()
+	background.Wait()
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
@@ -182,43 +182,43 @@ func (r *run) through(parent context.Context, read reader) (err error) {
 	return err
 }
 
-// look returns the consumer as it is now.
-func (r *run) look() Consumer {
+// snapshot returns the consumer as it is now.
+func (r *run) snapshot() Consumer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.mu.consumer.copy()
 }
 
-// take puts a record on its way once there is room for it, or passes it over.
-func (r *run) take(ctx context.Context, e events.Entry) error {
-	p := parcel{entry: e, of: particularsOf(e)}
-	r.agents.learn(e, p.of.session)
+// accept puts a record on its way once there is room for it, or passes it over.
+func (r *run) accept(ctx context.Context, e events.Entry) error {
+	p := outgoing{entry: e, attrs: attributesOf(e)}
+	r.agents.add(e, p.attrs.session)
 	var err error
-	if p.of.agent, err = r.agents.of(ctx, p.of.session); err != nil {
+	if p.attrs.agent, err = r.agents.agentOf(ctx, p.attrs.session); err != nil {
 		return err
 	}
-	if !r.job.Only.takes(p.of) {
-		r.pass(e.Position)
+	if !r.job.Filter.accepts(p.attrs) {
+		r.skip(e.Position)
 		return nil
 	}
-	if err := r.firm(ctx, e.Position); err != nil {
+	if err := r.awaitDurable(ctx, e.Position); err != nil {
 		return err
 	}
-	if err := r.admit(ctx, p); err != nil {
+	if err := r.acquireSlots(ctx, p); err != nil {
 		return err
 	}
-	p.topic = r.job.Topic.of(p.of)
+	p.topic = r.job.Topic.of(p.attrs)
 	r.mu.Lock()
-	p.step = r.mu.track.begin(e.Position)
+	p.slot = r.mu.window.begin(e.Position)
 	r.mu.Unlock()
-	r.lanes[maphash.String(r.seed, string(e.Stream))%uint64(len(r.lanes))] <- p
+	r.queues[maphash.String(r.seed, string(e.Stream))%uint64(len(r.queues))] <- p
 	return nil
 }
 
-// firm returns when the log through a position is on the disk. A store that
+// awaitDurable returns when the log through a position is on the disk. A store that
 // answers before could give the position to another record after a power cut.
-func (r *run) firm(ctx context.Context, at events.Position) error {
-	store, ok := r.desk.store.(interface {
+func (r *run) awaitDurable(ctx context.Context, at events.Position) error {
+	store, ok := r.relay.store.(interface {
 		Durable() events.Position
 		Sync(ctx context.Context) error
 	})
@@ -228,123 +228,123 @@ func (r *run) firm(ctx context.Context, at events.Position) error {
 	return store.Sync(ctx)
 }
 
-// admit waits until there is room in flight for a record.
-func (r *run) admit(ctx context.Context, p parcel) error {
-	if r.places.Acquire(ctx, 1) != nil || r.bytes.Acquire(ctx, r.weight(p)) != nil {
+// acquireSlots delays until there is room in flight for a record.
+func (r *run) acquireSlots(ctx context.Context, p outgoing) error {
+	if r.recordSlots.Acquire(ctx, 1) != nil || r.byteSlots.Acquire(ctx, r.weight(p)) != nil {
 		return context.Cause(ctx) // after which nothing is taken any more
 	}
 	return nil
 }
 
-func (r *run) weight(p parcel) int64 { return int64(min(p.size(), r.policy.Bytes)) }
+func (r *run) weight(p outgoing) int64 { return int64(min(p.size(), r.policy.Bytes)) }
 
-// pass says that there is nothing to publish through a position, behind what
+// skip says that there is nothing to publish through a position, behind what
 // was taken.
-func (r *run) pass(at events.Position) {
+func (r *run) skip(at events.Position) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.mu.track.pass(at)
-	if r.mu.consumer.Position != r.mu.track.mark {
+	r.mu.window.pass(at)
+	if r.mu.consumer.Position != r.mu.window.watermark {
 		r.mu.unsaved++
 	}
 	r.advanceLocked()
 }
 
-// acknowledged takes records out of flight that the target has.
-func (r *run) acknowledged(done []parcel) {
+// ack takes records out of flight that the target has.
+func (r *run) ack(done []outgoing) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.mu.row = 0
+	r.mu.consecutive = 0
 	r.mu.consumer.Published += uint64(len(done))
 	for _, p := range done {
 		// One that was set aside may come again, from an older checkpoint.
-		r.mu.consumer.Poison = slices.DeleteFunc(r.mu.consumer.Poison, func(q Poison) bool { return q.is(p.entry) })
-		r.endLocked(p)
+		r.mu.consumer.DeadLetters = slices.DeleteFunc(r.mu.consumer.DeadLetters, func(q DeadLetter) bool { return q.is(p.entry) })
+		r.releaseLocked(p)
 	}
 	r.mu.unsaved += len(done)
 	r.advanceLocked()
 }
 
-// endLocked takes a record out of flight, if it was in.
-func (r *run) endLocked(p parcel) {
-	if p.step == nil {
+// releaseLocked takes a record out of flight, if it was in.
+func (r *run) releaseLocked(p outgoing) {
+	if p.slot == nil {
 		return
 	}
-	r.mu.track.end(p.step)
-	r.places.Release(1)
-	r.bytes.Release(r.weight(p))
+	r.mu.window.end(p.slot)
+	r.recordSlots.Release(1)
+	r.byteSlots.Release(r.weight(p))
 }
 
 func (r *run) advanceLocked() {
-	r.mu.consumer.Position = r.mu.track.mark
-	if r.mu.unsaved >= often {
-		wake(r.due)
+	r.mu.consumer.Position = r.mu.window.watermark
+	if r.mu.unsaved >= saveAfterAcks {
+		signal(r.saveSoon)
 	}
 }
 
-// setAside lists a record as poison, or says that there are too many and leaves
+// deadLetter lists a record as letter, or says that there are too many and leaves
 // it where it is.
-func (r *run) setAside(p parcel, tries int, err error) error {
+func (r *run) deadLetter(p outgoing, tries int, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := &r.mu.consumer
-	poison := Poison{
+	letter := DeadLetter{
 		Event: p.entry.ID, Kind: p.entry.Kind, Stream: p.entry.Stream, Revision: p.entry.Revision, Position: p.entry.Position,
-		Tries: tries, Trouble: r.troubleLocked(err),
+		Tries: tries, LastError: r.recordErrorLocked(err),
 	}
-	at := slices.IndexFunc(c.Poison, func(q Poison) bool { return q.is(p.entry) })
+	at := slices.IndexFunc(c.DeadLetters, func(q DeadLetter) bool { return q.is(p.entry) })
 	switch {
 	case at >= 0:
-		poison.Tries += c.Poison[at].Tries
-		c.Poison[at] = poison
-	case r.mu.row >= r.policy.InARow:
-		return fmt.Errorf("%w: %d in a row, the last because: %w", ErrPoisoned, r.mu.row, err)
-	case len(c.Poison) >= r.policy.Poison:
-		return fmt.Errorf("%w: %d are, the last because: %w", ErrPoisoned, len(c.Poison), err)
+		letter.Tries += c.DeadLetters[at].Tries
+		c.DeadLetters[at] = letter
+	case r.mu.consecutive >= r.policy.MaxConsecutive:
+		return fmt.Errorf("%w: %d in a row, the last because: %w", ErrTooManyDeadLetters, r.mu.consecutive, err)
+	case len(c.DeadLetters) >= r.policy.MaxDeadLetters:
+		return fmt.Errorf("%w: %d are, the last because: %w", ErrTooManyDeadLetters, len(c.DeadLetters), err)
 	default:
-		r.mu.row++
-		c.Poison = append(c.Poison, poison)
+		r.mu.consecutive++
+		c.DeadLetters = append(c.DeadLetters, letter)
 	}
-	r.endLocked(p)
+	r.releaseLocked(p)
 	r.mu.unsaved++
 	r.advanceLocked()
-	wake(r.due)
+	signal(r.saveSoon)
 	return nil
 }
 
-// troubleLocked puts an error into the consumer and returns it as it is kept.
-func (r *run) troubleLocked(err error) Trouble {
-	trouble := Trouble{Text: clipped(err.Error()), Time: r.desk.now().UTC().Truncate(time.Microsecond)}
-	r.mu.consumer.Trouble = &trouble
+// recordErrorLocked puts an error into the consumer and returns it as it is kept.
+func (r *run) recordErrorLocked(err error) LastError {
+	lastError := LastError{Text: truncated(err.Error()), Time: r.relay.now().UTC().Truncate(time.Microsecond)}
+	r.mu.consumer.LastError = &lastError
 	r.mu.unsaved++
-	return trouble
+	return lastError
 }
 
-// mostText bounds the text of an error that is kept.
-const mostText = 500
+// maxErrorText bounds the text of an error that is kept.
+const maxErrorText = 500
 
-func clipped(text string) string {
-	if len(text) > mostText {
-		return text[:mostText]
+func truncated(text string) string {
+	if len(text) > maxErrorText {
+		return text[:maxErrorText]
 	}
 	return text
 }
 
-// keep saves the checkpoint from time to time, and takes up what others wish,
+// saveLoop saves the checkpoint from time to time, and takes up what others wish,
 // until its context ends.
-func (r *run) keep(ctx context.Context, stop context.CancelCauseFunc) {
-	tick := time.NewTicker(r.policy.Save)
+func (r *run) saveLoop(ctx context.Context, stop context.CancelCauseFunc) {
+	tick := time.NewTicker(r.policy.SaveInterval)
 	defer tick.Stop()
 	for {
-		var granted error
+		var requested error
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			granted = r.grant(ctx)
-		case <-r.due:
+			requested = r.takeRetryRequest(ctx)
+		case <-r.saveSoon:
 		}
-		if err := errors.Join(granted, r.save(ctx)); err != nil && ctx.Err() == nil {
+		if err := errors.Join(requested, r.save(ctx)); err != nil && ctx.Err() == nil {
 			stop(err)
 			return
 		}
@@ -353,18 +353,18 @@ func (r *run) keep(ctx context.Context, stop context.CancelCauseFunc) {
 
 // save saves the checkpoint if it has changed.
 func (r *run) save(ctx context.Context) error {
-	r.saving.Lock()
-	defer r.saving.Unlock()
+	r.saveMu.Lock()
+	defer r.saveMu.Unlock()
 	r.mu.Lock()
 	if r.mu.unsaved == 0 {
 		r.mu.Unlock()
 		return nil
 	}
 	r.mu.unsaved = 0
-	r.mu.consumer.Saved = r.desk.now().UTC().Truncate(time.Microsecond)
+	r.mu.consumer.Saved = r.relay.now().UTC().Truncate(time.Microsecond)
 	c := r.mu.consumer.copy()
 	r.mu.Unlock()
-	err := r.desk.save(ctx, c)
+	err := r.relay.save(ctx, c)
 	if err != nil {
 		r.mu.Lock()
 		r.mu.unsaved++
@@ -373,8 +373,8 @@ func (r *run) save(ctx context.Context) error {
 	return err
 }
 
-// wake puts a sign into a channel that holds one.
-func wake(c chan<- struct{}) {
+// signal puts a sign into a channel that holds one.
+func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

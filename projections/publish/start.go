@@ -17,7 +17,7 @@ type Start struct {
 // Now is the end that the log has when the consumer is made.
 func Now() Start { return Start{now: true} }
 
-// Behind is behind a position.
+// After is behind a position.
 func Behind(p events.Position) Start { return Start{after: p} }
 
 // ParseStart understands beginning, now and a position, which is one to begin
@@ -53,8 +53,8 @@ func (s *Start) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// in returns the position that s means in a store.
-func (s Start) in(ctx context.Context, store events.Store) (events.Position, error) {
+// position returns the position that s means in a store.
+func (s Start) position(ctx context.Context, store events.Store) (events.Position, error) {
 	if !s.now {
 		return s.after, nil
 	}

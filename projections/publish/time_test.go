@@ -39,7 +39,7 @@ func sliceOf(t *testing.T, entries []events.Entry) *eventstest.Slice {
 
 // A target that is away for an hour is tried again, ever later up to the most,
 // and loses nothing.
-func TestATargetThatIsAwayIsWaitedFor(t *testing.T) {
+func TestAnUnavailableTargetIsRetried(t *testing.T) {
 	t.Parallel()
 	entries := entriesOf(t, 3)
 	synctest.Test(t, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestATargetThatIsAwayIsWaitedFor(t *testing.T) {
 			return nil
 		}}
 		var waits []time.Duration
-		d := publish.NewDesk(store, &memory{}, claims(t, "test"), time.Now)
+		d := publish.NewRelay(store, &memory{}, claims(t, "test"), time.Now)
 		j := job(t, "a", func(j *publish.Job) {
 			j.Policy = publish.Policy{Tries: 1}
 			j.Failed = func(f publish.Failure) { waits = append(waits, f.Wait) }
@@ -70,16 +70,16 @@ func TestATargetThatIsAwayIsWaitedFor(t *testing.T) {
 			}
 		}
 		c := consumer(t, d, "a")
-		if len(to.got()) != 3 || len(c.Poison) != 0 {
-			t.Errorf("%d records arrived and %d were set aside, want 3 and none", len(to.got()), len(c.Poison))
+		if len(to.got()) != 3 || len(c.DeadLetters) != 0 {
+			t.Errorf("%d records arrived and %d were set aside, want 3 and none", len(to.got()), len(c.DeadLetters))
 		}
-		if c.Trouble == nil || c.Trouble.Text != "gone: target is not available" {
-			t.Errorf("trouble = %+v, want that it was gone", c.Trouble)
+		if c.LastError == nil || c.LastError.Text != "gone: target is not available" {
+			t.Errorf("trouble = %+v, want that it was gone", c.LastError)
 		}
 	})
 }
 
-func TestTheWaitHasJitter(t *testing.T) {
+func TestBackoffHasJitter(t *testing.T) {
 	t.Parallel()
 	entries := entriesOf(t, 1)
 	waits := map[time.Duration]bool{}
@@ -93,7 +93,7 @@ func TestTheWaitHasJitter(t *testing.T) {
 				}
 				return nil
 			}}
-			if err := publish.NewDesk(store, &memory{}, claims(t, "test"), time.Now).CatchUp(t.Context(), job(t, "a", func(*publish.Job) {}), to); err != nil {
+			if err := publish.NewRelay(store, &memory{}, claims(t, "test"), time.Now).CatchUp(t.Context(), job(t, "a", func(*publish.Job) {}), to); err != nil {
 				t.Fatal(err)
 			}
 			waits[time.Since(begun)] = true
@@ -114,8 +114,8 @@ func TestARunEndsWhileItWaits(t *testing.T) {
 		defer cancel()
 		begun := time.Now()
 		to := &sink{refuse: func(*message.Message) error { return publish.ErrUnavailable }}
-		j := job(t, "a", func(j *publish.Job) { j.Policy = publish.Policy{Least: time.Hour, Most: time.Hour} })
-		err := publish.NewDesk(store, &memory{}, claims(t, "test"), time.Now).Follow(ctx, j, to)
+		j := job(t, "a", func(j *publish.Job) { j.Policy = publish.Policy{MinBackoff: time.Hour, MaxBackoff: time.Hour} })
+		err := publish.NewRelay(store, &memory{}, claims(t, "test"), time.Now).Follow(ctx, j, to)
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != time.Minute {
 			t.Errorf("Follow = %v after %v, want its deadline after a minute", err, time.Since(begun))
 		}
@@ -132,10 +132,10 @@ func TestTheCheckpointIsSavedInTime(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		j := job(t, "a", func(j *publish.Job) { j.Policy = publish.Policy{} })
-		go func() { done <- publish.NewDesk(store, kept, claims(t, "test"), time.Now).Follow(ctx, j, &sink{}) }()
+		go func() { done <- publish.NewRelay(store, kept, claims(t, "test"), time.Now).Follow(ctx, j, &sink{}) }()
 		time.Sleep(1100 * time.Millisecond)
 		synctest.Wait()
-		if c := consumer(t, publish.NewDesk(store, kept, claims(t, "test"), time.Now), "a"); c.Position.String() != "5" || c.Published != 5 {
+		if c := consumer(t, publish.NewRelay(store, kept, claims(t, "test"), time.Now), "a"); c.Position.String() != "5" || c.Published != 5 {
 			t.Errorf("kept after a second: position %s, %d published, want 5, 5", c.Position, c.Published)
 		}
 		cancel()
@@ -147,26 +147,26 @@ func TestTheCheckpointIsSavedInTime(t *testing.T) {
 
 // Of several orders one cannot be opened at first, one ends with an error, and
 // the others go on.
-func TestOneOrderDoesNotHoldUpTheOthers(t *testing.T) {
+func TestAFailedJobDoesNotBlockTheOthers(t *testing.T) {
 	t.Parallel()
 	entries := entriesOf(t, 12)
 	synctest.Test(t, func(t *testing.T) {
 		store := sliceOf(t, entries)
 		sinks := map[string]*sink{"good": {}, "late": {}, "broken": {refuse: func(*message.Message) error { return publish.ErrUnacceptable }}}
 		begun := time.Now()
-		open := func(_ context.Context, o publish.Order, _ events.Position) (publish.Target, error) {
+		open := func(_ context.Context, o publish.JobConfig, _ events.Position) (publish.Target, error) {
 			if o.Name == "late" && time.Since(begun) < time.Minute {
 				return nil, publish.ErrUnavailable
 			}
 			return sinks[o.Name], nil
 		}
-		var orders []publish.Order
+		var orders []publish.JobConfig
 		for _, name := range []string{"good", "broken", "late"} {
-			orders = append(orders, publish.Order{Job: job(t, name, func(j *publish.Job) { j.Policy = publish.Policy{} }), To: "sink:"})
+			orders = append(orders, publish.JobConfig{Job: job(t, name, func(j *publish.Job) { j.Policy = publish.Policy{} }), To: "sink:"})
 		}
 		var mu sync.Mutex
 		told, times := map[string]error{}, map[string]int{}
-		d := publish.NewDesk(store, &memory{}, claims(t, "test"), time.Now)
+		d := publish.NewRelay(store, &memory{}, claims(t, "test"), time.Now)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		err := d.FollowAll(ctx, orders, open, func(name string, err error) {
@@ -181,14 +181,14 @@ func TestOneOrderDoesNotHoldUpTheOthers(t *testing.T) {
 		if len(sinks["good"].got()) != 12 || len(sinks["late"].got()) != 12 {
 			t.Errorf("published %d and %d records, want 12 and 12", len(sinks["good"].got()), len(sinks["late"].got()))
 		}
-		if !errors.Is(told["broken"], publish.ErrPoisoned) || !errors.Is(told["late"], publish.ErrUnavailable) || told["good"] != nil {
+		if !errors.Is(told["broken"], publish.ErrTooManyDeadLetters) || !errors.Is(told["late"], publish.ErrUnavailable) || told["good"] != nil {
 			t.Errorf("told %v", told)
 		}
 		if times["broken"] != 1 || times["late"] < 3 || times["late"] > 4 {
 			t.Errorf("told %v times, want the late one each time that its wait has doubled", times)
 		}
 		all, err := d.Consumers(t.Context())
-		if err != nil || len(all) != 3 || all[0].Name != "broken" || all[0].Trouble == nil || !strings.Contains(all[0].Trouble.Text, "too many records") || len(all[0].Poison) != 10 {
+		if err != nil || len(all) != 3 || all[0].Name != "broken" || all[0].LastError == nil || !strings.Contains(all[0].LastError.Text, "too many records") || len(all[0].DeadLetters) != 10 {
 			t.Errorf("Consumers = %+v, %v, want broken with 10 set aside first, and why it ended", all, err)
 		}
 	})

@@ -50,7 +50,7 @@ type Bus struct {
 
 // New returns the broker over a store.
 func New(cfg Config) *Bus {
-	cfg.Redelivery = cfg.Redelivery.filled()
+	cfg.Redelivery = cfg.Redelivery.withDefaults()
 	b := &Bus{config: cfg}
 	b.mu.topics, b.mu.groups = map[events.Stream]*topic{}, map[string]*group{}
 	return b
@@ -93,7 +93,7 @@ func (b *Bus) append(ctx context.Context, s events.Stream, records []events.Reco
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for {
-		if err := t.measureLocked(ctx, b.config.Store, s); err != nil {
+		if err := t.loadLengthLocked(ctx, b.config.Store, s); err != nil {
 			return err
 		}
 		err := b.config.Store.Append(ctx, s, t.mu.length, records...)
@@ -107,7 +107,7 @@ func (b *Bus) append(ctx context.Context, s events.Stream, records []events.Reco
 	}
 }
 
-func (t *topic) measureLocked(ctx context.Context, store events.Store, s events.Stream) error {
+func (t *topic) loadLengthLocked(ctx context.Context, store events.Store, s events.Stream) error {
 	if t.mu.known {
 		return nil
 	}

@@ -53,7 +53,7 @@ func ends(b *bus.Bus) tests.ConsumerGroupPubSubConstructor {
 func TestWatermillsSuite(t *testing.T) {
 	features := tests.Features{ConsumerGroups: true, GuaranteedOrder: true, Persistent: true, ForceShort: os.Getenv("LEDGER_TEST_LONG") == ""}
 	store := openStore(t)
-	b := busWith(store, store, bus.Redelivery{Most: 5 * time.Millisecond}) // the suite refuses a message 300 times
+	b := busWith(store, store, bus.Redelivery{MaxBackoff: 5 * time.Millisecond}) // the suite refuses a message 300 times
 	one := func(t *testing.T) (message.Publisher, message.Subscriber) { return ends(b)(t, "one") }
 	tests.TestPubSub(t, features, one, ends(b))
 	t.Run("TestNewSubscriberReceivesOldMessages of another group", func(t *testing.T) {
@@ -215,7 +215,7 @@ func TestATopicHasItsOwnMessages(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeKeptIsRefused(t *testing.T) {
+func TestInvalidNamesAndMessagesAreRefused(t *testing.T) {
 	t.Parallel()
 	b := busOver(openStore(t))
 	p := b.Publisher()
@@ -255,7 +255,7 @@ func TestWhatCannotBeKeptIsRefused(t *testing.T) {
 func second[T any](_ T, err error) error { return err }
 
 // A store that closes ends a subscription, and somebody is told.
-func TestWhatEndsASubscriptionIsTold(t *testing.T) {
+func TestTheErrorThatEndsASubscriptionIsReported(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
 	told := make(chan error, 1)

@@ -20,10 +20,10 @@ type Redelivery struct {
 	// Refusals is the number of negative acknowledgements after which a message
 	// becomes a dead letter. 0: 400.
 	Refusals int
-	// Least is the wait before the second redelivery; the first follows at once.
-	// The wait doubles with each later one, up to Most, and up to half of it is
+	// MinBackoff is the wait before the second redelivery; the first follows at once.
+	// The wait doubles with each later one, up to MaxBackoff, and up to half of it is
 	// added or left out at random. 0: 1 ms and 100 ms.
-	Least, Most time.Duration
+	MinBackoff, MaxBackoff time.Duration
 	// AckWait is how long a subscriber has a message alone. After it the message
 	// goes also to the next subscription that receives, preferably one that does
 	// not have it. An acknowledgement of an earlier delivery is still taken.
@@ -34,9 +34,9 @@ type Redelivery struct {
 	Unanswered int
 }
 
-func (r Redelivery) filled() Redelivery {
+func (r Redelivery) withDefaults() Redelivery {
 	r.Refusals, r.Unanswered = cmp.Or(r.Refusals, 400), cmp.Or(r.Unanswered, 10)
-	r.Least, r.Most = cmp.Or(r.Least, time.Millisecond), cmp.Or(r.Most, 100*time.Millisecond)
+	r.MinBackoff, r.MaxBackoff = cmp.Or(r.MinBackoff, time.Millisecond), cmp.Or(r.MaxBackoff, 100*time.Millisecond)
 	r.AckWait = cmp.Or(r.AckWait, 30*time.Second)
 	return r
 }
@@ -45,15 +45,15 @@ func (r Redelivery) filled() Redelivery {
 type pending struct {
 	entry    events.Entry
 	template *message.Message // copied for each delivery
-	again    bool             // it is a dead letter that was released
-	waits    *backoff.ExponentialBackOff
+	released bool             // it is a dead letter that was released
+	backoff  *backoff.ExponentialBackOff
 
 	due        time.Time   // when it may be handed over
 	deliveries []*delivery // without an answer
 	latest     *delivery   // one of them, within AckWait; nil: the message is to be handed over
 
 	refusals, unanswered int
-	damage               error // why it is no message
+	decodeErr            error // why it is no message
 	acknowledged         bool
 }
 
@@ -65,24 +65,24 @@ type delivery struct {
 	until time.Time
 }
 
-func (g *group) pending(e events.Entry, again bool) *pending {
+func (g *group) pending(e events.Entry, released bool) *pending {
 	r := g.bus.config.Redelivery
-	p := &pending{entry: e, again: again, waits: backoff.NewExponentialBackOff()}
-	p.waits.InitialInterval, p.waits.MaxInterval, p.waits.Multiplier = r.Least, r.Most, 2
-	p.template, p.damage = messageOf(e)
+	p := &pending{entry: e, released: released, backoff: backoff.NewExponentialBackOff()}
+	p.backoff.InitialInterval, p.backoff.MaxInterval, p.backoff.Multiplier = r.MinBackoff, r.MaxBackoff, 2
+	p.template, p.decodeErr = messageOf(e)
 	return p
 }
 
-// over reports whether the delivery of a message has ended.
-func (p *pending) over(r Redelivery) bool {
-	return p.acknowledged || p.damage != nil || p.refusals >= r.Refusals || p.unanswered >= r.Unanswered
+// isFinished reports whether the delivery of a message has ended.
+func (p *pending) isFinished(r Redelivery) bool {
+	return p.acknowledged || p.decodeErr != nil || p.refusals >= r.Refusals || p.unanswered >= r.Unanswered
 }
 
 // reason says why a message that was not acknowledged is a dead letter.
 func (p *pending) reason(r Redelivery) string {
 	switch {
-	case p.damage != nil:
-		return p.damage.Error()
+	case p.decodeErr != nil:
+		return p.decodeErr.Error()
 	case p.refusals >= r.Refusals:
 		return fmt.Sprintf("subscribers refused it %d times", p.refusals)
 	}
@@ -93,8 +93,8 @@ func (p *pending) reason(r Redelivery) string {
 // letter. A context that ends leaves the message as it is, for the subscription
 // that has the turn next.
 func (g *group) deliver(ctx context.Context, p *pending) error {
-	for !p.over(g.bus.config.Redelivery) {
-		if err := g.step(ctx, p); err != nil {
+	for !p.isFinished(g.bus.config.Redelivery) {
+		if err := g.awaitEvent(ctx, p); err != nil {
 			return err
 		}
 	}
@@ -105,26 +105,26 @@ func (g *group) deliver(ctx context.Context, p *pending) error {
 	return nil
 }
 
-// step offers a message if it is to be handed over, and waits for the next event:
+// awaitEvent offers a message if it is to be handed over, and waits for the next event:
 // a subscription takes it or leaves, an answer comes, or a wait ends.
-func (g *group) step(ctx context.Context, p *pending) error {
+func (g *group) awaitEvent(ctx context.Context, p *pending) error {
 	now := time.Now()
-	offered, changed := g.present(func(all []*subscription) []*subscription {
+	offered, changed := g.beginOffer(func(all []*subscription) []*subscription {
 		p.prune(all)
 		return p.recipients(all, now)
 	})
-	defer g.withdraw()
+	defer g.endOffer()
 	if p.acknowledged {
 		return nil
 	}
-	var s selection
+	var s selectSet
 	s.receive(ctx.Done(), func() {})
 	s.receive(changed, func() {})
 	for _, d := range p.deliveries {
 		s.receive(d.m.Acked(), func() {})
-		s.receive(d.m.Nacked(), func() { p.refused(d) })
+		s.receive(d.m.Nacked(), func() { p.nack(d) })
 	}
-	if at, ok := p.wakes(now); ok {
+	if at, ok := p.deadline(now); ok {
 		timer := time.NewTimer(at.Sub(now))
 		defer timer.Stop()
 		s.receive(timer.C, func() { p.expire() })
@@ -133,7 +133,7 @@ func (g *group) step(ctx context.Context, p *pending) error {
 		s.offer(p.deliveryTo(to, now.Add(g.bus.config.Redelivery.AckWait)), p)
 	}
 	s.wait()
-	if p.takeAcknowledgement(); p.acknowledged {
+	if p.checkAcks(); p.acknowledged {
 		return nil // also where the subscription ended after it
 	}
 	return context.Cause(ctx)
@@ -156,8 +156,8 @@ func (p *pending) recipients(all []*subscription, now time.Time) (to []*subscrip
 	return to
 }
 
-// wakes returns when something is to be done without an event.
-func (p *pending) wakes(now time.Time) (time.Time, bool) {
+// deadline returns when something is to be done without an event.
+func (p *pending) deadline(now time.Time) (time.Time, bool) {
 	if p.latest != nil {
 		return p.latest.until, true
 	}
@@ -172,22 +172,22 @@ func (p *pending) expire() {
 	}
 }
 
-// refused takes in a negative acknowledgement. One of an earlier delivery says
+// nack takes in a negative acknowledgement. One of an earlier delivery says
 // nothing about the latest.
-func (p *pending) refused(d *delivery) {
+func (p *pending) nack(d *delivery) {
 	if p.drop(d); p.latest != d {
 		return
 	}
 	p.latest = nil
 	if p.refusals++; p.refusals > 1 {
-		p.due = time.Now().Add(p.waits.NextBackOff())
+		p.due = time.Now().Add(p.backoff.NextBackOff())
 	}
 }
 
 // prune takes in which subscriptions ended. What they had is for the others at
 // once, unless it was acknowledged before.
 func (p *pending) prune(present []*subscription) {
-	p.takeAcknowledgement()
+	p.checkAcks()
 	for _, d := range slices.Clone(p.deliveries) {
 		if slices.Contains(present, d.to) {
 			continue
@@ -198,8 +198,8 @@ func (p *pending) prune(present []*subscription) {
 	}
 }
 
-// takeAcknowledgement takes in an acknowledgement that was given by now.
-func (p *pending) takeAcknowledgement() {
+// checkAcks takes in an acknowledgement that was given by now.
+func (p *pending) checkAcks() {
 	for _, d := range p.deliveries {
 		select {
 		case <-d.m.Acked():
@@ -225,20 +225,20 @@ func (p *pending) deliveryTo(s *subscription, until time.Time) *delivery {
 	return d
 }
 
-// A selection is a select statement over any number of channels.
-type selection struct {
+// A selectSet is a select statement over any number of channels.
+type selectSet struct {
 	cases []reflect.SelectCase
 	then  []func()
 	ends  []func() // of the deliveries that are offered
 }
 
-func (s *selection) receive(from any, then func()) {
+func (s *selectSet) receive(from any, then func()) {
 	s.cases = append(s.cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(from)})
 	s.then = append(s.then, then)
 }
 
 // offer adds the sending of a delivery.
-func (s *selection) offer(d *delivery, p *pending) {
+func (s *selectSet) offer(d *delivery, p *pending) {
 	s.cases = append(s.cases, reflect.SelectCase{Dir: reflect.SelectSend, Chan: reflect.ValueOf(d.to.out), Send: reflect.ValueOf(d.m)})
 	sent := false
 	s.then = append(s.then, func() {
@@ -253,7 +253,7 @@ func (s *selection) offer(d *delivery, p *pending) {
 }
 
 // wait waits for one of the channels, and does what was given for it.
-func (s *selection) wait() {
+func (s *selectSet) wait() {
 	chosen, _, _ := reflect.Select(s.cases)
 	s.then[chosen]()
 	for _, end := range s.ends {

@@ -14,13 +14,13 @@ import (
 // subscriptions at a time has the turn: its goroutine dispatches the messages of
 // the topic to all subscriptions of the group.
 type group struct {
-	bus           *Bus
-	name, topic   string
-	checkpoint    string        // the name of the offset
-	stream        events.Stream // the topic
-	deadLetters   events.Stream
-	turn          chan struct{} // holds one while no subscription dispatches
-	lettersChange atomic.Bool   // the dead letters changed: they are to be read
+	bus                *Bus
+	name, topic        string
+	checkpoint         string        // the name of the offset
+	stream             events.Stream // the topic
+	deadLetters        events.Stream
+	dispatchToken      chan struct{} // holds one while no subscription dispatches
+	deadLettersChanged atomic.Bool   // the dead letters changed: they are to be read
 
 	mu struct {
 		sync.Mutex
@@ -31,12 +31,12 @@ type group struct {
 	}
 
 	// What follows belongs to the subscription that has the turn.
-	loaded  bool
-	done    events.Revision // acknowledged, or a dead letter
-	ahead   []events.Entry  // read, and not dispatched
-	end     events.Position // behind which the next one comes, if none is ahead
-	letters letters
-	current *pending // nil between messages
+	loaded     bool
+	offset     events.Revision // acknowledged, or a dead letter
+	prefetched []events.Entry  // read, and not dispatched
+	end        events.Position // behind which the next one comes, if none is ahead
+	letters    deadLetterList
+	current    *pending // nil between messages
 }
 
 // A subscription is one channel of messages.
@@ -53,10 +53,10 @@ func (b *Bus) group(name, topic string, stream events.Stream) *group {
 	if g == nil {
 		g = &group{
 			bus: b, name: name, topic: topic, checkpoint: key, stream: stream,
-			deadLetters: deadLetterStream(name, topic), turn: make(chan struct{}, 1),
+			deadLetters: deadLetterStream(name, topic), dispatchToken: make(chan struct{}, 1),
 		}
 		g.mu.withdrawn, g.mu.changed = sync.NewCond(&g.mu), make(chan struct{})
-		g.turn <- struct{}{}
+		g.dispatchToken <- struct{}{}
 		b.mu.groups[key] = g
 	}
 	return g
@@ -68,11 +68,11 @@ func (g *group) serve(s *subscription) error {
 	g.join(s)
 	defer g.leave(s)
 	select {
-	case <-g.turn:
+	case <-g.dispatchToken:
 	case <-s.ctx.Done():
 		return context.Cause(s.ctx)
 	}
-	defer func() { g.turn <- struct{}{} }()
+	defer func() { g.dispatchToken <- struct{}{} }()
 	return g.dispatch(s.ctx)
 }
 
@@ -101,17 +101,17 @@ func (g *group) changedLocked() {
 	g.mu.changed = make(chan struct{})
 }
 
-// present returns the subscriptions that choose takes from all of the group, and a
+// beginOffer returns the subscriptions that choose takes from all of the group, and a
 // channel that is closed when those of the group change. The chosen ones count as
-// offered a message until withdraw is called.
-func (g *group) present(choose func([]*subscription) []*subscription) (offered []*subscription, changed <-chan struct{}) {
+// offered a message until endOffer is called.
+func (g *group) beginOffer(choose func([]*subscription) []*subscription) (offered []*subscription, changed <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.mu.offered = choose(g.mu.subscriptions)
 	return g.mu.offered, g.mu.changed
 }
 
-func (g *group) withdraw() {
+func (g *group) endOffer() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.mu.offered = nil
@@ -131,33 +131,33 @@ func (g *group) dispatch(ctx context.Context) error {
 		if err := g.deliver(ctx, g.current); err != nil {
 			return err
 		}
-		if err := g.settle(ctx, g.current); err != nil {
+		if err := g.finish(ctx, g.current); err != nil {
 			return err
 		}
 		g.current = nil
 	}
 }
 
-// settle records how the delivery of a message ended.
-func (g *group) settle(ctx context.Context, p *pending) error {
+// finish records how the delivery of a message ended.
+func (g *group) finish(ctx context.Context, p *pending) error {
 	if !p.acknowledged {
-		if err := g.setAside(ctx, p); err != nil {
+		if err := g.deadLetter(ctx, p); err != nil {
 			return err
 		}
 	}
 	switch {
-	case !p.again:
-		return g.pass(ctx, p.entry.Revision)
+	case !p.released:
+		return g.advance(ctx, p.entry.Revision)
 	case p.acknowledged:
-		return g.resolve(ctx, p.entry.Revision)
+		return g.recordAck(ctx, p.entry.Revision)
 	}
 	return nil
 }
 
-// pass moves the offset behind a message of the topic.
-func (g *group) pass(ctx context.Context, r events.Revision) error {
-	if g.done < r { // else it was, and could not be saved
-		g.done, g.ahead = r, g.ahead[1:]
+// advance moves the offset behind a message of the topic.
+func (g *group) advance(ctx context.Context, r events.Revision) error {
+	if g.offset < r { // else it was, and could not be saved
+		g.offset, g.prefetched = r, g.prefetched[1:]
 	}
 	return g.save(ctx)
 }

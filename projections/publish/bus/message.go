@@ -15,8 +15,8 @@ const kind = "MessagePublished"
 
 const inBase64 = "base64"
 
-// A sidecar is the metadata of a record that is a message.
-type sidecar struct {
+// A messageMetadata is the metadata of a record that is a message.
+type messageMetadata struct {
 	UUID     string            `json:"uuid"`
 	Headers  map[string]string `json:"headers,omitempty"`
 	Encoding string            `json:"encoding,omitempty"` // of the data, where they are not the payload
@@ -24,13 +24,13 @@ type sidecar struct {
 
 // record returns a message as it is kept.
 func (b *Bus) record(m *message.Message) (events.Record, error) {
-	beside := sidecar{UUID: m.UUID, Headers: m.Metadata}
-	if err := textual(m); err != nil {
+	envelope := messageMetadata{UUID: m.UUID, Headers: m.Metadata}
+	if err := checkUTF8(m); err != nil {
 		return events.Record{}, err
 	}
 	data := bytes.Clone(m.Payload)
 	if !json.Valid(data) || !utf8.Valid(data) {
-		beside.Encoding = inBase64
+		envelope.Encoding = inBase64
 		encoded, err := json.Marshal([]byte(m.Payload))
 		if err != nil {
 			return events.Record{}, err
@@ -39,7 +39,7 @@ func (b *Bus) record(m *message.Message) (events.Record, error) {
 			data = []byte(`""`)
 		}
 	}
-	metadata, err := json.Marshal(beside)
+	metadata, err := json.Marshal(envelope)
 	if err != nil {
 		return events.Record{}, err
 	}
@@ -49,9 +49,9 @@ func (b *Bus) record(m *message.Message) (events.Record, error) {
 	}, nil
 }
 
-// textual returns an ErrBadMessage unless UUID and metadata are text, which
+// checkUTF8 returns an ErrBadMessage unless UUID and metadata are text, which
 // JSON can keep.
-func textual(m *message.Message) error {
+func checkUTF8(m *message.Message) error {
 	for key, value := range m.Metadata {
 		if !utf8.ValidString(key) || !utf8.ValidString(value) {
 			return fmt.Errorf("%w: %s: its metadata %q are not UTF-8", ErrBadMessage, m.UUID, key)
@@ -69,18 +69,18 @@ func messageOf(e events.Entry) (*message.Message, error) {
 	if e.Kind != kind {
 		return message.NewMessage(e.ID.String(), e.Data), nil
 	}
-	var beside sidecar
-	err := json.Unmarshal(e.Metadata, &beside)
+	var envelope messageMetadata
+	err := json.Unmarshal(e.Metadata, &envelope)
 	payload := e.Data
-	if err == nil && beside.Encoding == inBase64 {
+	if err == nil && envelope.Encoding == inBase64 {
 		payload = nil
 		err = json.Unmarshal(e.Data, &payload)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the message at revision %d of %s: %w: %w", e.Revision, e.Stream, events.ErrDamaged, err)
 	}
-	m := message.NewMessage(beside.UUID, payload)
-	for key, value := range beside.Headers {
+	m := message.NewMessage(envelope.UUID, payload)
+	for key, value := range envelope.Headers {
 		m.Metadata.Set(key, value)
 	}
 	return m, nil

@@ -28,7 +28,7 @@ func put(t *testing.T, b *bus.Bus, topic string, ids ...string) {
 
 // A subscriber that has subscribed and takes nothing from its channel holds up
 // neither the others of its group nor other groups.
-func TestASubscriberThatDoesNotReceiveHoldsUpNobody(t *testing.T) {
+func TestASubscriberThatDoesNotReceiveBlocksNoOther(t *testing.T) {
 	t.Parallel()
 	b := busOver(openStore(t))
 	subscribe(t, b, "g", "t") // and receives nothing

@@ -4,7 +4,7 @@
 // subjects of a topic or makes it, and returns a [Publisher], which is one of
 // watermill. The topic of a record is the subject; its UUID is the header
 // Nats-Msg-Id as well, by which the server drops what is repeated within the
-// window of the stream. The headers are those of watermill's own marshaler for
+// dedupWindow of the stream. The headers are those of watermill's own marshaler for
 // NATS, which reads them.
 //
 //	nats://[USER[:PASSWORD]@ | TOKEN@]HOST[:PORT][?creds=FILE][&ca=FILE][&stream=NAME]

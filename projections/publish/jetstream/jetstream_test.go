@@ -130,7 +130,7 @@ func TestAMessageArrivesWithEveryValue(t *testing.T) {
 	}
 }
 
-func TestAWrongURLIsTold(t *testing.T) {
+func TestAWrongURLIsRefused(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(o *server.Options) { o.Username, o.Password = "ada", "s3cret" })
 	none := serve(t, func(o *server.Options) { o.JetStream = false })
@@ -170,7 +170,7 @@ func TestAWrongURLIsTold(t *testing.T) {
 	}
 }
 
-func TestTheStreamOfTheSubjectsIsUsed(t *testing.T) {
+func TestAnExistingStreamIsUsed(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	conn, err := nats.Connect(s.ClientURL())

@@ -63,9 +63,9 @@ func publishAll(dir, target string) error {
 		return err
 	}
 	defer p.Close()
-	return publish.NewDesk(store, store, publish.NewLockFolder(filepath.Join(dir, "claims"), "test"), time.Now).CatchUp(ctx, publish.Job{
-		Name: "test", Target: publish.Shown(target), Topic: topic,
-		Policy: publish.Policy{Lanes: jetstream.Lanes, Most: time.Second, Save: 20 * time.Millisecond},
+	return publish.NewRelay(store, store, publish.NewFileLocker(filepath.Join(dir, "claims"), "test"), time.Now).CatchUp(ctx, publish.Job{
+		Name: "test", Target: publish.Redacted(target), Topic: topic,
+		Policy: publish.Policy{Workers: jetstream.Workers, MaxBackoff: time.Second, SaveInterval: 20 * time.Millisecond},
 	}, p)
 }
 

@@ -138,7 +138,7 @@ func TestAStreamWithoutRoomIsWaitedFor(t *testing.T) {
 
 // A server that does not understand a line ends the connection, and the client
 // gives it up for good. The publisher does not.
-func TestAConnectionThatIsGivenUpIsMadeAnew(t *testing.T) {
+func TestAClosedConnectionIsReplaced(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(o *server.Options) { o.MaxControlLine = 1024 })
 	p := open(t, s.ClientURL(), "t.{tool}")
@@ -157,7 +157,7 @@ func TestAConnectionThatIsGivenUpIsMadeAnew(t *testing.T) {
 }
 
 // Who may not publish is told so, by name of the subject.
-func TestWhatAUserMayNotIsTold(t *testing.T) {
+func TestMissingPermissionsAreReported(t *testing.T) {
 	t.Parallel()
 	deny := func(subject string) *server.Permissions {
 		return &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{subject}}}

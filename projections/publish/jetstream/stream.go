@@ -11,9 +11,9 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish"
 )
 
-// fits returns a publish.ErrBadTopic unless every topic that t can be is a
+// checkTopic returns a publish.ErrBadTopic unless every topic that t can be is a
 // subject that may be published to.
-func fits(t publish.Topic) error {
+func checkTopic(t publish.Topic) error {
 	for token := range strings.SplitSeq(t.Pattern("x"), ".") {
 		switch {
 		case token == "":
@@ -28,35 +28,35 @@ func fits(t publish.Topic) error {
 	return nil
 }
 
-// provide finds or makes the stream that keeps the subjects of a topic.
-func (a address) provide(ctx context.Context, conn *nats.Conn, topic publish.Topic) error {
+// ensureStream finds or makes the stream that keeps the subjects of a topic.
+func (a serverURL) ensureStream(ctx context.Context, conn *nats.Conn, topic publish.Topic) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	js, err := conn.JetStream()
 	if err != nil {
-		return fmt.Errorf("connect to %s: %w: %w", a.shown, ErrNoJetStream, err)
+		return fmt.Errorf("connect to %s: %w: %w", a.redacted, ErrNoJetStream, err)
 	}
 	subject := subjects(topic)
 	found, err := js.StreamNameBySubject(subject, nats.Context(ctx))
 	switch {
 	case err == nil && a.stream != "" && found != a.stream:
-		return fmt.Errorf("publish to %s: %w: the subjects %s are kept by the stream %s, not by %s", a.shown, ErrStream, subject, found, a.stream)
+		return fmt.Errorf("publish to %s: %w: the subjects %s are kept by the stream %s, not by %s", a.redacted, ErrStream, subject, found, a.stream)
 	case err == nil:
-		return a.keeps(ctx, js, found, subject)
+		return a.checkSubjects(ctx, js, found, subject)
 	case errors.Is(err, nats.ErrJetStreamNotEnabled), errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrJetStreamNotEnabledForAccount):
-		return fmt.Errorf("publish to %s: %w: start it with -js", a.shown, ErrNoJetStream)
+		return fmt.Errorf("publish to %s: %w: start it with -js", a.redacted, ErrNoJetStream)
 	case !errors.Is(err, nats.ErrNoMatchingStream):
-		return fmt.Errorf("publish to %s: %w: ask which keeps %s: %w", a.shown, ErrStream, subject, told(conn, err))
+		return fmt.Errorf("publish to %s: %w: ask which keeps %s: %w", a.redacted, ErrStream, subject, withServerError(conn, err))
 	}
 	name := a.stream
 	if name == "" {
 		name = streamName(subject)
 	}
 	_, err = js.AddStream(&nats.StreamConfig{
-		Name: name, Description: "Records of a ledger", Subjects: []string{subject}, Storage: nats.FileStorage, Duplicates: window,
+		Name: name, Description: "Records of a ledger", Subjects: []string{subject}, Storage: nats.FileStorage, Duplicates: dedupWindow,
 	}, nats.Context(ctx))
 	if err != nil {
-		return fmt.Errorf("publish to %s: %w: make the stream %s for %s: %w", a.shown, ErrStream, name, subject, told(conn, err))
+		return fmt.Errorf("publish to %s: %w: make the stream %s for %s: %w", a.redacted, ErrStream, name, subject, withServerError(conn, err))
 	}
 	return nil
 }
@@ -72,19 +72,19 @@ func subjects(topic publish.Topic) string {
 	return strings.Join(tokens, ".")
 }
 
-// keeps returns an ErrStream unless one of the subjects of a stream covers all
+// checkSubjects returns an ErrStream unless one of the subjects of a stream covers all
 // subjects of a topic.
-func (a address) keeps(ctx context.Context, js nats.JetStreamContext, stream, subject string) error {
+func (a serverURL) checkSubjects(ctx context.Context, js nats.JetStreamContext, stream, subject string) error {
 	about, err := js.StreamInfo(stream, nats.Context(ctx))
 	if err != nil {
-		return fmt.Errorf("publish to %s: %w: ask what %s keeps: %w", a.shown, ErrStream, stream, err)
+		return fmt.Errorf("publish to %s: %w: ask what %s keeps: %w", a.redacted, ErrStream, stream, err)
 	}
 	for _, kept := range about.Config.Subjects {
 		if covers(strings.Split(kept, "."), strings.Split(subject, ".")) {
 			return nil
 		}
 	}
-	return fmt.Errorf("publish to %s: %w: %s keeps %s, which are not all of %s", a.shown, ErrStream, stream, strings.Join(about.Config.Subjects, ", "), subject)
+	return fmt.Errorf("publish to %s: %w: %s keeps %s, which are not all of %s", a.redacted, ErrStream, stream, strings.Join(about.Config.Subjects, ", "), subject)
 }
 
 // covers reports whether every subject that matches some tokens matches kept.

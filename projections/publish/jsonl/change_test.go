@@ -82,7 +82,7 @@ func room(size uint64) error {
 	return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit)
 }
 
-func TestAFullDiskIsWaitedFor(t *testing.T) {
+func TestAFullDiskIsUnavailable(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {
@@ -98,7 +98,7 @@ func TestAFullDiskIsWaitedFor(t *testing.T) {
 }
 
 // What is acknowledged is found under the name, whatever became of the file.
-func TestAFileThatIsGoneIsMadeAnew(t *testing.T) {
+func TestARemovedFileIsRecreated(t *testing.T) {
 	t.Parallel()
 	for what, change := range map[string]func(path string) error{
 		"removed": os.Remove,
@@ -163,7 +163,7 @@ func revisions(t *testing.T, path string) (all []int) {
 
 // A file is removed while records are written into it. A record whose write
 // begins after that is in the file that is made anew.
-func TestAFileThatIsRemovedWhileItIsWrittenIsMadeAnew(t *testing.T) {
+func TestAFileRemovedDuringAWriteIsRecreated(t *testing.T) {
 	t.Parallel()
 	for range 20 {
 		path := filepath.Join(t.TempDir(), "f")
@@ -203,7 +203,7 @@ func TestAFileThatIsRemovedWhileItIsWrittenIsMadeAnew(t *testing.T) {
 	}
 }
 
-func TestWhatOthersTruncateLeavesWholeLines(t *testing.T) {
+func TestATruncatedFileKeepsWholeLines(t *testing.T) {
 	t.Parallel()
 	whole := filepath.Join(t.TempDir(), "whole")
 	put(t, open(t, whole, at(0)), 1, 3)
@@ -279,7 +279,7 @@ func TestALateRecordHidesNoOther(t *testing.T) {
 
 // More records than are remembered pass through, and the last ones are still
 // known.
-func TestTheLastRecordsAreKnown(t *testing.T) {
+func TestRepeatedRecordsAreWrittenOnce(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f")
 	f := open(t, path, at(0))

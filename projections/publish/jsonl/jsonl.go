@@ -21,12 +21,12 @@ var (
 // A File is a message.Publisher that appends to a file.
 type File struct {
 	path string
-	at   events.Position // that the consumer had come to when it opened
+	at   events.Position // that the consumer current come to when it opened
 	mu   struct {
 		sync.Mutex
-		held         // nil file when closed
-		known  known // the records that may come again
-		unsure bool  // there may be more than size bytes, or less of it is durable
+		lockedFile         // nil file when closed
+		ids        idCache // the records that may come again
+		dirty      bool    // there may be more than size bytes, or less of it is durable
 	}
 }
 
@@ -36,7 +36,7 @@ var _ publish.Batcher = (*File)(nil)
 // where there is none. The folder must be there. The caller closes it.
 func Open(path string, at events.Position) (*File, error) {
 	f := &File{path: path, at: at}
-	if err := f.takeLocked(); err != nil {
+	if err := f.reopenLocked(); err != nil {
 		return nil, err
 	}
 	return f, nil
@@ -61,7 +61,7 @@ func (f *File) PublishBatch(batch ...publish.Routed) error {
 		return fmt.Errorf("publish to %s: %w", f.path, ErrClosed)
 	}
 	for {
-		err := f.settleLocked()
+		err := f.restoreLocked()
 		if err == nil {
 			err = f.appendLocked(batch)
 		}
@@ -70,12 +70,12 @@ func (f *File) PublishBatch(batch ...publish.Routed) error {
 		}
 		// Whoever moved or removed the file since has what was written, perhaps,
 		// and nobody finds it under the name.
-		if f.mu.held.isAt(f.path) {
+		if f.mu.lockedFile.isAtPath(f.path) {
 			break
 		}
 	}
 	for _, r := range batch {
-		f.mu.known.add(r.Message.UUID)
+		f.mu.ids.add(r.Message.UUID)
 	}
 	return nil
 }
@@ -84,56 +84,56 @@ func (f *File) PublishBatch(batch ...publish.Routed) error {
 func (f *File) appendLocked(batch []publish.Routed) error {
 	var b bytes.Buffer
 	for _, r := range batch {
-		if !f.mu.known.has(r.Message.UUID) {
-			b.Write(lineOf(r.Topic, r.Message))
+		if !f.mu.ids.has(r.Message.UUID) {
+			b.Write(encodeLine(r.Topic, r.Message))
 		}
 	}
 	if b.Len() == 0 {
 		return nil
 	}
-	f.mu.unsure = true
+	f.mu.dirty = true
 	_, err := f.mu.file.Write(b.Bytes())
 	if err == nil {
 		err = f.mu.file.Sync()
 	}
 	if err != nil {
-		return errors.Join(err, f.settleLocked())
+		return errors.Join(err, f.restoreLocked())
 	}
-	f.mu.unsure = false
+	f.mu.dirty = false
 	f.mu.size += int64(b.Len())
 	return nil
 }
 
-// settleLocked cuts off what may not be durable. A file that others changed, or
+// restoreLocked cuts off what may not be durable. A file that others changed, or
 // that is no longer under its name, is taken anew.
-func (f *File) settleLocked() error {
+func (f *File) restoreLocked() error {
 	about, err := f.mu.file.Stat()
 	switch {
 	case err != nil:
 		return err
-	case !f.mu.held.isAt(f.path), about.Size() < f.mu.size, about.Size() > f.mu.size && !f.mu.unsure:
-		return f.takeLocked()
-	case !f.mu.unsure:
+	case !f.mu.lockedFile.isAtPath(f.path), about.Size() < f.mu.size, about.Size() > f.mu.size && !f.mu.dirty:
+		return f.reopenLocked()
+	case !f.mu.dirty:
 		return nil
 	}
 	if err = f.mu.file.Truncate(f.mu.size); err == nil {
 		err = f.mu.file.Sync()
 	}
-	f.mu.unsure = err != nil
+	f.mu.dirty = err != nil
 	return err
 }
 
-// takeLocked takes the file that is under the name, or makes it, in place of the
+// reopenLocked takes the file that is under the name, or makes it, in place of the
 // one that f has.
-func (f *File) takeLocked() error {
-	next, ids, err := take(f.path, f.at, f.mu.file)
+func (f *File) reopenLocked() error {
+	next, ids, err := acquire(f.path, f.at, f.mu.file)
 	if err != nil {
 		return err
 	}
 	if f.mu.file != nil && f.mu.file != next.file {
 		err = f.mu.file.Close()
 	}
-	f.mu.held, f.mu.known, f.mu.unsure = next, known{opened: ids}, false
+	f.mu.lockedFile, f.mu.ids, f.mu.dirty = next, idCache{fromFile: ids}, false
 	return err
 }
 

@@ -10,32 +10,32 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish"
 )
 
-// lineOf returns a message as a line. What [head] reads is written first.
-func lineOf(topic string, m *message.Message) []byte {
+// encodeLine returns a message as a line. What [readLineHead] reads is written first.
+func encodeLine(topic string, m *message.Message) []byte {
 	var b bytes.Buffer
-	b.WriteString(`{"id":` + quoted(m.UUID) + `,"position":` + quoted(m.Metadata.Get(publish.KeyPosition)))
-	b.WriteString(`,"stream":` + quoted(m.Metadata.Get(publish.KeyStream)))
-	b.WriteString(`,"revision":` + number(m.Metadata.Get(publish.KeyRevision)))
-	b.WriteString(`,"kind":` + quoted(m.Metadata.Get(publish.KeyKind)))
-	b.WriteString(`,"version":` + number(m.Metadata.Get(publish.KeyVersion)))
-	b.WriteString(`,"time":` + quoted(m.Metadata.Get(publish.KeyTime)))
+	b.WriteString(`{"id":` + quoteJSON(m.UUID) + `,"position":` + quoteJSON(m.Metadata.Get(publish.KeyPosition)))
+	b.WriteString(`,"stream":` + quoteJSON(m.Metadata.Get(publish.KeyStream)))
+	b.WriteString(`,"revision":` + jsonNumber(m.Metadata.Get(publish.KeyRevision)))
+	b.WriteString(`,"kind":` + quoteJSON(m.Metadata.Get(publish.KeyKind)))
+	b.WriteString(`,"version":` + jsonNumber(m.Metadata.Get(publish.KeyVersion)))
+	b.WriteString(`,"time":` + quoteJSON(m.Metadata.Get(publish.KeyTime)))
 	for _, key := range []string{publish.KeySession, publish.KeyAgent, publish.KeyTool} {
 		if value := m.Metadata.Get(key); value != "" {
-			b.WriteString(`,"` + key + `":` + quoted(value))
+			b.WriteString(`,"` + key + `":` + quoteJSON(value))
 		}
 	}
-	b.WriteString(`,"topic":` + quoted(topic))
+	b.WriteString(`,"topic":` + quoteJSON(topic))
 	if metadata := m.Metadata.Get(publish.KeyMetadata); metadata != "" {
-		document(&b, "metadata", []byte(metadata))
+		writeDocument(&b, "metadata", []byte(metadata))
 	}
-	document(&b, "data", m.Payload)
+	writeDocument(&b, "data", m.Payload)
 	b.WriteString("}\n")
 	return b.Bytes()
 }
 
-// document adds a member that holds a JSON document on one line, or the bytes
+// writeDocument adds a member that holds a JSON document on one line, or the bytes
 // that are none.
-func document(b *bytes.Buffer, name string, data []byte) {
+func writeDocument(b *bytes.Buffer, name string, data []byte) {
 	if !json.Valid(data) || !utf8.Valid(data) {
 		encoded, err := json.Marshal(data)
 		if err != nil {
@@ -57,7 +57,7 @@ func document(b *bytes.Buffer, name string, data []byte) {
 	b.Write(data)
 }
 
-func quoted(text string) string {
+func quoteJSON(text string) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -67,8 +67,8 @@ func quoted(text string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// number returns text as a number in JSON, or null where it is none.
-func number(text string) string {
+// jsonNumber returns text as a number in JSON, or null where it is none.
+func jsonNumber(text string) string {
 	for _, r := range text {
 		if r < '0' || r > '9' {
 			return "null"

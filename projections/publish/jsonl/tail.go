@@ -9,8 +9,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A found is what the end of a file holds.
-type found struct {
+// A tailLines is what the end of a file holds.
+type tailLines struct {
 	size int64           // of the whole lines
 	ids  map[string]bool // of the records behind a position, and some before it
 }
@@ -18,37 +18,37 @@ type found struct {
 const (
 	chunkSize = 64 << 10
 	headSize  = 512 // more than the first two members of a line take
-	// mostLate is how many lines in a row may not be behind a position while
+	// maxLate is how many lines in a row may not be behind a position while
 	// there are some before them that are: what was set aside and is published
 	// late, and what lanes are ahead of each other.
-	mostLate = 4096
+	maxLate = 4096
 )
 
 // tail reads a file from its end to where no line is behind a position any more.
-func tail(file io.ReaderAt, size int64, at events.Position) (found, error) {
-	f := found{ids: map[string]bool{}}
-	ends := &ends{file: file, from: size}
-	end, ok, err := ends.before()
+func tail(file io.ReaderAt, size int64, at events.Position) (tailLines, error) {
+	f := tailLines{ids: map[string]bool{}}
+	ends := &lineEnds{file: file, from: size}
+	end, ok, err := ends.previous()
 	if err != nil {
-		return found{}, err
+		return tailLines{}, err
 	}
 	if !ok {
-		return f, f.whole(file, size)
+		return f, f.checkPrefix(file, size)
 	}
 	late := 0
 	for f.size = end; ; {
-		begin, more, err := ends.before()
+		begin, more, err := ends.previous()
 		if err != nil || !more {
 			return f, err
 		}
-		id, position, err := head(file, begin, end)
+		id, position, err := readLineHead(file, begin, end)
 		if err != nil {
-			return found{}, err
+			return tailLines{}, err
 		}
 		if late++; position.Compare(at) > 0 {
 			late = 0
 		}
-		if late > mostLate && !at.IsZero() {
+		if late > maxLate && !at.IsZero() {
 			return f, nil
 		}
 		f.ids[id] = true
@@ -56,9 +56,9 @@ func tail(file io.ReaderAt, size int64, at events.Position) (found, error) {
 	}
 }
 
-// whole returns an ErrForeign if what a file begins with, without one end of a
+// checkPrefix returns an ErrForeign if what a file begins with, without one end of a
 // line, is not the beginning of one.
-func (found) whole(file io.ReaderAt, size int64) error {
+func (tailLines) checkPrefix(file io.ReaderAt, size int64) error {
 	const opening = `{"id":"evt_`
 	b := make([]byte, min(size, int64(len(opening))))
 	if _, err := file.ReadAt(b, 0); err != nil && err != io.EOF {
@@ -70,8 +70,8 @@ func (found) whole(file io.ReaderAt, size int64) error {
 	return nil
 }
 
-// head reads the first two members of the line between two places.
-func head(file io.ReaderAt, begin, end int64) (id string, at events.Position, err error) {
+// readLineHead reads the first two members of the line between two places.
+func readLineHead(file io.ReaderAt, begin, end int64) (id string, at events.Position, err error) {
 	b := make([]byte, min(end-begin, headSize))
 	if _, err := file.ReadAt(b, begin); err != nil && err != io.EOF {
 		return "", at, err
@@ -94,9 +94,9 @@ func head(file io.ReaderAt, begin, end int64) (id string, at events.Position, er
 	return want[2].(string), at, nil
 }
 
-// ends finds the ends of lines, from the last to the first, and then the
+// lineEnds finds the ends of lines, from the last to the first, and then the
 // beginning of the file once.
-type ends struct {
+type lineEnds struct {
 	file  io.ReaderAt
 	chunk []byte // what is left to look through, of the bytes that begin at from
 	from  int64
@@ -104,9 +104,9 @@ type ends struct {
 	found bool // an end of a line was found
 }
 
-// before returns the place behind the end of a line before the last place that
+// previous returns the place behind the end of a line before the last place that
 // it returned, and at last 0 if there was one.
-func (e *ends) before() (int64, bool, error) {
+func (e *lineEnds) previous() (int64, bool, error) {
 	for {
 		if at := bytes.LastIndexByte(e.chunk, '\n'); at >= 0 {
 			e.chunk, e.found = e.chunk[:at], true

@@ -10,7 +10,7 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish"
 )
 
-func TestTopicsNameWhatIsKnown(t *testing.T) {
+func TestTopicsExpandTheirPlaceholders(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
 	session := events.SessionStream(l.mint.Session())
@@ -29,7 +29,7 @@ func TestTopicsNameWhatIsKnown(t *testing.T) {
 		if err != nil || topic.String() != text {
 			t.Fatalf("ParseTopic(%q) = %v, %v", text, topic, err)
 		}
-		to, d := &sink{}, l.desk()
+		to, d := &sink{}, l.relay()
 		catchUp(t, d, job(t, "a", func(j *publish.Job) { j.Topic = topic }), to)
 		if diff := cmp.Diff(want, to.mu.topics); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", text, diff)
@@ -79,7 +79,7 @@ name = "file"
 to = "file:records.jsonl"
 `
 
-func TestAConfigurationIsItsOrders(t *testing.T) {
+func TestParseConfigReturnsTheJobs(t *testing.T) {
 	t.Parallel()
 	orders, err := publish.ParseConfig([]byte(config), environment)
 	if err != nil || len(orders) != 2 {
@@ -90,7 +90,7 @@ func TestAConfigurationIsItsOrders(t *testing.T) {
 		bus.Topic.String() != "agents.{agent}" || bus.Start != publish.Now() || bus.Policy.Tries != 3 {
 		t.Errorf("the first order is %+v", bus)
 	}
-	if diff := cmp.Diff(publish.Only{Kinds: []string{"CallSettled"}, Tools: []string{"bash"}, Agents: []string{"build"}}, bus.Only); diff != "" {
+	if diff := cmp.Diff(publish.Filter{Kinds: []string{"CallSettled"}, Tools: []string{"bash"}, Agents: []string{"build"}}, bus.Filter); diff != "" {
 		t.Errorf("only (-want +got):\n%s", diff)
 	}
 	if file := orders[1]; file.Topic.String() != publish.DefaultTopic || file.Start != (publish.Start{}) || file.Target != "file:records.jsonl" {
@@ -98,7 +98,7 @@ func TestAConfigurationIsItsOrders(t *testing.T) {
 	}
 }
 
-func TestAConfigurationThatCannotBeUsedIsRefused(t *testing.T) {
+func TestAnInvalidConfigurationIsRefused(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
 		"[[publish]":                        "line 1",
@@ -122,7 +122,7 @@ func TestAConfigurationThatCannotBeUsedIsRefused(t *testing.T) {
 	}
 }
 
-func TestWhatIsShownHasNoCredentials(t *testing.T) {
+func TestRedactedTargetsHaveNoCredentials(t *testing.T) {
 	t.Parallel()
 	for target, want := range map[string]string{
 		"nats://ada:s3cret@host:4222/?creds=s3cret#s3cret": "nats://host:4222/",
@@ -133,7 +133,7 @@ func TestWhatIsShownHasNoCredentials(t *testing.T) {
 		"file:/a b.jsonl":           "file:/a%20b.jsonl",
 		"s3cret@x\x7f":              "?",
 	} {
-		if got := publish.Shown(target); got != want {
+		if got := publish.Redacted(target); got != want {
 			t.Errorf("Shown(%q) = %q, want %q", target, got, want)
 		}
 	}

@@ -10,14 +10,14 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish"
 )
 
-// A held is a file that is locked and of whole lines.
-type held struct {
+// A lockedFile is a file that is locked and of whole lines.
+type lockedFile struct {
 	file *os.File
 	size int64 // durable bytes
 }
 
-// isAt reports whether a file is the one under a name.
-func (h held) isAt(path string) bool {
+// isAtPath reports whether a file is the one under a name.
+func (h lockedFile) isAtPath(path string) bool {
 	there, err := os.Stat(path)
 	if err != nil {
 		return false
@@ -26,30 +26,30 @@ func (h held) isAt(path string) bool {
 	return err == nil && os.SameFile(there, here)
 }
 
-// take opens, locks and mends the file under a name, which it makes where there
+// acquire opens, locks and mends the file under a name, which it makes where there
 // is none, and returns the IDs of the records in it that may come again. One that
-// is had, and is that file, is taken as it is.
-func take(path string, at events.Position, had *os.File) (held, map[string]bool, error) {
-	if had != nil && (held{file: had}).isAt(path) {
-		size, ids, err := mend(had, at)
-		return held{had, size}, ids, err
+// is current, and is that file, is taken as it is.
+func acquire(path string, at events.Position, current *os.File) (lockedFile, map[string]bool, error) {
+	if current != nil && (lockedFile{file: current}).isAtPath(path) {
+		size, ids, err := repair(current, at)
+		return lockedFile{current, size}, ids, err
 	}
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
-		return held{}, nil, err
+		return lockedFile{}, nil, err
 	}
-	size, ids, err := prepare(file, at)
+	size, ids, err := lockAndRepair(file, at)
 	if err == nil {
 		err = syncFolder(filepath.Dir(path))
 	}
 	if err != nil {
-		return held{}, nil, errors.Join(fmt.Errorf("open %s: %w", path, err), file.Close())
+		return lockedFile{}, nil, errors.Join(fmt.Errorf("open %s: %w", path, err), file.Close())
 	}
-	return held{file, size}, ids, nil
+	return lockedFile{file, size}, ids, nil
 }
 
-// prepare locks a file and mends it.
-func prepare(file *os.File, at events.Position) (int64, map[string]bool, error) {
+// lockAndRepair locks a file and mends it.
+func lockAndRepair(file *os.File, at events.Position) (int64, map[string]bool, error) {
 	about, err := file.Stat()
 	if err != nil {
 		return 0, nil, err
@@ -57,19 +57,19 @@ func prepare(file *os.File, at events.Position) (int64, map[string]bool, error) 
 	if !about.Mode().IsRegular() {
 		return 0, nil, fmt.Errorf("%w: it is no regular file", ErrForeign)
 	}
-	locked, err := publish.Lock(file)
+	locked, err := publish.TryLock(file)
 	if err == nil && !locked {
 		err = ErrInUse
 	}
 	if err != nil {
 		return 0, nil, err
 	}
-	return mend(file, at)
+	return repair(file, at)
 }
 
-// mend cuts half a line off the end of a file, has the rest of it durable, and
+// repair cuts half a line off the end of a file, has the rest of it durable, and
 // returns its size and the IDs of the records that may come again.
-func mend(file *os.File, at events.Position) (int64, map[string]bool, error) {
+func repair(file *os.File, at events.Position) (int64, map[string]bool, error) {
 	about, err := file.Stat()
 	if err != nil {
 		return 0, nil, err

@@ -140,7 +140,7 @@ func TestLinesLongerThanAChunkAreFound(t *testing.T) {
 	holds(t, path, 5)
 }
 
-func TestAnotherFileIsLeftAsItIs(t *testing.T) {
+func TestAForeignFileIsNotChanged(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"notes", "notes\n", "{}\n", `{"id":"x"}` + "\n", `{"id":"x","position":"y"}` + "\n", "\n", "{\"i"} {
 		path := filepath.Join(t.TempDir(), "f")
@@ -167,7 +167,7 @@ func TestAnotherFileIsLeftAsItIs(t *testing.T) {
 	}
 }
 
-func TestOneWritesAtATime(t *testing.T) {
+func TestAFileHasOneWriter(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "f")
 	f := open(t, path, at(0))

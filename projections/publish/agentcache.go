@@ -8,22 +8,22 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// agents knows which agent a session is of. One goroutine uses it.
-type agents struct {
-	store events.Store
-	known map[string]string
+// agentCache caches which agent a session is of. One goroutine uses it.
+type agentCache struct {
+	store  events.Store
+	agents map[string]string
 }
 
-// mostAgents bounds what is remembered of sessions.
-const mostAgents = 10_000
+// maxCachedAgents bounds what is remembered of sessions.
+const maxCachedAgents = 10_000
 
 // of returns the agent of a session, which the first record of its stream
 // names, and nothing where there is none.
-func (a *agents) of(ctx context.Context, session string) (string, error) {
+func (a *agentCache) agentOf(ctx context.Context, session string) (string, error) {
 	if session == "" {
 		return "", nil
 	}
-	if agent, ok := a.known[session]; ok {
+	if agent, ok := a.agents[session]; ok {
 		return agent, nil
 	}
 	var id domain.SessionID
@@ -34,22 +34,22 @@ func (a *agents) of(ctx context.Context, session string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		a.learn(e, session)
+		a.add(e, session)
 		break
 	}
-	return a.known[session], nil
+	return a.agents[session], nil
 }
 
-// learn takes in the first record of the stream of a session, which spares a
+// add takes in the first record of the stream of a session, which spares a
 // server a request.
-func (a *agents) learn(e events.Entry, session string) {
+func (a *agentCache) add(e events.Entry, session string) {
 	if e.Revision != 1 || e.Stream.Category() != events.SessionCategory {
 		return
 	}
-	if len(a.known) >= mostAgents {
-		clear(a.known)
+	if len(a.agents) >= maxCachedAgents {
+		clear(a.agents)
 	}
-	a.known[session] = agentIn(e)
+	a.agents[session] = agentIn(e)
 }
 
 func agentIn(e events.Entry) (agent string) {

@@ -24,27 +24,27 @@ var (
 	ErrStream      = errors.New("stream cannot be used")
 )
 
-// Lanes is how many streams may well be handed over side by side: each waits
+// Workers is how many streams may well be handed over side by side: each waits
 // for the server, and the server for its disk.
-const Lanes = 16
+const Workers = 16
 
 const (
 	connectTimeout = 5 * time.Second
 	ackTimeout     = 5 * time.Second
 	reconnectWait  = 250 * time.Millisecond
-	// window is how long the server remembers the ID of a message, in a stream
+	// dedupWindow is how long the server remembers the ID of a message, in a stream
 	// that is made here.
-	window = 10 * time.Minute
+	dedupWindow = 10 * time.Minute
 )
 
 // A Publisher is a message.Publisher to a JetStream. Close ends its connection.
 type Publisher struct {
-	address address
-	name    string
-	mu      struct {
+	server serverURL
+	name   string
+	mu     struct {
 		sync.Mutex // held while a connection is made in place of one that ended
 		conn       *nats.Conn
-		to         *wnats.Publisher // over conn
+		publisher  *wnats.Publisher // over conn
 		closed     bool
 	}
 }
@@ -53,18 +53,18 @@ type Publisher struct {
 // subjects of a topic. Where there is none it makes one, kept in files. The
 // name is told to the server. The caller closes the Publisher.
 func Open(ctx context.Context, target string, topic publish.Topic, name string) (*Publisher, error) {
-	a, err := parse(target)
+	a, err := parseURL(target)
 	if err == nil {
-		err = fits(topic)
+		err = checkTopic(topic)
 	}
 	if err != nil {
 		return nil, err
 	}
-	p := &Publisher{address: a, name: name}
+	p := &Publisher{server: a, name: name}
 	if err := p.connectLocked(); err != nil {
 		return nil, err
 	}
-	if err := a.provide(ctx, p.mu.conn, topic); err != nil {
+	if err := a.ensureStream(ctx, p.mu.conn, topic); err != nil {
 		p.mu.conn.Close()
 		return nil, err
 	}
@@ -73,16 +73,16 @@ func Open(ctx context.Context, target string, topic publish.Topic, name string) 
 
 // connectLocked makes a connection in place of the one that p has.
 func (p *Publisher) connectLocked() error {
-	options := append(p.address.options(),
+	options := append(p.server.options(),
 		nats.Name("ledger publish "+p.name), nats.Timeout(connectTimeout), nats.MaxReconnects(-1),
 		nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectWait, reconnectWait), nats.ReconnectBufSize(-1),
 		// Wrong credentials now are wrong credentials at Open; later they may be
 		// put right at the server.
 		nats.IgnoreAuthErrorAbort(), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
 	)
-	conn, err := nats.Connect(p.address.server, options...)
+	conn, err := nats.Connect(p.server.server, options...)
 	if err != nil {
-		return p.address.refused(err)
+		return p.server.connectError(err)
 	}
 	to, err := wnats.NewPublisherWithNatsConn(conn, wnats.PublisherPublishConfig{
 		Marshaler:         marshaler{},
@@ -91,9 +91,9 @@ func (p *Publisher) connectLocked() error {
 	}, watermill.NopLogger{})
 	if err != nil {
 		conn.Close()
-		return fmt.Errorf("publish to %s: %w", p.address.shown, err)
+		return fmt.Errorf("publish to %s: %w", p.server.redacted, err)
 	}
-	p.mu.conn, p.mu.to = conn, to
+	p.mu.conn, p.mu.publisher = conn, to
 	return nil
 }
 
@@ -107,7 +107,7 @@ func (p *Publisher) connection() (*nats.Conn, *wnats.Publisher, error) {
 			return nil, nil, fmt.Errorf("%w: %w", publish.ErrUnavailable, err)
 		}
 	}
-	return p.mu.conn, p.mu.to, nil
+	return p.mu.conn, p.mu.publisher, nil
 }
 
 // Close ends the connection. Closing again does nothing.
@@ -118,31 +118,31 @@ func (p *Publisher) Close() error {
 		return nil
 	}
 	p.mu.closed = true
-	return p.mu.to.Close()
+	return p.mu.publisher.Close()
 }
 
-// mostSubject bounds a subject. A server ends the connection of who sends one
+// maxSubject bounds a subject. A server ends the connection of who sends one
 // that does not fit into its control line, of 4,096 bytes with what else is in it.
-const mostSubject = 2048
+const maxSubject = 2048
 
 // Publish hands messages to the stream, one after the other, and returns when
 // it has them all.
 func (p *Publisher) Publish(subject string, messages ...*message.Message) error {
-	if len(subject) > mostSubject {
-		return fmt.Errorf("publish %.40s… to %s: %w: a subject is at most %d bytes, not %d", subject, p.address.shown, publish.ErrUnacceptable, mostSubject, len(subject))
+	if len(subject) > maxSubject {
+		return fmt.Errorf("publish %.40s… to %s: %w: a subject is at most %d bytes, not %d", subject, p.server.redacted, publish.ErrUnacceptable, maxSubject, len(subject))
 	}
 	conn, to, err := p.connection()
 	if err != nil {
 		return fmt.Errorf("publish %s: %w", subject, err)
 	}
 	if err := to.Publish(subject, messages...); err != nil {
-		return fmt.Errorf("publish %s to %s: %w", subject, p.address.shown, judged(told(conn, err)))
+		return fmt.Errorf("publish %s to %s: %w", subject, p.server.redacted, classify(withServerError(conn, err)))
 	}
 	return nil
 }
 
-// told adds to an error that says little what the server said of the connection.
-func told(conn *nats.Conn, err error) error {
+// withServerError adds to an error that says little what the server said of the connection.
+func withServerError(conn *nats.Conn, err error) error {
 	if last := conn.LastError(); errors.Is(last, nats.ErrPermissionViolation) && (errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded)) {
 		return fmt.Errorf("%w: %w", err, last)
 	}
@@ -155,8 +155,8 @@ const (
 	codeHeaderTooLarge = 10097
 )
 
-// judged says what an error says of the message.
-func judged(err error) error {
+// classify says what an error says of the message.
+func classify(err error) error {
 	api, isAPI := errors.AsType[*nats.APIError](err)
 	switch {
 	case isAPI && (api.ErrorCode == codeTooLarge || api.ErrorCode == codeHeaderTooLarge),
@@ -181,7 +181,7 @@ func (m marshaler) Marshal(topic string, from *message.Message) (*nats.Msg, erro
 		return nil, err
 	}
 	for key, values := range to.Header {
-		if value := values[0]; !carried(value) {
+		if value := values[0]; !isHeaderSafe(value) {
 			to.Header.Del(key)
 			to.Header.Set(key+"*", "UTF-8''"+url.PathEscape(value))
 		}
@@ -189,7 +189,7 @@ func (m marshaler) Marshal(topic string, from *message.Message) (*nats.Msg, erro
 	return to, nil
 }
 
-// carried reports whether a header gives a value back as it is.
-func carried(value string) bool {
+// isHeaderSafe reports whether a header gives a value back as it is.
+func isHeaderSafe(value string) bool {
 	return value == strings.TrimSpace(value) && !strings.ContainsAny(value, "\r\n\x00")
 }

@@ -30,44 +30,44 @@ type Routed struct {
 
 // An Opener opens the target of an order, of which the consumer has come to a
 // position; the caller closes it. Its errors name the target.
-type Opener func(ctx context.Context, o Order, at events.Position) (Target, error)
+type Opener func(ctx context.Context, o JobConfig, at events.Position) (Target, error)
 
-// of is the opening of the target of an order.
-func (open Opener) of(o Order) opening {
+// of is the openFunc of the target of an order.
+func (open Opener) of(o JobConfig) openFunc {
 	return func(ctx context.Context, at events.Position) (Target, error) { return open(ctx, o, at) }
 }
 
-// FollowAll follows the log for several orders side by side, until its context
+// FollowAll follows the log for several configs side by side, until its context
 // ends, whose cause it returns. A target that cannot be opened is tried again,
-// with the waits of the order's policy, and so is a consumer that runs
+// with the delays of the order's policy, and so is a consumer that runs
 // elsewhere, until it does not. An order whose run ends with another error stands
-// still, and the others go on. Each such error is given to told, if that is not
-// nil, by several goroutines at once, and kept as the trouble of the consumer;
+// still, and the others go on. Each such error is given to onError, if that is not
+// nil, by several goroutines at once, and kept as the lastError of the consumer;
 // what is tried again, the first time and each time that the wait has doubled.
-func (d *Desk) FollowAll(ctx context.Context, orders []Order, open Opener, told func(name string, err error)) error {
+func (d *Relay) FollowAll(ctx context.Context, configs []JobConfig, open Opener, onError func(name string, err error)) error {
 	var running sync.WaitGroup
-	for _, o := range orders {
-		running.Go(func() { d.followOne(ctx, o, open, told) })
+	for _, o := range configs {
+		running.Go(func() { d.followOne(ctx, o, open, onError) })
 	}
 	running.Wait()
 	<-ctx.Done() // also where all stand still: the others are the caller's
 	return context.Cause(ctx)
 }
 
-func (d *Desk) followOne(ctx context.Context, o Order, open Opener, told func(name string, err error)) {
-	waits := o.Policy.filled().waits()
+func (d *Relay) followOne(ctx context.Context, o JobConfig, open Opener, onError func(name string, err error)) {
+	delays := o.Policy.withDefaults().newBackoff()
 	for attempt := 1; ctx.Err() == nil; attempt++ {
 		begun, err := d.followOpened(ctx, o, open)
 		if ctx.Err() != nil {
 			return
 		}
 		if begun || attempt&(attempt-1) == 0 {
-			err = errors.Join(err, d.note(ctx, o.Name, err))
-			if told != nil {
-				told(o.Name, err)
+			err = errors.Join(err, d.recordError(ctx, o.Name, err))
+			if onError != nil {
+				onError(o.Name, err)
 			}
 		}
-		if begun || pause(ctx, waits.NextBackOff()) != nil {
+		if begun || sleep(ctx, delays.NextBackOff()) != nil {
 			return
 		}
 	}
@@ -75,9 +75,9 @@ func (d *Desk) followOne(ctx context.Context, o Order, open Opener, told func(na
 
 // followOpened follows the log for an order. It reports whether that is all that
 // can be done for it: another time the target may open, or the consumer not run.
-func (d *Desk) followOpened(ctx context.Context, o Order, open Opener) (begun bool, err error) {
+func (d *Relay) followOpened(ctx context.Context, o JobConfig, open Opener) (begun bool, err error) {
 	unopened := false
-	err = d.FollowOrder(ctx, o, func(ctx context.Context, o Order, at events.Position) (Target, error) {
+	err = d.FollowConfigured(ctx, o, func(ctx context.Context, o JobConfig, at events.Position) (Target, error) {
 		to, err := open(ctx, o, at)
 		unopened = err != nil
 		return to, err
@@ -85,21 +85,21 @@ func (d *Desk) followOpened(ctx context.Context, o Order, open Opener) (begun bo
 	return !unopened && !errors.Is(err, ErrRunning), err
 }
 
-// note keeps an error as the trouble of a consumer that does not run, if there
+// recordError keeps an error as the lastError of a consumer that does not run, if there
 // is that consumer.
-func (d *Desk) note(ctx context.Context, name string, trouble error) (err error) {
-	held, err := d.hold(name)
+func (d *Relay) recordError(ctx context.Context, name string, lastError error) (err error) {
+	lock, err := d.lockConsumer(name)
 	if errors.Is(err, ErrRunning) {
-		return nil // who runs it has its own troubles, and told has this one
+		return nil // who runs it has its own troubles, and onError has this one
 	}
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, held.Close()) }()
+	defer func() { err = errors.Join(err, lock.Close()) }()
 	c, err := d.load(ctx, name)
 	if err != nil {
 		return nil // there is nowhere to keep it
 	}
-	c.Trouble = &Trouble{Text: clipped(trouble.Error()), Time: d.now().UTC().Truncate(time.Microsecond)}
+	c.LastError = &LastError{Text: truncated(lastError.Error()), Time: d.now().UTC().Truncate(time.Microsecond)}
 	return d.save(ctx, c)
 }

@@ -2,30 +2,30 @@ package publish
 
 import "github.com/settlement-ledger/ledger/events"
 
-// A track knows through which position everything is done, while records are
-// done in any order. The zero track has nothing open.
-type track struct {
-	open []*step // in the order of the log
-	mark events.Position
+// A ackWindow knows through which position everything is done, while records are
+// done in any order. The zero ackWindow has nothing open.
+type ackWindow struct {
+	open      []*windowSlot // in the order of the log
+	watermark events.Position
 }
 
-// A step is a place in the log that a run passes.
-type step struct {
+// A windowSlot is a place in the log that a run passes.
+type windowSlot struct {
 	at   events.Position
 	done bool
 }
 
 // begin adds a place behind all others.
-func (t *track) begin(at events.Position) *step {
-	s := &step{at: at}
+func (t *ackWindow) begin(at events.Position) *windowSlot {
+	s := &windowSlot{at: at}
 	t.open = append(t.open, s)
 	return s
 }
 
 // pass adds a place, behind all others, at which nothing is to be done.
-func (t *track) pass(at events.Position) {
+func (t *ackWindow) pass(at events.Position) {
 	if len(t.open) == 0 {
-		t.mark = at
+		t.watermark = at
 		return
 	}
 	// What is passed behind a place that is passed takes no room of its own.
@@ -37,11 +37,11 @@ func (t *track) pass(at events.Position) {
 }
 
 // end says that what was to be done at a place is done.
-func (t *track) end(s *step) {
+func (t *ackWindow) end(s *windowSlot) {
 	s.done = true
 	n := 0
 	for n < len(t.open) && t.open[n].done {
-		t.mark = t.open[n].at
+		t.watermark = t.open[n].at
 		t.open[n] = nil
 		n++
 	}

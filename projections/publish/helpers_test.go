@@ -21,16 +21,16 @@ import (
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // claims are in a folder of their own.
-func claims(t testing.TB, holder string) publish.LockFolder {
+func claims(t testing.TB, holder string) publish.FileLocker {
 	t.Helper()
-	return publish.NewLockFolder(filepath.Join(t.TempDir(), "claims"), holder)
+	return publish.NewFileLocker(filepath.Join(t.TempDir(), "claims"), holder)
 }
 
 // A log is a store under test, with a mint of records for it.
 type log struct {
 	t       *testing.T
 	store   *embedded.Store
-	claims  publish.Claims
+	claims  publish.Locker
 	mint    *domain.Mint
 	lengths map[events.Stream]events.Revision
 	records int
@@ -77,9 +77,9 @@ func (l *log) fill(streams, n int) {
 	}
 }
 
-// desk returns one more desk for the log.
-func (l *log) desk() *publish.Desk {
-	return publish.NewDesk(l.store, l.store, l.claims, func() time.Time { return start.Add(time.Hour) })
+// relay returns one more relay for the log.
+func (l *log) relay() *publish.Relay {
+	return publish.NewRelay(l.store, l.store, l.claims, func() time.Time { return start.Add(time.Hour) })
 }
 
 // entries are all records of the log.
@@ -137,7 +137,7 @@ func (s *sink) positions() (all []string) {
 
 // quick is a policy that waits for next to nothing.
 func quick() publish.Policy {
-	return publish.Policy{Least: time.Microsecond, Most: time.Microsecond}
+	return publish.Policy{MinBackoff: time.Microsecond, MaxBackoff: time.Microsecond}
 }
 
 func job(t testing.TB, name string, change ...func(*publish.Job)) publish.Job {
@@ -153,7 +153,7 @@ func job(t testing.TB, name string, change ...func(*publish.Job)) publish.Job {
 	return j
 }
 
-func consumer(t *testing.T, d *publish.Desk, name string) publish.Consumer {
+func consumer(t *testing.T, d *publish.Relay, name string) publish.Consumer {
 	t.Helper()
 	c, err := d.Consumer(t.Context(), name)
 	if err != nil {
@@ -162,7 +162,7 @@ func consumer(t *testing.T, d *publish.Desk, name string) publish.Consumer {
 	return c
 }
 
-func catchUp(t *testing.T, d *publish.Desk, j publish.Job, to message.Publisher) {
+func catchUp(t *testing.T, d *publish.Relay, j publish.Job, to message.Publisher) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

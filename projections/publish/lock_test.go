@@ -19,27 +19,27 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish"
 )
 
-// While a consumer runs, no other desk with the same claims runs, forgets or
+// While a consumer runs, no other relay with the same claims runs, forgets or
 // opens a target for it, and each is told who has it.
-func TestANameRunsOnceAmongAllDesks(t *testing.T) {
+func TestAConsumerRunsOnceAmongAllRelays(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
 	l.fill(1, 2)
 	folder := t.TempDir()
-	deskOf := func(holder string) *publish.Desk {
-		return publish.NewDesk(l.store, l.store, publish.NewLockFolder(folder, holder), time.Now)
+	deskOf := func(holder string) *publish.Relay {
+		return publish.NewRelay(l.store, l.store, publish.NewFileLocker(folder, holder), time.Now)
 	}
 	first, second := deskOf("process 1"), deskOf("process 2")
 	opened := false
-	open := func(context.Context, publish.Order, events.Position) (publish.Target, error) {
+	open := func(context.Context, publish.JobConfig, events.Position) (publish.Target, error) {
 		opened = true
 		return nil, errors.New("it is opened")
 	}
 	to := &sink{refuse: func(*message.Message) error {
 		for what, err := range map[string]error{
 			"run":    second.CatchUp(t.Context(), job(t, "a"), &sink{}),
-			"open":   second.CatchUpOrder(t.Context(), publish.Order{Job: job(t, "a")}, open),
-			"follow": second.FollowOrder(t.Context(), publish.Order{Job: job(t, "a")}, open),
+			"open":   second.CatchUpConfigured(t.Context(), publish.JobConfig{Job: job(t, "a")}, open),
+			"follow": second.FollowConfigured(t.Context(), publish.JobConfig{Job: job(t, "a")}, open),
 			"forget": second.Forget(t.Context(), "a"),
 			"again":  first.CatchUp(t.Context(), job(t, "a"), &sink{}),
 		} {
@@ -73,10 +73,10 @@ func TestATargetIsOpenOnlyWhileItsConsumerRuns(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
 	l.fill(1, 3)
-	d := l.desk()
-	o := publish.Order{Job: job(t, "a", func(j *publish.Job) { j.Start = publish.Now() })}
+	d := l.relay()
+	o := publish.JobConfig{Job: job(t, "a", func(j *publish.Job) { j.Start = publish.Now() })}
 	closed := errors.New("closed to you")
-	err := d.CatchUpOrder(t.Context(), o, func(context.Context, publish.Order, events.Position) (publish.Target, error) { return nil, closed })
+	err := d.CatchUpConfigured(t.Context(), o, func(context.Context, publish.JobConfig, events.Position) (publish.Target, error) { return nil, closed })
 	if !errors.Is(err, closed) {
 		t.Errorf("CatchUpOrder = %v, want what opening returned", err)
 	}
@@ -86,11 +86,11 @@ func TestATargetIsOpenOnlyWhileItsConsumerRuns(t *testing.T) {
 	to := &closing{}
 	o.Start = publish.Start{}
 	for _, want := range []string{"0", "3"} {
-		err = d.CatchUpOrder(t.Context(), o, func(_ context.Context, _ publish.Order, at events.Position) (publish.Target, error) {
+		err = d.CatchUpConfigured(t.Context(), o, func(_ context.Context, _ publish.JobConfig, at events.Position) (publish.Target, error) {
 			if at.String() != want {
 				t.Errorf("opened for position %s, want %s", at, want)
 			}
-			to.held = func() error { return l.desk().Forget(t.Context(), "a") }
+			to.held = func() error { return l.relay().Forget(t.Context(), "a") }
 			return to, nil
 		})
 		if err != nil || !errors.Is(to.within, publish.ErrRunning) {
@@ -121,34 +121,34 @@ func TestConsumersMadeAtOnceAreAllListed(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
 	l.fill(1, 1)
-	catchUp(t, l.desk(), job(t, "gone"), &sink{})
+	catchUp(t, l.relay(), job(t, "gone"), &sink{})
 	var all sync.WaitGroup
 	const many = 24
 	for n := range many {
 		all.Go(func() {
-			if err := l.desk().CatchUp(t.Context(), job(t, fmt.Sprintf("c%02d", n)), &sink{}); err != nil {
+			if err := l.relay().CatchUp(t.Context(), job(t, fmt.Sprintf("c%02d", n)), &sink{}); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	if err := l.desk().Forget(t.Context(), "gone"); err != nil {
+	if err := l.relay().Forget(t.Context(), "gone"); err != nil {
 		t.Error(err)
 	}
 	all.Wait()
-	listed, err := l.desk().Consumers(t.Context())
+	listed, err := l.relay().Consumers(t.Context())
 	if err != nil || len(listed) != many || slices.ContainsFunc(listed, func(c publish.Consumer) bool { return c.Name == "gone" }) {
 		t.Errorf("%d are listed (%v), want the %d that were made", len(listed), err, many)
 	}
 }
 
-// While one desk changes the list of consumers another waits, and adds to what
+// While one relay changes the list of consumers another waits, and adds to what
 // the first made of it.
-func TestTheListIsChangedInTurn(t *testing.T) {
+func TestUpdatesOfTheIndexAreSerialized(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
 	refused, done := make(chan struct{}), make(chan error, 1)
-	second := publish.NewDesk(l.store, l.store, &refusals{Claims: l.claims, first: refused}, time.Now)
-	first := publish.NewDesk(l.store, &saving{Kept: l.store, name: "publish", before: func() {
+	second := publish.NewRelay(l.store, l.store, &refusals{Locker: l.claims, first: refused}, time.Now)
+	first := publish.NewRelay(l.store, &saving{ConsumerStore: l.store, name: "publish", before: func() {
 		go func() { done <- second.CatchUp(t.Context(), job(t, "b"), &sink{}) }()
 		select {
 		case <-refused:
@@ -168,7 +168,7 @@ func TestTheListIsChangedInTurn(t *testing.T) {
 
 // A saving does something before what has a name is saved for the first time.
 type saving struct {
-	publish.Kept
+	publish.ConsumerStore
 	name   string
 	once   sync.Once
 	before func()
@@ -178,19 +178,19 @@ func (s *saving) SaveCheckpoint(ctx context.Context, name string, data []byte) e
 	if name == s.name {
 		s.once.Do(s.before)
 	}
-	return s.Kept.SaveCheckpoint(ctx, name, data)
+	return s.ConsumerStore.SaveCheckpoint(ctx, name, data)
 }
 
-// Refusals are Claims that tell of the first one that is refused.
+// Refusals are Locker that tell of the first one that is refused.
 type refusals struct {
-	publish.Claims
+	publish.Locker
 	once  sync.Once
 	first chan struct{}
 }
 
-func (r *refusals) Claim(name string) (io.Closer, error) {
-	held, err := r.Claims.Claim(name)
-	if errors.Is(err, publish.ErrClaimed) {
+func (r *refusals) Lock(name string) (io.Closer, error) {
+	held, err := r.Locker.Lock(name)
+	if errors.Is(err, publish.ErrLocked) {
 		r.once.Do(func() { close(r.first) })
 	}
 	return held, err
@@ -198,18 +198,18 @@ func (r *refusals) Claim(name string) (io.Closer, error) {
 
 // A wish is not lost by a run that cannot keep that it took it up; all is more
 // than some, in whatever order they are asked for.
-func TestAWishIsThereUntilItIsKept(t *testing.T) {
+func TestARetryRequestStaysUntilItIsSaved(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
 	l.fill(1, 4)
 	refusing := &sink{refuse: func(*message.Message) error { return publish.ErrUnacceptable }}
-	catchUp(t, l.desk(), job(t, "a"), refusing)
-	held, err := l.claims.Claim("publish/a")
+	catchUp(t, l.relay(), job(t, "a"), refusing)
+	held, err := l.claims.Lock("publish/a")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, positions := range [][]events.Position{{events.NewPosition(9, 9)}, {events.NewPosition(2, 2)}, {}, {events.NewPosition(3, 3)}} {
-		if _, err := l.desk().Retry(t.Context(), "a", positions...); err != nil {
+		if _, err := l.relay().Retry(t.Context(), "a", positions...); err != nil {
 			t.Fatal(err)
 		}
 		if kept, err := l.store.LoadCheckpoint(t.Context(), "publish/a/retry"); err != nil || strings.Contains(string(kept), "9") {
@@ -219,12 +219,12 @@ func TestAWishIsThereUntilItIsKept(t *testing.T) {
 	if err := held.Close(); err != nil {
 		t.Fatal(err)
 	}
-	failing := publish.NewDesk(l.store, &failed{Kept: l.store, name: "publish/a"}, l.claims, time.Now)
+	failing := publish.NewRelay(l.store, &failed{ConsumerStore: l.store, name: "publish/a"}, l.claims, time.Now)
 	to := &sink{}
 	if err := failing.CatchUp(t.Context(), job(t, "a"), refusing); !errors.Is(err, errFull) {
 		t.Errorf("CatchUp = %v, want that it cannot be kept", err)
 	}
-	catchUp(t, l.desk(), job(t, "a"), to)
+	catchUp(t, l.relay(), job(t, "a"), to)
 	if got := to.positions(); !slices.Equal(got, []string{"1", "2", "3", "4"}) {
 		t.Errorf("published %v, want all that was set aside, once", got)
 	}
@@ -232,7 +232,7 @@ func TestAWishIsThereUntilItIsKept(t *testing.T) {
 
 // A failed keeps all but what has a name.
 type failed struct {
-	publish.Kept
+	publish.ConsumerStore
 	name string
 }
 
@@ -240,7 +240,7 @@ func (f *failed) SaveCheckpoint(ctx context.Context, name string, data []byte) e
 	if name == f.name {
 		return errFull
 	}
-	return f.Kept.SaveCheckpoint(ctx, name, data)
+	return f.ConsumerStore.SaveCheckpoint(ctx, name, data)
 }
 
 // What was set aside is tried again by a run in another process, at once or, if
@@ -260,17 +260,17 @@ func TestRetryReachesARunElsewhere(t *testing.T) {
 		return nil
 	}}
 	mend := func(position string) { mu.Lock(); defer mu.Unlock(); delete(refused, position) }
-	running, elsewhere := l.desk(), l.desk()
-	j := job(t, "a", func(j *publish.Job) { j.Policy.Save = time.Millisecond })
+	running, elsewhere := l.relay(), l.relay()
+	j := job(t, "a", func(j *publish.Job) { j.Policy.SaveInterval = time.Millisecond })
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- running.Follow(ctx, j, to) }()
-	await(t, func() bool { c, err := elsewhere.Consumer(ctx, "a"); return err == nil && len(c.Poison) == 3 })
+	await(t, func() bool { c, err := elsewhere.Consumer(ctx, "a"); return err == nil && len(c.DeadLetters) == 3 })
 	mend("2")
 	if n, err := elsewhere.Retry(ctx, "a", events.NewPosition(2, 2)); n != 1 || err != nil {
 		t.Fatalf("Retry = %d, %v, want 1", n, err)
 	}
-	await(t, func() bool { return len(consumer(t, elsewhere, "a").Poison) == 2 })
+	await(t, func() bool { return len(consumer(t, elsewhere, "a").DeadLetters) == 2 })
 	if n, err := elsewhere.Retry(ctx, "a", events.NewPosition(1, 1)); n != 0 || err != nil {
 		t.Errorf("Retry of what is not set aside = %d, %v, want 0", n, err)
 	}
@@ -280,7 +280,7 @@ func TestRetryReachesARunElsewhere(t *testing.T) {
 	}
 
 	// A process that has the name ends before it takes up two wishes.
-	held, err := l.claims.Claim("publish/a")
+	held, err := l.claims.Lock("publish/a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,26 +294,26 @@ func TestRetryReachesARunElsewhere(t *testing.T) {
 	}
 	mend("3")
 	before := len(to.got())
-	catchUp(t, l.desk(), j, to)
+	catchUp(t, l.relay(), j, to)
 	if got := to.positions()[before:]; !slices.Equal(got, []string{"3"}) {
 		t.Errorf("the next run published %v, want [3]", got)
 	}
-	if c := consumer(t, elsewhere, "a"); len(c.Poison) != 1 || c.Poison[0].Tries != 2 || c.Poison[0].Again {
-		t.Errorf("left set aside: %+v, want that at 4, tried twice", c.Poison)
+	if c := consumer(t, elsewhere, "a"); len(c.DeadLetters) != 1 || c.DeadLetters[0].Tries != 2 || c.DeadLetters[0].Retry {
+		t.Errorf("left set aside: %+v, want that at 4, tried twice", c.DeadLetters)
 	}
 	mend("4") // nobody asks for it again: a wish is granted once
-	catchUp(t, l.desk(), j, to)
-	if c := consumer(t, elsewhere, "a"); len(c.Poison) != 1 {
-		t.Errorf("left set aside: %+v, want that at 4", c.Poison)
+	catchUp(t, l.relay(), j, to)
+	if c := consumer(t, elsewhere, "a"); len(c.DeadLetters) != 1 {
+		t.Errorf("left set aside: %+v, want that at 4", c.DeadLetters)
 	}
 }
 
 // An order whose consumer runs elsewhere waits until it does not.
-func TestAnOrderTakesOverWhenTheOtherRunEnds(t *testing.T) {
+func TestFollowAllTakesOverAConsumerWhoseRunEnds(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
 	l.fill(1, 3)
-	held, err := l.claims.Claim("publish/a")
+	held, err := l.claims.Lock("publish/a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -321,8 +321,8 @@ func TestAnOrderTakesOverWhenTheOtherRunEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- l.desk().FollowAll(ctx, []publish.Order{{Job: job(t, "a")}},
-			func(context.Context, publish.Order, events.Position) (publish.Target, error) { return to, nil },
+		done <- l.relay().FollowAll(ctx, []publish.JobConfig{{Job: job(t, "a")}},
+			func(context.Context, publish.JobConfig, events.Position) (publish.Target, error) { return to, nil },
 			func(_ string, err error) { refused <- err })
 	}()
 	if err := <-refused; !errors.Is(err, publish.ErrRunning) {
@@ -363,15 +363,15 @@ func TestWhereAConsumerBeginsSurvivesAPowerCut(t *testing.T) {
 	l.lengths["thing-0"] = 3
 	l.fill(1, 2)
 	to := &sink{}
-	catchUp(t, l.desk(), j, to)
+	catchUp(t, l.relay(), j, to)
 	if got := to.positions(); !slices.Equal(got, []string{"4", "5"}) {
 		t.Errorf("after the power cut: published %v, want [4 5]", got)
 	}
-	if err := l.desk().Forget(t.Context(), "a"); err != nil {
+	if err := l.relay().Forget(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
 	l = crash(l.store)
-	if all, err := l.desk().Consumers(t.Context()); err != nil || len(all) != 0 {
+	if all, err := l.relay().Consumers(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("after a power cut: %v, %v, want that it is forgotten", all, err)
 	}
 	if err := l.store.Close(); err != nil {
@@ -380,7 +380,7 @@ func TestWhereAConsumerBeginsSurvivesAPowerCut(t *testing.T) {
 }
 
 // What is handed over is on the disk, also where a store answers before that.
-func TestWhatAPowerCutCouldTakeIsNotPublished(t *testing.T) {
+func TestOnlyDurableRecordsArePublished(t *testing.T) {
 	t.Parallel()
 	store, err := embedded.Open(t.Context(), "store", embedded.Config{FS: vfs.NewMem(), Durability: embedded.Interval(time.Hour)})
 	if err != nil {
@@ -396,9 +396,9 @@ func TestWhatAPowerCutCouldTakeIsNotPublished(t *testing.T) {
 		}
 		return nil
 	}}
-	catchUp(t, l.desk(), job(t, "a"), to)
+	catchUp(t, l.relay(), job(t, "a"), to)
 	l.fill(2, 1)
-	catchUp(t, l.desk(), job(t, "a"), to)
+	catchUp(t, l.relay(), job(t, "a"), to)
 	if len(to.got()) != 12 {
 		t.Errorf("%d records arrived, want 12", len(to.got()))
 	}
@@ -409,7 +409,7 @@ func TestWhatAPowerCutCouldTakeIsNotPublished(t *testing.T) {
 func crashing(t *testing.T, l *log, j publish.Job, crash func(*embedded.Store) *log) *embedded.Store {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	d, done := l.desk(), make(chan error, 1)
+	d, done := l.relay(), make(chan error, 1)
 	go func() { done <- d.Follow(ctx, j, &sink{}) }()
 	await(t, func() bool { c, err := d.Consumer(ctx, j.Name); return err == nil && c.Running })
 	after := crash(l.store)
@@ -421,7 +421,7 @@ func crashing(t *testing.T, l *log, j publish.Job, crash func(*embedded.Store) *
 }
 
 // A record that is tried again is the same message.
-func TestWhatIsTriedAgainIsTheSameMessage(t *testing.T) {
+func TestARetryPublishesTheSameMessage(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
 	stream := events.SessionStream(l.mint.Session())
@@ -433,18 +433,18 @@ func TestWhatIsTriedAgainIsTheSameMessage(t *testing.T) {
 	}
 	j := job(t, "a", func(j *publish.Job) { j.Topic = topic })
 	var first *message.Message
-	catchUp(t, l.desk(), j, &sink{refuse: func(m *message.Message) error {
+	catchUp(t, l.relay(), j, &sink{refuse: func(m *message.Message) error {
 		if m.Metadata.Get("revision") == "1" {
 			return nil
 		}
 		first = m
 		return publish.ErrUnacceptable
 	}})
-	if n, err := l.desk().Retry(t.Context(), "a"); n != 1 || err != nil {
+	if n, err := l.relay().Retry(t.Context(), "a"); n != 1 || err != nil {
 		t.Fatalf("Retry = %d, %v, want 1", n, err)
 	}
 	to := &sink{}
-	catchUp(t, l.desk(), j, to)
+	catchUp(t, l.relay(), j, to)
 	if got := to.got(); len(got) != 1 || !got[0].Equals(first) || to.mu.topics[0] != "build.bash" {
 		t.Errorf("tried again: %v to %v, want %v to build.bash", got, to.mu.topics, first)
 	}

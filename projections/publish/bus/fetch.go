@@ -9,11 +9,11 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// mostAhead bounds how many messages a group reads at once, and mostBytes how
+// maxPrefetch bounds how many messages a group reads at once, and maxPrefetchBytes how
 // many bytes of them, or one.
 const (
-	mostAhead = 64
-	mostBytes = 1 << 20
+	maxPrefetch      = 64
+	maxPrefetchBytes = 1 << 20
 )
 
 // next returns the message to be handed over next: a dead letter that was
@@ -24,7 +24,7 @@ func (g *group) next(ctx context.Context) (*pending, error) {
 		return nil, err
 	}
 	for {
-		if g.lettersChange.Swap(false) {
+		if g.deadLettersChanged.Swap(false) {
 			if err := g.refresh(ctx); err != nil {
 				return nil, err
 			}
@@ -32,18 +32,18 @@ func (g *group) next(ctx context.Context) (*pending, error) {
 		if p, err := g.released(ctx); p != nil || err != nil {
 			return p, err
 		}
-		if len(g.ahead) == 0 {
+		if len(g.prefetched) == 0 {
 			if err := g.await(ctx); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		e := g.ahead[0]
+		e := g.prefetched[0]
 		if !g.letters.has(e.Revision) {
 			return g.pending(e, false), nil
 		}
 		// It became a dead letter, and its offset was not saved then.
-		if err := g.pass(ctx, e.Revision); err != nil {
+		if err := g.advance(ctx, e.Revision); err != nil {
 			return nil, err
 		}
 	}
@@ -58,7 +58,7 @@ func (g *group) load(ctx context.Context) error {
 	if err == nil && len(data) > 0 {
 		var n uint64
 		n, err = strconv.ParseUint(string(data), 10, 64)
-		g.done = events.Revision(n)
+		g.offset = events.Revision(n)
 	}
 	if err != nil {
 		return fmt.Errorf("load %s: %w", g.checkpoint, err)
@@ -71,7 +71,7 @@ func (g *group) load(ctx context.Context) error {
 }
 
 func (g *group) save(ctx context.Context) error {
-	data := strconv.AppendUint(nil, uint64(g.done), 10)
+	data := strconv.AppendUint(nil, uint64(g.offset), 10)
 	// It was acknowledged, whatever ended meanwhile.
 	if err := g.bus.config.Checkpoints.SaveCheckpoint(context.WithoutCancel(ctx), g.checkpoint, data); err != nil {
 		return fmt.Errorf("save %s: %w", g.checkpoint, err)
@@ -81,7 +81,7 @@ func (g *group) save(ctx context.Context) error {
 
 // await reads what comes next, and waits where there is nothing.
 func (g *group) await(ctx context.Context) error {
-	if err := g.read(ctx); err != nil || len(g.ahead) > 0 {
+	if err := g.read(ctx); err != nil || len(g.prefetched) > 0 {
 		return err
 	}
 	if err := g.refresh(ctx); err != nil {
@@ -110,17 +110,17 @@ func (g *group) read(ctx context.Context) error {
 		end = headed.Head()
 	}
 	size := 0
-	for e, err := range g.bus.config.Store.Read(ctx, g.stream, g.done) {
+	for e, err := range g.bus.config.Store.Read(ctx, g.stream, g.offset) {
 		if err != nil {
 			return err
 		}
-		g.ahead = append(g.ahead, e)
+		g.prefetched = append(g.prefetched, e)
 		g.end = e.Position
-		if size += len(e.Data); len(g.ahead) >= mostAhead || size >= mostBytes {
+		if size += len(e.Data); len(g.prefetched) >= maxPrefetch || size >= maxPrefetchBytes {
 			return nil
 		}
 	}
-	if len(g.ahead) == 0 {
+	if len(g.prefetched) == 0 {
 		g.end = end
 	}
 	return nil

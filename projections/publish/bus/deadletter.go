@@ -70,16 +70,16 @@ type acknowledgedLetter struct {
 
 // letters are the dead letters of a group that are not acknowledged. The zero
 // letters are those of a group whose stream was not read.
-type letters struct {
+type deadLetterList struct {
 	read     events.Revision                 // the length of the stream that was read
 	open     map[events.Revision]*DeadLetter // without their messages
 	released []events.Revision               // in the order in which they were; some are not open any more
 }
 
-func (l *letters) has(r events.Revision) bool { return l.open[r] != nil }
+func (l *deadLetterList) has(r events.Revision) bool { return l.open[r] != nil }
 
 // refresh takes in the records that follow those that were read.
-func (l *letters) refresh(ctx context.Context, store events.Store, s events.Stream) error {
+func (l *deadLetterList) refresh(ctx context.Context, store events.Store, s events.Stream) error {
 	for e, err := range store.Read(ctx, s, l.read) {
 		if err == nil {
 			err = l.take(e)
@@ -92,9 +92,9 @@ func (l *letters) refresh(ctx context.Context, store events.Store, s events.Stre
 	return nil
 }
 
-func (l *letters) take(e events.Entry) error {
+func (l *deadLetterList) take(e events.Entry) error {
 	var set deadLettered
-	var freed releasedLetters
+	var released releasedLetters
 	var taken acknowledgedLetter
 	var data any
 	var apply func()
@@ -102,7 +102,7 @@ func (l *letters) take(e events.Entry) error {
 	case kindDeadLettered:
 		data, apply = &set, func() { l.add(set, e.Time) }
 	case kindReleased:
-		data, apply = &freed, func() { l.release(freed.Revisions) }
+		data, apply = &released, func() { l.release(released.Revisions) }
 	case kindAcknowledged:
 		data, apply = &taken, func() { delete(l.open, taken.Revision) }
 	default:
@@ -115,7 +115,7 @@ func (l *letters) take(e events.Entry) error {
 	return nil
 }
 
-func (l *letters) add(d deadLettered, at time.Time) {
+func (l *deadLetterList) add(d deadLettered, at time.Time) {
 	if l.open == nil {
 		l.open = map[events.Revision]*DeadLetter{}
 	}
@@ -124,7 +124,7 @@ func (l *letters) add(d deadLettered, at time.Time) {
 	}
 }
 
-func (l *letters) release(revisions []events.Revision) {
+func (l *deadLetterList) release(revisions []events.Revision) {
 	for _, r := range revisions {
 		if d := l.open[r]; d != nil && !d.Released {
 			d.Released = true
@@ -134,7 +134,7 @@ func (l *letters) release(revisions []events.Revision) {
 }
 
 // first returns the first dead letter that is to be handed over again.
-func (l *letters) first() (events.Revision, bool) {
+func (l *deadLetterList) first() (events.Revision, bool) {
 	for len(l.released) > 0 {
 		if d := l.open[l.released[0]]; d != nil && d.Released {
 			return d.Revision, true
@@ -145,7 +145,7 @@ func (l *letters) first() (events.Revision, bool) {
 }
 
 // revisions returns which messages are dead letters, in the order of the topic.
-func (l *letters) revisions() []events.Revision { return slices.Sorted(maps.Keys(l.open)) }
+func (l *deadLetterList) revisions() []events.Revision { return slices.Sorted(maps.Keys(l.open)) }
 
 // refresh reads what changed of the dead letters.
 func (g *group) refresh(ctx context.Context) error {
@@ -165,9 +165,9 @@ func (g *group) released(ctx context.Context) (*pending, error) {
 	return g.pending(e, true), nil
 }
 
-// setAside lists a message as a dead letter, unless an earlier append that failed
+// deadLetter lists a message as a dead letter, unless an earlier append that failed
 // did.
-func (g *group) setAside(ctx context.Context, p *pending) error {
+func (g *group) deadLetter(ctx context.Context, p *pending) error {
 	if err := g.refresh(ctx); err != nil {
 		return err
 	}
@@ -184,21 +184,21 @@ func (g *group) setAside(ctx context.Context, p *pending) error {
 	return g.record(ctx, kindDeadLettered, set)
 }
 
-// resolve lists a dead letter as acknowledged.
-func (g *group) resolve(ctx context.Context, r events.Revision) error {
+// recordAck lists a dead letter as acknowledged.
+func (g *group) recordAck(ctx context.Context, r events.Revision) error {
 	return g.record(ctx, kindAcknowledged, acknowledgedLetter{r})
 }
 
 // record adds a record to the list of dead letters, and takes it in.
 func (g *group) record(ctx context.Context, kind string, data any) error {
-	if err := g.bus.list(ctx, g.deadLetters, kind, data); err != nil {
+	if err := g.bus.appendDeadLetterRecord(ctx, g.deadLetters, kind, data); err != nil {
 		return err
 	}
 	return g.refresh(ctx)
 }
 
-// list adds a record to a stream of dead letters.
-func (b *Bus) list(ctx context.Context, s events.Stream, kind string, data any) error {
+// appendDeadLetterRecord adds a record to a stream of dead letters.
+func (b *Bus) appendDeadLetterRecord(ctx context.Context, s events.Stream, kind string, data any) error {
 	encoded, err := json.Marshal(data)
 	if err == nil {
 		err = b.append(ctx, s, []events.Record{{
@@ -220,7 +220,7 @@ func (b *Bus) entry(ctx context.Context, s events.Stream, r events.Revision) (ev
 }
 
 // letters reads the list of the dead letters of a group.
-func (b *Bus) letters(ctx context.Context, group, topic string) (l letters, s events.Stream, err error) {
+func (b *Bus) letters(ctx context.Context, group, topic string) (l deadLetterList, s events.Stream, err error) {
 	if s, err = streamOf(topic); err != nil {
 		return l, "", err
 	}
@@ -256,8 +256,8 @@ func (b *Bus) DeadLetters(ctx context.Context, group, topic string) iter.Seq2[De
 	}
 }
 
-// mostReleased bounds the dead letters that one record releases.
-const mostReleased = 10_000
+// maxReleased bounds the dead letters that one record releases.
+const maxReleased = 10_000
 
 // Release has dead letters of a group handed over again, before the messages that
 // its subscribers do not have yet: those of these revisions, or without any all
@@ -269,19 +269,19 @@ func (b *Bus) Release(ctx context.Context, group, topic string, revisions ...eve
 	if err != nil {
 		return 0, err
 	}
-	var freed []events.Revision
+	var released []events.Revision
 	for _, r := range l.revisions() {
 		if !l.open[r].Released && (len(revisions) == 0 || slices.Contains(revisions, r)) {
-			freed = append(freed, r)
+			released = append(released, r)
 		}
 	}
-	for some := range slices.Chunk(freed, mostReleased) {
-		if err := b.list(ctx, deadLetterStream(group, topic), kindReleased, releasedLetters{some}); err != nil {
+	for some := range slices.Chunk(released, maxReleased) {
+		if err := b.appendDeadLetterRecord(ctx, deadLetterStream(group, topic), kindReleased, releasedLetters{some}); err != nil {
 			return 0, err
 		}
 	}
-	b.group(group, topic, stream).lettersChange.Store(true)
-	return len(freed), nil
+	b.group(group, topic, stream).deadLettersChanged.Store(true)
+	return len(released), nil
 }
 
 func validGroup(name string) error {

@@ -1,0 +1,35 @@
+package publish
+
+import (
+	"slices"
+
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// An Filter says which records are published. Each field that is set narrows it;
+// the zero Filter lets everything through.
+type Filter struct {
+	Kinds      []string `json:"kinds,omitempty" toml:"kinds"`           // of one of these kinds
+	Categories []string `json:"categories,omitempty" toml:"categories"` // in a stream of one of these categories
+	Streams    []string `json:"streams,omitempty" toml:"streams"`       // in a stream whose name begins with one of these
+	Tools      []string `json:"tools,omitempty" toml:"tools"`           // whose data name one of these tools
+	Agents     []string `json:"agents,omitempty" toml:"agents"`         // that belong to a session of one of these agents
+}
+
+// storeFilter returns the part of o that a store answers.
+func (f Filter) storeFilter() events.Filter {
+	return events.Filter{Kinds: f.Kinds, Categories: f.Categories, Prefixes: f.Streams}
+}
+
+// accepts reports whether the part of o that a store does not answer lets a
+// record through.
+func (f Filter) accepts(p attributes) bool {
+	return (len(f.Tools) == 0 || slices.Contains(f.Tools, p.tool)) &&
+		(len(f.Agents) == 0 || slices.Contains(f.Agents, p.agent))
+}
+
+// equal reports whether o and other are the same, field by field.
+func (f Filter) equal(other Filter) bool {
+	return slices.Equal(f.Kinds, other.Kinds) && slices.Equal(f.Categories, other.Categories) &&
+		slices.Equal(f.Streams, other.Streams) && slices.Equal(f.Tools, other.Tools) && slices.Equal(f.Agents, other.Agents)
+}
