@@ -46,7 +46,7 @@ func ExampleScope_Register() {
 		fmt.Println(err)
 		return
 	}
-	turn, err := r.Materialize(ctx, registry.Turn{ID: mint.Turn()})
+	turn, err := r.Materialize(ctx, registry.TurnSpec{ID: mint.Turn()})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -56,7 +56,7 @@ func ExampleScope_Register() {
 	}
 
 	fmt.Println(scope.Close(ctx))
-	turn, err = r.Materialize(ctx, registry.Turn{ID: mint.Turn()})
+	turn, err = r.Materialize(ctx, registry.TurnSpec{ID: mint.Turn()})
 	fmt.Println(len(turn.Definitions()), err)
 	fmt.Println(application.Close(ctx))
 	// Output:

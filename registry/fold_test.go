@@ -100,7 +100,7 @@ func (s *shuffle) closeLayer(r *rapid.T) {
 // fold of the log: what it offers, and what it says of every earlier offer.
 func (s *shuffle) check(r *rapid.T) {
 	s.store.recover()
-	m, err := s.over.Materialize(context.Background(), registry.Turn{ID: s.mint.Turn()})
+	m, err := s.over.Materialize(context.Background(), registry.TurnSpec{ID: s.mint.Turn()})
 	if err != nil {
 		r.Fatalf("Materialize = %v, want nil", err)
 	}

@@ -156,7 +156,7 @@ func TestManyCallsAtOnceWhileToolsComeAndGo(t *testing.T) {
 				if err := s.Register(t.Context(), registry.Tools{"a": p.Tool}); err != nil {
 					t.Error(err)
 				}
-				m, err := r.Materialize(t.Context(), registry.Turn{ID: w.mint.Turn()})
+				m, err := r.Materialize(t.Context(), registry.TurnSpec{ID: w.mint.Turn()})
 				if err != nil {
 					t.Error(err)
 					return

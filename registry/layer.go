@@ -20,24 +20,24 @@ type Layers struct {
 	ledger  *events.Ledger
 	process domain.ProcessID
 	fold    projections.Projection[*catalog.State]
-	calls   running
+	calls   inflightCalls
 	mu      struct {
 		sync.RWMutex
-		catalog *catalog.State
-		tools   map[domain.RegistrationID]map[domain.Name]domain.Tool
-		owing   map[domain.LayerID]bool // the layers of which the catalog holds events that may not be on record
-		open    []*Layer                // those that may be open on record, in the order in which they were opened
-		closed  bool                    // no layer is opened any more
+		catalog    *catalog.State
+		tools      map[domain.RegistrationID]map[domain.Name]domain.Tool
+		unrecorded map[domain.LayerID]bool // the layers of which the catalog holds events that may not be on record
+		open       []*Layer                // those that may be open on record, in the order in which they were opened
+		closed     bool                    // no layer is opened any more
 	}
 }
 
 // NewLayers returns the layers of a process, of which there are none yet.
 func NewLayers(ledger *events.Ledger, process domain.ProcessID) *Layers {
 	ls := &Layers{ledger: ledger, process: process, fold: catalog.Projection()}
-	ls.calls.mu.calls = map[callKey]*runningCall{}
+	ls.calls.mu.calls = map[inflightKey]*inflightCall{}
 	ls.mu.catalog = ls.fold.Init()
 	ls.mu.tools = map[domain.RegistrationID]map[domain.Name]domain.Tool{}
-	ls.mu.owing = map[domain.LayerID]bool{}
+	ls.mu.unrecorded = map[domain.LayerID]bool{}
 	return ls
 }
 
@@ -84,12 +84,12 @@ func (l *Layer) openLocked(ctx context.Context, e events.LayerOpened) error {
 	err := l.appendLocked(ctx, d)
 	switch {
 	case err == nil:
-	case decided(err):
+	case appendedNothing(err):
 		l.layers.remove(l)
 	default:
 		l.mu.closed = true
-		l.layers.applyOwed(l.id, l.envelope(d))
-		l.mu.owed = append(l.mu.owed, []events.Draft{d})
+		l.layers.applyPending(l.id, l.envelope(d))
+		l.mu.pending = append(l.mu.pending, []events.Draft{d})
 		l.closeLocked(events.LayerClosed{Layer: l.id, Reason: "opening failed"})
 	}
 	return err
@@ -131,7 +131,7 @@ func (ls *Layers) Close(ctx context.Context) error {
 
 // Wait returns when no tool runs any more, or with the cause of ctx. Tools that
 // outlived the grace of their interruption are among those it waits for.
-func (ls *Layers) Wait(ctx context.Context) error { return ls.calls.wait(ctx) }
+func (ls *Layers) Wait(ctx context.Context) error { return ls.calls.waitIdle(ctx) }
 
 // apply folds events that are on record and forgets the tools of what they
 // closed. No reader sees the fold between two of them.
@@ -141,31 +141,31 @@ func (ls *Layers) apply(vs ...events.Envelope) {
 	ls.applyLocked(vs)
 }
 
-// applyOwed folds events that take effect before they are on record. The layer
+// applyPending folds events that take effect before they are on record. The layer
 // owes their record until settled is called.
-func (ls *Layers) applyOwed(l domain.LayerID, vs ...events.Envelope) {
+func (ls *Layers) applyPending(l domain.LayerID, vs ...events.Envelope) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	ls.mu.owing[l] = true
+	ls.mu.unrecorded[l] = true
 	ls.applyLocked(vs)
 }
 
-// settled says that all events of a layer that were applied are on record.
-func (ls *Layers) settled(l domain.LayerID) {
+// allRecorded says that all events of a layer that were applied are on record.
+func (ls *Layers) allRecorded(l domain.LayerID) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	delete(ls.mu.owing, l)
+	delete(ls.mu.unrecorded, l)
 }
 
 func (ls *Layers) applyLocked(vs []events.Envelope) {
 	for _, v := range vs {
 		ls.mu.catalog = ls.fold.Apply(ls.mu.catalog, v)
-		ls.forgetLocked(v.Event)
+		ls.dropClosedLocked(v.Event)
 	}
 }
 
-// forgetLocked forgets the tools of what an event closed.
-func (ls *Layers) forgetLocked(e events.Event) {
+// dropClosedLocked forgets the tools of what an event closed.
+func (ls *Layers) dropClosedLocked(e events.Event) {
 	switch e := e.(type) {
 	case events.RegistrationClosed:
 		delete(ls.mu.tools, e.Registration)
@@ -190,7 +190,7 @@ type Layer struct {
 	mu struct {
 		sync.Mutex
 		revision events.Revision
-		owed     [][]events.Draft // in effect here, or uncertain, and not known to be on record; each appended as one
+		pending  [][]events.Draft // in effect here, or uncertain, and not known to be on record; each appended as one
 		closed   bool
 	}
 }
@@ -213,7 +213,7 @@ func (l *Layer) Close(ctx context.Context) error {
 		l.mu.closed = true
 		l.closeLocked(events.LayerClosed{Layer: l.id, Reason: events.ProcessEnded})
 	}
-	err := l.settleOwedLocked(ctx)
+	err := l.flushLocked(ctx)
 	if err == nil {
 		l.layers.remove(l)
 	}
@@ -222,7 +222,7 @@ func (l *Layer) Close(ctx context.Context) error {
 
 // appendLocked puts drafts on record and in effect, behind what is owed.
 func (l *Layer) appendLocked(ctx context.Context, drafts ...events.Draft) error {
-	if err := l.settleOwedLocked(ctx); err != nil {
+	if err := l.flushLocked(ctx); err != nil {
 		return err
 	}
 	envelopes, err := l.layers.ledger.Append(ctx, events.LayerStream(l.id), l.mu.revision, drafts...)
@@ -246,34 +246,34 @@ func (l *Layer) closeLocked(closings ...events.Event) {
 		drafts[i] = l.layers.ledger.Draft(e, domain.EventID{})
 		applied[i] = l.envelope(drafts[i])
 	}
-	l.layers.applyOwed(l.id, applied...)
-	l.mu.owed = append(l.mu.owed, drafts)
+	l.layers.applyPending(l.id, applied...)
+	l.mu.pending = append(l.mu.pending, drafts)
 }
 
 func (l *Layer) envelope(d events.Draft) events.Envelope {
 	return events.Envelope{ID: d.ID, Stream: events.LayerStream(l.id), Time: d.Time, Causation: d.Causation, Event: d.Event}
 }
 
-// settleOwedLocked records what is owed, each in the appends in which it was
+// flushLocked records what is owed, each in the appends in which it was
 // tried before: only then is it harmless to append again what is on record.
-func (l *Layer) settleOwedLocked(ctx context.Context) error {
-	for len(l.mu.owed) > 0 {
-		drafts := l.mu.owed[0]
+func (l *Layer) flushLocked(ctx context.Context) error {
+	for len(l.mu.pending) > 0 {
+		drafts := l.mu.pending[0]
 		if _, err := l.layers.ledger.Append(ctx, events.LayerStream(l.id), l.mu.revision, drafts...); err != nil {
 			return fmt.Errorf("%w: %w", ErrUnrecorded, err)
 		}
 		l.mu.revision += events.Revision(len(drafts))
-		if l.mu.owed = l.mu.owed[1:]; len(l.mu.owed) == 0 {
-			l.layers.settled(l.id)
+		if l.mu.pending = l.mu.pending[1:]; len(l.mu.pending) == 0 {
+			l.layers.allRecorded(l.id)
 		}
 	}
 	return nil
 }
 
-func (l *Layer) settleOwed(ctx context.Context) error {
+func (l *Layer) flush(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.settleOwedLocked(ctx)
+	return l.flushLocked(ctx)
 }
 
 // register leaves nothing open: what it put on record is in effect, or is owed
@@ -289,10 +289,10 @@ func (l *Layer) register(ctx context.Context, closed bool, e events.ToolsRegiste
 	}
 	d := l.layers.ledger.Draft(e, domain.EventID{})
 	id := domain.RegistrationOf(d.ID)
-	l.layers.keep(id, e.Tools, tools)
+	l.layers.storeTools(id, e.Tools, tools)
 	if err := l.appendLocked(ctx, d); err != nil {
-		l.layers.forget(id)
-		if !errors.Is(err, ErrUnrecorded) && !decided(err) {
+		l.layers.dropTools(id)
+		if !errors.Is(err, ErrUnrecorded) && !appendedNothing(err) {
 			l.retractLocked(d)
 		}
 		return domain.RegistrationID{}, err
@@ -306,28 +306,28 @@ func (l *Layer) retractLocked(d events.Draft) {
 	closing := l.layers.ledger.Draft(events.RegistrationClosed{
 		Registration: domain.RegistrationOf(d.ID), Reason: "registration failed",
 	}, d.ID)
-	l.layers.applyOwed(l.id, l.envelope(d), l.envelope(closing))
-	l.mu.owed = append(l.mu.owed, []events.Draft{d}, []events.Draft{closing})
+	l.layers.applyPending(l.id, l.envelope(d), l.envelope(closing))
+	l.mu.pending = append(l.mu.pending, []events.Draft{d}, []events.Draft{closing})
 }
 
-// decided reports whether an append that returned err is known to have added
+// appendedNothing reports whether an append that returned err is known to have added
 // nothing.
-func decided(err error) bool {
+func appendedNothing(err error) bool {
 	return errors.Is(err, events.ErrConflict) || errors.Is(err, events.ErrBadRecord) ||
 		errors.Is(err, events.ErrTooLarge) || errors.Is(err, events.ErrClosed)
 }
 
-func (ls *Layers) keep(id domain.RegistrationID, registered []events.RegisteredTool, tools Tools) {
+func (ls *Layers) storeTools(id domain.RegistrationID, registered []events.RegisteredTool, tools Tools) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	kept := make(map[domain.Name]domain.Tool, len(registered))
+	byName := make(map[domain.Name]domain.Tool, len(registered))
 	for _, t := range registered {
-		kept[t.Name] = tools[string(t.Name)]
+		byName[t.Name] = tools[string(t.Name)]
 	}
-	ls.mu.tools[id] = kept
+	ls.mu.tools[id] = byName
 }
 
-func (ls *Layers) forget(id domain.RegistrationID) {
+func (ls *Layers) dropTools(id domain.RegistrationID) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	delete(ls.mu.tools, id)

@@ -14,7 +14,7 @@ import (
 type lastProgress struct {
 	mu struct {
 		sync.Mutex
-		said *domain.Progress
+		latest *domain.Progress
 	}
 }
 
@@ -29,22 +29,22 @@ func (l *lastProgress) set(p domain.Progress) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mu.said = &p
+	l.mu.latest = &p
 }
 
 // get returns the last report within limits, and nil if there was none. A
 // report without a wire form is replaced by a text that says so.
 func (l *lastProgress) get(limits Limits) *domain.Progress {
 	l.mu.Lock()
-	said := l.mu.said
+	latest := l.mu.latest
 	l.mu.Unlock()
-	if said == nil {
+	if latest == nil {
 		return nil
 	}
-	if _, err := json.Marshal(said); err != nil {
+	if _, err := json.Marshal(latest); err != nil {
 		return &domain.Progress{Content: domain.Contents{domain.Text("Progress cannot be kept: " + err.Error())}}
 	}
-	return limits.cutProgress(*said)
+	return limits.cutProgress(*latest)
 }
 
 // cutProgress returns a progress within limits. It is kept for information

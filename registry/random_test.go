@@ -155,7 +155,7 @@ func (c *chaos) step(ctx context.Context, calls *sync.WaitGroup) {
 // twice.
 func (c *chaos) ask(ctx context.Context, calls *sync.WaitGroup) {
 	r := c.reg[c.random.IntN(len(c.reg))]
-	m, err := r.Materialize(ctx, registry.Turn{ID: c.mint.Turn()})
+	m, err := r.Materialize(ctx, registry.TurnSpec{ID: c.mint.Turn()})
 	if err != nil {
 		wantIs(c.t, "Materialize", err, registry.ErrUnrecorded)
 		return

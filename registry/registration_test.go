@@ -314,7 +314,7 @@ func TestClosingIsInEffectAtOnceAndHoldsMaterializeUntilItIsOnRecord(t *testing.
 			w.store.suffer(always(m))
 			wantIs(t, "Close without power", s.Close(t.Context()), registry.ErrUnrecorded)
 			wantIs(t, "Close of another scope", other.Close(t.Context()), registry.ErrUnrecorded)
-			_, err := r.Materialize(t.Context(), registry.Turn{ID: w.mint.Turn()})
+			_, err := r.Materialize(t.Context(), registry.TurnSpec{ID: w.mint.Turn()})
 			wantIs(t, "Materialize of an unrecorded closing", err, registry.ErrUnrecorded)
 			wantIs(t, "Register over an unrecorded closing", l.Scope().Register(t.Context(), registry.Tools{"c": p.Tool}), registry.ErrUnrecorded)
 			w.store.recover()
@@ -372,7 +372,7 @@ func TestNoLayerOwesAClosingWhenATurnIsMaterialized(t *testing.T) {
 				}
 				return none
 			})
-			_, err := r.Materialize(t.Context(), registry.Turn{ID: w.mint.Turn()})
+			_, err := r.Materialize(t.Context(), registry.TurnSpec{ID: w.mint.Turn()})
 			wantIs(t, "Materialize over a layer that owes a closing", err, registry.ErrUnrecorded)
 			w.store.recover()
 			if got := names(w.materialize(r)); len(got) != 1 {
@@ -396,7 +396,7 @@ func TestRegistrationOfUncertainRecordIsNotInEffectAndClosedOnRecord(t *testing.
 			r := w.registry(registry.Config{}, l)
 			w.store.suffer(always(m))
 			wantIs(t, "Register without power", l.Scope().Register(t.Context(), registry.Tools{"a": answers(t, "over").Tool}), errPower)
-			_, err := r.Materialize(t.Context(), registry.Turn{})
+			_, err := r.Materialize(t.Context(), registry.TurnSpec{})
 			wantIs(t, "Materialize while it is uncertain", err, registry.ErrUnrecorded)
 			w.store.recover()
 			w.wantSays(r, "a", "under")

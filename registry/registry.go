@@ -9,9 +9,6 @@ import (
 	"time"
 
 	"github.com/settlement-ledger/ledger/domain"
-	"github.com/settlement-ledger/ledger/events"
-	"github.com/settlement-ledger/ledger/projections/catalog"
-	"github.com/settlement-ledger/ledger/projections/staleness"
 )
 
 // A Policy says when a call is refused because what the turn offered is not
@@ -57,10 +54,10 @@ type Config struct {
 
 // A Registry finds tools in an overlay of layers and settles calls to them.
 type Registry struct {
-	layers *Layers
-	over   []*Layer
-	ids    []domain.LayerID
-	config Config
+	layers  *Layers
+	overlay []*Layer
+	ids     []domain.LayerID
+	config  Config
 
 	admitted struct { // for the policy Admitted
 		sync.Mutex
@@ -78,12 +75,12 @@ func (ls *Layers) Registry(config Config, over ...*Layer) (*Registry, error) {
 	}
 	config.Limits = limits
 	if config.Outputs == nil {
-		config.Outputs = nowhere{}
+		config.Outputs = noOutputs{}
 	}
 	if config.Grace == 0 {
 		config.Grace = DefaultGrace
 	}
-	r := &Registry{layers: ls, over: slices.Clone(over), config: config}
+	r := &Registry{layers: ls, overlay: slices.Clone(over), config: config}
 	for i, l := range over {
 		if i > 0 && l.placement < over[i-1].placement {
 			return nil, fmt.Errorf("overlay layers: %w: %s over %s", ErrMisplaced, l.placement, over[i-1].placement)
@@ -91,53 +88,6 @@ func (ls *Layers) Registry(config Config, over ...*Layer) (*Registry, error) {
 		r.ids = append(r.ids, l.id)
 	}
 	return r, nil
-}
-
-// A Turn says for whom an offer is made.
-type Turn struct {
-	ID    domain.TurnID
-	Rules domain.Rules // that hide tools from the model
-}
-
-// Materialize fixes what a turn may call: the tools in effect now that no rule
-// hides. It returns ErrUnrecorded if a closing in one of the layers cannot be
-// recorded: no turn is offered what a closing changed that is not on record.
-func (r *Registry) Materialize(ctx context.Context, turn Turn) (*Materialization, error) {
-	if err := r.rlockSettled(ctx); err != nil {
-		return nil, fmt.Errorf("materialize turn: %w", err)
-	}
-	defer r.layers.mu.RUnlock()
-	m := &Materialization{registry: r, offer: domain.Offer{Turn: turn.ID}}
-	for _, e := range r.layers.mu.catalog.Catalog(r.ids) {
-		if rule, hidden := turn.Rules.Hides(e.Tool.Action); hidden {
-			m.hidden = append(m.hidden, events.HiddenTool{Offered: e.Offered, Rule: rule})
-			continue
-		}
-		m.offer.Tools = append(m.offer.Tools, e.Offered)
-		m.definitions = append(m.definitions, definition(e))
-		if r.config.Policy == Admitted {
-			r.admit(e.Offered, r.layers.mu.tools[e.Registration][e.Name])
-		}
-	}
-	return m, nil
-}
-
-// rlockSettled records what the layers owe and returns with the lock of the
-// Layers held for reading and nothing owed by any layer of r. A closing can come
-// in one layer while another's is recorded, so it looks again under the lock.
-func (r *Registry) rlockSettled(ctx context.Context) error {
-	for {
-		for _, l := range r.over {
-			if err := l.settleOwed(ctx); err != nil {
-				return err
-			}
-		}
-		r.layers.mu.RLock()
-		if !slices.ContainsFunc(r.ids, func(id domain.LayerID) bool { return r.layers.mu.owing[id] }) {
-			return nil
-		}
-		r.layers.mu.RUnlock()
-	}
 }
 
 func (r *Registry) admit(o domain.Offered, t domain.Tool) {
@@ -153,72 +103,4 @@ func (r *Registry) admittedTool(o domain.Offered) domain.Tool {
 	r.admitted.Lock()
 	defer r.admitted.Unlock()
 	return r.admitted.tools[o]
-}
-
-func definition(e catalog.Entry) domain.Definition {
-	return domain.Definition{Name: e.Name, Description: e.Tool.Description, Input: e.Tool.Input, Output: e.Tool.Output}
-}
-
-// Recall returns the materialization of a turn already on record, to settle
-// the calls of its reply. It defines nothing: it was offered before.
-func (r *Registry) Recall(offer domain.Offer) *Materialization {
-	return &Materialization{registry: r, offer: domain.Offer{Turn: offer.Turn, Tools: slices.Clone(offer.Tools)}}
-}
-
-// A Materialization is what one turn may call. It keeps the identity of each
-// registration and never its tool.
-type Materialization struct {
-	registry    *Registry
-	offer       domain.Offer
-	hidden      []events.HiddenTool
-	definitions []domain.Definition
-}
-
-// Definitions returns what the model is to be told, in order: none after
-// Recall.
-func (m *Materialization) Definitions() []domain.Definition { return slices.Clone(m.definitions) }
-
-// Offer returns the names and the registrations offered for them, as
-// TurnMaterialized keeps it.
-func (m *Materialization) Offer() domain.Offer {
-	return domain.Offer{Turn: m.offer.Turn, Tools: slices.Clone(m.offer.Tools)}
-}
-
-// Hidden returns the tools in effect that are not offered.
-func (m *Materialization) Hidden() []events.HiddenTool { return slices.Clone(m.hidden) }
-
-// A found is what a name means at one moment.
-type found struct {
-	offered   domain.Offered
-	effective domain.Offered
-	changedBy domain.EventID
-	tool      domain.Tool    // zero: the call is stale
-	runs      domain.Offered // the registration that tool belongs to; zero where the call is stale
-}
-
-// find compares what was offered with what is in effect and captures the tool
-// to run: from here on, registering and closing do not touch the call.
-func (m *Materialization) find(offered domain.Offered) found {
-	r := m.registry
-	r.layers.mu.RLock()
-	defer r.layers.mu.RUnlock()
-	verdict := staleness.Judge(r.layers.mu.catalog, r.ids, offered)
-	f := found{offered: offered, effective: verdict.Effective, changedBy: verdict.ChangedBy}
-	inEffect := r.layers.mu.tools[verdict.Effective.Registration][offered.Name]
-	switch r.config.Policy {
-	case Strict:
-		if !verdict.Stale {
-			f.tool, f.runs = inEffect, verdict.Effective
-		}
-	case ByFingerprint:
-		if verdict.Agrees {
-			f.tool, f.runs = inEffect, verdict.Effective
-		}
-	case Admitted:
-		// What is in effect can have been offered by another registry.
-		if f.tool, f.runs = r.admittedTool(offered), offered; f.tool.IsZero() && !verdict.Stale {
-			f.tool = inEffect
-		}
-	}
-	return f
 }

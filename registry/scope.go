@@ -42,7 +42,7 @@ func (s *Scope) ID() domain.ScopeID { return s.id }
 // registered; ErrClosed for a scope or layer that is closed; and the errors of
 // the ledger, after which nothing is in effect.
 func (s *Scope) Register(ctx context.Context, tools Tools) error {
-	good, refused := sift(tools)
+	good, refused := splitValid(tools)
 	if len(refused) > 0 {
 		errs := make([]error, len(refused))
 		for i, r := range refused {
@@ -58,7 +58,7 @@ func (s *Scope) Register(ctx context.Context, tools Tools) error {
 // never costs the rest. Its errors are those of Register but for the bad
 // entries, which it returns.
 func (s *Scope) RegisterValid(ctx context.Context, tools Tools) ([]Refusal, error) {
-	good, refused := sift(tools)
+	good, refused := splitValid(tools)
 	return refused, s.register(ctx, tools, good, refused)
 }
 
@@ -97,7 +97,7 @@ func (s *Scope) Close(ctx context.Context) error {
 		s.mu.closed = true
 		l.closeLocked(s.closingsLocked()...)
 	}
-	if err := l.settleOwedLocked(ctx); err != nil {
+	if err := l.flushLocked(ctx); err != nil {
 		return fmt.Errorf("close scope: %w", err)
 	}
 	return nil
@@ -115,9 +115,9 @@ func (s *Scope) closingsLocked() (closings []events.Event) {
 	return closings
 }
 
-// sift parts tools, in the order of their names, into those that can be
+// splitValid parts tools, in the order of their names, into those that can be
 // registered and those that cannot.
-func sift(tools Tools) (good []events.RegisteredTool, refused []Refusal) {
+func splitValid(tools Tools) (good []events.RegisteredTool, refused []Refusal) {
 	for _, text := range slices.Sorted(maps.Keys(tools)) {
 		t, err := describe(text, tools[text])
 		if err != nil {

@@ -100,7 +100,7 @@ func (c *carrying) offer(ctx context.Context, last bool) (Turn, events.TurnMater
 	if last {
 		return turn, event, nil
 	}
-	m, err := c.config.Registry.Materialize(ctx, registry.Turn{ID: turn.ID, Rules: rules})
+	m, err := c.config.Registry.Materialize(ctx, registry.TurnSpec{ID: turn.ID, Rules: rules})
 	if err != nil {
 		return Turn{}, events.TurnMaterialized{}, err
 	}

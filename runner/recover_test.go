@@ -135,7 +135,7 @@ func (p *program) ask(session domain.SessionID, disabled bool, hidden bool, call
 	if hidden {
 		rules = domain.Rules{{Action: "*", Resource: "*", Effect: domain.Deny}}
 	}
-	m, err := p.registry.Materialize(p.t.Context(), registry.Turn{ID: mint.Turn(), Rules: rules})
+	m, err := p.registry.Materialize(p.t.Context(), registry.TurnSpec{ID: mint.Turn(), Rules: rules})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestACallBelongsToTheProcessUnderWhoseLayerItBegan(t *testing.T) {
 	offering.ask(session, false, false, domain.Call{ID: "c", Name: "echo", Input: json.RawMessage(`{"text":"a"}`)})
 	running := bootOver(t, store, registry.Tools{"echo": echo(&counter{})}, runner.Config{Provider: plays()})
 	s := running.state(session)
-	m, err := running.registry.Materialize(t.Context(), registry.Turn{ID: running.ledger.Mint().Turn()})
+	m, err := running.registry.Materialize(t.Context(), registry.TurnSpec{ID: running.ledger.Mint().Turn()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -640,7 +640,7 @@ func TestACallOfADeadProcessIsLostAndNeverRun(t *testing.T) {
 func leave(t *testing.T, p *program, session domain.SessionID) (begun, waiting domain.Invocation) {
 	t.Helper()
 	mint := p.ledger.Mint()
-	m, err := p.registry.Materialize(t.Context(), registry.Turn{ID: mint.Turn()})
+	m, err := p.registry.Materialize(t.Context(), registry.TurnSpec{ID: mint.Turn()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -99,7 +99,7 @@ func (o outputsOf) Confirm(ctx context.Context, id domain.EventID) error {
 func (s *Subject) materialize(ctx context.Context, r *registry.Registry, w *events.Writer, calls []domain.Call) (*Turn, error) {
 	mint := s.ledger.Mint()
 	turn, message := mint.Turn(), mint.Message()
-	m, err := r.Materialize(ctx, registry.Turn{ID: turn})
+	m, err := r.Materialize(ctx, registry.TurnSpec{ID: turn})
 	if err != nil {
 		return nil, err
 	}

@@ -116,7 +116,7 @@ func equip(ctx context.Context, l *events.Ledger) ([]domain.Offered, domain.Proc
 	if err != nil {
 		return nil, process, err
 	}
-	turn, err := r.Materialize(ctx, registry.Turn{ID: l.Mint().Turn()})
+	turn, err := r.Materialize(ctx, registry.TurnSpec{ID: l.Mint().Turn()})
 	if err != nil {
 		return nil, process, err
 	}

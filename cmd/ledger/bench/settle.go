@@ -59,7 +59,7 @@ func newSettler(ctx context.Context, l *ledger, sessions int) (*settler, error) 
 		return nil, err
 	}
 	s := &settler{mint: l.mint}
-	if s.turn, err = r.Materialize(ctx, registry.Turn{ID: l.mint.Turn()}); err != nil {
+	if s.turn, err = r.Materialize(ctx, registry.TurnSpec{ID: l.mint.Turn()}); err != nil {
 		return nil, err
 	}
 	for range sessions {

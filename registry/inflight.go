@@ -12,25 +12,25 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-type callKey struct {
+type inflightKey struct {
 	session domain.SessionID
 	message domain.MessageID
 	call    domain.CallID
 }
 
-// running are the calls that are being settled in this process, and the tools
+// inflightCalls are the calls that are being settled in this process, and the tools
 // that run, which are more where one was left behind.
-type running struct {
+type inflightCalls struct {
 	mu struct {
 		sync.Mutex
-		calls map[callKey]*runningCall
+		calls map[inflightKey]*inflightCall
 		tools int
 		idle  chan struct{} // closed once no tool runs; nil while none does
 	}
 }
 
-// A runningCall is settled once done is closed.
-type runningCall struct {
+// An inflightCall is settled once done is closed.
+type inflightCall struct {
 	call       domain.Call
 	done       chan struct{}
 	settlement domain.Settlement
@@ -40,14 +40,14 @@ type runningCall struct {
 // errAbandoned is what joiners get if the goroutine that settled went away.
 var errAbandoned = errors.New("the settling goroutine ended early")
 
-// settle runs work for the first to ask about a call and gives everybody who
+// once runs work for the first to ask about a call and gives everybody who
 // asks meanwhile what it returned. The channel it hands to work is closed when
 // all that is over.
-func (r *running) settle(ctx context.Context, key callKey, call domain.Call, work func(over <-chan struct{}) (domain.Settlement, error)) (domain.Settlement, error) {
+func (r *inflightCalls) once(ctx context.Context, key inflightKey, call domain.Call, work func(done <-chan struct{}) (domain.Settlement, error)) (domain.Settlement, error) {
 	r.mu.Lock()
 	first, ok := r.mu.calls[key]
 	if !ok {
-		first = &runningCall{call: call, done: make(chan struct{}), err: errAbandoned}
+		first = &inflightCall{call: call, done: make(chan struct{}), err: errAbandoned}
 		r.mu.calls[key] = first
 	}
 	r.mu.Unlock()
@@ -64,9 +64,9 @@ func (r *running) settle(ctx context.Context, key callKey, call domain.Call, wor
 	return first.settlement, first.err
 }
 
-func (c *runningCall) join(ctx context.Context, call domain.Call) (domain.Settlement, error) {
+func (c *inflightCall) join(ctx context.Context, call domain.Call) (domain.Settlement, error) {
 	if !sameCall(c.call, call) {
-		return domain.Settlement{}, conflict(call)
+		return domain.Settlement{}, conflictError(call)
 	}
 	select {
 	case <-c.done:
@@ -76,21 +76,21 @@ func (c *runningCall) join(ctx context.Context, call domain.Call) (domain.Settle
 	}
 }
 
-// run runs a tool on a goroutine of its own, which wait waits for. A
+// spawn runs a tool on a goroutine of its own, which wait waits for. A
 // sync.WaitGroup would not do: tools begin while it is waited for.
-func (r *running) run(tool func()) {
+func (r *inflightCalls) spawn(tool func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.tools++; r.mu.idle == nil {
 		r.mu.idle = make(chan struct{})
 	}
 	go func() {
-		defer r.ran()
+		defer r.toolDone()
 		tool()
 	}()
 }
 
-func (r *running) ran() {
+func (r *inflightCalls) toolDone() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.tools--; r.mu.tools == 0 {
@@ -99,7 +99,7 @@ func (r *running) ran() {
 	}
 }
 
-func (r *running) wait(ctx context.Context) error {
+func (r *inflightCalls) waitIdle(ctx context.Context) error {
 	r.mu.Lock()
 	idle := r.mu.idle
 	r.mu.Unlock()
@@ -139,6 +139,6 @@ func decodeJSON(document json.RawMessage) (value any, err error) {
 	return value, err
 }
 
-func conflict(call domain.Call) error {
+func conflictError(call domain.Call) error {
 	return fmt.Errorf("settle %s %s: %w", ShortName(call.Name), call.ID, ErrCallConflict)
 }

@@ -1,0 +1,117 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+// conclude turns the result of a tool into the end of its call.
+func (s *callExec) conclude(ctx context.Context, id domain.EventID, r stepResult[domain.Output]) domain.Settlement {
+	if r.end == nil {
+		r = s.runAfterHooks(ctx, r.value)
+	}
+	end := r.end
+	if end == nil {
+		// A success that arrives in spite of an interruption stands, and is kept.
+		end = new(s.keep(ctx, id, r.value))
+	}
+	if end.Outcome != domain.Succeeded {
+		end.Progress = s.last.get(s.m.registry.config.Limits)
+	}
+	return *end
+}
+
+// runAfterHooks runs the hooks after the tool, each on its own goroutine, within one
+// grace.
+func (s *callExec) runAfterHooks(ctx context.Context, out domain.Output) stepResult[domain.Output] {
+	hooks := s.m.registry.config.After
+	if len(hooks) == 0 {
+		return stepResult[domain.Output]{value: out}
+	}
+	until, cancel := s.grace(ctx)
+	defer cancel()
+	st := foreignStep{"the hook after " + s.call.Name, domain.InterruptedWhile, func(err error) domain.Settlement {
+		return outcomeOfError(ctx, hookError("after", s.call.Name, preferInterruption(ctx, err)))
+	}}
+	for _, hook := range hooks {
+		current := out
+		r := await(ctx, until, s, st, func() (domain.Contents, error) { return hook(ctx, s.inv, s.call, current) })
+		if r.end != nil {
+			return stepResult[domain.Output]{end: r.end}
+		}
+		out = out.WithContent(r.value)
+	}
+	return stepResult[domain.Output]{value: out}
+}
+
+// preferInterruption lets an interruption outrank an error of a hook that came of it.
+func preferInterruption(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", domain.ErrInterrupted, context.Cause(ctx))
+}
+
+// keep bounds an output and returns the end of a call that succeeded with it,
+// or that could not keep it. A write that is cut off when the grace is over is
+// an interruption.
+func (s *callExec) keep(ctx context.Context, id domain.EventID, out domain.Output) domain.Settlement {
+	within := lazyGrace{exec: s, ctx: ctx}
+	defer within.stop()
+	b := s.bounder(&within, id)
+	b.lost = out.Lost()
+	bounded, err := b.bound(out)
+	if err == nil {
+		return domain.Settlement{
+			Outcome: domain.Succeeded, Structured: bounded.structured, Content: bounded.content, Retained: bounded.retained, Lost: out.Lost(),
+		}
+	}
+	if errors.Is(err, errCutOff) {
+		end := domain.InterruptedWhile(domain.InterruptionOf(context.Cause(ctx)))
+		end.Detail = err.Error()
+		return end
+	}
+	end := domain.Settlement{Outcome: domain.RetentionFailed, Text: failureText(err), Detail: err.Error()}
+	if _, media := errors.AsType[mediaLimitError](err); media {
+		end.Outcome = domain.MediaTooLarge
+	}
+	return end
+}
+
+// errCutOff is a write of an output that the end of the grace cut off.
+var errCutOff = errors.New("the write was cut off")
+
+// bounder returns the bounding of one settlement. Each write has a goroutine of
+// its own and is left behind, where it ignores its context, when the grace is
+// over: the log never names what it keeps, so that a recovery removes it.
+func (s *callExec) bounder(within *lazyGrace, id domain.EventID) outputBounder {
+	return outputBounder{limits: s.m.registry.config.Limits, settlement: id, keep: func(ref domain.Ref, mime, text string) (domain.Retained, error) {
+		until := within.start()
+		type keepResult struct {
+			retained domain.Retained
+			err      error
+		}
+		cutOff := func(domain.Interruption) domain.Settlement { return domain.Settlement{Outcome: domain.Interrupted} }
+		st := foreignStep{"the storage of outputs", cutOff, defective}
+		r := await(within.ctx, until, s, st, func() (keepResult, error) {
+			retained, err := s.m.registry.config.Outputs.Keep(until, ref, mime, strings.NewReader(text))
+			if err != nil {
+				err = errors.New(err.Error()) // its methods are foreign code
+			}
+			return keepResult{retained, err}, nil
+		})
+		switch {
+		case r.end != nil && r.end.Outcome != domain.Interrupted:
+			return domain.Retained{}, errors.New(r.end.Detail)
+		case r.end != nil:
+			return domain.Retained{}, errCutOff
+		case r.value.err != nil && until.Err() != nil:
+			return domain.Retained{}, fmt.Errorf("%w: %w", errCutOff, r.value.err)
+		}
+		return r.value.retained, r.value.err
+	}}
+}

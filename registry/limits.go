@@ -1,0 +1,204 @@
+package registry
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/settlement-ledger/ledger/domain"
+)
+
+// Limits bound what a settlement shows. Text and structured output are bounded
+// apart, each by lines and bytes. The text of a call that did not succeed, its
+// progress, and the types and names of its media are held to the limits of a
+// text. The zero Limits are [DefaultLimits].
+type Limits struct {
+	Lines int   // of text, and of structured output as indented JSON
+	Bytes int   // of the same, in UTF-8
+	Media int64 // of all media of a call, in bytes of base64
+}
+
+// DefaultLimits are 2,000 lines and 51,200 bytes, and 5 MiB of media.
+var DefaultLimits = Limits{Lines: 2000, Bytes: 50 << 10, Media: 5 << 20}
+
+// The least limits with which a preview always holds its reference whole.
+const (
+	minLines = 8
+	minBytes = 256
+)
+
+func (l Limits) checked() (Limits, error) {
+	if l == (Limits{}) {
+		return DefaultLimits, nil
+	}
+	if l.Lines < minLines || l.Bytes < minBytes || l.Media < 0 {
+		return Limits{}, fmt.Errorf("check limits of %d lines, %d bytes, %d bytes of media: %w: there must be %d lines, %d bytes and 0 bytes of media at least",
+			l.Lines, l.Bytes, l.Media, ErrBadLimits, minLines, minBytes)
+	}
+	return l, nil
+}
+
+func (l Limits) fits(text string) bool {
+	return len(text) <= l.Bytes && countLines(text) <= l.Lines
+}
+
+// exceeded names the limits that a text is over, and its size in each.
+func (l Limits) exceeded(text string) string {
+	var over []string
+	if len(text) > l.Bytes {
+		over = append(over, fmt.Sprintf("%d bytes, over the limit of %d", len(text), l.Bytes))
+	}
+	if lines := countLines(text); lines > l.Lines {
+		over = append(over, fmt.Sprintf("%d lines, over the limit of %d", lines, l.Lines))
+	}
+	return strings.Join(over, ", and ")
+}
+
+// A mediaLimitError says which limit media are over.
+type mediaLimitError struct {
+	format      string
+	size, limit int64
+	unit        string
+}
+
+func (t mediaLimitError) Error() string {
+	return fmt.Sprintf("%s is over the limit of %d %s", fmt.Sprintf(t.format, t.size), t.limit, t.unit)
+}
+
+// checkMedia returns a tooMuchMedia if the data of media are over the limit, or
+// the media types and names, which are held to the limits of a text with a line
+// for each of them.
+func (l Limits) checkMedia(media []domain.Media) error {
+	var size, labels int64
+	for _, m := range media {
+		size += int64(base64.StdEncoding.EncodedLen(len(m.Data)))
+		labels += int64(len(m.MIME) + len(m.Name))
+	}
+	switch {
+	case size > l.Media:
+		return mediaLimitError{"media of %d bytes in base64", size, l.Media, "bytes"}
+	case labels > int64(l.Bytes):
+		return mediaLimitError{"media with types and names of %d bytes", labels, int64(l.Bytes), "bytes"}
+	case len(media) > l.Lines:
+		return mediaLimitError{"media in %d parts", int64(len(media)), int64(l.Lines), "parts"}
+	}
+	return nil
+}
+
+// compact joins texts that follow each other, where there are more parts than
+// lines may be. It is the same text, in fewer parts.
+func (l Limits) compact(content domain.Contents) domain.Contents {
+	if len(content) <= l.Lines {
+		return content
+	}
+	var joined domain.Contents
+	var text []string
+	flush := func() {
+		if len(text) > 0 {
+			joined, text = append(joined, domain.Text(strings.Join(text, ""))), text[:0]
+		}
+	}
+	for _, c := range content {
+		if t, ok := c.(domain.Text); ok {
+			text = append(text, string(t))
+			continue
+		}
+		flush()
+		joined = append(joined, c)
+	}
+	flush()
+	return joined
+}
+
+// Cut returns a text within limits: one that does not fit as its head and tail
+// around a marker that says how much is left out.
+func (l Limits) Cut(text string) string {
+	if l.fits(text) {
+		return text
+	}
+	marker := func(left int) string {
+		return fmt.Sprintf("... text truncated (%d lines, %d bytes); %d bytes are left out here and not kept ...", countLines(text), len(text), left)
+	}
+	first, last := split(text, len(marker(len(text))), l.Lines, l.Bytes)
+	return around(marker(len(text)-len(first)-len(last)), first, last)
+}
+
+// preview shows the head and the tail of a text around a marker, in maxLines
+// lines and maxBytes bytes at most. Four of each are set aside for the blank
+// lines around the marker. Where that leaves nothing, it is the marker, cut.
+func preview(text, marker string, maxLines, maxBytes int) string {
+	if maxLines <= 4 || maxBytes <= len(marker)+4 {
+		return headLines(head(marker, maxBytes), maxLines)
+	}
+	first, last := split(text, len(marker), maxLines, maxBytes)
+	return around(marker, first, last)
+}
+
+// split returns the head and the tail of a text that leave room for a marker of
+// so many bytes.
+func split(text string, marker, maxLines, maxBytes int) (first, last string) {
+	first, last = sample(text, maxLines-4)
+	budget := maxBytes - marker - 4
+	if joined := join(first, last); len(joined) > budget {
+		first, last = head(joined, (budget+1)/2), tail(joined, budget/2)
+	}
+	return first, last
+}
+
+func around(marker, first, last string) string {
+	if last == "" {
+		return first + "\n\n" + marker
+	}
+	return first + "\n\n" + marker + "\n\n" + last
+}
+
+// sample returns the first and the last lines of a text, n in all, the odd one
+// to the first; or the whole text and nothing.
+func sample(text string, n int) (first, last string) {
+	lines := strings.Split(text, "\n")
+	if len(lines) <= n {
+		return text, ""
+	}
+	first = strings.Join(lines[:(n+1)/2], "\n")
+	return first, strings.Join(lines[len(lines)-n/2:], "\n")
+}
+
+func join(first, last string) string {
+	if last == "" {
+		return first
+	}
+	return first + "\n" + last
+}
+
+func headLines(text string, n int) string {
+	lines := strings.SplitN(text, "\n", n+1)
+	return strings.Join(lines[:min(n, len(lines))], "\n")
+}
+
+// head returns the longest start of text of n bytes at most that splits no
+// code point.
+func head(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
+}
+
+// tail returns the longest end of text of n bytes at most that splits no code
+// point.
+func tail(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	at := len(text) - n
+	for at < len(text) && !utf8.RuneStart(text[at]) {
+		at++
+	}
+	return text[at:]
+}
+
+func countLines(text string) int { return 1 + strings.Count(text, "\n") }

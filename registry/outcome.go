@@ -1,0 +1,80 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// outcomeOfError returns the end of a call whose tool returned an error. An interruption
+// is that of ctx: an error that claims to be one while ctx goes on is a defect.
+func outcomeOfError(ctx context.Context, err error) domain.Settlement {
+	if _, ok := errors.AsType[*domain.Defect](err); ok { // whatever the panic was given
+		return defective(err)
+	}
+	if denied, ok := errors.AsType[*domain.Denied](err); ok {
+		return domain.Settlement{Outcome: domain.DeniedByRule, Text: denied.Error(), Rule: denied.Rule}
+	}
+	if declined, ok := errors.AsType[*domain.Declined](err); ok {
+		return domain.Settlement{Outcome: domain.DeclinedByUser, Text: declined.Feedback}
+	}
+	if errors.Is(err, domain.ErrInterrupted) && ctx.Err() != nil {
+		return domain.InterruptedWhile(domain.InterruptionOf(context.Cause(ctx)))
+	}
+	if failure, ok := errors.AsType[*domain.Failure](err); ok {
+		return domain.Settlement{Outcome: domain.Failed, Text: failure.Error()}
+	}
+	if errors.Is(err, domain.ErrInvalidOutput) {
+		text := "Tool returned an invalid value for its output schema: " + err.Error()
+		return domain.Settlement{Outcome: domain.InvalidOutput, Text: text}
+	}
+	return defective(err)
+}
+
+func defective(err error) domain.Settlement {
+	s := domain.Settlement{Outcome: domain.Defective, Text: failureText(err), Detail: err.Error()}
+	if defect, ok := errors.AsType[*domain.Defect](err); ok && len(defect.Stack) > 0 {
+		s.Detail += "\n" + string(defect.Stack)
+	}
+	return s
+}
+
+func failureText(err error) string {
+	if text := err.Error(); strings.TrimSpace(text) != "" {
+		return "Tool execution failed: " + text
+	}
+	return "Tool execution failed without a message"
+}
+
+// cutEnd cuts the texts of an end to limits.
+func (l Limits) cutEnd(end domain.Settlement) domain.Settlement {
+	end.Text, end.Detail = l.Cut(valid(end.Text)), DefaultLimits.Cut(valid(end.Detail))
+	if r := end.Rule; len(r.Action)+len(r.Resource)+len(r.Source) > l.Bytes {
+		end.Rule, end.Detail = domain.Rule{}, strings.TrimPrefix(end.Detail+"\nthe rule that denied is too long to be kept", "\n")
+	}
+	return end
+}
+
+// Ended returns the event of an end that the caller records for a call which is
+// not settled by [Materialization.Settle], such as one that was refused or lost.
+// Its texts, its rule and the name of its tool are held to the limits of r.
+func (r *Registry) Ended(turn domain.TurnID, message domain.MessageID, call domain.Call, end domain.Settlement) events.CallSettled {
+	return events.Settled(turn, message, domain.Call{ID: call.ID, Name: ShortName(call.Name)}, r.config.Limits.cutEnd(end))
+}
+
+// maxName is the length to which a name that a model made up is repeated. The
+// grammar of names allows 64 bytes.
+const maxName = 256
+
+// ShortName returns a name, or the beginning of a long one and its length. The
+// reply that asks for the call has it whole.
+func ShortName(name string) string {
+	if len(name) <= maxName {
+		return name
+	}
+	return fmt.Sprintf("%s... (%d bytes)", head(name, maxName), len(name))
+}

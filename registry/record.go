@@ -1,0 +1,93 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// record keeps the end of a call and returns it. An end that has no wire form,
+// as a presentation held what is no content, is kept as a defect; one that is
+// too large for the store, without what makes it large.
+func (s *callExec) record(ctx context.Context, id domain.EventID, end domain.Settlement) (domain.Settlement, error) {
+	end = s.boundTexts(ctx, id, s.completeEnd(id, end))
+	ctx, cancel := s.grace(ctx)
+	defer cancel()
+	d := s.draft(end)
+	err := s.journal.Settle(ctx, d)
+	if errors.Is(err, events.ErrTooLarge) && end.Input != nil && !s.start.IsZero() {
+		end.Input = nil // the start has it
+		err = s.journal.Settle(ctx, s.draft(end))
+	}
+	if errors.Is(err, events.ErrBadRecord) {
+		if _, formless := events.Encode(d); formless != nil {
+			end = replacementEnd(end, domain.Defective, formless)
+			err = s.journal.Settle(ctx, s.draft(end))
+		}
+	}
+	if errors.Is(err, events.ErrTooLarge) {
+		end = replacementEnd(end, domain.RetentionFailed, err)
+		err = s.journal.Settle(ctx, s.draft(end))
+	}
+	if err != nil {
+		return domain.Settlement{}, fmt.Errorf("settle %s %s: record end: %w", ShortName(s.call.Name), s.call.ID, err)
+	}
+	s.end = id
+	if len(end.Retained) > 0 {
+		// What is not confirmed is looked up in the log by the next recovery.
+		_ = s.m.registry.config.Outputs.Confirm(ctx, id)
+	}
+	return end, nil
+}
+
+// boundTexts holds the texts of an end to the limits of a text. What a tool said is
+// kept whole like an output, and where that fails it is cut, as is any other
+// text: those repeat what the call or a person's answer has on record.
+func (s *callExec) boundTexts(ctx context.Context, id domain.EventID, end domain.Settlement) domain.Settlement {
+	limits := s.m.registry.config.Limits
+	fromTool := end.Outcome == domain.Failed || end.Outcome == domain.Defective || end.Outcome == domain.InvalidOutput
+	if end.Began && fromTool && !limits.fits(end.Text) {
+		within := lazyGrace{exec: s, ctx: ctx}
+		defer within.stop()
+		preview, err := s.bounder(&within, id).retain(&end.Retained, domain.TextChannel, "text/plain; charset=utf-8", end.Text)
+		if err == nil {
+			end.Text = preview
+		} else {
+			end.Detail = err.Error() + "\n" + end.Detail
+		}
+	}
+	return limits.cutEnd(end)
+}
+
+// completeEnd adds to an end what the settling knows of its call. Texts are made
+// to be what they are read back as.
+func (s *callExec) completeEnd(id domain.EventID, end domain.Settlement) domain.Settlement {
+	end.ID = id
+	end.Began = end.Began || !s.start.IsZero()
+	end.Input = s.input
+	end.Offered, end.Effective, end.ChangedBy = s.resolved.offered, s.resolved.effective, s.resolved.changedBy
+	end.Text, end.Detail = valid(end.Text), valid(end.Detail)
+	return end
+}
+
+func (s *callExec) draft(end domain.Settlement) events.Draft {
+	return events.Draft{
+		ID: end.ID, Time: s.m.registry.layers.ledger.Now(), Causation: s.start,
+		Event: events.Settled(s.m.offer.Turn, s.inv.Message, domain.Call{ID: s.call.ID, Name: ShortName(s.call.Name)}, end),
+	}
+}
+
+// replacementEnd returns an end that says why the one it stands for is not recorded.
+// If that was a success, it is none any more.
+func replacementEnd(end domain.Settlement, outcome domain.Outcome, err error) domain.Settlement {
+	if end.Outcome == domain.Succeeded {
+		end.Outcome = outcome
+	}
+	end.Text, end.Detail = failureText(err), err.Error()
+	end.Input, end.Structured, end.Content, end.Retained, end.Progress = nil, nil, nil, nil, nil
+	end.Text, end.Detail = DefaultLimits.Cut(valid(end.Text)), DefaultLimits.Cut(valid(end.Detail))
+	return end
+}

@@ -1,0 +1,136 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/projections"
+	"github.com/settlement-ledger/ledger/projections/staleness"
+)
+
+// prepare goes as far as nothing outside the process can have changed. If it
+// returns an end, the call ends there.
+func (s *callExec) prepare(ctx context.Context) (bound domain.Bound, end *domain.Settlement) {
+	offered, ok := s.m.offer.Find(s.call.Name)
+	if !ok {
+		return bound, &domain.Settlement{Outcome: domain.UnknownTool, Text: "Unknown tool: " + ShortName(s.call.Name)}
+	}
+	s.resolved = s.m.resolve(offered)
+	if s.resolved.changedBy.IsZero() && s.resolved.effective.Registration != offered.Registration {
+		s.resolved.changedBy = s.displacedBy(ctx, offered)
+	}
+	if s.resolved.tool.IsZero() {
+		return bound, &domain.Settlement{Outcome: domain.Stale, Text: "Stale tool call: " + s.call.Name}
+	}
+	until, cancel := s.grace(ctx)
+	defer cancel()
+	input, end := s.runBeforeHooks(ctx, until)
+	if end != nil {
+		return bound, end
+	}
+	st := foreignStep{"the codec of " + s.call.Name, domain.InterruptedBefore, func(err error) domain.Settlement {
+		if errors.Is(err, domain.ErrInvalidInput) {
+			text := fmt.Sprintf("Invalid tool input: %v. Rewrite the input so that it fits the schema of %s.", err, s.call.Name)
+			return domain.Settlement{Outcome: domain.InvalidInput, Text: text}
+		}
+		return defective(err)
+	}}
+	r := await(ctx, until, s, st, func() (domain.Bound, error) { return s.resolved.tool.Bind(input) })
+	return r.value, r.end
+}
+
+// A resolution is what a name means at one moment.
+type resolution struct {
+	offered   domain.Offered
+	effective domain.Offered
+	changedBy domain.EventID
+	tool      domain.Tool    // zero: the call is stale
+	runs      domain.Offered // the registration that tool belongs to; zero where the call is stale
+}
+
+// resolve compares what was offered with what is in effect and captures the tool
+// to run: from here on, registering and closing do not touch the call.
+func (m *Materialization) resolve(offered domain.Offered) resolution {
+	r := m.registry
+	r.layers.mu.RLock()
+	defer r.layers.mu.RUnlock()
+	verdict := staleness.Judge(r.layers.mu.catalog, r.ids, offered)
+	f := resolution{offered: offered, effective: verdict.Effective, changedBy: verdict.ChangedBy}
+	inEffect := r.layers.mu.tools[verdict.Effective.Registration][offered.Name]
+	switch r.config.Policy {
+	case Strict:
+		if !verdict.Stale {
+			f.tool, f.runs = inEffect, verdict.Effective
+		}
+	case ByFingerprint:
+		if verdict.Agrees {
+			f.tool, f.runs = inEffect, verdict.Effective
+		}
+	case Admitted:
+		// What is in effect can have been offered by another registry.
+		if f.tool, f.runs = r.admittedTool(offered), offered; f.tool.IsZero() && !verdict.Stale {
+			f.tool = inEffect
+		}
+	}
+	return f
+}
+
+// displacedBy returns the event since which a registration of a layer that this
+// process does not have, such as that of a dead one, is out of effect there. A
+// log that cannot be read keeps no call from its end: the event is zero then.
+func (s *callExec) displacedBy(ctx context.Context, offered domain.Offered) domain.EventID {
+	ctx, cancel := s.grace(ctx)
+	defer cancel()
+	layers := s.m.registry.layers
+	state, err := projections.Fold(layers.fold, layers.fold.Init(), layers.ledger.Read(ctx, events.LayerStream(offered.Layer), 0))
+	if err != nil {
+		return domain.EventID{}
+	}
+	event, _ := state.Displaced([]domain.LayerID{offered.Layer}, offered)
+	return event
+}
+
+// runBeforeHooks runs the hooks before the tool, each on its own goroutine and with an
+// input of its own, and returns the input to decode.
+func (s *callExec) runBeforeHooks(ctx, until context.Context) (json.RawMessage, *domain.Settlement) {
+	input := s.call.Input
+	st := foreignStep{"the hook before " + s.call.Name, domain.InterruptedBefore, func(err error) domain.Settlement {
+		if ctx.Err() != nil {
+			return domain.InterruptedBefore(domain.InterruptionOf(context.Cause(ctx)))
+		}
+		return defective(hookError("before", s.call.Name, err))
+	}}
+	for _, hook := range s.m.registry.config.Before {
+		call := s.call
+		call.Input = bytes.Clone(input)
+		r := await(ctx, until, s, st, func() (json.RawMessage, error) {
+			made, err := hook(ctx, s.inv, call)
+			return bytes.Clone(made), err
+		})
+		if r.end != nil {
+			return nil, r.end
+		}
+		input = r.value
+	}
+	if sameJSON(input, s.call.Input) {
+		return input, nil
+	}
+	if len(input) == 0 {
+		input = json.RawMessage("{}")
+	}
+	if !json.Valid(input) {
+		end := defective(fmt.Errorf("run hooks before %s: the input that they made is not JSON", s.call.Name))
+		return nil, &end
+	}
+	s.input = input
+	return input, nil
+}
+
+func hookError(when, name string, err error) error {
+	return fmt.Errorf("run hook %s %s: %w", when, name, err)
+}
