@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -49,13 +50,16 @@ func (d *diary) copy() map[domain.Ref]fate {
 	return c
 }
 
+// smallMemTable has a store flush after a few outputs.
+const smallMemTable = 2 << 20
+
 // live acts on a store at random, n times, and writes a diary. One in four
-// outputs is longer than what goes through the log, and all together are more
-// than a memtable holds.
+// outputs is longer than what goes through the log, and twelve together are more
+// than a small memtable holds.
 func live(ctx context.Context, s *Store, d *diary, rng *rand.Rand, n int) {
 	ref := refs(rng.Uint64())
 	for i := range n {
-		r, size := ref(), rng.IntN(2*group*chunkSize)
+		r, size := ref(), rng.IntN(group*chunkSize)
 		if i%4 == 0 {
 			size += logged * chunkSize
 		}
@@ -174,7 +178,8 @@ type moment struct {
 	fates map[domain.Ref]fate
 }
 
-// cutting takes a moment before one write in so many.
+// cutting takes a moment before one write in so many, and one in ten to the file of a
+// body, so that some fall in the middle of a table.
 func cutting(mem *vfs.MemFS, d *diary, rng *rand.Rand, oneIn int) (*errorfs.FS, func() []moment) {
 	var mu sync.Mutex
 	var moments []moment
@@ -184,7 +189,11 @@ func cutting(mem *vfs.MemFS, d *diary, rng *rand.Rand, oneIn int) (*errorfs.FS, 
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if rng.IntN(oneIn) != 0 {
+		n := oneIn
+		if strings.HasSuffix(op.Path, incomingSuffix) {
+			n = 10
+		}
+		if rng.IntN(n) != 0 {
 			return nil
 		}
 		fates := d.copy() // first: what is acknowledged after is durable all the more
@@ -208,11 +217,11 @@ func TestPowerCutKeepsWhatWasAcknowledged(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		mem, d := vfs.NewCrashableMem(), &diary{fates: map[domain.Ref]fate{}}
 		fs, moments := cutting(mem, d, rand.New(rand.NewPCG(seed, 2)), repeats(40, 20))
-		s, err := Open("outputs", Config{FS: fs})
+		s, err := Open("outputs", Config{FS: fs, memTable: smallMemTable})
 		if err != nil {
 			t.Fatal(err)
 		}
-		live(t.Context(), s, d, rng, 32)
+		live(t.Context(), s, d, rng, repeats(16, 32))
 		all := moments()
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -271,8 +280,8 @@ func TestFailedWriteLosesNothingThatWasAcknowledged(t *testing.T) {
 	any := func(errorfs.Op) bool { return true }
 	rng := rand.New(rand.NewPCG(7, 7))
 	for _, once := range []bool{false, true} {
-		for range repeats(2, 16) {
-			at := rng.IntN(500)
+		for range repeats(1, 16) {
+			at := rng.IntN(repeats(150, 300))
 			t.Run(fmt.Sprintf("once %v, at %d", once, at), func(t *testing.T) {
 				failAt(t, &filling{left: 1 << 30, once: once, kind: any}, at)
 			})
@@ -298,12 +307,12 @@ func TestFailedWriteOfAnyFileIsContained(t *testing.T) {
 // caller sees, there and when it is opened again.
 func failAt(t *testing.T, f *filling, at int) {
 	mem, d := vfs.NewMem(), &diary{fates: map[domain.Ref]fate{}}
-	s, err := Open("outputs", Config{FS: errorfs.Wrap(mem, errorfs.InjectorFunc(f.inject))})
+	s, err := Open("outputs", Config{FS: errorfs.Wrap(mem, errorfs.InjectorFunc(f.inject)), memTable: smallMemTable})
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.set(at)
-	live(t.Context(), s, d, rand.New(rand.NewPCG(uint64(at), 3)), 24)
+	live(t.Context(), s, d, rand.New(rand.NewPCG(uint64(at), 3)), repeats(12, 24))
 	fates := d.copy()
 	for r, fate := range fates {
 		_, err := s.Stat(t.Context(), r)

@@ -28,7 +28,7 @@ func killed(t *testing.T) (*vfs.MemFS, map[domain.Ref][]byte) {
 		t.Fatal(err)
 	}
 	ref, contents := refs(1), map[domain.Ref][]byte{}
-	for i := range 40 {
+	for i := range repeats(16, 40) {
 		r, size := ref(), []int{0, 1000, 3000, chunkSize + 7, 5 * chunkSize, 20 * chunkSize}[max(0, i%12-6)]
 		contents[r] = random(size, uint64(i))
 		mustKeep(t, s, r, contents[r])

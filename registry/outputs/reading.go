@@ -35,7 +35,7 @@ func OpenReader(ctx context.Context, dir string, cfg Config) (*Store, error) {
 
 // openPinned opens outputs whose files no writer changes meanwhile.
 func openPinned(dir string, p *pebblefiles.Pinned, cfg Config) (*Store, error) {
-	s := &Store{dir: dir, fs: p, logger: cfg.Logger}
+	s := &Store{dir: dir, fs: p, logger: cfg.Logger, table: cmp.Or(cfg.memTable, memTable)}
 	s.replay = pebblefiles.NewReplay(p, s.torn)
 	s.failStop = pebblefiles.NewFailStopFS(s.replay, pebblefiles.FailStopOptions{})
 	s.closing = make(chan struct{})

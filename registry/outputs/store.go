@@ -2,6 +2,7 @@ package outputs
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -25,6 +26,8 @@ type Config struct {
 	FS      vfs.FS       // nil: the disk
 	Logger  *slog.Logger // is told where a crash may have left a log that lacks outputs; nil: nothing is
 	Reserve uint64       // bytes of the disk that are held back, for the database itself and for others; zero: 64 MiB
+
+	memTable uint64 // bytes of a memtable; zero: memTable. Tests fill small ones sooner.
 }
 
 const defaultReserve = 64 << 20
@@ -41,6 +44,7 @@ type Store struct {
 	options  *pebble.Options
 	lock     *pebble.Lock
 	reserve  uint64
+	table    uint64 // bytes of a memtable, and of a table that a compaction writes
 	first    uint64 // bodies from this one on were kept since the store was opened
 
 	health pebblefiles.HealthLog
@@ -80,7 +84,7 @@ func Open(dir string, cfg Config) (*Store, error) {
 	if cfg.Reserve == 0 {
 		cfg.Reserve = defaultReserve
 	}
-	s := &Store{dir: dir, fs: cfg.FS, logger: cfg.Logger, reserve: cfg.Reserve}
+	s := &Store{dir: dir, fs: cfg.FS, logger: cfg.Logger, reserve: cfg.Reserve, table: cmp.Or(cfg.memTable, memTable)}
 	s.replay = pebblefiles.NewReplay(cfg.FS, s.torn)
 	s.failStop = pebblefiles.NewFailStopFS(newFilledLogs(s.replay), pebblefiles.FailStopOptions{})
 	s.closing = make(chan struct{})
@@ -283,7 +287,7 @@ func (s *Store) tune() *pebble.Options {
 		Logger:                      s.failStop,
 		FormatMajorVersion:          pebblefiles.FormatVersion,
 		CacheSize:                   8 << 20,
-		MemTableSize:                memTable,
+		MemTableSize:                s.table,
 		MemTableStopWritesThreshold: 4,
 		MaxOpenFiles:                256,
 		// A damaged output is the reader's to hear of, and no reason to end the process.
@@ -296,7 +300,7 @@ func (s *Store) tune() *pebble.Options {
 		o.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.SnappyCompression }
 	}
 	for i := range o.TargetFileSizes {
-		o.TargetFileSizes[i] = memTable
+		o.TargetFileSizes[i] = int64(s.table)
 	}
 	o.Experimental.SpanPolicyFunc = apart
 	o.EnsureDefaults()

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -33,6 +34,18 @@ func random(n int, seed byte) []byte {
 	p := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{seed, 1}).Read(p)
 	return p
+}
+
+// long asks for the long counts and sizes.
+var long = os.Getenv("LEDGER_TEST_LONG") != ""
+
+// repeats returns how often or how large: short, or long if the environment asks
+// for it.
+func repeats(fewer, more int) int {
+	if long {
+		return more
+	}
+	return fewer
 }
 
 const mime = "text/plain; charset=\r\n\x00é&%"

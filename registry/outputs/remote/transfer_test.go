@@ -196,7 +196,7 @@ func TestChangedUploadIsNotKept(t *testing.T) {
 			return nil
 		}))
 	}
-	for _, size := range []int{1, chunkSize, 3 * pageSize} {
+	for _, size := range []int{1, chunkSize, repeats(pageSize+1, 3*pageSize)} {
 		r, content := ref(), random(size, 1)
 		mustKeep(t, clientOf(t, address(2), Config{Retry: time.Minute}), r, content)
 		if !bytes.Equal(readAll(t, Local(s), r), content) {
@@ -355,7 +355,7 @@ func TestCutListGoesOn(t *testing.T) {
 	node := Serve(s, Serving{})
 	ref := refs(1)
 	var want []string
-	for range 400 {
+	for range repeats(100, 400) {
 		r := ref()
 		mustKeep(t, Local(s), r, []byte("x"))
 		want = append(want, r.String())
@@ -397,7 +397,7 @@ func TestCutListGoesOn(t *testing.T) {
 // Not parallel: what other tests hold would count.
 func TestMemoryDoesNotDependOnSize(t *testing.T) {
 	const bound = 64 << 20
-	size := int64(96 << 20)
+	size := int64(repeats(68<<20, 96<<20)) // more than the bound
 	if large != "" {
 		size = 256 << 20
 	}
@@ -452,7 +452,7 @@ func TestReaderIsLeftAloneAfterKeep(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
 	full := clientOf(t, serve(t, Serve(s, Serving{Limit: 3 * chunkSize})), Config{})
-	for range 20 {
+	for range repeats(8, 20) {
 		in := &watchful{}
 		_, err := full.Keep(t.Context(), refs(1)(), "", in)
 		in.over.Store(true)

@@ -174,7 +174,7 @@ func repeats(short, long int) int {
 func TestKilledHoldersLoseNothing(t *testing.T) {
 	t.Parallel()
 	const workers = 3
-	kills, until := repeats(3, 60), repeats(300, 20_000)
+	kills, until := repeats(3, 60), repeats(200, 20_000)
 	dir := filepath.Join(t.TempDir(), "store")
 	acked := map[string]int{}
 	var running [workers]*worker
@@ -238,7 +238,7 @@ func TestStoppedHoldersAreWaitedFor(t *testing.T) {
 	for _, end := range []syscall.Signal{syscall.SIGCONT, syscall.SIGKILL} {
 		t.Run(end.String(), func(t *testing.T) {
 			t.Parallel()
-			const until = 400
+			until := repeats(120, 400)
 			dir := filepath.Join(t.TempDir(), "store")
 			holder := startWorker(t, dir, "thing-0", 1_000_000)
 			if !holder.await(5) {
@@ -291,7 +291,7 @@ func TestStoppedHoldersAreWaitedFor(t *testing.T) {
 func TestManyBeginAtOnceWhileTheyAreKilled(t *testing.T) {
 	t.Parallel()
 	const workers, until = 5, 20
-	for range repeats(3, 40) {
+	for range repeats(2, 40) {
 		dir := filepath.Join(t.TempDir(), "deep", "store")
 		acked := map[string]int{}
 		var running []*worker
