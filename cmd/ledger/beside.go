@@ -25,7 +25,7 @@ const (
 // beside returns what is served beside the log by HTTP.
 func (s *host) beside() http.Handler {
 	mux := s.about()
-	kept := remote.Serve(s.kept, remote.Serving{Authorize: func(r *http.Request) error {
+	kept := remote.Serve(s.kept, remote.ServerConfig{Authorize: func(r *http.Request) error {
 		refusal, _ := r.Context().Value(refusalKey{}).(error)
 		return refusal
 	}})

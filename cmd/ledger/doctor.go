@@ -174,7 +174,7 @@ func (a *app) statusOf(ctx context.Context, at shared.Endpoint) (s vitals, err e
 	defer near.Close()
 	ctx, cancel := context.WithTimeout(ctx, doctorWaits)
 	defer cancel()
-	text, err := near.Ask(ctx, http.MethodGet, statusPath, nil)
+	text, err := near.Do(ctx, http.MethodGet, statusPath, nil)
 	if err == nil {
 		err = json.Unmarshal(text, &s)
 	}

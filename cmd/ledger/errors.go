@@ -140,7 +140,7 @@ func faultOf(err error) *fault {
 	if _, ok := errors.AsType[unread](err); ok {
 		return &fault{exit: exitUnread, code: "unread", err: err, quiet: true}
 	}
-	if silent, ok := errors.AsType[*shared.Silent](err); ok && silent.Stopped {
+	if silent, ok := errors.AsType[*shared.UnresponsiveError](err); ok && silent.Stopped {
 		pid := silent.Owner.PID
 		hint := fmt.Sprintf("continue that process with fg in its terminal, or with kill -CONT %d, or end it with kill -KILL %d: another process goes on then", pid, pid)
 		return &fault{exit: exitConflict, code: "store_in_use", err: err, hint: hint, command: fmt.Sprint("kill -CONT ", pid)}

@@ -253,7 +253,7 @@ func (s *host) takeOver(ctx context.Context, owner embedded.Owner, inUse error) 
 			return nil, inUse
 		}
 		// An error is that of a process that begins to serve, or ends.
-		if yields, err := shared.AskToYield(asking, s.dir); err == nil && !yields {
+		if yields, err := shared.RequestYield(asking, s.dir); err == nil && !yields {
 			return nil, inUse
 		}
 		for range yieldLooks {
@@ -275,7 +275,7 @@ const yieldLooks = 50
 // openNode opens the database and what the node keeps, and ends who served the
 // node before and was killed.
 func (s *host) openNode(ctx context.Context, at address) error {
-	before := shared.Earlier(s.dir, domain.ProcessID{})
+	before := shared.UnfinishedHolders(s.dir, domain.ProcessID{})
 	held, err := s.openDatabase(ctx, at)
 	if err != nil {
 		return err
@@ -294,14 +294,14 @@ func (s *host) openNode(ctx context.Context, at address) error {
 
 // note puts the ID under which this process is on record into the endpoint.
 func (s *host) note(id domain.ProcessID) {
-	if err := s.local.Note(id); err != nil {
+	if err := s.local.SetProcess(id); err != nil {
 		s.log.Warn("the endpoint does not name this process's ID", "error", err)
 	}
 }
 
 // serveLocal begins to serve processes of this machine that can read the folder.
 func (s *host) serveLocal(ctx context.Context) (err error) {
-	cfg := shared.Served{
+	cfg := shared.HolderConfig{
 		Dir: s.dir, Outputs: s.kept, Checkpoints: s.store.checkpoints, Status: s.about(), Endpoint: s.at, Identity: s.identity, Logger: s.log,
 	}
 	if s.store.folder != nil {
@@ -335,7 +335,7 @@ func (s *host) recoverDead(ctx context.Context) error {
 	if err := p.Process.Close(ctx); err != nil {
 		return err
 	}
-	if err := s.local.Change(func(e *shared.Endpoint) { e.Before = nil }); err != nil {
+	if err := s.local.UpdateEndpoint(func(e *shared.Endpoint) { e.Before = nil }); err != nil {
 		return err
 	}
 	r := p.recovered

@@ -19,12 +19,12 @@ import (
 )
 
 // kept opens managed outputs for the builtin tools.
-type kept struct{ remote.Outputs }
+type kept struct{ remote.BlobStore }
 
 // Open opens one output.
 func (k kept) Open(ctx context.Context, ref domain.Ref) (io.ReadCloser, domain.Retained, error) {
-	out, err := k.Outputs.Open(ctx, ref)
-	if pruned, ok := errors.AsType[*outputs.Pruned](err); ok {
+	out, err := k.BlobStore.Open(ctx, ref)
+	if pruned, ok := errors.AsType[*outputs.PrunedError](err); ok {
 		return nil, domain.Retained{}, &builtins.Pruned{At: pruned.At, Policy: pruned.Policy, SHA256: pruned.Retained.SHA256}
 	}
 	if errors.Is(err, outputs.ErrNotFound) {

@@ -40,7 +40,7 @@ const (
 
 // A tenancy is the use of the outputs of a node. Whoever has it leaves.
 type tenancy struct {
-	remote.Outputs
+	remote.BlobStore
 	store *outputs.Store // nil: another process serves them
 	leave func()
 }
@@ -199,7 +199,7 @@ func (n *nodeFolder) departed(t *tenancy, err error) bool {
 func (n *nodeFolder) forget(t *tenancy) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.mu.server == t.Outputs && n.mu.server != nil {
+	if n.mu.server == t.BlobStore && n.mu.server != nil {
 		_ = n.mu.server.Close() // of idle connections
 		n.mu.server = nil
 	}

@@ -108,7 +108,7 @@ func serveNode(t *testing.T, dir string) *nodeServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler := remote.Serve(kept, remote.Serving{})
+	handler := remote.Serve(kept, remote.ServerConfig{})
 	s.http = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.silent.Load() {
 			if r.Method == http.MethodPut {

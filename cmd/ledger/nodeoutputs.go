@@ -20,7 +20,7 @@ type nodeOutputs struct{ *nodeFolder }
 const moves = 5
 
 // with calls use with the outputs, and again where who served them is gone.
-func with[T any](ctx context.Context, n nodeOutputs, use func(remote.Outputs) (T, error)) (result T, err error) {
+func with[T any](ctx context.Context, n nodeOutputs, use func(remote.BlobStore) (T, error)) (result T, err error) {
 	for range moves {
 		var t *tenancy
 		if t, err = n.enter(ctx); err != nil {
@@ -39,17 +39,17 @@ func with[T any](ctx context.Context, n nodeOutputs, use func(remote.Outputs) (T
 // meanwhile: r is then an io.Seeker, or nothing is kept.
 func (n nodeOutputs) Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
 	upload := remote.NewUpload(ref, mime, r)
-	return with(ctx, n, func(kept remote.Outputs) (domain.Retained, error) { return upload.Try(ctx, kept) })
+	return with(ctx, n, func(kept remote.BlobStore) (domain.Retained, error) { return upload.Try(ctx, kept) })
 }
 
 func (n nodeOutputs) Confirm(ctx context.Context, id domain.EventID) error {
-	_, err := with(ctx, n, func(kept remote.Outputs) (any, error) { return nil, kept.Confirm(ctx, id) })
+	_, err := with(ctx, n, func(kept remote.BlobStore) (any, error) { return nil, kept.Confirm(ctx, id) })
 	return err
 }
 
 // Open has the outputs stay open until the one that it returns is closed.
-func (n nodeOutputs) Open(ctx context.Context, ref domain.Ref) (remote.Output, error) {
-	return with(ctx, n, func(kept remote.Outputs) (remote.Output, error) {
+func (n nodeOutputs) Open(ctx context.Context, ref domain.Ref) (remote.Reader, error) {
+	return with(ctx, n, func(kept remote.BlobStore) (remote.Reader, error) {
 		o, err := kept.Open(ctx, ref)
 		if err != nil {
 			return nil, err
@@ -64,22 +64,22 @@ func (n nodeOutputs) Open(ctx context.Context, ref domain.Ref) (remote.Output, e
 
 // A lent output is one of outputs that stay open for it.
 type lent struct {
-	remote.Output
+	remote.Reader
 	leave func()
 }
 
 // Close closes the output. A second Close is that of the output alone.
 func (l *lent) Close() error {
 	defer l.leave()
-	return l.Output.Close()
+	return l.Reader.Close()
 }
 
 func (n nodeOutputs) Stat(ctx context.Context, ref domain.Ref) (domain.Retained, error) {
-	return with(ctx, n, func(kept remote.Outputs) (domain.Retained, error) { return kept.Stat(ctx, ref) })
+	return with(ctx, n, func(kept remote.BlobStore) (domain.Retained, error) { return kept.Stat(ctx, ref) })
 }
 
 func (n nodeOutputs) Verify(ctx context.Context, ref domain.Ref) error {
-	_, err := with(ctx, n, func(kept remote.Outputs) (any, error) { return nil, kept.Verify(ctx, ref) })
+	_, err := with(ctx, n, func(kept remote.BlobStore) (any, error) { return nil, kept.Verify(ctx, ref) })
 	return err
 }
 

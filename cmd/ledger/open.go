@@ -29,8 +29,8 @@ type ledgerStore struct {
 	checkpoints publish.ConsumerStore
 	claims      string // the folder of the claims on consumers
 	ledger      *events.Ledger
-	outputs     remote.Outputs                         // wherever they are
-	here        remote.Outputs                         // those that are kept where this process keeps its own
+	outputs     remote.BlobStore                       // wherever they are
+	here        remote.BlobStore                       // those that are kept where this process keeps its own
 	shared      bool                                   // other processes may have it open as well
 	address     string                                 // where other nodes can ask for outputs; empty: nowhere
 	folder      *folderStore                           // nil: in a database, or a folder that another process has open
@@ -117,10 +117,10 @@ func (a *app) openFolder(ctx context.Context, dir string, owner embedded.Owner) 
 func (a *app) openedFolder(dir string, store *embedded.Store, kept *outputs.Store) *ledgerStore {
 	ledger, here := a.ledgerOver(store), remote.Local(kept)
 	// Processes that worked on it through ledger serve may keep their outputs on a node.
-	nodes := remote.OpenNodes(here, ledger, remote.Config{Home: true})
+	nodes := remote.OpenNodes(here, ledger, remote.Config{Colocated: true})
 	return &ledgerStore{
 		name: dir, store: store, checkpoints: store, claims: filepath.Join(dir, claimsName), ledger: ledger, outputs: nodes, here: here,
-		folder: &folderStore{dir, store, kept}, before: shared.Earlier(dir, domain.ProcessID{}),
+		folder: &folderStore{dir, store, kept}, before: shared.UnfinishedHolders(dir, domain.ProcessID{}),
 		close: func() error { return errors.Join(nodes.Close(), kept.Close(), store.Close()) },
 	}
 }

@@ -101,7 +101,7 @@ func (s *ledgerStore) ref(ctx context.Context, id string) (domain.Ref, error) {
 
 // printPage writes the lines of a page, chunk by chunk, and tells where the
 // rest begins.
-func (a *app) printPage(ctx context.Context, o remote.Output, p page) error {
+func (a *app) printPage(ctx context.Context, o remote.Reader, p page) error {
 	lines := o.Retained().Lines
 	if p.offset > lines {
 		f := misuse("line %d is behind the end: %s has %s", p.offset, o.Retained().Ref, count(int(lines), "line"))

@@ -68,7 +68,7 @@ func askEndpoint(at shared.Endpoint, path string) ([]byte, error) {
 		return nil, err
 	}
 	defer near.Close()
-	return near.Ask(context.Background(), http.MethodGet, path, nil)
+	return near.Do(context.Background(), http.MethodGet, path, nil)
 }
 
 // awaitCommand waits until there is a file, and until it holds a text where one is

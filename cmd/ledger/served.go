@@ -50,7 +50,7 @@ func (a *app) openShared(ctx context.Context, s *ledgerStore, cfg shared.Config)
 	}
 	s.store, s.checkpoints, s.sharing, s.here, s.address = store, store, store, store.Outputs(), store.Node()
 	s.ledger = a.ledgerOver(store)
-	nodes := remote.OpenNodes(s.here, s.ledger, remote.Config{Home: true})
+	nodes := remote.OpenNodes(s.here, s.ledger, remote.Config{Colocated: true})
 	s.outputs = nodes
 	s.close = func() error { return errors.Join(nodes.Close(), store.Close(context.Background())) }
 	return s, nil
@@ -59,8 +59,8 @@ func (a *app) openShared(ctx context.Context, s *ledgerStore, cfg shared.Config)
 // sharing says how this process uses a folder that others use too.
 func (a *app) sharing() shared.Config {
 	return shared.Config{
-		Command: a.command, Patience: a.patience, Logger: a.log(slog.LevelWarn),
-		Waiting: func(w shared.Wait) { fmt.Fprintf(a.err, "waiting for %s\n", visible(w.String())) },
+		Command: a.command, Timeout: a.patience, Logger: a.log(slog.LevelWarn),
+		Waiting: func(w shared.LockWait) { fmt.Fprintf(a.err, "waiting for %s\n", visible(w.String())) },
 	}
 }
 

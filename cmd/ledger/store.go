@@ -143,7 +143,7 @@ func (a *app) checkAt(ctx context.Context, dir string) (*checkup, error) {
 	}
 	c.Records, c.Streams, c.Checkpoints, c.End, c.Digest = log.Records, log.Streams, log.Checkpoints, opt(log.End), opt(log.Digest)
 	c.Files, c.Bytes, c.Opened, c.Closed, c.Locked = log.Files, log.Bytes, log.Opened, log.Closed, log.Locked
-	kept, err := outputs.Check(ctx, filepath.Join(dir, outputsName), nil, func(f outputs.Finding) {
+	kept, err := outputs.Check(ctx, filepath.Join(dir, outputsName), nil, func(f outputs.Corruption) {
 		row := damageRow{Part: outputsName, Offset: offsetOf(f.Offset), Detail: f.Detail}
 		if f.File != "" {
 			row.File = opt(outputsName + "/" + f.File)
@@ -156,7 +156,7 @@ func (a *app) checkAt(ctx context.Context, dir string) (*checkup, error) {
 	if err != nil {
 		return nil, err
 	}
-	known, err := outputs.Known(ctx, filepath.Join(dir, outputsName), nil)
+	known, err := outputs.Inventory(ctx, filepath.Join(dir, outputsName), nil)
 	if err != nil && kept.Opened {
 		return c, context.Cause(ctx) // what cannot be read is listed
 	}

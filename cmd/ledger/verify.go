@@ -252,7 +252,7 @@ func (v *verification) checkOutputs(ctx context.Context, s *ledgerStore, named [
 	return nil
 }
 
-func (v *verification) checkOutput(ctx context.Context, kept remote.Outputs, r calls.Retention) error {
+func (v *verification) checkOutput(ctx context.Context, kept remote.BlobStore, r calls.Retention) error {
 	except := func(law calls.Law, detail string) {
 		v.except(calls.Exception{
 			Law: law, Detail: detail, Session: r.Call.Session, Message: r.Call.Message, Call: r.Call.Call,

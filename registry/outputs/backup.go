@@ -18,8 +18,8 @@ func (s *Store) Snapshot(ctx context.Context, dir string, before func() error) e
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	s.marks.Lock()
-	defer s.marks.Unlock()
+	s.updates.Lock()
+	defer s.updates.Unlock()
 	if err := before(); err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 
 // A Finding is a place where a store is not what was written. What is not known
 // of the place is zero.
-type Finding struct {
+type Corruption struct {
 	File   string     // in the store's folder
 	Offset int64      // in the file, from 1: the first byte is 1
 	Ref    domain.Ref // of the output
@@ -23,7 +23,7 @@ type Finding struct {
 }
 
 // Checked says what a check looked at.
-type Checked struct {
+type CheckReport struct {
 	Files   int
 	Bytes   int64 // of the files
 	Outputs int   // that are kept
@@ -41,35 +41,35 @@ type Checked struct {
 // an error only where it could not look: the context has ended, or there is no
 // such folder. One in which no output was ever kept may be missing: then there
 // is nothing to check.
-func Check(ctx context.Context, dir string, storage vfs.FS, found func(Finding), progress func(bytes, total int64)) (Checked, error) {
+func Check(ctx context.Context, dir string, storage vfs.FS, report func(Corruption), progress func(bytes, total int64)) (CheckReport, error) {
 	if storage == nil {
 		storage = pebblefiles.Disk
 	}
 	if progress == nil {
 		progress = func(int64, int64) {}
 	}
-	k := &checking{fs: storage, dir: dir, found: found, progress: progress, named: map[uint64]bool{}}
+	k := &checker{fs: storage, dir: dir, report: report, progress: progress, named: map[uint64]bool{}}
 	if err := k.run(ctx); err != nil {
-		return k.Checked, fmt.Errorf("check outputs in %s: %w", dir, err)
+		return k.CheckReport, fmt.Errorf("check outputs in %s: %w", dir, err)
 	}
-	return k.Checked, nil
+	return k.CheckReport, nil
 }
 
 // Known returns what is known of each output in the folder of a store that nobody
 // has open, those that were pruned too, but for those of which the record is
 // damaged. It reads no output and changes nothing.
-func Known(ctx context.Context, dir string, storage vfs.FS) (map[domain.Ref]domain.Retained, error) {
-	k := &checking{fs: cmp.Or[vfs.FS](storage, pebblefiles.Disk), dir: dir}
+func Inventory(ctx context.Context, dir string, storage vfs.FS) (map[domain.Ref]domain.Retained, error) {
+	k := &checker{fs: cmp.Or[vfs.FS](storage, pebblefiles.Disk), dir: dir}
 	if err := k.open(); err != nil {
 		return nil, fmt.Errorf("list the outputs in %s: %w", dir, err)
 	}
 	known := map[domain.Ref]domain.Retained{}
-	it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: []byte{headKind}, UpperBound: []byte{headKind + 1}})
+	it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: []byte{headerKind}, UpperBound: []byte{headerKind + 1}})
 	if err != nil {
 		return nil, errors.Join(err, k.db.Close())
 	}
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
-		if h, broke := headAt(it); broke == nil {
+		if h, broke := headerAt(it); broke == nil {
 			known[h.retained.Ref] = h.retained
 		}
 		err = context.Cause(ctx)
@@ -81,18 +81,18 @@ func Known(ctx context.Context, dir string, storage vfs.FS) (map[domain.Ref]doma
 }
 
 // A checking is one use of Check.
-type checking struct {
-	Checked
+type checker struct {
+	CheckReport
 	fs       vfs.FS
 	dir      string
-	found    func(Finding)
+	report   func(Corruption)
 	progress func(bytes, total int64)
 	damages  []*pebblefiles.Damage
 	named    map[uint64]bool // bodies
 	db       *pebble.DB
 }
 
-func (k *checking) run(ctx context.Context) error {
+func (k *checker) run(ctx context.Context) error {
 	list, err := pebblefiles.List(k.fs, k.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -112,40 +112,40 @@ func (k *checking) run(ctx context.Context) error {
 	}
 	if err := k.open(); err != nil {
 		if len(list) > 1 {
-			k.found(Finding{Detail: "the database cannot be opened: " + err.Error()})
+			k.report(Corruption{Detail: "the database cannot be opened: " + err.Error()})
 		}
 		return nil
 	}
 	k.Opened = true
-	err = k.checkHeads(ctx)
+	err = k.checkHeaders(ctx)
 	if closing := k.db.Close(); closing != nil && err == nil {
-		k.found(Finding{Detail: closing.Error()})
+		k.report(Corruption{Detail: closing.Error()})
 	}
 	return err
 }
 
-func (k *checking) checkFiles(ctx context.Context, list []pebblefiles.File) error {
+func (k *checker) checkFiles(ctx context.Context, list []pebblefiles.File) error {
 	total := int64(0)
 	for _, f := range list {
 		total += f.Bytes
 	}
 	_, k.Closed = pebblefiles.Sealed(k.fs, k.dir)
-	told := func(bytes int64) {
+	fileDone := func(bytes int64) {
 		k.Files++
 		k.Bytes += bytes
 		k.progress(k.Bytes, total)
 	}
-	for d, err := range pebblefiles.Check(ctx, k.fs, k.dir, told) {
+	for d, err := range pebblefiles.Check(ctx, k.fs, k.dir, fileDone) {
 		if err != nil {
 			return err
 		}
 		k.damages = append(k.damages, d)
-		k.found(Finding{File: d.File, Offset: d.Offset + 1, Detail: d.Why})
+		k.report(Corruption{File: d.File, Offset: d.Offset + 1, Detail: d.Why})
 	}
 	return nil
 }
 
-func (k *checking) open() (err error) {
+func (k *checker) open() (err error) {
 	k.db, err = pebble.Open(k.dir, &pebble.Options{
 		FS: pebblefiles.Around(pebblefiles.ReadOnly(k.fs), k.damages), ReadOnly: true, ErrorIfNotExists: true, Logger: pebblefiles.NewFailStopFS(k.fs, pebblefiles.FailStopOptions{}),
 		FormatMajorVersion: pebblefiles.FormatVersion,
@@ -156,67 +156,67 @@ func (k *checking) open() (err error) {
 
 // checkHeads reads each head, from one to the next: one that cannot be read is
 // passed over.
-func (k *checking) checkHeads(ctx context.Context) error {
+func (k *checker) checkHeaders(ctx context.Context) error {
 	value, closer, err := k.db.Get(formatKey)
 	switch {
 	case err != nil:
-		k.found(Finding{Detail: "the format cannot be read: " + err.Error()})
+		k.report(Corruption{Detail: "the format cannot be read: " + err.Error()})
 	case len(value) != 1 || value[0] != format:
-		k.found(Finding{Detail: fmt.Sprintf("the format is %x, and this program knows %d", value, format)})
+		k.report(Corruption{Detail: fmt.Sprintf("the format is %x, and this program knows %d", value, format)})
 	}
 	if err == nil {
 		_ = closer.Close()
 	}
-	it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: []byte{headKind}, UpperBound: []byte{headKind + 1}})
+	it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: []byte{headerKind}, UpperBound: []byte{headerKind + 1}})
 	if err != nil {
-		k.found(Finding{Detail: "the outputs cannot be listed: " + err.Error()})
+		k.report(Corruption{Detail: "the outputs cannot be listed: " + err.Error()})
 		return nil
 	}
 	for ok := it.First(); ok; ok = it.Next() {
 		if ctx.Err() != nil {
 			return errors.Join(context.Cause(ctx), it.Close())
 		}
-		h, err := headAt(it)
+		h, err := headerAt(it)
 		if err != nil {
-			ref, _ := parseHeadKey(it.Key()) // zero where the key is none
-			k.found(Finding{Ref: ref, Detail: err.Error()})
+			ref, _ := parseHeaderKey(it.Key()) // zero where the key is none
+			k.report(Corruption{Ref: ref, Detail: err.Error()})
 			continue
 		}
 		if h.state == pruned {
 			k.Pruned++
 			continue
 		}
-		k.named[h.body] = true
+		k.named[h.blob] = true
 		k.Outputs++
-		if err := k.checkBody(ctx, h); err != nil {
+		if err := k.checkContent(ctx, h); err != nil {
 			return errors.Join(err, it.Close())
 		}
 	}
 	if err := it.Close(); err != nil {
-		k.found(Finding{Detail: "the outputs cannot be listed further: " + err.Error()})
+		k.report(Corruption{Detail: "the outputs cannot be listed further: " + err.Error()})
 	}
 	return nil
 }
 
 // checkBody holds an output to its digest, and names each chunk of it that
 // cannot be read.
-func (k *checking) checkBody(ctx context.Context, h head) error {
-	count, whole, chunk := newCounter(), true, []byte(nil)
+func (k *checker) checkContent(ctx context.Context, h blobHeader) error {
+	count, complete, chunk := NewDigester(), true, []byte(nil)
 	for index := int64(0); index == 0 || index*int64(h.chunk) < h.retained.Bytes; index++ {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		var err error
 		if chunk, err = chunkIn(k.db, h, index, chunk[:0]); err != nil {
-			whole = false
-			k.found(Finding{Ref: h.retained.Ref, Detail: unsealedText(err)})
+			complete = false
+			k.report(Corruption{Ref: h.retained.Ref, Detail: errorText(err)})
 			continue
 		}
 		_, _ = count.Write(chunk) // it takes everything
 	}
 	k.Kept += count.bytes
-	if got := count.retained(h.retained.Ref, h.retained.MIME); whole && got != h.retained {
-		k.found(Finding{Ref: h.retained.Ref, Detail: fmt.Sprintf("it is %d bytes, %d lines, SHA-256 %s, and %d, %d, %s were kept",
+	if got := count.retained(h.retained.Ref, h.retained.MIME); complete && got != h.retained {
+		k.report(Corruption{Ref: h.retained.Ref, Detail: fmt.Sprintf("it is %d bytes, %d lines, SHA-256 %s, and %d, %d, %s were kept",
 			got.Bytes, got.Lines, got.SHA256, h.retained.Bytes, h.retained.Lines, h.retained.SHA256)})
 	}
 	return nil
@@ -224,7 +224,7 @@ func (k *checking) checkBody(ctx context.Context, h head) error {
 
 // unsealedText returns the text of an error with what seal hides: here it is an
 // operator who reads it.
-func unsealedText(err error) string {
+func errorText(err error) string {
 	text := err.Error()
 	if d, ok := errors.AsType[*pebblefiles.Damage](err); ok {
 		return text + ": " + d.Error()

@@ -19,7 +19,7 @@ import (
 )
 
 // A fate is what is known to have become of an output.
-type fate struct {
+type expectation struct {
 	content             []byte
 	kept, dropped, gone bool // acknowledged: Keep, Drop, Prune
 	doubt               bool // a Drop or a Prune was begun
@@ -27,24 +27,24 @@ type fate struct {
 }
 
 // A diary is what a caller of a store knows, act by act.
-type diary struct {
-	mu    sync.Mutex
-	fates map[domain.Ref]fate
+type model struct {
+	mu       sync.Mutex
+	expected map[domain.Ref]expectation
 }
 
-func (d *diary) note(r domain.Ref, change func(*fate)) {
+func (d *model) note(r domain.Ref, change func(*expectation)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	f := d.fates[r]
+	f := d.expected[r]
 	change(&f)
-	d.fates[r] = f
+	d.expected[r] = f
 }
 
-func (d *diary) copy() map[domain.Ref]fate {
+func (d *model) copy() map[domain.Ref]expectation {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	c := make(map[domain.Ref]fate, len(d.fates))
-	for r, f := range d.fates {
+	c := make(map[domain.Ref]expectation, len(d.expected))
+	for r, f := range d.expected {
 		c[r] = f
 	}
 	return c
@@ -56,39 +56,39 @@ const smallMemTable = 2 << 20
 // live acts on a store at random, n times, and writes a diary. One in four
 // outputs is longer than what goes through the log, and twelve together are more
 // than a small memtable holds.
-func live(ctx context.Context, s *Store, d *diary, rng *rand.Rand, n int) {
+func runRandom(ctx context.Context, s *Store, d *model, rng *rand.Rand, n int) {
 	ref := refs(rng.Uint64())
 	for i := range n {
-		r, size := ref(), rng.IntN(group*chunkSize)
+		r, size := ref(), rng.IntN(groupChunks*chunkSize)
 		if i%4 == 0 {
-			size += logged * chunkSize
+			size += loggedChunks * chunkSize
 		}
 		content := random(size, rng.Uint64())
-		d.note(r, func(f *fate) { f.content = content })
+		d.note(r, func(f *expectation) { f.content = content })
 		if _, err := s.Keep(ctx, r, "", bytes.NewReader(content)); err != nil {
 			continue
 		}
-		d.note(r, func(f *fate) { f.kept = true })
+		d.note(r, func(f *expectation) { f.kept = true })
 		switch rng.IntN(5) {
 		case 0:
-			d.note(r, func(f *fate) { f.doubt = true })
+			d.note(r, func(f *expectation) { f.doubt = true })
 			if s.Drop(ctx, r.Settlement()) == nil {
-				d.note(r, func(f *fate) { f.dropped = true })
+				d.note(r, func(f *expectation) { f.dropped = true })
 			}
 		case 1:
-			d.note(r, func(f *fate) { f.recorded, f.doubt = true, true })
+			d.note(r, func(f *expectation) { f.recorded, f.doubt = true, true })
 			if _, err := s.Prune(ctx, r, "age", time.UnixMilli(1)); err == nil {
-				d.note(r, func(f *fate) { f.gone = true })
+				d.note(r, func(f *expectation) { f.gone = true })
 			}
 		case 2, 3:
-			d.note(r, func(f *fate) { f.recorded = true })
+			d.note(r, func(f *expectation) { f.recorded = true })
 			_ = s.Confirm(ctx, r.Settlement()) // a hint, which may be lost
 		}
 	}
 }
 
 // examine holds a store that was opened again to the diary, before a sweep.
-func examine(ctx context.Context, s *Store, fates map[domain.Ref]fate) error {
+func checkModel(ctx context.Context, s *Store, expected map[domain.Ref]expectation) error {
 	waiting := map[domain.EventID]bool{}
 	for id, err := range s.Unconfirmed(ctx) {
 		if err != nil {
@@ -96,7 +96,7 @@ func examine(ctx context.Context, s *Store, fates map[domain.Ref]fate) error {
 		}
 		waiting[id] = true
 	}
-	for r, f := range fates {
+	for r, f := range expected {
 		got, err := s.Stat(ctx, r)
 		switch {
 		case f.dropped && !errors.Is(err, ErrNotFound):
@@ -113,7 +113,7 @@ func examine(ctx context.Context, s *Store, fates map[domain.Ref]fate) error {
 		if err := s.Verify(ctx, r); err != nil {
 			return err
 		}
-		if want := described(r, f.content); got.SHA256 != want.SHA256 || got.Bytes != want.Bytes {
+		if want := retainedOf(r, f.content); got.SHA256 != want.SHA256 || got.Bytes != want.Bytes {
 			return fmt.Errorf("%v: %+v, want %+v", r, got, want)
 		}
 		if !f.kept && !waiting[r.Settlement()] {
@@ -124,9 +124,9 @@ func examine(ctx context.Context, s *Store, fates map[domain.Ref]fate) error {
 }
 
 // sweepAll sweeps and checks that exactly the recorded outputs stay.
-func sweepAll(ctx context.Context, s *Store, fates map[domain.Ref]fate, left func() (bodies int, files []string)) error {
+func sweepAll(ctx context.Context, s *Store, expected map[domain.Ref]expectation, left func() (blobCount int, files []string)) error {
 	recorded := map[domain.EventID]bool{}
-	for r, f := range fates {
+	for r, f := range expected {
 		recorded[r.Settlement()] = f.recorded
 	}
 	_, err := s.Sweep(ctx, func(_ context.Context, id domain.EventID) (bool, error) { return recorded[id], nil })
@@ -142,7 +142,7 @@ func sweepAll(ctx context.Context, s *Store, fates map[domain.Ref]fate, left fun
 			return fmt.Errorf("%v stays and is not recorded", got.Ref)
 		}
 	}
-	for r, f := range fates {
+	for r, f := range expected {
 		if _, err := s.Stat(ctx, r); f.recorded && f.kept && !f.doubt && err != nil {
 			return fmt.Errorf("recorded %v was swept: %w", r, err)
 		}
@@ -160,12 +160,12 @@ func sweepAll(ctx context.Context, s *Store, fates map[domain.Ref]fate, left fun
 	return nil
 }
 
-func inspect(t *testing.T, s *Store, fates map[domain.Ref]fate) {
+func checkReopened(t *testing.T, s *Store, expected map[domain.Ref]expectation) {
 	t.Helper()
-	if err := examine(t.Context(), s, fates); err != nil {
+	if err := checkModel(t.Context(), s, expected); err != nil {
 		t.Fatal(err)
 	}
-	err := sweepAll(t.Context(), s, fates, func() (int, []string) { return bodies(t, s), filesIn(t, s) })
+	err := sweepAll(t.Context(), s, expected, func() (int, []string) { return blobCount(t, s), incomingFiles(t, s) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,16 +173,16 @@ func inspect(t *testing.T, s *Store, fates map[domain.Ref]fate) {
 }
 
 // A moment is what the disk and the caller had when the power went.
-type moment struct {
-	fs    *vfs.MemFS
-	fates map[domain.Ref]fate
+type crashPoint struct {
+	fs       *vfs.MemFS
+	expected map[domain.Ref]expectation
 }
 
 // cutting takes a moment before one write in so many, and one in ten to the file of a
 // body, so that some fall in the middle of a table.
-func cutting(mem *vfs.MemFS, d *diary, rng *rand.Rand, oneIn int) (*errorfs.FS, func() []moment) {
+func crashFS(mem *vfs.MemFS, d *model, rng *rand.Rand, oneIn int) (*errorfs.FS, func() []crashPoint) {
 	var mu sync.Mutex
-	var moments []moment
+	var crashPoints []crashPoint
 	fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind.ReadOrWrite() != errorfs.OpIsWrite {
 			return nil
@@ -196,15 +196,15 @@ func cutting(mem *vfs.MemFS, d *diary, rng *rand.Rand, oneIn int) (*errorfs.FS, 
 		if rng.IntN(n) != 0 {
 			return nil
 		}
-		fates := d.copy() // first: what is acknowledged after is durable all the more
+		expected := d.copy() // first: what is acknowledged after is durable all the more
 		percent := rng.IntN(3) * 50
-		moments = append(moments, moment{mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng}), fates})
+		crashPoints = append(crashPoints, crashPoint{mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng}), expected})
 		return nil
 	}))
-	return fs, func() []moment {
+	return fs, func() []crashPoint {
 		mu.Lock()
 		defer mu.Unlock()
-		return moments
+		return crashPoints
 	}
 }
 
@@ -215,27 +215,27 @@ func TestPowerCutKeepsWhatWasAcknowledged(t *testing.T) {
 	// in the middle of a table.
 	for seed := uint64(0); seed < uint64(repeats(1, 4)) || half == 0 && seed < 20; seed++ {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		mem, d := vfs.NewCrashableMem(), &diary{fates: map[domain.Ref]fate{}}
-		fs, moments := cutting(mem, d, rand.New(rand.NewPCG(seed, 2)), repeats(40, 20))
+		mem, d := vfs.NewCrashableMem(), &model{expected: map[domain.Ref]expectation{}}
+		fs, crashPoints := crashFS(mem, d, rand.New(rand.NewPCG(seed, 2)), repeats(40, 20))
 		s, err := Open("outputs", Config{FS: fs, memTable: smallMemTable})
 		if err != nil {
 			t.Fatal(err)
 		}
-		live(t.Context(), s, d, rng, repeats(16, 32))
-		all := moments()
+		runRandom(t.Context(), s, d, rng, repeats(16, 32))
+		all := crashPoints()
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
 		for i, m := range all {
-			t.Logf("seed %d, cut %d, %d outputs begun", seed, i, len(m.fates))
+			t.Logf("seed %d, cut %d, %d outputs begun", seed, i, len(m.expected))
 			again, err := Open("outputs", Config{FS: m.fs})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(filesIn(t, again)) > 0 {
+			if len(incomingFiles(t, again)) > 0 {
 				half++
 			}
-			inspect(t, again, m.fates)
+			checkReopened(t, again, m.expected)
 			if err := again.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -249,14 +249,14 @@ func TestPowerCutKeepsWhatWasAcknowledged(t *testing.T) {
 
 // filling says that the disk is full from a write on, and goes back to order
 // when told to.
-type filling struct {
+type fullDisk struct {
 	mu   sync.Mutex
 	left int
 	once bool
 	kind func(errorfs.Op) bool
 }
 
-func (f *filling) inject(op errorfs.Op) error {
+func (f *fullDisk) inject(op errorfs.Op) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if op.Kind.ReadOrWrite() != errorfs.OpIsWrite || op.Kind == errorfs.OpFileClose || op.Kind == errorfs.OpRemove || !f.kind(op) {
@@ -268,7 +268,7 @@ func (f *filling) inject(op errorfs.Op) error {
 	return syscall.ENOSPC
 }
 
-func (f *filling) set(left int) {
+func (f *fullDisk) set(left int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.left = left
@@ -283,7 +283,7 @@ func TestFailedWriteLosesNothingThatWasAcknowledged(t *testing.T) {
 		for range repeats(1, 16) {
 			at := rng.IntN(repeats(150, 300))
 			t.Run(fmt.Sprintf("once %v, at %d", once, at), func(t *testing.T) {
-				failAt(t, &filling{left: 1 << 30, once: once, kind: any}, at)
+				failAt(t, &fullDisk{left: 1 << 30, once: once, kind: any}, at)
 			})
 		}
 	}
@@ -297,7 +297,7 @@ func TestFailedWriteOfAnyFileIsContained(t *testing.T) {
 		kind := func(op errorfs.Op) bool { return bytes.Contains([]byte(op.Path), []byte(part)) }
 		for _, at := range writes[:repeats(1, 4)] {
 			t.Run(fmt.Sprintf("%s, at %d", part, at), func(t *testing.T) {
-				failAt(t, &filling{left: 1 << 30, kind: kind}, at)
+				failAt(t, &fullDisk{left: 1 << 30, kind: kind}, at)
 			})
 		}
 	}
@@ -305,21 +305,21 @@ func TestFailedWriteOfAnyFileIsContained(t *testing.T) {
 
 // failAt opens a store, lets its disk fail at a write, and checks what the
 // caller sees, there and when it is opened again.
-func failAt(t *testing.T, f *filling, at int) {
-	mem, d := vfs.NewMem(), &diary{fates: map[domain.Ref]fate{}}
+func failAt(t *testing.T, f *fullDisk, at int) {
+	mem, d := vfs.NewMem(), &model{expected: map[domain.Ref]expectation{}}
 	s, err := Open("outputs", Config{FS: errorfs.Wrap(mem, errorfs.InjectorFunc(f.inject)), memTable: smallMemTable})
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.set(at)
-	live(t.Context(), s, d, rand.New(rand.NewPCG(uint64(at), 3)), repeats(12, 24))
-	fates := d.copy()
-	for r, fate := range fates {
+	runRandom(t.Context(), s, d, rand.New(rand.NewPCG(uint64(at), 3)), repeats(12, 24))
+	expected := d.copy()
+	for r, expectation := range expected {
 		_, err := s.Stat(t.Context(), r)
 		switch {
-		case !fate.kept && !errors.Is(err, ErrNotFound):
+		case !expectation.kept && !errors.Is(err, ErrNotFound):
 			t.Errorf("not kept, and Stat = %v", err)
-		case fate.kept && !fate.doubt:
+		case expectation.kept && !expectation.doubt:
 			if err := s.Verify(t.Context(), r); err != nil {
 				t.Errorf("kept, and Verify = %v", err)
 			}
@@ -333,7 +333,7 @@ func failAt(t *testing.T, f *filling, at int) {
 	if err := s.Close(); err != nil {
 		t.Logf("Close = %v", err)
 	}
-	inspect(t, openIn(t, mem), fates)
+	checkReopened(t, openIn(t, mem), expected)
 }
 
 // longVariable asks for the long counts of power cuts, flips and the like.

@@ -27,21 +27,21 @@ func TestDamagedChunkIsNeverRead(t *testing.T) {
 	}
 	same := func(p []byte) []byte { return p }
 	damage := map[string]func(*pebble.DB, uint64) error{
-		"flipped bit": func(db *pebble.DB, body uint64) error {
-			return flipped(db, chunkKey(body, 1), chunkKey(body, 1), func(p []byte) []byte { p[777] ^= 1; return p })
+		"flipped bit": func(db *pebble.DB, blob uint64) error {
+			return flipped(db, chunkKey(blob, 1), chunkKey(blob, 1), func(p []byte) []byte { p[777] ^= 1; return p })
 		},
-		"flipped checksum": func(db *pebble.DB, body uint64) error {
-			return flipped(db, chunkKey(body, 1), chunkKey(body, 1), func(p []byte) []byte { p[0] ^= 1; return p })
+		"flipped checksum": func(db *pebble.DB, blob uint64) error {
+			return flipped(db, chunkKey(blob, 1), chunkKey(blob, 1), func(p []byte) []byte { p[0] ^= 1; return p })
 		},
-		"another's place": func(db *pebble.DB, body uint64) error {
-			return flipped(db, chunkKey(body, 2), chunkKey(body, 1), same)
+		"another's place": func(db *pebble.DB, blob uint64) error {
+			return flipped(db, chunkKey(blob, 2), chunkKey(blob, 1), same)
 		},
-		"too short": func(db *pebble.DB, body uint64) error {
-			return flipped(db, chunkKey(body, 1), chunkKey(body, 1), func(p []byte) []byte { return p[:100] })
+		"too short": func(db *pebble.DB, blob uint64) error {
+			return flipped(db, chunkKey(blob, 1), chunkKey(blob, 1), func(p []byte) []byte { return p[:100] })
 		},
-		"empty": func(db *pebble.DB, body uint64) error { return db.Set(chunkKey(body, 1), nil, pebble.Sync) },
-		"missing": func(db *pebble.DB, body uint64) error {
-			return db.Delete(chunkKey(body, 1), pebble.Sync)
+		"empty": func(db *pebble.DB, blob uint64) error { return db.Set(chunkKey(blob, 1), nil, pebble.Sync) },
+		"missing": func(db *pebble.DB, blob uint64) error {
+			return db.Delete(chunkKey(blob, 1), pebble.Sync)
 		},
 	}
 	for name, do := range damage {
@@ -79,24 +79,24 @@ func TestDamagedChunkIsNeverRead(t *testing.T) {
 func TestDamagedHeadIsNeverBelieved(t *testing.T) {
 	t.Parallel()
 	r := refs(1)()
-	h := head{retained: described(r, []byte("content")), state: unconfirmed, body: 1, chunk: chunkSize}
+	h := blobHeader{retained: retainedOf(r, []byte("content")), state: unconfirmed, blob: 1, chunk: chunkSize}
 	whole := h.encode()
-	if got, err := decodeHead(r, whole); err != nil || got != h {
+	if got, err := decodeHeader(r, whole); err != nil || got != h {
 		t.Fatalf("decodeHead = %+v, %v, want %+v", got, err, h)
 	}
 	for bit := range len(whole) * 8 {
 		p := bytes.Clone(whole)
 		p[bit/8] ^= 1 << (bit % 8)
-		if _, err := decodeHead(r, p); !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrFormat) {
+		if _, err := decodeHeader(r, p); !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrFormat) {
 			t.Errorf("decodeHead with bit %d flipped = %v, want an error", bit, err)
 		}
 	}
 	for n := range len(whole) {
-		if _, err := decodeHead(r, whole[:n]); err == nil {
+		if _, err := decodeHeader(r, whole[:n]); err == nil {
 			t.Errorf("decodeHead of %d bytes = nil, want an error", n)
 		}
 	}
-	if _, err := decodeHead(refs(2)(), whole); !errors.Is(err, ErrDamaged) {
+	if _, err := decodeHeader(refs(2)(), whole); !errors.Is(err, ErrDamaged) {
 		t.Errorf("decodeHead of another's = %v, want %v", err, ErrDamaged)
 	}
 }
@@ -107,13 +107,13 @@ func TestVerifyComparesTheDigest(t *testing.T) {
 	s := openIn(t, vfs.NewMem())
 	r := refs(1)()
 	mustKeep(t, s, r, []byte("content"))
-	lies := map[string]domain.Retained{"digest": described(r, []byte("CONTENT")), "lines": described(r, []byte("content"))}
+	lies := map[string]domain.Retained{"digest": retainedOf(r, []byte("CONTENT")), "lines": retainedOf(r, []byte("content"))}
 	lie := lies["lines"]
 	lie.Lines++
 	lies["lines"] = lie
 	for name, lie := range lies {
-		h := head{retained: lie, state: unconfirmed, body: 1, chunk: chunkSize}
-		if err := s.write(func(db *pebble.DB) error { return db.Set(headKey(r), h.encode(), pebble.Sync) }); err != nil {
+		h := blobHeader{retained: lie, state: unconfirmed, blob: 1, chunk: chunkSize}
+		if err := s.write(func(db *pebble.DB) error { return db.Set(headerKey(r), h.encode(), pebble.Sync) }); err != nil {
 			t.Fatal(err)
 		}
 		wantErr(t, "Verify of another "+name, s.Verify(t.Context(), r), ErrDamaged)
@@ -151,7 +151,7 @@ func TestFlippedBitOnDiskIsNeverAWrongAnswer(t *testing.T) {
 			found++
 			continue
 		}
-		if wrong := wrongAnswers(t, s, contents, &found); wrong != nil {
+		if wrong := wrongReads(t, s, contents, &found); wrong != nil {
 			t.Error(wrong)
 		}
 		_ = s.Close()
@@ -189,7 +189,7 @@ func flip(t *testing.T, fs *vfs.MemFS, rng *rand.Rand, smallest bool) {
 
 // wrongAnswers reads everything and returns an error for what is neither right
 // nor said to be damaged.
-func wrongAnswers(t *testing.T, s *Store, contents map[domain.Ref][]byte, found *int) error {
+func wrongReads(t *testing.T, s *Store, contents map[domain.Ref][]byte, found *int) error {
 	for r, content := range contents {
 		o, err := s.Open(t.Context(), r)
 		if err == nil {

@@ -29,20 +29,20 @@ var (
 
 // A Pruned is the answer for an output whose bytes were removed on purpose. It
 // is an ErrPruned. What was known of the bytes stays.
-type Pruned struct {
+type PrunedError struct {
 	Retained domain.Retained
 	Policy   string
 	At       time.Time // in UTC
 }
 
 // Error says when the output was pruned and by which policy, and its digest.
-func (p *Pruned) Error() string {
+func (p *PrunedError) Error() string {
 	return fmt.Sprintf("pruned at %s by policy %q: it had %d bytes of %s with SHA-256 %s",
 		p.At.Format(time.RFC3339), p.Policy, p.Retained.Bytes, p.Retained.MIME, p.Retained.SHA256)
 }
 
 // Is reports whether target is ErrPruned.
-func (p *Pruned) Is(target error) bool { return target == ErrPruned }
+func (p *PrunedError) Is(target error) bool { return target == ErrPruned }
 
 // damaged returns an ErrDamaged that names the offset from which the bytes
 // cannot be had.
@@ -53,28 +53,28 @@ func damaged(offset int64, why string) error {
 // A sealed error keeps what broke for whoever unwraps it, and shows none of it
 // but the name of the system's error: the text of what broke may hold the path
 // of a managed file, which no model may read.
-type sealed struct {
+type redactedError struct {
 	text  string
 	cause error
 }
 
-func (s *sealed) Error() string { return s.text }
-func (s *sealed) Unwrap() error { return s.cause }
+func (s *redactedError) Error() string { return s.text }
+func (s *redactedError) Unwrap() error { return s.cause }
 
 // seal hides the text of an error of the database or of the disk.
-func seal(err error) error {
+func redact(err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case pebble.IsCorruptionError(err):
-		return &sealed{"checksum or structure of the database is wrong", err}
+		return &redactedError{"checksum or structure of the database is wrong", err}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	}
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
-		return &sealed{errno.Error(), err}
+		return &redactedError{errno.Error(), err}
 	}
-	return &sealed{"the output database failed", err}
+	return &redactedError{"the output database failed", err}
 }
 
 // inUse reports whether err, of taking the lock, means that somebody holds it:

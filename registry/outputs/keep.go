@@ -45,7 +45,7 @@ func (s *Store) Keep(ctx context.Context, ref domain.Ref, mime string, r io.Read
 }
 
 func (s *Store) keepClaimed(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (_ domain.Retained, err error) {
-	if err := check(ref); err != nil {
+	if err := checkRef(ref); err != nil {
 		return domain.Retained{}, err
 	}
 	if len(mime) > math.MaxUint16 {
@@ -61,7 +61,7 @@ func (s *Store) keepClaimed(ctx context.Context, ref domain.Ref, mime string, r 
 	return retained, err
 }
 
-func check(ref domain.Ref) error {
+func checkRef(ref domain.Ref) error {
 	if ref.Settlement().IsZero() || ref.Channel() != domain.TextChannel && ref.Channel() != domain.StructuredChannel {
 		return fmt.Errorf("%w: it names no output", domain.ErrBadRef)
 	}
@@ -82,21 +82,21 @@ func (s *Store) claim(ref domain.Ref) error {
 			return err
 		}
 		s.mu.Lock()
-		_, taken := s.mu.keeping[ref]
+		_, taken := s.mu.claims[ref]
 		if !taken {
-			s.mu.keeping[ref] = claim{}
+			s.mu.claims[ref] = claim{}
 		}
 		s.mu.Unlock()
 		if taken {
 			return ErrExists
 		}
-		_, closer, err := db.Get(headKey(ref))
+		_, closer, err := db.Get(headerKey(ref))
 		if errors.Is(err, pebble.ErrNotFound) {
 			return nil
 		}
 		s.unclaim(ref)
 		if err != nil {
-			return seal(err)
+			return redact(err)
 		}
 		return errors.Join(ErrExists, closer.Close())
 	})
@@ -106,21 +106,21 @@ func (s *Store) claim(ref domain.Ref) error {
 // stays hidden until the store goes on: Pebble may hold in memory what the disk does
 // not.
 func (s *Store) release(ref domain.Ref, kept bool) {
-	s.life.RLock() // the store does not go on meanwhile
-	defer s.life.RUnlock()
+	s.handle.RLock() // the store does not go on meanwhile
+	defer s.handle.RUnlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if kept || s.failStop.Err() == nil {
-		delete(s.mu.keeping, ref)
+		delete(s.mu.claims, ref)
 	} else {
-		s.mu.keeping[ref] = claim{ended: true}
+		s.mu.claims[ref] = claim{ended: true}
 	}
 }
 
 func (s *Store) unclaim(ref domain.Ref) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.mu.keeping, ref)
+	delete(s.mu.claims, ref)
 }
 
 // acknowledge says that an output is durable, and that Keep will return nil. The
@@ -128,58 +128,58 @@ func (s *Store) unclaim(ref domain.Ref) {
 func (s *Store) acknowledge(ref domain.Ref) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.keeping[ref] = claim{durable: true}
+	s.mu.claims[ref] = claim{durable: true}
 }
 
 func (s *Store) hidden(ref domain.Ref) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, yes := s.mu.keeping[ref]
+	_, yes := s.mu.claims[ref]
 	return yes
 }
 
 func (s *Store) keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
-	b := s.newBody()
-	var around ring
-	defer around.free()
+	b := s.newBlobWriter()
+	var ring chunkRing
+	defer ring.free()
 	kept := false
 	defer func() {
 		if !kept {
-			b.drop()
+			b.discard()
 		}
 		b.done()
 	}()
-	count, err := s.pour(ctx, b, &around, r)
+	count, err := s.copyChunks(ctx, b, &ring, r)
 	if err != nil {
 		return domain.Retained{}, err
 	}
 	retained := count.retained(ref, mime)
-	err = b.commit(ctx, head{retained: retained, state: unconfirmed, body: b.id, chunk: chunkSize})
+	err = b.commit(ctx, blobHeader{retained: retained, state: unconfirmed, blob: b.id, chunk: chunkSize})
 	kept = err == nil
 	return retained, err
 }
 
 // pour reads r to its end, into b, and counts what it gives. An empty output has
 // one empty chunk. It leaves chunks in the ring that b holds.
-func (s *Store) pour(ctx context.Context, b *body, around *ring, r io.Reader) (*counter, error) {
-	var count aside
+func (s *Store) copyChunks(ctx context.Context, b *blobWriter, ring *chunkRing, r io.Reader) (*Digester, error) {
+	var count asyncDigester
 	defer count.end()
 	for {
-		if b.next%spaceEvery == 0 {
-			if err := s.space(); err != nil {
+		if b.nextChunk%spaceEvery == 0 {
+			if err := s.checkSpace(); err != nil {
 				return nil, err
 			}
 		}
-		count.await(len(around) - 1) // so that the chunk that was here before is counted
-		value := around.at(b.next)
-		n, err := fill(ctx, r, value[crcSize:])
-		if err != nil && !errors.Is(err, errEnd) {
+		count.await(len(ring) - 1) // so that the chunk that was here before is counted
+		value := ring.at(b.nextChunk)
+		n, err := readFull(ctx, r, value[crcSize:])
+		if err != nil && !errors.Is(err, errReaderEnded) {
 			return nil, err
 		}
-		if n > 0 || b.next == 0 {
+		if n > 0 || b.nextChunk == 0 {
 			count.add(value[crcSize : crcSize+n])
 			if broke := b.add(value[:crcSize+n]); broke != nil {
-				return nil, seal(broke)
+				return nil, redact(broke)
 			}
 		}
 		if err != nil {
@@ -190,13 +190,13 @@ func (s *Store) pour(ctx context.Context, b *body, around *ring, r io.Reader) (*
 
 // A ring is the chunks of an output that are in memory: a group that a body
 // holds, and one that is being read.
-type ring [group + 1]*[crcSize + chunkSize]byte
+type chunkRing [groupChunks + 1]*[crcSize + chunkSize]byte
 
 var chunks = sync.Pool{New: func() any { return new([crcSize + chunkSize]byte) }}
 
 // at returns where the chunk of an index goes: where the one was that is so
 // many before it.
-func (r *ring) at(index uint32) []byte {
+func (r *chunkRing) at(index uint32) []byte {
 	place := &r[index%uint32(len(r))]
 	if *place == nil {
 		*place = chunks.Get().(*[crcSize + chunkSize]byte)
@@ -205,7 +205,7 @@ func (r *ring) at(index uint32) []byte {
 }
 
 // free gives the chunks to the next output. Nothing of them is used any more.
-func (r *ring) free() {
+func (r *chunkRing) free() {
 	for _, chunk := range r {
 		if chunk != nil {
 			chunks.Put(chunk)
@@ -213,11 +213,11 @@ func (r *ring) free() {
 	}
 }
 
-var errEnd = errors.New("end of what is read")
+var errReaderEnded = errors.New("end of what is read")
 
 // fill reads until p is full. It returns errEnd once r says that it has come to
 // its end, and only then: a reader that was cut short is broken.
-func fill(ctx context.Context, r io.Reader, p []byte) (n int, err error) {
+func readFull(ctx context.Context, r io.Reader, p []byte) (n int, err error) {
 	for empty := 0; n < len(p); {
 		if ctx.Err() != nil {
 			return n, context.Cause(ctx)
@@ -225,7 +225,7 @@ func fill(ctx context.Context, r io.Reader, p []byte) (n int, err error) {
 		m, err := r.Read(p[n:])
 		n += m
 		if err == io.EOF {
-			return n, errEnd
+			return n, errReaderEnded
 		}
 		if err != nil {
 			return n, fmt.Errorf("read it: %w", err)
@@ -243,17 +243,17 @@ func fill(ctx context.Context, r io.Reader, p []byte) (n int, err error) {
 // An aside counts chunks, all but a first one on a goroutine of its own, as
 // SHA-256 takes about as long as writing them: one chunk alone is counted sooner
 // than it is handed over. Whoever made it ends it. The zero aside is ready.
-type aside struct {
-	count   *counter
-	first   []byte // that is not counted, while there is no goroutine
-	chunks  chan []byte
-	counted chan struct{}
-	joined  sync.WaitGroup
-	waiting int // chunks that are added and of which counted was not heard
+type asyncDigester struct {
+	count      *Digester
+	first      []byte // that is not counted, while there is no goroutine
+	chunks     chan []byte
+	counted    chan struct{}
+	goroutines sync.WaitGroup
+	waiting    int // chunks that are added and of which counted was not heard
 }
 
 // add counts p, which is not written to before it is counted.
-func (a *aside) add(p []byte) {
+func (a *asyncDigester) add(p []byte) {
 	if a.waiting++; a.waiting == 1 && a.chunks == nil {
 		a.first = p
 		return
@@ -264,10 +264,10 @@ func (a *aside) add(p []byte) {
 	a.chunks <- p
 }
 
-func (a *aside) begin() {
-	a.count = newCounter()
-	a.chunks, a.counted = make(chan []byte, len(ring{})), make(chan struct{}, len(ring{}))
-	a.joined.Go(func() {
+func (a *asyncDigester) begin() {
+	a.count = NewDigester()
+	a.chunks, a.counted = make(chan []byte, len(chunkRing{})), make(chan struct{}, len(chunkRing{}))
+	a.goroutines.Go(func() {
 		for p := range a.chunks {
 			_, _ = a.count.Write(p) // it takes everything
 			a.counted <- struct{}{}
@@ -277,7 +277,7 @@ func (a *aside) begin() {
 }
 
 // await returns once no more than so many chunks are not counted.
-func (a *aside) await(chunks int) {
+func (a *asyncDigester) await(chunks int) {
 	for a.waiting > chunks {
 		<-a.counted
 		a.waiting--
@@ -285,33 +285,33 @@ func (a *aside) await(chunks int) {
 }
 
 // end waits until all is counted, and returns the count.
-func (a *aside) end() *counter {
+func (a *asyncDigester) end() *Digester {
 	switch {
 	case a.chunks != nil:
 		close(a.chunks)
-		a.joined.Wait()
+		a.goroutines.Wait()
 		a.chunks = nil
 	case a.count == nil:
-		a.count = newCounter()
+		a.count = NewDigester()
 		_, _ = a.count.Write(a.first) // it takes everything
 	}
 	return a.count
 }
 
 // A counter measures what is written to it.
-type counter struct {
+type Digester struct {
 	bytes, ends int64
 	sum         hash.Hash
 }
 
-func newCounter() *counter { return &counter{sum: sha256.New()} }
+func NewDigester() *Digester { return &Digester{sum: sha256.New()} }
 
-func (c *counter) Write(p []byte) (int, error) {
+func (c *Digester) Write(p []byte) (int, error) {
 	c.bytes += int64(len(p))
 	c.ends += int64(bytes.Count(p, []byte{'\n'}))
 	return c.sum.Write(p)
 }
 
-func (c *counter) retained(ref domain.Ref, mime string) domain.Retained {
+func (c *Digester) retained(ref domain.Ref, mime string) domain.Retained {
 	return domain.Retained{Ref: ref, Bytes: c.bytes, Lines: c.ends + 1, MIME: mime, SHA256: hex.EncodeToString(c.sum.Sum(nil))}
 }

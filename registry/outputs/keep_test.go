@@ -24,7 +24,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func described(ref domain.Ref, content []byte) domain.Retained {
+func retainedOf(ref domain.Ref, content []byte) domain.Retained {
 	sum := sha256.Sum256(content)
 	return domain.Retained{
 		Ref: ref, Bytes: int64(len(content)), Lines: int64(1 + bytes.Count(content, []byte("\n"))),
@@ -36,23 +36,23 @@ func TestWhatIsKeptReadsBack(t *testing.T) {
 	t.Parallel()
 	s := openIn(t, vfs.NewMem())
 	ref := refs(1)
-	sizes := []int{0, 1, chunkSize - 1, chunkSize, chunkSize + 1, group * chunkSize, group*chunkSize + 1, logged * chunkSize, logged*chunkSize + 1, 7*chunkSize - 1, 8 * chunkSize}
+	sizes := []int{0, 1, chunkSize - 1, chunkSize, chunkSize + 1, groupChunks * chunkSize, groupChunks*chunkSize + 1, loggedChunks * chunkSize, loggedChunks*chunkSize + 1, 7*chunkSize - 1, 8 * chunkSize}
 	for i, size := range sizes {
 		r, content := ref(), random(size, uint64(i))
-		if got, want := mustKeep(t, s, r, content), described(r, content); got != want {
+		if got, want := mustKeep(t, s, r, content), retainedOf(r, content); got != want {
 			t.Errorf("Keep of %d bytes = %+v, want %+v", size, got, want)
 		}
 		if !bytes.Equal(readAll(t, s, r), content) {
 			t.Errorf("an output of %d bytes reads back as another", size)
 		}
-		if got, err := s.Stat(t.Context(), r); err != nil || got != described(r, content) {
-			t.Errorf("Stat = %+v, %v, want %+v", got, err, described(r, content))
+		if got, err := s.Stat(t.Context(), r); err != nil || got != retainedOf(r, content) {
+			t.Errorf("Stat = %+v, %v, want %+v", got, err, retainedOf(r, content))
 		}
 		if err := s.Verify(t.Context(), r); err != nil {
 			t.Errorf("Verify = %v, want nil", err)
 		}
 	}
-	if left := filesIn(t, s); len(left) != 0 {
+	if left := incomingFiles(t, s); len(left) != 0 {
 		t.Errorf("files left of bodies = %v, want none", left)
 	}
 }
@@ -84,7 +84,7 @@ func TestAnySizeReadBackInAnyWay(t *testing.T) {
 	})
 }
 
-func sameReadAt(t *rapid.T, o *Output, content []byte, off int64, n int) {
+func sameReadAt(t *rapid.T, o *BlobReader, content []byte, off int64, n int) {
 	got, want := make([]byte, n), make([]byte, n)
 	gn, gerr := o.ReadAt(got, off)
 	wn, werr := bytes.NewReader(content).ReadAt(want, off)
@@ -96,7 +96,7 @@ func sameReadAt(t *rapid.T, o *Output, content []byte, off int64, n int) {
 	}
 }
 
-func sameSeek(t *rapid.T, o *Output, content []byte, off int64, n int) {
+func sameSeek(t *rapid.T, o *BlobReader, content []byte, off int64, n int) {
 	whence := rapid.SampledFrom([]int{io.SeekStart, io.SeekEnd}).Draw(t, "whence")
 	to := off
 	if whence == io.SeekEnd {
@@ -140,7 +140,7 @@ func TestSeekBeforeTheBeginningIsRefused(t *testing.T) {
 }
 
 // gauge notes the most memory in use while it is read or written.
-type gauge struct {
+type memoryGauge struct {
 	left   int64
 	next   *rand.ChaCha8
 	peak   uint64 // bytes of the heap
@@ -148,7 +148,7 @@ type gauge struct {
 	seen   int64
 }
 
-func (g *gauge) sample() {
+func (g *memoryGauge) sample() {
 	if g.seen++; g.seen%64 == 0 {
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
@@ -157,7 +157,7 @@ func (g *gauge) sample() {
 	}
 }
 
-func (g *gauge) Read(p []byte) (int, error) {
+func (g *memoryGauge) Read(p []byte) (int, error) {
 	if g.left == 0 {
 		return 0, io.EOF
 	}
@@ -167,7 +167,7 @@ func (g *gauge) Read(p []byte) (int, error) {
 	return g.next.Read(p)
 }
 
-func (g *gauge) Write(p []byte) (int, error) {
+func (g *memoryGauge) Write(p []byte) (int, error) {
 	g.sample()
 	return len(p), nil
 }
@@ -184,7 +184,7 @@ func TestMemoryDoesNotDependOnSize(t *testing.T) {
 	var before runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	in := &gauge{left: size, next: rand.NewChaCha8([32]byte{})}
+	in := &memoryGauge{left: size, next: rand.NewChaCha8([32]byte{})}
 	r := refs(1)()
 	got, err := s.Keep(t.Context(), r, "application/octet-stream", in)
 	if err != nil || got.Bytes != size {
@@ -195,7 +195,7 @@ func TestMemoryDoesNotDependOnSize(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer o.Close()
-	out, sum := &gauge{}, sha256.New()
+	out, sum := &memoryGauge{}, sha256.New()
 	if n, err := io.Copy(io.MultiWriter(out, sum), o); err != nil || n != size {
 		t.Fatalf("read %d bytes, %v, want %d", n, err, size)
 	}
@@ -239,7 +239,7 @@ func TestOneOfManyKeeps(t *testing.T) {
 			t.Error("what is kept is not the winner's")
 		}
 	}
-	if got := bodies(t, s); got != 2 {
+	if got := blobCount(t, s); got != 2 {
 		t.Errorf("bodies = %d, want those of the 2 winners", got)
 	}
 }
@@ -251,7 +251,7 @@ func TestManyKeepAtOnce(t *testing.T) {
 	all := map[domain.Ref][]byte{}
 	var group sync.WaitGroup
 	for i := range uint64(32) {
-		r, content := mint(), random(int(i%7)*repeats(50_000, 200_000)+int(i%16/15)*(logged+1)*chunkSize, i)
+		r, content := mint(), random(int(i%7)*repeats(50_000, 200_000)+int(i%16/15)*(loggedChunks+1)*chunkSize, i)
 		all[r] = content
 		group.Go(func() {
 			if _, err := s.Keep(t.Context(), r, "text/plain", bytes.NewReader(content)); err != nil {
@@ -265,7 +265,7 @@ func TestManyKeepAtOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := described(got.Ref, all[got.Ref]); got != want {
+		if want := retainedOf(got.Ref, all[got.Ref]); got != want {
 			t.Errorf("All yields %+v, want %+v", got, want)
 		}
 		if !bytes.Equal(readAll(t, s, got.Ref), all[got.Ref]) {
@@ -303,7 +303,7 @@ func TestAnOutputThatIsNotAcknowledgedIsNotSeen(t *testing.T) {
 	}()
 	<-syncing
 	if err := s.read(func(db *pebble.DB) error {
-		_, closer, err := db.Get(headKey(second))
+		_, closer, err := db.Get(headerKey(second))
 		if err == nil {
 			err = closer.Close()
 		}
@@ -377,7 +377,7 @@ func wantNothing(t *testing.T, s *Store, r domain.Ref) {
 	wantErr(t, "Stat", err, ErrNotFound)
 	_, err = s.Open(t.Context(), r)
 	wantErr(t, "Open", err, ErrNotFound)
-	if n, left := bodies(t, s), filesIn(t, s); n != 0 || len(left) != 0 {
+	if n, left := blobCount(t, s), incomingFiles(t, s); n != 0 || len(left) != 0 {
 		t.Errorf("%d bodies and files %v stay, want none", n, left)
 	}
 }
@@ -386,22 +386,22 @@ func TestReaderThatGivesNothingIsBroken(t *testing.T) {
 	t.Parallel()
 	s := openIn(t, vfs.NewMem())
 	r := refs(1)()
-	_, err := s.Keep(t.Context(), r, "", stuck{})
+	_, err := s.Keep(t.Context(), r, "", stuckReader{})
 	wantErr(t, "Keep", err, io.ErrNoProgress)
 	wantNothing(t, s, r)
 }
 
-type stuck struct{}
+type stuckReader struct{}
 
-func (stuck) Read([]byte) (int, error) { return 0, nil }
+func (stuckReader) Read([]byte) (int, error) { return 0, nil }
 
 // cancelling ends a context once it has given so many bytes.
-type cancelling struct {
+type cancelReader struct {
 	left   int
 	cancel func()
 }
 
-func (c *cancelling) Read(p []byte) (int, error) {
+func (c *cancelReader) Read(p []byte) (int, error) {
 	if c.left -= len(p); c.left <= 0 {
 		c.cancel()
 	}
@@ -414,7 +414,7 @@ func TestInterruptedKeepKeepsNothing(t *testing.T) {
 		s := openIn(t, vfs.NewMem())
 		r := refs(1)()
 		ctx, cancel := context.WithCancelCause(t.Context())
-		_, err := s.Keep(ctx, r, "", &cancelling{after, func() { cancel(domain.ByUser) }})
+		_, err := s.Keep(ctx, r, "", &cancelReader{after, func() { cancel(domain.ByUser) }})
 		wantErr(t, "Keep", err, ErrNotKept)
 		wantErr(t, "Keep", err, domain.ErrInterrupted)
 		wantNothing(t, s, r)

@@ -163,7 +163,7 @@ func TestNumbersOfPrunedBodiesAreNotGivenOutAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := s.newest()
+	want := s.nextBlob()
 	if err := errors.Join(s.Compact(t.Context()), s.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestNumbersOfPrunedBodiesAreNotGivenOutAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := s.newest(); got != want {
+		if got := s.nextBlob(); got != want {
 			t.Errorf("the next body has number %d, want %d", got, want)
 		}
 		storage = crash(storage)

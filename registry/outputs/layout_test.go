@@ -68,13 +68,13 @@ func TestLayoutStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustKeep(t, s, settlement, []byte("hi\n"))
-	if got, want := dump(t, s), squeeze(golden); got != want {
+	if got, want := dump(t, s), compactGolden(golden); got != want {
 		t.Errorf("the store holds\n%s\nwant\n%s", got, want)
 	}
 }
 
 // squeeze takes the spaces for reading out of a golden text.
-func squeeze(text string) string {
+func compactGolden(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(strings.TrimSpace(text) + "\n") {
 		key, value, _ := strings.Cut(line, "=")
@@ -85,19 +85,19 @@ func squeeze(text string) string {
 
 func TestKeysSortAsTheyShould(t *testing.T) {
 	t.Parallel()
-	for _, body := range []uint64{0, 1, 255, 256, 1<<64 - 2} {
-		from, to := bodySpan(body)
+	for _, blob := range []uint64{0, 1, 255, 256, 1<<64 - 2} {
+		from, to := chunkSpan(blob)
 		for _, chunk := range []uint32{0, 1, 1<<32 - 1} {
-			if key := chunkKey(body, chunk); bytes.Compare(key, from) < 0 || bytes.Compare(key, to) >= 0 {
-				t.Errorf("chunk %d of body %d is at %s, outside %s to %s", chunk, body, hex.EncodeToString(key), hex.EncodeToString(from), hex.EncodeToString(to))
+			if key := chunkKey(blob, chunk); bytes.Compare(key, from) < 0 || bytes.Compare(key, to) >= 0 {
+				t.Errorf("chunk %d of body %d is at %s, outside %s to %s", chunk, blob, hex.EncodeToString(key), hex.EncodeToString(from), hex.EncodeToString(to))
 			}
 		}
 	}
 	all := bytes.Repeat([]byte{255}, 16)
-	if got, want := prefixEnd(append([]byte{headKind}, all...)), []byte{headKind + 1}; !bytes.Equal(got, want) {
+	if got, want := prefixEnd(append([]byte{headerKind}, all...)), []byte{headerKind + 1}; !bytes.Equal(got, want) {
 		t.Errorf("prefixEnd = %x, want %x", got, want)
 	}
-	if got, want := prefixEnd([]byte{headKind, 3, 255}), []byte{headKind, 4}; !bytes.Equal(got, want) {
+	if got, want := prefixEnd([]byte{headerKind, 3, 255}), []byte{headerKind, 4}; !bytes.Equal(got, want) {
 		t.Errorf("prefixEnd = %x, want %x", got, want)
 	}
 }

@@ -19,7 +19,7 @@ const pageSize = 256
 // [ErrDamaged].
 func (s *Store) All(ctx context.Context) iter.Seq2[domain.Retained, error] {
 	return func(yield func(domain.Retained, error) bool) {
-		for h, err := range s.heads(ctx) {
+		for h, err := range s.headers(ctx) {
 			if err == nil && h.state == pruned {
 				continue
 			}
@@ -35,7 +35,7 @@ func (s *Store) All(ctx context.Context) iter.Seq2[domain.Retained, error] {
 func (s *Store) Unconfirmed(ctx context.Context) iter.Seq2[domain.EventID, error] {
 	return func(yield func(domain.EventID, error) bool) {
 		var last domain.EventID
-		for h, err := range s.heads(ctx) {
+		for h, err := range s.headers(ctx) {
 			id := h.retained.Ref.Settlement()
 			if err == nil && (h.state != unconfirmed || id == last) {
 				continue
@@ -49,22 +49,22 @@ func (s *Store) Unconfirmed(ctx context.Context) iter.Seq2[domain.EventID, error
 
 // heads yields every head that was acknowledged, in the order of the keys. No
 // lock and no iterator is open while the caller has it.
-func (s *Store) heads(ctx context.Context) iter.Seq2[head, error] {
-	return func(yield func(head, error) bool) {
-		from, end := []byte{headKind}, []byte{headKind + 1}
+func (s *Store) headers(ctx context.Context) iter.Seq2[blobHeader, error] {
+	return func(yield func(blobHeader, error) bool) {
+		from, end := []byte{headerKind}, []byte{headerKind + 1}
 		for from != nil {
 			if ctx.Err() != nil {
-				yield(head{}, context.Cause(ctx))
+				yield(blobHeader{}, context.Cause(ctx))
 				return
 			}
-			heads, next, err := s.page(from, end, pageSize)
-			for _, h := range heads {
+			headers, next, err := s.readPage(from, end, pageSize)
+			for _, h := range headers {
 				if !yield(h, nil) {
 					return
 				}
 			}
 			if err != nil {
-				yield(head{}, fmt.Errorf("list outputs: %w", err))
+				yield(blobHeader{}, fmt.Errorf("list outputs: %w", err))
 				return
 			}
 			from = next
@@ -74,51 +74,51 @@ func (s *Store) heads(ctx context.Context) iter.Seq2[head, error] {
 
 // page returns up to n heads from a key on, and the key to go on from, which
 // is nil at the end.
-func (s *Store) page(from, end []byte, n int) (heads []head, next []byte, err error) {
+func (s *Store) readPage(from, end []byte, n int) (headers []blobHeader, next []byte, err error) {
 	err = s.read(func(db *pebble.DB) (err error) {
 		iter, err := db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: end})
 		if err != nil {
-			return seal(err)
+			return redact(err)
 		}
 		defer iter.Close()
-		for iter.First(); iter.Valid() && len(heads) < n; iter.Next() {
-			h, err := headAt(iter)
+		for iter.First(); iter.Valid() && len(headers) < n; iter.Next() {
+			h, err := headerAt(iter)
 			if err != nil {
 				return err
 			}
-			heads = append(heads, h)
+			headers = append(headers, h)
 		}
 		if iter.Valid() {
 			next = append([]byte(nil), iter.Key()...)
 		}
-		return damagedBy(iter.Error())
+		return corruptionError(iter.Error())
 	})
-	shown := heads[:0]
-	for _, h := range heads {
+	visible := headers[:0]
+	for _, h := range headers {
 		if !s.hidden(h.retained.Ref) {
-			shown = append(shown, h)
+			visible = append(visible, h)
 		}
 	}
-	return shown, next, err
+	return visible, next, err
 }
 
-func damagedBy(err error) error {
+func corruptionError(err error) error {
 	if pebble.IsCorruptionError(err) {
-		return fmt.Errorf("%w: %w", ErrDamaged, seal(err))
+		return fmt.Errorf("%w: %w", ErrDamaged, redact(err))
 	}
-	return seal(err)
+	return redact(err)
 }
 
-func headAt(iter *pebble.Iterator) (head, error) {
-	ref, err := parseHeadKey(iter.Key())
+func headerAt(iter *pebble.Iterator) (blobHeader, error) {
+	ref, err := parseHeaderKey(iter.Key())
 	if err != nil {
-		return head{}, err
+		return blobHeader{}, err
 	}
 	value, err := iter.ValueAndErr()
 	if err != nil {
-		return head{}, damagedBy(err)
+		return blobHeader{}, corruptionError(err)
 	}
-	return decodeHead(ref, value)
+	return decodeHeader(ref, value)
 }
 
 // Verify reads a whole output and compares it with what is known of it. It
@@ -130,8 +130,8 @@ func (s *Store) Verify(ctx context.Context, ref domain.Ref) error {
 		return fmt.Errorf("verify: %w", err)
 	}
 	defer o.Close()
-	count := newCounter()
-	if err := pump(ctx, count, o); err != nil {
+	count := NewDigester()
+	if err := copyContext(ctx, count, o); err != nil {
 		return fmt.Errorf("verify %v: %w", ref, err)
 	}
 	if got, want := count.retained(ref, o.Retained().MIME), o.Retained(); got != want {
@@ -141,7 +141,7 @@ func (s *Store) Verify(ctx context.Context, ref domain.Ref) error {
 	return nil
 }
 
-func pump(ctx context.Context, to io.Writer, from io.Reader) error {
+func copyContext(ctx context.Context, to io.Writer, from io.Reader) error {
 	p := make([]byte, chunkSize)
 	for {
 		if ctx.Err() != nil {

@@ -7,7 +7,7 @@ import (
 
 // mountRAM mounts a ramfs, which cannot reserve space, and returns its folder.
 // It skips the test where this process may not mount.
-func mountRAM(t *testing.T) string {
+func mountRAMFS(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := syscall.Mount("none", dir, "ramfs", 0, ""); err != nil {

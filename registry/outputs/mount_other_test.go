@@ -4,7 +4,7 @@ package outputs
 
 import "testing"
 
-func mountRAM(t *testing.T) string {
+func mountRAMFS(t *testing.T) string {
 	t.Helper()
 	t.Skip("this test mounts a ramfs, which Linux has")
 	return ""

@@ -21,7 +21,7 @@ import (
 )
 
 // furnish keeps outputs of each sort in a new store, and closes it.
-func furnish(t testing.TB, fs vfs.FS) map[domain.Ref][]byte {
+func fillStore(t testing.TB, fs vfs.FS) map[domain.Ref][]byte {
 	t.Helper()
 	kept := map[domain.Ref][]byte{}
 	ref := refs(1)
@@ -29,7 +29,7 @@ func furnish(t testing.TB, fs vfs.FS) map[domain.Ref][]byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, size := range []int{10, 3*chunkSize + 1, (logged + 3) * chunkSize} {
+	for i, size := range []int{10, 3*chunkSize + 1, (loggedChunks + 3) * chunkSize} {
 		r, content := ref(), random(size, uint64(i))
 		mustKeep(t, s, r, content)
 		kept[r] = content
@@ -51,10 +51,10 @@ func furnish(t testing.TB, fs vfs.FS) map[domain.Ref][]byte {
 	return kept
 }
 
-func checkedIn(t testing.TB, fs vfs.FS) (Checked, []Finding) {
+func runCheck(t testing.TB, fs vfs.FS) (CheckReport, []Corruption) {
 	t.Helper()
-	var found []Finding
-	c, err := Check(t.Context(), "outputs", fs, func(f Finding) { found = append(found, f) }, nil)
+	var found []Corruption
+	c, err := Check(t.Context(), "outputs", fs, func(f Corruption) { found = append(found, f) }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func checkedIn(t testing.TB, fs vfs.FS) (Checked, []Finding) {
 }
 
 // contents returns the files in a folder and below it.
-func contents(t testing.TB, fs vfs.FS, dir string) map[string][]byte {
+func readTree(t testing.TB, fs vfs.FS, dir string) map[string][]byte {
 	t.Helper()
 	found := map[string][]byte{}
 	names, err := fs.List(dir)
@@ -74,7 +74,7 @@ func contents(t testing.TB, fs vfs.FS, dir string) map[string][]byte {
 		if info, err := fs.Stat(path); err != nil {
 			t.Fatal(err)
 		} else if info.IsDir() {
-			for name, text := range contents(t, fs, path) {
+			for name, text := range readTree(t, fs, path) {
 				found[name] = text
 			}
 			continue
@@ -92,7 +92,7 @@ func contents(t testing.TB, fs vfs.FS, dir string) map[string][]byte {
 }
 
 // copied returns a file system with these files, one of them changed.
-func copied(t testing.TB, whole map[string][]byte, name string, changed []byte) vfs.FS {
+func copyTree(t testing.TB, whole map[string][]byte, name string, changed []byte) vfs.FS {
 	t.Helper()
 	fs := vfs.NewMem()
 	for path, text := range whole {
@@ -117,13 +117,13 @@ func copied(t testing.TB, whole map[string][]byte, name string, changed []byte) 
 func TestACheckOfWholeOutputsFindsNothing(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
-	kept := furnish(t, fs)
-	c, found := checkedIn(t, fs)
+	kept := fillStore(t, fs)
+	c, found := runCheck(t, fs)
 	if len(found) > 0 || c.Outputs != len(kept) || c.Pruned != 1 || !c.Opened || !c.Closed {
 		t.Errorf("Check = %+v, found %+v; want %d outputs, 1 pruned", c, found, len(kept))
 	}
-	nothing, err := Check(t.Context(), "nowhere", fs, func(f Finding) { t.Errorf("found %+v where there is nothing", f) }, nil)
-	if err != nil || nothing != (Checked{}) {
+	nothing, err := Check(t.Context(), "nowhere", fs, func(f Corruption) { t.Errorf("found %+v where there is nothing", f) }, nil)
+	if err != nil || nothing != (CheckReport{}) {
 		t.Errorf("Check of no folder = %+v, %v", nothing, err)
 	}
 	s, err := Open("outputs", Config{FS: fs})
@@ -131,7 +131,7 @@ func TestACheckOfWholeOutputsFindsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	_, err = Check(t.Context(), "outputs", fs, func(Finding) {}, nil)
+	_, err = Check(t.Context(), "outputs", fs, func(Corruption) {}, nil)
 	wantErr(t, "Check of an open store", err, ErrInUse)
 }
 
@@ -144,9 +144,9 @@ func TestAFlippedBitIsReportedOrHarmless(t *testing.T) {
 		flips /= 10
 	}
 	fs := vfs.NewMem()
-	kept := furnish(t, fs)
-	whole := contents(t, fs, "outputs")
-	if _, found := checkedIn(t, copied(t, whole, "", nil)); len(found) > 0 {
+	kept := fillStore(t, fs)
+	whole := readTree(t, fs, "outputs")
+	if _, found := runCheck(t, copyTree(t, whole, "", nil)); len(found) > 0 {
 		t.Fatalf("found %+v in a copy, want nothing", found)
 	}
 	names := []string{}
@@ -163,12 +163,12 @@ func TestAFlippedBitIsReportedOrHarmless(t *testing.T) {
 		at, bit := rng.IntN(len(whole[name])), rng.IntN(8)
 		changed := bytes.Clone(whole[name])
 		changed[at] ^= 1 << bit
-		clone := copied(t, whole, name, changed)
-		_, found := checkedIn(t, clone)
+		clone := copyTree(t, whole, name, changed)
+		_, found := runCheck(t, clone)
 		if len(found) > 0 {
 			reported++
 		}
-		if right := readsRight(t, clone, kept); !right && len(found) == 0 {
+		if right := allReadable(t, clone, kept); !right && len(found) == 0 {
 			t.Errorf("%s, byte %d, bit %d: outputs cannot be read, and the check finds nothing", name, at, bit)
 		}
 	}
@@ -177,7 +177,7 @@ func TestAFlippedBitIsReportedOrHarmless(t *testing.T) {
 
 // readsRight reports whether all outputs can be read. It fails the test if one
 // reads as something else.
-func readsRight(t *testing.T, fs vfs.FS, kept map[domain.Ref][]byte) bool {
+func allReadable(t *testing.T, fs vfs.FS, kept map[domain.Ref][]byte) bool {
 	s, err := Open("outputs", Config{FS: fs})
 	if err != nil {
 		return false
@@ -207,15 +207,15 @@ func readsRight(t *testing.T, fs vfs.FS, kept map[domain.Ref][]byte) bool {
 func TestACheckNamesTheOutputThatIsDamaged(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
-	kept := furnish(t, fs)
-	whole := contents(t, fs, "outputs")
+	kept := fillStore(t, fs)
+	whole := readTree(t, fs, "outputs")
 	for name, text := range whole {
-		if !strings.HasSuffix(name, ".sst") || len(text) < (logged+3)*chunkSize/2 {
+		if !strings.HasSuffix(name, ".sst") || len(text) < (loggedChunks+3)*chunkSize/2 {
 			continue
 		}
 		changed := bytes.Clone(text)
 		changed[len(changed)/2] ^= 1
-		_, found := checkedIn(t, copied(t, whole, name, changed))
+		_, found := runCheck(t, copyTree(t, whole, name, changed))
 		if len(found) != 2 || found[0].File != fs.PathBase(name) || found[0].Offset == 0 ||
 			kept[found[1].Ref] == nil || !strings.Contains(found[1].Detail, found[0].File) {
 			t.Errorf("found %+v, want the block of %s and the output in it", found, name)
@@ -227,7 +227,7 @@ func TestACheckNamesTheOutputThatIsDamaged(t *testing.T) {
 
 // folder returns how many bytes there are in logs and in the other files of a
 // folder.
-func folder(t testing.TB, dir string) (logs, others int64) {
+func folderBytes(t testing.TB, dir string) (logs, others int64) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -263,7 +263,7 @@ func TestPrunedSpaceIsGivenBack(t *testing.T) {
 		mustKeep(t, s, r, random(each, uint64(i)))
 		all = append(all, r)
 	}
-	if logs, others := folder(t, dir); logs+others < int64(4*each) {
+	if logs, others := folderBytes(t, dir); logs+others < int64(4*each) {
 		t.Fatalf("the folder has %d bytes, want the %d kept", logs+others, 4*each)
 	}
 	for _, r := range all[1:] {
@@ -276,8 +276,8 @@ func TestPrunedSpaceIsGivenBack(t *testing.T) {
 	}
 	// Logs are kept to be used again: at most as many as there are memtables, and
 	// one that is written.
-	const mostLogs = 5 * (memTable + stretch)
-	if logs, others := folder(t, dir); others > int64(each+each/4) || logs > mostLogs {
+	const mostLogs = 5 * (memTable + fillStep)
+	if logs, others := folderBytes(t, dir); others > int64(each+each/4) || logs > mostLogs {
 		t.Errorf("the folder has %d bytes and %d in logs, want little more than the %d that are left and at most %d in logs", others, logs, each, mostLogs)
 	}
 	s, err = Open(dir, Config{Reserve: 1})
@@ -298,7 +298,7 @@ func TestASnapshotHoldsWhatWasReferredTo(t *testing.T) {
 	ref := refs(1)
 	short, long := ref(), ref()
 	mustKeep(t, s, short, random(100, 1))
-	mustKeep(t, s, long, random((logged+2)*chunkSize, 2))
+	mustKeep(t, s, long, random((loggedChunks+2)*chunkSize, 2))
 	pruned := make(chan error, 1)
 	if err := fs.MkdirAll("copy", 0o755); err != nil {
 		t.Fatal(err)
@@ -349,5 +349,5 @@ func TestASnapshotThatFailsHarmsNothing(t *testing.T) {
 	ref := refs(1)
 	mustKeep(t, s, ref(), random(100, 1))
 	wantErr(t, "Snapshot", s.Snapshot(t.Context(), "copy/outputs", func() error { return nil }), broken)
-	mustKeep(t, s, ref(), random((logged+2)*chunkSize, 2))
+	mustKeep(t, s, ref(), random((loggedChunks+2)*chunkSize, 2))
 }

@@ -10,51 +10,51 @@ import (
 
 // A rigid file system is on the disk, refuses to reserve space, and has no
 // figures of how much there is, as ramfs does.
-type rigid struct {
+type noPreallocFS struct {
 	vfs.FS
 	refusal error
 }
 
-func (r rigid) wrap(file vfs.File, err error) (vfs.File, error) {
+func (r noPreallocFS) wrap(file vfs.File, err error) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return rigidFile{file, r.refusal}, nil
+	return noPreallocFile{file, r.refusal}, nil
 }
 
-func (r rigid) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+func (r noPreallocFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return r.wrap(r.FS.Create(name, c))
 }
 
-func (r rigid) ReuseForWrite(from, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+func (r noPreallocFS) ReuseForWrite(from, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return r.wrap(r.FS.ReuseForWrite(from, name, c))
 }
 
-func (r rigid) GetDiskUsage(string) (vfs.DiskUsage, error) { return vfs.DiskUsage{}, nil }
+func (r noPreallocFS) GetDiskUsage(string) (vfs.DiskUsage, error) { return vfs.DiskUsage{}, nil }
 
-type rigidFile struct {
+type noPreallocFile struct {
 	vfs.File
 	refusal error
 }
 
-func (f rigidFile) Preallocate(int64, int64) error { return f.refusal }
+func (f noPreallocFile) Preallocate(int64, int64) error { return f.refusal }
 
 // Outputs are kept where no space can be reserved and where the file system does
 // not say how much is free.
 func TestStoreNeedsNoPreallocation(t *testing.T) {
 	t.Parallel()
 	for _, refusal := range []error{syscall.EOPNOTSUPP, syscall.ENOSPC} {
-		keepsAndReads(t, t.TempDir(), rigid{vfs.Default, refusal})
+		testKeepAndRead(t, t.TempDir(), noPreallocFS{vfs.Default, refusal})
 	}
 }
 
 // The same on a file system that really cannot.
 func TestStoreWorksOnAFileSystemWithoutPreallocation(t *testing.T) {
 	t.Parallel()
-	keepsAndReads(t, mountRAM(t), nil)
+	testKeepAndRead(t, mountRAMFS(t), nil)
 }
 
-func keepsAndReads(t *testing.T, dir string, storage vfs.FS) {
+func testKeepAndRead(t *testing.T, dir string, storage vfs.FS) {
 	t.Helper()
 	ref := refs(1)
 	for round := range uint64(2) {

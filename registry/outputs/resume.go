@@ -9,7 +9,7 @@ import (
 )
 
 // resumeAll has a store that broke go on where it can, until it is closed or lost.
-func (s *Store) resumeAll() {
+func (s *Store) resumeLoop() {
 	for {
 		select {
 		case <-s.failStop.Stopped():
@@ -19,7 +19,7 @@ func (s *Store) resumeAll() {
 		if s.logger != nil {
 			s.logger.Warn("outputs are not written", "outputs", s.dir, "error", s.broken())
 		}
-		if !pebblefiles.AwaitRoom(s.failStop.Lost(), s.closing, s.room, s.resume) {
+		if !pebblefiles.AwaitRoom(s.failStop.Lost(), s.closing, s.checkRoom, s.resume) {
 			return
 		}
 		if s.logger != nil {
@@ -30,13 +30,13 @@ func (s *Store) resumeAll() {
 
 // room returns nil if there is room to open the database again. Sweep removes the
 // file if a kill leaves it.
-func (s *Store) room() error { return pebblefiles.Room(s.fs, s.dir, s.incomingPath(0)) }
+func (s *Store) checkRoom() error { return pebblefiles.Room(s.fs, s.dir, s.incomingPath(0)) }
 
 // resume closes the database and opens it again, and reports whether the store
 // goes on. Nothing uses the database meanwhile.
 func (s *Store) resume() bool {
-	s.life.Lock()
-	defer s.life.Unlock()
+	s.handle.Lock()
+	defer s.handle.Unlock()
 	s.failStop.Wait() // a sync may fail yet
 	if s.lost() {
 		return false
@@ -45,7 +45,7 @@ func (s *Store) resume() bool {
 	if s.lost() {
 		return false
 	}
-	s.openings.Add(1)
+	s.generation.Add(1)
 	err := s.reopen(false)
 	if err == nil {
 		err = s.forgetUnacknowledged()
@@ -68,7 +68,7 @@ func (s *Store) resume() bool {
 }
 
 // failure returns the failure that stopped the writes of the database, sealed, or nil.
-func (s *Store) failure() error { return seal(s.failStop.Err()) }
+func (s *Store) failure() error { return redact(s.failStop.Err()) }
 
 // lost reports whether the database failed in a way from which only a new opening
 // recovers.
@@ -79,20 +79,20 @@ func (s *Store) lost() bool {
 
 func (s *Store) closeDatabase() {
 	s.failStop.Closing()
-	if s.life.db != nil {
-		_ = s.life.db.Close() // which fails, as a write has
-		s.life.db = nil
+	if s.handle.db != nil {
+		_ = s.handle.db.Close() // which fails, as a write has
+		s.handle.db = nil
 	}
 }
 
 // reopen opens the database, to read it alone or to write as well.
 func (s *Store) reopen(readOnly bool) (err error) {
-	s.replay = pebblefiles.NewReplay(s.fs, s.torn)
-	s.failStop.Reset(newFilledLogs(s.replay))
+	s.replay = pebblefiles.NewReplay(s.fs, s.onTear)
+	s.failStop.Reset(newFilledWALs(s.replay))
 	options := s.options.Clone()
 	options.ReadOnly = readOnly
-	if s.life.db, err = pebble.Open(s.dir, options); err != nil {
-		s.life.db = nil
+	if s.handle.db, err = pebble.Open(s.dir, options); err != nil {
+		s.handle.db = nil
 		return err
 	}
 	s.failStop.Opened()
@@ -106,23 +106,23 @@ func (s *Store) reopen(readOnly bool) (err error) {
 func (s *Store) forgetUnacknowledged() error {
 	s.mu.Lock()
 	var refs []domain.Ref
-	for ref, c := range s.mu.keeping {
+	for ref, c := range s.mu.claims {
 		if !c.durable {
 			refs = append(refs, ref)
 		}
 	}
 	s.mu.Unlock()
 	for _, ref := range refs {
-		_, closer, err := s.life.db.Get(headKey(ref))
+		_, closer, err := s.handle.db.Get(headerKey(ref))
 		if err == nil {
-			err = errors.Join(closer.Close(), s.life.db.Delete(headKey(ref), pebble.Sync), s.failure())
+			err = errors.Join(closer.Close(), s.handle.db.Delete(headerKey(ref), pebble.Sync), s.failure())
 		}
 		if err != nil && !errors.Is(err, pebble.ErrNotFound) {
 			return err
 		}
 		s.mu.Lock()
-		if s.mu.keeping[ref].ended {
-			delete(s.mu.keeping, ref)
+		if s.mu.claims[ref].ended {
+			delete(s.mu.claims, ref)
 		}
 		s.mu.Unlock()
 	}

@@ -27,7 +27,7 @@ func notSync(part string) func(errorfs.Op) bool {
 }
 
 // insist keeps an output, again until that succeeds. Meanwhile it is not kept.
-func insist(t *testing.T, s *Store, ref domain.Ref, content []byte) {
+func keepEventually(t *testing.T, s *Store, ref domain.Ref, content []byte) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		_, err := s.Keep(t.Context(), ref, "", bytes.NewReader(content))
@@ -51,7 +51,7 @@ func TestStoreGoesOnAfterAFullDisk(t *testing.T) {
 		t.Run("of "+part, func(t *testing.T) {
 			t.Parallel()
 			disk := vfs.NewCrashableMem()
-			f := &filling{left: 1 << 30, kind: notSync(part)}
+			f := &fullDisk{left: 1 << 30, kind: notSync(part)}
 			s, err := Open("outputs", Config{FS: errorfs.Wrap(disk, errorfs.InjectorFunc(f.inject))})
 			if err != nil {
 				t.Fatal(err)
@@ -60,7 +60,7 @@ func TestStoreGoesOnAfterAFullDisk(t *testing.T) {
 			kept, broke := map[domain.Ref]bool{}, 0
 			for i := range repeats(3, 12) {
 				f.set(rng.IntN(12))
-				ref, content := next(), random(rng.IntN((logged+4)*chunkSize), uint64(i))
+				ref, content := next(), random(rng.IntN((loggedChunks+4)*chunkSize), uint64(i))
 				for range 8 { // until the disk is full
 					_, err = s.Keep(t.Context(), ref, "", bytes.NewReader(content))
 					if err != nil {
@@ -73,7 +73,7 @@ func TestStoreGoesOnAfterAFullDisk(t *testing.T) {
 					broke++
 				}
 				f.set(1 << 30)
-				insist(t, s, ref, content)
+				keepEventually(t, s, ref, content)
 				kept[ref] = true
 				cut := disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
 				survivor := openIn(t, cut)
@@ -97,12 +97,12 @@ func TestStoreGoesOnAfterAFullDisk(t *testing.T) {
 }
 
 // A slow reader breaks the store by another output, and has it go on.
-type slow struct {
+type slowReader struct {
 	io.Reader
 	meanwhile func()
 }
 
-func (s *slow) Read(p []byte) (int, error) {
+func (s *slowReader) Read(p []byte) (int, error) {
 	n, err := s.Reader.Read(p)
 	if err == io.EOF && s.meanwhile != nil {
 		s.meanwhile()
@@ -115,25 +115,25 @@ func (s *slow) Read(p []byte) (int, error) {
 // it ends after the store goes on: they may be gone.
 func TestOutputOfBeforeIsNotKept(t *testing.T) {
 	t.Parallel()
-	f := &filling{left: 1 << 30, kind: notSync(".log")}
+	f := &fullDisk{left: 1 << 30, kind: notSync(".log")}
 	s, err := Open("outputs", Config{FS: errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(f.inject))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	next := refs(3)
-	ref, other, content := next(), next(), random(2*group*chunkSize, 1)
-	r := &slow{bytes.NewReader(content), func() {
+	ref, other, content := next(), next(), random(2*groupChunks*chunkSize, 1)
+	r := &slowReader{bytes.NewReader(content), func() {
 		f.set(0)
 		for s.broken() == nil {
 			_, _ = s.Keep(t.Context(), next(), "", bytes.NewReader(content)) // it fails, or the next does
 		}
 		f.set(1 << 30)
-		insist(t, s, other, content)
+		keepEventually(t, s, other, content)
 	}}
 	if _, err := s.Keep(t.Context(), ref, "", r); !errors.Is(err, ErrNotKept) || !errors.Is(err, ErrBroken) {
 		t.Errorf("Keep over a failure: %v, want that it is not kept", err)
 	}
-	insist(t, s, ref, content)
+	keepEventually(t, s, ref, content)
 	for _, ref := range []domain.Ref{ref, other} {
 		if err := s.Verify(t.Context(), ref); err != nil {
 			t.Error(err)
@@ -147,7 +147,7 @@ func TestOutputOfBeforeIsNotKept(t *testing.T) {
 // A store whose sync failed does not go on, also where the disk was full before.
 func TestStoreDoesNotGoOnAfterAFailedSync(t *testing.T) {
 	t.Parallel()
-	f := &filling{left: 1 << 30, kind: func(op errorfs.Op) bool { return op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSync }}
+	f := &fullDisk{left: 1 << 30, kind: func(op errorfs.Op) bool { return op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSync }}
 	s, err := Open("outputs", Config{FS: errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(f.inject))})
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestStoreDoesNotGoOnAfterAFailedSync(t *testing.T) {
 		t.Error("the store may go on")
 	}
 	s.failStop.Pause(syscall.ENOSPC)
-	s.joined.Wait()
+	s.goroutines.Wait()
 	_, err = s.Keep(t.Context(), refs(2)(), "", strings.NewReader("x"))
 	wantErr(t, "Keep afterwards", err, ErrBroken)
 	if err := s.Close(); err != nil {

@@ -45,26 +45,26 @@ type Store struct {
 	lock     *pebble.Lock
 	reserve  uint64
 	table    uint64 // bytes of a memtable, and of a table that a compaction writes
-	first    uint64 // bodies from this one on were kept since the store was opened
+	firstNew uint64 // bodies from this one on were kept since the store was opened
 
 	health pebblefiles.HealthLog
 
-	marks sync.Mutex // held while a head is read and written again
+	updates sync.Mutex // held while a head is read and written again
 
-	openings atomic.Int64  // of the database
-	closing  chan struct{} // closed when Close begins
-	end      sync.Once     // of closing
-	joined   sync.WaitGroup
-	life     struct {
+	generation atomic.Int64  // of the database
+	closing    chan struct{} // closed when Close begins
+	closeOnce  sync.Once     // of closing
+	goroutines sync.WaitGroup
+	handle     struct {
 		sync.RWMutex
 		closed bool
 		db     *pebble.DB // nil once closed, and while a store that broke could not open it again
 	}
 	mu struct {
 		sync.Mutex
-		next    uint64               // the next body
-		writing map[uint64]struct{}  // bodies that may have a file
-		keeping map[domain.Ref]claim // not to be seen
+		nextBlob uint64               // the next body
+		writing  map[uint64]struct{}  // bodies that may have a file
+		claims   map[domain.Ref]claim // not to be seen
 	}
 }
 
@@ -85,10 +85,10 @@ func Open(dir string, cfg Config) (*Store, error) {
 		cfg.Reserve = defaultReserve
 	}
 	s := &Store{dir: dir, fs: cfg.FS, logger: cfg.Logger, reserve: cfg.Reserve, table: cmp.Or(cfg.memTable, memTable)}
-	s.replay = pebblefiles.NewReplay(cfg.FS, s.torn)
-	s.failStop = pebblefiles.NewFailStopFS(newFilledLogs(s.replay), pebblefiles.FailStopOptions{})
+	s.replay = pebblefiles.NewReplay(cfg.FS, s.onTear)
+	s.failStop = pebblefiles.NewFailStopFS(newFilledWALs(s.replay), pebblefiles.FailStopOptions{})
 	s.closing = make(chan struct{})
-	s.mu.keeping = map[domain.Ref]claim{}
+	s.mu.claims = map[domain.Ref]claim{}
 	s.mu.writing = map[uint64]struct{}{}
 	if err := s.open(); err != nil {
 		return nil, fmt.Errorf("open outputs in %s: %w", dir, err)
@@ -108,22 +108,22 @@ func (s *Store) open() error {
 		return err
 	}
 	s.lock = lock
-	s.options = s.tune()
-	bodies, err := pebblefiles.Unseal(s.fs, s.dir)
+	s.options = s.pebbleOptions()
+	nextBlob, err := pebblefiles.Unseal(s.fs, s.dir)
 	if err != nil {
-		return errors.Join(unsealed(err), s.Close())
+		return errors.Join(openError(err), s.Close())
 	}
 	db, err := pebble.Open(s.dir, s.options)
 	if pebble.IsCorruptionError(err) {
 		err = fmt.Errorf("%w: %w", ErrFiles, err)
 	}
 	if err == nil {
-		s.life.db = db
-		if err = s.begin(db); pebble.IsCorruptionError(err) {
+		s.handle.db = db
+		if err = s.loadState(db); pebble.IsCorruptionError(err) {
 			err = fmt.Errorf("%w: %w", ErrFiles, err)
 		}
-		s.mu.next = max(s.mu.next, bodies) // those of outputs that were pruned are not taken again
-		s.first = s.mu.next
+		s.mu.nextBlob = max(s.mu.nextBlob, nextBlob) // those of outputs that were pruned are not taken again
+		s.firstNew = s.mu.nextBlob
 	}
 	if failure := s.failure(); failure != nil {
 		err = failure // of which Pebble does not learn
@@ -134,13 +134,13 @@ func (s *Store) open() error {
 	s.ready = true
 	s.failStop.Opened()
 	s.replay.Done()
-	s.joined.Go(s.resumeAll)
+	s.goroutines.Go(s.resumeLoop)
 	return nil
 }
 
 // unsealed returns why a database whose folder is not as it was closed, or whose
 // version is not known, is not opened.
-func unsealed(err error) error {
+func openError(err error) error {
 	if errors.Is(err, pebblefiles.ErrNewerVersion) {
 		return fmt.Errorf("%w: %w", ErrFormat, err)
 	}
@@ -150,7 +150,7 @@ func unsealed(err error) error {
 // lockFolder locks a folder for a writer. It waits for readers, and logs that after a
 // second.
 func lockFolder(dir string, storage vfs.FS, logger *slog.Logger) (*pebble.Lock, error) {
-	return pebble.LockDirectory(dir, patient{storage, func() {
+	return pebble.LockDirectory(dir, waitingFS{storage, func() {
 		if logger != nil {
 			logger.Warn("waiting for processes that read the outputs", "outputs", dir, "processes", pebblefiles.Users(storage.PathJoin(dir, "LOCK")))
 		}
@@ -158,21 +158,21 @@ func lockFolder(dir string, storage vfs.FS, logger *slog.Logger) (*pebble.Lock, 
 }
 
 // A patient file system waits for readers when it locks.
-type patient struct {
+type waitingFS struct {
 	vfs.FS
 	waiting func()
 }
 
 // Lock locks a file as pebblefiles.Lock does. No context reaches it, and it waits for at
 // most pebblefiles.LockWait.
-func (p patient) Lock(path string) (io.Closer, error) {
+func (p waitingFS) Lock(path string) (io.Closer, error) {
 	return pebblefiles.Lock(context.Background(), p.FS, path, p.waiting)
 }
 
 // torn decides about a place in a log or a manifest behind which Pebble would
 // read nothing more. It returns an ErrFiles where the file was damaged, and logs
 // a warning where a power cut may have left it so.
-func (s *Store) torn(t *pebblefiles.Tear) error {
+func (s *Store) onTear(t *pebblefiles.Tear) error {
 	d := t.Damage()
 	if t.Certain {
 		return fmt.Errorf("%w: %w: restore a backup; a copy of the folder in which %s is cut to %d bytes opens with what is before that",
@@ -186,23 +186,23 @@ func (s *Store) torn(t *pebblefiles.Tear) error {
 
 // begin checks the format, or writes it down in an empty store, and finds the
 // next body.
-func (s *Store) begin(db *pebble.DB) error {
+func (s *Store) loadState(db *pebble.DB) error {
 	if err := s.failure(); err != nil {
 		return err
 	}
 	if err := checkFormat(db); err != nil {
 		return err
 	}
-	iter, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte{bodyKind}, UpperBound: []byte{bodyKind + 1}})
+	iter, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte{chunkKind}, UpperBound: []byte{chunkKind + 1}})
 	if err != nil {
 		return err
 	}
 	defer iter.Close()
-	s.mu.next = 1
+	s.mu.nextBlob = 1
 	if iter.Last() && len(iter.Key()) == chunkKeySize {
-		s.mu.next = binary.BigEndian.Uint64(iter.Key()[1:]) + 1
+		s.mu.nextBlob = binary.BigEndian.Uint64(iter.Key()[1:]) + 1
 	}
-	s.first = s.mu.next
+	s.firstNew = s.mu.nextBlob
 	return iter.Error()
 }
 
@@ -237,8 +237,8 @@ func readFormat(db *pebble.DB) (found bool, err error) {
 // drawn the first time that it is asked for, and copies of the store keep it. In a
 // store that OpenReader opened it is empty if no writer has drawn it.
 func (s *Store) ID() (id string, err error) {
-	s.marks.Lock()
-	defer s.marks.Unlock()
+	s.updates.Lock()
+	defer s.updates.Unlock()
 	find := func(db *pebble.DB) error {
 		value, closer, err := db.Get(identityKey)
 		if err != nil {
@@ -249,7 +249,7 @@ func (s *Store) ID() (id string, err error) {
 	}
 	if s.pinned != nil {
 		if err := s.read(find); err != nil && !errors.Is(err, pebble.ErrNotFound) {
-			return "", fmt.Errorf("identify outputs: %w", seal(err))
+			return "", fmt.Errorf("identify outputs: %w", redact(err))
 		}
 		return id, nil
 	}
@@ -280,7 +280,7 @@ func (s *Store) ID() (id string, err error) {
 // beside each other, and a compaction moves them without writing them again; a
 // table of both would lie across all that are below it. The cache holds the 128 latest chunks; outputs are read from one
 // end to the other, for which more would be of no use.
-func (s *Store) tune() *pebble.Options {
+func (s *Store) pebbleOptions() *pebble.Options {
 	o := &pebble.Options{
 		FS:                          s.failStop,
 		Lock:                        s.lock,
@@ -302,7 +302,7 @@ func (s *Store) tune() *pebble.Options {
 	for i := range o.TargetFileSizes {
 		o.TargetFileSizes[i] = int64(s.table)
 	}
-	o.Experimental.SpanPolicyFunc = apart
+	o.Experimental.SpanPolicyFunc = spanPolicy
 	o.EnsureDefaults()
 	return o
 }
@@ -310,11 +310,11 @@ func (s *Store) tune() *pebble.Options {
 const memTable = 16 << 20
 
 // apart keeps chunks and heads in tables of their own.
-func apart(start []byte) (_ pebble.SpanPolicy, end []byte, _ error) {
-	if len(start) > 0 && start[0] > bodyKind {
+func spanPolicy(start []byte) (_ pebble.SpanPolicy, end []byte, _ error) {
+	if len(start) > 0 && start[0] > chunkKind {
 		return pebble.SpanPolicy{}, nil, nil
 	}
-	return pebble.SpanPolicy{}, []byte{bodyKind + 1}, nil
+	return pebble.SpanPolicy{}, []byte{chunkKind + 1}, nil
 }
 
 // incoming is the folder of the bodies that are being written.
@@ -323,22 +323,22 @@ func (s *Store) incoming() string { return s.fs.PathJoin(s.dir, "incoming") }
 // Close ends the use of the store. Outputs that are open cannot be read any
 // more. What was kept is durable already. A second Close does nothing.
 func (s *Store) Close() error {
-	s.end.Do(func() { close(s.closing) })
+	s.closeOnce.Do(func() { close(s.closing) })
 	if s.failStop.Err() != nil {
 		s.failStop.Closing() // what waits for that may hold life
 	}
-	s.joined.Wait()
-	s.life.Lock()
-	defer s.life.Unlock()
-	s.life.closed = true
+	s.goroutines.Wait()
+	s.handle.Lock()
+	defer s.handle.Unlock()
+	s.handle.closed = true
 	var err error
-	if s.life.db != nil {
+	if s.handle.db != nil {
 		s.failStop.Closing()
-		err = s.life.db.Close()
-		s.life.db = nil
+		err = s.handle.db.Close()
+		s.handle.db = nil
 		if err == nil && s.ready && s.failStop.Err() == nil {
 			// Without a seal the next opening does as after a kill.
-			_ = pebblefiles.Seal(s.fs, s.dir, s.newest())
+			_ = pebblefiles.Seal(s.fs, s.dir, s.nextBlob())
 		}
 	}
 	if s.lock != nil {
@@ -349,7 +349,7 @@ func (s *Store) Close() error {
 		err = errors.Join(err, s.pinned.Close())
 	}
 	if err != nil {
-		return fmt.Errorf("close outputs: %w", seal(err))
+		return fmt.Errorf("close outputs: %w", redact(err))
 	}
 	return nil
 }
@@ -358,23 +358,23 @@ func (s *Store) Close() error {
 func (s *Store) Health() pebblefiles.Health { return s.health.Health() }
 
 // newest returns the number of the body that comes next.
-func (s *Store) newest() uint64 {
+func (s *Store) nextBlob() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.mu.next
+	return s.mu.nextBlob
 }
 
 // read runs do on the database, which is not closed meanwhile.
 func (s *Store) read(do func(*pebble.DB) error) error {
-	s.life.RLock()
-	defer s.life.RUnlock()
-	if s.life.db == nil && !s.life.closed {
+	s.handle.RLock()
+	defer s.handle.RUnlock()
+	if s.handle.db == nil && !s.handle.closed {
 		return s.broken()
 	}
-	if s.life.db == nil {
+	if s.handle.db == nil {
 		return ErrClosed
 	}
-	return do(s.life.db)
+	return do(s.handle.db)
 }
 
 // write runs do on the database and returns nil only if everything that was
@@ -385,7 +385,7 @@ func (s *Store) write(do func(*pebble.DB) error) error {
 			return err
 		}
 		if err := do(db); err != nil {
-			return seal(err)
+			return redact(err)
 		}
 		return s.broken()
 	})

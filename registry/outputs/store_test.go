@@ -73,11 +73,11 @@ func wantErr(t testing.TB, what string, err, want error) {
 }
 
 // bodies counts the bodies in the database, named or not.
-func bodies(t testing.TB, s *Store) int {
+func blobCount(t testing.TB, s *Store) int {
 	t.Helper()
 	seen := map[string]bool{}
 	err := s.read(func(db *pebble.DB) error {
-		iter, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte{bodyKind}, UpperBound: []byte{bodyKind + 1}})
+		iter, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte{chunkKind}, UpperBound: []byte{chunkKind + 1}})
 		if err != nil {
 			return err
 		}
@@ -93,7 +93,7 @@ func bodies(t testing.TB, s *Store) int {
 	return len(seen)
 }
 
-func filesIn(t testing.TB, s *Store) []string {
+func incomingFiles(t testing.TB, s *Store) []string {
 	t.Helper()
 	names, err := s.fs.List(s.incoming())
 	if err != nil {

@@ -26,7 +26,7 @@ func (s *Store) Sweep(ctx context.Context, recorded func(context.Context, domain
 	var swept Swept
 	err := s.sweepUnrecorded(ctx, recorded, &swept)
 	if err == nil {
-		err = s.sweepBodies(ctx, &swept)
+		err = s.sweepChunks(ctx, &swept)
 	}
 	if err == nil {
 		err = s.sweepIncoming(&swept)
@@ -39,12 +39,12 @@ func (s *Store) Sweep(ctx context.Context, recorded func(context.Context, domain
 
 func (s *Store) sweepUnrecorded(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error), swept *Swept) error {
 	var last domain.EventID
-	for h, err := range s.heads(ctx) {
+	for h, err := range s.headers(ctx) {
 		if err != nil {
 			return err
 		}
 		id := h.retained.Ref.Settlement()
-		if h.state != unconfirmed || h.body >= s.first || id == last {
+		if h.state != unconfirmed || h.blob >= s.firstNew || id == last {
 			continue
 		}
 		last = id
@@ -63,17 +63,17 @@ func (s *Store) sweepSettlement(ctx context.Context, id domain.EventID, recorded
 	if named {
 		return s.Confirm(ctx, id)
 	}
-	old := func(h head) bool { return h.state == unconfirmed && h.body < s.first }
-	heads, err := s.change(ctx, id, func(b *pebble.Batch, h head) error {
+	old := func(h blobHeader) bool { return h.state == unconfirmed && h.blob < s.firstNew }
+	headers, err := s.updateHeaders(ctx, id, func(b *pebble.Batch, h blobHeader) error {
 		if !old(h) {
 			return nil
 		}
-		return remove(b, h)
+		return deleteBlob(b, h)
 	}, pebble.Sync)
 	if err != nil {
 		return err
 	}
-	for _, h := range heads {
+	for _, h := range headers {
 		if old(h) {
 			swept.Outputs++
 			swept.Bytes += h.retained.Bytes
@@ -84,24 +84,24 @@ func (s *Store) sweepSettlement(ctx context.Context, id domain.EventID, recorded
 
 // sweepBodies removes the bodies from before the store was opened that no head
 // names.
-func (s *Store) sweepBodies(ctx context.Context, swept *Swept) error {
+func (s *Store) sweepChunks(ctx context.Context, swept *Swept) error {
 	named := map[uint64]struct{}{}
-	for h, err := range s.heads(ctx) {
+	for h, err := range s.headers(ctx) {
 		if err != nil {
 			return err
 		}
-		named[h.body] = struct{}{}
+		named[h.blob] = struct{}{}
 	}
 	for id := uint64(0); ; id++ {
-		next, size, err := s.nextBody(id, named)
-		if err != nil || next >= s.first {
+		next, size, err := s.firstBlob(id, named)
+		if err != nil || next >= s.firstNew {
 			return err
 		}
 		id = next
 		if _, ok := named[id]; ok {
 			continue
 		}
-		from, to := bodySpan(id)
+		from, to := chunkSpan(id)
 		if err := s.write(func(db *pebble.DB) error { return db.DeleteRange(from, to, pebble.Sync) }); err != nil {
 			return err
 		}
@@ -112,17 +112,17 @@ func (s *Store) sweepBodies(ctx context.Context, swept *Swept) error {
 
 // nextBody returns the first body from an ID on, with its size if it has no
 // name, and s.first if there is none from before the store was opened.
-func (s *Store) nextBody(from uint64, named map[uint64]struct{}) (id uint64, size int64, err error) {
-	id = s.first
+func (s *Store) firstBlob(from uint64, named map[uint64]struct{}) (id uint64, size int64, err error) {
+	id = s.firstNew
 	err = s.read(func(db *pebble.DB) error {
-		iter, err := db.NewIter(&pebble.IterOptions{LowerBound: chunkKey(from, 0), UpperBound: chunkKey(s.first, 0)})
+		iter, err := db.NewIter(&pebble.IterOptions{LowerBound: chunkKey(from, 0), UpperBound: chunkKey(s.firstNew, 0)})
 		if err != nil {
-			return seal(err)
+			return redact(err)
 		}
 		defer iter.Close()
 		for iter.First(); iter.Valid(); iter.Next() {
 			at := binary.BigEndian.Uint64(iter.Key()[1:])
-			if id == s.first {
+			if id == s.firstNew {
 				id = at
 			}
 			if _, ok := named[at]; ok || at != id {
@@ -131,7 +131,7 @@ func (s *Store) nextBody(from uint64, named map[uint64]struct{}) (id uint64, siz
 			lazy := iter.LazyValue()
 			size += int64(lazy.Len()) - crcSize
 		}
-		return damagedBy(iter.Error())
+		return corruptionError(iter.Error())
 	})
 	return id, size, err
 }
@@ -141,12 +141,12 @@ func (s *Store) nextBody(from uint64, named map[uint64]struct{}) (id uint64, siz
 func (s *Store) sweepIncoming(swept *Swept) error {
 	names, err := s.fs.List(s.incoming())
 	if err != nil {
-		return seal(err)
+		return redact(err)
 	}
 	for _, name := range names {
 		number, ours := strings.CutSuffix(name, incomingSuffix)
 		id, err := strconv.ParseUint(number, 10, 64)
-		if !ours || err != nil || s.underway(id) {
+		if !ours || err != nil || s.isWriting(id) {
 			continue
 		}
 		if err := s.sweepFile(name, swept); err != nil {
@@ -163,7 +163,7 @@ func (s *Store) sweepFile(name string, swept *Swept) error {
 		err = s.fs.Remove(path)
 	}
 	if err != nil {
-		return seal(err)
+		return redact(err)
 	}
 	swept.Outputs++
 	swept.Bytes += file.Size()

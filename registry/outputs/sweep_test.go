@@ -59,7 +59,7 @@ func TestSweepTouchesOnlyItsOwn(t *testing.T) {
 	}
 	_, err = s.Stat(t.Context(), lost)
 	wantErr(t, "Stat", err, ErrNotFound)
-	if got := filesIn(t, s); len(got) != 3 {
+	if got := incomingFiles(t, s); len(got) != 3 {
 		t.Errorf("files = %v, want the three that are not a body's", got)
 	}
 	for id, err := range s.Unconfirmed(t.Context()) {
@@ -74,12 +74,12 @@ func TestSweepRemovesHalfWrittenBodies(t *testing.T) {
 	fs := vfs.NewMem()
 	s := openIn(t, fs)
 	r := refs(1)()
-	mustKeep(t, s, r, random((logged+6)*chunkSize, 1))
-	b := s.newBody()
-	if _, err := s.pour(t.Context(), b, new(ring), bytes.NewReader(random((logged+6)*chunkSize, 2))); err != nil {
+	mustKeep(t, s, r, random((loggedChunks+6)*chunkSize, 1))
+	b := s.newBlobWriter()
+	if _, err := s.copyChunks(t.Context(), b, new(chunkRing), bytes.NewReader(random((loggedChunks+6)*chunkSize, 2))); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(b.log(), b.ingest(t.Context())); err != nil {
+	if err := errors.Join(b.writeGroup(), b.ingest(t.Context())); err != nil {
 		t.Fatal(err)
 	}
 	none := func(context.Context, domain.EventID) (bool, error) { return true, nil }
@@ -87,11 +87,11 @@ func TestSweepRemovesHalfWrittenBodies(t *testing.T) {
 		t.Fatalf("Sweep of a body that is being written = %+v, %v, want nothing", swept, err)
 	}
 	s = reopened(t, fs, s)
-	if swept, err := s.Sweep(t.Context(), none); err != nil || swept != (Swept{1, (logged + 6) * chunkSize}) {
-		t.Fatalf("Sweep = %+v, %v, want one of %d bytes", swept, err, (logged+6)*chunkSize)
+	if swept, err := s.Sweep(t.Context(), none); err != nil || swept != (Swept{1, (loggedChunks + 6) * chunkSize}) {
+		t.Fatalf("Sweep = %+v, %v, want one of %d bytes", swept, err, (loggedChunks+6)*chunkSize)
 	}
-	if err := s.Verify(t.Context(), r); err != nil || bodies(t, s) != 1 {
-		t.Errorf("Verify = %v with %d bodies, want nil with 1", err, bodies(t, s))
+	if err := s.Verify(t.Context(), r); err != nil || blobCount(t, s) != 1 {
+		t.Errorf("Verify = %v with %d bodies, want nil with 1", err, blobCount(t, s))
 	}
 }
 
@@ -167,8 +167,8 @@ func TestDropRemovesAllOfASettlementAndNothingElse(t *testing.T) {
 	}
 	_, err = o.Read(make([]byte, 1))
 	wantErr(t, "Read of what was dropped", err, ErrNotFound)
-	if err := s.Verify(t.Context(), other); err != nil || bodies(t, s) != 1 {
-		t.Errorf("Verify = %v with %d bodies, want nil with 1", err, bodies(t, s))
+	if err := s.Verify(t.Context(), other); err != nil || blobCount(t, s) != 1 {
+		t.Errorf("Verify = %v with %d bodies, want nil with 1", err, blobCount(t, s))
 	}
 	if err := s.Drop(t.Context(), text.Settlement()); err != nil {
 		t.Errorf("second Drop = %v, want nil", err)
@@ -181,7 +181,7 @@ func TestPrunedSaysWhenAndWhy(t *testing.T) {
 	fs := vfs.NewMem()
 	s := openIn(t, fs)
 	r := refs(1)()
-	want := &Pruned{Retained: mustKeep(t, s, r, random(5*chunkSize, 1)), Policy: "older than 7 days", At: time.UnixMilli(1_800_000_000_123).UTC()}
+	want := &PrunedError{Retained: mustKeep(t, s, r, random(5*chunkSize, 1)), Policy: "older than 7 days", At: time.UnixMilli(1_800_000_000_123).UTC()}
 	o, err := s.Open(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
@@ -200,7 +200,7 @@ func TestPrunedSaysWhenAndWhy(t *testing.T) {
 	for name, check := range checks {
 		err := check()
 		wantErr(t, name, err, ErrPruned)
-		if got, ok := errors.AsType[*Pruned](err); !ok || *got != *want {
+		if got, ok := errors.AsType[*PrunedError](err); !ok || *got != *want {
 			t.Errorf("%s = %+v, want %+v", name, got, want)
 		}
 	}
@@ -209,7 +209,7 @@ func TestPrunedSaysWhenAndWhy(t *testing.T) {
 	for got := range s2.All(t.Context()) {
 		t.Errorf("All yields %v, want nothing", got)
 	}
-	if n := bodies(t, s2); n != 0 {
+	if n := blobCount(t, s2); n != 0 {
 		t.Errorf("%d bodies stay, want none", n)
 	}
 }

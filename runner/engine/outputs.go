@@ -119,7 +119,7 @@ func (BackedUpOutputs) Missing(ctx context.Context, dir string, records iter.Seq
 		}
 		named.Add(e)
 	}
-	known, err := outputs.Known(ctx, dir, nil)
+	known, err := outputs.Inventory(ctx, dir, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -20,29 +20,29 @@ import (
 
 // A Config says how a node is asked.
 type Config struct {
-	User     string // empty: nobody in particular
-	Password string
-	TLS      *tls.Config   // for https; nil: the certificates that this machine trusts
-	Patience time.Duration // how long a node may be silent; zero: 15 s
-	Retry    time.Duration // for how long what failed on the way is tried again; zero: 2 s, negative: not at all
+	User        string // empty: nobody in particular
+	Password    string
+	TLS         *tls.Config   // for https; nil: the certificates that this machine trusts
+	IdleTimeout time.Duration // how long a node may be silent; zero: 15 s
+	Retry       time.Duration // for how long what failed on the way is tried again; zero: 2 s, negative: not at all
 	// Home says, to OpenNodes, that what is here lies beside the log: a process
 	// without a lease held both alone, so that what it kept is here or gone.
-	Home bool
+	Colocated bool
 }
 
 // A Client reads and keeps outputs at a node. Whoever opened it closes it. All
 // of its errors name the node's address.
 type Client struct {
-	address  string // without credentials
-	base     *url.URL
-	user     *url.Userinfo
-	patience time.Duration
-	retry    time.Duration
-	ways     *http.Transport
-	closed   atomic.Bool
+	address   string // without credentials
+	base      *url.URL
+	user      *url.Userinfo
+	timeout   time.Duration
+	retry     time.Duration
+	transport *http.Transport
+	closed    atomic.Bool
 }
 
-var _ Outputs = (*Client)(nil)
+var _ BlobStore = (*Client)(nil)
 
 // waitForContinue is how long an upload waits for the node to say that it
 // wants it.
@@ -57,7 +57,7 @@ func Open(address string, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: it is no URL", ErrBadAddress) // its text would be shown whole, with a password
 	}
-	c := &Client{base: base, patience: cfg.Patience, retry: cfg.Retry}
+	c := &Client{base: base, timeout: cfg.IdleTimeout, retry: cfg.Retry}
 	if cfg.User != "" {
 		c.user = url.UserPassword(cfg.User, cfg.Password)
 	} else if base.User != nil {
@@ -68,16 +68,16 @@ func Open(address string, cfg Config) (*Client, error) {
 	switch {
 	case base.Scheme != "http" && base.Scheme != "https", base.Hostname() == "", base.RawQuery != "", base.Fragment != "":
 		return nil, fmt.Errorf("%w: %q is not http://HOST:PORT or https://HOST:PORT", ErrBadAddress, c.address)
-	case base.Scheme == "http" && c.user != nil && !onThisMachine(base.Hostname()):
+	case base.Scheme == "http" && c.user != nil && !isLoopback(base.Hostname()):
 		return nil, fmt.Errorf("%w: the password would be sent to %s in the clear: use https", ErrBadAddress, c.address)
 	}
-	if c.patience == 0 {
-		c.patience = 15 * time.Second
+	if c.timeout == 0 {
+		c.timeout = 15 * time.Second
 	}
 	if c.retry == 0 {
 		c.retry = 2 * time.Second
 	}
-	c.ways = &http.Transport{
+	c.transport = &http.Transport{
 		TLSClientConfig: cfg.TLS, ForceAttemptHTTP2: true, DisableCompression: true, MaxIdleConnsPerHost: 8,
 		IdleConnTimeout: time.Minute, ExpectContinueTimeout: waitForContinue,
 		DialContext: (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext,
@@ -85,7 +85,7 @@ func Open(address string, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-func onThisMachine(host string) bool {
+func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
@@ -97,16 +97,16 @@ func (c *Client) Address() string { return c.address }
 // themselves; another call is an outputs.ErrClosed. A second Close does nothing.
 func (c *Client) Close() error {
 	c.closed.Store(true)
-	c.ways.CloseIdleConnections()
+	c.transport.CloseIdleConnections()
 	return nil
 }
 
 // A question is one request, which can be made more than once.
-type question struct {
+type request struct {
 	method string
 	path   string // with a query
 	header http.Header
-	body   *outgoing
+	body   *requestBody
 }
 
 // The pauses between tries.
@@ -117,11 +117,11 @@ const (
 
 // ask asks a question that may be asked twice, until there is an answer, and
 // hands that to use.
-func (c *Client) ask(ctx context.Context, q question, use func(http.Header, io.Reader) error) error {
-	again := c.tries()
+func (c *Client) do(ctx context.Context, q request, use func(http.Header, io.Reader) error) error {
+	wait := c.newBackoff()
 	for {
-		err := c.once(ctx, q, use)
-		if err == nil || !passing(err) || !again(ctx) {
+		err := c.attempt(ctx, q, use)
+		if err == nil || !retryable(err) || !wait(ctx) {
 			return err
 		}
 	}
@@ -129,7 +129,7 @@ func (c *Client) ask(ctx context.Context, q question, use func(http.Header, io.R
 
 // tries returns a function that waits before another try and reports whether
 // there may be one. The time for them begins with the first that failed.
-func (c *Client) tries() func(context.Context) bool {
+func (c *Client) newBackoff() func(context.Context) bool {
 	var end time.Time
 	pauses := backoff.NewExponentialBackOff()
 	pauses.InitialInterval, pauses.MaxInterval, pauses.Multiplier = firstPause, maxPause, 2
@@ -154,43 +154,43 @@ func (c *Client) tries() func(context.Context) bool {
 
 // passing reports whether what failed may go well a moment later: the node is
 // starting or stopping, or the way to it was cut.
-func passing(err error) bool {
-	if _, wrong := errors.AsType[*tls.CertificateVerificationError](err); wrong || errors.Is(err, errSilent) {
+func retryable(err error) bool {
+	if _, wrong := errors.AsType[*tls.CertificateVerificationError](err); wrong || errors.Is(err, errIdle) {
 		return false
 	}
-	return errors.Is(err, ErrUnreachable) || errors.Is(err, outputs.ErrClosed) || errors.Is(err, ErrMangled)
+	return errors.Is(err, ErrUnreachable) || errors.Is(err, outputs.ErrClosed) || errors.Is(err, ErrChecksum)
 }
 
 // once asks a question and hands the answer to use.
-func (c *Client) once(ctx context.Context, q question, use func(http.Header, io.Reader) error) error {
+func (c *Client) attempt(ctx context.Context, q request, use func(http.Header, io.Reader) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if c.closed.Load() {
 		return fmt.Errorf("ask node %s: %w", c.address, outputs.ErrClosed)
 	}
-	asking, watch := watched(ctx, c.patience)
-	defer watch.end()
-	r, err := c.request(asking, q, watch)
+	attempt, idle := withIdleTimeout(ctx, c.timeout)
+	defer idle.end()
+	r, err := c.newRequest(attempt, q, idle)
 	if err != nil {
 		return err
 	}
-	answer, err := c.ways.RoundTrip(r)
+	response, err := c.transport.RoundTrip(r)
 	if q.body != nil {
-		defer q.body.take() // the transport may still want to read
+		defer q.body.detach() // the transport may still want to read
 	}
 	if err != nil {
-		return c.unreachable(ctx, asking, err)
+		return c.unreachable(ctx, attempt, err)
 	}
-	defer answer.Body.Close()
-	body := &heard{c, ctx, asking, watch, answer.Body}
-	if err := c.understand(answer); err != nil {
+	defer response.Body.Close()
+	body := &responseBody{c, ctx, attempt, idle, response.Body}
+	if err := c.responseError(response); err != nil {
 		return err
 	}
-	return use(answer.Header, body)
+	return use(response.Header, body)
 }
 
-func (c *Client) request(ctx context.Context, q question, w *watch) (*http.Request, error) {
+func (c *Client) newRequest(ctx context.Context, q request, idle *idleTimer) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, q.method, strings.TrimSuffix(c.address, "/")+q.path, nil)
 	if err != nil {
 		return nil, fmt.Errorf("ask node %s: %w", c.address, err)
@@ -203,89 +203,89 @@ func (c *Client) request(ctx context.Context, q question, w *watch) (*http.Reque
 		r.SetBasicAuth(c.user.Username(), password)
 	}
 	if q.body != nil {
-		q.body.watch, q.body.trailer = w, http.Header{digestHeader: nil}
+		q.body.idle, q.body.trailer = idle, http.Header{digestHeader: nil}
 		r.Body, r.ContentLength, r.Trailer = q.body, -1, q.body.trailer
 	}
 	return r, nil
 }
 
 // understand returns the error that an answer is.
-func (c *Client) understand(a *http.Response) error {
-	told := a.Header.Get(errorHeader)
+func (c *Client) responseError(a *http.Response) error {
+	errorText := a.Header.Get(errorHeader)
 	switch version := a.Header.Get(protocolHeader); {
-	case version == protocol && told != "":
-		return fmt.Errorf("node %s: %w", c.address, decodeError(told))
+	case version == protocol && errorText != "":
+		return fmt.Errorf("node %s: %w", c.address, decodeError(errorText))
 	case version == protocol && a.StatusCode < 300:
 		return nil
 	case version == "":
-		return fmt.Errorf("ask %s: %w: it says %q", c.address, ErrNotANode, cut(a.Status))
+		return fmt.Errorf("ask %s: %w: it says %q", c.address, ErrNotANode, truncate(a.Status))
 	}
 	return fmt.Errorf("ask %s: %w: it speaks version %q of the protocol and says %q, this program speaks %s",
-		c.address, ErrNotANode, cut(a.Header.Get(protocolHeader)), cut(a.Status), protocol)
+		c.address, ErrNotANode, truncate(a.Header.Get(protocolHeader)), truncate(a.Status), protocol)
 }
 
 // unreachable returns why there is no answer, or not all of it: the context has
 // ended, or else an ErrUnreachable.
-func (c *Client) unreachable(ctx, asking context.Context, err error) error {
+func (c *Client) unreachable(ctx, attempt context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case asking.Err() != nil:
-		err = context.Cause(asking)
+	case attempt.Err() != nil:
+		err = context.Cause(attempt)
 	}
 	return fmt.Errorf("%w at %s: %w", ErrUnreachable, c.address, err)
 }
 
 // errSilent is why a node is given up.
-var errSilent = errors.New("it is silent")
+var errIdle = errors.New("it is silent")
 
 // A watch ends a question when the node was silent for too long.
-type watch struct {
-	patience time.Duration
-	timer    *time.Timer
-	cancel   context.CancelCauseFunc
+type idleTimer struct {
+	timeout time.Duration
+	timer   *time.Timer
+	cancel  context.CancelCauseFunc
 }
 
-func watched(ctx context.Context, patience time.Duration) (context.Context, *watch) {
+func withIdleTimeout(ctx context.Context, timeout time.Duration) (context.Context, *idleTimer) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	return ctx, &watch{patience, time.AfterFunc(patience, func() {
-		cancel(fmt.Errorf("%w for %v", errSilent, patience))
+	return ctx, &idleTimer{timeout, time.AfterFunc(timeout, func() {
+		cancel(fmt.Errorf("%w for %v", errIdle, timeout))
 	}), cancel}
 }
 
-func (w *watch) begin() { w.timer.Reset(w.patience) }
-func (w *watch) pause() { w.timer.Stop() }
+func (t *idleTimer) begin() { t.timer.Reset(t.timeout) }
+func (t *idleTimer) pause() { t.timer.Stop() }
 
-func (w *watch) end() {
-	w.timer.Stop()
-	w.cancel(nil)
+func (t *idleTimer) end() {
+	t.timer.Stop()
+	t.cancel(nil)
 }
 
 // A heard body is what a node answers, while it is being said.
-type heard struct {
-	client      *Client
-	ctx, asking context.Context
-	watch       *watch
-	body        io.Reader
+type responseBody struct {
+	client       *Client
+	ctx, attempt context.Context
+	idle         *idleTimer
+	body         io.Reader
 }
 
 // Read returns io.EOF only where all was heard that the node said it would say.
-func (h *heard) Read(p []byte) (int, error) {
-	h.watch.begin()
+func (h *responseBody) Read(p []byte) (int, error) {
+	h.idle.begin()
 	n, err := h.body.Read(p)
-	h.watch.pause()
+	h.idle.pause()
 	if err != nil && err != io.EOF {
-		err = h.client.unreachable(h.ctx, h.asking, err)
+		err = h.client.unreachable(h.ctx, h.attempt, err)
 	}
 	return n, err
 }
 
 // nothing is for answers that say no more than that all went well.
-func nothing(http.Header, io.Reader) error { return nil }
+func ignoreBody(http.Header, io.Reader) error { return nil }
 
 // Confirm is [outputs.Store.Confirm] at the node.
 func (c *Client) Confirm(ctx context.Context, settlement domain.EventID) error {
-	if err := c.ask(ctx, question{method: http.MethodPost, path: "/v1/settlements/" + settlement.String() + "/confirm"}, nothing); err != nil {
+	if err := c.do(ctx, request{method: http.MethodPost, path: "/v1/settlements/" + settlement.String() + "/confirm"}, ignoreBody); err != nil {
 		return fmt.Errorf("confirm the outputs of %v: %w", settlement, err)
 	}
 	return nil
@@ -293,7 +293,7 @@ func (c *Client) Confirm(ctx context.Context, settlement domain.EventID) error {
 
 // Drop is [outputs.Store.Drop] at the node.
 func (c *Client) Drop(ctx context.Context, settlement domain.EventID) error {
-	if err := c.ask(ctx, question{method: http.MethodDelete, path: "/v1/settlements/" + settlement.String()}, nothing); err != nil {
+	if err := c.do(ctx, request{method: http.MethodDelete, path: "/v1/settlements/" + settlement.String()}, ignoreBody); err != nil {
 		return fmt.Errorf("drop the outputs of %v: %w", settlement, err)
 	}
 	return nil
@@ -305,14 +305,14 @@ func (c *Client) Prune(ctx context.Context, ref domain.Ref, policy string, at ti
 	var retained domain.Retained
 	query := url.Values{"policy": {policy}, "at": {at.UTC().Format(time.RFC3339Nano)}}
 	tries := 0
-	q := question{method: http.MethodPost, path: pathOf(ref) + "/prune?" + query.Encode()}
-	again := c.tries()
+	q := request{method: http.MethodPost, path: pathOf(ref) + "/prune?" + query.Encode()}
+	wait := c.newBackoff()
 	for {
-		err := c.once(ctx, q, func(h http.Header, _ io.Reader) (err error) {
+		err := c.attempt(ctx, q, func(h http.Header, _ io.Reader) (err error) {
 			retained, err = c.retained(ref, h)
 			return err
 		})
-		p, gone := errors.AsType[*outputs.Pruned](err)
+		p, gone := errors.AsType[*outputs.PrunedError](err)
 		switch {
 		case err == nil, gone && tries > 0 && p.Policy == policy && p.At.Equal(at):
 			if gone {
@@ -321,7 +321,7 @@ func (c *Client) Prune(ctx context.Context, ref domain.Ref, policy string, at ti
 			return retained, nil
 		case gone:
 			return p.Retained, fmt.Errorf("prune %v: %w", ref, err)
-		case !passing(err) || !again(ctx):
+		case !retryable(err) || !wait(ctx):
 			return domain.Retained{}, fmt.Errorf("prune %v: %w", ref, err)
 		}
 		tries++
@@ -341,11 +341,11 @@ func (c *Client) stat(ctx context.Context, ref domain.Ref) (retained domain.Reta
 	if err := valid(ref); err != nil {
 		return retained, err
 	}
-	err = c.ask(ctx, question{method: http.MethodHead, path: pathOf(ref)}, func(h http.Header, _ io.Reader) (err error) {
+	err = c.do(ctx, request{method: http.MethodHead, path: pathOf(ref)}, func(h http.Header, _ io.Reader) (err error) {
 		retained, err = c.retained(ref, h)
 		return err
 	})
-	if p, ok := errors.AsType[*outputs.Pruned](err); ok {
+	if p, ok := errors.AsType[*outputs.PrunedError](err); ok {
 		retained = p.Retained
 	}
 	return retained, err

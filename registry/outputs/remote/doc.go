@@ -47,7 +47,7 @@
 // # Concurrency
 //
 // A Client, Nodes and what [Serve] returns may be used by several goroutines at
-// once, an [Output] as [outputs.Output] says. The reader given to Keep is called
+// once, an [Output] as [outputs.BlobReader] says. The reader given to Keep is called
 // on another goroutine, and never after Keep has returned. Nothing runs between
 // calls but the idle connections, which Close ends.
 //

@@ -19,27 +19,27 @@ var (
 	ErrUnreachable = errors.New("node cannot be reached")
 	ErrNotANode    = errors.New("what answers is not a node of a ledger that this program understands")
 	ErrDenied      = errors.New("node does not accept the credentials")
-	ErrMangled     = errors.New("what arrived is not what was sent")
+	ErrChecksum    = errors.New("what arrived is not what was sent")
 	ErrTooLarge    = errors.New("output is larger than the node takes")
 	ErrBadAddress  = errors.New("address of a node cannot be used")
 )
 
 // A word is what the wire calls an error.
-type word struct {
-	word   string
+type errorCode struct {
+	code   string
 	err    error
 	status int
 }
 
 // words are all errors that the wire can tell apart. The status of an answer is
 // that of the first that it is.
-var words = []word{
+var errorCodes = []errorCode{
 	{"not_found", outputs.ErrNotFound, http.StatusNotFound},
 	{"pruned", outputs.ErrPruned, http.StatusGone},
 	{"exists", outputs.ErrExists, http.StatusConflict},
 	{"too_large", ErrTooLarge, http.StatusRequestEntityTooLarge},
 	{"bad_ref", domain.ErrBadRef, http.StatusBadRequest},
-	{"mangled", ErrMangled, http.StatusBadRequest},
+	{"mangled", ErrChecksum, http.StatusBadRequest},
 	{"denied", ErrDenied, http.StatusUnauthorized},
 	{"disk_full", syscall.ENOSPC, http.StatusInsufficientStorage},
 	{"broken", outputs.ErrBroken, http.StatusServiceUnavailable},
@@ -53,14 +53,14 @@ const maxText = 4 << 10
 
 // encodeError returns an error for the wire, with the status of the answer.
 func encodeError(err error) (text string, status int) {
-	form, status := url.Values{"text": {cut(err.Error())}}, http.StatusInternalServerError
-	for _, w := range slices.Backward(words) {
+	form, status := url.Values{"text": {truncate(err.Error())}}, http.StatusInternalServerError
+	for _, w := range slices.Backward(errorCodes) {
 		if errors.Is(err, w.err) {
-			form.Add("is", w.word)
+			form.Add("is", w.code)
 			status = w.status
 		}
 	}
-	if p, ok := errors.AsType[*outputs.Pruned](err); ok {
+	if p, ok := errors.AsType[*outputs.PrunedError](err); ok {
 		form.Set("retained", encodeRetained(p.Retained))
 		form.Set("policy", p.Policy)
 		form.Set("at", p.At.UTC().Format(time.RFC3339Nano))
@@ -68,7 +68,7 @@ func encodeError(err error) (text string, status int) {
 	return form.Encode(), status
 }
 
-func cut(text string) string {
+func truncate(text string) string {
 	if len(text) > maxText {
 		text = strings.ToValidUTF8(text[:maxText], "") + "…"
 	}
@@ -76,13 +76,13 @@ func cut(text string) string {
 }
 
 // An answer is an error that a node told.
-type answer struct {
+type remoteError struct {
 	text string
 	is   []error
 }
 
-func (a *answer) Error() string   { return a.text }
-func (a *answer) Unwrap() []error { return a.is }
+func (a *remoteError) Error() string   { return a.text }
+func (a *remoteError) Unwrap() []error { return a.is }
 
 // decodeError is the inverse of encodeError. What it does not understand it
 // returns as an ErrNotANode.
@@ -91,10 +91,10 @@ func decodeError(text string) error {
 	if err != nil || !form.Has("text") {
 		return fmt.Errorf("read its error: %w", ErrNotANode)
 	}
-	a := &answer{text: form.Get("text")}
+	a := &remoteError{text: form.Get("text")}
 	for _, name := range form["is"] {
-		if i := slices.IndexFunc(words, func(w word) bool { return w.word == name }); i >= 0 {
-			a.is = append(a.is, words[i].err)
+		if i := slices.IndexFunc(errorCodes, func(w errorCode) bool { return w.code == name }); i >= 0 {
+			a.is = append(a.is, errorCodes[i].err)
 		}
 	}
 	if !form.Has("retained") {
@@ -105,6 +105,6 @@ func decodeError(text string) error {
 	if err = errors.Join(atErr, err); err != nil {
 		return fmt.Errorf("read what it says of a pruned output: %w: %w", ErrNotANode, err)
 	}
-	a.is = append(a.is, &outputs.Pruned{Retained: retained, Policy: form.Get("policy"), At: at.UTC()})
+	a.is = append(a.is, &outputs.PrunedError{Retained: retained, Policy: form.Get("policy"), At: at.UTC()})
 	return a
 }

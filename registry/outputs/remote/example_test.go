@@ -22,7 +22,7 @@ func Example() {
 		return
 	}
 	defer store.Close()
-	node := httptest.NewServer(remote.Serve(store, remote.Serving{}))
+	node := httptest.NewServer(remote.Serve(store, remote.ServerConfig{}))
 	defer node.Close()
 
 	// In another process:

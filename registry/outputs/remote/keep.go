@@ -36,70 +36,70 @@ func (c *Client) keep(ctx context.Context, ref domain.Ref, mime string, r io.Rea
 	if len(mime) > math.MaxUint16 {
 		return domain.Retained{}, fmt.Errorf("media type of %d bytes: the limit is %d", len(mime), math.MaxUint16)
 	}
-	k := keeping{client: c, ref: ref, mime: mime, r: r}
+	k := keepOperation{client: c, ref: ref, mime: mime, r: r}
 	if s, ok := r.(io.Seeker); ok {
 		if start, err := s.Seek(0, io.SeekCurrent); err == nil {
 			k.seeker, k.start = s, start
 		}
 	}
-	again := c.tries()
+	wait := c.newBackoff()
 	for {
-		retained, err := k.try(ctx)
-		if err == nil || !k.open || !passing(err) && !errors.Is(err, outputs.ErrExists) || !again(ctx) {
+		retained, err := k.attempt(ctx)
+		if err == nil || !k.uncertain || !retryable(err) && !errors.Is(err, outputs.ErrExists) || !wait(ctx) {
 			return retained, err
 		}
-		if retained, done, err := k.settle(ctx, err); done {
+		if retained, done, err := k.resolve(ctx, err); done {
 			return retained, err
 		}
 	}
 }
 
 // A keeping is one Keep, over its tries.
-type keeping struct {
-	client *Client
-	ref    domain.Ref
-	mime   string
-	r      io.Reader
-	seeker io.Seeker
-	start  int64
-	open   bool             // a try failed on the way: the node may have what it sent
-	read   bool             // r was read from
-	whole  *domain.Retained // what all of r is, once it was read to its end
+type keepOperation struct {
+	client    *Client
+	ref       domain.Ref
+	mime      string
+	r         io.Reader
+	seeker    io.Seeker
+	start     int64
+	uncertain bool             // a try failed on the way: the node may have what it sent
+	consumed  bool             // r was read from
+	complete  *domain.Retained // what all of r is, once it was read to its end
 }
 
 // try sends the output.
-func (k *keeping) try(ctx context.Context) (retained domain.Retained, err error) {
-	out := &outgoing{ctx: ctx, count: newCounter()}
+func (k *keepOperation) attempt(ctx context.Context) (retained domain.Retained, err error) {
+	out := &requestBody{ctx: ctx, count: newCounter()}
 	out.mu.r = k.r
 	header := http.Header{mimeHeader: {url.QueryEscape(k.mime)}, "Expect": {"100-continue"}, "Content-Type": {"application/octet-stream"}}
-	err = k.client.once(ctx, question{method: http.MethodPut, path: pathOf(k.ref), header: header, body: out}, func(h http.Header, _ io.Reader) (err error) {
+	err = k.client.attempt(ctx, request{method: http.MethodPut, path: pathOf(k.ref), header: header, body: out}, func(h http.Header, _ io.Reader) (err error) {
 		retained, err = k.client.retained(k.ref, h)
 		return err
 	})
-	fault := out.take()
-	k.read = k.read || out.begun
+	readErr := out.detach()
+	k.consumed = k.consumed || out.started
 	if out.ended {
-		whole := out.count.retained(k.ref, k.mime)
-		k.whole = &whole
+		complete := out.count.retained(k.ref, k.mime)
+		k.complete = &complete
 	}
 	switch {
-	case fault != nil: // of r
-		return domain.Retained{}, fault
-	case err == nil && (k.whole == nil || retained != *k.whole):
-		return domain.Retained{}, fmt.Errorf("node %s: %w: it kept %d bytes with SHA-256 %s", k.client.address, ErrMangled, retained.Bytes, retained.SHA256)
-	case err != nil && passing(err):
-		k.open = true
+	case readErr != nil: // of r
+		return domain.Retained{}, readErr
+	case err == nil && (k.complete == nil || retained != *k.complete):
+		return domain.Retained{}, fmt.Errorf("node %s: %w: it kept %d bytes with SHA-256 %s", k.client.address, ErrChecksum, retained.Bytes, retained.SHA256)
+	case err != nil && retryable(err):
+		k.uncertain = true
 	}
 	return retained, err
 }
 
 // settle finds out what came of a try that failed on the way, or readies r for
 // another. It reports whether there can be none.
-func (k *keeping) settle(ctx context.Context, failed error) (domain.Retained, bool, error) {
-	if k.whole != nil {
+func (k *keepOperation) resolve(ctx context.Context, failed error) (domain.Retained, bool, error) {
+	if k.complete != nil {
 		kept, err := k.client.stat(ctx, k.ref)
 		switch {
-		case err == nil && kept == *k.whole:
+		case err == nil && kept == *k.complete:
 			return kept, true, nil
 		case err == nil:
 			return domain.Retained{}, true, fmt.Errorf("node %s: %w with another content", k.client.address, outputs.ErrExists)
@@ -107,7 +107,7 @@ func (k *keeping) settle(ctx context.Context, failed error) (domain.Retained, bo
 			return domain.Retained{}, true, err
 		}
 	}
-	if !k.read {
+	if !k.consumed {
 		return domain.Retained{}, false, nil
 	}
 	if k.seeker == nil {
@@ -125,37 +125,37 @@ const emptyReads = 100
 
 // An outgoing output is the body of a request. The transport reads it on a
 // goroutine of its own, until take.
-type outgoing struct {
+type requestBody struct {
 	ctx     context.Context // of the Keep
-	watch   *watch
+	idle    *idleTimer
 	trailer http.Header
 	count   *counter
-	begun   bool // once it is taken
+	started bool // once it is taken
 	ended   bool // once it is taken
 	mu      struct {
 		sync.Mutex
-		r     io.Reader // nil once it is taken
-		fault error     // of r
-		empty int
+		r       io.Reader // nil once it is taken
+		readErr error     // of r
+		empty   int
 	}
 }
 
-var errTaken = errors.New("the output is not sent any more")
+var errDetached = errors.New("the output is not sent any more")
 
 // Read reads from r, for which the node is not to blame. The digest goes behind
 // the last byte.
-func (o *outgoing) Read(p []byte) (int, error) {
+func (o *requestBody) Read(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.mu.r == nil {
-		return 0, errTaken
+		return 0, errDetached
 	}
-	o.watch.pause()
-	defer o.watch.begin()
+	o.idle.pause()
+	defer o.idle.begin()
 	if o.ctx.Err() != nil {
 		return 0, context.Cause(o.ctx)
 	}
-	o.begun = true
+	o.started = true
 	n, err := o.mu.r.Read(p)
 	o.count.add(p[:n])
 	if o.mu.empty++; n > 0 {
@@ -170,18 +170,18 @@ func (o *outgoing) Read(p []byte) (int, error) {
 		fallthrough
 	case err != nil:
 		err = fmt.Errorf("read it: %w", err)
-		o.mu.fault = err
+		o.mu.readErr = err
 	}
 	return n, err
 }
 
 // Close does nothing: r is its owner's.
-func (o *outgoing) Close() error { return nil }
+func (o *requestBody) Close() error { return nil }
 
 // take waits for a Read and lets there be no other. It returns the error of r.
-func (o *outgoing) take() error {
+func (o *requestBody) detach() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.mu.r = nil
-	return o.mu.fault
+	return o.mu.readErr
 }

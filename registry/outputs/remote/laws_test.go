@@ -25,7 +25,7 @@ const chunkSize = 64 << 10 // of a store
 
 func TestWhatIsKeptReadsBack(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, p place, s *outputs.Store, _ *vfs.MemFS) {
+	onEveryStore(t, func(t *testing.T, p fullStore, s *outputs.Store, _ *vfs.MemFS) {
 		ref := refs(1)
 		var want []domain.Retained
 		sizes := []int{0, 1, chunkSize, pageSize, pageSize + 1}
@@ -41,8 +41,8 @@ func TestWhatIsKeptReadsBack(t *testing.T) {
 			if !bytes.Equal(readAll(t, Local(s), r), content) {
 				t.Errorf("an output of %d bytes is kept as another", size)
 			}
-			if got, err := p.Stat(t.Context(), r); err != nil || got != described(r, content) {
-				t.Errorf("Stat = %+v, %v, want %+v", got, err, described(r, content))
+			if got, err := p.Stat(t.Context(), r); err != nil || got != retainedOf(r, content) {
+				t.Errorf("Stat = %+v, %v, want %+v", got, err, retainedOf(r, content))
 			}
 			if err := p.Verify(t.Context(), r); err != nil {
 				t.Errorf("Verify = %v, want nil", err)
@@ -66,7 +66,7 @@ var short = rapid.IntRange(0, 3*chunkSize)
 
 func TestAnySizeReadBackInAnyWay(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, p place, _ *outputs.Store, _ *vfs.MemFS) {
+	onEveryStore(t, func(t *testing.T, p fullStore, _ *outputs.Store, _ *vfs.MemFS) {
 		ref := refs(1)
 		sizes := rapid.OneOf(rapid.IntRange(0, 2*pageSize+9), short, short, short, short, short)
 		if long {
@@ -96,7 +96,7 @@ func TestAnySizeReadBackInAnyWay(t *testing.T) {
 	})
 }
 
-func sameReadAt(t *rapid.T, o Output, content []byte, off int64, n int) {
+func sameReadAt(t *rapid.T, o Reader, content []byte, off int64, n int) {
 	got, want := make([]byte, n), make([]byte, n)
 	gn, gerr := o.ReadAt(got, off)
 	wn, werr := bytes.NewReader(content).ReadAt(want, off)
@@ -108,7 +108,7 @@ func sameReadAt(t *rapid.T, o Output, content []byte, off int64, n int) {
 	}
 }
 
-func sameSeek(t *rapid.T, o Output, content []byte, off int64, n int) {
+func sameSeek(t *rapid.T, o Reader, content []byte, off int64, n int) {
 	whence := rapid.SampledFrom([]int{io.SeekStart, io.SeekEnd}).Draw(t, "whence")
 	to := off
 	if whence == io.SeekEnd {
@@ -127,7 +127,7 @@ func sameSeek(t *rapid.T, o Output, content []byte, off int64, n int) {
 
 func TestOutputSaysWhatItCannot(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, p place, _ *outputs.Store, _ *vfs.MemFS) {
+	onEveryStore(t, func(t *testing.T, p fullStore, _ *outputs.Store, _ *vfs.MemFS) {
 		r := refs(1)()
 		mustKeep(t, p, r, []byte("abc"))
 		o, err := p.Open(t.Context(), r)
@@ -153,7 +153,7 @@ func TestOutputSaysWhatItCannot(t *testing.T) {
 
 func TestKeptIsNeverReplaced(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, p place, _ *outputs.Store, _ *vfs.MemFS) {
+	onEveryStore(t, func(t *testing.T, p fullStore, _ *outputs.Store, _ *vfs.MemFS) {
 		r := refs(1)()
 		mustKeep(t, p, r, []byte("first"))
 		for _, again := range []string{"first", "second"} {
@@ -172,7 +172,7 @@ func TestKeptIsNeverReplaced(t *testing.T) {
 
 func TestFailingReaderKeepsNothing(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, p place, s *outputs.Store, _ *vfs.MemFS) {
+	onEveryStore(t, func(t *testing.T, p fullStore, s *outputs.Store, _ *vfs.MemFS) {
 		ref := refs(1)
 		for _, end := range []error{errors.New("pipe burst"), io.ErrUnexpectedEOF} {
 			for _, size := range []int{0, 100, chunkSize, repeats(pageSize+1, 3*pageSize)} {
@@ -181,19 +181,19 @@ func TestFailingReaderKeepsNothing(t *testing.T) {
 				_, err := p.Keep(t.Context(), r, "", in)
 				wantErr(t, "Keep", err, outputs.ErrNotKept)
 				wantErr(t, "Keep", err, end)
-				kept(t, p, s, r)
+				checkNotKept(t, p, s, r)
 			}
 		}
 		r := ref()
-		_, err := p.Keep(t.Context(), r, "", stuck{})
+		_, err := p.Keep(t.Context(), r, "", stuckReader{})
 		wantErr(t, "Keep of a reader that gives nothing", err, io.ErrNoProgress)
-		kept(t, p, s, r)
+		checkNotKept(t, p, s, r)
 	})
 }
 
 // kept checks that nothing is kept under a ref, and that it can be. A node that
 // was hung up on may be at it for a moment.
-func kept(t *testing.T, p place, s *outputs.Store, ref domain.Ref) {
+func checkNotKept(t *testing.T, p fullStore, s *outputs.Store, ref domain.Ref) {
 	t.Helper()
 	wantNothing(t, s, ref)
 	for {
@@ -209,17 +209,17 @@ func kept(t *testing.T, p place, s *outputs.Store, ref domain.Ref) {
 	}
 }
 
-type stuck struct{}
+type stuckReader struct{}
 
-func (stuck) Read([]byte) (int, error) { return 0, nil }
+func (stuckReader) Read([]byte) (int, error) { return 0, nil }
 
 // A cancelling reader ends a context once it has given so many bytes.
-type cancelling struct {
+type cancelReader struct {
 	left   int
 	cancel func()
 }
 
-func (c *cancelling) Read(p []byte) (int, error) {
+func (c *cancelReader) Read(p []byte) (int, error) {
 	if c.left -= len(p); c.left <= 0 {
 		c.cancel()
 	}
@@ -228,22 +228,22 @@ func (c *cancelling) Read(p []byte) (int, error) {
 
 func TestInterruptedKeepKeepsNothing(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, p place, s *outputs.Store, _ *vfs.MemFS) {
+	onEveryStore(t, func(t *testing.T, p fullStore, s *outputs.Store, _ *vfs.MemFS) {
 		ref := refs(1)
 		for _, after := range []int{1, 3 * chunkSize, 2 * pageSize} {
 			r := ref()
 			ctx, cancel := context.WithCancelCause(t.Context())
-			_, err := p.Keep(ctx, r, "", &cancelling{after, func() { cancel(domain.ByUser) }})
+			_, err := p.Keep(ctx, r, "", &cancelReader{after, func() { cancel(domain.ByUser) }})
 			wantErr(t, "Keep", err, outputs.ErrNotKept)
 			wantErr(t, "Keep", err, domain.ErrInterrupted)
-			kept(t, p, s, r)
+			checkNotKept(t, p, s, r)
 		}
 	})
 }
 
 func TestWhatIsNotThereSaysWhy(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, p place, s *outputs.Store, fs *vfs.MemFS) {
+	onEveryStore(t, func(t *testing.T, p fullStore, s *outputs.Store, fs *vfs.MemFS) {
 		ref := refs(1)
 		_, err := p.Open(t.Context(), ref())
 		wantErr(t, "Open", err, outputs.ErrNotFound)
@@ -273,7 +273,7 @@ func TestWhatIsNotThereSaysWhy(t *testing.T) {
 
 func TestPrunedSaysSo(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, p place, _ *outputs.Store, _ *vfs.MemFS) {
+	onEveryStore(t, func(t *testing.T, p fullStore, _ *outputs.Store, _ *vfs.MemFS) {
 		r, content := refs(1)(), random(chunkSize+1, 1)
 		retained := mustKeep(t, p, r, content)
 		o, err := p.Open(t.Context(), r)
@@ -286,9 +286,9 @@ func TestPrunedSaysSo(t *testing.T) {
 		if got, err := p.Prune(t.Context(), r, policy, at); err != nil || got != retained {
 			t.Fatalf("Prune = %+v, %v, want %+v", got, err, retained)
 		}
-		want := outputs.Pruned{Retained: retained, Policy: policy, At: at}
+		want := outputs.PrunedError{Retained: retained, Policy: policy, At: at}
 		_, err = p.Open(t.Context(), r)
-		if got, ok := errors.AsType[*outputs.Pruned](err); !ok || *got != want || !errors.Is(err, outputs.ErrPruned) {
+		if got, ok := errors.AsType[*outputs.PrunedError](err); !ok || *got != want || !errors.Is(err, outputs.ErrPruned) {
 			t.Errorf("Open = %v, want %+v", err, want)
 		}
 		if got, err := p.Stat(t.Context(), r); !errors.Is(err, outputs.ErrPruned) || got != retained {
@@ -306,7 +306,7 @@ func TestPrunedSaysSo(t *testing.T) {
 
 func TestConfirmedAndDropped(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, p place, _ *outputs.Store, _ *vfs.MemFS) {
+	onEveryStore(t, func(t *testing.T, p fullStore, _ *outputs.Store, _ *vfs.MemFS) {
 		ref := refs(1)
 		open := func() (ids []domain.EventID) {
 			for id, err := range p.Unconfirmed(t.Context()) {
@@ -352,7 +352,7 @@ func TestConfirmedAndDropped(t *testing.T) {
 
 func TestOneOfManyKeeps(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, p place, _ *outputs.Store, _ *vfs.MemFS) {
+	onEveryStore(t, func(t *testing.T, p fullStore, _ *outputs.Store, _ *vfs.MemFS) {
 		ref := refs(1)
 		for _, size := range []int{10, 6 * chunkSize} {
 			r := ref()
@@ -383,7 +383,7 @@ func TestOneOfManyKeeps(t *testing.T) {
 
 func TestClosedStoreSaysSo(t *testing.T) {
 	t.Parallel()
-	everywhere(t, func(t *testing.T, p place, s *outputs.Store, _ *vfs.MemFS) {
+	onEveryStore(t, func(t *testing.T, p fullStore, s *outputs.Store, _ *vfs.MemFS) {
 		r := refs(1)()
 		mustKeep(t, p, r, []byte("kept"))
 		if err := s.Close(); err != nil {
@@ -409,7 +409,7 @@ func TestDamagedChunkIsNeverRead(t *testing.T) {
 	}
 	damage(t, fs)
 	s = storeIn(t, fs)
-	for name, p := range map[string]Outputs{"here": Local(s), "HTTP": clientOf(t, serve(t, Serve(s, Serving{})), Config{})} {
+	for name, p := range map[string]BlobStore{"here": Local(s), "HTTP": clientOf(t, serve(t, Serve(s, ServerConfig{})), Config{})} {
 		o, err := p.Open(t.Context(), r)
 		if err != nil {
 			t.Fatal(err)

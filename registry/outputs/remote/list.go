@@ -30,7 +30,7 @@ func (c *Client) Unconfirmed(ctx context.Context) iter.Seq2[domain.EventID, erro
 }
 
 // errLeft ends a list whose loop was left.
-var errLeft = errors.New("the loop over a remote output was left")
+var errLoopEnded = errors.New("the loop over a remote output was left")
 
 // list yields the lines of a list. One that is cut on the way is asked for
 // again, and goes on behind what was yielded last.
@@ -60,19 +60,19 @@ func list[T any](ctx context.Context, c *Client, path string, parse func(string)
 				}
 				last = &v
 				if !yield(v, nil) {
-					return errLeft
+					return errLoopEnded
 				}
 			}
 		}
-		err, behind := error(nil), last
+		err, resumed := error(nil), last
 		for {
-			err = c.ask(ctx, question{method: http.MethodGet, path: path}, read)
-			if err == nil || !passing(err) || last == behind {
+			err = c.do(ctx, request{method: http.MethodGet, path: path}, read)
+			if err == nil || !retryable(err) || last == resumed {
 				break
 			}
-			behind = last // it got on, so the time for other tries begins again
+			resumed = last // it got on, so the time for other tries begins again
 		}
-		if err != nil && err != errLeft {
+		if err != nil && err != errLoopEnded {
 			var zero T
 			yield(zero, fmt.Errorf("list outputs: %w", err))
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // An Origin is where an output comes from.
-type Origin struct {
+type Location struct {
 	Retained domain.Retained       // as its settlement names it
 	Process  events.ProcessStarted // that settled the call; only its ID where nothing else is on record
 	// Addresses are where it can be asked for: that of the process, and those of
@@ -24,7 +24,7 @@ type Origin struct {
 }
 
 // String names the process for a person.
-func (o Origin) String() string {
+func (o Location) String() string {
 	if o.Process.Host == "" {
 		return o.Process.Process.String()
 	}
@@ -33,9 +33,9 @@ func (o Origin) String() string {
 
 // explained returns why a node was of no use, with what the address says of it:
 // one of a loopback is reached on its own machine alone.
-func (o Origin) explained(address string, err error) error {
+func (o Location) explain(address string, err error) error {
 	u, bad := url.Parse(address)
-	if here, unknown := os.Hostname(); bad != nil || unknown != nil || here == o.Process.Host || !onThisMachine(u.Hostname()) {
+	if here, unknown := os.Hostname(); bad != nil || unknown != nil || here == o.Process.Host || !isLoopback(u.Hostname()) {
 		return err
 	}
 	return fmt.Errorf("%w (an address that only %s itself reaches: others need ledger serve there with --listen-outputs)", err, o.Process.Host)
@@ -47,15 +47,15 @@ const maxAddresses = 8
 // Locate finds in the log where an output comes from. It returns an
 // outputs.ErrNotFound for one that no settlement on record names. It reads the
 // headers of the settlements, one session, and the starts and ends of processes.
-func Locate(ctx context.Context, ledger *events.Ledger, ref domain.Ref) (Origin, error) {
+func Locate(ctx context.Context, ledger *events.Ledger, ref domain.Ref) (Location, error) {
 	o, err := locate(ctx, ledger, ref)
 	if err != nil {
-		return Origin{}, fmt.Errorf("locate %v: %w", ref, err)
+		return Location{}, fmt.Errorf("locate %v: %w", ref, err)
 	}
 	return o, nil
 }
 
-func locate(ctx context.Context, ledger *events.Ledger, ref domain.Ref) (o Origin, err error) {
+func locate(ctx context.Context, ledger *events.Ledger, ref domain.Ref) (o Location, err error) {
 	session, err := streamOf(ctx, ledger, ref.Settlement())
 	if err != nil {
 		return o, err
@@ -74,8 +74,8 @@ func addressesOf(ctx context.Context, ledger *events.Ledger, process domain.Proc
 	own := events.ProcessStarted{Process: process}
 	var later []events.ProcessStarted
 	ended := map[domain.ProcessID]bool{}
-	lives := events.Filter{Kinds: []string{events.ProcessStarted{}.Kind(), events.ProcessStopped{}.Kind()}}
-	for v, err := range ledger.Scan(ctx, events.Query{Filter: lives}) {
+	lifecycle := events.Filter{Kinds: []string{events.ProcessStarted{}.Kind(), events.ProcessStopped{}.Kind()}}
+	for v, err := range ledger.Scan(ctx, events.Query{Filter: lifecycle}) {
 		if err != nil {
 			return own, nil, err
 		}
@@ -91,12 +91,12 @@ func addressesOf(ctx context.Context, ledger *events.Ledger, process domain.Proc
 		}
 	}
 	slices.Reverse(later)
-	return own, ranked(append([]events.ProcessStarted{own}, later...), ended), nil
+	return own, rankAddresses(append([]events.ProcessStarted{own}, later...), ended), nil
 }
 
 // ranked returns the addresses of processes in their order, each once, behind
 // those of processes that have not ended.
-func ranked(all []events.ProcessStarted, ended map[domain.ProcessID]bool) (addresses []string) {
+func rankAddresses(all []events.ProcessStarted, ended map[domain.ProcessID]bool) (addresses []string) {
 	for _, gone := range []bool{false, true} {
 		for _, p := range all {
 			if ended[p.Process] == gone && p.Address != "" && !slices.Contains(addresses, p.Address) && len(addresses) < maxAddresses {

@@ -21,36 +21,36 @@ import (
 // The credentials are sent to every node that the log names, over TLS or on this
 // machine alone.
 type Nodes struct {
-	Outputs // that are here
-	ledger  *events.Ledger
-	config  Config
-	mu      struct {
+	BlobStore // that are here
+	ledger    *events.Ledger
+	config    Config
+	mu        struct {
 		sync.Mutex
-		closed  bool
-		clients map[string]*Client
-		silent  map[string]fault // nodes that could not be reached a moment ago
+		closed      bool
+		clients     map[string]*Client
+		unreachable map[string]unreachableNode // nodes that could not be reached a moment ago
 	}
 }
 
 // A fault is why a node could not be reached, and until when that is believed.
-type fault struct {
+type unreachableNode struct {
 	err   error
 	until time.Time
 }
 
 // belief is for how long a node that could not be reached is not asked again.
-const belief = 5 * time.Second
+const unreachableTTL = 5 * time.Second
 
 // OpenNodes returns the outputs that are here, which are their owner's, with
 // those of the nodes that a ledger names, which are asked as the config says.
 // Where here is nil, nothing is kept here.
-func OpenNodes(here Outputs, ledger *events.Ledger, cfg Config) *Nodes {
-	if here == nil {
-		here = nowhere{}
+func OpenNodes(local BlobStore, ledger *events.Ledger, cfg Config) *Nodes {
+	if local == nil {
+		local = emptyStore{}
 	}
-	n := &Nodes{Outputs: here, ledger: ledger, config: cfg}
+	n := &Nodes{BlobStore: local, ledger: ledger, config: cfg}
 	n.mu.clients = map[string]*Client{}
-	n.mu.silent = map[string]fault{}
+	n.mu.unreachable = map[string]unreachableNode{}
 	return n
 }
 
@@ -71,22 +71,22 @@ func (n *Nodes) Close() error {
 // it returns an [ErrUnreachable] that names the process that settled it and says
 // what can be done, and an outputs.ErrDamaged for an output that is not the one
 // that its settlement names.
-func (n *Nodes) Open(ctx context.Context, ref domain.Ref) (Output, error) {
-	o, err := n.Outputs.Open(ctx, ref)
+func (n *Nodes) Open(ctx context.Context, ref domain.Ref) (Reader, error) {
+	o, err := n.BlobStore.Open(ctx, ref)
 	if !errors.Is(err, outputs.ErrNotFound) {
 		return o, err
 	}
-	return n.away(ctx, ref)
+	return n.openRemote(ctx, ref)
 }
 
-func (n *Nodes) away(ctx context.Context, ref domain.Ref) (Output, error) {
-	var o Output
-	err := n.reach(ctx, ref, func(c *Client) (domain.Retained, error) {
-		found, err := c.open(ctx, ref)
+func (n *Nodes) openRemote(ctx context.Context, ref domain.Ref) (Reader, error) {
+	var o Reader
+	err := n.tryNodes(ctx, ref, func(c *Client) (domain.Retained, error) {
+		opened, err := c.open(ctx, ref)
 		if err != nil {
 			return domain.Retained{}, err
 		}
-		o = found
+		o = opened
 		return o.Retained(), nil
 	})
 	if err != nil {
@@ -98,11 +98,11 @@ func (n *Nodes) away(ctx context.Context, ref domain.Ref) (Output, error) {
 // Stat returns what is known of an output wherever it is, with the errors of
 // Open; for a pruned output as [outputs.Store.Stat] does.
 func (n *Nodes) Stat(ctx context.Context, ref domain.Ref) (domain.Retained, error) {
-	retained, err := n.Outputs.Stat(ctx, ref)
+	retained, err := n.BlobStore.Stat(ctx, ref)
 	if !errors.Is(err, outputs.ErrNotFound) {
 		return retained, err
 	}
-	err = n.reach(ctx, ref, func(c *Client) (_ domain.Retained, err error) {
+	err = n.tryNodes(ctx, ref, func(c *Client) (_ domain.Retained, err error) {
 		retained, err = c.stat(ctx, ref)
 		return retained, err
 	})
@@ -115,88 +115,88 @@ func (n *Nodes) Stat(ctx context.Context, ref domain.Ref) (domain.Retained, erro
 // Verify reads a whole output, wherever it is, and compares it with what is
 // known of it and with what its settlement names. Its errors are those of Open.
 func (n *Nodes) Verify(ctx context.Context, ref domain.Ref) error {
-	err := n.Outputs.Verify(ctx, ref)
+	err := n.BlobStore.Verify(ctx, ref)
 	if !errors.Is(err, outputs.ErrNotFound) {
 		return err
 	}
-	o, err := n.away(ctx, ref)
+	o, err := n.openRemote(ctx, ref)
 	if err != nil {
 		return fmt.Errorf("verify: %w", err)
 	}
 	defer o.Close()
-	return readThrough(o)
+	return readToEnd(o)
 }
 
 // reach asks the nodes that may have an output, until one does. What another
 // machine of the same name answers decides nothing: an output that is not the
 // one that its settlement names is looked for at the next address.
-func (n *Nodes) reach(ctx context.Context, ref domain.Ref, ask func(*Client) (domain.Retained, error)) error {
-	origin, err := locate(ctx, n.ledger, ref)
+func (n *Nodes) tryNodes(ctx context.Context, ref domain.Ref, try func(*Client) (domain.Retained, error)) error {
+	location, err := locate(ctx, n.ledger, ref)
 	if err != nil {
 		return err
 	}
-	var faults []error
-	var damage error
-	for _, address := range origin.Addresses {
-		retained, err := n.askAt(address, ask)
-		pruned, is := errors.AsType[*outputs.Pruned](err)
-		if is {
+	var failures []error
+	var damageErr error
+	for _, address := range location.Addresses {
+		retained, err := n.tryNode(address, try)
+		pruned, isPruned := errors.AsType[*outputs.PrunedError](err)
+		if isPruned {
 			retained = pruned.Retained
 		}
 		switch {
-		case (err == nil || is) && retained != origin.Retained:
-			damage = fmt.Errorf("%w: node %s has %d bytes with SHA-256 %s, and the settlement names %d and %s", outputs.ErrDamaged,
-				address, retained.Bytes, retained.SHA256, origin.Retained.Bytes, origin.Retained.SHA256)
-		case err == nil, is:
+		case (err == nil || isPruned) && retained != location.Retained:
+			damageErr = fmt.Errorf("%w: node %s has %d bytes with SHA-256 %s, and the settlement names %d and %s", outputs.ErrDamaged,
+				address, retained.Bytes, retained.SHA256, location.Retained.Bytes, location.Retained.SHA256)
+		case err == nil, isPruned:
 			return err
 		case errors.Is(err, outputs.ErrDamaged):
-			damage = err
+			damageErr = err
 		case errors.Is(err, outputs.ErrNotFound):
-		case n.ended(ctx):
+		case n.isDone(ctx):
 			return err
 		default:
-			faults = append(faults, origin.explained(address, err))
+			failures = append(failures, location.explain(address, err))
 		}
 	}
-	return n.missing(origin, faults, damage)
+	return n.notFound(location, failures, damageErr)
 }
 
 // ended reports whether what n was asked can have no answer any more.
-func (n *Nodes) ended(ctx context.Context) bool {
+func (n *Nodes) isDone(ctx context.Context) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.mu.closed || ctx.Err() != nil
 }
 
 // missing returns why an output was to be had from no node.
-func (n *Nodes) missing(origin Origin, faults []error, damage error) error {
+func (n *Nodes) notFound(location Location, failures []error, damageErr error) error {
 	switch {
-	case damage != nil:
-		return fmt.Errorf("it was settled by %s: %w", origin, damage)
-	case n.config.Home && (origin.Process.InStore || origin.Process.Until.IsZero()):
+	case damageErr != nil:
+		return fmt.Errorf("it was settled by %s: %w", location, damageErr)
+	case n.config.Colocated && (location.Process.InStore || location.Process.Until.IsZero()):
 		// The process that settled it kept its outputs in the store that is here.
-		return fmt.Errorf("%w, where it was kept by %s", outputs.ErrNotFound, origin)
-	case len(faults) > 0:
-		return fmt.Errorf("it was settled by %s: %w: start ledger serve there, or copy its outputs here", origin, joined(faults))
-	case origin.Process.Address != "":
-		return fmt.Errorf("%w, neither here nor where it was settled, by %s", outputs.ErrNotFound, origin)
+		return fmt.Errorf("%w, where it was kept by %s", outputs.ErrNotFound, location)
+	case len(failures) > 0:
+		return fmt.Errorf("it was settled by %s: %w: start ledger serve there, or copy its outputs here", location, joinedErrors(failures))
+	case location.Process.Address != "":
+		return fmt.Errorf("%w, neither here nor where it was settled, by %s", outputs.ErrNotFound, location)
 	}
 	// Others of its host do not have it, which may be because they have another store.
-	return fmt.Errorf("it was settled by %s, which told no address: %w: start ledger serve there, or copy its outputs here", origin, ErrUnreachable)
+	return fmt.Errorf("it was settled by %s, which told no address: %w: start ledger serve there, or copy its outputs here", location, ErrUnreachable)
 }
 
 // askAt asks the node at an address, but not one that could not be reached a
 // moment ago.
-func (n *Nodes) askAt(address string, ask func(*Client) (domain.Retained, error)) (domain.Retained, error) {
+func (n *Nodes) tryNode(address string, try func(*Client) (domain.Retained, error)) (domain.Retained, error) {
 	c, err := n.client(address)
 	if err != nil {
 		return domain.Retained{}, err
 	}
-	retained, err := ask(c)
+	retained, err := try(c)
 	if errors.Is(err, ErrUnreachable) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		n.mu.silent[address] = fault{err, time.Now().Add(belief)}
+		n.mu.unreachable[address] = unreachableNode{err, time.Now().Add(unreachableTTL)}
 	}
 	return retained, err
 }
@@ -207,7 +207,7 @@ func (n *Nodes) client(address string) (*Client, error) {
 	if n.mu.closed {
 		return nil, outputs.ErrClosed
 	}
-	if f, ok := n.mu.silent[address]; ok && time.Now().Before(f.until) {
+	if f, ok := n.mu.unreachable[address]; ok && time.Now().Before(f.until) {
 		return nil, f.err
 	}
 	if c, ok := n.mu.clients[address]; ok {
@@ -221,11 +221,11 @@ func (n *Nodes) client(address string) (*Client, error) {
 }
 
 // joined errors are told in one line.
-type joined []error
+type joinedErrors []error
 
-func (j joined) Unwrap() []error { return j }
+func (j joinedErrors) Unwrap() []error { return j }
 
-func (j joined) Error() string {
+func (j joinedErrors) Error() string {
 	text := j[0].Error()
 	for _, err := range j[1:] {
 		text += "; " + err.Error()
@@ -234,22 +234,22 @@ func (j joined) Error() string {
 }
 
 // nowhere is a place in which no output is.
-type nowhere struct{}
+type emptyStore struct{}
 
-func (nowhere) Keep(_ context.Context, ref domain.Ref, _ string, _ io.Reader) (domain.Retained, error) {
+func (emptyStore) Keep(_ context.Context, ref domain.Ref, _ string, _ io.Reader) (domain.Retained, error) {
 	return domain.Retained{}, fmt.Errorf("keep %v: %w: there is no storage for outputs here", ref, outputs.ErrNotKept)
 }
 
-func (nowhere) Confirm(context.Context, domain.EventID) error { return nil }
+func (emptyStore) Confirm(context.Context, domain.EventID) error { return nil }
 
-func (nowhere) Open(context.Context, domain.Ref) (Output, error) { return nil, outputs.ErrNotFound }
+func (emptyStore) Open(context.Context, domain.Ref) (Reader, error) { return nil, outputs.ErrNotFound }
 
-func (nowhere) Stat(context.Context, domain.Ref) (domain.Retained, error) {
+func (emptyStore) Stat(context.Context, domain.Ref) (domain.Retained, error) {
 	return domain.Retained{}, outputs.ErrNotFound
 }
 
-func (nowhere) Verify(context.Context, domain.Ref) error { return outputs.ErrNotFound }
+func (emptyStore) Verify(context.Context, domain.Ref) error { return outputs.ErrNotFound }
 
-func (nowhere) All(context.Context) iter.Seq2[domain.Retained, error] {
+func (emptyStore) All(context.Context) iter.Seq2[domain.Retained, error] {
 	return func(func(domain.Retained, error) bool) {}
 }

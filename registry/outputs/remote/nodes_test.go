@@ -64,7 +64,7 @@ func (h *history) append(e events.Draft) {
 }
 
 // settled settles a call that a process began, with one output, which it keeps.
-func (h *history) settled(by domain.ProcessID, keep Outputs, content string) domain.Ref {
+func (h *history) settled(by domain.ProcessID, keep BlobStore, content string) domain.Ref {
 	h.t.Helper()
 	h.calls++
 	call, message := domain.CallID(fmt.Sprint("c", h.calls)), h.mint.Message()
@@ -72,11 +72,11 @@ func (h *history) settled(by domain.ProcessID, keep Outputs, content string) dom
 	return h.end(events.CallSettled{Message: message, Call: call, Tool: "t", Began: true, Outcome: domain.Succeeded}, keep, content)
 }
 
-func (h *history) end(e events.CallSettled, keep Outputs, content string) domain.Ref {
+func (h *history) end(e events.CallSettled, keep BlobStore, content string) domain.Ref {
 	h.t.Helper()
 	d := h.ledger.Draft(nil, domain.EventID{})
 	ref := domain.NewRef(d.ID, domain.TextChannel)
-	e.Retained = []domain.Retained{described(ref, []byte(content))}
+	e.Retained = []domain.Retained{retainedOf(ref, []byte(content))}
 	if keep != nil {
 		mustKeep(h.t, keep, ref, []byte(content))
 	}
@@ -178,7 +178,7 @@ func TestNodesReadWhereverItIs(t *testing.T) {
 		h := newHistory(t, log)
 		here, there := Local(storeIn(t, vfs.NewMem())), storeIn(t, vfs.NewMem())
 		mine := h.process("alpha", "")
-		theirs := h.process("beta", serve(t, Serve(there, Serving{Authorize: only("ada", "secret")})))
+		theirs := h.process("beta", serve(t, Serve(there, ServerConfig{Authorize: only("ada", "secret")})))
 		own, far, pruned := h.settled(mine, here, "own"), h.settled(theirs, Local(there), "far\naway"), h.settled(theirs, Local(there), "pruned")
 		lost := h.settled(theirs, nil, "lost")
 		if _, err := there.Prune(t.Context(), pruned, "old", time.Unix(1, 0)); err != nil {
@@ -190,14 +190,14 @@ func TestNodesReadWhereverItIs(t *testing.T) {
 			if got := readAll(t, n, ref); string(got) != want {
 				t.Errorf("%s: it reads %q, want %q", name, got, want)
 			}
-			if got, err := n.Stat(t.Context(), ref); err != nil || got != described(ref, []byte(want)) {
-				t.Errorf("%s: Stat = %+v, %v, want %+v", name, got, err, described(ref, []byte(want)))
+			if got, err := n.Stat(t.Context(), ref); err != nil || got != retainedOf(ref, []byte(want)) {
+				t.Errorf("%s: Stat = %+v, %v, want %+v", name, got, err, retainedOf(ref, []byte(want)))
 			}
 			if err := n.Verify(t.Context(), ref); err != nil {
 				t.Errorf("%s: Verify = %v, want nil", name, err)
 			}
 		}
-		if got, err := n.Stat(t.Context(), pruned); !errors.Is(err, outputs.ErrPruned) || got != described(pruned, []byte("pruned")) {
+		if got, err := n.Stat(t.Context(), pruned); !errors.Is(err, outputs.ErrPruned) || got != retainedOf(pruned, []byte("pruned")) {
 			t.Errorf("%s: Stat of what was pruned = %+v, %v", name, got, err)
 		}
 		for _, absent := range []domain.Ref{lost, refs(9)()} {
@@ -215,11 +215,11 @@ func TestNodesReadWhereverItIs(t *testing.T) {
 func TestNodesSayWhoCannotBeReachedAndWhatToDo(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, eventstest.NewSlice())
-	dead := nobody(t)
+	dead := closedPort(t)
 	gone := h.settled(h.process("alpha", dead), nil, "x")
 	never := h.settled(h.process("beta", ""), nil, "x")
 	bad := h.settled(h.process("gamma", "nonsense"), nil, "x")
-	h.process("beta", serve(t, Serve(storeIn(t, vfs.NewMem()), Serving{}))) // which has another store
+	h.process("beta", serve(t, Serve(storeIn(t, vfs.NewMem()), ServerConfig{}))) // which has another store
 	n := OpenNodes(nil, h.ledger, Config{Retry: -1})
 	defer n.Close()
 	for _, want := range []struct {
@@ -247,14 +247,14 @@ func TestNodesSayWhoCannotBeReachedAndWhatToDo(t *testing.T) {
 func TestNodesAtHomeKnowWhatIsGone(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, eventstest.NewSlice())
-	n := OpenNodes(nil, h.ledger, Config{Retry: -1, Home: true})
+	n := OpenNodes(nil, h.ledger, Config{Retry: -1, Colocated: true})
 	defer n.Close()
 	ref := h.settled(h.process("alpha", ""), nil, "x")
 	for range 2 {
 		if _, err := n.Stat(t.Context(), ref); !errors.Is(err, outputs.ErrNotFound) || errors.Is(err, ErrUnreachable) {
 			t.Errorf("Stat = %v, want %v", err, outputs.ErrNotFound)
 		}
-		h.process("alpha", nobody(t)) // it was served since
+		h.process("alpha", closedPort(t)) // it was served since
 	}
 }
 
@@ -263,9 +263,9 @@ func TestNodesAskWhoHasTheStoreNow(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, eventstest.NewSlice())
 	there := storeIn(t, vfs.NewMem())
-	empty := serve(t, Serve(storeIn(t, vfs.NewMem()), Serving{}))
-	ref := h.settled(h.process("alpha", nobody(t)), Local(there), "kept")
-	h.process("alpha", serve(t, Serve(there, Serving{})))
+	empty := serve(t, Serve(storeIn(t, vfs.NewMem()), ServerConfig{}))
+	ref := h.settled(h.process("alpha", closedPort(t)), Local(there), "kept")
+	h.process("alpha", serve(t, Serve(there, ServerConfig{})))
 	h.process("alpha", empty)
 	n := OpenNodes(nil, h.ledger, Config{Retry: -1})
 	defer n.Close()
@@ -278,7 +278,7 @@ func TestNodesBelieveTheLogAndNotTheNode(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, eventstest.NewSlice())
 	there := storeIn(t, vfs.NewMem())
-	ref := h.settled(h.process("alpha", serve(t, Serve(there, Serving{}))), nil, "named")
+	ref := h.settled(h.process("alpha", serve(t, Serve(there, ServerConfig{}))), nil, "named")
 	mustKeep(t, Local(there), ref, []byte("other"))
 	n := OpenNodes(nil, h.ledger, Config{})
 	defer n.Close()
@@ -294,21 +294,21 @@ func TestNodesAskOnWhereAnotherOutputAnswers(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, eventstest.NewSlice())
 	right, wrong := storeIn(t, vfs.NewMem()), storeIn(t, vfs.NewMem())
-	first := h.process("alpha", serve(t, Serve(wrong, Serving{})))
+	first := h.process("alpha", serve(t, Serve(wrong, ServerConfig{})))
 	ref, other := h.settled(first, Local(right), "named"), h.settled(first, Local(right), "pruned there")
 	mustKeep(t, Local(wrong), ref, []byte("other"))
 	mustKeep(t, Local(wrong), other, []byte("else"))
 	if _, err := wrong.Prune(t.Context(), other, "old", time.Unix(1, 0)); err != nil {
 		t.Fatal(err)
 	}
-	h.process("alpha", serve(t, Serve(right, Serving{})))
+	h.process("alpha", serve(t, Serve(right, ServerConfig{})))
 	n := OpenNodes(nil, h.ledger, Config{Retry: -1})
 	defer n.Close()
 	for ref, want := range map[domain.Ref]string{ref: "named", other: "pruned there"} {
 		if got := readAll(t, n, ref); string(got) != want {
 			t.Errorf("it reads %q, want %q", got, want)
 		}
-		if got, err := n.Stat(t.Context(), ref); err != nil || got != described(ref, []byte(want)) {
+		if got, err := n.Stat(t.Context(), ref); err != nil || got != retainedOf(ref, []byte(want)) {
 			t.Errorf("Stat = %+v, %v, want what was named", got, err)
 		}
 	}
@@ -322,8 +322,8 @@ func TestNodesSayThatALoopbackIsOfOneMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	away := h.settled(h.process("another machine", nobody(t)), nil, "x")
-	near := h.settled(h.process(here, nobody(t)), nil, "x")
+	away := h.settled(h.process("another machine", closedPort(t)), nil, "x")
+	near := h.settled(h.process(here, closedPort(t)), nil, "x")
 	n := OpenNodes(nil, h.ledger, Config{Retry: -1})
 	defer n.Close()
 	for ref, want := range map[domain.Ref]bool{away: true, near: false} {
@@ -358,7 +358,7 @@ func TestClosedNodesSaySo(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, eventstest.NewSlice())
 	there := storeIn(t, vfs.NewMem())
-	ref := h.settled(h.process("alpha", serve(t, Serve(there, Serving{}))), Local(there), "x")
+	ref := h.settled(h.process("alpha", serve(t, Serve(there, ServerConfig{}))), Local(there), "x")
 	n := OpenNodes(nil, h.ledger, Config{})
 	for range 2 {
 		if err := n.Close(); err != nil {

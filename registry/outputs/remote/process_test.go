@@ -43,11 +43,11 @@ func beNode(dir, address string) error {
 		return err
 	}
 	fmt.Println(listener.Addr())
-	return http.Serve(listener, Serve(store, Serving{}))
+	return http.Serve(listener, Serve(store, ServerConfig{}))
 }
 
 // A process is a node in a process of its own.
-type process struct {
+type nodeProcess struct {
 	t       *testing.T
 	dir     string
 	address string
@@ -55,7 +55,7 @@ type process struct {
 	kills   int
 }
 
-func (p *process) start() {
+func (p *nodeProcess) start() {
 	p.t.Helper()
 	p.cmd = exec.Command(os.Args[0])
 	p.cmd.Env = append(os.Environ(), "LEDGER_TEST_NODE="+p.dir, "LEDGER_TEST_LISTEN="+p.address)
@@ -76,7 +76,7 @@ func (p *process) start() {
 	p.address = line[:len(line)-1]
 }
 
-func (p *process) kill() {
+func (p *nodeProcess) kill() {
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait()
 	p.kills++
@@ -84,15 +84,15 @@ func (p *process) kill() {
 
 // A killing reader kills a node each time that so many bytes were read, and
 // starts it again.
-type killing struct {
+type killingReader struct {
 	io.ReadSeeker
-	node  *process
+	node  *nodeProcess
 	every int
 	left  int
 	times int
 }
 
-func (k *killing) Read(p []byte) (int, error) {
+func (k *killingReader) Read(p []byte) (int, error) {
 	n, err := k.ReadSeeker.Read(p)
 	if k.left -= n; k.left <= 0 && k.node.kills < k.times {
 		k.left = k.every
@@ -104,14 +104,14 @@ func (k *killing) Read(p []byte) (int, error) {
 
 func TestNodeThatIsKilledIsCarriedOnWith(t *testing.T) {
 	t.Parallel()
-	node := &process{t: t, dir: t.TempDir(), address: "127.0.0.1:0"}
+	node := &nodeProcess{t: t, dir: t.TempDir(), address: "127.0.0.1:0"}
 	node.start()
 	defer func() { node.kill() }()
 	c := clientOf(t, "http://"+node.address, Config{Retry: 20 * time.Second})
 	r, content := refs(1)(), random(12*pageSize+5, 1)
-	in := &killing{bytes.NewReader(content), node, 4 * pageSize, 4 * pageSize, 2}
+	in := &killingReader{bytes.NewReader(content), node, 4 * pageSize, 4 * pageSize, 2}
 	got, err := c.Keep(t.Context(), r, mime, in)
-	if want := described(r, content); err != nil || got != want {
+	if want := retainedOf(r, content); err != nil || got != want {
 		t.Fatalf("Keep = %+v, %v, want %+v", got, err, want)
 	}
 	if node.kills != 2 {
@@ -123,7 +123,7 @@ func TestNodeThatIsKilledIsCarriedOnWith(t *testing.T) {
 	}
 	defer o.Close()
 	var back bytes.Buffer
-	if _, err := io.Copy(&back, &killing{o, node, 3 * pageSize, 3 * pageSize, 5}); err != nil || !bytes.Equal(back.Bytes(), content) {
+	if _, err := io.Copy(&back, &killingReader{o, node, 3 * pageSize, 3 * pageSize, 5}); err != nil || !bytes.Equal(back.Bytes(), content) {
 		t.Errorf("it reads back as %d bytes, %v, want %d", back.Len(), err, len(content))
 	}
 	if node.kills != 5 {
@@ -132,16 +132,18 @@ func TestNodeThatIsKilledIsCarriedOnWith(t *testing.T) {
 }
 
 // A gauge notes the most memory in use while it is read or written.
-type gauge struct {
+type memoryGauge struct {
 	left int64
 	next *rand.ChaCha8
 	peak uint64
 	seen int64
 }
 
-func newGauge(size int64) *gauge { return &gauge{left: size, next: rand.NewChaCha8([32]byte{})} }
+func newMemoryGauge(size int64) *memoryGauge {
+	return &memoryGauge{left: size, next: rand.NewChaCha8([32]byte{})}
+}
 
-func (g *gauge) sample() {
+func (g *memoryGauge) sample() {
 	if g.seen++; g.seen%64 == 1 {
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
@@ -149,7 +151,7 @@ func (g *gauge) sample() {
 	}
 }
 
-func (g *gauge) Read(p []byte) (int, error) {
+func (g *memoryGauge) Read(p []byte) (int, error) {
 	if g.left == 0 {
 		return 0, io.EOF
 	}
@@ -159,7 +161,7 @@ func (g *gauge) Read(p []byte) (int, error) {
 	return g.next.Read(p)
 }
 
-func (g *gauge) Write(p []byte) (int, error) {
+func (g *memoryGauge) Write(p []byte) (int, error) {
 	g.sample()
 	return len(p), nil
 }

@@ -22,9 +22,9 @@ import (
 )
 
 // altered lets the node answer and changes what it says.
-func altered(node http.Handler, change func(http.Header, []byte) []byte) http.HandlerFunc {
+func alterResponse(node http.Handler, change func(http.Header, []byte) []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		said := &noted{header: http.Header{}, status: http.StatusOK}
+		said := &recordedResponse{header: http.Header{}, status: http.StatusOK}
 		node.ServeHTTP(said, r)
 		body := change(said.header, said.body.Bytes())
 		for name, values := range said.header {
@@ -35,15 +35,15 @@ func altered(node http.Handler, change func(http.Header, []byte) []byte) http.Ha
 	}
 }
 
-type noted struct {
+type recordedResponse struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
 }
 
-func (n *noted) Header() http.Header         { return n.header }
-func (n *noted) WriteHeader(status int)      { n.status = status }
-func (n *noted) Write(p []byte) (int, error) { return n.body.Write(p) }
+func (n *recordedResponse) Header() http.Header         { return n.header }
+func (n *recordedResponse) WriteHeader(status int)      { n.status = status }
+func (n *recordedResponse) Write(p []byte) (int, error) { return n.body.Write(p) }
 
 func flip(p []byte) []byte {
 	p = bytes.Clone(p)
@@ -52,12 +52,12 @@ func flip(p []byte) []byte {
 }
 
 // flipping changes one bit of what is read through it.
-type flipping struct {
+type flippingReader struct {
 	io.ReadCloser
 	done bool
 }
 
-func (f *flipping) Read(p []byte) (int, error) {
+func (f *flippingReader) Read(p []byte) (int, error) {
 	n, err := f.ReadCloser.Read(p)
 	if n > 0 && !f.done {
 		f.done = true
@@ -71,19 +71,19 @@ func TestChangedPageIsReadAgain(t *testing.T) {
 	s := storeIn(t, vfs.NewMem())
 	r, content := refs(1)(), random(3*pageSize+5, 1)
 	mustKeep(t, Local(s), r, content)
-	node := Serve(s, Serving{})
+	node := Serve(s, ServerConfig{})
 	for name, spoil := range map[string]http.HandlerFunc{
-		"flipped": altered(node, func(_ http.Header, p []byte) []byte { return flip(p) }),
-		"shorter than it says": altered(node, func(h http.Header, p []byte) []byte {
+		"flipped": alterResponse(node, func(_ http.Header, p []byte) []byte { return flip(p) }),
+		"shorter than it says": alterResponse(node, func(h http.Header, p []byte) []byte {
 			return p[:len(p)-1]
 		}),
-		"without a digest": altered(node, func(h http.Header, p []byte) []byte {
+		"without a digest": alterResponse(node, func(h http.Header, p []byte) []byte {
 			h.Del(digestHeader)
 			return p
 		}),
 		"cut": func(w http.ResponseWriter, _ *http.Request) { hangUp(w) },
 	} {
-		once := clientOf(t, serve(t, before(node, func(n int64, r *http.Request) http.HandlerFunc {
+		once := clientOf(t, serve(t, withProxy(node, func(n int64, r *http.Request) http.HandlerFunc {
 			if r.Method == http.MethodGet && n%2 == 1 {
 				return spoil
 			}
@@ -92,7 +92,7 @@ func TestChangedPageIsReadAgain(t *testing.T) {
 		if !bytes.Equal(readAll(t, once, r), content) {
 			t.Errorf("%s: it reads back as another", name)
 		}
-		always := clientOf(t, serve(t, before(node, func(n int64, r *http.Request) http.HandlerFunc {
+		always := clientOf(t, serve(t, withProxy(node, func(n int64, r *http.Request) http.HandlerFunc {
 			if r.Method == http.MethodGet && n > 2 {
 				return spoil
 			}
@@ -103,7 +103,7 @@ func TestChangedPageIsReadAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := io.ReadAll(o)
-		if !errors.Is(err, ErrMangled) && !errors.Is(err, ErrUnreachable) {
+		if !errors.Is(err, ErrChecksum) && !errors.Is(err, ErrUnreachable) {
 			t.Errorf("%s: read = %v, want an error", name, err)
 		}
 		if !bytes.Equal(got, content[:2*pageSize]) {
@@ -118,12 +118,12 @@ func TestNodeThatLiesIsFoundOut(t *testing.T) {
 	s := storeIn(t, vfs.NewMem())
 	r, content := refs(1)(), random(2*pageSize+5, 1)
 	mustKeep(t, Local(s), r, content)
-	node := Serve(s, Serving{})
-	liar := clientOf(t, serve(t, before(node, func(n int64, r *http.Request) http.HandlerFunc {
+	node := Serve(s, ServerConfig{})
+	liar := clientOf(t, serve(t, withProxy(node, func(n int64, r *http.Request) http.HandlerFunc {
 		if r.Method != http.MethodGet || n != 2 {
 			return nil
 		}
-		return altered(node, func(h http.Header, p []byte) []byte {
+		return alterResponse(node, func(h http.Header, p []byte) []byte {
 			p = flip(p)
 			sum := sha256.Sum256(p)
 			h.Set(digestHeader, encodeDigest(sum[:]))
@@ -147,9 +147,9 @@ func TestNodeThatSaysNonsenseIsNotANode(t *testing.T) {
 	ref := refs(1)
 	r, other := ref(), ref()
 	mustKeep(t, Local(s), r, []byte("kept"))
-	node := Serve(s, Serving{})
+	node := Serve(s, ServerConfig{})
 	for name, change := range map[string]func(http.Header){
-		"another output": func(h http.Header) { h.Set(retainedHeader, encodeRetained(described(other, nil))) },
+		"another output": func(h http.Header) { h.Set(retainedHeader, encodeRetained(retainedOf(other, nil))) },
 		"no output":      func(h http.Header) { h.Del(retainedHeader) },
 		"an odd error":   func(h http.Header) { h.Set(errorHeader, "%zz") },
 		"an odd tombstone": func(h http.Header) {
@@ -158,8 +158,8 @@ func TestNodeThatSaysNonsenseIsNotANode(t *testing.T) {
 		"another version": func(h http.Header) { h.Set(protocolHeader, "2") },
 		"no version":      func(h http.Header) { h.Del(protocolHeader) },
 	} {
-		c := clientOf(t, serve(t, before(node, func(int64, *http.Request) http.HandlerFunc {
-			return altered(node, func(h http.Header, p []byte) []byte { change(h); return p })
+		c := clientOf(t, serve(t, withProxy(node, func(int64, *http.Request) http.HandlerFunc {
+			return alterResponse(node, func(h http.Header, p []byte) []byte { change(h); return p })
 		})), Config{})
 		_, err := c.Stat(t.Context(), r)
 		wantErr(t, name+": Stat", err, ErrNotANode)
@@ -173,9 +173,9 @@ func TestNodeThatSaysNonsenseIsNotANode(t *testing.T) {
 			return append(bytes.Clone(p), 'x')
 		},
 	} {
-		c := clientOf(t, serve(t, before(node, func(_ int64, r *http.Request) http.HandlerFunc {
+		c := clientOf(t, serve(t, withProxy(node, func(_ int64, r *http.Request) http.HandlerFunc {
 			if r.Method == http.MethodGet {
-				return altered(node, change)
+				return alterResponse(node, change)
 			}
 			return nil
 		})), Config{})
@@ -186,12 +186,12 @@ func TestNodeThatSaysNonsenseIsNotANode(t *testing.T) {
 func TestChangedUploadIsNotKept(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
-	node := Serve(s, Serving{})
+	node := Serve(s, ServerConfig{})
 	ref := refs(1)
 	address := func(until int64) string {
-		return serve(t, before(node, func(n int64, r *http.Request) http.HandlerFunc {
+		return serve(t, withProxy(node, func(n int64, r *http.Request) http.HandlerFunc {
 			if r.Method == http.MethodPut && n <= until {
-				r.Body = &flipping{ReadCloser: r.Body}
+				r.Body = &flippingReader{ReadCloser: r.Body}
 			}
 			return nil
 		}))
@@ -204,11 +204,11 @@ func TestChangedUploadIsNotKept(t *testing.T) {
 		}
 		r = ref()
 		_, err := clientOf(t, address(1000), Config{Retry: 100 * time.Millisecond}).Keep(t.Context(), r, mime, bytes.NewReader(content))
-		wantErr(t, "Keep", err, ErrMangled)
+		wantErr(t, "Keep", err, ErrChecksum)
 		wantErr(t, "Keep", err, outputs.ErrNotKept)
 		wantNothing(t, s, r)
 		_, err = clientOf(t, address(1), Config{}).Keep(t.Context(), r, mime, onlyReader{bytes.NewReader(content)})
-		wantErr(t, "Keep of what cannot be read again", err, ErrMangled)
+		wantErr(t, "Keep of what cannot be read again", err, ErrChecksum)
 		wantNothing(t, s, r)
 	}
 }
@@ -216,7 +216,7 @@ func TestChangedUploadIsNotKept(t *testing.T) {
 func TestUploadWithoutDigestIsNotKept(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
-	address := serve(t, Serve(s, Serving{}))
+	address := serve(t, Serve(s, ServerConfig{}))
 	r := refs(1)()
 	put := func(digest string) int {
 		t.Helper()
@@ -247,12 +247,12 @@ func TestUploadWithoutDigestIsNotKept(t *testing.T) {
 func TestLostAnswerIsAskedFor(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
-	node := Serve(s, Serving{})
+	node := Serve(s, ServerConfig{})
 	ref := refs(1)
 	losing := func() *Client {
-		return clientOf(t, serve(t, before(node, func(n int64, r *http.Request) http.HandlerFunc {
+		return clientOf(t, serve(t, withProxy(node, func(n int64, r *http.Request) http.HandlerFunc {
 			if n == 1 && r.Method != http.MethodHead {
-				return lost(node)
+				return loseResponse(node)
 			}
 			return nil
 		})), Config{})
@@ -261,7 +261,7 @@ func TestLostAnswerIsAskedFor(t *testing.T) {
 		for _, in := range []io.Reader{bytes.NewReader(content), onlyReader{bytes.NewReader(content)}} {
 			r := ref()
 			got, err := losing().Keep(t.Context(), r, mime, in)
-			if want := described(r, content); err != nil || got != want {
+			if want := retainedOf(r, content); err != nil || got != want {
 				t.Errorf("Keep = %+v, %v, want %+v", got, err, want)
 			}
 		}
@@ -284,9 +284,9 @@ func TestLostAnswerIsAskedFor(t *testing.T) {
 func TestLostAnswerIsNotTakenForAnother(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
-	node := Serve(s, Serving{})
+	node := Serve(s, ServerConfig{})
 	r := refs(1)()
-	c := clientOf(t, serve(t, before(node, func(n int64, q *http.Request) http.HandlerFunc {
+	c := clientOf(t, serve(t, withProxy(node, func(n int64, q *http.Request) http.HandlerFunc {
 		if n > 1 || q.Method != http.MethodPut {
 			return nil
 		}
@@ -304,7 +304,7 @@ func TestLostAnswerIsNotTakenForAnother(t *testing.T) {
 }
 
 // breaking hangs up once so many bytes of a request were read.
-func breaking(node http.Handler, after int64) http.HandlerFunc {
+func hangUpAfter(node http.Handler, after int64) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		r.Body = struct {
 			io.Reader
@@ -324,13 +324,13 @@ func (c callback) Read([]byte) (int, error) {
 func TestCutUploadIsMadeAgainWhereItCan(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
-	node := Serve(s, Serving{})
+	node := Serve(s, ServerConfig{})
 	ref := refs(1)
 	content := random(5*pageSize, 1)
 	cutting := func() *Client {
-		return clientOf(t, serve(t, before(node, func(n int64, r *http.Request) http.HandlerFunc {
+		return clientOf(t, serve(t, withProxy(node, func(n int64, r *http.Request) http.HandlerFunc {
 			if n < 3 && r.Method == http.MethodPut {
-				return breaking(node, 3*pageSize)
+				return hangUpAfter(node, 3*pageSize)
 			}
 			return nil
 		})), Config{Retry: time.Minute})
@@ -339,20 +339,20 @@ func TestCutUploadIsMadeAgainWhereItCan(t *testing.T) {
 	_, _ = in.Seek(4, io.SeekStart)
 	r := ref()
 	got, err := cutting().Keep(t.Context(), r, mime, in)
-	if want := described(r, content); err != nil || got != want {
+	if want := retainedOf(r, content); err != nil || got != want {
 		t.Errorf("Keep = %+v, %v, want %+v", got, err, want)
 	}
 	r = ref()
 	_, err = cutting().Keep(t.Context(), r, mime, onlyReader{bytes.NewReader(content)})
 	wantErr(t, "Keep of what cannot be read again", err, ErrUnreachable)
 	wantErr(t, "Keep of what cannot be read again", err, outputs.ErrNotKept)
-	kept(t, clientOf(t, serve(t, node), Config{}), s, r)
+	checkNotKept(t, clientOf(t, serve(t, node), Config{}), s, r)
 }
 
 func TestCutListGoesOn(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
-	node := Serve(s, Serving{})
+	node := Serve(s, ServerConfig{})
 	ref := refs(1)
 	var want []string
 	for range repeats(100, 400) {
@@ -360,10 +360,10 @@ func TestCutListGoesOn(t *testing.T) {
 		mustKeep(t, Local(s), r, []byte("x"))
 		want = append(want, r.String())
 	}
-	cut := func(h http.Header, p []byte) []byte { return p[:len(p)*2/3] }
-	c := clientOf(t, serve(t, before(node, func(n int64, _ *http.Request) http.HandlerFunc {
+	truncate := func(h http.Header, p []byte) []byte { return p[:len(p)*2/3] }
+	c := clientOf(t, serve(t, withProxy(node, func(n int64, _ *http.Request) http.HandlerFunc {
 		if n%3 != 0 {
-			return altered(node, cut)
+			return alterResponse(node, truncate)
 		}
 		return nil
 	})), Config{})
@@ -380,7 +380,7 @@ func TestCutListGoesOn(t *testing.T) {
 	for range c.Unconfirmed(t.Context()) {
 		break
 	}
-	always := clientOf(t, serve(t, before(node, func(int64, *http.Request) http.HandlerFunc { return altered(node, cut) })), Config{Retry: 50 * time.Millisecond})
+	always := clientOf(t, serve(t, withProxy(node, func(int64, *http.Request) http.HandlerFunc { return alterResponse(node, truncate) })), Config{Retry: 50 * time.Millisecond})
 	n, failed := 0, error(nil)
 	for _, err := range always.All(t.Context()) {
 		if failed != nil {
@@ -406,8 +406,8 @@ func TestMemoryDoesNotDependOnSize(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	c := clientOf(t, serve(t, Serve(s, Serving{})), Config{})
-	in := newGauge(size)
+	c := clientOf(t, serve(t, Serve(s, ServerConfig{})), Config{})
+	in := newMemoryGauge(size)
 	r := refs(1)()
 	got, err := c.Keep(t.Context(), r, mime, in)
 	if err != nil || got.Bytes != size {
@@ -418,7 +418,7 @@ func TestMemoryDoesNotDependOnSize(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer o.Close()
-	out := newGauge(0)
+	out := newMemoryGauge(0)
 	if n, err := io.Copy(out, o); err != nil || n != size {
 		t.Fatalf("read %d bytes, %v, want %d", n, err, size)
 	}
@@ -430,7 +430,7 @@ func TestMemoryDoesNotDependOnSize(t *testing.T) {
 func TestSilentUploaderHoldsNothing(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
-	address := serve(t, Serve(s, Serving{Patience: 50 * time.Millisecond}))
+	address := serve(t, Serve(s, ServerConfig{IdleTimeout: 50 * time.Millisecond}))
 	r := refs(1)()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(address, "http://"))
 	if err != nil {
@@ -441,9 +441,9 @@ func TestSilentUploaderHoldsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	// It is refused, after which the name is free again.
-	answer := make([]byte, 12)
-	if _, err := io.ReadFull(conn, answer); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 5") {
-		t.Errorf("it is answered %q, %v, want a refusal", answer, err)
+	response := make([]byte, 12)
+	if _, err := io.ReadFull(conn, response); err != nil || !strings.HasPrefix(string(response), "HTTP/1.1 5") {
+		t.Errorf("it is answered %q, %v, want a refusal", response, err)
 	}
 	mustKeep(t, clientOf(t, address, Config{}), r, []byte("mine"))
 }
@@ -451,9 +451,9 @@ func TestSilentUploaderHoldsNothing(t *testing.T) {
 func TestReaderIsLeftAloneAfterKeep(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
-	full := clientOf(t, serve(t, Serve(s, Serving{Limit: 3 * chunkSize})), Config{})
+	full := clientOf(t, serve(t, Serve(s, ServerConfig{Limit: 3 * chunkSize})), Config{})
 	for range repeats(8, 20) {
-		in := &watchful{}
+		in := &lateReader{}
 		_, err := full.Keep(t.Context(), refs(1)(), "", in)
 		in.over.Store(true)
 		wantErr(t, "Keep", err, ErrTooLarge)
@@ -465,9 +465,9 @@ func TestReaderIsLeftAloneAfterKeep(t *testing.T) {
 }
 
 // A watchful reader never ends, and notes when it is called too late.
-type watchful struct{ over, late atomic.Bool }
+type lateReader struct{ over, late atomic.Bool }
 
-func (w *watchful) Read(p []byte) (int, error) {
+func (w *lateReader) Read(p []byte) (int, error) {
 	if w.over.Load() {
 		w.late.Store(true)
 	}
@@ -479,7 +479,7 @@ func TestOtherProgramsReadIt(t *testing.T) {
 	s := storeIn(t, vfs.NewMem())
 	r, content := refs(1)(), random(2*pageSize+9, 1)
 	mustKeep(t, Local(s), r, content)
-	address := serve(t, Serve(s, Serving{}))
+	address := serve(t, Serve(s, ServerConfig{}))
 	sum := sha256.Sum256(content)
 	for ask, want := range map[string][]byte{"": content, "bytes=-5": content[len(content)-5:], "bytes=7-": content[7:], "bytes=3-" + strconv.Itoa(pageSize+50): content[3 : pageSize+51]} {
 		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+pathOf(r), nil)
@@ -504,7 +504,7 @@ func TestOtherProgramsReadIt(t *testing.T) {
 func TestClosedClientSaysSo(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
-	c := clientOf(t, serve(t, Serve(s, Serving{})), Config{})
+	c := clientOf(t, serve(t, Serve(s, ServerConfig{})), Config{})
 	r := refs(1)()
 	mustKeep(t, c, r, []byte("x"))
 	for range 2 {

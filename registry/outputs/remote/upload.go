@@ -37,7 +37,7 @@ func NewUpload(ref domain.Ref, mime string, r io.Reader) *Upload {
 
 // Try keeps the output. Where an earlier try had kept it, Try succeeds. It returns
 // an outputs.ErrNotKept if the bytes cannot be read again.
-func (u *Upload) Try(ctx context.Context, at Outputs) (domain.Retained, error) {
+func (u *Upload) Try(ctx context.Context, at BlobStore) (domain.Retained, error) {
 	if u.tries++; u.tries == 1 {
 		return at.Keep(ctx, u.ref, u.mime, u.r)
 	}
@@ -46,7 +46,7 @@ func (u *Upload) Try(ctx context.Context, at Outputs) (domain.Retained, error) {
 	}
 	retained, err := at.Keep(ctx, u.ref, u.mime, u.r)
 	if errors.Is(err, outputs.ErrExists) {
-		return u.found(ctx, at, err)
+		return u.compareStored(ctx, at, err)
 	}
 	return retained, err
 }
@@ -61,7 +61,7 @@ func (u *Upload) rewind() error {
 
 // found returns the output under the reference if it has the bytes of r, and else
 // the error exists.
-func (u *Upload) found(ctx context.Context, at Outputs, exists error) (domain.Retained, error) {
+func (u *Upload) compareStored(ctx context.Context, at BlobStore, exists error) (domain.Retained, error) {
 	retained, err := at.Stat(ctx, u.ref)
 	if err != nil {
 		return domain.Retained{}, err

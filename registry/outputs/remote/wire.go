@@ -49,7 +49,7 @@ func encodeRetained(r domain.Retained) string {
 func decodeRetained(text string) (domain.Retained, error) {
 	form, err := url.ParseQuery(text)
 	if err != nil {
-		return domain.Retained{}, fmt.Errorf("parse %q: %w", cut(text), err)
+		return domain.Retained{}, fmt.Errorf("parse %q: %w", truncate(text), err)
 	}
 	r := domain.Retained{MIME: form.Get("mime"), SHA256: form.Get("sha256")}
 	if r.Ref, err = domain.ParseRef(form.Get("ref")); err != nil {
@@ -59,11 +59,11 @@ func decodeRetained(text string) (domain.Retained, error) {
 		r.Lines, err = strconv.ParseInt(form.Get("lines"), 10, 64)
 	}
 	if err != nil {
-		return domain.Retained{}, fmt.Errorf("parse %q: %w", cut(text), err)
+		return domain.Retained{}, fmt.Errorf("parse %q: %w", truncate(text), err)
 	}
 	sum, err := hex.DecodeString(r.SHA256)
 	if err != nil || len(sum) != sha256.Size || r.SHA256 != strings.ToLower(r.SHA256) || r.Bytes < 0 || r.Lines < 1 || r.Lines-1 > r.Bytes {
-		return domain.Retained{}, fmt.Errorf("parse %q: no output has these sizes or this digest", cut(text))
+		return domain.Retained{}, fmt.Errorf("parse %q: no output has these sizes or this digest", truncate(text))
 	}
 	return r, nil
 }

@@ -16,10 +16,10 @@ func TestErrorsAreTheSameOnTheWire(t *testing.T) {
 	t.Parallel()
 	all := []error{
 		outputs.ErrNotKept, outputs.ErrExists, outputs.ErrNotFound, outputs.ErrPruned, outputs.ErrDamaged, outputs.ErrBroken, outputs.ErrClosed,
-		domain.ErrBadRef, ErrTooLarge, ErrMangled, ErrDenied, syscall.ENOSPC,
+		domain.ErrBadRef, ErrTooLarge, ErrChecksum, ErrDenied, syscall.ENOSPC,
 	}
-	if len(all) != len(words) {
-		t.Errorf("the wire has %d words, want one for each of %d errors", len(words), len(all))
+	if len(all) != len(errorCodes) {
+		t.Errorf("the wire has %d words, want one for each of %d errors", len(errorCodes), len(all))
 	}
 	for i, a := range all {
 		b := all[(i+1)%len(all)]
@@ -44,7 +44,7 @@ func TestErrorsAreTheSameOnTheWire(t *testing.T) {
 func TestRetainedIsTheSameOnTheWire(t *testing.T) {
 	t.Parallel()
 	for i, content := range []string{"", "x", "a\nb\n"} {
-		want := described(refs(byte(i))(), []byte(content))
+		want := retainedOf(refs(byte(i))(), []byte(content))
 		want.MIME += "\xff" // which no JSON could hold
 		if got, err := decodeRetained(encodeRetained(want)); err != nil || got != want {
 			t.Errorf("it arrives as %+v, %v, want %+v", got, err, want)
@@ -54,7 +54,7 @@ func TestRetainedIsTheSameOnTheWire(t *testing.T) {
 
 // FuzzRetained holds whatever arrives to what an output can be.
 func FuzzRetained(f *testing.F) {
-	f.Add(encodeRetained(described(refs(1)(), []byte("a\nb"))))
+	f.Add(encodeRetained(retainedOf(refs(1)(), []byte("a\nb"))))
 	f.Add("ref=output%3A%2F%2Fevt_01J00000000000000000000007%2Ftext&bytes=-1&lines=0&mime=&sha256=")
 	f.Fuzz(func(t *testing.T, text string) {
 		r, err := decodeRetained(text)
@@ -75,7 +75,7 @@ func FuzzRetained(f *testing.F) {
 
 // FuzzError holds whatever arrives as an error to being one.
 func FuzzError(f *testing.F) {
-	pruned := &outputs.Pruned{Retained: described(refs(1)(), []byte("x")), Policy: "p", At: time.Unix(1, 2).UTC()}
+	pruned := &outputs.PrunedError{Retained: retainedOf(refs(1)(), []byte("x")), Policy: "p", At: time.Unix(1, 2).UTC()}
 	for _, err := range []error{outputs.ErrNotFound, pruned, errors.New("another")} {
 		text, _ := encodeError(err)
 		f.Add(text)
@@ -86,12 +86,12 @@ func FuzzError(f *testing.F) {
 		if err == nil {
 			t.Fatalf("decode %q = nil, want an error", text)
 		}
-		p, ok := errors.AsType[*outputs.Pruned](err)
+		p, ok := errors.AsType[*outputs.PrunedError](err)
 		if !ok {
 			return
 		}
 		text, _ = encodeError(err)
-		if again, ok := errors.AsType[*outputs.Pruned](decodeError(text)); !ok || *again != *p {
+		if again, ok := errors.AsType[*outputs.PrunedError](decodeError(text)); !ok || *again != *p {
 			t.Errorf("encode and decode %+v = %+v", p, again)
 		}
 	})

@@ -20,7 +20,7 @@ import (
 // A Backend is a way to a folder: open in this process, or through another one.
 type Backend struct {
 	Log         events.Scanner
-	Outputs     remote.Outputs
+	Outputs     remote.BlobStore
 	Checkpoints Checkpoints
 	Close       func() error // nil: nothing is to be closed
 }
@@ -28,7 +28,7 @@ type Backend struct {
 // A backend is a Backend in use.
 type backend struct {
 	Backend
-	held   *held           // nil: another process holds the folder
+	owned  *ownedFolder    // nil: another process holds the folder
 	client *Client         // nil: this process holds the folder, or reads it while no process does
 	gone   context.Context // ends with errGone when the backend can be used no more, and with the Store
 	end    context.CancelCauseFunc
@@ -37,9 +37,9 @@ type backend struct {
 	beats  atomic.Int64   // signs of life that the holder sent
 	mu     struct {
 		sync.Mutex
-		waiting   int             // operations that wait for an answer
-		patient   context.Context // ends with a *Silent when the holder was silent for too long
-		impatient context.CancelCauseFunc
+		waiting    int             // operations that wait for an answer
+		responsive context.Context // ends with a *Silent when the holder was silent for too long
+		timeOut    context.CancelCauseFunc
 	}
 }
 
@@ -50,7 +50,7 @@ var errGone = errors.New("the process that had the folder open is gone")
 func (s *Store) newBackend(b Backend) *backend {
 	next := &backend{Backend: b}
 	next.gone, next.end = context.WithCancelCause(s.life)
-	next.mu.patient, next.mu.impatient = context.WithCancelCause(next.gone)
+	next.mu.responsive, next.mu.timeOut = context.WithCancelCause(next.gone)
 	return next
 }
 
@@ -59,8 +59,8 @@ func (b *backend) close(ctx context.Context) (err error) {
 	b.once.Do(func() {
 		b.end(errGone)
 		b.joined.Wait()
-		if b.held != nil {
-			err = b.held.holder.Close(ctx)
+		if b.owned != nil {
+			err = b.owned.holder.Close(ctx)
 		}
 		if b.Close != nil {
 			err = errors.Join(err, b.Close())
@@ -72,15 +72,15 @@ func (b *backend) close(ctx context.Context) (err error) {
 // bound returns a context that also ends when the backend can be used no more, and
 // a function that frees it. With patience it also ends when the holder is silent for
 // too long.
-func (b *backend) bound(ctx context.Context, patience bool) (context.Context, func()) {
-	if b.client == nil && b.held == nil {
+func (b *backend) withContext(ctx context.Context, limited bool) (context.Context, func()) {
+	if b.client == nil && b.owned == nil {
 		return ctx, func() {}
 	}
 	until := b.gone
-	if patience {
+	if limited {
 		b.mu.Lock()
 		b.mu.waiting++
-		until = b.mu.patient
+		until = b.mu.responsive
 		b.mu.Unlock()
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -88,7 +88,7 @@ func (b *backend) bound(ctx context.Context, patience bool) (context.Context, fu
 	return ctx, func() {
 		stop()
 		cancel(nil)
-		if patience {
+		if limited {
 			b.mu.Lock()
 			b.mu.waiting--
 			b.mu.Unlock()
@@ -100,84 +100,84 @@ func (b *backend) bound(ctx context.Context, patience bool) (context.Context, fu
 // process that was stopped itself does not take the holder for silent when it
 // continues.
 const (
-	tick        = beat / 2
-	stoppedTold = 6  // ticks without a sign, after which a stopped holder is waited for
-	silentTold  = 16 // and one that is not stopped
+	tick         = heartbeatInterval / 2
+	stoppedTicks = 6  // ticks without a sign, after which a stopped holder is waited for
+	silentTicks  = 16 // and one that is not stopped
 )
 
 // connect opens the folder through the process at an endpoint. An error says that
 // this process does not answer.
 func (s *Store) connect(ctx context.Context, at Endpoint) (_ *backend, err error) {
-	near, err := NewClient(at)
+	client, err := NewClient(at)
 	if err != nil {
 		return nil, err
 	}
-	b := s.newBackend(Backend{Checkpoints: near})
-	b.client = near
+	b := s.newBackend(Backend{Checkpoints: client})
+	b.client = client
 	defer func() {
 		if err != nil {
 			_ = b.close(ctx) // err has the reason
 		}
 	}()
-	b.Close = near.Close
-	alive, err := b.attend(ctx)
+	b.Close = client.Close
+	heartbeat, err := b.openHeartbeat(ctx)
 	if err != nil {
 		return nil, err
 	}
-	b.joined.Go(func() { b.listen(alive) })
-	b.joined.Go(func() { s.watch(b) })
+	b.joined.Go(func() { b.countBeats(heartbeat) })
+	b.joined.Go(func() { s.monitor(b) })
 	trusted, err := at.Pool()
 	if err != nil {
 		return nil, err
 	}
-	opening, free := b.bound(ctx, true)
+	opening, free := b.withContext(ctx, true)
 	defer free()
 	log, err := eventstoredb.Open(opening, at.ConnectionString(), eventstoredb.Config{
-		RootCAs: trusted, MaxAppend: server.DefaultMaxAppend, RetryTimeout: s.patience(), Logger: s.cfg.Logger,
+		RootCAs: trusted, MaxAppend: server.DefaultMaxAppend, RetryTimeout: s.timeout(), Logger: s.cfg.Logger,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrAway, err)
+		return nil, fmt.Errorf("%w: %w", ErrNoResponse, err)
 	}
-	kept, err := near.Outputs(-1)
+	blobs, err := client.Outputs(-1)
 	if err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
-	b.Log, b.Outputs = log, kept
-	b.Close = func() error { return errors.Join(kept.Close(), log.Close(), near.Close()) }
+	b.Log, b.Outputs = log, blobs
+	b.Close = func() error { return errors.Join(blobs.Close(), log.Close(), client.Close()) }
 	return b, nil
 }
 
 // answerWait is how long a holder may take to answer a new client.
-const answerWait = 2 * time.Second
+const connectTimeout = 2 * time.Second
 
 // attend asks the holder for its signs of life.
-func (b *backend) attend(ctx context.Context) (*http.Response, error) {
+func (b *backend) openHeartbeat(ctx context.Context) (*http.Response, error) {
 	// The request ends with the backend, and while it is not answered with ctx.
-	asking, cancel := context.WithCancelCause(b.gone)
+	request, cancel := context.WithCancelCause(b.gone)
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
-	timer := time.AfterFunc(answerWait, func() { cancel(fmt.Errorf("%w: %w", ErrAway, errSlow)) })
-	answer, err := b.client.send(asking, http.MethodGet, alivePath, nil)
+	timer := time.AfterFunc(connectTimeout, func() { cancel(fmt.Errorf("%w: %w", ErrNoResponse, errRequestTimeout)) })
+	response, err := b.client.send(request, http.MethodGet, heartbeatPath, nil)
 	timer.Stop()
 	stop()
 	if err != nil {
 		cancel(nil)
 		return nil, err
 	}
-	if answer.StatusCode != http.StatusOK {
+	if response.StatusCode != http.StatusOK {
 		cancel(nil)
-		_ = answer.Body.Close()
-		return nil, fmt.Errorf("%w: it says %s", ErrAway, answer.Status)
+		_ = response.Body.Close()
+		return nil, fmt.Errorf("%w: it says %s", ErrNoResponse, response.Status)
 	}
-	return answer, nil
+	return response, nil
 }
 
 // listen counts the signs of life. Their end is the end of the holder.
-func (b *backend) listen(alive *http.Response) {
-	defer alive.Body.Close()
+func (b *backend) countBeats(heartbeat *http.Response) {
+	defer heartbeat.Body.Close()
 	defer b.end(errGone)
 	buffer := make([]byte, 64)
 	for {
-		n, err := alive.Body.Read(buffer)
+		n, err := heartbeat.Body.Read(buffer)
 		b.beats.Add(int64(n))
 		if err != nil && (n == 0 || err != io.EOF) || err == io.EOF {
 			return
@@ -187,80 +187,80 @@ func (b *backend) listen(alive *http.Response) {
 
 // watch calls Config.Waiting for a holder that does not answer, and ends the operations
 // that wait for it after the patience.
-func (s *Store) watch(b *backend) {
+func (s *Store) monitor(b *backend) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
-	seen, silence, told, impatient := int64(0), 0, false, false
+	lastBeats, silence, notified, timedOut := int64(0), 0, false, false
 	for {
 		select {
 		case <-b.gone.Done():
 			return
 		case <-ticker.C:
 		}
-		if now := b.beats.Load(); now != seen {
-			seen, silence, told = now, 0, false
-			if impatient {
-				b.renewPatience()
-				impatient = false
+		if now := b.beats.Load(); now != lastBeats {
+			lastBeats, silence, notified = now, 0, false
+			if timedOut {
+				b.renewTimeout()
+				timedOut = false
 			}
 			continue
 		}
 		silence++
-		if silence < stoppedTold || impatient {
+		if silence < stoppedTicks || timedOut {
 			continue
 		}
-		wait := waitOn(s.dir)
+		wait := currentWait(s.dir)
 		b.mu.Lock()
 		waiting := b.mu.waiting
 		b.mu.Unlock()
-		if !told && waiting > 0 && (wait.Stopped || silence >= silentTold) {
-			told = true
+		if !notified && waiting > 0 && (wait.Stopped || silence >= silentTicks) {
+			notified = true
 			s.waiting(wait)
 		}
-		if time.Duration(silence)*tick >= s.patience() {
-			impatient = true
+		if time.Duration(silence)*tick >= s.timeout() {
+			timedOut = true
 			b.mu.Lock()
-			b.mu.impatient(&Silent{wait, nil})
+			b.mu.timeOut(&UnresponsiveError{wait, nil})
 			b.mu.Unlock()
 		}
 	}
 }
 
 // renewPatience lets operations wait again for a holder that answers again.
-func (b *backend) renewPatience() {
+func (b *backend) renewTimeout() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.mu.patient, b.mu.impatient = context.WithCancelCause(b.gone)
+	b.mu.responsive, b.mu.timeOut = context.WithCancelCause(b.gone)
 }
 
 // doubtful are the errors that a client gets from a holder that ends or is gone.
-var doubtful = []error{
-	events.ErrClosed, outputs.ErrClosed, ErrAway, eventstoredb.ErrUnreachable, eventstoredb.ErrUnauthenticated, eventstoredb.ErrBroken,
+var clientLossErrors = []error{
+	events.ErrClosed, outputs.ErrClosed, ErrNoResponse, eventstoredb.ErrUnreachable, eventstoredb.ErrUnauthenticated, eventstoredb.ErrBroken,
 	remote.ErrUnreachable, remote.ErrNotANode, remote.ErrDenied,
 }
 
 // left reports whether an error of an operation means that the backend can be used
 // no more. If so the operation is made again on the next one.
-func (b *backend) left(ctx context.Context, err error) bool {
+func (b *backend) lostBy(ctx context.Context, err error) bool {
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return false
 	case b.gone.Err() != nil:
 		return errors.Is(context.Cause(b.gone), errGone)
-	case errors.Is(err, ErrSilent):
+	case errors.Is(err, ErrUnresponsive):
 		return false
 	}
 	// A client connects again to a holder that is there all the same. A process that
 	// only reads looks again for a holder where one has come.
-	signs := doubtful
+	lossErrors := clientLossErrors
 	switch {
-	case b.held != nil:
+	case b.owned != nil:
 		return false
 	case b.client == nil:
-		signs = []error{events.ErrInUse, outputs.ErrInUse}
+		lossErrors = []error{events.ErrInUse, outputs.ErrInUse}
 	}
-	for _, sign := range signs {
-		if errors.Is(err, sign) {
+	for _, lossError := range lossErrors {
+		if errors.Is(err, lossError) {
 			b.end(errGone)
 			return true
 		}

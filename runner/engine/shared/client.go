@@ -25,7 +25,7 @@ type Client struct {
 
 // answerTime is how long the process at an endpoint may take for an answer, other
 // than a backup.
-const answerTime = 15 * time.Second
+const requestTimeout = 15 * time.Second
 
 // NewClient returns a client of an endpoint. It asks nothing yet. The caller closes
 // it. It returns an ErrBadEndpoint for an endpoint without a certificate.
@@ -35,7 +35,7 @@ func NewClient(e Endpoint) (*Client, error) {
 		return nil, err
 	}
 	return &Client{e, &http.Transport{
-		TLSClientConfig: trusted, DialContext: (&net.Dialer{Timeout: answerTime}).DialContext, TLSHandshakeTimeout: answerTime,
+		TLSClientConfig: trusted, DialContext: (&net.Dialer{Timeout: requestTimeout}).DialContext, TLSHandshakeTimeout: requestTimeout,
 	}}, nil
 }
 
@@ -61,52 +61,52 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte) (*h
 		return nil, err
 	}
 	r.SetBasicAuth(c.Endpoint.User, c.Endpoint.Password)
-	answer, err := c.http.RoundTrip(r)
+	response, err := c.http.RoundTrip(r)
 	if err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrAway, err)
+		return nil, fmt.Errorf("%w: %w", ErrNoResponse, err)
 	}
-	return answer, nil
+	return response, nil
 }
 
 // Ask makes a request and returns the body of the answer, and nil for one that says
 // that nothing is there. It returns an ErrAway if there is no answer.
-func (c *Client) Ask(ctx context.Context, method, path string, body []byte) ([]byte, error) {
-	answer, err := c.send(ctx, method, path, body)
+func (c *Client) Do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	response, err := c.send(ctx, method, path, body)
 	if err != nil {
 		return nil, err
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w", ErrAway, err)
-	case answer.StatusCode == http.StatusNotFound:
+		return nil, fmt.Errorf("%w: %w", ErrNoResponse, err)
+	case response.StatusCode == http.StatusNotFound:
 		return nil, nil
-	case answer.StatusCode == http.StatusUnauthorized: // of an endpoint that another process has replaced
-		return nil, fmt.Errorf("%w: it does not accept the password", ErrAway)
-	case answer.StatusCode >= http.StatusBadRequest:
-		return nil, fmt.Errorf("%s: %s", answer.Status, strings.TrimSpace(string(text)))
+	case response.StatusCode == http.StatusUnauthorized: // of an endpoint that another process has replaced
+		return nil, fmt.Errorf("%w: it does not accept the password", ErrNoResponse)
+	case response.StatusCode >= http.StatusBadRequest:
+		return nil, fmt.Errorf("%s: %s", response.Status, strings.TrimSpace(string(text)))
 	}
 	return text, nil
 }
 
 // errSlow ends a request that takes too long.
-var errSlow = errors.New("it did not answer in time")
+var errRequestTimeout = errors.New("it did not answer in time")
 
-func (c *Client) ask(ctx context.Context, method, path string, body []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, answerTime, fmt.Errorf("%w: %w", ErrAway, errSlow))
+func (c *Client) doTimeout(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, fmt.Errorf("%w: %w", ErrNoResponse, errRequestTimeout))
 	defer cancel()
-	return c.Ask(ctx, method, path, body)
+	return c.Do(ctx, method, path, body)
 }
 
 // SaveCheckpoint saves data under a name in the store.
 func (c *Client) SaveCheckpoint(ctx context.Context, name string, data []byte) error {
-	if _, err := c.ask(ctx, http.MethodPut, checkpointPath+url.PathEscape(name), data); err != nil {
+	if _, err := c.doTimeout(ctx, http.MethodPut, checkpointPath+url.PathEscape(name), data); err != nil {
 		return fmt.Errorf("save checkpoint %s: %w", name, err)
 	}
 	return nil
@@ -115,7 +115,7 @@ func (c *Client) SaveCheckpoint(ctx context.Context, name string, data []byte) e
 // LoadCheckpoint returns the data under a name in the store, and nil without an
 // error where there are none.
 func (c *Client) LoadCheckpoint(ctx context.Context, name string) ([]byte, error) {
-	data, err := c.ask(ctx, http.MethodGet, checkpointPath+url.PathEscape(name), nil)
+	data, err := c.doTimeout(ctx, http.MethodGet, checkpointPath+url.PathEscape(name), nil)
 	if err != nil {
 		return nil, fmt.Errorf("load checkpoint %s: %w", name, err)
 	}
@@ -124,7 +124,7 @@ func (c *Client) LoadCheckpoint(ctx context.Context, name string) ([]byte, error
 
 // Sync returns when everything saved before is durable in the store.
 func (c *Client) Sync(ctx context.Context) error {
-	if _, err := c.ask(ctx, http.MethodPost, syncPath, nil); err != nil {
+	if _, err := c.doTimeout(ctx, http.MethodPost, syncPath, nil); err != nil {
 		return fmt.Errorf("sync the store: %w", err)
 	}
 	return nil
@@ -133,11 +133,11 @@ func (c *Client) Sync(ctx context.Context) error {
 // Backup lets the process at the endpoint make a backup into a folder of this
 // machine, an absolute path. It takes as long as that takes.
 func (c *Client) Backup(ctx context.Context, dir string) (made BackupReport, err error) {
-	order, err := json.Marshal(backupOrder{dir})
+	request, err := json.Marshal(backupRequest{dir})
 	if err != nil {
 		return made, err
 	}
-	text, err := c.Ask(ctx, http.MethodPost, backupPath, order)
+	text, err := c.Do(ctx, http.MethodPost, backupPath, request)
 	if err == nil {
 		err = json.Unmarshal(text, &made)
 	}

@@ -27,7 +27,7 @@ const (
 var (
 	ErrNoEndpoint  = errors.New("no process serves the folder")
 	ErrBadEndpoint = errors.New("endpoint file is not valid")
-	ErrAway        = errors.New("process that serves the folder does not answer")
+	ErrNoResponse  = errors.New("process that serves the folder does not answer")
 )
 
 // An Endpoint says where a process serves a folder, to processes of the same
@@ -75,16 +75,18 @@ func (e Endpoint) write(dir, name string) error {
 // it. The caller holds the lock of the folder. A folder without an endpoint is no
 // error.
 func Retire(dir string) error {
-	return retire(dir, func(e *Endpoint) { e.Process = domain.ProcessID{} })
+	return retireEndpoint(dir, func(e *Endpoint) { e.Process = domain.ProcessID{} })
 }
 
 // RetireKilled is Retire for the endpoint of a process that was killed: LastEndpoint
 // then has its ID in Before.
 func RetireKilled(dir string) error {
-	return retire(dir, func(e *Endpoint) { e.Before, e.Process = Earlier(dir, domain.ProcessID{}), domain.ProcessID{} })
+	return retireEndpoint(dir, func(e *Endpoint) {
+		e.Before, e.Process = UnfinishedHolders(dir, domain.ProcessID{}), domain.ProcessID{}
+	})
 }
 
-func retire(dir string, change func(*Endpoint)) error {
+func retireEndpoint(dir string, change func(*Endpoint)) error {
 	e, err := ReadEndpoint(dir)
 	if err == nil {
 		change(&e)

@@ -31,12 +31,12 @@ func serveFolder(t *testing.T) (*shared.Holder, string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	kept, err := outputs.Open(filepath.Join(dir, "outputs"), outputs.Config{})
+	blobs, err := outputs.Open(filepath.Join(dir, "outputs"), outputs.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = kept.Close() })
-	s, err := shared.Serve(t.Context(), shared.Served{Dir: dir, Store: store, Outputs: kept, Checkpoints: store})
+	t.Cleanup(func() { _ = blobs.Close() })
+	s, err := shared.Serve(t.Context(), shared.HolderConfig{Dir: dir, Store: store, Outputs: blobs, Checkpoints: store})
 	if err == nil {
 		err = s.Publish()
 	}
@@ -126,20 +126,20 @@ func TestAnotherProcessAtThePortGetsNoPassword(t *testing.T) {
 	if store, err := eventstoredb.Open(t.Context(), at.ConnectionString(), eventstoredb.Config{RootCAs: trusted, RetryTimeout: 100 * time.Millisecond}); err == nil {
 		t.Errorf("the log opened at another process: %v", store.Close())
 	}
-	near, err := shared.NewClient(at)
+	client, err := shared.NewClient(at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer near.Close()
-	if _, err := near.LoadCheckpoint(t.Context(), "x"); !errors.Is(err, shared.ErrAway) {
+	defer client.Close()
+	if _, err := client.LoadCheckpoint(t.Context(), "x"); !errors.Is(err, shared.ErrNoResponse) {
 		t.Errorf("LoadCheckpoint = %v, want ErrAway", err)
 	}
-	kept, err := near.Outputs(-1)
+	blobs, err := client.Outputs(-1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer kept.Close()
-	for _, err := range kept.All(t.Context()) {
+	defer blobs.Close()
+	for _, err := range blobs.All(t.Context()) {
 		if err == nil {
 			t.Error("outputs of another process are listed")
 		}
@@ -174,12 +174,12 @@ func TestEachStartHasItsOwnSecrets(t *testing.T) {
 	}
 	mixed := second
 	mixed.Password = first.Password
-	near, err := shared.NewClient(mixed)
+	client, err := shared.NewClient(mixed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer near.Close()
-	if err := near.Sync(t.Context()); !errors.Is(err, shared.ErrAway) {
+	defer client.Close()
+	if err := client.Sync(t.Context()); !errors.Is(err, shared.ErrNoResponse) {
 		t.Errorf("Sync with the password of another = %v, want ErrAway", err)
 	}
 	trusted, err := second.Pool()
@@ -276,13 +276,13 @@ func TestNoPageCallsAService(t *testing.T) {
 		if test.password {
 			r.SetBasicAuth(at.User, at.Password)
 		}
-		answer, err := client.Do(r)
+		response, err := client.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = answer.Body.Close()
-		if answer.StatusCode != test.want {
-			t.Errorf("POST /sync from %q, password %v: %d, want %d", test.origin, test.password, answer.StatusCode, test.want)
+		_ = response.Body.Close()
+		if response.StatusCode != test.want {
+			t.Errorf("POST /sync from %q, password %v: %d, want %d", test.origin, test.password, response.StatusCode, test.want)
 		}
 	}
 }

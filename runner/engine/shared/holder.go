@@ -40,7 +40,7 @@ type BackupReport struct {
 
 // A Served says what a process serves to the other processes of its machine. Dir
 // and Outputs are required.
-type Served struct {
+type HolderConfig struct {
 	Dir         string                                                      // holds the endpoint file
 	Store       events.Store                                                // nil: the log is in a database
 	Outputs     *outputs.Store                                              // of the folder
@@ -55,7 +55,7 @@ type Served struct {
 
 // The paths that a Holder serves in addition to those of package remote.
 const (
-	alivePath      = "/alive"
+	heartbeatPath  = "/alive"
 	checkpointPath = "/checkpoints/"
 	syncPath       = "/sync"
 	backupPath     = "/backup"
@@ -70,12 +70,12 @@ const maxCheckpoint = 1 << 30
 const maxConnections = 1024
 
 // beat is the time between two signs of life that a client is sent.
-const beat = 500 * time.Millisecond
+const heartbeatInterval = 500 * time.Millisecond
 
 // A Holder serves a folder to the processes of this machine that can read it.
 // Serve makes one.
 type Holder struct {
-	cfg      Served
+	cfg      HolderConfig
 	identity *Identity
 	server   *server.Server // nil: the log is in a database
 	web      *http.Server
@@ -93,7 +93,7 @@ type Holder struct {
 // a new certificate and a new password. It does not write the endpoint: Publish
 // does. The caller holds the lock of the folder, and closes the Holder before what
 // is served.
-func Serve(ctx context.Context, cfg Served) (*Holder, error) {
+func Serve(ctx context.Context, cfg HolderConfig) (*Holder, error) {
 	s := &Holder{cfg: cfg}
 	s.closing, s.close = context.WithCancel(context.Background())
 	if err := s.open(ctx); err != nil {
@@ -176,7 +176,7 @@ func (s *Holder) Publish() error {
 }
 
 // Change changes the endpoint, and writes it if it was published.
-func (s *Holder) Change(change func(*Endpoint)) error {
+func (s *Holder) UpdateEndpoint(change func(*Endpoint)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(&s.mu.endpoint)
@@ -187,7 +187,7 @@ func (s *Holder) Change(change func(*Endpoint)) error {
 }
 
 // drainTime is how long calls under way may take when the service ends.
-const drainTime = 2 * time.Second
+const drainTimeout = 2 * time.Second
 
 // Close removes the endpoint from the folder, ends the signs of life, after which
 // clients look for another holder, and returns when the calls under way have ended.
@@ -202,7 +202,7 @@ func (s *Holder) Close(ctx context.Context) error {
 		s.mu.written = false
 	}
 	s.mu.Unlock()
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), drainTime, errDrained)
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), drainTimeout, errDrainTimeout)
 	defer cancel()
 	var both sync.WaitGroup
 	if s.web != nil {
@@ -213,7 +213,7 @@ func (s *Holder) Close(ctx context.Context) error {
 		})
 	}
 	if s.server != nil {
-		if ended := s.server.Shutdown(ctx); ended != nil && !errors.Is(ended, errDrained) {
+		if ended := s.server.Shutdown(ctx); ended != nil && !errors.Is(ended, errDrainTimeout) {
 			err = errors.Join(err, ended)
 		}
 	}
@@ -223,13 +223,13 @@ func (s *Holder) Close(ctx context.Context) error {
 }
 
 // errDrained ends calls that are under way for too long when a service closes.
-var errDrained = errors.New("the service ended")
+var errDrainTimeout = errors.New("the service ended")
 
 // routes returns the handler of all requests. Each needs the password, and none may
 // come from a page of another origin.
 func (s *Holder) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+alivePath, s.alive)
+	mux.HandleFunc("GET "+heartbeatPath, s.heartbeat)
 	if s.cfg.Checkpoints != nil {
 		mux.HandleFunc("GET "+checkpointPath+"{name...}", s.checkpoint)
 		mux.HandleFunc("PUT "+checkpointPath+"{name...}", s.saveCheckpoint)
@@ -249,12 +249,12 @@ func (s *Holder) routes() http.Handler {
 	if s.cfg.Status != nil {
 		mux.Handle("GET /", s.cfg.Status)
 	}
-	kept := remote.Serve(s.cfg.Outputs, remote.Serving{Authorize: s.authorize})
+	blobs := remote.Serve(s.cfg.Outputs, remote.ServerConfig{Authorize: s.authorize})
 	origins := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch err := s.authorize(r); {
 		case strings.HasPrefix(r.URL.Path, outputsPath): // package remote calls authorize itself
-			kept.ServeHTTP(w, r)
+			blobs.ServeHTTP(w, r)
 		case err != nil:
 			w.Header().Set("WWW-Authenticate", `Basic realm="ledger"`)
 			http.Error(w, err.Error(), http.StatusUnauthorized)
@@ -281,9 +281,9 @@ func (s *Holder) authorize(r *http.Request) error {
 }
 
 // alive sends signs of life until the client leaves or the service ends.
-func (s *Holder) alive(w http.ResponseWriter, r *http.Request) {
+func (s *Holder) heartbeat(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
-	beats := time.NewTicker(beat)
+	beats := time.NewTicker(heartbeatInterval)
 	defer beats.Stop()
 	for {
 		_ = control.SetWriteDeadline(time.Now().Add(10 * time.Second)) // the connection has deadlines
@@ -322,15 +322,15 @@ func (s *Holder) saveCheckpoint(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	s.done(w, s.cfg.Checkpoints.SaveCheckpoint(r.Context(), r.PathValue("name"), data))
+	s.writeResult(w, s.cfg.Checkpoints.SaveCheckpoint(r.Context(), r.PathValue("name"), data))
 }
 
 func (s *Holder) sync(w http.ResponseWriter, r *http.Request) {
-	s.done(w, s.cfg.Checkpoints.Sync(r.Context()))
+	s.writeResult(w, s.cfg.Checkpoints.Sync(r.Context()))
 }
 
 // done answers a request that has no result.
-func (s *Holder) done(w http.ResponseWriter, err error) {
+func (s *Holder) writeResult(w http.ResponseWriter, err error) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -339,17 +339,17 @@ func (s *Holder) done(w http.ResponseWriter, err error) {
 }
 
 // A backupOrder asks for a backup.
-type backupOrder struct {
+type backupRequest struct {
 	To string `json:"to"` // an absolute path
 }
 
 func (s *Holder) backup(w http.ResponseWriter, r *http.Request) {
-	var order backupOrder
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16)).Decode(&order); err != nil || !filepath.IsAbs(order.To) {
+	var request backupRequest
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16)).Decode(&request); err != nil || !filepath.IsAbs(request.To) {
 		http.Error(w, `a backup is asked for as {"to": an absolute path}`, http.StatusBadRequest)
 		return
 	}
-	made, err := s.cfg.Backup(r.Context(), order.To)
+	made, err := s.cfg.Backup(r.Context(), request.To)
 	var text []byte
 	if err == nil {
 		text, err = json.Marshal(made)
@@ -363,6 +363,6 @@ func (s *Holder) backup(w http.ResponseWriter, r *http.Request) {
 }
 
 // Note puts the ID under which this process is on record into the endpoint.
-func (s *Holder) Note(process domain.ProcessID) error {
-	return s.Change(func(e *Endpoint) { e.Process = process })
+func (s *Holder) SetProcess(process domain.ProcessID) error {
+	return s.UpdateEndpoint(func(e *Endpoint) { e.Process = process })
 }

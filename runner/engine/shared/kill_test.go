@@ -45,7 +45,7 @@ func work(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	s, err := shared.Open(ctx, args[0], shared.Config{Command: "worker", Patience: time.Minute})
+	s, err := shared.Open(ctx, args[0], shared.Config{Command: "worker", Timeout: time.Minute})
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func work(ctx context.Context, args []string) (err error) {
 		length = h.Revision
 		break
 	}
-	mint := domain.NewMint(time.Now, seeded{rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))})
+	mint := domain.NewMint(time.Now, randReader{rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))})
 	for ; length < events.Revision(until); length++ {
 		if err := s.Append(ctx, stream, length, record(mint, fmt.Sprint(length+1))); err != nil {
 			return fmt.Errorf("append %d: %w", length+1, err)
@@ -72,9 +72,9 @@ func work(ctx context.Context, args []string) (err error) {
 	return nil
 }
 
-type seeded struct{ *rand.Rand }
+type randReader struct{ *rand.Rand }
 
-func (s seeded) Read(p []byte) (int, error) {
+func (s randReader) Read(p []byte) (int, error) {
 	for i := range p {
 		p[i] = byte(s.Uint32())
 	}
@@ -252,12 +252,12 @@ func TestStoppedHoldersAreWaitedFor(t *testing.T) {
 			if err := holder.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
 			}
-			told := make(chan shared.Wait, 1)
+			notified := make(chan shared.LockWait, 1)
 			late := make(chan error, 1)
 			go func() {
-				s, err := shared.Open(t.Context(), dir, shared.Config{Command: "late", Patience: time.Minute, Waiting: func(w shared.Wait) {
+				s, err := shared.Open(t.Context(), dir, shared.Config{Command: "late", Timeout: time.Minute, Waiting: func(w shared.LockWait) {
 					select {
-					case told <- w:
+					case notified <- w:
 					default:
 					}
 				}})
@@ -266,7 +266,7 @@ func TestStoppedHoldersAreWaitedFor(t *testing.T) {
 				}
 				late <- err
 			}()
-			if w := <-told; w.Owner.PID != holder.cmd.Process.Pid || !w.Stopped {
+			if w := <-notified; w.Owner.PID != holder.cmd.Process.Pid || !w.Stopped {
 				t.Errorf("waiting for %v, want the stopped process %d", w, holder.cmd.Process.Pid)
 			}
 			if err := holder.cmd.Process.Signal(end); err != nil {

@@ -35,14 +35,14 @@ func describe(o embedded.Owner) string {
 }
 
 // A Wait says for which process a folder is waited for.
-type Wait struct {
+type LockWait struct {
 	Dir     string
 	Owner   embedded.Owner // zero: not known
 	Stopped bool           // by a signal, such as that of Ctrl-Z; false where that cannot be known
 }
 
 // String says so for a person.
-func (w Wait) String() string {
+func (w LockWait) String() string {
 	who := "another process"
 	if w.Owner.PID != 0 {
 		who = describe(w.Owner)
@@ -55,31 +55,33 @@ func (w Wait) String() string {
 
 // A Silent says that the process that has a folder open did not answer in time. It
 // is an ErrSilent and an events.ErrInUse.
-type Silent struct {
-	Wait
+type UnresponsiveError struct {
+	LockWait
 	Last error // the result of the last attempt; nil: none was made
 }
 
 // ErrSilent says that the process that has a folder open does not answer.
-var ErrSilent = errors.New("process that has the folder open does not answer")
+var ErrUnresponsive = errors.New("process that has the folder open does not answer")
 
 // Error names the process.
-func (s *Silent) Error() string {
-	text := fmt.Sprintf("open %s: %v by %s, and it does not answer", s.Dir, events.ErrInUse, s.Wait)
-	if errors.Is(s.Last, ErrAway) {
+func (s *UnresponsiveError) Error() string {
+	text := fmt.Sprintf("open %s: %v by %s, and it does not answer", s.Dir, events.ErrInUse, s.LockWait)
+	if errors.Is(s.Last, ErrNoResponse) {
 		text += ": " + s.Last.Error()
 	}
 	return text
 }
 
 // Is reports whether target is ErrSilent or events.ErrInUse.
-func (s *Silent) Is(target error) bool { return target == ErrSilent || target == events.ErrInUse }
+func (s *UnresponsiveError) Is(target error) bool {
+	return target == ErrUnresponsive || target == events.ErrInUse
+}
 
 // waitOn describes the process that has a folder now.
-func waitOn(dir string) Wait {
+func currentWait(dir string) LockWait {
 	o, _ := readOwner(dir)
 	host, err := os.Hostname()
-	return Wait{dir, o, err == nil && o.Host == host && stopped(o.PID, o.Started)}
+	return LockWait{dir, o, err == nil && o.Host == host && stopped(o.PID, o.Started)}
 }
 
 // stopped reports whether a process of this machine is stopped by a signal. Another

@@ -19,7 +19,7 @@ import (
 // DefaultPatience is how long a holder that does not answer is waited for. It is
 // shorter than runner.DefaultLease, so that the error names the holder before the
 // lease of this process runs out.
-const DefaultPatience = 20 * time.Second
+const DefaultTimeout = 20 * time.Second
 
 // A Config says how a process opens a folder that it shares.
 type Config struct {
@@ -31,11 +31,11 @@ type Config struct {
 	Process domain.ProcessID
 	// Patience is how long a holder that does not answer is waited for. 0:
 	// DefaultPatience.
-	Patience time.Duration
+	Timeout time.Duration
 	// Waiting is called, on a goroutine of the Store, once for each time that a holder
 	// has not answered for some seconds while an operation waits for it. Nil: nothing
 	// is called.
-	Waiting func(Wait)
+	Waiting func(LockWait)
 	// TookOver is called, on a goroutine of its own which Close joins, when this
 	// process has taken the folder over from another one and serves it. Its context
 	// ends with the Store. Nil: nothing is called.
@@ -63,12 +63,12 @@ type Store struct {
 		closed  bool
 		yielded time.Time // when this process gave the folder up to one that asked for it
 		current *backend
-		search  *search // nil: none is under way
+		search  *backendSearch // nil: none is under way
 	}
 }
 
 // A search for the next backend is shared by all operations that wait for one.
-type search struct {
+type backendSearch struct {
 	done chan struct{}
 	err  error // set before done is closed
 }
@@ -84,20 +84,20 @@ type search struct {
 func Open(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	s := &Store{cfg: cfg, dir: dir}
 	s.life, s.end = context.WithCancelCause(context.Background())
-	b, err := s.find(ctx, true)
+	b, err := s.findBackend(ctx, true)
 	if err != nil {
 		s.end(events.ErrClosed)
 		return nil, err
 	}
-	s.use(b)
+	s.setCurrent(b)
 	return s, nil
 }
 
-func (s *Store) patience() time.Duration { return cmp.Or(s.cfg.Patience, DefaultPatience) }
+func (s *Store) timeout() time.Duration { return cmp.Or(s.cfg.Timeout, DefaultTimeout) }
 
 func (s *Store) process() domain.ProcessID { return s.cfg.Process }
 
-func (s *Store) waiting(w Wait) {
+func (s *Store) waiting(w LockWait) {
 	if s.cfg.Waiting != nil {
 		s.cfg.Waiting(w)
 	}
@@ -106,7 +106,7 @@ func (s *Store) waiting(w Wait) {
 // use makes a backend the current one. A process that writes looks for the next one
 // as soon as it is gone, so that the others need not wait until this one has
 // something to do.
-func (s *Store) use(b *backend) {
+func (s *Store) setCurrent(b *backend) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.current = b
@@ -132,7 +132,7 @@ func (s *Store) backend(ctx context.Context) (*backend, error) {
 	}
 	found := s.mu.search
 	if found == nil {
-		found = &search{done: make(chan struct{})}
+		found = &backendSearch{done: make(chan struct{})}
 		s.mu.search = found
 		s.running.Go(func() { s.replace(found) })
 	}
@@ -154,16 +154,16 @@ func (s *Store) backend(ctx context.Context) (*backend, error) {
 }
 
 // replace looks for the backend that follows the current one.
-func (s *Store) replace(found *search) {
+func (s *Store) replace(found *backendSearch) {
 	s.mu.Lock()
 	old := s.mu.current
 	s.mu.Unlock()
 	s.running.Go(func() { _ = old.close(s.life) }) // no operation uses it any more
-	next, err := s.find(s.life, false)
+	next, err := s.findBackend(s.life, false)
 	if err == nil {
-		s.use(next)
-		if next.held != nil && s.cfg.TookOver != nil {
-			s.begin(func() { s.cfg.TookOver(s.life) })
+		s.setCurrent(next)
+		if next.owned != nil && s.cfg.TookOver != nil {
+			s.goUnlessClosed(func() { s.cfg.TookOver(s.life) })
 		}
 	}
 	s.mu.Lock()
@@ -177,7 +177,7 @@ func (s *Store) replace(found *search) {
 }
 
 // begin starts a goroutine unless the store is closed.
-func (s *Store) begin(do func()) {
+func (s *Store) goUnlessClosed(do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.mu.closed {
@@ -191,28 +191,28 @@ const (
 	lastPause  = 100 * time.Millisecond
 	// aloneTime is how long a process that does not share the folder may have it
 	// before Open fails: short work, such as a check, is waited for.
-	aloneTime = time.Second
+	exclusiveWait = time.Second
 	// findTold is how long find tries before it calls Config.Waiting.
-	findTold = 2 * time.Second
+	noticeAfter = 2 * time.Second
 )
 
 // find returns a backend: the folder, held by this process, or a connection to the
 // process that holds it. It waits for one that begins to serve, or ends.
-func (s *Store) find(ctx context.Context, first bool) (*backend, error) {
-	began, told := time.Now(), false
+func (s *Store) findBackend(ctx context.Context, first bool) (*backend, error) {
+	began, notified := time.Now(), false
 	for pause := firstPause; ; pause = min(pause*3/2, lastPause) {
-		b, alone, err := s.try(ctx)
-		if err == nil || ctx.Err() != nil || !inUse(err) && !errors.Is(err, ErrAway) {
+		b, alone, err := s.tryBackend(ctx)
+		if err == nil || ctx.Err() != nil || !inUse(err) && !errors.Is(err, ErrNoResponse) {
 			return b, err
 		}
-		wait, since := waitOn(s.dir), time.Since(began)
+		wait, since := currentWait(s.dir), time.Since(began)
 		switch {
-		case errors.Is(err, errOtherHost), alone && first && since > aloneTime:
+		case errors.Is(err, errOtherHost), alone && first && since > exclusiveWait:
 			return nil, err
-		case since > s.patience():
-			return nil, &Silent{wait, err}
-		case !told && since > findTold:
-			told = true
+		case since > s.timeout():
+			return nil, &UnresponsiveError{wait, err}
+		case !notified && since > noticeAfter:
+			notified = true
 			s.waiting(wait)
 		}
 		timer := time.NewTimer(pause)
@@ -236,7 +236,7 @@ func inUse(err error) bool {
 // try makes one attempt at a backend. It also reports whether the folder is held by
 // a process that does not share it. An events.ErrInUse or an ErrAway says that another
 // attempt may succeed.
-func (s *Store) try(ctx context.Context) (b *backend, alone bool, err error) {
+func (s *Store) tryBackend(ctx context.Context) (b *backend, alone bool, err error) {
 	// The lock decides, and not what a file says: a copy of a folder has the files of
 	// the process that held the original, and a process that was killed leaves its own.
 	err = events.ErrInUse
@@ -244,7 +244,7 @@ func (s *Store) try(ctx context.Context) (b *backend, alone bool, err error) {
 	case s.cfg.ReadOnly != nil:
 		b, err = s.readOnly(ctx)
 	case !s.yields():
-		b, err = s.hold(ctx)
+		b, err = s.acquire(ctx)
 	}
 	if !inUse(err) {
 		return b, false, err

@@ -25,7 +25,7 @@ func open(t *testing.T, dir string, cfg shared.Config) *shared.Store {
 	if cfg.Command == "" {
 		cfg.Command = "test"
 	}
-	cfg.Patience = time.Minute
+	cfg.Timeout = time.Minute
 	s, err := shared.Open(t.Context(), dir, cfg)
 	if err != nil {
 		t.Fatalf("Open = %v", err)
@@ -42,10 +42,10 @@ func TestEveryLawHolds(t *testing.T) {
 		var holder *shared.Store
 		return eventstest.Harness{
 			Open: func(ctx context.Context) (_ events.Store, err error) {
-				if holder, err = shared.Open(ctx, dir, shared.Config{Command: "holder", Patience: time.Minute}); err != nil {
+				if holder, err = shared.Open(ctx, dir, shared.Config{Command: "holder", Timeout: time.Minute}); err != nil {
 					return nil, err
 				}
-				client, err := shared.Open(ctx, dir, shared.Config{Command: "client", Patience: time.Minute})
+				client, err := shared.Open(ctx, dir, shared.Config{Command: "client", Timeout: time.Minute})
 				if err != nil {
 					return nil, errors.Join(err, holder.Close(ctx))
 				}
@@ -93,7 +93,7 @@ func TestTakeoverLosesNothing(t *testing.T) {
 			}
 		})
 		writing.Go(func() {
-			mint := domain.NewMint(time.Now, zeros{})
+			mint := domain.NewMint(time.Now, zeroReader{})
 			for n := range events.Revision(records) {
 				if err := s.Append(ctx, events.Stream(fmt.Sprint("thing-", i)), n, record(mint, fmt.Sprint(i, " ", n))); err != nil {
 					t.Errorf("Append %d of %d = %v", n, i, err)
@@ -154,7 +154,7 @@ func TestTakeoverLosesNothing(t *testing.T) {
 func TestLoopsOverOneFollowAreIndependent(t *testing.T) {
 	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "store"), shared.Config{})
-	if err := s.Append(t.Context(), "thing-1", 0, record(domain.NewMint(time.Now, zeros{}), "1")); err != nil {
+	if err := s.Append(t.Context(), "thing-1", 0, record(domain.NewMint(time.Now, zeroReader{}), "1")); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -187,7 +187,7 @@ func TestTakeoverKeepsOutputsAndCheckpoints(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	first := open(t, dir, shared.Config{})
 	second := open(t, dir, shared.Config{})
-	mint := domain.NewMint(time.Now, zeros{})
+	mint := domain.NewMint(time.Now, zeroReader{})
 	ref := domain.NewRef(mint.Event(), domain.TextChannel)
 	text := strings.Repeat("0123456789", 1<<18)
 	if _, err := second.Outputs().Keep(t.Context(), ref, "text/plain", strings.NewReader(text)); err != nil {
@@ -242,7 +242,7 @@ func TestOneOfManyHolds(t *testing.T) {
 	for i := range stores {
 		all.Go(func() {
 			var err error
-			if stores[i], err = shared.Open(t.Context(), dir, shared.Config{Command: fmt.Sprint("test ", i), Patience: time.Minute}); err != nil {
+			if stores[i], err = shared.Open(t.Context(), dir, shared.Config{Command: fmt.Sprint("test ", i), Timeout: time.Minute}); err != nil {
 				t.Errorf("Open = %v", err)
 			}
 		})
@@ -289,7 +289,7 @@ func TestStaleEndpoints(t *testing.T) {
 	t.Run("of a process that was killed", func(t *testing.T) {
 		t.Parallel()
 		dir := filepath.Join(t.TempDir(), "store")
-		mint := domain.NewMint(time.Now, zeros{})
+		mint := domain.NewMint(time.Now, zeroReader{})
 		dead, before := mint.Process(), mint.Process()
 		if err := open(t, dir, shared.Config{}).Close(t.Context()); err != nil {
 			t.Fatal(err)
@@ -339,16 +339,16 @@ func TestStaleEndpoints(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		told := make(chan shared.Wait, 1)
+		notified := make(chan shared.LockWait, 1)
 		opened := make(chan error, 1)
 		go func() {
-			s, err := shared.Open(t.Context(), dir, shared.Config{Command: "test", Patience: time.Minute, Waiting: func(w shared.Wait) { told <- w }})
+			s, err := shared.Open(t.Context(), dir, shared.Config{Command: "test", Timeout: time.Minute, Waiting: func(w shared.LockWait) { notified <- w }})
 			if err == nil {
 				err = s.Close(context.Background())
 			}
 			opened <- err
 		}()
-		if w := <-told; w.Owner.Command != "ledger run" || w.Stopped {
+		if w := <-notified; w.Owner.Command != "ledger run" || w.Stopped {
 			t.Errorf("waits for %v, want the process that has the lock", w)
 		}
 		if err := log.Close(); err != nil { // it ends before it served
@@ -369,8 +369,8 @@ func TestSilenceIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	_, err = shared.Open(t.Context(), dir, shared.Config{Command: "test", Patience: 100 * time.Millisecond})
-	if !errors.Is(err, shared.ErrSilent) || !errors.Is(err, events.ErrInUse) || !strings.Contains(err.Error(), "(ledger run on ") {
+	_, err = shared.Open(t.Context(), dir, shared.Config{Command: "test", Timeout: 100 * time.Millisecond})
+	if !errors.Is(err, shared.ErrUnresponsive) || !errors.Is(err, events.ErrInUse) || !strings.Contains(err.Error(), "(ledger run on ") {
 		t.Errorf("Open = %v, want an ErrSilent that names the process", err)
 	}
 }
@@ -381,7 +381,7 @@ func TestAReaderHoldsNothing(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")
 	writer := open(t, dir, shared.Config{})
-	mint := domain.NewMint(time.Now, zeros{})
+	mint := domain.NewMint(time.Now, zeroReader{})
 	if err := writer.Append(t.Context(), "thing-1", 0, record(mint, "a")); err != nil {
 		t.Fatal(err)
 	}
@@ -419,7 +419,7 @@ func TestAReaderHoldsNothing(t *testing.T) {
 func TestACopyOfAHeldFolderIsRead(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")
-	writer, mint := open(t, dir, shared.Config{}), domain.NewMint(time.Now, zeros{})
+	writer, mint := open(t, dir, shared.Config{}), domain.NewMint(time.Now, zeroReader{})
 	if err := writer.Append(t.Context(), "thing-1", 0, record(mint, "a")); err != nil {
 		t.Fatal(err)
 	}
@@ -465,9 +465,9 @@ func TestACopyOfAHeldFolderIsRead(t *testing.T) {
 	}
 }
 
-type zeros struct{}
+type zeroReader struct{}
 
-func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+func (zeroReader) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 // A holder gives the folder up to a process that asks for it, such as ledger serve,
 // and goes on as a client of the next holder, with its loops.
@@ -475,7 +475,7 @@ func TestAHolderYields(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")
 	first := open(t, dir, shared.Config{Command: "first"})
-	mint := domain.NewMint(time.Now, zeros{})
+	mint := domain.NewMint(time.Now, zeroReader{})
 	if err := first.Append(t.Context(), "thing-1", 0, record(mint, "a")); err != nil {
 		t.Fatal(err)
 	}
@@ -493,7 +493,7 @@ func TestAHolderYields(t *testing.T) {
 	defer following.Wait()
 	defer cancel()
 	<-got
-	yields, err := shared.AskToYield(t.Context(), dir)
+	yields, err := shared.RequestYield(t.Context(), dir)
 	if err != nil || !yields {
 		t.Fatalf("AskToYield = %v, %v", yields, err)
 	}

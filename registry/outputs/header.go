@@ -13,20 +13,20 @@ import (
 // The first byte of a key says what it is of. The layout is drawn in doc.go.
 const (
 	formatKind = 'f'
-	headKind   = 'h'
-	bodyKind   = 'b'
+	headerKind = 'h'
+	chunkKind  = 'b'
 
 	identityKind = 'i'
 )
 
 const (
-	format     = 1 // of the store
-	headFormat = 1 // of a head record
+	format       = 1 // of the store
+	headerFormat = 1 // of a head record
 
-	headKeySize  = 1 + 16 + 1
-	chunkKeySize = 1 + 8 + 4
-	headFixed    = 1 + 1 + 8 + 4 + 8 + 8 + 32 + 8
-	crcSize      = 4
+	headerKeySize   = 1 + 16 + 1
+	chunkKeySize    = 1 + 8 + 4
+	headerFixedSize = 1 + 1 + 8 + 4 + 8 + 8 + 32 + 8
+	crcSize         = 4
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -41,35 +41,35 @@ const (
 )
 
 // A head is all that is known of an output but its bytes.
-type head struct {
+type blobHeader struct {
 	retained domain.Retained
 	state    state
-	body     uint64 // zero once pruned
+	blob     uint64 // zero once pruned
 	chunk    uint32 // the bytes in each chunk but the last
 	prunedAt time.Time
 	policy   string
 }
 
 // tombstone returns the *Pruned of a pruned head, and nil for any other.
-func (h head) tombstone() error {
+func (h blobHeader) tombstone() error {
 	if h.state != pruned {
 		return nil
 	}
-	return &Pruned{Retained: h.retained, Policy: h.policy, At: h.prunedAt}
+	return &PrunedError{Retained: h.retained, Policy: h.policy, At: h.prunedAt}
 }
 
-func headKey(ref domain.Ref) []byte {
+func headerKey(ref domain.Ref) []byte {
 	return append(settlementKey(ref.Settlement()), byte(ref.Channel()))
 }
 
 // settlementKey is the beginning of the keys of all heads of a settlement.
 func settlementKey(settlement domain.EventID) []byte {
 	id := settlement.Bytes()
-	return append([]byte{headKind}, id[:]...)
+	return append([]byte{headerKind}, id[:]...)
 }
 
-func parseHeadKey(key []byte) (domain.Ref, error) {
-	if len(key) != headKeySize {
+func parseHeaderKey(key []byte) (domain.Ref, error) {
+	if len(key) != headerKeySize {
 		return domain.Ref{}, fmt.Errorf("key of %d bytes in the place of a head: %w", len(key), ErrDamaged)
 	}
 	var zero domain.EventID
@@ -80,16 +80,16 @@ func parseHeadKey(key []byte) (domain.Ref, error) {
 // idFrom lets the kind of an ID, which has no name outside domain, be inferred.
 func idFrom[K domain.IDKind](_ domain.ID[K], b [16]byte) domain.ID[K] { return domain.IDFromBytes[K](b) }
 
-func chunkKey(body uint64, chunk uint32) []byte {
+func chunkKey(blob uint64, chunk uint32) []byte {
 	key := make([]byte, 0, chunkKeySize)
-	key = append(key, bodyKind)
-	key = binary.BigEndian.AppendUint64(key, body)
+	key = append(key, chunkKind)
+	key = binary.BigEndian.AppendUint64(key, blob)
 	return binary.BigEndian.AppendUint32(key, chunk)
 }
 
 // bodySpan returns the keys between which the chunks of a body lie, the second
 // one excluded.
-func bodySpan(body uint64) (from, to []byte) { return chunkKey(body, 0), chunkKey(body+1, 0) }
+func chunkSpan(blob uint64) (from, to []byte) { return chunkKey(blob, 0), chunkKey(blob+1, 0) }
 
 // prefixEnd returns the least key that is greater than all that begin with
 // prefix, whose last byte is not 255 or which is an ID's.
@@ -110,7 +110,7 @@ func checksum(key, value []byte) uint32 {
 	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
 }
 
-func (h head) encode() []byte {
+func (h blobHeader) encode() []byte {
 	sum, err := hex.DecodeString(h.retained.SHA256)
 	if err != nil || len(sum) != 32 {
 		panic("outputs: a head without a digest")
@@ -119,9 +119,9 @@ func (h head) encode() []byte {
 	if h.state == pruned {
 		at = h.prunedAt.UnixNano()
 	}
-	b := make([]byte, 0, headFixed+4+len(h.retained.MIME)+len(h.policy)+crcSize)
-	b = append(b, headFormat, byte(h.state))
-	b = binary.BigEndian.AppendUint64(b, h.body)
+	b := make([]byte, 0, headerFixedSize+4+len(h.retained.MIME)+len(h.policy)+crcSize)
+	b = append(b, headerFormat, byte(h.state))
+	b = binary.BigEndian.AppendUint64(b, h.blob)
 	b = binary.BigEndian.AppendUint32(b, h.chunk)
 	b = binary.BigEndian.AppendUint64(b, uint64(h.retained.Bytes))
 	b = binary.BigEndian.AppendUint64(b, uint64(h.retained.Lines))
@@ -129,7 +129,7 @@ func (h head) encode() []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(at))
 	b = appendText(b, h.retained.MIME)
 	b = appendText(b, h.policy)
-	return binary.BigEndian.AppendUint32(b, checksum(headKey(h.retained.Ref), b))
+	return binary.BigEndian.AppendUint32(b, checksum(headerKey(h.retained.Ref), b))
 }
 
 func appendText(b []byte, text string) []byte {
@@ -138,18 +138,18 @@ func appendText(b []byte, text string) []byte {
 }
 
 // decodeHead is the inverse of encode. It returns an ErrDamaged that names ref.
-func decodeHead(ref domain.Ref, b []byte) (head, error) {
-	if len(b) < headFixed+4+crcSize {
-		return head{}, fmt.Errorf("%v: %w: its record has %d bytes", ref, ErrDamaged, len(b))
+func decodeHeader(ref domain.Ref, b []byte) (blobHeader, error) {
+	if len(b) < headerFixedSize+4+crcSize {
+		return blobHeader{}, fmt.Errorf("%v: %w: its record has %d bytes", ref, ErrDamaged, len(b))
 	}
-	if b[0] != headFormat {
-		return head{}, fmt.Errorf("%v: %w: its record is of format %d, this program reads %d", ref, ErrFormat, b[0], headFormat)
+	if b[0] != headerFormat {
+		return blobHeader{}, fmt.Errorf("%v: %w: its record is of format %d, this program reads %d", ref, ErrFormat, b[0], headerFormat)
 	}
 	b, sum := b[:len(b)-crcSize], binary.BigEndian.Uint32(b[len(b)-crcSize:])
-	if checksum(headKey(ref), b) != sum {
-		return head{}, fmt.Errorf("%v: %w: the checksum of its record is wrong", ref, ErrDamaged)
+	if checksum(headerKey(ref), b) != sum {
+		return blobHeader{}, fmt.Errorf("%v: %w: the checksum of its record is wrong", ref, ErrDamaged)
 	}
-	h := head{state: state(b[1]), body: binary.BigEndian.Uint64(b[2:]), chunk: binary.BigEndian.Uint32(b[10:])}
+	h := blobHeader{state: state(b[1]), blob: binary.BigEndian.Uint64(b[2:]), chunk: binary.BigEndian.Uint32(b[10:])}
 	h.retained = domain.Retained{
 		Ref:    ref,
 		Bytes:  int64(binary.BigEndian.Uint64(b[14:])),
@@ -157,10 +157,10 @@ func decodeHead(ref domain.Ref, b []byte) (head, error) {
 		SHA256: hex.EncodeToString(b[30:62]),
 	}
 	at := int64(binary.BigEndian.Uint64(b[62:]))
-	mime, rest, ok := cutText(b[headFixed:])
+	mime, rest, ok := cutText(b[headerFixedSize:])
 	policy, rest, ok2 := cutText(rest)
 	if !ok || !ok2 || len(rest) != 0 || h.state < unconfirmed || h.state > pruned || h.chunk == 0 || h.retained.Bytes < 0 {
-		return head{}, fmt.Errorf("%v: %w: its record makes no sense", ref, ErrDamaged)
+		return blobHeader{}, fmt.Errorf("%v: %w: its record makes no sense", ref, ErrDamaged)
 	}
 	h.retained.MIME, h.policy = mime, policy
 	if h.state == pruned {

@@ -15,32 +15,32 @@ import (
 )
 
 // A held folder is one whose lock this process has.
-type held struct {
-	holder *Holder
-	log    *embedded.Store
-	kept   *outputs.Store
-	before []domain.ProcessID // earlier holders that did not end in order
+type ownedFolder struct {
+	holder  *Holder
+	log     *embedded.Store
+	outputs *outputs.Store
+	before  []domain.ProcessID // earlier holders that did not end in order
 }
 
 // hold takes the lock of the folder, opens it and serves it. A lock that another
 // process has is an events.ErrInUse.
-func (s *Store) hold(ctx context.Context) (*backend, error) {
+func (s *Store) acquire(ctx context.Context) (*backend, error) {
 	owner := embedded.Owner{Command: s.cfg.Command, Started: time.Now().UTC(), Shares: true}
 	log, err := embedded.Open(ctx, s.dir, embedded.Config{Owner: owner, Logger: s.cfg.Logger})
 	if err != nil {
 		return nil, err
 	}
-	kept, err := engine.OpenOutputs(ctx, log, s.dir, s.cfg.Logger)
+	blobs, err := engine.OpenOutputs(ctx, log, s.dir, s.cfg.Logger)
 	if err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
 	b := s.newBackend(Backend{
-		Log: log, Outputs: remote.Local(kept), Checkpoints: log,
-		Close: func() error { return errors.Join(kept.Close(), log.Close()) },
+		Log: log, Outputs: remote.Local(blobs), Checkpoints: log,
+		Close: func() error { return errors.Join(blobs.Close(), log.Close()) },
 	})
-	h := &held{log: log, kept: kept, before: Earlier(s.dir, s.process())}
-	h.holder, err = Serve(ctx, Served{
-		Dir: s.dir, Store: log, Outputs: kept, Checkpoints: log, Backup: h.backup, Logger: s.cfg.Logger,
+	h := &ownedFolder{log: log, outputs: blobs, before: UnfinishedHolders(s.dir, s.process())}
+	h.holder, err = Serve(ctx, HolderConfig{
+		Dir: s.dir, Store: log, Outputs: blobs, Checkpoints: log, Backup: h.backup, Logger: s.cfg.Logger,
 		Yield:    func() { s.yield(b) },
 		Endpoint: Endpoint{Started: owner.Started, Command: owner.Command, Process: s.process(), Before: h.before},
 	})
@@ -51,32 +51,32 @@ func (s *Store) hold(ctx context.Context) (*backend, error) {
 		if h.holder != nil {
 			err = errors.Join(err, h.holder.Close(ctx))
 		}
-		return nil, errors.Join(err, kept.Close(), log.Close())
+		return nil, errors.Join(err, blobs.Close(), log.Close())
 	}
-	b.held = h
+	b.owned = h
 	return b, nil
 }
 
 // maxEarlier bounds how many earlier holders an endpoint names.
-const maxEarlier = 64
+const maxUnfinished = 64
 
 // Earlier returns the processes that held a folder before and did not end in order,
 // without self. Where no other process has the lock of the folder, they are dead.
-func Earlier(dir string, self domain.ProcessID) []domain.ProcessID {
+func UnfinishedHolders(dir string, self domain.ProcessID) []domain.ProcessID {
 	last := LastEndpoint(dir)
 	all := append(slices.Clone(last.Before), last.Process)
 	all = slices.DeleteFunc(all, func(p domain.ProcessID) bool { return p.IsZero() || p == self })
-	return all[max(0, len(all)-maxEarlier):]
+	return all[max(0, len(all)-maxUnfinished):]
 }
 
-func (h *held) backup(ctx context.Context, dir string) (made BackupReport, err error) {
-	made.Backup, made.Written, err = h.log.Backup(ctx, dir, embedded.NamedPart{Name: engine.OutputsFolder, Part: engine.BackedUpOutputs{Store: h.kept}})
+func (h *ownedFolder) backup(ctx context.Context, dir string) (made BackupReport, err error) {
+	made.Backup, made.Written, err = h.log.Backup(ctx, dir, embedded.NamedPart{Name: engine.OutputsFolder, Part: engine.BackedUpOutputs{Store: h.outputs}})
 	return made, err
 }
 
 // yieldTime is how long a process that gave the folder up leaves it to the one that
 // asked for it.
-const yieldTime = 2 * time.Second
+const yieldPeriod = 2 * time.Second
 
 // yield gives the folder up to a process that asks for it, and goes on as its
 // client.
@@ -91,21 +91,21 @@ func (s *Store) yield(b *backend) {
 func (s *Store) yields() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.mu.yielded.IsZero() && time.Since(s.mu.yielded) < yieldTime
+	return !s.mu.yielded.IsZero() && time.Since(s.mu.yielded) < yieldPeriod
 }
 
 // AskToYield asks the process that holds a folder to give it up, and reports whether
 // it does. A process that is there to serve the folder does not.
-func AskToYield(ctx context.Context, dir string) (bool, error) {
+func RequestYield(ctx context.Context, dir string) (bool, error) {
 	at, err := ReadEndpoint(dir)
 	if err != nil {
 		return false, err
 	}
-	near, err := NewClient(at)
+	client, err := NewClient(at)
 	if err != nil {
 		return false, err
 	}
-	defer near.Close()
-	answer, err := near.Ask(ctx, http.MethodPost, yieldPath, nil)
-	return answer != nil, err
+	defer client.Close()
+	response, err := client.Do(ctx, http.MethodPost, yieldPath, nil)
+	return response != nil, err
 }

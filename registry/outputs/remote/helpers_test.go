@@ -50,7 +50,7 @@ func repeats(fewer, more int) int {
 
 const mime = "text/plain; charset=\r\n\x00é&%"
 
-func described(ref domain.Ref, content []byte) domain.Retained {
+func retainedOf(ref domain.Ref, content []byte) domain.Retained {
 	sum := sha256.Sum256(content)
 	return domain.Retained{
 		Ref: ref, Bytes: int64(len(content)), Lines: int64(1 + bytes.Count(content, []byte("\n"))),
@@ -59,16 +59,16 @@ func described(ref domain.Ref, content []byte) domain.Retained {
 }
 
 // A place is where outputs are kept, with all that a store and a client can.
-type place interface {
-	Outputs
+type fullStore interface {
+	BlobStore
 	Drop(ctx context.Context, settlement domain.EventID) error
 	Prune(ctx context.Context, ref domain.Ref, policy string, at time.Time) (domain.Retained, error)
 	Unconfirmed(ctx context.Context) iter.Seq2[domain.EventID, error]
 }
 
 var (
-	_ place = local{}
-	_ place = (*Client)(nil)
+	_ fullStore = localStore{}
+	_ fullStore = (*Client)(nil)
 )
 
 func storeIn(t testing.TB, fs vfs.FS) *outputs.Store {
@@ -105,7 +105,7 @@ func clientOf(t testing.TB, address string, cfg Config) *Client {
 // overTLS serves a store by HTTP/2 and returns a client of it.
 func overTLS(t testing.TB, s *outputs.Store) *Client {
 	t.Helper()
-	server := httptest.NewUnstartedServer(Serve(s, Serving{Authorize: only("ada", "secret")}))
+	server := httptest.NewUnstartedServer(Serve(s, ServerConfig{Authorize: only("ada", "secret")}))
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	t.Cleanup(func() {
@@ -127,13 +127,13 @@ func only(user, password string) func(*http.Request) error {
 }
 
 // everywhere runs a test on a store of this process and on clients of one.
-func everywhere(t *testing.T, test func(t *testing.T, p place, s *outputs.Store, fs *vfs.MemFS)) {
-	for name, open := range map[string]func(*testing.T, *outputs.Store) place{
-		"here": func(_ *testing.T, s *outputs.Store) place { return Local(s).(place) },
-		"HTTP": func(t *testing.T, s *outputs.Store) place {
-			return clientOf(t, serve(t, Serve(s, Serving{})), Config{Retry: 200 * time.Millisecond})
+func onEveryStore(t *testing.T, test func(t *testing.T, p fullStore, s *outputs.Store, fs *vfs.MemFS)) {
+	for name, open := range map[string]func(*testing.T, *outputs.Store) fullStore{
+		"here": func(_ *testing.T, s *outputs.Store) fullStore { return Local(s).(fullStore) },
+		"HTTP": func(t *testing.T, s *outputs.Store) fullStore {
+			return clientOf(t, serve(t, Serve(s, ServerConfig{})), Config{Retry: 200 * time.Millisecond})
 		},
-		"HTTP/2 TLS": func(t *testing.T, s *outputs.Store) place { return overTLS(t, s) },
+		"HTTP/2 TLS": func(t *testing.T, s *outputs.Store) fullStore { return overTLS(t, s) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -144,19 +144,19 @@ func everywhere(t *testing.T, test func(t *testing.T, p place, s *outputs.Store,
 	}
 }
 
-func mustKeep(t testing.TB, p Outputs, ref domain.Ref, content []byte) domain.Retained {
+func mustKeep(t testing.TB, p BlobStore, ref domain.Ref, content []byte) domain.Retained {
 	t.Helper()
 	r, err := p.Keep(t.Context(), ref, mime, bytes.NewReader(content))
 	if err != nil {
 		t.Fatalf("Keep(%v, %d bytes) = %v, want nil", ref, len(content), err)
 	}
-	if want := described(ref, content); r != want {
+	if want := retainedOf(ref, content); r != want {
 		t.Fatalf("Keep(%v, %d bytes) = %+v, want %+v", ref, len(content), r, want)
 	}
 	return r
 }
 
-func readAll(t testing.TB, p Outputs, ref domain.Ref) []byte {
+func readAll(t testing.TB, p BlobStore, ref domain.Ref) []byte {
 	t.Helper()
 	o, err := p.Open(t.Context(), ref)
 	if err != nil {
@@ -192,7 +192,7 @@ type proxy struct {
 	counts map[string]*atomic.Int64
 }
 
-func before(node http.Handler, on func(n int64, r *http.Request) http.HandlerFunc) *proxy {
+func withProxy(node http.Handler, on func(n int64, r *http.Request) http.HandlerFunc) *proxy {
 	p := &proxy{node: node, on: on, counts: map[string]*atomic.Int64{}}
 	for _, method := range []string{"GET", "HEAD", "PUT", "POST", "DELETE"} {
 		p.counts[method] = &atomic.Int64{}
@@ -218,24 +218,24 @@ func hangUp(w http.ResponseWriter) {
 }
 
 // lost lets the node do what is asked and loses its answer.
-func lost(node http.Handler) http.HandlerFunc {
+func loseResponse(node http.Handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		node.ServeHTTP(&unheard{ResponseWriter: w, header: http.Header{}}, r)
+		node.ServeHTTP(&discardResponse{ResponseWriter: w, header: http.Header{}}, r)
 		hangUp(w)
 	}
 }
 
-type unheard struct {
+type discardResponse struct {
 	http.ResponseWriter
 	header http.Header
 }
 
-func (u *unheard) Header() http.Header         { return u.header }
-func (u *unheard) WriteHeader(int)             {}
-func (u *unheard) Write(p []byte) (int, error) { return len(p), nil }
+func (u *discardResponse) Header() http.Header         { return u.header }
+func (u *discardResponse) WriteHeader(int)             {}
+func (u *discardResponse) Write(p []byte) (int, error) { return len(p), nil }
 
 // silent is where a server tells what is of no interest.
-var silent = log.New(io.Discard, "", 0)
+var discardLog = log.New(io.Discard, "", 0)
 
 // onlyReader hides that a reader can seek.
 type onlyReader struct{ io.Reader }

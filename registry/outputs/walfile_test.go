@@ -15,7 +15,7 @@ import (
 // is written to it is what it holds.
 func TestALogIsFilledAhead(t *testing.T) {
 	mem := vfs.NewMem()
-	g := newFilledLogs(mem)
+	g := newFilledWALs(mem)
 	write := func(f vfs.File, err error, parts ...string) {
 		t.Helper()
 		for _, part := range parts {
@@ -41,20 +41,20 @@ func TestALogIsFilledAhead(t *testing.T) {
 	}
 	f, err := g.Create("1.log", vfs.WriteCategoryUnspecified)
 	write(f, err, "one", "two")
-	holds("1.log", "onetwo", stretch)
-	long := strings.Repeat("x", stretch)
+	holds("1.log", "onetwo", fillStep)
+	long := strings.Repeat("x", fillStep)
 	f, err = g.ReuseForWrite("1.log", "2.log", vfs.WriteCategoryUnspecified)
 	write(f, err, long)
-	holds("2.log", long, stretch)
+	holds("2.log", long, fillStep)
 	f, err = g.ReuseForWrite("2.log", "3.log", vfs.WriteCategoryUnspecified)
 	write(f, err, long, "y")
-	holds("3.log", long+"y", 2*stretch)
+	holds("3.log", long+"y", 2*fillStep)
 }
 
 // A log that cannot be filled is one that grows.
 func TestALogThatCannotBeFilledGrows(t *testing.T) {
 	mem := vfs.NewMem()
-	g := newFilledLogs(errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+	g := newFilledWALs(errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind == errorfs.OpFileWriteAt {
 			return errFull
 		}
@@ -93,7 +93,7 @@ func TestChunksAreNotWrittenAgain(t *testing.T) {
 		}
 	}
 	compacted := uint64(0)
-	m := s.life.db.Metrics()
+	m := s.handle.db.Metrics()
 	for _, level := range m.Levels {
 		compacted += level.TableBytesCompacted
 	}

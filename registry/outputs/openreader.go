@@ -36,23 +36,23 @@ func OpenReader(ctx context.Context, dir string, cfg Config) (*Store, error) {
 // openPinned opens outputs whose files no writer changes meanwhile.
 func openPinned(dir string, p *pebblefiles.Pinned, cfg Config) (*Store, error) {
 	s := &Store{dir: dir, fs: p, logger: cfg.Logger, table: cmp.Or(cfg.memTable, memTable)}
-	s.replay = pebblefiles.NewReplay(p, s.torn)
+	s.replay = pebblefiles.NewReplay(p, s.onTear)
 	s.failStop = pebblefiles.NewFailStopFS(s.replay, pebblefiles.FailStopOptions{})
 	s.closing = make(chan struct{})
-	s.mu.keeping = map[domain.Ref]claim{}
+	s.mu.claims = map[domain.Ref]claim{}
 	if _, err := pebblefiles.Intact(p, dir); err != nil {
-		return nil, unsealed(err)
+		return nil, openError(err)
 	}
 	if !p.Holds() {
-		return empty()
+		return emptyStore()
 	}
-	s.options = s.tune()
+	s.options = s.pebbleOptions()
 	s.options.ReadOnly = true
 	db, err := pebble.Open(dir, s.options)
 	if err != nil {
 		return nil, err
 	}
-	s.life.db = db
+	s.handle.db = db
 	if _, err := readFormat(db); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -61,4 +61,4 @@ func openPinned(dir string, p *pebblefiles.Pinned, cfg Config) (*Store, error) {
 }
 
 // empty returns a store without outputs, which lies in memory.
-func empty() (*Store, error) { return Open("outputs", Config{FS: vfs.NewMem()}) }
+func emptyStore() (*Store, error) { return Open("outputs", Config{FS: vfs.NewMem()}) }

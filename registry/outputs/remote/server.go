@@ -20,23 +20,23 @@ import (
 )
 
 // A Serving says how outputs are served.
-type Serving struct {
+type ServerConfig struct {
 	// Authorize returns an error for a request that is refused; GET and HEAD
 	// read, all others change something. The error is not told to who asked. Nil:
 	// everybody may do everything, which is for this machine alone.
-	Authorize func(*http.Request) error
-	Limit     int64         // bytes of the largest output that is taken; zero: what the disk holds
-	Patience  time.Duration // how long one who asks may neither send nor take anything; zero: 30 s
+	Authorize   func(*http.Request) error
+	Limit       int64         // bytes of the largest output that is taken; zero: what the disk holds
+	IdleTimeout time.Duration // how long one who asks may neither send nor take anything; zero: 30 s
 }
 
 // Serve returns what serves the outputs of a store to clients, below the path /.
 // It refuses a page of another origin that a browser shows. The store is still
 // its owner's, who stops serving before closing it.
-func Serve(store *outputs.Store, s Serving) http.Handler {
-	if s.Patience == 0 {
-		s.Patience = 30 * time.Second
+func Serve(store *outputs.Store, s ServerConfig) http.Handler {
+	if s.IdleTimeout == 0 {
+		s.IdleTimeout = 30 * time.Second
 	}
-	n := &node{store: store, Serving: s}
+	n := &server{store: store, ServerConfig: s}
 	mux := http.NewServeMux()
 	for pattern, do := range map[string]func(http.ResponseWriter, *http.Request) error{
 		"GET /v1/outputs/{settlement}/{channel}":        n.get,
@@ -49,7 +49,7 @@ func Serve(store *outputs.Store, s Serving) http.Handler {
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if err := do(w, r); err != nil {
-				fail(w, err)
+				writeError(w, err)
 			}
 		})
 	}
@@ -60,21 +60,21 @@ func Serve(store *outputs.Store, s Serving) http.Handler {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		if err := origins.Check(r); err != nil || n.Authorize != nil && n.Authorize(r) != nil {
 			w.Header().Set("WWW-Authenticate", `Basic realm="outputs of a ledger", charset="UTF-8"`)
-			fail(w, fmt.Errorf("%s %s: %w", r.Method, r.URL.Path, ErrDenied))
+			writeError(w, fmt.Errorf("%s %s: %w", r.Method, r.URL.Path, ErrDenied))
 			return
 		}
-		mux.ServeHTTP(&paced{w, http.NewResponseController(w), n.Patience}, r)
+		mux.ServeHTTP(&deadlineWriter{w, http.NewResponseController(w), n.IdleTimeout}, r)
 	})
 }
 
 // A node serves a store.
-type node struct {
-	Serving
+type server struct {
+	ServerConfig
 	store *outputs.Store
 }
 
 // fail answers with an error.
-func fail(w http.ResponseWriter, err error) {
+func writeError(w http.ResponseWriter, err error) {
 	text, status := encodeError(err)
 	for _, name := range []string{retainedHeader, digestHeader, "Content-Length", "ETag", "Repr-Digest"} {
 		w.Header().Del(name)
@@ -82,23 +82,23 @@ func fail(w http.ResponseWriter, err error) {
 	w.Header().Set(errorHeader, text)
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = fmt.Fprintln(w, cut(err.Error())) // whoever asked is gone, or reads it in the header
+	_, _ = fmt.Fprintln(w, truncate(err.Error())) // whoever asked is gone, or reads it in the header
 }
 
 // A paced answer ends when who asked takes nothing of it for too long.
-type paced struct {
+type deadlineWriter struct {
 	http.ResponseWriter
-	control  *http.ResponseController
-	patience time.Duration
+	control *http.ResponseController
+	timeout time.Duration
 }
 
 // Unwrap is for http.ResponseController.
-func (p *paced) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+func (p *deadlineWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // Write writes in parts, each of which has the patience.
-func (p *paced) Write(data []byte) (written int, err error) {
+func (p *deadlineWriter) Write(data []byte) (written int, err error) {
 	for written < len(data) && err == nil {
-		_ = p.control.SetWriteDeadline(time.Now().Add(p.patience)) // where there are none, nothing is lost but the deadline
+		_ = p.control.SetWriteDeadline(time.Now().Add(p.timeout)) // where there are none, nothing is lost but the deadline
 		n := 0
 		n, err = p.ResponseWriter.Write(data[written:min(len(data), written+64<<10)])
 		written += n
@@ -118,7 +118,7 @@ func settlementOf(r *http.Request) (domain.EventID, error) {
 	return id, nil
 }
 
-func describe(w http.ResponseWriter, retained domain.Retained) {
+func setHeaders(w http.ResponseWriter, retained domain.Retained) {
 	w.Header().Set(retainedHeader, encodeRetained(retained))
 	w.Header().Set("Content-Type", "application/octet-stream") // no program guesses at, or shows, what a tool returned
 	w.Header().Set("ETag", etag(retained))
@@ -130,7 +130,7 @@ func describe(w http.ResponseWriter, retained domain.Retained) {
 func etag(retained domain.Retained) string { return `"` + retained.SHA256 + `"` }
 
 // get gives the bytes of an output, a range of them, or what is known of it.
-func (n *node) get(w http.ResponseWriter, r *http.Request) error {
+func (n *server) get(w http.ResponseWriter, r *http.Request) error {
 	ref, err := refOf(r)
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func (n *node) get(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		describe(w, retained)
+		setHeaders(w, retained)
 		w.Header().Set("Accept-Ranges", "bytes")
 		w.Header().Set("Content-Length", strconv.FormatInt(retained.Bytes, 10))
 		return nil
@@ -156,7 +156,7 @@ func (n *node) get(w http.ResponseWriter, r *http.Request) error {
 	if from, to, ok := pageRange(r.Header.Get("Range"), o.Retained().Bytes); ok && r.Header.Get("If-Range") == "" {
 		return servePage(w, o, from, to)
 	}
-	describe(w, o.Retained())
+	setHeaders(w, o.Retained())
 	http.ServeContent(w, r, "", time.Time{}, o) // an error in the middle ends the connection before the promised length
 	return nil
 }
@@ -176,14 +176,14 @@ var pages = sync.Pool{New: func() any { return new([pageSize]byte) }}
 
 // servePage gives a range with its digest. Where the output is damaged it ends
 // before the damage; a range that begins there is an error.
-func servePage(w http.ResponseWriter, o *outputs.Output, from, to int64) error {
+func servePage(w http.ResponseWriter, o *outputs.BlobReader, from, to int64) error {
 	page := pages.Get().(*[pageSize]byte)
 	defer pages.Put(page)
 	n, err := o.ReadAt(page[:to-from], from)
 	if n == 0 {
 		return err
 	}
-	describe(w, o.Retained())
+	setHeaders(w, o.Retained())
 	sum := sha256.Sum256(page[:n])
 	w.Header().Set(digestHeader, encodeDigest(sum[:]))
 	w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, from+int64(n)-1, o.Retained().Bytes))
@@ -193,15 +193,15 @@ func servePage(w http.ResponseWriter, o *outputs.Output, from, to int64) error {
 	return nil
 }
 
-func (n *node) confirm(w http.ResponseWriter, r *http.Request) error {
+func (n *server) confirm(w http.ResponseWriter, r *http.Request) error {
 	return n.change(w, r, n.store.Confirm)
 }
 
-func (n *node) drop(w http.ResponseWriter, r *http.Request) error {
+func (n *server) drop(w http.ResponseWriter, r *http.Request) error {
 	return n.change(w, r, n.store.Drop)
 }
 
-func (n *node) change(w http.ResponseWriter, r *http.Request, do func(context.Context, domain.EventID) error) error {
+func (n *server) change(w http.ResponseWriter, r *http.Request, do func(context.Context, domain.EventID) error) error {
 	id, err := settlementOf(r)
 	if err == nil {
 		err = do(r.Context(), id)
@@ -212,7 +212,7 @@ func (n *node) change(w http.ResponseWriter, r *http.Request, do func(context.Co
 	return err
 }
 
-func (n *node) prune(w http.ResponseWriter, r *http.Request) error {
+func (n *server) prune(w http.ResponseWriter, r *http.Request) error {
 	ref, err := refOf(r)
 	if err != nil {
 		return err
@@ -224,17 +224,17 @@ func (n *node) prune(w http.ResponseWriter, r *http.Request) error {
 	}
 	retained, err := n.store.Prune(r.Context(), ref, query.Get("policy"), at)
 	if err == nil {
-		describe(w, retained)
+		setHeaders(w, retained)
 		w.WriteHeader(http.StatusNoContent)
 	}
 	return err
 }
 
-func (n *node) all(w http.ResponseWriter, r *http.Request) error {
+func (n *server) all(w http.ResponseWriter, r *http.Request) error {
 	return writeList(w, n.store.All(r.Context()), encodeRetained)
 }
 
-func (n *node) unconfirmed(w http.ResponseWriter, r *http.Request) error {
+func (n *server) unconfirmed(w http.ResponseWriter, r *http.Request) error {
 	return writeList(w, n.store.Unconfirmed(r.Context()), domain.EventID.String)
 }
 
@@ -257,7 +257,7 @@ func writeList[T any](w http.ResponseWriter, list iter.Seq2[T, error], line func
 }
 
 // keep takes an output in.
-func (n *node) keep(w http.ResponseWriter, r *http.Request) error {
+func (n *server) keep(w http.ResponseWriter, r *http.Request) error {
 	ref, err := refOf(r)
 	if err != nil {
 		return err
@@ -266,31 +266,31 @@ func (n *node) keep(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return fmt.Errorf("keep %v: media type: %w", ref, err)
 	}
-	in := &incoming{request: r, control: http.NewResponseController(w), patience: n.Patience, limit: n.Limit, count: newCounter()}
+	in := &uploadBody{request: r, control: http.NewResponseController(w), timeout: n.IdleTimeout, limit: n.Limit, count: newCounter()}
 	retained, err := n.store.Keep(r.Context(), ref, mime, in)
 	if err != nil {
-		in.refuse(w, err)
+		in.reject(w, err)
 		return nil
 	}
-	describe(w, retained)
+	setHeaders(w, retained)
 	w.WriteHeader(http.StatusCreated)
 	return nil
 }
 
 // An incoming output ends in order only if its digest is the one that was sent
 // with it.
-type incoming struct {
-	request  *http.Request
-	control  *http.ResponseController
-	patience time.Duration
-	limit    int64
-	count    *counter
-	begun    bool
+type uploadBody struct {
+	request *http.Request
+	control *http.ResponseController
+	timeout time.Duration
+	limit   int64
+	count   *counter
+	started bool
 }
 
-func (in *incoming) Read(p []byte) (int, error) {
-	in.begun = true
-	_ = in.control.SetReadDeadline(time.Now().Add(in.patience)) // where there are none, nothing is lost but the deadline
+func (in *uploadBody) Read(p []byte) (int, error) {
+	in.started = true
+	_ = in.control.SetReadDeadline(time.Now().Add(in.timeout)) // where there are none, nothing is lost but the deadline
 	n, err := in.request.Body.Read(p)
 	in.count.add(p[:n])
 	if in.limit > 0 && in.count.bytes > in.limit {
@@ -299,7 +299,7 @@ func (in *incoming) Read(p []byte) (int, error) {
 	if err == io.EOF {
 		_ = in.control.SetReadDeadline(time.Time{})
 		if sum := in.count.sum.Sum(nil); !hasDigest(in.request.Trailer.Get(digestHeader), sum) && !hasDigest(in.request.Header.Get(digestHeader), sum) {
-			return n, fmt.Errorf("%w: its digest is not the %s that was sent with it", ErrMangled, digestHeader)
+			return n, fmt.Errorf("%w: its digest is not the %s that was sent with it", ErrChecksum, digestHeader)
 		}
 	}
 	return n, err
@@ -307,16 +307,16 @@ func (in *incoming) Read(p []byte) (int, error) {
 
 // refuse answers before everything was sent, and takes what is still on its way
 // so that the answer is read.
-func (in *incoming) refuse(w http.ResponseWriter, err error) {
+func (in *uploadBody) reject(w http.ResponseWriter, err error) {
 	_ = in.control.EnableFullDuplex() // a connection that has it anyway says no
 	if in.request.ProtoMajor == 1 {   // the connections of HTTP/2 have other requests
 		w.Header().Set("Connection", "close")
 	}
-	fail(w, err)
-	if !in.begun {
+	writeError(w, err)
+	if !in.started {
 		return
 	}
-	if in.control.Flush() == nil && in.control.SetReadDeadline(time.Now().Add(in.patience)) == nil {
+	if in.control.Flush() == nil && in.control.SetReadDeadline(time.Now().Add(in.timeout)) == nil {
 		_, _ = io.Copy(io.Discard, in.request.Body)
 	}
 }

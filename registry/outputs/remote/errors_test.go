@@ -18,7 +18,7 @@ import (
 )
 
 // silence listens and never says anything.
-func silence(t *testing.T) string {
+func silentServer(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -29,7 +29,7 @@ func silence(t *testing.T) string {
 }
 
 // nobody returns an address at which nobody listens.
-func nobody(t *testing.T) string {
+func closedPort(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -40,24 +40,24 @@ func nobody(t *testing.T) string {
 }
 
 // each calls every method of a client once, and what it returned.
-func each(ctx context.Context, c *Client, told func(string, error)) {
+func callEach(ctx context.Context, c *Client, report func(string, error)) {
 	r := refs(1)()
 	_, err := c.Keep(ctx, r, mime, strings.NewReader("x"))
-	told("Keep", err)
-	told("Confirm", c.Confirm(ctx, r.Settlement()))
-	told("Drop", c.Drop(ctx, r.Settlement()))
+	report("Keep", err)
+	report("Confirm", c.Confirm(ctx, r.Settlement()))
+	report("Drop", c.Drop(ctx, r.Settlement()))
 	_, err = c.Prune(ctx, r, "x", time.Now())
-	told("Prune", err)
+	report("Prune", err)
 	_, err = c.Open(ctx, r)
-	told("Open", err)
+	report("Open", err)
 	_, err = c.Stat(ctx, r)
-	told("Stat", err)
-	told("Verify", c.Verify(ctx, r))
+	report("Stat", err)
+	report("Verify", c.Verify(ctx, r))
 	for _, err := range c.All(ctx) {
-		told("All", err)
+		report("All", err)
 	}
 	for _, err := range c.Unconfirmed(ctx) {
-		told("Unconfirmed", err)
+		report("Unconfirmed", err)
 	}
 }
 
@@ -67,21 +67,21 @@ func TestNodeThatCannotBeHadIsAnError(t *testing.T) {
 	t.Parallel()
 	other := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }))
 	closing := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { hangUp(w) }))
-	secure := httptest.NewTLSServer(Serve(storeIn(t, vfs.NewMem()), Serving{}))
+	secure := httptest.NewTLSServer(Serve(storeIn(t, vfs.NewMem()), ServerConfig{}))
 	t.Cleanup(secure.Close)
 	mute(secure)
-	patient := Config{User: "ada", Password: "secret", Patience: 10 * time.Second, Retry: -1}
+	patient := Config{User: "ada", Password: "secret", IdleTimeout: 10 * time.Second, Retry: -1}
 	quick := patient
-	quick.Patience = 50 * time.Millisecond
+	quick.IdleTimeout = 50 * time.Millisecond
 	for name, at := range map[string]struct {
 		address string
 		want    error
 	}{
-		"nobody listens":           {nobody(t), ErrUnreachable},
-		"silence":                  {silence(t), ErrUnreachable},
+		"nobody listens":           {closedPort(t), ErrUnreachable},
+		"silence":                  {silentServer(t), ErrUnreachable},
 		"hangs up":                 {closing, ErrUnreachable},
 		"another server":           {other, ErrNotANode},
-		"another path":             {serve(t, Serve(storeIn(t, vfs.NewMem()), Serving{})) + "/elsewhere", ErrNotANode},
+		"another path":             {serve(t, Serve(storeIn(t, vfs.NewMem()), ServerConfig{})) + "/elsewhere", ErrNotANode},
 		"https to a node of http":  {"https://" + strings.TrimPrefix(other, "http://"), ErrUnreachable},
 		"certificate of a nobody":  {secure.URL, ErrUnreachable},
 		"name that does not exist": {"https://node.invalid:1", ErrUnreachable},
@@ -94,7 +94,7 @@ func TestNodeThatCannotBeHadIsAnError(t *testing.T) {
 			}
 			c := clientOf(t, at.address, config)
 			n := 0
-			each(t.Context(), c, func(what string, err error) {
+			callEach(t.Context(), c, func(what string, err error) {
 				n++
 				if !errors.Is(err, at.want) || errors.Is(err, context.Canceled) {
 					t.Errorf("%s = %v, want %v", what, err, at.want)
@@ -115,15 +115,15 @@ func TestNodeThatCannotBeHadIsAnError(t *testing.T) {
 }
 
 // mute keeps a server from telling the tests of handshakes that fail.
-func mute(s *httptest.Server) { s.Config.ErrorLog = silent }
+func mute(s *httptest.Server) { s.Config.ErrorLog = discardLog }
 
 func TestContextEndsEveryCallAtOnce(t *testing.T) {
 	t.Parallel()
-	c := clientOf(t, silence(t), Config{})
+	c := clientOf(t, silentServer(t), Config{})
 	n := 0
 	cause := errors.New("it is enough")
-	each := func(ctx context.Context) {
-		each(ctx, c, func(what string, err error) {
+	callEach := func(ctx context.Context) {
+		callEach(ctx, c, func(what string, err error) {
 			n++
 			if !errors.Is(err, cause) || errors.Is(err, ErrUnreachable) {
 				t.Errorf("%s = %v, want %v", what, err, cause)
@@ -132,11 +132,11 @@ func TestContextEndsEveryCallAtOnce(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
-	each(ctx)
+	callEach(ctx)
 	ctx, stop := context.WithTimeoutCause(t.Context(), 30*time.Millisecond, cause)
 	defer stop()
 	begun := time.Now()
-	each(ctx)
+	callEach(ctx)
 	if took := time.Since(begun); took > 10*time.Second { // the patience is 15 s
 		t.Errorf("the calls took %v after their context ended", took)
 	}
@@ -151,10 +151,10 @@ func TestContextEndsATransfer(t *testing.T) {
 	s := storeIn(t, vfs.NewMem())
 	r, content := refs(1)(), random(3*pageSize, 1)
 	mustKeep(t, Local(s), r, content)
-	node := Serve(s, Serving{})
+	node := Serve(s, ServerConfig{})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("it is enough")
-	c := clientOf(t, serve(t, before(node, func(n int64, q *http.Request) http.HandlerFunc {
+	c := clientOf(t, serve(t, withProxy(node, func(n int64, q *http.Request) http.HandlerFunc {
 		if n < 2 || q.Method != http.MethodGet {
 			return nil
 		}
@@ -178,13 +178,13 @@ func TestContextEndsATransfer(t *testing.T) {
 func TestOnlyWhoMayIsServed(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
-	address := serve(t, Serve(s, Serving{Authorize: only("ada", "secret")}))
+	address := serve(t, Serve(s, ServerConfig{Authorize: only("ada", "secret")}))
 	r := refs(1)()
 	mustKeep(t, clientOf(t, address, Config{User: "ada", Password: "secret"}), r, []byte("kept"))
 	mustKeep(t, clientOf(t, strings.Replace(address, "://", "://ada:secret@", 1), Config{}), refs(2)(), []byte("kept"))
 	for name, cfg := range map[string]Config{"wrong password": {User: "ada", Password: "Secret"}, "wrong user": {User: "eve", Password: "secret"}, "no user": {}} {
 		n := 0
-		each(t.Context(), clientOf(t, address, cfg), func(what string, err error) {
+		callEach(t.Context(), clientOf(t, address, cfg), func(what string, err error) {
 			n++
 			if !errors.Is(err, ErrDenied) || strings.Contains(err.Error(), "ecret") || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("%s: %s = %v, want %v and no password", name, what, err, ErrDenied)
@@ -204,7 +204,7 @@ func TestPageOfAnotherOriginIsRefused(t *testing.T) {
 	s := storeIn(t, vfs.NewMem())
 	r := refs(1)()
 	mustKeep(t, Local(s), r, []byte("kept"))
-	q, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, serve(t, Serve(s, Serving{}))+"/v1/settlements/"+r.Settlement().String(), nil)
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, serve(t, Serve(s, ServerConfig{}))+"/v1/settlements/"+r.Settlement().String(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestPageOfAnotherOriginIsRefused(t *testing.T) {
 func TestTooLargeIsRefused(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
-	c := clientOf(t, serve(t, Serve(s, Serving{Limit: chunkSize})), Config{})
+	c := clientOf(t, serve(t, Serve(s, ServerConfig{Limit: chunkSize})), Config{})
 	ref := refs(1)
 	mustKeep(t, c, ref(), random(chunkSize, 1))
 	for _, size := range []int{chunkSize + 1, 8 * pageSize} {
@@ -266,7 +266,7 @@ func TestAddressThatCannotBeUsedIsRefused(t *testing.T) {
 func TestNodeBelowAPathIsReached(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
-	address := serve(t, http.StripPrefix("/ledger", Serve(s, Serving{})))
+	address := serve(t, http.StripPrefix("/ledger", Serve(s, ServerConfig{})))
 	for i, suffix := range []string{"/ledger", "/ledger/"} {
 		mustKeep(t, clientOf(t, address+suffix, Config{}), refs(byte(i))(), []byte("x"))
 	}

@@ -9,33 +9,33 @@ import (
 )
 
 // stretch is the step in which a log is filled with zeros.
-const stretch = 1 << 20
+const fillStep = 1 << 20
 
 var zeros [64 << 10]byte
 
 // filledLogs is a file system whose logs are logFiles.
-type filledLogs struct{ vfs.FS }
+type filledWALs struct{ vfs.FS }
 
-func newFilledLogs(storage vfs.FS) vfs.FS { return filledLogs{storage} }
+func newFilledWALs(storage vfs.FS) vfs.FS { return filledWALs{storage} }
 
-func (f filledLogs) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	return asLog(name)(f.FS.Create(name, c))
+func (f filledWALs) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	return asWAL(name)(f.FS.Create(name, c))
 }
 
-func (f filledLogs) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	return asLog(to)(f.FS.ReuseForWrite(from, to, c))
+func (f filledWALs) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	return asWAL(to)(f.FS.ReuseForWrite(from, to, c))
 }
 
-func (f filledLogs) Unwrap() vfs.FS { return f.FS }
+func (f filledWALs) Unwrap() vfs.FS { return f.FS }
 
 // asLog returns a function that makes a logFile of a file that was opened, if its name
 // is that of a log.
-func asLog(name string) func(vfs.File, error) (vfs.File, error) {
+func asWAL(name string) func(vfs.File, error) (vfs.File, error) {
 	return func(file vfs.File, err error) (vfs.File, error) {
 		if err != nil || pebblefiles.KindOf(name) != pebblefiles.Log {
 			return file, err
 		}
-		return newLogFile(file), nil
+		return newWALFile(file), nil
 	}
 }
 
@@ -45,28 +45,28 @@ func asLog(name string) func(vfs.File, error) (vfs.File, error) {
 // Pebble takes zeros for an end, and uses a log again when it can, so that most
 // are filled once. The disk is told to begin writing before it is asked to be
 // done.
-type logFile struct {
+type walFile struct {
 	vfs.File
-	end    int64 // of what is written
-	told   int64 // the end of what the disk was told to write
-	filled int64 // the bytes that there are
+	end          int64 // of what is written
+	writebackEnd int64 // the end of what the disk was told to write
+	filled       int64 // the bytes that there are
 }
 
 // newLogFile returns a log of f, which is written from its beginning on.
-func newLogFile(f vfs.File) *logFile {
-	l := &logFile{File: f}
+func newWALFile(f vfs.File) *walFile {
+	l := &walFile{File: f}
 	if info, err := f.Stat(); err == nil {
 		l.filled = info.Size()
 	}
 	return l
 }
 
-func (l *logFile) Write(p []byte) (int, error) {
+func (l *walFile) Write(p []byte) (int, error) {
 	l.fill(l.end + int64(len(p)))
 	n, err := l.File.Write(p)
 	l.end += int64(n)
-	if err == nil && l.end-l.told >= writeOut {
-		l.told = l.end
+	if err == nil && l.end-l.writebackEnd >= writeOut {
+		l.writebackEnd = l.end
 		if _, err = l.SyncTo(l.end); err != nil {
 			err = fmt.Errorf("%w: %w", pebblefiles.ErrSyncFailed, err)
 		}
@@ -76,11 +76,11 @@ func (l *logFile) Write(p []byte) (int, error) {
 
 // fill sees to it that there are bytes up to end. A log that cannot be filled
 // grows as it is written; whether that goes well, the write says.
-func (l *logFile) fill(end int64) {
+func (l *walFile) fill(end int64) {
 	if end <= l.filled {
 		return
 	}
-	for until := (end + stretch - 1) / stretch * stretch; l.filled < until; {
+	for until := (end + fillStep - 1) / fillStep * fillStep; l.filled < until; {
 		n, err := l.WriteAt(zeros[:min(int64(len(zeros)), until-l.filled)], l.filled)
 		l.filled += int64(n)
 		if err != nil {

@@ -16,12 +16,12 @@ import (
 // no more: it may be lost in a crash. A settlement for which nothing is kept is
 // no error.
 func (s *Store) Confirm(ctx context.Context, settlement domain.EventID) error {
-	_, err := s.change(ctx, settlement, func(b *pebble.Batch, h head) error {
+	_, err := s.updateHeaders(ctx, settlement, func(b *pebble.Batch, h blobHeader) error {
 		if h.state != unconfirmed {
 			return nil
 		}
 		h.state = confirmed
-		return b.Set(headKey(h.retained.Ref), h.encode(), nil)
+		return b.Set(headerKey(h.retained.Ref), h.encode(), nil)
 	}, pebble.NoSync)
 	if err != nil {
 		return fmt.Errorf("confirm the outputs of %v: %w", settlement, err)
@@ -33,41 +33,41 @@ func (s *Store) Confirm(ctx context.Context, settlement domain.EventID) error {
 // as when the settlement could not be recorded. It is gone for good when Drop
 // returns. A settlement for which nothing is kept is no error.
 func (s *Store) Drop(ctx context.Context, settlement domain.EventID) error {
-	if _, err := s.change(ctx, settlement, remove, pebble.Sync); err != nil {
+	if _, err := s.updateHeaders(ctx, settlement, deleteBlob, pebble.Sync); err != nil {
 		return fmt.Errorf("drop the outputs of %v: %w", settlement, err)
 	}
 	return nil
 }
 
-func remove(b *pebble.Batch, h head) error {
-	return errors.Join(b.Delete(headKey(h.retained.Ref), nil), removeBody(b, h))
+func deleteBlob(b *pebble.Batch, h blobHeader) error {
+	return errors.Join(b.Delete(headerKey(h.retained.Ref), nil), deleteChunks(b, h))
 }
 
-func removeBody(b *pebble.Batch, h head) error {
+func deleteChunks(b *pebble.Batch, h blobHeader) error {
 	if h.state == pruned {
 		return nil
 	}
-	from, to := bodySpan(h.body)
+	from, to := chunkSpan(h.blob)
 	return b.DeleteRange(from, to, nil)
 }
 
 // change applies do to each head of a settlement, in one batch. It returns the
 // heads as they were.
-func (s *Store) change(ctx context.Context, settlement domain.EventID, do func(*pebble.Batch, head) error, o *pebble.WriteOptions) ([]head, error) {
+func (s *Store) updateHeaders(ctx context.Context, settlement domain.EventID, do func(*pebble.Batch, blobHeader) error, o *pebble.WriteOptions) ([]blobHeader, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	s.marks.Lock()
-	defer s.marks.Unlock()
+	s.updates.Lock()
+	defer s.updates.Unlock()
 	from := settlementKey(settlement)
-	heads, _, err := s.page(from, prefixEnd(from), math.MaxInt)
-	if err != nil || len(heads) == 0 {
+	headers, _, err := s.readPage(from, prefixEnd(from), math.MaxInt)
+	if err != nil || len(headers) == 0 {
 		return nil, err
 	}
-	return heads, s.write(func(db *pebble.DB) error {
+	return headers, s.write(func(db *pebble.DB) error {
 		batch := db.NewBatch()
 		defer batch.Close()
-		for _, h := range heads {
+		for _, h := range headers {
 			if err := do(batch, h); err != nil {
 				return err
 			}
@@ -92,9 +92,9 @@ func (s *Store) prune(ctx context.Context, ref domain.Ref, policy string, at tim
 	if len(policy) > math.MaxUint16 {
 		return domain.Retained{}, fmt.Errorf("policy name of %d bytes: the limit is %d", len(policy), math.MaxUint16)
 	}
-	s.marks.Lock()
-	defer s.marks.Unlock()
-	h, err := s.head(ctx, ref)
+	s.updates.Lock()
+	defer s.updates.Unlock()
+	h, err := s.header(ctx, ref)
 	if err == nil {
 		err = h.tombstone()
 	}
@@ -104,14 +104,14 @@ func (s *Store) prune(ctx context.Context, ref domain.Ref, policy string, at tim
 	return h.retained, s.write(func(db *pebble.DB) error {
 		batch := db.NewBatch()
 		defer batch.Close()
-		if err := removeBody(batch, h); err != nil {
+		if err := deleteChunks(batch, h); err != nil {
 			return err
 		}
-		h.state, h.body, h.policy, h.prunedAt = pruned, 0, policy, at
-		if err := batch.Set(headKey(ref), h.encode(), nil); err != nil {
+		h.state, h.blob, h.policy, h.prunedAt = pruned, 0, policy, at
+		if err := batch.Set(headerKey(ref), h.encode(), nil); err != nil {
 			return err
 		}
-		if err := batch.Commit(pebble.Sync); err != nil || h.retained.Bytes <= logged*chunkSize {
+		if err := batch.Commit(pebble.Sync); err != nil || h.retained.Bytes <= loggedChunks*chunkSize {
 			return err
 		}
 		_, err := db.AsyncFlush() // which gives back the space of the table that held it

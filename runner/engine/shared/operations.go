@@ -11,24 +11,24 @@ import (
 )
 
 // on calls do with the backend, and again with the next one where that is gone.
-func on[T any](ctx context.Context, s *Store, do func(context.Context, *backend) (T, error)) (T, error) {
+func withBackend[T any](ctx context.Context, s *Store, do func(context.Context, *backend) (T, error)) (T, error) {
 	for {
 		b, err := s.backend(ctx)
 		if err != nil {
-			var none T
-			return none, err
+			var zero T
+			return zero, err
 		}
-		bound, free := b.bound(ctx, true)
+		bound, free := b.withContext(ctx, true)
 		result, err := do(bound, b)
 		free()
-		if !b.left(ctx, err) {
+		if !b.lostBy(ctx, err) {
 			return result, err
 		}
 	}
 }
 
-func done(ctx context.Context, s *Store, do func(context.Context, *backend) error) error {
-	_, err := on(ctx, s, func(ctx context.Context, b *backend) (struct{}, error) { return struct{}{}, do(ctx, b) })
+func withBackendErr(ctx context.Context, s *Store, do func(context.Context, *backend) error) error {
+	_, err := withBackend(ctx, s, func(ctx context.Context, b *backend) (struct{}, error) { return struct{}{}, do(ctx, b) })
 	return err
 }
 
@@ -36,24 +36,24 @@ func done(ctx context.Context, s *Store, do func(context.Context, *backend) erro
 // again with the next one, which takes the same records at the same place for a
 // repetition.
 func (s *Store) Append(ctx context.Context, stream events.Stream, after events.Revision, records ...events.Record) error {
-	return done(ctx, s, func(ctx context.Context, b *backend) error { return b.Log.Append(ctx, stream, after, records...) })
+	return withBackendErr(ctx, s, func(ctx context.Context, b *backend) error { return b.Log.Append(ctx, stream, after, records...) })
 }
 
 // along yields what a backend yields, and goes on with the next one where that is
 // gone. The function read begins a loop behind the last value for which seen was
 // called.
-func along[T any](ctx context.Context, s *Store, patience bool, read func(context.Context, *backend) iter.Seq2[T, error], seen func(T)) iter.Seq2[T, error] {
+func iterate[T any](ctx context.Context, s *Store, limited bool, read func(context.Context, *backend) iter.Seq2[T, error], lastBeats func(T)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		var none T
+		var zero T
 		for {
 			b, err := s.backend(ctx)
 			if err != nil {
-				yield(none, err)
+				yield(zero, err)
 				return
 			}
-			if !stretch(ctx, b, patience, read, func(v T, err error) bool {
+			if !iterateOne(ctx, b, limited, read, func(v T, err error) bool {
 				if err == nil {
-					seen(v)
+					lastBeats(v)
 				}
 				return yield(v, err)
 			}) {
@@ -65,11 +65,11 @@ func along[T any](ctx context.Context, s *Store, patience bool, read func(contex
 
 // stretch yields what one backend yields, and reports whether there may be more
 // with the next one.
-func stretch[T any](ctx context.Context, b *backend, patience bool, read func(context.Context, *backend) iter.Seq2[T, error], yield func(T, error) bool) (more bool) {
-	bound, free := b.bound(ctx, patience)
+func iterateOne[T any](ctx context.Context, b *backend, limited bool, read func(context.Context, *backend) iter.Seq2[T, error], yield func(T, error) bool) (more bool) {
+	bound, free := b.withContext(ctx, limited)
 	defer free()
 	for v, err := range read(bound, b) {
-		if b.left(ctx, err) {
+		if b.lostBy(ctx, err) {
 			return true
 		}
 		if !yield(v, err) {
@@ -84,7 +84,7 @@ func stretch[T any](ctx context.Context, b *backend, patience bool, read func(co
 func (s *Store) Read(ctx context.Context, stream events.Stream, after events.Revision) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		from := after
-		along(ctx, s, true,
+		iterate(ctx, s, true,
 			func(ctx context.Context, b *backend) iter.Seq2[events.Entry, error] {
 				return b.Log.Read(ctx, stream, from)
 			},
@@ -96,7 +96,7 @@ func (s *Store) Read(ctx context.Context, stream events.Stream, after events.Rev
 func (s *Store) ReadAll(ctx context.Context, after events.Position) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		from := after
-		along(ctx, s, true,
+		iterate(ctx, s, true,
 			func(ctx context.Context, b *backend) iter.Seq2[events.Entry, error] { return b.Log.ReadAll(ctx, from) },
 			func(e events.Entry) { from = e.Position })(yield)
 	}
@@ -110,7 +110,7 @@ func (s *Store) Follow(ctx context.Context, after events.Position, options ...ev
 		if len(options) == 1 && options[0].CaughtUp != nil {
 			options = []events.Following{resumed(options[0], &from)}
 		}
-		along(ctx, s, false,
+		iterate(ctx, s, false,
 			func(ctx context.Context, b *backend) iter.Seq2[events.Entry, error] {
 				return b.Log.Follow(ctx, from, options...)
 			},
@@ -121,12 +121,12 @@ func (s *Store) Follow(ctx context.Context, after events.Position, options ...ev
 // resumed returns a Following that keeps in from the last position at which it caught
 // up, and does not report a position again after it began anew with another holder.
 func resumed(f events.Following, from *events.Position) events.Following {
-	caughtUp, told, last := f.CaughtUp, false, events.Position{}
+	caughtUp, notified, last := f.CaughtUp, false, events.Position{}
 	f.CaughtUp = func(at events.Position) {
-		if told && at.Compare(last) <= 0 {
+		if notified && at.Compare(last) <= 0 {
 			return
 		}
-		told, last, *from = true, at, at
+		notified, last, *from = true, at, at
 		caughtUp(at)
 	}
 	return f
@@ -152,7 +152,7 @@ func (s *Store) Headers(ctx context.Context, q events.Query) iter.Seq2[events.He
 func query[T any](ctx context.Context, s *Store, q events.Query, method func(events.Scanner, context.Context, events.Query) iter.Seq2[T, error], at func(T) events.Position) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		left := q
-		along(ctx, s, true,
+		iterate(ctx, s, true,
 			func(ctx context.Context, b *backend) iter.Seq2[T, error] { return method(b.Log, ctx, left) },
 			func(v T) { left.After = at(v) })(yield)
 	}
@@ -160,24 +160,24 @@ func query[T any](ctx context.Context, s *Store, q events.Query, method func(eve
 
 // Split is events.Scanner's.
 func (s *Store) Split(ctx context.Context, q events.Query, parts int) ([]events.Query, error) {
-	return on(ctx, s, func(ctx context.Context, b *backend) ([]events.Query, error) { return b.Log.Split(ctx, q, parts) })
+	return withBackend(ctx, s, func(ctx context.Context, b *backend) ([]events.Query, error) { return b.Log.Split(ctx, q, parts) })
 }
 
 // SaveCheckpoint saves data under a name in the folder.
 func (s *Store) SaveCheckpoint(ctx context.Context, name string, data []byte) error {
-	return done(ctx, s, func(ctx context.Context, b *backend) error { return b.Checkpoints.SaveCheckpoint(ctx, name, data) })
+	return withBackendErr(ctx, s, func(ctx context.Context, b *backend) error { return b.Checkpoints.SaveCheckpoint(ctx, name, data) })
 }
 
 // LoadCheckpoint returns the data under a name in the folder, and nil without an
 // error where there are none.
 func (s *Store) LoadCheckpoint(ctx context.Context, name string) ([]byte, error) {
-	return on(ctx, s, func(ctx context.Context, b *backend) ([]byte, error) { return b.Checkpoints.LoadCheckpoint(ctx, name) })
+	return withBackend(ctx, s, func(ctx context.Context, b *backend) ([]byte, error) { return b.Checkpoints.LoadCheckpoint(ctx, name) })
 }
 
 // Sync returns nil when everything appended and saved before is durable. Checkpoints
 // that were saved with a holder that was killed before this may be gone.
 func (s *Store) Sync(ctx context.Context) error {
-	return done(ctx, s, func(ctx context.Context, b *backend) error { return b.Checkpoints.Sync(ctx) })
+	return withBackendErr(ctx, s, func(ctx context.Context, b *backend) error { return b.Checkpoints.Sync(ctx) })
 }
 
 // errReadOnly says that a process that only reads cannot do something.
@@ -185,10 +185,10 @@ var errReadOnly = errors.New("no process holds the folder, and this one only rea
 
 // Backup makes a backup into a folder, an absolute path. The holder makes it.
 func (s *Store) Backup(ctx context.Context, dir string) (BackupReport, error) {
-	return on(ctx, s, func(ctx context.Context, b *backend) (BackupReport, error) {
+	return withBackend(ctx, s, func(ctx context.Context, b *backend) (BackupReport, error) {
 		switch {
-		case b.held != nil:
-			return b.held.backup(ctx, dir)
+		case b.owned != nil:
+			return b.owned.backup(ctx, dir)
 		case b.client != nil:
 			return b.client.Backup(ctx, dir)
 		}
@@ -197,15 +197,15 @@ func (s *Store) Backup(ctx context.Context, dir string) (BackupReport, error) {
 }
 
 // Holds reports whether this process holds the folder.
-func (s *Store) Holds() bool { return s.held() != nil }
+func (s *Store) Holds() bool { return s.owned() != nil }
 
-func (s *Store) held() *held {
+func (s *Store) owned() *ownedFolder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.current.gone.Err() != nil {
 		return nil
 	}
-	return s.mu.current.held
+	return s.mu.current.owned
 }
 
 // Node returns the address for outputs that a process at work here puts on record:
@@ -222,7 +222,7 @@ func (s *Store) Node() string {
 // Before returns the processes that held the folder before this one and were killed.
 // It returns none where this process does not hold the folder.
 func (s *Store) Before() []domain.ProcessID {
-	if h := s.held(); h != nil {
+	if h := s.owned(); h != nil {
 		return h.before
 	}
 	return nil
@@ -231,8 +231,8 @@ func (s *Store) Before() []domain.ProcessID {
 // Recovered says that a recovery has ended what the processes before this one left,
 // if this process still holds the folder.
 func (s *Store) Recovered() error {
-	if h := s.held(); h != nil {
-		return h.holder.Change(func(e *Endpoint) { e.Before = nil })
+	if h := s.owned(); h != nil {
+		return h.holder.UpdateEndpoint(func(e *Endpoint) { e.Before = nil })
 	}
 	return nil
 }
@@ -242,9 +242,9 @@ func (s *Store) Recovered() error {
 // outputs whose settlement may be on its way to the log: outputs that were kept
 // since this process holds the folder are left alone.
 func (s *Store) Sweep(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error)) (outputs.Swept, error) {
-	h := s.held()
+	h := s.owned()
 	if h == nil {
 		return outputs.Swept{}, nil
 	}
-	return h.kept.Sweep(ctx, recorded)
+	return h.outputs.Sweep(ctx, recorded)
 }

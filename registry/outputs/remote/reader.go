@@ -16,8 +16,8 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// An Output is a kept output, open to be read, as [outputs.Output] is.
-type Output interface {
+// An Output is a kept output, open to be read, as [outputs.BlobReader] is.
+type Reader interface {
 	io.ReadSeekCloser
 	io.ReaderAt
 	Retained() domain.Retained
@@ -25,21 +25,21 @@ type Output interface {
 
 // Outputs are outputs that are kept somewhere. The methods are those of
 // [outputs.Store].
-type Outputs interface {
+type BlobStore interface {
 	Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error)
 	Confirm(ctx context.Context, settlement domain.EventID) error
-	Open(ctx context.Context, ref domain.Ref) (Output, error)
+	Open(ctx context.Context, ref domain.Ref) (Reader, error)
 	Stat(ctx context.Context, ref domain.Ref) (domain.Retained, error)
 	Verify(ctx context.Context, ref domain.Ref) error
 	All(ctx context.Context) iter.Seq2[domain.Retained, error]
 }
 
 // Local returns the outputs of a store of this process.
-func Local(store *outputs.Store) Outputs { return local{store} }
+func Local(store *outputs.Store) BlobStore { return localStore{store} }
 
-type local struct{ *outputs.Store }
+type localStore struct{ *outputs.Store }
 
-func (l local) Open(ctx context.Context, ref domain.Ref) (Output, error) {
+func (l localStore) Open(ctx context.Context, ref domain.Ref) (Reader, error) {
 	o, err := l.Store.Open(ctx, ref)
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (l local) Open(ctx context.Context, ref domain.Ref) (Output, error) {
 
 // Open is [outputs.Store.Open] at the node. The context is that of the reading,
 // too. Of the output, 1 MiB is in memory.
-func (c *Client) Open(ctx context.Context, ref domain.Ref) (Output, error) {
+func (c *Client) Open(ctx context.Context, ref domain.Ref) (Reader, error) {
 	o, err := c.open(ctx, ref)
 	if err != nil {
 		return nil, fmt.Errorf("open %v: %w", ref, err)
@@ -57,14 +57,14 @@ func (c *Client) Open(ctx context.Context, ref domain.Ref) (Output, error) {
 	return o, nil
 }
 
-func (c *Client) open(ctx context.Context, ref domain.Ref) (*reading, error) {
+func (c *Client) open(ctx context.Context, ref domain.Ref) (*remoteReader, error) {
 	retained, err := c.stat(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
-	return &reading{
+	return &remoteReader{
 		retained: retained, sum: sha256.New(),
-		fetch: func(p []byte, off int64) (int, error) { return c.fetch(ctx, retained, p, off) },
+		fetchRange: func(p []byte, off int64) (int, error) { return c.fetchRange(ctx, retained, p, off) },
 	}, nil
 }
 
@@ -76,11 +76,11 @@ func (c *Client) Verify(ctx context.Context, ref domain.Ref) error {
 		return fmt.Errorf("verify: %w", err)
 	}
 	defer o.Close()
-	return readThrough(o)
+	return readToEnd(o)
 }
 
 // readThrough reads all of an output, which compares its digest.
-func readThrough(o Output) error {
+func readToEnd(o Reader) error {
 	if _, err := io.CopyBuffer(io.Discard, struct{ io.Reader }{o}, make([]byte, 64<<10)); err != nil {
 		return fmt.Errorf("verify: %w", err)
 	}
@@ -89,19 +89,19 @@ func readThrough(o Output) error {
 
 // fetch reads bytes of an output from off on, no more than a page. It reads
 // fewer only where the node has no more that are whole.
-func (c *Client) fetch(ctx context.Context, retained domain.Retained, p []byte, off int64) (n int, err error) {
+func (c *Client) fetchRange(ctx context.Context, retained domain.Retained, p []byte, off int64) (n int, err error) {
 	p = p[:min(int64(len(p)), pageSize, retained.Bytes-off)]
 	header := http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", off, off+int64(len(p))-1)}, "If-Match": {etag(retained)}}
-	err = c.ask(ctx, question{method: http.MethodGet, path: pathOf(retained.Ref), header: header}, func(h http.Header, body io.Reader) error {
+	err = c.do(ctx, request{method: http.MethodGet, path: pathOf(retained.Ref), header: header}, func(h http.Header, body io.Reader) error {
 		size, err := strconv.Atoi(h.Get("Content-Length"))
 		if want := fmt.Sprintf("bytes %d-%d/%d", off, off+int64(size)-1, retained.Bytes); err != nil || size < 1 || size > len(p) || h.Get("Content-Range") != want {
-			return fmt.Errorf("read %d bytes at %d from node %s: %w: it gives %q", len(p), off, c.address, ErrNotANode, cut(h.Get("Content-Range")))
+			return fmt.Errorf("read %d bytes at %d from node %s: %w: it gives %q", len(p), off, c.address, ErrNotANode, truncate(h.Get("Content-Range")))
 		}
 		if n, err = io.ReadFull(body, p[:size]); err != nil {
 			return err
 		}
 		if sum := sha256.Sum256(p[:n]); !hasDigest(h.Get(digestHeader), sum[:]) {
-			return fmt.Errorf("read %d bytes at %d from node %s: %w", n, off, c.address, ErrMangled)
+			return fmt.Errorf("read %d bytes at %d from node %s: %w", n, off, c.address, ErrChecksum)
 		}
 		return nil
 	})
@@ -113,26 +113,26 @@ func (c *Client) fetch(ctx context.Context, retained domain.Retained, p []byte, 
 
 // A reading is an output at a node. It holds the page that was read last, and
 // while it is read from its first byte on, the digest of what was.
-type reading struct {
-	retained domain.Retained
-	fetch    func(p []byte, off int64) (int, error)
-	at       int64
-	page     []byte
-	from     int64 // where page begins
-	sum      hash.Hash
-	summed   int64 // bytes in sum
-	shut     atomic.Bool
+type remoteReader struct {
+	retained   domain.Retained
+	fetchRange func(p []byte, off int64) (int, error)
+	at         int64
+	page       []byte
+	pageStart  int64 // where page begins
+	sum        hash.Hash
+	summed     int64 // bytes in sum
+	shut       atomic.Bool
 }
 
-func (o *reading) Retained() domain.Retained { return o.retained }
+func (o *remoteReader) Retained() domain.Retained { return o.retained }
 
-func (o *reading) Close() error {
+func (o *remoteReader) Close() error {
 	o.shut.Store(true)
 	o.page = nil
 	return nil
 }
 
-func (o *reading) Read(p []byte) (int, error) {
+func (o *remoteReader) Read(p []byte) (int, error) {
 	if o.shut.Load() {
 		return 0, o.failed(outputs.ErrClosed)
 	}
@@ -142,40 +142,40 @@ func (o *reading) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	if o.at < o.from || o.at >= o.from+int64(len(o.page)) {
-		if err := o.turn(); err != nil {
+	if o.at < o.pageStart || o.at >= o.pageStart+int64(len(o.page)) {
+		if err := o.nextPage(); err != nil {
 			o.page = o.page[:0]
 			return 0, o.failed(err)
 		}
 	}
-	n := copy(p, o.page[o.at-o.from:])
+	n := copy(p, o.page[o.at-o.pageStart:])
 	o.at += int64(n)
 	return n, nil
 }
 
 // turn reads the page that begins where the reading is. The last page of a
 // reading from the first byte on is given only if all of it has the digest.
-func (o *reading) turn() error {
+func (o *remoteReader) nextPage() error {
 	if o.page == nil {
 		o.page = make([]byte, min(pageSize, o.retained.Bytes))
 	}
-	n, err := o.fetch(o.page[:cap(o.page)], o.at)
+	n, err := o.fetchRange(o.page[:cap(o.page)], o.at)
 	if err != nil {
 		return err
 	}
-	o.page, o.from = o.page[:n], o.at
-	if o.summed != o.from {
+	o.page, o.pageStart = o.page[:n], o.at
+	if o.summed != o.pageStart {
 		return nil
 	}
 	_, _ = o.sum.Write(o.page)
 	o.summed += int64(n)
 	if sum := hex.EncodeToString(o.sum.Sum(nil)); o.summed == o.retained.Bytes && sum != o.retained.SHA256 {
-		return fmt.Errorf("at byte %d: %w: all of it has SHA-256 %s, and %s was kept", o.from, outputs.ErrDamaged, sum, o.retained.SHA256)
+		return fmt.Errorf("at byte %d: %w: all of it has SHA-256 %s, and %s was kept", o.pageStart, outputs.ErrDamaged, sum, o.retained.SHA256)
 	}
 	return nil
 }
 
-func (o *reading) Seek(offset int64, whence int) (int64, error) {
+func (o *remoteReader) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekStart:
 	case io.SeekCurrent:
@@ -192,7 +192,7 @@ func (o *reading) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-func (o *reading) ReadAt(p []byte, off int64) (n int, err error) {
+func (o *remoteReader) ReadAt(p []byte, off int64) (n int, err error) {
 	if o.shut.Load() {
 		return 0, o.failed(outputs.ErrClosed)
 	}
@@ -204,7 +204,7 @@ func (o *reading) ReadAt(p []byte, off int64) (n int, err error) {
 		if at >= o.retained.Bytes {
 			return n, io.EOF
 		}
-		m, err := o.fetch(p[n:], at)
+		m, err := o.fetchRange(p[n:], at)
 		if err != nil {
 			return n, o.failed(err)
 		}
@@ -213,4 +213,4 @@ func (o *reading) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-func (o *reading) failed(err error) error { return fmt.Errorf("read %v: %w", o.retained.Ref, err) }
+func (o *remoteReader) failed(err error) error { return fmt.Errorf("read %v: %w", o.retained.Ref, err) }
