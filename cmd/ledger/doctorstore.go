@@ -226,9 +226,9 @@ func (a *app) examineDisk(ctx context.Context, e *examination, s *ledgerStore) e
 	if s.folder == nil {
 		return nil // its metrics tell
 	}
-	health, when := s.folder.store.Vitals().Health, "now"
+	health, when := s.folder.store.Stats().Health, "now"
 	if health.Well() {
-		last, _, err := s.folder.store.LastPace(ctx)
+		last, _, err := s.folder.store.LastSummary(ctx)
 		if err != nil {
 			return err
 		}

@@ -63,7 +63,7 @@ func (g gauge) Collect(to chan<- prometheus.Metric) {
 	if g.meter == nil {
 		return
 	}
-	seen, vitals := g.meter.read(), g.meter.Vitals()
+	seen, vitals := g.meter.read(), g.meter.Stats()
 	stopped := 0.0
 	if vitals.Failure != nil {
 		stopped = 1
@@ -124,7 +124,7 @@ func (s *host) failure() error {
 	if s.meter == nil {
 		return nil
 	}
-	return s.meter.Vitals().Failure
+	return s.meter.Stats().Failure
 }
 
 // health answers whether the store takes appends, to everybody: it says nothing

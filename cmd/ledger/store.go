@@ -137,7 +137,7 @@ func (a *app) checkAt(ctx context.Context, dir string) (*checkup, error) {
 			Part: "log", File: opt(f.File), Offset: offsetOf(f.Offset), Position: opt(f.Position), Through: opt(f.Through),
 			Stream: opt(f.Stream), Revision: opt(f.Revision), Detail: f.Detail,
 		})
-	}, embedded.Checking{Checkpoint: checkpointFault, Record: named.Add, Progress: progress.checking})
+	}, embedded.CheckOptions{Checkpoint: checkpointFault, Record: named.Add, Progress: progress.checking})
 	if err != nil {
 		return nil, err
 	}

@@ -146,7 +146,7 @@ func (r *storeRow) examine(ctx context.Context, store *embedded.Store) error {
 	if tables > 0 && r.Bytes > 0 {
 		r.Ratio = opt(float64(tables) / float64(r.Bytes))
 	}
-	if p, ok, err := store.LastPace(ctx); err != nil {
+	if p, ok, err := store.LastSummary(ctx); err != nil {
 		return err
 	} else if ok {
 		r.Pace = &paceRow{

@@ -31,7 +31,7 @@ const backupTitle = "settlement-ledger backup, format "
 // backupFormat is the version of the backup's folder.
 const backupFormat = 1
 
-// The errors of backing up and restoring. Callers match them with errors.Is.
+// The errors of backupRun up and restoreRun. Callers match them with errors.Is.
 var (
 	ErrNotABackup = errors.New("not a backup")
 	ErrNotEmpty   = errors.New("folder is not empty")
@@ -95,7 +95,7 @@ type Written struct {
 // nothing about it. Only one backup of a store is made at a time, and only one
 // into a folder; a second one is events.ErrInUse.
 func (s *Store) Backup(ctx context.Context, dst string, parts ...NamedPart) (made Backup, wrote Written, err error) {
-	b := &backing{store: s, fs: s.folder.fs, dst: dst, shot: s.folder.path(snapshotName)}
+	b := &backupRun{store: s, fs: s.folder.fs, dst: dst, snapshotDir: s.folder.path(snapshotName)}
 	if s.folder.fs == pebblefiles.Disk {
 		if b.dst, err = realPath(dst); err != nil {
 			return Backup{}, Written{}, fmt.Errorf("back up to %s: %w", dst, err)
@@ -107,40 +107,40 @@ func (s *Store) Backup(ctx context.Context, dst string, parts ...NamedPart) (mad
 	return b.made, b.wrote, nil
 }
 
-// A backing is a backup on its way.
-type backing struct {
-	store *Store
-	fs    vfs.FS
-	dst   string
-	shot  string // the folder of the snapshot
-	made  Backup
-	wrote Written
-	last  Backup           // the earlier backup in dst; zero: there is none
-	pool  map[string]int64 // sizes of the files that dst holds, by their SHA-256
+// A backupRun is a backup on its way.
+type backupRun struct {
+	store       *Store
+	fs          vfs.FS
+	dst         string
+	snapshotDir string // the folder of the snapshot
+	made        Backup
+	wrote       Written
+	last        Backup           // the earlier backup in dst; zero: there is none
+	pool        map[string]int64 // sizes of the files that dst holds, by their SHA-256
 }
 
-func (b *backing) run(ctx context.Context, parts []NamedPart) (err error) {
-	if inside(b.fs, b.dst, b.store.folder.dir) {
+func (b *backupRun) run(ctx context.Context, parts []NamedPart) (err error) {
+	if isWithin(b.fs, b.dst, b.store.folder.dir) {
 		return errors.New("the folder is the store's, or within it: name another")
 	}
-	lock, err := b.take()
+	lock, err := b.lockTarget()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	if !b.store.snapping.TryLock() {
+	if !b.store.snapshotMu.TryLock() {
 		return fmt.Errorf("%w by another backup of it: wait for that", events.ErrInUse)
 	}
-	defer b.store.snapping.Unlock()
-	if err := b.fs.RemoveAll(b.shot); err != nil {
+	defer b.store.snapshotMu.Unlock()
+	if err := b.fs.RemoveAll(b.snapshotDir); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, b.fs.RemoveAll(b.shot)) }()
-	if err := b.fs.MkdirAll(b.shot, 0o700); err != nil {
+	defer func() { err = errors.Join(err, b.fs.RemoveAll(b.snapshotDir)) }()
+	if err := b.fs.MkdirAll(b.snapshotDir, 0o700); err != nil {
 		return err
 	}
 	b.made.Made = time.Now().UTC()
-	if err := b.store.snapshot(ctx, b.shot, parts); err != nil {
+	if err := b.store.snapshot(ctx, b.snapshotDir, parts); err != nil {
 		return err
 	}
 	if err := b.readBack(ctx, parts); err != nil {
@@ -152,13 +152,13 @@ func (b *backing) run(ctx context.Context, parts []NamedPart) (err error) {
 	if err := putBackup(b.fs, b.dst, b.made); err != nil {
 		return err
 	}
-	return b.tidy()
+	return b.removeUnneeded()
 }
 
 // readBack reads the records in the snapshot, and compares them with the earlier
 // backup and with the parts.
-func (b *backing) readBack(ctx context.Context, parts []NamedPart) (err error) {
-	log := b.fs.PathJoin(b.shot, logName)
+func (b *backupRun) readBack(ctx context.Context, parts []NamedPart) (err error) {
+	log := b.fs.PathJoin(b.snapshotDir, logName)
 	then := events.NewDigest() // of the records that the earlier backup holds
 	b.made.Position, b.made.Records, b.made.Digest, err = digestIn(ctx, b.fs, log, func(e events.Entry) error {
 		if then.Count() < b.last.Records {
@@ -175,7 +175,7 @@ func (b *backing) readBack(ctx context.Context, parts []NamedPart) (err error) {
 	}
 	for _, p := range parts {
 		if part, ok := p.Part.(Referenced); ok {
-			missing, err := part.Missing(ctx, b.fs.PathJoin(b.shot, p.Name), recordsIn(ctx, b.fs, log))
+			missing, err := part.Missing(ctx, b.fs.PathJoin(b.snapshotDir, p.Name), recordsIn(ctx, b.fs, log))
 			if err != nil {
 				return err
 			}
@@ -194,8 +194,8 @@ func (b *backing) readBack(ctx context.Context, parts []NamedPart) (err error) {
 	return nil
 }
 
-// inside reports whether a folder is another, or lies within it.
-func inside(storage vfs.FS, dir, within string) bool {
+// isWithin reports whether a folder is another, or lies within it.
+func isWithin(storage vfs.FS, dir, within string) bool {
 	for {
 		if dir == within {
 			return true
@@ -208,13 +208,13 @@ func inside(storage vfs.FS, dir, within string) bool {
 	}
 }
 
-// take makes the folder of the backup or finds it, and locks it.
-func (b *backing) take() (io.Closer, error) {
+// lockTarget makes the folder of the backup or finds it, and locks it.
+func (b *backupRun) lockTarget() (io.Closer, error) {
 	names, err := b.fs.List(b.dst)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		f := folder{fs: b.fs, dir: b.dst}
-		if err := f.make(); err != nil {
+		if err := f.makeDirs(); err != nil {
 			return nil, err
 		}
 	case err != nil:
@@ -237,15 +237,15 @@ func (b *backing) take() (io.Closer, error) {
 		}
 		return nil, err
 	}
-	if err := b.look(); err != nil {
+	if err := b.readTarget(); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return lock, nil
 }
 
-// look finds which backup and which files the folder holds. A BACKUP file that is
+// readTarget finds which backup and which files the folder holds. A BACKUP file that is
 // damaged counts for none: it is replaced.
-func (b *backing) look() error {
+func (b *backupRun) readTarget() error {
 	if last, err := readBackup(b.fs, b.dst); err == nil {
 		b.last, b.made.Turn = last, last.Turn+1
 	}
@@ -265,7 +265,7 @@ func (b *backing) look() error {
 }
 
 // copyAll copies the snapshot and what else makes a folder a store.
-func (b *backing) copyAll(ctx context.Context, parts []NamedPart) error {
+func (b *backupRun) copyAll(ctx context.Context, parts []NamedPart) error {
 	if err := b.copyFile(ctx, b.store.folder.path(formatName), formatName); err != nil {
 		return err
 	}
@@ -274,12 +274,12 @@ func (b *backing) copyAll(ctx context.Context, parts []NamedPart) error {
 		dirs = append(dirs, p.Name)
 	}
 	for _, dir := range dirs {
-		list, err := pebblefiles.List(b.fs, b.fs.PathJoin(b.shot, dir))
+		list, err := pebblefiles.List(b.fs, b.fs.PathJoin(b.snapshotDir, dir))
 		if err != nil {
 			return err
 		}
 		for _, f := range list {
-			if err := b.copyFile(ctx, b.fs.PathJoin(b.shot, dir, f.Name), dir+"/"+f.Name); err != nil {
+			if err := b.copyFile(ctx, b.fs.PathJoin(b.snapshotDir, dir, f.Name), dir+"/"+f.Name); err != nil {
 				return err
 			}
 		}
@@ -288,14 +288,14 @@ func (b *backing) copyAll(ctx context.Context, parts []NamedPart) error {
 }
 
 // copyFile copies one file, unless the folder holds its bytes.
-func (b *backing) copyFile(ctx context.Context, from, path string) error {
-	sum, size, err := copyTo(ctx, b.fs, from, io.Discard)
+func (b *backupRun) copyFile(ctx context.Context, from, path string) error {
+	sum, size, err := hashCopy(ctx, b.fs, from, io.Discard)
 	if err != nil {
 		return err
 	}
 	b.made.Files = append(b.made.Files, Copy{path, size, sum})
 	to := b.fs.PathJoin(b.dst, poolName, sum)
-	if held, ok := b.pool[sum]; ok && held == size && (!b.due(sum) || b.sound(ctx, to, sum)) {
+	if inPool, ok := b.pool[sum]; ok && inPool == size && (!b.rereadDue(sum) || b.intact(ctx, to, sum)) {
 		return nil
 	}
 	if damages := pebblefiles.CheckFile(ctx, b.fs, b.fs.PathDir(from), b.fs.PathBase(from)); len(damages) > 0 {
@@ -320,20 +320,20 @@ func (b *backing) copyFile(ctx context.Context, from, path string) error {
 // rereadIn is in how many backups each file that stays in the folder is read again.
 const rereadIn = 8
 
-// due reports whether a file is read again this time.
-func (b *backing) due(sum string) bool {
+// rereadDue reports whether a file is read again this time.
+func (b *backupRun) rereadDue(sum string) bool {
 	first, err := strconv.ParseUint(sum[:2], 16, 8)
 	return err != nil || first%rereadIn == b.made.Turn%rereadIn
 }
 
-// sound reports whether a file in the folder is what its name says.
-func (b *backing) sound(ctx context.Context, name, sum string) bool {
-	found, _, err := copyTo(ctx, b.fs, name, io.Discard)
+// intact reports whether a file in the folder is what its name says.
+func (b *backupRun) intact(ctx context.Context, name, sum string) bool {
+	found, _, err := hashCopy(ctx, b.fs, name, io.Discard)
 	return err == nil && found == sum
 }
 
-// tidy removes the files that the backup does not need.
-func (b *backing) tidy() error {
+// removeUnneeded removes the files that the backup does not need.
+func (b *backupRun) removeUnneeded() error {
 	needed := map[string]bool{}
 	for _, f := range b.made.Files {
 		needed[f.SHA256] = true
@@ -355,15 +355,15 @@ func writeCopy(ctx context.Context, storage vfs.FS, from, to string) (sum string
 	if err != nil {
 		return "", err
 	}
-	sum, _, err = copyTo(ctx, storage, from, out)
+	sum, _, err = hashCopy(ctx, storage, from, out)
 	if err == nil {
 		err = out.Sync()
 	}
 	return sum, errors.Join(err, out.Close())
 }
 
-// copyTo reads a file to its end and returns its SHA-256 and its size.
-func copyTo(ctx context.Context, storage vfs.FS, from string, to io.Writer) (sum string, size int64, err error) {
+// hashCopy reads a file to its end and returns its SHA-256 and its size.
+func hashCopy(ctx context.Context, storage vfs.FS, from string, to io.Writer) (sum string, size int64, err error) {
 	in, err := storage.Open(from)
 	if err != nil {
 		return "", 0, err

@@ -166,9 +166,9 @@ func TestABackupThatFailsLeavesTheOneBefore(t *testing.T) {
 			}
 		}
 		dst := fmt.Sprintf("again-%d", left)
-		b, restoring := Restore(t.Context(), "backup", dst, storage)
-		if restoring != nil {
-			t.Fatalf("Restore after a backup that failed with %d writes left = %v", left, restoring)
+		b, restoreErr := Restore(t.Context(), "backup", dst, storage)
+		if restoreErr != nil {
+			t.Fatalf("Restore after a backup that failed with %d writes left = %v", left, restoreErr)
 		}
 		if b.Digest != last.Digest && b.Records != uint64(length) {
 			t.Fatalf("restored %d records, want the %d of the last backup or the %d of this", b.Records, last.Records, length)

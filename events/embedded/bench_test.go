@@ -45,9 +45,9 @@ func BenchmarkAppend(b *testing.B) {
 				floor := newPlain(b, filepath.Join(dir, fmt.Sprint("plain", round)))
 				low := load(writers, func(int) func() error { return floor.appending(writers, size) })
 				floor.close(b)
-				before := s.Vitals()
+				before := s.Stats()
 				high := load(writers, func(w int) func() error { return appending(b, s, w, &lengths[w]) })
-				after := s.Vitals()
+				after := s.Stats()
 				group := float64(after.Appends-before.Appends) / float64(after.Groups-before.Groups)
 				times = append(times, float64(high.quantile(0.5).Microseconds()))
 				rates = append(rates, high.rate()/low.rate())
@@ -227,11 +227,11 @@ func BenchmarkOpen(b *testing.B) {
 			killed := b.TempDir()
 			must(b, s.Sync(b.Context()))
 			must(b, s.db.Checkpoint(filepath.Join(killed, logName))) // with the log as it stands, as a kill leaves it
-			must(b, (&folder{fs: vfs.Default, dir: killed}).put(formatName))
+			must(b, (&folder{fs: vfs.Default, dir: killed}).writeFormat(formatName))
 			for m := s.db.Metrics(); m.Compact.NumInProgress > 0; m = s.db.Metrics() {
 				runtime.Gosched()
 			}
-			size := int64(s.Vitals().Bytes)
+			size := int64(s.Stats().Bytes)
 			must(b, s.Close())
 			b.ReportMetric(float64(bytesIn(b, dir))/float64(size), "x-bytes")
 			var clean, dead []float64

@@ -27,8 +27,8 @@ type Finding struct {
 	Detail   string
 }
 
-// Checked says what a check looked at.
-type Checked struct {
+// CheckReport says what a check looked at.
+type CheckReport struct {
 	Files       int
 	Bytes       int64 // of the files
 	Records     uint64
@@ -41,8 +41,8 @@ type Checked struct {
 	Locked      bool            // no process could write meanwhile; false where the lock cannot be shared
 }
 
-// A Checking says how to check. The zero Checking is right.
-type Checking struct {
+// A CheckOptions says how to check. The zero CheckOptions is right.
+type CheckOptions struct {
 	FS         vfs.FS                                // where the folder is; nil: on the disk
 	Checkpoint func(name string, data []byte) error  // what is wrong with a checkpoint, if anything; nil: they are only read
 	Record     func(events.Entry)                    // is given each record that can be read; nil: nothing is
@@ -59,32 +59,32 @@ type Checking struct {
 // at checkpoints. It returns an error only where it could not look: the context
 // has ended, the folder holds no store (events.ErrNotAStore), one of a newer
 // format (events.ErrNewerFormat) or one that is open (events.ErrInUse).
-func Check(ctx context.Context, dir string, found func(Finding), c Checking) (checked Checked, err error) {
+func Check(ctx context.Context, dir string, found func(Finding), c CheckOptions) (checked CheckReport, err error) {
 	if c.FS == nil {
 		c.FS = pebblefiles.Disk
 		if dir, err = realPath(dir); err != nil {
-			return Checked{}, fmt.Errorf("check %s: %w", dir, err)
+			return CheckReport{}, fmt.Errorf("check %s: %w", dir, err)
 		}
 	}
 	if c.Progress == nil {
 		c.Progress = func(string, int64, int64) {}
 	}
-	k := &check{Checking: c, dir: dir, found: found, seed: maphash.MakeSeed()}
+	k := &check{CheckOptions: c, dir: dir, found: found, seed: maphash.MakeSeed()}
 	if err := k.run(ctx); err != nil {
-		return k.Checked, fmt.Errorf("check %s: %w", dir, err)
+		return k.CheckReport, fmt.Errorf("check %s: %w", dir, err)
 	}
-	return k.Checked, nil
+	return k.CheckReport, nil
 }
 
 // A check is one use of Check.
 type check struct {
-	Checking
-	Checked
+	CheckOptions
+	CheckReport
 	dir     string
 	found   func(Finding)
 	damages []*pebblefiles.Damage
 	db      *pebble.DB
-	last    Finding // not told yet: the next may be of the same row
+	pending Finding // not told yet: the next may be of the same row
 	lengths map[events.Stream]events.Revision
 	lost    bool // a record could not be read, so not all lengths are known
 	holes   map[uint64]bool
@@ -105,7 +105,7 @@ func (k *check) run(ctx context.Context) error {
 	k.db, err = openReadOnly(pebblefiles.Around(pebblefiles.ReadOnly(k.FS), k.damages), k.FS.PathJoin(k.dir, logName))
 	if err != nil {
 		k.report(Finding{File: logName, Detail: "the database cannot be opened: " + err.Error()})
-		k.tell()
+		k.flush()
 		return nil
 	}
 	k.Opened = true
@@ -114,9 +114,9 @@ func (k *check) run(ctx context.Context) error {
 		err = k.checkIndex(ctx)
 	}
 	if err == nil {
-		err = k.checkRest(ctx)
+		err = k.checkOthers(ctx)
 	}
-	k.tell()
+	k.flush()
 	if closing := k.db.Close(); closing != nil && err == nil {
 		k.found(Finding{File: logName, Detail: closing.Error()})
 	}
@@ -167,27 +167,27 @@ func (f *folder) holdsLog() bool {
 // report tells of a finding, together with those of the records behind it of
 // which the same is true.
 func (k *check) report(f Finding) {
-	before, _ := k.last.Through.Parts()
+	before, _ := k.pending.Through.Parts()
 	at, _ := f.Position.Parts()
 	if f.Through.IsZero() {
 		f.Through = f.Position
 	}
-	same := k.last
+	same := k.pending
 	same.Position, same.Through, same.Stream, same.Revision = f.Position, f.Through, f.Stream, f.Revision
-	if at != 0 && before+1 == at && same == f && k.last.Stream == "" && f.Stream == "" {
-		k.last.Through = f.Through
+	if at != 0 && before+1 == at && same == f && k.pending.Stream == "" && f.Stream == "" {
+		k.pending.Through = f.Through
 		return
 	}
-	k.tell()
-	k.last = f
+	k.flush()
+	k.pending = f
 }
 
-// tell passes on the finding that was kept back.
-func (k *check) tell() {
-	if k.last != (Finding{}) {
-		k.found(k.last)
+// flush passes on the finding that was kept back.
+func (k *check) flush() {
+	if k.pending != (Finding{}) {
+		k.found(k.pending)
 	}
-	k.last = Finding{}
+	k.pending = Finding{}
 }
 
 // checkFiles reads all files of the database as they lie.
@@ -276,7 +276,7 @@ func (k *check) end() (uint64, error) {
 // readRun reads records from a sequence on, up to and with the first that
 // cannot be read or to the end, and returns the sequence to go on from.
 func (k *check) readRun(ctx context.Context, seq, end uint64, digest *events.Digest) (uint64, error) {
-	it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: entryKey(seq), UpperBound: behind(end)})
+	it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: entryKey(seq), UpperBound: upperBound(end)})
 	if err != nil {
 		k.hole(seq, end, err.Error())
 		return end + 1, nil
@@ -301,7 +301,7 @@ func (k *check) readRun(ctx context.Context, seq, end uint64, digest *events.Dig
 		seq++
 	}
 	if err := it.Close(); err != nil {
-		k.hole(seq, seq, why(err))
+		k.hole(seq, seq, readDetail(err))
 		return seq + 1, nil
 	}
 	if seq <= end {
@@ -310,9 +310,9 @@ func (k *check) readRun(ctx context.Context, seq, end uint64, digest *events.Dig
 	return end + 1, nil
 }
 
-// why returns what an error of the database says that is not the same for each
+// readDetail returns what an error of the database says that is not the same for each
 // record in a block.
-func why(err error) string {
+func readDetail(err error) string {
 	if d, ok := errors.AsType[*pebblefiles.Damage](err); ok {
 		return "the record cannot be read: " + logName + "/" + d.Error()
 	}
@@ -461,11 +461,11 @@ func (k *check) get(seq uint64) (events.Entry, error) {
 	return e, errors.Join(err, closer.Close())
 }
 
-// checkRest reads what is neither a record nor an index: checkpoints, and keys
+// checkOthers reads what is neither a record nor an index: checkpoints, and keys
 // that no store has.
-func (k *check) checkRest(ctx context.Context) error {
-	for _, span := range [][2]string{{"\x00", "c/"}, {"c/", "c0"}, {"c0", "e/"}, {"e0", "s/"}, {"s0", "\xff"}} {
-		it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: []byte(span[0]), UpperBound: []byte(span[1])})
+func (k *check) checkOthers(ctx context.Context) error {
+	for _, bounds := range [][2]string{{"\x00", "c/"}, {"c/", "c0"}, {"c0", "e/"}, {"e0", "s/"}, {"s0", "\xff"}} {
+		it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: []byte(bounds[0]), UpperBound: []byte(bounds[1])})
 		if err != nil {
 			return err
 		}
@@ -473,7 +473,7 @@ func (k *check) checkRest(ctx context.Context) error {
 			if err := context.Cause(ctx); err != nil {
 				return errors.Join(err, it.Close())
 			}
-			k.rest(it, span[0] == "c/")
+			k.checkOther(it, bounds[0] == "c/")
 		}
 		if err := it.Close(); err != nil {
 			k.report(Finding{Detail: "what stands beside the records cannot be read: " + err.Error()})
@@ -482,7 +482,7 @@ func (k *check) checkRest(ctx context.Context) error {
 	return nil
 }
 
-func (k *check) rest(it *pebble.Iterator, checkpoint bool) {
+func (k *check) checkOther(it *pebble.Iterator, checkpoint bool) {
 	value, err := it.ValueAndErr()
 	switch {
 	case !checkpoint:

@@ -20,10 +20,10 @@ import (
 )
 
 // checked returns what a check of the folder "store" says.
-func checked(t testing.TB, storage vfs.FS) (Checked, []Finding) {
+func checked(t testing.TB, storage vfs.FS) (CheckReport, []Finding) {
 	t.Helper()
 	var found []Finding
-	c, err := Check(t.Context(), "store", func(f Finding) { found = append(found, f) }, Checking{FS: storage})
+	c, err := Check(t.Context(), "store", func(f Finding) { found = append(found, f) }, CheckOptions{FS: storage})
 	must(t, err)
 	return c, found
 }
@@ -88,7 +88,7 @@ func makeFurnished(t testing.TB, storage vfs.FS) []events.Entry {
 // surgery changes the database beneath a store that is closed.
 func surgery(t testing.TB, storage vfs.FS, do func(db *pebble.DB) error) {
 	t.Helper()
-	db, err := pebble.Open("store/log", &pebble.Options{FS: storage, FormatMajorVersion: pebblefiles.FormatVersion, Logger: silent{}})
+	db, err := pebble.Open("store/log", &pebble.Options{FS: storage, FormatMajorVersion: pebblefiles.FormatVersion, Logger: panicLogger{}})
 	must(t, err)
 	must(t, errors.Join(do(db), db.Close()))
 }
@@ -280,7 +280,7 @@ func TestACheckRefusesWhatIsNoStoreOrInUse(t *testing.T) {
 	must(t, writeFile(storage, "newer/FORMAT", "settlement-ledger store, format 99\n"))
 	open(t, storage)
 	for dir, want := range map[string]error{"empty": events.ErrNotAStore, "other": events.ErrNotAStore, "newer": events.ErrNewerFormat, "store": events.ErrInUse} {
-		if _, err := Check(t.Context(), dir, func(Finding) {}, Checking{FS: storage}); !errors.Is(err, want) {
+		if _, err := Check(t.Context(), dir, func(Finding) {}, CheckOptions{FS: storage}); !errors.Is(err, want) {
 			t.Errorf("Check(%s) = %v, want %v", dir, err, want)
 		}
 	}
@@ -343,7 +343,7 @@ func TestAFlippedBitIsNeverAWrongAnswer(t *testing.T) {
 		at, bit := rng.IntN(len(whole[name])), rng.IntN(8)
 		clone := flipped(name, at, bit)
 		var found []Finding
-		_, err := Check(t.Context(), "store", func(f Finding) { found = append(found, f) }, Checking{FS: clone})
+		_, err := Check(t.Context(), "store", func(f Finding) { found = append(found, f) }, CheckOptions{FS: clone})
 		told := err != nil || len(found) > 0
 		right, err := answers(t, clone, truth)
 		switch {

@@ -19,48 +19,48 @@ import (
 const maxAppend = 1 << 30
 
 // A pending append waits for the committer, which answers it once.
-type pending struct {
-	stream events.Stream
-	after  events.Revision
-	values []byte // the records as they are kept, one behind the other, each with room for its sum
-	parts  []part // of values, one for each record
-	size   int    // bytes that it was admitted with
-	first  uint64 // the sequence of the first record, once it is in a group
-	done   chan error
+type appendRequest struct {
+	stream  events.Stream
+	after   events.Revision
+	values  []byte          // the records as they are kept, one behind the other, each with room for its sum
+	encoded []encodedRecord // of values, one for each record
+	size    int             // bytes that it was admitted with
+	first   uint64          // the sequence of the first record, once it is in a group
+	done    chan error
 }
 
 // A part is where a record lies in the values of an append.
-type part struct {
+type encodedRecord struct {
 	end int    // its sum is the last four bytes
 	sum uint32 // of the value alone, which the sequence finishes
 }
 
-// through returns the length of the stream with the records.
-func (p *pending) through() events.Revision { return p.after + events.Revision(len(p.parts)) }
+// newLength returns the length of the stream with the records.
+func (p *appendRequest) newLength() events.Revision { return p.after + events.Revision(len(p.encoded)) }
 
 // value returns the record with an index, all but its sum.
-func (p *pending) value(i int) []byte {
+func (p *appendRequest) value(i int) []byte {
 	start := 0
 	if i > 0 {
-		start = p.parts[i-1].end
+		start = p.encoded[i-1].end
 	}
-	return p.values[start : p.parts[i].end-sumLen]
+	return p.values[start : p.encoded[i].end-sumLen]
 }
 
-// maxSpareBytes bounds what a pending append keeps when it was answered.
-const maxSpareBytes = 32 << 10
+// maxSpareRequestBytes bounds what a pending append keeps when it was answered.
+const maxSpareRequestBytes = 32 << 10
 
-// free gives back a pending append that was answered.
-func (s *Store) free(p *pending) {
-	if cap(p.values) <= maxSpareBytes {
-		p.stream, p.values, p.parts = "", p.values[:0], p.parts[:0]
+// recycle gives back a pending append that was answered.
+func (s *Store) recycle(p *appendRequest) {
+	if cap(p.values) <= maxSpareRequestBytes {
+		p.stream, p.values, p.encoded = "", p.values[:0], p.encoded[:0]
 		s.spare.Put(p)
 	}
 }
 
-// errJudge is the committer's answer to an append that does not follow the end
+// errMismatch is the committer's answer to an append that does not follow the end
 // of its stream: what is durable now says whether it was appended before.
-var errJudge = errors.New("append is to be judged")
+var errMismatch = errors.New("append does not follow the end of its stream")
 
 // Append is events.Store's. An append whose context ends before the committer
 // took it is withdrawn and adds nothing; afterwards the outcome is open. After a
@@ -107,11 +107,11 @@ func (s *Store) append(ctx context.Context, stream events.Stream, after events.R
 	}
 	select {
 	case err := <-p.done:
-		last := p.first + uint64(len(p.parts)) - 1
-		if err == errJudge {
-			last, err = s.judge(ctx, p)
+		last := p.first + uint64(len(p.encoded)) - 1
+		if err == errMismatch {
+			last, err = s.checkRepeat(ctx, p)
 		}
-		s.free(p)
+		s.recycle(p)
 		return last, err
 	case <-ctx.Done():
 		s.queue.withdraw(p)
@@ -121,10 +121,10 @@ func (s *Store) append(ctx context.Context, stream events.Stream, after events.R
 
 // prepare encodes the records of an append, so that nothing of what the caller
 // gave is kept.
-func (s *Store) prepare(stream events.Stream, after events.Revision, records []events.Record, size int) *pending {
-	p, ok := s.spare.Get().(*pending)
+func (s *Store) prepare(stream events.Stream, after events.Revision, records []events.Record, size int) *appendRequest {
+	p, ok := s.spare.Get().(*appendRequest)
 	if !ok {
-		p = &pending{done: make(chan error, 1)}
+		p = &appendRequest{done: make(chan error, 1)}
 	}
 	p.stream, p.after, p.size = stream, after, size
 	p.values = slices.Grow(p.values, size)
@@ -133,7 +133,7 @@ func (s *Store) prepare(stream events.Stream, after events.Revision, records []e
 		p.values = appendRecord(p.values, stream, after+events.Revision(i+1), r)
 		sum := crc32.Checksum(p.values[start:], castagnoli)
 		p.values = append(p.values, 0, 0, 0, 0)
-		p.parts = append(p.parts, part{end: len(p.values), sum: sum})
+		p.encoded = append(p.encoded, encodedRecord{end: len(p.values), sum: sum})
 	}
 	return p
 }
@@ -146,7 +146,7 @@ func (s *Store) check(stream events.Stream, after events.Revision, records []eve
 		return fmt.Errorf("%w: the stream's name has a zero byte or is longer than %d bytes", events.ErrBadRecord, maxStream)
 	case len(records) == 0:
 		return fmt.Errorf("%w: there are no records", events.ErrBadRecord)
-	case uint64(after) > limit-uint64(len(records)):
+	case uint64(after) > maxSequence-uint64(len(records)):
 		return &events.Conflict{Stream: stream, After: after}
 	}
 	total := 0
@@ -178,7 +178,7 @@ func (s *Store) checkRecord(r events.Record) error {
 
 // judge returns the sequence of the last record if the stream of p holds its
 // records right there, and a Conflict if it does not.
-func (s *Store) judge(ctx context.Context, p *pending) (last uint64, err error) {
+func (s *Store) checkRepeat(ctx context.Context, p *appendRequest) (last uint64, err error) {
 	seen := 0
 	for e, err := range s.Read(ctx, p.stream, p.after) {
 		switch {
@@ -187,7 +187,7 @@ func (s *Store) judge(ctx context.Context, p *pending) (last uint64, err error) 
 		case string(encode(e.Stream, e.Revision, e.Record)) != string(p.value(seen)):
 			return 0, &events.Conflict{Stream: p.stream, After: p.after}
 		}
-		if seen++; seen == len(p.parts) {
+		if seen++; seen == len(p.encoded) {
 			last, _ = e.Position.Parts()
 			return last, nil
 		}
@@ -196,57 +196,57 @@ func (s *Store) judge(ctx context.Context, p *pending) (last uint64, err error) 
 }
 
 // A group is what one batch and one sync make durable.
-type group struct {
-	batch   *pebble.Batch // nil: there is nothing to write
-	end     uint64        // the sequence of the last record, with those of groups before
-	records int
-	bytes   int        // of the records
-	size    int        // bytes that its appends were admitted with
-	added   []*pending // whose records are in the batch
-	judged  []*pending // who do not follow the end of a stream as this group leaves it
-	begun   time.Time  // when it was applied
+type commitGroup struct {
+	batch      *pebble.Batch // nil: there is nothing to write
+	end        uint64        // the sequence of the last record, with those of groups before
+	records    int
+	bytes      int              // of the records
+	size       int              // bytes that its appends were admitted with
+	added      []*appendRequest // whose records are in the batch
+	mismatched []*appendRequest // who do not follow the end of a stream as this group leaves it
+	begun      time.Time        // when it was applied
 }
 
-// commitAll is the committer: the one goroutine that writes records. It makes
+// commitLoop is the committer: the one goroutine that writes records. It makes
 // of all that waits one group, and of the next one while that becomes durable.
-func (s *Store) commitAll() {
-	defer close(s.landing)
-	var taken []*pending
+func (s *Store) commitLoop() {
+	defer close(s.inFlight)
+	var taken []*appendRequest
 	for {
 		taken = s.queue.take(taken[:0])
 		if len(taken) == 0 {
 			return
 		}
 		s.gate.RLock() // until the group has landed
-		g := s.form(taken)
+		g := s.buildGroup(taken)
 		clear(taken)
 		g.begun = time.Now()
-		err := s.verdict(g.index())
+		err := s.writeError(g.index())
 		if err == nil {
 			err = s.apply(g)
 		}
 		if s.durability.interval > 0 || err != nil {
-			s.land(g, err)
+			s.finish(g, err)
 			continue
 		}
-		s.landing <- g
+		s.inFlight <- g
 	}
 }
 
-// landAll waits until each group is durable, in their order.
-func (s *Store) landAll() {
-	for g := range s.landing {
+// syncLoop waits until each group is durable, in their order.
+func (s *Store) syncLoop() {
+	for g := range s.inFlight {
 		var err error
 		if g.batch != nil {
 			err = g.batch.SyncWait()
 		}
-		s.land(g, s.verdict(err))
+		s.finish(g, s.writeError(err))
 	}
 }
 
-// form makes a group of appends.
-func (s *Store) form(taken []*pending) *group {
-	g := &group{end: s.end}
+// buildGroup makes a group of appends.
+func (s *Store) buildGroup(taken []*appendRequest) *commitGroup {
+	g := &commitGroup{end: s.end}
 	room := 0
 	for _, p := range taken {
 		g.size += p.size
@@ -266,55 +266,55 @@ func (s *Store) form(taken []*pending) *group {
 }
 
 // add puts an append into a group.
-func (s *Store) add(g *group, p *pending, room int) error {
-	h, err := s.head(p.stream)
+func (s *Store) add(g *commitGroup, p *appendRequest, room int) error {
+	h, err := s.streamLength(p.stream)
 	if err != nil {
 		return err
 	}
 	if h.length != p.after {
-		g.judged = append(g.judged, p)
+		g.mismatched = append(g.mismatched, p)
 		return nil
 	}
 	if g.batch == nil {
 		g.batch = s.db.NewBatchWithSize(room)
 	}
 	p.first = g.end + 1
-	for i := range p.parts {
+	for i := range p.encoded {
 		g.end++
 		// What is half in the batch must not be written: the store stops.
-		if err := s.verdict(p.put(g.batch, i, g.end)); err != nil {
+		if err := s.writeError(p.put(g.batch, i, g.end)); err != nil {
 			return err
 		}
 	}
-	g.records += len(p.parts)
+	g.records += len(p.encoded)
 	g.bytes += len(p.values)
 	g.added = append(g.added, p)
-	h.length = p.through()
+	h.length = p.newLength()
 	return nil
 }
 
 // batchLen bounds how many bytes of a batch the append takes.
-func (p *pending) batchLen() int {
+func (p *appendRequest) batchLen() int {
 	const around = 1 + 2*binary.MaxVarintLen32 // what a batch has around a key and a value
-	return p.size + len(p.parts)*(around+entryKeyLen+around+indexKeyLen(p.stream)+8)
+	return p.size + len(p.encoded)*(around+entryKeyLen+around+indexKeyLen(p.stream)+8)
 }
 
 // put adds the record with an index to a batch, under a sequence.
-func (p *pending) put(batch *pebble.Batch, i int, seq uint64) error {
+func (p *appendRequest) put(batch *pebble.Batch, i int, seq uint64) error {
 	value := p.value(i)
 	entry := batch.SetDeferred(entryKeyLen, len(value)+sumLen)
 	putEntryKey(entry.Key, seq)
 	copy(entry.Value, value)
-	binary.BigEndian.PutUint32(entry.Value[len(value):], finishSum(p.parts[i].sum, seq))
+	binary.BigEndian.PutUint32(entry.Value[len(value):], finishSum(p.encoded[i].sum, seq))
 	return entry.Finish()
 }
 
 // index adds the places of the records in their streams to the batch. They come
 // behind all records, whose keys are then a run: Pebble puts each where it left
 // the one before, and searches for none.
-func (g *group) index() error {
+func (g *commitGroup) index() error {
 	for _, p := range g.added {
-		for i := range p.parts {
+		for i := range p.encoded {
 			index := g.batch.SetDeferred(indexKeyLen(p.stream), 8)
 			putIndexKey(index.Key, p.stream, p.after+events.Revision(i+1))
 			binary.BigEndian.PutUint64(index.Value, p.first+uint64(i))
@@ -327,20 +327,20 @@ func (g *group) index() error {
 }
 
 // apply writes a group to the log and lets Pebble see it.
-func (s *Store) apply(g *group) (err error) {
+func (s *Store) apply(g *commitGroup) (err error) {
 	if g.batch == nil {
 		return nil
 	}
-	defer s.caught(&err)
+	defer s.recoverPanic(&err)
 	s.written.Store(true)
 	if s.durability.interval > 0 {
-		return s.verdict(s.db.Apply(g.batch, pebble.NoSync))
+		return s.writeError(s.db.Apply(g.batch, pebble.NoSync))
 	}
-	return s.verdict(s.db.ApplyNoSyncWait(g.batch, pebble.Sync))
+	return s.writeError(s.db.ApplyNoSyncWait(g.batch, pebble.Sync))
 }
 
-// caught turns a panic of Pebble into a failure.
-func (s *Store) caught(err *error) {
+// recoverPanic turns a panic of Pebble into a failure.
+func (s *Store) recoverPanic(err *error) {
 	if p := recover(); p != nil {
 		s.broken.Store(true)
 		s.failStop.Fail(fmt.Errorf("pebble panicked: %v", p))
@@ -348,9 +348,9 @@ func (s *Store) caught(err *error) {
 	}
 }
 
-// verdict returns how a write ended. It believes the fail-stop file system, from which
+// writeError returns how a write ended. It believes the fail-stop file system, from which
 // Pebble does not learn of a failure.
-func (s *Store) verdict(err error) error {
+func (s *Store) writeError(err error) error {
 	if failure := s.failure(); failure != nil {
 		return failure
 	}
@@ -363,30 +363,30 @@ func (s *Store) verdict(err error) error {
 
 // land lets a group be seen, and answers its appends, which are not touched
 // thereafter.
-func (s *Store) land(g *group, err error) {
+func (s *Store) finish(g *commitGroup, err error) {
 	if err == nil && g.batch != nil {
-		s.mark.move(g.end, s.published(g))
+		s.watermark.advance(g.end, s.recentValues(g))
 		s.wantSync()
 		err = g.batch.Close()
-		s.vitals.note(g, time.Since(g.begun))
+		s.storeStats.record(g, time.Since(g.begun))
 	}
 	for _, p := range g.added {
 		p.done <- err
 	}
 	if err == nil {
-		err = errJudge
+		err = errMismatch
 	}
-	for _, p := range g.judged {
+	for _, p := range g.mismatched {
 		p.done <- err
 	}
-	s.queue.landed(g.size)
+	s.queue.finished(g.size)
 	s.gate.RUnlock()
 }
 
-// published returns copies of the records of a group, each with room for its
+// recentValues returns copies of the records of a group, each with room for its
 // sum, for those who follow; nil if nobody does.
-func (s *Store) published(g *group) [][]byte {
-	if s.mark.followers.Load() == 0 {
+func (s *Store) recentValues(g *commitGroup) [][]byte {
+	if s.watermark.followers.Load() == 0 {
 		return nil
 	}
 	slab := make([]byte, 0, g.bytes)
@@ -394,9 +394,9 @@ func (s *Store) published(g *group) [][]byte {
 	for _, p := range g.added {
 		at, start := len(slab), 0
 		slab = append(slab, p.values...)
-		for _, part := range p.parts {
-			values = append(values, slab[at+start:at+part.end:at+part.end])
-			start = part.end
+		for _, r := range p.encoded {
+			values = append(values, slab[at+start:at+r.end:at+r.end])
+			start = r.end
 		}
 	}
 	return values
@@ -404,20 +404,20 @@ func (s *Store) published(g *group) [][]byte {
 
 // head returns the head of a stream, which stays what it is until the committer
 // changes it.
-func (s *Store) head(stream events.Stream) (*head, error) {
-	if h := s.heads.get(stream); h != nil {
+func (s *Store) streamLength(stream events.Stream) (*streamLength, error) {
+	if h := s.lengthCache.get(stream); h != nil {
 		return h, nil
 	}
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: indexKey(stream, 0), UpperBound: indexEnd(stream)})
 	if err != nil {
-		return nil, translated(err)
+		return nil, asStoreError(err)
 	}
 	length := events.Revision(0)
 	if it.Last() {
 		length = events.Revision(lastUint64(it.Key()))
 	}
 	if err := it.Close(); err != nil {
-		return nil, translated(err)
+		return nil, asStoreError(err)
 	}
-	return s.heads.add(stream, length), nil
+	return s.lengthCache.add(stream, length), nil
 }

@@ -36,7 +36,7 @@ func start(t *testing.T, s *Store, stream events.Stream, after events.Revision, 
 func inFlight(s *Store) int {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
-	return s.queue.mu.flying
+	return s.queue.mu.inFlight
 }
 
 // TestAGroupTakesOffWhileAnotherSyncs holds the sync of one group, has the next
@@ -48,20 +48,20 @@ func TestAGroupTakesOffWhileAnotherSyncs(t *testing.T) {
 	p := newPen(1)
 	answers := []<-chan error{start(t, s, "s-first", 0, p.records(1, 10)...)}
 	<-g.waiting
-	for i := range secondLen {
+	for i := range minSecondGroup {
 		answers = append(answers, start(t, s, events.Stream(fmt.Sprint("s-", i)), 0, p.records(1, 10)...))
 	}
 	await(t, "the second group does not take off", func() bool {
-		_, closer, err := s.db.Get(entryKey(secondLen + 1))
+		_, closer, err := s.db.Get(entryKey(minSecondGroup + 1))
 		if err == nil {
 			must(t, closer.Close())
 		}
 		return err == nil
 	})
-	for i := range 2 * secondLen {
+	for i := range 2 * minSecondGroup {
 		answers = append(answers, start(t, s, events.Stream(fmt.Sprint("t-", i)), 0, p.records(1, 10)...))
 	}
-	await(t, "the third group does not wait", func() bool { return waiting(s) == 2*secondLen })
+	await(t, "the third group does not wait", func() bool { return waiting(s) == 2*minSecondGroup })
 	if n := len(all(t, s)); n != 0 {
 		t.Errorf("readers see %d records of groups in flight, want none", n)
 	}
@@ -140,10 +140,10 @@ func TestNoAnswerHangsOnWhatIsInFlight(t *testing.T) {
 		against := start(t, s, "s-1", 0, others...)
 		await(t, "the appends do not reach the queue", func() bool { return waiting(s) == 2 })
 		p := newPen(3)
-		for i := range secondLen { // with which they take off
+		for i := range minSecondGroup { // with which they take off
 			start(t, s, events.Stream(fmt.Sprint("t-", i)), 0, p.records(1, 10)...)
 		}
-		await(t, "the second group does not take off", func() bool { return inFlight(s) == flights })
+		await(t, "the second group does not take off", func() bool { return inFlight(s) == maxInFlight })
 		if len(again)+len(against) != 0 {
 			t.Error("an append that hangs on one in flight is answered")
 		}
@@ -188,10 +188,10 @@ func TestAFailureFailsAllThatIsInFlight(t *testing.T) {
 	p := newPen(1)
 	answers := []<-chan error{start(t, s, "s-first", 0, p.records(1, 10)...)}
 	<-g.waiting
-	for i := range 3 * secondLen {
+	for i := range 3 * minSecondGroup {
 		answers = append(answers, start(t, s, events.Stream(fmt.Sprint("s-", i)), 0, p.records(1, 10)...))
 	}
-	await(t, "the second group does not take off", func() bool { return inFlight(s) == flights })
+	await(t, "the second group does not take off", func() bool { return inFlight(s) == maxInFlight })
 	fail.Store(true)
 	g.mu.Unlock()
 	for i, answer := range answers {
@@ -212,28 +212,28 @@ func TestVitalsTellWhatWasWritten(t *testing.T) {
 	t.Parallel()
 	s := open(t, vfs.NewMem())
 	p := newPen(1)
-	for i := range 2 * recent {
+	for i := range 2 * recentSamples {
 		must(t, s.Append(t.Context(), "s-1", events.Revision(i*3), p.records(3, 10)...))
 	}
 	records := p.records(1, 10)
 	must(t, s.Append(t.Context(), "s-2", 0, records...))
 	must(t, s.Append(t.Context(), "s-2", 0, records...)) // adds nothing
-	v := s.Vitals()
-	if v.Appends != 2*recent+1 || v.Records != 6*recent+1 || v.Groups != 2*recent+1 || v.Waiting != 0 || v.Held != 0 {
-		t.Errorf("Vitals() tell %d appends, %d records, %d groups, %d waiting and %d bytes held, want %d, %d, %d, 0 and 0",
-			v.Appends, v.Records, v.Groups, v.Waiting, v.Held, 2*recent+1, 6*recent+1, 2*recent+1)
+	v := s.Stats()
+	if v.Appends != 2*recentSamples+1 || v.Records != 6*recentSamples+1 || v.Groups != 2*recentSamples+1 || v.Waiting != 0 || v.QueuedBytes != 0 {
+		t.Errorf("Stats() has %d appends, %d records, %d groups, %d waiting and %d bytes held, want %d, %d, %d, 0 and 0",
+			v.Appends, v.Records, v.Groups, v.Waiting, v.QueuedBytes, 2*recentSamples+1, 6*recentSamples+1, 2*recentSamples+1)
 	}
 	if v.Head != s.Head() || v.Durable != s.Head() || v.Durability != Sync() || v.Failure != nil {
-		t.Errorf("Vitals() tell head %s, durable %s, %s and failure %v, want %s twice, sync and none", v.Head, v.Durable, v.Durability, v.Failure, s.Head())
+		t.Errorf("Stats() has head %s, durable %s, %s and failure %v, want %s twice, sync and none", v.Head, v.Durable, v.Durability, v.Failure, s.Head())
 	}
-	if len(v.Recent) != recent || v.Recent[0].Records != 3 || v.Recent[recent-1].Records != 1 || v.Recent[0].Took <= 0 || len(v.Syncs) != recent {
-		t.Errorf("Vitals() tell %d groups, from %v to %v, and %d syncs, want %d of each, the oldest first", len(v.Recent), v.Recent[0], v.Recent[len(v.Recent)-1], len(v.Syncs), recent)
+	if len(v.Recent) != recentSamples || v.Recent[0].Records != 3 || v.Recent[recentSamples-1].Records != 1 || v.Recent[0].Took <= 0 || len(v.Syncs) != recentSamples {
+		t.Errorf("Stats() has %d groups, from %v to %v, and %d syncs, want %d of each, the oldest first", len(v.Recent), v.Recent[0], v.Recent[len(v.Recent)-1], len(v.Syncs), recentSamples)
 	}
 	size := uint64(0)
 	for _, e := range all(t, s) {
 		size += uint64(encodedLen(e.Stream, e.Record) + sumLen)
 	}
 	if v.Bytes != size {
-		t.Errorf("Vitals() tell %d bytes, want %d", v.Bytes, size)
+		t.Errorf("Stats() has %d bytes, want %d", v.Bytes, size)
 	}
 }

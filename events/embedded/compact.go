@@ -24,8 +24,8 @@ func (s *Store) Compact(ctx context.Context) error {
 		if err := s.failure(); err != nil {
 			return err
 		}
-		if s.snapping.TryLock() {
-			defer s.snapping.Unlock()
+		if s.snapshotMu.TryLock() {
+			defer s.snapshotMu.Unlock()
 			if err := s.folder.fs.RemoveAll(s.folder.path(snapshotName)); err != nil {
 				return err
 			}
@@ -34,7 +34,7 @@ func (s *Store) Compact(ctx context.Context) error {
 		if failure := s.failure(); failure != nil {
 			return failure
 		}
-		return translated(err)
+		return asStoreError(err)
 	})
 	if err != nil {
 		return fmt.Errorf("compact %s: %w", s.folder.dir, err)

@@ -104,9 +104,9 @@ func (s *Store) sync() (err error) {
 	if err := s.failure(); err != nil {
 		return err
 	}
-	end, _ := s.mark.now()
-	defer s.caught(&err)
-	if err := s.verdict(s.db.LogData(nil, pebble.Sync)); err != nil {
+	end, _ := s.watermark.load()
+	defer s.recoverPanic(&err)
+	if err := s.writeError(s.db.LogData(nil, pebble.Sync)); err != nil {
 		return err
 	}
 	for known := s.synced.Load(); known < end && !s.synced.CompareAndSwap(known, end); {
@@ -115,7 +115,7 @@ func (s *Store) sync() (err error) {
 	return nil
 }
 
-// wantSync has syncAll sync within the interval.
+// wantSync has intervalLoop sync within the interval.
 func (s *Store) wantSync() {
 	select {
 	case s.unsynced <- struct{}{}:
@@ -123,8 +123,8 @@ func (s *Store) wantSync() {
 	}
 }
 
-// syncAll syncs within the interval of an append.
-func (s *Store) syncAll() {
+// intervalLoop syncs within the interval of an append.
+func (s *Store) intervalLoop() {
 	if s.durability.interval == 0 {
 		return
 	}

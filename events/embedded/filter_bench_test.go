@@ -22,7 +22,7 @@ func BenchmarkNewStream(b *testing.B) {
 		return events.Stream(fmt.Sprintf("session-%016x", rng.Uint64()))
 	}
 	for _, filtered := range []bool{false, true} {
-		o := &pebble.Options{FS: vfs.NewMem(), FormatMajorVersion: pebblefiles.FormatVersion, Logger: silent{}, DisableAutomaticCompactions: true, MemTableSize: 16 << 20}
+		o := &pebble.Options{FS: vfs.NewMem(), FormatMajorVersion: pebblefiles.FormatVersion, Logger: panicLogger{}, DisableAutomaticCompactions: true, MemTableSize: 16 << 20}
 		for i := range o.Levels {
 			o.Levels[i].BlockSize = 32 << 10
 			if filtered {

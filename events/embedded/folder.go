@@ -64,9 +64,9 @@ func (o Owner) filled() Owner {
 // was copied in part, or something was removed. It is left as it is.
 var ErrIncomplete = errors.New("store is not complete")
 
-// begunName is the name of a FORMAT file before there is a database. A store
+// formatDraftName is the name of a FORMAT file before there is a database. A store
 // has its FORMAT last, so one without it holds nothing.
-const begunName = formatName + ".new"
+const formatDraftName = formatName + ".new"
 
 // A folder is the place of one store, locked.
 type folder struct {
@@ -76,34 +76,34 @@ type folder struct {
 	fresh bool // it is to become a store, and has a FORMAT file from publish on
 
 	// before is the session before, if it ended without Close.
-	before session
+	before ownerRecord
 }
 
 // A session is what the owner file holds: who has the store open, and how.
-type session struct {
+type ownerRecord struct {
 	Owner
 	Durability string `json:"durability,omitempty"` // a Durability; empty: a program before this was written
 }
 
 // syncs reports whether the session answered no append before it was on the disk.
-func (s session) syncs() bool { return s.Durability == Sync().String() }
+func (s ownerRecord) syncs() bool { return s.Durability == Sync().String() }
 
 // openFolder makes or finds the folder of a store and locks it. It creates
 // nothing in a folder of something else.
 func openFolder(ctx context.Context, storage vfs.FS, dir string, cfg Config) (*folder, error) {
 	f := &folder{fs: storage, dir: dir}
-	if err := f.make(); err != nil {
+	if err := f.makeDirs(); err != nil {
 		return nil, err
 	}
 	// A process that is making the store, or ends, changes the folder meanwhile: only
 	// under the lock it is known what it is. A folder without one is left without.
-	unfit := f.inspect()
-	if unfit != nil && !f.hasLock() {
-		return nil, unfit
+	unsuitable := f.inspect()
+	if unsuitable != nil && !f.hasLock() {
+		return nil, unsuitable
 	}
-	if err := f.take(ctx, cfg.Logger); err != nil {
-		if unfit != nil && !errors.Is(err, events.ErrInUse) {
-			err = unfit
+	if err := f.acquire(ctx, cfg.Logger); err != nil {
+		if unsuitable != nil && !errors.Is(err, events.ErrInUse) {
+			err = unsuitable
 		}
 		return nil, err
 	}
@@ -112,15 +112,15 @@ func openFolder(ctx context.Context, storage vfs.FS, dir string, cfg Config) (*f
 	case err != nil:
 	case f.unfinished():
 		f.fresh = false
-		err = f.finish()
+		err = f.repairFormat()
 	case f.fresh:
-		err = f.begin()
+		err = f.startCreation()
 	default:
-		err = f.finish()
+		err = f.repairFormat()
 	}
 	if err == nil {
-		f.before, _ = f.session()
-		err = f.sign(session{cfg.Owner.filled(), cfg.Durability.String()})
+		f.before, _ = f.ownerRecord()
+		err = f.writeOwner(ownerRecord{cfg.Owner.filled(), cfg.Durability.String()})
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.close())
@@ -143,15 +143,15 @@ func (f *folder) unfinished() bool {
 	return f.fresh && errors.Is(err, events.ErrNotAStore) && f.holdsLog()
 }
 
-// finish writes a FORMAT file that cannot be read, and removes what the making of
+// repairFormat writes a FORMAT file that cannot be read, and removes what the making of
 // the store left.
-func (f *folder) finish() error {
+func (f *folder) repairFormat() error {
 	_, err := f.readFormat(formatName)
 	if errors.Is(err, events.ErrNotAStore) {
-		err = f.put(formatName)
+		err = f.writeFormat(formatName)
 	}
 	if err == nil {
-		err = f.tidy()
+		err = f.removeTemporary()
 	}
 	if err != nil {
 		return fmt.Errorf("open store %s: write %s: %w", f.dir, formatName, err)
@@ -159,17 +159,17 @@ func (f *folder) finish() error {
 	return nil
 }
 
-// begin says that the folder is becoming a store, and removes what is left of
+// startCreation says that the folder is becoming a store, and removes what is left of
 // one that did not.
-func (f *folder) begin() error {
-	_, err := f.readFormat(begunName)
+func (f *folder) startCreation() error {
+	_, err := f.readFormat(formatDraftName)
 	if err == nil { // it was said before
 		err = f.fs.RemoveAll(f.path(logName))
 	} else {
-		err = f.put(begunName)
+		err = f.writeFormat(formatDraftName)
 	}
 	if err != nil {
-		return fmt.Errorf("open store %s: write %s: %w", f.dir, begunName, err)
+		return fmt.Errorf("open store %s: write %s: %w", f.dir, formatDraftName, err)
 	}
 	return nil
 }
@@ -177,17 +177,17 @@ func (f *folder) begin() error {
 // publish makes a store of a fresh folder that has a database. Where a rename
 // is not atomic, a power cut would take both names, so this is none.
 func (f *folder) publish() error {
-	if err := f.put(formatName); err != nil {
+	if err := f.writeFormat(formatName); err != nil {
 		return fmt.Errorf("write %s: %w", formatName, err)
 	}
-	return f.tidy()
+	return f.removeTemporary()
 }
 
-// tidy removes what a store does not need once it is one, durably: beside it a
+// removeTemporary removes what a store does not need once it is one, durably: beside it a
 // FORMAT file that goes missing later would count as one that is not written yet.
-func (f *folder) tidy() error {
+func (f *folder) removeTemporary() error {
 	removed := false
-	for _, name := range []string{begunName, restoringName} {
+	for _, name := range []string{formatDraftName, restoringName} {
 		err := f.fs.Remove(f.path(name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -200,8 +200,8 @@ func (f *folder) tidy() error {
 	return pebblefiles.SyncDir(f.fs, f.dir)
 }
 
-// put makes a file with the format durable.
-func (f *folder) put(name string) error {
+// writeFormat makes a file with the format durable.
+func (f *folder) writeFormat(name string) error {
 	err := f.create(f.path(name), fmt.Appendf(nil, "%s%d\n", formatTitle, Format))
 	if err == nil {
 		err = pebblefiles.SyncDir(f.fs, f.dir)
@@ -211,9 +211,9 @@ func (f *folder) put(name string) error {
 
 func (f *folder) path(name string) string { return f.fs.PathJoin(f.dir, name) }
 
-// make creates the folder and its parents where they are missing, durably: a
+// makeDirs creates the folder and its parents where they are missing, durably: a
 // folder whose entry in its parent is lost takes its records along.
-func (f *folder) make() error {
+func (f *folder) makeDirs() error {
 	missing := []string{}
 	for dir := f.dir; ; dir = f.fs.PathDir(dir) {
 		info, err := f.fs.Stat(dir)
@@ -253,8 +253,8 @@ func (f *folder) inspect() error {
 	// A store that was cut off while it was made has a lock and perhaps the
 	// beginning of a file that says so; a whole one comes before all else, the
 	// FORMAT file after it.
-	begun := []string{lockName, begunName}
-	if _, err := f.readFormat(begunName); err == nil {
+	begun := []string{lockName, formatDraftName}
+	if _, err := f.readFormat(formatDraftName); err == nil {
 		begun = append(begun, logName, ownerName, ownerName+".new", formatName)
 	}
 	_, err = f.readFormat(formatName)
@@ -306,9 +306,9 @@ func (f *folder) readFormat(name string) (uint64, error) {
 	return found, nil
 }
 
-// take locks the folder, or returns an ErrInUse that names who has it. It waits for
+// acquire locks the folder, or returns an ErrInUse that names who has it. It waits for
 // readers, and logs that after a second.
-func (f *folder) take(ctx context.Context, logger *slog.Logger) (err error) {
+func (f *folder) acquire(ctx context.Context, logger *slog.Logger) (err error) {
 	f.lock, err = pebblefiles.Lock(ctx, f.fs, f.path(lockName), func() {
 		if logger != nil {
 			logger.Warn("waiting for processes that read the store", "store", f.dir, "processes", pebblefiles.Users(f.path(lockName)))
@@ -339,7 +339,7 @@ func numbers(processes []int) string {
 
 // holder names the process in the owner file.
 func (f *folder) holder() string {
-	o, ok := f.session()
+	o, ok := f.ownerRecord()
 	if !ok {
 		return "another process"
 	}
@@ -351,16 +351,16 @@ func (f *folder) holder() string {
 }
 
 // session reads the owner file.
-func (f *folder) session() (s session, ok bool) {
+func (f *folder) ownerRecord() (s ownerRecord, ok bool) {
 	text, err := f.read(ownerName)
 	if err != nil || json.Unmarshal(text, &s) != nil || s.PID == 0 {
-		return session{}, false
+		return ownerRecord{}, false
 	}
 	return s, true
 }
 
-// sign writes the owner file.
-func (f *folder) sign(s session) error {
+// writeOwner writes the owner file.
+func (f *folder) writeOwner(s ownerRecord) error {
 	text, err := json.Marshal(s)
 	if err != nil {
 		return fmt.Errorf("open store %s: write %s: %w", f.dir, ownerName, err)

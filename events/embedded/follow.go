@@ -38,15 +38,15 @@ func (s *Store) FollowEvery(ctx context.Context, after events.Position, followin
 			return
 		}
 		err := s.use(func() error {
-			s.mark.herald.Do(func() { s.joined.Go(s.proclaim) })
+			s.watermark.notifier.Do(func() { s.joined.Go(s.notifyLoop) })
 			return nil
 		})
 		if err == nil {
 			f := newFollower(ctx, s, after, following)
-			f.every, f.due, f.tell = every, f.after+every, passed
+			f.every, f.due, f.onPassed = every, f.after+every, passed
 			err = f.run(ctx, yield)
 		}
-		if err != errLeft {
+		if err != errLoopLeft {
 			yield(events.Entry{}, err)
 		}
 	}
@@ -62,38 +62,38 @@ type follower struct {
 	moved    bool            // from the start
 	ended    <-chan struct{} // of the context
 
-	every uint64                // entries, from one call of tell to the next; 0: never
-	due   uint64                // the sequence at which it is called next
-	tell  func(events.Position) // of FollowEvery
+	every    uint64                // entries, from one call of tell to the next; 0: never
+	due      uint64                // the sequence at which it is called next
+	onPassed func(events.Position) // of FollowEvery
 }
 
 func newFollower(ctx context.Context, s *Store, after events.Position, f events.Following) *follower {
-	all := spanOf(events.Query{After: after}, limit)
+	all := rangeOf(events.Query{After: after}, maxSequence)
 	return &follower{store: s, match: newMatcher(f.Filter), caughtUp: f.CaughtUp, start: after, after: all.first - 1, ended: ctx.Done()}
 }
 
 // run yields what there is, says so, and waits for more. It does not return
 // nil.
 func (f *follower) run(ctx context.Context, yield func(events.Entry, error) bool) error {
-	f.store.mark.followers.Add(1)
-	defer f.store.mark.followers.Add(-1)
-	bell := make(chan struct{}, 1)
-	defer context.AfterFunc(ctx, (&waiter{bell: bell}).ring)()
+	f.store.watermark.followers.Add(1)
+	defer f.store.watermark.followers.Add(-1)
+	ch := make(chan struct{}, 1)
+	defer context.AfterFunc(ctx, (&waiter{ch: ch}).notify)()
 	for {
 		if err := f.catchUp(ctx, yield); err != nil {
 			return err
 		}
 		if f.caughtUp != nil {
-			f.caughtUp(f.place())
+			f.caughtUp(f.position())
 		}
-		if err := f.store.await(ctx, f.after, bell); err != nil {
+		if err := f.store.await(ctx, f.after, ch); err != nil {
 			return err
 		}
 	}
 }
 
 // place is that of the last entry yielded or passed over, or the start.
-func (f *follower) place() events.Position {
+func (f *follower) position() events.Position {
 	if !f.moved {
 		return f.start
 	}
@@ -103,7 +103,7 @@ func (f *follower) place() events.Position {
 // catchUp yields what there is: from the groups that the mark keeps, and what
 // became durable before those from the database.
 func (f *follower) catchUp(ctx context.Context, yield func(events.Entry, error) bool) error {
-	var late *backlog
+	var late *catchUpReader
 	for {
 		if isClosed(f.store.closing) {
 			return events.ErrClosed
@@ -111,18 +111,18 @@ func (f *follower) catchUp(ctx context.Context, yield func(events.Entry, error) 
 		if isClosed(f.ended) {
 			return context.Cause(ctx)
 		}
-		end, _ := f.store.mark.now()
+		end, _ := f.store.watermark.load()
 		if f.after >= end {
 			return nil
 		}
 		var err error
-		if recent := f.store.mark.holding(f.after); recent != nil {
-			late, err = nil, f.fromMark(ctx, recent, yield)
+		if recent := f.store.watermark.groupAfter(f.after); recent != nil {
+			late, err = nil, f.yieldRecent(ctx, recent, yield)
 		} else {
 			if late == nil {
-				late = &backlog{haul: newOwned(), names: &names{}, chunk: firstChunk()}
+				late = &catchUpReader{batch: newOwnedBatch(), interner: &interner{}, readLimits: initialLimits()}
 			}
-			err = f.fromDatabase(ctx, late, end, yield)
+			err = f.yieldStored(ctx, late, end, yield)
 		}
 		if err != nil {
 			return err
@@ -130,54 +130,54 @@ func (f *follower) catchUp(ctx context.Context, yield func(events.Entry, error) 
 	}
 }
 
-// fromMark yields what follows in a group.
-func (f *follower) fromMark(ctx context.Context, group *published, yield func(events.Entry, error) bool) error {
+// yieldRecent yields what follows in a group.
+func (f *follower) yieldRecent(ctx context.Context, group *recentGroup, yield func(events.Entry, error) bool) error {
 	for _, value := range group.values[f.after-group.after:] {
 		if isClosed(f.ended) {
 			return context.Cause(ctx)
 		}
 		r := raw(value[:len(value)-sumLen])
 		if f.match.match(r) && !yield(group.entry(f.after-group.after), nil) {
-			return errLeft
+			return errLoopLeft
 		}
-		f.passed(f.after + 1)
+		f.advance(f.after + 1)
 	}
 	return nil
 }
 
-// A backlog is what a follower needs that reads the database.
-type backlog struct {
-	haul  *haul
-	names *names
-	chunk chunk
+// A catchUpReader is what a follower needs that reads the database.
+type catchUpReader struct {
+	batch      *readBatch
+	interner   *interner
+	readLimits readLimits
 }
 
-// fromDatabase yields what follows in a chunk.
-func (f *follower) fromDatabase(ctx context.Context, late *backlog, end uint64, yield func(events.Entry, error) bool) error {
-	r := &logReader{store: f.store, match: f.match, left: span{f.after + 1, end}}
-	failed := f.store.fetch(ctx, r, late.haul, late.chunk)
-	late.chunk = late.chunk.grown().modest()
-	for _, found := range late.haul.found {
+// yieldStored yields what follows in a chunk.
+func (f *follower) yieldStored(ctx context.Context, late *catchUpReader, end uint64, yield func(events.Entry, error) bool) error {
+	r := &logReader{store: f.store, match: f.match, left: seqRange{f.after + 1, end}}
+	failed := f.store.readNext(ctx, r, late.batch, late.readLimits)
+	late.readLimits = late.readLimits.grown().forFollower()
+	for _, found := range late.batch.records {
 		if isClosed(f.ended) {
 			return context.Cause(ctx)
 		}
-		f.passed(found.seq - 1)
-		if !yield(found.raw.entry(found.seq, late.names), nil) {
-			return errLeft
+		f.advance(found.seq - 1)
+		if !yield(found.raw.entry(found.seq, late.interner), nil) {
+			return errLoopLeft
 		}
-		f.passed(found.seq)
+		f.advance(found.seq)
 	}
-	f.passed(r.left.first - 1)
+	f.advance(r.left.first - 1)
 	return failed
 }
 
 // passed says that everything through a sequence was yielded or passed over.
-func (f *follower) passed(seq uint64) {
+func (f *follower) advance(seq uint64) {
 	if seq <= f.after {
 		return
 	}
 	f.after, f.moved = seq, true
 	for ; f.every > 0 && f.due <= f.after; f.due += f.every {
-		f.tell(events.NewPosition(f.due, f.due))
+		f.onPassed(events.NewPosition(f.due, f.due))
 	}
 }

@@ -204,7 +204,7 @@ func afterKill(t *testing.T, storage vfs.FS, truth []events.Entry) (reported boo
 func TestADamagedFormatRemovesNoRecords(t *testing.T) {
 	t.Parallel()
 	whole, truth := killed(t)
-	whole["store/"+begunName] = whole["store/"+formatName]
+	whole["store/"+formatDraftName] = whole["store/"+formatName]
 	for at := 0; at < len(whole["store/"+formatName]); at += repeats(15, 1) {
 		if _, err := afterKill(t, withFlip(t, whole, "store/"+formatName, at, at%8), truth); err != nil {
 			t.Errorf("byte %d: %v", at, err)

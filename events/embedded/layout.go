@@ -121,7 +121,7 @@ func rawOf(value []byte, seq uint64) (raw, error) {
 		return nil, damaged(seq, fmt.Sprintf("it is %d bytes long", len(value)))
 	}
 	r := raw(value[:len(value)-sumLen])
-	if len(r) != r.names()+r.size() {
+	if len(r) != r.bodyOffset()+r.size() {
 		return nil, damaged(seq, "its lengths do not add up")
 	}
 	return r, nil
@@ -146,19 +146,19 @@ func (r raw) revision() events.Revision { return events.Revision(binary.BigEndia
 func (r raw) micros() int64             { return int64(binary.BigEndian.Uint64(r[15:])) }
 func (r raw) dataLen() int              { return int(binary.BigEndian.Uint32(r[39:])) }
 func (r raw) size() int                 { return r.dataLen() + int(binary.BigEndian.Uint32(r[43:])) }
-func (r raw) names() int                { return headerLen + r.streamLen() + r.kindLen() } // where the data begin
+func (r raw) bodyOffset() int                { return headerLen + r.streamLen() + r.kindLen() } // where the data begin
 func (r raw) all() int                  { return len(r) }
 func (r raw) stream() []byte            { return r[headerLen:][:r.streamLen()] }
 func (r raw) kind() []byte              { return r[headerLen+r.streamLen():][:r.kindLen()] }
 
 // header returns the header of the entry at a sequence. It does not need what
 // is behind the names.
-func (r raw) header(seq uint64, known *names) events.Header {
+func (r raw) header(seq uint64, interned *interner) events.Header {
 	h := events.Header{
-		Kind:     known.kind(r.kind()),
+		Kind:     interned.kind(r.kind()),
 		Version:  int(binary.BigEndian.Uint16(r[1:])),
 		Time:     time.UnixMicro(r.micros()).UTC(),
-		Stream:   known.stream(r.stream()),
+		Stream:   interned.stream(r.stream()),
 		Revision: r.revision(),
 		Position: events.NewPosition(seq, seq),
 		Size:     r.size(),
@@ -169,14 +169,14 @@ func (r raw) header(seq uint64, known *names) events.Header {
 
 // entry returns the entry at a sequence, whose data and metadata are those of
 // r.
-func (r raw) entry(seq uint64, known *names) events.Entry {
+func (r raw) entry(seq uint64, interned *interner) events.Entry {
 	e := events.Entry{
 		Record: events.Record{
-			Kind:    known.kind(r.kind()),
+			Kind:    interned.kind(r.kind()),
 			Version: int(binary.BigEndian.Uint16(r[1:])),
 			Time:    time.UnixMicro(r.micros()).UTC(),
 		},
-		Stream:   known.stream(r.stream()),
+		Stream:   interned.stream(r.stream()),
 		Revision: r.revision(),
 		Position: events.NewPosition(seq, seq),
 	}
@@ -188,7 +188,7 @@ func (r raw) entry(seq uint64, known *names) events.Entry {
 // payload returns the data and the metadata, nil where there are none. Adding
 // to one does not change the other.
 func (r raw) payload() (data, metadata []byte) {
-	begin := r.names()
+	begin := r.bodyOffset()
 	end := begin + r.dataLen()
 	if begin < end {
 		data = r[begin:end:end]

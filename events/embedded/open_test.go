@@ -70,8 +70,8 @@ func TestAFolderWithALogOfItsOwnIsNotAStore(t *testing.T) {
 		must(t, os.Mkdir(filepath.Join(dir, logName), 0o700))
 		must(t, os.WriteFile(filepath.Join(dir, logName, "mine"), nil, 0o600))
 		if begun != "" {
-			must(t, os.WriteFile(filepath.Join(dir, begunName), []byte(begun), 0o600))
-			want = []string{begunName, logName}
+			must(t, os.WriteFile(filepath.Join(dir, formatDraftName), []byte(begun), 0o600))
+			want = []string{formatDraftName, logName}
 		}
 		if _, err := Open(t.Context(), dir, Config{}); !errors.Is(err, events.ErrNotAStore) {
 			t.Errorf("Open of a folder with a log = %v, want ErrNotAStore", err)
@@ -129,7 +129,7 @@ func TestAStoreCutOffWithItsDatabaseBegunOpens(t *testing.T) {
 	must(t, err)
 	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(3, 1)...))
 	must(t, s.Close())
-	must(t, os.Rename(filepath.Join(dir, formatName), filepath.Join(dir, begunName)))
+	must(t, os.Rename(filepath.Join(dir, formatName), filepath.Join(dir, formatDraftName)))
 	must(t, os.WriteFile(filepath.Join(dir, ownerName), []byte("{}"), 0o600))
 	must(t, os.WriteFile(filepath.Join(dir, formatName), []byte(formatTitle), 0o600)) // its beginning
 	s, err = Open(t.Context(), dir, Config{})
@@ -197,12 +197,12 @@ func TestANetworkFileSystemIsSaid(t *testing.T) {
 	t.Parallel()
 	var said bytes.Buffer
 	s := &Store{folder: &folder{dir: "/mnt/store"}}
-	s.settleOn("NFS", slog.New(slog.NewTextHandler(&said, nil)))
+	s.warnNetwork("NFS", slog.New(slog.NewTextHandler(&said, nil)))
 	if text := said.String(); !strings.Contains(text, "WARN") || !strings.Contains(text, "NFS") || !strings.Contains(text, "/mnt/store") {
 		t.Errorf("of a network file system the logger is told %q", text)
 	}
 	said.Reset()
-	s.settleOn("", slog.New(slog.NewTextHandler(&said, nil)))
+	s.warnNetwork("", slog.New(slog.NewTextHandler(&said, nil)))
 	if said.Len() > 0 {
 		t.Errorf("of a disk the logger is told %q, want nothing", said.String())
 	}
@@ -277,18 +277,18 @@ func TestAClockThatJumpsBackChangesNoOrder(t *testing.T) {
 // streamsVariable is how many streams there are, where that is given.
 const streamsVariable = "LEDGER_TEST_STREAMS"
 
-// TestManyStreamsAreNotHeldInMemory appends to more streams than heads are
+// TestManyStreamsAreNotHeldInMemory appends to more streams than lengthCache are
 // remembered of, and again to each after opening.
 func TestManyStreamsAreNotHeldInMemory(t *testing.T) {
 	t.Parallel()
 	storage, p := vfs.NewMem(), newPen(1)
-	most := repeats(200, maxHeads)
+	most := repeats(200, maxCachedStreams)
 	streams, err := strconv.Atoi(cmp.Or(os.Getenv(streamsVariable), strconv.Itoa(3*most)))
 	must(t, err)
 	for round := range events.Revision(2) {
 		s, err := Open(t.Context(), "store", Config{FS: storage, Durability: Interval(time.Hour)})
 		must(t, err)
-		s.heads.most = most
+		s.lengthCache.maxStreams = most
 		for i := range streams {
 			if err := s.Append(t.Context(), events.Stream(fmt.Sprint("s-", i)), round, p.records(1, 1)...); err != nil {
 				t.Fatal(err)
@@ -298,7 +298,7 @@ func TestManyStreamsAreNotHeldInMemory(t *testing.T) {
 			t.Errorf("Append to a stream whose head was forgotten = %v, want a conflict", err)
 		}
 		must(t, s.Close())
-		if n := len(s.heads.young) + len(s.heads.old); n > 2*most {
+		if n := len(s.lengthCache.young) + len(s.lengthCache.old); n > 2*most {
 			t.Errorf("%d heads are remembered, want at most %d", n, 2*most)
 		}
 	}

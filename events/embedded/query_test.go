@@ -146,16 +146,16 @@ func TestNoLoopPinsTheDatabase(t *testing.T) {
 
 func TestAnEntryPinsNoMoreThanAPieceOfMemory(t *testing.T) {
 	t.Parallel()
-	h := newOwned()
+	h := newOwnedBatch()
 	rng := rand.New(rand.NewPCG(5, 7))
 	for range 10_000 {
 		size := 1 + rng.IntN(2000)
 		if rng.IntN(100) == 0 {
 			size = ownedSlab * 2
 		}
-		room := h.room(size)
+		room := h.alloc(size)
 		if len(room) != size || cap(room) != size {
-			t.Fatalf("room(%d) has %d bytes and room for %d", size, len(room), cap(room))
+			t.Fatalf("alloc(%d) has %d bytes and room for %d", size, len(room), cap(room))
 		}
 		for i := range room {
 			if room[i] != 0 {
@@ -208,7 +208,7 @@ func TestPartsOfAQueryWeighAboutTheSame(t *testing.T) {
 
 func TestAMarkKeepsTheLastGroupsWithinBounds(t *testing.T) {
 	t.Parallel()
-	m, end := newMark(7), uint64(7)
+	m, end := newWatermark(7), uint64(7)
 	rng := rand.New(rand.NewPCG(9, 7))
 	for i := range repeats(2, 5) * recentGroups {
 		values := make([][]byte, 1+rng.IntN(4))
@@ -217,16 +217,16 @@ func TestAMarkKeepsTheLastGroupsWithinBounds(t *testing.T) {
 		}
 		before := end
 		end += uint64(len(values))
-		if m.move(end, values); i%100 == 50 {
+		if m.advance(end, values); i%100 == 50 {
 			end += 3
-			m.move(end, nil) // not published
-			if m.holding(end-1) != nil {
+			m.advance(end, nil) // not published
+			if m.groupAfter(end-1) != nil {
 				t.Fatal("the mark holds what it was not given")
 			}
 			continue
 		}
 		for after := before; after < end; after++ {
-			if p := m.holding(after); p == nil || p.after != before || p.entry(after-before).Position != events.NewPosition(after+1, after+1) {
+			if p := m.groupAfter(after); p == nil || p.after != before || p.entry(after-before).Position != events.NewPosition(after+1, after+1) {
 				t.Fatalf("holding(%d) does not give the last group, behind %d", after, before)
 			}
 		}
@@ -239,11 +239,11 @@ func TestAMarkKeepsTheLastGroupsWithinBounds(t *testing.T) {
 				kept += p.bytes
 			}
 		}
-		if kept > recentBytes || kept != m.kept {
-			t.Fatalf("%d bytes are kept and %d counted, want at most %d", kept, m.kept, recentBytes)
+		if kept > recentBytes || kept != m.keptBytes {
+			t.Fatalf("%d bytes are kept and %d counted, want at most %d", kept, m.keptBytes, recentBytes)
 		}
 	}
-	if m.holding(end) != nil || m.holding(7) != nil || m.holding(0) != nil {
+	if m.groupAfter(end) != nil || m.groupAfter(7) != nil || m.groupAfter(0) != nil {
 		t.Error("the mark holds what is not there yet, or long gone")
 	}
 }
@@ -304,7 +304,7 @@ func TestManyFollowersAreAllWoken(t *testing.T) {
 		})
 	}
 	waiting.Wait()
-	for range 3 * patience {
+	for range 3 * maxAbandoned {
 		ctx, cancel := context.WithCancel(t.Context())
 		for range s.Follow(ctx, s.Head(), events.Following{CaughtUp: func(events.Position) { cancel() }}) {
 		}

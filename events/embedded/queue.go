@@ -10,33 +10,33 @@ import (
 
 // The bounds of what waits for the committer and of what it writes at once.
 const (
-	queueBytes = 64 << 20 // bytes that wait and that are in flight; an append alone may have more
-	groupLen   = 1024     // appends in a group
-	groupBytes = 4 << 20  // bytes in a group of more than one append
-	flights    = 2        // groups in flight
-	secondLen  = 64       // appends at least that take off beside a group in flight
+	maxQueueBytes   = 64 << 20 // bytes that wait and that are in flight; an append alone may have more
+	maxGroupAppends = 1024     // appends in a group
+	maxGroupBytes   = 4 << 20  // bytes in a group of more than one append
+	maxInFlight     = 2        // groups in flight
+	minSecondGroup  = 64       // appends at least that take off beside a group in flight
 )
 
 // A queue is where appends wait for the committer. Streams take turns in it,
 // so that a stream with much to append delays no other. What waits in it and
-// what is in flight is bounded by its bytes; whoever has more waits outside,
+// what is in flight is bounded by its bytes; whoever has more waits admissions,
 // where streams take turns as well.
 type queue struct {
 	mu struct {
 		sync.Mutex
-		due     sync.Cond // a group can be formed, or the queue is closed
-		idle    bool      // the committer waits for due
-		closed  bool
-		used    int            // bytes of all that was admitted and is not released
-		outside rota[*entrant] // who waits to be admitted
-		ready   rota[*pending] // who waits for the committer
-		flying  int            // groups in flight
-		last    int            // appends in the group that took off last
+		due        sync.Cond // a group can be formed, or the queue is closed
+		idle       bool      // the committer waits for due
+		closed     bool
+		used       int                       // bytes of all that was admitted and is not released
+		admissions fairQueue[*admission]     // who waits to be admitted
+		ready      fairQueue[*appendRequest] // who waits for the committer
+		inFlight   int                       // groups in flight
+		last       int                       // appends in the group that took off last
 	}
 }
 
-// An entrant waits to be admitted.
-type entrant struct {
+// An admission waits to be admitted.
+type admission struct {
 	size     int
 	admitted chan error
 }
@@ -55,13 +55,13 @@ func (q *queue) admit(ctx context.Context, s events.Stream, size int) error {
 	case q.mu.closed:
 		q.mu.Unlock()
 		return events.ErrClosed
-	case q.mu.outside.len == 0 && q.roomLocked(size):
+	case q.mu.admissions.len == 0 && q.roomLocked(size):
 		q.mu.used += size
 		q.mu.Unlock()
 		return nil
 	}
-	e := &entrant{size: size, admitted: make(chan error, 1)}
-	q.mu.outside.push(s, e)
+	e := &admission{size: size, admitted: make(chan error, 1)}
+	q.mu.admissions.push(s, e)
 	q.mu.Unlock()
 	select {
 	case err := <-e.admitted:
@@ -70,8 +70,8 @@ func (q *queue) admit(ctx context.Context, s events.Stream, size int) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.mu.outside.remove(s, e) {
-		q.enterLocked() // it may have stood before smaller ones
+	if q.mu.admissions.remove(s, e) {
+		q.admitLocked() // it may have stood before smaller ones
 	} else if <-e.admitted == nil {
 		q.releaseLocked(size)
 	}
@@ -80,12 +80,12 @@ func (q *queue) admit(ctx context.Context, s events.Stream, size int) error {
 
 // roomLocked reports whether there is room. There is for anything that is
 // alone.
-func (q *queue) roomLocked(size int) bool { return q.mu.used == 0 || q.mu.used+size <= queueBytes }
+func (q *queue) roomLocked(size int) bool { return q.mu.used == 0 || q.mu.used+size <= maxQueueBytes }
 
-// enterLocked admits those for whom there is room, in their order.
-func (q *queue) enterLocked() {
-	for q.mu.outside.len > 0 && q.roomLocked(q.mu.outside.first().size) {
-		e := q.mu.outside.pop()
+// admitLocked admits those for whom there is room, in their order.
+func (q *queue) admitLocked() {
+	for q.mu.admissions.len > 0 && q.roomLocked(q.mu.admissions.first().size) {
+		e := q.mu.admissions.pop()
 		q.mu.used += e.size
 		e.admitted <- nil
 	}
@@ -93,7 +93,7 @@ func (q *queue) enterLocked() {
 
 func (q *queue) releaseLocked(size int) {
 	q.mu.used -= size
-	q.enterLocked()
+	q.admitLocked()
 }
 
 // release gives back what was admitted and not put.
@@ -104,7 +104,7 @@ func (q *queue) release(size int) {
 }
 
 // put gives p to the committer, which answers it, unless the queue is closed.
-func (q *queue) put(p *pending) error {
+func (q *queue) put(p *appendRequest) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.mu.closed {
@@ -112,12 +112,12 @@ func (q *queue) put(p *pending) error {
 		return events.ErrClosed
 	}
 	q.mu.ready.push(p.stream, p)
-	q.callLocked()
+	q.signalLocked()
 	return nil
 }
 
 // withdraw takes p back, and reports whether the committer had not taken it.
-func (q *queue) withdraw(p *pending) bool {
+func (q *queue) withdraw(p *appendRequest) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.mu.ready.remove(p.stream, p) {
@@ -129,19 +129,19 @@ func (q *queue) withdraw(p *pending) bool {
 
 // dueLocked reports whether a group can be formed.
 func (q *queue) dueLocked() bool {
-	switch q.mu.flying {
+	switch q.mu.inFlight {
 	case 0:
 		return q.mu.ready.len > 0
-	case flights:
+	case maxInFlight:
 		return false
 	}
 	// A small group would take the disk from a larger one, which forms while
 	// the last is in flight.
-	return q.mu.ready.len >= max(secondLen, q.mu.last)
+	return q.mu.ready.len >= max(minSecondGroup, q.mu.last)
 }
 
-// callLocked wakes the committer if a group can be formed.
-func (q *queue) callLocked() {
+// signalLocked wakes the committer if a group can be formed.
+func (q *queue) signalLocked() {
 	if q.mu.idle && q.dueLocked() {
 		q.mu.idle = false
 		q.mu.due.Signal()
@@ -151,25 +151,25 @@ func (q *queue) callLocked() {
 // take waits until a group can be formed and returns its appends, one of each
 // stream in turn, which are then in flight. It returns none when the queue is
 // closed.
-func (q *queue) take(group []*pending) []*pending {
+func (q *queue) take(group []*appendRequest) []*appendRequest {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.awaitLocked()
-	for size := 0; !q.mu.closed && q.mu.ready.len > 0 && len(group) < groupLen && size < groupBytes; {
+	q.waitDueLocked()
+	for size := 0; !q.mu.closed && q.mu.ready.len > 0 && len(group) < maxGroupAppends && size < maxGroupBytes; {
 		p := q.mu.ready.pop()
 		group = append(group, p)
 		size += p.size
 	}
 	q.mu.last = len(group)
 	if len(group) > 0 {
-		q.mu.flying++
+		q.mu.inFlight++
 	}
 	return group
 }
 
-// awaitLocked waits until a group can be formed or the queue is closed. The lock
+// waitDueLocked waits until a group can be formed or the queue is closed. The lock
 // is given up meanwhile.
-func (q *queue) awaitLocked() {
+func (q *queue) waitDueLocked() {
 	for !q.mu.closed {
 		for !q.mu.closed && !q.dueLocked() {
 			q.mu.idle = true
@@ -177,7 +177,7 @@ func (q *queue) awaitLocked() {
 		}
 		q.mu.idle = false
 		// Appenders that the last group woke come now and not one group later.
-		for n := 0; q.mu.flying == 0 && n < q.mu.ready.len && !q.mu.closed; {
+		for n := 0; q.mu.inFlight == 0 && n < q.mu.ready.len && !q.mu.closed; {
 			n = q.mu.ready.len
 			q.mu.Unlock()
 			runtime.Gosched()
@@ -189,13 +189,13 @@ func (q *queue) awaitLocked() {
 	}
 }
 
-// landed says that a group of so many bytes is no longer in flight.
-func (q *queue) landed(size int) {
+// finished says that a group of so many bytes is no longer in flight.
+func (q *queue) finished(size int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.mu.flying--
+	q.mu.inFlight--
 	q.releaseLocked(size)
-	q.callLocked()
+	q.signalLocked()
 }
 
 // close turns away all that waits and all that comes.
@@ -206,8 +206,8 @@ func (q *queue) close() {
 	for q.mu.ready.len > 0 {
 		q.mu.ready.pop().done <- events.ErrClosed
 	}
-	for q.mu.outside.len > 0 {
-		q.mu.outside.pop().admitted <- events.ErrClosed
+	for q.mu.admissions.len > 0 {
+		q.mu.admissions.pop().admitted <- events.ErrClosed
 	}
 	q.mu.due.Signal()
 }

@@ -15,10 +15,10 @@ import (
 )
 
 // queued returns an append of a stream that was admitted and put.
-func queued(t *testing.T, q *queue, s events.Stream, size int) *pending {
+func queued(t *testing.T, q *queue, s events.Stream, size int) *appendRequest {
 	t.Helper()
 	must(t, q.admit(t.Context(), s, size))
-	p := &pending{stream: s, size: size, done: make(chan error, 1)}
+	p := &appendRequest{stream: s, size: size, done: make(chan error, 1)}
 	must(t, q.put(p))
 	return p
 }
@@ -28,16 +28,16 @@ func queued(t *testing.T, q *queue, s events.Stream, size int) *pending {
 func TestAFloodOnOneStreamDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	q := newQueue()
-	for range 5 * groupLen {
+	for range 5 * maxGroupAppends {
 		queued(t, q, "flood", 100)
 	}
-	quiet := []*pending{}
+	quiet := []*appendRequest{}
 	for i := range 20 {
 		quiet = append(quiet, queued(t, q, events.Stream(fmt.Sprint("quiet-", i)), 100))
 	}
 	group := q.take(nil)
-	if len(group) != groupLen {
-		t.Errorf("the group has %d appends, want %d", len(group), groupLen)
+	if len(group) != maxGroupAppends {
+		t.Errorf("the group has %d appends, want %d", len(group), maxGroupAppends)
 	}
 	for _, p := range quiet {
 		if !slices.Contains(group, p) {
@@ -52,16 +52,16 @@ func TestAFloodThatFillsTheQueueDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
-		full := queued(t, q, "flood", queueBytes)
+		full := queued(t, q, "flood", maxQueueBytes)
 		var mu sync.Mutex
 		var order []events.Stream
 		wait := func(s events.Stream) {
 			go func() {
-				if q.admit(t.Context(), s, queueBytes) == nil {
+				if q.admit(t.Context(), s, maxQueueBytes) == nil {
 					mu.Lock()
 					order = append(order, s)
 					mu.Unlock()
-					q.release(queueBytes)
+					q.release(maxQueueBytes)
 				}
 			}()
 			synctest.Wait()
@@ -71,7 +71,7 @@ func TestAFloodThatFillsTheQueueDelaysNoOther(t *testing.T) {
 		}
 		wait("quiet")
 		q.take(nil)
-		q.landed(full.size)
+		q.finished(full.size)
 		synctest.Wait()
 		if at := slices.Index(order, "quiet"); len(order) != 11 || at > 1 {
 			t.Errorf("admitted were %v, want quiet the first or second of 11", order)
@@ -86,18 +86,18 @@ func TestWhatWaitsIsBoundedByItsBytes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
-		first, second := queued(t, q, "a-1", queueBytes/2), queued(t, q, "a-2", queueBytes/2)
+		first, second := queued(t, q, "a-1", maxQueueBytes/2), queued(t, q, "a-2", maxQueueBytes/2)
 		stop := errors.New("stop")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		large, small, gone := make(chan error, 1), make(chan error, 1), make(chan error, 1)
-		go func() { large <- q.admit(t.Context(), "b-1", 3*queueBytes) }()
+		go func() { large <- q.admit(t.Context(), "b-1", 3*maxQueueBytes) }()
 		synctest.Wait()
 		go func() { gone <- q.admit(ctx, "b-2", 1) }()
 		synctest.Wait()
 		go func() { small <- q.admit(t.Context(), "b-3", 1) }()
 		synctest.Wait()
-		if _, held := q.size(); held != queueBytes || len(large)+len(small)+len(gone) != 0 {
-			t.Fatalf("a full queue holds %d bytes and admitted %d more, want %d and none", held, len(large)+len(small)+len(gone), queueBytes)
+		if _, held := q.size(); held != maxQueueBytes || len(large)+len(small)+len(gone) != 0 {
+			t.Fatalf("a full queue holds %d bytes and admitted %d more, want %d and none", held, len(large)+len(small)+len(gone), maxQueueBytes)
 		}
 		cancel(stop)
 		if err := <-gone; err != stop {
@@ -106,18 +106,18 @@ func TestWhatWaitsIsBoundedByItsBytes(t *testing.T) {
 		if group := q.take(nil); !slices.Contains(group, first) {
 			t.Fatalf("take() = %v", group)
 		}
-		q.landed(first.size)
+		q.finished(first.size)
 		synctest.Wait()
 		if len(large)+len(small) != 0 {
 			t.Error("one that is larger than the queue, or stands behind it, was admitted beside another")
 		}
 		q.take(nil)
-		q.landed(second.size)
+		q.finished(second.size)
 		synctest.Wait()
 		if len(large) != 1 || len(small) != 0 {
 			t.Fatalf("an empty queue admits %d large and %d small, want the large one alone", len(large), len(small))
 		}
-		q.release(3 * queueBytes)
+		q.release(3 * maxQueueBytes)
 		must(t, <-small)
 		if _, held := q.size(); held != 1 {
 			t.Errorf("the queue holds %d bytes, want 1", held)
@@ -134,7 +134,7 @@ func TestOneThatGaveUpStandsInNoOnesWay(t *testing.T) {
 		must(t, q.admit(t.Context(), "a-1", 1))
 		ctx, cancel := context.WithCancel(t.Context())
 		small := make(chan error, 1)
-		go q.admit(ctx, "b-1", queueBytes)
+		go q.admit(ctx, "b-1", maxQueueBytes)
 		synctest.Wait()
 		go func() { small <- q.admit(t.Context(), "b-2", 1) }()
 		synctest.Wait()
@@ -147,11 +147,11 @@ func TestOneThatGaveUpStandsInNoOnesWay(t *testing.T) {
 	})
 }
 
-// TestARotaIsLinesThatTakeTurns does the same at random to a rota and to lists.
+// TestARotaIsLinesThatTakeTurns does the same at random to a fairQueue and to lists.
 func TestARotaIsLinesThatTakeTurns(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))
-	var r rota[int]
+	var r fairQueue[int]
 	lines, turns, n := map[events.Stream][]int{}, []events.Stream{}, 0
 	leave := func(s events.Stream) {
 		if len(lines[s]) == 0 {
@@ -217,12 +217,12 @@ func TestTheCommitterOutlivesAppendsThatAreWithdrawn(t *testing.T) {
 			for _, p := range group {
 				q.release(p.size)
 			}
-			q.landed(0)
+			q.finished(0)
 		}
 	}()
 	put, withdrawn := 0, 0
 	for range repeats(10_000, 50_000) {
-		p := &pending{stream: "s-1", size: 1}
+		p := &appendRequest{stream: "s-1", size: 1}
 		must(t, q.admit(t.Context(), p.stream, p.size))
 		must(t, q.put(p))
 		for range put % 5 { // so that some are withdrawn at each moment of the gathering
@@ -237,7 +237,7 @@ func TestTheCommitterOutlivesAppendsThatAreWithdrawn(t *testing.T) {
 		default:
 		}
 	}
-	last := &pending{stream: "s-1", size: 1}
+	last := &appendRequest{stream: "s-1", size: 1}
 	must(t, q.admit(t.Context(), last.stream, last.size))
 	must(t, q.put(last))
 	for waiting, _ := q.size(); waiting > 0; waiting, _ = q.size() {
@@ -270,12 +270,12 @@ func TestACancelledAppendGivesBackItsRoom(t *testing.T) {
 		"outside of the queue": func(q *queue, cancel func()) {
 			cancel()
 			synctest.Wait()
-			q.release(queueBytes)
+			q.release(maxQueueBytes)
 		},
 		"admitted at the same moment": func(q *queue, cancel func()) {
 			q.mu.Lock()
 			cancel() // wakes the append, which needs the lock to leave
-			q.releaseLocked(queueBytes)
+			q.releaseLocked(maxQueueBytes)
 			q.mu.Unlock()
 		},
 	} {
@@ -283,7 +283,7 @@ func TestACancelledAppendGivesBackItsRoom(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				q := newQueue()
-				must(t, q.admit(t.Context(), "a-1", queueBytes))
+				must(t, q.admit(t.Context(), "a-1", maxQueueBytes))
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan error, 1)
 				go func() { ended <- q.admit(ctx, "a-2", 1000) }()
@@ -301,7 +301,7 @@ func TestACancelledAppendGivesBackItsRoom(t *testing.T) {
 		q := newQueue()
 		must(t, q.admit(t.Context(), "a-1", 1000))
 		q.close()
-		if err := q.put(&pending{stream: "a-1", size: 1000}); !errors.Is(err, events.ErrClosed) {
+		if err := q.put(&appendRequest{stream: "a-1", size: 1000}); !errors.Is(err, events.ErrClosed) {
 			t.Errorf("put() into a closed queue = %v, want %v", err, events.ErrClosed)
 		}
 		wantFree(t, q, "put into a closed queue")

@@ -31,7 +31,7 @@ import (
 // backup was made meanwhile. It removes only files that it wrote itself, or that a
 // Restore wrote which was cut off: those are removed when it is done again.
 func Restore(ctx context.Context, src, dst string, storage vfs.FS) (b Backup, err error) {
-	r := &restoring{fs: storage, src: src, dst: dst}
+	r := &restoreRun{fs: storage, src: src, dst: dst}
 	if storage == nil {
 		r.fs = pebblefiles.Disk
 		if r.src, err = realPath(src); err == nil {
@@ -58,15 +58,15 @@ const restoringName = "RESTORING"
 // follows, with its path as a quoted Go string.
 const restoringTitle = "settlement-ledger restore, format 1\n"
 
-// A restoring is a Restore on its way.
-type restoring struct {
+// A restoreRun is a Restore on its way.
+type restoreRun struct {
 	fs       vfs.FS
 	src, dst string
 	made     Backup
 }
 
-func (r *restoring) run(ctx context.Context) (err error) {
-	if inside(r.fs, r.dst, r.src) || inside(r.fs, r.src, r.dst) {
+func (r *restoreRun) run(ctx context.Context) (err error) {
+	if isWithin(r.fs, r.dst, r.src) || isWithin(r.fs, r.src, r.dst) {
 		return errors.New("one folder is the other, or within it: name another")
 	}
 	for _, c := range r.made.Files {
@@ -74,18 +74,18 @@ func (r *restoring) run(ctx context.Context) (err error) {
 			return fmt.Errorf("%w: it names a file %q", ErrBadBackup, c.Path)
 		}
 	}
-	if _, err := r.leavings(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if _, err := r.leftovers(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	f := folder{fs: r.fs, dir: r.dst}
-	if err := f.make(); err != nil {
+	if err := f.makeDirs(); err != nil {
 		return err
 	}
-	if err := f.take(ctx, nil); err != nil {
+	if err := f.acquire(ctx, nil); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.lock.Close()) }()
-	left, err := r.leavings() // again, as another Restore may have had it
+	left, err := r.leftovers() // again, as another Restore may have had it
 	if err != nil {
 		return err
 	}
@@ -97,16 +97,16 @@ func (r *restoring) run(ctx context.Context) (err error) {
 		err = r.copyAll(ctx, &f)
 	}
 	if err != nil {
-		return errors.Join(r.blamed(err), r.clear())
+		return errors.Join(r.explain(err), r.clear())
 	}
 	// The folder is a store now, and stays one. Opening it removes a list that a
 	// power cut brings back.
-	return r.fs.Remove(r.at(restoringName))
+	return r.fs.Remove(r.path(restoringName))
 }
 
-// blamed returns an error of copying, which is an events.ErrInUse if another backup
+// explain returns an error of copying, which is an events.ErrInUse if another backup
 // was made into src meanwhile: that removes the files that it does not need.
-func (r *restoring) blamed(err error) error {
+func (r *restoreRun) explain(err error) error {
 	now, reading := readBackup(r.fs, r.src)
 	if errors.Is(err, ErrBadBackup) && reading == nil && !now.Made.Equal(r.made.Made) {
 		return fmt.Errorf("%w: another backup was made into %s meanwhile: restore that", events.ErrInUse, r.src)
@@ -114,31 +114,31 @@ func (r *restoring) blamed(err error) error {
 	return err
 }
 
-// leavings returns the files in the folder that a Restore wrote which was cut off.
+// leftovers returns the files in the folder that a Restore wrote which was cut off.
 // It returns an ErrNotEmpty that names any other one.
-func (r *restoring) leavings() ([]string, error) {
+func (r *restoreRun) leftovers() ([]string, error) {
 	if _, err := r.fs.List(r.dst); err != nil {
 		return nil, err
 	}
 	f := folder{fs: r.fs, dir: r.dst}
 	if _, err := f.readFormat(formatName); err == nil {
-		return nil, r.holds(formatName)
+		return nil, r.notEmpty(formatName)
 	}
-	ours, err := r.listed()
+	ours, err := r.listedFiles()
 	if err != nil {
 		return nil, err
 	}
 	var left []string
 	err = r.walk("", func(path string, folder bool) error {
 		switch {
-		case folder && holding(ours, path):
+		case folder && hasFileIn(ours, path):
 		case folder:
-			return r.holds(path)
+			return r.notEmpty(path)
 		case path == lockName, path == restoringName:
 		case path == restoringName+".new":
 			left = append(left, path)
 		case !ours[path]:
-			return r.holds(path)
+			return r.notEmpty(path)
 		default:
 			left = append(left, path)
 		}
@@ -147,13 +147,13 @@ func (r *restoring) leavings() ([]string, error) {
 	return left, err
 }
 
-func (r *restoring) holds(path string) error {
+func (r *restoreRun) notEmpty(path string) error {
 	return fmt.Errorf("%w: it holds %s; name an empty folder, or one that does not exist", ErrNotEmpty, path)
 }
 
-// listed returns the paths in the RESTORING file, and none where there is no such
+// listedFiles returns the paths in the RESTORING file, and none where there is no such
 // file, or it is none of ours.
-func (r *restoring) listed() (map[string]bool, error) {
+func (r *restoreRun) listedFiles() (map[string]bool, error) {
 	f := folder{fs: r.fs, dir: r.dst}
 	text, err := f.readAll(restoringName)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -164,21 +164,21 @@ func (r *restoring) listed() (map[string]bool, error) {
 	}
 	lines, ok := strings.CutPrefix(string(text), restoringTitle)
 	if !ok {
-		return nil, r.holds(restoringName)
+		return nil, r.notEmpty(restoringName)
 	}
 	paths := map[string]bool{}
 	for line := range strings.Lines(lines) {
 		path, err := strconv.Unquote(strings.TrimSuffix(line, "\n"))
 		if err != nil || !fs.ValidPath(path) || path == "." {
-			return nil, r.holds(restoringName)
+			return nil, r.notEmpty(restoringName)
 		}
 		paths[path] = true
 	}
 	return paths, nil
 }
 
-// holding reports whether one of the paths lies in a folder.
-func holding(paths map[string]bool, folder string) bool {
+// hasFileIn reports whether one of the paths lies in a folder.
+func hasFileIn(paths map[string]bool, folder string) bool {
 	for path := range paths {
 		if strings.HasPrefix(path, folder+"/") {
 			return true
@@ -189,8 +189,8 @@ func holding(paths map[string]bool, folder string) bool {
 
 // walk calls do for each file and each folder under a folder of dst, by its path
 // there, and for a folder before what is in it.
-func (r *restoring) walk(dir string, do func(path string, folder bool) error) error {
-	names, err := r.fs.List(r.at(dir))
+func (r *restoreRun) walk(dir string, do func(path string, folder bool) error) error {
+	names, err := r.fs.List(r.path(dir))
 	if err != nil {
 		return err
 	}
@@ -199,13 +199,13 @@ func (r *restoring) walk(dir string, do func(path string, folder bool) error) er
 		if dir != "" {
 			path = dir + "/" + name
 		}
-		info, err := r.fs.Stat(r.at(path))
+		info, err := r.fs.Stat(r.path(path))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a symbolic link to nothing is a file
 			return err
 		}
 		folder := err == nil && info.IsDir()
-		if folder && r.linked(path) {
-			return r.holds(path)
+		if folder && r.symlinked(path) {
+			return r.notEmpty(path)
 		}
 		if err := do(path, folder); err != nil {
 			return err
@@ -219,18 +219,18 @@ func (r *restoring) walk(dir string, do func(path string, folder bool) error) er
 	return nil
 }
 
-// linked reports whether a folder of dst lies elsewhere, so that what is in it was
+// symlinked reports whether a folder of dst lies elsewhere, so that what is in it was
 // not written by a Restore into dst.
-func (r *restoring) linked(path string) bool {
+func (r *restoreRun) symlinked(path string) bool {
 	if r.fs != pebblefiles.Disk {
 		return false
 	}
-	found, err := filepath.EvalSymlinks(r.at(path))
-	return err != nil || found != r.at(path)
+	found, err := filepath.EvalSymlinks(r.path(path))
+	return err != nil || found != r.path(path)
 }
 
-// at returns where a path with slashes lies in dst.
-func (r *restoring) at(path string) string {
+// path returns where a path with slashes lies in dst.
+func (r *restoreRun) path(path string) string {
 	if path == "" {
 		return r.dst
 	}
@@ -238,7 +238,7 @@ func (r *restoring) at(path string) string {
 }
 
 // begin lists the files that the Restore writes, durably, before it writes one.
-func (r *restoring) begin() error {
+func (r *restoreRun) begin() error {
 	text := []byte(restoringTitle)
 	for _, c := range r.made.Files {
 		text = fmt.Appendf(text, "%q\n", c.Path)
@@ -248,7 +248,7 @@ func (r *restoring) begin() error {
 
 // copyAll writes the files, and checks what they hold. FORMAT comes last: until
 // then the folder is no store.
-func (r *restoring) copyAll(ctx context.Context, f *folder) error {
+func (r *restoreRun) copyAll(ctx context.Context, f *folder) error {
 	var last Copy
 	for _, c := range r.made.Files {
 		if c.Path == formatName {
@@ -281,10 +281,10 @@ func (r *restoring) copyAll(ctx context.Context, f *folder) error {
 }
 
 // copy puts one file in its place, durably, and holds it to its sum.
-func (r *restoring) copy(ctx context.Context, c Copy) error {
-	to := r.at(c.Path)
+func (r *restoreRun) copy(ctx context.Context, c Copy) error {
+	to := r.path(c.Path)
 	f := folder{fs: r.fs, dir: r.fs.PathDir(to)}
-	if err := f.make(); err != nil {
+	if err := f.makeDirs(); err != nil {
 		return err
 	}
 	from := r.fs.PathJoin(r.src, poolName, path.Base(c.SHA256))
@@ -302,10 +302,10 @@ func (r *restoring) copy(ctx context.Context, c Copy) error {
 
 // clear removes what this Restore wrote, and the lock, when it ends without a
 // store. FORMAT is gone, durably, before what it stands for.
-func (r *restoring) clear() error {
-	if _, err := r.fs.Stat(r.at(formatName)); !errors.Is(err, fs.ErrNotExist) {
+func (r *restoreRun) clear() error {
+	if _, err := r.fs.Stat(r.path(formatName)); !errors.Is(err, fs.ErrNotExist) {
 		if err == nil {
-			err = r.fs.Remove(r.at(formatName))
+			err = r.fs.Remove(r.path(formatName))
 		}
 		if err == nil {
 			err = pebblefiles.SyncDir(r.fs, r.dst)
@@ -325,10 +325,10 @@ func (r *restoring) clear() error {
 }
 
 // remove removes files, and the folders of these that are empty then.
-func (r *restoring) remove(paths []string) error {
+func (r *restoreRun) remove(paths []string) error {
 	folders := map[string]bool{}
 	for _, name := range paths {
-		if err := r.fs.Remove(r.at(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := r.fs.Remove(r.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
@@ -337,9 +337,9 @@ func (r *restoring) remove(paths []string) error {
 	}
 	// A folder comes before those within it in the order of names.
 	for _, dir := range slices.Backward(slices.Sorted(maps.Keys(folders))) {
-		names, err := r.fs.List(r.at(dir))
+		names, err := r.fs.List(r.path(dir))
 		if err == nil && len(names) == 0 {
-			err = r.fs.Remove(r.at(dir))
+			err = r.fs.Remove(r.path(dir))
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -353,7 +353,7 @@ func (r *restoring) remove(paths []string) error {
 func digestIn(ctx context.Context, storage vfs.FS, dir string, saw func(events.Entry) error) (events.Position, uint64, string, error) {
 	db, err := openReadOnly(pebblefiles.ReadOnly(storage), dir)
 	if err != nil {
-		return events.Position{}, 0, "", translated(err)
+		return events.Position{}, 0, "", asStoreError(err)
 	}
 	digest, err := digestOf(ctx, db, saw)
 	if err = errors.Join(err, db.Close()); err != nil {
@@ -366,7 +366,7 @@ func digestOf(ctx context.Context, db *pebble.DB, saw func(events.Entry) error) 
 	digest := events.NewDigest()
 	it, err := db.NewIter(&pebble.IterOptions{LowerBound: entryKey(0), UpperBound: entriesEnd()})
 	if err != nil {
-		return nil, translated(err)
+		return nil, asStoreError(err)
 	}
 	for ok := it.First(); ok && err == nil; ok = it.Next() {
 		if err = context.Cause(ctx); err != nil {
@@ -380,7 +380,7 @@ func digestOf(ctx context.Context, db *pebble.DB, saw func(events.Entry) error) 
 			}
 		}
 	}
-	return digest, errors.Join(err, translated(it.Close()))
+	return digest, errors.Join(err, asStoreError(it.Close()))
 }
 
 // recordsIn yields the records of a database that nobody writes to.
@@ -407,7 +407,7 @@ func entryAt(it *pebble.Iterator, seq uint64) (events.Entry, error) {
 	}
 	value, err := it.ValueAndErr()
 	if err != nil {
-		return events.Entry{}, translated(err)
+		return events.Entry{}, asStoreError(err)
 	}
 	return decode(value, seq)
 }
@@ -420,17 +420,17 @@ func openReadOnly(storage vfs.FS, dir string) (*pebble.DB, error) {
 	cache := pebble.NewCache(cacheSize)
 	defer cache.Unref()
 	return pebble.Open(dir, &pebble.Options{
-		FS: storage, Cache: cache, ReadOnly: true, ErrorIfNotExists: true, Logger: silent{},
+		FS: storage, Cache: cache, ReadOnly: true, ErrorIfNotExists: true, Logger: panicLogger{},
 		FormatMajorVersion: pebblefiles.FormatVersion,
 		EventListener:      &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}},
 	})
 }
 
 // A silent logger is for a database whose errors are returned.
-type silent struct{}
+type panicLogger struct{}
 
-func (silent) Infof(string, ...any)  {}
-func (silent) Errorf(string, ...any) {}
-func (silent) Fatalf(format string, args ...any) {
+func (panicLogger) Infof(string, ...any)  {}
+func (panicLogger) Errorf(string, ...any) {}
+func (panicLogger) Fatalf(format string, args ...any) {
 	panic(fmt.Sprintf(format, args...))
 }

@@ -75,13 +75,13 @@ func TestOfRestoresIntoOneFolderOneSucceeds(t *testing.T) {
 			}
 			made := backedUp(t, storage, root)
 			ends := make([]error, 6)
-			var restoring sync.WaitGroup
+			var restoreRun sync.WaitGroup
 			for i := range ends {
-				restoring.Go(func() {
+				restoreRun.Go(func() {
 					_, ends[i] = Restore(t.Context(), storage.PathJoin(root, "backup"), storage.PathJoin(root, "again"), storage)
 				})
 			}
-			restoring.Wait()
+			restoreRun.Wait()
 			succeeded := 0
 			for _, err := range ends {
 				switch {

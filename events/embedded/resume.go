@@ -34,8 +34,8 @@ func (s *Store) failure() error {
 	return nil
 }
 
-// resumeAll has a paused store go on, until the store is closed or stops for good.
-func (s *Store) resumeAll() {
+// resumeLoop has a paused store go on, until the store is closed or stops for good.
+func (s *Store) resumeLoop() {
 	for {
 		select {
 		case <-s.failStop.Stopped():
@@ -70,10 +70,10 @@ func (s *Store) resume() bool {
 	if isClosed(s.failStop.Lost()) {
 		return false
 	}
-	s.folder.before = session{Durability: s.durability.String()}
+	s.folder.before = ownerRecord{Durability: s.durability.String()}
 	err := s.reopen(false)
 	if err == nil {
-		err = s.goOn()
+		err = s.refreshEnd()
 	}
 	if err != nil && s.failStop.Err() == nil {
 		s.failStop.Pause(err)
@@ -98,7 +98,7 @@ func (s *Store) closeDatabase() {
 		return
 	}
 	var err error
-	defer s.caught(&err)
+	defer s.recoverPanic(&err)
 	db := s.db
 	s.db = nil
 	_ = db.Close() // which fails, as a write has
@@ -108,7 +108,7 @@ func (s *Store) closeDatabase() {
 func (s *Store) reopen(readOnly bool) (err error) {
 	s.replay = pebblefiles.NewReplay(s.storage, s.torn)
 	s.failStop.Reset(s.replay)
-	defer s.caught(&err)
+	defer s.recoverPanic(&err)
 	cache := pebble.NewCache(cacheSize)
 	defer cache.Unref()
 	options := s.options(cache)
@@ -122,23 +122,23 @@ func (s *Store) reopen(readOnly bool) (err error) {
 	return nil
 }
 
-// goOn finds the end of a database that was opened again. Appends that were not
+// refreshEnd finds the end of a database that was opened again. Appends that were not
 // answered before are seen from now on, if they are there.
-func (s *Store) goOn() (err error) {
-	defer s.caught(&err)
+func (s *Store) refreshEnd() (err error) {
+	defer s.recoverPanic(&err)
 	end, err := s.lastSequence()
 	if err != nil || s.failStop.Err() != nil {
 		return err
 	}
-	seen, _ := s.mark.now()
+	seen, _ := s.watermark.load()
 	if end < seen {
 		return fmt.Errorf("%w: the records at positions %d to %d were seen, and are missing", events.ErrDamaged, end+1, seen)
 	}
-	s.heads, s.end = heads{}, end
+	s.lengthCache, s.end = lengthCache{}, end
 	s.synced.Store(end)
 	s.written.Store(true)
 	if end > seen {
-		s.mark.move(end, nil)
+		s.watermark.advance(end, nil)
 	}
 	return nil
 }

@@ -142,10 +142,10 @@ func TestPausedStoreGoesOn(t *testing.T) {
 			}
 			insist(t, s, attempts[0])
 			followed := make(chan domain.EventID, 3)
-			caught := make(chan struct{}, 3)
+			recoverPanic := make(chan struct{}, 3)
 			ended := make(chan error, 1)
 			go func() {
-				for e, err := range s.Follow(t.Context(), events.Position{}, events.Following{CaughtUp: func(events.Position) { caught <- struct{}{} }}) {
+				for e, err := range s.Follow(t.Context(), events.Position{}, events.Following{CaughtUp: func(events.Position) { recoverPanic <- struct{}{} }}) {
 					if err != nil {
 						ended <- err
 						return
@@ -153,7 +153,7 @@ func TestPausedStoreGoesOn(t *testing.T) {
 					followed <- e.ID
 				}
 			}()
-			<-caught
+			<-recoverPanic
 			disk.set(refusal)
 			// The logs that are there are written to where files cannot be opened.
 			err = s.Append(t.Context(), "s-1", 1, attempts[1].records...)
@@ -167,8 +167,8 @@ func TestPausedStoreGoesOn(t *testing.T) {
 			if err := s.SaveCheckpoint(t.Context(), "c", []byte("{}")); !errors.Is(err, ErrPaused) {
 				t.Errorf("a checkpoint meanwhile: %v, want %v", err, ErrPaused)
 			}
-			if got := all(t, s); len(got) == 0 || got[0].ID != attempts[0].records[0].ID || s.Vitals().Failure == nil {
-				t.Errorf("the store has %d records and the failure %v, want what it had and why it paused", len(got), s.Vitals().Failure)
+			if got := all(t, s); len(got) == 0 || got[0].ID != attempts[0].records[0].ID || s.Stats().Failure == nil {
+				t.Errorf("the store has %d records and the failure %v, want what it had and why it paused", len(got), s.Stats().Failure)
 			}
 			disk.set(nil)
 			insist(t, s, attempts[1])
@@ -185,7 +185,7 @@ func TestPausedStoreGoesOn(t *testing.T) {
 			}
 			must(t, s.SaveCheckpoint(t.Context(), "c", []byte("{}")))
 			must(t, s.Compact(t.Context()))
-			if v := s.Vitals(); v.Failure != nil {
+			if v := s.Stats(); v.Failure != nil {
 				t.Errorf("the store goes on and has the failure %v", v.Failure)
 			}
 			must(t, s.Close())
@@ -213,13 +213,13 @@ func TestStoreDoesNotGoOnAfterAFailedSync(t *testing.T) {
 		s, err := Open(t.Context(), "store", Config{FS: disk})
 		must(t, err)
 		ended := make(chan error, 1)
-		caught := make(chan struct{}, 3)
+		recoverPanic := make(chan struct{}, 3)
 		go func() {
-			for _, err := range s.Follow(t.Context(), events.Position{}, events.Following{CaughtUp: func(events.Position) { caught <- struct{}{} }}) {
+			for _, err := range s.Follow(t.Context(), events.Position{}, events.Following{CaughtUp: func(events.Position) { recoverPanic <- struct{}{} }}) {
 				ended <- err
 			}
 		}()
-		<-caught
+		<-recoverPanic
 		disk.set(func(op, name string) error {
 			if op == "sync" && strings.HasSuffix(name, ".log") {
 				return cause
@@ -399,7 +399,7 @@ func TestStoreGoesOnAfterADiskWasFull(t *testing.T) {
 		t.Errorf("%d records are there, want %d", got, after)
 	}
 	must(t, s.Close())
-	if _, err := Check(t.Context(), filepath.Join(dir, "store"), func(f Finding) { t.Error(f) }, Checking{}); err != nil {
+	if _, err := Check(t.Context(), filepath.Join(dir, "store"), func(f Finding) { t.Error(f) }, CheckOptions{}); err != nil {
 		t.Error(err)
 	}
 }

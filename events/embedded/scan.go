@@ -2,171 +2,83 @@ package embedded
 
 import (
 	"context"
-	"errors"
+	"iter"
 
-	"github.com/cockroachdb/pebble/v2"
+	"github.com/settlement-ledger/ledger/events"
 )
 
-// A chunk bounds how much is read from the database at once. A loop body never
-// runs while a database iterator is open, so a slow one pins nothing.
-type chunk struct {
-	records int // found
-	bytes   int // of those
-	seen    int // looked at
+var _ events.Scanner = (*Store)(nil)
+
+// Read is events.Store's.
+func (s *Store) Read(ctx context.Context, stream events.Stream, after events.Revision) iter.Seq2[events.Entry, error] {
+	return func(yield func(events.Entry, error) bool) {
+		r := newStreamReader(s, stream, after)
+		s.entries(ctx, r, newOwnedBatch(), yield)
+	}
 }
 
-// chunkBytes is the most that a chunk has, but for its last record.
-const chunkBytes = 512 << 10
-
-// first is small, as many loops want little; grown is for those that go on.
-func firstChunk() chunk { return chunk{records: 16, bytes: 64 << 10, seen: 1 << 10} }
-
-func (c chunk) grown() chunk {
-	return chunk{records: min(c.records*4, 1<<10), bytes: min(c.bytes*2, chunkBytes), seen: min(c.seen*2, 8<<10)}
+// ReadAll is events.Store's.
+func (s *Store) ReadAll(ctx context.Context, after events.Position) iter.Seq2[events.Entry, error] {
+	return s.Scan(ctx, events.Query{After: after})
 }
 
-// modest is for followers, as there are many, and all of them may be behind.
-func (c chunk) modest() chunk {
-	return chunk{records: min(c.records, 256), bytes: min(c.bytes, 64<<10), seen: c.seen}
-}
-
-// full reports whether a haul for which so many records were seen is at its
-// bounds.
-func (c chunk) full(h *haul, seen int) bool {
-	return len(h.found) >= c.records || h.bytes >= c.bytes || seen >= c.seen
-}
-
-// A reader goes through records. What it finds before an error is in the haul.
-type reader interface {
-	next(h *haul, c chunk) error
-	done() bool // there is nothing left to read
-}
-
-// errLeft says that the body of a loop left it.
-var errLeft = errors.New("the loop was left")
-
-// drain gives each of what the reader finds to a function until that returns
-// false, which is errLeft.
-func (s *Store) drain(ctx context.Context, r reader, h *haul, give func(found) bool) error {
-	ended := ctx.Done()
-	for c := firstChunk(); ; c = c.grown() {
-		// What was read before an error is given before it.
-		failed := s.fetch(ctx, r, h, c)
-		for _, f := range h.found {
-			if isClosed(ended) {
-				return context.Cause(ctx)
-			}
-			if !give(f) {
-				return errLeft
-			}
+// Scan is events.Scanner's. The bytes of entries yielded one after the other
+// may lie in one piece of memory, of at most 32 KiB: who keeps few of many for
+// long copies those.
+func (s *Store) Scan(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
+	return func(yield func(events.Entry, error) bool) {
+		if err := q.Valid(); err != nil {
+			yield(events.Entry{}, err)
+			return
 		}
-		if failed != nil || len(h.found) == 0 && r.done() {
-			return failed
+		s.entries(ctx, s.recordReader(q), newOwnedBatch(), yield)
+	}
+}
+
+// Lend is events.Scanner's.
+func (s *Store) Lend(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
+	return func(yield func(events.Entry, error) bool) {
+		if err := q.Valid(); err != nil {
+			yield(events.Entry{}, err)
+			return
+		}
+		s.entries(ctx, s.recordReader(q), newReusedBatch(raw.all), yield)
+	}
+}
+
+// Headers is events.Scanner's.
+func (s *Store) Headers(ctx context.Context, q events.Query) iter.Seq2[events.Header, error] {
+	return func(yield func(events.Header, error) bool) {
+		if err := q.Valid(); err != nil {
+			yield(events.Header{}, err)
+			return
+		}
+		known := &interner{}
+		err := s.forEach(ctx, s.recordReader(q), newReusedBatch(raw.bodyOffset), func(f batchRecord) bool {
+			return yield(f.raw.header(f.seq, known), nil)
+		})
+		if err != nil && err != errLoopLeft {
+			yield(events.Header{}, err)
 		}
 	}
 }
 
-// fetch reads a chunk.
-func (s *Store) fetch(ctx context.Context, r reader, h *haul, c chunk) error {
-	h.clear()
-	if err := context.Cause(ctx); err != nil {
-		return err
+// entries yields the entries that a reader finds until it finds no more.
+func (s *Store) entries(ctx context.Context, r recordReader, h *readBatch, yield func(events.Entry, error) bool) {
+	known := &interner{}
+	err := s.forEach(ctx, r, h, func(f batchRecord) bool { return yield(f.raw.entry(f.seq, known), nil) })
+	if err != nil && err != errLoopLeft {
+		yield(events.Entry{}, err)
 	}
-	return s.use(func() error { return r.next(h, c) })
 }
 
-// A logReader goes through the records of all streams. It takes the sequences
-// that there are none of for damage.
-type logReader struct {
-	store    *Store
-	match    matcher
-	left     span
-	backward bool
-}
-
-func (l *logReader) done() bool { return l.left.empty() }
-
-func (l *logReader) next(h *haul, c chunk) error {
-	if l.left.empty() {
-		return nil
+// reader returns what answers a query.
+func (s *Store) recordReader(q events.Query) recordReader {
+	end, _ := s.watermark.load()
+	if q.Stream == "" {
+		return &logReader{store: s, match: newMatcher(q.Filter), left: rangeOf(q, end), backward: q.Backward}
 	}
-	it, err := l.store.db.NewIter(&pebble.IterOptions{LowerBound: entryKey(l.left.first), UpperBound: behind(l.left.last)})
-	if err != nil {
-		return translated(err)
-	}
-	return closed(it, l.walk(it, h, c))
-}
-
-func (l *logReader) walk(it *pebble.Iterator, h *haul, c chunk) error {
-	step, ok := it.Next, false
-	if l.backward {
-		step, ok = it.Prev, it.Last()
-	} else {
-		ok = it.First()
-	}
-	always := l.match.always()
-	for seen := 0; !l.left.empty() && !c.full(h, seen); seen++ {
-		seq := l.left.first
-		if l.backward {
-			seq = l.left.last
-		}
-		if !ok {
-			return missing(it, seq)
-		}
-		r, err := rawAt(it, seq)
-		if err != nil {
-			return err
-		}
-		if always || l.match.match(r) {
-			h.add(seq, r)
-		}
-		if l.backward {
-			l.left.last--
-		} else {
-			l.left.first++
-		}
-		ok = step()
-	}
-	return nil
-}
-
-// rawAt returns the record that an iterator stands at, which must be the one
-// with a sequence.
-func rawAt(it *pebble.Iterator, seq uint64) (raw, error) {
-	if key := it.Key(); len(key) != entryKeyLen || lastUint64(key) != seq {
-		return nil, damaged(seq, "it is missing")
-	}
-	value, err := it.ValueAndErr()
-	if err != nil {
-		return nil, translated(err)
-	}
-	r, err := rawOf(value, seq)
-	if err != nil {
-		return nil, err
-	}
-	return r, whole(value, seq)
-}
-
-// missing returns what ended an iterator before a record that must be there.
-func missing(it *pebble.Iterator, seq uint64) error {
-	if err := it.Error(); err != nil {
-		return translated(err)
-	}
-	return damaged(seq, "it is missing")
-}
-
-// closed closes an iterator and returns err, or else what closing returned.
-func closed(it *pebble.Iterator, err error) error {
-	if closing := it.Close(); err == nil {
-		return translated(closing)
-	}
-	return err
-}
-
-// behind returns the upper bound of the records through a sequence.
-func behind(end uint64) []byte {
-	if end == limit {
-		return entriesEnd()
-	}
-	return entryKey(end + 1)
+	r := newStreamReader(s, q.Stream, 0)
+	r.match, r.among, r.backward = newMatcher(q.Filter), rangeOf(q, end), q.Backward
+	return r
 }

@@ -49,7 +49,7 @@ func (s *Store) snapshot(ctx context.Context, dir string, parts []NamedPart) err
 			return err
 		}
 		if err := pebblefiles.Snapshot(s.db, s.folder.fs.PathJoin(dir, logName)); err != nil {
-			return fmt.Errorf("take a snapshot of the records: %w", translated(err))
+			return fmt.Errorf("take a snapshot of the records: %w", asStoreError(err))
 		}
 		return s.failure()
 	})

@@ -9,8 +9,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// strata is how many times as fine as its parts a query is weighed.
-const strata = 16
+// weighingFactor is how many times as fine as its parts a query is weighed.
+const weighingFactor = 16
 
 // Split is events.Scanner's. Bytes are estimated, those of records that a
 // filter does not let through among them. A query of one stream is not cut.
@@ -25,27 +25,27 @@ func (s *Store) Split(ctx context.Context, q events.Query, parts int) ([]events.
 		return nil, err
 	}
 	parts = min(parts, 1<<12)
-	var cuts []uint64
+	var cutPoints []uint64
 	err := s.use(func() (err error) {
-		end, _ := s.mark.now()
-		if all := spanOf(q, end); q.Stream == "" && parts > 1 && !all.empty() {
-			cuts, err = s.cuts(all, parts)
+		end, _ := s.watermark.load()
+		if all := rangeOf(q, end); q.Stream == "" && parts > 1 && !all.empty() {
+			cutPoints, err = s.cutPoints(all, parts)
 		}
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("split a query into %d parts: %w", parts, err)
 	}
-	return pieces(q, cuts), nil
+	return cutQuery(q, cutPoints), nil
 }
 
 // pieces cuts a query behind these sequences, which increase.
-func pieces(q events.Query, cuts []uint64) []events.Query {
+func cutQuery(q events.Query, cutPoints []uint64) []events.Query {
 	if q.Backward {
-		slices.Reverse(cuts)
+		slices.Reverse(cutPoints)
 	}
 	var queries []events.Query
-	for _, cut := range cuts {
+	for _, cut := range cutPoints {
 		piece := q
 		piece.Through = events.NewPosition(cut, cut)
 		q.After = piece.Through
@@ -60,11 +60,11 @@ func pieces(q events.Query, cuts []uint64) []events.Query {
 
 // cuts returns the sequences behind which a span is cut into parts that weigh
 // about the same. There may be fewer.
-func (s *Store) cuts(all span, parts int) (cuts []uint64, err error) {
-	runs := all.runs(strata * parts)
+func (s *Store) cutPoints(all seqRange, parts int) (cutPoints []uint64, err error) {
+	runs := all.runs(weighingFactor * parts)
 	weights, total := make([]uint64, len(runs)), uint64(0)
 	for i, run := range runs {
-		if weights[i], err = s.weight(run); err != nil {
+		if weights[i], err = s.estimateBytes(run); err != nil {
 			return nil, err
 		}
 		total += weights[i]
@@ -72,23 +72,23 @@ func (s *Store) cuts(all span, parts int) (cuts []uint64, err error) {
 	sum := uint64(0)
 	for i, run := range runs[:len(runs)-1] {
 		sum += weights[i]
-		if sum >= total/uint64(parts)*uint64(len(cuts)+1) && len(cuts) < parts-1 {
-			cuts = append(cuts, run.last)
+		if sum >= total/uint64(parts)*uint64(len(cutPoints)+1) && len(cutPoints) < parts-1 {
+			cutPoints = append(cutPoints, run.last)
 		}
 	}
-	return cuts, nil
+	return cutPoints, nil
 }
 
 // runs cuts a span into at most so many of about the same length.
-func (s span) runs(most int) []span {
+func (s seqRange) runs(most int) []seqRange {
 	length := s.last - s.first + 1
 	most = int(min(uint64(most), length))
-	runs := make([]span, most)
+	runs := make([]seqRange, most)
 	from := s.first
 	for i := range runs {
 		left := uint64(most - i)
 		size := (s.last - from + left) / left // rounded up
-		runs[i] = span{from, from + size - 1}
+		runs[i] = seqRange{from, from + size - 1}
 		from += size
 	}
 	return runs
@@ -97,14 +97,14 @@ func (s span) runs(most int) []span {
 // weight estimates the bytes of the records of a span: those on the disk or, as
 // the last ones are not there yet, what they would be if all were like the
 // first.
-func (s *Store) weight(run span) (uint64, error) {
-	onDisk, err := s.db.EstimateDiskUsage(entryKey(run.first), behind(run.last))
+func (s *Store) estimateBytes(run seqRange) (uint64, error) {
+	onDisk, err := s.db.EstimateDiskUsage(entryKey(run.first), upperBound(run.last))
 	if err != nil {
-		return 0, translated(err)
+		return 0, asStoreError(err)
 	}
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: entryKey(run.first), UpperBound: behind(run.first)})
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: entryKey(run.first), UpperBound: upperBound(run.first)})
 	if err != nil {
-		return 0, translated(err)
+		return 0, asStoreError(err)
 	}
 	if !it.First() {
 		return 0, closed(it, missing(it, run.first))

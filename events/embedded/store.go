@@ -35,33 +35,33 @@ type Config struct {
 // A Store is an events.Store in a Pebble database. It is safe for concurrent
 // use.
 type Store struct {
-	folder     *folder
-	pinned     *pebblefiles.Pinned     // nil: the store writes
-	storage    vfs.FS                  // under the replay
-	failStop   *pebblefiles.FailStopFS // that the database is opened with
-	replay     *pebblefiles.Replay     // under failStop
-	db         *pebble.DB              // nil while a paused store could not open it again; changed with gate and mu held
-	durability Durability
-	maxRecord  int
-	network    string // file system that the folder is on
-	mark       *mark
-	synced     atomic.Uint64 // the sequence of the last record known to be on the disk, under Interval
-	unsynced   chan struct{} // has one when there is something to sync, under Interval
-	queue      *queue
-	spare      sync.Pool   // pending appends that were answered; of one store, whose channels may be of a bubble
-	landing    chan *group // groups in flight, in their order
-	vitals     vitals
-	health     pebblefiles.HealthLog
-	watch      io.Closer      // of slow writes; nil: none is watched
-	closing    chan struct{}  // closed when Close begins
-	joined     sync.WaitGroup // the committer and those beside it
-	broken     atomic.Bool    // the database panicked
-	written    atomic.Bool    // something was written since it was opened
-	snapping   sync.Mutex     // held while there is a snapshot
-	heads      heads          // the committer's alone
-	end        uint64         // the sequence of the last record given out; the committer's alone
-	gate       sync.RWMutex   // held for reading while a group is written or the log is synced; before mu
-	mu         struct {
+	folder      *folder
+	pinned      *pebblefiles.Pinned     // nil: the store writes
+	storage     vfs.FS                  // under the replay
+	failStop    *pebblefiles.FailStopFS // that the database is opened with
+	replay      *pebblefiles.Replay     // under failStop
+	db          *pebble.DB              // nil while a paused store could not open it again; changed with gate and mu held
+	durability  Durability
+	maxRecord   int
+	network     string // file system that the folder is on
+	watermark   *watermark
+	synced      atomic.Uint64 // the sequence of the last record known to be on the disk, under Interval
+	unsynced    chan struct{} // has one when there is something to sync, under Interval
+	queue       *queue
+	spare       sync.Pool         // pending appends that were answered; of one store, whose channels may be of a bubble
+	inFlight    chan *commitGroup // groups in flight, in their order
+	storeStats  storeStats
+	health      pebblefiles.HealthLog
+	diskWatch   io.Closer      // of slow writes; nil: none is watched
+	closing     chan struct{}  // closed when Close begins
+	joined      sync.WaitGroup // the committer and those beside it
+	broken      atomic.Bool    // the database panicked
+	written     atomic.Bool    // something was written since it was opened
+	snapshotMu  sync.Mutex     // held while there is a snapshot
+	lengthCache lengthCache    // the committer's alone
+	end         uint64         // the sequence of the last record given out; the committer's alone
+	gate        sync.RWMutex   // held for reading while a group is written or the log is synced; before mu
+	mu          struct {
 		sync.RWMutex // held for reading while the database is used
 		closed       bool
 	}
@@ -101,31 +101,31 @@ func Open(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	s := newStore(f, cfg)
 	s.storage = storage
 	if cfg.FS == nil {
-		s.storage, s.watch = s.health.Watch(storage)
+		s.storage, s.diskWatch = s.health.Watch(storage)
 		storage = s.storage
 	}
 	s.replay = pebblefiles.NewReplay(storage, s.torn)
 	s.newFailStop(cfg.Logger)
 	_ = storage.Remove(f.path(roomName)) // of a process that was killed
 	if cfg.FS == nil {
-		s.settleOn(network(dir), cfg.Logger)
+		s.warnNetwork(network(dir), cfg.Logger)
 	}
 	if err := s.openDatabase(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), s.unwatch(), f.close())
+		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), s.stopDiskWatch(), f.close())
 	}
-	s.joined.Go(s.commitAll)
-	s.joined.Go(s.landAll)
-	s.joined.Go(s.syncAll)
-	s.joined.Go(s.resumeAll)
+	s.joined.Go(s.commitLoop)
+	s.joined.Go(s.syncLoop)
+	s.joined.Go(s.intervalLoop)
+	s.joined.Go(s.resumeLoop)
 	return s, nil
 }
 
-// unwatch ends the goroutine that looks for slow writes, if there is one.
-func (s *Store) unwatch() error {
-	if s.watch == nil {
+// stopDiskWatch ends the goroutine that looks for slow writes, if there is one.
+func (s *Store) stopDiskWatch() error {
+	if s.diskWatch == nil {
 		return nil
 	}
-	return s.watch.Close()
+	return s.diskWatch.Close()
 }
 
 // newStore returns a store without a database.
@@ -136,15 +136,15 @@ func newStore(f *folder, cfg Config) *Store {
 		maxRecord:  cmp.Or(cfg.MaxRecord, DefaultMaxRecord),
 		unsynced:   make(chan struct{}, 1),
 		queue:      newQueue(),
-		landing:    make(chan *group, flights),
+		inFlight:   make(chan *commitGroup, maxInFlight),
 		closing:    make(chan struct{}),
 	}
 }
 
-// settleOn warns of a network file system: its locks may not keep another
+// warnNetwork warns of a network file system: its locks may not keep another
 // machine out, and its syncs may not reach a disk. Many do both, so it is not
 // refused.
-func (s *Store) settleOn(network string, logger *slog.Logger) {
+func (s *Store) warnNetwork(network string, logger *slog.Logger) {
 	s.network = network
 	if network != "" && logger != nil {
 		logger.Warn("the store is on a network file system, whose locks and syncs may not hold", "store", s.folder.dir, "file system", network)
@@ -172,7 +172,7 @@ func realPath(dir string) (string, error) {
 // newFailStop makes the file system that the database is opened with. Snapshots are
 // written past it: one that cannot be written does not stop the store.
 func (s *Store) newFailStop(logger *slog.Logger) {
-	s.failStop = pebblefiles.NewFailStopFS(s.replay, pebblefiles.FailStopOptions{Logger: logger, LogSynced: s.vitals.synced})
+	s.failStop = pebblefiles.NewFailStopFS(s.replay, pebblefiles.FailStopOptions{Logger: logger, LogSynced: s.storeStats.synced})
 	s.failStop.Exclude(s.folder.path(snapshotName))
 }
 
@@ -191,17 +191,17 @@ func (s *Store) openDatabase() (err error) {
 	s.db, err = pebble.Open(s.folder.path(logName), options)
 	if err != nil {
 		s.failStop.Closing()
-		return cmp.Or(s.failStop.Err(), refused(err))
+		return cmp.Or(s.failStop.Err(), openError(err))
 	}
 	s.failStop.Opened()
 	s.replay.Done()
-	return s.begin(sealed)
+	return s.start(sealed)
 }
 
 // begin finds the end of the records in a database that was opened, and closes it
 // if there is an error. The seal of the database says that there are at least so
 // many records.
-func (s *Store) begin(sealed uint64) error {
+func (s *Store) start(sealed uint64) error {
 	end, err := s.lastSequence()
 	if err == nil && s.failStop.Err() == nil && s.folder.fresh {
 		err = s.folder.publish()
@@ -216,22 +216,22 @@ func (s *Store) begin(sealed uint64) error {
 		s.failStop.Closing()
 		return errors.Join(err, s.db.Close())
 	}
-	s.mark, s.end = newMark(end), end
+	s.watermark, s.end = newWatermark(end), end
 	s.synced.Store(end)
 	return nil
 }
 
 // refused returns why the database does not open.
-func refused(err error) error {
+func openError(err error) error {
 	if errors.Is(err, events.ErrDamaged) {
 		return err
 	}
-	return incomplete(translated(err))
+	return missingFile(asStoreError(err))
 }
 
 // incomplete returns err as an ErrIncomplete if it is about a file that is
 // missing.
-func incomplete(err error) error {
+func missingFile(err error) error {
 	if errors.Is(err, pebble.ErrDBDoesNotExist) || errors.Is(err, pebble.ErrDBNotPristine) || errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: %w; copy the whole folder, or restore a backup", ErrIncomplete, err)
 	}
@@ -245,12 +245,12 @@ func incomplete(err error) error {
 func (s *Store) lastSequence() (seq uint64, err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: entryKey(0), UpperBound: entriesEnd()})
 	if err != nil {
-		return 0, translated(err)
+		return 0, asStoreError(err)
 	}
 	if it.Last() {
 		seq = lastUint64(it.Key())
 	}
-	return seq, translated(it.Close())
+	return seq, asStoreError(it.Close())
 }
 
 // The sizes of what Pebble keeps in memory.
@@ -287,15 +287,15 @@ func (s *Store) options(cache *pebble.Cache) *pebble.Options {
 	for i := range o.TargetFileSizes {
 		o.TargetFileSizes[i] = tableSize
 	}
-	o.Experimental.SpanPolicyFunc = spans
+	o.Experimental.SpanPolicyFunc = splitTables
 	return o
 }
 
-// spans has Pebble begin a table where the records begin and where they end.
+// splitTables has Pebble begin a table where the records begin and where they end.
 // Their keys only increase, so a table of records overlaps no other and is moved
 // down the levels as it is, where one that held the index as well would be
 // written again with it.
-func spans(start []byte) (_ pebble.SpanPolicy, end []byte, err error) {
+func splitTables(start []byte) (_ pebble.SpanPolicy, end []byte, err error) {
 	for _, border := range [][]byte{[]byte("e/"), entriesEnd()} {
 		if string(start) < string(border) {
 			return pebble.SpanPolicy{}, border, nil
@@ -304,9 +304,9 @@ func spans(start []byte) (_ pebble.SpanPolicy, end []byte, err error) {
 	return pebble.SpanPolicy{}, nil, nil
 }
 
-// translated returns err as one of the errors of package events where it is
+// asStoreError returns err as one of the errors of package events where it is
 // one.
-func translated(err error) error {
+func asStoreError(err error) error {
 	if pebble.IsCorruptionError(err) {
 		return fmt.Errorf("%w: %w", events.ErrDamaged, err)
 	}
@@ -329,7 +329,7 @@ func (s *Store) use(f func() error) error {
 // Head returns the position of the last record that readers see, and the zero
 // Position if there is none. Under Sync it is durable; see [Store.Durable].
 func (s *Store) Head() events.Position {
-	end, _ := s.mark.now()
+	end, _ := s.watermark.load()
 	return events.NewPosition(end, end)
 }
 
@@ -359,11 +359,11 @@ func (s *Store) Close() error {
 	if s.pinned != nil {
 		return errors.Join(err, s.pinned.Close())
 	}
-	err = errors.Join(err, s.unwatch())
+	err = errors.Join(err, s.stopDiskWatch())
 	if s.failure() != nil {
 		err = nil // of the memory that it was given to write to
 	} else if err == nil {
-		end, _ := s.mark.now()
+		end, _ := s.watermark.load()
 		// Without a seal the next opening does as after a kill.
 		_ = pebblefiles.Seal(s.folder.fs, s.folder.path(logName), end)
 	}
@@ -375,7 +375,7 @@ func (s *Store) flush() error {
 	if !s.written.Load() || s.failStop.Err() != nil {
 		return nil
 	}
-	s.keepPace()
+	s.saveSummary()
 	return s.db.Flush()
 }
 
@@ -411,7 +411,7 @@ func (s *Store) LoadCheckpoint(ctx context.Context, name string) (data []byte, e
 			return nil
 		}
 		if err != nil {
-			return translated(err)
+			return asStoreError(err)
 		}
 		data = append([]byte{}, value...)
 		return closer.Close()
@@ -434,4 +434,4 @@ func (s *Store) checkpoint(ctx context.Context, verb, name string, do func() err
 }
 
 // limit is behind the last sequence that there can be.
-const limit = math.MaxUint64
+const maxSequence = math.MaxUint64

@@ -155,7 +155,7 @@ func TestNamesThatTheLayoutCannotHoldAreRefused(t *testing.T) {
 	if err := s.Append(t.Context(), "s-1", 0, r); !errors.Is(err, events.ErrBadRecord) {
 		t.Errorf("Append(a time beyond 64 bits) = %v, want ErrBadRecord", err)
 	}
-	if err := s.Append(t.Context(), "s-1", limit, r); err == nil {
+	if err := s.Append(t.Context(), "s-1", maxSequence, r); err == nil {
 		t.Error("Append(after the last revision there can be) = nil, want an error")
 	}
 }
@@ -168,7 +168,7 @@ func TestStreamsWhoseNamesBeginAlikeAreApart(t *testing.T) {
 	for i, name := range names {
 		must(t, s.Append(t.Context(), name, 0, p.records(i+1, 10)...))
 	}
-	s.heads = heads{} // lengths are found in the index, as after opening
+	s.lengthCache = lengthCache{} // lengths are found in the index, as after opening
 	for i, name := range names {
 		n := 0
 		for e, err := range s.Read(t.Context(), name, 0) {
@@ -339,7 +339,7 @@ func gated(t *testing.T) (*Store, *gate) {
 func TestAppendsThatWaitShareOneSync(t *testing.T) {
 	t.Parallel()
 	s, g := gated(t)
-	const writers = secondLen // all but one do not take off beside it
+	const writers = minSecondGroup // all but one do not take off beside it
 	g.mu.Lock()
 	var appending sync.WaitGroup
 	ends := make([]error, writers)
@@ -523,11 +523,11 @@ func TestClosingTurnsAwayWhatIsInTheQueue(t *testing.T) {
 	}
 }
 
-// Close wakes each follower that waits at the end, be they few, which the
+// Close wakes each follower that waits at the end, be they notifyInline, which the
 // committer wakes itself, or many, which are woken by a goroutine.
 func TestClosingWakesEachFollower(t *testing.T) {
 	t.Parallel()
-	for _, count := range []int{1, few, few + 6} {
+	for _, count := range []int{1, notifyInline, notifyInline + 6} {
 		synctest.Test(t, func(t *testing.T) {
 			s, err := Open(t.Context(), "store", Config{FS: vfs.NewMem()})
 			must(t, err)
@@ -564,18 +564,18 @@ func TestClosingWakesEachFollower(t *testing.T) {
 // ended are woken by the committer.
 func TestAMarkThatMovesAfterTheLastWakeUpWakesAll(t *testing.T) {
 	t.Parallel()
-	m := newMark(0)
-	_, at := m.now()
-	bells := make([]chan struct{}, few+1)
-	for i := range bells {
-		bells[i] = make(chan struct{}, 1)
-		at.enlist(bells[i])
+	m := newWatermark(0)
+	_, at := m.load()
+	channels := make([]chan struct{}, notifyInline+1)
+	for i := range channels {
+		channels[i] = make(chan struct{}, 1)
+		at.subscribe(channels[i])
 	}
-	m.over.Store(true)
-	m.move(1, nil)
-	for i, bell := range bells {
-		if len(bell) == 0 {
-			t.Errorf("follower %d of %d was not woken", i+1, len(bells))
+	m.notifierGone.Store(true)
+	m.advance(1, nil)
+	for i, ch := range channels {
+		if len(ch) == 0 {
+			t.Errorf("follower %d of %d was not woken", i+1, len(channels))
 		}
 	}
 }
@@ -608,8 +608,8 @@ func waiting(s *Store) int {
 
 func TestLengthsOfManyStreamsAreRememberedWithinBounds(t *testing.T) {
 	t.Parallel()
-	most := repeats(200, maxHeads)
-	h := heads{most: most}
+	most := repeats(200, maxCachedStreams)
+	h := lengthCache{maxStreams: most}
 	h.add("0", 7)
 	for i := range 5 * most {
 		h.add(events.Stream(fmt.Sprint(i+1)), events.Revision(i))
@@ -621,9 +621,9 @@ func TestLengthsOfManyStreamsAreRememberedWithinBounds(t *testing.T) {
 	if found := h.get("0"); found == nil || found.length != 7 {
 		t.Error("a stream used all the time is forgotten")
 	}
-	h.most = maxHeads
+	h.maxStreams = maxCachedStreams
 	bytes := 0
-	for i := range 3 * maxHeadBytes / maxStream {
+	for i := range 3 * maxCachedNameBytes / maxStream {
 		h.add(events.Stream(fmt.Sprintf("%0*d", maxStream, i)), 1)
 	}
 	for name := range h.young {
@@ -632,8 +632,8 @@ func TestLengthsOfManyStreamsAreRememberedWithinBounds(t *testing.T) {
 	for name := range h.old {
 		bytes += len(name)
 	}
-	if bytes > 2*(maxHeadBytes+maxStream) {
-		t.Errorf("names of %d bytes are remembered, want at most %d", bytes, 2*maxHeadBytes)
+	if bytes > 2*(maxCachedNameBytes+maxStream) {
+		t.Errorf("names of %d bytes are remembered, want at most %d", bytes, 2*maxCachedNameBytes)
 	}
 }
 

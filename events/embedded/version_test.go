@@ -53,7 +53,7 @@ func TestAStoreOfAnOlderVersionIsRaised(t *testing.T) {
 		older := vfs.NewMem()
 		must(t, older.MkdirAll("store", 0o755))
 		must(t, writeFile(older, "store/"+formatName, formatTitle+"1\n"))
-		db, err := pebble.Open("store/log", &pebble.Options{FS: older, FormatMajorVersion: version, Logger: silent{}})
+		db, err := pebble.Open("store/log", &pebble.Options{FS: older, FormatMajorVersion: version, Logger: panicLogger{}})
 		must(t, err)
 		for i, p := range pairs {
 			must(t, db.Set(p.key, p.value, pebble.NoSync))

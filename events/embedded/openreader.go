@@ -66,38 +66,38 @@ func openPinned(f *folder, p *pebblefiles.Pinned, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("open store %s: %w: it has no %s file; if a process was killed that was making a store, nothing was written to it yet",
 			f.dir, events.ErrNotAStore, formatName)
 	}
-	f.before, _ = f.session()
+	f.before, _ = f.ownerRecord()
 	s := newStore(f, cfg)
 	s.replay = pebblefiles.NewReplay(p, s.torn)
 	s.newFailStop(cfg.Logger)
-	if err := s.openAsItIs(); err != nil {
+	if err := s.openReadOnlyDatabase(); err != nil {
 		return nil, fmt.Errorf("open store %s: %w", f.dir, err)
 	}
 	return s, nil
 }
 
-// openAsItIs opens Pebble and finds the end of the records.
-func (s *Store) openAsItIs() error {
+// openReadOnlyDatabase opens Pebble and finds the end of the records.
+func (s *Store) openReadOnlyDatabase() error {
 	cache := pebble.NewCache(cacheSize)
 	defer cache.Unref()
 	sealed, err := pebblefiles.Intact(s.folder.fs, s.folder.path(logName))
 	if err != nil {
 		return unsealed(err)
 	}
-	s.settleLogs()
+	s.syncLogs()
 	options := s.options(cache)
 	options.ErrorIfNotExists, options.ReadOnly = true, true
 	if s.db, err = pebble.Open(s.folder.path(logName), options); err != nil {
-		return cmp.Or(s.failStop.Err(), refused(err))
+		return cmp.Or(s.failStop.Err(), openError(err))
 	}
 	s.failStop.Opened()
 	s.replay.Done()
-	return s.begin(sealed)
+	return s.start(sealed)
 }
 
-// settleLogs syncs the logs, so that no reader acts on records that a power cut
+// syncLogs syncs the logs, so that no reader acts on records that a power cut
 // takes back. It ignores errors: a reader also reads a file system that refuses a sync.
-func (s *Store) settleLogs() {
+func (s *Store) syncLogs() {
 	dir := s.folder.path(logName)
 	list, _ := pebblefiles.List(s.folder.fs, dir) // opening the database finds what is wrong
 	for _, f := range list {
@@ -126,7 +126,7 @@ func Holder(dir string) (Owner, bool, error) {
 	if err != nil && !errors.Is(err, pebblefiles.ErrLocked) {
 		return Owner{}, false, fmt.Errorf("look who has store %s open: %w", dir, err)
 	}
-	s, signed := f.session()
+	s, signed := f.ownerRecord()
 	return s.Owner, signed || err != nil, nil
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// Vitals are how a store has fared since it was opened.
-type Vitals struct {
+// Stats are how a store has fared since it was opened.
+type Stats struct {
 	Durability Durability
 	Head       events.Position // of the last record that readers see
 	Durable    events.Position // of the last record known to be on the disk
@@ -22,16 +22,16 @@ type Vitals struct {
 	Bytes      uint64          // of these records as they are kept, before compression
 	Groups     uint64          // of appends that shared a write
 	Waiting    int             // appends that wait for the committer
-	Held       int             // bytes of the appends that wait and that are in flight
+	QueuedBytes       int             // bytes of the appends that wait and that are in flight
 	Network    string          // the network file system that the store is on; empty: none, or not known
 	Health     Health          // of flushes, compactions and the disk
 	Failure    error           // why the store stopped; nil: it did not
-	Recent     []Landing       // the last groups, at most 512, the oldest first
+	Recent     []CommitStats   // the last groups, at most 512, the oldest first
 	Syncs      []time.Duration // how long the last syncs took, at most 512, the oldest first
 }
 
-// A Landing is a group of appends that shared a write.
-type Landing struct {
+// A CommitStats is a group of appends that shared a write.
+type CommitStats struct {
 	Appends int
 	Records int
 	Bytes   int
@@ -41,47 +41,47 @@ type Landing struct {
 // Health is what a database met in the background.
 type Health = pebblefiles.Health
 
-// recent is how many groups and syncs are remembered.
-const recent = 512
+// recentSamples is how many groups and syncs are remembered.
+const recentSamples = 512
 
-// vitals is what is counted.
-type vitals struct {
+// storeStats is what is counted.
+type storeStats struct {
 	mu struct {
 		sync.Mutex
 		appends, records, bytes, groups uint64
-		landings                        ring[Landing]
+		commits                         ring[CommitStats]
 		syncs                           ring[time.Duration]
 	}
 }
 
-// note counts a group.
-func (v *vitals) note(g *group, took time.Duration) {
+// record counts a group.
+func (v *storeStats) record(g *commitGroup, took time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.mu.groups++
 	v.mu.appends += uint64(len(g.added))
 	v.mu.records += uint64(g.records)
 	v.mu.bytes += uint64(g.bytes)
-	v.mu.landings.add(Landing{Appends: len(g.added), Records: g.records, Bytes: g.bytes, Took: took})
+	v.mu.commits.add(CommitStats{Appends: len(g.added), Records: g.records, Bytes: g.bytes, Took: took})
 }
 
 // synced counts a sync.
-func (v *vitals) synced(took time.Duration) {
+func (v *storeStats) synced(took time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.mu.syncs.add(took)
 }
 
-// Vitals returns how the store has fared since it was opened. It may be called
+// Stats returns how the store has fared since it was opened. It may be called
 // after Close.
-func (s *Store) Vitals() Vitals {
-	out := Vitals{Durability: s.durability, Head: s.Head(), Durable: s.Durable(), Network: s.network, Health: s.health.Health(), Failure: s.failure()}
-	out.Waiting, out.Held = s.queue.size()
-	v := &s.vitals.mu
+func (s *Store) Stats() Stats {
+	out := Stats{Durability: s.durability, Head: s.Head(), Durable: s.Durable(), Network: s.network, Health: s.health.Health(), Failure: s.failure()}
+	out.Waiting, out.QueuedBytes = s.queue.size()
+	v := &s.storeStats.mu
 	v.Lock()
 	defer v.Unlock()
 	out.Appends, out.Records, out.Bytes, out.Groups = v.appends, v.records, v.bytes, v.groups
-	out.Recent, out.Syncs = v.landings.all(), v.syncs.all()
+	out.Recent, out.Syncs = v.commits.all(), v.syncs.all()
 	return out
 }
 
@@ -92,19 +92,19 @@ type ring[T any] struct {
 }
 
 func (r *ring[T]) add(item T) {
-	if len(r.items) < recent {
+	if len(r.items) < recentSamples {
 		r.items = append(r.items, item)
 		return
 	}
 	r.items[r.next] = item
-	r.next = (r.next + 1) % recent
+	r.next = (r.next + 1) % recentSamples
 }
 
 // all returns a copy, the oldest first.
 func (r *ring[T]) all() []T { return slices.Concat(r.items[r.next:], r.items[:r.next]) }
 
-// A Pace sums up the Vitals of a store from its opening to its closing.
-type Pace struct {
+// A Pace sums up the Stats of a store from its opening to its closing.
+type Summary struct {
 	Closed     time.Time     `json:"closed"`
 	Durability string        `json:"durability"`
 	Appends    uint64        `json:"appends"`
@@ -118,12 +118,12 @@ type Pace struct {
 	Health *pebblefiles.Health `json:"health,omitempty"` // nil: all was well, or a program before this was written
 }
 
-// paceName is the checkpoint that keeps the last Pace.
-const paceName = "store/pace"
+// summaryName is the checkpoint that keeps the last Pace.
+const summaryName = "store/pace"
 
 // Pace sums up what was noted until now, as of a moment.
-func (v Vitals) Pace(at time.Time) Pace {
-	p := Pace{
+func (v Stats) Summary(at time.Time) Summary {
+	p := Summary{
 		Closed: at.UTC(), Durability: v.Durability.String(),
 		Appends: v.Appends, Records: v.Records, Groups: v.Groups, Syncs: len(v.Syncs),
 	}
@@ -136,22 +136,22 @@ func (v Vitals) Pace(at time.Time) Pace {
 	return p
 }
 
-// LastPace returns the Pace of the last time that the store was open, appended
+// LastSummary returns the Pace of the last time that the store was open, appended
 // to and closed in order, and false if there was none.
-func (s *Store) LastPace(ctx context.Context) (p Pace, ok bool, err error) {
-	data, err := s.LoadCheckpoint(ctx, paceName)
+func (s *Store) LastSummary(ctx context.Context) (p Summary, ok bool, err error) {
+	data, err := s.LoadCheckpoint(ctx, summaryName)
 	if err != nil || data == nil {
-		return Pace{}, false, err
+		return Summary{}, false, err
 	}
 	return p, json.Unmarshal(data, &p) == nil, nil
 }
 
-// keepPace leaves a Pace for whoever opens the store next. It is of use to a
+// saveSummary leaves a Pace for whoever opens the store next. It is of use to a
 // person alone, so that nothing depends on its being kept.
-func (s *Store) keepPace() {
-	if v := s.Vitals(); (v.Appends > 0 || !v.Health.Well()) && v.Failure == nil {
-		if data, err := json.Marshal(v.Pace(time.Now())); err == nil {
-			_ = s.db.Set(checkpointKey(paceName), data, pebble.NoSync)
+func (s *Store) saveSummary() {
+	if v := s.Stats(); (v.Appends > 0 || !v.Health.Well()) && v.Failure == nil {
+		if data, err := json.Marshal(v.Summary(time.Now())); err == nil {
+			_ = s.db.Set(checkpointKey(summaryName), data, pebble.NoSync)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func (s *Store) torn(t *pebblefiles.Tear) error {
 		lost = fmt.Sprintf("; records up to position %d would be lost", through)
 	}
 	d := t.Damage()
-	if t.Certain || s.folder.before.syncs() && groups > flights {
+	if t.Certain || s.folder.before.syncs() && groups > maxInFlight {
 		return fmt.Errorf("%w: %s/%w%s: restore a backup; a copy of the folder in which %s/%s is cut to %d bytes opens with what is before that",
 			events.ErrDamaged, logName, d, lost, logName, t.File, t.Offset)
 	}

@@ -6,83 +6,83 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A rota is a line in which streams take turns: each gives the first of what
-// it has, and then stands behind all other streams. The zero rota is empty.
-type rota[T comparable] struct {
-	lanes map[events.Stream]*lane[T]
-	turns fifo[*lane[T]] // lanes that are not empty; the first has its turn
-	len   int
-	spare []*lane[T] // lanes to use again
+// A fairQueue is a line in which streams take turns: each gives the first of what
+// it has, and then stands behind all other streams. The zero fairQueue is empty.
+type fairQueue[T comparable] struct {
+	queues map[events.Stream]*streamQueue[T]
+	turns  fifo[*streamQueue[T]] // queues that are not empty; the first has its turn
+	len    int
+	spare  []*streamQueue[T] // queues to use again
 }
 
-// A lane is what one stream has in a rota.
-type lane[T comparable] struct {
+// A streamQueue is what one stream has in a fairQueue.
+type streamQueue[T comparable] struct {
 	stream events.Stream
 	items  fifo[T]
 }
 
-// maxSpare is how many lanes are kept to be used again.
-const maxSpare = 1024
+// maxSpare is how many queues are kept to be used again.
+const maxSpareQueues = 1024
 
 // push puts an item behind all that its stream has.
-func (r *rota[T]) push(s events.Stream, item T) {
-	l := r.lanes[s]
+func (r *fairQueue[T]) push(s events.Stream, item T) {
+	l := r.queues[s]
 	if l == nil {
-		l = r.open(s)
+		l = r.newQueue(s)
 		r.turns.push(l)
 	}
 	l.items.push(item)
 	r.len++
 }
 
-func (r *rota[T]) open(s events.Stream) *lane[T] {
-	var l *lane[T]
+func (r *fairQueue[T]) newQueue(s events.Stream) *streamQueue[T] {
+	var l *streamQueue[T]
 	if last := len(r.spare) - 1; last >= 0 {
 		l, r.spare = r.spare[last], r.spare[:last]
 	} else {
-		l = &lane[T]{}
+		l = &streamQueue[T]{}
 	}
-	if r.lanes == nil {
-		r.lanes = map[events.Stream]*lane[T]{}
+	if r.queues == nil {
+		r.queues = map[events.Stream]*streamQueue[T]{}
 	}
 	l.stream = s
-	r.lanes[s] = l
+	r.queues[s] = l
 	return l
 }
 
-func (r *rota[T]) shut(l *lane[T]) {
-	delete(r.lanes, l.stream)
+func (r *fairQueue[T]) recycle(l *streamQueue[T]) {
+	delete(r.queues, l.stream)
 	l.stream = ""
-	if len(r.spare) < maxSpare {
+	if len(r.spare) < maxSpareQueues {
 		r.spare = append(r.spare, l)
 	}
 }
 
-// first returns the item whose turn it is. The rota is not empty.
-func (r *rota[T]) first() T { return r.turns.first().items.first() }
+// first returns the item whose turn it is. The fairQueue is not empty.
+func (r *fairQueue[T]) first() T { return r.turns.first().items.first() }
 
-// pop removes and returns the item whose turn it is. The rota is not empty.
-func (r *rota[T]) pop() T {
+// pop removes and returns the item whose turn it is. The fairQueue is not empty.
+func (r *fairQueue[T]) pop() T {
 	l := r.turns.pop()
 	item := l.items.pop()
 	if l.items.len() > 0 {
 		r.turns.push(l)
 	} else {
-		r.shut(l)
+		r.recycle(l)
 	}
 	r.len--
 	return item
 }
 
 // remove takes an item out, and reports whether it was there.
-func (r *rota[T]) remove(s events.Stream, item T) bool {
-	l := r.lanes[s]
+func (r *fairQueue[T]) remove(s events.Stream, item T) bool {
+	l := r.queues[s]
 	if l == nil || !l.items.remove(item) {
 		return false
 	}
 	if l.items.len() == 0 {
 		r.turns.remove(l)
-		r.shut(l)
+		r.recycle(l)
 	}
 	r.len--
 	return true

@@ -8,30 +8,30 @@ import (
 
 // A span is a run of sequences, from the first to the last of them. It is empty
 // if the first is behind the last.
-type span struct{ first, last uint64 }
+type seqRange struct{ first, last uint64 }
 
-// spanOf returns the sequences, through end, of the entries that a query may
+// rangeOf returns the sequences, through end, of the entries that a query may
 // ask for by their positions.
-func spanOf(q events.Query, end uint64) span {
+func rangeOf(q events.Query, end uint64) seqRange {
 	above, below := q.After, q.Through // in the order of positions
-	s := span{first: 1, last: end}
+	s := seqRange{first: 1, last: end}
 	if q.Backward {
 		above, below = q.Through, q.After
 	}
 	if !above.IsZero() {
-		s.first = max(1, behindPlace(above, !q.Backward))
+		s.first = max(1, firstSequence(above, !q.Backward))
 	}
 	if !below.IsZero() {
-		s.last = min(end, beforePlace(below, q.Backward))
+		s.last = min(end, lastSequenceAt(below, q.Backward))
 	}
 	return s
 }
 
-func (s span) empty() bool { return s.first > s.last }
+func (s seqRange) empty() bool { return s.first > s.last }
 
-// behindPlace returns the first sequence whose position is behind p, or at it
+// firstSequence returns the first sequence whose position is behind p, or at it
 // unless that is excluded. There is none behind the last one there can be.
-func behindPlace(p events.Position, excluded bool) uint64 {
+func firstSequence(p events.Position, excluded bool) uint64 {
 	commit, prepare := p.Parts()
 	if prepare > commit || prepare == commit && excluded {
 		if commit == math.MaxUint64 {
@@ -42,9 +42,9 @@ func behindPlace(p events.Position, excluded bool) uint64 {
 	return commit
 }
 
-// beforePlace returns the last sequence whose position is before p, or at it
+// lastSequenceAt returns the last sequence whose position is before p, or at it
 // unless that is excluded.
-func beforePlace(p events.Position, excluded bool) uint64 {
+func lastSequenceAt(p events.Position, excluded bool) uint64 {
 	commit, prepare := p.Parts()
 	if commit > 0 && (prepare < commit || prepare == commit && excluded) {
 		return commit - 1

@@ -100,27 +100,27 @@ func inCategory(name []byte, category string) bool {
 
 // names gives strings for the bytes of streams and kinds, the same one for
 // those that come again and again. Nil makes a string each time.
-type names struct {
+type interner struct {
 	streams [256]string
 	kinds   [64]string
 }
 
-func (n *names) stream(name []byte) events.Stream {
+func (n *interner) stream(name []byte) events.Stream {
 	if n == nil {
 		return events.Stream(name)
 	}
-	return events.Stream(known(&n.streams[hash(name)%256], name))
+	return events.Stream(intern(&n.streams[hash(name)%256], name))
 }
 
-func (n *names) kind(name []byte) string {
+func (n *interner) kind(name []byte) string {
 	if n == nil {
 		return string(name)
 	}
-	return known(&n.kinds[hash(name)%64], name)
+	return intern(&n.kinds[hash(name)%64], name)
 }
 
 // known returns name as a string, from its slot if it is there.
-func known(slot *string, name []byte) string {
+func intern(slot *string, name []byte) string {
 	if *slot != string(name) {
 		*slot = string(name)
 	}

@@ -18,45 +18,45 @@ const (
 // keeps the groups that became durable last, so that followers at the end do
 // not read the database. It is safe for concurrent use but for move, whose
 // calls come one after the other. Nobody waits for a lock in it.
-type mark struct {
-	at     atomic.Pointer[moment]
-	recent [recentGroups]atomic.Pointer[published] // by number, modulo its length
-	oldest uint64                                  // move's: the number of the first group that is kept
-	kept   int                                     // move's: bytes in the groups that are kept
-	calls  chan *waiter                            // who is to be woken by the herald
-	over   atomic.Bool                             // the herald has gone
-	herald sync.Once                               // its beginning
+type watermark struct {
+	current       atomic.Pointer[watermarkState]
+	recent        [recentGroups]atomic.Pointer[recentGroup] // by number, modulo its length
+	oldest        uint64                                    // move's: the number of the first group that is keptBytes
+	keptBytes     int                                       // move's: bytes in the groups that are keptBytes
+	notifications chan *waiter                              // who is to be woken by the herald
+	notifierGone  atomic.Bool                               // the herald has gone
+	notifier      sync.Once                                 // its beginning
 
-	followers atomic.Int32 // loops of followers, for whom groups are kept
+	followers atomic.Int32 // loops of followers, for whom groups are keptBytes
 }
 
 // A moment is a mark between two moves.
-type moment struct {
-	end     uint64
-	groups  uint64 // how many were published: the number of the last one
-	waiters atomic.Pointer[waiter]
-	left    atomic.Uint32 // how many wait no more, and are among the waiters
+type watermarkState struct {
+	end       uint64
+	groups    uint64 // how many were published: the number of the last one
+	waiters   atomic.Pointer[waiter]
+	abandoned atomic.Uint32 // how many wait no more, and are among the waiters
 }
 
-// published is a group of records that became durable together.
-type published struct {
+// recentGroup is a group of records that became durable together.
+type recentGroup struct {
 	number   uint64
 	after    uint64   // the sequence that the first one follows
-	values   [][]byte // as they are kept; never written to
+	values   [][]byte // as they are keptBytes; never written to
 	bytes    int
 	decoding sync.Once
 	decoded  []events.Entry
 }
 
-func newMark(end uint64) *mark {
-	m := &mark{oldest: 1, calls: make(chan *waiter, 8)}
-	m.at.Store(&moment{end: end})
+func newWatermark(end uint64) *watermark {
+	m := &watermark{oldest: 1, notifications: make(chan *waiter, 8)}
+	m.current.Store(&watermarkState{end: end})
 	return m
 }
 
 // now returns the mark, and what tells when it moves.
-func (m *mark) now() (uint64, *moment) {
-	at := m.at.Load()
+func (m *watermark) load() (uint64, *watermarkState) {
+	at := m.current.Load()
 	return at.end, at
 }
 
@@ -64,35 +64,35 @@ func (m *mark) now() (uint64, *moment) {
 // of the records since the mark that was, with room for a sum; they are the
 // mark's from then on, and nobody writes to them. They may be left out, and are then read from
 // the database.
-func (m *mark) move(end uint64, values [][]byte) {
-	before := m.at.Load()
-	next := &moment{end: end, groups: before.groups}
+func (m *watermark) advance(end uint64, values [][]byte) {
+	before := m.current.Load()
+	next := &watermarkState{end: end, groups: before.groups}
 	if uint64(len(values)) == end-before.end {
 		next.groups++
-		m.keep(&published{number: next.groups, after: before.end, values: values})
+		m.keep(&recentGroup{number: next.groups, after: before.end, values: values})
 	}
-	m.at.Store(next)
+	m.current.Store(next)
 	m.wake(before.waiters.Swap(nil))
 }
 
 // keep adds a group, in place of those that there is no more room for.
-func (m *mark) keep(p *published) {
+func (m *watermark) keep(p *recentGroup) {
 	for _, value := range p.values {
 		p.bytes += len(value)
 	}
-	m.kept += p.bytes
-	for ; m.oldest < p.number && (m.kept > recentBytes || p.number-m.oldest >= recentGroups); m.oldest++ {
-		m.kept -= m.recent[m.oldest%recentGroups].Swap(nil).bytes
+	m.keptBytes += p.bytes
+	for ; m.oldest < p.number && (m.keptBytes > recentBytes || p.number-m.oldest >= recentGroups); m.oldest++ {
+		m.keptBytes -= m.recent[m.oldest%recentGroups].Swap(nil).bytes
 	}
 	m.recent[p.number%recentGroups].Store(p)
 }
 
 // holding returns the group with the record that follows a sequence, and nil if
-// it is not kept.
-func (m *mark) holding(after uint64) *published {
-	at := m.at.Load()
+// it is not keptBytes.
+func (m *watermark) groupAfter(after uint64) *recentGroup {
+	at := m.current.Load()
 	count := min(at.groups, recentGroups)
-	// Groups that are no longer kept are the first of them.
+	// Groups that are no longer keptBytes are the first of them.
 	back := sort.Search(int(count), func(back int) bool {
 		p := m.group(at.groups - uint64(back))
 		return p == nil || p.after <= after
@@ -107,7 +107,7 @@ func (m *mark) holding(after uint64) *published {
 	return p
 }
 
-func (m *mark) group(number uint64) *published {
+func (m *watermark) group(number uint64) *recentGroup {
 	p := m.recent[number%recentGroups].Load()
 	if p == nil || p.number != number {
 		return nil
@@ -115,11 +115,11 @@ func (m *mark) group(number uint64) *published {
 	return p
 }
 
-func (p *published) end() uint64 { return p.after + uint64(len(p.values)) }
+func (p *recentGroup) end() uint64 { return p.after + uint64(len(p.values)) }
 
 // entry returns a record, by its place in the group. It decodes all of them
 // once; the bytes are the caller's.
-func (p *published) entry(at uint64) events.Entry {
+func (p *recentGroup) entry(at uint64) events.Entry {
 	p.decoding.Do(func() {
 		p.decoded = make([]events.Entry, len(p.values))
 		for i, value := range p.values {

@@ -10,32 +10,32 @@ import (
 
 // A streamReader goes through the records of a stream by its index.
 type streamReader struct {
-	store    *Store
-	stream   events.Stream
-	match    matcher
-	among    span // the sequences that its records may have
-	backward bool
-	left     span // the revisions that are left; the last is limit while it is not known
-	sought   bool
+	store      *Store
+	stream     events.Stream
+	match      matcher
+	among      seqRange // the sequences that its records may have
+	backward   bool
+	left       seqRange // the revisions that are left; the last is limit while it is not known
+	positioned bool
 }
 
 // newStreamReader returns what reads the durable records of a stream, forward,
 // that follow its first ones.
 func newStreamReader(s *Store, stream events.Stream, after events.Revision) *streamReader {
-	end, _ := s.mark.now()
-	r := &streamReader{store: s, stream: stream, match: newMatcher(events.Filter{}), among: span{1, end}, left: nothing}
-	if after < limit {
-		r.left = span{uint64(after) + 1, limit}
+	end, _ := s.watermark.load()
+	r := &streamReader{store: s, stream: stream, match: newMatcher(events.Filter{}), among: seqRange{1, end}, left: nothing}
+	if after < maxSequence {
+		r.left = seqRange{uint64(after) + 1, maxSequence}
 	}
 	return r
 }
 
 // nothing is an empty span.
-var nothing = span{first: 1, last: 0}
+var nothing = seqRange{first: 1, last: 0}
 
 func (r *streamReader) done() bool { return r.left.empty() }
 
-func (r *streamReader) next(h *haul, c chunk) error {
+func (r *streamReader) next(h *readBatch, c readLimits) error {
 	if err := r.seek(); err != nil || r.done() {
 		return err
 	}
@@ -43,32 +43,32 @@ func (r *streamReader) next(h *haul, c chunk) error {
 	if !r.match.always() {
 		most = min(c.seen, 1<<10)
 	}
-	places, err := r.places(most)
-	if err != nil || len(places) == 0 {
+	sequences, err := r.sequences(most)
+	if err != nil || len(sequences) == 0 {
 		return err
 	}
-	low, high := places[0], places[len(places)-1]
-	it, err := r.store.db.NewIter(&pebble.IterOptions{LowerBound: entryKey(min(low, high)), UpperBound: behind(max(low, high))})
+	low, high := sequences[0], sequences[len(sequences)-1]
+	it, err := r.store.db.NewIter(&pebble.IterOptions{LowerBound: entryKey(min(low, high)), UpperBound: upperBound(max(low, high))})
 	if err != nil {
-		return translated(err)
+		return asStoreError(err)
 	}
-	return closed(it, r.gather(it, places, h, c))
+	return closed(it, r.readRecords(it, sequences, h, c))
 }
 
 // seek finds the revisions between which the sequences lie, if it has to. It
 // does so once.
 func (r *streamReader) seek() error {
-	if r.sought {
+	if r.positioned {
 		return nil
 	}
-	r.sought = true
+	r.positioned = true
 	if r.among.empty() {
 		r.left = nothing
 	}
 	if r.done() || !r.backward && r.among.first == 1 {
 		return nil
 	}
-	it, err := r.index(span{1, limit})
+	it, err := r.index(seqRange{1, maxSequence})
 	if err != nil {
 		return err
 	}
@@ -95,13 +95,13 @@ func (r *streamReader) seek() error {
 }
 
 // index returns an iterator over the index of some revisions.
-func (r *streamReader) index(revisions span) (*pebble.Iterator, error) {
+func (r *streamReader) index(revisions seqRange) (*pebble.Iterator, error) {
 	end := indexEnd(r.stream)
-	if revisions.last < limit {
+	if revisions.last < maxSequence {
 		end = indexKey(r.stream, events.Revision(revisions.last+1))
 	}
 	it, err := r.store.db.NewIter(&pebble.IterOptions{LowerBound: indexKey(r.stream, events.Revision(revisions.first)), UpperBound: end})
-	return it, translated(err)
+	return it, asStoreError(err)
 }
 
 // place returns the sequence that an iterator over the index stands at, which
@@ -109,13 +109,13 @@ func (r *streamReader) index(revisions span) (*pebble.Iterator, error) {
 func (r *streamReader) place(it *pebble.Iterator, revision events.Revision) (uint64, error) {
 	if !it.Valid() {
 		if err := it.Error(); err != nil {
-			return 0, translated(err)
+			return 0, asStoreError(err)
 		}
 		return 0, r.damaged(revision)
 	}
 	value, err := it.ValueAndErr()
 	if err != nil {
-		return 0, translated(err)
+		return 0, asStoreError(err)
 	}
 	if len(value) != 8 || lastUint64(it.Key()) != uint64(revision) {
 		return 0, r.damaged(revision)
@@ -125,7 +125,7 @@ func (r *streamReader) place(it *pebble.Iterator, revision events.Revision) (uin
 
 // places returns the sequences of the records that come next. It learns where
 // the stream ends.
-func (r *streamReader) places(most int) (places []uint64, err error) {
+func (r *streamReader) sequences(most int) (sequences []uint64, err error) {
 	it, err := r.index(r.left)
 	if err != nil {
 		return nil, err
@@ -136,8 +136,8 @@ func (r *streamReader) places(most int) (places []uint64, err error) {
 	} else {
 		ok = it.First()
 	}
-	for ; len(places) < most && r.left.first <= revision && revision <= r.left.last; revision += by {
-		if !ok && it.Error() == nil && r.left.last == limit {
+	for ; len(sequences) < most && r.left.first <= revision && revision <= r.left.last; revision += by {
+		if !ok && it.Error() == nil && r.left.last == maxSequence {
 			r.left.last = revision - 1
 			break
 		}
@@ -149,16 +149,16 @@ func (r *streamReader) places(most int) (places []uint64, err error) {
 			r.left.last = revision - 1
 			break
 		}
-		places = append(places, place)
+		sequences = append(sequences, place)
 		ok = step()
 	}
-	return places, closed(it, nil)
+	return sequences, closed(it, nil)
 }
 
 // gather reads the records at these places.
-func (r *streamReader) gather(it *pebble.Iterator, places []uint64, h *haul, c chunk) error {
+func (r *streamReader) readRecords(it *pebble.Iterator, sequences []uint64, h *readBatch, c readLimits) error {
 	always := r.match.always()
-	for seen, place := range places {
+	for seen, place := range sequences {
 		if c.full(h, seen) {
 			return nil
 		}

@@ -297,7 +297,7 @@ func TestReaderOfAnUnfinishedStoreLeavesItAsItIs(t *testing.T) {
 	storage := vfs.NewMem()
 	must(t, storage.MkdirAll("store", 0o700))
 	f := folder{fs: storage, dir: "store"}
-	must(t, f.put(begunName))
+	must(t, f.writeFormat(formatDraftName))
 	before := contents(t, storage, "store")
 	if _, err := OpenReader(t.Context(), "store", Config{FS: storage}); !errors.Is(err, events.ErrNotAStore) {
 		t.Errorf("OpenReader of a store in the making = %v, want ErrNotAStore", err)
