@@ -75,19 +75,29 @@ func (f *fetch) next(ctx context.Context) serverMessage {
 // error that is final. When the server goes away it calls start again, which
 // goes on behind what take was given last.
 func (s *Store) consume(ctx context.Context, open func() fetchFunc, handle func(serverMessage) (bool, error)) error {
+	return s.retry(ctx, func(p *retryBackoff) error {
+		f := s.startFetch(ctx, open())
+		defer f.stop()
+		if err := f.forEach(ctx, p, handle); !errors.Is(err, io.EOF) {
+			return err
+		}
+		return nil
+	})
+}
+
+// retry calls try until it succeeds, its error is not retryable, ctx ends, or the
+// tries have failed for the retry timeout of the store without progress.
+func (s *Store) retry(ctx context.Context, try func(*retryBackoff) error) error {
 	for p := (&retryBackoff{}); ; {
 		p.attempt()
-		f := s.startFetch(ctx, open())
-		err := f.forEach(ctx, p, handle)
-		f.stop()
+		err := try(p)
 		switch {
-		case err == nil || errors.Is(err, io.EOF):
+		case err == nil:
 			return nil
 		case context.Cause(ctx) != nil:
 			return contextError(ctx, p.lastErr)
 		}
-		var failure *consumerError
-		if errors.As(err, &failure) {
+		if failure, ok := errors.AsType[*consumerError](err); ok {
 			return failure.error
 		}
 		if class, err := classify(err); class != retryable {

@@ -2,6 +2,7 @@ package eventstoredb
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -25,8 +26,9 @@ type Right struct {
 // else is as servers have it without such an event. The last event in the stream
 // decides alone.
 func DefaultACL(group string) string {
-	return fmt.Sprintf(`{"$userStreamAcl":{"$r":"$all","$w":"$all","$d":"$all","$mr":"$all","$mw":"$all"},`+
-		`"$systemStreamAcl":{"$r":["$admins",%q],"$w":"$admins","$d":"$admins","$mr":"$admins","$mw":"$admins"}}`, group)
+	quoted, _ := json.Marshal(group) // a string always has JSON
+	return `{"$userStreamAcl":{"$r":"$all","$w":"$all","$d":"$all","$mr":"$all","$mw":"$all"},` +
+		`"$systemStreamAcl":{"$r":["$admins",` + string(quoted) + `],"$w":"$admins","$d":"$admins","$mr":"$admins","$mw":"$admins"}}`
 }
 
 // probeStream is a stream that is never written to. Servers look at rights before they
@@ -56,12 +58,8 @@ func (s *Store) mayReadAll(ctx context.Context) error {
 func (s *Store) mayRead(ctx context.Context) error {
 	err := s.consume(ctx, func() fetchFunc {
 		return readEvents(s.namespace+string(probeStream), esdb.Backwards, esdb.End{}, nil, 1)
-	},
-		func(serverMessage) (bool, error) { return false, nil })
-	if class, judged := classify(err); err != nil && class != notFound {
-		return judged
-	}
-	return nil
+	}, func(serverMessage) (bool, error) { return false, nil })
+	return refusal(err, notFound)
 }
 
 func (s *Store) mayAppend(ctx context.Context, probe events.Record) error {
@@ -72,21 +70,23 @@ func (s *Store) mayAppend(ctx context.Context, probe events.Record) error {
 	ctx, release := s.withStoreLifetime(ctx)
 	defer release()
 	a := &appendOp{store: s, stream: probeStream, after: math.MaxInt64 - 1, records: []events.Record{probe}, events: sent}
-	for p := (&retryBackoff{}); ; {
-		p.attempt()
+	err = s.retry(ctx, func(*retryBackoff) error {
 		_, err := a.sendOnce(ctx)
-		switch class, judged := classify(err); {
-		case err == nil || class == wrongLength:
-			return nil
-		case context.Cause(ctx) != nil:
-			return contextError(ctx, p.lastErr)
-		case class != retryable:
-			return judged
-		}
-		if err := p.wait(ctx, err, s.retryTimeout); err != nil {
-			return err
-		}
+		return err
+	})
+	return refusal(err, wrongLength)
+}
+
+// refusal returns nil for a nil error and for one of the class with which a server
+// answers a probe that it allows, and any other error.
+func refusal(err error, allowed errorClass) error {
+	switch class, classified := classify(err); {
+	case err == nil || class == allowed:
+		return nil
+	case class == permanent:
+		return classified
 	}
+	return err
 }
 
 // forbiddenError returns an ErrForbidden for a refusal of what every use of a ledger

@@ -84,7 +84,13 @@ func TestAskingForRightsWritesNothing(t *testing.T) {
 func TestDefaultACLIsJSON(t *testing.T) {
 	t.Parallel()
 	var acl map[string]map[string]any
-	if err := json.Unmarshal([]byte(eventstoredb.DefaultACL("ledger")), &acl); err != nil || len(acl) != 2 || len(acl["$systemStreamAcl"]) != 5 {
-		t.Errorf("DefaultACL = %v, %v", acl, err)
+	for _, group := range []string{"ledger", "a\"b", "\x01\u2028", "größe"} {
+		text := eventstoredb.DefaultACL(group)
+		if err := json.Unmarshal([]byte(text), &acl); err != nil || len(acl) != 2 || len(acl["$systemStreamAcl"]) != 5 {
+			t.Fatalf("DefaultACL(%q) = %s: %v", group, text, err)
+		}
+		if readers := acl["$systemStreamAcl"]["$r"].([]any); readers[1] != group {
+			t.Errorf("DefaultACL(%q) lets %q read", group, readers)
+		}
 	}
 }
