@@ -18,10 +18,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Append is events.Store's. An answer that leaves it open whether the records
-// were added is not believed: the same records are sent again until the answer
-// is certain or the context ends. A server that cannot be reached at all is an
-// ErrUnreachable after the store's patience, and nothing was sent then.
+// Append implements events.Store. If the response leaves open whether the server
+// stored the records, Append sends the same records again until the result is certain
+// or ctx ends. It returns ErrUnreachable if no server was reached within the retry
+// timeout; the records were not sent then. Append copies the records before it sends
+// them, so the caller may reuse their memory when it returns.
 func (s *Store) Append(ctx context.Context, stream events.Stream, after events.Revision, records ...events.Record) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -36,7 +37,7 @@ func (s *Store) Append(ctx context.Context, stream events.Stream, after events.R
 	a.concurrent = s.inFlight.add(stream)
 	defer s.inFlight.remove(stream, a.concurrent)
 	if a.knownEnd, a.endKnown = s.knownEnd(); after > math.MaxInt64-events.Revision(len(records)) {
-		return &events.Conflict{Stream: stream, After: after} // no stream is as long
+		return &events.Conflict{Stream: stream, After: after} // beyond the longest stream that a server has
 	}
 	err = a.run(ctx)
 	if err != nil && !errors.Is(err, events.ErrConflict) && !errors.Is(err, events.ErrClosed) {
@@ -45,7 +46,9 @@ func (s *Store) Append(ctx context.Context, stream events.Stream, after events.R
 	return err
 }
 
-// encodeAppend returns records as the client takes them, in memory of their own.
+// encodeAppend converts records to events of the client and copies their data. It
+// returns ErrBadRecord with every invalid record, or ErrTooLarge for the first record
+// that exceeds the limit of an append.
 func (s *Store) encodeAppend(stream events.Stream, records []events.Record) ([]esdb.EventData, error) {
 	switch {
 	case stream == "":
@@ -79,6 +82,8 @@ func (s *Store) encodeAppend(stream events.Stream, records []events.Record) ([]e
 	return sent, errors.Join(errs...)
 }
 
+// tooLargeError returns the ErrTooLarge for record i of n: size is that of the record
+// in bytes, total that of the append through it.
 func (s *Store) tooLargeError(i, n int, r events.Record, size, total int) error {
 	if size > s.maxAppendBytes() {
 		return fmt.Errorf("%w: record %d of %d, %s %s, has %d bytes, and the limit is %d", events.ErrTooLarge, i+1, n, r.Kind, r.ID, size, s.maxAppendBytes())
@@ -87,22 +92,24 @@ func (s *Store) tooLargeError(i, n int, r events.Record, size, total int) error 
 		events.ErrTooLarge, i+1, n, r.Kind, r.ID, size, total, s.maxAppendBytes())
 }
 
-// An appendOp is an append under way.
+// An appendOp is one call of Append. Its goroutine owns it.
 type appendOp struct {
 	store       *Store
 	stream      events.Stream
 	after       events.Revision
 	records     []events.Record
 	events      []esdb.EventData
-	knownEnd    events.Position // where the log ended, as far as was known, before anything was sent
-	endKnown    bool            // high is known
+	knownEnd    events.Position // the end of the log that the store knew before the first request
+	endKnown    bool            // knownEnd is valid
 	concurrent  *streamAppends
-	mayBeStored bool      // it was sent, and what came of it is not known
-	silentEnds  int       // how often in a row the server ended it without a word,
-	silentSince time.Time // and since when
+	mayBeStored bool      // a request was sent and its result is unknown
+	silentEnds  int       // requests in a row that the server ended without a status
+	silentSince time.Time // time of the first of them
 }
 
-// run sends until the answer is certain.
+// run sends the records until the result is certain, ctx ends or an error is
+// permanent. It reads the stream if the response may be to an earlier append of the
+// same records.
 func (a *appendOp) run(ctx context.Context) error {
 	for p := (&retryBackoff{}); ; {
 		p.attempt()
@@ -128,7 +135,7 @@ func (a *appendOp) run(ctx context.Context) error {
 			return err
 		}
 		timeout := a.store.retryTimeout
-		if a.mayBeStored || a.silentEnds > 0 { // the silence ends by itself
+		if a.mayBeStored || a.silentEnds > 0 { // classify ends the tries without a status
 			timeout = 0
 		}
 		if err := p.wait(ctx, err, timeout); err != nil {
@@ -137,12 +144,14 @@ func (a *appendOp) run(ctx context.Context) error {
 	}
 }
 
-// maxSilentEnds is how often, and Patience how long, an append is sent to a
-// server that ends it without a word. The client hides the reason, which can be
-// that the connection broke or that the server never takes it.
+// maxSilentEnds limits the requests in a row that the server may end without a status.
+// Together with the retry timeout it ends the append: the client hides the reason,
+// which can be a broken connection or an append that the server never accepts.
 const maxSilentEnds = 3
 
-// classify says what an answer means.
+// classify returns the class of the result of one request, and the error to return if
+// the class is permanent. A response without an error is retryable, because the stream
+// shows whether the records are stored.
 func (a *appendOp) classify(response *esdb.WriteResult, err error) (errorClass, error) {
 	if err == nil {
 		return retryable, nil
@@ -160,17 +169,20 @@ func (a *appendOp) classify(response *esdb.WriteResult, err error) (errorClass, 
 	return class, judged
 }
 
-// isNewAppend reports whether a reply is to records that were added just now. A
-// server takes records whose IDs it holds at their place for a repetition,
-// whatever else is in them, and answers with where those stand; and the client
-// takes an answer that it does not understand for success.
+// isNewAppend reports whether the response is to records that the server added for
+// this request. A server that already holds the IDs of the records at these revisions
+// answers with their old positions, whatever their data, and the client reports
+// success for responses that it does not know. So the position must be behind the
+// known end of the log, and no other append to the stream may have run at the same
+// time.
 func (a *appendOp) isNewAppend(response *esdb.WriteResult) bool {
 	end := uint64(a.after) + uint64(len(a.records)) - 1
 	position := events.NewPosition(response.CommitPosition, response.PreparePosition)
 	return response.NextExpectedVersion == end && a.endKnown && position.Compare(a.knownEnd) > 0 && !a.mayBeStored && !a.store.inFlight.overlapped(a.concurrent)
 }
 
-// alreadyStored reports whether the stream holds the records at their place.
+// alreadyStored reports whether the stream holds the records, equal in all fields,
+// behind revision after.
 func (a *appendOp) alreadyStored(ctx context.Context) (bool, error) {
 	matched := 0
 	for e, err := range a.store.Read(ctx, a.stream, a.after) {
@@ -187,16 +199,16 @@ func (a *appendOp) alreadyStored(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// What the client says begins so when there was no call to send records in, and
-// when the server ended it before all were sent, which takes none then. The
-// version of the client is pinned, and nothing else tells: tests hold that it
-// says so.
+// The client begins its error text with notBegunPrefix if it could not open the call,
+// and with notSentPrefix if the server ended the call before the client had sent all
+// records. The server stores no record in either case. Tests check these texts for the
+// pinned version of the client.
 const (
 	notBegunPrefix = "could not construct append operation"
 	notSentPrefix  = "could not send append request"
 )
 
-// notTaken reports whether an error says that no leader was given the records.
+// notTaken reports whether an error proves that no leader received all of the records.
 func notTaken(err error) bool {
 	if clientErr, ok := errors.AsType[*esdb.Error](err); ok && clientErr.Code() == esdb.ErrorCodeNotLeader {
 		return true
@@ -205,8 +217,9 @@ func notTaken(err error) bool {
 	return errors.Is(err, errNoNode) || status.Code(err) == codes.NotFound || strings.HasPrefix(text, notBegunPrefix) || strings.HasPrefix(text, notSentPrefix)
 }
 
-// sendOnce sends the records once. It returns when the server has answered, and at
-// once when the context ends.
+// sendOnce sends the records in one request. It returns with the response of the
+// server, or at once with the cause of ctx if ctx ends. It sets mayBeStored if the
+// result is unknown.
 func (a *appendOp) sendOnce(ctx context.Context) (*esdb.WriteResult, error) {
 	expected := esdb.ExpectedRevision(esdb.NoStream{})
 	if a.after > 0 {
@@ -242,19 +255,20 @@ func (a *appendOp) sendOnce(ctx context.Context) (*esdb.WriteResult, error) {
 	}
 }
 
-// inFlightAppends knows which appends of this store to one stream are under way at
-// once.
+// inFlightAppends counts the appends of the store that are in progress, by stream.
 type inFlightAppends struct {
 	sync.Mutex
 	streams map[events.Stream]*streamAppends
 }
 
-// streamAppends are the appends to a stream since there was none.
+// A streamAppends counts overlapping appends to one stream. It is dropped when none is
+// in progress.
 type streamAppends struct {
 	n          int
 	overlapped bool
 }
 
+// add counts an append to s and returns the counter of the stream.
 func (w *inFlightAppends) add(s events.Stream) *streamAppends {
 	w.Lock()
 	defer w.Unlock()
@@ -271,12 +285,15 @@ func (w *inFlightAppends) add(s events.Stream) *streamAppends {
 	return all
 }
 
+// overlapped reports whether another append to the stream was in progress at the same
+// time.
 func (w *inFlightAppends) overlapped(all *streamAppends) bool {
 	w.Lock()
 	defer w.Unlock()
 	return all.overlapped
 }
 
+// remove ends the count of an append that add counted.
 func (w *inFlightAppends) remove(s events.Stream, all *streamAppends) {
 	w.Lock()
 	defer w.Unlock()

@@ -7,31 +7,31 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// The delays between two tries of one call.
+// The bounds of the delay between two tries of a call.
 const (
 	firstDelay = 10 * time.Millisecond
 	maxDelay   = 2 * time.Second
 )
 
-// A retryBackoff spaces the tries of one call out: the delay doubles with each, and a
-// random part of it is added or left out, so that calls that failed together do
-// not come back together.
+// A retryBackoff delays the tries of one call. The delay doubles with each failure up
+// to maxDelay and varies at random, so that calls that failed together do not retry
+// together. One goroutine uses it.
 type retryBackoff struct {
-	delays         *backoff.ExponentialBackOff // nil while no try has failed
-	attemptStarted time.Time                   // when the last try began; zero if it got on
-	failingSince   time.Time                   // when the first try began that failed
-	lastErr        error                       // of the last
+	delays         *backoff.ExponentialBackOff // nil until a try fails
+	attemptStarted time.Time                   // start of the last try; zero after progress
+	failingSince   time.Time                   // start of the first of the tries that failed in a row
+	lastErr        error                       // of the last try that failed
 }
 
-// attempt says that a try begins.
+// attempt records that a try starts now.
 func (p *retryBackoff) attempt() { p.attemptStarted = time.Now() }
 
-// reset says that a try got on.
+// reset records progress: the next failure counts as the first.
 func (p *retryBackoff) reset() { *p = retryBackoff{} }
 
-// wait waits until the next try is due. It returns an error when the context
-// ends before, or when tries have failed for longer than patience, unless that
-// is zero.
+// wait records the error of a failed try and sleeps until the next try is due. It
+// returns an ErrUnreachable if tries have failed for longer than timeout, and the
+// cause of ctx with the last error if ctx ends. A timeout of 0 is no limit.
 func (p *retryBackoff) wait(ctx context.Context, err error, timeout time.Duration) error {
 	now := time.Now()
 	if p.delays == nil {

@@ -10,21 +10,23 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// What the client logs where nothing else tells. Its version is pinned, and
-// tests hold that it logs so.
+// The formats of client log messages that report a state the client exposes in no
+// other way. The version of the client is pinned, and tests check that it logs these
+// formats.
 const (
-	// An error of a call, before the client has the connection replaced if
-	// that is not available. From then on whoever asks for the connection has
-	// it look for a node.
+	// A call failed. If the code is Unavailable, the client then begins to look for a
+	// node, and the next request for the connection waits for that search.
 	logCallFailed = "unexpected exception: %v"
-	// It has gone to the node that another named as the leader,
+	// The client connected to the node that another node named as the leader.
 	logMovedToLeader = "successfully connected to leader node %s"
-	// or could not, and looks for a node when it is asked the next time.
+	// The client did not connect to that node, and looks for a node at the next
+	// request for the connection.
 	logLeaderUnreachable    = "exception when connecting to suggested node %s"
 	logLeaderFeaturesFailed = "exception when fetching server features from suggested node %s: %v"
 )
 
-// handleClientLog takes in what a client logs.
+// handleClientLog retires the client, or marks its server version as unchecked,
+// according to the log message. The client calls it on its own goroutines.
 func (g *connector) handleClientLog(c *sharedClient, format string, args []any) {
 	switch format {
 	case logCallFailed:
@@ -42,10 +44,10 @@ func (g *connector) handleClientLog(c *sharedClient, format string, args []any) 
 	}
 }
 
-// awaitReconnect returns when another client has found a node, or when patience or the
-// store ends. What a client that lost the leader has at work waits for it: if
-// it looked for a node and found none, it would end under those who tell it to
-// move.
+// awaitReconnect returns when a new client has connected, or when the retry timeout or
+// the store ends. It blocks the goroutine on which the old client logs: if that client
+// searched for a node and found none, it would end, and a call that reports a new
+// leader to it would block forever.
 func (g *connector) awaitReconnect() {
 	ctx, cancel := context.WithTimeout(g.closed, g.retryTimeout)
 	defer cancel()
@@ -62,7 +64,8 @@ func (g *connector) awaitReconnect() {
 	}
 }
 
-// forwardLog passes on what the client logs. It never logs a connection string.
+// forwardLog writes a log message of the client to the logger of the store. The client
+// does not log connection strings.
 func (g *connector) forwardLog(level esdb.LogLevel, format string, args []any) {
 	slogLevel := slog.LevelDebug
 	switch level {

@@ -9,15 +9,16 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Skew is how far the clock of a node is ahead of that of this machine, below
-// zero: behind, give or take Within.
+// A Skew is the difference between the clock of a node and the clock of this machine.
+// Ahead is positive if the clock of the node is ahead. The true difference is at most
+// Within from it.
 type Skew struct{ Ahead, Within time.Duration }
 
-// Skew compares the clock of the server with that of this machine, by the time at
-// which the server says that it made the event at a revision of a stream: one
-// whose append was sent at one moment and answered at another. It is nil for a
-// server that gives back the time of the record. An event that is not there is
-// events.ErrDamaged.
+// Skew compares the clocks of the server and this machine by the creation time of an
+// event: the entry at revision at of stream, which the caller appended between the
+// local times sent and received. It returns nil if the server reports the time of the
+// record instead of a time of its own, and events.ErrDamaged if the entry does not
+// exist.
 func (s *Store) Skew(ctx context.Context, stream events.Stream, at events.Revision, sent, received time.Time) (skew *Skew, err error) {
 	ctx, release := s.withStoreLifetime(ctx)
 	defer release()
@@ -41,14 +42,14 @@ func (s *Store) Skew(ctx context.Context, stream events.Stream, at events.Revisi
 	return skew, nil
 }
 
-// skewBounds are those between which a clock is ahead of the one here.
+// skewBounds are the least and the greatest difference that the samples so far allow.
 type skewBounds struct {
 	known     bool
 	low, high time.Duration
 }
 
-// narrow notes a time that was told between two moments here, and that is cut
-// off to whole steps.
+// narrow adds a sample: the clock of the server, truncated to multiples of step,
+// showed serverTime between the local times sent and received.
 func (w *skewBounds) narrow(serverTime time.Time, step time.Duration, sent, received time.Time) {
 	low, high := serverTime.Sub(received), serverTime.Add(step).Sub(sent)
 	if !w.known {
@@ -57,8 +58,8 @@ func (w *skewBounds) narrow(serverTime time.Time, step time.Duration, sent, rece
 	w.low, w.high = max(w.low, low), min(w.high, high)
 }
 
-// skew returns what lies between the bounds, and nil where nothing does: a clock
-// that was set meanwhile tells no time.
+// skew returns the middle of the bounds, or nil if there is no sample or the samples
+// contradict each other because a clock was set meanwhile.
 func (w *skewBounds) skew() *Skew {
 	if !w.known || w.high < w.low {
 		return nil

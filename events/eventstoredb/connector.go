@@ -13,33 +13,34 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// A connector lends clients to calls. At most one client is lent at a time; one
-// whose connection broke is retired, and closed when the last call on it has
-// ended. A client is lent only after its first discovery succeeded, which one
-// goroutine waits for and all calls share.
+// A connector supplies calls with the current client. It replaces a client whose
+// connection broke, and the last call on the old client closes it. It supplies a
+// client only after the client found a node; one goroutine waits for that search, and
+// all calls share its result.
 type connector struct {
 	config       esdb.Configuration
 	log          *slog.Logger
-	closed       context.Context // ends when the store closes, with events.ErrClosed
-	tasks        *sync.WaitGroup // what runs for the store
-	retryTimeout time.Duration   // with a server that does not answer
+	closed       context.Context // ends with events.ErrClosed when the store closes
+	tasks        *sync.WaitGroup // goroutines of the store
+	retryTimeout time.Duration   // limit of awaitReconnect
 	mu           struct {
 		sync.Mutex
 		client  *sharedClient
 		attempt *connectAttempt
-		closed  bool               // the last client was retired, and there will be none
-		version esdb.ServerVersion // of the last client
+		closed  bool               // no client will be supplied again
+		version esdb.ServerVersion // of the server, when the last client connected
 	}
 }
 
-// An connectAttempt is a discovery under way.
+// A connectAttempt is a search for a node in progress.
 type connectAttempt struct {
-	done chan struct{} // closed when it has ended
-	err  error         // why there is no client; set before done is closed
+	done chan struct{} // closed at the end of the search
+	err  error         // nil if it found a node; set before done is closed
 }
 
-// acquire returns a client that a call may enter, and was entered. What waits
-// for one waits until its context ends.
+// acquire returns a client that counts the calling call and whose handle lock the
+// caller holds. It waits for a search in progress, and returns the error of the
+// search, the cause of ctx, or ErrClosed.
 func (g *connector) acquire(ctx context.Context) (*sharedClient, error) {
 	for {
 		c, attempt := g.tryAcquire()
@@ -60,8 +61,8 @@ func (g *connector) acquire(ctx context.Context) (*sharedClient, error) {
 	}
 }
 
-// tryAcquire returns the client, entered, or else the discovery of one. It returns
-// neither when the store is closed.
+// tryAcquire returns the current client, acquired, or the search for a new one, which
+// it starts if none is in progress. It returns nil and nil after close.
 func (g *connector) tryAcquire() (*sharedClient, *connectAttempt) {
 	g.mu.Lock()
 	current := g.mu.client
@@ -77,7 +78,7 @@ func (g *connector) tryAcquire() (*sharedClient, *connectAttempt) {
 	switch {
 	case g.mu.closed:
 		return nil, nil
-	case g.mu.client != nil: // found by another meanwhile
+	case g.mu.client != nil: // another call connected meanwhile: try again
 		return nil, &connectAttempt{done: closedChan}
 	case g.mu.attempt == nil:
 		g.mu.attempt = &connectAttempt{done: make(chan struct{})}
@@ -87,11 +88,11 @@ func (g *connector) tryAcquire() (*sharedClient, *connectAttempt) {
 	return nil, g.mu.attempt
 }
 
-// closedChan is a channel that is closed.
+// closedChan is a closed channel.
 var closedChan = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// connect discovers a node. The client ends by itself if it finds none, and
-// nobody else waits for it then.
+// connect searches for a node and publishes the client or the error. It discards a
+// client that it found after close.
 func (g *connector) connect(attempt *connectAttempt) {
 	defer g.tasks.Done()
 	c, err := g.discover()
@@ -108,11 +109,13 @@ func (g *connector) connect(attempt *connectAttempt) {
 	close(attempt.done)
 }
 
+// discover creates a client and waits until it has found a node of a supported
+// version.
 func (g *connector) discover() (*sharedClient, error) {
 	c := &sharedClient{}
 	config := g.config
-	// One attempt, because a client that gives up for ever makes every other
-	// call on it wait for ever: whoever needs a client asks for another.
+	// One attempt: when a client gives up, every other call on it blocks
+	// forever. Calls that need a client start another search instead.
 	config.MaxDiscoverAttempts = 1
 	config.Logger = func(level esdb.LogLevel, format string, args ...any) {
 		g.forwardLog(level, format, args)
@@ -140,8 +143,8 @@ func (g *connector) discover() (*sharedClient, error) {
 	return c, nil
 }
 
-// checkVersion returns an ErrTooOld for a version with a known fault that loses
-// events or their places.
+// checkVersion returns ErrTooOld for a version with a known fault that loses events or
+// their positions.
 func checkVersion(v esdb.ServerVersion) error {
 	line, patch := v.Major*100+v.Minor, v.Patch
 	switch {
@@ -153,15 +156,15 @@ func checkVersion(v esdb.ServerVersion) error {
 	return fmt.Errorf("%w: it is %d.%d.%d; use 23.10.8, 24.10.5, 25.0.1 or one that follows these", ErrTooOld, v.Major, v.Minor, v.Patch)
 }
 
-// acceptsLargeAppends reports whether the server is of a version that takes more at once
-// than 1 MiB: one from 25.1 on.
+// acceptsLargeAppends reports whether the server accepts appends over 1 MiB, which it
+// does from version 25.1.
 func (g *connector) acceptsLargeAppends() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.mu.version.Major*100+g.mu.version.Minor > 2500
 }
 
-// close retires the client, and lends no other.
+// close retires the client. The connector supplies no other.
 func (g *connector) close() {
 	g.mu.Lock()
 	c := g.mu.client
@@ -172,19 +175,21 @@ func (g *connector) close() {
 	}
 }
 
-// A callContext is the context of a call on the wire. It does not end with the
-// context of the call at once, but when that has and the call is settled, or a
-// moment after: the client reads, when a call that it opens or sends to breaks
-// off, what its transport writes when a context ends.
+// A callContext is the context of one call on the connection. It outlives the context
+// of the caller until the call has opened, but for at most cancelDelay: if a call
+// breaks off while it opens or sends, the client reads variables that its transport
+// writes when the context ends.
 type callContext struct {
 	context.Context
-	opened func() // says that the call is open, and only receives from now on
+	opened func() // reports that the call is open and only receives from now on
 }
 
-// cancelDelay is far longer than it takes to send what does not wait for the server.
+// cancelDelay is much longer than it takes to send a message that the server need not
+// answer.
 const cancelDelay = 250 * time.Millisecond
 
-// newCallContext returns a line, and what frees it.
+// newCallContext returns a callContext that ends after ctx, and a function that
+// releases it.
 func newCallContext(ctx context.Context) (callContext, func()) {
 	wire, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	opened := make(chan struct{})
@@ -201,12 +206,12 @@ func newCallContext(ctx context.Context) (callContext, func()) {
 	return callContext{wire, sync.OnceFunc(func() { close(opened) })}, func() { stop(); cancel(nil) }
 }
 
-// errNoNode says that a call had no node to go to, and was not made.
+// errNoNode is the error of a call that was not sent because no node was found.
 var errNoNode = errors.New("no node was found")
 
-// call lets do use a client that was entered, and has it leave when do has
-// returned and what do opened was closed. The context ends the wait for a
-// client at once, and do by its line.
+// call runs do with an acquired client and releases the client when do returns. A
+// context that ends stops the wait for a client at once, and do through its
+// callContext. It returns a panic of the client as ErrBroken.
 func (g *connector) call(ctx context.Context, do func(callContext, *esdb.Client) error) error {
 	c, err := g.acquire(ctx)
 	if err != nil {

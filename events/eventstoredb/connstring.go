@@ -15,7 +15,8 @@ import (
 	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
 )
 
-// schemes are those of connection strings, and what the client knows them as.
+// schemes are the accepted schemes of connection strings, and the schemes that the
+// client accepts for them.
 var schemes = map[string]string{
 	"esdb":               "esdb",
 	"esdb+discover":      "esdb+discover",
@@ -27,8 +28,8 @@ var schemes = map[string]string{
 	"kurrentdb+discover": "esdb+discover",
 }
 
-// settings are those that the client knows, in lower case, and what a value
-// must be for it to be understood.
+// settings are the settings that the client accepts, in lower case, with a check of
+// the value.
 var settings = map[string]func(string) error{
 	"connectionname":      anyValue,
 	"defaultdeadline":     atLeast(1),
@@ -45,8 +46,10 @@ var settings = map[string]func(string) error{
 	"userkeyfile":         anyValue,
 }
 
+// anyValue accepts every value.
 func anyValue(string) error { return nil }
 
+// atLeast returns a check for a decimal number of at least least.
 func atLeast(least int) func(string) error {
 	return func(value string) error {
 		if n, err := strconv.Atoi(value); err != nil || n < least || n > math.MaxInt32 {
@@ -56,6 +59,7 @@ func atLeast(least int) func(string) error {
 	}
 }
 
+// boolean checks for true or false.
 func boolean(value string) error {
 	if _, err := strconv.ParseBool(strings.ToLower(value)); err != nil {
 		return fmt.Errorf("it is %q, not true or false", value)
@@ -63,18 +67,20 @@ func boolean(value string) error {
 	return nil
 }
 
-// freeText are the settings whose values can hold anything.
+// freeText are the settings whose values may contain an @.
 var freeText = []string{"connectionname", "tlscafile", "usercertfile", "userkeyfile"}
 
-// errUnescaped tells nothing of a connection string in which what stands before an
-// @ can be a piece of a password.
+// errUnescaped is the error for an @ that may belong to a password with unescaped
+// characters. It quotes no part of the connection string.
 var errUnescaped = fmt.Errorf("%w: write / ? and # in the user or the password as %%2F, %%3F and %%23, and @ in a setting as %%40", ErrBadAddress)
 
-// minKeepAlive is the shortest interval that the client's transport keeps to.
+// minKeepAlive is the shortest interval that the transport of the client accepts.
 const minKeepAlive = 10 * time.Second
 
-// parseConnectionString returns the configuration that a connection string asks for. Its
-// errors never hold the connection string, which may have a password.
+// parseConnectionString checks a connection string and returns the configuration of
+// the client. It returns ErrBadAddress for everything that the client would ignore,
+// misread or reject later, and no error text contains a part of the string that can be
+// a password. It logs a warning for a setting that has no effect.
 func parseConnectionString(connectionString string, log *slog.Logger) (*esdb.Configuration, error) {
 	scheme, rest, ok := strings.Cut(connectionString, "://")
 	known := schemes[strings.ToLower(scheme)]
@@ -117,8 +123,8 @@ func parseConnectionString(connectionString string, log *slog.Logger) (*esdb.Con
 		switch strings.ToLower(name) {
 		case "connectionname": // the client does not know it
 			values.Del(name)
-		case "keepaliveinterval": // the client writes to standard error about a short one
-			n, _ := strconv.Atoi(values.Get(name)) // it was checked
+		case "keepaliveinterval": // the client warns of a short one on standard error
+			n, _ := strconv.Atoi(values.Get(name)) // check accepted it
 			interval = max(time.Duration(n)*time.Millisecond, -1)
 			values.Del(name)
 		}
@@ -135,12 +141,12 @@ func parseConnectionString(connectionString string, log *slog.Logger) (*esdb.Con
 	} else if interval == -1 {
 		c.KeepAliveInterval = -1
 	}
-	if c.KeepAliveTimeout < 0 { // the transport would hang up each time it asks
+	if c.KeepAliveTimeout < 0 { // the transport would close the connection at each ping
 		c.KeepAliveInterval = -1
 	}
 	if c.NodePreference != esdb.NodePreferenceLeader {
-		// The ledger reads its own writes, which only the leader promises. A call to
-		// another node would be refused, and sent again to the leader.
+		// A ledger reads its own writes, and only the leader guarantees that. Another
+		// node would reject the call, and the client would repeat it at the leader.
 		log.Warn("nodePreference is not followed: every call goes to the leader, because a ledger reads what it wrote", "nodePreference", c.NodePreference.String())
 		c.NodePreference = esdb.NodePreferenceLeader
 	}
@@ -150,7 +156,7 @@ func parseConnectionString(connectionString string, log *slog.Logger) (*esdb.Con
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadAddress, err)
 	}
-	if c.UserCertFile != "" { // the client would read it with each connection
+	if c.UserCertFile != "" { // the client reads the files at each connection
 		if _, err := tls.LoadX509KeyPair(c.UserCertFile, c.UserKeyFile); err != nil {
 			return nil, fmt.Errorf("%w: the user's certificate: %w", ErrBadAddress, err)
 		}
@@ -158,13 +164,14 @@ func parseConnectionString(connectionString string, log *slog.Logger) (*esdb.Con
 	return c, nil
 }
 
-// checkPort returns what is wrong with the port of a node: the client takes the
-// low bits of any number. What stands there can be a piece of a password.
+// checkPort returns an error for a host whose port is not a number from 1 to 65535:
+// the client would use the low bits of a greater one. The error does not quote the
+// port, which can be a part of a password.
 func checkPort(host string) error {
-	host, _, _ = strings.Cut(host, "/") // a path is refused by the client
+	host, _, _ = strings.Cut(host, "/") // the client rejects a path
 	_, port, ok := strings.Cut(host, ":")
 	if !ok {
-		return nil // it is the default
+		return nil // the default port
 	}
 	if strings.Contains(port, ":") {
 		return errors.New("a node has more than one colon; the client takes no IPv6 address, but a name of it")
@@ -175,17 +182,17 @@ func checkPort(host string) error {
 	return nil
 }
 
-// redactedText returns the text of an error without the address that url.Parse
-// quotes in it.
+// redactedText returns the text of an error of url.Parse without the quoted address.
 func redactedText(err error) string {
 	if parsing, ok := errors.AsType[*url.Error](err); ok {
-		// What is quoted in the cause can be a piece of a password.
+		// The quoted part of the cause can be a part of a password.
 		cause, _, _ := strings.Cut(parsing.Err.Error(), `"`)
 		return strings.TrimSpace(cause)
 	}
 	return err.Error()
 }
 
+// mapKeys iterates over the keys of m.
 func mapKeys[V any](m map[string]V) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		for k := range m {

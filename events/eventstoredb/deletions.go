@@ -12,26 +12,26 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// An Deletion is an event by which somebody has the server hide records of the
-// ledger, or delete them: metadata of a stream, or a tombstone. What is hidden is
-// still in the log until the next scavenge, and Scan of all streams yields it.
+// A Deletion is an event that makes the server hide or delete records of the ledger:
+// stream metadata with a limit, or a tombstone. The log contains hidden records until
+// the next scavenge, and a Scan of all streams yields them.
 type Deletion struct {
 	Stream   events.Stream
 	Name     string // of the stream in the database, with the namespace
 	Position events.Position
-	EventID  string    // the ID of the event, a UUID
-	Time     time.Time // when the server took it
-	Metadata string    // of the stream, as written; empty for a tombstone
+	EventID  string    // a UUID
+	Time     time.Time // when the server stored the event
+	Metadata string    // stream metadata as written; empty for a tombstone
 
-	Tombstone     bool            // the stream is deleted for good, all its records with it
-	HiddenThrough events.Revision // the records through this one are hidden: $tb
-	MaxCount      uint64          // but the last so many are hidden; 0: not limited
-	MaxAge        time.Duration   // older ones are hidden; 0: not limited
-	Undone        bool            // later metadata of the stream hide nothing
+	Tombstone     bool            // the stream and all of its records are deleted
+	HiddenThrough events.Revision // $tb hides the records through this revision; 0: no record
+	MaxCount      uint64          // the server shows this many of the last records; 0: no limit
+	MaxAge        time.Duration   // the server hides older records; 0: no limit
+	Undone        bool            // later metadata removed all limits
 }
 
-// Hides reports whether, at the time now, i hides the record of revision r of its
-// stream. The record was appended at the time at, and length is that of the stream.
+// Hides reports whether i hides the record at revision r at the time now. The record
+// was appended at the time at, and length is the length of its stream.
 func (i Deletion) Hides(r events.Revision, at time.Time, length events.Revision, now time.Time) bool {
 	switch {
 	case i.Undone:
@@ -44,15 +44,14 @@ func (i Deletion) Hides(r events.Revision, at time.Time, length events.Revision,
 	return i.MaxAge > 0 && now.Sub(at) > i.MaxAge
 }
 
-// The types of the events that hide or delete records.
+// The types of events that hide or delete records.
 const (
 	typeMetadata  = "$metadata"
 	typeTombstone = "$streamDeleted"
 )
 
-// Deletions returns for each stream of the ledger the last event by which
-// somebody hid or deleted records of it, in the order of the log. The server looks
-// through all of its log for them.
+// Deletions returns the last Deletion of each stream of the ledger, in log order. The
+// server filters its whole log, so the call takes as long as reading the log.
 func (s *Store) Deletions(ctx context.Context) ([]Deletion, error) {
 	ctx, release := s.withStoreLifetime(ctx)
 	defer release()
@@ -83,13 +82,14 @@ func (s *Store) Deletions(ctx context.Context) ([]Deletion, error) {
 	return all, nil
 }
 
-// isTombstone reports whether an event is the end of a stream that was deleted for
-// good. It has the number that no other event has.
+// isTombstone reports whether an event deletes its stream for good. Only tombstones
+// have this event number.
 func isTombstone(e *esdb.RecordedEvent) bool {
 	return e.EventType == typeTombstone && e.EventNumber == math.MaxInt64
 }
 
-// recordDeletion takes in an event of metadata, or a tombstone.
+// recordDeletion updates the last Deletions by stream with an event of metadata or a
+// tombstone. Other events change nothing.
 func (s *Store) recordDeletion(last map[events.Stream]Deletion, e *esdb.RecordedEvent) {
 	name, ofMetadata := strings.CutPrefix(e.StreamID, systemPrefix+systemPrefix)
 	stream, ours := s.ledgerStream(name)
@@ -112,7 +112,8 @@ func (s *Store) recordDeletion(last map[events.Stream]Deletion, e *esdb.Recorded
 	last[stream] = i
 }
 
-// parse takes in the metadata of a stream, and reports whether they hide records.
+// parse sets the fields of i from stream metadata and reports whether they hide
+// records.
 func (i *Deletion) parse(metadata []byte) bool {
 	var m struct {
 		Before   int64 `json:"$tb"`

@@ -1,61 +1,62 @@
-// Package eventstoredb keeps events in an EventStoreDB or KurrentDB database.
+// Package eventstoredb stores the events of a ledger in an EventStoreDB or KurrentDB
+// database.
 //
-// A [Store] is an events.Store over the official client. [Open] takes a
-// connection string. Two ledgers in one database are kept apart by their
-// [Config]'s Namespace, which stands before the name of each stream. The
-// revision of an entry is EventStoreDB's plus one, its position is EventStoreDB's
-// with both its parts, and its event is what package mapping makes of the record.
-// Every call asks the leader, because the ledger reads its own writes; a
-// nodePreference for another node is not followed, and Open logs that.
+// A [Store] implements events.Store and events.Scanner over the official client.
+// [Open] takes a connection string and a [Config]. The Namespace of the Config is a
+// prefix of every stream name and keeps two ledgers of one database apart; without
+// one, the ledger owns every stream except the server's own. The revision of an entry
+// is the event number of EventStoreDB plus one, its position has the commit and the
+// prepare position of EventStoreDB, and package mapping converts the record. Every
+// call requires the leader, because a ledger reads its own writes; Open logs a warning
+// if the connection string prefers another node.
+//
+// [Probe] describes each node of a database and the connection to it. [Store.Rights]
+// reports the rights of a user, [Store.Deletions] the records that an administrator
+// hid or deleted, and [Store.Skew] the difference of the clocks.
 //
 // # Promises
 //
-// The laws of package eventstest, also while the server goes away and comes
-// back, and
+// The Store keeps the laws of package eventstest, also while the server restarts, and
 //
-//   - A context that ends is obeyed at once, whatever the server does.
-//   - A store outlives its server: it works again when that does. It goes where
-//     the leader goes, and finds one again where the leader that was named is
-//     dead, or where nobody leads for a while.
-//   - An append that may have been made is sent again until it is certain, or
-//     its context ends, and is never made twice.
-//   - Nothing of others in the database is yielded, and the server filters it.
-//     Of the events that others wrote into the ledger, kinds that it does not
-//     know are yielded as they are.
-//   - No panic of the client, no credentials and no connection string leave
-//     the package.
-//   - No connection and no goroutine outlives Close, but for a second at most,
-//     or the client's wait for a server that is silent, gossipTimeout.
+//   - Every call returns as soon as its context ends, even if the server does not
+//     answer.
+//   - The Store reconnects after the server, the connection or the leader failed. It
+//     follows a new leader, and it searches for a node again if the named leader is
+//     dead or the cluster has no leader.
+//   - Append repeats an append whose result is unknown until the result is certain or
+//     its context ends. It never adds the records twice.
+//   - A reader yields records of the ledger only, and the server filters them. Events
+//     that other programs wrote into the ledger's streams are yielded unchanged.
+//   - No panic of the client, no credentials and no connection string leave the
+//     package.
+//   - Close ends every connection and goroutine within a second, or within
+//     gossipTimeout if the client is waiting for a server that does not answer.
 //
 // # Concurrency
 //
-// A Store is safe for concurrent use. It owns a goroutine for each append, read
-// and subscription under way, and one while it looks for a node; Close joins
-// them. The calls of a store share one connection. The client of it is replaced
-// when it breaks, and closed when the last call on it has ended. One call at a
-// time asks the client for its connection, and waits for the server then if the
-// client looks for one; no lock is held else while a server is waited for, and
-// none while the body of a loop runs.
+// A Store is safe for concurrent use. It runs a goroutine for each append, read and
+// subscription, and one more during the search for a node; Close joins them. All calls
+// of a Store share one client and its connection. The connector replaces a broken
+// client, and the last call on the old client closes it. The client serves one request
+// for its connection at a time, and that request may wait while the client searches
+// for a node. No other lock is held during network I/O, and no lock is held while the
+// body of a loop runs.
 //
 // # Errors
 //
 // Open returns [ErrBadAddress], [ErrBadNamespace], [ErrUnreachable],
-// [ErrUnauthenticated], [ErrTooOld] and [ErrPreRelease]. Append returns a
-// Conflict, ErrBadRecord, ErrTooLarge and ErrClosed of package events. Any call
-// may return ErrUnreachable, and ErrTooOld where an older node has come to lead;
-// an append that does was not taken. [ErrRefused] says
-// that the server will not do it, such as reading all streams for a user
-// without the right to, which Open says with [ErrForbidden] where the Config asks
-// for the whole log. A loop ends with events.ErrDamaged at a record that is
-// damaged, which names its position, and where somebody deleted a stream or cut
-// it short, which is an [ErrDeleted] as well. [ErrBroken] is a bug of the client.
+// [ErrUnauthenticated], [ErrTooOld] and [ErrPreRelease], and [ErrForbidden] if the
+// Config requires the right to read all streams. Append returns a Conflict,
+// ErrBadRecord, ErrTooLarge and ErrClosed of package events. Every call may return
+// ErrUnreachable, [ErrRefused] if the server denies it, ErrTooOld if a node of an
+// older version became the leader, and [ErrBroken] for a bug of the client. An append
+// that returns ErrUnreachable or ErrTooOld stored no record. A loop ends with an
+// events.Damage, which has the position, at a damaged record, and with
+// events.ErrDamaged and [ErrDeleted] in a stream that was deleted or truncated. The
+// errors of a [Node] may also be [ErrTLS], [ErrCertificate] and [ErrForeign].
 //
-// What stands between here and a database, [Visit] tells: beside the errors of
-// Open, [ErrTLS], [ErrCertificate] and [ErrForeign].
-//
-// A database that others use is best given a namespace: without one, every
-// stream but the server's own is the ledger's.
-//
-// The laws are checked in laws_test.go, each fault of the client in
-// faults_test.go, and a day of the server's life in soak_test.go.
+// The package leaves the encoding of events to package events and the rights and
+// retention of streams to the administrator of the database. The laws are checked in
+// laws_test.go, each known fault of the official client in clientfaults_test.go, and
+// long operation in soak_test.go.
 package eventstoredb

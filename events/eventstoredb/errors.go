@@ -11,8 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// The errors of a Store beside those of package events. Callers match them
-// with errors.Is.
+// The errors of a Store that package events does not have. Match them with errors.Is.
 var (
 	ErrBadAddress      = errors.New("connection string is not valid")
 	ErrUnreachable     = errors.New("server does not answer")
@@ -23,30 +22,32 @@ var (
 	ErrDeleted         = errors.New("stream was deleted or cut short by somebody")
 	ErrBroken          = errors.New("client of EventStoreDB broke")
 
-	// Of a Visit alone.
+	// Errors of a Node that Probe found.
 	ErrTLS         = errors.New("TLS is spoken by one side alone")
 	ErrCertificate = errors.New("certificate of the server is not accepted")
 	ErrForeign     = errors.New("server is no EventStoreDB")
 )
 
-// A grpcError is an error that came over the wire.
+// A grpcError is an error with a status that the server or the transport set.
 type grpcError interface {
 	error
 	GRPCStatus() *status.Status
 }
 
-// A errorClass says what an error of the client means for the call that got it.
+// An errorClass is the class of an error of the client. It decides whether a call is
+// retried.
 type errorClass int
 
 const (
-	retryable   errorClass = iota // it may have happened or not, and may succeed when it is tried again
-	permanent                     // trying again gives the same
-	wrongLength                   // the stream has another length
-	notFound                      // there is no such stream
+	retryable   errorClass = iota // the result is unknown, and a retry may succeed
+	permanent                     // a retry gives the same error
+	wrongLength                   // the stream does not have the expected length
+	notFound                      // the stream does not exist
 )
 
-// classify returns what an error of the client means, and the error as one of
-// ours where it is final.
+// classify returns the class of an error of the client. It returns a permanent error
+// wrapped in a sentinel of this package or of package events, and any other error
+// without the client's own wrapping.
 func classify(err error) (errorClass, error) {
 	if errors.Is(err, ErrBroken) || errors.Is(err, ErrTooOld) || errors.Is(err, ErrPreRelease) || errors.Is(err, events.ErrClosed) {
 		return permanent, err
@@ -60,7 +61,7 @@ func classify(err error) (errorClass, error) {
 		case esdb.ErrorCodeResourceNotFound:
 			if _, answered := errors.AsType[grpcError](err); !answered {
 				return notFound, err
-			} // a node says so that knows of no leader, or is none any more
+			} // a node without a leader answers with this status
 		case esdb.ErrorCodeStreamDeleted:
 			return permanent, fmt.Errorf("%w: %w", events.ErrDamaged, ErrDeleted)
 		}
@@ -80,7 +81,7 @@ func classify(err error) (errorClass, error) {
 	return retryable, err
 }
 
-// innermost returns what the client wrapped, which says more than its own words.
+// innermost returns the error that the client wrapped. It says more than the wrapping.
 func innermost(clientErr *esdb.Error) error {
 	if inner := clientErr.Err(); inner != nil {
 		return inner
@@ -88,8 +89,8 @@ func innermost(clientErr *esdb.Error) error {
 	return clientErr
 }
 
-// connectionLost reports whether an error says that the connection, or the node behind
-// it, is of no further use.
+// connectionLost reports whether an error means that the connection or its node cannot
+// be used again.
 func connectionLost(err error) bool {
 	if clientErr, ok := errors.AsType[*esdb.Error](err); ok && clientErr.Code() == esdb.ErrorCodeConnectionClosed {
 		return true
@@ -98,7 +99,7 @@ func connectionLost(err error) bool {
 	return ok && (s.GRPCStatus().Code() == codes.Unavailable || s.GRPCStatus().Code() == codes.DeadlineExceeded)
 }
 
-// unreachableError returns an ErrUnreachable that tells what was seen last.
+// unreachableError wraps the last error of a call in ErrUnreachable.
 func unreachableError(last error) error {
 	if last == nil || errors.Is(last, ErrUnreachable) {
 		return last
@@ -106,8 +107,8 @@ func unreachableError(last error) error {
 	return fmt.Errorf("%w: %w", ErrUnreachable, last)
 }
 
-// contextError returns the cause of a context that ended, with what the server was
-// last seen to do.
+// contextError returns the cause of a context that ended, with the last error of the
+// call.
 func contextError(ctx context.Context, last error) error {
 	cause := context.Cause(ctx)
 	if last == nil || errors.Is(cause, events.ErrClosed) {
@@ -116,7 +117,7 @@ func contextError(ctx context.Context, last error) error {
 	return fmt.Errorf("%w: %w", cause, unreachableError(last))
 }
 
-// recoverPanic calls f and returns its panic as an ErrBroken.
+// recoverPanic calls f and returns a panic of f as ErrBroken.
 func recoverPanic(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -9,28 +9,28 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// SetSubscriptionLifetime bounds the life of each subscription that begins later.
+// SetSubscriptionLifetime sets the lifetime of later subscriptions.
 func (s *Store) SetSubscriptionLifetime(d time.Duration) { s.subscriptionLifetime = d }
 
-// ServerFilter is what the server is asked to filter by.
+// ServerFilter exports the filter that the server applies.
 func (s *Store) ServerFilter(f events.Filter) *esdb.SubscriptionFilter { return s.serverFilter(f) }
 
-// ParseConnectionString is what the client is told of a connection string.
+// ParseConnectionString exports the configuration of the client.
 func ParseConnectionString(connectionString string) (*esdb.Configuration, error) {
 	return parseConnectionString(connectionString, slog.New(slog.DiscardHandler))
 }
 
-// LogCallFailed is the format that the guard waits for.
+// LogCallFailed exports the log format of a failed call.
 const LogCallFailed = logCallFailed
 
-// ProbeAs visits with addresses of names that are the test's.
+// ProbeAs probes with a resolver of the test.
 func ProbeAs(ctx context.Context, connectionString string, v ProbeConfig, lookup func(context.Context, string) ([]string, error)) ([]Node, error) {
 	v.lookup = lookup
 	return Probe(ctx, connectionString, v)
 }
 
-// MaxAppendBytes is how many bytes an append may have.
+// MaxAppendBytes exports the limit of an append.
 func (s *Store) MaxAppendBytes() int { return s.maxAppendBytes() }
 
-// LargeMaxAppend is what a server from 25.1 on takes.
+// LargeMaxAppend exports the limit from version 25.1.
 const LargeMaxAppend = largeMaxAppend

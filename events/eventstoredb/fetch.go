@@ -11,9 +11,9 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A serverMessage is what a server sends to a reader: an event, a place that it came
-// to, or that all there was has been sent. One with an error is the last;
-// io.EOF is the end.
+// A serverMessage is a message of a read or subscription: an event, a checkpoint, that
+// the subscription caught up, or an error, which is the last message. io.EOF is the
+// end of the events.
 type serverMessage struct {
 	event      *esdb.RecordedEvent
 	checkpoint *esdb.Position
@@ -21,20 +21,21 @@ type serverMessage struct {
 	err        error
 }
 
-// A fetchFunc reads from a client and gives what it receives to put, until there
-// is no more or put returns an error.
+// A fetchFunc reads from a client and passes each message to put, until there are no
+// more events or put returns an error.
 type fetchFunc func(l callContext, c *esdb.Client, put func(serverMessage) error) error
 
-// A fetch is a source under way.
+// A fetch is a read or subscription in progress.
 type fetch struct {
 	messages chan serverMessage
 	stop     context.CancelFunc
 }
 
-// fetchBuffer is how many messages a feed holds that its reader has not taken.
+// fetchBuffer is the number of messages that a fetch reads ahead of its consumer.
 const fetchBuffer = 32
 
-// startFetch starts a source. Its reader stops it. It ends when ctx does.
+// startFetch runs fetchEvents on a goroutine of the store. The caller must call stop.
+// The fetch also ends when ctx ends.
 func (s *Store) startFetch(ctx context.Context, fetchEvents fetchFunc) *fetch {
 	ctx, stop := context.WithCancel(ctx)
 	f := &fetch{messages: make(chan serverMessage, fetchBuffer), stop: stop}
@@ -56,12 +57,12 @@ func (s *Store) startFetch(ctx context.Context, fetchEvents fetchFunc) *fetch {
 		if err == nil {
 			err = io.EOF
 		}
-		_ = put(serverMessage{err: err}) // nobody reads it any more if this fails
+		_ = put(serverMessage{err: err}) // an error means that the consumer stopped
 	}()
 	return f
 }
 
-// next waits for a message until the context ends.
+// next returns the next message, or an error message with the cause of ctx.
 func (f *fetch) next(ctx context.Context) serverMessage {
 	select {
 	case m := <-f.messages:
@@ -71,9 +72,11 @@ func (f *fetch) next(ctx context.Context) serverMessage {
 	}
 }
 
-// consume reads from what start makes until take returns false, the end, or an
-// error that is final. When the server goes away it calls start again, which
-// goes on behind what take was given last.
+// consume passes the messages of a fetch to handle until handle returns false or an
+// error, the events end, or an error is permanent. After a retryable error it calls
+// open for another fetch, which must begin behind the last message that handle
+// received. Only a run of failures without any message counts against the retry
+// timeout.
 func (s *Store) consume(ctx context.Context, open func() fetchFunc, handle func(serverMessage) (bool, error)) error {
 	return s.retry(ctx, func(p *retryBackoff) error {
 		f := s.startFetch(ctx, open())
@@ -109,9 +112,11 @@ func (s *Store) retry(ctx context.Context, try func(*retryBackoff) error) error 
 	}
 }
 
-// A consumerError is an error of who reads a feed, not of the feed.
+// A consumerError is an error that the handler of a message returned, not the fetch.
 type consumerError struct{ error }
 
+// forEach passes messages to handle until it returns false or an error, or the fetch
+// ends.
 func (f *fetch) forEach(ctx context.Context, p *retryBackoff, handle func(serverMessage) (bool, error)) error {
 	for {
 		m := f.next(ctx)
@@ -127,8 +132,8 @@ func (f *fetch) forEach(ctx context.Context, p *retryBackoff, handle func(server
 	}
 }
 
-// readEvents is a source of the events of a stream of the database or, if name is
-// empty, of all.
+// readEvents reads events of a stream of the database or, if name is empty, of all
+// streams.
 func readEvents(name string, direction esdb.Direction, stream esdb.StreamPosition, all esdb.AllPosition, count uint64) fetchFunc {
 	return func(call callContext, c *esdb.Client, put func(serverMessage) error) (err error) {
 		var r *esdb.ReadStream
@@ -151,7 +156,7 @@ func readEvents(name string, direction esdb.Direction, stream esdb.StreamPositio
 				return err
 			}
 			if e.Event == nil {
-				continue // a link to what is no more
+				continue // a link to a deleted event
 			}
 			if err := put(serverMessage{event: e.Event}); err != nil {
 				return err
@@ -160,10 +165,11 @@ func readEvents(name string, direction esdb.Direction, stream esdb.StreamPositio
 	}
 }
 
-// allEvents is as many events as there are.
+// allEvents is the count of a read without a limit.
 const allEvents = math.MaxInt64
 
-// subscribeAll is a source of the events of all streams behind a place.
+// subscribeAll subscribes to the events of all streams behind a position. The server
+// sends a checkpoint after each searchWindow events that the filter excludes.
 func subscribeAll(after events.Position, filter *esdb.SubscriptionFilter) fetchFunc {
 	return func(call callContext, c *esdb.Client, put func(serverMessage) error) error {
 		from := esdb.AllPosition(esdb.Start{})
@@ -194,9 +200,10 @@ func subscribeAll(after events.Position, filter *esdb.SubscriptionFilter) fetchF
 	}
 }
 
-// errDropped is a subscription's end without a reason.
+// errDropped is the error of a subscription that the server ended.
 var errDropped = errors.New("server ended the subscription")
 
+// droppedError wraps the reason for which a subscription ended.
 func droppedError(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return errDropped

@@ -12,13 +12,12 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// errManyFollowings is the answer to more than one Following.
+// errManyFollowings is the error for more than one Following.
 var errManyFollowings = errors.New("follow: there is more than one Following: give one, or none")
 
-// Follow is events.Store's. It outlives the connection: when the server goes
-// away it waits for it, without end, and goes on where it was. The server
-// filters. With a Filter and CaughtUp both, records that are passed over while
-// it waits are told of within a second.
+// Follow implements events.Store. It reconnects without a time limit and goes on
+// behind the last entry. The server filters. A follower with a Filter and CaughtUp is
+// told within a second that excluded records were appended.
 func (s *Store) Follow(ctx context.Context, after events.Position, options ...events.Following) iter.Seq2[events.Entry, error] {
 	return s.iterate(ctx, func(ctx context.Context, yield func(events.Entry) bool) error {
 		following := events.Following{}
@@ -40,26 +39,28 @@ func (s *Store) Follow(ctx context.Context, after events.Position, options ...ev
 	})
 }
 
-// A logFollower is a loop over a subscription that is taken up again and again.
+// A logFollower is one Follow loop. It replaces its subscription when the connection
+// breaks and when the lifetime of the subscription is over. The goroutine of the loop
+// owns it.
 type logFollower struct {
 	store     *Store
 	following events.Following
 	yield     func(events.Entry) bool
 	backoff   retryBackoff
 
-	delivered events.Position // of the last entry that is known to be yielded or passed over, or where it began
-	seen      events.Position // all that stands before or at it has been yielded or passed over
+	delivered events.Position // of the last entry yielded or excluded; at first where the follower began
+	seen      events.Position // every event up to here was yielded or excluded
 
-	live       bool            // the server has sent what there was when the subscription began
-	checkEnd   bool            // CaughtUp may be due
+	live       bool            // the subscription has caught up
+	checkEnd   bool            // look for the end of the log before the next wait
 	reported   bool            // CaughtUp was called
-	reportedAt events.Position // with this
+	reportedAt events.Position // the position that CaughtUp was called with
 }
 
-// errLoopLeft says that the body left the loop.
+// errLoopLeft is the end of a loop that the body left.
 var errLoopLeft = errors.New("loop was left")
 
-// run follows until its context ends, the loop is left or an error is final.
+// run follows until ctx ends, the body leaves the loop or an error is permanent.
 func (f *logFollower) run(ctx context.Context) error {
 	for {
 		err := f.subscribe(ctx)
@@ -83,10 +84,11 @@ func (f *logFollower) run(ctx context.Context) error {
 	}
 }
 
-// errLifetimeOver says that a subscription has lived long enough.
+// errLifetimeOver is the end of a subscription whose lifetime is over.
 var errLifetimeOver = errors.New("subscription is renewed")
 
-// subscribe follows one subscription to its end.
+// subscribe handles the messages of one subscription until it ends. It reports that
+// the follower caught up when the subscription has and no message is waiting.
 func (f *logFollower) subscribe(ctx context.Context) error {
 	fetch := f.store.startFetch(ctx, subscribeAll(f.seen, f.store.serverFilter(f.following.Filter)))
 	defer fetch.stop()
@@ -118,7 +120,8 @@ func (f *logFollower) subscribe(ctx context.Context) error {
 	}
 }
 
-// wait waits for a message. It returns an empty one when CaughtUp may be due.
+// wait returns the next message. It returns an empty message after the recheck
+// interval, because excluded records may have been appended without one.
 func (f *logFollower) wait(ctx context.Context, fetch *fetch, expired <-chan time.Time) (serverMessage, error) {
 	var recheck <-chan time.Time
 	if f.live && f.following.CaughtUp != nil && !f.following.Filter.IsZero() {
@@ -139,7 +142,8 @@ func (f *logFollower) wait(ctx context.Context, fetch *fetch, expired <-chan tim
 	}
 }
 
-// handle takes in a message.
+// handle processes one message. It ignores events that an earlier subscription
+// delivered and yields a record that passes the filter.
 func (f *logFollower) handle(ctx context.Context, m serverMessage) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -178,9 +182,9 @@ func (f *logFollower) handle(ctx context.Context, m serverMessage) error {
 	return nil
 }
 
-// reportCaughtUp calls CaughtUp if nothing stands behind what was seen that is still to
-// come, and something was seen since it was called last. The subscription does
-// not say so while it is live: the end of the log does.
+// reportCaughtUp calls CaughtUp if no pending entry follows the events seen and the
+// position has changed since the last call. It reads the end of the log, because a
+// live subscription sends no message for it.
 func (f *logFollower) reportCaughtUp(ctx context.Context) error {
 	f.checkEnd = false
 	tail, err := f.scanTail(ctx)
@@ -197,11 +201,12 @@ func (f *logFollower) reportCaughtUp(ctx context.Context) error {
 	}
 	f.reported, f.reportedAt = true, f.delivered
 	f.following.CaughtUp(f.delivered)
-	// What was appended meanwhile and is filtered out sends no message.
+	// The server sends no message for excluded records appended meanwhile.
 	f.checkEnd = !f.following.Filter.IsZero()
 	return context.Cause(ctx)
 }
 
+// laterPosition returns the greater position.
 func laterPosition(p, q events.Position) events.Position {
 	if p.Compare(q) < 0 {
 		return q
@@ -209,24 +214,23 @@ func laterPosition(p, q events.Position) events.Position {
 	return p
 }
 
-// What stands behind what a follower has seen.
+// A logTail describes the log behind the events that a follower has seen.
 type logTail struct {
 	end     events.Position // of the log
-	last    events.Position // of the last record of the ledger, if one was found
-	pending bool            // there is one that the filter lets through
+	last    events.Position // of the last record of the ledger; zero if none was found
+	pending bool            // an entry that passes the filter is still to come
 }
 
-// maxLookback is how many records of others a follower looks back through for the
-// place of the last one that it passed over. Behind so many, the place of one
-// of theirs serves as well.
+// maxLookback is the number of foreign events through which scanTail searches for the
+// last record of the ledger. It uses the position of a foreign event beyond them.
 const maxLookback = 256
 
-// scanTail looks at the log from its end to what was seen and, because of what
-// was passed over, to the last record of the ledger.
+// scanTail reads the log backward from its end to the last event seen and, if the
+// follower excluded events, on to the last record of the ledger.
 func (f *logFollower) scanTail(ctx context.Context) (tail logTail, err error) {
 	next, count, foreign := esdb.AllPosition(esdb.End{}), uint64(1), 0
 	for {
-		done := true // all that matters, or the beginning
+		done := true // found all of the tail, or the start of the log
 		open := func() fetchFunc { return readEvents("", esdb.Backwards, nil, next, count) }
 		err := f.store.consume(ctx, open, func(m serverMessage) (bool, error) {
 			at := positionOf(m.event.Position)
@@ -249,7 +253,7 @@ func (f *logFollower) scanTail(ctx context.Context) (tail logTail, err error) {
 				return false, nil
 			}
 			e, err := f.store.entry(stream, m.event)
-			// One that is damaged comes as well, and is told of then.
+			// A damaged record is pending too: the follower ends with its error.
 			tail.pending = err != nil || f.following.Filter.Matches(e.Header())
 			return !tail.pending, nil
 		})

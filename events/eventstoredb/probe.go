@@ -15,54 +15,53 @@ import (
 	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
 )
 
-// A ProbeConfig says how nodes are visited.
+// A ProbeConfig configures Probe. The zero value is ready to use.
 type ProbeConfig struct {
-	// Patience bounds each step of a visit: to find the addresses of a name, to
-	// connect to one, to be greeted, to be answered. 0: DefaultPatience.
+	// StepTimeout limits each step of the probe of a node: resolve its name, connect
+	// to an address, check the protocol, query the node. 0: DefaultRetryTimeout.
 	StepTimeout time.Duration
-	// Now is the clock that the clock of a node is compared with. Nil:
+	// Now is the local clock for comparison with the clocks of the nodes. Nil:
 	// time.Now.
 	Now func() time.Time
 
 	lookup func(ctx context.Context, host string) ([]string, error)
 }
 
-// A Node is what was found of one node of a database.
+// A Node describes one node of a database, as far as Probe could reach it.
 type Node struct {
 	Address string // HOST:PORT
-	Named   bool   // the connection string names it; else another node does
-	// Doors are the addresses that its name has. None: the name has none, and
-	// Err says why.
+	Named   bool   // in the connection string; otherwise another node reported it
+	// Dials are the connections to each address of its name. Empty: Err says why the
+	// name has no address.
 	Dials []DialResult
-	// Version is what the node says that it is. Empty: it does not say.
+	// Version is the server version. Empty: the node does not report it.
 	Version string
-	Members []Member // the cluster, as the node sees it; nil: it does not tell
-	Skew    *Skew    // of its clock; nil: it does not tell the time
-	// Err says why the node is of no use: ErrUnreachable, ErrTLS,
-	// ErrCertificate, ErrForeign, ErrTooOld or ErrPreRelease. Nil: it is.
+	Members []Member // of the cluster, as the node reports them; nil: it reports none
+	Skew    *Skew    // of its clock; nil: it reports no time
+	// Err is the reason for which Open cannot use the node: ErrUnreachable, ErrTLS,
+	// ErrCertificate, ErrForeign, ErrRefused, ErrTooOld or ErrPreRelease. Nil: it can.
 	Err error
 }
 
-// A DialResult is one address of a node.
+// A DialResult is the result of connecting to one address of a node.
 type DialResult struct {
 	Address string        // IP:PORT
-	Took    time.Duration // until the connection stood
-	Err     error         // why there is none
+	Took    time.Duration // until the connection was open or failed
+	Err     error         // nil: the connection was opened, and closed again
 }
 
-// A Member is a node as another one tells of it.
+// A Member is a node of a cluster as another node reports it.
 type Member struct {
-	Address string // HOST:PORT, where it says that clients reach it
+	Address string // HOST:PORT for clients
 	State   string // such as Leader or Follower
 	Alive   bool
 }
 
-// Probe looks at each node that a connection string names, and at those that
-// these name as alive, all at once: whether its name has addresses and they take
-// connections, whether who answers there is an EventStoreDB, with or without TLS
-// as the connection string says, of which version, what it says of its cluster,
-// and its clock. Credentials are sent to nobody. Only a connection string that
-// is not valid is an error, ErrBadAddress; what is wrong with a node is its Err.
+// Probe describes every node that a connection string names and every live node that
+// these report, in parallel: the addresses of its name, the connections to them, the
+// protocol, TLS, the server version, the cluster members and the clock. It sends no
+// credentials. It returns ErrBadAddress for an invalid connection string; every other
+// error is the Err of a Node.
 func Probe(ctx context.Context, connectionString string, v ProbeConfig) ([]Node, error) {
 	config, err := parseConnectionString(connectionString, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -89,10 +88,11 @@ func Probe(ctx context.Context, connectionString string, v ProbeConfig) ([]Node,
 	return append(nodes, v.probeAll(ctx, config, discoveredAddresses(nodes))...), nil
 }
 
-// maxDiscovered bounds how many nodes are visited because others name them.
+// maxDiscovered limits the number of nodes that Probe adds from the reports of others.
 const maxDiscovered = 16
 
-// discoveredAddresses returns the addresses of members that live and were not visited.
+// discoveredAddresses returns the addresses of live members that nodes does not
+// contain.
 func discoveredAddresses(nodes []Node) (addresses []string) {
 	seen := map[string]bool{}
 	for _, n := range nodes {
@@ -109,6 +109,7 @@ func discoveredAddresses(nodes []Node) (addresses []string) {
 	return addresses
 }
 
+// probeAll probes the nodes at several addresses in parallel.
 func (v ProbeConfig) probeAll(ctx context.Context, config *esdb.Configuration, addresses []string) []Node {
 	nodes := make([]Node, len(addresses))
 	var probes sync.WaitGroup
@@ -119,7 +120,8 @@ func (v ProbeConfig) probeAll(ctx context.Context, config *esdb.Configuration, a
 	return nodes
 }
 
-// probeNode looks at one node.
+// probeNode probes the node at one address, through the first of its IP addresses that
+// accepts a connection.
 func (v ProbeConfig) probeNode(ctx context.Context, config *esdb.Configuration, address string) Node {
 	n := Node{Address: address}
 	host, port, err := net.SplitHostPort(address)
@@ -152,7 +154,7 @@ func (v ProbeConfig) probeNode(ctx context.Context, config *esdb.Configuration, 
 	return n
 }
 
-// dialAll connects to each address that a host has.
+// dialAll connects to every address of a host in parallel and closes the connections.
 func (v ProbeConfig) dialAll(ctx context.Context, host, port string) ([]DialResult, error) {
 	lookupCtx, done := context.WithTimeout(ctx, v.StepTimeout)
 	defer done()
@@ -168,7 +170,7 @@ func (v ProbeConfig) dialAll(ctx context.Context, host, port string) ([]DialResu
 			started := time.Now()
 			conn, err := v.dial(ctx, d.Address)
 			if d.Took, d.Err = time.Since(started), err; err == nil {
-				_ = conn.Close() // it was opened to see that it can be
+				_ = conn.Close() // opened only to see that it can be
 			}
 			dials[i] = d
 		})
@@ -177,8 +179,10 @@ func (v ProbeConfig) dialAll(ctx context.Context, host, port string) ([]DialResu
 	return dials, nil
 }
 
+// errNoAddress is the error for a name without an address.
 var errNoAddress = errors.New("the name has none")
 
+// dial opens a TCP connection within the step timeout.
 func (v ProbeConfig) dial(ctx context.Context, address string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: v.StepTimeout}
 	return dialer.DialContext(ctx, "tcp", address)

@@ -15,8 +15,8 @@ import (
 	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
 )
 
-// tlsConfigFor returns how a connection to a host is secured, as the client of
-// EventStoreDB does it, and nil where it is not.
+// tlsConfigFor returns the TLS configuration that the official client uses for a host,
+// or nil for a connection without TLS.
 func tlsConfigFor(config *esdb.Configuration, host string) (*tls.Config, error) {
 	if config.DisableTLS {
 		return nil, nil
@@ -35,26 +35,26 @@ func tlsConfigFor(config *esdb.Configuration, host string) (*tls.Config, error) 
 	return tlsConfig, nil
 }
 
-// http2Preface is how a client of HTTP/2 begins: with it, and a frame of settings
-// that sets none.
+// http2Preface is the connection preface of an HTTP/2 client with an empty SETTINGS
+// frame.
 var http2Preface = append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), 0, 0, 0, 4, 0, 0, 0, 0, 0)
 
-// frameHeader is how many bytes stand before what a frame of HTTP/2 holds; the
-// fourth of them is its kind.
+// frameHeader is the length of the header of an HTTP/2 frame in bytes. Its fourth byte
+// is the type.
 const (
 	frameHeader   = 9
 	frameSettings = 4
 )
 
-// checkProtocol looks who answers at an address, and whether with TLS as wanted, by the
-// first bytes alone. It returns nil where that is a server of HTTP/2.
+// checkProtocol connects to an address and returns nil if the server speaks HTTP/2,
+// with TLS if tlsConfig is not nil. It sends no request.
 func (v ProbeConfig) checkProtocol(ctx context.Context, address string, tlsConfig *tls.Config) error {
 	conn, err := v.dial(ctx, address)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // whoever waits is told
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends a blocked read or write
 	defer stop()
 	if err := conn.SetDeadline(time.Now().Add(v.StepTimeout)); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
@@ -81,11 +81,13 @@ func (v ProbeConfig) checkProtocol(ctx context.Context, address string, tlsConfi
 	return fmt.Errorf("%w: it does not speak HTTP/2", ErrForeign)
 }
 
+// timeoutError is the error of a server that accepts a connection and sends no byte.
 func (v ProbeConfig) timeoutError() error {
 	return fmt.Errorf("%w: it takes the connection and says nothing within %s", ErrUnreachable, v.StepTimeout)
 }
 
-// acceptsTLS reports whether who answers at an address speaks TLS, whatever for.
+// acceptsTLS reports whether the server at an address completes a TLS handshake with
+// any certificate and protocol.
 func (v ProbeConfig) acceptsTLS(ctx context.Context, address string) bool {
 	conn, err := v.dial(ctx, address)
 	if err != nil {
@@ -95,11 +97,11 @@ func (v ProbeConfig) acceptsTLS(ctx context.Context, address string) bool {
 	if conn.SetDeadline(time.Now().Add(v.StepTimeout)) != nil {
 		return false
 	}
-	// Nothing is said behind it.
+	// The connection carries no data, so its certificate does not matter.
 	return tls.Client(conn, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(ctx) == nil
 }
 
-// checkTLS says what is wrong with the TLS of a server.
+// checkTLS performs the TLS handshake and returns nil if the server selected HTTP/2.
 func (v ProbeConfig) checkTLS(ctx context.Context, conn net.Conn, address string, tlsConfig *tls.Config) error {
 	client := tls.Client(conn, tlsConfig)
 	err := client.HandshakeContext(ctx)
@@ -124,7 +126,8 @@ func (v ProbeConfig) checkTLS(ctx context.Context, conn net.Conn, address string
 	return fmt.Errorf("%w: the server hangs up when it is asked for it: %w", ErrTLS, err)
 }
 
-// certificateError returns why a certificate is not accepted, with what would be.
+// certificateError returns the reason for which a certificate was rejected, with the
+// setting that would accept it.
 func certificateError(err error) error {
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return fmt.Errorf("no authority that is known here signed it: name the file of its authority with tlsCaFile=FILE: %w", err)

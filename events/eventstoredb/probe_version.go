@@ -23,21 +23,22 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// versionQueries is how often a node is asked for its version, and with it for its time:
-// each answer narrows the bounds of its clock.
+// versionQueries is the number of times that Probe queries the version of a node. Each
+// response also has the time and narrows the bounds of the clock.
 const versionQueries = 8
 
-// dateWidth is how far the clock of a server may be past its Date header. The
-// header has whole seconds, and Kestrel, which serves EventStoreDB, renews it
-// once a second only.
+// dateWidth is the most that the clock of a server is ahead of its Date header. The
+// header has whole seconds, and Kestrel, the HTTP server of EventStoreDB, renews it
+// once a second.
 const dateWidth = 2 * time.Second
 
-// queryNode notes what a node says of itself: its version, its time and its cluster.
+// queryNode sets the version, the clock and the cluster members of n. It returns
+// ErrTooOld or ErrPreRelease for a version that Open rejects.
 func (v ProbeConfig) queryNode(ctx context.Context, n *Node, address string, tlsConfig *tls.Config) error {
 	security := insecure.NewCredentials()
 	if tlsConfig != nil {
 		tlsConfig = tlsConfig.Clone()
-		tlsConfig.ServerName = "" // grpc would take it for the authority, without the port
+		tlsConfig.ServerName = "" // grpc would use it as the authority, without the port
 		security = credentials.NewTLS(tlsConfig)
 	}
 	conn, err := grpc.NewClient("passthrough:///"+n.Address, grpc.WithTransportCredentials(security),
@@ -52,7 +53,7 @@ func (v ProbeConfig) queryNode(ctx context.Context, n *Node, address string, tls
 		return err
 	}
 	members, err := gossip.NewGossipClient(conn).Read(ctx, &shared.Empty{})
-	if err == nil { // a node may keep its cluster to itself
+	if err == nil { // a node may refuse to report its cluster
 		for _, m := range members.GetMembers() {
 			at := m.GetHttpEndPoint()
 			n.Members = append(n.Members, Member{
@@ -63,7 +64,8 @@ func (v ProbeConfig) queryNode(ctx context.Context, n *Node, address string, tls
 	return checkVersionText(n.Version)
 }
 
-// queryVersion asks for the version of a node, and its time.
+// queryVersion sets the version and the clock of n. It returns ErrForeign for a server
+// that does not answer as EventStoreDB.
 func (v ProbeConfig) queryVersion(ctx context.Context, n *Node, conn *grpc.ClientConn) error {
 	client, w := serverfeatures.NewServerFeaturesClient(conn), skewBounds{}
 	for range versionQueries {
@@ -74,11 +76,11 @@ func (v ProbeConfig) queryVersion(ctx context.Context, n *Node, conn *grpc.Clien
 		switch status.Code(err) {
 		case codes.OK:
 			n.Version = response.GetEventStoreServerVersion()
-		case codes.Unimplemented, codes.NotFound: // a server from before there were versions, or another one
+		case codes.Unimplemented, codes.NotFound: // a server older than this query, or another one
 			return fmt.Errorf("%w: it does not know what an EventStoreDB from 21.10 on is asked first", ErrForeign)
 		case codes.Unavailable, codes.DeadlineExceeded:
 			return fmt.Errorf("%w: %w", ErrUnreachable, err)
-		case codes.Unknown, codes.Internal: // what answers is not gRPC
+		case codes.Unknown, codes.Internal: // the response is not gRPC
 			return fmt.Errorf("%w: %w", ErrForeign, err)
 		default:
 			return fmt.Errorf("%w: %w", ErrRefused, err)
@@ -93,8 +95,8 @@ func (v ProbeConfig) queryVersion(ctx context.Context, n *Node, conn *grpc.Clien
 	return nil
 }
 
-// checkVersionText returns an ErrTooOld or an ErrPreRelease for a version, as a node tells
-// it, that a Store does not open.
+// checkVersionText returns ErrTooOld or ErrPreRelease for a reported version that Open
+// rejects.
 func checkVersionText(version string) error {
 	var v esdb.ServerVersion
 	parts := strings.Split(version, ".")

@@ -11,16 +11,16 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// Read is events.Store's. A stream that somebody deleted, or cut short, is an
-// ErrDeleted.
+// Read implements events.Store. It returns ErrDeleted for a stream that was deleted or
+// truncated.
 func (s *Store) Read(ctx context.Context, stream events.Stream, after events.Revision) iter.Seq2[events.Entry, error] {
 	return s.iterate(ctx, func(ctx context.Context, yield func(events.Entry) bool) error {
 		return s.readStream(ctx, stream, after, yield)
 	})
 }
 
-// iterate is a loop that ends with what run returns. Every error that a loop
-// yields comes from here, once.
+// iterate returns a loop over the entries that run yields. It yields the error of run
+// once, last, unless the body left the loop. The loop also ends when the store closes.
 func (s *Store) iterate(ctx context.Context, run func(context.Context, func(events.Entry) bool) error) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		ctx, release := s.withStoreLifetime(ctx)
@@ -39,9 +39,11 @@ func (s *Store) iterate(ctx context.Context, run func(context.Context, func(even
 	}
 }
 
+// readStream yields the entries of a stream behind revision after. It returns
+// ErrDeleted if revisions are missing or the server hides all of them.
 func (s *Store) readStream(ctx context.Context, stream events.Stream, after events.Revision, yield func(events.Entry) bool) error {
 	if after > math.MaxInt64 {
-		return context.Cause(ctx) // the server would take it for a place before the start
+		return context.Cause(ctx) // the server would read a negative number
 	}
 	name, next := s.namespace+string(stream), after
 	err := s.consume(ctx, func() fetchFunc {
@@ -62,7 +64,7 @@ func (s *Store) readStream(ctx context.Context, stream events.Stream, after even
 	})
 	if class, _ := classify(err); err != nil && class == notFound {
 		err = s.checkNeverWritten(ctx, name)
-	} else if err == nil && after == 0 && next == 0 { // a stream that never was is missing
+	} else if err == nil && after == 0 && next == 0 { // a stream without events has the class notFound
 		err = errAllHidden
 	}
 	if err != nil && !errors.Is(err, context.Cause(ctx)) {
@@ -71,13 +73,13 @@ func (s *Store) readStream(ctx context.Context, stream events.Stream, after even
 	return err
 }
 
-// ReadAll is events.Store's.
+// ReadAll implements events.Store.
 func (s *Store) ReadAll(ctx context.Context, after events.Position) iter.Seq2[events.Entry, error] {
 	return s.Scan(ctx, events.Query{After: after})
 }
 
-// lastPosition returns the position of the last record of the database, whosever it
-// is, and the zero Position if there is none.
+// lastPosition returns the position of the last event of the database, of any stream,
+// and the zero Position for an empty log.
 func (s *Store) lastPosition(ctx context.Context) (p events.Position, err error) {
 	err = s.consume(ctx, func() fetchFunc { return readEvents("", esdb.Backwards, nil, esdb.End{}, 1) }, func(m serverMessage) (bool, error) {
 		p = positionOf(m.event.Position)

@@ -11,33 +11,33 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// ErrForbidden says that a user lacks a right that every use of a ledger needs. It
-// is an ErrRefused.
+// ErrForbidden is the error for a user without a right that every use of a ledger
+// needs. It wraps ErrRefused.
 var ErrForbidden = errors.New("user lacks a right that the ledger needs")
 
-// A Right is something that a user is to be allowed.
+// A Right is a right of a user in the database.
 type Right struct {
 	Name    string
-	Missing error // what the server said; nil: the user has the right
+	Missing error // the refusal of the server; nil: the user has the right
 }
 
-// DefaultACL is the data of an event of the type update-default-acl by which an
-// administrator, in the stream $settings, lets the users of a group read $all. All
-// else is as servers have it without such an event. The last event in the stream
-// decides alone.
+// DefaultACL returns the data of an event of type update-default-acl. An administrator
+// appends it to the stream $settings to let a group of users read $all. The other
+// rights are those of a server without the event. Only the last such event of the
+// stream is in effect.
 func DefaultACL(group string) string {
-	quoted, _ := json.Marshal(group) // a string always has JSON
+	quoted, _ := json.Marshal(group) // encoding a string never fails
 	return `{"$userStreamAcl":{"$r":"$all","$w":"$all","$d":"$all","$mr":"$all","$mw":"$all"},` +
 		`"$systemStreamAcl":{"$r":["$admins",` + string(quoted) + `],"$w":"$admins","$d":"$admins","$mr":"$admins","$mw":"$admins"}}`
 }
 
-// probeStream is a stream that is never written to. Servers look at rights before they
-// look whether a stream is there.
+// probeStream is a stream that is never written. A server checks rights before it
+// looks for the stream.
 const probeStream events.Stream = "rights-probe"
 
-// Rights returns the rights that a ledger needs, and which of them the user lacks.
-// It writes nothing: it offers the probe, a record, to a stream of a length that no
-// stream has. An error other than a refusal is returned.
+// Rights reports which of the rights that a ledger needs the user has. It stores
+// nothing: it appends the record probe after a revision that no stream has. It returns
+// every error except a refusal.
 func (s *Store) Rights(ctx context.Context, probe events.Record) ([]Right, error) {
 	rights := []Right{{Name: "read $all"}, {Name: "read the ledger's streams"}, {Name: "append to the ledger's streams"}}
 	for i, check := range []func(context.Context) error{s.mayReadAll, s.mayRead, func(ctx context.Context) error { return s.mayAppend(ctx, probe) }} {
@@ -50,11 +50,13 @@ func (s *Store) Rights(ctx context.Context, probe events.Record) ([]Right, error
 	return rights, nil
 }
 
+// mayReadAll returns nil if the user may read $all.
 func (s *Store) mayReadAll(ctx context.Context) error {
 	_, err := s.lastPosition(ctx)
 	return err
 }
 
+// mayRead returns nil if the user may read the probe stream.
 func (s *Store) mayRead(ctx context.Context) error {
 	err := s.consume(ctx, func() fetchFunc {
 		return readEvents(s.namespace+string(probeStream), esdb.Backwards, esdb.End{}, nil, 1)
@@ -62,6 +64,8 @@ func (s *Store) mayRead(ctx context.Context) error {
 	return refusal(err, notFound)
 }
 
+// mayAppend returns nil if the user may append to the probe stream. The append
+// conflicts.
 func (s *Store) mayAppend(ctx context.Context, probe events.Record) error {
 	sent, err := s.encodeAppend(probeStream, []events.Record{probe})
 	if err != nil {
@@ -89,8 +93,8 @@ func refusal(err error, allowed errorClass) error {
 	return err
 }
 
-// forbiddenError returns an ErrForbidden for a refusal of what every use of a ledger
-// needs, and any other error as it is.
+// forbiddenError wraps a refusal in ErrForbidden and returns any other error
+// unchanged.
 func forbiddenError(action string, err error) error {
 	if errors.Is(err, ErrRefused) {
 		return fmt.Errorf("%w: it may not %s: %w", ErrForbidden, action, err)

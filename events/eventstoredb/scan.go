@@ -10,9 +10,9 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// Scan is events.Scanner's. Forward through all streams, the server passes
-// over what a filter does not let through; a single stream, and all streams
-// backward, are filtered here, because the client offers no filter for them.
+// Scan implements events.Scanner. The server filters a forward scan of all streams;
+// the store filters single streams and backward scans itself, because the client has
+// no filter for them.
 func (s *Store) Scan(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
 	return s.iterate(ctx, func(ctx context.Context, yield func(events.Entry) bool) error {
 		if err := q.Valid(); err != nil {
@@ -34,8 +34,9 @@ func (s *Store) Scan(ctx context.Context, q events.Query) iter.Seq2[events.Entry
 	})
 }
 
-// scanForward yields what stands behind q.After, up to q.Through or the end that
-// there is now. It follows what the server filters as far as that.
+// scanForward yields the entries behind q.After, through q.Through or the current end
+// of the log. It reads a subscription up to there, because only subscriptions are
+// filtered.
 func (s *Store) scanForward(ctx context.Context, q events.Query, yield func(events.Entry) bool) error {
 	end, err := s.lastPosition(ctx)
 	if err != nil {
@@ -79,13 +80,14 @@ func (s *Store) scanForward(ctx context.Context, q events.Query, yield func(even
 	return wrapUnlessCancelled(ctx, "read all", err)
 }
 
-// scanBackward yields what stands before q.After, or the end, back to q.Through.
+// scanBackward yields the entries before q.After, or the end, back to q.Through. In a
+// stream it returns ErrDeleted if revisions are missing.
 func (s *Store) scanBackward(ctx context.Context, q events.Query, yield func(events.Entry) bool) error {
-	name, next := "", q.After // for a stream, where its next entry stands before
+	name, next := "", q.After // the next entry of all streams is before next
 	if q.Stream != "" {
 		name = s.namespace + string(q.Stream)
 	}
-	var length events.Revision // what the last one seen made the stream
+	var length events.Revision // revision of the last entry seen
 	reachedStart := true
 	open := func() fetchFunc {
 		from, revision := esdb.AllPosition(esdb.End{}), esdb.StreamPosition(esdb.End{})
@@ -144,7 +146,7 @@ func (s *Store) scanBackward(ctx context.Context, q events.Query, yield func(eve
 	return wrapUnlessCancelled(ctx, "read backward", err)
 }
 
-// wrapUnlessCancelled returns err with what was done, unless it is the cause of ctx.
+// wrapUnlessCancelled adds the action to err, unless err is the cause of ctx.
 func wrapUnlessCancelled(ctx context.Context, action string, err error) error {
 	if err == nil || context.Cause(ctx) != nil && errors.Is(err, context.Cause(ctx)) {
 		return err
@@ -152,13 +154,13 @@ func wrapUnlessCancelled(ctx context.Context, action string, err error) error {
 	return fmt.Errorf("%s: %w", action, err)
 }
 
-// Lend is events.Scanner's. The bytes were received for the caller alone, and
-// it is Scan.
+// Lend implements events.Scanner. It is Scan, because every entry has memory of its
+// own.
 func (s *Store) Lend(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
 	return s.Scan(ctx, q)
 }
 
-// Headers is events.Scanner's. The server sends the data as well.
+// Headers implements events.Scanner. The server sends the data of the entries too.
 func (s *Store) Headers(ctx context.Context, q events.Query) iter.Seq2[events.Header, error] {
 	return func(yield func(events.Header, error) bool) {
 		for e, err := range s.Scan(ctx, q) {
@@ -173,8 +175,8 @@ func (s *Store) Headers(ctx context.Context, q events.Query) iter.Seq2[events.He
 	}
 }
 
-// Split is events.Scanner's. It gives one part: a server reads on only from a
-// position at which a record stands, and to find one is to read up to it.
+// Split implements events.Scanner. It returns q as one part: a server only reads on
+// from the position of an event, and finding one costs reading up to it.
 func (s *Store) Split(ctx context.Context, q events.Query, parts int) ([]events.Query, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -192,8 +194,9 @@ func (s *Store) Split(ctx context.Context, q events.Query, parts int) ([]events.
 	return []events.Query{q}, nil
 }
 
-// checkNeverWritten returns nil if a stream of the database was never written to, and
-// an ErrDeleted if it was deleted. Who may not read that is believed.
+// checkNeverWritten returns nil if a stream of the database was never written, and
+// ErrDeleted if its metadata hide records. It assumes the former if the user may not
+// read the metadata.
 func (s *Store) checkNeverWritten(ctx context.Context, name string) error {
 	var failed error
 	err := s.consume(ctx, func() fetchFunc {

@@ -8,14 +8,13 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// searchWindow is how many records the server passes over before it tells where it
-// is, which is also how many are looked at again after a connection broke.
+// searchWindow is the number of excluded records after which the server sends a
+// checkpoint, and thus the most that it filters again after a connection broke.
 const searchWindow = 512
 
-// serverFilter returns what the server is asked to pass over. A server takes one
-// condition, on the name of the stream or on the type of the event; it is
-// asked for the narrowest one that lets all through that the filter does, and
-// the rest is passed over here.
+// serverFilter returns the narrowest filter of the server that passes every record of
+// f. A server accepts one condition, on the stream name or on the event type; the
+// client side of the store applies the rest.
 func (s *Store) serverFilter(f events.Filter) *esdb.SubscriptionFilter {
 	switch {
 	case len(f.Kinds) > 0:
@@ -34,7 +33,7 @@ func (s *Store) serverFilter(f events.Filter) *esdb.SubscriptionFilter {
 	return &esdb.SubscriptionFilter{Type: esdb.StreamFilterType, Regex: `^[^$]`}
 }
 
-// alternatives returns an expression for any of these texts.
+// alternatives returns a regular expression for any of texts.
 func alternatives(texts []string) string {
 	quoted := make([]string, len(texts))
 	for i, t := range texts {

@@ -11,34 +11,34 @@ import (
 	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
 )
 
-// A sharedClient is one of the official ones, which panics when it is closed while
-// calls run. When it looks for a node and finds none it ends, and whoever asks
-// it for its connection then, or tells it to move, waits for ever. So a client
-// that is about to look for a node is retired, after which no call enters it,
-// and is closed when the last one has left, or when it has ended.
+// A sharedClient is an official client with a count of the calls that use it. The
+// official client panics if it is closed during a call. If it looks for a node and
+// finds none, it ends, and a later request for its connection blocks forever. So a
+// sharedClient that is about to look for a node is retired: no further call acquires
+// it, and the last call closes it.
 type sharedClient struct {
 	inner   *esdb.Client
-	version esdb.ServerVersion // of the node that was found first
+	version esdb.ServerVersion // of the first node
 
-	// asking is held while a call asks the client for its connection. Of
-	// several that ask at once, one would be told that there is none and the
-	// others nothing. It comes before mu.
+	// handleMu is held during a request for the connection of the client: if several
+	// calls request it while the client ends, the client answers only one of them.
+	// Lock it before mu.
 	handleMu         sync.Mutex
-	versionUnchecked atomic.Bool // to a node whose version was not looked at
+	versionUnchecked atomic.Bool // the client moved to a node of unknown version
 	mu               struct {
 		sync.Mutex
 		retired bool
-		dead    bool // it has ended by itself
+		dead    bool // the official client has ended
 		calls   int
 		closed  bool
 	}
 }
 
-// acquire counts a call in, unless the client is retired. The call holds asking
-// until its turn is over, and calls leave when it ends.
+// acquire counts a call and locks handleMu, unless the client is retired. The caller
+// unlocks handleMu through its handleLock and calls release at the end of the call.
 func (c *sharedClient) acquire() bool {
 	if c.isRetired() {
-		return false // who asks it may be waiting
+		return false // the holder of handleMu may be blocked
 	}
 	c.handleMu.Lock()
 	c.mu.Lock()
@@ -51,7 +51,7 @@ func (c *sharedClient) acquire() bool {
 	return true
 }
 
-// release counts a call out.
+// release ends the count of a call.
 func (c *sharedClient) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,15 +59,14 @@ func (c *sharedClient) release() {
 	c.closeLocked()
 }
 
-// retire lets no further call in. It returns when no call asks the client for
-// its connection any more.
+// retire prevents further calls. It returns when no call requests the connection.
 func (c *sharedClient) retire() {
 	c.handleMu.Lock()
 	defer c.handleMu.Unlock()
 	c.retireNow()
 }
 
-// retireNow lets no further call in, though one may be asking.
+// retireNow prevents further calls without waiting for a request for the connection.
 func (c *sharedClient) retireNow() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,8 +74,9 @@ func (c *sharedClient) retireNow() {
 	c.closeLocked()
 }
 
-// markDead condemns a client that has ended by itself. A call that tells it to move
-// would wait for ever, and panics instead.
+// markDead retires a client that has ended by itself and closes it at once. Calls in
+// progress that would otherwise block forever panic instead, and recoverPanic returns
+// ErrBroken.
 func (c *sharedClient) markDead() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,7 +96,8 @@ func (c *sharedClient) isDead() bool {
 	return c.mu.dead
 }
 
-// closeLocked closes the client once nobody is to use it any more.
+// closeLocked closes a retired client without calls, or a dead one. The caller holds
+// mu.
 func (c *sharedClient) closeLocked() {
 	if c.mu.retired && (c.mu.calls == 0 || c.mu.dead) && !c.mu.closed {
 		c.mu.closed = true
@@ -104,8 +105,8 @@ func (c *sharedClient) closeLocked() {
 	}
 }
 
-// checkMovedVersion returns an error if the client moved to a node that cannot keep the
-// promises of a store. Its caller holds asking.
+// checkMovedVersion checks the server version if the client moved to another node. The
+// caller holds handleMu.
 func (c *sharedClient) checkMovedVersion() error {
 	if !c.versionUnchecked.Swap(false) {
 		return nil
@@ -117,14 +118,15 @@ func (c *sharedClient) checkMovedVersion() error {
 	return checkVersion(*version)
 }
 
-// A handleLock is that of a call to ask the client for its connection.
+// A handleLock is the exclusive right of one call to request the connection of the
+// client.
 type handleLock struct {
 	client    *sharedClient
 	released  atomic.Bool
-	movedAway atomic.Bool // the connection is to a node whose version was not looked at
+	movedAway atomic.Bool // the client moved to an unchecked node before the call
 }
 
-// release ends the turn, and reports whether it had not ended before.
+// release unlocks handleMu and reports whether it was still locked by t.
 func (t *handleLock) release() bool {
 	if t.released.Swap(true) {
 		return false
@@ -133,16 +135,16 @@ func (t *handleLock) release() bool {
 	return true
 }
 
-// An handleContext context ends the turn of its call when the client asks for its
-// deadline, which it does as soon as it has its connection. A call whose client
-// has moved by then goes no further: the next one looks at the node.
+// A handleContext releases the handleLock when the client reads its deadline, which
+// the client does as soon as it has the connection. If the client has moved by then,
+// the context cancels the call: the next call checks the version of the node.
 type handleContext struct {
 	context.Context
 	lock   *handleLock
 	cancel context.CancelFunc
 }
 
-// Deadline is the context's.
+// Deadline returns the deadline of the embedded context.
 func (e handleContext) Deadline() (time.Time, bool) {
 	moved := e.lock.client.versionUnchecked.Load()
 	if e.lock.release() && moved {
@@ -152,19 +154,19 @@ func (e handleContext) Deadline() (time.Time, bool) {
 	return e.Context.Deadline()
 }
 
-// translateError returns what the error of a call is for whoever made it, and retires
-// a client that is of no further use.
+// translateError returns the error of a call for the caller, and retires a client that
+// cannot be used again.
 func (c *sharedClient) translateError(ctx context.Context, lock *handleLock, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case lock.movedAway.Load():
-		// Its context ended before the client began the call, so it was not made.
+		// The context ended before the client began the call, so nothing was sent.
 		return fmt.Errorf("%w: the leader moved to a node that is not known yet", errNoNode)
 	case errors.Is(err, ErrTooOld):
 		lock.release()
 		c.retire()
-	case lock.release(): // it was never given the connection
+	case lock.release(): // the call never got the connection
 		c.markDead()
 		if !errors.Is(err, errNoNode) {
 			return fmt.Errorf("%w: %w", errNoNode, err)
@@ -177,5 +179,5 @@ func (c *sharedClient) translateError(ctx context.Context, lock *handleLock, err
 	return err
 }
 
-// errLost says that the client ended under a call.
+// errLost is the error of a call during which the client ended.
 var errLost = errors.New("connection was lost")

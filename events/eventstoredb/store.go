@@ -17,84 +17,82 @@ import (
 
 // The defaults of a Config.
 const (
-	DefaultMaxAppend    = 1 << 20 // what every server takes
+	DefaultMaxAppend    = 1 << 20 // bytes; the limit of every server
 	DefaultRetryTimeout = 10 * time.Second
 )
 
-// largeMaxAppend is what a server from 25.1 on takes, of one event as of many.
+// largeMaxAppend is the limit of an append, in bytes, from server version 25.1.
 const largeMaxAppend = 16<<20 - 64<<10
 
-// A Config says how to open a store. The zero Config is right for a database
-// that holds one ledger.
+// A Config configures Open. The zero Config is right for a database that holds one
+// ledger.
 type Config struct {
-	// Namespace keeps ledgers in one database apart: it stands before the
-	// name of each stream. It is letters, digits and underscores, and ends
-	// with a full stop, which it has nowhere else. Empty: the ledger is all of
-	// the database but the server's own streams.
+	// Namespace is the prefix of the stream names of the ledger and keeps ledgers of
+	// one database apart. It consists of letters, digits and underscores and one full
+	// stop at the end. Empty: the ledger owns every stream except the server's own.
 	Namespace string
-	// MaxAppend is how many bytes an append may have, as the server counts
-	// them: data, metadata and two for each UTF-16 unit of a kind. 0: what the
-	// version of the server takes where nobody changed that, 64 KiB less than
-	// 16 MiB from 25.1 on and DefaultMaxAppend before.
+	// MaxAppend is the limit of an append in bytes, as the server counts them: data,
+	// metadata and two for each UTF-16 unit of a kind. 0: the default limit of the
+	// server version, which is 64 KiB less than 16 MiB from 25.1 and DefaultMaxAppend
+	// before.
 	MaxAppend int
-	// Patience is how long a call is tried again while no server answers it.
-	// 0: DefaultPatience. A search for a node that is under way is waited for
-	// beyond it: each node may take twice gossipTimeout. An append that may
-	// have been made, and a follower, are tried until their context ends.
+	// RetryTimeout limits the retries of a call while no server answers. 0:
+	// DefaultRetryTimeout. A call waits longer for a search for a node in progress,
+	// which takes up to twice gossipTimeout for each node. Appends that may have been
+	// stored and followers retry until their context ends.
 	RetryTimeout time.Duration
-	// RootCAs are the certificates that are trusted in place of the system's and the
-	// connection string's. Nil: the connection string's, or else the system's.
+	// RootCAs replace the certificates of the connection string. Nil: the certificates
+	// of the connection string, or those of the system.
 	RootCAs *x509.CertPool
-	// Whole has Open return ErrForbidden for a user who may not read all streams of
-	// the database and those of the ledger, before anything can be written. Without
-	// it such a user can read and write what else the server lets them.
+	// RequireReadAll makes Open return ErrForbidden for a user who may not read all
+	// streams and the streams of the ledger. Without it, such a user can still read
+	// and append to single streams.
 	RequireReadAll bool
-	// Logger is told what the client of EventStoreDB complains about. Nil:
-	// nothing is.
+	// Logger receives the warnings of Open and the messages of the client. Nil: they
+	// are discarded.
 	Logger *slog.Logger
 }
 
-// A Store is an events.Store and an events.Scanner in an EventStoreDB
-// database. It is safe for concurrent use.
+// A Store is an events.Store and events.Scanner in an EventStoreDB database. It is
+// safe for concurrent use.
 type Store struct {
 	namespace            string
-	maxAppend            int // 0: by the version of the server
+	maxAppend            int // bytes; 0: by the version of the server
 	retryTimeout         time.Duration
-	subscriptionLifetime time.Duration // of one subscription
-	recheckInterval      time.Duration // of the end, for a follower that waits behind a filter
+	subscriptionLifetime time.Duration // after which a follower subscribes again
+	recheckInterval      time.Duration // after which a filtered follower reads the end of the log
 	connector            *connector
-	workers              *workerPool    // sends appends
-	tasks                sync.WaitGroup // what runs for calls; added to under mu
+	workers              *workerPool    // run the requests of appends
+	tasks                sync.WaitGroup // goroutines of the store; added to under mu
 	closed               context.Context
 	cancel               context.CancelCauseFunc
 	inFlight             inFlightAppends
 	mu                   struct {
 		sync.Mutex
 		closed     bool
-		end        events.Position // no record that was there before Open, or seen since, stands behind it
-		endUnknown bool            // high is not known
+		end        events.Position // end of the log at Open, or of the records seen since
+		endUnknown bool            // end is not valid: the user may not read all streams
 	}
 }
 
-// The subscriptionLifetime of a subscription is bounded, because something between here
-// and the server can keep one that is dead looking alive.
 const (
+	// subscriptionLifetime is the age at which a follower renews its subscription: a
+	// proxy can keep a dead one open.
 	subscriptionLifetime = 10 * time.Minute
 	recheckInterval      = time.Second
 )
 
+// namespaceGrammar is the grammar of Config.Namespace.
 var namespaceGrammar = regexp.MustCompile(`^[A-Za-z0-9_]+\.$`)
 
-// ErrBadNamespace says that a namespace would not keep ledgers apart.
+// ErrBadNamespace is the error for a Namespace that does not follow its grammar.
 var ErrBadNamespace = errors.New("namespace is not letters, digits and underscores with a full stop behind")
 
-// Open opens the ledger in the database that a connection string names:
-// esdb:// or kurrentdb://, with or without +discover, one node or several, and
-// the settings of the official client. The caller closes it. It returns when
-// the server has answered. One that does not within Patience is
-// ErrUnreachable, one that does not accept the credentials is
-// ErrUnauthenticated, one that cannot keep the promises of a store is
-// ErrTooOld.
+// Open opens the ledger in the database that a connection string names: esdb:// or
+// kurrentdb://, with or without +discover, one node or several, with the settings of
+// the official client. It returns when the server has answered, or ErrUnreachable
+// after RetryTimeout, ErrUnauthenticated if the server rejects the credentials, or
+// ErrTooOld if its version has a known fault. The caller closes the Store.
 func Open(ctx context.Context, connectionString string, cfg Config) (*Store, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -128,13 +126,14 @@ func Open(ctx context.Context, connectionString string, cfg Config) (*Store, err
 		err = forbiddenError("read the ledger's streams", s.mayRead(ctx))
 	}
 	if err != nil {
-		_ = s.Close() // what failed is told
+		_ = s.Close() // Open returns the first error
 		return nil, fmt.Errorf("open EventStoreDB at %s: %w", describeNodes(config), err)
 	}
 	return s, nil
 }
 
-// describeNodes tells where a configuration leads, without credentials.
+// describeNodes returns the addresses of a configuration for error texts, without
+// credentials.
 func describeNodes(c *esdb.Configuration) string {
 	address, security := c.Address, "with TLS"
 	if len(c.GossipSeeds) > 0 {
@@ -146,8 +145,8 @@ func describeNodes(c *esdb.Configuration) string {
 	return address + " " + security
 }
 
-// loadEnd finds the end of the log. A user who may not read all streams can
-// still read and write single ones, unless the whole log is wanted.
+// loadEnd reads the end of the log, and with requireReadAll returns ErrForbidden for a
+// user who may not. Without it, the end stays unknown for such a user.
 func (s *Store) loadEnd(ctx context.Context, requireReadAll bool) error {
 	end, err := s.lastPosition(ctx)
 	if requireReadAll {
@@ -159,7 +158,7 @@ func (s *Store) loadEnd(ctx context.Context, requireReadAll bool) error {
 	return err
 }
 
-// maxAppendBytes returns how many bytes an append may have.
+// maxAppendBytes returns the limit of an append in bytes.
 func (s *Store) maxAppendBytes() int {
 	switch {
 	case s.maxAppend > 0:
@@ -170,7 +169,7 @@ func (s *Store) maxAppendBytes() int {
 	return DefaultMaxAppend
 }
 
-// advanceEnd raises what is known of the end of the log.
+// advanceEnd raises the known end of the log to p.
 func (s *Store) advanceEnd(p events.Position) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,14 +178,14 @@ func (s *Store) advanceEnd(p events.Position) {
 	}
 }
 
-// knownEnd returns what is known of the end of the log, and whether something is.
+// knownEnd returns the known end of the log, and whether it is known.
 func (s *Store) knownEnd() (events.Position, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.end, !s.mu.endUnknown
 }
 
-// startTask counts something in that runs for a call, unless the store is closed.
+// startTask counts a goroutine of the store. It returns false if the store is closed.
 func (s *Store) startTask() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,21 +196,20 @@ func (s *Store) startTask() bool {
 	return true
 }
 
-// withStoreLifetime returns a context that also ends when the store closes, with
-// events.ErrClosed, and what frees it.
+// withStoreLifetime returns a context that also ends with events.ErrClosed when the
+// store closes, and a function that releases it.
 func (s *Store) withStoreLifetime(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.closed, func() { cancel(context.Cause(s.closed)) })
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// closeTimeout is how long Close waits for what runs. Only the client's wait for a
-// server that is silent can take longer; it ends with its own timeout.
+// closeTimeout limits how long Close waits for the goroutines of the store. Only a
+// client that waits for a server outlives it, until gossipTimeout.
 const closeTimeout = time.Second
 
-// Close ends every append, loop and follower with events.ErrClosed. An append
-// that was under way is open: it may have been made. Closing again is
-// events.ErrClosed.
+// Close ends every append, loop and follower with events.ErrClosed. Whether an append
+// in progress was stored is unknown. The second call returns events.ErrClosed.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	again := s.mu.closed

@@ -8,11 +8,11 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// errAllHidden is the end of a stream that is there and shows nothing, which its
-// metadata have the server do: $maxAge and $maxCount.
+// errAllHidden is the end of a stream that exists and of which the server shows no
+// record, because of $maxAge or $maxCount in its metadata.
 var errAllHidden = fmt.Errorf("%w: %w: nothing is left of it", events.ErrDamaged, ErrDeleted)
 
-// gapError is the error of a stream whose revisions between two are missing.
+// gapError returns an ErrDeleted for the missing revisions between before and next.
 func gapError(before, next events.Revision) error {
 	subject := fmt.Sprintf("revisions %d to %d are", before+1, next-1)
 	if before+2 == next {
@@ -21,8 +21,8 @@ func gapError(before, next events.Revision) error {
 	return fmt.Errorf("%w: %w: %s missing", events.ErrDamaged, ErrDeleted, subject)
 }
 
-// truncationError returns an ErrDeleted if the metadata of a stream hide what was
-// written to it.
+// truncationError returns an ErrDeleted if the metadata of a stream hide records by
+// $tb.
 func truncationError(metadata []byte) error {
 	var m struct {
 		Before *int64 `json:"$tb"`

@@ -6,25 +6,26 @@ import (
 	"sync/atomic"
 )
 
-// maxIdleWorkers is how many goroutines of a crew wait for more to do.
+// maxIdleWorkers is the most goroutines of a workerPool that wait for a task.
 const maxIdleWorkers = 64
 
-// A workerPool are goroutines that do one thing after the other. One begun for each
-// append would grow its stack through the layers of gRPC each time. They end
-// with their life, when they have nothing to do.
+// A workerPool runs tasks on goroutines that it reuses. A goroutine of its own would
+// grow its stack through the layers of gRPC for every append. The idle goroutines end
+// when the store closes.
 type workerPool struct {
 	closed context.Context
-	tasks  *sync.WaitGroup // has them
+	tasks  *sync.WaitGroup // counts the workers
 	queue  chan func()
 	idle   atomic.Int32
 }
 
+// newWorkerPool returns a pool whose workers end with closed and are counted in tasks.
 func newWorkerPool(closed context.Context, tasks *sync.WaitGroup) *workerPool {
 	return &workerPool{closed: closed, tasks: tasks, queue: make(chan func())}
 }
 
-// run has a goroutine do something, and does not wait for it. Its caller is
-// counted in running itself.
+// run starts a task on an idle worker or a new one and returns at once. The caller
+// counts the task itself.
 func (c *workerPool) run(task func()) {
 	select {
 	case c.queue <- task:
@@ -34,7 +35,7 @@ func (c *workerPool) run(task func()) {
 	}
 }
 
-// work does what it was begun for and what comes then.
+// work runs a first task and then tasks of the queue.
 func (c *workerPool) work(task func()) {
 	defer c.tasks.Done()
 	for ; task != nil; task = c.next() {
@@ -42,8 +43,8 @@ func (c *workerPool) work(task func()) {
 	}
 }
 
-// next waits for something to do. It returns nil if there is nothing any more,
-// or if enough others wait.
+// next waits for a task. It returns nil if the store closes or enough workers are
+// idle.
 func (c *workerPool) next() func() {
 	defer c.idle.Add(-1)
 	if c.idle.Add(1) > maxIdleWorkers {
