@@ -27,25 +27,25 @@ type Checkpoints interface {
 	LoadCheckpoint(ctx context.Context, name string) ([]byte, error)
 }
 
-// A place is the last event that an answer holds. Beside its position it says
+// An eventRef names the last event that an answer holds. Beside its position it says
 // which event it is, so that a checkpoint of another log is not taken for one
 // of this.
-type place struct {
+type eventRef struct {
 	Position events.Position `json:"position"`
 	Stream   events.Stream   `json:"stream"`
 	Revision events.Revision `json:"revision"`
 	Event    domain.EventID  `json:"event"`
 }
 
-func placeOf(e events.Envelope) place { return place{e.Position, e.Stream, e.Revision, e.ID} }
+func refOf(e events.Envelope) eventRef { return eventRef{e.Position, e.Stream, e.Revision, e.ID} }
 
-func placeOfHeader(h events.Header) place { return place{h.Position, h.Stream, h.Revision, h.ID} }
+func refOfHeader(h events.Header) eventRef { return eventRef{h.Position, h.Stream, h.Revision, h.ID} }
 
 // A checkpoint is the line of JSON that doc.go documents, before the answer.
 type checkpoint struct {
 	Projection string `json:"projection"`
 	Version    int    `json:"version"`
-	place             // of the last event that was folded or passed over
+	eventRef          // of the last event that was folded or passed over
 	Folded     uint64 `json:"folded"` // events that the answer holds
 	Kinds      uint32 `json:"kinds"`  // events.KindsSum of the program that folded
 	Sum        uint32 `json:"crc32c"` // of the answer
@@ -55,62 +55,62 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // The pace of checkpoints.
 const (
-	often     = 1000        // events between two, at least
-	refolding = 20          // times what saving costs
-	longest   = time.Minute // between two, while there is something to save
+	minSaveEvents   = 1000        // events between two, at least
+	saveCostRatio   = 20          // times what saving costs
+	maxSaveInterval = time.Minute // between two, while there is something to save
 )
 
-// An occasion is when a view asks whether a checkpoint is due.
-type occasion int
+// An saveTrigger is when a view asks whether a checkpoint is due.
+type saveTrigger int
 
 const (
-	caughtUp occasion = iota + 1
+	caughtUp saveTrigger = iota + 1
 	onTheWay
 )
 
 // due reports whether so much was folded since the last checkpoint that saving
 // one costs little beside folding it again each time.
-func (v *View[S]) due(at occasion) bool {
-	if v.checkpoints == nil || v.pace.unsaved == 0 && !v.pace.moved {
+func (v *View[S]) due(at saveTrigger) bool {
+	if v.checkpoints == nil || v.policy.unsaved == 0 && !v.policy.moved {
 		return false
 	}
-	since := time.Since(v.pace.last)
-	dear := v.pace.unsaved >= often && v.pace.cost > 0 && since >= refolding*v.pace.cost
+	since := time.Since(v.policy.last)
+	costly := v.policy.unsaved >= minSaveEvents && v.policy.cost > 0 && since >= saveCostRatio*v.policy.cost
 	if at == onTheWay {
-		return dear && since >= longest/6 || since >= longest
+		return costly && since >= maxSaveInterval/6 || since >= maxSaveInterval
 	}
-	return v.pace.unsaved >= often && v.pace.unsaved >= v.mu.folded/8 || dear || since >= longest
+	return v.policy.unsaved >= minSaveEvents && v.policy.unsaved >= v.mu.folded/8 || costly || since >= maxSaveInterval
 }
 
 // save saves a checkpoint if something was folded or passed over since the
 // last.
 func (v *View[S]) save(ctx context.Context) error {
-	if v.checkpoints == nil || v.pace.unsaved == 0 && !v.pace.moved {
+	if v.checkpoints == nil || v.policy.unsaved == 0 && !v.policy.moved {
 		return nil
 	}
 	began := time.Now()
-	v.settle(ctx)
+	v.resolvePosition(ctx)
 	data, err := v.encode()
 	if err == nil {
 		err = v.checkpoints.SaveCheckpoint(ctx, v.projection.Name, data)
 	}
-	v.pace.saved(time.Since(began)) // also after an error: the next one is due no sooner
+	v.policy.saved(time.Since(began)) // also after an error: the next one is due no sooner
 	if err != nil {
 		return fmt.Errorf("save checkpoint %s: %w: %w", v.projection.Name, ErrCheckpoint, err)
 	}
 	return nil
 }
 
-// settle looks which event the view has come to, if it passed over it and it
+// resolvePosition looks which event the view has come to, if it passed over it and it
 // is the last. Where it is not, the checkpoint names an earlier one, and what
 // follows that is passed over again.
-func (v *View[S]) settle(ctx context.Context) {
-	if !v.pace.moved {
+func (v *View[S]) resolvePosition(ctx context.Context) {
+	if !v.policy.moved {
 		return
 	}
 	head, ok, err := v.ledger.Head(ctx)
 	if err == nil && ok && head.Position == v.Position() {
-		v.reached(placeOfHeader(head))
+		v.advanceTo(refOfHeader(head))
 	}
 }
 
@@ -123,7 +123,7 @@ func (v *View[S]) encode() ([]byte, error) {
 		return nil, err
 	}
 	line, err := Encode(checkpoint{
-		Projection: v.projection.Name, Version: v.projection.Version, place: v.mu.known, Folded: v.mu.folded,
+		Projection: v.projection.Name, Version: v.projection.Version, eventRef: v.mu.lastRef, Folded: v.mu.folded,
 		Kinds: events.KindsSum(), Sum: crc32.Checksum(state, castagnoli),
 	})
 	if err != nil {
@@ -170,34 +170,34 @@ func Encode(answer any) (json.RawMessage, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// begin takes the checkpoint, the first time. One that cannot be read or does
+// loadCheckpoint takes the checkpoint, the first time. One that cannot be read or does
 // not belong to this log and projection is as good as none: the log is the
 // truth.
-func (v *View[S]) begin(ctx context.Context) {
-	if v.begun || v.checkpoints == nil {
+func (v *View[S]) loadCheckpoint(ctx context.Context) {
+	if v.loaded || v.checkpoints == nil {
 		return
 	}
 	began := time.Now()
-	v.pace.saved(0)
+	v.policy.saved(0)
 	data, err := v.checkpoints.LoadCheckpoint(ctx, v.projection.Name)
 	if err != nil || data == nil {
-		v.begun = ctx.Err() == nil
+		v.loaded = ctx.Err() == nil
 		return
 	}
 	state, kept, err := v.decode(data)
 	if err == nil {
-		err = v.verify(ctx, kept.place)
+		err = v.verify(ctx, kept.eventRef)
 	}
-	v.begun = ctx.Err() == nil
+	v.loaded = ctx.Err() == nil
 	if err != nil {
 		return
 	}
-	v.reset(state, kept.place, kept.Folded)
-	v.pace.saved(time.Since(began))
+	v.reset(state, kept.eventRef, kept.Folded)
+	v.policy.saved(time.Since(began))
 }
 
-// errUnfit is why a checkpoint is not taken.
-var errUnfit = errors.New("checkpoint does not fit")
+// errMismatch is why a checkpoint is not taken.
+var errMismatch = errors.New("checkpoint does not fit")
 
 func (v *View[S]) decode(data []byte) (state S, kept checkpoint, err error) {
 	line, answer, _ := bytes.Cut(data, []byte("\n"))
@@ -209,25 +209,25 @@ func (v *View[S]) decode(data []byte) (state S, kept checkpoint, err error) {
 	fits := kept.Projection == v.projection.Name && kept.Version == v.projection.Version && kept.Kinds == events.KindsSum() &&
 		kept.Sum == crc32.Checksum(answer, castagnoli) && !bytes.Equal(answer, []byte("null"))
 	if !fits {
-		return state, kept, errUnfit
+		return state, kept, errMismatch
 	}
 	state = v.projection.Init()
 	return state, kept, Unpack(answer, &state)
 }
 
 // verify returns nil if the log has the event of a place right there.
-func (v *View[S]) verify(ctx context.Context, p place) error {
+func (v *View[S]) verify(ctx context.Context, p eventRef) error {
 	if p.Revision == 0 {
-		return errUnfit
+		return errMismatch
 	}
 	for e, err := range v.ledger.Read(ctx, p.Stream, p.Revision-1) {
 		if err != nil {
 			return err
 		}
-		if placeOf(e) == p {
+		if refOf(e) == p {
 			return nil
 		}
 		break
 	}
-	return errUnfit
+	return errMismatch
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// Merged returns what a turn offers of which two events record parts: the tools
+// MergeOffers returns what a turn offers of which two events record parts: the tools
 // of one, followed by those of the other that are not among them. It shares no
 // memory with either.
-func Merged(tools, more []domain.Offered) []domain.Offered {
+func MergeOffers(tools, more []domain.Offered) []domain.Offered {
 	all := slices.Clone(tools)
 	for _, t := range more {
 		if !slices.Contains(all, t) {

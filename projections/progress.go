@@ -33,27 +33,27 @@ func (p Progress) Left() time.Duration {
 	return time.Duration(float64(p.Elapsed) / float64(p.Events) * float64(p.Total-p.Events))
 }
 
-// A report calls somebody with progress. A nil one calls nobody.
-type report struct {
+// A progressReporter calls somebody with progress. A nil one calls nobody.
+type progressReporter struct {
 	to       func(Progress)
 	began    time.Time
 	called   time.Time
 	progress Progress
 }
 
-func newReport(to func(Progress)) *report {
+func newReport(to func(Progress)) *progressReporter {
 	if to == nil {
 		return nil
 	}
 	now := time.Now()
-	return &report{to: to, began: now, called: now}
+	return &progressReporter{to: to, began: now, called: now}
 }
 
 // reportEvery is how long it is between two calls.
 const reportEvery = 500 * time.Millisecond
 
 // begin counts what a query asks for, where headers alone can be read.
-func (r *report) begin(ctx context.Context, l *events.Ledger, q events.Query) {
+func (r *progressReporter) begin(ctx context.Context, l *events.Ledger, q events.Query) {
 	if r == nil || q.Through.IsZero() {
 		return
 	}
@@ -67,8 +67,8 @@ func (r *report) begin(ctx context.Context, l *events.Ledger, q events.Query) {
 	}
 }
 
-// step says that one more event was folded.
-func (r *report) step(e events.Envelope) {
+// count says that one more event was folded.
+func (r *progressReporter) count(e events.Envelope) {
 	if r == nil {
 		return
 	}
@@ -79,14 +79,14 @@ func (r *report) step(e events.Envelope) {
 	}
 }
 
-func (r *report) call() {
+func (r *progressReporter) call() {
 	r.called = time.Now()
 	r.progress.Elapsed = r.called.Sub(r.began)
 	r.to(r.progress)
 }
 
 // end says that everything was folded.
-func (r *report) end(v interface{ Position() events.Position }) {
+func (r *progressReporter) end(v interface{ Position() events.Position }) {
 	if r == nil {
 		return
 	}

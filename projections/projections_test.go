@@ -278,7 +278,7 @@ func runOnce(t *testing.T, v *projections.View[*titles], d *desk) {
 	group.Wait()
 }
 
-func TestRunGoesOnFromWhereTheLastLeft(t *testing.T) {
+func TestRunContinuesFromTheCheckpoint(t *testing.T) {
 	t.Parallel()
 	d, kept := newDesk(1), &memory{}
 	d.prompt(t, 5)
@@ -337,7 +337,7 @@ func TestRunSavesOnceItHasCaughtUpWithEnough(t *testing.T) {
 	})
 }
 
-func TestACheckpointThatDoesNotFitIsNotTaken(t *testing.T) {
+func TestACheckpointThatDoesNotMatchIsIgnored(t *testing.T) {
 	t.Parallel()
 	d, good := newDesk(1), &memory{}
 	d.prompt(t, 5)
@@ -419,7 +419,7 @@ func TestACheckpointThatIsNotSavedCostsNoAnswer(t *testing.T) {
 	}
 }
 
-func TestOneFoldsAtATime(t *testing.T) {
+func TestOneGoroutineFoldsAtATime(t *testing.T) {
 	t.Parallel()
 	d := newDesk(1)
 	d.prompt(t, 1)

@@ -23,15 +23,15 @@ type View[S any] struct {
 	projection  Projection[S]
 	ledger      *events.Ledger
 	checkpoints Checkpoints
-	folding     sync.Mutex // held by who folds
-	begun       bool       // a checkpoint was looked for; guarded by folding
-	pace        pace       // guarded by folding
+	folding     sync.Mutex       // held by who folds
+	loaded      bool             // a checkpoint was looked for; guarded by folding
+	policy      checkpointPolicy // guarded by folding
 
 	mu struct {
 		sync.RWMutex
 		state   S
-		known   place           // of an event that the log had: all through it were folded or passed over
-		at      events.Position // all through it were folded or passed over; not before known
+		lastRef eventRef        // of an event that the log had: all through it were folded or passed over
+		through events.Position // all through it were folded or passed over; not before known
 		folded  uint64          // all events that the state holds; written by who holds folding
 		waiting map[*waiter]struct{}
 	}
@@ -79,11 +79,11 @@ func (v *View[S]) Run(ctx context.Context) error {
 		return v.running()
 	}
 	defer v.folding.Unlock()
-	v.begin(ctx)
+	v.loadCheckpoint(ctx)
 	unsaved, err := v.catchUp(ctx, nil)
 	if err == nil {
 		following := events.Following{Filter: v.projection.Reads, CaughtUp: func(p events.Position) {
-			v.passed(p)
+			v.advance(p)
 			if v.due(caughtUp) {
 				unsaved = v.save(ctx)
 			}
@@ -102,7 +102,7 @@ func (v *View[S]) Refresh(ctx context.Context) error {
 		return v.running()
 	}
 	defer v.folding.Unlock()
-	v.begin(ctx)
+	v.loadCheckpoint(ctx)
 	unsaved, err := v.catchUp(ctx, nil)
 	if err != nil || !v.due(caughtUp) {
 		return errors.Join(err, unsaved)
@@ -120,8 +120,8 @@ func (v *View[S]) Rebuild(ctx context.Context, progress func(Progress)) error {
 		return v.running()
 	}
 	defer v.folding.Unlock()
-	v.begun = true
-	v.reset(v.projection.Init(), place{}, 0)
+	v.loaded = true
+	v.reset(v.projection.Init(), eventRef{}, 0)
 	report := newReport(progress)
 	unsaved, err := v.catchUp(ctx, report)
 	if err != nil {
@@ -134,18 +134,18 @@ func (v *View[S]) Rebuild(ctx context.Context, progress func(Progress)) error {
 func (v *View[S]) running() error { return fmt.Errorf("fold %s: %w", v.projection.Name, ErrRunning) }
 
 // reset puts an answer in place of the one there is.
-func (v *View[S]) reset(state S, at place, folded uint64) {
+func (v *View[S]) reset(state S, at eventRef, folded uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.mu.state, v.mu.known, v.mu.at, v.mu.folded = state, at, at.Position, folded
+	v.mu.state, v.mu.lastRef, v.mu.through, v.mu.folded = state, at, at.Position, folded
 	for w := range v.mu.waiting {
 		v.releaseLocked(w)
 	}
-	v.pace.saved(0)
+	v.policy.saved(0)
 }
 
 // catchUp folds to the end that the log has when it begins.
-func (v *View[S]) catchUp(ctx context.Context, report *report) (unsaved, err error) {
+func (v *View[S]) catchUp(ctx context.Context, report *progressReporter) (unsaved, err error) {
 	head, ok, err := v.ledger.Head(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("fold %s: %w", v.projection.Name, err)
@@ -162,16 +162,16 @@ func (v *View[S]) catchUp(ctx context.Context, report *report) (unsaved, err err
 	report.begin(ctx, v.ledger, q)
 	err = v.fold(v.ledger.ScanAhead(ctx, q), func(e events.Envelope) {
 		if !v.projection.reads(e) {
-			v.reached(placeOf(e))
+			v.advanceTo(refOf(e))
 			return
 		}
 		v.apply(e)
-		if report.step(e); v.pace.unsaved%checkEvery == 0 && v.due(onTheWay) {
+		if report.count(e); v.policy.unsaved%checkEvery == 0 && v.due(onTheWay) {
 			unsaved = v.save(ctx)
 		}
 	})
 	if err == nil && ok {
-		v.reached(placeOfHeader(head))
+		v.advanceTo(refOfHeader(head))
 	}
 	return unsaved, err
 }
@@ -195,9 +195,9 @@ func (v *View[S]) apply(e events.Envelope) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.mu.state = v.projection.Apply(v.mu.state, e)
-	v.mu.known, v.mu.at = placeOf(e), e.Position
+	v.mu.lastRef, v.mu.through = refOf(e), e.Position
 	v.mu.folded++
-	v.pace.unsaved++
+	v.policy.unsaved++
 	for w := range v.mu.waiting {
 		if w.stream == e.Stream && w.revision <= e.Revision || !w.at.IsZero() && w.at.Compare(e.Position) <= 0 {
 			v.releaseLocked(w)
@@ -205,30 +205,30 @@ func (v *View[S]) apply(e events.Envelope) {
 	}
 }
 
-// passed says that everything through a position was folded or passed over.
+// advance records that everything through a position was folded or passed over.
 // Who waits for an event of which it does not know the place looks again: the
 // event may be on record by now, and be one that is not read.
-func (v *View[S]) passed(p events.Position) {
+func (v *View[S]) advance(p events.Position) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if p.Compare(v.mu.at) > 0 {
-		v.mu.at = p
-		v.pace.moved = true
+	if p.Compare(v.mu.through) > 0 {
+		v.mu.through = p
+		v.policy.moved = true
 	}
 	for w := range v.mu.waiting {
-		if w.at.Compare(v.mu.at) <= 0 {
+		if w.at.Compare(v.mu.through) <= 0 {
 			v.releaseLocked(w)
 		}
 	}
 }
 
-// reached is passed with an event that the log has there.
-func (v *View[S]) reached(p place) {
-	v.passed(p.Position)
+// advanceTo is advance with an event that the log has there.
+func (v *View[S]) advanceTo(p eventRef) {
+	v.advance(p.Position)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if p.Position == v.mu.at {
-		v.mu.known = p
+	if p.Position == v.mu.through {
+		v.mu.lastRef = p
 	}
 }
 
@@ -251,7 +251,7 @@ func (v *View[S]) Read(look func(S)) {
 func (v *View[S]) Position() events.Position {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	return v.mu.at
+	return v.mu.through
 }
 
 // Await returns once the view has folded the first revision events of a
@@ -275,13 +275,13 @@ func (v *View[S]) Await(ctx context.Context, stream events.Stream, revision even
 // be. One that is after the waiter is there wakes it; one that was before is on
 // record by then.
 func (v *View[S]) await(ctx context.Context, stream events.Stream, revision events.Revision) (bool, error) {
-	w := v.wait(stream, revision)
-	defer v.forget(w)
+	w := v.addWaiter(stream, revision)
+	defer v.removeWaiter(w)
 	for e, err := range v.ledger.Read(ctx, stream, revision-1) {
 		if err != nil {
 			return false, err
 		}
-		if v.placed(w, e.Position) {
+		if v.setPosition(w, e.Position) {
 			return true, nil
 		}
 		break
@@ -294,7 +294,7 @@ func (v *View[S]) await(ctx context.Context, stream events.Stream, revision even
 	}
 }
 
-func (v *View[S]) wait(stream events.Stream, revision events.Revision) *waiter {
+func (v *View[S]) addWaiter(stream events.Stream, revision events.Revision) *waiter {
 	w := &waiter{stream: stream, revision: revision, done: make(chan struct{})}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -302,23 +302,23 @@ func (v *View[S]) wait(stream events.Stream, revision events.Revision) *waiter {
 	return w
 }
 
-// placed tells a waiter where its event is, and reports whether the view is
+// setPosition tells a waiter where its event is, and reports whether the view is
 // that far.
-func (v *View[S]) placed(w *waiter, p events.Position) bool {
+func (v *View[S]) setPosition(w *waiter, p events.Position) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	w.at = p
-	return p.Compare(v.mu.at) <= 0
+	return p.Compare(v.mu.through) <= 0
 }
 
-func (v *View[S]) forget(w *waiter) {
+func (v *View[S]) removeWaiter(w *waiter) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.mu.waiting, w)
 }
 
-// A pace says when the next checkpoint is due.
-type pace struct {
+// A checkpointPolicy says when the next checkpoint is due.
+type checkpointPolicy struct {
 	unsaved uint64        // events folded since the last
 	moved   bool          // events were passed over since the last
 	last    time.Time     // when the last was saved, or folding began
@@ -326,6 +326,6 @@ type pace struct {
 }
 
 // saved says that a checkpoint was saved or taken now, at a cost.
-func (p *pace) saved(cost time.Duration) {
-	*p = pace{last: time.Now(), cost: cost}
+func (p *checkpointPolicy) saved(cost time.Duration) {
+	*p = checkpointPolicy{last: time.Now(), cost: cost}
 }

@@ -132,7 +132,7 @@ func TestFeedbackBesideARefusalIsReadOnTheNextTurn(t *testing.T) {
 		p.admit(session, "go on")
 		p.run(session)
 		read := ""
-		for _, shown := range model.turns[1].Conversation.Shown() {
+		for _, shown := range model.turns[1].Conversation.ModelMessages() {
 			if shown.Role == conversation.ToolRole && shown.Call.Name == "other" {
 				read = shown.Reading.Error
 			}

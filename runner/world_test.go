@@ -218,7 +218,7 @@ func (p *player) Reply(_ context.Context, turn runner.Turn) iter.Seq2[runner.Par
 
 func roles(s *conversation.State) string {
 	var out []string
-	for _, shown := range s.Shown() {
+	for _, shown := range s.ModelMessages() {
 		out = append(out, string(shown.Role))
 	}
 	return strings.Join(out, " ")

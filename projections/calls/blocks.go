@@ -14,7 +14,7 @@ const blockSize = 1 << 20
 // a session or a call does, and has the length of its compressed bytes before
 // it.
 type blockWriter struct {
-	packer
+	codec
 	to   []byte
 	room []byte // to compress into
 }
@@ -52,21 +52,21 @@ func nextBlock(blocks []byte) (block, rest []byte) {
 }
 
 // border goes on to the next block where one was read to its end.
-func (p *packer) border() {
+func (p *codec) border() {
 	if len(p.b) > 0 || len(p.blocks) == 0 {
 		return
 	}
 	block, rest := nextBlock(p.blocks)
 	b, err := s2.Decode(p.room, block)
 	if err != nil {
-		p.tear()
+		p.fail()
 		return
 	}
 	p.b, p.blocks, p.room = b, rest, b[:cap(b)]
 }
 
 // following returns how many bytes the blocks to come have, as they say.
-func (p *packer) following() (bytes int) {
+func (p *codec) following() (bytes int) {
 	for rest := p.blocks; len(rest) > 0; {
 		var block []byte
 		block, rest = nextBlock(rest)

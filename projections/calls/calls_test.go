@@ -47,7 +47,7 @@ func TestAValidHistoryHasNoException(t *testing.T) {
 }
 
 // A log that is cut while its process is at work breaks no law.
-func TestABeginningOfAValidHistoryLacksOnlyEnds(t *testing.T) {
+func TestAPrefixOfAValidHistoryHasOnlyUnfinishedCalls(t *testing.T) {
 	t.Parallel()
 	open := 0
 	for seed := range uint64(repeats(4, 10)) {
@@ -432,7 +432,7 @@ func TestExceptionsAreInTheOrderOfTheLog(t *testing.T) {
 	}
 }
 
-func TestAnImportHasItsOrphansAndItsOpenCallsAsFacts(t *testing.T) {
+func TestOrphansAndOpenCallsOfAnImportAreNoExceptions(t *testing.T) {
 	t.Parallel()
 	d := newImport()
 	d.ask("open", "begun", "done", "denied")
@@ -555,7 +555,7 @@ func TestACallThatBeganIsOpenUntilItIsSettled(t *testing.T) {
 	}
 }
 
-func TestOnlyTheBeginningOfWhatIsLongIsHeld(t *testing.T) {
+func TestLongTextsAreHeldAsAPreview(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
 	long := strings.Repeat("é", 5000)
@@ -634,7 +634,7 @@ func TestASessionIsInterruptedUntilItGoesOn(t *testing.T) {
 	}
 }
 
-func TestWhatComesAfterTheEndOfManyCallsIsCounted(t *testing.T) {
+func TestLateResultsOfManyCallsAreCounted(t *testing.T) {
 	t.Parallel()
 	log := projectionstest.NewLog(5)
 	session, message := log.Mint.Session(), log.Mint.Message()
@@ -690,7 +690,7 @@ func TestWhatComesAfterTheEndOfManyCallsIsCounted(t *testing.T) {
 	}
 }
 
-func TestTornBytesAreNoState(t *testing.T) {
+func TestATruncatedCheckpointIsAnError(t *testing.T) {
 	t.Parallel()
 	whole, err := projections.Pack(fold(projectionstest.History(3, 250)))
 	if err != nil {

@@ -62,9 +62,9 @@ func layersOf(e events.TurnMaterialized) (layers []domain.LayerID) {
 // session unless a prompt or a late result came in between.
 func (known *session) materializedAfter(v events.Envelope) int {
 	if v.Causation.IsZero() || v.Causation == known.Last {
-		return known.Heard
+		return known.LastOrdinal
 	}
-	return known.Own
+	return known.LastRunOrdinal
 }
 
 // checkOffered checks that a turn offers what was in effect when it was put
@@ -100,7 +100,7 @@ func (s *State) checkOffered(known *session, t domain.Offered, observed bool, la
 // placement among those of the turn. Of several it returns the oldest. A registry
 // applies a registration before it puts together a turn after it; a closing that
 // is in effect for a turn is on record before the turn.
-func (s *State) hiderOf(t domain.Offered, r *registered, own *layer, layers []domain.LayerID) (by domain.RegistrationID, since int, ok bool) {
+func (s *State) hiderOf(t domain.Offered, r *registrationSpan, own *layerSpan, layers []domain.LayerID) (by domain.RegistrationID, since int, ok bool) {
 	for _, id := range layers {
 		over := s.kept.Layers[id]
 		if over == nil || over.To != 0 || id != t.Layer && over.Placement <= own.Placement {
@@ -133,9 +133,9 @@ func (s *State) checkTurn(known *session, key Key, tool string, turn domain.Turn
 }
 
 // checkSame checks that a call asked for again under its ID is the same call.
-func (s *State) checkSame(known *session, c *record, asked domain.Call, v events.Envelope) {
+func (s *State) checkSame(known *session, c *callRecord, asked domain.Call, v events.Envelope) {
 	sameInput := bytes.Equal(c.Input, asked.Input)
-	if len(asked.Input) > limit {
+	if len(asked.Input) > previewBytes {
 		sameInput = c.InputPreview == cut(string(asked.Input))
 	}
 	if !known.Imported() && (c.Tool != asked.Name || !sameInput) {
@@ -145,13 +145,13 @@ func (s *State) checkSame(known *session, c *record, asked domain.Call, v events
 
 // checkOrder checks that nothing is on record of a call before it is asked
 // for. An import may find a result before its call.
-func (s *State) checkOrder(known *session, c *record, v events.Envelope) {
+func (s *State) checkOrder(known *session, c *callRecord, v events.Envelope) {
 	if !known.Imported() && c.State != "" {
 		s.report(exception(NeverAsked, c.Key(), c.Tool, s.at(v), "it is asked for after it was %s", c.State))
 	}
 }
 
-func (s *State) checkStart(known *session, c *record, e events.CallStarted, v events.Envelope) {
+func (s *State) checkStart(known *session, c *callRecord, e events.CallStarted, v events.Envelope) {
 	again := func(law Law, format string, args ...any) {
 		s.report(exception(law, c.Key(), c.Tool, s.at(v), format, args...))
 	}
@@ -171,7 +171,7 @@ func (s *State) checkStart(known *session, c *record, e events.CallStarted, v ev
 	}
 }
 
-func (s *State) checkEnd(known *session, c *record, e events.CallSettled, v events.Envelope) {
+func (s *State) checkEnd(known *session, c *callRecord, e events.CallSettled, v events.Envelope) {
 	s.checkNames(known, c, e.Turn, e.Offered, v)
 	if effective := e.Effective; !effective.IsZero() && s.kept.Registrations[effective.Registration] == nil {
 		s.report(exception(NoRegistration, c.Key(), c.Tool, s.at(v), "%s is said to be in effect, and was never registered", effective.Registration))
@@ -183,7 +183,7 @@ func (s *State) checkEnd(known *session, c *record, e events.CallSettled, v even
 
 // checkNames checks what the start or the end of a call that was asked for
 // says of its turn.
-func (s *State) checkNames(known *session, c *record, turn domain.TurnID, offered domain.Offered, v events.Envelope) {
+func (s *State) checkNames(known *session, c *callRecord, turn domain.TurnID, offered domain.Offered, v events.Envelope) {
 	if c.Asked.IsZero() {
 		return
 	}
@@ -202,7 +202,7 @@ func (s *State) checkNames(known *session, c *record, turn domain.TurnID, offere
 
 // checkBegan checks that the end of a call that was asked for agrees with what
 // is on record of its start.
-func (s *State) checkBegan(c *record, e events.CallSettled, v events.Envelope) {
+func (s *State) checkBegan(c *callRecord, e events.CallSettled, v events.Envelope) {
 	begun := !c.Started.IsZero()
 	switch {
 	case begun && !e.Began:

@@ -48,15 +48,15 @@ type Exception struct {
 	Tool     string           `json:"tool,omitempty"`
 }
 
-// A found is an exception and the ordinal of its event.
-type found struct {
+// A foundException is an exception and the ordinal of its event.
+type foundException struct {
 	Exception
 	Ordinal int `json:"ordinal"`
 }
 
 // exception returns the breach of a law by the event at a place, about a call.
-func exception(law Law, key Key, tool string, at Place, format string, args ...any) found {
-	return found{Exception{
+func exception(law Law, key Key, tool string, at Place, format string, args ...any) foundException {
+	return foundException{Exception{
 		Law: law, Detail: fmt.Sprintf(format, args...), Session: key.Session, Stream: events.SessionStream(key.Session),
 		Revision: at.Revision, Position: at.Position, Event: at.Event, Message: key.Message, Call: key.Call, Tool: tool,
 	}, at.Ordinal}
@@ -90,7 +90,7 @@ func (s *State) Exceptions() []Exception {
 // of the log. In a log that is at work they are facts and no breaches.
 func (s *State) Unfinished() []Exception { return inOrder(s.unfinished()) }
 
-func (s *State) unfinished() (all []found) {
+func (s *State) unfinished() (all []foundException) {
 	for c := range s.unusual() {
 		switch {
 		case c.Asked.IsZero():
@@ -110,8 +110,8 @@ func (s *State) unfinished() (all []found) {
 	return all
 }
 
-func inOrder(all []found) []Exception {
-	slices.SortStableFunc(all, func(a, b found) int {
+func inOrder(all []foundException) []Exception {
+	slices.SortStableFunc(all, func(a, b foundException) int {
 		if a.Ordinal != b.Ordinal {
 			return a.Ordinal - b.Ordinal
 		}
@@ -127,7 +127,7 @@ func inOrder(all []found) []Exception {
 // overdue reports whether what is unfinished should have ended: the process that
 // has it is on record as stopped. Where the process is not known, all processes
 // on record must be stopped.
-func (s *State) overdue(f found) bool {
+func (s *State) overdue(f foundException) bool {
 	known := s.sessions[f.Session]
 	if known.Imported() || known.Unknown {
 		return false
@@ -176,11 +176,11 @@ func (s *State) offeredBy(offer int) domain.ProcessID {
 
 // elsewhere reports whether another program ran the call: it is one of an import,
 // and of no turn that was taken here since.
-func (c *record) elsewhere() bool { return c.Imported && c.Turn.IsZero() }
+func (c *callRecord) elsewhere() bool { return c.Imported && c.Turn.IsZero() }
 
 // orphaned returns what is on record of a call that was never asked for.
-func (c *record) orphaned() []found {
-	var all []found
+func (c *callRecord) orphaned() []foundException {
+	var all []foundException
 	add := func(at Place, detail string) {
 		all = append(all, exception(NeverAsked, c.Key(), c.Tool, at, "%s", detail))
 	}

@@ -13,11 +13,11 @@ func apply(s *State, v events.Envelope) *State {
 	s.kept.Folded++
 	if known := s.session(v); known != nil {
 		s.applySession(known, v)
-		known.LastEvent, known.Revision, known.Heard, known.Last = v.Time, v.Revision, s.kept.Folded, v.ID
+		known.LastEvent, known.Revision, known.LastOrdinal, known.Last = v.Time, v.Revision, s.kept.Folded, v.ID
 		switch v.Event.(type) {
 		case events.PromptAdmitted, events.LateResultObserved: // come beside a run, at any time
 		default:
-			known.Own = s.kept.Folded
+			known.LastRunOrdinal = s.kept.Folded
 		}
 	} else if !s.applyProcess(v) {
 		s.applyLayer(v)
@@ -25,7 +25,7 @@ func apply(s *State, v events.Envelope) *State {
 	if e, ok := v.Event.(events.OutputPruned); ok {
 		s.pruned(e, v)
 	}
-	s.giveBack()
+	s.packEnded()
 	return s
 }
 
@@ -58,7 +58,7 @@ func (s *State) session(v events.Envelope) *session {
 	return known
 }
 
-func (s *State) report(f found) { s.kept.Found = append(s.kept.Found, f) }
+func (s *State) report(f foundException) { s.kept.Found = append(s.kept.Found, f) }
 
 func (s *State) applySession(known *session, v events.Envelope) {
 	switch e := v.Event.(type) {
@@ -111,7 +111,7 @@ func (known *session) set(e events.SettingChanged) {
 
 func (s *State) materialized(known *session, e events.TurnMaterialized, v events.Envelope) {
 	if i, again := known.turns.find(e.Turn); again {
-		known.offered[i] = s.intern(known, projections.Merged(s.kept.Offers[known.offered[i]], e.Tools))
+		known.offered[i] = s.intern(known, projections.MergeOffers(s.kept.Offers[known.offered[i]], e.Tools))
 		s.checkEachOffered(known, e, v)
 		return
 	}
@@ -157,7 +157,7 @@ func (s *State) asked(known *session, e events.ReplyReceived, asked domain.Call,
 	}
 	s.checkOrder(known, c, v)
 	c.Turn, c.Tool, c.Asked, c.AskedAt = e.Turn, asked.Name, v.Time, s.at(v)
-	if len(asked.Input) <= limit {
+	if len(asked.Input) <= previewBytes {
 		c.Input = asked.Input
 	} else {
 		c.InputPreview = cut(string(asked.Input))
@@ -170,7 +170,7 @@ func (s *State) asked(known *session, e events.ReplyReceived, asked domain.Call,
 }
 
 // count adds n to the number of open or failed calls, as c is either.
-func (known *session) count(c *record, n int) {
+func (known *session) count(c *callRecord, n int) {
 	switch {
 	case c.Asked.IsZero():
 	case c.State != Settled:
@@ -182,18 +182,18 @@ func (known *session) count(c *record, n int) {
 
 // call returns the record of a call, a fresh one where the log did not name it
 // before. It may be changed until the event is over.
-func (s *State) call(known *session, message domain.MessageID, id domain.CallID, tool string) *record {
+func (s *State) call(known *session, message domain.MessageID, id domain.CallID, tool string) *callRecord {
 	key := Key{known.ID, message, id}
 	sum := hash(known.number, key)
 	r := s.folding()
 	if number, ok := s.find(r, known.number, key, sum); ok {
-		return s.take(r, number)
+		return s.checkOut(r, number)
 	}
-	c := s.shelf.fresh()
+	c := s.store.newRecord()
 	c.session, c.Session, c.Message, c.ID, c.Tool = known.number, known.ID, message, id, tool
 	c.Agent, c.Location, c.Imported = known.Agent, known.Location, known.Imported()
-	s.shelf.add(c, sum)
-	return s.take(r, c.number)
+	s.store.add(c, sum)
+	return s.checkOut(r, c.number)
 }
 
 func (s *State) started(known *session, e events.CallStarted, v events.Envelope) {
@@ -249,20 +249,20 @@ func preview(e events.CallSettled) string {
 	return ""
 }
 
-// cut returns the beginning of a text, whole runes of at most limit bytes, in
+// cut returns the beginning of a text, whole runes of at most previewBytes bytes, in
 // memory of its own.
 func cut(text string) string {
-	if len(text) <= limit {
+	if len(text) <= previewBytes {
 		return text
 	}
-	end := limit
+	end := previewBytes
 	for end > 0 && !utf8.RuneStart(text[end]) {
 		end--
 	}
 	return string([]byte(text[:end]))
 }
 
-func (s *State) retain(r domain.Retained, c *record, v events.Envelope) {
+func (s *State) retain(r domain.Retained, c *callRecord, v events.Envelope) {
 	if held, ok := s.retained[r.Ref]; ok {
 		s.report(exception(ForeignReference, c.Key(), c.Tool, s.at(v), "%s is that of %s", r.Ref, held.Settlement))
 		return
@@ -316,10 +316,10 @@ func (s *State) decided(known *session, e events.PermissionDecided, v events.Env
 }
 
 // called is call for one that the log need not have named: it returns nil then.
-func (s *State) called(key Key) *record {
+func (s *State) called(key Key) *callRecord {
 	session, r := s.sessions[key.Session].number, s.folding()
 	if number, ok := s.find(r, session, key, hash(session, key)); ok {
-		return s.take(r, number)
+		return s.checkOut(r, number)
 	}
 	return nil
 }
@@ -345,11 +345,11 @@ func (s *State) applyLayer(v events.Envelope) {
 	switch e := v.Event.(type) {
 	case events.LayerOpened:
 		if s.kept.Layers[e.Layer] == nil {
-			s.kept.Layers[e.Layer] = &layer{span{From: s.kept.Folded}, e.Placement, e.Process}
+			s.kept.Layers[e.Layer] = &layerSpan{ordinalRange{From: s.kept.Folded}, e.Placement, e.Process}
 		}
 	case events.ToolsRegistered:
 		id, _ := v.Stream.Layer()
-		r := &registered{span: span{From: s.kept.Folded}, Layer: id}
+		r := &registrationSpan{ordinalRange: ordinalRange{From: s.kept.Folded}, Layer: id}
 		for _, t := range e.Tools {
 			r.Names = append(r.Names, t.Name)
 		}

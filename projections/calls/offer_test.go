@@ -47,7 +47,7 @@ func (d *desk) notLive(t *testing.T, at ...events.Envelope) {
 	}
 }
 
-func TestATurnThatOffersWhatAnotherHidesIsABreach(t *testing.T) {
+func TestOfferingAHiddenToolIsAnException(t *testing.T) {
 	t.Parallel()
 	for name, offer := range map[string]func(*desk) events.Envelope{
 		"a later registration in its layer": func(d *desk) events.Envelope {
@@ -91,7 +91,7 @@ func TestATurnThatOffersWhatAnotherHidesIsABreach(t *testing.T) {
 	}
 }
 
-func TestATurnMayOfferWhatWasInEffectWhenItWasPutTogether(t *testing.T) {
+func TestATurnMayOfferAToolThatWasInEffectWhenItWasMaterialized(t *testing.T) {
 	t.Parallel()
 	for name, offer := range map[string]func(*desk){
 		"registered beside the turn": func(d *desk) {
@@ -147,7 +147,7 @@ func TestATurnMayOfferWhatWasInEffectWhenItWasPutTogether(t *testing.T) {
 
 // A prompt and a late result may be appended between putting a turn together and
 // recording it. The turn names the event that led to it.
-func TestATurnIsHeldToTheEventThatLedToIt(t *testing.T) {
+func TestATurnIsCheckedAgainstTheEventThatCausedIt(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*desk){
 		"a closing": func(d *desk) {
@@ -179,7 +179,7 @@ func TestATurnIsHeldToTheEventThatLedToIt(t *testing.T) {
 }
 
 // What was in effect once is checked again after any change of layers.
-func TestATurnIsCheckedAnewAfterAChange(t *testing.T) {
+func TestATurnIsCheckedAgainAfterAChange(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
 	d.offer(d.offers[0])

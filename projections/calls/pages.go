@@ -13,27 +13,27 @@ const pageSize = 64 << 10
 // pages hold packed calls by number, each with its length before it. Those
 // that are full are compressed: neighbouring calls are much alike.
 type pages struct {
-	places []place
-	full   [][]byte // compressed
-	last   []byte   // as it is
-	spent  int      // bytes of calls that no place names any more, uncompressed
-	room   []byte   // to compress into
+	places  []pageOffset
+	full    [][]byte // compressed
+	last    []byte   // as it is
+	garbage int      // bytes of calls that no place names any more, uncompressed
+	room    []byte   // to compress into
 }
 
-// A place is that of a packed call: its page, and where it is in there.
-type place struct{ page, from uint32 }
+// A pageOffset is that of a packed call: its page, and where it is in there.
+type pageOffset struct{ page, from uint32 }
 
 // put adds the bytes of a call, and holds its place.
 func (h *pages) put(number int, packed []byte) {
 	if len(h.last) > 0 && len(h.last)+len(packed)+binary.MaxVarintLen32 > pageSize {
-		h.turn()
+		h.closePage()
 	}
-	h.places[number] = place{uint32(len(h.full)), uint32(len(h.last))}
+	h.places[number] = pageOffset{uint32(len(h.full)), uint32(len(h.last))}
 	h.last = append(binary.AppendUvarint(h.last, uint64(len(packed))), packed...)
 }
 
-// turn begins another page.
-func (h *pages) turn() {
+// closePage begins another page.
+func (h *pages) closePage() {
 	if need := s2.MaxEncodedLen(len(h.last)); len(h.room) < need {
 		h.room = make([]byte, need)
 	}
@@ -41,20 +41,20 @@ func (h *pages) turn() {
 	h.last = h.last[:0]
 }
 
-// wasteful reports that half of what is held is named by no place.
-func (h *pages) wasteful() bool {
-	return h.spent > 4*pageSize && h.spent > len(h.full)*pageSize/2
+// needsCompaction reports that half of what is held is named by no place.
+func (h *pages) needsCompaction() bool {
+	return h.garbage > 4*pageSize && h.garbage > len(h.full)*pageSize/2
 }
 
 // A pageReader reads packed calls, and is quick where they are near each other.
 // It belongs to one goroutine, and is of use until a call is packed.
 type pageReader struct {
 	pages *pages
-	held  [8]heldPage // each page has one place, where the last that belongs there is
+	held  [8]cachedPage // each page has one place, where the last that belongs there is
 }
 
-// A heldPage is a page that was uncompressed.
-type heldPage struct {
+// A cachedPage is a page that was uncompressed.
+type cachedPage struct {
 	number int // from 1
 	bytes  []byte
 }
@@ -79,7 +79,7 @@ func (r *pageReader) page(number int) []byte {
 		if err != nil {
 			panic("calls: a page of this process is torn: " + err.Error())
 		}
-		*held = heldPage{number + 1, b}
+		*held = cachedPage{number + 1, b}
 	}
 	return held.bytes
 }

@@ -35,9 +35,9 @@ type Place struct {
 	Ordinal  int             `json:"ordinal"` // of the events folded, from 1
 }
 
-// limit is how many bytes of a text or of an input are held. The whole is in
+// previewBytes is how many bytes of a text or of an input are held. The whole is in
 // the session's stream.
-const limit = 256
+const previewBytes = 256
 
 // A Call is one call, how far it came and how it ended.
 type Call struct {
@@ -122,37 +122,37 @@ type Retention struct {
 // keeps of it is its whole. Its methods change nothing, and what they return
 // shares nothing that a later event changes.
 type State struct {
-	kept     kept
-	shelf    shelf
+	kept     smallState
+	store    callStore
 	tables   tables
 	sessions map[domain.SessionID]*session
 	streams  map[events.Stream]*session
 	offers   map[string]int
 	retained map[domain.Ref]*Retention
 
-	taken   []*record  // by the event that is being folded
-	again   pageReader // of whoever folds
+	taken   []*callRecord // by the event that is being folded
+	again   pageReader    // of whoever folds
 	scratch []byte
 	changes int                                   // of layers and registrations
 	allLive []int                                 // by offer, changes when all of it was last seen in effect, from 1
 	active  map[layerName][]domain.RegistrationID // that are not closed, oldest first
 }
 
-// kept is the part of a State that is small, and kept as JSON.
-type kept struct {
-	Folded        int                                   `json:"folded"`
-	Sessions      []*session                            `json:"-"`      // in the order in which the log first names them
-	Offers        [][]domain.Offered                    `json:"offers"` // each once, whatever the number of turns that made it
-	Layers        map[domain.LayerID]*layer             `json:"layers"`
-	Registrations map[domain.RegistrationID]*registered `json:"registrations"`
-	Processes     map[domain.ProcessID]bool             `json:"processes"`   // whether it is on record as stopped
-	Permissions   map[domain.PermissionID]permission    `json:"permissions"` // not decided
-	Retained      []*Retention                          `json:"retained"`
-	Found         []found                               `json:"found"` // exceptions that nothing later can mend
+// smallState is the part of a State that is small, and kept as JSON.
+type smallState struct {
+	Folded        int                                         `json:"folded"`
+	Sessions      []*session                                  `json:"-"`      // in the order in which the log first names them
+	Offers        [][]domain.Offered                          `json:"offers"` // each once, whatever the number of turns that made it
+	Layers        map[domain.LayerID]*layerSpan               `json:"layers"`
+	Registrations map[domain.RegistrationID]*registrationSpan `json:"registrations"`
+	Processes     map[domain.ProcessID]bool                   `json:"processes"`   // whether it is on record as stopped
+	Permissions   map[domain.PermissionID]permission          `json:"permissions"` // not decided
+	Retained      []*Retention                                `json:"retained"`
+	Found         []foundException                            `json:"found"` // exceptions that nothing later can mend
 }
 
-// A record is a Call with what only the checks need.
-type record struct {
+// A callRecord is a Call with what only the checks need.
+type callRecord struct {
 	Call
 	Idempotent bool    // the start says so
 	Strays     []Place // late results that came while nobody had asked for it
@@ -163,29 +163,29 @@ type record struct {
 // A session is a Session with what only the checks need.
 type session struct {
 	Session
-	Heard    int            `json:"heard"`             // the ordinal of its last event
-	Last     domain.EventID `json:"last"`              // its last event
-	Own      int            `json:"own"`               // the ordinal of its last event that its run appended in order
-	Unknown  bool           `json:"unknown,omitempty"` // it holds an event of a kind that is not known
-	number   int
-	turns    seen[domain.TurnID]
-	offered  []int                  // by turn, the place in Offers of what it offered
-	answered seen[domain.MessageID] // the replies
+	LastOrdinal    int            `json:"heard"`             // the ordinal of its last event
+	Last           domain.EventID `json:"last"`              // its last event
+	LastRunOrdinal int            `json:"own"`               // the ordinal of its last event that its run appended in order
+	Unknown        bool           `json:"unknown,omitempty"` // it holds an event of a kind that is not known
+	number         int
+	turns          idList[domain.TurnID]
+	offered        []int                    // by turn, the place in Offers of what it offered
+	answered       idList[domain.MessageID] // the replies
 }
 
-// seen holds IDs in the order in which they were added. The last ones are
+// idList holds IDs in the order in which they were added. The last ones are
 // found without an index, which is made where there are many.
-type seen[K comparable] struct {
+type idList[K comparable] struct {
 	list []K
 	at   map[K]int
 }
 
 // few is how many are looked through.
-const few = 32
+const recentIDs = 32
 
 // find returns the place of an ID.
-func (s *seen[K]) find(id K) (int, bool) {
-	for i := len(s.list) - 1; i >= 0 && i >= len(s.list)-few; i-- {
+func (s *idList[K]) find(id K) (int, bool) {
+	for i := len(s.list) - 1; i >= 0 && i >= len(s.list)-recentIDs; i-- {
 		if s.list[i] == id {
 			return i, true
 		}
@@ -195,12 +195,12 @@ func (s *seen[K]) find(id K) (int, bool) {
 }
 
 // add adds an ID that is not held.
-func (s *seen[K]) add(id K) {
-	if len(s.list) >= few {
+func (s *idList[K]) add(id K) {
+	if len(s.list) >= recentIDs {
 		if s.at == nil {
 			s.at = map[K]int{}
 		}
-		s.at[s.list[len(s.list)-few]] = len(s.list) - few
+		s.at[s.list[len(s.list)-recentIDs]] = len(s.list) - recentIDs
 	}
 	s.list = append(s.list, id)
 }
@@ -212,25 +212,25 @@ type permission struct {
 	Place  Place  `json:"place"`
 }
 
-// A span is when something was live, in ordinals. To is zero while it is.
-type span struct {
+// An ordinalRange is when something was live, in ordinals. To is zero while it is.
+type ordinalRange struct {
 	From int `json:"from"`
 	To   int `json:"to,omitempty"`
 }
 
 // reaches reports whether the span had not ended at an ordinal.
-func (s span) reaches(ordinal int) bool { return s.To == 0 || s.To > ordinal }
+func (s ordinalRange) reaches(ordinal int) bool { return s.To == 0 || s.To > ordinal }
 
-// A layer is how long a layer was open, where it lies, and whose it is.
-type layer struct {
-	span
+// A layerSpan is how long a layer was open, where it lies, and whose it is.
+type layerSpan struct {
+	ordinalRange
 	Placement domain.Placement `json:"placement"`
 	Process   domain.ProcessID `json:"process,omitzero"`
 }
 
-// A registered is a registration as far as the checks need it.
-type registered struct {
-	span
+// A registrationSpan is a registration as far as the checks need it.
+type registrationSpan struct {
+	ordinalRange
 	Layer domain.LayerID `json:"layer"`
 	Names []domain.Name  `json:"names"`
 }
@@ -242,9 +242,9 @@ func Projection() projections.Projection[*State] {
 
 // New returns the state in which nothing has happened.
 func New() *State {
-	s := &State{kept: kept{
-		Layers:        map[domain.LayerID]*layer{},
-		Registrations: map[domain.RegistrationID]*registered{},
+	s := &State{kept: smallState{
+		Layers:        map[domain.LayerID]*layerSpan{},
+		Registrations: map[domain.RegistrationID]*registrationSpan{},
 		Processes:     map[domain.ProcessID]bool{},
 		Permissions:   map[domain.PermissionID]permission{},
 	}}
@@ -288,7 +288,7 @@ type layerName struct {
 }
 
 // activate adds a registration, the latest of its layer, to the active ones.
-func (s *State) activate(id domain.RegistrationID, r *registered) {
+func (s *State) activate(id domain.RegistrationID, r *registrationSpan) {
 	for _, name := range r.Names {
 		at := layerName{r.Layer, name}
 		s.active[at] = append(s.active[at], id)
@@ -296,7 +296,7 @@ func (s *State) activate(id domain.RegistrationID, r *registered) {
 }
 
 // deactivate removes a registration from the active ones.
-func (s *State) deactivate(id domain.RegistrationID, r *registered) {
+func (s *State) deactivate(id domain.RegistrationID, r *registrationSpan) {
 	for _, name := range r.Names {
 		at := layerName{r.Layer, name}
 		s.active[at] = slices.DeleteFunc(s.active[at], func(other domain.RegistrationID) bool { return other == id })

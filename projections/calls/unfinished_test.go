@@ -33,7 +33,7 @@ func (d *desk) stop(p domain.ProcessID) {
 
 // What is unfinished is a fact while its process is not on record as stopped, and
 // a breach from then on until it ends.
-func TestWhatIsUnfinishedIsABreachOnceItsProcessIsStopped(t *testing.T) {
+func TestAnUnfinishedCallIsAnExceptionOnceItsProcessStopped(t *testing.T) {
 	t.Parallel()
 	ask := func(d *desk) {
 		d.add(events.PermissionRequested{Permission: d.log.Mint.Permission(), Message: d.message, Call: "a", Action: "read", Resources: []string{"a"}})

@@ -325,7 +325,7 @@ func TestUnknownLayersHaveNothing(t *testing.T) {
 	}
 }
 
-func TestWhatIsReturnedIsNotChangedByLaterEvents(t *testing.T) {
+func TestLaterEventsDoNotChangeReturnedValues(t *testing.T) {
 	t.Parallel()
 	b := bench{projectionstest.NewLog(1)}
 	app := b.open(domain.Application)

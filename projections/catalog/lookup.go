@@ -46,20 +46,20 @@ func (s *State) OpenOf(process domain.ProcessID) []Layer {
 	return open
 }
 
-func (l *layer) brief() Layer {
+func (l *layerIndex) brief() Layer {
 	b := l.Layer
 	b.Registrations = nil
 	return b
 }
 
-func (l *layer) copy() Layer {
+func (l *layerIndex) copy() Layer {
 	c := l.Layer
 	c.Registrations = slices.Clone(c.Registrations)
 	return c
 }
 
 // entry returns what the registration at i means by a name.
-func (l *layer) entry(i int, name domain.Name) Entry {
+func (l *layerIndex) entry(i int, name domain.Name) Entry {
 	r := &l.Registrations[i]
 	t, _ := r.tool(name)
 	return Entry{
@@ -69,7 +69,7 @@ func (l *layer) entry(i int, name domain.Name) Entry {
 }
 
 // top returns the latest active registration of a name.
-func (l *layer) top(name domain.Name) (int, bool) {
+func (l *layerIndex) top(name domain.Name) (int, bool) {
 	if l.Ended != 0 {
 		return 0, false
 	}
@@ -125,7 +125,7 @@ func (s *State) Catalog(layers []domain.LayerID) []Entry {
 }
 
 // effective returns what is in effect in one layer, in definition order.
-func (l *layer) effective() []Entry {
+func (l *layerIndex) effective() []Entry {
 	if l.Ended != 0 {
 		return nil
 	}
@@ -175,7 +175,7 @@ func (s *State) ClosedBy(r domain.RegistrationID, layer domain.LayerID) (domain.
 }
 
 // find returns the layer and the place in it of a registration.
-func (s *State) find(r domain.RegistrationID, id domain.LayerID) (*layer, int, bool) {
+func (s *State) find(r domain.RegistrationID, id domain.LayerID) (*layerIndex, int, bool) {
 	l, ok := s.index[id]
 	if !ok {
 		return nil, 0, false
@@ -186,7 +186,7 @@ func (s *State) find(r domain.RegistrationID, id domain.LayerID) (*layer, int, b
 
 // end returns the event that ended the registration at i and its ordinal, zero
 // where it is active.
-func (l *layer) end(i int) (domain.EventID, int) {
+func (l *layerIndex) end(i int) (domain.EventID, int) {
 	r := &l.Registrations[i]
 	if r.Ended != 0 && (l.Ended == 0 || r.Ended < l.Ended) {
 		return r.Closed, r.Ended
@@ -194,9 +194,9 @@ func (l *layer) end(i int) (domain.EventID, int) {
 	return l.Closed, l.Ended
 }
 
-// A span is the time for which a registration was active, in ordinals. The end
+// An activeSpan is the time for which a registration was active, in ordinals. The end
 // is exclusive; an active one ends behind everything.
-type span struct {
+type activeSpan struct {
 	event      domain.EventID // of the registration
 	began, end int
 }
@@ -228,8 +228,8 @@ func (s *State) Displaced(layers []domain.LayerID, offered domain.Offered) (doma
 	}
 }
 
-// earliest returns the first span that began before an ordinal and reached it.
-func earliest(spans []span, until int) (first span, ok bool) {
+// earliest returns the first activeSpan that began before an ordinal and reached it.
+func earliest(spans []activeSpan, until int) (first activeSpan, ok bool) {
 	for _, h := range spans {
 		if h.began < until && h.end >= until && (!ok || h.began < first.began) {
 			first, ok = h, true
@@ -240,8 +240,8 @@ func earliest(spans []span, until int) (first span, ok bool) {
 
 // hiders returns the spans of all registrations that hide, or hid, the one at
 // i of l under a name while both were active.
-func (s *State) hiders(layers []domain.LayerID, l *layer, i int, name domain.Name) []span {
-	var spans []span
+func (s *State) hiders(layers []domain.LayerID, l *layerIndex, i int, name domain.Name) []activeSpan {
+	var spans []activeSpan
 	above := false
 	for _, id := range layers {
 		higher, ok := s.index[id]
@@ -258,11 +258,11 @@ func (s *State) hiders(layers []domain.LayerID, l *layer, i int, name domain.Nam
 	return spans
 }
 
-func (s *State) span(l *layer, i int) span {
+func (s *State) span(l *layerIndex, i int) activeSpan {
 	_, end := l.end(i)
 	if end == 0 {
 		end = s.folded + 1
 	}
 	r := &l.Registrations[i]
-	return span{domain.EventOf(r.ID), r.Began, end}
+	return activeSpan{domain.EventOf(r.ID), r.Began, end}
 }

@@ -22,7 +22,7 @@ type Layer struct {
 	Opened        time.Time        `json:"opened"`
 	Closed        domain.EventID   `json:"closed,omitzero"` // zero: open
 	Reason        string           `json:"reason,omitempty"`
-	Registrations []Registration   `json:"registrations,omitempty"` // oldest first, closed ones kept
+	Registrations []Registration   `json:"registrations,omitempty"` // oldest first, closed ones added
 	Began         int              `json:"began"`                   // the ordinal of its opening
 	Ended         int              `json:"ended,omitempty"`         // the ordinal of Closed; zero: open
 }
@@ -65,13 +65,13 @@ type Entry struct {
 // changes; its schemas must not be changed. Its JSON is its whole.
 type State struct {
 	folded    int
-	layers    []*layer // in order of opening
-	index     map[domain.LayerID]*layer
-	processes map[domain.ProcessID][]*layer // in order of opening
+	layers    []*layerIndex // in order of opening
+	index     map[domain.LayerID]*layerIndex
+	processes map[domain.ProcessID][]*layerIndex // in order of opening
 }
 
-// A layer is a Layer with what finds its registrations by name.
-type layer struct {
+// A layerIndex is a Layer with what finds its registrations by name.
+type layerIndex struct {
 	Layer
 	named  map[domain.Name][]int // every registration of a name, oldest first
 	active []int                 // the registrations that are not closed, oldest first
@@ -93,7 +93,7 @@ func Projection() projections.Projection[*State] {
 
 // New returns the state in which there is no layer.
 func New() *State {
-	return &State{index: map[domain.LayerID]*layer{}, processes: map[domain.ProcessID][]*layer{}}
+	return &State{index: map[domain.LayerID]*layerIndex{}, processes: map[domain.ProcessID][]*layerIndex{}}
 }
 
 func apply(s *State, v events.Envelope) *State {
@@ -126,19 +126,19 @@ func (s *State) open(e events.LayerOpened, v events.Envelope) {
 
 // add puts a layer at the end, with the registrations that it has.
 func (s *State) add(l Layer) {
-	kept := &layer{Layer: l, named: map[domain.Name][]int{}, byID: map[domain.RegistrationID]int{}}
-	s.layers = append(s.layers, kept)
-	s.index[l.ID] = kept
+	added := &layerIndex{Layer: l, named: map[domain.Name][]int{}, byID: map[domain.RegistrationID]int{}}
+	s.layers = append(s.layers, added)
+	s.index[l.ID] = added
 	if !l.Process.IsZero() {
-		s.processes[l.Process] = append(s.processes[l.Process], kept)
+		s.processes[l.Process] = append(s.processes[l.Process], added)
 	}
-	for i := range kept.Registrations {
-		kept.find(i)
+	for i := range added.Registrations {
+		added.find(i)
 	}
 }
 
 // find makes the registration at i one that can be found.
-func (l *layer) find(i int) {
+func (l *layerIndex) find(i int) {
 	r := &l.Registrations[i]
 	l.byID[r.ID] = i
 	if r.Ended == 0 {
@@ -189,7 +189,7 @@ func (s *State) closeLayer(e events.LayerClosed, v events.Envelope) {
 }
 
 // of returns the layer whose stream it is.
-func (s *State) of(stream events.Stream) (*layer, bool) {
+func (s *State) of(stream events.Stream) (*layerIndex, bool) {
 	id, ok := stream.Layer()
 	if !ok {
 		return nil, false

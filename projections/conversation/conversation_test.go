@@ -73,7 +73,7 @@ func TestADecodedConversationIsShownTheSame(t *testing.T) {
 		for _, stream := range sessions(projectionstest.History(seed, 200)) {
 			for cut := 0; cut <= len(stream); cut += 5 {
 				s := fold(stream[:cut])
-				before, after := s.Shown(), decoded(t, s).Shown()
+				before, after := s.ModelMessages(), decoded(t, s).ModelMessages()
 				if reflect.DeepEqual(before, after) {
 					continue
 				}
@@ -166,7 +166,7 @@ func TestACallWithoutASettlementIsShownAsUnknown(t *testing.T) {
 	d.settle(message, "b", "text of b")
 	var roles []conversation.Role
 	var readings []domain.ToolResult
-	for _, m := range d.state().Shown() {
+	for _, m := range d.state().ModelMessages() {
 		roles = append(roles, m.Role)
 		if m.Role == conversation.ToolRole {
 			readings = append(readings, m.Reading)
@@ -223,7 +223,7 @@ func TestOneIDTwiceInOneReplyHasOneSettlement(t *testing.T) {
 			t.Errorf("call %+v, want it started and settled with the first settlement", c)
 		}
 	}
-	if got := len(s.Shown()); got != 2 {
+	if got := len(s.ModelMessages()); got != 2 {
 		t.Errorf("%d messages are shown, want the reply and one answer", got)
 	}
 }
@@ -294,7 +294,7 @@ func TestLateResultsAreCountedAndNeverApplied(t *testing.T) {
 	}
 }
 
-func TestKindsThatAreNotKnownAreNamedOnce(t *testing.T) {
+func TestUnknownKindsAreListedOnce(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
 	for range 2 {
@@ -355,7 +355,7 @@ func TestPromptAdmittedDuringATurnFollowsTheReply(t *testing.T) {
 	d.add(events.ReplyReceived{Turn: turn, Message: reply, Text: ", all of it"})
 	s := d.state()
 	var got []string
-	for _, shown := range s.Shown() {
+	for _, shown := range s.ModelMessages() {
 		got = append(got, shown.Text)
 	}
 	if want := []string{"first", "to the first, all of it", "second", "third"}; !slices.Equal(got, want) {

@@ -5,7 +5,7 @@
 // came, and beside them stand the last turn, the requests for permission that
 // are not decided, the approvals that hold, and whether the session was
 // interrupted or closed. From the state alone a runner plans the next step.
-// [State.Shown] renders it as a model reads it.
+// [State.ModelMessages] renders it as a model reads it.
 //
 // A reply that is recorded in several events is one message, as is a turn. The
 // same call ID in another message is another call. Where one reply asks twice

@@ -72,7 +72,7 @@ func (s *State) prompt(e events.PromptAdmitted, v events.Envelope) {
 // materialized takes a turn, or what a further event adds to the last one.
 func (s *State) materialized(e events.TurnMaterialized, v events.Envelope) {
 	if s.Turn != nil && s.Turn.Turn == e.Turn {
-		e.Tools = projections.Merged(s.Turn.Tools, e.Tools)
+		e.Tools = projections.MergeOffers(s.Turn.Tools, e.Tools)
 	} else {
 		s.Unread = 0
 	}
@@ -110,7 +110,7 @@ func (r *Reply) add(e events.ReplyReceived, offer domain.Offer) {
 		}
 		r.Calls = append(r.Calls, call)
 	}
-	r.Offer.Tools = projections.Merged(r.Offer.Tools, offer.Tools)
+	r.Offer.Tools = projections.MergeOffers(r.Offer.Tools, offer.Tools)
 	r.Tokens.Input += e.Tokens.Input
 	r.Tokens.Output += e.Tokens.Output
 	r.Tokens.CacheRead += e.Tokens.CacheRead

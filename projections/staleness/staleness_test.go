@@ -77,7 +77,7 @@ func watched(history []events.Envelope, s *staleness.State) []watch {
 	return all
 }
 
-func TestWhatChangedAnOfferIsTheEventSinceWhichItDiffers(t *testing.T) {
+func TestChangedByIsTheEventSinceWhichTheOfferDiffers(t *testing.T) {
 	t.Parallel()
 	stale := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -288,7 +288,7 @@ func TestRemovedOverlayIsStaleThoughTheApplicationHasTheName(t *testing.T) {
 	stale(t, b.judge(t, turn, "read"), closing)
 }
 
-func TestWhatIsRevealedAgainIsCurrentAgain(t *testing.T) {
+func TestARevealedRegistrationIsCurrentAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench()
 	b.register(b.app, "a", "read")
@@ -301,7 +301,7 @@ func TestWhatIsRevealedAgainIsCurrentAgain(t *testing.T) {
 	stale(t, b.judge(t, turn, "read"), hides)
 }
 
-func TestClosingWhatIsHiddenChangesNothingMore(t *testing.T) {
+func TestClosingAHiddenRegistrationChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench()
 	offered := b.register(b.app, "a", "read")
@@ -348,7 +348,7 @@ func TestLayersOfOnePlacementAreInOrderOfOpening(t *testing.T) {
 	}
 }
 
-func TestWhatWasNeverRegisteredIsStaleSinceNoEvent(t *testing.T) {
+func TestAnUnregisteredOfferIsStaleSinceNoEvent(t *testing.T) {
 	t.Parallel()
 	b := newBench()
 	r := b.register(b.app, "a", "read")

@@ -13,13 +13,13 @@ import (
 // State holds what each turn offered, beside the catalog that judges it. Its
 // methods change nothing. Its JSON is its whole.
 type State struct {
-	kept   kept
+	data   stateJSON
 	turns  map[domain.TurnID]int
 	offers map[string]int
 }
 
-// kept is the JSON of a State.
-type kept struct {
+// stateJSON is the JSON of a State.
+type stateJSON struct {
 	Catalog   *catalog.State              `json:"catalog"`
 	Locations map[domain.SessionID]string `json:"locations"`
 	Turns     []turn                      `json:"turns"`
@@ -78,17 +78,17 @@ func Projection() projections.Projection[*State] {
 }
 
 func newState() *State {
-	s := &State{kept: kept{Catalog: catalog.New(), Locations: map[domain.SessionID]string{}}}
+	s := &State{data: stateJSON{Catalog: catalog.New(), Locations: map[domain.SessionID]string{}}}
 	s.index()
 	return s
 }
 
 func (s *State) index() {
 	s.turns, s.offers = map[domain.TurnID]int{}, map[string]int{}
-	for i, t := range s.kept.Turns {
+	for i, t := range s.data.Turns {
 		s.turns[t.Turn] = i
 	}
-	for i, o := range s.kept.Offers {
+	for i, o := range s.data.Offers {
 		s.offers[o.key()] = i
 	}
 }
@@ -99,11 +99,11 @@ var layers = catalog.Projection()
 func apply(s *State, v events.Envelope) *State {
 	switch e := v.Event.(type) {
 	case events.SessionOpened:
-		s.kept.Locations[e.Session] = e.Location
+		s.data.Locations[e.Session] = e.Location
 	case events.TurnMaterialized:
 		s.materialized(e, v)
 	default:
-		s.kept.Catalog = layers.Apply(s.kept.Catalog, v)
+		s.data.Catalog = layers.Apply(s.data.Catalog, v)
 	}
 	return s
 }
@@ -116,15 +116,15 @@ func (s *State) materialized(e events.TurnMaterialized, v events.Envelope) {
 	tools := e.Tools
 	i, again := s.turns[e.Turn]
 	if again {
-		tools = projections.Merged(s.kept.Offers[s.kept.Turns[i].Offer].Tools, tools)
+		tools = projections.MergeOffers(s.data.Offers[s.data.Turns[i].Offer].Tools, tools)
 	}
 	made := s.intern(offer{Tools: tools, Layers: s.layers(session, tools)})
 	if again {
-		s.kept.Turns[i].Offer = made
+		s.data.Turns[i].Offer = made
 		return
 	}
-	s.turns[e.Turn] = len(s.kept.Turns)
-	s.kept.Turns = append(s.kept.Turns, turn{session, e.Turn, v.ID, made})
+	s.turns[e.Turn] = len(s.data.Turns)
+	s.data.Turns = append(s.data.Turns, turn{session, e.Turn, v.ID, made})
 }
 
 // intern returns the place of an offer in Offers.
@@ -132,8 +132,8 @@ func (s *State) intern(o offer) int {
 	key := o.key()
 	i, ok := s.offers[key]
 	if !ok {
-		i = len(s.kept.Offers)
-		s.kept.Offers = append(s.kept.Offers, o)
+		i = len(s.data.Offers)
+		s.data.Offers = append(s.data.Offers, o)
 		s.offers[key] = i
 	}
 	return i
@@ -142,28 +142,28 @@ func (s *State) intern(o offer) int {
 // layers returns the layers that a turn of a session was taken from, as
 // [Turn.Layers] documents.
 func (s *State) layers(session domain.SessionID, tools []domain.Offered) []domain.LayerID {
-	t := reach{session: session, locations: map[string]bool{}, processes: map[domain.ProcessID]bool{}, own: map[domain.LayerID]bool{}}
-	if location := s.kept.Locations[session]; location != "" {
+	t := turnScope{session: session, locations: map[string]bool{}, processes: map[domain.ProcessID]bool{}, own: map[domain.LayerID]bool{}}
+	if location := s.data.Locations[session]; location != "" {
 		t.locations[location] = true
 	}
 	var layers []catalog.Layer
 	for _, tool := range tools {
-		if l, ok := s.kept.Catalog.Brief(tool.Layer); ok && t.add(l) {
+		if l, ok := s.data.Catalog.Brief(tool.Layer); ok && t.add(l) {
 			layers = append(layers, l)
 		}
 	}
 	for _, process := range t.order {
-		for _, l := range s.kept.Catalog.OpenOf(process) {
+		for _, l := range s.data.Catalog.OpenOf(process) {
 			if !t.own[l.ID] && t.holds(l) {
 				layers = append(layers, l)
 			}
 		}
 	}
-	return rising(layers)
+	return byPlacement(layers)
 }
 
-// A reach is what the layers of one turn have in common.
-type reach struct {
+// A turnScope is what the layers of one turn have in common.
+type turnScope struct {
 	session   domain.SessionID
 	locations map[string]bool
 	processes map[domain.ProcessID]bool
@@ -173,7 +173,7 @@ type reach struct {
 
 // add adds a layer that the turn offers tools of. It reports whether that is
 // the first of them.
-func (t *reach) add(l catalog.Layer) bool {
+func (t *turnScope) add(l catalog.Layer) bool {
 	if t.own[l.ID] {
 		return false
 	}
@@ -189,7 +189,7 @@ func (t *reach) add(l catalog.Layer) bool {
 }
 
 // holds reports whether a layer of one of the processes belongs to the turn.
-func (t *reach) holds(l catalog.Layer) bool {
+func (t *turnScope) holds(l catalog.Layer) bool {
 	switch l.Placement {
 	case domain.Application:
 		return true
@@ -201,9 +201,9 @@ func (t *reach) holds(l catalog.Layer) bool {
 	return false
 }
 
-// rising returns the IDs of layers by placement, and those of one placement in
+// byPlacement returns the IDs of layers by placement, and those of one placement in
 // order of opening.
-func rising(layers []catalog.Layer) []domain.LayerID {
+func byPlacement(layers []catalog.Layer) []domain.LayerID {
 	slices.SortStableFunc(layers, func(a, b catalog.Layer) int {
 		if a.Placement != b.Placement {
 			return int(a.Placement) - int(b.Placement)
@@ -224,14 +224,14 @@ func (s *State) Turn(id domain.TurnID) (Turn, bool) {
 	if !ok {
 		return Turn{}, false
 	}
-	return s.judged(s.kept.Turns[i]), true
+	return s.judged(s.data.Turns[i]), true
 }
 
 // Turns returns the turns of a session in log order, each judged by all events
 // folded.
 func (s *State) Turns(session domain.SessionID) []Turn {
 	var turns []Turn
-	for _, t := range s.kept.Turns {
+	for _, t := range s.data.Turns {
 		if t.Session == session {
 			turns = append(turns, s.judged(t))
 		}
@@ -240,21 +240,21 @@ func (s *State) Turns(session domain.SessionID) []Turn {
 }
 
 func (s *State) judged(t turn) Turn {
-	made := s.kept.Offers[t.Offer]
+	made := s.data.Offers[t.Offer]
 	judged := Turn{Session: t.Session, Turn: t.Turn, Event: t.Event, Layers: slices.Clone(made.Layers)}
 	for _, offered := range made.Tools {
-		judged.Offers = append(judged.Offers, Offer{offered, Judge(s.kept.Catalog, made.Layers, offered)})
+		judged.Offers = append(judged.Offers, Offer{offered, Judge(s.data.Catalog, made.Layers, offered)})
 	}
 	return judged
 }
 
 // MarshalJSON writes what UnmarshalJSON reads.
-func (s *State) MarshalJSON() ([]byte, error) { return projections.Encode(s.kept) }
+func (s *State) MarshalJSON() ([]byte, error) { return projections.Encode(s.data) }
 
 // UnmarshalJSON reads what MarshalJSON writes.
 func (s *State) UnmarshalJSON(data []byte) error {
 	*s = *newState()
-	if err := json.Unmarshal(data, &s.kept); err != nil {
+	if err := json.Unmarshal(data, &s.data); err != nil {
 		return err
 	}
 	s.index()

@@ -36,7 +36,7 @@ const (
 )
 
 // flags says what a call has.
-func (c *record) flags() (f uint32) {
+func (c *callRecord) flags() (f uint32) {
 	e := &c.Settlement
 	for _, has := range []struct {
 		flag uint32
@@ -63,18 +63,18 @@ func (c *record) flags() (f uint32) {
 var stages = [...]Stage{"", Asked, Begun, Settled}
 
 // packKey goes through what a call is found by.
-func (s *State) packKey(p *packer, c *record) {
+func (s *State) packKey(p *codec, c *callRecord) {
 	unsigned(p, &c.session)
 	id(p, &c.Message)
 	text(p, &c.ID)
 }
 
 // pack goes through a call. Its session is given by number.
-func (s *State) pack(p *packer, c *record) {
+func (s *State) pack(p *codec, c *callRecord) {
 	s.packKey(p, c)
 	if p.reading {
 		if c.session < 0 || c.session >= len(s.kept.Sessions) {
-			p.tear()
+			p.fail()
 			return
 		}
 		c.Session = s.kept.Sessions[c.session].ID
@@ -88,16 +88,16 @@ func (s *State) pack(p *packer, c *record) {
 	if p.reading { // what is written may be read by others meanwhile
 		c.Imported, c.Idempotent = has(isImported), has(isIdempotent)
 	}
-	known(p, &p.tables.words, &c.Tool)
-	known(p, &p.tables.words, &c.Agent)
-	known(p, &p.tables.words, &c.Location)
+	word(p, &p.tables.words, &c.Tool)
+	word(p, &p.tables.words, &c.Agent)
+	word(p, &p.tables.words, &c.Location)
 	stage := 0
 	for stages[stage] != c.State {
 		stage++
 	}
 	unsigned(p, &stage)
 	if stage < 0 || stage >= len(stages) {
-		p.tear()
+		p.fail()
 		return
 	}
 	if p.reading {
@@ -107,7 +107,7 @@ func (s *State) pack(p *packer, c *record) {
 		id(p, &c.Turn)
 	}
 	if has(hasOffered) {
-		held(p, &p.tables.offered, &c.Offered, same, same)
+		tableValue(p, &p.tables.offered, &c.Offered, same, same)
 	}
 	if has(hasInput) {
 		text(p, &c.Input)
@@ -126,7 +126,7 @@ func (s *State) pack(p *packer, c *record) {
 		p.place(&c.StartedAt)
 	}
 	if has(hasProcess) {
-		held(p, &p.tables.processes, &c.Process, same, same)
+		tableValue(p, &p.tables.processes, &c.Process, same, same)
 	}
 	if has(hasLate) {
 		unsigned(p, &c.Late)
@@ -150,7 +150,7 @@ func (s *State) pack(p *packer, c *record) {
 }
 
 // packEnd goes through how a call ended.
-func (s *State) packEnd(p *packer, c *record, has func(uint32) bool) {
+func (s *State) packEnd(p *codec, c *callRecord, has func(uint32) bool) {
 	p.time(&c.Settled)
 	id(p, &c.SettledBy)
 	p.place(&c.SettledAt)
@@ -166,13 +166,13 @@ func (s *State) packEnd(p *packer, c *record, has func(uint32) bool) {
 		id(p, &e.Turn)
 	}
 	if has(isOtherTool) {
-		known(p, &p.tables.words, &e.Tool)
+		word(p, &p.tables.words, &e.Tool)
 	}
 	if has(isOtherOffered) {
-		held(p, &p.tables.offered, &e.Offered, same, same)
+		tableValue(p, &p.tables.offered, &e.Offered, same, same)
 	}
 	if has(hasEffective) {
-		held(p, &p.tables.offered, &e.Effective, same, same)
+		tableValue(p, &p.tables.offered, &e.Effective, same, same)
 	}
 	if has(hasChangedBy) {
 		id(p, &e.ChangedBy)
@@ -195,13 +195,13 @@ func (s *State) packEnd(p *packer, c *record, has func(uint32) bool) {
 }
 
 // asJSON goes through what is rare.
-func asJSON[T any](p *packer, v *T) {
+func asJSON[T any](p *codec, v *T) {
 	var data []byte
 	if !p.reading {
 		data, _ = json.Marshal(v) // texts and numbers, which have a form
 	}
 	text(p, &data)
 	if p.reading && !p.broken && json.Unmarshal(data, v) != nil {
-		p.tear()
+		p.fail()
 	}
 }

@@ -16,29 +16,29 @@ func (s *State) AppendBinary(b []byte) ([]byte, error) {
 	if err != nil {
 		return b, err
 	}
-	text(&w.packer, &small)
+	text(&w.codec, &small)
 	w.count(len(s.kept.Sessions))
 	for _, known := range s.kept.Sessions {
-		if err := known.pack(&w.packer); err != nil {
+		if err := known.pack(&w.codec); err != nil {
 			return b, err
 		}
 		w.border()
 	}
-	s.tables.pack(&w.packer)
-	live := packer{tables: &tables{}}
-	w.count(len(s.shelf.live))
+	s.tables.pack(&w.codec)
+	live := codec{tables: &tables{}}
+	w.count(len(s.store.live))
 	r := s.reader()
-	for i, c := range s.shelf.live {
+	for i, c := range s.store.live {
 		var packed []byte
 		if c != nil {
 			s.pack(&live, c)
 		} else {
 			packed = r.packed(i)
 		}
-		text(&w.packer, &packed) // none where it is live
+		text(&w.codec, &packed) // none where it is live
 		w.border()
 	}
-	live.tables.pack(&w.packer)
+	live.tables.pack(&w.codec)
 	w.b = append(w.b, live.b...)
 	return w.end(), nil
 }
@@ -46,11 +46,11 @@ func (s *State) AppendBinary(b []byte) ([]byte, error) {
 // UnmarshalBinary makes s what AppendBinary was called on.
 func (s *State) UnmarshalBinary(data []byte) error {
 	*s = *New()
-	p := &packer{reading: true, blocks: data}
+	p := &codec{reading: true, blocks: data}
 	p.border()
 	var small []byte
 	if text(p, &small); p.broken {
-		return errTorn
+		return errCorrupt
 	}
 	if err := json.Unmarshal(small, &s.kept); err != nil {
 		return err
@@ -67,21 +67,21 @@ func (s *State) UnmarshalBinary(data []byte) error {
 	s.index()
 	s.readCalls(p)
 	if p.broken || len(p.b) > 0 || len(p.blocks) > 0 {
-		return errTorn
+		return errCorrupt
 	}
 	return nil
 }
 
 // readCalls reads the calls: first all that are packed, then those that are
 // live.
-func (s *State) readCalls(p *packer) {
+func (s *State) readCalls(p *codec) {
 	n := p.count(0)
-	s.shelf.live, s.shelf.packed.places = make([]*record, n), make([]place, n)
+	s.store.live, s.store.packed.places = make([]*callRecord, n), make([]pageOffset, n)
 	var live []int
 	for i := range n {
 		size := p.count(0)
 		if packed := p.take(uint64(size)); len(packed) > 0 {
-			s.shelf.packed.put(i, packed)
+			s.store.packed.put(i, packed)
 		} else {
 			live = append(live, i)
 		}
@@ -91,31 +91,31 @@ func (s *State) readCalls(p *packer) {
 	own.pack(p)
 	p.tables = own
 	for _, i := range live {
-		c := &record{number: i}
+		c := &callRecord{number: i}
 		if s.pack(p, c); p.broken {
 			return
 		}
-		s.shelf.live[i] = c
+		s.store.live[i] = c
 	}
 	r := s.reader()
 	for i := range n {
-		c := s.shelf.live[i]
+		c := s.store.live[i]
 		if c == nil {
-			c = &record{}
-			flags, key := uint32(0), &packer{b: r.packed(i), reading: true}
+			c = &callRecord{}
+			flags, key := uint32(0), &codec{b: r.packed(i), reading: true}
 			s.packKey(key, c)
 			if unsigned(key, &flags); key.broken {
-				p.tear()
+				p.fail()
 				return
 			}
-			s.shelf.mark(i, flags&hasAsked == 0)
+			s.store.mark(i, flags&hasAsked == 0)
 		}
-		s.shelf.index.add(hash(c.session, c.Key()))
+		s.store.index.add(hash(c.session, c.Key()))
 	}
 }
 
 // pack goes through a session.
-func (known *session) pack(p *packer) error {
+func (known *session) pack(p *codec) error {
 	small, err := []byte(nil), error(nil)
 	if !p.reading {
 		if small, err = projections.Encode(known); err != nil {
@@ -125,19 +125,19 @@ func (known *session) pack(p *packer) error {
 	text(p, &small)
 	if p.reading {
 		if p.broken {
-			return errTorn
+			return errCorrupt
 		}
 		if err := json.Unmarshal(small, known); err != nil {
 			return err
 		}
 	}
-	packSeen(p, &known.turns)
+	packIDs(p, &known.turns)
 	if p.reading {
 		known.offered = make([]int, len(known.turns.list))
 	}
 	for i := range known.offered {
 		unsigned(p, &known.offered[i])
 	}
-	packSeen(p, &known.answered)
+	packIDs(p, &known.answered)
 	return nil
 }

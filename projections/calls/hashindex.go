@@ -2,9 +2,9 @@ package calls
 
 import "iter"
 
-// An index finds calls by the hashes of their keys. It holds no pointer, and
+// A hashIndex finds calls by the hashes of their keys. It holds no pointer, and
 // to find that there is no such call costs one look into memory as a rule.
-type index struct {
+type hashIndex struct {
 	slots []slot // each call at its hash or behind, up to the first that is free
 	calls int
 }
@@ -20,7 +20,7 @@ type slot struct {
 const fewestSlots = 64
 
 // add gives the next number to a hash.
-func (x *index) add(sum uint32) {
+func (x *hashIndex) add(sum uint32) {
 	if x.calls++; 4*x.calls > 3*len(x.slots) {
 		x.grow()
 	}
@@ -28,7 +28,7 @@ func (x *index) add(sum uint32) {
 }
 
 // enter puts a call into the first slot that is free.
-func (x *index) enter(call slot) {
+func (x *hashIndex) enter(call slot) {
 	mask := uint32(len(x.slots) - 1)
 	at := call.sum & mask
 	for x.slots[at].number != 0 {
@@ -38,7 +38,7 @@ func (x *index) enter(call slot) {
 }
 
 // grow doubles the slots.
-func (x *index) grow() {
+func (x *hashIndex) grow() {
 	old := x.slots
 	x.slots = make([]slot, max(2*len(old), fewestSlots))
 	for _, call := range old {
@@ -49,7 +49,7 @@ func (x *index) grow() {
 }
 
 // all yields the numbers of a hash.
-func (x *index) all(sum uint32) iter.Seq[int] {
+func (x *hashIndex) all(sum uint32) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		if len(x.slots) == 0 {
 			return

@@ -67,7 +67,7 @@ func TestACallBeginsAgainOnlyIfBothStartsAreIdempotent(t *testing.T) {
 	}
 }
 
-func TestWaitsForDecisionsAreAdded(t *testing.T) {
+func TestPermissionWaitsAreSummed(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
 	d.ask("a")
@@ -84,7 +84,7 @@ func TestWaitsForDecisionsAreAdded(t *testing.T) {
 }
 
 // The last turns are found without an index, the others by one.
-func TestEachOfManyTurnsIsFoundByItsID(t *testing.T) {
+func TestEveryTurnIsFoundByItsID(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
 	var ends []events.CallSettled

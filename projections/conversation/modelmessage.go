@@ -20,10 +20,10 @@ const (
 // has no end on record.
 const OutcomeUnknown = "The outcome of this tool call is unknown."
 
-// A Shown is one message as a model is shown it. Text is of a user or an
+// A ModelMessage is one message as a model is shown it. Text is of a user or an
 // assistant; Calls are an assistant's; Call and Reading are a tool's: which
 // call it answers, and with what.
-type Shown struct {
+type ModelMessage struct {
 	Role    Role
 	Message domain.MessageID
 	Text    string
@@ -32,26 +32,26 @@ type Shown struct {
 	Reading domain.ToolResult
 }
 
-// Shown returns what a model is shown of the session: each prompt; each reply,
+// ModelMessages returns what a model is shown of the session: each prompt; each reply,
 // followed by an answer to each of its calls, in the order of the reply. Of a
 // call under an ID that the same reply asked under before, nothing is shown. A
 // call without a settlement is answered with [OutcomeUnknown]. It is a
 // function of the state alone.
-func (s *State) Shown() []Shown {
-	var shown []Shown
+func (s *State) ModelMessages() []ModelMessage {
+	var shown []ModelMessage
 	for _, m := range s.Messages {
 		if m.Prompt != nil {
-			shown = append(shown, Shown{Role: User, Message: m.ID, Text: m.Prompt.Text})
+			shown = append(shown, ModelMessage{Role: User, Message: m.ID, Text: m.Prompt.Text})
 			continue
 		}
 		calls := distinct(m.Reply.Calls)
-		reply := Shown{Role: Assistant, Message: m.ID, Text: m.Reply.Text}
+		reply := ModelMessage{Role: Assistant, Message: m.ID, Text: m.Reply.Text}
 		for _, c := range calls {
-			reply.Calls = append(reply.Calls, c.asked())
+			reply.Calls = append(reply.Calls, c.withInput())
 		}
 		shown = append(shown, reply)
 		for _, c := range calls {
-			shown = append(shown, Shown{Role: ToolRole, Message: m.ID, Call: c.asked(), Reading: c.ToolResult()})
+			shown = append(shown, ModelMessage{Role: ToolRole, Message: m.ID, Call: c.withInput(), Reading: c.ToolResult()})
 		}
 	}
 	return shown
@@ -65,8 +65,8 @@ func (c Call) ToolResult() domain.ToolResult {
 	return c.Settlement.ToolResult()
 }
 
-// asked returns the call as the model wrote it; no input is an empty object.
-func (c Call) asked() domain.Call {
+// withInput returns the call as the model wrote it; no input is an empty object.
+func (c Call) withInput() domain.Call {
 	asked := c.Call
 	if len(asked.Input) == 0 {
 		asked.Input = json.RawMessage("{}")

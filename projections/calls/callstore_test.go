@@ -48,7 +48,7 @@ func manyCalls() (envelopes []events.Envelope, keys []calls.Key) {
 	return log.Envelopes(), keys
 }
 
-func TestEachOfManyCallsIsFoundAndListedAlone(t *testing.T) {
+func TestEveryCallIsFoundAndListedOnce(t *testing.T) {
 	t.Parallel()
 	envelopes, keys := manyCalls()
 	s := fold(envelopes)
@@ -118,7 +118,7 @@ func checkMany(t *testing.T, s *calls.State, keys []calls.Key) {
 	}
 }
 
-func TestTornBlocksAreNoState(t *testing.T) {
+func TestACheckpointWithTruncatedBlocksIsAnError(t *testing.T) {
 	t.Parallel()
 	envelopes, _ := manyCalls()
 	whole, err := projections.Pack(fold(envelopes))

@@ -10,7 +10,7 @@ import (
 	"github.com/settlement-ledger/ledger/projections/calls"
 )
 
-func TestASessionLearnsWhatItsOpeningDidNotKnow(t *testing.T) {
+func TestASettingFillsAFieldThatTheOpeningLeftEmpty(t *testing.T) {
 	t.Parallel()
 	mint := domain.NewMint(time.Now, rand.Reader)
 	id, parent, other := mint.Session(), mint.Session(), mint.Session()

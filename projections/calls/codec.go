@@ -9,10 +9,10 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A packer goes through a value part by part, and either appends it to bytes
+// A codec goes through a value part by part, and either appends it to bytes
 // or reads it from them. Numbers are varints, texts have their length before
 // them, and IDs are sixteen bytes.
-type packer struct {
+type codec struct {
 	b       []byte // what is appended to; what is left to read
 	reading bool
 	broken  bool    // what is read ends too early, or names what is not there
@@ -29,10 +29,10 @@ type tables struct {
 }
 
 // pack goes through all that the tables hold.
-func (t *tables) pack(p *packer) {
+func (t *tables) pack(p *codec) {
 	rows(p, &t.words, text[string])
 	rows(p, &t.processes, id)
-	rows(p, &t.offered, func(p *packer, o *domain.Offered) {
+	rows(p, &t.offered, func(p *codec, o *domain.Offered) {
 		text(p, &o.Name)
 		id(p, &o.Registration)
 		id(p, &o.Layer)
@@ -44,15 +44,15 @@ func (t *tables) pack(p *packer) {
 	})
 }
 
-// errTorn is why bytes are no state.
-var errTorn = errors.New("the packed calls are torn")
+// errCorrupt is why bytes are no state.
+var errCorrupt = errors.New("the packed calls are torn")
 
-func (p *packer) tear() { p.b, p.blocks, p.broken = nil, nil, true }
+func (p *codec) fail() { p.b, p.blocks, p.broken = nil, nil, true }
 
 // take returns the next n bytes, which are those of p.
-func (p *packer) take(n uint64) []byte {
+func (p *codec) take(n uint64) []byte {
 	if n > uint64(len(p.b)) {
-		p.tear()
+		p.fail()
 		return nil
 	}
 	part := p.b[:n]
@@ -60,28 +60,28 @@ func (p *packer) take(n uint64) []byte {
 	return part
 }
 
-func unsigned[T ~int | ~int64 | ~uint8 | ~uint32 | ~uint64](p *packer, v *T) {
+func unsigned[T ~int | ~int64 | ~uint8 | ~uint32 | ~uint64](p *codec, v *T) {
 	if !p.reading {
 		p.b = binary.AppendUvarint(p.b, uint64(*v))
 		return
 	}
 	n, size := binary.Uvarint(p.b)
 	if size <= 0 {
-		p.tear()
+		p.fail()
 		return
 	}
 	p.b = p.b[size:]
 	*v = T(n)
 }
 
-func (p *packer) signed(v *int64) {
+func (p *codec) signed(v *int64) {
 	if !p.reading {
 		p.b = binary.AppendVarint(p.b, *v)
 		return
 	}
 	n, size := binary.Varint(p.b)
 	if size <= 0 {
-		p.tear()
+		p.fail()
 		return
 	}
 	p.b = p.b[size:]
@@ -90,16 +90,16 @@ func (p *packer) signed(v *int64) {
 
 // count goes through the length of a list. Each part of it takes at least a
 // byte, so that a length that cannot be is found before memory is asked for.
-func (p *packer) count(n int) int {
+func (p *codec) count(n int) int {
 	unsigned(p, &n)
 	if p.reading && (n < 0 || n > len(p.b) && n-len(p.b) > p.following()) {
-		p.tear()
+		p.fail()
 		return 0
 	}
 	return n
 }
 
-func text[T ~string | ~[]byte](p *packer, v *T) {
+func text[T ~string | ~[]byte](p *codec, v *T) {
 	n := len(*v)
 	unsigned(p, &n)
 	if !p.reading {
@@ -111,7 +111,7 @@ func text[T ~string | ~[]byte](p *packer, v *T) {
 	}
 }
 
-func id[K domain.IDKind](p *packer, v *domain.ID[K]) {
+func id[K domain.IDKind](p *codec, v *domain.ID[K]) {
 	if !p.reading {
 		b := v.Bytes()
 		p.b = append(p.b, b[:]...)
@@ -123,7 +123,7 @@ func id[K domain.IDKind](p *packer, v *domain.ID[K]) {
 }
 
 // time goes through a time of an event, which is UTC to the microsecond.
-func (p *packer) time(t *time.Time) {
+func (p *codec) time(t *time.Time) {
 	if !p.reading {
 		p.b = binary.AppendVarint(p.b, t.UnixMicro())
 		return
@@ -133,7 +133,7 @@ func (p *packer) time(t *time.Time) {
 	*t = time.UnixMicro(micros).UTC()
 }
 
-func (p *packer) position(v *events.Position) {
+func (p *codec) position(v *events.Position) {
 	commit, prepare := v.Parts()
 	unsigned(p, &commit)
 	unsigned(p, &prepare)
@@ -143,7 +143,7 @@ func (p *packer) position(v *events.Position) {
 }
 
 // place goes through a place, without its event.
-func (p *packer) place(v *Place) {
+func (p *codec) place(v *Place) {
 	unsigned(p, &v.Revision)
 	p.position(&v.Position)
 	unsigned(p, &v.Ordinal)
@@ -169,8 +169,8 @@ func (t *table[T]) number(v T) uint32 {
 	return n
 }
 
-// held goes through a value of a table, by its number.
-func held[V, T comparable](p *packer, t *table[T], v *V, to func(V) T, from func(T) V) {
+// tableValue goes through a value of a table, by its number.
+func tableValue[V, T comparable](p *codec, t *table[T], v *V, to func(V) T, from func(T) V) {
 	var n uint32
 	if !p.reading {
 		n = t.number(to(*v))
@@ -180,7 +180,7 @@ func held[V, T comparable](p *packer, t *table[T], v *V, to func(V) T, from func
 		return
 	}
 	if int(n) >= len(t.all) {
-		p.tear()
+		p.fail()
 		return
 	}
 	*v = from(t.all[n])
@@ -188,13 +188,13 @@ func held[V, T comparable](p *packer, t *table[T], v *V, to func(V) T, from func
 
 func same[T any](v T) T { return v }
 
-// known goes through a text of the table of words.
-func known[T ~string](p *packer, words *table[string], v *T) {
-	held(p, words, v, func(v T) string { return string(v) }, func(w string) T { return T(w) })
+// word goes through a text of the table of words.
+func word[T ~string](p *codec, words *table[string], v *T) {
+	tableValue(p, words, v, func(v T) string { return string(v) }, func(w string) T { return T(w) })
 }
 
 // rows goes through the values of a table.
-func rows[T comparable](p *packer, t *table[T], row func(*packer, *T)) {
+func rows[T comparable](p *codec, t *table[T], row func(*codec, *T)) {
 	for i := range p.count(len(t.all)) {
 		if p.reading {
 			var v T
@@ -206,8 +206,8 @@ func rows[T comparable](p *packer, t *table[T], row func(*packer, *T)) {
 	}
 }
 
-// packSeen goes through IDs in order.
-func packSeen[K domain.IDKind](p *packer, s *seen[domain.ID[K]]) {
+// packIDs goes through IDs in order.
+func packIDs[K domain.IDKind](p *codec, s *idList[domain.ID[K]]) {
 	for i := range p.count(len(s.list)) {
 		if p.reading {
 			var one domain.ID[K]

@@ -105,7 +105,7 @@ func (d *desk) say(t *testing.T, text string) {
 	}
 }
 
-func TestAViewComesToTheEndOverWhatItDoesNotRead(t *testing.T) {
+func TestAViewReachesTheEndOverEventsThatItDoesNotRead(t *testing.T) {
 	t.Parallel()
 	d := newDesk(1)
 	d.say(t, "one")
@@ -132,7 +132,7 @@ func TestAViewComesToTheEndOverWhatItDoesNotRead(t *testing.T) {
 	}
 }
 
-func TestAwaitReturnsForWhatIsPassedOver(t *testing.T) {
+func TestAwaitReturnsForAnEventThatIsSkipped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(1)
@@ -164,7 +164,7 @@ func TestAwaitReturnsForWhatIsPassedOver(t *testing.T) {
 	})
 }
 
-func TestDamageInWhatIsNotReadIsPassedOver(t *testing.T) {
+func TestADamagedEventThatIsNotReadIsSkipped(t *testing.T) {
 	t.Parallel()
 	d := newDesk(1)
 	d.say(t, "one")
@@ -180,7 +180,7 @@ func TestDamageInWhatIsNotReadIsPassedOver(t *testing.T) {
 	}
 }
 
-func TestACheckpointHoldsWhatWasPassedOver(t *testing.T) {
+func TestACheckpointCoversSkippedEvents(t *testing.T) {
 	t.Parallel()
 	d, kept := newDesk(1), &memory{}
 	d.say(t, "one")
@@ -200,7 +200,7 @@ func TestACheckpointHoldsWhatWasPassedOver(t *testing.T) {
 	}
 }
 
-func TestACheckpointOfALogWithAnotherEndIsNotTaken(t *testing.T) {
+func TestACheckpointOfALogWithAnotherEndIsIgnored(t *testing.T) {
 	t.Parallel()
 	kept := &memory{}
 	one, other := newDesk(1), newDesk(1)
@@ -260,7 +260,7 @@ func everything() projections.Projection[[]events.Envelope] {
 	}
 }
 
-func TestRebuildGoesFromZeroAndTellsHowFarItCame(t *testing.T) {
+func TestRebuildStartsAtZeroAndReportsProgress(t *testing.T) {
 	t.Parallel()
 	d, kept := newDesk(1), &memory{}
 	d.prompt(t, 30)

@@ -1,0 +1,239 @@
+package projectionstest
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// stepSession carries one session forward by a step.
+func (g *generator) stepSession() {
+	t, ok := pick(g, g.sessions)
+	if !ok {
+		return
+	}
+	switch k := g.log.Rand.IntN(12); {
+	case k == 0:
+		g.prompt(t)
+	case k == 1:
+		g.revokeApproval(t)
+	case k == 2:
+		g.afterEnd(t)
+	case k == 3 && g.chance(3):
+		g.settleAll(t)
+		g.log.Add(t.stream, events.SessionInterrupted{Reason: domain.ByUser, Detail: "enough"})
+	case k < 7:
+		g.advance(t)
+	default:
+		g.settleAll(t)
+		g.turn(t)
+	}
+}
+
+// turn offers what is in effect and lets the model answer.
+func (g *generator) turn(t *sessionGen) {
+	t.turn, t.message, t.offer, t.calls = g.log.Mint.Turn(), g.log.Mint.Message(), g.effective(t), nil
+	e := events.TurnMaterialized{Turn: t.turn, Message: t.message, Agent: agent, Model: "m-1", Tools: t.offer}
+	if len(t.offer) > 1 && g.chance(3) {
+		rule := domain.Rule{Action: "*", Resource: "*", Effect: domain.Deny, Source: "rules:1"}
+		e.Hidden = []events.HiddenTool{{Offered: t.offer[0], Rule: rule}}
+		t.offer = t.offer[1:]
+		e.Tools = t.offer
+	}
+	g.log.Add(t.stream, e)
+	r := events.ReplyReceived{
+		Turn: t.turn, Message: t.message, Text: "Let me see.", Model: "m-1", Finish: "stop",
+		Tokens: events.Tokens{Input: int64(g.log.Rand.IntN(999)), Output: 7},
+	}
+	for i := range g.log.Rand.IntN(4) {
+		r.Calls = append(r.Calls, g.addCall(t, i))
+	}
+	g.log.Add(t.stream, r)
+	if len(r.Calls) > 0 && g.chance(9) {
+		c := r.Calls[0]
+		g.log.Add(t.stream, events.LoopDetected{Message: t.message, Call: c.ID, Tool: c.Name, Period: 1, Rounds: 3})
+	}
+}
+
+// addCall makes a call whose ID comes again in other messages.
+func (g *generator) addCall(t *sessionGen, i int) domain.Call {
+	c := domain.Call{ID: domain.CallID(fmt.Sprintf("tool_%d", i)), Name: "teleport", Input: json.RawMessage(fmt.Sprintf(`{"n":%d}`, g.log.Rand.IntN(3)))}
+	if g.chance(8) {
+		c.Input = json.RawMessage(`{"text":"` + strings.Repeat("é<", 200) + `"}`)
+	}
+	a := &callGen{Call: c}
+	if o, ok := pick(g, t.offer); ok && !g.chance(6) {
+		a.Name, a.offered = string(o.Name), o
+	}
+	t.calls = append(t.calls, a)
+	return a.Call
+}
+
+// advance carries one call of the last reply forward by a step.
+func (g *generator) advance(t *sessionGen) {
+	open := slices.DeleteFunc(slices.Clone(t.calls), func(a *callGen) bool { return !a.settled.IsZero() })
+	a, ok := pick(g, open)
+	switch {
+	case !ok:
+	case !a.waits.IsZero():
+		g.decide(t, a)
+	case a.begun && g.chance(3):
+		g.request(t, a)
+	case a.begun:
+		g.settle(t, a, g.begunOutcome())
+	case a.offered.IsZero():
+		g.settle(t, a, domain.UnknownTool)
+	case !slices.Contains(g.effective(t), a.offered):
+		g.settle(t, a, domain.Stale)
+	case g.chance(6):
+		g.settle(t, a, []domain.Outcome{domain.InvalidInput, domain.Disabled, domain.Interrupted}[g.log.Rand.IntN(3)])
+	default:
+		a.begun = true
+		g.log.Add(t.stream, events.CallStarted{
+			Turn: t.turn, Message: t.message, Call: a.ID, Tool: a.Name, Offered: a.offered, Effective: a.offered, Process: g.process,
+		})
+	}
+}
+
+// settleAll brings every call of the last reply to its end.
+func (g *generator) settleAll(t *sessionGen) {
+	for slices.ContainsFunc(t.calls, func(a *callGen) bool { return a.settled.IsZero() }) {
+		g.advance(t)
+	}
+}
+
+func (g *generator) begunOutcome() domain.Outcome {
+	if !g.chance(3) {
+		return domain.Succeeded
+	}
+	return []domain.Outcome{
+		domain.Failed, domain.InvalidOutput, domain.DeniedByRule, domain.DeclinedByUser, domain.Interrupted,
+		domain.Defective, domain.RetentionFailed, domain.MediaTooLarge, domain.Lost,
+	}[g.log.Rand.IntN(9)]
+}
+
+func (g *generator) settle(t *sessionGen, a *callGen, o domain.Outcome) {
+	a.settled = g.log.Mint.Event()
+	s := domain.Settlement{Outcome: o, Began: a.begun, Offered: a.offered, Text: "It ended: " + o.String(), Detail: "detail"}
+	switch o {
+	case domain.Succeeded:
+		g.succeed(t, a, &s)
+	case domain.Interrupted:
+		s.Interruption = domain.ByUser
+	case domain.Failed:
+		s.Progress = &domain.Progress{Structured: json.RawMessage(`{"done":1}`), Content: domain.Contents{domain.Text("half")}}
+	case domain.DeniedByRule:
+		s.Rule = domain.Rule{Action: "bash", Resource: "rm *", Effect: domain.Deny, Source: "rules:2"}
+	}
+	if a.begun {
+		s.Effective = a.offered
+	}
+	g.log.AddAs(a.settled, t.stream, events.Settled(t.turn, t.message, a.Call, s))
+	t.settled = append(t.settled, a.settled)
+}
+
+// succeed gives a settlement an output: a value, a text, media, or one that is
+// kept whole elsewhere.
+func (g *generator) succeed(t *sessionGen, a *callGen, s *domain.Settlement) {
+	s.Text, s.Detail = "", ""
+	s.Structured = json.RawMessage(`{"exit":0}`)
+	switch g.log.Rand.IntN(4) {
+	case 0:
+		s.Content = domain.Contents{domain.Text(strings.Repeat("wörd ", g.log.Rand.IntN(200)))}
+	case 1:
+		s.Structured = nil
+		s.Content = domain.Contents{domain.Text("a picture"), domain.Media{MIME: "image/png", Name: "p.png", Data: []byte{1, 2, 3}}}
+	case 2:
+		r := domain.Retained{
+			Ref: domain.NewRef(a.settled, domain.TextChannel), Bytes: 99999, Lines: 3000, MIME: "text/plain", SHA256: strings.Repeat("ab", 32),
+		}
+		s.Content, s.Retained = domain.Contents{domain.Text("… " + r.Ref.String())}, []domain.Retained{r}
+		t.kept = append(t.kept, r)
+	}
+}
+
+func (g *generator) request(t *sessionGen, a *callGen) {
+	a.waits = g.log.Mint.Permission()
+	g.log.Add(t.stream, events.PermissionRequested{
+		Permission: a.waits, Message: t.message, Call: a.ID, Agent: agent, Action: a.Name, Resources: []string{"src/*"}, Save: []string{"src/*"},
+	})
+}
+
+func (g *generator) decide(t *sessionGen, a *callGen) {
+	scope, effect := "once", domain.Allow
+	if g.chance(3) {
+		scope, effect = "reject", domain.Deny
+	}
+	g.log.Add(t.stream, events.PermissionDecided{
+		Permission: a.waits, Effect: effect, By: events.ByPerson, Scope: scope, WaitedMS: int64(g.log.Rand.IntN(5000)),
+	})
+	if effect == domain.Allow && g.chance(2) {
+		e := events.ApprovalSaved{Permission: a.waits, Location: location, Action: a.Name, Resource: "src/*"}
+		g.log.Add(t.stream, e)
+		t.saved = append(t.saved, e)
+	}
+	a.waits = domain.PermissionID{}
+}
+
+// revokeApproval takes a saved approval back.
+func (g *generator) revokeApproval(t *sessionGen) {
+	if e, ok := pick(g, t.saved); ok {
+		g.log.Add(t.stream, events.ApprovalRevoked{Location: e.Location, Action: e.Action, Resource: e.Resource})
+	}
+}
+
+// afterEnd lets something come after the end of a call: a late result, or the
+// removal of its output.
+func (g *generator) afterEnd(t *sessionGen) {
+	ended := slices.DeleteFunc(slices.Clone(t.calls), func(a *callGen) bool { return a.settled.IsZero() })
+	if a, ok := pick(g, ended); ok && g.chance(2) {
+		g.log.Add(t.stream, events.LateResultObserved{
+			Message: t.message, Call: a.ID, Tool: a.Name, Settlement: a.settled, Outcome: domain.Succeeded, Text: "at last",
+		})
+	}
+	if len(t.kept) > 0 && g.chance(2) {
+		g.log.Add(t.stream, events.OutputPruned{Retained: t.kept[0], Policy: "7 days", Pruned: time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)})
+		t.kept = t.kept[1:]
+	}
+}
+
+// importSession adds a session that another program ran: its tools observed by
+// name alone, and one reply in several events.
+func (g *generator) importSession() {
+	id := g.log.Mint.Session()
+	stream, layer := events.SessionStream(id), g.log.Mint.Layer()
+	g.log.Add(events.LayerStream(layer), events.LayerOpened{Layer: layer, Placement: domain.PerSession, Session: id, Observed: true})
+	seen := g.log.Add(events.LayerStream(layer), events.ToolsRegistered{Scope: g.log.Mint.Scope(), Tools: []events.RegisteredTool{{Name: "Bash"}, {Name: "Read"}}})
+	offered := func(name domain.Name) domain.Offered {
+		return domain.Offered{Name: name, Registration: domain.RegistrationOf(seen.ID), Layer: layer}
+	}
+	g.log.Add(stream, events.SessionOpened{Session: id, Agent: "claude-code", Origin: events.Origin{Kind: events.Imported, Format: "claude-code", Source: "s-1"}})
+	g.log.Add(stream, events.PromptAdmitted{Message: g.log.Mint.Message(), Text: "mend it"})
+	turn, message := g.log.Mint.Turn(), g.log.Mint.Message()
+	for i, name := range []domain.Name{"Bash", "Read"} {
+		g.log.Add(stream, events.TurnMaterialized{Turn: turn, Message: message, Agent: "claude-code", Tools: []domain.Offered{offered(name)}, Observed: true})
+		call := domain.Call{ID: domain.CallID(fmt.Sprintf("toolu_%d", i)), Name: string(name), Input: json.RawMessage(`{}`)}
+		g.log.Add(stream, events.ReplyReceived{Turn: turn, Message: message, Text: "part", Calls: []domain.Call{call}})
+		g.log.Add(stream, events.CallSettled{
+			Turn: turn, Message: message, Call: call.ID, Tool: call.Name, Outcome: domain.Succeeded, Began: true,
+			Content: domain.Contents{domain.Text("ok")}, Offered: offered(name),
+		})
+	}
+	for _, e := range []events.Event{
+		events.SettingChanged{Setting: events.SettingModel, Value: "m-2"},
+		events.SettingChanged{Setting: events.SettingLocation, Value: "/w"},
+		events.SettingChanged{Setting: events.SettingPermissionMode, Value: "plan"},
+		events.ContextCompacted{Trigger: "auto"},
+		events.ContextAdded{Source: events.ContextSummary, Text: "so far"},
+		events.CommandRan{By: events.ByUser, Name: "/compact"},
+		events.ProviderFailed{Detail: "busy", Status: 529},
+		events.SessionSpawned{Parent: g.log.Mint.Session()},
+	} {
+		g.log.Add(stream, e)
+	}
+}
