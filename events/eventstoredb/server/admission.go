@@ -18,14 +18,15 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/conns"
 )
 
-// public are the methods that clients call before they authenticate. Their request
-// is an empty message, which is not read.
+// public are the methods that clients call before they authenticate. Their
+// requests have no fields, and the server does not read them.
 var public = map[string]bool{
 	"/event_store.client.gossip.Gossip/Read":                                 true,
 	"/event_store.client.server_features.ServerFeatures/GetSupportedMethods": true,
 }
 
-// roles are the least roles that methods need. All other methods need Reader.
+// roles are the minimal roles of methods. A method that is not listed needs
+// Reader.
 var roles = map[string]Role{
 	"/event_store.client.streams.Streams/Append":                                            Writer,
 	"/event_store.client.streams.Streams/BatchAppend":                                       Writer,
@@ -36,13 +37,13 @@ var roles = map[string]Role{
 	"/event_store.client.persistent_subscriptions.PersistentSubscriptions/RestartSubsystem": Writer,
 }
 
-// A registrar registers services whose methods are called for admitted callers
-// only: the role of the caller is decided from the headers of a call, before any
-// message of it is read. For that, methods with one request are registered as
-// streams of one; on the wire there is no difference.
+// An admittingRegistrar registers services so that each call is authenticated
+// from its headers before the server reads a message of it. For this it
+// registers unary methods as streaming methods with one request, which are the
+// same on the wire.
 type admittingRegistrar struct{ *Server }
 
-// RegisterService is grpc.ServiceRegistrar's.
+// RegisterService implements grpc.ServiceRegistrar.
 func (r admittingRegistrar) RegisterService(d *grpc.ServiceDesc, srv any) {
 	wrapped := *d
 	wrapped.Methods, wrapped.Streams = nil, nil
@@ -57,7 +58,8 @@ func (r admittingRegistrar) RegisterService(d *grpc.ServiceDesc, srv any) {
 	r.grpc.RegisterService(&wrapped, srv)
 }
 
-// unaryHandler returns a handler for a method with one request and one response.
+// unaryHandler returns the stream handler of a method with one request and one
+// response.
 func (r admittingRegistrar) unaryHandler(method string, handle grpc.MethodHandler) grpc.StreamHandler {
 	return r.checkRole(method, func(srv any, call grpc.ServerStream) error {
 		receive := call.RecvMsg
@@ -72,7 +74,8 @@ func (r admittingRegistrar) unaryHandler(method string, handle grpc.MethodHandle
 	})
 }
 
-// checkRole returns a handler that refuses callers who may not call a method.
+// checkRole returns a handler that refuses callers without the role that a
+// method needs, and puts the role into the context of other calls.
 func (r admittingRegistrar) checkRole(method string, handle grpc.StreamHandler) grpc.StreamHandler {
 	wanted := max(roles[method], Reader)
 	return func(srv any, call grpc.ServerStream) error {
@@ -92,18 +95,20 @@ func (r admittingRegistrar) checkRole(method string, handle grpc.StreamHandler) 
 	}
 }
 
+// roleKey is the context key of the caller's Role.
 type roleKey struct{}
 
-// An admitted call knows the role of its caller.
+// An admitted call has the role of its caller in its context.
 type admitted struct {
 	grpc.ServerStream
 	ctx context.Context
 }
 
+// Context returns a context with the caller's role.
 func (a admitted) Context() context.Context { return a.ctx }
 
-// authenticate returns the role of a caller, or a status that says what is
-// missing.
+// authenticate returns the role of a caller, or UNAUTHENTICATED, or UNAVAILABLE
+// if too many passwords wait to be checked.
 func (s *Server) authenticate(ctx context.Context) (Role, error) {
 	if s.cfg.Users == nil {
 		conns.FromContext(ctx).Authenticated()
@@ -128,7 +133,7 @@ func (s *Server) authenticate(ctx context.Context) (Role, error) {
 	return role, statusOf(err)
 }
 
-// basic returns the user and the password of a Basic authorization header.
+// basic parses a Basic authorization header.
 func basic(header string) (name, password string, ok bool) {
 	scheme, encoded, _ := strings.Cut(header, " ")
 	if !strings.EqualFold(scheme, "basic") {
@@ -141,12 +146,13 @@ func basic(header string) (name, password string, ok bool) {
 	return strings.Cut(string(text), ":")
 }
 
-// A transport is TLS or plain text, and keeps the Conn of each connection where
-// connOf finds it for a call.
+// A transport is TLS or plain text. It puts the conns.Conn of each connection
+// into the AuthInfo, where connOf finds it.
 type transport struct {
 	credentials.TransportCredentials
 }
 
+// transport returns the transport of the server's Config.
 func (s *Server) transport() transport {
 	if s.cfg.TLS == nil {
 		return transport{insecure.NewCredentials()}
@@ -154,19 +160,19 @@ func (s *Server) transport() transport {
 	return transport{credentials.NewTLS(secured(s.cfg.TLS))}
 }
 
-// ServerHandshake is credentials.TransportCredentials'.
+// ServerHandshake implements credentials.TransportCredentials.
 func (t transport) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := t.TransportCredentials.ServerHandshake(raw)
 	return conn, connInfo{info, conns.Of(raw)}, err
 }
 
-// A connInfo is an AuthInfo with the Conn of its connection.
+// A connInfo is the AuthInfo of a connection with its Conn.
 type connInfo struct {
 	credentials.AuthInfo
 	conn *conns.Conn
 }
 
-// connOf returns the connection of a call, and nil if it is not known.
+// connOf returns the Conn of a call's connection, or nil.
 func connOf(ctx context.Context) *conns.Conn {
 	if p, ok := peer.FromContext(ctx); ok {
 		if info, ok := p.AuthInfo.(connInfo); ok {

@@ -16,22 +16,23 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/mapping"
 )
 
-// A writing is an append as a caller asks for it.
+// An appendRequest is an append in either form of the protocol: Append or
+// BatchAppend.
 type appendRequest struct {
 	stream  events.Stream
 	expect  expectedRevision
 	records []events.Record
 	size    int
-	foreign bool // one of the records is not the ledger's
+	foreign bool // at least one record is a foreign event's
 }
 
-// An expectation is what a caller says of the length of a stream.
+// An expectedRevision is a caller's condition on the length of a stream.
 type expectedRevision struct {
 	any, exists bool
-	after       events.Revision // exactly, if it is neither any nor exists
+	after       events.Revision // the exact length, if neither any nor exists is set
 }
 
-// A proposal is an event in any of the requests that have one.
+// A proposedEvent is an event in a request of either form.
 type proposedEvent interface {
 	GetId() *shared.UUID
 	GetMetadata() map[string]string
@@ -39,7 +40,9 @@ type proposedEvent interface {
 	GetData() []byte
 }
 
-// addEvent adds an event to a writing.
+// addEvent converts an event to a record and adds it to a request. It returns
+// INVALID_ARGUMENT for an invalid event or an append over the limit, and
+// PERMISSION_DENIED for stream metadata that the server refuses.
 func (s *Server) addEvent(ctx context.Context, w *appendRequest, p proposedEvent) error {
 	id, err := parseUUID(p.GetId())
 	if err != nil {
@@ -69,7 +72,7 @@ func (s *Server) addEvent(ctx context.Context, w *appendRequest, p proposedEvent
 	return nil
 }
 
-// mayWrite returns PERMISSION_DENIED if a caller may not do what it asks for.
+// authorizeAppend returns PERMISSION_DENIED if a role may not make an append.
 func (s *Server) authorizeAppend(role Role, w appendRequest) error {
 	switch {
 	case s.cfg.writableByOthers(w.stream) && role >= Writer:
@@ -82,15 +85,16 @@ func (s *Server) authorizeAppend(role Role, w appendRequest) error {
 	return nil
 }
 
-// An outcome is how a writing ended: it is on record, or the stream had
-// another length.
+// An appendResult is the result of an append: success, or a conflict with the
+// expected revision.
 type appendResult struct {
 	conflict bool
-	length   events.Revision // with the records; of a conflict, that the stream has
-	position events.Position // of the last record
+	length   events.Revision // of the stream: after the append, or of a conflict the current one
+	position events.Position // of the last record; zero if no record was appended
 }
 
-// write appends what a caller asks for.
+// write makes an append. An append whose records are already in place succeeds
+// again and changes nothing.
 func (s *Server) write(ctx context.Context, w appendRequest) (appendResult, error) {
 	if len(w.records) == 0 {
 		return s.checkExpected(ctx, w)
@@ -108,14 +112,14 @@ func (s *Server) write(ctx context.Context, w appendRequest) (appendResult, erro
 	return s.written(ctx, w, w.expect.after, at, err)
 }
 
-// A placing store tells where it puts what is appended, as Place of
-// embedded.Store does.
+// A positionStore returns the position of the last record that it appended, as
+// Place of embedded.Store does.
 type positionStore interface {
 	Place(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) (events.Position, error)
 }
 
-// append appends behind a length, and returns the position of the last record.
-// A store that does not tell it is asked.
+// append appends after a length, and returns the position of the last record.
+// If the store is no positionStore, append reads the position back.
 func (s *Server) append(ctx context.Context, w appendRequest, after events.Revision) (events.Position, error) {
 	if store, ok := s.store.(positionStore); ok {
 		return store.Place(ctx, w.stream, after, w.records...)
@@ -126,15 +130,14 @@ func (s *Server) append(ctx context.Context, w appendRequest, after events.Revis
 	return s.position(ctx, w, after)
 }
 
-// position returns the position of the last record of what was appended behind
-// a length.
+// position reads the position of the last record of an append after a length.
 func (s *Server) position(ctx context.Context, w appendRequest, after events.Revision) (events.Position, error) {
 	last, err := s.entry(ctx, w.stream, after+events.Revision(len(w.records)))
 	return last.Position, err
 }
 
-// inPlace returns the outcome of an append that was made before, unless finding
-// that out ended with an error.
+// repeatResult returns the result of an append that an earlier call made. A
+// non-nil err, from finding that out, is the result instead.
 func (s *Server) repeatResult(ctx context.Context, w appendRequest, after events.Revision, err error) (appendResult, error) {
 	var at events.Position
 	if err == nil {
@@ -143,8 +146,8 @@ func (s *Server) repeatResult(ctx context.Context, w appendRequest, after events
 	return s.written(ctx, w, after, at, err)
 }
 
-// checkExpected answers an append of nothing, which asks whether the stream is as
-// expected.
+// checkExpected answers an append without events: it only compares the length
+// of the stream with the expected revision.
 func (s *Server) checkExpected(ctx context.Context, w appendRequest) (appendResult, error) {
 	length, err := s.length(ctx, w.stream)
 	if err != nil {
@@ -154,10 +157,11 @@ func (s *Server) checkExpected(ctx context.Context, w appendRequest) (appendResu
 	return appendResult{conflict: !met, length: length}, nil
 }
 
-// writeAnywhere appends at the end, wherever it is, unless the stream has the
-// records already. It looks for their IDs up to a length and appends behind just
-// that: what others append meanwhile is a conflict, and it looks again. So an ID
-// that several callers append at once is written once.
+// appendAtEnd appends at the end of a stream, unless the stream already has the
+// records. It looks their IDs up in the stream's entries, and appends after
+// exactly those entries. If another append comes first, the store reports a
+// conflict, and appendAtEnd looks the IDs up again. An ID that several callers
+// append concurrently is therefore written once.
 func (s *Server) appendAtEnd(ctx context.Context, w appendRequest) (appendResult, error) {
 	held, err := s.ids.acquire(ctx, w.stream)
 	if err != nil {
@@ -186,11 +190,12 @@ func (s *Server) appendAtEnd(ctx context.Context, w appendRequest) (appendResult
 	}
 }
 
-// earlierResult returns the outcome of an append that need not be tried, of a stream
-// with a length and some of the records. Where all are there it is a repeat, and
-// its outcome is that of the last of them. Where some are there it is a conflict:
-// to append them would write those twice, and the others alone are not what the
-// caller asks for.
+// earlierResult returns the result of an append without an exact revision, if
+// the result is known before writing; found holds the records that the stream
+// already has. If it has all of them, the append is a repeat, and its result is
+// the position of the last one. If it has some of them, the append is a
+// conflict: appending all would duplicate events, and appending the others is
+// not the request. StreamExists is a conflict in an empty stream.
 func (w appendRequest) earlierResult(found map[domain.EventID]events.Header, length events.Revision) (appendResult, bool) {
 	if w.expect.exists && length == 0 {
 		return appendResult{conflict: true}, true
@@ -207,8 +212,8 @@ func (w appendRequest) earlierResult(found map[domain.EventID]events.Header, len
 	return appendResult{length: last.Revision, position: last.Position}, true
 }
 
-// written returns the outcome of an append that ended with an error, or with
-// its last record at a position.
+// written returns the result of an append that failed with err, or whose last
+// record has a position.
 func (s *Server) written(ctx context.Context, w appendRequest, after events.Revision, at events.Position, err error) (appendResult, error) {
 	if errors.Is(err, events.ErrTooLarge) {
 		return appendResult{}, tooLarge(ctx, s.cfg.MaxAppend, err.Error())
@@ -219,14 +224,17 @@ func (s *Server) written(ctx context.Context, w appendRequest, after events.Revi
 	return appendResult{length: after + events.Revision(len(w.records)), position: at}, nil
 }
 
+// conflict returns a conflict with the current length of the stream.
 func (s *Server) conflict(ctx context.Context, w appendRequest) (appendResult, error) {
 	length, err := s.length(ctx, w.stream)
 	return appendResult{conflict: true, length: length}, statusOf(err)
 }
 
-// isRepeat reports whether the records are in the stream behind a length. The
-// store has compared records of the ledger in all their fields. Those of
-// others have the time of the server, and are the same if their IDs are.
+// isRepeat reports whether the stream has the records of a request after a
+// length. It only looks at requests with foreign events: the store itself
+// recognises repeated ledger records, whose fields are all equal. A repeated
+// foreign event has another time, which the server gave it, so isRepeat
+// compares IDs.
 func (s *Server) isRepeat(ctx context.Context, w appendRequest, after events.Revision) (bool, error) {
 	if !w.foreign {
 		return false, nil
@@ -246,7 +254,8 @@ func (s *Server) isRepeat(ctx context.Context, w appendRequest, after events.Rev
 	return false, nil
 }
 
-// Append reads an append of one stream, and answers it.
+// Append implements Streams.Append: it appends the events of one call to one
+// stream, all or none.
 func (s *streamsService) Append(from streams.Streams_AppendServer) error {
 	ctx := from.Context()
 	role, err := s.requireRole(ctx, Reader)
@@ -254,7 +263,7 @@ func (s *streamsService) Append(from streams.Streams_AppendServer) error {
 		return err
 	}
 	first, err := from.Recv()
-	if err != nil && !errors.Is(err, io.EOF) { // of which the options are told to lack
+	if err != nil && !errors.Is(err, io.EOF) { // EOF: the options are missing
 		return statusOf(err)
 	}
 	o := first.GetOptions()
@@ -294,6 +303,7 @@ func (s *streamsService) Append(from streams.Streams_AppendServer) error {
 	return from.SendAndClose(appendResponse(w, done))
 }
 
+// expectationOf returns the condition in the options of an append.
 func expectationOf(o *streams.AppendReq_Options) (expectedRevision, error) {
 	switch x := o.ExpectedStreamRevision.(type) {
 	case *streams.AppendReq_Options_Revision:
@@ -309,7 +319,7 @@ func expectationOf(o *streams.AppendReq_Options) (expectedRevision, error) {
 	return expectedRevision{}, status.Error(codes.InvalidArgument, "append: an expected revision is required")
 }
 
-// appendResponse returns the reply to an append.
+// appendResponse encodes the result of an append.
 func appendResponse(w appendRequest, done appendResult) *streams.AppendResp {
 	if done.conflict {
 		return &streams.AppendResp{Result: &streams.AppendResp_WrongExpectedVersion_{WrongExpectedVersion: wrongVersion(w.expect, done.length)}}
@@ -330,8 +340,8 @@ func appendResponse(w appendRequest, done appendResult) *streams.AppendResp {
 	return &streams.AppendResp{Result: &streams.AppendResp_Success_{Success: success}}
 }
 
-// wrongVersion says what was expected and what is, in the fields of old and of
-// wantsLastPosition clients.
+// wrongVersion encodes a conflict: the expected and the current revision, both
+// in the fields of current clients and in those of clients for version 20.6.0.
 func wrongVersion(x expectedRevision, length events.Revision) *streams.AppendResp_WrongExpectedVersion {
 	m := &streams.AppendResp_WrongExpectedVersion{}
 	if length == 0 {

@@ -19,43 +19,46 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
+// The bounds of the appends that one BatchAppend call has open.
 // The bounds of what one caller of BatchAppend has open.
 const (
-	openAppends = 64 // appends that run at once
-	openBytes   = 4  // times the limit of one append, of batches that are not complete
+	openAppends = 64 // appends that run concurrently
+	openBytes   = 4  // bytes of incomplete batches, as a multiple of Config.MaxAppend
 )
 
-// nothingThere is the empty message of the types that Google's are.
+// emptyPB is Google's message without fields. It is never changed.
 var emptyPB = &emptypb.Empty{}
 
-// A pendingAppend is an append whose events come in several messages.
+// A pendingAppend is an append whose events arrive in several messages.
 type pendingAppend struct {
 	appendRequest
 	options  *streams.BatchAppendReq_Options
 	deadline time.Time // zero: none
-	err      error     // of reading it, told when it is complete
+	err      error     // the first error in its messages; sent as its reply when it is complete
 }
 
-// batchCall are the appends of one call. Those of one stream are made in the
-// order in which they were completed, those of different streams at once.
+// A batchCall is a running BatchAppend call. It makes the appends of one stream
+// in the order in which they became complete, and appends of different streams
+// concurrently. The goroutine of the handler owns open and size.
 type batchCall struct {
 	*streamsService
 	ctx     context.Context
 	role    Role
 	to      streams.Streams_BatchAppendServer
-	open    map[[16]byte]*pendingAppend // by correlation, not complete yet
-	size    int                         // of open
+	open    map[[16]byte]*pendingAppend // incomplete appends, by correlation ID
+	size    int                         // bytes of the events in open
 	slots   chan struct{}
 	running sync.WaitGroup
 	sending sync.Mutex
 	mu      struct {
 		sync.Mutex
-		last map[events.Stream]chan struct{} // closed when the append that came last has ended
+		last map[events.Stream]chan struct{} // the latest append of each stream; closed when it has ended
 	}
 }
 
-// BatchAppend reads appends until the caller ends or the server shuts down, and
-// answers each by its correlation.
+// BatchAppend implements Streams.BatchAppend: it receives appends until the
+// caller ends the call or the server shuts down, and sends one reply for each,
+// with its correlation ID. It returns after all its appends have ended.
 func (s *streamsService) BatchAppend(to streams.Streams_BatchAppendServer) error {
 	role, err := s.requireRole(to.Context(), Reader)
 	if err != nil {
@@ -86,14 +89,14 @@ func (s *streamsService) BatchAppend(to streams.Streams_BatchAppendServer) error
 	}
 }
 
-// A recvResult is what a caller sent, or why there is no more.
+// A recvResult is one received message, or the error that ended the call.
 type recvResult[T any] struct {
 	value T
 	err   error
 }
 
-// receive returns what a caller sends. The goroutine ends with an error, at the
-// latest when the call does.
+// receive starts a goroutine that calls recv and sends the results to the
+// returned channel. The goroutine ends after an error, or when ctx does.
 func receive[T any](recv func() (T, error), ctx context.Context) <-chan recvResult[T] {
 	c := make(chan recvResult[T])
 	go func() {
@@ -112,8 +115,10 @@ func receive[T any](recv func() (T, error), ctx context.Context) <-chan recvResu
 	return c
 }
 
-// receive adds a message to its batch. What is wrong with a batch is told when it
-// is complete, and ends no other.
+// take adds a message to its pending append, and runs the append when it is
+// complete. An error in one append becomes its reply and does not affect
+// others. take returns an error that ends the call: a message without a
+// correlation ID, or too many incomplete appends.
 func (b *batchCall) take(m *streams.BatchAppendReq) error {
 	id, err := parseUUID(m.GetCorrelationId())
 	if err != nil {
@@ -145,7 +150,8 @@ func (b *batchCall) take(m *streams.BatchAppendReq) error {
 	return nil
 }
 
-// parseOptions reads the options of a batch, which its first message has.
+// parseOptions validates the options, which are in the first message of an
+// append.
 func (batch *pendingAppend) parseOptions(o *streams.BatchAppendReq_Options, now time.Time) (err error) {
 	if o == nil {
 		return status.Error(codes.InvalidArgument, "batch append: options are required in the first message of a batch")
@@ -176,7 +182,8 @@ func (batch *pendingAppend) parseOptions(o *streams.BatchAppendReq_Options, now 
 	return nil
 }
 
-// run makes an append behind the one before it of its stream, and answers.
+// run makes an append on a goroutine of its own, after the previous append to
+// the same stream, and sends the reply. It waits while openAppends appends run.
 func (b *batchCall) run(id *shared.UUID, batch *pendingAppend) {
 	b.slots <- struct{}{}
 	ended := make(chan struct{})
@@ -201,15 +208,15 @@ func (b *batchCall) run(id *shared.UUID, batch *pendingAppend) {
 	})
 }
 
-// send sends a reply. An error is the end of the call, which the loop that
-// receives is told of.
+// send sends a reply. It ignores the error: the call has ended, and the
+// receiving loop gets the same error.
 func (b *batchCall) send(reply *streams.BatchAppendResp) {
 	b.sending.Lock()
 	defer b.sending.Unlock()
 	_ = b.to.Send(reply)
 }
 
-// reply makes an append and returns the reply to it.
+// reply makes an append and returns its reply.
 func (b *batchCall) reply(batch *pendingAppend) *streams.BatchAppendResp {
 	reply := batch.echo()
 	done, err := appendResult{}, batch.err
@@ -230,6 +237,7 @@ func (b *batchCall) reply(batch *pendingAppend) *streams.BatchAppendResp {
 	return reply
 }
 
+// writeUntil makes an append with the deadline that its caller set.
 func (b *batchCall) writeUntil(batch *pendingAppend) (appendResult, error) {
 	ctx := b.ctx
 	if !batch.deadline.IsZero() {
@@ -240,7 +248,8 @@ func (b *batchCall) writeUntil(batch *pendingAppend) (appendResult, error) {
 	return b.write(ctx, batch.appendRequest)
 }
 
-// echo returns a reply with what the caller said of the stream.
+// echo returns a reply with the stream and the expected position of the
+// request.
 func (batch *pendingAppend) echo() *streams.BatchAppendResp {
 	reply := &streams.BatchAppendResp{StreamIdentifier: batch.options.GetStreamIdentifier()}
 	switch x := batch.options.GetExpectedStreamPosition().(type) {
@@ -256,6 +265,7 @@ func (batch *pendingAppend) echo() *streams.BatchAppendResp {
 	return reply
 }
 
+// batchSuccess encodes a successful append.
 func batchSuccess(done appendResult) *streams.BatchAppendResp_Success {
 	success := &streams.BatchAppendResp_Success{
 		CurrentRevisionOption: &streams.BatchAppendResp_Success_CurrentRevision{CurrentRevision: uint64(done.length) - 1},
@@ -273,7 +283,7 @@ func batchSuccess(done appendResult) *streams.BatchAppendResp_Success {
 	return success
 }
 
-// wrongPosition says what was expected and what is.
+// wrongPosition encodes a conflict: the expected and the current position.
 func wrongPosition(x expectedRevision, length events.Revision) *shared.WrongExpectedVersion {
 	m := &shared.WrongExpectedVersion{
 		CurrentStreamRevisionOption: &shared.WrongExpectedVersion_CurrentStreamRevision{CurrentStreamRevision: uint64(length) - 1},
@@ -294,8 +304,9 @@ func wrongPosition(x expectedRevision, length events.Revision) *shared.WrongExpe
 	return m
 }
 
-// failureStatus returns a status as a batch carries it, with the detail that clients
-// tell failures apart by.
+// failureStatus encodes an error as the status of a batch reply, with the
+// detail message by which clients tell errors apart. An append that may have
+// been written is sent as a timeout.
 func (b *batchCall) failureStatus(err error) *wire.Status {
 	s, _ := status.FromError(statusOf(err))
 	var detail proto.Message
@@ -315,10 +326,11 @@ func (b *batchCall) failureStatus(err error) *wire.Status {
 	return statusWithDetail(s.Code(), s.Message(), detail)
 }
 
+// statusWithDetail returns a status with one detail message.
 func statusWithDetail(c codes.Code, text string, detail proto.Message) *wire.Status {
 	packed, err := anypb.New(detail)
 	if err != nil {
-		return &wire.Status{Code: int32(c), Message: text} // the detail is no more than help
+		return &wire.Status{Code: int32(c), Message: text} // clients read the code without the detail
 	}
 	return &wire.Status{Code: int32(c), Message: text, Details: []*anypb.Any{packed}}
 }

@@ -16,11 +16,13 @@ import (
 )
 
 // The limits of the protocol.
+// The limits of the protocol.
 const (
-	maxMessage       = 16_767_216 // bytes of a message, which EventStoreDB has too
-	DefaultMaxAppend = 16 << 20   // bytes of an append, unless a Config has another limit
+	maxMessage       = 16_767_216 // bytes of one gRPC message, as in EventStoreDB
+	DefaultMaxAppend = 16 << 20   // bytes of one append, where Config.MaxAppend is 0
 )
 
+// The sentinel errors of a server.
 // The errors of a server.
 var (
 	ErrNotSafe = errors.New("it is not safe to serve like this")
@@ -30,30 +32,32 @@ var (
 // A Config says how a store is served. The zero Config serves readers on this
 // machine.
 type Config struct {
-	TLS       *tls.Config // spoken in version 1.2 or later; nil: without, and on loopback alone
-	Users     *Users      // who may do what; nil: everyone is Anonymous, and on loopback alone
-	Anonymous Role        // of everyone where there are no Users; zero: Reader
+	TLS       *tls.Config // the server requires TLS 1.2 or later; nil: plain text, and on loopback addresses only
+	Users     *Users      // the users and their roles; nil: every caller has the role Anonymous, and only on loopback addresses
+	Anonymous Role        // the role of every caller if Users is nil; zero: Reader
 
-	// Writable are the beginnings of the names of streams into which not only
-	// the ledger may write. An empty one opens all but those of the system,
-	// which begin with $. None opens a stream of the ledger. None: nobody else
-	// writes.
+	// Writable holds prefixes of stream names. Callers with the role Writer may
+	// append foreign events to streams whose name has such a prefix. The empty
+	// prefix matches every stream except system streams, whose names begin with
+	// $. No prefix opens a stream of the ledger. If Writable is empty, only the
+	// ledger appends.
 	Writable []string
 
-	// WithoutGroups leaves out groups of consumers: to open them reads the headers
-	// of the whole log. It is for ledger programs alone, which use none, and for a
-	// store that another server serves as well, which has them then.
+	// WithoutGroups turns consumer groups off. Opening them reads the headers
+	// of the whole log. Set it if only ledger programs connect, which use no
+	// groups, or if another server of the same store serves the groups.
 	WithoutGroups bool
 
-	// Connections bounds the connections, of other listeners that it bounds as well
-	// together with those of the server. Nil: those of the server have the default
+	// Connections bounds the number of connections. It may be shared with other
+	// listeners, such as an HTTP server. Nil: a limiter with the default
 	// limits.
 	Connections *conns.Limiter
 
-	MaxAppend int              // most bytes of an append; 0: DefaultMaxAppend
-	Now       func() time.Time // the time of records that others write; nil: time.Now
+	MaxAppend int              // maximal bytes of one append; 0: DefaultMaxAppend
+	Now       func() time.Time // the clock that dates foreign events; nil: time.Now
 }
 
+// withDefaults returns c with its zero fields set to their defaults.
 func (c Config) withDefaults() Config {
 	c.Anonymous = cmp.Or(c.Anonymous, Reader)
 	c.MaxAppend = cmp.Or(c.MaxAppend, DefaultMaxAppend)
@@ -66,9 +70,10 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Check returns nil if a store may be served like this at an address, and else
-// an ErrNotSafe that says why not: an address that others reach asks for TLS and
-// users, and users ask for TLS, as their passwords travel with each call.
+// Check returns nil if the store may be served at an address, and otherwise an
+// ErrNotSafe that gives the reason. An address that other machines reach
+// requires TLS and users. Users require TLS, since each call carries a
+// password.
 func (c Config) Check(at net.Addr) error {
 	switch {
 	case c.Users != nil && c.TLS == nil:
@@ -79,7 +84,7 @@ func (c Config) Check(at net.Addr) error {
 	return nil
 }
 
-// loopback reports whether only this machine reaches an address.
+// loopback reports whether only this machine can connect to an address.
 func loopback(at net.Addr) bool {
 	switch a := at.(type) {
 	case *net.TCPAddr:
@@ -90,16 +95,17 @@ func loopback(at net.Addr) bool {
 	return false
 }
 
-// secured returns how TLS is spoken: at least in version 1.2.
+// secured returns a copy of a TLS configuration that requires TLS 1.2 or later.
 func secured(c *tls.Config) *tls.Config {
 	c = c.Clone()
 	c.MinVersion = max(c.MinVersion, tls.VersionTLS12)
 	return c
 }
 
-// writableByOthers reports whether others may write into a stream. The metadata of a
-// stream belong to it. Streams of the ledger are opened by nothing, streams of the
-// system only by a prefix of theirs.
+// writableByOthers reports whether Writable opens a stream to foreign events.
+// The metadata stream $$NAME follows the stream NAME. Writable never opens
+// streams of the ledger or of consumer groups, and opens a system stream only
+// by a non-empty prefix.
 func (c Config) writableByOthers(s events.Stream) bool {
 	name := events.Stream(strings.TrimPrefix(string(s), "$$"))
 	if name.Category() == groups.Category || isLedgerStream(name) {

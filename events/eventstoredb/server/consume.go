@@ -22,14 +22,15 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/groups"
 )
 
-// groupsOf serves groups of competing consumers, which EventStoreDB calls
-// persistent subscriptions.
+// persistentService implements the gRPC service PersistentSubscriptions: groups
+// of competing consumers.
 type persistentService struct {
 	persistent.UnimplementedPersistentSubscriptionsServer
 	*Server
 }
 
-// follow yields what a group reads.
+// follow yields the entries of $all, if source is empty, or of a stream, after
+// a cursor and without end.
 func (s *Server) follow(ctx context.Context, source events.Stream, after groups.Cursor) iter.Seq2[events.Entry, error] {
 	if source == "" {
 		return s.store.Follow(ctx, after.Position)
@@ -37,7 +38,7 @@ func (s *Server) follow(ctx context.Context, source events.Stream, after groups.
 	return s.followStream(ctx, source, after.Revision, nil)
 }
 
-// compileFilter returns what tells whether an entry passes the filter of a group.
+// compileFilter returns the predicate of a group's filter, or ErrBadGroup.
 func compileFilter(of groups.Filter) (func(events.Header) bool, error) {
 	f, err := newFilter(of.ByKind, filterExpression{of})
 	if err != nil {
@@ -46,13 +47,14 @@ func compileFilter(of groups.Filter) (func(events.Header) bool, error) {
 	return f.matches, nil
 }
 
+// A filterExpression makes a group's filter an expression.
 type filterExpression struct{ groups.Filter }
 
 func (f filterExpression) GetRegex() string    { return f.Regex }
 func (f filterExpression) GetPrefix() []string { return f.Prefixes }
 
-// groupStatus returns the status under which a caller is told of an error of a
-// group, and sets the trailers that clients tell such errors apart by.
+// groupStatus converts an error of a group to a gRPC status, and sets the
+// trailers by which clients tell such errors apart.
 func groupStatus(ctx context.Context, key groups.Key, err error) error {
 	if err == nil {
 		return nil
@@ -68,8 +70,8 @@ func groupStatus(ctx context.Context, key groups.Key, err error) error {
 	return statusOf(err)
 }
 
-// groupExceptions are what clients are told of the errors of groups: a status,
-// and a name if they know the error by one.
+// groupExceptions maps the errors of groups to a status code and, if clients
+// have an exception for it, the exception's name.
 var groupExceptions = []struct {
 	is   error
 	code codes.Code
@@ -81,19 +83,21 @@ var groupExceptions = []struct {
 	{groups.ErrFull, codes.FailedPrecondition, "maximum-subscribers-reached"},
 	{groups.ErrDeleted, codes.Aborted, "persistent-subscription-dropped"},
 	{groups.ErrStopped, codes.Unavailable, ""},
-	{events.ErrConflict, codes.Aborted, ""}, // somebody else wrote the stream of the group
+	{events.ErrConflict, codes.Aborted, ""}, // another process appended to the group's stream
 }
 
-// sourceName returns what a group reads as clients name it.
+// sourceName returns the name by which clients know a group's source.
 func sourceName(source events.Stream) string { return cmp.Or(string(source), "$all") }
 
-// A named request names a stream or all, and a group.
+// A groupRequest names a stream or $all, and a group.
 type groupRequest interface {
 	GetStreamIdentifier() *shared.StreamIdentifier
 	GetAll() *shared.Empty
 	GetGroupName() string
 }
 
+// parseKey returns the key of the group that a request names, or
+// INVALID_ARGUMENT.
 func parseKey(o groupRequest) (key groups.Key, err error) {
 	if o.GetAll() == nil {
 		key.Source, err = parseStream(o.GetStreamIdentifier())
@@ -104,7 +108,7 @@ func parseKey(o groupRequest) (key groups.Key, err error) {
 	return key, err
 }
 
-// checkGroup returns INVALID_ARGUMENT for a name that no group has.
+// checkGroupName returns INVALID_ARGUMENT for an empty or too long group name.
 func checkGroupName(name string) error {
 	switch {
 	case name == "":
@@ -115,7 +119,10 @@ func checkGroupName(name string) error {
 	return nil
 }
 
-// Read makes the caller a consumer of a group until it leaves.
+// Read implements PersistentSubscriptions.Read: it makes the caller a consumer
+// of a group, sends the entries that the group delivers to it, and receives its
+// acks and nacks. It returns when the caller closes its side, or the consumer
+// ends.
 func (s *persistentService) Read(to persistent.PersistentSubscriptions_ReadServer) error {
 	if _, err := s.requireRole(to.Context(), Reader); err != nil {
 		return err
@@ -123,7 +130,7 @@ func (s *persistentService) Read(to persistent.PersistentSubscriptions_ReadServe
 	ctx, release := s.untilShutdown(to.Context())
 	defer release()
 	first, err := to.Recv()
-	if err != nil && !errors.Is(err, io.EOF) { // of which the options are told to lack
+	if err != nil && !errors.Is(err, io.EOF) { // EOF: the options are missing
 		return statusOf(err)
 	}
 	o := first.GetOptions()
@@ -147,10 +154,10 @@ func (s *persistentService) Read(to persistent.PersistentSubscriptions_ReadServe
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	go func() { cancel(receiveAcks(c, to)) }() // ends when the call does
+	go func() { cancel(receiveAcks(c, to)) }() // Recv fails at the latest when the call ends
 	for {
 		d, err := c.Next(ctx)
-		if errors.Is(err, io.EOF) { // the caller answers no more
+		if errors.Is(err, io.EOF) { // the caller closed its side
 			return nil
 		}
 		if err != nil {
@@ -166,7 +173,8 @@ func (s *persistentService) Read(to persistent.PersistentSubscriptions_ReadServe
 	}
 }
 
-// join makes a caller a consumer that has room for so many entries.
+// join makes the caller a consumer that holds at most room unacknowledged
+// entries.
 func (s *persistentService) join(ctx context.Context, key groups.Key, room int) (*groups.Consumer, error) {
 	group, err := s.groups.Group(key)
 	if err != nil {
@@ -182,8 +190,8 @@ func (s *persistentService) join(ctx context.Context, key groups.Key, room int) 
 	return group.Join(joining)
 }
 
-// connectionName returns how a caller names its connection, as EventStoreDB does.
-// It is text of the caller's, made fit for a message.
+// connectionName returns the name that a client gives its connection, with
+// invalid UTF-8 replaced, or <unknown> as EventStoreDB does.
 func connectionName(ctx context.Context) string {
 	md, _ := metadata.FromIncomingContext(ctx)
 	if names := md.Get("connection-name"); len(names) > 0 {
@@ -192,7 +200,7 @@ func connectionName(ctx context.Context) string {
 	return "<unknown>"
 }
 
-// groupIDs returns the form in which a consumer wants IDs.
+// groupUUIDFormat returns the UUID format that a consumer requests.
 func groupUUIDFormat(o *persistent.ReadReq_Options) uuidFormat {
 	if _, ok := o.GetUuidOption().GetContent().(*persistent.ReadReq_Options_UUIDOption_String_); ok {
 		return textUUID
@@ -200,10 +208,12 @@ func groupUUIDFormat(o *persistent.ReadReq_Options) uuidFormat {
 	return structuredUUID
 }
 
-// maxRoom bounds what one consumer may have in hand.
+// maxInFlight bounds the unacknowledged entries of one consumer.
 const maxInFlight = 10_000
 
-// receiveAcks passes on what a consumer answers, until it answers no more.
+// receiveAcks passes the acks and nacks of a caller to its consumer. It returns
+// the error that ends the call, which is io.EOF when the caller closes its
+// side.
 func receiveAcks(c *groups.Consumer, from persistent.PersistentSubscriptions_ReadServer) error {
 	for {
 		m, err := from.Recv()
@@ -233,8 +243,7 @@ func receiveAcks(c *groups.Consumer, from persistent.PersistentSubscriptions_Rea
 	}
 }
 
-// answerOf returns what is to be done. A client that does not know asks for
-// nothing in particular: the entry is tried again.
+// nackAction converts the action of a nack. Unknown is a retry.
 func nackAction(a persistent.ReadReq_Nack_Action) (groups.NackAction, error) {
 	switch a {
 	case persistent.ReadReq_Nack_Park:
@@ -249,6 +258,7 @@ func nackAction(a persistent.ReadReq_Nack_Action) (groups.NackAction, error) {
 	return groups.Retry, status.Errorf(codes.InvalidArgument, "consume: there is no action %d", a)
 }
 
+// parseUUIDs decodes event IDs.
 func parseUUIDs(wire []*shared.UUID) (ids []domain.EventID, err error) {
 	for _, w := range wire {
 		raw, err := parseUUID(w)
@@ -262,10 +272,11 @@ func parseUUIDs(wire []*shared.UUID) (ids []domain.EventID, err error) {
 	return ids, nil
 }
 
+// setID sets an ID of any kind from its bytes.
 func setID[K domain.IDKind](id *domain.ID[K], b [16]byte) { *id = domain.IDFromBytes[K](b) }
 
-// deliveryResponse returns the message that hands an entry to a consumer, with what it
-// names if it is a link and the group asks for that.
+// deliveryResponse returns the response with a delivered entry. It resolves
+// links if the group's settings say so.
 func (s *persistentService) deliveryResponse(ctx context.Context, key groups.Key, d groups.Delivery, ids uuidFormat) (*persistent.ReadResp, error) {
 	q := readRequest{ids: ids}
 	if d.Kind == linkKind {
@@ -288,7 +299,8 @@ func (s *persistentService) deliveryResponse(ctx context.Context, key groups.Key
 	}}}, nil
 }
 
-// ofGroup returns an event as the messages of groups have it.
+// persistentEvent converts an event to the type that persistent subscriptions
+// have.
 func persistentEvent(r *streams.ReadResp_ReadEvent_RecordedEvent) *persistent.ReadResp_ReadEvent_RecordedEvent {
 	if r == nil {
 		return nil

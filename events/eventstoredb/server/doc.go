@@ -1,50 +1,60 @@
-// Package server serves an events.Store under EventStoreDB's protocol.
+// Package server serves an events.Store under EventStoreDB's gRPC protocol.
 //
-// A [Server] answers the official clients of EventStoreDB and KurrentDB over
-// gRPC: it reads streams and $all in both directions, appends, and keeps
-// subscribers current. A [Config] says to whom: its [Users] are read from a
-// file, each with a [Role].
+// A [Server] answers the official clients of EventStoreDB and KurrentDB: it
+// reads streams and $all in both directions, appends events, runs
+// subscriptions, and manages groups of competing consumers, which
+// EventStoreDB calls persistent subscriptions (package groups). A [Config]
+// sets TLS, the [Users] with their [Role], and the streams that they may
+// append to. Package conns bounds the number of connections.
 //
-// An entry that made its stream n long has revision n-1 on the wire, where
-// counting begins at 0. Commit and prepare position are the parts of its
-// events.Position. Its record travels as package mapping says; what others wrote
-// is given back as they wrote it.
+// A stream's revisions begin at 0 on the wire: an entry with Revision n is
+// sent with revision n-1. Its commit and prepare positions are the two parts
+// of its events.Position. Package mapping converts between records and
+// events. A foreign event is an event that a client other than the ledger
+// appended; the server returns it unchanged.
 //
 // # Promises
 //
-//   - What the store acknowledges is acknowledged, and nothing else is.
-//   - An append that is made again succeeds, changes nothing and is told the
-//     first place: one that names a length where the records are in place, one
-//     that names none (Any, StreamExists) wherever in the stream their IDs are,
-//     however long ago and however many callers make it at once. One that names
-//     none is a conflict where the stream has some of its IDs and not others. Of
-//     records that others write, the IDs are compared, as EventStoreDB does.
-//   - Only the ledger writes into its own streams, and into others that are not
-//     opened: a caller with the role Ledger, whose records say their version and
-//     time.
-//   - A subscriber is sent every entry behind its place, once, in order. One
-//     that is slow delays nobody else and loses nothing.
-//   - Nothing is deleted or hidden. Metadata of a stream that would have
-//     EventStoreDB do that, or change rights, are refused; others are kept.
-//   - The content type of what others write is given back as they declared it:
-//     JSON or not.
-//   - What is refused has a status and a text that say what and why.
+//   - The server acknowledges an append if, and only if, the store does.
+//   - A repeated append succeeds, changes nothing and returns the position of
+//     the first. With an exact revision, the records after that revision are
+//     compared. With Any or StreamExists, the event IDs are looked up in the
+//     whole stream, however old they are and however many callers append them
+//     concurrently. If the stream has some of the IDs and not others, the
+//     append is a conflict. Repeated foreign events are compared by their IDs
+//     alone, as in EventStoreDB.
+//   - Only a caller with the role Ledger appends to streams that
+//     Config.Writable does not open, and only records that carry their version
+//     and time.
+//   - A subscription sends every entry after its start point once, in order.
+//     A slow subscriber loses nothing and delays no other.
+//   - The server deletes and hides nothing. It refuses stream metadata by
+//     which EventStoreDB would do so, or would change access rights, and
+//     stores other metadata.
+//   - Foreign events keep the content type, JSON or binary, that their client
+//     declared.
+//   - Each refusal has a status code, and a text that gives the reason.
 //
 // # Concurrency
 //
-// Everything here may be used by several goroutines at once. A server has a
-// goroutine for each call and each connection, which Shutdown and Close join.
+// Everything here is safe for concurrent use. A server runs a goroutine for
+// each call and each connection, which Shutdown and Close join. No mutex is
+// held while the store is called. Appends without an exact revision to one
+// stream run one after the other.
 //
 // # Errors
 //
-// [ErrNotSafe] comes from New, Config.Check and Serve; [ErrBadUsers] from what
-// reads and writes users; [ErrDrained] is the cause for which calls end when the
-// server shuts down. Callers on the wire are given UNAVAILABLE for a server or
-// a store that closes, ABORTED for an append of which it is not known whether
-// it took place, DATA_LOSS for a damaged record, INVALID_ARGUMENT,
-// PERMISSION_DENIED and UNAUTHENTICATED for what they must do otherwise, and
-// UNIMPLEMENTED for what a ledger does not do.
+// [ErrNotSafe] comes from New, Config.Check and Serve, and [ErrBadUsers] from
+// ParseUsers and FormatUser. [Users.Authenticate] returns
+// [ErrNotAuthenticated] and [ErrBusy]. [ErrDrained] is the cause with which
+// calls end when the server shuts down.
 //
-// The promises are checked with the official client in client_test.go and the
-// other tests here.
+// Clients receive UNAVAILABLE if the server or the store closes, ABORTED if an
+// append may or may not have been written, DATA_LOSS for a damaged record,
+// INVALID_ARGUMENT, PERMISSION_DENIED or UNAUTHENTICATED for requests that
+// they must change, and UNIMPLEMENTED for features that a ledger does not
+// have. docs/serving.md lists the treatment of every request field.
+//
+// client_test.go and the other tests check the promises with the official Go
+// client.
 package server

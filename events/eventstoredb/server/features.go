@@ -15,17 +15,19 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// version is that of the EventStoreDB whose protocol this is. Clients read
-// numbers and points, and nothing else.
+// version is the version of EventStoreDB that the server reports. Clients parse
+// three numbers with points between them.
 const version = "24.10.5"
 
+// featuresService implements the gRPC service ServerFeatures.
 type featuresService struct {
 	serverfeatures.UnimplementedServerFeaturesServer
 	*Server
 }
 
-// methods are the methods and features that the server advertises to clients, by
-// service, in lower case. It lacks the methods that every client is refused.
+// methods are the methods that GetSupportedMethods reports, by service, in
+// lower case, each with its features. Methods that refuse every call are left
+// out.
 var methods = map[string]map[string][]string{
 	"event_store.client.streams.streams": {
 		"read": {"position", "events"}, "append": nil, "batchappend": {"deadline_duration"},
@@ -38,8 +40,9 @@ var methods = map[string]map[string][]string{
 	"event_store.client.server_features.serverfeatures": {"getsupportedmethods": nil},
 }
 
-// GetSupportedMethods is asked by every client first, without credentials. Its
-// header tells the time, as that of EventStoreDB does.
+// GetSupportedMethods implements ServerFeatures.GetSupportedMethods. Every
+// client calls it first, without credentials. The date header has the server's
+// time, as in EventStoreDB.
 func (f *featuresService) GetSupportedMethods(ctx context.Context, _ *shared.Empty) (*serverfeatures.SupportedMethods, error) {
 	if err := grpc.SetHeader(ctx, metadata.Pairs("date", f.cfg.Now().UTC().Format(http.TimeFormat))); err != nil {
 		return nil, err
@@ -55,19 +58,20 @@ func (f *featuresService) GetSupportedMethods(ctx context.Context, _ *shared.Emp
 	return supported, nil
 }
 
-// unknown answers a call of what the server does not offer.
+// unknown answers a call of a service or method that the server does not have.
 func unknown(_ any, call grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(call)
 	return status.Errorf(codes.Unimplemented, "%s: a ledger offers streams, persistent subscriptions, gossip and server features, and no projections, users, monitoring or operations", method)
 }
 
+// gossipService implements the gRPC service Gossip.
 type gossipService struct {
 	gossip.UnimplementedGossipServer
 	*Server
 }
 
-// Read names one node, the leader, at the address by which the caller reached
-// it. It is asked without credentials.
+// Read implements Gossip.Read. It reports one node, the leader, at the address
+// that the caller connected to. It needs no credentials.
 func (g *gossipService) Read(ctx context.Context, _ *shared.Empty) (*gossip.ClusterInfo, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	authority := md.Get(":authority")

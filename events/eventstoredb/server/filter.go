@@ -12,25 +12,25 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// defaultWindow is how many records are examined between checkpoints where the
-// caller names no window. It is that of EventStoreDB and of its clients.
+// defaultWindow is the number of entries examined between checkpoints where the
+// caller sets no window. EventStoreDB and its clients have the same default.
 const defaultWindow = 32
 
-// A filter says which entries of all are sent.
+// A filter selects the entries of $all that are sent. A nil filter selects all.
 type filter struct {
-	byKind   bool // by the kind, else by the stream
+	byKind   bool // match the event type; otherwise the stream name
 	prefixes []string
 	regex    *regexp.Regexp
-	interval uint64 // records examined between checkpoints
+	interval uint64 // entries examined between two checkpoints
 }
 
-// An expression is what all requests with a filter have.
+// An expression is the part that the filters of all requests have.
 type expression interface {
 	GetRegex() string
 	GetPrefix() []string
 }
 
-// filterOf reads a filter. Only a subscription is told of checkpoints.
+// filterOf validates a filter. Only subscriptions have checkpoints.
 func filterOf(o *streams.ReadReq_Options_FilterOptions, live bool) (*filter, error) {
 	var expr expression
 	var byKind bool
@@ -60,7 +60,7 @@ func filterOf(o *streams.ReadReq_Options_FilterOptions, live bool) (*filter, err
 	return f, nil
 }
 
-// newFilter reads an expression: a regular expression of Go, or prefixes.
+// newFilter validates an expression: an RE2 regular expression, or prefixes.
 func newFilter(byKind bool, expr expression) (*filter, error) {
 	f := &filter{byKind: byKind, prefixes: expr.GetPrefix()}
 	switch {
@@ -78,7 +78,7 @@ func newFilter(byKind bool, expr expression) (*filter, error) {
 	return f, nil
 }
 
-// matches reports whether an entry is sent. No filter admits everything.
+// matches reports whether the filter selects an entry.
 func (f *filter) matches(h events.Header) bool {
 	if f == nil {
 		return true
@@ -93,8 +93,8 @@ func (f *filter) matches(h events.Header) bool {
 	return slices.ContainsFunc(f.prefixes, func(p string) bool { return strings.HasPrefix(text, p) })
 }
 
-// pushdown returns what of f a store can do: a filter that lets through whatever
-// f admits, and more where a store cannot do as much.
+// pushdown returns a filter that the store applies before entries leave it. It
+// matches every entry that f matches, and possibly more.
 func (f *filter) pushdown() events.Filter {
 	if f == nil {
 		return events.Filter{}

@@ -16,7 +16,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/groups"
 )
 
-// Create makes a group.
+// Create implements PersistentSubscriptions.Create.
 func (s *persistentService) Create(ctx context.Context, req *persistent.CreateReq) (*persistent.CreateResp, error) {
 	if _, err := s.requireRole(ctx, Writer); err != nil {
 		return nil, err
@@ -48,8 +48,9 @@ func (s *persistentService) Create(ctx context.Context, req *persistent.CreateRe
 	return &persistent.CreateResp{}, nil
 }
 
-// createFrom reads what a group reads and from where. Old clients name the
-// stream and the revision in fields that newer ones leave out.
+// parseCreateSource reads the source, the filter and the start point of a new
+// group. Old clients put the stream and the revision into fields that newer
+// clients leave out.
 func parseCreateSource(o *persistent.CreateReq_Options, def *groups.Definition) (from startPoint, err error) {
 	switch option := o.GetStreamOption().(type) {
 	case *persistent.CreateReq_Options_All:
@@ -90,6 +91,7 @@ func parseCreateSource(o *persistent.CreateReq_Options, def *groups.Definition) 
 	return from, err
 }
 
+// groupFilter reads a filter by stream or by event type.
 func groupFilter(o *persistent.CreateReq_AllOptions_FilterOptions) (*groups.Filter, error) {
 	switch f := o.GetFilter().(type) {
 	case *persistent.CreateReq_AllOptions_FilterOptions_StreamIdentifier:
@@ -100,8 +102,8 @@ func groupFilter(o *persistent.CreateReq_AllOptions_FilterOptions) (*groups.Filt
 	return nil, missingField("a filter by stream or by type")
 }
 
-// start returns the place behind which a group begins. The end is where it is
-// now.
+// start returns the cursor after which a new group begins. The end is the
+// current end of the source.
 func (s *Server) start(ctx context.Context, source events.Stream, from startPoint) (p groups.Cursor, err error) {
 	switch {
 	case from.start:
@@ -118,8 +120,8 @@ func (s *Server) start(ctx context.Context, source events.Stream, from startPoin
 	return p, err
 }
 
-// format returns a place as clients read it: a revision or two positions, -1
-// being the end.
+// format returns a start point as clients parse it: a revision, or two
+// positions, each -1 for the end.
 func (p startPoint) format(source events.Stream) string {
 	switch {
 	case p.end && source == "":
@@ -132,13 +134,14 @@ func (p startPoint) format(source events.Stream) string {
 	return strconv.FormatUint(p.revision, 10)
 }
 
+// formatPosition returns a position as clients parse it.
 func formatPosition(p events.Position) string {
 	commit, prepare := p.Parts()
 	return fmt.Sprintf("C:%d/P:%d", commit, prepare)
 }
 
-// toldPlace returns the last entry before a place as clients read it, and
-// nothing if there is none.
+// formatCheckpoint returns the last entry before a cursor as clients parse it,
+// or an empty string if there is none.
 func formatCheckpoint(p groups.Cursor, source events.Stream) string {
 	switch {
 	case source == "" && !p.Position.IsZero():
@@ -149,7 +152,8 @@ func formatCheckpoint(p groups.Cursor, source events.Stream) string {
 	return ""
 }
 
-// The settings that requests to create and to update have in common.
+// groupSettings is implemented by the settings in requests to create and to
+// update a group.
 type groupSettings interface {
 	GetResolveLinks() bool
 	GetExtraStatistics() bool
@@ -166,8 +170,9 @@ type groupSettings interface {
 	GetCheckpointAfterMs() int32
 }
 
-// settingsOf reads settings. Of the bounds that mean the same here, the larger
-// counts.
+// parseSettings converts settings. A group has one buffer, as large as the
+// larger of the history and live buffers. It returns groups.ErrBadGroup for
+// invalid settings.
 func parseSettings(o groupSettings, strategy string) (groups.Settings, error) {
 	if o.GetLiveBufferSize() <= 0 || o.GetReadBatchSize() <= 0 || o.GetHistoryBufferSize() <= 0 {
 		return groups.Settings{}, fmt.Errorf("%w: it needs a live buffer, a history buffer and a read batch of at least 1", groups.ErrBadGroup)
@@ -203,13 +208,15 @@ func parseSettings(o groupSettings, strategy string) (groups.Settings, error) {
 	}, nil
 }
 
+// The bounds of a group's settings.
 // The bounds of settings.
 const (
-	maxBuffer = 100_000 // entries that a group holds in memory
-	maxTicks  = 1 << 53 // ticks of a time: 28 years
+	maxBuffer = 100_000 // entries
+	maxTicks  = 1 << 53 // ticks of 100 ns: 28 years
 )
 
-// parseDuration returns a time that is told in ticks of 100 ns or in milliseconds.
+// parseDuration converts a duration, which a client sends in ticks of 100 ns or
+// in milliseconds.
 func parseDuration(ticks int64, ms int32) (time.Duration, error) {
 	if ticks < 0 || ticks > maxTicks || ms < 0 {
 		return 0, fmt.Errorf("%w: a time of %d ticks and %d ms is negative or longer than %d ticks", groups.ErrBadGroup, ticks, ms, int64(maxTicks))
@@ -217,7 +224,8 @@ func parseDuration(ticks int64, ms int32) (time.Duration, error) {
 	return time.Duration(ticks)*100*time.Nanosecond + time.Duration(ms)*time.Millisecond, nil
 }
 
-// Update gives a group other settings. Where it reads from stays: it has read.
+// Update implements PersistentSubscriptions.Update. It ignores the start point:
+// the group continues from its checkpoint.
 func (s *persistentService) Update(ctx context.Context, req *persistent.UpdateReq) (*persistent.UpdateResp, error) {
 	if _, err := s.requireRole(ctx, Writer); err != nil {
 		return nil, err
@@ -254,7 +262,7 @@ func (s *persistentService) Update(ctx context.Context, req *persistent.UpdateRe
 	return &persistent.UpdateResp{}, nil
 }
 
-// Delete ends a group.
+// Delete implements PersistentSubscriptions.Delete.
 func (s *persistentService) Delete(ctx context.Context, req *persistent.DeleteReq) (*persistent.DeleteResp, error) {
 	if _, err := s.requireRole(ctx, Writer); err != nil {
 		return nil, err
@@ -269,7 +277,7 @@ func (s *persistentService) Delete(ctx context.Context, req *persistent.DeleteRe
 	return &persistent.DeleteResp{}, nil
 }
 
-// GetInfo tells how a group stands.
+// GetInfo implements PersistentSubscriptions.GetInfo.
 func (s *persistentService) GetInfo(ctx context.Context, req *persistent.GetInfoReq) (*persistent.GetInfoResp, error) {
 	if _, err := s.requireRole(ctx, Reader); err != nil {
 		return nil, err
@@ -285,7 +293,8 @@ func (s *persistentService) GetInfo(ctx context.Context, req *persistent.GetInfo
 	return &persistent.GetInfoResp{SubscriptionInfo: subscriptionInfo(group.Stats())}, nil
 }
 
-// List tells how all groups stand, or those of one stream.
+// List implements PersistentSubscriptions.List: the groups of one stream, of
+// $all, or all groups.
 func (s *persistentService) List(ctx context.Context, req *persistent.ListReq) (*persistent.ListResp, error) {
 	if _, err := s.requireRole(ctx, Reader); err != nil {
 		return nil, err
@@ -314,7 +323,8 @@ func (s *persistentService) List(ctx context.Context, req *persistent.ListReq) (
 	return resp, nil
 }
 
-// ReplayParked hands out again what a group set aside.
+// ReplayParked implements PersistentSubscriptions.ReplayParked. It returns
+// before the group delivers the entries.
 func (s *persistentService) ReplayParked(ctx context.Context, req *persistent.ReplayParkedReq) (*persistent.ReplayParkedResp, error) {
 	if _, err := s.requireRole(ctx, Writer); err != nil {
 		return nil, err
@@ -348,8 +358,9 @@ func (s *persistentService) ReplayParked(ctx context.Context, req *persistent.Re
 	return &persistent.ReplayParkedResp{}, nil
 }
 
-// RestartSubsystem ends all consumers, which are told to come again, and reads
-// the groups from the store. One that had stopped goes on.
+// RestartSubsystem implements PersistentSubscriptions.RestartSubsystem. It ends
+// all consumers with UNAVAILABLE, which makes clients reconnect, and reloads
+// the groups from the store, also groups that had stopped.
 func (s *persistentService) RestartSubsystem(ctx context.Context, _ *shared.Empty) (*shared.Empty, error) {
 	if _, err := s.requireRole(ctx, Writer); err != nil {
 		return nil, err
@@ -360,7 +371,7 @@ func (s *persistentService) RestartSubsystem(ctx context.Context, _ *shared.Empt
 	return emptyMessage, nil
 }
 
-// subscriptionInfo tells clients how a group stands.
+// subscriptionInfo encodes the statistics of a group.
 func subscriptionInfo(g groups.Stats) *persistent.SubscriptionInfo {
 	source, state := string(g.Source), "Live"
 	if source == "" {

@@ -12,60 +12,64 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
+// The bounds of an idIndex.
 // The bounds of the index of IDs.
 const (
-	blockIDs   = 1024    // IDs of one filter
-	filterBits = 1 << 15 // bits of one filter: 32 for each ID
-	probes     = 8       // bits that an ID sets
+	blockIDs   = 1024    // event IDs of one Bloom filter
+	filterBits = 1 << 15 // bits of one Bloom filter: 32 for each ID
+	probes     = 8       // bits that each ID sets
 	indexBytes = 64 << 20
-	streamCost = 512 // bytes of a stream in the index, without its name and its IDs
+	streamCost = 512 // estimated bytes of a stream in the index, in addition to its name and IDs
 )
 
-// An idIndex tells which events of a stream have which IDs. It is a cache: it is
-// filled from the headers of a stream when that is first asked for, brought up to
-// date before each use, and the streams used longest ago leave it when it has
-// more than indexBytes. It is safe for concurrent use.
+// An idIndex finds event IDs in streams. It is a cache: on first use it reads
+// the headers of a stream, before each use it reads the new ones, and it evicts
+// the least recently used streams when it has more than capacity bytes. It is
+// safe for concurrent use.
 type idIndex struct {
 	seed     maphash.Seed
 	capacity int // bytes
 	mu       struct {
 		sync.Mutex
-		byStream map[events.Stream]*list.Element // of *streamIDs
-		used     list.List                       // the stream used last is in front
+		byStream map[events.Stream]*list.Element // values are *streamIDs
+		used     list.List                       // most recently used first
 		bytes    int
 	}
 }
 
+// newIDIndex returns an empty index of a capacity in bytes.
 func newIDIndex(capacity int) *idIndex {
 	x := &idIndex{seed: maphash.MakeSeed(), capacity: capacity}
 	x.mu.byStream = map[events.Stream]*list.Element{}
 	return x
 }
 
-// streamIDs are the IDs of one stream, up to a length. A caller holds its turn
-// from before it looks until after it has appended.
+// streamIDs holds the event IDs of one stream up to a length: full blocks as
+// Bloom filters, and the IDs after them in a slice. Its holder, between acquire
+// and release, may use all fields but cost.
 type streamIDs struct {
 	index  *idIndex
 	stream events.Stream
 	turn   chan struct{}
 	length events.Revision
-	end    events.Position // of the entry that made the stream so long
+	end    events.Position // of the entry at length
 	blocks []idBlock
-	tail   []domain.EventID // those behind the blocks
-	start  events.Position  // of the entry before the tail
-	cost   int              // bytes that the index counts; guarded by its mu
+	tail   []domain.EventID // the IDs after the blocks, at most blockIDs
+	start  events.Position  // of the entry before the first ID of tail
+	cost   int              // bytes that the index counts for this stream; guarded by index.mu
 }
 
-// An idBlock is a Bloom filter of blockIDs consecutive events of a stream.
+// An idBlock is a Bloom filter of blockIDs consecutive event IDs of a stream.
 type idBlock struct {
 	bits  *[filterBits / 64]uint64
-	start events.Position // of the entry before the first of them
+	start events.Position // of the entry before the first ID
 }
 
-// acquire returns the IDs of a stream, which the caller releases. It waits for
-// the caller before it until ctx ends, and then returns its cause. The turn saves
-// conflicts and nothing else: two callers with one stream, as there are when it
-// left the index meanwhile, are kept apart by the store.
+// acquire returns the IDs of a stream and locks them until the caller calls
+// release. It waits for other callers until ctx ends, and then returns the
+// cause. The lock avoids conflicts and is not needed for correctness: the store
+// resolves concurrent appends, for example of two callers between whom the
+// stream was evicted.
 func (x *idIndex) acquire(ctx context.Context, stream events.Stream) (*streamIDs, error) {
 	x.mu.Lock()
 	element, ok := x.mu.byStream[stream]
@@ -74,7 +78,7 @@ func (x *idIndex) acquire(ctx context.Context, stream events.Stream) (*streamIDs
 		s := &streamIDs{index: x, stream: name, turn: make(chan struct{}, 1), cost: streamCost + len(name)}
 		element = x.mu.used.PushFront(s)
 		x.mu.byStream[name] = element
-		x.mu.bytes += s.cost // also if the caller is gone and never releases it
+		x.mu.bytes += s.cost // also for a caller whose context ends before it acquires
 	}
 	x.mu.used.MoveToFront(element)
 	s := element.Value.(*streamIDs)
@@ -87,20 +91,20 @@ func (x *idIndex) acquire(ctx context.Context, stream events.Stream) (*streamIDs
 	}
 }
 
-// release gives the turn to the next caller.
+// release unlocks the IDs for the next caller.
 func (s *streamIDs) release() {
 	s.index.count(s)
 	<-s.turn
 }
 
-// count counts what a stream takes, and evicts others until the index is within
-// its capacity. The stream that is counted stays.
+// count updates the size of a stream, and evicts other streams while the index
+// is over its capacity.
 func (x *idIndex) count(s *streamIDs) {
 	cost := streamCost + len(s.stream) + len(s.blocks)*filterBits/8 + cap(s.tail)*len([16]byte{})
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	element, ok := x.mu.byStream[s.stream]
-	if !ok || element.Value.(*streamIDs) != s { // it left the index meanwhile
+	if !ok || element.Value.(*streamIDs) != s { // it was evicted
 		return
 	}
 	x.mu.bytes += cost - s.cost
@@ -113,8 +117,8 @@ func (x *idIndex) count(s *streamIDs) {
 	}
 }
 
-// update reads what was appended to the stream since the last time, and reports
-// whether that was anything.
+// update reads the headers of entries that were appended since the last update.
+// It reports whether there were any.
 func (s *streamIDs) update(ctx context.Context, store events.Store) (grown bool, err error) {
 	for h, err := range events.Headers(ctx, store, events.Query{Stream: s.stream, After: s.end}) {
 		if err != nil {
@@ -128,7 +132,7 @@ func (s *streamIDs) update(ctx context.Context, store events.Store) (grown bool,
 	return grown, nil
 }
 
-// seal makes a block of the tail.
+// seal turns the tail into a block.
 func (s *streamIDs) seal() {
 	b := idBlock{bits: new([filterBits / 64]uint64), start: s.start}
 	for _, id := range s.tail {
@@ -140,8 +144,8 @@ func (s *streamIDs) seal() {
 	s.tail, s.start = s.tail[:0], s.end
 }
 
-// bits yields the bits of a filter that an ID sets. They depend on a seed that
-// callers do not know, so no caller can choose IDs that share them.
+// bits yields the filter bits that an ID sets. They depend on a random seed, so
+// that callers cannot choose IDs with the same bits.
 func (x *idIndex) bits(id domain.EventID) iter.Seq[uint64] {
 	b := id.Bytes()
 	h := maphash.Bytes(x.seed, b[:])
@@ -155,6 +159,8 @@ func (x *idIndex) bits(id domain.EventID) iter.Seq[uint64] {
 	}
 }
 
+// mayHave reports whether a block may contain an ID. It may be wrong if it
+// returns true.
 func (s *streamIDs) mayHave(b idBlock, id domain.EventID) bool {
 	for bit := range s.index.bits(id) {
 		if b.bits[bit/64]&(1<<(bit%64)) == 0 {
@@ -164,8 +170,9 @@ func (s *streamIDs) mayHave(b idBlock, id domain.EventID) bool {
 	return true
 }
 
-// find returns where the records with these IDs are in the stream, for each the
-// first if there are several. An ID that is not there is not in the map.
+// find returns the headers of the records whose IDs are in the stream: for each
+// ID the first, if there are several. It reads the store only where a Bloom
+// filter matches.
 func (s *streamIDs) find(ctx context.Context, store events.Store, records []events.Record) (map[domain.EventID]events.Header, error) {
 	wanted := make(map[domain.EventID]bool, len(records))
 	for _, r := range records {

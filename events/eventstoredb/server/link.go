@@ -10,11 +10,13 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// linkKind is the kind of a link. Its data name an event: REVISION@STREAM.
+// linkKind is the event type of a link. The data of a link name an event as
+// REVISION@STREAM.
 const linkKind = "$>"
 
-// linkTarget returns the entry that a link names, and the zero Entry if there is
-// none. A link to a link is followed no further, as in EventStoreDB.
+// linkTarget returns the entry that a link names, or the zero Entry if no such
+// entry exists. It follows one link, as EventStoreDB does: the target of a link
+// to a link is a link.
 func (s *Server) linkTarget(ctx context.Context, link events.Entry) (events.Entry, error) {
 	number, stream, ok := strings.Cut(string(link.Data), "@")
 	revision, err := strconv.ParseUint(number, 10, 63)
@@ -24,8 +26,8 @@ func (s *Server) linkTarget(ctx context.Context, link events.Entry) (events.Entr
 	return s.entry(ctx, events.Stream(stream), events.Revision(revision)+1)
 }
 
-// resolvedResponse returns the message with a link and the entry that it names. Where there
-// is no such entry the message has the link alone.
+// resolvedResponse returns the response with a link and its target. If the
+// target does not exist, the response has the link alone.
 func (s *Server) resolvedResponse(ctx context.Context, link events.Entry, ids uuidFormat) (*streams.ReadResp, error) {
 	target, err := s.linkTarget(ctx, link)
 	if err != nil {
@@ -43,7 +45,8 @@ func (s *Server) resolvedResponse(ctx context.Context, link events.Entry, ids uu
 	return m, err
 }
 
-// message returns the message with an entry, as a caller asks for it.
+// message returns the response for an entry, with its link resolved if the
+// request asks for it.
 func (s *Server) message(ctx context.Context, q *readRequest, e events.Entry) (*streams.ReadResp, error) {
 	if q.links && e.Kind == linkKind {
 		return s.resolvedResponse(ctx, e, q.ids)

@@ -9,24 +9,27 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// The bounds of what is kept for subscribers that are current.
+// The bounds of a messageCache.
 const (
 	cacheSlots     = 256
-	maxCachedBytes = 8 << 10 // of one; all are 2 MiB at most
+	maxCachedBytes = 8 << 10 // encoded bytes of one message, so at most 2 MiB in all
 )
 
-// A kept message tells of an entry. It is encoded, and to send it is to copy
-// that.
+// A cachedMessage is the response for one entry. It holds the response in
+// encoded form, so sending it copies bytes and encodes nothing.
 type cachedMessage struct {
 	position events.Position
 	message  *streams.ReadResp
 }
 
-// A gallery keeps the messages that current subscribers were sent last, as all
-// of them are sent the same. It is safe for concurrent use.
+// A messageCache caches the responses for the most recent entries.
+// Subscriptions that have caught up all send the same entries, and share their
+// encoding. A slot holds the entry written last among the entries whose commit
+// positions are congruent modulo cacheSlots. It is safe for concurrent use and
+// takes no lock.
 type messageCache [cacheSlots]atomic.Pointer[cachedMessage]
 
-// message returns the message that tells of an entry. It is not changed.
+// message returns the response for an entry. The caller must not change it.
 func (g *messageCache) message(e events.Entry, ids uuidFormat) (*streams.ReadResp, error) {
 	commit, _ := e.Position.Parts()
 	slot := &g[commit%cacheSlots]
@@ -44,6 +47,7 @@ func (g *messageCache) message(e events.Entry, ids uuidFormat) (*streams.ReadRes
 	if err != nil {
 		return nil, err
 	}
+	// protobuf marshals unknown fields by copying them.
 	// A message of fields that are not known is encoded as they stand.
 	m = &streams.ReadResp{}
 	m.ProtoReflect().SetUnknown(encoded)
@@ -51,9 +55,10 @@ func (g *messageCache) message(e events.Entry, ids uuidFormat) (*streams.ReadRes
 	return m, nil
 }
 
-// messageCaches are one for each form of IDs.
+// messageCaches holds one cache for each form of UUIDs on the wire.
 type messageCaches struct{ structuredUUID, textUUID messageCache }
 
+// of returns the cache for a UUID format.
 func (g *messageCaches) of(ids uuidFormat) *messageCache {
 	if ids([16]byte{}).GetStructured() == nil {
 		return &g.textUUID

@@ -12,46 +12,49 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/conns"
 )
 
+// The bounds of a passwordChecker.
 // The bounds of passwords that wait to be checked.
 const (
-	maxChecks       = 256  // different passwords
-	maxOriginChecks = 64   // of these, those of one network
-	maxCallers      = 2048 // calls that wait for all of them
-	maxWrong        = 4096 // wrong passwords that are remembered, at least
+	maxChecks       = 256  // waiting checks
+	maxOriginChecks = 64   // waiting checks of one network
+	maxCallers      = 2048 // calls that wait for checks
+	maxWrong        = 4096 // wrong passwords in one generation of the cache
 )
 
-// A checker compares passwords with their hashes in a bounded worker pool, as
-// each comparison takes a processor for about a tenth of a second. Networks take
-// turns. Within a network, connections that had no wrong password go first, and
-// the password that came last is checked first: of a flood of wrong passwords the
-// oldest wait, and the oldest is refused when too many do. Calls with one name
-// and password share one check, and a password that was wrong stays wrong.
+// A passwordChecker compares passwords with bcrypt hashes in a bounded worker
+// pool, because one comparison takes about 0.1 s of CPU time.
 //
-// A checker does not know which users there are, so an unknown name waits as long
-// as a known one. It is safe for concurrent use.
+// It serves networks in turn. Within a network it first serves connections that
+// have had no wrong password, and of those the most recent password: in a flood
+// of wrong passwords the oldest checks wait longest, and the oldest is rejected
+// when too many wait. Calls with the same name and password share one check.
+// Wrong passwords are cached.
+//
+// A passwordChecker does not know which users exist, so a check of an unknown
+// name takes as long as one of a known name. It is safe for concurrent use.
 type passwordChecker struct {
 	mu struct {
 		sync.Mutex
-		workers  int // at work
-		callers  int // that wait
-		waiting  int // checks that no worker has
+		workers  int // running workers
+		callers  int // calls that wait for a check
+		waiting  int // checks in queues
 		open     map[digest]*check
-		queues   map[netip.Prefix]*checkQueue // none is empty
-		rotation []*checkQueue                // the next first
-		wrong    [2]map[digest]struct{}       // two generations, the younger first
+		queues   map[netip.Prefix]*checkQueue // one for each network with waiting checks
+		rotation []*checkQueue                // the order of the next checks
+		wrong    [2]map[digest]struct{}       // wrong passwords in two generations, the younger first
 	}
 	limit int // of workers
 }
 
-// A line has the checks of a network that wait for a worker.
+// A checkQueue holds the waiting checks of one network.
 type checkQueue struct {
 	origin netip.Prefix
-	fresh  []*check // of connections without a wrong password, the newest last
+	fresh  []*check // of connections without a wrong password, oldest first
 	failed []*check
 }
 
-// A check is a password that is compared with a hash, once. The checker's mutex
-// guards it.
+// A check is the comparison of one password with one hash, for one or more
+// calls. The checker's mutex guards its fields.
 type check struct {
 	key      digest
 	hash     []byte
@@ -64,6 +67,7 @@ type check struct {
 	err      error
 }
 
+// newPasswordChecker returns a checker that uses up to half of the processors.
 func newPasswordChecker() *passwordChecker {
 	c := &passwordChecker{limit: max(runtime.GOMAXPROCS(0)/2, 1)}
 	c.mu.open, c.mu.queues = map[digest]*check{}, map[netip.Prefix]*checkQueue{}
@@ -71,9 +75,10 @@ func newPasswordChecker() *passwordChecker {
 	return c
 }
 
-// check returns nil if the password has the hash, ErrNotAuthenticated if not,
-// ErrBusy if it was not compared because too many wait, or the cause of a
-// context that ended. The digest is that of the user's name and the password.
+// check returns nil if the hash is the password's. It returns
+// ErrNotAuthenticated for another password, ErrBusy if too many checks wait,
+// and the cause of ctx if it ends first. The key is the digest of the user's
+// name and the password. A wrong password marks the connection.
 func (c *passwordChecker) check(ctx context.Context, from *conns.Conn, key digest, hash []byte, password string) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -92,7 +97,8 @@ func (c *passwordChecker) check(ctx context.Context, from *conns.Conn, key diges
 	return c.leave(ctx, from, k)
 }
 
-// enter returns the check that a call waits for.
+// enter returns the check that a call waits for, which is new or shared. It
+// starts a worker if the pool has room.
 func (c *passwordChecker) enter(from *conns.Conn, key digest, hash []byte, password string) (*check, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,8 +131,8 @@ func (c *passwordChecker) enter(from *conns.Conn, key digest, hash []byte, passw
 	return k, nil
 }
 
-// leave returns how the check of a call ended. A check that no call waits for
-// any more is not made.
+// leave returns the result of a call's check, or the cause of ctx if the check
+// is not done. It removes a waiting check that no other call waits for.
 func (c *passwordChecker) leave(ctx context.Context, from *conns.Conn, k *check) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,7 +153,7 @@ func (c *passwordChecker) leave(ctx context.Context, from *conns.Conn, k *check)
 	return context.Cause(ctx)
 }
 
-// work makes checks until none waits.
+// work is a worker: it runs checks until none waits.
 func (c *passwordChecker) work() {
 	for {
 		c.mu.Lock()
@@ -162,7 +168,7 @@ func (c *passwordChecker) work() {
 	}
 }
 
-// compare makes a check and answers the calls that wait for it.
+// compare compares a password with its hash, and finishes the check.
 func (c *passwordChecker) compare(k *check) {
 	err := bcrypt.CompareHashAndPassword(k.hash, []byte(k.password))
 	c.mu.Lock()
@@ -174,15 +180,15 @@ func (c *passwordChecker) compare(k *check) {
 	c.finishLocked(k, err)
 }
 
-// endLocked answers the calls that wait for a check.
+// finishLocked sets the result of a check and wakes its callers.
 func (c *passwordChecker) finishLocked(k *check, err error) {
 	k.err = err
 	delete(c.mu.open, k.key)
 	close(k.done)
 }
 
-// nextLocked takes the check that is made next out of its line for a worker, and
-// returns nil if none waits.
+// nextLocked removes the next check from its queue and moves the queue to the
+// end of the rotation. It returns nil if no check waits.
 func (c *passwordChecker) nextLocked() *check {
 	if len(c.mu.rotation) == 0 {
 		return nil
@@ -195,21 +201,22 @@ func (c *passwordChecker) nextLocked() *check {
 	k := checks[len(checks)-1]
 	c.dequeueLocked(k)
 	k.started = true
-	if len(c.mu.rotation) > 0 && c.mu.rotation[0] == q { // it has more
+	if len(c.mu.rotation) > 0 && c.mu.rotation[0] == q { // the queue is not empty
 		c.mu.rotation = append(c.mu.rotation[1:], q)
 	}
 	return k
 }
 
-// putLocked puts a check at the end of its line. If there are too many, the
-// oldest check ends with ErrBusy: of the line, or of the longest of all.
+// enqueueLocked adds a check to the queue of its network. If too many checks
+// wait, it first rejects one with ErrBusy: from the same queue if that is full,
+// and otherwise from the longest queue.
 func (c *passwordChecker) enqueueLocked(k *check) {
 	if q := c.mu.queues[k.origin]; q != nil && q.len() >= maxOriginChecks {
 		c.rejectOldestLocked(q)
 	} else if c.mu.waiting >= maxChecks {
 		c.rejectOldestLocked(slices.MaxFunc(c.mu.rotation, func(a, b *checkQueue) int { return a.len() - b.len() }))
 	}
-	q := c.mu.queues[k.origin] // only now, as a line whose last check was refused is gone
+	q := c.mu.queues[k.origin] // looked up again: rejecting its last check removes a queue
 	if q == nil {
 		q = &checkQueue{origin: k.origin}
 		c.mu.queues[k.origin] = q
@@ -223,10 +230,11 @@ func (c *passwordChecker) enqueueLocked(k *check) {
 	c.mu.waiting++
 }
 
+// len returns the number of waiting checks.
 func (q *checkQueue) len() int { return len(q.fresh) + len(q.failed) }
 
-// refuseLocked ends the check of a line that waits longest, of a connection that
-// had a wrong password if there is one.
+// rejectOldestLocked ends the oldest check of a queue with ErrBusy. It prefers
+// checks of connections that have had a wrong password.
 func (c *passwordChecker) rejectOldestLocked(q *checkQueue) {
 	checks := q.failed
 	if len(checks) == 0 {
@@ -237,8 +245,8 @@ func (c *passwordChecker) rejectOldestLocked(q *checkQueue) {
 	c.finishLocked(k, ErrBusy)
 }
 
-// takeLocked takes a check out of its line, and a line that is then empty out of
-// the turns.
+// dequeueLocked removes a check from its queue, and an empty queue from the
+// rotation.
 func (c *passwordChecker) dequeueLocked(k *check) {
 	q := c.mu.queues[k.origin]
 	same := func(other *check) bool { return other == k }
@@ -250,15 +258,15 @@ func (c *passwordChecker) dequeueLocked(k *check) {
 	}
 }
 
-// wrongLocked reports whether a password is known to be wrong.
+// isWrongLocked reports whether a password is in the cache of wrong passwords.
 func (c *passwordChecker) isWrongLocked(key digest) bool {
 	_, young := c.mu.wrong[0][key]
 	_, old := c.mu.wrong[1][key]
 	return young || old
 }
 
-// rememberLocked remembers a wrong password, and forgets the older generation
-// when the younger is full.
+// rememberLocked caches a wrong password. When the younger generation is full,
+// it evicts the older one.
 func (c *passwordChecker) rememberLocked(key digest) {
 	if len(c.mu.wrong[0]) >= maxWrong {
 		c.mu.wrong = [2]map[digest]struct{}{{}, c.mu.wrong[0]}

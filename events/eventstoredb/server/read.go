@@ -12,12 +12,13 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
+// streamsService implements the gRPC service Streams.
 type streamsService struct {
 	streams.UnimplementedStreamsServer
 	*Server
 }
 
-// Read answers a reading or a subscription.
+// Read implements Streams.Read: it serves a bounded read or a subscription.
 func (s *streamsService) Read(req *streams.ReadReq, to streams.Streams_ReadServer) error {
 	if _, err := s.requireRole(to.Context(), Reader); err != nil {
 		return err
@@ -32,7 +33,7 @@ func (s *streamsService) Read(req *streams.ReadReq, to streams.Streams_ReadServe
 	return statusOf(s.read(q, to))
 }
 
-// read sends what a reading asks for.
+// read sends the events of a bounded read, and then the message that ends it.
 func (s *Server) read(q readRequest, to streams.Streams_ReadServer) error {
 	ctx := to.Context()
 	if q.stream == "" && q.backward {
@@ -68,8 +69,9 @@ func (s *Server) read(q readRequest, to streams.Streams_ReadServer) error {
 	return s.sendEmptyResult(ctx, q, to)
 }
 
-// tellEnd tells a caller that knows of it where the stream ends, having sent
-// all that there is.
+// sendLastPosition sends the last revision of a stream that was read forwards
+// to its end, if the client understands the message: the Go client terminates
+// its process on a message that it does not know.
 func (s *Server) sendLastPosition(q readRequest, last events.Revision, to streams.Streams_ReadServer) error {
 	if !q.wantsLastPosition || q.stream == "" || q.backward {
 		return nil
@@ -77,7 +79,9 @@ func (s *Server) sendLastPosition(q readRequest, last events.Revision, to stream
 	return to.Send(&streams.ReadResp{Content: &streams.ReadResp_LastStreamPosition{LastStreamPosition: uint64(last) - 1}})
 }
 
-// tellNothing says why there was nothing to send.
+// sendEmptyResult ends a read that sent no event: with StreamNotFound for a
+// stream without entries, with INVALID_ARGUMENT for a position after the end of
+// the log, and otherwise as sendLastPosition does.
 func (s *Server) sendEmptyResult(ctx context.Context, q readRequest, to streams.Streams_ReadServer) error {
 	if q.stream == "" {
 		return s.checkPosition(ctx, q.from)
@@ -94,8 +98,8 @@ func (s *Server) sendEmptyResult(ctx context.Context, q readRequest, to streams.
 	}})
 }
 
-// checkPosition returns INVALID_ARGUMENT for a position behind the end, which
-// is one of another store.
+// checkPosition returns INVALID_ARGUMENT for a position after the end of the
+// log. Such a position belongs to another store.
 func (s *Server) checkPosition(ctx context.Context, from startPoint) error {
 	if from.start || from.end || from.position.IsZero() {
 		return nil
@@ -107,7 +111,8 @@ func (s *Server) checkPosition(ctx context.Context, from startPoint) error {
 	return err
 }
 
-// entries yields what a reading asks for, without a filter and without end.
+// entries yields the entries of a read in its order. It ignores count, and may
+// yield entries that the filter does not match.
 func (s *Server) entries(ctx context.Context, q readRequest) iter.Seq2[events.Entry, error] {
 	switch {
 	case q.stream != "" && q.backward:
@@ -126,9 +131,10 @@ func (s *Server) entries(ctx context.Context, q readRequest) iter.Seq2[events.En
 	return s.at(ctx, q)
 }
 
+// nothing is an empty sequence of entries.
 func nothing(func(events.Entry, error) bool) {}
 
-// at yields the entries at a position and behind it.
+// at yields the entries of the log from a position on, including the position.
 func (s *Server) at(ctx context.Context, q readRequest) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		for e, err := range events.Scan(ctx, s.store, events.Query{After: justBefore(q.from.position), Filter: q.filter.pushdown()}) {
@@ -142,8 +148,9 @@ func (s *Server) at(ctx context.Context, q readRequest) iter.Seq2[events.Entry, 
 	}
 }
 
-// justBefore returns a position with nothing between it and p but positions whose
-// first part is that of p.
+// justBefore returns the largest position whose commit part is smaller than
+// that of p. A scan after it includes the entry at p, and may include entries
+// whose commit part is the same and whose prepare part is smaller.
 func justBefore(p events.Position) events.Position {
 	commit, _ := p.Parts()
 	if commit == 0 {
@@ -152,7 +159,8 @@ func justBefore(p events.Position) events.Position {
 	return events.NewPosition(commit-1, math.MaxUint64)
 }
 
-// streamBackward yields the entries of a stream at a revision and before it.
+// streamBackward yields the entries of a stream backwards from a revision on,
+// including the revision.
 func (s *Server) streamBackward(ctx context.Context, q readRequest) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		query := events.Query{Stream: q.stream, Backward: true}
@@ -168,8 +176,8 @@ func (s *Server) streamBackward(ctx context.Context, q readRequest) iter.Seq2[ev
 	}
 }
 
-// entry returns the entry that made a stream so long, and the zero Entry if
-// the stream is shorter.
+// entry returns the entry that made the stream revision entries long, or the
+// zero Entry if the stream is shorter.
 func (s *Server) entry(ctx context.Context, stream events.Stream, revision events.Revision) (events.Entry, error) {
 	for e, err := range s.store.Read(ctx, stream, revision-1) {
 		return e, err
@@ -177,7 +185,7 @@ func (s *Server) entry(ctx context.Context, stream events.Stream, revision event
 	return events.Entry{}, nil
 }
 
-// length returns the length of a stream.
+// length returns the length of a stream, and 0 for a stream without entries.
 func (s *Server) length(ctx context.Context, stream events.Stream) (events.Revision, error) {
 	for h, err := range events.Headers(ctx, s.store, events.Query{Stream: stream, Backward: true}) {
 		return h.Revision, err
@@ -185,10 +193,12 @@ func (s *Server) length(ctx context.Context, stream events.Stream) (events.Revis
 	return 0, nil
 }
 
-// A headed store knows where it ends.
+// A headStore returns the position of its last record without reading, as
+// embedded.Store does.
 type headStore interface{ Head() events.Position }
 
-// head returns the position of the last record.
+// head returns the position of the last record of the log, and the zero
+// position if the log is empty.
 func (s *Server) head(ctx context.Context) (events.Position, error) {
 	if store, ok := s.store.(headStore); ok {
 		return store.Head(), nil

@@ -10,31 +10,32 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A question is what a caller asks to read, once it is known to make sense.
+// A readRequest is a validated request to Streams.Read.
 type readRequest struct {
-	stream            events.Stream // empty: all
+	stream            events.Stream // empty: $all
 	from              startPoint
 	backward          bool
-	count             uint64 // of a reading
-	live              bool   // a subscription
+	count             uint64 // maximal number of events of a read; a subscription has no limit
+	live              bool   // the request is a subscription
 	filter            *filter
 	ids               uuidFormat
-	wantsLastPosition bool // the caller knows the messages of newer servers
-	links             bool // what links name is sent with them
+	wantsLastPosition bool // the client understands LastStreamPosition messages
+	links             bool // resolve links
 }
 
-// The largest revision, and each part of the largest position, name the end.
+// atEnd is the revision, and each half of the position, that means the end.
 const atEnd = math.MaxUint64
 
-// A place is where a reading begins: before everything, behind everything, or
-// at a revision or position.
+// A startPoint is where a read begins: at the start, at the end, at a revision
+// of a stream, or at a position in $all.
 type startPoint struct {
 	start, end bool
-	revision   uint64          // as the protocol counts: the first is 0
-	position   events.Position // of the order of all
+	revision   uint64          // zero-based, as on the wire
+	position   events.Position // in $all
 }
 
-// parseReadRequest reads a request. What it lacks is INVALID_ARGUMENT.
+// parseReadRequest validates the options of a read. It returns INVALID_ARGUMENT
+// for a missing or contradictory option.
 func parseReadRequest(o *streams.ReadReq_Options) (q readRequest, err error) {
 	if o == nil {
 		return q, missingField("options")
@@ -83,11 +84,12 @@ func parseReadRequest(o *streams.ReadReq_Options) (q readRequest, err error) {
 	return q, err
 }
 
+// missingField returns INVALID_ARGUMENT for a read without a required field.
 func missingField(field string) error {
 	return status.Errorf(codes.InvalidArgument, "read: %s is required", field)
 }
 
-// parseSource reads which stream is asked for, and from which place.
+// parseSource reads the stream, or $all, and the start point from the options.
 func (q *readRequest) parseSource(o *streams.ReadReq_Options) (err error) {
 	switch s := o.StreamOption.(type) {
 	case *streams.ReadReq_Options_Stream:

@@ -7,12 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// mostTexts is how many texts an expression may stand for.
+// maxLiterals bounds the number of strings that are derived from one
+// expression.
 const maxLiterals = 64
 
-// regexPrefixes returns texts with one of which everything begins that an
-// expression matches, and whether each match is one of them from end to end. It
-// returns none if that is not clear from the expression.
+// regexPrefixes returns strings such that every match of an expression begins
+// with one of them. exact reports whether each match equals one of them. It
+// returns nil if the expression is not anchored at its start, or is too
+// complex.
 func regexPrefixes(re *regexp.Regexp) (literals []string, exact bool) {
 	parsed, err := syntax.Parse(re.String(), syntax.Perl)
 	if err != nil {
@@ -25,19 +27,21 @@ func regexPrefixes(re *regexp.Regexp) (literals []string, exact bool) {
 	return l.values, l.exact && l.anchoredEnd
 }
 
-// Texts are what a part of an expression matches, or how that begins.
+// literals describes the matches of a part of an expression: each match begins
+// with one of the values.
 type literals struct {
 	values        []string
-	exact         bool // they are all that is matched, and not how it begins
-	anchoredStart bool // only at the beginning of what is looked at
-	anchoredEnd   bool // only at its end
+	exact         bool // each match equals one of the values
+	anchoredStart bool // matches begin at the beginning of the text
+	anchoredEnd   bool // matches end at the end of the text
 }
 
-// anyText is what nothing is known of.
+// anyText is the result for a part that cannot be analysed: a match begins with
+// the empty string.
 var anyText = literals{values: []string{""}}
 
-// literalsOf reads a part of an expression. The replacement character matches all
-// that is not UTF-8, and is no text.
+// literalsOf analyses a part of an expression. A literal U+FFFD yields anyText,
+// because it also matches bytes that are not UTF-8.
 func literalsOf(re *syntax.Regexp) literals {
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -64,7 +68,8 @@ func literalsOf(re *syntax.Regexp) literals {
 	return anyText
 }
 
-// classLiterals returns the characters of a class, which is given by its ranges.
+// classLiterals returns the characters of a class, which is given as pairs of
+// first and last rune.
 func classLiterals(ranges []rune) literals {
 	l := literals{exact: true}
 	for i := 0; i+1 < len(ranges); i += 2 {
@@ -78,6 +83,7 @@ func classLiterals(ranges []rune) literals {
 	return l
 }
 
+// alternatives returns the literals of parts of which one matches.
 func alternatives(re []*syntax.Regexp) literals {
 	l := literals{exact: true, anchoredStart: true, anchoredEnd: true}
 	for _, one := range re {
@@ -91,8 +97,9 @@ func alternatives(re []*syntax.Regexp) literals {
 	return l
 }
 
-// concatenation returns what parts match one behind the other. What stands behind a
-// part that is not exact adds nothing.
+// concatenation returns the literals of parts that match one after the other.
+// It stops at the first part that is not exact, or where the values exceed
+// maxLiterals.
 func concatenation(re []*syntax.Regexp) literals {
 	l := literals{values: []string{""}, exact: true}
 	for i, one := range re {

@@ -13,9 +13,12 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// settingsStream is the stream in which EventStoreDB keeps its default access rights.
+// settingsStream is the stream in which EventStoreDB stores the default access
+// rights.
 const settingsStream = "$settings"
 
+// refusedMembers are the members of stream metadata, and of the settings, that
+// EventStoreDB acts on and this server refuses. The value is the reason.
 // The members of a stream's metadata, and of the settings, on which EventStoreDB
 // acts, each with the reason why it is refused here.
 var refusedMembers = map[string]string{
@@ -33,8 +36,8 @@ const (
 	reasonRights    = "who may do what is decided by its users and by the prefixes that it opens"
 )
 
-// actedOn returns a member of data on which EventStoreDB would act if they were
-// appendResponse to a stream, and an empty text if there is none.
+// refusedMember returns the first refused member of data that are appended to a
+// metadata stream or the settings stream, or an empty string if there is none.
 func refusedMember(stream events.Stream, data []byte) string {
 	if !strings.HasPrefix(string(stream), "$$") && stream != settingsStream {
 		return ""
@@ -55,8 +58,8 @@ func refusedMember(stream events.Stream, data []byte) string {
 	return slices.Min(names)
 }
 
-// mayHold returns PERMISSION_DENIED if what others append to a stream would have
-// EventStoreDB hide records or change rights, which this server does not.
+// checkMetadata returns PERMISSION_DENIED for data by which EventStoreDB would
+// hide records or change access rights.
 func checkMetadata(ctx context.Context, stream events.Stream, data []byte) error {
 	member := refusedMember(stream, data)
 	if member == "" {
@@ -65,7 +68,7 @@ func checkMetadata(ctx context.Context, stream events.Stream, data []byte) error
 	return denied(ctx, "append to %s: access denied: a ledger does not act on %s: %s; leave it out", stream, member, refusedMembers[member])
 }
 
-// Delete is refused to everybody.
+// Delete implements Streams.Delete. It refuses every call.
 func (s *streamsService) Delete(ctx context.Context, req *streams.DeleteReq) (*streams.DeleteResp, error) {
 	if _, err := s.requireRole(ctx, Reader); err != nil {
 		return nil, err
@@ -73,7 +76,7 @@ func (s *streamsService) Delete(ctx context.Context, req *streams.DeleteReq) (*s
 	return nil, refuseDeletion(ctx, "delete", req.GetOptions().GetStreamIdentifier().GetStreamName())
 }
 
-// Tombstone is refused to everybody.
+// Tombstone implements Streams.Tombstone. It refuses every call.
 func (s *streamsService) Tombstone(ctx context.Context, req *streams.TombstoneReq) (*streams.TombstoneResp, error) {
 	if _, err := s.requireRole(ctx, Reader); err != nil {
 		return nil, err
@@ -81,9 +84,9 @@ func (s *streamsService) Tombstone(ctx context.Context, req *streams.TombstoneRe
 	return nil, refuseDeletion(ctx, "tombstone", req.GetOptions().GetStreamIdentifier().GetStreamName())
 }
 
-// forgetsNothing returns the status that refuses a deletion. The Go clients know the status, as a
-// feature that is not supported. Other clients have no type for it, and know the
-// name of the trailer, as access that is denied.
+// refuseDeletion returns the status for a deletion. The Go clients map
+// UNIMPLEMENTED to an unsupported feature. Other clients have no type for
+// UNIMPLEMENTED, and map the trailer to an access denied error.
 func refuseDeletion(ctx context.Context, operation string, stream []byte) error {
 	setException(ctx, "access-denied")
 	return status.Errorf(codes.Unimplemented, "%s %q: access denied: a ledger forgets nothing: streams are neither deleted nor tombstoned", operation, stream)

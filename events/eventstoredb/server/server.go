@@ -19,37 +19,42 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/groups"
 )
 
-// A Server offers a store under EventStoreDB's protocol. It is safe for
-// concurrent use. It does not own the store.
+// A Server serves an events.Store under EventStoreDB's gRPC protocol. It is
+// safe for concurrent use. It does not own the store: the caller closes the
+// store after the server.
 type Server struct {
 	store    events.Store
 	cfg      Config
 	grpc     *grpc.Server
-	groups   *groups.Groups  // nil: without
-	ids      *idIndex        // of the streams to which callers append without a length
-	caches   messageCaches   // what subscribers that are current are sent
-	instance [16]byte        // of this server, in gossip
-	draining context.Context // ends with ErrDrained when the server shuts down
+	groups   *groups.Groups  // nil with Config.WithoutGroups
+	ids      *idIndex        // the event IDs of streams that callers append to without a revision
+	caches   messageCaches   // encoded events, shared by the subscriptions that have caught up
+	instance [16]byte        // a random UUID; gossip reports it
+	draining context.Context // cancelled with ErrDrained by Shutdown and Close
 	drain    context.CancelCauseFunc
 }
 
+// The limits of a connection, in addition to the limits of package conns.
 // The limits of a connection, besides those of package conns.
 const (
-	maxHeaders       = 16 << 10 // bytes of the headers of a call
-	maxStreams       = 1000     // calls at once
-	streamWindow     = 64 << 10 // bytes of a call that are received before it reads them
-	connWindow       = 1 << 20  // bytes in flight
+	maxHeaders       = 16 << 10 // bytes of the headers of one call
+	maxStreams       = 1000     // concurrent calls of one connection
+	streamWindow     = 64 << 10 // bytes of one call that the server receives before the handler reads them
+	connWindow       = 1 << 20  // unread bytes of all calls of one connection
 	handshakeTimeout = 10 * time.Second
 	idleTimeout      = 30 * time.Minute
 )
 
-// workers is how many goroutines take calls one after the other, so that a
-// short call does not grow a stack of its own. Calls beyond them have one each.
+// workers is the number of goroutines that run calls one after the other.
+// Reusing them saves growing a stack for each short call. Further concurrent
+// calls run on goroutines of their own.
 const workers = 64
 
-// New returns a server for a store, which the caller closes after the server.
-// It reads from the store which groups of consumers there are, and keeps among
-// the checkpoints of the store, if that has any, how far they have come.
+// New returns a server for a store. It reads the consumer groups from the
+// store's log, unless cfg leaves them out. If the store implements
+// [groups.Checkpoints], as embedded.Store does, New keeps the groups'
+// checkpoints there, and otherwise in memory. ErrNotSafe reports users without
+// TLS. The caller calls Serve for each listener, and then Shutdown or Close.
 func New(store events.Store, cfg Config) (*Server, error) {
 	if cfg.Users != nil && cfg.TLS == nil {
 		return nil, fmt.Errorf("new server: %w: users without TLS send their passwords in the clear", ErrNotSafe)
@@ -71,6 +76,8 @@ func New(store events.Store, cfg Config) (*Server, error) {
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.MaxConcurrentStreams(maxStreams),
+		// A call whose messages the handler has not read buffers at most its
+		// window.
 		// A stream whose messages are not read yet holds no more than its window.
 		grpc.InitialWindowSize(streamWindow),
 		grpc.InitialConnWindowSize(connWindow),
@@ -78,8 +85,13 @@ func New(store events.Store, cfg Config) (*Server, error) {
 		grpc.WaitForHandlers(true),
 		grpc.NumStreamWorkers(workers),
 		grpc.UnknownServiceHandler(unknown),
+		// The official clients ping every ten seconds, also while they are
+		// idle.
 		// The official clients ping every ten seconds, also when they are idle.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		// Pings find clients whose machine is gone. A connection without a call
+		// for idleTimeout is closed; the official clients reconnect on their
+		// next call.
 		// A client whose machine is gone is found out.
 		// One that makes no call for long is told to connect again when it does.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 20 * time.Second, MaxConnectionIdle: idleTimeout}),
@@ -94,9 +106,10 @@ func New(store events.Store, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Serve answers those who connect to a listener until the server is shut down
-// or closed, and then returns nil. It closes the listener. A listener that the
-// Config does not allow is ErrNotSafe.
+// Serve accepts connections from a listener and answers their calls until
+// Shutdown or Close, and then returns nil. It always closes the listener.
+// ErrNotSafe reports a listener that the Config does not allow. Serve may run
+// for several listeners at once.
 func (s *Server) Serve(at net.Listener) error {
 	if err := s.cfg.Check(at.Addr()); err != nil {
 		return errors.Join(err, at.Close())
@@ -111,10 +124,10 @@ func (s *Server) Serve(at net.Listener) error {
 	return nil
 }
 
-// Shutdown takes no more calls, ends subscriptions with UNAVAILABLE, which
-// tells clients to connect again, closes the connections of Config.Connections that
-// are not authenticated, and waits for the calls that run. When ctx ends before
-// they do, it ends them too and returns the cause.
+// Shutdown stops accepting calls, ends subscriptions with UNAVAILABLE, which
+// makes clients reconnect, closes the unauthenticated connections of
+// Config.Connections, and waits for the running calls. When ctx ends first,
+// Shutdown ends the remaining calls too and returns the cause of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.drain(ErrDrained)
 	defer s.closeGroups()
@@ -123,7 +136,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		defer close(done)
 		s.grpc.GracefulStop()
 	}()
-	shed := time.NewTicker(50 * time.Millisecond) // also those accepted last
+	shed := time.NewTicker(50 * time.Millisecond) // repeated, as connections are accepted until the listener closes
 	defer shed.Stop()
 	for {
 		s.cfg.Connections.Shed()
@@ -139,21 +152,22 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// Close ends every call and waits until they have ended.
+// Close ends every call and waits until their handlers have returned.
 func (s *Server) Close() {
 	s.drain(ErrDrained)
 	s.grpc.Stop()
 	s.closeGroups()
 }
 
+// closeGroups ends the consumers and records how far each group has come.
 func (s *Server) closeGroups() {
 	if s.groups != nil {
 		s.groups.Close()
 	}
 }
 
-// requireRole returns the role of the caller of an admitted call if it is at least the
-// one wanted, and else a status that says what is missing.
+// requireRole returns the role of the caller of an admitted call. It returns
+// PERMISSION_DENIED if the role is below the wanted one.
 func (s *Server) requireRole(ctx context.Context, wanted Role) (Role, error) {
 	role, _ := ctx.Value(roleKey{}).(Role)
 	if role < wanted {
@@ -162,8 +176,9 @@ func (s *Server) requireRole(ctx context.Context, wanted Role) (Role, error) {
 	return role, nil
 }
 
-// untilShutdown returns a context that ends with the call's, and with ErrDrained when
-// the server shuts down. The caller calls the function when the call is over.
+// untilShutdown returns a context that ends with ctx, and with ErrDrained when
+// the server shuts down. The caller calls the returned function when the call
+// is over.
 func (s *Server) untilShutdown(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.draining, func() { cancel(ErrDrained) })

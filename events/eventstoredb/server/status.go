@@ -15,8 +15,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/mapping"
 )
 
-// statusOf returns the status under which a caller is told of an error of the
-// store. One that is a status already stays what it is.
+// statusOf converts an error of the store to a gRPC status. It returns an error
+// that already is a status unchanged, and nil for nil.
 func statusOf(err error) error {
 	if err == nil {
 		return nil
@@ -27,6 +27,8 @@ func statusOf(err error) error {
 	return status.Error(codeOf(err), err.Error())
 }
 
+// codeOf returns the gRPC code for an error of the store, or INTERNAL for an
+// unknown error.
 func codeOf(err error) codes.Code {
 	switch {
 	case errors.Is(err, ErrDrained), errors.Is(err, events.ErrClosed):
@@ -43,8 +45,8 @@ func codeOf(err error) codes.Code {
 	return codes.Internal
 }
 
-// openEnd returns the status of an append of which it is not known whether it
-// took place. Clients know it as a write that timed out, and ask again.
+// uncertainStatus returns the status of a failed append that may have been
+// written. Clients treat ABORTED as a timed-out write.
 func uncertainStatus(err error) error {
 	if code := codeOf(err); code != codes.Internal {
 		return status.Error(code, err.Error())
@@ -52,11 +54,11 @@ func uncertainStatus(err error) error {
 	return status.Error(codes.Aborted, err.Error())
 }
 
-// errTooLarge is an append over the limit of the server, as its callers are
-// told of it.
+// errTooLarge reports an append over the server's limit. Clients read the text.
 var errTooLarge = errors.New("maximum append size exceeded")
 
-// An oversize is the status of an append that is too large.
+// A tooLargeError is the status of an append that is too large. It matches
+// errTooLarge.
 type tooLargeError struct{ text string }
 
 func (o *tooLargeError) Error() string              { return o.text }
@@ -64,21 +66,22 @@ func (o *tooLargeError) GRPCStatus() *status.Status { return status.New(codes.In
 func (o *tooLargeError) Is(target error) bool       { return target == errTooLarge }
 
 // tooLarge returns the status of an append over the limit, and sets the
-// trailers that clients read.
+// trailers in which clients read the limit.
 func tooLarge(ctx context.Context, limit int, text string) error {
 	setException(ctx, "maximum-append-size-exceeded", "maximum-append-size", strconv.Itoa(limit))
 	return &tooLargeError{text}
 }
 
-// denied returns the status of a call that its caller may not make, and sets
-// the trailer that clients read.
+// denied returns PERMISSION_DENIED, and sets the trailer by which clients
+// recognise it.
 func denied(ctx context.Context, format string, args ...any) error {
 	setException(ctx, "access-denied")
 	return status.Errorf(codes.PermissionDenied, format, args...)
 }
 
-// setException sets the trailers by which clients know an error that has a name. A
-// call of which there is no more to be told has no use for them.
+// setException sets the trailer "exception", by which clients tell errors of
+// one status code apart, and further trailers in pairs of key and value. It
+// ignores the error of a call that has ended.
 func setException(ctx context.Context, name string, more ...string) {
 	pairs := []string{"exception", name}
 	for _, text := range more {
@@ -87,8 +90,8 @@ func setException(ctx context.Context, name string, more ...string) {
 	_ = grpc.SetTrailer(ctx, metadata.Pairs(pairs...))
 }
 
-// trailerText returns text as a trailer can hold it, which is printable ASCII. Any
-// other is written with the escapes of Go.
+// trailerText returns text in printable ASCII, as a trailer requires. It
+// escapes other characters as Go string literals do.
 func trailerText(text string) string {
 	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
 		quoted := strconv.QuoteToASCII(text)

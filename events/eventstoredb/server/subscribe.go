@@ -14,28 +14,30 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// EachTime is the key of a header, with any value, by which a subscriber asks
-// to be told each time that it has caught up, and not only the first.
+// CaughtUpEachTime is the key of a header. A subscription whose call has the
+// header, with any value, receives CaughtUp each time that it has caught up,
+// and not only the first time.
 const CaughtUpEachTime = "ledger-caught-up-each-time"
 
-// A subscription is one subscriber. It holds nothing of the store but its
-// place: a subscriber that is slow to receive slows its own loop.
+// A subscription sends the entries of $all or of a stream to one client. The
+// goroutine of the handler owns it. It buffers no entries: a client that
+// receives slowly blocks its own subscription in Send, and delays no other.
 type subscription struct {
 	*readRequest
 	server        *Server
 	cache         *messageCache
 	to            streams.Streams_ReadServer
-	revision      events.Revision // of a stream, behind which the subscriber is
-	everyCaughtUp bool            // tell each time
-	caughtUpSent  bool            // was told that it has caught up
-	storeCounts   bool            // by the store, which says when a checkpoint is due
+	revision      events.Revision // of the last entry taken from a stream
+	everyCaughtUp bool            // send CaughtUp each time
+	caughtUpSent  bool            // CaughtUp was sent once
+	storeCounts   bool            // the store filters, and says when a checkpoint is due
 	examined      uint64
-	sendErr       error // of sending from within the store's loop
+	sendErr       error // of a send in a callback of the store; ends the subscription
 	stop          context.CancelCauseFunc
 }
 
-// subscribe sends what there is behind a place and then what is appended, until
-// the call ends or the server shuts down.
+// subscribe sends the entries after a start point, and then new entries as they
+// are appended, until the call ends or the server shuts down.
 func (s *Server) subscribe(q readRequest, to streams.Streams_ReadServer) error {
 	ctx, release := s.untilShutdown(to.Context())
 	defer release()
@@ -66,7 +68,8 @@ func (s *Server) subscribe(q readRequest, to streams.Streams_ReadServer) error {
 	return sub.sendErr
 }
 
-// followFrom returns the entries of a subscription.
+// followFrom returns the entries of a subscription, in order and without end.
+// It leaves the filter to the store, if the store is a pushdownStore.
 func (s *Server) followFrom(ctx context.Context, sub *subscription) (iter.Seq2[events.Entry, error], error) {
 	if sub.stream != "" {
 		var err error
@@ -93,13 +96,14 @@ func (s *Server) followFrom(ctx context.Context, sub *subscription) (iter.Seq2[e
 	return store.FollowEvery(ctx, after, following, sub.filter.interval, sub.passed), nil
 }
 
-// A counting store tells how many entries it passed over, as FollowEvery of
-// embedded.Store does. What a filter keeps back need not leave it then.
+// A pushdownStore filters entries itself and calls passed after each interval
+// of examined entries, as FollowEvery of embedded.Store does. Entries that do
+// not match need not leave it.
 type pushdownStore interface {
 	FollowEvery(ctx context.Context, after events.Position, f events.Following, every uint64, passed func(events.Position)) iter.Seq2[events.Entry, error]
 }
 
-// streamPlace returns the length behind which a subscription to a stream
+// startRevision returns the length of the stream after which a subscription
 // begins.
 func (s *Server) startRevision(ctx context.Context, q *readRequest) (events.Revision, error) {
 	switch {
@@ -111,9 +115,10 @@ func (s *Server) startRevision(ctx context.Context, q *readRequest) (events.Revi
 	return events.Revision(q.from.revision) + 1, nil
 }
 
-// followStream yields the entries of a stream behind a length: those that there
-// are by the stream's own index, and from then on those of the log that belong
-// to it. It calls caughtUp, if that is not nil, as Follow of a store does.
+// followStream yields the entries of a stream after a length, and then new
+// entries as they are appended. It reads existing entries by the index of the
+// stream, and new ones from the log. It calls caughtUp, if not nil, as Follow
+// of a store does.
 func (s *Server) followStream(ctx context.Context, stream events.Stream, after events.Revision, caughtUp func(events.Position)) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		head, err := s.head(ctx)
@@ -139,8 +144,8 @@ func (s *Server) followStream(ctx context.Context, stream events.Stream, after e
 	}
 }
 
-// take sends an entry that the filter admits, and a checkpoint when so many
-// were examined.
+// take sends an entry if the filter matches it, and a checkpoint after each
+// interval of examined entries.
 func (u *subscription) take(ctx context.Context, e events.Entry) error {
 	u.revision = e.Revision
 	if u.filter.matches(e.Header()) {
@@ -161,8 +166,8 @@ func (u *subscription) take(ctx context.Context, e events.Entry) error {
 	return u.checkpoint(e.Position)
 }
 
-// message returns the response that carries an entry. Subscriptions that have caught
-// up share it, unless the entry is a link.
+// message returns the response for an entry. Subscriptions that have caught up
+// share it, unless the entry is a link.
 func (u *subscription) message(ctx context.Context, e events.Entry) (*streams.ReadResp, error) {
 	if u.caughtUpSent && e.Kind != linkKind {
 		return u.cache.message(e, u.ids)
@@ -170,7 +175,7 @@ func (u *subscription) message(ctx context.Context, e events.Entry) (*streams.Re
 	return u.server.message(ctx, u.readRequest, e)
 }
 
-// passed sends a checkpoint that the store says is due.
+// passed sends a checkpoint that the store reports as due.
 func (u *subscription) passed(at events.Position) {
 	if u.sendErr == nil {
 		u.sendErr = u.checkpoint(at)
@@ -180,7 +185,7 @@ func (u *subscription) passed(at events.Position) {
 	}
 }
 
-// checkpoint tells how far the log was examined.
+// checkpoint sends the position up to which the log was examined.
 func (u *subscription) checkpoint(at events.Position) error {
 	commit, prepare := at.Parts()
 	m := &streams.ReadResp_Checkpoint{CommitPosition: commit, PreparePosition: prepare}
@@ -188,6 +193,9 @@ func (u *subscription) checkpoint(at events.Position) error {
 	return u.send(&streams.ReadResp{Content: &streams.ReadResp_Checkpoint_{Checkpoint: m}})
 }
 
+// The field numbers of CaughtUp. The EventStoreDB version that the server
+// reports sends these fields, and newer clients expect them. The generated Go
+// types are older and lack them.
 // The fields of CaughtUp. The version of EventStoreDB that the server says it is
 // sends them, as newer clients wait for them; the generated types are older.
 const (
@@ -196,9 +204,9 @@ const (
 	caughtUpPosition = 3
 )
 
-// caughtUpAt returns the message that says that the subscriber has been sent
-// everything up to a place: a revision in a stream, and else a position. There is
-// none where a stream or the log is empty.
+// caughtUpAt returns the CaughtUp message. It has the revision of the last
+// entry sent for a stream, and the position for $all; neither, if the stream or
+// the log is empty.
 func (u *subscription) caughtUpAt(at events.Position) *streams.ReadResp {
 	b := u.stamp(caughtUpTime)
 	switch {
@@ -220,16 +228,16 @@ func (u *subscription) caughtUpAt(at events.Position) *streams.ReadResp {
 	return &streams.ReadResp{Content: &streams.ReadResp_CaughtUp_{CaughtUp: m}}
 }
 
-// stamp returns the time of the server as a field of a message.
+// stamp encodes the server's time as a field.
 func (u *subscription) stamp(field protowire.Number) []byte {
 	now, err := proto.Marshal(timestamppb.New(u.server.cfg.Now()))
 	if err != nil {
-		return nil // a time that cannot be told is left out
+		return nil // the client accepts a message without the time
 	}
 	return protowire.AppendBytes(protowire.AppendTag(nil, field, protowire.BytesType), now)
 }
 
-// caughtUp tells the subscriber, with a checkpoint if there is a filter.
+// caughtUp sends CaughtUp, after a checkpoint if the subscription has a filter.
 func (u *subscription) caughtUp(at events.Position) {
 	if u.caughtUpSent && !u.everyCaughtUp || u.sendErr != nil {
 		return

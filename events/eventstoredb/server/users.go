@@ -18,23 +18,23 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/conns"
 )
 
-// A Role is what a user may do. Each may do what those before it may. The zero
-// Role is not valid.
+// A Role is what a user may do. Each role includes the ones before it. The zero
+// Role is invalid.
 type Role int
 
 // The roles.
 const (
-	Reader Role = iota + 1 // reads, subscribes, and consumes with a group
-	Writer                 // writes into the streams that are opened, and manages groups
-	Ledger                 // writes as the ledger, into any stream
+	Reader Role = iota + 1 // may read, subscribe and consume from groups
+	Writer                 // may also append to streams with a prefix of Config.Writable, and manage groups
+	Ledger                 // may also append ledger records to any stream
 )
 
 var roleNames = map[Role]string{Reader: "read", Writer: "write", Ledger: "ledger"}
 
-// String returns the name that a users file has for r.
+// String returns the name of the role in a users file.
 func (r Role) String() string { return roleNames[r] }
 
-// ParseRole is the inverse of [Role.String].
+// ParseRole returns the role with a name. It is the inverse of [Role.String].
 func ParseRole(text string) (Role, error) {
 	for role, name := range roleNames {
 		if name == text {
@@ -44,37 +44,39 @@ func ParseRole(text string) (Role, error) {
 	return 0, fmt.Errorf("parse role %q: want read, write or ledger", text)
 }
 
-// ErrBadUsers says that a users file cannot be read.
+// ErrBadUsers reports an invalid users file, user name or password.
 var ErrBadUsers = errors.New("users file is not valid")
 
+// The errors of [Users.Authenticate].
 // The errors of Users.Authenticate.
 var (
 	ErrNotAuthenticated = errors.New("no such user, or another password")
 	ErrBusy             = errors.New("too many passwords wait to be checked: try again in a second")
 )
 
-// Users are the users of a server, with their passwords and roles. It is safe for
-// concurrent use.
+// Users holds the users of a server, with their password hashes and roles. It
+// is safe for concurrent use.
 type Users struct {
-	key       []byte // of the digests, drawn anew in each process
+	key       []byte // the random key of the digests, new in each process
 	byName    map[string]user
-	decoyHash []byte // a hash that no password has, so that an unknown name takes as long
+	decoyHash []byte // compared for unknown names, so that they take as long as known ones
 	checks    *passwordChecker
 	mu        struct {
 		sync.Mutex
-		verified map[string]digest // of the password that a user last proved
+		verified map[string]digest // of the password with which each user last authenticated
 	}
 }
 
+// A user has a bcrypt hash and a role.
 type user struct {
 	hash []byte
 	role Role
 }
 
-// ParseUsers reads users, one a line: name:hash:roles. The hash is one of
-// bcrypt, the roles stand between commas. Empty lines, and those that begin
-// with #, are passed over. What is wrong is an ErrBadUsers that names the line
-// and never the hash.
+// ParseUsers reads a users file. Each line is name:hash:roles: a bcrypt hash,
+// and roles separated by commas, of which the highest counts. It skips empty
+// lines and lines that begin with #. An ErrBadUsers names the first invalid
+// line and never contains a hash.
 func ParseUsers(r io.Reader) (*Users, error) {
 	u, err := newUsers()
 	if err != nil {
@@ -99,6 +101,7 @@ func ParseUsers(r io.Reader) (*Users, error) {
 	return u, nil
 }
 
+// newUsers returns Users without a user.
 func newUsers() (*Users, error) {
 	u := &Users{key: make([]byte, 32), byName: map[string]user{}, checks: newPasswordChecker()}
 	u.mu.verified = map[string]digest{}
@@ -108,6 +111,8 @@ func newUsers() (*Users, error) {
 	return u, nil
 }
 
+// add parses one line of a users file. The first user determines the cost of
+// the decoy hash.
 func (u *Users) add(line string) error {
 	fields := strings.Split(line, ":")
 	if len(fields) != 3 || fields[0] == "" {
@@ -136,14 +141,15 @@ func (u *Users) add(line string) error {
 	return err
 }
 
-// FormatUser returns the line of a users file for a user. A password is at most
-// 72 bytes, as bcrypt would pass over the rest.
+// FormatUser returns the line of a users file for a user. It returns
+// ErrBadUsers for an invalid name or role and for a password over 72 bytes, of
+// which bcrypt would ignore the rest.
 func FormatUser(name, password string, role Role) (string, error) {
 	return formatUser(name, password, role, bcrypt.DefaultCost)
 }
 
-// formatUser is FormatUser with a bcrypt cost: a step up doubles the time of a
-// check.
+// formatUser is FormatUser with a bcrypt cost. Each further step of the cost
+// doubles the time of a check.
 func formatUser(name, password string, role Role, cost int) (string, error) {
 	if name == "" || strings.ContainsAny(name, ":#\r\n") || strings.TrimSpace(name) != name {
 		return "", fmt.Errorf("%w: a user cannot have the name %q", ErrBadUsers, name)
@@ -158,9 +164,9 @@ func formatUser(name, password string, role Role, cost int) (string, error) {
 	return name + ":" + string(hash) + ":" + role.String(), nil
 }
 
-// DrawnUser returns Users with one user whose password the caller drew at random,
-// so that it needs no slow hash: checking it never waits. A wrong password is
-// checked as any other.
+// SingleUser returns Users with one user, whose password the caller has drawn
+// at random. Such a password needs no slow hash: checking it never waits. A
+// wrong password is checked as for other Users.
 func SingleUser(name, password string, role Role) (*Users, error) {
 	u, err := newUsers()
 	if err != nil {
@@ -174,12 +180,13 @@ func SingleUser(name, password string, role Role) (*Users, error) {
 	return u, nil
 }
 
-// Authenticate returns the role of a user who gives this password, and an
-// ErrNotAuthenticated if there is none. A password that was proved before is
-// verified by its digest, as its hash takes longer than most calls. Any other waits
-// for its turn to be hashed, for which the context may hold the connection of the
-// caller ([conns.NewContext]); ErrBusy says that too many wait, and the cause of
-// a context that ended is returned.
+// Authenticate returns the role of the user with a name and password, or
+// ErrNotAuthenticated. Hashing takes longer than most calls, so Authenticate
+// caches the digest of each user's last correct password and does not hash that
+// again. A check of another password waits for a worker; its order depends on
+// the connection in ctx (see [conns.NewContext]), and Authenticate tells that
+// connection the result. ErrBusy reports that too many checks wait. If ctx ends
+// first, Authenticate returns its cause.
 func (u *Users) Authenticate(ctx context.Context, name, password string) (Role, error) {
 	from := conns.FromContext(ctx)
 	found, exists := u.byName[name]
@@ -203,9 +210,10 @@ func (u *Users) Authenticate(ctx context.Context, name, password string) (Role, 
 	return found.role, nil
 }
 
-// A digest is that of a name and a password, under a key of this process.
+// A digest is the HMAC of a name and a password, under a key of this process.
 type digest [sha256.Size]byte
 
+// digest returns the digest of a name and a password.
 func (u *Users) digest(name, password string) (sum digest) {
 	h := hmac.New(sha256.New, u.key)
 	h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(name))))
@@ -214,6 +222,8 @@ func (u *Users) digest(name, password string) (sum digest) {
 	return sum
 }
 
+// isVerified reports whether a digest is that of the user's last correct
+// password. It compares in constant time.
 func (u *Users) isVerified(name string, key digest) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

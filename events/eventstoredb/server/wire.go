@@ -18,12 +18,13 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/mapping"
 )
 
-// maxName is how many bytes the name of a stream or of a group has at most.
+// maxName is the maximal length of a stream or group name, in bytes.
 const maxName = 1 << 10
 
-// emptyMessage is the empty message of the protocol.
+// emptyMessage is the protocol's message without fields. It is never changed.
 var emptyMessage = &shared.Empty{}
 
+// The keys of the system metadata of an event on the wire.
 // The keys of an event's system metadata.
 const (
 	keyType        = "type"
@@ -31,10 +32,11 @@ const (
 	keyCreated     = "created"
 )
 
-// An idForm is how a caller wants to be given IDs.
+// A uuidFormat encodes a UUID in one of the two forms that a client may
+// request.
 type uuidFormat func([16]byte) *shared.UUID
 
-// structuredUUID returns an ID as two numbers.
+// structuredUUID encodes a UUID as two 64-bit integers.
 func structuredUUID(id [16]byte) *shared.UUID {
 	return &shared.UUID{Value: &shared.UUID_Structured_{Structured: &shared.UUID_Structured{
 		MostSignificantBits:  int64(binary.BigEndian.Uint64(id[:8])),
@@ -42,17 +44,18 @@ func structuredUUID(id [16]byte) *shared.UUID {
 	}}}
 }
 
-// textUUID returns an ID as text.
+// textUUID encodes a UUID as text.
 func textUUID(id [16]byte) *shared.UUID {
 	return &shared.UUID{Value: &shared.UUID_String_{String_: uuidText(id)}}
 }
 
+// uuidText returns the canonical text of a UUID, in lower case.
 func uuidText(id [16]byte) string {
 	text := hex.EncodeToString(id[:])
 	return strings.Join([]string{text[:8], text[8:12], text[12:16], text[16:20], text[20:]}, "-")
 }
 
-// idOf reads an ID in either form.
+// parseUUID decodes a UUID in either form.
 func parseUUID(u *shared.UUID) (id [16]byte, err error) {
 	switch v := u.GetValue().(type) {
 	case *shared.UUID_Structured_:
@@ -71,7 +74,7 @@ func parseUUID(u *shared.UUID) (id [16]byte, err error) {
 	return id, nil
 }
 
-// streamOf reads the name of a stream.
+// parseStream returns a valid stream name, or INVALID_ARGUMENT.
 func parseStream(id *shared.StreamIdentifier) (events.Stream, error) {
 	name := string(id.GetStreamName())
 	switch {
@@ -89,8 +92,9 @@ func parseStream(id *shared.StreamIdentifier) (events.Stream, error) {
 	return events.Stream(name), nil
 }
 
-// lengthOf returns the length of a stream whose last entry has a revision, as
-// the protocol counts. The largest number stands for the end and is none.
+// parseRevision returns the length of a stream whose last entry has a revision
+// on the wire. It returns INVALID_ARGUMENT for the largest number, which means
+// the end.
 func parseRevision(revision uint64) (events.Revision, error) {
 	if revision == math.MaxUint64 {
 		return 0, status.Errorf(codes.InvalidArgument, "append: %d is no revision", revision)
@@ -98,24 +102,26 @@ func parseRevision(revision uint64) (events.Revision, error) {
 	return events.Revision(revision) + 1, nil
 }
 
+// streamIdentifier encodes a stream name.
 func streamIdentifier(s events.Stream) *shared.StreamIdentifier {
 	return &shared.StreamIdentifier{StreamName: []byte(s)}
 }
 
-// The times that fit into nanoseconds, which clients make of ticks.
+// The first and last second, since 1970, that fit into a 64-bit number of
+// nanoseconds. Clients convert ticks to nanoseconds.
 var firstTick, lastTick = time.Unix(0, math.MinInt64).Unix(), time.Unix(0, math.MaxInt64).Unix()
 
-// ticks returns a time in units of 100 ns since 1970. A time that clients
-// cannot hold is the nearest that they can.
+// ticks returns a time in units of 100 ns since 1970. It clamps a time that
+// clients cannot represent to the nearest one that they can.
 func ticks(t time.Time) int64 {
 	seconds := min(max(t.Unix(), firstTick+1), lastTick-1)
 	return seconds*1e7 + int64(t.Nanosecond()/100)
 }
 
-// fitsTicks reports whether ticks tells the time.
+// fitsTicks reports whether ticks represents a time without clamping.
 func fitsTicks(t time.Time) bool { return t.Unix() > firstTick && t.Unix() < lastTick }
 
-// isLedgerStream reports whether a stream is one of the ledger's own.
+// isLedgerStream reports whether a stream belongs to the ledger itself.
 func isLedgerStream(s events.Stream) bool {
 	switch s.Category() {
 	case events.ProcessCategory, events.LayerCategory, events.SessionCategory:
@@ -124,10 +130,11 @@ func isLedgerStream(s events.Stream) bool {
 	return false
 }
 
-// rawEvent returns the form in which an entry is sent. What others wrote is sent
-// as they wrote it, where that gives the same record again. In the ledger's own
-// streams each record carries its version and time, so that a copy of them is
-// one wherever it is kept.
+// rawEvent returns the event that the server sends for an entry. A foreign
+// event is sent as its client appended it, if that maps back to the same
+// record. An entry of a ledger stream always carries its version and time in
+// its metadata, so that a copy of the event maps to the same record in any
+// store.
 func rawEvent(e events.Entry) (mapping.RawEvent, error) {
 	if fitsTicks(e.Time) && !isLedgerStream(e.Stream) {
 		if plain, ok := mapping.ForeignEvent(e.Record); ok {
@@ -137,7 +144,8 @@ func rawEvent(e events.Entry) (mapping.RawEvent, error) {
 	return mapping.FromRecord(e.Record)
 }
 
-// recordedEvent returns an entry as it is sent.
+// recordedEvent encodes an entry. It returns DATA_LOSS for a record that has no
+// event.
 func recordedEvent(e events.Entry, ids uuidFormat) (*streams.ReadResp_ReadEvent_RecordedEvent, error) {
 	f, err := rawEvent(e)
 	if err != nil {
@@ -160,7 +168,7 @@ func recordedEvent(e events.Entry, ids uuidFormat) (*streams.ReadResp_ReadEvent_
 	}, nil
 }
 
-// eventResponse returns the message that tells of an entry.
+// eventResponse returns the response with one entry, and no link.
 func eventResponse(e events.Entry, ids uuidFormat) (*streams.ReadResp, error) {
 	r, err := recordedEvent(e, ids)
 	if err != nil {

@@ -1,25 +1,26 @@
-// Package conns bounds the connections of servers.
+// Package conns bounds the number of connections of servers.
 //
 // A [Limiter] counts the connections of all listeners that it has wrapped with
-// [Limiter.Listener]. A [Conn] is not authenticated until its server calls
-// [Conn.Authenticated], and is closed if that does not happen within
+// [Limiter.Listener]. A [Conn] is unauthenticated until its server calls
+// [Conn.Authenticated]; the limiter closes it if that takes longer than
 // [Config.Grace]. Servers find the Conn of a request with [Of], by the
 // connection, or with [FromContext].
 //
 // # Promises
 //
 //   - A connection over [Config.Unauthenticated] closes another one that is not
-//     authenticated: the oldest of the address that has the most. One address
+//     authenticated: the oldest of the network that has the most. A network
 //     therefore displaces its own connections first.
-//   - A connection over [Config.Max] closes one that is not authenticated in the
-//     same way, and is itself closed if there is no other.
-//   - An authenticated connection is never closed by another connection.
+//   - A connection over [Config.Max] displaces an unauthenticated one in the
+//     same way, and is itself closed if every other is authenticated.
+//   - A new connection never closes an authenticated one.
 //   - The default of Max leaves file descriptors to the stores of the process.
 //
 // # Concurrency
 //
-// Everything may be used by several goroutines at once. The package starts no
-// goroutine; each Conn has a timer until it is authenticated.
+// Everything here is safe for concurrent use. The package starts no goroutine.
+// Each Conn has a timer until it is authenticated.
 //
-// Who is authenticated is the server's decision.
+// The server decides which requests are authentic, and closes idle
+// connections.
 package conns

@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// openFiles returns how many files this process may have open.
+// openFiles returns how many files this process may have open, by its resource
+// limit.
 func openFiles() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

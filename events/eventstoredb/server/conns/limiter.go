@@ -13,29 +13,30 @@ import (
 )
 
 // The limits of a zero Config.
+// The limits of a zero Config.
 const (
 	DefaultMax             = 4096
 	DefaultUnauthenticated = 512
 	DefaultGrace           = 20 * time.Second
 )
 
-// A Config says how many connections a Limiter admits.
+// A Config sets the limits of a Limiter.
 type Config struct {
-	Max             int           // connections of all listeners; 0: DefaultMax; fewer where the process may open few files
-	Unauthenticated int           // of these, those that are not authenticated; 0: DefaultUnauthenticated, at most half of Max
-	Grace           time.Duration // how long a connection may stay unauthenticated; 0: DefaultGrace
+	Max             int           // connections of all listeners; 0: DefaultMax; less if the process may open few files
+	Unauthenticated int           // unauthenticated ones among them; 0: DefaultUnauthenticated, or half of Max if that is less
+	Grace           time.Duration // time until a connection must be authenticated; 0: DefaultGrace
 }
 
-// A Limiter bounds the connections of its listeners together. It is safe for
-// concurrent use.
+// A Limiter bounds the number of connections of its listeners together. It is
+// safe for concurrent use.
 type Limiter struct {
 	cfg     Config
 	refused atomic.Int64
 	mu      struct {
 		sync.Mutex
 		open            int
-		unauthenticated int                         // connections that are not authenticated
-		origins         map[netip.Prefix]*list.List // of *Conn that are not authenticated, the oldest first; none is empty
+		unauthenticated int                         // number of unauthenticated connections
+		origins         map[netip.Prefix]*list.List // unauthenticated *Conn by network, oldest first; no list is empty
 	}
 }
 
@@ -49,32 +50,31 @@ func New(cfg Config) *Limiter {
 	return l
 }
 
-// keptBack is how many file descriptors the stores of a process, and what else
-// it opens, have for themselves: Pebble has up to 1,000 tables open for the log
+// reservedFiles is the number of file descriptors left to the stores of the
+// process and to other files: Pebble keeps up to 1,000 tables open for the log
 // and 256 for the outputs.
 const reservedFiles = 2048
 
-// connectionLimit returns how many connections a process may have that may open so
-// many files.
+// connectionLimit returns the number of connections that a process may have if
+// it may open a number of files.
 func connectionLimit(files int) int { return max(files-reservedFiles, files/2, 1) }
 
-// Stats are the connections of a Limiter.
+// Stats counts the connections of a Limiter.
 type Stats struct {
-	Open            int   // now
-	Unauthenticated int   // of these
-	Refused         int64 // closed since the start, for their number or because they were not authenticated in time
+	Open            int   // open connections
+	Unauthenticated int   // unauthenticated ones among them
+	Refused         int64 // connections that the limiter has closed
 }
 
-// Stats returns the connections as they are now.
+// Stats returns the current counts.
 func (l *Limiter) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return Stats{Open: l.mu.open, Unauthenticated: l.mu.unauthenticated, Refused: l.refused.Load()}
 }
 
-// Listener returns a listener whose connections are counted. The Accept of at is
-// called by the Accept of the listener alone, and a connection that is refused
-// is closed and not returned.
+// Listener returns a listener that counts the connections of another one. It
+// closes refused connections, and does not return them from Accept.
 func (l *Limiter) Listener(at net.Listener) net.Listener { return &listener{at, l} }
 
 type listener struct {
@@ -94,8 +94,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// admit counts a connection. It returns nil if the connection is refused, which
-// is closed then.
+// admit counts a connection and returns its Conn. If the limiter is full of
+// authenticated connections, it closes the new one and returns nil.
 func (l *Limiter) admit(accepted net.Conn) *Conn {
 	c := &Conn{Conn: accepted, limiter: l, origin: originOf(accepted.RemoteAddr())}
 	l.mu.Lock()
@@ -125,8 +125,8 @@ func (l *Limiter) admit(accepted net.Conn) *Conn {
 	return c
 }
 
-// Shed closes all connections that are not authenticated: a server that shuts
-// down does not wait for them.
+// Shed closes all unauthenticated connections. A server calls it when it shuts
+// down, so that it need not wait for them.
 func (l *Limiter) Shed() {
 	for {
 		l.mu.Lock()
@@ -139,9 +139,9 @@ func (l *Limiter) Shed() {
 	}
 }
 
-// displaceLocked takes the oldest connection of the origin that has the most
-// out of those that wait to be authenticated, and returns nil if there is none.
-// The caller closes it.
+// displaceLocked stops counting the oldest connection of the network with the
+// most unauthenticated connections, and returns it for the caller to close. It
+// returns nil if all connections are authenticated.
 func (l *Limiter) displaceLocked() *Conn {
 	var longest *list.List
 	for _, queue := range l.mu.origins {
@@ -159,8 +159,8 @@ func (l *Limiter) displaceLocked() *Conn {
 	return c
 }
 
-// settleLocked takes a connection out of those that wait to be authenticated,
-// and reports whether it was one of them.
+// removePendingLocked removes a connection from the unauthenticated ones, and
+// reports whether it was one of them.
 func (l *Limiter) removePendingLocked(c *Conn) bool {
 	if c.element == nil {
 		return false
@@ -176,9 +176,9 @@ func (l *Limiter) removePendingLocked(c *Conn) bool {
 	return true
 }
 
-// originOf returns the network that a connection comes from: an address of
-// version 4, and the first 64 bits of one of version 6, as one site has all
-// addresses behind these.
+// originOf returns the network of an address: an IPv4 address, or the first 64
+// bits of an IPv6 address, since one site controls all addresses below them.
+// Other addresses share the zero Prefix.
 func originOf(at net.Addr) netip.Prefix {
 	tcp, ok := at.(*net.TCPAddr)
 	if !ok {
@@ -193,26 +193,28 @@ func originOf(at net.Addr) netip.Prefix {
 	return prefix
 }
 
-// A Conn is a connection that a Limiter counts.
+// A Conn is a connection that a Limiter counts. Its methods are safe for
+// concurrent use.
 type Conn struct {
 	net.Conn
 	limiter       *Limiter
 	origin        netip.Prefix
 	failed        atomic.Bool
-	authenticated atomic.Bool // it is authenticated
+	authenticated atomic.Bool // Authenticated was called
 
 	// Guarded by the Limiter's mutex.
-	element   *list.Element // nil: it does not wait to be authenticated
+	// Guarded by the Limiter's mutex.
+	element   *list.Element // in the origin's list; nil: not pending
 	expiry    *time.Timer
-	uncounted bool // it is not counted any more
+	uncounted bool // the limiter no longer counts it
 }
 
-// Origin returns the network that the connection comes from: its address, or of
-// version 6 the first 64 bits.
+// Origin returns the network of the peer: its IPv4 address, or the first 64
+// bits of its IPv6 address.
 func (c *Conn) Origin() netip.Prefix { return c.origin }
 
-// Authenticated says that a request of the connection was authenticated. The
-// connection is then not closed by the Limiter any more.
+// Authenticated records that a request of the connection was authenticated. The
+// Limiter no longer closes the connection.
 func (c *Conn) Authenticated() {
 	if c == nil || c.authenticated.Swap(true) {
 		return
@@ -222,7 +224,7 @@ func (c *Conn) Authenticated() {
 	c.limiter.removePendingLocked(c)
 }
 
-// Failed says that a request of the connection had a wrong password.
+// Failed records that a request of the connection had a wrong password.
 func (c *Conn) Failed() {
 	if c != nil {
 		c.failed.Store(true)
@@ -244,7 +246,7 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// expire closes a connection that was not authenticated in time.
+// expire closes a connection that was not authenticated within Config.Grace.
 func (c *Conn) expire() {
 	c.limiter.mu.Lock()
 	pending := c.limiter.removePendingLocked(c)
@@ -258,15 +260,15 @@ func (c *Conn) expire() {
 	}
 }
 
-// refuse closes a connection that is not counted any more. Its server learns of
-// it from the next read.
+// refuse closes a connection that is no longer counted. The server's next read
+// of it fails.
 func (c *Conn) refuse() {
 	c.limiter.refused.Add(1)
 	_ = abort(c.Conn)
 }
 
-// abort closes a connection without keeping unsent data, or the connection's
-// state, in the kernel.
+// abort closes a connection with a reset: the kernel keeps neither unsent data
+// nor the connection's state.
 func abort(c net.Conn) error {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
@@ -274,8 +276,8 @@ func abort(c net.Conn) error {
 	return c.Close()
 }
 
-// Of returns the Conn that a connection is or that TLS is spoken over, and nil
-// if it has none.
+// Of returns the Conn of a connection, also below TLS, or nil if no Limiter
+// counts it.
 func Of(c net.Conn) *Conn {
 	for {
 		switch at := c.(type) {
@@ -289,9 +291,10 @@ func Of(c net.Conn) *Conn {
 	}
 }
 
+// key is the context key of a Conn.
 type key struct{}
 
-// NewContext returns a context with the Conn of a connection. It fits the
+// NewContext returns a context with the Conn of a connection. It can be the
 // ConnContext of an http.Server.
 func NewContext(ctx context.Context, c net.Conn) context.Context {
 	return WithConn(ctx, Of(c))
@@ -300,8 +303,8 @@ func NewContext(ctx context.Context, c net.Conn) context.Context {
 // WithConn returns a context with a Conn, which may be nil.
 func WithConn(ctx context.Context, c *Conn) context.Context { return context.WithValue(ctx, key{}, c) }
 
-// FromContext returns the Conn that NewContext put into a context, and nil if
-// there is none. The methods Authenticated, Failed and HasFailed take a nil Conn.
+// FromContext returns the Conn in a context, or nil. The methods Authenticated,
+// Failed and HasFailed accept a nil Conn.
 func FromContext(ctx context.Context) *Conn {
 	c, _ := ctx.Value(key{}).(*Conn)
 	return c

@@ -10,30 +10,33 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// Checkpoints keep a document under each name, the last in place of the one
-// before. They are safe for concurrent use.
+// Checkpoints stores one document under each name. Implementations are safe for
+// concurrent use. embedded.Store is one.
 type Checkpoints interface {
-	// SaveCheckpoint keeps data under a name. It keeps no reference to them.
+	// SaveCheckpoint replaces the document under a name. It does not retain
+	// data.
 	SaveCheckpoint(ctx context.Context, name string, data []byte) error
-	// LoadCheckpoint returns what is kept under a name, and nil if nothing is.
+	// LoadCheckpoint returns the document under a name, or nil if there is
+	// none.
 	LoadCheckpoint(ctx context.Context, name string) ([]byte, error)
-	// Sync returns nil when what was saved before it outlasts the process.
+	// Sync returns nil when all documents saved before it are durable.
 	Sync(ctx context.Context) error
 }
 
-// A mark is how far a group has come, as it is kept: everything up to there is
-// settled. It names the event that created the group, as there may have been
-// another of its name.
+// A checkpoint is the document that records the progress of a group: every
+// entry up to the cursor is settled. It has the ID of the event that created
+// the group, since an earlier, deleted group may have had the same key.
 type checkpoint struct {
 	Created domain.EventID `json:"created"`
 	Cursor
 }
 
-// mark is the name under which a group's is kept.
+// checkpointName returns the name of a group's checkpoint document.
 func (k Key) checkpointName() string { return "group/" + k.String() }
 
-// loadCheckpoint sets how far a group has come. A mark that is of another group, or ahead
-// of what the store holds, is none: then the group begins where it did.
+// loadCheckpoint sets a group's progress from its checkpoint. It ignores a
+// checkpoint of a deleted group with the same key, and one that is ahead of the
+// log, as after a restore of an older log.
 func (g *Groups) loadCheckpoint(ctx context.Context, k *groupState) error {
 	text, err := g.cfg.Checkpoints.LoadCheckpoint(ctx, k.def.Key.checkpointName())
 	if err != nil {
@@ -50,7 +53,7 @@ func (g *Groups) loadCheckpoint(ctx context.Context, k *groupState) error {
 	return err
 }
 
-// end returns the place behind the last entry of a source.
+// end returns the cursor after the last entry of a source.
 func (g *Groups) end(ctx context.Context, source events.Stream) (Cursor, error) {
 	for h, err := range events.Headers(ctx, g.store, events.Query{Stream: source, Backward: true}) {
 		return cursorAfter(source, h), err
@@ -58,7 +61,7 @@ func (g *Groups) end(ctx context.Context, source events.Stream) (Cursor, error) 
 	return Cursor{}, nil
 }
 
-// placeOf returns the place behind an entry of a source.
+// cursorAfter returns the cursor after an entry of a source.
 func cursorAfter(source events.Stream, h events.Header) Cursor {
 	if source == "" {
 		return Cursor{Position: h.Position}
@@ -66,7 +69,7 @@ func cursorAfter(source events.Stream, h events.Header) Cursor {
 	return Cursor{Revision: h.Revision}
 }
 
-// A memory keeps checkpoints as long as the process lives.
+// memoryCheckpoints are Checkpoints in memory.
 type memoryCheckpoints struct {
 	mu struct {
 		sync.Mutex
@@ -74,6 +77,7 @@ type memoryCheckpoints struct {
 	}
 }
 
+// SaveCheckpoint implements Checkpoints.
 func (m *memoryCheckpoints) SaveCheckpoint(_ context.Context, name string, data []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,10 +88,12 @@ func (m *memoryCheckpoints) SaveCheckpoint(_ context.Context, name string, data 
 	return nil
 }
 
+// LoadCheckpoint implements Checkpoints.
 func (m *memoryCheckpoints) LoadCheckpoint(_ context.Context, name string) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.mu.named[name]), nil
 }
 
+// Sync implements Checkpoints. Documents in memory are as durable as they get.
 func (*memoryCheckpoints) Sync(context.Context) error { return nil }

@@ -13,42 +13,45 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Joining says who joins a group.
+// A ConsumerConfig describes a consumer that joins a group.
 type ConsumerConfig struct {
-	Capacity int    // how many entries it has in hand at most; less than one: one
-	From     string // its address
-	User     string
-	Name     string // of its connection, as it says
+	Capacity int    // maximal number of unacknowledged entries; below 1: 1
+	From     string // its network address
+	User     string // its user name
+	Name     string // the name that it gives its connection
 }
 
-// A Consumer is handed entries by a group. One goroutine calls Next.
+// A Consumer receives entries from a group. Next must be called by one
+// goroutine at a time; the other methods may be called by any.
 type Consumer struct {
 	ConsumerConfig
 	group *Group
 	id    string
+	// The group's mu guards the other fields.
 	// The lock of the group guards the rest.
-	ready    chan struct{} // tells Next that queue grew or the consumer ended
-	queue    []queuedMessage
-	inFlight map[domain.EventID][]*message
-	count    int // in hand
+	ready    chan struct{}                 // signals Next that queue grew or the consumer ended
+	queue    []queuedMessage               // deliveries that Next has not returned
+	inFlight map[domain.EventID][]*message // unanswered deliveries
+	count    int                           // messages in inFlight
 	total    int64
-	ended    error
+	ended    error // why it ended; nil: it runs
 }
 
-// A handed is a message that Next has not returned yet. It was taken back if
-// its holder or its number of retries is another.
+// A queuedMessage is a delivery that Next has not returned yet. It is stale if
+// the message has another holder or another number of retries.
 type queuedMessage struct {
 	*message
 	attempt int
 }
 
-// A Delivery is an entry that a consumer is handed.
+// A Delivery is an entry that a group delivers to a consumer.
 type Delivery struct {
 	events.Entry
-	Retries int // how often it was tried before
+	Retries int // number of earlier deliveries that were retried
 }
 
-// Join adds a consumer. A group that has enough is ErrFull.
+// Join adds a consumer. ErrFull reports that the group has as many consumers as
+// its settings allow. The caller calls Leave when the consumer is done.
 func (g *Group) Join(j ConsumerConfig) (*Consumer, error) {
 	j.Capacity = max(j.Capacity, 1)
 	c := &Consumer{ConsumerConfig: j, group: g, id: rand.Text(), ready: make(chan struct{}, 1), inFlight: map[domain.EventID][]*message{}}
@@ -66,12 +69,14 @@ func (g *Group) Join(j ConsumerConfig) (*Consumer, error) {
 	return c, nil
 }
 
-// ID names the consumer among those of this process.
+// ID returns the ID of the consumer, which is unique in this process.
 func (c *Consumer) ID() string { return c.id }
 
-// Leave ends the consumer. What it has in hand is handed to others.
+// Leave ends the consumer. The group delivers its unacknowledged entries to
+// other consumers, in order and before other waiting entries.
 func (c *Consumer) Leave() { c.leave(ErrStopped) }
 
+// leave ends the consumer with a reason and returns its messages to the group.
 func (c *Consumer) leave(why error) {
 	g := c.group
 	g.mu.Lock()
@@ -94,6 +99,7 @@ func (c *Consumer) leave(why error) {
 	g.dispatchLocked()
 }
 
+// endLocked makes Next return a reason. Only the first call has an effect.
 func (c *Consumer) endLocked(why error) {
 	if c.ended == nil {
 		c.ended = why
@@ -101,6 +107,7 @@ func (c *Consumer) endLocked(why error) {
 	}
 }
 
+// signal wakes Next.
 func (c *Consumer) signal() {
 	select {
 	case c.ready <- struct{}{}:
@@ -108,8 +115,8 @@ func (c *Consumer) signal() {
 	}
 }
 
-// Next returns the next entry that the consumer is handed. It waits for one
-// until the context ends, which yields its cause, or the consumer does.
+// Next returns the next delivery. It waits until the group delivers an entry,
+// the consumer ends, or ctx ends, whose cause it returns.
 func (c *Consumer) Next(ctx context.Context) (Delivery, error) {
 	for {
 		if d, ok, err := c.pop(); ok || err != nil {
@@ -123,6 +130,8 @@ func (c *Consumer) Next(ctx context.Context) (Delivery, error) {
 	}
 }
 
+// pop returns the first delivery in the queue that is not stale, if there is
+// one.
 func (c *Consumer) pop() (Delivery, bool, error) {
 	c.group.mu.Lock()
 	defer c.group.mu.Unlock()
@@ -139,30 +148,31 @@ func (c *Consumer) pop() (Delivery, bool, error) {
 	return Delivery{}, false, nil
 }
 
-// An Answer says what is to be done with an entry that a consumer does not
-// acknowledge. The zero Answer is not valid.
+// A NackAction is what a group does with an entry that a consumer rejects. The
+// zero NackAction is invalid.
 type NackAction int
 
+// The actions.
 // The answers.
 const (
-	Retry NackAction = iota + 1 // hand it out again
-	Park                        // set it aside
-	Skip                        // be done with it
-	Stop                        // end the consumer, and hand it to another
+	Retry NackAction = iota + 1 // deliver the entry again
+	Park                        // park the entry
+	Skip                        // settle the entry
+	Stop                        // end the consumer, and deliver its entries to others
 )
 
-// Ack says that the consumer has dealt with entries. One that it does not have
-// in hand, any more, is passed over.
+// Ack acknowledges entries. It ignores IDs of entries that the consumer does
+// not hold.
 func (c *Consumer) Ack(ids ...domain.EventID) {
 	c.takeEach(ids, func(m *message) { c.group.settleLocked(m) })
 }
 
-// Nack says what is to be done with entries instead. One that the consumer does
-// not have in hand, any more, is passed over.
+// Nack rejects entries. It ignores IDs of entries that the consumer does not
+// hold. Nack may reorder ids.
 func (c *Consumer) Nack(a NackAction, reason string, ids ...domain.EventID) {
 	switch a {
 	case Retry:
-		slices.Reverse(ids) // each goes before the others
+		slices.Reverse(ids) // each retry goes before the waiting entries
 		c.takeEach(ids, func(m *message) { c.group.retryLocked(m, reason) })
 	case Skip:
 		c.Ack(ids...)
@@ -173,6 +183,8 @@ func (c *Consumer) Nack(a NackAction, reason string, ids ...domain.EventID) {
 	}
 }
 
+// takeEach removes the messages with some IDs from the consumer, and calls do
+// for each.
 func (c *Consumer) takeEach(ids []domain.EventID, do func(*message)) {
 	c.group.mu.Lock()
 	defer c.group.mu.Unlock()
@@ -186,7 +198,7 @@ func (c *Consumer) takeEach(ids []domain.EventID, do func(*message)) {
 	c.group.dispatchLocked()
 }
 
-// dropLocked takes a message out of the consumer's hand.
+// removeLocked removes a message from the consumer.
 func (c *Consumer) removeLocked(m *message) {
 	id := m.entry.ID
 	c.inFlight[id] = slices.DeleteFunc(c.inFlight[id], func(other *message) bool { return other == m })
@@ -196,7 +208,7 @@ func (c *Consumer) removeLocked(m *message) {
 	c.count--
 }
 
-// handLocked hands a message to the consumer.
+// deliverLocked delivers a message to the consumer.
 func (c *Consumer) deliverLocked(m *message) {
 	m.holder = c
 	m.due = time.Time{}
@@ -214,9 +226,9 @@ func (c *Consumer) deliverLocked(m *message) {
 	c.signal()
 }
 
-// lateLocked takes out of the consumer's hand what it is late with, in the
-// order in which it goes before what waits, and brings next forward to when it is
-// late with another.
+// takeOverdueLocked removes and returns the messages whose delivery has timed
+// out, latest position first, so that retrying them one by one restores their
+// order. It lowers next to the time until the next timeout.
 func (c *Consumer) takeOverdueLocked(now time.Time, next *time.Duration) (late []*message) {
 	for _, held := range c.inFlight {
 		for _, m := range held {
@@ -236,7 +248,8 @@ func (c *Consumer) takeOverdueLocked(now time.Time, next *time.Duration) (late [
 	return late
 }
 
-// chooseLocked returns the consumer for an entry, or nil if it must wait.
+// chooseLocked returns the consumer for an entry by the group's strategy, or
+// nil if no consumer for it has free capacity.
 func (g *Group) chooseLocked(e events.Entry) *Consumer {
 	switch g.mu.def.Settings.Strategy {
 	case Pinned:
@@ -261,8 +274,9 @@ func (g *Group) chooseLocked(e events.Entry) *Consumer {
 	return nil
 }
 
-// pinnedLocked returns the consumer that a text is pinned to, if it has room.
-// Few texts are pinned to another when a consumer comes or goes.
+// pinnedLocked returns the consumer for a pinning key, or nil if it has no free
+// capacity. It uses rendezvous hashing: when a consumer joins or leaves, few
+// keys change their consumer.
 func (g *Group) pinnedLocked(text string) (best *Consumer) {
 	var most uint64
 	for _, c := range g.mu.consumers {
@@ -279,8 +293,8 @@ func (g *Group) pinnedLocked(text string) (best *Consumer) {
 	return best
 }
 
-// correlation returns what an entry's metadata say that it belongs to, and its
-// stream where they say nothing.
+// correlation returns the $correlationId in an entry's metadata, or else the
+// entry's stream.
 func correlation(e events.Entry) string {
 	var metadata struct {
 		Correlation string `json:"$correlationId"`
@@ -291,14 +305,15 @@ func correlation(e events.Entry) string {
 	return string(e.Stream)
 }
 
-// A ConsumerStand is how a consumer stands.
+// ConsumerStats describes the state of a consumer.
 type ConsumerStats struct {
 	ConsumerConfig
 	ID       string
-	Total    int64 // entries handed to it
-	InFlight int
+	Total    int64 // deliveries
+	InFlight int   // unanswered deliveries
 }
 
+// statsLocked returns the state of the consumer.
 func (c *Consumer) statsLocked() ConsumerStats {
 	return ConsumerStats{ConsumerConfig: c.ConsumerConfig, ID: c.id, Total: c.total, InFlight: c.count}
 }

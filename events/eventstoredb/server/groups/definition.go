@@ -9,6 +9,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
+// The sentinel errors of groups.
 // The errors of groups.
 var (
 	ErrExists   = errors.New("there is such a group already")
@@ -19,16 +20,16 @@ var (
 	ErrStopped  = errors.New("the group stopped")
 )
 
-// Category is that of the streams in which groups are on record.
+// Category is the category of the streams that record groups.
 const Category = "subscription"
 
-// A Key names a group: what it reads and what it is called.
+// A Key identifies a group by its source and its name.
 type Key struct {
-	Source events.Stream `json:"source,omitempty"` // empty: all streams
+	Source events.Stream `json:"source,omitempty"` // a stream; empty: all streams
 	Name   string        `json:"name"`
 }
 
-// String returns the source, two colons and the name.
+// String returns SOURCE::NAME, with $all for all streams.
 func (k Key) String() string {
 	source := string(k.Source)
 	if source == "" {
@@ -37,54 +38,58 @@ func (k Key) String() string {
 	return source + "::" + k.Name
 }
 
+// stream returns the name of the group's stream.
 func (k Key) stream() events.Stream { return events.Stream(Category + "-" + k.String()) }
 
-// A Cursor is how far a group has come: in a stream a revision, in all of them
-// a position. What follows it is to be handed out.
+// A Cursor is a position in a source: a revision of a stream, or a position in
+// the log if the source is all streams. The entries after it are yet to be
+// delivered.
 type Cursor struct {
 	Revision events.Revision `json:"revision,omitempty"`
 	Position events.Position `json:"position,omitzero"`
 }
 
-// A Strategy says which consumer is handed an entry. The zero Strategy is not
-// valid.
+// A Strategy chooses the consumer that receives an entry. The zero Strategy is
+// invalid.
 type Strategy string
 
+// The strategies, with the names that EventStoreDB gives them.
 // The strategies. Their names are those of EventStoreDB.
 const (
-	RoundRobin          Strategy = "RoundRobin"          // each in turn
-	DispatchToSingle    Strategy = "DispatchToSingle"    // the one that joined first, as long as it has room
-	Pinned              Strategy = "Pinned"              // one and the same for all entries of a stream
-	PinnedByCorrelation Strategy = "PinnedByCorrelation" // one and the same for all entries with a $correlationId
+	RoundRobin          Strategy = "RoundRobin"          // the consumers in turn
+	DispatchToSingle    Strategy = "DispatchToSingle"    // the first consumer that joined and has free capacity
+	Pinned              Strategy = "Pinned"              // one consumer for all entries of a stream
+	PinnedByCorrelation Strategy = "PinnedByCorrelation" // one consumer for all entries with the same $correlationId
 )
 
-// Settings say how a group deals with its consumers.
+// Settings configure the delivery of a group.
 type Settings struct {
 	Strategy        Strategy      `json:"strategy"`
-	MessageTimeout  time.Duration `json:"message_timeout"`  // how long a consumer may take; 0: for ever
-	MaxRetries      int           `json:"max_retries"`      // how often an entry is tried again before it is parked
-	MaxConsumers    int           `json:"max_consumers"`    // 0: any number
-	Buffer          int           `json:"buffer"`           // entries held in memory
-	MinCheckpoint   int           `json:"min_checkpoint"`   // entries settled before a checkpoint is worth its record
-	MaxCheckpoint   int           `json:"max_checkpoint"`   // entries settled after which there is one, even if they are fewer than MinCheckpoint
-	CheckpointAfter time.Duration `json:"checkpoint_after"` // how long one waits for more
+	MessageTimeout  time.Duration `json:"message_timeout"`  // time to answer a delivery; 0: no limit
+	MaxRetries      int           `json:"max_retries"`      // redeliveries before an entry is parked
+	MaxConsumers    int           `json:"max_consumers"`    // 0: no limit
+	Buffer          int           `json:"buffer"`           // entries in memory
+	MinCheckpoint   int           `json:"min_checkpoint"`   // settled entries from which on CheckpointAfter applies
+	MaxCheckpoint   int           `json:"max_checkpoint"`   // settled entries after which a checkpoint is due at once, even if below MinCheckpoint
+	CheckpointAfter time.Duration `json:"checkpoint_after"` // time since the last checkpoint after which the next is due
 
+	// Passthrough is returned to clients and has no effect here.
 	// What callers gave, and is given back to them.
 	Passthrough PassthroughSettings `json:"told"`
 }
 
-// Told are settings that groups do not act on and give back as they came. Links
-// are resolved by the server that sends the entries.
+// PassthroughSettings are the settings that groups store for clients and do not
+// act on. The server resolves links itself.
 type PassthroughSettings struct {
 	StartFrom       string `json:"start_from"`
 	LiveBuffer      int32  `json:"live_buffer"`
-	HistoryBuffer   int32  `json:"history_buffer,omitempty"` // 0: of a group that was written before this field, Settings.Buffer
+	HistoryBuffer   int32  `json:"history_buffer,omitempty"` // 0: the group was recorded before this field existed; use Settings.Buffer
 	ReadBatch       int32  `json:"read_batch"`
 	ResolveLinks    bool   `json:"resolve_links"`
 	ExtraStatistics bool   `json:"extra_statistics"`
 }
 
-// valid returns an ErrBadGroup that says what is wrong, or nil.
+// valid returns an ErrBadGroup for invalid settings.
 func (s Settings) valid() error {
 	switch s.Strategy {
 	case RoundRobin, DispatchToSingle, Pinned, PinnedByCorrelation:
@@ -104,15 +109,15 @@ func (s Settings) valid() error {
 	return nil
 }
 
-// A Filter says which entries of all streams a group hands out. Its regular
-// expression is one that Compile of package regexp takes.
+// A Filter selects the entries that a group of all streams delivers. Regex is
+// in the syntax of package regexp.
 type Filter struct {
-	ByKind   bool     `json:"by_kind,omitempty"` // by the kind, else by the stream
+	ByKind   bool     `json:"by_kind,omitempty"` // match the kind; otherwise the stream name
 	Prefixes []string `json:"prefixes,omitempty"`
 	Regex    string   `json:"regex,omitempty"`
 }
 
-// A Definition is what a group is.
+// A Definition is the immutable part of a group, with its current settings.
 type Definition struct {
 	Key
 	Start    Cursor   `json:"start"`
@@ -120,6 +125,7 @@ type Definition struct {
 	Settings Settings `json:"settings"`
 }
 
+// valid returns an ErrBadGroup for an invalid definition.
 func (d Definition) valid() error {
 	switch {
 	case d.Name == "":

@@ -1,44 +1,47 @@
-// Package groups shares the entries of a store among competing consumers.
+// Package groups distributes the entries of a store among competing consumers.
 //
-// A [Group] reads one stream, or all of them, and hands each entry to one of the
-// consumers that have joined it. A [Consumer] acknowledges what it has dealt
-// with, or says what is to be done with it instead: try again, park, skip. What
-// is not answered in time is tried again, and what was tried too often is
-// parked. Parked entries wait until they are replayed.
+// A [Group] follows one stream, or all streams, and delivers each entry to one
+// [Consumer] that has joined it. The consumer acknowledges the entry with
+// [Consumer.Ack], or rejects it with [Consumer.Nack] and a [NackAction]: retry,
+// park, skip or stop. The group redelivers an entry that is not acknowledged
+// before its timeout, and parks an entry after too many retries. A parked entry
+// is a dead letter: it waits until [Group.Replay] delivers it again.
 //
-// [Groups] are all groups of a store. What they are and what is parked are
-// records in streams of the store itself, one for each group, named
-// subscription-SOURCE::NAME. Entries of such streams are handed to no consumer.
-// How far a group has come is its mark, which is kept among [Checkpoints], the
-// last in place of the one before.
+// [Groups] are all groups of a store. A group's [Definition] and its parked
+// entries are recorded in a stream of the store, named
+// subscription-SOURCE::NAME. Groups never deliver entries of such streams. The
+// progress of a group, a [Cursor], is its checkpoint. [Checkpoints] store only
+// the latest checkpoint of each group.
 //
 // # Promises
 //
-//   - Each entry is handed out until it is acknowledged, skipped, or parked and
-//     on record as parked: at least once, also over a restart.
-//   - An entry that was acknowledged is not handed out again, unless the process
-//     ends before the next mark. One is due when as many entries were settled as
-//     the group asks for, and no more than ten are made in a second. It outlasts
-//     a kill.
-//   - A mark is never ahead of an entry that is not settled.
-//   - A replayed entry stays on record as parked until it is acknowledged.
-//   - A consumer has at most as many entries in hand as it asked for.
-//   - A group holds a bounded number of entries in memory.
-//   - There is no order among consumers. A pinned group hands the entries of one
-//     stream to one consumer as long as that consumer is there.
+//   - At-least-once delivery: an entry is delivered until it is acknowledged,
+//     skipped, or recorded as parked, also across restarts.
+//   - An acknowledged entry is not delivered again, unless the process ends
+//     before the next checkpoint. A checkpoint is due when as many entries are
+//     settled as the group's settings ask for, at most ten times in a second.
+//     A written checkpoint survives a kill.
+//   - A checkpoint is never ahead of an entry that is not settled.
+//   - A replayed entry stays recorded as parked until it is acknowledged.
+//   - A consumer holds at most as many unacknowledged entries as its capacity.
+//   - A group buffers a bounded number of entries in memory.
+//   - Entries have no order across consumers. A pinned group delivers the
+//     entries of one stream to one consumer while that consumer stays.
 //
 // # Concurrency
 //
-// Everything here may be used by several goroutines at once. A group that was
-// goroutines has two goroutines, one that reads and one that keeps records, which
-// Close joins. No lock is held while the store is used.
+// Everything here is safe for concurrent use. After the first Join or Replay a
+// group has two goroutines, which Close joins: the reader follows the store,
+// and the persister appends records, writes checkpoints and expires
+// deliveries. Lock order: Groups.changing, Group.writing, then a mu. No mu is
+// held while the store is called.
 //
 // # Errors
 //
-// [ErrExists], [ErrNotFound], [ErrFull], [ErrBadGroup] and [ErrDeleted] say what
-// is wrong with what was asked. [ErrStopped] says that a group stopped, and wraps
-// what the store said.
+// [ErrExists], [ErrNotFound], [ErrFull], [ErrBadGroup] and [ErrDeleted] report
+// errors of the caller. [ErrStopped] reports that a group stopped, and wraps
+// the store's error.
 //
-// How entries travel to a consumer is left to the protocol. The promises are
-// checked in groups_test.go.
+// The server encodes deliveries for its clients and resolves links. The tests
+// check the promises in groups_test.go and checkpoint_test.go.
 package groups

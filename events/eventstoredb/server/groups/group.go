@@ -11,60 +11,63 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A message is an entry on its way to be settled.
+// A message is an entry from when the group reads it until it is settled:
+// acknowledged, skipped, or recorded as parked.
 type message struct {
 	entry    events.Entry
-	cursor   Cursor    // behind it
-	retries  int       // how often it was tried again
-	holder   *Consumer // who has it; nil: it waits, is being parked or is settled
-	due      time.Time // when its holder is late; zero: never
+	cursor   Cursor    // after the entry
+	retries  int       // number of redeliveries
+	holder   *Consumer // the consumer that holds it; nil: it waits, is being parked or is settled
+	due      time.Time // when the delivery times out; zero: never
 	settled  bool
-	replayed bool   // it is on record as parked
-	reason   string // why it is being parked
+	replayed bool   // it is recorded as parked
+	reason   string // for parking
 }
 
+// parked returns the message as it is recorded when parked.
 func (m *message) parked() ParkedEntry {
 	return ParkedEntry{ID: m.entry.ID, Stream: m.entry.Stream, Revision: m.entry.Revision, Reason: m.reason}
 }
 
+// key identifies the message's entry.
 func (m *message) key() entryKey { return entryKey{m.entry.Stream, m.entry.Revision} }
 
-// A Group hands the entries that it reads to consumers. It begins to read when
-// the first one joins.
+// A Group reads entries and delivers them to consumers. It starts reading with
+// the first Join or Replay.
 type Group struct {
 	groups     *Groups
 	key        Key
 	created    domain.EventID
 	matches    func(events.Header) bool
-	wake       chan struct{}  // tells the keeper that there is something to do
+	wake       chan struct{}  // wakes the persister; has room for one signal
 	stop       chan struct{}  // closed when the group closes
-	goroutines sync.WaitGroup // the reader and the keeper
-	// What is appended to the group's stream is appended under this lock, which
-	// is taken before mu.
+	goroutines sync.WaitGroup // the reader and the persister
+	// writing serializes appends to the group's stream. It is locked before mu.
 	writing sync.Mutex
 	mu      struct {
 		sync.Mutex
 		groupState
 		started        bool
-		ended          error // why it ended
+		ended          error // why it ended; nil: it runs
 		consumers      []*Consumer
-		nextConsumer   int           // whose turn it is, of RoundRobin
-		window         []*message    // what was read, from the oldest that is not settled
-		waiting        []*message    // to be handed out, in this order
-		room           chan struct{} // closed when the window shrinks
-		read           Cursor        // behind what was read last
-		checkpointed   Cursor        // that is on record
-		settledSince   int           // settled since then
+		nextConsumer   int           // RoundRobin's next index into consumers
+		window         []*message    // entries read, from the oldest that is not settled, in order
+		waiting        []*message    // entries to deliver, in this order
+		room           chan struct{} // closed and replaced when the window shrinks
+		read           Cursor        // after the last entry read
+		checkpointed   Cursor        // the latest written checkpoint
+		settledSince   int           // entries settled since that checkpoint
 		checkpointedAt time.Time
-		toPark         []*message        // to be put on record as parked
-		toRelease      []*message        // to be put on record as no longer parked
-		toReplay       []ParkedEntry     // to be read and handed out again
-		replaying      map[entryKey]bool // what is parked and in replays, or handed out from there
-		nextWake       time.Time         // when the keeper wakes at the latest
-		total          int64             // handed out
+		toPark         []*message        // to be recorded as parked
+		toRelease      []*message        // to be recorded as no longer parked
+		toReplay       []ParkedEntry     // parked entries to read and deliver
+		replaying      map[entryKey]bool // parked entries in toReplay or delivered from it
+		nextWake       time.Time         // when the persister's timer fires
+		total          int64             // deliveries
 	}
 }
 
+// newGroup returns a group with a recorded state. It starts no goroutine.
 func newGroup(g *Groups, k groupState) (*Group, error) {
 	group := &Group{groups: g, key: k.def.Key, created: k.created, wake: make(chan struct{}, 1), stop: make(chan struct{})}
 	group.matches = func(events.Header) bool { return true }
@@ -81,16 +84,17 @@ func newGroup(g *Groups, k groupState) (*Group, error) {
 	return group, nil
 }
 
-// Key returns what the group is called.
+// Key returns the group's key.
 func (g *Group) Key() Key { return g.key }
 
+// length returns the length of the group's stream.
 func (g *Group) length() events.Revision {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.mu.length
 }
 
-// beginLocked starts the reader and the keeper.
+// startLocked starts the reader and the persister, once.
 func (g *Group) startLocked() {
 	if g.mu.started {
 		return
@@ -105,7 +109,8 @@ func (g *Group) startLocked() {
 	})
 }
 
-// close ends the group, its goroutines and its consumers.
+// close ends the group and its consumers with a reason, and joins its
+// goroutines.
 func (g *Group) close(why error) {
 	g.mu.Lock()
 	g.endLocked(why)
@@ -113,13 +118,15 @@ func (g *Group) close(why error) {
 	g.goroutines.Wait()
 }
 
-// fail ends the group for what the store said.
+// fail ends the group with an error of the store.
 func (g *Group) fail(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.endLocked(fmt.Errorf("%w: %w", ErrStopped, err))
 }
 
+// endLocked ends the group and its consumers with a reason. Only the first call
+// has an effect.
 func (g *Group) endLocked(why error) {
 	if g.mu.ended != nil {
 		return
@@ -132,20 +139,21 @@ func (g *Group) endLocked(why error) {
 	g.mu.consumers = nil
 }
 
-// readAll reads what follows a place until the context ends.
+// readAll is the reader: it reads the entries after a cursor until ctx ends.
 func (g *Group) readAll(ctx context.Context, after Cursor) {
 	for e, err := range g.groups.cfg.Follow(ctx, g.key.Source, after) {
 		if err == nil {
 			err = g.take(ctx, e)
 		}
 		if err != nil {
-			g.fail(err) // of no effect if this is the end that was asked for
+			g.fail(err) // no effect if the group was closed
 			return
 		}
 	}
 }
 
-// take adds an entry to the window when there is room.
+// take adds an entry to the window, or skips one that the filter does not
+// match. It waits while the window is full.
 func (g *Group) take(ctx context.Context, e events.Entry) error {
 	m := &message{entry: e, cursor: cursorAfter(g.key.Source, e.Header())}
 	wanted := e.Stream.Category() != Category && g.matches(e.Header())
@@ -174,7 +182,8 @@ func (g *Group) take(ctx context.Context, e events.Entry) error {
 	return nil
 }
 
-// advanceLocked forgets what is settled at the beginning of the window.
+// advanceLocked removes settled entries from the front of the window, and wakes
+// the persister if a checkpoint may be due.
 func (g *Group) advanceLocked() {
 	n, before := 0, g.mu.settledSince
 	for n < len(g.mu.window) && g.mu.window[n].settled {
@@ -188,7 +197,7 @@ func (g *Group) advanceLocked() {
 	}
 	if len(g.mu.window) == 0 && g.mu.done != g.mu.read {
 		g.mu.done = g.mu.read
-		g.mu.settledSince += 1 - min(n, 1) // what was passed over is worth a mark too
+		g.mu.settledSince += 1 - min(n, 1) // skipped entries count as one settled entry
 	}
 	s := g.mu.def.Settings
 	worth := max(s.MinCheckpoint, 1)
@@ -197,7 +206,7 @@ func (g *Group) advanceLocked() {
 	}
 }
 
-// wakePersister wakes the keeper.
+// wakePersister makes the persister run, now or after its current round.
 func (g *Group) wakePersister() {
 	select {
 	case g.wake <- struct{}{}:
@@ -205,7 +214,8 @@ func (g *Group) wakePersister() {
 	}
 }
 
-// settleLocked is done with a message.
+// settleLocked marks a message as settled. A replayed message is settled when
+// the persister has recorded its release.
 func (g *Group) settleLocked(m *message) {
 	m.settled, m.holder = true, nil
 	if m.replayed {
@@ -216,7 +226,8 @@ func (g *Group) settleLocked(m *message) {
 	g.advanceLocked()
 }
 
-// againLocked hands a message out again, unless that was done too often.
+// retryLocked puts a message before the waiting ones, or parks it if it was
+// retried MaxRetries times.
 func (g *Group) retryLocked(m *message, reason string) {
 	if m.retries >= g.mu.def.Settings.MaxRetries {
 		g.parkLocked(m, fmt.Sprintf("tried %d times: %s", m.retries+1, reason))
@@ -227,10 +238,11 @@ func (g *Group) retryLocked(m *message, reason string) {
 	g.mu.waiting = slices.Insert(g.mu.waiting, 0, m)
 }
 
-// parkLocked sets a message aside. It is settled when that is on record.
+// parkLocked queues a message for parking. It is settled when the persister has
+// recorded that.
 func (g *Group) parkLocked(m *message, reason string) {
 	m.holder, m.reason = nil, reason
-	if m.replayed { // and so on record
+	if m.replayed { // already recorded as parked
 		delete(g.mu.replaying, m.key())
 		return
 	}
@@ -238,7 +250,9 @@ func (g *Group) parkLocked(m *message, reason string) {
 	g.wakePersister()
 }
 
-// dispatchLocked hands out what waits, as far as there are consumers with room.
+// dispatchLocked delivers waiting messages to consumers with free capacity.
+// With a pinned strategy, a message whose consumer is full does not hold up the
+// messages of other consumers.
 func (g *Group) dispatchLocked() {
 	pinned := g.mu.def.Settings.Strategy == Pinned || g.mu.def.Settings.Strategy == PinnedByCorrelation
 	n := 0
@@ -263,21 +277,21 @@ func (g *Group) dispatchLocked() {
 	})
 }
 
-// A Stand is how a group stands.
+// Stats describes the state of a group at one moment.
 type Stats struct {
 	Definition
-	Ended     error // nil: it goes on
-	Consumers []ConsumerStats
-	Read      Cursor // behind what was read last
-	Saved     Cursor // behind what is settled, on record
-	Total     int64  // entries handed out
-	Waiting   int    // to be handed out
-	Retried   int    // of those, again
-	InFlight  int    // of consumers
-	Parked    int
+	Ended     error           // why the group ended; nil: it runs
+	Consumers []ConsumerStats // in the order in which they joined
+	Read      Cursor          // after the last entry read
+	Saved     Cursor          // the latest written checkpoint
+	Total     int64           // deliveries since the group was loaded
+	Waiting   int             // entries to deliver
+	Retried   int             // of the waiting entries, the ones that were delivered before
+	InFlight  int             // delivered entries that no consumer has answered
+	Parked    int             // parked entries that are not being replayed
 }
 
-// Stand returns how the group stands.
+// Stats returns the state of the group.
 func (g *Group) Stats() Stats {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -15,22 +15,23 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Config says how groups read.
+// A Config connects groups to a server and a store.
 type Config struct {
-	// Follow yields the entries of a stream, or of all where it is empty, that
-	// follow a place, and waits for more until its context ends.
+	// Follow yields the entries of a stream, or of all streams if it is empty,
+	// after a cursor, and then new entries, until its context ends.
 	Follow func(context.Context, events.Stream, Cursor) iter.Seq2[events.Entry, error]
-	// Admits returns what tells whether an entry passes a filter, or an error if
-	// the filter says nothing.
+	// CompileFilter returns the predicate of a filter, or an error if the
+	// filter is invalid.
 	CompileFilter func(Filter) (func(events.Header) bool, error)
-	// Checkpoints keep how far each group has come. Nil: that is kept as long as
-	// the process lives, and another hands out again what there is.
+	// Checkpoints stores the groups' checkpoints. Nil: they are kept in memory,
+	// and after a restart a group delivers entries since its start again.
 	Checkpoints Checkpoints
-	// Now is the time. Nil: time.Now.
+	// Now returns the time. Nil: time.Now.
 	Now func() time.Time
 }
 
-// Groups are the groups of a store. The zero Groups is not valid.
+// Groups are the groups of a store. The zero Groups is invalid; Open returns a
+// valid one.
 type Groups struct {
 	store events.Store
 	cfg   Config
@@ -38,13 +39,14 @@ type Groups struct {
 	mu    struct {
 		sync.Mutex
 		byKey  map[Key]*Group
-		ended  map[Key]events.Revision // the lengths of the streams of groups that were deleted
+		ended  map[Key]events.Revision // the stream lengths of deleted groups
 		closed bool
 	}
-	changing sync.Mutex // one is created, updated or deleted at a time; taken before mu
+	changing sync.Mutex // serializes Create, Update, Delete, Restart and Close; locked before mu
 }
 
-// Open reads the groups of a store. The caller closes them before the store.
+// Open loads the groups of a store. It reads the headers of the log and the
+// records of the groups. The caller closes the Groups before the store.
 func Open(ctx context.Context, store events.Store, cfg Config) (*Groups, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -59,7 +61,7 @@ func Open(ctx context.Context, store events.Store, cfg Config) (*Groups, error) 
 	return g, nil
 }
 
-// load takes what groups there are from the store.
+// load reads all groups from the store and replaces the ones in memory.
 func (g *Groups) load(ctx context.Context) error {
 	all := map[events.Stream]*groupState{}
 	for e, err := range events.Scan(ctx, g.store, events.Query{Filter: events.Filter{Categories: []string{Category}}}) {
@@ -94,9 +96,9 @@ func (g *Groups) load(ctx context.Context) error {
 	return nil
 }
 
-// Restart ends all consumers and reads the groups of the store again: one that
-// had stopped goes on from what is on record. Until it has succeeded there are
-// no groups.
+// Restart ends all consumers and loads the groups from the store again, so that
+// a stopped group continues from its checkpoint. If it fails, there are no
+// groups until a later Restart succeeds.
 func (g *Groups) Restart(ctx context.Context) error {
 	g.changing.Lock()
 	defer g.changing.Unlock()
@@ -109,15 +111,15 @@ func (g *Groups) Restart(ctx context.Context) error {
 	return nil
 }
 
-// Close ends all consumers, and keeps how far each group has come.
+// Close ends all consumers and writes the checkpoint of each group.
 func (g *Groups) Close() {
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	g.closeAll(true)
 }
 
-// closeAll closes all groups, for good or not, and reports whether they were not
-// closed for good before.
+// closeAll closes all groups. With forGood no group can be created or restarted
+// afterwards. It reports whether the Groups were open.
 func (g *Groups) closeAll(forGood bool) bool {
 	g.mu.Lock()
 	open, all := !g.mu.closed, g.mu.byKey
@@ -130,7 +132,8 @@ func (g *Groups) closeAll(forGood bool) bool {
 	return open
 }
 
-// Create makes a group. One that is there already is ErrExists.
+// Create creates a group. ErrExists reports a group with the same key, and
+// ErrBadGroup an invalid definition.
 func (g *Groups) Create(def Definition) error {
 	if err := def.valid(); err != nil {
 		return fmt.Errorf("create group %s: %w", def.Key, err)
@@ -164,15 +167,16 @@ func (g *Groups) Create(def Definition) error {
 	return nil
 }
 
-// append puts records into the stream of a group. It does not end when a caller
-// is gone, as it would leave open whether they are there.
+// append appends records to the stream of a group. It has a timeout of its own,
+// because a caller that cancels would leave open whether the records were
+// written.
 func (g *Groups) append(key Key, after events.Revision, records ...events.Record) error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), appendTimeout, ErrStopped)
 	defer cancel()
 	return g.store.Append(ctx, key.stream(), after, records...)
 }
 
-// Update gives a group other settings. Its consumers stay.
+// Update changes the settings of a group. Its consumers stay.
 func (g *Groups) Update(key Key, settings Settings) error {
 	g.changing.Lock()
 	defer g.changing.Unlock()
@@ -189,7 +193,8 @@ func (g *Groups) Update(key Key, settings Settings) error {
 	return nil
 }
 
-// Delete ends a group and its consumers. What was parked is no longer parked.
+// Delete deletes a group and its list of parked entries, and ends its
+// consumers.
 func (g *Groups) Delete(key Key) error {
 	g.changing.Lock()
 	defer g.changing.Unlock()
@@ -215,7 +220,7 @@ func (g *Groups) Delete(key Key) error {
 	return nil
 }
 
-// Group returns a group. One that there is not is ErrNotFound.
+// Group returns the group with a key, or ErrNotFound.
 func (g *Groups) Group(key Key) (*Group, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -225,7 +230,7 @@ func (g *Groups) Group(key Key) (*Group, error) {
 	return nil, fmt.Errorf("find group %s: %w", key, ErrNotFound)
 }
 
-// All returns all groups, by source and name.
+// All returns all groups, ordered by source and name.
 func (g *Groups) All() []*Group {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -239,8 +244,8 @@ func (g *Groups) All() []*Group {
 	return all
 }
 
-// isFinal reports whether it is known that records were not appended, and that
-// appending them again would change nothing.
+// isFinal reports whether an error is certain to mean that records were not
+// appended, and retrying would not help.
 func isFinal(err error) bool {
 	for _, one := range []error{events.ErrConflict, events.ErrClosed, events.ErrBadRecord, events.ErrTooLarge} {
 		if errors.Is(err, one) {

@@ -10,21 +10,24 @@ import (
 )
 
 const (
-	retryDelay            = time.Second      // before an append whose end is open is made again
-	appendTimeout         = 10 * time.Second // for what is put on record, as callers and closing wait for it
-	minCheckpointInterval = time.Second / 10 // between two marks, at least: each waits for the disk
+	retryDelay            = time.Second      // between attempts of an append that may have been written
+	appendTimeout         = 10 * time.Second // of appends and checkpoints, because callers and Close wait for them
+	minCheckpointInterval = time.Second / 10 // each checkpoint waits for a sync to disk
 )
 
-// A keeping is what is to be put on record at once.
+// A recordBatch is the work of one round of the persister: records to append,
+// and a checkpoint to write.
 type recordBatch struct {
 	records           []events.Record
-	toPark, toRelease []*message
-	checkpointed      *Cursor
-	counted           int // settled since the mark before
+	toPark, toRelease []*message // the messages of the records
+	checkpointed      *Cursor    // nil: no checkpoint is due
+	counted           int        // entries settled between the last checkpoint and this one
 }
 
-// persistLoop puts on record what is parked and how far the group has come, and takes
-// back what consumers are late with, until the group closes.
+// persistLoop is the persister: until the group closes it records parked and
+// released entries, writes checkpoints, expires deliveries and feeds replays.
+// It repeats a batch whose outcome is uncertain before it starts the next. When
+// the group closes it makes one last round.
 func (g *Group) persistLoop() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -55,8 +58,8 @@ func (g *Group) persistLoop() {
 	}
 }
 
-// expire takes back what consumers are late with, and returns how long it is
-// until the next one is.
+// expire retries the deliveries that have timed out, and returns the time until
+// the next timeout.
 func (g *Group) expire() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -72,7 +75,8 @@ func (g *Group) expire() time.Duration {
 	return next
 }
 
-// nextBatch returns what is to be put on record.
+// nextBatch returns the records that are due, and the checkpoint if it is due
+// or the group is closing.
 func (g *Group) nextBatch(closing bool) *recordBatch {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -91,28 +95,30 @@ func (g *Group) nextBatch(closing bool) *recordBatch {
 	return b
 }
 
+// add adds a record to the batch.
 func (b *recordBatch) add(g *Group, kind string, data any) {
 	r, err := g.groups.record(kind, data)
 	if err != nil {
-		panic(fmt.Sprintf("groups: %v", err)) // of types that always encode
+		panic(fmt.Sprintf("groups: %v", err)) // the types always encode
 	}
 	b.records = append(b.records, r)
 }
 
-// dueLocked returns how long it is until a mark is due, and nothing or less if
-// one is.
+// untilCheckpointLocked returns the time until a checkpoint is due, and 0 or
+// less if it is due.
 func (g *Group) untilCheckpointLocked() time.Duration {
 	s, passed := g.mu.def.Settings, g.groups.cfg.Now().Sub(g.mu.checkpointedAt)
 	switch {
 	case g.mu.settledSince >= s.MaxCheckpoint:
 		return minCheckpointInterval - passed
 	case g.mu.settledSince < s.MinCheckpoint:
-		return time.Hour // it is not worth one yet
+		return time.Hour // too few entries are settled
 	}
 	return max(s.CheckpointAfter, minCheckpointInterval) - passed
 }
 
-// markDue returns how long the keeper may sleep before it makes a mark.
+// checkpointDelay returns how long the persister may sleep before the next
+// checkpoint.
 func (g *Group) checkpointDelay() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -122,9 +128,10 @@ func (g *Group) checkpointDelay() time.Duration {
 	return max(g.untilCheckpointLocked(), time.Millisecond)
 }
 
-// write puts a keeping on record and returns whether its end is known. An error
-// that is final ends the group: somebody else writes its stream, or the store
-// is closed.
+// write appends the records of a batch and writes its checkpoint. It returns
+// false if the outcome is uncertain and the batch must be repeated. An error
+// that repeating cannot fix ends the group: another process appended to its
+// stream, or the store is closed.
 func (g *Group) write(b *recordBatch) bool {
 	err := g.append(b)
 	if err == nil {
@@ -137,7 +144,8 @@ func (g *Group) write(b *recordBatch) bool {
 	return err == nil
 }
 
-// append puts the records of a keeping into the group's stream, once.
+// append appends the records of a batch to the group's stream. Repeated, it
+// appends nothing.
 func (g *Group) append(b *recordBatch) error {
 	if len(b.records) == 0 {
 		return nil
@@ -164,7 +172,8 @@ func (g *Group) append(b *recordBatch) error {
 	return nil
 }
 
-// saveCheckpoint keeps how far the group has come, for those who come after the process.
+// saveCheckpoint writes the checkpoint of a batch and waits until it is
+// durable.
 func (g *Group) saveCheckpoint(b *recordBatch) error {
 	if b.checkpointed == nil {
 		return nil
@@ -189,7 +198,7 @@ func (g *Group) saveCheckpoint(b *recordBatch) error {
 	return nil
 }
 
-// update gives the group other settings.
+// update records and applies new settings.
 func (g *Group) update(settings Settings) error {
 	r, err := g.groups.record(kindUpdated, settings)
 	if err != nil {
@@ -215,17 +224,18 @@ func (g *Group) update(settings Settings) error {
 	return nil
 }
 
-// Replay hands out again what is parked, the oldest first and at most so many;
-// zero: all of it. It waits for nothing.
-func (g *Group) Replay(most int) error {
+// Replay delivers parked entries again, the oldest first: at most limit of
+// them, or all if it is 0. It returns before they are delivered. It returns the
+// reason if the group has ended.
+func (g *Group) Replay(limit int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.mu.ended != nil {
 		return fmt.Errorf("replay what %s parked: %w", g.key, g.mu.ended)
 	}
 	idle := g.replayableLocked()
-	if most > 0 {
-		idle = idle[:min(most, len(idle))]
+	if limit > 0 {
+		idle = idle[:min(limit, len(idle))]
 	}
 	g.mu.toReplay = append(g.mu.toReplay, idle...)
 	for _, p := range idle {

@@ -9,16 +9,18 @@ import (
 )
 
 // The kinds of records in a group's stream. All have version 1.
+// The kinds of records in a group's stream. All have version 1.
 const (
-	kindCreated      = "GroupCreated"      // a Definition
-	kindUpdated      = "GroupUpdated"      // Settings
-	kindDeleted      = "GroupDeleted"      // {}
-	kindCheckpointed = "GroupCheckpointed" // a Cursor; it is read, and a mark is kept instead
-	kindParked       = "EntryParked"       // a Parked
-	kindReleased     = "EntryReleased"     // a Parked without reason
+	kindCreated      = "GroupCreated"      // data: Definition
+	kindUpdated      = "GroupUpdated"      // data: Settings
+	kindDeleted      = "GroupDeleted"      // data: {}
+	kindCheckpointed = "GroupCheckpointed" // data: Cursor; earlier releases wrote it, now it is only read
+	kindParked       = "EntryParked"       // data: ParkedEntry
+	kindReleased     = "EntryReleased"     // data: ParkedEntry without a reason
 )
 
-// A Parked is an entry that is set aside.
+// A ParkedEntry is a dead letter: the identity of a parked entry, and the
+// reason.
 type ParkedEntry struct {
 	ID       domain.EventID  `json:"id"`
 	Stream   events.Stream   `json:"stream"`
@@ -26,18 +28,19 @@ type ParkedEntry struct {
 	Reason   string          `json:"reason,omitempty"`
 }
 
-// groupState is what the records of a group say.
+// A groupState is the state of a group as its records give it.
 type groupState struct {
 	def       Definition
 	exists    bool
-	created   domain.EventID  // the event that did
-	length    events.Revision // of its stream
-	done      Cursor          // everything up to there is settled
-	parked    []ParkedEntry
+	created   domain.EventID                             // the ID of the event that created it
+	length    events.Revision                            // of the group's stream
+	done      Cursor                                     // every entry up to it is settled
+	parked    []ParkedEntry                              // oldest first
 	parkedSet map[events.Stream]map[events.Revision]bool // parked
 }
 
-// apply takes in a record. Each is read as it was written.
+// apply applies a record to the state. ErrDamaged reports a record that is not
+// a group's.
 func (k *groupState) apply(e events.Entry) error {
 	k.length = e.Revision
 	var err error
@@ -67,7 +70,8 @@ func (k *groupState) apply(e events.Entry) error {
 	return nil
 }
 
-// park adds an entry to those that are parked, once, or takes it out.
+// park adds an entry to the parked ones, or removes it. It does nothing if the
+// entry already is in that state.
 func (k *groupState) park(p ParkedEntry, in bool) {
 	if k.isParked(p.Stream, p.Revision) == in {
 		return
@@ -95,9 +99,10 @@ func (k *groupState) park(p ParkedEntry, in bool) {
 	}
 }
 
+// isParked reports whether an entry is parked.
 func (k *groupState) isParked(s events.Stream, r events.Revision) bool { return k.parkedSet[s][r] }
 
-// record returns a record of a group's stream.
+// record returns a new record of a group's stream.
 func (g *Groups) record(kind string, data any) (events.Record, error) {
 	text, err := json.Marshal(data)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// idleParkedLocked returns what is parked and not on its way to be replayed.
+// replayableLocked returns the parked entries that are not being replayed.
 func (g *Group) replayableLocked() []ParkedEntry {
 	var idle []ParkedEntry
 	for _, p := range g.mu.groupState.parked {
@@ -18,14 +18,15 @@ func (g *Group) replayableLocked() []ParkedEntry {
 	return idle
 }
 
-// A spot is where an entry stands.
+// An entryKey identifies an entry by its place in its stream.
 type entryKey struct {
 	stream   events.Stream
 	revision events.Revision
 }
 
-// replayNext reads parked entries that are to be replayed, as far as the buffer
-// has room for them, and hands them out before what waits and was never parked.
+// replayNext reads parked entries that Replay queued, as many as the buffer has
+// room for, and delivers them before waiting entries that were never parked.
+// Only the persister calls it.
 func (g *Group) replayNext() {
 	g.mu.Lock()
 	room := max(0, g.mu.def.Settings.Buffer-len(g.mu.waiting))
