@@ -23,7 +23,7 @@ func answeredCommand(ts *testscript.TestScript, neg bool, args []string) {
 	master, device, err := openTerminal()
 	ts.Check(err)
 	defer master.Close()
-	cmd := exec.Command("ledger", args[2:]...)
+	cmd := exec.Command(commandPath(), args[2:]...)
 	cmd.Dir = ts.MkAbs(".")
 	cmd.Env = append(os.Environ(), "HOME="+ts.Getenv("HOME"), "LEDGER_STORE="+ts.Getenv("LEDGER_STORE"))
 	cmd.Stdin, cmd.Stderr = device, device

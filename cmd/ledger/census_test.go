@@ -37,7 +37,7 @@ type ran struct {
 // ledger runs the command in a process of its own.
 func ledger(t *testing.T, store string, args ...string) ran {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "ledger", append([]string{"--store", store}, args...)...)
+	cmd := exec.CommandContext(t.Context(), commandPath(), append([]string{"--store", store}, args...)...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {

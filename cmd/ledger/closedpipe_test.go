@@ -171,7 +171,7 @@ func runUnread(t *testing.T, store, dir string, stdout, stderr bool, args ...str
 	for i := range args {
 		args[i] = strings.ReplaceAll(strings.ReplaceAll(args[i], "DIR", fresh), "STORE", own)
 	}
-	cmd := exec.CommandContext(t.Context(), "ledger", args...)
+	cmd := exec.CommandContext(t.Context(), commandPath(), args...)
 	cmd.Env = append(os.Environ(), "LEDGER_STORE="+own)
 	cmd.Stdin = strings.NewReader("a password\n")
 	var out, told bytes.Buffer
@@ -223,7 +223,7 @@ func TestFollowingEndsWhenItsReaderLeaves(t *testing.T) {
 // pipe. It returns the exit code and what the standard error was given.
 func readFirst(t *testing.T, store string, args []string, prepare func(*exec.Cmd)) (int, string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "ledger", append([]string{"--store", store}, args...)...)
+	cmd := exec.CommandContext(t.Context(), commandPath(), append([]string{"--store", store}, args...)...)
 	var told bytes.Buffer
 	cmd.Stderr = &told
 	if prepare != nil {
@@ -289,7 +289,7 @@ func TestARunWhoseReaderLeavesIsRecordedAsInterrupted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.CommandContext(t.Context(), "ledger", "--store", store, "run", "--script", trajectory, "--workspace", dir)
+	cmd := exec.CommandContext(t.Context(), commandPath(), "--store", store, "run", "--script", trajectory, "--workspace", dir)
 	pipe, err := cmd.StderrPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -335,7 +335,7 @@ func TestARunWhoseResultsAreNotReadIsRecordedWhole(t *testing.T) {
 	if err := os.WriteFile(trajectory, []byte(session), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "ledger", "--store", store, "run", "--script", trajectory, "--workspace", dir)
+	cmd := exec.CommandContext(t.Context(), commandPath(), "--store", store, "run", "--script", trajectory, "--workspace", dir)
 	cmd.Stdout, cmd.Stderr = unreadPipe(t), io.Discard
 	_ = cmd.Run() // an error tells the exit code
 	if got := cmd.ProcessState.ExitCode(); got != exitUnread {

@@ -40,7 +40,7 @@ func seeded(t *testing.T) string {
 // has caught up.
 func following(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "ledger", args...)
+	cmd := exec.CommandContext(t.Context(), commandPath(), args...)
 	pipe, err := cmd.StderrPipe()
 	if err == nil {
 		err = cmd.Start()

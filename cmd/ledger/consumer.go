@@ -24,7 +24,7 @@ type consumerRow struct {
 	Name      string          `json:"name"`
 	Target    string          `json:"target"`
 	Topic     string          `json:"topic"`
-	Only      publish.Filter    `json:"only"`
+	Only      publish.Filter  `json:"only"`
 	Position  events.Position `json:"position"`
 	Published uint64          `json:"published"`
 	Poison    int             `json:"poison"`      // records set aside

@@ -119,7 +119,7 @@ func killedCopy(t *testing.T, variables []string, from, to string, after time.Du
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), after)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "ledger", "store", "copy", from, to)
+	cmd := exec.CommandContext(ctx, commandPath(), "store", "copy", from, to)
 	cmd.Env = append(cmd.Environ(), append([]string{"HOME=" + t.TempDir()}, variables...)...)
 	err := cmd.Run()
 	exit, ok := errors.AsType[*exec.ExitError](err)

@@ -74,7 +74,7 @@ func silence(t *testing.T) string {
 // asked runs ledger with a store, variables and arguments in folders of its own.
 func asked(t *testing.T, variables []string, args ...string) ran {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "ledger", args...)
+	cmd := exec.CommandContext(t.Context(), commandPath(), args...)
 	cmd.Env = append(os.Environ(), append([]string{"HOME=" + t.TempDir(), "LEDGER_STORE="}, variables...)...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -275,7 +275,7 @@ func TestTheDoctorTellsEveryAddressOfAName(t *testing.T) {
 func TestAFolderWhoseServerHangsIsTold(t *testing.T) {
 	t.Parallel()
 	store := seeded(t)
-	serving := exec.CommandContext(t.Context(), "ledger", "serve", "--store", store, "--listen", "127.0.0.1:0")
+	serving := exec.CommandContext(t.Context(), commandPath(), "serve", "--store", store, "--listen", "127.0.0.1:0")
 	pipe, err := serving.StdoutPipe()
 	if err == nil {
 		err = serving.Start()

@@ -16,7 +16,7 @@ import (
 func TestAFolderIsFollowedPastProcessesThatServe(t *testing.T) {
 	t.Parallel()
 	store := seeded(t)
-	tail := exec.CommandContext(t.Context(), "ledger", "--store", store, "event", "tail", "-f", "-n", "1", "-o", "jsonl")
+	tail := exec.CommandContext(t.Context(), commandPath(), "--store", store, "event", "tail", "-f", "-n", "1", "-o", "jsonl")
 	out, err := tail.StdoutPipe()
 	noError(t, err)
 	noError(t, tail.Start())

@@ -14,7 +14,7 @@ import (
 // prints. The caller kills it.
 func serveShop(t *testing.T, store string) (*exec.Cmd, string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "ledger", "--store", store, "serve", "--listen", "127.0.0.1:0", "--writable", "", "--anonymous", "ledger")
+	cmd := exec.CommandContext(t.Context(), commandPath(), "--store", store, "serve", "--listen", "127.0.0.1:0", "--writable", "", "--anonymous", "ledger")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -62,7 +62,7 @@ func TestAnImportThatIsKilledGoesOn(t *testing.T) {
 	took, kills := time.Since(began), 0
 	for range repeats(3, 12) {
 		ctx, cancel := context.WithTimeout(t.Context(), rand.N(took))
-		err := exec.CommandContext(ctx, "ledger", "--store", store, "import", "claude-code", folder).Run()
+		err := exec.CommandContext(ctx, commandPath(), "--store", store, "import", "claude-code", folder).Run()
 		cancel()
 		exit, ok := errors.AsType[*exec.ExitError](err)
 		if ok && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL || errors.Is(err, context.DeadlineExceeded) {

@@ -103,7 +103,7 @@ func interruptInto(t *testing.T, trajectory, dir string, whole time.Duration) {
 // first line. It returns the exit code, and how long the run took from that line.
 func interruptRun(t *testing.T, trajectory, store string, sent os.Signal, after time.Duration) (exit int, took time.Duration) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "ledger", "--store", store, "run", "--script", trajectory, "--workspace", filepath.Dir(trajectory))
+	cmd := exec.CommandContext(t.Context(), commandPath(), "--store", store, "run", "--script", trajectory, "--workspace", filepath.Dir(trajectory))
 	lines, err := cmd.StderrPipe()
 	if err == nil {
 		err = cmd.Start()

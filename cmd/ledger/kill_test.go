@@ -120,7 +120,7 @@ func killRun(t *testing.T, trajectory, store, space string, after time.Duration)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), after)
 	defer cancel()
-	err := exec.CommandContext(ctx, "ledger", "--store", store, "run", "--script", trajectory, "--workspace", space).Run()
+	err := exec.CommandContext(ctx, commandPath(), "--store", store, "run", "--script", trajectory, "--workspace", space).Run()
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	switch {
 	case err == nil:

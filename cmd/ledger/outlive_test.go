@@ -35,7 +35,7 @@ func (r *sharedRun) over() bool {
 
 func startRun(t *testing.T, store, trajectory string) *sharedRun {
 	t.Helper()
-	r := &sharedRun{Cmd: exec.CommandContext(t.Context(), "ledger", "--store", store, "run", "--script", trajectory, "--workspace", t.TempDir())}
+	r := &sharedRun{Cmd: exec.CommandContext(t.Context(), commandPath(), "--store", store, "run", "--script", trajectory, "--workspace", t.TempDir())}
 	r.Stdout, r.Stderr = &r.out, &r.err
 	r.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	r.ended = make(chan struct{})

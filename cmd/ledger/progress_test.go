@@ -147,7 +147,7 @@ func TestTablesFitARealTerminal(t *testing.T) {
 	for _, columns := range []uint16{20, 80} {
 		for _, args := range [][]string{{"call", "ls"}, {"session", "show"}, {"event", "ls"}} {
 			s := newScreen(t, columns)
-			cmd := exec.CommandContext(t.Context(), "ledger", append([]string{"--store", store}, args...)...)
+			cmd := exec.CommandContext(t.Context(), commandPath(), append([]string{"--store", store}, args...)...)
 			cmd.Env = append(os.Environ(), "TERM=xterm", "COLUMNS=")
 			cmd.Stdout = s.device
 			if err := cmd.Run(); err != nil {

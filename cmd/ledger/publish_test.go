@@ -32,7 +32,7 @@ func TestPublishFollowsUntilItIsToldToEnd(t *testing.T) {
 	}
 	records := uint64(bytes.Count(ledger(t, store, "event", "ls", "-o", "jsonl").out, []byte("\n")))
 	var out, told bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), "ledger", "--store", store, "publish", "--to", broker.ClientURL(), "--name", "bus", "--follow", "-o", "jsonl")
+	cmd := exec.CommandContext(t.Context(), commandPath(), "--store", store, "publish", "--to", broker.ClientURL(), "--name", "bus", "--follow", "-o", "jsonl")
 	cmd.Stdout, cmd.Stderr = &out, &told
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -83,5 +83,5 @@ func killReader(t *testing.T, store string, after time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), after)
 	defer cancel()
-	_ = exec.CommandContext(ctx, "ledger", "--store", store, "verify").Run() // it was killed, or has ended
+	_ = exec.CommandContext(ctx, commandPath(), "--store", store, "verify").Run() // it was killed, or has ended
 }

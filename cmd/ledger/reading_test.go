@@ -134,7 +134,7 @@ func asNobody(t *testing.T, args ...string) *exec.Cmd {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can run a command as another user")
 	}
-	program, err := exec.LookPath("ledger")
+	program, err := exec.LookPath(commandPath())
 	noError(t, err)
 	// The test binary lies in a folder that only its user may enter.
 	for dir := filepath.Dir(program); dir != "/" && dir != os.TempDir(); dir = filepath.Dir(dir) {

@@ -1,19 +1,22 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
-	"strings"
-	"testing"
-
 	"context"
 	"errors"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
 	"github.com/rogpeppe/go-internal/testscript"
+
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
-	"math/rand/v2"
-	"time"
 )
 
 // raceVariable configures the race detector of a program.
@@ -27,8 +30,41 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	testscript.Main(m, map[string]func(){"ledger": main})
+	testscript.Main(testRun{m}, map[string]func(){"ledger": main})
 }
+
+// A testRun runs the tests and removes the command that they built.
+type testRun struct{ *testing.M }
+
+func (r testRun) Run() int {
+	defer func() { _ = os.RemoveAll(plainFolder) }() // empty if they built no command
+	return r.M.Run()
+}
+
+// plainFolder is the temporary folder of the command that commandPath builds.
+var plainFolder string
+
+// commandPath returns the path of the ledger command that tests start as a process.
+// It is the test binary itself, except under the race detector: there it is the
+// command built without it, which takes a quarter of the CPU time. The scripts, the
+// tests within the process and, with the long counts, all tests run the same code
+// with the detector.
+var commandPath = sync.OnceValue(func() string {
+	const self = "ledger" // which testscript.Main puts into PATH
+	if !raceEnabled || os.Getenv(longVariable) != "" {
+		return self
+	}
+	dir, err := os.MkdirTemp("", "ledger-command-")
+	if err != nil {
+		return self
+	}
+	plainFolder = dir
+	path := filepath.Join(dir, "ledger")
+	if err := exec.Command("go", "build", "-buildvcs=false", "-o", path, ".").Run(); err != nil {
+		return self // no toolchain: the race detector costs time only
+	}
+	return path
+})
 
 // The stories of the subcommands, one file each.
 func TestScripts(t *testing.T) {

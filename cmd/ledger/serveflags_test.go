@@ -113,7 +113,7 @@ func (l *transcript) String() string {
 func beginServing(t *testing.T, store string, args ...string) *servingProcess {
 	t.Helper()
 	p := &servingProcess{told: &transcript{}}
-	p.Cmd = exec.CommandContext(t.Context(), "ledger", append([]string{"--store", store, "serve", "--listen", "127.0.0.1:0", "-o", "json"}, args...)...)
+	p.Cmd = exec.CommandContext(t.Context(), commandPath(), append([]string{"--store", store, "serve", "--listen", "127.0.0.1:0", "-o", "json"}, args...)...)
 	p.Env = append(os.Environ(), "SECRET=s3cret")
 	p.Stderr = p.told
 	out, err := p.StdoutPipe()

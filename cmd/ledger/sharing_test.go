@@ -30,7 +30,7 @@ type shareRun struct {
 func beginRun(t *testing.T, store, trajectory string) *shareRun {
 	t.Helper()
 	r := &shareRun{told: &transcript{}}
-	r.Cmd = exec.CommandContext(t.Context(), "ledger", "--store", store, "run", "--script", trajectory, "--workspace", t.TempDir())
+	r.Cmd = exec.CommandContext(t.Context(), commandPath(), "--store", store, "run", "--script", trajectory, "--workspace", t.TempDir())
 	r.Stdout, r.Stderr = r.told, r.told
 	if err := r.Start(); err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ type holderAtWork struct {
 func beginHolder(t *testing.T, store string, attributes *syscall.SysProcAttr) *holderAtWork {
 	t.Helper()
 	h := &holderAtWork{&shareRun{told: &transcript{}}, t.TempDir()}
-	h.Cmd = exec.CommandContext(t.Context(), "ledger", "--store", store, "run", "--script", writeTrajectory(t, heldSession), "--workspace", h.space)
+	h.Cmd = exec.CommandContext(t.Context(), commandPath(), "--store", store, "run", "--script", writeTrajectory(t, heldSession), "--workspace", h.space)
 	h.Stdout, h.Stderr, h.SysProcAttr = h.told, h.told, attributes
 	if err := h.Start(); err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestKilledHoldersTakeNoSessionAlong(t *testing.T) {
 	var reading sync.WaitGroup
 	for range repeats(2, 10) {
 		reading.Go(func() {
-			for {
+			for range repeats(20, 1<<30) {
 				select {
 				case <-stop:
 					return
@@ -204,7 +204,7 @@ func TestAnInterruptOfTheGroupLetsEachRecordItsEnd(t *testing.T) {
 	store := filepath.Join(t.TempDir(), "store")
 	holder := beginHolder(t, store, &syscall.SysProcAttr{Setpgid: true})
 	space := t.TempDir()
-	client := exec.CommandContext(t.Context(), "ledger", "--store", store, "run", "--script", writeTrajectory(t, heldSession), "--workspace", space)
+	client := exec.CommandContext(t.Context(), commandPath(), "--store", store, "run", "--script", writeTrajectory(t, heldSession), "--workspace", space)
 	client.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: holder.Process.Pid}
 	if err := client.Start(); err != nil {
 		t.Fatal(err)

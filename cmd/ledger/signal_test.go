@@ -43,7 +43,7 @@ func TestAHangUpInterrupts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	cmd := exec.CommandContext(t.Context(), "ledger", "--store", store, "run", "--script", trajectory, "--workspace", dir)
+	cmd := exec.CommandContext(t.Context(), commandPath(), "--store", store, "run", "--script", trajectory, "--workspace", dir)
 	cmd.Stderr = writer
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
