@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 )
 
 // An address is where a store is: in a folder, or in the database that a
@@ -42,7 +44,7 @@ func parseAddress(text string) (address, error) {
 		if schemeGrammar.MatchString(scheme) {
 			what = strconv.Quote(scheme + "://…")
 		}
-		return address{}, hinted(misuse("%s is neither a folder nor a connection string", what), "a connection string begins with esdb:// or kurrentdb://")
+		return address{}, fault.WithHint(fault.Usage("%s is neither a folder nor a connection string", what), "a connection string begins with esdb:// or kurrentdb://")
 	}
 	a := address{database: text}
 	hosts, query, _ := strings.Cut(rest, "?")
@@ -73,9 +75,9 @@ func parseFolder(text string) (address, error) {
 	word := strings.ToLower(before)
 	switch {
 	case ok && slices.Contains(schemes, word):
-		return address{}, hinted(misuse("a connection string begins with %s://", word), "write "+word+"://HOST:PORT, or ./"+word+":… for a folder")
+		return address{}, fault.WithHint(fault.Usage("a connection string begins with %s://", word), "write "+word+"://HOST:PORT, or ./"+word+":… for a folder")
 	case ok && strings.Contains(behind, "@"):
-		return address{}, hinted(misuse("it looks like a connection string without its beginning"), "write esdb://USER:PASSWORD@HOST:PORT, or begin the path of a folder with ./")
+		return address{}, fault.WithHint(fault.Usage("it looks like a connection string without its beginning"), "write esdb://USER:PASSWORD@HOST:PORT, or begin the path of a folder with ./")
 	}
 	return address{folder: text}, nil
 }
@@ -93,7 +95,7 @@ func (a *address) take(values url.Values) error {
 	}
 	for own, all := range given {
 		if len(all) > 1 {
-			return misuse("the setting %s of the connection string is given twice", own)
+			return fault.Usage("the setting %s of the connection string is given twice", own)
 		}
 	}
 	if all := given[namespaceSetting]; all != nil {
@@ -102,7 +104,7 @@ func (a *address) take(values url.Values) error {
 	if all := given[maxAppendSetting]; all != nil {
 		var err error
 		if a.maxAppend, err = parseBytes(all[0]); err != nil {
-			return hinted(misuse("the setting %s of the connection string: %w", maxAppendSetting, err), "write a number of bytes such as maxAppend=16MiB: as much as the server takes at once")
+			return fault.WithHint(fault.Usage("the setting %s of the connection string: %w", maxAppendSetting, err), "write a number of bytes such as maxAppend=16MiB: as much as the server takes at once")
 		}
 	}
 	return nil
@@ -173,8 +175,8 @@ func (a address) String() string {
 // addressIn reads an address, and says of an error where it was given.
 func addressIn(given, text string) (address, error) {
 	at, err := parseAddress(text)
-	if f, ok := errors.AsType[*fault](err); ok {
-		f.err = fmt.Errorf("%s: %w", given, f.err)
+	if f, ok := errors.AsType[*fault.Error](err); ok {
+		f.Err = fmt.Errorf("%s: %w", given, f.Err)
 	}
 	return at, err
 }
@@ -185,27 +187,27 @@ func (a *app) where() (address, error) {
 	case a.store != "":
 		return addressIn("--store", a.store)
 	case a.named:
-		return address{}, hinted(misuse("--store names nothing"), "name a folder or a connection string, or leave --store out")
+		return address{}, fault.WithHint(fault.Usage("--store names nothing"), "name a folder or a connection string, or leave --store out")
 	}
-	if text := a.variable("LEDGER_STORE"); text != "" {
+	if text := a.Variable("LEDGER_STORE"); text != "" {
 		return addressIn("LEDGER_STORE", text)
 	}
 	dir, err := a.dataDir("ledger")
 	if err != nil {
-		return address{}, misuse("no store is named, and HOME is not set: name one with --store")
+		return address{}, fault.Usage("no store is named, and HOME is not set: name one with --store")
 	}
 	return address{folder: dir}, nil
 }
 
 // dataDir returns a folder of this name for what programs keep.
 func (a *app) dataDir(name string) (string, error) {
-	if dir := a.variable("XDG_DATA_HOME"); filepath.IsAbs(dir) {
+	if dir := a.Variable("XDG_DATA_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, name), nil
 	}
-	if home := a.variable("HOME"); home != "" {
+	if home := a.Variable("HOME"); home != "" {
 		return filepath.Join(home, ".local", "share", name), nil
 	}
-	return "", misuse("nothing is named, and HOME is not set")
+	return "", fault.Usage("nothing is named, and HOME is not set")
 }
 
 // storeDir returns the folder of the store that is meant, for what is done to a
@@ -213,7 +215,7 @@ func (a *app) dataDir(name string) (string, error) {
 func (a *app) storeDir() (string, error) {
 	at, err := a.where()
 	if err == nil && at.database != "" {
-		err = hinted(misuse("%s looks after a folder, and --store names %s", a.command, at), "run it where the folder is, and name that with --store")
+		err = fault.WithHint(fault.Usage("%s looks after a folder, and --store names %s", a.command, at), "run it where the folder is, and name that with --store")
 	}
 	return at.folder, err
 }

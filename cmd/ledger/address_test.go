@@ -5,6 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 )
 
 func TestAddressesShowNoCredentials(t *testing.T) {
@@ -131,8 +134,8 @@ func TestConnectionStringsThatMakeNoSenseAreUsageErrors(t *testing.T) {
 	} {
 		for _, args := range [][]string{{"call", "ls"}, {"doctor", "-o", "json"}} {
 			got := ledger(t, text, args...)
-			if got.exit != exitUsage || !strings.Contains(string(got.err), says) || strings.Contains(string(got.err)+string(got.out), "won") {
-				t.Errorf("ledger %s --store %q = %d %s%s, want %d that says %q", args[0], text, got.exit, got.out, got.err, exitUsage, says)
+			if got.exit != fault.ExitUsage || !strings.Contains(string(got.err), says) || strings.Contains(string(got.err)+string(got.out), "won") {
+				t.Errorf("ledger %s --store %q = %d %s%s, want %d that says %q", args[0], text, got.exit, got.out, got.err, fault.ExitUsage, says)
 			}
 		}
 	}
@@ -142,10 +145,10 @@ func TestConnectionStringsThatMakeNoSenseAreUsageErrors(t *testing.T) {
 // given.
 func TestTheStoreIsNamedByItsFlagBeforeTheEnvironment(t *testing.T) {
 	t.Parallel()
-	a := &app{env: func(name string) (string, bool) {
+	a := &app{Printer: &render.Printer{Env: func(name string) (string, bool) {
 		value, ok := map[string]string{"LEDGER_STORE": "there", "HOME": "/home/ada"}[name]
 		return value, ok
-	}}
+	}}}
 	for _, c := range []struct {
 		store string
 		named bool
@@ -156,10 +159,10 @@ func TestTheStoreIsNamedByItsFlagBeforeTheEnvironment(t *testing.T) {
 			t.Errorf("where() = %v, %v, want %s", at, err, c.want)
 		}
 	}
-	if got := ledger(t, "", "call", "ls"); got.exit != exitUsage || !strings.Contains(string(got.err), "--store names nothing") {
+	if got := ledger(t, "", "call", "ls"); got.exit != fault.ExitUsage || !strings.Contains(string(got.err), "--store names nothing") {
 		t.Errorf(`ledger --store "" = %d %s, want a usage error`, got.exit, got.err)
 	}
-	a.store, a.named, a.env = "", false, func(string) (string, bool) { return "http://db", true }
+	a.store, a.named, a.Env = "", false, func(string) (string, bool) { return "http://db", true }
 	if _, err := a.where(); err == nil || !strings.HasPrefix(err.Error(), "LEDGER_STORE: ") {
 		t.Errorf("where() = %v, want an error of LEDGER_STORE", err)
 	}

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	grpcstatus "google.golang.org/grpc/status"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/mapping"
 )
@@ -226,7 +227,7 @@ func TestWhoMayNotReadAllIsToldBeforeAnythingIsWritten(t *testing.T) {
 			args = append(args, "--store", url)
 		}
 		got := asked(t, node, args...)
-		if got.exit != exitFailed || !strings.Contains(string(got.err), "user lacks a right that the ledger needs: it may not read $all") || !strings.Contains(string(got.err), "ledger doctor") {
+		if got.exit != fault.ExitFailed || !strings.Contains(string(got.err), "user lacks a right that the ledger needs: it may not read $all") || !strings.Contains(string(got.err), "ledger doctor") {
 			t.Errorf("ledger %v = %d %s, want that the right is missing", args, got.exit, got.err)
 		}
 	}
@@ -234,7 +235,7 @@ func TestWhoMayNotReadAllIsToldBeforeAnythingIsWritten(t *testing.T) {
 		t.Errorf("%d appends were sent before the right was found missing", n)
 	}
 	e, got := examined(t, url)
-	if got.exit != exitFailed {
+	if got.exit != fault.ExitFailed {
 		t.Errorf("doctor = %d %s", got.exit, got.err)
 	}
 	for _, missing := range e.checks("rights") {
@@ -325,7 +326,7 @@ func TestVerifySeesWhatAnAdministratorDid(t *testing.T) {
 			}
 			check("before", c.before)
 			show := asked(t, node, "session", "show", strings.TrimPrefix(longest, "session-"), "--store", url)
-			if text := string(show.err); len(c.before) > 0 && (show.exit != exitFailed || !strings.Contains(text, "stream was deleted or cut short by somebody") || !strings.Contains(text, "ledger verify") || strings.Contains(text, "92233720368547758")) {
+			if text := string(show.err); len(c.before) > 0 && (show.exit != fault.ExitFailed || !strings.Contains(text, "stream was deleted or cut short by somebody") || !strings.Contains(text, "ledger verify") || strings.Contains(text, "92233720368547758")) {
 				t.Errorf("session show = %d %s, want that the stream was cut short, and to verify", show.exit, text)
 			}
 			if e, _ := examined(t, url); len(c.before) > 0 {

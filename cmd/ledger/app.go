@@ -1,43 +1,33 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/settlement-ledger/ledger/runner"
 	"github.com/spf13/cobra"
+
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/runner"
 )
 
 // An app is one use of the command. Everything that comes from outside the
 // program comes through it.
 type app struct {
-	in       io.Reader
-	out      *bufio.Writer // results; flushed at the end, and where something is followed
-	err      io.Writer
-	env      func(string) (string, bool)
-	now      func() time.Time
-	entropy  io.Reader
-	terminal bool     // a person looks at out
-	watched  bool     // a person looks at err
-	results  *os.File // what out writes to; nil: no file
-	faults   *os.File // what err writes to; nil: no file
+	*render.Printer
+	in      io.Reader
+	entropy io.Reader
 
-	store      string // --store as given
-	named      bool   // it was given
-	output     format
-	color      coloring
-	utc        bool           // times are shown and read in UTC
-	zone       *time.Location // in which they are, else; nil: that of the process
-	dead       []string       // processes that --process of recover names as dead
-	recovering bool           // recover is the command
-	lease      time.Duration  // of this process, where others have the store open too
-	patience   time.Duration  // with a server that does not answer; 0: the default
-	command    string         // the path of the command that runs, once its arguments are understood
+	store      string        // --store as given
+	named      bool          // it was given
+	dead       []string      // processes that --process of recover names as dead
+	recovering bool          // recover is the command
+	lease      time.Duration // of this process, where others have the store open too
+	patience   time.Duration // with a server that does not answer; 0: the default
+	command    string        // the path of the command that runs, once its arguments are understood
 }
 
 // run runs the command line and returns the exit code.
@@ -48,21 +38,21 @@ func (a *app) run(ctx context.Context, args []string) int {
 		root.SetArgs(args)
 		var cmd *cobra.Command
 		if cmd, err = root.ExecuteContextC(ctx); err != nil && a.command == "" {
-			err = usage(cmd.CommandPath(), err)
+			err = fault.FromCommandLine(cmd.CommandPath(), err)
 		}
 	}
 	if err != nil && a.command == "" {
-		a.output = formatIn(args, a.output)
+		a.Format = formatIn(args, a.Format)
 	}
-	if flushed := a.out.Flush(); err == nil && flushed != nil {
+	if flushed := a.Out.Flush(); err == nil && flushed != nil {
 		err = flushed
 	}
 	exit := 0
-	if !isUnread(ctx) {
-		exit = a.report(err)
+	if !fault.IsUnread(ctx) {
+		exit = a.Report(err)
 	}
-	if isUnread(ctx) { // which the report can find, too
-		return exitUnread
+	if fault.IsUnread(ctx) { // which the report can find, too
+		return fault.ExitUnread
 	}
 	return exit
 }
@@ -72,7 +62,7 @@ const minLease = time.Second
 
 // settings takes what the environment says in place of flags.
 func (a *app) settings() error {
-	a.output, a.color = asTable, colorAuto
+	a.Format, a.Color = render.AsTable, render.ColorAuto
 	a.lease = runner.DefaultLease
 	if err := a.duration("LEDGER_LEASE", minLease, &a.lease); err != nil {
 		return err
@@ -80,25 +70,25 @@ func (a *app) settings() error {
 	if err := a.duration("LEDGER_PATIENCE", time.Millisecond, &a.patience); err != nil {
 		return err
 	}
-	text, ok := a.env("LEDGER_OUTPUT")
+	text, ok := a.Env("LEDGER_OUTPUT")
 	if !ok || text == "" {
 		return nil
 	}
-	if err := a.output.Set(text); err != nil {
-		return misuse("LEDGER_OUTPUT: %w", err)
+	if err := a.Format.Set(text); err != nil {
+		return fault.Usage("LEDGER_OUTPUT: %w", err)
 	}
 	return nil
 }
 
 // duration takes a time from the environment, where that has it.
 func (a *app) duration(name string, least time.Duration, to *time.Duration) error {
-	text := a.variable(name)
+	text := a.Variable(name)
 	if text == "" {
 		return nil
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < least {
-		return misuse("%s: %q is not a time from %s on, such as 30s", name, text, least)
+		return fault.Usage("%s: %q is not a time from %s on, such as 30s", name, text, least)
 	}
 	*to = d
 	return nil
@@ -106,7 +96,7 @@ func (a *app) duration(name string, least time.Duration, to *time.Duration) erro
 
 // formatIn returns the format that arguments ask for which were not understood
 // as a whole, so that the error has it.
-func formatIn(args []string, otherwise format) format {
+func formatIn(args []string, otherwise render.Format) render.Format {
 	found := otherwise
 	for i, arg := range args {
 		word, ok := strings.CutPrefix(arg, "--output=")
@@ -116,17 +106,11 @@ func formatIn(args []string, otherwise format) format {
 		if (arg == "-o" || arg == "--output") && i+1 < len(args) {
 			word, ok = args[i+1], true
 		}
-		if ok && slices.Contains(formats, word) {
-			found = format(word)
+		if ok && slices.Contains(render.Formats, word) {
+			found = render.Format(word)
 		}
 	}
 	return found
-}
-
-// variable returns what the environment says, and nothing where it does not.
-func (a *app) variable(name string) string {
-	value, _ := a.env(name)
-	return value
 }
 
 const rootLong = `ledger keeps what agents did with tools: what was registered, what each turn
@@ -176,14 +160,14 @@ func (a *app) root() *cobra.Command {
 	root.SetVersionTemplate("ledger {{.Version}}\n")
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetIn(a.in)
-	root.SetOut(a.out)
-	root.SetErr(a.err)
+	root.SetOut(a.Out)
+	root.SetErr(a.Err)
 	root.SetUsageTemplate(usageTemplate)
 	root.SetHelpTemplate(helpTemplate)
 	root.SetHelpFunc(a.help(root.HelpFunc()))
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		f := misuse("%s", numberError.ReplaceAllString(err.Error(), "not a number: "))
-		f.hint = "see " + cmd.CommandPath() + " --help"
+		f := fault.Usage("%s", fault.NumberError.ReplaceAllString(err.Error(), "not a number: "))
+		f.Hint = "see " + cmd.CommandPath() + " --help"
 		return f
 	})
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
@@ -192,10 +176,10 @@ func (a *app) root() *cobra.Command {
 	}
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.store, "store", "", "the store: a folder, or esdb://HOST:PORT or kurrentdb://… (default: LEDGER_STORE, or ledger in the XDG data folder)")
-	flags.VarP(&a.output, "output", "o", "table, json or jsonl")
-	flags.Var(&a.color, "color", "auto, always or never")
-	flags.BoolVar(&a.utc, "utc", false, "show and read times in UTC, and not in the local zone")
-	for name, words := range map[string][]string{"output": formats, "color": colorings} {
+	flags.VarP(&a.Format, "output", "o", "table, json or jsonl")
+	flags.Var(&a.Color, "color", "auto, always or never")
+	flags.BoolVar(&a.UTC, "utc", false, "show and read times in UTC, and not in the local zone")
+	for name, words := range map[string][]string{"output": render.Formats, "color": render.ColorModes} {
 		must(root.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)))
 	}
 	root.AddCommand(a.runCommands()...)
@@ -210,7 +194,7 @@ func (a *app) help(show func(*cobra.Command, []string)) func(*cobra.Command, []s
 	return func(cmd *cobra.Command, args []string) {
 		show(cmd, args)
 		if !cmd.HasParent() {
-			_, _ = a.out.WriteString(rootHelp) // what is wrong with the stream is told when it is flushed
+			_, _ = a.Out.WriteString(rootHelp) // what is wrong with the stream is told when it is flushed
 		}
 	}
 }
@@ -259,11 +243,11 @@ func (a *app) group(use, short string, commands ...*cobra.Command) *cobra.Comman
 
 func unknownCommand(cmd *cobra.Command, word string) error {
 	cmd.SuggestionsMinimumDistance = 2
-	f := misuse("unknown command %q for %q", word, cmd.CommandPath())
-	f.hint = "see " + cmd.CommandPath() + " --help"
+	f := fault.Usage("unknown command %q for %q", word, cmd.CommandPath())
+	f.Hint = "see " + cmd.CommandPath() + " --help"
 	if like := cmd.SuggestionsFor(word); len(like) > 0 {
-		f.command = cmd.CommandPath() + " " + like[0]
-		f.hint = "did you mean " + f.command + "?"
+		f.Command = cmd.CommandPath() + " " + like[0]
+		f.Hint = "did you mean " + f.Command + "?"
 	}
 	return f
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/runner/engine"
 )
@@ -25,8 +26,8 @@ type approvalRow struct {
 	Location string              `json:"location"` // where it counts
 	Action   string              `json:"action"`
 	Resource string              `json:"resource"` // a pattern
-	Saved    stamp               `json:"saved"`
-	Expires  stamp               `json:"expires"` // null: never
+	Saved    render.Timestamp    `json:"saved"`
+	Expires  render.Timestamp    `json:"expires"` // null: never
 	Expired  bool                `json:"expired"`
 	Person   *string             `json:"person"` // null: not on record
 }
@@ -34,7 +35,7 @@ type approvalRow struct {
 func (a *app) approvalRowOf(saved engine.SavedApproval) approvalRow {
 	return approvalRow{
 		Approval: saved.Permission, Session: saved.Session, Location: saved.Location, Action: saved.Action, Resource: saved.Resource,
-		Saved: stamp(saved.At), Expires: stamp(saved.Expires), Expired: expired(saved, a.now()), Person: opt(saved.Person),
+		Saved: render.Timestamp(saved.At), Expires: render.Timestamp(saved.Expires), Expired: expired(saved, a.Now()), Person: render.OrNull(saved.Person),
 	}
 }
 
@@ -83,28 +84,28 @@ func (a *app) listApprovals(ctx context.Context, s *ledgerStore, location string
 	}
 	var selected []engine.SavedApproval
 	for _, saved := range state.Saved {
-		if (location == "" || saved.Location == location) && (all || !expired(saved, a.now())) {
+		if (location == "" || saved.Location == location) && (all || !expired(saved, a.Now())) {
 			selected = append(selected, saved)
 		}
 	}
 	rows := a.approvalRows(selected)
-	return emit(a, rows, func() { a.approvalTable(rows, "No approvals. Answering a question with always saves one.") })
+	return render.Rows(a.Printer, rows, func() { a.approvalTable(rows, "No approvals. Answering a question with always saves one.") })
 }
 
 func (a *app) approvalTable(rows []approvalRow, empty string) {
-	t := table{head: []string{"APPROVAL", "~ACTION", "~RESOURCE", "~LOCATION", "SAVED", "EXPIRES", "~BY"}, empty: empty}
+	t := render.Table{Head: []string{"APPROVAL", "~ACTION", "~RESOURCE", "~LOCATION", "SAVED", "EXPIRES", "~BY"}, Empty: empty}
 	for _, r := range rows {
 		expires := "never"
 		switch {
 		case r.Expired:
 			expires = "expired"
-		case !timeOf(r.Expires).IsZero():
-			expires = cmp.Or(a.ago(timeOf(r.Expires)), a.clock(timeOf(r.Expires)))
+		case !render.TimeOf(r.Expires).IsZero():
+			expires = cmp.Or(a.Ago(render.TimeOf(r.Expires)), a.ShortTime(render.TimeOf(r.Expires)))
 		}
-		t.add(short(r.Approval), visible(r.Action), oneLine(r.Resource, textWidth), oneLine(r.Location, textWidth), a.clock(timeOf(r.Saved)), expires,
-			visible(value(r.Person)))
+		t.Add(render.ShortID(r.Approval), render.Printable(r.Action), render.OneLine(r.Resource, render.TextWidth), render.OneLine(r.Location, render.TextWidth), a.ShortTime(render.TimeOf(r.Saved)), expires,
+			render.Printable(render.ValueOf(r.Person)))
 	}
-	a.write(t)
+	a.Table(t)
 }
 
 func (a *app) approvalRevoke() *cobra.Command {
@@ -142,9 +143,9 @@ func (a *app) revokeApprovals(ctx context.Context, ids []string, reason string) 
 			return err
 		}
 		rows := a.approvalRows(found)
-		return emit(a, rows, func() {
+		return render.Rows(a.Printer, rows, func() {
 			for _, r := range rows {
-				a.line("Revoked %s %s in %s.", visible(r.Action), visible(r.Resource), visible(r.Location))
+				a.Line("Revoked %s %s in %s.", render.Printable(r.Action), render.Printable(r.Resource), render.Printable(r.Location))
 			}
 		})
 	})
@@ -182,11 +183,11 @@ func approvalCandidates(s *engine.SavedApprovals) []candidate[domain.PermissionI
 	for _, saved := range s.Saved {
 		what := saved.Action + " " + saved.Resource
 		if i, ok := at[saved.Permission]; ok {
-			all[i].what = oneLine(all[i].what+", "+what, textWidth)
+			all[i].what = render.OneLine(all[i].what+", "+what, render.TextWidth)
 			continue
 		}
 		at[saved.Permission] = len(all)
-		all = append(all, candidate[domain.PermissionID]{saved.Permission, []string{saved.Permission.String()}, oneLine(what, textWidth)})
+		all = append(all, candidate[domain.PermissionID]{saved.Permission, []string{saved.Permission.String()}, render.OneLine(what, render.TextWidth)})
 	}
 	return all
 }

@@ -68,7 +68,14 @@ var house = map[string]room{
 	"cmd/ledger/bench": {[]string{
 		"domain", "events", "events/embedded", "projections", "projections/calls", "registry", "registry/outputs",
 	}, nil},
-	"cmd/ledger":                    {[]string{"*"}, []string{"github.com/spf13/cobra", "github.com/charmbracelet/x", "github.com/dustin/go-humanize", "github.com/vbauerster/mpb/v8", "github.com/go-json-experiment/json", "github.com/prometheus/client_golang", "golang.org/x/sys", "golang.org/x/term"}},
+	"cmd/ledger/fault": {[]string{
+		"domain", "events", "events/embedded", "events/eventstoredb", "events/eventstoredb/server", "events/transcripts",
+		"registry/outputs", "registry/outputs/remote", "runner", "runner/engine/shared",
+	}, nil},
+	"cmd/ledger/render": {[]string{"domain", "projections/calls", "cmd/ledger/fault"}, []string{
+		"github.com/charmbracelet/x", "github.com/dustin/go-humanize", "github.com/vbauerster/mpb/v8", "golang.org/x/sys", "golang.org/x/term",
+	}},
+	"cmd/ledger":                    {[]string{"*"}, []string{"github.com/spf13/cobra", "github.com/charmbracelet/x", "github.com/dustin/go-humanize", "github.com/go-json-experiment/json", "github.com/prometheus/client_golang", "golang.org/x/sys", "golang.org/x/term"}},
 	"projections/publish":           {[]string{"domain", "events", "projections"}, []string{"github.com/ThreeDotsLabs/watermill", "github.com/BurntSushi/toml", "github.com/cenkalti/backoff/v5", "golang.org/x/sync"}},
 	"projections/publish/bus":       {[]string{"domain", "events", "projections"}, []string{"github.com/ThreeDotsLabs/watermill", "github.com/cenkalti/backoff/v5"}},
 	"projections/publish/jetstream": {[]string{"projections/publish"}, []string{"github.com/ThreeDotsLabs/watermill", "github.com/ThreeDotsLabs/watermill-nats/v2/pkg/nats", "github.com/nats-io/nats.go"}},

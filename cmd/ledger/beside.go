@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/conns"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
@@ -127,24 +128,24 @@ func byAddress(host string) bool {
 
 // A status is what a serving process says of itself.
 type status struct {
-	*reading        // nil: of a node
-	Program  string `json:"program"`
-	Version  string `json:"version"`
-	PID      int    `json:"pid"`
-	Time     stamp  `json:"time"`
-	Store    string `json:"store"`
-	Node     string `json:"node"`     // where other nodes ask for outputs
-	Asked    int64  `json:"requests"` // by HTTP
-	Refused  int64  `json:"refused"`  // of these
+	*reading                  // nil: of a node
+	Program  string           `json:"program"`
+	Version  string           `json:"version"`
+	PID      int              `json:"pid"`
+	Time     render.Timestamp `json:"time"`
+	Store    string           `json:"store"`
+	Node     string           `json:"node"`     // where other nodes ask for outputs
+	Asked    int64            `json:"requests"` // by HTTP
+	Refused  int64            `json:"refused"`  // of these
 }
 
 func (s *host) status(w http.ResponseWriter, _ *http.Request) {
-	now := status{nil, "ledger", version(), s.at.PID, stamp(s.now()), s.store.name, s.at.Node, s.asked.Load(), s.refused.Load()}
+	now := status{nil, "ledger", version(), s.at.PID, render.Timestamp(s.Now()), s.store.name, s.at.Node, s.asked.Load(), s.refused.Load()}
 	if s.meter != nil {
 		r := s.meter.read()
 		now.reading = &r
 	}
-	text, err := encode(now)
+	text, err := render.EncodeJSON(now)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/projections/calls"
 	"github.com/spf13/cobra"
@@ -52,7 +54,7 @@ func (a *app) callList() *cobra.Command {
 
 // outcomeWords returns the words that --outcome takes.
 func outcomeWords() []string {
-	words := []string{open}
+	words := []string{render.OpenOutcome}
 	for _, o := range domain.Outcomes() {
 		words = append(words, o.String())
 	}
@@ -62,16 +64,16 @@ func outcomeWords() []string {
 func (f callFilter) check() error {
 	for _, word := range f.outcomes {
 		if !slices.Contains(outcomeWords(), word) {
-			return misuse("--outcome: %q is not %s", word, strings.Join(outcomeWords(), ", "))
+			return fault.Usage("--outcome: %q is not %s", word, strings.Join(outcomeWords(), ", "))
 		}
 	}
 	return nil
 }
 
 func (f callFilter) takes(c calls.Call, session domain.SessionID) bool {
-	word := outcomeWord(c)
+	word := render.OutcomeOf(c)
 	return (session.IsZero() || c.Session == session) && (f.tool == "" || c.Tool == f.tool) &&
-		(len(f.outcomes) == 0 || slices.Contains(f.outcomes, word)) && (!f.open || word == open) && f.when.holds(c.Asked)
+		(len(f.outcomes) == 0 || slices.Contains(f.outcomes, word)) && (!f.open || word == render.OpenOutcome) && f.when.holds(c.Asked)
 }
 
 func (a *app) listCalls(ctx context.Context, s *ledgerStore, filter callFilter) error {
@@ -102,14 +104,14 @@ func (a *app) listCalls(ctx context.Context, s *ledgerStore, filter callFilter) 
 	if err != nil {
 		return err
 	}
-	return emit(a, rowsOf(asked, filter.full), func() { a.write(a.callTable(asked, filter.full)) })
+	return render.Rows(a.Printer, rowsOf(asked, filter.full), func() { a.Table(a.callTable(asked, filter.full)) })
 }
 
-func (a *app) callTable(all []askedCall, full bool) table {
-	t := table{head: []string{"CALL", "~TOOL", "OUTCOME", "SESSION", "ASKED", "?>TOOK", "~INPUT", "~TEXT"}, empty: "No calls.", whole: full}
+func (a *app) callTable(all []askedCall, full bool) render.Table {
+	t := render.Table{Head: []string{"CALL", "~TOOL", "OUTCOME", "SESSION", "ASKED", "?>TOOK", "~INPUT", "~TEXT"}, Empty: "No calls.", Unlimited: full}
 	for _, c := range all {
-		t.add(shortCall(c.ID), oneLine(c.Tool, 30), a.outcome(outcomeWord(c.Call)), short(c.Session), a.clock(c.Asked), took(c.Call),
-			inputText(c.input, full), oneLine(c.Preview, textWidth))
+		t.Add(render.ShortCallID(c.ID), render.OneLine(c.Tool, 30), a.Outcome(render.OutcomeOf(c.Call)), render.ShortID(c.Session), a.ShortTime(c.Asked), render.Took(c.Call),
+			inputText(c.input, full), render.OneLine(c.Preview, render.TextWidth))
 	}
 	return t
 }
@@ -118,12 +120,12 @@ func (a *app) callTable(all []askedCall, full bool) table {
 func (a *app) outcomeCounts(all []calls.Call) string {
 	n := map[string]int{}
 	for _, c := range all {
-		n[outcomeWord(c)]++
+		n[render.OutcomeOf(c)]++
 	}
 	var parts []string
 	for _, word := range outcomeWords() {
 		if n[word] > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n[word], a.outcome(word)))
+			parts = append(parts, fmt.Sprintf("%d %s", n[word], a.Outcome(word)))
 		}
 	}
 	return strings.Join(parts, ", ")

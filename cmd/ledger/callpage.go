@@ -5,45 +5,46 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 )
 
 // callPage shows a call to a person.
 func (a *app) callPage(d callDetail) {
 	c := d.known
-	a.fields(
-		"call", visible(string(c.ID)), "tool", visible(c.Tool), "outcome", a.outcome(d.Outcome)+a.outcomeMore(d),
-		"session", c.Session.String(), "turn", text(d.Turn), "message", c.Message.String(), "agent", visible(string(c.Agent)),
-		"asked", a.moment(c.Asked), "started", a.moment(c.Started), "settled", strings.TrimSpace(a.moment(c.Settled)+"  "+took(c)),
-		"settlement", text(d.Settlement), "process", text(d.Process),
+	a.Fields(
+		"call", render.Printable(string(c.ID)), "tool", render.Printable(c.Tool), "outcome", a.Outcome(d.Outcome)+a.outcomeMore(d),
+		"session", c.Session.String(), "turn", render.StringOf(d.Turn), "message", c.Message.String(), "agent", render.Printable(string(c.Agent)),
+		"asked", a.LongTime(c.Asked), "started", a.LongTime(c.Started), "settled", strings.TrimSpace(a.LongTime(c.Settled)+"  "+render.Took(c)),
+		"settlement", render.StringOf(d.Settlement), "process", render.StringOf(d.Process),
 		"offered", a.offeredText(d.Offered), "effective", a.effectiveText(d), "changed by", a.placeText(d.ChangedBy),
-		"rule", ruleText(d.Rule), "allowed by", rulesText(d.Allowed), "detail", indented(value(d.Detail)),
+		"rule", ruleText(d.Rule), "allowed by", rulesText(d.Allowed), "detail", indented(render.ValueOf(d.Detail)),
 	)
-	a.section("input", pretty(d.Input))
-	a.section("input that ran", pretty(d.InputRan))
+	a.section("input", render.Indented(d.Input))
+	a.section("input that ran", render.Indented(d.InputRan))
 	a.permissionSection(d.Permissions)
 	a.section("the model reads", a.readingText(d.Reading))
 	if d.Reading != nil && d.Reading.Structured == nil {
-		a.section("structured", pretty(d.Structured))
+		a.section("structured", render.Indented(d.Structured))
 	}
 	a.retainedSection(d.Retained, d.Lost)
 	if d.Progress != nil {
-		a.section("last progress", strings.TrimSpace(contentText(d.Progress.Content)+"\n"+pretty(d.Progress.Structured)))
+		a.section("last progress", strings.TrimSpace(contentText(d.Progress.Content)+"\n"+render.Indented(d.Progress.Structured)))
 	}
 	for _, late := range d.LateResults {
-		a.section("late result", fmt.Sprintf("%s %s\n%s", a.outcome(late.Outcome), a.moment(timeOf(late.Time)), value(late.Text)))
+		a.section("late result", fmt.Sprintf("%s %s\n%s", a.Outcome(late.Outcome), a.LongTime(render.TimeOf(late.Time)), render.ValueOf(late.Text)))
 	}
-	a.line("\n%s", a.painted(bold, "events"))
-	a.write(a.placeTable(d.Timeline))
+	a.Line("\n%s", a.Styled(render.Bold, "events"))
+	a.Table(a.placeTable(d.Timeline))
 }
 
 func (a *app) outcomeMore(d callDetail) string {
 	switch {
 	case d.known.Asked.IsZero():
 		return ", and nobody asked for it"
-	case d.Outcome == open && d.Began:
+	case d.Outcome == render.OpenOutcome && d.Began:
 		return ", it began"
-	case d.Outcome == open:
+	case d.Outcome == render.OpenOutcome:
 		return ", it did not begin"
 	case d.Interruption != nil && d.Began:
 		return " by " + *d.Interruption + " while it ran"
@@ -89,14 +90,14 @@ func (a *app) placeText(p *placeRow) string {
 	if p.Kind == "" {
 		return p.Event.String() + " " + p.What
 	}
-	return fmt.Sprintf("%s at position %s, %s: %s", p.Kind, p.Position, a.clock(timeOf(p.Time)), p.What)
+	return fmt.Sprintf("%s at position %s, %s: %s", p.Kind, p.Position, a.ShortTime(render.TimeOf(p.Time)), p.What)
 }
 
 func ruleText(r *domain.Rule) string {
 	if r == nil {
 		return ""
 	}
-	return visible(strings.TrimSpace(fmt.Sprintf("%s %s %s  %s", r.Effect, r.Action, r.Resource, r.Source)))
+	return render.Printable(strings.TrimSpace(fmt.Sprintf("%s %s %s  %s", r.Effect, r.Action, r.Resource, r.Source)))
 }
 
 // rulesText returns rules, one on each line.
@@ -112,20 +113,20 @@ func (a *app) permissionSection(all []permissionRow) {
 	if len(all) == 0 {
 		return
 	}
-	a.line("\n%s", a.painted(bold, "permissions"))
+	a.Line("\n%s", a.Styled(render.Bold, "permissions"))
 	for _, p := range all {
-		answer := a.painted(yellow, "waits for a decision")
+		answer := a.Styled(render.Yellow, "waits for a decision")
 		if p.Effect != nil {
-			by := strings.TrimSpace(value(p.By) + " " + visible(value(p.Person)))
-			answer = fmt.Sprintf("%s (%s) by %s after %dms", a.effect(*p.Effect), value(p.Scope), by, *p.WaitedMS)
+			by := strings.TrimSpace(render.ValueOf(p.By) + " " + render.Printable(render.ValueOf(p.Person)))
+			answer = fmt.Sprintf("%s (%s) by %s after %dms", a.effect(*p.Effect), render.ValueOf(p.Scope), by, *p.WaitedMS)
 		}
-		a.line("  %s %s: %s", visible(p.Action), visible(strings.Join(p.Resources, ", ")), answer)
+		a.Line("  %s %s: %s", render.Printable(p.Action), render.Printable(strings.Join(p.Resources, ", ")), answer)
 		if p.Shown != nil {
-			a.line("    shown: %s", shownText(*p.Shown))
+			a.Line("    shown: %s", shownText(*p.Shown))
 		}
-		for _, more := range []string{ruleText(p.Rule), visible(value(p.Feedback))} {
+		for _, more := range []string{ruleText(p.Rule), render.Printable(render.ValueOf(p.Feedback))} {
 			if more != "" {
-				a.line("    %s", indented(more))
+				a.Line("    %s", indented(more))
 			}
 		}
 	}
@@ -133,18 +134,18 @@ func (a *app) permissionSection(all []permissionRow) {
 
 // shownText returns what a question showed, with its size and digest.
 func shownText(s domain.Preview) string {
-	head := fmt.Sprintf("%s, %s, sha256 %s", s.Kind, size(s.Bytes), s.SHA256)
+	head := fmt.Sprintf("%s, %s, sha256 %s", s.Kind, render.Bytes(s.Bytes), s.SHA256)
 	if s.Cut > 0 {
 		head += fmt.Sprintf(", %d bytes left out", s.Cut)
 	}
-	return visible(head + strings.ReplaceAll("\n"+strings.TrimSuffix(s.Text, "\n"), "\n", "\n      | "))
+	return render.Printable(head + strings.ReplaceAll("\n"+strings.TrimSuffix(s.Text, "\n"), "\n", "\n      | "))
 }
 
 func (a *app) effect(word string) string {
 	if word == domain.Allow.String() {
-		return a.painted(green, word)
+		return a.Styled(render.Green, word)
 	}
-	return a.painted(magenta, word)
+	return a.Styled(render.Magenta, word)
 }
 
 func (a *app) retainedSection(all []retainedRow, lost int64) {
@@ -152,18 +153,18 @@ func (a *app) retainedSection(all []retainedRow, lost int64) {
 		return
 	}
 	if lost > 0 {
-		a.line("\n%s", a.painted(yellow, fmt.Sprintf("%d bytes of the output were lost by the tool; the rest is kept", lost)))
+		a.Line("\n%s", a.Styled(render.Yellow, fmt.Sprintf("%d bytes of the output were lost by the tool; the rest is kept", lost)))
 	} else {
-		a.line("\n%s", a.painted(bold, "kept whole"))
+		a.Line("\n%s", a.Styled(render.Bold, "kept whole"))
 	}
 	for _, r := range all {
-		a.line("  %s  %s, %d lines, %s", r.Ref, size(r.Bytes), r.Lines, r.MIME)
-		a.line("    sha256 %s", r.SHA256)
-		if pruned := timeOf(r.Pruned); !pruned.IsZero() {
-			a.line("    %s", a.painted(yellow, "pruned "+a.moment(pruned)))
+		a.Line("  %s  %s, %d lines, %s", r.Ref, render.Bytes(r.Bytes), r.Lines, r.MIME)
+		a.Line("    sha256 %s", r.SHA256)
+		if pruned := render.TimeOf(r.Pruned); !pruned.IsZero() {
+			a.Line("    %s", a.Styled(render.Yellow, "pruned "+a.LongTime(pruned)))
 			continue
 		}
-		a.line("    read it: %s", r.Command)
+		a.Line("    read it: %s", r.Command)
 	}
 }
 
@@ -178,7 +179,7 @@ func (a *app) readingText(r *readingRow) string {
 	case r.Text != nil:
 		return *r.Text
 	case r.Structured != nil:
-		return pretty(r.Structured)
+		return render.Indented(r.Structured)
 	}
 	return contentText(r.Content)
 }
@@ -191,7 +192,7 @@ func contentText(content domain.Contents) string {
 		case domain.Text:
 			parts = append(parts, string(c))
 		case domain.Media:
-			parts = append(parts, fmt.Sprintf("[%s %s, %s]", cmp.Or(c.Name, "media"), c.MIME, size(int64(len(c.Data)))))
+			parts = append(parts, fmt.Sprintf("[%s %s, %s]", cmp.Or(c.Name, "media"), c.MIME, render.Bytes(int64(len(c.Data)))))
 		}
 	}
 	return strings.Join(parts, "\n")
@@ -202,16 +203,16 @@ func (a *app) section(title, body string) {
 	if body = strings.TrimRight(body, "\n"); body == "" {
 		return
 	}
-	a.line("\n%s\n  %s", a.painted(bold, title), indented(visible(body)))
+	a.Line("\n%s\n  %s", a.Styled(render.Bold, title), indented(render.Printable(body)))
 }
 
 // indented sets every line but the first two columns in.
 func indented(text string) string { return strings.ReplaceAll(text, "\n", "\n  ") }
 
-func (a *app) placeTable(places []placeRow) table {
-	t := table{head: []string{">POSITION", "?>REVISION", "TIME", "?EVENT", "~KIND", "~WHAT"}, empty: "None."}
+func (a *app) placeTable(places []placeRow) render.Table {
+	t := render.Table{Head: []string{">POSITION", "?>REVISION", "TIME", "?EVENT", "~KIND", "~WHAT"}, Empty: "None."}
 	for _, p := range places {
-		t.add(p.Position.String(), fmt.Sprint(p.Revision), a.instant(timeOf(p.Time)), short(p.Event), p.Kind, oneLine(p.What, textWidth))
+		t.Add(p.Position.String(), fmt.Sprint(p.Revision), a.Milliseconds(render.TimeOf(p.Time)), render.ShortID(p.Event), p.Kind, render.OneLine(p.What, render.TextWidth))
 	}
 	return t
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
@@ -62,7 +63,7 @@ func offeredRowOf(o domain.Offered) *offeredRow {
 	if o.IsZero() {
 		return nil
 	}
-	return &offeredRow{o.Name, o.Registration, o.Layer, opt(o.Fingerprint.String())}
+	return &offeredRow{o.Name, o.Registration, o.Layer, render.OrNull(o.Fingerprint.String())}
 }
 
 // A readingRow is what a model reads of a settlement.
@@ -77,8 +78,8 @@ type readingRow struct {
 // A retainedRow is an output that is kept whole.
 type retainedRow struct {
 	domain.Retained
-	Command string `json:"command"` // that reads it
-	Pruned  stamp  `json:"pruned"`
+	Command string           `json:"command"` // that reads it
+	Pruned  render.Timestamp `json:"pruned"`
 }
 
 // A permissionRow is one asking of permission, and the answer.
@@ -88,7 +89,7 @@ type permissionRow struct {
 	Resources  []string            `json:"resources"`
 	Save       []string            `json:"save"`  // patterns that an answer for always allows
 	Shown      *domain.Preview     `json:"shown"` // null: no text was shown
-	Requested  stamp               `json:"requested"`
+	Requested  render.Timestamp    `json:"requested"`
 	Effect     *string             `json:"effect"` // null: not decided
 	By         *string             `json:"by"`
 	Rule       *domain.Rule        `json:"rule"`
@@ -96,15 +97,15 @@ type permissionRow struct {
 	Feedback   *string             `json:"feedback"`
 	WaitedMS   *int64              `json:"waited_ms"`
 	Person     *string             `json:"person"` // the OS user who decided
-	Decided    stamp               `json:"decided"`
+	Decided    render.Timestamp    `json:"decided"`
 }
 
 // A lateRow is a result that came after the settlement.
 type lateRow struct {
-	Event   domain.EventID `json:"event"`
-	Time    stamp          `json:"time"`
-	Outcome string         `json:"outcome"`
-	Text    *string        `json:"text"`
+	Event   domain.EventID   `json:"event"`
+	Time    render.Timestamp `json:"time"`
+	Outcome string           `json:"outcome"`
+	Text    *string          `json:"text"`
 }
 
 func (a *app) showCall(ctx context.Context, s *ledgerStore, id string) error {
@@ -117,7 +118,7 @@ func (a *app) showCall(ctx context.Context, s *ledgerStore, id string) error {
 		return err
 	}
 	d := callDetail{
-		callRow: rowOf(askedCall{Call: c}, true), known: c, Process: opt(c.Process),
+		callRow: rowOf(askedCall{Call: c}, true), known: c, Process: render.OrNull(c.Process),
 		Retained: []retainedRow{}, Permissions: []permissionRow{}, Allowed: []domain.Rule{}, LateResults: []lateRow{}, Timeline: []placeRow{},
 	}
 	for v, err := range s.ledger.Read(ctx, events.SessionStream(c.Session), 0) {
@@ -131,7 +132,7 @@ func (a *app) showCall(ctx context.Context, s *ledgerStore, id string) error {
 	if err := d.blame(ctx, s); err != nil {
 		return err
 	}
-	return a.emitOne(d, func() { a.callPage(d) })
+	return a.Object(d, func() { a.callPage(d) })
 }
 
 // take takes what an event of the session says of the call, and reports
@@ -149,7 +150,7 @@ func (d *callDetail) take(v events.Envelope) bool {
 		return mine(e.Message, e.Call) && d.takeEnd(e)
 	case events.LateResultObserved:
 		if mine(e.Message, e.Call) {
-			d.LateResults = append(d.LateResults, lateRow{v.ID, stamp(v.Time), e.Outcome.String(), opt(e.Text)})
+			d.LateResults = append(d.LateResults, lateRow{v.ID, render.Timestamp(v.Time), e.Outcome.String(), render.OrNull(e.Text)})
 			return true
 		}
 	case events.LoopDetected:
@@ -168,7 +169,7 @@ func (d *callDetail) takeAsked(e events.ReplyReceived) bool {
 	for _, asked := range e.Calls {
 		if asked.ID == d.Call {
 			if d.Input == nil {
-				d.Input = document(asked.Input)
+				d.Input = render.RawJSON(asked.Input)
 			}
 			return true
 		}
@@ -203,11 +204,11 @@ func (d *callDetail) takeEnd(e events.CallSettled) bool {
 	if !e.Offered.IsZero() || !e.Effective.IsZero() {
 		d.Offered, d.Effective = offeredRowOf(e.Offered), offeredRowOf(e.Effective)
 	}
-	d.Agrees, d.Interruption, d.Rule, d.Detail = &e.Agrees, opt(e.Interruption.String()), opt(e.Rule), opt(e.Detail)
+	d.Agrees, d.Interruption, d.Rule, d.Detail = &e.Agrees, render.OrNull(e.Interruption.String()), render.OrNull(e.Rule), render.OrNull(e.Detail)
 	d.Allowed = append(d.Allowed, e.Allowed...)
 	d.Content, d.Structured, d.Progress, d.Lost = e.Content, e.Structured, e.Progress, e.Lost
 	r := e.Settlement(d.known.SettledBy).ToolResult()
-	d.Reading = &readingRow{r.Type(), opt(r.Error), opt(r.Text), r.Content, r.Structured}
+	d.Reading = &readingRow{r.Type(), render.OrNull(r.Error), render.OrNull(r.Text), r.Content, r.Structured}
 	for _, kept := range e.Retained {
 		d.Retained = append(d.Retained, retainedRow{Retained: kept, Command: "ledger output " + kept.Ref.String()})
 	}
@@ -216,7 +217,7 @@ func (d *callDetail) takeEnd(e events.CallSettled) bool {
 
 func (d *callDetail) takeRequest(e events.PermissionRequested, v events.Envelope) bool {
 	d.Permissions = append(d.Permissions, permissionRow{
-		Permission: e.Permission, Action: e.Action, Resources: e.Resources, Save: append([]string{}, e.Save...), Shown: opt(e.Shown), Requested: stamp(v.Time),
+		Permission: e.Permission, Action: e.Action, Resources: e.Resources, Save: append([]string{}, e.Save...), Shown: render.OrNull(e.Shown), Requested: render.Timestamp(v.Time),
 	})
 	return true
 }
@@ -225,9 +226,9 @@ func (d *callDetail) takeDecision(e events.PermissionDecided, v events.Envelope)
 	for i := range d.Permissions {
 		p := &d.Permissions[i]
 		if p.Permission == e.Permission {
-			p.Effect, p.By, p.Rule, p.Scope = opt(e.Effect.String()), opt(string(e.By)), opt(e.Rule), opt(e.Scope)
-			p.Feedback, p.WaitedMS, p.Decided = opt(e.Feedback), &e.WaitedMS, stamp(v.Time)
-			p.Person = opt(e.Person)
+			p.Effect, p.By, p.Rule, p.Scope = render.OrNull(e.Effect.String()), render.OrNull(string(e.By)), render.OrNull(e.Rule), render.OrNull(e.Scope)
+			p.Feedback, p.WaitedMS, p.Decided = render.OrNull(e.Feedback), &e.WaitedMS, render.Timestamp(v.Time)
+			p.Person = render.OrNull(e.Person)
 			return true
 		}
 	}
@@ -237,7 +238,7 @@ func (d *callDetail) takeDecision(e events.PermissionDecided, v events.Envelope)
 func (d *callDetail) takePruned(e events.OutputPruned) bool {
 	for i := range d.Retained {
 		if d.Retained[i].Ref == e.Retained.Ref {
-			d.Retained[i].Pruned = stamp(e.Pruned)
+			d.Retained[i].Pruned = render.Timestamp(e.Pruned)
 			return true
 		}
 	}
@@ -259,7 +260,7 @@ func (d *callDetail) blame(ctx context.Context, s *ledgerStore) error {
 		d.ChangedBy = &placeRow{Event: d.settled.ChangedBy, What: "not on record in the layers of the call"}
 		return nil
 	}
-	d.ChangedBy = opt(placeRowOf(v))
+	d.ChangedBy = render.OrNull(placeRowOf(v))
 	return nil
 }
 

@@ -19,6 +19,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
@@ -106,7 +108,7 @@ func leaves(cmd *cobra.Command, path string) []string {
 // command, as a table, as JSON and as its help, and the one of the errors.
 func TestEachCommandEndsQuietlyAtAClosedPipe(t *testing.T) {
 	t.Parallel()
-	a := &app{env: os.LookupEnv, now: time.Now}
+	a := &app{Printer: &render.Printer{Env: os.LookupEnv, Now: time.Now}}
 	root := a.root()
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -133,8 +135,8 @@ func TestEachCommandEndsQuietlyAtAClosedPipe(t *testing.T) {
 			run := func(stdout, stderr bool, args ...string) {
 				t.Helper()
 				exit, told := runUnread(t, store, dir, stdout, stderr, args...)
-				if exit != exitUnread || strings.Contains(told, "error") {
-					t.Errorf("ledger %s = %d, it tells %q; want %d and silence", strings.Join(args, " "), exit, told, exitUnread)
+				if exit != fault.ExitUnread || strings.Contains(told, "error") {
+					t.Errorf("ledger %s = %d, it tells %q; want %d and silence", strings.Join(args, " "), exit, told, fault.ExitUnread)
 				}
 			}
 			words := strings.Fields(path)
@@ -197,8 +199,8 @@ func TestAListingEndsWhenItsReaderLeaves(t *testing.T) {
 	for _, args := range [][]string{{"event", "ls"}, {"event", "ls", "-o", "json"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			exit, told := readFirst(t, store, args, nil)
-			if exit != exitUnread || told != "" {
-				t.Errorf("%v | head -1 = %d, it tells %q; want %d and silence", args, exit, told, exitUnread)
+			if exit != fault.ExitUnread || told != "" {
+				t.Errorf("%v | head -1 = %d, it tells %q; want %d and silence", args, exit, told, fault.ExitUnread)
 			}
 		})
 	}
@@ -212,8 +214,8 @@ func TestFollowingEndsWhenItsReaderLeaves(t *testing.T) {
 	for _, args := range [][]string{{"event", "tail", "-f"}, {"session", "tail", "-f", "-o", "jsonl"}, {"event", "tail", "-f", "-o", "json"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			exit, told := readFirst(t, store, args, nil)
-			if told = strings.TrimSpace(strings.TrimPrefix(told, "— caught up, following —")); exit != exitUnread || told != "" {
-				t.Errorf("%v | head -1 = %d, it tells %q; want %d and silence", args, exit, told, exitUnread)
+			if told = strings.TrimSpace(strings.TrimPrefix(told, "— caught up, following —")); exit != fault.ExitUnread || told != "" {
+				t.Errorf("%v | head -1 = %d, it tells %q; want %d and silence", args, exit, told, fault.ExitUnread)
 			}
 		})
 	}
@@ -307,8 +309,8 @@ func TestARunWhoseReaderLeavesIsRecordedAsInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // an error tells the exit code
-	if got := cmd.ProcessState.ExitCode(); got != exitUnread {
-		t.Errorf("run: exit %d, want %d", got, exitUnread)
+	if got := cmd.ProcessState.ExitCode(); got != fault.ExitUnread {
+		t.Errorf("run: exit %d, want %d", got, fault.ExitUnread)
 	}
 	kinds := string(ledger(t, store, "event", "ls", "-o", "jsonl").out)
 	for _, kind := range []string{"SessionInterrupted", "LayerClosed", "ProcessStopped"} {
@@ -338,8 +340,8 @@ func TestARunWhoseResultsAreNotReadIsRecordedWhole(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), commandPath(), "--store", store, "run", "--script", trajectory, "--workspace", dir)
 	cmd.Stdout, cmd.Stderr = unreadPipe(t), io.Discard
 	_ = cmd.Run() // an error tells the exit code
-	if got := cmd.ProcessState.ExitCode(); got != exitUnread {
-		t.Errorf("run: exit %d, want %d", got, exitUnread)
+	if got := cmd.ProcessState.ExitCode(); got != fault.ExitUnread {
+		t.Errorf("run: exit %d, want %d", got, fault.ExitUnread)
 	}
 	kinds := string(ledger(t, store, "event", "ls", "-o", "jsonl").out)
 	if !strings.Contains(kinds, `"text":"two"`) || !strings.Contains(kinds, `"kind":"ProcessStopped"`) || strings.Contains(kinds, "SessionInterrupted") {

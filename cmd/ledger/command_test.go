@@ -21,6 +21,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
@@ -64,8 +66,8 @@ func TestAStoreInUseNamesTheProcess(t *testing.T) {
 	holder, err := embedded.Open(t.Context(), store, embedded.Config{Owner: embedded.Owner{Command: "some program"}})
 	noError(t, err)
 	refused := ledger(t, store, "session", "ls")
-	if refused.exit != exitConflict {
-		t.Errorf("session ls: exit %d, want %d", refused.exit, exitConflict)
+	if refused.exit != fault.ExitConflict {
+		t.Errorf("session ls: exit %d, want %d", refused.exit, fault.ExitConflict)
 	}
 	for _, want := range []string{"process " + strconv.Itoa(os.Getpid()), "some program", "hint: "} {
 		if !strings.Contains(string(refused.err), want) {
@@ -96,8 +98,8 @@ func TestFollowingKeepsNoOtherFromTheStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = tail.Wait() // an error tells the exit code
-	if got := tail.ProcessState.ExitCode(); got != exitInterrupted {
-		t.Errorf("tail -f, interrupted: exit %d, want %d", got, exitInterrupted)
+	if got := tail.ProcessState.ExitCode(); got != fault.ExitInterrupted {
+		t.Errorf("tail -f, interrupted: exit %d, want %d", got, fault.ExitInterrupted)
 	}
 }
 
@@ -105,7 +107,7 @@ func TestFollowingKeepsNoOtherFromTheStore(t *testing.T) {
 func TestWhatComesIsFollowed(t *testing.T) {
 	t.Parallel()
 	read, write := io.Pipe()
-	a := &app{out: bufio.NewWriter(write), err: io.Discard, env: os.LookupEnv, now: time.Now, entropy: rand.Reader, output: asLines}
+	a := &app{Printer: &render.Printer{Out: bufio.NewWriter(write), Err: io.Discard, Env: os.LookupEnv, Now: time.Now, Format: render.AsJSONLines}, entropy: rand.Reader}
 	s, err := a.openAt(t.Context(), seeded(t))
 	if err != nil {
 		t.Fatal(err)
@@ -133,8 +135,8 @@ func TestWhatComesIsFollowed(t *testing.T) {
 	}
 	wantLine(`"text":"more"`)
 	cancel(domain.ByUser)
-	if f := faultOf(<-ended); f.exit != exitInterrupted || !f.quiet {
-		t.Errorf("following ended with %v, exit %d; want a quiet interruption", f, f.exit)
+	if f := fault.Of(<-ended); f.Exit != fault.ExitInterrupted || !f.Quiet {
+		t.Errorf("following ended with %v, exit %d; want a quiet interruption", f, f.Exit)
 	}
 }
 
@@ -164,8 +166,8 @@ func TestReadingGoesOnBehindADamagedRecord(t *testing.T) {
 	t.Parallel()
 	store := damagedStore(t)
 	listed := ledger(t, store, "event", "ls", "--after", "30", "-o", "jsonl")
-	if listed.exit != exitFailed || !strings.Contains(string(listed.err), "position 31") {
-		t.Errorf("event ls: exit %d, %s; want %d and position 31", listed.exit, listed.err, exitFailed)
+	if listed.exit != fault.ExitFailed || !strings.Contains(string(listed.err), "position 31") {
+		t.Errorf("event ls: exit %d, %s; want %d and position 31", listed.exit, listed.err, fault.ExitFailed)
 	}
 	lines := strings.Split(strings.TrimSpace(string(listed.out)), "\n")
 	if len(lines) != 2 || !strings.Contains(lines[0], `"damaged":"decode CallSettled`) || !strings.Contains(lines[1], `"data":{"a":1}`) {
@@ -180,8 +182,8 @@ func TestReadingGoesOnBehindADamagedRecord(t *testing.T) {
 	if v.Events != 32 || v.Unknown["SomethingElse v3"] != 1 || len(v.Except) != 1 || v.Except[0].Law != readsBack {
 		t.Errorf("verify read %d events, unknown %v, exceptions %v", v.Events, v.Unknown, v.Except)
 	}
-	if refused := ledger(t, store, "call", "ls"); refused.exit != exitFailed || !strings.Contains(string(refused.err), "hint: ledger verify") {
-		t.Errorf("call ls: exit %d, %s; want %d and a hint at verify", refused.exit, refused.err, exitFailed)
+	if refused := ledger(t, store, "call", "ls"); refused.exit != fault.ExitFailed || !strings.Contains(string(refused.err), "hint: ledger verify") {
+		t.Errorf("call ls: exit %d, %s; want %d and a hint at verify", refused.exit, refused.err, fault.ExitFailed)
 	}
 }
 
@@ -209,8 +211,8 @@ func TestReadingGoesOnBehindARecordThatCannotBeRead(t *testing.T) {
 	store := seeded(t)
 	rot(t, store, 20)
 	listed := ledger(t, store, "event", "ls", "-o", "jsonl")
-	if got := strings.Count(string(listed.out), "\n"); listed.exit != exitFailed || got != 29 {
-		t.Errorf("event ls: exit %d with %d rows, want %d with the 29 around the damage", listed.exit, got, exitFailed)
+	if got := strings.Count(string(listed.out), "\n"); listed.exit != fault.ExitFailed || got != 29 {
+		t.Errorf("event ls: exit %d with %d rows, want %d with the 29 around the damage", listed.exit, got, fault.ExitFailed)
 	}
 	if !strings.Contains(string(listed.err), "position 20") {
 		t.Errorf("event ls says %s, want position 20", listed.err)
@@ -219,8 +221,8 @@ func TestReadingGoesOnBehindARecordThatCannotBeRead(t *testing.T) {
 	v := decodeJSON[struct {
 		Except []exceptionRow `json:"exceptions"`
 	}](t, verified.out)
-	if verified.exit != exitUnverified || len(v.Except) == 0 || v.Except[0].Law != readsBack {
-		t.Errorf("verify: exit %d, exceptions %v; want %d and the damage first", verified.exit, v.Except, exitUnverified)
+	if verified.exit != fault.ExitUnverified || len(v.Except) == 0 || v.Except[0].Law != readsBack {
+		t.Errorf("verify: exit %d, exceptions %v; want %d and the damage first", verified.exit, v.Except, fault.ExitUnverified)
 	}
 }
 
@@ -237,8 +239,8 @@ func TestAStoreThatIsNotWholeIsNoMissingStore(t *testing.T) {
 		}
 	}
 	refused := ledger(t, store, "session", "ls")
-	if refused.exit != exitFailed || !strings.Contains(string(refused.err), "hint: the store is not whole") {
-		t.Errorf("session ls: exit %d, %s; want %d", refused.exit, refused.err, exitFailed)
+	if refused.exit != fault.ExitFailed || !strings.Contains(string(refused.err), "hint: the store is not whole") {
+		t.Errorf("session ls: exit %d, %s; want %d", refused.exit, refused.err, fault.ExitFailed)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/projections/calls"
 	"github.com/settlement-ledger/ledger/projections/staleness"
 	"github.com/spf13/cobra"
@@ -56,7 +57,7 @@ func (a *app) completeCalls(cmd *cobra.Command, args []string, typed string) ([]
 		}
 		var words []string
 		for _, c := range state.Calls() {
-			words = append(words, oneLine(string(c.ID), 200)+"\t"+oneLine(c.Tool+" "+outcomeWord(c), textWidth))
+			words = append(words, render.OneLine(string(c.ID), 200)+"\t"+render.OneLine(c.Tool+" "+render.OutcomeOf(c), render.TextWidth))
 		}
 		return append(words[max(0, len(words)-mostCompletions):], lastWord), nil
 	})(cmd, args, typed)
@@ -87,7 +88,7 @@ func (a *app) completeTools(cmd *cobra.Command, args []string, typed string) ([]
 		for _, c := range state.Calls() {
 			if !seen[c.Tool] {
 				seen[c.Tool] = true
-				words = append(words, oneLine(c.Tool, 100))
+				words = append(words, render.OneLine(c.Tool, 100))
 			}
 		}
 		return words, nil
@@ -102,7 +103,7 @@ func (a *app) completeAgents(cmd *cobra.Command, args []string, typed string) ([
 		}
 		var words []string
 		for _, known := range state.Sessions() {
-			if word := oneLine(string(known.Agent), 100); word != "" && !slices.Contains(words, word) {
+			if word := render.OneLine(string(known.Agent), 100); word != "" && !slices.Contains(words, word) {
 				words = append(words, word)
 			}
 		}

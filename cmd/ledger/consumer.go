@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/publish"
 	"github.com/settlement-ledger/ledger/projections/publish/jetstream"
@@ -21,28 +23,28 @@ func (a *app) consumerCommand() *cobra.Command {
 
 // A consumerRow is a consumer in results.
 type consumerRow struct {
-	Name      string          `json:"name"`
-	Target    string          `json:"target"`
-	Topic     string          `json:"topic"`
-	Only      publish.Filter  `json:"only"`
-	Position  events.Position `json:"position"`
-	Published uint64          `json:"published"`
-	Poison    int             `json:"poison"`      // records set aside
-	Lag       *uint64         `json:"lag"`         // records before it
-	Behind    *int64          `json:"lag_seconds"` // how long the first of these waits
-	Error     *string         `json:"last_error"`  // that was met last
-	ErrorAt   stamp           `json:"last_error_at"`
-	Begun     stamp           `json:"begun"`
-	Saved     stamp           `json:"saved"`
+	Name      string           `json:"name"`
+	Target    string           `json:"target"`
+	Topic     string           `json:"topic"`
+	Only      publish.Filter   `json:"only"`
+	Position  events.Position  `json:"position"`
+	Published uint64           `json:"published"`
+	Poison    int              `json:"poison"`      // records set aside
+	Lag       *uint64          `json:"lag"`         // records before it
+	Behind    *int64           `json:"lag_seconds"` // how long the first of these waits
+	Error     *string          `json:"last_error"`  // that was met last
+	ErrorAt   render.Timestamp `json:"last_error_at"`
+	Begun     render.Timestamp `json:"begun"`
+	Saved     render.Timestamp `json:"saved"`
 }
 
 func rowOfConsumer(c publish.Consumer, lag *publish.Lag, now time.Time) consumerRow {
 	row := consumerRow{
 		Name: c.Name, Target: c.Target, Topic: c.Topic, Only: c.Filter, Position: c.Position, Published: c.Published,
-		Poison: len(c.DeadLetters), Begun: stamp(c.Begun), Saved: stamp(c.Saved),
+		Poison: len(c.DeadLetters), Begun: render.Timestamp(c.Begun), Saved: render.Timestamp(c.Saved),
 	}
 	if c.LastError != nil {
-		row.Error, row.ErrorAt = &c.LastError.Text, stamp(c.LastError.Time)
+		row.Error, row.ErrorAt = &c.LastError.Text, render.Timestamp(c.LastError.Time)
 	}
 	if lag != nil {
 		seconds := int64(lag.Behind(now).Seconds())
@@ -53,20 +55,20 @@ func rowOfConsumer(c publish.Consumer, lag *publish.Lag, now time.Time) consumer
 
 // consumerFault returns an error of publishing as a fault.
 func consumerFault(err error) error {
-	for _, k := range []known{
-		{publish.ErrNoConsumer, exitNotFound, "not_found", "ledger consumer ls lists them", "ledger consumer ls"},
-		{publish.ErrDifferentJob, exitConflict, "conflict", "give it another --name, or let ledger consumer forget remove the old one", ""},
-		{publish.ErrRunning, exitConflict, "conflict", "end the process that runs it, or give this one another --name", ""},
-		{publish.ErrTooManyDeadLetters, exitFailed, "poisoned", "ledger consumer show lists them; mend the target, ledger consumer retry, and run this again", ""},
-		{publish.ErrDamaged, exitFailed, "damaged", "ledger consumer forget removes it; what was published is then published again", ""},
-		{publish.ErrBadName, exitUsage, "usage", "", ""},
-		{publish.ErrBadTopic, exitUsage, "usage", "", ""},
-		{jetstream.ErrBadURL, exitUsage, "usage", "a URL is nats://[USER:PASSWORD@]HOST[:PORT]", ""},
-		{jsonl.ErrInUse, exitConflict, "conflict", "end the other publisher, or name another file", ""},
-		{jsonl.ErrForeign, exitFailed, "foreign_file", "name a file that does not exist", ""},
+	for _, k := range []fault.Mapping{
+		{Is: publish.ErrNoConsumer, Exit: fault.ExitNotFound, Code: "not_found", Hint: "ledger consumer ls lists them", Command: "ledger consumer ls"},
+		{Is: publish.ErrDifferentJob, Exit: fault.ExitConflict, Code: "conflict", Hint: "give it another --name, or let ledger consumer forget remove the old one"},
+		{Is: publish.ErrRunning, Exit: fault.ExitConflict, Code: "conflict", Hint: "end the process that runs it, or give this one another --name"},
+		{Is: publish.ErrTooManyDeadLetters, Exit: fault.ExitFailed, Code: "poisoned", Hint: "ledger consumer show lists them; mend the target, ledger consumer retry, and run this again"},
+		{Is: publish.ErrDamaged, Exit: fault.ExitFailed, Code: "damaged", Hint: "ledger consumer forget removes it; what was published is then published again"},
+		{Is: publish.ErrBadName, Exit: fault.ExitUsage, Code: "usage"},
+		{Is: publish.ErrBadTopic, Exit: fault.ExitUsage, Code: "usage"},
+		{Is: jetstream.ErrBadURL, Exit: fault.ExitUsage, Code: "usage", Hint: "a URL is nats://[USER:PASSWORD@]HOST[:PORT]"},
+		{Is: jsonl.ErrInUse, Exit: fault.ExitConflict, Code: "conflict", Hint: "end the other publisher, or name another file"},
+		{Is: jsonl.ErrForeign, Exit: fault.ExitFailed, Code: "foreign_file", Hint: "name a file that does not exist"},
 	} {
-		if errors.Is(err, k.is) {
-			return &fault{exit: k.exit, code: k.code, err: err, hint: k.hint, command: k.command}
+		if errors.Is(err, k.Is) {
+			return k.Fault(err)
 		}
 	}
 	return err
@@ -98,25 +100,25 @@ func (a *app) listConsumers(ctx context.Context, s *ledgerStore) error {
 		if err != nil {
 			return err
 		}
-		rows[i] = rowOfConsumer(c, &lag, a.now())
+		rows[i] = rowOfConsumer(c, &lag, a.Now())
 	}
-	return emit(a, rows, func() { a.consumerTable(rows) })
+	return render.Rows(a.Printer, rows, func() { a.consumerTable(rows) })
 }
 
 func (a *app) consumerTable(rows []consumerRow) {
-	t := table{
-		head:  []string{"~NAME", "~TARGET", ">POSITION", ">LAG", "?>BEHIND", ">POISON", "~LAST ERROR"},
-		empty: "No consumers. ledger publish makes one.",
+	t := render.Table{
+		Head:  []string{"~NAME", "~TARGET", ">POSITION", ">LAG", "?>BEHIND", ">POISON", "~LAST ERROR"},
+		Empty: "No consumers. ledger publish makes one.",
 	}
 	for _, r := range rows {
 		trouble := ""
 		if r.Error != nil {
-			trouble = oneLine(*r.Error, textWidth)
+			trouble = render.OneLine(*r.Error, render.TextWidth)
 		}
-		t.add(r.Name, oneLine(r.Target, 60), r.Position.String(), strconv.FormatUint(*r.Lag, 10),
-			lasting(time.Duration(*r.Behind)*time.Second), strconv.Itoa(r.Poison), trouble)
+		t.Add(r.Name, render.OneLine(r.Target, 60), r.Position.String(), strconv.FormatUint(*r.Lag, 10),
+			render.Duration(time.Duration(*r.Behind)*time.Second), strconv.Itoa(r.Poison), trouble)
 	}
-	a.write(t)
+	a.Table(t)
 }
 
 func (a *app) consumerShow() *cobra.Command {
@@ -130,26 +132,26 @@ func (a *app) consumerShow() *cobra.Command {
 				if err != nil {
 					return consumerFault(err)
 				}
-				return emit(a, c.DeadLetters, func() { a.poisonTable(c) })
+				return render.Rows(a.Printer, c.DeadLetters, func() { a.poisonTable(c) })
 			})
 		},
 	}
 }
 
 func (a *app) poisonTable(c publish.Consumer) {
-	t := table{
-		head:  []string{">POSITION", "STREAM", "?>REV", "~KIND", "?>TRIES", "NEXT", "~ERROR"},
-		empty: c.Name + " has nothing set aside.",
+	t := render.Table{
+		Head:  []string{">POSITION", "STREAM", "?>REV", "~KIND", "?>TRIES", "NEXT", "~ERROR"},
+		Empty: c.Name + " has nothing set aside.",
 	}
 	for _, p := range c.DeadLetters {
 		next := "set aside"
 		if p.Retry {
 			next = "again"
 		}
-		t.add(p.Position.String(), streamText(p.Stream), strconv.FormatUint(uint64(p.Revision), 10), oneLine(p.Kind, 40),
-			strconv.Itoa(p.Tries), next, oneLine(p.LastError.Text, textWidth))
+		t.Add(p.Position.String(), streamText(p.Stream), strconv.FormatUint(uint64(p.Revision), 10), render.OneLine(p.Kind, 40),
+			strconv.Itoa(p.Tries), next, render.OneLine(p.LastError.Text, render.TextWidth))
 	}
-	a.write(t)
+	a.Table(t)
 }
 
 func (a *app) consumerRetry() *cobra.Command {
@@ -166,7 +168,7 @@ stream that stand behind them were published before.`,
 			for _, text := range args[1:] {
 				p, err := events.ParsePosition(text)
 				if err != nil {
-					return misuse("%q is not a position, such as 1204", text)
+					return fault.Usage("%q is not a position, such as 1204", text)
 				}
 				positions = append(positions, p)
 			}
@@ -176,7 +178,7 @@ stream that stand behind them were published before.`,
 					return consumerFault(err)
 				}
 				if len(positions) > n {
-					return notFound("ledger consumer show "+args[0]+" lists what is", "%d of %d positions are not set aside", len(positions)-n, len(positions))
+					return fault.NotFound("ledger consumer show "+args[0]+" lists what is", "%d of %d positions are not set aside", len(positions)-n, len(positions))
 				}
 				return a.told("%s: %d records are published again, when it runs next or in a second", args[0], n)
 			})
@@ -205,8 +207,8 @@ says. One that runs is not removed.`,
 
 // told tells what was done; a program learns it from the exit code.
 func (a *app) told(format string, args ...any) error {
-	if a.output == asTable {
-		a.line(format, args...)
+	if a.Format == render.AsTable {
+		a.Line(format, args...)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
@@ -199,7 +200,7 @@ func TestACopyOfALargeRecordSaysWhatToDo(t *testing.T) {
 	node := []string{"LEDGER_NODE=" + t.TempDir()}
 	got := asked(t, node, "store", "copy", from, to)
 	for _, says := range []string{"position 3 of ", "record 1 of 1, Large evt_", "has 31458", "the limit is 1048576", "hint: say maxAppend=16MiB in the connection string"} {
-		if got.exit != exitFailed || !strings.Contains(string(got.err), says) {
+		if got.exit != fault.ExitFailed || !strings.Contains(string(got.err), says) {
 			t.Errorf("copy = %d %s, want it to say %q", got.exit, got.err, says)
 		}
 	}
@@ -216,7 +217,7 @@ func TestACopyThatFailsGoesOn(t *testing.T) {
 	to, target := hosting(t, server.Config{MaxAppend: 600})
 	node := []string{"LEDGER_NODE=" + t.TempDir(), "LEDGER_PATIENCE=200ms"}
 	got := asked(t, node, "store", "copy", from, to)
-	if got.exit != exitFailed || !strings.Contains(string(got.err), "copy to "+to) || !strings.Contains(string(got.err), "server refuses") {
+	if got.exit != fault.ExitFailed || !strings.Contains(string(got.err), "copy to "+to) || !strings.Contains(string(got.err), "server refuses") {
 		t.Errorf("copy to one that takes no more = %d %s, want its refusal", got.exit, got.err)
 	}
 	half := filepath.Join(t.TempDir(), "half")

@@ -36,7 +36,7 @@ func (c *copying) outputs(ctx context.Context) error {
 // came shows that so many more bytes of outputs are done.
 func (c *copying) came(n int64) {
 	c.bytes.done += n
-	c.progress.bytes("outputs", c.bytes.done, c.bytes.total)
+	c.progress.Bytes("outputs", c.bytes.done, c.bytes.total)
 }
 
 // A counted reader tells how much was read from it.

@@ -19,6 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/settlement-ledger/ledger/builtins/permission"
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
@@ -44,8 +46,8 @@ that, kills a second run in the middle of a call, and recovers. It works in a
 scratch folder, which it removes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if a.output != asTable {
-				return misuse("demo is for people: it has no -o %s", a.output)
+			if a.Format != render.AsTable {
+				return fault.Usage("demo is for people: it has no -o %s", a.Format)
 			}
 			return a.demo(cmd.Context(), keep)
 		},
@@ -86,7 +88,7 @@ func (a *app) demo(ctx context.Context, keep bool) (err error) {
 		if err != nil {
 			return err
 		}
-		a.line("\nThe store is kept: ledger --store '%s' session ls", at)
+		a.Line("\nThe store is kept: ledger --store '%s' session ls", at)
 	}
 	return nil
 }
@@ -152,8 +154,8 @@ func (m meddling) Reply(ctx context.Context, turn runner.Turn) iter.Seq2[runner.
 
 // mend runs the trajectory and shows what the ledger knows of it.
 func (d *demo) mend(ctx context.Context) error {
-	d.line("%s", d.painted(bold, "An agent fixes a failing test"))
-	d.line("The tools are real; the replies are a recorded trajectory. Each line is a call that is settled.")
+	d.Line("%s", d.Styled(render.Bold, "An agent fixes a failing test"))
+	d.Line("The tools are real; the replies are a recorded trajectory. Each line is a call that is settled.")
 	return d.working(ctx, d.create, func(p *program) error {
 		session, err := d.mendIn(ctx, p)
 		if err != nil {
@@ -191,7 +193,7 @@ func (d *demo) mendIn(ctx context.Context, p *program) (domain.SessionID, error)
 	if err != nil {
 		return session, err
 	}
-	d.line("> %s", speaks.Prompts(0)[0])
+	d.Line("> %s", speaks.Prompts(0)[0])
 	return session, d.follow(ctx, b, speaks, session)
 }
 
@@ -200,7 +202,7 @@ func (d *demo) follow(ctx context.Context, b *bench, speaks *script.Script, sess
 	if _, err := b.admit(ctx, speaks, session, ""); err != nil {
 		return err
 	}
-	return d.watch(d.out, session).during(ctx, b.ledgerStore, func() error { return b.Run(ctx, session) })
+	return d.watch(d.Out, session).during(ctx, b.ledgerStore, func() error { return b.Run(ctx, session) })
 }
 
 // A plugin registers one tool in a scope of its own, as plugins do.
@@ -242,8 +244,8 @@ func (d *demo) audit(ctx context.Context, p *program, session domain.SessionID) 
 	if err != nil {
 		return err
 	}
-	d.line("\n%s", d.painted(bold, "What the ledger knows of it"))
-	t := table{head: []string{">", "TOOL", "OUTCOME", "~WHAT THE MODEL READ"}}
+	d.Line("\n%s", d.Styled(render.Bold, "What the ledger knows of it"))
+	t := render.Table{Head: []string{">", "TOOL", "OUTCOME", "~WHAT THE MODEL READ"}}
 	n := 0
 	var notes []string
 	for _, c := range s.Calls() {
@@ -251,13 +253,13 @@ func (d *demo) audit(ctx context.Context, p *program, session domain.SessionID) 
 			continue
 		}
 		n++
-		t.add(strconv.Itoa(n), c.Tool, d.outcome(outcomeWord(c)), oneLine(c.Preview, 76))
+		t.Add(strconv.Itoa(n), c.Tool, d.Outcome(render.OutcomeOf(c)), render.OneLine(c.Preview, 76))
 		notes = append(notes, d.notes(n, c)...)
 	}
-	d.write(t)
-	d.line("")
+	d.Table(t)
+	d.Line("")
 	for _, note := range notes {
-		d.line("%s", note)
+		d.Line("%s", note)
 	}
 	return d.offered(ctx, p, session)
 }
@@ -270,11 +272,11 @@ func (d *demo) notes(n int, c calls.Call) []string {
 		return []string{fmt.Sprintf("Call %d was denied by %s: %s %s %s.", n, e.Rule.Source, e.Rule.Effect, e.Rule.Action, e.Rule.Resource)}
 	case e.Outcome == domain.Stale:
 		return []string{fmt.Sprintf("Call %d is stale: %s was offered as %s, which %s took out of effect before the call; now it is %s.",
-			n, c.Tool, short(e.Offered.Registration), short(e.ChangedBy), short(e.Effective.Registration))}
+			n, c.Tool, render.ShortID(e.Offered.Registration), render.ShortID(e.ChangedBy), render.ShortID(e.Effective.Registration))}
 	}
 	for _, r := range e.Retained {
 		if r.Ref.Channel() == domain.TextChannel {
-			return []string{fmt.Sprintf("What call %d returned, %s in %d lines, is kept whole: ledger output %s", n, size(r.Bytes), r.Lines, r.Ref)}
+			return []string{fmt.Sprintf("What call %d returned, %s in %d lines, is kept whole: ledger output %s", n, render.Bytes(r.Bytes), r.Lines, r.Ref)}
 		}
 	}
 	return nil
@@ -295,7 +297,7 @@ func (d *demo) offered(ctx context.Context, p *program, session domain.SessionID
 	for _, o := range last.Tools {
 		names = append(names, string(o.Name))
 	}
-	d.line("The last turn offered the model exactly these tools: %s.", strings.Join(names, ", "))
+	d.Line("The last turn offered the model exactly these tools: %s.", strings.Join(names, ", "))
 	return nil
 }
 
@@ -304,8 +306,8 @@ const begun = "begun"
 
 // kill runs this program once more and kills it in the middle of a call.
 func (d *demo) kill(ctx context.Context) error {
-	d.line("\n%s", d.painted(bold, "A process is killed in the middle of a call"))
-	d.line("Elsewhere that call would show as running for ever, or be run again.")
+	d.Line("\n%s", d.Styled(render.Bold, "A process is killed in the middle of a call"))
+	d.Line("Elsewhere that call would show as running for ever, or be run again.")
 	pipe := filepath.Join(d.workspace, begun)
 	if err := unix.Mkfifo(pipe, 0o600); err != nil {
 		return fmt.Errorf("make pipe: %w", err)
@@ -326,7 +328,7 @@ func (d *demo) kill(ctx context.Context) error {
 	run.Env = append(os.Environ(), "LEDGER_STORE="+d.store, "LEDGER_LEASE="+minLease.String()) // a password is for no list of processes
 	var said bytes.Buffer
 	run.Stdout, run.Stderr = &said, &said
-	d.line("$ ledger run --script killed.json &")
+	d.Line("$ ledger run --script killed.json &")
 	if err := run.Start(); err != nil {
 		return err
 	}
@@ -336,7 +338,7 @@ func (d *demo) kill(ctx context.Context) error {
 	if err := errors.Join(waited, killed); err != nil {
 		return fmt.Errorf("kill a run in the middle of its call: %w; it said: %s", err, said.String())
 	}
-	d.line("$ kill -9 %%1")
+	d.Line("$ kill -9 %%1")
 	return d.outlive(ctx, run.Process.Pid)
 }
 
@@ -359,9 +361,9 @@ func (d *demo) outlive(ctx context.Context, pid int) error {
 		}
 		return nil
 	})
-	if left := until.Sub(d.now()); err == nil && left > 0 {
-		d.line("Others may have the store open too, so it is dead when its lease has run out, in %s.", lasting(left))
-		err = errors.Join(d.out.Flush(), pause(ctx, left+time.Millisecond))
+	if left := until.Sub(d.Now()); err == nil && left > 0 {
+		d.Line("Others may have the store open too, so it is dead when its lease has run out, in %s.", render.Duration(left))
+		err = errors.Join(d.Out.Flush(), pause(ctx, left+time.Millisecond))
 	}
 	return err
 }
@@ -395,18 +397,18 @@ func awaitBegun(pipe string) error {
 
 // check recovers, and shows what became of the call and that the log holds.
 func (d *demo) check(ctx context.Context) error {
-	d.line("$ ledger recover")
+	d.Line("$ ledger recover")
 	d.recovering = true
 	if err := d.working(ctx, d.open, func(p *program) error { return d.showRecovered(p.recovered) }); err != nil {
 		return err
 	}
-	d.line("$ ledger call ls --session @last")
+	d.Line("$ ledger call ls --session @last")
 	err := d.reading(ctx, func(s *ledgerStore) error {
 		return d.listCalls(ctx, s, callFilter{session: last})
 	})
 	if err != nil {
 		return err
 	}
-	d.line("$ ledger verify")
+	d.Line("$ ledger verify")
 	return d.reading(ctx, func(s *ledgerStore) error { return d.verify(ctx, s, verifyFlags{outputs: true}) })
 }

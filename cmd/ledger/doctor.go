@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/runner"
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
@@ -70,7 +72,7 @@ func (e *examination) well(check, format string, args ...any) {
 
 func (e *examination) ill(check, advice, format string, args ...any) {
 	e.OK = false
-	e.Checks = append(e.Checks, checkRow{Check: check, Detail: fmt.Sprintf(format, args...), Advice: opt(advice)})
+	e.Checks = append(e.Checks, checkRow{Check: check, Detail: fmt.Sprintf(format, args...), Advice: render.OrNull(advice)})
 }
 
 // measured adds figures to what was noted last.
@@ -80,11 +82,11 @@ func (e *examination) measured(figures map[string]int64) {
 
 // failed notes an error with the advice that is known for it.
 func (e *examination) failed(check string, err error) {
-	f := faultOf(err)
-	if f.command == "ledger doctor" {
-		f.hint = "" // it is this
+	f := fault.Of(err)
+	if f.Command == "ledger doctor" {
+		f.Hint = "" // it is this
 	}
-	e.ill(check, f.hint, "%s", f.Error())
+	e.ill(check, f.Hint, "%s", f.Error())
 }
 
 func (a *app) doctor(ctx context.Context, write bool) error {
@@ -111,21 +113,21 @@ func (a *app) doctor(ctx context.Context, write bool) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	if err := a.emitOne(e, func() { a.doctorPage(e) }); err != nil || e.OK {
+	if err := a.Object(e, func() { a.doctorPage(e) }); err != nil || e.OK {
 		return err
 	}
-	return &fault{exit: exitFailed, code: "unwell", err: fmt.Errorf("doctor: something is wrong with %s", e.Store), quiet: a.output == asTable}
+	return &fault.Error{Exit: fault.ExitFailed, Code: "unwell", Err: fmt.Errorf("doctor: something is wrong with %s", e.Store), Quiet: a.Format == render.AsTable}
 }
 
 func (a *app) doctorPage(e *examination) {
 	for _, c := range e.Checks {
-		mark := a.painted(green, "✓")
+		mark := a.Styled(render.Green, "✓")
 		if !c.OK {
-			mark = a.painted(red, "✗")
+			mark = a.Styled(render.Red, "✗")
 		}
-		a.line("%s %-12s %s", mark, c.Check, oneLine(c.Detail, 300))
+		a.Line("%s %-12s %s", mark, c.Check, render.OneLine(c.Detail, 300))
 		if c.Advice != nil && *c.Advice != "" {
-			a.line("  %-12s → %s", "", oneLine(*c.Advice, 600)) // an event of rights is to be copied whole
+			a.Line("  %-12s → %s", "", render.OneLine(*c.Advice, 600)) // an event of rights is to be copied whole
 		}
 	}
 }
@@ -140,11 +142,11 @@ func (a *app) examineFolder(ctx context.Context, e *examination, dir string) boo
 	switch disk := diskOf(dir); {
 	case disk.Free == nil:
 	case *disk.Free < leastFree:
-		e.ill("disk", "free some space, or move the folder", "%s are free", size(*disk.Free))
+		e.ill("disk", "free some space, or move the folder", "%s are free", render.Bytes(*disk.Free))
 	case disk.Network:
 		e.ill("disk", "keep the folder on a disk of this machine, and let others use ledger serve", "the folder is on %s, whose locks and syncs are another machine's", *disk.Type)
 	default:
-		e.well("disk", "%s are free", size(*disk.Free))
+		e.well("disk", "%s are free", render.Bytes(*disk.Free))
 	}
 	if at, ok := shared.CurrentEndpoint(dir); ok {
 		if status, err := a.statusOf(ctx, at); err != nil {

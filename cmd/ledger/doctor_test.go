@@ -18,6 +18,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
@@ -128,7 +130,7 @@ func TestTheDoctorSaysWhatStandsInBetween(t *testing.T) {
 			t.Parallel()
 			e, got := examined(t, "esdb://ada:wonder@"+c.at+"?tls=false")
 			found := e.sick(t, c.check)
-			if got.exit != exitFailed || !strings.Contains(found.Detail, c.says) || found.Advice == nil || !strings.Contains(*found.Advice, c.advice) {
+			if got.exit != fault.ExitFailed || !strings.Contains(found.Detail, c.says) || found.Advice == nil || !strings.Contains(*found.Advice, c.advice) {
 				t.Errorf("doctor = %d, %s: %+v, want %q with the advice %q", got.exit, c.check, found, c.says, c.advice)
 			}
 			e.sick(t, "store")
@@ -293,7 +295,7 @@ func TestAFolderWhoseServerHangsIsTold(t *testing.T) {
 	if found := e.sick(t, "store"); !strings.Contains(found.Detail, "by process ") || !strings.Contains(found.Detail, "which is stopped, and it does not answer") {
 		t.Errorf("doctor of a store whose server hangs: %+v", found)
 	}
-	if got := asked(t, []string{"LEDGER_PATIENCE=300ms"}, "call", "ls", "--store", store); got.exit != exitConflict || !strings.Contains(string(got.err), "by process ") || !strings.Contains(string(got.err), "kill -CONT ") {
+	if got := asked(t, []string{"LEDGER_PATIENCE=300ms"}, "call", "ls", "--store", store); got.exit != fault.ExitConflict || !strings.Contains(string(got.err), "by process ") || !strings.Contains(string(got.err), "kill -CONT ") {
 		t.Errorf("call ls = %d %s, want it to name the process", got.exit, got.err)
 	}
 	if err := serving.Process.Signal(syscall.SIGCONT); err != nil {
@@ -330,7 +332,7 @@ func TestTheDoctorTellsHowFarKeptAnswersAre(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a := &app{now: time.Now}
+	a := &app{Printer: &render.Printer{Now: time.Now}}
 	for where, folder := range map[string]*folderStore{"folder": {}, "database": nil} {
 		e := &examination{OK: true}
 		s := &ledgerStore{store: store, checkpoints: store, folder: folder, ledger: events.NewLedger(store, mint, time.Now)}
@@ -374,7 +376,7 @@ func TestTheDoctorTellsWhatTheDiskMet(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	a, s := &app{now: time.Now}, &ledgerStore{store: store, checkpoints: store, folder: &folderStore{store: store}}
+	a, s := &app{Printer: &render.Printer{Now: time.Now}}, &ledgerStore{store: store, checkpoints: store, folder: &folderStore{store: store}}
 	e := &examination{OK: true}
 	if err := a.examineDisk(t.Context(), e, s); err != nil || !e.OK || len(e.checks("disk")) != 1 {
 		t.Errorf("of a new store the doctor says %+v, %v; want it well", e.Checks, err)

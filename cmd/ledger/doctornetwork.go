@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
 	"github.com/settlement-ledger/ledger/runner"
 )
@@ -16,7 +17,7 @@ import (
 // examineNetwork looks at the nodes of a connection string. One that is not
 // valid is an error.
 func (a *app) examineNetwork(ctx context.Context, e *examination, at address) error {
-	nodes, err := eventstoredb.Probe(ctx, at.database, eventstoredb.ProbeConfig{StepTimeout: a.patience, Now: a.now})
+	nodes, err := eventstoredb.Probe(ctx, at.database, eventstoredb.ProbeConfig{StepTimeout: a.patience, Now: a.Now})
 	if err != nil {
 		return err
 	}
@@ -154,7 +155,7 @@ func (e *examination) cluster(nodes []eventstoredb.Node) {
 		}
 		members = append(members, text)
 	}
-	detail := fmt.Sprintf("%s sees %s: %s", first.Address, count(len(members), "node"), strings.Join(members, ", "))
+	detail := fmt.Sprintf("%s sees %s: %s", first.Address, render.Count(len(members), "node"), strings.Join(members, ", "))
 	switch {
 	case len(leaders) == 0:
 		e.ill("cluster", "start nodes until more than half are up: they elect a leader", "%s; there is no leader", detail)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
@@ -23,7 +25,7 @@ func (a *app) examineStore(ctx context.Context, e *examination, at address, writ
 	}
 	s, err := open(ctx, at)
 	if err != nil {
-		if faultOf(err).exit == exitUsage {
+		if fault.Of(err).Exit == fault.ExitUsage {
 			return err
 		}
 		e.failed("store", err)
@@ -78,7 +80,7 @@ func (a *app) examineRefusal(ctx context.Context, e *examination, at address) er
 // examineRights tells which rights a user has at a database, and how to get the
 // others.
 func (a *app) examineRights(ctx context.Context, e *examination, database *eventstoredb.Store) error {
-	probe := events.Record{ID: domain.NewMint(a.now, a.entropy).Event(), Kind: "DoctorProbed", Version: 1, Time: a.now().UTC().Truncate(time.Microsecond), Data: []byte("{}")}
+	probe := events.Record{ID: domain.NewMint(a.Now, a.entropy).Event(), Kind: "DoctorProbed", Version: 1, Time: a.Now().UTC().Truncate(time.Microsecond), Data: []byte("{}")}
 	rights, err := database.Rights(ctx, probe)
 	if err != nil {
 		return err
@@ -176,7 +178,7 @@ func (a *app) examineReading(ctx context.Context, e *examination, s *ledgerStore
 	}
 	e.well("reading", "the last record, at position %s, in %s", h.Position, took)
 	e.measured(took.figures())
-	if ahead := h.Time.Sub(a.now()); ahead > mostSkew {
+	if ahead := h.Time.Sub(a.Now()); ahead > mostSkew {
 		e.ill("clocks", "set the clocks of all machines by one source: leases allow for "+runner.LeaseMargin.String(), "the last record is from %s in the future of this machine", ahead.Round(time.Second))
 	} else {
 		e.well("clocks", "the last record is not from the future")
@@ -198,12 +200,12 @@ func (a *app) examineWriting(ctx context.Context, e *examination, s *ledgerStore
 	var took timings
 	var sent, heard time.Time
 	for range probes {
-		sent = a.now()
+		sent = a.Now()
 		probe := events.Record{ID: s.ledger.Mint().Event(), Kind: "DoctorProbed", Version: 1, Time: s.ledger.Now(), Data: []byte("{}")}
 		if err := took.time(func() error { return s.store.Append(ctx, doctorStream, length, probe) }); err != nil {
 			return err
 		}
-		heard = a.now()
+		heard = a.Now()
 		length++
 	}
 	e.well("writing", "a record is durable after %s", took)
@@ -240,13 +242,13 @@ func (a *app) examineDisk(ctx context.Context, e *examination, s *ledgerStore) e
 		e.well("disk", "no write was slow, and no flush or compaction failed or was waited for")
 	}
 	if health.Failures > 0 {
-		e.ill("disk", "ledger store check finds what is damaged; keep a backup", "%s failed in the background, %s: %s", count(int(health.Failures), "flush or compaction"), when, health.LastFailure)
+		e.ill("disk", "ledger store check finds what is damaged; keep a backup", "%s failed in the background, %s: %s", render.Count(int(health.Failures), "flush or compaction"), when, health.LastFailure)
 	}
 	if health.Slow > 0 {
-		e.ill("disk", "look at the health of the disk, and at what else writes to it", "%s took longer than 2 seconds, %s: %s", count(int(health.Slow), "write"), when, health.LastSlow)
+		e.ill("disk", "look at the health of the disk, and at what else writes to it", "%s took longer than 2 seconds, %s: %s", render.Count(int(health.Slow), "write"), when, health.LastSlow)
 	}
 	if health.Stalls > 0 {
-		e.ill("disk", "the disk is slower than what is appended", "writes waited %s for flushes or compactions, %s: %s", count(int(health.Stalls), "time"), when, health.LastStall)
+		e.ill("disk", "the disk is slower than what is appended", "writes waited %s for flushes or compactions, %s: %s", render.Count(int(health.Stalls), "time"), when, health.LastStall)
 	}
 	e.measured(map[string]int64{"failures": int64(health.Failures), "slow": int64(health.Slow), "stalls": int64(health.Stalls)})
 	return nil
@@ -258,11 +260,11 @@ func (a *app) examineProcesses(ctx context.Context, e *examination, s *ledgerSto
 	if err != nil {
 		return err
 	}
-	judged := s.judged(lives, a.now())
+	judged := s.judged(lives, a.Now())
 	e.well("processes", "%d at work, %d dead, %d of which nobody can tell", len(judged.Living), len(judged.Dead), len(judged.Unknown))
 	e.measured(map[string]int64{"living": int64(len(judged.Living)), "dead": int64(len(judged.Dead)), "unknown": int64(len(judged.Unknown))})
 	if len(judged.Dead) > 0 {
-		e.ill("left open", "ledger recover ends what they left", "%s left something open", count(len(judged.Dead), "dead process"))
+		e.ill("left open", "ledger recover ends what they left", "%s left something open", render.Count(len(judged.Dead), "dead process"))
 	}
 	return nil
 }

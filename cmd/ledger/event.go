@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/charmbracelet/x/ansi"
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/spf13/cobra"
@@ -89,7 +91,7 @@ func (a *app) listEvents(ctx context.Context, s *ledgerStore, filter eventFilter
 		return err
 	}
 	if limit < 0 {
-		return misuse("--limit: %d is below zero", limit)
+		return fault.Usage("--limit: %d is below zero", limit)
 	}
 	if err := filter.when.resolve(a); err != nil {
 		return err
@@ -107,7 +109,7 @@ func (a *app) writeEvents(w *eventWriter, entries iter.Seq2[events.Entry, error]
 	for e, err := range entries {
 		if errors.Is(err, events.ErrDamaged) && e.ID.IsZero() {
 			damaged++
-			a.tell(faultOf(err))
+			a.WriteFault(fault.Of(err))
 			continue
 		}
 		if err != nil && !errors.Is(err, events.ErrDamaged) {
@@ -115,7 +117,7 @@ func (a *app) writeEvents(w *eventWriter, entries iter.Seq2[events.Entry, error]
 		}
 		if err != nil {
 			damaged++
-			a.tell(faultOf(err))
+			a.WriteFault(fault.Of(err))
 		}
 		if err := w.write(e, err); err != nil {
 			return err
@@ -131,7 +133,7 @@ func damage(n int) error {
 	if n == 0 {
 		return nil
 	}
-	return &fault{exit: exitFailed, code: "damaged", err: fmt.Errorf("read events: %d places of the log are damaged", n), hint: "ledger verify lists them"}
+	return &fault.Error{Exit: fault.ExitFailed, Code: "damaged", Err: fmt.Errorf("read events: %d places of the log are damaged", n), Hint: "ledger verify lists them"}
 }
 
 func positionFlag(text string) (events.Position, error) {
@@ -140,7 +142,7 @@ func positionFlag(text string) (events.Position, error) {
 	}
 	position, err := events.ParsePosition(text)
 	if err != nil {
-		return position, misuse("--after: %q is not a position, such as 1204", text)
+		return position, fault.Usage("--after: %q is not a position, such as 1204", text)
 	}
 	return position, nil
 }
@@ -175,7 +177,7 @@ type eventWriter struct {
 }
 
 func (a *app) eventWriter() *eventWriter {
-	return &eventWriter{a: a, lines: a.output == asLines, width: a.columns()}
+	return &eventWriter{a: a, lines: a.Format == render.AsJSONLines, width: a.Columns()}
 }
 
 // A terminal that is narrower than eventWidth gets lines without time, stream and
@@ -200,26 +202,26 @@ func (w *eventWriter) write(e events.Entry, damage error) error {
 	w.n++
 	switch {
 	case w.lines:
-		return w.a.object(eventRowOf(e, damage))
-	case w.a.output == asJSON:
-		data, err := encode(eventRowOf(e, damage))
+		return w.a.JSONLine(eventRowOf(e, damage))
+	case w.a.Format == render.AsJSON:
+		data, err := render.EncodeJSON(eventRowOf(e, damage))
 		if err == nil {
-			w.a.line("%s%s", map[bool]string{true: "[", false: ","}[w.n == 1], data)
+			w.a.Line("%s%s", map[bool]string{true: "[", false: ","}[w.n == 1], data)
 		}
 		return err
 	}
 	if w.n == 1 {
-		w.a.line("%s", w.a.painted(bold, w.line("POSITION", "TIME", "STREAM", "REV", "KIND", "WHAT")))
+		w.a.Line("%s", w.a.Styled(render.Bold, w.line("POSITION", "TIME", "STREAM", "REV", "KIND", "WHAT")))
 	}
-	what := w.a.painted(red, "damaged")
+	what := w.a.Styled(render.Red, "damaged")
 	if damage == nil {
 		v, err := events.Decode(e)
 		if err != nil {
 			return err
 		}
-		what = oneLine(said(v.Event), textWidth+20)
+		what = render.OneLine(said(v.Event), render.TextWidth+20)
 	}
-	w.a.line("%s", w.line(e.Position.String(), w.a.clock(e.Time), streamText(e.Stream), fmt.Sprint(e.Revision), oneLine(e.Kind, 40), what))
+	w.a.Line("%s", w.line(e.Position.String(), w.a.ShortTime(e.Time), streamText(e.Stream), fmt.Sprint(e.Revision), render.OneLine(e.Kind, 40), what))
 	return nil
 }
 
@@ -227,12 +229,12 @@ func (w *eventWriter) write(e events.Entry, damage error) error {
 func (w *eventWriter) end() error {
 	switch {
 	case w.lines:
-	case w.a.output == asJSON && w.n == 0:
-		w.a.line("[]")
-	case w.a.output == asJSON:
-		w.a.line("]")
+	case w.a.Format == render.AsJSON && w.n == 0:
+		w.a.Line("[]")
+	case w.a.Format == render.AsJSON:
+		w.a.Line("]")
 	case w.n == 0:
-		w.a.line("No events.")
+		w.a.Line("No events.")
 	}
 	return nil
 }
@@ -240,15 +242,15 @@ func (w *eventWriter) end() error {
 // streamText returns a stream as tables print it.
 func streamText(s events.Stream) string {
 	if id, ok := s.Session(); ok {
-		return short(id)
+		return render.ShortID(id)
 	}
 	if id, ok := s.Layer(); ok {
-		return short(id)
+		return render.ShortID(id)
 	}
 	if id, ok := s.Process(); ok {
-		return short(id)
+		return render.ShortID(id)
 	}
-	return oneLine(string(s), 40)
+	return render.OneLine(string(s), 40)
 }
 
 // A tail says how much of the end is shown, and whether what comes is.
@@ -309,7 +311,7 @@ func (a *app) sessionTail() *cobra.Command {
 
 func (a *app) tailEvents(ctx context.Context, s *ledgerStore, filter eventFilter, t tail) error {
 	if t.last < 0 {
-		return misuse("-n: %d is below zero", t.last)
+		return fault.Usage("-n: %d is below zero", t.last)
 	}
 	end, err := s.head(ctx)
 	if err != nil {
@@ -320,7 +322,7 @@ func (a *app) tailEvents(ctx context.Context, s *ledgerStore, filter eventFilter
 		return err
 	}
 	w := a.eventWriter()
-	w.lines = w.lines || t.follow && a.output == asJSON
+	w.lines = w.lines || t.follow && a.Format == render.AsJSON
 	for _, e := range ring {
 		_, damage := events.Decode(e)
 		if err := w.write(e, damage); err != nil {
@@ -330,7 +332,7 @@ func (a *app) tailEvents(ctx context.Context, s *ledgerStore, filter eventFilter
 	if !t.follow {
 		return w.end()
 	}
-	ctx, stop := a.whileRead(ctx)
+	ctx, stop := a.WhileRead(ctx)
 	defer stop()
 	return a.follow(ctx, s, end, filter, w)
 }
@@ -343,7 +345,7 @@ func (a *app) lastEntries(entries iter.Seq2[events.Entry, error], end events.Pos
 		case err != nil && !errors.Is(err, events.ErrDamaged):
 			return nil, err
 		case e.ID.IsZero():
-			a.tell(faultOf(err))
+			a.WriteFault(fault.Of(err))
 			continue
 		case e.Position.Compare(end) > 0:
 			return ring[max(0, len(ring)-n):], nil
@@ -364,7 +366,7 @@ func (a *app) follow(ctx context.Context, s *ledgerStore, after events.Position,
 			a.synced(w, at)
 		}
 		told = true
-		_ = a.out.Flush() // the error stays in the writer, and is returned with the next line
+		_ = a.Out.Flush() // the error stays in the writer, and is returned with the next line
 	}
 	for e, err := range a.followed(ctx, s, after, caughtUp) {
 		if err != nil {
@@ -383,11 +385,11 @@ func (a *app) follow(ctx context.Context, s *ledgerStore, after events.Position,
 
 func (a *app) synced(w *eventWriter, at events.Position) {
 	if !w.lines {
-		_ = a.out.Flush()
-		fmt.Fprintln(a.err, "— caught up, following —")
+		_ = a.Out.Flush()
+		fmt.Fprintln(a.Err, "— caught up, following —")
 		return
 	}
-	must(a.object(struct {
+	must(a.JSONLine(struct {
 		Type     string          `json:"type"`
 		Position events.Position `json:"position"`
 	}{"sync", at})) // it always is JSON
@@ -398,7 +400,7 @@ func interruptedFollow(err error) error {
 	if !errors.Is(err, domain.ErrInterrupted) {
 		return err
 	}
-	f := *faultOf(err)
-	f.quiet = true
+	f := *fault.Of(err)
+	f.Quiet = true
 	return &f
 }

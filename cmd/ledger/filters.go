@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
 	"github.com/settlement-ledger/ledger/projections/catalog"
@@ -22,7 +24,7 @@ var filters = []string{"session", "tool", "kind", "agent", "outcome", "stream", 
 func emptyFilter(cmd *cobra.Command) error {
 	for _, name := range filters {
 		if f := cmd.Flags().Lookup(name); f != nil && f.Changed && (f.Value.String() == "" || f.Value.String() == "[]") {
-			return misuse("--%s is empty: name what it takes, or leave it out", name)
+			return fault.Usage("--%s is empty: name what it takes, or leave it out", name)
 		}
 	}
 	return nil
@@ -31,10 +33,10 @@ func emptyFilter(cmd *cobra.Command) error {
 // unknownName returns the fault of a flag whose value names nothing, with the names
 // that are nearly the same.
 func unknownName(flag, name string, names []string, hint string) error {
-	f := misuse("--%s: there is no %s %q", flag, flag, name)
-	f.hint = hint
-	if f.candidates = near(name, names); len(f.candidates) > 0 {
-		f.hint = "did you mean " + strings.Join(f.candidates, " or ") + "?"
+	f := fault.Usage("--%s: there is no %s %q", flag, flag, name)
+	f.Hint = hint
+	if f.Candidates = near(name, names); len(f.Candidates) > 0 {
+		f.Hint = "did you mean " + strings.Join(f.Candidates, " or ") + "?"
 	}
 	return f
 }
@@ -66,7 +68,7 @@ func someOf(names []string) string {
 	const most = 12
 	slices.Sort(names)
 	if len(names) > most {
-		return strings.Join(names[:most], ", ") + " and " + count(len(names)-most, "other")
+		return strings.Join(names[:most], ", ") + " and " + render.Count(len(names)-most, "other")
 	}
 	return strings.Join(names, ", ")
 }
@@ -106,7 +108,7 @@ func (s *ledgerStore) checkStream(ctx context.Context, stream string) error {
 		}
 		return err
 	}
-	return notFound("ledger event ls -o jsonl has the stream of each event", "--stream: no stream %q", stream)
+	return fault.NotFound("ledger event ls -o jsonl has the stream of each event", "--stream: no stream %q", stream)
 }
 
 // checkTool refuses the name of a tool that the log does not have: no call asked for
@@ -138,7 +140,7 @@ func (s *ledgerStore) checkTool(ctx context.Context, state *calls.State, tool st
 func located(flag, folder string) (string, error) {
 	path, err := filepath.Abs(folder)
 	if err != nil {
-		return "", misuse("--%s: %w", flag, err)
+		return "", fault.Usage("--%s: %w", flag, err)
 	}
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real, nil

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 )
 
 // A command that follows a folder gets each record once and in order, whether it is
@@ -67,7 +69,7 @@ func TestAFolderIsFollowedPastProcessesThatServe(t *testing.T) {
 		}
 	}
 	_ = tail.Wait() // an error tells the exit code
-	if got := tail.ProcessState.ExitCode(); got != exitInterrupted {
-		t.Errorf("tail -f, interrupted: exit %d, want %d", got, exitInterrupted)
+	if got := tail.ProcessState.ExitCode(); got != fault.ExitInterrupted {
+		t.Errorf("tail -f, interrupted: exit %d, want %d", got, fault.ExitInterrupted)
 	}
 }

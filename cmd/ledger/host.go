@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
@@ -70,7 +71,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	s := &host{app: a, flags: f, dir: at.folder, log: a.log(slog.LevelInfo)}
+	s := &host{app: a, flags: f, dir: at.folder, log: a.Logger(slog.LevelInfo)}
 	if at.database != "" {
 		if err := f.fitNode(); err != nil {
 			return err
@@ -91,7 +92,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 		return err
 	}
 	if f.publish != "" {
-		if s.orders, err = publications(f.publish, a.env); err != nil {
+		if s.orders, err = publications(f.publish, a.Env); err != nil {
 			return err
 		}
 	}
@@ -111,7 +112,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 
 // announced returns what a host says of itself to processes of this machine.
 func (s *host) announced(d door, given string) shared.Endpoint {
-	at := shared.Endpoint{Process: s.mint().Process(), PID: os.Getpid(), Started: s.now().UTC(), Command: serveWord}
+	at := shared.Endpoint{Process: s.mint().Process(), PID: os.Getpid(), Started: s.Now().UTC(), Command: serveWord}
 	at.Outputs = webAddress(reached(d.beside.Addr(), "127.0.0.1"), s.cfg)
 	at.Node = cmp.Or(given, webAddress(reached(d.beside.Addr(), hostName()), s.cfg))
 	if d.gate != nil {
@@ -323,7 +324,7 @@ func (s *host) serveLocal(ctx context.Context) (err error) {
 // this process holds. It writes nothing if no process is dead.
 func (s *host) recoverDead(ctx context.Context) error {
 	lives, err := folded(ctx, s.store, runner.Processes())
-	if err != nil || len(s.store.judged(lives, s.now()).Dead) == 0 {
+	if err != nil || len(s.store.judged(lives, s.Now()).Dead) == 0 {
 		return err
 	}
 	held := *s.store
@@ -426,17 +427,17 @@ func (s *host) announce() error {
 		row.Connection, said = &public, "Serving "+s.dir+" at "+public
 	}
 	if s.owner && s.server != nil {
-		row.Credentials = opt(s.credentialsPath(credentialsName))
+		row.Credentials = render.OrNull(s.credentialsPath(credentialsName))
 	}
-	err := s.emitOne(row, func() {
-		s.line("%s", said)
-		s.line("Outputs at %s", s.at.Node)
+	err := s.Object(row, func() {
+		s.Line("%s", said)
+		s.Line("Outputs at %s", s.at.Node)
 		if row.Credentials != nil {
-			s.line("Only you may connect: a client takes the connection string in %s,", *row.Credentials)
-			s.line("which trusts the certificate in %s. Both are new at each start.", s.credentialsPath(certificateName))
+			s.Line("Only you may connect: a client takes the connection string in %s,", *row.Credentials)
+			s.Line("which trusts the certificate in %s. Both are new at each start.", s.credentialsPath(certificateName))
 		}
 	})
-	return errors.Join(err, s.out.Flush())
+	return errors.Join(err, s.Out.Flush())
 }
 
 // watchOver logs how the work goes until ctx ends or something breaks.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
@@ -26,9 +28,9 @@ type candidate[T any] struct {
 func pick[T any](noun, id string, all []candidate[T]) (thing T, err error) {
 	switch {
 	case id == "":
-		return thing, misuse("the id of a %s is empty", noun)
+		return thing, fault.Usage("the id of a %s is empty", noun)
 	case len(all) == 0:
-		return thing, notFound("", "no %s %s: there is none in the store", noun, id)
+		return thing, fault.NotFound("", "no %s %s: there is none in the store", noun, id)
 	case id == last:
 		return all[len(all)-1].thing, nil
 	}
@@ -42,9 +44,9 @@ func pick[T any](noun, id string, all []candidate[T]) (thing T, err error) {
 			return thing, ambiguous(noun, id, found)
 		}
 	}
-	f := notFound(elsewhere(noun, id), "no %s %s", noun, id)
+	f := fault.NotFound(elsewhere(noun, id), "no %s %s", noun, id)
 	if hasList(noun) {
-		f.command = "ledger " + noun + " ls"
+		f.Command = "ledger " + noun + " ls"
 	}
 	return thing, f
 }
@@ -69,14 +71,14 @@ func fitting[T any](id string, all []candidate[T], fits func(id, name string) bo
 const mostCandidates = 20
 
 func ambiguous[T any](noun, id string, found []candidate[T]) error {
-	f := misuse("%s %s is ambiguous: %d fit", noun, id, len(found))
-	f.code, f.hint = "ambiguous", "write more of the id, or one as it is listed"
+	f := fault.Usage("%s %s is ambiguous: %d fit", noun, id, len(found))
+	f.Code, f.Hint = "ambiguous", "write more of the id, or one as it is listed"
 	for i, c := range found {
 		if i == mostCandidates {
-			f.candidates = append(f.candidates, fmt.Sprintf("and %d more", len(found)-i))
+			f.Candidates = append(f.Candidates, fmt.Sprintf("and %d more", len(found)-i))
 			break
 		}
-		f.candidates = append(f.candidates, strings.TrimSpace(c.names[0]+"  "+c.what))
+		f.Candidates = append(f.Candidates, strings.TrimSpace(c.names[0]+"  "+c.what))
 	}
 	return f
 }
@@ -129,7 +131,7 @@ func processCandidates(lives []events.ProcessStarted) []candidate[events.Process
 func sessionCandidates(s *calls.State) []candidate[calls.Session] {
 	var all []candidate[calls.Session]
 	for _, known := range s.Sessions() {
-		what := oneLine(fmt.Sprintf("%s  %s", known.Agent, known.Title), 60)
+		what := render.OneLine(fmt.Sprintf("%s  %s", known.Agent, known.Title), 60)
 		names := []string{known.ID.String()}
 		if known.Origin.Source != "" {
 			names = append(names, known.Origin.Source)
@@ -147,7 +149,7 @@ func callCandidates(all []calls.Call) []candidate[calls.Call] {
 		if !c.SettledBy.IsZero() {
 			names = append(names, c.SettledBy.String())
 		}
-		candidates[i] = candidate[calls.Call]{c, names, fmt.Sprintf("session %s  tool %s", c.Session, oneLine(c.Tool, 60))}
+		candidates[i] = candidate[calls.Call]{c, names, fmt.Sprintf("session %s  tool %s", c.Session, render.OneLine(c.Tool, 60))}
 	}
 	return candidates
 }
@@ -157,7 +159,7 @@ func callCandidates(all []calls.Call) []candidate[calls.Call] {
 // asked for are found where no call is.
 func callOf(s *calls.State, id string) (calls.Call, error) {
 	c, err := pick("call", id, callCandidates(s.Calls()))
-	if err == nil || faultOf(err).exit != exitNotFound {
+	if err == nil || fault.Of(err).Exit != fault.ExitNotFound {
 		return c, err
 	}
 	if found := inMessage(s, id); len(found) == 1 {

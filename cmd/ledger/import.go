@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events/transcripts"
 	"github.com/spf13/cobra"
@@ -43,7 +45,7 @@ file and in the progress of that call is one session.`,
 			"  ledger import claude-code -o json ~/.claude/projects/*/*.jsonl ~/.claude/projects/*/*/subagents/*.jsonl\n  zcat old.jsonl.gz | ledger import claude-code -",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return misuse("no file is named: ledger import claude-code FILE|FOLDER...")
+				return fault.Usage("no file is named: ledger import claude-code FILE|FOLDER...")
 			}
 			return nil
 		},
@@ -71,7 +73,7 @@ func (a *app) importFiles(ctx context.Context, names []string) (err error) {
 			break
 		}
 	}
-	return errors.Join(emit(a, run.rows, func() { a.importPage(run.rows) }), a.importFault(len(files)+len(failed), len(run.rows), run.failed))
+	return errors.Join(render.Rows(a.Printer, run.rows, func() { a.importPage(run.rows) }), a.importFault(len(files)+len(failed), len(run.rows), run.failed))
 }
 
 // An importing is one run of the command.
@@ -80,7 +82,7 @@ type importing struct {
 	store    *ledgerStore
 	importer *transcripts.Importer
 	rows     []importRow // of each file that was imported or skipped
-	failed   []*fault
+	failed   []*fault.Error
 	refused  bool // by the system
 }
 
@@ -91,7 +93,7 @@ func (r *importing) importFile(ctx context.Context, f importedFile) error {
 		return nil
 	}
 	if f.err != nil {
-		r.failed = append(r.failed, faultOf(f.err))
+		r.failed = append(r.failed, fault.Of(f.err))
 		return nil
 	}
 	t, err := r.app.readTranscript(f.name)
@@ -113,10 +115,10 @@ func (r *importing) importFile(ctx context.Context, f importedFile) error {
 		r.refused = refusedBySystem(err)
 	}
 	if err != nil {
-		r.failed = append(r.failed, faultOf(err))
+		r.failed = append(r.failed, fault.Of(err))
 		return nil
 	}
-	r.rows = append(r.rows, importRow{t.Report.File, opt(t.Report.Session), nil, t.Report})
+	r.rows = append(r.rows, importRow{t.Report.File, render.OrNull(t.Report.Session), nil, t.Report})
 	return nil
 }
 
@@ -135,7 +137,7 @@ type importedFile struct {
 }
 
 // filesOf returns the files that are named, and those in the folders that are.
-func filesOf(names []string) (files []importedFile, failed []*fault) {
+func filesOf(names []string) (files []importedFile, failed []*fault.Error) {
 	for _, name := range names {
 		info, err := os.Stat(name)
 		if name == "-" || err != nil || !info.IsDir() {
@@ -144,10 +146,10 @@ func filesOf(names []string) (files []importedFile, failed []*fault) {
 		}
 		within, err := filesIn(name)
 		if err == nil && !slices.ContainsFunc(within, func(f importedFile) bool { return f.skipped == "" }) {
-			err = hinted(fmt.Errorf("import %s: no file *.jsonl is in the folder or below it", name), "name the folder that the agent writes to, such as ~/.claude/projects")
+			err = fault.WithHint(fmt.Errorf("import %s: no file *.jsonl is in the folder or below it", name), "name the folder that the agent writes to, such as ~/.claude/projects")
 		}
 		if err != nil {
-			failed = append(failed, faultOf(err))
+			failed = append(failed, fault.Of(err))
 		}
 		files = append(files, within...)
 	}
@@ -209,28 +211,28 @@ func refusedBySystem(err error) bool {
 // importFault joins the faults of all failed files, and counts the files that are
 // not imported, with those not tried. Several faults exit as a failure, unless one is
 // an interruption.
-func (a *app) importFault(files, imported int, failed []*fault) error {
+func (a *app) importFault(files, imported int, failed []*fault.Error) error {
 	switch {
 	case len(failed) == 0:
 		return nil
-	case len(failed) == 1 && (files == 1 || failed[0].exit == exitInterrupted):
+	case len(failed) == 1 && (files == 1 || failed[0].Exit == fault.ExitInterrupted):
 		f := *failed[0]
-		if f.exit != exitInterrupted {
-			f.exit = exitFailed
+		if f.Exit != fault.ExitInterrupted {
+			f.Exit = fault.ExitFailed
 		}
 		return &f
 	}
 	texts := make([]string, len(failed))
-	exit := exitFailed
+	exit := fault.ExitFailed
 	for i, f := range failed {
 		texts[i] = f.Error()
-		if f.exit == exitInterrupted {
-			exit = exitInterrupted
+		if f.Exit == fault.ExitInterrupted {
+			exit = fault.ExitInterrupted
 		}
 	}
-	return &fault{
-		exit: exit, code: "import_failed", hint: failed[0].hint,
-		err: fmt.Errorf("%d of %d files are not imported: %s", files-imported, files, strings.Join(texts, "; ")),
+	return &fault.Error{
+		Exit: exit, Code: "import_failed", Hint: failed[0].Hint,
+		Err: fmt.Errorf("%d of %d files are not imported: %s", files-imported, files, strings.Join(texts, "; ")),
 	}
 }
 
@@ -251,15 +253,15 @@ func (a *app) openFile(name string) (io.ReadCloser, error) {
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, hinted(fmt.Errorf("import: %w", err), "")
+		return nil, fault.WithHint(fmt.Errorf("import: %w", err), "")
 	}
 	return f, nil
 }
 
 func (a *app) importPage(rows []importRow) {
-	t := table{
-		head:  []string{"~FILE", "SESSION", "?>RECORDS", ">CALLS", "?>RESULTS", ">OPEN", "?>ORPHANS", ">ERRORS", ">REFUSED", "?>IGNORED", ">ADDED"},
-		empty: "No file was imported.",
+	t := render.Table{
+		Head:  []string{"~FILE", "SESSION", "?>RECORDS", ">CALLS", "?>RESULTS", ">OPEN", "?>ORPHANS", ">ERRORS", ">REFUSED", "?>IGNORED", ">ADDED"},
+		Empty: "No file was imported.",
 	}
 	for _, r := range rows {
 		if r.Skipped != nil {
@@ -267,15 +269,15 @@ func (a *app) importPage(rows []importRow) {
 		}
 		session, ignored := "", 0
 		if r.Session != nil {
-			session = short(*r.Session)
+			session = render.ShortID(*r.Session)
 		}
 		for _, n := range r.Ignored {
 			ignored += n
 		}
-		t.add(oneLine(r.File, textWidth), session, fmt.Sprint(r.Records), fmt.Sprint(r.Calls), fmt.Sprint(r.Results), fmt.Sprint(r.Open),
+		t.Add(render.OneLine(r.File, render.TextWidth), session, fmt.Sprint(r.Records), fmt.Sprint(r.Calls), fmt.Sprint(r.Results), fmt.Sprint(r.Open),
 			fmt.Sprint(r.OrphanResults), fmt.Sprint(r.Errors), fmt.Sprint(len(r.RefusedLines)), fmt.Sprint(ignored), fmt.Sprint(r.Added))
 	}
-	a.write(t)
+	a.Table(t)
 	a.importNotes(rows)
 }
 
@@ -302,17 +304,17 @@ func (a *app) importNotes(rows []importRow) {
 	}
 	for _, notes := range [][]string{refused, cut, skipped} {
 		for _, text := range notes[:min(len(notes), mostNotes)] {
-			a.line("%s", a.painted(yellow, oneLine(text, 200)))
+			a.Line("%s", a.Styled(render.Yellow, render.OneLine(text, 200)))
 		}
 		if more := len(notes) - mostNotes; more > 0 {
-			a.line("%s", a.painted(yellow, fmt.Sprintf("and %d more such; -o json lists them", more)))
+			a.Line("%s", a.Styled(render.Yellow, fmt.Sprintf("and %d more such; -o json lists them", more)))
 		}
 	}
 	if len(ignored) > 0 {
 		var kinds []string
 		for _, kind := range slices.Sorted(maps.Keys(ignored)) {
-			kinds = append(kinds, fmt.Sprintf("%s %d", visible(kind), ignored[kind]))
+			kinds = append(kinds, fmt.Sprintf("%s %d", render.Printable(kind), ignored[kind]))
 		}
-		a.line("%s", a.painted(dim, "ignored: "+strings.Join(kinds, ", ")))
+		a.Line("%s", a.Styled(render.Dim, "ignored: "+strings.Join(kinds, ", ")))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
@@ -41,7 +42,7 @@ func (s *ledgerStore) asked(ctx context.Context, all []calls.Call) ([]askedCall,
 	found := make([]askedCall, len(all))
 	missing := map[domain.SessionID][]*askedCall{}
 	for i, c := range all {
-		found[i] = askedCall{c, document(c.Input)}
+		found[i] = askedCall{c, render.RawJSON(c.Input)}
 		if c.InputPreview != "" {
 			missing[c.Session] = append(missing[c.Session], &found[i])
 		}
@@ -83,7 +84,7 @@ func (s *ledgerStore) readInputs(ctx context.Context, session domain.SessionID, 
 func inputIn(reply events.ReplyReceived, id domain.CallID) json.RawMessage {
 	for _, c := range reply.Calls {
 		if c.ID == id {
-			return document(c.Input)
+			return render.RawJSON(c.Input)
 		}
 	}
 	return nil
@@ -110,7 +111,7 @@ func shortened(input json.RawMessage) (json.RawMessage, bool) {
 			break
 		}
 	}
-	text, err := encode(beginning(string(input), inputLimit))
+	text, err := render.EncodeJSON(beginning(string(input), inputLimit))
 	must(err) // a string always is JSON
 	return text, true
 }
@@ -131,9 +132,9 @@ func inputText(input json.RawMessage, full bool) string {
 		return ""
 	}
 	if full {
-		return visible(string(input))
+		return render.Printable(string(input))
 	}
-	return oneLine(gist(input), textWidth)
+	return render.OneLine(gist(input), render.TextWidth)
 }
 
 // gists are the fields of an input that tell most, in order.
@@ -144,7 +145,7 @@ var gists = []string{"command", "pattern", "file_path", "path", "notebook_path",
 func gist(input json.RawMessage) string {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(input, &fields) != nil {
-		return pretty(input)
+		return render.Indented(input)
 	}
 	text := func(name string) (text string) {
 		_ = json.Unmarshal(fields[name], &text) // another type tells nothing

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
@@ -111,7 +112,7 @@ func FuzzAShortenedInputIsJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, times int) {
 		text = strings.Repeat(text, max(1, min(times, 5000)))
 		text = text[:min(len(text), 1<<20)]
-		input := document([]byte(text))
+		input := render.RawJSON([]byte(text))
 		short, cut := shortened(input)
 		if !json.Valid(short) || len(short) > 8*inputLimit {
 			t.Fatalf("%.200q is shortened to %d bytes: %.200q", input, len(short), short)

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 )
 
 // interruptions is how often a run of each session is interrupted, by several
@@ -89,7 +91,7 @@ func interruptInto(t *testing.T, trajectory, dir string, whole time.Duration) {
 		}
 		kinds := ledger(t, store, "event", "ls", "-o", "jsonl").out
 		begun, over := bytes.Contains(kinds, []byte(`"kind":"TurnMaterialized"`)), bytes.Contains(kinds, []byte(`"done"`))
-		if exit == exitInterrupted && begun && !over && !bytes.Contains(kinds, []byte(`"kind":"SessionInterrupted"`)) {
+		if exit == fault.ExitInterrupted && begun && !over && !bytes.Contains(kinds, []byte(`"kind":"SessionInterrupted"`)) {
 			t.Fatalf("%s: run = %d, and no interruption is on record:\n%s", where, exit, kinds)
 		}
 		if err := os.RemoveAll(store); err != nil {
@@ -119,8 +121,8 @@ func interruptRun(t *testing.T, trajectory, store string, sent os.Signal, after 
 	told, _ := io.ReadAll(reader)
 	_ = cmd.Wait() // an error tells the exit code
 	exit = cmd.ProcessState.ExitCode()
-	if exit != 0 && exit != exitInterrupted {
-		t.Fatalf("run = %d %s, want 0 or %d", exit, told, exitInterrupted)
+	if exit != 0 && exit != fault.ExitInterrupted {
+		t.Fatalf("run = %d %s, want 0 or %d", exit, told, fault.ExitInterrupted)
 	}
 	return exit, time.Since(began)
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/settlement-ledger/ledger/builtins"
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
@@ -65,11 +66,11 @@ func (at address) nodes() (remote.Config, error) {
 	if file := settings["tlscafile"]; file != "" {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return c, misuse("tlsCaFile: %w", err)
+			return c, fault.Usage("tlsCaFile: %w", err)
 		}
 		c.TLS.RootCAs = x509.NewCertPool()
 		if !c.TLS.RootCAs.AppendCertsFromPEM(text) {
-			return c, misuse("tlsCaFile: %s holds no certificate", file)
+			return c, fault.Usage("tlsCaFile: %s holds no certificate", file)
 		}
 	}
 	return c, nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
@@ -47,10 +48,10 @@ func TestAStoreThatLostItsOutputsIsRefused(t *testing.T) {
 		dir := filepath.Join(store, "outputs")
 		noError(t, os.RemoveAll(dir))
 		lose(t, dir)
-		if got := ledger(t, store, "session", "ls"); got.exit != exitFailed || !strings.Contains(string(got.err), "lacks 1 output") {
+		if got := ledger(t, store, "session", "ls"); got.exit != fault.ExitFailed || !strings.Contains(string(got.err), "lacks 1 output") {
 			t.Errorf("%s: session ls: exit %d, %s; want it refused", name, got.exit, got.err)
 		}
-		if got := ledger(t, store, "store", "check"); got.exit != exitUnverified || !strings.Contains(string(got.out), "missing") {
+		if got := ledger(t, store, "store", "check"); got.exit != fault.ExitUnverified || !strings.Contains(string(got.out), "missing") {
 			t.Errorf("%s: check: exit %d, %s; want the output that is missing", name, got.exit, got.out)
 		}
 		if got := ledger(t, store, "store", "backup", backup); got.exit == 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
@@ -49,7 +50,7 @@ func newMeasured(t *testing.T, cfg server.Config, node bool) *measured {
 		t.Fatal(err)
 	}
 	cfg.Connections = conns.New(conns.Config{})
-	m.host = &host{app: &app{now: time.Now}, cfg: cfg, log: slog.New(slog.DiscardHandler), kept: kept, store: &ledgerStore{}}
+	m.host = &host{app: &app{Printer: &render.Printer{Now: time.Now}}, cfg: cfg, log: slog.New(slog.DiscardHandler), kept: kept, store: &ledgerStore{}}
 	if !node {
 		m.host.meter = newMeter(store)
 	}

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
@@ -33,7 +34,7 @@ func (a *app) openDatabase(ctx context.Context, at address) (*ledgerStore, error
 	if err != nil {
 		return nil, err
 	}
-	store, err := eventstoredb.Open(ctx, at.database, eventstoredb.Config{Namespace: at.namespace, MaxAppend: at.maxAppend, RetryTimeout: a.patience, RequireReadAll: true, Logger: a.log(slog.LevelWarn)})
+	store, err := eventstoredb.Open(ctx, at.database, eventstoredb.Config{Namespace: at.namespace, MaxAppend: at.maxAppend, RetryTimeout: a.patience, RequireReadAll: true, Logger: a.Logger(slog.LevelWarn)})
 	if err != nil {
 		return nil, err
 	}
@@ -65,19 +66,19 @@ func (a *app) nodeAddress(dir string) (string, error) {
 // one. It is put on record for ever, so that it has to make sense and hold no
 // password.
 func (a *app) givenAddress() (string, error) {
-	text := a.variable("LEDGER_NODE_ADDRESS")
+	text := a.Variable("LEDGER_NODE_ADDRESS")
 	if text == "" {
 		return "", nil
 	}
 	client, err := remote.Open(text, remote.Config{})
 	if err != nil {
-		return "", misuse("LEDGER_NODE_ADDRESS: %w", err)
+		return "", fault.Usage("LEDGER_NODE_ADDRESS: %w", err)
 	}
 	if err := client.Close(); err != nil {
 		return "", err
 	}
 	if u, err := url.Parse(text); err != nil || u.User != nil {
-		return "", misuse("LEDGER_NODE_ADDRESS holds a user: everybody who reads the log reads it")
+		return "", fault.Usage("LEDGER_NODE_ADDRESS holds a user: everybody who reads the log reads it")
 	}
 	return text, nil
 }
@@ -85,24 +86,15 @@ func (a *app) givenAddress() (string, error) {
 // nodeDir returns the folder for what this node keeps of a ledger in a database:
 // one for each address, as far as it shows.
 func (a *app) nodeDir(at address) (string, error) {
-	if dir := a.variable("LEDGER_NODE"); dir != "" {
+	if dir := a.Variable("LEDGER_NODE"); dir != "" {
 		return dir, nil
 	}
 	dir, err := a.dataDir("ledger-nodes")
 	if err != nil {
-		return "", hinted(err, "name a folder for what the database does not keep with LEDGER_NODE")
+		return "", fault.WithHint(err, "name a folder for what the database does not keep with LEDGER_NODE")
 	}
 	sum := sha256.Sum256([]byte(at.String()))
 	return filepath.Join(dir, hex.EncodeToString(sum[:8])), nil
-}
-
-// log returns a logger that writes to the standard error.
-func (a *app) log(level slog.Level) *slog.Logger {
-	options := &slog.HandlerOptions{Level: level}
-	if a.output == asTable {
-		return slog.New(slog.NewTextHandler(a.err, options))
-	}
-	return slog.New(slog.NewJSONHandler(a.err, options))
 }
 
 // A checkpointFolder keeps checkpoints in files. What is there of one is whole,

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
@@ -61,7 +62,7 @@ func (n *nodeFolder) enter(ctx context.Context) (*tenancy, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, hinted(err, "another process of this machine keeps its outputs there: end it, or give this one a folder of its own with LEDGER_NODE")
+		return nil, fault.WithHint(err, "another process of this machine keeps its outputs there: end it, or give this one a folder of its own with LEDGER_NODE")
 	}
 }
 
@@ -89,7 +90,7 @@ func (n *nodeFolder) hold(ctx context.Context) (*outputs.Store, error) {
 		if at := shared.LastEndpoint(n.dir); t != nil {
 			by = at.String()
 		}
-		return nil, hinted(fmt.Errorf("%s is in use by %s: %w", n.dir, by, outputs.ErrInUse), "end that process, or name another folder with LEDGER_NODE")
+		return nil, fault.WithHint(fmt.Errorf("%s is in use by %s: %w", n.dir, by, outputs.ErrInUse), "end that process, or name another folder with LEDGER_NODE")
 	}
 }
 

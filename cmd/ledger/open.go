@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
@@ -70,8 +71,8 @@ func (a *app) openThere(ctx context.Context, at address) (*ledgerStore, error) {
 
 // noStore returns the fault of a folder without a store.
 func noStore(dir string) error {
-	f := notFound("ledger run and ledger import make a store; --store or LEDGER_STORE names one", "no store at %s", dir)
-	f.code = "no_store"
+	f := fault.NotFound("ledger run and ledger import make a store; --store or LEDGER_STORE names one", "no store at %s", dir)
+	f.Code = "no_store"
 	return f
 }
 
@@ -101,11 +102,11 @@ func missing(dir string) bool {
 
 // openFolder opens the store in a folder for this process alone.
 func (a *app) openFolder(ctx context.Context, dir string, owner embedded.Owner) (*ledgerStore, error) {
-	store, err := embedded.Open(ctx, dir, embedded.Config{Owner: owner, Logger: a.log(slog.LevelWarn)})
+	store, err := embedded.Open(ctx, dir, embedded.Config{Owner: owner, Logger: a.Logger(slog.LevelWarn)})
 	if err != nil {
 		return nil, unopened(err)
 	}
-	kept, err := engine.OpenOutputs(ctx, store, dir, a.log(slog.LevelWarn))
+	kept, err := engine.OpenOutputs(ctx, store, dir, a.Logger(slog.LevelWarn))
 	if err != nil {
 		return nil, unopened(errors.Join(err, store.Close()))
 	}
@@ -126,20 +127,20 @@ func (a *app) openedFolder(dir string, store *embedded.Store, kept *outputs.Stor
 }
 
 func (a *app) ledgerOver(store events.Store) *events.Ledger {
-	return events.NewLedger(store, a.mint(), a.now)
+	return events.NewLedger(store, a.mint(), a.Now)
 }
 
-func (a *app) mint() *domain.Mint { return domain.NewMint(a.now, a.entropy) }
+func (a *app) mint() *domain.Mint { return domain.NewMint(a.Now, a.entropy) }
 
 // unopened returns why a store is not opened. A file of it that is missing does
 // not mean that there is no store.
 func unopened(err error) error {
-	f := *faultOf(err)
-	if f.exit == exitNotFound {
-		f.exit, f.code, f.hint = exitFailed, "failed", "the store is not whole: name another with --store, or put back a copy of it"
+	f := *fault.Of(err)
+	if f.Exit == fault.ExitNotFound {
+		f.Exit, f.Code, f.Hint = fault.ExitFailed, "failed", "the store is not whole: name another with --store, or put back a copy of it"
 	}
-	if f.code == "damaged" {
-		f.hint, f.command = "the store is not whole: ledger store check lists what is damaged; restore a backup beside it", "ledger store check"
+	if f.Code == "damaged" {
+		f.Hint, f.Command = "the store is not whole: ledger store check lists what is damaged; restore a backup beside it", "ledger store check"
 	}
 	return &f
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/projections/calls"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
@@ -30,7 +32,7 @@ or a call that has one output. With --stat, say what is known of it instead.`,
 		Example: "  ledger output output://evt_01JD…/text\n  ledger output @last --offset 2000 --limit 100\n  ledger output toolu_01A --stat -o json",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return misuse("one reference is needed: ledger output REF")
+				return fault.Usage("one reference is needed: ledger output REF")
 			}
 			return nil
 		},
@@ -53,7 +55,7 @@ type outputRow struct {
 
 func (a *app) printOutput(ctx context.Context, s *ledgerStore, id string, p page) error {
 	if p.offset < 1 || p.limit < 0 {
-		return misuse("--offset counts lines from 1, and --limit is not below zero")
+		return fault.Usage("--offset counts lines from 1, and --limit is not below zero")
 	}
 	ref, err := s.ref(ctx, id)
 	if err != nil {
@@ -66,8 +68,8 @@ func (a *app) printOutput(ctx context.Context, s *ledgerStore, id string, p page
 	defer o.Close()
 	if p.stat {
 		row := outputRow{o.Retained(), ref.Settlement(), ref.Channel().String()}
-		return a.emitOne(row, func() {
-			a.fields("output", ref.String(), "size", size(row.Bytes), "lines", fmt.Sprint(row.Lines), "media type", visible(row.MIME), "sha256", row.SHA256)
+		return a.Object(row, func() {
+			a.Fields("output", ref.String(), "size", render.Bytes(row.Bytes), "lines", fmt.Sprint(row.Lines), "media type", render.Printable(row.MIME), "sha256", row.SHA256)
 		})
 	}
 	return a.printPage(ctx, o, p)
@@ -89,7 +91,7 @@ func (s *ledgerStore) ref(ctx context.Context, id string) (domain.Ref, error) {
 	}
 	kept := c.Settlement.Retained
 	if len(kept) == 0 {
-		return domain.Ref{}, notFound("ledger call show "+id+" prints what the model read of it", "call %s has no output that is kept whole", c.ID)
+		return domain.Ref{}, fault.NotFound("ledger call show "+id+" prints what the model read of it", "call %s has no output that is kept whole", c.ID)
 	}
 	for _, r := range kept {
 		if r.Ref.Channel() == domain.TextChannel {
@@ -104,16 +106,16 @@ func (s *ledgerStore) ref(ctx context.Context, id string) (domain.Ref, error) {
 func (a *app) printPage(ctx context.Context, o remote.Reader, p page) error {
 	lines := o.Retained().Lines
 	if p.offset > lines {
-		f := misuse("line %d is behind the end: %s has %s", p.offset, o.Retained().Ref, count(int(lines), "line"))
-		f.hint = "name an --offset from 1 on"
+		f := fault.Usage("line %d is behind the end: %s has %s", p.offset, o.Retained().Ref, render.Count(int(lines), "line"))
+		f.Hint = "name an --offset from 1 on"
 		return f
 	}
-	window := &lineWindow{to: a.out, skip: p.offset - 1, left: p.limit, bounded: p.limit > 0}
+	window := &lineWindow{to: a.Out, skip: p.offset - 1, left: p.limit, bounded: p.limit > 0}
 	if err := pour(ctx, window, o); err != nil {
 		return err
 	}
-	if next := p.offset + p.limit; window.bounded && next <= lines && a.terminal {
-		fmt.Fprintf(a.err, "hint: %d more lines: --offset %d\n", lines-next+1, next)
+	if next := p.offset + p.limit; window.bounded && next <= lines && a.Terminal {
+		fmt.Fprintf(a.Err, "hint: %d more lines: --offset %d\n", lines-next+1, next)
 	}
 	return nil
 }

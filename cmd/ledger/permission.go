@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/settlement-ledger/ledger/builtins/permission"
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 )
 
@@ -25,12 +27,12 @@ func loadRules(path string) (domain.Rules, error) {
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, hinted(fmt.Errorf("--rules: %w", err), "name a file of rules, one on each line: EFFECT ACTION RESOURCE")
+		return nil, fault.WithHint(fmt.Errorf("--rules: %w", err), "name a file of rules, one on each line: EFFECT ACTION RESOURCE")
 	}
 	defer f.Close()
 	rules, err := permission.ParseRules(path, f)
 	if err != nil {
-		return nil, hinted(err, "effects are allow, ask and deny; the last rule that matches decides")
+		return nil, fault.WithHint(err, "effects are allow, ask and deny; the last rule that matches decides")
 	}
 	return rules, nil
 }
@@ -41,11 +43,11 @@ func loadRules(path string) (domain.Rules, error) {
 // open question.
 func (a *app) approver(ctx context.Context) permission.Approver {
 	in, ok := a.in.(*os.File)
-	if !ok || !isTerminal(in) || a.output != asTable {
+	if !ok || !render.IsTerminal(in) || a.Format != render.AsTable {
 		return permission.Headless{}
 	}
-	t := permission.NewTerminal(in, a.err)
-	a.err = t.Background()
+	t := permission.NewTerminal(in, a.Err)
+	a.Err = t.Background()
 	go func() { _ = t.Run(ctx) }() // a terminal that breaks has nobody to ask
 	return t
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/settlement-ledger/ledger/builtins"
 	"github.com/settlement-ledger/ledger/builtins/permission"
 	"github.com/settlement-ledger/ledger/builtins/workspace"
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/registry"
@@ -62,7 +63,7 @@ func (a *app) begin(ctx context.Context, s *ledgerStore) (*program, error) {
 		if config.Recover {
 			err = s.sharing.Recovered()
 		}
-		again := func(ctx context.Context) { p.recoverAgain(ctx, a.log(slog.LevelWarn)) }
+		again := func(ctx context.Context) { p.recoverAgain(ctx, a.Logger(slog.LevelWarn)) }
 		s.tookOver.Store(&again)
 		if !config.Recover && s.holds() { // it took the folder over meanwhile
 			again(ctx)
@@ -135,9 +136,9 @@ func nameDead(j *runner.Judgement, named []string) error {
 		}
 		same := func(other events.ProcessStarted) bool { return other.Process == p.Process }
 		if slices.ContainsFunc(j.Living, same) {
-			f := misuse("process %s may be alive: its lease runs until %s", p.Process, p.Until.UTC().Format(time.RFC3339))
-			f.exit, f.code = exitConflict, "alive"
-			f.hint = fmt.Sprintf("end process %d on %s, and run this again when its lease has run out", p.PID, p.Host)
+			f := fault.Usage("process %s may be alive: its lease runs until %s", p.Process, p.Until.UTC().Format(time.RFC3339))
+			f.Exit, f.Code = fault.ExitConflict, "alive"
+			f.Hint = fmt.Sprintf("end process %d on %s, and run this again when its lease has run out", p.PID, p.Host)
 			return f
 		}
 		if i := slices.IndexFunc(j.Unknown, same); i >= 0 {
@@ -172,7 +173,7 @@ type setup struct {
 func (p *program) open(ctx context.Context, a *app, s setup) (*bench, error) {
 	root, err := workspace.Open(s.workspace)
 	if err != nil {
-		return nil, hinted(fmt.Errorf("--workspace: %w", err), "name a folder that exists")
+		return nil, fault.WithHint(fmt.Errorf("--workspace: %w", err), "name a folder that exists")
 	}
 	b := &bench{program: p, root: root}
 	b.Workspace, err = p.Open(ctx, engine.WorkspaceConfig{

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"golang.org/x/sys/unix"
 )
 
@@ -78,28 +79,28 @@ func (s *screen) await(t *testing.T, pattern string) {
 }
 
 // progress returns the progress of an app whose standard error is the terminal.
-func (s *screen) progress() *progress {
-	return (&app{watched: true, faults: s.device}).progress()
+func (s *screen) progress() *render.Progress {
+	return (&render.Printer{ErrTerminal: true, ErrFile: s.device}).Progress()
 }
 
 func TestAProgressTellsHowFarHowFastAndHowLong(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t, 120)
 	p := s.progress()
-	p.show("copy", inRecords, 100, 1000, 4000) // goes on from a quarter
-	p.show("copy", inRecords, 1300, 2500, 4000)
+	p.Show("copy", render.Records, 100, 1000, 4000) // goes on from a quarter
+	p.Show("copy", render.Records, 1300, 2500, 4000)
 	s.await(t, `copy +█{12}░{12} +50 %  1,300 records, [0-9,]+ records?/s, [0-9hm]+s left`)
-	p.bytes("outputs", 0, 8<<20)
-	p.bytes("outputs", 2<<20, 8<<20)
+	p.Bytes("outputs", 0, 8<<20)
+	p.Bytes("outputs", 2<<20, 8<<20)
 	s.await(t, `outputs +█{6}░{18} +25 %  2\.0 MiB, [0-9.]+ [KMG]?i?B/s, [0-9hm]+s left`)
-	p.bytes("outputs", 9<<20, 8<<20)
-	p.checking("files", 1<<20, 2<<20)
+	p.Bytes("outputs", 9<<20, 8<<20)
+	p.Check("files", 1<<20, 2<<20)
 	s.await(t, `files +░{24} +0 %  1\.0 MiB, `)
-	p.checking("records", 1<<20, 2<<20)
+	p.Check("records", 1<<20, 2<<20)
 	s.await(t, `records +░{24} +0 %  1,048,576 records, `)
-	p.end()
-	p.end() // a second time does nothing
-	p.show("late", size, 1, 1, 2)
+	p.End()
+	p.End() // a second time does nothing
+	p.Show("late", render.Bytes, 1, 1, 2)
 	shown := s.all()
 	if strings.Contains(shown, "late") {
 		t.Errorf("it shows a part after its end")
@@ -113,9 +114,9 @@ func TestAProgressFitsTheTerminal(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t, 40)
 	p := s.progress()
-	p.show("a part of a long name", inRecords, 1, 1, 2)
+	p.Show("a part of a long name", render.Records, 1, 1, 2)
 	s.await(t, "a part")
-	p.end()
+	p.End()
 	for line := range strings.Lines(strings.ReplaceAll(s.all(), "\r", "\n")) {
 		if got := ansi.StringWidth(strings.TrimSpace(line)); got > 40 {
 			t.Errorf("it shows %d columns, want 40 at most: %q", got, line)
@@ -130,9 +131,9 @@ func TestAProgressIsSilentWhereNobodyLooks(t *testing.T) {
 		total   uint64
 	}{"standard error is no terminal": {false, 2}, "the total is unknown": {true, 0}} {
 		s := newScreen(t, 80)
-		p := (&app{watched: c.watched, faults: s.device}).progress()
-		p.show("copy", inRecords, 1, 1, c.total)
-		p.end()
+		p := (&render.Printer{ErrTerminal: c.watched, ErrFile: s.device}).Progress()
+		p.Show("copy", render.Records, 1, 1, c.total)
+		p.End()
 		if shown := s.all(); shown != "" {
 			t.Errorf("where %s it shows %q, want nothing", name, shown)
 		}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/publish"
@@ -61,7 +63,7 @@ func (a *app) publishCommand() *cobra.Command {
 			"  ledger publish --config publish.toml",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			orders, err := p.orders(a.env)
+			orders, err := p.orders(a.Env)
 			if err != nil {
 				return err
 			}
@@ -103,22 +105,22 @@ func (p publication) orders(env func(string) (string, bool)) ([]publish.JobConfi
 	}
 	topic, err := publish.ParseTopic(p.topic)
 	if err != nil {
-		return nil, misuse("--topic: %w", err)
+		return nil, fault.Usage("--topic: %w", err)
 	}
 	from, err := publish.ParseStart(p.from)
 	if err != nil {
-		return nil, misuse("--from: %q is not beginning, now or a position, such as 1204", p.from)
+		return nil, fault.Usage("--from: %q is not beginning, now or a position, such as 1204", p.from)
 	}
 	to, err := publish.ExpandEnv(p.to, env)
 	if err != nil {
-		return nil, misuse("--to: %w", err)
+		return nil, fault.Usage("--to: %w", err)
 	}
 	o := publish.JobConfig{To: to, Job: publish.Job{Name: p.name, Target: publish.Redacted(to), Topic: topic, Filter: p.only, Start: from}}
 	if err := publish.ValidName(p.name); err != nil {
-		return nil, misuse("--name: %w", err)
+		return nil, fault.Usage("--name: %w", err)
 	}
 	if err := fit(&o); err != nil {
-		return nil, misuse("--to: %w", err)
+		return nil, fault.Usage("--to: %w", err)
 	}
 	return []publish.JobConfig{o}, nil
 }
@@ -127,15 +129,15 @@ func (p publication) orders(env func(string) (string, bool)) ([]publish.JobConfi
 func publications(path string, env func(string) (string, bool)) ([]publish.JobConfig, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, misuse("--config: %w", err)
+		return nil, fault.Usage("--config: %w", err)
 	}
 	orders, err := publish.ParseConfig(text, env)
 	if err != nil {
-		return nil, misuse("%s: %w", path, err)
+		return nil, fault.Usage("%s: %w", path, err)
 	}
 	for i := range orders {
 		if err := fit(&orders[i]); err != nil {
-			return nil, misuse("%s: %s: to: %w", path, orders[i].Name, err)
+			return nil, fault.Usage("%s: %s: to: %w", path, orders[i].Name, err)
 		}
 	}
 	return orders, nil
@@ -186,7 +188,7 @@ const claimsName = "claims"
 
 func (a *app) desk(s *ledgerStore) *publish.Relay {
 	holder := fmt.Sprintf("process %d (%s)", os.Getpid(), a.command)
-	return publish.NewRelay(s.store, s.checkpoints, publish.NewFileLocker(s.claims, holder), a.now)
+	return publish.NewRelay(s.store, s.checkpoints, publish.NewFileLocker(s.claims, holder), a.Now)
 }
 
 func (a *app) publish(ctx context.Context, s *ledgerStore, p publication, orders []publish.JobConfig) error {
@@ -203,7 +205,7 @@ func (a *app) publish(ctx context.Context, s *ledgerStore, p publication, orders
 		return ended(desk.FollowAll(ctx, orders, openTarget, func(name string, err error) {
 			complaining.Lock()
 			defer complaining.Unlock()
-			fmt.Fprintf(a.err, "%s: %s\n", name, visible(err.Error()))
+			fmt.Fprintf(a.Err, "%s: %s\n", name, render.Printable(err.Error()))
 		}))
 	}
 	return a.publishOne(ctx, desk, orders[0], p.follow)
@@ -233,8 +235,8 @@ func (a *app) published(c publish.Consumer, n uint64) {
 	row := struct {
 		consumerRow
 		Now uint64 `json:"published_now"`
-	}{rowOfConsumer(c, nil, a.now()), n}
-	must(a.emitOne(row, func() { a.line("%s", visible(publishedText(c, n))) })) // it always is JSON
+	}{rowOfConsumer(c, nil, a.Now()), n}
+	must(a.Object(row, func() { a.Line("%s", render.Printable(publishedText(c, n))) })) // it always is JSON
 }
 
 func publishedText(c publish.Consumer, n uint64) string {
@@ -256,7 +258,7 @@ func (a *app) complain(name string, f publish.Failure) {
 	if f.Wait == 0 {
 		what = "is set aside"
 	}
-	fmt.Fprintf(a.err, "%s: position %s %s: %s\n", name, f.Position, what, visible(f.Err.Error()))
+	fmt.Fprintf(a.Err, "%s: position %s %s: %s\n", name, f.Position, what, render.Printable(f.Err.Error()))
 }
 
 // ended returns how following ended: to be interrupted is its ordinary end.

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 )
 
 // Commands that read while processes begin to write, write, and are killed read the
@@ -34,7 +36,7 @@ func TestReadersBesideKilledWriters(t *testing.T) {
 				default:
 				}
 				got := ledger(t, store, "event", "ls", "-o", "jsonl")
-				if got.exit != 0 && got.exit != exitConflict {
+				if got.exit != 0 && got.exit != fault.ExitConflict {
 					t.Errorf("event ls: exit %d, %s", got.exit, got.err)
 					return
 				}

@@ -50,11 +50,11 @@ func (a *app) openToRead(ctx context.Context, at address) (*ledgerStore, error) 
 
 // openReader opens a folder that no process has open, as it is now.
 func (a *app) openReader(ctx context.Context, dir string) (*ledgerStore, error) {
-	store, err := embedded.OpenReader(ctx, dir, embedded.Config{Logger: a.log(slog.LevelWarn)})
+	store, err := embedded.OpenReader(ctx, dir, embedded.Config{Logger: a.Logger(slog.LevelWarn)})
 	if err != nil {
 		return nil, unopened(err)
 	}
-	kept, err := engine.ReadOutputs(ctx, store, dir, a.log(slog.LevelWarn))
+	kept, err := engine.ReadOutputs(ctx, store, dir, a.Logger(slog.LevelWarn))
 	if err != nil {
 		return nil, unopened(errors.Join(err, store.Close()))
 	}

@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
@@ -103,7 +105,7 @@ func TestReadingChangesNothing(t *testing.T) {
 			if after := digests(t, store); !maps.Equal(after, before) {
 				t.Errorf("%s: ledger %s changed %v", name, command, changed(before, after))
 			}
-			if got.exit != 0 && !(command == "doctor" && got.exit == exitFailed) { // a process died
+			if got.exit != 0 && !(command == "doctor" && got.exit == fault.ExitFailed) { // a process died
 				t.Errorf("%s: ledger %s: exit %d, %s%s", name, command, got.exit, got.out, got.err)
 			}
 		}
@@ -161,7 +163,7 @@ func TestAnotherUsersFolderIsReadAndVerified(t *testing.T) {
 	for _, command := range readingCommands {
 		cmd := asNobody(t, append([]string{"--store", store}, inStore(t, store, command)...)...)
 		got, err := cmd.CombinedOutput()
-		if err != nil && !(command == "doctor" && cmd.ProcessState.ExitCode() == exitFailed) {
+		if err != nil && !(command == "doctor" && cmd.ProcessState.ExitCode() == fault.ExitFailed) {
 			t.Errorf("ledger %s as another user: %v, %s", command, err, got)
 		}
 	}
@@ -212,7 +214,7 @@ func TestAFolderIsFollowedPastItsProcesses(t *testing.T) {
 	t.Parallel()
 	store := seeded(t)
 	read, write := io.Pipe()
-	a := &app{out: bufio.NewWriter(write), err: io.Discard, env: os.LookupEnv, now: time.Now, entropy: rand.Reader, output: asLines, store: store}
+	a := &app{Printer: &render.Printer{Out: bufio.NewWriter(write), Err: io.Discard, Env: os.LookupEnv, Now: time.Now, Format: render.AsJSONLines}, entropy: rand.Reader, store: store}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := make(chan error, 1)
 	go func() {
@@ -249,8 +251,8 @@ func TestAFolderIsFollowedPastItsProcesses(t *testing.T) {
 		}
 	}
 	cancel(domain.ByUser)
-	if f := faultOf(<-ended); f.exit != exitInterrupted || !f.quiet {
-		t.Errorf("following ended with %v, exit %d; want a quiet interruption", f, f.exit)
+	if f := fault.Of(<-ended); f.Exit != fault.ExitInterrupted || !f.Quiet {
+		t.Errorf("following ended with %v, exit %d; want a quiet interruption", f, f.Exit)
 	}
 	if lines.Scan() {
 		t.Errorf("followed %q as well", lines.Text())

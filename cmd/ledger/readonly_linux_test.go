@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 )
 
 // mounted mounts a file system in a folder of its own, which it returns. It skips a
@@ -34,7 +36,7 @@ func TestAReadOnlyMountIsReadAndVerified(t *testing.T) {
 		}
 		for _, command := range readingCommands {
 			got := ledger(t, dir, inStore(t, dir, command)...)
-			if got.exit != 0 && !(command == "doctor" && got.exit == exitFailed) {
+			if got.exit != 0 && !(command == "doctor" && got.exit == fault.ExitFailed) {
 				t.Errorf("%s: ledger %s: exit %d, %s%s", name, command, got.exit, got.out, got.err)
 			}
 		}
@@ -68,7 +70,7 @@ func TestAFullDiskIsReadAndVerified(t *testing.T) {
 	before := digests(t, store)
 	for _, command := range readingCommands {
 		got := ledger(t, store, inStore(t, store, command)...)
-		if got.exit != 0 && !(command == "doctor" && got.exit == exitFailed) {
+		if got.exit != 0 && !(command == "doctor" && got.exit == fault.ExitFailed) {
 			t.Errorf("ledger %s: exit %d, %s%s", command, got.exit, got.out, got.err)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
@@ -69,16 +71,16 @@ func (a *app) momentOf(ctx context.Context, s *ledgerStore, text string) (moment
 			return moment{}, err
 		}
 		if position.Compare(end) > 0 {
-			return moment{}, notFound("", "no position %s: the last is %s", position, end)
+			return moment{}, fault.NotFound("", "no position %s: the last is %s", position, end)
 		}
 		if position.IsZero() {
-			return moment{}, notFound("", "no position 0: the first event is behind it")
+			return moment{}, fault.NotFound("", "no position 0: the first event is behind it")
 		}
 		return moment{position: position}, nil
 	}
-	at, _, err := a.parseTime(text)
+	at, _, err := a.ParseTime(text)
 	if err != nil {
-		return moment{}, misuse("registry at: %q is not a position, a time or now", text)
+		return moment{}, fault.Usage("registry at: %q is not a position, a time or now", text)
 	}
 	return moment{time: at}, nil
 }
@@ -107,7 +109,7 @@ func (s *ledgerStore) catalogAt(ctx context.Context, m moment) (*catalog.State, 
 // A registryRow is the registry at a moment.
 type registryRow struct {
 	Position *events.Position `json:"position"` // that was asked for
-	Time     stamp            `json:"time"`     // that was asked for
+	Time     render.Timestamp `json:"time"`     // that was asked for
 	Layers   []layerRow       `json:"layers"`   // in order of opening
 }
 
@@ -119,7 +121,7 @@ type layerRow struct {
 	Session       *domain.SessionID `json:"session"`
 	Process       *domain.ProcessID `json:"process"`
 	Observed      bool              `json:"observed"`
-	Opened        stamp             `json:"opened"`
+	Opened        render.Timestamp  `json:"opened"`
 	Closed        *domain.EventID   `json:"closed"`
 	Reason        *string           `json:"reason"`
 	Registrations []registrationRow `json:"registrations"` // oldest first
@@ -130,7 +132,7 @@ type layerRow struct {
 type registrationRow struct {
 	Registration domain.RegistrationID `json:"registration"`
 	Scope        domain.ScopeID        `json:"scope"`
-	Registered   stamp                 `json:"registered"`
+	Registered   render.Timestamp      `json:"registered"`
 	Closed       *domain.EventID       `json:"closed"`
 	Reason       *string               `json:"reason"`
 	Tools        []registeredRow       `json:"tools"`
@@ -170,13 +172,13 @@ func (a *app) showRegistry(ctx context.Context, s *ledgerStore, q registryQuery)
 		}
 		q.location = cmp.Or(q.location, session.Location)
 	}
-	row := registryRow{Position: opt(m.position), Time: stamp(m.time), Layers: []layerRow{}}
+	row := registryRow{Position: render.OrNull(m.position), Time: render.Timestamp(m.time), Layers: []layerRow{}}
 	selected := slices.DeleteFunc(state.Layers(), func(l catalog.Layer) bool { return !q.takes(l, session.ID) })
 	overlay := q.overlay(selected)
 	for _, l := range selected {
 		row.Layers = append(row.Layers, layerRowOf(state, l, overlay, q.all))
 	}
-	return a.emitOne(row, func() { a.registryPage(row, q.all) })
+	return a.Object(row, func() { a.registryPage(row, q.all) })
 }
 
 // takes reports whether a layer is among those that are asked for.
@@ -210,8 +212,8 @@ func (q registryQuery) overlay(layers []catalog.Layer) []domain.LayerID {
 
 func layerRowOf(state *catalog.State, l catalog.Layer, overlay []domain.LayerID, all bool) layerRow {
 	row := layerRow{
-		Layer: l.ID, Placement: l.Placement.String(), Location: opt(l.Location), Session: opt(l.Session), Process: opt(l.Process),
-		Observed: l.Observed, Opened: stamp(l.Opened), Closed: opt(l.Closed), Reason: opt(l.Reason),
+		Layer: l.ID, Placement: l.Placement.String(), Location: render.OrNull(l.Location), Session: render.OrNull(l.Session), Process: render.OrNull(l.Process),
+		Observed: l.Observed, Opened: render.Timestamp(l.Opened), Closed: render.OrNull(l.Closed), Reason: render.OrNull(l.Reason),
 		Registrations: []registrationRow{}, known: l,
 	}
 	if overlay == nil {
@@ -227,12 +229,12 @@ func layerRowOf(state *catalog.State, l catalog.Layer, overlay []domain.LayerID,
 
 func registrationRowOf(state *catalog.State, r catalog.Registration, overlay []domain.LayerID) registrationRow {
 	row := registrationRow{
-		Registration: r.ID, Scope: r.Scope, Registered: stamp(r.At), Closed: opt(r.Closed), Reason: opt(r.Reason),
+		Registration: r.ID, Scope: r.Scope, Registered: render.Timestamp(r.At), Closed: render.OrNull(r.Closed), Reason: render.OrNull(r.Reason),
 		Tools: []registeredRow{}, Refused: append([]events.RefusedTool{}, r.Refused...),
 	}
 	for _, t := range r.Tools {
 		tool := registeredRow{
-			Tool: t.Name, Description: opt(t.Description), Action: opt(t.Action), Fingerprint: opt(t.Fingerprint.String()),
+			Tool: t.Name, Description: render.OrNull(t.Description), Action: render.OrNull(t.Action), Fingerprint: render.OrNull(t.Fingerprint.String()),
 			Idempotent: t.Idempotent, Hides: []domain.RegistrationID{},
 		}
 		tool.judge(state.Overlay(overlay, t.Name), r)
@@ -255,44 +257,44 @@ func (t *registeredRow) judge(active []catalog.Entry, r catalog.Registration) {
 		return
 	}
 	if slices.ContainsFunc(active, func(e catalog.Entry) bool { return e.Registration == r.ID && e.Layer == r.Layer }) {
-		t.HiddenBy = opt(active[0].Registration)
+		t.HiddenBy = render.OrNull(active[0].Registration)
 	}
 }
 
 func (a *app) registryPage(row registryRow, all bool) {
 	if len(row.Layers) == 0 && all {
-		a.line("No layers.")
+		a.Line("No layers.")
 	} else if len(row.Layers) == 0 {
-		a.line("No layers are open; --all lists closed ones.")
+		a.Line("No layers are open; --all lists closed ones.")
 	}
 	for i, l := range row.Layers {
 		if i > 0 {
-			a.line("")
+			a.Line("")
 		}
-		a.line("%s  %s", a.painted(bold, layerText(l.known)), a.painted(dim, a.layerNote(l)))
-		t := table{head: []string{"~  TOOL", "REGISTRATION", "?FINGERPRINT", "?REGISTERED", "~MEANS"}, empty: "  No registrations."}
+		a.Line("%s  %s", a.Styled(render.Bold, layerText(l.known)), a.Styled(render.Dim, a.layerNote(l)))
+		t := render.Table{Head: []string{"~  TOOL", "REGISTRATION", "?FINGERPRINT", "?REGISTERED", "~MEANS"}, Empty: "  No registrations."}
 		for _, r := range l.Registrations {
 			for _, tool := range r.Tools {
-				t.add("  "+string(tool.Tool), short(r.Registration), fingerprintText(tool.Fingerprint), a.clock(timeOf(r.Registered)), a.meaning(l, r, tool))
+				t.Add("  "+string(tool.Tool), render.ShortID(r.Registration), fingerprintText(tool.Fingerprint), a.ShortTime(render.TimeOf(r.Registered)), a.meaning(l, r, tool))
 			}
 			for _, refused := range r.Refused {
-				t.add("  "+oneLine(refused.Name, 30), short(r.Registration), "", a.clock(timeOf(r.Registered)), a.painted(red, "✗ refused: ")+oneLine(refused.Reason, textWidth))
+				t.Add("  "+render.OneLine(refused.Name, 30), render.ShortID(r.Registration), "", a.ShortTime(render.TimeOf(r.Registered)), a.Styled(render.Red, "✗ refused: ")+render.OneLine(refused.Reason, render.TextWidth))
 			}
 		}
-		a.write(t)
+		a.Table(t)
 	}
 }
 
 func (a *app) layerNote(l layerRow) string {
-	notes := []string{"opened " + a.clock(timeOf(l.Opened))}
+	notes := []string{"opened " + a.ShortTime(render.TimeOf(l.Opened))}
 	if l.Process != nil {
-		notes = append(notes, "by "+short(*l.Process))
+		notes = append(notes, "by "+render.ShortID(*l.Process))
 	}
 	if l.Observed {
 		notes = append(notes, "observed by an import")
 	}
 	if l.Closed != nil {
-		notes = append(notes, "closed by "+short(*l.Closed)+": "+visible(value(l.Reason)))
+		notes = append(notes, "closed by "+render.ShortID(*l.Closed)+": "+render.Printable(render.ValueOf(l.Reason)))
 	}
 	return strings.Join(notes, ", ")
 }
@@ -300,17 +302,17 @@ func (a *app) layerNote(l layerRow) string {
 func (a *app) meaning(l layerRow, r registrationRow, t registeredRow) string {
 	switch {
 	case r.Closed != nil:
-		return a.painted(dim, "closed: "+visible(value(r.Reason)))
+		return a.Styled(render.Dim, "closed: "+render.Printable(render.ValueOf(r.Reason)))
 	case l.Closed != nil:
-		return a.painted(dim, "closed with its layer")
+		return a.Styled(render.Dim, "closed with its layer")
 	case t.HiddenBy != nil:
-		return a.painted(yellow, "hidden by "+short(*t.HiddenBy))
+		return a.Styled(render.Yellow, "hidden by "+render.ShortID(*t.HiddenBy))
 	case len(t.Hides) == 0:
-		return a.painted(green, "✓ in effect")
+		return a.Styled(render.Green, "✓ in effect")
 	}
 	hidden := make([]string, len(t.Hides))
 	for i, id := range t.Hides {
-		hidden[i] = short(id)
+		hidden[i] = render.ShortID(id)
 	}
-	return a.painted(green, "✓ in effect") + ", hides " + strings.Join(hidden, ", ")
+	return a.Styled(render.Green, "✓ in effect") + ", hides " + strings.Join(hidden, ", ")
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
@@ -25,9 +26,9 @@ type callRow struct {
 	Began        bool                   `json:"began"`        // the tool may have run
 	Registration *domain.RegistrationID `json:"registration"` // that the turn offered
 	Settlement   *domain.EventID        `json:"settlement"`
-	Asked        stamp                  `json:"asked"`
-	Started      stamp                  `json:"started"`
-	Settled      stamp                  `json:"settled"`
+	Asked        render.Timestamp       `json:"asked"`
+	Started      render.Timestamp       `json:"started"`
+	Settled      render.Timestamp       `json:"settled"`
 	DurationMS   *int64                 `json:"duration_ms"`
 	Text         *string                `json:"text"` // the beginning of what the model reads
 	Imported     bool                   `json:"imported"`
@@ -40,11 +41,11 @@ type callRow struct {
 // have.
 func rowOf(c askedCall, full bool) callRow {
 	row := callRow{
-		Session: c.Session, Turn: opt(c.Turn), Message: c.Message, Call: c.ID, Tool: c.Tool, Agent: opt(c.Agent),
-		State: c.State, Outcome: outcomeWord(c.Call), Began: !c.Started.IsZero() || c.Settlement.Began,
-		Registration: opt(c.Registration()), Settlement: opt(c.SettledBy),
-		Asked: stamp(c.Asked), Started: stamp(c.Started), Settled: stamp(c.Settled), DurationMS: durationMS(c.Call),
-		Text: opt(c.Preview), Imported: c.Imported, Late: c.Late, Input: c.input,
+		Session: c.Session, Turn: render.OrNull(c.Turn), Message: c.Message, Call: c.ID, Tool: c.Tool, Agent: render.OrNull(c.Agent),
+		State: c.State, Outcome: render.OutcomeOf(c.Call), Began: !c.Started.IsZero() || c.Settlement.Began,
+		Registration: render.OrNull(c.Registration()), Settlement: render.OrNull(c.SettledBy),
+		Asked: render.Timestamp(c.Asked), Started: render.Timestamp(c.Started), Settled: render.Timestamp(c.Settled), DurationMS: render.DurationMS(c.Call),
+		Text: render.OrNull(c.Preview), Imported: c.Imported, Late: c.Late, Input: c.input,
 	}
 	if !full {
 		row.Input, row.Shortened = shortened(c.input)
@@ -75,8 +76,8 @@ type sessionRow struct {
 	Model       *string           `json:"model"`
 	Parent      *domain.SessionID `json:"parent"`
 	Origin      originRow         `json:"origin"`
-	Opened      stamp             `json:"opened"`
-	LastEvent   stamp             `json:"last_event"`
+	Opened      render.Timestamp  `json:"opened"`
+	LastEvent   render.Timestamp  `json:"last_event"`
 	Revision    events.Revision   `json:"revision"`
 	Prompts     int               `json:"prompts"`
 	Replies     int               `json:"replies"`
@@ -90,63 +91,50 @@ type sessionRow struct {
 
 func sessionRowOf(s calls.Session) sessionRow {
 	return sessionRow{
-		Session: s.ID, Agent: opt(s.Agent), Location: opt(s.Location), Model: opt(s.Model), Parent: opt(s.Parent),
-		Origin: originRow{s.Origin.Kind, opt(s.Origin.Format), opt(s.Origin.Source)},
-		Opened: stamp(s.Opened), LastEvent: stamp(s.LastEvent), Revision: s.Revision,
+		Session: s.ID, Agent: render.OrNull(s.Agent), Location: render.OrNull(s.Location), Model: render.OrNull(s.Model), Parent: render.OrNull(s.Parent),
+		Origin: originRow{s.Origin.Kind, render.OrNull(s.Origin.Format), render.OrNull(s.Origin.Source)},
+		Opened: render.Timestamp(s.Opened), LastEvent: render.Timestamp(s.LastEvent), Revision: s.Revision,
 		Prompts: s.Prompts, Replies: s.Replies, Calls: s.Calls, Open: s.Open, Failed: s.Failed,
-		Interrupted: s.Interrupted, Closed: s.Closed, Title: opt(s.Title),
+		Interrupted: s.Interrupted, Closed: s.Closed, Title: render.OrNull(s.Title),
 	}
 }
 
 // An eventRow is one record in results, as it is kept.
 type eventRow struct {
-	Position events.Position `json:"position"`
-	Stream   events.Stream   `json:"stream"`
-	Revision events.Revision `json:"revision"`
-	Event    domain.EventID  `json:"event"`
-	Kind     string          `json:"kind"`
-	Version  int             `json:"version"`
-	Time     stamp           `json:"time"`
-	Data     json.RawMessage `json:"data"`
-	Metadata json.RawMessage `json:"metadata"`
-	Damaged  *string         `json:"damaged"` // why it does not decode; data that is no JSON is a string then
+	Position events.Position  `json:"position"`
+	Stream   events.Stream    `json:"stream"`
+	Revision events.Revision  `json:"revision"`
+	Event    domain.EventID   `json:"event"`
+	Kind     string           `json:"kind"`
+	Version  int              `json:"version"`
+	Time     render.Timestamp `json:"time"`
+	Data     json.RawMessage  `json:"data"`
+	Metadata json.RawMessage  `json:"metadata"`
+	Damaged  *string          `json:"damaged"` // why it does not decode; data that is no JSON is a string then
 }
 
 func eventRowOf(e events.Entry, damage error) eventRow {
 	row := eventRow{
 		Position: e.Position, Stream: e.Stream, Revision: e.Revision, Event: e.ID, Kind: e.Kind, Version: e.Version,
-		Time: stamp(e.Time), Data: document(e.Data), Metadata: document(e.Metadata),
+		Time: render.Timestamp(e.Time), Data: render.RawJSON(e.Data), Metadata: render.RawJSON(e.Metadata),
 	}
 	if damage != nil {
-		row.Damaged = opt(damage.Error())
+		row.Damaged = render.OrNull(damage.Error())
 	}
 	return row
 }
 
-// document returns bytes as they are if they are JSON, and as a string if not.
-func document(data []byte) json.RawMessage {
-	if len(data) == 0 {
-		return json.RawMessage("null")
-	}
-	if json.Valid(data) {
-		return data
-	}
-	text, err := encode(string(data))
-	must(err) // a string always is JSON
-	return text
-}
-
 // A placeRow says where in the log an event is.
 type placeRow struct {
-	Event    domain.EventID  `json:"event"`
-	Kind     string          `json:"kind"`
-	Stream   events.Stream   `json:"stream"`
-	Revision events.Revision `json:"revision"`
-	Position events.Position `json:"position"`
-	Time     stamp           `json:"time"`
-	What     string          `json:"what"`
+	Event    domain.EventID   `json:"event"`
+	Kind     string           `json:"kind"`
+	Stream   events.Stream    `json:"stream"`
+	Revision events.Revision  `json:"revision"`
+	Position events.Position  `json:"position"`
+	Time     render.Timestamp `json:"time"`
+	What     string           `json:"what"`
 }
 
 func placeRowOf(v events.Envelope) placeRow {
-	return placeRow{v.ID, v.Event.Kind(), v.Stream, v.Revision, v.Position, stamp(v.Time), summary(v.Event)}
+	return placeRow{v.ID, v.Event.Kind(), v.Stream, v.Revision, v.Position, render.Timestamp(v.Time), summary(v.Event)}
 }

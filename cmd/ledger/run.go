@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/settlement-ledger/ledger/builtins"
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections"
@@ -36,13 +38,13 @@ type runFlags struct {
 // ready reads what the flags name.
 func (f *runFlags) ready() (speaks *script.Script, err error) {
 	if f.approvalLife < 0 {
-		return nil, misuse("--approval-life is %v: give how long an approval counts, or 0 for one without an end", f.approvalLife)
+		return nil, fault.Usage("--approval-life is %v: give how long an approval counts, or 0 for one without an end", f.approvalLife)
 	}
 	if f.steps < 0 {
-		return nil, misuse("--steps is %d: give how many replies there may be, or 0 for any number", f.steps)
+		return nil, fault.Usage("--steps is %d: give how many replies there may be, or 0 for any number", f.steps)
 	}
 	if info, err := os.Stat(f.workspace); err != nil || !info.IsDir() {
-		return nil, hinted(fmt.Errorf("--workspace: %s is not a folder that can be opened: %w", f.workspace, cmp.Or(err, fs.ErrInvalid)), "name a folder that exists")
+		return nil, fault.WithHint(fmt.Errorf("--workspace: %s is not a folder that can be opened: %w", f.workspace, cmp.Or(err, fs.ErrInvalid)), "name a folder that exists")
 	}
 	if f.environment, err = environment(f.env); err != nil {
 		return nil, err
@@ -157,27 +159,27 @@ func (a *app) working(ctx context.Context, open func(context.Context) (*ledgerSt
 }
 
 func (a *app) showRecovered(r recovered) error {
-	return a.emitOne(r, func() {
+	return a.Object(r, func() {
 		if len(r.Processes)+len(r.Layers)+len(r.Sessions)+len(r.Left)+r.Outputs == 0 {
-			a.line("Nothing was left open.")
+			a.Line("Nothing was left open.")
 		} else {
-			a.line("Ended %s, %s and what was open in %s.", count(len(r.Processes), "dead process"),
-				count(len(r.Layers), "layer"), count(len(r.Sessions), "session"))
+			a.Line("Ended %s, %s and what was open in %s.", render.Count(len(r.Processes), "dead process"),
+				render.Count(len(r.Layers), "layer"), render.Count(len(r.Sessions), "session"))
 		}
 		for _, id := range r.Sessions {
-			a.line("  %s", short(id))
+			a.Line("  %s", render.ShortID(id))
 		}
 		for _, l := range r.Left {
-			a.line("Left %s as it is, with open calls: %s", short(l.Session), oneLine(l.Err.Error(), 200))
+			a.Line("Left %s as it is, with open calls: %s", render.ShortID(l.Session), render.OneLine(l.Err.Error(), 200))
 		}
 		if r.Outputs > 0 {
-			a.line("Removed %s that no settlement names, %s.", count(r.Outputs, "output"), size(r.Bytes))
+			a.Line("Removed %s that no settlement names, %s.", render.Count(r.Outputs, "output"), render.Bytes(r.Bytes))
 		}
 		for _, p := range r.Living {
-			a.line("%s, process %d on %s, lives until %s at least.", short(p.Process), p.PID, p.Host, a.clock(p.Until))
+			a.Line("%s, process %d on %s, lives until %s at least.", render.ShortID(p.Process), p.PID, p.Host, a.ShortTime(p.Until))
 		}
 		for _, p := range r.Unknown {
-			a.line("%s, process %d on %s, has no lease: if you know that it is dead, name it with --process.", short(p.Process), p.PID, p.Host)
+			a.Line("%s, process %d on %s, has no lease: if you know that it is dead, name it with --process.", render.ShortID(p.Process), p.PID, p.Host)
 		}
 	})
 }
@@ -187,10 +189,10 @@ func (a *app) showRecovered(r recovered) error {
 func environment(names []string) ([]string, error) {
 	for _, name := range names {
 		if name == "" || strings.Contains(name, "=") {
-			return nil, misuse("--env %q is not a name: set the variable in the environment and give its name alone", name)
+			return nil, fault.Usage("--env %q is not a name: set the variable in the environment and give its name alone", name)
 		}
 		if _, set := os.LookupEnv(name); !set {
-			return nil, misuse("--env %s: the variable is not set: set it, or leave the flag out", name)
+			return nil, fault.Usage("--env %s: the variable is not set: set it, or leave the flag out", name)
 		}
 	}
 	return builtins.Environment(os.Environ(), names...), nil
@@ -199,18 +201,18 @@ func environment(names []string) ([]string, error) {
 // speaker reads the trajectory that --script names.
 func speaker(path string) (*script.Script, error) {
 	if path == "" {
-		f := misuse("no replies: --script is not given")
-		f.hint = "name a trajectory with --script FILE; ledger demo shows one at work"
+		f := fault.Usage("no replies: --script is not given")
+		f.Hint = "name a trajectory with --script FILE; ledger demo shows one at work"
 		return nil, f
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, hinted(fmt.Errorf("--script: %w", err), "name a trajectory, an ATIF 1.x file")
+		return nil, fault.WithHint(fmt.Errorf("--script: %w", err), "name a trajectory, an ATIF 1.x file")
 	}
 	defer file.Close()
 	s, err := script.Parse(path, file)
 	if err != nil {
-		return nil, hinted(err, "a trajectory is one JSON object with schema_version ATIF-v1.x, agent and steps")
+		return nil, fault.WithHint(err, "a trajectory is one JSON object with schema_version ATIF-v1.x, agent and steps")
 	}
 	return s, nil
 }
@@ -221,10 +223,10 @@ func (a *app) runSession(ctx context.Context, f runFlags, prompt string) error {
 		return err
 	}
 	if f.agent == "" {
-		return misuse("--agent is empty: name the agent whose session it is")
+		return fault.Usage("--agent is empty: name the agent whose session it is")
 	}
 	if prompt == "" && len(speaks.Prompts(0)) == 0 {
-		return misuse("no prompt: the trajectory %s begins without one, and none is given", f.script)
+		return fault.Usage("no prompt: the trajectory %s begins without one, and none is given", f.script)
 	}
 	return a.working(ctx, a.create, func(p *program) error {
 		b, err := p.open(ctx, a, f.setup)
@@ -275,8 +277,8 @@ func (p *program) resumable(ctx context.Context, id string) (calls.Session, erro
 		return calls.Session{}, err
 	}
 	if session.Imported() {
-		f := misuse("session %s was imported and cannot be carried on", session.ID)
-		f.hint = "ledger session show shows it"
+		f := fault.Usage("session %s was imported and cannot be carried on", session.ID)
+		f.Hint = "ledger session show shows it"
 		return calls.Session{}, f
 	}
 	return session, nil
@@ -286,7 +288,7 @@ func (p *program) resumable(ctx context.Context, id string) (calls.Session, erro
 // trajectory is over or the session stops, and tells how it ended. A prompt
 // that is given stands for those before the first reply.
 func (a *app) carry(ctx context.Context, b *bench, speaks *script.Script, session domain.SessionID, prompt string) error {
-	w := a.watch(a.err, session)
+	w := a.watch(a.Err, session)
 	ran := w.during(ctx, b.ledgerStore, func() error {
 		for {
 			n, err := b.admit(ctx, speaks, session, prompt)
@@ -312,7 +314,7 @@ func (a *app) carry(ctx context.Context, b *bench, speaks *script.Script, sessio
 // tellUnanswered says that a trajectory ends with a prompt.
 func (a *app) tellUnanswered(speaks *script.Script) {
 	if n := len(speaks.Prompts(speaks.Len())); n > 0 {
-		fmt.Fprintf(a.err, "hint: the trajectory ends with %s and no reply\n", count(n, "prompt"))
+		fmt.Fprintf(a.Err, "hint: the trajectory ends with %s and no reply\n", render.Count(n, "prompt"))
 	}
 }
 
@@ -362,11 +364,11 @@ func (a *app) showRun(ctx context.Context, s *ledgerStore, session domain.Sessio
 		return err
 	}
 	r := runResultOf(c)
-	return a.emitOne(r, func() {
+	return a.Object(r, func() {
 		if r.Text != "" {
-			a.line("%s", visible(r.Text))
+			a.Line("%s", render.Printable(r.Text))
 		}
-		a.line("%s", a.painted(dim, fmt.Sprintf("%s: %s; ledger session show %s", short(session), tally(r), shortTail(session))))
+		a.Line("%s", a.Styled(render.Dim, fmt.Sprintf("%s: %s; ledger session show %s", render.ShortID(session), tally(r), shortTail(session))))
 	})
 }
 
@@ -387,14 +389,14 @@ func runResultOf(c *conversation.State) runResult {
 		}
 	}
 	if c.Interrupted != nil {
-		r.Stopped = opt(strings.TrimSpace("interrupted by " + c.Interrupted.Reason.String() + " " + c.Interrupted.Detail))
+		r.Stopped = render.OrNull(strings.TrimSpace("interrupted by " + c.Interrupted.Reason.String() + " " + c.Interrupted.Detail))
 	}
 	return r
 }
 
 // tally returns how many calls ended how, in the order of the outcomes.
 func tally(r runResult) string {
-	parts := []string{count(r.Calls, "call")}
+	parts := []string{render.Count(r.Calls, "call")}
 	for _, o := range domain.Outcomes() {
 		if n := r.Outcomes[o.String()]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, o))

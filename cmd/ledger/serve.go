@@ -16,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/conns"
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
@@ -110,7 +112,7 @@ func (a *app) serveCommand() *cobra.Command {
 func (f serveFlags) fitNode() error {
 	for _, name := range []string{"listen", "writable"} {
 		if f.given(name) {
-			return hinted(misuse("--%s is for a folder: --store names a database, which speaks for itself", name),
+			return fault.WithHint(fault.Usage("--%s is for a folder: --store names a database, which speaks for itself", name),
 				"give --listen-outputs where this node's outputs are to be served")
 		}
 	}
@@ -123,16 +125,16 @@ func (f serveFlags) config(id *shared.Identity) (cfg server.Config, owner bool, 
 	cfg = server.Config{Writable: f.writable, Connections: conns.New(conns.Config{})}
 	if f.given("anonymous") {
 		if cfg.Anonymous, err = server.ParseRole(f.anonymous); err != nil {
-			return cfg, false, misuse("--anonymous: %w", err)
+			return cfg, false, fault.Usage("--anonymous: %w", err)
 		}
 	}
 	if f.drain < 0 || f.pulse < 0 {
-		return cfg, false, misuse("--drain and --log-every are not below zero")
+		return cfg, false, fault.Usage("--drain and --log-every are not below zero")
 	}
 	if f.cert != "" {
 		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
 		if err != nil {
-			return cfg, false, hinted(fmt.Errorf("--tls-cert, --tls-key: %w", err), "name the PEM files of a certificate and of its key")
+			return cfg, false, fault.WithHint(fmt.Errorf("--tls-cert, --tls-key: %w", err), "name the PEM files of a certificate and of its key")
 		}
 		cfg.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	}
@@ -152,7 +154,7 @@ func (f serveFlags) config(id *shared.Identity) (cfg server.Config, owner bool, 
 func readUsers(name string) (*server.Users, error) {
 	file, err := os.Open(name)
 	if err != nil {
-		return nil, hinted(fmt.Errorf("--users: %w", err), "name a file with a line for each user; ledger serve user NAME makes one")
+		return nil, fault.WithHint(fmt.Errorf("--users: %w", err), "name a file with a line for each user; ledger serve user NAME makes one")
 	}
 	defer file.Close()
 	users, err := server.ParseUsers(file)
@@ -167,7 +169,7 @@ func readUsers(name string) (*server.Users, error) {
 func listen(ctx context.Context, flag, at string, cfg server.Config, owner bool) (net.Listener, error) {
 	resolved, err := net.ResolveTCPAddr("tcp", at)
 	if err != nil {
-		return nil, misuse("--%s: %w", flag, err)
+		return nil, fault.Usage("--%s: %w", flag, err)
 	}
 	if owner { // the certificate and the password are for this machine
 		cfg.Users = nil
@@ -178,7 +180,7 @@ func listen(ctx context.Context, flag, at string, cfg server.Config, owner bool)
 	var opening net.ListenConfig
 	listener, err := opening.Listen(ctx, "tcp", at)
 	if err != nil {
-		return nil, hinted(fmt.Errorf("--%s: %w", flag, err), "give another address, or port 0 for a free one")
+		return nil, fault.WithHint(fmt.Errorf("--%s: %w", flag, err), "give another address, or port 0 for a free one")
 	}
 	return listener, nil
 }
@@ -226,29 +228,29 @@ and manages groups of consumers; ledger writes as ledger programs do.`,
 func (a *app) serveUser(name, word string) error {
 	role, err := server.ParseRole(word)
 	if err != nil {
-		return misuse("--role: %w", err)
+		return fault.Usage("--role: %w", err)
 	}
 	password, err := a.password()
 	if err != nil {
 		return err
 	}
 	if password == "" {
-		return misuse("the password is empty: give it on the standard input")
+		return fault.Usage("the password is empty: give it on the standard input")
 	}
 	line, err := server.FormatUser(name, password, role)
 	if err != nil {
-		return misuse("%w", err)
+		return fault.Usage("%w", err)
 	}
-	a.line("%s", line)
+	a.Line("%s", line)
 	return nil
 }
 
 // password reads a line, which a terminal does not show.
 func (a *app) password() (string, error) {
-	if file, ok := a.in.(*os.File); ok && isTerminal(file) {
-		fmt.Fprint(a.err, "Password: ")
+	if file, ok := a.in.(*os.File); ok && render.IsTerminal(file) {
+		fmt.Fprint(a.Err, "Password: ")
 		text, err := term.ReadPassword(int(file.Fd()))
-		fmt.Fprintln(a.err)
+		fmt.Fprintln(a.Err)
 		return string(text), err
 	}
 	text, err := bufio.NewReader(a.in).ReadString('\n')

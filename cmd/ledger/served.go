@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
@@ -59,8 +60,8 @@ func (a *app) openShared(ctx context.Context, s *ledgerStore, cfg shared.Config)
 // sharing says how this process uses a folder that others use too.
 func (a *app) sharing() shared.Config {
 	return shared.Config{
-		Command: a.command, Timeout: a.patience, Logger: a.log(slog.LevelWarn),
-		Waiting: func(w shared.LockWait) { fmt.Fprintf(a.err, "waiting for %s\n", visible(w.String())) },
+		Command: a.command, Timeout: a.patience, Logger: a.Logger(slog.LevelWarn),
+		Waiting: func(w shared.LockWait) { fmt.Fprintf(a.Err, "waiting for %s\n", render.Printable(w.String())) },
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
@@ -235,8 +236,8 @@ func TestServePublishesMeanwhile(t *testing.T) {
 		{"consumer", "forget", "calls"},
 	} {
 		refused := ledger(t, store, args...)
-		if refused.exit != exitConflict || !strings.Contains(string(refused.err), running) || !strings.Contains(string(refused.err), "hint: ") {
-			t.Errorf("ledger %s: exit %d, %s; want %d and that %s has it", strings.Join(args, " "), refused.exit, refused.err, exitConflict, running)
+		if refused.exit != fault.ExitConflict || !strings.Contains(string(refused.err), running) || !strings.Contains(string(refused.err), "hint: ") {
+			t.Errorf("ledger %s: exit %d, %s; want %d and that %s has it", strings.Join(args, " "), refused.exit, refused.err, fault.ExitConflict, running)
 		}
 	}
 	if err := first.Process.Kill(); err != nil {

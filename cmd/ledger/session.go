@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
@@ -63,13 +65,13 @@ func (a *app) listSessions(ctx context.Context, s *ledgerStore, filter sessionFi
 	for i, known := range sessions {
 		rows[i] = sessionRowOf(known)
 	}
-	return emit(a, rows, func() { a.write(a.sessionTable(sessions)) })
+	return render.Rows(a.Printer, rows, func() { a.Table(a.sessionTable(sessions)) })
 }
 
 // latest returns the last of all, at most limit of them; zero is no limit.
 func latest[T any](all []T, limit int) ([]T, error) {
 	if limit < 0 {
-		return nil, misuse("--limit: %d is below zero", limit)
+		return nil, fault.Usage("--limit: %d is below zero", limit)
 	}
 	if limit == 0 {
 		return all, nil
@@ -77,14 +79,14 @@ func latest[T any](all []T, limit int) ([]T, error) {
 	return all[max(0, len(all)-limit):], nil
 }
 
-func (a *app) sessionTable(sessions []calls.Session) table {
-	t := table{
-		head:  []string{"SESSION", "~AGENT", "?ORIGIN", "STATE", "?>PROMPTS", ">CALLS", ">OPEN", "?>FAILED", "LAST EVENT", "~TITLE"},
-		empty: "No sessions.",
+func (a *app) sessionTable(sessions []calls.Session) render.Table {
+	t := render.Table{
+		Head:  []string{"SESSION", "~AGENT", "?ORIGIN", "STATE", "?>PROMPTS", ">CALLS", ">OPEN", "?>FAILED", "LAST EVENT", "~TITLE"},
+		Empty: "No sessions.",
 	}
 	for _, s := range sessions {
-		t.add(short(s.ID), oneLine(string(s.Agent), 20), origin(s.Origin), a.sessionState(s), fmt.Sprint(s.Prompts), fmt.Sprint(s.Calls),
-			fmt.Sprint(s.Open), fmt.Sprint(s.Failed), a.clock(s.LastEvent), oneLine(s.Title, textWidth))
+		t.Add(render.ShortID(s.ID), render.OneLine(string(s.Agent), 20), origin(s.Origin), a.sessionState(s), fmt.Sprint(s.Prompts), fmt.Sprint(s.Calls),
+			fmt.Sprint(s.Open), fmt.Sprint(s.Failed), a.ShortTime(s.LastEvent), render.OneLine(s.Title, render.TextWidth))
 	}
 	return t
 }
@@ -92,11 +94,11 @@ func (a *app) sessionTable(sessions []calls.Session) table {
 func (a *app) sessionState(s calls.Session) string {
 	switch {
 	case s.Closed:
-		return a.painted(dim, "closed")
+		return a.Styled(render.Dim, "closed")
 	case s.Interrupted:
-		return a.painted(yellow, "■ interrupted")
+		return a.Styled(render.Yellow, "■ interrupted")
 	case s.Open > 0:
-		return a.outcome(open)
+		return a.Outcome(render.OpenOutcome)
 	}
 	return "rests"
 }
@@ -124,7 +126,7 @@ type sessionDetail struct {
 // A happening is one thing in the timeline of a session: an event, or a call
 // where it was asked for.
 type happening struct {
-	Time     stamp             `json:"time"`
+	Time     render.Timestamp  `json:"time"`
 	Position events.Position   `json:"position"`
 	Event    domain.EventID    `json:"event"`
 	Kind     string            `json:"kind"`
@@ -149,24 +151,24 @@ func (a *app) showSession(ctx context.Context, s *ledgerStore, id string, full b
 		}
 		detail.Timeline = append(detail.Timeline, happenings(state, session.ID, v, full)...)
 	}
-	return a.emitOne(detail, func() { a.sessionPage(session, detail, full) })
+	return a.Object(detail, func() { a.sessionPage(session, detail, full) })
 }
 
 // happenings returns what an event adds to the timeline. The starts and ends
 // of calls are told with the call; those of calls that nobody asked for stand
 // by themselves.
 func happenings(state *calls.State, session domain.SessionID, v events.Envelope, full bool) []happening {
-	h := happening{Time: stamp(v.Time), Position: v.Position, Event: v.ID, Kind: v.Event.Kind(), shown: summary(v.Event)}
+	h := happening{Time: render.Timestamp(v.Time), Position: v.Position, Event: v.ID, Kind: v.Event.Kind(), shown: summary(v.Event)}
 	switch e := v.Event.(type) {
 	case events.PromptAdmitted:
-		h.Message, h.Text = opt(e.Message), opt(e.Text)
+		h.Message, h.Text = render.OrNull(e.Message), render.OrNull(e.Text)
 	case events.TurnMaterialized:
-		h.Turn, h.Message = opt(e.Turn), opt(e.Message)
+		h.Turn, h.Message = render.OrNull(e.Turn), render.OrNull(e.Message)
 	case events.ReplyReceived:
-		h.Turn, h.Message, h.Text, h.shown = opt(e.Turn), opt(e.Message), opt(e.Text), repliedText(e)
+		h.Turn, h.Message, h.Text, h.shown = render.OrNull(e.Turn), render.OrNull(e.Message), render.OrNull(e.Text), repliedText(e)
 		return append([]happening{h}, askedIn(state, session, e, v, full)...)
 	case events.ReplyRefused:
-		h.Turn, h.Message, h.Text, h.Reason = opt(e.Turn), opt(e.Message), opt(e.Text), opt(e.Reason)
+		h.Turn, h.Message, h.Text, h.Reason = render.OrNull(e.Turn), render.OrNull(e.Message), render.OrNull(e.Text), render.OrNull(e.Reason)
 	case events.CallStarted:
 		if wasAsked(state, calls.Key{Session: session, Message: e.Message, Call: e.Call}) {
 			return nil
@@ -194,10 +196,10 @@ func askedIn(state *calls.State, session domain.SessionID, e events.ReplyReceive
 		if !ok || c.AskedAt.Event != v.ID || again {
 			continue
 		}
-		input := document(asked.Input)
+		input := render.RawJSON(asked.Input)
 		row := rowOf(askedCall{c, input}, full)
 		all = append(all, happening{
-			Time: stamp(c.Asked), Position: v.Position, Event: v.ID, Kind: "Call", Turn: opt(c.Turn), Message: opt(c.Message),
+			Time: render.Timestamp(c.Asked), Position: v.Position, Event: v.ID, Kind: "Call", Turn: render.OrNull(c.Turn), Message: render.OrNull(c.Message),
 			Call: &row, known: c, shown: inputText(input, full),
 		})
 	}
@@ -209,23 +211,23 @@ func (a *app) sessionPage(s calls.Session, detail sessionDetail, full bool) {
 	if !s.Parent.IsZero() {
 		parent = s.Parent.String()
 	}
-	a.fields(
-		"session", s.ID.String(), "agent", visible(string(s.Agent)), "model", visible(s.Model), "location", visible(s.Location),
-		"origin", strings.TrimSpace(origin(s.Origin)+" "+visible(s.Origin.Source)), "parent", parent,
-		"opened", a.moment(s.Opened), "last event", a.moment(s.LastEvent), "state", a.sessionState(s),
+	a.Fields(
+		"session", s.ID.String(), "agent", render.Printable(string(s.Agent)), "model", render.Printable(s.Model), "location", render.Printable(s.Location),
+		"origin", strings.TrimSpace(origin(s.Origin)+" "+render.Printable(s.Origin.Source)), "parent", parent,
+		"opened", a.LongTime(s.Opened), "last event", a.LongTime(s.LastEvent), "state", a.sessionState(s),
 		"calls", fmt.Sprintf("%d: %d open, %d not succeeded", s.Calls, s.Open, s.Failed),
 	)
-	a.line("")
-	t := table{head: []string{">AT", "WHAT", "~", "?", "?>TOOK", "~", "~"}, empty: "Nothing happened.", whole: full}
+	a.Line("")
+	t := render.Table{Head: []string{">AT", "WHAT", "~", "?", "?>TOOK", "~", "~"}, Empty: "Nothing happened.", Unlimited: full}
 	for _, h := range detail.Timeline {
 		at := elapsed(time.Time(h.Time).Sub(s.Opened))
 		if h.Call != nil {
-			t.add(at, "  "+a.outcome(h.Call.Outcome), oneLine(h.Call.Tool, 30), shortCall(h.Call.Call), took(h.known), h.shown, oneLine(h.known.Preview, textWidth))
+			t.Add(at, "  "+a.Outcome(h.Call.Outcome), render.OneLine(h.Call.Tool, 30), render.ShortCallID(h.Call.Call), render.Took(h.known), h.shown, render.OneLine(h.known.Preview, render.TextWidth))
 			continue
 		}
-		t.add(at, a.painted(bold, phrases[h.Kind]+unphrased(h.Kind)), nameOf(h), "", "", oneLine(h.shown, textWidth+20), "")
+		t.Add(at, a.Styled(render.Bold, phrases[h.Kind]+unphrased(h.Kind)), nameOf(h), "", "", render.OneLine(h.shown, render.TextWidth+20), "")
 	}
-	a.write(t)
+	a.Table(t)
 }
 
 // phrases are what a timeline calls the kinds of events.
@@ -250,7 +252,7 @@ func unphrased(kind string) string {
 // nameOf returns by what a happening can be looked up.
 func nameOf(h happening) string {
 	if h.Turn != nil && h.Kind == "TurnMaterialized" {
-		return short(*h.Turn)
+		return render.ShortID(*h.Turn)
 	}
 	return ""
 }
@@ -258,7 +260,7 @@ func nameOf(h happening) string {
 // elapsed returns how long after the beginning something happened.
 func elapsed(d time.Duration) string {
 	if d < 0 {
-		return "-" + lasting(-d)
+		return "-" + render.Duration(-d)
 	}
-	return "+" + lasting(d)
+	return "+" + render.Duration(d)
 }

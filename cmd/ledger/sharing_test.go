@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
@@ -108,7 +109,7 @@ func TestProcessesShareAFolder(t *testing.T) {
 		{"session", "show", "@last"}, {"consumer", "ls"}, {"approval", "ls"}, {"event", "ls", "-o", "jsonl"}, {"event", "tail"},
 	} {
 		reading.Go(func() {
-			if got := ledger(t, store, args...); got.exit != 0 && got.exit != exitNotFound {
+			if got := ledger(t, store, args...); got.exit != 0 && got.exit != fault.ExitNotFound {
 				t.Errorf("ledger %s = %d %s", strings.Join(args, " "), got.exit, got.err)
 			}
 		})
@@ -120,8 +121,8 @@ func TestProcessesShareAFolder(t *testing.T) {
 	if made := ledger(t, store, "store", "backup", filepath.Join(t.TempDir(), "backup")); made.exit != 0 {
 		t.Errorf("store backup = %d %s", made.exit, made.err)
 	}
-	if refused := ledger(t, store, "store", "compact"); refused.exit != exitConflict || !strings.Contains(string(refused.err), fmt.Sprint("process ", holder.Process.Pid)) {
-		t.Errorf("store compact = %d %s, want %d and the holder", refused.exit, refused.err, exitConflict)
+	if refused := ledger(t, store, "store", "compact"); refused.exit != fault.ExitConflict || !strings.Contains(string(refused.err), fmt.Sprint("process ", holder.Process.Pid)) {
+		t.Errorf("store compact = %d %s, want %d and the holder", refused.exit, refused.err, fault.ExitConflict)
 	}
 	holder.release(t)
 	holder.end(t, 1)
@@ -150,7 +151,7 @@ func TestKilledHoldersTakeNoSessionAlong(t *testing.T) {
 					return
 				default:
 				}
-				if got := ledger(t, store, "call", "ls"); got.exit != 0 && got.exit != exitNotFound {
+				if got := ledger(t, store, "call", "ls"); got.exit != 0 && got.exit != fault.ExitNotFound {
 					t.Errorf("call ls = %d %s", got.exit, got.err)
 					return
 				}
@@ -214,8 +215,8 @@ func TestAnInterruptOfTheGroupLetsEachRecordItsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = holder.Wait(), client.Wait() // the exit codes tell
-	if holder.ProcessState.ExitCode() != exitInterrupted || client.ProcessState.ExitCode() != exitInterrupted {
-		t.Errorf("the holder ended with %d and the client with %d, want %d", holder.ProcessState.ExitCode(), client.ProcessState.ExitCode(), exitInterrupted)
+	if holder.ProcessState.ExitCode() != fault.ExitInterrupted || client.ProcessState.ExitCode() != fault.ExitInterrupted {
+		t.Errorf("the holder ended with %d and the client with %d, want %d", holder.ProcessState.ExitCode(), client.ProcessState.ExitCode(), fault.ExitInterrupted)
 	}
 	kinds := string(ledger(t, store, "event", "ls", "-o", "jsonl").out)
 	for kind, want := range map[string]int{"ProcessStarted": 2, "ProcessStopped": 2, "SessionInterrupted": 2, "CallSettled": 2} {
@@ -240,9 +241,9 @@ func TestAStoppedHolderIsNamed(t *testing.T) {
 	}
 	named := fmt.Sprintf("process %d (ledger run on ", holder.Process.Pid)
 	refused := asked(t, []string{"LEDGER_PATIENCE=1s"}, "--store", store, "run", "--script", trajectory, "--workspace", t.TempDir())
-	if refused.exit != exitConflict || !strings.Contains(string(refused.err), named) || !strings.Contains(string(refused.err), "which is stopped") ||
+	if refused.exit != fault.ExitConflict || !strings.Contains(string(refused.err), named) || !strings.Contains(string(refused.err), "which is stopped") ||
 		!strings.Contains(string(refused.err), fmt.Sprint("kill -CONT ", holder.Process.Pid)) {
-		t.Errorf("run = %d %s, want %d and the stopped holder", refused.exit, refused.err, exitConflict)
+		t.Errorf("run = %d %s, want %d and the stopped holder", refused.exit, refused.err, fault.ExitConflict)
 	}
 	waiting := beginRun(t, store, trajectory)
 	eventually(t, "the client says for whom it waits", func() bool { return strings.Contains(waiting.told.String(), "waiting for "+named) })

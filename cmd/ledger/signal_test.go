@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 )
 
 // waitingSession is a session whose second call waits, with a child of its shell that
@@ -59,8 +61,8 @@ func TestAHangUpInterrupts(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // an error tells the exit code
-	if got := cmd.ProcessState.ExitCode(); got != exitInterrupted {
-		t.Errorf("run: exit %d, want %d", got, exitInterrupted)
+	if got := cmd.ProcessState.ExitCode(); got != fault.ExitInterrupted {
+		t.Errorf("run: exit %d, want %d", got, fault.ExitInterrupted)
 	}
 	child, err := os.ReadFile(filepath.Join(dir, "child"))
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/projections"
@@ -108,12 +110,12 @@ func (a *app) storeCheck(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := a.emitOne(c, func() { a.checkPage(c) }); err != nil || len(c.Damages) == 0 {
+	if err := a.Object(c, func() { a.checkPage(c) }); err != nil || len(c.Damages) == 0 {
 		return err
 	}
-	return &fault{
-		exit: exitUnverified, code: "damaged", err: fmt.Errorf("check %s: %s", dir, count(len(c.Damages), "damage")),
-		hint: "keep a copy of the folder as it is, and restore the last backup beside it: ledger store restore BACKUP --store NEW",
+	return &fault.Error{
+		Exit: fault.ExitUnverified, Code: "damaged", Err: fmt.Errorf("check %s: %s", dir, render.Count(len(c.Damages), "damage")),
+		Hint: "keep a copy of the folder as it is, and restore the last backup beside it: ledger store restore BACKUP --store NEW",
 	}
 }
 
@@ -129,30 +131,30 @@ func (a *app) presentStore() (string, error) {
 // checkAt checks the store in a folder.
 func (a *app) checkAt(ctx context.Context, dir string) (*checkup, error) {
 	c := &checkup{Store: dir, Damages: []damageRow{}}
-	progress := a.progress()
-	defer progress.end()
+	progress := a.Progress()
+	defer progress.End()
 	named := engine.NewNamedOutputs()
 	log, err := embedded.Check(ctx, dir, func(f embedded.Finding) {
 		c.Damages = append(c.Damages, damageRow{
-			Part: "log", File: opt(f.File), Offset: offsetOf(f.Offset), Position: opt(f.Position), Through: opt(f.Through),
-			Stream: opt(f.Stream), Revision: opt(f.Revision), Detail: f.Detail,
+			Part: "log", File: render.OrNull(f.File), Offset: offsetOf(f.Offset), Position: render.OrNull(f.Position), Through: render.OrNull(f.Through),
+			Stream: render.OrNull(f.Stream), Revision: render.OrNull(f.Revision), Detail: f.Detail,
 		})
-	}, embedded.CheckOptions{Checkpoint: checkpointFault, Record: named.Add, Progress: progress.checking})
+	}, embedded.CheckOptions{Checkpoint: checkpointFault, Record: named.Add, Progress: progress.Check})
 	if err != nil {
 		return nil, err
 	}
-	c.Records, c.Streams, c.Checkpoints, c.End, c.Digest = log.Records, log.Streams, log.Checkpoints, opt(log.End), opt(log.Digest)
+	c.Records, c.Streams, c.Checkpoints, c.End, c.Digest = log.Records, log.Streams, log.Checkpoints, render.OrNull(log.End), render.OrNull(log.Digest)
 	c.Files, c.Bytes, c.Opened, c.Closed, c.Locked = log.Files, log.Bytes, log.Opened, log.Closed, log.Locked
 	kept, err := outputs.Check(ctx, filepath.Join(dir, outputsName), nil, func(f outputs.Corruption) {
 		row := damageRow{Part: outputsName, Offset: offsetOf(f.Offset), Detail: f.Detail}
 		if f.File != "" {
-			row.File = opt(outputsName + "/" + f.File)
+			row.File = render.OrNull(outputsName + "/" + f.File)
 		}
 		if !f.Ref.Settlement().IsZero() {
-			row.Output = opt(f.Ref.String())
+			row.Output = render.OrNull(f.Ref.String())
 		}
 		c.Damages = append(c.Damages, row)
-	}, func(bytes, total int64) { progress.bytes("outputs", bytes, total) })
+	}, func(bytes, total int64) { progress.Bytes("outputs", bytes, total) })
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +163,7 @@ func (a *app) checkAt(ctx context.Context, dir string) (*checkup, error) {
 		return c, context.Cause(ctx) // what cannot be read is listed
 	}
 	for _, lost := range named.Missing(known) {
-		c.Damages = append(c.Damages, damageRow{Part: outputsName, Output: opt(lost.Ref.String()), Stream: opt(lost.Stream), Detail: lost.Reason})
+		c.Damages = append(c.Damages, damageRow{Part: outputsName, Output: render.OrNull(lost.Ref.String()), Stream: render.OrNull(lost.Stream), Detail: lost.Reason})
 	}
 	c.Outputs, c.Files, c.Bytes = kept.Outputs, c.Files+kept.Files, c.Bytes+kept.Bytes
 	return c, nil
@@ -184,7 +186,7 @@ func checkpointFault(name string, data []byte) error {
 }
 
 func (a *app) checkPage(c *checkup) {
-	t := table{head: []string{"~DAMAGED", "?>OFFSET", ">POSITION", "?>THROUGH", "~STREAM", "?>REVISION", "~OUTPUT", "~DETAIL"}}
+	t := render.Table{Head: []string{"~DAMAGED", "?>OFFSET", ">POSITION", "?>THROUGH", "~STREAM", "?>REVISION", "~OUTPUT", "~DETAIL"}}
 	for _, d := range c.Damages {
 		file, offset, stream, revision := d.Part, "", "", ""
 		if d.File != nil {
@@ -194,50 +196,50 @@ func (a *app) checkPage(c *checkup) {
 			offset = fmt.Sprint(*d.Offset)
 		}
 		if d.Stream != nil {
-			stream = oneLine(string(*d.Stream), 40)
+			stream = render.OneLine(string(*d.Stream), 40)
 		}
 		if d.Revision != nil {
 			revision = fmt.Sprint(*d.Revision)
 		}
-		t.add(a.painted(red, file), offset, text(d.Position), text(d.Through), stream, revision, value(d.Output), oneLine(d.Detail, 160))
+		t.Add(a.Styled(render.Red, file), offset, render.StringOf(d.Position), render.StringOf(d.Through), stream, revision, render.ValueOf(d.Output), render.OneLine(d.Detail, 160))
 	}
-	if len(t.rows) > 0 {
-		a.write(t)
-		a.line("")
+	if len(t.Rows) > 0 {
+		a.Table(t)
+		a.Line("")
 	}
-	a.line("%s in %s, %s and %s read: %s.", count(int(c.Records), "record"), count(c.Streams, "stream"), count(c.Checkpoints, "checkpoint"),
-		count(c.Outputs, "output"), count(c.Files, "file")+" of "+size(c.Bytes))
+	a.Line("%s in %s, %s and %s read: %s.", render.Count(int(c.Records), "record"), render.Count(c.Streams, "stream"), render.Count(c.Checkpoints, "checkpoint"),
+		render.Count(c.Outputs, "output"), render.Count(c.Files, "file")+" of "+render.Bytes(c.Bytes))
 	if !c.Opened {
-		a.line("The records could not be read: the database does not open. Its files were looked at.")
+		a.Line("The records could not be read: the database does not open. Its files were looked at.")
 	}
 	if !c.Closed {
-		a.line("The store was not closed in order: that nothing is missing at its end is not proven.")
+		a.Line("The store was not closed in order: that nothing is missing at its end is not proven.")
 	}
 	if !c.Locked {
-		a.line("The lock of the folder is missing or may not be read: a process may have written meanwhile.")
+		a.Line("The lock of the folder is missing or may not be read: a process may have written meanwhile.")
 	}
 	if c.Digest != nil {
-		a.line("Digest to position %s: %s", text(c.End), *c.Digest)
+		a.Line("Digest to position %s: %s", render.StringOf(c.End), *c.Digest)
 	}
 	if len(c.Damages) == 0 {
-		a.line("%s", a.painted(green, "✓ everything is as it was written"))
+		a.Line("%s", a.Styled(render.Green, "✓ everything is as it was written"))
 		return
 	}
-	a.line("%s", a.painted(red, "✗ "+count(len(c.Damages), "damage")))
+	a.Line("%s", a.Styled(render.Red, "✗ "+render.Count(len(c.Damages), "damage")))
 }
 
 // A backupRow is a backup in results.
 type backupRow struct {
-	Backup   string          `json:"backup"`
-	Store    string          `json:"store"`
-	Position events.Position `json:"position"`
-	Records  uint64          `json:"records"`
-	Digest   string          `json:"digest"`
-	Made     stamp           `json:"made"`
-	Files    int             `json:"files"`
-	Bytes    int64           `json:"bytes"`
-	Written  writtenRow      `json:"written"`
-	Missing  []string        `json:"missing"` // outputs that the records name and the store lacked
+	Backup   string           `json:"backup"`
+	Store    string           `json:"store"`
+	Position events.Position  `json:"position"`
+	Records  uint64           `json:"records"`
+	Digest   string           `json:"digest"`
+	Made     render.Timestamp `json:"made"`
+	Files    int              `json:"files"`
+	Bytes    int64            `json:"bytes"`
+	Written  writtenRow       `json:"written"`
+	Missing  []string         `json:"missing"` // outputs that the records name and the store lacked
 }
 
 type writtenRow struct {
@@ -246,7 +248,7 @@ type writtenRow struct {
 }
 
 func backupRowOf(dir, store string, b embedded.Backup, w embedded.Written) backupRow {
-	return backupRow{dir, store, b.Position, b.Records, b.Digest, stamp(b.Made), len(b.Files), b.Bytes(), writtenRow{w.Files, w.Bytes}, append([]string{}, b.Missing...)}
+	return backupRow{dir, store, b.Position, b.Records, b.Digest, render.Timestamp(b.Made), len(b.Files), b.Bytes(), writtenRow{w.Files, w.Bytes}, append([]string{}, b.Missing...)}
 }
 
 func (a *app) storeBackupCommand() *cobra.Command {
@@ -283,12 +285,12 @@ func (a *app) storeBackup(ctx context.Context, dir string) error {
 		if err != nil {
 			return err
 		}
-		return a.emitOne(row, func() {
-			a.line("%s to position %s, %s of %s; %s of %s written.", count(int(row.Records), "record"), row.Position,
-				count(row.Files, "file"), size(row.Bytes), count(row.Written.Files, "file"), size(row.Written.Bytes))
-			a.line("Digest: %s", row.Digest)
+		return a.Object(row, func() {
+			a.Line("%s to position %s, %s of %s; %s of %s written.", render.Count(int(row.Records), "record"), row.Position,
+				render.Count(row.Files, "file"), render.Bytes(row.Bytes), render.Count(row.Written.Files, "file"), render.Bytes(row.Written.Bytes))
+			a.Line("Digest: %s", row.Digest)
 			if len(row.Missing) > 0 {
-				a.line("%s", a.painted(red, "✗ "+count(len(row.Missing), "output")+" that the records name, not in the store: ledger store check lists them"))
+				a.Line("%s", a.Styled(render.Red, "✗ "+render.Count(len(row.Missing), "output")+" that the records name, not in the store: ledger store check lists them"))
 			}
 		})
 	})
@@ -297,7 +299,7 @@ func (a *app) storeBackup(ctx context.Context, dir string) error {
 // backup makes a backup of a folder, or has whoever serves it make one.
 func (s *ledgerStore) backup(ctx context.Context, dir string) (backupRow, error) {
 	if s.sharing == nil {
-		return backupRow{}, misuse("a backup is of a folder: %s is not one", s.name)
+		return backupRow{}, fault.Usage("a backup is of a folder: %s is not one", s.name)
 	}
 	made, err := s.sharing.Backup(ctx, dir)
 	return backupRowOf(dir, s.name, made.Backup, made.Written), err
@@ -344,17 +346,17 @@ func (a *app) storeRestore(ctx context.Context, backup string) error {
 		}
 	}
 	row := backupRowOf(backup, dir, made, embedded.Written{Files: len(made.Files), Bytes: made.Bytes()})
-	err = a.emitOne(row, func() {
-		a.line("%s to position %s, from a backup of %s.", count(int(row.Records), "record"), row.Position, a.moment(made.Made))
-		a.line("Digest: %s", row.Digest)
+	err = a.Object(row, func() {
+		a.Line("%s to position %s, from a backup of %s.", render.Count(int(row.Records), "record"), row.Position, a.LongTime(made.Made))
+		a.Line("Digest: %s", row.Digest)
 		if len(c.Damages) > 0 {
 			a.checkPage(c)
 		}
 	})
 	if err == nil && len(c.Damages) > 0 {
-		return &fault{
-			exit: exitUnverified, code: "damaged", err: fmt.Errorf("restore %s: %s, which the backup has as well", dir, count(len(c.Damages), "damage")),
-			hint: "ledger store check lists them",
+		return &fault.Error{
+			Exit: fault.ExitUnverified, Code: "damaged", Err: fmt.Errorf("restore %s: %s, which the backup has as well", dir, render.Count(len(c.Damages), "damage")),
+			Hint: "ledger store check lists them",
 		}
 	}
 	return err
@@ -397,7 +399,7 @@ func (a *app) storeCompact(ctx context.Context) error {
 		After   int64   `json:"after"`
 		Seconds float64 `json:"seconds"`
 	}{dir, before, after, time.Since(begun).Seconds()}
-	return a.emitOne(row, func() { a.line("%s before, %s after.", size(before), size(after)) })
+	return a.Object(row, func() { a.Line("%s before, %s after.", render.Bytes(before), render.Bytes(after)) })
 }
 
 // compactAt compacts the store in a folder, which this process opens for itself. A
@@ -413,11 +415,11 @@ func (a *app) compactAt(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	var alive []string
-	for _, p := range s.judged(lives, a.now()).Living {
+	for _, p := range s.judged(lives, a.Now()).Living {
 		alive = append(alive, fmt.Sprintf("process %d (%s on %s, its lease runs until %s)", p.PID, p.Program, p.Host, p.Until.UTC().Format(time.RFC3339)))
 	}
 	if len(alive) > 0 {
-		return hinted(fmt.Errorf("compact %s: %w by %s", dir, events.ErrInUse, strings.Join(alive, ", ")), "end these processes, or wait until their leases have run out")
+		return fault.WithHint(fmt.Errorf("compact %s: %w by %s", dir, events.ErrInUse, strings.Join(alive, ", ")), "end these processes, or wait until their leases have run out")
 	}
 	return errors.Join(s.folder.store.Compact(ctx), s.folder.outputs.Compact(ctx))
 }

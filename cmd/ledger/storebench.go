@@ -10,6 +10,8 @@ import (
 	"time"
 
 	measure "github.com/settlement-ledger/ledger/cmd/ledger/bench"
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/spf13/cobra"
 )
 
@@ -122,21 +124,21 @@ func (a *app) storeBench(ctx context.Context, f benchFlags) error {
 		b.Rows = append(b.Rows, benchRowOf(r))
 	}
 	var shown error
-	err = errors.Join(err, a.emitOne(b, func() { shown = report.WriteTable(a.out) }), shown)
+	err = errors.Join(err, a.Object(b, func() { shown = report.WriteTable(a.Out) }), shown)
 	if missing := len(report.Unmeasured()); err == nil && missing > 0 {
-		err = fmt.Errorf("measure in %s: %s not measured, for the reasons that the table gives", config.Dir, count(missing, "row"))
+		err = fmt.Errorf("measure in %s: %s not measured, for the reasons that the table gives", config.Dir, render.Count(missing, "row"))
 	}
 	return benchFault(err)
 }
 
 func (a *app) benchConfig(f benchFlags) (c measure.Config, err error) {
 	if f.time <= 0 || f.rounds < 1 {
-		return c, misuse("--time %s and --rounds %d: both are more than nothing", f.time, f.rounds)
+		return c, fault.Usage("--time %s and --rounds %d: both are more than nothing", f.time, f.rounds)
 	}
 	c.Rounds, c.Time, c.Scale = f.rounds, f.time, min(1, float64(f.time)/float64(wholeTime))
 	if f.only != "" {
 		if c.Only, err = regexp.Compile(f.only); err != nil {
-			return c, misuse("--only %q: %w", f.only, err)
+			return c, fault.Usage("--only %q: %w", f.only, err)
 		}
 	}
 	self, err := os.Executable()
@@ -144,8 +146,8 @@ func (a *app) benchConfig(f benchFlags) (c measure.Config, err error) {
 		return c, err
 	}
 	c.Child = []string{self, "store", "bench", "child"}
-	if a.output == asTable {
-		c.Progress = func(doing string) { fmt.Fprintln(a.err, doing) }
+	if a.Format == render.AsTable {
+		c.Progress = func(doing string) { fmt.Fprintln(a.Err, doing) }
 	}
 	c.Dir, err = a.benchDir(f.dir)
 	return c, err
@@ -180,11 +182,11 @@ func missingFolder(dir string) bool {
 func benchFault(err error) error {
 	switch {
 	case errors.Is(err, measure.ErrNoSpace):
-		return hinted(err, "--dir names a folder on another disk, and a shorter --time takes less space")
+		return fault.WithHint(err, "--dir names a folder on another disk, and a shorter --time takes less space")
 	case errors.Is(err, measure.ErrOccupied):
-		return hinted(err, "--dir names another folder")
+		return fault.WithHint(err, "--dir names another folder")
 	case errors.Is(err, measure.ErrBadTable):
-		return misuse("%w", err)
+		return fault.Usage("%w", err)
 	}
 	return err
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/events"
 )
 
@@ -53,7 +55,7 @@ type copying struct {
 	from, to *ledgerStore
 	row      copyRow
 	through  events.Position // the last record of from that is copied
-	progress *progress
+	progress *render.Progress
 	bytes    struct{ done, total int64 } // of outputs
 }
 
@@ -67,10 +69,10 @@ func (a *app) storeCopy(ctx context.Context, from, to string) (err error) {
 		return err
 	}
 	if source.same(target) {
-		return misuse("%s would be copied into itself", source)
+		return fault.Usage("%s would be copied into itself", source)
 	}
-	c := &copying{app: a, row: copyRow{From: source.String(), To: target.String()}, progress: a.progress()}
-	defer c.progress.end()
+	c := &copying{app: a, row: copyRow{From: source.String(), To: target.String()}, progress: a.Progress()}
+	defer c.progress.End()
 	if c.from, err = a.openToRead(ctx, source); err != nil {
 		return err
 	}
@@ -82,13 +84,13 @@ func (a *app) storeCopy(ctx context.Context, from, to string) (err error) {
 	if err := c.run(ctx); err != nil {
 		return err
 	}
-	c.progress.end()
-	return a.emitOne(c.row, func() {
-		a.line("%s in both, %d copied now; %s copied.", count(int(c.row.Records), "record"), c.row.Copied, count(c.row.Outputs, "output"))
+	c.progress.End()
+	return a.Object(c.row, func() {
+		a.Line("%s in both, %d copied now; %s copied.", render.Count(int(c.row.Records), "record"), c.row.Copied, render.Count(c.row.Outputs, "output"))
 		if c.row.Missing > 0 {
-			a.line("%s, which no node that can be asked has, not copied: ledger verify lists them.", count(c.row.Missing, "output"))
+			a.Line("%s, which no node that can be asked has, not copied: ledger verify lists them.", render.Count(c.row.Missing, "output"))
 		}
-		a.line("Digest of both: %s", c.row.Digest)
+		a.Line("Digest of both: %s", c.row.Digest)
 	})
 }
 
@@ -128,7 +130,7 @@ func (c *copying) pairwise(ctx context.Context, each func(events.Entry), rest fu
 		}
 		// Positions of a database are bytes of its log: how many records there are
 		// it does not tell.
-		c.progress.show(part, inRecords, int64(c.row.Records), sequence(e.Position), sequence(c.through))
+		c.progress.Show(part, render.Records, int64(c.row.Records), sequence(e.Position), sequence(c.through))
 		c.row.Records++
 		if more {
 			there, err, ok := next()
@@ -170,9 +172,9 @@ func (c *copying) conflict(here, there events.Entry) error {
 	if !here.ID.IsZero() {
 		expected = fmt.Sprintf("%s, revision %d of %s, from position %s", here.ID, here.Revision, here.Stream, here.Position)
 	}
-	f := misuse("%s holds something else: at its position %s there is %s, revision %d of %s, in place of %s",
+	f := fault.Usage("%s holds something else: at its position %s there is %s, revision %d of %s, in place of %s",
 		c.row.To, there.Position, there.ID, there.Revision, there.Stream, expected)
-	f.exit, f.code, f.hint = exitConflict, "conflict", "copy into an empty store, or into a namespace of its own: ?namespace=NAME"
+	f.Exit, f.Code, f.Hint = fault.ExitConflict, "conflict", "copy into an empty store, or into a namespace of its own: ?namespace=NAME"
 	return f
 }
 
@@ -209,8 +211,8 @@ func (c *copying) compare(ctx context.Context) (*events.Digest, error) {
 	digest := events.NewDigest()
 	c.row.Records = 0
 	err := c.pairwise(ctx, digest.Add, func(e events.Entry) error {
-		f := misuse("%s lacks %s, which was copied to it, from position %s of %s", c.row.To, e.ID, e.Position, c.row.From)
-		f.exit, f.code = exitUnverified, "differs"
+		f := fault.Usage("%s lacks %s, which was copied to it, from position %s of %s", c.row.To, e.ID, e.Position, c.row.From)
+		f.Exit, f.Code = fault.ExitUnverified, "differs"
 		return f
 	})
 	return digest, err

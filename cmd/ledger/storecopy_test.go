@@ -11,6 +11,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
@@ -85,7 +87,7 @@ func TestACopyOntoAnythingElseIsAConflict(t *testing.T) {
 			change(&strange[8])
 			to := holding(t, strange)
 			copied := ledger(t, from, "store", "copy", from, to)
-			if copied.exit != exitConflict || !strings.Contains(string(copied.err), "at its position 9 there is") {
+			if copied.exit != fault.ExitConflict || !strings.Contains(string(copied.err), "at its position 9 there is") {
 				t.Errorf("copy = %d %s, want a conflict at position 9", copied.exit, copied.err)
 			}
 			if got := entriesIn(t, to); len(got) != len(strange) {
@@ -118,16 +120,16 @@ func TestACopyIsReadBackAndNotBelieved(t *testing.T) {
 		exit int
 		says string
 	}{
-		"forgets": {func(*embedded.Store, events.Record) error { return nil }, exitUnverified, "lacks evt_"},
+		"forgets": {func(*embedded.Store, events.Record) error { return nil }, fault.ExitUnverified, "lacks evt_"},
 		"changes": {func(s *embedded.Store, r events.Record) error {
 			r.Data = []byte(`"other"`)
 			return s.Append(context.Background(), "b-1", 0, r)
-		}, exitConflict, "holds something else: at its position 2"},
+		}, fault.ExitConflict, "holds something else: at its position 2"},
 		"adds": {func(s *embedded.Store, r events.Record) error {
 			more := r
 			more.ID = newMint(time.Now).Event()
 			return s.Append(context.Background(), "b-1", 0, r, more)
-		}, exitConflict, "in place of nothing"},
+		}, fault.ExitConflict, "in place of nothing"},
 	} {
 		memory := func() *ledgerStore {
 			store, err := embedded.Open(t.Context(), name, embedded.Config{FS: vfs.NewMem()})
@@ -144,9 +146,9 @@ func TestACopyIsReadBackAndNotBelieved(t *testing.T) {
 			}
 		}
 		to.store = dishonest{to.store.(*embedded.Store), "b-1", c.does}
-		a := &app{now: time.Now, err: io.Discard}
-		err := (&copying{app: a, from: from, to: to, progress: a.progress()}).run(t.Context())
-		if err == nil || faultOf(err).exit != c.exit || !strings.Contains(err.Error(), c.says) {
+		a := &app{Printer: &render.Printer{Now: time.Now, Err: io.Discard}}
+		err := (&copying{app: a, from: from, to: to, progress: a.Progress()}).run(t.Context())
+		if err == nil || fault.Of(err).Exit != c.exit || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("copy to one that %s what it is given = %v, want exit %d that says %q", name, err, c.exit, c.says)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/spf13/cobra"
@@ -52,8 +53,8 @@ type storeRow struct {
 	Events     int                   `json:"events"`
 	Bytes      int64                 `json:"bytes"` // of data and metadata
 	Streams    int                   `json:"streams"`
-	First      stamp                 `json:"first"`
-	Last       stamp                 `json:"last"`
+	First      render.Timestamp      `json:"first"`
+	Last       render.Timestamp      `json:"last"`
 	Kinds      []weight              `json:"kinds"`
 	Categories []weight              `json:"categories"`
 	Sessions   []weight              `json:"sessions"` // the ten largest
@@ -69,15 +70,15 @@ type storeRow struct {
 
 // A paceRow is how fast a store was written to. Times are in microseconds.
 type paceRow struct {
-	Closed     stamp  `json:"closed"`
-	Durability string `json:"durability"`
-	Appends    uint64 `json:"appends"`
-	Records    uint64 `json:"records"`
-	Groups     uint64 `json:"groups"` // of appends that shared a sync
-	Syncs      int    `json:"syncs"`  // of which the times are: the last, at most 512
-	Median     int64  `json:"median_us"`
-	P99        int64  `json:"p99_us"`
-	Longest    int64  `json:"longest_us"`
+	Closed     render.Timestamp `json:"closed"`
+	Durability string           `json:"durability"`
+	Appends    uint64           `json:"appends"`
+	Records    uint64           `json:"records"`
+	Groups     uint64           `json:"groups"` // of appends that shared a sync
+	Syncs      int              `json:"syncs"`  // of which the times are: the last, at most 512
+	Median     int64            `json:"median_us"`
+	P99        int64            `json:"p99_us"`
+	Longest    int64            `json:"longest_us"`
 }
 
 // A fileWeight is how many files of a sort there are.
@@ -127,7 +128,7 @@ func (a *app) storeInfo(ctx context.Context, dir string, s *ledgerStore) (err er
 		return err
 	}
 	row.Disk = diskOf(dir)
-	return a.emitOne(row, func() { a.storePage(row) })
+	return a.Object(row, func() { a.storePage(row) })
 }
 
 // examine notes how the records lie, and how fast they came.
@@ -144,13 +145,13 @@ func (r *storeRow) examine(ctx context.Context, store *embedded.Store) error {
 		tables += l.Bytes
 	}
 	if tables > 0 && r.Bytes > 0 {
-		r.Ratio = opt(float64(tables) / float64(r.Bytes))
+		r.Ratio = render.OrNull(float64(tables) / float64(r.Bytes))
 	}
 	if p, ok, err := store.LastSummary(ctx); err != nil {
 		return err
 	} else if ok {
 		r.Pace = &paceRow{
-			stamp(p.Closed), p.Durability, p.Appends, p.Records, p.Groups, p.Syncs,
+			render.Timestamp(p.Closed), p.Durability, p.Appends, p.Records, p.Groups, p.Syncs,
 			p.Median.Microseconds(), p.P99.Microseconds(), p.Longest.Microseconds(),
 		}
 	}
@@ -168,10 +169,10 @@ func (r *storeRow) weigh(ctx context.Context, store events.Store) error {
 		r.Events++
 		r.Bytes += int64(h.Size)
 		streams[h.Stream] = true
-		if r.First == (stamp{}) {
-			r.First = stamp(h.Time)
+		if r.First == (render.Timestamp{}) {
+			r.First = render.Timestamp(h.Time)
 		}
-		r.Last = stamp(h.Time)
+		r.Last = render.Timestamp(h.Time)
 		add(kinds, h.Kind, h.Size)
 		add(categories, h.Stream.Category(), h.Size)
 		if id, ok := h.Stream.Session(); ok {
@@ -264,43 +265,43 @@ func gone(err error) error {
 }
 
 func (a *app) storePage(r *storeRow) {
-	a.line("Store      %s, format %d", r.Store, r.Format)
-	a.line("Position   %s", r.Position)
-	a.line("Events     %d in %s, %s", r.Events, count(r.Streams, "stream"), size(r.Bytes))
+	a.Line("Store      %s, format %d", r.Store, r.Format)
+	a.Line("Position   %s", r.Position)
+	a.Line("Events     %d in %s, %s", r.Events, render.Count(r.Streams, "stream"), render.Bytes(r.Bytes))
 	if r.Events > 0 {
-		a.line("From       %s to %s", a.moment(timeOf(r.First)), a.moment(timeOf(r.Last)))
+		a.Line("From       %s to %s", a.LongTime(render.TimeOf(r.First)), a.LongTime(render.TimeOf(r.Last)))
 	}
-	a.line("Outputs    %d, %s", r.Outputs, size(r.Kept))
+	a.Line("Outputs    %d, %s", r.Outputs, render.Bytes(r.Kept))
 	total := int64(0)
 	for _, name := range []string{"tables", "logs", "outputs", "other"} {
 		f := r.Files[name]
 		total += f.Bytes
-		a.line("%-10s %s in %s", name, size(f.Bytes), count(f.Files, "file"))
+		a.Line("%-10s %s in %s", name, render.Bytes(f.Bytes), render.Count(f.Files, "file"))
 	}
-	a.line("Folder     %s", size(total))
+	a.Line("Folder     %s", render.Bytes(total))
 	if r.Ratio != nil {
-		a.line("Tables     hold %.2f bytes for each byte of events", *r.Ratio)
+		a.Line("Tables     hold %.2f bytes for each byte of events", *r.Ratio)
 	}
 	for _, l := range r.Levels {
-		a.line("Level %d    %s, %s", l.Level, count(int(l.Tables), "table"), size(l.Bytes))
+		a.Line("Level %d    %s, %s", l.Level, render.Count(int(l.Tables), "table"), render.Bytes(l.Bytes))
 	}
 	a.diskLines(r.Disk)
 	if p := r.Pace; p != nil {
-		a.line("Syncs      %.2f ms at the median, %.2f ms at the 99th percentile, %.2f ms the longest, of the last %d before %s",
-			ms(p.Median), ms(p.P99), ms(p.Longest), p.Syncs, a.moment(timeOf(p.Closed)))
-		a.line("Appends    %d in %s that shared a sync, then; durability %s", p.Appends, count(int(p.Groups), "group"), p.Durability)
+		a.Line("Syncs      %.2f ms at the median, %.2f ms at the 99th percentile, %.2f ms the longest, of the last %d before %s",
+			ms(p.Median), ms(p.P99), ms(p.Longest), p.Syncs, a.LongTime(render.TimeOf(p.Closed)))
+		a.Line("Appends    %d in %s that shared a sync, then; durability %s", p.Appends, render.Count(int(p.Groups), "group"), p.Durability)
 	}
 	for _, part := range []struct {
 		title   string
 		weights []weight
 	}{{"KIND", r.Kinds}, {"CATEGORY", r.Categories}, {"LARGEST SESSIONS", r.Sessions}, {"DAY", r.Days}} {
-		t := table{head: []string{part.title, ">EVENTS", ">SIZE"}}
+		t := render.Table{Head: []string{part.title, ">EVENTS", ">SIZE"}}
 		for _, w := range part.weights {
-			t.add(oneLine(w.Name, 40), fmt.Sprint(w.Events), size(w.Bytes))
+			t.Add(render.OneLine(w.Name, 40), fmt.Sprint(w.Events), render.Bytes(w.Bytes))
 		}
-		if len(t.rows) > 0 {
-			a.line("")
-			a.write(t)
+		if len(t.Rows) > 0 {
+			a.Line("")
+			a.Table(t)
 		}
 	}
 }
@@ -313,9 +314,9 @@ func (a *app) diskLines(d diskRow) {
 		kind = *d.Type
 	}
 	if d.Free != nil && d.Total != nil {
-		a.line("Disk       %s, %s of %s free", kind, size(*d.Free), size(*d.Total))
+		a.Line("Disk       %s, %s of %s free", kind, render.Bytes(*d.Free), render.Bytes(*d.Total))
 	}
 	if d.Network {
-		a.line("%s", a.painted(yellow, "This is a network file system: that a lock holds and that a sync is a sync is up to its server."))
+		a.Line("%s", a.Styled(render.Yellow, "This is a network file system: that a lock holds and that a sync is a sync is up to its server."))
 	}
 }

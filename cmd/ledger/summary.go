@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 )
 
 // summary returns what an event says, on one line.
-func summary(e events.Event) string { return oneLine(said(e), 120) }
+func summary(e events.Event) string { return render.OneLine(said(e), 120) }
 
 func said(e events.Event) string {
 	switch e := e.(type) {
@@ -24,13 +25,13 @@ func said(e events.Event) string {
 	case events.ToolsRegistered:
 		return saidOfTools(e)
 	case events.RegistrationClosed:
-		return short(e.Registration) + " " + e.Reason
+		return render.ShortID(e.Registration) + " " + e.Reason
 	case events.LayerClosed:
 		return e.Reason
 	case events.OutputPruned:
-		return fmt.Sprintf("%s, %s, by %s", e.Retained.Ref, size(e.Retained.Bytes), e.Policy)
+		return fmt.Sprintf("%s, %s, by %s", e.Retained.Ref, render.Bytes(e.Retained.Bytes), e.Policy)
 	case events.Unknown:
-		return fmt.Sprintf("not known to this program, version %d, %s", e.Version, size(int64(len(e.Data))))
+		return fmt.Sprintf("not known to this program, version %d, %s", e.Version, render.Bytes(int64(len(e.Data))))
 	}
 	return saidInSession(e)
 }
@@ -73,10 +74,10 @@ func saidAround(e events.Event) string {
 	case events.SettingChanged:
 		parts = []string{e.Setting, e.Value}
 	case events.SessionSpawned:
-		parts = []string{short(e.Parent), shortCall(e.Call)}
+		parts = []string{render.ShortID(e.Parent), render.ShortCallID(e.Call)}
 	case events.ContextAdded:
 		if parts = []string{e.Source, e.Text}; e.Bytes > 0 {
-			parts = []string{e.Source, "(" + size(e.Bytes) + ")", e.Text}
+			parts = []string{e.Source, "(" + render.Bytes(e.Bytes) + ")", e.Text}
 		}
 	case events.ContextCompacted:
 		parts = []string{e.Trigger}
@@ -99,13 +100,13 @@ func saidAround(e events.Event) string {
 func saidOfCall(e events.Event) string {
 	switch e := e.(type) {
 	case events.CallStarted:
-		return e.Tool + " " + shortCall(e.Call)
+		return e.Tool + " " + render.ShortCallID(e.Call)
 	case events.CallSettled:
-		return fmt.Sprintf("%s %s %s %s", e.Outcome, e.Tool, shortCall(e.Call), read(e))
+		return fmt.Sprintf("%s %s %s %s", e.Outcome, e.Tool, render.ShortCallID(e.Call), read(e))
 	case events.LateResultObserved:
-		return fmt.Sprintf("%s %s %s, after %s", e.Outcome, e.Tool, shortCall(e.Call), short(e.Settlement))
+		return fmt.Sprintf("%s %s %s, after %s", e.Outcome, e.Tool, render.ShortCallID(e.Call), render.ShortID(e.Settlement))
 	case events.LoopDetected:
-		return fmt.Sprintf("%s %s: %d calls %d times", e.Tool, shortCall(e.Call), e.Period, e.Rounds)
+		return fmt.Sprintf("%s %s: %d calls %d times", e.Tool, render.ShortCallID(e.Call), e.Period, e.Rounds)
 	}
 	return ""
 }
@@ -130,7 +131,7 @@ func saidOfLayer(e events.LayerOpened) string {
 		text += " " + e.Location
 	}
 	if !e.Session.IsZero() {
-		text += " " + short(e.Session)
+		text += " " + render.ShortID(e.Session)
 	}
 	if e.Observed {
 		text += ", observed"
@@ -155,7 +156,7 @@ func saidOfTurn(e events.TurnMaterialized) string {
 	for i, t := range e.Tools {
 		names[i] = string(t.Name)
 	}
-	text := count(len(e.Tools), "tool")
+	text := render.Count(len(e.Tools), "tool")
 	switch {
 	case e.Disabled:
 		text = "no tools: the last step allowed"
@@ -175,7 +176,7 @@ func saidOfTurn(e events.TurnMaterialized) string {
 func saidInReply(e events.ReplyReceived) string {
 	parts := []string{repliedWords(e)}
 	for _, c := range e.Calls {
-		parts = append(parts, "["+oneLine(c.Name, 30)+" "+oneLine(gist(c.Input), 40)+"]")
+		parts = append(parts, "["+render.OneLine(c.Name, 30)+" "+render.OneLine(gist(c.Input), 40)+"]")
 	}
 	return strings.TrimSpace(strings.Join(parts, " "))
 }
@@ -184,9 +185,9 @@ func saidInReply(e events.ReplyReceived) string {
 func repliedText(e events.ReplyReceived) string {
 	text := repliedWords(e)
 	if len(e.Calls) > 0 {
-		text += " [" + count(len(e.Calls), "call") + "]"
+		text += " [" + render.Count(len(e.Calls), "call") + "]"
 	}
-	return oneLine(text, 120)
+	return render.OneLine(text, 120)
 }
 
 // repliedWords returns the text of a reply or, where it has nothing else, what the

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
 	"github.com/settlement-ledger/ledger/projections/calls"
@@ -114,7 +115,7 @@ func deed(i eventstoredb.Deletion) string {
 	if i.Tombstone {
 		return "somebody deleted the stream for good, by a tombstone, " + when
 	}
-	return "somebody set the metadata " + oneLine(i.Metadata, 100) + " " + when
+	return "somebody set the metadata " + render.OneLine(i.Metadata, 100) + " " + when
 }
 
 // remedy says how to have hidden records back while that is possible.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
@@ -41,7 +42,7 @@ type turnDetail struct {
 	Model    *string          `json:"model"`
 	Event    domain.EventID   `json:"event"`
 	Position events.Position  `json:"position"`
-	Time     stamp            `json:"time"`
+	Time     render.Timestamp `json:"time"`
 	Rules    *string          `json:"rules"`    // digest of the permission rules in force; null: not on record
 	Disabled bool             `json:"disabled"` // no tools were offered: the last step allowed
 	Observed bool             `json:"observed"` // an import saw these used; others may have been offered
@@ -54,16 +55,16 @@ type turnDetail struct {
 // A turnTool is a tool that a turn offered, and whether it still holds.
 type turnTool struct {
 	offeredRow
-	Placement   *string     `json:"placement"`
-	Location    *string     `json:"location"`
-	Description *string     `json:"description"`
-	Action      *string     `json:"action"`
-	Idempotent  bool        `json:"idempotent"`
-	Registered  stamp       `json:"registered"`
-	Stale       bool        `json:"stale"`
-	Agrees      bool        `json:"agrees"`     // what is in effect has the same definition
-	Effective   *offeredRow `json:"effective"`  // null: nothing
-	ChangedBy   *placeRow   `json:"changed_by"` // since when it is stale
+	Placement   *string          `json:"placement"`
+	Location    *string          `json:"location"`
+	Description *string          `json:"description"`
+	Action      *string          `json:"action"`
+	Idempotent  bool             `json:"idempotent"`
+	Registered  render.Timestamp `json:"registered"`
+	Stale       bool             `json:"stale"`
+	Agrees      bool             `json:"agrees"`     // what is in effect has the same definition
+	Effective   *offeredRow      `json:"effective"`  // null: nothing
+	ChangedBy   *placeRow        `json:"changed_by"` // since when it is stale
 }
 
 // A hiddenTool is a tool that a turn did not offer, and the rule that hid it.
@@ -115,7 +116,7 @@ func (a *app) showTurn(ctx context.Context, s *ledgerStore, id string, full bool
 		return err
 	}
 	d.Calls = rowsOf(asked, full)
-	return a.emitOne(d, func() {
+	return a.Object(d, func() {
 		a.turnPage(d)
 		a.turnCalls(asked, full)
 	})
@@ -125,9 +126,9 @@ func (a *app) showTurn(ctx context.Context, s *ledgerStore, id string, full bool
 // add tools in further ones.
 func (d *turnDetail) take(e events.TurnMaterialized, v events.Envelope, offered []domain.Offered) []domain.Offered {
 	if v.ID == d.Event {
-		d.Message, d.Agent, d.Model = e.Message, opt(e.Agent), opt(e.Model)
-		d.Rules = opt(e.Rules)
-		d.Position, d.Time, d.Disabled, d.Observed = v.Position, stamp(v.Time), e.Disabled, e.Observed
+		d.Message, d.Agent, d.Model = e.Message, render.OrNull(e.Agent), render.OrNull(e.Model)
+		d.Rules = render.OrNull(e.Rules)
+		d.Position, d.Time, d.Disabled, d.Observed = v.Position, render.Timestamp(v.Time), e.Disabled, e.Observed
 	}
 	for _, o := range e.Tools {
 		if !slices.Contains(offered, o) {
@@ -144,11 +145,11 @@ func (d *turnDetail) take(e events.TurnMaterialized, v events.Envelope, offered 
 func (s *ledgerStore) turnTool(ctx context.Context, state *catalog.State, turn staleness.Turn, o domain.Offered) (turnTool, error) {
 	verdict := staleness.Judge(state, turn.Layers, o)
 	t := turnTool{
-		offeredRow: offeredRow{o.Name, o.Registration, o.Layer, opt(o.Fingerprint.String())},
+		offeredRow: offeredRow{o.Name, o.Registration, o.Layer, render.OrNull(o.Fingerprint.String())},
 		Stale:      verdict.Stale, Agrees: verdict.Agrees, Effective: offeredRowOf(verdict.Effective),
 	}
 	if layer, ok := state.Layer(o.Layer); ok {
-		t.Placement, t.Location = opt(layer.Placement.String()), opt(layer.Location)
+		t.Placement, t.Location = render.OrNull(layer.Placement.String()), render.OrNull(layer.Location)
 		for _, r := range layer.Registrations {
 			if r.ID == o.Registration {
 				t.describe(r, o.Name)
@@ -160,45 +161,45 @@ func (s *ledgerStore) turnTool(ctx context.Context, state *catalog.State, turn s
 	}
 	v, found, err := s.find(ctx, turn.Layers, verdict.ChangedBy)
 	if found {
-		t.ChangedBy = opt(placeRowOf(v))
+		t.ChangedBy = render.OrNull(placeRowOf(v))
 	}
 	return t, err
 }
 
 func (t *turnTool) describe(r catalog.Registration, name domain.Name) {
-	t.Registered = stamp(r.At)
+	t.Registered = render.Timestamp(r.At)
 	for _, tool := range r.Tools {
 		if tool.Name == name {
-			t.Description, t.Action, t.Idempotent = opt(tool.Description), opt(tool.Action), tool.Idempotent
+			t.Description, t.Action, t.Idempotent = render.OrNull(tool.Description), render.OrNull(tool.Action), tool.Idempotent
 		}
 	}
 }
 
 func (a *app) turnPage(d turnDetail) {
-	a.fields(
+	a.Fields(
 		"turn", d.Turn.String(), "session", d.Session.String(), "for reply", d.Message.String(),
-		"agent", visible(word(d.Agent)), "model", visible(value(d.Model)),
-		"time", a.moment(timeOf(d.Time)), "position", d.Position.String(), "rules", value(d.Rules), "calls", a.outcomeCounts(d.calls),
+		"agent", render.Printable(word(d.Agent)), "model", render.Printable(render.ValueOf(d.Model)),
+		"time", a.LongTime(render.TimeOf(d.Time)), "position", d.Position.String(), "rules", render.ValueOf(d.Rules), "calls", a.outcomeCounts(d.calls),
 	)
-	a.line("")
+	a.Line("")
 	if d.Observed {
-		a.line("An import observed these tools by their names; others may have been offered.\n")
+		a.Line("An import observed these tools by their names; others may have been offered.\n")
 	}
-	t := table{head: []string{"~TOOL", "REGISTRATION", "~LAYER", "?FINGERPRINT", "NOW", "~DESCRIPTION"}, empty: "No tools were offered."}
+	t := render.Table{Head: []string{"~TOOL", "REGISTRATION", "~LAYER", "?FINGERPRINT", "NOW", "~DESCRIPTION"}, Empty: "No tools were offered."}
 	for _, tool := range d.Tools {
-		t.add(string(tool.Tool), short(tool.Registration), strings.TrimSpace(value(tool.Placement)+" "+visible(value(tool.Location))),
-			fingerprintText(tool.Fingerprint), a.currency(tool), oneLine(value(tool.Description), textWidth))
+		t.Add(string(tool.Tool), render.ShortID(tool.Registration), strings.TrimSpace(render.ValueOf(tool.Placement)+" "+render.Printable(render.ValueOf(tool.Location))),
+			fingerprintText(tool.Fingerprint), a.currency(tool), render.OneLine(render.ValueOf(tool.Description), render.TextWidth))
 	}
-	a.write(t)
+	a.Table(t)
 	for _, tool := range d.Tools {
 		if tool.Stale {
-			a.line("\n%s is stale since %s", a.painted(bold, string(tool.Tool)), a.placeText(tool.ChangedBy))
+			a.Line("\n%s is stale since %s", a.Styled(render.Bold, string(tool.Tool)), a.placeText(tool.ChangedBy))
 		}
 	}
 	if len(d.Hidden) > 0 {
-		a.line("\n%s", a.painted(bold, "hidden from the model"))
+		a.Line("\n%s", a.Styled(render.Bold, "hidden from the model"))
 		for _, h := range d.Hidden {
-			a.line("  %s  %s  by %s", h.Tool, short(h.Registration), ruleText(&h.Rule))
+			a.Line("  %s  %s  by %s", h.Tool, render.ShortID(h.Registration), ruleText(&h.Rule))
 		}
 	}
 }
@@ -208,25 +209,25 @@ func (a *app) turnCalls(all []askedCall, full bool) {
 	if len(all) == 0 {
 		return
 	}
-	a.line("\n%s", a.painted(bold, "called"))
-	t := table{head: []string{"CALL", "~TOOL", "OUTCOME", "~INPUT"}, whole: full}
+	a.Line("\n%s", a.Styled(render.Bold, "called"))
+	t := render.Table{Head: []string{"CALL", "~TOOL", "OUTCOME", "~INPUT"}, Unlimited: full}
 	for _, c := range all {
-		t.add(shortCall(c.ID), oneLine(c.Tool, 30), a.outcome(outcomeWord(c.Call)), inputText(c.input, full))
+		t.Add(render.ShortCallID(c.ID), render.OneLine(c.Tool, 30), a.Outcome(render.OutcomeOf(c.Call)), inputText(c.input, full))
 	}
-	a.write(t)
+	a.Table(t)
 }
 
 // currency says whether what was offered is still in effect.
 func (a *app) currency(t turnTool) string {
 	switch {
 	case !t.Stale:
-		return a.painted(green, "✓ in effect")
+		return a.Styled(render.Green, "✓ in effect")
 	case t.Effective == nil:
-		return a.painted(yellow, "≠ gone")
+		return a.Styled(render.Yellow, "≠ gone")
 	case t.Agrees:
-		return a.painted(yellow, "≠ replaced by the same")
+		return a.Styled(render.Yellow, "≠ replaced by the same")
 	}
-	return a.painted(yellow, "≠ replaced")
+	return a.Styled(render.Yellow, "≠ replaced")
 }
 
 func fingerprintText(f *string) string {
@@ -247,10 +248,10 @@ func word[T ~string](v *T) string {
 func layerText(l catalog.Layer) string {
 	text := l.Placement.String()
 	if l.Location != "" {
-		text += " " + visible(l.Location)
+		text += " " + render.Printable(l.Location)
 	}
 	if !l.Session.IsZero() {
-		text += " " + short(l.Session)
+		text += " " + render.ShortID(l.Session)
 	}
-	return fmt.Sprintf("%s layer %s", text, short(l.ID))
+	return fmt.Sprintf("%s layer %s", text, render.ShortID(l.ID))
 }

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
@@ -71,8 +73,8 @@ type exceptionRow struct {
 
 func exceptionRowOf(e calls.Exception) exceptionRow {
 	return exceptionRow{
-		Law: e.Law, Detail: e.Detail, Session: opt(e.Session), Message: opt(e.Message), Call: opt(e.Call), Tool: opt(e.Tool),
-		Event: opt(e.Event), Stream: opt(e.Stream), Revision: opt(e.Revision), Position: opt(e.Position),
+		Law: e.Law, Detail: e.Detail, Session: render.OrNull(e.Session), Message: render.OrNull(e.Message), Call: render.OrNull(e.Call), Tool: render.OrNull(e.Tool),
+		Event: render.OrNull(e.Event), Stream: render.OrNull(e.Stream), Revision: render.OrNull(e.Revision), Position: render.OrNull(e.Position),
 	}
 }
 
@@ -105,8 +107,8 @@ func (a *app) verify(ctx context.Context, s *ledgerStore, f verifyFlags) (err er
 		Store: s.name, Digests: f.outputs, UnknownKinds: map[string]int{}, Exceptions: []exceptionRow{},
 		lengths: map[events.Stream]events.Revision{},
 	}
-	progress := a.progress()
-	defer progress.end()
+	progress := a.Progress()
+	defer progress.End()
 	if v.tampered, err = tamperings(ctx, s); err != nil {
 		return err
 	}
@@ -114,23 +116,23 @@ func (a *app) verify(ctx context.Context, s *ledgerStore, f verifyFlags) (err er
 	if err != nil {
 		return err
 	}
-	v.checkTampering(a.now())
+	v.checkTampering(a.Now())
 	v.count(state)
 	if err := v.checkOutputs(ctx, s, state.Retained(), progress); err != nil {
 		return err
 	}
-	progress.end()
-	if err := a.emitOne(v, func() { a.verificationPage(v) }); err != nil || len(v.Exceptions) == 0 {
+	progress.End()
+	if err := a.Object(v, func() { a.verificationPage(v) }); err != nil || len(v.Exceptions) == 0 {
 		return err
 	}
-	return &fault{
-		exit: exitUnverified, code: "exceptions", err: fmt.Errorf("verify %s: %s", s.name, count(len(v.Exceptions), "exception")),
-		hint: "ledger call show CALL and ledger event ls --after POSITION show more; ledger recover ends what a dead process left open",
+	return &fault.Error{
+		Exit: fault.ExitUnverified, Code: "exceptions", Err: fmt.Errorf("verify %s: %s", s.name, render.Count(len(v.Exceptions), "exception")),
+		Hint: "ledger call show CALL and ledger event ls --after POSITION show more; ledger recover ends what a dead process left open",
 	}
 }
 
 // readAll folds the whole log, from its records, and checks each of them.
-func (v *verification) readAll(ctx context.Context, s *ledgerStore, p *progress) (*calls.State, error) {
+func (v *verification) readAll(ctx context.Context, s *ledgerStore, p *render.Progress) (*calls.State, error) {
 	end, _ := s.head(ctx) // it says how far it is, and what is damaged there is met
 	projection := calls.Projection()
 	state := projection.Init()
@@ -144,7 +146,7 @@ func (v *verification) readAll(ctx context.Context, s *ledgerStore, p *progress)
 		if err != nil {
 			return nil, err
 		}
-		p.show("records", inRecords, int64(v.Events), sequence(e.Position), sequence(end))
+		p.Show("records", render.Records, int64(v.Events), sequence(e.Position), sequence(end))
 		v.Events++
 		v.checkPlace(e)
 		envelope, err := events.Decode(e)
@@ -224,11 +226,11 @@ func (v *verification) count(state *calls.State) {
 
 // checkOutputs checks every output that a settlement names, and counts those
 // that none does.
-func (v *verification) checkOutputs(ctx context.Context, s *ledgerStore, named []calls.Retention, p *progress) error {
+func (v *verification) checkOutputs(ctx context.Context, s *ledgerStore, named []calls.Retention, p *render.Progress) error {
 	known := map[domain.Ref]bool{}
 	for i, r := range named {
 		known[r.Ref] = true
-		p.show("outputs", func(n int64) string { return count(int(n), "output") }, int64(i), uint64(i), uint64(len(named)))
+		p.Show("outputs", func(n int64) string { return render.Count(int(n), "output") }, int64(i), uint64(i), uint64(len(named)))
 		if r.Pruned {
 			continue
 		}
@@ -282,53 +284,53 @@ func (v *verification) checkOutput(ctx context.Context, kept remote.BlobStore, r
 }
 
 func (a *app) verificationPage(v *verification) {
-	t := table{head: []string{"~LAW BROKEN", "SESSION", "CALL", "~TOOL", ">POSITION", "~DETAIL"}}
+	t := render.Table{Head: []string{"~LAW BROKEN", "SESSION", "CALL", "~TOOL", ">POSITION", "~DETAIL"}}
 	for _, e := range v.Exceptions {
 		session, call := "", ""
 		if e.Session != nil {
-			session = short(*e.Session)
+			session = render.ShortID(*e.Session)
 		}
 		if e.Call != nil {
-			call = shortCall(*e.Call)
+			call = render.ShortCallID(*e.Call)
 		}
-		t.add(a.painted(red, string(e.Law)), session, call, oneLine(value(e.Tool), 30), text(e.Position), oneLine(e.Detail, 160))
+		t.Add(a.Styled(render.Red, string(e.Law)), session, call, render.OneLine(render.ValueOf(e.Tool), 30), render.StringOf(e.Position), render.OneLine(e.Detail, 160))
 	}
-	if len(t.rows) > 0 {
-		a.write(t)
-		a.line("")
+	if len(t.Rows) > 0 {
+		a.Table(t)
+		a.Line("")
 	}
-	a.line("%s, %s, %s: %d settled, %d open.", count(v.Events, "event"), count(v.Sessions, "session"), count(v.Calls, "call"), v.Settled, v.Open)
+	a.Line("%s, %s, %s: %d settled, %d open.", render.Count(v.Events, "event"), render.Count(v.Sessions, "session"), render.Count(v.Calls, "call"), v.Settled, v.Open)
 	if v.Imported > 0 {
-		a.line("%s in imports, whose files do not say how they ended.", count(v.Imported, "open call"))
+		a.Line("%s in imports, whose files do not say how they ended.", render.Count(v.Imported, "open call"))
 	}
 	if v.Orphans > 0 {
-		a.line("%s in imports, whose files do not hold the calls.", count(v.Orphans, "result"))
+		a.Line("%s in imports, whose files do not hold the calls.", render.Count(v.Orphans, "result"))
 	}
 	if n := v.Open - v.Imported; n > 0 {
-		a.line("%s at work or left by a process that died: ledger recover ends those of dead processes.", count(n, "open call"))
+		a.Line("%s at work or left by a process that died: ledger recover ends those of dead processes.", render.Count(n, "open call"))
 	}
 	if v.Waiting > 0 {
-		a.line("%s without a decision.", count(v.Waiting, "request for permission"))
+		a.Line("%s without a decision.", render.Count(v.Waiting, "request for permission"))
 	}
 	how := "found, their digests not compared"
 	if v.Digests {
 		how = "read"
 	}
 	if v.Outputs > 0 || v.Unreferenced > 0 {
-		a.line("%s %s; %d that no settlement names.", count(v.Outputs-v.Unreachable, "kept output"), how, v.Unreferenced)
+		a.Line("%s %s; %d that no settlement names.", render.Count(v.Outputs-v.Unreachable, "kept output"), how, v.Unreferenced)
 	}
 	if v.Unreachable > 0 {
-		a.line("%s of other nodes, which cannot be asked, not checked: ledger output tells why.", count(v.Unreachable, "output"))
+		a.Line("%s of other nodes, which cannot be asked, not checked: ledger output tells why.", render.Count(v.Unreachable, "output"))
 	}
 	if v.Refused > 0 {
-		a.line("%s refused, and kept: ledger event ls --kind ReplyRefused shows why.", count(v.Refused, "reply"))
+		a.Line("%s refused, and kept: ledger event ls --kind ReplyRefused shows why.", render.Count(v.Refused, "reply"))
 	}
 	for _, kind := range slices.Sorted(maps.Keys(v.UnknownKinds)) {
-		a.line("%s of kind %s, which this program does not know.", count(v.UnknownKinds[kind], "event"), visible(kind))
+		a.Line("%s of kind %s, which this program does not know.", render.Count(v.UnknownKinds[kind], "event"), render.Printable(kind))
 	}
 	if len(v.Exceptions) == 0 {
-		a.line("%s", a.painted(green, "✓ every law holds"))
+		a.Line("%s", a.Styled(render.Green, "✓ every law holds"))
 		return
 	}
-	a.line("%s", a.painted(red, "✗ "+count(len(v.Exceptions), "exception")))
+	a.Line("%s", a.Styled(render.Red, "✗ "+render.Count(len(v.Exceptions), "exception")))
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 )
@@ -46,7 +47,7 @@ func TestVerifyTellsWhatOthersWroteIntoADatabase(t *testing.T) {
 	node := []string{"LEDGER_NODE=" + t.TempDir()}
 	got := asked(t, node, "verify", "--store", at, "-o", "json")
 	v := decodeJSON[verification](t, got.out)
-	if got.exit != exitUnverified || v.Events != 6 || v.UnknownKinds["OrderPlaced v1"] != 1 || v.UnknownKinds["Unheard v1"] != 2 || len(v.UnknownKinds) != 2 {
+	if got.exit != fault.ExitUnverified || v.Events != 6 || v.UnknownKinds["OrderPlaced v1"] != 1 || v.UnknownKinds["Unheard v1"] != 2 || len(v.UnknownKinds) != 2 {
 		t.Fatalf("verify = %d %s%s, want 6 events, 3 of kinds that are not known", got.exit, got.out, got.err)
 	}
 	places := map[string]string{}
@@ -76,7 +77,7 @@ func TestVerifyTellsWhatOthersWroteIntoADatabase(t *testing.T) {
 			t.Errorf("exceptions at %v, want %v", places, want)
 		}
 	}
-	if page := asked(t, node, "verify", "--store", at); page.exit != exitUnverified || !strings.Contains(string(page.out), "a record reads back as it was written") || !strings.Contains(string(page.out), "2 events of kind Unheard v1, which this program does not know.") {
+	if page := asked(t, node, "verify", "--store", at); page.exit != fault.ExitUnverified || !strings.Contains(string(page.out), "a record reads back as it was written") || !strings.Contains(string(page.out), "2 events of kind Unheard v1, which this program does not know.") {
 		t.Errorf("verify = %d %s", page.exit, page.out)
 	}
 	// Whoever reads single calls is told as well, and nothing hangs.

@@ -44,8 +44,8 @@ func (a *app) versionCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			row := versionRow{version(), schemaVersion, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
-			return a.emitOne(row, func() {
-				a.line("ledger %s (schema %d, %s, %s)", row.Version, row.SchemaVersion, row.Go, row.Platform)
+			return a.Object(row, func() {
+				a.Line("ledger %s (schema %d, %s, %s)", row.Version, row.SchemaVersion, row.Go, row.Platform)
 			})
 		},
 	}

@@ -4,12 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/charmbracelet/x/ansi"
+
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 )
@@ -75,8 +76,8 @@ func (w *watch) learn(v events.Envelope, aloud bool) {
 		for _, c := range e.Calls {
 			w.asked[callName(e.Message, c.ID)] = c
 		}
-		if text := oneLine(e.Text, 100); aloud && text != "" {
-			w.line("%s", w.app.painted(dim, text))
+		if text := render.OneLine(e.Text, 100); aloud && text != "" {
+			w.line("%s", w.app.Styled(render.Dim, text))
 		}
 	case events.CallStarted:
 		w.started[callName(e.Message, e.Call)] = v.Time
@@ -86,11 +87,11 @@ func (w *watch) learn(v events.Envelope, aloud bool) {
 		}
 	case events.ReplyRefused:
 		if aloud {
-			w.line("%s", w.app.painted(yellow, "■ reply refused: "+oneLine(e.Reason, 100)))
+			w.line("%s", w.app.Styled(render.Yellow, "■ reply refused: "+render.OneLine(e.Reason, 100)))
 		}
 	case events.SessionInterrupted:
 		if aloud {
-			w.line("%s", w.app.painted(yellow, strings.TrimSpace("■ interrupted by "+e.Reason.String()+" "+e.Detail)))
+			w.line("%s", w.app.Styled(render.Yellow, strings.TrimSpace("■ interrupted by "+e.Reason.String()+" "+e.Detail)))
 		}
 	}
 }
@@ -98,7 +99,7 @@ func (w *watch) learn(v events.Envelope, aloud bool) {
 // line writes a line, as wide as the terminal at most.
 func (w *watch) line(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	if width := w.app.toldWidth(); width > 0 {
+	if width := w.app.ErrColumns(); width > 0 {
 		text = ansi.Truncate(text, width, "…")
 	}
 	fmt.Fprintln(w.to, text)
@@ -112,24 +113,8 @@ func (w *watch) settled(at time.Time, e events.CallSettled) {
 	name := callName(e.Message, e.Call)
 	took := ""
 	if begun, ok := w.started[name]; ok {
-		took = lasting(at.Sub(begun))
+		took = render.Duration(at.Sub(begun))
 	}
-	w.line("  %s  %-12s %6s  %s", w.app.padded(e.Outcome.String(), 18), oneLine(e.Tool, 24), took,
-		w.app.painted(dim, oneLine(gist(w.asked[name].Input), textWidth)))
-}
-
-// lasting returns how long something ran.
-func lasting(d time.Duration) string {
-	switch d = max(0, d); {
-	case d < time.Second:
-		return strconv.FormatInt(d.Milliseconds(), 10) + "ms"
-	case d < time.Minute:
-		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + "s"
-	}
-	return d.Round(time.Second).String()
-}
-
-// padded returns an outcome as tables show it, filled up to a width.
-func (a *app) padded(word string, width int) string {
-	return a.outcome(word) + strings.Repeat(" ", max(0, width-len([]rune(looks[word].symbol+" "+word))))
+	w.line("  %s  %-12s %6s  %s", w.app.PaddedOutcome(e.Outcome.String(), 18), render.OneLine(e.Tool, 24), took,
+		w.app.Styled(render.Dim, render.OneLine(gist(w.asked[name].Input), render.TextWidth)))
 }

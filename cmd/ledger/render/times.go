@@ -1,4 +1,4 @@
-package main
+package render
 
 import (
 	"fmt"
@@ -7,31 +7,30 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
-	"github.com/spf13/cobra"
 )
 
 // local returns a time in the zone in which times are shown and read: that of the
 // process, and with --utc UTC.
-func (a *app) local(t time.Time) time.Time { return t.In(a.location()) }
+func (p *Printer) local(t time.Time) time.Time { return t.In(p.location()) }
 
-func (a *app) location() *time.Location {
+func (p *Printer) location() *time.Location {
 	switch {
-	case a.utc:
+	case p.UTC:
 		return time.UTC
-	case a.zone != nil:
-		return a.zone
+	case p.zone != nil:
+		return p.zone
 	}
 	return time.Local
 }
 
-// clock returns a time as tables have it: the time of the day today, day and minute
+// ShortTime returns a time as tables have it: the time of the day today, day and minute
 // within half a year, and else the date.
-func (a *app) clock(t time.Time) string {
+func (p *Printer) ShortTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	now := a.local(a.now())
-	t = a.local(t)
+	now := p.local(p.Now())
+	t = p.local(t)
 	const halfYear = 183 * 24 * time.Hour
 	switch distance := now.Sub(t).Abs(); {
 	case t.Format(time.DateOnly) == now.Format(time.DateOnly):
@@ -42,73 +41,32 @@ func (a *app) clock(t time.Time) string {
 	return t.Format(time.DateOnly)
 }
 
-// instant returns a time to the millisecond, with its date.
-func (a *app) instant(t time.Time) string { return a.local(t).Format("2006-01-02 15:04:05.000") }
+// Milliseconds returns a time to the millisecond, with its date.
+func (p *Printer) Milliseconds(t time.Time) string {
+	return p.local(t).Format("2006-01-02 15:04:05.000")
+}
 
-// moment returns a time with its zone and, where that helps, how long it is past.
-func (a *app) moment(t time.Time) string {
+// LongTime returns a time with its zone and, where that helps, how long it is past.
+func (p *Printer) LongTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	text := a.instant(t) + a.local(t).Format(" MST")
-	if past := a.ago(t); past != "" {
+	text := p.Milliseconds(t) + p.local(t).Format(" MST")
+	if past := p.Ago(t); past != "" {
 		text += " (" + past + ")"
 	}
 	return text
 }
 
-// ago returns how long a time is past, and nothing where that is over a month.
-func (a *app) ago(t time.Time) string {
-	if now := a.now(); !t.IsZero() && now.Sub(t).Abs() < humanize.Month {
+// Ago returns how long a time is past, and nothing where that is over a month.
+func (p *Printer) Ago(t time.Time) string {
+	if now := p.Now(); !t.IsZero() && now.Sub(t).Abs() < humanize.Month {
 		return humanize.RelTime(t, now, "ago", "from now")
 	}
 	return ""
 }
 
-// A period is what --since and --until say. The zero period is all times.
-type period struct {
-	since, until string
-	from, to     time.Time // zero: without a beginning or an end
-}
-
-const timesHelp = "14:00, yesterday, 2026-09-01, '2026-09-01 14:00' or how long ago, as 10m or 2d"
-
-// flags adds --since and --until. what names the listed rows.
-func (p *period) flags(cmd *cobra.Command, what string) {
-	cmd.Flags().StringVar(&p.since, "since", "", "only "+what+" since: "+timesHelp)
-	cmd.Flags().StringVar(&p.until, "until", "", "only "+what+" before; a day counts to its end")
-}
-
-// resolve reads the flags.
-func (p *period) resolve(a *app) error {
-	if p.since != "" {
-		from, _, err := a.parseTime(p.since)
-		if err != nil {
-			return misuse("--since: %w", err)
-		}
-		p.from = from
-	}
-	if p.until != "" {
-		_, to, err := a.parseTime(p.until)
-		if err != nil {
-			return misuse("--until: %w", err)
-		}
-		p.to = to
-	}
-	if !p.from.IsZero() && !p.to.IsZero() && !p.from.Before(p.to) {
-		return misuse("--until %s is not later than --since %s", p.until, p.since)
-	}
-	return nil
-}
-
-// holds reports whether a time is in the period.
-func (p *period) holds(t time.Time) bool { return !p.startsAfter(t) && !p.endsBy(t) }
-
-// startsAfter reports whether a time is before the period.
-func (p *period) startsAfter(t time.Time) bool { return t.Before(p.from) }
-
-// endsBy reports whether the period is over at a time.
-func (p *period) endsBy(t time.Time) bool { return !p.to.IsZero() && !t.Before(p.to) }
+const TimesHelp = "14:00, yesterday, 2026-09-01, '2026-09-01 14:00' or how long ago, as 10m or 2d"
 
 // The forms in which a day, a time of the day and both are read.
 var (
@@ -117,23 +75,23 @@ var (
 	bothForms  = []string{time.DateTime, "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02T15:04"}
 )
 
-// parseTime reads a time as people write it: RFC 3339; a date, a time or both in
+// ParseTime reads a time as people write it: RFC 3339; a date, a time or both in
 // the zone of local; today, yesterday or now; or how long ago, such as 10m, 36h,
 // 7d or 2w. It returns the first and the last time that is meant: a day is all of
 // it, and a time that the clock shows twice, when it is set back, both. A time of
 // the day alone is the last such time. One that the clock skips is when it does.
-func (a *app) parseTime(text string) (first, last time.Time, err error) {
-	now := a.local(a.now())
+func (p *Printer) ParseTime(text string) (first, last time.Time, err error) {
+	now := p.local(p.Now())
 	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
 		return t, t, nil
 	}
 	if t, ok := parsed(text, bothForms); ok {
-		first, last = a.wall(t)
+		first, last = p.wall(t)
 		return first, last, nil
 	}
 	if t, ok := parsed(text, clockForms); ok {
 		for days := 0; ; days++ {
-			first, last = a.wall(time.Date(now.Year(), now.Month(), now.Day()-days, t.Hour(), t.Minute(), t.Second(), 0, time.UTC))
+			first, last = p.wall(time.Date(now.Year(), now.Month(), now.Day()-days, t.Hour(), t.Minute(), t.Second(), 0, time.UTC))
 			if !first.After(now) {
 				return first, last, nil
 			}
@@ -149,14 +107,14 @@ func (a *app) parseTime(text string) (first, last time.Time, err error) {
 		day, ok = time.Date(now.Year(), now.Month(), now.Day()-1, 0, 0, 0, 0, time.UTC), true
 	}
 	if ok {
-		first, _ = a.wall(time.Date(day.Year(), day.Month(), day.Day(), 0, 0, 0, 0, time.UTC))
-		_, last = a.wall(time.Date(day.Year(), day.Month(), day.Day()+1, 0, 0, 0, 0, time.UTC))
+		first, _ = p.wall(time.Date(day.Year(), day.Month(), day.Day(), 0, 0, 0, 0, time.UTC))
+		_, last = p.wall(time.Date(day.Year(), day.Month(), day.Day()+1, 0, 0, 0, 0, time.UTC))
 		return first, last, nil
 	}
 	if d, ok := span(strings.TrimSpace(strings.TrimSuffix(text, " ago"))); ok {
 		return now.Add(-d), now.Add(-d), nil
 	}
-	return first, last, fmt.Errorf("%q is not a time: write %s", text, timesHelp)
+	return first, last, fmt.Errorf("%q is not a time: write %s", text, TimesHelp)
 }
 
 func parsed(text string, forms []string) (time.Time, bool) {
@@ -184,9 +142,9 @@ func span(text string) (time.Duration, bool) {
 // wall returns the first and the last time at which the clocks of the zone show what
 // t shows: two where they are set back over it, and where they skip it the time at
 // which they do.
-func (a *app) wall(t time.Time) (first, last time.Time) {
+func (p *Printer) wall(t time.Time) (first, last time.Time) {
 	const show = "2006-01-02T15:04:05"
-	in := a.location()
+	in := p.location()
 	near := time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, in)
 	start, end := near.ZoneBounds()
 	for _, at := range []time.Time{start.Add(-1), near, end} {

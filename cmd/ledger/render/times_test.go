@@ -1,4 +1,4 @@
-package main
+package render
 
 import (
 	"testing"
@@ -60,8 +60,8 @@ func TestTimesAreReadAsPeopleWriteThem(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := &app{now: func() time.Time { return now }, zone: c.zone}
-		since, until, err := a.parseTime(c.text)
+		a := &Printer{Now: func() time.Time { return now }, zone: c.zone}
+		since, until, err := a.ParseTime(c.text)
 		if c.until == "" {
 			c.until = c.since
 		}
@@ -69,9 +69,9 @@ func TestTimesAreReadAsPeopleWriteThem(t *testing.T) {
 			t.Errorf("in %s at %s, %q is %s to %s, %v; want %s to %s", c.zone, c.now, c.text, got, end, err, c.since, c.until)
 		}
 	}
-	a := &app{now: time.Now}
+	a := &Printer{Now: time.Now}
 	for _, text := range []string{"", "soon", "-5m", "9999999999d", "2026-13-01", "25:00", "14", "2026-09-01T", " ago"} {
-		if got, _, err := a.parseTime(text); err == nil {
+		if got, _, err := a.ParseTime(text); err == nil {
 			t.Errorf("parseTime(%q) = %v, want an error", text, got)
 		}
 	}
@@ -81,7 +81,7 @@ func TestTimesAreReadAsPeopleWriteThem(t *testing.T) {
 func TestWallClockTimesAreFoundAgain(t *testing.T) {
 	t.Parallel()
 	for _, zone := range []string{"Europe/Berlin", "America/Sao_Paulo", "Australia/Lord_Howe", "Asia/Kolkata", "UTC"} {
-		a := &app{now: time.Now, zone: zoneOf(t, zone)}
+		a := &Printer{Now: time.Now, zone: zoneOf(t, zone)}
 		for _, day := range []string{"2026-03-28", "2026-10-24", "2018-11-03", "2018-02-17", "2026-04-04", "2026-10-03"} {
 			from, err := time.Parse(time.DateOnly, day)
 			if err != nil {
@@ -101,19 +101,19 @@ func TestWallClockTimesAreFoundAgain(t *testing.T) {
 func TestTimesAreShownInTheLocalZone(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 9, 10, 12, 0, 0, 0, time.UTC)
-	a := &app{now: func() time.Time { return now }, zone: zoneOf(t, "Europe/Berlin")}
+	a := &Printer{Now: func() time.Time { return now }, zone: zoneOf(t, "Europe/Berlin")}
 	at := now.Add(-3 * time.Minute)
 	for shown, want := range map[string]string{
-		a.clock(at): "13:57:00", a.clock(now.AddDate(0, 0, -1)): "Sep  9 14:00", a.clock(now.AddDate(-1, 0, 0)): "2025-09-10",
-		a.clock(now.Add(10*time.Hour + 30*time.Minute)): "Sep 11 00:30", a.clock(time.Time{}): "",
-		a.moment(at): "2026-09-10 13:57:00.000 CEST (3 minutes ago)", a.moment(now.AddDate(-1, 0, 0)): "2025-09-10 14:00:00.000 CEST",
+		a.ShortTime(at): "13:57:00", a.ShortTime(now.AddDate(0, 0, -1)): "Sep  9 14:00", a.ShortTime(now.AddDate(-1, 0, 0)): "2025-09-10",
+		a.ShortTime(now.Add(10*time.Hour + 30*time.Minute)): "Sep 11 00:30", a.ShortTime(time.Time{}): "",
+		a.LongTime(at): "2026-09-10 13:57:00.000 CEST (3 minutes ago)", a.LongTime(now.AddDate(-1, 0, 0)): "2025-09-10 14:00:00.000 CEST",
 	} {
 		if shown != want {
 			t.Errorf("shown as %q, want %q", shown, want)
 		}
 	}
-	a.utc = true
-	if got, want := a.moment(at), "2026-09-10 11:57:00.000 UTC (3 minutes ago)"; got != want {
+	a.UTC = true
+	if got, want := a.LongTime(at), "2026-09-10 11:57:00.000 UTC (3 minutes ago)"; got != want {
 		t.Errorf("with --utc it is %q, want %q", got, want)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package render
 
 import (
 	"sync/atomic"
@@ -8,10 +8,10 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// A progress shows how far a long task is, on one line of the standard error: the
+// A Progress shows how far a long task is, on one line of the standard error: the
 // current part, a bar, the amount done, the rate and the estimated time left. It is
 // silent where the standard error is no terminal. Its owner ends it.
-type progress struct {
+type Progress struct {
 	lines *mpb.Progress // nil: silent
 	bar   *mpb.Bar      // nil: no part has begun
 	part  string
@@ -22,21 +22,21 @@ type progress struct {
 // A unit tells an amount for a person.
 type unit func(int64) string
 
-func inRecords(n int64) string { return count(int(n), "record") }
+func Records(n int64) string { return Count(int(n), "record") }
 
 const barWidth = 24
 
-func (a *app) progress() *progress {
-	p := &progress{}
-	if a.watched && a.faults != nil {
-		p.lines = mpb.New(mpb.WithOutput(a.faults), mpb.WithWidth(barWidth), mpb.WithRefreshRate(200*time.Millisecond))
+func (p *Printer) Progress() *Progress {
+	shown := &Progress{}
+	if p.ErrTerminal && p.ErrFile != nil {
+		shown.lines = mpb.New(mpb.WithOutput(p.ErrFile), mpb.WithWidth(barWidth), mpb.WithRefreshRate(200*time.Millisecond))
 	}
-	return p
+	return shown
 }
 
-// show says how much of a part is done: an amount, and done of total by whatever
+// Show says how much of a part is done: an amount, and done of total by whatever
 // measure. Nothing is shown of a total that is not above 0.
-func (p *progress) show(part string, u unit, amount int64, done, total uint64) {
+func (p *Progress) Show(part string, u unit, amount int64, done, total uint64) {
 	if p.lines == nil || total == 0 {
 		return
 	}
@@ -51,7 +51,7 @@ func (p *progress) show(part string, u unit, amount int64, done, total uint64) {
 
 // begin adds the bar of a part, of which done units were finished by an earlier run.
 // The rate, and so the estimated time, counts the units of this run only.
-func (p *progress) begin(part string, u unit, amount int64, done, total uint64) {
+func (p *Progress) begin(part string, u unit, amount int64, done, total uint64) {
 	p.part, p.from, p.done = part, done, &atomic.Int64{}
 	begun, counted := time.Now(), p.done
 	told := decor.Any(func(decor.Statistics) string {
@@ -63,22 +63,22 @@ func (p *progress) begin(part string, u unit, amount int64, done, total uint64) 
 		mpb.AppendDecorators(decor.Percentage(decor.WC{W: 5}), told, decor.AverageETA(decor.ET_STYLE_GO), decor.Name(" left")))
 }
 
-// bytes shows a part that is counted and measured in bytes.
-func (p *progress) bytes(part string, done, total int64) {
-	p.show(part, size, done, uint64(done), uint64(total))
+// Bytes shows a part that is counted and measured in bytes.
+func (p *Progress) Bytes(part string, done, total int64) {
+	p.Show(part, Bytes, done, uint64(done), uint64(total))
 }
 
-// checking shows the progress of embedded.Check: bytes of files, otherwise records.
-func (p *progress) checking(part string, done, total int64) {
-	u := unit(inRecords)
+// Check shows the progress of embedded.Check: bytes of files, otherwise records.
+func (p *Progress) Check(part string, done, total int64) {
+	u := unit(Records)
 	if part == "files" {
-		u = size
+		u = Bytes
 	}
-	p.show(part, u, done, uint64(done), uint64(total))
+	p.Show(part, u, done, uint64(done), uint64(total))
 }
 
 // drop takes the bar of a part away.
-func (p *progress) drop() {
+func (p *Progress) drop() {
 	if p.bar != nil {
 		p.bar.Abort(true)
 		p.bar.Wait()
@@ -86,8 +86,8 @@ func (p *progress) drop() {
 	}
 }
 
-// end takes the line away. Nothing is shown after that.
-func (p *progress) end() {
+// End takes the line away. Nothing is shown after that.
+func (p *Progress) End() {
 	if p.lines != nil {
 		p.drop()
 		p.lines.Wait()

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+)
+
+// The command is an app with a command line.
+func Example() {
+	var out bytes.Buffer
+	a := &app{Printer: &render.Printer{
+		Out: bufio.NewWriter(&out), Err: &out, Now: time.Now,
+		Env: func(string) (string, bool) { return "", false },
+	}}
+	exit := a.run(context.Background(), []string{"--store", "nowhere", "session", "ls"})
+	fmt.Print(out.String(), "exit ", exit)
+	// Output:
+	// error: no store at nowhere
+	// hint: ledger run and ledger import make a store; --store or LEDGER_STORE names one
+	// exit 4
+}

@@ -1,0 +1,33 @@
+// Package render writes the results, errors and progress of a command.
+//
+// A [Printer] has the two output streams, the environment and the clock of one use of
+// the command. It writes in a [Format]: a [Table] or a page of fields for people, or
+// JSON for programs. [Rows] writes a list and [Printer.Object] one object; both take a
+// function that prints the form for people. [Progress] is a progress bar on the
+// standard error.
+//
+// # Promises
+//
+//   - A table on a terminal is no wider than the terminal: texts are shortened, columns
+//     left out, and rows stacked where neither helps.
+//   - [Printable] and [OneLine] return text that cannot control a terminal.
+//   - JSON has all keys of a row each time. A [Timestamp] is RFC 3339 in UTC with
+//     microseconds; an absent value is null.
+//   - Colours obey --color, NO_COLOR, FORCE_COLOR and TERM.
+//   - Times for people are local, or UTC with --utc, and [Printer.ParseTime] reads the
+//     same zone.
+//   - Progress appears only if the standard error is a terminal.
+//
+// # Concurrency
+//
+// One goroutine uses a Printer at a time. [Printer.WhileRead] starts a goroutine, which
+// the function that it returns joins.
+//
+// # Errors
+//
+// A write error stays in Out, and its Flush returns it. A write to a pipe without a
+// reader ends the context of the command with fault.ErrUnread. Encoding a value that
+// is no JSON is an error of [Rows] and [Printer.Object].
+//
+// Opening stores and choosing rows is left to the callers.
+package render

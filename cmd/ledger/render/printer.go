@@ -1,0 +1,122 @@
+package render
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+)
+
+// A Printer writes results to the standard output, and errors, hints and progress
+// to the standard error, in the format that the user asked for. One goroutine may
+// use it at a time.
+type Printer struct {
+	Out         *bufio.Writer               // results; the caller flushes it at the end, and while it follows something
+	Err         io.Writer                   // errors, hints and log lines
+	Env         func(string) (string, bool) // looks up an environment variable
+	Now         func() time.Time
+	Terminal    bool     // out is a terminal
+	ErrTerminal bool     // err is a terminal
+	OutFile     *os.File // the file behind out; nil: no file
+	ErrFile     *os.File // the file behind err; nil: no file
+
+	Format Format
+	Color  coloring
+	UTC    bool           // show and read times in UTC
+	zone   *time.Location // the zone of times without utc; nil: the local zone
+}
+
+// Line writes one line of results.
+func (p *Printer) Line(format string, args ...any) {
+	fmt.Fprintf(p.Out, format+"\n", args...) // an error stays in the writer until it is flushed
+}
+
+// Fields writes names and values below each other; values that are empty are
+// left out.
+func (p *Printer) Fields(pairs ...string) {
+	width := 0
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			width = max(width, len(pairs[i]))
+		}
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			p.Line("%s  %s", p.Styled(Dim, fmt.Sprintf("%-*s", width, pairs[i])), pairs[i+1])
+		}
+	}
+}
+
+// Rows writes rows: an array, an object a line, or what a person is shown.
+func Rows[T any](p *Printer, rows []T, show func()) error {
+	switch p.Format {
+	case AsJSON:
+		if rows == nil {
+			rows = []T{}
+		}
+		return p.document(rows)
+	case AsJSONLines:
+		for _, row := range rows {
+			if err := p.JSONLine(row); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	show()
+	return nil
+}
+
+// Object writes one object, or what a person is shown of it.
+func (p *Printer) Object(v any, show func()) error {
+	switch p.Format {
+	case AsJSON:
+		return p.document(v)
+	case AsJSONLines:
+		return p.JSONLine(v)
+	}
+	show()
+	return nil
+}
+
+// document writes v as JSON over several lines.
+func (p *Printer) document(v any) error {
+	data, err := EncodeJSON(v)
+	if err != nil {
+		return err
+	}
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, data, "", "  "); err != nil {
+		return err
+	}
+	p.Line("%s", indented.Bytes())
+	return nil
+}
+
+// JSONLine writes v as JSON on one line.
+func (p *Printer) JSONLine(v any) error {
+	data, err := EncodeJSON(v)
+	if err == nil {
+		p.Line("%s", data)
+	}
+	return err
+}
+
+// Logger returns a logger that writes to the standard error.
+func (p *Printer) Logger(level slog.Level) *slog.Logger {
+	options := &slog.HandlerOptions{Level: level}
+	if p.Format == AsTable {
+		return slog.New(slog.NewTextHandler(p.Err, options))
+	}
+	return slog.New(slog.NewJSONHandler(p.Err, options))
+}
+
+// Variable returns what the environment says, and nothing where it does not.
+func (p *Printer) Variable(name string) string {
+	value, _ := p.Env(name)
+	return value
+}

@@ -1,0 +1,70 @@
+package render
+
+import (
+	"os"
+	"strconv"
+
+	"golang.org/x/term"
+)
+
+// IsTerminal reports whether a file is a terminal.
+func IsTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+
+// colored reports whether results are coloured.
+func (p *Printer) colored() bool {
+	set := func(name string) bool { v := p.Variable(name); return v != "" && v != "0" }
+	switch {
+	case p.Color != ColorAuto:
+		return p.Color == colorAlways
+	case p.Variable("NO_COLOR") != "":
+		return false
+	case set("FORCE_COLOR") || set("CLICOLOR_FORCE"):
+		return true
+	}
+	return p.Terminal && p.Variable("TERM") != "dumb"
+}
+
+// A paint is a colour, or another way to set text off: the parameter of an
+// SGR sequence.
+type paint string
+
+const (
+	plain   paint = ""
+	Bold    paint = "1"
+	Dim     paint = "2"
+	Red     paint = "31"
+	Green   paint = "32"
+	Yellow  paint = "33"
+	Magenta paint = "35"
+	cyan    paint = "36"
+)
+
+// Styled returns text in a paint, where there are colours.
+func (p *Printer) Styled(style paint, text string) string {
+	if style == plain || text == "" || !p.colored() {
+		return text
+	}
+	return "\x1b[" + string(style) + "m" + text + "\x1b[0m"
+}
+
+// Columns returns the width of the terminal that results go to: COLUMNS, or the
+// width that the terminal reports, or 80. It returns 0 where they go elsewhere.
+func (p *Printer) Columns() int { return p.width(p.Terminal, p.OutFile) }
+
+// ErrColumns is columns for the standard error.
+func (p *Printer) ErrColumns() int { return p.width(p.ErrTerminal, p.ErrFile) }
+
+func (p *Printer) width(watched bool, file *os.File) int {
+	if !watched {
+		return 0
+	}
+	if n, err := strconv.Atoi(p.Variable("COLUMNS")); err == nil && n > 0 {
+		return n
+	}
+	if file != nil {
+		if n, _, err := term.GetSize(int(file.Fd())); err == nil && n > 0 {
+			return n
+		}
+	}
+	return 80
+}
