@@ -1,6 +1,10 @@
 package main
 
 import (
+	"fmt"
+
+	"github.com/settlement-ledger/ledger/runner/engine/shared"
+
 	"context"
 	"io"
 	"slices"
@@ -11,6 +15,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/runner"
 )
 
@@ -18,16 +23,20 @@ import (
 // program comes through it.
 type app struct {
 	*render.Printer
-	in      io.Reader
-	entropy io.Reader
+	*stores.Opener
+	in io.Reader
 
-	store      string        // --store as given
-	named      bool          // it was given
 	dead       []string      // processes that --process of recover names as dead
 	recovering bool          // recover is the command
 	lease      time.Duration // of this process, where others have the store open too
-	patience   time.Duration // with a server that does not answer; 0: the default
-	command    string        // the path of the command that runs, once its arguments are understood
+}
+
+// newApp returns an app that prints to p and reads in. Entropy is the source of IDs.
+func newApp(p *render.Printer, in, entropy io.Reader) *app {
+	return &app{Printer: p, in: in, Opener: &stores.Opener{
+		Getenv: p.Variable, Clock: p.Now, Entropy: entropy, NewLogger: p.Logger,
+		Waiting: func(w shared.LockWait) { fmt.Fprintf(p.Err, "waiting for %s\n", render.Printable(w.String())) },
+	}}
 }
 
 // run runs the command line and returns the exit code.
@@ -37,11 +46,11 @@ func (a *app) run(ctx context.Context, args []string) int {
 		root := a.root()
 		root.SetArgs(args)
 		var cmd *cobra.Command
-		if cmd, err = root.ExecuteContextC(ctx); err != nil && a.command == "" {
+		if cmd, err = root.ExecuteContextC(ctx); err != nil && a.Command == "" {
 			err = fault.FromCommandLine(cmd.CommandPath(), err)
 		}
 	}
-	if err != nil && a.command == "" {
+	if err != nil && a.Command == "" {
 		a.Format = formatIn(args, a.Format)
 	}
 	if flushed := a.Out.Flush(); err == nil && flushed != nil {
@@ -67,7 +76,7 @@ func (a *app) settings() error {
 	if err := a.duration("LEDGER_LEASE", minLease, &a.lease); err != nil {
 		return err
 	}
-	if err := a.duration("LEDGER_PATIENCE", time.Millisecond, &a.patience); err != nil {
+	if err := a.duration("LEDGER_PATIENCE", time.Millisecond, &a.Timeout); err != nil {
 		return err
 	}
 	text, ok := a.Env("LEDGER_OUTPUT")
@@ -171,11 +180,11 @@ func (a *app) root() *cobra.Command {
 		return f
 	})
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		a.command, a.named = cmd.CommandPath(), cmd.Flags().Changed("store")
+		a.Command, a.NamedByFlag = cmd.CommandPath(), cmd.Flags().Changed("store")
 		return emptyFilter(cmd)
 	}
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.store, "store", "", "the store: a folder, or esdb://HOST:PORT or kurrentdb://… (default: LEDGER_STORE, or ledger in the XDG data folder)")
+	flags.StringVar(&a.Named, "store", "", "the store: a folder, or esdb://HOST:PORT or kurrentdb://… (default: LEDGER_STORE, or ledger in the XDG data folder)")
 	flags.VarP(&a.Format, "output", "o", "table, json or jsonl")
 	flags.Var(&a.Color, "color", "auto, always or never")
 	flags.BoolVar(&a.UTC, "utc", false, "show and read times in UTC, and not in the local zone")

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"time"
 
@@ -13,10 +14,10 @@ import (
 // The command is an app with a command line.
 func Example() {
 	var out bytes.Buffer
-	a := &app{Printer: &render.Printer{
+	a := newApp(&render.Printer{
 		Out: bufio.NewWriter(&out), Err: &out, Now: time.Now,
 		Env: func(string) (string, bool) { return "", false },
-	}}
+	}, nil, rand.Reader)
 	exit := a.run(context.Background(), []string{"--store", "nowhere", "session", "ls"})
 	fmt.Print(out.String(), "exit ", exit)
 	// Output:

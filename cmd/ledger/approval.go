@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/runner/engine"
 )
@@ -63,7 +64,7 @@ every session there. A rule that denies is stronger than any approval.`,
 		Example: "  ledger approval ls\n  ledger approval ls --location .\n  ledger approval ls --all -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.reading(cmd.Context(), func(s *ledgerStore) error { return a.listApprovals(cmd.Context(), s, location, all) })
+			return a.Read(cmd.Context(), func(s *stores.Store) error { return a.listApprovals(cmd.Context(), s, location, all) })
 		},
 	}
 	cmd.Flags().StringVar(&location, "location", "", "only those of this folder")
@@ -72,8 +73,8 @@ every session there. A rule that denies is stronger than any approval.`,
 	return cmd
 }
 
-func (a *app) listApprovals(ctx context.Context, s *ledgerStore, location string, all bool) error {
-	state, err := folded(ctx, s, engine.Approvals())
+func (a *app) listApprovals(ctx context.Context, s *stores.Store, location string, all bool) error {
+	state, err := stores.Current(ctx, s, engine.Approvals())
 	if err != nil {
 		return err
 	}
@@ -128,14 +129,14 @@ session that runs in another process goes by the approvals it began with.`,
 
 func (a *app) revokeApprovals(ctx context.Context, ids []string, reason string) error {
 	// What is wrong with the arguments is known before anything is recorded.
-	if err := a.reading(ctx, func(s *ledgerStore) error {
+	if err := a.Read(ctx, func(s *stores.Store) error {
 		_, err := a.approvalsNamed(ctx, s, ids)
 		return err
 	}); err != nil {
 		return err
 	}
-	return a.working(ctx, a.open, func(p *program) error {
-		found, err := a.approvalsNamed(ctx, p.ledgerStore, ids)
+	return a.working(ctx, a.Open, func(p *program) error {
+		found, err := a.approvalsNamed(ctx, p.Store, ids)
 		if err != nil {
 			return err
 		}
@@ -153,8 +154,8 @@ func (a *app) revokeApprovals(ctx context.Context, ids []string, reason string) 
 
 // approvalsNamed returns the approvals that IDs name, each once, in the order of
 // the log.
-func (a *app) approvalsNamed(ctx context.Context, s *ledgerStore, ids []string) ([]engine.SavedApproval, error) {
-	state, err := folded(ctx, s, engine.Approvals())
+func (a *app) approvalsNamed(ctx context.Context, s *stores.Store, ids []string) ([]engine.SavedApproval, error) {
+	state, err := stores.Current(ctx, s, engine.Approvals())
 	if err != nil {
 		return nil, err
 	}
@@ -193,8 +194,8 @@ func approvalCandidates(s *engine.SavedApprovals) []candidate[domain.PermissionI
 }
 
 func (a *app) completeApprovals(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	return a.completing(func(ctx context.Context, s *ledgerStore) ([]string, error) {
-		state, err := folded(ctx, s, engine.Approvals())
+	return a.completing(func(ctx context.Context, s *stores.Store) ([]string, error) {
+		state, err := stores.Current(ctx, s, engine.Approvals())
 		if err != nil {
 			return nil, err
 		}

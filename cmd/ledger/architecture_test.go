@@ -75,6 +75,10 @@ var house = map[string]room{
 	"cmd/ledger/render": {[]string{"domain", "projections/calls", "cmd/ledger/fault"}, []string{
 		"github.com/charmbracelet/x", "github.com/dustin/go-humanize", "github.com/vbauerster/mpb/v8", "golang.org/x/sys", "golang.org/x/term",
 	}},
+	"cmd/ledger/stores": {[]string{
+		"domain", "events", "events/embedded", "events/eventstoredb", "projections", "projections/publish", "registry/outputs",
+		"registry/outputs/remote", "runner/engine", "runner/engine/shared", "cmd/ledger/fault",
+	}, nil},
 	"cmd/ledger":                    {[]string{"*"}, []string{"github.com/spf13/cobra", "github.com/charmbracelet/x", "github.com/dustin/go-humanize", "github.com/go-json-experiment/json", "github.com/prometheus/client_golang", "golang.org/x/sys", "golang.org/x/term"}},
 	"projections/publish":           {[]string{"domain", "events", "projections"}, []string{"github.com/ThreeDotsLabs/watermill", "github.com/BurntSushi/toml", "github.com/cenkalti/backoff/v5", "golang.org/x/sync"}},
 	"projections/publish/bus":       {[]string{"domain", "events", "projections"}, []string{"github.com/ThreeDotsLabs/watermill", "github.com/cenkalti/backoff/v5"}},

@@ -140,7 +140,7 @@ type status struct {
 }
 
 func (s *host) status(w http.ResponseWriter, _ *http.Request) {
-	now := status{nil, "ledger", version(), s.at.PID, render.Timestamp(s.Now()), s.store.name, s.at.Node, s.asked.Load(), s.refused.Load()}
+	now := status{nil, "ledger", version(), s.at.PID, render.Timestamp(s.Now()), s.store.Name, s.at.Node, s.asked.Load(), s.refused.Load()}
 	if s.meter != nil {
 		r := s.meter.read()
 		now.reading = &r

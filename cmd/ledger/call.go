@@ -8,6 +8,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/projections/calls"
 	"github.com/spf13/cobra"
@@ -35,7 +36,7 @@ func (a *app) callList() *cobra.Command {
 		Example: "  ledger call ls --session @last\n  ledger call ls --outcome denied,stale --since 2d\n  ledger call ls --open -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.reading(cmd.Context(), func(s *ledgerStore) error { return a.listCalls(cmd.Context(), s, filter) })
+			return a.Read(cmd.Context(), func(s *stores.Store) error { return a.listCalls(cmd.Context(), s, filter) })
 		},
 	}
 	flags := cmd.Flags()
@@ -76,14 +77,14 @@ func (f callFilter) takes(c calls.Call, session domain.SessionID) bool {
 		(len(f.outcomes) == 0 || slices.Contains(f.outcomes, word)) && (!f.open || word == render.OpenOutcome) && f.when.holds(c.Asked)
 }
 
-func (a *app) listCalls(ctx context.Context, s *ledgerStore, filter callFilter) error {
+func (a *app) listCalls(ctx context.Context, s *stores.Store, filter callFilter) error {
 	if err := filter.check(); err != nil {
 		return err
 	}
 	if err := filter.when.resolve(a); err != nil {
 		return err
 	}
-	state, err := folded(ctx, s, calls.Projection())
+	state, err := stores.Current(ctx, s, calls.Projection())
 	if err != nil {
 		return err
 	}
@@ -93,14 +94,14 @@ func (a *app) listCalls(ctx context.Context, s *ledgerStore, filter callFilter) 
 			return err
 		}
 	}
-	if err := s.checkTool(ctx, state, filter.tool); err != nil {
+	if err := checkTool(ctx, s, state, filter.tool); err != nil {
 		return err
 	}
 	all := slices.DeleteFunc(state.Calls(), func(c calls.Call) bool { return !filter.takes(c, session.ID) })
 	if all, err = latest(all, filter.limit); err != nil {
 		return err
 	}
-	asked, err := s.asked(ctx, all)
+	asked, err := askedCalls(ctx, s, all)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
@@ -20,7 +21,7 @@ settlement; shortened or not.`,
 		Example: "  ledger call show @last\n  ledger call show toolu_01A\n  ledger call show msg_…4K2P9Q/call_1 -o json",
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.completeCalls,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.reading(cmd.Context(), func(s *ledgerStore) error { return a.showCall(cmd.Context(), s, orLast(args)) })
+			return a.Read(cmd.Context(), func(s *stores.Store) error { return a.showCall(cmd.Context(), s, orLast(args)) })
 		},
 	}
 }
@@ -108,8 +109,8 @@ type lateRow struct {
 	Text    *string          `json:"text"`
 }
 
-func (a *app) showCall(ctx context.Context, s *ledgerStore, id string) error {
-	state, err := folded(ctx, s, calls.Projection())
+func (a *app) showCall(ctx context.Context, s *stores.Store, id string) error {
+	state, err := stores.Current(ctx, s, calls.Projection())
 	if err != nil {
 		return err
 	}
@@ -121,7 +122,7 @@ func (a *app) showCall(ctx context.Context, s *ledgerStore, id string) error {
 		callRow: rowOf(askedCall{Call: c}, true), known: c, Process: render.OrNull(c.Process),
 		Retained: []retainedRow{}, Permissions: []permissionRow{}, Allowed: []domain.Rule{}, LateResults: []lateRow{}, Timeline: []placeRow{},
 	}
-	for v, err := range s.ledger.Read(ctx, events.SessionStream(c.Session), 0) {
+	for v, err := range s.Ledger.Read(ctx, events.SessionStream(c.Session), 0) {
 		if err != nil {
 			return err
 		}
@@ -247,12 +248,12 @@ func (d *callDetail) takePruned(e events.OutputPruned) bool {
 
 // blame finds the event that made what was in effect differ from what was
 // offered, in the streams of the layers that the two lie in.
-func (d *callDetail) blame(ctx context.Context, s *ledgerStore) error {
+func (d *callDetail) blame(ctx context.Context, s *stores.Store) error {
 	if d.settled == nil || d.settled.ChangedBy.IsZero() {
 		return nil
 	}
 	layers := []domain.LayerID{d.settled.Offered.Layer, d.settled.Effective.Layer}
-	v, found, err := s.find(ctx, layers, d.settled.ChangedBy)
+	v, found, err := findEvent(ctx, s, layers, d.settled.ChangedBy)
 	if err != nil {
 		return err
 	}
@@ -264,13 +265,13 @@ func (d *callDetail) blame(ctx context.Context, s *ledgerStore) error {
 	return nil
 }
 
-// find returns an event of one of these layers, and whether it is on record.
-func (s *ledgerStore) find(ctx context.Context, layers []domain.LayerID, id domain.EventID) (events.Envelope, bool, error) {
+// findEvent returns an event of one of these layers, and whether it is on record.
+func findEvent(ctx context.Context, s *stores.Store, layers []domain.LayerID, id domain.EventID) (events.Envelope, bool, error) {
 	for _, layer := range layers {
 		if layer.IsZero() {
 			continue
 		}
-		for v, err := range s.ledger.Read(ctx, events.LayerStream(layer), 0) {
+		for v, err := range s.Ledger.Read(ctx, events.LayerStream(layer), 0) {
 			if err != nil || v.ID == id {
 				return v, err == nil, err
 			}

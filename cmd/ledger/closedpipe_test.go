@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -108,7 +109,7 @@ func leaves(cmd *cobra.Command, path string) []string {
 // command, as a table, as JSON and as its help, and the one of the errors.
 func TestEachCommandEndsQuietlyAtAClosedPipe(t *testing.T) {
 	t.Parallel()
-	a := &app{Printer: &render.Printer{Env: os.LookupEnv, Now: time.Now}}
+	a := newApp(&render.Printer{Env: os.LookupEnv, Now: time.Now}, nil, rand.Reader)
 	root := a.root()
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

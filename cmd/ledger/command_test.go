@@ -107,8 +107,8 @@ func TestFollowingKeepsNoOtherFromTheStore(t *testing.T) {
 func TestWhatComesIsFollowed(t *testing.T) {
 	t.Parallel()
 	read, write := io.Pipe()
-	a := &app{Printer: &render.Printer{Out: bufio.NewWriter(write), Err: io.Discard, Env: os.LookupEnv, Now: time.Now, Format: render.AsJSONLines}, entropy: rand.Reader}
-	s, err := a.openAt(t.Context(), seeded(t))
+	a := newApp(&render.Printer{Out: bufio.NewWriter(write), Err: io.Discard, Env: os.LookupEnv, Now: time.Now, Format: render.AsJSONLines}, nil, rand.Reader)
+	s, err := a.OpenSharedFolder(t.Context(), seeded(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,9 +127,9 @@ func TestWhatComesIsFollowed(t *testing.T) {
 	}
 	wantLine(`"kind":"SessionInterrupted"`)
 	wantLine(`{"type":"sync","position":"30"}`)
-	stream := events.SessionStream(s.ledger.Mint().Session())
+	stream := events.SessionStream(s.Ledger.Mint().Session())
 	for i, e := range []events.Event{events.SessionClosed{}, events.PromptAdmitted{Text: "more"}} {
-		if _, err := s.ledger.Append(t.Context(), stream, events.Revision(i), s.ledger.Draft(e, domain.EventID{})); err != nil {
+		if _, err := s.Ledger.Append(t.Context(), stream, events.Revision(i), s.Ledger.Draft(e, domain.EventID{})); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/projections/calls"
 	"github.com/settlement-ledger/ledger/projections/staleness"
 	"github.com/spf13/cobra"
@@ -22,10 +23,10 @@ const mostCompletions = 200
 
 // completing returns the completions that words finds in the store. Where the
 // store cannot be read there are none: a shell is no place for errors.
-func (a *app) completing(words func(context.Context, *ledgerStore) ([]string, error)) completion {
+func (a *app) completing(words func(context.Context, *stores.Store) ([]string, error)) completion {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		var found []string
-		_ = a.reading(cmd.Context(), func(s *ledgerStore) (err error) {
+		_ = a.Read(cmd.Context(), func(s *stores.Store) (err error) {
 			found, err = words(cmd.Context(), s)
 			return err
 		})
@@ -40,8 +41,8 @@ func (a *app) completing(words func(context.Context, *ledgerStore) ([]string, er
 }
 
 func (a *app) completeSessions(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	return a.completing(func(ctx context.Context, s *ledgerStore) ([]string, error) {
-		state, err := folded(ctx, s, calls.Projection())
+	return a.completing(func(ctx context.Context, s *stores.Store) ([]string, error) {
+		state, err := stores.Current(ctx, s, calls.Projection())
 		if err != nil {
 			return nil, err
 		}
@@ -50,8 +51,8 @@ func (a *app) completeSessions(cmd *cobra.Command, args []string, typed string) 
 }
 
 func (a *app) completeCalls(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	return a.completing(func(ctx context.Context, s *ledgerStore) ([]string, error) {
-		state, err := folded(ctx, s, calls.Projection())
+	return a.completing(func(ctx context.Context, s *stores.Store) ([]string, error) {
+		state, err := stores.Current(ctx, s, calls.Projection())
 		if err != nil {
 			return nil, err
 		}
@@ -64,12 +65,12 @@ func (a *app) completeCalls(cmd *cobra.Command, args []string, typed string) ([]
 }
 
 func (a *app) completeTurns(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	return a.completing(func(ctx context.Context, s *ledgerStore) ([]string, error) {
-		state, err := folded(ctx, s, calls.Projection())
+	return a.completing(func(ctx context.Context, s *stores.Store) ([]string, error) {
+		state, err := stores.Current(ctx, s, calls.Projection())
 		if err != nil {
 			return nil, err
 		}
-		stale, err := folded(ctx, s, staleness.Projection())
+		stale, err := stores.Current(ctx, s, staleness.Projection())
 		if err != nil {
 			return nil, err
 		}
@@ -78,8 +79,8 @@ func (a *app) completeTurns(cmd *cobra.Command, args []string, typed string) ([]
 }
 
 func (a *app) completeTools(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	return a.completing(func(ctx context.Context, s *ledgerStore) ([]string, error) {
-		state, err := folded(ctx, s, calls.Projection())
+	return a.completing(func(ctx context.Context, s *stores.Store) ([]string, error) {
+		state, err := stores.Current(ctx, s, calls.Projection())
 		if err != nil {
 			return nil, err
 		}
@@ -96,8 +97,8 @@ func (a *app) completeTools(cmd *cobra.Command, args []string, typed string) ([]
 }
 
 func (a *app) completeAgents(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	return a.completing(func(ctx context.Context, s *ledgerStore) ([]string, error) {
-		state, err := folded(ctx, s, calls.Projection())
+	return a.completing(func(ctx context.Context, s *stores.Store) ([]string, error) {
+		state, err := stores.Current(ctx, s, calls.Projection())
 		if err != nil {
 			return nil, err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/publish"
 	"github.com/settlement-ledger/ledger/projections/publish/jetstream"
@@ -83,12 +84,12 @@ last. Records that a consumer does not ask for are not counted.`,
 		Example: "  ledger consumer ls\n  ledger consumer ls -o json | jq '.[] | select(.lag > 0)'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.reading(cmd.Context(), func(s *ledgerStore) error { return a.listConsumers(cmd.Context(), s) })
+			return a.Read(cmd.Context(), func(s *stores.Store) error { return a.listConsumers(cmd.Context(), s) })
 		},
 	}
 }
 
-func (a *app) listConsumers(ctx context.Context, s *ledgerStore) error {
+func (a *app) listConsumers(ctx context.Context, s *stores.Store) error {
 	desk := a.desk(s)
 	all, err := desk.Consumers(ctx)
 	if err != nil {
@@ -127,7 +128,7 @@ func (a *app) consumerShow() *cobra.Command {
 		Example: "  ledger consumer show bus\n  ledger consumer show bus -o jsonl | jq -r .event",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeConsumers,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.reading(cmd.Context(), func(s *ledgerStore) error {
+			return a.Read(cmd.Context(), func(s *stores.Store) error {
 				c, err := a.desk(s).Consumer(cmd.Context(), args[0])
 				if err != nil {
 					return consumerFault(err)
@@ -172,7 +173,7 @@ stream that stand behind them were published before.`,
 				}
 				positions = append(positions, p)
 			}
-			return a.writing(cmd.Context(), func(s *ledgerStore) error {
+			return a.Write(cmd.Context(), func(s *stores.Store) error {
 				n, err := a.desk(s).Retry(cmd.Context(), args[0], positions...)
 				if err != nil {
 					return consumerFault(err)
@@ -195,7 +196,7 @@ says. One that runs is not removed.`,
 		Example: "  ledger consumer forget bus",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeConsumers,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.writing(cmd.Context(), func(s *ledgerStore) error {
+			return a.Write(cmd.Context(), func(s *stores.Store) error {
 				if err := a.desk(s).Forget(cmd.Context(), args[0]); err != nil {
 					return consumerFault(err)
 				}
@@ -218,7 +219,7 @@ func (a *app) completeConsumers(cmd *cobra.Command, args []string, typed string)
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var words []string
-	_ = a.reading(cmd.Context(), func(s *ledgerStore) error { // a shell is no place for errors
+	_ = a.Read(cmd.Context(), func(s *stores.Store) error { // a shell is no place for errors
 		all, err := a.desk(s).Consumers(cmd.Context())
 		for _, c := range all {
 			if strings.HasPrefix(c.Name, typed) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/projections/calls"
 	"github.com/settlement-ledger/ledger/registry/outputs"
@@ -14,7 +15,7 @@ import (
 
 // outputs copies the outputs that settlements name and the target lacks.
 func (c *copying) outputs(ctx context.Context) error {
-	state, err := folded(ctx, c.from, calls.Projection())
+	state, err := stores.Current(ctx, c.from, calls.Projection())
 	if err != nil {
 		return err
 	}
@@ -54,15 +55,15 @@ func (c counted) Read(p []byte) (int, error) {
 
 func (c *copying) output(ctx context.Context, named domain.Retained) error {
 	// The target may know a node that has it; what counts is that it has it too.
-	found, err := c.to.here.Stat(ctx, named.Ref)
+	found, err := c.to.LocalOutputs.Stat(ctx, named.Ref)
 	if err == nil && found == named || errors.Is(err, outputs.ErrPruned) {
 		return nil
 	}
 	if err != nil && !errors.Is(err, outputs.ErrNotFound) {
 		return fmt.Errorf("copy to %s: %w", c.row.To, err)
 	}
-	from, err := c.from.outputs.Open(ctx, named.Ref)
-	if errors.Is(err, outputs.ErrNotFound) || errors.Is(err, outputs.ErrPruned) || notGiven(err) {
+	from, err := c.from.Outputs.Open(ctx, named.Ref)
+	if errors.Is(err, outputs.ErrNotFound) || errors.Is(err, outputs.ErrPruned) || stores.NodeFailed(err) {
 		c.row.Missing++
 		return nil
 	}
@@ -70,12 +71,12 @@ func (c *copying) output(ctx context.Context, named domain.Retained) error {
 		return fmt.Errorf("copy from %s: %w", c.row.From, err)
 	}
 	defer from.Close()
-	kept, err := c.to.here.Keep(ctx, named.Ref, named.MIME, counted{from, c.came})
+	kept, err := c.to.LocalOutputs.Keep(ctx, named.Ref, named.MIME, counted{from, c.came})
 	if err == nil && kept != named {
 		err = fmt.Errorf("%w: %s has %d bytes with SHA-256 %s, and its settlement says %d and %s", outputs.ErrDamaged, named.Ref, kept.Bytes, kept.SHA256, named.Bytes, named.SHA256)
 	}
 	if err == nil {
-		err = c.to.here.Confirm(ctx, named.Ref.Settlement())
+		err = c.to.LocalOutputs.Confirm(ctx, named.Ref.Settlement())
 	}
 	if err != nil {
 		return fmt.Errorf("copy to %s: %w", c.row.To, err)

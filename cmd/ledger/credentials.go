@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 )
 
 // The files in a folder that is served to its owner alone, for programs that are
@@ -33,11 +35,11 @@ func (s *host) writeCredentials() error {
 	u := url.URL{Scheme: "esdb", Host: reached(s.gate, "127.0.0.1"), User: url.UserPassword(s.identity.User, s.identity.Password)}
 	if s.flags.cert == "" {
 		u.RawQuery = url.Values{"tlsCAFile": {s.credentialsPath(certificateName)}}.Encode()
-		if err := replaceFile(s.credentialsPath(certificateName), []byte(s.identity.Certificate)); err != nil {
+		if err := stores.ReplaceFile(s.credentialsPath(certificateName), []byte(s.identity.Certificate)); err != nil {
 			return fmt.Errorf("write the certificate of the server: %w", err)
 		}
 	}
-	if err := replaceFile(s.credentialsPath(credentialsName), []byte(u.String()+"\n")); err != nil {
+	if err := stores.ReplaceFile(s.credentialsPath(credentialsName), []byte(u.String()+"\n")); err != nil {
 		return fmt.Errorf("write the connection string of the server: %w", err)
 	}
 	return nil

@@ -21,6 +21,7 @@ import (
 	"github.com/settlement-ledger/ledger/builtins/permission"
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
@@ -72,8 +73,8 @@ func (a *app) demo(ctx context.Context, keep bool) (err error) {
 		defer func() { err = errors.Join(err, os.RemoveAll(d.scratch)) }()
 	}
 	d.workspace = filepath.Join(d.scratch, "workspace")
-	if a.store == "" {
-		a.store = filepath.Join(d.scratch, "store")
+	if a.Named == "" {
+		a.Named = filepath.Join(d.scratch, "store")
 	}
 	if err := d.unpack(); err != nil {
 		return fmt.Errorf("unpack demo: %w", err)
@@ -84,7 +85,7 @@ func (a *app) demo(ctx context.Context, keep bool) (err error) {
 		}
 	}
 	if keep {
-		at, err := a.where()
+		at, err := a.Where()
 		if err != nil {
 			return err
 		}
@@ -156,7 +157,7 @@ func (m meddling) Reply(ctx context.Context, turn runner.Turn) iter.Seq2[runner.
 func (d *demo) mend(ctx context.Context) error {
 	d.Line("%s", d.Styled(render.Bold, "An agent fixes a failing test"))
 	d.Line("The tools are real; the replies are a recorded trajectory. Each line is a call that is settled.")
-	return d.working(ctx, d.create, func(p *program) error {
+	return d.working(ctx, d.OpenOrCreate, func(p *program) error {
 		session, err := d.mendIn(ctx, p)
 		if err != nil {
 			return err
@@ -202,7 +203,7 @@ func (d *demo) follow(ctx context.Context, b *bench, speaks *script.Script, sess
 	if _, err := b.admit(ctx, speaks, session, ""); err != nil {
 		return err
 	}
-	return d.watch(d.Out, session).during(ctx, b.ledgerStore, func() error { return b.Run(ctx, session) })
+	return d.watch(d.Out, session).during(ctx, b.Store, func() error { return b.Run(ctx, session) })
 }
 
 // A plugin registers one tool in a scope of its own, as plugins do.
@@ -240,7 +241,7 @@ func (p *plugin) reload(ctx context.Context) error {
 
 // audit shows how each call ended, and why.
 func (d *demo) audit(ctx context.Context, p *program, session domain.SessionID) error {
-	s, err := folded(ctx, p.ledgerStore, calls.Projection())
+	s, err := stores.Current(ctx, p.Store, calls.Projection())
 	if err != nil {
 		return err
 	}
@@ -285,7 +286,7 @@ func (d *demo) notes(n int, c calls.Call) []string {
 // offered shows what the turn of the stale call offered the model.
 func (d *demo) offered(ctx context.Context, p *program, session domain.SessionID) error {
 	var last events.TurnMaterialized
-	for v, err := range p.ledger.Read(ctx, events.SessionStream(session), 0) {
+	for v, err := range p.Ledger.Read(ctx, events.SessionStream(session), 0) {
 		if err != nil {
 			return err
 		}
@@ -325,7 +326,7 @@ func (d *demo) kill(ctx context.Context) error {
 		return err
 	}
 	run := exec.CommandContext(ctx, self, "run", "--script", trajectory, "--workspace", d.workspace)
-	run.Env = append(os.Environ(), "LEDGER_STORE="+d.store, "LEDGER_LEASE="+minLease.String()) // a password is for no list of processes
+	run.Env = append(os.Environ(), "LEDGER_STORE="+d.Named, "LEDGER_LEASE="+minLease.String()) // a password is for no list of processes
 	var said bytes.Buffer
 	run.Stdout, run.Stderr = &said, &said
 	d.Line("$ ledger run --script killed.json &")
@@ -346,11 +347,11 @@ func (d *demo) kill(ctx context.Context) error {
 // alive any more. In a folder that nobody else has open it never is.
 func (d *demo) outlive(ctx context.Context, pid int) error {
 	var until time.Time
-	err := d.reading(ctx, func(s *ledgerStore) error {
-		if !s.shared {
+	err := d.Read(ctx, func(s *stores.Store) error {
+		if !s.Shared {
 			return nil
 		}
-		lives, err := folded(ctx, s, runner.Processes())
+		lives, err := stores.Current(ctx, s, runner.Processes())
 		if err != nil {
 			return err
 		}
@@ -363,21 +364,9 @@ func (d *demo) outlive(ctx context.Context, pid int) error {
 	})
 	if left := until.Sub(d.Now()); err == nil && left > 0 {
 		d.Line("Others may have the store open too, so it is dead when its lease has run out, in %s.", render.Duration(left))
-		err = errors.Join(d.Out.Flush(), pause(ctx, left+time.Millisecond))
+		err = errors.Join(d.Out.Flush(), stores.Sleep(ctx, left+time.Millisecond))
 	}
 	return err
-}
-
-// pause waits, or returns the cause for which ctx ended.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // awaitBegun returns when the call wrote into the pipe. It opens the pipe to
@@ -399,16 +388,16 @@ func awaitBegun(pipe string) error {
 func (d *demo) check(ctx context.Context) error {
 	d.Line("$ ledger recover")
 	d.recovering = true
-	if err := d.working(ctx, d.open, func(p *program) error { return d.showRecovered(p.recovered) }); err != nil {
+	if err := d.working(ctx, d.Open, func(p *program) error { return d.showRecovered(p.recovered) }); err != nil {
 		return err
 	}
 	d.Line("$ ledger call ls --session @last")
-	err := d.reading(ctx, func(s *ledgerStore) error {
+	err := d.Read(ctx, func(s *stores.Store) error {
 		return d.listCalls(ctx, s, callFilter{session: last})
 	})
 	if err != nil {
 		return err
 	}
 	d.Line("$ ledger verify")
-	return d.reading(ctx, func(s *ledgerStore) error { return d.verify(ctx, s, verifyFlags{outputs: true}) })
+	return d.Read(ctx, func(s *stores.Store) error { return d.verify(ctx, s, verifyFlags{outputs: true}) })
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/runner"
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
@@ -90,18 +91,18 @@ func (e *examination) failed(check string, err error) {
 }
 
 func (a *app) doctor(ctx context.Context, write bool) error {
-	at, err := a.where()
+	at, err := a.Where()
 	if err != nil {
 		return err
 	}
-	if a.patience == 0 {
-		a.patience = doctorWaits
+	if a.Timeout == 0 {
+		a.Timeout = doctorWaits
 	}
 	e := &examination{Store: at.String(), OK: true, Checks: []checkRow{}}
 	e.well("program", "ledger %s", version())
 	reachable := true
-	if at.database == "" {
-		reachable = a.examineFolder(ctx, e, at.folder)
+	if at.Database == "" {
+		reachable = a.examineFolder(ctx, e, at.Folder)
 	} else if err := a.examineNetwork(ctx, e, at); err != nil {
 		return err
 	}
@@ -134,7 +135,7 @@ func (a *app) doctorPage(e *examination) {
 
 // examineFolder looks at a folder, and reports whether there is a store to open.
 func (a *app) examineFolder(ctx context.Context, e *examination, dir string) bool {
-	if missing(dir) {
+	if stores.Missing(dir) {
 		e.ill("folder", "ledger run and ledger import make a store; --store or LEDGER_STORE names another", "there is no store at %s", dir)
 		return false
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
@@ -332,10 +333,10 @@ func TestTheDoctorTellsHowFarKeptAnswersAre(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a := &app{Printer: &render.Printer{Now: time.Now}}
-	for where, folder := range map[string]*folderStore{"folder": {}, "database": nil} {
+	a := newApp(&render.Printer{Now: time.Now}, nil, rand.Reader)
+	for where, folder := range map[string]*stores.Folder{"folder": {}, "database": nil} {
 		e := &examination{OK: true}
-		s := &ledgerStore{store: store, checkpoints: store, folder: folder, ledger: events.NewLedger(store, mint, time.Now)}
+		s := &stores.Store{Log: store, Checkpoints: store, Folder: folder, Ledger: events.NewLedger(store, mint, time.Now)}
 		if err := a.examineViews(t.Context(), e, s); err != nil {
 			t.Fatal(err)
 		}
@@ -376,7 +377,7 @@ func TestTheDoctorTellsWhatTheDiskMet(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	a, s := &app{Printer: &render.Printer{Now: time.Now}}, &ledgerStore{store: store, checkpoints: store, folder: &folderStore{store: store}}
+	a, s := newApp(&render.Printer{Now: time.Now}, nil, rand.Reader), &stores.Store{Log: store, Checkpoints: store, Folder: &stores.Folder{Log: store}}
 	e := &examination{OK: true}
 	if err := a.examineDisk(t.Context(), e, s); err != nil || !e.OK || len(e.checks("disk")) != 1 {
 		t.Errorf("of a new store the doctor says %+v, %v; want it well", e.Checks, err)

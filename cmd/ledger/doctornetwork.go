@@ -5,23 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"strings"
 	"time"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
 	"github.com/settlement-ledger/ledger/runner"
 )
 
 // examineNetwork looks at the nodes of a connection string. One that is not
 // valid is an error.
-func (a *app) examineNetwork(ctx context.Context, e *examination, at address) error {
-	nodes, err := eventstoredb.Probe(ctx, at.database, eventstoredb.ProbeConfig{StepTimeout: a.patience, Now: a.Now})
+func (a *app) examineNetwork(ctx context.Context, e *examination, at stores.Address) error {
+	nodes, err := eventstoredb.Probe(ctx, at.Database, eventstoredb.ProbeConfig{StepTimeout: a.Timeout, Now: a.Now})
 	if err != nil {
 		return err
 	}
-	if u := at.database[strings.Index(at.database, "://")+len("://"):]; strings.Contains(u, "@") && at.plain() {
+	if u := at.Database[strings.Index(at.Database, "://")+len("://"):]; strings.Contains(u, "@") && at.Plain() {
 		e.ill("credentials", "remove tls=false, or the user and the password", "a user and a password are given that are never sent, as there is no TLS")
 	}
 	for _, n := range nodes {
@@ -33,18 +33,6 @@ func (a *app) examineNetwork(ctx context.Context, e *examination, at address) er
 	e.cluster(nodes)
 	e.clocks(nodes)
 	return nil
-}
-
-// plain reports whether a connection string asks for no TLS.
-func (a address) plain() bool {
-	_, query, _ := strings.Cut(a.database, "?")
-	values, _ := url.ParseQuery(query) // it was parsed before
-	for name := range values {
-		if strings.EqualFold(name, "tls") {
-			return strings.EqualFold(values.Get(name), "false")
-		}
-	}
-	return false
 }
 
 // network tells which addresses of a node take connections. One is enough.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
@@ -18,10 +19,10 @@ import (
 
 // examineStore opens the store and looks at what is in it. An address that makes
 // no sense is an error.
-func (a *app) examineStore(ctx context.Context, e *examination, at address, write bool) error {
-	open := a.openToRead
+func (a *app) examineStore(ctx context.Context, e *examination, at stores.Address, write bool) error {
+	open := a.OpenToReadAt
 	if write {
-		open = a.openThere
+		open = a.OpenAt
 	}
 	s, err := open(ctx, at)
 	if err != nil {
@@ -39,7 +40,7 @@ func (a *app) examineStore(ctx context.Context, e *examination, at address, writ
 	if write {
 		kind = "opened in this process"
 	}
-	if s.shared {
+	if s.Shared {
 		kind = "a server answers"
 	}
 	e.well("store", "%s", kind)
@@ -47,7 +48,7 @@ func (a *app) examineStore(ctx context.Context, e *examination, at address, writ
 		e.failed("reading", err)
 		return nil
 	}
-	if database, ok := s.store.(*eventstoredb.Store); ok {
+	if database, ok := s.Log.(*eventstoredb.Store); ok {
 		if err := a.examineRights(ctx, e, database); err != nil {
 			e.failed("rights", err)
 		}
@@ -66,8 +67,8 @@ func (a *app) examineStore(ctx context.Context, e *examination, at address, writ
 
 // examineRefusal reports which rights are missing to a user who may not open the
 // ledger.
-func (a *app) examineRefusal(ctx context.Context, e *examination, at address) error {
-	database, err := eventstoredb.Open(ctx, at.database, eventstoredb.Config{Namespace: at.namespace, RetryTimeout: a.patience})
+func (a *app) examineRefusal(ctx context.Context, e *examination, at stores.Address) error {
+	database, err := eventstoredb.Open(ctx, at.Database, eventstoredb.Config{Namespace: at.Namespace, RetryTimeout: a.Timeout})
 	if err == nil {
 		err = errors.Join(a.examineRights(ctx, e, database), database.Close())
 	}
@@ -80,7 +81,7 @@ func (a *app) examineRefusal(ctx context.Context, e *examination, at address) er
 // examineRights tells which rights a user has at a database, and how to get the
 // others.
 func (a *app) examineRights(ctx context.Context, e *examination, database *eventstoredb.Store) error {
-	probe := events.Record{ID: domain.NewMint(a.Now, a.entropy).Event(), Kind: "DoctorProbed", Version: 1, Time: a.Now().UTC().Truncate(time.Microsecond), Data: []byte("{}")}
+	probe := events.Record{ID: domain.NewMint(a.Now, a.Entropy).Event(), Kind: "DoctorProbed", Version: 1, Time: a.Now().UTC().Truncate(time.Microsecond), Data: []byte("{}")}
 	rights, err := database.Rights(ctx, probe)
 	if err != nil {
 		return err
@@ -101,17 +102,17 @@ func (a *app) examineRights(ctx context.Context, e *examination, database *event
 }
 
 // examineRecords tells whether somebody has a database hide or delete records.
-func (a *app) examineRecords(ctx context.Context, e *examination, s *ledgerStore) error {
-	database, ok := s.store.(*eventstoredb.Store)
+func (a *app) examineRecords(ctx context.Context, e *examination, s *stores.Store) error {
+	database, ok := s.Log.(*eventstoredb.Store)
 	if !ok {
 		return nil
 	}
-	looking, cancel := context.WithTimeout(ctx, a.patience)
+	looking, cancel := context.WithTimeout(ctx, a.Timeout)
 	defer cancel()
 	all, err := database.Deletions(looking)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		e.well("records", "the log is too long to look in %s whether somebody hid or deleted records: ledger verify does", a.patience)
+		e.well("records", "the log is too long to look in %s whether somebody hid or deleted records: ledger verify does", a.Timeout)
 		return nil
 	case err != nil:
 		return err
@@ -132,7 +133,7 @@ func (a *app) examineRecords(ctx context.Context, e *examination, s *ledgerStore
 // An examining is a part of the examination of a store that is open.
 type examining struct {
 	check   string
-	examine func(context.Context, *examination, *ledgerStore) error
+	examine func(context.Context, *examination, *stores.Store) error
 }
 
 // timings are how long each of several tries took.
@@ -162,12 +163,12 @@ func (t timings) figures() map[string]int64 {
 
 // examineReading times reading the end of the log, and looks whether it is from
 // the future.
-func (a *app) examineReading(ctx context.Context, e *examination, s *ledgerStore) error {
+func (a *app) examineReading(ctx context.Context, e *examination, s *stores.Store) error {
 	var h events.Header
 	var any bool
 	var took timings
 	for range tries {
-		if err := took.time(func() (err error) { h, any, err = s.ledger.Head(ctx); return err }); err != nil {
+		if err := took.time(func() (err error) { h, any, err = s.Ledger.Head(ctx); return err }); err != nil {
 			return err
 		}
 	}
@@ -188,9 +189,9 @@ func (a *app) examineReading(ctx context.Context, e *examination, s *ledgerStore
 
 // examineWriting appends records to a stream of its own, and compares the clock
 // of the server by when it made the last.
-func (a *app) examineWriting(ctx context.Context, e *examination, s *ledgerStore) error {
+func (a *app) examineWriting(ctx context.Context, e *examination, s *stores.Store) error {
 	length := events.Revision(0)
-	for h, err := range events.Headers(ctx, s.store, events.Query{Stream: doctorStream, Backward: true}) {
+	for h, err := range events.Headers(ctx, s.Log, events.Query{Stream: doctorStream, Backward: true}) {
 		if err != nil {
 			return err
 		}
@@ -201,8 +202,8 @@ func (a *app) examineWriting(ctx context.Context, e *examination, s *ledgerStore
 	var sent, heard time.Time
 	for range probes {
 		sent = a.Now()
-		probe := events.Record{ID: s.ledger.Mint().Event(), Kind: "DoctorProbed", Version: 1, Time: s.ledger.Now(), Data: []byte("{}")}
-		if err := took.time(func() error { return s.store.Append(ctx, doctorStream, length, probe) }); err != nil {
+		probe := events.Record{ID: s.Ledger.Mint().Event(), Kind: "DoctorProbed", Version: 1, Time: s.Ledger.Now(), Data: []byte("{}")}
+		if err := took.time(func() error { return s.Log.Append(ctx, doctorStream, length, probe) }); err != nil {
 			return err
 		}
 		heard = a.Now()
@@ -210,7 +211,7 @@ func (a *app) examineWriting(ctx context.Context, e *examination, s *ledgerStore
 	}
 	e.well("writing", "a record is durable after %s", took)
 	e.measured(took.figures())
-	if database, ok := s.store.(*eventstoredb.Store); ok {
+	if database, ok := s.Log.(*eventstoredb.Store); ok {
 		skew, err := database.Skew(ctx, doctorStream, length, sent, heard)
 		if err != nil {
 			return err
@@ -224,13 +225,13 @@ func (a *app) examineWriting(ctx context.Context, e *examination, s *ledgerStore
 
 // examineDisk tells what the database of a folder met in the background: now, or
 // the last time that it was written to.
-func (a *app) examineDisk(ctx context.Context, e *examination, s *ledgerStore) error {
-	if s.folder == nil {
+func (a *app) examineDisk(ctx context.Context, e *examination, s *stores.Store) error {
+	if s.Folder == nil {
 		return nil // its metrics tell
 	}
-	health, when := s.folder.store.Stats().Health, "now"
+	health, when := s.Folder.Log.Stats().Health, "now"
 	if health.Well() {
-		last, _, err := s.folder.store.LastSummary(ctx)
+		last, _, err := s.Folder.Log.LastSummary(ctx)
 		if err != nil {
 			return err
 		}
@@ -255,12 +256,12 @@ func (a *app) examineDisk(ctx context.Context, e *examination, s *ledgerStore) e
 }
 
 // examineProcesses tells who is at work.
-func (a *app) examineProcesses(ctx context.Context, e *examination, s *ledgerStore) error {
-	lives, err := folded(ctx, s, runner.Processes())
+func (a *app) examineProcesses(ctx context.Context, e *examination, s *stores.Store) error {
+	lives, err := stores.Current(ctx, s, runner.Processes())
 	if err != nil {
 		return err
 	}
-	judged := s.judged(lives, a.Now())
+	judged := judged(s, lives, a.Now())
 	e.well("processes", "%d at work, %d dead, %d of which nobody can tell", len(judged.Living), len(judged.Dead), len(judged.Unknown))
 	e.measured(map[string]int64{"living": int64(len(judged.Living)), "dead": int64(len(judged.Dead)), "unknown": int64(len(judged.Unknown))})
 	if len(judged.Dead) > 0 {
@@ -270,7 +271,7 @@ func (a *app) examineProcesses(ctx context.Context, e *examination, s *ledgerSto
 }
 
 // examineConsumers tells how far each consumer is behind.
-func (a *app) examineConsumers(ctx context.Context, e *examination, s *ledgerStore) error {
+func (a *app) examineConsumers(ctx context.Context, e *examination, s *stores.Store) error {
 	desk := a.desk(s)
 	all, err := desk.Consumers(ctx)
 	if err != nil {
@@ -296,29 +297,29 @@ var views = []string{"calls", "catalog", "staleness", "processes", "approvals"}
 
 // examineViews tells how far the answers that are kept in a folder of this
 // machine are behind. They catch up by themselves when they are asked for.
-func (a *app) examineViews(ctx context.Context, e *examination, s *ledgerStore) error {
-	if s.shared && s.node == nil {
+func (a *app) examineViews(ctx context.Context, e *examination, s *stores.Store) error {
+	if s.Shared && s.Node == nil {
 		return nil // who serves the store would send the answers whole
 	}
-	end, err := s.head(ctx)
+	end, err := s.Head(ctx)
 	if err != nil {
 		return err
 	}
 	var told []string
 	figures := map[string]int64{}
 	for _, view := range views {
-		data, err := s.checkpoints.LoadCheckpoint(ctx, view)
+		data, err := s.Checkpoints.LoadCheckpoint(ctx, view)
 		if err != nil {
 			return err
 		}
-		at := answeredTo(data)
+		at := stores.CheckpointPosition(data)
 		if at.IsZero() {
 			continue // it is folded again when it is asked for
 		}
 		switch behind := sequence(end) - min(sequence(end), sequence(at)); {
 		case behind == 0:
 			told = append(told, view+" is current")
-		case s.folder == nil: // positions of a database are bytes of its log
+		case s.Folder == nil: // positions of a database are bytes of its log
 			told = append(told, fmt.Sprintf("%s is at position %s of %s", view, at, end))
 		default:
 			told = append(told, fmt.Sprintf("%s is %d records behind", view, behind))

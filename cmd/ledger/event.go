@@ -10,6 +10,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/spf13/cobra"
@@ -38,17 +39,17 @@ func (f *eventFilter) flags(a *app, cmd *cobra.Command) {
 
 // resolve finds what is meant, and refuses a kind and a stream that the log does not
 // have.
-func (f *eventFilter) resolve(ctx context.Context, s *ledgerStore) error {
-	if err := s.checkKinds(ctx, f.kinds); err != nil {
+func (f *eventFilter) resolve(ctx context.Context, s *stores.Store) error {
+	if err := checkKinds(ctx, s, f.kinds); err != nil {
 		return err
 	}
-	if err := s.checkStream(ctx, f.stream); err != nil {
+	if err := checkStream(ctx, s, f.stream); err != nil {
 		return err
 	}
 	if f.session == "" {
 		return nil
 	}
-	session, _, err := s.session(ctx, f.session)
+	session, _, err := sessionOf(ctx, s, f.session)
 	f.of = session.ID
 	return err
 }
@@ -73,7 +74,7 @@ func (a *app) eventList() *cobra.Command {
 		Example: "  ledger event ls --session @last\n  ledger event ls --after 1204 --limit 100 -o jsonl\n  ledger event ls --kind CallSettled -o jsonl | jq .data.outcome",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.reading(cmd.Context(), func(s *ledgerStore) error {
+			return a.Read(cmd.Context(), func(s *stores.Store) error {
 				return a.listEvents(cmd.Context(), s, filter, after, limit)
 			})
 		},
@@ -85,7 +86,7 @@ func (a *app) eventList() *cobra.Command {
 	return cmd
 }
 
-func (a *app) listEvents(ctx context.Context, s *ledgerStore, filter eventFilter, after string, limit int) error {
+func (a *app) listEvents(ctx context.Context, s *stores.Store, filter eventFilter, after string, limit int) error {
 	position, err := positionFlag(after)
 	if err != nil {
 		return err
@@ -100,7 +101,7 @@ func (a *app) listEvents(ctx context.Context, s *ledgerStore, filter eventFilter
 		return err
 	}
 	w := a.eventWriter()
-	err = a.writeEvents(w, s.shown(ctx, position, filter), limit)
+	err = a.writeEvents(w, filtered(ctx, s, position, filter), limit)
 	return errors.Join(w.end(), err)
 }
 
@@ -147,12 +148,12 @@ func positionFlag(text string) (events.Position, error) {
 	return position, nil
 }
 
-// shown yields the entries behind a position that a filter takes. One that
+// filtered yields the entries behind a position that a filter takes. One that
 // does not decode comes with its ErrDamaged; one that cannot be read at all is
 // a zero Entry with an ErrDamaged. Any other error is the last.
-func (s *ledgerStore) shown(ctx context.Context, after events.Position, filter eventFilter) iter.Seq2[events.Entry, error] {
+func filtered(ctx context.Context, s *stores.Store, after events.Position, filter eventFilter) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
-		for e, err := range s.entries(ctx, after) {
+		for e, err := range s.Entries(ctx, after) {
 			var v events.Envelope
 			if err == nil {
 				v, err = events.Decode(e)
@@ -276,7 +277,7 @@ it open: while there is none, -f waits for the next one and keeps nothing from i
 		Example: "  ledger event tail -n 20\n  ledger event tail -f -o jsonl\n  ledger event tail --kind CallSettled",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.reading(cmd.Context(), func(s *ledgerStore) error {
+			return a.Read(cmd.Context(), func(s *stores.Store) error {
 				if err := filter.resolve(cmd.Context(), s); err != nil {
 					return err
 				}
@@ -296,8 +297,8 @@ func (a *app) sessionTail() *cobra.Command {
 		Example: "  ledger session tail @last\n  ledger session tail -f 4K2P9Q",
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.completeSessions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.reading(cmd.Context(), func(s *ledgerStore) error {
-				session, _, err := s.session(cmd.Context(), orLast(args))
+			return a.Read(cmd.Context(), func(s *stores.Store) error {
+				session, _, err := sessionOf(cmd.Context(), s, orLast(args))
 				if err != nil {
 					return err
 				}
@@ -309,15 +310,15 @@ func (a *app) sessionTail() *cobra.Command {
 	return cmd
 }
 
-func (a *app) tailEvents(ctx context.Context, s *ledgerStore, filter eventFilter, t tail) error {
+func (a *app) tailEvents(ctx context.Context, s *stores.Store, filter eventFilter, t tail) error {
 	if t.last < 0 {
 		return fault.Usage("-n: %d is below zero", t.last)
 	}
-	end, err := s.head(ctx)
+	end, err := s.Head(ctx)
 	if err != nil {
 		return err
 	}
-	ring, err := a.lastEntries(s.shown(ctx, events.Position{}, filter), end, t.last)
+	ring, err := a.lastEntries(filtered(ctx, s, events.Position{}, filter), end, t.last)
 	if err != nil {
 		return err
 	}
@@ -359,7 +360,7 @@ func (a *app) lastEntries(entries iter.Seq2[events.Entry, error], end events.Pos
 
 // follow writes what comes behind a position until the context ends, and says
 // once that it has caught up. To be interrupted is its ordinary end.
-func (a *app) follow(ctx context.Context, s *ledgerStore, after events.Position, filter eventFilter, w *eventWriter) error {
+func (a *app) follow(ctx context.Context, s *stores.Store, after events.Position, filter eventFilter, w *eventWriter) error {
 	told := false
 	caughtUp := func(at events.Position) {
 		if !told {
@@ -368,7 +369,7 @@ func (a *app) follow(ctx context.Context, s *ledgerStore, after events.Position,
 		told = true
 		_ = a.Out.Flush() // the error stays in the writer, and is returned with the next line
 	}
-	for e, err := range a.followed(ctx, s, after, caughtUp) {
+	for e, err := range a.Follow(ctx, s, after, caughtUp) {
 		if err != nil {
 			return interruptedFollow(err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
 	"github.com/settlement-ledger/ledger/projections/catalog"
@@ -75,14 +76,14 @@ func someOf(names []string) string {
 
 // checkKinds refuses a kind of event that this program does not know and that the log
 // does not have.
-func (s *ledgerStore) checkKinds(ctx context.Context, kinds []string) error {
+func checkKinds(ctx context.Context, s *stores.Store, kinds []string) error {
 	for _, kind := range kinds {
 		if events.Knows(kind) {
 			continue
 		}
 		found := false
 		if kind != "" {
-			for e, err := range events.Lend(ctx, s.store, events.Query{Filter: events.Filter{Kinds: []string{kind}}}) {
+			for e, err := range events.Lend(ctx, s.Log, events.Query{Filter: events.Filter{Kinds: []string{kind}}}) {
 				if err != nil && !errors.Is(err, events.ErrDamaged) {
 					return err
 				}
@@ -98,11 +99,11 @@ func (s *ledgerStore) checkKinds(ctx context.Context, kinds []string) error {
 }
 
 // checkStream refuses the name of a stream that is empty.
-func (s *ledgerStore) checkStream(ctx context.Context, stream string) error {
+func checkStream(ctx context.Context, s *stores.Store, stream string) error {
 	if stream == "" {
 		return nil
 	}
-	for _, err := range s.store.Read(ctx, events.Stream(stream), 0) {
+	for _, err := range s.Log.Read(ctx, events.Stream(stream), 0) {
 		if errors.Is(err, events.ErrDamaged) {
 			return nil
 		}
@@ -113,7 +114,7 @@ func (s *ledgerStore) checkStream(ctx context.Context, stream string) error {
 
 // checkTool refuses the name of a tool that the log does not have: no call asked for
 // it, and no registration has it.
-func (s *ledgerStore) checkTool(ctx context.Context, state *calls.State, tool string) error {
+func checkTool(ctx context.Context, s *stores.Store, state *calls.State, tool string) error {
 	names := map[string]bool{}
 	for _, c := range state.Calls() {
 		names[c.Tool] = true
@@ -121,7 +122,7 @@ func (s *ledgerStore) checkTool(ctx context.Context, state *calls.State, tool st
 	if tool == "" || names[tool] {
 		return nil
 	}
-	registered, err := folded(ctx, s, catalog.Projection())
+	registered, err := stores.Current(ctx, s, catalog.Projection())
 	if err != nil {
 		return err
 	}

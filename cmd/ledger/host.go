@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
@@ -32,7 +33,7 @@ type host struct {
 	*app
 	flags    serveFlags
 	dir      string // in which it says where it serves
-	store    *ledgerStore
+	store    *stores.Store
 	kept     *outputs.Store // that it serves
 	cfg      server.Config
 	log      *slog.Logger
@@ -67,20 +68,20 @@ func (d door) close() error {
 // serve serves the folder that is meant, or the node of the database that is
 // meant, until ctx ends.
 func (a *app) serve(ctx context.Context, f serveFlags) error {
-	at, err := a.where()
+	at, err := a.Where()
 	if err != nil {
 		return err
 	}
-	s := &host{app: a, flags: f, dir: at.folder, log: a.Logger(slog.LevelInfo)}
-	if at.database != "" {
+	s := &host{app: a, flags: f, dir: at.Folder, log: a.Logger(slog.LevelInfo)}
+	if at.Database != "" {
 		if err := f.fitNode(); err != nil {
 			return err
 		}
-		if s.dir, err = a.nodeDir(at); err != nil {
+		if s.dir, err = a.NodeDir(at); err != nil {
 			return err
 		}
 	}
-	address, err := a.givenAddress()
+	address, err := a.GivenNodeAddress()
 	if err != nil {
 		return err
 	}
@@ -112,7 +113,7 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 
 // announced returns what a host says of itself to processes of this machine.
 func (s *host) announced(d door, given string) shared.Endpoint {
-	at := shared.Endpoint{Process: s.mint().Process(), PID: os.Getpid(), Started: s.Now().UTC(), Command: serveWord}
+	at := shared.Endpoint{Process: s.Mint().Process(), PID: os.Getpid(), Started: s.Now().UTC(), Command: stores.ServeCommand}
 	at.Outputs = webAddress(reached(d.beside.Addr(), "127.0.0.1"), s.cfg)
 	at.Node = cmp.Or(given, webAddress(reached(d.beside.Addr(), hostName()), s.cfg))
 	if d.gate != nil {
@@ -122,8 +123,8 @@ func (s *host) announced(d door, given string) shared.Endpoint {
 }
 
 // listen opens the addresses at which a store, or a node, is served.
-func (s *host) listen(ctx context.Context, at address, last shared.Endpoint) (d door, err error) {
-	if at.database == "" {
+func (s *host) listen(ctx context.Context, at stores.Address, last shared.Endpoint) (d door, err error) {
+	if at.Database == "" {
 		if d.gate, err = listen(ctx, "listen", s.flags.listen, s.cfg, s.owner); err != nil {
 			return d, err
 		}
@@ -165,18 +166,10 @@ func webAddress(at string, cfg server.Config) string {
 	return "http://" + at
 }
 
-func hostName() string {
-	name, err := os.Hostname()
-	if err != nil {
-		return "localhost"
-	}
-	return name
-}
-
 // open opens what is served for this process alone, puts this process on record
 // where others may look for it, and makes the servers.
-func (s *host) open(ctx context.Context, at address) (err error) {
-	if at.database == "" {
+func (s *host) open(ctx context.Context, at stores.Address) (err error) {
+	if at.Database == "" {
 		err = s.openStore(ctx)
 	} else {
 		err = s.openNode(ctx, at)
@@ -187,7 +180,7 @@ func (s *host) open(ctx context.Context, at address) (err error) {
 	if err := s.serveLocal(ctx); err != nil {
 		return errors.Join(err, s.store.Close())
 	}
-	if s.store.folder != nil {
+	if s.store.Folder != nil {
 		err = s.recoverDead(ctx)
 	}
 	sought := false
@@ -195,7 +188,7 @@ func (s *host) open(ctx context.Context, at address) (err error) {
 		sought, err = s.sought(ctx)
 	}
 	if err == nil && sought {
-		s.presence = &presence{first: s.at.Process, ledger: s.store.ledger, address: s.at.Node, log: s.log, noted: s.note}
+		s.presence = &presence{first: s.at.Process, ledger: s.store.Ledger, address: s.at.Node, log: s.log, noted: s.note}
 		err = s.presence.begin(ctx)
 	}
 	if err != nil {
@@ -214,7 +207,7 @@ func (s *host) open(ctx context.Context, at address) (err error) {
 // work when a node begins to be served. Nothing is written into a folder in which
 // there are none, so that it can become a copy of another.
 func (s *host) sought(ctx context.Context) (bool, error) {
-	if s.store.folder == nil {
+	if s.store.Folder == nil {
 		return true, nil
 	}
 	for _, err := range s.kept.All(ctx) {
@@ -225,17 +218,17 @@ func (s *host) sought(ctx context.Context) (bool, error) {
 
 // openStore opens the folder, and ends what dead processes left in it.
 func (s *host) openStore(ctx context.Context) error {
-	owner := embedded.Owner{Command: serveWord, PID: s.at.PID, Started: s.at.Started, Shares: true}
-	held, err := s.openFolder(ctx, s.dir, owner)
+	owner := embedded.Owner{Command: stores.ServeCommand, PID: s.at.PID, Started: s.at.Started, Shares: true}
+	held, err := s.OpenFolder(ctx, s.dir, owner)
 	if errors.Is(err, events.ErrInUse) {
 		held, err = s.takeOver(ctx, owner, err)
 	}
 	if err != nil {
 		return err
 	}
-	s.at.Before = held.before
-	s.store, s.kept, s.meter = held, held.folder.outputs, newMeter(held.store.(*embedded.Store))
-	held.store = s.meter
+	s.at.Before = held.Before
+	s.store, s.kept, s.meter = held, held.Folder.Outputs, newMeter(held.Log.(*embedded.Store))
+	held.Log = s.meter
 	if s.server, err = server.New(s.meter, s.cfg); err != nil {
 		return errors.Join(err, held.Close())
 	}
@@ -245,8 +238,8 @@ func (s *host) openStore(ctx context.Context) error {
 // takeOver opens the folder that a process has which is no server, once that has
 // given it up: it goes on through this one. It returns the error inUse where no
 // process does so in time.
-func (s *host) takeOver(ctx context.Context, owner embedded.Owner, inUse error) (*ledgerStore, error) {
-	asking, cancel := context.WithTimeoutCause(ctx, servingPatience, inUse)
+func (s *host) takeOver(ctx context.Context, owner embedded.Owner, inUse error) (*stores.Store, error) {
+	asking, cancel := context.WithTimeoutCause(ctx, stores.TakeoverTimeout, inUse)
 	defer cancel()
 	for {
 		holder, held, err := embedded.Holder(s.dir)
@@ -258,11 +251,11 @@ func (s *host) takeOver(ctx context.Context, owner embedded.Owner, inUse error) 
 			return nil, inUse
 		}
 		for range yieldLooks {
-			held, err := s.openFolder(ctx, s.dir, owner)
+			held, err := s.OpenFolder(ctx, s.dir, owner)
 			if !errors.Is(err, events.ErrInUse) && !errors.Is(err, outputs.ErrInUse) {
 				return held, err
 			}
-			if err := pause(asking, servingPause); err != nil {
+			if err := stores.Sleep(asking, stores.RetryInterval); err != nil {
 				return nil, err
 			}
 		}
@@ -275,17 +268,17 @@ const yieldLooks = 50
 
 // openNode opens the database and what the node keeps, and ends who served the
 // node before and was killed.
-func (s *host) openNode(ctx context.Context, at address) error {
+func (s *host) openNode(ctx context.Context, at stores.Address) error {
 	before := shared.UnfinishedHolders(s.dir, domain.ProcessID{})
-	held, err := s.openDatabase(ctx, at)
+	held, err := s.OpenDatabase(ctx, at)
 	if err != nil {
 		return err
 	}
-	if s.kept, err = held.node.hold(ctx); err != nil {
+	if s.kept, err = held.Node.Hold(ctx); err != nil {
 		return errors.Join(err, held.Close())
 	}
 	for _, process := range before {
-		if err := endProcess(ctx, held.ledger, process); err != nil {
+		if err := endProcess(ctx, held.Ledger, process); err != nil {
 			return errors.Join(fmt.Errorf("end process %s, which served before: %w", process, err), held.Close())
 		}
 	}
@@ -303,10 +296,10 @@ func (s *host) note(id domain.ProcessID) {
 // serveLocal begins to serve processes of this machine that can read the folder.
 func (s *host) serveLocal(ctx context.Context) (err error) {
 	cfg := shared.HolderConfig{
-		Dir: s.dir, Outputs: s.kept, Checkpoints: s.store.checkpoints, Status: s.about(), Endpoint: s.at, Identity: s.identity, Logger: s.log,
+		Dir: s.dir, Outputs: s.kept, Checkpoints: s.store.Checkpoints, Status: s.about(), Endpoint: s.at, Identity: s.identity, Logger: s.log,
 	}
-	if s.store.folder != nil {
-		cfg.Store, cfg.Backup = s.meter, s.store.folder.backup
+	if s.store.Folder != nil {
+		cfg.Store, cfg.Backup = s.meter, s.store.Folder.Backup
 	}
 	if s.local, err = shared.Serve(ctx, cfg); err != nil {
 		return err
@@ -323,13 +316,11 @@ func (s *host) serveLocal(ctx context.Context) (err error) {
 // recoverDead ends the calls and layers that dead processes left open in a folder that
 // this process holds. It writes nothing if no process is dead.
 func (s *host) recoverDead(ctx context.Context) error {
-	lives, err := folded(ctx, s.store, runner.Processes())
-	if err != nil || len(s.store.judged(lives, s.Now()).Dead) == 0 {
+	lives, err := stores.Current(ctx, s.store, runner.Processes())
+	if err != nil || len(judged(s.store, lives, s.Now()).Dead) == 0 {
 		return err
 	}
-	held := *s.store
-	held.close = func() error { return nil } // the host closes the store
-	p, err := s.begin(ctx, &held)
+	p, err := s.begin(ctx, s.store.Borrowed()) // the host closes the store
 	if err != nil {
 		return err
 	}
@@ -420,8 +411,8 @@ func (s *host) announce() error {
 		Credentials *string `json:"credentials"` // a file with the connection string with user and password; null: there are users, or everybody may connect
 		Outputs     string  `json:"outputs"`
 		PID         int     `json:"pid"`
-	}{s.store.name, nil, nil, s.at.Node, s.at.PID}
-	said := "Serving the node of " + s.store.name + " in " + s.dir
+	}{s.store.Name, nil, nil, s.at.Node, s.at.PID}
+	said := "Serving the node of " + s.store.Name + " in " + s.dir
 	if s.server != nil {
 		public := connection(s.at.Address, s.cfg)
 		row.Connection, said = &public, "Serving "+s.dir+" at "+public

@@ -7,6 +7,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
@@ -200,9 +201,9 @@ func turnCandidates(s *staleness.State, sessions []calls.Session) []candidate[st
 	return all
 }
 
-// session returns the session that an ID means.
-func (s *ledgerStore) session(ctx context.Context, id string) (calls.Session, *calls.State, error) {
-	state, err := folded(ctx, s, calls.Projection())
+// sessionOf returns the session that an ID means.
+func sessionOf(ctx context.Context, s *stores.Store, id string) (calls.Session, *calls.State, error) {
+	state, err := stores.Current(ctx, s, calls.Projection())
 	if err != nil {
 		return calls.Session{}, nil, err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events/transcripts"
 	"github.com/spf13/cobra"
@@ -79,7 +80,7 @@ func (a *app) importFiles(ctx context.Context, names []string) (err error) {
 // An importing is one run of the command.
 type importing struct {
 	app      *app
-	store    *ledgerStore
+	store    *stores.Store
 	importer *transcripts.Importer
 	rows     []importRow // of each file that was imported or skipped
 	failed   []*fault.Error
@@ -103,12 +104,12 @@ func (r *importing) importFile(ctx context.Context, f importedFile) error {
 		return nil
 	}
 	if err == nil && r.store == nil {
-		if r.store, err = r.app.create(ctx); err != nil {
+		if r.store, err = r.app.OpenOrCreate(ctx); err != nil {
 			return err
 		}
 	}
 	if err == nil && r.importer == nil {
-		r.importer, err = transcripts.NewImporter(ctx, r.store.ledger)
+		r.importer, err = transcripts.NewImporter(ctx, r.store.Ledger)
 	}
 	if err == nil {
 		_, err = r.importer.Import(ctx, t)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
@@ -36,9 +37,9 @@ type askedCall struct {
 	input json.RawMessage
 }
 
-// asked returns calls with their whole inputs, which it reads from the streams of
+// askedCalls returns calls with their whole inputs, which it reads from the streams of
 // their sessions where the fold of the calls does not hold them.
-func (s *ledgerStore) asked(ctx context.Context, all []calls.Call) ([]askedCall, error) {
+func askedCalls(ctx context.Context, s *stores.Store, all []calls.Call) ([]askedCall, error) {
 	found := make([]askedCall, len(all))
 	missing := map[domain.SessionID][]*askedCall{}
 	for i, c := range all {
@@ -48,7 +49,7 @@ func (s *ledgerStore) asked(ctx context.Context, all []calls.Call) ([]askedCall,
 		}
 	}
 	for session, unread := range missing {
-		if err := s.readInputs(ctx, session, unread); err != nil {
+		if err := readInputs(ctx, s, session, unread); err != nil {
 			return nil, err
 		}
 	}
@@ -56,14 +57,14 @@ func (s *ledgerStore) asked(ctx context.Context, all []calls.Call) ([]askedCall,
 }
 
 // readInputs reads the inputs of some calls of a session.
-func (s *ledgerStore) readInputs(ctx context.Context, session domain.SessionID, unread []*askedCall) error {
+func readInputs(ctx context.Context, s *stores.Store, session domain.SessionID, unread []*askedCall) error {
 	at := map[events.Revision][]*askedCall{}
 	first, last := unread[0].AskedAt.Revision, unread[0].AskedAt.Revision
 	for _, c := range unread {
 		at[c.AskedAt.Revision] = append(at[c.AskedAt.Revision], c)
 		first, last = min(first, c.AskedAt.Revision), max(last, c.AskedAt.Revision)
 	}
-	for v, err := range s.ledger.Read(ctx, events.SessionStream(session), first-1) {
+	for v, err := range s.Ledger.Read(ctx, events.SessionStream(session), first-1) {
 		if err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 )
 
 // interruptions is how often a run of each session is interrupted, by several
@@ -82,7 +83,7 @@ func interruptInto(t *testing.T, trajectory, dir string, whole time.Duration) {
 		store := filepath.Join(dir, fmt.Sprint("store", n))
 		exit, _ := interruptRun(t, trajectory, store, sent, after)
 		met[exit]++
-		if missing(store) {
+		if stores.Missing(store) {
 			continue
 		}
 		where := fmt.Sprintf("%s %d, %v after the first line (seed %d)", sent, n, after, seed)

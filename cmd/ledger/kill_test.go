@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 )
 
 // kills is how often the program is killed, in stores of their own after a
@@ -79,7 +81,7 @@ func killInto(t *testing.T, trajectory string, whole time.Duration) {
 		if !killRun(t, trajectory, store, filepath.Join(dir, fmt.Sprint("space", n)), after) {
 			met["ended before the kill"]++
 		}
-		if missing(store) {
+		if stores.Missing(store) {
 			met["killed before there was a store"]++
 			continue
 		}
@@ -91,7 +93,7 @@ func killInto(t *testing.T, trajectory string, whole time.Duration) {
 		}
 	}
 	lost := 0
-	if !missing(store) {
+	if !stores.Missing(store) {
 		lost = bytes.Count(ledger(t, store, "call", "ls", "--outcome", "lost", "-o", "jsonl").out, []byte("\n"))
 	}
 	t.Logf("%d kills (seed %d): %v; %d calls were lost; a whole run takes %v", perStore, seed, met, lost, whole)

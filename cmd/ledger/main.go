@@ -22,7 +22,7 @@ func start() int {
 	defer leave(nil)
 	ctx, stop := interruptible(ctx)
 	defer stop()
-	a := &app{Printer: render.NewPrinter(leave), in: os.Stdin, entropy: rand.Reader}
+	a := newApp(render.NewPrinter(leave), os.Stdin, rand.Reader)
 	return a.run(ctx, os.Args[1:])
 }
 

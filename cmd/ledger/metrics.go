@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
@@ -81,7 +82,7 @@ func (g gauge) Collect(to chan<- prometheus.Metric) {
 	told(slowMetric, prometheus.CounterValue, float64(vitals.Health.Slow))
 	collectHealth("log", vitals.Health, to)
 	if g.kept != nil {
-		collectHealth(outputsName, g.kept.Health(), to)
+		collectHealth(stores.OutputsName, g.kept.Health(), to)
 	}
 }
 

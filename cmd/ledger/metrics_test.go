@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/rand"
 	"errors"
 	"io"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
@@ -50,7 +52,7 @@ func newMeasured(t *testing.T, cfg server.Config, node bool) *measured {
 		t.Fatal(err)
 	}
 	cfg.Connections = conns.New(conns.Config{})
-	m.host = &host{app: &app{Printer: &render.Printer{Now: time.Now}}, cfg: cfg, log: slog.New(slog.DiscardHandler), kept: kept, store: &ledgerStore{}}
+	m.host = &host{app: newApp(&render.Printer{Now: time.Now}, nil, rand.Reader), cfg: cfg, log: slog.New(slog.DiscardHandler), kept: kept, store: &stores.Store{}}
 	if !node {
 		m.host.meter = newMeter(store)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/projections/calls"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
@@ -37,7 +38,7 @@ or a call that has one output. With --stat, say what is known of it instead.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.reading(cmd.Context(), func(s *ledgerStore) error { return a.printOutput(cmd.Context(), s, args[0], p) })
+			return a.Read(cmd.Context(), func(s *stores.Store) error { return a.printOutput(cmd.Context(), s, args[0], p) })
 		},
 	}
 	cmd.Flags().Int64Var(&p.offset, "offset", 1, "the first line to print")
@@ -53,15 +54,15 @@ type outputRow struct {
 	Channel    string         `json:"channel"`
 }
 
-func (a *app) printOutput(ctx context.Context, s *ledgerStore, id string, p page) error {
+func (a *app) printOutput(ctx context.Context, s *stores.Store, id string, p page) error {
 	if p.offset < 1 || p.limit < 0 {
 		return fault.Usage("--offset counts lines from 1, and --limit is not below zero")
 	}
-	ref, err := s.ref(ctx, id)
+	ref, err := refOf(ctx, s, id)
 	if err != nil {
 		return err
 	}
-	o, err := s.outputs.Open(ctx, ref)
+	o, err := s.Outputs.Open(ctx, ref)
 	if err != nil {
 		return err
 	}
@@ -75,13 +76,13 @@ func (a *app) printOutput(ctx context.Context, s *ledgerStore, id string, p page
 	return a.printPage(ctx, o, p)
 }
 
-// ref returns the reference that is meant: written out, or that of what a call
+// refOf returns the reference that is meant: written out, or that of what a call
 // returned, as text where it has a text.
-func (s *ledgerStore) ref(ctx context.Context, id string) (domain.Ref, error) {
+func refOf(ctx context.Context, s *stores.Store, id string) (domain.Ref, error) {
 	if domain.IsRef(id) {
 		return domain.ParseRef(id)
 	}
-	state, err := folded(ctx, s, calls.Projection())
+	state, err := stores.Current(ctx, s, calls.Projection())
 	if err != nil {
 		return domain.Ref{}, err
 	}

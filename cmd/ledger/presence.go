@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/registry"
@@ -40,7 +41,7 @@ func (p *presence) begin(ctx context.Context) error {
 	}
 	writer := p.ledger.Writer(events.ProcessStream(id), 0)
 	started := events.ProcessStarted{
-		Process: id, Host: hostName(), PID: os.Getpid(), Program: serveWord, Version: version(),
+		Process: id, Host: hostName(), PID: os.Getpid(), Program: stores.ServeCommand, Version: version(),
 		Until: p.ledger.Now().Add(servingLease), Address: p.address,
 	}
 	if _, err := writer.Append(ctx, p.ledger.Draft(started, domain.EventID{})); err != nil {
@@ -83,7 +84,7 @@ func (p *presence) again(ctx context.Context) bool {
 		if err == nil {
 			break
 		}
-		if ctx.Err() != nil || pause(ctx, wait) != nil {
+		if ctx.Err() != nil || stores.Sleep(ctx, wait) != nil {
 			return false
 		}
 		p.log.Warn("not on record", "error", err)
@@ -126,4 +127,12 @@ func endProcess(ctx context.Context, ledger *events.Ledger, id domain.ProcessID)
 			return err
 		}
 	}
+}
+
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "localhost"
+	}
+	return name
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstest"
@@ -67,7 +68,7 @@ func TestWhoServesStaysOnRecord(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			living, dead := livesIn(t, ledger)
-			if len(living) != 1 || len(dead) != 0 || living[0].Process != noted || living[0].Address != "http://node:1" || living[0].Program != serveWord {
+			if len(living) != 1 || len(dead) != 0 || living[0].Process != noted || living[0].Address != "http://node:1" || living[0].Program != stores.ServeCommand {
 				t.Fatalf("%s: %+v live and %+v are dead, want the one that is noted, %s", when, living, dead, noted)
 			}
 			return living[0]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"time"
@@ -12,17 +13,19 @@ import (
 	"github.com/settlement-ledger/ledger/builtins/permission"
 	"github.com/settlement-ledger/ledger/builtins/workspace"
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/registry"
 	"github.com/settlement-ledger/ledger/registry/outputs"
+	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 	"github.com/settlement-ledger/ledger/runner"
 	"github.com/settlement-ledger/ledger/runner/engine"
 )
 
 // A program is this process at work in a store that it opened.
 type program struct {
-	*ledgerStore
+	*stores.Store
 	*engine.Process
 	recovered recovered
 }
@@ -37,19 +40,19 @@ type recovered struct {
 // begin puts this process on record in an open store, with a lease. It recovers for
 // the command that is there for it, and where this process holds the folder. The
 // caller ends the program, and the store closes with it.
-func (a *app) begin(ctx context.Context, s *ledgerStore) (*program, error) {
-	p := &program{ledgerStore: s}
+func (a *app) begin(ctx context.Context, s *stores.Store) (*program, error) {
+	p := &program{Store: s}
 	config := engine.ProcessConfig{
-		ID: s.process, Ledger: s.ledger, Checkpoints: s.checkpoints, Outputs: s.outputs, Program: "ledger", Version: version(), Address: s.address,
-		Lease: a.lease, InStore: s.node == nil, Recover: a.recovering || s.holds(),
+		ID: s.Process, Ledger: s.Ledger, Checkpoints: s.Checkpoints, Outputs: s.Outputs, Program: "ledger", Version: version(), Address: s.NodeAddress,
+		Lease: a.lease, InStore: s.Node == nil, Recover: a.recovering || s.Holds(),
 		Judge: func(j *runner.Judgement) error {
-			s.endHolders(j)
+			endHolders(s, j)
 			return nameDead(j, a.dead)
 		},
 	}
-	if s.node == nil {
+	if s.Node == nil {
 		config.Sweep = func(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error)) error {
-			swept, err := s.sweep(ctx, recorded)
+			swept, err := s.Sweep(ctx, recorded)
 			p.recovered.Outputs, p.recovered.Bytes = swept.Outputs, swept.Bytes
 			return err
 		}
@@ -59,13 +62,13 @@ func (a *app) begin(ctx context.Context, s *ledgerStore) (*program, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	p.recovered.Recovered = p.Process.Recovered()
-	if s.sharing != nil {
+	if s.Sharing != nil {
 		if config.Recover {
-			err = s.sharing.Recovered()
+			err = s.Sharing.Recovered()
 		}
 		again := func(ctx context.Context) { p.recoverAgain(ctx, a.Logger(slog.LevelWarn)) }
-		s.tookOver.Store(&again)
-		if !config.Recover && s.holds() { // it took the folder over meanwhile
+		s.TookOver.Store(&again)
+		if !config.Recover && s.Holds() { // it took the folder over meanwhile
 			again(ctx)
 		}
 	}
@@ -80,43 +83,35 @@ func (a *app) begin(ctx context.Context, s *ledgerStore) (*program, error) {
 func (p *program) recoverAgain(ctx context.Context, log *slog.Logger) {
 	_, err := p.Recover(ctx)
 	if err == nil {
-		err = p.sharing.Recovered()
+		err = p.Sharing.Recovered()
 	}
 	if err != nil && ctx.Err() == nil {
 		log.Warn("what the last holder of the folder left is not recovered: ledger recover does", "error", err)
 	}
 }
 
-// sweep removes outputs that crashes left, if this process holds the folder.
-func (s *ledgerStore) sweep(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error)) (outputs.Swept, error) {
-	if s.sharing != nil {
-		return s.sharing.Sweep(ctx, recorded)
-	}
-	return s.folder.outputs.Sweep(ctx, recorded)
-}
-
 // end ends the program and closes the store. What ctx asks for no longer matters.
 func (p *program) end(ctx context.Context) error {
-	return errors.Join(p.Process.Close(ctx), p.ledgerStore.Close())
+	return errors.Join(p.Process.Close(ctx), p.Store.Close())
 }
 
 // judged judges all processes. It is for commands that are on record themselves
 // only if there is something to end.
-func (s *ledgerStore) judged(started *runner.Lives, now time.Time) runner.Judgement {
+func judged(s *stores.Store, started *runner.Lives, now time.Time) runner.Judgement {
 	j := started.Judge(domain.ProcessID{}, now, false)
-	s.endHolders(&j)
+	endHolders(s, &j)
 	return j
 }
 
 // endHolders counts processes as dead that had the lock of the folder before, or
 // worked without a lease, which takes the lock: however long a lease runs, this
 // process has the lock, or found that none has.
-func (s *ledgerStore) endHolders(j *runner.Judgement) {
-	if !s.holds() {
+func endHolders(s *stores.Store, j *runner.Judgement) {
+	if !s.Holds() {
 		return
 	}
 	j.Dead, j.Unknown = append(j.Dead, j.Unknown...), nil
-	before := s.heldBefore()
+	before := s.HeldBefore()
 	j.Living = slices.DeleteFunc(j.Living, func(p events.ProcessStarted) bool {
 		dead := slices.Contains(before, p.Process)
 		if dead {
@@ -181,7 +176,7 @@ func (p *program) open(ctx context.Context, a *app, s setup) (*bench, error) {
 		Agents:   permission.Agents{Default: domain.AgentID(s.agent), Rules: map[domain.AgentID]domain.Rules{domain.AgentID(s.agent): s.rules}},
 		Approver: a.approver(ctx), Person: osUser(), ApprovalLife: s.approvalLife,
 		Tools: func(gate *permission.Gate) (registry.Tools, error) {
-			return builtins.Tools(builtins.Config{Workspace: root, Permission: gate, Outputs: kept{p.outputs}, Environment: s.environment})
+			return builtins.Tools(builtins.Config{Workspace: root, Permission: gate, Outputs: kept{p.Outputs}, Environment: s.environment})
 		},
 		Runner: runner.Config{Provider: s.provider, Steps: s.steps},
 	})
@@ -189,4 +184,22 @@ func (p *program) open(ctx context.Context, a *app, s setup) (*bench, error) {
 		return nil, errors.Join(err, root.Close())
 	}
 	return b, nil
+}
+
+// kept opens managed outputs for the builtin tools.
+type kept struct{ remote.BlobStore }
+
+// Open opens one output.
+func (k kept) Open(ctx context.Context, ref domain.Ref) (io.ReadCloser, domain.Retained, error) {
+	out, err := k.BlobStore.Open(ctx, ref)
+	if pruned, ok := errors.AsType[*outputs.PrunedError](err); ok {
+		return nil, domain.Retained{}, &builtins.Pruned{At: pruned.At, Policy: pruned.Policy, SHA256: pruned.Retained.SHA256}
+	}
+	if errors.Is(err, outputs.ErrNotFound) {
+		return nil, domain.Retained{}, fmt.Errorf("%w: %w", builtins.ErrAbsent, err)
+	}
+	if err != nil {
+		return nil, domain.Retained{}, err
+	}
+	return out, out.Retained(), nil
 }

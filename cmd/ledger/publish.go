@@ -10,14 +10,16 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/spf13/cobra"
+
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/publish"
 	"github.com/settlement-ledger/ledger/projections/publish/jetstream"
 	"github.com/settlement-ledger/ledger/projections/publish/jsonl"
-	"github.com/spf13/cobra"
 )
 
 // A publication is what the flags of ledger publish ask for.
@@ -67,9 +69,9 @@ func (a *app) publishCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.writing(cmd.Context(), func(s *ledgerStore) error {
+			return a.Write(cmd.Context(), func(s *stores.Store) error {
 				for _, o := range orders {
-					if err := s.checkKinds(cmd.Context(), o.Filter.Kinds); err != nil {
+					if err := checkKinds(cmd.Context(), s, o.Filter.Kinds); err != nil {
 						return err
 					}
 				}
@@ -182,16 +184,12 @@ func openTarget(ctx context.Context, o publish.JobConfig, at events.Position) (p
 	return jetstream.Open(ctx, o.To, o.Topic, o.Name)
 }
 
-// claimsName is the folder of the claims on consumers, in that of a store or of
-// a node.
-const claimsName = "claims"
-
-func (a *app) desk(s *ledgerStore) *publish.Relay {
-	holder := fmt.Sprintf("process %d (%s)", os.Getpid(), a.command)
-	return publish.NewRelay(s.store, s.checkpoints, publish.NewFileLocker(s.claims, holder), a.Now)
+func (a *app) desk(s *stores.Store) *publish.Relay {
+	holder := fmt.Sprintf("process %d (%s)", os.Getpid(), a.Command)
+	return publish.NewRelay(s.Log, s.Checkpoints, publish.NewFileLocker(s.ClaimsDir, holder), a.Now)
 }
 
-func (a *app) publish(ctx context.Context, s *ledgerStore, p publication, orders []publish.JobConfig) error {
+func (a *app) publish(ctx context.Context, s *stores.Store, p publication, orders []publish.JobConfig) error {
 	desk := a.desk(s)
 	var complaining sync.Mutex
 	for i := range orders {

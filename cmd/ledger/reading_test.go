@@ -21,6 +21,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
@@ -33,7 +34,7 @@ func digests(t *testing.T, store string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	noError(t, filepath.WalkDir(store, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && d.Name() == viewsName {
+		if err == nil && d.IsDir() && d.Name() == stores.ViewsName {
 			return fs.SkipDir
 		}
 		if err != nil || d.IsDir() {
@@ -170,7 +171,7 @@ func TestAnotherUsersFolderIsReadAndVerified(t *testing.T) {
 	if after := digests(t, store); !maps.Equal(after, before) {
 		t.Errorf("another user changed %v", changed(before, after))
 	}
-	if _, err := os.Stat(filepath.Join(store, viewsName)); err == nil {
+	if _, err := os.Stat(filepath.Join(store, stores.ViewsName)); err == nil {
 		t.Error("another user left answers in the folder")
 	}
 	// A user who may write there leaves no files of another owner either.
@@ -214,11 +215,12 @@ func TestAFolderIsFollowedPastItsProcesses(t *testing.T) {
 	t.Parallel()
 	store := seeded(t)
 	read, write := io.Pipe()
-	a := &app{Printer: &render.Printer{Out: bufio.NewWriter(write), Err: io.Discard, Env: os.LookupEnv, Now: time.Now, Format: render.AsJSONLines}, entropy: rand.Reader, store: store}
+	a := newApp(&render.Printer{Out: bufio.NewWriter(write), Err: io.Discard, Env: os.LookupEnv, Now: time.Now, Format: render.AsJSONLines}, nil, rand.Reader)
+	a.Named = store
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- a.reading(ctx, func(s *ledgerStore) error {
+		ended <- a.Read(ctx, func(s *stores.Store) error {
 			return a.tailEvents(ctx, s, eventFilter{kinds: []string{"PromptAdmitted"}}, tail{1, true})
 		})
 		write.Close()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
@@ -44,7 +45,7 @@ session.`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			query.at = append(args, "now")[0]
-			return a.reading(cmd.Context(), func(s *ledgerStore) error { return a.showRegistry(cmd.Context(), s, query) })
+			return a.Read(cmd.Context(), func(s *stores.Store) error { return a.showRegistry(cmd.Context(), s, query) })
 		},
 	}
 	cmd.Flags().StringVar(&query.location, "location", "", "as seen in this directory or workspace")
@@ -61,12 +62,12 @@ type moment struct {
 	time     time.Time       // zero: at any time
 }
 
-func (a *app) momentOf(ctx context.Context, s *ledgerStore, text string) (moment, error) {
+func (a *app) momentOf(ctx context.Context, s *stores.Store, text string) (moment, error) {
 	if text == "now" {
 		return moment{}, nil
 	}
 	if position, err := events.ParsePosition(text); err == nil {
-		end, err := s.head(ctx)
+		end, err := s.Head(ctx)
 		if err != nil {
 			return moment{}, err
 		}
@@ -86,13 +87,13 @@ func (a *app) momentOf(ctx context.Context, s *ledgerStore, text string) (moment
 }
 
 // catalogAt returns the catalog as it was at a moment.
-func (s *ledgerStore) catalogAt(ctx context.Context, m moment) (*catalog.State, error) {
+func catalogAt(ctx context.Context, s *stores.Store, m moment) (*catalog.State, error) {
 	projection := catalog.Projection()
 	if m == (moment{}) {
-		return folded(ctx, s, projection)
+		return stores.Current(ctx, s, projection)
 	}
 	state := projection.Init()
-	for v, err := range s.ledger.ReadAll(ctx, events.Position{}) {
+	for v, err := range s.Ledger.ReadAll(ctx, events.Position{}) {
 		if err != nil {
 			return nil, err
 		}
@@ -151,12 +152,12 @@ type registeredRow struct {
 	Hides       []domain.RegistrationID `json:"hides"`     // from the one that would come into effect next
 }
 
-func (a *app) showRegistry(ctx context.Context, s *ledgerStore, q registryQuery) error {
+func (a *app) showRegistry(ctx context.Context, s *stores.Store, q registryQuery) error {
 	m, err := a.momentOf(ctx, s, q.at)
 	if err != nil {
 		return err
 	}
-	state, err := s.catalogAt(ctx, m)
+	state, err := catalogAt(ctx, s, m)
 	if err != nil {
 		return err
 	}
@@ -167,7 +168,7 @@ func (a *app) showRegistry(ctx context.Context, s *ledgerStore, q registryQuery)
 	}
 	var session calls.Session
 	if q.session != "" {
-		if session, _, err = s.session(ctx, q.session); err != nil {
+		if session, _, err = sessionOf(ctx, s, q.session); err != nil {
 			return err
 		}
 		q.location = cmp.Or(q.location, session.Location)

@@ -14,6 +14,7 @@ import (
 	"github.com/settlement-ledger/ledger/builtins"
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections"
@@ -138,7 +139,7 @@ know: it is listed with the reason, and the other sessions are recovered.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a.recovering = true
-			return a.working(cmd.Context(), a.open, func(p *program) error { return a.showRecovered(p.recovered) })
+			return a.working(cmd.Context(), a.Open, func(p *program) error { return a.showRecovered(p.recovered) })
 		},
 	}
 	cmd.Flags().StringSliceVar(&a.dead, "process", nil, "a process without a lease that you know is dead")
@@ -146,7 +147,7 @@ know: it is listed with the reason, and the other sessions are recovered.`,
 }
 
 // working opens a store, begins a program in it, calls use, and ends it.
-func (a *app) working(ctx context.Context, open func(context.Context) (*ledgerStore, error), use func(*program) error) error {
+func (a *app) working(ctx context.Context, open func(context.Context) (*stores.Store, error), use func(*program) error) error {
 	s, err := open(ctx)
 	if err != nil {
 		return err
@@ -228,7 +229,7 @@ func (a *app) runSession(ctx context.Context, f runFlags, prompt string) error {
 	if prompt == "" && len(speaks.Prompts(0)) == 0 {
 		return fault.Usage("no prompt: the trajectory %s begins without one, and none is given", f.script)
 	}
-	return a.working(ctx, a.create, func(p *program) error {
+	return a.working(ctx, a.OpenOrCreate, func(p *program) error {
 		b, err := p.open(ctx, a, f.setup)
 		if err != nil {
 			return err
@@ -249,7 +250,7 @@ func (a *app) resumeSession(ctx context.Context, f runFlags, id string, elsewher
 	if err != nil {
 		return err
 	}
-	return a.working(ctx, a.open, func(p *program) error {
+	return a.working(ctx, a.Open, func(p *program) error {
 		session, err := p.resumable(ctx, id)
 		if err != nil {
 			return err
@@ -268,7 +269,7 @@ func (a *app) resumeSession(ctx context.Context, f runFlags, id string, elsewher
 }
 
 func (p *program) resumable(ctx context.Context, id string) (calls.Session, error) {
-	s, err := folded(ctx, p.ledgerStore, calls.Projection())
+	s, err := stores.Current(ctx, p.Store, calls.Projection())
 	if err != nil {
 		return calls.Session{}, err
 	}
@@ -289,7 +290,7 @@ func (p *program) resumable(ctx context.Context, id string) (calls.Session, erro
 // that is given stands for those before the first reply.
 func (a *app) carry(ctx context.Context, b *bench, speaks *script.Script, session domain.SessionID, prompt string) error {
 	w := a.watch(a.Err, session)
-	ran := w.during(ctx, b.ledgerStore, func() error {
+	ran := w.during(ctx, b.Store, func() error {
 		for {
 			n, err := b.admit(ctx, speaks, session, prompt)
 			if err != nil {
@@ -308,7 +309,7 @@ func (a *app) carry(ctx context.Context, b *bench, speaks *script.Script, sessio
 			}
 		}
 	})
-	return errors.Join(ran, a.showRun(context.WithoutCancel(ctx), b.ledgerStore, session))
+	return errors.Join(ran, a.showRun(context.WithoutCancel(ctx), b.Store, session))
 }
 
 // tellUnanswered says that a trajectory ends with a prompt.
@@ -331,7 +332,7 @@ func (b *bench) admit(ctx context.Context, speaks *script.Script, session domain
 		prompts = []string{prompt}
 	}
 	for _, text := range prompts[min(waiting(s), len(prompts)):] {
-		if err := b.Runner.Admit(ctx, session, b.ledger.Mint().Message(), text); err != nil {
+		if err := b.Runner.Admit(ctx, session, b.Ledger.Mint().Message(), text); err != nil {
 			return n, err
 		}
 	}
@@ -357,9 +358,9 @@ type runResult struct {
 	Text     string           `json:"text"`    // of the last reply
 }
 
-func (a *app) showRun(ctx context.Context, s *ledgerStore, session domain.SessionID) error {
+func (a *app) showRun(ctx context.Context, s *stores.Store, session domain.SessionID) error {
 	p := conversation.Projection()
-	c, err := projections.Fold(p, p.Init(), s.ledger.Read(ctx, events.SessionStream(session), 0))
+	c, err := projections.Fold(p, p.Init(), s.Ledger.Read(ctx, events.SessionStream(session), 0))
 	if err != nil {
 		return err
 	}

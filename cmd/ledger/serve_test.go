@@ -138,7 +138,7 @@ func (l listening) Addr() net.Addr { return net.TCPAddrFromAddrPort(netip.MustPa
 // its machine by the loopback.
 func TestOthersReachAHostByItsName(t *testing.T) {
 	t.Parallel()
-	s := &host{app: &app{Printer: &render.Printer{Now: time.Now}, entropy: zeros{}}, cfg: server.Config{TLS: &tls.Config{}}}
+	s := &host{app: newApp(&render.Printer{Now: time.Now}, nil, zeros{}), cfg: server.Config{TLS: &tls.Config{}}}
 	for _, test := range []struct{ listens, given, node, outputs string }{
 		{"0.0.0.0:99", "", "https://" + hostName() + ":99", "https://127.0.0.1:99"},
 		{"[::]:99", "", "https://" + hostName() + ":99", "https://127.0.0.1:99"},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
@@ -34,7 +35,7 @@ func (a *app) sessionList() *cobra.Command {
 		Example: "  ledger session ls\n  ledger session ls --since 2d --limit 20\n  ledger session ls -o json | jq '.[] | select(.open > 0)'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.reading(cmd.Context(), func(s *ledgerStore) error { return a.listSessions(cmd.Context(), s, filter) })
+			return a.Read(cmd.Context(), func(s *stores.Store) error { return a.listSessions(cmd.Context(), s, filter) })
 		},
 	}
 	cmd.Flags().StringVar(&filter.agent, "agent", "", "only those of this agent")
@@ -44,11 +45,11 @@ func (a *app) sessionList() *cobra.Command {
 	return cmd
 }
 
-func (a *app) listSessions(ctx context.Context, s *ledgerStore, filter sessionFilter) error {
+func (a *app) listSessions(ctx context.Context, s *stores.Store, filter sessionFilter) error {
 	if err := filter.when.resolve(a); err != nil {
 		return err
 	}
-	state, err := folded(ctx, s, calls.Projection())
+	state, err := stores.Current(ctx, s, calls.Projection())
 	if err != nil {
 		return err
 	}
@@ -110,7 +111,7 @@ func (a *app) sessionShow() *cobra.Command {
 		Example: "  ledger session show @last\n  ledger session show ses_…4K2P9Q\n  ledger session show 4K2P9Q -o json",
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.completeSessions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.reading(cmd.Context(), func(s *ledgerStore) error { return a.showSession(cmd.Context(), s, orLast(args), full) })
+			return a.Read(cmd.Context(), func(s *stores.Store) error { return a.showSession(cmd.Context(), s, orLast(args), full) })
 		},
 	}
 	fullFlag(cmd, &full)
@@ -139,13 +140,13 @@ type happening struct {
 	known    calls.Call
 }
 
-func (a *app) showSession(ctx context.Context, s *ledgerStore, id string, full bool) error {
-	session, state, err := s.session(ctx, id)
+func (a *app) showSession(ctx context.Context, s *stores.Store, id string, full bool) error {
+	session, state, err := sessionOf(ctx, s, id)
 	if err != nil {
 		return err
 	}
 	detail := sessionDetail{sessionRow: sessionRowOf(session), Timeline: []happening{}}
-	for v, err := range s.ledger.Read(ctx, events.SessionStream(session.ID), 0) {
+	for v, err := range s.Ledger.Read(ctx, events.SessionStream(session.ID), 0) {
 		if err != nil {
 			return err
 		}

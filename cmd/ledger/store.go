@@ -9,20 +9,18 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/projections"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 	"github.com/settlement-ledger/ledger/runner"
 	"github.com/settlement-ledger/ledger/runner/engine"
-	"github.com/settlement-ledger/ledger/runner/engine/shared"
-	"github.com/spf13/cobra"
 )
-
-// outputsName is the folder of the outputs in a folder of a store.
-const outputsName = engine.OutputsFolder
 
 func (a *app) storeCommand() *cobra.Command {
 	cmd := a.group("store", "Look after a store: its size, its health, its backups",
@@ -121,9 +119,9 @@ func (a *app) storeCheck(ctx context.Context) error {
 
 // presentStore returns the folder of the store that is meant, which is there.
 func (a *app) presentStore() (string, error) {
-	dir, err := a.storeDir()
-	if err == nil && missing(dir) {
-		return "", noStore(dir)
+	dir, err := a.Folder()
+	if err == nil && stores.Missing(dir) {
+		return "", stores.NoStore(dir)
 	}
 	return dir, err
 }
@@ -145,10 +143,10 @@ func (a *app) checkAt(ctx context.Context, dir string) (*checkup, error) {
 	}
 	c.Records, c.Streams, c.Checkpoints, c.End, c.Digest = log.Records, log.Streams, log.Checkpoints, render.OrNull(log.End), render.OrNull(log.Digest)
 	c.Files, c.Bytes, c.Opened, c.Closed, c.Locked = log.Files, log.Bytes, log.Opened, log.Closed, log.Locked
-	kept, err := outputs.Check(ctx, filepath.Join(dir, outputsName), nil, func(f outputs.Corruption) {
-		row := damageRow{Part: outputsName, Offset: offsetOf(f.Offset), Detail: f.Detail}
+	kept, err := outputs.Check(ctx, filepath.Join(dir, stores.OutputsName), nil, func(f outputs.Corruption) {
+		row := damageRow{Part: stores.OutputsName, Offset: offsetOf(f.Offset), Detail: f.Detail}
 		if f.File != "" {
-			row.File = render.OrNull(outputsName + "/" + f.File)
+			row.File = render.OrNull(stores.OutputsName + "/" + f.File)
 		}
 		if !f.Ref.Settlement().IsZero() {
 			row.Output = render.OrNull(f.Ref.String())
@@ -158,12 +156,12 @@ func (a *app) checkAt(ctx context.Context, dir string) (*checkup, error) {
 	if err != nil {
 		return nil, err
 	}
-	known, err := outputs.Inventory(ctx, filepath.Join(dir, outputsName), nil)
+	known, err := outputs.Inventory(ctx, filepath.Join(dir, stores.OutputsName), nil)
 	if err != nil && kept.Opened {
 		return c, context.Cause(ctx) // what cannot be read is listed
 	}
 	for _, lost := range named.Missing(known) {
-		c.Damages = append(c.Damages, damageRow{Part: outputsName, Output: render.OrNull(lost.Ref.String()), Stream: render.OrNull(lost.Stream), Detail: lost.Reason})
+		c.Damages = append(c.Damages, damageRow{Part: stores.OutputsName, Output: render.OrNull(lost.Ref.String()), Stream: render.OrNull(lost.Stream), Detail: lost.Reason})
 	}
 	c.Outputs, c.Files, c.Bytes = kept.Outputs, c.Files+kept.Files, c.Bytes+kept.Bytes
 	return c, nil
@@ -273,15 +271,15 @@ any other program does so with the Backup method of package embedded.`,
 }
 
 func (a *app) storeBackup(ctx context.Context, dir string) error {
-	if _, err := a.storeDir(); err != nil {
+	if _, err := a.Folder(); err != nil {
 		return err
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return err
 	}
-	return a.writing(ctx, func(s *ledgerStore) error {
-		row, err := s.backup(ctx, dir)
+	return a.Write(ctx, func(s *stores.Store) error {
+		row, err := backUp(ctx, s, dir)
 		if err != nil {
 			return err
 		}
@@ -296,19 +294,13 @@ func (a *app) storeBackup(ctx context.Context, dir string) error {
 	})
 }
 
-// backup makes a backup of a folder, or has whoever serves it make one.
-func (s *ledgerStore) backup(ctx context.Context, dir string) (backupRow, error) {
-	if s.sharing == nil {
-		return backupRow{}, fault.Usage("a backup is of a folder: %s is not one", s.name)
+// backUp makes a backup of a folder, or has whoever serves it make one.
+func backUp(ctx context.Context, s *stores.Store, dir string) (backupRow, error) {
+	if s.Sharing == nil {
+		return backupRow{}, fault.Usage("a backup is of a folder: %s is not one", s.Name)
 	}
-	made, err := s.sharing.Backup(ctx, dir)
-	return backupRowOf(dir, s.name, made.Backup, made.Written), err
-}
-
-// backup makes a backup of the folder.
-func (f *folderStore) backup(ctx context.Context, dir string) (made shared.BackupReport, err error) {
-	made.Backup, made.Written, err = f.store.Backup(ctx, dir, embedded.NamedPart{Name: outputsName, Part: engine.BackedUpOutputs{Store: f.outputs}})
-	return made, err
+	made, err := s.Sharing.Backup(ctx, dir)
+	return backupRowOf(dir, s.Name, made.Backup, made.Written), err
 }
 
 func (a *app) storeRestoreCommand() *cobra.Command {
@@ -324,7 +316,7 @@ outputs to theirs. A backup that is damaged names the file and leaves no store.`
 }
 
 func (a *app) storeRestore(ctx context.Context, backup string) error {
-	dir, err := a.storeDir()
+	dir, err := a.Folder()
 	if err != nil {
 		return err
 	}
@@ -337,7 +329,7 @@ func (a *app) storeRestore(ctx context.Context, backup string) error {
 		return err
 	}
 	if len(c.Damages) == 0 { // what is damaged may not open, and is listed
-		s, err := a.openAt(ctx, dir)
+		s, err := a.OpenSharedFolder(ctx, dir)
 		if err == nil {
 			err = s.Close()
 		}
@@ -405,21 +397,21 @@ func (a *app) storeCompact(ctx context.Context) error {
 // compactAt compacts the store in a folder, which this process opens for itself. A
 // process on record as alive would wait for it, and could lose its lease.
 func (a *app) compactAt(ctx context.Context, dir string) (err error) {
-	s, err := a.openFolder(ctx, dir, embedded.Owner{Command: a.command})
+	s, err := a.OpenFolder(ctx, dir, embedded.Owner{Command: a.Command})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	lives, err := folded(ctx, s, runner.Processes())
+	lives, err := stores.Current(ctx, s, runner.Processes())
 	if err != nil {
 		return err
 	}
 	var alive []string
-	for _, p := range s.judged(lives, a.Now()).Living {
+	for _, p := range judged(s, lives, a.Now()).Living {
 		alive = append(alive, fmt.Sprintf("process %d (%s on %s, its lease runs until %s)", p.PID, p.Program, p.Host, p.Until.UTC().Format(time.RFC3339)))
 	}
 	if len(alive) > 0 {
 		return fault.WithHint(fmt.Errorf("compact %s: %w by %s", dir, events.ErrInUse, strings.Join(alive, ", ")), "end these processes, or wait until their leases have run out")
 	}
-	return errors.Join(s.folder.store.Compact(ctx), s.folder.outputs.Compact(ctx))
+	return errors.Join(s.Folder.Log.Compact(ctx), s.Folder.Outputs.Compact(ctx))
 }

@@ -159,7 +159,7 @@ func (a *app) benchDir(given string) (string, error) {
 	if given != "" {
 		return given, nil
 	}
-	store, err := a.storeDir()
+	store, err := a.Folder()
 	if err != nil {
 		return "", err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/events"
 )
 
@@ -52,7 +53,7 @@ type copyRow struct {
 // A copying is a copy under way.
 type copying struct {
 	*app
-	from, to *ledgerStore
+	from, to *stores.Store
 	row      copyRow
 	through  events.Position // the last record of from that is copied
 	progress *render.Progress
@@ -60,24 +61,24 @@ type copying struct {
 }
 
 func (a *app) storeCopy(ctx context.Context, from, to string) (err error) {
-	source, err := addressIn("FROM", from)
+	source, err := stores.ParseAddressOf("FROM", from)
 	if err != nil {
 		return err
 	}
-	target, err := addressIn("TO", to)
+	target, err := stores.ParseAddressOf("TO", to)
 	if err != nil {
 		return err
 	}
-	if source.same(target) {
+	if source.Same(target) {
 		return fault.Usage("%s would be copied into itself", source)
 	}
 	c := &copying{app: a, row: copyRow{From: source.String(), To: target.String()}, progress: a.Progress()}
 	defer c.progress.End()
-	if c.from, err = a.openToRead(ctx, source); err != nil {
+	if c.from, err = a.OpenToReadAt(ctx, source); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.from.Close()) }()
-	if c.to, err = a.createAt(ctx, target); err != nil {
+	if c.to, err = a.OpenOrCreateAt(ctx, target); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.to.Close()) }()
@@ -95,7 +96,7 @@ func (a *app) storeCopy(ctx context.Context, from, to string) (err error) {
 }
 
 func (c *copying) run(ctx context.Context) error {
-	end, err := c.from.head(ctx)
+	end, err := c.from.Head(ctx)
 	if err != nil {
 		return fmt.Errorf("copy from %s: %w", c.row.From, err)
 	}
@@ -117,10 +118,10 @@ func (c *copying) run(ctx context.Context) error {
 // pairwise reads both stores side by side. It calls each for the records that
 // both hold, which must be the same, and rest for those that only from has.
 func (c *copying) pairwise(ctx context.Context, each func(events.Entry), rest func(events.Entry) error) error {
-	next, stop := iter.Pull2(events.Lend(ctx, c.to.store, events.Query{}))
+	next, stop := iter.Pull2(events.Lend(ctx, c.to.Log, events.Query{}))
 	defer stop()
 	more := true
-	for e, err := range events.Lend(ctx, c.from.store, events.Query{Through: c.through}) {
+	for e, err := range events.Lend(ctx, c.from.Log, events.Query{Through: c.through}) {
 		if err != nil {
 			return fmt.Errorf("copy from %s: %w", c.row.From, err)
 		}
@@ -182,7 +183,7 @@ func (c *copying) conflict(here, there events.Entry) error {
 // digest of all.
 func (c *copying) records(ctx context.Context) (*events.Digest, error) {
 	digest := events.NewDigest()
-	run := run{to: c.to.store}
+	run := run{to: c.to.Log}
 	err := c.pairwise(ctx, digest.Add, func(e events.Entry) error {
 		digest.Add(e)
 		c.row.Copied++

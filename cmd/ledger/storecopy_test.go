@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"io"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
@@ -131,22 +133,22 @@ func TestACopyIsReadBackAndNotBelieved(t *testing.T) {
 			return s.Append(context.Background(), "b-1", 0, r, more)
 		}, fault.ExitConflict, "in place of nothing"},
 	} {
-		memory := func() *ledgerStore {
+		memory := func() *stores.Store {
 			store, err := embedded.Open(t.Context(), name, embedded.Config{FS: vfs.NewMem()})
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = store.Close() })
-			return &ledgerStore{store: store, ledger: events.NewLedger(store, newMint(time.Now), time.Now)}
+			return &stores.Store{Log: store, Ledger: events.NewLedger(store, newMint(time.Now), time.Now)}
 		}
 		from, to := memory(), memory()
 		for _, s := range []events.Stream{"a-1", "b-1"} {
-			if err := from.store.Append(t.Context(), s, 0, events.Record{ID: newMint(time.Now).Event(), Kind: "K", Version: 1, Data: []byte("{}")}); err != nil {
+			if err := from.Log.Append(t.Context(), s, 0, events.Record{ID: newMint(time.Now).Event(), Kind: "K", Version: 1, Data: []byte("{}")}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		to.store = dishonest{to.store.(*embedded.Store), "b-1", c.does}
-		a := &app{Printer: &render.Printer{Now: time.Now, Err: io.Discard}}
+		to.Log = dishonest{to.Log.(*embedded.Store), "b-1", c.does}
+		a := newApp(&render.Printer{Now: time.Now, Err: io.Discard}, nil, rand.Reader)
 		err := (&copying{app: a, from: from, to: to, progress: a.Progress()}).run(t.Context())
 		if err == nil || fault.Of(err).Exit != c.exit || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("copy to one that %s what it is given = %v, want exit %d that says %q", name, err, c.exit, c.says)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/spf13/cobra"
@@ -28,11 +29,11 @@ what file system it is on, with how much of that is free. How the tables lie and
 fast records came is not shown while another process has the folder open.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			dir, err := a.storeDir()
+			dir, err := a.Folder()
 			if err != nil {
 				return err
 			}
-			return a.reading(cmd.Context(), func(s *ledgerStore) error { return a.storeInfo(cmd.Context(), dir, s) })
+			return a.Read(cmd.Context(), func(s *stores.Store) error { return a.storeInfo(cmd.Context(), dir, s) })
 		},
 	}
 }
@@ -104,23 +105,23 @@ type diskRow struct {
 // shown is how many of the largest are shown.
 const shown = 10
 
-func (a *app) storeInfo(ctx context.Context, dir string, s *ledgerStore) (err error) {
+func (a *app) storeInfo(ctx context.Context, dir string, s *stores.Store) (err error) {
 	row := &storeRow{Store: dir, Format: embedded.Format, Levels: []levelRow{}}
-	if row.Position, err = s.head(ctx); err != nil {
+	if row.Position, err = s.Head(ctx); err != nil {
 		return err
 	}
-	if err := row.weigh(ctx, s.store); err != nil {
+	if err := row.weigh(ctx, s.Log); err != nil {
 		return err
 	}
-	for kept, err := range s.here.All(ctx) {
+	for kept, err := range s.LocalOutputs.All(ctx) {
 		if err != nil {
 			return err
 		}
 		row.Outputs++
 		row.Kept += kept.Bytes
 	}
-	if s.folder != nil { // else only the process that has the folder open knows
-		if err := row.examine(ctx, s.folder.store); err != nil {
+	if s.Folder != nil { // else only the process that has the folder open knows
+		if err := row.examine(ctx, s.Folder.Log); err != nil {
 			return err
 		}
 	}
@@ -214,7 +215,7 @@ func folderFiles(dir string) (map[string]fileWeight, error) {
 	err := eachFile(dir, func(path string, size int64) {
 		sort := "other"
 		switch first, ext := topOf(path), filepath.Ext(path); {
-		case first == outputsName:
+		case first == stores.OutputsName:
 			sort = "outputs"
 		case first == "log" && (ext == ".sst" || ext == ".blob"):
 			sort = "tables"

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
 	"github.com/settlement-ledger/ledger/projections/calls"
@@ -35,8 +36,8 @@ type leftover struct {
 
 // tamperings returns the changes that administrators made to streams, and nil for a
 // folder, in which there can be no such change.
-func tamperings(ctx context.Context, s *ledgerStore) (map[events.Stream]*tampering, error) {
-	database, ok := s.store.(*eventstoredb.Store)
+func tamperings(ctx context.Context, s *stores.Store) (map[events.Stream]*tampering, error) {
+	database, ok := s.Log.(*eventstoredb.Store)
 	if !ok {
 		return nil, nil
 	}

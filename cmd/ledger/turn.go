@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/calls"
@@ -26,7 +27,7 @@ func (a *app) turnShow() *cobra.Command {
 		Example: "  ledger turn show @last\n  ledger turn show trn_…4K2P9Q\n  ledger turn show 4K2P9Q -o json | jq '.tools[] | select(.stale)'",
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.completeTurns,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.reading(cmd.Context(), func(s *ledgerStore) error { return a.showTurn(cmd.Context(), s, orLast(args), full) })
+			return a.Read(cmd.Context(), func(s *stores.Store) error { return a.showTurn(cmd.Context(), s, orLast(args), full) })
 		},
 	}
 	fullFlag(cmd, &full)
@@ -73,16 +74,16 @@ type hiddenTool struct {
 	Rule domain.Rule `json:"rule"`
 }
 
-func (a *app) showTurn(ctx context.Context, s *ledgerStore, id string, full bool) error {
-	state, err := folded(ctx, s, calls.Projection())
+func (a *app) showTurn(ctx context.Context, s *stores.Store, id string, full bool) error {
+	state, err := stores.Current(ctx, s, calls.Projection())
 	if err != nil {
 		return err
 	}
-	stale, err := folded(ctx, s, staleness.Projection())
+	stale, err := stores.Current(ctx, s, staleness.Projection())
 	if err != nil {
 		return err
 	}
-	tools, err := folded(ctx, s, catalog.Projection())
+	tools, err := stores.Current(ctx, s, catalog.Projection())
 	if err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ func (a *app) showTurn(ctx context.Context, s *ledgerStore, id string, full bool
 		Tools: []turnTool{}, Hidden: []hiddenTool{}, Calls: []callRow{},
 	}
 	var offered []domain.Offered
-	for v, err := range s.ledger.Read(ctx, events.SessionStream(turn.Session), 0) {
+	for v, err := range s.Ledger.Read(ctx, events.SessionStream(turn.Session), 0) {
 		if err != nil {
 			return err
 		}
@@ -104,14 +105,14 @@ func (a *app) showTurn(ctx context.Context, s *ledgerStore, id string, full bool
 		}
 	}
 	for _, o := range offered {
-		tool, err := s.turnTool(ctx, tools, turn, o)
+		tool, err := turnToolOf(ctx, s, tools, turn, o)
 		if err != nil {
 			return err
 		}
 		d.Tools = append(d.Tools, tool)
 	}
 	d.calls = slices.DeleteFunc(state.Calls(), func(c calls.Call) bool { return c.Turn != turn.Turn })
-	asked, err := s.asked(ctx, d.calls)
+	asked, err := askedCalls(ctx, s, d.calls)
 	if err != nil {
 		return err
 	}
@@ -141,8 +142,8 @@ func (d *turnDetail) take(e events.TurnMaterialized, v events.Envelope, offered 
 	return offered
 }
 
-// turnTool returns what is known of a tool that a turn offered.
-func (s *ledgerStore) turnTool(ctx context.Context, state *catalog.State, turn staleness.Turn, o domain.Offered) (turnTool, error) {
+// turnToolOf returns what is known of a tool that a turn offered.
+func turnToolOf(ctx context.Context, s *stores.Store, state *catalog.State, turn staleness.Turn, o domain.Offered) (turnTool, error) {
 	verdict := staleness.Judge(state, turn.Layers, o)
 	t := turnTool{
 		offeredRow: offeredRow{o.Name, o.Registration, o.Layer, render.OrNull(o.Fingerprint.String())},
@@ -159,7 +160,7 @@ func (s *ledgerStore) turnTool(ctx context.Context, state *catalog.State, turn s
 	if verdict.ChangedBy.IsZero() {
 		return t, nil
 	}
-	v, found, err := s.find(ctx, turn.Layers, verdict.ChangedBy)
+	v, found, err := findEvent(ctx, s, turn.Layers, verdict.ChangedBy)
 	if found {
 		t.ChangedBy = render.OrNull(placeRowOf(v))
 	}

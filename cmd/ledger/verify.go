@@ -9,6 +9,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
@@ -50,7 +51,7 @@ this program does not know are counted, and are no exception.`,
 		Example: "  ledger verify\n  ledger verify --outputs=false\n  ledger verify -o json | jq '.exceptions | group_by(.law)'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.reading(cmd.Context(), func(s *ledgerStore) error { return a.verify(cmd.Context(), s, f) })
+			return a.Read(cmd.Context(), func(s *stores.Store) error { return a.verify(cmd.Context(), s, f) })
 		},
 	}
 	cmd.Flags().BoolVar(&f.outputs, "outputs", true, "read every kept output and compare its digest")
@@ -102,9 +103,9 @@ type verification struct {
 	tampered     map[events.Stream]*tampering
 }
 
-func (a *app) verify(ctx context.Context, s *ledgerStore, f verifyFlags) (err error) {
+func (a *app) verify(ctx context.Context, s *stores.Store, f verifyFlags) (err error) {
 	v := &verification{
-		Store: s.name, Digests: f.outputs, UnknownKinds: map[string]int{}, Exceptions: []exceptionRow{},
+		Store: s.Name, Digests: f.outputs, UnknownKinds: map[string]int{}, Exceptions: []exceptionRow{},
 		lengths: map[events.Stream]events.Revision{},
 	}
 	progress := a.Progress()
@@ -126,17 +127,17 @@ func (a *app) verify(ctx context.Context, s *ledgerStore, f verifyFlags) (err er
 		return err
 	}
 	return &fault.Error{
-		Exit: fault.ExitUnverified, Code: "exceptions", Err: fmt.Errorf("verify %s: %s", s.name, render.Count(len(v.Exceptions), "exception")),
+		Exit: fault.ExitUnverified, Code: "exceptions", Err: fmt.Errorf("verify %s: %s", s.Name, render.Count(len(v.Exceptions), "exception")),
 		Hint: "ledger call show CALL and ledger event ls --after POSITION show more; ledger recover ends what a dead process left open",
 	}
 }
 
 // readAll folds the whole log, from its records, and checks each of them.
-func (v *verification) readAll(ctx context.Context, s *ledgerStore, p *render.Progress) (*calls.State, error) {
-	end, _ := s.head(ctx) // it says how far it is, and what is damaged there is met
+func (v *verification) readAll(ctx context.Context, s *stores.Store, p *render.Progress) (*calls.State, error) {
+	end, _ := s.Head(ctx) // it says how far it is, and what is damaged there is met
 	projection := calls.Projection()
 	state := projection.Init()
-	for e, err := range s.entries(ctx, events.Position{}) {
+	for e, err := range s.Entries(ctx, events.Position{}) {
 		if errors.Is(err, events.ErrDamaged) {
 			v.except(calls.Exception{Law: readsBack, Detail: err.Error()})
 			clear(v.lengths)
@@ -226,7 +227,7 @@ func (v *verification) count(state *calls.State) {
 
 // checkOutputs checks every output that a settlement names, and counts those
 // that none does.
-func (v *verification) checkOutputs(ctx context.Context, s *ledgerStore, named []calls.Retention, p *render.Progress) error {
+func (v *verification) checkOutputs(ctx context.Context, s *stores.Store, named []calls.Retention, p *render.Progress) error {
 	known := map[domain.Ref]bool{}
 	for i, r := range named {
 		known[r.Ref] = true
@@ -235,11 +236,11 @@ func (v *verification) checkOutputs(ctx context.Context, s *ledgerStore, named [
 			continue
 		}
 		v.Outputs++
-		if err := v.checkOutput(ctx, s.outputs, r); err != nil {
+		if err := v.checkOutput(ctx, s.Outputs, r); err != nil {
 			return err
 		}
 	}
-	for r, err := range s.outputs.All(ctx) {
+	for r, err := range s.Outputs.All(ctx) {
 		if errors.Is(err, outputs.ErrDamaged) {
 			v.except(calls.Exception{Law: resolves, Detail: err.Error()})
 			break
@@ -271,7 +272,7 @@ func (v *verification) checkOutput(ctx context.Context, kept remote.BlobStore, r
 	}
 	switch {
 	case err == nil:
-	case notGiven(err):
+	case stores.NodeFailed(err):
 		v.Unreachable++
 	case errors.Is(err, outputs.ErrNotFound), errors.Is(err, outputs.ErrPruned), errors.Is(err, eventstoredb.ErrDeleted):
 		except(resolves, err.Error())

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
@@ -21,7 +22,7 @@ func TestAnAnswerOfAnotherLogIsNotBelieved(t *testing.T) {
 	if got := ledger(t, store, "call", "ls"); got.exit != 0 {
 		t.Fatalf("call ls: exit %d, %s", got.exit, got.err)
 	}
-	kept, err := os.ReadDir(filepath.Join(store, viewsName))
+	kept, err := os.ReadDir(filepath.Join(store, stores.ViewsName))
 	if err != nil || len(kept) == 0 {
 		t.Fatalf("no answers are kept beside the log: %v", err)
 	}
@@ -51,23 +52,4 @@ func grownStore(t *testing.T, n int) string {
 	noError(t, err)
 	noError(t, w.Close())
 	return store
-}
-
-// What a killed process left of a checkpoint that it was saving goes when the next
-// one is saved. One that is being saved stays.
-func TestWhatKilledReadersLeftIsRemoved(t *testing.T) {
-	t.Parallel()
-	c := checkpointFolder(t.TempDir())
-	left, busy := unfinishedName(c.path("calls")), unfinishedName(c.path("calls"))
-	left, busy = strings.Replace(left, "*", "1", 1), strings.Replace(busy, "*", "2", 1)
-	noError(t, os.WriteFile(left, nil, 0o600))
-	noError(t, os.WriteFile(busy, nil, 0o600))
-	noError(t, os.Chtimes(left, time.Time{}, time.Now().Add(-2*abandoned)))
-	noError(t, c.SaveCheckpoint(t.Context(), "calls", []byte("{}")))
-	if _, err := os.Stat(left); err == nil {
-		t.Error("what a killed process left is still there")
-	}
-	if _, err := os.Stat(busy); err != nil {
-		t.Errorf("what another process is saving is gone: %v", err)
-	}
 }

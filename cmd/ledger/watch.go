@@ -11,6 +11,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 )
@@ -32,25 +33,25 @@ func (a *app) watch(to io.Writer, session domain.SessionID) *watch {
 
 // during follows the session while work runs and tells the rest when it has
 // ended.
-func (w *watch) during(ctx context.Context, s *ledgerStore, work func() error) error {
+func (w *watch) during(ctx context.Context, s *stores.Store, work func() error) error {
 	stream := events.SessionStream(w.session)
-	from, err := s.head(ctx)
+	from, err := s.Head(ctx)
 	if err != nil {
 		return err
 	}
-	if err := w.tell(s.ledger.Read(ctx, stream, w.told), false); err != nil {
+	if err := w.tell(s.Ledger.Read(ctx, stream, w.told), false); err != nil {
 		return err
 	}
 	following, stop := context.WithCancel(ctx)
 	var follower sync.WaitGroup
 	follower.Go(func() {
 		// What this misses is read when the work has ended.
-		_ = w.tell(s.ledger.Follow(following, from), true)
+		_ = w.tell(s.Ledger.Follow(following, from), true)
 	})
 	err = work()
 	stop()
 	follower.Wait()
-	if rest := w.tell(s.ledger.Read(context.WithoutCancel(ctx), stream, w.told), true); err == nil {
+	if rest := w.tell(s.Ledger.Read(context.WithoutCancel(ctx), stream, w.told), true); err == nil {
 		err = rest
 	}
 	return err

@@ -1,4 +1,4 @@
-package main
+package stores
 
 import (
 	"context"
@@ -15,20 +15,20 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// followPause is how long a command that follows a folder waits before it looks
+// followInterval is how long a command that follows a folder waits before it looks
 // again whether a process has opened it.
-const followPause = 200 * time.Millisecond
+const followInterval = 200 * time.Millisecond
 
-// followed yields the records behind a position of a store that reading opened,
+// Follow yields the records behind a position of a store that reading opened,
 // and waits for more. It calls caughtUp each time that it has yielded all there
 // is.
-func (a *app) followed(ctx context.Context, s *ledgerStore, after events.Position, caughtUp func(events.Position)) iter.Seq2[events.Entry, error] {
+func (o *Opener) Follow(ctx context.Context, s *Store, after events.Position, caughtUp func(events.Position)) iter.Seq2[events.Entry, error] {
 	following := events.Following{CaughtUp: caughtUp}
-	if s.node != nil || s.folder != nil && !s.reader {
-		return s.store.Follow(ctx, after, following)
+	if s.Node != nil || s.Folder != nil && !s.ReadOnly {
+		return s.Log.Follow(ctx, after, following)
 	}
 	return func(yield func(events.Entry, error) bool) {
-		f := &folderFollower{app: a, dir: s.name, store: s, after: after, caughtUp: caughtUp, yield: yield}
+		f := &folderFollower{opener: o, dir: s.Name, store: s, after: after, caughtUp: caughtUp, yield: yield}
 		if err := f.run(ctx); !errors.Is(err, errLeft) {
 			yield(events.Entry{}, err)
 		}
@@ -42,9 +42,9 @@ var errLeft = errors.New("following was left")
 // folder open: through each of them while it serves the folder, and by reading the
 // folder when there is none. It holds no lock while it waits.
 type folderFollower struct {
-	app      *app
+	opener   *Opener
 	dir      string
-	store    *ledgerStore
+	store    *Store
 	holder   embedded.Owner  // the process that had the folder open before the store was opened
 	after    events.Position // of the last record that was yielded
 	caughtUp func(events.Position)
@@ -53,7 +53,7 @@ type folderFollower struct {
 
 // run follows until there is an error, which it returns. It does not return nil.
 func (f *folderFollower) run(ctx context.Context) error {
-	if f.store.reader { // else the process that serves the store may have ended already
+	if f.store.ReadOnly { // else the process that serves the store may have ended already
 		if err := f.pass(ctx); err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func (f *folderFollower) run(ctx context.Context) error {
 			failures = 1
 		}
 		// The process that served the folder may be about to end.
-		if failures > 1 || f.store.reader || ctx.Err() != nil || errors.Is(err, errLeft) || errors.Is(err, events.ErrDamaged) {
+		if failures > 1 || f.store.ReadOnly || ctx.Err() != nil || errors.Is(err, errLeft) || errors.Is(err, events.ErrDamaged) {
 			return err
 		}
 	}
@@ -86,8 +86,8 @@ func (f *folderFollower) run(ctx context.Context) error {
 // pass yields what the store has. It returns nil at the end of a store that was
 // opened to read, and when the process that serves the folder has ended.
 func (f *folderFollower) pass(ctx context.Context) error {
-	if f.store.reader {
-		err := f.giveAll(f.store.store.ReadAll(ctx, f.after))
+	if f.store.ReadOnly {
+		err := f.giveAll(f.store.Log.ReadAll(ctx, f.after))
 		if err == nil {
 			f.caughtUp(f.after)
 		}
@@ -98,7 +98,7 @@ func (f *folderFollower) pass(ctx context.Context) error {
 	defer watching.Wait()
 	defer ended(nil)
 	watching.Go(func() { ended(f.holderEnds(serving)) })
-	err := f.giveAll(f.store.store.Follow(serving, f.after, events.Following{CaughtUp: f.caughtUp}))
+	err := f.giveAll(f.store.Log.Follow(serving, f.after, events.Following{CaughtUp: f.caughtUp}))
 	if errors.Is(context.Cause(serving), errHolderEnded) && !errors.Is(err, errLeft) {
 		err = nil
 	}
@@ -116,7 +116,7 @@ func (f *folderFollower) holderEnds(ctx context.Context) error {
 		if err != nil || !held || now != f.holder {
 			return errHolderEnded
 		}
-		if err := pause(ctx, followPause); err != nil {
+		if err := Sleep(ctx, followInterval); err != nil {
 			return err
 		}
 	}
@@ -147,9 +147,9 @@ func (f *folderFollower) give(e events.Entry) error {
 // it does not look any more as seen says. It returns how it looks now. It waits for
 // a process that does not serve the folder.
 func (f *folderFollower) reopen(ctx context.Context, seen string) (string, error) {
-	now := !f.store.reader
+	now := !f.store.ReadOnly
 	for {
-		looks, err := looksOf(f.dir)
+		looks, err := folderState(f.dir)
 		if err != nil {
 			return "", err
 		}
@@ -157,7 +157,7 @@ func (f *folderFollower) reopen(ctx context.Context, seen string) (string, error
 			if f.holder, _, err = embedded.Holder(f.dir); err != nil {
 				return "", err
 			}
-			s, err := f.app.openToRead(ctx, address{folder: f.dir})
+			s, err := f.opener.OpenToReadAt(ctx, Address{Folder: f.dir})
 			if err == nil {
 				f.store = s
 				return looks, nil
@@ -166,15 +166,15 @@ func (f *folderFollower) reopen(ctx context.Context, seen string) (string, error
 				return "", err
 			}
 		}
-		if err := pause(ctx, followPause); err != nil {
+		if err := Sleep(ctx, followInterval); err != nil {
 			return "", err
 		}
 	}
 }
 
-// looksOf returns a text that differs once a process has opened a folder: Pebble
+// folderState returns a text that differs once a process has opened a folder: Pebble
 // writes files of other names then.
-func looksOf(dir string) (string, error) {
+func folderState(dir string) (string, error) {
 	entries, err := os.ReadDir(filepath.Join(dir, "log"))
 	if err != nil {
 		return "", err

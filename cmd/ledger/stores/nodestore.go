@@ -1,4 +1,4 @@
-package main
+package stores
 
 import (
 	"context"
@@ -15,12 +15,12 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
-// A nodeFolder is where this node keeps what a database does not: the outputs,
+// A NodeStore is where this node keeps what a database does not: the outputs,
 // and checkpoints beside them. The outputs are asked of the process of this machine
 // that serves the node. Where none does, they are opened for as long as something
 // is asked of them, and a little longer: processes keep outputs there one after the
 // other. One that stops serving, or begins to, changes nothing for those at work.
-type nodeFolder struct {
+type NodeStore struct {
 	dir string
 	mu  struct {
 		sync.Mutex // held while the outputs are opened
@@ -34,29 +34,29 @@ type nodeFolder struct {
 
 // The times of a node's folder.
 const (
-	nodeLinger   = 300 * time.Millisecond // for which open outputs wait for more to do
-	nodeHold     = 3 * time.Second        // within which one that begins to serve must have them
-	nodePatience = 20 * time.Second       // for which others wait for them
+	idleTimeout    = 300 * time.Millisecond // for which open outputs wait for more to do
+	holdTimeout    = 3 * time.Second        // within which one that begins to serve must have them
+	acquireTimeout = 20 * time.Second       // for which others wait for them
 )
 
-// A tenancy is the use of the outputs of a node. Whoever has it leaves.
-type tenancy struct {
+// A outputsLease is the use of the outputs of a node. Whoever has it leaves.
+type outputsLease struct {
 	remote.BlobStore
-	store *outputs.Store // nil: another process serves them
-	leave func()
+	store   *outputs.Store // nil: another process serves them
+	release func()
 }
 
-// enter returns the outputs from wherever they are to be had now. It waits for
+// acquire returns the outputs from wherever they are to be had now. It waits for
 // another process that has them open.
-func (n *nodeFolder) enter(ctx context.Context) (*tenancy, error) {
-	waiting, cancel := context.WithTimeoutCause(ctx, nodePatience, outputs.ErrInUse)
+func (n *NodeStore) acquire(ctx context.Context) (*outputsLease, error) {
+	waiting, cancel := context.WithTimeoutCause(ctx, acquireTimeout, outputs.ErrInUse)
 	defer cancel()
 	for {
 		t, err := n.try()
 		if !errors.Is(err, outputs.ErrInUse) {
 			return t, err
 		}
-		if pause(waiting, servingPause) == nil {
+		if Sleep(waiting, RetryInterval) == nil {
 			continue
 		}
 		if ctx.Err() != nil {
@@ -66,9 +66,9 @@ func (n *nodeFolder) enter(ctx context.Context) (*tenancy, error) {
 	}
 }
 
-// hold opens the outputs until n is closed, for the process that serves them.
-func (n *nodeFolder) hold(ctx context.Context) (*outputs.Store, error) {
-	waiting, cancel := context.WithTimeoutCause(ctx, nodeHold, outputs.ErrInUse)
+// Hold opens the outputs until n is closed, for the process that serves them.
+func (n *NodeStore) Hold(ctx context.Context) (*outputs.Store, error) {
+	waiting, cancel := context.WithTimeoutCause(ctx, holdTimeout, outputs.ErrInUse)
 	defer cancel()
 	for {
 		t, err := n.try()
@@ -80,7 +80,7 @@ func (n *nodeFolder) hold(ctx context.Context) (*outputs.Store, error) {
 		case !errors.Is(err, outputs.ErrInUse):
 			return nil, err
 		}
-		if pause(waiting, servingPause) == nil {
+		if Sleep(waiting, RetryInterval) == nil {
 			continue
 		}
 		if ctx.Err() != nil {
@@ -96,14 +96,14 @@ func (n *nodeFolder) hold(ctx context.Context) (*outputs.Store, error) {
 
 // try returns the outputs if they are to be had, and an outputs.ErrInUse if
 // another process that does not serve them has them open.
-func (n *nodeFolder) try() (*tenancy, error) {
+func (n *NodeStore) try() (*outputsLease, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
 	case n.mu.closed:
 		return nil, outputs.ErrClosed
 	case n.mu.server != nil:
-		return &tenancy{n.mu.server, nil, func() {}}, nil
+		return &outputsLease{n.mu.server, nil, func() {}}, nil
 	case n.mu.local == nil:
 		err := n.openLocked()
 		if errors.Is(err, outputs.ErrInUse) {
@@ -117,13 +117,13 @@ func (n *nodeFolder) try() (*tenancy, error) {
 		n.mu.idle.Stop()
 	}
 	n.mu.users++
-	return &tenancy{remote.Local(n.mu.local), n.mu.local, sync.OnceFunc(n.leave)}, nil
+	return &outputsLease{remote.Local(n.mu.local), n.mu.local, sync.OnceFunc(n.release)}, nil
 }
 
 // openLocked opens the outputs. A process that is said to serve them was killed,
 // or it would have them open.
-func (n *nodeFolder) openLocked() error {
-	dir := filepath.Join(n.dir, outputsName)
+func (n *NodeStore) openLocked() error {
+	dir := filepath.Join(n.dir, OutputsName)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (n *nodeFolder) openLocked() error {
 
 // servedLocked returns the outputs of the process that serves them, and otherwise
 // if there is none.
-func (n *nodeFolder) servedLocked(otherwise error) (*tenancy, error) {
+func (n *NodeStore) servedLocked(otherwise error) (*outputsLease, error) {
 	at, err := shared.ReadEndpoint(n.dir)
 	if errors.Is(err, shared.ErrNoEndpoint) {
 		return nil, otherwise
@@ -157,22 +157,22 @@ func (n *nodeFolder) servedLocked(otherwise error) (*tenancy, error) {
 		return nil, err
 	}
 	n.mu.server = client
-	return &tenancy{client, nil, func() {}}, nil
+	return &outputsLease{client, nil, func() {}}, nil
 }
 
-// leave ends a use of the outputs, which are closed if there is no other for a
+// release ends a use of the outputs, which are closed if there is no other for a
 // while.
-func (n *nodeFolder) leave() {
+func (n *NodeStore) release() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.mu.users--; n.mu.users == 0 && !n.mu.closed {
-		n.mu.idle = time.AfterFunc(nodeLinger, n.rest)
+		n.mu.idle = time.AfterFunc(idleTimeout, n.closeIdle)
 	}
 }
 
-// rest closes the outputs if nobody uses them. What was asked of them is durable:
+// closeIdle closes the outputs if nobody uses them. What was asked of them is durable:
 // an error of closing loses nothing, and the next use meets its cause.
-func (n *nodeFolder) rest() {
+func (n *NodeStore) closeIdle() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.mu.users == 0 && n.mu.local != nil && !n.mu.closed {
@@ -181,9 +181,9 @@ func (n *nodeFolder) rest() {
 	}
 }
 
-// departed reports whether an error says that the process that served the outputs
+// isGone reports whether an error says that the process that served the outputs
 // serves them no more. If so they are looked for again.
-func (n *nodeFolder) departed(t *tenancy, err error) bool {
+func (n *NodeStore) isGone(t *outputsLease, err error) bool {
 	if t.store != nil {
 		return false
 	}
@@ -197,7 +197,7 @@ func (n *nodeFolder) departed(t *tenancy, err error) bool {
 
 // forget has the outputs looked for again that were found at a server. It reports
 // whether they can be.
-func (n *nodeFolder) forget(t *tenancy) bool {
+func (n *NodeStore) forget(t *outputsLease) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.mu.server == t.BlobStore && n.mu.server != nil {
@@ -209,7 +209,7 @@ func (n *nodeFolder) forget(t *tenancy) bool {
 
 // Close closes the outputs if they are open. What is asked for after it is an
 // outputs.ErrClosed.
-func (n *nodeFolder) Close() error {
+func (n *NodeStore) Close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.mu.closed = true

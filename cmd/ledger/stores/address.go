@@ -1,4 +1,4 @@
-package main
+package stores
 
 import (
 	"errors"
@@ -14,12 +14,12 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 )
 
-// An address is where a store is: in a folder, or in the database that a
+// An Address is where a store is: in a folder, or in the database that a
 // connection string names.
-type address struct {
-	folder    string // empty: a database
-	database  string // the connection string, with its credentials and without the ledger's own settings
-	namespace string // of the ledger in the database
+type Address struct {
+	Folder    string // empty: a database
+	Database  string // the connection string, with its credentials and without the ledger's own settings
+	Namespace string // of the ledger in the database
 	maxAppend int    // bytes of an append; 0: what the server is known to take
 }
 
@@ -34,7 +34,7 @@ const (
 
 // parseAddress reads where a store is: a connection string where the text has a
 // scheme, and else a folder. No text of its errors is a piece of a password.
-func parseAddress(text string) (address, error) {
+func parseAddress(text string) (Address, error) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
 		return parseFolder(text)
@@ -44,21 +44,21 @@ func parseAddress(text string) (address, error) {
 		if schemeGrammar.MatchString(scheme) {
 			what = strconv.Quote(scheme + "://…")
 		}
-		return address{}, fault.WithHint(fault.Usage("%s is neither a folder nor a connection string", what), "a connection string begins with esdb:// or kurrentdb://")
+		return Address{}, fault.WithHint(fault.Usage("%s is neither a folder nor a connection string", what), "a connection string begins with esdb:// or kurrentdb://")
 	}
-	a := address{database: text}
+	a := Address{Database: text}
 	hosts, query, _ := strings.Cut(rest, "?")
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return a, nil // package eventstoredb tells what is wrong
 	}
 	if err := a.take(values); err != nil {
-		return address{}, err
+		return Address{}, err
 	}
-	if a.namespace != "" || a.maxAppend > 0 {
-		a.database = scheme + "://" + hosts
+	if a.Namespace != "" || a.maxAppend > 0 {
+		a.Database = scheme + "://" + hosts
 		if len(values) > 0 {
-			a.database += "?" + values.Encode()
+			a.Database += "?" + values.Encode()
 		}
 	}
 	return a, nil
@@ -69,21 +69,21 @@ var schemeGrammar = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
 
 // parseFolder reads the path of a folder, and refuses what was meant for a
 // connection string.
-func parseFolder(text string) (address, error) {
+func parseFolder(text string) (Address, error) {
 	first, _, _ := strings.Cut(text, "/")
 	before, behind, ok := strings.Cut(first, ":")
 	word := strings.ToLower(before)
 	switch {
 	case ok && slices.Contains(schemes, word):
-		return address{}, fault.WithHint(fault.Usage("a connection string begins with %s://", word), "write "+word+"://HOST:PORT, or ./"+word+":… for a folder")
+		return Address{}, fault.WithHint(fault.Usage("a connection string begins with %s://", word), "write "+word+"://HOST:PORT, or ./"+word+":… for a folder")
 	case ok && strings.Contains(behind, "@"):
-		return address{}, fault.WithHint(fault.Usage("it looks like a connection string without its beginning"), "write esdb://USER:PASSWORD@HOST:PORT, or begin the path of a folder with ./")
+		return Address{}, fault.WithHint(fault.Usage("it looks like a connection string without its beginning"), "write esdb://USER:PASSWORD@HOST:PORT, or begin the path of a folder with ./")
 	}
-	return address{folder: text}, nil
+	return Address{Folder: text}, nil
 }
 
 // take takes the ledger's own settings out of those of a connection string.
-func (a *address) take(values url.Values) error {
+func (a *Address) take(values url.Values) error {
 	given := map[string][]string{}
 	for name, all := range values {
 		for _, own := range []string{namespaceSetting, maxAppendSetting} {
@@ -99,7 +99,7 @@ func (a *address) take(values url.Values) error {
 		}
 	}
 	if all := given[namespaceSetting]; all != nil {
-		a.namespace = strings.TrimSuffix(all[0], ".") + "."
+		a.Namespace = strings.TrimSuffix(all[0], ".") + "."
 	}
 	if all := given[maxAppendSetting]; all != nil {
 		var err error
@@ -129,41 +129,41 @@ func parseBytes(text string) (int, error) {
 	return int(n) * unit, nil
 }
 
-// same reports whether two addresses lead to the same store, as far as they
+// Same reports whether two addresses lead to the same store, as far as they
 // show.
-func (a address) same(b address) bool {
-	if a.database == "" && b.database == "" {
-		here, err := os.Stat(a.folder)
-		there, failed := os.Stat(b.folder)
-		return err == nil && failed == nil && os.SameFile(here, there) || filepath.Clean(a.folder) == filepath.Clean(b.folder)
+func (a Address) Same(b Address) bool {
+	if a.Database == "" && b.Database == "" {
+		here, err := os.Stat(a.Folder)
+		there, failed := os.Stat(b.Folder)
+		return err == nil && failed == nil && os.SameFile(here, there) || filepath.Clean(a.Folder) == filepath.Clean(b.Folder)
 	}
-	if a.database == "" || b.database == "" {
+	if a.Database == "" || b.Database == "" {
 		return false
 	}
-	return a.hosts() == b.hosts() && a.namespace == b.namespace
+	return a.hosts() == b.hosts() && a.Namespace == b.Namespace
 }
 
 // hosts returns the nodes of a connection string, without credentials.
-func (a address) hosts() string {
-	_, rest, _ := strings.Cut(a.database, "://")
+func (a Address) hosts() string {
+	_, rest, _ := strings.Cut(a.Database, "://")
 	hosts, _, _ := strings.Cut(rest, "?")
 	return strings.TrimSuffix(hosts[strings.LastIndex(hosts, "@")+1:], "/")
 }
 
 // String returns the address without credentials and without what only this
 // machine knows.
-func (a address) String() string {
-	if a.database == "" {
-		return a.folder
+func (a Address) String() string {
+	if a.Database == "" {
+		return a.Folder
 	}
-	scheme, rest, _ := strings.Cut(a.database, "://")
+	scheme, rest, _ := strings.Cut(a.Database, "://")
 	_, query, _ := strings.Cut(rest, "?")
 	shown := url.Values{}
 	if values, err := url.ParseQuery(query); err == nil && values.Has("tls") {
 		shown.Set("tls", values.Get("tls"))
 	}
-	if a.namespace != "" {
-		shown.Set("namespace", strings.TrimSuffix(a.namespace, "."))
+	if a.Namespace != "" {
+		shown.Set("namespace", strings.TrimSuffix(a.Namespace, "."))
 	}
 	text := scheme + "://" + a.hosts()
 	if len(shown) > 0 {
@@ -172,8 +172,8 @@ func (a address) String() string {
 	return text
 }
 
-// addressIn reads an address, and says of an error where it was given.
-func addressIn(given, text string) (address, error) {
+// ParseAddressOf reads an address, and says of an error where it was given.
+func ParseAddressOf(given, text string) (Address, error) {
 	at, err := parseAddress(text)
 	if f, ok := errors.AsType[*fault.Error](err); ok {
 		f.Err = fmt.Errorf("%s: %w", given, f.Err)
@@ -181,41 +181,53 @@ func addressIn(given, text string) (address, error) {
 	return at, err
 }
 
-// where returns the address of the store that is meant.
-func (a *app) where() (address, error) {
+// Where returns the address of the store that is meant.
+func (o *Opener) Where() (Address, error) {
 	switch {
-	case a.store != "":
-		return addressIn("--store", a.store)
-	case a.named:
-		return address{}, fault.WithHint(fault.Usage("--store names nothing"), "name a folder or a connection string, or leave --store out")
+	case o.Named != "":
+		return ParseAddressOf("--store", o.Named)
+	case o.NamedByFlag:
+		return Address{}, fault.WithHint(fault.Usage("--store names nothing"), "name a folder or a connection string, or leave --store out")
 	}
-	if text := a.Variable("LEDGER_STORE"); text != "" {
-		return addressIn("LEDGER_STORE", text)
+	if text := o.Getenv("LEDGER_STORE"); text != "" {
+		return ParseAddressOf("LEDGER_STORE", text)
 	}
-	dir, err := a.dataDir("ledger")
+	dir, err := o.dataDir("ledger")
 	if err != nil {
-		return address{}, fault.Usage("no store is named, and HOME is not set: name one with --store")
+		return Address{}, fault.Usage("no store is named, and HOME is not set: name one with --store")
 	}
-	return address{folder: dir}, nil
+	return Address{Folder: dir}, nil
 }
 
 // dataDir returns a folder of this name for what programs keep.
-func (a *app) dataDir(name string) (string, error) {
-	if dir := a.Variable("XDG_DATA_HOME"); filepath.IsAbs(dir) {
+func (o *Opener) dataDir(name string) (string, error) {
+	if dir := o.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, name), nil
 	}
-	if home := a.Variable("HOME"); home != "" {
+	if home := o.Getenv("HOME"); home != "" {
 		return filepath.Join(home, ".local", "share", name), nil
 	}
 	return "", fault.Usage("nothing is named, and HOME is not set")
 }
 
-// storeDir returns the folder of the store that is meant, for what is done to a
+// Folder returns the folder of the store that is meant, for what is done to a
 // folder.
-func (a *app) storeDir() (string, error) {
-	at, err := a.where()
-	if err == nil && at.database != "" {
-		err = fault.WithHint(fault.Usage("%s looks after a folder, and --store names %s", a.command, at), "run it where the folder is, and name that with --store")
+func (o *Opener) Folder() (string, error) {
+	at, err := o.Where()
+	if err == nil && at.Database != "" {
+		err = fault.WithHint(fault.Usage("%s looks after a folder, and --store names %s", o.Command, at), "run it where the folder is, and name that with --store")
 	}
-	return at.folder, err
+	return at.Folder, err
+}
+
+// Plain reports whether a connection string asks for no TLS.
+func (a Address) Plain() bool {
+	_, query, _ := strings.Cut(a.Database, "?")
+	values, _ := url.ParseQuery(query) // it was parsed before
+	for name := range values {
+		if strings.EqualFold(name, "tls") {
+			return strings.EqualFold(values.Get(name), "false")
+		}
+	}
+	return false
 }

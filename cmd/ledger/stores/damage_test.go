@@ -1,4 +1,4 @@
-package main
+package stores
 
 import (
 	"context"
@@ -34,9 +34,9 @@ func (sparse) ReadAll(_ context.Context, after events.Position) iter.Seq2[events
 
 func TestReadingGoesOnBehindDamageWherePositionsAreNoSequence(t *testing.T) {
 	t.Parallel()
-	s := &ledgerStore{store: sparse{}}
+	s := &Store{Log: sparse{}}
 	var seen []string
-	for e, err := range s.entries(t.Context(), events.Position{}) {
+	for e, err := range s.Entries(t.Context(), events.Position{}) {
 		switch {
 		case err == nil:
 			seen = append(seen, e.Position.String())

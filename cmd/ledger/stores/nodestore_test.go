@@ -1,7 +1,8 @@
-package main
+package stores
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/pem"
 	"errors"
 	"io"
@@ -22,7 +23,7 @@ import (
 // A node is one process's outputs in a node's folder.
 func nodeIn(t *testing.T, dir string) nodeOutputs {
 	t.Helper()
-	n := nodeOutputs{&nodeFolder{dir: dir}}
+	n := nodeOutputs{&NodeStore{dir: dir}}
 	t.Cleanup(func() {
 		if err := n.Close(); err != nil {
 			t.Error(err)
@@ -33,7 +34,7 @@ func nodeIn(t *testing.T, dir string) nodeOutputs {
 
 // newRefs returns a function that mints references.
 func newRefs() func() domain.Ref {
-	mint := domain.NewMint(time.Now, zeros{})
+	mint := domain.NewMint(time.Now, rand.Reader)
 	return func() domain.Ref { return domain.NewRef(mint.Event(), domain.TextChannel) }
 }
 
@@ -73,7 +74,7 @@ func TestProcessesShareANodesFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one.rest() // as it does when nobody came for a while
+	one.closeIdle() // as it does when nobody came for a while
 	if _, err := two.try(); !errors.Is(err, outputs.ErrInUse) {
 		t.Fatalf("while the other reads, try = %v, want %v", err, outputs.ErrInUse)
 	}
@@ -96,15 +97,15 @@ func TestProcessesShareANodesFolder(t *testing.T) {
 // A server serves the outputs of a node as another process would, and can lose an
 // answer.
 type nodeServer struct {
-	node   *nodeFolder
+	node   *NodeStore
 	http   *httptest.Server
 	silent atomic.Bool // keeps what it is given, and hangs up
 }
 
 func serveNode(t *testing.T, dir string) *nodeServer {
 	t.Helper()
-	s := &nodeServer{node: &nodeFolder{dir: dir}}
-	kept, err := s.node.hold(t.Context())
+	s := &nodeServer{node: &NodeStore{dir: dir}}
+	kept, err := s.node.Hold(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +146,7 @@ func TestANodeIsFollowedToWhoeverServesIt(t *testing.T) {
 	if n.mu.local != nil {
 		t.Error("it opened the folder, which is served")
 	}
-	if _, err := (&nodeFolder{dir: dir}).hold(t.Context()); !errors.Is(err, outputs.ErrInUse) || !strings.Contains(err.Error(), "process ") {
+	if _, err := (&NodeStore{dir: dir}).Hold(t.Context()); !errors.Is(err, outputs.ErrInUse) || !strings.Contains(err.Error(), "process ") {
 		t.Errorf("a second hold = %v, want one that names the process", err)
 	}
 	server.die()
@@ -191,7 +192,7 @@ func TestAnAnswerThatWentWithItsServerIsFoundOut(t *testing.T) {
 				if _, err := server.node.mu.local.Stat(t.Context(), ref); err == nil {
 					break
 				}
-				if err := pause(t.Context(), servingPause); err != nil {
+				if err := Sleep(t.Context(), RetryInterval); err != nil {
 					t.Fatal(err)
 				}
 			}

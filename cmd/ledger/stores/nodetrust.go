@@ -1,53 +1,29 @@
-package main
+package stores
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
-	"io"
 	"net/url"
 	"os"
 	"strconv"
 	"strings"
 
-	"github.com/settlement-ledger/ledger/builtins"
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
-	"github.com/settlement-ledger/ledger/domain"
-	"github.com/settlement-ledger/ledger/registry/outputs"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
 
-// kept opens managed outputs for the builtin tools.
-type kept struct{ remote.BlobStore }
-
-// Open opens one output.
-func (k kept) Open(ctx context.Context, ref domain.Ref) (io.ReadCloser, domain.Retained, error) {
-	out, err := k.BlobStore.Open(ctx, ref)
-	if pruned, ok := errors.AsType[*outputs.PrunedError](err); ok {
-		return nil, domain.Retained{}, &builtins.Pruned{At: pruned.At, Policy: pruned.Policy, SHA256: pruned.Retained.SHA256}
-	}
-	if errors.Is(err, outputs.ErrNotFound) {
-		return nil, domain.Retained{}, fmt.Errorf("%w: %w", builtins.ErrAbsent, err)
-	}
-	if err != nil {
-		return nil, domain.Retained{}, err
-	}
-	return out, out.Retained(), nil
-}
-
-// notGiven reports whether an output is at a node that does not give it, which
+// NodeFailed reports whether an output is at a node that does not give it, which
 // says nothing of the output.
-func notGiven(err error) bool {
+func NodeFailed(err error) bool {
 	return errors.Is(err, remote.ErrUnreachable) || errors.Is(err, remote.ErrNotANode) || errors.Is(err, remote.ErrDenied) || errors.Is(err, remote.ErrBadAddress)
 }
 
 // nodes returns how the nodes of a ledger are asked for outputs: as the user of
 // the connection string, with its trust. With tls=false there is no user, as the
 // database is asked by nobody in particular then, too.
-func (at address) nodes() (remote.Config, error) {
-	_, rest, _ := strings.Cut(at.database, "://")
+func (at Address) nodes() (remote.Config, error) {
+	_, rest, _ := strings.Cut(at.Database, "://")
 	hosts, query, _ := strings.Cut(rest, "?")
 	values, err := url.ParseQuery(query)
 	if err != nil {

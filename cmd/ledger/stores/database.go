@@ -1,4 +1,4 @@
-package main
+package stores
 
 import (
 	"context"
@@ -19,14 +19,14 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
-// openDatabase opens the ledger in a database. What a database does not keep,
+// OpenDatabase opens the ledger in a database. What a database does not keep,
 // the outputs of this node and the checkpoints, is in the node's folder.
-func (a *app) openDatabase(ctx context.Context, at address) (*ledgerStore, error) {
-	dir, err := a.nodeDir(at)
+func (o *Opener) OpenDatabase(ctx context.Context, at Address) (*Store, error) {
+	dir, err := o.NodeDir(at)
 	if err != nil {
 		return nil, err
 	}
-	address, err := a.nodeAddress(dir)
+	address, err := o.nodeAddress(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -34,24 +34,24 @@ func (a *app) openDatabase(ctx context.Context, at address) (*ledgerStore, error
 	if err != nil {
 		return nil, err
 	}
-	store, err := eventstoredb.Open(ctx, at.database, eventstoredb.Config{Namespace: at.namespace, MaxAppend: at.maxAppend, RetryTimeout: a.patience, RequireReadAll: true, Logger: a.Logger(slog.LevelWarn)})
+	store, err := eventstoredb.Open(ctx, at.Database, eventstoredb.Config{Namespace: at.Namespace, MaxAppend: at.maxAppend, RetryTimeout: o.Timeout, RequireReadAll: true, Logger: o.NewLogger(slog.LevelWarn)})
 	if err != nil {
 		return nil, err
 	}
-	node := &nodeFolder{dir: dir}
-	ledger, here := a.ledgerOver(store), nodeOutputs{node}
+	node := &NodeStore{dir: dir}
+	ledger, here := o.newLedger(store), nodeOutputs{node}
 	nodes := remote.OpenNodes(here, ledger, trust)
-	return &ledgerStore{
-		name: at.String(), store: store, checkpoints: checkpointFolder(filepath.Join(dir, "checkpoints")), claims: filepath.Join(dir, claimsName),
-		ledger: ledger, outputs: nodes, here: here, shared: true, address: address, node: node,
+	return &Store{
+		Name: at.String(), Log: store, Checkpoints: checkpointFolder(filepath.Join(dir, "checkpoints")), ClaimsDir: filepath.Join(dir, claimsName),
+		Ledger: ledger, Outputs: nodes, LocalOutputs: here, Shared: true, NodeAddress: address, Node: node,
 		close: func() error { return errors.Join(nodes.Close(), node.Close(), store.Close()) },
 	}, nil
 }
 
 // nodeAddress returns where other nodes reach the outputs that are kept here: the
 // address that the environment gives, or that of who serves the node now.
-func (a *app) nodeAddress(dir string) (string, error) {
-	address, err := a.givenAddress()
+func (o *Opener) nodeAddress(dir string) (string, error) {
+	address, err := o.GivenNodeAddress()
 	if address != "" || err != nil {
 		return address, err
 	}
@@ -62,11 +62,11 @@ func (a *app) nodeAddress(dir string) (string, error) {
 	return at.Node, err
 }
 
-// givenAddress returns what the environment says of where other nodes reach this
+// GivenNodeAddress returns what the environment says of where other nodes reach this
 // one. It is put on record for ever, so that it has to make sense and hold no
 // password.
-func (a *app) givenAddress() (string, error) {
-	text := a.Variable("LEDGER_NODE_ADDRESS")
+func (o *Opener) GivenNodeAddress() (string, error) {
+	text := o.Getenv("LEDGER_NODE_ADDRESS")
 	if text == "" {
 		return "", nil
 	}
@@ -83,13 +83,13 @@ func (a *app) givenAddress() (string, error) {
 	return text, nil
 }
 
-// nodeDir returns the folder for what this node keeps of a ledger in a database:
+// NodeDir returns the folder for what this node keeps of a ledger in a database:
 // one for each address, as far as it shows.
-func (a *app) nodeDir(at address) (string, error) {
-	if dir := a.Variable("LEDGER_NODE"); dir != "" {
+func (o *Opener) NodeDir(at Address) (string, error) {
+	if dir := o.Getenv("LEDGER_NODE"); dir != "" {
 		return dir, nil
 	}
-	dir, err := a.dataDir("ledger-nodes")
+	dir, err := o.dataDir("ledger-nodes")
 	if err != nil {
 		return "", fault.WithHint(err, "name a folder for what the database does not keep with LEDGER_NODE")
 	}
@@ -122,15 +122,15 @@ func (c checkpointFolder) save(path string, data []byte) error {
 		return err
 	}
 	c.tidy(path)
-	if err := replaceFile(path, data); err != nil {
+	if err := ReplaceFile(path, data); err != nil {
 		return err
 	}
 	return syncFolder(filepath.Dir(string(c))) // it may have been made now
 }
 
-// abandoned is the age at which a file counts as left behind by a process that was
+// abandonedAge is the age at which a file counts as left behind by a process that was
 // killed while it saved a checkpoint.
-const abandoned = 10 * time.Minute
+const abandonedAge = 10 * time.Minute
 
 // tidy removes what killed processes left of a checkpoint that they were saving.
 func (c checkpointFolder) tidy(path string) {
@@ -139,7 +139,7 @@ func (c checkpointFolder) tidy(path string) {
 		return
 	}
 	for _, name := range left {
-		if info, err := os.Stat(name); err == nil && time.Since(info.ModTime()) > abandoned {
+		if info, err := os.Stat(name); err == nil && time.Since(info.ModTime()) > abandonedAge {
 			_ = os.Remove(name) // it takes space alone
 		}
 	}
@@ -154,9 +154,9 @@ func unfinishedName(path string) string {
 // Sync does nothing: what is saved is durable.
 func (checkpointFolder) Sync(ctx context.Context) error { return context.Cause(ctx) }
 
-// replaceFile puts data in place of a file, which is whole at any moment. The
+// ReplaceFile puts data in place of a file, which is whole at any moment. The
 // data and the name are durable when it returns.
-func replaceFile(path string, data []byte) error {
+func ReplaceFile(path string, data []byte) error {
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(unfinishedName(path)))
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package stores
 
 import (
 	"bytes"
@@ -16,90 +16,90 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine"
 )
 
-// reading opens the store to read it, calls use with it and closes it. It changes
+// Read opens the store to read it, calls use with it and closes it. It changes
 // nothing in the log and the outputs of a folder, and holds no lock while use runs.
-func (a *app) reading(ctx context.Context, use func(*ledgerStore) error) error {
-	at, err := a.where()
+func (o *Opener) Read(ctx context.Context, use func(*Store) error) error {
+	at, err := o.Where()
 	if err != nil {
 		return err
 	}
-	s, err := a.openToRead(ctx, at)
+	s, err := o.OpenToReadAt(ctx, at)
 	if err != nil {
 		return err
 	}
 	return errors.Join(use(s), s.Close())
 }
 
-// openToRead opens the store at an address to read it. A folder that a process
+// OpenToReadAt opens the store at an address to read it. A folder that a process
 // has open is reached through that process, and any other is read as it is: what a
 // killed process left is neither recovered nor ended. A folder that does not
 // exist is a fault, and is not made.
-func (a *app) openToRead(ctx context.Context, at address) (*ledgerStore, error) {
-	if at.database != "" {
-		return a.openDatabase(ctx, at)
+func (o *Opener) OpenToReadAt(ctx context.Context, at Address) (*Store, error) {
+	if at.Database != "" {
+		return o.OpenDatabase(ctx, at)
 	}
-	if missing(at.folder) {
-		return nil, noStore(at.folder)
+	if Missing(at.Folder) {
+		return nil, NoStore(at.Folder)
 	}
-	s, err := a.openReader(ctx, at.folder)
+	s, err := o.openReader(ctx, at.Folder)
 	if errors.Is(err, events.ErrInUse) || errors.Is(err, outputs.ErrInUse) {
-		return a.openServed(ctx, at.folder)
+		return o.openServed(ctx, at.Folder)
 	}
 	return s, err
 }
 
 // openReader opens a folder that no process has open, as it is now.
-func (a *app) openReader(ctx context.Context, dir string) (*ledgerStore, error) {
-	store, err := embedded.OpenReader(ctx, dir, embedded.Config{Logger: a.Logger(slog.LevelWarn)})
+func (o *Opener) openReader(ctx context.Context, dir string) (*Store, error) {
+	store, err := embedded.OpenReader(ctx, dir, embedded.Config{Logger: o.NewLogger(slog.LevelWarn)})
 	if err != nil {
 		return nil, unopened(err)
 	}
-	kept, err := engine.ReadOutputs(ctx, store, dir, a.Logger(slog.LevelWarn))
+	kept, err := engine.ReadOutputs(ctx, store, dir, o.NewLogger(slog.LevelWarn))
 	if err != nil {
 		return nil, unopened(errors.Join(err, store.Close()))
 	}
-	s := a.openedFolder(dir, store, kept)
-	s.checkpoints, s.reader = viewsBeside(dir, store), true
+	s := o.openedFolder(dir, store, kept)
+	s.Checkpoints, s.ReadOnly = viewsBeside(dir, store), true
 	return s, nil
 }
 
-// viewsName is the folder in a store's where commands that only read keep the
+// ViewsName is the folder in a store's where commands that only read keep the
 // answers of projections.
-const viewsName = "views"
+const ViewsName = "views"
 
-// readersViews keep the answers of projections for commands that only read: in a
+// readerViews keep the answers of projections for commands that only read: in a
 // folder of files beside the log, if the store's folder belongs to the user of this
 // process, and else nowhere. What the log itself keeps is read as well.
-type readersViews struct {
+type readerViews struct {
 	log    publish.ConsumerStore
 	beside checkpointFolder // empty: nothing is saved
 }
 
-func viewsBeside(dir string, log publish.ConsumerStore) readersViews {
-	v := readersViews{log: log}
+func viewsBeside(dir string, log publish.ConsumerStore) readerViews {
+	v := readerViews{log: log}
 	if info, err := os.Stat(dir); err == nil && owned(info) {
-		v.beside = checkpointFolder(filepath.Join(dir, viewsName))
+		v.beside = checkpointFolder(filepath.Join(dir, ViewsName))
 	}
 	return v
 }
 
 // LoadCheckpoint returns the newer of the answers that the log and the folder keep.
 // The caller checks that it belongs to the log: the folder may be a copy of another.
-func (v readersViews) LoadCheckpoint(ctx context.Context, name string) ([]byte, error) {
+func (v readerViews) LoadCheckpoint(ctx context.Context, name string) ([]byte, error) {
 	kept, err := v.log.LoadCheckpoint(ctx, name)
 	if err != nil || v.beside == "" {
 		return kept, err
 	}
 	own, err := v.beside.LoadCheckpoint(ctx, name)
-	if err != nil || answeredTo(own).Compare(answeredTo(kept)) <= 0 {
+	if err != nil || CheckpointPosition(own).Compare(CheckpointPosition(kept)) <= 0 {
 		return kept, nil // an answer that cannot be read is folded again
 	}
 	return own, nil
 }
 
-// answeredTo returns the position of an answer that is kept, and the zero Position
+// CheckpointPosition returns the position of an answer that is kept, and the zero Position
 // for anything else.
-func answeredTo(data []byte) events.Position {
+func CheckpointPosition(data []byte) events.Position {
 	line, _, _ := bytes.Cut(data, []byte("\n"))
 	var at struct{ Position events.Position }
 	if json.Unmarshal(line, &at) != nil {
@@ -110,7 +110,7 @@ func answeredTo(data []byte) events.Position {
 
 // SaveCheckpoint keeps an answer in the folder of views, which it makes, and returns
 // an embedded.ErrReadOnly if the store's folder belongs to another user.
-func (v readersViews) SaveCheckpoint(ctx context.Context, name string, data []byte) error {
+func (v readerViews) SaveCheckpoint(ctx context.Context, name string, data []byte) error {
 	if v.beside == "" {
 		return embedded.ErrReadOnly
 	}
@@ -118,4 +118,4 @@ func (v readersViews) SaveCheckpoint(ctx context.Context, name string, data []by
 }
 
 // Sync does nothing: an answer is durable once it is saved.
-func (v readersViews) Sync(ctx context.Context) error { return context.Cause(ctx) }
+func (v readerViews) Sync(ctx context.Context) error { return context.Cause(ctx) }

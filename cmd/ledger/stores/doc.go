@@ -1,0 +1,36 @@
+// Package stores opens the store that a command line names.
+//
+// An [Address] is where a store is: a folder, or a database with a connection string.
+// An [Opener] finds the address in the flag --store and the environment, and opens it
+// as a [Store]: a log, a ledger over it, checkpoints and outputs. [Opener.Read] and
+// [Opener.Write] open a store, call a function with it and close it. [Opener.Follow]
+// follows a log past the processes that have it open.
+//
+// A folder is opened in one of three ways: by this process alone
+// ([Opener.OpenFolder]), together with other processes of this machine
+// ([Opener.OpenSharedFolder]), or to read it as it is, without a lock
+// ([Opener.OpenToReadAt]). A database does not keep outputs and checkpoints: a
+// [NodeStore] keeps them in a folder of this machine.
+//
+// # Promises
+//
+//   - Opening to read never makes a folder and changes nothing in the log and the
+//     outputs. Opening to write makes a folder only through OpenOrCreate.
+//   - No text of an [Address] holds a password.
+//   - A folder that another process serves is used through that process.
+//   - [Store.Entries] goes on behind a damaged record where it can find the next one.
+//
+// # Concurrency
+//
+// A [Store] and a [NodeStore] may be used by several goroutines at once. An [Opener] may
+// not be changed while one of its methods runs. A NodeStore closes idle outputs on a
+// goroutine of a timer.
+//
+// # Errors
+//
+// Errors are those of the stores, or a fault.Error with a hint: [NoStore] for a folder
+// without a store, a usage error for an address that makes no sense. A missing file of
+// a store is a damaged store, and no missing one.
+//
+// Putting a process on record, leases and recovery are left to the callers.
+package stores
