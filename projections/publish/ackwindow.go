@@ -2,27 +2,28 @@ package publish
 
 import "github.com/settlement-ledger/ledger/events"
 
-// A ackWindow knows through which position everything is done, while records are
-// done in any order. The zero ackWindow has nothing open.
+// An ackWindow computes the position through which all records are finished,
+// while they finish in any order. The zero ackWindow is empty. The caller
+// synchronizes.
 type ackWindow struct {
 	open      []*windowSlot // in the order of the log
 	watermark events.Position
 }
 
-// A windowSlot is a place in the log that a run passes.
+// A windowSlot is a position in the window.
 type windowSlot struct {
 	at   events.Position
 	done bool
 }
 
-// begin adds a place behind all others.
+// begin appends an unfinished position, higher than all others.
 func (t *ackWindow) begin(at events.Position) *windowSlot {
 	s := &windowSlot{at: at}
 	t.open = append(t.open, s)
 	return s
 }
 
-// pass adds a place, behind all others, at which nothing is to be done.
+// pass appends a finished position, higher than all others.
 func (t *ackWindow) pass(at events.Position) {
 	if len(t.open) == 0 {
 		t.watermark = at
@@ -36,7 +37,7 @@ func (t *ackWindow) pass(at events.Position) {
 	t.begin(at).done = true
 }
 
-// end says that what was to be done at a place is done.
+// end finishes a slot and advances the watermark over the finished prefix.
 func (t *ackWindow) end(s *windowSlot) {
 	s.done = true
 	n := 0

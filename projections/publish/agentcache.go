@@ -8,17 +8,19 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// agentCache caches which agent a session is of. One goroutine uses it.
+// An agentCache caches the agent of each session, up to maxCachedAgents. It is
+// not safe for concurrent use.
 type agentCache struct {
 	store  events.Store
 	agents map[string]string
 }
 
-// maxCachedAgents bounds what is remembered of sessions.
+// maxCachedAgents bounds the cache. A full cache is cleared.
 const maxCachedAgents = 10_000
 
-// of returns the agent of a session, which the first record of its stream
-// names, and nothing where there is none.
+// agentOf returns the agent of a session, as the first record of its stream
+// names it. It returns "" if the session is unknown or has no agent. It reads
+// the store if the agent is not cached.
 func (a *agentCache) agentOf(ctx context.Context, session string) (string, error) {
 	if session == "" {
 		return "", nil
@@ -40,8 +42,8 @@ func (a *agentCache) agentOf(ctx context.Context, session string) (string, error
 	return a.agents[session], nil
 }
 
-// add takes in the first record of the stream of a session, which spares a
-// server a request.
+// add caches the agent if e is the first record of a session's stream, so that
+// agentOf does not have to read it.
 func (a *agentCache) add(e events.Entry, session string) {
 	if e.Revision != 1 || e.Stream.Category() != events.SessionCategory {
 		return
@@ -52,6 +54,7 @@ func (a *agentCache) add(e events.Entry, session string) {
 	a.agents[session] = agentIn(e)
 }
 
+// agentIn returns the agent that a SessionOpened record names, or "".
 func agentIn(e events.Entry) (agent string) {
 	var opened struct {
 		Agent json.RawMessage `json:"agent"`

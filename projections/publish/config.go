@@ -11,19 +11,21 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// ErrBadConfig says that a configuration cannot be used as it is.
+// ErrBadConfig reports an invalid configuration.
 var ErrBadConfig = errors.New("configuration of publications is not valid")
 
-// An JobConfig is a job as a configuration asks for it, and where it goes.
+// A JobConfig is a job of a configuration, with its target.
 type JobConfig struct {
 	Job
+	// To is the target to open. It may contain credentials, so that it is
+	// never printed or saved; Job.Target is the redacted form.
 	To string // the target as it is opened. It may hold credentials, and is never shown
 }
 
-// DefaultTopic is the topic where none is named.
+// DefaultTopic is the topic of a job that names none.
 const DefaultTopic = "ledger.{category}.{kind}"
 
-// An jobTable is a table of a configuration.
+// A jobTable is a [[publish]] table of a configuration in TOML.
 type jobTable struct {
 	Name  string `toml:"name"`
 	To    string `toml:"to"`
@@ -34,12 +36,12 @@ type jobTable struct {
 	Tries    int `toml:"tries"`
 }
 
-// ParseConfig returns the configs of a configuration in TOML: a table [[publish]]
-// for each, with name and to, and, where they differ from what is usual, topic,
-// from, kinds, categories, streams, tools, agents, in_flight and tries. In to,
-// ${NAME} stands for what env has under that name. What cannot be used, a key
-// that is not known and a name that comes twice are an ErrBadConfig, whose text
-// never has a target in it.
+// ParseConfig returns the jobs of a configuration in TOML: a table [[publish]]
+// for each, with the required keys name and to, and the optional keys topic,
+// from, kinds, categories, streams, tools, agents, in_flight and tries. It
+// replaces ${NAME} in to with the value that env returns for NAME. An invalid
+// value, an unknown key and a repeated name are an ErrBadConfig. No error
+// contains a target.
 func ParseConfig(text []byte, env func(string) (string, bool)) ([]JobConfig, error) {
 	var tables struct {
 		Publish []jobTable `toml:"publish"`
@@ -65,6 +67,7 @@ func ParseConfig(text []byte, env func(string) (string, bool)) ([]JobConfig, err
 	return configs, nil
 }
 
+// config checks a table and returns its job.
 func (t jobTable) config(env func(string) (string, bool)) (JobConfig, error) {
 	if err := ValidName(t.Name); err != nil {
 		return JobConfig{}, err
@@ -91,8 +94,8 @@ func (t jobTable) config(env func(string) (string, bool)) (JobConfig, error) {
 	return JobConfig{Job: job, To: to}, nil
 }
 
-// ExpandEnv puts what env has under NAME in place of ${NAME} in a target. A name
-// that it does not have is an error.
+// ExpandEnv replaces ${NAME} in a target with the value that env returns for
+// NAME. It returns an error if env has no such name.
 func ExpandEnv(text string, env func(string) (string, bool)) (string, error) {
 	var absent error
 	to := os.Expand(text, func(name string) string {
@@ -105,9 +108,9 @@ func ExpandEnv(text string, env func(string) (string, bool)) (string, error) {
 	return to, absent
 }
 
-// Redacted returns a target as it may be shown and kept: without the user, the
-// password and the parameters of its URL. Of one that is no URL, and no file,
-// nothing but the scheme is left.
+// Redacted returns a target without user, password, query and fragment, to
+// print or save it. For a text that is neither a URL nor a file it keeps at
+// most the scheme.
 func Redacted(target string) string {
 	u, err := url.Parse(target)
 	if err != nil {

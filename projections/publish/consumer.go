@@ -11,8 +11,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Consumer is what is kept of a publication under its name: where it has
-// come to, and what it set aside.
+// A Consumer is the saved state of a publication: the position that it has
+// reached, and its dead letters.
 type Consumer struct {
 	Format  int    `json:"format"` // of this document: 1
 	Name    string `json:"name"`
@@ -29,13 +29,14 @@ type Consumer struct {
 	DeadLetters []DeadLetter    `json:"poison,omitempty"`  // in the order in which they were set aside
 }
 
-// A LastError is an error that publishing met.
+// A LastError is an error of a publication, with its time.
 type LastError struct {
 	Text string    `json:"text"`
 	Time time.Time `json:"time"`
 }
 
-// A DeadLetter is a record that was set aside, so that those behind it could go on.
+// A DeadLetter identifies a record that the target refused. The publication
+// continued without it.
 type DeadLetter struct {
 	Event     domain.EventID  `json:"event"`
 	Kind      string          `json:"kind"`
@@ -47,10 +48,10 @@ type DeadLetter struct {
 	Retry     bool            `json:"again,omitempty"` // it is to be tried again
 }
 
-// is reports whether p is an entry.
+// is reports whether p refers to the record e.
 func (p DeadLetter) is(e events.Entry) bool { return p.Event == e.ID && p.Position == e.Position }
 
-// copy returns c with nothing shared that publishing changes.
+// copy returns a copy of c that shares no memory that a run changes.
 func (c Consumer) copy() Consumer {
 	c.DeadLetters = slices.Clone(c.DeadLetters)
 	if c.LastError != nil {
@@ -60,9 +61,11 @@ func (c Consumer) copy() Consumer {
 	return c
 }
 
-// consumerFormat is the format of the document of a consumer.
+// consumerFormat is the version of the JSON document of a consumer.
 const consumerFormat = 1
 
+// decodeConsumer decodes the document of a consumer. It returns an ErrDamaged
+// if the document is invalid, or belongs to another name or format.
 func decodeConsumer(name string, data []byte) (c Consumer, err error) {
 	if err = json.Unmarshal(data, &c); err == nil && (c.Format != consumerFormat || c.Name != name) {
 		err = fmt.Errorf("it is of %q in format %d", c.Name, c.Format)
@@ -73,11 +76,11 @@ func decodeConsumer(name string, data []byte) (c Consumer, err error) {
 	return c, nil
 }
 
-// validName are what consumers can be called.
+// validName matches the names of consumers.
 var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
-// ValidName returns an ErrBadName that says what a consumer can be called, or
-// nil.
+// ValidName returns nil if name is a valid name of a consumer, and otherwise
+// an ErrBadName that states the rule.
 func ValidName(name string) error {
 	if !validName.MatchString(name) {
 		return fmt.Errorf("%w: %q: use 1 to 64 lower-case letters, digits, dots, hyphens and underscores, and begin with a letter or digit", ErrBadName, name)

@@ -1,65 +1,66 @@
-// Package publish hands the records of a store to other programs.
+// Package publish copies the records of a store to other programs.
 //
-// A [Relay] publishes to any Publisher of watermill. A [Job] says what goes under
-// which name: a [Topic], an [Filter] that narrows the records, a [Start] and a
-// [Policy]. [Relay.CatchUp] publishes what there is, [Relay.Follow] also what
-// comes, and [Relay.FollowAll] does so for each [JobConfig] of a configuration.
-// Beside the store, in what is [ConsumerStore], the Relay has under the name of each job a
-// [Consumer]: how far it has come, and each record that it set aside, as a
-// [Poison]. A [Lag] is what it has before it. [Locker], such as a [FileLocker],
-// see to it that one run at a time has a name.
+// A [Relay] publishes to any watermill Publisher, the [Target]. A [Job] has a
+// name, a [Topic], a [Filter] that selects records, a [Start] and a [Policy].
+// [Relay.CatchUp] publishes the records on hand, [Relay.Follow] also the ones
+// that arrive later, and [Relay.FollowAll] runs every [JobConfig] of a
+// configuration.
 //
-// A message is a record as written. Its UUID is the ID of the event, its payload
-// the data, byte for byte, and its metadata are the Key constants: stream,
-// revision, position, kind, version and time; session, agent and tool where
-// there is one; and the metadata document.
+// The Relay saves a [Consumer] for each job in a [ConsumerStore] next to the
+// store: the position that it has reached, and its [DeadLetter] list, the
+// records that the target refused. [Relay.Lag] counts the records after that
+// position. A [Locker], such as a [FileLocker], lets one run at a time use a
+// consumer.
+//
+// A message is an unchanged record: its UUID is the event ID, its payload the
+// data, byte for byte. Its metadata has the keys of the Key constants.
 //
 // # Promises
 //
-//   - Every record that a job asks for is acknowledged by the publisher or is
-//     listed as poison; the position of a consumer is behind it only then.
-//   - What is handed over is durable in the store.
-//   - Records of one stream are handed over in their order, each once the one
-//     before was acknowledged or set aside. What is set aside and tried again
-//     later comes late.
-//   - Whatever ends a run, the next one hands over again what the checkpoint did
-//     not have, as messages with the same UUIDs, in the same order.
-//   - A consumer is run by one at a time, among all desks with the same claims;
-//     what others ask of it meanwhile is refused or reaches it.
-//   - A consumer that is there stays where it began, also after a power cut.
-//   - No more is read than the policy has in flight.
-//   - A [Batcher] is given what has arrived while it was busy as one batch.
-//   - A target that is not available costs no record: it is waited for.
-//   - A kind of record that this program does not know is published like others.
-//   - What is kept and what is onError has no credentials in it.
+//   - The target acknowledges every record that the filter selects, or the
+//     record is listed as a dead letter. Only then does the position of the
+//     consumer move past it.
+//   - A record is published once it is durable in the store.
+//   - The records of one stream are published in order: the next one after the
+//     one before was acknowledged or became a dead letter. A retried dead letter
+//     arrives late.
+//   - After any end of a run, the next run publishes again the records after the
+//     checkpoint, in the same order and with the same UUIDs.
+//   - One run at a time uses a consumer, among all relays with the same Locker.
+//   - A consumer keeps the position at which it began, also after a power cut.
+//   - No more records and bytes are in flight than the policy allows.
+//   - A [Batcher] receives the records that arrived while it was busy as one
+//     batch.
+//   - An unavailable target loses no record: the relay retries.
+//   - Records of unknown kinds are published like all others.
+//   - Saved consumers and errors contain no credentials.
 //
-// The checkpoints of an embedded store survive a kill. A power cut may bring back
-// an older one, and what it did not have is published again.
+// The checkpoints of an embedded store survive a kill. A power cut can restore
+// an older checkpoint, and the records after it are published again.
 //
 // # Concurrency
 //
-// A Relay may be used by several goroutines. A run blocks, and uses goroutines
-// that it joins before it returns: one for each queue, and two for the
-// checkpoint and for what is tried again. The publisher is called by several of
-// them at once, for different streams, and must not keep or change a payload.
-// A publisher that does not return holds the run up. No lock of a Relay is lock
-// while anything else is called. The lock that configs checkpoints, of a run, is
-// taken before that of its state. Whoever changes a consumer has claimed its
-// name; the names of the list and of what is asked are claimed for moments, with
-// that of a consumer taken or none.
+// A Relay is safe for concurrent use. A run blocks and joins its goroutines
+// before it returns: one for each worker, one that saves and one that retries
+// dead letters. The workers call the Target concurrently, for different
+// streams; it must not keep or change a payload. A Target that blocks holds up
+// the run.
+//
+// The Relay calls nothing else while it holds one of its mutexes. A run locks
+// saveMu before mu. Code that changes a consumer holds the lock of its name. The
+// locks of the index and of retry requests are held for milliseconds, and may be
+// taken while a consumer is locked.
 //
 // # Errors
 //
-// A publisher says with [ErrUnavailable] that the target may come back, and with
-// [ErrUnacceptable] that it will never take the record; any other error, and a
-// panic, may be either, and counts against the record. [ErrBadName],
-// [ErrBadTopic] and [ErrBadConfig] are mistakes of the caller; [ErrNoConsumer],
-// [ErrRunning], [ErrDifferentJob] and [ErrDamaged] are about what is kept under a name,
-// and [ErrLocked] about who has it;
-// [ErrTooManyDeadLetters] ends a run when so much was set aside that the target is at
-// fault.
+// A Target wraps [ErrUnavailable] if it may recover, and [ErrUnacceptable] if it
+// will never accept the record. Any other error, and a panic, counts as an
+// attempt. [ErrBadName], [ErrBadTopic] and [ErrBadConfig] are mistakes of the
+// caller. [ErrNoConsumer], [ErrRunning], [ErrDifferentJob] and [ErrDamaged]
+// concern the saved consumer, [ErrLocked] its lock. [ErrTooManyDeadLetters] ends
+// a run whose target refuses so many records that the target is at fault.
 //
-// Package jetstream publishes to NATS, package jsonl to a file, and package bus
-// makes a store a broker. Who may reach the target is the target's affair. The
-// promises are checked in publish_test.go.
+// Package jetstream publishes to NATS and package jsonl to a file; package bus
+// is a broker over a store. Access control is left to the target. The promises
+// are checked in publish_test.go and lock_test.go.
 package publish

@@ -10,28 +10,27 @@ import (
 	"strings"
 )
 
-// ErrLocked says that another has a name.
+// ErrLocked reports that a name is locked, by this process or another.
 var ErrLocked = errors.New("another has it")
 
-// Locker keep those apart who would do the same at once. They are safe for
-// concurrent use.
+// A Locker grants exclusive use of names. It is safe for concurrent use.
 type Locker interface {
-	// Claim takes a name. What it returns gives the name up when it is closed. A
-	// process that ends has given up all of its names, however it ends. A name
-	// that is taken, by this process too, is an ErrLocked that says by whom, as
-	// far as that is known.
+	// Lock acquires the lock of a name without waiting. Closing the result
+	// releases it, and so does the end of the process, however it ends. If the
+	// name is locked, by this process too, the error is an ErrLocked that
+	// names the holder if the holder is known.
 	Lock(name string) (io.Closer, error)
 }
 
-// A FileLocker is Locker by locks on files in a folder of this machine, one for
-// each name, which stay. On Unix the locks are the kernel's.
+// A FileLocker is a Locker that locks one file for each name, in a folder of
+// this machine. It never removes the files. On Unix it uses flock.
 type FileLocker struct{ dir, holder string }
 
-// NewFileLocker returns the Locker in a folder, which need not be there. Holder
-// is what others are onError of who calls it: a line, such as process 4711.
+// NewFileLocker returns the Locker of a folder, which Lock creates. Holder is
+// a line that describes this process to others, such as "process 4711".
 func NewFileLocker(dir, holder string) FileLocker { return FileLocker{dir, holder} }
 
-// Claim locks the file of a name and writes the holder into it.
+// Lock locks the file of a name and writes the holder into it.
 func (l FileLocker) Lock(name string) (io.Closer, error) {
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("claim %s: %w", name, err)
@@ -54,7 +53,7 @@ func (l FileLocker) Lock(name string) (io.Closer, error) {
 	return file, nil
 }
 
-// sign writes who holds a file into it.
+// sign replaces the contents of a locked file by the holder.
 func (l FileLocker) sign(file *os.File) error {
 	err := file.Truncate(0)
 	if err == nil {
@@ -63,10 +62,11 @@ func (l FileLocker) sign(file *os.File) error {
 	return err
 }
 
-// maxHolderText bounds what is onError of a holder.
+// maxHolderText bounds the bytes of a holder that an error quotes.
 const maxHolderText = 200
 
-// lockedBy returns an ErrLocked that says who holds a file, as far as it says.
+// lockedBy returns an ErrLocked that quotes the holder in a lock file, if the
+// file has one.
 func lockedBy(file *os.File) error {
 	text, err := io.ReadAll(io.NewSectionReader(file, 0, maxHolderText))
 	if holder := strings.TrimSpace(string(text)); err == nil && holder != "" {

@@ -6,8 +6,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// An Filter says which records are published. Each field that is set narrows it;
-// the zero Filter lets everything through.
+// A Filter selects records. Each field that is set narrows it; the zero Filter
+// selects all records.
 type Filter struct {
 	Kinds      []string `json:"kinds,omitempty" toml:"kinds"`           // of one of these kinds
 	Categories []string `json:"categories,omitempty" toml:"categories"` // in a stream of one of these categories
@@ -16,19 +16,18 @@ type Filter struct {
 	Agents     []string `json:"agents,omitempty" toml:"agents"`         // that belong to a session of one of these agents
 }
 
-// storeFilter returns the part of o that a store answers.
+// storeFilter returns the part of f that the store evaluates.
 func (f Filter) storeFilter() events.Filter {
 	return events.Filter{Kinds: f.Kinds, Categories: f.Categories, Prefixes: f.Streams}
 }
 
-// accepts reports whether the part of o that a store does not answer lets a
-// record through.
+// accepts evaluates the rest of f, the tools and agents.
 func (f Filter) accepts(p attributes) bool {
 	return (len(f.Tools) == 0 || slices.Contains(f.Tools, p.tool)) &&
 		(len(f.Agents) == 0 || slices.Contains(f.Agents, p.agent))
 }
 
-// equal reports whether o and other are the same, field by field.
+// equal reports whether f and other have equal fields.
 func (f Filter) equal(other Filter) bool {
 	return slices.Equal(f.Kinds, other.Kinds) && slices.Equal(f.Categories, other.Categories) &&
 		slices.Equal(f.Streams, other.Streams) && slices.Equal(f.Tools, other.Tools) && slices.Equal(f.Agents, other.Agents)

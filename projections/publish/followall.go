@@ -10,40 +10,41 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Target is what records are handed to.
+// A Target is a publisher of messages.
 type Target = message.Publisher
 
-// A Batcher is a Target that takes messages of several topics at once. A batch has
-// as many records as the policy allows and as have arrived while the target was
-// busy; one for a Target that is no Batcher ends where the topic changes.
+// A Batcher is a Target that accepts messages of several topics in one call.
+// Its batches hold the records that arrived while it was busy, up to
+// Policy.Batch. For other targets a batch ends where the topic changes.
 type Batcher interface {
-	// PublishBatch is what Publish is, for messages of several topics: it returns
-	// when the target has all of them, durably as far as it promises that.
+	// PublishBatch is Publish for messages of several topics: it returns once
+	// the target has all of them, as durably as the target promises.
 	PublishBatch(batch ...Routed) error
 }
 
-// A Routed message is one with its topic.
+// A Routed is a message with its topic.
 type Routed struct {
 	Topic   string
 	Message *message.Message
 }
 
-// An Opener opens the target of an order, of which the consumer has come to a
-// position; the caller closes it. Its errors name the target.
+// An Opener opens the target of a job whose consumer has reached a position.
+// The caller closes the target. Errors name the target, without credentials.
 type Opener func(ctx context.Context, o JobConfig, at events.Position) (Target, error)
 
-// of is the openFunc of the target of an order.
+// of returns the openFunc of a job.
 func (open Opener) of(o JobConfig) openFunc {
 	return func(ctx context.Context, at events.Position) (Target, error) { return open(ctx, o, at) }
 }
 
-// FollowAll follows the log for several configs side by side, until its context
-// ends, whose cause it returns. A target that cannot be opened is tried again,
-// with the delays of the order's policy, and so is a consumer that runs
-// elsewhere, until it does not. An order whose run ends with another error stands
-// still, and the others go on. Each such error is given to onError, if that is not
-// nil, by several goroutines at once, and kept as the lastError of the consumer;
-// what is tried again, the first time and each time that the wait has doubled.
+// FollowAll runs Follow for several jobs concurrently until ctx ends, and
+// returns its cause. It retries, with the backoff of the job's policy, while
+// the target does not open or another process runs the consumer. Any other
+// error ends that job alone.
+//
+// FollowAll calls onError, if it is not nil, from several goroutines with each
+// error that ends a job, and with retried errors on the first and then every
+// second, fourth, eighth attempt. It also saves the error in the consumer.
 func (d *Relay) FollowAll(ctx context.Context, configs []JobConfig, open Opener, onError func(name string, err error)) error {
 	var running sync.WaitGroup
 	for _, o := range configs {
@@ -54,6 +55,7 @@ func (d *Relay) FollowAll(ctx context.Context, configs []JobConfig, open Opener,
 	return context.Cause(ctx)
 }
 
+// followOne runs one job of FollowAll.
 func (d *Relay) followOne(ctx context.Context, o JobConfig, open Opener, onError func(name string, err error)) {
 	delays := o.Policy.withDefaults().newBackoff()
 	for attempt := 1; ctx.Err() == nil; attempt++ {
@@ -73,8 +75,8 @@ func (d *Relay) followOne(ctx context.Context, o JobConfig, open Opener, onError
 	}
 }
 
-// followOpened follows the log for an order. It reports whether that is all that
-// can be done for it: another time the target may open, or the consumer not run.
+// followOpened runs FollowConfigured once. begun is false if a later attempt
+// may succeed: the target did not open, or another process runs the consumer.
 func (d *Relay) followOpened(ctx context.Context, o JobConfig, open Opener) (begun bool, err error) {
 	unopened := false
 	err = d.FollowConfigured(ctx, o, func(ctx context.Context, o JobConfig, at events.Position) (Target, error) {
@@ -85,8 +87,9 @@ func (d *Relay) followOpened(ctx context.Context, o JobConfig, open Opener) (beg
 	return !unopened && !errors.Is(err, ErrRunning), err
 }
 
-// recordError keeps an error as the lastError of a consumer that does not run, if there
-// is that consumer.
+// recordError saves an error as the last error of a consumer that does not
+// run. It does nothing if there is no such consumer or another process runs
+// it.
 func (d *Relay) recordError(ctx context.Context, name string, lastError error) (err error) {
 	lock, err := d.lockConsumer(name)
 	if errors.Is(err, ErrRunning) {

@@ -11,7 +11,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Job says what is published under a name, and how.
+// A Job says which records are published under a name, and how.
 type Job struct {
 	Name   string // of the consumer
 	Target string // as it is shown: see [Redacted]
@@ -25,7 +25,7 @@ type Job struct {
 	Failed func(Failure)
 }
 
-// A Failure is an attempt to publish that failed.
+// A Failure is a failed attempt to publish.
 type Failure struct {
 	Position events.Position // of the record; of the first one, where there are several
 	Try      int             // which attempt it was
@@ -33,47 +33,47 @@ type Failure struct {
 	Err      error
 }
 
-// CatchUp publishes what there is when it is called, in place of a consumer
-// that is made where there is none, and returns once all of it was acknowledged
-// or set aside. It does not close the publisher. Its errors are those of
-// [Relay.Follow].
+// CatchUp publishes the records that the log has now and returns once each was
+// acknowledged or is a dead letter. It creates the consumer if there is none.
+// It does not close the publisher. Its errors are those of [Relay.Follow].
 func (d *Relay) CatchUp(ctx context.Context, job Job, to message.Publisher) error {
 	return d.run(ctx, job, alreadyOpen(to), catchUp)
 }
 
-// CatchUpConfigured is CatchUp for a target that is opened once the name of the
-// consumer is taken, and closed before it is given up. Where it does not open no
-// consumer is made.
+// CatchUpConfigured is CatchUp for a target that it opens after it has locked
+// the consumer, and closes before it unlocks it. If the target does not open,
+// no consumer is created.
 func (d *Relay) CatchUpConfigured(ctx context.Context, o JobConfig, open Opener) error {
 	return d.run(ctx, o.Job, open.of(o), catchUp)
 }
 
-// Follow publishes what there is and what comes, until its context ends, whose
-// cause it returns, or an error ends it. It goes on where the consumer of the
-// job is, which it makes, durably, where there is none. It does not close the
-// publisher.
+// Follow publishes all records and then each new one, until ctx ends, whose
+// cause it returns, or an error. It continues from the consumer of the job, or
+// creates the consumer, durably. It does not close the publisher.
 //
-// A name that is not valid is ErrBadName, and one that runs already, on any desk
-// with the same claims, ErrRunning. A consumer that was made with another
-// target, topic or Filter is ErrDifferentJob. Too many records set aside are ErrTooManyDeadLetters:
-// the one that would have been next is not, and the next run begins with it.
-// Other errors are those of the store, the claims and the checkpoints; a record
-// that is damaged ends the run. Errors of the publisher do not.
+// An invalid name is an ErrBadName. A consumer that runs, on any relay with
+// the same Locker, is an ErrRunning. A consumer with another target, topic or
+// filter is an ErrDifferentJob. Too many dead letters are an
+// ErrTooManyDeadLetters, and the next run begins with the record that would
+// have been the next one. A damaged record ends the run. Other errors come
+// from the store, the Locker or the ConsumerStore; errors of the publisher do
+// not end the run.
 func (d *Relay) Follow(ctx context.Context, job Job, to message.Publisher) error {
 	return d.run(ctx, job, alreadyOpen(to), follow)
 }
 
-// FollowConfigured is to Follow what CatchUpConfigured is to CatchUp.
+// FollowConfigured is Follow for a target that it opens and closes as
+// CatchUpConfigured does.
 func (d *Relay) FollowConfigured(ctx context.Context, o JobConfig, open Opener) error {
 	return d.run(ctx, o.Job, open.of(o), follow)
 }
 
-// catchUp takes what there is.
+// catchUp is the feedFunc of the records that the log has now.
 func catchUp(ctx context.Context, r *run, after events.Position) error {
 	return r.acceptAll(ctx, events.Scan(ctx, r.relay.store, events.Query{Filter: r.job.Filter.storeFilter(), After: after}))
 }
 
-// follow takes what there is and what comes.
+// follow is the feedFunc of all records and each new one.
 func follow(ctx context.Context, r *run, after events.Position) error {
 	following := events.Following{Filter: r.job.Filter.storeFilter(), CaughtUp: r.skip}
 	if err := r.acceptAll(ctx, r.relay.store.Follow(ctx, after, following)); err != nil {
@@ -82,6 +82,7 @@ func follow(ctx context.Context, r *run, after events.Position) error {
 	return errors.New("the log ended")
 }
 
+// acceptAll accepts each record of a sequence until it ends or an error.
 func (r *run) acceptAll(ctx context.Context, records iter.Seq2[events.Entry, error]) error {
 	for e, err := range records {
 		if err == nil {
@@ -94,7 +95,7 @@ func (r *run) acceptAll(ctx context.Context, records iter.Seq2[events.Entry, err
 	return nil
 }
 
-// valid returns what is wrong with a job, or nil.
+// valid returns the error of an invalid job, or nil.
 func (j Job) valid() error {
 	if err := ValidName(j.Name); err != nil {
 		return err
@@ -105,8 +106,8 @@ func (j Job) valid() error {
 	return j.Filter.storeFilter().Valid()
 }
 
-// createConsumer makes the consumer of a job, and lists it before it is there. It is
-// durable when createConsumer returns: where it begins is not found again.
+// createConsumer adds the name to the index, saves a consumer at the start of
+// the job, and syncs both: a start of "now" cannot be computed again.
 func (d *Relay) createConsumer(ctx context.Context, job Job) (Consumer, error) {
 	at, err := job.Start.position(ctx, d.store)
 	if err != nil {
@@ -123,8 +124,8 @@ func (d *Relay) createConsumer(ctx context.Context, job Job) (Consumer, error) {
 	return c, d.consumers.Sync(ctx)
 }
 
-// checkJob returns an ErrDifferentJob that says in what c is not the consumer of a job, or
-// nil.
+// checkJob returns an ErrDifferentJob that names the difference if c was
+// created for another target, topic or filter.
 func (c Consumer) checkJob(job Job) error {
 	switch {
 	case c.Target != job.Target:

@@ -14,7 +14,7 @@ type Lag struct {
 	Oldest  time.Time // when the first of them happened; zero if there is none
 }
 
-// Behind returns how long the first record of l delays.
+// Behind returns the age of the oldest record of l, or 0 if there is none.
 func (l Lag) Behind(now time.Time) time.Duration {
 	if l.Oldest.IsZero() {
 		return 0
@@ -22,16 +22,16 @@ func (l Lag) Behind(now time.Time) time.Duration {
 	return max(0, now.Sub(l.Oldest))
 }
 
-// add counts a record that happened at a time.
+// add counts a record with its time.
 func (l *Lag) add(at time.Time) {
 	if l.Records++; l.Records == 1 {
 		l.Oldest = at
 	}
 }
 
-// Lag counts the records between a consumer and the end of the log that it is to
-// publish. What was set aside is not among them. Where it asks for some tools or
-// agents the records are read, and else their headers.
+// Lag counts the records after the position of a consumer that its filter
+// selects, without its dead letters. It reads headers alone unless the filter
+// selects tools or agents; then it reads the records.
 func (d *Relay) Lag(ctx context.Context, c Consumer) (l Lag, err error) {
 	query := events.Query{Filter: c.Filter.storeFilter(), After: c.Position}
 	if len(c.Filter.Tools)+len(c.Filter.Agents) > 0 {
@@ -50,7 +50,7 @@ func (d *Relay) Lag(ctx context.Context, c Consumer) (l Lag, err error) {
 	return l, nil
 }
 
-// countMatching counts the records of a query that filter lets through.
+// countMatching counts the records of a query that a filter accepts.
 func (d *Relay) countMatching(ctx context.Context, filter Filter, query events.Query, l *Lag) error {
 	agents := agentCache{store: d.store, agents: map[string]string{}}
 	for e, err := range events.Scan(ctx, d.store, query) {

@@ -24,9 +24,9 @@ const (
 	KeyMetadata = "metadata" // the record's metadata document, as written
 )
 
-// Particulars are what is said of a record beside it. They are read from its
-// bytes, whatever its kind, so that kinds that this program does not know are
-// published like the others.
+// attributes are the values of a record that filters and topics use. They are
+// decoded from its bytes, whatever its kind, so that unknown kinds are
+// published like others.
 type attributes struct {
 	stream  events.Stream
 	kind    string
@@ -35,8 +35,8 @@ type attributes struct {
 	tool    string // the member tool of its data
 }
 
-// attributesOf returns what is said of a record, but for its agent. Data and
-// metadata that are not as expected say nothing.
+// attributesOf returns the attributes of a record, without its agent. Members
+// of an unexpected type are empty.
 func attributesOf(e events.Entry) attributes {
 	p := attributes{stream: e.Stream, kind: e.Kind}
 	var data struct {
@@ -58,8 +58,8 @@ func attributesOf(e events.Entry) attributes {
 	return p
 }
 
-// messageOf returns a record as a message. The payload is the record's data and
-// not a copy.
+// messageOf returns the message of a record. The payload shares the memory of
+// the record's data.
 func messageOf(e events.Entry, p attributes) *message.Message {
 	m := message.NewMessage(e.ID.String(), e.Data)
 	for key, value := range map[string]string{

@@ -21,8 +21,8 @@ var (
 	ErrUnacceptable = errors.New("target does not accept the record")
 )
 
-// A Policy says how records are handed over. The zero Policy hands them over
-// one by one.
+// A Policy says how records are published. The zero Policy publishes one
+// record at a time.
 type Policy struct {
 	Workers  int // streams handed over side by side; 0: 1
 	Batch    int // most records of one queue handed over at once, all of one topic unless the target is a Batcher; 0: 1
@@ -39,7 +39,7 @@ type Policy struct {
 	SaveInterval           time.Duration // most time that an acknowledgement is not in the checkpoint; 0: 1 s
 }
 
-// filled returns p with what zero stands for.
+// withDefaults returns p with the defaults in place of zeros.
 func (p Policy) withDefaults() Policy {
 	p.Workers, p.Batch = cmp.Or(p.Workers, 1), cmp.Or(p.Batch, 1)
 	p.InFlight, p.Bytes = cmp.Or(p.InFlight, 1024), cmp.Or(p.Bytes, 64<<20)
@@ -49,14 +49,14 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// delays returns the delays after the attempts at one record.
+// newBackoff returns the delays between the attempts at one record.
 func (p Policy) newBackoff() *backoff.ExponentialBackOff {
 	delays := backoff.NewExponentialBackOff()
 	delays.InitialInterval, delays.MaxInterval, delays.Multiplier = min(p.MinBackoff, p.MaxBackoff), p.MaxBackoff, 2
 	return delays
 }
 
-// sleep delays, or returns the cause of a context that ends.
+// sleep waits for d, or returns the cause of ctx if that ends first.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -24,17 +24,17 @@ var (
 	ErrTooManyDeadLetters = errors.New("too many records were set aside")
 )
 
-// ConsumerStore is where consumers are kept, beside the store. Unlike the answer of a
-// projection, a consumer cannot be had from the log again.
+// A ConsumerStore stores consumers. Unlike the state of a projection, a
+// consumer cannot be rebuilt from the log.
 type ConsumerStore interface {
 	projections.Checkpoints
-	// Sync returns nil when all that was saved before is durable.
+	// Sync makes everything saved before durable.
 	Sync(ctx context.Context) error
 }
 
-// A Relay publishes the records of a store and keeps its consumers beside it.
-// It is safe for concurrent use. Several for one store, in this process and
-// others, keep apart by their claims.
+// A Relay publishes the records of a store. It is safe for concurrent use.
+// Several relays of one store, in this process and others, exclude each other
+// with their Locker.
 type Relay struct {
 	store     events.Store
 	consumers ConsumerStore
@@ -46,22 +46,22 @@ type Relay struct {
 	}
 }
 
-// NewRelay returns the desk of a store, with what is kept beside it. The claims
-// are those of all who have the same consumers.
+// NewRelay returns a relay of a store. All relays that share consumers must
+// share locks.
 func NewRelay(store events.Store, consumers ConsumerStore, locks Locker, now func() time.Time) *Relay {
 	d := &Relay{store: store, consumers: consumers, locks: locks, now: now}
 	d.mu.running = map[string]*run{}
 	return d
 }
 
-// indexName is the name under which the names of all consumers are kept, as a
-// JSON array.
+// indexName is the checkpoint that lists the names of all consumers as a JSON
+// array.
 const indexName = "publish"
 
 func documentName(consumer string) string { return indexName + "/" + consumer }
 
-// Consumers returns all consumers, by name. One that is damaged has its name
-// and, as its lastError, why.
+// Consumers returns all consumers, ordered by name. A damaged consumer has its
+// name and, as its last error, the damage.
 func (d *Relay) Consumers(ctx context.Context) ([]Consumer, error) {
 	all, err := d.consumerNames(ctx)
 	if err != nil {
@@ -83,9 +83,8 @@ func (d *Relay) Consumers(ctx context.Context) ([]Consumer, error) {
 	return consumers, nil
 }
 
-// Consumer returns one consumer, as it is if it runs and else as it was kept.
-// Where there is none it is ErrNoConsumer, and one that does not decode is
-// ErrDamaged.
+// Consumer returns a consumer: its current state if it runs on this relay, and
+// otherwise the saved one. It returns an ErrNoConsumer or an ErrDamaged.
 func (d *Relay) Consumer(ctx context.Context, name string) (Consumer, error) {
 	if r := d.activeRun(name); r != nil {
 		return r.snapshot(), nil
@@ -93,12 +92,14 @@ func (d *Relay) Consumer(ctx context.Context, name string) (Consumer, error) {
 	return d.load(ctx, name)
 }
 
+// activeRun returns the run of a consumer on this relay, or nil.
 func (d *Relay) activeRun(name string) *run {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.mu.running[name]
 }
 
+// load reads the saved state of a consumer.
 func (d *Relay) load(ctx context.Context, name string) (Consumer, error) {
 	if err := ValidName(name); err != nil {
 		return Consumer{}, err
@@ -113,6 +114,7 @@ func (d *Relay) load(ctx context.Context, name string) (Consumer, error) {
 	return decodeConsumer(name, data)
 }
 
+// save writes the state of a consumer, without a sync.
 func (d *Relay) save(ctx context.Context, c Consumer) error {
 	c.Format = consumerFormat
 	data, err := projections.Encode(c)
@@ -125,8 +127,8 @@ func (d *Relay) save(ctx context.Context, c Consumer) error {
 	return nil
 }
 
-// lockConsumer takes the name of a consumer. Where it runs, here or elsewhere, that is
-// an ErrRunning.
+// lockConsumer locks a consumer, or returns an ErrRunning if a run holds the
+// lock.
 func (d *Relay) lockConsumer(name string) (io.Closer, error) {
 	lock, err := d.locks.Lock(documentName(name))
 	if errors.Is(err, ErrLocked) {
@@ -135,13 +137,14 @@ func (d *Relay) lockConsumer(name string) (io.Closer, error) {
 	return lock, err
 }
 
-// The patience with who has a turn, which takes moments.
+// How waitLock polls.
 const (
 	lockPollInterval = 5 * time.Millisecond
 	lockPollAttempts = 2000
 )
 
-// waitLock takes a name that others have for moments.
+// waitLock acquires a lock that others hold for milliseconds. It polls for
+// about ten seconds.
 func (d *Relay) waitLock(ctx context.Context, name string) (io.Closer, error) {
 	for try := 1; ; try++ {
 		lock, err := d.locks.Lock(name)
@@ -154,9 +157,9 @@ func (d *Relay) waitLock(ctx context.Context, name string) (io.Closer, error) {
 	}
 }
 
-// Forget removes a consumer, durably: its name may then begin anew. It is
-// ErrNoConsumer where there is none and ErrRunning while it runs, here or
-// elsewhere. One that is damaged is removed.
+// Forget removes a consumer, durably, so that its name can be used anew. It
+// returns an ErrNoConsumer for an unknown name and an ErrRunning while a run,
+// here or elsewhere, uses the consumer. It removes a damaged consumer too.
 func (d *Relay) Forget(ctx context.Context, name string) (err error) {
 	if err := ValidName(name); err != nil {
 		return err
@@ -186,7 +189,7 @@ func (d *Relay) Forget(ctx context.Context, name string) (err error) {
 	return d.consumers.Sync(ctx)
 }
 
-// consumerNames returns the names of all consumers, in order.
+// consumerNames returns the names of all consumers, sorted.
 func (d *Relay) consumerNames(ctx context.Context) (all []string, err error) {
 	data, err := d.consumers.LoadCheckpoint(ctx, indexName)
 	if err == nil && len(data) > 0 {
@@ -200,7 +203,7 @@ func (d *Relay) consumerNames(ctx context.Context) (all []string, err error) {
 	return all, nil
 }
 
-// updateIndex changes the list of names, in turn with others.
+// updateIndex changes the list of names under its lock.
 func (d *Relay) updateIndex(ctx context.Context, change func([]string) []string) (err error) {
 	lock, err := d.waitLock(ctx, indexName)
 	if err != nil {
@@ -221,7 +224,7 @@ func (d *Relay) updateIndex(ctx context.Context, change func([]string) []string)
 	return nil
 }
 
-// withName returns a sorted list of names with one more.
+// withName returns a sorted list with name inserted.
 func withName(all []string, name string) []string {
 	at, found := slices.BinarySearch(all, name)
 	if found {
@@ -230,7 +233,7 @@ func withName(all []string, name string) []string {
 	return slices.Insert(all, at, name)
 }
 
-// withoutName returns a sorted list of names with one less.
+// withoutName returns a sorted list with name removed.
 func withoutName(all []string, name string) []string {
 	at, found := slices.BinarySearch(all, name)
 	if !found {

@@ -11,8 +11,8 @@ import (
 	"github.com/settlement-ledger/ledger/projections"
 )
 
-// A retryRequest is for records that were set aside to be tried again by a run that is
-// in another process. It is kept until that takes it up.
+// A retryRequest asks a run in another process to retry dead letters. It is
+// stored next to the consumer until that run takes it.
 type retryRequest struct {
 	All       bool              `json:"all,omitempty"`
 	Positions []events.Position `json:"positions,omitempty"`
@@ -20,11 +20,11 @@ type retryRequest struct {
 
 func retryRequestName(consumer string) string { return documentName(consumer) + "/retry" }
 
-// Retry has records that were set aside tried again: those at these positions,
-// or without any all of them. A consumer that runs on d tries them at once, one
-// that runs elsewhere in a second or so, and another when it runs next. It
-// returns how many there are, once that is durable, and ErrNoConsumer where there
-// is no such consumer.
+// Retry publishes dead letters again: the ones at these positions, or all if
+// no position is given. A run of this relay starts at once, a run elsewhere
+// within its SaveInterval, and otherwise the next run does it. Retry returns
+// the number of dead letters, once the request is durable, and an
+// ErrNoConsumer for an unknown name.
 func (d *Relay) Retry(ctx context.Context, name string, positions ...events.Position) (n int, err error) {
 	if r := d.activeRun(name); r != nil {
 		return r.retry(positions), nil
@@ -45,7 +45,8 @@ func (d *Relay) Retry(ctx context.Context, name string, positions ...events.Posi
 	return n, errors.Join(d.save(ctx, c), d.consumers.Sync(ctx))
 }
 
-// storeRetryRequest leaves a wish for a run elsewhere, beside those that it did not take up.
+// storeRetryRequest adds positions to the retry request of a consumer that
+// runs elsewhere.
 func (d *Relay) storeRetryRequest(ctx context.Context, name string, positions []events.Position) (n int, err error) {
 	c, err := d.load(ctx, name)
 	if err != nil {
@@ -78,7 +79,8 @@ func (d *Relay) storeRetryRequest(ctx context.Context, name string, positions []
 	return n, nil
 }
 
-// loadRetryRequest returns what is wished of a consumer, which may be nothing.
+// loadRetryRequest returns the retry request of a consumer, which may be
+// empty.
 func (d *Relay) loadRetryRequest(ctx context.Context, name string) (w retryRequest, err error) {
 	data, err := d.consumers.LoadCheckpoint(ctx, retryRequestName(name))
 	if err == nil && len(data) > 0 {
@@ -89,8 +91,8 @@ func (d *Relay) loadRetryRequest(ctx context.Context, name string) (w retryReque
 	return w, err
 }
 
-// takeRetryRequest takes up what others wish of r. It is kept that it is to be done before
-// the wish goes.
+// takeRetryRequest applies the retry request of other processes. It saves the
+// consumer before it deletes the request, so that a kill loses none.
 func (r *run) takeRetryRequest(ctx context.Context) (err error) {
 	w, err := r.relay.loadRetryRequest(ctx, r.job.Name)
 	if err != nil || !w.All && len(w.Positions) == 0 {
@@ -114,7 +116,7 @@ func (r *run) takeRetryRequest(ctx context.Context) (err error) {
 	return r.relay.consumers.SaveCheckpoint(ctx, retryRequestName(r.job.Name), nil)
 }
 
-// retry has what was set aside tried again.
+// retry marks dead letters of a running consumer and wakes retryLoop.
 func (r *run) retry(positions []events.Position) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,6 +126,8 @@ func (r *run) retry(positions []events.Position) int {
 	return n
 }
 
+// retry marks the dead letters at these positions, or all if there are no
+// positions, and returns how many it marked.
 func (c *Consumer) retry(positions []events.Position) (n int) {
 	for i, p := range c.DeadLetters {
 		if len(positions) == 0 || slices.Contains(positions, p.Position) {

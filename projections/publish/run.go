@@ -14,9 +14,10 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// A run is one publication while it lasts. One goroutine reads the log and puts
-// records into lanes, each record of a stream into the same; one goroutine for
-// each queue hands them over; one saves; one tries again what was set aside.
+// A run is a publication in progress. One goroutine reads the log and
+// distributes records over the queues, all records of a stream to the same
+// queue. One worker per queue publishes them, one goroutine saves the
+// consumer, and one retries dead letters.
 type run struct {
 	relay       *Relay
 	job         Job
@@ -41,7 +42,7 @@ type run struct {
 	}
 }
 
-// A outgoing is a record on its way.
+// An outgoing is a record between the log and the target.
 type outgoing struct {
 	entry events.Entry
 	attrs attributes
@@ -51,9 +52,11 @@ type outgoing struct {
 
 func (p outgoing) size() int { return len(p.entry.Data) + len(p.entry.Metadata) }
 
-// saveAfterAcks is how many acknowledgements make a checkpoint due before its time.
+// saveAfterAcks is the number of acknowledgements after which the checkpoint
+// is saved before Policy.SaveInterval has passed.
 const saveAfterAcks = 1000
 
+// newRun returns a run of a consumer that publishes to a target.
 func newRun(d *Relay, job Job, to message.Publisher, c Consumer) *run {
 	r := &run{relay: d, job: job, policy: job.Policy.withDefaults(), to: to, seed: maphash.MakeSeed()}
 	if borrowed, ok := to.(borrowedTarget); ok {
@@ -71,22 +74,23 @@ func newRun(d *Relay, job Job, to message.Publisher, c Consumer) *run {
 	return r
 }
 
-// An openFunc opens the target of a consumer, which has come to a position.
+// An openFunc opens the target for a consumer that has reached position at.
 type openFunc func(ctx context.Context, at events.Position) (Target, error)
 
-// alreadyOpen is the openFunc of a target that is open, and that others close.
+// alreadyOpen returns an openFunc for an open target, which the caller closes.
 func alreadyOpen(to Target) openFunc {
 	return func(context.Context, events.Position) (Target, error) { return borrowedTarget{to}, nil }
 }
 
-// borrowedTarget is a target that is not closed by who has it.
+// A borrowedTarget is a target that the run must not close.
 type borrowedTarget struct{ Target }
 
-// Close leaves the target open.
+// Close does nothing.
 func (borrowedTarget) Close() error { return nil }
 
-// run publishes what read takes until read returns, and then what it took. It
-// has the name of the consumer all the while.
+// run locks the consumer, opens the target, creates the consumer if there is
+// none, and publishes the records that feed accepts until feed returns and all
+// accepted records are finished.
 func (d *Relay) run(ctx context.Context, job Job, open openFunc, feed feedFunc) (err error) {
 	if err := job.valid(); err != nil {
 		return err
@@ -122,7 +126,8 @@ func (d *Relay) run(ctx context.Context, job Job, open openFunc, feed feedFunc) 
 	return d.register(job, to, c).execute(ctx, feed)
 }
 
-// register returns the run of a consumer, which others see until it ends.
+// register starts the run of a consumer and makes it visible to Consumer and
+// Retry.
 func (d *Relay) register(job Job, to Target, c Consumer) *run {
 	c.Running = true
 	r := newRun(d, job, to, c)
@@ -132,16 +137,18 @@ func (d *Relay) register(job Job, to Target, c Consumer) *run {
 	return r
 }
 
+// unregister removes the run of a consumer.
 func (d *Relay) unregister(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.mu.running, name)
 }
 
-// A feedFunc has r take the records behind a position.
+// A feedFunc passes the records after a position to r.
 type feedFunc func(ctx context.Context, r *run, after events.Position) error
 
-// execute is r from its beginning to its end.
+// execute runs the goroutines of r from beginning to end. It saves the
+// consumer last, whatever ended the run.
 func (r *run) execute(parent context.Context, feed feedFunc) (err error) {
 	defer r.relay.unregister(r.job.Name)
 	ctx, stop := context.WithCancelCause(parent)
@@ -182,14 +189,15 @@ func (r *run) execute(parent context.Context, feed feedFunc) (err error) {
 	return err
 }
 
-// snapshot returns the consumer as it is now.
+// snapshot returns a copy of the consumer.
 func (r *run) snapshot() Consumer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.mu.consumer.copy()
 }
 
-// accept puts a record on its way once there is room for it, or passes it over.
+// accept puts a record into the queue of its stream once the record is durable
+// and there is room in flight, or skips it if the filter does not select it.
 func (r *run) accept(ctx context.Context, e events.Entry) error {
 	p := outgoing{entry: e, attrs: attributesOf(e)}
 	r.agents.add(e, p.attrs.session)
@@ -215,8 +223,8 @@ func (r *run) accept(ctx context.Context, e events.Entry) error {
 	return nil
 }
 
-// awaitDurable returns when the log through a position is on the disk. A store that
-// answers before could give the position to another record after a power cut.
+// awaitDurable waits until the store has synced the log through a position.
+// Without it, a power cut could reuse the position of a published record.
 func (r *run) awaitDurable(ctx context.Context, at events.Position) error {
 	store, ok := r.relay.store.(interface {
 		Durable() events.Position
@@ -228,7 +236,7 @@ func (r *run) awaitDurable(ctx context.Context, at events.Position) error {
 	return store.Sync(ctx)
 }
 
-// acquireSlots delays until there is room in flight for a record.
+// acquireSlots waits until there is room in flight for a record.
 func (r *run) acquireSlots(ctx context.Context, p outgoing) error {
 	if r.recordSlots.Acquire(ctx, 1) != nil || r.byteSlots.Acquire(ctx, r.weight(p)) != nil {
 		return context.Cause(ctx) // after which nothing is taken any more
@@ -236,10 +244,12 @@ func (r *run) acquireSlots(ctx context.Context, p outgoing) error {
 	return nil
 }
 
+// weight returns the bytes that a record occupies in flight, at most
+// Policy.Bytes.
 func (r *run) weight(p outgoing) int64 { return int64(min(p.size(), r.policy.Bytes)) }
 
-// skip says that there is nothing to publish through a position, behind what
-// was taken.
+// skip records that the log has nothing to publish up to a position, after the
+// accepted records.
 func (r *run) skip(at events.Position) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -250,7 +260,7 @@ func (r *run) skip(at events.Position) {
 	r.advanceLocked()
 }
 
-// ack takes records out of flight that the target has.
+// ack removes acknowledged records from the window and from the dead letters.
 func (r *run) ack(done []outgoing) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -265,7 +275,8 @@ func (r *run) ack(done []outgoing) {
 	r.advanceLocked()
 }
 
-// releaseLocked takes a record out of flight, if it was in.
+// releaseLocked removes a record from the window and frees its slots. A
+// retried dead letter has none.
 func (r *run) releaseLocked(p outgoing) {
 	if p.slot == nil {
 		return
@@ -275,6 +286,7 @@ func (r *run) releaseLocked(p outgoing) {
 	r.byteSlots.Release(r.weight(p))
 }
 
+// advanceLocked copies the watermark of the window into the consumer.
 func (r *run) advanceLocked() {
 	r.mu.consumer.Position = r.mu.window.watermark
 	if r.mu.unsaved >= saveAfterAcks {
@@ -282,8 +294,9 @@ func (r *run) advanceLocked() {
 	}
 }
 
-// deadLetter lists a record as letter, or says that there are too many and leaves
-// it where it is.
+// deadLetter adds a record to the dead letters of the consumer. It returns an
+// ErrTooManyDeadLetters, and leaves the record in flight, if a limit of the
+// policy is reached.
 func (r *run) deadLetter(p outgoing, tries int, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -312,7 +325,7 @@ func (r *run) deadLetter(p outgoing, tries int, err error) error {
 	return nil
 }
 
-// recordErrorLocked puts an error into the consumer and returns it as it is kept.
+// recordErrorLocked saves an error as the last error of the consumer.
 func (r *run) recordErrorLocked(err error) LastError {
 	lastError := LastError{Text: truncated(err.Error()), Time: r.relay.now().UTC().Truncate(time.Microsecond)}
 	r.mu.consumer.LastError = &lastError
@@ -320,9 +333,10 @@ func (r *run) recordErrorLocked(err error) LastError {
 	return lastError
 }
 
-// maxErrorText bounds the text of an error that is kept.
+// maxErrorText bounds the bytes of a saved error.
 const maxErrorText = 500
 
+// truncated returns at most maxErrorText bytes of a text.
 func truncated(text string) string {
 	if len(text) > maxErrorText {
 		return text[:maxErrorText]
@@ -330,8 +344,9 @@ func truncated(text string) string {
 	return text
 }
 
-// saveLoop saves the checkpoint from time to time, and takes up what others wish,
-// until its context ends.
+// saveLoop saves the consumer every Policy.SaveInterval and after
+// saveAfterAcks acknowledgements, and takes retry requests of other processes,
+// until ctx ends. It calls stop with the first error.
 func (r *run) saveLoop(ctx context.Context, stop context.CancelCauseFunc) {
 	tick := time.NewTicker(r.policy.SaveInterval)
 	defer tick.Stop()
@@ -351,7 +366,7 @@ func (r *run) saveLoop(ctx context.Context, stop context.CancelCauseFunc) {
 	}
 }
 
-// save saves the checkpoint if it has changed.
+// save saves the consumer if it has changed since the last save.
 func (r *run) save(ctx context.Context) error {
 	r.saveMu.Lock()
 	defer r.saveMu.Unlock()
@@ -373,7 +388,7 @@ func (r *run) save(ctx context.Context) error {
 	return err
 }
 
-// signal puts a sign into a channel that holds one.
+// signal sends to a channel of capacity one, unless it is full.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

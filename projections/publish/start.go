@@ -7,21 +7,21 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Start says where a consumer begins that has no checkpoint. The zero Start
-// is the beginning of the log.
+// A Start is the position at which a new consumer begins. The zero Start is
+// the beginning of the log.
 type Start struct {
 	now   bool
 	after events.Position
 }
 
-// Now is the end that the log has when the consumer is made.
+// Now starts at the end of the log, at the time the consumer is created.
 func Now() Start { return Start{now: true} }
 
 // After is behind a position.
 func Behind(p events.Position) Start { return Start{after: p} }
 
-// ParseStart understands beginning, now and a position, which is one to begin
-// behind. It is the inverse of [Start.String].
+// ParseStart parses "beginning", "now" or a position, after which to start. It
+// is the inverse of [Start.String].
 func ParseStart(text string) (Start, error) {
 	switch text {
 	case "beginning":
@@ -47,13 +47,13 @@ func (s Start) String() string {
 	return s.after.String()
 }
 
-// UnmarshalText accepts what ParseStart accepts.
+// UnmarshalText is ParseStart.
 func (s *Start) UnmarshalText(text []byte) (err error) {
 	*s, err = ParseStart(string(text))
 	return err
 }
 
-// position returns the position that s means in a store.
+// position returns the position of s in a store.
 func (s Start) position(ctx context.Context, store events.Store) (events.Position, error) {
 	if !s.now {
 		return s.after, nil

@@ -7,24 +7,24 @@ import (
 	"strings"
 )
 
-// ErrBadTopic says that a text names no topic.
+// ErrBadTopic reports an invalid topic.
 var ErrBadTopic = errors.New("topic is not valid")
 
-// A Topic says where at a target a record goes: text in which words in braces
-// stand for what is known of the record, such as ledger.{category}.{kind}. The
-// words are those of Placeholders. The zero Topic is not valid.
+// A Topic is a template of the topics of records, such as
+// ledger.{category}.{kind}. [Placeholders] lists the names allowed in braces.
+// The zero Topic is invalid.
 type Topic struct{ parts []string } // text and words in turn, beginning and ending with text
 
-// Placeholders are the words that a topic may have in braces.
+// Placeholders returns the names that a topic may have in braces.
 func Placeholders() []string {
 	return []string{"category", "stream", "kind", "session", "agent", "tool"}
 }
 
-// none stands in a topic for what is not known of a record.
+// unknownValue replaces a placeholder whose value the record does not have.
 const unknownValue = "none"
 
-// ParseTopic is the inverse of [Topic.String]. A text that is empty, has a brace
-// without its other, or a word that is not known is an ErrBadTopic.
+// ParseTopic is the inverse of [Topic.String]. An empty text, an unbalanced
+// brace and an unknown placeholder are an ErrBadTopic.
 func ParseTopic(text string) (Topic, error) {
 	if text == "" {
 		return Topic{}, fmt.Errorf("%w: it is empty", ErrBadTopic)
@@ -54,18 +54,18 @@ func (t Topic) String() string {
 	return t.expand(func(word string) string { return "{" + word + "}" })
 }
 
-// Pattern returns t with the same text in place of each word: with an asterisk,
-// the pattern that all its topics match where a dot ends a token.
+// Pattern returns t with each placeholder replaced by the same text. With "*"
+// it is a pattern of all topics of t, if dots separate tokens.
 func (t Topic) Pattern(each string) string {
 	return t.expand(func(string) string { return each })
 }
 
-// IsZero reports whether t is no topic.
+// IsZero reports whether t is the zero Topic.
 func (t Topic) IsZero() bool { return len(t.parts) == 0 }
 
-// of returns where a record goes. Of what stands in it for a word only letters,
-// digits, hyphens and underscores of ASCII are left, and underscores stand for
-// the rest; none stands for what is not known.
+// of returns the topic of a record. It replaces each character of a value
+// other than an ASCII letter, digit, hyphen or underscore with an underscore,
+// and a missing value with "none".
 func (t Topic) of(p attributes) string {
 	return t.expand(func(word string) string {
 		value := map[string]string{
@@ -79,6 +79,7 @@ func (t Topic) of(p attributes) string {
 	})
 }
 
+// topicRune returns r if a topic may have it in a value, and otherwise '_'.
 func topicRune(r rune) rune {
 	switch {
 	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '-', r == '_':
@@ -87,6 +88,7 @@ func topicRune(r rune) rune {
 	return '_'
 }
 
+// expand replaces each placeholder with the result of word.
 func (t Topic) expand(word func(string) string) string {
 	var b strings.Builder
 	for i, part := range t.parts {

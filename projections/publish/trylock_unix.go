@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// Lock locks a file until it is closed or the process ends, and reports whether
-// it did: one that is open elsewhere and locked, in this process or another, is
-// left to who has it.
+// TryLock locks a file until it is closed or the process ends, and reports
+// whether it did. It returns false without waiting if another descriptor, in
+// this process or another, holds the lock.
 func TryLock(file *os.File) (bool, error) {
 	err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {

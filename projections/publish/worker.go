@@ -9,8 +9,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// runWorker hands over the records of a queue, in order, until the queue is closed and
-// empty. It returns the cause of a context that ends before.
+// runWorker publishes the records of a queue in order, until the queue is
+// closed and empty. It returns the cause of ctx if that ends first.
 func (r *run) runWorker(ctx context.Context, queue <-chan outgoing) error {
 	var next []outgoing // the first of the next batch, if it is known
 	for {
@@ -29,9 +29,9 @@ func (r *run) runWorker(ctx context.Context, queue <-chan outgoing) error {
 	}
 }
 
-// fillBatch adds to a batch the records that wait in a queue, and returns the batch. Unless
-// the target is a Batcher, a batch has one topic: the record that ends it, of another
-// topic, is returned as the next batch.
+// fillBatch appends the records that wait in the queue to a batch, up to
+// Policy.Batch. Without a Batcher a batch has one topic: a record of another
+// topic ends it, and is returned as the start of the next batch.
 func (r *run) fillBatch(batch []outgoing, queue <-chan outgoing) (filled, next []outgoing) {
 	for len(batch) < r.policy.Batch {
 		select {
@@ -50,9 +50,9 @@ func (r *run) fillBatch(batch []outgoing, queue <-chan outgoing) (filled, next [
 	return batch, nil
 }
 
-// deliver hands over a batch until the target has it, or each record of it was
-// set aside. Where the batch as a whole is not taken, its records are handed
-// over one by one, as one of them may be at fault.
+// deliver publishes a batch until the target acknowledges it or each of its
+// records is a dead letter. If the target refuses a batch of several records,
+// deliver publishes each record alone, as one of them may be at fault.
 func (r *run) deliver(ctx context.Context, batch []outgoing) error {
 	tries, delays := 0, r.policy.newBackoff() // tries count against the record
 	for attempt := 1; ; attempt++ {
@@ -83,6 +83,7 @@ func (r *run) deliver(ctx context.Context, batch []outgoing) error {
 	}
 }
 
+// deliverEach publishes the records of a refused batch one by one.
 func (r *run) deliverEach(ctx context.Context, batch []outgoing, err error) error {
 	r.reportFailure(Failure{Position: batch[0].entry.Position, Try: 1, Err: err})
 	for i := range batch {
@@ -93,6 +94,8 @@ func (r *run) deliverEach(ctx context.Context, batch []outgoing, err error) erro
 	return nil
 }
 
+// reportFailure saves the error of an attempt in the consumer and calls
+// Job.Failed.
 func (r *run) reportFailure(f Failure) {
 	r.mu.Lock()
 	r.recordErrorLocked(f.Err)
@@ -102,7 +105,7 @@ func (r *run) reportFailure(f Failure) {
 	}
 }
 
-// attempt makes one attempt. A publisher that panics has failed.
+// attempt publishes a batch once. It returns an error if the publisher panics.
 func (r *run) attempt(batch []outgoing) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -123,8 +126,8 @@ func (r *run) attempt(batch []outgoing) (err error) {
 	return r.to.Publish(batch[0].topic, messages...)
 }
 
-// retryLoop tries what was set aside each time that it is asked for, until its
-// context ends.
+// retryLoop retries dead letters whenever retrySoon signals, until ctx ends.
+// It calls stop with an error of the store.
 func (r *run) retryLoop(ctx context.Context, stop context.CancelCauseFunc) {
 	for {
 		select {
@@ -139,7 +142,7 @@ func (r *run) retryLoop(ctx context.Context, stop context.CancelCauseFunc) {
 	}
 }
 
-// retryDeadLetters hands over what was set aside and is to be tried again.
+// retryDeadLetters publishes the dead letters whose Retry is set.
 func (r *run) retryDeadLetters(ctx context.Context) error {
 	agents := agentCache{store: r.relay.store, agents: map[string]string{}}
 	for _, letter := range r.snapshot().DeadLetters {
@@ -161,7 +164,8 @@ func (r *run) retryDeadLetters(ctx context.Context) error {
 	return nil
 }
 
-// loadRecord reads a record that was set aside.
+// loadRecord reads the record of a dead letter from the store. It returns an
+// events.ErrDamaged if the store has another record there.
 func (r *run) loadRecord(ctx context.Context, letter DeadLetter) (outgoing, error) {
 	for e, err := range r.relay.store.Read(ctx, letter.Stream, letter.Revision-1) {
 		if err != nil {
