@@ -6,25 +6,26 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A fairQueue is a line in which streams take turns: each gives the first of what
-// it has, and then stands behind all other streams. The zero fairQueue is empty.
+// A fairQueue is a queue that serves streams round robin: after an item of a stream it
+// serves all other streams that have items, and the items of one stream in their
+// order. It is not safe for concurrent use. The zero fairQueue is empty.
 type fairQueue[T comparable] struct {
 	queues map[events.Stream]*streamQueue[T]
-	turns  fifo[*streamQueue[T]] // queues that are not empty; the first has its turn
+	turns  fifo[*streamQueue[T]] // queues with items; the first is served next
 	len    int
-	spare  []*streamQueue[T] // queues to use again
+	spare  []*streamQueue[T] // empty queues for reuse
 }
 
-// A streamQueue is what one stream has in a fairQueue.
+// A streamQueue holds the items of one stream in a fairQueue.
 type streamQueue[T comparable] struct {
 	stream events.Stream
 	items  fifo[T]
 }
 
-// maxSpare is how many queues are kept to be used again.
+// maxSpareQueues bounds the empty queues that are kept for reuse.
 const maxSpareQueues = 1024
 
-// push puts an item behind all that its stream has.
+// push adds an item after the others of its stream.
 func (r *fairQueue[T]) push(s events.Stream, item T) {
 	l := r.queues[s]
 	if l == nil {
@@ -35,6 +36,7 @@ func (r *fairQueue[T]) push(s events.Stream, item T) {
 	r.len++
 }
 
+// newQueue adds a queue for a stream, a spare one if there is one.
 func (r *fairQueue[T]) newQueue(s events.Stream) *streamQueue[T] {
 	var l *streamQueue[T]
 	if last := len(r.spare) - 1; last >= 0 {
@@ -50,6 +52,7 @@ func (r *fairQueue[T]) newQueue(s events.Stream) *streamQueue[T] {
 	return l
 }
 
+// recycle removes an empty queue and keeps it for reuse.
 func (r *fairQueue[T]) recycle(l *streamQueue[T]) {
 	delete(r.queues, l.stream)
 	l.stream = ""
@@ -58,10 +61,11 @@ func (r *fairQueue[T]) recycle(l *streamQueue[T]) {
 	}
 }
 
-// first returns the item whose turn it is. The fairQueue is not empty.
+// first returns the item that is served next. It panics if the queue is empty.
 func (r *fairQueue[T]) first() T { return r.turns.first().items.first() }
 
-// pop removes and returns the item whose turn it is. The fairQueue is not empty.
+// pop removes the item that is served next and returns it. It panics if the queue is
+// empty.
 func (r *fairQueue[T]) pop() T {
 	l := r.turns.pop()
 	item := l.items.pop()
@@ -74,7 +78,8 @@ func (r *fairQueue[T]) pop() T {
 	return item
 }
 
-// remove takes an item out, and reports whether it was there.
+// remove removes an item of a stream, and reports whether the queue had it. Its cost
+// grows with the items of the stream.
 func (r *fairQueue[T]) remove(s events.Stream, item T) bool {
 	l := r.queues[s]
 	if l == nil || !l.items.remove(item) {
@@ -88,10 +93,10 @@ func (r *fairQueue[T]) remove(s events.Stream, item T) bool {
 	return true
 }
 
-// A fifo gives what was pushed in the same order. The zero fifo is empty.
+// A fifo is a first-in, first-out queue. The zero fifo is empty.
 type fifo[T comparable] struct {
 	items []T
-	gone  int // of items, from the front
+	gone  int // items at the front that were popped
 }
 
 func (f *fifo[T]) len() int { return len(f.items) - f.gone }

@@ -146,7 +146,7 @@ func (r raw) revision() events.Revision { return events.Revision(binary.BigEndia
 func (r raw) micros() int64             { return int64(binary.BigEndian.Uint64(r[15:])) }
 func (r raw) dataLen() int              { return int(binary.BigEndian.Uint32(r[39:])) }
 func (r raw) size() int                 { return r.dataLen() + int(binary.BigEndian.Uint32(r[43:])) }
-func (r raw) bodyOffset() int                { return headerLen + r.streamLen() + r.kindLen() } // where the data begin
+func (r raw) bodyOffset() int           { return headerLen + r.streamLen() + r.kindLen() } // where the data begin
 func (r raw) all() int                  { return len(r) }
 func (r raw) stream() []byte            { return r[headerLen:][:r.streamLen()] }
 func (r raw) kind() []byte              { return r[headerLen+r.streamLen():][:r.kindLen()] }

@@ -7,25 +7,27 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// The bounds of the lengthCache that are remembered, twice over.
+// The bounds of one generation of a lengthCache, which has two.
 const (
-	maxCachedStreams   = 16 << 10 // streams
-	maxCachedNameBytes = 2 << 20  // bytes of their names
+	maxCachedStreams   = 16 << 10
+	maxCachedNameBytes = 2 << 20
 )
 
-// A head is how long a stream is, with what is becoming durable.
+// A streamLength is the length of a stream, including appends that are in flight. The
+// committer changes it in place.
 type streamLength struct{ length events.Revision }
 
-// lengthCache remembers the lengthCache of the streams used last: between one and two
-// times the bounds of them. What a group has touched is remembered until the
-// group is formed.
+// A lengthCache caches the lengths of the streams used last, so that an append does
+// not read the index. It keeps two generations and drops the older one when the
+// younger is full. A length that is in use by the group being built is therefore
+// never dropped. Only the committer uses it. The zero lengthCache is empty.
 type lengthCache struct {
 	young, old map[events.Stream]*streamLength
 	bytes      int // of the names in young
 	maxStreams int // streams in young; 0: maxCachedStreams
 }
 
-// get returns the head of a stream, and nil if it is not remembered.
+// get returns the length of a stream, or nil if it is not cached.
 func (h *lengthCache) get(s events.Stream) *streamLength {
 	if found := h.young[s]; found != nil {
 		return found
@@ -37,13 +39,14 @@ func (h *lengthCache) get(s events.Stream) *streamLength {
 	return found
 }
 
-// add remembers the head of a stream that is not remembered.
+// add caches the length of a stream that is not cached, and returns it.
 func (h *lengthCache) add(s events.Stream, length events.Revision) *streamLength {
 	added := &streamLength{length}
 	h.keep(events.Stream(strings.Clone(string(s))), added)
 	return added
 }
 
+// keep puts a length into the younger generation.
 func (h *lengthCache) keep(s events.Stream, found *streamLength) {
 	if h.young == nil || len(h.young) >= cmp.Or(h.maxStreams, maxCachedStreams) || h.bytes >= maxCachedNameBytes {
 		h.young, h.old, h.bytes = map[events.Stream]*streamLength{}, h.young, 0

@@ -6,17 +6,18 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A waiter is one who waits for the mark to move, and those who did so before
-// it. Each has a ch of its own, as a thousand that stand in line for one
-// channel are in each other's way.
+// A waiter is one subscription to the next advance of the watermark, in a list with
+// the subscriptions before it. Each has a channel of its own, because a thousand
+// goroutines on one channel contend for its lock.
 type waiter struct {
-	ch    chan<- struct{} // with room for one
-	count int             // how many they are
+	ch    chan<- struct{} // of capacity 1
+	count int             // waiters in the list from this one on
 	next  *waiter
 }
 
-// subscribe adds a ch to those that notify when the mark moves on. Who finds after
-// the call that the moment has superseded is not to wait.
+// subscribe adds a channel to those that are notified when the watermark advances. The
+// caller then checks superseded: if it is true, the notification may have been sent
+// already and the caller must not wait.
 func (at *watermarkState) subscribe(ch chan<- struct{}) {
 	w := &waiter{ch: ch}
 	for {
@@ -30,37 +31,39 @@ func (at *watermarkState) subscribe(ch chan<- struct{}) {
 	}
 }
 
-// maxAbandoned is how many waiters that wait no more are kept for the others'
-// sake.
+// maxAbandoned bounds the waiters that have given up and stay in the list.
 const maxAbandoned = 1 << 10
 
-// unsubscribe says that someone who was enlisted waits no more. Now and then it wakes
-// all, and who still waits enlists again.
+// unsubscribe records that a waiter has given up. After maxAbandoned of them it
+// notifies the whole list, and the waiters that remain subscribe again.
 func (at *watermarkState) unsubscribe() {
 	if at.abandoned.Add(1)%maxAbandoned == 0 {
 		at.waiters.Swap(nil).notify()
 	}
 }
 
-// superseded reports whether the mark has moved since a moment, or will not tell if
-// it does.
+// superseded reports whether the watermark has advanced since a state, or the notifier
+// has ended.
 func (m *watermark) superseded(at *watermarkState) bool {
 	return m.notifierGone.Load() || m.current.Load() != at
 }
 
+// notify sends to every channel of the list, without waiting.
 func (w *waiter) notify() {
 	for ; w != nil; w = w.next {
 		select {
 		case w.ch <- struct{}{}:
-		default: // it was rung and not heard yet
+		default: // it has a notification that was not received yet
 		}
 	}
 }
 
-// notifyInline is how many the committer wakes itself, as that is sooner. More are the
-// herald's, so that appends do not wait for it.
+// notifyInline is the largest number of waiters that the committing goroutine notifies
+// itself, which is faster. It leaves longer lists to the notifier, so that appends do
+// not wait for them.
 const notifyInline = 4
 
+// wake notifies a list of waiters, or gives it to the notifier.
 func (m *watermark) wake(w *waiter) {
 	if w == nil {
 		return
@@ -74,11 +77,12 @@ func (m *watermark) wake(w *waiter) {
 	default:
 		w.notify()
 	}
-	if m.notifierGone.Load() { // and may have been before the call could be heard
+	if m.notifierGone.Load() { // and may have ended before it received the list
 		m.drainNotifications()
 	}
 }
 
+// drainNotifications notifies the lists that the notifier has not received.
 func (m *watermark) drainNotifications() {
 	for {
 		select {
@@ -90,8 +94,8 @@ func (m *watermark) drainNotifications() {
 	}
 }
 
-// notifyLoop is the herald: it wakes the followers when the mark moves, and for
-// the last time when the store closes or stops for good.
+// notifyLoop is the notifier: it notifies followers when the watermark advances, and a
+// last time when the store closes or stops for good.
 func (s *Store) notifyLoop() {
 	for {
 		select {
@@ -108,8 +112,9 @@ func (s *Store) notifyLoop() {
 	}
 }
 
-// await returns nil when there is a durable record behind a sequence. The ch
-// rings as well when the context ends.
+// await returns nil when the watermark is past a sequence, and otherwise the cause of
+// the context or the terminal error of the store. The caller also notifies ch when the
+// context ends.
 func (s *Store) await(ctx context.Context, after uint64, ch chan struct{}) error {
 	for {
 		end, at := s.watermark.load()
@@ -133,7 +138,8 @@ func (s *Store) await(ctx context.Context, after uint64, ch chan struct{}) error
 	}
 }
 
-// ended returns why no more becomes durable, and nil if more may.
+// terminalError returns ErrClosed, or the failure that stopped the store for good, and
+// nil while more records may become durable.
 func (s *Store) terminalError() error {
 	if isClosed(s.closing) {
 		return events.ErrClosed
@@ -144,8 +150,8 @@ func (s *Store) terminalError() error {
 	return nil
 }
 
-// isClosed reports whether a channel that carries nothing is closed. It takes
-// no lock while it is not, and a select of two channels would.
+// isClosed reports whether a channel that carries no values is closed. While it is
+// open the check takes no lock, which a select with two channels would.
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:

@@ -8,34 +8,34 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// The bounds of what waits for the committer and of what it writes at once.
+// The bounds of the queue and of commit groups.
 const (
-	maxQueueBytes   = 64 << 20 // bytes that wait and that are in flight; an append alone may have more
+	maxQueueBytes   = 64 << 20 // bytes waiting and in flight; a single append may exceed it
 	maxGroupAppends = 1024     // appends in a group
 	maxGroupBytes   = 4 << 20  // bytes in a group of more than one append
 	maxInFlight     = 2        // groups in flight
-	minSecondGroup  = 64       // appends at least that take off beside a group in flight
+	minSecondGroup  = 64       // least appends of a group that starts while another is in flight
 )
 
-// A queue is where appends wait for the committer. Streams take turns in it,
-// so that a stream with much to append delays no other. What waits in it and
-// what is in flight is bounded by its bytes; whoever has more waits admissions,
-// where streams take turns as well.
+// A queue holds appends until the committer takes them. It serves streams round robin,
+// so that a stream with many appends does not delay the others. It bounds the bytes
+// waiting and in flight; appends beyond that wait for admission, in a fair queue as
+// well. It is safe for concurrent use.
 type queue struct {
 	mu struct {
 		sync.Mutex
-		due        sync.Cond // a group can be formed, or the queue is closed
-		idle       bool      // the committer waits for due
+		due        sync.Cond // signals that a group can be built, or that the queue is closed
+		idle       bool      // the committer waits on due
 		closed     bool
-		used       int                       // bytes of all that was admitted and is not released
-		admissions fairQueue[*admission]     // who waits to be admitted
-		ready      fairQueue[*appendRequest] // who waits for the committer
+		used       int                       // bytes admitted and not released
+		admissions fairQueue[*admission]     // appends that wait for room
+		ready      fairQueue[*appendRequest] // appends that wait for the committer
 		inFlight   int                       // groups in flight
-		last       int                       // appends in the group that took off last
+		last       int                       // appends in the group taken last
 	}
 }
 
-// An admission waits to be admitted.
+// An admission is an append that waits for room.
 type admission struct {
 	size     int
 	admitted chan error
@@ -47,8 +47,9 @@ func newQueue() *queue {
 	return q
 }
 
-// admit waits until there is room for so many bytes, which the caller releases,
-// alone or with what it puts into the queue.
+// admit waits until the queue has room for size bytes and reserves them. The caller
+// gives them back with release, or passes them on with put. It returns the cause of the
+// context if that ends first, and ErrClosed if the queue is closed.
 func (q *queue) admit(ctx context.Context, s events.Stream, size int) error {
 	q.mu.Lock()
 	switch {
@@ -71,18 +72,18 @@ func (q *queue) admit(ctx context.Context, s events.Stream, size int) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.mu.admissions.remove(s, e) {
-		q.admitLocked() // it may have stood before smaller ones
+		q.admitLocked() // smaller appends behind it may fit now
 	} else if <-e.admitted == nil {
 		q.releaseLocked(size)
 	}
 	return context.Cause(ctx)
 }
 
-// roomLocked reports whether there is room. There is for anything that is
-// alone.
+// roomLocked reports whether size bytes fit. An append of any size fits into an empty
+// queue.
 func (q *queue) roomLocked(size int) bool { return q.mu.used == 0 || q.mu.used+size <= maxQueueBytes }
 
-// admitLocked admits those for whom there is room, in their order.
+// admitLocked admits waiting appends, in order, as long as they fit.
 func (q *queue) admitLocked() {
 	for q.mu.admissions.len > 0 && q.roomLocked(q.mu.admissions.first().size) {
 		e := q.mu.admissions.pop()
@@ -91,19 +92,21 @@ func (q *queue) admitLocked() {
 	}
 }
 
+// releaseLocked gives back reserved bytes and admits waiting appends.
 func (q *queue) releaseLocked(size int) {
 	q.mu.used -= size
 	q.admitLocked()
 }
 
-// release gives back what was admitted and not put.
+// release gives back the bytes of an append that was admitted and not put.
 func (q *queue) release(size int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.releaseLocked(size)
 }
 
-// put gives p to the committer, which answers it, unless the queue is closed.
+// put queues an admitted append; the committer sends its result to p.done. If the queue
+// is closed, put releases the bytes and returns ErrClosed.
 func (q *queue) put(p *appendRequest) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -116,7 +119,8 @@ func (q *queue) put(p *appendRequest) error {
 	return nil
 }
 
-// withdraw takes p back, and reports whether the committer had not taken it.
+// withdraw removes an append from the queue and releases its bytes. It returns false if
+// the committer has taken it.
 func (q *queue) withdraw(p *appendRequest) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -127,7 +131,7 @@ func (q *queue) withdraw(p *appendRequest) bool {
 	return true
 }
 
-// dueLocked reports whether a group can be formed.
+// dueLocked reports whether the committer can build a group now.
 func (q *queue) dueLocked() bool {
 	switch q.mu.inFlight {
 	case 0:
@@ -135,12 +139,12 @@ func (q *queue) dueLocked() bool {
 	case maxInFlight:
 		return false
 	}
-	// A small group would take the disk from a larger one, which forms while
-	// the last is in flight.
+	// A small group now would delay a larger one that collects while the other
+	// group is in flight.
 	return q.mu.ready.len >= max(minSecondGroup, q.mu.last)
 }
 
-// signalLocked wakes the committer if a group can be formed.
+// signalLocked wakes the committer if it can build a group.
 func (q *queue) signalLocked() {
 	if q.mu.idle && q.dueLocked() {
 		q.mu.idle = false
@@ -148,9 +152,9 @@ func (q *queue) signalLocked() {
 	}
 }
 
-// take waits until a group can be formed and returns its appends, one of each
-// stream in turn, which are then in flight. It returns none when the queue is
-// closed.
+// take waits until a group can be built, appends its requests to group, one of each
+// stream in turn, and counts the group as in flight. It returns an empty group when the
+// queue is closed.
 func (q *queue) take(group []*appendRequest) []*appendRequest {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -167,8 +171,8 @@ func (q *queue) take(group []*appendRequest) []*appendRequest {
 	return group
 }
 
-// waitDueLocked waits until a group can be formed or the queue is closed. The lock
-// is given up meanwhile.
+// waitDueLocked waits until a group can be built or the queue is closed. It unlocks mu
+// while it waits.
 func (q *queue) waitDueLocked() {
 	for !q.mu.closed {
 		for !q.mu.closed && !q.dueLocked() {
@@ -176,7 +180,8 @@ func (q *queue) waitDueLocked() {
 			q.mu.due.Wait()
 		}
 		q.mu.idle = false
-		// Appenders that the last group woke come now and not one group later.
+		// Callers that the last group has answered append again now, and join this
+		// group instead of the next.
 		for n := 0; q.mu.inFlight == 0 && n < q.mu.ready.len && !q.mu.closed; {
 			n = q.mu.ready.len
 			q.mu.Unlock()
@@ -184,12 +189,12 @@ func (q *queue) waitDueLocked() {
 			q.mu.Lock()
 		}
 		if q.dueLocked() {
-			return // and not if all that waited was withdrawn meanwhile
+			return // false if every waiting append was withdrawn meanwhile
 		}
 	}
 }
 
-// finished says that a group of so many bytes is no longer in flight.
+// finished ends the flight of a group and releases its bytes.
 func (q *queue) finished(size int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -198,7 +203,7 @@ func (q *queue) finished(size int) {
 	q.signalLocked()
 }
 
-// close turns away all that waits and all that comes.
+// close ends every waiting append with ErrClosed, and every later one.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -212,8 +217,8 @@ func (q *queue) close() {
 	q.mu.due.Signal()
 }
 
-// size returns how many appends wait for the committer, and how many bytes were
-// admitted and are not released.
+// size returns the number of appends that wait for the committer, and the bytes
+// reserved by waiting and running appends.
 func (q *queue) size() (appends, bytes int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -1,37 +1,38 @@
 package embedded
 
-// A readBatch is what was read from the database at once, and the memory that it
-// lies in.
+// A readBatch holds the records of one read of the database, and the buffer into which
+// they were copied. It is used by one goroutine.
 type readBatch struct {
 	records []batchRecord
-	bytes   int           // in what was found
-	keep    func(raw) int // how much of a record is kept
-	reused  bool          // the memory is used again for what is read next
+	bytes   int           // in records
+	keep    func(raw) int // returns how many bytes of a record are copied
+	reused  bool          // the next read overwrites the buffer
 	slab    []byte
 }
 
-// found is a record, or its beginning, and where it stands.
+// A batchRecord is a record, or its beginning, with its sequence.
 type batchRecord struct {
 	seq uint64
 	raw raw
 }
 
-// The sizes of the pieces of memory that records lie in.
+// The sizes of buffers.
 const (
 	minSlab    = 4 << 10
-	ownedSlab  = 32 << 10 // a record of more than a quarter of that has a piece of its own
-	reusedSlab = 1 << 20  // a larger piece is not kept for what is read next
+	ownedSlab  = 32 << 10 // a record of more than a quarter of that gets a buffer of its own
+	reusedSlab = 1 << 20  // a larger buffer is not used again
 )
 
-// newOwnedBatch returns a readBatch whose bytes are given away.
+// newOwnedBatch returns a batch whose bytes belong to the receiver of the records.
 func newOwnedBatch() *readBatch { return &readBatch{keep: raw.all} }
 
-// newReusedBatch returns a readBatch whose bytes are overwritten by those read next.
+// newReusedBatch returns a batch that copies the beginning of each record, as much as
+// keep returns, and whose bytes the next read overwrites.
 func newReusedBatch(keep func(raw) int) *readBatch { return &readBatch{keep: keep, reused: true} }
 
-// clear makes room for what is read next.
+// clear empties the batch for the next read.
 func (h *readBatch) clear() {
-	clear(h.records) // or the last readBatch is held for as long as the loop waits
+	clear(h.records) // so that the records are not referenced while a loop body runs
 	h.records, h.bytes = h.records[:0], 0
 	if h.reused {
 		h.slab = h.slab[:0]
@@ -41,7 +42,7 @@ func (h *readBatch) clear() {
 	}
 }
 
-// add copies a record, or as much of it as is kept.
+// add copies a record, or its beginning, into the batch.
 func (h *readBatch) add(seq uint64, r raw) {
 	r = r[:h.keep(r)]
 	kept := h.alloc(len(r))
@@ -50,7 +51,7 @@ func (h *readBatch) add(seq uint64, r raw) {
 	h.bytes += len(r)
 }
 
-// room returns memory that nothing else lies in.
+// alloc returns unused bytes of the buffer, and a new buffer if it is full.
 func (h *readBatch) alloc(size int) []byte {
 	if cap(h.slab)-len(h.slab) < size {
 		if !h.reused && size > ownedSlab/4 {

@@ -6,14 +6,14 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A span is a run of sequences, from the first to the last of them. It is empty
-// if the first is behind the last.
+// A seqRange is a range of sequences, both ends included. It is empty if first is
+// greater than last.
 type seqRange struct{ first, last uint64 }
 
-// rangeOf returns the sequences, through end, of the entries that a query may
-// ask for by their positions.
+// rangeOf returns the range of sequences, at most end, that the positions of a query
+// select.
 func rangeOf(q events.Query, end uint64) seqRange {
-	above, below := q.After, q.Through // in the order of positions
+	above, below := q.After, q.Through // the lower and the upper bound
 	s := seqRange{first: 1, last: end}
 	if q.Backward {
 		above, below = q.Through, q.After
@@ -29,8 +29,8 @@ func rangeOf(q events.Query, end uint64) seqRange {
 
 func (s seqRange) empty() bool { return s.first > s.last }
 
-// firstSequence returns the first sequence whose position is behind p, or at it
-// unless that is excluded. There is none behind the last one there can be.
+// firstSequence returns the first sequence whose position is p or greater, or greater
+// than p if p is excluded. It does not exceed the largest number.
 func firstSequence(p events.Position, excluded bool) uint64 {
 	commit, prepare := p.Parts()
 	if prepare > commit || prepare == commit && excluded {
@@ -42,8 +42,8 @@ func firstSequence(p events.Position, excluded bool) uint64 {
 	return commit
 }
 
-// lastSequenceAt returns the last sequence whose position is before p, or at it
-// unless that is excluded.
+// lastSequenceAt returns the last sequence whose position is p or less, or less than p
+// if p is excluded.
 func lastSequenceAt(p events.Position, excluded bool) uint64 {
 	commit, prepare := p.Parts()
 	if commit > 0 && (prepare < commit || prepare == commit && excluded) {

@@ -12,39 +12,39 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// Stats are how a store has fared since it was opened.
+// Stats are the statistics of a store since it was opened.
 type Stats struct {
-	Durability Durability
-	Head       events.Position // of the last record that readers see
-	Durable    events.Position // of the last record known to be on the disk
-	Appends    uint64          // that added records
-	Records    uint64          // that they added
-	Bytes      uint64          // of these records as they are kept, before compression
-	Groups     uint64          // of appends that shared a write
-	Waiting    int             // appends that wait for the committer
-	QueuedBytes       int             // bytes of the appends that wait and that are in flight
-	Network    string          // the network file system that the store is on; empty: none, or not known
-	Health     Health          // of flushes, compactions and the disk
-	Failure    error           // why the store stopped; nil: it did not
-	Recent     []CommitStats   // the last groups, at most 512, the oldest first
-	Syncs      []time.Duration // how long the last syncs took, at most 512, the oldest first
+	Durability  Durability
+	Head        events.Position // of the last record visible to readers
+	Durable     events.Position // of the last record known to be on the disk
+	Appends     uint64          // successful appends that added records
+	Records     uint64          // added by these appends
+	Bytes       uint64          // the longest of these syncs records, encoded, before compression
+	Groups      uint64          // commit groups: appends written together
+	Waiting     int             // appends waiting for the committer
+	QueuedBytes int             // bytes of the appends waiting and in flight
+	Network     string          // the network file system of the folder; empty: a local or an unknown one
+	Health      Health          // of flushes, compactions and the disk
+	Failure     error           // why the store takes no writes; nil: it takes them
+	Recent      []CommitStats   // the last groups, at most 512, oldest first
+	Syncs       []time.Duration // durations of the last syncs of the log, at most 512, oldest first
 }
 
-// A CommitStats is a group of appends that shared a write.
+// CommitStats describe one commit group.
 type CommitStats struct {
 	Appends int
 	Records int
 	Bytes   int
-	Took    time.Duration // from the write to the answer; under Sync most of it is the sync
+	Took    time.Duration // from the write to the acknowledgement; under Sync mostly the sync
 }
 
-// Health is what a database met in the background.
+// Health reports the failures of background work: flushes, compactions, slow writes.
 type Health = pebblefiles.Health
 
-// recentSamples is how many groups and syncs are remembered.
+// recentSamples is the number of groups and of syncs that Stats lists.
 const recentSamples = 512
 
-// storeStats is what is counted.
+// storeStats counts commits and syncs. It is safe for concurrent use.
 type storeStats struct {
 	mu struct {
 		sync.Mutex
@@ -54,7 +54,7 @@ type storeStats struct {
 	}
 }
 
-// record counts a group.
+// record counts a finished group.
 func (v *storeStats) record(g *commitGroup, took time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -65,15 +65,15 @@ func (v *storeStats) record(g *commitGroup, took time.Duration) {
 	v.mu.commits.add(CommitStats{Appends: len(g.added), Records: g.records, Bytes: g.bytes, Took: took})
 }
 
-// synced counts a sync.
+// synced counts a sync of the log.
 func (v *storeStats) synced(took time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.mu.syncs.add(took)
 }
 
-// Stats returns how the store has fared since it was opened. It may be called
-// after Close.
+// Stats returns the statistics since the store was opened. It may be called after
+// Close.
 func (s *Store) Stats() Stats {
 	out := Stats{Durability: s.durability, Head: s.Head(), Durable: s.Durable(), Network: s.network, Health: s.health.Health(), Failure: s.failure()}
 	out.Waiting, out.QueuedBytes = s.queue.size()
@@ -85,10 +85,10 @@ func (s *Store) Stats() Stats {
 	return out
 }
 
-// A ring holds the last things that were added to it.
+// A ring keeps the last recentSamples items that were added.
 type ring[T any] struct {
 	items []T
-	next  int // where the next one goes, when it is full
+	next  int // index of the oldest item, once the ring is full
 }
 
 func (r *ring[T]) add(item T) {
@@ -100,28 +100,28 @@ func (r *ring[T]) add(item T) {
 	r.next = (r.next + 1) % recentSamples
 }
 
-// all returns a copy, the oldest first.
+// all returns a copy of the items, oldest first.
 func (r *ring[T]) all() []T { return slices.Concat(r.items[r.next:], r.items[:r.next]) }
 
-// A Pace sums up the Stats of a store from its opening to its closing.
+// A Summary summarizes the Stats of a store from its opening to its closing.
 type Summary struct {
 	Closed     time.Time     `json:"closed"`
 	Durability string        `json:"durability"`
 	Appends    uint64        `json:"appends"`
 	Records    uint64        `json:"records"`
 	Groups     uint64        `json:"groups"`
-	Syncs      int           `json:"syncs"`   // of which the durations are: the last, at most 512
-	Median     time.Duration `json:"median"`  // in nanoseconds, as are the others
+	Syncs      int           `json:"syncs"`   // syncs in the percentiles: the last ones, at most 512
+	Median     time.Duration `json:"median"`  // duration of a sync; all durations are in nanoseconds
 	P99        time.Duration `json:"p99"`     // the 99th percentile
 	Longest    time.Duration `json:"longest"` // of these
 
-	Health *pebblefiles.Health `json:"health,omitempty"` // nil: all was well, or a program before this was written
+	Health *pebblefiles.Health `json:"health,omitempty"` // nil: no failures, or an older program wrote it
 }
 
-// summaryName is the checkpoint that keeps the last Pace.
+// summaryName is the checkpoint that holds the last Summary.
 const summaryName = "store/pace"
 
-// Pace sums up what was noted until now, as of a moment.
+// Summary summarizes the statistics as of a time.
 func (v Stats) Summary(at time.Time) Summary {
 	p := Summary{
 		Closed: at.UTC(), Durability: v.Durability.String(),
@@ -136,8 +136,9 @@ func (v Stats) Summary(at time.Time) Summary {
 	return p
 }
 
-// LastSummary returns the Pace of the last time that the store was open, appended
-// to and closed in order, and false if there was none.
+// LastSummary returns the Summary that the last closing of the store saved, and false
+// if there is none: a store that was not appended to saves none, nor does a killed
+// process.
 func (s *Store) LastSummary(ctx context.Context) (p Summary, ok bool, err error) {
 	data, err := s.LoadCheckpoint(ctx, summaryName)
 	if err != nil || data == nil {
@@ -146,8 +147,8 @@ func (s *Store) LastSummary(ctx context.Context) (p Summary, ok bool, err error)
 	return p, json.Unmarshal(data, &p) == nil, nil
 }
 
-// saveSummary leaves a Pace for whoever opens the store next. It is of use to a
-// person alone, so that nothing depends on its being kept.
+// saveSummary saves a Summary when the store closes. It ignores errors, because
+// only people read it.
 func (s *Store) saveSummary() {
 	if v := s.Stats(); (v.Appends > 0 || !v.Health.Well()) && v.Failure == nil {
 		if data, err := json.Marshal(v.Summary(time.Now())); err == nil {

@@ -8,41 +8,41 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// The bounds of what a mark keeps.
+// The bounds of the recent groups that a watermark keeps.
 const (
 	recentGroups = 1 << 10
 	recentBytes  = 4 << 20
 )
 
-// A mark is the sequence of the last durable record, at which readers stop. It
-// keeps the groups that became durable last, so that followers at the end do
-// not read the database. It is safe for concurrent use but for move, whose
-// calls come one after the other. Nobody waits for a lock in it.
+// A watermark is the sequence of the last record that readers may see. It also keeps
+// the last groups of records, so that followers at the end do not read the database.
+// It is safe for concurrent use without a lock, but for advance, which the
+// goroutine that finishes groups calls alone.
 type watermark struct {
 	current       atomic.Pointer[watermarkState]
-	recent        [recentGroups]atomic.Pointer[recentGroup] // by number, modulo its length
-	oldest        uint64                                    // move's: the number of the first group that is keptBytes
-	keptBytes     int                                       // move's: bytes in the groups that are keptBytes
-	notifications chan *waiter                              // who is to be woken by the herald
-	notifierGone  atomic.Bool                               // the herald has gone
-	notifier      sync.Once                                 // its beginning
+	recent        [recentGroups]atomic.Pointer[recentGroup] // ring, indexed by number modulo its length
+	oldest        uint64                                    // the number of the oldest group in recent; advance alone uses itBytes
+	keptBytes     int                                       // bytes of the groups in recent; advance alone uses it
+	notifications chan *waiter                              // waiters that the notifier notifies
+	notifierGone  atomic.Bool                               // the notifier has ended
+	notifier      sync.Once                                 // starts the notifier with the first follower
 
-	followers atomic.Int32 // loops of followers, for whom groups are keptBytes
+	followers atomic.Int32 // running followers; without any, no groups are kept
 }
 
-// A moment is a mark between two moves.
+// A watermarkState is the watermark between two advances.
 type watermarkState struct {
 	end       uint64
-	groups    uint64 // how many were published: the number of the last one
+	groups    uint64 // groups kept so far, which is the number of the last one
 	waiters   atomic.Pointer[waiter]
-	abandoned atomic.Uint32 // how many wait no more, and are among the waiters
+	abandoned atomic.Uint32 // waiters that have given up and are still in the list
 }
 
-// recentGroup is a group of records that became durable together.
+// A recentGroup holds the records of a commit group in memory.
 type recentGroup struct {
 	number   uint64
-	after    uint64   // the sequence that the first one follows
-	values   [][]byte // as they are keptBytes; never written to
+	after    uint64   // the sequence before the first record
+	values   [][]byte // encoded records, each with its sum; immutable
 	bytes    int
 	decoding sync.Once
 	decoded  []events.Entry
@@ -54,16 +54,17 @@ func newWatermark(end uint64) *watermark {
 	return m
 }
 
-// now returns the mark, and what tells when it moves.
+// load returns the sequence, and the state whose waiters are notified when it
+// advances.
 func (m *watermark) load() (uint64, *watermarkState) {
 	at := m.current.Load()
 	return at.end, at
 }
 
-// move sets the mark to end and wakes who waits for that. The values are those
-// of the records since the mark that was, with room for a sum; they are the
-// mark's from then on, and nobody writes to them. They may be left out, and are then read from
-// the database.
+// advance sets the watermark to end and notifies the waiters. The values are the
+// records since the last advance, each with room for its sum; the watermark owns them
+// and does not change them. With any other number of values it keeps none of the
+// records, and followers read them from the database.
 func (m *watermark) advance(end uint64, values [][]byte) {
 	before := m.current.Load()
 	next := &watermarkState{end: end, groups: before.groups}
@@ -75,7 +76,7 @@ func (m *watermark) advance(end uint64, values [][]byte) {
 	m.wake(before.waiters.Swap(nil))
 }
 
-// keep adds a group, in place of those that there is no more room for.
+// keep adds a group to the ring and drops the oldest ones beyond its bounds.
 func (m *watermark) keep(p *recentGroup) {
 	for _, value := range p.values {
 		p.bytes += len(value)
@@ -87,12 +88,12 @@ func (m *watermark) keep(p *recentGroup) {
 	m.recent[p.number%recentGroups].Store(p)
 }
 
-// holding returns the group with the record that follows a sequence, and nil if
-// it is not keptBytes.
+// groupAfter returns the group that contains the record after a sequence, or nil if
+// the watermark does not keep it.
 func (m *watermark) groupAfter(after uint64) *recentGroup {
 	at := m.current.Load()
 	count := min(at.groups, recentGroups)
-	// Groups that are no longer keptBytes are the first of them.
+	// The dropped groups are the oldest, so the search treats them as too old.
 	back := sort.Search(int(count), func(back int) bool {
 		p := m.group(at.groups - uint64(back))
 		return p == nil || p.after <= after
@@ -107,6 +108,7 @@ func (m *watermark) groupAfter(after uint64) *recentGroup {
 	return p
 }
 
+// group returns the group with a number, or nil if the ring does not have it.
 func (m *watermark) group(number uint64) *recentGroup {
 	p := m.recent[number%recentGroups].Load()
 	if p == nil || p.number != number {
@@ -115,10 +117,11 @@ func (m *watermark) group(number uint64) *recentGroup {
 	return p
 }
 
+// end returns the sequence of the last record of the group.
 func (p *recentGroup) end() uint64 { return p.after + uint64(len(p.values)) }
 
-// entry returns a record, by its place in the group. It decodes all of them
-// once; the bytes are the caller's.
+// entry returns the record at an index of the group. The first call decodes all
+// records; each caller gets a copy of the bytes, which it owns.
 func (p *recentGroup) entry(at uint64) events.Entry {
 	p.decoding.Do(func() {
 		p.decoded = make([]events.Entry, len(p.values))
