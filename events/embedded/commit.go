@@ -14,31 +14,31 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// maxAppend bounds the bytes in one append. Pebble's batches end at four times
-// that.
+// maxAppend bounds the bytes of one append. A batch of Pebble holds four times as many.
 const maxAppend = 1 << 30
 
-// A pending append waits for the committer, which answers it once.
+// An appendRequest is an append that waits for the committer, which sends its result
+// once. It is reused for later appends.
 type appendRequest struct {
 	stream  events.Stream
 	after   events.Revision
-	values  []byte          // the records as they are kept, one behind the other, each with room for its sum
-	encoded []encodedRecord // of values, one for each record
-	size    int             // bytes that it was admitted with
-	first   uint64          // the sequence of the first record, once it is in a group
+	values  []byte          // the encoded records, one after the other, each with room for its sum
+	encoded []encodedRecord // the bounds and sums of the records in values
+	size    int             // bytes reserved in the queue
+	first   uint64          // sequence of the first record, once the committer has added it to a group
 	done    chan error
 }
 
-// A part is where a record lies in the values of an append.
+// An encodedRecord locates a record in the values of an appendRequest.
 type encodedRecord struct {
-	end int    // its sum is the last four bytes
-	sum uint32 // of the value alone, which the sequence finishes
+	end int    // offset after its sum, which is its last four bytes
+	sum uint32 // checksum of the value alone; finishSum adds the sequence
 }
 
-// newLength returns the length of the stream with the records.
+// newLength returns the length of the stream after the append.
 func (p *appendRequest) newLength() events.Revision { return p.after + events.Revision(len(p.encoded)) }
 
-// value returns the record with an index, all but its sum.
+// value returns the encoded record at an index, without its sum.
 func (p *appendRequest) value(i int) []byte {
 	start := 0
 	if i > 0 {
@@ -47,10 +47,10 @@ func (p *appendRequest) value(i int) []byte {
 	return p.values[start : p.encoded[i].end-sumLen]
 }
 
-// maxSpareRequestBytes bounds what a pending append keeps when it was answered.
+// maxSpareRequestBytes bounds the buffer of a request that is kept for reuse.
 const maxSpareRequestBytes = 32 << 10
 
-// recycle gives back a pending append that was answered.
+// recycle keeps an answered request for reuse.
 func (s *Store) recycle(p *appendRequest) {
 	if cap(p.values) <= maxSpareRequestBytes {
 		p.stream, p.values, p.encoded = "", p.values[:0], p.encoded[:0]
@@ -58,14 +58,17 @@ func (s *Store) recycle(p *appendRequest) {
 	}
 }
 
-// errMismatch is the committer's answer to an append that does not follow the end
-// of its stream: what is durable now says whether it was appended before.
+// errMismatch is the committer's result for an append that does not follow the end of
+// its stream. The caller then compares it with the durable records: it is a repeat or a
+// conflict.
 var errMismatch = errors.New("append does not follow the end of its stream")
 
-// Append is events.Store's. An append whose context ends before the committer
-// took it is withdrawn and adds nothing; afterwards the outcome is open. After a
-// write that failed, the store refuses every append; what was being appended is
-// open, and opening the store again tells.
+// Append implements events.Store. It returns when the append is as durable as the
+// Durability of the store says. An append whose context ends while it is in the queue
+// adds nothing; once the committer has taken it, its outcome is open. After a failed
+// write every append fails, and the outcome of those in flight is open. To settle an
+// open outcome, append the same records again: after [ErrPaused] to the same store,
+// and otherwise after opening the store again.
 func (s *Store) Append(ctx context.Context, stream events.Stream, after events.Revision, records ...events.Record) error {
 	_, err := s.Place(ctx, stream, after, records...)
 	return err
@@ -119,8 +122,8 @@ func (s *Store) append(ctx context.Context, stream events.Stream, after events.R
 	}
 }
 
-// prepare encodes the records of an append, so that nothing of what the caller
-// gave is kept.
+// prepare encodes the records of an append into a request. It keeps no reference to
+// the caller's bytes.
 func (s *Store) prepare(stream events.Stream, after events.Revision, records []events.Record, size int) *appendRequest {
 	p, ok := s.spare.Get().(*appendRequest)
 	if !ok {
@@ -138,6 +141,7 @@ func (s *Store) prepare(stream events.Stream, after events.Revision, records []e
 	return p
 }
 
+// check returns an error if the layout cannot hold the records, or they exceed a limit.
 func (s *Store) check(stream events.Stream, after events.Revision, records []events.Record) error {
 	switch {
 	case stream == "":
@@ -161,6 +165,7 @@ func (s *Store) check(stream events.Stream, after events.Revision, records []eve
 	return nil
 }
 
+// checkRecord checks one record as check does.
 func (s *Store) checkRecord(r events.Record) error {
 	if err := r.Valid(); err != nil {
 		return err
@@ -176,8 +181,8 @@ func (s *Store) checkRecord(r events.Record) error {
 	return nil
 }
 
-// judge returns the sequence of the last record if the stream of p holds its
-// records right there, and a Conflict if it does not.
+// checkRepeat returns the sequence of the last record if the stream holds exactly the
+// records of the request at its revisions, and otherwise a Conflict.
 func (s *Store) checkRepeat(ctx context.Context, p *appendRequest) (last uint64, err error) {
 	seen := 0
 	for e, err := range s.Read(ctx, p.stream, p.after) {
@@ -195,20 +200,20 @@ func (s *Store) checkRepeat(ctx context.Context, p *appendRequest) (last uint64,
 	return 0, &events.Conflict{Stream: p.stream, After: p.after}
 }
 
-// A group is what one batch and one sync make durable.
+// A commitGroup is a group of appends that one batch writes and one sync makes durable.
 type commitGroup struct {
-	batch      *pebble.Batch // nil: there is nothing to write
-	end        uint64        // the sequence of the last record, with those of groups before
+	batch      *pebble.Batch // nil: no append of the group adds records
+	end        uint64        // sequence of the last record of this group, or of the group before
 	records    int
 	bytes      int              // of the records
-	size       int              // bytes that its appends were admitted with
-	added      []*appendRequest // whose records are in the batch
-	mismatched []*appendRequest // who do not follow the end of a stream as this group leaves it
+	size       int              // bytes that its requests reserved in the queue
+	added      []*appendRequest // requests whose records are in the batch
+	mismatched []*appendRequest // requests that do not follow the end of their stream
 	begun      time.Time        // when it was applied
 }
 
-// commitLoop is the committer: the one goroutine that writes records. It makes
-// of all that waits one group, and of the next one while that becomes durable.
+// commitLoop is the committer, the only goroutine that writes records. It groups all
+// waiting appends, and builds the next group while the last one syncs.
 func (s *Store) commitLoop() {
 	defer close(s.inFlight)
 	var taken []*appendRequest
@@ -217,7 +222,7 @@ func (s *Store) commitLoop() {
 		if len(taken) == 0 {
 			return
 		}
-		s.gate.RLock() // until the group has landed
+		s.gate.RLock() // until finish
 		g := s.buildGroup(taken)
 		clear(taken)
 		g.begun = time.Now()
@@ -233,7 +238,7 @@ func (s *Store) commitLoop() {
 	}
 }
 
-// syncLoop waits until each group is durable, in their order.
+// syncLoop waits for the sync of each group, in order, and finishes it.
 func (s *Store) syncLoop() {
 	for g := range s.inFlight {
 		var err error
@@ -244,7 +249,7 @@ func (s *Store) syncLoop() {
 	}
 }
 
-// buildGroup makes a group of appends.
+// buildGroup puts requests into a group. It answers a request that cannot be added.
 func (s *Store) buildGroup(taken []*appendRequest) *commitGroup {
 	g := &commitGroup{end: s.end}
 	room := 0
@@ -265,7 +270,8 @@ func (s *Store) buildGroup(taken []*appendRequest) *commitGroup {
 	return g
 }
 
-// add puts an append into a group.
+// add adds a request to a group, or notes that it does not follow its stream. room is
+// the capacity of the batch, which add creates for the first request.
 func (s *Store) add(g *commitGroup, p *appendRequest, room int) error {
 	h, err := s.streamLength(p.stream)
 	if err != nil {
@@ -281,7 +287,7 @@ func (s *Store) add(g *commitGroup, p *appendRequest, room int) error {
 	p.first = g.end + 1
 	for i := range p.encoded {
 		g.end++
-		// What is half in the batch must not be written: the store stops.
+		// A request that is in the batch in part must not be written: the store stops.
 		if err := s.writeError(p.put(g.batch, i, g.end)); err != nil {
 			return err
 		}
@@ -293,13 +299,13 @@ func (s *Store) add(g *commitGroup, p *appendRequest, room int) error {
 	return nil
 }
 
-// batchLen bounds how many bytes of a batch the append takes.
+// batchLen returns an upper bound of the bytes that the request takes in a batch.
 func (p *appendRequest) batchLen() int {
-	const around = 1 + 2*binary.MaxVarintLen32 // what a batch has around a key and a value
+	const around = 1 + 2*binary.MaxVarintLen32 // overhead of a batch for each key and value
 	return p.size + len(p.encoded)*(around+entryKeyLen+around+indexKeyLen(p.stream)+8)
 }
 
-// put adds the record with an index to a batch, under a sequence.
+// put adds the record at an index to a batch, under a sequence.
 func (p *appendRequest) put(batch *pebble.Batch, i int, seq uint64) error {
 	value := p.value(i)
 	entry := batch.SetDeferred(entryKeyLen, len(value)+sumLen)
@@ -309,9 +315,9 @@ func (p *appendRequest) put(batch *pebble.Batch, i int, seq uint64) error {
 	return entry.Finish()
 }
 
-// index adds the places of the records in their streams to the batch. They come
-// behind all records, whose keys are then a run: Pebble puts each where it left
-// the one before, and searches for none.
+// index adds the index entries of the group to the batch, after all records. Each of
+// the two runs of keys is then sorted, and Pebble inserts each key next to the one
+// before without a search.
 func (g *commitGroup) index() error {
 	for _, p := range g.added {
 		for i := range p.encoded {
@@ -326,7 +332,8 @@ func (g *commitGroup) index() error {
 	return nil
 }
 
-// apply writes a group to the log and lets Pebble see it.
+// apply writes a group to the log and to Pebble's memtable. Under Sync the sync of the
+// log goes on after it returns.
 func (s *Store) apply(g *commitGroup) (err error) {
 	if g.batch == nil {
 		return nil
@@ -339,7 +346,8 @@ func (s *Store) apply(g *commitGroup) (err error) {
 	return s.writeError(s.db.ApplyNoSyncWait(g.batch, pebble.Sync))
 }
 
-// recoverPanic turns a panic of Pebble into a failure.
+// recoverPanic turns a panic of Pebble into a failure that stops the store. It is
+// deferred.
 func (s *Store) recoverPanic(err *error) {
 	if p := recover(); p != nil {
 		s.broken.Store(true)
@@ -348,8 +356,9 @@ func (s *Store) recoverPanic(err *error) {
 	}
 }
 
-// writeError returns how a write ended. It believes the fail-stop file system, from which
-// Pebble does not learn of a failure.
+// writeError returns the error of a write, given the one that Pebble returned. Pebble
+// does not learn of a failed write, so the fail-stop file system decides. An error of
+// Pebble's own stops the store.
 func (s *Store) writeError(err error) error {
 	if failure := s.failure(); failure != nil {
 		return failure
@@ -361,8 +370,8 @@ func (s *Store) writeError(err error) error {
 	return nil
 }
 
-// land lets a group be seen, and answers its appends, which are not touched
-// thereafter.
+// finish advances the watermark past a group, unless err is not nil, and answers its
+// requests. Their callers own them from then on.
 func (s *Store) finish(g *commitGroup, err error) {
 	if err == nil && g.batch != nil {
 		s.watermark.advance(g.end, s.recentValues(g))
@@ -383,8 +392,8 @@ func (s *Store) finish(g *commitGroup, err error) {
 	s.gate.RUnlock()
 }
 
-// recentValues returns copies of the records of a group, each with room for its
-// sum, for those who follow; nil if nobody does.
+// recentValues returns copies of the encoded records of a group, each with room for its
+// sum, for followers. It returns nil if the store has no followers.
 func (s *Store) recentValues(g *commitGroup) [][]byte {
 	if s.watermark.followers.Load() == 0 {
 		return nil
@@ -402,8 +411,8 @@ func (s *Store) recentValues(g *commitGroup) [][]byte {
 	return values
 }
 
-// head returns the head of a stream, which stays what it is until the committer
-// changes it.
+// streamLength returns the cached length of a stream, which it reads from the index if
+// needed. The committer alone calls it, and updates the length in place.
 func (s *Store) streamLength(stream events.Stream) (*streamLength, error) {
 	if h := s.lengthCache.get(stream); h != nil {
 		return h, nil

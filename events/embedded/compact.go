@@ -10,10 +10,9 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// Compact rewrites the records where that takes less room or fewer reads, and
-// removes what a backup that was killed left. The store is read and written to
-// meanwhile. The room is free when the store is closed, at the latest. A write
-// that fails ends it.
+// Compact rewrites tables to take less space and fewer reads, and removes the snapshot
+// of a killed backup. The store stays usable. The space is free at the latest when the
+// store is closed. A failed write ends Compact with the store's failure.
 func (s *Store) Compact(ctx context.Context) error {
 	ctx, cancel := s.failStop.Context(ctx)
 	defer cancel()
@@ -42,8 +41,7 @@ func (s *Store) Compact(ctx context.Context) error {
 	return nil
 }
 
-// unsealed returns why a store whose folder is not as it was closed is not
-// opened.
+// unsealed returns the error for a store whose files differ from its seal.
 func unsealed(err error) error {
 	if errors.Is(err, pebblefiles.ErrNewerVersion) {
 		return fmt.Errorf("%w: %w", events.ErrNewerFormat, err)
@@ -54,19 +52,19 @@ func unsealed(err error) error {
 	return fmt.Errorf("%w: log/%w: restore a backup; a copy without log/seal opens with what can be read", events.ErrDamaged, err)
 }
 
-// Layout says what Pebble makes of the records.
+// A Layout describes the tables of the database.
 type Layout struct {
 	Levels []Level
-	Memory int64 // bytes that are in the log and in no table yet
+	Memory int64 // bytes in the log and not yet in a table
 }
 
-// A Level is one of the levels of tables.
+// A Level is one level of tables.
 type Level struct {
 	Tables int64
 	Bytes  int64
 }
 
-// Layout returns how the records lie.
+// Layout returns the number and size of the tables in each level.
 func (s *Store) Layout() (l Layout, err error) {
 	err = s.use(func() error {
 		m := s.db.Metrics()

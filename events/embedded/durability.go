@@ -10,32 +10,30 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Durability says when an append is answered, and so what a power cut can
-// take. The zero Durability is [Sync].
+// A Durability selects when an append is acknowledged, and so which records a power cut
+// can remove. The zero Durability is [Sync].
 //
-// Under Sync an append is answered, and seen by readers, once it is on the
-// disk. A power cut takes nothing that was answered or seen.
+// Under Sync an append is acknowledged, and visible to readers, once it is on the disk.
+// A power cut removes no record that was acknowledged or visible.
 //
-// Under [Interval] an append is answered, and seen, once it is in the log's
-// buffer in this process. A sync begins at most the interval later, and covers
-// all that was answered before it began. The end of the process without
-// [Store.Close] takes at most what was answered since the beginning of the last
-// sync that ended; so does a power cut. What it takes is the end of the log:
-// whole appends, the last ones, whatever their stream. Positions that were
-// taken are given out again, to other records. So one who acts on what it reads
-// under Interval, beyond this store, reads no further than [Store.Durable], or
-// calls [Store.Sync] before it acts. Checkpoints in the store are never ahead of
-// its records.
+// Under [Interval] an append is acknowledged, and visible, once it is in the log's
+// buffer in this process. A sync begins at most the interval later and covers all
+// appends that were acknowledged before it began. If the process ends without
+// [Store.Close], or the power fails, the appends acknowledged since the beginning of
+// the last complete sync may be lost: whole appends, from the end of the log, of any
+// stream. Their positions are then given to other records. So a program that acts on
+// records outside this store reads no further than [Store.Durable], or calls
+// [Store.Sync] before it acts. Checkpoints in the store are never ahead of its records.
 type Durability struct{ interval time.Duration }
 
-// Sync is the Durability of an append that is on the disk when it is answered.
+// Sync is the Durability under which an acknowledged append is on the disk.
 func Sync() Durability { return Durability{} }
 
-// Interval is the Durability of appends that are on the disk a while after they
-// are answered. One of zero or less is Sync.
+// Interval is the Durability under which a sync begins at most d after an append was
+// acknowledged. If d is zero or less, it is Sync.
 func Interval(d time.Duration) Durability { return Durability{max(d, 0)} }
 
-// String returns sync, or interval with a duration in parentheses.
+// String returns "sync" or "interval(D)" with a duration.
 // [ParseDurability] is its inverse.
 func (d Durability) String() string {
 	if d.interval == 0 {
@@ -44,7 +42,7 @@ func (d Durability) String() string {
 	return "interval(" + d.interval.String() + ")"
 }
 
-// ParseDurability is the inverse of [Durability.String].
+// ParseDurability parses the text that [Durability.String] returns.
 func ParseDurability(text string) (Durability, error) {
 	if text == "sync" {
 		return Sync(), nil
@@ -58,8 +56,8 @@ func ParseDurability(text string) (Durability, error) {
 	return Interval(d), nil
 }
 
-// Durable returns the position of the last record that is known to be on the
-// disk, and the zero Position if there is none. Under Sync it is Head.
+// Durable returns the position of the last record known to be on the disk, and the zero
+// Position if there is none. Under Sync it equals Head.
 func (s *Store) Durable() events.Position {
 	if s.durability.interval == 0 {
 		return s.Head()
@@ -68,9 +66,9 @@ func (s *Store) Durable() events.Position {
 	return events.NewPosition(seq, seq)
 }
 
-// Sync returns nil when all that was answered before the call is on the disk:
-// appends, and checkpoints that were saved. One whose context ends returns its
-// cause, and the sync goes on.
+// Sync returns nil once every append that was acknowledged, and every checkpoint that
+// was saved, before the call is on the disk. If the context ends, Sync returns its
+// cause and the sync continues.
 func (s *Store) Sync(ctx context.Context) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -94,7 +92,7 @@ func (s *Store) Sync(ctx context.Context) error {
 	}
 }
 
-// sync makes durable what was applied before it began.
+// sync makes the groups durable that were applied before it began.
 func (s *Store) sync() (err error) {
 	if s.pinned != nil {
 		return nil
@@ -115,7 +113,7 @@ func (s *Store) sync() (err error) {
 	return nil
 }
 
-// wantSync has intervalLoop sync within the interval.
+// wantSync asks intervalLoop to sync within the interval.
 func (s *Store) wantSync() {
 	select {
 	case s.unsynced <- struct{}{}:
@@ -123,7 +121,8 @@ func (s *Store) wantSync() {
 	}
 }
 
-// intervalLoop syncs within the interval of an append.
+// intervalLoop syncs once within the interval after each append. Under Sync it returns
+// at once.
 func (s *Store) intervalLoop() {
 	if s.durability.interval == 0 {
 		return

@@ -8,8 +8,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A matcher is a filter that looks at the header of a record as it is kept. It
-// lets through exactly what the filter does.
+// A matcher applies a filter to the header of an encoded record. It accepts exactly the
+// records that the filter accepts.
 type matcher struct {
 	kinds       []string
 	categories  []string
@@ -19,11 +19,11 @@ type matcher struct {
 
 func newMatcher(f events.Filter) matcher {
 	m := matcher{
-		// What others give is not theirs to change while the loop runs.
+		// Copies, because the caller may change its slices while the loop runs.
 		kinds: slices.Clone(f.Kinds), categories: slices.Clone(f.Categories), prefixes: slices.Clone(f.Prefixes),
 		first: math.MinInt64, last: math.MaxInt64,
 	}
-	nothing := matcher{first: 1} // is behind the last
+	nothing := matcher{first: 1} // after last: it accepts no record
 	if !f.Since.IsZero() {
 		switch first, side := microsecond(f.Since); side {
 		case 0:
@@ -43,8 +43,8 @@ func newMatcher(f events.Filter) matcher {
 	return m
 }
 
-// microsecond returns the first microsecond of Unix time at t or later, or on
-// which side of all that there are t lies: -1 before them, 1 behind.
+// microsecond returns the first microsecond of Unix time at or after t. side is -1 if t
+// is before the range of 64 bits, 1 if it is after it, and otherwise 0.
 func microsecond(t time.Time) (us int64, side int) {
 	switch {
 	case t.Before(time.UnixMicro(math.MinInt64)):
@@ -59,15 +59,15 @@ func microsecond(t time.Time) (us int64, side int) {
 	return us, 0
 }
 
-// always reports whether m lets everything through.
+// always reports whether m accepts every record.
 func (m *matcher) always() bool {
 	return m.timeless() && len(m.kinds) == 0 && len(m.categories) == 0 && len(m.prefixes) == 0
 }
 
-// timeless reports whether m lets every time through.
+// timeless reports whether m accepts every time.
 func (m *matcher) timeless() bool { return m.first == math.MinInt64 && m.last == math.MaxInt64 }
 
-// match reports whether m lets a record through.
+// match reports whether m accepts a record.
 func (m *matcher) match(r raw) bool {
 	if at := r.micros(); at < m.first || at > m.last {
 		return false
@@ -75,8 +75,7 @@ func (m *matcher) match(r raw) bool {
 	return oneOf(m.kinds, r.kind(), is) && oneOf(m.categories, r.stream(), inCategory) && oneOf(m.prefixes, r.stream(), begins)
 }
 
-// oneOf reports whether name stands in a relation to one of these, or there
-// are none.
+// oneOf reports whether the list is empty, or relates name to one of its elements.
 func oneOf(these []string, name []byte, stands func([]byte, string) bool) bool {
 	for _, one := range these {
 		if stands(name, one) {
@@ -92,14 +91,13 @@ func begins(name []byte, prefix string) bool {
 	return len(name) >= len(prefix) && string(name[:len(prefix)]) == prefix
 }
 
-// inCategory is for categories without a hyphen, which are all that a filter
-// may name.
+// inCategory reports whether a stream is in a category, which has no hyphen.
 func inCategory(name []byte, category string) bool {
 	return begins(name, category) && (len(name) == len(category) || name[len(category)] == '-')
 }
 
-// names gives strings for the bytes of streams and kinds, the same one for
-// those that come again and again. Nil makes a string each time.
+// An interner converts the names of streams and kinds to strings, and reuses the string
+// of a name that it converted recently. A nil interner allocates each string.
 type interner struct {
 	streams [256]string
 	kinds   [64]string
@@ -119,7 +117,7 @@ func (n *interner) kind(name []byte) string {
 	return intern(&n.kinds[hash(name)%64], name)
 }
 
-// known returns name as a string, from its slot if it is there.
+// intern returns the string in a slot if it equals name, and otherwise replaces it.
 func intern(slot *string, name []byte) string {
 	if *slot != string(name) {
 		*slot = string(name)
@@ -127,7 +125,7 @@ func intern(slot *string, name []byte) string {
 	return *slot
 }
 
-// hash goes by the end of a name, where names differ.
+// hash hashes the last bytes of a name, in which names differ.
 func hash(name []byte) uint64 {
 	h := uint64(len(name))
 	for _, b := range name[max(0, len(name)-8):] {

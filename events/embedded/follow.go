@@ -8,14 +8,13 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// errFollowings is the answer to more than one Following.
+// errFollowings is the error for more than one Following.
 var errFollowings = errors.New("follow: there is more than one Following; give one, or none")
 
-// Follow is events.Store's. In a store that stopped for good at a failed write, it
-// ends with that failure when it has yielded all that is durable; in one that is
-// paused it waits. A follower that is
-// at the end holds no memory but its own goroutine's; one that is behind reads
-// in its own time, and nobody waits for it.
+// Follow implements events.Store. In a store that stopped for good it ends with the
+// failure after it has yielded all durable entries; in a paused store it waits. A
+// follower at the end uses no memory but its goroutine; a slow one reads from the
+// database and delays no other.
 func (s *Store) Follow(ctx context.Context, after events.Position, options ...events.Following) iter.Seq2[events.Entry, error] {
 	switch len(options) {
 	case 0:
@@ -26,11 +25,11 @@ func (s *Store) Follow(ctx context.Context, after events.Position, options ...ev
 	return func(yield func(events.Entry, error) bool) { yield(events.Entry{}, errFollowings) }
 }
 
-// FollowEvery is Follow, and calls passed on the goroutine of the loop each time
-// that so many more entries have been yielded or passed over, with the position
-// of the last of them. It does so before the next one is yielded and before
-// CaughtUp is called, and goes on to where there is nothing to yield in steps of
-// a few thousand entries. If every is 0 it never does.
+// FollowEvery is Follow with progress: it calls passed after every so many entries that
+// were yielded or filtered out, with the position of the last of them, on the goroutine
+// of the loop. The call comes before the next entry and before CaughtUp. Where a filter
+// rejects every entry, progress advances in steps of a few thousand entries. If every
+// is 0, passed is not called.
 func (s *Store) FollowEvery(ctx context.Context, after events.Position, following events.Following, every uint64, passed func(events.Position)) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		if err := following.Filter.Valid(); err != nil {
@@ -52,18 +51,18 @@ func (s *Store) FollowEvery(ctx context.Context, after events.Position, followin
 	}
 }
 
-// A follower goes through the records of all streams and waits for more.
+// A follower yields the records of all streams and waits for more.
 type follower struct {
 	store    *Store
 	match    matcher
 	caughtUp func(events.Position)
 	start    events.Position
-	after    uint64          // the sequence that the next one follows
-	moved    bool            // from the start
-	ended    <-chan struct{} // of the context
+	after    uint64          // the last sequence yielded or filtered out
+	moved    bool            // after is no longer the start
+	ended    <-chan struct{} // closed when the context ends
 
-	every    uint64                // entries, from one call of tell to the next; 0: never
-	due      uint64                // the sequence at which it is called next
+	every    uint64                // entries between two calls of onPassed; 0: it is not called
+	due      uint64                // the sequence of the next call
 	onPassed func(events.Position) // of FollowEvery
 }
 
@@ -72,8 +71,8 @@ func newFollower(ctx context.Context, s *Store, after events.Position, f events.
 	return &follower{store: s, match: newMatcher(f.Filter), caughtUp: f.CaughtUp, start: after, after: all.first - 1, ended: ctx.Done()}
 }
 
-// run yields what there is, says so, and waits for more. It does not return
-// nil.
+// run yields entries until an error, calls caughtUp at the end, and waits for more. It
+// does not return nil.
 func (f *follower) run(ctx context.Context, yield func(events.Entry, error) bool) error {
 	f.store.watermark.followers.Add(1)
 	defer f.store.watermark.followers.Add(-1)
@@ -92,7 +91,8 @@ func (f *follower) run(ctx context.Context, yield func(events.Entry, error) bool
 	}
 }
 
-// place is that of the last entry yielded or passed over, or the start.
+// position returns the position of the last entry yielded or filtered out, or the
+// start.
 func (f *follower) position() events.Position {
 	if !f.moved {
 		return f.start
@@ -100,8 +100,8 @@ func (f *follower) position() events.Position {
 	return events.NewPosition(f.after, f.after)
 }
 
-// catchUp yields what there is: from the groups that the mark keeps, and what
-// became durable before those from the database.
+// catchUp yields all entries up to the watermark: recent ones from memory, earlier ones
+// from the database.
 func (f *follower) catchUp(ctx context.Context, yield func(events.Entry, error) bool) error {
 	var late *catchUpReader
 	for {
@@ -130,7 +130,7 @@ func (f *follower) catchUp(ctx context.Context, yield func(events.Entry, error) 
 	}
 }
 
-// yieldRecent yields what follows in a group.
+// yieldRecent yields the entries of a recent group after the follower's sequence.
 func (f *follower) yieldRecent(ctx context.Context, group *recentGroup, yield func(events.Entry, error) bool) error {
 	for _, value := range group.values[f.after-group.after:] {
 		if isClosed(f.ended) {
@@ -145,14 +145,14 @@ func (f *follower) yieldRecent(ctx context.Context, group *recentGroup, yield fu
 	return nil
 }
 
-// A catchUpReader is what a follower needs that reads the database.
+// A catchUpReader holds the buffers of a follower that reads the database.
 type catchUpReader struct {
 	batch      *readBatch
 	interner   *interner
 	readLimits readLimits
 }
 
-// yieldStored yields what follows in a chunk.
+// yieldStored reads the next records from the database and yields them.
 func (f *follower) yieldStored(ctx context.Context, late *catchUpReader, end uint64, yield func(events.Entry, error) bool) error {
 	r := &logReader{store: f.store, match: f.match, left: seqRange{f.after + 1, end}}
 	failed := f.store.readNext(ctx, r, late.batch, late.readLimits)
@@ -171,7 +171,8 @@ func (f *follower) yieldStored(ctx context.Context, late *catchUpReader, end uin
 	return failed
 }
 
-// passed says that everything through a sequence was yielded or passed over.
+// advance records that all entries through a sequence were yielded or filtered out,
+// and calls onPassed when it is due.
 func (f *follower) advance(seq uint64) {
 	if seq <= f.after {
 		return

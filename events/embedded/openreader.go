@@ -11,27 +11,27 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// ErrReadOnly is the answer to a write to a store that [OpenReader] opened.
+// ErrReadOnly is the error of a write to a store that [OpenReader] opened.
 var ErrReadOnly = errors.New("store is open to read only")
 
-// OpenReader opens the store in a folder to read what is in it now, and changes
-// nothing in the folder: not after a kill either, whose remains it reads as they
-// are. It needs no right to write and no space. The store that it returns refuses
-// what would write with [ErrReadOnly], and its followers wait for records that
-// never come. The caller closes it.
+// OpenReader opens the store in a folder for reading, as it is now. It changes nothing
+// in the folder, also after a kill, and needs neither write permission nor space.
+// Writes to the returned store fail with [ErrReadOnly], and its followers wait for
+// records that never come. The caller closes it.
 //
-// The folder's lock is shared with other readers, and held while the database is
-// opened: a writer that comes meanwhile waits, and changes nothing for the reader
-// afterwards. Only where the store has more tables than a quarter of the files that
-// this process may have open is it held until Close. A folder that a writer
-// has open is events.ErrInUse, one that a writer was making when it was killed
-// events.ErrNotAStore; otherwise the errors are those of [Open]. Where the lock
-// cannot be shared (the folder has no lock file, or it may not be read), the store
-// is opened again until the folder did not change meanwhile, for a second.
+// The reader shares the folder's lock with other readers while it opens the database. A
+// writer waits for that, and its later changes are not visible to the reader. The lock
+// is held until Close only if the store has more tables than a quarter of the files
+// that this process may open.
 //
-// Records that no sync of a killed writer covered are synced first, where the
-// file system lets a reader do that. Owner and Durability of the Config have no
-// meaning.
+// A folder that a writer has open is events.ErrInUse, and one in which a killed writer
+// was creating a store is events.ErrNotAStore; otherwise the errors are those of
+// [Open]. If the lock cannot be shared (the folder has no lock file, or it cannot be
+// read), OpenReader retries for a second until the folder does not change while it
+// opens the store.
+//
+// OpenReader syncs the records that a killed writer had not synced, if the file system
+// allows it to a reader. It ignores Owner and Durability of the Config.
 func OpenReader(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func OpenReader(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// openPinned opens a store whose files no writer changes meanwhile.
+// openPinned opens a store through pinned files, which no writer changes.
 func openPinned(f *folder, p *pebblefiles.Pinned, cfg Config) (*Store, error) {
 	if err := f.inspect(); err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func openPinned(f *folder, p *pebblefiles.Pinned, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// openReadOnlyDatabase opens Pebble and finds the end of the records.
+// openReadOnlyDatabase opens Pebble for reading and finds the last record.
 func (s *Store) openReadOnlyDatabase() error {
 	cache := pebble.NewCache(cacheSize)
 	defer cache.Unref()
@@ -95,11 +95,11 @@ func (s *Store) openReadOnlyDatabase() error {
 	return s.start(sealed)
 }
 
-// syncLogs syncs the logs, so that no reader acts on records that a power cut
-// takes back. It ignores errors: a reader also reads a file system that refuses a sync.
+// syncLogs syncs the logs, so that a reader does not act on records that a power cut
+// removes. It ignores errors, because some file systems refuse a sync to a reader.
 func (s *Store) syncLogs() {
 	dir := s.folder.path(logName)
-	list, _ := pebblefiles.List(s.folder.fs, dir) // opening the database finds what is wrong
+	list, _ := pebblefiles.List(s.folder.fs, dir) // opening the database reports an error
 	for _, f := range list {
 		if f.Kind != pebblefiles.Log {
 			continue
@@ -110,9 +110,9 @@ func (s *Store) syncLogs() {
 	}
 }
 
-// Holder returns the process that has the store in a folder open to write, and
-// whether there is one. It changes no file. On a system without shared locks it also
-// returns a process that was killed and left its owner file.
+// Holder returns the process that has the store in a folder open for writing, and
+// whether there is one. It changes no file. Without shared locks (systems other than
+// Linux) it also returns a killed process that left its owner file.
 func Holder(dir string) (Owner, bool, error) {
 	dir, err := realPath(dir)
 	if err != nil {
@@ -130,7 +130,7 @@ func Holder(dir string) (Owner, bool, error) {
 	return s.Owner, signed || err != nil, nil
 }
 
-// inUse says who has the folder open.
+// inUse returns an ErrInUse that names the process that has the folder open.
 func (f *folder) inUse() error {
 	return fmt.Errorf("open store %s: %w by %s: end that first, or name another store", f.dir, events.ErrInUse, f.holder())
 }

@@ -7,50 +7,53 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// A chunk bounds how much is read from the database at once. A loop body never
-// runs while a database iterator is open, so a slow one pins nothing.
+// readLimits bound one read of the database. No iterator is open while a loop body
+// runs, so a slow loop body pins no tables.
 type readLimits struct {
-	records int // found
-	bytes   int // of those
-	seen    int // looked at
+	records int // records returned
+	bytes   int // bytes of the records returned
+	seen    int // records examined
 }
 
-// chunkBytes is the most that a chunk has, but for its last record.
+// maxReadBytes bounds the bytes of a read, without its last record.
 const maxReadBytes = 512 << 10
 
-// first is small, as many loops want little; grown is for those that go on.
+// initialLimits are small, because many loops stop early.
 func initialLimits() readLimits { return readLimits{records: 16, bytes: 64 << 10, seen: 1 << 10} }
 
+// grown returns the limits for the next read of a loop that continues.
 func (c readLimits) grown() readLimits {
 	return readLimits{records: min(c.records*4, 1<<10), bytes: min(c.bytes*2, maxReadBytes), seen: min(c.seen*2, 8<<10)}
 }
 
-// modest is for followers, as there are many, and all of them may be behind.
+// forFollower returns smaller limits, because a store may have many followers.
 func (c readLimits) forFollower() readLimits {
 	return readLimits{records: min(c.records, 256), bytes: min(c.bytes, 64<<10), seen: c.seen}
 }
 
-// full reports whether a readBatch for which so many records were seen is at its
-// bounds.
+// full reports whether a batch for which seen records were examined has reached the
+// limits.
 func (c readLimits) full(h *readBatch, seen int) bool {
 	return len(h.records) >= c.records || h.bytes >= c.bytes || seen >= c.seen
 }
 
-// A reader goes through records. What it finds before an error is in the readBatch.
+// A recordReader reads records in order. It adds the records before an error to the
+// batch.
 type recordReader interface {
 	next(h *readBatch, c readLimits) error
-	done() bool // there is nothing left to read
+	done() bool // reports whether no records are left
 }
 
-// errLoopLeft says that the body of a loop left it.
+// errLoopLeft is the error of a loop whose body stopped it.
 var errLoopLeft = errors.New("the loop was left")
 
-// forEach gives each of what the reader finds to a function until that returns
-// false, which is errLoopLeft.
+// forEach calls give for each record of a reader. It returns nil at the end, the cause
+// of the context, errLoopLeft if give returns false, or the error of the reader after
+// the records before it.
 func (s *Store) forEach(ctx context.Context, r recordReader, h *readBatch, give func(batchRecord) bool) error {
 	ended := ctx.Done()
 	for c := initialLimits(); ; c = c.grown() {
-		// What was read before an error is given before it.
+		// The loop gets the records before an error first.
 		failed := s.readNext(ctx, r, h, c)
 		for _, f := range h.records {
 			if isClosed(ended) {
@@ -66,7 +69,7 @@ func (s *Store) forEach(ctx context.Context, r recordReader, h *readBatch, give 
 	}
 }
 
-// fetch reads a chunk.
+// readNext replaces the contents of a batch with the next records.
 func (s *Store) readNext(ctx context.Context, r recordReader, h *readBatch, c readLimits) error {
 	h.clear()
 	if err := context.Cause(ctx); err != nil {
@@ -75,8 +78,8 @@ func (s *Store) readNext(ctx context.Context, r recordReader, h *readBatch, c re
 	return s.use(func() error { return r.next(h, c) })
 }
 
-// A logReader goes through the records of all streams. It takes the sequences
-// that there are none of for damage.
+// A logReader reads the records of all streams by their sequences. A sequence without
+// a record is damage.
 type logReader struct {
 	store    *Store
 	match    matcher
@@ -97,6 +100,7 @@ func (l *logReader) next(h *readBatch, c readLimits) error {
 	return closed(it, l.walk(it, h, c))
 }
 
+// walk reads from an iterator until the limits are reached.
 func (l *logReader) walk(it *pebble.Iterator, h *readBatch, c readLimits) error {
 	step, ok := it.Next, false
 	if l.backward {
@@ -130,8 +134,8 @@ func (l *logReader) walk(it *pebble.Iterator, h *readBatch, c readLimits) error 
 	return nil
 }
 
-// rawAt returns the record that an iterator stands at, which must be the one
-// with a sequence.
+// rawAt returns the record at an iterator, whose sequence must be seq, and checks its
+// sum. The bytes are valid until the iterator moves.
 func rawAt(it *pebble.Iterator, seq uint64) (raw, error) {
 	if key := it.Key(); len(key) != entryKeyLen || lastUint64(key) != seq {
 		return nil, damaged(seq, "it is missing")
@@ -147,7 +151,7 @@ func rawAt(it *pebble.Iterator, seq uint64) (raw, error) {
 	return r, whole(value, seq)
 }
 
-// missing returns what ended an iterator before a record that must be there.
+// missing returns the error for an iterator that ended before the record seq.
 func missing(it *pebble.Iterator, seq uint64) error {
 	if err := it.Error(); err != nil {
 		return asStoreError(err)
@@ -155,7 +159,7 @@ func missing(it *pebble.Iterator, seq uint64) error {
 	return damaged(seq, "it is missing")
 }
 
-// closed closes an iterator and returns err, or else what closing returned.
+// closed closes an iterator and returns err, or the error of closing if err is nil.
 func closed(it *pebble.Iterator, err error) error {
 	if closing := it.Close(); err == nil {
 		return asStoreError(closing)
@@ -163,7 +167,7 @@ func closed(it *pebble.Iterator, err error) error {
 	return err
 }
 
-// behind returns the upper bound of the records through a sequence.
+// upperBound returns the key bound after the record with the sequence end.
 func upperBound(end uint64) []byte {
 	if end == maxSequence {
 		return entriesEnd()

@@ -10,7 +10,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// roomName is the file in which a paused store looks for room.
+// roomName is the file with which a paused store checks for room.
 const roomName = "room.new"
 
 // errStopped is the error of every operation after a failure that does not pass.
@@ -34,7 +34,8 @@ func (s *Store) failure() error {
 	return nil
 }
 
-// resumeLoop has a paused store go on, until the store is closed or stops for good.
+// resumeLoop resumes the store each time that it is paused, until it closes or stops
+// for good.
 func (s *Store) resumeLoop() {
 	for {
 		select {
@@ -50,13 +51,14 @@ func (s *Store) resumeLoop() {
 	}
 }
 
-// room returns nil if there is room to open the database again.
+// room returns nil if the disk and the open-files limit allow reopening the database.
 func (s *Store) room() error {
 	return pebblefiles.Room(s.folder.fs, s.folder.path(logName), s.folder.path(roomName))
 }
 
-// resume closes the database and opens it again, and reports whether the store
-// goes on. Nothing uses the database meanwhile.
+// resume closes and reopens the database, and reports whether the store takes writes
+// again. It holds gate and mu, so nothing else uses the database. If reopening fails it
+// tries to open the database read-only, for reads.
 func (s *Store) resume() bool {
 	s.gate.Lock()
 	defer s.gate.Unlock()
@@ -82,16 +84,15 @@ func (s *Store) resume() bool {
 	if cause == nil {
 		return true
 	}
-	if !isClosed(s.failStop.Lost()) { // one that is lost is read as it is
+	if !isClosed(s.failStop.Lost()) { // reads continue; after a lasting failure, with the database as it is
 		s.closeDatabase()
-		_ = s.reopen(true) // without a database, reads fail with the cause
+		_ = s.reopen(true) // if it fails, reads return the failure
 		s.failStop.Pause(cause)
 	}
 	return false
 }
 
-// closeDatabase gives up the database, if there is one. What it had not written
-// is dropped.
+// closeDatabase closes the database, if it is open. Its unwritten data is dropped.
 func (s *Store) closeDatabase() {
 	s.failStop.Closing()
 	if s.db == nil {
@@ -104,7 +105,7 @@ func (s *Store) closeDatabase() {
 	_ = db.Close() // which fails, as a write has
 }
 
-// reopen opens the database of a paused store, to read it alone or to write as well.
+// reopen opens the database of a paused store.
 func (s *Store) reopen(readOnly bool) (err error) {
 	s.replay = pebblefiles.NewReplay(s.storage, s.torn)
 	s.failStop.Reset(s.replay)
@@ -122,8 +123,9 @@ func (s *Store) reopen(readOnly bool) (err error) {
 	return nil
 }
 
-// refreshEnd finds the end of a database that was opened again. Appends that were not
-// answered before are seen from now on, if they are there.
+// refreshEnd finds the last record of a reopened database and advances the watermark to
+// it: appends in flight at the pause become visible if they were kept. It returns
+// ErrDamaged if a record that readers have seen is missing.
 func (s *Store) refreshEnd() (err error) {
 	defer s.recoverPanic(&err)
 	end, err := s.lastSequence()

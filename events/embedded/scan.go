@@ -9,7 +9,8 @@ import (
 
 var _ events.Scanner = (*Store)(nil)
 
-// Read is events.Store's.
+// Read implements events.Store. The caller owns the bytes of entries, as it does for
+// Scan.
 func (s *Store) Read(ctx context.Context, stream events.Stream, after events.Revision) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		r := newStreamReader(s, stream, after)
@@ -17,14 +18,13 @@ func (s *Store) Read(ctx context.Context, stream events.Stream, after events.Rev
 	}
 }
 
-// ReadAll is events.Store's.
+// ReadAll implements events.Store.
 func (s *Store) ReadAll(ctx context.Context, after events.Position) iter.Seq2[events.Entry, error] {
 	return s.Scan(ctx, events.Query{After: after})
 }
 
-// Scan is events.Scanner's. The bytes of entries yielded one after the other
-// may lie in one piece of memory, of at most 32 KiB: who keeps few of many for
-// long copies those.
+// Scan implements events.Scanner. Consecutive entries may share a buffer of at most
+// 32 KiB, so a caller that keeps a few of many entries copies their bytes.
 func (s *Store) Scan(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		if err := q.Valid(); err != nil {
@@ -35,7 +35,7 @@ func (s *Store) Scan(ctx context.Context, q events.Query) iter.Seq2[events.Entry
 	}
 }
 
-// Lend is events.Scanner's.
+// Lend implements events.Scanner.
 func (s *Store) Lend(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		if err := q.Valid(); err != nil {
@@ -46,7 +46,7 @@ func (s *Store) Lend(ctx context.Context, q events.Query) iter.Seq2[events.Entry
 	}
 }
 
-// Headers is events.Scanner's.
+// Headers implements events.Scanner.
 func (s *Store) Headers(ctx context.Context, q events.Query) iter.Seq2[events.Header, error] {
 	return func(yield func(events.Header, error) bool) {
 		if err := q.Valid(); err != nil {
@@ -63,7 +63,7 @@ func (s *Store) Headers(ctx context.Context, q events.Query) iter.Seq2[events.He
 	}
 }
 
-// entries yields the entries that a reader finds until it finds no more.
+// entries yields the entries of a reader, and its error if it ends with one.
 func (s *Store) entries(ctx context.Context, r recordReader, h *readBatch, yield func(events.Entry, error) bool) {
 	known := &interner{}
 	err := s.forEach(ctx, r, h, func(f batchRecord) bool { return yield(f.raw.entry(f.seq, known), nil) })
@@ -72,7 +72,7 @@ func (s *Store) entries(ctx context.Context, r recordReader, h *readBatch, yield
 	}
 }
 
-// reader returns what answers a query.
+// recordReader returns a reader of the records that a query selects.
 func (s *Store) recordReader(q events.Query) recordReader {
 	end, _ := s.watermark.load()
 	if q.Stream == "" {

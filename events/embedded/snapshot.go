@@ -9,33 +9,31 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// snapshotName is the folder in a store's folder that holds a snapshot while a
-// backup is made of it. A backup that was killed leaves it; the next one, and
-// compaction, remove it.
+// snapshotName is the folder of the snapshot that a backup copies. A killed backup
+// leaves it; the next backup, and Compact, remove it.
 const snapshotName = "snapshot"
 
-// A Part is what a backup holds beside the records: the outputs, to which
-// records refer.
+// A Part is other data that a backup includes, such as the outputs to which records
+// refer.
 type Part interface {
-	// Snapshot makes the folder dir, and in it a copy of what the part keeps,
-	// which stays as it is. Before that it calls before, from when on until the
-	// copy is made it removes nothing: what before saw referred to is in the
-	// copy. It returns the error of before.
+	// Snapshot creates the folder dir with an immutable copy of the part's data. It
+	// first calls before, and from then until the copy is complete the part removes
+	// no data, so that the copy has everything that before saw referenced. It returns
+	// the error of before.
 	Snapshot(ctx context.Context, dir string, before func() error) error
 }
 
-// A Referenced part knows what the records name of it. A backup compares the copy
-// of the part with the copy of the records.
+// A Referenced part finds the references to its data in records. A backup compares the
+// copy of the part with the copy of the records.
 type Referenced interface {
 	Part
-	// Missing is given the records that are copied, in their order, and the folder
-	// that Snapshot made. It returns the names of what they refer to and the folder
-	// lacks.
+	// Missing returns the names of the data that the records refer to and the copy in
+	// the folder dir lacks. It gets the copied records in order.
 	Missing(ctx context.Context, dir string, records iter.Seq2[events.Entry, error]) ([]string, error)
 }
 
-// snapshot makes a copy of all that is durable in a folder: of the records, and
-// then of the parts that they refer to, each in a folder of its name.
+// snapshot copies the durable records into a folder, and then the parts that they refer
+// to, each into a folder of its name.
 func (s *Store) snapshot(ctx context.Context, dir string, parts []NamedPart) error {
 	if err := context.Cause(ctx); err != nil {
 		return err

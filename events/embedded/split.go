@@ -9,11 +9,12 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// weighingFactor is how many times as fine as its parts a query is weighed.
+// weighingFactor is the number of ranges that are weighed for each part.
 const weighingFactor = 16
 
-// Split is events.Scanner's. Bytes are estimated, those of records that a
-// filter does not let through among them. A query of one stream is not cut.
+// Split implements events.Scanner. It cuts the query into parts of about the same
+// number of bytes, estimated without regard to the filter. It does not cut a query of
+// one stream.
 func (s *Store) Split(ctx context.Context, q events.Query, parts int) ([]events.Query, error) {
 	if parts < 1 {
 		return nil, fmt.Errorf("%w: %d parts are none", events.ErrBadQuery, parts)
@@ -39,7 +40,7 @@ func (s *Store) Split(ctx context.Context, q events.Query, parts int) ([]events.
 	return cutQuery(q, cutPoints), nil
 }
 
-// pieces cuts a query behind these sequences, which increase.
+// cutQuery cuts a query after each of these sequences, which are in ascending order.
 func cutQuery(q events.Query, cutPoints []uint64) []events.Query {
 	if q.Backward {
 		slices.Reverse(cutPoints)
@@ -58,8 +59,8 @@ func cutQuery(q events.Query, cutPoints []uint64) []events.Query {
 	return append(queries, q)
 }
 
-// cuts returns the sequences behind which a span is cut into parts that weigh
-// about the same. There may be fewer.
+// cutPoints returns the sequences after which to cut a range into parts of about the
+// same weight. It may return fewer than parts-1.
 func (s *Store) cutPoints(all seqRange, parts int) (cutPoints []uint64, err error) {
 	runs := all.runs(weighingFactor * parts)
 	weights, total := make([]uint64, len(runs)), uint64(0)
@@ -79,7 +80,7 @@ func (s *Store) cutPoints(all seqRange, parts int) (cutPoints []uint64, err erro
 	return cutPoints, nil
 }
 
-// runs cuts a span into at most so many of about the same length.
+// runs cuts a range into at most so many ranges of about the same length.
 func (s seqRange) runs(most int) []seqRange {
 	length := s.last - s.first + 1
 	most = int(min(uint64(most), length))
@@ -94,9 +95,8 @@ func (s seqRange) runs(most int) []seqRange {
 	return runs
 }
 
-// weight estimates the bytes of the records of a span: those on the disk or, as
-// the last ones are not there yet, what they would be if all were like the
-// first.
+// estimateBytes estimates the bytes of the records in a range: those on the disk or, if
+// they are still in memory, the size of the first record times their number.
 func (s *Store) estimateBytes(run seqRange) (uint64, error) {
 	onDisk, err := s.db.EstimateDiskUsage(entryKey(run.first), upperBound(run.last))
 	if err != nil {

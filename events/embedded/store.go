@@ -20,68 +20,69 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// DefaultMaxRecord is the limit of a record's bytes unless a Config has another.
+// DefaultMaxRecord is the default limit of the bytes of a record.
 const DefaultMaxRecord = 64 << 20
 
-// A Config says how to open a store. The zero Config is right for a command.
+// A Config holds the options of a store. The zero Config suits a command.
 type Config struct {
-	FS         vfs.FS       // where the folder is; nil: on the disk
-	Owner      Owner        // who opens it; zero: this process, now
-	Durability Durability   // when an append is answered; zero: when it is on the disk
-	MaxRecord  int          // most bytes of a record's data and metadata; 0: DefaultMaxRecord
-	Logger     *slog.Logger // is told Pebble's complaints, and of a network file system; nil: nothing is
+	FS         vfs.FS       // file system of the folder; nil: the disk
+	Owner      Owner        // process that opens the store; zero: this one
+	Durability Durability   // when an append is acknowledged; zero: when it is on the disk
+	MaxRecord  int          // limit of the bytes of data and metadata of a record; 0: DefaultMaxRecord
+	Logger     *slog.Logger // gets warnings of Pebble, and of a network file system; nil: none is logged
 }
 
-// A Store is an events.Store in a Pebble database. It is safe for concurrent
-// use.
+// A Store is an events.Store in a Pebble database. It is safe for concurrent use.
 type Store struct {
 	folder      *folder
-	pinned      *pebblefiles.Pinned     // nil: the store writes
-	storage     vfs.FS                  // under the replay
+	pinned      *pebblefiles.Pinned     // not nil: opened by OpenReader
+	storage     vfs.FS                  // below replay
 	failStop    *pebblefiles.FailStopFS // that the database is opened with
-	replay      *pebblefiles.Replay     // under failStop
-	db          *pebble.DB              // nil while a paused store could not open it again; changed with gate and mu held
+	replay      *pebblefiles.Replay     // below failStop
+	db          *pebble.DB              // nil if a paused store failed to reopen it; changed with gate and mu held
 	durability  Durability
 	maxRecord   int
-	network     string // file system that the folder is on
+	network     string // name of the network file system of the folder, or empty
 	watermark   *watermark
-	synced      atomic.Uint64 // the sequence of the last record known to be on the disk, under Interval
-	unsynced    chan struct{} // has one when there is something to sync, under Interval
+	synced      atomic.Uint64 // under Interval: the sequence of the last record known to be on the disk
+	unsynced    chan struct{} // under Interval: holds a value while records are not synced
 	queue       *queue
-	spare       sync.Pool         // pending appends that were answered; of one store, whose channels may be of a bubble
-	inFlight    chan *commitGroup // groups in flight, in their order
+	spare       sync.Pool         // answered requests for reuse; per store, because synctest binds channels to a bubble
+	inFlight    chan *commitGroup // groups being synced, in order
 	storeStats  storeStats
 	health      pebblefiles.HealthLog
-	diskWatch   io.Closer      // of slow writes; nil: none is watched
+	diskWatch   io.Closer      // reports slow writes of the disk; nil: not on a disk
 	closing     chan struct{}  // closed when Close begins
-	joined      sync.WaitGroup // the committer and those beside it
-	broken      atomic.Bool    // the database panicked
-	written     atomic.Bool    // something was written since it was opened
-	snapshotMu  sync.Mutex     // held while there is a snapshot
-	lengthCache lengthCache    // the committer's alone
-	end         uint64         // the sequence of the last record given out; the committer's alone
-	gate        sync.RWMutex   // held for reading while a group is written or the log is synced; before mu
+	joined      sync.WaitGroup // the goroutines of the store
+	broken      atomic.Bool    // Pebble panicked; the database is not closed then
+	written     atomic.Bool    // something was written since the opening
+	snapshotMu  sync.Mutex     // held while the snapshot folder is in use
+	lengthCache lengthCache    // used by the committer alone
+	end         uint64         // the last sequence assigned; used by the committer alone
+	gate        sync.RWMutex   // read-locked while a group is written or the log is synced; locked before mu
 	mu          struct {
-		sync.RWMutex // held for reading while the database is used
+		sync.RWMutex // read-locked while the database is used
 		closed       bool
 	}
 }
 
-// Open opens the store in a folder, which it makes if there is none. The caller
-// closes it. A folder that is open elsewhere is ErrInUse, one of a newer format
-// is ErrNewerFormat, one that lacks files is ErrIncomplete, one that is not as it
-// was closed is ErrDamaged, and one that holds something else is ErrNotAStore;
-// all these are left as they are. What a process before had not made durable is
-// durable or gone when Open returns.
+// Open opens the store in a folder and creates the folder if it does not exist. The
+// caller closes the store. Records that an earlier process had not made durable are
+// either durable when Open returns, or gone.
 //
-// A store stops at a write that fails. If the disk is full or the process may open
-// no more files, it is paused: it is read meanwhile, answers writes with
-// [ErrPaused], and followers wait. It tries every few seconds whether that is
-// over, and then does what a new opening after a kill does: it closes the
-// database and opens it again, which keeps or drops each append in flight as a
-// whole. It goes on if nothing is missing that readers have seen; under
-// [Interval] the last appends may be. After any other failure, and after every
-// sync that failed, only a new opening tells what was kept.
+// Open returns events.ErrInUse if another process has the store open,
+// events.ErrNewerFormat for a newer format, [ErrIncomplete] if files are missing,
+// events.ErrDamaged if files differ from those at the last closing, and
+// events.ErrNotAStore if the folder holds something else. It changes nothing in these
+// folders.
+//
+// A store stops at a failed write. If the disk is full or the process has too many open
+// files, the store is paused: reads work, writes fail with [ErrPaused], and followers
+// wait. The store checks every few seconds for room, and then closes and reopens the
+// database as after a kill, which keeps or drops each append in flight as a whole. It
+// resumes if no record that readers have seen is missing; under [Interval] the last
+// ones may be. After any other failure, and after every failed sync, the store is
+// stopped for good: only opening it again shows which appends were kept.
 func Open(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -106,7 +107,7 @@ func Open(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	}
 	s.replay = pebblefiles.NewReplay(storage, s.torn)
 	s.newFailStop(cfg.Logger)
-	_ = storage.Remove(f.path(roomName)) // of a process that was killed
+	_ = storage.Remove(f.path(roomName)) // left by a killed process
 	if cfg.FS == nil {
 		s.warnNetwork(network(dir), cfg.Logger)
 	}
@@ -120,7 +121,7 @@ func Open(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// stopDiskWatch ends the goroutine that looks for slow writes, if there is one.
+// stopDiskWatch ends the goroutine that reports slow writes, if there is one.
 func (s *Store) stopDiskWatch() error {
 	if s.diskWatch == nil {
 		return nil
@@ -128,7 +129,7 @@ func (s *Store) stopDiskWatch() error {
 	return s.diskWatch.Close()
 }
 
-// newStore returns a store without a database.
+// newStore returns a store whose database is not open yet.
 func newStore(f *folder, cfg Config) *Store {
 	return &Store{
 		folder:     f,
@@ -141,9 +142,9 @@ func newStore(f *folder, cfg Config) *Store {
 	}
 }
 
-// warnNetwork warns of a network file system: its locks may not keep another
-// machine out, and its syncs may not reach a disk. Many do both, so it is not
-// refused.
+// warnNetwork logs a warning if the store is on a network file system: its locks may
+// not exclude other machines, and its syncs may not reach a disk. Many are reliable, so
+// the store opens.
 func (s *Store) warnNetwork(network string, logger *slog.Logger) {
 	s.network = network
 	if network != "" && logger != nil {
@@ -151,8 +152,8 @@ func (s *Store) warnNetwork(network string, logger *slog.Logger) {
 	}
 }
 
-// realPath returns the one name of a folder on the disk. Locks within a process
-// go by name.
+// realPath returns the absolute path of a folder without symbolic links. The folder
+// may be missing. Locks within a process are by path.
 func realPath(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -176,8 +177,8 @@ func (s *Store) newFailStop(logger *slog.Logger) {
 	s.failStop.Exclude(s.folder.path(snapshotName))
 }
 
-// openDatabase opens Pebble, finds the end of the records, and makes a store of
-// a fresh folder.
+// openDatabase checks the seal, opens Pebble, finds the last record, and publishes a
+// new store.
 func (s *Store) openDatabase() (err error) {
 	cache := pebble.NewCache(cacheSize)
 	defer cache.Unref()
@@ -198,16 +199,16 @@ func (s *Store) openDatabase() (err error) {
 	return s.start(sealed)
 }
 
-// begin finds the end of the records in a database that was opened, and closes it
-// if there is an error. The seal of the database says that there are at least so
-// many records.
+// start finds the last record of an open database, publishes a new store, and sets the
+// watermark. The seal says how many records there are at least. On an error it closes
+// the database.
 func (s *Store) start(sealed uint64) error {
 	end, err := s.lastSequence()
 	if err == nil && s.failStop.Err() == nil && s.folder.fresh {
 		err = s.folder.publish()
 	}
 	if cause := s.failStop.Err(); cause != nil {
-		err = cause // of which Pebble was not told
+		err = cause // Pebble does not learn of it
 	}
 	if err == nil && end < sealed {
 		err = fmt.Errorf("%w: the records at positions %d to %d are missing, which were there when the store was closed", events.ErrDamaged, end+1, sealed)
@@ -221,7 +222,7 @@ func (s *Store) start(sealed uint64) error {
 	return nil
 }
 
-// refused returns why the database does not open.
+// openError returns the error for a database that does not open.
 func openError(err error) error {
 	if errors.Is(err, events.ErrDamaged) {
 		return err
@@ -229,8 +230,7 @@ func openError(err error) error {
 	return missingFile(asStoreError(err))
 }
 
-// incomplete returns err as an ErrIncomplete if it is about a file that is
-// missing.
+// missingFile returns err as an ErrIncomplete if a file is missing.
 func missingFile(err error) error {
 	if errors.Is(err, pebble.ErrDBDoesNotExist) || errors.Is(err, pebble.ErrDBNotPristine) || errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: %w; copy the whole folder, or restore a backup", ErrIncomplete, err)
@@ -238,10 +238,9 @@ func missingFile(err error) error {
 	return err
 }
 
-// lastSequence returns the sequence of the last record. A process that was
-// killed may have left records that Pebble reads from its log and that no sync
-// has covered. Pebble flushes what it replays before it opens, so that no
-// reader sees what a power cut takes back.
+// lastSequence returns the sequence of the last record. A killed process may have left
+// records in the log that no sync covered. Pebble flushes the records that it replays
+// before it opens, so readers see only durable ones.
 func (s *Store) lastSequence() (seq uint64, err error) {
 	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: entryKey(0), UpperBound: entriesEnd()})
 	if err != nil {
@@ -253,13 +252,14 @@ func (s *Store) lastSequence() (seq uint64, err error) {
 	return seq, asStoreError(it.Close())
 }
 
-// The sizes of what Pebble keeps in memory.
+// The sizes of Pebble's memory and tables.
 const (
-	cacheSize    = 24 << 20 // a scan reads each block once; this is for streams read again
-	memTableSize = 16 << 20 // bounds the log that an opening replays to a few hundredths of a second
-	tableSize    = 8 << 20  // at which Pebble begins another table
+	cacheSize    = 24 << 20 // block cache, for streams that are read repeatedly; a scan reads each block once
+	memTableSize = 16 << 20 // bounds the log, which an opening replays within some 10 ms
+	tableSize    = 8 << 20  // Pebble starts another table at this size
 )
 
+// options returns the options of the database. The caller owns the cache.
 func (s *Store) options(cache *pebble.Cache) *pebble.Options {
 	o := &pebble.Options{
 		FS:                          s.failStop,
@@ -267,9 +267,9 @@ func (s *Store) options(cache *pebble.Cache) *pebble.Options {
 		Logger:                      s.failStop,
 		FormatMajorVersion:          pebblefiles.FormatVersion, // the default is the oldest
 		MemTableSize:                memTableSize,
-		MemTableStopWritesThreshold: 4, // a flush may be late by two tables before appends wait for it
+		MemTableStopWritesThreshold: 4, // appends wait when two more flushes are pending
 		EventListener: &pebble.EventListener{
-			// Whoever reads a damaged record is told; the store goes on.
+			// The reader of a damaged record gets an error; the store continues.
 			DataCorruption: func(info pebble.DataCorruptionInfo) { s.failStop.Errorf("%s", info) },
 		},
 	}
@@ -291,10 +291,10 @@ func (s *Store) options(cache *pebble.Cache) *pebble.Options {
 	return o
 }
 
-// splitTables has Pebble begin a table where the records begin and where they end.
-// Their keys only increase, so a table of records overlaps no other and is moved
-// down the levels as it is, where one that held the index as well would be
-// written again with it.
+// splitTables makes Pebble start a new table at the first and after the last record
+// key. The keys of records only increase, so a table of records overlaps no other and
+// moves down the levels without being rewritten; a table that also held index keys
+// would be rewritten with them.
 func splitTables(start []byte) (_ pebble.SpanPolicy, end []byte, err error) {
 	for _, border := range [][]byte{[]byte("e/"), entriesEnd()} {
 		if string(start) < string(border) {
@@ -304,8 +304,7 @@ func splitTables(start []byte) (_ pebble.SpanPolicy, end []byte, err error) {
 	return pebble.SpanPolicy{}, nil, nil
 }
 
-// asStoreError returns err as one of the errors of package events where it is
-// one.
+// asStoreError wraps an error of corruption as events.ErrDamaged.
 func asStoreError(err error) error {
 	if pebble.IsCorruptionError(err) {
 		return fmt.Errorf("%w: %w", events.ErrDamaged, err)
@@ -313,7 +312,8 @@ func asStoreError(err error) error {
 	return err
 }
 
-// use lets f use the database, which is not closed meanwhile.
+// use calls f while the database is open, and keeps it open. It returns ErrClosed after
+// Close, and the failure of a paused store without a database.
 func (s *Store) use(f func() error) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -326,17 +326,16 @@ func (s *Store) use(f func() error) error {
 	return f()
 }
 
-// Head returns the position of the last record that readers see, and the zero
+// Head returns the position of the last record visible to readers, and the zero
 // Position if there is none. Under Sync it is durable; see [Store.Durable].
 func (s *Store) Head() events.Position {
 	end, _ := s.watermark.load()
 	return events.NewPosition(end, end)
 }
 
-// Close ends every append that waits, every follower and every loop with
-// ErrClosed, waits for the appends that were taken, makes all that was written
-// durable, and gives the folder up. Closing again is ErrClosed. A store that
-// stopped at a failed write closes without an error about it.
+// Close ends waiting appends, followers and loops with ErrClosed, waits for the appends
+// in flight, syncs, seals the database and unlocks the folder. A second Close returns
+// ErrClosed. Close returns no error for an earlier failed write.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.mu.closed {
@@ -361,7 +360,7 @@ func (s *Store) Close() error {
 	}
 	err = errors.Join(err, s.stopDiskWatch())
 	if s.failure() != nil {
-		err = nil // of the memory that it was given to write to
+		err = nil // the database wrote to memory after the failure
 	} else if err == nil {
 		end, _ := s.watermark.load()
 		// Without a seal the next opening does as after a kill.
@@ -370,7 +369,7 @@ func (s *Store) Close() error {
 	return errors.Join(err, s.folder.close())
 }
 
-// flush leaves no log behind that the next opening replays.
+// flush writes the memtable to a table, so that the next opening replays no log.
 func (s *Store) flush() error {
 	if !s.written.Load() || s.failStop.Err() != nil {
 		return nil
@@ -379,13 +378,12 @@ func (s *Store) flush() error {
 	return s.db.Flush()
 }
 
-// errNoName is the answer to a checkpoint without a name.
+// errNoName is the error for a checkpoint with an empty name.
 var errNoName = errors.New("a checkpoint has a name")
 
-// SaveCheckpoint keeps data under a name, in place of what was there. It does
-// not wait until that is durable: a power cut may bring back what was there
-// before, and never half of either. A checkpoint that survives one finds all
-// the records that had been read when it was saved.
+// SaveCheckpoint saves data under a name and replaces the earlier data. It does not
+// wait for a sync: after a power cut the checkpoint is the new or the earlier one, as a
+// whole. A checkpoint that survives is never ahead of the records. It copies data.
 func (s *Store) SaveCheckpoint(ctx context.Context, name string, data []byte) error {
 	return s.checkpoint(ctx, "save", name, func() error {
 		if s.pinned != nil {
@@ -402,8 +400,8 @@ func (s *Store) SaveCheckpoint(ctx context.Context, name string, data []byte) er
 	})
 }
 
-// LoadCheckpoint returns what was saved last under a name, and nil if nothing
-// was. The caller owns it.
+// LoadCheckpoint returns the data saved last under a name, or nil if there is none. The
+// caller owns the data.
 func (s *Store) LoadCheckpoint(ctx context.Context, name string) (data []byte, err error) {
 	err = s.checkpoint(ctx, "load", name, func() error {
 		value, closer, err := s.db.Get(checkpointKey(name))
@@ -419,6 +417,7 @@ func (s *Store) LoadCheckpoint(ctx context.Context, name string) (data []byte, e
 	return data, err
 }
 
+// checkpoint calls do with the database, and names the operation in its error.
 func (s *Store) checkpoint(ctx context.Context, verb, name string, do func() error) error {
 	err := context.Cause(ctx)
 	if err != nil {
@@ -433,5 +432,5 @@ func (s *Store) checkpoint(ctx context.Context, verb, name string, do func() err
 	return nil
 }
 
-// limit is behind the last sequence that there can be.
+// maxSequence is greater than every sequence.
 const maxSequence = math.MaxUint64

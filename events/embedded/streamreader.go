@@ -8,19 +8,19 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A streamReader goes through the records of a stream by its index.
+// A streamReader reads the records of a stream through the index.
 type streamReader struct {
 	store      *Store
 	stream     events.Stream
 	match      matcher
-	among      seqRange // the sequences that its records may have
+	among      seqRange // the range of sequences that the query selects
 	backward   bool
-	left       seqRange // the revisions that are left; the last is limit while it is not known
+	left       seqRange // the revisions still to read; last is maxSequence until it is known
 	positioned bool
 }
 
-// newStreamReader returns what reads the durable records of a stream, forward,
-// that follow its first ones.
+// newStreamReader returns a forward reader of the records of a stream after a revision,
+// up to the watermark.
 func newStreamReader(s *Store, stream events.Stream, after events.Revision) *streamReader {
 	end, _ := s.watermark.load()
 	r := &streamReader{store: s, stream: stream, match: newMatcher(events.Filter{}), among: seqRange{1, end}, left: nothing}
@@ -30,7 +30,7 @@ func newStreamReader(s *Store, stream events.Stream, after events.Revision) *str
 	return r
 }
 
-// nothing is an empty span.
+// nothing is an empty range.
 var nothing = seqRange{first: 1, last: 0}
 
 func (r *streamReader) done() bool { return r.left.empty() }
@@ -55,8 +55,8 @@ func (r *streamReader) next(h *readBatch, c readLimits) error {
 	return closed(it, r.readRecords(it, sequences, h, c))
 }
 
-// seek finds the revisions between which the sequences lie, if it has to. It
-// does so once.
+// seek finds the range of revisions whose sequences the query selects, by binary search
+// in the index. It does so once, and only for queries that need it.
 func (r *streamReader) seek() error {
 	if r.positioned {
 		return nil
@@ -77,7 +77,7 @@ func (r *streamReader) seek() error {
 		return closed(it, nil)
 	}
 	length := int(lastUint64(it.Key()))
-	from := func(least uint64) int { // how many stand before a sequence
+	from := func(least uint64) int { // returns the number of revisions before a sequence
 		return sort.Search(length, func(i int) bool {
 			it.SeekGE(indexKey(r.stream, events.Revision(i+1)))
 			place, failed := r.place(it, events.Revision(i+1))
@@ -94,7 +94,7 @@ func (r *streamReader) seek() error {
 	return closed(it, err)
 }
 
-// index returns an iterator over the index of some revisions.
+// index returns an iterator over the index entries of a range of revisions.
 func (r *streamReader) index(revisions seqRange) (*pebble.Iterator, error) {
 	end := indexEnd(r.stream)
 	if revisions.last < maxSequence {
@@ -104,8 +104,8 @@ func (r *streamReader) index(revisions seqRange) (*pebble.Iterator, error) {
 	return it, asStoreError(err)
 }
 
-// place returns the sequence that an iterator over the index stands at, which
-// must be that of a revision.
+// place returns the sequence in the index entry at an iterator, which must be that of
+// the revision.
 func (r *streamReader) place(it *pebble.Iterator, revision events.Revision) (uint64, error) {
 	if !it.Valid() {
 		if err := it.Error(); err != nil {
@@ -123,8 +123,8 @@ func (r *streamReader) place(it *pebble.Iterator, revision events.Revision) (uin
 	return lastUint64(value), nil
 }
 
-// places returns the sequences of the records that come next. It learns where
-// the stream ends.
+// sequences returns the sequences of the next records, at most so many. It sets
+// left.last when it finds the end of the stream.
 func (r *streamReader) sequences(most int) (sequences []uint64, err error) {
 	it, err := r.index(r.left)
 	if err != nil {
@@ -155,7 +155,8 @@ func (r *streamReader) sequences(most int) (sequences []uint64, err error) {
 	return sequences, closed(it, nil)
 }
 
-// gather reads the records at these places.
+// readRecords reads the records with these sequences into the batch, and checks that
+// each is the expected revision of the stream.
 func (r *streamReader) readRecords(it *pebble.Iterator, sequences []uint64, h *readBatch, c readLimits) error {
 	always := r.match.always()
 	for seen, place := range sequences {
@@ -188,6 +189,7 @@ func (r *streamReader) readRecords(it *pebble.Iterator, sequences []uint64, h *r
 	return nil
 }
 
+// damaged returns the error for a missing or malformed index entry.
 func (r *streamReader) damaged(revision events.Revision) error {
 	return fmt.Errorf("read entry %d of %s: %w: its index is not there", revision, r.stream, events.ErrDamaged)
 }

@@ -9,13 +9,12 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// torn decides about a place in a log or a manifest behind which Pebble would
-// read nothing more. Whole records behind it may be what a power cut left: the
-// disk wrote some sectors of appends that nobody had acknowledged, and not those
-// before them. Then torn logs a warning that names the records and returns nil.
-// It returns an ErrDamaged if that cannot be: one bit is flipped, the log says
-// that the place had been synced, or the process before, which synced each group
-// of appends, had more groups behind it than it keeps in flight.
+// torn decides whether a tear in a log or a manifest, after which Pebble reads no
+// further, is damage. Whole records after it may be the remains of a power cut: the disk
+// wrote some sectors of unacknowledged appends, and not the ones before. Then torn logs
+// a warning with the records that are lost and returns nil. It returns an ErrDamaged if
+// a power cut cannot be the cause: a single bit is flipped, the log says that the place
+// was synced, or more groups follow than the last process, under Sync, had in flight.
 func (s *Store) torn(t *pebblefiles.Tear) error {
 	var before, through, first uint64
 	var groups int
@@ -42,8 +41,8 @@ func (s *Store) torn(t *pebblefiles.Tear) error {
 	return nil
 }
 
-// sequencesIn returns the last and the first sequence of the records in batches,
-// and in how many of the batches there is one.
+// sequencesIn returns the last and the first sequence of the records in batches, and
+// the number of batches with records.
 func sequencesIn(batches [][]byte) (last, first uint64, with int) {
 	for _, batch := range batches {
 		from, to := sequencesOf(batch)
@@ -59,10 +58,10 @@ func sequencesIn(batches [][]byte) (last, first uint64, with int) {
 	return last, first, with
 }
 
-// sequencesOf returns the first and the last sequence of the records in a batch,
-// and 0 where there is none.
+// sequencesOf returns the first and the last sequence of the records in a batch, and 0
+// if it has no records.
 func sequencesOf(batch []byte) (first, last uint64) {
-	// The reader of batches panics at bytes that are none, such as a manifest's.
+	// The batch reader panics at bytes of another format, such as a manifest.
 	defer func() { _ = recover() }()
 	if len(batch) < batchrepr.HeaderLen {
 		return 0, 0
