@@ -147,8 +147,8 @@ func TestPromptAdmittedWhileTheModelAnswersIsAnswered(t *testing.T) {
 		steps int
 		shown string
 	}{
-		"beside a text":           {[]runner.Part{runner.Said("first")}, 0, "user assistant user"},
-		"beside the last step":    {[]runner.Part{runner.Said("first")}, 1, "user assistant user"},
+		"beside a text":           {[]runner.Part{runner.TextPart("first")}, 0, "user assistant user"},
+		"beside the last step":    {[]runner.Part{runner.TextPart("first")}, 1, "user assistant user"},
 		"beside a call":           {[]runner.Part{ask("c1", "echo", `{"text":"a"}`)}, 0, "user assistant tool user"},
 		"beside a call, one step": {[]runner.Part{ask("c1", "echo", `{"text":"a"}`)}, 1, "user assistant tool user"},
 	} {
@@ -251,7 +251,7 @@ func TestLastStepThatFailedIsTakenAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			broke := errors.New("the provider is down")
-			model := &failing{player: plays([]runner.Part{ask("c1", "echo", `{"text":"a"}`)}, []runner.Part{runner.Said("done")})}
+			model := &failing{player: plays([]runner.Part{ask("c1", "echo", `{"text":"a"}`)}, []runner.Part{runner.TextPart("done")})}
 			tools := registry.Tools{"echo": must(domain.Spec[text, string]{
 				Execute: func(context.Context, text, domain.Invocation) (string, error) {
 					model.err = broke // from the next turn on, which is the last

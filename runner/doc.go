@@ -15,7 +15,7 @@
 //   - A call that began and has no end is ended as lost, and never run again.
 //   - A call is settled against the offer on record for its turn, never against
 //     a later one.
-//   - No run resumes unasked: Recover and Salvage ask no model and run no tool.
+//   - No run resumes unasked: Recover and RecoverAll ask no model and run no tool.
 //   - A step that adds nothing to the log ends the run with [ErrNoProgress].
 //   - A reply whose calls have no ID, or one ID twice, is on record as refused,
 //     with the reason: none of its calls runs, and the run ends with [ErrBadReply].

@@ -27,7 +27,7 @@ const (
 // the start of a call, that it holds is ended too. Nothing is recorded if the
 // session belongs to another process, or if the run was a recovery, which the
 // next recovery completes. A failure that left nothing open is no interruption.
-func (c *carrying) halt(ctx context.Context, failed error) error {
+func (c *runState) halt(ctx context.Context, failed error) error {
 	c.journal.close()
 	foreign := errors.Is(failed, events.ErrConflict) || errors.Is(failed, ErrElsewhere) || errors.Is(failed, events.ErrUnknownKind)
 	note := events.SessionInterrupted{Reason: domain.ByShutdown, Detail: registry.DefaultLimits.Cut(failed.Error())}
@@ -51,10 +51,10 @@ func (c *carrying) halt(ctx context.Context, failed error) error {
 }
 
 // recordHalt tries to record an interruption until the outcome is certain.
-func (c *carrying) recordHalt(ctx context.Context, note events.SessionInterrupted, interrupted bool) error {
+func (c *runState) recordHalt(ctx context.Context, note events.SessionInterrupted, interrupted bool) error {
 	for try := 1; ; try++ {
 		err := c.journal.writer.Flush(ctx)
-		if err == nil || dropped(err) {
+		if err == nil || wasRejected(err) {
 			err = c.tryHalt(ctx, note, interrupted)
 		}
 		final := err == nil || events.Refused(err) && !errors.Is(err, events.ErrNotTried)
@@ -65,7 +65,7 @@ func (c *carrying) recordHalt(ctx context.Context, note events.SessionInterrupte
 }
 
 // tryHalt records all that an interruption ends and is not on record.
-func (c *carrying) tryHalt(ctx context.Context, note events.SessionInterrupted, interrupted bool) error {
+func (c *runState) tryHalt(ctx context.Context, note events.SessionInterrupted, interrupted bool) error {
 	if err := c.refresh(ctx); err != nil {
 		return err
 	}
@@ -75,10 +75,10 @@ func (c *carrying) tryHalt(ctx context.Context, note events.SessionInterrupted, 
 	c.journal.writer.Resume()
 	begun, waiting := open(c.session)
 	calls := append(begun, waiting...)
-	drafts := c.ends(calls, func(a asked) domain.Settlement { return c.cut(a, note.Reason) })
-	drafts = append(drafts, c.dismissals(c.session.Asks)...)
+	drafts := c.endDrafts(calls, func(a openCall) domain.Settlement { return c.interruptedEnd(a, note.Reason) })
+	drafts = append(drafts, c.dismissalDrafts(c.session.Asks)...)
 	if len(drafts) > 0 {
-		if err := c.mine(ctx, lose{calls}); err != nil {
+		if err := c.checkOwner(ctx, loseCalls{calls}); err != nil {
 			return err
 		}
 	} else if !interrupted && c.halted.IsZero() {
@@ -89,15 +89,15 @@ func (c *carrying) tryHalt(ctx context.Context, note events.SessionInterrupted, 
 	return c.journal.record(ctx, append(drafts, interruption)...)
 }
 
-// cut returns the end of a call that an interruption met. A call that began
+// interruptedEnd returns the end of a call that an interruption met. A call that began
 // before this run is lost, as it is where a run is not interrupted.
-func (c *carrying) cut(a asked, reason domain.Interruption) domain.Settlement {
+func (c *runState) interruptedEnd(a openCall, reason domain.Interruption) domain.Settlement {
 	if a.Started == nil {
 		end := domain.InterruptedBefore(reason)
 		end.Offered, _ = a.offer.Find(a.Name)
 		return end
 	}
-	if !c.journal.expected(callKey{a.message, a.ID}) {
+	if !c.journal.tracks(messageCall{a.message, a.ID}) {
 		return lost(a)
 	}
 	end := domain.InterruptedWhile(reason)

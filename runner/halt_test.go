@@ -280,7 +280,7 @@ type cutShort struct{ interrupt func() }
 
 func (c cutShort) Reply(context.Context, runner.Turn) iter.Seq2[runner.Part, error] {
 	return func(yield func(runner.Part, error) bool) {
-		if yield(runner.Said("half a rep"), nil) && yield(ask("c1", "echo", `{"text":"a"}`), nil) {
+		if yield(runner.TextPart("half a rep"), nil) && yield(ask("c1", "echo", `{"text":"a"}`), nil) {
 			c.interrupt()
 		}
 	}

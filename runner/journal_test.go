@@ -50,9 +50,9 @@ func TestStartCountsUnlessItsAppendWasRefused(t *testing.T) {
 			l := events.NewLedger(store, domain.NewMint(time.Now, rand.Reader), time.Now)
 			j := newJournal(l, l.Writer(events.SessionStream(l.Mint().Session()), 0))
 			message, reply := l.Mint().Message(), l.Mint().Event()
-			a := asked{message: message, reply: reply}
+			a := openCall{message: message, reply: reply}
 			a.ID = "c1"
-			j.expect(a)
+			j.track(a)
 			store.err, store.added = c.err, c.added
 			start := l.Draft(events.CallStarted{Message: message, Call: "c1"}, domain.EventID{})
 			if err := j.Begin(t.Context(), start); !errors.Is(err, c.err) {

@@ -46,9 +46,9 @@ type Lease struct {
 func KeepLease(ctx context.Context, ledger *events.Ledger, writer *events.Writer, process domain.ProcessID, length time.Duration) *Lease {
 	l := &Lease{writer: writer, ledger: ledger, process: process, length: length}
 	l.alive, l.lose = context.WithCancelCause(ctx)
-	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
+	loopCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	l.stop = stop
-	l.done.Go(func() { l.keep(keeping, time.Now().Add(length)) })
+	l.done.Go(func() { l.renewLoop(loopCtx, time.Now().Add(length)) })
 	return l
 }
 
@@ -64,9 +64,9 @@ func (l *Lease) Close() {
 	l.lose(nil)
 }
 
-// keep renews the lease, whose end is by the clock of this machine that no
+// renewLoop renews the lease, whose end is by the clock of this machine that no
 // change of its time moves.
-func (l *Lease) keep(ctx context.Context, end time.Time) {
+func (l *Lease) renewLoop(ctx context.Context, end time.Time) {
 	for {
 		if !wait(ctx, l.length/leaseParts) {
 			return
@@ -86,7 +86,7 @@ func (l *Lease) keep(ctx context.Context, end time.Time) {
 // renew appends that the process lives, again and again until that is certain,
 // somebody else has ended the process, or the lease has run out.
 func (l *Lease) renew(ctx context.Context, end time.Time) (time.Time, error) {
-	ctx, cancel := context.WithDeadlineCause(ctx, end, errLate)
+	ctx, cancel := context.WithDeadlineCause(ctx, end, errNotInTime)
 	defer cancel()
 	for {
 		until := time.Now().Add(l.length)
@@ -103,8 +103,8 @@ func (l *Lease) renew(ctx context.Context, end time.Time) (time.Time, error) {
 	}
 }
 
-// errLate is why a renewal ended that did not come in time.
-var errLate = errors.New("it could not be renewed in time")
+// errNotInTime is why a renewal ended that did not come in time.
+var errNotInTime = errors.New("it could not be renewed in time")
 
 // wait returns true after d, and false if ctx ends before.
 func wait(ctx context.Context, d time.Duration) bool {

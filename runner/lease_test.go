@@ -57,7 +57,7 @@ func settle(t *testing.T, store events.Store) *tenant {
 	return n
 }
 
-func judged(t *testing.T, l *events.Ledger, skew time.Duration, alone bool) runner.Judgement {
+func judged(t *testing.T, l *events.Ledger, skew time.Duration, alone bool) runner.Liveness {
 	t.Helper()
 	p := runner.Processes()
 	s, err := projections.Fold(p, p.Init(), l.ReadAll(t.Context(), events.Position{}))
@@ -160,7 +160,7 @@ func TestAProcessThatWasRecoveredLosesItsLease(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.Salvage(t.Context(), w); err != nil {
+		if _, err := r.RecoverAll(t.Context(), w); err != nil {
 			t.Fatal(err)
 		}
 		<-n.lease.Alive().Done()
@@ -238,7 +238,7 @@ func TestRecoveryLeavesTheSessionsOfTheLiving(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Processes, w.Others = nil, w.Processes
-	done, err := other.runner.Salvage(t.Context(), w)
+	done, err := other.runner.RecoverAll(t.Context(), w)
 	if err != nil || len(done.Sessions)+len(done.Layers)+len(done.Processes) != 0 {
 		t.Errorf("recovered %+v, %v, want nothing", done, err)
 	}

@@ -12,29 +12,29 @@ import (
 type step interface{ step() }
 
 type (
-	// lose ends calls that began and have no end: nobody runs them any more.
-	lose struct{ calls []asked }
-	// dismiss ends requests for permission that nobody waits for any more.
-	dismiss struct{ asks []events.PermissionRequested }
-	// settle brings the calls of a reply to their end.
-	settle struct{ calls []asked }
-	// refuse ends calls that were asked for although tools were disabled.
-	refuse struct{ calls []asked }
-	// ask takes a turn: it offers tools and asks the model.
-	ask struct{ last bool }
-	// rest is nothing.
-	rest struct{}
+	// loseCalls ends calls that began and have no end: nobody runs them any more.
+	loseCalls struct{ calls []openCall }
+	// dismissAsks ends requests for permission that nobody waits for any more.
+	dismissAsks struct{ asks []events.PermissionRequested }
+	// settleCalls brings the calls of a reply to their end.
+	settleCalls struct{ calls []openCall }
+	// refuseCalls ends calls that were asked for although tools were disabled.
+	refuseCalls struct{ calls []openCall }
+	// askModel takes a turn: it offers tools and asks the model.
+	askModel struct{ last bool }
+	// idle is nothing.
+	idle struct{}
 )
 
-func (lose) step()    {}
-func (dismiss) step() {}
-func (settle) step()  {}
-func (refuse) step()  {}
-func (ask) step()     {}
-func (rest) step()    {}
+func (loseCalls) step()   {}
+func (dismissAsks) step() {}
+func (settleCalls) step() {}
+func (refuseCalls) step() {}
+func (askModel) step()    {}
+func (idle) step()        {}
 
-// An asked is a call of a reply.
-type asked struct {
+// An openCall is a call of a reply.
+type openCall struct {
 	conversation.Call
 	message domain.MessageID
 	reply   domain.EventID
@@ -49,33 +49,33 @@ func plan(s *conversation.State, steps int) (step, error) {
 		return nil, fmt.Errorf("plan session %s: %w: %s", s.Session, events.ErrUnknownKind, s.Unknown[0])
 	}
 	if s.Closed {
-		return rest{}, nil
+		return idle{}, nil
 	}
 	if len(s.Asks) > 0 {
-		return dismiss{s.Asks}, nil
+		return dismissAsks{s.Asks}, nil
 	}
 	begun, waiting := open(s)
 	switch {
 	case len(begun) > 0:
-		return lose{begun}, nil
+		return loseCalls{begun}, nil
 	case len(waiting) > 0 && disabled(s):
-		return refuse{waiting}, nil
+		return refuseCalls{waiting}, nil
 	case len(waiting) > 0:
-		return settle{waiting}, nil
+		return settleCalls{waiting}, nil
 	case !unanswered(s) || steps > 0 && s.Steps >= steps:
-		return rest{}, nil
+		return idle{}, nil
 	}
-	return ask{last: steps > 0 && s.Steps == steps-1}, nil
+	return askModel{last: steps > 0 && s.Steps == steps-1}, nil
 }
 
 // open returns the calls without an end: those that began, and the others.
-func open(s *conversation.State) (begun, waiting []asked) {
+func open(s *conversation.State) (begun, waiting []openCall) {
 	for _, m := range s.Messages {
 		if m.Reply == nil {
 			continue
 		}
 		for _, c := range m.Reply.Calls {
-			a := asked{c, m.ID, m.Reply.Event, m.Reply.Offer}
+			a := openCall{c, m.ID, m.Reply.Event, m.Reply.Offer}
 			switch {
 			case c.Settlement != nil:
 			case c.Started != nil:

@@ -31,22 +31,22 @@ type Turn struct {
 	Disabled     bool // tools are disabled: this is the last step allowed
 }
 
-// A Part is a piece of a reply: [Said], [Asked] or [Finished].
+// A Part is a piece of a reply: [TextPart], [CallPart] or [FinishPart].
 type Part interface{ part() }
 
-// Said is text, to be joined to the text before.
-type Said string
+// TextPart is text, to be joined to the text before.
+type TextPart string
 
-// Asked is a call that the model asks for.
-type Asked domain.Call
+// CallPart is a call that the model asks for.
+type CallPart domain.Call
 
-// Finished says that the reply is over, and what the provider says of it.
-type Finished struct {
+// FinishPart says that the reply is over, and what the provider says of it.
+type FinishPart struct {
 	Reason string // the provider's word
 	Model  string // that answered
 	Tokens events.Tokens
 }
 
-func (Said) part()     {}
-func (Asked) part()    {}
-func (Finished) part() {}
+func (TextPart) part()   {}
+func (CallPart) part()   {}
+func (FinishPart) part() {}

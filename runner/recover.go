@@ -15,18 +15,18 @@ import (
 	"github.com/settlement-ledger/ledger/projections/catalog"
 )
 
-// Lives are the processes that began to use the ledger and are not on record
+// ProcessList are the processes that began to use the ledger and are not on record
 // as ended, in the order in which they began. Their leases are as renewed last.
-type Lives struct {
+type ProcessList struct {
 	Processes []events.ProcessStarted `json:"processes"`
 }
 
-// Processes is the projection of [Lives].
-func Processes() projections.Projection[*Lives] {
-	return projections.Projection[*Lives]{
+// Processes is the projection of [ProcessList].
+func Processes() projections.Projection[*ProcessList] {
+	return projections.Projection[*ProcessList]{
 		Name: "processes", Version: 2,
-		Init: func() *Lives { return &Lives{} },
-		Apply: func(s *Lives, v events.Envelope) *Lives {
+		Init: func() *ProcessList { return &ProcessList{} },
+		Apply: func(s *ProcessList, v events.Envelope) *ProcessList {
 			switch e := v.Event.(type) {
 			case events.ProcessStarted:
 				s.Processes = append(s.Processes, e)
@@ -40,7 +40,7 @@ func Processes() projections.Projection[*Lives] {
 	}
 }
 
-func (s *Lives) renew(e events.LeaseRenewed) {
+func (s *ProcessList) renew(e events.LeaseRenewed) {
 	for i, p := range s.Processes {
 		if p.Process == e.Process && p.Until.Before(e.Until) {
 			s.Processes[i].Until = e.Until
@@ -48,7 +48,7 @@ func (s *Lives) renew(e events.LeaseRenewed) {
 	}
 }
 
-func (s *Lives) end(process domain.ProcessID) {
+func (s *ProcessList) end(process domain.ProcessID) {
 	for i, p := range s.Processes {
 		if p.Process == process {
 			s.Processes = append(s.Processes[:i], s.Processes[i+1:]...)
@@ -57,8 +57,8 @@ func (s *Lives) end(process domain.ProcessID) {
 	}
 }
 
-// A Judgement says which processes are dead. Nothing in it is guessed.
-type Judgement struct {
+// A Liveness says which processes are dead. Nothing in it is guessed.
+type Liveness struct {
 	Dead    []events.ProcessStarted // their lease ran out, or they had none and cannot have the store
 	Living  []events.ProcessStarted // their lease has not run out
 	Unknown []events.ProcessStarted // they have no lease, and may have the store
@@ -67,7 +67,7 @@ type Judgement struct {
 // Judge judges all processes but one, the judge's own, at a moment by the
 // judge's clock. Whoever holds the store alone knows that processes without a
 // lease are dead. One with a lease is dead [LeaseMargin] after that ran out.
-func (s *Lives) Judge(self domain.ProcessID, now time.Time, alone bool) (j Judgement) {
+func (s *ProcessList) Judge(self domain.ProcessID, now time.Time, alone bool) (j Liveness) {
 	for _, p := range s.Processes {
 		switch {
 		case p.Process == self:
@@ -82,38 +82,38 @@ func (s *Lives) Judge(self domain.ProcessID, now time.Time, alone bool) (j Judge
 	return j
 }
 
-// A Wreck is what dead processes left in a ledger.
-type Wreck struct {
+// An Orphans is what dead processes left in a ledger.
+type Orphans struct {
 	Processes []domain.ProcessID // that are dead
 	Others    []domain.ProcessID // that may be alive: their sessions are left as they are
 	Catalog   *catalog.State
 	Calls     *calls.State
 }
 
-// A Recovered says what a recovery ended, and which sessions it could not end.
-type Recovered struct {
+// A RecoveryReport says what a recovery ended, and which sessions it could not end.
+type RecoveryReport struct {
 	Processes []domain.ProcessID `json:"processes"`
 	Layers    []domain.LayerID   `json:"layers"`
 	Sessions  []domain.SessionID `json:"sessions"`
-	Left      []Left             `json:"left,omitempty"`
+	Left      []Unrecovered      `json:"left,omitempty"`
 }
 
-// A Left is a session with open calls that a recovery could not end and left as
+// An Unrecovered is a session with open calls that a recovery could not end and left as
 // it was. The next recovery tries again.
-type Left struct {
+type Unrecovered struct {
 	Session domain.SessionID
 	Err     error // why
 }
 
 // MarshalJSON writes the session and the text of the error.
-func (l Left) MarshalJSON() ([]byte, error) {
+func (l Unrecovered) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Session domain.SessionID `json:"session"`
 		Error   string           `json:"error"`
 	}{l.Session, l.Err.Error()})
 }
 
-// Salvage ends what dead processes left open: their layers are closed, with
+// RecoverAll ends what dead processes left open: their layers are closed, with
 // the reason events.ProcessLost; the open calls and requests for permission of
 // their sessions are ended as [Runner.Recover] does; and then they are on record
 // as ended. Imported sessions are left as they are, and so are those that
@@ -125,8 +125,8 @@ func (l Left) MarshalJSON() ([]byte, error) {
 // that holds a kind of event that this program does not know, or that somebody
 // else appends to, is reported as Left. An error of the store ends the recovery,
 // and Salvage returns it with what was ended before.
-func (r *Runner) Salvage(ctx context.Context, w Wreck) (Recovered, error) {
-	done := Recovered{Processes: []domain.ProcessID{}, Layers: []domain.LayerID{}, Sessions: []domain.SessionID{}}
+func (r *Runner) RecoverAll(ctx context.Context, w Orphans) (RecoveryReport, error) {
+	done := RecoveryReport{Processes: []domain.ProcessID{}, Layers: []domain.LayerID{}, Sessions: []domain.SessionID{}}
 	dead := map[domain.ProcessID]bool{}
 	for _, p := range w.Processes {
 		dead[p] = true
@@ -140,21 +140,21 @@ func (r *Runner) Salvage(ctx context.Context, w Wreck) (Recovered, error) {
 		}
 		done.Layers = append(done.Layers, l.ID)
 	}
-	waiting := undecided(w.Calls)
+	waiting := sessionsWaiting(w.Calls)
 	for _, s := range w.Calls.Sessions() {
 		if s.Origin.Kind != events.RunHere || s.Open == 0 && !waiting[s.ID] {
 			continue
 		}
-		theirs, err := r.othersCarry(ctx, w, s.ID)
-		if err == nil && !theirs {
+		elsewhere, err := r.runsElsewhere(ctx, w, s.ID)
+		if err == nil && !elsewhere {
 			err = r.Recover(ctx, s.ID)
 		}
 		switch {
-		case ofSession(err):
-			done.Left = append(done.Left, Left{s.ID, err})
+		case isSessionError(err):
+			done.Left = append(done.Left, Unrecovered{s.ID, err})
 		case err != nil:
 			return done, fmt.Errorf("recover: %w", err)
-		case !theirs:
+		case !elsewhere:
 			done.Sessions = append(done.Sessions, s.ID)
 		}
 	}
@@ -167,9 +167,9 @@ func (r *Runner) Salvage(ctx context.Context, w Wreck) (Recovered, error) {
 	return done, nil
 }
 
-// ofSession reports whether an error says something about one session, so that
+// isSessionError reports whether an error says something about one session, so that
 // others can be recovered all the same.
-func ofSession(err error) bool {
+func isSessionError(err error) bool {
 	for _, of := range []error{
 		events.ErrUnknownKind, events.ErrDamaged, events.ErrConflict, events.ErrBadRecord, events.ErrTooLarge, ErrElsewhere, ErrNoProgress,
 	} {
@@ -182,7 +182,7 @@ func ofSession(err error) bool {
 
 // Elsewhere returns a process among Others that opened one of these layers, and
 // the zero ID if there is none.
-func (w Wreck) Elsewhere(layers []domain.LayerID) domain.ProcessID {
+func (w Orphans) Elsewhere(layers []domain.LayerID) domain.ProcessID {
 	for _, id := range layers {
 		if l, ok := w.Catalog.Brief(id); ok && slices.Contains(w.Others, l.Process) {
 			return l.Process
@@ -191,8 +191,8 @@ func (w Wreck) Elsewhere(layers []domain.LayerID) domain.ProcessID {
 	return domain.ProcessID{}
 }
 
-// othersCarry reports whether a process that may be alive carries a session on.
-func (r *Runner) othersCarry(ctx context.Context, w Wreck, session domain.SessionID) (bool, error) {
+// runsElsewhere reports whether a process that may be alive carries a session on.
+func (r *Runner) runsElsewhere(ctx context.Context, w Orphans, session domain.SessionID) (bool, error) {
 	if len(w.Others) == 0 {
 		return false, nil
 	}
@@ -204,8 +204,8 @@ func (r *Runner) othersCarry(ctx context.Context, w Wreck, session domain.Sessio
 	return !w.Elsewhere(layersOf(s, append(begun, waiting...))).IsZero(), nil
 }
 
-// undecided returns the sessions in which a request for permission waits.
-func undecided(s *calls.State) map[domain.SessionID]bool {
+// sessionsWaiting returns the sessions in which a request for permission waits.
+func sessionsWaiting(s *calls.State) map[domain.SessionID]bool {
 	waiting := map[domain.SessionID]bool{}
 	for _, e := range s.Unfinished() {
 		if e.Law == calls.WaitsForDecision {

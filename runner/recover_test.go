@@ -49,11 +49,11 @@ func TestRecoveryEndsTheOtherSessionsWhenOneCannotBeRead(t *testing.T) {
 	next := bootOver(t, store, registry.Tools{}, runner.Config{})
 	done := next.salvage()
 	if len(done.Sessions) != 2 || slices.Contains(done.Sessions, unknown) || len(done.Layers) != 1 || len(done.Processes) != 1 {
-		t.Errorf("Salvage = %+v, want the two other sessions, the layer and the process", done)
+		t.Errorf("RecoverAll = %+v, want the two other sessions, the layer and the process", done)
 	}
 	if len(done.Left) != 1 || done.Left[0].Session != unknown || !errors.Is(done.Left[0].Err, events.ErrUnknownKind) ||
 		!strings.Contains(done.Left[0].Err.Error(), "BudgetSpent") {
-		t.Errorf("Salvage leaves %+v, want the session with the unknown kind, which is named", done.Left)
+		t.Errorf("RecoverAll leaves %+v, want the session with the unknown kind, which is named", done.Left)
 	}
 	for _, session := range []domain.SessionID{before, after} {
 		next.ends(session)
@@ -62,7 +62,7 @@ func TestRecoveryEndsTheOtherSessionsWhenOneCannotBeRead(t *testing.T) {
 		t.Errorf("%d calls of the session that cannot be read are open, want both as they were", len(open))
 	}
 	if again := next.salvage(); len(again.Left) != 1 || len(again.Sessions)+len(again.Processes) != 0 {
-		t.Errorf("Salvage again = %+v, want the session left once more, and nothing ended", again)
+		t.Errorf("RecoverAll again = %+v, want the session left once more, and nothing ended", again)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestRecoveryEndsTheOtherSessionsWhenOneConflicts(t *testing.T) {
 	done := next.salvage()
 	if len(done.Sessions) != 1 || done.Sessions[0] != second || len(done.Left) != 1 || done.Left[0].Session != first ||
 		!errors.Is(done.Left[0].Err, events.ErrConflict) {
-		t.Errorf("Salvage = %+v, want the second session ended, and the first left for its conflict", done)
+		t.Errorf("RecoverAll = %+v, want the second session ended, and the first left for its conflict", done)
 	}
 }
 
@@ -109,9 +109,9 @@ func TestRecoveryStopsAtAStoreThatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	store.off.Store(true)
-	done, err := next.runner.Salvage(t.Context(), w)
+	done, err := next.runner.RecoverAll(t.Context(), w)
 	if !errors.Is(err, errUnreachable) || len(done.Left) != 0 {
-		t.Errorf("Salvage = %+v, %v, want the error of the store", done, err)
+		t.Errorf("RecoverAll = %+v, %v, want the error of the store", done, err)
 	}
 }
 
@@ -180,8 +180,8 @@ func TestCallsOfALivingProcessThatHaveNotBegunAreItsOwn(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.Processes, w.Others = nil, w.Processes
-			if done, err := other.runner.Salvage(t.Context(), w); err != nil || len(done.Sessions)+len(done.Left) != 0 {
-				t.Errorf("Salvage = %+v, %v, want nothing", done, err)
+			if done, err := other.runner.RecoverAll(t.Context(), w); err != nil || len(done.Sessions)+len(done.Left) != 0 {
+				t.Errorf("RecoverAll = %+v, %v, want nothing", done, err)
 			}
 			if after := living.kinds(session); after != before {
 				t.Errorf("the session holds %s, want %s", after, before)

@@ -24,7 +24,7 @@ type nothing struct{}
 // Scenario 94. Scenario 95.
 func TestAResultIsOnRecordBeforeTheModelReadsIt(t *testing.T) {
 	t.Parallel()
-	model := plays([]runner.Part{runner.Said("let me"), ask("c1", "echo", `{"text":"hi"}`)})
+	model := plays([]runner.Part{runner.TextPart("let me"), ask("c1", "echo", `{"text":"hi"}`)})
 	p := start(t, registry.Tools{"echo": echo(&counter{})}, runner.Config{Provider: model})
 	session := p.open("go")
 	p.run(session)
@@ -163,7 +163,7 @@ func TestTheLastStepOffersNoTools(t *testing.T) {
 // Scenario 107.
 func TestAPromptRestartsTheStepAllowance(t *testing.T) {
 	t.Parallel()
-	model := plays([]runner.Part{ask("c1", "echo", `{"text":"a"}`)}, []runner.Part{runner.Said("out of steps")},
+	model := plays([]runner.Part{ask("c1", "echo", `{"text":"a"}`)}, []runner.Part{runner.TextPart("out of steps")},
 		[]runner.Part{ask("c2", "echo", `{"text":"b"}`)})
 	p := start(t, registry.Tools{"echo": echo(&counter{})}, runner.Config{Provider: model, Steps: 2})
 	session := p.open("go")
@@ -219,7 +219,7 @@ func (f *failing) Reply(ctx context.Context, turn runner.Turn) iter.Seq2[runner.
 	if err := f.err; err != nil {
 		f.err = nil
 		return func(yield func(runner.Part, error) bool) {
-			if yield(runner.Said("half a rep"), nil) {
+			if yield(runner.TextPart("half a rep"), nil) {
 				yield(nil, err)
 			}
 		}
@@ -230,7 +230,7 @@ func (f *failing) Reply(ctx context.Context, turn runner.Turn) iter.Seq2[runner.
 func TestAReplyThatBreaksOffIsAsIfItHadNotBeen(t *testing.T) {
 	t.Parallel()
 	broke := errors.New("the line is dead")
-	model := &failing{plays([]runner.Part{runner.Said("whole")}), broke}
+	model := &failing{plays([]runner.Part{runner.TextPart("whole")}), broke}
 	p := start(t, registry.Tools{}, runner.Config{Provider: model})
 	session := p.open("go")
 	if err := p.runner.Run(t.Context(), session); !errors.Is(err, broke) {
@@ -275,26 +275,26 @@ func (p *program) refusals(session domain.SessionID) (all []events.ReplyRefused)
 
 func TestARefusedReplyIsOnRecordAndNoModelIsShownIt(t *testing.T) {
 	t.Parallel()
-	finished := runner.Finished{Reason: "tool_calls", Model: "m-2", Tokens: events.Tokens{Output: 7}}
+	finished := runner.FinishPart{Reason: "tool_calls", Model: "m-2", Tokens: events.Tokens{Output: 7}}
 	tooLong := strings.Repeat("c", 1025)
 	for name, test := range map[string]struct {
 		parts  []runner.Part
 		reason string
 		calls  []domain.CallID
 	}{
-		"no ID": {[]runner.Part{runner.Said("I look."), ask("", "echo", `{"text":"a"}`), ask("b", "echo", `{"text":"b"}`), finished},
+		"no ID": {[]runner.Part{runner.TextPart("I look."), ask("", "echo", `{"text":"a"}`), ask("b", "echo", `{"text":"b"}`), finished},
 			`call 1, of "echo", has no ID`, []domain.CallID{"", "b"}},
-		"repeated ID": {[]runner.Part{ask("c", "echo", `{"text":"a"}`), runner.Said("I look."), ask("c", "echo", `{"text":"a"}`), finished},
+		"repeated ID": {[]runner.Part{ask("c", "echo", `{"text":"a"}`), runner.TextPart("I look."), ask("c", "echo", `{"text":"a"}`), finished},
 			`call 2, of "echo", has the ID "c" of a call before it`, []domain.CallID{"c", "c"}},
-		"IDs that are one ID on record": {[]runner.Part{runner.Said("I look."), ask("c\xff", "echo", `{}`), ask("c\xfe", "echo", `{}`), finished},
+		"IDs that are one ID on record": {[]runner.Part{runner.TextPart("I look."), ask("c\xff", "echo", `{}`), ask("c\xfe", "echo", `{}`), finished},
 			`call 1, of "echo", has the ID "c\xff", which is not UTF-8`, []domain.CallID{"c\ufffd", "c\ufffd"}},
-		"another part": {[]runner.Part{runner.Said("I look."), nil, ask("c", "echo", `{"text":"a"}`), finished},
+		"another part": {[]runner.Part{runner.TextPart("I look."), nil, ask("c", "echo", `{"text":"a"}`), finished},
 			`it has a part of type <nil>`, []domain.CallID{"c"}},
-		"long ID": {[]runner.Part{runner.Said("I look."), ask(tooLong, strings.Repeat("n", 400), `{}`), finished},
+		"long ID": {[]runner.Part{runner.TextPart("I look."), ask(tooLong, strings.Repeat("n", 400), `{}`), finished},
 			`call 1, of "` + strings.Repeat("n", 256) + `... (400 bytes)", has an ID of 1025 bytes, which is over the limit of 1024`, []domain.CallID{domain.CallID(tooLong)}},
 	} {
 		var count counter
-		model := plays(test.parts, []runner.Part{runner.Said("whole")})
+		model := plays(test.parts, []runner.Part{runner.TextPart("whole")})
 		p := start(t, registry.Tools{"echo": echo(&count)}, runner.Config{Provider: model})
 		session := p.open("go")
 		err := p.runner.Run(t.Context(), session)
@@ -474,7 +474,7 @@ func loops(found *[]events.LoopDetected) func(context.Context, domain.Invocation
 func TestAPersonsPromptEndsTheCountOfALoop(t *testing.T) {
 	t.Parallel()
 	same := func(id string) []runner.Part { return []runner.Part{ask(id, "echo", `{"text":"again"}`)} }
-	done := []runner.Part{runner.Said("done")}
+	done := []runner.Part{runner.TextPart("done")}
 	var found []events.LoopDetected
 	p := start(t, registry.Tools{"echo": echo(&counter{})}, runner.Config{
 		Provider: plays(same("1"), done, same("2"), done, same("3"), same("4"), done), Looping: loops(&found),
@@ -616,7 +616,7 @@ func TestACallOfADeadProcessIsLostAndNeverRun(t *testing.T) {
 	}
 	done := next.salvage()
 	if len(done.Sessions) != 1 || len(done.Layers) != 1 || len(done.Processes) != 1 || len(model.turns) != 0 {
-		t.Fatalf("Salvage = %+v in %d turns, want one of each and no turn", done, len(model.turns))
+		t.Fatalf("RecoverAll = %+v in %d turns, want one of each and no turn", done, len(model.turns))
 	}
 	s := next.state(session)
 	lost, _ := s.Call(begun.Message, begun.Call)
@@ -629,7 +629,7 @@ func TestACallOfADeadProcessIsLostAndNeverRun(t *testing.T) {
 		t.Fatalf("%d runs, shown %s; want none, and both calls answered before the model is asked", count.total(), model.shown[0])
 	}
 	if again := next.salvage(); len(again.Sessions)+len(again.Layers)+len(again.Processes) != 0 {
-		t.Fatalf("Salvage again = %+v, want nothing", again)
+		t.Fatalf("RecoverAll again = %+v, want nothing", again)
 	}
 	if got := exceptions(t, next.ledger); len(got) != 0 {
 		t.Fatalf("exceptions = %v, want none", got)
@@ -708,7 +708,7 @@ func TestARequestForPermissionWithoutAnOpenCallIsDismissed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if done := next.salvage(); len(done.Sessions) != 1 || len(exceptions(t, next.ledger)) != 0 {
-		t.Fatalf("Salvage = %+v, exceptions = %v; want the session and none", done, exceptions(t, next.ledger))
+		t.Fatalf("RecoverAll = %+v, exceptions = %v; want the session and none", done, exceptions(t, next.ledger))
 	}
 }
 

@@ -144,16 +144,16 @@ func (p *program) kinds(session domain.SessionID) string {
 }
 
 // wreck folds what every process but self left.
-func wreck(ctx context.Context, l *events.Ledger, self domain.ProcessID) (runner.Wreck, error) {
+func wreck(ctx context.Context, l *events.Ledger, self domain.ProcessID) (runner.Orphans, error) {
 	lives, places, asked := runner.Processes(), catalog.Projection(), calls.Projection()
 	l0, p0, c0 := lives.Init(), places.Init(), asked.Init()
 	for v, err := range l.ReadAll(ctx, events.Position{}) {
 		if err != nil {
-			return runner.Wreck{}, err
+			return runner.Orphans{}, err
 		}
 		l0, p0, c0 = lives.Apply(l0, v), places.Apply(p0, v), asked.Apply(c0, v)
 	}
-	w := runner.Wreck{Catalog: p0, Calls: c0}
+	w := runner.Orphans{Catalog: p0, Calls: c0}
 	for _, p := range l0.Processes {
 		if p.Process != self {
 			w.Processes = append(w.Processes, p.Process)
@@ -163,13 +163,13 @@ func wreck(ctx context.Context, l *events.Ledger, self domain.ProcessID) (runner
 }
 
 // recover ends what every other process left.
-func (p *program) salvage() runner.Recovered {
+func (p *program) salvage() runner.RecoveryReport {
 	p.t.Helper()
 	w, err := wreck(p.t.Context(), p.ledger, p.layers.Process())
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	done, err := p.runner.Salvage(p.t.Context(), w)
+	done, err := p.runner.RecoverAll(p.t.Context(), w)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func (p *player) Reply(_ context.Context, turn runner.Turn) iter.Seq2[runner.Par
 	defer p.mu.Unlock()
 	p.turns = append(p.turns, turn)
 	p.shown = append(p.shown, roles(turn.Conversation))
-	reply := []runner.Part{runner.Said("done")}
+	reply := []runner.Part{runner.TextPart("done")}
 	if len(p.replies) > 0 {
 		reply, p.replies = p.replies[0], p.replies[1:]
 	}
@@ -225,7 +225,7 @@ func roles(s *conversation.State) string {
 }
 
 func ask(id, name, input string) runner.Part {
-	return runner.Asked{ID: domain.CallID(id), Name: name, Input: []byte(input)}
+	return runner.CallPart{ID: domain.CallID(id), Name: name, Input: []byte(input)}
 }
 
 // must makes a tool that cannot fail to be made.

@@ -21,7 +21,7 @@ type oneCall struct{}
 func (oneCall) Reply(_ context.Context, turn runner.Turn) iter.Seq2[runner.Part, error] {
 	return func(yield func(runner.Part, error) bool) {
 		if len(turn.Conversation.Messages) == 1 {
-			yield(runner.Asked{ID: "call_1", Name: "large"}, nil)
+			yield(runner.CallPart{ID: "call_1", Name: "large"}, nil)
 		}
 	}
 }

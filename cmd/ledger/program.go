@@ -45,7 +45,7 @@ func (a *app) begin(ctx context.Context, s *stores.Store) (*program, error) {
 	config := engine.ProcessConfig{
 		ID: s.Process, Ledger: s.Ledger, Checkpoints: s.Checkpoints, Outputs: s.Outputs, Program: "ledger", Version: version(), Address: s.NodeAddress,
 		Lease: a.lease, InStore: s.Node == nil, Recover: a.recovering || s.Holds(),
-		Judge: func(j *runner.Judgement) error {
+		Judge: func(j *runner.Liveness) error {
 			endHolders(s, j)
 			return nameDead(j, a.dead)
 		},
@@ -97,7 +97,7 @@ func (p *program) end(ctx context.Context) error {
 
 // judged judges all processes. It is for commands that are on record themselves
 // only if there is something to end.
-func judged(s *stores.Store, started *runner.Lives, now time.Time) runner.Judgement {
+func judged(s *stores.Store, started *runner.ProcessList, now time.Time) runner.Liveness {
 	j := started.Judge(domain.ProcessID{}, now, false)
 	endHolders(s, &j)
 	return j
@@ -106,7 +106,7 @@ func judged(s *stores.Store, started *runner.Lives, now time.Time) runner.Judgem
 // endHolders counts processes as dead that had the lock of the folder before, or
 // worked without a lease, which takes the lock: however long a lease runs, this
 // process has the lock, or found that none has.
-func endHolders(s *stores.Store, j *runner.Judgement) {
+func endHolders(s *stores.Store, j *runner.Liveness) {
 	if !s.Holds() {
 		return
 	}
@@ -123,7 +123,7 @@ func endHolders(s *stores.Store, j *runner.Judgement) {
 
 // nameDead counts those processes of unknown fate as dead that are named. Naming
 // one that lives is refused: it has a lease.
-func nameDead(j *runner.Judgement, named []string) error {
+func nameDead(j *runner.Liveness, named []string) error {
 	for _, name := range named {
 		p, err := pick("process", name, processCandidates(slices.Concat(j.Dead, j.Living, j.Unknown)))
 		if err != nil {

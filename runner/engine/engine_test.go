@@ -202,12 +202,12 @@ func TestJudgeDecidesWhoIsDead(t *testing.T) {
 	start(t, engine.ProcessConfig{Ledger: l}) // without a lease, and never closed
 	refused := errors.New("refused")
 	_, err := engine.Start(t.Context(), engine.ProcessConfig{
-		Ledger: l, Program: "test", Lease: time.Hour, Recover: true, Judge: func(*runner.Judgement) error { return refused },
+		Ledger: l, Program: "test", Lease: time.Hour, Recover: true, Judge: func(*runner.Liveness) error { return refused },
 	})
 	if !errors.Is(err, refused) {
 		t.Fatalf("Start = %v, want the error of Judge", err)
 	}
-	p := start(t, engine.ProcessConfig{Ledger: l, Lease: time.Hour, Recover: true, Judge: func(j *runner.Judgement) error {
+	p := start(t, engine.ProcessConfig{Ledger: l, Lease: time.Hour, Recover: true, Judge: func(j *runner.Liveness) error {
 		j.Dead, j.Unknown = append(j.Dead, j.Unknown...), nil
 		return nil
 	}})

@@ -54,7 +54,7 @@ type model struct{} // it calls greet once and is done
 func (model) Reply(_ context.Context, turn runner.Turn) iter.Seq2[runner.Part, error] {
 	return func(yield func(runner.Part, error) bool) {
 		if len(turn.Conversation.Messages) == 1 {
-			yield(runner.Asked{ID: "call_1", Name: "greet", Input: []byte(`{"Name":"Ada"}`)}, nil)
+			yield(runner.CallPart{ID: "call_1", Name: "greet", Input: []byte(`{"Name":"Ada"}`)}, nil)
 		}
 	}
 }

@@ -54,7 +54,7 @@ type ProcessConfig struct {
 	Recover bool
 	// Judge may change which processes count as dead, living or unknown before
 	// recovery. It is called once, and an error of it ends Start. Nil: no change.
-	Judge func(*runner.Judgement) error
+	Judge func(*runner.Liveness) error
 }
 
 // A Process is this process at work in a ledger: it is on record as started,
@@ -76,7 +76,7 @@ type Process struct {
 // Recovered says what the recovery of Start ended, and which other processes it
 // left as they are.
 type Recovered struct {
-	runner.Recovered
+	runner.RecoveryReport
 	Living  []events.ProcessStarted `json:"living,omitempty"`  // their leases run
 	Unknown []events.ProcessStarted `json:"unknown,omitempty"` // without a lease: alive or dead, the log does not say
 }
@@ -192,7 +192,7 @@ func (p *Process) Recover(ctx context.Context) (Recovered, error) { return p.rec
 // recover ends what dead processes left.
 func (p *Process) recover(ctx context.Context) (done Recovered, err error) {
 	l, checkpoints := p.config.Ledger, p.config.Checkpoints
-	var w runner.Wreck
+	var w runner.Orphans
 	if w.Catalog, err = projections.Current(ctx, catalog.Projection(), l, checkpoints); err != nil {
 		return done, fmt.Errorf("recover: %w", err)
 	}
@@ -216,7 +216,7 @@ func (p *Process) recover(ctx context.Context) (done Recovered, err error) {
 	if err != nil {
 		return done, fmt.Errorf("recover: %w", err)
 	}
-	done.Recovered, err = runner.New(runner.Config{Ledger: l, Registry: empty}).Salvage(ctx, w)
+	done.RecoveryReport, err = runner.New(runner.Config{Ledger: l, Registry: empty}).RecoverAll(ctx, w)
 	if err != nil {
 		return done, err
 	}
@@ -272,7 +272,7 @@ func (p *Process) elsewhere(ctx context.Context, layers []domain.LayerID) (domai
 		return domain.ProcessID{}, err
 	}
 	judged := started.Judge(p.id, p.config.Ledger.Now(), false)
-	return runner.Wreck{Catalog: places, Others: ids(slices.Concat(judged.Living, judged.Unknown))}.Elsewhere(layers), nil
+	return runner.Orphans{Catalog: places, Others: ids(slices.Concat(judged.Living, judged.Unknown))}.Elsewhere(layers), nil
 }
 
 func ids(started []events.ProcessStarted) (ids []domain.ProcessID) {

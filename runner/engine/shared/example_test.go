@@ -30,7 +30,7 @@ func Example() {
 		ID: id, Program: "example", Lease: runner.DefaultLease, InStore: true, Address: store.Node(),
 		Ledger: events.NewLedger(store, mint, time.Now), Checkpoints: store, Outputs: store.Outputs(),
 		Recover: store.Holds(),
-		Judge: func(j *runner.Judgement) error { // this process has the lock that these had
+		Judge: func(j *runner.Liveness) error { // this process has the lock that these had
 			j.Living = slices.DeleteFunc(j.Living, func(s events.ProcessStarted) bool {
 				dead := slices.Contains(store.Before(), s.Process)
 				if dead {

@@ -25,7 +25,7 @@ func ExampleParse() {
 	}
 	fmt.Println(s.Prompts(0))
 	for part := range s.Reply(context.Background(), runner.Turn{Conversation: &conversation.State{}}) {
-		if call, ok := part.(runner.Asked); ok {
+		if call, ok := part.(runner.CallPart); ok {
 			fmt.Println(call.Name, string(call.Input))
 		}
 	}

@@ -237,15 +237,15 @@ func (s *Script) Reply(ctx context.Context, turn runner.Turn) iter.Seq2[runner.P
 			return
 		}
 		r := s.replies[n]
-		if r.text != "" && !yield(runner.Said(r.text), nil) {
+		if r.text != "" && !yield(runner.TextPart(r.text), nil) {
 			return
 		}
 		for _, c := range r.calls {
-			if !yield(runner.Asked(c), nil) {
+			if !yield(runner.CallPart(c), nil) {
 				return
 			}
 		}
-		finish := runner.Finished{Reason: "stop", Model: r.model}
+		finish := runner.FinishPart{Reason: "stop", Model: r.model}
 		if len(r.calls) > 0 {
 			finish.Reason = "tool_calls"
 		}

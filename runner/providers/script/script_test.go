@@ -63,14 +63,14 @@ func TestASessionIsGivenTheReplyThatFollowsItsOwn(t *testing.T) {
 	t.Parallel()
 	s := parse(t, trajectory)
 	first, err := reply(t, s, 0)
-	if err != nil || len(first) != 4 || first[0] != runner.Said("I will") {
+	if err != nil || len(first) != 4 || first[0] != runner.TextPart("I will") {
 		t.Fatalf("reply 0 = %v, %v; want a text, two calls and a finish", first, err)
 	}
-	if c := first[2].(runner.Asked); c.ID != "b" || c.Name != "grep" || string(c.Input) != `{"pattern": "x"}` {
+	if c := first[2].(runner.CallPart); c.ID != "b" || c.Name != "grep" || string(c.Input) != `{"pattern": "x"}` {
 		t.Fatalf("second call = %+v, want b as the document has it", domain.Call(c))
 	}
 	second, err := reply(t, s, 1)
-	if err != nil || second[0] != runner.Said("one\n\ntwo") {
+	if err != nil || second[0] != runner.TextPart("one\n\ntwo") {
 		t.Fatalf("reply 1 = %v, %v; want the two texts as one", second, err)
 	}
 	if _, err := reply(t, s, 3); !errors.Is(err, script.ErrOver) {

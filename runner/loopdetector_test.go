@@ -30,7 +30,7 @@ func TestALoopDetectorReadsEachInputOnce(t *testing.T) {
 		clear(s.Messages[i].Reply.Calls[0].Input)
 		s.Messages[i].Reply = nil
 	}
-	if found, ok := l.found[callKey{call: "2"}]; !ok || len(l.found) != 1 || found.Period != 1 {
+	if found, ok := l.found[messageCall{call: "2"}]; !ok || len(l.found) != 1 || found.Period != 1 {
 		t.Errorf("found %+v, want the third call alone", l.found)
 	}
 }

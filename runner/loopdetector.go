@@ -36,13 +36,13 @@ func digest(c domain.Call) callDigest {
 // one goroutine.
 type loopDetector struct {
 	rounds  int
-	read    int                             // messages of the session that it has read
-	digests []callDigest                    // the last maxPeriod*rounds calls since the last prompt
-	found   map[callKey]events.LoopDetected // calls that end a loop
+	read    int                                 // messages of the session that it has read
+	digests []callDigest                        // the last maxPeriod*rounds calls since the last prompt
+	found   map[messageCall]events.LoopDetected // calls that end a loop
 }
 
 func newLoopDetector(rounds int) *loopDetector {
-	return &loopDetector{rounds: rounds, found: map[callKey]events.LoopDetected{}}
+	return &loopDetector{rounds: rounds, found: map[messageCall]events.LoopDetected{}}
 }
 
 // advance reads the messages that the session has gained. A prompt ends the
@@ -69,7 +69,7 @@ func (l *loopDetector) add(message domain.MessageID, c domain.Call) {
 	}
 	l.digests = append(l.digests, digest(c))
 	if period, ok := l.period(); ok {
-		l.found[callKey{message, c.ID}] = events.LoopDetected{
+		l.found[messageCall{message, c.ID}] = events.LoopDetected{
 			Message: message, Call: c.ID, Tool: registry.ShortName(c.Name), Period: period, Rounds: l.rounds,
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 // ask takes a turn: it records what is offered, asks the model, and records
 // its reply.
-func (c *carrying) ask(ctx context.Context, last bool) error {
+func (c *runState) ask(ctx context.Context, last bool) error {
 	turn, event, err := c.offer(ctx, last)
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func (c *carrying) ask(ctx context.Context, last bool) error {
 // before the turn. It reports false, and records nothing, if the session has
 // gained events since the step was planned, such as an admitted message: the run
 // plans again.
-func (c *carrying) recordTurn(ctx context.Context, turn events.TurnMaterialized) (event domain.EventID, ok bool, err error) {
+func (c *runState) recordTurn(ctx context.Context, turn events.TurnMaterialized) (event domain.EventID, ok bool, err error) {
 	release, err := c.admits.acquire(ctx)
 	if err != nil {
 		return event, false, err
@@ -71,19 +71,19 @@ func (b *badReply) Error() string { return ErrBadReply.Error() + ": " + b.reason
 func (b *badReply) Unwrap() error { return ErrBadReply }
 
 // refuse records a reply that cannot be used, with the reason, and returns that.
-func (c *carrying) refuse(ctx context.Context, reply events.ReplyReceived, bad *badReply, turn domain.EventID) error {
+func (c *runState) refuse(ctx context.Context, reply events.ReplyReceived, bad *badReply, turn domain.EventID) error {
 	e := events.ReplyRefused{
 		Turn: reply.Turn, Message: reply.Message, Reason: bad.reason, Text: reply.Text, Calls: reply.Calls,
 		Model: reply.Model, Tokens: reply.Tokens, Finish: reply.Finish,
 	}
 	err := fmt.Errorf("ask %s: %w", c.session.Agent, bad)
-	if _, kept := c.journal.writer.Append(ctx, c.config.Ledger.Draft(e, turn)); kept != nil {
-		return errors.Join(err, fmt.Errorf("record refused reply: %w", kept))
+	if _, appendErr := c.journal.writer.Append(ctx, c.config.Ledger.Draft(e, turn)); appendErr != nil {
+		return errors.Join(err, fmt.Errorf("record refused reply: %w", appendErr))
 	}
 	return err
 }
 
-func (c *carrying) offer(ctx context.Context, last bool) (Turn, events.TurnMaterialized, error) {
+func (c *runState) offer(ctx context.Context, last bool) (Turn, events.TurnMaterialized, error) {
 	mint := c.config.Ledger.Mint()
 	turn := Turn{
 		Session: c.session.Session, ID: mint.Turn(), Message: mint.Message(), Agent: c.session.Agent, Model: c.session.Model,
@@ -111,7 +111,7 @@ func (c *carrying) offer(ctx context.Context, last bool) (Turn, events.TurnMater
 
 // reply asks the model and puts its reply together. With a *badReply it returns
 // the whole reply as it came.
-func (c *carrying) reply(ctx context.Context, turn Turn) (events.ReplyReceived, error) {
+func (c *runState) reply(ctx context.Context, turn Turn) (events.ReplyReceived, error) {
 	reply := events.ReplyReceived{Turn: turn.ID, Message: turn.Message, Model: turn.Model}
 	var text strings.Builder
 	var bad *badReply
@@ -126,9 +126,9 @@ func (c *carrying) reply(ctx context.Context, turn Turn) (events.ReplyReceived, 
 			return reply, err
 		}
 		switch part := part.(type) {
-		case Said:
+		case TextPart:
 			text.WriteString(string(part))
-		case Asked:
+		case CallPart:
 			name, id := registry.ShortName(part.Name), registry.ShortName(string(part.ID))
 			switch {
 			case part.ID == "":
@@ -142,7 +142,7 @@ func (c *carrying) reply(ctx context.Context, turn Turn) (events.ReplyReceived, 
 			}
 			seen[part.ID] = true
 			reply.Calls = append(reply.Calls, domain.Call{ID: part.ID, Name: part.Name, Input: asJSON(part.Input)})
-		case Finished:
+		case FinishPart:
 			reply.Finish, reply.Tokens = part.Reason, part.Tokens
 			if part.Model != "" {
 				reply.Model = part.Model

@@ -1,0 +1,77 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/projections/conversation"
+)
+
+// checkOwner returns ErrElsewhere if a step would end calls or questions of another
+// process that may be alive. A call that has not begun belongs to the process
+// whose tools its turn offered. Calls of a turn that this run took are its own.
+func (c *runState) checkOwner(ctx context.Context, next step) error {
+	if c.config.Elsewhere == nil {
+		return nil
+	}
+	var calls []openCall
+	switch next := next.(type) {
+	case loseCalls:
+		calls = next.calls
+	case dismissAsks:
+	case settleCalls:
+		calls = next.calls
+	case refuseCalls:
+		calls = next.calls
+	default:
+		return nil
+	}
+	if c.session.Turn != nil && c.session.Turn.Turn == c.turn {
+		return nil
+	}
+	other, err := c.config.Elsewhere(ctx, layersOf(c.session, calls))
+	if err != nil {
+		return fmt.Errorf("run session %s: %w", c.session.Session, err)
+	}
+	if !other.IsZero() {
+		return fmt.Errorf("run session %s: %w: %s", c.session.Session, ErrElsewhere, other)
+	}
+	return nil
+}
+
+// layersOf returns the layers of the tools that the last turn of a session
+// offered or hid, or the last turn before it that had any; those of the tools
+// offered for open calls; and those under which calls began.
+func layersOf(s *conversation.State, open []openCall) (layers []domain.LayerID) {
+	add := func(tool domain.Offered) {
+		if !tool.Layer.IsZero() && !slices.Contains(layers, tool.Layer) {
+			layers = append(layers, tool.Layer)
+		}
+	}
+	if s.Turn != nil {
+		for _, tool := range s.Turn.Tools {
+			add(tool)
+		}
+		for _, hidden := range s.Turn.Hidden {
+			add(hidden.Offered)
+		}
+	}
+	for i := len(s.Messages) - 1; i >= 0 && len(layers) == 0; i-- {
+		if reply := s.Messages[i].Reply; reply != nil {
+			for _, tool := range reply.Offer.Tools {
+				add(tool)
+			}
+		}
+	}
+	for _, call := range open {
+		for _, tool := range call.offer.Tools {
+			add(tool)
+		}
+		if call.Started != nil {
+			add(call.Started.Effective)
+		}
+	}
+	return layers
+}

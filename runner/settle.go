@@ -1,0 +1,89 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/registry"
+)
+
+// settle settles calls side by side. The end of one is no matter of another.
+func (c *runState) settle(ctx context.Context, calls []openCall) (stop bool, err error) {
+	c.loops.advance(c.session)
+	ends := make([]domain.Settlement, len(calls))
+	errs := make([]error, len(calls))
+	var group errgroup.Group
+	group.SetLimit(c.config.Parallel)
+	for i, a := range calls {
+		c.journal.track(a)
+		group.Go(func() error {
+			ends[i], errs[i] = c.settleOne(ctx, a)
+			return nil
+		})
+	}
+	_ = group.Wait() // the goroutines keep their own errors
+	if err := errors.Join(errs...); err != nil {
+		return true, err
+	}
+	if ctx.Err() != nil {
+		return true, context.Cause(ctx)
+	}
+	return c.stopAfter(ctx, calls, ends)
+}
+
+func (c *runState) settleOne(ctx context.Context, a openCall) (domain.Settlement, error) {
+	inv := domain.Invocation{Session: c.session.Session, Agent: c.session.Agent, Message: a.message, Call: a.ID}
+	if found, ok := c.loops.found[messageCall{a.message, a.ID}]; ok && c.config.Looping != nil {
+		if end, refused, err := c.checkLoop(ctx, inv, a, found); refused || err != nil {
+			return end, err
+		}
+	}
+	return c.config.Registry.Recall(a.offer).Settle(ctx, c.journal, inv, a.Call.Call)
+}
+
+// checkLoop records a loop and asks whether its next call may run. A call that
+// may not ends here.
+func (c *runState) checkLoop(ctx context.Context, inv domain.Invocation, a openCall, found events.LoopDetected) (end domain.Settlement, refused bool, err error) {
+	if err := c.Note(ctx, inv, found); err != nil {
+		return end, false, err
+	}
+	err = c.config.Looping(ctx, inv, found)
+	denied, isDenied := errors.AsType[*domain.Denied](err)
+	declined, isDeclined := errors.AsType[*domain.Declined](err)
+	switch {
+	case isDenied:
+		end = domain.Settlement{Outcome: domain.DeniedByRule, Text: denied.Error(), Rule: denied.Rule}
+	case isDeclined:
+		end = domain.Settlement{Outcome: domain.DeclinedByUser, Text: declined.Feedback}
+	default:
+		return end, false, err
+	}
+	end.Offered, _ = a.offer.Find(a.Name)
+	ended := c.endDrafts([]openCall{a}, func(openCall) domain.Settlement { return end })
+	return ended[0].Event.(events.CallSettled).Settlement(ended[0].ID), true, c.journal.record(ctx, ended...)
+}
+
+// stopAfter reports whether a run stops at the ends of its calls, and records that.
+func (c *runState) stopAfter(ctx context.Context, calls []openCall, ends []domain.Settlement) (bool, error) {
+	for i, end := range ends {
+		switch end.Outcome {
+		case domain.DeclinedByUser:
+			if end.Text != "" {
+				continue
+			}
+			d := c.config.Ledger.Draft(events.SessionInterrupted{Reason: domain.ByUser, Detail: "declined " + registry.ShortName(calls[i].Name)}, end.ID)
+			_, err := c.journal.writer.Append(ctx, d)
+			return true, err
+		case domain.Defective, domain.RetentionFailed, domain.MediaTooLarge:
+			if c.config.OnBroken == Stop {
+				return true, fmt.Errorf("run %s %s: %w: %s", calls[i].Name, calls[i].ID, ErrBroken, end.Text)
+			}
+		}
+	}
+	return false, nil
+}
