@@ -29,7 +29,7 @@ func notSync(part string) func(errorfs.Op) bool {
 // insist keeps an output, again until that succeeds. Meanwhile it is not kept.
 func keepEventually(t *testing.T, s *Store, ref domain.Ref, content []byte) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		_, err := s.Keep(t.Context(), ref, "", bytes.NewReader(content))
 		if err == nil {
 			return
@@ -52,16 +52,20 @@ func TestStoreGoesOnAfterAFullDisk(t *testing.T) {
 			t.Parallel()
 			disk := vfs.NewCrashableMem()
 			f := &fullDisk{left: 1 << 30, kind: notSync(part)}
-			s, err := Open("outputs", Config{FS: errorfs.Wrap(disk, errorfs.InjectorFunc(f.inject))})
+			s, err := Open("outputs", Config{FS: errorfs.Wrap(disk, errorfs.InjectorFunc(f.inject)), memTable: smallMemTable})
 			if err != nil {
 				t.Fatal(err)
 			}
 			rng, next := rand.New(rand.NewPCG(5, uint64(len(part)))), refs(uint64(len(part)))
 			kept, broke := map[domain.Ref]bool{}, 0
-			for i := range repeats(3, 12) {
+			for i := range repeats(2, 12) {
 				f.set(rng.IntN(12))
-				ref, content := next(), random(rng.IntN((loggedChunks+4)*chunkSize), uint64(i))
-				for range 8 { // until the disk is full
+				size := rng.IntN(groupChunks * chunkSize)
+				if i%3 == 0 {
+					size += loggedChunks * chunkSize
+				}
+				ref, content := next(), random(size, uint64(i))
+				for range repeats(5, 8) { // until the disk is full
 					_, err = s.Keep(t.Context(), ref, "", bytes.NewReader(content))
 					if err != nil {
 						break
