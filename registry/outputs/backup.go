@@ -8,12 +8,11 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// Snapshot makes the folder dir, in one that is there and outside the store's,
-// and in it a copy of everything that is kept, which stays as it is and can be
-// opened as a store. Before that it calls before; from when on until the copy is
-// made nothing is confirmed, dropped or pruned, so that what before saw referred
-// to is in the copy. Outputs can be kept and read meanwhile. It returns the error
-// of before.
+// Snapshot creates the folder dir, whose parent exists outside the folder of the store,
+// and copies the store into it. The copy can be opened as a store. Snapshot first calls
+// before and returns its error. From that call until the copy is complete, Confirm,
+// Drop and Prune wait, so the copy has every blob that before saw referenced. Keep and
+// reads continue meanwhile.
 func (s *Store) Snapshot(ctx context.Context, dir string, before func() error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -32,9 +31,9 @@ func (s *Store) Snapshot(ctx context.Context, dir string, before func() error) e
 	return nil
 }
 
-// Compact gives back the space of outputs that were dropped or pruned. The store
-// is used meanwhile. The space is free when the store is closed, at the latest. A
-// write that fails ends it with an [ErrBroken].
+// Compact frees the space of dropped and pruned blobs while the store is in use. The
+// last files go when the store is closed. It returns an [ErrBroken] as soon as a write
+// of the database fails.
 func (s *Store) Compact(ctx context.Context) error {
 	ctx, cancel := s.failStop.Context(ctx)
 	defer cancel()

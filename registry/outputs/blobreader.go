@@ -12,16 +12,16 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// An Output is a kept output, open to be read chunk by chunk. It holds no more
-// than one chunk in memory. Read and Seek share a place in the output and are
-// for one goroutine; ReadAt is for any number of them. An output that was
-// dropped or pruned meanwhile says so, as Open would.
+// A BlobReader reads one blob and holds at most one chunk of it in memory. Read and
+// Seek share an offset and belong to one goroutine; ReadAt is safe for concurrent use.
+// If the blob is dropped or pruned while the reader is open, reads return the error
+// that Open would return.
 type BlobReader struct {
 	store  *Store
 	header blobHeader
 	at     int64
-	value  []byte // the chunk that was read last
-	index  int64  // of that chunk
+	value  []byte // chunk that Read read last
+	index  int64  // number of that chunk; -1: none
 	shut   atomic.Bool
 }
 
@@ -30,9 +30,9 @@ var _ interface {
 	io.ReaderAt
 } = (*BlobReader)(nil)
 
-// Open opens an output to read. It returns an [ErrNotFound] for one that is not
-// kept, a [*Pruned] for one that was, and an [ErrDamaged] if what is known of
-// it cannot be read. The caller closes the output.
+// Open returns a reader of a blob, which the caller closes. It returns an [ErrNotFound]
+// for an unknown ref, a [*PrunedError] for a pruned blob, and an [ErrDamaged] if the
+// header cannot be read.
 func (s *Store) Open(ctx context.Context, ref domain.Ref) (*BlobReader, error) {
 	h, err := s.header(ctx, ref)
 	if err == nil {
@@ -44,9 +44,8 @@ func (s *Store) Open(ctx context.Context, ref domain.Ref) (*BlobReader, error) {
 	return &BlobReader{store: s, header: h, index: -1}, nil
 }
 
-// Stat returns what is known of an output, without its bytes. Its errors are
-// those of Open; for a pruned output it returns what is known of it beside the
-// [*Pruned].
+// Stat returns the metadata of a blob without reading its bytes. Its errors are those
+// of Open; with a [*PrunedError] it returns the metadata as well.
 func (s *Store) Stat(ctx context.Context, ref domain.Ref) (domain.Retained, error) {
 	h, err := s.header(ctx, ref)
 	if err == nil {
@@ -58,7 +57,7 @@ func (s *Store) Stat(ctx context.Context, ref domain.Ref) (domain.Retained, erro
 	return h.retained, nil
 }
 
-// head returns the head of an output that was acknowledged.
+// header returns the header of an acknowledged blob, and an ErrNotFound for any other.
 func (s *Store) header(ctx context.Context, ref domain.Ref) (h blobHeader, err error) {
 	if ctx.Err() != nil {
 		return blobHeader{}, context.Cause(ctx)
@@ -67,14 +66,15 @@ func (s *Store) header(ctx context.Context, ref domain.Ref) (h blobHeader, err e
 		h, err = readHeader(db, ref)
 		return err
 	})
-	// What is in the database and not being kept was acknowledged; looked at the
-	// other way round, a Keep could come between.
+	// Check the claims after the database: in the opposite order, a Keep could begin
+	// and write the header between the two checks.
 	if err == nil && s.hidden(ref) {
 		return blobHeader{}, ErrNotFound
 	}
 	return h, err
 }
 
+// readHeader reads the header under a ref, whether its Keep has returned or not.
 func readHeader(db *pebble.DB, ref domain.Ref) (blobHeader, error) {
 	value, closer, err := db.Get(headerKey(ref))
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -90,20 +90,20 @@ func readHeader(db *pebble.DB, ref domain.Ref) (blobHeader, error) {
 	return decodeHeader(ref, value)
 }
 
-// Retained returns what is known of the output.
+// Retained returns the metadata of the blob.
 func (o *BlobReader) Retained() domain.Retained { return o.header.retained }
 
-// Close ends the reading; to read on is an [ErrClosed]. A second Close does
-// nothing.
+// Close releases the chunk in memory. Reads after Close return an [ErrClosed]; a second
+// Close does nothing.
 func (o *BlobReader) Close() error {
 	o.shut.Store(true)
 	o.value, o.index = nil, -1
 	return nil
 }
 
-// Read reads on from where the last Read or Seek ended. It returns io.EOF at the
-// end and an [ErrDamaged] that says from which byte on there is nothing to be
-// trusted; no byte that is not the one kept is ever given.
+// Read reads from the current offset. It returns io.EOF at the end, and an [ErrDamaged]
+// that names the first unreadable byte. It never returns a byte that differs from the
+// stored one.
 func (o *BlobReader) Read(p []byte) (int, error) {
 	if o.shut.Load() {
 		return 0, o.failed(ErrClosed)
@@ -128,8 +128,8 @@ func (o *BlobReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Seek says where the next Read begins. Beyond the end there is nothing to
-// read, and before the beginning is an error.
+// Seek sets the offset of the next Read. An offset beyond the end is allowed, a
+// negative one is an error.
 func (o *BlobReader) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekStart:
@@ -147,8 +147,8 @@ func (o *BlobReader) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// ReadAt reads len(p) bytes from byte off on, or says with an error why it read
-// fewer: io.EOF at the end, else as Read.
+// ReadAt reads len(p) bytes at offset off. If it reads fewer it returns the reason:
+// io.EOF at the end, otherwise an error of Read.
 func (o *BlobReader) ReadAt(p []byte, off int64) (n int, err error) {
 	if o.shut.Load() {
 		return 0, o.failed(ErrClosed)
@@ -170,11 +170,13 @@ func (o *BlobReader) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
+// failed adds the operation and the ref to an error of reading.
 func (o *BlobReader) failed(err error) error {
 	return fmt.Errorf("read %v: %w", o.header.retained.Ref, err)
 }
 
-// chunk appends the bytes of a chunk to to, having checked them.
+// chunk appends a verified chunk of a blob to to. If the chunk is missing because the
+// blob was dropped or pruned since the header was read, chunk returns that reason.
 func (s *Store) chunk(h blobHeader, index int64, to []byte) ([]byte, error) {
 	err := s.read(func(db *pebble.DB) (err error) {
 		to, err = chunkIn(db, h, index, to)
@@ -186,6 +188,7 @@ func (s *Store) chunk(h blobHeader, index int64, to []byte) ([]byte, error) {
 	return to, err
 }
 
+// chunkIn appends a chunk to to after checking its length and its checksum.
 func chunkIn(db *pebble.DB, h blobHeader, index int64, to []byte) ([]byte, error) {
 	offset := index * int64(h.chunk)
 	key := chunkKey(h.blob, uint32(index))
@@ -209,8 +212,8 @@ func chunkIn(db *pebble.DB, h blobHeader, index int64, to []byte) ([]byte, error
 	return append(to, value[crcSize:]...), nil
 }
 
-// gone returns the reason why the chunks of h may be missing: it was dropped or
-// pruned since it was opened. If it was not, it returns otherwise.
+// removedSince returns why chunks of h may be missing: an ErrNotFound if the blob was
+// dropped, a *PrunedError if it was pruned. Otherwise it returns the given error.
 func removedSince(db *pebble.DB, h blobHeader, otherwise error) error {
 	now, err := readHeader(db, h.retained.Ref)
 	switch {
@@ -219,7 +222,7 @@ func removedSince(db *pebble.DB, h blobHeader, otherwise error) error {
 	case err == nil && now.state == pruned:
 		return now.tombstone()
 	case err == nil && now.blob != h.blob:
-		return ErrNotFound // another output has its name
+		return ErrNotFound // a new blob under the same ref
 	}
 	return otherwise
 }

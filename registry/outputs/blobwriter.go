@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// Pebble looks for the bit that flipped when a block, which is a chunk here, is
-	// damaged, in a time that grows with the block: minutes where it is a MiB.
+	// When a block (here a chunk) is damaged, Pebble searches for the flipped bit, in a
+	// time that grows faster than the block: minutes for one of 1 MiB.
 	chunkSize    = 64 << 10
 	groupChunks  = 4  // chunks in one batch
 	loggedChunks = 16 // chunks of a body that go through the log; up to here that is faster
@@ -24,13 +24,16 @@ const (
 	writeOut = 256 << 10
 )
 
-// A body is the bytes of an output on their way in. Its first chunks go through
-// the log, a group in each batch; the last group goes with the head, and the one
-// sync that this takes makes durable what came before. So a short one costs one
-// sync. What follows is written as a table beside the database, chunk by chunk,
-// and taken in whole: it is written once, where a log, a memtable and compactions
-// would write it three times and more, and a full disk meets a file that can
-// be removed and not the database.
+// A blobWriter writes the bytes of one blob. The first chunks go through the WAL, a
+// group in each batch; the batch of the last group also has the header, and its one
+// sync makes the earlier batches durable. So a short blob costs one sync. The writer
+// streams all further chunks to an sstable next to the database, which the database
+// ingests as a whole: they are written once instead of three times and more through
+// WAL, memtable and compactions, and on a full disk only a file fails, which can be
+// removed.
+//
+// The caller calls commit or discard, and then done. A blobWriter belongs to one
+// goroutine.
 type blobWriter struct {
 	store      *Store
 	generation int64 // of the database in which its first chunks are
@@ -42,6 +45,7 @@ type blobWriter struct {
 	nextChunk  uint32
 }
 
+// newBlobWriter assigns the next blob number. The caller calls done.
 func (s *Store) newBlobWriter() *blobWriter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,13 +55,14 @@ func (s *Store) newBlobWriter() *blobWriter {
 	return &blobWriter{store: s, generation: s.generation.Load(), id: id, path: s.incomingPath(id)}
 }
 
-// done says that the body has no file any more.
+// done reports that the blob has no file under incoming any more.
 func (b *blobWriter) done() {
 	b.store.mu.Lock()
 	defer b.store.mu.Unlock()
 	delete(b.store.mu.writing, b.id)
 }
 
+// isWriting reports whether a Keep may be writing the file of a blob.
 func (s *Store) isWriting(id uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,14 +70,15 @@ func (s *Store) isWriting(id uint64) bool {
 	return yes
 }
 
+// incomingPath returns the path of the sstable of a blob before its ingestion.
 func (s *Store) incomingPath(id uint64) string {
 	return s.fs.PathJoin(s.incoming(), strconv.FormatUint(id, 10)+incomingSuffix)
 }
 
 const incomingSuffix = ".body"
 
-// add takes the next chunk: value with room for a checksum before it. It may hold
-// on to value until a group of chunks that come after is added, or to the commit.
+// add takes the next chunk, a value whose first crcSize bytes are reserved for the
+// checksum. The writer uses value until the group after it is added, or until commit.
 func (b *blobWriter) add(value []byte) error {
 	key := chunkKey(b.id, b.nextChunk)
 	binary.BigEndian.PutUint32(value, checksum(key, value[crcSize:]))
@@ -92,7 +98,8 @@ func (b *blobWriter) add(value []byte) error {
 	return b.table.Set(key, value)
 }
 
-// log writes the chunks held. They are durable when the head is.
+// writeGroup commits the buffered chunks without a sync. They become durable with the
+// header.
 func (b *blobWriter) writeGroup() error {
 	if len(b.buffered) == 0 {
 		return nil
@@ -109,7 +116,8 @@ func (b *blobWriter) writeGroup() error {
 	})
 }
 
-// batch returns a batch of the chunks held, which are the last before next.
+// batch returns a batch of the buffered chunks, which are the latest before nextChunk.
+// The caller closes it.
 func (b *blobWriter) batch(db *pebble.DB) (*pebble.Batch, error) {
 	const room = 1 << 10 // for what stands beside chunks, and for a head
 	batch := db.NewBatchWithSize(room + len(b.buffered)*(crcSize+chunkSize))
@@ -122,7 +130,7 @@ func (b *blobWriter) batch(db *pebble.DB) (*pebble.Batch, error) {
 	return batch, nil
 }
 
-// spill begins the table, if there is none.
+// openTable creates the sstable of the blob if there is none.
 func (b *blobWriter) openTable() error {
 	if b.table != nil {
 		return nil
@@ -136,8 +144,8 @@ func (b *blobWriter) openTable() error {
 	return nil
 }
 
-// tableOptions are without compression, which takes longer than everything else
-// that is done with a long output.
+// tableOptions returns options without compression, which would take longer than all
+// other work on a long blob.
 func (s *Store) tableOptions() sstable.WriterOptions {
 	lowest := len(s.options.Levels) - 1
 	o := s.options.MakeWriterOptions(lowest, s.options.FormatMajorVersion.MaxTableFormat())
@@ -145,8 +153,8 @@ func (s *Store) tableOptions() sstable.WriterOptions {
 	return o
 }
 
-// commit makes the body and its head durable. The head is never durable
-// without the body.
+// commit makes the blob and its header durable. The header is never durable without the
+// chunks.
 func (b *blobWriter) commit(ctx context.Context, h blobHeader) error {
 	if b.table != nil {
 		if err := b.ingest(ctx); err != nil {
@@ -170,7 +178,8 @@ func (b *blobWriter) commit(ctx context.Context, h blobHeader) error {
 	})
 }
 
-// write is the store's, for the database that has the first chunks of the body.
+// write calls do like Store.write. It returns an ErrBroken if the database was reopened
+// since the blob's first chunks were written, which may be lost.
 func (b *blobWriter) write(do func(*pebble.DB) error) error {
 	return b.store.write(func(db *pebble.DB) error {
 		if b.generation != b.store.generation.Load() {
@@ -180,6 +189,7 @@ func (b *blobWriter) write(do func(*pebble.DB) error) error {
 	})
 }
 
+// ingest finishes the sstable and moves it into the database.
 func (b *blobWriter) ingest(ctx context.Context) error {
 	table := b.table
 	b.table = nil
@@ -190,8 +200,8 @@ func (b *blobWriter) ingest(ctx context.Context) error {
 	return b.write(func(db *pebble.DB) error { return db.Ingest(ctx, []string{b.path}) })
 }
 
-// drop removes what there is of a body whose head is not on record. What it
-// cannot remove, Sweep does.
+// discard deletes the chunks and the file of a blob that has no durable header. Sweep
+// deletes the rest if discard fails.
 func (b *blobWriter) discard() {
 	if b.table != nil {
 		_ = b.table.Close() // finishes or gives up; either way the file is closed
@@ -205,9 +215,9 @@ func (b *blobWriter) discard() {
 	}
 }
 
-// space returns an ENOSPC if less of the disk is free than is held back. Where
-// the file system has no figures there is enough: ramfs and some FUSE file
-// systems report a size of 0.
+// checkSpace returns an ENOSPC if less than the reserve of the disk is free. A file
+// system that reports a size of 0, such as ramfs and some FUSE file systems, is taken
+// to have space.
 func (s *Store) checkSpace() error {
 	usage, err := s.fs.GetDiskUsage(s.dir)
 	if err != nil || usage == (vfs.DiskUsage{}) || usage.AvailBytes >= s.reserve {

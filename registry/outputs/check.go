@@ -13,34 +13,34 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// A Finding is a place where a store is not what was written. What is not known
-// of the place is zero.
+// A Corruption is one damaged place in a store. Fields that do not apply are zero.
 type Corruption struct {
 	File   string     // in the store's folder
 	Offset int64      // in the file, from 1: the first byte is 1
-	Ref    domain.Ref // of the output
-	Detail string
+	Ref    domain.Ref // blob
+	Detail string     // description for an operator
 }
 
-// Checked says what a check looked at.
+// A CheckReport counts the files and blobs that a Check read.
 type CheckReport struct {
 	Files   int
-	Bytes   int64 // of the files
-	Outputs int   // that are kept
+	Bytes   int64 // size of the files
+	Outputs int   // stored blobs
 	Pruned  int
-	Kept    int64 // bytes of the outputs
+	Kept    int64 // bytes of the stored blobs
 	Opened  bool  // the database could be opened; if not, only the files were looked at
 	Closed  bool  // the store was closed in order: nothing can be missing at its end
 }
 
-// Check reads everything in the folder of a store that nobody has open, and
-// tells found each place where it is damaged: the sums of all blocks of all
-// files, the seal of a store that was closed in order, each head, and each output
-// against its digest. It changes nothing, and reads on past what is damaged.
-// Progress, if not nil, is told how many bytes of how many were read. It returns
-// an error only where it could not look: the context has ended, or there is no
-// such folder. One in which no output was ever kept may be missing: then there
-// is nothing to check.
+// Check reads everything in the folder of a store that no process has open, and calls
+// report for each damage: it verifies the checksums of all blocks of all files, the
+// seal of a store that was closed in order, each header, and the digest of each blob.
+// It changes nothing and continues after damage. It calls progress, if not nil, with
+// the number of bytes read so far and in total.
+//
+// Check returns an error only if it could not read: the context ended, the folder
+// cannot be listed, or a process has the store open (an [ErrInUse]). If there is no
+// folder, the report is zero.
 func Check(ctx context.Context, dir string, storage vfs.FS, report func(Corruption), progress func(bytes, total int64)) (CheckReport, error) {
 	if storage == nil {
 		storage = pebblefiles.Disk
@@ -55,9 +55,9 @@ func Check(ctx context.Context, dir string, storage vfs.FS, report func(Corrupti
 	return k.CheckReport, nil
 }
 
-// Known returns what is known of each output in the folder of a store that nobody
-// has open, those that were pruned too, but for those of which the record is
-// damaged. It reads no output and changes nothing.
+// Inventory returns the metadata of each blob, pruned ones included, in the folder of a
+// store that no process has open. It skips damaged headers, reads no chunk and changes
+// nothing.
 func Inventory(ctx context.Context, dir string, storage vfs.FS) (map[domain.Ref]domain.Retained, error) {
 	k := &checker{fs: cmp.Or[vfs.FS](storage, pebblefiles.Disk), dir: dir}
 	if err := k.open(); err != nil {
@@ -80,7 +80,7 @@ func Inventory(ctx context.Context, dir string, storage vfs.FS) (map[domain.Ref]
 	return known, nil
 }
 
-// A checking is one use of Check.
+// A checker is one run of Check.
 type checker struct {
 	CheckReport
 	fs       vfs.FS
@@ -92,6 +92,7 @@ type checker struct {
 	db       *pebble.DB
 }
 
+// run checks the files, then opens the database read-only and checks its contents.
 func (k *checker) run(ctx context.Context) error {
 	list, err := pebblefiles.List(k.fs, k.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -124,6 +125,7 @@ func (k *checker) run(ctx context.Context) error {
 	return err
 }
 
+// checkFiles verifies the checksums in all files, and reports progress.
 func (k *checker) checkFiles(ctx context.Context, list []pebblefiles.File) error {
 	total := int64(0)
 	for _, f := range list {
@@ -145,6 +147,7 @@ func (k *checker) checkFiles(ctx context.Context, list []pebblefiles.File) error
 	return nil
 }
 
+// open opens the database read-only over the damaged blocks, so that Pebble skips them.
 func (k *checker) open() (err error) {
 	k.db, err = pebble.Open(k.dir, &pebble.Options{
 		FS: pebblefiles.Around(pebblefiles.ReadOnly(k.fs), k.damages), ReadOnly: true, ErrorIfNotExists: true, Logger: pebblefiles.NewFailStopFS(k.fs, pebblefiles.FailStopOptions{}),
@@ -154,8 +157,7 @@ func (k *checker) open() (err error) {
 	return err
 }
 
-// checkHeads reads each head, from one to the next: one that cannot be read is
-// passed over.
+// checkHeaders verifies each header and its blob. It skips unreadable headers.
 func (k *checker) checkHeaders(ctx context.Context) error {
 	value, closer, err := k.db.Get(formatKey)
 	switch {
@@ -198,8 +200,7 @@ func (k *checker) checkHeaders(ctx context.Context) error {
 	return nil
 }
 
-// checkBody holds an output to its digest, and names each chunk of it that
-// cannot be read.
+// checkContent compares a blob with its digest, and reports each unreadable chunk.
 func (k *checker) checkContent(ctx context.Context, h blobHeader) error {
 	count, complete, chunk := NewDigester(), true, []byte(nil)
 	for index := int64(0); index == 0 || index*int64(h.chunk) < h.retained.Bytes; index++ {
@@ -222,8 +223,8 @@ func (k *checker) checkContent(ctx context.Context, h blobHeader) error {
 	return nil
 }
 
-// unsealedText returns the text of an error with what seal hides: here it is an
-// operator who reads it.
+// errorText returns the text of an error with the file name that redact hides: its
+// reader is an operator.
 func errorText(err error) string {
 	text := err.Error()
 	if d, ok := errors.AsType[*pebblefiles.Damage](err); ok {

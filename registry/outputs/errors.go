@@ -27,15 +27,15 @@ var (
 	ErrClosed   = errors.New("output or its store is closed")
 )
 
-// A Pruned is the answer for an output whose bytes were removed on purpose. It
-// is an ErrPruned. What was known of the bytes stays.
+// A PrunedError is returned for a blob whose bytes Prune deleted. It has the metadata
+// of the blob, and errors.Is reports that it is an [ErrPruned].
 type PrunedError struct {
 	Retained domain.Retained
 	Policy   string
 	At       time.Time // in UTC
 }
 
-// Error says when the output was pruned and by which policy, and its digest.
+// Error names the time, the policy and the digest.
 func (p *PrunedError) Error() string {
 	return fmt.Sprintf("pruned at %s by policy %q: it had %d bytes of %s with SHA-256 %s",
 		p.At.Format(time.RFC3339), p.Policy, p.Retained.Bytes, p.Retained.MIME, p.Retained.SHA256)
@@ -44,15 +44,13 @@ func (p *PrunedError) Error() string {
 // Is reports whether target is ErrPruned.
 func (p *PrunedError) Is(target error) bool { return target == ErrPruned }
 
-// damaged returns an ErrDamaged that names the offset from which the bytes
-// cannot be had.
+// damaged returns an ErrDamaged that names the offset of the first unreadable byte.
 func damaged(offset int64, why string) error {
 	return fmt.Errorf("at byte %d: %w: %s", offset, ErrDamaged, why)
 }
 
-// A sealed error keeps what broke for whoever unwraps it, and shows none of it
-// but the name of the system's error: the text of what broke may hold the path
-// of a managed file, which no model may read.
+// A redactedError wraps an error of the database and hides its text, except the name of
+// the system's error: the text may hold the path of a file, and a model may read it.
 type redactedError struct {
 	text  string
 	cause error
@@ -61,7 +59,8 @@ type redactedError struct {
 func (s *redactedError) Error() string { return s.text }
 func (s *redactedError) Unwrap() error { return s.cause }
 
-// seal hides the text of an error of the database or of the disk.
+// redact hides the text of an error of the database or of the disk. It keeps the end of
+// a context as it is.
 func redact(err error) error {
 	switch {
 	case err == nil:
@@ -77,8 +76,8 @@ func redact(err error) error {
 	return &redactedError{"the output database failed", err}
 }
 
-// inUse reports whether err, of taking the lock, means that somebody holds it:
-// all that is not about the lock file itself.
+// inUse reports whether err, returned by locking a folder, means that another process
+// holds the lock. An error that is not about the lock file itself does.
 func inUse(err error) bool {
 	_, aboutFile := errors.AsType[*fs.PathError](err)
 	return !aboutFile

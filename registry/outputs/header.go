@@ -10,7 +10,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// The first byte of a key says what it is of. The layout is drawn in doc.go.
+// The first bytes of the keys. The package doc draws the layout.
 const (
 	formatKind = 'f'
 	headerKind = 'h'
@@ -31,7 +31,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// A state says how far an output came. Zero is not valid.
+// A state is the step of its life that a blob has reached. Zero is invalid.
 type state byte
 
 const (
@@ -40,7 +40,8 @@ const (
 	pruned // the bytes are gone, the record of them stays
 )
 
-// A head is all that is known of an output but its bytes.
+// A blobHeader is the record of a blob: its metadata, its state and the number of its
+// chunks' keys.
 type blobHeader struct {
 	retained domain.Retained
 	state    state
@@ -50,7 +51,7 @@ type blobHeader struct {
 	policy   string
 }
 
-// tombstone returns the *Pruned of a pruned head, and nil for any other.
+// tombstone returns the *PrunedError of a pruned blob, and nil for any other.
 func (h blobHeader) tombstone() error {
 	if h.state != pruned {
 		return nil
@@ -58,16 +59,19 @@ func (h blobHeader) tombstone() error {
 	return &PrunedError{Retained: h.retained, Policy: h.policy, At: h.prunedAt}
 }
 
+// headerKey returns the key of the header under ref.
 func headerKey(ref domain.Ref) []byte {
 	return append(settlementKey(ref.Settlement()), byte(ref.Channel()))
 }
 
-// settlementKey is the beginning of the keys of all heads of a settlement.
+// settlementKey returns the common prefix of the header keys of a settlement.
 func settlementKey(settlement domain.EventID) []byte {
 	id := settlement.Bytes()
 	return append([]byte{headerKind}, id[:]...)
 }
 
+// parseHeaderKey is the inverse of headerKey. It returns an ErrDamaged for a key of
+// another length.
 func parseHeaderKey(key []byte) (domain.Ref, error) {
 	if len(key) != headerKeySize {
 		return domain.Ref{}, fmt.Errorf("key of %d bytes in the place of a head: %w", len(key), ErrDamaged)
@@ -77,9 +81,13 @@ func parseHeaderKey(key []byte) (domain.Ref, error) {
 	return domain.NewRef(id, domain.Channel(key[17])), nil
 }
 
-// idFrom lets the kind of an ID, which has no name outside domain, be inferred.
-func idFrom[K domain.IDKind](_ domain.ID[K], b [16]byte) domain.ID[K] { return domain.IDFromBytes[K](b) }
+// idFrom infers the kind of an ID, a type that package domain does not export, from its
+// first argument.
+func idFrom[K domain.IDKind](_ domain.ID[K], b [16]byte) domain.ID[K] {
+	return domain.IDFromBytes[K](b)
+}
 
+// chunkKey returns the key of a chunk of a blob.
 func chunkKey(blob uint64, chunk uint32) []byte {
 	key := make([]byte, 0, chunkKeySize)
 	key = append(key, chunkKind)
@@ -87,12 +95,11 @@ func chunkKey(blob uint64, chunk uint32) []byte {
 	return binary.BigEndian.AppendUint32(key, chunk)
 }
 
-// bodySpan returns the keys between which the chunks of a body lie, the second
-// one excluded.
+// chunkSpan returns the range of the chunk keys of a blob; to is excluded.
 func chunkSpan(blob uint64) (from, to []byte) { return chunkKey(blob, 0), chunkKey(blob+1, 0) }
 
-// prefixEnd returns the least key that is greater than all that begin with
-// prefix, whose last byte is not 255 or which is an ID's.
+// prefixEnd returns the least key greater than all keys with the prefix, or nil if all
+// its bytes are 255.
 func prefixEnd(prefix []byte) []byte {
 	end := append([]byte(nil), prefix...)
 	for i := len(end) - 1; i >= 0; i-- {
@@ -104,12 +111,13 @@ func prefixEnd(prefix []byte) []byte {
 	return nil
 }
 
-// checksum covers a key together with its value, so that a value under the
-// key of another does not pass.
+// checksum returns the CRC-32C of a key and its value, so that a value under another
+// key fails the check.
 func checksum(key, value []byte) uint32 {
 	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
 }
 
+// encode returns the record as the package doc draws it. It panics without a digest.
 func (h blobHeader) encode() []byte {
 	sum, err := hex.DecodeString(h.retained.SHA256)
 	if err != nil || len(sum) != 32 {
@@ -132,12 +140,14 @@ func (h blobHeader) encode() []byte {
 	return binary.BigEndian.AppendUint32(b, checksum(headerKey(h.retained.Ref), b))
 }
 
+// appendText appends the length and the bytes of text.
 func appendText(b []byte, text string) []byte {
 	b = binary.BigEndian.AppendUint16(b, uint16(len(text)))
 	return append(b, text...)
 }
 
-// decodeHead is the inverse of encode. It returns an ErrDamaged that names ref.
+// decodeHeader is the inverse of encode. It returns an ErrDamaged or, for a record of
+// another version, an ErrFormat; both name ref.
 func decodeHeader(ref domain.Ref, b []byte) (blobHeader, error) {
 	if len(b) < headerFixedSize+4+crcSize {
 		return blobHeader{}, fmt.Errorf("%v: %w: its record has %d bytes", ref, ErrDamaged, len(b))
@@ -169,6 +179,7 @@ func decodeHeader(ref domain.Ref, b []byte) (blobHeader, error) {
 	return h, nil
 }
 
+// cutText is the inverse of appendText. It reports whether b was long enough.
 func cutText(b []byte) (text string, rest []byte, ok bool) {
 	if len(b) < 2 {
 		return "", nil, false

@@ -19,20 +19,19 @@ import (
 
 const (
 	errFull = syscall.ENOSPC
-	// Chunks between two looks at how much of the disk is free.
+	// The number of chunks after which copyChunks checks the free space again.
 	spaceEvery = 256
-	// Reads that give nothing, in a row, after which a reader is taken for broken.
+	// The number of successive reads of 0 bytes after which Keep gives a reader up.
 	emptyReads = 100
 )
 
-// Keep reads r to its end and keeps what it gives under ref, of the media type
-// mime, as an unconfirmed output, which is durable when Keep returns. It keeps
-// all of it or nothing, and needs no more memory for a long output than for
-// one of 256 KiB.
+// Keep reads r to its end and stores the bytes under ref, with the media type mime, as
+// an unconfirmed blob. It returns after the blob is durable. It stores all bytes or no
+// byte. Memory use is bounded by 512 KiB, however long the blob is.
 //
-// A ref that is kept, is being kept, or was pruned is an [ErrExists], and r is
-// not read. Any other error is an [ErrNotKept], and says what failed: r, the
-// context, the disk.
+// If ref is stored, is being stored or was pruned, Keep returns an [ErrExists] and does
+// not read r. Any other error is an [ErrNotKept] that wraps the failure of r, the
+// context or the disk.
 func (s *Store) Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
 	retained, err := s.keepClaimed(ctx, ref, mime, r)
 	if err != nil && !errors.Is(err, ErrExists) {
@@ -44,6 +43,7 @@ func (s *Store) Keep(ctx context.Context, ref domain.Ref, mime string, r io.Read
 	return retained, nil
 }
 
+// keepClaimed validates the arguments and calls keep while it has a claim of ref.
 func (s *Store) keepClaimed(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (_ domain.Retained, err error) {
 	if err := checkRef(ref); err != nil {
 		return domain.Retained{}, err
@@ -61,6 +61,7 @@ func (s *Store) keepClaimed(ctx context.Context, ref domain.Ref, mime string, r 
 	return retained, err
 }
 
+// checkRef returns a domain.ErrBadRef for a ref without a settlement or a channel.
 func checkRef(ref domain.Ref) error {
 	if ref.Settlement().IsZero() || ref.Channel() != domain.TextChannel && ref.Channel() != domain.StructuredChannel {
 		return fmt.Errorf("%w: it names no output", domain.ErrBadRef)
@@ -68,14 +69,14 @@ func checkRef(ref domain.Ref) error {
 	return nil
 }
 
-// A claim is a Keep of a ref.
+// A claim reserves a ref for one Keep and hides the ref from all reads.
 type claim struct {
-	durable bool // and the Keep returns nil
-	ended   bool // and the store broke meanwhile
+	durable bool // the blob is durable, and Keep returns nil
+	ended   bool // Keep returned an error because the store broke
 }
 
-// claim hides ref until release. It returns an ErrExists if ref is kept already, or
-// another Keep of it runs.
+// claim reserves ref until release. It returns an ErrExists if ref is stored or another
+// Keep has claimed it.
 func (s *Store) claim(ref domain.Ref) error {
 	return s.read(func(db *pebble.DB) error {
 		if err := s.broken(); err != nil {
@@ -102,9 +103,9 @@ func (s *Store) claim(ref domain.Ref) error {
 	})
 }
 
-// release lets ref be seen if it was kept. If not, and the store is broken, it
-// stays hidden until the store goes on: Pebble may hold in memory what the disk does
-// not.
+// release ends the claim of ref, so that reads see the blob if it was kept. If it was
+// not and the store is broken, ref stays hidden until the store resumes: Pebble may
+// have the header in memory although it is not on disk.
 func (s *Store) release(ref domain.Ref, kept bool) {
 	s.handle.RLock() // the store does not go on meanwhile
 	defer s.handle.RUnlock()
@@ -117,20 +118,22 @@ func (s *Store) release(ref domain.Ref, kept bool) {
 	}
 }
 
+// unclaim ends a claim before anything was written.
 func (s *Store) unclaim(ref domain.Ref) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.mu.claims, ref)
 }
 
-// acknowledge says that an output is durable, and that Keep will return nil. The
-// database is not closed meanwhile.
+// acknowledge marks a claim whose blob is durable, so that a resume keeps the blob. The
+// caller has the database open, in Store.write.
 func (s *Store) acknowledge(ref domain.Ref) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.claims[ref] = claim{durable: true}
 }
 
+// hidden reports whether a Keep has a claim of ref, so that reads must not return it.
 func (s *Store) hidden(ref domain.Ref) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,6 +141,7 @@ func (s *Store) hidden(ref domain.Ref) bool {
 	return yes
 }
 
+// keep writes the blob and discards it after an error.
 func (s *Store) keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
 	b := s.newBlobWriter()
 	var ring chunkRing
@@ -159,8 +163,9 @@ func (s *Store) keep(ctx context.Context, ref domain.Ref, mime string, r io.Read
 	return retained, err
 }
 
-// pour reads r to its end, into b, and counts what it gives. An empty output has
-// one empty chunk. It leaves chunks in the ring that b holds.
+// copyChunks reads r to its end into b and returns the digest of the bytes. An empty
+// blob gets one empty chunk. The last chunks stay in ring, where b refers to them,
+// until commit.
 func (s *Store) copyChunks(ctx context.Context, b *blobWriter, ring *chunkRing, r io.Reader) (*Digester, error) {
 	var count asyncDigester
 	defer count.end()
@@ -188,14 +193,15 @@ func (s *Store) copyChunks(ctx context.Context, b *blobWriter, ring *chunkRing, 
 	}
 }
 
-// A ring is the chunks of an output that are in memory: a group that a body
-// holds, and one that is being read.
+// A chunkRing is the ring buffer of a Keep: the chunks of one group that the writer
+// refers to, and the chunk that is being read.
 type chunkRing [groupChunks + 1]*[crcSize + chunkSize]byte
 
+// chunks pools chunk buffers across Keeps.
 var chunks = sync.Pool{New: func() any { return new([crcSize + chunkSize]byte) }}
 
-// at returns where the chunk of an index goes: where the one was that is so
-// many before it.
+// at returns the buffer of the chunk number index. It overwrites the chunk that is a
+// ring's length before it.
 func (r *chunkRing) at(index uint32) []byte {
 	place := &r[index%uint32(len(r))]
 	if *place == nil {
@@ -204,7 +210,7 @@ func (r *chunkRing) at(index uint32) []byte {
 	return (*place)[:]
 }
 
-// free gives the chunks to the next output. Nothing of them is used any more.
+// free returns the buffers to the pool. The caller uses none of them afterwards.
 func (r *chunkRing) free() {
 	for _, chunk := range r {
 		if chunk != nil {
@@ -215,8 +221,8 @@ func (r *chunkRing) free() {
 
 var errReaderEnded = errors.New("end of what is read")
 
-// fill reads until p is full. It returns errEnd once r says that it has come to
-// its end, and only then: a reader that was cut short is broken.
+// readFull reads until p is full. It returns errReaderEnded only if r returned io.EOF:
+// any other error, io.ErrUnexpectedEOF included, is a failure of r.
 func readFull(ctx context.Context, r io.Reader, p []byte) (n int, err error) {
 	for empty := 0; n < len(p); {
 		if ctx.Err() != nil {
@@ -240,9 +246,10 @@ func readFull(ctx context.Context, r io.Reader, p []byte) (n int, err error) {
 	return n, nil
 }
 
-// An aside counts chunks, all but a first one on a goroutine of its own, as
-// SHA-256 takes about as long as writing them: one chunk alone is counted sooner
-// than it is handed over. Whoever made it ends it. The zero aside is ready.
+// An asyncDigester computes the digest of chunks. The first chunk is hashed by end; if
+// there is a second, a goroutine hashes all of them while the caller writes, since
+// SHA-256 takes about as long as writing. The caller calls end. The zero value is
+// ready.
 type asyncDigester struct {
 	count      *Digester
 	first      []byte // that is not counted, while there is no goroutine
@@ -252,7 +259,8 @@ type asyncDigester struct {
 	waiting    int // chunks that are added and of which counted was not heard
 }
 
-// add counts p, which is not written to before it is counted.
+// add hands over p, which the caller does not change until await says that it is
+// hashed.
 func (a *asyncDigester) add(p []byte) {
 	if a.waiting++; a.waiting == 1 && a.chunks == nil {
 		a.first = p
@@ -264,6 +272,7 @@ func (a *asyncDigester) add(p []byte) {
 	a.chunks <- p
 }
 
+// begin starts the goroutine, which end joins.
 func (a *asyncDigester) begin() {
 	a.count = NewDigester()
 	a.chunks, a.counted = make(chan []byte, len(chunkRing{})), make(chan struct{}, len(chunkRing{}))
@@ -276,7 +285,7 @@ func (a *asyncDigester) begin() {
 	a.chunks <- a.first
 }
 
-// await returns once no more than so many chunks are not counted.
+// await blocks until at most the given number of chunks are not hashed yet.
 func (a *asyncDigester) await(chunks int) {
 	for a.waiting > chunks {
 		<-a.counted
@@ -284,7 +293,7 @@ func (a *asyncDigester) await(chunks int) {
 	}
 }
 
-// end waits until all is counted, and returns the count.
+// end waits for the goroutine and returns the digest of all chunks.
 func (a *asyncDigester) end() *Digester {
 	switch {
 	case a.chunks != nil:
@@ -298,12 +307,14 @@ func (a *asyncDigester) end() *Digester {
 	return a.count
 }
 
-// A counter measures what is written to it.
+// A Digester computes the metadata of the bytes written to it: length, lines and
+// SHA-256.
 type Digester struct {
 	bytes, ends int64
 	sum         hash.Hash
 }
 
+// NewDigester returns a Digester of no bytes.
 func NewDigester() *Digester { return &Digester{sum: sha256.New()} }
 
 func (c *Digester) Write(p []byte) (int, error) {

@@ -11,10 +11,10 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// Confirm marks what is kept for a settlement as named by the log. It is for
-// after the settlement is durable. The mark saves a later Sweep a question and
-// no more: it may be lost in a crash. A settlement for which nothing is kept is
-// no error.
+// Confirm marks the blobs of a settlement as referenced by the log. The caller calls it
+// after the settlement event is durable. The mark only saves a lookup in a later Sweep,
+// so Confirm does not sync it and a crash may lose it. A settlement without blobs is no
+// error.
 func (s *Store) Confirm(ctx context.Context, settlement domain.EventID) error {
 	_, err := s.updateHeaders(ctx, settlement, func(b *pebble.Batch, h blobHeader) error {
 		if h.state != unconfirmed {
@@ -29,9 +29,9 @@ func (s *Store) Confirm(ctx context.Context, settlement domain.EventID) error {
 	return nil
 }
 
-// Drop removes all that is kept for a settlement, and all that is known of it,
-// as when the settlement could not be recorded. It is gone for good when Drop
-// returns. A settlement for which nothing is kept is no error.
+// Drop deletes the blobs of a settlement and their headers, for a settlement that could
+// not be recorded. The deletion is durable when Drop returns. A settlement without
+// blobs is no error.
 func (s *Store) Drop(ctx context.Context, settlement domain.EventID) error {
 	if _, err := s.updateHeaders(ctx, settlement, deleteBlob, pebble.Sync); err != nil {
 		return fmt.Errorf("drop the outputs of %v: %w", settlement, err)
@@ -39,10 +39,12 @@ func (s *Store) Drop(ctx context.Context, settlement domain.EventID) error {
 	return nil
 }
 
+// deleteBlob adds the deletion of a header and its chunks to a batch.
 func deleteBlob(b *pebble.Batch, h blobHeader) error {
 	return errors.Join(b.Delete(headerKey(h.retained.Ref), nil), deleteChunks(b, h))
 }
 
+// deleteChunks adds the deletion of the chunks of a blob to a batch.
 func deleteChunks(b *pebble.Batch, h blobHeader) error {
 	if h.state == pruned {
 		return nil
@@ -51,8 +53,8 @@ func deleteChunks(b *pebble.Batch, h blobHeader) error {
 	return b.DeleteRange(from, to, nil)
 }
 
-// change applies do to each head of a settlement, in one batch. It returns the
-// heads as they were.
+// updateHeaders calls do for each header of a settlement and commits the changes that
+// do adds, in one batch. It returns the headers from before.
 func (s *Store) updateHeaders(ctx context.Context, settlement domain.EventID, do func(*pebble.Batch, blobHeader) error, o *pebble.WriteOptions) ([]blobHeader, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -76,10 +78,10 @@ func (s *Store) updateHeaders(ctx context.Context, settlement domain.EventID, do
 	})
 }
 
-// Prune removes the bytes of an output and keeps what is known of them, with
-// the name of the policy that asked and when. Both are durable when it returns.
-// From then on the output is a [*Pruned], also to Prune. It returns an
-// [ErrNotFound] for an output that is not kept.
+// Prune deletes the bytes of a blob and keeps its metadata, the name of the policy and
+// the time at. Both changes are durable when it returns. From then on all reads of the
+// blob, and Prune itself, return a [*PrunedError]. Prune returns an [ErrNotFound] for
+// an unknown ref.
 func (s *Store) Prune(ctx context.Context, ref domain.Ref, policy string, at time.Time) (domain.Retained, error) {
 	retained, err := s.prune(ctx, ref, policy, at)
 	if err != nil {
@@ -88,6 +90,7 @@ func (s *Store) Prune(ctx context.Context, ref domain.Ref, policy string, at tim
 	return retained, nil
 }
 
+// prune is Prune without the text of the operation in its errors.
 func (s *Store) prune(ctx context.Context, ref domain.Ref, policy string, at time.Time) (domain.Retained, error) {
 	if len(policy) > math.MaxUint16 {
 		return domain.Retained{}, fmt.Errorf("policy name of %d bytes: the limit is %d", len(policy), math.MaxUint16)
@@ -114,7 +117,7 @@ func (s *Store) prune(ctx context.Context, ref domain.Ref, policy string, at tim
 		if err := batch.Commit(pebble.Sync); err != nil || h.retained.Bytes <= loggedChunks*chunkSize {
 			return err
 		}
-		_, err := db.AsyncFlush() // which gives back the space of the table that held it
+		_, err := db.AsyncFlush() // so that compactions free the ingested sstable
 		return err
 	})
 }

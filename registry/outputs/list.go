@@ -11,12 +11,11 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// pageSize is how many heads are read at once; between pages nothing is held.
+// pageSize is the number of headers in one page of headers.
 const pageSize = 256
 
-// All yields everything that is kept, in the order of the settlements' IDs, and
-// nothing that was pruned. A record that is damaged ends it with an
-// [ErrDamaged].
+// All yields the metadata of every stored blob in the order of the settlement IDs,
+// without pruned ones. It ends with an [ErrDamaged] at a damaged header.
 func (s *Store) All(ctx context.Context) iter.Seq2[domain.Retained, error] {
 	return func(yield func(domain.Retained, error) bool) {
 		for h, err := range s.headers(ctx) {
@@ -30,8 +29,7 @@ func (s *Store) All(ctx context.Context) iter.Seq2[domain.Retained, error] {
 	}
 }
 
-// Unconfirmed yields each settlement that has an output which is unconfirmed,
-// once.
+// Unconfirmed yields each settlement with an unconfirmed blob, once, in order.
 func (s *Store) Unconfirmed(ctx context.Context) iter.Seq2[domain.EventID, error] {
 	return func(yield func(domain.EventID, error) bool) {
 		var last domain.EventID
@@ -47,8 +45,8 @@ func (s *Store) Unconfirmed(ctx context.Context) iter.Seq2[domain.EventID, error
 	}
 }
 
-// heads yields every head that was acknowledged, in the order of the keys. No
-// lock and no iterator is open while the caller has it.
+// headers yields every acknowledged header in the order of the keys. It reads pages,
+// and holds no lock and no iterator while the caller's loop body runs.
 func (s *Store) headers(ctx context.Context) iter.Seq2[blobHeader, error] {
 	return func(yield func(blobHeader, error) bool) {
 		from, end := []byte{headerKind}, []byte{headerKind + 1}
@@ -72,8 +70,8 @@ func (s *Store) headers(ctx context.Context) iter.Seq2[blobHeader, error] {
 	}
 }
 
-// page returns up to n heads from a key on, and the key to go on from, which
-// is nil at the end.
+// readPage returns up to n headers from the key from on, and the key at which the next
+// page starts, nil at the end. It leaves out claimed refs.
 func (s *Store) readPage(from, end []byte, n int) (headers []blobHeader, next []byte, err error) {
 	err = s.read(func(db *pebble.DB) (err error) {
 		iter, err := db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: end})
@@ -102,6 +100,7 @@ func (s *Store) readPage(from, end []byte, n int) (headers []blobHeader, next []
 	return visible, next, err
 }
 
+// corruptionError redacts err, and makes a corruption an ErrDamaged.
 func corruptionError(err error) error {
 	if pebble.IsCorruptionError(err) {
 		return fmt.Errorf("%w: %w", ErrDamaged, redact(err))
@@ -109,6 +108,7 @@ func corruptionError(err error) error {
 	return redact(err)
 }
 
+// headerAt decodes the header at the position of an iterator.
 func headerAt(iter *pebble.Iterator) (blobHeader, error) {
 	ref, err := parseHeaderKey(iter.Key())
 	if err != nil {
@@ -121,9 +121,8 @@ func headerAt(iter *pebble.Iterator) (blobHeader, error) {
 	return decodeHeader(ref, value)
 }
 
-// Verify reads a whole output and compares it with what is known of it. It
-// returns an [ErrDamaged] that says what differs, and otherwise the errors of
-// Open.
+// Verify reads a whole blob and compares it with its metadata. It returns an
+// [ErrDamaged] that names the difference, or an error of Open.
 func (s *Store) Verify(ctx context.Context, ref domain.Ref) error {
 	o, err := s.Open(ctx, ref)
 	if err != nil {
@@ -141,6 +140,7 @@ func (s *Store) Verify(ctx context.Context, ref domain.Ref) error {
 	return nil
 }
 
+// copyContext copies until the reader's end or until the context ends.
 func copyContext(ctx context.Context, to io.Writer, from io.Reader) error {
 	p := make([]byte, chunkSize)
 	for {

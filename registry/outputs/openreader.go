@@ -12,12 +12,12 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// OpenReader opens the outputs in the folder dir to read what is kept there now,
-// and changes nothing in the folder. A folder that does not exist, or in which no
-// output was ever kept, has no outputs. What would write is refused with an
-// [ErrReadOnly]. A folder that a writer has open is an [ErrInUse]. A writer that comes
-// afterwards changes nothing for the reader; see embedded.OpenReader, which shares
-// its lock in the same way.
+// OpenReader opens the store in the folder dir read-only, as it is now, and changes
+// nothing in the folder. A missing folder, or one without a database, is an empty
+// store. Methods that write return an [ErrReadOnly]. If a writer has the store open,
+// OpenReader returns an [ErrInUse]. A writer that opens the store later does not change
+// the reader's view; it shares the lock as embedded.OpenReader does. The caller closes
+// the store.
 func OpenReader(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	storage := cmp.Or(cfg.FS, pebblefiles.Disk)
 	s, p, err := pebblefiles.ReadPinned(ctx, storage, storage.PathJoin(dir, "LOCK"), dir, func(p *pebblefiles.Pinned) (*Store, error) {
@@ -33,7 +33,7 @@ func OpenReader(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// openPinned opens outputs whose files no writer changes meanwhile.
+// openPinned opens a store through pinned files, which no writer changes.
 func openPinned(dir string, p *pebblefiles.Pinned, cfg Config) (*Store, error) {
 	s := &Store{dir: dir, fs: p, logger: cfg.Logger, table: cmp.Or(cfg.memTable, memTable)}
 	s.replay = pebblefiles.NewReplay(p, s.onTear)
@@ -60,5 +60,5 @@ func openPinned(dir string, p *pebblefiles.Pinned, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// empty returns a store without outputs, which lies in memory.
+// emptyStore returns an empty store in memory.
 func emptyStore() (*Store, error) { return Open("outputs", Config{FS: vfs.NewMem()}) }

@@ -8,7 +8,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// resumeAll has a store that broke go on where it can, until it is closed or lost.
+// resumeLoop runs on a goroutine of the store until it is closed or lost. After a
+// failed write it waits for free space and resumes the store.
 func (s *Store) resumeLoop() {
 	for {
 		select {
@@ -28,16 +29,17 @@ func (s *Store) resumeLoop() {
 	}
 }
 
-// room returns nil if there is room to open the database again. Sweep removes the
-// file if a kill leaves it.
+// checkRoom returns nil if there is space to open the database again, which it tries
+// with a file. Sweep removes that file if a kill leaves it.
 func (s *Store) checkRoom() error { return pebblefiles.Room(s.fs, s.dir, s.incomingPath(0)) }
 
-// resume closes the database and opens it again, and reports whether the store
-// goes on. Nothing uses the database meanwhile.
+// resume closes the database and opens it again, for writing if it can, otherwise
+// read-only. It reports whether writes work again. It holds handle, so no operation
+// uses the database meanwhile.
 func (s *Store) resume() bool {
 	s.handle.Lock()
 	defer s.handle.Unlock()
-	s.failStop.Wait() // a sync may fail yet
+	s.failStop.Wait() // a running sync may still fail and make the failure permanent
 	if s.lost() {
 		return false
 	}
@@ -57,7 +59,7 @@ func (s *Store) resume() bool {
 	if cause == nil {
 		return true
 	}
-	if !s.lost() { // it is read meanwhile
+	if !s.lost() { // keep serving reads until the next attempt
 		s.closeDatabase()
 		if s.reopen(true) != nil {
 			s.closeDatabase()
@@ -67,25 +69,25 @@ func (s *Store) resume() bool {
 	return false
 }
 
-// failure returns the failure that stopped the writes of the database, sealed, or nil.
+// failure returns the redacted failure that stopped the writes of the database, or nil.
 func (s *Store) failure() error { return redact(s.failStop.Err()) }
 
-// lost reports whether the database failed in a way from which only a new opening
-// recovers.
+// lost reports whether the failure is permanent, so that only a new Open recovers.
 func (s *Store) lost() bool {
 	_, lost := s.failStop.Failure()
 	return lost
 }
 
+// closeDatabase closes the failed database. The caller holds handle.
 func (s *Store) closeDatabase() {
 	s.failStop.Closing()
 	if s.handle.db != nil {
-		_ = s.handle.db.Close() // which fails, as a write has
+		_ = s.handle.db.Close() // it returns the earlier failure
 		s.handle.db = nil
 	}
 }
 
-// reopen opens the database, to read it alone or to write as well.
+// reopen opens the database for reading or for writing. The caller holds handle.
 func (s *Store) reopen(readOnly bool) (err error) {
 	s.replay = pebblefiles.NewReplay(s.fs, s.onTear)
 	s.failStop.Reset(newFilledWALs(s.replay))
@@ -100,9 +102,9 @@ func (s *Store) reopen(readOnly bool) (err error) {
 	return nil
 }
 
-// forgetUnacknowledged removes outputs for which Keep returned an error, or will,
-// and that are on the disk nevertheless, and lets their refs be kept again. Sweep
-// removes their bytes after the next opening.
+// forgetUnacknowledged deletes the headers of blobs whose Keep returned or will return
+// an error although they reached the disk, and ends the claims of those Keeps that have
+// returned. Sweep deletes the chunks after the next opening.
 func (s *Store) forgetUnacknowledged() error {
 	s.mu.Lock()
 	var refs []domain.Ref

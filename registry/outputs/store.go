@@ -21,50 +21,51 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// A Config says where outputs are kept, and how much of the disk is not theirs.
+// A Config configures a Store. The zero Config is valid.
 type Config struct {
-	FS      vfs.FS       // nil: the disk
-	Logger  *slog.Logger // is told where a crash may have left a log that lacks outputs; nil: nothing is
-	Reserve uint64       // bytes of the disk that are held back, for the database itself and for others; zero: 64 MiB
+	FS      vfs.FS       // file system; nil: the disk
+	Logger  *slog.Logger // gets warnings, such as of a WAL that a crash may have cut; nil: none
+	Reserve uint64       // bytes of free disk space below which Keep fails; zero: 64 MiB
 
-	memTable uint64 // bytes of a memtable; zero: memTable. Tests fill small ones sooner.
+	memTable uint64 // bytes of a memtable; zero: the constant memTable. Tests use small ones.
 }
 
 const defaultReserve = 64 << 20
 
-// A Store keeps outputs. Whoever opened it closes it.
+// A Store is an open blob store. The caller of Open or OpenReader closes it. It is safe
+// for concurrent use.
 type Store struct {
 	dir      string
-	fs       vfs.FS                  // as the caller sees it; bodies on their way in are written to it
-	failStop *pebblefiles.FailStopFS // that the database is opened with
+	fs       vfs.FS                  // given by the caller; blobWriters write their sstables to it
+	failStop *pebblefiles.FailStopFS // file system of the database
 	replay   *pebblefiles.Replay     // under failStop
 	pinned   *pebblefiles.Pinned     // nil: the store writes
-	ready    bool                    // the database was opened to write
+	ready    bool                    // the database was opened for writing
 	logger   *slog.Logger
 	options  *pebble.Options
 	lock     *pebble.Lock
 	reserve  uint64
 	table    uint64 // bytes of a memtable, and of a table that a compaction writes
-	firstNew uint64 // bodies from this one on were kept since the store was opened
+	firstNew uint64 // blobs from this number on are newer than the opening of the store
 
 	health pebblefiles.HealthLog
 
-	updates sync.Mutex // held while a head is read and written again
+	updates sync.Mutex // held during read-modify-write of headers
 
-	generation atomic.Int64  // of the database
+	generation atomic.Int64  // number of the opening of the database
 	closing    chan struct{} // closed when Close begins
-	closeOnce  sync.Once     // of closing
+	closeOnce  sync.Once     // closes closing
 	goroutines sync.WaitGroup
 	handle     struct {
 		sync.RWMutex
 		closed bool
-		db     *pebble.DB // nil once closed, and while a store that broke could not open it again
+		db     *pebble.DB // nil after Close, and while a broken store cannot reopen it
 	}
 	mu struct {
 		sync.Mutex
-		nextBlob uint64               // the next body
-		writing  map[uint64]struct{}  // bodies that may have a file
-		claims   map[domain.Ref]claim // not to be seen
+		nextBlob uint64               // number of the next blob
+		writing  map[uint64]struct{}  // blobs that may have a file under incoming
+		claims   map[domain.Ref]claim // refs hidden from reads
 	}
 }
 
@@ -73,10 +74,11 @@ var (
 	identityKey = []byte{identityKind}
 )
 
-// Open opens the outputs in the folder dir, which it makes if there is none.
-// It returns an [ErrInUse] if another store has it open, in this process or in
-// another, and an [ErrFormat] if a program wrote it that this one does not
-// understand.
+// Open opens the store in the folder dir for writing, and creates the folder if it is
+// missing. It returns an [ErrInUse] if the store is open already, in this process or
+// another, an [ErrFiles] if files are damaged, and an [ErrFormat] if a newer program
+// wrote it. Open waits for running readers. The store starts one goroutine, which Close
+// joins.
 func Open(dir string, cfg Config) (*Store, error) {
 	if cfg.FS == nil {
 		cfg.FS = pebblefiles.Disk
@@ -122,11 +124,11 @@ func (s *Store) open() error {
 		if err = s.loadState(db); pebble.IsCorruptionError(err) {
 			err = fmt.Errorf("%w: %w", ErrFiles, err)
 		}
-		s.mu.nextBlob = max(s.mu.nextBlob, nextBlob) // those of outputs that were pruned are not taken again
+		s.mu.nextBlob = max(s.mu.nextBlob, nextBlob) // never reuse the number of a pruned blob
 		s.firstNew = s.mu.nextBlob
 	}
 	if failure := s.failure(); failure != nil {
-		err = failure // of which Pebble does not learn
+		err = failure // Pebble ignores it
 	}
 	if err != nil {
 		return errors.Join(err, s.Close())
@@ -138,8 +140,8 @@ func (s *Store) open() error {
 	return nil
 }
 
-// unsealed returns why a database whose folder is not as it was closed, or whose
-// version is not known, is not opened.
+// openError returns the sentinel of a folder that fails the check of its seal or has a
+// newer version of Pebble's format.
 func openError(err error) error {
 	if errors.Is(err, pebblefiles.ErrNewerVersion) {
 		return fmt.Errorf("%w: %w", ErrFormat, err)
@@ -147,8 +149,8 @@ func openError(err error) error {
 	return fmt.Errorf("%w: %w", ErrFiles, err)
 }
 
-// lockFolder locks a folder for a writer. It waits for readers, and logs that after a
-// second.
+// lockFolder takes the exclusive lock of a folder. It waits for readers, and logs them
+// after a second.
 func lockFolder(dir string, storage vfs.FS, logger *slog.Logger) (*pebble.Lock, error) {
 	return pebble.LockDirectory(dir, waitingFS{storage, func() {
 		if logger != nil {
@@ -157,21 +159,22 @@ func lockFolder(dir string, storage vfs.FS, logger *slog.Logger) (*pebble.Lock, 
 	}})
 }
 
-// A patient file system waits for readers when it locks.
+// A waitingFS waits for readers when it locks a file, and calls waiting once after a
+// second.
 type waitingFS struct {
 	vfs.FS
 	waiting func()
 }
 
-// Lock locks a file as pebblefiles.Lock does. No context reaches it, and it waits for at
-// most pebblefiles.LockWait.
+// Lock locks a file like pebblefiles.Lock. It has no context and waits at most
+// pebblefiles.LockWait.
 func (p waitingFS) Lock(path string) (io.Closer, error) {
 	return pebblefiles.Lock(context.Background(), p.FS, path, p.waiting)
 }
 
-// torn decides about a place in a log or a manifest behind which Pebble would
-// read nothing more. It returns an ErrFiles where the file was damaged, and logs
-// a warning where a power cut may have left it so.
+// onTear decides about a place in a WAL or manifest behind which Pebble would ignore
+// all records. It returns an ErrFiles if the file was damaged, and logs a warning if a
+// power cut may have caused it.
 func (s *Store) onTear(t *pebblefiles.Tear) error {
 	d := t.Damage()
 	if t.Certain {
@@ -184,8 +187,7 @@ func (s *Store) onTear(t *pebblefiles.Tear) error {
 	return nil
 }
 
-// begin checks the format, or writes it down in an empty store, and finds the
-// next body.
+// loadState checks or writes the format, and sets the next blob number.
 func (s *Store) loadState(db *pebble.DB) error {
 	if err := s.failure(); err != nil {
 		return err
@@ -206,7 +208,7 @@ func (s *Store) loadState(db *pebble.DB) error {
 	return iter.Error()
 }
 
-// checkFormat checks the format, and writes it to a database that has none.
+// checkFormat checks the format, and writes it to a database without one.
 func checkFormat(db *pebble.DB) error {
 	if found, err := readFormat(db); found || err != nil {
 		return err
@@ -214,9 +216,9 @@ func checkFormat(db *pebble.DB) error {
 	return db.Set(formatKey, []byte{format}, pebble.Sync)
 }
 
-// readFormat reports whether a database has a format. One that this program does not
-// read is an ErrFormat. A process that was killed when it made the store may not have
-// written the format, and then kept no output.
+// readFormat reports whether a database has a format, and returns an ErrFormat for an
+// unknown one. A process that was killed while it created the store may have left none,
+// and then stored no blob.
 func readFormat(db *pebble.DB) (found bool, err error) {
 	value, closer, err := db.Get(formatKey)
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -233,9 +235,9 @@ func readFormat(db *pebble.DB) (found bool, err error) {
 	return true, nil
 }
 
-// ID returns what tells this store from any other, in hexadecimal digits. It is
-// drawn the first time that it is asked for, and copies of the store keep it. In a
-// store that OpenReader opened it is empty if no writer has drawn it.
+// ID returns the ID of this store, 32 hexadecimal digits. The first call generates it;
+// a copy of the store has the same ID. In a store of OpenReader it is empty if no
+// writer has generated it.
 func (s *Store) ID() (id string, err error) {
 	s.updates.Lock()
 	defer s.updates.Unlock()
@@ -268,18 +270,17 @@ func (s *Store) ID() (id string, err error) {
 	return id, nil
 }
 
-// tune returns the options of a database of few and large values.
+// pebbleOptions returns options for a database of few, large values.
 //
-// Large outputs come in as finished tables, past the log and the memtables,
-// and land in the last level, where nothing rewrites them; so there is no need
-// to separate values from keys, and what memory is needed does not depend on
-// them. Memtables hold only heads and the first MiB of outputs: 16 MiB of them,
-// and no stall before the fourth, as a writer that stalls cannot be
-// interrupted. Each is flushed to one table of chunks and one of heads. As the
-// chunks of a later output come after those of an earlier one, their tables lie
-// beside each other, and a compaction moves them without writing them again; a
-// table of both would lie across all that are below it. The cache holds the 128 latest chunks; outputs are read from one
-// end to the other, for which more would be of no use.
+// Long blobs arrive as finished sstables, bypass WAL and memtables and land in the last
+// level, where no compaction rewrites them. So values stay with their keys, and memory
+// use does not depend on blob sizes. Memtables have only headers and the first MiB of
+// each blob: 16 MiB, and no stall before the fourth, since a stalled write cannot be
+// interrupted. A flush writes one sstable of chunks and one of headers. The chunk keys
+// of a later blob sort after all earlier ones, so sstables of chunks do not overlap and
+// a compaction moves them without rewriting; an sstable of both kinds would overlap all
+// below it. The cache has room for the 128 latest chunks; readers read sequentially, so
+// a larger one would not help.
 func (s *Store) pebbleOptions() *pebble.Options {
 	o := &pebble.Options{
 		FS:                          s.failStop,
@@ -290,7 +291,7 @@ func (s *Store) pebbleOptions() *pebble.Options {
 		MemTableSize:                s.table,
 		MemTableStopWritesThreshold: 4,
 		MaxOpenFiles:                256,
-		// A damaged output is the reader's to hear of, and no reason to end the process.
+		// By default Pebble ends the process at a corruption; here a read returns it.
 		EventListener: &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}},
 	}
 	s.health.Listen(o.EventListener)
@@ -307,9 +308,10 @@ func (s *Store) pebbleOptions() *pebble.Options {
 	return o
 }
 
+// memTable is the default size of a memtable in bytes.
 const memTable = 16 << 20
 
-// apart keeps chunks and heads in tables of their own.
+// spanPolicy separates chunks and headers into sstables of their own.
 func spanPolicy(start []byte) (_ pebble.SpanPolicy, end []byte, _ error) {
 	if len(start) > 0 && start[0] > chunkKind {
 		return pebble.SpanPolicy{}, nil, nil
@@ -317,11 +319,11 @@ func spanPolicy(start []byte) (_ pebble.SpanPolicy, end []byte, _ error) {
 	return pebble.SpanPolicy{}, []byte{chunkKind + 1}, nil
 }
 
-// incoming is the folder of the bodies that are being written.
+// incoming returns the folder of the sstables that Keeps write.
 func (s *Store) incoming() string { return s.fs.PathJoin(s.dir, "incoming") }
 
-// Close ends the use of the store. Outputs that are open cannot be read any
-// more. What was kept is durable already. A second Close does nothing.
+// Close closes the store; open BlobReaders then return an [ErrClosed]. Stored blobs are
+// durable already. A second Close does nothing.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() { close(s.closing) })
 	if s.failStop.Err() != nil {
@@ -354,17 +356,17 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Health returns what flushes and compactions met since the store was opened.
+// Health returns statistics of flushes and compactions since the store was opened.
 func (s *Store) Health() pebblefiles.Health { return s.health.Health() }
 
-// newest returns the number of the body that comes next.
+// nextBlob returns the number of the next blob.
 func (s *Store) nextBlob() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.nextBlob
 }
 
-// read runs do on the database, which is not closed meanwhile.
+// read calls do with the database, which is not closed or reopened meanwhile.
 func (s *Store) read(do func(*pebble.DB) error) error {
 	s.handle.RLock()
 	defer s.handle.RUnlock()
@@ -377,8 +379,8 @@ func (s *Store) read(do func(*pebble.DB) error) error {
 	return do(s.handle.db)
 }
 
-// write runs do on the database and returns nil only if everything that was
-// ever written to it has gone well.
+// write calls do with the database. It returns nil only if no write of the database has
+// ever failed since it was opened: Pebble does not report failures of its WAL.
 func (s *Store) write(do func(*pebble.DB) error) error {
 	return s.read(func(db *pebble.DB) error {
 		if err := s.broken(); err != nil {
@@ -391,8 +393,8 @@ func (s *Store) write(do func(*pebble.DB) error) error {
 	})
 }
 
-// broken returns an ErrBroken if a write of the database has failed, and an
-// ErrReadOnly if there can be none.
+// broken returns an ErrBroken after a failed write, and an ErrReadOnly in a store of
+// OpenReader.
 func (s *Store) broken() error {
 	if s.pinned != nil {
 		return ErrReadOnly
@@ -407,7 +409,7 @@ func (s *Store) broken() error {
 	return fmt.Errorf("%w, open it again: %w", ErrBroken, err)
 }
 
-// makeDir makes a folder and those above it, durably.
+// makeDir creates a folder and its parents durably.
 func makeDir(fs vfs.FS, dir string) error {
 	var parents []string
 	for at := dir; ; {

@@ -11,17 +11,17 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// Swept says what a Sweep removed.
+// Swept counts the garbage that a Sweep deleted.
 type Swept struct {
-	Outputs int   // half-written ones included
-	Bytes   int64 // of outputs; a half-written one counts what its chunks or its file hold
+	Outputs int   // partly written blobs included
+	Bytes   int64 // of the blobs; for a partly written one, the bytes of its chunks or its file
 }
 
-// Sweep removes what a crash left: outputs that are written by half, and those
-// unconfirmed ones of which recorded says that no settlement names them; the
-// others it confirms. It touches nothing that was kept since the store was
-// opened, whose settlement may be on its way to the log. When recorded returns
-// an error, Sweep ends with it and with what it had removed by then.
+// Sweep deletes the garbage of a crash: partly written blobs, and unconfirmed blobs for
+// which recorded reports that no settlement event references them. It confirms the
+// other unconfirmed blobs. It ignores blobs that were stored since the store was
+// opened, whose events may still be on their way to the log. If recorded returns an
+// error, Sweep stops and returns it with the counts so far.
 func (s *Store) Sweep(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error)) (Swept, error) {
 	var swept Swept
 	err := s.sweepUnrecorded(ctx, recorded, &swept)
@@ -37,6 +37,7 @@ func (s *Store) Sweep(ctx context.Context, recorded func(context.Context, domain
 	return swept, nil
 }
 
+// sweepUnrecorded sweeps each settlement with old unconfirmed blobs.
 func (s *Store) sweepUnrecorded(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error), swept *Swept) error {
 	var last domain.EventID
 	for h, err := range s.headers(ctx) {
@@ -55,6 +56,7 @@ func (s *Store) sweepUnrecorded(ctx context.Context, recorded func(context.Conte
 	return nil
 }
 
+// sweepSettlement confirms or deletes the old unconfirmed blobs of a settlement.
 func (s *Store) sweepSettlement(ctx context.Context, id domain.EventID, recorded func(context.Context, domain.EventID) (bool, error), swept *Swept) error {
 	named, err := recorded(ctx, id)
 	if err != nil {
@@ -82,8 +84,7 @@ func (s *Store) sweepSettlement(ctx context.Context, id domain.EventID, recorded
 	return nil
 }
 
-// sweepBodies removes the bodies from before the store was opened that no head
-// names.
+// sweepChunks deletes the chunks of old blobs without a header.
 func (s *Store) sweepChunks(ctx context.Context, swept *Swept) error {
 	named := map[uint64]struct{}{}
 	for h, err := range s.headers(ctx) {
@@ -110,8 +111,9 @@ func (s *Store) sweepChunks(ctx context.Context, swept *Swept) error {
 	}
 }
 
-// nextBody returns the first body from an ID on, with its size if it has no
-// name, and s.first if there is none from before the store was opened.
+// firstBlob returns the number of the first blob with chunks from from on, and
+// s.firstNew if there is no old one. If the blob has no header, firstBlob also returns
+// the bytes of its chunks.
 func (s *Store) firstBlob(from uint64, named map[uint64]struct{}) (id uint64, size int64, err error) {
 	id = s.firstNew
 	err = s.read(func(db *pebble.DB) error {
@@ -136,8 +138,8 @@ func (s *Store) firstBlob(from uint64, named map[uint64]struct{}) (id uint64, si
 	return id, size, err
 }
 
-// sweepIncoming removes the files of bodies that were being written when the
-// power went. It touches no file of another name.
+// sweepIncoming deletes the sstables that crashed Keeps left under incoming, and no
+// file of another name.
 func (s *Store) sweepIncoming(swept *Swept) error {
 	names, err := s.fs.List(s.incoming())
 	if err != nil {
@@ -156,6 +158,7 @@ func (s *Store) sweepIncoming(swept *Swept) error {
 	return nil
 }
 
+// sweepFile deletes one file under incoming and counts it.
 func (s *Store) sweepFile(name string, swept *Swept) error {
 	path := s.fs.PathJoin(s.incoming(), name)
 	file, err := s.fs.Stat(path)

@@ -8,14 +8,15 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// stretch is the step in which a log is filled with zeros.
+// fillStep is the number of bytes by which a WAL file is filled with zeros in advance.
 const fillStep = 1 << 20
 
 var zeros [64 << 10]byte
 
-// filledLogs is a file system whose logs are logFiles.
+// filledWALs is a file system that opens WAL files as walFiles.
 type filledWALs struct{ vfs.FS }
 
+// newFilledWALs returns storage with walFiles.
 func newFilledWALs(storage vfs.FS) vfs.FS { return filledWALs{storage} }
 
 func (f filledWALs) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
@@ -28,8 +29,8 @@ func (f filledWALs) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs
 
 func (f filledWALs) Unwrap() vfs.FS { return f.FS }
 
-// asLog returns a function that makes a logFile of a file that was opened, if its name
-// is that of a log.
+// asWAL returns a function that wraps a newly opened file in a walFile if its name is
+// that of a WAL.
 func asWAL(name string) func(vfs.File, error) (vfs.File, error) {
 	return func(file vfs.File, err error) (vfs.File, error) {
 		if err != nil || pebblefiles.KindOf(name) != pebblefiles.Log {
@@ -39,20 +40,19 @@ func asWAL(name string) func(vfs.File, error) (vfs.File, error) {
 	}
 }
 
-// A logFile is a log of the database in which there are bytes already where the
-// next records go: a sync of what was written over waits for one write of the
-// disk, and that of a file that grew for the journal of the file system as well.
-// Pebble takes zeros for an end, and uses a log again when it can, so that most
-// are filled once. The disk is told to begin writing before it is asked to be
-// done.
+// A walFile is a WAL file that is filled with zeros ahead of the next records. A sync
+// after overwriting allocated blocks costs one disk write; a sync of a growing file
+// also waits for the journal of the file system. Pebble reads zeros as the end of the
+// WAL and recycles WAL files, so most are filled once. Every writeOut bytes the walFile
+// starts writeback, so that a later sync has less to wait for.
 type walFile struct {
 	vfs.File
-	end          int64 // of what is written
-	writebackEnd int64 // the end of what the disk was told to write
-	filled       int64 // the bytes that there are
+	end          int64 // end of the written records
+	writebackEnd int64 // end of the bytes whose writeback has started
+	filled       int64 // size of the file
 }
 
-// newLogFile returns a log of f, which is written from its beginning on.
+// newWALFile returns a walFile of f, which Pebble writes from its beginning.
 func newWALFile(f vfs.File) *walFile {
 	l := &walFile{File: f}
 	if info, err := f.Stat(); err == nil {
@@ -61,6 +61,7 @@ func newWALFile(f vfs.File) *walFile {
 	return l
 }
 
+// Write appends p. It returns a pebblefiles.ErrSyncFailed if starting writeback fails.
 func (l *walFile) Write(p []byte) (int, error) {
 	l.fill(l.end + int64(len(p)))
 	n, err := l.File.Write(p)
@@ -74,8 +75,8 @@ func (l *walFile) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// fill sees to it that there are bytes up to end. A log that cannot be filled
-// grows as it is written; whether that goes well, the write says.
+// fill allocates the file up to end. If that fails the file grows as it is written, and
+// the write reports a full disk.
 func (l *walFile) fill(end int64) {
 	if end <= l.filled {
 		return
