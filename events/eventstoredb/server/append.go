@@ -16,9 +16,9 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/mapping"
 )
 
-// An appendRequest is an append in either form of the protocol: Append or
+// A clientAppend is an append in either form of the protocol: Append or
 // BatchAppend.
-type appendRequest struct {
+type clientAppend struct {
 	stream  events.Stream
 	expect  expectedRevision
 	records []events.Record
@@ -43,7 +43,7 @@ type proposedEvent interface {
 // addEvent converts an event to a record and adds it to a request. It returns
 // INVALID_ARGUMENT for an invalid event or an append over the limit, and
 // PERMISSION_DENIED for stream metadata that the server refuses.
-func (s *Server) addEvent(ctx context.Context, w *appendRequest, p proposedEvent) error {
+func (s *Server) addEvent(ctx context.Context, w *clientAppend, p proposedEvent) error {
 	id, err := parseUUID(p.GetId())
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (s *Server) addEvent(ctx context.Context, w *appendRequest, p proposedEvent
 }
 
 // authorizeAppend returns PERMISSION_DENIED if a role may not make an append.
-func (s *Server) authorizeAppend(role Role, w appendRequest) error {
+func (s *Server) authorizeAppend(role Role, w clientAppend) error {
 	switch {
 	case s.cfg.writableByOthers(w.stream) && role >= Writer:
 		return nil
@@ -95,7 +95,7 @@ type appendResult struct {
 
 // write makes an append. An append whose records are already in place succeeds
 // again and changes nothing.
-func (s *Server) write(ctx context.Context, w appendRequest) (appendResult, error) {
+func (s *Server) write(ctx context.Context, w clientAppend) (appendResult, error) {
 	if len(w.records) == 0 {
 		return s.checkExpected(ctx, w)
 	}
@@ -120,7 +120,7 @@ type positionStore interface {
 
 // append appends after a length, and returns the position of the last record.
 // If the store is no positionStore, append reads the position back.
-func (s *Server) append(ctx context.Context, w appendRequest, after events.Revision) (events.Position, error) {
+func (s *Server) append(ctx context.Context, w clientAppend, after events.Revision) (events.Position, error) {
 	if store, ok := s.store.(positionStore); ok {
 		return store.Place(ctx, w.stream, after, w.records...)
 	}
@@ -131,14 +131,14 @@ func (s *Server) append(ctx context.Context, w appendRequest, after events.Revis
 }
 
 // position reads the position of the last record of an append after a length.
-func (s *Server) position(ctx context.Context, w appendRequest, after events.Revision) (events.Position, error) {
+func (s *Server) position(ctx context.Context, w clientAppend, after events.Revision) (events.Position, error) {
 	last, err := s.entry(ctx, w.stream, after+events.Revision(len(w.records)))
 	return last.Position, err
 }
 
 // repeatResult returns the result of an append that an earlier call made. A
 // non-nil err, from finding that out, is the result instead.
-func (s *Server) repeatResult(ctx context.Context, w appendRequest, after events.Revision, err error) (appendResult, error) {
+func (s *Server) repeatResult(ctx context.Context, w clientAppend, after events.Revision, err error) (appendResult, error) {
 	var at events.Position
 	if err == nil {
 		at, err = s.position(ctx, w, after)
@@ -148,7 +148,7 @@ func (s *Server) repeatResult(ctx context.Context, w appendRequest, after events
 
 // checkExpected answers an append without events: it only compares the length
 // of the stream with the expected revision.
-func (s *Server) checkExpected(ctx context.Context, w appendRequest) (appendResult, error) {
+func (s *Server) checkExpected(ctx context.Context, w clientAppend) (appendResult, error) {
 	length, err := s.length(ctx, w.stream)
 	if err != nil {
 		return appendResult{}, statusOf(err)
@@ -162,7 +162,7 @@ func (s *Server) checkExpected(ctx context.Context, w appendRequest) (appendResu
 // exactly those entries. If another append comes first, the store reports a
 // conflict, and appendAtEnd looks the IDs up again. An ID that several callers
 // append concurrently is therefore written once.
-func (s *Server) appendAtEnd(ctx context.Context, w appendRequest) (appendResult, error) {
+func (s *Server) appendAtEnd(ctx context.Context, w clientAppend) (appendResult, error) {
 	held, err := s.ids.acquire(ctx, w.stream)
 	if err != nil {
 		return appendResult{}, statusOf(err)
@@ -196,7 +196,7 @@ func (s *Server) appendAtEnd(ctx context.Context, w appendRequest) (appendResult
 // the position of the last one. If it has some of them, the append is a
 // conflict: appending all would duplicate events, and appending the others is
 // not the request. StreamExists is a conflict in an empty stream.
-func (w appendRequest) earlierResult(found map[domain.EventID]events.Header, length events.Revision) (appendResult, bool) {
+func (w clientAppend) earlierResult(found map[domain.EventID]events.Header, length events.Revision) (appendResult, bool) {
 	if w.expect.exists && length == 0 {
 		return appendResult{conflict: true}, true
 	}
@@ -214,7 +214,7 @@ func (w appendRequest) earlierResult(found map[domain.EventID]events.Header, len
 
 // written returns the result of an append that failed with err, or whose last
 // record has a position.
-func (s *Server) written(ctx context.Context, w appendRequest, after events.Revision, at events.Position, err error) (appendResult, error) {
+func (s *Server) written(ctx context.Context, w clientAppend, after events.Revision, at events.Position, err error) (appendResult, error) {
 	if errors.Is(err, events.ErrTooLarge) {
 		return appendResult{}, tooLarge(ctx, s.cfg.MaxAppend, err.Error())
 	}
@@ -225,7 +225,7 @@ func (s *Server) written(ctx context.Context, w appendRequest, after events.Revi
 }
 
 // conflict returns a conflict with the current length of the stream.
-func (s *Server) conflict(ctx context.Context, w appendRequest) (appendResult, error) {
+func (s *Server) conflict(ctx context.Context, w clientAppend) (appendResult, error) {
 	length, err := s.length(ctx, w.stream)
 	return appendResult{conflict: true, length: length}, statusOf(err)
 }
@@ -235,7 +235,7 @@ func (s *Server) conflict(ctx context.Context, w appendRequest) (appendResult, e
 // recognises repeated ledger records, whose fields are all equal. A repeated
 // foreign event has another time, which the server gave it, so isRepeat
 // compares IDs.
-func (s *Server) isRepeat(ctx context.Context, w appendRequest, after events.Revision) (bool, error) {
+func (s *Server) isRepeat(ctx context.Context, w clientAppend, after events.Revision) (bool, error) {
 	if !w.foreign {
 		return false, nil
 	}
@@ -270,11 +270,11 @@ func (s *streamsService) Append(from streams.Streams_AppendServer) error {
 	if o == nil {
 		return status.Error(codes.InvalidArgument, "append: options are required before events")
 	}
-	w := appendRequest{}
+	w := clientAppend{}
 	if w.stream, err = parseStream(o.GetStreamIdentifier()); err != nil {
 		return err
 	}
-	if w.expect, err = expectationOf(o); err != nil {
+	if w.expect, err = parseExpectedRevision(o); err != nil {
 		return err
 	}
 	for {
@@ -304,7 +304,7 @@ func (s *streamsService) Append(from streams.Streams_AppendServer) error {
 }
 
 // expectationOf returns the condition in the options of an append.
-func expectationOf(o *streams.AppendReq_Options) (expectedRevision, error) {
+func parseExpectedRevision(o *streams.AppendReq_Options) (expectedRevision, error) {
 	switch x := o.ExpectedStreamRevision.(type) {
 	case *streams.AppendReq_Options_Revision:
 		after, err := parseRevision(x.Revision)
@@ -320,7 +320,7 @@ func expectationOf(o *streams.AppendReq_Options) (expectedRevision, error) {
 }
 
 // appendResponse encodes the result of an append.
-func appendResponse(w appendRequest, done appendResult) *streams.AppendResp {
+func appendResponse(w clientAppend, done appendResult) *streams.AppendResp {
 	if done.conflict {
 		return &streams.AppendResp{Result: &streams.AppendResp_WrongExpectedVersion_{WrongExpectedVersion: wrongVersion(w.expect, done.length)}}
 	}

@@ -31,7 +31,7 @@ var emptyPB = &emptypb.Empty{}
 
 // A pendingAppend is an append whose events arrive in several messages.
 type pendingAppend struct {
-	appendRequest
+	clientAppend
 	options  *streams.BatchAppendReq_Options
 	deadline time.Time // zero: none
 	err      error     // the first error in its messages; sent as its reply when it is complete
@@ -133,7 +133,7 @@ func (b *batchCall) take(m *streams.BatchAppendReq) error {
 	before := batch.size
 	for _, p := range m.ProposedMessages {
 		if batch.err == nil {
-			batch.err = b.addEvent(b.ctx, &batch.appendRequest, p)
+			batch.err = b.addEvent(b.ctx, &batch.clientAppend, p)
 		}
 	}
 	if batch.err != nil {
@@ -221,7 +221,7 @@ func (b *batchCall) reply(batch *pendingAppend) *streams.BatchAppendResp {
 	reply := batch.echo()
 	done, err := appendResult{}, batch.err
 	if err == nil {
-		err = b.authorizeAppend(b.role, batch.appendRequest)
+		err = b.authorizeAppend(b.role, batch.clientAppend)
 	}
 	if err == nil {
 		done, err = b.writeUntil(batch)
@@ -245,7 +245,7 @@ func (b *batchCall) writeUntil(batch *pendingAppend) (appendResult, error) {
 		ctx, cancel = context.WithTimeout(ctx, batch.deadline.Sub(b.cfg.Now()))
 		defer cancel()
 	}
-	return b.write(ctx, batch.appendRequest)
+	return b.write(ctx, batch.clientAppend)
 }
 
 // echo returns a reply with the stream and the expected position of the

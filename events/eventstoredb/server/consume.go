@@ -47,7 +47,7 @@ func compileFilter(of groups.Filter) (func(events.Header) bool, error) {
 	return f.matches, nil
 }
 
-// A filterExpression makes a group's filter an expression.
+// A filterExpression makes a group's filter a filterClause.
 type filterExpression struct{ groups.Filter }
 
 func (f filterExpression) GetRegex() string    { return f.Regex }
@@ -175,19 +175,19 @@ func (s *persistentService) Read(to persistent.PersistentSubscriptions_ReadServe
 
 // join makes the caller a consumer that holds at most room unacknowledged
 // entries.
-func (s *persistentService) join(ctx context.Context, key groups.Key, room int) (*groups.Consumer, error) {
+func (s *persistentService) join(ctx context.Context, key groups.Key, capacity int) (*groups.Consumer, error) {
 	group, err := s.groups.Group(key)
 	if err != nil {
 		return nil, err
 	}
-	joining := groups.ConsumerConfig{Capacity: room, User: "anonymous", Name: connectionName(ctx)}
+	cfg := groups.ConsumerConfig{Capacity: capacity, User: "anonymous", Name: connectionName(ctx)}
 	if from, ok := peer.FromContext(ctx); ok {
-		joining.From = from.Addr.String()
+		cfg.From = from.Addr.String()
 	}
 	if name, ok := userOf(ctx); ok {
-		joining.User = name
+		cfg.User = name
 	}
-	return group.Join(joining)
+	return group.Join(cfg)
 }
 
 // connectionName returns the name that a client gives its connection, with

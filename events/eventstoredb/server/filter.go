@@ -24,15 +24,15 @@ type filter struct {
 	interval uint64 // entries examined between two checkpoints
 }
 
-// An expression is the part that the filters of all requests have.
-type expression interface {
+// A filterClause is the part that the filters of all requests have in common.
+type filterClause interface {
 	GetRegex() string
 	GetPrefix() []string
 }
 
 // filterOf validates a filter. Only subscriptions have checkpoints.
 func filterOf(o *streams.ReadReq_Options_FilterOptions, live bool) (*filter, error) {
-	var expr expression
+	var expr filterClause
 	var byKind bool
 	switch f := o.GetFilter().(type) {
 	case *streams.ReadReq_Options_FilterOptions_StreamIdentifier:
@@ -60,8 +60,8 @@ func filterOf(o *streams.ReadReq_Options_FilterOptions, live bool) (*filter, err
 	return f, nil
 }
 
-// newFilter validates an expression: an RE2 regular expression, or prefixes.
-func newFilter(byKind bool, expr expression) (*filter, error) {
+// newFilter validates a clause: an RE2 regular expression, or prefixes.
+func newFilter(byKind bool, expr filterClause) (*filter, error) {
 	f := &filter{byKind: byKind, prefixes: expr.GetPrefix()}
 	switch {
 	case expr.GetRegex() != "" && len(f.prefixes) > 0:

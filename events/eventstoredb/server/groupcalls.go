@@ -66,7 +66,7 @@ func parseCreateSource(o *persistent.CreateReq_Options, def *groups.Definition) 
 			return from, missingField("a position, start or end")
 		}
 		if f := option.All.GetFilter(); f != nil {
-			def.Filter, err = groupFilter(f)
+			def.Filter, err = parseGroupFilter(f)
 		}
 		return from, err
 	case *persistent.CreateReq_Options_Stream:
@@ -92,7 +92,7 @@ func parseCreateSource(o *persistent.CreateReq_Options, def *groups.Definition) 
 }
 
 // groupFilter reads a filter by stream or by event type.
-func groupFilter(o *persistent.CreateReq_AllOptions_FilterOptions) (*groups.Filter, error) {
+func parseGroupFilter(o *persistent.CreateReq_AllOptions_FilterOptions) (*groups.Filter, error) {
 	switch f := o.GetFilter().(type) {
 	case *persistent.CreateReq_AllOptions_FilterOptions_StreamIdentifier:
 		return &groups.Filter{Prefixes: f.StreamIdentifier.GetPrefix(), Regex: f.StreamIdentifier.GetRegex()}, nil

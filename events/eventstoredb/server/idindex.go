@@ -50,7 +50,7 @@ func newIDIndex(capacity int) *idIndex {
 type streamIDs struct {
 	index  *idIndex
 	stream events.Stream
-	turn   chan struct{}
+	lock   chan struct{} // has a value while the IDs are acquired
 	length events.Revision
 	end    events.Position // of the entry at length
 	blocks []idBlock
@@ -75,7 +75,7 @@ func (x *idIndex) acquire(ctx context.Context, stream events.Stream) (*streamIDs
 	element, ok := x.mu.byStream[stream]
 	if !ok {
 		name := events.Stream(strings.Clone(string(stream)))
-		s := &streamIDs{index: x, stream: name, turn: make(chan struct{}, 1), cost: streamCost + len(name)}
+		s := &streamIDs{index: x, stream: name, lock: make(chan struct{}, 1), cost: streamCost + len(name)}
 		element = x.mu.used.PushFront(s)
 		x.mu.byStream[name] = element
 		x.mu.bytes += s.cost // also for a caller whose context ends before it acquires
@@ -84,7 +84,7 @@ func (x *idIndex) acquire(ctx context.Context, stream events.Stream) (*streamIDs
 	s := element.Value.(*streamIDs)
 	x.mu.Unlock()
 	select {
-	case s.turn <- struct{}{}:
+	case s.lock <- struct{}{}:
 		return s, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
@@ -94,7 +94,7 @@ func (x *idIndex) acquire(ctx context.Context, stream events.Stream) (*streamIDs
 // release unlocks the IDs for the next caller.
 func (s *streamIDs) release() {
 	s.index.count(s)
-	<-s.turn
+	<-s.lock
 }
 
 // count updates the size of a stream, and evicts other streams while the index

@@ -38,7 +38,7 @@ type passwordChecker struct {
 		workers  int // running workers
 		callers  int // calls that wait for a check
 		waiting  int // checks in queues
-		open     map[digest]*check
+		open     map[digest]*passwordCheck
 		queues   map[netip.Prefix]*checkQueue // one for each network with waiting checks
 		rotation []*checkQueue                // the order of the next checks
 		wrong    [2]map[digest]struct{}       // wrong passwords in two generations, the younger first
@@ -49,13 +49,13 @@ type passwordChecker struct {
 // A checkQueue holds the waiting checks of one network.
 type checkQueue struct {
 	origin netip.Prefix
-	fresh  []*check // of connections without a wrong password, oldest first
-	failed []*check
+	fresh  []*passwordCheck // of connections without a wrong password, oldest first
+	failed []*passwordCheck
 }
 
-// A check is the comparison of one password with one hash, for one or more
+// A passwordCheck is the comparison of one password with one hash, for one or more
 // calls. The checker's mutex guards its fields.
-type check struct {
+type passwordCheck struct {
 	key      digest
 	hash     []byte
 	password string
@@ -70,7 +70,7 @@ type check struct {
 // newPasswordChecker returns a checker that uses up to half of the processors.
 func newPasswordChecker() *passwordChecker {
 	c := &passwordChecker{limit: max(runtime.GOMAXPROCS(0)/2, 1)}
-	c.mu.open, c.mu.queues = map[digest]*check{}, map[netip.Prefix]*checkQueue{}
+	c.mu.open, c.mu.queues = map[digest]*passwordCheck{}, map[netip.Prefix]*checkQueue{}
 	c.mu.wrong = [2]map[digest]struct{}{{}, {}}
 	return c
 }
@@ -99,7 +99,7 @@ func (c *passwordChecker) check(ctx context.Context, from *conns.Conn, key diges
 
 // enter returns the check that a call waits for, which is new or shared. It
 // starts a worker if the pool has room.
-func (c *passwordChecker) enter(from *conns.Conn, key digest, hash []byte, password string) (*check, error) {
+func (c *passwordChecker) enter(from *conns.Conn, key digest, hash []byte, password string) (*passwordCheck, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.isWrongLocked(key) {
@@ -110,7 +110,7 @@ func (c *passwordChecker) enter(from *conns.Conn, key digest, hash []byte, passw
 	}
 	k := c.mu.open[key]
 	if k == nil {
-		k = &check{key: key, hash: hash, password: password, done: make(chan struct{})}
+		k = &passwordCheck{key: key, hash: hash, password: password, done: make(chan struct{})}
 		if from != nil {
 			k.origin = from.Origin()
 		}
@@ -133,7 +133,7 @@ func (c *passwordChecker) enter(from *conns.Conn, key digest, hash []byte, passw
 
 // leave returns the result of a call's check, or the cause of ctx if the check
 // is not done. It removes a waiting check that no other call waits for.
-func (c *passwordChecker) leave(ctx context.Context, from *conns.Conn, k *check) error {
+func (c *passwordChecker) leave(ctx context.Context, from *conns.Conn, k *passwordCheck) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.callers--
@@ -169,7 +169,7 @@ func (c *passwordChecker) work() {
 }
 
 // compare compares a password with its hash, and finishes the check.
-func (c *passwordChecker) compare(k *check) {
+func (c *passwordChecker) compare(k *passwordCheck) {
 	err := bcrypt.CompareHashAndPassword(k.hash, []byte(k.password))
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,7 +181,7 @@ func (c *passwordChecker) compare(k *check) {
 }
 
 // finishLocked sets the result of a check and wakes its callers.
-func (c *passwordChecker) finishLocked(k *check, err error) {
+func (c *passwordChecker) finishLocked(k *passwordCheck, err error) {
 	k.err = err
 	delete(c.mu.open, k.key)
 	close(k.done)
@@ -189,7 +189,7 @@ func (c *passwordChecker) finishLocked(k *check, err error) {
 
 // nextLocked removes the next check from its queue and moves the queue to the
 // end of the rotation. It returns nil if no check waits.
-func (c *passwordChecker) nextLocked() *check {
+func (c *passwordChecker) nextLocked() *passwordCheck {
 	if len(c.mu.rotation) == 0 {
 		return nil
 	}
@@ -210,7 +210,7 @@ func (c *passwordChecker) nextLocked() *check {
 // enqueueLocked adds a check to the queue of its network. If too many checks
 // wait, it first rejects one with ErrBusy: from the same queue if that is full,
 // and otherwise from the longest queue.
-func (c *passwordChecker) enqueueLocked(k *check) {
+func (c *passwordChecker) enqueueLocked(k *passwordCheck) {
 	if q := c.mu.queues[k.origin]; q != nil && q.len() >= maxOriginChecks {
 		c.rejectOldestLocked(q)
 	} else if c.mu.waiting >= maxChecks {
@@ -247,9 +247,9 @@ func (c *passwordChecker) rejectOldestLocked(q *checkQueue) {
 
 // dequeueLocked removes a check from its queue, and an empty queue from the
 // rotation.
-func (c *passwordChecker) dequeueLocked(k *check) {
+func (c *passwordChecker) dequeueLocked(k *passwordCheck) {
 	q := c.mu.queues[k.origin]
-	same := func(other *check) bool { return other == k }
+	same := func(other *passwordCheck) bool { return other == k }
 	q.fresh, q.failed = slices.DeleteFunc(q.fresh, same), slices.DeleteFunc(q.failed, same)
 	c.mu.waiting--
 	if q.len() == 0 {

@@ -19,10 +19,10 @@ import (
 // and not only the first time.
 const CaughtUpEachTime = "ledger-caught-up-each-time"
 
-// A subscription sends the entries of $all or of a stream to one client. The
+// A subscriber sends the entries of $all or of a stream to one client. The
 // goroutine of the handler owns it. It buffers no entries: a client that
 // receives slowly blocks its own subscription in Send, and delays no other.
-type subscription struct {
+type subscriber struct {
 	*readRequest
 	server        *Server
 	cache         *messageCache
@@ -44,7 +44,7 @@ func (s *Server) subscribe(q readRequest, to streams.Streams_ReadServer) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	md, _ := metadata.FromIncomingContext(ctx)
-	sub := &subscription{readRequest: &q, server: s, cache: s.caches.of(q.ids), to: to, everyCaughtUp: len(md.Get(CaughtUpEachTime)) > 0, stop: stop}
+	sub := &subscriber{readRequest: &q, server: s, cache: s.caches.of(q.ids), to: to, everyCaughtUp: len(md.Get(CaughtUpEachTime)) > 0, stop: stop}
 	entries, err := s.followFrom(ctx, sub)
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func (s *Server) subscribe(q readRequest, to streams.Streams_ReadServer) error {
 
 // followFrom returns the entries of a subscription, in order and without end.
 // It leaves the filter to the store, if the store is a pushdownStore.
-func (s *Server) followFrom(ctx context.Context, sub *subscription) (iter.Seq2[events.Entry, error], error) {
+func (s *Server) followFrom(ctx context.Context, sub *subscriber) (iter.Seq2[events.Entry, error], error) {
 	if sub.stream != "" {
 		var err error
 		sub.revision, err = s.startRevision(ctx, sub.readRequest)
@@ -146,7 +146,7 @@ func (s *Server) followStream(ctx context.Context, stream events.Stream, after e
 
 // take sends an entry if the filter matches it, and a checkpoint after each
 // interval of examined entries.
-func (u *subscription) take(ctx context.Context, e events.Entry) error {
+func (u *subscriber) take(ctx context.Context, e events.Entry) error {
 	u.revision = e.Revision
 	if u.filter.matches(e.Header()) {
 		m, err := u.message(ctx, e)
@@ -168,7 +168,7 @@ func (u *subscription) take(ctx context.Context, e events.Entry) error {
 
 // message returns the response for an entry. Subscriptions that have caught up
 // share it, unless the entry is a link.
-func (u *subscription) message(ctx context.Context, e events.Entry) (*streams.ReadResp, error) {
+func (u *subscriber) message(ctx context.Context, e events.Entry) (*streams.ReadResp, error) {
 	if u.caughtUpSent && e.Kind != linkKind {
 		return u.cache.message(e, u.ids)
 	}
@@ -176,7 +176,7 @@ func (u *subscription) message(ctx context.Context, e events.Entry) (*streams.Re
 }
 
 // passed sends a checkpoint that the store reports as due.
-func (u *subscription) passed(at events.Position) {
+func (u *subscriber) passed(at events.Position) {
 	if u.sendErr == nil {
 		u.sendErr = u.checkpoint(at)
 	}
@@ -186,7 +186,7 @@ func (u *subscription) passed(at events.Position) {
 }
 
 // checkpoint sends the position up to which the log was examined.
-func (u *subscription) checkpoint(at events.Position) error {
+func (u *subscriber) checkpoint(at events.Position) error {
 	commit, prepare := at.Parts()
 	m := &streams.ReadResp_Checkpoint{CommitPosition: commit, PreparePosition: prepare}
 	m.ProtoReflect().SetUnknown(u.stamp(3))
@@ -207,7 +207,7 @@ const (
 // caughtUpAt returns the CaughtUp message. It has the revision of the last
 // entry sent for a stream, and the position for $all; neither, if the stream or
 // the log is empty.
-func (u *subscription) caughtUpAt(at events.Position) *streams.ReadResp {
+func (u *subscriber) caughtUpAt(at events.Position) *streams.ReadResp {
 	b := u.stamp(caughtUpTime)
 	switch {
 	case u.stream != "" && u.revision > 0:
@@ -229,7 +229,7 @@ func (u *subscription) caughtUpAt(at events.Position) *streams.ReadResp {
 }
 
 // stamp encodes the server's time as a field.
-func (u *subscription) stamp(field protowire.Number) []byte {
+func (u *subscriber) stamp(field protowire.Number) []byte {
 	now, err := proto.Marshal(timestamppb.New(u.server.cfg.Now()))
 	if err != nil {
 		return nil // the client accepts a message without the time
@@ -238,7 +238,7 @@ func (u *subscription) stamp(field protowire.Number) []byte {
 }
 
 // caughtUp sends CaughtUp, after a checkpoint if the subscription has a filter.
-func (u *subscription) caughtUp(at events.Position) {
+func (u *subscriber) caughtUp(at events.Position) {
 	if u.caughtUpSent && !u.everyCaughtUp || u.sendErr != nil {
 		return
 	}
@@ -254,4 +254,4 @@ func (u *subscription) caughtUp(at events.Position) {
 	}
 }
 
-func (u *subscription) send(m *streams.ReadResp) error { return u.to.Send(m) }
+func (u *subscriber) send(m *streams.ReadResp) error { return u.to.Send(m) }

@@ -291,8 +291,8 @@ func Of(c net.Conn) *Conn {
 	}
 }
 
-// key is the context key of a Conn.
-type key struct{}
+// connKey is the context key of a Conn.
+type connKey struct{}
 
 // NewContext returns a context with the Conn of a connection. It can be the
 // ConnContext of an http.Server.
@@ -301,11 +301,13 @@ func NewContext(ctx context.Context, c net.Conn) context.Context {
 }
 
 // WithConn returns a context with a Conn, which may be nil.
-func WithConn(ctx context.Context, c *Conn) context.Context { return context.WithValue(ctx, key{}, c) }
+func WithConn(ctx context.Context, c *Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, c)
+}
 
 // FromContext returns the Conn in a context, or nil. The methods Authenticated,
 // Failed and HasFailed accept a nil Conn.
 func FromContext(ctx context.Context) *Conn {
-	c, _ := ctx.Value(key{}).(*Conn)
+	c, _ := ctx.Value(connKey{}).(*Conn)
 	return c
 }

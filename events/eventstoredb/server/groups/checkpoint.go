@@ -23,10 +23,10 @@ type Checkpoints interface {
 	Sync(ctx context.Context) error
 }
 
-// A checkpoint is the document that records the progress of a group: every
+// A groupCheckpoint is the document that records the progress of a group: every
 // entry up to the cursor is settled. It has the ID of the event that created
 // the group, since an earlier, deleted group may have had the same key.
-type checkpoint struct {
+type groupCheckpoint struct {
 	Created domain.EventID `json:"created"`
 	Cursor
 }
@@ -42,7 +42,7 @@ func (g *Groups) loadCheckpoint(ctx context.Context, k *groupState) error {
 	if err != nil {
 		return err
 	}
-	m := checkpoint{}
+	m := groupCheckpoint{}
 	if json.Unmarshal(text, &m) != nil || m.Created != k.created {
 		return nil
 	}

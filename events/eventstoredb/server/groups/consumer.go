@@ -86,16 +86,16 @@ func (c *Consumer) leave(why error) {
 	}
 	c.endLocked(why)
 	g.mu.consumers = slices.DeleteFunc(g.mu.consumers, func(other *Consumer) bool { return other == c })
-	var back []*message
+	var returned []*message
 	for _, held := range c.inFlight {
-		back = append(back, held...)
+		returned = append(returned, held...)
 	}
 	c.inFlight, c.count, c.queue = nil, 0, nil
-	slices.SortFunc(back, func(a, b *message) int { return a.entry.Position.Compare(b.entry.Position) })
-	for _, m := range back {
+	slices.SortFunc(returned, func(a, b *message) int { return a.entry.Position.Compare(b.entry.Position) })
+	for _, m := range returned {
 		m.holder = nil
 	}
-	g.mu.waiting = slices.Insert(g.mu.waiting, 0, back...)
+	g.mu.waiting = slices.Insert(g.mu.waiting, 0, returned...)
 	g.dispatchLocked()
 }
 
@@ -229,7 +229,7 @@ func (c *Consumer) deliverLocked(m *message) {
 // takeOverdueLocked removes and returns the messages whose delivery has timed
 // out, latest position first, so that retrying them one by one restores their
 // order. It lowers next to the time until the next timeout.
-func (c *Consumer) takeOverdueLocked(now time.Time, next *time.Duration) (late []*message) {
+func (c *Consumer) takeOverdueLocked(now time.Time, next *time.Duration) (overdue []*message) {
 	for _, held := range c.inFlight {
 		for _, m := range held {
 			switch {
@@ -237,15 +237,15 @@ func (c *Consumer) takeOverdueLocked(now time.Time, next *time.Duration) (late [
 			case m.due.After(now):
 				*next = min(*next, m.due.Sub(now))
 			default:
-				late = append(late, m)
+				overdue = append(overdue, m)
 			}
 		}
 	}
-	for _, m := range late {
+	for _, m := range overdue {
 		c.removeLocked(m)
 	}
-	slices.SortFunc(late, func(a, b *message) int { return b.entry.Position.Compare(a.entry.Position) })
-	return late
+	slices.SortFunc(overdue, func(a, b *message) int { return b.entry.Position.Compare(a.entry.Position) })
+	return overdue
 }
 
 // chooseLocked returns the consumer for an entry by the group's strategy, or

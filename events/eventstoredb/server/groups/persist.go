@@ -178,7 +178,7 @@ func (g *Group) saveCheckpoint(b *recordBatch) error {
 	if b.checkpointed == nil {
 		return nil
 	}
-	data, err := json.Marshal(checkpoint{Created: g.created, Cursor: *b.checkpointed})
+	data, err := json.Marshal(groupCheckpoint{Created: g.created, Cursor: *b.checkpointed})
 	if err != nil {
 		return err
 	}
