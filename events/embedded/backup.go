@@ -399,7 +399,7 @@ func putBackup(storage vfs.FS, dir string, b Backup) error {
 		return err
 	}
 	text := fmt.Appendf(nil, "%s%d\n%s\n", backupTitle, backupFormat, object)
-	return pebblefiles.Put(storage, dir, backupName, fmt.Appendf(text, "%x\n", sha256.Sum256(text)))
+	return pebblefiles.WriteFile(storage, dir, backupName, fmt.Appendf(text, "%x\n", sha256.Sum256(text)))
 }
 
 // readBackup reads the BACKUP file of a folder.

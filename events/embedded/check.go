@@ -102,7 +102,7 @@ func (k *check) run(ctx context.Context) error {
 	if err := k.checkFiles(ctx); err != nil {
 		return err
 	}
-	k.db, err = openReadOnly(pebblefiles.Around(pebblefiles.ReadOnly(k.FS), k.damages), k.FS.PathJoin(k.dir, logName))
+	k.db, err = openReadOnly(pebblefiles.ReportDamages(pebblefiles.ReadOnly(k.FS), k.damages), k.FS.PathJoin(k.dir, logName))
 	if err != nil {
 		k.report(Finding{File: logName, Detail: "the database cannot be opened: " + err.Error()})
 		k.flush()

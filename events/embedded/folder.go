@@ -322,7 +322,7 @@ func (f *folder) acquire(ctx context.Context, logger *slog.Logger) (err error) {
 	if _, ok := errors.AsType[*fs.PathError](err); ok || ctx.Err() != nil {
 		return fmt.Errorf("open store %s: %w", f.dir, err)
 	}
-	if errors.Is(err, pebblefiles.ErrRead) {
+	if errors.Is(err, pebblefiles.ErrReading) {
 		return fmt.Errorf("open store %s: %w by processes that read it, for %v now%s: end them first, or name another store",
 			f.dir, events.ErrInUse, pebblefiles.LockWait, numbers(pebblefiles.Users(f.path(lockName))))
 	}

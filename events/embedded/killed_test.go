@@ -111,7 +111,7 @@ func TestFlippedBitInAKilledStoreIsNoSilentLoss(t *testing.T) {
 	kinds := map[string][]string{} // names of files
 	for name, text := range whole {
 		if len(text) > 0 {
-			kind, _, _ := strings.Cut(filestest.Place(name, []byte(text), 0), ",")
+			kind, _, _ := strings.Cut(filestest.Describe(name, []byte(text), 0), ",")
 			kinds[kind] = append(kinds[kind], name)
 		}
 	}
@@ -128,11 +128,11 @@ func TestFlippedBitInAKilledStoreIsNoSilentLoss(t *testing.T) {
 		at, bit := rng.IntN(len(whole[name])), rng.IntN(8)
 		if i%8 == 0 { // where the last record is
 			end := sort.Search(len(whole[name]), func(at int) bool {
-				return strings.HasSuffix(filestest.Place(name, []byte(whole[name]), at), "behind the end")
+				return strings.HasSuffix(filestest.Describe(name, []byte(whole[name]), at), "behind the end")
 			})
 			at = max(0, end-1-rng.IntN(700))
 		}
-		place := filestest.Place(name, []byte(whole[name]), at) + " (" + vfs.Default.PathBase(name) + ")"
+		place := filestest.Describe(name, []byte(whole[name]), at) + " (" + vfs.Default.PathBase(name) + ")"
 		row := table[place]
 		told, err := afterKill(t, withFlip(t, whole, name, at, bit), truth)
 		switch {
@@ -226,8 +226,8 @@ func TestAHoleInTheLogOfAKilledStoreIsReported(t *testing.T) {
 			from := rng.IntN(len(text))
 			holed := maps.Clone(whole)
 			holed[name] = text[:from] + strings.Repeat("\x00", min(512, len(text)-from)) + text[min(from+512, len(text)):]
-			place := filestest.Place(name, []byte(text), from)
-			if _, err := afterKill(t, withFlip(t, holed, "", 0, 0), truth); err != nil && !strings.HasSuffix(place, filestest.Last) {
+			place := filestest.Describe(name, []byte(text), from)
+			if _, err := afterKill(t, withFlip(t, holed, "", 0, 0), truth); err != nil && !strings.HasSuffix(place, filestest.LastRecord) {
 				t.Errorf("%s, 512 bytes from %d on (%s): %v", name, from, place, err)
 			}
 		}

@@ -243,7 +243,7 @@ func (r *restoreRun) begin() error {
 	for _, c := range r.made.Files {
 		text = fmt.Appendf(text, "%q\n", c.Path)
 	}
-	return pebblefiles.Put(r.fs, r.dst, restoringName, text)
+	return pebblefiles.WriteFile(r.fs, r.dst, restoringName, text)
 }
 
 // copyAll writes the files, and checks what they hold. FORMAT comes last: until

@@ -107,15 +107,15 @@ func List(storage vfs.FS, dir string) ([]File, error) {
 // one. A file that cannot be read is damaged. Values of records that are kept
 // apart in a blob file are left to who reads them. An error, once and last, is
 // the context's or that of a folder that cannot be listed. Told, if not nil, is
-// told the bytes of each file that was read.
-func Check(ctx context.Context, storage vfs.FS, dir string, told func(bytes int64)) iter.Seq2[*Damage, error] {
+// progress the bytes of each file that was read.
+func Check(ctx context.Context, storage vfs.FS, dir string, progress func(bytes int64)) iter.Seq2[*Damage, error] {
 	return func(yield func(*Damage, error) bool) {
 		list, err := List(storage, dir)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		damages, err := broken(storage, dir, list)
+		damages, err := sealDamages(storage, dir, list)
 		if err != nil {
 			damages = append(damages, asDamage(sealName, err))
 		}
@@ -125,8 +125,8 @@ func Check(ctx context.Context, storage vfs.FS, dir string, told func(bytes int6
 				return
 			}
 			damages = append(damages, checkFile(ctx, storage, dir, f)...)
-			if told != nil {
-				told(f.Bytes)
+			if progress != nil {
+				progress(f.Bytes)
 			}
 			for _, d := range damages {
 				if !yield(d, nil) {
@@ -189,7 +189,7 @@ func checkTable(ctx context.Context, storage vfs.FS, path string, f File) (damag
 		value := make([]byte, b.Length+block.TrailerLen)
 		if err := readable.ReadAt(ctx, value, int64(b.Offset)); err != nil {
 			damages = append(damages, &Damage{f.Name, int64(b.Offset), int64(len(value)), err.Error()})
-		} else if !sound(value) {
+		} else if !intactBlock(value) {
 			damages = append(damages, &Damage{f.Name, int64(b.Offset), int64(len(value)), "a block does not match its sum"})
 		}
 	}
@@ -213,10 +213,10 @@ func blocksOf(l *sstable.Layout) []block.Handle {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sound reports whether a block matches the sum behind it: the CRC-32C of its
+// intactBlock reports whether a block matches the sum behind it: the CRC-32C of its
 // bytes and its type, turned and added to as LevelDB's format has it. Pebble's
 // own check would go on to look for the bit that flipped, which takes long.
-func sound(value []byte) bool {
+func intactBlock(value []byte) bool {
 	body, want := value[:len(value)-4], binary.LittleEndian.Uint32(value[len(value)-4:])
 	c := crc32.Checksum(body, castagnoli)
 	return bits.RotateLeft32(c, 17)+0xa282ead8 == want
@@ -225,7 +225,7 @@ func sound(value []byte) bool {
 // checkLog reads a log or a manifest to its end. An end that a power cut may
 // have torn is damage only in a manifest.
 func checkLog(storage vfs.FS, path string, f File) []*Damage {
-	tear, err := tearOf(storage, path)
+	tear, err := tearInFile(storage, path)
 	if err != nil {
 		return []*Damage{asDamage(f.Name, err)}
 	}
@@ -238,7 +238,7 @@ func checkLog(storage vfs.FS, path string, f File) []*Damage {
 // checkOptions looks whether the options that a database was opened with can be
 // read.
 func checkOptions(storage vfs.FS, path string, f File) []*Damage {
-	text, err := read(storage, path)
+	text, err := readFile(storage, path)
 	if err == nil {
 		o := &pebble.Options{}
 		o.EnsureDefaults()
@@ -250,7 +250,7 @@ func checkOptions(storage vfs.FS, path string, f File) []*Damage {
 	return nil
 }
 
-func read(storage vfs.FS, path string) ([]byte, error) {
+func readFile(storage vfs.FS, path string) ([]byte, error) {
 	file, err := storage.Open(path)
 	if err != nil {
 		return nil, err

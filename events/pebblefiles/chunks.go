@@ -85,7 +85,7 @@ func (f chunkFile) chunkAt(at int) (c chunk, ok bool) {
 	}
 	encoding := b[encodingAt]
 	header, length := headerLen(encoding), int(binary.LittleEndian.Uint16(b[4:]))
-	if header == 0 || header+length > len(b) || !f.owns(encoding, b) || checksumOf(b[encodingAt:header+length]) != binary.LittleEndian.Uint32(b) {
+	if header == 0 || header+length > len(b) || !f.owns(encoding, b) || maskedChecksum(b[encodingAt:header+length]) != binary.LittleEndian.Uint32(b) {
 		return chunk{}, false
 	}
 	c = chunk{kind: encoding % 4, payload: b[header : header+length], end: at + header + length}
@@ -95,14 +95,14 @@ func (f chunkFile) chunkAt(at int) (c chunk, ok bool) {
 	return c, true
 }
 
-// checksumOf is the sum in a chunk's header: a CRC-32C, turned and added to as
+// maskedChecksum is the sum in a chunk's header: a CRC-32C, turned and added to as
 // LevelDB's format has it.
-func checksumOf(b []byte) uint32 {
+func maskedChecksum(b []byte) uint32 {
 	return bits.RotateLeft32(crc32.Checksum(b, castagnoli), 17) + 0xa282ead8
 }
 
-// crcOf returns the CRC-32C of which a sum was made.
-func crcOf(sum uint32) uint32 { return bits.RotateLeft32(sum-0xa282ead8, -17) }
+// unmask returns the CRC-32C of which a sum was made.
+func unmask(sum uint32) uint32 { return bits.RotateLeft32(sum-0xa282ead8, -17) }
 
 // padding reports whether the rest of a block, which begins with a zero header,
 // is what a writer leaves where no further chunk fits.
@@ -123,10 +123,10 @@ func zeroHeader(b []byte) bool {
 	return binary.LittleEndian.Uint32(b) == 0 && binary.LittleEndian.Uint16(b[4:]) == 0 && b[encodingAt] == 0
 }
 
-// oneBitOff reports whether what lies at an offset becomes a whole chunk, or the
+// oneBitFlipped reports whether what lies at an offset becomes a whole chunk, or the
 // padding of a block, when one bit of it is flipped. A write that a power cut
 // tore does not: it lacks sectors.
-func (f chunkFile) oneBitOff(at int) bool {
+func (f chunkFile) oneBitFlipped(at int) bool {
 	b := f.data[at:f.blockEnd(at)]
 	if len(b) < chunkHeader {
 		return false
@@ -141,25 +141,25 @@ func (f chunkFile) oneBitOff(at int) bool {
 		}
 	}
 	encoding, length := b[encodingAt], binary.LittleEndian.Uint16(b[4:])
-	if f.oneBitOffAs(b, encoding, length, true) {
+	if f.oneBitFlippedAs(b, encoding, length, true) {
 		return true
 	}
 	for bit := range 8 {
-		if f.oneBitOffAs(b, encoding^1<<bit, length, false) {
+		if f.oneBitFlippedAs(b, encoding^1<<bit, length, false) {
 			return true
 		}
 	}
 	for bit := range 16 {
-		if f.oneBitOffAs(b, encoding, length^1<<bit, false) {
+		if f.oneBitFlippedAs(b, encoding, length^1<<bit, false) {
 			return true
 		}
 	}
 	return false
 }
 
-// oneBitOffAs reports whether a chunk with an encoding and a length is there.
+// oneBitFlippedAs reports whether a chunk with an encoding and a length is there.
 // If search is true, one bit elsewhere in it may be flipped.
-func (f chunkFile) oneBitOffAs(b []byte, encoding byte, length uint16, search bool) bool {
+func (f chunkFile) oneBitFlippedAs(b []byte, encoding byte, length uint16, search bool) bool {
 	header := headerLen(encoding)
 	if header == 0 || header+int(length) > len(b) || (header == chunkHeader) != f.manifest {
 		return false
@@ -168,14 +168,14 @@ func (f chunkFile) oneBitOffAs(b []byte, encoding byte, length uint16, search bo
 	numbered := func() bool {
 		return f.manifest || binary.LittleEndian.Uint32(body[logNumberAt-encodingAt:]) == f.number
 	}
-	found, want := checksumOf(body), binary.LittleEndian.Uint32(b)
+	found, want := maskedChecksum(body), binary.LittleEndian.Uint32(b)
 	if !search {
 		return found == want && numbered()
 	}
 	if numbered() && bits.OnesCount32(found^want) == 1 {
 		return true
 	}
-	at, bit, ok := flippedBit(body, crcOf(want))
+	at, bit, ok := flippedBit(body, unmask(want))
 	if !ok {
 		return false
 	}

@@ -2,7 +2,7 @@
 //
 // [Check] reads every file of a closed database from its beginning to its end
 // and yields each [Damage], with its place in the file. [ReadOnly] is a file
-// system through which a database is opened and nothing is changed; [Around] is
+// system through which a database is opened and nothing is changed; [ReportDamages] is
 // one that answers a read of what is damaged with the Damage, so that a reader
 // can go on with what is whole.
 //

@@ -25,7 +25,7 @@ func filesOf(t testing.TB, storage vfs.FS, dir string) map[string]string {
 		t.Fatal(err)
 	}
 	for _, f := range list {
-		text, err := read(storage, storage.PathJoin(dir, f.Name))
+		text, err := readFile(storage, storage.PathJoin(dir, f.Name))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -36,9 +36,9 @@ func use(t testing.TB, storage vfs.FS, do func(*pebble.DB) error) {
 
 func change(t testing.TB, storage vfs.FS, name string, do func([]byte) []byte) {
 	t.Helper()
-	text, err := read(storage, "db/"+name)
+	text, err := readFile(storage, "db/"+name)
 	if err == nil {
-		err = Put(storage, "db", name, do(text))
+		err = WriteFile(storage, "db", name, do(text))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -61,10 +61,10 @@ func TestASealIsTakenAwayOnlyFromWhatWasSealed(t *testing.T) {
 	flip := func(text []byte) []byte { text[len(text)/2] ^= 1; return text }
 	longer := func(text []byte) []byte { return append(text, 0) }
 	for _, f := range list {
-		if !sealed(f.Name) && f.Name != sealName {
+		if !isSealed(f.Name) && f.Name != sealName {
 			continue
 		}
-		whole, err := read(storage, "db/"+f.Name)
+		whole, err := readFile(storage, "db/"+f.Name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +88,7 @@ func TestASealIsTakenAwayOnlyFromWhatWasSealed(t *testing.T) {
 		if _, err := Unseal(storage, "db"); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "missing") {
 			t.Errorf("Unseal without %s = %v, want %v", f.Name, err, ErrDamaged)
 		}
-		if err := Put(storage, "db", f.Name, whole); err != nil {
+		if err := WriteFile(storage, "db", f.Name, whole); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -148,7 +148,7 @@ func TestASealTellsATableFromAnotherOfItsLength(t *testing.T) {
 	if err := Seal(storage, "db", 1); err != nil {
 		t.Fatal(err)
 	}
-	exchanged, err := read(other, "db/"+mine[0].Name)
+	exchanged, err := readFile(other, "db/"+mine[0].Name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestCheckNamesTheBlock(t *testing.T) {
 		if len(found) != 1 || found[0].File != f.Name || found[0].Offset != 0 || found[0].Length == 0 {
 			t.Fatalf("found %v, want the first block of %s", found, f.Name)
 		}
-		file, err := Around(storage, found).Open("db/" + f.Name)
+		file, err := ReportDamages(storage, found).Open("db/" + f.Name)
 		if err != nil {
 			t.Fatal(err)
 		}

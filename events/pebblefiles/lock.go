@@ -26,7 +26,7 @@ var Disk vfs.FS = disk{vfs.Default}
 // another case, it is the same device and inode. A lock that belongs to the
 // process does not keep the process itself out, and is lost when any handle of
 // the file is closed; and a lock file that was removed keeps nobody out.
-var locked struct {
+var lockedFolders struct {
 	sync.Mutex
 	folders []fs.FileInfo
 }
@@ -34,20 +34,20 @@ var locked struct {
 // Lock locks a file for a writer, and makes it if it is not there. Two files of one
 // folder are not locked at once.
 func (d disk) Lock(path string) (io.Closer, error) {
-	locked.Lock()
-	defer locked.Unlock()
+	lockedFolders.Lock()
+	defer lockedFolders.Unlock()
 	folder, err := os.Stat(filepath.Dir(path))
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(locked.folders, func(f fs.FileInfo) bool { return os.SameFile(f, folder) }) {
+	if slices.ContainsFunc(lockedFolders.folders, func(f fs.FileInfo) bool { return os.SameFile(f, folder) }) {
 		return nil, fmt.Errorf("%w in this process", ErrLocked)
 	}
 	lock, err := d.lock(path)
 	if err != nil {
 		return nil, err
 	}
-	locked.folders = append(locked.folders, folder)
+	lockedFolders.folders = append(lockedFolders.folders, folder)
 	return lockedFolder{lock, folder}, nil
 }
 
@@ -58,23 +58,23 @@ type lockedFolder struct {
 }
 
 func (l lockedFolder) Close() error {
-	locked.Lock()
-	defer locked.Unlock()
-	locked.folders = slices.DeleteFunc(locked.folders, func(f fs.FileInfo) bool { return os.SameFile(f, l.folder) })
+	lockedFolders.Lock()
+	defer lockedFolders.Unlock()
+	lockedFolders.folders = slices.DeleteFunc(lockedFolders.folders, func(f fs.FileInfo) bool { return os.SameFile(f, l.folder) })
 	return l.Closer.Close()
 }
 
 // The errors of a lock that cannot be had now. Neither is about the lock file
 // itself; an error that is, is an *fs.PathError.
 var (
-	ErrLocked = errors.New("it is open already")
-	ErrRead   = errors.New("other processes are reading it")
+	ErrLocked  = errors.New("it is open already")
+	ErrReading = errors.New("other processes are reading it")
 )
 
 // The timing of a writer that waits for readers.
 const (
-	lockPause = 5 * time.Millisecond
-	lockTell  = time.Second // after which waiting is announced
+	lockPause  = 5 * time.Millisecond
+	lockNotice = time.Second // after which waiting is announced
 )
 
 // LockWait is how long a writer waits for readers.
@@ -94,13 +94,13 @@ func Lock(ctx context.Context, storage vfs.FS, path string, waiting func()) (io.
 	}()
 	for {
 		lock, err := storage.Lock(path)
-		if err == nil || !errors.Is(err, ErrRead) || time.Since(began) > LockWait {
+		if err == nil || !errors.Is(err, ErrReading) || time.Since(began) > LockWait {
 			return lock, err
 		}
-		if s, ok := storage.(sharer); ok && announced == nil {
+		if s, ok := storage.(sharedLocker); ok && announced == nil {
 			announced = s.announce(path)
 		}
-		if !told && time.Since(began) > lockTell {
+		if !told && time.Since(began) > lockNotice {
 			waiting()
 			told = true
 		}
@@ -115,7 +115,7 @@ func Lock(ctx context.Context, storage vfs.FS, path string, waiting func()) (io.
 }
 
 // A sharer is a file system whose locks readers can share.
-type sharer interface {
+type sharedLocker interface {
 	lockShared(path string) (io.Closer, error)
 	announce(path string) io.Closer // of a writer that waits; nil: it cannot
 }
@@ -126,7 +126,7 @@ type sharer interface {
 // out then. A file system other than [Disk], and Disk on other systems than Linux,
 // gives the lock to one reader at a time.
 func LockShared(storage vfs.FS, path string) (lock io.Closer, err error) {
-	if s, ok := storage.(sharer); ok {
+	if s, ok := storage.(sharedLocker); ok {
 		lock, err = s.lockShared(path)
 	} else if _, err = storage.Stat(path); err == nil {
 		if lock, err = storage.Lock(path); err != nil {

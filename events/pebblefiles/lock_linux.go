@@ -78,7 +78,7 @@ func (disk) lockShared(path string) (io.Closer, error) {
 		if err = lockFile(file, syscall.F_RDLCK); err == nil {
 			return file, nil
 		}
-		if !errors.Is(err, ErrRead) {
+		if !errors.Is(err, ErrReading) {
 			break
 		}
 	}
@@ -127,7 +127,7 @@ func lockFile(file *os.File, kind int16) error {
 func readersOrWriter(file *os.File) error {
 	found := syscall.Flock_t{Type: syscall.F_RDLCK, Len: waitingByte}
 	if err := syscall.FcntlFlock(file.Fd(), getLock, &found); err == nil && found.Type != syscall.F_WRLCK {
-		return ErrRead
+		return ErrReading
 	}
 	return ErrLocked
 }

@@ -25,25 +25,25 @@ func TestAFolderIsLockedOnceByWhateverName(t *testing.T) {
 	if err := os.Link(filepath.Join(dir, "lock"), filepath.Join(copied, "lock")); err != nil {
 		t.Fatal(err)
 	}
-	refused := func(path, name string) {
+	errReadOnly := func(path, name string) {
 		t.Helper()
 		if second, err := Disk.Lock(path); !errors.Is(err, ErrLocked) {
 			t.Errorf("Lock through %s = %v, %v; want %v", name, second, err, ErrLocked)
 		}
 	}
-	refused(filepath.Join(dir, "lock"), "its name")
-	refused(filepath.Join(link, "lock"), "a symbolic link")
-	refused(filepath.Join(dir, "..", "link", ".", "lock"), "another path")
+	errReadOnly(filepath.Join(dir, "lock"), "its name")
+	errReadOnly(filepath.Join(link, "lock"), "a symbolic link")
+	errReadOnly(filepath.Join(dir, "..", "link", ".", "lock"), "another path")
 	if here, err := os.Getwd(); err == nil {
 		if relative, err := filepath.Rel(here, dir); err == nil {
-			refused(filepath.Join(relative, "lock"), "a relative path")
+			errReadOnly(filepath.Join(relative, "lock"), "a relative path")
 		}
 	}
-	refused(filepath.Join(copied, "lock"), "a hard link of the lock")
+	errReadOnly(filepath.Join(copied, "lock"), "a hard link of the lock")
 	if err := os.Remove(filepath.Join(dir, "lock")); err != nil {
 		t.Fatal(err)
 	}
-	refused(filepath.Join(dir, "lock"), "a lock file made anew")
+	errReadOnly(filepath.Join(dir, "lock"), "a lock file made anew")
 	if err := lock.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func Seal(storage vfs.FS, dir string, end uint64) error {
 	if err != nil {
 		return fmt.Errorf("seal %s: %w", dir, err)
 	}
-	if err := Put(storage, dir, sealName, text); err != nil {
+	if err := WriteFile(storage, dir, sealName, text); err != nil {
 		return fmt.Errorf("seal %s: %w", dir, err)
 	}
 	return nil
@@ -50,7 +50,7 @@ func sealOf(storage vfs.FS, dir string, end uint64) ([]byte, error) {
 	}
 	text := sealBegin(end)
 	for _, f := range list {
-		if !sealed(f.Name) {
+		if !isSealed(f.Name) {
 			continue
 		}
 		sum, err := sumOf(storage, dir, f)
@@ -68,8 +68,8 @@ func sealEnd(text []byte) []byte {
 	return fmt.Appendf(text, "sum %08x\n", crc32.Checksum(text, castagnoli))
 }
 
-// sealed reports whether a seal covers a file with a name.
-func sealed(name string) bool {
+// isSealed reports whether a seal covers a file with a name.
+func isSealed(name string) bool {
 	return name != "LOCK" && name != sealName && !strings.HasSuffix(name, ".new") && !strings.ContainsAny(name, " \n")
 }
 
@@ -98,22 +98,22 @@ func sumOf(storage vfs.FS, dir string, f File) (string, error) {
 // opened the database since that does not know of seals, only the number counts.
 // A version of the files that is not known is an [ErrNewerVersion].
 func Unseal(storage vfs.FS, dir string) (end uint64, err error) {
-	end, ok, err := heldTo(storage, dir)
+	end, ok, err := compareSeal(storage, dir)
 	if err != nil || !ok {
 		return 0, err
 	}
-	return end, Put(storage, dir, sealName, sealEnd(sealBegin(end)))
+	return end, WriteFile(storage, dir, sealName, sealEnd(sealBegin(end)))
 }
 
 // Intact compares the folder of a database with its seal, as Unseal does, and
 // leaves the seal where it is: for a reader.
 func Intact(storage vfs.FS, dir string) (end uint64, err error) {
-	end, _, err = heldTo(storage, dir)
+	end, _, err = compareSeal(storage, dir)
 	return end, err
 }
 
-// heldTo compares a folder with its seal, and reports whether there is one.
-func heldTo(storage vfs.FS, dir string) (end uint64, ok bool, err error) {
+// compareSeal compares a folder with its seal, and reports whether there is one.
+func compareSeal(storage vfs.FS, dir string) (end uint64, ok bool, err error) {
 	if err := CheckVersion(storage, dir); err != nil {
 		return 0, false, err
 	}
@@ -124,7 +124,7 @@ func heldTo(storage vfs.FS, dir string) (end uint64, ok bool, err error) {
 	if err != nil {
 		return 0, false, err
 	}
-	text, err := read(storage, storage.PathJoin(dir, sealName))
+	text, err := readFile(storage, storage.PathJoin(dir, sealName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, false, nil
 	}
@@ -142,7 +142,7 @@ func heldTo(storage vfs.FS, dir string) (end uint64, ok bool, err error) {
 // that can be read, and whether the database was closed in order when it was used
 // last. It changes nothing.
 func Sealed(storage vfs.FS, dir string) (end uint64, closed bool) {
-	text, err := read(storage, storage.PathJoin(dir, sealName))
+	text, err := readFile(storage, storage.PathJoin(dir, sealName))
 	if err != nil {
 		return 0, false
 	}
@@ -154,9 +154,9 @@ func Sealed(storage vfs.FS, dir string) (end uint64, closed bool) {
 	return end, err == nil && !outdated(list, lines)
 }
 
-// broken returns what differs from the seal, if there is one.
-func broken(storage vfs.FS, dir string, list []File) ([]*Damage, error) {
-	text, err := read(storage, storage.PathJoin(dir, sealName))
+// sealDamages returns what differs from the seal, if there is one.
+func sealDamages(storage vfs.FS, dir string, list []File) ([]*Damage, error) {
+	text, err := readFile(storage, storage.PathJoin(dir, sealName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -198,17 +198,17 @@ func compare(storage vfs.FS, dir string, list []File, text []byte) (uint64, []*D
 		if f.Kind == Table && (sum == noSum || want.sum == noSum) {
 			continue // a seal of format 1, or a block that cannot be read, which its reader finds
 		}
-		if sum != want.sum && !(f.Kind == Table && rotten(storage, dir, f)) {
+		if sum != want.sum && !(f.Kind == Table && hasDamagedBlock(storage, dir, f)) {
 			damages = append(damages, &Damage{f.Name, -1, 0, "it is not as it was when the store was closed: its sum is " + sum + ", not " + want.sum})
 		}
 	}
 	return end, damages, nil
 }
 
-// rotten reports whether blocks of a table do not match their sums. Such a table
+// hasDamagedBlock reports whether blocks of a table do not match their sums. Such a table
 // is the one that was sealed: whoever reads those blocks is told, and can read the
 // others.
-func rotten(storage vfs.FS, dir string, f File) bool {
+func hasDamagedBlock(storage vfs.FS, dir string, f File) bool {
 	return len(checkTable(context.Background(), storage, storage.PathJoin(dir, f.Name), f)) > 0
 }
 
@@ -276,7 +276,7 @@ func parseSeal(text []byte) (end uint64, lines []sealLine, err error) {
 }
 
 // Put writes a file in a folder, whole and durable, in place of what was there.
-func Put(storage vfs.FS, dir, name string, content []byte) error {
+func WriteFile(storage vfs.FS, dir, name string, content []byte) error {
 	path := storage.PathJoin(dir, name)
 	file, err := storage.Create(path+".new", vfs.WriteCategoryUnspecified)
 	if err != nil {

@@ -30,28 +30,28 @@ func (t *Tear) Damage() *Damage {
 	return &Damage{File: t.File, Offset: t.Offset, Why: why}
 }
 
-// tearIn reads a log or a manifest as Pebble does, to where Pebble stops, and
+// findTear reads a log or a manifest as Pebble does, to where Pebble stops, and
 // looks behind that. It returns nil where nothing of it can be damaged.
-func tearIn(name string, f chunkFile) *Tear {
+func findTear(name string, f chunkFile) *Tear {
 	t := &Tear{File: name}
 	var at int
-	at, t.Before, t.why = f.readOn()
+	at, t.Before, t.why = f.readRecords()
 	t.Offset = int64(at)
-	t.Certain = at < len(f.data) && f.oneBitOff(at)
+	t.Certain = at < len(f.data) && f.oneBitFlipped(at)
 	if t.Certain {
 		t.why += ", in which one bit is flipped"
 	}
-	f.search(t)
+	f.searchBehind(t)
 	if t.Certain || len(t.Behind) > 0 || f.manifest && at < len(f.data) {
 		return t
 	}
 	return nil
 }
 
-// readOn returns the offset at which Pebble stops reading, the records before
+// readRecords returns the offset at which Pebble stops reading, the records before
 // it, and what is there.
-func (f chunkFile) readOn() (at int, records [][]byte, why string) {
-	var open assembly
+func (f chunkFile) readRecords() (at int, records [][]byte, why string) {
+	var open assembler
 	begun := 0 // where the record begins that is open
 	for at < len(f.data) {
 		rest := f.data[at:f.blockEnd(at)]
@@ -84,10 +84,10 @@ func (f chunkFile) readOn() (at int, records [][]byte, why string) {
 	return at, records, "it cannot be read further"
 }
 
-// search looks behind the tear for chunks of this file, from wherever one may
+// searchBehind looks behind the tear for chunks of this file, from wherever one may
 // begin: the damage may hide how long a chunk is.
-func (f chunkFile) search(t *Tear) {
-	var open assembly
+func (f chunkFile) searchBehind(t *Tear) {
+	var open assembler
 	next := int(t.Offset) + 1
 	for at := next; at+chunkHeader <= len(f.data); {
 		if header := headerLen(f.data[at+encodingAt]); header == 0 || (header == chunkHeader) != f.manifest {
@@ -100,7 +100,7 @@ func (f chunkFile) search(t *Tear) {
 			continue
 		}
 		if at != next && !f.gap(next, at) {
-			open = assembly{}
+			open = assembler{}
 		}
 		if c.synced > uint64(t.Offset) && c.synced <= uint64(at) {
 			t.Certain = true
@@ -119,14 +119,14 @@ func (f chunkFile) gap(from, to int) bool {
 	return to%blockLen == 0 && len(rest) < syncedHeader && (len(rest) < chunkHeader || padding(rest))
 }
 
-// An assembly is a record of which the first chunks were read.
-type assembly struct {
+// An assembler is a record of which the first chunks were read.
+type assembler struct {
 	parts []byte // nil: none was
 }
 
 // add adds a chunk, and returns the record if it is whole with it. A chunk that
 // does not follow the one before is left out, as Pebble does.
-func (r *assembly) add(c chunk) []byte {
+func (r *assembler) add(c chunk) []byte {
 	switch {
 	case c.kind == fullChunk:
 		r.parts = nil
@@ -144,9 +144,9 @@ func (r *assembly) add(c chunk) []byte {
 	return nil
 }
 
-// tearOf reads a log or a manifest and returns its Tear, or nil. A file that is
+// tearInFile reads a log or a manifest and returns its Tear, or nil. A file that is
 // neither has none.
-func tearOf(storage vfs.FS, path string) (*Tear, error) {
+func tearInFile(storage vfs.FS, path string) (*Tear, error) {
 	name := storage.PathBase(path)
 	f := chunkFile{manifest: KindOf(name) == Manifest}
 	if !f.manifest {
@@ -157,10 +157,10 @@ func tearOf(storage vfs.FS, path string) (*Tear, error) {
 		f.number = uint32(number)
 	}
 	var err error
-	if f.data, err = read(storage, path); err != nil {
+	if f.data, err = readFile(storage, path); err != nil {
 		return nil, err
 	}
-	return tearIn(name, f), nil
+	return findTear(name, f), nil
 }
 
 // A Replay is a file system to open a database with. It looks into each log and
@@ -183,15 +183,15 @@ func (r *Replay) Done() { r.done.Store(true) }
 // Open is the file system's. It returns what judge did.
 func (r *Replay) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
 	if !r.done.Load() {
-		if err := r.look(name); err != nil {
+		if err := r.inspect(name); err != nil {
 			return nil, err
 		}
 	}
 	return r.FS.Open(name, options...)
 }
 
-func (r *Replay) look(name string) error {
-	tear, err := tearOf(r.FS, name)
+func (r *Replay) inspect(name string) error {
+	tear, err := tearInFile(r.FS, name)
 	if err != nil || tear == nil {
 		return nil // what cannot be read, Pebble finds as well
 	}

@@ -150,7 +150,7 @@ func (k *checker) checkFiles(ctx context.Context, list []pebblefiles.File) error
 // open opens the database read-only over the damaged blocks, so that Pebble skips them.
 func (k *checker) open() (err error) {
 	k.db, err = pebble.Open(k.dir, &pebble.Options{
-		FS: pebblefiles.Around(pebblefiles.ReadOnly(k.fs), k.damages), ReadOnly: true, ErrorIfNotExists: true, Logger: pebblefiles.NewFailStopFS(k.fs, pebblefiles.FailStopOptions{}),
+		FS: pebblefiles.ReportDamages(pebblefiles.ReadOnly(k.fs), k.damages), ReadOnly: true, ErrorIfNotExists: true, Logger: pebblefiles.NewFailStopFS(k.fs, pebblefiles.FailStopOptions{}),
 		FormatMajorVersion: pebblefiles.FormatVersion,
 		EventListener:      &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}},
 	})

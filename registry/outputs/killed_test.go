@@ -72,7 +72,7 @@ func TestFlippedBitInAKilledStoreIsNoSilentLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		whole[name] = bytes.Clone(p)
-		kind, _, _ := strings.Cut(filestest.Place(name, p, 0), ",")
+		kind, _, _ := strings.Cut(filestest.Describe(name, p, 0), ",")
 		kinds[kind] = append(kinds[kind], name)
 	}
 	order := slices.Sorted(maps.Keys(kinds))
@@ -93,7 +93,7 @@ func TestFlippedBitInAKilledStoreIsNoSilentLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 		p[at] ^= 1 << bit
-		place := filestest.Place(name, whole[name], at) + " (" + name + ")"
+		place := filestest.Describe(name, whole[name], at) + " (" + name + ")"
 		row := table[place]
 		reported, lost := afterKill(t, clone, contents)
 		switch {

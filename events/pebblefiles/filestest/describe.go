@@ -18,13 +18,13 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// Last ends the place of what belongs to the last record of a log. A flip there
+// LastRecord ends the place of what belongs to the last record of a log. A flip there
 // cannot be told from a write that a power cut tore, by those that lie behind it.
-const Last = " of the last record"
+const LastRecord = " of the last record"
 
-// Place returns what a file is and what lies at an offset of its content: for a
+// Describe returns what a file is and what lies at an offset of its content: for a
 // log or a manifest the part of a chunk, for a table the part of a block.
-func Place(name string, content []byte, at int) string {
+func Describe(name string, content []byte, at int) string {
 	base := path.Base(name)
 	switch kind := pebblefiles.KindOf(base); kind {
 	case pebblefiles.Log, pebblefiles.Manifest:
@@ -87,7 +87,7 @@ func inLog(base string, content []byte, at int) string {
 		p += header + length
 	}
 	if at >= last && place != "behind the end" {
-		place += Last
+		place += LastRecord
 	}
 	return place
 }

@@ -21,7 +21,7 @@ func must(t testing.TB, err error) {
 // use of the lock file keeps its others.
 func TestReadersShareALockAndAWriterHasItAlone(t *testing.T) {
 	t.Parallel()
-	if _, ok := Disk.(sharer); !ok {
+	if _, ok := Disk.(sharedLocker); !ok {
 		t.Skip("locks are not shared on this system")
 	}
 	path := filepath.Join(t.TempDir(), "lock")
@@ -47,8 +47,8 @@ func TestReadersShareALockAndAWriterHasItAlone(t *testing.T) {
 	second, err := LockShared(Disk, path)
 	must(t, err)
 	must(t, first.Close())
-	if _, err := Disk.Lock(path); !errors.Is(err, ErrRead) {
-		t.Errorf("Lock beside a reader = %v, want %v", err, ErrRead)
+	if _, err := Disk.Lock(path); !errors.Is(err, ErrReading) {
+		t.Errorf("Lock beside a reader = %v, want %v", err, ErrReading)
 	}
 	must(t, second.Close())
 	writer, err = Disk.Lock(path)
@@ -59,7 +59,7 @@ func TestReadersShareALockAndAWriterHasItAlone(t *testing.T) {
 // A lock of another program, which belongs to its process, is met as one of ours.
 func TestLocksOfOlderProgramsCount(t *testing.T) {
 	t.Parallel()
-	if _, ok := Disk.(sharer); !ok {
+	if _, ok := Disk.(sharedLocker); !ok {
 		t.Skip("locks are not shared on this system")
 	}
 	path := filepath.Join(t.TempDir(), "lock")
@@ -75,7 +75,7 @@ func TestLocksOfOlderProgramsCount(t *testing.T) {
 // it is closed.
 func TestTooManyTablesKeepTheLock(t *testing.T) {
 	t.Parallel()
-	n := maxHeld() + 1
+	n := maxOpenTables() + 1
 	if n > 20_000 {
 		t.Skipf("this process may hold %d tables open", n-1)
 	}

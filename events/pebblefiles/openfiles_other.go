@@ -3,4 +3,4 @@
 package pebblefiles
 
 // maxHeld returns how many tables of one database a reader holds open.
-func maxHeld() int { return 1 << 10 }
+func maxOpenTables() int { return 1 << 10 }

@@ -1,0 +1,84 @@
+package pebblefiles
+
+import (
+	"io"
+	"io/fs"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// ReadOnly returns a file system through which nothing is changed. A lock is
+// given to everyone: whoever opens a database through it has seen to it that
+// nobody writes.
+func ReadOnly(storage vfs.FS) vfs.FS { return readOnlyFS{storage} }
+
+type readOnlyFS struct{ vfs.FS }
+
+func errReadOnly(op, name string) error { return &fs.PathError{Op: op, Path: name, Err: syscall.EROFS} }
+
+func (readOnlyFS) Create(name string, _ vfs.DiskWriteCategory) (vfs.File, error) {
+	return nil, errReadOnly("create", name)
+}
+
+func (readOnlyFS) OpenReadWrite(name string, _ vfs.DiskWriteCategory, _ ...vfs.OpenOption) (vfs.File, error) {
+	return nil, errReadOnly("open", name)
+}
+
+func (readOnlyFS) ReuseForWrite(_, name string, _ vfs.DiskWriteCategory) (vfs.File, error) {
+	return nil, errReadOnly("create", name)
+}
+
+func (readOnlyFS) Link(_, name string) error                 { return errReadOnly("link", name) }
+func (readOnlyFS) Rename(_, name string) error               { return errReadOnly("rename", name) }
+func (readOnlyFS) Remove(name string) error                  { return errReadOnly("remove", name) }
+func (readOnlyFS) RemoveAll(name string) error               { return errReadOnly("remove", name) }
+func (readOnlyFS) MkdirAll(name string, _ fs.FileMode) error { return errReadOnly("make", name) }
+func (readOnlyFS) Lock(string) (io.Closer, error)            { return io.NopCloser(nil), nil }
+func (r readOnlyFS) Unwrap() vfs.FS                          { return r.FS }
+
+// ReportDamages returns a file system that answers each read of what is damaged with
+// the Damage. Files go by their name alone, whatever folder they are in.
+func ReportDamages(storage vfs.FS, damages []*Damage) vfs.FS {
+	a := damagedFS{FS: storage, damages: map[string][]*Damage{}}
+	for _, d := range damages {
+		if KindOf(d.File) == Table && d.Length > 0 {
+			a.damages[d.File] = append(a.damages[d.File], d)
+		}
+	}
+	return a
+}
+
+type damagedFS struct {
+	vfs.FS
+	damages map[string][]*Damage
+}
+
+func (a damagedFS) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
+	file, err := a.FS.Open(name, options...)
+	if damages := a.damages[a.PathBase(name)]; err == nil && len(damages) > 0 {
+		return &damagedFile{file, damages}, nil
+	}
+	return file, err
+}
+
+func (a damagedFS) Unwrap() vfs.FS { return a.FS }
+
+// A holed file is one with parts that cannot be read. A table is only ever read
+// at offsets.
+type damagedFile struct {
+	vfs.File
+	damages []*Damage
+}
+
+func (h *damagedFile) ReadAt(p []byte, at int64) (int, error) {
+	for _, d := range h.damages {
+		if at < d.Offset+d.Length && d.Offset < at+int64(len(p)) {
+			return 0, d
+		}
+	}
+	return h.File.ReadAt(p, at)
+}
+
+// Fd hides the file from whoever would read it past ReadAt.
+func (h *damagedFile) Fd() uintptr { return vfs.InvalidFd }
