@@ -23,8 +23,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 )
 
-// statusOfSilence calls a method, sends no message and no end of messages, and
-// returns the status of the answer.
+// statusBeforeMessages calls a method without sending a message or closing its
+// side, and returns the status of the response.
 func statusBeforeMessages(t *testing.T, conn *grpc.ClientConn, method string, headers ...string) codes.Code {
 	t.Helper()
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(t.Context(), headers...))
@@ -36,8 +36,8 @@ func statusBeforeMessages(t *testing.T, conn *grpc.ClientConn, method string, he
 	return status.Code(call.RecvMsg(&emptypb.Empty{}))
 }
 
-// A caller without a user, or with a wrong password, is refused before a message
-// is read: the answer comes while the caller has sent none.
+// The server refuses a caller without a user, or with a wrong password, before
+// the caller has sent a message.
 func TestUnauthenticatedCallerIsRefusedBeforeItsMessages(t *testing.T) {
 	t.Parallel()
 	cert, pool := certificate(t)
@@ -64,7 +64,8 @@ func TestUnauthenticatedCallerIsRefusedBeforeItsMessages(t *testing.T) {
 	}
 }
 
-// A caller whose role does not do is refused before a message is read.
+// The server refuses a caller without the required role before the caller has
+// sent a message.
 func TestCallerWithoutRoleIsRefusedBeforeItsMessages(t *testing.T) {
 	t.Parallel()
 	conn := raw(t, serve(t, eventstest.NewSlice(), server.Config{Writable: []string{""}}))
@@ -79,7 +80,8 @@ func TestCallerWithoutRoleIsRefusedBeforeItsMessages(t *testing.T) {
 	}
 }
 
-// A server that shuts down does not wait for connections that say nothing.
+// Shutdown does not wait for connections that have not sent a complete
+// handshake.
 func TestShutdownDoesNotWaitForIdleConnections(t *testing.T) {
 	t.Parallel()
 	running, address, done := start(t, eventstest.NewSlice())

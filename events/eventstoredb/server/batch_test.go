@@ -40,8 +40,8 @@ func batchOf(id, stream string, final bool, n int) *streams.BatchAppendReq {
 	return m
 }
 
-// TestBatchesAreAnsweredEachByItsCorrelation has many open at once, and the
-// messages of two mixed.
+// A call may interleave many incomplete batches; each reply has the correlation
+// ID of its batch.
 func TestBatchesAreAnsweredEachByItsCorrelation(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()
@@ -109,7 +109,8 @@ func outcomeOf(t *testing.T, reply *streams.BatchAppendResp) string {
 	return fmt.Sprint(uint32(codes.Code(s.Code)), " ", proto.MessageName(detail).Name())
 }
 
-// TestIncompleteBatchesAreBounded begins batches and completes some of them.
+// The server ends a call with too many incomplete batches, and a complete batch
+// frees its share.
 func TestIncompleteBatchesAreBounded(t *testing.T) {
 	t.Parallel()
 	client := streams.NewStreamsClient(raw(t, serve(t, eventstest.NewSlice(), server.Config{Anonymous: server.Writer, Writable: []string{""}, MaxAppend: 1000})))

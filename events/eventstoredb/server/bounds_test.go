@@ -18,9 +18,9 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstest"
 )
 
-// reading asks for what a client library would not, and returns the revisions,
-// or the positions of all, with the status under which the reading ended. A
-// subscription ends when it has caught up.
+// reading makes a read that client libraries do not offer. It returns the
+// revisions, or the positions for $all, and the status with which the call
+// ended. It ends a subscription when that has caught up.
 func reading(t *testing.T, conn *grpc.ClientConn, o *streams.ReadReq_Options) (text string, err error) {
 	t.Helper()
 	o.FilterOption = &streams.ReadReq_Options_NoFilter{}
@@ -63,8 +63,8 @@ func ofAll(position uint64) *streams.ReadReq_Options_All {
 	}}
 }
 
-// TestLargestRevisionsAndPositions asks for revisions, positions and counts at the end of
-// what the protocol can say, of a log with one stream of three events.
+// The largest revisions, positions and counts of the protocol have defined
+// results.
 func TestLargestRevisionsAndPositions(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()
@@ -102,8 +102,8 @@ func TestLargestRevisionsAndPositions(t *testing.T) {
 	}
 }
 
-// TestLastStreamPositionIsSentToNewerClients asks as clients of different ages do:
-// the Go client ends its program at what it does not know.
+// The server sends LastStreamPosition only to clients that request
+// compatibility 1: the Go client terminates its process on an unknown message.
 func TestLastStreamPositionIsSentToNewerClients(t *testing.T) {
 	t.Parallel()
 	conn := raw(t, serve(t, eventstest.NewSlice(), everything))
@@ -130,7 +130,7 @@ func TestLastStreamPositionIsSentToNewerClients(t *testing.T) {
 	}
 }
 
-// TestInvalidAppendsAreRefused spoils one thing at a time.
+// An append with one invalid field is refused with INVALID_ARGUMENT.
 func TestInvalidAppendsAreRefused(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()

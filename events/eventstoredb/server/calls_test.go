@@ -30,10 +30,10 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 )
 
-// A raw message is the bytes of one, whatever they are.
+// A bare message is the bytes of a message, valid or not.
 type bare []byte
 
-// A bareCodec sends and receives what messages are made of.
+// A bareCodec sends and receives messages as bytes.
 type bareCodec struct{}
 
 func (bareCodec) Marshal(v any) ([]byte, error) { return *v.(*bare), nil }
@@ -43,9 +43,8 @@ func (bareCodec) Unmarshal(data []byte, v any) error {
 }
 func (bareCodec) Name() string { return "proto" }
 
-// call sends messages to a method and returns how many came back before the call
-// ended or became one that goes on, and the status under which it ended. Each
-// call is answered, whatever was sent, before its time is up.
+// call sends messages to a method. It returns the number of responses until the
+// call ended or a subscription caught up, and the status of the call.
 func call(t *testing.T, conn *grpc.ClientConn, method string, sent ...[]byte) (came int, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -56,7 +55,7 @@ func call(t *testing.T, conn *grpc.ClientConn, method string, sent ...[]byte) (c
 	}
 	for _, m := range sent {
 		if err := stream.SendMsg((*bare)(&m)); err != nil {
-			break // the status is what is received
+			break // RecvMsg returns the status
 		}
 	}
 	if err := stream.CloseSend(); err != nil {
@@ -83,8 +82,8 @@ func call(t *testing.T, conn *grpc.ClientConn, method string, sent ...[]byte) (c
 	}
 }
 
-// services are those that clients of EventStoreDB know; and whether a ledger
-// offers them.
+// services are the services that clients of EventStoreDB know, and whether a
+// ledger offers them.
 var services = []struct {
 	name    string
 	methods []string
@@ -114,8 +113,8 @@ func offered() (all []string) {
 	return all
 }
 
-// TestEveryCallIsAnswered sends each method nothing, an empty message, one that
-// is none, one that is too large, and two.
+// Every method answers a call without a message, with an empty, an invalid or a
+// too large message, and with two messages.
 func TestEveryCallIsAnswered(t *testing.T) {
 	t.Parallel()
 	conn := raw(t, serve(t, eventstest.NewSlice(), everything))
@@ -140,14 +139,14 @@ func TestEveryCallIsAnswered(t *testing.T) {
 	}
 }
 
-// isPublic reports whether anybody may call a service, whose requests are empty
-// and are not read.
+// isPublic reports whether a service needs no credentials. The server does not
+// read its requests, which have no fields.
 func isPublic(service string) bool {
 	return service == gossip.Gossip_ServiceDesc.ServiceName || service == serverfeatures.ServerFeatures_ServiceDesc.ServiceName
 }
 
-// answers reports whether an error is one that a caller can act on. Messages that
-// are none are INTERNAL, as gRPC says.
+// answers reports whether an error is one that a caller can act on. gRPC itself
+// answers an invalid message with INTERNAL.
 func answers(err error) bool {
 	s, _ := status.FromError(err)
 	switch s.Code() {
@@ -159,7 +158,8 @@ func answers(err error) bool {
 	return s.Code() == codes.OK || s.Message() != ""
 }
 
-// TestAdvertisedMethodsAreOffered compares what clients are told with what there is.
+// GetSupportedMethods lists exactly the methods that the server offers and does
+// not always refuse.
 func TestAdvertisedMethodsAreOffered(t *testing.T) {
 	t.Parallel()
 	conn := raw(t, serve(t, eventstest.NewSlice(), server.Config{}))
@@ -173,7 +173,7 @@ func TestAdvertisedMethodsAreOffered(t *testing.T) {
 	}
 	var want []string
 	for _, method := range offered() {
-		// What is refused to everybody is not advertised.
+		// The server refuses every call of these, and does not advertise them.
 		if !strings.HasSuffix(method, "Streams/Delete") && !strings.HasSuffix(method, "/Tombstone") {
 			want = append(want, strings.ToLower(method))
 		}
@@ -188,7 +188,7 @@ func TestAdvertisedMethodsAreOffered(t *testing.T) {
 	}
 }
 
-// TestGossipNamesTheAddressOfTheCall asks without credentials.
+// Gossip needs no credentials and returns the address of the call.
 func TestGossipNamesTheAddressOfTheCall(t *testing.T) {
 	t.Parallel()
 	conn := raw(t, serve(t, eventstest.NewSlice(), server.Config{}))
@@ -225,8 +225,8 @@ func instance(t *testing.T, m *gossip.MemberInfo) (id uuid.UUID) {
 	return id
 }
 
-// FuzzCalls sends any two messages to any method, over a connection. The server
-// does not end, nor does it leave the call without an answer.
+// FuzzCalls sends any two messages to any method over a connection. The server
+// answers the call, and the next one.
 func FuzzCalls(f *testing.F) {
 	methods := offered()
 	stream := &shared.StreamIdentifier{StreamName: []byte("s-1")}
@@ -282,8 +282,8 @@ func FuzzCalls(f *testing.F) {
 
 func none() *shared.Empty { return &shared.Empty{} }
 
-// served serves a store with some events and a group, at a socket, to those who
-// may do everything.
+// served serves a store with three events and a group on a Unix socket. The
+// caller may call every method.
 func served(t *testing.T) *grpc.ClientConn {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "f") // the name of a socket is short

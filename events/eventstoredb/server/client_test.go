@@ -148,7 +148,7 @@ func TestAppendExpectsARevision(t *testing.T) {
 	}
 }
 
-// held returns how many records there are.
+// held returns the number of records in a store.
 func held(t *testing.T, store events.Store) (n int) {
 	t.Helper()
 	for _, err := range store.ReadAll(context.Background(), events.Position{}) {
@@ -205,8 +205,8 @@ func TestForeignEventsAreReturnedUnchanged(t *testing.T) {
 	}
 }
 
-// TestLedgerRecordsAreReturnedUnchanged writes records as a remote store does, and
-// reads them, field for field.
+// A ledger record that a remote store appends is read back equal in every
+// field.
 func TestLedgerRecordsAreReturnedUnchanged(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()
@@ -267,7 +267,8 @@ func TestOnlyLedgerRecordsAreAppendedToOtherStreams(t *testing.T) {
 	}
 }
 
-// TestWritablePrefixes asks with the role that writes into what is opened.
+// Config.Writable opens streams by prefix to the role Writer, and never streams
+// of the ledger.
 func TestWritablePrefixes(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -348,7 +349,7 @@ func send(t *testing.T, call streams.Streams_AppendClient, m *streams.AppendReq)
 	}
 }
 
-// raw returns a connection without a client.
+// raw returns a gRPC connection without a client library.
 func raw(t *testing.T, address string) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -12,8 +12,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstest"
 )
 
-// TestGroupNamedAsByTheNodeClient names stream, revision and strategy where
-// only old clients do.
+// The server reads stream, revision and strategy from the deprecated fields
+// that the Node client sets.
 func TestGroupNamedAsByTheNodeClient(t *testing.T) {
 	t.Parallel()
 	address := serve(t, eventstest.NewSlice(), everything)

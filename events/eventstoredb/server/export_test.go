@@ -6,8 +6,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// Busy takes the places of all workers that check passwords, until they are given
-// back.
+// OccupyWorkers occupies all workers that check passwords until release is
+// called.
 func (u *Users) OccupyWorkers() (release func()) {
 	c := u.checks
 	c.mu.Lock()
@@ -23,16 +23,17 @@ func (u *Users) OccupyWorkers() (release func()) {
 	}
 }
 
+// The bounds of an index of IDs.
 // The bounds of the index of IDs.
 const (
 	BlockIDs   = blockIDs
 	IndexBytes = indexBytes
 )
 
-// NewIDIndex returns an index of so many bytes.
+// NewIDIndex returns an index of a capacity in bytes.
 var NewIDIndex = newIDIndex
 
-// Find returns the revision of a record in a stream, and 0 if it is not there.
+// Find returns the revision of a record in a stream, or 0.
 func (x *idIndex) Find(ctx context.Context, store events.Store, stream events.Stream, r events.Record) (events.Revision, error) {
 	held, err := x.acquire(ctx, stream)
 	if err != nil {
@@ -46,15 +47,15 @@ func (x *idIndex) Find(ctx context.Context, store events.Store, stream events.St
 	return found[r.ID].Revision, err
 }
 
-// Held returns how many streams the index holds, and how many bytes it counts.
+// Size returns the number of streams in the index, and the bytes that it counts
+// for them.
 func (x *idIndex) Size() (streams, bytes int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return len(x.mu.byStream), x.mu.bytes
 }
 
-// CheckNext checks the password whose turn it is, and returns when its callers are
-// answered.
+// CheckNext runs the next waiting check and finishes it.
 func (u *Users) CheckNext() {
 	u.checks.mu.Lock()
 	k := u.checks.nextLocked()
@@ -62,20 +63,21 @@ func (u *Users) CheckNext() {
 	u.checks.compare(k)
 }
 
-// Waiting returns how many passwords wait for a worker.
+// Waiting returns the number of checks that wait for a worker.
 func (u *Users) Waiting() int {
 	u.checks.mu.Lock()
 	defer u.checks.mu.Unlock()
 	return u.checks.mu.waiting
 }
 
-// Callers returns how many calls wait for a password to be checked.
+// Callers returns the number of calls that wait for a check.
 func (u *Users) Callers() int {
 	u.checks.mu.Lock()
 	defer u.checks.mu.Unlock()
 	return u.checks.mu.callers
 }
 
+// The bounds of waiting checks.
 // The bounds of passwords that wait to be checked.
 const (
 	MaxChecks       = maxChecks

@@ -20,9 +20,9 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstest"
 )
 
-// fieldPaths returns the fields of a message and of those within it, by their paths
-// without the options that nearly all stand in. What many requests have in common
-// is one field.
+// fieldPaths returns the paths of the fields of a message, nested fields
+// included, without the prefix "options.". Message types that many requests
+// share count as one field.
 func fieldPaths(path string, m protoreflect.MessageDescriptor) (all []string) {
 	switch name := string(m.Name()); {
 	case m.Fields().Len() == 0, name == "UUID", name == "StreamIdentifier", name == "UUIDOption", strings.HasPrefix(string(m.FullName()), "google.protobuf."):
@@ -40,7 +40,7 @@ func fieldPaths(path string, m protoreflect.MessageDescriptor) (all []string) {
 	return all
 }
 
-// requests returns each field of each request of the services, by its call.
+// requests returns the field paths of each request of the services, by method.
 func requests() map[string][]string {
 	all := map[string][]string{}
 	for _, file := range []protoreflect.FileDescriptor{
@@ -63,7 +63,8 @@ func requests() map[string][]string {
 	return all
 }
 
-// documentedFields returns what docs/serving.md says of the fields of each call.
+// documentedFields returns the treatment of each field of each call in
+// docs/serving.md.
 func documentedFields(t *testing.T) map[string]map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "serving.md"))
@@ -88,8 +89,7 @@ func documentedFields(t *testing.T) map[string]map[string]string {
 	return all
 }
 
-// TestEveryRequestFieldIsDocumented walks the fields of all requests, and
-// compares them with the table in docs/serving.md.
+// The table in docs/serving.md lists exactly the fields of the requests.
 func TestEveryRequestFieldIsDocumented(t *testing.T) {
 	t.Parallel()
 	known := documentedFields(t)
@@ -115,8 +115,8 @@ func TestEveryRequestFieldIsDocumented(t *testing.T) {
 	}
 }
 
-// TestIgnoredGroupFieldsChangeNothing makes and updates groups with the fields
-// that the document says are ignored, one at a time, and looks at the group.
+// A field that docs/serving.md calls ignored does not change the group that a
+// request creates or updates.
 func TestIgnoredGroupFieldsChangeNothing(t *testing.T) {
 	t.Parallel()
 	conn := raw(t, serve(t, eventstest.NewSlice(), everything))
@@ -147,6 +147,7 @@ func TestIgnoredGroupFieldsChangeNothing(t *testing.T) {
 			}
 			return &persistent.UpdateReq{Options: o}
 		}
+		// stand creates a group, updates it, and returns its statistics.
 		// stand makes a group, updates it, and returns how it stands then.
 		stand := func(c *persistent.CreateReq, u *persistent.UpdateReq) string {
 			t.Helper()
@@ -192,8 +193,8 @@ func TestIgnoredGroupFieldsChangeNothing(t *testing.T) {
 	}
 }
 
-// set gives the field at a path a value that is not its zero, and reports whether
-// the messages on the way are there already.
+// set gives the field at a path a non-zero value. It reports whether the
+// messages on the path are of the chosen oneof.
 func set(m protoreflect.Message, path []string) bool {
 	f := m.Descriptor().Fields().ByName(protoreflect.Name(path[0]))
 	switch {

@@ -42,8 +42,8 @@ func TestFilterPushdownOfExpressions(t *testing.T) {
 	}
 }
 
-// TestFilterPushdownAdmitsEveryMatch has random expressions match random names, and
-// what they admit must pass what the store is asked for.
+// The filter that the store applies admits every entry that the expression
+// matches.
 func TestFilterPushdownAdmitsEveryMatch(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -94,7 +94,7 @@ func name(random *rand.Rand) string {
 	return b.String()
 }
 
-// randomExpression returns one of a depth.
+// randomExpression returns a regular expression of a depth.
 func randomExpression(random *rand.Rand, depth int) string {
 	if depth == 0 {
 		return []string{"a", "b", "ab", "-", "[ab]", "(?i:a)", ".", "\ufffd", "$", "", `[^a]`, "é"}[random.IntN(12)]

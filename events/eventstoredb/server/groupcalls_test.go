@@ -18,7 +18,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstest"
 )
 
-// createOptions returns what makes a group of the stream s-1.
+// createOptions returns valid options for a group of the stream s-1.
 func createOptions(name string) *persistent.CreateReq_Options {
 	return &persistent.CreateReq_Options{
 		StreamOption: &persistent.CreateReq_Options_Stream{Stream: &persistent.CreateReq_StreamOptions{
@@ -31,7 +31,7 @@ func createOptions(name string) *persistent.CreateReq_Options {
 	}
 }
 
-// TestInvalidGroupsAreRefused spoils one thing at a time.
+// A group with one invalid field is refused.
 func TestInvalidGroupsAreRefused(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()
@@ -100,7 +100,7 @@ func byType(regex string) *persistent.CreateReq_AllOptions_FilterOptions {
 	}}
 }
 
-// consuming joins the group g of the stream s-1, and returns the call behind its
+// consuming joins the group g of the stream s-1, and returns the call after its
 // confirmation.
 func consuming(t *testing.T, conn *grpc.ClientConn) persistent.PersistentSubscriptions_ReadClient {
 	t.Helper()
@@ -120,8 +120,7 @@ func consuming(t *testing.T, conn *grpc.ClientConn) persistent.PersistentSubscri
 	return call
 }
 
-// TestConsumerEndings ends consumers in all ways, each with an event in hand,
-// which the next one is handed.
+// However a consumer ends, its unacknowledged event goes to the next consumer.
 func TestConsumerEndings(t *testing.T) {
 	t.Parallel()
 	conn := raw(t, serve(t, eventstest.NewSlice(), everything))
@@ -176,8 +175,8 @@ func TestConsumerEndings(t *testing.T) {
 	}
 }
 
-// TestGroupsAreListed asks for all groups, for those of a stream and of $all, and
-// for those of a stream that has none.
+// List returns all groups, the groups of a stream or of $all, and NOT_FOUND for
+// a stream without groups.
 func TestGroupsAreListed(t *testing.T) {
 	t.Parallel()
 	client := persistent.NewPersistentSubscriptionsClient(raw(t, serve(t, eventstest.NewSlice(), everything)))

@@ -18,8 +18,8 @@ import (
 // hostileFrames is how many frames a hostile client sends at most.
 var hostileFrames = uint32(rounds(500, 1_000_000))
 
-// hostile are frames that a client sends again and again, without reading an
-// answer. The stream of the i-th is 2i+1.
+// hostile are frames that a client sends repeatedly without reading a response.
+// The i-th frame is of stream 2i+1.
 var hostile = map[string]func(f *http2.Framer, headers []byte, i uint32) error{
 	"resets": func(f *http2.Framer, headers []byte, i uint32) error {
 		if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, BlockFragment: headers, EndHeaders: true}); err != nil {
@@ -70,8 +70,8 @@ func appendHeaders() []byte {
 	return block.Bytes()
 }
 
-// Clients that send hostile frames take no memory to speak of and delay no other
-// client for long.
+// Clients that send hostile frames grow the server's heap by a bounded amount,
+// and do not block other clients.
 func TestHostileFramesDelayNoOtherClient(t *testing.T) {
 	address := serve(t, eventstest.NewSlice(), everything)
 	honest := connect(t, address)
@@ -106,7 +106,8 @@ func TestHostileFramesDelayNoOtherClient(t *testing.T) {
 	}
 }
 
-// flood sends frames until the server ends the connection or takes no more.
+// flood sends frames until the server closes the connection or its deadline
+// passes.
 func flood(c net.Conn, send func(f *http2.Framer, headers []byte, i uint32) error) {
 	_ = c.SetDeadline(time.Now().Add(time.Duration(hostileFrames) * time.Millisecond))
 	if _, err := c.Write([]byte(http2.ClientPreface)); err != nil {

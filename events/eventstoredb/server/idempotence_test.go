@@ -32,7 +32,7 @@ func memory(t *testing.T) *embedded.Store {
 	return store
 }
 
-// stored returns the events of a stream as letters.
+// stored returns the events of a stream, each as the letter of its ID.
 func stored(t *testing.T, store events.Store, stream string) string {
 	t.Helper()
 	letters := ""
@@ -49,9 +49,9 @@ func stored(t *testing.T, store events.Store, stream string) string {
 // appendMethods are the two forms of an append.
 var appendMethods = map[string]func(appendCase, *testing.T, *grpc.ClientConn) string{"Append": appendCase.single, "BatchAppend": appendCase.batched}
 
-// TestConcurrentAppendsOfOneEventWriteItOnce lets callers append the same
-// events at the same time without a length, by calls and connections of their
-// own. Each is told the place of the one event that is written.
+// Concurrent appends of the same events without a revision, on several calls
+// and connections, write the events once. Each caller receives the position of
+// the one write.
 func TestConcurrentAppendsOfOneEventWriteItOnce(t *testing.T) {
 	t.Parallel()
 	for name, store := range map[string]func(*testing.T) events.Store{
@@ -94,8 +94,8 @@ func TestConcurrentAppendsOfOneEventWriteItOnce(t *testing.T) {
 	}
 }
 
-// TestConcurrentAppendsOfDifferentEventsAreAllWritten lets callers append events of their
-// own and one that they share.
+// Concurrent callers append events of their own and one common event: each
+// event is written once.
 func TestConcurrentAppendsOfDifferentEventsAreAllWritten(t *testing.T) {
 	t.Parallel()
 	store := memory(t)
@@ -119,9 +119,8 @@ func TestConcurrentAppendsOfDifferentEventsAreAllWritten(t *testing.T) {
 	}
 }
 
-// TestIndexFindsAnIDAnywhereInALongStream repeats events of the beginning, the
-// middle and the end of a stream that is longer than what is looked through
-// event by event, also when its IDs left the cache.
+// The index finds IDs in each of several blocks and in the tail, also after the
+// stream was evicted.
 func TestIndexFindsAnIDAnywhereInALongStream(t *testing.T) {
 	t.Parallel()
 	store := memory(t)
@@ -161,8 +160,8 @@ func TestIndexFindsAnIDAnywhereInALongStream(t *testing.T) {
 	}
 }
 
-// TestIndexCountsStreamsOfCancelledCallers acquires streams with a context that has
-// ended, which is granted or not at random.
+// The index stays within its capacity when callers acquire streams with a
+// cancelled context, which succeeds or not at random.
 func TestIndexCountsStreamsOfCancelledCallers(t *testing.T) {
 	t.Parallel()
 	index := server.NewIDIndex(10_000)
@@ -180,7 +179,7 @@ func TestIndexCountsStreamsOfCancelledCallers(t *testing.T) {
 	}
 }
 
-// A rival appends the records of the first append before that is made.
+// A rivalWriter appends some records of the first append before that append.
 type rivalWriter struct {
 	*eventstest.Slice
 	once sync.Once
@@ -192,8 +191,8 @@ func (r *rivalWriter) Append(ctx context.Context, stream events.Stream, after ev
 	return r.Slice.Append(ctx, stream, after, records...)
 }
 
-// TestAppendChecksIDsAgainAfterAConflict has the events of an append, or a part of
-// them, appended by another between its look and its write.
+// If another caller appends some or all of the events between the lookup of the
+// IDs and the append, the server looks the IDs up again.
 func TestAppendChecksIDsAgainAfterAConflict(t *testing.T) {
 	t.Parallel()
 	for name, call := range appendMethods {

@@ -17,7 +17,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 )
 
-// rounds returns how often a test repeats itself: a few times, or many where
+// rounds returns the number of repetitions of a test: few, or many if
 // LEDGER_TEST_LONG is set.
 func rounds(few, many int) int {
 	if os.Getenv("LEDGER_TEST_LONG") != "" {
@@ -26,10 +26,11 @@ func rounds(few, many int) int {
 	return few
 }
 
-// everything is a Config under which a local client may do all there is.
+// everything is a Config that allows a local client every call.
 var everything = server.Config{Anonymous: server.Ledger, Writable: []string{""}}
 
-// serve serves a store on loopback until the test ends, and returns where.
+// serve serves a store on loopback until the test ends, and returns the
+// address.
 func serve(t *testing.T, store events.Store, cfg server.Config) string {
 	t.Helper()
 	server, err := server.New(store, cfg)
@@ -46,8 +47,8 @@ func serve(t *testing.T, store events.Store, cfg server.Config) string {
 	return address
 }
 
-// start serves a store to those who may do everything, until the test shuts
-// the server down.
+// start serves a store with the Config everything, until the test shuts the
+// server down.
 func start(t *testing.T, store events.Store) (running *server.Server, address string, done chan error) {
 	t.Helper()
 	running, err := server.New(store, everything)
@@ -90,7 +91,7 @@ func dial(t *testing.T, url string) *esdb.Client {
 	return client
 }
 
-// pair serves an empty store to a client that may do everything.
+// pair serves an empty store to a client that may make every call.
 func pair(t *testing.T) (*eventstest.Slice, *esdb.Client) {
 	t.Helper()
 	store := eventstest.NewSlice()
@@ -108,7 +109,7 @@ func many(kind string, n int) (all []esdb.EventData) {
 	return all
 }
 
-// collect reads to the end.
+// collect reads to the end of a stream.
 func collect(t *testing.T, stream *esdb.ReadStream, err error) (all []*esdb.RecordedEvent) {
 	t.Helper()
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// TestCachedMessageEqualsItsEvent has subscribers of both kinds ask at once
-// for messages of entries that share places and are small and large, and
-// compares each, as it is received, with one of its own.
+// Concurrent subscribers of both UUID formats receive, from the cache, the
+// response that the entry encodes to; entries share slots, and are small or too
+// large for the cache.
 func TestCachedMessageEqualsItsEvent(t *testing.T) {
 	t.Parallel()
 	var all messageCaches
@@ -62,7 +62,7 @@ func entryAt(n uint64) events.Entry {
 	return e
 }
 
-// overTheWire returns a message as it is received.
+// overTheWire returns a message as its client decodes it.
 func overTheWire(t testing.TB, m *streams.ReadResp) *streams.ReadResp {
 	encoded, err := proto.Marshal(m)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/conns"
 )
 
-// The first right password of a user is checked before hundreds of wrong ones that
-// came before it, whether they are of the same user, of others, or of none.
+// The first correct password of a user is checked before hundreds of earlier
+// wrong ones, of the same user, of another user, or of unknown users.
 func TestRightPasswordsDoNotWaitForWrongOnes(t *testing.T) {
 	t.Parallel()
 	for name, who := range map[string]func(i int) string{
@@ -37,6 +37,7 @@ func TestRightPasswordsDoNotWaitForWrongOnes(t *testing.T) {
 					ended <- err
 				})
 			}
+			// All wrong passwords over the limit of a network are rejected.
 			// All but those that a network may have wait no longer.
 			for range attempts - server.MaxOriginChecks {
 				if err := <-ended; !errors.Is(err, server.ErrBusy) {
@@ -69,8 +70,8 @@ func TestRightPasswordsDoNotWaitForWrongOnes(t *testing.T) {
 	}
 }
 
-// Where as many networks as passwords may wait have one waiting each, another
-// password of the network whose turn it is takes the place of its first.
+// If the maximal number of checks waits, one for each network, another password
+// of the next network replaces that network's check.
 func TestAPasswordReplacesTheOnlyOneOfItsNetwork(t *testing.T) {
 	t.Parallel()
 	users := users(t)
@@ -115,7 +116,7 @@ func TestAPasswordReplacesTheOnlyOneOfItsNetwork(t *testing.T) {
 	}
 }
 
-// connected returns a context with a connection from a network of a number.
+// connected returns a context with a connection from a numbered network.
 func connected(ctx context.Context, t *testing.T, limiter *conns.Limiter, network int) context.Context {
 	t.Helper()
 	c, err := limiter.Listener(dialed{network: network}).Accept()
@@ -127,7 +128,7 @@ func connected(ctx context.Context, t *testing.T, limiter *conns.Limiter, networ
 	return conns.NewContext(ctx, c)
 }
 
-// A dialed listener accepts a connection from a network of a number each time.
+// A dialed listener accepts connections from a numbered network.
 type dialed struct {
 	net.Listener
 	network int
@@ -145,8 +146,8 @@ type addressed struct {
 
 func (a addressed) RemoteAddr() net.Addr { return a.from }
 
-// Calls with the same name and password share one check, and a password that was
-// wrong is refused at once.
+// Calls with the same name and password share one check. A wrong password is
+// cached.
 func TestSamePasswordsAreCheckedOnce(t *testing.T) {
 	t.Parallel()
 	users := users(t)
@@ -180,7 +181,7 @@ func TestSamePasswordsAreCheckedOnce(t *testing.T) {
 	}
 }
 
-// A user whose password was drawn never waits.
+// The password of a SingleUser never waits for a worker.
 func TestSingleUserNeedsNoPasswordCheck(t *testing.T) {
 	t.Parallel()
 	users, err := server.SingleUser("local", "drawn", server.Ledger)

@@ -13,15 +13,14 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
-// An unread store cannot be read.
+// An unreadable store fails reads.
 type unreadable struct{ *embedded.Store }
 
 func (unreadable) Read(context.Context, events.Stream, events.Revision) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) { yield(events.Entry{}, errors.New("it was read")) }
 }
 
-// TestAppendReadsNothingFromAStoreThatReturnsPositions appends to a store that
-// cannot be read, once and again.
+// The server does not read a position back from a store that returns it.
 func TestAppendReadsNothingFromAStoreThatReturnsPositions(t *testing.T) {
 	t.Parallel()
 	store, err := embedded.Open(t.Context(), "ledger", embedded.Config{FS: vfs.NewMem()})

@@ -13,9 +13,9 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
-// TestStoreAndServerFiltersSendTheSame serves one store twice, as it is
-// and as one that can only be followed, and compares what subscribers with
-// random filters are told of what there was and of what is appended then.
+// A subscriber receives the same messages whether the store or the server
+// applies its filter. The test serves one store twice, with and without the
+// store's filter, and compares subscriptions with random filters.
 func TestStoreAndServerFiltersSendTheSame(t *testing.T) {
 	t.Parallel()
 	store, err := embedded.Open(t.Context(), "ledger", embedded.Config{FS: vfs.NewMem()})
@@ -76,7 +76,7 @@ func TestStoreAndServerFiltersSendTheSame(t *testing.T) {
 	}
 }
 
-// scatter appends to random streams, most of which nobody asks for.
+// scatter appends to random streams, of which the filters match few.
 func scatter(t *testing.T, c *esdb.Client, random *rand.Rand) {
 	t.Helper()
 	for range 20 {
@@ -89,7 +89,7 @@ func scatter(t *testing.T, c *esdb.Client, random *rand.Rand) {
 	}
 }
 
-// until writes what a subscriber is told up to a text.
+// until returns the messages of a subscription up to a given one.
 func until(t *testing.T, sub *esdb.Subscription, last string) (all []string) {
 	t.Helper()
 	for len(all) == 0 || all[len(all)-1] != last {

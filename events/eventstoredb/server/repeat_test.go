@@ -16,8 +16,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
-// A wish is an append of events that are known by letters. It is expected to find
-// a stream whose last revision is at; or none, any, or one that exists.
+// An appendCase is an append of events that letters identify. It expects the
+// last revision at, or one of none, any and exists.
 type appendCase struct {
 	stream, expect, events string
 	at                     uint64
@@ -30,7 +30,7 @@ func id(letter rune) *shared.UUID {
 
 var systemMetadata = map[string]string{"type": "A", "content-type": "application/json"}
 
-// single makes an append by Append and writes what came of it.
+// single makes the append with Append and formats the result.
 func (w appendCase) single(t *testing.T, conn *grpc.ClientConn) string {
 	t.Helper()
 	call, err := streams.NewStreamsClient(conn).Append(t.Context())
@@ -64,7 +64,7 @@ func (w appendCase) single(t *testing.T, conn *grpc.ClientConn) string {
 	return fmt.Sprintf("%d@%d", reply.GetSuccess().GetCurrentRevision(), reply.GetSuccess().GetPosition().GetCommitPosition())
 }
 
-// batched makes an append by BatchAppend and writes what came of it.
+// batched makes the append with BatchAppend and formats the result.
 func (w appendCase) batched(t *testing.T, conn *grpc.ClientConn) string {
 	t.Helper()
 	call, err := streams.NewStreamsClient(conn).BatchAppend(t.Context())
@@ -102,9 +102,9 @@ func (w appendCase) batched(t *testing.T, conn *grpc.ClientConn) string {
 	return fmt.Sprintf("%d@%d", reply.GetSuccess().GetCurrentRevision(), reply.GetSuccess().GetPosition().GetCommitPosition())
 }
 
-// TestRepeatedAppendAfterARestart asks again, of a store that was closed and
-// opened, for what was appended whole, in part, or in another place. Each stream
-// holds the events a, b and c.
+// After the store was closed and opened, an append of events that are in the
+// stream, all, some, or at another revision, has the result that its expected
+// revision requires. Each stream holds the events a, b and c.
 func TestRepeatedAppendAfterARestart(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(appendCase, *testing.T, *grpc.ClientConn) string{"Append": appendCase.single, "BatchAppend": appendCase.batched} {
@@ -169,7 +169,7 @@ func TestRepeatedAppendAfterARestart(t *testing.T) {
 	}
 }
 
-// reopen serves a store of a file system until it is stopped.
+// reopen serves the store of a file system until it is stopped.
 func reopen(t *testing.T, fs vfs.FS) (*grpc.ClientConn, func()) {
 	t.Helper()
 	store, err := embedded.Open(context.Background(), "db", embedded.Config{FS: fs})

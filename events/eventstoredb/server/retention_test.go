@@ -51,9 +51,8 @@ func inBatch(t *testing.T, conn *grpc.ClientConn, stream, data string) (codes.Co
 	return codes.OK, ""
 }
 
-// TestMetadataThatHideRecordsAreRefused sets each member of a stream's metadata on
-// which EventStoreDB acts, in both forms of an append and by the client's own
-// call, and members of a program's own.
+// Every member of stream metadata that EventStoreDB acts on is refused in both
+// forms of an append and in the client's own call. Other members are stored.
 func TestMetadataThatHideRecordsAreRefused(t *testing.T) {
 	t.Parallel()
 	for data, refused := range map[string]bool{
@@ -82,7 +81,7 @@ func TestMetadataThatHideRecordsAreRefused(t *testing.T) {
 	}
 }
 
-// TestStreamMetadataCallsOfTheClientAreRefused sets them as programs do.
+// The client's calls for stream metadata and default access rights are refused.
 func TestStreamMetadataCallsOfTheClientAreRefused(t *testing.T) {
 	t.Parallel()
 	_, c := pair(t)
@@ -121,8 +120,9 @@ func TestStreamMetadataCallsOfTheClientAreRefused(t *testing.T) {
 	}
 }
 
-// TestOtherMetadataAreStoredUnchanged has the ledger write a record of another store.
-func TestOtherMetadataAreStoredUnchanged(t *testing.T) {
+// Metadata that the ledger copies from a database are stored unchanged and hide
+// no records.
+func TestCopiedMetadataHaveNoEffect(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()
 	c := connect(t, serve(t, store, server.Config{Anonymous: server.Ledger}))
@@ -143,8 +143,8 @@ func TestOtherMetadataAreStoredUnchanged(t *testing.T) {
 	}
 }
 
-// TestLinksAreResolvedOnRequest reads links to an event, to none, and
-// what is no link, with and without.
+// With resolve_links a link is sent with its event, and without it alone; a
+// broken link, and an event that is no link, are sent as they are.
 func TestLinksAreResolvedOnRequest(t *testing.T) {
 	t.Parallel()
 	for _, resolve := range []bool{false, true} {

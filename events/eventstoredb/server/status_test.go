@@ -17,8 +17,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 )
 
-// TestRefusalsSetTheExceptionTrailer asks for what is refused, and for the
-// trailers that tell clients other than the Go client why.
+// Refusals set the trailers by which clients other than the Go client recognise
+// them.
 func TestRefusalsSetTheExceptionTrailer(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()
@@ -98,8 +98,8 @@ func TestRefusalsSetTheExceptionTrailer(t *testing.T) {
 	}
 }
 
-// join asks to consume with the group g of a stream, until the test ends, and
-// returns what comes first.
+// join consumes with the group g of a stream until the test ends, and returns
+// the first response's error.
 func join(t *testing.T, conn *grpc.ClientConn, id *shared.StreamIdentifier, trailer grpc.CallOption) error {
 	t.Helper()
 	call, err := persistent.NewPersistentSubscriptionsClient(conn).Read(t.Context(), trailer)

@@ -19,8 +19,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 )
 
-// messages writes what a subscriber is told: revisions and kinds, @ with a position
-// for a checkpoint, and | for having caught up.
+// messages formats the next n messages of a subscription: stream and revision,
+// @ and position for a checkpoint, | for CaughtUp.
 func messages(t *testing.T, sub *esdb.Subscription, n int) (all []string) {
 	t.Helper()
 	for range n {
@@ -112,8 +112,8 @@ func TestCaughtUpIsSentEachTimeOnRequest(t *testing.T) {
 	}
 }
 
-// TestSlowSubscriberLosesNothingAndDelaysNoOther has one subscriber that
-// receives nothing until far more was written than any buffer holds.
+// A subscriber that receives nothing until more was written than flow control
+// lets pass does not delay another subscriber, and then receives every event.
 func TestSlowSubscriberLosesNothingAndDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	kept, err := embedded.Open(t.Context(), "ledger", embedded.Config{FS: vfs.NewMem()})
@@ -221,7 +221,7 @@ func TestShutdownEndsCallsWhenItsTimeIsUp(t *testing.T) {
 	<-answered
 }
 
-// A stalled store appends when it is told to, or when the context ends.
+// A stalled store blocks appends until goOn is closed or the context ends.
 type stalled struct {
 	*eventstest.Slice
 	began, goOn chan struct{}

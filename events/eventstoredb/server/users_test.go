@@ -65,7 +65,7 @@ func TestRolesGrantTheirRights(t *testing.T) {
 	}
 }
 
-// TestTLSVersions has a Config that would allow the first.
+// The server refuses TLS 1.0 and 1.1, also if its Config allows them.
 func TestTLSVersions(t *testing.T) {
 	t.Parallel()
 	cert, pool := certificate(t)
@@ -84,7 +84,8 @@ func TestTLSVersions(t *testing.T) {
 	}
 }
 
-// TestCancelledCallerDoesNotWaitForItsPassword asks while another password is proved.
+// A caller whose context has ended does not wait for a worker, and a cached
+// password does not either.
 func TestCancelledCallerDoesNotWaitForItsPassword(t *testing.T) {
 	t.Parallel()
 	users := users(t)
@@ -191,7 +192,7 @@ func TestInvalidUsersFileIsRefused(t *testing.T) {
 	}
 }
 
-// certificate returns one for this machine, and what trusts it.
+// certificate returns a certificate for this machine and a pool that trusts it.
 func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -217,8 +218,8 @@ func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, pool
 }
 
-// users returns users with their names as passwords, but for admin. Their
-// hashes are the cheapest that there are.
+// users returns three users; writer and reader have their names as passwords.
+// The hashes have the lowest cost.
 func users(t *testing.T) *server.Users {
 	t.Helper()
 	var lines []string

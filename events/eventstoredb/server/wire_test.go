@@ -23,14 +23,14 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 )
 
-// now is the time of the servers here.
+// now is the time of the servers in this file.
 var now = time.Date(2026, 1, 2, 3, 4, 5, 678000, time.UTC)
 
 // clocked is everything, at that time.
 var clocked = server.Config{Anonymous: server.Ledger, Writable: []string{""}, Now: func() time.Time { return now }}
 
-// fields reads what is in the fields of a message that the generated types do not
-// know: numbers as they are, bytes as text.
+// fields decodes the unknown fields of a message: numbers as numbers, bytes as
+// text.
 func fields(t *testing.T, b []byte) map[protowire.Number]string {
 	t.Helper()
 	all := map[protowire.Number]string{}
@@ -60,8 +60,8 @@ func isNow(t *testing.T, field string) bool {
 	return proto.Unmarshal([]byte(field), &at) == nil && at.AsTime().Equal(now)
 }
 
-// request returns what a client asks to read of a stream, or of all if it has no
-// name.
+// request returns the options of a subscription to a stream, or to $all if the
+// name is empty.
 func request(stream string) *streams.ReadReq_Options {
 	o := &streams.ReadReq_Options{
 		StreamOption: &streams.ReadReq_Options_All{All: &streams.ReadReq_Options_AllOptions{AllOption: &streams.ReadReq_Options_AllOptions_Start{}}},
@@ -77,8 +77,8 @@ func request(stream string) *streams.ReadReq_Options {
 	return o
 }
 
-// received returns what a subscriber or a reader is sent, until it is sent the message
-// that it waits for.
+// received returns the messages of a read or subscription up to the one for
+// which last returns true.
 func received(t *testing.T, conn *grpc.ClientConn, o *streams.ReadReq_Options, last func(*streams.ReadResp) bool) []*streams.ReadResp {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -101,9 +101,8 @@ func received(t *testing.T, conn *grpc.ClientConn, o *streams.ReadReq_Options, l
 
 func isCaughtUp(m *streams.ReadResp) bool { return m.GetCaughtUp() != nil }
 
-// TestCaughtUpHasTimeAndPosition asks for the fields that the version of
-// EventStoreDB has that the server says it is. Clients of KurrentDB take a message
-// without them for none.
+// CaughtUp has the fields that the reported EventStoreDB version sends.
+// KurrentDB clients ignore the message without them.
 func TestCaughtUpHasTimeAndPosition(t *testing.T) {
 	t.Parallel()
 	conn := raw(t, serve(t, eventstest.NewSlice(), clocked))
@@ -146,7 +145,7 @@ func TestCaughtUpHasTimeAndPosition(t *testing.T) {
 	}
 }
 
-// window filters out every event of the tests here, and names a window, or none.
+// window returns a filter that matches no event, with a window or without.
 func window(max uint32) *streams.ReadReq_Options_Filter {
 	f := &streams.ReadReq_Options_FilterOptions{
 		Filter: &streams.ReadReq_Options_FilterOptions_EventType{
@@ -161,8 +160,8 @@ func window(max uint32) *streams.ReadReq_Options_Filter {
 	return &streams.ReadReq_Options_Filter{Filter: f}
 }
 
-// TestFilterWindowIsThatOfEventStoreDB counts how many records lie between
-// checkpoints, over both ways to find them.
+// The server sends a checkpoint after each window of records, whether the store
+// or the server applies the filter.
 func TestFilterWindowIsThatOfEventStoreDB(t *testing.T) {
 	t.Parallel()
 	slice, store := eventstest.NewSlice(), memory(t)
@@ -187,9 +186,8 @@ func TestFilterWindowIsThatOfEventStoreDB(t *testing.T) {
 	}
 }
 
-// TestContentTypeIsReturnedUnchanged appends data that are JSON and data that are
-// not, each declared as both, and reads them as every kind of reader does, before
-// and after a restart.
+// JSON and binary data, each declared as either, keep the declared content type
+// for every kind of reader, also after a restart.
 func TestContentTypeIsReturnedUnchanged(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
@@ -253,7 +251,7 @@ func TestContentTypeIsReturnedUnchanged(t *testing.T) {
 	stop()
 }
 
-// consumed returns what a consumer is handed, without an ack.
+// consumed returns the events that a consumer receives, without acks.
 func consumed(t *testing.T, conn *grpc.ClientConn, stream, group string, n int) (all []*persistent.ReadResp_ReadEvent) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -280,9 +278,8 @@ func consumed(t *testing.T, conn *grpc.ClientConn, stream, group string, n int) 
 	return all
 }
 
-// TestGroupAcceptsMaxCheckpointBelowMin makes a group as the Node clients do
-// that are told checkPointUpperBound: 1, and otherwise their defaults. It saves how
-// far it is after each event.
+// A group with checkPointUpperBound 1 and the Node client's other defaults, and
+// so an upper bound below the lower, writes a checkpoint after each event.
 func TestGroupAcceptsMaxCheckpointBelowMin(t *testing.T) {
 	t.Parallel()
 	_, c := pair(t)
@@ -319,7 +316,7 @@ func TestGroupAcceptsMaxCheckpointBelowMin(t *testing.T) {
 	t.Error("after a minute no checkpoint is behind the one event that was settled")
 }
 
-// TestConsumerHasTheNameOfItsConnection looks at consumers of several names.
+// GetInfo returns the name that each consumer's connection has in its header.
 func TestConsumerHasTheNameOfItsConnection(t *testing.T) {
 	t.Parallel()
 	conn := raw(t, serve(t, eventstest.NewSlice(), everything))
@@ -330,7 +327,7 @@ func TestConsumerHasTheNameOfItsConnection(t *testing.T) {
 	id := &shared.StreamIdentifier{StreamName: []byte("s-1")}
 	for _, name := range []string{"shop-7", ""} {
 		ctx, cancel := context.WithCancel(t.Context())
-		// A name that is no text makes no message that cannot be sent.
+		// Invalid UTF-8 in a name does not prevent the response.
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte("a\xffb:")))
 		if name != "" {
 			ctx = metadata.AppendToOutgoingContext(ctx, "connection-name", name)

@@ -19,8 +19,8 @@ type pair struct {
 	client net.Conn
 }
 
-// served listens under limits. The function connects once more; a connection
-// that was refused has no server.
+// served listens with limits. The returned function makes one more connection;
+// a refused one has no server end.
 func served(t *testing.T, cfg conns.Config) (limiter *conns.Limiter, connect func() pair) {
 	t.Helper()
 	limiter = conns.New(cfg)
@@ -66,8 +66,8 @@ func served(t *testing.T, cfg conns.Config) (limiter *conns.Limiter, connect fun
 	}
 }
 
-// ended reports whether a connection is closed by the server. One that is open
-// has nothing to read.
+// ended reports whether the server has closed a connection. An open connection
+// has no data to read.
 func ended(t *testing.T, c net.Conn, patience time.Duration) bool {
 	t.Helper()
 	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
@@ -83,8 +83,8 @@ func ended(t *testing.T, c net.Conn, patience time.Duration) bool {
 	return true
 }
 
-// A connection over the limit of those that are not authenticated displaces the
-// oldest of them, and none that is authenticated.
+// A connection over the limit of unauthenticated ones displaces the oldest of
+// them, and never an authenticated one.
 func TestUnauthenticatedConnectionsDisplaceEachOther(t *testing.T) {
 	t.Parallel()
 	limiter, connect := served(t, conns.Config{Unauthenticated: 2, Max: 10, Grace: time.Hour})
@@ -109,8 +109,8 @@ func TestUnauthenticatedConnectionsDisplaceEachOther(t *testing.T) {
 	}
 }
 
-// Authenticated connections fill the limit of all: one more is refused until one
-// ends, and each is counted once however often it is closed.
+// When authenticated connections fill the limit, a new one is refused until one
+// closes. Closing a connection twice counts once.
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	limiter, connect := served(t, conns.Config{Max: 2, Grace: time.Hour})
@@ -131,7 +131,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// A connection that is not authenticated in time is closed, and one that is stays.
+// A connection that is not authenticated in time is closed; an authenticated
+// one stays open.
 func TestConnectionsAuthenticateInTime(t *testing.T) {
 	t.Parallel()
 	limiter, connect := served(t, conns.Config{Grace: 50 * time.Millisecond})
@@ -145,7 +146,7 @@ func TestConnectionsAuthenticateInTime(t *testing.T) {
 	}
 }
 
-// What is shed are the connections that are not authenticated.
+// Shed closes the unauthenticated connections.
 func TestShedKeepsAuthenticatedConnections(t *testing.T) {
 	t.Parallel()
 	limiter, connect := served(t, conns.Config{})
@@ -157,7 +158,7 @@ func TestShedKeepsAuthenticatedConnections(t *testing.T) {
 	}
 }
 
-// A server finds the Conn of a request, also where there is none.
+// A server finds the Conn of a request in its context, or nil.
 func TestConnIsFoundByItsContext(t *testing.T) {
 	t.Parallel()
 	_, connect := served(t, conns.Config{})

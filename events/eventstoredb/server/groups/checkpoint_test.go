@@ -15,7 +15,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/groups"
 )
 
-// checkpointStore are checkpoints of which a kill takes what was not synced.
+// A checkpointStore is Checkpoints whose unsynced documents a kill removes.
 type checkpointStore struct {
 	mu     sync.Mutex
 	saved  map[string][]byte
@@ -72,7 +72,8 @@ func (k *checkpointStore) count() int {
 	return k.saves
 }
 
-// An unsure store appends, and of the next appends says that it may not have.
+// An uncertainStore appends, and returns the errors in next for appends that it
+// has made.
 type uncertainStore struct {
 	*eventstest.Slice
 	mu   sync.Mutex
@@ -97,7 +98,7 @@ func (u *uncertainStore) Append(ctx context.Context, s events.Stream, after even
 	return err
 }
 
-var errUncertain = errors.New("nobody knows whether it is there")
+var errUncertain = errors.New("the append may have been made")
 
 func TestKillLosesNothingSettledBeforeTheCheckpoint(t *testing.T) {
 	in(t, func(b *fixture) {
@@ -175,8 +176,8 @@ func TestCheckpointsAreRateLimited(t *testing.T) {
 	})
 }
 
-// TestWhatIsSettledWhileAMarkIsMadeCountsForTheNext acknowledges while the disk
-// is busy.
+// Entries acknowledged while a checkpoint is being synced count for the next
+// checkpoint.
 func TestEntriesSettledDuringACheckpointCountForTheNext(t *testing.T) {
 	in(t, func(b *fixture) {
 		b.checkpoints.gate = make(chan struct{})
@@ -212,7 +213,7 @@ func TestCheckpointOfADeletedGroupIsIgnored(t *testing.T) {
 	})
 }
 
-// TestAMarkAheadOfTheLogIsNone has a disk that lied take records away.
+// A group ignores its checkpoint if the log has lost records.
 func TestCheckpointAheadOfTheLogIsIgnored(t *testing.T) {
 	for _, key := range []groups.Key{key, {Name: "all"}} {
 		t.Run(key.String(), func(t *testing.T) {
@@ -286,8 +287,8 @@ func TestFailedCheckpointIsRetried(t *testing.T) {
 	})
 }
 
-// TestWhatIsParkedIsOnRecordOnce has a store that does not know whether it
-// appended.
+// If the store does not know whether it recorded a parked entry, the group
+// records it once.
 func TestParkedEntryIsRecordedOnce(t *testing.T) {
 	in(t, func(b *fixture) {
 		b.write("s-1", "A", 2)
@@ -309,8 +310,8 @@ func TestParkedEntryIsRecordedOnce(t *testing.T) {
 	})
 }
 
-// TestWhatIsParkedIsOnRecordOnceWhereTheMarkFails has both in one go: the keeper is
-// busy while they come up.
+// If one batch has a parked entry and a checkpoint, and the checkpoint fails,
+// the entry is recorded once.
 func TestParkedEntryIsRecordedOnceWhereTheCheckpointFails(t *testing.T) {
 	in(t, func(b *fixture) {
 		b.write("s-1", "A", 4)
@@ -411,7 +412,7 @@ func TestRestartLoadsRecordedGroups(t *testing.T) {
 	})
 }
 
-// TestNothingIsKeptWithoutCheckpoints opens groups twice over one store.
+// Groups without a checkpoint store deliver all entries again after a restart.
 func TestCheckpointsAreLostWithoutAStore(t *testing.T) {
 	in(t, func(b *fixture) {
 		b.write("s-1", "A", 1)

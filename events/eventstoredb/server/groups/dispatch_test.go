@@ -53,7 +53,7 @@ func TestReplayedEntriesComeFirstAndAreReleasedWhenAcknowledged(t *testing.T) {
 	})
 }
 
-// TestAReplayHoldsABoundedNumberInMemory parks more than the buffer holds.
+// A replay of more entries than the buffer holds reads them in parts, in order.
 func TestReplayBuffersABoundedNumberOfEntries(t *testing.T) {
 	in(t, func(b *fixture) {
 		b.write("s-1", "A", 3*settings.Buffer)
@@ -80,8 +80,7 @@ func TestReplayBuffersABoundedNumberOfEntries(t *testing.T) {
 	})
 }
 
-// TestWhatWasTakenBackIsNotHandedOver has a consumer that does not ask for what
-// it has.
+// Next does not return a delivery that timed out before the call.
 func TestEntryTakenBackIsNotReturnedByNext(t *testing.T) {
 	in(t, func(b *fixture) {
 		b.write("s-1", "A", 3)
@@ -127,7 +126,8 @@ func TestPinnedConsumerHoldsAtMostItsCapacity(t *testing.T) {
 	})
 }
 
-// TestWhatBelongsTogetherGoesToOne writes each correlation into many streams.
+// PinnedByCorrelation delivers entries of many streams with one correlation ID
+// to one consumer.
 func TestCorrelatedEntriesGoToOneConsumer(t *testing.T) {
 	in(t, func(b *fixture) {
 		g := b.create(groups.Key{Name: "pinned"}, func(d *groups.Definition) {

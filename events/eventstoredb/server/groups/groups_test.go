@@ -18,7 +18,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/groups"
 )
 
-// A bench is a store with groups over it, in a bubble with its own time.
+// A fixture is a store with groups, in a synctest bubble.
 type fixture struct {
 	*testing.T
 	store       *uncertainStore
@@ -43,8 +43,8 @@ func (b *fixture) open() {
 	}
 }
 
-// kill reads the groups again as another process does after a kill: what is on
-// record is there, and of the marks those that were synced.
+// kill loads the groups as another process does after a kill: from the records,
+// and from the synced checkpoints.
 func (b *fixture) kill() {
 	b.Helper()
 	synctest.Wait()
@@ -53,7 +53,7 @@ func (b *fixture) kill() {
 	b.open()
 }
 
-// restart closes the groups and reads them again.
+// restart closes the groups and loads them again.
 func (b *fixture) restart() {
 	b.Helper()
 	b.all.Close()
@@ -140,11 +140,11 @@ func (b *fixture) join(g *groups.Group, room int) *groups.Consumer {
 	return c
 }
 
-// errIdle is why a consumer that is handed nothing stops waiting.
-var errIdle = errors.New("nothing is handed out")
+// errIdle ends Next when no delivery is pending.
+var errIdle = errors.New("no delivery is pending")
 
-// delivered returns what a consumer is handed until it is handed no more: the
-// stream, the revision and how often it was tried before.
+// delivered returns all pending deliveries of a consumer, and a text with their
+// streams, revisions and one ' for each retry.
 func (b *fixture) delivered(c *groups.Consumer) (all []groups.Delivery, text string) {
 	b.Helper()
 	synctest.Wait()
@@ -485,7 +485,7 @@ func TestInvalidGroupsAreRefused(t *testing.T) {
 	})
 }
 
-// TestAGroupThatAnotherProcessWritesStops has its stream grow behind its back.
+// A group stops when another process appends to its stream.
 func TestGroupStopsWhenAnotherProcessWritesItsStream(t *testing.T) {
 	in(t, func(b *fixture) {
 		b.write("s-1", "A", 1)
@@ -499,7 +499,7 @@ func TestGroupStopsWhenAnotherProcessWritesItsStream(t *testing.T) {
 	})
 }
 
-// FuzzOpen opens groups from any record in their stream.
+// FuzzOpen opens groups with any record in a group's stream.
 func FuzzOpen(f *testing.F) {
 	f.Add("GroupCreated", []byte(`{"name":"g","settings":{"strategy":"Pinned","buffer":1,"max_checkpoint":1}}`))
 	f.Add("EntryParked", []byte(`{"stream":"s-1","revision":1}`))
