@@ -13,18 +13,20 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// Outputs keeps complete outputs. Package outputs has one on Pebble.
+// Outputs stores complete outputs that exceed the limits. Package outputs implements it over
+// Pebble. Its methods are safe for concurrent use.
 type Outputs interface {
-	// Keep reads r to its end and keeps it whole under ref, durable when it
-	// returns, or keeps nothing. If it goes on for longer than the grace of an
-	// interruption, Settle stops waiting, and no settlement names the output.
+	// Keep reads r to its end and stores it in full under ref, durable when it
+	// returns nil. After an error it has stored nothing. If Keep outlasts the
+	// grace period of an interruption, Settle stops waiting and no settlement
+	// names the output.
 	Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error)
-	// Confirm says that the settlement is on record which names what was kept
-	// for it. What is never confirmed may be removed by a recovery.
+	// Confirm says that the settlement that names the stored outputs is on
+	// record. A recovery may remove an unconfirmed output.
 	Confirm(ctx context.Context, settlement domain.EventID) error
 }
 
-// noOutputs is the Outputs of a registry that has none.
+// noOutputs is the Outputs of a registry without storage: every Keep fails.
 type noOutputs struct{}
 
 func (noOutputs) Keep(context.Context, domain.Ref, string, io.Reader) (domain.Retained, error) {
@@ -33,22 +35,24 @@ func (noOutputs) Keep(context.Context, domain.Ref, string, io.Reader) (domain.Re
 
 func (noOutputs) Confirm(context.Context, domain.EventID) error { return nil }
 
-// An outputBounder fits one output into limits, keeping whole what does not fit.
+// An outputBounder fits the output of one settlement into the limits and retains in full each
+// part that does not fit.
 type outputBounder struct {
 	limits     Limits
 	settlement domain.EventID
 	keep       func(ref domain.Ref, mime, text string) (domain.Retained, error)
-	lost       int64 // bytes that the tool dropped
+	lost       int64 // bytes that the tool itself dropped
 }
 
-// A boundedOutput is an output within limits.
+// A boundedOutput is an output within the limits, with the outputs retained for it.
 type boundedOutput struct {
 	structured json.RawMessage
 	content    domain.Contents
 	retained   []domain.Retained
 }
 
-// bound returns tooMuchMedia, or the error of keep.
+// bound returns the output within the limits. It returns a mediaLimitError, or the error of
+// keep.
 func (b outputBounder) bound(out domain.Output) (boundedOutput, error) {
 	s := boundedOutput{structured: out.Structured(), content: readable(out.Content())}
 	media := s.content.Media()
@@ -69,7 +73,8 @@ func (b outputBounder) bound(out domain.Output) (boundedOutput, error) {
 	return s, b.boundStructured(&s)
 }
 
-// boundStructured measures the value as a model would read it: indented.
+// boundStructured replaces a structured value by a preview if its indented JSON, the form that
+// a model reads, exceeds the limits.
 func (b outputBounder) boundStructured(s *boundedOutput) error {
 	if s.structured == nil {
 		return nil
@@ -89,9 +94,9 @@ func (b outputBounder) boundStructured(s *boundedOutput) error {
 	return nil
 }
 
-// retain keeps a text whole, adds it to what is retained, and returns its
-// preview. The first line of both says what the tool lost, if it lost some; a
-// JSON document is kept as it is.
+// retain stores a text in full, appends it to retained, and returns its preview. If the tool
+// dropped bytes, the first line of both the stored text and the preview says how many; a JSON
+// document is stored unchanged.
 func (b outputBounder) retain(retained *[]domain.Retained, c domain.Channel, mime, text string) (string, error) {
 	ref, notice, rest := domain.NewRef(b.settlement, c), "", "full output"
 	if b.lost > 0 {
@@ -111,7 +116,7 @@ func (b outputBounder) retain(retained *[]domain.Retained, c domain.Channel, mim
 	return notice + preview(text, marker, b.limits.Lines-strings.Count(notice, "\n"), b.limits.Bytes-len(notice)), nil
 }
 
-// withText returns a text and the media of content behind it.
+// withText returns a text followed by the media of content.
 func withText(content domain.Contents, text string) domain.Contents {
 	with := domain.Contents{domain.Text(text)}
 	for _, m := range content.Media() {
@@ -120,7 +125,8 @@ func withText(content domain.Contents, text string) domain.Contents {
 	return with
 }
 
-// readable returns content whose texts are read back from the log as they are.
+// readable returns a copy of content whose texts are valid UTF-8, as they are read back from
+// the log.
 func readable(content domain.Contents) domain.Contents {
 	content = slices.Clone(content)
 	for i, c := range content {
@@ -131,11 +137,11 @@ func readable(content domain.Contents) domain.Contents {
 	return content
 }
 
+// valid replaces invalid UTF-8 by U+FFFD.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-// indented returns a document as a model would read it. One that indentation
-// would make many times as long, as its lines are nested deeply, is returned as
-// it is.
+// indented returns a JSON document in the form that a model reads. It returns the document
+// unchanged if deep nesting would multiply its size.
 func indented(document json.RawMessage) string {
 	if indentedSize(document) > 16*len(document)+64<<10 {
 		return string(document)
@@ -147,8 +153,8 @@ func indented(document json.RawMessage) string {
 	return b.String()
 }
 
-// indentedSize returns about how many bytes a document has when it is indented,
-// and no less.
+// indentedSize returns an upper bound of the bytes of an indented document. It allocates
+// nothing.
 func indentedSize(document json.RawMessage) int {
 	size, depth, inString := len(document), 0, false
 	for i := 0; i < len(document); i++ {

@@ -9,14 +9,16 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// conclude turns the result of a tool into the end of its call.
+// conclude turns the result of a tool into the settlement of the call: it runs the hooks
+// after, bounds the output and retains its rest. It adds the last reported progress to a
+// settlement that is no success.
 func (s *callExec) conclude(ctx context.Context, id domain.EventID, r stepResult[domain.Output]) domain.Settlement {
 	if r.end == nil {
 		r = s.runAfterHooks(ctx, r.value)
 	}
 	end := r.end
 	if end == nil {
-		// A success that arrives in spite of an interruption stands, and is kept.
+		// A tool that succeeds in spite of an interruption has succeeded.
 		end = new(s.keep(ctx, id, r.value))
 	}
 	if end.Outcome != domain.Succeeded {
@@ -25,8 +27,8 @@ func (s *callExec) conclude(ctx context.Context, id domain.EventID, r stepResult
 	return *end
 }
 
-// runAfterHooks runs the hooks after the tool, each on its own goroutine, within one
-// grace.
+// runAfterHooks runs the hooks after the tool, each on its own goroutine, and returns the
+// output with the content of the last hook. All hooks share one grace period.
 func (s *callExec) runAfterHooks(ctx context.Context, out domain.Output) stepResult[domain.Output] {
 	hooks := s.m.registry.config.After
 	if len(hooks) == 0 {
@@ -48,7 +50,8 @@ func (s *callExec) runAfterHooks(ctx context.Context, out domain.Output) stepRes
 	return stepResult[domain.Output]{value: out}
 }
 
-// preferInterruption lets an interruption outrank an error of a hook that came of it.
+// preferInterruption returns an interruption if ctx has ended, since the hook's error is its
+// likely consequence, and err otherwise.
 func preferInterruption(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
@@ -56,9 +59,9 @@ func preferInterruption(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", domain.ErrInterrupted, context.Cause(ctx))
 }
 
-// keep bounds an output and returns the end of a call that succeeded with it,
-// or that could not keep it. A write that is cut off when the grace is over is
-// an interruption.
+// keep bounds an output and returns the settlement: a success, a RetentionFailed or
+// MediaTooLarge if the output does not fit and cannot be retained, or an interruption if the
+// grace period ended during a write.
 func (s *callExec) keep(ctx context.Context, id domain.EventID, out domain.Output) domain.Settlement {
 	within := lazyGrace{exec: s, ctx: ctx}
 	defer within.stop()
@@ -82,12 +85,12 @@ func (s *callExec) keep(ctx context.Context, id domain.EventID, out domain.Outpu
 	return end
 }
 
-// errCutOff is a write of an output that the end of the grace cut off.
+// errCutOff reports a write of an output that did not finish within the grace period.
 var errCutOff = errors.New("the write was cut off")
 
-// bounder returns the bounding of one settlement. Each write has a goroutine of
-// its own and is left behind, where it ignores its context, when the grace is
-// over: the log never names what it keeps, so that a recovery removes it.
+// bounder returns the outputBounder of one settlement. Each write runs on its own goroutine.
+// If it ignores its context, Settle leaves it behind at the end of the grace period; the log
+// then never names the output, so that a later sweep removes it.
 func (s *callExec) bounder(within *lazyGrace, id domain.EventID) outputBounder {
 	return outputBounder{limits: s.m.registry.config.Limits, settlement: id, keep: func(ref domain.Ref, mime, text string) (domain.Retained, error) {
 		until := within.start()
@@ -100,7 +103,7 @@ func (s *callExec) bounder(within *lazyGrace, id domain.EventID) outputBounder {
 		r := await(within.ctx, until, s, st, func() (keepResult, error) {
 			retained, err := s.m.registry.config.Outputs.Keep(until, ref, mime, strings.NewReader(text))
 			if err != nil {
-				err = errors.New(err.Error()) // its methods are foreign code
+				err = errors.New(err.Error()) // the methods of err are foreign code
 			}
 			return keepResult{retained, err}, nil
 		})

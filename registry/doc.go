@@ -1,61 +1,67 @@
-// Package registry finds the tool behind a name and settles calls to it.
+// Package registry registers tools and settles the calls that a model makes to
+// them.
 //
-// Tools are put into effect by a [Scope], which belongs to a [Layer]. Within a
-// layer the latest registration of a name is in effect; closing its scope puts
-// back the one before. A [Registry] overlays layers of the [Layers] of a
-// process, the later hiding the earlier.
+// A plugin registers its tools through a [Scope]. A scope belongs to a [Layer]:
+// the application, one location or one session. Within a layer the latest
+// registration of a name is in effect, and closing a scope reveals the
+// registration that it hid. [Layers] manages the layers of a process, and a
+// [Registry] overlays some of them: a higher layer hides the names of a lower.
 //
-// What one turn may call is fixed by [Registry.Materialize]. The
-// [Materialization] keeps the identity of each registration and not its tool, so
-// that a call made later either reaches the very registration that was offered
-// or is rejected as stale. [Materialization.Settle] is the only way in which a
-// tool is run. Which fact is kept where is the affair of a [Journal], and where
-// complete outputs go that of [Outputs].
+// [Registry.Materialize] fixes the offer of one turn as a [Materialization]. The
+// offer holds the identity of each registration and not its tool, so that a later
+// call either reaches the registration that was offered or is rejected as stale,
+// according to the [Policy]. [Materialization.Settle] is the only function that
+// runs a tool. It brings a call to exactly one end, its settlement: it resolves
+// the name, runs the tool, bounds the output to the [Limits] and records the
+// start and the end in a [Journal]. [Outputs] stores outputs that exceed the
+// limits.
 //
 // # Promises
 //
-//   - Nothing is known of registrations that the log does not hold, but for the
-//     tools themselves.
-//   - A list with a bad name registers nothing, or, where it comes from outside,
-//     all but the bad entries, each of them on record with its reason.
+//   - The catalog of registrations is folded from events of the log; the process
+//     adds only the tools themselves.
+//   - Register registers all tools of a list or none. RegisterValid registers the
+//     valid entries and records the others with their reason.
 //   - A tool runs only after [Journal.Begin] has returned nil.
 //   - Settle returns a settlement only after [Journal.Settle] has returned nil.
-//   - An unknown, stale or invalid call runs nothing.
-//   - Registering, replacing or closing does not touch a call that has begun.
-//   - Output over the [Limits] is kept whole, or the call has not succeeded.
-//     Where the tool itself dropped bytes, the preview and the kept text say
-//     how many in their first line, and the settlement records the number.
-//   - Whatever a tool, a hook or a codec does, a call has one end, and no text of
-//     it is over the limits.
+//   - An unknown, stale or invalid call runs no tool.
+//   - Registering, replacing or closing a tool does not change a call that has
+//     begun.
+//   - Output over the limits is retained in full, or the call does not succeed. If
+//     the tool itself dropped bytes, the preview and the retained text give their
+//     number in the first line, and the settlement records it.
+//   - Every call has one end, and each text of it is within the limits, even if a
+//     tool, a hook or a codec panics, hangs or ends its goroutine.
 //
 // # Foreign code
 //
 // Hooks, codecs, executors, presentations, the methods of the errors that they
-// return, and [Outputs.Keep] run on goroutines of their own. If the context of
-// a call ends, each is given a grace to return and is then left behind: its
-// result is dropped, or recorded as late where it is the tool's, and only
-// [Layers.Wait] waits for it. A panic, and the end of the goroutine, is a defect
-// of the call; in Keep, a retention failure. A [Journal] and [Outputs.Confirm]
-// are called by Settle itself and must return when their context ends.
+// return, and [Outputs.Keep] run on their own goroutines. After the context of a
+// call ends, Settle waits for each at most for the grace period of the [Config]
+// and then leaves it behind: Settle drops its result, or records it as late if it
+// is the tool's. [Layers.Wait] waits for goroutines that were left behind. A panic
+// is a defect of the call; in Keep it is a retention failure. Settle calls the
+// Journal and [Outputs.Confirm] on its own goroutine, so these must return when
+// their context ends.
 //
 // # Concurrency
 //
-// Everything here may be used by several goroutines at once. Foreign code runs
-// on goroutines that Settle or [Layers.Wait] waits for. The grace of an
-// interrupted call is measured on one more, which ends with Settle. Of
-// the locks, a scope's is taken first, then its layer's, which is held while the
-// layer's stream is appended to, then that of the Layers. No lock is held while
-// a tool, a hook, a journal or an output store is called.
+// All types are safe for concurrent use. Settle starts one goroutine for each
+// piece of foreign code and joins it or leaves it to Layers.Wait; a timer for the
+// grace period ends with Settle. The order of locks is: the scope's, its layer's,
+// that of Layers. A layer's lock is held while its stream is appended to. No lock
+// is held while a tool, a hook, a journal or an output store is called.
 //
 // # Errors
 //
-// domain.ErrBadName, domain.ErrBadTool and [ErrClosed] come from Register;
-// [ErrUnrecorded] from closing and from Materialize; [ErrBadLimits] and
-// [ErrMisplaced] from overlaying. Settle returns [ErrCallConflict], [ErrBegan],
-// and what broke in the journal; never an ending that the model should read:
-// those are settlements.
+// Register returns domain.ErrBadName, domain.ErrBadTool and [ErrClosed]. Closing
+// and Materialize return [ErrUnrecorded]. [Layers.Registry] returns [ErrBadLimits]
+// and [ErrMisplaced]. Settle returns [ErrCallConflict], [ErrBegan] and errors of
+// the journal. A failure that the model should read is a settlement and never an
+// error.
 //
-// Permission is the tool's affair; when a call is settled, the runner's. Each
-// promise is checked by a test whose name states it, in the file of its
-// subject; an example is in example_test.go.
+// The tool decides about permissions, and the runner decides when a call is
+// settled. The tests in this package check each promise under a name that states
+// it; package registrytest has the laws that every journal and store must keep;
+// example_test.go has an example.
 package registry

@@ -11,6 +11,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
+// begin records the start of the call. The tool may run only after it returned nil.
 func (s *callExec) begin(ctx context.Context) error {
 	d := s.m.registry.layers.ledger.Draft(events.CallStarted{
 		Turn: s.m.offer.Turn, Message: s.inv.Message, Call: s.call.ID, Tool: s.call.Name,
@@ -24,15 +25,15 @@ func (s *callExec) begin(ctx context.Context) error {
 	return nil
 }
 
-// beginFailed ends a call whose start could not be recorded, and whose tool thus
-// does not run. A start that can never be recorded ends it as a defect. If the
-// call was interrupted, its end says that it began unless the journal refused
-// the start: a start whose outcome is open is on record before the end is. In
-// any other case there is no end.
+// beginFailed ends a call whose start the journal did not record; its tool does not run. It
+// records a defect if the start can never be recorded, because it is too large or has no wire
+// form. If ctx has ended it records an interruption: before the start if the journal refused
+// the start, and otherwise after it, because an append with an open outcome is on record
+// before the end is. In all other cases it returns the error and the call has no end.
 func (s *callExec) beginFailed(ctx context.Context, err error) (domain.Settlement, error) {
 	switch {
 	case errors.Is(err, events.ErrTooLarge), errors.Is(err, events.ErrBadRecord):
-		s.input = nil // it is what is too large, and would be in the end too
+		s.input = nil // the input is too large, and the end would repeat it
 		return s.record(ctx, s.id(), defective(fmt.Errorf("record start: %w", err)))
 	case ctx.Err() == nil:
 		return domain.Settlement{}, fmt.Errorf("settle %s %s: record start: %w", s.call.Name, s.call.ID, err)
@@ -42,17 +43,18 @@ func (s *callExec) beginFailed(ctx context.Context, err error) (domain.Settlemen
 	return s.record(ctx, s.id(), domain.InterruptedWhile(domain.InterruptionOf(context.Cause(ctx))))
 }
 
-// A resultHandoff passes the result of a tool to the settling, or leaves it to the
-// goroutine of the tool where the settling no longer waits.
+// A resultHandoff passes the result of a tool to the goroutine that settles the call. If that
+// goroutine has stopped waiting, the tool's goroutine records the result as late. Exactly one
+// side wins the field taken.
 type resultHandoff struct {
-	taken  atomic.Bool               // by whichever side came first
-	result stepResult[domain.Output] // by the tool, before it takes
-	passed chan struct{}             // closed once the tool took, and the settling may read ran
+	taken  atomic.Bool               // set by the side that comes first
+	result stepResult[domain.Output] // written by the tool's goroutine before it sets taken
+	passed chan struct{}             // closed by the tool's goroutine once it has set taken; result may be read then
 }
 
-// runTool runs the tool on a goroutine of its own, so that one that ignores its
-// interruption can be left behind when its grace is over. The result of such a
-// tool is kept as late.
+// runTool runs the tool on its own goroutine and waits for the result. After ctx ends it waits
+// for the grace period and then leaves the tool behind: it returns an interruption, and the
+// tool's goroutine records a later result with recordLate.
 func (s *callExec) runTool(ctx context.Context, bound domain.Bound) stepResult[domain.Output] {
 	h := &s.tool
 	h.passed = make(chan struct{})
@@ -87,8 +89,8 @@ func (s *callExec) runTool(ctx context.Context, bound domain.Bound) stepResult[d
 	return h.result
 }
 
-// recordLate records the result of a tool that was left behind, once the end of its
-// call is on record.
+// recordLate records the result of a tool that was left behind. It waits until the end of the
+// call is on record and does nothing if the call has no recorded end.
 func (s *callExec) recordLate(ctx context.Context, r stepResult[domain.Output]) {
 	<-s.done
 	if s.end.IsZero() {
@@ -108,6 +110,7 @@ func (s *callExec) recordLate(ctx context.Context, r stepResult[domain.Output]) 
 	}
 	ctx, cancel := s.grace(ctx)
 	defer cancel()
-	// The call has its end; what broke while this was kept has nobody to read it.
+	// The call has its end and its caller has returned, so no caller reads an
+	// error of this append.
 	_ = s.journal.Late(ctx, s.m.registry.layers.ledger.Draft(e, s.end))
 }

@@ -12,24 +12,27 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
+// An inflightKey identifies a call: call IDs are unique within a message only.
 type inflightKey struct {
 	session domain.SessionID
 	message domain.MessageID
 	call    domain.CallID
 }
 
-// inflightCalls are the calls that are being settled in this process, and the tools
-// that run, which are more where one was left behind.
+// An inflightCalls tracks the calls that this process is settling, and counts the goroutines
+// that run foreign code for them, including goroutines that were left behind. It is safe for
+// concurrent use.
 type inflightCalls struct {
 	mu struct {
 		sync.Mutex
 		calls map[inflightKey]*inflightCall
 		tools int
-		idle  chan struct{} // closed once no tool runs; nil while none does
+		idle  chan struct{} // closed when tools becomes 0; nil while it is 0
 	}
 }
 
-// An inflightCall is settled once done is closed.
+// An inflightCall is a call that is being settled. settlement and err are valid once done is
+// closed.
 type inflightCall struct {
 	call       domain.Call
 	done       chan struct{}
@@ -37,12 +40,13 @@ type inflightCall struct {
 	err        error
 }
 
-// errAbandoned is what joiners get if the goroutine that settled went away.
+// errAbandoned is the error for joined callers if the goroutine that settled the call ended
+// early.
 var errAbandoned = errors.New("the settling goroutine ended early")
 
-// once runs work for the first to ask about a call and gives everybody who
-// asks meanwhile what it returned. The channel it hands to work is closed when
-// all that is over.
+// once calls work for the first caller with a key. Concurrent callers with the same key wait
+// and get the same result, or the cause of their ctx. work receives a channel that once closes
+// after it has stored the result.
 func (r *inflightCalls) once(ctx context.Context, key inflightKey, call domain.Call, work func(done <-chan struct{}) (domain.Settlement, error)) (domain.Settlement, error) {
 	r.mu.Lock()
 	first, ok := r.mu.calls[key]
@@ -64,6 +68,8 @@ func (r *inflightCalls) once(ctx context.Context, key inflightKey, call domain.C
 	return first.settlement, first.err
 }
 
+// join waits for the result of a call that another goroutine settles. It returns
+// ErrCallConflict at once if call has another tool or input.
 func (c *inflightCall) join(ctx context.Context, call domain.Call) (domain.Settlement, error) {
 	if !sameCall(c.call, call) {
 		return domain.Settlement{}, conflictError(call)
@@ -76,8 +82,8 @@ func (c *inflightCall) join(ctx context.Context, call domain.Call) (domain.Settl
 	}
 }
 
-// spawn runs a tool on a goroutine of its own, which wait waits for. A
-// sync.WaitGroup would not do: tools begin while it is waited for.
+// spawn runs foreign code on a new goroutine that waitIdle waits for. A sync.WaitGroup does
+// not allow Add to race with Wait, and calls begin while waitIdle waits.
 func (r *inflightCalls) spawn(tool func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,6 +96,7 @@ func (r *inflightCalls) spawn(tool func()) {
 	}()
 }
 
+// toolDone counts a spawned goroutine as ended and wakes the waiters after the last.
 func (r *inflightCalls) toolDone() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,6 +106,7 @@ func (r *inflightCalls) toolDone() {
 	}
 }
 
+// waitIdle returns nil when no spawned goroutine runs, or the cause of ctx.
 func (r *inflightCalls) waitIdle(ctx context.Context) error {
 	r.mu.Lock()
 	idle := r.mu.idle
@@ -114,6 +122,7 @@ func (r *inflightCalls) waitIdle(ctx context.Context) error {
 	}
 }
 
+// sameCall reports whether two calls have the same tool and equivalent inputs.
 func sameCall(a, b domain.Call) bool {
 	if a.Name != b.Name {
 		return false
@@ -121,8 +130,8 @@ func sameCall(a, b domain.Call) bool {
 	return sameJSON(a.Input, b.Input)
 }
 
-// sameJSON reports whether two documents say the same. Numbers are compared as
-// they are written, as a tool may read more of them than a float64 holds.
+// sameJSON reports whether two JSON documents have the same value. It compares numbers by
+// their text, because a tool may read more digits than a float64 holds.
 func sameJSON(a, b json.RawMessage) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -139,6 +148,7 @@ func decodeJSON(document json.RawMessage) (value any, err error) {
 	return value, err
 }
 
+// conflictError returns the ErrCallConflict of a call.
 func conflictError(call domain.Call) error {
 	return fmt.Errorf("settle %s %s: %w", ShortName(call.Name), call.ID, ErrCallConflict)
 }

@@ -7,29 +7,31 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Journal keeps the two facts that bracket a call of a session: its start,
-// an [events.CallStarted], and its end, an [events.CallSettled]. What it is
-// given to keep is durable when it returns nil. It is safe for concurrent use
-// and returns when its context ends: Settle waits for it on its own goroutine.
+// A Journal records the start and the end of calls of a session: an [events.CallStarted] and
+// an [events.CallSettled]. An event is durable when its method returns nil. A Journal is safe
+// for concurrent use. Settle calls it on its own goroutine, so each method must return when
+// its context ends.
 type Journal interface {
-	// Recorded returns what is on record of a call.
+	// Recorded returns the record of a call.
 	Recorded(ctx context.Context, message domain.MessageID, call domain.CallID) (Recorded, error)
-	// Begin keeps the start. If it returns an error the tool does not run. An
+	// Begin records the start. If it returns an error the tool does not run. An
 	// error for which [events.Refused] is true says that the start is not on
-	// record; after any other, Settle first makes certain that it is.
+	// record. After any other error a later Settle of the call must first put
+	// the start on record.
 	Begin(ctx context.Context, start events.Draft) error
-	// Settle keeps the end. An end that has no wire form is an
-	// [events.ErrBadRecord], one too large for the store an
-	// [events.ErrTooLarge]: neither was kept, and another is given instead.
+	// Settle records the end. It returns [events.ErrBadRecord] for an end that
+	// has no wire form and [events.ErrTooLarge] for one that is too large for
+	// the store: both are not on record, and the registry passes another end.
 	Settle(ctx context.Context, end events.Draft) error
-	// Late keeps an [events.LateResultObserved]: a result that came after the
-	// end.
+	// Late records an [events.LateResultObserved]: a result that a tool returned
+	// after its call had ended.
 	Late(ctx context.Context, late events.Draft) error
 }
 
-// A Recorded says what is on record of a call. The zero Recorded is nothing.
+// A Recorded is the record of a call. The zero Recorded says that the call has neither a start
+// nor an end on record.
 type Recorded struct {
 	Call       domain.Call        // as started or settled; its input as asked
 	Began      bool               // its start is on record
-	Settlement *domain.Settlement // its end; nil where there is none
+	Settlement *domain.Settlement // its end; nil if it has none
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/settlement-ledger/ledger/projections/catalog"
 )
 
-// Layers are the layers of one process, and what is running under them. It
-// holds of registrations what the log holds, folded as it appends, and beside
-// that only the tools.
+// Layers manages the layers of one process. It holds the catalog, folded from the events that
+// it appends, the tools of each registration, and the calls in flight. It is safe for
+// concurrent use.
 type Layers struct {
 	ledger  *events.Ledger
 	process domain.ProcessID
@@ -25,13 +25,13 @@ type Layers struct {
 		sync.RWMutex
 		catalog    *catalog.State
 		tools      map[domain.RegistrationID]map[domain.Name]domain.Tool
-		unrecorded map[domain.LayerID]bool // the layers of which the catalog holds events that may not be on record
-		open       []*Layer                // those that may be open on record, in the order in which they were opened
-		closed     bool                    // no layer is opened any more
+		unrecorded map[domain.LayerID]bool // layers with events in the catalog that may not be on record
+		open       []*Layer                // layers that may be open on record, in order of opening
+		closed     bool                    // Close was called
 	}
 }
 
-// NewLayers returns the layers of a process, of which there are none yet.
+// NewLayers returns the Layers of a process, without any layer.
 func NewLayers(ledger *events.Ledger, process domain.ProcessID) *Layers {
 	ls := &Layers{ledger: ledger, process: process, fold: catalog.Projection()}
 	ls.calls.mu.calls = map[inflightKey]*inflightCall{}
@@ -41,20 +41,21 @@ func NewLayers(ledger *events.Ledger, process domain.ProcessID) *Layers {
 	return ls
 }
 
-// Process returns the process whose layers these are.
+// Process returns the process that owns the layers.
 func (ls *Layers) Process() domain.ProcessID { return ls.process }
 
-// Application opens a layer that all locations of the process share.
+// Application opens a layer that all locations of the process share. It returns ErrClosed
+// after Close, or the error of the append.
 func (ls *Layers) Application(ctx context.Context) (*Layer, error) {
 	return ls.open(ctx, events.LayerOpened{Placement: domain.Application})
 }
 
-// Location opens a layer for one directory or workspace.
+// Location opens a layer for one directory or workspace. Its errors are those of Application.
 func (ls *Layers) Location(ctx context.Context, location string) (*Layer, error) {
 	return ls.open(ctx, events.LayerOpened{Placement: domain.Location, Location: location})
 }
 
-// Session opens a layer for one session.
+// Session opens a layer for one session. Its errors are those of Application.
 func (ls *Layers) Session(ctx context.Context, session domain.SessionID) (*Layer, error) {
 	return ls.open(ctx, events.LayerOpened{Placement: domain.PerSession, Session: session})
 }
@@ -77,8 +78,9 @@ func (ls *Layers) open(ctx context.Context, e events.LayerOpened) (*Layer, error
 	return l, nil
 }
 
-// openLocked records the opening of a layer. If its outcome is uncertain, the
-// layer owes both its opening and its closing.
+// openLocked records the opening of a layer. If the outcome of the append is unknown, it
+// queues both the opening and a closing as pending, so that the log never holds an open layer
+// that nobody closes.
 func (l *Layer) openLocked(ctx context.Context, e events.LayerOpened) error {
 	d := l.layers.ledger.Draft(e, domain.EventID{})
 	err := l.appendLocked(ctx, d)
@@ -95,7 +97,7 @@ func (l *Layer) openLocked(ctx context.Context, e events.LayerOpened) error {
 	return err
 }
 
-// add keeps a layer that is about to be opened.
+// add lists a layer that is about to be opened. It returns ErrClosed after Close.
 func (ls *Layers) add(l *Layer) error {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -106,17 +108,16 @@ func (ls *Layers) add(l *Layer) error {
 	return nil
 }
 
-// remove forgets a layer that is closed on record, or never was open there.
+// remove unlists a layer whose closing is on record, or whose opening never was.
 func (ls *Layers) remove(l *Layer) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.mu.open = slices.DeleteFunc(ls.mu.open, func(o *Layer) bool { return o == l })
 }
 
-// Close closes all layers that are open, and those whose opening has an
-// uncertain outcome. No layer is opened afterwards: that is ErrClosed. It returns
-// the joined errors of the layers that could not be closed on record; closing
-// again tries these again.
+// Close closes all open layers, and those whose opening has an unknown outcome. Later openings
+// return ErrClosed. Close returns the joined errors of layers whose closing it could not
+// record; a second Close retries these.
 func (ls *Layers) Close(ctx context.Context) error {
 	ls.mu.Lock()
 	ls.mu.closed = true
@@ -129,20 +130,20 @@ func (ls *Layers) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Wait returns when no tool runs any more, or with the cause of ctx. Tools that
-// outlived the grace of their interruption are among those it waits for.
+// Wait returns nil when no tool or hook runs, or the cause of ctx. It also waits for tools
+// that were left behind after their grace period.
 func (ls *Layers) Wait(ctx context.Context) error { return ls.calls.waitIdle(ctx) }
 
-// apply folds events that are on record and forgets the tools of what they
-// closed. No reader sees the fold between two of them.
+// apply folds recorded events into the catalog and drops the tools that they close. Readers
+// see either none or all of the events.
 func (ls *Layers) apply(vs ...events.Envelope) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.applyLocked(vs)
 }
 
-// applyPending folds events that take effect before they are on record. The layer
-// owes their record until settled is called.
+// applyPending folds events that take effect before they are on record, and marks the layer as
+// having pending events until allRecorded is called.
 func (ls *Layers) applyPending(l domain.LayerID, vs ...events.Envelope) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -164,7 +165,7 @@ func (ls *Layers) applyLocked(vs []events.Envelope) {
 	}
 }
 
-// dropClosedLocked forgets the tools of what an event closed.
+// dropClosedLocked drops the tools of the registrations that an event closes.
 func (ls *Layers) dropClosedLocked(e events.Event) {
 	switch e := e.(type) {
 	case events.RegistrationClosed:
@@ -178,19 +179,19 @@ func (ls *Layers) dropClosedLocked(e events.Event) {
 	}
 }
 
-// A Layer is a place for registrations. Within it the latest registration of a
-// name is in effect.
+// A Layer holds registrations of tools. Within a layer the latest registration of a name is in
+// effect. It is safe for concurrent use.
 type Layer struct {
 	layers    *Layers
 	id        domain.LayerID
 	placement domain.Placement
 
-	// mu is held while the layer's stream is appended to, so that the fold sees
-	// the events in their order. It is taken before that of Layers.
+	// mu is held during an append to the layer's stream, so that the catalog
+	// folds events in stream order. It is locked before Layers.mu.
 	mu struct {
 		sync.Mutex
 		revision events.Revision
-		pending  [][]events.Draft // in effect here, or uncertain, and not known to be on record; each appended as one
+		pending  [][]events.Draft // batches of events in effect or of unknown outcome, not known to be on record
 		closed   bool
 	}
 }
@@ -198,14 +199,15 @@ type Layer struct {
 // ID returns the layer's ID.
 func (l *Layer) ID() domain.LayerID { return l.id }
 
-// Scope returns a new scope of the layer: all that a plugin is given.
+// Scope returns a new scope of the layer. A plugin gets a scope and nothing else, so it can
+// close its own registrations only.
 func (l *Layer) Scope() *Scope {
 	return &Scope{layer: l, id: l.layers.ledger.Mint().Scope()}
 }
 
-// Close takes the layer out of effect, with everything registered in it. It
-// has the errors of [Scope.Close]. Closing again does nothing but record what
-// could not be recorded before.
+// Close takes the layer and its registrations out of effect at once, and records that. Its
+// errors are those of [Scope.Close]. A second Close only retries events that could not be
+// recorded.
 func (l *Layer) Close(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -220,7 +222,7 @@ func (l *Layer) Close(ctx context.Context) error {
 	return err
 }
 
-// appendLocked puts drafts on record and in effect, behind what is owed.
+// appendLocked records pending events, then drafts, and applies drafts to the catalog.
 func (l *Layer) appendLocked(ctx context.Context, drafts ...events.Draft) error {
 	if err := l.flushLocked(ctx); err != nil {
 		return err
@@ -234,8 +236,8 @@ func (l *Layer) appendLocked(ctx context.Context, drafts ...events.Draft) error 
 	return nil
 }
 
-// closeLocked lets closings take effect at once, all together, and owes their
-// record.
+// closeLocked applies closings to the catalog at once, all together, and queues their events
+// as pending.
 func (l *Layer) closeLocked(closings ...events.Event) {
 	if len(closings) == 0 {
 		return
@@ -250,12 +252,14 @@ func (l *Layer) closeLocked(closings ...events.Event) {
 	l.mu.pending = append(l.mu.pending, drafts)
 }
 
+// envelope returns a draft in the form in which the catalog folds it.
 func (l *Layer) envelope(d events.Draft) events.Envelope {
 	return events.Envelope{ID: d.ID, Stream: events.LayerStream(l.id), Time: d.Time, Causation: d.Causation, Event: d.Event}
 }
 
-// flushLocked records what is owed, each in the appends in which it was
-// tried before: only then is it harmless to append again what is on record.
+// flushLocked appends pending events in the same batches as in earlier tries: the store
+// accepts a repeated append only if it has the same events at the same revision. It returns
+// ErrUnrecorded if an append fails.
 func (l *Layer) flushLocked(ctx context.Context) error {
 	for len(l.mu.pending) > 0 {
 		drafts := l.mu.pending[0]
@@ -276,8 +280,8 @@ func (l *Layer) flush(ctx context.Context) error {
 	return l.flushLocked(ctx)
 }
 
-// register leaves nothing open: what it put on record is in effect, or is owed
-// its closing.
+// register records a registration and puts it into effect. On error no tool is in effect: a
+// registration whose append has an unknown outcome gets a pending closing.
 func (l *Layer) register(ctx context.Context, closed bool, e events.ToolsRegistered, tools Tools) (domain.RegistrationID, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -300,8 +304,8 @@ func (l *Layer) register(ctx context.Context, closed bool, e events.ToolsRegiste
 	return id, nil
 }
 
-// retractLocked owes a registration that may be on record, and its closing. The
-// fold has both, as the log will.
+// retractLocked queues a registration that may be on record, and its closing, as pending. The
+// catalog folds both, as a reader of the log will.
 func (l *Layer) retractLocked(d events.Draft) {
 	closing := l.layers.ledger.Draft(events.RegistrationClosed{
 		Registration: domain.RegistrationOf(d.ID), Reason: "registration failed",
@@ -310,13 +314,14 @@ func (l *Layer) retractLocked(d events.Draft) {
 	l.mu.pending = append(l.mu.pending, []events.Draft{d}, []events.Draft{closing})
 }
 
-// appendedNothing reports whether an append that returned err is known to have added
-// nothing.
+// appendedNothing reports whether err says that the append certainly added no event.
 func appendedNothing(err error) bool {
 	return errors.Is(err, events.ErrConflict) || errors.Is(err, events.ErrBadRecord) ||
 		errors.Is(err, events.ErrTooLarge) || errors.Is(err, events.ErrClosed)
 }
 
+// storeTools stores the tools of a registration. It copies the map, so later changes by the
+// caller have no effect.
 func (ls *Layers) storeTools(id domain.RegistrationID, registered []events.RegisteredTool, tools Tools) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -327,6 +332,7 @@ func (ls *Layers) storeTools(id domain.RegistrationID, registered []events.Regis
 	ls.mu.tools[id] = byName
 }
 
+// dropTools removes the tools of a registration that was not recorded.
 func (ls *Layers) dropTools(id domain.RegistrationID) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

@@ -9,10 +9,10 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// Limits bound what a settlement shows. Text and structured output are bounded
-// apart, each by lines and bytes. The text of a call that did not succeed, its
-// progress, and the types and names of its media are held to the limits of a
-// text. The zero Limits are [DefaultLimits].
+// Limits bound the size of a settlement. Text and structured output are bounded separately,
+// each by lines and bytes. The text limits also hold for the text of a call that did not
+// succeed, for its progress, and for the types and names of its media. The zero Limits are
+// [DefaultLimits].
 type Limits struct {
 	Lines int   // of text, and of structured output as indented JSON
 	Bytes int   // of the same, in UTF-8
@@ -22,12 +22,13 @@ type Limits struct {
 // DefaultLimits are 2,000 lines and 51,200 bytes, and 5 MiB of media.
 var DefaultLimits = Limits{Lines: 2000, Bytes: 50 << 10, Media: 5 << 20}
 
-// The least limits with which a preview always holds its reference whole.
+// The smallest limits at which a preview still holds its reference in full.
 const (
 	minLines = 8
 	minBytes = 256
 )
 
+// checked returns the limits to use, DefaultLimits for the zero value, or ErrBadLimits.
 func (l Limits) checked() (Limits, error) {
 	if l == (Limits{}) {
 		return DefaultLimits, nil
@@ -39,11 +40,12 @@ func (l Limits) checked() (Limits, error) {
 	return l, nil
 }
 
+// fits reports whether a text is within the limits.
 func (l Limits) fits(text string) bool {
 	return len(text) <= l.Bytes && countLines(text) <= l.Lines
 }
 
-// exceeded names the limits that a text is over, and its size in each.
+// exceeded names the limits that a text exceeds, with its size in each.
 func (l Limits) exceeded(text string) string {
 	var over []string
 	if len(text) > l.Bytes {
@@ -55,7 +57,7 @@ func (l Limits) exceeded(text string) string {
 	return strings.Join(over, ", and ")
 }
 
-// A mediaLimitError says which limit media are over.
+// A mediaLimitError reports the limit that media exceed.
 type mediaLimitError struct {
 	format      string
 	size, limit int64
@@ -66,9 +68,8 @@ func (t mediaLimitError) Error() string {
 	return fmt.Sprintf("%s is over the limit of %d %s", fmt.Sprintf(t.format, t.size), t.limit, t.unit)
 }
 
-// checkMedia returns a tooMuchMedia if the data of media are over the limit, or
-// the media types and names, which are held to the limits of a text with a line
-// for each of them.
+// checkMedia returns a mediaLimitError if the data of media exceed the media limit, or their
+// types and names the byte limit, or their number the line limit.
 func (l Limits) checkMedia(media []domain.Media) error {
 	var size, labels int64
 	for _, m := range media {
@@ -86,8 +87,8 @@ func (l Limits) checkMedia(media []domain.Media) error {
 	return nil
 }
 
-// compact joins texts that follow each other, where there are more parts than
-// lines may be. It is the same text, in fewer parts.
+// compact joins adjacent texts if content has more parts than the line limit. The text is
+// unchanged.
 func (l Limits) compact(content domain.Contents) domain.Contents {
 	if len(content) <= l.Lines {
 		return content
@@ -111,8 +112,8 @@ func (l Limits) compact(content domain.Contents) domain.Contents {
 	return joined
 }
 
-// Cut returns a text within limits: one that does not fit as its head and tail
-// around a marker that says how much is left out.
+// Cut returns a text within the limits: the text itself if it fits, and otherwise its head and
+// tail around a marker with the number of bytes left out. The bytes left out are not stored.
 func (l Limits) Cut(text string) string {
 	if l.fits(text) {
 		return text
@@ -124,9 +125,9 @@ func (l Limits) Cut(text string) string {
 	return around(marker(len(text)-len(first)-len(last)), first, last)
 }
 
-// preview shows the head and the tail of a text around a marker, in maxLines
-// lines and maxBytes bytes at most. Four of each are set aside for the blank
-// lines around the marker. Where that leaves nothing, it is the marker, cut.
+// preview returns the head and tail of a text around a marker, within maxLines lines and
+// maxBytes bytes. Four lines and bytes are reserved for the blank lines around the marker. If
+// no room is left for text, it returns the marker, cut.
 func preview(text, marker string, maxLines, maxBytes int) string {
 	if maxLines <= 4 || maxBytes <= len(marker)+4 {
 		return headLines(head(marker, maxBytes), maxLines)
@@ -135,8 +136,7 @@ func preview(text, marker string, maxLines, maxBytes int) string {
 	return around(marker, first, last)
 }
 
-// split returns the head and the tail of a text that leave room for a marker of
-// so many bytes.
+// split returns a head and a tail of text that leave room for a marker of marker bytes.
 func split(text string, marker, maxLines, maxBytes int) (first, last string) {
 	first, last = sample(text, maxLines-4)
 	budget := maxBytes - marker - 4
@@ -146,6 +146,7 @@ func split(text string, marker, maxLines, maxBytes int) (first, last string) {
 	return first, last
 }
 
+// around joins head, marker and tail with blank lines.
 func around(marker, first, last string) string {
 	if last == "" {
 		return first + "\n\n" + marker
@@ -153,8 +154,8 @@ func around(marker, first, last string) string {
 	return first + "\n\n" + marker + "\n\n" + last
 }
 
-// sample returns the first and the last lines of a text, n in all, the odd one
-// to the first; or the whole text and nothing.
+// sample returns the first and last lines of a text, n in total with the odd one first, or the
+// whole text and an empty tail.
 func sample(text string, n int) (first, last string) {
 	lines := strings.Split(text, "\n")
 	if len(lines) <= n {
@@ -171,13 +172,14 @@ func join(first, last string) string {
 	return first + "\n" + last
 }
 
+// headLines returns the first n lines of a text.
 func headLines(text string, n int) string {
 	lines := strings.SplitN(text, "\n", n+1)
 	return strings.Join(lines[:min(n, len(lines))], "\n")
 }
 
-// head returns the longest start of text of n bytes at most that splits no
-// code point.
+// head returns the longest prefix of text with at most n bytes that does not split a code
+// point.
 func head(text string, n int) string {
 	if len(text) <= n {
 		return text
@@ -188,7 +190,7 @@ func head(text string, n int) string {
 	return text[:n]
 }
 
-// tail returns the longest end of text of n bytes at most that splits no code
+// tail returns the longest suffix of text with at most n bytes that does not split a code
 // point.
 func tail(text string, n int) string {
 	if len(text) <= n {

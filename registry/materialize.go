@@ -10,15 +10,16 @@ import (
 	"github.com/settlement-ledger/ledger/projections/catalog"
 )
 
-// A Turn says for whom an offer is made.
+// A TurnSpec identifies a turn and the rules that apply to its offer.
 type TurnSpec struct {
 	ID    domain.TurnID
 	Rules domain.Rules // that hide tools from the model
 }
 
-// Materialize fixes what a turn may call: the tools in effect now that no rule
-// hides. It returns ErrUnrecorded if a closing in one of the layers cannot be
-// recorded: no turn is offered what a closing changed that is not on record.
+// Materialize fixes the offer of a turn: the tools that are in effect now and that no rule
+// hides from the model. It first records all pending closings of the registry's layers. If the
+// ledger refuses one, Materialize returns ErrUnrecorded, because an offer must not depend on a
+// closing that the log lacks.
 func (r *Registry) Materialize(ctx context.Context, turn TurnSpec) (*Materialization, error) {
 	if err := r.rlockFlushed(ctx); err != nil {
 		return nil, fmt.Errorf("materialize turn: %w", err)
@@ -39,9 +40,10 @@ func (r *Registry) Materialize(ctx context.Context, turn TurnSpec) (*Materializa
 	return m, nil
 }
 
-// rlockFlushed records what the layers owe and returns with the lock of the
-// Layers held for reading and nothing owed by any layer of r. A closing can come
-// in one layer while another's is recorded, so it looks again under the lock.
+// rlockFlushed records the pending events of the registry's layers and returns with the lock
+// of Layers held for reading, at a moment at which no layer has pending events. A scope of one
+// layer may close while another layer's events are recorded, so it checks again under the
+// lock. The caller unlocks layers.mu after a nil error.
 func (r *Registry) rlockFlushed(ctx context.Context) error {
 	for {
 		for _, l := range r.overlay {
@@ -57,18 +59,20 @@ func (r *Registry) rlockFlushed(ctx context.Context) error {
 	}
 }
 
+// definition returns the part of a catalog entry that a provider sends to the model.
 func definition(e catalog.Entry) domain.Definition {
 	return domain.Definition{Name: e.Name, Description: e.Tool.Description, Input: e.Tool.Input, Output: e.Tool.Output}
 }
 
-// Recall returns the materialization of a turn already on record, to settle
-// the calls of its reply. It defines nothing: it was offered before.
+// Recall returns the materialization of a turn that is already on record, to settle the calls
+// of its reply. It has no definitions: the model has received them.
 func (r *Registry) Recall(offer domain.Offer) *Materialization {
 	return &Materialization{registry: r, offer: domain.Offer{Turn: offer.Turn, Tools: slices.Clone(offer.Tools)}}
 }
 
-// A Materialization is what one turn may call. It keeps the identity of each
-// registration and never its tool.
+// A Materialization is the offer of one turn. It stores the identity of each registration and
+// not its tool, so Settle compares the offer with the registrations in effect when the call
+// arrives.
 type Materialization struct {
 	registry    *Registry
 	offer       domain.Offer
@@ -76,15 +80,16 @@ type Materialization struct {
 	definitions []domain.Definition
 }
 
-// Definitions returns what the model is to be told, in order: none after
-// Recall.
+// Definitions returns the tool definitions to send to the model, in the order of the offer. It
+// returns an empty slice after Recall. The caller owns the slice.
 func (m *Materialization) Definitions() []domain.Definition { return slices.Clone(m.definitions) }
 
-// Offer returns the names and the registrations offered for them, as
-// TurnMaterialized keeps it.
+// Offer returns the offered names and their registrations, as the event TurnMaterialized
+// stores them. The caller owns the slice of tools.
 func (m *Materialization) Offer() domain.Offer {
 	return domain.Offer{Turn: m.offer.Turn, Tools: slices.Clone(m.offer.Tools)}
 }
 
-// Hidden returns the tools in effect that are not offered.
+// Hidden returns the tools that are in effect and that a rule hides from the model, each with
+// its rule.
 func (m *Materialization) Hidden() []events.HiddenTool { return slices.Clone(m.hidden) }

@@ -10,8 +10,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// outcomeOfError returns the end of a call whose tool returned an error. An interruption
-// is that of ctx: an error that claims to be one while ctx goes on is a defect.
+// outcomeOfError maps the error of a tool to the end of its call. It accepts an interruption
+// only if ctx has ended: an error that claims one while ctx is live is a defect.
 func outcomeOfError(ctx context.Context, err error) domain.Settlement {
 	if _, ok := errors.AsType[*domain.Defect](err); ok { // whatever the panic was given
 		return defective(err)
@@ -35,6 +35,8 @@ func outcomeOfError(ctx context.Context, err error) domain.Settlement {
 	return defective(err)
 }
 
+// defective returns the end of a call that broke with err. Detail holds the stack of a panic,
+// for the operator.
 func defective(err error) domain.Settlement {
 	s := domain.Settlement{Outcome: domain.Defective, Text: failureText(err), Detail: err.Error()}
 	if defect, ok := errors.AsType[*domain.Defect](err); ok && len(defect.Stack) > 0 {
@@ -43,6 +45,7 @@ func defective(err error) domain.Settlement {
 	return s
 }
 
+// failureText returns the text that the model reads for err.
 func failureText(err error) string {
 	if text := err.Error(); strings.TrimSpace(text) != "" {
 		return "Tool execution failed: " + text
@@ -50,7 +53,7 @@ func failureText(err error) string {
 	return "Tool execution failed without a message"
 }
 
-// cutEnd cuts the texts of an end to limits.
+// cutEnd cuts the texts of an end to the limits and removes a rule that exceeds them.
 func (l Limits) cutEnd(end domain.Settlement) domain.Settlement {
 	end.Text, end.Detail = l.Cut(valid(end.Text)), DefaultLimits.Cut(valid(end.Detail))
 	if r := end.Rule; len(r.Action)+len(r.Resource)+len(r.Source) > l.Bytes {
@@ -59,19 +62,19 @@ func (l Limits) cutEnd(end domain.Settlement) domain.Settlement {
 	return end
 }
 
-// Ended returns the event of an end that the caller records for a call which is
-// not settled by [Materialization.Settle], such as one that was refused or lost.
-// Its texts, its rule and the name of its tool are held to the limits of r.
+// Ended returns the event of an end that the caller records itself, for a call that
+// [Materialization.Settle] does not settle, such as a refused or a lost one. It cuts the
+// texts, the rule and the tool's name to the limits of r.
 func (r *Registry) Ended(turn domain.TurnID, message domain.MessageID, call domain.Call, end domain.Settlement) events.CallSettled {
 	return events.Settled(turn, message, domain.Call{ID: call.ID, Name: ShortName(call.Name)}, r.config.Limits.cutEnd(end))
 }
 
-// maxName is the length to which a name that a model made up is repeated. The
-// grammar of names allows 64 bytes.
+// maxName is the number of bytes of a name that events and errors repeat. The grammar of names
+// allows 64 bytes; a model may invent longer ones.
 const maxName = 256
 
-// ShortName returns a name, or the beginning of a long one and its length. The
-// reply that asks for the call has it whole.
+// ShortName returns a name of at most 256 bytes unchanged, and otherwise its first 256 bytes
+// and its length. The reply that asks for the call holds the full name.
 func ShortName(name string) string {
 	if len(name) <= maxName {
 		return name

@@ -10,7 +10,8 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// A lastProgress holds the last progress that a running call reported.
+// A lastProgress stores the last progress that a running call reported. It is safe for
+// concurrent use.
 type lastProgress struct {
 	mu struct {
 		sync.Mutex
@@ -18,7 +19,7 @@ type lastProgress struct {
 	}
 }
 
-// set keeps a copy of a report in place of the one before.
+// set replaces the stored progress by a deep copy of p: the tool may reuse its buffers.
 func (l *lastProgress) set(p domain.Progress) {
 	p.Structured, p.Content = bytes.Clone(p.Structured), slices.Clone(p.Content)
 	for i, c := range p.Content {
@@ -32,8 +33,8 @@ func (l *lastProgress) set(p domain.Progress) {
 	l.mu.latest = &p
 }
 
-// get returns the last report within limits, and nil if there was none. A
-// report without a wire form is replaced by a text that says so.
+// get returns the stored progress within the limits, or nil if the call reported none. It
+// replaces progress that cannot be encoded by a text that says so.
 func (l *lastProgress) get(limits Limits) *domain.Progress {
 	l.mu.Lock()
 	latest := l.mu.latest
@@ -47,8 +48,8 @@ func (l *lastProgress) get(limits Limits) *domain.Progress {
 	return limits.cutProgress(*latest)
 }
 
-// cutProgress returns a progress within limits. It is kept for information
-// only, so that its oversized parts are cut or left out, and never retained.
+// cutProgress cuts progress to the limits. Progress is informational, so oversized parts are
+// cut or dropped and not retained.
 func (l Limits) cutProgress(p domain.Progress) *domain.Progress {
 	var left []string
 	if p.Structured != nil && !l.fits(indented(p.Structured)) {

@@ -9,9 +9,10 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// record keeps the end of a call and returns it. An end that has no wire form,
-// as a presentation held what is no content, is kept as a defect; one that is
-// too large for the store, without what makes it large.
+// record records the end of the call and returns it. It replaces an end that the store cannot
+// hold: one without a wire form by a defect, and one that is too large first by the same end
+// without its input and then by a RetentionFailed. After the append it confirms the retained
+// outputs.
 func (s *callExec) record(ctx context.Context, id domain.EventID, end domain.Settlement) (domain.Settlement, error) {
 	end = s.boundTexts(ctx, id, s.completeEnd(id, end))
 	ctx, cancel := s.grace(ctx)
@@ -43,9 +44,9 @@ func (s *callExec) record(ctx context.Context, id domain.EventID, end domain.Set
 	return end, nil
 }
 
-// boundTexts holds the texts of an end to the limits of a text. What a tool said is
-// kept whole like an output, and where that fails it is cut, as is any other
-// text: those repeat what the call or a person's answer has on record.
+// boundTexts cuts the texts of an end to the limits. It retains the full text of an error that
+// the tool returned, like an output, and cuts it if that fails. Other texts repeat the call or
+// a person's answer, which are on record elsewhere, and are cut without being retained.
 func (s *callExec) boundTexts(ctx context.Context, id domain.EventID, end domain.Settlement) domain.Settlement {
 	limits := s.m.registry.config.Limits
 	fromTool := end.Outcome == domain.Failed || end.Outcome == domain.Defective || end.Outcome == domain.InvalidOutput
@@ -62,8 +63,8 @@ func (s *callExec) boundTexts(ctx context.Context, id domain.EventID, end domain
 	return limits.cutEnd(end)
 }
 
-// completeEnd adds to an end what the settling knows of its call. Texts are made
-// to be what they are read back as.
+// completeEnd adds the call's ID, input, offer and resolution to an end, and makes its texts
+// valid UTF-8, as they are read back from the log.
 func (s *callExec) completeEnd(id domain.EventID, end domain.Settlement) domain.Settlement {
 	end.ID = id
 	end.Began = end.Began || !s.start.IsZero()
@@ -73,6 +74,7 @@ func (s *callExec) completeEnd(id domain.EventID, end domain.Settlement) domain.
 	return end
 }
 
+// draft returns the event of an end, caused by the call's start.
 func (s *callExec) draft(end domain.Settlement) events.Draft {
 	return events.Draft{
 		ID: end.ID, Time: s.m.registry.layers.ledger.Now(), Causation: s.start,
@@ -80,8 +82,8 @@ func (s *callExec) draft(end domain.Settlement) events.Draft {
 	}
 }
 
-// replacementEnd returns an end that says why the one it stands for is not recorded.
-// If that was a success, it is none any more.
+// replacementEnd returns an end that can be recorded in place of end and that says why. It has
+// the outcome given if end was a success, and no input, output or progress.
 func replacementEnd(end domain.Settlement, outcome domain.Outcome, err error) domain.Settlement {
 	if end.Outcome == domain.Succeeded {
 		end.Outcome = outcome

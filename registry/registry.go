@@ -11,48 +11,49 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// A Policy says when a call is refused because what the turn offered is not
-// what is in effect.
+// A Policy decides when Settle rejects a call as stale, because the registration that the turn
+// offered is no longer in effect.
 type Policy uint8
 
 // The policies. The zero Policy is Strict.
 const (
-	// Strict refuses a call unless the registration offered is in effect.
+	// Strict rejects a call unless the offered registration is in effect.
 	Strict Policy = iota
-	// ByFingerprint refuses a call unless the definition in effect is the one
-	// offered, and runs what is in effect.
+	// ByFingerprint rejects a call unless the definition in effect has the
+	// fingerprint of the offered one, and runs the tool in effect.
 	ByFingerprint
-	// Admitted runs what was offered, in effect or not, while the registry that
-	// offered it lives: it keeps every tool that it ever offered.
+	// Admitted runs the offered tool whether or not it is still in effect. The
+	// registry holds every tool that it ever offered until it is itself dropped.
 	Admitted
 )
 
-// Before may rewrite the input of a call before it is decoded. It returns the
-// input to use. An error, a panic or the end of its goroutine ends the call as a
-// defect, before anything ran. Like a tool, a hook is left behind if it does not
-// return within the grace of an interruption.
+// A Before hook may rewrite the input of a call before the tool's codec decodes it. It returns
+// the input to use. If it returns an error, panics or ends its goroutine, Settle ends the call
+// as a defect and the tool does not run. If it does not return within the grace period of an
+// interruption, Settle leaves it behind, like a tool.
 type Before func(ctx context.Context, inv domain.Invocation, call domain.Call) (json.RawMessage, error)
 
-// After may rewrite what an output shows before it is bounded. It returns the
-// content to use. An error ends the call as it would if the tool returned it, and
-// is a defect unless it is one of package domain for the model. A hook that
-// breaks or hangs is treated as one before the tool.
+// An After hook may rewrite the content of an output before Settle bounds it. It returns the
+// content to use. Settle treats an error of the hook like an error of the tool: a Failure,
+// Denied or Declined of package domain reaches the model, any other error is a defect. Panics
+// and hangs are handled as for [Before].
 type After func(ctx context.Context, inv domain.Invocation, call domain.Call, out domain.Output) (domain.Contents, error)
 
-// DefaultGrace is how long an interrupted call is given.
+// DefaultGrace is the grace period of an interrupted call where Config.Grace is zero.
 const DefaultGrace = 5 * time.Second
 
-// A Config says how a registry settles calls.
+// A Config configures a [Registry]. Each field says what its zero value means.
 type Config struct {
-	Outputs Outputs       // keeps what is too large to show; nil: nothing does, and a call with such an output fails
+	Outputs Outputs       // stores outputs over the limits; nil: a call with such an output ends as RetentionFailed
 	Limits  Limits        // zero: DefaultLimits
 	Policy  Policy        // zero: Strict
-	Grace   time.Duration // from an interruption, for each of: decoding and the hooks before, the tool, the hooks after, keeping the output, recording the end; zero: DefaultGrace
+	Grace   time.Duration // time from an interruption for each of: decoding and the hooks before, the tool, the hooks after, storing the output, recording the end; zero: DefaultGrace
 	Before  []Before      // run in order
 	After   []After       // run in order
 }
 
-// A Registry finds tools in an overlay of layers and settles calls to them.
+// A Registry finds tools in an overlay of layers and settles calls to them. It is safe for
+// concurrent use.
 type Registry struct {
 	layers  *Layers
 	overlay []*Layer
@@ -65,9 +66,10 @@ type Registry struct {
 	}
 }
 
-// Registry returns the overlay of layers of this process, each hiding the ones
-// before it. It returns ErrMisplaced if a layer's placement is below that of
-// the one before, and ErrBadLimits for limits too small to hold a reference.
+// Registry returns a registry over layers of this process, ordered from the lowest to the
+// highest: each layer hides the names of the layers before it. It returns ErrMisplaced if the
+// placement of a layer is below that of its predecessor, and ErrBadLimits if config.Limits are
+// too small to hold a reference to a retained output.
 func (ls *Layers) Registry(config Config, over ...*Layer) (*Registry, error) {
 	limits, err := config.Limits.checked()
 	if err != nil {
@@ -90,6 +92,7 @@ func (ls *Layers) Registry(config Config, over ...*Layer) (*Registry, error) {
 	return r, nil
 }
 
+// admit stores the tool of an offered registration, for the policy Admitted.
 func (r *Registry) admit(o domain.Offered, t domain.Tool) {
 	r.admitted.Lock()
 	defer r.admitted.Unlock()
@@ -99,6 +102,7 @@ func (r *Registry) admit(o domain.Offered, t domain.Tool) {
 	r.admitted.tools[o] = t
 }
 
+// admittedTool returns the tool that admit stored for o, or the zero Tool.
 func (r *Registry) admittedTool(o domain.Offered) domain.Tool {
 	r.admitted.Lock()
 	defer r.admitted.Unlock()

@@ -13,8 +13,9 @@ import (
 	"github.com/settlement-ledger/ledger/projections/staleness"
 )
 
-// prepare goes as far as nothing outside the process can have changed. If it
-// returns an end, the call ends there.
+// prepare resolves the name, runs the hooks before and decodes the input. Nothing outside the
+// process has changed when it returns. If the call must end without running its tool, prepare
+// returns that end; otherwise it returns the tool with its decoded input.
 func (s *callExec) prepare(ctx context.Context) (bound domain.Bound, end *domain.Settlement) {
 	offered, ok := s.m.offer.Find(s.call.Name)
 	if !ok {
@@ -44,17 +45,18 @@ func (s *callExec) prepare(ctx context.Context) (bound domain.Bound, end *domain
 	return r.value, r.end
 }
 
-// A resolution is what a name means at one moment.
+// A resolution is the result of looking up an offered registration: the registration that was
+// offered, the one in effect, and the tool to run.
 type resolution struct {
 	offered   domain.Offered
 	effective domain.Offered
 	changedBy domain.EventID
-	tool      domain.Tool    // zero: the call is stale
-	runs      domain.Offered // the registration that tool belongs to; zero where the call is stale
+	tool      domain.Tool    // zero if the call is stale
+	runs      domain.Offered // the registration of tool; zero if the call is stale
 }
 
-// resolve compares what was offered with what is in effect and captures the tool
-// to run: from here on, registering and closing do not touch the call.
+// resolve compares the offered registration with the one in effect and captures the tool to
+// run. Later registrations and closings do not change a call that has been resolved.
 func (m *Materialization) resolve(offered domain.Offered) resolution {
 	r := m.registry
 	r.layers.mu.RLock()
@@ -80,9 +82,10 @@ func (m *Materialization) resolve(offered domain.Offered) resolution {
 	return f
 }
 
-// displacedBy returns the event since which a registration of a layer that this
-// process does not have, such as that of a dead one, is out of effect there. A
-// log that cannot be read keeps no call from its end: the event is zero then.
+// displacedBy returns the event that took an offered registration out of effect, for a layer
+// that this process does not have, such as the layer of a dead process. It reads the layer's
+// stream. If the read fails it returns the zero ID: a missing cause must not keep the call
+// from its end.
 func (s *callExec) displacedBy(ctx context.Context, offered domain.Offered) domain.EventID {
 	ctx, cancel := s.grace(ctx)
 	defer cancel()
@@ -95,8 +98,9 @@ func (s *callExec) displacedBy(ctx context.Context, offered domain.Offered) doma
 	return event
 }
 
-// runBeforeHooks runs the hooks before the tool, each on its own goroutine and with an
-// input of its own, and returns the input to decode.
+// runBeforeHooks runs the hooks before the tool and returns the input to decode. Each hook
+// runs on its own goroutine and gets its own copy of the input. It returns an end instead if a
+// hook fails or the resulting input is not JSON.
 func (s *callExec) runBeforeHooks(ctx, until context.Context) (json.RawMessage, *domain.Settlement) {
 	input := s.call.Input
 	st := foreignStep{"the hook before " + s.call.Name, domain.InterruptedBefore, func(err error) domain.Settlement {
@@ -131,6 +135,7 @@ func (s *callExec) runBeforeHooks(ctx, until context.Context) (json.RawMessage, 
 	return input, nil
 }
 
+// hookError wraps the error of a hook with its position and the name of the tool.
 func hookError(when, name string, err error) error {
 	return fmt.Errorf("run hook %s %s: %w", when, name, err)
 }

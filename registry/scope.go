@@ -12,16 +12,17 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// Tools are tools under the names by which a model is to know them.
+// Tools maps the names that a model uses to tools.
 type Tools map[string]domain.Tool
 
-// A Refusal says why an entry of a list was not registered.
+// A Refusal reports an entry of a list that was not registered.
 type Refusal struct {
-	Name string // as it came; the event has the beginning of a long one
+	Name string // as passed; the event holds the beginning of a long name
 	Err  error
 }
 
-// A Scope owns registrations: closing it removes exactly those.
+// A Scope owns registrations: closing it removes these and no others. It is safe for
+// concurrent use.
 type Scope struct {
 	layer *Layer
 	id    domain.ScopeID
@@ -35,12 +36,11 @@ type Scope struct {
 // ID returns the scope's ID.
 func (s *Scope) ID() domain.ScopeID { return s.id }
 
-// Register puts tools into effect, all or none, and returns once that is
-// durable. What is registered does not change when the caller changes tools
-// later. No tools are nothing to do. It returns domain.ErrBadName or
-// domain.ErrBadTool, before anything is recorded, for an entry that cannot be
-// registered; ErrClosed for a scope or layer that is closed; and the errors of
-// the ledger, after which nothing is in effect.
+// Register puts all tools into effect or none, and returns once the registration is durable.
+// It copies the map. An empty map is a no-op. It returns domain.ErrBadName or
+// domain.ErrBadTool for an entry that cannot be registered, before it records anything;
+// ErrClosed if the scope or its layer is closed; or an error of the ledger, after which no
+// tool of the list is in effect.
 func (s *Scope) Register(ctx context.Context, tools Tools) error {
 	good, refused := splitValid(tools)
 	if len(refused) > 0 {
@@ -53,18 +53,18 @@ func (s *Scope) Register(ctx context.Context, tools Tools) error {
 	return s.register(ctx, tools, good, nil)
 }
 
-// RegisterValid puts the entries of a list into effect that can be, and
-// records the others with the reason in the same event, so that one bad name
-// never costs the rest. Its errors are those of Register but for the bad
-// entries, which it returns.
+// RegisterValid registers the valid entries of a list and records the invalid ones with their
+// reason in the same event: one bad name does not cost the other tools. It returns the refused
+// entries. Its errors are those of Register, except for bad entries.
 func (s *Scope) RegisterValid(ctx context.Context, tools Tools) ([]Refusal, error) {
 	good, refused := splitValid(tools)
 	return refused, s.register(ctx, tools, good, refused)
 }
 
-// refusalLimits bound what is on record of why an entry was refused.
+// refusalLimits bound the recorded reason of a refused entry.
 var refusalLimits = Limits{Lines: 16, Bytes: 1 << 10}
 
+// register appends one event for the valid and the refused entries of a list.
 func (s *Scope) register(ctx context.Context, tools Tools, good []events.RegisteredTool, refused []Refusal) error {
 	if len(good)+len(refused) == 0 {
 		return nil
@@ -83,10 +83,9 @@ func (s *Scope) register(ctx context.Context, tools Tools, good []events.Registe
 	return nil
 }
 
-// Close takes the scope's registrations out of effect at once, revealing what
-// they hid, and returns once that is durable. If it cannot be recorded, Close
-// returns an ErrUnrecorded and the layer refuses to materialize until it is;
-// closing again tries again.
+// Close takes the scope's registrations out of effect at once, which reveals the registrations
+// that they hid, and returns once that is durable. If it cannot be recorded, Close returns
+// ErrUnrecorded, and Materialize fails until it is; a second Close retries.
 func (s *Scope) Close(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,8 +102,8 @@ func (s *Scope) Close(ctx context.Context) error {
 	return nil
 }
 
-// closingsLocked returns what takes the scope's registrations out of effect:
-// nothing where the layer's closing has done that.
+// closingsLocked returns the closing events of the scope's registrations, or nil if its layer
+// is already closed.
 func (s *Scope) closingsLocked() (closings []events.Event) {
 	if s.layer.mu.closed {
 		return nil
@@ -115,8 +114,8 @@ func (s *Scope) closingsLocked() (closings []events.Event) {
 	return closings
 }
 
-// splitValid parts tools, in the order of their names, into those that can be
-// registered and those that cannot.
+// splitValid separates tools, in the order of their names, into those that can be registered
+// and those that cannot.
 func splitValid(tools Tools) (good []events.RegisteredTool, refused []Refusal) {
 	for _, text := range slices.Sorted(maps.Keys(tools)) {
 		t, err := describe(text, tools[text])
@@ -129,6 +128,8 @@ func splitValid(tools Tools) (good []events.RegisteredTool, refused []Refusal) {
 	return good, refused
 }
 
+// describe returns the recorded form of a tool. It returns the error for which the tool cannot
+// be registered.
 func describe(text string, t domain.Tool) (events.RegisteredTool, error) {
 	name, err := domain.ParseName(text)
 	if err != nil {

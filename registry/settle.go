@@ -8,18 +8,19 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// Settle brings a call to its one end and returns that, once it is on record.
-// Asked again about the same call it joins the settling that runs, or returns
-// the settlement on record and runs nothing; with another tool or input it
-// returns ErrCallConflict. A call that is on record as begun, and is not
-// settled here, is ErrBegan: recovery ends it.
+// Settle runs a call to its end and returns the settlement once the journal has recorded it. A
+// concurrent Settle of the same call joins the first and gets its result. If the journal
+// already holds a settlement, Settle returns it and runs nothing. It returns ErrCallConflict
+// if the recorded or running call has another tool or input, and ErrBegan if the journal holds
+// a start without an end that this process is not settling: recovery ends such a call.
 //
-// Its order is: resolve the name, compare with the offer, run the hooks before,
-// decode, record the start, run, encode, present, run the hooks after, bound
-// and keep, record the end. Any other error is that of the journal or of the
-// ledger, and then the call has no end on record that Settle knows of. If ctx
-// ends, the tool is given the grace of the registry to return; the end is
-// recorded all the same.
+// The order is: resolve the name, compare the registration with the offer, run the hooks
+// before, decode the input, record the start, run the tool, encode and present its output, run
+// the hooks after, bound the output and retain the rest, record the end.
+//
+// Any other error comes from the journal or the ledger; then Settle does not know of an end on
+// record. When ctx ends, the tool has the grace period of the registry to return. Settle
+// records the end even though ctx has ended.
 func (m *Materialization) Settle(ctx context.Context, j Journal, inv domain.Invocation, call domain.Call) (domain.Settlement, error) {
 	key := inflightKey{inv.Session, inv.Message, call.ID}
 	inv.Call = call.ID
@@ -40,21 +41,25 @@ func (m *Materialization) Settle(ctx context.Context, j Journal, inv domain.Invo
 	})
 }
 
-// A callExec is one call on its way to its end.
+// A callExec executes one call: it holds the call's state from resolving the name to recording
+// the end. One goroutine owns it; the goroutine of a tool that was left behind reads it after
+// done is closed.
 type callExec struct {
 	m        *Materialization
 	journal  Journal
 	inv      domain.Invocation
 	call     domain.Call
 	resolved resolution
-	input    json.RawMessage // after hooks, where they changed it
-	start    domain.EventID  // zero until the call began
+	input    json.RawMessage // made by hooks; nil if they did not change the call's input
+	start    domain.EventID  // ID of the start; zero until it is on record
 	last     lastProgress
 	tool     resultHandoff
-	done     <-chan struct{} // closed when the settling is over
-	end      domain.EventID  // the end on record; zero where there is none; read after over
+	done     <-chan struct{} // closed when Settle has its result
+	end      domain.EventID  // ID of the recorded end, or zero; read after done
 }
 
+// settle runs the steps of a call in order: prepare (resolve.go), begin and runTool
+// (execute.go), conclude (conclude.go), record (record.go).
 func (s *callExec) settle(ctx context.Context) (domain.Settlement, error) {
 	bound, end := s.prepare(ctx)
 	if end != nil {
@@ -71,4 +76,5 @@ func (s *callExec) settle(ctx context.Context) (domain.Settlement, error) {
 	return s.record(ctx, id, s.conclude(ctx, id, r))
 }
 
+// id returns a new event ID for the end of the call.
 func (s *callExec) id() domain.EventID { return s.m.registry.layers.ledger.Mint().Event() }

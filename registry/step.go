@@ -8,25 +8,26 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// A foreignStep is foreign code on the way of one call: a hook, a codec, the tool, or
-// the storage of outputs.
+// A foreignStep describes foreign code that a call runs: a hook, a codec, the tool or a write
+// to the output store.
 type foreignStep struct {
-	name        string                                      // in the defect of a step that ends its goroutine
-	interrupted func(domain.Interruption) domain.Settlement // the end of a call that leaves the step behind
-	failed      func(error) domain.Settlement               // the end of a call whose step returned an error
+	name        string                                      // names the step in the defect if it ends its goroutine
+	interrupted func(domain.Interruption) domain.Settlement // returns the end of a call that leaves the step behind
+	failed      func(error) domain.Settlement               // returns the end of a call whose step returned an error
 }
 
-// A stepResult is the result of foreign code: a value, or the end of the call.
+// A stepResult is the result of a foreignStep: a value, or the end of the call.
 type stepResult[T any] struct {
 	value T
-	end   *domain.Settlement // nil where there is a value
+	end   *domain.Settlement // nil if there is a value
 }
 
+// stepEnded returns a stepResult that ends the call.
 func stepEnded[T any](end domain.Settlement) stepResult[T] { return stepResult[T]{end: &end} }
 
-// attempt calls do on the calling goroutine and then pass with its result,
-// whatever do does: it may panic or end its goroutine. An error is turned into
-// an end here, as the methods of errors are foreign code too.
+// attempt calls do on the calling goroutine and then calls pass with the result, even if do
+// panics or ends its goroutine. It converts an error into an end before it calls pass, because
+// the methods of a foreign error are foreign code too.
 func attempt[T any](st foreignStep, do func() (T, error), pass func(stepResult[T])) {
 	r := stepEnded[T](defective(&domain.Defect{Value: st.name + " ended its goroutine"}))
 	defer func() { pass(r) }()
@@ -43,9 +44,8 @@ func attempt[T any](st foreignStep, do func() (T, error), pass func(stepResult[T
 	r = stepResult[T]{value: value}
 }
 
-// await runs a step on a goroutine of its own and returns its result. If until
-// ends first, the step is left behind: its result is dropped, and only
-// [Layers.Wait] waits for it.
+// await runs a step on its own goroutine and returns its result. If until ends first, await
+// leaves the step behind: it drops the result, and [Layers.Wait] waits for the goroutine.
 func await[T any](ctx, until context.Context, s *callExec, st foreignStep, do func() (T, error)) stepResult[T] {
 	passed := make(chan stepResult[T], 1)
 	s.m.registry.layers.calls.spawn(func() {
@@ -57,15 +57,15 @@ func await[T any](ctx, until context.Context, s *callExec, st foreignStep, do fu
 	case <-until.Done():
 	}
 	select {
-	case r := <-passed: // at the same time
+	case r := <-passed: // it returned as the grace period ended
 		return r
 	default:
 		return stepEnded[T](st.interrupted(domain.InterruptionOf(context.Cause(ctx))))
 	}
 }
 
-// grace returns a context in which the end of a call is recorded: it ends when
-// the grace is over that begins with the end of ctx.
+// grace returns a context that outlives ctx by the grace period: it ends that long after ctx
+// ends, or when the caller cancels it. The caller must call cancel.
 func (s *callExec) grace(ctx context.Context) (context.Context, context.CancelFunc) {
 	graceCtx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -80,15 +80,16 @@ func (s *callExec) grace(ctx context.Context) (context.Context, context.CancelFu
 	return graceCtx, func() { stop(); cancel(context.Canceled) }
 }
 
-// A lazyGrace is the grace of one step of a settling, which begins when the step
-// first needs it.
+// A lazyGrace is the grace context of one step, created at the first write. A step without
+// writes starts no timer.
 type lazyGrace struct {
 	exec     *callExec
 	ctx      context.Context
-	graceCtx context.Context // nil until it is needed
+	graceCtx context.Context // nil until start
 	cancel   context.CancelFunc
 }
 
+// start returns the grace context and creates it on the first call.
 func (g *lazyGrace) start() context.Context {
 	if g.graceCtx == nil {
 		g.graceCtx, g.cancel = g.exec.grace(g.ctx)
@@ -96,6 +97,7 @@ func (g *lazyGrace) start() context.Context {
 	return g.graceCtx
 }
 
+// stop releases the grace context, if start created one.
 func (g *lazyGrace) stop() {
 	if g.graceCtx != nil {
 		g.cancel()
