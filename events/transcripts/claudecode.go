@@ -14,7 +14,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// The errors of this package. Callers match them with errors.Is.
+// The errors of this package. Match them with errors.Is.
 var (
 	ErrForeign      = errors.New("not a session file of Claude Code")
 	ErrContradicted = errors.New("file says otherwise than what is on record")
@@ -23,40 +23,40 @@ var (
 // claudeCode is the name of the format in the origin of a session.
 const claudeCode = "claude-code"
 
-// A Report says what a file held. The counts are those of the whole file, with
-// its sub-agents: Calls = the calls settled + Open.
+// A Report counts the contents of a file, including its sub-agents. Calls is the
+// number of settled calls plus Open.
 type Report struct {
 	File          string           `json:"file"`
 	Session       domain.SessionID `json:"session"`        // zero where the file has none
 	Records       int              `json:"records"`        // lines that are whole JSON
-	Calls         int              `json:"calls"`          // told apart by reply and call ID
-	Results       int              `json:"results"`        // the late and the orphan ones included
+	Calls         int              `json:"calls"`          // identified by reply and call ID
+	Results       int              `json:"results"`        // with late results and results without a call
 	Open          int              `json:"open"`           // calls without a result
 	OrphanResults int              `json:"orphan_results"` // results without a call
 	Errors        int              `json:"errors"`         // results that the format marks as errors
 	RefusedLines  []RefusedLine    `json:"refused_lines"`  // never nil; at most 10,000
-	Cut           []RefusedLine    `json:"cut"`            // of which not all is kept, as it is too long; never nil; at most 10,000
-	Ignored       map[string]int   `json:"ignored"`        // what is not put on record, by its kind; never nil
+	Cut           []RefusedLine    `json:"cut"`            // texts cut to a limit; never nil; at most 10,000
+	Ignored       map[string]int   `json:"ignored"`        // records that are not imported, by kind; never nil
 	Added         int              `json:"added"`          // events that Import added
 }
 
-// A RefusedLine is a line, counted from 1, of which something was not read,
-// and why.
+// A RefusedLine is a line, counted from 1, of which a part was not imported, and the
+// reason.
 type RefusedLine struct {
 	Line   int    `json:"line"`
 	Reason string `json:"reason"`
 }
 
-// A Transcript is what a session file says, as events that are not yet in a
-// ledger.
+// A Transcript is the contents of a session file as events, before they are appended
+// to a ledger.
 type Transcript struct {
-	Session domain.SessionID // of the file: the last that it begins; on record under this ID after an import
+	Session domain.SessionID // the last session that the file begins; Import replaces it with the ID on record
 	Report  Report
 	file    *sessionFile
 }
 
-// Sessions returns the sessions that the transcript has events of, and those of
-// sub-agents among them, in the order in which they begin.
+// Sessions returns the sessions of the transcript, including sub-agents, in the order
+// in which they begin.
 func (t *Transcript) Sessions() []domain.SessionID {
 	var all []domain.SessionID
 	for _, c := range t.file.order {
@@ -65,15 +65,15 @@ func (t *Transcript) Sessions() []domain.SessionID {
 	return all
 }
 
-// ReadClaudeCode reads a session file of Claude Code to its end. The name is
-// for errors and the report. A file in which no line is a record of the format
-// is an [ErrForeign] that says what it is instead, where that is known; an empty
-// one, or one that ends within its first record, is a transcript of nothing.
-// What else cannot be read is in the report.
+// ReadClaudeCode reads a session file of Claude Code to its end. The name is for
+// errors and the report. It returns an [ErrForeign] that names the similar format if
+// no line is a record of the format, and an empty transcript for a file that is empty
+// or ends within its first record. Other faults of the file are in the report.
 func ReadClaudeCode(name string, r io.Reader) (*Transcript, error) {
 	return readLines(name, newLineScanner(r, maxLine))
 }
 
+// readLines reads every line of source.
 func readLines(name string, source *lineScanner) (*Transcript, error) {
 	f := newSessionFile(name)
 	for {
@@ -89,29 +89,29 @@ func readLines(name string, source *lineScanner) (*Transcript, error) {
 	}
 }
 
-// A sessionFile is a session file while it is read.
+// A sessionFile is the state of reading a session file.
 type sessionFile struct {
 	report        Report
 	line          int
-	recognized    bool                            // a record of the format was met
-	foreign       string                          // why the first line that is no such record is none
+	recognized    bool                            // a record of the format was read
+	foreign       string                          // the reason of the first line that is not of the format
 	head          []byte                          // the first bytes
 	source        string                          // the first session ID
 	current       jsonText                        // the last session ID
-	firstDigest   contentDigest                   // of the first record, which names a session that has no ID
-	at            time.Time                       // the last time
-	records       map[contentDigest]contentDigest // of uuids, and the messages that came with them
-	lineCounts    map[contentDigest]int           // of lines without a uuid
-	agentKeys     map[jsonText]sessionKey         // the chain of each record of a sub-agent
+	firstDigest   contentDigest                   // of the first record; names a session without an ID
+	at            time.Time                       // the time of the last line that had one
+	records       map[contentDigest]contentDigest // of uuids to those of their messages
+	lineCounts    map[contentDigest]int           // number of equal lines without a uuid
+	agentKeys     map[jsonText]sessionKey         // the session of each record of a sub-agent, by uuid
 	sessions      map[sessionKey]*fileSession
 	order         []*fileSession
-	main          *fileSession // the last that is of no sub-agent
+	main          *fileSession // the last session that is not a sub-agent's
 	pending       map[sessionKey][]func(*fileSession)
-	pendingKinds  map[sessionKey][]string // the kinds of those that wait
+	pendingKinds  map[sessionKey][]string // the kinds of the records in pending
 	calls         map[domain.CallID][]*modelCall
-	earlyResults  map[domain.CallID][]*callResult // came before any call of that ID
-	spawners      map[sessionKey]*modelCall       // that began a sub-agent
-	awaitedSpawns map[domain.CallID][]sessionKey  // the sub-agents that a call of that ID began, which is to come
+	earlyResults  map[domain.CallID][]*callResult // results before the first call of that ID
+	spawners      map[sessionKey]*modelCall       // the calls that started sub-agents
+	awaitedSpawns map[domain.CallID][]sessionKey  // sub-agents whose call was not read yet
 }
 
 func newSessionFile(name string) *sessionFile {
@@ -125,6 +125,7 @@ func newSessionFile(name string) *sessionFile {
 	}
 }
 
+// refuse reports the current line as refused.
 func (f *sessionFile) refuse(format string, args ...any) {
 	reason := fmt.Sprintf(format, args...)
 	if f.foreign == "" {
@@ -137,7 +138,7 @@ func (f *sessionFile) refuse(format string, args ...any) {
 	f.report.RefusedLines = append(f.report.RefusedLines, RefusedLine{f.line, reason})
 }
 
-// readLine reads one line.
+// readLine decodes one line and reads its record.
 func (f *sessionFile) readLine(l textLine, limit int) {
 	if room := maxHead - len(f.head); room > 0 {
 		f.head = append(f.head, l.text[:min(len(l.text), room)]...)
@@ -171,7 +172,7 @@ func (f *sessionFile) readLine(l textLine, limit int) {
 	f.readRecord(r, document)
 }
 
-// malformedReason says why a line is not JSON.
+// malformedReason returns the reason for which a line is not JSON.
 func malformedReason(err *json.SyntaxError, document []byte, ended bool) string {
 	if !ended && document[0] == '{' {
 		return fmt.Sprintf("torn: the file ends within this record: %v", err)
@@ -179,8 +180,8 @@ func malformedReason(err *json.SyntaxError, document []byte, ended bool) string 
 	return fmt.Sprintf("not JSON: %v", err)
 }
 
-// isClaudeCode reports whether a record tells the format from others. What a
-// model or a person said tells it by its content.
+// isClaudeCode reports whether the fields of a record identify the format. noteMessage
+// decides for user and assistant records.
 func (r fileRecord) isClaudeCode() bool {
 	switch r.Type {
 	case "system":
@@ -199,8 +200,8 @@ func (r fileRecord) isClaudeCode() bool {
 	return false
 }
 
-// readRecord takes what every record has and reads what it says, unless it came
-// before.
+// readRecord completes the session, time and uuid of a record and dispatches it by
+// type, unless it is a repeated record.
 func (f *sessionFile) readRecord(r fileRecord, document []byte) {
 	if f.firstDigest == (contentDigest{}) {
 		f.firstDigest = sumParts(document)
@@ -251,7 +252,7 @@ func laterTime(a, b time.Time) time.Time {
 	return a
 }
 
-// readMessage reads what a person or a model said.
+// readMessage reads a user or assistant record.
 func (f *sessionFile) readMessage(s parsedRecord) {
 	if s.record.Type == "user" {
 		f.readUser(s)
@@ -260,9 +261,9 @@ func (f *sessionFile) readMessage(s parsedRecord) {
 	}
 }
 
-// recordKey returns what names a record within its session for ever, and whether it
-// came before. A record without a uuid is named by its bytes, and comes again
-// only if it has a time.
+// recordKey returns the permanent name of a record within its session, and whether the
+// record is repeated. The name is the uuid or, without one, the digest of the line; an
+// equal line without a uuid is a repetition only if it has a time.
 func (f *sessionFile) recordKey(r fileRecord, document []byte) (key string, again bool) {
 	if r.UUID == "" {
 		whole := sumParts(document)
@@ -283,10 +284,11 @@ func (f *sessionFile) recordKey(r fileRecord, document []byte) (key string, agai
 	return fmt.Sprintf("%s/%x", r.UUID, whole), f.lineCounts[whole] > 1
 }
 
-// maxCompared is how long a message may be to be compared by its text.
+// maxCompared is the length up to which messages are compared by their text.
 const maxCompared = 1 << 20
 
-// messageDigest tells what a record says. A text and a list of one text are the same.
+// messageDigest returns a digest of the message. A string and a list of one equal text
+// have the same digest.
 func (r fileRecord) messageDigest() contentDigest {
 	if len(r.Message) <= maxCompared {
 		m, ok := r.message()
@@ -297,9 +299,9 @@ func (r fileRecord) messageDigest() contentDigest {
 	return sumParts(json.RawMessage(r.Type), r.Message)
 }
 
-// sessionKeyOf returns the key of the chain that a record belongs to: of its session,
-// or of the sub-agent that it names, or where it names none, that of the record
-// before it or else a new one.
+// sessionKeyOf returns the key of the session that a record belongs to: the session of
+// the file, or that of the sub-agent that the record names. A record of an unnamed
+// sub-agent belongs to that of its parent record, or else begins a new one.
 func (f *sessionFile) sessionKeyOf(r fileRecord) sessionKey {
 	key := sessionKey{session: string(r.Session)}
 	if !r.Sidechain {
@@ -326,7 +328,7 @@ func (f *sessionFile) sessionKeyOf(r fileRecord) sessionKey {
 	return key
 }
 
-// finish ends the reading.
+// finish ends the reading and returns the transcript, or ErrForeign.
 func (f *sessionFile) finish() (*Transcript, error) {
 	if !f.recognized && f.hasForeignLines() {
 		return nil, fmt.Errorf("read %s: %w: %s%s; expected JSON lines with records such as "+
@@ -355,8 +357,8 @@ func (f *sessionFile) finish() (*Transcript, error) {
 	return t, nil
 }
 
-// recordSpawn takes it that a call began a sub-agent. The first that did stays. A
-// session that would come of itself is refused.
+// recordSpawn records that a call started a sub-agent. The first such call counts. It
+// refuses a cycle of sub-agents.
 func (f *sessionFile) recordSpawn(child sessionKey, by *modelCall) {
 	if f.spawners[child] != nil {
 		return
@@ -372,8 +374,8 @@ func (f *sessionFile) recordSpawn(child sessionKey, by *modelCall) {
 	by.began = by.began || by.result == nil
 }
 
-// spawnedByCall takes it that the call of an ID began a sub-agent, now or when there
-// is such a call.
+// spawnedByCall records that the call of an ID started a sub-agent, or defers that
+// until the call is read.
 func (f *sessionFile) spawnedByCall(child sessionKey, id domain.CallID) {
 	if all := f.calls[id]; len(all) > 0 {
 		f.recordSpawn(child, all[len(all)-1])
@@ -382,17 +384,18 @@ func (f *sessionFile) spawnedByCall(child sessionKey, id domain.CallID) {
 	}
 }
 
-// maxHead is how much of a file is looked at to tell what it is instead.
+// maxHead is the number of bytes of a file that identify another format.
 const maxHead = 16 << 10
 
-// otherFormats are what tells other formats by their beginnings.
+// otherFormats are texts in the head of a file that identify other formats.
 var otherFormats = []struct{ mark, format string }{
 	{`"session_meta"`, "Codex"}, {`"schema_version": "ATIF`, "ATIF"}, {`"schema_version":"ATIF`, "ATIF"}, {`"response_item"`, "Codex"},
 	{`"callID"`, "opencode"}, {`"sessionID"`, "opencode"}, {`"messageID"`, "opencode"}, {"SQLite format 3", "a program that keeps a database"},
 	{`"record_type"`, "Codex"}, {`"parts"`, "Gemini CLI or one derived from it"}, {`"toolCallId"`, "a program that speaks ACP"},
 }
 
-// similarFormat says what a file looks like that is not of the format.
+// similarFormat returns the end of the error text that names the format of a foreign
+// file.
 func (f *sessionFile) similarFormat() string {
 	for _, l := range otherFormats {
 		if bytes.Contains(f.head, []byte(l.mark)) {
@@ -402,21 +405,20 @@ func (f *sessionFile) similarFormat() string {
 	return ""
 }
 
-// hasForeignLines reports whether the lines of a file without any record of the
-// format are more than the torn beginning of one.
+// hasForeignLines reports whether a file without any record of the format has more
+// than the torn beginning of one.
 func (f *sessionFile) hasForeignLines() bool {
 	refused := f.report.RefusedLines
 	return f.report.Records > 0 || len(refused) > 1 || len(refused) == 1 && !strings.HasPrefix(refused[0].Reason, "torn")
 }
 
-// sessionID returns the ID of the session that a chain is, if it begins at a
-// time and nothing of it is on record.
+// sessionID returns the ID of a session that begins at a time and is not on record.
 func (f *sessionFile) sessionID(key sessionKey, at time.Time) domain.SessionID {
 	return deriveID[domain.SessionID](domain.IDFromBytes, at, claudeCode, f.sourceName(key), key.agent, "session")
 }
 
-// sourceName returns what the format calls a session. A slash in it is spelled
-// otherwise, as one comes before the name of a sub-agent.
+// sourceName returns the session ID of the format with slashes escaped, because a
+// slash separates it from the name of a sub-agent.
 func (f *sessionFile) sourceName(key sessionKey) string {
 	if key.session == "" {
 		return fmt.Sprintf("sha256:%x", f.firstDigest)
@@ -424,7 +426,7 @@ func (f *sessionFile) sourceName(key sessionKey) string {
 	return strings.NewReplacer("%", "%25", "/", "%2F").Replace(key.session)
 }
 
-// sourceOf returns what the format calls a session, or a sub-agent of it.
+// sourceOf returns the name of a session or sub-agent in the format.
 func (f *sessionFile) sourceOf(key sessionKey) string {
 	if key.agent == "" {
 		return f.sourceName(key)

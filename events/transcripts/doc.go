@@ -1,68 +1,64 @@
-// Package transcripts reads the session files of other agents as events.
+// Package transcripts imports session files of other agents as events.
 //
-// [ReadClaudeCode] reads a session file of Claude Code into a [Transcript]:
-// the sessions that the file holds, the tools seen in them, and a [Report] of its
-// counts and of refused lines, cut texts and ignored records. An [Importer] adds the
-// events that a ledger does not have yet.
+// [ReadClaudeCode] reads a session file of Claude Code into a [Transcript]: the
+// sessions of the file, the tools seen in them, and a [Report] with counts, refused
+// lines, cut texts and ignored records. An [Importer] appends the events that a ledger
+// does not have yet.
 //
 // A session is named by the session ID of its records. A record that a fork copied
-// from another session belongs to that session, so two files of one session
-// complete each other. A session that goes on from another is a session of its own,
-// with the setting "continues". A copy that names no origin, under another ID, is
-// another session. The records of a sub-agent, in the file of the session, in a file
-// of their own or in the progress of the call that began it, are one session, whose
-// parent is the session of that call. Lines that share a message ID are one reply,
-// whose tokens count once. A repeated line with the same uuid and message is one
-// record. A call is identified by its reply and its call ID, as the format reuses
-// call IDs.
+// from another session belongs to that session, so two files of one session complete
+// each other. A session that continues another is a session of its own, with the
+// setting "continues". A copy under another ID that does not name its origin is
+// another session. The records of a sub-agent, whether in the file of the session, in
+// a file of their own or in progress records of the call that started it, form one
+// session, whose parent is the session of that call. Lines with one message ID form
+// one reply, whose tokens count once. A line with the uuid and message of an earlier
+// line is ignored. A call is identified by its reply and its call ID, because the
+// format reuses call IDs.
 //
-// The file does not say what a turn offered: each tool is recorded as observed,
-// by its name alone, in a layer of the session, and each turn offers the tools
-// that it called. A result that no call in the file asked for is recorded as
-// the settlement of a call that nobody asked. A call is recorded as begun
-// where its result says that it ran or where its progress does. How a call ended
-// is read from the text of its result, as the format has no other sign.
+// The file does not say which tools a turn offered: each tool is recorded as observed,
+// by its name, in a layer of the session, and each turn offers the tools that it
+// called. A result without a call in the file is recorded as the settlement of an
+// unknown call. A call is recorded as begun if its result or its progress shows that
+// it ran. Its outcome is read from the text of the result, because the format has no
+// other sign.
 //
-// Texts that the program writes in a person's place are recorded as context, and
+// Text that the program wrote in place of the user is recorded as context, and
 // commands and hooks as commands; neither is a prompt.
 //
 // # Promises
 //
 //   - Reading is pure: the same file gives the same IDs, times and events.
-//   - The times of events are the times in the file. A line without one takes
-//     the last before it.
-//   - Importing a file again adds nothing, and importing one that has grown
-//     adds the rest. Where a reply on record has grown, a further
-//     ReplyReceived of the same message adds the rest of its text, its calls
-//     and its tokens, and a further TurnMaterialized of the same turn adds
-//     their tools.
-//   - A call on record as settled is not settled again: another settlement of
-//     it is recorded as late.
-//   - The whole lines of a damaged file are kept, and the report lists every
-//     other line with the reason.
-//   - The report counts the records that are not put on record by their kind, and
-//     lists the texts that are cut to the limits by their line. One text that is
-//     too long never costs the others.
-//   - A sub-agent finds its parent in whatever order their files are imported.
-//   - A model or location that the opening of a session lacked is recorded once a
-//     file has it.
-//   - Output that the other agent kept elsewhere is recorded as the text that
-//     the file has, and the detail says where the rest was.
+//   - Events have the times of the file. A line without a time has that of the line
+//     before it.
+//   - Importing a file again adds no event, and importing a file that has grown adds
+//     the rest. If a reply on record has grown, a further ReplyReceived of the same
+//     message adds the rest of its text, calls and tokens, and a further
+//     TurnMaterialized of the same turn adds their tools.
+//   - A settled call is not settled again: another settlement of it is recorded as
+//     late.
+//   - The whole lines of a damaged file are imported, and the report lists every other
+//     line with the reason.
+//   - The report counts ignored records by kind and lists each text that was cut to a
+//     limit by its line. A text over the limit does not affect other texts.
+//   - A sub-agent finds its parent in whichever order their files are imported.
+//   - A model or location that an opening event lacks is recorded once a file has it.
+//   - Output that the other agent stored elsewhere is recorded as the text of the
+//     file, and the detail says where the rest was.
 //
 // # Concurrency
 //
-// ReadClaudeCode may be called by several goroutines, each with a reader of
-// its own. A Transcript and an Importer belong to one goroutine each. The package starts none. A
-// Transcript holds the texts of its events in memory, and nothing else of the
-// file.
+// ReadClaudeCode may run on several goroutines, each with a reader of its own. A
+// Transcript and an Importer belong to one goroutine each. The package starts no
+// goroutine. A Transcript holds the texts of its events in memory, and no other part
+// of the file.
 //
 // # Errors
 //
-// [ErrForeign]: the file is not of the format. [ErrContradicted]: the file
-// contradicts an event on record. Every other error is one of the reader or of the
-// ledger.
+// [ErrForeign]: the file is not of the format. [ErrContradicted]: the file contradicts
+// an event on record. Other errors come from the reader or the ledger, and
+// events.ErrConflict is one if another program appends at the same time.
 //
-// How records are kept is the store's affair, and whether a log keeps the laws
-// of calls is that of the projection that folds it. The promises are
-// checked in promises_test.go.
+// The package leaves storage to the ledger and the laws of calls to the projection
+// that folds them. The promises are checked in promises_test.go.
 package transcripts

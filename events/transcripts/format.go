@@ -12,8 +12,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A fileRecord is one line of a session file, as far as it is read. What has
-// another type than it should is taken as absent.
+// A fileRecord is one line of a session file with the fields that are imported. A
+// field of another type than expected is absent.
 type fileRecord struct {
 	Type          jsonText        `json:"type"`
 	UUID          jsonText        `json:"uuid"`
@@ -49,13 +49,13 @@ type fileRecord struct {
 	Forked        forkOrigin      `json:"forkedFrom"`
 }
 
-// A forkOrigin says of which record of which session a record is a copy.
+// A forkOrigin names the record that a fork copied.
 type forkOrigin struct {
 	Session jsonText `json:"sessionId"`
 	UUID    jsonText `json:"messageUuid"`
 }
 
-// An recordOrigin says who wrote a record of the person's side.
+// A recordOrigin is the author of a user record.
 type recordOrigin struct {
 	Kind jsonText `json:"kind"`
 }
@@ -66,17 +66,17 @@ type compactMetadata struct {
 	After   jsonCount `json:"postTokens"`
 }
 
-// progressData is what a record of progress has to say.
+// progressData is the data of a progress record.
 type progressData struct {
 	Type      jsonText        `json:"type"`
 	HookEvent jsonText        `json:"hookEvent"`
 	HookName  jsonText        `json:"hookName"`
 	Command   jsonText        `json:"command"`
 	Agent     jsonText        `json:"agentId"`
-	Message   json.RawMessage `json:"message"` // of agent_progress: a record
+	Message   json.RawMessage `json:"message"` // a record of the sub-agent, in agent_progress
 }
 
-// An attachment is what the program puts beside the messages.
+// An attachment is data that the program adds between messages.
 type attachment struct {
 	Type      jsonText        `json:"type"`
 	Prompt    json.RawMessage `json:"prompt"`
@@ -96,12 +96,12 @@ type blockingError struct {
 	Command jsonText `json:"command"`
 }
 
-// hookList are the hooks that ran where a turn ended.
+// A hookList is the hooks that ran at the end of a turn.
 type hookList []struct {
 	Command jsonText `json:"command"`
 }
 
-// A chatMessage is what a model or a person said.
+// A chatMessage is the message of a user or assistant record.
 type chatMessage struct {
 	ID         jsonText        `json:"id"`
 	Model      jsonText        `json:"model"`
@@ -115,7 +115,7 @@ type chatMessage struct {
 	} `json:"usage"`
 }
 
-// A contentBlock is one part of a message or of a result.
+// A contentBlock is one part of a message or result.
 type contentBlock struct {
 	Type      jsonText        `json:"type"`
 	Text      jsonText        `json:"text"`
@@ -134,11 +134,11 @@ type contentBlock struct {
 	raw json.RawMessage
 }
 
-// decodeLenient decodes what fits and leaves out what does not. Whether the document
-// is JSON at all is known before.
+// decodeLenient decodes the fields that fit and leaves out the others. The caller has
+// checked that document is JSON.
 func decodeLenient(document json.RawMessage, into any) { _ = json.Unmarshal(document, into) }
 
-// message returns the message of a record. A text alone is a message with that
+// message returns the message of a record. A string or an array is a message with that
 // content.
 func (r fileRecord) message() (chatMessage, bool) {
 	switch firstByte(r.Message) {
@@ -152,8 +152,8 @@ func (r fileRecord) message() (chatMessage, bool) {
 	return chatMessage{}, false
 }
 
-// contentBlocks returns the parts of a content, which may be a text, a part or an
-// array of both.
+// contentBlocks returns the parts of a content: a string, an object or an array of
+// both.
 func contentBlocks(content json.RawMessage) []contentBlock {
 	switch firstByte(content) {
 	case '"':
@@ -179,6 +179,8 @@ func contentBlocks(content json.RawMessage) []contentBlock {
 	return nil
 }
 
+// firstByte returns the first byte of a document after white space, and 0 if there is
+// none.
 func firstByte(document json.RawMessage) byte {
 	if document = bytes.TrimLeft(document, " \t\r\n"); len(document) > 0 {
 		return document[0]
@@ -186,8 +188,8 @@ func firstByte(document json.RawMessage) byte {
 	return 0
 }
 
-// resultContents returns what a model read of a result. What is neither text nor
-// media in base64 is given as its JSON.
+// resultContents returns the contents of a result. A part that is neither text nor
+// base64 media becomes a text of its JSON.
 func resultContents(content json.RawMessage) domain.Contents {
 	var all domain.Contents
 	for _, b := range contentBlocks(content) {
@@ -206,7 +208,7 @@ func resultContents(content json.RawMessage) domain.Contents {
 	return all
 }
 
-// media returns the media in base64 that a part is.
+// media returns the base64 media of a part.
 func (b contentBlock) media() (domain.Media, bool) {
 	if b.Source.Data == "" || b.Source.MediaType == "" {
 		return domain.Media{}, false
@@ -215,8 +217,7 @@ func (b contentBlock) media() (domain.Media, bool) {
 	return domain.Media{MIME: truncate(string(b.Source.MediaType), maxName), Data: data}, err == nil
 }
 
-// plainText returns the text of the parts that a person wrote. Of media it says
-// only the type.
+// plainText joins the text parts. Media become a text of their type.
 func plainText(parts []contentBlock) string {
 	var all []string
 	for _, b := range parts {
@@ -230,7 +231,7 @@ func plainText(parts []contentBlock) string {
 	return strings.Join(all, "\n")
 }
 
-// tokens returns what the message counts.
+// tokens returns the token counts of a message.
 func (m chatMessage) tokens() events.Tokens {
 	u := m.Usage
 	return events.Tokens{
@@ -238,7 +239,7 @@ func (m chatMessage) tokens() events.Tokens {
 	}
 }
 
-// timestamp returns the time of a record, and whether it has one that can be kept.
+// timestamp returns the time of a record, and whether it has one from 1970 to 9999.
 func (r fileRecord) timestamp() (time.Time, bool) {
 	at, err := time.Parse(time.RFC3339, string(r.Timestamp))
 	if err != nil {
@@ -252,10 +253,10 @@ func (r fileRecord) timestamp() (time.Time, bool) {
 	return at, at.Year() >= 1970 && at.Year() < 10000
 }
 
-// A jsonText is a JSON string, or the literal of a number.
+// A jsonText is a JSON string or the literal of a JSON number.
 type jsonText string
 
-// UnmarshalJSON takes what is neither as absent.
+// UnmarshalJSON decodes every other value as an empty text.
 func (t *jsonText) UnmarshalJSON(data []byte) error {
 	*t = ""
 	switch c := data[0]; {
@@ -274,7 +275,7 @@ func (t *jsonText) UnmarshalJSON(data []byte) error {
 // A jsonFlag is true, "true" or 1.
 type jsonFlag bool
 
-// UnmarshalJSON takes everything else as false.
+// UnmarshalJSON decodes every other value as false.
 func (f *jsonFlag) UnmarshalJSON(data []byte) error {
 	*f = jsonFlag(string(data) == "true" || string(data) == `"true"` || string(data) == "1")
 	return nil
@@ -283,7 +284,7 @@ func (f *jsonFlag) UnmarshalJSON(data []byte) error {
 // A jsonCount is a number that is not negative.
 type jsonCount int64
 
-// UnmarshalJSON takes everything else as zero.
+// UnmarshalJSON decodes every other value as zero.
 func (c *jsonCount) UnmarshalJSON(data []byte) error {
 	n, err := strconv.ParseInt(string(data), 10, 64)
 	if err != nil {

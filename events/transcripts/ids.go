@@ -8,12 +8,14 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// contentDigest is enough of a SHA-256 to tell the records of a file apart.
+// A contentDigest is the first 16 bytes of a SHA-256, enough to distinguish the
+// records of a file.
 type contentDigest [16]byte
 
+// sumParts returns the digest of the lengths and bytes of parts.
 func sumParts[T ~string | ~[]byte](parts ...T) contentDigest {
 	h := sha256.New()
-	var piece [4096]byte // so that no long text is copied whole
+	var piece [4096]byte // bounds the copy of a long text
 	for _, p := range parts {
 		h.Write(binary.BigEndian.AppendUint64(piece[:0], uint64(len(p))))
 		for len(p) > 0 {
@@ -25,9 +27,9 @@ func sumParts[T ~string | ~[]byte](parts ...T) contentDigest {
 	return contentDigest(h.Sum(nil))
 }
 
-// deriveID returns the ID of a thing that happened at a time and that the parts
-// name: the ULID of its millisecond and of 80 bits of the SHA-256 over the
-// lengths and bytes of the parts.
+// deriveID returns the ID of an object with a time and a name of several parts: a ULID
+// with the millisecond of the time and 80 bits of the SHA-256 over the lengths and
+// bytes of the parts.
 func deriveID[I any](from func([16]byte) I, at time.Time, parts ...string) I {
 	var b [16]byte
 	var ms [8]byte
@@ -38,19 +40,20 @@ func deriveID[I any](from func([16]byte) I, at time.Time, parts ...string) I {
 	return from(b)
 }
 
-// A idSuffix is what an ID has of the parts that name it. Two files may give one
-// thing different times, and its IDs then differ in the time alone.
+// An idSuffix is the part of an ID that derives from its name. Two files may give one
+// object different times; its IDs then have the same suffix.
 type idSuffix [10]byte
 
+// suffixOf returns the suffix of an ID.
 func suffixOf[K domain.IDKind](id domain.ID[K]) idSuffix {
 	b := id.Bytes()
 	return idSuffix(b[6:])
 }
 
-// storedIDs are IDs by their tails.
+// storedIDs are the IDs on record by their suffixes.
 type storedIDs map[idSuffix][16]byte
 
-// rememberID holds an ID, unless one of that tail is held.
+// rememberID adds an ID, unless one of its suffix is stored.
 func rememberID[K domain.IDKind](stored storedIDs, id domain.ID[K]) {
 	if id.IsZero() {
 		return
@@ -60,8 +63,8 @@ func rememberID[K domain.IDKind](stored storedIDs, id domain.ID[K]) {
 	}
 }
 
-// storedID returns the ID that is held with the tail of an ID, and the ID itself
-// where there is none.
+// storedID returns the stored ID with the suffix of id, and id itself if there is
+// none.
 func storedID[K domain.IDKind](stored storedIDs, id domain.ID[K]) domain.ID[K] {
 	if b := stored[suffixOf(id)]; b != [16]byte{} {
 		return domain.IDFromBytes[K](b)

@@ -13,28 +13,27 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// An Importer adds transcripts to a ledger. It knows the imported sessions that
-// are on record, so that two files of one session add to the same session, and a
-// sub-agent finds the session that began it in either order of their files. It
-// belongs to one goroutine.
+// An Importer appends transcripts to a ledger. It knows the imported sessions on
+// record, so that two files of one session append to the same session and a sub-agent
+// finds its parent in either order of their files. It belongs to one goroutine.
 type Importer struct {
 	ledger   *events.Ledger
-	sessions map[string]*importedSession // by what the format calls them
+	sessions map[string]*importedSession // by their names in the format
 	byID     map[domain.SessionID]*importedSession
-	children map[string][]*importedSession // sub-agents, by what the format calls the session of the person
-	spawns   map[string]spawnCall          // of sub-agents, by what the format calls them
-	searched map[string]bool               // the sessions of which all spawns on record are in spawns
+	children map[string][]*importedSession // sub-agents, by the name of their main session
+	spawns   map[string]spawnCall          // the calls that started sub-agents, by the name of the sub-agent
+	searched map[string]bool               // the sessions whose spawns on record are all in spawns
 }
 
-// An importedSession session is one that is on record.
+// An importedSession is an imported session on record.
 type importedSession struct {
 	id     domain.SessionID
 	source string
-	parent domain.SessionID // zero where it is not on record
-	call   bool             // the call that began it is on record
+	parent domain.SessionID // zero if it is not on record
+	call   bool             // the call that started it is on record
 }
 
-// NewImporter returns an importer into a ledger. It reads which sessions are on
+// NewImporter returns an importer into a ledger. It reads the imported sessions on
 // record.
 func NewImporter(ctx context.Context, l *events.Ledger) (*Importer, error) {
 	i := &Importer{
@@ -61,8 +60,8 @@ func NewImporter(ctx context.Context, l *events.Ledger) (*Importer, error) {
 	return i, nil
 }
 
-// addSession takes a session that is on record. Of two under one name the first
-// stays.
+// addSession adds a session on record. Of two sessions with one name, the first
+// counts.
 func (i *Importer) addSession(source string, id, parent domain.SessionID) *importedSession {
 	known := &importedSession{id: id, source: source, parent: parent}
 	i.byID[id] = known
@@ -76,14 +75,13 @@ func (i *Importer) addSession(source string, id, parent domain.SessionID) *impor
 	return known
 }
 
-// Import adds the events of t that are not on record, and returns how many it
-// added, also with an error. What it added before an error stays, and a
-// further Import goes on from there. A file that contradicts an event on record is
-// an [ErrContradicted] that names file, stream and revision, and nothing of that
-// stream is added. The records of a sub-agent are in two files that may differ: its
-// events on record stay, and the report counts those that differ.
-// Another program that appends at the same time makes it an
-// [events.ErrConflict].
+// Import appends the events of t that are not on record and returns their number, also
+// with an error. Events appended before an error stay, and a further Import continues
+// after them. Import returns an [ErrContradicted] that names the file, stream and
+// revision if the file contradicts an event on record, and appends nothing to that
+// stream. The records of a sub-agent are in two files that may differ: its events on
+// record stay, and the report counts the differences. Import returns
+// [events.ErrConflict] if another program appends at the same time.
 func (i *Importer) Import(ctx context.Context, t *Transcript) (added int, err error) {
 	t.useStoredIDs(i)
 	for _, c := range t.file.order {
@@ -103,7 +101,7 @@ func (i *Importer) Import(ctx context.Context, t *Transcript) (added int, err er
 	return added, nil
 }
 
-// Import is [Importer.Import] by an importer of its own.
+// Import is [Importer.Import] of a new Importer.
 func (t *Transcript) Import(ctx context.Context, l *events.Ledger) (added int, err error) {
 	i, err := NewImporter(ctx, l)
 	if err != nil {
@@ -112,6 +110,7 @@ func (t *Transcript) Import(ctx context.Context, l *events.Ledger) (added int, e
 	return i.Import(ctx, t)
 }
 
+// importError adds the file to an error.
 func (t *Transcript) importError(err error) error {
 	if errors.Is(err, events.ErrConflict) {
 		return fmt.Errorf("import %s: %w: another program appended to it; import the file again", t.Report.File, err)
@@ -119,7 +118,7 @@ func (t *Transcript) importError(err error) error {
 	return fmt.Errorf("import %s: %w", t.Report.File, err)
 }
 
-// useStoredIDs gives the chains the IDs of the sessions that are on record.
+// useStoredIDs replaces the IDs of sessions that are on record with those.
 func (t *Transcript) useStoredIDs(i *Importer) {
 	for _, c := range t.file.order {
 		if known := i.sessions[c.source]; known != nil {
@@ -132,8 +131,8 @@ func (t *Transcript) useStoredIDs(i *Importer) {
 	t.Report.Session = t.Session
 }
 
-// parent returns the session that began a sub-agent, and zero where that is not
-// on record.
+// parent returns the session that started a sub-agent, and zero if it is not on
+// record.
 func (i *Importer) parent(t *Transcript, c *fileSession) domain.SessionID {
 	switch {
 	case c.key.agent == "":
@@ -153,7 +152,7 @@ func (i *Importer) parent(t *Transcript, c *fileSession) domain.SessionID {
 	return domain.SessionID{}
 }
 
-// importSession adds what the streams of a chain do not have.
+// importSession appends the missing events of a session and its layer.
 func (i *Importer) importSession(ctx context.Context, t *Transcript, c *fileSession) (added int, err error) {
 	own, err := readStored(ctx, i.ledger, events.SessionStream(c.session))
 	if err != nil {
@@ -187,8 +186,8 @@ func (i *Importer) importSession(ctx context.Context, t *Transcript, c *fileSess
 	return added, nil
 }
 
-// linkAgents records for each sub-agent on record the session and the call that began it,
-// once they are known.
+// linkAgent records the parent and the call of one sub-agent, if they are known and
+// not on record.
 func (i *Importer) linkAgents(ctx context.Context, t *Transcript) (added int, err error) {
 	of := map[string]bool{}
 	for _, c := range t.file.order {
@@ -241,8 +240,8 @@ func (i *Importer) linkAgent(ctx context.Context, source string, child *imported
 	return added, nil
 }
 
-// isDescendant reports whether a session is another one or one of its descendants. It
-// assumes so beyond mostAlike generations.
+// isDescendant reports whether session is of or a descendant of it. It assumes so
+// beyond maxCandidates generations.
 func (i *Importer) isDescendant(session, of domain.SessionID) bool {
 	for range min(len(i.byID)+1, maxCandidates) {
 		known := i.byID[session]
@@ -257,8 +256,8 @@ func (i *Importer) isDescendant(session, of domain.SessionID) bool {
 	return true
 }
 
-// loadSpawns reads from the streams of a session and of its sub-agents which calls
-// began sub-agents.
+// loadSpawns reads the calls that started sub-agents from the streams of a session and
+// of its sub-agents.
 func (i *Importer) loadSpawns(ctx context.Context, source string) error {
 	if i.searched[source] {
 		return nil
@@ -286,15 +285,14 @@ func (i *Importer) loadSpawns(ctx context.Context, source string) error {
 	return nil
 }
 
-// One append adds at most so many events, and no more once their data is so
-// long.
+// The limits of one append: number of events, and bytes of their data.
 const (
 	maxBatchEvents = 256
 	maxBatchBytes  = 4 << 20
 )
 
-// appendMissing adds the drafts that the stream does not have. It adds none of them if one
-// contradicts what is on record.
+// appendMissing appends the drafts that are not on record. It appends none if one
+// contradicts an event on record.
 func (h *storedStream) appendMissing(ctx context.Context, l *events.Ledger, t *Transcript, c *fileSession, drafts iter.Seq[events.Draft]) (added int, err error) {
 	if h.length > 0 {
 		differ := 0
@@ -344,7 +342,7 @@ func (h *storedStream) appendMissing(ctx context.Context, l *events.Ledger, t *T
 	return added, flush()
 }
 
-// eventSize estimates the length of the data of an event.
+// eventSize estimates the bytes of the data of an event.
 func eventSize(e events.Event) int {
 	switch e := e.(type) {
 	case events.PromptAdmitted:
@@ -367,6 +365,7 @@ func eventSize(e events.Event) int {
 	return 0
 }
 
+// contentSize estimates the bytes of contents as JSON.
 func contentSize(content domain.Contents) int {
 	size := len(content.Text())
 	for _, m := range content.Media() {

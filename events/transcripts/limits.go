@@ -11,22 +11,23 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// The limits of one event keep every record small enough for a store: EventStoreDB
-// takes 16 MiB at once. The limits of a report keep it readable.
+// The limits of an event keep every record within the 16 MiB of an append to
+// EventStoreDB. The limits of a report keep it readable.
 const (
-	maxText         = 14 << 20 // of the texts and media of one event, in bytes of JSON
-	maxMedia        = 5 << 20  // of the media of one event, in bytes of base64
-	maxContext      = 51_200   // of a text that no person wrote, and of a structured value
-	maxMember       = 1 << 10  // of a member that is kept of a structured value over the limit
-	maxName         = 1 << 10  // of a name
-	callOverhead    = 2_048    // what a call takes of the room of its reply besides its input, with its names
-	maxCandidates   = 1_000    // calls of one ID, and sub-agents of sub-agents, that are looked at
-	maxIgnoredKinds = 100      // kinds that the report counts apart
+	maxText         = 14 << 20 // bytes of JSON of the texts and media of an event
+	maxMedia        = 5 << 20  // bytes of base64 of the media of an event
+	maxContext      = 51_200   // bytes of a context text or a structured value
+	maxMember       = 1 << 10  // bytes of a member kept of a longer structured value
+	maxName         = 1 << 10  // bytes of a name
+	callOverhead    = 2_048    // bytes that a call counts in its reply, besides its input
+	maxCandidates   = 1_000    // calls of one ID, and generations of sub-agents, that are searched
+	maxIgnoredKinds = 100      // kinds that the report counts
 	maxReported     = 10_000   // lines that the report lists
 	maxKind         = 64       // bytes of a kind in the report
 )
 
-// truncate returns the first bytes of a text, whole runes.
+// truncate returns the beginning of a text with at most the given number of bytes,
+// without a partial rune.
 func truncate(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -37,8 +38,8 @@ func truncate(text string, most int) string {
 	return text[:most]
 }
 
-// fitJSON returns how much of a text fits a number of bytes of JSON, and how
-// many it takes there.
+// fitJSON returns the length of the beginning of a text that takes at most limit bytes
+// in JSON, and the bytes that it takes.
 func fitJSON(text string, limit int) (end, size int) {
 	for end < len(text) {
 		n, cost := 1, 1
@@ -63,9 +64,9 @@ func fitJSON(text string, limit int) (end, size int) {
 	return end, size
 }
 
-// fitText returns a text that fits what is left of an event's room, and takes
-// that room. Of a text that does not fit it returns the beginning and says how
-// much is left out, in the text and in the report.
+// fitText returns the part of a text that fits in the remaining limit of an event, and
+// adds its bytes to used. If it cuts the text, it says so at the end of the text and
+// in the report.
 func (f *sessionFile) fitText(used *int, text, name string) string {
 	end, size := fitJSON(text, max(maxText-*used, 0))
 	if *used += size; end == len(text) {
@@ -78,15 +79,15 @@ func (f *sessionFile) fitText(used *int, text, name string) string {
 	return text[:end] + fmt.Sprintf("\n[%d of %d bytes are left out here]", len(text)-end, len(text))
 }
 
-// reportCut reports a text or media of the current line that is not kept whole.
+// reportCut reports a text or media of the current line that was cut.
 func (f *sessionFile) reportCut(format string, args ...any) {
 	if len(f.report.Cut) < maxReported {
 		f.report.Cut = append(f.report.Cut, RefusedLine{f.line, fmt.Sprintf(format, args...)})
 	}
 }
 
-// limitContents returns contents that fit an event. Media over the limit are replaced
-// by a text that names them.
+// limitContents returns contents within the limits of an event. A text with type and
+// size replaces media over the limit.
 func (f *sessionFile) limitContents(all domain.Contents, name string) domain.Contents {
 	used := 0
 	kept := make(domain.Contents, len(all))
@@ -114,7 +115,8 @@ func (f *sessionFile) limitContents(all domain.Contents, name string) domain.Con
 	return kept
 }
 
-// contextEvent returns the event of a text that no person wrote.
+// contextEvent returns the event of a text that the user did not write, with length
+// and SHA-256 of a text that it cuts.
 func (f *sessionFile) contextEvent(source, text string) events.ContextAdded {
 	e := events.ContextAdded{Source: source, Text: f.limitContext(text, source)}
 	if len(e.Text) < len(text) {
@@ -124,8 +126,7 @@ func (f *sessionFile) contextEvent(source, text string) events.ContextAdded {
 	return e
 }
 
-// limitContext returns at most the first mostContext bytes of a text, and reports a
-// text that is longer.
+// limitContext cuts a text to maxContext bytes and reports a cut.
 func (f *sessionFile) limitContext(text, name string) string {
 	kept := truncate(text, maxContext)
 	if len(kept) < len(text) {
@@ -134,7 +135,7 @@ func (f *sessionFile) limitContext(text, name string) string {
 	return kept
 }
 
-// countIgnored counts something that is not put on record.
+// countIgnored counts a record or part that is not imported.
 func (f *sessionFile) countIgnored(kind string) {
 	kind = truncate(kind, maxKind)
 	if _, known := f.report.Ignored[kind]; !known && len(f.report.Ignored) >= maxIgnoredKinds {

@@ -7,17 +7,17 @@ import (
 	"io"
 )
 
-// maxLine is the length from which a line is refused instead of held.
+// maxLine is the length in bytes from which a line is refused.
 const maxLine = 256 << 20
 
-// A textLine is one line of a file, without its end.
+// A textLine is one line of a file without its line end.
 type textLine struct {
 	text  []byte // valid until the next line is read
 	ended bool   // by a line end, not by the end of the file
 	long  bool   // longer than the limit: text is only its beginning
 }
 
-// lineScanner reads the lines of a file, however long.
+// A lineScanner reads the lines of a file in memory of one line.
 type lineScanner struct {
 	r     *bufio.Reader
 	limit int
@@ -25,6 +25,7 @@ type lineScanner struct {
 	first bool
 }
 
+// newLineScanner returns a scanner that cuts lines at limit bytes.
 func newLineScanner(r io.Reader, limit int) *lineScanner {
 	return &lineScanner{r: bufio.NewReaderSize(r, 64<<10), limit: limit, first: true}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// An callOutcome is how a result says that its call ended.
+// A callOutcome is the outcome of a call, as its result describes it.
 type callOutcome struct {
 	outcome      domain.Outcome
 	ran          bool // the tool may have run
@@ -16,24 +16,25 @@ type callOutcome struct {
 	detail       string
 }
 
-// interruptedText begins what the format writes where a person stopped a run.
+// interruptedText is the beginning of the text that the format writes when the user
+// interrupts a run.
 const interruptedText = "[Request interrupted by user"
 
-// isInterruption reports whether a text of a person's message is the mark of an
+// isInterruption reports whether the text of a user message is the mark of an
 // interruption.
 func isInterruption(text string) bool {
 	text = strings.TrimSpace(text)
 	return strings.HasPrefix(text, interruptedText) && strings.HasSuffix(text, "]") && len(text) < 200
 }
 
-// A outcomePhrase is how a result begins that is marked as an error, and what it
-// means. The format has no other sign.
+// An outcomePhrase is the beginning and a part of an error result, and its outcome.
+// The format has no other sign.
 type outcomePhrase struct {
 	prefix, contains string
 	outcome          callOutcome
 }
 
-// The endings that phrases mean.
+// The outcomes of phrases.
 var (
 	byUser       = callOutcome{outcome: domain.Interrupted, ran: true, interruption: domain.ByUser}
 	byDeadline   = callOutcome{outcome: domain.Interrupted, ran: true, interruption: domain.ByDeadline}
@@ -46,8 +47,8 @@ var (
 	failed       = callOutcome{outcome: domain.Failed, ran: true}
 )
 
-// errorPhrases are tried in order. What the format calls a tool_use_error was refused
-// before the tool ran, but for an error of the tool that it wraps.
+// errorPhrases are tried in order. A tool_use_error was refused before the tool ran,
+// unless it wraps an error of the tool.
 var errorPhrases = []outcomePhrase{
 	{interruptedText, "", byUser},
 	{"Command timed out after ", "", byDeadline},
@@ -76,7 +77,7 @@ var errorPhrases = []outcomePhrase{
 	{"No such tool available", "", unknownTool},
 }
 
-// toolErrorPhrases are phrases within a tool_use_error.
+// toolErrorPhrases are the phrases within a tool_use_error.
 var toolErrorPhrases = []outcomePhrase{
 	{"InputValidationError", "", invalidInput},
 	{"Error: No such tool available", "", unknownTool},
@@ -91,12 +92,12 @@ var toolErrorPhrases = []outcomePhrase{
 	{"", "", invalidInput},
 }
 
-// maxPhraseOffset bounds where in a text a phrase is looked for, so that an
-// output that quotes one further down is not taken for it.
+// maxPhraseOffset is the number of bytes of a result that are compared with phrases,
+// so that an output that quotes one further down does not match.
 const maxPhraseOffset = 2000
 
-// outcomeOf reads a result: what the model read of it, whether it is marked as
-// an error, and the structured value beside it.
+// outcomeOf returns the outcome of a result from its text, its error flag and the
+// structured value of its record.
 func outcomeOf(output string, isError bool, structured json.RawMessage) callOutcome {
 	end := callOutcome{outcome: domain.Succeeded, ran: true}
 	if isError {
@@ -110,6 +111,7 @@ func outcomeOf(output string, isError bool, structured json.RawMessage) callOutc
 	return end
 }
 
+// errorOutcome returns the outcome of a result with the error flag.
 func errorOutcome(output string) callOutcome {
 	text := strings.TrimSpace(output)
 	head := text[:min(len(text), maxPhraseOffset)]
@@ -131,8 +133,8 @@ func errorOutcome(output string) callOutcome {
 	return failed
 }
 
-// skipExitCode returns what follows the line of an exit code that a result begins
-// with, if that says how the command ended: all else there is its output.
+// skipExitCode removes the line with the exit code from the head of a result if the
+// line after it says how the command ended. Otherwise that line is output.
 func skipExitCode(head string) string {
 	code, rest, ok := strings.Cut(head, "\n")
 	if !ok || !strings.HasPrefix(code, "Exit code ") {
@@ -144,7 +146,8 @@ func skipExitCode(head string) string {
 	return head
 }
 
-// userFeedback returns what the person said when refusing, if the text has it.
+// userFeedback returns the message with which the user declined a call, or an empty
+// string.
 func userFeedback(text string) string {
 	_, message, ok := strings.Cut(text, "the user said:")
 	if message = strings.TrimSpace(message); !ok || message == "" {
@@ -153,8 +156,8 @@ func userFeedback(text string) string {
 	return "feedback: " + truncate(message, maxContext)
 }
 
-// abortedOutcome returns how a command ended that is not marked as an error and was
-// stopped, as both the text and the structured value say, and otherwise end.
+// abortedOutcome returns the outcome of a command that was stopped without the error
+// flag, if both the text and the structured value say so, and otherwise end.
 func abortedOutcome(end callOutcome, output string, structuredValue json.RawMessage) callOutcome {
 	aborted := strings.Contains(output, "Command was aborted before completion")
 	late := strings.HasPrefix(strings.TrimSpace(output), "Command timed out after ")
@@ -173,8 +176,8 @@ func abortedOutcome(end callOutcome, output string, structuredValue json.RawMess
 	return byUser
 }
 
-// persistedOutput says what the format tells of an output that it kept in a file of
-// its own, and nothing where it kept none.
+// persistedOutput returns a detail with the place of an output that the format stored
+// in another file, or an empty string.
 func persistedOutput(output string, structuredValue json.RawMessage) string {
 	rest, ok := strings.CutPrefix(strings.TrimSpace(output), "<persisted-output>")
 	if !ok {

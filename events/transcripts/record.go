@@ -9,16 +9,16 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A parsedRecord is a record in its place.
+// A parsedRecord is a record with its permanent name, its time and its session.
 type parsedRecord struct {
 	record      fileRecord
-	key         string // names the record for ever
+	key         string // permanent name of the record
 	time        time.Time
 	session     sessionKey
-	resultCount int // of a person's record
+	resultCount int // number of results in a user record
 }
 
-// A userPrompt is a step: what the agent was asked.
+// A userPrompt is a prompt of the user.
 type userPrompt struct {
 	session *fileSession
 	at      time.Time
@@ -35,8 +35,8 @@ func (p *userPrompt) drafts() []events.Draft {
 	}}}
 }
 
-// readUser reads a record of the person's side: prompts, results, the marks of
-// interruptions, and what the program says in the person's place.
+// readUser reads a user record: prompts, results, interruptions and text that the
+// program wrote in place of the user.
 func (f *sessionFile) readUser(s parsedRecord) {
 	m, ok := s.record.message()
 	if !ok {
@@ -58,7 +58,7 @@ func (f *sessionFile) readUser(s parsedRecord) {
 	f.readUserText(s, parts)
 }
 
-// readQueued reads what a person, or the program, said while the agent worked.
+// readQueued reads a message that was queued while the agent worked.
 func (f *sessionFile) readQueued(s parsedRecord) {
 	a := s.record.Attachment
 	parts := contentBlocks(a.Prompt)
@@ -69,7 +69,7 @@ func (f *sessionFile) readQueued(s parsedRecord) {
 	f.readUserText(s, parts)
 }
 
-// readUserText reads what a person's record says outside of results.
+// readUserText reads the parts of a user record that are not results.
 func (f *sessionFile) readUserText(s parsedRecord, parts []contentBlock) {
 	r := s.record
 	switch text := plainText(parts); {
@@ -86,8 +86,8 @@ func (f *sessionFile) readUserText(s parsedRecord, parts []contentBlock) {
 	}
 }
 
-// splitProgramText splits a record into the text of a person and the text that the program
-// put around it. With program, all of the record is the program's.
+// splitProgramText splits a record into the prompt and the text that the program put
+// around it. If program is true, the program wrote the whole record.
 func (f *sessionFile) splitProgramText(s parsedRecord, parts []contentBlock, program bool) {
 	var own []contentBlock
 	for i, b := range parts {
@@ -139,7 +139,7 @@ func (f *sessionFile) promptMedia(parts []contentBlock) domain.Contents {
 	})
 }
 
-// addContext records a text that no person wrote.
+// addContext records a text that the user did not write.
 func (f *sessionFile) addContext(s parsedRecord, nth, source, text string) {
 	if strings.TrimSpace(text) == "" {
 		f.countIgnored("blank text")
@@ -149,11 +149,11 @@ func (f *sessionFile) addContext(s parsedRecord, nth, source, text string) {
 	f.whenOpened(s.session, "context/"+source, func(c *fileSession) { c.addFact(s.time, e, "context", s.key+nth) })
 }
 
-// A taggedText is what the program wrote between two tags.
+// A taggedText is a text that the program wrote between two tags.
 type taggedText struct{ tag, text string }
 
-// machineTags are the tags between which the program writes, and what it writes
-// there.
+// machineTags are the tags of text that the program writes, and the sources of that
+// text.
 var machineTags = map[string]string{
 	"local-command-stdout": events.ContextCommandOutput, "local-command-stderr": events.ContextCommandOutput,
 	"bash-stdout": events.ContextCommandOutput, "bash-stderr": events.ContextCommandOutput,
@@ -165,12 +165,11 @@ var machineTags = map[string]string{
 	"new-diagnostics": events.ContextProgram, "uploaded_files": events.ContextProgram,
 }
 
-// commandTags are the tags of what a person gave to the program, and not to the
-// agent.
+// commandTags are the tags of a command that the user gave to the program.
 var commandTags = []string{"command-name", "command-message", "command-args", "command-contents", "bash-input"}
 
-// splitTags sets apart what the program wrote at the beginning of a text, and the
-// reminders at its end. A tag that is not closed reaches to the end.
+// splitTags separates the tagged texts at the beginning of a text, and the reminders
+// at its end, from the rest. A tag without an end tag extends to the end of the text.
 func splitTags(text string) (rest string, found []taggedText) {
 	rest = text
 	for {
@@ -199,8 +198,7 @@ func splitTags(text string) (rest string, found []taggedText) {
 	return rest, found
 }
 
-// openingTag returns the tag of the program that a text begins with, and what
-// follows it. A tag may have attributes.
+// openingTag returns the known tag at the beginning of a text and the text behind it.
 func openingTag(text string) (tag, behind string, ok bool) {
 	inner, isTag := strings.CutPrefix(text, "<")
 	if !isTag {
@@ -217,8 +215,8 @@ func openingTag(text string) (tag, behind string, ok bool) {
 	return tag, inner[end+1:], true
 }
 
-// addTagged records what the program wrote in a part of a record: one command, if
-// the part has any of its tags, and a text for each other tag.
+// addTagged records the tagged texts of a part of a record: one command for all
+// command tags, and a context for each other tag.
 func (f *sessionFile) addTagged(s parsedRecord, part int, found []taggedText) {
 	ran := events.CommandRan{By: events.ByUser}
 	size, is := 0, false
@@ -244,7 +242,8 @@ func (f *sessionFile) addTagged(s parsedRecord, part int, found []taggedText) {
 	}
 }
 
-// readAssistant reads a record of the model's side: a part of a reply.
+// readAssistant reads an assistant record: a part of a reply, or an error of the
+// provider.
 func (f *sessionFile) readAssistant(s parsedRecord) {
 	m, ok := s.record.message()
 	if !ok {
@@ -279,16 +278,15 @@ func (f *sessionFile) readAssistant(s parsedRecord) {
 	}
 }
 
-// noteMessage takes it that a record of the format was met: what a model or a person
-// said has a content.
+// noteMessage marks the file as one of the format if the message has content.
 func (f *sessionFile) noteMessage(m chatMessage) {
 	if firstByte(m.Content) != 0 {
 		f.recognized = true
 	}
 }
 
-// readProgress reads the sign that a call runs: hooks that ran, what a sub-agent
-// says, and otherwise only that it runs. Before it runs, only its hooks speak.
+// readProgress reads a progress record: a hook, a record of a sub-agent, or the sign
+// that a call runs. Only hooks report progress before a call runs.
 func (f *sessionFile) readProgress(s parsedRecord, document []byte) {
 	data := s.record.Data
 	switch data.Type {
@@ -315,7 +313,7 @@ func (f *sessionFile) readProgress(s parsedRecord, document []byte) {
 	}
 }
 
-// progressCall returns the call that a record of progress is of.
+// progressCall returns the call ID that a progress record belongs to.
 func (r fileRecord) progressCall(f *sessionFile) jsonText {
 	if len(f.calls[domain.CallID(r.ToolUse)]) > 0 || r.ParentToolUse == "" {
 		return r.ToolUse
@@ -323,8 +321,8 @@ func (r fileRecord) progressCall(f *sessionFile) jsonText {
 	return r.ParentToolUse
 }
 
-// readAgentProgress reads what a sub-agent says in a record of progress of the call that
-// began it: a record within the record.
+// readAgentProgress reads the record of a sub-agent within a progress record of the
+// call that started it.
 func (f *sessionFile) readAgentProgress(s parsedRecord, document []byte) {
 	data := s.record.Data
 	if firstByte(data.Message) != '{' {

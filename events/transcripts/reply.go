@@ -10,7 +10,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A modelReply is one message of a model. Several records may make it.
+// A modelReply is one message of a model, from one or more records.
 type modelReply struct {
 	session  *fileSession
 	key      string
@@ -18,14 +18,14 @@ type modelReply struct {
 	cause    *userPrompt
 	texts    []string
 	thoughts []string
-	size     int // of texts, thoughts and inputs
+	size     int // bytes of JSON of texts, thoughts and inputs
 	calls    []*modelCall
 	model    string
 	tokens   events.Tokens
 	finish   string
 }
 
-// reply returns the reply that a record belongs to, and begins it if there is
+// reply returns the reply that a record belongs to, and adds it if the session has
 // none.
 func (c *fileSession) reply(s parsedRecord, m chatMessage) *modelReply {
 	key := string(m.ID)
@@ -48,8 +48,8 @@ func (r *modelReply) messageID() domain.MessageID { return r.session.messageID(r
 func (r *modelReply) turnID() domain.TurnID       { return r.session.turnID(r.at, r.key) }
 func (r *modelReply) eventID() domain.EventID     { return r.session.eventID(r.at, "reply", r.key) }
 
-// merge takes what a record says of its reply as a whole. Each record repeats
-// the tokens, as far as they were counted by then.
+// merge adds the model, finish reason and token counts of a record. Each record of a
+// reply repeats the counts so far.
 func (r *modelReply) merge(m chatMessage, at time.Time) {
 	t := m.tokens()
 	r.tokens = events.Tokens{
@@ -67,8 +67,8 @@ func (r *modelReply) merge(m chatMessage, at time.Time) {
 	}
 }
 
-// addText adds a text. A record that is repeated under another uuid brings the
-// same one again.
+// addText appends a text to texts, unless it contains the text already, which a
+// repetition with another uuid brings.
 func (f *sessionFile) addText(r *modelReply, texts *[]string, text, name string) {
 	if text == "" || slices.Contains(*texts, text) {
 		return
@@ -100,19 +100,20 @@ func (r *modelReply) drafts() []events.Draft {
 	return []events.Draft{d, {ID: r.eventID(), Time: r.at, Causation: d.ID, Event: received}}
 }
 
-// A modelCall is one that a model asked for.
+// A modelCall is a tool call that a reply contains.
 type modelCall struct {
 	reply       *modelReply
 	call        domain.Call
-	inputDigest contentDigest // of the input, where asked has not all of it
+	inputDigest contentDigest // of the whole input, if call has a cut one
 	at          time.Time
-	result      *callResult // the first; nil while the call is open
+	result      *callResult // the first result; nil while the call is open
 	began       bool
 }
 
 func (c *modelCall) offered() domain.Offered { return c.reply.session.offered(c.call.Name) }
 
-// readCall reads one call. One that its reply has already is a repeat.
+// readCall adds a call to a reply. It ignores a repetition and refuses a call that
+// contradicts an earlier one.
 func (f *sessionFile) readCall(s parsedRecord, r *modelReply, b contentBlock) {
 	id := domain.CallID(b.ID)
 	if id == "" {
@@ -154,7 +155,7 @@ func (f *sessionFile) readCall(s parsedRecord, r *modelReply, b contentBlock) {
 	delete(f.awaitedSpawns, id)
 }
 
-// sameInput reports whether two inputs mean the same.
+// sameInput reports whether two inputs have the same canonical JSON.
 func sameInput(a, b json.RawMessage) bool {
 	if string(a) == string(b) {
 		return true

@@ -10,10 +10,10 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A callResult is what came back for a call.
+// A callResult is the result of a call.
 type callResult struct {
 	session       *fileSession
-	call          *modelCall // nil where none asked for it
+	call          *modelCall // nil for a result without a call
 	first         *callResult
 	id            domain.CallID
 	key           string
@@ -22,10 +22,11 @@ type callResult struct {
 	text          string
 	content       domain.Contents
 	structured    json.RawMessage
-	attachedLater bool // said behind its call, which came later
+	attachedLater bool // attachEarly added a copy behind the call
 }
 
-// readResult reads one result.
+// readResult reads one result and attaches it to its call, or keeps it until the call
+// is read.
 func (f *sessionFile) readResult(s parsedRecord, b contentBlock, place int) {
 	id := domain.CallID(b.ToolUseID)
 	if id == "" {
@@ -54,8 +55,9 @@ func (f *sessionFile) readResult(s parsedRecord, b contentBlock, place int) {
 	r.session.steps = append(r.session.steps, r)
 }
 
-// fillResult takes what a result says. The structured value of a record that has
-// several results is that of one of them, and it is not said of which.
+// fillResult sets the outcome and the contents of a result. It drops the structured
+// value of a record with several results, because the record does not say to which it
+// belongs.
 func (f *sessionFile) fillResult(r *callResult, b contentBlock, s parsedRecord) {
 	structured := s.record.ToolUseResult
 	shown := f.limitContents(resultContents(b.Content), "result of call "+string(r.id))
@@ -87,8 +89,8 @@ func (f *sessionFile) fillResult(r *callResult, b contentBlock, s parsedRecord) 
 	}
 }
 
-// shortMembers returns an object with its short members alone, and nothing
-// where a value is no object or has too many of them.
+// shortMembers returns an object with its short members only, and nil if value is not
+// an object or the short members exceed the limit.
 func shortMembers(value json.RawMessage) json.RawMessage {
 	var all map[string]json.RawMessage
 	if decodeLenient(value, &all); len(all) == 0 {
@@ -106,6 +108,7 @@ func shortMembers(value json.RawMessage) json.RawMessage {
 	return short
 }
 
+// addDetail adds to the detail of the outcome.
 func (r *callResult) addDetail(detail string) {
 	if r.outcome.detail != "" {
 		detail = r.outcome.detail + "; " + detail
@@ -113,8 +116,8 @@ func (r *callResult) addDetail(detail string) {
 	r.outcome.detail = detail
 }
 
-// callFor returns the call that a result is of: the latest of that ID that is
-// open, in the result's own chain if it has one; else the latest.
+// callFor returns the call that a result belongs to: among the calls of that ID, it
+// prefers calls of the same session, then open calls, then the latest.
 func (f *sessionFile) callFor(own *fileSession, id domain.CallID) *modelCall {
 	var best *modelCall
 	rank := -1
@@ -134,7 +137,7 @@ func (f *sessionFile) callFor(own *fileSession, id domain.CallID) *modelCall {
 	return best
 }
 
-// attach makes r a result of c: the one that settles it, or a late one.
+// attach makes r the first result of c, or a late one.
 func (f *sessionFile) attach(r *callResult, c *modelCall) {
 	if r.call = c; c.result != nil {
 		r.first = c.result
@@ -144,7 +147,7 @@ func (f *sessionFile) attach(r *callResult, c *modelCall) {
 	f.report.Open--
 }
 
-// attachEarly gives a call the results that came before it.
+// attachEarly attaches the results that came before their call.
 func (f *sessionFile) attachEarly(c *modelCall) {
 	for _, early := range f.earlyResults[c.call.ID] {
 		found := *early
@@ -157,8 +160,8 @@ func (f *sessionFile) attachEarly(c *modelCall) {
 	delete(f.earlyResults, c.call.ID)
 }
 
-// drafts returns the settlement of the call, or for all but the first result
-// of it that another came.
+// drafts returns the settlement of the call, or a late result if another result
+// settled it.
 func (r *callResult) drafts() []events.Draft {
 	if r.attachedLater {
 		return nil
@@ -182,8 +185,8 @@ func (r *callResult) drafts() []events.Draft {
 	return []events.Draft{d}
 }
 
-// asBegun returns the settlement of a call that is known to have begun, whatever
-// its text says.
+// asBegun returns the settlement of a call that has begun, with an outcome that such a
+// call can have.
 func asBegun(s events.CallSettled) events.CallSettled {
 	s.Began = true
 	switch s.Outcome {
@@ -195,8 +198,8 @@ func asBegun(s events.CallSettled) events.CallSettled {
 	return s
 }
 
-// askingMessage returns the message that asked for the call, and the name it asked
-// for. A call that nobody asked has a message of its own.
+// askingMessage returns the message and the tool name of the call. A result without a
+// call has a message of its own.
 func (r *callResult) askingMessage() (domain.MessageID, string) {
 	if r.call == nil {
 		return r.session.messageID(r.session.opened, "orphan", string(r.id)), "unknown"
@@ -204,7 +207,7 @@ func (r *callResult) askingMessage() (domain.MessageID, string) {
 	return r.call.reply.messageID(), r.call.call.Name
 }
 
-// settlementID returns the event that settles the call, of the first result.
+// settlementID returns the ID of the event that settles the call, for a first result.
 func (r *callResult) settlementID() domain.EventID {
 	if r.call == nil {
 		return r.session.eventID(r.at, "orphan", string(r.id))
@@ -212,6 +215,7 @@ func (r *callResult) settlementID() domain.EventID {
 	return r.session.eventID(r.at, "settled", r.call.reply.key, string(r.id))
 }
 
+// lateDraft returns the event of a late result.
 func (r *callResult) lateDraft() events.Draft {
 	message, tool := r.askingMessage()
 	settlement := r.first.settlementID()
@@ -225,16 +229,15 @@ func (r *callResult) lateDraft() events.Draft {
 	return events.Draft{ID: id, Time: r.at, Causation: settlement, Event: late}
 }
 
-// noteAgent takes it that the result of a call names the sub-agent that the call
-// began.
+// noteAgent records the sub-agent that the result of a call names.
 func (f *sessionFile) noteAgent(s parsedRecord, c *modelCall) {
 	if agent := agentName(s.record.ToolUseResult); agent != "" && s.resultCount == 1 {
 		f.recordSpawn(sessionKey{c.reply.session.key.session, agent}, c)
 	}
 }
 
-// agentName returns the name of the sub-agent that a structured value reports of,
-// and nothing where it reports of none.
+// agentName returns the name of the sub-agent in a structured value, or an empty
+// string.
 func agentName(structured json.RawMessage) string {
 	if firstByte(structured) != '{' || !bytes.Contains(structured, []byte(`"agentId"`)) {
 		return ""

@@ -9,16 +9,16 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A sessionKey names a session within a file: the ID that the format gives the
-// session, and of a sub-agent its name.
+// A sessionKey identifies a session within a file: the session ID of the format, and
+// the name of a sub-agent.
 type sessionKey struct{ session, agent string }
 
-// A fileSession is one session of a file: that of a person, or that of a sub-agent. It
-// begins with the first record that says something. Its IDs are known once
-// [Importer.Import] has found out what is on record of it.
+// A fileSession is one session of a file, of the user or of a sub-agent. It begins
+// with the first record that has events. [Importer.Import] replaces its IDs with those
+// on record.
 type fileSession struct {
 	key           sessionKey
-	source        string // what the format calls it
+	source        string // its name in the format
 	session       domain.SessionID
 	opened        time.Time
 	agent         domain.AgentID
@@ -37,21 +37,21 @@ type fileSession struct {
 	stored        storedIDs         // on record
 }
 
-// A observedTool is a name that the calls of a chain used.
+// An observedTool is a tool name that the calls of a session used.
 type observedTool struct {
 	name string
 	at   time.Time
 }
 
-// A draftSource is what a chain has to say at one place. What it says is settled only
-// when the file ends, as later lines add to replies and results find calls.
+// A draftSource gives the events of one place in a session. It is asked at the end of
+// the file, because later lines complete replies and attach results.
 type draftSource interface{ drafts() []events.Draft }
 
-// A fixedStep is a step that no later line changes.
+// A fixedStep is a draftSource of one event that later lines do not change.
 type fixedStep struct {
 	session *fileSession
 	at      time.Time
-	name    []string // of the event
+	name    []string // parts of the name of the event
 	cause   *userPrompt
 	event   events.Event
 }
@@ -64,8 +64,7 @@ func (s fixedStep) drafts() []events.Draft {
 	return []events.Draft{d}
 }
 
-// sessionFor returns the chain that a saying belongs to, and begins it if there is
-// none.
+// sessionFor returns the session of a record, and begins it if it has no events yet.
 func (f *sessionFile) sessionFor(s parsedRecord) *fileSession {
 	if c, ok := f.sessions[s.session]; ok {
 		return c
@@ -97,8 +96,8 @@ func (f *sessionFile) sessionFor(s parsedRecord) *fileSession {
 	return c
 }
 
-// whenOpened does what says nothing by itself: at once, if its chain has begun, and
-// otherwise when it begins.
+// whenOpened calls do with the session of key: at once if it has begun, and otherwise
+// when it begins.
 func (f *sessionFile) whenOpened(key sessionKey, kind string, do func(*fileSession)) {
 	if c, ok := f.sessions[key]; ok {
 		do(c)
@@ -108,9 +107,9 @@ func (f *sessionFile) whenOpened(key sessionKey, kind string, do func(*fileSessi
 	f.pendingKinds[key] = append(f.pendingKinds[key], kind)
 }
 
-// newSetting returns the step that gives a setting a value. It is named by the
-// value, and by how often the setting got it: so two files that tell of one
-// change by different records mean the same.
+// newSetting returns the event of a setting with a new value. Its ID derives from the
+// value and the number of times that the setting got it, so that two files with
+// different records of one change agree.
 func (c *fileSession) newSetting(name, value string, at time.Time) draftSource {
 	c.settings[name] = value
 	c.settingCounts[[2]string{name, value}]++
@@ -120,7 +119,7 @@ func (c *fileSession) newSetting(name, value string, at time.Time) draftSource {
 	}
 }
 
-// changeSetting records that a setting has a value, if that is news.
+// changeSetting records the value of a setting if it changed.
 func (c *fileSession) changeSetting(name, value string, at time.Time) {
 	if value = truncate(value, maxName); value == "" || c.settings[name] == value {
 		return
@@ -132,7 +131,7 @@ func (c *fileSession) changeSetting(name, value string, at time.Time) {
 	c.steps = append(c.steps, c.newSetting(name, value, at))
 }
 
-// eventID returns the ID of an event of the chain.
+// eventID returns the ID of an event of the session.
 func (c *fileSession) eventID(at time.Time, parts ...string) domain.EventID {
 	return storedID(c.stored, deriveID[domain.EventID](domain.IDFromBytes, at, c.idParts("event", parts)...))
 }
@@ -153,12 +152,12 @@ func (c *fileSession) idParts(kind string, parts []string) []string {
 	return append([]string{claudeCode, c.session.String(), kind}, parts...)
 }
 
-// addFact adds a fact.
+// addFact adds an event that later lines do not change.
 func (c *fileSession) addFact(at time.Time, e events.Event, name ...string) {
 	c.steps = append(c.steps, fixedStep{session: c, at: at, name: name, cause: c.prompt, event: e})
 }
 
-// observeTool takes it that a call used a tool.
+// observeTool records that a call used a tool.
 func (c *fileSession) observeTool(name string, at time.Time) {
 	if c.toolsByName[name] == nil {
 		c.toolsByName[name] = &observedTool{name, at}
@@ -166,8 +165,8 @@ func (c *fileSession) observeTool(name string, at time.Time) {
 	}
 }
 
-// offered returns the registration that is observed for a name. It is zero for
-// what is not a name.
+// offered returns the observed registration of a tool name, and zero for an invalid
+// name.
 func (c *fileSession) offered(name string) domain.Offered {
 	parsed, err := domain.ParseName(name)
 	t := c.toolsByName[name]
@@ -177,7 +176,7 @@ func (c *fileSession) offered(name string) domain.Offered {
 	return domain.Offered{Name: parsed, Registration: domain.RegistrationOf(c.eventID(t.at, "tool", name)), Layer: c.layerID()}
 }
 
-// layerDrafts returns what the chain says in its layer's stream.
+// layerDrafts returns the events of the stream of the session's layer.
 func (c *fileSession) layerDrafts() []events.Draft {
 	if len(c.tools) == 0 {
 		return nil
@@ -199,8 +198,8 @@ func (c *fileSession) layerDrafts() []events.Draft {
 	return all
 }
 
-// drafts yields what the chain says in its own stream, where what its opening
-// did not know follows that.
+// drafts yields the events of the session's stream: the opening, the settings that an
+// opening on record lacks, and the steps.
 func (c *fileSession) drafts(parent domain.SessionID, learned []events.Draft) iter.Seq[events.Draft] {
 	return func(yield func(events.Draft) bool) {
 		first := append([]events.Draft{{ID: c.eventID(c.opened, "opened"), Time: c.opened, Event: events.SessionOpened{
@@ -225,15 +224,15 @@ func (c *fileSession) drafts(parent domain.SessionID, learned []events.Draft) it
 	}
 }
 
-// A spawnCall is a call that began a session. One without a call is known by its
-// session alone.
+// A spawnCall is the call that started a session. If only the parent session is known,
+// message and call are zero.
 type spawnCall struct {
 	parent  domain.SessionID
 	message domain.MessageID
 	call    domain.CallID
 }
 
-// spawnedDraft returns the event that says which call began the chain.
+// spawnedDraft returns the event that records the parent and the call of the session.
 func (c *fileSession) spawnedDraft(s spawnCall) events.Draft {
 	id := deriveID[domain.EventID](domain.IDFromBytes, c.opened, claudeCode, c.session.String(), "event", "spawned", s.parent.String(), s.message.String(), string(s.call))
 	return events.Draft{ID: id, Time: c.opened, Event: events.SessionSpawned{Parent: s.parent, Message: s.message, Call: s.call}}

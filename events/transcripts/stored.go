@@ -12,8 +12,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A storedStream is what a stream has on record, as far as a chain is compared with
-// it.
+// A storedStream is the contents of a stream, as far as drafts are compared with it.
 type storedStream struct {
 	stream      events.Stream
 	length      events.Revision
@@ -27,7 +26,7 @@ type storedStream struct {
 	settlements map[domain.EventID]events.CallSettled
 	prompts     map[domain.EventID]string
 	turns       map[domain.TurnID][]domain.Offered
-	replies     map[domain.MessageID]events.ReplyReceived // with all that later events added
+	replies     map[domain.MessageID]events.ReplyReceived // with the additions of later events
 	settings    map[string]string                         // of settings
 }
 
@@ -38,7 +37,7 @@ type storedEvent struct {
 	digest   contentDigest
 }
 
-// callIdentity names a call within a session.
+// A callIdentity identifies a call within a session.
 type callIdentity struct {
 	message domain.MessageID
 	call    domain.CallID
@@ -111,14 +110,14 @@ func (h *storedStream) addEvent(v events.Envelope) error {
 }
 
 // eventDigest returns a digest of the kind, time and data of an event. Causation and
-// correlation are left out, because they follow from the other events.
+// correlation follow from the other events and are left out.
 func eventDigest(d events.Draft) (contentDigest, error) {
 	d.Causation, d.Correlation = domain.EventID{}, domain.SessionID{}
 	record, err := events.Encode(d)
 	return sumParts(record.Kind, record.Time.String(), string(record.Data)), err
 }
 
-// mergeReply returns a reply with what a later event adds to it.
+// mergeReply returns a reply with the additions of a later event.
 func mergeReply(r, more events.ReplyReceived) events.ReplyReceived {
 	more.Text, more.Thinking = r.Text+more.Text, r.Thinking+more.Thinking
 	more.Calls = append(slices.Clip(r.Calls), more.Calls...)
@@ -132,8 +131,8 @@ func mergeReply(r, more events.ReplyReceived) events.ReplyReceived {
 	return more
 }
 
-// learnedSettings returns what a session on record did not know when it was opened, and
-// what the chain knows.
+// learnedSettings returns the model and the location that the opening on record lacks
+// and the session has.
 func (h *storedStream) learnedSettings(c *fileSession) []events.Draft {
 	if h.opened.IsZero() {
 		return nil
@@ -155,18 +154,18 @@ func (h *storedStream) learnedSettings(c *fileSession) []events.Draft {
 	return all
 }
 
-// A comparison is how a draft compares with what is on record.
+// A comparison is the result of comparing a draft with the events on record.
 type comparison int
 
 const (
 	recorded comparison = iota + 1
 	missing
-	differs // and what is on record stays
+	differs // the event on record stays
 )
 
-// compare returns what is to be added of a draft, if it is missing. One that
-// says otherwise than what is on record is an ErrContradicted, unless two files
-// may tell of one thing.
+// compare returns the draft to append if it is missing. It returns ErrContradicted for
+// a draft that differs from the event on record, unless the two have the same meaning
+// or lenient allows a difference.
 func (h *storedStream) compare(d events.Draft, lenient bool) (events.Draft, comparison, error) {
 	d, applies := h.adjust(d)
 	if !applies {
@@ -197,8 +196,8 @@ func (h *storedStream) compare(d events.Draft, lenient bool) (events.Draft, comp
 		at.revision, h.stream, d.Event.Kind(), d.ID, ErrContradicted)
 }
 
-// sameReading reports whether a draft is what is on record, as another version of
-// this program read it.
+// sameReading reports whether another version of this program made the event on record
+// of the same line as the draft.
 func (h *storedStream) sameReading(d events.Draft) bool {
 	switch e := d.Event.(type) {
 	case events.CallSettled:
@@ -210,10 +209,10 @@ func (h *storedStream) sameReading(d events.Draft) bool {
 	return false
 }
 
-// adjust returns a draft as it goes behind what is on record, and whether it
-// does at all. The settlement of a call that another event on record has settled
-// becomes a late result, and a late result names the settlement that stands. A
-// call does not start once it is settled, and one on record as begun ends so.
+// adjust returns a draft as it can follow the events on record, and whether it applies
+// at all. A settlement of a call that another event settled becomes a late result. A
+// late result names the settlement on record. A call does not start after its
+// settlement, and one that started on record ends as begun.
 func (h *storedStream) adjust(d events.Draft) (events.Draft, bool) {
 	switch e := d.Event.(type) {
 	case events.CallStarted:
@@ -249,9 +248,9 @@ func (h *storedStream) adjust(d events.Draft) (events.Draft, bool) {
 	return d, true
 }
 
-// remainder returns what a draft says beyond what is on record of the same event,
-// and whether there is any. It is not ok if the two do not fit. The opening of
-// a session fits as it is: what it did not know then is said by later events.
+// remainder returns the part of a draft beyond the event on record, and whether there
+// is any. It returns ok false if the two do not fit. An opening always fits, because
+// later events record what it lacks.
 func (h *storedStream) remainder(d events.Draft) (rest events.Draft, grown, ok bool) {
 	switch e := d.Event.(type) {
 	case events.SessionOpened, events.LayerOpened, events.ToolsRegistered:
@@ -275,8 +274,8 @@ func (h *storedStream) remainder(d events.Draft) (rest events.Draft, grown, ok b
 	return events.Draft{}, false, false
 }
 
-// replyRemainder returns the part of a reply beyond what is on record of it. A file
-// that ends earlier than the record, or has not all of its records, has none.
+// replyRemainder returns the part of a reply beyond the reply on record. A file that
+// ends earlier has none.
 func (h *storedStream) replyRemainder(d events.Draft, e events.ReplyReceived) (rest events.Draft, grown, ok bool) {
 	stored := h.replies[e.Message]
 	more := e
@@ -307,8 +306,8 @@ func (h *storedStream) replyRemainder(d events.Draft, e events.ReplyReceived) (r
 	return d, grown, true
 }
 
-// textRemainder returns what a text says behind another, and whether the two fit: one
-// begins with the other, or says what stands within it.
+// textRemainder returns the part of a text behind the stored one, and whether the two
+// fit: one begins with the other, or the stored one contains the text.
 func textRemainder(stored, text string) (rest string, ok bool) {
 	if rest, ok = strings.CutPrefix(text, stored); ok {
 		return rest, true

@@ -9,6 +9,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
+// partSuffix distinguishes the events of several parts of one record.
 func partSuffix(part, place int) string {
 	if part == 0 && place == 0 {
 		return ""
@@ -16,7 +17,7 @@ func partSuffix(part, place int) string {
 	return fmt.Sprintf("#%d.%d", part, place)
 }
 
-// readSystem reads what the program notes.
+// readSystem reads a system record.
 func (f *sessionFile) readSystem(s parsedRecord) {
 	r := s.record
 	switch r.Subtype {
@@ -42,11 +43,11 @@ func (f *sessionFile) readSystem(s parsedRecord) {
 	}
 }
 
-// maxNested is how many objects deep the message of an error is looked for.
+// maxNested is the depth to which the message of an error is searched.
 const maxNested = 10
 
-// errorMessage returns the message of an error of the provider. Of an error without
-// a message it returns the innermost object that it read, as JSON.
+// errorMessage returns the message of a provider error, or the innermost object
+// searched as JSON.
 func errorMessage(failed json.RawMessage) string {
 	switch firstByte(failed) {
 	case '"':
@@ -81,7 +82,7 @@ func errorStatus(failed json.RawMessage) int64 {
 	return int64(e.Status)
 }
 
-// A hookRun is a command that the program runs where something happens.
+// A hookRun is one run of a hook command.
 type hookRun struct{ Name, Event, Command, Call, Outcome, Output jsonText }
 
 // addHook records that a hook ran.
@@ -98,13 +99,13 @@ func (f *sessionFile) addHook(s parsedRecord, h hookRun) {
 	f.whenOpened(s.session, "hook", func(c *fileSession) { c.addFact(s.time, e, "hook", s.key) })
 }
 
-// hookOutcomes are how hooks ended, by the type of the attachment that says so.
+// hookOutcomes are the outcomes of hooks by attachment type.
 var hookOutcomes = map[jsonText]jsonText{
 	"hook_success": "success", "hook_non_blocking_error": "failed", "hook_error_during_execution": "failed",
 	"hook_blocking_error": "blocked", "hook_cancelled": "cancelled", "hook_stopped_continuation": "stopped", "async_hook_response": "success",
 }
 
-// readAttachment reads an attachment.
+// readAttachment reads an attachment record.
 func (f *sessionFile) readAttachment(s parsedRecord) {
 	a := s.record.Attachment
 	outcome, ran := hookOutcomes[a.Type]
@@ -130,10 +131,10 @@ func (f *sessionFile) readAttachment(s parsedRecord) {
 	}
 }
 
-// contentText returns a content that is a text or a list of texts.
+// contentText returns the text of a string or a list of texts.
 func contentText(content json.RawMessage) string { return plainText(contentBlocks(content)) }
 
-// readSettings takes the settings that a record names.
+// readSettings records the settings in a record.
 func (f *sessionFile) readSettings(s parsedRecord) {
 	c, ok := f.sessions[s.session]
 	if !ok {

@@ -1,11 +1,11 @@
-// Package clients checks that the server of package server is to the official
-// clients what a database is to them.
+// Package clients tests the protocol server of package server with the official
+// clients.
 //
-// It has tests alone. The Node clients of EventStoreDB and KurrentDB, which the
-// folder node pins, append, read, subscribe and consume. The own tests of both Go
-// clients run unmodified against ledger serve; which of them do not pass, and why,
-// is a table of the test, and docs/eventstoredb.md has it too.
+// It contains tests only. The Node clients of EventStoreDB and KurrentDB, pinned in
+// the folder node, append, read, subscribe and consume. The test suites of both
+// official Go clients run unmodified against ledger serve; a table in the test, and
+// another in docs/eventstoredb.md, list the tests that do not pass, with the reason.
 //
-// The tests take minutes, npm and fixed ports, so they run where .ci/clients asks
-// for them, by an environment variable, and are skipped with a message elsewhere.
+// The tests take minutes and need npm and fixed ports. They run if an environment
+// variable of .ci/clients asks for them, and are skipped otherwise.
 package clients

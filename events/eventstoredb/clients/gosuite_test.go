@@ -17,20 +17,19 @@ import (
 	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
 )
 
-// A suite is the tests of an official Go client, a copy of them as its module
-// has them.
+// A suite is the test suite of an official Go client, in the source of its module.
 type suite struct {
 	name    string // in docs/eventstoredb.md
 	module  string
 	version string
-	sum     string // of the module, as go.sum has it; empty: go.mod of this module pins it
+	sum     string // of the module, as in go.sum; empty: go.mod of this module pins it
 	folder  string // of the tests
-	tests   string // those that ask for what a ledger has
-	without string // of these; empty: all
+	tests   string // pattern of the tests of functions that the server has
+	without string // pattern of tests to leave out; empty: run all
 	env     []string
 	servers []served
-	// authority is the file from which the tests take the authority of the
-	// servers; empty: they do not check certificates.
+	// authority is the file of the certificate authority that the tests read;
+	// empty: they do not check certificates.
 	authority  string
 	notPassing map[string]ending // the tests that fail, and those that skip themselves
 }
@@ -41,16 +40,15 @@ type served struct {
 	secure  bool // with TLS and a user
 }
 
-// An ending is how a test ends that does not pass, and why.
+// An ending is the expected result of a test that does not pass, and the reason.
 type ending struct{ ending, reason string }
 
-// ends is a test of the first client that panics where it is refused something,
-// which ends the tests behind it. It is run by itself.
+// ends is a test of the first client that panics when the server refuses a request,
+// which would end the later tests. It runs alone.
 const ends = "^TestStreams$/^AppendTests$/^metadataOperation$"
 
-// suites are those of both Go clients. What they do not ask for is projections of
-// the server, users by certificate or by OAuth, and a database that was filled
-// before.
+// suites are the test suites of both Go clients, without the tests of server
+// projections, users with certificates or OAuth, and a database with existing data.
 var suites = []suite{
 	{
 		name:    "eventstore",
@@ -177,10 +175,10 @@ var kurrentNotPassing = map[string]ending{
 	"TestStreams/Rebalance/TestReadStreamAfterClusterRebalanced":                                 {"fail", shutdown},
 }
 
-// TestTheGoClientsOwnTests runs the tests of both official Go clients against
-// ledger serve. All pass but those in notPassing, and docs/eventstoredb.md has
-// their number. The addresses are in the clients' tests, so this one runs where it
-// is asked for.
+// TestTheGoClientsOwnTests runs the test suites of both official Go clients against
+// ledger serve. Every test passes except those in notPassing, and docs/eventstoredb.md
+// has their number. The clients' tests contain the addresses, so this test runs only
+// on request.
 func TestTheGoClientsOwnTests(t *testing.T) {
 	if os.Getenv(required) == "" {
 		t.Skipf("%s is not set: the tests of the Go clients, which take ports 2111 to 2115 for themselves, are not run", required)
@@ -197,8 +195,8 @@ func TestTheGoClientsOwnTests(t *testing.T) {
 	}
 }
 
-// check fails t for each test that did not end as it is known to, and unless the
-// document has the numbers.
+// check fails t for each test with an unexpected result, and unless the document has
+// the numbers.
 func (s suite) check(t *testing.T, endings map[string]result) {
 	t.Helper()
 	counts := map[string]int{}
@@ -283,7 +281,7 @@ func addUsers(t *testing.T, at served, g guarded) {
 	}
 }
 
-// source returns the folder of the client's module.
+// source downloads the module of the client and returns its folder.
 func (s suite) source(t *testing.T) string {
 	t.Helper()
 	if s.version == "" {
@@ -309,7 +307,7 @@ func (s suite) source(t *testing.T) string {
 	return got.Dir
 }
 
-// run runs the client's tests.
+// run runs the tests of the client.
 func (s suite) run(t *testing.T, g guarded) map[string]result {
 	t.Helper()
 	dir := t.TempDir()
@@ -372,8 +370,7 @@ func document(t *testing.T) string {
 	return string(text)
 }
 
-// TestTheDocumentNamesWhatDoesNotPass compares the tables in docs/eventstoredb.md
-// with notPassing.
+// Each test in notPassing is in the tables of docs/eventstoredb.md, and no other.
 func TestTheDocumentNamesWhatDoesNotPass(t *testing.T) {
 	t.Parallel()
 	known := map[string]ending{}

@@ -15,8 +15,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 )
 
-// TestTheNodeClients runs the tests in the folder node, which ask both official
-// clients for all that a program has of them.
+// TestTheNodeClients runs the tests in the folder node with both official clients.
 func TestTheNodeClients(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(required) == "" {

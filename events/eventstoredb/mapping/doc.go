@@ -1,49 +1,47 @@
-// Package mapping turns records into events of EventStoreDB and back.
+// Package mapping converts records to events of EventStoreDB and back.
 //
-// A [RawEvent] is an event as EventStoreDB's clients send and receive it: an ID, a
-// type, data, custom metadata and the time at which a server made it. [FromRecord]
-// gives the form of a record, and [RawEvent.Record] the record of a form.
+// A [RawEvent] is an event as clients of EventStoreDB send and receive it: an ID, a
+// type, data, custom metadata, a content type and the time at which a server stored
+// it. [FromRecord] converts a record, and [RawEvent.Record] an event.
 //
-// EventStoreDB has no place for the version and the time of a record. They
-// stand in the custom metadata, as the member $ledger of a JSON object whose
-// other members are the record's own metadata, so that its tools find
-// $correlationId and $causationId where they look for them:
+// EventStoreDB has no fields for the version and the time of a record. The custom
+// metadata contain them as the member $ledger of a JSON object, with the metadata of
+// the record as the other members, so that the tools of EventStoreDB find
+// $correlationId and $causationId:
 //
 //	{"$ledger":{"v":1,"t":"2026-01-02T03:04:05.000006Z"},"$correlationId":"ses_…"}
 //
-// v is the version, t the time in UTC. Metadata that are not a JSON object, or
-// have a member $ledger of their own, are in base64 as the member m of
-// $ledger, which then stands alone. Empty metadata are an empty m.
+// v is the version and t the time in UTC. Metadata that are not a JSON object, or have
+// a member $ledger of their own, are the base64 text m of $ledger, which is then the
+// only member. Empty metadata are an empty m.
 //
-// What others made is declared to be JSON or not. Where the data do not show what
-// is declared, as the bytes 42 that are no JSON, the record's metadata say it in a
-// $ledger with the member c alone, beside theirs:
+// Other programs declare the content type of their events as JSON or not. If the data
+// do not show the declared type, such as the bytes 42 declared as octets, the metadata
+// of the record have a $ledger with the member c alone:
 //
 //	{"$ledger":{"c":"application/octet-stream"},"by":"them"}
 //
-// [ForeignEvent] gives such a record back as it was made.
+// [ForeignEvent] converts such a record back to the original event.
 //
 // # Promises
 //
-//   - A record whose time has a year from 0 to 9999 is restored from its form
-//     field for field and bit for bit.
-//   - A form without $ledger was made by others. Its record has version 1, the
-//     time of the server, and the custom metadata as they are, with the content
-//     type where that has to be said. Plain gives the form again.
-//   - A form with a $ledger that Of did not write is an error, never another
-//     record. An object that was formatted anew, or whose members were put in
-//     another order, is read: its metadata have the same members.
+//   - FromRecord and Record restore every record with a year from 0 to 9999 exactly.
+//   - An event without $ledger is of another program. Its record has version 1, the
+//     time of the server, and the custom metadata unchanged except for a c.
+//     ForeignEvent restores the event.
+//   - An event with a $ledger that FromRecord does not write is an error, never
+//     another record. Reformatted metadata or members in another order are read.
 //
 // # Concurrency
 //
-// The package has no state. What it returns shares memory with what it is
-// given where nothing had to be changed.
+// The package has no state. Results share memory with the arguments wherever the bytes
+// are unchanged.
 //
 // # Errors
 //
-// [ErrUnmappable] comes from FromRecord for a record whose time cannot be written.
+// FromRecord returns [ErrUnmappable] for a record whose time it cannot write.
 // RawEvent.Record returns events.ErrDamaged.
 //
-// What is sent when, and to whom, is left to the packages that speak to a
-// server or are one. The promises are checked in form_test.go.
+// The package leaves requests and responses to the clients and servers that use it.
+// The promises are checked in mapping_test.go.
 package mapping

@@ -9,15 +9,16 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// What stands before the version and before the time of a record.
+// The texts before the version and before the time of a record.
 const (
 	versionPrefix = `{"$ledger":{"v":`
 	timePrefix    = `,"t":"`
 )
 
-// readFast sets what the custom metadata say of a record if they are as Of writes
-// them, with the record's own beside $ledger, and reports whether they are.
-// Nearly all are, and to parse any object takes longer.
+// readFast sets the version, time and metadata of a record from custom metadata in the
+// exact form of FromRecord with embedded metadata. It returns false for every other
+// form, which parse decodes. Nearly all events have this form, and decoding JSON takes
+// longer.
 func readFast(r *events.Record, metadata []byte) bool {
 	text, ok := bytes.CutPrefix(metadata, []byte(versionPrefix))
 	if !ok {
@@ -42,8 +43,8 @@ func readFast(r *events.Record, metadata []byte) bool {
 	return ok
 }
 
-// otherMembers returns the object whose members stand behind $ledger, in memory of
-// its own, if that is sure to be one.
+// otherMembers returns the object of the members behind $ledger, in memory of its own,
+// or false if tail may not be one.
 func otherMembers(tail []byte) ([]byte, bool) {
 	if string(tail) == "}" {
 		return []byte("{}"), true

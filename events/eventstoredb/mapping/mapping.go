@@ -15,7 +15,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// ErrUnmappable says that a record cannot be an event of EventStoreDB.
+// ErrUnmappable is the error for a record that EventStoreDB cannot store.
 var ErrUnmappable = errors.New("record has no form in EventStoreDB")
 
 // The content types of data.
@@ -24,7 +24,7 @@ const (
 	Octets = "application/octet-stream"
 )
 
-// LedgerKey is the member of custom metadata that is the ledger's own.
+// LedgerKey is the member of the custom metadata that belongs to the ledger.
 const LedgerKey = "$ledger"
 
 // A RawEvent is an event of EventStoreDB.
@@ -33,17 +33,18 @@ type RawEvent struct {
 	Type     string
 	Data     []byte
 	Metadata []byte    // custom metadata
-	Created  time.Time // when the server made it; not part of what is sent to one
+	Created  time.Time // time at which the server stored it; not sent to a server
 
-	// ContentType says whether the data are JSON, and has no other meaning: each
-	// type but JSON is Octets to EventStoreDB. Empty: ContentType of the data.
+	// ContentType is JSON, or any other type, which EventStoreDB treats as Octets.
+	// Empty: the ContentType of the data.
 	ContentType string
 }
 
-// timeLayout writes a time to the microsecond, always in as many bytes.
+// timeLayout formats a time with microseconds and a constant length.
 const timeLayout = "2006-01-02T15:04:05.000000Z"
 
-// FromRecord returns the form of a record, without the time of the server.
+// FromRecord returns the event of a record, without the time of the server. The event
+// shares the data of the record.
 func FromRecord(r events.Record) (RawEvent, error) {
 	if year := r.Time.Year(); year < 0 || year > 9999 {
 		return RawEvent{}, fmt.Errorf("%w: %s %s has a time in the year %d, not 0 to 9999", ErrUnmappable, r.Kind, r.ID, year)
@@ -55,8 +56,8 @@ func FromRecord(r events.Record) (RawEvent, error) {
 	return f, nil
 }
 
-// ForeignEvent returns the form of a record that others made, as they made it, and
-// whether there is one that gives the same record again. It has no $ledger.
+// ForeignEvent returns the original event of a record that another program wrote,
+// without $ledger. It returns false if no event without $ledger has this record.
 func ForeignEvent(r events.Record) (RawEvent, bool) {
 	if r.Version != 1 {
 		return RawEvent{}, false
@@ -84,8 +85,8 @@ func wrapMetadata(r events.Record) []byte {
 	return appendMetadata(append(b, '"'), metadata)
 }
 
-// appendMetadata ends the member $ledger and puts metadata beside it or, where they cannot
-// stand there, into it.
+// appendMetadata closes the member $ledger in b and adds metadata as further members
+// or, if they cannot be, as its base64 member m.
 func appendMetadata(b, metadata []byte) []byte {
 	if !canEmbed(metadata) {
 		b = append(b, `,"m":"`...)
@@ -99,12 +100,12 @@ func appendMetadata(b, metadata []byte) []byte {
 	return append(b, metadata[1:]...)
 }
 
-// typePrefix is how the metadata of a record begin that has the content type of
-// what others made.
+// typePrefix is the beginning of record metadata with the declared content type of an
+// event of another program.
 const typePrefix = `{"$ledger":{"c":"`
 
-// tagContentType returns the metadata of a record whose data are declared to be of a type
-// that they do not show.
+// tagContentType returns record metadata with a declared content type that the data do
+// not show.
 func tagContentType(metadata []byte, declared string) []byte {
 	b := make([]byte, 0, len(metadata)+len(typePrefix)+len(declared)+10)
 	b = append(b, typePrefix...)
@@ -112,7 +113,7 @@ func tagContentType(metadata []byte, declared string) []byte {
 	return appendMetadata(append(b, '"'), metadata)
 }
 
-// untagContentType is the inverse of tagged. Other metadata are not ok.
+// untagContentType inverts tagContentType. It returns ok false for other metadata.
 func untagContentType(metadata []byte) (original []byte, declared string, ok bool) {
 	text, ok := bytes.CutPrefix(metadata, []byte(typePrefix))
 	if !ok {
@@ -139,8 +140,8 @@ func untagContentType(metadata []byte) (original []byte, declared string, ok boo
 	return original, declared, bytes.Equal(tagContentType(original, declared), metadata)
 }
 
-// canEmbed reports whether metadata can stand beside the member $ledger: they are
-// an object without such a member, and no space stands around or leads it.
+// canEmbed reports whether metadata can be further members of an object with $ledger:
+// an object without that member and without white space at its ends.
 func canEmbed(metadata []byte) bool {
 	if string(metadata) == "{}" {
 		return true
@@ -159,22 +160,22 @@ func canEmbed(metadata []byte) bool {
 	return !found
 }
 
-// mayHaveLedgerKey reports whether metadata can have a member $ledger. An escape could
-// hide the name.
+// mayHaveLedgerKey reports whether metadata can have a member $ledger. An escape
+// sequence could spell the name.
 func mayHaveLedgerKey(metadata []byte) bool {
 	return bytes.Contains(metadata, []byte(LedgerKey)) || bytes.IndexByte(metadata, '\\') >= 0
 }
 
-// An ledgerMember is the member $ledger.
+// A ledgerMember is the value of $ledger.
 type ledgerMember struct {
 	Version  *int    `json:"v"`
 	Time     *string `json:"t"`
 	Metadata *string `json:"m"`
 }
 
-// Record returns the record of a form, and whether it has a $ledger. Without,
-// its time is when the server made it. A form that is no record, or whose
-// $ledger is not one that Of writes, is an events.ErrDamaged.
+// Record returns the record of an event, and whether the event has a $ledger. Without
+// one, the record has the time of the server. It returns events.ErrDamaged for an
+// event that is not a valid record, or whose $ledger FromRecord does not write.
 func (f RawEvent) Record() (r events.Record, own bool, err error) {
 	r = events.Record{Kind: f.Type, Data: f.Data}
 	setID(&r.ID, f.ID)
@@ -191,7 +192,7 @@ func (f RawEvent) Record() (r events.Record, own bool, err error) {
 	return r, own, nil
 }
 
-// parse sets what the custom metadata and the server say of a record, and
+// parse sets the version, time and metadata of a record with a JSON decoder, and
 // reports whether there is a $ledger.
 func (f RawEvent) parse(r *events.Record) (own bool, err error) {
 	members, own := f.parseMembers()
@@ -205,7 +206,7 @@ func (f RawEvent) parse(r *events.Record) (own bool, err error) {
 	return false, nil
 }
 
-// declaredType returns one of the two content types.
+// declaredType returns JSON or Octets.
 func (f RawEvent) declaredType() string {
 	switch f.ContentType {
 	case "":
@@ -216,7 +217,7 @@ func (f RawEvent) declaredType() string {
 	return Octets
 }
 
-// HasLedgerKey reports whether f has a $ledger, whatever stands in it.
+// HasLedgerKey reports whether the custom metadata have a $ledger with any value.
 func (f RawEvent) HasLedgerKey() bool {
 	_, own := f.parseMembers()
 	return own
@@ -235,7 +236,8 @@ func (f RawEvent) parseMembers() (map[string]json.RawMessage, bool) {
 	return members, own
 }
 
-// unwrapMetadata sets what the custom metadata say of a record.
+// unwrapMetadata sets the version, time and metadata of a record from the members of
+// the custom metadata.
 func unwrapMetadata(r *events.Record, metadata []byte, members map[string]json.RawMessage) error {
 	var e ledgerMember
 	d := json.NewDecoder(bytes.NewReader(members[LedgerKey]))
@@ -265,8 +267,8 @@ func unwrapMetadata(r *events.Record, metadata []byte, members map[string]json.R
 	return err
 }
 
-// removeLedgerKey returns an object without its member $ledger: as it was written where
-// that member stands first without space, and else without space.
+// removeLedgerKey returns an object without its member $ledger. The rest is unchanged
+// if that member is first, as FromRecord writes it, and otherwise without white space.
 func removeLedgerKey(metadata, ledger []byte) ([]byte, error) {
 	head := append([]byte(`{"`+LedgerKey+`":`), ledger...)
 	if tail, ok := bytes.CutPrefix(metadata, head); ok {
@@ -310,7 +312,7 @@ func removeLedgerKey(metadata, ledger []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// ContentType says what data show themselves to be.
+// ContentType returns JSON for valid JSON and Octets for other data.
 func ContentType(data []byte) string {
 	if json.Valid(data) {
 		return JSON
@@ -320,12 +322,12 @@ func ContentType(data []byte) string {
 
 func setID[K domain.IDKind](id *domain.ID[K], b [16]byte) { *id = domain.IDFromBytes[K](b) }
 
-// Size returns how many bytes f has as a server counts them against the limit of
-// an append: data, metadata, and two for each UTF-16 unit of the type.
+// Size returns the bytes of f as a server counts them against the limit of an append:
+// data, metadata, and two for each UTF-16 unit of the type.
 func (f RawEvent) Size() int {
 	size := len(f.Data) + len(f.Metadata)
 	for _, r := range f.Type {
-		size += 2 * utf16.RuneLen(r) // of what is not UTF-8, the replacement is ranged over
+		size += 2 * utf16.RuneLen(r) // range yields the replacement rune for invalid UTF-8
 	}
 	return size
 }
