@@ -18,20 +18,20 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// A Config says how a node is asked.
+// A Config configures clients of nodes. The zero Config is valid.
 type Config struct {
-	User        string // empty: nobody in particular
+	User        string // for basic authentication; empty: no credentials
 	Password    string
-	TLS         *tls.Config   // for https; nil: the certificates that this machine trusts
-	IdleTimeout time.Duration // how long a node may be silent; zero: 15 s
-	Retry       time.Duration // for how long what failed on the way is tried again; zero: 2 s, negative: not at all
-	// Home says, to OpenNodes, that what is here lies beside the log: a process
-	// without a lease held both alone, so that what it kept is here or gone.
+	TLS         *tls.Config   // for https; nil: the system's certificates
+	IdleTimeout time.Duration // after which an idle node is given up; zero: 15 s
+	Retry       time.Duration // how long retryable errors are retried; zero: 2 s, negative: not at all
+	// Colocated says, to OpenNodes, that the local store belongs to the log: a process
+	// without a lease had both to itself, so its blobs are in the local store or gone.
 	Colocated bool
 }
 
-// A Client reads and keeps outputs at a node. Whoever opened it closes it. All
-// of its errors name the node's address.
+// A Client offers the methods of an outputs.Store at a node. The caller of Open closes
+// it. It is safe for concurrent use. All of its errors have the node's address.
 type Client struct {
 	address   string // without credentials
 	base      *url.URL
@@ -44,18 +44,18 @@ type Client struct {
 
 var _ BlobStore = (*Client)(nil)
 
-// waitForContinue is how long an upload waits for the node to say that it
-// wants it.
+// waitForContinue is how long an upload waits for a 100 Continue before it sends the
+// body.
 const waitForContinue = 5 * time.Second
 
 // Open returns a client of the node at an address, http://HOST:PORT or
-// https://HOST:PORT with or without a path. It returns an [ErrBadAddress] for
-// any other, and for one at which a password would be sent in the clear to
-// another machine. Nothing is asked before the first call.
+// https://HOST:PORT with an optional path. It returns an [ErrBadAddress] for any other,
+// and for one at which the password would travel unencrypted to another machine. Open
+// sends no request.
 func Open(address string, cfg Config) (*Client, error) {
 	base, err := url.Parse(address)
 	if err != nil {
-		return nil, fmt.Errorf("%w: it is no URL", ErrBadAddress) // its text would be shown whole, with a password
+		return nil, fmt.Errorf("%w: it is no URL", ErrBadAddress) // the error of url.Parse quotes the password
 	}
 	c := &Client{base: base, timeout: cfg.IdleTimeout, retry: cfg.Retry}
 	if cfg.User != "" {
@@ -85,6 +85,7 @@ func Open(address string, cfg Config) (*Client, error) {
 	return c, nil
 }
 
+// isLoopback reports whether a host name or address is of this machine.
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
@@ -93,30 +94,30 @@ func isLoopback(host string) bool {
 // Address returns the address of the node, without credentials.
 func (c *Client) Address() string { return c.address }
 
-// Close ends the idle connections. Calls and outputs that are open end by
-// themselves; another call is an outputs.ErrClosed. A second Close does nothing.
+// Close closes the idle connections. Running calls and open readers finish; later calls
+// return an outputs.ErrClosed. A second Close does nothing.
 func (c *Client) Close() error {
 	c.closed.Store(true)
 	c.transport.CloseIdleConnections()
 	return nil
 }
 
-// A question is one request, which can be made more than once.
+// A request is one HTTP request that attempt can send more than once.
 type request struct {
 	method string
-	path   string // with a query
+	path   string // with the query, below the address
 	header http.Header
 	body   *requestBody
 }
 
-// The pauses between tries.
+// The pauses between attempts double from the first to the longest.
 const (
 	firstPause = 25 * time.Millisecond
 	maxPause   = 500 * time.Millisecond
 )
 
-// ask asks a question that may be asked twice, until there is an answer, and
-// hands that to use.
+// do sends an idempotent request and passes the response to use. It retries with
+// backoff after a retryable error of the request or of use.
 func (c *Client) do(ctx context.Context, q request, use func(http.Header, io.Reader) error) error {
 	wait := c.newBackoff()
 	for {
@@ -127,8 +128,9 @@ func (c *Client) do(ctx context.Context, q request, use func(http.Header, io.Rea
 	}
 }
 
-// tries returns a function that waits before another try and reports whether
-// there may be one. The time for them begins with the first that failed.
+// newBackoff returns a function that waits before the next attempt and reports whether
+// there is one: not after the client was closed, the context ended, or the retry time,
+// which begins with the first failure, is over.
 func (c *Client) newBackoff() func(context.Context) bool {
 	var end time.Time
 	pauses := backoff.NewExponentialBackOff()
@@ -152,8 +154,9 @@ func (c *Client) newBackoff() func(context.Context) bool {
 	}
 }
 
-// passing reports whether what failed may go well a moment later: the node is
-// starting or stopping, or the way to it was cut.
+// retryable reports whether another attempt may succeed soon: the node is starting or
+// stopping, or the connection or the data broke. A node that was idle until the timeout
+// is not asked again.
 func retryable(err error) bool {
 	if _, wrong := errors.AsType[*tls.CertificateVerificationError](err); wrong || errors.Is(err, errIdle) {
 		return false
@@ -161,7 +164,8 @@ func retryable(err error) bool {
 	return errors.Is(err, ErrUnreachable) || errors.Is(err, outputs.ErrClosed) || errors.Is(err, ErrChecksum)
 }
 
-// once asks a question and hands the answer to use.
+// attempt sends a request once and passes the response to use. It returns an
+// outputs.ErrClosed after Close.
 func (c *Client) attempt(ctx context.Context, q request, use func(http.Header, io.Reader) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -177,7 +181,7 @@ func (c *Client) attempt(ctx context.Context, q request, use func(http.Header, i
 	}
 	response, err := c.transport.RoundTrip(r)
 	if q.body != nil {
-		defer q.body.detach() // the transport may still want to read
+		defer q.body.detach() // the transport may still be reading
 	}
 	if err != nil {
 		return c.unreachable(ctx, attempt, err)
@@ -190,13 +194,14 @@ func (c *Client) attempt(ctx context.Context, q request, use func(http.Header, i
 	return use(response.Header, body)
 }
 
+// newRequest returns the HTTP request of q, with the credentials.
 func (c *Client) newRequest(ctx context.Context, q request, idle *idleTimer) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, q.method, strings.TrimSuffix(c.address, "/")+q.path, nil)
 	if err != nil {
 		return nil, fmt.Errorf("ask node %s: %w", c.address, err)
 	}
 	if q.header != nil {
-		r.Header = q.header.Clone() // the transport may still read that of the try before
+		r.Header = q.header.Clone() // the transport may still read the header of the last attempt
 	}
 	if c.user != nil {
 		password, _ := c.user.Password()
@@ -209,7 +214,8 @@ func (c *Client) newRequest(ctx context.Context, q request, idle *idleTimer) (*h
 	return r, nil
 }
 
-// understand returns the error that an answer is.
+// responseError returns the error that a response reports, and an ErrNotANode for a
+// response of another server or version.
 func (c *Client) responseError(a *http.Response) error {
 	errorText := a.Header.Get(errorHeader)
 	switch version := a.Header.Get(protocolHeader); {
@@ -224,8 +230,9 @@ func (c *Client) responseError(a *http.Response) error {
 		c.address, ErrNotANode, truncate(a.Header.Get(protocolHeader)), truncate(a.Status), protocol)
 }
 
-// unreachable returns why there is no answer, or not all of it: the context has
-// ended, or else an ErrUnreachable.
+// unreachable returns the error of a response that is missing or incomplete: the cause
+// of the ended ctx, otherwise an ErrUnreachable. attempt is the context of the HTTP
+// request, which the idle timer may have ended.
 func (c *Client) unreachable(ctx, attempt context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -236,16 +243,19 @@ func (c *Client) unreachable(ctx, attempt context.Context, err error) error {
 	return fmt.Errorf("%w at %s: %w", ErrUnreachable, c.address, err)
 }
 
-// errSilent is why a node is given up.
+// errIdle ends a request to a node that sent and took nothing until the timeout.
 var errIdle = errors.New("it is silent")
 
-// A watch ends a question when the node was silent for too long.
+// An idleTimer cancels a request after the node was idle for the timeout. It is paused
+// while the client itself works.
 type idleTimer struct {
 	timeout time.Duration
 	timer   *time.Timer
 	cancel  context.CancelCauseFunc
 }
 
+// withIdleTimeout returns a context that a running idleTimer cancels. The caller calls
+// end.
 func withIdleTimeout(ctx context.Context, timeout time.Duration) (context.Context, *idleTimer) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return ctx, &idleTimer{timeout, time.AfterFunc(timeout, func() {
@@ -261,7 +271,8 @@ func (t *idleTimer) end() {
 	t.cancel(nil)
 }
 
-// A heard body is what a node answers, while it is being said.
+// A responseBody reads the body of a response and restarts the idle timer for each
+// Read.
 type responseBody struct {
 	client       *Client
 	ctx, attempt context.Context
@@ -269,7 +280,8 @@ type responseBody struct {
 	body         io.Reader
 }
 
-// Read returns io.EOF only where all was heard that the node said it would say.
+// Read returns io.EOF only at the end that the node declared, and an ErrUnreachable for
+// a body that was cut.
 func (h *responseBody) Read(p []byte) (int, error) {
 	h.idle.begin()
 	n, err := h.body.Read(p)
@@ -280,7 +292,7 @@ func (h *responseBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// nothing is for answers that say no more than that all went well.
+// ignoreBody is for responses without content.
 func ignoreBody(http.Header, io.Reader) error { return nil }
 
 // Confirm is [outputs.Store.Confirm] at the node.
@@ -299,8 +311,8 @@ func (c *Client) Drop(ctx context.Context, settlement domain.EventID) error {
 	return nil
 }
 
-// Prune is [outputs.Store.Prune] at the node. One that had been made when its
-// answer was lost, and is made again, succeeds.
+// Prune is [outputs.Store.Prune] at the node. If the response to its first request is
+// lost and a retry finds the blob pruned by the same policy and time, Prune succeeds.
 func (c *Client) Prune(ctx context.Context, ref domain.Ref, policy string, at time.Time) (domain.Retained, error) {
 	var retained domain.Retained
 	query := url.Values{"policy": {policy}, "at": {at.UTC().Format(time.RFC3339Nano)}}
@@ -337,6 +349,7 @@ func (c *Client) Stat(ctx context.Context, ref domain.Ref) (domain.Retained, err
 	return retained, nil
 }
 
+// stat is Stat without the text of the operation in its errors.
 func (c *Client) stat(ctx context.Context, ref domain.Ref) (retained domain.Retained, err error) {
 	if err := valid(ref); err != nil {
 		return retained, err
@@ -351,7 +364,7 @@ func (c *Client) stat(ctx context.Context, ref domain.Ref) (retained domain.Reta
 	return retained, err
 }
 
-// valid returns an ErrBadRef for what names no output.
+// valid returns a domain.ErrBadRef for a ref without a settlement or a channel.
 func valid(ref domain.Ref) error {
 	if _, err := domain.ParseRef(ref.String()); err != nil || ref.Settlement().IsZero() {
 		return fmt.Errorf("%w: it names no output", domain.ErrBadRef)
@@ -359,7 +372,8 @@ func valid(ref domain.Ref) error {
 	return nil
 }
 
-// retained returns what an answer says is known of an output.
+// retained decodes the metadata in the headers of a response. It returns an ErrNotANode
+// if they are of another blob.
 func (c *Client) retained(ref domain.Ref, h http.Header) (domain.Retained, error) {
 	r, err := decodeRetained(h.Get(retainedHeader))
 	if err == nil && r.Ref != ref {

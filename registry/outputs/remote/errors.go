@@ -24,15 +24,16 @@ var (
 	ErrBadAddress  = errors.New("address of a node cannot be used")
 )
 
-// A word is what the wire calls an error.
+// An errorCode is the name of an error on the wire, and the HTTP status of a response
+// with it.
 type errorCode struct {
 	code   string
 	err    error
 	status int
 }
 
-// words are all errors that the wire can tell apart. The status of an answer is
-// that of the first that it is.
+// errorCodes are all errors that keep their identity on the wire. The status of a
+// response is that of the first one that its error is.
 var errorCodes = []errorCode{
 	{"not_found", outputs.ErrNotFound, http.StatusNotFound},
 	{"pruned", outputs.ErrPruned, http.StatusGone},
@@ -48,10 +49,10 @@ var errorCodes = []errorCode{
 	{"not_kept", outputs.ErrNotKept, http.StatusInternalServerError},
 }
 
-// maxText bounds the text of an error on the wire.
+// maxText is the greatest length in bytes of an error text on the wire.
 const maxText = 4 << 10
 
-// encodeError returns an error for the wire, with the status of the answer.
+// encodeError returns the Ledger-Error of an error and the status of the response.
 func encodeError(err error) (text string, status int) {
 	form, status := url.Values{"text": {truncate(err.Error())}}, http.StatusInternalServerError
 	for _, w := range slices.Backward(errorCodes) {
@@ -68,6 +69,7 @@ func encodeError(err error) (text string, status int) {
 	return form.Encode(), status
 }
 
+// truncate cuts a text at maxText, between characters.
 func truncate(text string) string {
 	if len(text) > maxText {
 		text = strings.ToValidUTF8(text[:maxText], "") + "…"
@@ -75,7 +77,8 @@ func truncate(text string) string {
 	return text
 }
 
-// An answer is an error that a node told.
+// A remoteError is an error that a node returned. It has the text of the original and
+// wraps its sentinels.
 type remoteError struct {
 	text string
 	is   []error
@@ -84,8 +87,8 @@ type remoteError struct {
 func (a *remoteError) Error() string   { return a.text }
 func (a *remoteError) Unwrap() []error { return a.is }
 
-// decodeError is the inverse of encodeError. What it does not understand it
-// returns as an ErrNotANode.
+// decodeError is the inverse of encodeError. It returns an ErrNotANode for a malformed
+// header and ignores unknown codes.
 func decodeError(text string) error {
 	form, err := url.ParseQuery(text)
 	if err != nil || !form.Has("text") {

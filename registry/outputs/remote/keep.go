@@ -14,10 +14,11 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// Keep is [outputs.Store.Keep] at the node. What fails on the way is tried again
-// if nothing of r was read, if all of it was and the node says what came of it,
-// or if r is an io.Seeker, which is then read from where it stood. Any other is
-// an outputs.ErrNotKept with an [ErrUnreachable].
+// Keep is [outputs.Store.Keep] at the node. It retries an attempt that failed in
+// transit if nothing of r was read, if r was read to its end and the node can say
+// whether it has the blob, or if r is an io.Seeker, which Keep then rewinds to its
+// offset at the call. Any other failed attempt is an outputs.ErrNotKept and an
+// [ErrUnreachable].
 func (c *Client) Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
 	retained, err := c.keep(ctx, ref, mime, r)
 	if err != nil && !errors.Is(err, outputs.ErrExists) && !errors.Is(err, outputs.ErrNotKept) {
@@ -29,6 +30,7 @@ func (c *Client) Keep(ctx context.Context, ref domain.Ref, mime string, r io.Rea
 	return retained, nil
 }
 
+// keep is Keep without the text of the operation in its errors.
 func (c *Client) keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
 	if err := valid(ref); err != nil {
 		return domain.Retained{}, err
@@ -54,7 +56,7 @@ func (c *Client) keep(ctx context.Context, ref domain.Ref, mime string, r io.Rea
 	}
 }
 
-// A keeping is one Keep, over its tries.
+// A keepOperation is the state of one Keep across its attempts.
 type keepOperation struct {
 	client    *Client
 	ref       domain.Ref
@@ -62,12 +64,12 @@ type keepOperation struct {
 	r         io.Reader
 	seeker    io.Seeker
 	start     int64
-	uncertain bool             // a try failed on the way: the node may have what it sent
-	consumed  bool             // r was read from
-	complete  *domain.Retained // what all of r is, once it was read to its end
+	uncertain bool             // an attempt failed in transit: the node may have the blob
+	consumed  bool             // bytes of r were read
+	complete  *domain.Retained // metadata of all bytes of r, once r was read to its end
 }
 
-// try sends the output.
+// attempt sends the blob once.
 func (k *keepOperation) attempt(ctx context.Context) (retained domain.Retained, err error) {
 	out := &requestBody{ctx: ctx, count: newCounter()}
 	out.mu.r = k.r
@@ -93,8 +95,9 @@ func (k *keepOperation) attempt(ctx context.Context) (retained domain.Retained, 
 	return retained, err
 }
 
-// settle finds out what came of a try that failed on the way, or readies r for
-// another. It reports whether there can be none.
+// resolve is called after an attempt failed in transit. It asks the node whether the
+// blob was stored, and otherwise rewinds r for the next attempt. It reports whether the
+// operation is over, with its result.
 func (k *keepOperation) resolve(ctx context.Context, failed error) (domain.Retained, bool, error) {
 	if k.complete != nil {
 		kept, err := k.client.stat(ctx, k.ref)
@@ -119,12 +122,12 @@ func (k *keepOperation) resolve(ctx context.Context, failed error) (domain.Retai
 	return domain.Retained{}, false, nil
 }
 
-// emptyReads are so many reads that give nothing, in a row, after which a reader
-// is taken for broken.
+// emptyReads is the number of successive reads of 0 bytes after which Keep gives a
+// reader up.
 const emptyReads = 100
 
-// An outgoing output is the body of a request. The transport reads it on a
-// goroutine of its own, until take.
+// A requestBody streams a reader as the body of a PUT and appends the digest as a
+// trailer. The transport reads it on a goroutine of its own, until detach.
 type requestBody struct {
 	ctx     context.Context // of the Keep
 	idle    *idleTimer
@@ -134,16 +137,16 @@ type requestBody struct {
 	ended   bool // once it is taken
 	mu      struct {
 		sync.Mutex
-		r       io.Reader // nil once it is taken
-		readErr error     // of r
+		r       io.Reader // nil after detach
+		readErr error     // error of r
 		empty   int
 	}
 }
 
 var errDetached = errors.New("the output is not sent any more")
 
-// Read reads from r, for which the node is not to blame. The digest goes behind
-// the last byte.
+// Read reads from the caller's reader. The idle timer is paused meanwhile, since a slow
+// reader is no fault of the node.
 func (o *requestBody) Read(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -175,10 +178,11 @@ func (o *requestBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close does nothing: r is its owner's.
+// Close does nothing: the caller owns the reader.
 func (o *requestBody) Close() error { return nil }
 
-// take waits for a Read and lets there be no other. It returns the error of r.
+// detach waits for a running Read and prevents later ones, so that Keep can return. It
+// returns the error of the reader.
 func (o *requestBody) detach() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

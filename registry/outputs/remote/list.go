@@ -29,11 +29,11 @@ func (c *Client) Unconfirmed(ctx context.Context) iter.Seq2[domain.EventID, erro
 	}, domain.EventID.Compare)
 }
 
-// errLeft ends a list whose loop was left.
+// errLoopEnded ends a list whose loop body returned false.
 var errLoopEnded = errors.New("the loop over a remote output was left")
 
-// list yields the lines of a list. One that is cut on the way is asked for
-// again, and goes on behind what was yielded last.
+// list yields the lines of a list. It requests a list that was cut again, and continues
+// behind the last value. The retry time begins anew whenever an attempt made progress.
 func list[T any](ctx context.Context, c *Client, path string, parse func(string) (T, error), compare func(a, b T) int) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var last *T
@@ -70,7 +70,7 @@ func list[T any](ctx context.Context, c *Client, path string, parse func(string)
 			if err == nil || !retryable(err) || last == resumed {
 				break
 			}
-			resumed = last // it got on, so the time for other tries begins again
+			resumed = last // it made progress, so the retry time begins anew
 		}
 		if err != nil && err != errLoopEnded {
 			var zero T

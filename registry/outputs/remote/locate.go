@@ -12,10 +12,11 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// An Origin is where an output comes from.
+// A Location says which process settled the call of a blob and which nodes may have the
+// blob.
 type Location struct {
-	Retained domain.Retained       // as its settlement names it
-	Process  events.ProcessStarted // that settled the call; only its ID where nothing else is on record
+	Retained domain.Retained       // metadata in the settlement event
+	Process  events.ProcessStarted // process that settled the call; only its ID if its start is not on record
 	// Addresses are where it can be asked for: that of the process, and those of
 	// the later processes of its host, the latest first, one of which may have
 	// the store now. Those of processes that are not on record as ended come
@@ -23,7 +24,7 @@ type Location struct {
 	Addresses []string
 }
 
-// String names the process for a person.
+// String names the process by host and PID.
 func (o Location) String() string {
 	if o.Process.Host == "" {
 		return o.Process.Process.String()
@@ -31,8 +32,8 @@ func (o Location) String() string {
 	return fmt.Sprintf("%s pid %d", o.Process.Host, o.Process.PID)
 }
 
-// explained returns why a node was of no use, with what the address says of it:
-// one of a loopback is reached on its own machine alone.
+// explain adds to the error of a node that its loopback address is reachable only on
+// its own machine, if that is not this one.
 func (o Location) explain(address string, err error) error {
 	u, bad := url.Parse(address)
 	if here, unknown := os.Hostname(); bad != nil || unknown != nil || here == o.Process.Host || !isLoopback(u.Hostname()) {
@@ -41,12 +42,12 @@ func (o Location) explain(address string, err error) error {
 	return fmt.Errorf("%w (an address that only %s itself reaches: others need ledger serve there with --listen-outputs)", err, o.Process.Host)
 }
 
-// maxAddresses bounds how many nodes are asked for one output.
+// maxAddresses is the greatest number of nodes in a Location.
 const maxAddresses = 8
 
-// Locate finds in the log where an output comes from. It returns an
-// outputs.ErrNotFound for one that no settlement on record names. It reads the
-// headers of the settlements, one session, and the starts and ends of processes.
+// Locate returns the location of a blob according to the log. It returns an
+// outputs.ErrNotFound if no recorded settlement references the blob. It reads the
+// headers of the settlements, one session stream, and the events of processes.
 func Locate(ctx context.Context, ledger *events.Ledger, ref domain.Ref) (Location, error) {
 	o, err := locate(ctx, ledger, ref)
 	if err != nil {
@@ -55,6 +56,7 @@ func Locate(ctx context.Context, ledger *events.Ledger, ref domain.Ref) (Locatio
 	return o, nil
 }
 
+// locate is Locate without the text of the operation in its errors.
 func locate(ctx context.Context, ledger *events.Ledger, ref domain.Ref) (o Location, err error) {
 	session, err := streamOf(ctx, ledger, ref.Settlement())
 	if err != nil {
@@ -68,8 +70,8 @@ func locate(ctx context.Context, ledger *events.Ledger, ref domain.Ref) (o Locat
 	return o, err
 }
 
-// addressesOf returns what is on record of a process, and where what it kept can
-// be asked for.
+// addressesOf returns the start event of a process and the addresses of the nodes that
+// may have its store.
 func addressesOf(ctx context.Context, ledger *events.Ledger, process domain.ProcessID) (events.ProcessStarted, []string, error) {
 	own := events.ProcessStarted{Process: process}
 	var later []events.ProcessStarted
@@ -94,8 +96,8 @@ func addressesOf(ctx context.Context, ledger *events.Ledger, process domain.Proc
 	return own, rankAddresses(append([]events.ProcessStarted{own}, later...), ended), nil
 }
 
-// ranked returns the addresses of processes in their order, each once, behind
-// those of processes that have not ended.
+// rankAddresses returns the distinct addresses of processes in order, those of running
+// processes first.
 func rankAddresses(all []events.ProcessStarted, ended map[domain.ProcessID]bool) (addresses []string) {
 	for _, gone := range []bool{false, true} {
 		for _, p := range all {
@@ -107,8 +109,8 @@ func rankAddresses(all []events.ProcessStarted, ended map[domain.ProcessID]bool)
 	return addresses
 }
 
-// streamOf returns the stream in which a settlement stands, the last of which
-// are looked at first where the store can do so.
+// streamOf returns the stream of a settlement. It searches backward from the end of the
+// log where the store can.
 func streamOf(ctx context.Context, ledger *events.Ledger, settlement domain.EventID) (events.Stream, error) {
 	_, backward, err := ledger.Head(ctx)
 	if err != nil {
@@ -126,9 +128,9 @@ func streamOf(ctx context.Context, ledger *events.Ledger, settlement domain.Even
 	return "", fmt.Errorf("%w: its settlement is not on record", outputs.ErrNotFound)
 }
 
-// settledBy returns what a settlement says of an output, and which process
-// settled: that which began the call or, where it did not begin, that whose tool
-// was called.
+// settledBy returns the metadata of a blob in its settlement event, and the process
+// that settled the call: the one that began it or, for a call that did not begin, the
+// one whose tool was offered.
 func settledBy(ctx context.Context, ledger *events.Ledger, session events.Stream, ref domain.Ref) (kept domain.Retained, process domain.ProcessID, err error) {
 	type key struct {
 		message domain.MessageID
@@ -159,8 +161,8 @@ func settledBy(ctx context.Context, ledger *events.Ledger, session events.Stream
 	return kept, process, fmt.Errorf("%w: its settlement cannot be read", outputs.ErrNotFound)
 }
 
-// ownerOf returns the process whose tool a call was for, and the zero ID if
-// that is not on record.
+// ownerOf returns the process that opened the layer of a call's tool, and the zero ID
+// if it is not on record.
 func ownerOf(ctx context.Context, ledger *events.Ledger, e events.CallSettled) (domain.ProcessID, error) {
 	layer := e.Effective.Layer
 	if layer.IsZero() {

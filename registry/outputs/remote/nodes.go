@@ -14,36 +14,35 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// Nodes are the outputs of all processes of a ledger. They are kept here; one
-// that is not here is read from the node of the process that settled it, which
-// the log names. Whoever opened it closes it.
+// Nodes reads the blobs of all processes of a ledger: from the local store, or from the
+// node of the process that settled the call, according to the log. It writes to the
+// local store. The caller of OpenNodes closes it. It is safe for concurrent use.
 //
-// The credentials are sent to every node that the log names, over TLS or on this
-// machine alone.
+// It sends the credentials to every node in the log, over TLS or on this machine only.
 type Nodes struct {
-	BlobStore // that are here
+	BlobStore // local
 	ledger    *events.Ledger
 	config    Config
 	mu        struct {
 		sync.Mutex
 		closed      bool
 		clients     map[string]*Client
-		unreachable map[string]unreachableNode // nodes that could not be reached a moment ago
+		unreachable map[string]unreachableNode // by address
 	}
 }
 
-// A fault is why a node could not be reached, and until when that is believed.
+// An unreachableNode is the cached failure of a node, valid until a time.
 type unreachableNode struct {
 	err   error
 	until time.Time
 }
 
-// belief is for how long a node that could not be reached is not asked again.
+// unreachableTTL is how long Nodes does not ask an unreachable node again.
 const unreachableTTL = 5 * time.Second
 
-// OpenNodes returns the outputs that are here, which are their owner's, with
-// those of the nodes that a ledger names, which are asked as the config says.
-// Where here is nil, nothing is kept here.
+// OpenNodes returns the local blobs, whose owner stays the caller, together with those
+// of the nodes of a ledger. The config applies to all nodes. If local is nil there is
+// no local store, and Keep fails.
 func OpenNodes(local BlobStore, ledger *events.Ledger, cfg Config) *Nodes {
 	if local == nil {
 		local = emptyStore{}
@@ -54,8 +53,8 @@ func OpenNodes(local BlobStore, ledger *events.Ledger, cfg Config) *Nodes {
 	return n
 }
 
-// Close ends the use of other nodes. An output that has to be read from one is
-// an outputs.ErrClosed from then on. A second Close does nothing.
+// Close closes the clients of other nodes. Reading a remote blob afterwards returns an
+// outputs.ErrClosed. A second Close does nothing.
 func (n *Nodes) Close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -67,10 +66,10 @@ func (n *Nodes) Close() error {
 	return err
 }
 
-// Open opens an output wherever it is. Beside the errors of [outputs.Store.Open]
-// it returns an [ErrUnreachable] that names the process that settled it and says
-// what can be done, and an outputs.ErrDamaged for an output that is not the one
-// that its settlement names.
+// Open opens a blob from the local store or from a node. Besides the errors of
+// [outputs.Store.Open] it returns an [ErrUnreachable] that names the process that
+// settled the call and a remedy, and an outputs.ErrDamaged if every node that answers
+// has another blob than the settlement event references.
 func (n *Nodes) Open(ctx context.Context, ref domain.Ref) (Reader, error) {
 	o, err := n.BlobStore.Open(ctx, ref)
 	if !errors.Is(err, outputs.ErrNotFound) {
@@ -79,6 +78,7 @@ func (n *Nodes) Open(ctx context.Context, ref domain.Ref) (Reader, error) {
 	return n.openRemote(ctx, ref)
 }
 
+// openRemote opens a blob at a node.
 func (n *Nodes) openRemote(ctx context.Context, ref domain.Ref) (Reader, error) {
 	var o Reader
 	err := n.tryNodes(ctx, ref, func(c *Client) (domain.Retained, error) {
@@ -95,8 +95,8 @@ func (n *Nodes) openRemote(ctx context.Context, ref domain.Ref) (Reader, error) 
 	return o, nil
 }
 
-// Stat returns what is known of an output wherever it is, with the errors of
-// Open; for a pruned output as [outputs.Store.Stat] does.
+// Stat returns the metadata of a blob from the local store or from a node. Its errors
+// are those of Open; for a pruned blob it returns the metadata as well.
 func (n *Nodes) Stat(ctx context.Context, ref domain.Ref) (domain.Retained, error) {
 	retained, err := n.BlobStore.Stat(ctx, ref)
 	if !errors.Is(err, outputs.ErrNotFound) {
@@ -112,8 +112,8 @@ func (n *Nodes) Stat(ctx context.Context, ref domain.Ref) (domain.Retained, erro
 	return retained, nil
 }
 
-// Verify reads a whole output, wherever it is, and compares it with what is
-// known of it and with what its settlement names. Its errors are those of Open.
+// Verify reads a whole blob from the local store or from a node, and compares it with
+// its metadata and with the settlement event. Its errors are those of Open.
 func (n *Nodes) Verify(ctx context.Context, ref domain.Ref) error {
 	err := n.BlobStore.Verify(ctx, ref)
 	if !errors.Is(err, outputs.ErrNotFound) {
@@ -127,9 +127,9 @@ func (n *Nodes) Verify(ctx context.Context, ref domain.Ref) error {
 	return readToEnd(o)
 }
 
-// reach asks the nodes that may have an output, until one does. What another
-// machine of the same name answers decides nothing: an output that is not the
-// one that its settlement names is looked for at the next address.
+// tryNodes calls try for one node of a blob after the other until one has it. It
+// continues after a node whose blob differs from the settlement event, which may be
+// another machine with the same host name.
 func (n *Nodes) tryNodes(ctx context.Context, ref domain.Ref, try func(*Client) (domain.Retained, error)) error {
 	location, err := locate(ctx, n.ledger, ref)
 	if err != nil {
@@ -161,32 +161,32 @@ func (n *Nodes) tryNodes(ctx context.Context, ref domain.Ref, try func(*Client) 
 	return n.notFound(location, failures, damageErr)
 }
 
-// ended reports whether what n was asked can have no answer any more.
+// isDone reports whether n was closed or ctx has ended, so that no node can answer.
 func (n *Nodes) isDone(ctx context.Context) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.mu.closed || ctx.Err() != nil
 }
 
-// missing returns why an output was to be had from no node.
+// notFound returns the error of a blob that no node returned.
 func (n *Nodes) notFound(location Location, failures []error, damageErr error) error {
 	switch {
 	case damageErr != nil:
 		return fmt.Errorf("it was settled by %s: %w", location, damageErr)
 	case n.config.Colocated && (location.Process.InStore || location.Process.Until.IsZero()):
-		// The process that settled it kept its outputs in the store that is here.
+		// The process that settled it wrote to this very store.
 		return fmt.Errorf("%w, where it was kept by %s", outputs.ErrNotFound, location)
 	case len(failures) > 0:
 		return fmt.Errorf("it was settled by %s: %w: start ledger serve there, or copy its outputs here", location, joinedErrors(failures))
 	case location.Process.Address != "":
 		return fmt.Errorf("%w, neither here nor where it was settled, by %s", outputs.ErrNotFound, location)
 	}
-	// Others of its host do not have it, which may be because they have another store.
+	// Later processes of its host answered, but they may have another store.
 	return fmt.Errorf("it was settled by %s, which told no address: %w: start ledger serve there, or copy its outputs here", location, ErrUnreachable)
 }
 
-// askAt asks the node at an address, but not one that could not be reached a
-// moment ago.
+// tryNode calls try with a client of the node at an address, and caches the failure of
+// an unreachable node. It returns a cached failure without calling try.
 func (n *Nodes) tryNode(address string, try func(*Client) (domain.Retained, error)) (domain.Retained, error) {
 	c, err := n.client(address)
 	if err != nil {
@@ -201,6 +201,7 @@ func (n *Nodes) tryNode(address string, try func(*Client) (domain.Retained, erro
 	return retained, err
 }
 
+// client returns the client of an address, or the cached failure.
 func (n *Nodes) client(address string) (*Client, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -220,7 +221,7 @@ func (n *Nodes) client(address string) (*Client, error) {
 	return c, err
 }
 
-// joined errors are told in one line.
+// joinedErrors are several errors whose text is one line.
 type joinedErrors []error
 
 func (j joinedErrors) Unwrap() []error { return j }
@@ -233,7 +234,7 @@ func (j joinedErrors) Error() string {
 	return text
 }
 
-// nowhere is a place in which no output is.
+// An emptyStore has no blobs and stores none.
 type emptyStore struct{}
 
 func (emptyStore) Keep(_ context.Context, ref domain.Ref, _ string, _ io.Reader) (domain.Retained, error) {

@@ -16,15 +16,14 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// An Output is a kept output, open to be read, as [outputs.BlobReader] is.
+// A Reader reads one blob, like an [outputs.BlobReader].
 type Reader interface {
 	io.ReadSeekCloser
 	io.ReaderAt
 	Retained() domain.Retained
 }
 
-// Outputs are outputs that are kept somewhere. The methods are those of
-// [outputs.Store].
+// A BlobStore stores blobs. Its methods are those of [outputs.Store].
 type BlobStore interface {
 	Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error)
 	Confirm(ctx context.Context, settlement domain.EventID) error
@@ -34,9 +33,10 @@ type BlobStore interface {
 	All(ctx context.Context) iter.Seq2[domain.Retained, error]
 }
 
-// Local returns the outputs of a store of this process.
+// Local returns a store of this process as a BlobStore.
 func Local(store *outputs.Store) BlobStore { return localStore{store} }
 
+// A localStore adapts Open to the interface.
 type localStore struct{ *outputs.Store }
 
 func (l localStore) Open(ctx context.Context, ref domain.Ref) (Reader, error) {
@@ -47,8 +47,8 @@ func (l localStore) Open(ctx context.Context, ref domain.Ref) (Reader, error) {
 	return o, nil
 }
 
-// Open is [outputs.Store.Open] at the node. The context is that of the reading,
-// too. Of the output, 1 MiB is in memory.
+// Open is [outputs.Store.Open] at the node. The reader uses ctx for its requests and
+// buffers 1 MiB. The caller closes it.
 func (c *Client) Open(ctx context.Context, ref domain.Ref) (Reader, error) {
 	o, err := c.open(ctx, ref)
 	if err != nil {
@@ -57,6 +57,7 @@ func (c *Client) Open(ctx context.Context, ref domain.Ref) (Reader, error) {
 	return o, nil
 }
 
+// open is Open without the text of the operation in its errors.
 func (c *Client) open(ctx context.Context, ref domain.Ref) (*remoteReader, error) {
 	retained, err := c.stat(ctx, ref)
 	if err != nil {
@@ -68,8 +69,7 @@ func (c *Client) open(ctx context.Context, ref domain.Ref) (*remoteReader, error
 	}, nil
 }
 
-// Verify reads a whole output and compares it with what is known of it, which
-// is what [outputs.Store.Verify] does where the output lies; the bytes travel.
+// Verify downloads a whole blob and compares it with its metadata.
 func (c *Client) Verify(ctx context.Context, ref domain.Ref) error {
 	o, err := c.Open(ctx, ref)
 	if err != nil {
@@ -79,7 +79,7 @@ func (c *Client) Verify(ctx context.Context, ref domain.Ref) error {
 	return readToEnd(o)
 }
 
-// readThrough reads all of an output, which compares its digest.
+// readToEnd reads a whole blob, which verifies its digest.
 func readToEnd(o Reader) error {
 	if _, err := io.CopyBuffer(io.Discard, struct{ io.Reader }{o}, make([]byte, 64<<10)); err != nil {
 		return fmt.Errorf("verify: %w", err)
@@ -87,8 +87,8 @@ func readToEnd(o Reader) error {
 	return nil
 }
 
-// fetch reads bytes of an output from off on, no more than a page. It reads
-// fewer only where the node has no more that are whole.
+// fetchRange reads bytes at an offset into p, at most one page, and verifies their
+// digest. It returns fewer bytes only if damage at the node follows them.
 func (c *Client) fetchRange(ctx context.Context, retained domain.Retained, p []byte, off int64) (n int, err error) {
 	p = p[:min(int64(len(p)), pageSize, retained.Bytes-off)]
 	header := http.Header{"Range": {fmt.Sprintf("bytes=%d-%d", off, off+int64(len(p))-1)}, "If-Match": {etag(retained)}}
@@ -111,16 +111,16 @@ func (c *Client) fetchRange(ctx context.Context, retained domain.Retained, p []b
 	return n, nil
 }
 
-// A reading is an output at a node. It holds the page that was read last, and
-// while it is read from its first byte on, the digest of what was.
+// A remoteReader reads a blob at a node. It buffers the last page, and hashes the bytes
+// as long as they are read sequentially from the first one.
 type remoteReader struct {
 	retained   domain.Retained
 	fetchRange func(p []byte, off int64) (int, error)
 	at         int64
 	page       []byte
-	pageStart  int64 // where page begins
+	pageStart  int64 // offset of page
 	sum        hash.Hash
-	summed     int64 // bytes in sum
+	summed     int64 // number of bytes in sum
 	shut       atomic.Bool
 }
 
@@ -153,8 +153,8 @@ func (o *remoteReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// turn reads the page that begins where the reading is. The last page of a
-// reading from the first byte on is given only if all of it has the digest.
+// nextPage reads the page at the current offset. If the blob was read sequentially,
+// nextPage rejects the last page unless the digest of all bytes is right.
 func (o *remoteReader) nextPage() error {
 	if o.page == nil {
 		o.page = make([]byte, min(pageSize, o.retained.Bytes))

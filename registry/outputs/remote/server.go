@@ -19,19 +19,20 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// A Serving says how outputs are served.
+// A ServerConfig configures the handler of Serve. The zero ServerConfig allows all
+// requests.
 type ServerConfig struct {
 	// Authorize returns an error for a request that is refused; GET and HEAD
 	// read, all others change something. The error is not told to who asked. Nil:
 	// everybody may do everything, which is for this machine alone.
 	Authorize   func(*http.Request) error
-	Limit       int64         // bytes of the largest output that is taken; zero: what the disk holds
-	IdleTimeout time.Duration // how long one who asks may neither send nor take anything; zero: 30 s
+	Limit       int64         // bytes of the largest blob; zero: no limit but the disk
+	IdleTimeout time.Duration // after which an idle client is given up; zero: 30 s
 }
 
-// Serve returns what serves the outputs of a store to clients, below the path /.
-// It refuses a page of another origin that a browser shows. The store is still
-// its owner's, who stops serving before closing it.
+// Serve returns a handler that serves a store to clients, at paths below /. It rejects
+// cross-origin requests of browsers. The caller owns the store, and stops serving
+// before it closes the store.
 func Serve(store *outputs.Store, s ServerConfig) http.Handler {
 	if s.IdleTimeout == 0 {
 		s.IdleTimeout = 30 * time.Second
@@ -67,13 +68,13 @@ func Serve(store *outputs.Store, s ServerConfig) http.Handler {
 	})
 }
 
-// A node serves a store.
+// A server handles the requests for one store.
 type server struct {
 	ServerConfig
 	store *outputs.Store
 }
 
-// fail answers with an error.
+// writeError writes an error response.
 func writeError(w http.ResponseWriter, err error) {
 	text, status := encodeError(err)
 	for _, name := range []string{retainedHeader, digestHeader, "Content-Length", "ETag", "Repr-Digest"} {
@@ -82,10 +83,11 @@ func writeError(w http.ResponseWriter, err error) {
 	w.Header().Set(errorHeader, text)
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = fmt.Fprintln(w, truncate(err.Error())) // whoever asked is gone, or reads it in the header
+	_, _ = fmt.Fprintln(w, truncate(err.Error())) // a client that is gone needs none; others read the header
 }
 
-// A paced answer ends when who asked takes nothing of it for too long.
+// A deadlineWriter sets a write deadline for each part of a response, so that a client
+// that stops reading does not hold the handler.
 type deadlineWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -95,7 +97,7 @@ type deadlineWriter struct {
 // Unwrap is for http.ResponseController.
 func (p *deadlineWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
-// Write writes in parts, each of which has the patience.
+// Write writes parts of 64 KiB, each within the timeout.
 func (p *deadlineWriter) Write(data []byte) (written int, err error) {
 	for written < len(data) && err == nil {
 		_ = p.control.SetWriteDeadline(time.Now().Add(p.timeout)) // where there are none, nothing is lost but the deadline
@@ -106,10 +108,12 @@ func (p *deadlineWriter) Write(data []byte) (written int, err error) {
 	return written, err
 }
 
+// refOf returns the blob in the path of a request.
 func refOf(r *http.Request) (domain.Ref, error) {
 	return domain.ParseRef("output://" + r.PathValue("settlement") + "/" + r.PathValue("channel"))
 }
 
+// settlementOf returns the settlement in the path of a request.
 func settlementOf(r *http.Request) (domain.EventID, error) {
 	var id domain.EventID
 	if err := id.UnmarshalText([]byte(r.PathValue("settlement"))); err != nil || id.IsZero() {
@@ -118,6 +122,7 @@ func settlementOf(r *http.Request) (domain.EventID, error) {
 	return id, nil
 }
 
+// setHeaders sets the headers that describe a blob.
 func setHeaders(w http.ResponseWriter, retained domain.Retained) {
 	w.Header().Set(retainedHeader, encodeRetained(retained))
 	w.Header().Set("Content-Type", "application/octet-stream") // no program guesses at, or shows, what a tool returned
@@ -127,9 +132,10 @@ func setHeaders(w http.ResponseWriter, retained domain.Retained) {
 	}
 }
 
+// etag returns the entity tag of a blob, its digest.
 func etag(retained domain.Retained) string { return `"` + retained.SHA256 + `"` }
 
-// get gives the bytes of an output, a range of them, or what is known of it.
+// get handles GET, with and without a range, and HEAD of a blob.
 func (n *server) get(w http.ResponseWriter, r *http.Request) error {
 	ref, err := refOf(r)
 	if err != nil {
@@ -161,7 +167,8 @@ func (n *server) get(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// pageRange returns the range of a page, up to to but not including it.
+// pageRange parses a range of at most one page; to is excluded. It returns false for
+// other ranges, which http.ServeContent handles.
 func pageRange(header string, size int64) (from, to int64, ok bool) {
 	first, last, two := strings.Cut(strings.TrimPrefix(header, "bytes="), "-")
 	from, err := strconv.ParseInt(first, 10, 64)
@@ -172,10 +179,11 @@ func pageRange(header string, size int64) (from, to int64, ok bool) {
 	return from, min(to+1, size), true
 }
 
+// pages pools page buffers across requests.
 var pages = sync.Pool{New: func() any { return new([pageSize]byte) }}
 
-// servePage gives a range with its digest. Where the output is damaged it ends
-// before the damage; a range that begins there is an error.
+// servePage writes a range with its digest. If the blob is damaged, the range ends
+// before the damage; a range that begins at the damage is an error.
 func servePage(w http.ResponseWriter, o *outputs.BlobReader, from, to int64) error {
 	page := pages.Get().(*[pageSize]byte)
 	defer pages.Put(page)
@@ -189,18 +197,21 @@ func servePage(w http.ResponseWriter, o *outputs.BlobReader, from, to int64) err
 	w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, from+int64(n)-1, o.Retained().Bytes))
 	w.Header().Set("Content-Length", strconv.Itoa(n))
 	w.WriteHeader(http.StatusPartialContent)
-	_, _ = w.Write(page[:n]) // whoever asked learns from the length that it was cut
+	_, _ = w.Write(page[:n]) // a client detects a cut by the length
 	return nil
 }
 
+// confirm handles POST of a confirmation.
 func (n *server) confirm(w http.ResponseWriter, r *http.Request) error {
 	return n.change(w, r, n.store.Confirm)
 }
 
+// drop handles DELETE of a settlement's blobs.
 func (n *server) drop(w http.ResponseWriter, r *http.Request) error {
 	return n.change(w, r, n.store.Drop)
 }
 
+// change calls do with the settlement in the path.
 func (n *server) change(w http.ResponseWriter, r *http.Request, do func(context.Context, domain.EventID) error) error {
 	id, err := settlementOf(r)
 	if err == nil {
@@ -212,6 +223,7 @@ func (n *server) change(w http.ResponseWriter, r *http.Request, do func(context.
 	return err
 }
 
+// prune handles POST of a pruning.
 func (n *server) prune(w http.ResponseWriter, r *http.Request) error {
 	ref, err := refOf(r)
 	if err != nil {
@@ -230,14 +242,17 @@ func (n *server) prune(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
+// all handles GET of the list of blobs.
 func (n *server) all(w http.ResponseWriter, r *http.Request) error {
 	return writeList(w, n.store.All(r.Context()), encodeRetained)
 }
 
+// unconfirmed handles GET of the list of unconfirmed settlements.
 func (n *server) unconfirmed(w http.ResponseWriter, r *http.Request) error {
 	return writeList(w, n.store.Unconfirmed(r.Context()), domain.EventID.String)
 }
 
+// writeList writes a list, one value a line, and its last line.
 func writeList[T any](w http.ResponseWriter, list iter.Seq2[T, error], line func(T) string) error {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	last := listEnd
@@ -249,14 +264,14 @@ func writeList[T any](w http.ResponseWriter, list iter.Seq2[T, error], line func
 			break
 		}
 		if _, err := io.WriteString(w, line(v)+"\n"); err != nil {
-			return nil //nolint:nilerr // nobody is there to be told
+			return nil //nolint:nilerr // the client is gone
 		}
 	}
 	_, _ = io.WriteString(w, last+"\n")
 	return nil
 }
 
-// keep takes an output in.
+// keep handles PUT of a blob.
 func (n *server) keep(w http.ResponseWriter, r *http.Request) error {
 	ref, err := refOf(r)
 	if err != nil {
@@ -277,8 +292,8 @@ func (n *server) keep(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// An incoming output ends in order only if its digest is the one that was sent
-// with it.
+// An uploadBody reads the body of a PUT. It returns io.EOF only if the digest in the
+// trailer or the header is that of the bytes.
 type uploadBody struct {
 	request *http.Request
 	control *http.ResponseController
@@ -288,6 +303,8 @@ type uploadBody struct {
 	started bool
 }
 
+// Read reads within the timeout. It returns an ErrTooLarge behind the limit and an
+// ErrChecksum for a wrong or missing digest.
 func (in *uploadBody) Read(p []byte) (int, error) {
 	in.started = true
 	_ = in.control.SetReadDeadline(time.Now().Add(in.timeout)) // where there are none, nothing is lost but the deadline
@@ -305,8 +322,8 @@ func (in *uploadBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// refuse answers before everything was sent, and takes what is still on its way
-// so that the answer is read.
+// reject writes an error response before the request was read to its end, and discards
+// the rest, so that the client reads the response.
 func (in *uploadBody) reject(w http.ResponseWriter, err error) {
 	_ = in.control.EnableFullDuplex() // a connection that has it anyway says no
 	if in.request.ProtoMajor == 1 {   // the connections of HTTP/2 have other requests

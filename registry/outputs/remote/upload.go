@@ -12,8 +12,8 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// An Upload keeps one output that may have to be kept again elsewhere, because the
-// process that was to keep it is gone. It belongs to one goroutine.
+// An Upload stores one blob, possibly in several attempts at different stores, when the
+// process that should store it dies. It belongs to one goroutine.
 type Upload struct {
 	ref    domain.Ref
 	mime   string
@@ -23,8 +23,8 @@ type Upload struct {
 	tries  int
 }
 
-// NewUpload returns the upload of an output whose bytes r gives. It can be tried more
-// than once if r is an io.Seeker.
+// NewUpload returns the upload of a blob with the bytes of r. It allows several
+// attempts if r is an io.Seeker.
 func NewUpload(ref domain.Ref, mime string, r io.Reader) *Upload {
 	u := &Upload{ref: ref, mime: mime, r: r}
 	if seeker, ok := r.(io.Seeker); ok {
@@ -35,8 +35,8 @@ func NewUpload(ref domain.Ref, mime string, r io.Reader) *Upload {
 	return u
 }
 
-// Try keeps the output. Where an earlier try had kept it, Try succeeds. It returns
-// an outputs.ErrNotKept if the bytes cannot be read again.
+// Try stores the blob in the store at. If an earlier attempt stored it there, Try
+// succeeds. It returns an outputs.ErrNotKept if r cannot be read again.
 func (u *Upload) Try(ctx context.Context, at BlobStore) (domain.Retained, error) {
 	if u.tries++; u.tries == 1 {
 		return at.Keep(ctx, u.ref, u.mime, u.r)
@@ -51,6 +51,7 @@ func (u *Upload) Try(ctx context.Context, at BlobStore) (domain.Retained, error)
 	return retained, err
 }
 
+// rewind seeks r to its offset at NewUpload.
 func (u *Upload) rewind() error {
 	if u.seeker == nil {
 		return fmt.Errorf("keep %v: %w: the process that was to keep it is gone, and it can be read only once", u.ref, outputs.ErrNotKept)
@@ -59,8 +60,8 @@ func (u *Upload) rewind() error {
 	return err
 }
 
-// found returns the output under the reference if it has the bytes of r, and else
-// the error exists.
+// compareStored returns the metadata of the stored blob if it has the bytes of r, and
+// otherwise the error exists.
 func (u *Upload) compareStored(ctx context.Context, at BlobStore, exists error) (domain.Retained, error) {
 	retained, err := at.Stat(ctx, u.ref)
 	if err != nil {

@@ -32,12 +32,12 @@ const (
 	listError = "error "
 )
 
-// pathOf returns the path of an output, below the address of a node.
+// pathOf returns the path of a blob below the address of a node.
 func pathOf(ref domain.Ref) string {
 	return "/v1/outputs/" + ref.Settlement().String() + "/" + ref.Channel().String()
 }
 
-// encodeRetained returns what is known of an output for the wire.
+// encodeRetained returns the Ledger-Retained of a blob.
 func encodeRetained(r domain.Retained) string {
 	return url.Values{
 		"ref": {r.Ref.String()}, "bytes": {strconv.FormatInt(r.Bytes, 10)}, "lines": {strconv.FormatInt(r.Lines, 10)},
@@ -45,7 +45,8 @@ func encodeRetained(r domain.Retained) string {
 	}.Encode()
 }
 
-// decodeRetained is the inverse of encodeRetained.
+// decodeRetained is the inverse of encodeRetained. It rejects impossible sizes and
+// digests.
 func decodeRetained(text string) (domain.Retained, error) {
 	form, err := url.ParseQuery(text)
 	if err != nil {
@@ -68,13 +69,13 @@ func decodeRetained(text string) (domain.Retained, error) {
 	return r, nil
 }
 
-// encodeDigest returns a SHA-256 as RFC 9530 writes it.
+// encodeDigest returns a SHA-256 in the format of RFC 9530.
 func encodeDigest(sum []byte) string {
 	return "sha-256=:" + base64.StdEncoding.EncodeToString(sum) + ":"
 }
 
-// hasDigest reports whether sum is the SHA-256 of a Content-Digest, which may
-// hold other digests.
+// hasDigest reports whether a Content-Digest has sum as its SHA-256. It may have other
+// digests.
 func hasDigest(header string, sum []byte) bool {
 	for field := range strings.SplitSeq(header, ",") {
 		if strings.TrimSpace(field) == encodeDigest(sum) {
@@ -84,7 +85,7 @@ func hasDigest(header string, sum []byte) bool {
 	return false
 }
 
-// A counter measures what is written to it.
+// A counter computes the metadata of bytes: length, lines and SHA-256.
 type counter struct {
 	bytes, ends int64
 	sum         hash.Hash
