@@ -48,7 +48,7 @@ func Check(ctx context.Context, dir string, storage vfs.FS, report func(Corrupti
 	if progress == nil {
 		progress = func(int64, int64) {}
 	}
-	k := &checker{fs: storage, dir: dir, report: report, progress: progress, named: map[uint64]bool{}}
+	k := &checker{fs: storage, dir: dir, report: report, progress: progress}
 	if err := k.run(ctx); err != nil {
 		return k.CheckReport, fmt.Errorf("check outputs in %s: %w", dir, err)
 	}
@@ -88,7 +88,6 @@ type checker struct {
 	report   func(Corruption)
 	progress func(bytes, total int64)
 	damages  []*pebblefiles.Damage
-	named    map[uint64]bool // bodies
 	db       *pebble.DB
 }
 
@@ -188,7 +187,6 @@ func (k *checker) checkHeaders(ctx context.Context) error {
 			k.Pruned++
 			continue
 		}
-		k.named[h.blob] = true
 		k.Outputs++
 		if err := k.checkContent(ctx, h); err != nil {
 			return errors.Join(err, it.Close())
@@ -216,7 +214,7 @@ func (k *checker) checkContent(ctx context.Context, h blobHeader) error {
 		_, _ = count.Write(chunk) // it takes everything
 	}
 	k.Kept += count.bytes
-	if got := count.retained(h.retained.Ref, h.retained.MIME); complete && got != h.retained {
+	if got := count.Retained(h.retained.Ref, h.retained.MIME); complete && got != h.retained {
 		k.report(Corruption{Ref: h.retained.Ref, Detail: fmt.Sprintf("it is %d bytes, %d lines, SHA-256 %s, and %d, %d, %s were kept",
 			got.Bytes, got.Lines, got.SHA256, h.retained.Bytes, h.retained.Lines, h.retained.SHA256)})
 	}

@@ -157,7 +157,7 @@ func (s *Store) keep(ctx context.Context, ref domain.Ref, mime string, r io.Read
 	if err != nil {
 		return domain.Retained{}, err
 	}
-	retained := count.retained(ref, mime)
+	retained := count.Retained(ref, mime)
 	err = b.commit(ctx, blobHeader{retained: retained, state: unconfirmed, blob: b.id, chunk: chunkSize})
 	kept = err == nil
 	return retained, err
@@ -317,12 +317,20 @@ type Digester struct {
 // NewDigester returns a Digester of no bytes.
 func NewDigester() *Digester { return &Digester{sum: sha256.New()} }
 
+// Write adds p. It never fails.
 func (c *Digester) Write(p []byte) (int, error) {
 	c.bytes += int64(len(p))
 	c.ends += int64(bytes.Count(p, []byte{'\n'}))
 	return c.sum.Write(p)
 }
 
-func (c *Digester) retained(ref domain.Ref, mime string) domain.Retained {
+// Bytes returns the number of bytes written.
+func (c *Digester) Bytes() int64 { return c.bytes }
+
+// Sum returns the SHA-256 of the bytes written.
+func (c *Digester) Sum() []byte { return c.sum.Sum(nil) }
+
+// Retained returns the metadata of the bytes written as those of a blob.
+func (c *Digester) Retained(ref domain.Ref, mime string) domain.Retained {
 	return domain.Retained{Ref: ref, Bytes: c.bytes, Lines: c.ends + 1, MIME: mime, SHA256: hex.EncodeToString(c.sum.Sum(nil))}
 }

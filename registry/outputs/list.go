@@ -133,7 +133,7 @@ func (s *Store) Verify(ctx context.Context, ref domain.Ref) error {
 	if err := copyContext(ctx, count, o); err != nil {
 		return fmt.Errorf("verify %v: %w", ref, err)
 	}
-	if got, want := count.retained(ref, o.Retained().MIME), o.Retained(); got != want {
+	if got, want := count.Retained(ref, o.Retained().MIME), o.Retained(); got != want {
 		return fmt.Errorf("verify %v: %w: it is %d bytes, %d lines, SHA-256 %s, and %d, %d, %s were kept", ref, ErrDamaged,
 			got.Bytes, got.Lines, got.SHA256, want.Bytes, want.Lines, want.SHA256)
 	}

@@ -71,7 +71,7 @@ type keepOperation struct {
 
 // attempt sends the blob once.
 func (k *keepOperation) attempt(ctx context.Context) (retained domain.Retained, err error) {
-	out := &requestBody{ctx: ctx, count: newCounter()}
+	out := &requestBody{ctx: ctx, count: outputs.NewDigester()}
 	out.mu.r = k.r
 	header := http.Header{mimeHeader: {url.QueryEscape(k.mime)}, "Expect": {"100-continue"}, "Content-Type": {"application/octet-stream"}}
 	err = k.client.attempt(ctx, request{method: http.MethodPut, path: pathOf(k.ref), header: header, body: out}, func(h http.Header, _ io.Reader) (err error) {
@@ -81,7 +81,7 @@ func (k *keepOperation) attempt(ctx context.Context) (retained domain.Retained, 
 	readErr := out.detach()
 	k.consumed = k.consumed || out.started
 	if out.ended {
-		complete := out.count.retained(k.ref, k.mime)
+		complete := out.count.Retained(k.ref, k.mime)
 		k.complete = &complete
 	}
 	switch {
@@ -132,7 +132,7 @@ type requestBody struct {
 	ctx     context.Context // of the Keep
 	idle    *idleTimer
 	trailer http.Header
-	count   *counter
+	count   *outputs.Digester
 	started bool // once it is taken
 	ended   bool // once it is taken
 	mu      struct {
@@ -160,14 +160,14 @@ func (o *requestBody) Read(p []byte) (int, error) {
 	}
 	o.started = true
 	n, err := o.mu.r.Read(p)
-	o.count.add(p[:n])
+	_, _ = o.count.Write(p[:n]) // it never fails
 	if o.mu.empty++; n > 0 {
 		o.mu.empty = 0
 	}
 	switch {
 	case err == io.EOF:
 		o.ended = true
-		o.trailer.Set(digestHeader, encodeDigest(o.count.sum.Sum(nil)))
+		o.trailer.Set(digestHeader, encodeDigest(o.count.Sum()))
 	case err == nil && o.mu.empty == emptyReads:
 		err = io.ErrNoProgress
 		fallthrough

@@ -281,7 +281,7 @@ func (n *server) keep(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return fmt.Errorf("keep %v: media type: %w", ref, err)
 	}
-	in := &uploadBody{request: r, control: http.NewResponseController(w), timeout: n.IdleTimeout, limit: n.Limit, count: newCounter()}
+	in := &uploadBody{request: r, control: http.NewResponseController(w), timeout: n.IdleTimeout, limit: n.Limit, count: outputs.NewDigester()}
 	retained, err := n.store.Keep(r.Context(), ref, mime, in)
 	if err != nil {
 		in.reject(w, err)
@@ -299,7 +299,7 @@ type uploadBody struct {
 	control *http.ResponseController
 	timeout time.Duration
 	limit   int64
-	count   *counter
+	count   *outputs.Digester
 	started bool
 }
 
@@ -309,13 +309,13 @@ func (in *uploadBody) Read(p []byte) (int, error) {
 	in.started = true
 	_ = in.control.SetReadDeadline(time.Now().Add(in.timeout)) // where there are none, nothing is lost but the deadline
 	n, err := in.request.Body.Read(p)
-	in.count.add(p[:n])
-	if in.limit > 0 && in.count.bytes > in.limit {
+	_, _ = in.count.Write(p[:n]) // it never fails
+	if in.limit > 0 && in.count.Bytes() > in.limit {
 		return 0, fmt.Errorf("%w: the limit is %d bytes", ErrTooLarge, in.limit)
 	}
 	if err == io.EOF {
 		_ = in.control.SetReadDeadline(time.Time{})
-		if sum := in.count.sum.Sum(nil); !hasDigest(in.request.Trailer.Get(digestHeader), sum) && !hasDigest(in.request.Header.Get(digestHeader), sum) {
+		if sum := in.count.Sum(); !hasDigest(in.request.Trailer.Get(digestHeader), sum) && !hasDigest(in.request.Header.Get(digestHeader), sum) {
 			return n, fmt.Errorf("%w: its digest is not the %s that was sent with it", ErrChecksum, digestHeader)
 		}
 	}

@@ -1,12 +1,10 @@
 package remote
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
-	"hash"
 	"net/url"
 	"strconv"
 	"strings"
@@ -83,22 +81,4 @@ func hasDigest(header string, sum []byte) bool {
 		}
 	}
 	return false
-}
-
-// A counter computes the metadata of bytes: length, lines and SHA-256.
-type counter struct {
-	bytes, ends int64
-	sum         hash.Hash
-}
-
-func newCounter() *counter { return &counter{sum: sha256.New()} }
-
-func (c *counter) add(p []byte) {
-	c.bytes += int64(len(p))
-	c.ends += int64(bytes.Count(p, []byte{'\n'}))
-	_, _ = c.sum.Write(p)
-}
-
-func (c *counter) retained(ref domain.Ref, mime string) domain.Retained {
-	return domain.Retained{Ref: ref, Bytes: c.bytes, Lines: c.ends + 1, MIME: mime, SHA256: hex.EncodeToString(c.sum.Sum(nil))}
 }
