@@ -23,15 +23,15 @@ import (
 // ErrDamaged is what every Damage is.
 var ErrDamaged = errors.New("file is damaged")
 
-// A Damage is a part of a file that is not what was written.
+// A Damage is a part of a file that differs from what was written.
 type Damage struct {
-	File   string // its name in the folder
-	Offset int64  // of its first byte; -1 where it is not known
-	Length int64  // 0 where it is not known
+	File   string // name in the folder
+	Offset int64  // of the first damaged byte; -1 if unknown
+	Length int64  // in bytes; 0 if unknown
 	Why    string
 }
 
-// Error names the file, the place in it and what is wrong.
+// Error names the file, the offset and the reason.
 func (d *Damage) Error() string {
 	if d.Offset < 0 {
 		return fmt.Sprintf("%s: %v: %s", d.File, ErrDamaged, d.Why)
@@ -39,35 +39,34 @@ func (d *Damage) Error() string {
 	return fmt.Sprintf("%s at byte %d: %v: %s", d.File, d.Offset, ErrDamaged, d.Why)
 }
 
-// missing is why a file is damaged that is not there.
+// missing is the reason of the Damage of a missing file.
 const missing = "it is missing"
 
-// Is reports whether target is ErrDamaged, or fs.ErrNotExist for a file that is
-// not there.
+// Is reports whether target is ErrDamaged, or fs.ErrNotExist if the file is missing.
 func (d *Damage) Is(target error) bool {
 	return target == ErrDamaged || target == fs.ErrNotExist && d.Why == missing
 }
 
-// A Kind is what a file of a database is for.
+// A Kind is the purpose of a file of a database.
 type Kind string
 
 // The kinds of files.
 const (
 	Table    Kind = "table"    // sorted records
-	Blob     Kind = "blob"     // values apart from their keys
-	Log      Kind = "log"      // what is not in a table yet
-	Manifest Kind = "manifest" // which tables there are
+	Blob     Kind = "blob"     // values stored apart from their keys
+	Log      Kind = "log"      // records that are not in a table yet
+	Manifest Kind = "manifest" // the list of tables
 	Other    Kind = "other"
 )
 
-// A File is a file in a database's folder.
+// A File is a file in the folder of a database.
 type File struct {
 	Name  string
 	Kind  Kind
 	Bytes int64
 }
 
-// KindOf returns what a file with a name is for.
+// KindOf returns the kind of a file by its name.
 func KindOf(name string) Kind {
 	switch {
 	case strings.HasSuffix(name, ".sst"):
@@ -82,8 +81,8 @@ func KindOf(name string) Kind {
 	return Other
 }
 
-// List returns the files in a folder, and in none of those within it, by name.
-// One that goes while it looks is not listed.
+// List returns the files in a folder, without subfolders, sorted by name. It omits a
+// file that is removed meanwhile.
 func List(storage vfs.FS, dir string) ([]File, error) {
 	names, err := storage.List(dir)
 	if err != nil {
@@ -101,13 +100,12 @@ func List(storage vfs.FS, dir string) ([]File, error) {
 	return found, nil
 }
 
-// Check reads all files of a database that nobody has open, and yields what of
-// them is damaged. It looks at the sum of every block of a table and of every
-// record of a log and a manifest, at the options, and at the seal where there is
-// one. A file that cannot be read is damaged. Values of records that are kept
-// apart in a blob file are left to who reads them. An error, once and last, is
-// the context's or that of a folder that cannot be listed. Told, if not nil, is
-// progress the bytes of each file that was read.
+// Check reads all files of a closed database and yields each damage. It verifies the sum
+// of every block of a table and of every record of a log and a manifest, the options,
+// and the seal if there is one. A file that cannot be read is damaged. Check does not
+// verify values in blob files, which their reader does. It yields an error, once and
+// last, if the context ends or the folder cannot be listed. It calls progress, if not
+// nil, with the size of each file that it has read.
 func Check(ctx context.Context, storage vfs.FS, dir string, progress func(bytes int64)) iter.Seq2[*Damage, error] {
 	return func(yield func(*Damage, error) bool) {
 		list, err := List(storage, dir)
@@ -143,6 +141,7 @@ func Check(ctx context.Context, storage vfs.FS, dir string, progress func(bytes 
 	}
 }
 
+// asDamage returns an error about a file as a Damage.
 func asDamage(name string, err error) *Damage {
 	if d, ok := errors.AsType[*Damage](err); ok {
 		return d
@@ -150,8 +149,7 @@ func asDamage(name string, err error) *Damage {
 	return &Damage{File: name, Offset: -1, Why: err.Error()}
 }
 
-// CheckFile reads one file of a database as Check does, and returns what of it is
-// damaged.
+// CheckFile checks one file of a database as Check does, and returns its damages.
 func CheckFile(ctx context.Context, storage vfs.FS, dir, name string) []*Damage {
 	info, err := storage.Stat(storage.PathJoin(dir, name))
 	if err != nil {
@@ -173,7 +171,7 @@ func checkFile(ctx context.Context, storage vfs.FS, dir string, f File) []*Damag
 	return nil
 }
 
-// checkTable holds each block of a table to its sum.
+// checkTable verifies the sum of each block of a table.
 func checkTable(ctx context.Context, storage vfs.FS, path string, f File) (damages []*Damage) {
 	fail := func(err error) []*Damage { return append(damages, asDamage(f.Name, err)) }
 	readable, reader, err := openTable(ctx, storage, path)
@@ -196,6 +194,7 @@ func checkTable(ctx context.Context, storage vfs.FS, path string, f File) (damag
 	return damages
 }
 
+// blocksOf returns the blocks of a table in the order of their offsets.
 func blocksOf(l *sstable.Layout) []block.Handle {
 	var all []block.Handle
 	for _, b := range l.Data {
@@ -213,17 +212,17 @@ func blocksOf(l *sstable.Layout) []block.Handle {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// intactBlock reports whether a block matches the sum behind it: the CRC-32C of its
-// bytes and its type, turned and added to as LevelDB's format has it. Pebble's
-// own check would go on to look for the bit that flipped, which takes long.
+// intactBlock reports whether a block matches the sum after it: the masked CRC-32C of
+// its bytes and its type, as in LevelDB's format. Pebble's own check also searches for
+// the flipped bit, which is slow.
 func intactBlock(value []byte) bool {
 	body, want := value[:len(value)-4], binary.LittleEndian.Uint32(value[len(value)-4:])
 	c := crc32.Checksum(body, castagnoli)
 	return bits.RotateLeft32(c, 17)+0xa282ead8 == want
 }
 
-// checkLog reads a log or a manifest to its end. An end that a power cut may
-// have torn is damage only in a manifest.
+// checkLog reads a log or a manifest to its end. An end that a power cut may have left
+// is damage only in a manifest.
 func checkLog(storage vfs.FS, path string, f File) []*Damage {
 	tear, err := tearInFile(storage, path)
 	if err != nil {
@@ -235,8 +234,7 @@ func checkLog(storage vfs.FS, path string, f File) []*Damage {
 	return nil
 }
 
-// checkOptions looks whether the options that a database was opened with can be
-// read.
+// checkOptions checks that Pebble can read the options file.
 func checkOptions(storage vfs.FS, path string, f File) []*Damage {
 	text, err := readFile(storage, path)
 	if err == nil {

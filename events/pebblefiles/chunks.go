@@ -6,18 +6,18 @@ import (
 	"math/bits"
 )
 
-// Pebble writes logs and manifests in blocks of 32 KiB, each a row of chunks. A
-// record is one full chunk, or a first one, middle ones and a last one. A chunk
-// begins with a header, in little-endian order:
+// Pebble writes logs and manifests as blocks of 32 KiB that consist of chunks. A record is
+// one full chunk, or a first chunk, middle chunks and a last one. A chunk begins with a
+// header, in little-endian order:
 //
 //	CRC-32C(4)  length(2)  encoding(1)                                   of a manifest
 //	CRC-32C(4)  length(2)  encoding(1)  log number(4)                    of a log
 //	CRC-32C(4)  length(2)  encoding(1)  log number(4)  synced offset(8)  of a log
 //
-// The checksum covers all that follows the length. A log file is used again
-// under another number, so a chunk with another number is of an earlier log. The
-// synced offset says how far the log was on the disk when the chunk was made.
-// What is left of a block is zero.
+// The checksum covers all bytes after the length. Log files are reused under another
+// number, so a chunk with another number belongs to an earlier log. The synced offset is
+// the length of the log that was on the disk when the chunk was written. The rest of a
+// block is zero.
 const (
 	blockLen      = 32 << 10
 	chunkHeader   = 7  // of a manifest
@@ -34,8 +34,8 @@ const (
 	trailerNumber = 1 // what a log's last chunk adds to the log's number
 )
 
-// headerLen returns how long the header of a chunk with an encoding is, and 0
-// for an encoding that Pebble does not write.
+// headerLen returns the length of the header of a chunk with an encoding, or 0 for an
+// encoding that Pebble does not write.
 func headerLen(encoding byte) int {
 	switch {
 	case encoding == 0 || encoding > lastEncoding:
@@ -52,8 +52,8 @@ func headerLen(encoding byte) int {
 type chunk struct {
 	kind    byte // fullChunk, firstChunk, middleChunk or lastChunk
 	payload []byte
-	synced  uint64 // the synced offset; 0 where the header has none
-	end     int    // of the chunk in the file
+	synced  uint64 // the synced offset; 0 if the header has none
+	end     int    // offset after the chunk in the file
 }
 
 // A chunkFile is the content of a log or of a manifest.
@@ -63,13 +63,12 @@ type chunkFile struct {
 	manifest bool
 }
 
-// blockEnd returns where the block that an offset lies in ends.
+// blockEnd returns the end of the block that contains an offset.
 func (f chunkFile) blockEnd(at int) int {
 	return min((at/blockLen+1)*blockLen, len(f.data))
 }
 
-// owns reports whether a header of an encoding, with its log number, is one of
-// this file.
+// owns reports whether a chunk header with an encoding belongs to this file.
 func (f chunkFile) owns(encoding byte, header []byte) bool {
 	if f.manifest {
 		return headerLen(encoding) == chunkHeader
@@ -77,7 +76,7 @@ func (f chunkFile) owns(encoding byte, header []byte) bool {
 	return headerLen(encoding) > chunkHeader && binary.LittleEndian.Uint32(header[logNumberAt:]) == f.number
 }
 
-// chunkAt returns the chunk that begins at an offset, if a whole one does.
+// chunkAt returns the chunk at an offset, if there is a whole one.
 func (f chunkFile) chunkAt(at int) (c chunk, ok bool) {
 	b := f.data[at:f.blockEnd(at)]
 	if len(b) < chunkHeader {
@@ -95,17 +94,17 @@ func (f chunkFile) chunkAt(at int) (c chunk, ok bool) {
 	return c, true
 }
 
-// maskedChecksum is the sum in a chunk's header: a CRC-32C, turned and added to as
-// LevelDB's format has it.
+// maskedChecksum returns the checksum in a chunk header: a CRC-32C, masked as in LevelDB's
+// format.
 func maskedChecksum(b []byte) uint32 {
 	return bits.RotateLeft32(crc32.Checksum(b, castagnoli), 17) + 0xa282ead8
 }
 
-// unmask returns the CRC-32C of which a sum was made.
+// unmask returns the CRC-32C of a masked checksum.
 func unmask(sum uint32) uint32 { return bits.RotateLeft32(sum-0xa282ead8, -17) }
 
-// padding reports whether the rest of a block, which begins with a zero header,
-// is what a writer leaves where no further chunk fits.
+// padding reports whether the rest of a block, which begins with a zero header, is the
+// padding that a writer leaves if no further chunk fits.
 func padding(rest []byte) bool {
 	if len(rest) < logHeader {
 		return true
@@ -123,9 +122,9 @@ func zeroHeader(b []byte) bool {
 	return binary.LittleEndian.Uint32(b) == 0 && binary.LittleEndian.Uint16(b[4:]) == 0 && b[encodingAt] == 0
 }
 
-// oneBitFlipped reports whether what lies at an offset becomes a whole chunk, or the
-// padding of a block, when one bit of it is flipped. A write that a power cut
-// tore does not: it lacks sectors.
+// oneBitFlipped reports whether flipping one bit at an offset yields a whole chunk, or
+// the padding of a block. A write that a power cut interrupted lacks whole sectors and
+// does not.
 func (f chunkFile) oneBitFlipped(at int) bool {
 	b := f.data[at:f.blockEnd(at)]
 	if len(b) < chunkHeader {
@@ -157,8 +156,8 @@ func (f chunkFile) oneBitFlipped(at int) bool {
 	return false
 }
 
-// oneBitFlippedAs reports whether a chunk with an encoding and a length is there.
-// If search is true, one bit elsewhere in it may be flipped.
+// oneBitFlippedAs reports whether there is a chunk with an encoding and a length. If
+// search is true, one other bit of it may be flipped.
 func (f chunkFile) oneBitFlippedAs(b []byte, encoding byte, length uint16, search bool) bool {
 	header := headerLen(encoding)
 	if header == 0 || header+int(length) > len(b) || (header == chunkHeader) != f.manifest {
@@ -183,8 +182,8 @@ func (f chunkFile) oneBitFlippedAs(b []byte, encoding byte, length uint16, searc
 	return numbered() && headerLen(body[0]) == header
 }
 
-// flippedBit returns the bit that, flipped, gives b a CRC-32C. The CRC is linear:
-// what a flipped bit changes in it depends on its distance from the end alone.
+// flippedBit returns the bit of b that must be flipped to give b a CRC-32C. CRCs are
+// linear: the change that a flipped bit causes depends only on its distance from the end.
 func flippedBit(b []byte, crc uint32) (at, bit int, ok bool) {
 	difference := crc32.Checksum(b, castagnoli) ^ crc
 	var changes [8]uint32

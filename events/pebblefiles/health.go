@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// SlowWrite is how long a write or a sync takes that counts as slow.
+// SlowWrite is the duration from which a write or a sync counts as slow.
 const SlowWrite = 2 * time.Second
 
 // Health counts the failures, the slow writes and the stalls of a database since it
@@ -18,13 +18,13 @@ const SlowWrite = 2 * time.Second
 // background and are tried again, and slow or stalled writes succeed later.
 type Health struct {
 	Failures    uint64    `json:"failures"`               // of flushes and compactions
-	LastFailure string    `json:"last_failure,omitempty"` // what the last of them said
-	FailedAt    time.Time `json:"failed_at,omitzero"`     // when: UTC
+	LastFailure string    `json:"last_failure,omitempty"` // text of the last failure
+	FailedAt    time.Time `json:"failed_at,omitzero"`     // time of the last failure, in UTC
 	Slow        uint64    `json:"slow"`                   // writes and syncs that took longer than SlowWrite
-	LastSlow    string    `json:"last_slow,omitempty"`    // the last of them: what, where, how long
-	SlowAt      time.Time `json:"slow_at,omitzero"`       // when: UTC
+	LastSlow    string    `json:"last_slow,omitempty"`    // operation, file and duration of the last slow write
+	SlowAt      time.Time `json:"slow_at,omitzero"`       // time of the last slow write, in UTC
 	Stalls      uint64    `json:"stalls"`                 // times that writes waited for flushes or compactions
-	LastStall   string    `json:"last_stall,omitempty"`   // why, the last time
+	LastStall   string    `json:"last_stall,omitempty"`   // reason of the last stall
 	Stalled     bool      `json:"stalled,omitempty"`      // writes wait now
 }
 
@@ -45,13 +45,14 @@ func (l *HealthLog) Health() Health {
 	return l.health
 }
 
+// note changes the Health under the lock.
 func (l *HealthLog) note(do func(*Health)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	do(&l.health)
 }
 
-// Listen records the failures and the stalls of a database that is opened with events.
+// Listen sets the callbacks of events that record background failures and write stalls.
 func (l *HealthLog) Listen(events *pebble.EventListener) {
 	events.BackgroundError = func(err error) {
 		l.note(func(h *Health) {
@@ -68,9 +69,9 @@ func (l *HealthLog) Listen(events *pebble.EventListener) {
 	events.WriteStallEnd = func() { l.note(func(h *Health) { h.Stalled = false }) }
 }
 
-// Watch returns a file system through which a database is to be opened, so that
-// writes and syncs that take longer than SlowWrite are noted while they run, also
-// those that never end. The caller closes it when the database is closed.
+// Watch returns a file system that records writes and syncs longer than SlowWrite while
+// they run, so that also one that never returns is recorded. The caller closes the
+// Closer after the database.
 func (l *HealthLog) Watch(storage vfs.FS) (vfs.FS, io.Closer) {
 	return vfs.WithDiskHealthChecks(storage, SlowWrite, nil, func(info vfs.DiskSlowInfo) {
 		l.note(func(h *Health) {

@@ -15,24 +15,22 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Disk is the file system of this machine: vfs.Default, with locks that readers
-// can share. On Linux a lock belongs to the file that was opened for it and not to
-// the process, so that a process which opens a folder a second time is refused
-// too, by whatever name, and does not lose the lock of the first.
+// Disk is vfs.Default with locks that readers can share. On Linux a lock belongs to the
+// open file and not to the process: a process that opens a folder a second time, by any
+// name, is refused and does not lose its first lock.
 var Disk vfs.FS = disk{vfs.Default}
 
-// locked are the folders in which this process holds a lock on [Disk]. Whatever
-// name a folder is opened by, through a symbolic link, a mount or letters of
-// another case, it is the same device and inode. A lock that belongs to the
-// process does not keep the process itself out, and is lost when any handle of
-// the file is closed; and a lock file that was removed keeps nobody out.
+// lockedFolders are the folders in which this process holds a lock on [Disk]. They are
+// compared by device and inode, because a folder can have several names: symbolic links,
+// mounts, letters of another case. The list is needed where locks belong to the process,
+// which such locks do not exclude from itself, and where a lock file was removed.
 var lockedFolders struct {
 	sync.Mutex
 	folders []fs.FileInfo
 }
 
-// Lock locks a file for a writer, and makes it if it is not there. Two files of one
-// folder are not locked at once.
+// Lock locks a file for a writer and creates it if it is missing. Only one file of a
+// folder can be locked at a time.
 func (d disk) Lock(path string) (io.Closer, error) {
 	lockedFolders.Lock()
 	defer lockedFolders.Unlock()
@@ -51,12 +49,13 @@ func (d disk) Lock(path string) (io.Closer, error) {
 	return lockedFolder{lock, folder}, nil
 }
 
-// A lockedFolder is a lock in a folder that is in locked.
+// A lockedFolder is a lock whose folder is in lockedFolders.
 type lockedFolder struct {
 	io.Closer
 	folder fs.FileInfo
 }
 
+// Close removes the folder from lockedFolders and releases the lock.
 func (l lockedFolder) Close() error {
 	lockedFolders.Lock()
 	defer lockedFolders.Unlock()
@@ -64,8 +63,8 @@ func (l lockedFolder) Close() error {
 	return l.Closer.Close()
 }
 
-// The errors of a lock that cannot be had now. Neither is about the lock file
-// itself; an error that is, is an *fs.PathError.
+// The errors of a lock that is taken. An error about the lock file itself is an
+// *fs.PathError.
 var (
 	ErrLocked  = errors.New("it is open already")
 	ErrReading = errors.New("other processes are reading it")
@@ -74,22 +73,23 @@ var (
 // The timing of a writer that waits for readers.
 const (
 	lockPause  = 5 * time.Millisecond
-	lockNotice = time.Second // after which waiting is announced
+	lockNotice = time.Second // delay until a waiting writer calls waiting
 )
 
-// LockWait is how long a writer waits for readers.
+// LockWait is the time that a writer waits for readers.
 const LockWait = 20 * time.Second
 
-// Lock locks a file for a writer. It waits up to 20 seconds for readers, which
-// share the lock while they open a database. A reader that arrives while a writer
-// waits lets the writer go first, for a second. Lock calls waiting once if that takes longer than a second;
-// waiting may be nil. It does not wait for another writer. A file system other than [Disk] locks as it does.
+// Lock locks a file for a writer. It waits up to LockWait for readers, which share the
+// lock while they open a database, but not for another writer. A reader that arrives
+// meanwhile lets the writer go first, for a second. Lock calls waiting, if not nil, once
+// after a second. It returns ErrLocked, ErrReading or the cause of the context. On a file
+// system other than [Disk] it uses that file system's lock.
 func Lock(ctx context.Context, storage vfs.FS, path string, waiting func()) (io.Closer, error) {
 	began, told := time.Now(), waiting == nil
 	var announced io.Closer
 	defer func() {
 		if announced != nil {
-			_ = announced.Close() // of a lock that was held to wait
+			_ = announced.Close() // the announcement holds no data
 		}
 	}()
 	for {
@@ -114,17 +114,17 @@ func Lock(ctx context.Context, storage vfs.FS, path string, waiting func()) (io.
 	}
 }
 
-// A sharer is a file system whose locks readers can share.
+// A sharedLocker is a file system whose locks readers can share.
 type sharedLocker interface {
 	lockShared(path string) (io.Closer, error)
-	announce(path string) io.Closer // of a writer that waits; nil: it cannot
+	announce(path string) io.Closer // tells readers that a writer waits, until closed; nil: it cannot
 }
 
-// LockShared locks a file that is there for a reader. It changes nothing. An
-// ErrLocked says that a writer has it. Where the file is not there, may not be read
-// or cannot be locked, LockShared returns nil and no error: nothing keeps a writer
-// out then. A file system other than [Disk], and Disk on other systems than Linux,
-// gives the lock to one reader at a time.
+// LockShared locks an existing file for a reader and changes nothing. It returns
+// ErrLocked if a writer has the lock. If the file is missing, unreadable or cannot be
+// locked, it returns nil and no error: then no lock excludes a writer. On a file system
+// other than [Disk], and on systems other than Linux, only one reader at a time gets the
+// lock.
 func LockShared(storage vfs.FS, path string) (lock io.Closer, err error) {
 	if s, ok := storage.(sharedLocker); ok {
 		lock, err = s.lockShared(path)
@@ -139,8 +139,7 @@ func LockShared(storage vfs.FS, path string) (lock io.Closer, err error) {
 	return lock, err
 }
 
-// lockedOr returns an error of locking a file as an ErrLocked, unless it is about
-// the file.
+// lockedOr wraps an error of locking as ErrLocked, unless it is about the file.
 func lockedOr(err error) error {
 	if _, aboutFile := errors.AsType[*fs.PathError](err); aboutFile {
 		return err

@@ -14,8 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The commands of fcntl for locks of an open file description. Package syscall
-// does not name them.
+// The fcntl commands for locks of an open file description, which package syscall lacks.
 const (
 	setLock = 37 // F_OFD_SETLK
 	getLock = 36 // F_OFD_GETLK
@@ -23,6 +22,7 @@ const (
 
 type disk struct{ vfs.FS }
 
+// lock locks a file for a writer. It retries if the previous owner removed the file.
 func (d disk) lock(path string) (io.Closer, error) {
 	for range lockTries {
 		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
@@ -34,7 +34,7 @@ func (d disk) lock(path string) (io.Closer, error) {
 			return file, nil
 		}
 		if err = errors.Join(err, file.Close()); errors.Is(err, errors.ErrUnsupported) {
-			return d.FS.Lock(path) // of the process; no reader shares it
+			return d.FS.Lock(path) // a lock of the process, which readers do not share
 		}
 		if err != nil {
 			return nil, err
@@ -43,8 +43,8 @@ func (d disk) lock(path string) (io.Closer, error) {
 	return nil, ErrLocked
 }
 
-// isAt reports whether a file is the one that a path names. Whoever had it locked
-// before may have removed it.
+// isAt reports whether path still names the open file: the previous owner of the lock
+// may have removed it.
 func isAt(file *os.File, path string) bool {
 	mine, err := file.Stat()
 	if err != nil {
@@ -54,14 +54,13 @@ func isAt(file *os.File, path string) bool {
 	return err == nil && os.SameFile(mine, there)
 }
 
-// lockTries is how often a reader looks again at a lock that was given up while
-// it looked.
+// lockTries bounds the attempts to get a lock that is released meanwhile.
 const lockTries = 100
 
-// lockYield is how long a reader lets a writer go first that waits for other
-// readers.
+// lockYield is the time for which a reader lets a waiting writer go first.
 const lockYield = time.Second
 
+// lockShared locks a file for a reader.
 func (disk) lockShared(path string) (io.Closer, error) {
 	// Without O_NONBLOCK a named pipe in place of the file would block.
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -85,12 +84,12 @@ func (disk) lockShared(path string) (io.Closer, error) {
 	return nil, errors.Join(err, file.Close())
 }
 
-// A lock is on all bytes before waitingByte. A writer that waits for readers locks
-// that byte, so that readers who come later let it go first.
+// waitingByte is the byte that a waiting writer locks, so that later readers let it go
+// first. The lock proper covers all bytes before it.
 const waitingByte = 1 << 40
 
-// announce tells readers that a writer waits, until what it returns is closed. A
-// second writer that waits need not tell them too.
+// announce tells readers that a writer waits, until the result is closed. A second
+// waiting writer shares the announcement of the first.
 func (disk) announce(path string) io.Closer {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -122,8 +121,8 @@ func lockFile(file *os.File, kind int16) error {
 	return &os.PathError{Op: "lock", Path: file.Name(), Err: err}
 }
 
-// readersOrWriter tells readers from a writer. A lock that was given up meanwhile may
-// have been that of a reader: to wait for it costs one pause.
+// readersOrWriter returns ErrLocked if a writer has the lock and ErrReading otherwise,
+// also if the lock was just released: a retry then costs one pause.
 func readersOrWriter(file *os.File) error {
 	found := syscall.Flock_t{Type: syscall.F_RDLCK, Len: waitingByte}
 	if err := syscall.FcntlFlock(file.Fd(), getLock, &found); err == nil && found.Type != syscall.F_WRLCK {
@@ -132,8 +131,8 @@ func readersOrWriter(file *os.File) error {
 	return ErrLocked
 }
 
-// Users returns the other processes that have a file open, as far as this one may
-// know.
+// Users returns the other processes that have a file open, of which this process may
+// read the descriptors.
 func Users(path string) []int {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {

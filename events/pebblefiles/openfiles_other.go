@@ -2,5 +2,5 @@
 
 package pebblefiles
 
-// maxHeld returns how many tables of one database a reader holds open.
+// maxOpenTables returns the number of tables that a reader holds open at most.
 func maxOpenTables() int { return 1 << 10 }

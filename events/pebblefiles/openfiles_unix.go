@@ -4,8 +4,8 @@ package pebblefiles
 
 import "syscall"
 
-// maxHeld returns how many tables of one database a reader holds open: a quarter
-// of the files that this process may have open.
+// maxOpenTables returns the number of tables that a reader holds open at most: a quarter
+// of the files that this process may open.
 func maxOpenTables() int {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {

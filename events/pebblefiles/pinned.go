@@ -11,25 +11,24 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A Pinned is the folder of a database as it was at one moment, and a read-only
-// file system for it. It holds an open handle of each table, as Pebble opens those
-// only when it reads them: a writer that removes or replaces files afterwards
-// takes nothing from the reader. Logs and manifests are not tables, since Pebble
-// reads them while it opens the database and never again. Nothing is written, so
-// that it needs no space and a reader that is killed leaves nothing behind.
+// A Pinned is a read-only file system with an unchanging view of the folder of a
+// database. It holds an open handle of each table, because Pebble opens tables when it
+// first reads them: a writer may remove or replace the files meanwhile. Pebble reads
+// logs and manifests only while it opens the database, so those are not held. A Pinned
+// writes nothing: it needs no space, and a killed reader leaves no files.
 type Pinned struct {
 	vfs.FS   // read-only
 	path     string
-	tables   map[string]vfs.File // by path
-	lock     io.Closer           // nil: nothing keeps a writer out
-	found    []fileStamp         // what lay in the folder
+	tables   map[string]vfs.File // open tables, by path
+	lock     io.Closer           // nil: no lock excludes a writer
+	found    []fileStamp         // the files in the folder
 	complete bool                // tables has every table
 }
 
-// Pin takes the lock of a database for a reader and opens its tables. The path
-// of the lock may be another folder's; dir need not exist. Pin returns an ErrLocked
-// where a writer has the lock. Once the caller has opened the database through
-// the Pinned it calls Release, and Close when it has closed it.
+// Pin locks a database for a reader and opens its tables. The lock file may be in
+// another folder, and dir need not exist. Pin returns ErrLocked if a writer has the
+// lock. After opening the database through the Pinned the caller calls Release, and
+// Close after closing the database.
 func Pin(storage vfs.FS, lock, dir string) (*Pinned, error) {
 	p := &Pinned{FS: ReadOnly(storage), path: dir, tables: map[string]vfs.File{}}
 	var err error
@@ -42,8 +41,8 @@ func Pin(storage vfs.FS, lock, dir string) (*Pinned, error) {
 	return p, nil
 }
 
-// openTables opens the tables, unless there are too many. Those that are gone before
-// they are opened are not of the database, or Settled finds it.
+// openTables opens the tables, unless there are too many. It skips a table that was
+// removed meanwhile: it is not part of the database, or Settled reports the change.
 func (p *Pinned) openTables() error {
 	var err error
 	if p.found, err = fileStamps(p.FS, p.path); err != nil {
@@ -68,8 +67,8 @@ func (p *Pinned) openTables() error {
 	return nil
 }
 
-// Release gives the lock up, so that a writer can have the folder. Where there are
-// more tables than this process can hold open, the lock is kept until Close.
+// Release releases the lock, so that a writer can open the folder. If the process
+// cannot hold all tables open, the lock stays until Close.
 func (p *Pinned) Release() error {
 	if p.lock == nil || !p.complete {
 		return nil
@@ -79,8 +78,8 @@ func (p *Pinned) Release() error {
 	return err
 }
 
-// Settled reports whether what was read since Pin is of one moment: the lock was
-// tables, or there was none and no file came, went or was written to.
+// Settled reports whether the folder was unchanged since Pin: the lock was held, or
+// there is no lock and no file was added, removed or written.
 func (p *Pinned) Settled() bool {
 	if p.lock != nil {
 		return true
@@ -89,20 +88,20 @@ func (p *Pinned) Settled() bool {
 	return err == nil && slices.Equal(found, p.found)
 }
 
-// Holds reports whether there was a file of a database in the folder.
+// Holds reports whether the folder had a file of a database.
 func (p *Pinned) Holds() bool {
 	return slices.ContainsFunc(p.found, func(f fileStamp) bool { return KindOf(f.name) != Other })
 }
 
-// A stamp tells whether a file was changed.
+// A fileStamp identifies a version of a file.
 type fileStamp struct {
 	name  string
 	bytes int64
 	time  int64 // of the last write, in nanoseconds
 }
 
-// stamps returns the stamps of the files in a folder, which need not exist, by
-// name.
+// fileStamps returns the stamps of the files in a folder, sorted by name, or no stamps if the
+// folder is missing.
 func fileStamps(storage vfs.FS, dir string) ([]fileStamp, error) {
 	names, err := storage.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -122,7 +121,7 @@ func fileStamps(storage vfs.FS, dir string) ([]fileStamp, error) {
 	return found, nil
 }
 
-// Open opens a file, a table from what is tables.
+// Open opens a file; for a table it returns the handle that is open.
 func (p *Pinned) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
 	if file, ok := p.tables[name]; ok {
 		return sharedFile{file}, nil
@@ -130,7 +129,7 @@ func (p *Pinned) Open(name string, options ...vfs.OpenOption) (vfs.File, error) 
 	return p.FS.Open(name, options...)
 }
 
-// Close gives up the lock and the files.
+// Close closes the tables and releases the lock.
 func (p *Pinned) Close() error {
 	var errs []error
 	for _, file := range p.tables {
@@ -147,11 +146,11 @@ func (p *Pinned) Close() error {
 // Unwrap returns the file system beneath.
 func (p *Pinned) Unwrap() vfs.FS { return p.FS }
 
-// A sharedFile is a use of a table that stays open. Tables are read at offsets
-// alone, so that all uses share one handle.
+// A sharedFile is a table whose handle stays open. Pebble reads tables at offsets, so
+// all uses share the handle.
 type sharedFile struct{ vfs.File }
 
-// Close ends the use.
+// Close does nothing: the Pinned closes the handle.
 func (sharedFile) Close() error { return nil }
 
 // The timing of a reader without a lock.
@@ -160,10 +159,10 @@ const (
 	unsettledPause = 50 * time.Millisecond
 )
 
-// ReadPinned pins a database and calls open, which opens it through the Pinned,
-// and then Release. If no lock keeps writers out and the folder changes during open,
-// ReadPinned closes the value of open and tries again, for a second. The caller closes
-// that value first and then the Pinned.
+// ReadPinned pins a database, calls open to open it through the Pinned, and releases the
+// lock. If no lock excludes writers and the folder changes during open, it closes the
+// value that open returned and retries, for a second. The caller closes the value first
+// and then the Pinned.
 func ReadPinned[T io.Closer](ctx context.Context, storage vfs.FS, lock, dir string, open func(*Pinned) (T, error)) (opened T, p *Pinned, err error) {
 	var none T
 	for range unsettledTries {

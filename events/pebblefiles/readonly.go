@@ -8,9 +8,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// ReadOnly returns a file system through which nothing is changed. A lock is
-// given to everyone: whoever opens a database through it has seen to it that
-// nobody writes.
+// ReadOnly returns a file system that refuses every change with EROFS. Its locks always
+// succeed: the caller makes sure that no process writes.
 func ReadOnly(storage vfs.FS) vfs.FS { return readOnlyFS{storage} }
 
 type readOnlyFS struct{ vfs.FS }
@@ -37,8 +36,8 @@ func (readOnlyFS) MkdirAll(name string, _ fs.FileMode) error { return errReadOnl
 func (readOnlyFS) Lock(string) (io.Closer, error)            { return io.NopCloser(nil), nil }
 func (r readOnlyFS) Unwrap() vfs.FS                          { return r.FS }
 
-// ReportDamages returns a file system that answers each read of what is damaged with
-// the Damage. Files go by their name alone, whatever folder they are in.
+// ReportDamages returns a file system that returns a Damage for a read of damaged bytes
+// of a table. It matches files by name, in any folder.
 func ReportDamages(storage vfs.FS, damages []*Damage) vfs.FS {
 	a := damagedFS{FS: storage, damages: map[string][]*Damage{}}
 	for _, d := range damages {
@@ -64,8 +63,7 @@ func (a damagedFS) Open(name string, options ...vfs.OpenOption) (vfs.File, error
 
 func (a damagedFS) Unwrap() vfs.FS { return a.FS }
 
-// A holed file is one with parts that cannot be read. A table is only ever read
-// at offsets.
+// A damagedFile is a table with damaged bytes. Pebble reads tables with ReadAt alone.
 type damagedFile struct {
 	vfs.File
 	damages []*Damage
@@ -80,5 +78,5 @@ func (h *damagedFile) ReadAt(p []byte, at int64) (int, error) {
 	return h.File.ReadAt(p, at)
 }
 
-// Fd hides the file from whoever would read it past ReadAt.
+// Fd returns no descriptor, so that every read uses ReadAt.
 func (h *damagedFile) Fd() uintptr { return vfs.InvalidFd }

@@ -9,15 +9,15 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Opening a database again writes the records of its logs into tables and begins
-// new logs, so this is the room that it needs besides the size of its logs.
+// The room that reopening a database needs, besides the size of its logs: Pebble writes
+// the records of the logs to tables and starts new logs.
 const (
 	roomBytes = 4 << 20
 	roomFiles = 16
 )
 
-// Exhausted reports whether an error says that the disk is full, a quota is used up
-// or no more files may be opened: that is over once there is room.
+// Exhausted reports whether an error means a full disk, an exceeded quota or too many
+// open files: conditions that end when there is room.
 func Exhausted(err error) bool {
 	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE} {
 		if errors.Is(err, cause) {
@@ -27,15 +27,15 @@ func Exhausted(err error) bool {
 	return false
 }
 
-// The pauses between two looks for room.
+// The first and the longest pause between two checks for room.
 const (
 	firstLook = 20 * time.Millisecond
 	laterLook = 5 * time.Second
 )
 
-// AwaitRoom calls room, with growing pauses, until it returns nil, and then resume,
-// until that returns true. It returns true then, and false as soon as lost or closing
-// is closed.
+// AwaitRoom calls room with exponential backoff until it returns nil, then resume, and
+// repeats both until resume returns true. It returns false as soon as lost or closing is
+// closed.
 func AwaitRoom(lost, closing <-chan struct{}, room func() error, resume func() bool) bool {
 	waits := backoff.NewExponentialBackOff()
 	waits.InitialInterval, waits.MaxInterval = firstLook, laterLook
@@ -53,9 +53,9 @@ func AwaitRoom(lost, closing <-chan struct{}, room func() error, resume func() b
 	}
 }
 
-// Room returns nil if a file system has room to open the database in a folder
-// again: for as many bytes as its logs have, and for some open files. It tries that
-// with a file of the name, which it removes. A kill can leave that file.
+// Room returns nil if a file system has room to reopen the database in a folder: for as
+// many bytes as its logs have, and for some open files. It tests that with a temporary
+// file of the given name, which a kill may leave behind.
 func Room(storage vfs.FS, dir, name string) (err error) {
 	list, err := List(storage, dir)
 	if err != nil {

@@ -15,23 +15,24 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The seal is a file in the database's folder that Pebble does not know:
+// The seal is a file in the folder of a database that Pebble ignores:
 //
 //	settlement-ledger seal, format 2
 //	end NUMBER
 //	file NAME BYTES SUM         one for each file, unless the database was opened since
 //	sum CRC-32C                 over the lines before
 //
-// The SUM is the CRC-32C of the file's bytes or, for a table, of sums that it holds
-// itself; - for a table of which they cannot be read. Format 1 has - for each table.
+// The SUM is the CRC-32C of the file's bytes or, for a table, of sums inside it (see
+// tableSum); it is - for a table whose sums cannot be read. In format 1 it is - for every
+// table.
 const (
 	sealName   = "seal"
 	sealTitle  = "settlement-ledger seal, format 2\n"
 	sealTitle1 = "settlement-ledger seal, format 1\n"
 )
 
-// Seal writes down what lies in the folder of a database that was closed, and
-// a number of the caller's, durably. Nobody has the database open.
+// Seal writes a seal that lists the files of a closed database, with a number of the
+// caller, durably.
 func Seal(storage vfs.FS, dir string, end uint64) error {
 	text, err := sealOf(storage, dir, end)
 	if err != nil {
@@ -43,6 +44,7 @@ func Seal(storage vfs.FS, dir string, end uint64) error {
 	return nil
 }
 
+// sealOf returns the text of the seal of a folder.
 func sealOf(storage vfs.FS, dir string, end uint64) ([]byte, error) {
 	list, err := List(storage, dir)
 	if err != nil {
@@ -68,11 +70,12 @@ func sealEnd(text []byte) []byte {
 	return fmt.Appendf(text, "sum %08x\n", crc32.Checksum(text, castagnoli))
 }
 
-// isSealed reports whether a seal covers a file with a name.
+// isSealed reports whether a seal lists a file with this name.
 func isSealed(name string) bool {
 	return name != "LOCK" && name != sealName && !strings.HasSuffix(name, ".new") && !strings.ContainsAny(name, " \n")
 }
 
+// sumOf returns the sum of a file in a seal.
 func sumOf(storage vfs.FS, dir string, f File) (string, error) {
 	switch f.Kind {
 	case Table:
@@ -89,14 +92,12 @@ func sumOf(storage vfs.FS, dir string, f File) (string, error) {
 	return fmt.Sprintf("%08x", sum.Sum32()), errors.Join(err, file.Close())
 }
 
-// Unseal compares the folder of a database with its seal, so that the database
-// may be opened. It returns the number that Seal was given, below which nothing of
-// the database may end, and 0 where there is no seal. What the seal says of the
-// files is taken away, durably; the number stays until the next Seal, so that it
-// counts however often the process is killed. A folder that is not as it was
-// sealed is an [ErrDamaged] that names the file, and keeps its seal. If a program
-// opened the database since that does not know of seals, only the number counts.
-// A version of the files that is not known is an [ErrNewerVersion].
+// Unseal compares the folder of a database with its seal, before it is opened for
+// writing, and then removes the list of files from the seal, durably. It returns the
+// number of the seal, or 0 without a seal. The number stays until the next Seal, so that
+// it counts after any number of kills. If a file differs, Unseal returns an [ErrDamaged]
+// that names it and keeps the seal. If a program without seals opened the database since,
+// it compares only the number. Files of a newer version are an [ErrNewerVersion].
 func Unseal(storage vfs.FS, dir string) (end uint64, err error) {
 	end, ok, err := compareSeal(storage, dir)
 	if err != nil || !ok {
@@ -105,14 +106,14 @@ func Unseal(storage vfs.FS, dir string) (end uint64, err error) {
 	return end, WriteFile(storage, dir, sealName, sealEnd(sealBegin(end)))
 }
 
-// Intact compares the folder of a database with its seal, as Unseal does, and
-// leaves the seal where it is: for a reader.
+// Intact compares the folder of a database with its seal as Unseal does, and leaves the
+// seal unchanged, for a reader.
 func Intact(storage vfs.FS, dir string) (end uint64, err error) {
 	end, _, err = compareSeal(storage, dir)
 	return end, err
 }
 
-// compareSeal compares a folder with its seal, and reports whether there is one.
+// compareSeal compares a folder with its seal, and reports whether it has one.
 func compareSeal(storage vfs.FS, dir string) (end uint64, ok bool, err error) {
 	if err := CheckVersion(storage, dir); err != nil {
 		return 0, false, err
@@ -138,9 +139,8 @@ func compareSeal(storage vfs.FS, dir string) (end uint64, ok bool, err error) {
 	return end, err == nil, err
 }
 
-// Sealed returns the number in the seal of a database, 0 where there is no seal
-// that can be read, and whether the database was closed in order when it was used
-// last. It changes nothing.
+// Sealed returns the number in the seal of a database, or 0 without a readable seal, and
+// whether the database was closed cleanly after its last use. It changes nothing.
 func Sealed(storage vfs.FS, dir string) (end uint64, closed bool) {
 	text, err := readFile(storage, storage.PathJoin(dir, sealName))
 	if err != nil {
@@ -154,7 +154,7 @@ func Sealed(storage vfs.FS, dir string) (end uint64, closed bool) {
 	return end, err == nil && !outdated(list, lines)
 }
 
-// sealDamages returns what differs from the seal, if there is one.
+// sealDamages returns the files that differ from the seal, if there is a seal.
 func sealDamages(storage vfs.FS, dir string, list []File) ([]*Damage, error) {
 	text, err := readFile(storage, storage.PathJoin(dir, sealName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -167,7 +167,7 @@ func sealDamages(storage vfs.FS, dir string, list []File) ([]*Damage, error) {
 	return damages, err
 }
 
-// compare returns the number in a seal, and the files that are not as it says.
+// compare returns the number in a seal, and the files that differ from it.
 func compare(storage vfs.FS, dir string, list []File, text []byte) (uint64, []*Damage, error) {
 	end, lines, err := parseSeal(text)
 	if err != nil {
@@ -196,7 +196,7 @@ func compare(storage vfs.FS, dir string, list []File, text []byte) (uint64, []*D
 			sum = err.Error()
 		}
 		if f.Kind == Table && (sum == noSum || want.sum == noSum) {
-			continue // a seal of format 1, or a block that cannot be read, which its reader finds
+			continue // a seal of format 1, or an unreadable block, which its reader reports
 		}
 		if sum != want.sum && !(f.Kind == Table && hasDamagedBlock(storage, dir, f)) {
 			damages = append(damages, &Damage{f.Name, -1, 0, "it is not as it was when the store was closed: its sum is " + sum + ", not " + want.sum})
@@ -205,15 +205,15 @@ func compare(storage vfs.FS, dir string, list []File, text []byte) (uint64, []*D
 	return end, damages, nil
 }
 
-// hasDamagedBlock reports whether blocks of a table do not match their sums. Such a table
-// is the one that was sealed: whoever reads those blocks is told, and can read the
-// others.
+// hasDamagedBlock reports whether a block of a table does not match its sum. Then the
+// table is the sealed one with damaged blocks: their readers get errors, and the other
+// blocks can be read.
 func hasDamagedBlock(storage vfs.FS, dir string, f File) bool {
 	return len(checkTable(context.Background(), storage, storage.PathJoin(dir, f.Name), f)) > 0
 }
 
-// outdated reports whether the database was opened since it was sealed: the seal
-// names no file or, if the program knows no seals, Pebble wrote another manifest.
+// outdated reports whether the database was opened after it was sealed: the seal lists
+// no files or, if a program without seals opened it, there is a newer manifest.
 func outdated(list []File, lines []sealLine) bool {
 	if len(lines) == 0 {
 		return true
@@ -225,7 +225,7 @@ func outdated(list []File, lines []sealLine) bool {
 	return slices.ContainsFunc(list, func(f File) bool { return manifestNumber(f.Name) > last })
 }
 
-// manifestNumber returns the number of a manifest, and 0 for any other file.
+// manifestNumber returns the number of a manifest, or 0 for any other file.
 func manifestNumber(name string) uint64 {
 	digits, _ := strings.CutPrefix(name, "MANIFEST-")
 	number, err := strconv.ParseUint(digits, 10, 64)
@@ -235,13 +235,14 @@ func manifestNumber(name string) uint64 {
 	return number
 }
 
-// A sealLine is what a seal says of a file.
+// A sealLine is the line of a seal about one file.
 type sealLine struct {
 	name  string
 	bytes int64
 	sum   string
 }
 
+// parseSeal parses a seal. A malformed one is a Damage.
 func parseSeal(text []byte) (end uint64, lines []sealLine, err error) {
 	bad := func(why string) (uint64, []sealLine, error) {
 		return 0, nil, &Damage{File: sealName, Offset: -1, Why: why}
@@ -275,7 +276,8 @@ func parseSeal(text []byte) (end uint64, lines []sealLine, err error) {
 	return end, lines, nil
 }
 
-// Put writes a file in a folder, whole and durable, in place of what was there.
+// WriteFile writes a file atomically and durably, and replaces an existing one. It uses
+// a temporary file with the suffix .new.
 func WriteFile(storage vfs.FS, dir, name string, content []byte) error {
 	path := storage.PathJoin(dir, name)
 	file, err := storage.Create(path+".new", vfs.WriteCategoryUnspecified)

@@ -6,13 +6,12 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Snapshot makes the folder dir, in one that is there, and in it a copy of an
-// open database as it is now, with all that was written to it durable. Files
-// that stay as they are are linked where the file system can. Where it cannot
-// write, there is an error and no folder, or the beginning of one.
+// Snapshot creates the folder dir, whose parent exists, with a copy of an open database,
+// and makes all data of the copy durable. It links immutable files if the file system
+// can. If it fails, the folder is missing or incomplete.
 func Snapshot(db *pebble.DB, dir string) (err error) {
-	// Pebble panics where it cannot make durable which manifest is the copy's. It
-	// holds no lock there.
+	// Pebble panics if it cannot make the manifest of the copy durable. It holds no
+	// lock then.
 	defer func() {
 		if cause := recover(); cause != nil {
 			broken, ok := cause.(error)

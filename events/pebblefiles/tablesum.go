@@ -14,17 +14,16 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// noSum stands in a seal for a table whose sum is not known.
+// noSum is the sum in a seal of a table whose sum is unknown.
 const noSum = "-"
 
-// summedBlocks is how many blocks of records a table's sum covers at most.
+// summedBlocks bounds the blocks of records that the sum of a table covers.
 const summedBlocks = 16
 
-// tableSum returns a CRC-32C by which a table is told from another one of the same
-// name and length, without reading it: over the trailers, which hold sums, of its
-// first and its last block of records and of some between them, spread evenly, and
-// of the blocks behind the records. It returns noSum for a table that cannot be
-// read there.
+// tableSum returns a CRC-32C that distinguishes a table from others of its name and
+// length, without reading all of it: over the trailers, which hold sums, of its first and
+// last block of records, of some blocks between them, and of the blocks after the
+// records. It returns noSum if these cannot be read.
 func tableSum(storage vfs.FS, path string) string {
 	ctx := context.Background()
 	readable, reader, err := openTable(ctx, storage, path)
@@ -58,7 +57,7 @@ func tableSum(storage vfs.FS, path string) string {
 	return fmt.Sprintf("%08x", sum)
 }
 
-// openTable opens a table to read its blocks.
+// openTable opens a table for reading its blocks. The caller closes the reader.
 func openTable(ctx context.Context, storage vfs.FS, path string) (objstorage.Readable, *sstable.Reader, error) {
 	file, err := storage.Open(path)
 	if err != nil {

@@ -9,15 +9,15 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A Tear is a place in a log or in a manifest behind which Pebble reads nothing,
-// and which is not its end: whole records lie behind it, or it is a record in
-// which one bit is flipped. Pebble takes it for the end that a power cut left.
+// A Tear is a position in a log or a manifest after which Pebble reads nothing although
+// the file goes on: whole records follow, or the record there has one flipped bit. Pebble
+// treats it as the end that a power cut left.
 type Tear struct {
 	File    string
-	Offset  int64    // of the first byte that cannot be read
-	Certain bool     // the file was damaged: no power cut leaves this
+	Offset  int64    // of the first unreadable byte
+	Certain bool     // the file is damaged: a power cut cannot cause this
 	Before  [][]byte // the records before it
-	Behind  [][]byte // the whole records behind it
+	Behind  [][]byte // the whole records after it
 	why     string
 }
 
@@ -30,8 +30,8 @@ func (t *Tear) Damage() *Damage {
 	return &Damage{File: t.File, Offset: t.Offset, Why: why}
 }
 
-// findTear reads a log or a manifest as Pebble does, to where Pebble stops, and
-// looks behind that. It returns nil where nothing of it can be damaged.
+// findTear reads a log or a manifest to the position where Pebble stops, and searches
+// the bytes after it. It returns nil if no damage is possible.
 func findTear(name string, f chunkFile) *Tear {
 	t := &Tear{File: name}
 	var at int
@@ -48,11 +48,11 @@ func findTear(name string, f chunkFile) *Tear {
 	return nil
 }
 
-// readRecords returns the offset at which Pebble stops reading, the records before
-// it, and what is there.
+// readRecords returns the offset at which Pebble stops reading, the records before it,
+// and the reason.
 func (f chunkFile) readRecords() (at int, records [][]byte, why string) {
 	var open assembler
-	begun := 0 // where the record begins that is open
+	begun := 0 // offset of the incomplete record
 	for at < len(f.data) {
 		rest := f.data[at:f.blockEnd(at)]
 		if len(rest) < chunkHeader {
@@ -84,8 +84,8 @@ func (f chunkFile) readRecords() (at int, records [][]byte, why string) {
 	return at, records, "it cannot be read further"
 }
 
-// searchBehind looks behind the tear for chunks of this file, from wherever one may
-// begin: the damage may hide how long a chunk is.
+// searchBehind searches the bytes after the tear for chunks of this file, at every
+// offset, because the damage may hide the length of a chunk.
 func (f chunkFile) searchBehind(t *Tear) {
 	var open assembler
 	next := int(t.Offset) + 1
@@ -112,20 +112,19 @@ func (f chunkFile) searchBehind(t *Tear) {
 	}
 }
 
-// gap reports whether nothing but the padding of a block lies between two
-// offsets.
+// gap reports whether only the padding of a block is between two offsets.
 func (f chunkFile) gap(from, to int) bool {
 	rest := f.data[from:to]
 	return to%blockLen == 0 && len(rest) < syncedHeader && (len(rest) < chunkHeader || padding(rest))
 }
 
-// An assembler is a record of which the first chunks were read.
+// An assembler joins the chunks of a record.
 type assembler struct {
-	parts []byte // nil: none was
+	parts []byte // chunks so far; nil: no record has begun
 }
 
-// add adds a chunk, and returns the record if it is whole with it. A chunk that
-// does not follow the one before is left out, as Pebble does.
+// add adds a chunk and returns the record if it is complete. It ignores a chunk that
+// does not continue the record, as Pebble does.
 func (r *assembler) add(c chunk) []byte {
 	switch {
 	case c.kind == fullChunk:
@@ -144,8 +143,7 @@ func (r *assembler) add(c chunk) []byte {
 	return nil
 }
 
-// tearInFile reads a log or a manifest and returns its Tear, or nil. A file that is
-// neither has none.
+// tearInFile returns the Tear in a log or a manifest, or nil. Other files have no tears.
 func tearInFile(storage vfs.FS, path string) (*Tear, error) {
 	name := storage.PathBase(path)
 	f := chunkFile{manifest: KindOf(name) == Manifest}
@@ -163,24 +161,25 @@ func tearInFile(storage vfs.FS, path string) (*Tear, error) {
 	return findTear(name, f), nil
 }
 
-// A Replay is a file system to open a database with. It looks into each log and
-// manifest that Pebble reads for that, before Pebble does.
+// A Replay is a file system that checks each log and manifest for a Tear before Pebble
+// reads it to open a database.
 type Replay struct {
 	vfs.FS
 	judge func(*Tear) error
 	done  atomic.Bool
 }
 
-// NewReplay returns a Replay over a file system. For each [Tear] it calls judge;
-// an error that judge returns ends the opening, before anything was changed.
+// NewReplay returns a Replay over a file system. It calls judge for each [Tear]; an error
+// of judge fails the opening before it changes a file.
 func NewReplay(storage vfs.FS, judge func(*Tear) error) *Replay {
 	return &Replay{FS: storage, judge: judge}
 }
 
-// Done says that the database is open.
+// Done ends the checks, because the database is open.
 func (r *Replay) Done() { r.done.Store(true) }
 
-// Open is the file system's. It returns what judge did.
+// Open opens a file. Before Done it checks a log or a manifest first, and returns the
+// error of judge.
 func (r *Replay) Open(name string, options ...vfs.OpenOption) (vfs.File, error) {
 	if !r.done.Load() {
 		if err := r.inspect(name); err != nil {
@@ -190,13 +189,14 @@ func (r *Replay) Open(name string, options ...vfs.OpenOption) (vfs.File, error) 
 	return r.FS.Open(name, options...)
 }
 
+// inspect calls judge if a file has a Tear.
 func (r *Replay) inspect(name string) error {
 	tear, err := tearInFile(r.FS, name)
 	if err != nil || tear == nil {
-		return nil // what cannot be read, Pebble finds as well
+		return nil // Pebble reports an unreadable file itself
 	}
 	return r.judge(tear)
 }
 
-// Unwrap returns the file system beneath.
+// Unwrap returns the file system below.
 func (r *Replay) Unwrap() vfs.FS { return r.FS }

@@ -10,23 +10,23 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// FormatVersion is the version of Pebble's files that databases are made with, and
-// that older ones are raised to when they are opened to write. A program that knows
-// only an older one cannot open them then. It changes on purpose alone, and not
-// because another release of Pebble knows a newer one: the tests name its number.
+// FormatVersion is the version of Pebble's files in new databases, to which an older
+// database is raised when it is opened for writing. A program that supports only an older
+// version cannot open it afterwards. It is fixed here, and does not follow the newest
+// version of a Pebble release: a test names its number.
 const FormatVersion = pebble.FormatValueSeparation
 
-// ErrNewerVersion says that a database has a newer version of Pebble's files than
+// ErrNewerVersion means that the version of a database's files is newer than
 // FormatVersion.
 var ErrNewerVersion = errors.New("database has a newer format")
 
-// versionMarker is what the name of the empty file begins with that says the
-// version: marker.format-version.COUNTER.VERSION. The highest counter is right.
+// versionMarker is the prefix of the empty file whose name holds the version:
+// marker.format-version.COUNTER.VERSION. The highest counter is in effect.
 const versionMarker = "marker.format-version."
 
 // CheckVersion returns an ErrNewerVersion, with both numbers, if the version of a
-// database's files is newer than FormatVersion. One that does not say its version is
-// left to Pebble.
+// database's files is newer than FormatVersion. It returns nil for a database without a
+// version, which Pebble judges.
 func CheckVersion(storage vfs.FS, dir string) error {
 	names, err := storage.List(dir)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package filestest says what lies at an offset of a database's file, for tests
-// that damage one and count by place what came of it.
+// Package filestest describes positions in the files of a database, for tests that damage
+// a file and count the outcomes by position.
 package filestest
 
 import (
@@ -18,12 +18,12 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// LastRecord ends the place of what belongs to the last record of a log. A flip there
-// cannot be told from a write that a power cut tore, by those that lie behind it.
+// LastRecord is the suffix of the description of bytes of the last record of a log, which
+// a power cut may have torn: a flipped bit there is indistinguishable from that.
 const LastRecord = " of the last record"
 
-// Describe returns what a file is and what lies at an offset of its content: for a
-// log or a manifest the part of a chunk, for a table the part of a block.
+// Describe returns the kind of a file and the part of it at an offset: of a chunk in a log
+// or a manifest, of a block in a table.
 func Describe(name string, content []byte, at int) string {
 	base := path.Base(name)
 	switch kind := pebblefiles.KindOf(base); kind {
@@ -50,6 +50,7 @@ const (
 	lastChunk = 0
 )
 
+// inLog describes an offset in a log or a manifest.
 func inLog(base string, content []byte, at int) string {
 	header, number := 7, uint64(0)
 	if pebblefiles.KindOf(base) == pebblefiles.Log {
@@ -92,6 +93,7 @@ func inLog(base string, content []byte, at int) string {
 	return place
 }
 
+// inTable describes an offset in a table.
 func inTable(content []byte, at int) string {
 	storage := vfs.NewMem()
 	file, err := storage.Create("table", vfs.WriteCategoryUnspecified)
