@@ -187,8 +187,8 @@ func TestAppendThatIsTooLargeIsNotSent(t *testing.T) {
 	}
 }
 
-// The limit of the server can be below the store's. The client hides the answer
-// of the server if it comes while records are still being sent.
+// An append over the limit of the server is refused. The client hides the response if
+// it arrives while it still sends records.
 func TestAppendOverTheLimitOfTheServerIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -245,7 +245,7 @@ func loops(ctx context.Context, s *eventstoredb.Store) map[string]func(func(even
 	}
 }
 
-// A node that is not the leader names the leader, and the client goes there.
+// The store follows a node that names another node as the leader.
 func TestCallsGoToTheLeader(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -294,7 +294,8 @@ func TestContextThatEndsIsObeyedWhileTheServerIsSilent(t *testing.T) {
 	}
 }
 
-// Somebody else writes between two tries of an append.
+// An append conflicts if another program appended between two of its tries, and
+// succeeds if its first try was stored.
 func TestAppendTellsWhoCameBetweenItsTries(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -343,8 +344,8 @@ func TestAppendTellsWhoCameBetweenItsTries(t *testing.T) {
 	holds(t, s, "between-1", one, theirs, ours, behind[0], behind[1])
 }
 
-// The limit is of what a server counts: data, metadata, and two for each
-// UTF-16 unit of the type.
+// The limit counts bytes as the server does: data, metadata, and two for each UTF-16
+// unit of the type.
 func TestSizesAreCountedAsTheServerCounts(t *testing.T) {
 	t.Parallel()
 	const limit = 2000
@@ -389,7 +390,7 @@ func TestSizesAreCountedAsTheServerCounts(t *testing.T) {
 	}
 }
 
-// What fits into one message of the protocol is kept, and read back.
+// A record that fits into one protocol message is stored and read back.
 func TestRecordOfSixteenMegabytesIsKept(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -415,7 +416,7 @@ func TestRecordOfSixteenMegabytesIsKept(t *testing.T) {
 	}
 }
 
-// Where nobody leads, an append was not made, and need not be waited for.
+// An append to a cluster without a leader was not stored and returns ErrUnreachable.
 func TestAppendThatNoLeaderTakesIsUnreachable(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(m *faultProxy) fault{

@@ -29,8 +29,9 @@ import (
 // bareVariable names, in a process of its own, the fault to show.
 const bareVariable = "LEDGER_TEST_BARE"
 
-// bareScenarios are what a process of its own does with the bare client. Each writes
-// what it saw, and reads a line before it asks for something of the test.
+// bareScenarios are the scenarios of the official client that run in a process of
+// their own. Each writes its result as the last line, and waits for a line before it
+// continues a request to the test.
 var bareScenarios = map[string]func(address string) string{
 	"hang":      bareFirstCallsHang,
 	"panic":     bareCloseDuringCallsPanics,
@@ -46,8 +47,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runBare runs one of bares in a process of its own and returns what it wrote. A
-// line "restart" is done and answered.
+// runBare runs a scenario in a process of its own and returns its last line. It calls
+// restart for each line "restart" and answers it.
 func runBare(t *testing.T, name, address string, restart func()) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")
@@ -78,7 +79,7 @@ func runBare(t *testing.T, name, address string, restart func()) string {
 	return last
 }
 
-// bareClient is the official client with its logs thrown away.
+// bareClient is the official client without a logger.
 func bareClient(address string, attempts int) *esdb.Client {
 	config, err := esdb.ParseConnectionString("esdb://" + address + "?tls=false")
 	if err != nil {
@@ -102,7 +103,7 @@ func bareEvent(n int) esdb.EventData {
 	return esdb.EventData{EventType: "Kind", ContentType: esdb.ContentTypeJson, Data: bytes.Repeat([]byte("1"), n)}
 }
 
-// unusedAddress returns an address at which nobody listens.
+// unusedAddress returns an address without a listener.
 func unusedAddress(t *testing.T) string {
 	t.Helper()
 	at, err := net.Listen("tcp", "127.0.0.1:0")
@@ -113,7 +114,7 @@ func unusedAddress(t *testing.T) string {
 	return at.Addr().String()
 }
 
-// Fault 1: a context is not obeyed while a node is looked for.
+// Fault 1: the client ignores the end of a context while it looks for a node.
 func TestFaultContextIsNotObeyedDuringDiscovery(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -149,7 +150,7 @@ func TestFaultContextIsNotObeyedDuringDiscovery(t *testing.T) {
 	<-shown
 }
 
-// Fault 2: a client whose first discovery failed is dead for ever.
+// Fault 2: a client whose first search for a node failed never works again.
 func TestFaultFailedDiscoveryKillsTheClient(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -185,7 +186,7 @@ func TestFaultFailedDiscoveryKillsTheClient(t *testing.T) {
 	holds(t, d.open(), "mine-1", r)
 }
 
-// Fault 3: of several first calls, all but one hang when there is no server.
+// Fault 3: of several first calls without a server, all but one block forever.
 func TestFaultFirstCallsHangTogether(t *testing.T) {
 	t.Parallel()
 	if got := runBare(t, "hang", unusedAddress(t), nil); got != "hang" {
@@ -238,7 +239,7 @@ func stacks() string {
 	return string(b[:runtime.Stack(b, true)])
 }
 
-// Fault 4: closing a client while calls fail panics.
+// Fault 4: closing a client during failing calls panics.
 func TestFaultCloseDuringCallsPanics(t *testing.T) {
 	t.Parallel()
 	if got := runBare(t, "panic", unusedAddress(t), nil); got != "send on closed channel" {
@@ -308,7 +309,7 @@ func bareCloseDuringCallsPanics(address string) string {
 	return "none"
 }
 
-// Fault 5: each restart of the server leaves a connection behind.
+// Fault 5: each restart of the server leaks a connection.
 func TestFaultRestartsLeakConnections(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -354,7 +355,7 @@ func bareRestartsLeak(address string) string {
 	return fmt.Sprintf("%d connections are left", left)
 }
 
-// Fault 6: that a call requires the leader never reaches the server.
+// Fault 6: the client does not send the requirement of the leader.
 func TestFaultLeaderIsNotRequired(t *testing.T) {
 	t.Parallel()
 	m, s := openBehindProxy(t, "")
@@ -399,7 +400,7 @@ func TestFaultLeaderIsNotRequired(t *testing.T) {
 	}
 }
 
-// Fault 7: what a server says of an append that is too large is lost.
+// Fault 7: the client loses the status of an append that is too large.
 func TestFaultStatusOfALargeAppendIsLost(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -423,8 +424,7 @@ func TestFaultStatusOfALargeAppendIsLost(t *testing.T) {
 	// TestAppendThatIsTooLargeIsNotSent, TestAppendOverTheLimitOfTheServerIsRefused
 }
 
-// A read that is not closed holds its connection; a loop that is left holds
-// nothing.
+// A read that is not closed leaks its stream; a loop that the body left does not.
 func TestFaultAbandonedReadsLeak(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -456,8 +456,8 @@ func bareAbandonedReadsLeak(address string) string {
 	return fmt.Sprintf("%d reads are left", strings.Count(stacks(), "created by google.golang.org/grpc.newClientStreamWithParams")-before)
 }
 
-// The client panics at an answer that it does not know.
-// TestPanicOfTheClientIsAnError shows the store.
+// The client panics at an unknown response. TestPanicOfTheClientIsAnError tests the
+// store.
 func TestFaultClientPanicsAtWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()
 	at := &stubServer{version: "24.10.5", onRead: func(_ *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
@@ -489,8 +489,8 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// The guard retires a client when it logs that its connection is gone, which
-// it does before it begins to look for another.
+// The client logs a lost connection before it begins to look for another node. The
+// connector retires the client at that message.
 func TestClientLogsAnErrorBeforeItLooksForANode(t *testing.T) {
 	t.Parallel()
 	m := newFaultProxy(t, newDatabase(t).address)

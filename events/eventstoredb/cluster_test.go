@@ -24,9 +24,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A cluster is several nodes before one database, of which one leads. The
-// others answer a call that requires the leader with the leader's address. A
-// node that is down answers nothing but that it is.
+// A cluster is several proxies in front of one database, one of which is the leader.
+// The others answer a call that requires the leader with its address. A node that is
+// down answers every call with Unavailable.
 type cluster struct {
 	*database
 	nodes []*faultProxy
@@ -34,10 +34,10 @@ type cluster struct {
 		sync.Mutex
 		leader int
 		down   []bool
-		old    []bool        // which have a version that loses places
-		term   chan struct{} // closed when the leader ends
-		unled  int           // calls that did not require the leader
-		astray int           // calls that did, at another node
+		old    []bool        // nodes with a version that loses positions
+		term   chan struct{} // closed when the leader changes
+		unled  int           // calls without the requirement of the leader
+		astray int           // calls with it, at a node that is not the leader
 	}
 }
 
@@ -46,7 +46,7 @@ const (
 	featuresMethod = "/event_store.client.server_features.ServerFeatures/GetSupportedMethods"
 )
 
-// newCluster starts a cluster of three, which ends with the test.
+// newCluster starts a cluster of three nodes, which ends with the test.
 func newCluster(t testing.TB) *cluster {
 	t.Helper()
 	c := &cluster{database: newDatabase(t)}
@@ -59,7 +59,7 @@ func newCluster(t testing.TB) *cluster {
 	return c
 }
 
-// url names all nodes, or only some of them.
+// url returns a connection string with some of the nodes, or all.
 func (c *cluster) url(nodes ...int) string {
 	if len(nodes) == 0 {
 		nodes = []int{0, 1, 2}
@@ -103,7 +103,8 @@ func (c *cluster) fate(node int, h proxiedCall) fault {
 	}}
 }
 
-// notLeader is the answer of a node that is not the leader, and says who is.
+// notLeader is the response of a node that is not the leader, with the address of the
+// leader.
 func notLeader(leader string) fault {
 	host, port, _ := strings.Cut(leader, ":")
 	return fault{
@@ -133,8 +134,8 @@ func (c *cluster) gossipLocked() []byte {
 	return b
 }
 
-// lead has a node lead. Calls on the one before end, some of them after the
-// database has taken what they bring.
+// lead makes a node the leader. Calls on the old leader end, some of them after the
+// database stored their records.
 func (c *cluster) lead(node int, down ...bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,8 +145,8 @@ func (c *cluster) lead(node int, down ...bool) {
 	c.mu.term = make(chan struct{})
 }
 
-// moveLeaderAtRandom has the leader move at random, and nodes be away, until the test
-// ends.
+// moveLeaderAtRandom changes the leader and the nodes that are down at random until
+// the test ends.
 func (c *cluster) moveLeaderAtRandom() {
 	c.config.RetryTimeout = faultRetryTimeout
 	injectAtRandom(c.t, func(func(time.Duration) bool) { c.lead(rand.N(3), rand.N(4) == 0, rand.N(4) == 0, rand.N(4) == 0) })
@@ -169,8 +170,8 @@ func TestEveryLawHoldsWhileTheLeaderMoves(t *testing.T) {
 	})
 }
 
-// However a store is told of a cluster, it finds the leader, and finds it
-// again when another leads.
+// A store finds the leader from each of its connection strings, and finds a new
+// leader.
 func TestLeaderIsFoundFromAnyNode(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -202,10 +203,9 @@ func TestLeaderIsFoundFromAnyNode(t *testing.T) {
 	}
 }
 
-// Whoever knows the nodes asks them who leads, whatever is preferred; and who
-// prefers another node is told once that all calls go to the leader. Who knows
-// only a node that does not lead is sent to the leader once, and not with each
-// call.
+// With the addresses of all nodes, a store asks them for the leader, for every node
+// preference; a preference for another node is logged once. With the address of one
+// follower, a store is sent to the leader once, and not with every call.
 func TestLeaderIsAskedForFirst(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -238,8 +238,8 @@ func TestLeaderIsAskedForFirst(t *testing.T) {
 	}
 }
 
-// A node names a leader that is dead, and dies itself. The client gives up for
-// ever then, and leaves those waiting who asked it for a connection.
+// No call blocks if a node names a dead leader and then dies: the client then ends and
+// never answers the calls that request its connection.
 func TestDeadLeaderThatIsNamedHangsNoCall(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -287,8 +287,8 @@ func TestDeadLeaderThatIsNamedHangsNoCall(t *testing.T) {
 	}
 }
 
-// A call that waits for the client to go to a leader that says nothing, and
-// then to find another node, was not made when there is none.
+// An append is not stored and returns ErrUnreachable if the client waits for a leader
+// that does not answer and then finds no other node.
 func TestAppendWhoseClientFindsNoNodeIsUnreachable(t *testing.T) {
 	t.Parallel()
 	m := newFaultProxy(t, newDatabase(t).address)
@@ -320,8 +320,8 @@ func TestAppendWhoseClientFindsNoNodeIsUnreachable(t *testing.T) {
 	}
 }
 
-// In a cluster that is upgraded node by node, the leader can be older than the
-// node that was found first.
+// During an upgrade, the leader can have an older version than the node that the store
+// found first: the append returns ErrTooOld.
 func TestLeaderThatIsTooOldIsRefused(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -345,8 +345,8 @@ func TestLeaderThatIsTooOldIsRefused(t *testing.T) {
 	}
 }
 
-// A store that is closed while its servers are away, and however its calls
-// stand, leaves nothing behind.
+// A closed store leaves no goroutine, descriptor or connection, whatever its calls and
+// servers were doing.
 func TestNothingIsLeftBehind(t *testing.T) {
 	d := newDatabase(t)
 	mint := newMint()

@@ -142,7 +142,7 @@ func TestServerThatDoesNotAnswerIsUnreachable(t *testing.T) {
 	}
 }
 
-// newSilentServer returns an address at which somebody listens and nobody answers.
+// newSilentServer returns an address that accepts connections and sends no byte.
 func newSilentServer(t testing.TB) string {
 	t.Helper()
 	at, err := net.Listen("tcp", "127.0.0.1:0")
@@ -197,7 +197,7 @@ func TestCredentialsAreCheckedAndNeverTold(t *testing.T) {
 	}
 }
 
-// A secureDatabase takes TLS and users alone.
+// A secureDatabase requires TLS and a user.
 type secureDatabase struct {
 	*database
 	authority string // the file of its certificate
@@ -220,8 +220,8 @@ func newSecureDatabase(t testing.TB) *secureDatabase {
 	return &secureDatabase{d, file}
 }
 
-// newCertificate returns a certificate for the loopback address, and the file
-// that vouches for it.
+// newCertificate returns a certificate for the loopback address, and the file of its
+// authority.
 func newCertificate(t testing.TB) (tls.Certificate, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -256,8 +256,8 @@ func TestOpenObeysItsContext(t *testing.T) {
 	}
 }
 
-// A password is told to nobody but the server, whatever goes wrong and however
-// it was written.
+// No error text and no log message contains a password, for every connection string
+// with one.
 func TestPasswordIsNeverTold(t *testing.T) {
 	t.Parallel()
 	d, plain := newSecureDatabase(t), newDatabase(t)

@@ -19,8 +19,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 )
 
-// A database is an embedded store served at an address that stays the same,
-// and what opens it from there.
+// A database is an embedded store behind a server at a constant address.
 type database struct {
 	t       testing.TB
 	address string
@@ -49,7 +48,7 @@ func newDatabase(t testing.TB) *database {
 
 func (d *database) url() string { return "esdb://" + d.address + "?tls=false" }
 
-// serve opens the store, if it is not, and serves it.
+// serve opens the store if it is closed, and serves it.
 func (d *database) serve(at net.Listener) {
 	d.t.Helper()
 	if d.store == nil {
@@ -71,8 +70,8 @@ func (d *database) serve(at net.Listener) {
 	})
 }
 
-// listen takes the address of the database again. A connection that leaves
-// it may hold it for a moment.
+// listen listens at the address of the database again. A closing connection may hold
+// the address for a short time.
 func (d *database) listen() net.Listener {
 	d.t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; {
@@ -124,7 +123,7 @@ func (d *database) restart() {
 	d.serve(d.listen())
 }
 
-// cutPower stops the server as a power cut does.
+// cutPower stops the server and loses what was not synced.
 func (d *database) cutPower() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -141,14 +140,14 @@ func (d *database) restartAtRandom() {
 	injectAtRandom(d.t, func(func(time.Duration) bool) { d.restart() })
 }
 
-// faultRetryTimeout is the patience of stores whose servers have faults all the time:
-// on a busy machine a call may need many of the pauses between two faults.
+// faultRetryTimeout is the retry timeout of stores under constant faults: on a busy
+// machine a call may need many of the pauses between two faults.
 const faultRetryTimeout = time.Minute
 
-// injectAtRandom does something again and again until the test ends. It gives it a
-// pause that is false when the test has. Between two times it is mostly some ten
-// milliseconds, and now and then a second; and the longer it goes on, the longer
-// it is, so that the slowest machine gets on between two.
+// injectAtRandom calls do again and again until the test ends. pause returns false
+// when the test has ended. The delay between two calls is mostly some ten milliseconds
+// and sometimes a second, and grows with the number of calls, so that the slowest
+// machine makes progress between two faults.
 func injectAtRandom(t testing.TB, do func(pause func(time.Duration) bool)) {
 	done := make(chan struct{})
 	pause := func(d time.Duration) bool {
@@ -184,7 +183,7 @@ func (d *database) open() *eventstoredb.Store {
 	return s
 }
 
-// harness is a harness of the adapter over the database.
+// harness returns a harness of the adapter over the database.
 func (d *database) harness() eventstest.Harness {
 	return eventstest.Harness{
 		Open: func(ctx context.Context) (events.Store, error) { return eventstoredb.Open(ctx, d.url(), d.config) },
@@ -198,7 +197,7 @@ func (d *database) harness() eventstest.Harness {
 	}
 }
 
-// addForeignStreams fills the database with what is not in its namespace.
+// addForeignStreams adds streams outside of the namespace.
 func (d *database) addForeignStreams() {
 	mint := newMint()
 	for i := range 40 {

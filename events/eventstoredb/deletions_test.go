@@ -11,7 +11,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
 )
 
-// A tombstone stands in the stream that it deletes and is no record of it.
+// A tombstone is in the stream that it deletes and is not a record of it.
 func TestATombstoneIsNoRecord(t *testing.T) {
 	t.Parallel()
 	s := (&stubServer{onRead: respondWith(recordedEvent("session-1", "Kind", "", 0, 10), recordedEvent("session-1", "$streamDeleted", "", 1<<63-1, 20))}).open(t)
@@ -30,8 +30,8 @@ func TestATombstoneIsNoRecord(t *testing.T) {
 	}
 }
 
-// The last event by which somebody hid or deleted records of a stream is found, in
-// the namespace of the ledger alone, and what was taken back is said to be.
+// Deletions returns the last event that hid or deleted records of each stream, within
+// the namespace, and whether a later one removed the limit.
 func TestInterferencesAreFound(t *testing.T) {
 	t.Parallel()
 	set := func(stream, metadata string, at uint64) *streams.ReadResp {

@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A faultProxy stands between a client and a server. It passes on what they send,
-// byte for byte, but for what a test has it do.
+// A faultProxy forwards calls between a client and a server unchanged, except for
+// injected faults.
 type faultProxy struct {
 	address string
 	mu      struct {
@@ -29,26 +29,26 @@ type faultProxy struct {
 	}
 }
 
-// A proxiedCall is a call that came to a meddler.
+// A proxiedCall is a call that a faultProxy received.
 type proxiedCall struct {
 	method string
-	n      int // how many of this method there were before
+	n      int // number of earlier calls of the method
 	header metadata.MD
 }
 
-// A fault is what becomes of a call. The zero fate is to be passed on.
+// A fault is the treatment of a call. The zero fault forwards it.
 type fault struct {
-	refuse       error       // the server is not asked, and this is the answer
-	loseResponse error       // the server is asked, and this is the answer
-	noResponse   bool        // the server is asked, and there is no answer
-	trailer      metadata.MD // that comes with an error
-	respond      []byte      // the server is not asked, and this is the answer
+	refuse       error       // respond with this error without the server
+	loseResponse error       // forward the call and respond with this error
+	noResponse   bool        // forward the call and do not respond
+	trailer      metadata.MD // of the error
+	respond      []byte      // respond with this message without the server
 
-	endWhen <-chan struct{} // if it is closed before the call has ended, the call ends
-	endWith func() fault    // with the error of this
+	endWhen <-chan struct{} // ends the call when it is closed,
+	endWith func() fault    // with the error of this fault
 }
 
-// newFaultProxy starts a meddler before a server, which ends with the test.
+// newFaultProxy starts a proxy in front of a server, which ends with the test.
 func newFaultProxy(t testing.TB, server string) *faultProxy {
 	t.Helper()
 	at, err := net.Listen("tcp", "127.0.0.1:0")
@@ -72,7 +72,8 @@ func newFaultProxy(t testing.TB, server string) *faultProxy {
 
 func (m *faultProxy) url() string { return "esdb://" + m.address + "?tls=false" }
 
-// inject has f say what becomes of the calls that follow.
+// inject sets the function that decides the fault of each later call, and forgets the
+// earlier calls.
 func (m *faultProxy) inject(f func(proxiedCall) fault) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -80,7 +81,7 @@ func (m *faultProxy) inject(f func(proxiedCall) fault) {
 	m.mu.seen = nil
 }
 
-// calls returns what was heard since decide.
+// calls returns the calls of a method since inject.
 func (m *faultProxy) calls(method string) (found []proxiedCall) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -179,7 +180,7 @@ func (m *faultProxy) handle(from grpc.ServerStream, to *grpc.ClientConn) error {
 	return f.loseResponse
 }
 
-// bytesCodec is a codec of bytes as they are.
+// A bytesCodec passes messages through as bytes.
 type bytesCodec struct{}
 
 func (bytesCodec) Name() string                  { return "proto" }
@@ -189,7 +190,7 @@ func (bytesCodec) Unmarshal(data []byte, v any) error {
 	return nil
 }
 
-// firstCalls has a fate befall the first n calls of a method.
+// firstCalls injects a fault into the first n calls of a method.
 func firstCalls(method string, n int, f fault) func(proxiedCall) fault {
 	return func(h proxiedCall) fault {
 		if h.method == method && h.n < n {

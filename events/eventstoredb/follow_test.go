@@ -12,8 +12,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// appendMixedRecords appends records of several kinds and categories, also beside the
-// namespace.
+// appendMixedRecords appends records of several kinds and categories, inside and
+// outside of the namespace.
 func appendMixedRecords(t *testing.T, d *database) {
 	t.Helper()
 	mint := newMint()
@@ -36,11 +36,11 @@ func appendMixedRecords(t *testing.T, d *database) {
 	}
 }
 
-// namespaces are those of the ledgers that are queried: one, or in a long test
-// also the whole database.
+// namespaces returns the namespaces to query: one and, in a long test, also the whole
+// database.
 func namespaces() []string { return []string{"acme.", ""}[:repeats(1, 2)] }
 
-// filters has filters that let some records through.
+// filters returns filters that pass some of the records.
 func filters() map[string]events.Filter {
 	return map[string]events.Filter{
 		"all":                   {},
@@ -101,7 +101,7 @@ func TestQueriesYieldWhatReadingAndPassingOverYields(t *testing.T) {
 	}
 }
 
-// inQuery reports whether a query asks for an entry.
+// inQuery reports whether a query selects an entry.
 func inQuery(q events.Query, e events.Entry) bool {
 	after, through := e.Position.Compare(q.After), e.Position.Compare(q.Through)
 	if q.Backward {
@@ -174,8 +174,8 @@ func TestFollowerBehindAFilterIsToldOfWhatItPassedOver(t *testing.T) {
 	}
 }
 
-// A follower that waits is told of what is passed over, although no message
-// comes.
+// A waiting follower calls CaughtUp for excluded records, for which the server sends
+// no message.
 func TestFollowerThatWaitsIsToldOfWhatItPassesOver(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
@@ -201,7 +201,7 @@ func TestFollowerThatWaitsIsToldOfWhatItPassesOver(t *testing.T) {
 	<-done
 }
 
-// Something in between can keep a subscription looking alive that is dead.
+// A follower renews a dead subscription that a proxy keeps open.
 func TestSubscriptionThatIsDeadIsRenewed(t *testing.T) {
 	t.Parallel()
 	m, s := openBehindProxy(t, "")

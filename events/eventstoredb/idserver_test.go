@@ -15,8 +15,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// An idServer holds one stream, and as EventStoreDB does it takes records for a
-// repetition whose IDs it holds at their place, whatever else is in them.
+// An idServer stores one stream. Like EventStoreDB, it takes an append for a
+// repetition if it already holds the IDs of the records at these revisions, whatever
+// their data.
 type idServer struct {
 	before func(n int) error // is called with each append when it has come, from 0
 	mu     struct {
@@ -88,7 +89,7 @@ func (s *idServer) add(after int, proposed []*streams.AppendReq_ProposedMessage)
 	return success(uint64(last), uint64(10*(last+1)))
 }
 
-// success says that records were added up to a revision.
+// success is the response to an append through a revision.
 func success(last, position uint64) *streams.AppendResp {
 	return &streams.AppendResp{Result: &streams.AppendResp_Success_{Success: &streams.AppendResp_Success{
 		CurrentRevisionOption: &streams.AppendResp_Success_CurrentRevision{CurrentRevision: last},
@@ -151,7 +152,7 @@ func TestServerThatComparesIDsAloneIsNotBelieved(t *testing.T) {
 	}
 }
 
-// An append that may have been made is made again for as long as it takes.
+// An append whose result is unknown is repeated beyond the retry timeout.
 func TestAppendThatMayHaveBeenMadeOutlastsPatience(t *testing.T) {
 	t.Parallel()
 	at := &idServer{}
@@ -169,7 +170,7 @@ func TestAppendThatMayHaveBeenMadeOutlastsPatience(t *testing.T) {
 	}
 }
 
-// An answer to something else is no answer.
+// A response with another revision or without a position is not trusted.
 func TestAnswerWithAnotherRevisionIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	placeless := success(0, 1)

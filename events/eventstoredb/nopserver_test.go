@@ -16,9 +16,9 @@ import (
 	"google.golang.org/grpc"
 )
 
-// A nopServer is what any server under EventStoreDB's protocol costs the official
-// client: it reads appends and answers them at once, and keeps nothing. Its
-// subscribers are sent the same bytes at the same moment.
+// A nopServer is the least server under EventStoreDB's protocol and measures the cost
+// of the official client: it answers appends at once, stores nothing, and sends all
+// subscribers the same bytes.
 type nopServer struct {
 	serverfeatures.UnimplementedServerFeaturesServer
 	streams.UnimplementedStreamsServer

@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// probe visits one node.
+// probe probes one node.
 func probe(t *testing.T, connectionString string, v eventstoredb.ProbeConfig) eventstoredb.Node {
 	t.Helper()
 	nodes, err := eventstoredb.Probe(t.Context(), connectionString, v)
@@ -49,7 +49,7 @@ func TestAVisitTellsWhatANodeIs(t *testing.T) {
 	}
 }
 
-// The clock of a node is told by the headers of its answers, in whole seconds.
+// Probe reads the clock of a node from the headers of its responses, in whole seconds.
 func TestAVisitTellsTheClock(t *testing.T) {
 	t.Parallel()
 	for _, ahead := range []time.Duration{0, time.Minute, -time.Hour} {
@@ -131,7 +131,7 @@ func TestAVisitSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// newHangUpServer returns an address at which every connection is closed at once.
+// newHangUpServer returns an address whose server closes every connection at once.
 func newHangUpServer(t *testing.T) string {
 	t.Helper()
 	at, err := net.Listen("tcp", "127.0.0.1:0")
@@ -176,7 +176,7 @@ func TestAVisitGoesToEveryAddressOfAName(t *testing.T) {
 	}
 }
 
-// A clusterNode node tells of others.
+// A clusterNode reports other members.
 type clusterNode struct {
 	stubServer
 	gossip.UnimplementedGossipServer
@@ -253,7 +253,7 @@ func TestAVisitObeysItsContext(t *testing.T) {
 	}
 }
 
-// A server from 25.1 on takes more at once, and is not told otherwise.
+// The default limit of an append is greater for servers from 25.1.
 func TestTheLimitIsWhatTheVersionTakes(t *testing.T) {
 	t.Parallel()
 	for version, limit := range map[string]int{
@@ -270,8 +270,8 @@ func TestTheLimitIsWhatTheVersionTakes(t *testing.T) {
 	}
 }
 
-// The server says when it made an event. One that gives back the time that the
-// record has told no time of its own.
+// Skew compares clocks by the creation time of an event, and returns nil for a server
+// that reports the time of the record.
 func TestTheClockIsToldByWhatWasMadeJustNow(t *testing.T) {
 	t.Parallel()
 	made := time.Unix(0, 17000000000000000*100)

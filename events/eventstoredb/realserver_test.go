@@ -24,11 +24,10 @@ const (
 	killTimeout = 2 * time.Minute
 )
 
-// A real database is a server that the environment names.
+// A realDatabase is a server that the environment names.
 type realDatabase struct{ address string }
 
-// newRealDatabase returns the server of the environment, and skips the test if
-// there is none.
+// newRealDatabase returns the server of the environment, or skips the test.
 func newRealDatabase(t *testing.T) realDatabase {
 	t.Helper()
 	address := os.Getenv(realServer)

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Which rights a user lacks is found out without writing, and a store that is to be
-// whole does not open without those that reading it takes.
+// Rights names the missing rights without writing, and Open with RequireReadAll fails
+// for a user without the rights to read.
 func TestRightsThatAUserLacksAreNamed(t *testing.T) {
 	t.Parallel()
 	denied := status.Error(codes.PermissionDenied, "the test denies it")

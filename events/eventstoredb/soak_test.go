@@ -14,8 +14,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
 )
 
-// soakVariable is how long TestSoak goes on. A day of a server that restarts every
-// quarter of an hour is 96 restarts: five minutes hold them all.
+// soakVariable sets the duration of TestSoak. A server that restarts every quarter of
+// an hour restarts 96 times a day: five minutes contain as many restarts.
 const soakVariable = "LEDGER_TEST_SOAK"
 
 func TestSoak(t *testing.T) {
@@ -44,9 +44,8 @@ func TestSoak(t *testing.T) {
 	waitForCount(t, "descriptors", descriptors, func() int { return openFiles(t) })
 }
 
-// soak has writers append to a store, and followers read it, while the server is
-// restarted again and again, and checks that nothing is lost and nothing comes
-// twice.
+// soak runs writers and followers of a store while the server restarts again and
+// again, and checks that every acknowledged record is stored and delivered once.
 func soak(t *testing.T, s *eventstoredb.Store, length, every time.Duration, restart func()) {
 	const writers, followers = 4, 3
 	ctx, cancel := context.WithTimeout(t.Context(), length)
@@ -111,8 +110,7 @@ func soak(t *testing.T, s *eventstoredb.Store, length, every time.Duration, rest
 	t.Logf("%d restarts, %d records of %d writers, each seen once and in order by %d followers", restarts, all, writers, followers)
 }
 
-// soakWriter appends until the context ends, each append a certain one, and
-// returns the length of its stream.
+// soakWriter appends until ctx ends, and returns the length of its stream.
 func soakWriter(ctx context.Context, t *testing.T, s events.Store, w int) (at events.Revision) {
 	stream, mint := events.Stream(fmt.Sprintf("soak-%d", w)), newMint()
 	ticks := time.NewTicker(5 * time.Millisecond)
@@ -135,8 +133,8 @@ func soakWriter(ctx context.Context, t *testing.T, s events.Store, w int) (at ev
 	}
 }
 
-// soakFollower follows until it has come to the last position, and returns how
-// much of each stream it saw.
+// soakFollower follows to the last position, and returns the number of entries by
+// stream.
 func soakFollower(ctx context.Context, t *testing.T, s events.Store, f int, total <-chan events.Position) map[events.Stream]events.Revision {
 	seen := map[events.Stream]events.Revision{}
 	ctx, cancel := context.WithCancel(ctx)
@@ -204,7 +202,7 @@ func openFiles(t *testing.T) int {
 	return len(files)
 }
 
-// waitForCount fails t unless a count comes down to what it was.
+// waitForCount fails t unless a count falls to want within a minute.
 func waitForCount(t *testing.T, what string, want int, count func() int) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)

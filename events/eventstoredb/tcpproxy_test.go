@@ -50,7 +50,7 @@ func newTCPProxy(t testing.TB, to string) *tcpProxy {
 	return w
 }
 
-// relay passes on what one end sends to the other until one of them is gone.
+// relay copies bytes between two connections until one of them ends.
 func (w *tcpProxy) relay(from *net.TCPConn) {
 	defer from.Close()
 	end, err := net.Dial("tcp", w.to)
@@ -113,7 +113,7 @@ func (w *tcpProxy) cut() {
 	}
 }
 
-// breakAtRandom breaks the wire at random until the test ends.
+// breakAtRandom breaks connections at random until the test ends.
 func (w *tcpProxy) breakAtRandom() {
 	injectAtRandom(w.t, func(pause func(time.Duration) bool) {
 		switch rand.N(3) {
@@ -147,7 +147,7 @@ func TestEveryLawHoldsWhileConnectionsBreak(t *testing.T) {
 	})
 }
 
-// A connection that nothing passes any more is noticed by its silence.
+// A connection without traffic is detected by the deadline of the call.
 func TestAppendSurvivesAConnectionThatFellSilent(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)

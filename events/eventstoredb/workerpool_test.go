@@ -10,8 +10,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/mapping"
 )
 
-// TestACrewDoesEverythingAtOnceAndEnds has a crew do more at once than it keeps
-// goroutines for, twice.
+// A workerPool runs more tasks at once than it keeps idle workers, and its workers end
+// with the store.
 func TestACrewDoesEverythingAtOnceAndEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
