@@ -55,7 +55,7 @@ func openBehindProxy(t *testing.T, settings string) (*faultProxy, *eventstoredb.
 	return m, s
 }
 
-func TestAppendIsMadeOnceHoweverItsAnswerIsLost(t *testing.T) {
+func TestAppendWithLostResponseIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	fates := map[string]fault{"silent": {noResponse: true}}
 	deadlines := map[string]string{"silent": "&defaultDeadline=1500"}
@@ -87,7 +87,7 @@ func TestAppendIsMadeOnceHoweverItsAnswerIsLost(t *testing.T) {
 	}
 }
 
-func TestAppendWhoseAnswerIsLostConflictsWithWhatIsThere(t *testing.T) {
+func TestAppendWithLostResponseConflictsWithStoredRecords(t *testing.T) {
 	t.Parallel()
 	m, s := openBehindProxy(t, "")
 	mint := newMint()
@@ -206,7 +206,7 @@ func TestAppendOverTheLimitOfTheServerIsRefused(t *testing.T) {
 	holds(t, s, "over-1")
 }
 
-func TestAnswersOfTheServerAreErrorsOfOurs(t *testing.T) {
+func TestStatusCodesBecomeSentinels(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[codes.Code]error{
 		codes.PermissionDenied:   eventstoredb.ErrRefused,
@@ -296,7 +296,7 @@ func TestContextThatEndsIsObeyedWhileTheServerIsSilent(t *testing.T) {
 
 // An append conflicts if another program appended between two of its tries, and
 // succeeds if its first try was stored.
-func TestAppendTellsWhoCameBetweenItsTries(t *testing.T) {
+func TestAppendNoticesAnotherWriterBetweenItsTries(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	m := newFaultProxy(t, d.address)

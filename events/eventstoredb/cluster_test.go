@@ -347,7 +347,7 @@ func TestLeaderThatIsTooOldIsRefused(t *testing.T) {
 
 // A closed store leaves no goroutine, descriptor or connection, whatever its calls and
 // servers were doing.
-func TestNothingIsLeftBehind(t *testing.T) {
+func TestClosedStoreLeaksNothing(t *testing.T) {
 	d := newDatabase(t)
 	mint := newMint()
 	for _, e := range []int{1, 2, 3} {

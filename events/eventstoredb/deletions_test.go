@@ -32,7 +32,7 @@ func TestATombstoneIsNoRecord(t *testing.T) {
 
 // Deletions returns the last event that hid or deleted records of each stream, within
 // the namespace, and whether a later one removed the limit.
-func TestInterferencesAreFound(t *testing.T) {
+func TestDeletionsAreFound(t *testing.T) {
 	t.Parallel()
 	set := func(stream, metadata string, at uint64) *streams.ReadResp {
 		e := recordedEvent("$$"+stream, "$metadata", "", at, at)
@@ -73,7 +73,7 @@ func TestInterferencesAreFound(t *testing.T) {
 	}
 }
 
-func TestWhichRecordsAreHidden(t *testing.T) {
+func TestDeletionHidesRecords(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for _, c := range []struct {

@@ -55,7 +55,7 @@ func filters() map[string]events.Filter {
 	}
 }
 
-func TestQueriesYieldWhatReadingAndPassingOverYields(t *testing.T) {
+func TestQueriesYieldTheMatchingEntries(t *testing.T) {
 	t.Parallel()
 	for _, namespace := range namespaces() {
 		d := newDatabase(t)
@@ -110,7 +110,7 @@ func inQuery(q events.Query, e events.Entry) bool {
 	return (q.Stream == "" || q.Stream == e.Stream) && (q.After.IsZero() || after > 0) && (q.Through.IsZero() || through <= 0) && q.Matches(e.Header())
 }
 
-func TestFollowerBehindAFilterIsToldOfWhatItPassedOver(t *testing.T) {
+func TestFilteredFollowerCatchesUpWithExcludedRecords(t *testing.T) {
 	t.Parallel()
 	for _, namespace := range namespaces() {
 		d := newDatabase(t)
@@ -176,7 +176,7 @@ func TestFollowerBehindAFilterIsToldOfWhatItPassedOver(t *testing.T) {
 
 // A waiting follower calls CaughtUp for excluded records, for which the server sends
 // no message.
-func TestFollowerThatWaitsIsToldOfWhatItPassesOver(t *testing.T) {
+func TestWaitingFollowerCatchesUpWithExcludedRecords(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	s, mint := d.open(), newMint()
@@ -202,7 +202,7 @@ func TestFollowerThatWaitsIsToldOfWhatItPassesOver(t *testing.T) {
 }
 
 // A follower renews a dead subscription that a proxy keeps open.
-func TestSubscriptionThatIsDeadIsRenewed(t *testing.T) {
+func TestDeadSubscriptionIsRenewed(t *testing.T) {
 	t.Parallel()
 	m, s := openBehindProxy(t, "")
 	mint := newMint()

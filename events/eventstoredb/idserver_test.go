@@ -153,7 +153,7 @@ func TestServerThatComparesIDsAloneIsNotBelieved(t *testing.T) {
 }
 
 // An append whose result is unknown is repeated beyond the retry timeout.
-func TestAppendThatMayHaveBeenMadeOutlastsPatience(t *testing.T) {
+func TestUncertainAppendOutlastsTheRetryTimeout(t *testing.T) {
 	t.Parallel()
 	at := &idServer{}
 	s := at.open(t) // with the patience of a tenth of a second
@@ -171,7 +171,7 @@ func TestAppendThatMayHaveBeenMadeOutlastsPatience(t *testing.T) {
 }
 
 // A response with another revision or without a position is not trusted.
-func TestAnswerWithAnotherRevisionIsNotBelieved(t *testing.T) {
+func TestResponseWithAnotherRevisionIsNotTrusted(t *testing.T) {
 	t.Parallel()
 	placeless := success(0, 1)
 	placeless.GetSuccess().PositionOption = &streams.AppendResp_Success_NoPosition{}

@@ -30,7 +30,7 @@ func probe(t *testing.T, connectionString string, v eventstoredb.ProbeConfig) ev
 	return nodes[0]
 }
 
-func TestAVisitTellsWhatANodeIs(t *testing.T) {
+func TestProbeDescribesANode(t *testing.T) {
 	t.Parallel()
 	plain, secure := newDatabase(t), newSecureDatabase(t)
 	for address, settings := range map[string]string{
@@ -50,7 +50,7 @@ func TestAVisitTellsWhatANodeIs(t *testing.T) {
 }
 
 // Probe reads the clock of a node from the headers of its responses, in whole seconds.
-func TestAVisitTellsTheClock(t *testing.T) {
+func TestProbeReadsTheClock(t *testing.T) {
 	t.Parallel()
 	for _, ahead := range []time.Duration{0, time.Minute, -time.Hour} {
 		d := newDatabase(t)
@@ -72,7 +72,7 @@ func TestAVisitTellsTheClock(t *testing.T) {
 
 // A server that renews its Date header once a second sends one that is up to two
 // seconds old, as it has whole seconds. Its clock is not called slow for that.
-func TestADateHeaderIsTwoSecondsWide(t *testing.T) {
+func TestProbeAllowsForAnOldDateHeader(t *testing.T) {
 	t.Parallel()
 	for _, age := range []time.Duration{0, 999 * time.Millisecond} {
 		s := &stubServer{version: "24.10.5", date: func() time.Time { return time.Now().Add(-age) }}
@@ -82,7 +82,7 @@ func TestADateHeaderIsTwoSecondsWide(t *testing.T) {
 	}
 }
 
-func TestAVisitSaysWhatIsWrong(t *testing.T) {
+func TestProbeNamesTheFaultOfANode(t *testing.T) {
 	t.Parallel()
 	plain, secure, other := newDatabase(t), newSecureDatabase(t), newSecureDatabase(t)
 	web, secureWeb := httptest.NewServer(http.NotFoundHandler()), httptest.NewTLSServer(http.NotFoundHandler())
@@ -153,7 +153,7 @@ func newHangUpServer(t *testing.T) string {
 }
 
 // A name can have several addresses, and one that is open is enough.
-func TestAVisitGoesToEveryAddressOfAName(t *testing.T) {
+func TestProbeDialsEveryAddressOfAName(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	_, port, _ := net.SplitHostPort(d.address)
@@ -213,7 +213,7 @@ func member(t *testing.T, address string, state gossip.MemberInfo_VNodeState, al
 	return &gossip.MemberInfo{State: state, IsAlive: alive, HttpEndPoint: &gossip.EndPoint{Address: at.IP.String(), Port: uint32(at.Port)}}
 }
 
-func TestAVisitGoesToEveryNodeOfACluster(t *testing.T) {
+func TestProbeDescribesEveryNodeOfACluster(t *testing.T) {
 	t.Parallel()
 	one := &clusterNode{stubServer: stubServer{version: "24.10.5"}}
 	two := newDatabase(t)
@@ -240,7 +240,7 @@ func TestAVisitGoesToEveryNodeOfACluster(t *testing.T) {
 	}
 }
 
-func TestAVisitObeysItsContext(t *testing.T) {
+func TestProbeObeysItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -254,7 +254,7 @@ func TestAVisitObeysItsContext(t *testing.T) {
 }
 
 // The default limit of an append is greater for servers from 25.1.
-func TestTheLimitIsWhatTheVersionTakes(t *testing.T) {
+func TestAppendLimitFollowsTheServerVersion(t *testing.T) {
 	t.Parallel()
 	for version, limit := range map[string]int{
 		"24.10.5": eventstoredb.DefaultMaxAppend, "25.0.1": eventstoredb.DefaultMaxAppend, "25.1.0": eventstoredb.LargeMaxAppend, "26.0.0": eventstoredb.LargeMaxAppend,
@@ -272,7 +272,7 @@ func TestTheLimitIsWhatTheVersionTakes(t *testing.T) {
 
 // Skew compares clocks by the creation time of an event, and returns nil for a server
 // that reports the time of the record.
-func TestTheClockIsToldByWhatWasMadeJustNow(t *testing.T) {
+func TestSkewComparesCreationTimes(t *testing.T) {
 	t.Parallel()
 	made := time.Unix(0, 17000000000000000*100)
 	s := (&stubServer{onRead: respondWith(recordedEvent("probe-1", "Probed", `{"$ledger":{"v":1,"t":"2024-01-01T00:00:00.000000Z"}}`, 0, 10))}).open(t)

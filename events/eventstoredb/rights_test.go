@@ -58,7 +58,7 @@ func TestRightsThatAUserLacksAreNamed(t *testing.T) {
 }
 
 // Our own server is asked for rights as any is, and holds no record afterwards.
-func TestAskingForRightsWritesNothing(t *testing.T) {
+func TestRightsWriteNothing(t *testing.T) {
 	t.Parallel()
 	d := newDatabase(t)
 	s, err := eventstoredb.Open(t.Context(), d.url(), eventstoredb.Config{RequireReadAll: true})

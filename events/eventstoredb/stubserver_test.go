@@ -316,7 +316,7 @@ func TestPanicOfTheClientIsAnError(t *testing.T) {
 
 // A server that falls behind and catches up says so again, and one that lost
 // its place sends what it sent before.
-func TestWhatAServerRepeatsIsYieldedOnce(t *testing.T) {
+func TestRepeatedEventsAreYieldedOnce(t *testing.T) {
 	t.Parallel()
 	one, two := recordedEvent("session-1", "Kind", "", 0, 10), recordedEvent("session-1", "Kind", "", 1, 12)
 	s := (&stubServer{onRead: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
@@ -346,7 +346,7 @@ func TestWhatAServerRepeatsIsYieldedOnce(t *testing.T) {
 
 // A server takes records for a repetition if it holds their IDs at their place,
 // whatever else is in them.
-func TestRepetitionThatTheServerTakesForOneIsCompared(t *testing.T) {
+func TestRepeatedAppendIsComparedWithStoredRecords(t *testing.T) {
 	t.Parallel()
 	s := (&stubServer{onRead: respondWith(recordedEvent("session-1", "Kind", "", 0, 10))}).open(t)
 	entries, err := collect(s.Read(t.Context(), "session-1", 0))
@@ -433,7 +433,7 @@ func TestPositionsKeepBothTheirParts(t *testing.T) {
 
 // What others wrote into the streams of the ledger is yielded as it is: links,
 // types and names of any form, but no tombstone, which is the server's.
-func TestWhateverOthersWroteIsYielded(t *testing.T) {
+func TestEventsOfOtherWritersAreYielded(t *testing.T) {
 	t.Parallel()
 	dangling := &streams.ReadResp{Content: &streams.ReadResp_Event{Event: &streams.ReadResp_ReadEvent{Link: recordedEvent("links", "$>", "", 0, 9).GetEvent().GetEvent()}}}
 	s := (&stubServer{onRead: respondWith(
@@ -460,7 +460,7 @@ func TestWhateverOthersWroteIsYielded(t *testing.T) {
 
 // A server that lost count of what it was told, or was told of it by another
 // name, says that the stream has another length. The stream itself is believed.
-func TestConflictThatIsNoneIsLookedThrough(t *testing.T) {
+func TestFalseConflictIsResolvedByReading(t *testing.T) {
 	t.Parallel()
 	at := &stubServer{conflicts: true, onRead: respondWith(recordedEvent("session-1", "Kind", "", 0, 10), recordedEvent("session-1", "Kind", "", 1, 11))}
 	s := at.open(t)
@@ -492,7 +492,7 @@ func TestConflictThatIsNoneIsLookedThrough(t *testing.T) {
 func changed(r events.Record, by func(*events.Record)) events.Record { by(&r); return r }
 
 // Patience is with a server that does not get on.
-func TestReadThatGetsOnOutlastsPatience(t *testing.T) {
+func TestReadWithProgressOutlastsTheRetryTimeout(t *testing.T) {
 	t.Parallel()
 	const length = 40
 	s := (&stubServer{onRead: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
@@ -521,7 +521,7 @@ func TestReadThatGetsOnOutlastsPatience(t *testing.T) {
 
 // Who was told that an append ended may use the memory of its records again,
 // though the client still sends them.
-func TestAppendSendsNothingThatWasWrittenLater(t *testing.T) {
+func TestAppendCopiesTheRecords(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -562,7 +562,7 @@ func TestAppendSendsNothingThatWasWrittenLater(t *testing.T) {
 }
 
 // The end of a subscription is not that of the log.
-func TestSubscriptionThatEndsIsTakenUpAgain(t *testing.T) {
+func TestEndedSubscriptionIsResumed(t *testing.T) {
 	t.Parallel()
 	one, two := recordedEvent("session-1", "Kind", "", 0, 10), recordedEvent("session-1", "Kind", "", 1, 12)
 	s := (&stubServer{onRead: func(q *streams.ReadReq_Options, to streams.Streams_ReadServer) error {
@@ -595,7 +595,7 @@ func TestSubscriptionThatEndsIsTakenUpAgain(t *testing.T) {
 }
 
 // What is filtered is filtered by the server, and it tells how far it has come.
-func TestServerIsAskedToFilter(t *testing.T) {
+func TestServerReceivesTheFilter(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var asked []string
@@ -632,7 +632,7 @@ func TestServerIsAskedToFilter(t *testing.T) {
 
 // A record that was appended after the server had said that it sent all, and
 // has not come yet, comes before a follower is told that it caught up.
-func TestFollowerIsNotToldBeforeWhatIsComing(t *testing.T) {
+func TestFollowerYieldsPendingEntriesBeforeItCatchesUp(t *testing.T) {
 	t.Parallel()
 	one, two := recordedEvent("session-1", "Kind", "", 0, 10), recordedEvent("session-1", "Kind", "", 1, 12)
 	subscribed, looked := make(chan struct{}), make(chan struct{})
@@ -681,7 +681,7 @@ func TestFollowerIsNotToldBeforeWhatIsComing(t *testing.T) {
 
 // A server that ends every append before it was sent whole says no reason that
 // the client hands on.
-func TestAppendThatIsAlwaysCutOffIsRefused(t *testing.T) {
+func TestAppendThatTheServerAlwaysEndsIsRefused(t *testing.T) {
 	t.Parallel()
 	s := (&stubServer{onAppend: func(streams.Streams_AppendServer) error { return status.Error(codes.Aborted, "no") }}).open(t)
 	mint := newMint()

@@ -12,7 +12,7 @@ import (
 
 // A workerPool runs more tasks at once than it keeps idle workers, and its workers end
 // with the store.
-func TestACrewDoesEverythingAtOnceAndEnds(t *testing.T) {
+func TestWorkerPoolRunsTasksAtOnceAndEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const many = 3 * maxIdleWorkers
