@@ -168,7 +168,7 @@ func TestInterruptionEndsTheWholeGroup(t *testing.T) {
 	}
 }
 
-func TestClosedStoreLeaksNothing(t *testing.T) {
+func TestNothingIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	for name, line := range map[string]string{
 		"a child in the background": "sleep 600 & echo $! > %s",
