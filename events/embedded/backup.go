@@ -21,14 +21,14 @@ import (
 
 // The names in a backup's folder.
 const (
-	backupName = "BACKUP" // what was backed up, and which files it is made of
-	poolName   = "files"  // the files, each under its SHA-256
+	backupName = "BACKUP" // manifest: a Backup
+	poolName   = "files"  // folder of the files, named by their SHA-256
 )
 
-// backupTitle is what a BACKUP file begins with.
+// backupTitle is the prefix of a BACKUP file.
 const backupTitle = "settlement-ledger backup, format "
 
-// backupFormat is the version of the backup's folder.
+// backupFormat is the format of the folder of a backup.
 const backupFormat = 1
 
 // The errors of backupRun up and restoreRun. Callers match them with errors.Is.
@@ -38,31 +38,31 @@ var (
 	ErrBadBackup  = errors.New("backup is damaged")
 )
 
-// A NamedPart is a part with the name of its folder in the store's.
+// A NamedPart is a part with the name of its folder in the store.
 type NamedPart struct {
 	Name string
 	Part
 }
 
-// A Backup is what a folder of a backup says that it holds.
+// A Backup is the manifest of a backup.
 type Backup struct {
 	Position events.Position `json:"position"` // of the last record
 	Records  uint64          `json:"records"`
 	Digest   string          `json:"digest"` // the events.Digest of the records
-	Made     time.Time       `json:"made"`   // when the snapshot was taken: UTC
+	Made     time.Time       `json:"made"`   // time of the snapshot, in UTC
 	Files    []Copy          `json:"files"`
-	Missing  []string        `json:"missing,omitempty"` // of the parts: what the records name and the store lacked
-	Turn     uint64          `json:"turn,omitempty"`    // how many backups were made into the folder before
+	Missing  []string        `json:"missing,omitempty"` // data of the parts to which records refer and which the store lacked
+	Turn     uint64          `json:"turn,omitempty"`    // number of earlier backups into the folder
 }
 
 // A Copy is a file of a store in a backup.
 type Copy struct {
-	Path   string `json:"path"` // in the store's folder, with slashes
+	Path   string `json:"path"` // relative to the store, with slashes
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`
 }
 
-// Bytes returns how large the files of the backup are.
+// Bytes returns the total size of the files of the backup.
 func (b Backup) Bytes() (total int64) {
 	for _, f := range b.Files {
 		total += f.Bytes
@@ -70,30 +70,29 @@ func (b Backup) Bytes() (total int64) {
 	return total
 }
 
-// A Written says what making a backup wrote.
+// Written counts the files that a backup wrote.
 type Written struct {
-	Files int   // that the folder did not hold yet
-	Bytes int64 // of those
+	Files int   // files that the folder did not have yet
+	Bytes int64 // their size
 }
 
-// Backup copies what is durable into the folder dst: the records, and the parts
-// that they refer to. The store is read and written to meanwhile, and the backup
-// is of one moment. The folder is made where there is none; one that holds
-// something else is ErrNotABackup and is left as it is. A file that the folder
-// holds from a backup before is not written again, and one that only that needs
-// is removed in the end.
+// Backup copies the durable records, and the parts that they refer to, into the folder
+// dst, as of one time. The store stays usable meanwhile. Backup creates the folder if it
+// is missing. If the folder holds something else, Backup returns ErrNotABackup and leaves
+// it unchanged. It does not write a file again that an earlier backup in the folder has,
+// and at the end removes the files that only the earlier backup needed.
 //
-// Every record is read back from the snapshot before the backup counts, and so is
-// every file that the folder does not hold yet; one that is damaged ends it with
-// events.ErrDamaged. Of the files that the folder holds, an eighth is read again
-// each time, in turns, and those that rotted are written again.
+// Before the backup is complete, Backup reads every record of the snapshot, and every
+// file that the folder does not have yet; a damaged one ends it with events.ErrDamaged.
+// Of the files that the folder has, each backup rereads an eighth in turn, and replaces
+// damaged ones.
 //
-// An earlier backup in the folder is replaced only by one that holds all that it
-// holds: if the store lost records of it, or lacks parts that the records name and
-// that the earlier backup did not lack, that is an [ErrIncomplete]. Until the new backup is whole
-// and durable the one before stays: an error, a kill or a power cut changes
-// nothing about it. Only one backup of a store is made at a time, and only one
-// into a folder; a second one is events.ErrInUse.
+// An earlier backup in the folder is replaced only by one with at least its content: if
+// the store lost records of it, or lacks referenced data that the earlier backup has,
+// Backup returns [ErrIncomplete]. The earlier backup stays intact until the new one is
+// complete and durable; an error, a kill or a power cut does not change it. Only one
+// backup of a store, and only one into a folder, runs at a time; a second one is
+// events.ErrInUse.
 func (s *Store) Backup(ctx context.Context, dst string, parts ...NamedPart) (made Backup, wrote Written, err error) {
 	b := &backupRun{store: s, fs: s.folder.fs, dst: dst, snapshotDir: s.folder.path(snapshotName)}
 	if s.folder.fs == pebblefiles.Disk {
@@ -107,18 +106,19 @@ func (s *Store) Backup(ctx context.Context, dst string, parts ...NamedPart) (mad
 	return b.made, b.wrote, nil
 }
 
-// A backupRun is a backup on its way.
+// A backupRun is a backup in progress.
 type backupRun struct {
 	store       *Store
 	fs          vfs.FS
 	dst         string
-	snapshotDir string // the folder of the snapshot
+	snapshotDir string // folder of the snapshot
 	made        Backup
 	wrote       Written
-	last        Backup           // the earlier backup in dst; zero: there is none
-	pool        map[string]int64 // sizes of the files that dst holds, by their SHA-256
+	last        Backup           // earlier backup in dst; zero: none
+	pool        map[string]int64 // sizes of the files in dst, by SHA-256
 }
 
+// run takes the snapshot, verifies and copies it, and then replaces the manifest.
 func (b *backupRun) run(ctx context.Context, parts []NamedPart) (err error) {
 	if isWithin(b.fs, b.dst, b.store.folder.dir) {
 		return errors.New("the folder is the store's, or within it: name another")
@@ -155,11 +155,11 @@ func (b *backupRun) run(ctx context.Context, parts []NamedPart) (err error) {
 	return b.removeUnneeded()
 }
 
-// readBack reads the records in the snapshot, and compares them with the earlier
-// backup and with the parts.
+// readBack reads the records of the snapshot, and compares them with the earlier backup
+// and with the parts.
 func (b *backupRun) readBack(ctx context.Context, parts []NamedPart) (err error) {
 	log := b.fs.PathJoin(b.snapshotDir, logName)
-	then := events.NewDigest() // of the records that the earlier backup holds
+	then := events.NewDigest() // of the records in the earlier backup
 	b.made.Position, b.made.Records, b.made.Digest, err = digestIn(ctx, b.fs, log, func(e events.Entry) error {
 		if then.Count() < b.last.Records {
 			then.Add(e)
@@ -194,7 +194,7 @@ func (b *backupRun) readBack(ctx context.Context, parts []NamedPart) (err error)
 	return nil
 }
 
-// isWithin reports whether a folder is another, or lies within it.
+// isWithin reports whether a folder is another folder or inside it.
 func isWithin(storage vfs.FS, dir, within string) bool {
 	for {
 		if dir == within {
@@ -208,7 +208,7 @@ func isWithin(storage vfs.FS, dir, within string) bool {
 	}
 }
 
-// lockTarget makes the folder of the backup or finds it, and locks it.
+// lockTarget creates or inspects the folder of the backup, and locks it.
 func (b *backupRun) lockTarget() (io.Closer, error) {
 	names, err := b.fs.List(b.dst)
 	switch {
@@ -243,8 +243,8 @@ func (b *backupRun) lockTarget() (io.Closer, error) {
 	return lock, nil
 }
 
-// readTarget finds which backup and which files the folder holds. A BACKUP file that is
-// damaged counts for none: it is replaced.
+// readTarget reads the manifest and lists the files of the folder. It ignores a damaged
+// manifest, which the backup replaces.
 func (b *backupRun) readTarget() error {
 	if last, err := readBackup(b.fs, b.dst); err == nil {
 		b.last, b.made.Turn = last, last.Turn+1
@@ -264,7 +264,7 @@ func (b *backupRun) readTarget() error {
 	return err
 }
 
-// copyAll copies the snapshot and what else makes a folder a store.
+// copyAll copies the FORMAT file and the snapshot.
 func (b *backupRun) copyAll(ctx context.Context, parts []NamedPart) error {
 	if err := b.copyFile(ctx, b.store.folder.path(formatName), formatName); err != nil {
 		return err
@@ -287,7 +287,7 @@ func (b *backupRun) copyAll(ctx context.Context, parts []NamedPart) error {
 	return pebblefiles.SyncDir(b.fs, b.fs.PathJoin(b.dst, poolName))
 }
 
-// copyFile copies one file, unless the folder holds its bytes.
+// copyFile copies one file, unless the folder has a file with its bytes.
 func (b *backupRun) copyFile(ctx context.Context, from, path string) error {
 	sum, size, err := hashCopy(ctx, b.fs, from, io.Discard)
 	if err != nil {
@@ -317,16 +317,16 @@ func (b *backupRun) copyFile(ctx context.Context, from, path string) error {
 	return nil
 }
 
-// rereadIn is in how many backups each file that stays in the folder is read again.
+// rereadIn is the number of backups in which each file of the folder is reread once.
 const rereadIn = 8
 
-// rereadDue reports whether a file is read again this time.
+// rereadDue reports whether this backup rereads a file.
 func (b *backupRun) rereadDue(sum string) bool {
 	first, err := strconv.ParseUint(sum[:2], 16, 8)
 	return err != nil || first%rereadIn == b.made.Turn%rereadIn
 }
 
-// intact reports whether a file in the folder is what its name says.
+// intact reports whether a file in the folder matches its SHA-256.
 func (b *backupRun) intact(ctx context.Context, name, sum string) bool {
 	found, _, err := hashCopy(ctx, b.fs, name, io.Discard)
 	return err == nil && found == sum
@@ -348,8 +348,7 @@ func (b *backupRun) removeUnneeded() error {
 	return nil
 }
 
-// writeCopy writes a file's bytes into another, durably, and returns their
-// SHA-256.
+// writeCopy copies a file, durably, and returns its SHA-256.
 func writeCopy(ctx context.Context, storage vfs.FS, from, to string) (sum string, err error) {
 	out, err := storage.Create(to, vfs.WriteCategoryUnspecified)
 	if err != nil {
@@ -362,7 +361,7 @@ func writeCopy(ctx context.Context, storage vfs.FS, from, to string) (sum string
 	return sum, errors.Join(err, out.Close())
 }
 
-// hashCopy reads a file to its end and returns its SHA-256 and its size.
+// hashCopy copies a file to a writer, and returns its SHA-256 and its size.
 func hashCopy(ctx context.Context, storage vfs.FS, from string, to io.Writer) (sum string, size int64, err error) {
 	in, err := storage.Open(from)
 	if err != nil {
@@ -375,7 +374,7 @@ func hashCopy(ctx context.Context, storage vfs.FS, from string, to io.Writer) (s
 			return "", 0, err
 		}
 		n, err := in.Read(p)
-		_, _ = hash.Write(p[:n]) // it takes everything
+		_, _ = hash.Write(p[:n]) // it never fails
 		if n > 0 {
 			if _, err := to.Write(p[:n]); err != nil {
 				return "", 0, err

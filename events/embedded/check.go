@@ -15,50 +15,47 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// A Finding is a place where a store is not what was written. What is not known
-// of the place is zero.
+// A Finding is one damage that Check found. Unknown fields are zero.
 type Finding struct {
-	File     string          // in the store's folder
-	Offset   int64           // in the file, from 1: the first byte is 1
+	File     string          // relative to the store's folder
+	Offset   int64           // in the file, counted from 1
 	Position events.Position // of the record
-	Through  events.Position // of the last record in a row of which the same is true
+	Through  events.Position // of the last of consecutive records with the same damage
 	Stream   events.Stream
 	Revision events.Revision
 	Detail   string
 }
 
-// CheckReport says what a check looked at.
+// A CheckReport counts the data that a check read.
 type CheckReport struct {
 	Files       int
 	Bytes       int64 // of the files
 	Records     uint64
 	Streams     int
 	Checkpoints int
-	End         events.Position // of the last record that there is
-	Digest      string          // the events.Digest of the records; empty where one could not be read
-	Opened      bool            // the database could be opened; if not, only the files were looked at
-	Closed      bool            // the store was closed in order: nothing can be missing at its end
-	Locked      bool            // no process could write meanwhile; false where the lock cannot be shared
+	End         events.Position // of the last record
+	Digest      string          // events.Digest of the records; empty if a record could not be read
+	Opened      bool            // the database could be opened; if not, only its files were checked
+	Closed      bool            // the store was closed cleanly, so no records are missing at its end
+	Locked      bool            // no process could write meanwhile; false if the lock cannot be shared
 }
 
-// A CheckOptions says how to check. The zero CheckOptions is right.
+// CheckOptions are the options of Check. The zero CheckOptions suit most callers.
 type CheckOptions struct {
-	FS         vfs.FS                                // where the folder is; nil: on the disk
-	Checkpoint func(name string, data []byte) error  // what is wrong with a checkpoint, if anything; nil: they are only read
-	Record     func(events.Entry)                    // is given each record that can be read; nil: nothing is
-	Progress   func(done string, bytes, total int64) // told what was done, of so many bytes of files or so many records; nil: nobody
+	FS         vfs.FS                                // file system of the folder; nil: the disk
+	Checkpoint func(name string, data []byte) error  // returns an error for a bad checkpoint; nil: checkpoints are only read
+	Record     func(events.Entry)                    // is called with each readable record; nil: not called
+	Progress   func(done string, bytes, total int64) // is called with a phase and its progress, in bytes of files or in records; nil: not called
 }
 
-// Check reads everything in the folder of a store that nobody has open, and
-// tells found each place where it is damaged. It opens the database without
-// changing anything, where that can be opened, and reads on past what is damaged.
+// Check reads all data in the folder of a closed store and calls found for each damage.
+// It opens the database without changing it, if possible, and continues past damage.
 //
-// It looks at the sums of all blocks of all files, at the seal of a store that
-// was closed in order, at each record, at the index against the records and
-// the records against the index, at the order of positions and revisions, and
-// at checkpoints. It returns an error only where it could not look: the context
-// has ended, the folder holds no store (events.ErrNotAStore), one of a newer
-// format (events.ErrNewerFormat) or one that is open (events.ErrInUse).
+// It verifies the sums of all blocks of all files, the seal of a store that was closed
+// cleanly, each record, the index against the records and the records against the index,
+// the order of positions and revisions, and checkpoints. It returns an error only if it
+// cannot check: the context ended, the folder is not a store (events.ErrNotAStore), or the
+// store has a newer format (events.ErrNewerFormat) or is open (events.ErrInUse).
 func Check(ctx context.Context, dir string, found func(Finding), c CheckOptions) (checked CheckReport, err error) {
 	if c.FS == nil {
 		c.FS = pebblefiles.Disk
@@ -76,7 +73,7 @@ func Check(ctx context.Context, dir string, found func(Finding), c CheckOptions)
 	return k.CheckReport, nil
 }
 
-// A check is one use of Check.
+// A check is a Check in progress.
 type check struct {
 	CheckOptions
 	CheckReport
@@ -84,15 +81,16 @@ type check struct {
 	found   func(Finding)
 	damages []*pebblefiles.Damage
 	db      *pebble.DB
-	pending Finding // not told yet: the next may be of the same row
+	pending Finding // not reported yet: the next damage may extend it
 	lengths map[events.Stream]events.Revision
-	lost    bool // a record could not be read, so not all lengths are known
+	lost    bool // a record could not be read, so stream lengths are unknown
 	holes   map[uint64]bool
 	seed    maphash.Seed
-	records uint64 // the sum of the hashes of all (stream, revision, sequence) in records
-	index   uint64 // the same, in the index
+	records uint64 // sum of the hashes of (stream, revision, sequence) of all records
+	index   uint64 // the same sum over the index
 }
 
+// run checks the files, and then the records, the index and the checkpoints.
 func (k *check) run(ctx context.Context) error {
 	lock, err := k.lock()
 	if err != nil {
@@ -123,8 +121,7 @@ func (k *check) run(ctx context.Context) error {
 	return err
 }
 
-// lock keeps others from writing, where the folder lets it, and looks whether
-// it is a store at all.
+// lock inspects the folder and takes a shared lock if possible, which excludes writers.
 func (k *check) lock() (io.Closer, error) {
 	f := &folder{fs: k.FS, dir: k.dir}
 	err := f.inspect()
@@ -153,7 +150,7 @@ func (k *check) lock() (io.Closer, error) {
 	return lock, nil
 }
 
-// holdsLog reports whether the folder has a database that may be a store's.
+// holdsLog reports whether the folder has a database.
 func (f *folder) holdsLog() bool {
 	list, err := pebblefiles.List(f.fs, f.path(logName))
 	for _, one := range list {
@@ -164,8 +161,8 @@ func (f *folder) holdsLog() bool {
 	return false
 }
 
-// report tells of a finding, together with those of the records behind it of
-// which the same is true.
+// report reports a finding. It merges it with the pending one if that is the same damage
+// of the records before.
 func (k *check) report(f Finding) {
 	before, _ := k.pending.Through.Parts()
 	at, _ := f.Position.Parts()
@@ -182,7 +179,7 @@ func (k *check) report(f Finding) {
 	k.pending = f
 }
 
-// flush passes on the finding that was kept back.
+// flush calls found with the pending finding.
 func (k *check) flush() {
 	if k.pending != (Finding{}) {
 		k.found(k.pending)
@@ -190,7 +187,7 @@ func (k *check) flush() {
 	k.pending = Finding{}
 }
 
-// checkFiles reads all files of the database as they lie.
+// checkFiles checks all files of the database.
 func (k *check) checkFiles(ctx context.Context) error {
 	dir := k.FS.PathJoin(k.dir, logName)
 	list, err := pebblefiles.List(k.FS, dir)
@@ -217,7 +214,8 @@ func (k *check) checkFiles(ctx context.Context) error {
 	return nil
 }
 
-// sum adds a record's place to a sum that does not depend on their order.
+// sum adds the hash of a record's stream, revision and sequence to a sum that does not
+// depend on the order.
 func (k *check) sum(to *uint64, stream events.Stream, revision events.Revision, sequence uint64) {
 	var h maphash.Hash
 	h.SetSeed(k.seed)
@@ -229,7 +227,7 @@ func (k *check) sum(to *uint64, stream events.Stream, revision events.Revision, 
 	*to += h.Sum64()
 }
 
-// checkRecords reads the records in their order.
+// checkRecords reads all records in order.
 func (k *check) checkRecords(ctx context.Context) error {
 	k.lengths, k.holes = map[events.Stream]events.Revision{}, map[uint64]bool{}
 	end, err := k.end()
@@ -255,8 +253,8 @@ func (k *check) checkRecords(ctx context.Context) error {
 	return nil
 }
 
-// end returns the sequence of the last record, from the records or, if those
-// cannot be read there, from the seal.
+// end returns the sequence of the last record, from the records or, if they cannot be
+// read, from the seal.
 func (k *check) end() (uint64, error) {
 	it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: entryKey(0), UpperBound: entriesEnd()})
 	if err != nil {
@@ -273,8 +271,8 @@ func (k *check) end() (uint64, error) {
 	return end, err
 }
 
-// readRun reads records from a sequence on, up to and with the first that
-// cannot be read or to the end, and returns the sequence to go on from.
+// readRun reads records from a sequence on, to the first unreadable one or to the end, and
+// returns the sequence at which to continue.
 func (k *check) readRun(ctx context.Context, seq, end uint64, digest *events.Digest) (uint64, error) {
 	it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: entryKey(seq), UpperBound: upperBound(end)})
 	if err != nil {
@@ -310,8 +308,7 @@ func (k *check) readRun(ctx context.Context, seq, end uint64, digest *events.Dig
 	return end + 1, nil
 }
 
-// readDetail returns what an error of the database says that is not the same for each
-// record in a block.
+// readDetail returns the text of a read error. It is the same for each record of a block.
 func readDetail(err error) string {
 	if d, ok := errors.AsType[*pebblefiles.Damage](err); ok {
 		return "the record cannot be read: " + logName + "/" + d.Error()
@@ -319,17 +316,17 @@ func readDetail(err error) string {
 	return "the record cannot be read: " + err.Error()
 }
 
-// hole says that records cannot be read.
+// hole reports records that cannot be read.
 func (k *check) hole(from, through uint64, detail string) {
 	k.lost = true
 	for seq := from; seq <= through && len(k.holes) < 1<<20; seq++ {
 		k.holes[seq] = true
 	}
-	clear(k.lengths) // streams may have grown there
+	clear(k.lengths) // streams may have grown in the hole
 	k.report(Finding{Position: events.NewPosition(from, from), Through: events.NewPosition(through, through), Detail: detail})
 }
 
-// record looks at one record.
+// record checks one record.
 func (k *check) record(value []byte, seq uint64, digest *events.Digest) {
 	e, err := decode(value, seq)
 	if err != nil {
@@ -352,8 +349,8 @@ func (k *check) record(value []byte, seq uint64, digest *events.Digest) {
 	}
 }
 
-// checkIndex holds the index of the streams against the records, first by sums
-// over all of both and, where those differ, one by one.
+// checkIndex compares the index with the records, by sums over all entries and, if these
+// differ, one by one.
 func (k *check) checkIndex(ctx context.Context) error {
 	differs := false
 	err := k.eachIndex(ctx, func(stream events.Stream, revision events.Revision, seq uint64, value []byte) {
@@ -369,8 +366,7 @@ func (k *check) checkIndex(ctx context.Context) error {
 	return cmp.Or(k.indexToRecords(ctx), k.recordsToIndex(ctx))
 }
 
-// eachIndex calls do for each entry of the index, and broke where the index
-// cannot be read further.
+// eachIndex calls do for each index entry, and broke if the index cannot be read further.
 func (k *check) eachIndex(ctx context.Context, do func(events.Stream, events.Revision, uint64, []byte), broke func(error)) error {
 	it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: []byte("s/"), UpperBound: []byte("s0")})
 	if err != nil {
@@ -406,7 +402,7 @@ func (k *check) eachIndex(ctx context.Context, do func(events.Stream, events.Rev
 	return nil
 }
 
-// indexToRecords looks for the record of each entry of the index.
+// indexToRecords checks the record of each index entry.
 func (k *check) indexToRecords(ctx context.Context) error {
 	return k.eachIndex(ctx, func(stream events.Stream, revision events.Revision, seq uint64, value []byte) {
 		at := Finding{Position: events.NewPosition(seq, seq), Stream: stream, Revision: revision}
@@ -426,7 +422,7 @@ func (k *check) indexToRecords(ctx context.Context) error {
 	}, func(err error) { k.report(Finding{Detail: "the index cannot be read: " + err.Error()}) })
 }
 
-// recordsToIndex looks for the entry in the index of each record.
+// recordsToIndex checks the index entry of each record.
 func (k *check) recordsToIndex(ctx context.Context) error {
 	end, _ := k.End.Parts()
 	for seq := uint64(1); seq <= end; seq++ {
@@ -437,7 +433,7 @@ func (k *check) recordsToIndex(ctx context.Context) error {
 		}
 		e, err := k.get(seq)
 		if err != nil {
-			continue // told already
+			continue // reported already
 		}
 		value, closer, err := k.db.Get(indexKey(e.Stream, e.Revision))
 		if err == nil {
@@ -452,6 +448,7 @@ func (k *check) recordsToIndex(ctx context.Context) error {
 	return nil
 }
 
+// get reads the record with a sequence.
 func (k *check) get(seq uint64) (events.Entry, error) {
 	value, closer, err := k.db.Get(entryKey(seq))
 	if err != nil {
@@ -461,8 +458,7 @@ func (k *check) get(seq uint64) (events.Entry, error) {
 	return e, errors.Join(err, closer.Close())
 }
 
-// checkOthers reads what is neither a record nor an index: checkpoints, and keys
-// that no store has.
+// checkOthers checks checkpoints, and reports keys that no store has.
 func (k *check) checkOthers(ctx context.Context) error {
 	for _, bounds := range [][2]string{{"\x00", "c/"}, {"c/", "c0"}, {"c0", "e/"}, {"e0", "s/"}, {"s0", "\xff"}} {
 		it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: []byte(bounds[0]), UpperBound: []byte(bounds[1])})
@@ -482,6 +478,7 @@ func (k *check) checkOthers(ctx context.Context) error {
 	return nil
 }
 
+// checkOther checks a checkpoint, or reports an unknown key.
 func (k *check) checkOther(it *pebble.Iterator, checkpoint bool) {
 	value, err := it.ValueAndErr()
 	switch {

@@ -24,9 +24,9 @@ import (
 
 // The names in a store's folder.
 const (
-	formatName = "FORMAT" // what the folder is, and in which format
-	lockName   = "lock"   // locked while the store is open
-	ownerName  = "owner"  // who has it open
+	formatName = "FORMAT" // marks the folder as a store, with its format
+	lockName   = "lock"   // lock file
+	ownerName  = "owner"  // the process that has the store open
 	logName    = "log"    // the Pebble database
 )
 
@@ -34,24 +34,24 @@ const (
 // package writes, and the latest that it reads.
 const Format = 1
 
-// formatTitle is what a FORMAT file begins with.
+// formatTitle is the prefix of a FORMAT file.
 const formatTitle = "settlement-ledger store, format "
 
-// An Owner is who has a store open. It is kept in the folder, for the error
-// that another one gets.
+// An Owner identifies the process that has a store open. It is stored in the folder for
+// the error that a second process gets.
 type Owner struct {
-	PID     int       `json:"pid"`              // 0: of this process
-	Host    string    `json:"host"`             // empty: this one
+	PID     int       `json:"pid"`              // 0: this process
+	Host    string    `json:"host"`             // empty: this host
 	Started time.Time `json:"started"`          // when the store was opened; zero: now
 	Command string    `json:"command"`          // empty: the name of this program
 	Shares  bool      `json:"shares,omitempty"` // the process serves the folder to others, or is about to
 }
 
-// filled returns o with what it leaves out.
+// filled returns o with defaults for its empty fields.
 func (o Owner) filled() Owner {
 	o.PID = cmp.Or(o.PID, os.Getpid())
 	if o.Host == "" {
-		o.Host, _ = os.Hostname() // a host without a name has none here
+		o.Host, _ = os.Hostname() // empty if the host has no name
 	}
 	if o.Started.IsZero() {
 		o.Started = time.Now().UTC()
@@ -60,43 +60,44 @@ func (o Owner) filled() Owner {
 	return o
 }
 
-// ErrIncomplete says that a folder is that of a store and lacks files of it: it
-// was copied in part, or something was removed. It is left as it is.
+// ErrIncomplete means that a folder is a store that lacks files: it was copied in part,
+// or files were removed. Open leaves it unchanged.
 var ErrIncomplete = errors.New("store is not complete")
 
-// formatDraftName is the name of a FORMAT file before there is a database. A store
-// has its FORMAT last, so one without it holds nothing.
+// formatDraftName is the name of the FORMAT file until the database exists. FORMAT is
+// written last, so a folder without it has no records.
 const formatDraftName = formatName + ".new"
 
-// A folder is the place of one store, locked.
+// A folder is the folder of one store, locked by this process.
 type folder struct {
 	fs    vfs.FS
 	dir   string
 	lock  io.Closer
-	fresh bool // it is to become a store, and has a FORMAT file from publish on
+	fresh bool // the store is being created; publish writes its FORMAT file
 
-	// before is the session before, if it ended without Close.
+	// before is the owner file of the last process, if that did not call Close.
 	before ownerRecord
 }
 
-// A session is what the owner file holds: who has the store open, and how.
+// An ownerRecord is the content of the owner file: the process that has the store open,
+// and its durability.
 type ownerRecord struct {
 	Owner
-	Durability string `json:"durability,omitempty"` // a Durability; empty: a program before this was written
+	Durability string `json:"durability,omitempty"` // a Durability; empty: written by an older program
 }
 
-// syncs reports whether the session answered no append before it was on the disk.
+// syncs reports whether the process acknowledged appends only after their sync.
 func (s ownerRecord) syncs() bool { return s.Durability == Sync().String() }
 
-// openFolder makes or finds the folder of a store and locks it. It creates
-// nothing in a folder of something else.
+// openFolder opens or creates the folder of a store and locks it. It writes nothing to a
+// folder that holds something else.
 func openFolder(ctx context.Context, storage vfs.FS, dir string, cfg Config) (*folder, error) {
 	f := &folder{fs: storage, dir: dir}
 	if err := f.makeDirs(); err != nil {
 		return nil, err
 	}
-	// A process that is making the store, or ends, changes the folder meanwhile: only
-	// under the lock it is known what it is. A folder without one is left without.
+	// Another process may be creating or closing the store, so only an inspection under
+	// the lock counts. A folder of something else gets no lock file.
 	unsuitable := f.inspect()
 	if unsuitable != nil && !f.hasLock() {
 		return nil, unsuitable
@@ -134,17 +135,17 @@ func (f *folder) hasLock() bool {
 	return err == nil
 }
 
-// unfinished reports whether the folder has a database and a FORMAT file that
-// cannot be read, and says that it is becoming a store. FORMAT is written after
-// the database was made durable, so the database is kept: if a power cut tore
-// FORMAT it is empty, and if FORMAT was damaged later it may hold records.
+// unfinished reports whether the folder has a database, an unreadable FORMAT file and a
+// FORMAT.new that marks the creation of a store. FORMAT is written after the database is
+// durable, so the database is kept: it is empty if a power cut tore FORMAT, and may hold
+// records if FORMAT was damaged later.
 func (f *folder) unfinished() bool {
 	_, err := f.readFormat(formatName)
 	return f.fresh && errors.Is(err, events.ErrNotAStore) && f.holdsLog()
 }
 
-// repairFormat writes a FORMAT file that cannot be read, and removes what the making of
-// the store left.
+// repairFormat rewrites an unreadable FORMAT file, and removes the temporary files of the
+// creation.
 func (f *folder) repairFormat() error {
 	_, err := f.readFormat(formatName)
 	if errors.Is(err, events.ErrNotAStore) {
@@ -159,11 +160,11 @@ func (f *folder) repairFormat() error {
 	return nil
 }
 
-// startCreation says that the folder is becoming a store, and removes what is left of
-// one that did not.
+// startCreation writes FORMAT.new, and removes the database of an earlier creation that
+// was interrupted.
 func (f *folder) startCreation() error {
 	_, err := f.readFormat(formatDraftName)
-	if err == nil { // it was said before
+	if err == nil { // an earlier creation was interrupted
 		err = f.fs.RemoveAll(f.path(logName))
 	} else {
 		err = f.writeFormat(formatDraftName)
@@ -174,8 +175,8 @@ func (f *folder) startCreation() error {
 	return nil
 }
 
-// publish makes a store of a fresh folder that has a database. Where a rename
-// is not atomic, a power cut would take both names, so this is none.
+// publish writes FORMAT to a new folder, which makes it a store. It does not rename
+// FORMAT.new, because with a rename that is not atomic a power cut could remove both.
 func (f *folder) publish() error {
 	if err := f.writeFormat(formatName); err != nil {
 		return fmt.Errorf("write %s: %w", formatName, err)
@@ -183,8 +184,8 @@ func (f *folder) publish() error {
 	return f.removeTemporary()
 }
 
-// removeTemporary removes what a store does not need once it is one, durably: beside it a
-// FORMAT file that goes missing later would count as one that is not written yet.
+// removeTemporary removes the temporary files of creation and restore, durably: with one
+// of them, a store whose FORMAT is lost later would look unfinished.
 func (f *folder) removeTemporary() error {
 	removed := false
 	for _, name := range []string{formatDraftName, restoringName} {
@@ -200,7 +201,7 @@ func (f *folder) removeTemporary() error {
 	return pebblefiles.SyncDir(f.fs, f.dir)
 }
 
-// writeFormat makes a file with the format durable.
+// writeFormat writes a FORMAT file under a name, durably.
 func (f *folder) writeFormat(name string) error {
 	err := f.create(f.path(name), fmt.Appendf(nil, "%s%d\n", formatTitle, Format))
 	if err == nil {
@@ -209,10 +210,11 @@ func (f *folder) writeFormat(name string) error {
 	return err
 }
 
+// path returns the path of a file in the folder.
 func (f *folder) path(name string) string { return f.fs.PathJoin(f.dir, name) }
 
-// makeDirs creates the folder and its parents where they are missing, durably: a
-// folder whose entry in its parent is lost takes its records along.
+// makeDirs creates the folder and its missing parents, durably: a power cut that loses
+// the entry of the folder loses its records.
 func (f *folder) makeDirs() error {
 	missing := []string{}
 	for dir := f.dir; ; dir = f.fs.PathDir(dir) {
@@ -242,17 +244,15 @@ func (f *folder) makeDirs() error {
 	return nil
 }
 
-// inspect finds out whether the folder is to become a store. It returns an
-// ErrNotAStore, ErrNewerFormat or ErrIncomplete for one that is not to be
-// touched.
+// inspect sets fresh if the folder is empty or its creation was interrupted. It returns
+// ErrNotAStore, ErrNewerFormat or ErrIncomplete for a folder that must stay unchanged.
 func (f *folder) inspect() error {
 	names, err := f.fs.List(f.dir)
 	if err != nil {
 		return fmt.Errorf("open store %s: %w", f.dir, err)
 	}
-	// A store that was cut off while it was made has a lock and perhaps the
-	// beginning of a file that says so; a whole one comes before all else, the
-	// FORMAT file after it.
+	// An interrupted creation leaves a lock and perhaps a part of FORMAT.new. The other
+	// files are created after FORMAT.new is complete, FORMAT last.
 	begun := []string{lockName, formatDraftName}
 	if _, err := f.readFormat(formatDraftName); err == nil {
 		begun = append(begun, logName, ownerName, ownerName+".new", formatName)
@@ -274,6 +274,8 @@ func (f *folder) inspect() error {
 	return nil
 }
 
+// checkFormat returns an error unless the folder is a store of a known format with a
+// database.
 func (f *folder) checkFormat(names []string) error {
 	found, err := f.readFormat(formatName)
 	switch {
@@ -290,8 +292,7 @@ func (f *folder) checkFormat(names []string) error {
 	return nil
 }
 
-// readFormat returns the number in a FORMAT file, or ErrNotAStore if there is
-// none.
+// readFormat returns the number in a FORMAT file, or ErrNotAStore if it has no number.
 func (f *folder) readFormat(name string) (uint64, error) {
 	text, err := f.read(name)
 	if err != nil {
@@ -306,8 +307,8 @@ func (f *folder) readFormat(name string) (uint64, error) {
 	return found, nil
 }
 
-// acquire locks the folder, or returns an ErrInUse that names who has it. It waits for
-// readers, and logs that after a second.
+// acquire locks the folder. It waits for readers, and logs that after a second. If a
+// writer has the lock it returns an ErrInUse that names the owner.
 func (f *folder) acquire(ctx context.Context, logger *slog.Logger) (err error) {
 	f.lock, err = pebblefiles.Lock(ctx, f.fs, f.path(lockName), func() {
 		if logger != nil {
@@ -317,8 +318,7 @@ func (f *folder) acquire(ctx context.Context, logger *slog.Logger) (err error) {
 	if err == nil {
 		return nil
 	}
-	// The file that cannot be made or opened is a *PathError; a lock that is
-	// held is not.
+	// An error about the lock file is a *PathError; a lock that is taken is not.
 	if _, ok := errors.AsType[*fs.PathError](err); ok || ctx.Err() != nil {
 		return fmt.Errorf("open store %s: %w", f.dir, err)
 	}
@@ -329,7 +329,7 @@ func (f *folder) acquire(ctx context.Context, logger *slog.Logger) (err error) {
 	return f.inUse()
 }
 
-// numbers names processes in an error, where they are known.
+// numbers formats process numbers for an error, and is empty without any.
 func numbers(processes []int) string {
 	if len(processes) == 0 {
 		return ""
@@ -337,7 +337,7 @@ func numbers(processes []int) string {
 	return fmt.Sprintf(" (%s)", strings.Trim(fmt.Sprint(processes), "[]"))
 }
 
-// holder names the process in the owner file.
+// holder returns a description of the process in the owner file.
 func (f *folder) holder() string {
 	o, ok := f.ownerRecord()
 	if !ok {
@@ -350,7 +350,7 @@ func (f *folder) holder() string {
 	return who
 }
 
-// session reads the owner file.
+// ownerRecord reads the owner file.
 func (f *folder) ownerRecord() (s ownerRecord, ok bool) {
 	text, err := f.read(ownerName)
 	if err != nil || json.Unmarshal(text, &s) != nil || s.PID == 0 {
@@ -368,7 +368,7 @@ func (f *folder) writeOwner(s ownerRecord) error {
 	return f.write(ownerName, append(text, '\n'))
 }
 
-// close gives the folder up.
+// close removes the owner file and unlocks the folder.
 func (f *folder) close() error {
 	err := f.fs.Remove(f.path(ownerName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -377,7 +377,7 @@ func (f *folder) close() error {
 	return errors.Join(err, f.lock.Close())
 }
 
-// write puts a file in the folder, whole and durable.
+// write writes a file of the folder atomically and durably.
 func (f *folder) write(name string, content []byte) error {
 	err := f.create(f.path(name)+".new", content)
 	if err == nil {
@@ -392,23 +392,23 @@ func (f *folder) write(name string, content []byte) error {
 	return nil
 }
 
-// create writes a file, whose entry in its folder is not durable yet.
+// create writes and syncs a file. Its entry in the folder is not durable yet.
 func (f *folder) create(path string, content []byte) error {
 	file, err := f.fs.Create(path, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
-	_, err = file.Write(slices.Clone(content)) // Write may change what it is given
+	_, err = file.Write(slices.Clone(content)) // Write may change its argument
 	if err == nil {
 		err = file.Sync()
 	}
 	return errors.Join(err, file.Close())
 }
 
-// read returns the beginning of a file, which is all of a small one.
+// read returns the first 64 KiB of a file.
 func (f *folder) read(name string) ([]byte, error) { return f.readUpTo(name, 1<<16) }
 
-// readAll returns a file.
+// readAll returns the content of a file.
 func (f *folder) readAll(name string) ([]byte, error) { return f.readUpTo(name, math.MaxInt64) }
 
 func (f *folder) readUpTo(name string, most int64) ([]byte, error) {

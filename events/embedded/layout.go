@@ -11,16 +11,16 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// The limits of what the layout can hold.
+// The limits of the layout.
 const (
 	maxStream = 1 << 10 // bytes of a stream's name
 	maxKind   = 1 << 10 // bytes of a kind
 )
 
-// recordFormat is the first byte of a record.
+// recordFormat is the first byte of an encoded record.
 const recordFormat = 1
 
-// headerLen is how long the part of a record before its stream is.
+// headerLen is the length of the part of an encoded record before its stream.
 const headerLen = 1 + 2 + 2 + 2 + 8 + 8 + 16 + 4 + 4
 
 const sumLen = 4
@@ -34,7 +34,7 @@ func entryKey(seq uint64) []byte {
 	return key
 }
 
-// entryKeyLen is how long the key of a record is.
+// entryKeyLen is the length of the key of a record.
 const entryKeyLen = 2 + 8
 
 // putEntryKey fills a key of entryKeyLen.
@@ -43,10 +43,10 @@ func putEntryKey(key []byte, seq uint64) {
 	binary.BigEndian.PutUint64(key[2:], seq)
 }
 
-// entriesEnd is behind the key of every record.
+// entriesEnd returns a bound greater than the key of every record.
 func entriesEnd() []byte { return []byte("e0") }
 
-// indexKey returns the key of a stream's entry with a revision.
+// indexKey returns the key of the index entry of a revision of a stream.
 func indexKey(s events.Stream, r events.Revision) []byte {
 	key := make([]byte, indexKeyLen(s))
 	putIndexKey(key, s, r)
@@ -63,7 +63,7 @@ func putIndexKey(key []byte, s events.Stream, r events.Revision) {
 	binary.BigEndian.PutUint64(key[n+1:], uint64(r))
 }
 
-// indexEnd is behind the key of every entry of a stream.
+// indexEnd returns a bound greater than every index key of a stream.
 func indexEnd(s events.Stream) []byte {
 	return append(append([]byte("s/"), s...), 1)
 }
@@ -71,21 +71,20 @@ func indexEnd(s events.Stream) []byte {
 // checkpointKey returns the key of a checkpoint.
 func checkpointKey(name string) []byte { return append([]byte("c/"), name...) }
 
-// lastUint64 returns the number that a key or value ends with.
+// lastUint64 returns the number in the last 8 bytes of a key or value.
 func lastUint64(b []byte) uint64 { return binary.BigEndian.Uint64(b[len(b)-8:]) }
 
-// encode returns the value of a record in a stream, all but its sum, which
-// needs the sequence as well.
+// encode encodes a record of a stream, without its sum, which also covers the sequence.
 func encode(s events.Stream, rev events.Revision, r events.Record) []byte {
 	return appendRecord(make([]byte, 0, encodedLen(s, r)+sumLen), s, rev, r)
 }
 
-// encodedLen returns how many bytes appendRecord appends.
+// encodedLen returns the number of bytes that appendRecord appends.
 func encodedLen(s events.Stream, r events.Record) int {
 	return headerLen + len(s) + len(r.Kind) + len(r.Data) + len(r.Metadata)
 }
 
-// appendRecord appends what encode returns.
+// appendRecord appends an encoded record, without its sum, to b.
 func appendRecord(b []byte, s events.Stream, rev events.Revision, r events.Record) []byte {
 	b = append(b, recordFormat)
 	b = binary.BigEndian.AppendUint16(b, uint16(r.Version))
@@ -101,21 +100,21 @@ func appendRecord(b []byte, s events.Stream, rev events.Revision, r events.Recor
 	return append(append(b, r.Data...), r.Metadata...)
 }
 
-// sum is over the sequence as well, so that a value under another key is
-// damaged too.
+// sum returns the sum of an encoded record. It covers the sequence, so that a value under
+// another key is damaged.
 func sum(value []byte, seq uint64) uint32 { return finishSum(crc32.Checksum(value, castagnoli), seq) }
 
-// finishSum returns the sum of a value whose own checksum is known.
+// finishSum adds the sequence to the checksum of an encoded record.
 func finishSum(value uint32, seq uint64) uint32 {
 	var key [8]byte
 	binary.BigEndian.PutUint64(key[:], seq)
 	return crc32.Update(value, castagnoli, key[:])
 }
 
-// A raw is a record as it is kept, without its sum. Its lengths add up.
+// A raw is an encoded record without its sum, whose lengths are consistent.
 type raw []byte
 
-// rawOf cuts the sum off a value. It looks at nothing but lengths.
+// rawOf returns a value without its sum. It checks only lengths.
 func rawOf(value []byte, seq uint64) (raw, error) {
 	if len(value) < headerLen+sumLen {
 		return nil, damaged(seq, fmt.Sprintf("it is %d bytes long", len(value)))
@@ -127,8 +126,8 @@ func rawOf(value []byte, seq uint64) (raw, error) {
 	return r, nil
 }
 
-// whole returns an error unless a value is a record that was sealed with seq,
-// of a format that is known.
+// whole returns an error unless a value matches its sum under the sequence and has a
+// known format.
 func whole(value []byte, seq uint64) error {
 	end := len(value) - sumLen
 	if binary.BigEndian.Uint32(value[end:]) != sum(value[:end], seq) {
@@ -146,13 +145,13 @@ func (r raw) revision() events.Revision { return events.Revision(binary.BigEndia
 func (r raw) micros() int64             { return int64(binary.BigEndian.Uint64(r[15:])) }
 func (r raw) dataLen() int              { return int(binary.BigEndian.Uint32(r[39:])) }
 func (r raw) size() int                 { return r.dataLen() + int(binary.BigEndian.Uint32(r[43:])) }
-func (r raw) bodyOffset() int           { return headerLen + r.streamLen() + r.kindLen() } // where the data begin
+func (r raw) bodyOffset() int           { return headerLen + r.streamLen() + r.kindLen() } // offset of the data
 func (r raw) all() int                  { return len(r) }
 func (r raw) stream() []byte            { return r[headerLen:][:r.streamLen()] }
 func (r raw) kind() []byte              { return r[headerLen+r.streamLen():][:r.kindLen()] }
 
-// header returns the header of the entry at a sequence. It does not need what
-// is behind the names.
+// header returns the header of the entry with a sequence. It reads only the bytes before
+// the data.
 func (r raw) header(seq uint64, interned *interner) events.Header {
 	h := events.Header{
 		Kind:     interned.kind(r.kind()),
@@ -167,8 +166,7 @@ func (r raw) header(seq uint64, interned *interner) events.Header {
 	return h
 }
 
-// entry returns the entry at a sequence, whose data and metadata are those of
-// r.
+// entry returns the entry with a sequence. Its data and metadata share the bytes of r.
 func (r raw) entry(seq uint64, interned *interner) events.Entry {
 	e := events.Entry{
 		Record: events.Record{
@@ -185,8 +183,8 @@ func (r raw) entry(seq uint64, interned *interner) events.Entry {
 	return e
 }
 
-// payload returns the data and the metadata, nil where there are none. Adding
-// to one does not change the other.
+// payload returns the data and the metadata, or nil if empty. Appending to one does not
+// change the other.
 func (r raw) payload() (data, metadata []byte) {
 	begin := r.bodyOffset()
 	end := begin + r.dataLen()
@@ -199,8 +197,8 @@ func (r raw) payload() (data, metadata []byte) {
 	return data, metadata
 }
 
-// decode is the inverse of encode with its sum. What it returns shares nothing
-// with value. Anything that they did not write is ErrDamaged.
+// decode decodes a value with its sum. The entry shares no bytes with value. A value that
+// encode and sum did not produce is ErrDamaged.
 func decode(value []byte, seq uint64) (events.Entry, error) {
 	r, err := rawOf(value, seq)
 	if err == nil {
@@ -212,11 +210,12 @@ func decode(value []byte, seq uint64) (events.Entry, error) {
 	return raw(bytes.Clone(r)).entry(seq, nil), nil
 }
 
+// damaged returns an ErrDamaged about the record with a sequence.
 func damaged(seq uint64, why string) error {
 	return fmt.Errorf("read the record at position %d: %w: %s", seq, events.ErrDamaged, why)
 }
 
-// fromBytes is the inverse of ID.Bytes.
+// fromBytes sets an ID from its bytes.
 func fromBytes[K domain.IDKind](id *domain.ID[K], b []byte) {
 	*id = domain.IDFromBytes[K]([16]byte(b))
 }

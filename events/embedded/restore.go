@@ -19,17 +19,16 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// Restore puts the backup in the folder src into the folder dst, as a store, and
-// returns what it holds. The folder is made where there is none; one that holds
-// anything else than what a Restore left that was cut off is ErrNotEmpty, and is
-// left as it is. Each file is held to its sum, and the records, read from where
-// they now lie, to their digest: what differs is an ErrBadBackup that names it,
-// and leaves no store behind. A src without a backup is ErrNotABackup.
+// Restore restores the backup in the folder src to a store in the folder dst, and returns
+// its manifest. It creates dst if it is missing. dst may hold the remains of an
+// interrupted Restore; if it holds other files, Restore returns ErrNotEmpty and leaves
+// it unchanged. Restore compares each file with its sum, and the restored records with
+// their digest. A difference is an ErrBadBackup that names the file, and leaves no store.
+// If src is not a backup, it returns ErrNotABackup.
 //
-// Restore locks dst as a store does, so that a second Restore into it, and a store
-// that is opened there meanwhile, is events.ErrInUse; so is a src into which a
-// backup was made meanwhile. It removes only files that it wrote itself, or that a
-// Restore wrote which was cut off: those are removed when it is done again.
+// Restore locks dst like an open store: a second Restore into it, or an Open meanwhile,
+// is events.ErrInUse. It also returns events.ErrInUse if a backup is made into src
+// meanwhile. It removes only files that it wrote, or that an interrupted Restore wrote.
 func Restore(ctx context.Context, src, dst string, storage vfs.FS) (b Backup, err error) {
 	r := &restoreRun{fs: storage, src: src, dst: dst}
 	if storage == nil {
@@ -50,21 +49,23 @@ func Restore(ctx context.Context, src, dst string, storage vfs.FS) (b Backup, er
 	return r.made, nil
 }
 
-// restoringName is the file in a store's folder that lists the files of a Restore
-// that has not come to its end. It is written first and removed last.
+// restoringName is the file in dst that lists the files of a Restore in progress. It is
+// written first and removed last.
 const restoringName = "RESTORING"
 
-// restoringTitle is what a RESTORING file begins with; a line for each file
-// follows, with its path as a quoted Go string.
+// restoringTitle is the prefix of a RESTORING file. A line for each file follows, with
+// its path as a quoted Go string.
 const restoringTitle = "settlement-ledger restore, format 1\n"
 
-// A restoreRun is a Restore on its way.
+// A restoreRun is a Restore in progress.
 type restoreRun struct {
 	fs       vfs.FS
 	src, dst string
 	made     Backup
 }
 
+// run locks dst, removes the remains of an interrupted Restore, and copies the files. If
+// that fails it removes the files it wrote.
 func (r *restoreRun) run(ctx context.Context) (err error) {
 	if isWithin(r.fs, r.dst, r.src) || isWithin(r.fs, r.src, r.dst) {
 		return errors.New("one folder is the other, or within it: name another")
@@ -85,7 +86,7 @@ func (r *restoreRun) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.lock.Close()) }()
-	left, err := r.leftovers() // again, as another Restore may have had it
+	left, err := r.leftovers() // again, because another Restore may have held the lock
 	if err != nil {
 		return err
 	}
@@ -99,13 +100,13 @@ func (r *restoreRun) run(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(r.explain(err), r.clear())
 	}
-	// The folder is a store now, and stays one. Opening it removes a list that a
-	// power cut brings back.
+	// The folder is a store now. Opening it removes a list that a power cut brings
+	// back.
 	return r.fs.Remove(r.path(restoringName))
 }
 
-// explain returns an error of copying, which is an events.ErrInUse if another backup
-// was made into src meanwhile: that removes the files that it does not need.
+// explain returns an error of copying, as events.ErrInUse if another backup was made into
+// src meanwhile, which removes files.
 func (r *restoreRun) explain(err error) error {
 	now, reading := readBackup(r.fs, r.src)
 	if errors.Is(err, ErrBadBackup) && reading == nil && !now.Made.Equal(r.made.Made) {
@@ -114,8 +115,8 @@ func (r *restoreRun) explain(err error) error {
 	return err
 }
 
-// leftovers returns the files in the folder that a Restore wrote which was cut off.
-// It returns an ErrNotEmpty that names any other one.
+// leftovers returns the files in dst that an interrupted Restore wrote. If there is any
+// other file it returns an ErrNotEmpty that names it.
 func (r *restoreRun) leftovers() ([]string, error) {
 	if _, err := r.fs.List(r.dst); err != nil {
 		return nil, err
@@ -147,12 +148,13 @@ func (r *restoreRun) leftovers() ([]string, error) {
 	return left, err
 }
 
+// notEmpty returns an ErrNotEmpty that names a file.
 func (r *restoreRun) notEmpty(path string) error {
 	return fmt.Errorf("%w: it holds %s; name an empty folder, or one that does not exist", ErrNotEmpty, path)
 }
 
-// listedFiles returns the paths in the RESTORING file, and none where there is no such
-// file, or it is none of ours.
+// listedFiles returns the paths in the RESTORING file, and no paths if it is missing. A
+// file of another format is an ErrNotEmpty.
 func (r *restoreRun) listedFiles() (map[string]bool, error) {
 	f := folder{fs: r.fs, dir: r.dst}
 	text, err := f.readAll(restoringName)
@@ -177,7 +179,7 @@ func (r *restoreRun) listedFiles() (map[string]bool, error) {
 	return paths, nil
 }
 
-// hasFileIn reports whether one of the paths lies in a folder.
+// hasFileIn reports whether one of the paths is in a folder.
 func hasFileIn(paths map[string]bool, folder string) bool {
 	for path := range paths {
 		if strings.HasPrefix(path, folder+"/") {
@@ -187,8 +189,8 @@ func hasFileIn(paths map[string]bool, folder string) bool {
 	return false
 }
 
-// walk calls do for each file and each folder under a folder of dst, by its path
-// there, and for a folder before what is in it.
+// walk calls do for each file and folder under a folder of dst, with its path in dst, and
+// for a folder before its content.
 func (r *restoreRun) walk(dir string, do func(path string, folder bool) error) error {
 	names, err := r.fs.List(r.path(dir))
 	if err != nil {
@@ -200,7 +202,7 @@ func (r *restoreRun) walk(dir string, do func(path string, folder bool) error) e
 			path = dir + "/" + name
 		}
 		info, err := r.fs.Stat(r.path(path))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a symbolic link to nothing is a file
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a broken symbolic link counts as a file
 			return err
 		}
 		folder := err == nil && info.IsDir()
@@ -219,8 +221,8 @@ func (r *restoreRun) walk(dir string, do func(path string, folder bool) error) e
 	return nil
 }
 
-// symlinked reports whether a folder of dst lies elsewhere, so that what is in it was
-// not written by a Restore into dst.
+// symlinked reports whether a folder of dst is outside dst by a symbolic link: then a
+// Restore into dst did not write its files.
 func (r *restoreRun) symlinked(path string) bool {
 	if r.fs != pebblefiles.Disk {
 		return false
@@ -229,7 +231,7 @@ func (r *restoreRun) symlinked(path string) bool {
 	return err != nil || found != r.path(path)
 }
 
-// path returns where a path with slashes lies in dst.
+// path returns the path of a file in dst, whose relative path has slashes.
 func (r *restoreRun) path(path string) string {
 	if path == "" {
 		return r.dst
@@ -237,7 +239,7 @@ func (r *restoreRun) path(path string) string {
 	return r.fs.PathJoin(append([]string{r.dst}, strings.Split(path, "/")...)...)
 }
 
-// begin lists the files that the Restore writes, durably, before it writes one.
+// begin writes the list of the files to restore, durably.
 func (r *restoreRun) begin() error {
 	text := []byte(restoringTitle)
 	for _, c := range r.made.Files {
@@ -246,8 +248,8 @@ func (r *restoreRun) begin() error {
 	return pebblefiles.WriteFile(r.fs, r.dst, restoringName, text)
 }
 
-// copyAll writes the files, and checks what they hold. FORMAT comes last: until
-// then the folder is no store.
+// copyAll copies the files and verifies the records. It copies FORMAT last, which makes
+// the folder a store.
 func (r *restoreRun) copyAll(ctx context.Context, f *folder) error {
 	var last Copy
 	for _, c := range r.made.Files {
@@ -270,7 +272,7 @@ func (r *restoreRun) copyAll(ctx context.Context, f *folder) error {
 	if last.Path == "" {
 		return fmt.Errorf("%w: it has no %s", ErrBadBackup, formatName)
 	}
-	// The entries of the folders are durable before FORMAT says that they are there.
+	// The files must be durable before FORMAT.
 	if err := pebblefiles.SyncDir(r.fs, r.dst); err != nil {
 		return err
 	}
@@ -280,7 +282,7 @@ func (r *restoreRun) copyAll(ctx context.Context, f *folder) error {
 	return f.inspect()
 }
 
-// copy puts one file in its place, durably, and holds it to its sum.
+// copy copies one file, durably, and compares it with its sum.
 func (r *restoreRun) copy(ctx context.Context, c Copy) error {
 	to := r.path(c.Path)
 	f := folder{fs: r.fs, dir: r.fs.PathDir(to)}
@@ -300,8 +302,8 @@ func (r *restoreRun) copy(ctx context.Context, c Copy) error {
 	return pebblefiles.SyncDir(r.fs, f.dir)
 }
 
-// clear removes what this Restore wrote, and the lock, when it ends without a
-// store. FORMAT is gone, durably, before what it stands for.
+// clear removes the files that a failed Restore wrote, and the lock. It removes FORMAT
+// first, durably.
 func (r *restoreRun) clear() error {
 	if _, err := r.fs.Stat(r.path(formatName)); !errors.Is(err, fs.ErrNotExist) {
 		if err == nil {
@@ -324,7 +326,7 @@ func (r *restoreRun) clear() error {
 	return r.remove([]string{restoringName, lockName})
 }
 
-// remove removes files, and the folders of these that are empty then.
+// remove removes files, and then their folders if they are empty.
 func (r *restoreRun) remove(paths []string) error {
 	folders := map[string]bool{}
 	for _, name := range paths {
@@ -335,7 +337,7 @@ func (r *restoreRun) remove(paths []string) error {
 			folders[dir] = true
 		}
 	}
-	// A folder comes before those within it in the order of names.
+	// Sorted, a folder comes before its subfolders.
 	for _, dir := range slices.Backward(slices.Sorted(maps.Keys(folders))) {
 		names, err := r.fs.List(r.path(dir))
 		if err == nil && len(names) == 0 {
@@ -348,8 +350,9 @@ func (r *restoreRun) remove(paths []string) error {
 	return nil
 }
 
-// digestIn reads all records of a database that nobody writes to, gives each to
-// saw if that is not nil, and changes nothing. An error of saw ends it.
+// digestIn reads all records of a database that no process writes to, and returns the last
+// position, the number and the digest of the records. It calls saw, if not nil, with
+// each; an error of saw ends it. It changes nothing.
 func digestIn(ctx context.Context, storage vfs.FS, dir string, saw func(events.Entry) error) (events.Position, uint64, string, error) {
 	db, err := openReadOnly(pebblefiles.ReadOnly(storage), dir)
 	if err != nil {
@@ -362,6 +365,7 @@ func digestIn(ctx context.Context, storage vfs.FS, dir string, saw func(events.E
 	return events.NewPosition(digest.Count(), digest.Count()), digest.Count(), digest.String(), nil
 }
 
+// digestOf reads all records of an open database as digestIn does.
 func digestOf(ctx context.Context, db *pebble.DB, saw func(events.Entry) error) (*events.Digest, error) {
 	digest := events.NewDigest()
 	it, err := db.NewIter(&pebble.IterOptions{LowerBound: entryKey(0), UpperBound: entriesEnd()})
@@ -383,7 +387,7 @@ func digestOf(ctx context.Context, db *pebble.DB, saw func(events.Entry) error) 
 	return digest, errors.Join(err, asStoreError(it.Close()))
 }
 
-// recordsIn yields the records of a database that nobody writes to.
+// recordsIn yields the records of a database that no process writes to.
 func recordsIn(ctx context.Context, storage vfs.FS, dir string) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		stopped := errors.New("stopped")
@@ -399,8 +403,7 @@ func recordsIn(ctx context.Context, storage vfs.FS, dir string) iter.Seq2[events
 	}
 }
 
-// entryAt decodes the record that an iterator stands at, which must be the one
-// with a sequence.
+// entryAt decodes the record at an iterator, which must have the sequence seq.
 func entryAt(it *pebble.Iterator, seq uint64) (events.Entry, error) {
 	if found := lastUint64(it.Key()); found != seq {
 		return events.Entry{}, damaged(seq, "it is missing")
@@ -412,7 +415,7 @@ func entryAt(it *pebble.Iterator, seq uint64) (events.Entry, error) {
 	return decode(value, seq)
 }
 
-// openReadOnly opens a database to read it as it lies.
+// openReadOnly opens a database for reading. The storage refuses writes.
 func openReadOnly(storage vfs.FS, dir string) (*pebble.DB, error) {
 	if err := pebblefiles.CheckVersion(storage, dir); err != nil {
 		return nil, err
@@ -426,7 +429,8 @@ func openReadOnly(storage vfs.FS, dir string) (*pebble.DB, error) {
 	})
 }
 
-// A silent logger is for a database whose errors are returned.
+// A panicLogger logs nothing and panics at a fatal error. It is for databases whose
+// errors are returned.
 type panicLogger struct{}
 
 func (panicLogger) Infof(string, ...any)  {}

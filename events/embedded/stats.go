@@ -136,9 +136,8 @@ func (v Stats) Summary(at time.Time) Summary {
 	return p
 }
 
-// LastSummary returns the Summary that the last closing of the store saved, and false
-// if there is none: a store that was not appended to saves none, nor does a killed
-// process.
+// LastSummary returns the Summary that Close saved last, and false if there is none. Close
+// saves one if records were appended or background work failed.
 func (s *Store) LastSummary(ctx context.Context) (p Summary, ok bool, err error) {
 	data, err := s.LoadCheckpoint(ctx, summaryName)
 	if err != nil || data == nil {
