@@ -1,53 +1,59 @@
-// Package runner carries agent sessions forward through their ledger.
+// Package runner runs agent sessions: it asks the model, settles the calls of its
+// replies, and recovers sessions that a dead process left open.
 //
-// A [Runner] takes steps: what a session needs next is a pure function, plan, of
-// the session folded from the log, and every step ends in an append. A step
-// asks the model through a [Provider], settles the calls of its reply, or ends
-// what somebody left open. [Runner.Run] takes steps until the session rests.
-// So recovery is the ordinary path: to resume is to run again.
+// A [Runner] takes steps. The function plan computes the next step of a session
+// from its recorded events alone, and every step ends in an append. A step asks
+// the model through a [Provider], settles the calls of a reply, or ends calls and
+// permission requests that another process left open. [Runner.Run] takes steps
+// until the session is idle. Recovery is therefore the ordinary path: to resume a
+// session is to run it again.
 //
-// A turn is on record before the model is asked, its reply before a call of it
+// A turn is the request to a model with the tools that it may call. It is on
+// record before the provider sends it, its reply before a call of the reply
 // begins, and the end of each call before the model reads it. Calls of one reply
-// run side by side; each has an end of its own.
+// run in parallel, each with its own end.
+//
+// A [Lease] keeps the process on record as alive. [Processes] projects the leases
+// of all processes, [ProcessList.Judge] decides which of them are dead, and
+// [Runner.RecoverAll] ends the open work of these.
 //
 // # Promises
 //
 //   - A call that began and has no end is ended as lost, and never run again.
-//   - A call is settled against the offer on record for its turn, never against
-//     a later one.
-//   - No run resumes unasked: Recover and RecoverAll ask no model and run no tool.
-//   - A step that adds nothing to the log ends the run with [ErrNoProgress].
-//   - A reply whose calls have no ID, or one ID twice, is on record as refused,
-//     with the reason: none of its calls runs, and the run ends with [ErrBadReply].
-//   - A process is dead when its lease ran out, or when it had none and cannot
-//     have the store: never because it was not heard of.
-//   - A run that is interrupted or fails leaves nothing open: one append ends
-//     every call that has no end, dismisses the requests that wait and records
-//     the interruption, in spite of the context that ended. An append whose
-//     outcome was open is made certain first.
-//   - An admitted message is read by the run that is under way or by the next
-//     one. A run that rests has read every message admitted before.
+//   - A call is settled against the recorded offer of its turn, never against a
+//     later one.
+//   - A recovery asks no model and runs no tool.
+//   - A step that appends nothing ends the run with [ErrNoProgress].
+//   - A reply that has a call without an ID, or two calls with the same ID, is
+//     recorded as refused with the reason. None of its calls runs, and the run
+//     ends with [ErrBadReply].
+//   - A process is dead if its lease ran out, or if it had no lease and the judging
+//     process holds the store exclusively. Silence alone is no proof.
+//   - A run that is interrupted or fails ends all open calls, dismisses open
+//     permission requests and records the interruption, after its context has
+//     ended too. It first resolves appends with an open outcome.
+//   - An admitted message is read by the current run or by the next one. A run that
+//     ends idle has read every message admitted before.
 //
 // # Concurrency
 //
-// A Runner may be used by several goroutines. Whoever runs a session that runs
-// already joins. Different sessions run side by side. Messages of a session are
-// admitted one at a time, and none while a run begins, records a turn or decides
-// to rest: that semaphore is taken before the locks of the journal, the writer
-// and the Runner.
-// The runner starts a goroutine for each call of a reply and joins them before it
-// takes the next step; one that outlives the grace of its interruption is the
-// registry's to wait for. A [Lease] owns one goroutine, which Close joins.
+// A Runner is safe for concurrent use. A second Run of a running session joins the
+// first. Different sessions run in parallel. A semaphore per session admits one
+// message at a time, and no message while a run begins, records a turn or decides
+// that it is idle; it is acquired before the locks of the journal, the writer and
+// the Runner. A run starts a goroutine for each call of a reply and joins them
+// before its next step; the registry waits for tools that outlast the grace period
+// of their interruption. A Lease owns one goroutine, which [Lease.Close] joins.
 //
 // # Errors
 //
-// [ErrNoSession], [ErrImported], [ErrElsewhere], [ErrNoProgress], [ErrBadReply],
-// [ErrBroken] and events.ErrUnknownKind come from Run; [ErrOtherText] from Admit;
-// [ErrNotRunning] from Note; [ErrLeaseLost] is the cause with which the context
-// of a [Lease] ends. A *events.Conflict says that somebody else appends
-// to the session: the run stops and changes nothing.
+// Run returns [ErrNoSession], [ErrImported], [ErrElsewhere], [ErrNoProgress],
+// [ErrBadReply], [ErrBroken] and events.ErrUnknownKind. Admit returns
+// [ErrOtherText], and Note [ErrNotRunning]. [ErrLeaseLost] is the cause with which
+// the context of a Lease ends. A *events.Conflict says that another process
+// appends to the session; the run then stops and records nothing.
 //
-// How a call is settled is the registry's affair, what a model is shown that of
-// the projection conversation, and which processes are dead that of whoever
-// opened the store. The crash laws are in crash_test.go.
+// Package registry settles calls, and package conversation decides which messages
+// a model sees. The tests in crash_test.go cut the power at each append of a
+// session and check the laws of calls.
 package runner

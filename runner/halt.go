@@ -11,22 +11,22 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
-// How often the record of an interruption is tried, and the pause after the first
-// try, which doubles with each.
+// The number of tries to record an interruption, and the backoff after the first try, which
+// doubles each time.
 const (
 	haltTries = 6
 	haltPause = 10 * time.Millisecond
 )
 
-// halt ends a run that failed or was interrupted: it records an end for each call
-// that has none, dismisses the requests for permission that wait, and records the
-// interruption last, in one append or in as many as the store's limit takes. It returns why the run ended. The append is made
-// in spite of the context that ended, within the grace of the runner.
+// halt ends a run that failed or was interrupted, and returns the reason. It records an end
+// for each open call, dismisses open permission requests, and records the interruption last,
+// in one append unless the store's limit requires several. It uses a context of its own that
+// ends after Config.Grace.
 //
-// An append of the run whose outcome is open is made certain first: the reply, or
-// the start of a call, that it holds is ended too. Nothing is recorded if the
-// session belongs to another process, or if the run was a recovery, which the
-// next recovery completes. A failure that left nothing open is no interruption.
+// halt first resolves appends of the run with an open outcome, because a reply or a start in
+// them needs an end too. It records nothing if another process owns the session, or if the run
+// was a recovery, which the next recovery completes. A failure that left nothing open is not
+// recorded as an interruption.
 func (c *runState) halt(ctx context.Context, failed error) error {
 	c.journal.close()
 	foreign := errors.Is(failed, events.ErrConflict) || errors.Is(failed, ErrElsewhere) || errors.Is(failed, events.ErrUnknownKind)
@@ -50,7 +50,7 @@ func (c *runState) halt(ctx context.Context, failed error) error {
 	return failed
 }
 
-// recordHalt tries to record an interruption until the outcome is certain.
+// recordHalt retries tryHalt with backoff until its outcome is certain.
 func (c *runState) recordHalt(ctx context.Context, note events.SessionInterrupted, interrupted bool) error {
 	for try := 1; ; try++ {
 		err := c.journal.writer.Flush(ctx)
@@ -64,7 +64,7 @@ func (c *runState) recordHalt(ctx context.Context, note events.SessionInterrupte
 	}
 }
 
-// tryHalt records all that an interruption ends and is not on record.
+// tryHalt appends the ends and the interruption that are not yet on record.
 func (c *runState) tryHalt(ctx context.Context, note events.SessionInterrupted, interrupted bool) error {
 	if err := c.refresh(ctx); err != nil {
 		return err
@@ -89,8 +89,8 @@ func (c *runState) tryHalt(ctx context.Context, note events.SessionInterrupted, 
 	return c.journal.record(ctx, append(drafts, interruption)...)
 }
 
-// interruptedEnd returns the end of a call that an interruption met. A call that began
-// before this run is lost, as it is where a run is not interrupted.
+// interruptedEnd returns the end of a call at an interruption. A call that began before this
+// run is lost, as it is in a run without an interruption.
 func (c *runState) interruptedEnd(a openCall, reason domain.Interruption) domain.Settlement {
 	if a.Started == nil {
 		end := domain.InterruptedBefore(reason)

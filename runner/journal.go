@@ -11,31 +11,33 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
+// A messageCall identifies a call within its session.
 type messageCall struct {
 	message domain.MessageID
 	call    domain.CallID
 }
 
-// A sessionJournal keeps the facts of the calls of one session in its stream. It is
-// the session's one appender in this process.
+// A sessionJournal records the calls of one session in its stream. It implements
+// registry.Journal and is the only appender to the session in this process.
 type sessionJournal struct {
 	ledger *events.Ledger
 	writer *events.Writer
 
 	session    domain.SessionID
-	allowances AllowedRules // nil: not known
+	allowances AllowedRules // nil: no rules are recorded
 
 	notes struct { // taken before mu
 		sync.RWMutex      // held for reading while a note is recorded
-		closed       bool // no notes are taken
+		closed       bool // notes are rejected
 	}
 	mu struct {
 		sync.Mutex
 		recorded map[messageCall]registry.Recorded
-		starts   map[messageCall]domain.EventID // what a call's events come of: its reply, then its start
+		starts   map[messageCall]domain.EventID // causation of a call's next event: its reply, then its start
 	}
 }
 
+// newJournal returns a journal that appends with w.
 func newJournal(l *events.Ledger, w *events.Writer) *sessionJournal {
 	j := &sessionJournal{ledger: l, writer: w}
 	j.mu.recorded = map[messageCall]registry.Recorded{}
@@ -43,7 +45,7 @@ func newJournal(l *events.Ledger, w *events.Writer) *sessionJournal {
 	return j
 }
 
-// track makes the journal answer for a call as the session has it.
+// track adds a call with its recorded state. Recorded answers for tracked calls only.
 func (j *sessionJournal) track(a openCall) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -55,7 +57,7 @@ func (j *sessionJournal) track(a openCall) {
 	}
 }
 
-// Recorded returns what is on record of a call that the session expects.
+// Recorded returns the record of a tracked call, and ErrNotAsked for any other.
 func (j *sessionJournal) Recorded(_ context.Context, message domain.MessageID, call domain.CallID) (registry.Recorded, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -66,7 +68,7 @@ func (j *sessionJournal) Recorded(_ context.Context, message domain.MessageID, c
 	return recorded, nil
 }
 
-// tracks reports whether the journal answers for a call.
+// tracks reports whether a call is tracked.
 func (j *sessionJournal) tracks(key messageCall) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -74,16 +76,17 @@ func (j *sessionJournal) tracks(key messageCall) bool {
 	return ok
 }
 
-// cause returns the event that the next event of a call comes of.
+// cause returns the causation ID for the next event of a call: its start, or its reply before
+// it began.
 func (j *sessionJournal) cause(key messageCall) domain.EventID {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.mu.starts[key]
 }
 
-// Begin keeps the start of a call. The call counts as begun from then on, and
-// its later events come of the start, unless the append was refused: a start
-// whose outcome is open is on record once anything later is.
+// Begin appends the start of a call. The call counts as begun, and the start is the cause of
+// its later events, unless the store refused the append: a start whose outcome is open is on
+// record before any later event of the session.
 func (j *sessionJournal) Begin(ctx context.Context, start events.Draft) error {
 	e := start.Event.(events.CallStarted)
 	key := messageCall{e.Message, e.Call}
@@ -95,6 +98,7 @@ func (j *sessionJournal) Begin(ctx context.Context, start events.Draft) error {
 	return err
 }
 
+// begun marks a call as begun and makes start the cause of its later events.
 func (j *sessionJournal) begun(key messageCall, start domain.EventID) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -103,7 +107,7 @@ func (j *sessionJournal) begun(key messageCall, start domain.EventID) {
 	j.mu.recorded[key], j.mu.starts[key] = recorded, start
 }
 
-// Settle keeps the end of a call.
+// Settle appends the end of a call, with the rules that allowed it.
 func (j *sessionJournal) Settle(ctx context.Context, end events.Draft) error {
 	e := end.Event.(events.CallSettled)
 	key := messageCall{e.Message, e.Call}
@@ -122,8 +126,8 @@ func (j *sessionJournal) Settle(ctx context.Context, end events.Draft) error {
 	return nil
 }
 
-// withAllowedRules returns the event of an end with the rules that allowed what its
-// call asked for.
+// withAllowedRules returns the end of a call with the permission rules that allowed its
+// requests.
 func (j *sessionJournal) withAllowedRules(e events.CallSettled) events.CallSettled {
 	if j.allowances != nil {
 		e.Allowed = j.allowances.Of(j.invocation(e))
@@ -131,13 +135,14 @@ func (j *sessionJournal) withAllowedRules(e events.CallSettled) events.CallSettl
 	return e
 }
 
+// invocation returns the key under which AllowedRules has the rules of a call.
 func (j *sessionJournal) invocation(e events.CallSettled) domain.Invocation {
 	return domain.Invocation{Session: j.session, Message: e.Message, Call: e.Call}
 }
 
-// record appends drafts in their order: in one append, or in several where that
-// is too large for the store. After an error the first of them may be on record.
-// The allowances of calls whose ends are recorded are forgotten.
+// record appends drafts in order. If one append is too large for the store, it splits them in
+// halves. After an error a prefix of the drafts may be on record. It then forgets the allowed
+// rules of the calls that ended.
 func (j *sessionJournal) record(ctx context.Context, drafts ...events.Draft) error {
 	_, err := j.writer.Append(ctx, drafts...)
 	if half := len(drafts) / 2; half > 0 && errors.Is(err, events.ErrTooLarge) {
@@ -157,20 +162,19 @@ func (j *sessionJournal) record(ctx context.Context, drafts ...events.Draft) err
 	return nil
 }
 
-// wasRejected reports whether an error of [events.Writer.Flush] says that the store
-// refused the drafts for what they are: they are certain not to be on record.
+// wasRejected reports whether an error of [events.Writer.Flush] says that the store rejected
+// the drafts for their content, so that they are certainly not on record.
 func wasRejected(err error) bool {
 	return errors.Is(err, events.ErrTooLarge) || errors.Is(err, events.ErrBadRecord)
 }
 
-// Late keeps a result that came after the end of its call.
+// Late appends a result that a tool returned after its call had ended.
 func (j *sessionJournal) Late(ctx context.Context, late events.Draft) error {
 	_, err := j.writer.Append(ctx, late)
 	return err
 }
 
-// Note keeps another event of a call, unless the journal is closed, which is
-// ErrNotRunning.
+// Note appends another event of a call. It returns ErrNotRunning if the journal is closed.
 func (j *sessionJournal) Note(ctx context.Context, key messageCall, e events.Event) error {
 	j.notes.RLock()
 	defer j.notes.RUnlock()
@@ -181,15 +185,15 @@ func (j *sessionJournal) Note(ctx context.Context, key messageCall, e events.Eve
 	return err
 }
 
-// close takes no more notes, and waits for those that are being recorded. What a
-// tool asks for that was left behind has no run to wait for an answer.
+// close rejects further notes and waits for those in progress. A tool that was left behind
+// must not record a permission request when no run waits for its decision.
 func (j *sessionJournal) close() {
 	j.notes.Lock()
 	defer j.notes.Unlock()
 	j.notes.closed = true
 }
 
-// reopen takes notes again.
+// reopen accepts notes again.
 func (j *sessionJournal) reopen() {
 	j.notes.Lock()
 	defer j.notes.Unlock()

@@ -13,21 +13,21 @@ import (
 
 // The terms of a lease.
 const (
-	DefaultLease = 30 * time.Second // how long a process is taken to live without a word from it
-	leaseParts   = 3                // a lease is renewed when one of so many parts of it has passed
+	DefaultLease = 30 * time.Second // length of a lease
+	leaseParts   = 3                // a lease is renewed after 1/leaseParts of its length
 
-	// LeaseMargin is by how much the clocks of two machines may differ: no
-	// process is judged dead sooner than this after its lease ran out.
+	// LeaseMargin is the tolerated difference between the clocks of two machines:
+	// a process is judged dead no sooner than this after its lease ran out.
 	LeaseMargin = 10 * time.Second
 )
 
-// ErrLeaseLost says that a process may no longer work: its lease ran out before
-// it could be renewed, or somebody recovered what it had open.
+// ErrLeaseLost says that a process must stop working: its lease ran out before it was renewed,
+// or another process recovered its work.
 var ErrLeaseLost = errors.New("the lease of this process is lost: others may take it for dead")
 
-// A Lease keeps a process on record as alive. It appends a LeaseRenewed to the
-// process's stream each time that a third of the lease has passed. It is safe
-// for concurrent use.
+// A Lease keeps a process on record as alive: it appends a LeaseRenewed event to the process's
+// stream each time a third of the lease has passed. It owns one goroutine. It is safe for
+// concurrent use.
 type Lease struct {
 	writer  *events.Writer
 	ledger  *events.Ledger
@@ -40,9 +40,9 @@ type Lease struct {
 	done  sync.WaitGroup
 }
 
-// KeepLease keeps the lease of a process whose ProcessStarted is the last that
-// writer appended and said that the lease runs out length after now. The caller
-// closes it. The context that [Lease.Alive] returns descends from ctx.
+// KeepLease starts renewing the lease of a process. The ProcessStarted of the process must be
+// the last event that writer appended, and its lease must run out length after now. The caller
+// closes the Lease. The context of [Lease.Alive] descends from ctx.
 func KeepLease(ctx context.Context, ledger *events.Ledger, writer *events.Writer, process domain.ProcessID, length time.Duration) *Lease {
 	l := &Lease{writer: writer, ledger: ledger, process: process, length: length}
 	l.alive, l.lose = context.WithCancelCause(ctx)
@@ -52,20 +52,20 @@ func KeepLease(ctx context.Context, ledger *events.Ledger, writer *events.Writer
 	return l
 }
 
-// Alive returns a context that ends with ErrLeaseLost when the process may no
-// longer work.
+// Alive returns a context that ends with the cause ErrLeaseLost when the process must stop
+// working.
 func (l *Lease) Alive() context.Context { return l.alive }
 
-// Close stops renewing and waits until that is so. The lease runs out by itself,
-// or ends with the ProcessStopped that the caller then appends.
+// Close stops the renewals and waits for the goroutine. The lease then runs out by itself, or
+// ends with the ProcessStopped event that the caller appends.
 func (l *Lease) Close() {
 	l.stop()
 	l.done.Wait()
 	l.lose(nil)
 }
 
-// renewLoop renews the lease, whose end is by the clock of this machine that no
-// change of its time moves.
+// renewLoop renews the lease until ctx ends or the lease is lost. end is a monotonic time, so
+// a change of the wall clock does not move it.
 func (l *Lease) renewLoop(ctx context.Context, end time.Time) {
 	for {
 		if !wait(ctx, l.length/leaseParts) {
@@ -83,8 +83,8 @@ func (l *Lease) renewLoop(ctx context.Context, end time.Time) {
 	}
 }
 
-// renew appends that the process lives, again and again until that is certain,
-// somebody else has ended the process, or the lease has run out.
+// renew appends a LeaseRenewed and retries until it is on record, another process has ended
+// this one, or the lease has run out. It returns the new end of the lease.
 func (l *Lease) renew(ctx context.Context, end time.Time) (time.Time, error) {
 	ctx, cancel := context.WithDeadlineCause(ctx, end, errNotInTime)
 	defer cancel()
@@ -103,10 +103,10 @@ func (l *Lease) renew(ctx context.Context, end time.Time) (time.Time, error) {
 	}
 }
 
-// errNotInTime is why a renewal ended that did not come in time.
+// errNotInTime is the cause of a renewal that missed the end of the lease.
 var errNotInTime = errors.New("it could not be renewed in time")
 
-// wait returns true after d, and false if ctx ends before.
+// wait waits for d and returns true, or returns false if ctx ends first.
 func wait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -9,17 +9,16 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
-// The longest cycle of calls that is detected, and how often it must repeat.
+// The longest cycle of calls that the detector finds, and the default number of repetitions.
 const (
 	maxPeriod     = 4
 	DefaultRounds = 3
 )
 
-// A callDigest identifies a tool with its canonical input.
+// A callDigest identifies a tool name with its canonical input.
 type callDigest [sha256.Size]byte
 
-// digest returns the digest of a call. An input without a canonical form is
-// taken as it is.
+// digest returns the digest of a call. It hashes an input without a canonical form as it is.
 func digest(c domain.Call) callDigest {
 	input := c.Input
 	if canonical, err := domain.Canonical(c.Input); err == nil {
@@ -31,23 +30,23 @@ func digest(c domain.Call) callDigest {
 	return callDigest(h.Sum(nil))
 }
 
-// A loopDetector finds calls that repeat in a session. It reads each message of
-// the session once: the cost of a step is that of its new calls. It belongs to
-// one goroutine.
+// A loopDetector finds cycles of repeated calls in a session. It reads each message once, so
+// the cost of a step is proportional to its new calls. It is not safe for concurrent use.
 type loopDetector struct {
 	rounds  int
-	read    int                                 // messages of the session that it has read
-	digests []callDigest                        // the last maxPeriod*rounds calls since the last prompt
-	found   map[messageCall]events.LoopDetected // calls that end a loop
+	read    int                                 // number of messages read
+	digests []callDigest                        // at most maxPeriod*rounds calls since the last prompt, oldest first
+	found   map[messageCall]events.LoopDetected // calls that close a loop
 }
 
+// newLoopDetector returns a detector that reports a cycle after rounds repetitions.
 func newLoopDetector(rounds int) *loopDetector {
 	return &loopDetector{rounds: rounds, found: map[messageCall]events.LoopDetected{}}
 }
 
-// advance reads the messages that the session has gained. A prompt ends the
-// count: what a person asks for again is no loop. The prompts of a session with
-// a parent come from the agent that began it, and end no count.
+// advance reads new messages of the session. A prompt of a person resets the detector, because
+// a repeated request by a person is no loop. In a session with a parent, prompts come from the
+// parent agent and reset nothing.
 func (l *loopDetector) advance(s *conversation.State) {
 	for ; l.read < len(s.Messages); l.read++ {
 		m := s.Messages[l.read]
@@ -63,6 +62,7 @@ func (l *loopDetector) advance(s *conversation.State) {
 	}
 }
 
+// add appends a call to the window and stores the loop that it closes, if any.
 func (l *loopDetector) add(message domain.MessageID, c domain.Call) {
 	if len(l.digests) == maxPeriod*l.rounds {
 		l.digests = append(l.digests[:0], l.digests[1:]...)
@@ -75,8 +75,8 @@ func (l *loopDetector) add(message domain.MessageID, c domain.Call) {
 	}
 }
 
-// period returns the length of the shortest cycle of at most maxPeriod calls
-// that the last calls repeat rounds times in a row, and whether there is one.
+// period returns the length of the shortest cycle, of at most maxPeriod calls, that the last
+// calls repeat rounds times in a row.
 func (l *loopDetector) period() (period int, ok bool) {
 	for period := 1; period <= maxPeriod && period*l.rounds <= len(l.digests); period++ {
 		tail := l.digests[len(l.digests)-period*l.rounds:]

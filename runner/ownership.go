@@ -9,9 +9,9 @@ import (
 	"github.com/settlement-ledger/ledger/projections/conversation"
 )
 
-// checkOwner returns ErrElsewhere if a step would end calls or questions of another
-// process that may be alive. A call that has not begun belongs to the process
-// whose tools its turn offered. Calls of a turn that this run took are its own.
+// checkOwner returns ErrElsewhere if a step would end calls or permission requests of another
+// process that may be alive. A call that has not begun belongs to the process whose layers its
+// turn offered. Calls of the turn that this run took are its own.
 func (c *runState) checkOwner(ctx context.Context, next step) error {
 	if c.config.Elsewhere == nil {
 		return nil
@@ -41,9 +41,8 @@ func (c *runState) checkOwner(ctx context.Context, next step) error {
 	return nil
 }
 
-// layersOf returns the layers of the tools that the last turn of a session
-// offered or hid, or the last turn before it that had any; those of the tools
-// offered for open calls; and those under which calls began.
+// layersOf returns the layers of the tools that the last turn offered or hid, or else of the
+// last reply with an offer, together with the layers of the open calls' offers and starts.
 func layersOf(s *conversation.State, open []openCall) (layers []domain.LayerID) {
 	add := func(tool domain.Offered) {
 		if !tool.Layer.IsZero() && !slices.Contains(layers, tool.Layer) {

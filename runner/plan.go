@@ -8,21 +8,21 @@ import (
 	"github.com/settlement-ledger/ledger/projections/conversation"
 )
 
-// A step is what a session needs next.
+// A step is the next action of a run. plan chooses it.
 type step interface{ step() }
 
 type (
-	// loseCalls ends calls that began and have no end: nobody runs them any more.
+	// loseCalls ends calls that began and that no process runs any more.
 	loseCalls struct{ calls []openCall }
-	// dismissAsks ends requests for permission that nobody waits for any more.
+	// dismissAsks ends permission requests that no caller waits for any more.
 	dismissAsks struct{ asks []events.PermissionRequested }
-	// settleCalls brings the calls of a reply to their end.
+	// settleCalls settles the calls of a reply.
 	settleCalls struct{ calls []openCall }
-	// refuseCalls ends calls that were asked for although tools were disabled.
+	// refuseCalls ends calls that the model made although tools were disabled.
 	refuseCalls struct{ calls []openCall }
 	// askModel takes a turn: it offers tools and asks the model.
 	askModel struct{ last bool }
-	// idle is nothing.
+	// idle says that the session needs no step.
 	idle struct{}
 )
 
@@ -33,7 +33,7 @@ func (refuseCalls) step() {}
 func (askModel) step()    {}
 func (idle) step()        {}
 
-// An openCall is a call of a reply.
+// An openCall is a call of a reply with the turn's offer and the event of the reply.
 type openCall struct {
 	conversation.Call
 	message domain.MessageID
@@ -41,9 +41,9 @@ type openCall struct {
 	offer   domain.Offer
 }
 
-// plan says what a session needs next, given how many replies there may be to
-// one prompt (0: any number). It is pure: all it knows is on record. It returns
-// an events.ErrUnknownKind for a session with events that it cannot read.
+// plan returns the next step of a session. steps is the maximum number of replies to one
+// prompt; zero is unlimited. plan is a pure function of the recorded session. It returns
+// events.ErrUnknownKind for a session with events of unknown kinds.
 func plan(s *conversation.State, steps int) (step, error) {
 	if len(s.Unknown) > 0 {
 		return nil, fmt.Errorf("plan session %s: %w: %s", s.Session, events.ErrUnknownKind, s.Unknown[0])
@@ -68,7 +68,8 @@ func plan(s *conversation.State, steps int) (step, error) {
 	return askModel{last: steps > 0 && s.Steps == steps-1}, nil
 }
 
-// open returns the calls without an end: those that began, and the others.
+// open returns the calls without an end, separated into those that began and those that did
+// not.
 func open(s *conversation.State) (begun, waiting []openCall) {
 	for _, m := range s.Messages {
 		if m.Reply == nil {
@@ -88,13 +89,12 @@ func open(s *conversation.State) (begun, waiting []openCall) {
 	return begun, waiting
 }
 
-// disabled reports whether the last reply came of a turn without tools. A turn
-// that has no reply was never answered, and is taken again.
+// disabled reports whether the last reply belongs to a turn without tools. A turn without a
+// reply is taken again and does not count.
 func disabled(s *conversation.State) bool { return s.Turn != nil && s.Replied && s.Turn.Disabled }
 
-// unanswered reports whether there is something that the model has not read: a
-// prompt, or the ends of the calls that it asked for. The end of a call that
-// was disabled is not for it.
+// unanswered reports whether the model has not read the last prompt or the ends of its calls.
+// The end of a call that was disabled is not for the model.
 func unanswered(s *conversation.State) bool {
 	if len(s.Messages) == 0 {
 		return false

@@ -9,21 +9,22 @@ import (
 	"github.com/settlement-ledger/ledger/projections/conversation"
 )
 
-// A Provider speaks for one model.
+// A Provider sends turns to one model and streams its replies.
 type Provider interface {
-	// Reply asks the model and yields the parts of its reply in order. An error
-	// comes once, last, with a nil Part; the reply is then as if it had not
-	// been. A restriction of the model that the turn breaks is an error, and
-	// nothing is sent. Reply is safe for concurrent use for different sessions.
+	// Reply sends a turn to the model and yields the parts of its reply in order.
+	// It yields an error at most once, last, with a nil Part; the runner then
+	// discards the reply. If the turn breaks a restriction of the model, Reply
+	// yields an error without sending it. Reply is safe for concurrent use for
+	// different sessions.
 	Reply(ctx context.Context, turn Turn) iter.Seq2[Part, error]
 }
 
-// A Turn is what a model is given: all of the session that it is shown, and
-// what it may call. It belongs to the runner; a provider does not change it.
+// A Turn is the request to a model: the conversation and the tools that it may call. The
+// runner owns it; a provider must not change it.
 type Turn struct {
 	Session      domain.SessionID
 	ID           domain.TurnID
-	Message      domain.MessageID // that the reply will be
+	Message      domain.MessageID // ID of the reply
 	Agent        domain.AgentID
 	Model        string
 	Conversation *conversation.State
@@ -34,16 +35,16 @@ type Turn struct {
 // A Part is a piece of a reply: [TextPart], [CallPart] or [FinishPart].
 type Part interface{ part() }
 
-// TextPart is text, to be joined to the text before.
+// A TextPart is text that follows the text of earlier parts.
 type TextPart string
 
-// CallPart is a call that the model asks for.
+// A CallPart is a call that the model makes.
 type CallPart domain.Call
 
-// FinishPart says that the reply is over, and what the provider says of it.
+// A FinishPart ends a reply, with the provider's finish reason and token counts.
 type FinishPart struct {
-	Reason string // the provider's word
-	Model  string // that answered
+	Reason string // the provider's finish reason
+	Model  string // the model that replied, if it is not the one of the turn
 	Tokens events.Tokens
 }
 

@@ -15,13 +15,13 @@ import (
 	"github.com/settlement-ledger/ledger/projections/catalog"
 )
 
-// ProcessList are the processes that began to use the ledger and are not on record
-// as ended, in the order in which they began. Their leases are as renewed last.
+// A ProcessList holds the processes that started and are not on record as ended, in order of
+// their start, each with its latest lease.
 type ProcessList struct {
 	Processes []events.ProcessStarted `json:"processes"`
 }
 
-// Processes is the projection of [ProcessList].
+// Processes returns the projection of a [ProcessList].
 func Processes() projections.Projection[*ProcessList] {
 	return projections.Projection[*ProcessList]{
 		Name: "processes", Version: 2,
@@ -40,6 +40,7 @@ func Processes() projections.Projection[*ProcessList] {
 	}
 }
 
+// renew extends the lease of a process. A renewal never shortens a lease.
 func (s *ProcessList) renew(e events.LeaseRenewed) {
 	for i, p := range s.Processes {
 		if p.Process == e.Process && p.Until.Before(e.Until) {
@@ -48,6 +49,7 @@ func (s *ProcessList) renew(e events.LeaseRenewed) {
 	}
 }
 
+// end removes a process that stopped.
 func (s *ProcessList) end(process domain.ProcessID) {
 	for i, p := range s.Processes {
 		if p.Process == process {
@@ -57,16 +59,17 @@ func (s *ProcessList) end(process domain.ProcessID) {
 	}
 }
 
-// A Liveness says which processes are dead. Nothing in it is guessed.
+// A Liveness classifies processes by their leases.
 type Liveness struct {
-	Dead    []events.ProcessStarted // their lease ran out, or they had none and cannot have the store
-	Living  []events.ProcessStarted // their lease has not run out
-	Unknown []events.ProcessStarted // they have no lease, and may have the store
+	Dead    []events.ProcessStarted // the lease ran out, or there is no lease and another process holds the store
+	Living  []events.ProcessStarted // the lease has not run out
+	Unknown []events.ProcessStarted // there is no lease, and the process may hold the store
 }
 
-// Judge judges all processes but one, the judge's own, at a moment by the
-// judge's clock. Whoever holds the store alone knows that processes without a
-// lease are dead. One with a lease is dead [LeaseMargin] after that ran out.
+// Judge classifies all processes except self at the time now of the caller's clock. A process
+// with a lease is dead [LeaseMargin] after the lease has run out. A process without a lease is
+// dead if alone is set, which says that the caller holds the store exclusively, and otherwise
+// unknown.
 func (s *ProcessList) Judge(self domain.ProcessID, now time.Time, alone bool) (j Liveness) {
 	for _, p := range s.Processes {
 		switch {
@@ -82,15 +85,15 @@ func (s *ProcessList) Judge(self domain.ProcessID, now time.Time, alone bool) (j
 	return j
 }
 
-// An Orphans is what dead processes left in a ledger.
+// An Orphans describes the work that dead processes left open, for [Runner.RecoverAll].
 type Orphans struct {
-	Processes []domain.ProcessID // that are dead
-	Others    []domain.ProcessID // that may be alive: their sessions are left as they are
+	Processes []domain.ProcessID // the dead processes
+	Others    []domain.ProcessID // processes that may be alive; RecoverAll leaves their sessions unchanged
 	Catalog   *catalog.State
 	Calls     *calls.State
 }
 
-// A RecoveryReport says what a recovery ended, and which sessions it could not end.
+// A RecoveryReport lists what a recovery ended, and the sessions that it could not recover.
 type RecoveryReport struct {
 	Processes []domain.ProcessID `json:"processes"`
 	Layers    []domain.LayerID   `json:"layers"`
@@ -98,8 +101,8 @@ type RecoveryReport struct {
 	Left      []Unrecovered      `json:"left,omitempty"`
 }
 
-// An Unrecovered is a session with open calls that a recovery could not end and left as
-// it was. The next recovery tries again.
+// An Unrecovered is a session with open calls that a recovery could not end. The recovery left
+// it unchanged, and the next recovery tries again.
 type Unrecovered struct {
 	Session domain.SessionID
 	Err     error // why
@@ -113,18 +116,16 @@ func (l Unrecovered) MarshalJSON() ([]byte, error) {
 	}{l.Session, l.Err.Error()})
 }
 
-// RecoverAll ends what dead processes left open: their layers are closed, with
-// the reason events.ProcessLost; the open calls and requests for permission of
-// their sessions are ended as [Runner.Recover] does; and then they are on record
-// as ended. Imported sessions are left as they are, and so are those that
-// another process may be carrying on: those whose last turn offered its tools,
-// or whose calls run under them. What an earlier recovery ended before it died
-// is not ended again.
+// RecoverAll ends the open work of dead processes. It closes their layers with the reason
+// events.ProcessLost, ends the open calls and permission requests of sessions as
+// [Runner.Recover] does, and then records the end of the processes. It skips imported sessions
+// and sessions that a process of w.Others may be running: their last turn offered its tools,
+// or their calls run under its layers. Work that an earlier recovery has ended is not ended
+// again.
 //
-// A session that cannot be recovered for a reason of its own stops no other: one
-// that holds a kind of event that this program does not know, or that somebody
-// else appends to, is reported as Left. An error of the store ends the recovery,
-// and Salvage returns it with what was ended before.
+// A session that cannot be recovered for a reason of its own does not stop the others:
+// RecoverAll reports a session with an unknown kind of event, or with another appender, in
+// Left. An error of the store ends the recovery; RecoverAll returns it with the report so far.
 func (r *Runner) RecoverAll(ctx context.Context, w Orphans) (RecoveryReport, error) {
 	done := RecoveryReport{Processes: []domain.ProcessID{}, Layers: []domain.LayerID{}, Sessions: []domain.SessionID{}}
 	dead := map[domain.ProcessID]bool{}
@@ -167,8 +168,8 @@ func (r *Runner) RecoverAll(ctx context.Context, w Orphans) (RecoveryReport, err
 	return done, nil
 }
 
-// isSessionError reports whether an error says something about one session, so that
-// others can be recovered all the same.
+// isSessionError reports whether an error concerns one session only, so that the others can be
+// recovered.
 func isSessionError(err error) bool {
 	for _, of := range []error{
 		events.ErrUnknownKind, events.ErrDamaged, events.ErrConflict, events.ErrBadRecord, events.ErrTooLarge, ErrElsewhere, ErrNoProgress,
@@ -180,8 +181,7 @@ func isSessionError(err error) bool {
 	return false
 }
 
-// Elsewhere returns a process among Others that opened one of these layers, and
-// the zero ID if there is none.
+// Elsewhere returns a process of Others that opened one of layers, or the zero ID.
 func (w Orphans) Elsewhere(layers []domain.LayerID) domain.ProcessID {
 	for _, id := range layers {
 		if l, ok := w.Catalog.Brief(id); ok && slices.Contains(w.Others, l.Process) {
@@ -191,7 +191,7 @@ func (w Orphans) Elsewhere(layers []domain.LayerID) domain.ProcessID {
 	return domain.ProcessID{}
 }
 
-// runsElsewhere reports whether a process that may be alive carries a session on.
+// runsElsewhere reports whether a process that may be alive runs a session.
 func (r *Runner) runsElsewhere(ctx context.Context, w Orphans, session domain.SessionID) (bool, error) {
 	if len(w.Others) == 0 {
 		return false, nil
@@ -204,7 +204,7 @@ func (r *Runner) runsElsewhere(ctx context.Context, w Orphans, session domain.Se
 	return !w.Elsewhere(layersOf(s, append(begun, waiting...))).IsZero(), nil
 }
 
-// sessionsWaiting returns the sessions in which a request for permission waits.
+// sessionsWaiting returns the sessions with an open permission request.
 func sessionsWaiting(s *calls.State) map[domain.SessionID]bool {
 	waiting := map[domain.SessionID]bool{}
 	for _, e := range s.Unfinished() {
@@ -215,11 +215,12 @@ func sessionsWaiting(s *calls.State) map[domain.SessionID]bool {
 	return waiting
 }
 
+// closeLayer records the closing of a layer of a dead process.
 func (r *Runner) closeLayer(ctx context.Context, layer domain.LayerID) error {
 	return r.append(ctx, events.LayerStream(layer), events.LayerClosed{Layer: layer, Reason: events.ProcessLost})
 }
 
-// append adds an event to the end of a stream, wherever that is.
+// append reads the length of a stream and appends an event to its end.
 func (r *Runner) append(ctx context.Context, s events.Stream, e events.Event) error {
 	var length events.Revision
 	for v, err := range r.config.Ledger.Read(ctx, s, 0) {

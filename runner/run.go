@@ -9,7 +9,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A run is a session that is carried forward now, by the first who asked.
+// A run is the current run of a session. The first caller of Run executes it and later callers
+// join it.
 type run struct {
 	recovers bool            // it is a Recover, which asks no model
 	journal  *sessionJournal // nil until the run has begun; guarded by the Runner's mu
@@ -17,31 +18,31 @@ type run struct {
 	err      error           // read after done
 }
 
-// Run takes steps until the session rests: there is nothing that the model has
-// not read, or a person refused a call and admitted no message since, or the
-// steps allowed are used up. What an earlier process left open is ended first.
-// Whoever calls Run while the session runs joins that run and gets its error;
-// leaving a joined run does not end it. If Run returns nil, every message that
-// was admitted before the call was read, unless the steps were used up.
+// Run takes steps until the session is idle: the model has read everything, or a person
+// declined a call and no message was admitted since, or the allowed steps are used up. It
+// first ends calls that an earlier process left open. If the session is already running, Run
+// joins that run and returns its error; a joined caller whose ctx ends returns without ending
+// the run. If Run returns nil, the model has read every message admitted before the call,
+// unless the steps were used up.
 //
-// If ctx ends, Run ends the calls that have no end as interrupted, records the
-// interruption and returns the cause of ctx. After any other error it ends open
-// calls in the same way, as a shutdown: the provider's, the ledger's, ErrBroken
-// and ErrNoProgress. It records nothing after ErrElsewhere, ErrNoSession,
-// ErrImported, events.ErrUnknownKind, and a *events.Conflict, which says that
-// another process appends to the session. The session can be run again.
+// If ctx ends, Run records the end of open calls as interrupted, records the interruption, and
+// returns the cause of ctx. It does the same, with the reason shutdown, after an error of the
+// provider or the ledger, ErrBroken and ErrNoProgress. It records nothing after ErrElsewhere,
+// ErrNoSession, ErrImported, events.ErrUnknownKind, or a *events.Conflict, which says that
+// another process appends to the session. The session can be run again after any error.
 func (r *Runner) Run(ctx context.Context, session domain.SessionID) error {
 	return r.drive(ctx, session, false)
 }
 
-// Recover ends what is open in a session and asks the model nothing: calls
-// that began are lost; calls that did not are settled against the registry,
-// where what a dead process offered is stale; requests for permission that
-// nobody waits for are dismissed.
+// Recover ends the open work of a session without asking the model: calls that began are lost,
+// calls that did not are settled against the registry, where the offer of a dead process is
+// stale, and open permission requests are dismissed. Its errors are those of Run.
 func (r *Runner) Recover(ctx context.Context, session domain.SessionID) error {
 	return r.drive(ctx, session, true)
 }
 
+// drive executes or joins a run. A caller of Run that joined a recovery starts its own run
+// when the recovery has ended, since a recovery asks no model.
 func (r *Runner) drive(ctx context.Context, id domain.SessionID, recovers bool) error {
 	for {
 		first, joined := r.joinOrStart(id, recovers)
@@ -59,7 +60,7 @@ func (r *Runner) drive(ctx context.Context, id domain.SessionID, recovers bool) 
 	}
 }
 
-// joinOrStart returns the run of a session, and whether it was there already.
+// joinOrStart returns the current run of a session, or a new one that the caller must execute.
 func (r *Runner) joinOrStart(id domain.SessionID, recovers bool) (_ *run, joined bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,7 +72,7 @@ func (r *Runner) joinOrStart(id domain.SessionID, recovers bool) (_ *run, joined
 	return live.run, false
 }
 
-// clearRun takes a run off its session.
+// clearRun removes a run from its session, if it is still the current one.
 func (r *Runner) clearRun(id domain.SessionID, ended *run) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,7 +81,7 @@ func (r *Runner) clearRun(id domain.SessionID, ended *run) {
 	}
 }
 
-// execute carries a session on for all who joined.
+// execute runs a session to its end, removes the run and wakes the callers that joined it.
 func (r *Runner) execute(ctx context.Context, id domain.SessionID, run *run) error {
 	defer func() {
 		r.clearRun(id, run)
@@ -94,7 +95,8 @@ func (r *Runner) execute(ctx context.Context, id domain.SessionID, run *run) err
 	return err
 }
 
-// begin reads the session that a run carries on.
+// begin loads a session and opens the run's journal. It holds the admission semaphore, so that
+// no message is admitted between the load and the moment at which the run counts as running.
 func (r *Runner) begin(ctx context.Context, id domain.SessionID, run *run) (*runState, error) {
 	live := r.session(id)
 	release, err := live.admits.acquire(ctx)
@@ -116,8 +118,8 @@ func (r *Runner) begin(ctx context.Context, id domain.SessionID, run *run) (*run
 	return &runState{Runner: r, run: run, admits: live.admits, session: s, journal: j, loops: newLoopDetector(r.config.Rounds)}, nil
 }
 
-// Note records an event of a running call in its session, such as a decision
-// about a permission. It returns ErrNotRunning if the session is not running.
+// Note records an event of a running call in its session, such as a permission decision. It
+// returns ErrNotRunning if the session is not running, or an error of the ledger.
 func (r *Runner) Note(ctx context.Context, inv domain.Invocation, e events.Event) error {
 	r.mu.Lock()
 	var j *sessionJournal

@@ -27,51 +27,53 @@ var (
 	ErrBroken     = errors.New("tool broke and the runner stops at that")
 )
 
-// AllowedRules keep the rules that allowed what calls asked for, until Forget.
-// They are safe for concurrent use.
+// AllowedRules returns the permission rules that allowed the requests of a call, until Forget
+// removes them. It is safe for concurrent use.
 type AllowedRules interface {
 	Of(domain.Invocation) []domain.Rule
 	Forget(domain.Invocation)
 }
 
-// DefaultParallel is how many calls of one message run at once.
+// DefaultParallel is the number of calls of one reply that run at the same time where
+// Config.Parallel is zero.
 const DefaultParallel = 8
 
-// A Config says how sessions are carried forward.
+// A Config configures a [Runner]. Ledger and Registry are required; each other field says what
+// its zero value means.
 type Config struct {
 	Ledger   *events.Ledger     // required
 	Registry *registry.Registry // finds tools and settles calls; required
-	Provider Provider           // asked for replies; nil: sessions can only be recovered
+	Provider Provider           // sends turns to the model; nil: sessions can only be recovered
 	// Rules hide tools from the model of an agent. Nil: none.
 	Rules func(domain.AgentID) domain.Rules
-	// Looping is asked before a call runs that comes round again and again. It
-	// returns nil, a *domain.Denied or a *domain.Declined, or what broke. Nil:
-	// such a call runs.
+	// Looping decides whether a call that closes a loop may run. It returns nil
+	// to allow it, a *domain.Denied or *domain.Declined to refuse it, or another
+	// error, which ends the run. Nil: such a call runs.
 	Looping func(context.Context, domain.Invocation, events.LoopDetected) error
-	Rounds  int // that make a loop; zero: DefaultRounds
-	// Allowances know which rules allowed what a call asked for. The runner
-	// records these rules with the end of the call. Nil: none are recorded.
+	Rounds  int // repetitions of a cycle that make a loop; zero: DefaultRounds
+	// Allowances returns the rules that allowed the requests of a call. The runner
+	// records them with the end of the call. Nil: no rules are recorded.
 	Allowances AllowedRules
-	// Parallel is how many calls of one message run at once. Zero:
-	// DefaultParallel.
+	// Parallel is the number of calls of one reply that run at the same time.
+	// Zero: DefaultParallel.
 	Parallel int
-	// Steps is how many replies there may be to one prompt; tools are disabled
-	// in the last. Zero: any number.
+	// Steps is the maximum number of replies to one prompt. Tools are disabled in
+	// the last. Zero: unlimited.
 	Steps int
-	// OnBroken says whether a run goes on after a tool broke.
+	// OnBroken decides whether a run continues after a tool broke.
 	OnBroken OnBroken
-	// Grace is how long the record of an interruption may take. Zero:
+	// Grace is the time limit for recording an interruption. Zero:
 	// registry.DefaultGrace.
 	Grace time.Duration
 	// Elsewhere returns another process that opened one of these layers and may
-	// be alive, and the zero ID if there is none. It is asked before what a
-	// session has open is ended as left behind. Nil: there is none, as whoever
-	// holds the store alone knows.
+	// be alive, or the zero ID. The runner calls it before it ends open calls or
+	// requests of another process. Nil: there is no such process, because this
+	// process holds the store exclusively.
 	Elsewhere func(context.Context, []domain.LayerID) (domain.ProcessID, error)
 }
 
-// OnBroken says whether a run goes on after a defect or a failed retention.
-// The zero OnBroken is GoOn.
+// OnBroken decides whether a run continues after a defect, a failed retention or media over
+// the limit. The zero OnBroken is GoOn.
 type OnBroken uint8
 
 // The values of OnBroken.
@@ -80,8 +82,8 @@ const (
 	Stop
 )
 
-// A Runner carries sessions forward. Between calls it holds no more of a
-// session than where its stream ends. It is safe for concurrent use.
+// A Runner runs agent sessions. Between its methods it holds only a writer for each session,
+// which stores the session's length. It is safe for concurrent use.
 type Runner struct {
 	config Config
 	mu     struct {
@@ -90,18 +92,19 @@ type Runner struct {
 	}
 }
 
-// A session is what a Runner holds of a session.
+// A session is the Runner's state of one session.
 type session struct {
 	writer *events.Writer
 	admits semaphore // held while a message is admitted, and while a run begins or ends in order
 	run    *run      // nil while the session is not running; guarded by the Runner's mu
 }
 
-// A semaphore admits one holder at a time.
+// A semaphore has at most one holder at a time. Unlike a mutex it can be waited for with a
+// context.
 type semaphore chan struct{}
 
-// acquire waits until the semaphore is free. The caller calls release. An error
-// is the cause of ctx.
+// acquire waits for the semaphore. After a nil error the caller must call release. An error is
+// the cause of ctx.
 func (s semaphore) acquire(ctx context.Context) (release func(), err error) {
 	select {
 	case s <- struct{}{}:
@@ -111,7 +114,7 @@ func (s semaphore) acquire(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// New returns a runner.
+// New returns a runner. It starts no goroutine.
 func New(config Config) *Runner {
 	if config.Rounds <= 0 {
 		config.Rounds = DefaultRounds
@@ -127,7 +130,8 @@ func New(config Config) *Runner {
 	return r
 }
 
-// Open begins a session. The session's ID and origin are given by Open.
+// Open records a new session and returns its ID. It overwrites the fields Session and Origin
+// of e.
 func (r *Runner) Open(ctx context.Context, e events.SessionOpened) (domain.SessionID, error) {
 	l := r.config.Ledger
 	e.Session, e.Origin = l.Mint().Session(), events.Origin{Kind: events.RunHere}
@@ -137,11 +141,10 @@ func (r *Runner) Open(ctx context.Context, e events.SessionOpened) (domain.Sessi
 	return e.Session, nil
 }
 
-// Admit accepts a message for the agent of a session. Admitting a message again,
-// with the same text, does nothing; with another text it is ErrOtherText. A
-// session that is running answers the message after the reply or the calls that
-// it is busy with; call Run after Admit in any case, which joins that run or
-// starts one.
+// Admit records a message for the agent of a session. Admitting the same message with the same
+// text again is a no-op; with another text it returns ErrOtherText. It returns ErrNoSession
+// and ErrImported like Run. A running session answers the message after its current reply or
+// calls. Call Run after Admit in any case: it joins that run or starts one.
 func (r *Runner) Admit(ctx context.Context, id domain.SessionID, message domain.MessageID, text string) error {
 	live := r.session(id)
 	release, err := live.admits.acquire(ctx)
@@ -162,7 +165,7 @@ func (r *Runner) Admit(ctx context.Context, id domain.SessionID, message domain.
 		}
 	}
 	if !r.running(id) {
-		w.Advance(s.Revision) // a run keeps to the length that it knows, or it would miss a conflict
+		w.Advance(s.Revision) // not during a run: a run keeps the length that it has read, or it would miss a conflict
 		w.Resume()
 	}
 	d := r.config.Ledger.Draft(events.PromptAdmitted{Message: message, Text: text}, s.Last)
@@ -172,9 +175,9 @@ func (r *Runner) Admit(ctx context.Context, id domain.SessionID, message domain.
 	return nil
 }
 
-// load folds a session and returns it with its writer, whose outcomes are all
-// known then. It returns ErrNoSession, or ErrImported for a session that another
-// program ran.
+// load folds a session from the ledger and returns it with its writer, after it has resolved
+// all open outcomes of the writer. It returns ErrNoSession, or ErrImported for a session that
+// another program ran.
 func (r *Runner) load(ctx context.Context, id domain.SessionID) (*conversation.State, *events.Writer, error) {
 	w := r.session(id).writer
 	if err := w.Flush(ctx); err != nil && !wasRejected(err) {
@@ -193,13 +196,14 @@ func (r *Runner) load(ctx context.Context, id domain.SessionID) (*conversation.S
 	return s, w, nil
 }
 
-// session returns what the runner holds of a session.
+// session returns the state of a session and creates it if needed.
 func (r *Runner) session(id domain.SessionID) *session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.sessionLocked(id)
 }
 
+// sessionLocked is session for a caller that holds r.mu.
 func (r *Runner) sessionLocked(id domain.SessionID) *session {
 	live, ok := r.mu.sessions[id]
 	if !ok {

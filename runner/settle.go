@@ -12,7 +12,8 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
-// settle settles calls side by side. The end of one is no matter of another.
+// settle settles the calls of a reply in parallel and waits for all of them. A failure of one
+// call does not affect the others. It returns true if the run stops.
 func (c *runState) settle(ctx context.Context, calls []openCall) (stop bool, err error) {
 	c.loops.advance(c.session)
 	ends := make([]domain.Settlement, len(calls))
@@ -36,6 +37,7 @@ func (c *runState) settle(ctx context.Context, calls []openCall) (stop bool, err
 	return c.stopAfter(ctx, calls, ends)
 }
 
+// settleOne settles one call, after it has checked a call that closes a loop.
 func (c *runState) settleOne(ctx context.Context, a openCall) (domain.Settlement, error) {
 	inv := domain.Invocation{Session: c.session.Session, Agent: c.session.Agent, Message: a.message, Call: a.ID}
 	if found, ok := c.loops.found[messageCall{a.message, a.ID}]; ok && c.config.Looping != nil {
@@ -46,8 +48,8 @@ func (c *runState) settleOne(ctx context.Context, a openCall) (domain.Settlement
 	return c.config.Registry.Recall(a.offer).Settle(ctx, c.journal, inv, a.Call.Call)
 }
 
-// checkLoop records a loop and asks whether its next call may run. A call that
-// may not ends here.
+// checkLoop records a detected loop and asks Config.Looping whether the call may run. If not,
+// it records the end of the call and returns it with refused set.
 func (c *runState) checkLoop(ctx context.Context, inv domain.Invocation, a openCall, found events.LoopDetected) (end domain.Settlement, refused bool, err error) {
 	if err := c.Note(ctx, inv, found); err != nil {
 		return end, false, err
@@ -68,7 +70,8 @@ func (c *runState) checkLoop(ctx context.Context, inv domain.Invocation, a openC
 	return ended[0].Event.(events.CallSettled).Settlement(ended[0].ID), true, c.journal.record(ctx, ended...)
 }
 
-// stopAfter reports whether a run stops at the ends of its calls, and records that.
+// stopAfter decides whether a run stops after its calls ended. It records the interruption if
+// a person declined a call without feedback, and returns ErrBroken under the policy Stop.
 func (c *runState) stopAfter(ctx context.Context, calls []openCall, ends []domain.Settlement) (bool, error) {
 	for i, end := range ends {
 		switch end.Outcome {

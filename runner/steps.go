@@ -10,22 +10,22 @@ import (
 	"github.com/settlement-ledger/ledger/projections/conversation"
 )
 
-// A runState is one run of a session on its way. Its session is folded from
-// the log and nothing else.
+// A runState is the state of one run. Its session is folded from the log and nothing else. One
+// goroutine owns it, except while settle runs calls.
 type runState struct {
 	*Runner
 	run     *run
-	admits  semaphore // of its session
+	admits  semaphore // of the session
 	stopped bool      // the last step stopped the run
 	session *conversation.State
 	journal *sessionJournal
 	loops   *loopDetector
-	turn    domain.TurnID  // the last one that this run took; zero: none yet
-	halted  domain.EventID // the interruption that the run last tried to record; zero: none yet
+	turn    domain.TurnID  // the last turn of this run; zero before its first
+	halted  domain.EventID // the interruption that the run last tried to record; zero before the first try
 }
 
-// runSteps takes steps until the session rests. However that ends, nothing of the
-// session is left open, unless another process carries it on.
+// runSteps takes steps until the session is idle. After an error, halt ends the open work of
+// the session, unless another process runs it.
 func (c *runState) runSteps(ctx context.Context) error {
 	for {
 		idles, err := c.advance(ctx)
@@ -43,7 +43,8 @@ func (c *runState) runSteps(ctx context.Context) error {
 	}
 }
 
-// advance takes the next step. It reports whether the run ends there.
+// advance plans and takes the next step, and folds what it appended. It returns true if the
+// run ends there, and ErrNoProgress if the step appended nothing.
 func (c *runState) advance(ctx context.Context) (idles bool, err error) {
 	next, err := plan(c.session, c.config.Steps)
 	if err != nil || c.isLast(next) {
@@ -66,13 +67,13 @@ func (c *runState) advance(ctx context.Context) (idles bool, err error) {
 	return c.stopped, nil
 }
 
-// isLast reports whether a run ends at a step and does not take it.
+// isLast reports whether the run ends at a step without taking it.
 func (c *runState) isLast(next step) bool {
 	_, asks := next.(askModel)
 	return next == (idle{}) || asks && (c.run.recovers || c.config.Provider == nil)
 }
 
-// take takes one step. It reports whether the run stops there.
+// take takes one step. It returns true if the run stops after it.
 func (c *runState) take(ctx context.Context, next step) (stop bool, err error) {
 	switch next := next.(type) {
 	case loseCalls:
@@ -89,9 +90,9 @@ func (c *runState) take(ctx context.Context, next step) (stop bool, err error) {
 	return true, nil
 }
 
-// finishIfIdle ends a run in order. It reports false, and the run goes on, if a message
-// was admitted meanwhile that the run has to answer. No message is admitted while
-// it looks, so one that is admitted later finds that the session does not run.
+// finishIfIdle ends the run unless a message was admitted that the run must answer; then it
+// returns false. It holds the admission semaphore: a message admitted later finds a session
+// that is not running.
 func (c *runState) finishIfIdle(ctx context.Context) (over bool, err error) {
 	release, err := c.admits.acquire(ctx)
 	if err != nil {
@@ -114,7 +115,7 @@ func (c *runState) finishIfIdle(ctx context.Context) (over bool, err error) {
 	return true, nil
 }
 
-// refresh folds what was appended since.
+// refresh folds the events appended since the last refresh.
 func (c *runState) refresh(ctx context.Context) error {
 	p := conversation.Projection()
 	stream := events.SessionStream(c.session.Session)
@@ -126,19 +127,18 @@ func (c *runState) refresh(ctx context.Context) error {
 	return nil
 }
 
-// lost is the end of a call that began in another process.
+// lost returns the end of a call that began in another process and has no end.
 func lost(a openCall) domain.Settlement {
 	return domain.LostCall(a.Started.Offered, a.Started.Effective)
 }
 
-// recordEnds records the same kind of end for several calls, without running any.
+// recordEnds records an end for each of several calls, without running them.
 func (c *runState) recordEnds(ctx context.Context, calls []openCall, how func(openCall) domain.Settlement) error {
 	return c.journal.record(ctx, c.endDrafts(calls, how)...)
 }
 
-// endDrafts returns the ends of several calls, bounded as the registry bounds those
-// that it records. An end comes of the start of its call, or of the reply that
-// asked for a call that did not begin.
+// endDrafts returns the drafts of the ends of calls, cut to the registry's limits. The cause
+// of an end is the start of its call, or the reply if the call did not begin.
 func (c *runState) endDrafts(calls []openCall, how func(openCall) domain.Settlement) []events.Draft {
 	drafts := make([]events.Draft, len(calls))
 	for i, a := range calls {
@@ -152,10 +152,12 @@ func (c *runState) endDrafts(calls []openCall, how func(openCall) domain.Settlem
 	return drafts
 }
 
+// dismiss records a denial by recovery for each permission request.
 func (c *runState) dismiss(ctx context.Context, asks []events.PermissionRequested) error {
 	return c.journal.record(ctx, c.dismissalDrafts(asks)...)
 }
 
+// dismissalDrafts returns the drafts that dismiss recorded permission requests.
 func (c *runState) dismissalDrafts(asks []events.PermissionRequested) []events.Draft {
 	drafts := make([]events.Draft, len(asks))
 	for i, a := range asks {

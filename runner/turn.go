@@ -14,8 +14,7 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
-// ask takes a turn: it records what is offered, asks the model, and records
-// its reply.
+// ask takes a turn: it records the offer, asks the model, and records its reply.
 func (c *runState) ask(ctx context.Context, last bool) error {
 	turn, event, err := c.offer(ctx, last)
 	if err != nil {
@@ -39,10 +38,9 @@ func (c *runState) ask(ctx context.Context, last bool) error {
 	return nil
 }
 
-// recordTurn records a turn, which shows the session exactly as the log has it
-// before the turn. It reports false, and records nothing, if the session has
-// gained events since the step was planned, such as an admitted message: the run
-// plans again.
+// recordTurn records a turn. The turn must show the session exactly as the log has it, so
+// recordTurn returns false and records nothing if the session has gained events since the step
+// was planned, such as an admitted message. The run then plans again.
 func (c *runState) recordTurn(ctx context.Context, turn events.TurnMaterialized) (event domain.EventID, ok bool, err error) {
 	release, err := c.admits.acquire(ctx)
 	if err != nil {
@@ -60,17 +58,17 @@ func (c *runState) recordTurn(ctx context.Context, turn events.TurnMaterialized)
 	return recorded[0].ID, true, nil
 }
 
-// maxCallID is the most bytes that the ID of a call may have. Each event of the
-// call repeats it.
+// maxCallID is the maximum length of a call ID in bytes. Each event of the call repeats the
+// ID.
 const maxCallID = 1024
 
-// A badReply says why a reply cannot be used. It is an ErrBadReply.
+// A badReply is an ErrBadReply with the reason.
 type badReply struct{ reason string }
 
 func (b *badReply) Error() string { return ErrBadReply.Error() + ": " + b.reason }
 func (b *badReply) Unwrap() error { return ErrBadReply }
 
-// refuse records a reply that cannot be used, with the reason, and returns that.
+// refuse records an unusable reply with its reason and returns the error of the run.
 func (c *runState) refuse(ctx context.Context, reply events.ReplyReceived, bad *badReply, turn domain.EventID) error {
 	e := events.ReplyRefused{
 		Turn: reply.Turn, Message: reply.Message, Reason: bad.reason, Text: reply.Text, Calls: reply.Calls,
@@ -83,6 +81,8 @@ func (c *runState) refuse(ctx context.Context, reply events.ReplyReceived, bad *
 	return err
 }
 
+// offer materializes the tools of a turn and returns the turn for the provider and its event.
+// It offers no tools if last is set.
 func (c *runState) offer(ctx context.Context, last bool) (Turn, events.TurnMaterialized, error) {
 	mint := c.config.Ledger.Mint()
 	turn := Turn{
@@ -109,8 +109,8 @@ func (c *runState) offer(ctx context.Context, last bool) (Turn, events.TurnMater
 	return turn, event, nil
 }
 
-// reply asks the model and puts its reply together. With a *badReply it returns
-// the whole reply as it came.
+// reply asks the provider and assembles its reply. With a *badReply error it also returns the
+// reply as it came.
 func (c *runState) reply(ctx context.Context, turn Turn) (events.ReplyReceived, error) {
 	reply := events.ReplyReceived{Turn: turn.ID, Message: turn.Message, Model: turn.Model}
 	var text strings.Builder
@@ -158,8 +158,8 @@ func (c *runState) reply(ctx context.Context, turn Turn) (events.ReplyReceived, 
 	return reply, bad
 }
 
-// asJSON keeps an input that is not JSON as a JSON string of what it is, which
-// no object schema accepts, and none as an empty object.
+// asJSON returns an input as valid JSON: an empty input as an empty object, and text that is
+// not JSON as a JSON string, which no object schema accepts.
 func asJSON(input json.RawMessage) json.RawMessage {
 	if len(bytes.TrimSpace(input)) == 0 {
 		return json.RawMessage("{}")
