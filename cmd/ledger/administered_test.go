@@ -238,7 +238,7 @@ func TestWhoMayNotReadAllIsToldBeforeAnythingIsWritten(t *testing.T) {
 	if got.exit != fault.ExitFailed {
 		t.Errorf("doctor = %d %s", got.exit, got.err)
 	}
-	for _, missing := range e.checks("rights") {
+	for _, missing := range checksNamed(e, "rights") {
 		switch {
 		case missing.OK:
 			if missing.Detail != "the user may read the ledger's streams" {
@@ -248,7 +248,7 @@ func TestWhoMayNotReadAllIsToldBeforeAnythingIsWritten(t *testing.T) {
 			t.Errorf("advice = %s, want the event that gives the right", *missing.Advice)
 		}
 	}
-	if n := len(e.checks("rights")); n != 3 { // $all and append are denied
+	if n := len(checksNamed(e, "rights")); n != 3 { // $all and append are denied
 		t.Errorf("%d lines about rights, want 3", n)
 	}
 }
@@ -330,7 +330,7 @@ func TestVerifySeesWhatAnAdministratorDid(t *testing.T) {
 				t.Errorf("session show = %d %s, want that the stream was cut short, and to verify", show.exit, text)
 			}
 			if e, _ := examined(t, url); len(c.before) > 0 {
-				if sick := e.sick(t, "records"); !strings.Contains(sick.Detail, longest) || sick.Advice == nil || !strings.Contains(*sick.Advice, "do not scavenge") {
+				if sick := failedCheck(t, e, "records"); !strings.Contains(sick.Detail, longest) || sick.Advice == nil || !strings.Contains(*sick.Advice, "do not scavenge") {
 					t.Errorf("the doctor says %+v", sick)
 				}
 			}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/conns"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
@@ -17,7 +18,6 @@ import (
 
 // The paths of what is served beside the log.
 const (
-	statusPath  = "/status"
 	outputsPath = "/v1/"
 	metricsPath = "/metrics"
 	healthPath  = "/healthz" // for everybody
@@ -57,7 +57,7 @@ type refusalKey struct{}
 // about returns what a host says of itself.
 func (s *host) about() *http.ServeMux {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+statusPath, s.status)
+	mux.HandleFunc("GET "+stores.StatusPath, s.status)
 	mux.Handle("GET "+metricsPath, s.metrics())
 	return mux
 }

@@ -2,19 +2,17 @@ package main
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/projections/publish"
-	"github.com/settlement-ledger/ledger/projections/publish/jetstream"
-	"github.com/settlement-ledger/ledger/projections/publish/jsonl"
-	"github.com/spf13/cobra"
 )
 
 func (a *app) consumerCommand() *cobra.Command {
@@ -54,27 +52,6 @@ func rowOfConsumer(c publish.Consumer, lag *publish.Lag, now time.Time) consumer
 	return row
 }
 
-// consumerFault returns an error of publishing as a fault.
-func consumerFault(err error) error {
-	for _, k := range []fault.Mapping{
-		{Is: publish.ErrNoConsumer, Exit: fault.ExitNotFound, Code: "not_found", Hint: "ledger consumer ls lists them", Command: "ledger consumer ls"},
-		{Is: publish.ErrDifferentJob, Exit: fault.ExitConflict, Code: "conflict", Hint: "give it another --name, or let ledger consumer forget remove the old one"},
-		{Is: publish.ErrRunning, Exit: fault.ExitConflict, Code: "conflict", Hint: "end the process that runs it, or give this one another --name"},
-		{Is: publish.ErrTooManyDeadLetters, Exit: fault.ExitFailed, Code: "poisoned", Hint: "ledger consumer show lists them; mend the target, ledger consumer retry, and run this again"},
-		{Is: publish.ErrDamaged, Exit: fault.ExitFailed, Code: "damaged", Hint: "ledger consumer forget removes it; what was published is then published again"},
-		{Is: publish.ErrBadName, Exit: fault.ExitUsage, Code: "usage"},
-		{Is: publish.ErrBadTopic, Exit: fault.ExitUsage, Code: "usage"},
-		{Is: jetstream.ErrBadURL, Exit: fault.ExitUsage, Code: "usage", Hint: "a URL is nats://[USER:PASSWORD@]HOST[:PORT]"},
-		{Is: jsonl.ErrInUse, Exit: fault.ExitConflict, Code: "conflict", Hint: "end the other publisher, or name another file"},
-		{Is: jsonl.ErrForeign, Exit: fault.ExitFailed, Code: "foreign_file", Hint: "name a file that does not exist"},
-	} {
-		if errors.Is(err, k.Is) {
-			return k.Fault(err)
-		}
-	}
-	return err
-}
-
 func (a *app) consumerList() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Short: "List the consumers: where they are, and how far behind",
@@ -90,10 +67,10 @@ last. Records that a consumer does not ask for are not counted.`,
 }
 
 func (a *app) listConsumers(ctx context.Context, s *stores.Store) error {
-	desk := a.desk(s)
+	desk := a.Relay(s)
 	all, err := desk.Consumers(ctx)
 	if err != nil {
-		return consumerFault(err)
+		return fault.Publishing(err)
 	}
 	rows := make([]consumerRow, len(all))
 	for i, c := range all {
@@ -129,9 +106,9 @@ func (a *app) consumerShow() *cobra.Command {
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeConsumers,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.Read(cmd.Context(), func(s *stores.Store) error {
-				c, err := a.desk(s).Consumer(cmd.Context(), args[0])
+				c, err := a.Relay(s).Consumer(cmd.Context(), args[0])
 				if err != nil {
-					return consumerFault(err)
+					return fault.Publishing(err)
 				}
 				return render.Rows(a.Printer, c.DeadLetters, func() { a.poisonTable(c) })
 			})
@@ -174,9 +151,9 @@ stream that stand behind them were published before.`,
 				positions = append(positions, p)
 			}
 			return a.Write(cmd.Context(), func(s *stores.Store) error {
-				n, err := a.desk(s).Retry(cmd.Context(), args[0], positions...)
+				n, err := a.Relay(s).Retry(cmd.Context(), args[0], positions...)
 				if err != nil {
-					return consumerFault(err)
+					return fault.Publishing(err)
 				}
 				if len(positions) > n {
 					return fault.NotFound("ledger consumer show "+args[0]+" lists what is", "%d of %d positions are not set aside", len(positions)-n, len(positions))
@@ -197,8 +174,8 @@ says. One that runs is not removed.`,
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeConsumers,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.Write(cmd.Context(), func(s *stores.Store) error {
-				if err := a.desk(s).Forget(cmd.Context(), args[0]); err != nil {
-					return consumerFault(err)
+				if err := a.Relay(s).Forget(cmd.Context(), args[0]); err != nil {
+					return fault.Publishing(err)
 				}
 				return a.told("%s is forgotten", args[0])
 			})
@@ -220,7 +197,7 @@ func (a *app) completeConsumers(cmd *cobra.Command, args []string, typed string)
 	}
 	var words []string
 	_ = a.Read(cmd.Context(), func(s *stores.Store) error { // a shell is no place for errors
-		all, err := a.desk(s).Consumers(cmd.Context())
+		all, err := a.Relay(s).Consumers(cmd.Context())
 		for _, c := range all {
 			if strings.HasPrefix(c.Name, typed) {
 				words = append(words, c.Name+"\t"+c.Target)

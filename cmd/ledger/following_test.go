@@ -44,7 +44,7 @@ func TestAFolderIsFollowedPastProcessesThatServe(t *testing.T) {
 		if got := ledger(t, store, "doctor", "--write", "-o", "json"); !strings.Contains(string(got.out), `"writing"`) {
 			t.Fatalf("%s: doctor --write: exit %d, %s%s", how, got.exit, got.out, got.err)
 		}
-		for seen := 0; seen < probes; {
+		for seen := 0; seen < doctorProbes; {
 			line := next()
 			if line == "" {
 				t.Fatalf("%s: following ended behind position %d", how, at)

@@ -317,7 +317,7 @@ func (s *host) serveLocal(ctx context.Context) (err error) {
 // this process holds. It writes nothing if no process is dead.
 func (s *host) recoverDead(ctx context.Context) error {
 	lives, err := stores.Current(ctx, s.store, runner.Processes())
-	if err != nil || len(judged(s.store, lives, s.Now()).Dead) == 0 {
+	if err != nil || len(s.store.Judge(lives, s.Now()).Dead) == 0 {
 		return err
 	}
 	p, err := s.begin(ctx, s.store.Borrowed()) // the host closes the store
@@ -398,7 +398,7 @@ func (s *host) publishing(ctx context.Context) error {
 			s.log.Warn("not published", "consumer", name, "position", f.Position.String(), "try", f.Try, "again_in", f.Wait, "error", f.Err)
 		}
 	}
-	return ended(s.desk(s.store).FollowAll(ctx, s.orders, openTarget, func(name string, err error) {
+	return ended(s.Relay(s.store).FollowAll(ctx, s.orders, openTarget, func(name string, err error) {
 		s.log.Error("publishing ended", "consumer", name, "error", err)
 	}))
 }

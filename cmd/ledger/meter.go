@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
@@ -31,11 +32,6 @@ func newMeter(store *embedded.Store) *meter {
 
 // A follower is one who is kept current.
 type follower struct{ at atomic.Uint64 } // the sequence of the last record that it was given or that was passed over for it
-
-func sequence(p events.Position) uint64 {
-	n, _ := p.Parts()
-	return n
-}
 
 // Append is embedded.Store's.
 func (m *meter) Append(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) error {
@@ -74,7 +70,7 @@ func (m *meter) FollowEvery(ctx context.Context, after events.Position, o events
 func (m *meter) followed(after events.Position, loop func(*follower) iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		f := &follower{}
-		f.at.Store(sequence(after))
+		f.at.Store(stores.Sequence(after))
 		m.enlist(f)
 		defer m.dismiss(f)
 		for e, err := range loop(f) {
@@ -83,7 +79,7 @@ func (m *meter) followed(after events.Position, loop func(*follower) iter.Seq2[e
 				return
 			}
 			if err == nil {
-				f.at.Store(sequence(e.Position))
+				f.at.Store(stores.Sequence(e.Position))
 			}
 		}
 	}
@@ -94,7 +90,7 @@ func (m *meter) followed(after events.Position, loop func(*follower) iter.Seq2[e
 func observed(options []events.Following, f *follower) []events.Following {
 	noted := func(told func(events.Position)) func(events.Position) {
 		return func(p events.Position) {
-			f.at.Store(max(f.at.Load(), sequence(p)))
+			f.at.Store(max(f.at.Load(), stores.Sequence(p)))
 			if told != nil {
 				told(p)
 			}
@@ -139,7 +135,7 @@ func (m *meter) read() reading {
 	defer m.mu.Unlock()
 	r.Subscribers = len(m.mu.followers)
 	for f := range m.mu.followers {
-		if end, at := sequence(r.Head), f.at.Load(); at < end {
+		if end, at := stores.Sequence(r.Head), f.at.Load(); at < end {
 			r.Lag = max(r.Lag, end-at)
 		}
 	}

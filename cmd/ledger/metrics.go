@@ -69,7 +69,7 @@ func (g gauge) Collect(to chan<- prometheus.Metric) {
 	if vitals.Failure != nil {
 		stopped = 1
 	}
-	told(positionMetric, prometheus.GaugeValue, float64(sequence(seen.Head)))
+	told(positionMetric, prometheus.GaugeValue, float64(stores.Sequence(seen.Head)))
 	told(appendsMetric, prometheus.CounterValue, float64(seen.Appends))
 	told(recordsMetric, prometheus.CounterValue, float64(seen.Records))
 	told(failedMetric, prometheus.CounterValue, float64(seen.Failed))

@@ -46,7 +46,7 @@ func (a *app) begin(ctx context.Context, s *stores.Store) (*program, error) {
 		ID: s.Process, Ledger: s.Ledger, Checkpoints: s.Checkpoints, Outputs: s.Outputs, Program: "ledger", Version: version(), Address: s.NodeAddress,
 		Lease: a.lease, InStore: s.Node == nil, Recover: a.recovering || s.Holds(),
 		Judge: func(j *runner.Liveness) error {
-			endHolders(s, j)
+			s.EndHolders(j)
 			return nameDead(j, a.dead)
 		},
 	}
@@ -93,32 +93,6 @@ func (p *program) recoverAgain(ctx context.Context, log *slog.Logger) {
 // end ends the program and closes the store. What ctx asks for no longer matters.
 func (p *program) end(ctx context.Context) error {
 	return errors.Join(p.Process.Close(ctx), p.Store.Close())
-}
-
-// judged judges all processes. It is for commands that are on record themselves
-// only if there is something to end.
-func judged(s *stores.Store, started *runner.ProcessList, now time.Time) runner.Liveness {
-	j := started.Judge(domain.ProcessID{}, now, false)
-	endHolders(s, &j)
-	return j
-}
-
-// endHolders counts processes as dead that had the lock of the folder before, or
-// worked without a lease, which takes the lock: however long a lease runs, this
-// process has the lock, or found that none has.
-func endHolders(s *stores.Store, j *runner.Liveness) {
-	if !s.Holds() {
-		return
-	}
-	j.Dead, j.Unknown = append(j.Dead, j.Unknown...), nil
-	before := s.HeldBefore()
-	j.Living = slices.DeleteFunc(j.Living, func(p events.ProcessStarted) bool {
-		dead := slices.Contains(before, p.Process)
-		if dead {
-			j.Dead = append(j.Dead, p)
-		}
-		return dead
-	})
 }
 
 // nameDead counts those processes of unknown fate as dead that are named. Naming

@@ -184,13 +184,8 @@ func openTarget(ctx context.Context, o publish.JobConfig, at events.Position) (p
 	return jetstream.Open(ctx, o.To, o.Topic, o.Name)
 }
 
-func (a *app) desk(s *stores.Store) *publish.Relay {
-	holder := fmt.Sprintf("process %d (%s)", os.Getpid(), a.Command)
-	return publish.NewRelay(s.Log, s.Checkpoints, publish.NewFileLocker(s.ClaimsDir, holder), a.Now)
-}
-
 func (a *app) publish(ctx context.Context, s *stores.Store, p publication, orders []publish.JobConfig) error {
-	desk := a.desk(s)
+	desk := a.Relay(s)
 	var complaining sync.Mutex
 	for i := range orders {
 		orders[i].Failed = func(f publish.Failure) {
@@ -213,7 +208,7 @@ func (a *app) publish(ctx context.Context, s *stores.Store, p publication, order
 func (a *app) publishOne(ctx context.Context, desk *publish.Relay, o publish.JobConfig, follow bool) error {
 	before, err := desk.Consumer(ctx, o.Name)
 	if err != nil && !errors.Is(err, publish.ErrNoConsumer) {
-		return consumerFault(err)
+		return fault.Publishing(err)
 	}
 	if follow {
 		err = ended(desk.FollowConfigured(ctx, o, openTarget))
@@ -225,7 +220,7 @@ func (a *app) publishOne(ctx context.Context, desk *publish.Relay, o publish.Job
 	if known == nil && (err == nil || after.Position != before.Position) {
 		a.published(after, after.Published-min(before.Published, after.Published))
 	}
-	return consumerFault(err)
+	return fault.Publishing(err)
 }
 
 // published tells what a run did.

@@ -25,6 +25,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
@@ -58,7 +59,7 @@ func serves(dir string) (shared.Endpoint, bool) {
 		return at, false
 	}
 	var now struct{ PID int }
-	text, err := askEndpoint(at, statusPath)
+	text, err := askEndpoint(at, stores.StatusPath)
 	return at, err == nil && json.Unmarshal(text, &now) == nil && now.PID == at.PID
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
+	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
@@ -49,7 +50,7 @@ func reportsCommand(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	at := shared.LastEndpoint(ts.MkAbs(args[0]))
 	until(ts, args[1]+" is "+args[2], func() bool {
-		text, err := askEndpoint(at, statusPath)
+		text, err := askEndpoint(at, stores.StatusPath)
 		var said map[string]any
 		return err == nil && json.Unmarshal(text, &said) == nil && fmt.Sprint(said[args[1]]) == args[2]
 	})

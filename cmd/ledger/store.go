@@ -407,7 +407,7 @@ func (a *app) compactAt(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	var alive []string
-	for _, p := range judged(s, lives, a.Now()).Living {
+	for _, p := range s.Judge(lives, a.Now()).Living {
 		alive = append(alive, fmt.Sprintf("process %d (%s on %s, its lease runs until %s)", p.PID, p.Program, p.Host, p.Until.UTC().Format(time.RFC3339)))
 	}
 	if len(alive) > 0 {

@@ -131,7 +131,7 @@ func (c *copying) pairwise(ctx context.Context, each func(events.Entry), rest fu
 		}
 		// Positions of a database are bytes of its log: how many records there are
 		// it does not tell.
-		c.progress.Show(part, render.Records, int64(c.row.Records), sequence(e.Position), sequence(c.through))
+		c.progress.Show(part, render.Records, int64(c.row.Records), stores.Sequence(e.Position), stores.Sequence(c.through))
 		c.row.Records++
 		if more {
 			there, err, ok := next()

@@ -11,11 +11,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
-	"github.com/spf13/cobra"
 )
 
 func (a *app) storeInfoCommand() *cobra.Command {
@@ -65,7 +66,7 @@ type storeRow struct {
 	Kept       int64                 `json:"kept"` // bytes of the outputs
 	Levels     []levelRow            `json:"levels"`
 	Ratio      *float64              `json:"ratio"` // bytes in tables, to bytes of data and metadata
-	Disk       diskRow               `json:"disk"`
+	Disk       stores.Disk           `json:"disk"`
 	Pace       *paceRow              `json:"pace"` // of the last time that it was written to and closed in order
 }
 
@@ -94,14 +95,6 @@ type levelRow struct {
 	Bytes  int64 `json:"bytes"`
 }
 
-// A diskRow is the file system that a folder is on.
-type diskRow struct {
-	Type    *string `json:"type"` // null where the system does not say
-	Network bool    `json:"network"`
-	Free    *int64  `json:"free"`
-	Total   *int64  `json:"total"`
-}
-
 // shown is how many of the largest are shown.
 const shown = 10
 
@@ -128,7 +121,7 @@ func (a *app) storeInfo(ctx context.Context, dir string, s *stores.Store) (err e
 	if row.Files, err = folderFiles(dir); err != nil {
 		return err
 	}
-	row.Disk = diskOf(dir)
+	row.Disk = stores.DiskOf(dir)
 	return a.Object(row, func() { a.storePage(row) })
 }
 
@@ -309,7 +302,7 @@ func (a *app) storePage(r *storeRow) {
 
 func ms(microseconds int64) float64 { return float64(microseconds) / 1000 }
 
-func (a *app) diskLines(d diskRow) {
+func (a *app) diskLines(d stores.Disk) {
 	kind := "not known"
 	if d.Type != nil {
 		kind = *d.Type

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
@@ -92,7 +91,7 @@ func (v *verification) checkTampering(now time.Time) {
 
 // detail tells what was done, what is gone, what will go and what to do.
 func (t *tampering) detail(now time.Time) string {
-	parts := []string{deed(t.Deletion)}
+	parts := []string{stores.DescribeDeletion(t.Deletion)}
 	if len(t.gone) > 0 {
 		parts = append(parts, spelled(t.gone)+" gone: only a backup or a copy of the ledger has them")
 	} else if len(t.left) == 0 {
@@ -102,29 +101,11 @@ func (t *tampering) detail(now time.Time) string {
 	case t.Undone:
 		parts = append(parts, "that was taken back since")
 	case len(hidden) > 0:
-		parts = append(parts, spelled(hidden)+" hidden from readers of the stream, and will go at the next scavenge: "+remedy(t.Deletion))
+		parts = append(parts, spelled(hidden)+" hidden from readers of the stream, and will go at the next scavenge: "+stores.DeletionRemedy(t.Deletion))
 	case !t.Tombstone:
-		parts = append(parts, "no record that is left is hidden by now: "+remedy(t.Deletion))
+		parts = append(parts, "no record that is left is hidden by now: "+stores.DeletionRemedy(t.Deletion))
 	}
 	return strings.Join(parts, "; ")
-}
-
-// deed describes a change that an administrator made to a stream, with its time.
-// EventStoreDB does not record the user.
-func deed(i eventstoredb.Deletion) string {
-	when := fmt.Sprintf("at %s (event %s at position %s; the server does not record by whom)", i.Time.Format(time.RFC3339), i.EventID, i.Position)
-	if i.Tombstone {
-		return "somebody deleted the stream for good, by a tombstone, " + when
-	}
-	return "somebody set the metadata " + render.OneLine(i.Metadata, 100) + " " + when
-}
-
-// remedy says how to have hidden records back while that is possible.
-func remedy(i eventstoredb.Deletion) string {
-	if i.Tombstone {
-		return "a tombstone cannot be taken back: do not scavenge, and copy what is left with ledger store copy"
-	}
-	return fmt.Sprintf("do not scavenge; as an administrator, write metadata without $tb, $maxCount and $maxAge to the stream, in $$%s", i.Name)
 }
 
 // revisions tells of revisions, with a verb.

@@ -147,7 +147,7 @@ func (v *verification) readAll(ctx context.Context, s *stores.Store, p *render.P
 		if err != nil {
 			return nil, err
 		}
-		p.Show("records", render.Records, int64(v.Events), sequence(e.Position), sequence(end))
+		p.Show("records", render.Records, int64(v.Events), stores.Sequence(e.Position), stores.Sequence(end))
 		v.Events++
 		v.checkPlace(e)
 		envelope, err := events.Decode(e)

@@ -25,3 +25,6 @@ func Sleep(ctx context.Context, d time.Duration) error {
 		return context.Cause(ctx)
 	}
 }
+
+// StatusPath is the path at which a serving process answers how it is.
+const StatusPath = "/status"

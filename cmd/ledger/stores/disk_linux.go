@@ -1,4 +1,4 @@
-package main
+package stores
 
 import (
 	"fmt"
@@ -18,16 +18,16 @@ var fileSystems = map[int64]string{
 // networks are the file systems whose disk is elsewhere.
 var networks = map[string]bool{"nfs": true, "smb": true, "smb2": true, "cifs": true, "9p": true, "ceph": true, "afs": true, "lustre": true}
 
-// diskOf returns what the system says of the file system that a folder is on.
-func diskOf(dir string) diskRow {
+// DiskOf returns what the system says of the file system that a folder is on.
+func DiskOf(dir string) Disk {
 	var s unix.Statfs_t
 	if unix.Statfs(dir, &s) != nil {
-		return diskRow{}
+		return Disk{}
 	}
 	kind, ok := fileSystems[int64(s.Type)]
 	if !ok {
 		kind = fmt.Sprintf("0x%x", s.Type)
 	}
 	free, total := int64(s.Bavail)*s.Bsize, int64(s.Blocks)*s.Bsize
-	return diskRow{Type: &kind, Network: networks[kind], Free: &free, Total: &total}
+	return Disk{Type: &kind, Network: networks[kind], Free: &free, Total: &total}
 }

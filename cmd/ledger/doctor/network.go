@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -16,13 +16,13 @@ import (
 
 // examineNetwork looks at the nodes of a connection string. One that is not
 // valid is an error.
-func (a *app) examineNetwork(ctx context.Context, e *examination, at stores.Address) error {
-	nodes, err := eventstoredb.Probe(ctx, at.Database, eventstoredb.ProbeConfig{StepTimeout: a.Timeout, Now: a.Now})
+func (d *Doctor) examineNetwork(ctx context.Context, e *Report, at stores.Address) error {
+	nodes, err := eventstoredb.Probe(ctx, at.Database, eventstoredb.ProbeConfig{StepTimeout: d.Timeout, Now: d.Now})
 	if err != nil {
 		return err
 	}
 	if u := at.Database[strings.Index(at.Database, "://")+len("://"):]; strings.Contains(u, "@") && at.Plain() {
-		e.ill("credentials", "remove tls=false, or the user and the password", "a user and a password are given that are never sent, as there is no TLS")
+		e.fail("credentials", "remove tls=false, or the user and the password", "a user and a password are given that are never sent, as there is no TLS")
 	}
 	for _, n := range nodes {
 		e.network(n)
@@ -36,7 +36,7 @@ func (a *app) examineNetwork(ctx context.Context, e *examination, at stores.Addr
 }
 
 // network tells which addresses of a node take connections. One is enough.
-func (e *examination) network(n eventstoredb.Node) {
+func (e *Report) network(n eventstoredb.Node) {
 	var open, shut []string
 	var soonest time.Duration
 	host, _, _ := net.SplitHostPort(n.Address)
@@ -61,12 +61,12 @@ func (e *examination) network(n eventstoredb.Node) {
 	}
 	switch {
 	case len(n.Dials) == 0:
-		e.ill("network", "check the name, and the server that resolves names", "%s: %s", who, n.Err)
+		e.fail("network", "check the name, and the server that resolves names", "%s: %s", who, n.Err)
 	case len(open) == 0:
-		e.ill("network", "start the server, or check the name, the port and what filters the network", "%s: %s", who, strings.Join(shut, "; "))
+		e.fail("network", "start the server, or check the name, the port and what filters the network", "%s: %s", who, strings.Join(shut, "; "))
 	default:
-		e.well("network", "%s %s", who, strings.Join(append(open, shut...), "; "))
-		e.measured(map[string]int64{"took_us": soonest.Microseconds()})
+		e.pass("network", "%s %s", who, strings.Join(append(open, shut...), "; "))
+		e.addFigures(map[string]int64{"took_us": soonest.Microseconds()})
 	}
 }
 
@@ -85,7 +85,7 @@ var advices = []struct {
 }
 
 // node tells what a node is that takes connections.
-func (e *examination) node(n eventstoredb.Node) {
+func (e *Report) node(n eventstoredb.Node) {
 	reached := false
 	for _, d := range n.Dials {
 		reached = reached || d.Err == nil
@@ -101,7 +101,7 @@ func (e *examination) node(n eventstoredb.Node) {
 				break
 			}
 		}
-		e.ill("node", advice, "%s: %s", n.Address, n.Err)
+		e.fail("node", advice, "%s: %s", n.Address, n.Err)
 		return
 	}
 	role := ""
@@ -110,12 +110,12 @@ func (e *examination) node(n eventstoredb.Node) {
 			role = ", " + strings.ToLower(m.State)
 		}
 	}
-	e.well("node", "%s is an EventStoreDB of version %s%s", n.Address, n.Version, role)
+	e.pass("node", "%s is an EventStoreDB of version %s%s", n.Address, n.Version, role)
 }
 
 // cluster tells whether the nodes are of one cluster, with a leader, and all of
 // its nodes.
-func (e *examination) cluster(nodes []eventstoredb.Node) {
+func (e *Report) cluster(nodes []eventstoredb.Node) {
 	leaders, told := map[string]bool{}, 0
 	var first eventstoredb.Node
 	for _, n := range nodes {
@@ -146,18 +146,18 @@ func (e *examination) cluster(nodes []eventstoredb.Node) {
 	detail := fmt.Sprintf("%s sees %s: %s", first.Address, render.Count(len(members), "node"), strings.Join(members, ", "))
 	switch {
 	case len(leaders) == 0:
-		e.ill("cluster", "start nodes until more than half are up: they elect a leader", "%s; there is no leader", detail)
+		e.fail("cluster", "start nodes until more than half are up: they elect a leader", "%s; there is no leader", detail)
 	case len(leaders) > 1:
-		e.ill("cluster", "name nodes of one cluster in the connection string, by the addresses that they advertise", "the nodes that answer do not follow one leader, but %d", len(leaders))
+		e.fail("cluster", "name nodes of one cluster in the connection string, by the addresses that they advertise", "the nodes that answer do not follow one leader, but %d", len(leaders))
 	case dead > 0:
-		e.ill("cluster", "start the dead, or take them out of the cluster", "%s", detail)
+		e.fail("cluster", "start the dead, or take them out of the cluster", "%s", detail)
 	default:
-		e.well("cluster", "%s", detail)
+		e.pass("cluster", "%s", detail)
 	}
 }
 
 // clocks compares the clocks of nodes with that of this machine.
-func (e *examination) clocks(nodes []eventstoredb.Node) {
+func (e *Report) clocks(nodes []eventstoredb.Node) {
 	told, answers := false, false
 	for _, n := range nodes {
 		answers = answers || n.Err == nil
@@ -167,23 +167,23 @@ func (e *examination) clocks(nodes []eventstoredb.Node) {
 		}
 	}
 	if answers && !told {
-		e.well("clocks", "no node tells its time: they are judged by the records alone, and by --write")
+		e.pass("clocks", "no node tells its time: they are judged by the records alone, and by --write")
 	}
 }
 
 // skew tells how far a clock is off.
-func (e *examination) skew(whose string, s eventstoredb.Skew) {
+func (e *Report) skew(whose string, s eventstoredb.Skew) {
 	way := "ahead of"
 	if s.Ahead < 0 {
 		way = "behind"
 	}
 	detail := fmt.Sprintf("%s is %s %s that of this machine, give or take %s", whose, rough(s.Ahead.Abs()), way, rough(s.Within))
-	if s.Ahead.Abs()-s.Within > mostSkew {
-		e.ill("clocks", "set the clocks of all machines by one source: leases allow for "+runner.LeaseMargin.String(), "%s", detail)
+	if s.Ahead.Abs()-s.Within > maxSkew {
+		e.fail("clocks", "set the clocks of all machines by one source: leases allow for "+runner.LeaseMargin.String(), "%s", detail)
 	} else {
-		e.well("clocks", "%s", detail)
+		e.pass("clocks", "%s", detail)
 	}
-	e.measured(map[string]int64{"ahead_us": s.Ahead.Microseconds(), "within_us": s.Within.Microseconds()})
+	e.addFigures(map[string]int64{"ahead_us": s.Ahead.Microseconds(), "within_us": s.Within.Microseconds()})
 }
 
 // rough returns a time to the millisecond, or to the microsecond below one.

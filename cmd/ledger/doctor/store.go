@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -19,19 +19,19 @@ import (
 
 // examineStore opens the store and looks at what is in it. An address that makes
 // no sense is an error.
-func (a *app) examineStore(ctx context.Context, e *examination, at stores.Address, write bool) error {
-	open := a.OpenToReadAt
+func (d *Doctor) examineStore(ctx context.Context, e *Report, at stores.Address, write bool) error {
+	open := d.OpenToReadAt
 	if write {
-		open = a.OpenAt
+		open = d.OpenAt
 	}
 	s, err := open(ctx, at)
 	if err != nil {
 		if fault.Of(err).Exit == fault.ExitUsage {
 			return err
 		}
-		e.failed("store", err)
+		e.failWith("store", err)
 		if errors.Is(err, eventstoredb.ErrForbidden) {
-			return a.examineRefusal(ctx, e, at)
+			return d.examineRefusal(ctx, e, at)
 		}
 		return nil
 	}
@@ -43,23 +43,23 @@ func (a *app) examineStore(ctx context.Context, e *examination, at stores.Addres
 	if s.Shared {
 		kind = "a server answers"
 	}
-	e.well("store", "%s", kind)
-	if err := a.examineReading(ctx, e, s); err != nil {
-		e.failed("reading", err)
+	e.pass("store", "%s", kind)
+	if err := d.examineReading(ctx, e, s); err != nil {
+		e.failWith("reading", err)
 		return nil
 	}
 	if database, ok := s.Log.(*eventstoredb.Store); ok {
-		if err := a.examineRights(ctx, e, database); err != nil {
-			e.failed("rights", err)
+		if err := d.examineRights(ctx, e, database); err != nil {
+			e.failWith("rights", err)
 		}
 	}
-	rest := []examining{{"disk", a.examineDisk}, {"records", a.examineRecords}, {"processes", a.examineProcesses}, {"consumers", a.examineConsumers}, {"views", a.examineViews}}
+	rest := []step{{"disk", d.examineDisk}, {"records", d.examineRecords}, {"processes", d.examineProcesses}, {"consumers", d.examineConsumers}, {"views", d.examineViews}}
 	if write {
-		rest = slices.Insert(rest, 0, examining{"writing", a.examineWriting})
+		rest = slices.Insert(rest, 0, step{"writing", d.examineWriting})
 	}
 	for _, part := range rest {
 		if err := part.examine(ctx, e, s); err != nil {
-			e.failed(part.check, err)
+			e.failWith(part.check, err)
 		}
 	}
 	return nil
@@ -67,21 +67,21 @@ func (a *app) examineStore(ctx context.Context, e *examination, at stores.Addres
 
 // examineRefusal reports which rights are missing to a user who may not open the
 // ledger.
-func (a *app) examineRefusal(ctx context.Context, e *examination, at stores.Address) error {
-	database, err := eventstoredb.Open(ctx, at.Database, eventstoredb.Config{Namespace: at.Namespace, RetryTimeout: a.Timeout})
+func (d *Doctor) examineRefusal(ctx context.Context, e *Report, at stores.Address) error {
+	database, err := eventstoredb.Open(ctx, at.Database, eventstoredb.Config{Namespace: at.Namespace, RetryTimeout: d.Timeout})
 	if err == nil {
-		err = errors.Join(a.examineRights(ctx, e, database), database.Close())
+		err = errors.Join(d.examineRights(ctx, e, database), database.Close())
 	}
 	if err != nil {
-		e.failed("rights", err)
+		e.failWith("rights", err)
 	}
 	return nil
 }
 
 // examineRights tells which rights a user has at a database, and how to get the
 // others.
-func (a *app) examineRights(ctx context.Context, e *examination, database *eventstoredb.Store) error {
-	probe := events.Record{ID: domain.NewMint(a.Now, a.Entropy).Event(), Kind: "DoctorProbed", Version: 1, Time: a.Now().UTC().Truncate(time.Microsecond), Data: []byte("{}")}
+func (d *Doctor) examineRights(ctx context.Context, e *Report, database *eventstoredb.Store) error {
+	probe := events.Record{ID: domain.NewMint(d.Now, d.Entropy).Event(), Kind: "DoctorProbed", Version: 1, Time: d.Now().UTC().Truncate(time.Microsecond), Data: []byte("{}")}
 	rights, err := database.Rights(ctx, probe)
 	if err != nil {
 		return err
@@ -92,27 +92,27 @@ func (a *app) examineRights(ctx context.Context, e *examination, database *event
 			granted = append(granted, r.Name)
 			continue
 		}
-		e.ill("rights", "put the user into the group ledger, and append as an administrator to the stream $settings an event of the type update-default-acl with the data "+
+		e.fail("rights", "put the user into the group ledger, and append as an administrator to the stream $settings an event of the type update-default-acl with the data "+
 			eventstoredb.DefaultACL("ledger"), "the user may not %s: %s", r.Name, r.Missing)
 	}
 	if len(granted) > 0 {
-		e.well("rights", "the user may %s", strings.Join(granted, ", "))
+		e.pass("rights", "the user may %s", strings.Join(granted, ", "))
 	}
 	return nil
 }
 
 // examineRecords tells whether somebody has a database hide or delete records.
-func (a *app) examineRecords(ctx context.Context, e *examination, s *stores.Store) error {
+func (d *Doctor) examineRecords(ctx context.Context, e *Report, s *stores.Store) error {
 	database, ok := s.Log.(*eventstoredb.Store)
 	if !ok {
 		return nil
 	}
-	looking, cancel := context.WithTimeout(ctx, a.Timeout)
+	looking, cancel := context.WithTimeout(ctx, d.Timeout)
 	defer cancel()
 	all, err := database.Deletions(looking)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		e.well("records", "the log is too long to look in %s whether somebody hid or deleted records: ledger verify does", a.Timeout)
+		e.pass("records", "the log is too long to look in %s whether somebody hid or deleted records: ledger verify does", d.Timeout)
 		return nil
 	case err != nil:
 		return err
@@ -121,19 +121,19 @@ func (a *app) examineRecords(ctx context.Context, e *examination, s *stores.Stor
 	for _, i := range all {
 		if !i.Undone {
 			n++
-			e.ill("records", remedy(i)+"; ledger verify tells which records are gone or will go", "%s: %s", i.Stream, deed(i))
+			e.fail("records", stores.DeletionRemedy(i)+"; ledger verify tells which records are gone or will go", "%s: %s", i.Stream, stores.DescribeDeletion(i))
 		}
 	}
 	if n == 0 {
-		e.well("records", "nobody has the server hide or delete records of the ledger")
+		e.pass("records", "nobody has the server hide or delete records of the ledger")
 	}
 	return nil
 }
 
-// An examining is a part of the examination of a store that is open.
-type examining struct {
+// An step is a part of the examination of a store that is open.
+type step struct {
 	check   string
-	examine func(context.Context, *examination, *stores.Store) error
+	examine func(context.Context, *Report, *stores.Store) error
 }
 
 // timings are how long each of several tries took.
@@ -163,35 +163,35 @@ func (t timings) figures() map[string]int64 {
 
 // examineReading times reading the end of the log, and looks whether it is from
 // the future.
-func (a *app) examineReading(ctx context.Context, e *examination, s *stores.Store) error {
+func (d *Doctor) examineReading(ctx context.Context, e *Report, s *stores.Store) error {
 	var h events.Header
 	var any bool
 	var took timings
-	for range tries {
+	for range readTries {
 		if err := took.time(func() (err error) { h, any, err = s.Ledger.Head(ctx); return err }); err != nil {
 			return err
 		}
 	}
 	if !any {
-		e.well("reading", "the log is empty; it says so in %s", took)
-		e.measured(took.figures())
+		e.pass("reading", "the log is empty; it says so in %s", took)
+		e.addFigures(took.figures())
 		return nil
 	}
-	e.well("reading", "the last record, at position %s, in %s", h.Position, took)
-	e.measured(took.figures())
-	if ahead := h.Time.Sub(a.Now()); ahead > mostSkew {
-		e.ill("clocks", "set the clocks of all machines by one source: leases allow for "+runner.LeaseMargin.String(), "the last record is from %s in the future of this machine", ahead.Round(time.Second))
+	e.pass("reading", "the last record, at position %s, in %s", h.Position, took)
+	e.addFigures(took.figures())
+	if ahead := h.Time.Sub(d.Now()); ahead > maxSkew {
+		e.fail("clocks", "set the clocks of all machines by one source: leases allow for "+runner.LeaseMargin.String(), "the last record is from %s in the future of this machine", ahead.Round(time.Second))
 	} else {
-		e.well("clocks", "the last record is not from the future")
+		e.pass("clocks", "the last record is not from the future")
 	}
 	return nil
 }
 
 // examineWriting appends records to a stream of its own, and compares the clock
 // of the server by when it made the last.
-func (a *app) examineWriting(ctx context.Context, e *examination, s *stores.Store) error {
+func (d *Doctor) examineWriting(ctx context.Context, e *Report, s *stores.Store) error {
 	length := events.Revision(0)
-	for h, err := range events.Headers(ctx, s.Log, events.Query{Stream: doctorStream, Backward: true}) {
+	for h, err := range events.Headers(ctx, s.Log, events.Query{Stream: probeStream, Backward: true}) {
 		if err != nil {
 			return err
 		}
@@ -200,19 +200,19 @@ func (a *app) examineWriting(ctx context.Context, e *examination, s *stores.Stor
 	}
 	var took timings
 	var sent, heard time.Time
-	for range probes {
-		sent = a.Now()
+	for range writeProbes {
+		sent = d.Now()
 		probe := events.Record{ID: s.Ledger.Mint().Event(), Kind: "DoctorProbed", Version: 1, Time: s.Ledger.Now(), Data: []byte("{}")}
-		if err := took.time(func() error { return s.Log.Append(ctx, doctorStream, length, probe) }); err != nil {
+		if err := took.time(func() error { return s.Log.Append(ctx, probeStream, length, probe) }); err != nil {
 			return err
 		}
-		heard = a.Now()
+		heard = d.Now()
 		length++
 	}
-	e.well("writing", "a record is durable after %s", took)
-	e.measured(took.figures())
+	e.pass("writing", "a record is durable after %s", took)
+	e.addFigures(took.figures())
 	if database, ok := s.Log.(*eventstoredb.Store); ok {
-		skew, err := database.Skew(ctx, doctorStream, length, sent, heard)
+		skew, err := database.Skew(ctx, probeStream, length, sent, heard)
 		if err != nil {
 			return err
 		}
@@ -225,7 +225,7 @@ func (a *app) examineWriting(ctx context.Context, e *examination, s *stores.Stor
 
 // examineDisk tells what the database of a folder met in the background: now, or
 // the last time that it was written to.
-func (a *app) examineDisk(ctx context.Context, e *examination, s *stores.Store) error {
+func (d *Doctor) examineDisk(ctx context.Context, e *Report, s *stores.Store) error {
 	if s.Folder == nil {
 		return nil // its metrics tell
 	}
@@ -240,42 +240,42 @@ func (a *app) examineDisk(ctx context.Context, e *examination, s *stores.Store) 
 		}
 	}
 	if health.Well() {
-		e.well("disk", "no write was slow, and no flush or compaction failed or was waited for")
+		e.pass("disk", "no write was slow, and no flush or compaction failed or was waited for")
 	}
 	if health.Failures > 0 {
-		e.ill("disk", "ledger store check finds what is damaged; keep a backup", "%s failed in the background, %s: %s", render.Count(int(health.Failures), "flush or compaction"), when, health.LastFailure)
+		e.fail("disk", "ledger store check finds what is damaged; keep a backup", "%s failed in the background, %s: %s", render.Count(int(health.Failures), "flush or compaction"), when, health.LastFailure)
 	}
 	if health.Slow > 0 {
-		e.ill("disk", "look at the health of the disk, and at what else writes to it", "%s took longer than 2 seconds, %s: %s", render.Count(int(health.Slow), "write"), when, health.LastSlow)
+		e.fail("disk", "look at the health of the disk, and at what else writes to it", "%s took longer than 2 seconds, %s: %s", render.Count(int(health.Slow), "write"), when, health.LastSlow)
 	}
 	if health.Stalls > 0 {
-		e.ill("disk", "the disk is slower than what is appended", "writes waited %s for flushes or compactions, %s: %s", render.Count(int(health.Stalls), "time"), when, health.LastStall)
+		e.fail("disk", "the disk is slower than what is appended", "writes waited %s for flushes or compactions, %s: %s", render.Count(int(health.Stalls), "time"), when, health.LastStall)
 	}
-	e.measured(map[string]int64{"failures": int64(health.Failures), "slow": int64(health.Slow), "stalls": int64(health.Stalls)})
+	e.addFigures(map[string]int64{"failures": int64(health.Failures), "slow": int64(health.Slow), "stalls": int64(health.Stalls)})
 	return nil
 }
 
 // examineProcesses tells who is at work.
-func (a *app) examineProcesses(ctx context.Context, e *examination, s *stores.Store) error {
+func (d *Doctor) examineProcesses(ctx context.Context, e *Report, s *stores.Store) error {
 	lives, err := stores.Current(ctx, s, runner.Processes())
 	if err != nil {
 		return err
 	}
-	judged := judged(s, lives, a.Now())
-	e.well("processes", "%d at work, %d dead, %d of which nobody can tell", len(judged.Living), len(judged.Dead), len(judged.Unknown))
-	e.measured(map[string]int64{"living": int64(len(judged.Living)), "dead": int64(len(judged.Dead)), "unknown": int64(len(judged.Unknown))})
+	judged := s.Judge(lives, d.Now())
+	e.pass("processes", "%d at work, %d dead, %d of which nobody can tell", len(judged.Living), len(judged.Dead), len(judged.Unknown))
+	e.addFigures(map[string]int64{"living": int64(len(judged.Living)), "dead": int64(len(judged.Dead)), "unknown": int64(len(judged.Unknown))})
 	if len(judged.Dead) > 0 {
-		e.ill("left open", "ledger recover ends what they left", "%s left something open", render.Count(len(judged.Dead), "dead process"))
+		e.fail("left open", "ledger recover ends what they left", "%s left something open", render.Count(len(judged.Dead), "dead process"))
 	}
 	return nil
 }
 
 // examineConsumers tells how far each consumer is behind.
-func (a *app) examineConsumers(ctx context.Context, e *examination, s *stores.Store) error {
-	desk := a.desk(s)
+func (d *Doctor) examineConsumers(ctx context.Context, e *Report, s *stores.Store) error {
+	desk := d.Relay(s)
 	all, err := desk.Consumers(ctx)
 	if err != nil {
-		return consumerFault(err)
+		return fault.Publishing(err)
 	}
 	for _, c := range all {
 		lag, err := desk.Lag(ctx, c)
@@ -283,11 +283,11 @@ func (a *app) examineConsumers(ctx context.Context, e *examination, s *stores.St
 			return err
 		}
 		if c.LastError != nil || len(c.DeadLetters) > 0 {
-			e.ill("consumer", "ledger consumer show "+c.Name+" tells more", "%s is %d records behind, has set %d aside", c.Name, lag.Records, len(c.DeadLetters))
+			e.fail("consumer", "ledger consumer show "+c.Name+" tells more", "%s is %d records behind, has set %d aside", c.Name, lag.Records, len(c.DeadLetters))
 		} else {
-			e.well("consumer", "%s is %d records behind", c.Name, lag.Records)
+			e.pass("consumer", "%s is %d records behind", c.Name, lag.Records)
 		}
-		e.measured(map[string]int64{"lag": int64(lag.Records), "poison": int64(len(c.DeadLetters))})
+		e.addFigures(map[string]int64{"lag": int64(lag.Records), "poison": int64(len(c.DeadLetters))})
 	}
 	return nil
 }
@@ -297,7 +297,7 @@ var views = []string{"calls", "catalog", "staleness", "processes", "approvals"}
 
 // examineViews tells how far the answers that are kept in a folder of this
 // machine are behind. They catch up by themselves when they are asked for.
-func (a *app) examineViews(ctx context.Context, e *examination, s *stores.Store) error {
+func (d *Doctor) examineViews(ctx context.Context, e *Report, s *stores.Store) error {
 	if s.Shared && s.Node == nil {
 		return nil // who serves the store would send the answers whole
 	}
@@ -316,7 +316,7 @@ func (a *app) examineViews(ctx context.Context, e *examination, s *stores.Store)
 		if at.IsZero() {
 			continue // it is folded again when it is asked for
 		}
-		switch behind := sequence(end) - min(sequence(end), sequence(at)); {
+		switch behind := stores.Sequence(end) - min(stores.Sequence(end), stores.Sequence(at)); {
 		case behind == 0:
 			told = append(told, view+" is current")
 		case s.Folder == nil: // positions of a database are bytes of its log
@@ -327,8 +327,8 @@ func (a *app) examineViews(ctx context.Context, e *examination, s *stores.Store)
 		}
 	}
 	if len(told) > 0 {
-		e.well("views", "%s; they catch up when they are asked", strings.Join(told, ", "))
-		e.measured(figures)
+		e.pass("views", "%s; they catch up when they are asked", strings.Join(told, ", "))
+		e.addFigures(figures)
 	}
 	return nil
 }

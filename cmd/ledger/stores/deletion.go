@@ -1,0 +1,34 @@
+package stores
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/settlement-ledger/ledger/cmd/ledger/render"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstoredb"
+)
+
+// DescribeDeletion describes a change that an administrator made to a stream, with its time.
+// EventStoreDB does not record the user.
+func DescribeDeletion(i eventstoredb.Deletion) string {
+	when := fmt.Sprintf("at %s (event %s at position %s; the server does not record by whom)", i.Time.Format(time.RFC3339), i.EventID, i.Position)
+	if i.Tombstone {
+		return "somebody deleted the stream for good, by a tombstone, " + when
+	}
+	return "somebody set the metadata " + render.OneLine(i.Metadata, 100) + " " + when
+}
+
+// DeletionRemedy says how to have hidden records back while that is possible.
+func DeletionRemedy(i eventstoredb.Deletion) string {
+	if i.Tombstone {
+		return "a tombstone cannot be taken back: do not scavenge, and copy what is left with ledger store copy"
+	}
+	return fmt.Sprintf("do not scavenge; as an administrator, write metadata without $tb, $maxCount and $maxAge to the stream, in $$%s", i.Name)
+}
+
+// Sequence returns the sequence number of a position in an embedded store.
+func Sequence(p events.Position) uint64 {
+	n, _ := p.Parts()
+	return n
+}

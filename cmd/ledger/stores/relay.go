@@ -1,0 +1,15 @@
+package stores
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/settlement-ledger/ledger/projections/publish"
+)
+
+// Relay returns the relay of a store, which publishes its records to targets. Locks on
+// consumers name this process and its command.
+func (o *Opener) Relay(s *Store) *publish.Relay {
+	holder := fmt.Sprintf("process %d (%s)", os.Getpid(), o.Command)
+	return publish.NewRelay(s.Log, s.Checkpoints, publish.NewFileLocker(s.ClaimsDir, holder), o.Clock)
+}
