@@ -33,7 +33,7 @@ func ParseStart(text string) (Start, error) {
 	if err != nil {
 		return Start{}, fmt.Errorf("parse start: %q is not beginning, now or a position: %w", text, err)
 	}
-	return Behind(p), nil
+	return Start{after: p}, nil
 }
 
 // String returns beginning, now or the position.
