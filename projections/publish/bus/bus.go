@@ -24,12 +24,13 @@ var (
 	ErrClosed     = errors.New("end of the bus is closed")
 )
 
-// Category is that of the streams that are topics.
+// Category is the category of topic streams.
 const Category = "topic"
 
-// A Config says what a Bus works with. Failed may be nil, and Redelivery zero.
+// A Config configures a Bus. Failed may be nil, and Redelivery zero.
 type Config struct {
 	Store       events.Store
+	// Checkpoints stores the offsets of the groups.
 	Checkpoints projections.Checkpoints // beside the store
 	Mint        *domain.Mint
 	Now         func() time.Time
@@ -37,8 +38,8 @@ type Config struct {
 	Redelivery  Redelivery
 }
 
-// A Bus is a broker over a store. Whoever opened the store closes it, once all
-// ends of the Bus are closed.
+// A Bus is a broker over a store. The owner of the store closes it after all
+// Publishers and Subscribers of the Bus.
 type Bus struct {
 	config Config
 	mu     struct {
@@ -48,7 +49,7 @@ type Bus struct {
 	}
 }
 
-// New returns the broker over a store.
+// New returns a broker over a store.
 func New(cfg Config) *Bus {
 	cfg.Redelivery = cfg.Redelivery.withDefaults()
 	b := &Bus{config: cfg}
@@ -56,7 +57,7 @@ func New(cfg Config) *Bus {
 	return b
 }
 
-// streamOf returns the stream that is a topic.
+// streamOf returns the stream of a topic, or an ErrBadTopic.
 func streamOf(topic string) (events.Stream, error) {
 	switch {
 	case topic == "", len(topic) > 500, !utf8.ValidString(topic), strings.ContainsFunc(topic, unicode.IsControl):
@@ -65,9 +66,10 @@ func streamOf(topic string) (events.Stream, error) {
 	return events.Stream(Category + "-" + topic), nil
 }
 
+// groupNames matches the names of groups.
 var groupNames = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
-// A topic is the end of a stream, where this process appends.
+// A topic caches the length of a stream to which this process appends.
 type topic struct {
 	mu struct {
 		sync.Mutex // held while it is appended to
@@ -76,6 +78,7 @@ type topic struct {
 	}
 }
 
+// topic returns the cached length of a stream.
 func (b *Bus) topic(s events.Stream) *topic {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -87,7 +90,8 @@ func (b *Bus) topic(s events.Stream) *topic {
 	return t
 }
 
-// append adds records to the end of a stream, wherever that is by now.
+// append appends records at the end of a stream. It retries after a conflict
+// with another writer.
 func (b *Bus) append(ctx context.Context, s events.Stream, records []events.Record) error {
 	t := b.topic(s)
 	t.mu.Lock()
@@ -107,6 +111,7 @@ func (b *Bus) append(ctx context.Context, s events.Stream, records []events.Reco
 	}
 }
 
+// loadLengthLocked reads the length of the stream unless it is cached.
 func (t *topic) loadLengthLocked(ctx context.Context, store events.Store, s events.Stream) error {
 	if t.mu.known {
 		return nil

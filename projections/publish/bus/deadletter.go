@@ -22,8 +22,8 @@ func deadLetterStream(group, topic string) events.Stream {
 	return events.Stream(DeadLetterCategory + "-" + group + "/" + topic)
 }
 
-// A DeadLetter is a message that a group gave up, so that the messages behind it
-// could go on. It stays in its topic.
+// A DeadLetter is a message that a group gave up, so that later messages could
+// follow. It stays in its topic.
 type DeadLetter struct {
 	Revision   events.Revision // of the message, in the stream of the topic
 	Event      domain.EventID
@@ -44,7 +44,7 @@ const (
 	kindAcknowledged = "DeadLetterAcknowledged"
 )
 
-// deadLettered is the data of a record of a message that became a dead letter.
+// deadLettered is the data of a MessageDeadLettered record.
 type deadLettered struct {
 	Group      string          `json:"group"`
 	Topic      string          `json:"topic"`
@@ -56,29 +56,28 @@ type deadLettered struct {
 	Unanswered int             `json:"unanswered,omitempty"`
 }
 
-// releasedLetters is the data of a record of dead letters that are to be handed
-// over again.
+// releasedLetters is the data of a DeadLettersReleased record.
 type releasedLetters struct {
 	Revisions []events.Revision `json:"revisions"`
 }
 
-// acknowledgedLetter is the data of a record of a dead letter that was handed
-// over again and acknowledged.
+// acknowledgedLetter is the data of a DeadLetterAcknowledged record.
 type acknowledgedLetter struct {
 	Revision events.Revision `json:"revision"`
 }
 
-// letters are the dead letters of a group that are not acknowledged. The zero
-// letters are those of a group whose stream was not read.
+// A deadLetterList is the fold of a dead letter stream. The zero list has read
+// no record.
 type deadLetterList struct {
 	read     events.Revision                 // the length of the stream that was read
 	open     map[events.Revision]*DeadLetter // without their messages
 	released []events.Revision               // in the order in which they were; some are not open any more
 }
 
+// has reports whether the message at revision r is a dead letter.
 func (l *deadLetterList) has(r events.Revision) bool { return l.open[r] != nil }
 
-// refresh takes in the records that follow those that were read.
+// refresh reads the records that were appended since the last call.
 func (l *deadLetterList) refresh(ctx context.Context, store events.Store, s events.Stream) error {
 	for e, err := range store.Read(ctx, s, l.read) {
 		if err == nil {
@@ -92,6 +91,7 @@ func (l *deadLetterList) refresh(ctx context.Context, store events.Store, s even
 	return nil
 }
 
+// take applies one record. Unknown kinds are ignored.
 func (l *deadLetterList) take(e events.Entry) error {
 	var set deadLettered
 	var released releasedLetters
@@ -115,6 +115,7 @@ func (l *deadLetterList) take(e events.Entry) error {
 	return nil
 }
 
+// add adds a dead letter.
 func (l *deadLetterList) add(d deadLettered, at time.Time) {
 	if l.open == nil {
 		l.open = map[events.Revision]*DeadLetter{}
@@ -124,6 +125,7 @@ func (l *deadLetterList) add(d deadLettered, at time.Time) {
 	}
 }
 
+// release marks dead letters for redelivery.
 func (l *deadLetterList) release(revisions []events.Revision) {
 	for _, r := range revisions {
 		if d := l.open[r]; d != nil && !d.Released {
@@ -133,7 +135,7 @@ func (l *deadLetterList) release(revisions []events.Revision) {
 	}
 }
 
-// first returns the first dead letter that is to be handed over again.
+// first returns the first released dead letter, and whether there is one.
 func (l *deadLetterList) first() (events.Revision, bool) {
 	for len(l.released) > 0 {
 		if d := l.open[l.released[0]]; d != nil && d.Released {
@@ -144,15 +146,16 @@ func (l *deadLetterList) first() (events.Revision, bool) {
 	return 0, false
 }
 
-// revisions returns which messages are dead letters, in the order of the topic.
+// revisions returns the revisions of all dead letters, sorted.
 func (l *deadLetterList) revisions() []events.Revision { return slices.Sorted(maps.Keys(l.open)) }
 
-// refresh reads what changed of the dead letters.
+// refresh reads new records of the dead letter stream.
 func (g *group) refresh(ctx context.Context) error {
 	return g.letters.refresh(ctx, g.bus.config.Store, g.deadLetters)
 }
 
-// released returns the first dead letter that is to be handed over again, or nil.
+// released returns the first released dead letter as a pending message, or
+// nil.
 func (g *group) released(ctx context.Context) (*pending, error) {
 	r, ok := g.letters.first()
 	if !ok {
@@ -165,8 +168,8 @@ func (g *group) released(ctx context.Context) (*pending, error) {
 	return g.pending(e, true), nil
 }
 
-// deadLetter lists a message as a dead letter, unless an earlier append that failed
-// did.
+// deadLetter records a message as a dead letter, unless an earlier attempt
+// whose append seemed to fail did.
 func (g *group) deadLetter(ctx context.Context, p *pending) error {
 	if err := g.refresh(ctx); err != nil {
 		return err
@@ -184,12 +187,12 @@ func (g *group) deadLetter(ctx context.Context, p *pending) error {
 	return g.record(ctx, kindDeadLettered, set)
 }
 
-// recordAck lists a dead letter as acknowledged.
+// recordAck records the acknowledgement of a released dead letter.
 func (g *group) recordAck(ctx context.Context, r events.Revision) error {
 	return g.record(ctx, kindAcknowledged, acknowledgedLetter{r})
 }
 
-// record adds a record to the list of dead letters, and takes it in.
+// record appends a record to the dead letter stream and applies it.
 func (g *group) record(ctx context.Context, kind string, data any) error {
 	if err := g.bus.appendDeadLetterRecord(ctx, g.deadLetters, kind, data); err != nil {
 		return err
@@ -197,7 +200,7 @@ func (g *group) record(ctx context.Context, kind string, data any) error {
 	return g.refresh(ctx)
 }
 
-// appendDeadLetterRecord adds a record to a stream of dead letters.
+// appendDeadLetterRecord appends a record to a dead letter stream.
 func (b *Bus) appendDeadLetterRecord(ctx context.Context, s events.Stream, kind string, data any) error {
 	encoded, err := json.Marshal(data)
 	if err == nil {
@@ -219,7 +222,7 @@ func (b *Bus) entry(ctx context.Context, s events.Stream, r events.Revision) (ev
 	return events.Entry{}, fmt.Errorf("%w: %s has no revision %d, which a dead letter names", events.ErrDamaged, s, r)
 }
 
-// letters reads the list of the dead letters of a group.
+// letters returns the dead letters of a group and the stream of the topic.
 func (b *Bus) letters(ctx context.Context, group, topic string) (l deadLetterList, s events.Stream, err error) {
 	if s, err = streamOf(topic); err != nil {
 		return l, "", err
@@ -230,8 +233,9 @@ func (b *Bus) letters(ctx context.Context, group, topic string) (l deadLetterLis
 	return l, s, l.refresh(ctx, b.config.Store, deadLetterStream(group, topic))
 }
 
-// DeadLetters yields the dead letters of a group that were not acknowledged since,
-// in the order of the topic.
+// DeadLetters yields the dead letters of a group that are not acknowledged, in
+// the order of the topic. It reads the dead letter stream and each message. An
+// error is yielded last.
 func (b *Bus) DeadLetters(ctx context.Context, group, topic string) iter.Seq2[DeadLetter, error] {
 	return func(yield func(DeadLetter, error) bool) {
 		l, s, err := b.letters(ctx, group, topic)
@@ -256,14 +260,13 @@ func (b *Bus) DeadLetters(ctx context.Context, group, topic string) iter.Seq2[De
 	}
 }
 
-// maxReleased bounds the dead letters that one record releases.
+// maxReleased bounds the revisions in one DeadLettersReleased record.
 const maxReleased = 10_000
 
-// Release has dead letters of a group handed over again, before the messages that
-// its subscribers do not have yet: those of these revisions, or without any all
-// of them. A revision that is no dead letter of the group is ignored. It returns
-// how many were released, once that is durable. A message that is refused again
-// is a dead letter again.
+// Release redelivers dead letters of a group, before new messages: the ones at
+// these revisions, or all if no revision is given. It ignores a revision that
+// is not a dead letter. It returns the number released, once that is durable.
+// A message that is refused again becomes a dead letter again.
 func (b *Bus) Release(ctx context.Context, group, topic string, revisions ...events.Revision) (int, error) {
 	l, stream, err := b.letters(ctx, group, topic)
 	if err != nil {
@@ -284,6 +287,7 @@ func (b *Bus) Release(ctx context.Context, group, topic string, revisions ...eve
 	return len(released), nil
 }
 
+// validGroup returns an ErrBadGroup that states the rule, or nil.
 func validGroup(name string) error {
 	if !groupNames.MatchString(name) {
 		return fmt.Errorf("%w: %q: use 1 to 128 letters, digits, dots, hyphens and underscores", ErrBadGroup, name)

@@ -13,27 +13,27 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Redelivery says how often, and after which waits, a message is handed over
-// that its subscribers do not acknowledge. The zero Redelivery has a message
-// that is always refused become a dead letter after about 40 seconds.
+// A Redelivery sets how often and after which delays an unacknowledged message
+// is redelivered. With the zero Redelivery, a message that is always refused
+// becomes a dead letter after about 40 seconds.
 type Redelivery struct {
 	// Refusals is the number of negative acknowledgements after which a message
 	// becomes a dead letter. 0: 400.
 	Refusals int
-	// MinBackoff is the wait before the second redelivery; the first follows at once.
-	// The wait doubles with each later one, up to MaxBackoff, and up to half of it is
-	// added or left out at random. 0: 1 ms and 100 ms.
+	// MinBackoff is the delay before the second redelivery; the first follows
+	// at once. The delay doubles up to MaxBackoff, with a jitter of half of
+	// it. 0: 1 ms and 100 ms.
 	MinBackoff, MaxBackoff time.Duration
-	// AckWait is how long a subscriber has a message alone. After it the message
-	// goes also to the next subscription that receives, preferably one that does
-	// not have it. An acknowledgement of an earlier delivery is still taken.
-	// 0: 30 s.
+	// AckWait is the time after which an unanswered message is also delivered
+	// to a second subscription, preferably one without the message. An
+	// acknowledgement of an earlier delivery still counts. 0: 30 s.
 	AckWait time.Duration
 	// Unanswered is the number of deliveries without an answer within AckWait
 	// after which a message becomes a dead letter. 0: 10.
 	Unanswered int
 }
 
+// withDefaults returns r with the defaults in place of zeros.
 func (r Redelivery) withDefaults() Redelivery {
 	r.Refusals, r.Unanswered = cmp.Or(r.Refusals, 400), cmp.Or(r.Unanswered, 10)
 	r.MinBackoff, r.MaxBackoff = cmp.Or(r.MinBackoff, time.Millisecond), cmp.Or(r.MaxBackoff, 100*time.Millisecond)
@@ -41,7 +41,8 @@ func (r Redelivery) withDefaults() Redelivery {
 	return r
 }
 
-// A pending message is one on its way to an acknowledgement.
+// A pending is a message between its first delivery and its acknowledgement.
+// The dispatching subscription owns it.
 type pending struct {
 	entry    events.Entry
 	template *message.Message // copied for each delivery
@@ -57,7 +58,7 @@ type pending struct {
 	acknowledged         bool
 }
 
-// A delivery is a message in the hands of a subscriber.
+// A delivery is one copy of a message, sent to a subscription.
 type delivery struct {
 	to    *subscription
 	m     *message.Message
@@ -65,6 +66,8 @@ type delivery struct {
 	until time.Time
 }
 
+// pending returns the delivery state of a message. released marks a dead
+// letter that is redelivered.
 func (g *group) pending(e events.Entry, released bool) *pending {
 	r := g.bus.config.Redelivery
 	p := &pending{entry: e, released: released, backoff: backoff.NewExponentialBackOff()}
@@ -73,12 +76,13 @@ func (g *group) pending(e events.Entry, released bool) *pending {
 	return p
 }
 
-// isFinished reports whether the delivery of a message has ended.
+// isFinished reports whether the message is acknowledged or becomes a dead
+// letter.
 func (p *pending) isFinished(r Redelivery) bool {
 	return p.acknowledged || p.decodeErr != nil || p.refusals >= r.Refusals || p.unanswered >= r.Unanswered
 }
 
-// reason says why a message that was not acknowledged is a dead letter.
+// reason says why an unacknowledged message becomes a dead letter.
 func (p *pending) reason(r Redelivery) string {
 	switch {
 	case p.decodeErr != nil:
@@ -89,9 +93,9 @@ func (p *pending) reason(r Redelivery) string {
 	return fmt.Sprintf("subscribers did not answer within %v, %d times", r.AckWait, p.unanswered)
 }
 
-// deliver hands a message over until it is acknowledged or is to be a dead
-// letter. A context that ends leaves the message as it is, for the subscription
-// that has the turn next.
+// deliver delivers a message until it is acknowledged or becomes a dead
+// letter. If ctx ends first, the message stays pending for the next
+// dispatcher.
 func (g *group) deliver(ctx context.Context, p *pending) error {
 	for !p.isFinished(g.bus.config.Redelivery) {
 		if err := g.awaitEvent(ctx, p); err != nil {
@@ -105,8 +109,9 @@ func (g *group) deliver(ctx context.Context, p *pending) error {
 	return nil
 }
 
-// awaitEvent offers a message if it is to be handed over, and waits for the next event:
-// a subscription takes it or leaves, an answer comes, or a wait ends.
+// awaitEvent offers the message to subscriptions if a delivery is due, and
+// waits for one event: a subscription receives it, a subscription begins or
+// ends, an answer arrives, or a timer fires.
 func (g *group) awaitEvent(ctx context.Context, p *pending) error {
 	now := time.Now()
 	offered, changed := g.beginOffer(func(all []*subscription) []*subscription {
@@ -139,8 +144,8 @@ func (g *group) awaitEvent(ctx context.Context, p *pending) error {
 	return context.Cause(ctx)
 }
 
-// recipients returns the subscriptions that a message is offered to now: those
-// that do not have it, or all of them if each has it.
+// recipients returns the subscriptions to which the message is offered now:
+// the ones without a delivery of it, or all if each has one.
 func (p *pending) recipients(all []*subscription, now time.Time) (to []*subscription) {
 	if p.latest != nil || now.Before(p.due) {
 		return nil
@@ -156,7 +161,7 @@ func (p *pending) recipients(all []*subscription, now time.Time) (to []*subscrip
 	return to
 }
 
-// deadline returns when something is to be done without an event.
+// deadline returns the time of the next timer, and whether there is one.
 func (p *pending) deadline(now time.Time) (time.Time, bool) {
 	if p.latest != nil {
 		return p.latest.until, true
@@ -164,7 +169,7 @@ func (p *pending) deadline(now time.Time) (time.Time, bool) {
 	return p.due, now.Before(p.due)
 }
 
-// expire ends the time in which the latest delivery was the only one.
+// expire counts the latest delivery as unanswered.
 func (p *pending) expire() {
 	if p.latest != nil {
 		p.latest = nil
@@ -172,8 +177,8 @@ func (p *pending) expire() {
 	}
 }
 
-// nack takes in a negative acknowledgement. One of an earlier delivery says
-// nothing about the latest.
+// nack counts a negative acknowledgement of the latest delivery. For an
+// earlier delivery it only forgets the delivery.
 func (p *pending) nack(d *delivery) {
 	if p.drop(d); p.latest != d {
 		return
@@ -184,8 +189,8 @@ func (p *pending) nack(d *delivery) {
 	}
 }
 
-// prune takes in which subscriptions ended. What they had is for the others at
-// once, unless it was acknowledged before.
+// prune drops the deliveries of ended subscriptions, so that others receive
+// the message at once.
 func (p *pending) prune(present []*subscription) {
 	p.checkAcks()
 	for _, d := range slices.Clone(p.deliveries) {
@@ -198,7 +203,7 @@ func (p *pending) prune(present []*subscription) {
 	}
 }
 
-// checkAcks takes in an acknowledgement that was given by now.
+// checkAcks takes the acknowledgements given so far.
 func (p *pending) checkAcks() {
 	for _, d := range p.deliveries {
 		select {
@@ -209,13 +214,14 @@ func (p *pending) checkAcks() {
 	}
 }
 
+// drop ends a delivery.
 func (p *pending) drop(d *delivery) {
 	d.end()
 	p.deliveries = slices.DeleteFunc(p.deliveries, func(o *delivery) bool { return o == d })
 }
 
-// deliveryTo returns a delivery to a subscription. Subscribers may change what
-// they receive, so that each delivery has a payload of its own.
+// deliveryTo returns a delivery with a copy of the payload, as subscribers may
+// change it.
 func (p *pending) deliveryTo(s *subscription, until time.Time) *delivery {
 	d := &delivery{to: s, m: p.template.Copy(), until: until}
 	d.m.Payload = slices.Clone(d.m.Payload)
@@ -225,19 +231,20 @@ func (p *pending) deliveryTo(s *subscription, until time.Time) *delivery {
 	return d
 }
 
-// A selectSet is a select statement over any number of channels.
+// A selectSet is a select statement over a variable number of channels.
 type selectSet struct {
 	cases []reflect.SelectCase
 	then  []func()
 	ends  []func() // of the deliveries that are offered
 }
 
+// receive adds a receive from a channel; wait calls then if it is chosen.
 func (s *selectSet) receive(from any, then func()) {
 	s.cases = append(s.cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(from)})
 	s.then = append(s.then, then)
 }
 
-// offer adds the sending of a delivery.
+// offer adds the send of a delivery.
 func (s *selectSet) offer(d *delivery, p *pending) {
 	s.cases = append(s.cases, reflect.SelectCase{Dir: reflect.SelectSend, Chan: reflect.ValueOf(d.to.out), Send: reflect.ValueOf(d.m)})
 	sent := false
@@ -252,7 +259,7 @@ func (s *selectSet) offer(d *delivery, p *pending) {
 	})
 }
 
-// wait waits for one of the channels, and does what was given for it.
+// wait blocks until one channel is ready, and runs its function.
 func (s *selectSet) wait() {
 	chosen, _, _ := reflect.Select(s.cases)
 	s.then[chosen]()

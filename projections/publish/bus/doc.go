@@ -1,55 +1,59 @@
-// Package bus makes a store a broker of messages, for programs without one.
+// Package bus is a message broker over a store, for programs without a broker.
 //
-// A [Bus] has any number of a [Publisher] and a [Subscriber], which are those of
-// watermill. A topic is the stream topic-NAME. A message is a record of the kind
-// MessagePublished: its data are the payload where that is JSON, and else the
-// payload in base64 as a string; its metadata are
+// A [Bus] has any number of ends: each [Publisher] and [Subscriber] implements
+// the watermill interface of its name. A topic is the stream topic-NAME. A message is a record
+// of the kind MessagePublished: its data are the payload if that is JSON, and
+// otherwise a string with the payload in base64; its metadata are
 //
 //	{"uuid":"…","headers":{…},"encoding":"base64"}
 //
-// with headers where the message has metadata, and encoding where the data are in
-// base64. Subscribers share the messages of a topic with those of the same group,
-// and each group gets all of them, also those that were there before it. How far
-// a group has come is kept beside the store as bus/GROUP/TOPIC, a revision. Its
-// dead letters are listed in the stream deadletter-GROUP/TOPIC: which message, why,
-// and what became of it. The message stays in its topic.
+// with headers if the message has metadata, and encoding if the data are
+// base64.
+//
+// The subscribers of a group share the messages of a topic, and each group
+// receives all of them, older ones included. The offset of a group, a revision, is
+// the checkpoint bus/GROUP/TOPIC. The [DeadLetter] list of a group is the stream
+// deadletter-GROUP/TOPIC: which message, why, and its later redelivery. The
+// message itself stays in its topic.
 //
 // # Promises
 //
-//   - A message is durable when Publish returns, and those of one call are there
+//   - The messages of one Publish are durable when it returns. They are appended
 //     together, in order, or not at all.
-//   - A group gets the messages of a topic in order, one after the other: the
-//     next once the one before was acknowledged, by whichever subscriber.
-//   - A message that is refused (Nack), or whose subscription ended, comes again at
-//     once, and after further refusals after growing waits, first of all.
-//   - A subscriber that does not receive, or does not answer, holds up nobody: a
-//     message goes to whichever subscription of its group receives, and after
-//     AckWait to another one as well. The first acknowledgement counts.
-//   - A message that is refused, or not answered, as often as the [Redelivery] says,
-//     or that is damaged, becomes a [DeadLetter] of its group, durably, and the
-//     next one follows. [Bus.DeadLetters] lists them with their reasons, and
-//     [Bus.Release] has them handed over again.
-//   - A message comes with the UUID, the payload and the metadata that it was
-//     published with.
+//   - A group receives the messages of a topic in order, one at a time: the next
+//     after a subscriber acknowledged the one before.
+//   - A refused message (Nack), or one whose subscription ended, is redelivered
+//     at once, and after further refusals with exponential backoff. Later
+//     messages wait for it.
+//   - A subscriber that does not receive or does not answer blocks no other: a
+//     message goes to any subscription of its group that receives, and after
+//     AckWait to a second one as well. The first acknowledgement counts.
+//   - A message becomes a [DeadLetter] of its group, durably, after the number of
+//     refusals or timeouts that [Redelivery] sets, or if it is damaged. The
+//     next message follows. [Bus.DeadLetters] lists dead letters with their
+//     reasons, and [Bus.Release] redelivers them.
+//   - A message arrives with the UUID, payload and metadata with which it was
+//     published.
 //
-// An acknowledgement survives a kill; a power cut may take back the last ones,
-// and their messages come again. How often a message was refused is counted in
-// memory, from the first delivery of a process.
+// An acknowledgement survives a kill. A power cut can lose the last ones, and
+// their messages are redelivered. Refusals are counted in memory, since the
+// first delivery of the process.
 //
 // # Concurrency
 //
-// All types may be used by several goroutines. Each subscription has a goroutine,
-// which ends with its context and which Close of the Subscriber joins. One of
-// those of a group dispatches to all its subscriptions. A group is
-// served by one Bus at a time; two of them would each give it all messages. The
-// lock of a topic is held while it is appended to.
+// All types are safe for concurrent use. Each subscription has a goroutine that
+// ends with its context; Close of the Subscriber joins it. The goroutine of one
+// subscription in a group dispatches to all of them. A group is served by one Bus
+// at a time: two of them would each deliver every message. The lock of a topic
+// is held during an append.
 //
 // # Errors
 //
-// [ErrBadTopic], [ErrBadGroup] and [ErrBadMessage] are mistakes of the caller,
-// and [ErrClosed] comes from an end that is closed. Others are those of the
-// store. One that ends a subscription closes its channel, and is told to Failed.
+// [ErrBadTopic], [ErrBadGroup] and [ErrBadMessage] are mistakes of the caller.
+// [ErrClosed] comes from a closed end. Other errors come from the store. One that
+// ends a subscription closes its channel and is reported to Config.Failed.
 //
-// What messages mean is the affair of those who exchange them. The promises are
-// checked in bus_test.go and redelivery_test.go, with the suite that watermill has for all its Pub/Subs.
+// The meaning of messages is left to their publishers and subscribers. The
+// promises are checked in bus_test.go, with watermill's suite for a Pub/Sub, and
+// in redelivery_test.go.
 package bus

@@ -16,9 +16,8 @@ const (
 	maxPrefetchBytes = 1 << 20
 )
 
-// next returns the message to be handed over next: a dead letter that was
-// released, or the first one that is not acknowledged. It waits where there is
-// none.
+// next returns the next message to deliver: a released dead letter, or the
+// first message after the offset. It blocks until there is one.
 func (g *group) next(ctx context.Context) (*pending, error) {
 	if err := g.load(ctx); err != nil {
 		return nil, err
@@ -49,7 +48,7 @@ func (g *group) next(ctx context.Context) (*pending, error) {
 	}
 }
 
-// load takes what is kept of the group, the first time.
+// load reads the offset and the dead letters, the first time.
 func (g *group) load(ctx context.Context) error {
 	if g.loaded {
 		return nil
@@ -70,6 +69,8 @@ func (g *group) load(ctx context.Context) error {
 	return nil
 }
 
+// save saves the offset, also after ctx has ended: the message was
+// acknowledged.
 func (g *group) save(ctx context.Context) error {
 	data := strconv.AppendUint(nil, uint64(g.offset), 10)
 	// It was acknowledged, whatever ended meanwhile.
@@ -79,7 +80,8 @@ func (g *group) save(ctx context.Context) error {
 	return nil
 }
 
-// await reads what comes next, and waits where there is nothing.
+// await reads the next messages, or blocks until a message or a dead letter
+// record is appended.
 func (g *group) await(ctx context.Context) error {
 	if err := g.read(ctx); err != nil || len(g.prefetched) > 0 {
 		return err
@@ -102,8 +104,8 @@ func (g *group) await(ctx context.Context) error {
 	return errors.New("the log ended")
 }
 
-// read reads the messages that come next. Where there are none it sets the end to
-// a position behind which they, and changes of the dead letters, will come.
+// read prefetches messages after the offset. If there are none, it sets end to
+// a position before any message or dead letter record that comes later.
 func (g *group) read(ctx context.Context) error {
 	end := g.end
 	if headed, ok := g.bus.config.Store.(interface{ Head() events.Position }); ok {

@@ -10,9 +10,9 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A group is a topic as the subscribers of one name see it. One of its
-// subscriptions at a time has the turn: its goroutine dispatches the messages of
-// the topic to all subscriptions of the group.
+// A group delivers a topic to the subscribers of one name. The subscription
+// that holds the dispatch token delivers the messages to all subscriptions of
+// the group.
 type group struct {
 	bus                *Bus
 	name, topic        string
@@ -45,6 +45,8 @@ type subscription struct {
 	out chan *message.Message
 }
 
+// group returns the group of a name and topic. It creates the group on first
+// use.
 func (b *Bus) group(name, topic string, stream events.Stream) *group {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -62,8 +64,8 @@ func (b *Bus) group(name, topic string, stream events.Stream) *group {
 	return g
 }
 
-// serve has a subscription take part in the group until its context ends. No
-// message is sent to it after serve has returned.
+// serve adds a subscription to the group until its context ends. It dispatches
+// if it gets the token. No message is sent to s after serve returns.
 func (g *group) serve(s *subscription) error {
 	g.join(s)
 	defer g.leave(s)
@@ -76,6 +78,7 @@ func (g *group) serve(s *subscription) error {
 	return g.dispatch(s.ctx)
 }
 
+// join adds a subscription.
 func (g *group) join(s *subscription) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -83,9 +86,8 @@ func (g *group) join(s *subscription) {
 	g.changedLocked()
 }
 
-// leave takes a subscription out of the group. It waits until no message is
-// offered to it any more, which is at once as the offer ends when the
-// subscriptions change.
+// leave removes a subscription and waits until no message is offered to it.
+// The change wakes the dispatcher, which then withdraws the offer.
 func (g *group) leave(s *subscription) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -96,14 +98,14 @@ func (g *group) leave(s *subscription) {
 	}
 }
 
+// changedLocked wakes the dispatcher after a change of the subscriptions.
 func (g *group) changedLocked() {
 	close(g.mu.changed)
 	g.mu.changed = make(chan struct{})
 }
 
-// beginOffer returns the subscriptions that choose takes from all of the group, and a
-// channel that is closed when those of the group change. The chosen ones count as
-// offered a message until endOffer is called.
+// beginOffer marks the subscriptions that choose selects as offered, until
+// endOffer. changed is closed when the subscriptions of the group change.
 func (g *group) beginOffer(choose func([]*subscription) []*subscription) (offered []*subscription, changed <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -111,6 +113,7 @@ func (g *group) beginOffer(choose func([]*subscription) []*subscription) (offere
 	return g.mu.offered, g.mu.changed
 }
 
+// endOffer withdraws the offer and wakes leave.
 func (g *group) endOffer() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -118,7 +121,7 @@ func (g *group) endOffer() {
 	g.mu.withdrawn.Broadcast()
 }
 
-// dispatch hands messages over until its context ends.
+// dispatch delivers messages until ctx ends or an error.
 func (g *group) dispatch(ctx context.Context) error {
 	for {
 		if g.current == nil {
@@ -138,7 +141,7 @@ func (g *group) dispatch(ctx context.Context) error {
 	}
 }
 
-// finish records how the delivery of a message ended.
+// finish records the acknowledgement or the dead letter of a message.
 func (g *group) finish(ctx context.Context, p *pending) error {
 	if !p.acknowledged {
 		if err := g.deadLetter(ctx, p); err != nil {
@@ -154,7 +157,7 @@ func (g *group) finish(ctx context.Context, p *pending) error {
 	return nil
 }
 
-// advance moves the offset behind a message of the topic.
+// advance moves the offset past a message and saves it.
 func (g *group) advance(ctx context.Context, r events.Revision) error {
 	if g.offset < r { // else it was, and could not be saved
 		g.offset, g.prefetched = r, g.prefetched[1:]

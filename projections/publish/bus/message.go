@@ -10,19 +10,19 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// kind is that of the records that are messages, of the one version there is.
+// kind is the kind of message records, in their only version.
 const kind = "MessagePublished"
 
 const inBase64 = "base64"
 
-// A messageMetadata is the metadata of a record that is a message.
+// messageMetadata is the metadata document of a message record.
 type messageMetadata struct {
 	UUID     string            `json:"uuid"`
 	Headers  map[string]string `json:"headers,omitempty"`
 	Encoding string            `json:"encoding,omitempty"` // of the data, where they are not the payload
 }
 
-// record returns a message as it is kept.
+// record encodes a message as a record.
 func (b *Bus) record(m *message.Message) (events.Record, error) {
 	envelope := messageMetadata{UUID: m.UUID, Headers: m.Metadata}
 	if err := checkUTF8(m); err != nil {
@@ -49,8 +49,7 @@ func (b *Bus) record(m *message.Message) (events.Record, error) {
 	}, nil
 }
 
-// checkUTF8 returns an ErrBadMessage unless UUID and metadata are text, which
-// JSON can keep.
+// checkUTF8 returns an ErrBadMessage unless UUID and metadata are UTF-8.
 func checkUTF8(m *message.Message) error {
 	for key, value := range m.Metadata {
 		if !utf8.ValidString(key) || !utf8.ValidString(value) {
@@ -63,8 +62,8 @@ func checkUTF8(m *message.Message) error {
 	return nil
 }
 
-// messageOf returns the message that an entry is. A record of another kind, that
-// another program put into the stream, is one with the ID of the event.
+// messageOf decodes a record. A record of another kind, written by another
+// program, becomes a message with the event ID as its UUID.
 func messageOf(e events.Entry) (*message.Message, error) {
 	if e.Kind != kind {
 		return message.NewMessage(e.ID.String(), e.Data), nil

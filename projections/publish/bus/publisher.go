@@ -15,11 +15,11 @@ type Publisher struct {
 	closed atomic.Bool
 }
 
-// Publisher returns an end of b that publishes. The caller closes it.
+// Publisher returns a new Publisher, which the caller closes.
 func (b *Bus) Publisher() *Publisher { return &Publisher{bus: b} }
 
-// Publish adds messages to a topic, all or none, and returns when they are
-// durable. An error of the store leaves it open whether they were added.
+// Publish appends messages to a topic, all or none, and returns when they are
+// durable. After an error of the store, they may or may not be appended.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if p.closed.Load() {
 		return fmt.Errorf("publish to %s: %w", topic, ErrClosed)
@@ -41,7 +41,7 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	return nil
 }
 
-// Close ends p. Closing again does nothing.
+// Close makes later calls of Publish fail. It may be called again.
 func (p *Publisher) Close() error {
 	p.closed.Store(true)
 	return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// A Subscriber is a message.Subscriber to the topics of a Bus, as one of a
-// group.
+// A Subscriber is a message.Subscriber to the topics of a Bus, as a member of
+// a group.
 type Subscriber struct {
 	bus     *Bus
 	group   string
@@ -19,8 +19,8 @@ type Subscriber struct {
 	mu      sync.Mutex // held while a subscription begins, and while it closes
 }
 
-// Subscriber returns an end of b that subscribes as one of a group. The caller
-// closes it. A name that is not valid is an ErrBadGroup.
+// Subscriber returns a new Subscriber of a group, which the caller closes. An
+// invalid name is an ErrBadGroup.
 func (b *Bus) Subscriber(group string) (*Subscriber, error) {
 	if err := validGroup(group); err != nil {
 		return nil, err
@@ -30,9 +30,9 @@ func (b *Bus) Subscriber(group string) (*Subscriber, error) {
 	return s, nil
 }
 
-// Subscribe returns the messages of a topic that the group has not acknowledged,
-// and those to come, as far as they come to this one of the group. The channel
-// is closed when the context ends, s is closed, or an error ends it.
+// Subscribe returns a channel of the topic's messages that the group has not
+// acknowledged and that are dispatched to this subscription. The channel is
+// closed when ctx ends, s is closed, or an error ends the subscription.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	stream, err := streamOf(topic)
 	if err != nil {
@@ -58,8 +58,8 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	return out, nil
 }
 
-// Close ends all subscriptions and returns when their channels are closed.
-// Closing again does nothing.
+// Close ends all subscriptions and returns when their channels are closed. It
+// may be called again.
 func (s *Subscriber) Close() error {
 	s.mu.Lock()
 	s.close(ErrClosed)

@@ -1,45 +1,45 @@
-// Package jetstream publishes records to a JetStream of a NATS server.
+// Package jetstream publishes records to a JetStream stream of a NATS server.
 //
-// [Open] connects to the server of a URL, finds the stream that keeps the
-// subjects of a topic or makes it, and returns a [Publisher], which is one of
-// watermill. The topic of a record is the subject; its UUID is the header
-// Nats-Msg-Id as well, by which the server drops what is repeated within the
-// dedupWindow of the stream. The headers are those of watermill's own marshaler for
-// NATS, which reads them.
+// [Open] connects to the server of a URL, finds or creates the JetStream stream
+// that stores the subjects of a topic, and returns a [Publisher], a watermill
+// Publisher. The topic of a record is its subject. The UUID is also the header
+// Nats-Msg-Id, by which the server drops repeated messages within the
+// deduplication window. The headers are the ones of watermill's NATS marshaler,
+// which can read them. A URL is
 //
 //	nats://[USER[:PASSWORD]@ | TOKEN@]HOST[:PORT][?creds=FILE][&ca=FILE][&stream=NAME]
 //	tls://…
 //
-// A value that a header cannot carry as it is, as it has an end of a line or
-// space around it, is under its key and an asterisk, as UTF-8” and the value
-// with what is special in it as in a URL (RFC 8187).
+// A header cannot carry a value with line ends or surrounding space. Such a
+// value is sent under its key followed by an asterisk, encoded as in RFC 8187:
+// UTF-8” and the percent-encoded value.
 //
 // # Promises
 //
-//   - Publish returns without an error once the stream has the message.
-//   - While the server is away, Publish says so at once or in a few seconds, and
-//     the connection comes back by itself, whatever ended it.
-//   - What a topic can be is a subject that may be published to, and no pattern.
-//   - No error has credentials in it.
+//   - Publish returns nil once the stream has acknowledged the message.
+//   - While the server is unavailable, Publish returns an error at once or within
+//     seconds, and the Publisher reconnects by itself.
+//   - Every topic is a subject that can be published to, and not a pattern.
+//   - Errors contain no credentials.
 //
-// What the server has and a power cut takes back is its affair: a stream of a
-// server that syncs always loses nothing.
+// Durability after the acknowledgement is up to the server: one with
+// sync_interval: always loses no message in a power cut.
 //
 // # Concurrency
 //
-// A Publisher may be used by several goroutines. The client of NATS has
-// goroutines of its own, which Close ends.
+// A Publisher is safe for concurrent use. The NATS client starts goroutines, which
+// Close ends.
 //
 // # Errors
 //
-// [ErrBadURL], [ErrRefused], [ErrNoJetStream] and [ErrStream] come from Open, as
-// does publish.ErrUnavailable where nobody answers. Publish returns a
-// publish.ErrUnavailable where the server or the stream does not answer or has no
-// room, a publish.ErrUnacceptable for a message that is too large, with its headers or
-// without, or not valid, or whose subject is too long, and else what the server
-// says. A topic that can be no subject is a publish.ErrBadTopic.
+// Open returns [ErrBadURL], [ErrRefused], [ErrNoJetStream] or [ErrStream], a
+// publish.ErrUnavailable if there is no server, and a publish.ErrBadTopic for a
+// topic that cannot be a subject. Publish returns a publish.ErrUnavailable if the
+// server or stream does not answer or has no room, a publish.ErrUnacceptable for an
+// invalid message, or one whose size, headers or subject exceed a limit, and
+// otherwise the error of the server.
 //
-// When to publish what is the affair of package publish. The promises are
-// checked in jetstream_test.go, with a server that is stopped and programs that
-// are killed.
+// Package publish decides which records are published and when. The promises are
+// checked in jetstream_test.go and kill_test.go, with a server that restarts and
+// publishers that are killed.
 package jetstream

@@ -24,8 +24,8 @@ var (
 	ErrStream      = errors.New("stream cannot be used")
 )
 
-// Workers is how many streams may well be handed over side by side: each waits
-// for the server, and the server for its disk.
+// Workers is the recommended publish.Policy.Workers: each worker waits for the
+// server, which waits for its disk.
 const Workers = 16
 
 const (
@@ -37,7 +37,8 @@ const (
 	dedupWindow = 10 * time.Minute
 )
 
-// A Publisher is a message.Publisher to a JetStream. Close ends its connection.
+// A Publisher is a message.Publisher to a JetStream stream. Close ends its
+// connection.
 type Publisher struct {
 	server serverURL
 	name   string
@@ -49,9 +50,9 @@ type Publisher struct {
 	}
 }
 
-// Open connects to the server of a URL, the target, and finds the stream that keeps the
-// subjects of a topic. Where there is none it makes one, kept in files. The
-// name is told to the server. The caller closes the Publisher.
+// Open connects to the server of target and finds the JetStream stream that
+// stores the subjects of topic, or creates one on files. The server lists the
+// connection under name. The caller closes the Publisher.
 func Open(ctx context.Context, target string, topic publish.Topic, name string) (*Publisher, error) {
 	a, err := parseURL(target)
 	if err == nil {
@@ -71,7 +72,7 @@ func Open(ctx context.Context, target string, topic publish.Topic, name string) 
 	return p, nil
 }
 
-// connectLocked makes a connection in place of the one that p has.
+// connectLocked replaces the connection of p.
 func (p *Publisher) connectLocked() error {
 	options := append(p.server.options(),
 		nats.Name("ledger publish "+p.name), nats.Timeout(connectTimeout), nats.MaxReconnects(-1),
@@ -97,8 +98,8 @@ func (p *Publisher) connectLocked() error {
 	return nil
 }
 
-// connection returns a connection that has not ended. The client gives one up
-// for good where the server says what it does not understand.
+// connection returns an open connection. It reconnects if the client gave up
+// its connection, as it does after a protocol error.
 func (p *Publisher) connection() (*nats.Conn, *wnats.Publisher, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -110,7 +111,7 @@ func (p *Publisher) connection() (*nats.Conn, *wnats.Publisher, error) {
 	return p.mu.conn, p.mu.publisher, nil
 }
 
-// Close ends the connection. Closing again does nothing.
+// Close ends the connection. It may be called again.
 func (p *Publisher) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,12 +122,12 @@ func (p *Publisher) Close() error {
 	return p.mu.publisher.Close()
 }
 
-// maxSubject bounds a subject. A server ends the connection of who sends one
-// that does not fit into its control line, of 4,096 bytes with what else is in it.
+// maxSubject bounds the bytes of a subject. A server closes the connection of
+// a client whose subject does not fit into the control line of 4,096 bytes.
 const maxSubject = 2048
 
-// Publish hands messages to the stream, one after the other, and returns when
-// it has them all.
+// Publish sends messages to the stream, one after the other, and returns when
+// the stream has acknowledged all.
 func (p *Publisher) Publish(subject string, messages ...*message.Message) error {
 	if len(subject) > maxSubject {
 		return fmt.Errorf("publish %.40s… to %s: %w: a subject is at most %d bytes, not %d", subject, p.server.redacted, publish.ErrUnacceptable, maxSubject, len(subject))
@@ -141,7 +142,7 @@ func (p *Publisher) Publish(subject string, messages ...*message.Message) error 
 	return nil
 }
 
-// withServerError adds to an error that says little what the server said of the connection.
+// withServerError adds the server's last permission error to a timeout.
 func withServerError(conn *nats.Conn, err error) error {
 	if last := conn.LastError(); errors.Is(last, nats.ErrPermissionViolation) && (errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded)) {
 		return fmt.Errorf("%w: %w", err, last)
@@ -155,7 +156,8 @@ const (
 	codeHeaderTooLarge = 10097
 )
 
-// classify says what an error says of the message.
+// classify wraps an error as publish.ErrUnacceptable or
+// publish.ErrUnavailable, if it is one of these.
 func classify(err error) error {
 	api, isAPI := errors.AsType[*nats.APIError](err)
 	switch {
@@ -171,10 +173,10 @@ func classify(err error) error {
 	return err
 }
 
-// A marshaler is watermill's, for headers that carry every value.
+// A marshaler is watermill's marshaler, with encoded headers.
 type marshaler struct{ wnats.NATSMarshaler }
 
-// Marshal returns a message as it is sent.
+// Marshal encodes a message.
 func (m marshaler) Marshal(topic string, from *message.Message) (*nats.Msg, error) {
 	to, err := m.NATSMarshaler.Marshal(topic, from)
 	if err != nil {
@@ -189,7 +191,7 @@ func (m marshaler) Marshal(topic string, from *message.Message) (*nats.Msg, erro
 	return to, nil
 }
 
-// isHeaderSafe reports whether a header gives a value back as it is.
+// isHeaderSafe reports whether a header transmits a value unchanged.
 func isHeaderSafe(value string) bool {
 	return value == strings.TrimSpace(value) && !strings.ContainsAny(value, "\r\n\x00")
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish"
 )
 
-// checkTopic returns a publish.ErrBadTopic unless every topic that t can be is a
-// subject that may be published to.
+// checkTopic returns a publish.ErrBadTopic unless every topic of t is a
+// subject that can be published to.
 func checkTopic(t publish.Topic) error {
 	for token := range strings.SplitSeq(t.Pattern("x"), ".") {
 		switch {
@@ -28,7 +28,8 @@ func checkTopic(t publish.Topic) error {
 	return nil
 }
 
-// ensureStream finds or makes the stream that keeps the subjects of a topic.
+// ensureStream finds or creates the JetStream stream that stores the subjects
+// of a topic.
 func (a serverURL) ensureStream(ctx context.Context, conn *nats.Conn, topic publish.Topic) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -61,7 +62,7 @@ func (a serverURL) ensureStream(ctx context.Context, conn *nats.Conn, topic publ
 	return nil
 }
 
-// subjects returns what matches all subjects of a topic, as NATS writes it.
+// subjects returns a NATS pattern that matches all subjects of a topic.
 func subjects(topic publish.Topic) string {
 	tokens := strings.Split(topic.Pattern("*"), ".")
 	for i, token := range tokens {
@@ -72,8 +73,8 @@ func subjects(topic publish.Topic) string {
 	return strings.Join(tokens, ".")
 }
 
-// checkSubjects returns an ErrStream unless one of the subjects of a stream covers all
-// subjects of a topic.
+// checkSubjects returns an ErrStream unless the stream stores all subjects of
+// a topic.
 func (a serverURL) checkSubjects(ctx context.Context, js nats.JetStreamContext, stream, subject string) error {
 	about, err := js.StreamInfo(stream, nats.Context(ctx))
 	if err != nil {
@@ -87,7 +88,8 @@ func (a serverURL) checkSubjects(ctx context.Context, js nats.JetStreamContext, 
 	return fmt.Errorf("publish to %s: %w: %s keeps %s, which are not all of %s", a.redacted, ErrStream, stream, strings.Join(about.Config.Subjects, ", "), subject)
 }
 
-// covers reports whether every subject that matches some tokens matches kept.
+// covers reports whether the pattern kept matches every subject that the
+// pattern tokens matches.
 func covers(kept, tokens []string) bool {
 	switch {
 	case len(kept) == 0 || len(tokens) == 0:
@@ -98,8 +100,8 @@ func covers(kept, tokens []string) bool {
 	return (kept[0] == "*" || kept[0] == tokens[0]) && covers(kept[1:], tokens[1:])
 }
 
-// streamName returns what a stream for subjects is called: the tokens that they
-// have in common.
+// streamName derives the name of a new stream from the fixed tokens of its
+// subjects.
 func streamName(subject string) string {
 	var tokens []string
 	for token := range strings.SplitSeq(subject, ".") {

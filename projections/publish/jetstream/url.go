@@ -10,7 +10,7 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish"
 )
 
-// A serverURL is a URL, understood.
+// A serverURL is a parsed target.
 type serverURL struct {
 	server   string // with its credentials
 	redacted string // without them
@@ -19,8 +19,8 @@ type serverURL struct {
 	ca       string
 }
 
-// parseURL parses a URL. Its errors have none of it in them but the scheme
-// and the parameters' names.
+// parseURL parses a target. Its errors contain only the scheme and the names
+// of parameters.
 func parseURL(text string) (serverURL, error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -50,7 +50,7 @@ func parseURL(text string) (serverURL, error) {
 	return a, nil
 }
 
-// options are what the client needs to know beside the server.
+// options returns the client options for credentials and certificates.
 func (a serverURL) options() (options []nats.Option) {
 	if a.creds != "" {
 		options = append(options, nats.UserCredentials(a.creds))
@@ -61,7 +61,7 @@ func (a serverURL) options() (options []nats.Option) {
 	return options
 }
 
-// connectError returns why there is no connection, in words for who typed the URL.
+// connectError describes a failed connection to the user who typed the URL.
 func (a serverURL) connectError(err error) error {
 	switch {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):

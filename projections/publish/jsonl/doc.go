@@ -1,41 +1,41 @@
-// Package jsonl publishes records to a file, one JSON object on a line.
+// Package jsonl publishes records to a file, one JSON object per line.
 //
-// A [File] is a Publisher of watermill. [Open] opens the file of one consumer,
-// or makes it, and mends what a power cut left at its end. A line is
+// A [File] is a watermill Publisher. [Open] opens or creates the file of one
+// consumer, and removes a partial line that a power cut left at its end. A line
+// is, without the line breaks shown here,
 //
 //	{"id":"evt_…","position":"42","stream":"session-ses_…","revision":7,
 //	 "kind":"CallSettled","version":1,"time":"2026-03-01T12:00:00.000001Z",
 //	 "session":"ses_…","agent":"build","tool":"bash","topic":"ledger.session.CallSettled",
 //	 "metadata":{…},"data":{…}}
 //
-// on one line, with session, agent, tool and metadata where the record has them.
-// Data and metadata are as written, but that an end of line between their values
-// is not kept. What is no JSON is under data_base64 or metadata_base64 instead.
+// with session, agent, tool and metadata if the record has them. Data and metadata
+// are unchanged, except that line ends between their values become spaces. Bytes
+// that are not JSON are in data_base64 or metadata_base64 instead.
 //
 // # Promises
 //
-//   - What Publish acknowledges is durable.
-//   - Each record is in the file once, and in the order in which it was
-//     published first: one that is there is not written again.
-//   - What others truncate is gone, and what comes follows the whole lines that are
-//     left. A file that is moved away or removed is made anew under its name before
-//     more is acknowledged.
-//   - The file holds whole lines. Half of one, at the end, is cut off before
-//     more is written.
-//   - A file that holds something else is left as it is.
+//   - Every record that Publish acknowledges is durable.
+//   - Each record is in the file once, in the order of the first publication: a
+//     record that is in the file is not written again.
+//   - After another process truncates the file, new lines follow the remaining
+//     whole lines. A file that is moved away or removed is recreated under its
+//     name before the next acknowledgement.
+//   - The file holds whole lines. A partial line at the end is removed before the
+//     next write.
+//   - A file with other contents is not changed.
 //
 // # Concurrency
 //
-// A File may be used by several goroutines. Its lock is held while it writes and
-// syncs. On Unix the file is locked against other processes. The package starts
-// no goroutine.
+// A File is safe for concurrent use. Its mutex is held during writes and syncs. On
+// Unix, a file lock excludes other processes. The package starts no goroutine.
 //
 // # Errors
 //
-// [ErrForeign] and [ErrInUse] come from Open. What the disk does not take is a
-// publish.ErrUnavailable: what was written of it is cut off, and it is tried
-// again. A closed File is [ErrClosed].
+// [ErrForeign] and [ErrInUse] come from Open. A failed write is a
+// publish.ErrUnavailable: the File truncates the partial write, and the relay
+// retries. A closed File returns [ErrClosed].
 //
-// When to publish what is the affair of package publish. The promises are
-// checked in lines_test.go.
+// Package publish decides which records are published and when. The promises are
+// checked in jsonl_test.go and change_test.go.
 package jsonl

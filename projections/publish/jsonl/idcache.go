@@ -1,19 +1,21 @@
 package jsonl
 
-// idCache is the IDs of records that are in the file and may come again: those
-// that were behind the position of the consumer when the file opened, until they
-// have come, and the last ones that came.
+// An idCache holds the IDs of records that are in the file and may be
+// published again: the records after the consumer's position when the file was
+// opened, until each is published again, and the last ones written. It keeps
+// two generations and drops the older one when the younger is full.
 type idCache struct {
 	fromFile   map[string]bool
 	young, old map[string]bool // that came, and those before them
 }
 
-// generationSize is how many of the last ones are known, and up to twice as many.
+// generationSize is the number of IDs in a generation.
 const generationSize = 4096
 
+// has reports whether a record is known to be in the file.
 func (c *idCache) has(id string) bool { return c.fromFile[id] || c.young[id] || c.old[id] }
 
-// add says that a record came, and is in the file.
+// add adds a record that was published and is in the file.
 func (c *idCache) add(id string) {
 	delete(c.fromFile, id)
 	if c.young == nil || len(c.young) >= generationSize {

@@ -32,8 +32,8 @@ type File struct {
 
 var _ publish.Batcher = (*File)(nil)
 
-// Open opens the file of a consumer, which has come to a position, and makes it
-// where there is none. The folder must be there. The caller closes it.
+// Open opens or creates the file of a consumer that has reached position at.
+// The folder must exist. The caller closes the File.
 func Open(path string, at events.Position) (*File, error) {
 	f := &File{path: path, at: at}
 	if err := f.reopenLocked(); err != nil {
@@ -51,9 +51,9 @@ func (f *File) Publish(topic string, messages ...*message.Message) error {
 	return f.PublishBatch(batch...)
 }
 
-// PublishBatch appends what is not in the file, with one sync, and returns when it
-// is durable. Where the file is no longer under its name they are appended to the
-// one that is, or that is made.
+// PublishBatch appends the messages that are not in the file, with one sync,
+// and returns when they are durable. It reopens or recreates the file if
+// another process moved or removed it.
 func (f *File) PublishBatch(batch ...publish.Routed) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -68,8 +68,8 @@ func (f *File) PublishBatch(batch ...publish.Routed) error {
 		if err != nil {
 			return f.unavailable(err)
 		}
-		// Whoever moved or removed the file since has what was written, perhaps,
-		// and nobody finds it under the name.
+		// If another process moved or removed the file meanwhile, the lines are
+		// not under its name: write them again.
 		if f.mu.lockedFile.isAtPath(f.path) {
 			break
 		}
@@ -80,7 +80,7 @@ func (f *File) PublishBatch(batch ...publish.Routed) error {
 	return nil
 }
 
-// appendLocked appends what is not in the file, durably.
+// appendLocked appends the messages that are not in the file, and syncs.
 func (f *File) appendLocked(batch []publish.Routed) error {
 	var b bytes.Buffer
 	for _, r := range batch {
@@ -104,8 +104,8 @@ func (f *File) appendLocked(batch []publish.Routed) error {
 	return nil
 }
 
-// restoreLocked cuts off what may not be durable. A file that others changed, or
-// that is no longer under its name, is taken anew.
+// restoreLocked truncates a write that failed. It reopens the file if another
+// process changed, moved or removed it.
 func (f *File) restoreLocked() error {
 	about, err := f.mu.file.Stat()
 	switch {
@@ -123,8 +123,8 @@ func (f *File) restoreLocked() error {
 	return err
 }
 
-// reopenLocked takes the file that is under the name, or makes it, in place of the
-// one that f has.
+// reopenLocked opens the file that has the name now, or creates it, and
+// replaces the one that f has open.
 func (f *File) reopenLocked() error {
 	next, ids, err := acquire(f.path, f.at, f.mu.file)
 	if err != nil {
@@ -137,11 +137,12 @@ func (f *File) reopenLocked() error {
 	return err
 }
 
+// unavailable wraps an error of the file system as a publish.ErrUnavailable.
 func (f *File) unavailable(err error) error {
 	return fmt.Errorf("publish to %s: %w: %w", f.path, publish.ErrUnavailable, err)
 }
 
-// Close gives the file up. Closing again does nothing.
+// Close closes and unlocks the file. It may be called again.
 func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,7 +10,8 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish"
 )
 
-// encodeLine returns a message as a line. What [readLineHead] reads is written first.
+// encodeLine encodes a message as a line. [readLineHead] reads its first
+// members.
 func encodeLine(topic string, m *message.Message) []byte {
 	var b bytes.Buffer
 	b.WriteString(`{"id":` + quoteJSON(m.UUID) + `,"position":` + quoteJSON(m.Metadata.Get(publish.KeyPosition)))
@@ -33,8 +34,8 @@ func encodeLine(topic string, m *message.Message) []byte {
 	return b.Bytes()
 }
 
-// writeDocument adds a member that holds a JSON document on one line, or the bytes
-// that are none.
+// writeDocument writes a member with a JSON document on one line, or with
+// bytes that are not JSON in base64.
 func writeDocument(b *bytes.Buffer, name string, data []byte) {
 	if !json.Valid(data) || !utf8.Valid(data) {
 		encoded, err := json.Marshal(data)
@@ -57,6 +58,7 @@ func writeDocument(b *bytes.Buffer, name string, data []byte) {
 	b.Write(data)
 }
 
+// quoteJSON returns text as a JSON string.
 func quoteJSON(text string) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
@@ -67,7 +69,7 @@ func quoteJSON(text string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// jsonNumber returns text as a number in JSON, or null where it is none.
+// jsonNumber returns text if it is a JSON number, and otherwise null.
 func jsonNumber(text string) string {
 	for _, r := range text {
 		if r < '0' || r > '9' {

@@ -10,13 +10,13 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish"
 )
 
-// A lockedFile is a file that is locked and of whole lines.
+// A lockedFile is a locked file of whole lines.
 type lockedFile struct {
 	file *os.File
 	size int64 // durable bytes
 }
 
-// isAtPath reports whether a file is the one under a name.
+// isAtPath reports whether the open file is the one at path.
 func (h lockedFile) isAtPath(path string) bool {
 	there, err := os.Stat(path)
 	if err != nil {
@@ -26,9 +26,9 @@ func (h lockedFile) isAtPath(path string) bool {
 	return err == nil && os.SameFile(there, here)
 }
 
-// acquire opens, locks and mends the file under a name, which it makes where there
-// is none, and returns the IDs of the records in it that may come again. One that
-// is current, and is that file, is taken as it is.
+// acquire opens or creates, locks and repairs the file at path. It returns the
+// IDs of the records in it that may be published again. It reuses current if
+// that is the file at path.
 func acquire(path string, at events.Position, current *os.File) (lockedFile, map[string]bool, error) {
 	if current != nil && (lockedFile{file: current}).isAtPath(path) {
 		size, ids, err := repair(current, at)
@@ -48,7 +48,7 @@ func acquire(path string, at events.Position, current *os.File) (lockedFile, map
 	return lockedFile{file, size}, ids, nil
 }
 
-// lockAndRepair locks a file and mends it.
+// lockAndRepair locks a file and repairs it.
 func lockAndRepair(file *os.File, at events.Position) (int64, map[string]bool, error) {
 	about, err := file.Stat()
 	if err != nil {
@@ -67,8 +67,8 @@ func lockAndRepair(file *os.File, at events.Position) (int64, map[string]bool, e
 	return repair(file, at)
 }
 
-// repair cuts half a line off the end of a file, has the rest of it durable, and
-// returns its size and the IDs of the records that may come again.
+// repair truncates a partial line at the end of a file, syncs it, and returns
+// its size and the IDs of the records that may be published again.
 func repair(file *os.File, at events.Position) (int64, map[string]bool, error) {
 	about, err := file.Stat()
 	if err != nil {
@@ -85,6 +85,7 @@ func repair(file *os.File, at events.Position) (int64, map[string]bool, error) {
 	return found.size, found.ids, file.Sync()
 }
 
+// syncFolder syncs a folder, so that a new name in it is durable.
 func syncFolder(path string) error {
 	folder, err := os.Open(path)
 	if err != nil {

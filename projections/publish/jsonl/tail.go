@@ -9,7 +9,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A tailLines is what the end of a file holds.
+// A tailLines is the result of reading a file from its end.
 type tailLines struct {
 	size int64           // of the whole lines
 	ids  map[string]bool // of the records behind a position, and some before it
@@ -24,7 +24,8 @@ const (
 	maxLate = 4096
 )
 
-// tail reads a file from its end to where no line is behind a position any more.
+// tail reads a file backwards until maxLate lines in a row are at or before
+// position at.
 func tail(file io.ReaderAt, size int64, at events.Position) (tailLines, error) {
 	f := tailLines{ids: map[string]bool{}}
 	ends := &lineEnds{file: file, from: size}
@@ -56,8 +57,8 @@ func tail(file io.ReaderAt, size int64, at events.Position) (tailLines, error) {
 	}
 }
 
-// checkPrefix returns an ErrForeign if what a file begins with, without one end of a
-// line, is not the beginning of one.
+// checkPrefix returns an ErrForeign if the start of a file without a line end
+// is not the start of a line.
 func (tailLines) checkPrefix(file io.ReaderAt, size int64) error {
 	const opening = `{"id":"evt_`
 	b := make([]byte, min(size, int64(len(opening))))
@@ -70,7 +71,7 @@ func (tailLines) checkPrefix(file io.ReaderAt, size int64) error {
 	return nil
 }
 
-// readLineHead reads the first two members of the line between two places.
+// readLineHead decodes the first two members of the line between two offsets.
 func readLineHead(file io.ReaderAt, begin, end int64) (id string, at events.Position, err error) {
 	b := make([]byte, min(end-begin, headSize))
 	if _, err := file.ReadAt(b, begin); err != nil && err != io.EOF {
@@ -94,8 +95,8 @@ func readLineHead(file io.ReaderAt, begin, end int64) (id string, at events.Posi
 	return want[2].(string), at, nil
 }
 
-// lineEnds finds the ends of lines, from the last to the first, and then the
-// beginning of the file once.
+// A lineEnds iterates over the line ends of a file backwards, and then over
+// the start of the file.
 type lineEnds struct {
 	file  io.ReaderAt
 	chunk []byte // what is left to look through, of the bytes that begin at from
@@ -104,8 +105,8 @@ type lineEnds struct {
 	found bool // an end of a line was found
 }
 
-// previous returns the place behind the end of a line before the last place that
-// it returned, and at last 0 if there was one.
+// previous returns the offset after the previous line end, and finally 0. The
+// boolean is false when there are no more.
 func (e *lineEnds) previous() (int64, bool, error) {
 	for {
 		if at := bytes.LastIndexByte(e.chunk, '\n'); at >= 0 {
