@@ -15,21 +15,20 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// Checkpoints keep answers, so that they need not be folded again. They are
-// safe for concurrent use. A checkpoint may be lost at any time and is then
-// folded again: it need not be durable, but it must be whole.
+// Checkpoints stores encoded states, so that views need not fold them again.
+// It is safe for concurrent use. A checkpoint may be lost at any time, and
+// need not be durable, but it must not be partial.
 type Checkpoints interface {
-	// SaveCheckpoint keeps data under a name, in place of what was there. It
+	// SaveCheckpoint stores data under a name and replaces earlier data. It
 	// keeps no reference to data.
 	SaveCheckpoint(ctx context.Context, name string, data []byte) error
-	// LoadCheckpoint returns what is kept under a name, and nil without an
-	// error where nothing is. The bytes belong to the caller.
+	// LoadCheckpoint returns the data under a name, or nil without an error if
+	// there is no such name. The caller owns the bytes.
 	LoadCheckpoint(ctx context.Context, name string) ([]byte, error)
 }
 
-// An eventRef names the last event that an answer holds. Beside its position it says
-// which event it is, so that a checkpoint of another log is not taken for one
-// of this.
+// An eventRef identifies an event and its place in the log, so that a
+// checkpoint of another log is recognized.
 type eventRef struct {
 	Position events.Position `json:"position"`
 	Stream   events.Stream   `json:"stream"`
@@ -41,7 +40,7 @@ func refOf(e events.Envelope) eventRef { return eventRef{e.Position, e.Stream, e
 
 func refOfHeader(h events.Header) eventRef { return eventRef{h.Position, h.Stream, h.Revision, h.ID} }
 
-// A checkpoint is the line of JSON that doc.go documents, before the answer.
+// A checkpoint is the line of JSON before the state, which doc.go documents.
 type checkpoint struct {
 	Projection string `json:"projection"`
 	Version    int    `json:"version"`
@@ -60,7 +59,8 @@ const (
 	maxSaveInterval = time.Minute // between two, while there is something to save
 )
 
-// An saveTrigger is when a view asks whether a checkpoint is due.
+// A saveTrigger says at which point of folding a view checks whether a
+// checkpoint is due.
 type saveTrigger int
 
 const (
@@ -68,8 +68,8 @@ const (
 	onTheWay
 )
 
-// due reports whether so much was folded since the last checkpoint that saving
-// one costs little beside folding it again each time.
+// due reports whether a checkpoint should be saved: saving costs little
+// compared to folding the events since the last one again.
 func (v *View[S]) due(at saveTrigger) bool {
 	if v.checkpoints == nil || v.policy.unsaved == 0 && !v.policy.moved {
 		return false
@@ -82,8 +82,7 @@ func (v *View[S]) due(at saveTrigger) bool {
 	return v.policy.unsaved >= minSaveEvents && v.policy.unsaved >= v.mu.folded/8 || costly || since >= maxSaveInterval
 }
 
-// save saves a checkpoint if something was folded or passed over since the
-// last.
+// save saves a checkpoint if events were folded or skipped since the last one.
 func (v *View[S]) save(ctx context.Context) error {
 	if v.checkpoints == nil || v.policy.unsaved == 0 && !v.policy.moved {
 		return nil
@@ -101,9 +100,9 @@ func (v *View[S]) save(ctx context.Context) error {
 	return nil
 }
 
-// resolvePosition looks which event the view has come to, if it passed over it and it
-// is the last. Where it is not, the checkpoint names an earlier one, and what
-// follows that is passed over again.
+// resolvePosition looks up the event at the view's position, if the view
+// skipped it and it is the last of the log. Otherwise the checkpoint names an
+// earlier event, and a later view skips the events after it again.
 func (v *View[S]) resolvePosition(ctx context.Context) {
 	if !v.policy.moved {
 		return
@@ -114,7 +113,7 @@ func (v *View[S]) resolvePosition(ctx context.Context) {
 	}
 }
 
-// encode returns a checkpoint: its line, and the answer.
+// encode returns a checkpoint: the line and the state.
 func (v *View[S]) encode() ([]byte, error) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -138,9 +137,8 @@ func (v *View[S]) encode() ([]byte, error) {
 	return whole, nil
 }
 
-// Pack returns an answer as it is kept in a checkpoint: as its AppendBinary
-// writes it, where it is an [encoding.BinaryAppender], and else as [Encode]
-// does.
+// Pack encodes a state for a checkpoint: with AppendBinary, if it is an
+// [encoding.BinaryAppender], and otherwise with [Encode].
 func Pack(answer any) ([]byte, error) {
 	if b, ok := answer.(encoding.BinaryAppender); ok {
 		return b.AppendBinary(nil)
@@ -148,8 +146,8 @@ func Pack(answer any) ([]byte, error) {
 	return Encode(answer)
 }
 
-// Unpack is the inverse of [Pack]. The answer is a pointer to one that stands
-// for no events.
+// Unpack is the inverse of [Pack]. It decodes into the state that Init
+// returned.
 func Unpack[S any](data []byte, answer *S) error {
 	if b, ok := any(*answer).(encoding.BinaryUnmarshaler); ok {
 		return b.UnmarshalBinary(data)
@@ -157,9 +155,9 @@ func Unpack[S any](data []byte, answer *S) error {
 	return json.Unmarshal(data, answer)
 }
 
-// Encode returns the JSON of an answer, or of a part of one, as encoding/json
-// writes it but with <, > and & as they are: what a model wrote comes back
-// from a checkpoint byte for byte. The MarshalJSON of an answer uses it.
+// Encode returns the JSON of a state, or of a part, as encoding/json writes it
+// but without escaping <, > and &, so that a model's text survives a
+// checkpoint byte for byte. MarshalJSON methods of states use it.
 func Encode(answer any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -170,9 +168,9 @@ func Encode(answer any) (json.RawMessage, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// loadCheckpoint takes the checkpoint, the first time. One that cannot be read or does
-// not belong to this log and projection is as good as none: the log is the
-// truth.
+// loadCheckpoint loads the checkpoint on first use. It ignores one that is
+// unreadable, or of another log or projection: the view then folds from the
+// beginning.
 func (v *View[S]) loadCheckpoint(ctx context.Context) {
 	if v.loaded || v.checkpoints == nil {
 		return
@@ -196,9 +194,11 @@ func (v *View[S]) loadCheckpoint(ctx context.Context) {
 	v.policy.saved(time.Since(began))
 }
 
-// errMismatch is why a checkpoint is not taken.
+// errMismatch reports a checkpoint that this view must ignore.
 var errMismatch = errors.New("checkpoint does not fit")
 
+// decode returns the state and the line of a checkpoint, or why it must be
+// ignored.
 func (v *View[S]) decode(data []byte) (state S, kept checkpoint, err error) {
 	line, answer, _ := bytes.Cut(data, []byte("\n"))
 	if err := json.Unmarshal(line, &kept); err != nil {
@@ -215,7 +215,7 @@ func (v *View[S]) decode(data []byte) (state S, kept checkpoint, err error) {
 	return state, kept, Unpack(answer, &state)
 }
 
-// verify returns nil if the log has the event of a place right there.
+// verify returns nil if the log has the event p at its place.
 func (v *View[S]) verify(ctx context.Context, p eventRef) error {
 	if p.Revision == 0 {
 		return errMismatch

@@ -8,9 +8,8 @@ import (
 	"hash/crc32"
 )
 
-// CheckpointFault returns what is wrong with the bytes of a checkpoint that a
-// View saved, and nil if they are as they were saved. It does not look whether
-// a log has the event that the checkpoint names.
+// CheckpointFault returns the damage of a checkpoint that a View saved, or
+// nil. It does not check that a log has the event that the checkpoint names.
 func CheckpointFault(data []byte) error {
 	line, answer, found := bytes.Cut(data, []byte("\n"))
 	var kept checkpoint

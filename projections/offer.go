@@ -6,9 +6,9 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// MergeOffers returns what a turn offers of which two events record parts: the tools
-// of one, followed by those of the other that are not among them. It shares no
-// memory with either.
+// MergeOffers joins the tools of two events that record parts of one turn's
+// offer: all of tools, then the ones of more that tools does not have. The
+// result shares memory with neither.
 func MergeOffers(tools, more []domain.Offered) []domain.Offered {
 	all := slices.Clone(tools)
 	for _, t := range more {
@@ -19,8 +19,8 @@ func MergeOffers(tools, more []domain.Offered) []domain.Offered {
 	return all
 }
 
-// OfferKey returns a text that is the same for equal offers alone, so that an
-// answer can hold each once, whatever the number of turns that made it.
+// OfferKey returns a string that identifies an offer, so that a state can
+// store equal offers once.
 func OfferKey(tools []domain.Offered) string {
 	var key []byte
 	for _, t := range tools {

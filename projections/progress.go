@@ -7,7 +7,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Progress says how far a rebuild came.
+// A Progress reports how far a rebuild is.
 type Progress struct {
 	Events  uint64          // folded so far
 	Total   uint64          // to be folded, counted beforehand; zero where counting would read the whole log
@@ -24,8 +24,8 @@ func (p Progress) Rate() float64 {
 	return float64(p.Events) / p.Elapsed.Seconds()
 }
 
-// Left returns the time that the rest takes at the rate so far; zero where it
-// is not known.
+// Left estimates the remaining time from the rate so far. It returns 0 if that
+// is unknown.
 func (p Progress) Left() time.Duration {
 	if p.Events == 0 || p.Total < p.Events {
 		return 0
@@ -33,7 +33,8 @@ func (p Progress) Left() time.Duration {
 	return time.Duration(float64(p.Elapsed) / float64(p.Events) * float64(p.Total-p.Events))
 }
 
-// A progressReporter calls somebody with progress. A nil one calls nobody.
+// A progressReporter calls a function with the progress. A nil one does
+// nothing.
 type progressReporter struct {
 	to       func(Progress)
 	began    time.Time
@@ -49,10 +50,10 @@ func newReport(to func(Progress)) *progressReporter {
 	return &progressReporter{to: to, began: now, called: now}
 }
 
-// reportEvery is how long it is between two calls.
+// reportEvery is the time between two calls.
 const reportEvery = 500 * time.Millisecond
 
-// begin counts what a query asks for, where headers alone can be read.
+// begin counts the events of a query, if the store can read headers alone.
 func (r *progressReporter) begin(ctx context.Context, l *events.Ledger, q events.Query) {
 	if r == nil || q.Through.IsZero() {
 		return
@@ -67,7 +68,7 @@ func (r *progressReporter) begin(ctx context.Context, l *events.Ledger, q events
 	}
 }
 
-// count says that one more event was folded.
+// count counts a folded event.
 func (r *progressReporter) count(e events.Envelope) {
 	if r == nil {
 		return
@@ -85,7 +86,7 @@ func (r *progressReporter) call() {
 	r.to(r.progress)
 }
 
-// end says that everything was folded.
+// end makes the last call.
 func (r *progressReporter) end(v interface{ Position() events.Position }) {
 	if r == nil {
 		return

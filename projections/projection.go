@@ -6,30 +6,30 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Projection is a pure fold of events into an answer of type S. Its Name
-// names its checkpoints and never changes; its Version rises with every change
-// of what Apply does or of how S is encoded.
+// A Projection is a pure fold of events into a state of type S. Name names its
+// checkpoints and never changes. Version rises with every change of Apply's
+// result or of the encoding of S.
 type Projection[S any] struct {
 	Name    string
 	Version int
-	// Reads says which events Apply is given; the zero Filter is all of them.
-	// To others Apply returns the answer as it was: a View passes over them
-	// where they lie.
+	// Reads selects the events that Apply receives; the zero Filter selects
+	// all. For any other event Apply returns the state unchanged. A View skips
+	// such events in the store.
 	Reads events.Filter
-	// Init returns the answer for no events: a value of its own each time.
+	// Init returns the state before the first event. Each call returns a
+	// separate value.
 	Init func() S
-	// Apply returns the answer that follows from one more event. It may reuse
-	// the answer that it is given, which is of no further use to the caller. It
-	// reads nothing but its arguments, changes nothing that the envelope holds
-	// and passes over events that it does not need. A projection of one stream
-	// documents which; every other takes the whole log in the order of its
-	// positions.
+	// Apply returns the state after one more event. It may reuse the state it
+	// is given, which the caller must not use afterwards. It reads only its
+	// arguments, does not change the envelope and ignores events that it does
+	// not need. A projection of one stream documents which stream; all others
+	// take the whole log in the order of positions.
 	Apply func(S, events.Envelope) S
 }
 
-// Fold applies p to every event of a sequence that it reads, beginning with s,
-// which it may reuse. An error of the sequence ends it; the answer is then that of the
-// events before the error.
+// Fold applies p to the events of seq that it reads, starting with s, which it
+// may reuse. At an error of the sequence it returns the error and the state
+// before it.
 func Fold[S any](p Projection[S], s S, seq iter.Seq2[events.Envelope, error]) (S, error) {
 	for v, err := range seq {
 		if err != nil {

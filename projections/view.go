@@ -17,8 +17,9 @@ var (
 	ErrCheckpoint = errors.New("checkpoint is not saved")
 )
 
-// A View keeps the answer of a projection current. Whoever calls Run, Refresh
-// or Rebuild lends it a goroutine. All methods are safe for concurrent use.
+// A View keeps the state of a projection current. Run, Refresh and Rebuild
+// fold on the goroutine of their caller. All methods are safe for concurrent
+// use.
 type View[S any] struct {
 	projection  Projection[S]
 	ledger      *events.Ledger
@@ -37,7 +38,7 @@ type View[S any] struct {
 	}
 }
 
-// A waiter waits for an event of a stream.
+// A waiter waits until the view has folded or skipped an event of a stream.
 type waiter struct {
 	stream   events.Stream
 	revision events.Revision
@@ -45,8 +46,8 @@ type waiter struct {
 	done     chan struct{}   // closed when it may be folded or passed over
 }
 
-// NewView returns a view of a ledger that has folded nothing. Without
-// checkpoints it folds the whole log each time that it is made.
+// NewView returns a view that has folded no event. If c is nil, the view saves
+// no checkpoint and folds the whole log.
 func NewView[S any](p Projection[S], l *events.Ledger, c Checkpoints) *View[S] {
 	v := &View[S]{projection: p, ledger: l, checkpoints: c}
 	v.mu.state = p.Init()
@@ -54,9 +55,9 @@ func NewView[S any](p Projection[S], l *events.Ledger, c Checkpoints) *View[S] {
 	return v
 }
 
-// Current returns the answer of a projection for everything on record, as
-// [View.Refresh] computes it. A checkpoint that cannot be saved is no error, since
-// the answer is current. Without checkpoints the whole log is folded.
+// Current returns the state of a projection at the end of the log, as
+// [View.Refresh] computes it. A failed save of a checkpoint is no error. If c
+// is nil, it folds the whole log.
 func Current[S any](ctx context.Context, p Projection[S], l *events.Ledger, c Checkpoints) (answer S, err error) {
 	view := NewView(p, l, c)
 	if err := view.Refresh(ctx); err != nil && !errors.Is(err, ErrCheckpoint) {
@@ -66,14 +67,16 @@ func Current[S any](ctx context.Context, p Projection[S], l *events.Ledger, c Ch
 	return answer, nil
 }
 
-// Run folds what there is and follows the log until its context ends, whose
-// cause it returns, or an error ends it. It begins where the view is: at first,
-// with the checkpoint. It saves one when it has caught up and a thousand events
-// and an eighth of all were folded since the last; sooner, also on the way,
-// once to fold them again would cost twenty times what saving costs; a minute
-// after the last, when it has caught up; and on the way out. One that is not
-// saved does not end it: the error it returns is then an ErrCheckpoint too.
-// While somebody else folds, it is ErrRunning.
+// Run folds all events and follows the log until ctx ends, whose cause it
+// returns, or an error. It starts at the position of the view: at first, the
+// checkpoint. It returns ErrRunning if another goroutine folds.
+//
+// Run saves a checkpoint when it has caught up and has folded 1,000 events,
+// and an eighth of all, since the last one; earlier, and also before it has
+// caught up, once folding those events again would take twenty times as long
+// as saving; a minute after the last one, when it has caught up; and when it
+// returns. A failed save does not end Run: the error it finally returns is
+// then an ErrCheckpoint too.
 func (v *View[S]) Run(ctx context.Context) error {
 	if !v.folding.TryLock() {
 		return v.running()
@@ -94,9 +97,9 @@ func (v *View[S]) Run(ctx context.Context) error {
 	return errors.Join(err, unsaved, v.save(context.WithoutCancel(ctx)))
 }
 
-// Refresh folds what there is to the end and returns. It begins as Run does,
-// and saves a checkpoint where Run saves one. After an error that is an
-// ErrCheckpoint, the view is current.
+// Refresh folds to the present end of the log and returns. It starts, and
+// saves checkpoints, as Run does, except when it returns. After an error that
+// is an ErrCheckpoint, the view is current.
 func (v *View[S]) Refresh(ctx context.Context) error {
 	if !v.folding.TryLock() {
 		return v.running()
@@ -110,11 +113,12 @@ func (v *View[S]) Refresh(ctx context.Context) error {
 	return v.save(ctx)
 }
 
-// Rebuild folds the log to its end from zero, whatever the checkpoint and the
-// view hold, and saves a checkpoint. It calls progress, if that is not nil,
-// about every half second and at the end, on its own goroutine. Until it is
-// done, and after an error, Read sees the answer of the events folded so far.
-// After an error that is an ErrCheckpoint, the view is current.
+// Rebuild folds the log from its beginning to its end, without a checkpoint
+// and without the state of the view, and saves a checkpoint. It calls
+// progress, if that is not nil, about every half second and at the end, on its
+// own goroutine. Until Rebuild returns, and after an error, Read sees the
+// state of the events folded so far. After an error that is an ErrCheckpoint,
+// the view is current.
 func (v *View[S]) Rebuild(ctx context.Context, progress func(Progress)) error {
 	if !v.folding.TryLock() {
 		return v.running()
@@ -133,7 +137,7 @@ func (v *View[S]) Rebuild(ctx context.Context, progress func(Progress)) error {
 
 func (v *View[S]) running() error { return fmt.Errorf("fold %s: %w", v.projection.Name, ErrRunning) }
 
-// reset puts an answer in place of the one there is.
+// reset replaces the state and wakes all waiters.
 func (v *View[S]) reset(state S, at eventRef, folded uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -144,7 +148,7 @@ func (v *View[S]) reset(state S, at eventRef, folded uint64) {
 	v.policy.saved(0)
 }
 
-// catchUp folds to the end that the log has when it begins.
+// catchUp folds to the end that the log has when it is called.
 func (v *View[S]) catchUp(ctx context.Context, report *progressReporter) (unsaved, err error) {
 	head, ok, err := v.ledger.Head(ctx)
 	if err != nil {
@@ -176,10 +180,10 @@ func (v *View[S]) catchUp(ctx context.Context, report *progressReporter) (unsave
 	return unsaved, err
 }
 
-// checkEvery is how many events are folded between two looks at the clock.
+// checkEvery is the number of events between two checks of the clock.
 const checkEvery = 4096
 
-// fold applies a sequence until its end or an error.
+// fold calls apply for each event until the sequence ends or has an error.
 func (v *View[S]) fold(seq iter.Seq2[events.Envelope, error], apply func(events.Envelope)) error {
 	for e, err := range seq {
 		if err != nil {
@@ -190,7 +194,7 @@ func (v *View[S]) fold(seq iter.Seq2[events.Envelope, error], apply func(events.
 	return nil
 }
 
-// apply folds one event and releases who waits for it, or for one before it.
+// apply folds one event and wakes the waiters for this and earlier events.
 func (v *View[S]) apply(e events.Envelope) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -205,9 +209,9 @@ func (v *View[S]) apply(e events.Envelope) {
 	}
 }
 
-// advance records that everything through a position was folded or passed over.
-// Who waits for an event of which it does not know the place looks again: the
-// event may be on record by now, and be one that is not read.
+// advance records that all events through p were folded or skipped. It wakes
+// the waiters that do not know the position of their event yet, so that they
+// look it up again: the view may have skipped the event.
 func (v *View[S]) advance(p events.Position) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -222,7 +226,8 @@ func (v *View[S]) advance(p events.Position) {
 	}
 }
 
-// advanceTo is advance with an event that the log has there.
+// advanceTo is advance to the position of an event of the log, which a
+// checkpoint can then name.
 func (v *View[S]) advanceTo(p eventRef) {
 	v.advance(p.Position)
 	v.mu.Lock()
@@ -232,22 +237,23 @@ func (v *View[S]) advanceTo(p eventRef) {
 	}
 }
 
+// releaseLocked wakes a waiter.
 func (v *View[S]) releaseLocked(w *waiter) {
 	delete(v.mu.waiting, w)
 	close(w.done)
 }
 
-// Read calls look with the answer. The answer belongs to the view: look must
-// not change it, nor keep it or a part of it that the projection may reuse, nor
-// call the view. Folding stands still meanwhile.
+// Read calls look with the state. The view owns the state: look must not
+// change it, keep it or a part that the projection may reuse, or call the
+// view. Folding waits meanwhile.
 func (v *View[S]) Read(look func(S)) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	look(v.mu.state)
 }
 
-// Position returns the position through which every event was folded, or
-// passed over as one that the projection does not read.
+// Position returns the position through which all events were folded or
+// skipped.
 func (v *View[S]) Position() events.Position {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -255,9 +261,9 @@ func (v *View[S]) Position() events.Position {
 }
 
 // Await returns once the view has folded the first revision events of a
-// stream, those that the projection reads, also where they are not on record
-// yet. It folds nothing itself, and waits while nobody else does. It returns the
-// cause of its context, or what breaks when it looks into the log.
+// stream, as far as the projection reads them, including events that are not
+// appended yet. It does not fold: another goroutine must. It returns the cause
+// of ctx, or the error of reading the log.
 func (v *View[S]) Await(ctx context.Context, stream events.Stream, revision events.Revision) error {
 	for revision > 0 {
 		folded, err := v.await(ctx, stream, revision)
@@ -271,9 +277,9 @@ func (v *View[S]) Await(ctx context.Context, stream events.Stream, revision even
 	return nil
 }
 
-// await reports that the event is folded or passed over, or waits until it may
-// be. One that is after the waiter is there wakes it; one that was before is on
-// record by then.
+// await returns true if the view has passed the event, and otherwise waits
+// until it may have. It registers the waiter before it reads the log, so that
+// the event either wakes it or is in the log already.
 func (v *View[S]) await(ctx context.Context, stream events.Stream, revision events.Revision) (bool, error) {
 	w := v.addWaiter(stream, revision)
 	defer v.removeWaiter(w)
@@ -294,6 +300,7 @@ func (v *View[S]) await(ctx context.Context, stream events.Stream, revision even
 	}
 }
 
+// addWaiter registers a waiter.
 func (v *View[S]) addWaiter(stream events.Stream, revision events.Revision) *waiter {
 	w := &waiter{stream: stream, revision: revision, done: make(chan struct{})}
 	v.mu.Lock()
@@ -302,8 +309,8 @@ func (v *View[S]) addWaiter(stream events.Stream, revision events.Revision) *wai
 	return w
 }
 
-// setPosition tells a waiter where its event is, and reports whether the view is
-// that far.
+// setPosition stores the position of a waiter's event, and reports whether the
+// view has passed it.
 func (v *View[S]) setPosition(w *waiter, p events.Position) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -311,13 +318,15 @@ func (v *View[S]) setPosition(w *waiter, p events.Position) bool {
 	return p.Compare(v.mu.through) <= 0
 }
 
+// removeWaiter removes a waiter.
 func (v *View[S]) removeWaiter(w *waiter) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.mu.waiting, w)
 }
 
-// A checkpointPolicy says when the next checkpoint is due.
+// A checkpointPolicy measures when the next checkpoint is due. The goroutine
+// that folds owns it.
 type checkpointPolicy struct {
 	unsaved uint64        // events folded since the last
 	moved   bool          // events were passed over since the last
@@ -325,7 +334,8 @@ type checkpointPolicy struct {
 	cost    time.Duration // of saving or taking the last; zero while not known
 }
 
-// saved says that a checkpoint was saved or taken now, at a cost.
+// saved records that a checkpoint was saved or loaded now, and how long that
+// took.
 func (p *checkpointPolicy) saved(cost time.Duration) {
 	*p = checkpointPolicy{last: time.Now(), cost: cost}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// Layer returns a layer, and whether it was ever opened.
+// Layer returns a layer, and whether it exists.
 func (s *State) Layer(id domain.LayerID) (Layer, bool) {
 	l, ok := s.index[id]
 	if !ok {
@@ -24,8 +24,7 @@ func (s *State) Layers() []Layer {
 	return all
 }
 
-// Brief returns a layer without its registrations, and whether it was ever
-// opened.
+// Brief returns a layer without its registrations, and whether it exists.
 func (s *State) Brief(id domain.LayerID) (Layer, bool) {
 	l, ok := s.index[id]
 	if !ok {
@@ -58,7 +57,7 @@ func (l *layerIndex) copy() Layer {
 	return c
 }
 
-// entry returns what the registration at i means by a name.
+// entry returns the entry of a name in registration i.
 func (l *layerIndex) entry(i int, name domain.Name) Entry {
 	r := &l.Registrations[i]
 	t, _ := r.tool(name)
@@ -81,10 +80,9 @@ func (l *layerIndex) top(name domain.Name) (int, bool) {
 	return 0, false
 }
 
-// Effective returns what a name means in layers, which are in rising
-// precedence, and whether it means anything. In one layer the latest active
-// registration of the name is in effect. A layer that is closed, or that is
-// not known, has nothing in effect.
+// Effective resolves a name in layers of rising precedence, and reports
+// whether an entry is in effect. In one layer that is the latest active
+// registration of the name. A closed or unknown layer has no entry in effect.
 func (s *State) Effective(layers []domain.LayerID, name domain.Name) (Entry, bool) {
 	for _, id := range slices.Backward(layers) {
 		l, ok := s.index[id]
@@ -98,12 +96,11 @@ func (s *State) Effective(layers []domain.LayerID, name domain.Name) (Entry, boo
 	return Entry{}, false
 }
 
-// Catalog returns what is in effect in layers, which are in rising precedence,
-// in definition order: the names of the lowest layer first, in the order in
-// which their oldest active registration put them there, within one
-// registration in the order of its tools. The entry of a higher layer takes
-// the place of the one of the same name below it; its other names follow in
-// their own order.
+// Catalog returns all entries in effect in layers of rising precedence, in
+// definition order: the names of the lowest layer first, in the order of their
+// oldest active registrations, and within one registration in the order of its
+// tools. The entry of a higher layer takes the place of the entry that it
+// hides; its other names follow in their own order.
 func (s *State) Catalog(layers []domain.LayerID) []Entry {
 	var entries []Entry
 	at := map[domain.Name]int{}
@@ -144,9 +141,9 @@ func (l *layerIndex) effective() []Entry {
 	return entries
 }
 
-// Overlay returns everything active of a name in layers, which are in rising
-// precedence: first what is in effect, then what it hides, from the one that
-// would come into effect next.
+// Overlay returns every active entry of a name in layers of rising precedence:
+// first the one in effect, then the hidden ones, in the order in which they
+// would come into effect.
 func (s *State) Overlay(layers []domain.LayerID, name domain.Name) []Entry {
 	var entries []Entry
 	for _, id := range slices.Backward(layers) {
@@ -163,8 +160,8 @@ func (s *State) Overlay(layers []domain.LayerID, name domain.Name) []Entry {
 	return entries
 }
 
-// ClosedBy returns the event that ended a registration of a layer, and whether
-// it ended: its own closing or that of its layer, whichever came first.
+// ClosedBy returns the event that ended a registration, and whether it ended:
+// its own closing or that of its layer, whichever came first.
 func (s *State) ClosedBy(r domain.RegistrationID, layer domain.LayerID) (domain.EventID, bool) {
 	l, i, ok := s.find(r, layer)
 	if !ok {
@@ -174,7 +171,7 @@ func (s *State) ClosedBy(r domain.RegistrationID, layer domain.LayerID) (domain.
 	return event, ended != 0
 }
 
-// find returns the layer and the place in it of a registration.
+// find returns the layer of a registration and its index there.
 func (s *State) find(r domain.RegistrationID, id domain.LayerID) (*layerIndex, int, bool) {
 	l, ok := s.index[id]
 	if !ok {
@@ -184,8 +181,8 @@ func (s *State) find(r domain.RegistrationID, id domain.LayerID) (*layerIndex, i
 	return l, i, ok
 }
 
-// end returns the event that ended the registration at i and its ordinal, zero
-// where it is active.
+// end returns the event that ended registration i and its ordinal, or zero if
+// the registration is active.
 func (l *layerIndex) end(i int) (domain.EventID, int) {
 	r := &l.Registrations[i]
 	if r.Ended != 0 && (l.Ended == 0 || r.Ended < l.Ended) {
@@ -194,18 +191,19 @@ func (l *layerIndex) end(i int) (domain.EventID, int) {
 	return l.Closed, l.Ended
 }
 
-// An activeSpan is the time for which a registration was active, in ordinals. The end
-// is exclusive; an active one ends behind everything.
+// An activeSpan is the range of ordinals during which a registration was
+// active. The end is exclusive; for an active registration it is after all
+// events.
 type activeSpan struct {
 	event      domain.EventID // of the registration
 	began, end int
 }
 
-// Displaced returns the event since which a registration is no longer what its
-// name means in layers, which are in rising precedence, and whether it is not:
-// its own closing or that of its layer, or the registration that has hidden it
-// without a gap until then. It is false for a registration in effect. For one
-// that the layers never had, the event is zero.
+// Displaced returns the event since which a registration is no longer in
+// effect in layers of rising precedence, and whether it is displaced: its own
+// closing or that of its layer, or the registration that has hidden it without
+// interruption. The event is zero for a registration that the layers never
+// had.
 func (s *State) Displaced(layers []domain.LayerID, offered domain.Offered) (domain.EventID, bool) {
 	if e, ok := s.Effective(layers, offered.Name); ok && e.Registration == offered.Registration && e.Layer == offered.Layer {
 		return domain.EventID{}, false
@@ -228,7 +226,7 @@ func (s *State) Displaced(layers []domain.LayerID, offered domain.Offered) (doma
 	}
 }
 
-// earliest returns the first activeSpan that began before an ordinal and reached it.
+// earliest returns the first span that began before an ordinal and reached it.
 func earliest(spans []activeSpan, until int) (first activeSpan, ok bool) {
 	for _, h := range spans {
 		if h.began < until && h.end >= until && (!ok || h.began < first.began) {
@@ -238,8 +236,8 @@ func earliest(spans []activeSpan, until int) (first activeSpan, ok bool) {
 	return first, ok
 }
 
-// hiders returns the spans of all registrations that hide, or hid, the one at
-// i of l under a name while both were active.
+// hiders returns the spans of all registrations that hide, or hid,
+// registration i of l under a name.
 func (s *State) hiders(layers []domain.LayerID, l *layerIndex, i int, name domain.Name) []activeSpan {
 	var spans []activeSpan
 	above := false

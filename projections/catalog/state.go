@@ -10,7 +10,7 @@ import (
 	"github.com/settlement-ledger/ledger/projections"
 )
 
-// A Layer is one layer with all registrations that it ever had. Ordinals count
+// A Layer is a layer with all registrations that it ever had. Ordinals number
 // the events of layers in the order in which they were folded, from 1.
 type Layer struct {
 	ID            domain.LayerID   `json:"layer"`
@@ -27,7 +27,7 @@ type Layer struct {
 	Ended         int              `json:"ended,omitempty"`         // the ordinal of Closed; zero: open
 }
 
-// A Registration is the tools that one event put into effect.
+// A Registration is the tools that one event registered.
 type Registration struct {
 	ID      domain.RegistrationID   `json:"registration"`
 	Scope   domain.ScopeID          `json:"scope"`
@@ -51,7 +51,7 @@ func (r *Registration) tool(name domain.Name) (events.RegisteredTool, bool) {
 	return events.RegisteredTool{}, false
 }
 
-// An Entry is one tool of a registration: what a name means.
+// An Entry is one tool of a registration, as a name resolves to it.
 type Entry struct {
 	domain.Offered
 	Tool      events.RegisteredTool
@@ -61,8 +61,8 @@ type Entry struct {
 }
 
 // State holds every layer and registration of the events folded. Its methods
-// change nothing, and what they return shares nothing that a later event
-// changes; its schemas must not be changed. Its JSON is its whole.
+// do not change it, and later events do not change the values they return; the
+// caller must not change the schemas in them. Its JSON is complete.
 type State struct {
 	folded    int
 	layers    []*layerIndex // in order of opening
@@ -70,7 +70,7 @@ type State struct {
 	processes map[domain.ProcessID][]*layerIndex // in order of opening
 }
 
-// A layerIndex is a Layer with what finds its registrations by name.
+// A layerIndex is a Layer with indexes of its registrations.
 type layerIndex struct {
 	Layer
 	named  map[domain.Name][]int // every registration of a name, oldest first
@@ -91,7 +91,7 @@ func Projection() projections.Projection[*State] {
 	return projections.Projection[*State]{Name: "catalog", Version: 1, Reads: reads, Init: New, Apply: apply}
 }
 
-// New returns the state in which there is no layer.
+// New returns the state without layers.
 func New() *State {
 	return &State{index: map[domain.LayerID]*layerIndex{}, processes: map[domain.ProcessID][]*layerIndex{}}
 }
@@ -124,7 +124,7 @@ func (s *State) open(e events.LayerOpened, v events.Envelope) {
 	})
 }
 
-// add puts a layer at the end, with the registrations that it has.
+// add appends a layer with its registrations.
 func (s *State) add(l Layer) {
 	added := &layerIndex{Layer: l, named: map[domain.Name][]int{}, byID: map[domain.RegistrationID]int{}}
 	s.layers = append(s.layers, added)
@@ -137,7 +137,7 @@ func (s *State) add(l Layer) {
 	}
 }
 
-// find makes the registration at i one that can be found.
+// find indexes registration i.
 func (l *layerIndex) find(i int) {
 	r := &l.Registrations[i]
 	l.byID[r.ID] = i
@@ -188,7 +188,7 @@ func (s *State) closeLayer(e events.LayerClosed, v events.Envelope) {
 	}
 }
 
-// of returns the layer whose stream it is.
+// of returns the layer of a stream.
 func (s *State) of(stream events.Stream) (*layerIndex, bool) {
 	id, ok := stream.Layer()
 	if !ok {
@@ -204,7 +204,7 @@ type stateWire struct {
 	Layers []Layer `json:"layers"`
 }
 
-// MarshalJSON writes layers in order of opening.
+// MarshalJSON encodes the layers in order of opening.
 func (s *State) MarshalJSON() ([]byte, error) {
 	wire := stateWire{s.folded, make([]Layer, len(s.layers))}
 	for i, l := range s.layers {
@@ -213,7 +213,7 @@ func (s *State) MarshalJSON() ([]byte, error) {
 	return projections.Encode(wire)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON is the inverse of MarshalJSON.
 func (s *State) UnmarshalJSON(data []byte) error {
 	var wire stateWire
 	if err := json.Unmarshal(data, &wire); err != nil {

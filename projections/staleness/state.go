@@ -10,8 +10,8 @@ import (
 	"github.com/settlement-ledger/ledger/projections/catalog"
 )
 
-// State holds what each turn offered, beside the catalog that judges it. Its
-// methods change nothing. Its JSON is its whole.
+// State holds the offer of each turn, and the catalog that judges it. Its
+// methods do not change it. Its JSON is complete.
 type State struct {
 	data   stateJSON
 	turns  map[domain.TurnID]int
@@ -26,7 +26,7 @@ type stateJSON struct {
 	Offers    []offer                     `json:"offers"` // each once, whatever the number of turns that made it
 }
 
-// A turn is a materialization: its offer is the one at a place in Offers.
+// A turn is a materialized turn; Offer is an index into Offers.
 type turn struct {
 	Session domain.SessionID `json:"session"`
 	Turn    domain.TurnID    `json:"turn"`
@@ -34,13 +34,13 @@ type turn struct {
 	Offer   int              `json:"offer"`
 }
 
-// An offer is what a turn offered, and the layers that it was taken from.
+// An offer is the tools that a turn offered and the layers they came from.
 type offer struct {
 	Tools  []domain.Offered `json:"tools"`
 	Layers []domain.LayerID `json:"layers"` // in rising precedence
 }
 
-// key tells offers apart: the layers, an ID that is zero, the tools.
+// key identifies an offer: the layers, a zero ID, the tools.
 func (o offer) key() string {
 	var key []byte
 	for _, layer := range append(slices.Clip(o.Layers), domain.LayerID{}) {
@@ -50,28 +50,28 @@ func (o offer) key() string {
 	return string(key) + projections.OfferKey(o.Tools)
 }
 
-// A Turn is what one turn offered, and whether it still holds. Where several
-// events record parts of one turn, it holds them together.
+// A Turn is the offer of one turn, with a verdict on each tool. It merges
+// several events that record parts of the turn.
 type Turn struct {
 	Session domain.SessionID
 	Turn    domain.TurnID
 	Event   domain.EventID // that materialized it: the first
-	// Layers are those that the turn was taken from, in rising precedence: the
-	// layers of what it offered; and those that were open then, of the same
-	// processes, and lie at the application, at a location of the session or
-	// of what was offered, or at the session. A layer that opened later is not
-	// among them: it can make no call of this turn stale.
+	// Layers are the layers of the turn, in rising precedence: the ones that
+	// the offered tools belong to, and the ones of the same processes that
+	// were open then for the application, for a location of the session or of
+	// an offered tool, or for the session. A layer that opened later is not
+	// included: it cannot make a call of this turn stale.
 	Layers []domain.LayerID
 	Offers []Offer // in the order in which the model saw them
 }
 
-// An Offer is a registration that a turn offered, with the verdict on it.
+// An Offer is a registration that a turn offered, with its verdict.
 type Offer struct {
 	domain.Offered
 	Verdict
 }
 
-// Projection returns the fold of the whole log into what turns offered.
+// Projection returns the fold of the whole log into the offers of turns.
 func Projection() projections.Projection[*State] {
 	reads := events.Filter{Kinds: append(catalog.Kinds(), events.SessionOpened{}.Kind(), events.TurnMaterialized{}.Kind())}
 	return projections.Projection[*State]{Name: "staleness", Version: 1, Reads: reads, Init: newState, Apply: apply}
@@ -93,7 +93,7 @@ func (s *State) index() {
 	}
 }
 
-// layers is the fold of the layers, which this one holds.
+// layers is the projection of the catalog in a State.
 var layers = catalog.Projection()
 
 func apply(s *State, v events.Envelope) *State {
@@ -127,7 +127,7 @@ func (s *State) materialized(e events.TurnMaterialized, v events.Envelope) {
 	s.data.Turns = append(s.data.Turns, turn{session, e.Turn, v.ID, made})
 }
 
-// intern returns the place of an offer in Offers.
+// intern returns the index of an offer in Offers, and adds it if needed.
 func (s *State) intern(o offer) int {
 	key := o.key()
 	i, ok := s.offers[key]
@@ -162,7 +162,8 @@ func (s *State) layers(session domain.SessionID, tools []domain.Offered) []domai
 	return byPlacement(layers)
 }
 
-// A turnScope is what the layers of one turn have in common.
+// A turnScope collects the session, locations and processes that the layers of
+// one turn share.
 type turnScope struct {
 	session   domain.SessionID
 	locations map[string]bool
@@ -171,8 +172,7 @@ type turnScope struct {
 	own       map[domain.LayerID]bool
 }
 
-// add adds a layer that the turn offers tools of. It reports whether that is
-// the first of them.
+// add adds the layer of an offered tool, and reports whether it is new.
 func (t *turnScope) add(l catalog.Layer) bool {
 	if t.own[l.ID] {
 		return false
@@ -201,8 +201,8 @@ func (t *turnScope) holds(l catalog.Layer) bool {
 	return false
 }
 
-// byPlacement returns the IDs of layers by placement, and those of one placement in
-// order of opening.
+// byPlacement returns the IDs of layers, sorted by placement and then by
+// opening.
 func byPlacement(layers []catalog.Layer) []domain.LayerID {
 	slices.SortStableFunc(layers, func(a, b catalog.Layer) int {
 		if a.Placement != b.Placement {
@@ -217,8 +217,8 @@ func byPlacement(layers []catalog.Layer) []domain.LayerID {
 	return ids
 }
 
-// Turn returns one turn, judged by all events folded, and whether it is on
-// record.
+// Turn returns a turn, judged as of the last event folded, and whether it
+// exists.
 func (s *State) Turn(id domain.TurnID) (Turn, bool) {
 	i, ok := s.turns[id]
 	if !ok {
@@ -227,8 +227,8 @@ func (s *State) Turn(id domain.TurnID) (Turn, bool) {
 	return s.judged(s.data.Turns[i]), true
 }
 
-// Turns returns the turns of a session in log order, each judged by all events
-// folded.
+// Turns returns the turns of a session in log order, judged as of the last
+// event folded.
 func (s *State) Turns(session domain.SessionID) []Turn {
 	var turns []Turn
 	for _, t := range s.data.Turns {
@@ -248,10 +248,10 @@ func (s *State) judged(t turn) Turn {
 	return judged
 }
 
-// MarshalJSON writes what UnmarshalJSON reads.
+// MarshalJSON encodes s for a checkpoint.
 func (s *State) MarshalJSON() ([]byte, error) { return projections.Encode(s.data) }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON is the inverse of MarshalJSON.
 func (s *State) UnmarshalJSON(data []byte) error {
 	*s = *newState()
 	if err := json.Unmarshal(data, &s.data); err != nil {
