@@ -27,14 +27,14 @@ func allOrNone(ctx context.Context, h Harness) error {
 		if err := b.Append(ctx, "all-1", 5, bad...); err == nil {
 			return errors.New("Append(three records and one that is not valid) = nil, want an error")
 		}
-		if err := b.holds(ctx, "all-1", held); err != nil {
+		if err := b.checkStream(ctx, "all-1", held); err != nil {
 			return fmt.Errorf("after an append that failed: %w", err)
 		}
 		more, err := b.add(ctx, "all-1", 5, 4)
 		if err != nil {
 			return err
 		}
-		return b.holds(ctx, "all-1", slices.Concat(held, more))
+		return b.checkStream(ctx, "all-1", slices.Concat(held, more))
 	}())
 }
 
@@ -45,10 +45,10 @@ func staleAppendConflicts(ctx context.Context, h Harness) error {
 	}
 	return b.end(func() error {
 		const stream = "stale-1"
-		if err := b.conflicts(ctx, "stale-empty", 1); err != nil {
+		if err := b.checkConflict(ctx, "stale-empty", 1); err != nil {
 			return err
 		}
-		if err := b.holds(ctx, "stale-empty", nil); err != nil {
+		if err := b.checkStream(ctx, "stale-empty", nil); err != nil {
 			return err
 		}
 		held, err := b.add(ctx, stream, 0, 4)
@@ -56,10 +56,10 @@ func staleAppendConflicts(ctx context.Context, h Harness) error {
 			return err
 		}
 		for _, after := range []events.Revision{0, 1, 3, 5, 6, 1 << 40} {
-			if err := b.conflicts(ctx, stream, after); err != nil {
+			if err := b.checkConflict(ctx, stream, after); err != nil {
 				return err
 			}
-			if err := b.holds(ctx, stream, held); err != nil {
+			if err := b.checkStream(ctx, stream, held); err != nil {
 				return fmt.Errorf("after a conflict at %d: %w", after, err)
 			}
 		}
@@ -67,13 +67,13 @@ func staleAppendConflicts(ctx context.Context, h Harness) error {
 	}())
 }
 
-// conflicts returns an error unless appending a fresh record to s after a
+// checkConflict returns an error unless appending a fresh record to s after a
 // revision is a Conflict that names both.
-func (b *bench) conflicts(ctx context.Context, s events.Stream, after events.Revision) error {
-	return b.refused(ctx, s, after, b.records(1))
+func (b *fixture) checkConflict(ctx context.Context, s events.Stream, after events.Revision) error {
+	return b.checkRefused(ctx, s, after, b.records(1))
 }
 
-func (b *bench) refused(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error {
+func (b *fixture) checkRefused(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error {
 	err := b.Append(ctx, s, after, records...)
 	conflict, ok := errors.AsType[*events.Conflict](err)
 	if !ok || *conflict != (events.Conflict{Stream: s, After: after}) {
@@ -92,7 +92,7 @@ func repeatIsNoOp(ctx context.Context, h Harness) error {
 		if err != nil {
 			return err
 		}
-		if err := b.repeats(ctx, held); err != nil {
+		if err := b.checkRepeats(ctx, held); err != nil {
 			return fmt.Errorf("at the end: %w", err)
 		}
 		for range 2 {
@@ -102,24 +102,24 @@ func repeatIsNoOp(ctx context.Context, h Harness) error {
 			}
 			held = append(held, more...)
 		}
-		if err := b.repeats(ctx, held); err != nil {
+		if err := b.checkRepeats(ctx, held); err != nil {
 			return err
 		}
-		if err := b.nearRepeats(ctx, held); err != nil {
+		if err := b.checkNearRepeats(ctx, held); err != nil {
 			return err
 		}
 		if err := b.reopen(ctx); err != nil {
 			return err
 		}
-		if err := b.repeats(ctx, held); err != nil {
+		if err := b.checkRepeats(ctx, held); err != nil {
 			return fmt.Errorf("after opening again: %w", err)
 		}
-		return b.nearRepeats(ctx, held)
+		return b.checkNearRepeats(ctx, held)
 	}())
 }
 
-// repeats appends every run of the held records again.
-func (b *bench) repeats(ctx context.Context, held []events.Record) error {
+// checkRepeats appends every run of the held records again.
+func (b *fixture) checkRepeats(ctx context.Context, held []events.Record) error {
 	for from := range held {
 		for to := from + 1; to <= len(held); to++ {
 			if err := b.Append(ctx, "repeat-1", events.Revision(from), held[from:to]...); err != nil {
@@ -127,34 +127,34 @@ func (b *bench) repeats(ctx context.Context, held []events.Record) error {
 			}
 		}
 	}
-	return b.holds(ctx, "repeat-1", held)
+	return b.checkStream(ctx, "repeat-1", held)
 }
 
-// nearRepeats appends records that are nearly those held.
-func (b *bench) nearRepeats(ctx context.Context, held []events.Record) error {
+// checkNearRepeats appends records that are nearly those held.
+func (b *fixture) checkNearRepeats(ctx context.Context, held []events.Record) error {
 	last := events.Revision(len(held) - 1)
-	for name, change := range changes(b.mint) {
-		other := copied(held[last])
+	for name, change := range fieldChanges(b.mint) {
+		other := cloneRecord(held[last])
 		change(&other)
-		if err := b.refused(ctx, "repeat-1", last, []events.Record{other}); err != nil {
+		if err := b.checkRefused(ctx, "repeat-1", last, []events.Record{other}); err != nil {
 			return fmt.Errorf("with another %s: %w", name, err)
 		}
-		if err := b.refused(ctx, "repeat-1", last-1, []events.Record{held[last-1], other}); err != nil {
+		if err := b.checkRefused(ctx, "repeat-1", last-1, []events.Record{held[last-1], other}); err != nil {
 			return fmt.Errorf("with another %s in the second record: %w", name, err)
 		}
 	}
 	beyond := append(slices.Clone(held[last:]), b.records(1)...)
-	if err := b.refused(ctx, "repeat-1", last, beyond); err != nil {
+	if err := b.checkRefused(ctx, "repeat-1", last, beyond); err != nil {
 		return fmt.Errorf("the last record and one more: %w", err)
 	}
-	if err := b.refused(ctx, "repeat-1", 0, held[1:2]); err != nil {
+	if err := b.checkRefused(ctx, "repeat-1", 0, held[1:2]); err != nil {
 		return fmt.Errorf("a record that is held elsewhere in the stream: %w", err)
 	}
-	return b.holds(ctx, "repeat-1", held)
+	return b.checkStream(ctx, "repeat-1", held)
 }
 
-// changes has a change to each field of a record that leaves it valid.
-func changes(mint *domain.Mint) map[string]func(*events.Record) {
+// fieldChanges has a change to each field of a record that leaves it valid.
+func fieldChanges(mint *domain.Mint) map[string]func(*events.Record) {
 	return map[string]func(*events.Record){
 		"id":       func(r *events.Record) { r.ID = mint.Event() },
 		"kind":     func(r *events.Record) { r.Kind += "x" },
@@ -176,19 +176,19 @@ func invalidChangesNothing(ctx context.Context, h Harness) error {
 		if err != nil {
 			return err
 		}
-		if err := b.invalid(ctx, "no stream", "", 0, b.records(1)...); err != nil {
+		if err := b.checkInvalid(ctx, "no stream", "", 0, b.records(1)...); err != nil {
 			return err
 		}
-		if err := b.invalid(ctx, "no records", stream, 2); err != nil {
+		if err := b.checkInvalid(ctx, "no records", stream, 2); err != nil {
 			return err
 		}
-		for name, spoil := range spoilers() {
+		for name, spoil := range invalidations() {
 			r := b.records(1)[0]
 			spoil(&r)
-			if err := b.invalid(ctx, name, stream, 2, r); err != nil {
+			if err := b.checkInvalid(ctx, name, stream, 2, r); err != nil {
 				return err
 			}
-			if err := b.holds(ctx, stream, held); err != nil {
+			if err := b.checkStream(ctx, stream, held); err != nil {
 				return fmt.Errorf("after a record with %s: %w", name, err)
 			}
 		}
@@ -196,15 +196,15 @@ func invalidChangesNothing(ctx context.Context, h Harness) error {
 	}())
 }
 
-func (b *bench) invalid(ctx context.Context, name string, s events.Stream, after events.Revision, records ...events.Record) error {
+func (b *fixture) checkInvalid(ctx context.Context, name string, s events.Stream, after events.Revision, records ...events.Record) error {
 	if err := b.Append(ctx, s, after, records...); !errors.Is(err, events.ErrBadRecord) {
 		return fmt.Errorf("Append with %s = %v, want ErrBadRecord", name, err)
 	}
 	return nil
 }
 
-// spoilers has a change for each way in which a record is not valid.
-func spoilers() map[string]func(*events.Record) {
+// invalidations has a change for each way in which a record is not valid.
+func invalidations() map[string]func(*events.Record) {
 	return map[string]func(*events.Record){
 		"a zero ID":         func(r *events.Record) { r.ID = domain.EventID{} },
 		"an empty kind":     func(r *events.Record) { r.Kind = "" },
@@ -228,7 +228,7 @@ func oneOfManyWins(ctx context.Context, h Harness) error {
 				return err
 			}
 			held = append(held, winner...)
-			if err := b.holds(ctx, raceStream, held); err != nil {
+			if err := b.checkStream(ctx, raceStream, held); err != nil {
 				return err
 			}
 		}
@@ -241,7 +241,7 @@ const raceStream = "race-1"
 
 // race appends many times at once to a stream that is held, and returns what
 // the winner appended.
-func (b *bench) race(ctx context.Context, held []events.Record) ([]events.Record, error) {
+func (b *fixture) race(ctx context.Context, held []events.Record) ([]events.Record, error) {
 	const many = 8
 	var appends [many][]events.Record
 	var ends [many]error
@@ -295,7 +295,7 @@ func survivesPowerCut(ctx context.Context, h Harness) error {
 			return err
 		}
 		for stream, held := range map[events.Stream][]events.Record{"power-1": one, "power-2": two} {
-			if err := b.holds(ctx, stream, held); err != nil {
+			if err := b.checkStream(ctx, stream, held); err != nil {
 				return b.end(fmt.Errorf("after power cut %d: %w", round+1, err))
 			}
 		}
@@ -304,7 +304,7 @@ func survivesPowerCut(ctx context.Context, h Harness) error {
 }
 
 // extend adds n fresh records to a stream that is held and returns all.
-func (b *bench) extend(ctx context.Context, s events.Stream, held []events.Record, n int) ([]events.Record, error) {
+func (b *fixture) extend(ctx context.Context, s events.Stream, held []events.Record, n int) ([]events.Record, error) {
 	more, err := b.add(ctx, s, events.Revision(len(held)), n)
 	return append(held, more...), err
 }

@@ -62,8 +62,8 @@ func TestSameHistoryOnTwoSlices(t *testing.T) {
 func TestHistoriesTellSaboteursFromTheSlice(t *testing.T) {
 	t.Parallel()
 	for law, saboteur := range map[string]func() Harness{
-		"all or none": keepsWhatIsValid, "stale append conflicts": appendsAcrossGaps,
-		"repeated append is a no-op": knowsOnlyTheLastAppend, "beyond the end is empty": startsOverBeyondTheEnd,
+		"all or none": appendsValidPrefix, "stale append conflicts": appendsAcrossGaps,
+		"repeated append is a no-op": forgetsOlderAppends, "beyond the end is empty": readsFromStartBeyondEnd,
 	} {
 		differs := func(steps []Step) bool {
 			return Compare(t.Context(), steps, SliceHarness(), saboteur()) != nil
@@ -76,7 +76,7 @@ func TestHistoriesTellSaboteursFromTheSlice(t *testing.T) {
 			continue
 		}
 		if steps := shrink(RandomHistory(seed, 60), differs); len(steps) > 6 || !differs(steps) {
-			t.Errorf("the history that tells the saboteur of %q shrinks to %d steps, want few:\n%s", law, len(steps), tell(steps))
+			t.Errorf("the history that tells the saboteur of %q shrinks to %d steps, want few:\n%s", law, len(steps), formatSteps(steps))
 		}
 	}
 }
@@ -93,9 +93,9 @@ func TestHistoriesAreTheSameForASeedAndHoldEverything(t *testing.T) {
 		if again[i].String() != step.String() {
 			t.Fatalf("step %d of seed 3 is %s and then %s", i, step, again[i])
 		}
-		answer := b.observe(t.Context(), step)
+		expectedEntries := b.observe(t.Context(), step)
 		if step.Do == "append" {
-			seen[answer]++
+			seen[expectedEntries]++
 		}
 		seen[step.Do]++
 	}

@@ -15,31 +15,31 @@ func followerMissesNothing(ctx context.Context, h Harness) error {
 		return err
 	}
 	return b.end(func() error {
-		if err := b.catchesUp(ctx); err != nil {
+		if err := b.checkCatchUp(ctx); err != nil {
 			return err
 		}
-		if err := b.resumes(ctx); err != nil {
+		if err := b.checkResume(ctx); err != nil {
 			return err
 		}
-		return b.keepsUp(ctx)
+		return b.checkLiveAppends(ctx)
 	}())
 }
 
-// catchesUp follows an empty store. Each time the follower has caught up, more
+// checkCatchUp follows an empty store. Each time the follower has caught up, more
 // is appended before it can wait: the records are at the seam by force.
-func (b *bench) catchesUp(ctx context.Context) error {
+func (b *fixture) checkCatchUp(ctx context.Context) error {
 	const stream, rounds = "follow-1", 5
 	var held []events.Record
 	var failed error
-	told, seen, last := 0, 0, events.Position{}
+	caughtUp, seen, last := 0, 0, events.Position{}
 	following := events.Following{CaughtUp: func(p events.Position) {
 		if p != last || seen != len(held) {
 			failed = fmt.Errorf("CaughtUp(%s) after %d of %d entries, the last at %s", p, seen, len(held), last)
 		}
-		if told++; told <= rounds && failed == nil {
+		if caughtUp++; caughtUp <= rounds && failed == nil {
 			for range 2 { // two appends, so that a missing one is seen by the next
 				if failed == nil {
-					held, failed = b.extend(ctx, stream, held, told)
+					held, failed = b.extend(ctx, stream, held, caughtUp)
 				}
 			}
 		}
@@ -50,21 +50,21 @@ func (b *bench) catchesUp(ctx context.Context) error {
 		if err = errors.Join(err, failed); err != nil {
 			return err
 		}
-		if err := equal([]events.Entry{e}, stream, events.Revision(seen), held[seen:seen+1]); err != nil {
-			return fmt.Errorf("follower after it caught up %d times: %w", told, err)
+		if err := checkEntries([]events.Entry{e}, stream, events.Revision(seen), held[seen:seen+1]); err != nil {
+			return fmt.Errorf("follower after it caught up %d times: %w", caughtUp, err)
 		}
 		if seen, last = seen+1, e.Position; seen == rounds*(rounds+1) {
 			break
 		}
 	}
-	if told != rounds {
-		return fmt.Errorf("CaughtUp was called %d times, want %d", told, rounds)
+	if caughtUp != rounds {
+		return fmt.Errorf("CaughtUp was called %d times, want %d", caughtUp, rounds)
 	}
 	return failed
 }
 
-// resumes follows from each position there is, to the end.
-func (b *bench) resumes(ctx context.Context) error {
+// checkResume follows from each position there is, to the end.
+func (b *fixture) checkResume(ctx context.Context) error {
 	all, err := collect(b.ReadAll(ctx, events.Position{}))
 	if err != nil {
 		return err
@@ -84,17 +84,17 @@ func (b *bench) resumes(ctx context.Context) error {
 				from.Position, len(rest), caught, len(all)-i-1, all[len(all)-1].Position)
 		}
 		for k, e := range rest {
-			if !samePlace(e, all[i+1+k]) {
-				return fmt.Errorf("Follow(%s) yields %s, want %s", from.Position, show(e), show(all[i+1+k]))
+			if !sameLocation(e, all[i+1+k]) {
+				return fmt.Errorf("Follow(%s) yields %s, want %s", from.Position, formatEntry(e), formatEntry(all[i+1+k]))
 			}
 		}
 	}
 	return nil
 }
 
-// keepsUp follows while several append, each to a stream of its own, and holds
+// checkLiveAppends follows while several append, each to a stream of its own, and holds
 // what the follower saw against the log.
-func (b *bench) keepsUp(ctx context.Context) error {
+func (b *fixture) checkLiveAppends(ctx context.Context) error {
 	const writers, appends = 4, 15
 	before, err := collect(b.ReadAll(ctx, events.Position{}))
 	if err != nil {
@@ -122,7 +122,7 @@ func (b *bench) keepsUp(ctx context.Context) error {
 		})
 	}
 	total := writers / 2 * appends * (1 + 2)
-	followed, err := collect(until(b.Follow(ctx, start), total))
+	followed, err := collect(limit(b.Follow(ctx, start), total))
 	if err != nil {
 		return err
 	}
@@ -131,8 +131,8 @@ func (b *bench) keepsUp(ctx context.Context) error {
 		return fmt.Errorf("ReadAll yields %d entries and the error %v, want %d", len(all), err, total)
 	}
 	for i, e := range followed {
-		if !samePlace(e, all[i]) {
-			return fmt.Errorf("entry %d followed is %s, want %s", i+1, show(e), show(all[i]))
+		if !sameLocation(e, all[i]) {
+			return fmt.Errorf("entry %d followed is %s, want %s", i+1, formatEntry(e), formatEntry(all[i]))
 		}
 	}
 	return nil

@@ -41,7 +41,7 @@ func RandomHistory(seed uint64, n int) []Step {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	key := [32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16), byte(seed >> 24)}
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	w := writer{rng: rng, mint: domain.NewMint(func() time.Time { return at }, rand.NewChaCha8(key)), held: map[events.Stream][]events.Record{}}
+	w := stepGenerator{rng: rng, mint: domain.NewMint(func() time.Time { return at }, rand.NewChaCha8(key)), held: map[events.Stream][]events.Record{}}
 	steps := make([]Step, n)
 	for i := range steps {
 		steps[i] = w.step()
@@ -49,14 +49,14 @@ func RandomHistory(seed uint64, n int) []Step {
 	return steps
 }
 
-// A writer makes up steps, and keeps what its appends would leave.
-type writer struct {
+// A stepGenerator makes up steps, and keeps what its appends would leave.
+type stepGenerator struct {
 	rng  *rand.Rand
 	mint *domain.Mint
 	held map[events.Stream][]events.Record
 }
 
-func (w *writer) step() Step {
+func (w *stepGenerator) step() Step {
 	stream := events.Stream(fmt.Sprintf("s-%d", w.rng.IntN(4)))
 	length := len(w.held[stream])
 	switch k := w.rng.IntN(20); {
@@ -79,7 +79,7 @@ func (w *writer) step() Step {
 }
 
 // fresh appends fresh records at the end.
-func (w *writer) fresh(s events.Stream) Step {
+func (w *stepGenerator) fresh(s events.Stream) Step {
 	records, length := w.records(1+w.rng.IntN(4)), len(w.held[s])
 	w.held[s] = append(w.held[s], records...)
 	return Step{Do: "append", Stream: s, After: events.Revision(length), Records: records}
@@ -87,7 +87,7 @@ func (w *writer) fresh(s events.Stream) Step {
 
 // repeat appends records that are held at their place or, now and then, at
 // another, or with another after them.
-func (w *writer) repeat(s events.Stream) Step {
+func (w *stepGenerator) repeat(s events.Stream) Step {
 	held := w.held[s]
 	from := w.rng.IntN(len(held))
 	records := slices.Clone(held[from : from+1+w.rng.IntN(len(held)-from)])
@@ -97,7 +97,7 @@ func (w *writer) repeat(s events.Stream) Step {
 	return Step{Do: "append", Stream: s, After: events.Revision(from + w.rng.IntN(5)/4), Records: records}
 }
 
-func (w *writer) records(n int) []events.Record {
+func (w *stepGenerator) records(n int) []events.Record {
 	records := make([]events.Record, n)
 	for i := range records {
 		records[i] = events.Record{
@@ -134,30 +134,30 @@ func Compare(ctx context.Context, steps []Step, left, right Harness) error {
 }
 
 // observe runs a step and tells all that a caller can see of it.
-func (b *bench) observe(ctx context.Context, step Step) string {
+func (b *fixture) observe(ctx context.Context, step Step) string {
 	switch step.Do {
 	case "append":
-		return outcome(b.Append(ctx, step.Stream, step.After, step.Records...))
+		return errorClass(b.Append(ctx, step.Stream, step.After, step.Records...))
 	case "read":
-		return listing(collect(b.Read(ctx, step.Stream, step.After)))
+		return formatEntries(collect(b.Read(ctx, step.Stream, step.After)))
 	case "all":
-		return listing(collect(b.ReadAll(ctx, b.place(ctx, step.After))))
+		return formatEntries(collect(b.ReadAll(ctx, b.place(ctx, step.After))))
 	case "follow":
 		dying, cancel := context.WithCancelCause(ctx)
-		until := events.Following{CaughtUp: func(events.Position) { cancel(errStop) }}
-		return listing(collect(b.Follow(dying, b.place(ctx, step.After), until)))
+		limit := events.Following{CaughtUp: func(events.Position) { cancel(errStop) }}
+		return formatEntries(collect(b.Follow(dying, b.place(ctx, step.After), limit)))
 	case "reopen":
-		return outcome(b.reopen(ctx))
+		return errorClass(b.reopen(ctx))
 	}
 	return "unknown step " + step.Do
 }
 
 // place returns the position behind the first n entries.
-func (b *bench) place(ctx context.Context, n events.Revision) (p events.Position) {
+func (b *fixture) place(ctx context.Context, n events.Revision) (p events.Position) {
 	if n == 0 {
 		return p
 	}
-	for e, err := range until(b.ReadAll(ctx, p), int(n)) {
+	for e, err := range limit(b.ReadAll(ctx, p), int(n)) {
 		if err == nil {
 			p = e.Position
 		}
@@ -165,8 +165,8 @@ func (b *bench) place(ctx context.Context, n events.Revision) (p events.Position
 	return p
 }
 
-// outcome names the kind of an error.
-func outcome(err error) string {
+// errorClass names the kind of an error.
+func errorClass(err error) string {
 	for _, known := range []error{events.ErrConflict, events.ErrBadRecord, events.ErrClosed, errStop} {
 		if errors.Is(err, known) {
 			return known.Error()
@@ -175,7 +175,7 @@ func outcome(err error) string {
 	return fmt.Sprint(err)
 }
 
-func listing(entries []events.Entry, err error) string {
+func formatEntries(entries []events.Entry, err error) string {
 	var b strings.Builder
 	last := events.Position{}
 	for _, e := range entries {
@@ -183,9 +183,9 @@ func listing(entries []events.Entry, err error) string {
 			fmt.Fprintf(&b, "position %s after %s, ", e.Position, last)
 		}
 		last = e.Position
-		b.WriteString(show(e) + "\n")
+		b.WriteString(formatEntry(e) + "\n")
 	}
-	return b.String() + outcome(err)
+	return b.String() + errorClass(err)
 }
 
 // TestSame runs the histories of the seeds 1 to seeds on two implementations,
@@ -199,7 +199,7 @@ func TestSame(t *testing.T, seeds uint64, left, right func() Harness) {
 			continue
 		}
 		steps = shrink(steps, differs)
-		t.Fatalf("seed %d, shrunk to %d steps:\n%s\n%v", seed, len(steps), tell(steps), Compare(t.Context(), steps, left(), right()))
+		t.Fatalf("seed %d, shrunk to %d steps:\n%s\n%v", seed, len(steps), formatSteps(steps), Compare(t.Context(), steps, left(), right()))
 	}
 }
 
@@ -219,7 +219,7 @@ func shrink(steps []Step, fails func([]Step) bool) []Step {
 	return steps
 }
 
-func tell(steps []Step) string {
+func formatSteps(steps []Step) string {
 	var b strings.Builder
 	for _, s := range steps {
 		b.WriteString("  " + s.String() + "\n")

@@ -21,7 +21,7 @@ const hangTimeout = 2 * time.Minute
 // A Harness is how a check gets at one implementation over storage of its own.
 type Harness struct {
 	// Open opens the store: empty the first time, and with what the storage
-	// holds after that. At most one store is open at a time.
+	// checkStream after that. At most one store is open at a time.
 	Open func(context.Context) (events.Store, error)
 	// Close closes a store that Open returned. It returns an error if
 	// something that the store lent is still held.
@@ -54,27 +54,27 @@ func law(name, sentence string, check func(context.Context, Harness) error, sabo
 func Laws() []Law {
 	return []Law{
 		law("reads back in order", "What was appended is read back in the order of appending, field for field, also after the store was opened again.", readsBackInOrder, swapsEntries),
-		law("all or none", "An append adds all of its records or none of them.", allOrNone, keepsWhatIsValid),
+		law("all or none", "An append adds all of its records or none of them.", allOrNone, appendsValidPrefix),
 		law("stale append conflicts", "An append that names another length than the stream has is a Conflict and changes nothing.", staleAppendConflicts, appendsAcrossGaps),
-		law("repeated append is a no-op", "Appending the same records at the same place again succeeds and changes nothing, whatever followed them; any other records there conflict.", repeatIsNoOp, knowsOnlyTheLastAppend),
-		law("positions increase", "Positions increase from record to record, across streams and across openings, and reading goes on from any of them.", positionsIncrease, countsFromOneAgain),
-		law("a follower misses nothing", "A follower yields every record once, in order, from any position, past the point where it caught up.", followerMissesNothing, dropsAtTheSeam),
+		law("repeated append is a no-op", "Appending the same records at the same place again succeeds and changes nothing, whatever followed them; any other records there conflict.", repeatIsNoOp, forgetsOlderAppends),
+		law("positions increase", "Positions increase from record to record, across streams and across openings, and reading goes on from any of them.", positionsIncrease, restartsPositions),
+		law("a follower misses nothing", "A follower yields every record once, in order, from any position, past the point where it caught up.", followerMissesNothing, dropsEntryAfterCatchUp),
 		law("acknowledged survives a power cut", "What an append acknowledged is there after the power was cut.", survivesPowerCut, acknowledgesEarly),
-		law("data is not shared", "Changing bytes that were given to the store, or received from it, changes nothing that it holds.", dataIsNotShared, keepsWhatItIsGiven),
-		law("cancellation yields its cause", "A loop or an append whose context ends yields the cause of that, once, last.", cancellationYieldsCause, forgetsTheCause),
-		law("a closed store says so", "Every operation on a closed store, and every follower waiting in it, ends with ErrClosed.", closedStoreSaysSo, isEmptyWhenClosed),
-		law("leaving a loop frees everything", "A loop that was left holds nothing: the store goes on, and closes cleanly.", leavingFreesEverything, holdsLeftLoops),
-		law("invalid records change nothing", "An append without a stream or records, or with a record that is not valid, is ErrBadRecord and changes nothing.", invalidChangesNothing, takesAnyTime),
-		law("one of many wins", "Of many appends at the same length of a stream, exactly one succeeds.", oneOfManyWins, letsTwoWin),
-		law("beyond the end is empty", "Reading from the end or beyond it, or a stream that was never appended to, yields nothing.", beyondTheEndIsEmpty, startsOverBeyondTheEnd),
-		law("readers see whole appends", "A reader sees all records of an append or none of them.", readersSeeWholeAppends, publishesHalves),
-		law("a query filters", "A query yields exactly the entries that it asks for, in its direction: what reading everything and passing over the rest yields.", queryFilters, letsThroughWhatIsAtTheEnd),
-		law("pages are the whole", "Pages of a query, each after the last entry of the one before, lose nothing and repeat nothing, while more is appended.", pagesAreTheWhole, asksOnce),
-		law("parts are the whole", "The parts of a query that was split, answered one after the other, yield what the query yields, and the last of them what came later.", partsAreTheWhole, losesAtTheSeam),
-		law("lent entries and headers are the same", "What is lent, and the headers alone, are those of the entries that the same query yields.", lentIsTheSame, countsTheDataAlone),
-		law("a filtered follower misses nothing", "A follower with a filter yields every record that passes it once, in order, and has caught up when the rest was passed over.", filteredFollowerMissesNothing, countsWhatItYields),
-		law("every size comes back", "A record comes back whole, whatever its size, first in a loop or behind others, however it is read.", everySizeComesBack, cutsWhatComesFirst),
-		law("a bad query yields nothing", "A query or a follower whose filter is not valid ends with ErrBadQuery and yields nothing, and so does a query split into no parts.", badQueriesYieldNothing, findsNothingBad),
+		law("data is not shared", "Changing bytes that were given to the store, or received from it, changes nothing that it holds.", dataIsNotShared, sharesGivenBytes),
+		law("cancellation yields its cause", "A loop or an append whose context ends yields the cause of that, once, last.", cancellationYieldsCause, dropsCancellationCause),
+		law("a closed store says so", "Every operation on a closed store, and every follower waiting in it, ends with ErrClosed.", closedStoreSaysSo, yieldsNothingWhenClosed),
+		law("leaving a loop frees everything", "A loop that was left holds nothing: the store goes on, and closes cleanly.", leavingFreesEverything, leaksAbandonedLoops),
+		law("invalid records change nothing", "An append without a stream or records, or with a record that is not valid, is ErrBadRecord and changes nothing.", invalidChangesNothing, normalizesTimes),
+		law("one of many wins", "Of many appends at the same length of a stream, exactly one succeeds.", oneOfManyWins, letsTwoAppendsWin),
+		law("beyond the end is empty", "Reading from the end or beyond it, or a stream that was never appended to, yields nothing.", beyondTheEndIsEmpty, readsFromStartBeyondEnd),
+		law("readers see whole appends", "A reader sees all records of an append or none of them.", readersSeeWholeAppends, publishesHalfAppends),
+		law("a query filters", "A query yields exactly the entries that it asks for, in its direction: what reading everything and passing over the rest yields.", queryFilters, includesUntil),
+		law("pages are the whole", "Pages of a query, each after the last entry of the one before, lose nothing and repeat nothing, while more is appended.", pagesAreTheWhole, cachesEndOfLog),
+		law("parts are the whole", "The parts of a query that was split, answered one after the other, yield what the query yields, and the last of them what came later.", partsAreTheWhole, losesEntryBetweenParts),
+		law("lent entries and headers are the same", "What is lent, and the headers alone, are those of the entries that the same query yields.", lentIsTheSame, omitsMetadataFromSize),
+		law("a filtered follower misses nothing", "A follower with a filter yields every record that passes it once, in order, and has caught up when the rest was passed over.", filteredFollowerMissesNothing, reportsLastMatchAsCaughtUp),
+		law("every size comes back", "A record comes back whole, whatever its size, first in a loop or behind others, however it is read.", everySizeComesBack, truncatesFirstEntry),
+		law("a bad query yields nothing", "A query or a follower whose filter is not valid ends with ErrBadQuery and yields nothing, and so does a query split into no parts.", badQueriesYieldNothing, acceptsBadQueries),
 	}
 }
 

@@ -24,7 +24,7 @@ func queryFilters(ctx context.Context, h Harness) error {
 	}
 	return b.end(func() error {
 		rng := rand.New(rand.NewPCG(11, 7))
-		all, err := b.varied(ctx, rng, 150)
+		all, err := b.appendVaried(ctx, rng, 150)
 		if err != nil {
 			return err
 		}
@@ -33,22 +33,22 @@ func queryFilters(ctx context.Context, h Harness) error {
 			if i == 0 {
 				q = events.Query{}
 			}
-			want := answer(all, q)
+			want := expectedEntries(all, q)
 			got, err := collect(events.Scan(ctx, b.Store, q))
 			if err != nil {
-				return fmt.Errorf("Scan(%s): %w", tellQuery(q), err)
+				return fmt.Errorf("Scan(%s): %w", formatQuery(q), err)
 			}
 			if !slices.EqualFunc(got, want, sameEntry) {
-				return fmt.Errorf("Scan(%s) yields %s, want %s", tellQuery(q), places(got), places(want))
+				return fmt.Errorf("Scan(%s) yields %s, want %s", formatQuery(q), formatPositions(got), formatPositions(want))
 			}
 		}
 		return nil
 	}())
 }
 
-// varied appends records of several kinds and times to several streams, and
+// appendVaried appends records of several kinds and times to several streams, and
 // returns all there is.
-func (b *bench) varied(ctx context.Context, rng *rand.Rand, n int) ([]events.Entry, error) {
+func (b *fixture) appendVaried(ctx context.Context, rng *rand.Rand, n int) ([]events.Entry, error) {
 	lengths := map[events.Stream]events.Revision{}
 	for made := 0; made < n; {
 		s := queryStreams[rng.IntN(len(queryStreams))]
@@ -104,8 +104,8 @@ func randomQuery(rng *rand.Rand, all []events.Entry) (q events.Query) {
 	return q
 }
 
-// answer is what a query asks for, in the plainest words.
-func answer(all []events.Entry, q events.Query) (want []events.Entry) {
+// expectedEntries is what a query asks for, in the plainest words.
+func expectedEntries(all []events.Entry, q events.Query) (want []events.Entry) {
 	for _, e := range all {
 		after, through := e.Position.Compare(q.After), e.Position.Compare(q.Through)
 		if q.Backward {
@@ -122,12 +122,12 @@ func answer(all []events.Entry, q events.Query) (want []events.Entry) {
 	return want
 }
 
-func tellQuery(q events.Query) string {
+func formatQuery(q events.Query) string {
 	return fmt.Sprintf("kinds %q categories %q prefixes %q since %s until %s stream %q backward %t after %s through %s",
 		q.Kinds, q.Categories, q.Prefixes, q.Since.Format(time.RFC3339Nano), q.Until.Format(time.RFC3339Nano), q.Stream, q.Backward, q.After, q.Through)
 }
 
-func places(entries []events.Entry) string {
+func formatPositions(entries []events.Entry) string {
 	text := fmt.Sprintf("%d entries at", len(entries))
 	for _, e := range entries {
 		text += " " + e.Position.String()
@@ -135,7 +135,7 @@ func places(entries []events.Entry) string {
 	return text
 }
 
-func sameEntry(a, b events.Entry) bool { return samePlace(a, b) && same(a.Record, b.Record) }
+func sameEntry(a, b events.Entry) bool { return sameLocation(a, b) && sameRecord(a.Record, b.Record) }
 
 func pagesAreTheWhole(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
@@ -147,7 +147,7 @@ func pagesAreTheWhole(ctx context.Context, h Harness) error {
 			{}, {Backward: true}, {Stream: "page-1"}, {Stream: "page-1", Backward: true},
 			{Filter: events.Filter{Kinds: []string{"Kind1", "Kind2", "Kind3"}}},
 		} {
-			if err := b.pages(ctx, q, events.Stream(fmt.Sprintf("page-x%d", i))); err != nil {
+			if err := b.checkPages(ctx, q, events.Stream(fmt.Sprintf("page-x%d", i))); err != nil {
 				return fmt.Errorf("query %d: %w", i+1, err)
 			}
 		}
@@ -155,10 +155,10 @@ func pagesAreTheWhole(ctx context.Context, h Harness) error {
 	}())
 }
 
-// pages asks for pages of three, each after the last entry of the one before,
+// checkPages asks for pages of three, each after the last entry of the one before,
 // while more is appended between them. Forward that is among what is asked
 // for; backward it is behind.
-func (b *bench) pages(ctx context.Context, q events.Query, fresh events.Stream) error {
+func (b *fixture) checkPages(ctx context.Context, q events.Query, fresh events.Stream) error {
 	for i, s := range []events.Stream{"page-1", "page-2"} {
 		length, err := b.length(ctx, s)
 		if err == nil {
@@ -173,8 +173,8 @@ func (b *bench) pages(ctx context.Context, q events.Query, fresh events.Stream) 
 		return err
 	}
 	var got []events.Entry
-	for grown := events.Revision(0); ; grown++ {
-		page, err := collect(until(events.Scan(ctx, b.Store, q), 3))
+	for changed := events.Revision(0); ; changed++ {
+		page, err := collect(limit(events.Scan(ctx, b.Store, q), 3))
 		if err != nil {
 			return err
 		}
@@ -183,8 +183,8 @@ func (b *bench) pages(ctx context.Context, q events.Query, fresh events.Stream) 
 		}
 		got = append(got, page...)
 		q.After = page[len(page)-1].Position
-		if grown < 3 {
-			if _, err := b.add(ctx, fresh, grown, 1); err != nil {
+		if changed < 3 {
+			if _, err := b.add(ctx, fresh, changed, 1); err != nil {
 				return err
 			}
 		}
@@ -197,14 +197,14 @@ func (b *bench) pages(ctx context.Context, q events.Query, fresh events.Stream) 
 		all = before
 	}
 	q.After = events.Position{}
-	if want := answer(all, q); !slices.EqualFunc(got, want, sameEntry) {
-		return fmt.Errorf("pages of three of Scan(%s) are %s, want %s", tellQuery(q), places(got), places(want))
+	if want := expectedEntries(all, q); !slices.EqualFunc(got, want, sameEntry) {
+		return fmt.Errorf("pages of three of Scan(%s) are %s, want %s", formatQuery(q), formatPositions(got), formatPositions(want))
 	}
 	return nil
 }
 
 // length returns how long a stream is.
-func (b *bench) length(ctx context.Context, s events.Stream) (events.Revision, error) {
+func (b *fixture) length(ctx context.Context, s events.Stream) (events.Revision, error) {
 	entries, err := collect(b.Read(ctx, s, 0))
 	return events.Revision(len(entries)), err
 }
@@ -216,13 +216,13 @@ func partsAreTheWhole(ctx context.Context, h Harness) error {
 	}
 	return b.end(func() error {
 		rng := rand.New(rand.NewPCG(12, 7))
-		all, err := b.varied(ctx, rng, 100)
+		all, err := b.appendVaried(ctx, rng, 100)
 		if err != nil {
 			return err
 		}
 		for parts := 1; parts < 20; parts++ {
 			for _, q := range []events.Query{{}, {Backward: true}, randomQuery(rng, all)} {
-				if err := b.splits(ctx, q, parts, all); err != nil {
+				if err := b.checkSplit(ctx, q, parts, all); err != nil {
 					return err
 				}
 			}
@@ -239,25 +239,25 @@ func partsAreTheWhole(ctx context.Context, h Harness) error {
 		if err != nil {
 			return err
 		}
-		return b.answers(ctx, queries, all)
+		return b.checkParts(ctx, queries, all)
 	}())
 }
 
-// splits splits a query and answers the parts one after the other.
-func (b *bench) splits(ctx context.Context, q events.Query, parts int, all []events.Entry) error {
+// checkSplit splits a query and answers the parts one after the other.
+func (b *fixture) checkSplit(ctx context.Context, q events.Query, parts int, all []events.Entry) error {
 	queries, err := events.Split(ctx, b.Store, q, parts)
 	if err != nil || len(queries) == 0 || len(queries) > parts {
-		return fmt.Errorf("Split(%s, %d) = %d parts and the error %v, want 1 to %d", tellQuery(q), parts, len(queries), err, parts)
+		return fmt.Errorf("Split(%s, %d) = %d parts and the error %v, want 1 to %d", formatQuery(q), parts, len(queries), err, parts)
 	}
-	if err := b.answers(ctx, queries, answer(all, q)); err != nil {
-		return fmt.Errorf("Split(%s, %d): %w", tellQuery(q), parts, err)
+	if err := b.checkParts(ctx, queries, expectedEntries(all, q)); err != nil {
+		return fmt.Errorf("Split(%s, %d): %w", formatQuery(q), parts, err)
 	}
 	return nil
 }
 
-// answers returns an error unless queries, one after the other, give these
+// checkParts returns an error unless queries, one after the other, give these
 // entries.
-func (b *bench) answers(ctx context.Context, queries []events.Query, want []events.Entry) error {
+func (b *fixture) checkParts(ctx context.Context, queries []events.Query, want []events.Entry) error {
 	var got []events.Entry
 	for _, q := range queries {
 		part, err := collect(events.Scan(ctx, b.Store, q))
@@ -267,7 +267,7 @@ func (b *bench) answers(ctx context.Context, queries []events.Query, want []even
 		got = append(got, part...)
 	}
 	if !slices.EqualFunc(got, want, sameEntry) {
-		return fmt.Errorf("the %d parts give %s, want %s", len(queries), places(got), places(want))
+		return fmt.Errorf("the %d parts give %s, want %s", len(queries), formatPositions(got), formatPositions(want))
 	}
 	return nil
 }
@@ -279,7 +279,7 @@ func lentIsTheSame(ctx context.Context, h Harness) error {
 	}
 	return b.end(func() error {
 		rng := rand.New(rand.NewPCG(13, 7))
-		all, err := b.varied(ctx, rng, 150)
+		all, err := b.appendVaried(ctx, rng, 150)
 		if err != nil {
 			return err
 		}
@@ -288,31 +288,31 @@ func lentIsTheSame(ctx context.Context, h Harness) error {
 			if i == 0 {
 				q = events.Query{}
 			}
-			want := answer(all, q)
+			want := expectedEntries(all, q)
 			// The bytes are copied in the body of the loop, and compared after it.
-			lent, err := collect(cloned(events.Lend(ctx, b.Store, q)))
+			lent, err := collect(cloneEntries(events.Lend(ctx, b.Store, q)))
 			if err != nil || !slices.EqualFunc(lent, want, sameEntry) {
-				return fmt.Errorf("Lend(%s) yields %s and the error %v, want %s", tellQuery(q), places(lent), err, places(want))
+				return fmt.Errorf("Lend(%s) yields %s and the error %v, want %s", formatQuery(q), formatPositions(lent), err, formatPositions(want))
 			}
 			n := 0
 			for got, err := range events.Headers(ctx, b.Store, q) {
 				if err != nil || n >= len(want) || got != want[n].Header() {
-					return fmt.Errorf("Headers(%s) yields %v and the error %v as its number %d of %d, and Scan another", tellQuery(q), got, err, n+1, len(want))
+					return fmt.Errorf("Headers(%s) yields %v and the error %v as its number %d of %d, and Scan another", formatQuery(q), got, err, n+1, len(want))
 				}
 				n++
 			}
 			if n != len(want) {
-				return fmt.Errorf("Headers(%s) yields %d headers, want %d", tellQuery(q), n, len(want))
+				return fmt.Errorf("Headers(%s) yields %d headers, want %d", formatQuery(q), n, len(want))
 			}
 		}
 		return nil
 	}())
 }
 
-func cloned(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
+func cloneEntries(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		for e, err := range loop {
-			e.Record = copied(e.Record)
+			e.Record = cloneRecord(e.Record)
 			if !yield(e, err) {
 				return
 			}
@@ -341,7 +341,7 @@ func badQueriesYieldNothing(ctx context.Context, h Harness) error {
 			for of, loop := range map[string]iter.Seq2[events.Entry, error]{
 				"Scan":    events.Scan(ctx, b.Store, q),
 				"Lend":    events.Lend(ctx, b.Store, q),
-				"Headers": headed(events.Headers(ctx, b.Store, q)),
+				"Headers": headerEntries(events.Headers(ctx, b.Store, q)),
 				"Follow":  b.Follow(ctx, events.Position{}, events.Following{Filter: f}),
 			} {
 				if entries, err := collect(loop); !errors.Is(err, events.ErrBadQuery) || len(entries) > 0 {
@@ -359,8 +359,8 @@ func badQueriesYieldNothing(ctx context.Context, h Harness) error {
 	}())
 }
 
-// headed gives headers as entries without data.
-func headed(loop iter.Seq2[events.Header, error]) iter.Seq2[events.Entry, error] {
+// headerEntries gives headers as entries without data.
+func headerEntries(loop iter.Seq2[events.Header, error]) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		for h, err := range loop {
 			e := events.Entry{
@@ -386,33 +386,33 @@ func filteredFollowerMissesNothing(ctx context.Context, h Harness) error {
 		if _, err := b.add(ctx, "passed-1", 0, 40); err != nil {
 			return err
 		}
-		return b.followsFiltered(ctx)
+		return b.checkFilteredFollower(ctx)
 	}())
 }
 
-// followsFiltered appends, each time that the follower has caught up, what is
+// checkFilteredFollower appends, each time that the follower has caught up, what is
 // passed over, then what is not, and then both.
-func (b *bench) followsFiltered(ctx context.Context) error {
+func (b *fixture) checkFilteredFollower(ctx context.Context) error {
 	const rounds = 7
 	filter := events.Filter{Categories: []string{"seen"}, Kinds: []string{"Kind1", "Kind2", "Kind3", "Kind4"}}
 	var failed error
 	var got []events.Entry
-	told := 0
+	caughtUp := 0
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	following := events.Following{Filter: filter, CaughtUp: func(p events.Position) {
-		told++
+		caughtUp++
 		all, err := collect(b.ReadAll(ctx, events.Position{}))
-		if want := answer(all, events.Query{Filter: filter}); err == nil && !slices.EqualFunc(got, want, sameEntry) {
-			err = fmt.Errorf("the follower caught up %d times and yielded %s, want %s", told, places(got), places(want))
+		if want := expectedEntries(all, events.Query{Filter: filter}); err == nil && !slices.EqualFunc(got, want, sameEntry) {
+			err = fmt.Errorf("the follower caught up %d times and yielded %s, want %s", caughtUp, formatPositions(got), formatPositions(want))
 		}
 		if last := all[len(all)-1].Position; err == nil && p != last {
 			err = fmt.Errorf("CaughtUp(%s), and what was yielded or passed over ends at %s", p, last)
 		}
-		if err == nil && told < rounds {
-			err = b.round(ctx, told)
+		if err == nil && caughtUp < rounds {
+			err = b.round(ctx, caughtUp)
 		}
-		if failed = err; err != nil || told == rounds {
+		if failed = err; err != nil || caughtUp == rounds {
 			cancel(errStop)
 		}
 	}}
@@ -424,13 +424,13 @@ func (b *bench) followsFiltered(ctx context.Context) error {
 			got = append(got, e)
 		}
 	}
-	if failed == nil && told != rounds {
-		return fmt.Errorf("CaughtUp was called %d times, want %d", told, rounds)
+	if failed == nil && caughtUp != rounds {
+		return fmt.Errorf("CaughtUp was called %d times, want %d", caughtUp, rounds)
 	}
 	return failed
 }
 
-func (b *bench) round(ctx context.Context, n int) error {
+func (b *fixture) round(ctx context.Context, n int) error {
 	for _, s := range [][]events.Stream{{"passed-1", "seen-1"}, {"passed-1"}, {"seen-1"}}[n%3] {
 		length, err := b.length(ctx, s)
 		if err == nil {

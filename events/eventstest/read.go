@@ -28,29 +28,29 @@ func readsBackInOrder(ctx context.Context, h Harness) error {
 			}
 			held[s], order = append(held[s], more...), append(order, more...)
 		}
-		if err := b.readsBack(ctx, held, order); err != nil {
+		if err := b.checkReadsBack(ctx, held, order); err != nil {
 			return err
 		}
 		if err := b.reopen(ctx); err != nil {
 			return err
 		}
-		if err := b.readsBack(ctx, held, order); err != nil {
+		if err := b.checkReadsBack(ctx, held, order); err != nil {
 			return fmt.Errorf("after opening again: %w", err)
 		}
 		return nil
 	}())
 }
 
-// readsBack returns an error unless the streams hold these records, and all of
+// checkReadsBack returns an error unless the streams hold these records, and all of
 // them were appended in this order.
-func (b *bench) readsBack(ctx context.Context, held map[events.Stream][]events.Record, order []events.Record) error {
+func (b *fixture) checkReadsBack(ctx context.Context, held map[events.Stream][]events.Record, order []events.Record) error {
 	for s, want := range held {
 		for _, after := range []int{0, 1, 2, len(want) / 2, len(want) - 1} {
 			entries, err := collect(b.Read(ctx, s, events.Revision(after)))
 			if err != nil {
 				return fmt.Errorf("Read(%s, %d): %w", s, after, err)
 			}
-			if err := equal(entries, s, events.Revision(after), want[after:]); err != nil {
+			if err := checkEntries(entries, s, events.Revision(after), want[after:]); err != nil {
 				return fmt.Errorf("Read(%s, %d): %w", s, after, err)
 			}
 		}
@@ -67,8 +67,8 @@ func sameOrder(all []events.Entry, order []events.Record) error {
 		return fmt.Errorf("ReadAll yields %d entries, want %d", len(all), len(order))
 	}
 	for i, e := range all {
-		if !same(e.Record, order[i]) {
-			return fmt.Errorf("entry %d of all is %s, want %s", i+1, show(e), order[i].ID)
+		if !sameRecord(e.Record, order[i]) {
+			return fmt.Errorf("entry %d of all is %s, want %s", i+1, formatEntry(e), order[i].ID)
 		}
 	}
 	return nil
@@ -87,20 +87,20 @@ func positionsIncrease(ctx context.Context, h Harness) error {
 					return err
 				}
 			}
-			if err := b.increases(ctx); err != nil {
+			if err := b.checkPositions(ctx); err != nil {
 				return fmt.Errorf("in opening %d: %w", opening+1, err)
 			}
 			if err := b.reopen(ctx); err != nil {
 				return err
 			}
 		}
-		return b.increases(ctx)
+		return b.checkPositions(ctx)
 	}())
 }
 
-// increases returns an error unless the positions of all records increase, are
+// checkPositions returns an error unless the positions of all records increase, are
 // the same in each stream, and are places to go on from.
-func (b *bench) increases(ctx context.Context) error {
+func (b *fixture) checkPositions(ctx context.Context) error {
 	all, err := collect(b.ReadAll(ctx, events.Position{}))
 	if err != nil {
 		return err
@@ -108,19 +108,19 @@ func (b *bench) increases(ctx context.Context) error {
 	last := events.Position{}
 	for i, e := range all {
 		if e.Position.Compare(last) <= 0 {
-			return fmt.Errorf("%s stands at %s, behind one at %s", show(e), e.Position, last)
+			return fmt.Errorf("%s stands at %s, behind one at %s", formatEntry(e), e.Position, last)
 		}
 		last = e.Position
 		rest, err := collect(b.ReadAll(ctx, e.Position))
 		if err != nil {
 			return err
 		}
-		if !slices.EqualFunc(rest, all[i+1:], samePlace) {
+		if !slices.EqualFunc(rest, all[i+1:], sameLocation) {
 			return fmt.Errorf("ReadAll(%s) does not yield the %d entries that followed", e.Position, len(all)-i-1)
 		}
 		for own, err := range b.Read(ctx, e.Stream, e.Revision-1) {
-			if err != nil || !samePlace(own, e) {
-				return fmt.Errorf("Read(%s, %d) yields %s at %s and the error %v, want it at %s", e.Stream, e.Revision-1, show(own), own.Position, err, e.Position)
+			if err != nil || !sameLocation(own, e) {
+				return fmt.Errorf("Read(%s, %d) yields %s at %s and the error %v, want it at %s", e.Stream, e.Revision-1, formatEntry(own), own.Position, err, e.Position)
 			}
 			break
 		}
@@ -128,7 +128,7 @@ func (b *bench) increases(ctx context.Context) error {
 	return nil
 }
 
-func samePlace(a, b events.Entry) bool {
+func sameLocation(a, b events.Entry) bool {
 	return a.Position == b.Position && a.Stream == b.Stream && a.Revision == b.Revision && a.ID == b.ID
 }
 
@@ -140,19 +140,19 @@ func dataIsNotShared(ctx context.Context, h Harness) error {
 	return b.end(func() error {
 		const stream = "shared-1"
 		given := b.records(3)
-		held := []events.Record{copied(given[0]), copied(given[1]), copied(given[2])}
+		held := []events.Record{cloneRecord(given[0]), cloneRecord(given[1]), cloneRecord(given[2])}
 		if err := b.Append(ctx, stream, 0, given...); err != nil {
 			return err
 		}
 		for _, r := range given {
-			scribble(r)
+			overwrite(r)
 		}
 		given[0], given[1] = given[1], given[0]
-		if err := b.holds(ctx, stream, held); err != nil {
+		if err := b.checkStream(ctx, stream, held); err != nil {
 			return fmt.Errorf("after the given bytes changed: %w", err)
 		}
-		for name, loop := range b.loops(ctx, stream) {
-			received, err := collect(until(loop, 3))
+		for name, loop := range b.copyingLoops(ctx, stream) {
+			received, err := collect(limit(loop, 3))
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
@@ -161,9 +161,9 @@ func dataIsNotShared(ctx context.Context, h Harness) error {
 				if _ = append(e.Data, "more"...); !bytes.Equal(e.Metadata, metadata) {
 					return fmt.Errorf("%s: adding to the data of %s changed its metadata", name, e.ID)
 				}
-				scribble(e.Record)
+				overwrite(e.Record)
 			}
-			if err := b.holds(ctx, stream, held); err != nil {
+			if err := b.checkStream(ctx, stream, held); err != nil {
 				return fmt.Errorf("after the bytes received from %s changed: %w", name, err)
 			}
 		}
@@ -171,7 +171,7 @@ func dataIsNotShared(ctx context.Context, h Harness) error {
 	}())
 }
 
-func scribble(r events.Record) {
+func overwrite(r events.Record) {
 	for i := range r.Data {
 		r.Data[i] = '!'
 	}
@@ -180,8 +180,8 @@ func scribble(r events.Record) {
 	}
 }
 
-// loops has one loop of each kind that gives its bytes away, from the start.
-func (b *bench) loops(ctx context.Context, s events.Stream) map[string]iter.Seq2[events.Entry, error] {
+// copyingLoops has one loop of each kind that gives its bytes away, from the start.
+func (b *fixture) copyingLoops(ctx context.Context, s events.Stream) map[string]iter.Seq2[events.Entry, error] {
 	return map[string]iter.Seq2[events.Entry, error]{
 		"Read":              b.Read(ctx, s, 0),
 		"ReadAll":           b.ReadAll(ctx, events.Position{}),
@@ -193,16 +193,16 @@ func (b *bench) loops(ctx context.Context, s events.Stream) map[string]iter.Seq2
 	}
 }
 
-// allLoops has those of loops and those that lend.
-func (b *bench) allLoops(ctx context.Context, s events.Stream) map[string]iter.Seq2[events.Entry, error] {
-	loops := b.loops(ctx, s)
-	loops["Lend"] = events.Lend(ctx, b.Store, events.Query{})
-	loops["Headers"] = headed(events.Headers(ctx, b.Store, events.Query{}))
-	return loops
+// loops has those of loops and those that lend.
+func (b *fixture) loops(ctx context.Context, s events.Stream) map[string]iter.Seq2[events.Entry, error] {
+	copyingLoops := b.copyingLoops(ctx, s)
+	copyingLoops["Lend"] = events.Lend(ctx, b.Store, events.Query{})
+	copyingLoops["Headers"] = headerEntries(events.Headers(ctx, b.Store, events.Query{}))
+	return copyingLoops
 }
 
-// until leaves a loop after n entries.
-func until(loop iter.Seq2[events.Entry, error], n int) iter.Seq2[events.Entry, error] {
+// limit leaves a loop after n entries.
+func limit(loop iter.Seq2[events.Entry, error], n int) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		seen := 0
 		for e, err := range loop {
@@ -229,8 +229,8 @@ func leavingFreesEverything(ctx context.Context, h Harness) error {
 			return err
 		}
 		for n := 1; n <= 20; n++ {
-			for _, loop := range b.allLoops(ctx, stream) {
-				if _, err := collect(until(loop, n)); err != nil {
+			for _, loop := range b.loops(ctx, stream) {
+				if _, err := collect(limit(loop, n)); err != nil {
 					return err
 				}
 			}
@@ -243,7 +243,7 @@ func leavingFreesEverything(ctx context.Context, h Harness) error {
 				break
 			}
 		}
-		if err := b.holds(ctx, stream, held); err != nil {
+		if err := b.checkStream(ctx, stream, held); err != nil {
 			return err
 		}
 		return b.reopen(ctx)
@@ -256,7 +256,7 @@ func beyondTheEndIsEmpty(ctx context.Context, h Harness) error {
 		return err
 	}
 	return b.end(func() error {
-		if err := empty("ReadAll of an empty store", b.ReadAll(ctx, events.Position{})); err != nil {
+		if err := checkEmpty("ReadAll of an empty store", b.ReadAll(ctx, events.Position{})); err != nil {
 			return err
 		}
 		for _, n := range []int{3, 2} {
@@ -265,12 +265,12 @@ func beyondTheEndIsEmpty(ctx context.Context, h Harness) error {
 			}
 		}
 		for _, after := range []events.Revision{3, 4, 5, 1 << 40, 1<<64 - 1} {
-			if err := empty(fmt.Sprintf("Read(beyond-3, %d)", after), b.Read(ctx, "beyond-3", after)); err != nil {
+			if err := checkEmpty(fmt.Sprintf("Read(beyond-3, %d)", after), b.Read(ctx, "beyond-3", after)); err != nil {
 				return err
 			}
 		}
 		for _, never := range []events.Stream{"beyond", "beyond-", "beyond-1", "beyond-30", "zz-9"} {
-			if err := empty(fmt.Sprintf("Read(%s, 0)", never), b.Read(ctx, never, 0)); err != nil {
+			if err := checkEmpty(fmt.Sprintf("Read(%s, 0)", never), b.Read(ctx, never, 0)); err != nil {
 				return err
 			}
 		}
@@ -278,11 +278,11 @@ func beyondTheEndIsEmpty(ctx context.Context, h Harness) error {
 		if err != nil || len(all) == 0 {
 			return fmt.Errorf("ReadAll yields %d entries and the error %v", len(all), err)
 		}
-		return empty("ReadAll from the last position", b.ReadAll(ctx, all[len(all)-1].Position))
+		return checkEmpty("ReadAll from the last position", b.ReadAll(ctx, all[len(all)-1].Position))
 	}())
 }
 
-func empty(name string, loop iter.Seq2[events.Entry, error]) error {
+func checkEmpty(name string, loop iter.Seq2[events.Entry, error]) error {
 	entries, err := collect(loop)
 	if err != nil || len(entries) > 0 {
 		return fmt.Errorf("%s yields %d entries and the error %v, want nothing", name, len(entries), err)
@@ -359,7 +359,7 @@ func closedStoreSaysSo(ctx context.Context, h Harness) error {
 	if err := b.Append(ctx, "closed-1", 2, b.records(1)...); !errors.Is(err, events.ErrClosed) {
 		return fmt.Errorf("Append = %v, want ErrClosed", err)
 	}
-	for name, loop := range b.allLoops(ctx, "closed-1") {
+	for name, loop := range b.loops(ctx, "closed-1") {
 		if entries, err := collect(loop); !errors.Is(err, events.ErrClosed) || len(entries) > 0 {
 			return fmt.Errorf("%s yields %d entries and the error %v, want ErrClosed", name, len(entries), err)
 		}
@@ -385,8 +385,8 @@ func cancellationYieldsCause(ctx context.Context, h Harness) error {
 		if err := b.Append(dead, stream, 5, b.records(1)...); !errors.Is(err, errStop) {
 			return fmt.Errorf("Append in a context that ended = %v, want its cause", err)
 		}
-		for name := range b.allLoops(ctx, stream) {
-			if err := b.cancels(ctx, name, stream); err != nil {
+		for name := range b.loops(ctx, stream) {
+			if err := b.checkCancellation(ctx, name, stream); err != nil {
 				return err
 			}
 		}
@@ -400,8 +400,8 @@ func cancellationYieldsCause(ctx context.Context, h Harness) error {
 	}())
 }
 
-// cancels cancels a loop before its first entry and after its second.
-func (b *bench) cancels(ctx context.Context, name string, s events.Stream) error {
+// checkCancellation cancels a loop before its first entry and after its second.
+func (b *fixture) checkCancellation(ctx context.Context, name string, s events.Stream) error {
 	for _, n := range []int{0, 2} {
 		dying, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
@@ -410,7 +410,7 @@ func (b *bench) cancels(ctx context.Context, name string, s events.Stream) error
 		}
 		loop := func(yield func(events.Entry, error) bool) {
 			seen := 0
-			for e, err := range b.allLoops(dying, s)[name] {
+			for e, err := range b.loops(dying, s)[name] {
 				if seen++; seen == n {
 					cancel(errStop)
 				}

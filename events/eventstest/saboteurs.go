@@ -17,10 +17,10 @@ import (
 // slice store's.
 type saboteur struct {
 	*Slice
-	append  func(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error
-	read    func(ctx context.Context, s events.Stream, after events.Revision) iter.Seq2[events.Entry, error]
-	follow  func(ctx context.Context, after events.Position, options []events.Following) iter.Seq2[events.Entry, error]
-	passing func(iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] // what becomes of every loop
+	append   func(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error
+	read     func(ctx context.Context, s events.Stream, after events.Revision) iter.Seq2[events.Entry, error]
+	follow   func(ctx context.Context, after events.Position, options []events.Following) iter.Seq2[events.Entry, error]
+	wrapLoop func(iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] // what becomes of every loop
 }
 
 func (x *saboteur) Append(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) error {
@@ -34,23 +34,23 @@ func (x *saboteur) Read(ctx context.Context, s events.Stream, after events.Revis
 	if x.read != nil {
 		return x.read(ctx, s, after)
 	}
-	return x.pass(x.Slice.Read(ctx, s, after))
+	return x.wrap(x.Slice.Read(ctx, s, after))
 }
 
 func (x *saboteur) ReadAll(ctx context.Context, after events.Position) iter.Seq2[events.Entry, error] {
-	return x.pass(x.Slice.ReadAll(ctx, after))
+	return x.wrap(x.Slice.ReadAll(ctx, after))
 }
 
 func (x *saboteur) Follow(ctx context.Context, after events.Position, options ...events.Following) iter.Seq2[events.Entry, error] {
 	if x.follow != nil {
 		return x.follow(ctx, after, options)
 	}
-	return x.pass(x.Slice.Follow(ctx, after, options...))
+	return x.wrap(x.Slice.Follow(ctx, after, options...))
 }
 
-func (x *saboteur) pass(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
-	if x.passing != nil {
-		return x.passing(loop)
+func (x *saboteur) wrap(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
+	if x.wrapLoop != nil {
+		return x.wrapLoop(loop)
 	}
 	return loop
 }
@@ -73,7 +73,7 @@ func (x *saboteur) harness() Harness {
 // swapsEntries has two entries of a long stream the wrong way round.
 func swapsEntries() Harness {
 	x := &saboteur{Slice: NewSlice()}
-	x.passing = func(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
+	x.wrapLoop = func(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
 		return func(yield func(events.Entry, error) bool) {
 			var kept *events.Entry
 			for e, err := range loop {
@@ -94,8 +94,8 @@ func swapsEntries() Harness {
 	return x.harness()
 }
 
-// keepsWhatIsValid appends the records before one that is not valid.
-func keepsWhatIsValid() Harness {
+// appendsValidPrefix appends the records before one that is not valid.
+func appendsValidPrefix() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	x.append = func(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error {
 		bad := slices.IndexFunc(records, func(r events.Record) bool { return r.Valid() != nil })
@@ -116,11 +116,11 @@ func appendsAcrossGaps() Harness {
 	return x.harness()
 }
 
-// knowsOnlyTheLastAppend takes a repeat with records behind it for a conflict.
-func knowsOnlyTheLastAppend() Harness {
+// forgetsOlderAppends takes a repeat with records behind it for a conflict.
+func forgetsOlderAppends() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	x.append = func(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error {
-		if int(after)+len(records) < int(x.length(s)) && valid(s, records) == nil {
+		if int(after)+len(records) < int(x.length(s)) && validate(s, records) == nil {
 			return &events.Conflict{Stream: s, After: after}
 		}
 		return x.Slice.Append(ctx, s, after, records...)
@@ -128,11 +128,11 @@ func knowsOnlyTheLastAppend() Harness {
 	return x.harness()
 }
 
-// countsFromOneAgain begins its positions again when it is opened again.
-func countsFromOneAgain() Harness {
+// restartsPositions begins its positions again when it is opened again.
+func restartsPositions() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	base := uint64(0)
-	x.passing = func(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
+	x.wrapLoop = func(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
 		return func(yield func(events.Entry, error) bool) {
 			for e, err := range loop {
 				if seq, _ := e.Position.Parts(); seq > base {
@@ -154,8 +154,8 @@ func countsFromOneAgain() Harness {
 	return h
 }
 
-// dropsAtTheSeam misses the first record after a follower caught up.
-func dropsAtTheSeam() Harness {
+// dropsEntryAfterCatchUp misses the first record after a follower caught up.
+func dropsEntryAfterCatchUp() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	x.follow = func(ctx context.Context, after events.Position, options []events.Following) iter.Seq2[events.Entry, error] {
 		if len(options) > 0 && !options[0].Filter.IsZero() {
@@ -202,8 +202,8 @@ func acknowledgesEarly() Harness {
 	return h
 }
 
-// keepsWhatItIsGiven yields the very bytes that it was given.
-func keepsWhatItIsGiven() Harness {
+// sharesGivenBytes yields the very bytes that it was given.
+func sharesGivenBytes() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	var mu sync.Mutex
 	given := map[domain.EventID]events.Record{}
@@ -218,7 +218,7 @@ func keepsWhatItIsGiven() Harness {
 		}
 		return err
 	}
-	x.passing = func(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
+	x.wrapLoop = func(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
 		return func(yield func(events.Entry, error) bool) {
 			for e, err := range loop {
 				if err == nil {
@@ -235,8 +235,8 @@ func keepsWhatItIsGiven() Harness {
 	return x.harness()
 }
 
-// translates has a saboteur's loops end with another error.
-func translates(from, to error) func(iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
+// replacesError has a saboteur's loops end with another error.
+func replacesError(from, to error) func(iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
 	return func(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
 		return func(yield func(events.Entry, error) bool) {
 			for e, err := range loop {
@@ -253,20 +253,20 @@ func translates(from, to error) func(iter.Seq2[events.Entry, error]) iter.Seq2[e
 	}
 }
 
-// forgetsTheCause says that a context ended and not why.
-func forgetsTheCause() Harness {
-	x := &saboteur{Slice: NewSlice(), passing: translates(errStop, context.Canceled)}
+// dropsCancellationCause says that a context ended and not why.
+func dropsCancellationCause() Harness {
+	x := &saboteur{Slice: NewSlice(), wrapLoop: replacesError(errStop, context.Canceled)}
 	return x.harness()
 }
 
-// isEmptyWhenClosed yields nothing, and no error, when it is closed.
-func isEmptyWhenClosed() Harness {
-	x := &saboteur{Slice: NewSlice(), passing: translates(events.ErrClosed, nil)}
+// yieldsNothingWhenClosed yields nothing, and no error, when it is closed.
+func yieldsNothingWhenClosed() Harness {
+	x := &saboteur{Slice: NewSlice(), wrapLoop: replacesError(events.ErrClosed, nil)}
 	return x.harness()
 }
 
-// holdsLeftLoops does not let go of a loop that was left far from its start.
-func holdsLeftLoops() Harness {
+// leaksAbandonedLoops does not let go of a loop that was left far from its start.
+func leaksAbandonedLoops() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	var mu sync.Mutex
 	held := 0
@@ -307,8 +307,8 @@ func holdsLeftLoops() Harness {
 	return h
 }
 
-// takesAnyTime makes the best of a time in another zone.
-func takesAnyTime() Harness {
+// normalizesTimes makes the best of a time in another zone.
+func normalizesTimes() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	x.append = func(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error {
 		records = slices.Clone(records)
@@ -320,8 +320,8 @@ func takesAnyTime() Harness {
 	return x.harness()
 }
 
-// letsTwoWin looks at the length, lets another do so too, and then appends.
-func letsTwoWin() Harness {
+// letsTwoAppendsWin looks at the length, lets another do so too, and then appends.
+func letsTwoAppendsWin() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	var mu sync.Mutex
 	arrived, both := 0, make(chan struct{})
@@ -346,8 +346,8 @@ func letsTwoWin() Harness {
 	return x.harness()
 }
 
-// startsOverBeyondTheEnd takes a revision beyond the end for the start.
-func startsOverBeyondTheEnd() Harness {
+// readsFromStartBeyondEnd takes a revision beyond the end for the start.
+func readsFromStartBeyondEnd() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	x.read = func(ctx context.Context, s events.Stream, after events.Revision) iter.Seq2[events.Entry, error] {
 		if after > x.length(s) {
@@ -358,8 +358,8 @@ func startsOverBeyondTheEnd() Harness {
 	return x.harness()
 }
 
-// publishesHalves lets one reader see the first half of an append.
-func publishesHalves() Harness {
+// publishesHalfAppends lets one reader see the first half of an append.
+func publishesHalfAppends() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	reads := make(chan struct{})
 	x.append = func(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error {
@@ -391,11 +391,11 @@ func publishesHalves() Harness {
 	return x.harness()
 }
 
-// cutsWhatComesFirst has room for 4 KiB in the piece of memory of the first entry
+// truncatesFirstEntry has room for 4 KiB in the piece of memory of the first entry
 // of a loop, and takes it for granted that those behind it have more.
-func cutsWhatComesFirst() Harness {
+func truncatesFirstEntry() Harness {
 	x := &saboteur{Slice: NewSlice()}
-	x.passing = func(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
+	x.wrapLoop = func(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
 		return func(yield func(events.Entry, error) bool) {
 			begun := false
 			for e, err := range loop {

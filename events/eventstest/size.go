@@ -36,22 +36,22 @@ func everySizeComesBack(ctx context.Context, h Harness) error {
 			}
 			made = append(made, r)
 		}
-		if err := b.eachComesFirst(ctx, s, made); err != nil {
+		if err := b.checkEachFirst(ctx, s, made); err != nil {
 			return err
 		}
 		if err := b.reopen(ctx); err != nil {
 			return err
 		}
-		if err := b.eachComesFirst(ctx, s, made); err != nil {
+		if err := b.checkEachFirst(ctx, s, made); err != nil {
 			return fmt.Errorf("after opening again: %w", err)
 		}
 		return nil
 	}())
 }
 
-// eachComesFirst returns an error unless each record is the first that every way
+// checkEachFirst returns an error unless each record is the first that every way
 // of reading yields from the place before it.
-func (b *bench) eachComesFirst(ctx context.Context, s events.Stream, made []events.Record) error {
+func (b *fixture) checkEachFirst(ctx context.Context, s events.Stream, made []events.Record) error {
 	all, err := collect(b.ReadAll(ctx, events.Position{}))
 	if err != nil {
 		return err
@@ -65,11 +65,11 @@ func (b *bench) eachComesFirst(ctx context.Context, s events.Stream, made []even
 			"Read":    b.Read(ctx, s, events.Revision(i)),
 			"ReadAll": b.ReadAll(ctx, before),
 			"Scan":    events.Scan(ctx, b.Store, events.Query{After: before}),
-			"Lend":    cloned(events.Lend(ctx, b.Store, events.Query{After: before})),
+			"Lend":    cloneEntries(events.Lend(ctx, b.Store, events.Query{After: before})),
 			"Follow":  b.Follow(ctx, before),
 		} {
 			got, err := first(loop)
-			if err != nil || got.Stream != s || got.Revision != e.Revision || !same(got.Record, made[i]) {
+			if err != nil || got.Stream != s || got.Revision != e.Revision || !sameRecord(got.Record, made[i]) {
 				return fmt.Errorf("%s yields %d bytes of revision %d and the error %v, want the %d bytes of revision %d", name, len(got.Data), got.Revision, err, len(made[i].Data), i+1)
 			}
 		}
@@ -78,13 +78,13 @@ func (b *bench) eachComesFirst(ctx context.Context, s events.Stream, made []even
 	return nil
 }
 
-// errNone is a loop that yields nothing.
-var errNone = errors.New("it ends at once")
+// errNoEntry is a loop that yields nothing.
+var errNoEntry = errors.New("it ends at once")
 
 // first returns what a loop yields first.
 func first(loop iter.Seq2[events.Entry, error]) (events.Entry, error) {
 	for e, err := range loop {
 		return e, err
 	}
-	return events.Entry{}, errNone
+	return events.Entry{}, errNoEntry
 }

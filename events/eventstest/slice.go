@@ -18,7 +18,7 @@ type Slice struct {
 		sync.Mutex
 		entries []events.Entry                   // in order of position
 		streams map[events.Stream][]events.Entry // the same, by stream
-		grown   chan struct{}                    // closed when entries grow or the store closes
+		changed chan struct{}                    // closed when entries grow or the store closes
 		closed  bool
 	}
 }
@@ -26,7 +26,7 @@ type Slice struct {
 // NewSlice returns an empty store.
 func NewSlice() *Slice {
 	s := &Slice{}
-	s.mu.grown = make(chan struct{})
+	s.mu.changed = make(chan struct{})
 	s.mu.streams = map[events.Stream][]events.Entry{}
 	return s
 }
@@ -47,7 +47,7 @@ func (s *Slice) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.closed = true
-	s.wakeLocked()
+	s.notifyLocked()
 }
 
 func (s *Slice) reopen() *Slice {
@@ -57,9 +57,9 @@ func (s *Slice) reopen() *Slice {
 	return s
 }
 
-func (s *Slice) wakeLocked() {
-	close(s.mu.grown)
-	s.mu.grown = make(chan struct{})
+func (s *Slice) notifyLocked() {
+	close(s.mu.changed)
+	s.mu.changed = make(chan struct{})
 }
 
 // truncate forgets all entries but the first n, as storage that lied does.
@@ -78,7 +78,7 @@ func (s *Slice) Append(ctx context.Context, stream events.Stream, after events.R
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	if err := valid(stream, records); err != nil {
+	if err := validate(stream, records); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -88,7 +88,7 @@ func (s *Slice) Append(ctx context.Context, stream events.Stream, after events.R
 	}
 	held := s.mu.streams[stream]
 	if int(after) != len(held) {
-		if repeats(held, after, records) {
+		if checkRepeats(held, after, records) {
 			return nil
 		}
 		return &events.Conflict{Stream: stream, After: after}
@@ -96,10 +96,10 @@ func (s *Slice) Append(ctx context.Context, stream events.Stream, after events.R
 	for i, r := range records {
 		seq := uint64(len(s.mu.entries) + 1)
 		s.addLocked(events.Entry{
-			Record: copied(r), Stream: stream, Revision: after + events.Revision(i+1), Position: events.NewPosition(seq, seq),
+			Record: cloneRecord(r), Stream: stream, Revision: after + events.Revision(i+1), Position: events.NewPosition(seq, seq),
 		})
 	}
-	s.wakeLocked()
+	s.notifyLocked()
 	return nil
 }
 
@@ -127,9 +127,9 @@ func (s *Slice) Follow(ctx context.Context, after events.Position, options ...ev
 			yield(events.Entry{}, err)
 			return
 		}
-		told := false
+		caughtUp := false
 		for {
-			entries, grown, err := s.snapshot(ctx, func() []events.Entry {
+			entries, changed, err := s.snapshot(ctx, func() []events.Entry {
 				next := s.afterLocked(after)
 				return next[:min(1, len(next))]
 			})
@@ -138,24 +138,24 @@ func (s *Slice) Follow(ctx context.Context, after events.Position, options ...ev
 				return
 			}
 			if len(entries) > 0 {
-				after, told = entries[0].Position, false
+				after, caughtUp = entries[0].Position, false
 				e := entries[0]
 				if !filter.Matches(e.Header()) {
 					continue
 				}
-				e.Record = copied(e.Record)
+				e.Record = cloneRecord(e.Record)
 				if !yield(e, nil) {
 					return
 				}
 				continue
 			}
-			if !told && len(options) > 0 && options[0].CaughtUp != nil {
-				told = true
+			if !caughtUp && len(options) > 0 && options[0].CaughtUp != nil {
+				caughtUp = true
 				options[0].CaughtUp(after)
 				continue
 			}
 			select {
-			case <-grown:
+			case <-changed:
 			case <-ctx.Done():
 			}
 		}
@@ -170,7 +170,7 @@ func (s *Slice) yield(ctx context.Context, find func() []events.Entry) iter.Seq2
 			if err = context.Cause(ctx); err != nil {
 				break
 			}
-			e.Record = copied(e.Record)
+			e.Record = cloneRecord(e.Record)
 			if !yield(e, nil) {
 				return
 			}
@@ -193,7 +193,7 @@ func (s *Slice) snapshot(ctx context.Context, find func() []events.Entry) ([]eve
 	if s.mu.closed {
 		return nil, nil, events.ErrClosed
 	}
-	return find(), s.mu.grown, nil
+	return find(), s.mu.changed, nil
 }
 
 func (s *Slice) addLocked(e events.Entry) {
@@ -206,7 +206,7 @@ func (s *Slice) afterLocked(p events.Position) []events.Entry {
 	return s.mu.entries[min(seq, uint64(len(s.mu.entries))):]
 }
 
-func valid(stream events.Stream, records []events.Record) error {
+func validate(stream events.Stream, records []events.Record) error {
 	if stream == "" {
 		return fmt.Errorf("%w: it has no stream", events.ErrBadRecord)
 	}
@@ -220,25 +220,25 @@ func valid(stream events.Stream, records []events.Record) error {
 	return errors.Join(faults...)
 }
 
-func repeats(held []events.Entry, after events.Revision, records []events.Record) bool {
+func checkRepeats(held []events.Entry, after events.Revision, records []events.Record) bool {
 	if int(after)+len(records) > len(held) {
 		return false
 	}
 	for i, r := range records {
-		if !same(held[int(after)+i].Record, r) {
+		if !sameRecord(held[int(after)+i].Record, r) {
 			return false
 		}
 	}
 	return true
 }
 
-// same reports whether a and b are the same in all fields.
-func same(a, b events.Record) bool {
+// sameRecord reports whether a and b are the same in all fields.
+func sameRecord(a, b events.Record) bool {
 	return a.ID == b.ID && a.Kind == b.Kind && a.Version == b.Version && a.Time.Equal(b.Time) &&
 		string(a.Data) == string(b.Data) && string(a.Metadata) == string(b.Metadata)
 }
 
-func copied(r events.Record) events.Record {
+func cloneRecord(r events.Record) events.Record {
 	r.Data, r.Metadata = slices.Clone(r.Data), slices.Clone(r.Metadata)
 	return r
 }

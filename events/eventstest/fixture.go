@@ -11,8 +11,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A bench is a store under a check, and a source of records for it.
-type bench struct {
+// A fixture is a store under a check, and a source of records for it.
+type fixture struct {
 	Harness
 	events.Store
 	mint *domain.Mint
@@ -20,14 +20,14 @@ type bench struct {
 }
 
 // begin opens the storage of h for the first time.
-func begin(ctx context.Context, h Harness) (*bench, error) {
+func begin(ctx context.Context, h Harness) (*fixture, error) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	entropy := rand.NewChaCha8([32]byte{1})
-	b := &bench{Harness: h, mint: domain.NewMint(func() time.Time { return at }, entropy)}
+	b := &fixture{Harness: h, mint: domain.NewMint(func() time.Time { return at }, entropy)}
 	return b, b.open(ctx)
 }
 
-func (b *bench) open(ctx context.Context) (err error) {
+func (b *fixture) open(ctx context.Context) (err error) {
 	if b.Store, err = b.Open(ctx); err != nil {
 		return fmt.Errorf("open the store: %w", err)
 	}
@@ -35,14 +35,14 @@ func (b *bench) open(ctx context.Context) (err error) {
 }
 
 // end closes the store and returns err, or else what closing returned.
-func (b *bench) end(err error) error {
+func (b *fixture) end(err error) error {
 	if closing := b.Close(b.Store); err == nil && closing != nil {
 		return fmt.Errorf("close the store: %w", closing)
 	}
 	return err
 }
 
-func (b *bench) reopen(ctx context.Context) error {
+func (b *fixture) reopen(ctx context.Context) error {
 	if err := b.end(nil); err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (b *bench) reopen(ctx context.Context) error {
 }
 
 // records makes n records, no two the same.
-func (b *bench) records(n int) []events.Record {
+func (b *fixture) records(n int) []events.Record {
 	records := make([]events.Record, n)
 	for i := range records {
 		b.made++
@@ -67,7 +67,7 @@ func (b *bench) records(n int) []events.Record {
 }
 
 // add appends n fresh records to a stream whose length is after.
-func (b *bench) add(ctx context.Context, s events.Stream, after events.Revision, n int) ([]events.Record, error) {
+func (b *fixture) add(ctx context.Context, s events.Stream, after events.Revision, n int) ([]events.Record, error) {
 	records := b.records(n)
 	if err := b.Append(ctx, s, after, records...); err != nil {
 		return nil, fmt.Errorf("Append(%s, %d, %d records) = %w, want nil", s, after, n, err)
@@ -75,8 +75,8 @@ func (b *bench) add(ctx context.Context, s events.Stream, after events.Revision,
 	return records, nil
 }
 
-// holds returns an error unless a stream is exactly these records.
-func (b *bench) holds(ctx context.Context, s events.Stream, want []events.Record) error {
+// checkStream returns an error unless a stream is exactly these records.
+func (b *fixture) checkStream(ctx context.Context, s events.Stream, want []events.Record) error {
 	entries, err := collect(b.Read(ctx, s, 0))
 	if err != nil {
 		return fmt.Errorf("Read(%s, 0): %w", s, err)
@@ -84,19 +84,19 @@ func (b *bench) holds(ctx context.Context, s events.Stream, want []events.Record
 	if len(entries) != len(want) {
 		return fmt.Errorf("Read(%s, 0) yields %d entries, want %d", s, len(entries), len(want))
 	}
-	return equal(entries, s, 0, want)
+	return checkEntries(entries, s, 0, want)
 }
 
-// equal returns an error unless entries are these records of a stream after a
+// checkEntries returns an error unless entries are these records of a stream after a
 // revision.
-func equal(entries []events.Entry, s events.Stream, after events.Revision, want []events.Record) error {
+func checkEntries(entries []events.Entry, s events.Stream, after events.Revision, want []events.Record) error {
 	for i, e := range entries {
 		at := after + events.Revision(i+1)
 		if i >= len(want) {
 			return fmt.Errorf("entry %d of %s is there, want the end", at, s)
 		}
-		if e.Stream != s || e.Revision != at || !same(e.Record, want[i]) {
-			return fmt.Errorf("entry %d of %s is %s, want %s", at, s, show(e), show(events.Entry{Record: want[i], Stream: s, Revision: at}))
+		if e.Stream != s || e.Revision != at || !sameRecord(e.Record, want[i]) {
+			return fmt.Errorf("entry %d of %s is %s, want %s", at, s, formatEntry(e), formatEntry(events.Entry{Record: want[i], Stream: s, Revision: at}))
 		}
 	}
 	if len(entries) < len(want) {
@@ -105,7 +105,7 @@ func equal(entries []events.Entry, s events.Stream, after events.Revision, want 
 	return nil
 }
 
-func show(e events.Entry) string {
+func formatEntry(e events.Entry) string {
 	return fmt.Sprintf("%s@%d{%s %s v%d %s %s %s}", e.Stream, e.Revision, e.ID, e.Kind, e.Version, e.Time, e.Data, e.Metadata)
 }
 
@@ -119,7 +119,7 @@ func collect(seq iter.Seq2[events.Entry, error]) ([]events.Entry, error) {
 		case failed != nil:
 			return nil, fmt.Errorf("the loop goes on after the error %v", failed)
 		case err != nil && (e.Stream != "" || e.Revision != 0 || !e.Position.IsZero() || !e.ID.IsZero()):
-			return nil, fmt.Errorf("the error %v comes with the entry %s", err, show(e))
+			return nil, fmt.Errorf("the error %v comes with the entry %s", err, formatEntry(e))
 		case err != nil:
 			failed = err
 		default:

@@ -8,51 +8,51 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// An asker is a saboteur that answers queries itself. What it does not override
+// An scanSaboteur is a saboteur that answers queries itself. What it does not override
 // is done by reading what there is.
-type asker struct {
+type scanSaboteur struct {
 	*saboteur
 	scan    func(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error]
 	headers func(ctx context.Context, q events.Query) iter.Seq2[events.Header, error]
 	split   func(ctx context.Context, q events.Query, parts int) ([]events.Query, error)
 }
 
-func newAsker() *asker { return &asker{saboteur: &saboteur{Slice: NewSlice()}} }
+func newScanSaboteur() *scanSaboteur { return &scanSaboteur{saboteur: &saboteur{Slice: NewSlice()}} }
 
-func (x *asker) Scan(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
+func (x *scanSaboteur) Scan(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
 	if x.scan != nil {
 		return x.scan(ctx, q)
 	}
 	return events.Scan(ctx, x.saboteur, q)
 }
 
-func (x *asker) Lend(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
+func (x *scanSaboteur) Lend(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
 	return events.Lend(ctx, x.saboteur, q)
 }
 
-func (x *asker) Headers(ctx context.Context, q events.Query) iter.Seq2[events.Header, error] {
+func (x *scanSaboteur) Headers(ctx context.Context, q events.Query) iter.Seq2[events.Header, error] {
 	if x.headers != nil {
 		return x.headers(ctx, q)
 	}
 	return events.Headers(ctx, x.saboteur, q)
 }
 
-func (x *asker) Split(ctx context.Context, q events.Query, parts int) ([]events.Query, error) {
+func (x *scanSaboteur) Split(ctx context.Context, q events.Query, parts int) ([]events.Query, error) {
 	if x.split != nil {
 		return x.split(ctx, q, parts)
 	}
 	return events.Split(ctx, x.saboteur, q, parts)
 }
 
-func (x *asker) harness() Harness {
+func (x *scanSaboteur) harness() Harness {
 	h := x.saboteur.harness()
 	h.Open = func(context.Context) (events.Store, error) { x.reopen(); return x, nil }
 	return h
 }
 
-// letsThroughWhatIsAtTheEnd takes the end of a time for a part of it.
-func letsThroughWhatIsAtTheEnd() Harness {
-	x := newAsker()
+// includesUntil takes the end of a time for a part of it.
+func includesUntil() Harness {
+	x := newScanSaboteur()
 	x.scan = func(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
 		if !q.Until.IsZero() && q.Valid() == nil && q.After.IsZero() && !q.Backward {
 			q.Until = q.Until.Add(time.Microsecond)
@@ -62,10 +62,10 @@ func letsThroughWhatIsAtTheEnd() Harness {
 	return x.harness()
 }
 
-// asksOnce answers what comes after a position from what was there when a
+// cachesEndOfLog answers what comes after a position from what was there when a
 // query was first asked.
-func asksOnce() Harness {
-	x := newAsker()
+func cachesEndOfLog() Harness {
+	x := newScanSaboteur()
 	var end events.Position
 	x.scan = func(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
 		if q.Backward || q.Valid() != nil {
@@ -83,9 +83,9 @@ func asksOnce() Harness {
 	return x.harness()
 }
 
-// losesAtTheSeam begins a part one entry late.
-func losesAtTheSeam() Harness {
-	x := newAsker()
+// losesEntryBetweenParts begins a part one entry late.
+func losesEntryBetweenParts() Harness {
+	x := newScanSaboteur()
 	x.split = func(ctx context.Context, q events.Query, parts int) ([]events.Query, error) {
 		if q.Valid() != nil || parts < 2 || q.Backward {
 			return events.Split(ctx, x.saboteur, q, parts)
@@ -104,9 +104,9 @@ func losesAtTheSeam() Harness {
 	return x.harness()
 }
 
-// countsTheDataAlone leaves the metadata out of the size in a header.
-func countsTheDataAlone() Harness {
-	x := newAsker()
+// omitsMetadataFromSize leaves the metadata out of the size in a header.
+func omitsMetadataFromSize() Harness {
+	x := newScanSaboteur()
 	x.headers = func(ctx context.Context, q events.Query) iter.Seq2[events.Header, error] {
 		return func(yield func(events.Header, error) bool) {
 			for e, err := range events.Scan(ctx, x.saboteur, q) {
@@ -124,8 +124,8 @@ func countsTheDataAlone() Harness {
 	return x.harness()
 }
 
-// countsWhatItYields has caught up at the last entry that passed its filter.
-func countsWhatItYields() Harness {
+// reportsLastMatchAsCaughtUp has caught up at the last entry that passed its filter.
+func reportsLastMatchAsCaughtUp() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	x.follow = func(ctx context.Context, after events.Position, options []events.Following) iter.Seq2[events.Entry, error] {
 		if len(options) == 0 || options[0].Filter.IsZero() || options[0].CaughtUp == nil {
@@ -147,10 +147,10 @@ func countsWhatItYields() Harness {
 	return x.harness()
 }
 
-// findsNothingBad takes a query that nothing can pass for one that nothing
+// acceptsBadQueries takes a query that nothing can pass for one that nothing
 // passes.
-func findsNothingBad() Harness {
-	x := newAsker()
+func acceptsBadQueries() Harness {
+	x := newScanSaboteur()
 	x.scan = func(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
 		if q.Valid() != nil {
 			return func(func(events.Entry, error) bool) {}
