@@ -16,10 +16,9 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// A Codec converts values of T to and from JSON and describes that JSON to a
-// model. It needs nothing but its argument, and is safe for concurrent use.
-// What Schema describes is what Decode is given and what Encode returns: a
-// tool checks both against it.
+// A Codec converts values of T to and from JSON and describes that JSON to the
+// model with a schema. Tools check the document before Decode and after Encode
+// against the schema. A Codec is stateless and safe for concurrent use.
 type Codec[T any] interface {
 	// Schema returns a JSON Schema, draft 2020-12 or draft-07 by its $schema.
 	Schema() json.RawMessage
@@ -31,20 +30,23 @@ type Codec[T any] interface {
 
 // JSON returns the codec of T as encoding/json reads and writes it, with a
 // schema derived from the Go type: fields without omitempty or omitzero are
-// required, and unknown fields are refused. A jsonschema tag on a field is its
-// description. A json.RawMessage is any JSON, a json.Number any number, and a
-// []byte base64 or, where it is nil, null. Where T has no schema (a recursive
-// type, a channel, a function), Make refuses the codec with ErrBadSchema.
+// required, and unknown fields are rejected. The jsonschema tag of a field is
+// its description. A json.RawMessage is any JSON value, a json.Number any
+// number, and a []byte base64 or, if nil, null. If T has no schema (a
+// recursive type, a channel, a function), Make returns ErrBadSchema for the
+// codec.
 func JSON[T any]() Codec[T] { return Constrained[T]("{}") }
 
 // Constrained returns the codec of [JSON] with a JSON Merge Patch (RFC 7396)
-// applied to its schema, for what a Go type cannot say: minimum, enum,
-// pattern. Make refuses a patch that is not JSON with ErrBadSchema.
+// applied to its schema. The patch adds constraints that a Go type cannot
+// express: minimum, enum, pattern. Make returns ErrBadSchema if the patch is
+// not JSON.
 func Constrained[T any](patch string) Codec[T] {
 	schema, err := schemaOf[T](patch)
 	return jsonCodec[T]{schema, err}
 }
 
+// A jsonCodec is the codec of JSON and Constrained.
 type jsonCodec[T any] struct {
 	schema json.RawMessage
 	broken error
@@ -52,7 +54,8 @@ type jsonCodec[T any] struct {
 
 func (c jsonCodec[T]) Schema() json.RawMessage { return c.schema }
 
-// schemaError returns why the codec has no schema, or nil.
+// schemaError returns the error with which the schema could not be derived, or
+// nil. Make returns it.
 func (c jsonCodec[T]) schemaError() error { return c.broken }
 
 func (c jsonCodec[T]) Decode(data json.RawMessage) (value T, err error) {
@@ -67,7 +70,8 @@ func (c jsonCodec[T]) Decode(data json.RawMessage) (value T, err error) {
 	return value, nil
 }
 
-// Encode leaves <, > and & as they are: the text is for models, not for HTML.
+// Encode writes <, > and & without escapes: models read the text, not
+// browsers.
 func (c jsonCodec[T]) Encode(value T) (json.RawMessage, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -78,6 +82,7 @@ func (c jsonCodec[T]) Encode(value T) (json.RawMessage, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
+// schemaOf derives the schema of T and applies a JSON Merge Patch to it.
 func schemaOf[T any](patch string) (json.RawMessage, error) {
 	derived, err := derive.For[T](&derive.ForOptions{TypeSchemas: map[reflect.Type]*derive.Schema{
 		reflect.TypeFor[json.RawMessage](): {},
@@ -103,7 +108,8 @@ func schemaOf[T any](patch string) (json.RawMessage, error) {
 	return data, err
 }
 
-// merge is MergePatch of RFC 7396, section 2.
+// merge applies a JSON Merge Patch to target, in place where it is an object
+// (RFC 7396, section 2).
 func merge(target, patch any) any {
 	changes, ok := patch.(map[string]any)
 	if !ok {
@@ -123,13 +129,13 @@ func merge(target, patch any) any {
 	return object
 }
 
-// A Violation is one place in which a document does not fit a schema.
+// A Violation is one location at which a document does not fit a schema.
 type Violation struct {
 	Path   string // a JSON Pointer; empty for the whole document
 	Detail string
 }
 
-// String returns path and detail.
+// String returns the path and the detail.
 func (f Violation) String() string {
 	if f.Path == "" {
 		return f.Detail
@@ -137,14 +143,14 @@ func (f Violation) String() string {
 	return f.Path + ": " + f.Detail
 }
 
-// A ValidationError says in which places a document does not fit. It is an
-// ErrInvalidInput or an ErrInvalidOutput.
+// A ValidationError lists the violations of a schema in a document. It matches
+// ErrInvalidInput or ErrInvalidOutput.
 type ValidationError struct {
 	Violations []Violation // at least one, by path
 	kind       error
 }
 
-// Error lists the faults.
+// Error lists the violations, separated by semicolons.
 func (m *ValidationError) Error() string {
 	texts := make([]string, len(m.Violations))
 	for i, f := range m.Violations {
@@ -156,6 +162,8 @@ func (m *ValidationError) Error() string {
 // Is reports whether target is the sentinel of m.
 func (m *ValidationError) Is(target error) bool { return target == m.kind }
 
+// invalid returns a ValidationError with one violation. It takes the path from
+// detail if that is an error of encoding/json with a field.
 func invalid(kind error, detail error) error {
 	if mistyped, ok := errors.AsType[*json.UnmarshalTypeError](detail); ok && mistyped.Field != "" {
 		path := "/" + strings.ReplaceAll(mistyped.Field, ".", "/")
@@ -164,20 +172,23 @@ func invalid(kind error, detail error) error {
 	return &ValidationError{Violations: []Violation{{Detail: detail.Error()}}, kind: kind}
 }
 
-// A schema checks documents.
+// A schema is a compiled JSON Schema. It is immutable.
 type schema struct {
 	source   json.RawMessage
-	document any // what source says
+	document any // the decoded source
 	compiled *validate.Schema
 }
 
-// noLoader refuses every reference to another document.
+// A noLoader rejects every reference from a schema to another document, so
+// that compiling a schema never reads a file or a URL.
 type noLoader struct{}
 
 func (noLoader) Load(string) (any, error) {
 	return nil, errors.New("it refers to another document")
 }
 
+// compile parses and compiles a schema. It returns an ErrBadSchema for an
+// invalid one.
 func compile(source json.RawMessage) (schema, error) {
 	document, err := parseSchema(source)
 	if err != nil {
@@ -196,7 +207,8 @@ func compile(source json.RawMessage) (schema, error) {
 	return schema{bytes.Clone(source), document, compiled}, nil
 }
 
-// check returns what a document says, or a *ValidationError that is the sentinel.
+// check parses a document and validates it. It returns the decoded value, or a
+// *ValidationError that matches the sentinel.
 func (s schema) check(document json.RawMessage, sentinel error) (any, error) {
 	value, err := parseJSON(document)
 	if err != nil {
@@ -208,8 +220,8 @@ func (s schema) check(document json.RawMessage, sentinel error) (any, error) {
 	return value, s.validate(value, sentinel)
 }
 
-// validate holds a value to the schema. It returns a *ValidationError that is the
-// sentinel.
+// validate checks a decoded value. It returns a *ValidationError that matches
+// the sentinel, with its violations sorted by path.
 func (s schema) validate(value any, sentinel error) error {
 	err := s.compiled.Validate(value)
 	if err == nil {
@@ -227,8 +239,9 @@ func (s schema) validate(value any, sentinel error) error {
 	return m
 }
 
-// parseJSON returns what a document says, with its numbers as they are written.
-// Where it has none, json.Unmarshal says the same for a third of the time.
+// parseJSON decodes a document and keeps numbers as written. A document
+// without numbers is decoded by json.Unmarshal, which takes a third of the
+// time and returns the same value.
 func parseJSON(document json.RawMessage) (value any, err error) {
 	if !hasDigit(document) && json.Unmarshal(document, &value) == nil {
 		return value, nil
@@ -236,8 +249,8 @@ func parseJSON(document json.RawMessage) (value any, err error) {
 	return validate.UnmarshalJSON(bytes.NewReader(document))
 }
 
-// hasDigit reports whether a document has a digit outside its strings, as
-// every number does.
+// hasDigit reports whether a document has a digit outside its strings, which
+// every number has.
 func hasDigit(document json.RawMessage) bool {
 	inString := false
 	for i := 0; i < len(document); i++ {
@@ -253,8 +266,8 @@ func hasDigit(document json.RawMessage) bool {
 	return false
 }
 
-// collect adds the faults of a tree of errors, in which some stand for no more
-// than those below them. The tree is in no order, so the caller sorts.
+// collect appends the violations in a tree of errors. It skips inner nodes
+// that only group their causes. The tree is unordered, so the caller sorts.
 func (m *ValidationError) collect(e validate.ValidationError) {
 	for _, cause := range e.Causes {
 		m.collect(*cause)

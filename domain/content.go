@@ -8,15 +8,14 @@ import (
 	"strings"
 )
 
-// A Content is one part of what a model reads of a settled call: [Text] or
-// [Media].
+// A Content is one part of a tool result: [Text] or [Media].
 type Content interface{ content() }
 
-// Text is a part that is text.
+// Text is a part that the model reads as text.
 type Text string
 
-// Media is a part that is an image or another file, given to the model as it
-// is and never as text.
+// Media is an image or another file. The model receives it as a file and never
+// as text.
 type Media struct {
 	MIME string
 	Name string // may be empty
@@ -32,7 +31,8 @@ func (m Media) URI() string {
 }
 
 // Contents are parts in order. Their JSON is an array of
-// {"type":"text","text":…} and {"type":"file","uri":"data:…","mime":…,"name":…}.
+// {"type":"text","text":…} and
+// {"type":"file","uri":"data:…","mime":…,"name":…}.
 type Contents []Content
 
 // Text returns the text parts, joined without a separator.
@@ -57,7 +57,8 @@ func (cs Contents) Media() []Media {
 	return media
 }
 
-// validUTF8 returns the parts as they read back from their JSON.
+// validUTF8 returns the parts as they read back from their JSON: with U+FFFD
+// in place of each invalid byte.
 func (cs Contents) validUTF8() Contents {
 	kept := slices.Clone(cs)
 	for i, c := range kept {
@@ -71,6 +72,7 @@ func (cs Contents) validUTF8() Contents {
 	return kept
 }
 
+// A contentWire is the JSON of one part.
 type contentWire struct {
 	Type string `json:"type"`
 	Text string `json:"text,omitempty"`
@@ -79,7 +81,8 @@ type contentWire struct {
 	Name string `json:"name,omitempty"`
 }
 
-// MarshalJSON writes the form that Contents documents.
+// MarshalJSON writes the JSON that Contents documents. It returns an
+// ErrBadWord for a part that is neither Text nor Media.
 func (cs Contents) MarshalJSON() ([]byte, error) {
 	wire := make([]contentWire, len(cs))
 	for i, c := range cs {
@@ -95,7 +98,8 @@ func (cs Contents) MarshalJSON() ([]byte, error) {
 	return jsonCodec[[]contentWire]{}.Encode(wire)
 }
 
-// UnmarshalJSON reads the form that Contents documents.
+// UnmarshalJSON reads the JSON that Contents documents. It leaves cs unchanged
+// when it returns an error.
 func (cs *Contents) UnmarshalJSON(data []byte) error {
 	var wire []contentWire
 	if err := json.Unmarshal(data, &wire); err != nil {
@@ -113,6 +117,8 @@ func (cs *Contents) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// content returns the part that w describes, or an ErrBadWord for an unknown
+// type or a URI that is not base64 data of its MIME type.
 func (w contentWire) content() (Content, error) {
 	switch w.Type {
 	case "text":

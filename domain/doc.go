@@ -1,52 +1,50 @@
-// Package domain holds the vocabulary in which agents, tools and their ledger
-// speak of calls.
+// Package domain defines tools, calls and settlements, and runs a tool.
 //
-// A [Tool] is made by [Make] from a [Spec] and can do nothing but call its
-// executor. What it takes and returns crosses the border as JSON through a
-// [Codec], whose schema is checked on both ways. The way of a call is a chain
-// of types, each to be had only from the one before: [Tool.Bind] holds an
-// input to the schema and gives a [Bound]; [Bound.Run] executes it and gives an
-// [Output]; a registry bounds that, keeps it, and records a [Settlement], whose
-// [Outcome] is one of a closed set.
+// A [Tool] is made by [Make] from a [Spec] and can only call its executor. Input
+// and output cross the boundary as JSON through a [Codec], whose schema the tool
+// checks in both directions. A call passes through a chain of types, each of
+// which only the one before can produce: [Tool.Bind] checks an input and returns
+// a [Bound]; [Bound.Run] executes it and returns an [Output]; a registry limits
+// the output, stores it and records a [Settlement], the end of the call, with
+// one of the [Outcome] constants. [Settlement.ToolResult] is the text or content
+// that the model reads.
 //
-// An [Offer] is what one turn may call: for each [Name] the registration behind
-// it, with the [Fingerprint] of its [Definition]. An [Invocation] says whose
-// call it is while it runs. [Rules] say what may be seen and done; [Match] is
-// their only pattern language. A [Preview] is the text that a question for
-// permission shows. A [Ref] names an output that is kept whole in
-// managed storage.
+// An [Offer] lists the tools that one turn of the model may call: for each
+// [Name] the registration, with the [Fingerprint] of its [Definition]. An
+// [Invocation] identifies the caller while the tool runs. [Rules] decide which
+// tools are visible and which actions are allowed; [Match] is their pattern
+// language. A [Preview] is the text that a permission request shows to a person.
+// A [Ref] names an output that is stored complete in managed storage.
 //
-// An [ID] names one thing for ever; a [Mint] makes IDs from a clock and
-// randomness that it is given.
+// An [ID] identifies one session, event, layer or other thing. A [Mint] makes
+// IDs from a clock and a source of randomness.
 //
 // # Promises
 //
-//   - A tool can invoke only the executor that it was made with, once for each
-//     Run.
-//   - An executor sees only an input that its schema and codec accepted; a
-//     presentation sees only an output that they accepted.
-//   - An input that does not fit runs nothing, and every place in which it does
-//     not fit is named.
-//   - A panic of an executor, a codec or a presentation is a [Defect]. It never
-//     leaves the package.
-//   - An interruption outranks an error that came of it. A success that arrives
-//     all the same stands.
-//   - What a model reads of a settlement depends on the settlement alone.
+//   - A tool calls only its own executor, once for each Run.
+//   - An executor receives only an input that schema and codec accepted; a
+//     presentation receives only an output that they accepted.
+//   - An input that does not fit the schema runs no executor, and its error
+//     lists every violation.
+//   - A panic of an executor, a codec or a presentation becomes a [Defect] and
+//     never leaves the package.
+//   - An interruption replaces an error that it caused. A success stays a
+//     success, even if it arrives after the interruption.
+//   - The tool result is a function of the settlement alone.
 //
 // # Concurrency
 //
-// Values are immutable and may be shared. A [Mint] may be used by several
-// goroutines. The package starts none.
+// Values are immutable and may be shared between goroutines. A [Mint] is safe
+// for concurrent use. The package starts no goroutine.
 //
 // # Errors
 //
-// [ErrBadTool] and [ErrBadSchema] come from Make; [ErrBadName], [ErrBadID],
-// [ErrBadRef] and [ErrBadWord] from parsing; [ErrInvalidInput] from Bind;
-// [ErrInvalidOutput] and [ErrInterrupted] from Run. [ErrDenied] and
-// [ErrDeclined] are what a tool is told when it asks for permission. Only a
-// [Failure], made by [Fail], carries a text that a tool chose for the model.
+// Make returns [ErrBadTool] and [ErrBadSchema]. Parsing returns [ErrBadName],
+// [ErrBadID], [ErrBadRef] or [ErrBadWord]. Bind returns [ErrInvalidInput], as a
+// *[ValidationError]. Run returns [ErrInvalidOutput] and [ErrInterrupted]. A
+// permission gate returns [ErrDenied] and [ErrDeclined] to a tool. Only a
+// [Failure], made by [Fail], carries a text that the tool wrote for the model.
 //
-// Which tool a name means is the registry's affair; when a call runs is the
-// runner's; where facts are kept is that of the events. The laws are in
-// laws_test.go, examples in example_test.go.
+// The registry resolves names to tools, the runner decides when a call runs, and
+// package events stores the facts. The laws of this package are in laws_test.go.
 package domain

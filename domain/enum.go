@@ -5,10 +5,12 @@ import (
 	"strings"
 )
 
-// words are the texts of a closed set of constants, by their values. The first
-// is that of the zero value and is empty.
+// An enumNames holds the names of a closed set of constants, indexed by value.
+// The name of the zero value is empty.
 type enumNames[T ~uint8] []string
 
+// name returns the name of v, or "?" and the number of a value outside the
+// set.
 func (n enumNames[T]) name(v T) string {
 	if int(v) >= len(n) {
 		return fmt.Sprintf("?%d", uint8(v))
@@ -16,8 +18,8 @@ func (n enumNames[T]) name(v T) string {
 	return n[v]
 }
 
-// marshal is the word of v, to be written. It refuses a value that parse would not
-// give.
+// marshal returns the name of v, or an ErrBadWord for a value outside the set,
+// which unmarshal could not read back.
 func (n enumNames[T]) marshal(v T) ([]byte, error) {
 	if int(v) >= len(n) {
 		return nil, fmt.Errorf("write %s: %w: %s", n.name(v), ErrBadWord, strings.Join(n[1:], ", "))
@@ -25,6 +27,8 @@ func (n enumNames[T]) marshal(v T) ([]byte, error) {
 	return []byte(n[v]), nil
 }
 
+// unmarshal sets v to the value with a name. It returns an ErrBadWord that
+// lists the names and leaves v unchanged if there is no such value.
 func (n enumNames[T]) unmarshal(v *T, text []byte) error {
 	for i, word := range n {
 		if word == string(text) {

@@ -23,11 +23,11 @@ var (
 	ErrBadWord       = errors.New("not one of the words allowed here")
 )
 
-// A Failure is an ending that a tool chose and that the model should read.
-// [Fail] makes one.
+// A Failure is an error that a tool returns for the model to read. [Fail]
+// makes one.
 type Failure struct{ message string }
 
-// Error is what the model reads. It is never blank.
+// Error returns the text for the model. It is never blank.
 func (f *Failure) Error() string {
 	if strings.TrimSpace(f.message) == "" {
 		return defaultTexts[Failed]
@@ -35,43 +35,44 @@ func (f *Failure) Error() string {
 	return f.message
 }
 
-// Fail returns a *Failure. The text is for the model, and nobody else adds to
-// it.
+// Fail returns a *Failure with a formatted text. The model reads the text
+// unchanged.
 func Fail(format string, args ...any) error { return &Failure{fmt.Sprintf(format, args...)} }
 
-// A Defect is a bug in a tool: it panicked. It carries what the panic was
-// given and the stack, for the operator.
+// A Defect is a bug in a tool that showed as a panic. It carries the panic
+// value and the stack for the operator.
 type Defect struct {
 	Value any
 	Stack []byte
 }
 
-// Error says what the panic was given, without the stack.
+// Error returns the panic value as text, without the stack.
 func (d *Defect) Error() string { return fmt.Sprint(d.Value) }
 
-// Unwrap returns the error that the panic was given, if it was one.
+// Unwrap returns the panic value if it is an error, and otherwise nil.
 func (d *Defect) Unwrap() error {
 	err, _ := d.Value.(error)
 	return err
 }
 
-// recoverDefect turns a panic of the function that defers it into a *Defect in err.
+// recoverDefect turns a panic of the function that defers it into a *Defect in
+// err.
 func recoverDefect(err *error) {
 	if v := recover(); v != nil {
 		*err = &Defect{Value: v, Stack: debug.Stack()}
 	}
 }
 
-// A Denied is the refusal of a permission by a rule, or because there was
-// nobody to ask. It is an ErrDenied. A tool returns it as it got it.
+// A Denied reports that a rule refused a permission, or that no person was
+// available to decide. It matches ErrDenied. A tool returns it unchanged.
 type Denied struct {
 	Action   string
 	Resource string
-	Rule     Rule   // zero where no rule decided
-	Reason   string // why, where no rule decided; empty otherwise
+	Rule     Rule   // zero if no rule decided
+	Reason   string // set if no rule decided
 }
 
-// Error is what the model reads.
+// Error returns the text that the model reads.
 func (d *Denied) Error() string {
 	text := "Permission denied: " + d.Action + " " + d.Resource
 	if d.Reason != "" {
@@ -83,13 +84,14 @@ func (d *Denied) Error() string {
 // Is reports whether target is ErrDenied.
 func (d *Denied) Is(target error) bool { return target == ErrDenied }
 
-// A Declined is the refusal of a permission by a person. It is an
-// ErrDeclined. A tool returns it as it got it.
+// A Declined reports that a person refused a permission. It matches
+// ErrDeclined. A tool returns it unchanged.
 type Declined struct {
-	Feedback string // what the person allowsType the model to read; may be empty
+	Feedback string // text for the model; may be empty
 }
 
-// Error is the feedback, or that there is none.
+// Error returns the feedback of the person, or the text of ErrDeclined if
+// there is none.
 func (d *Declined) Error() string {
 	if d.Feedback == "" {
 		return ErrDeclined.Error()
@@ -100,36 +102,42 @@ func (d *Declined) Error() string {
 // Is reports whether target is ErrDeclined.
 func (d *Declined) Is(target error) bool { return target == ErrDeclined }
 
-// An Interruption says why a call was interrupted. Each is an error, to be the
-// cause with which a context is cancelled, and each is an ErrInterrupted. The
-// zero Interruption is not valid.
+// An Interruption is the reason why a call was interrupted. It is an error, so
+// that it can be the cause of a cancelled context, and matches ErrInterrupted.
+// The zero Interruption is not valid.
 type Interruption uint8
 
 // The interruptions.
 const (
-	ByUser     Interruption = iota + 1 // a person asked for it
-	ByShutdown                         // the process was told to end
-	Superseded                         // something else took its place
+	ByUser     Interruption = iota + 1 // a person cancelled it
+	ByShutdown                         // the process is shutting down
+	Superseded                         // another run replaced it
 	ByDeadline                         // its time ran out
 )
 
 var interruptions = enumNames[Interruption]{"", "user", "shutdown", "superseded", "deadline"}
 
-func (i Interruption) String() string               { return interruptions.name(i) }
+// String returns the name of the constant, as events and the CLI write it;
+// "?N" for a value N outside the set.
+func (i Interruption) String() string { return interruptions.name(i) }
+
+// MarshalText returns the text of String, or an ErrBadWord for a value outside
+// the set.
 func (i Interruption) MarshalText() ([]byte, error) { return interruptions.marshal(i) }
 
-// UnmarshalText accepts what String gives; the empty text is zero.
+// UnmarshalText accepts the texts of String, and the empty text for zero. It
+// returns an ErrBadWord for any other text.
 func (i *Interruption) UnmarshalText(text []byte) error { return interruptions.unmarshal(i, text) }
 
-// Error says why, in a word.
+// Error returns "interrupted: " and the reason.
 func (i Interruption) Error() string { return "interrupted: " + i.String() }
 
 // Is reports whether target is ErrInterrupted.
 func (i Interruption) Is(target error) bool { return target == ErrInterrupted }
 
-// InterruptionOf returns the Interruption in the chain of a context's cause;
-// for any other cause, ByDeadline where a deadline passed and ByShutdown where
-// none did.
+// InterruptionOf returns the Interruption in the error chain of a context's
+// cause. Without one it returns ByDeadline for a passed deadline and
+// ByShutdown for any other cause.
 func InterruptionOf(cause error) Interruption {
 	if i, ok := errors.AsType[Interruption](cause); ok {
 		return i
@@ -140,7 +148,7 @@ func InterruptionOf(cause error) Interruption {
 	return ByShutdown
 }
 
-// interrupted returns an ErrInterrupted with the cause of ctx.
+// interrupted returns an ErrInterrupted that wraps the cause of ctx.
 func interrupted(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", ErrInterrupted, context.Cause(ctx))
 }

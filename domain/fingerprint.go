@@ -9,14 +9,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A Fingerprint tells definitions apart: the SHA-256 of their canonical JSON.
-// Its text is 64 hexadecimal digits. The zero Fingerprint, whose text is
-// empty, says that the definition is not known.
+// A Fingerprint is the SHA-256 of the canonical JSON of a definition: equal
+// definitions have equal fingerprints. Its text is 64 hexadecimal digits. The
+// zero Fingerprint, whose text is empty, stands for an unknown definition.
 type Fingerprint [sha256.Size]byte
 
 // Fingerprint returns the SHA-256 of the RFC 8785 canonical JSON of an object
-// with the keys action, description, input and output. It returns an error if
-// a schema is not JSON that RFC 8785 can express.
+// with the keys action, description, input and output. The name is not part of
+// it. It returns an error if a schema is not JSON that RFC 8785 can express.
 func (d Definition) Fingerprint(action string) (Fingerprint, error) {
 	data, err := json.Marshal(struct {
 		Action      string          `json:"action"`
@@ -34,9 +34,9 @@ func (d Definition) Fingerprint(action string) (Fingerprint, error) {
 	return sha256.Sum256(canonical), nil
 }
 
-// Canonical returns the RFC 8785 canonical form of a JSON document, in memory
-// of its own. Numbers in it are IEEE 754 doubles: one that is none becomes the
-// nearest. But for that, two documents mean the same if their forms are equal.
+// Canonical returns the RFC 8785 canonical form of a JSON document in new
+// memory. It rounds each number to the nearest IEEE 754 double. Two documents
+// with the same values have the same form.
 func Canonical(document json.RawMessage) (json.RawMessage, error) {
 	value := jsontext.Value(append([]byte(nil), document...))
 	if err := value.Canonicalize(); err != nil {
@@ -45,10 +45,10 @@ func Canonical(document json.RawMessage) (json.RawMessage, error) {
 	return json.RawMessage(value), nil
 }
 
-// IsZero reports whether the definition is not known.
+// IsZero reports whether the definition is unknown.
 func (f Fingerprint) IsZero() bool { return f == Fingerprint{} }
 
-// String returns the digits.
+// String returns 64 hexadecimal digits, or the empty text for zero.
 func (f Fingerprint) String() string {
 	if f.IsZero() {
 		return ""
@@ -56,10 +56,10 @@ func (f Fingerprint) String() string {
 	return hex.EncodeToString(f[:])
 }
 
-// MarshalText gives what String gives.
+// MarshalText returns the text of String.
 func (f Fingerprint) MarshalText() ([]byte, error) { return []byte(f.String()), nil }
 
-// UnmarshalText accepts what String gives.
+// UnmarshalText parses the text of String.
 func (f *Fingerprint) UnmarshalText(text []byte) error {
 	if len(text) == 0 {
 		*f = Fingerprint{}

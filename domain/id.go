@@ -29,42 +29,43 @@ func (layerKind) prefix() string        { return "lay" }
 func (processKind) prefix() string      { return "prc" }
 func (permissionKind) prefix() string   { return "per" }
 
-// IDKind is the closed set of what an [ID] can name.
+// IDKind is the closed set of the things that an [ID] can identify.
 type IDKind interface {
 	sessionKind | messageKind | turnKind | eventKind | registrationKind | scopeKind | layerKind | processKind | permissionKind
 	prefix() string
 }
 
-// An ID names one thing of kind K, for ever: a prefix, an underscore and a
-// ULID. IDs of different kinds are different types, IDs of one kind can be
-// compared with ==. The zero ID names nothing.
+// An ID identifies one thing of kind K: a prefix, an underscore and a ULID.
+// IDs of different kinds are different types. IDs of one kind are comparable
+// with ==. The zero ID is invalid as an identity and stands for absence.
 type ID[K IDKind] struct{ u ulid.ULID }
 
 // The IDs of this project.
 type (
 	SessionID      = ID[sessionKind]      // a session of one agent
 	MessageID      = ID[messageKind]      // a prompt or a reply in a session
-	TurnID         = ID[turnKind]         // one materialization and the reply to it
+	TurnID         = ID[turnKind]         // one request to the model, with its offer and its reply
 	EventID        = ID[eventKind]        // an event; an EventStoreDB UUID bit for bit
 	RegistrationID = ID[registrationKind] // a registration: the ID of its event
 	ScopeID        = ID[scopeKind]        // a scope of registrations
 	LayerID        = ID[layerKind]        // a layer of registrations
 	ProcessID      = ID[processKind]      // one run of a program
-	PermissionID   = ID[permissionKind]   // one asking of permission
+	PermissionID   = ID[permissionKind]   // one permission request
 )
 
-// IsZero reports whether id names nothing.
+// IsZero reports whether id is the zero ID.
 func (id ID[K]) IsZero() bool { return id.u == ulid.ULID{} }
 
-// Bytes returns the sixteen bytes of the ULID, which are also those of a UUID.
+// Bytes returns the sixteen bytes of the ULID. EventStoreDB uses them as a
+// UUID.
 func (id ID[K]) Bytes() [16]byte { return id.u }
 
-// Compare orders IDs by when and in which order they were minted by one
-// [Mint]. Order in a log is by position and revision, never by ID.
+// Compare orders IDs of one [Mint] by the order in which it made them. Records
+// are ordered by position and revision, never by ID.
 func (id ID[K]) Compare(other ID[K]) int { return id.u.Compare(other.u) }
 
-// String returns the prefix, an underscore and the ULID, and the empty text
-// for the zero ID. [ParseID] is its inverse.
+// String returns the prefix, an underscore and the ULID, or the empty text for
+// the zero ID. [ParseID] is its inverse.
 func (id ID[K]) String() string {
 	if id.IsZero() {
 		return ""
@@ -73,11 +74,11 @@ func (id ID[K]) String() string {
 	return k.prefix() + "_" + id.u.String()
 }
 
-// MarshalText gives what String gives.
+// MarshalText returns the text of String.
 func (id ID[K]) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText accepts what ParseID accepts, and the empty text for the zero
-// ID. It leaves id as it was when it returns an error.
+// UnmarshalText accepts the texts of ParseID, and the empty text for the zero
+// ID. It leaves id unchanged when it returns an error.
 func (id *ID[K]) UnmarshalText(text []byte) error {
 	if len(text) == 0 {
 		*id = ID[K]{}
@@ -97,8 +98,8 @@ func (id ID[K]) Prefix() string {
 	return k.prefix()
 }
 
-// ParseID is the inverse of [ID.String]. The case of the ULID's letters does
-// not matter. It returns an [ErrBadID] that says what is wrong.
+// ParseID is the inverse of [ID.String]. Letters of the ULID may have either
+// case. It returns an [ErrBadID] with the reason.
 func ParseID[K IDKind](text string) (ID[K], error) {
 	var k K
 	rest, ok := strings.CutPrefix(text, k.prefix()+"_")
@@ -118,8 +119,9 @@ func ParseID[K IDKind](text string) (ID[K], error) {
 // IDFromBytes is the inverse of [ID.Bytes].
 func IDFromBytes[K IDKind](b [16]byte) ID[K] { return ID[K]{b} }
 
-// RegistrationOf returns the registration whose event is e.
+// RegistrationOf returns the ID of the registration that event e recorded. The
+// bytes are the same.
 func RegistrationOf(e EventID) RegistrationID { return RegistrationID(e) }
 
-// EventOf returns the event that made registration r.
+// EventOf returns the ID of the event that recorded registration r.
 func EventOf(r RegistrationID) EventID { return EventID(r) }

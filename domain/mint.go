@@ -9,9 +9,9 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// A Mint makes IDs in increasing order, whatever their kinds, and also while
-// its clock stands still or goes back. A time before 1970 counts as 1970. It is
-// safe for concurrent use.
+// A Mint makes unique IDs of all kinds in increasing order, even if its clock
+// stops or goes back. Times before 1970 count as 1970. It is safe for
+// concurrent use.
 type Mint struct {
 	now func() time.Time
 	mu  struct {
@@ -21,17 +21,16 @@ type Mint struct {
 	}
 }
 
-// NewMint returns a Mint that reads the clock from now and randomness from
-// entropy, which it alone may use from here on.
+// NewMint returns a Mint that reads the clock from now and random bytes from
+// entropy. The Mint owns entropy from then on.
 func NewMint(now func() time.Time, entropy io.Reader) *Mint {
 	m := &Mint{now: now}
 	m.mu.entropy = ulid.Monotonic(entropy, 1) // by one: a random step is drawn until it fits, so it may never come
 	return m
 }
 
-// NewID returns an ID that m has not made before and that is greater than
-// every one that it has. It panics if the entropy fails, as nothing can be
-// named then.
+// NewID returns an ID greater than every earlier ID of m. It panics if entropy
+// returns an error, because no unique ID can be made.
 func NewID[K IDKind](m *Mint) ID[K] {
 	m.mu.Lock()
 	defer m.mu.Unlock()

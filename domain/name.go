@@ -2,21 +2,22 @@ package domain
 
 import "fmt"
 
-// A CallID is the provider's own name for a call, kept exactly as given. It
-// may come back in another message of the same session.
+// A CallID is the provider's own name for a call, stored unchanged. A provider
+// may repeat it in another message of the same session.
 type CallID string
 
 // An AgentID names an agent, such as build or reviewer.
 type AgentID string
 
-// A Name is what a model knows a tool by: a letter of ASCII and up to 63
-// letters, digits, underscores and hyphens. [ParseName] makes one.
+// A Name is the name under which a model calls a tool: an ASCII letter, then
+// up to 63 letters, digits, underscores and hyphens. [ParseName] checks one.
 type Name string
 
+// maxName is the length limit of a Name in bytes.
 const maxName = 64
 
-// ParseName holds text to the grammar of names. It returns an ErrBadName that
-// quotes the text.
+// ParseName checks text against the grammar of names. It returns an ErrBadName
+// that quotes the text.
 func ParseName(text string) (Name, error) {
 	if text == "" || len(text) > maxName || !letter(text[0]) {
 		return "", badName(text)
@@ -31,10 +32,10 @@ func ParseName(text string) (Name, error) {
 
 func letter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
 
-// badName is a text that is not a name. It is an ErrBadName.
+// A badName is an invalid name. It matches ErrBadName.
 type badName string
 
-// Error quotes the text and says what a name is.
+// Error quotes the text and describes a valid name.
 func (b badName) Error() string {
 	return fmt.Sprintf("Invalid tool name: %q is not a letter and up to %d letters, digits, _ and -", string(b), maxName-1)
 }

@@ -12,18 +12,18 @@ import (
 	validate "github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Ignoring returns a codec that accepts top-level keys that its schema does
-// not have and drops them before the input is checked: a model may send them
-// out of habit. The schema stays that of the codec, so that a model is not told
-// of the keys. All other unknown keys stay invalid.
+// Ignoring returns a codec that drops the given top-level keys from an input
+// before the tool checks it. A model may send them out of habit. The schema
+// does not mention them. Other unknown keys stay violations.
 func Ignoring[T any](c Codec[T], keys ...string) Codec[T] { return ignoringCodec[T]{c, keys} }
 
+// An ignoringCodec is the codec of Ignoring.
 type ignoringCodec[T any] struct {
 	Codec[T]
 	keys []string
 }
 
-// schemaError returns why the codec has no schema, or nil.
+// schemaError returns the schema error of the wrapped codec, or nil.
 func (c ignoringCodec[T]) schemaError() error {
 	if broken, ok := c.Codec.(interface{ schemaError() error }); ok {
 		return broken.schemaError()
@@ -33,10 +33,11 @@ func (c ignoringCodec[T]) schemaError() error {
 
 func (c ignoringCodec[T]) ignored() []string { return c.keys }
 
-// accept checks an input and returns the document to decode. That is the input
-// itself, or a new document if the input has one of the ignored keys, a number
-// that is written as a string, or an integer that is written with a fraction or
-// an exponent. It returns a *ValidationError that is an ErrInvalidInput.
+// accept validates an input and returns the document to decode. It drops the
+// ignored keys, replaces a string by the number in it where the schema
+// requires a number, and rewrites an integer that has a fraction or an
+// exponent. It returns raw itself if none of that applies, and a
+// *ValidationError that matches ErrInvalidInput if the input is invalid.
 func (s schema) accept(raw json.RawMessage, ignored []string) (json.RawMessage, error) {
 	value, err := parseJSON(raw)
 	if err != nil {
@@ -69,16 +70,17 @@ func (s schema) accept(raw json.RawMessage, ignored []string) (json.RawMessage, 
 	return document, nil
 }
 
-// numbers converts the parts of a value for which a schema allowsType a number.
+// A numbers walks a schema and a value together and converts numbers in the
+// value.
 type numbers struct {
-	root    any // the schema document, for local references
+	root    any // the whole schema document, for local references
 	changed bool
 }
 
 // convert returns a value with each string replaced by the number in it, where
-// the schema allowsType a number and no string. It follows properties, items and
-// local references; a part that only a combination of schemas describes stays
-// as it is.
+// the schema allows a number and no string. It follows properties, items and
+// local references. It leaves a part that only a combination of schemas (anyOf
+// and the like) describes unchanged.
 func (n *numbers) convert(schema, value any) any {
 	s := n.resolve(schema)
 	if s == nil {
@@ -117,12 +119,11 @@ func (n *numbers) convert(schema, value any) any {
 	return value
 }
 
-// maxReferences bounds how many references in a row are followed: a reference
-// may lead to itself.
+// maxReferences bounds a chain of references, which may be a cycle.
 const maxReferences = 16
 
-// resolve follows the local references of a schema. It returns nil if there is
-// no such schema, or if it is not an object.
+// resolve follows the local references of a schema. It returns nil if the
+// target is missing or not an object.
 func (n *numbers) resolve(schema any) map[string]any {
 	for range maxReferences {
 		s, _ := schema.(map[string]any)
@@ -146,7 +147,8 @@ func (n *numbers) resolve(schema any) map[string]any {
 	return nil
 }
 
-// allowsType reports whether a schema's type is, or includes, one of some types.
+// allowsType reports whether the type of a schema is or includes one of the
+// given types.
 func allowsType(schema map[string]any, types ...string) bool {
 	switch t := schema["type"].(type) {
 	case string:
@@ -157,8 +159,8 @@ func allowsType(schema map[string]any, types ...string) bool {
 	return false
 }
 
-// parseNumber returns the JSON number that a string consists of, white space
-// around it aside.
+// parseNumber returns the JSON number in a string, without surrounding white
+// space, and whether the string is one.
 func parseNumber(text string) (json.Number, bool) {
 	text = strings.TrimSpace(text)
 	if text == "" || text[0] != '-' && (text[0] < '0' || text[0] > '9') || numberSizeError(text) != "" || !json.Valid([]byte(text)) {
@@ -167,13 +169,13 @@ func parseNumber(text string) (json.Number, bool) {
 	return json.Number(text), true
 }
 
-// maxIntegerExponent is the largest exponent that integerDigits converts: no Go integer has
-// as many digits.
+// maxIntegerExponent is the largest exponent that integerDigits converts. No
+// Go integer has more digits.
 const maxIntegerExponent = 40
 
-// integerDigits returns the digits of an integer that is written with a fraction
-// or an exponent, such as 10.0 or 1e1: a Go integer is not decoded from these. A
-// number that no Go integer holds stays as it is.
+// integerDigits returns the decimal digits of an integer written with a
+// fraction or an exponent, such as 10.0 or 1e1, because encoding/json does not
+// decode that into a Go integer. It returns false for any other text.
 func integerDigits(text string) (string, bool) {
 	at := strings.IndexAny(text, "eE")
 	if at < 0 && !strings.Contains(text, ".") {
@@ -199,8 +201,8 @@ const (
 	maxExponent     = 1000
 )
 
-// numberSizeError returns what is wrong with the size of a JSON number, or the
-// empty text.
+// numberSizeError returns the reason why a JSON number exceeds the limits, or
+// the empty text.
 func numberSizeError(text string) string {
 	if len(text) > maxNumberLength {
 		return fmt.Sprintf("a number of %d characters: write it with at most %d", len(text), maxNumberLength)
@@ -213,8 +215,8 @@ func numberSizeError(text string) string {
 	return ""
 }
 
-// checkNumberSizes returns a *ValidationError that is the sentinel if a number in a value
-// is too large to compute with.
+// checkNumberSizes returns a *ValidationError that matches the sentinel if a
+// number in a value exceeds the limits.
 func checkNumberSizes(value any, sentinel error) error {
 	if fault, found := oversizedNumber(value); found {
 		return &ValidationError{Violations: []Violation{fault}, kind: sentinel}
@@ -222,8 +224,8 @@ func checkNumberSizes(value any, sentinel error) error {
 	return nil
 }
 
-// oversizedNumber returns the fault of one number in a value that is over the
-// limits, and whether there is one.
+// oversizedNumber returns a violation for one number in a value that exceeds
+// the limits, and whether there is one.
 func oversizedNumber(value any) (Violation, bool) {
 	switch v := value.(type) {
 	case json.Number:
@@ -246,14 +248,15 @@ func oversizedNumber(value any) (Violation, bool) {
 	return Violation{}, false
 }
 
-// below returns the fault as it is seen from the parent, where the value that
-// it is in has the given key.
+// below returns the violation with its path as seen from the parent, in which
+// the value has the given key.
 func (f Violation) below(key string) Violation {
 	f.Path = "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(key) + f.Path
 	return f
 }
 
-// ignored returns the keys that a codec drops from its input.
+// ignored returns the keys that a codec of Ignoring drops, and nil for any
+// other codec.
 func ignored(codec any) []string {
 	if lenient, ok := codec.(interface{ ignored() []string }); ok {
 		return lenient.ignored()
@@ -261,8 +264,8 @@ func ignored(codec any) []string {
 	return nil
 }
 
-// parseSchema parses a schema document. A number in it is bounded like one of
-// an input.
+// parseSchema decodes a schema document. The limits of numbers apply to it as
+// to an input.
 func parseSchema(source json.RawMessage) (any, error) {
 	document, err := validate.UnmarshalJSON(bytes.NewReader(source))
 	if err != nil {

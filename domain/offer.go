@@ -1,6 +1,7 @@
 package domain
 
-// A Placement is where a layer lies. The zero Placement is not valid.
+// A Placement is the reach of a layer of registrations. The zero Placement is
+// not valid.
 type Placement uint8
 
 // The placements, in rising precedence.
@@ -12,14 +13,20 @@ const (
 
 var placements = enumNames[Placement]{"", "application", "location", "session"}
 
-func (p Placement) String() string               { return placements.name(p) }
+// String returns the name of the constant, as events and the CLI write it;
+// "?N" for a value N outside the set.
+func (p Placement) String() string { return placements.name(p) }
+
+// MarshalText returns the text of String, or an ErrBadWord for a value outside
+// the set.
 func (p Placement) MarshalText() ([]byte, error) { return placements.marshal(p) }
 
-// UnmarshalText accepts what String gives; the empty text is zero.
+// UnmarshalText accepts the texts of String, and the empty text for zero. It
+// returns an ErrBadWord for any other text.
 func (p *Placement) UnmarshalText(text []byte) error { return placements.unmarshal(p, text) }
 
-// An Offered is a registration of a name: the one that a turn offered, or the
-// one in effect.
+// An Offered identifies a registration of a tool name: the one that a turn
+// offered, or the one that is in effect.
 type Offered struct {
 	Name         Name           `json:"tool"`
 	Registration RegistrationID `json:"registration"`
@@ -27,17 +34,17 @@ type Offered struct {
 	Fingerprint  Fingerprint    `json:"fingerprint"`
 }
 
-// IsZero reports whether o is no registration.
+// IsZero reports whether o identifies no registration.
 func (o Offered) IsZero() bool { return o == Offered{} }
 
-// An Offer is what one turn may call: names and the registrations offered for
-// them.
+// An Offer lists the tools that one turn may call.
 type Offer struct {
 	Turn  TurnID    `json:"turn"`
-	Tools []Offered `json:"tools"` // in the order in which the model sees them
+	Tools []Offered `json:"tools"` // in the order of the request to the model
 }
 
-// Find returns the registration offered for a name, and whether there is one.
+// Find returns the registration offered for a name, and whether the offer has
+// one. It takes time proportional to the number of tools.
 func (o Offer) Find(name string) (Offered, bool) {
 	for _, t := range o.Tools {
 		if string(t.Name) == name {

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// The kinds of text that a question shows.
+// The kinds of preview.
 const (
 	PreviewCommand = "command" // a shell command
 	PreviewDiff    = "diff"    // a unified diff of a file
@@ -16,30 +16,31 @@ const (
 	PreviewCall    = "call"    // the input of a call
 )
 
-// The limits of the text that a question shows. A command has its own, as the
-// part that is left out could be the one that matters.
+// The limits of a preview, in bytes and lines. A command has a larger limit,
+// because the part left out could be the harmful one.
 const (
 	MaxPreview        = 50 << 10
 	MaxPreviewLines   = 2000
 	MaxCommandPreview = 1 << 20
 )
 
-// A Preview is the text that a question for permission shows, so that a person
-// sees what the answer approves.
+// A Preview is the text that a permission request shows to a person. Size and
+// digest are of the complete text, so that the record proves which text the
+// person approved.
 type Preview struct {
 	Kind   string `json:"kind"`
 	Text   string `json:"text"`          // UTF-8; the head and the tail of a text over the limit
-	Bytes  int64  `json:"bytes"`         // size of the whole text
-	Cut    int64  `json:"cut,omitempty"` // bytes of the whole that Text leaves out
-	SHA256 string `json:"sha256"`        // of the whole text, hexadecimal
+	Bytes  int64  `json:"bytes"`         // size of the complete text
+	Cut    int64  `json:"cut,omitempty"` // bytes that Text leaves out
+	SHA256 string `json:"sha256"`        // of the complete text, hexadecimal
 }
 
-// IsZero reports whether nothing is shown.
+// IsZero reports whether the preview is absent.
 func (s Preview) IsZero() bool { return s == Preview{} }
 
-// NewPreview returns the Preview of a text. Of a text over the limits of its kind it
-// keeps the head and the tail, with a line between them that gives the number
-// of bytes left out. Size and digest are always those of the whole text.
+// NewPreview returns the preview of a text. If the text exceeds the limits of
+// its kind, the preview has its head and its tail, and between them a line
+// with the number of bytes left out. Invalid UTF-8 becomes U+FFFD.
 func NewPreview(kind, whole string) Preview {
 	sum := sha256.Sum256([]byte(whole))
 	s := Preview{Kind: kind, Bytes: int64(len(whole)), SHA256: hex.EncodeToString(sum[:])}
@@ -67,7 +68,7 @@ func NewPreview(kind, whole string) Preview {
 	return s
 }
 
-// endOfLines returns the offset behind the first n lines of text.
+// endOfLines returns the offset after the first n lines of text.
 func endOfLines(text string, n int) int {
 	at := 0
 	for range n {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A Channel is a part of an output that is bounded by itself. The zero Channel
-// is not valid.
+// A Channel is a part of an output with its own limits and its own stored
+// copy. The zero Channel is not valid.
 type Channel uint8
 
 // The channels that can be kept whole in managed storage.
@@ -17,32 +17,38 @@ const (
 
 var channels = enumNames[Channel]{"", "text", "structured"}
 
-func (c Channel) String() string               { return channels.name(c) }
+// String returns the name of the constant, as events and the CLI write it;
+// "?N" for a value N outside the set.
+func (c Channel) String() string { return channels.name(c) }
+
+// MarshalText returns the text of String, or an ErrBadWord for a value outside
+// the set.
 func (c Channel) MarshalText() ([]byte, error) { return channels.marshal(c) }
 
-// UnmarshalText accepts what String gives; the empty text is zero.
+// UnmarshalText accepts the texts of String, and the empty text for zero. It
+// returns an ErrBadWord for any other text.
 func (c *Channel) UnmarshalText(text []byte) error { return channels.unmarshal(c, text) }
 
-// A Ref names a managed output: the complete text or value of which a
-// settlement holds only a preview. To a model it is opaque. The zero Ref names
-// nothing.
+// A Ref names a managed output: the complete text or value, of which the
+// settlement holds a preview. It is opaque to the model. The zero Ref stands
+// for absence.
 type Ref struct {
 	settlement EventID
 	channel    Channel
 }
 
-// NewRef names the output of a channel that was kept for a settlement.
+// NewRef returns the reference of one channel of the output of a settlement.
 func NewRef(settlement EventID, c Channel) Ref { return Ref{settlement, c} }
 
 const refScheme = "output://"
 
-// Settlement returns the event that the output belongs to.
+// Settlement returns the event that records the settlement.
 func (r Ref) Settlement() EventID { return r.settlement }
 
-// Channel returns the channel that the output is of.
+// Channel returns the channel of the output.
 func (r Ref) Channel() Channel { return r.channel }
 
-// IsZero reports whether r names nothing.
+// IsZero reports whether r is the zero Ref.
 func (r Ref) IsZero() bool { return r == Ref{} }
 
 // String returns output://SETTLEMENT/CHANNEL. [ParseRef] is its inverse.
@@ -53,10 +59,11 @@ func (r Ref) String() string {
 	return refScheme + r.settlement.String() + "/" + r.channel.String()
 }
 
-// MarshalText gives what String gives.
+// MarshalText returns the text of String.
 func (r Ref) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// UnmarshalText accepts what ParseRef accepts, and the empty text for zero.
+// UnmarshalText accepts the texts of ParseRef, and the empty text for zero. It
+// leaves r unchanged when it returns an error.
 func (r *Ref) UnmarshalText(text []byte) error {
 	if len(text) == 0 {
 		*r = Ref{}
@@ -69,7 +76,8 @@ func (r *Ref) UnmarshalText(text []byte) error {
 	return err
 }
 
-// IsRef reports whether text is meant as a reference: it begins as one.
+// IsRef reports whether text begins like a reference. ParseRef may still
+// reject it.
 func IsRef(text string) bool { return strings.HasPrefix(text, refScheme) }
 
 // ParseRef is the inverse of [Ref.String]. It returns an ErrBadRef.
@@ -90,7 +98,7 @@ func ParseRef(text string) (Ref, error) {
 	return Ref{settlement, c}, nil
 }
 
-// A Retained is an output that is kept whole in managed storage.
+// A Retained describes an output that is stored complete in managed storage.
 type Retained struct {
 	Ref    Ref    `json:"ref"`
 	Bytes  int64  `json:"bytes"`

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// An Effect is what a rule does. The zero Effect is not valid.
+// An Effect is the decision of a rule. The zero Effect is not valid.
 type Effect uint8
 
-// The effects, in rising precedence where several resources are asked about.
+// The effects, in rising precedence for a request with several resources.
 const (
 	Allow Effect = iota + 1
 	Ask
@@ -20,34 +20,40 @@ const (
 
 var effects = enumNames[Effect]{"", "allow", "ask", "deny"}
 
-func (e Effect) String() string               { return effects.name(e) }
+// String returns the name of the constant, as events and the CLI write it;
+// "?N" for a value N outside the set.
+func (e Effect) String() string { return effects.name(e) }
+
+// MarshalText returns the text of String, or an ErrBadWord for a value outside
+// the set.
 func (e Effect) MarshalText() ([]byte, error) { return effects.marshal(e) }
 
-// UnmarshalText accepts what String gives; the empty text is zero.
+// UnmarshalText accepts the texts of String, and the empty text for zero. It
+// returns an ErrBadWord for any other text.
 func (e *Effect) UnmarshalText(text []byte) error { return effects.unmarshal(e, text) }
 
-// A Rule gives the effect of actions on resources. Action and Resource are
+// A Rule assigns an effect to actions on resources. Action and Resource are
 // patterns of [Match].
 type Rule struct {
 	Action   string `json:"action"`
 	Resource string `json:"resource"`
 	Effect   Effect `json:"effect"`
-	Source   string `json:"source,omitempty"` // where it was written, such as rules.toml:3; may be empty
+	Source   string `json:"source,omitempty"` // file and line, such as rules.toml:3; may be empty
 }
 
-// Rules are ordered: the last that matches decides.
+// Rules are ordered: the last matching rule decides.
 type Rules []Rule
 
-// Evaluate returns the last rule that matches action and resource, and
-// whether there is one. Where there is none, the effect is [Ask].
+// Evaluate returns the last rule that matches action and resource, and whether
+// one does. If no rule matches, the effect is [Ask].
 func (rs Rules) Evaluate(action, resource string) (Rule, bool) {
 	return rs.EvaluateSpelled(action, resource, nil)
 }
 
-// EvaluateSpelled is Evaluate for a resource that has further spellings, such
-// as "rm x" for "/bin/rm x". A rule that asks or denies matches if it matches
-// the resource or any spelling. A rule that allows matches only the resource,
-// so that a spelling never widens what is allowed.
+// EvaluateSpelled is Evaluate for a resource with other spellings, such as "rm
+// x" for "/bin/rm x". A rule that asks or denies matches the resource or any
+// spelling. A rule that allows matches only the resource, so a spelling never
+// allows more.
 func (rs Rules) EvaluateSpelled(action, resource string, spellings []string) (Rule, bool) {
 	for i := len(rs) - 1; i >= 0; i-- {
 		if !Match(rs[i].Action, action) {
@@ -61,8 +67,8 @@ func (rs Rules) EvaluateSpelled(action, resource string, spellings []string) (Ru
 	return Rule{Effect: Ask}, false
 }
 
-// Digest returns the SHA-256, in hexadecimal, over effect, action and resource
-// of the rules in their order. Where a rule was written makes no difference.
+// Digest returns the SHA-256, in hexadecimal, of effect, action and resource
+// of the rules in order. It does not cover Source.
 func (rs Rules) Digest() string {
 	h := sha256.New()
 	for _, r := range rs {
@@ -71,9 +77,10 @@ func (rs Rules) Digest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Hides returns the rule that hides tools of an action from a model, and
-// whether there is one: the last rule whose action matches, if it denies the
-// resource "*". Hiding is visibility, never authorization.
+// Hides returns the rule that hides the tools of an action from the model, and
+// whether one does: the last rule whose action matches, if it denies the
+// resource "*". A hidden tool is not offered. Hiding is not a permission
+// check.
 func (rs Rules) Hides(action string) (Rule, bool) {
 	for i := len(rs) - 1; i >= 0; i-- {
 		if Match(rs[i].Action, action) {
@@ -83,11 +90,11 @@ func (rs Rules) Hides(action string) (Rule, bool) {
 	return Rule{}, false
 }
 
-// Match reports whether the whole of text fits pattern. In a pattern, * is any
-// text, line ends and slashes included, and ? is one rune; there is nothing
-// else, and no escape. A pattern that ends in a space and * fits also without
-// them: "ls *" fits "ls" and "ls -la". A backslash counts as a slash on both
-// sides. The case of letters matters.
+// Match reports whether pattern matches the whole of text. In a pattern, *
+// matches any text including line ends and slashes, and ? matches one rune;
+// there is no escape. A pattern that ends in a space and * also matches
+// without them: "ls *" matches "ls" and "ls -la". Backslashes count as slashes
+// in both. Letters match in their own case only.
 func Match(pattern, text string) bool {
 	pattern = strings.ReplaceAll(pattern, `\`, "/")
 	text = strings.ReplaceAll(text, `\`, "/")
@@ -97,8 +104,8 @@ func Match(pattern, text string) bool {
 	return glob([]rune(pattern), []rune(text))
 }
 
-// glob matches in time proportional to the product of the lengths, by going
-// back to the last star only.
+// glob matches in time proportional to the product of the lengths: it
+// backtracks to the last star only.
 func glob(pattern, text []rune) bool {
 	p, t, star, mark := 0, 0, -1, 0
 	for t < len(text) {

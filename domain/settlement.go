@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// An Outcome is how a call ended. The zero Outcome is not valid.
+// An Outcome classifies the end of a call. The zero Outcome is not valid.
 type Outcome uint8
 
 // The outcomes: a closed set.
@@ -14,7 +14,7 @@ const (
 	Succeeded       Outcome = iota + 1 // the tool returned, and its output was kept whole
 	Failed                             // the tool chose to fail
 	UnknownTool                        // the turn offered no such name
-	Stale                              // what was offered is no longer in effect
+	Stale                              // the offered registration is no longer in effect
 	InvalidInput                       // the input does not fit the schema
 	InvalidOutput                      // the tool ran, and its output does not fit the schema
 	DeniedByRule                       // a rule refused a permission that the tool asked for
@@ -30,7 +30,7 @@ const (
 var outcomes = enumNames[Outcome]{"", "succeeded", "failed", "unknown_tool", "stale", "invalid_input", "invalid_output",
 	"denied", "declined", "disabled", "interrupted", "defect", "retention_failed", "media_too_large", "lost"}
 
-// Outcomes returns all of them, in order.
+// Outcomes returns every outcome in order.
 func Outcomes() []Outcome {
 	all := make([]Outcome, len(outcomes)-1)
 	for i := range all {
@@ -39,43 +39,49 @@ func Outcomes() []Outcome {
 	return all
 }
 
-func (o Outcome) String() string               { return outcomes.name(o) }
+// String returns the name of the constant, as events and the CLI write it;
+// "?N" for a value N outside the set.
+func (o Outcome) String() string { return outcomes.name(o) }
+
+// MarshalText returns the text of String, or an ErrBadWord for a value outside
+// the set.
 func (o Outcome) MarshalText() ([]byte, error) { return outcomes.marshal(o) }
 
-// UnmarshalText accepts what String gives; the empty text is zero.
+// UnmarshalText accepts the texts of String, and the empty text for zero. It
+// returns an ErrBadWord for any other text.
 func (o *Outcome) UnmarshalText(text []byte) error { return outcomes.unmarshal(o, text) }
 
-// A Settlement is the one end of a call. It holds what the ledger keeps, and
-// from it alone follows what the model reads.
+// A Settlement is the end of a call: each call has exactly one. The ledger
+// stores all of it but ID, and the tool result is a function of it.
 type Settlement struct {
 	ID           EventID      // the event that records it
-	Outcome      Outcome      //
-	Began        bool         // the start is on record: the tool may have run
-	Interruption Interruption // why, where Outcome is Interrupted; else zero
-	Text         string       // what the model reads in place of an output; blank: a sentence of the outcome
-	Detail       string       // for the operator: what broke; may be empty
-	Rule         Rule         // that denied, where Outcome is DeniedByRule and one did
+	Outcome      Outcome      // how the call ended
+	Began        bool         // the start was recorded: the tool may have run
+	Interruption Interruption // zero unless Outcome is Interrupted
+	Text         string       // for the model, in place of an output; blank: the default of the outcome
+	Detail       string       // the error text for the operator; may be empty
+	Rule         Rule         // the deciding rule of a DeniedByRule, if there was one
 
-	Input      json.RawMessage // the input that ran, where hooks changed the one asked for; else nil
-	Structured json.RawMessage // the encoded output; nil where there is none, it is retained, or media stands for it
-	Content    Contents        // its presentation, bounded
-	Retained   []Retained      // what is kept whole elsewhere
-	Lost       int64           // bytes that the tool dropped before it returned the rest
-	Progress   *Progress       // the last one, where the call did not succeed; may be nil
+	Input      json.RawMessage // the input that ran, if hooks changed the requested one; else nil
+	Structured json.RawMessage // the encoded output; nil if absent, retained or replaced by media
+	Content    Contents        // its presentation, within the limits
+	Retained   []Retained      // the outputs in managed storage
+	Lost       int64           // bytes that the tool dropped from its output
+	Progress   *Progress       // the last report of an unsuccessful call; may be nil
 
-	Offered   Offered // what the turn offered for the name; zero where nothing
-	Effective Offered // what was in effect when the call was resolved; of a lost call, what ran; zero where nothing
-	ChangedBy EventID // the event that made the two differ; zero where they do not
+	Offered   Offered // the registration that the turn offered; zero if there was none
+	Effective Offered // the registration in effect when the call was resolved, or that ran; zero if there was none
+	ChangedBy EventID // the event that made the two differ; zero if they are equal
 }
 
-// Agrees reports whether the definition in effect is known to be the one
-// offered.
+// Agrees reports whether the offered and the effective definition are known
+// and equal.
 func (s Settlement) Agrees() bool {
 	return !s.Offered.Fingerprint.IsZero() && s.Offered.Fingerprint == s.Effective.Fingerprint
 }
 
-// defaultTexts holds what the model reads of a call that did not succeed and whose
-// settlement has no text, by outcome.
+// defaultTexts holds, by outcome, the tool result of an unsuccessful call
+// whose settlement has no text.
 var defaultTexts = [...]string{
 	"Tool call ended in an unknown way",
 	Succeeded:       "",
@@ -94,16 +100,16 @@ var defaultTexts = [...]string{
 	Lost:            lostText,
 }
 
-// A ToolResult is what a model reads of a settlement. At most one of its fields is
-// set; none is for an output that is the empty text.
+// A ToolResult is the part of a settlement that the model reads. At most one
+// field is set. All fields are empty for an output that is the empty text.
 type ToolResult struct {
 	Error      string          // for any outcome but Succeeded; then never empty
 	Text       string          // a single part that is text
 	Content    Contents        // several parts, or media
-	Structured json.RawMessage // where there is no content
+	Structured json.RawMessage // the encoded value, if there is no content
 }
 
-// Type returns error, text, content or json, as the field that is set.
+// Type returns error, text, content or json, after the field that is set.
 func (r ToolResult) Type() string {
 	switch {
 	case r.Structured != nil:
@@ -116,9 +122,9 @@ func (r ToolResult) Type() string {
 	return "text"
 }
 
-// ToolResult returns what the model reads. It is a function of the settlement
-// alone: read back from the log, a settlement reads the same. A byte that is
-// not UTF-8 reads as U+FFFD, as JSON keeps it.
+// ToolResult returns the result for the model. A settlement read back from the
+// log returns an equal result: invalid UTF-8 is replaced by U+FFFD here as in
+// JSON.
 func (s Settlement) ToolResult() ToolResult {
 	if s.Outcome != Succeeded {
 		return ToolResult{Error: validUTF8(s.errorText())}
@@ -132,8 +138,8 @@ func (s Settlement) ToolResult() ToolResult {
 	return ToolResult{Content: s.Content.validUTF8()}
 }
 
-// errorText returns the text of a call that did not succeed. A blank one would
-// read as an output.
+// errorText returns the text of an unsuccessful call. It is never blank,
+// because a model would take a blank text for an output.
 func (s Settlement) errorText() string {
 	switch {
 	case strings.TrimSpace(s.Text) != "":
@@ -144,7 +150,8 @@ func (s Settlement) errorText() string {
 	return defaultTexts[0]
 }
 
-// validUTF8 is the text that JSON keeps of a text.
+// validUTF8 returns text with each invalid byte replaced by U+FFFD, as JSON
+// stores it.
 func validUTF8(text string) string { return string([]rune(text)) }
 
 const (
@@ -152,19 +159,20 @@ const (
 	lostText     = "The process died while this tool ran: its outcome is unknown"
 )
 
-// InterruptedBefore returns the end of a call that was interrupted before it
-// began.
+// InterruptedBefore returns the settlement of a call that was interrupted
+// before its start was recorded.
 func InterruptedBefore(i Interruption) Settlement {
 	return Settlement{Outcome: Interrupted, Interruption: i, Text: fmt.Sprintf("Tool execution interrupted (%s) before it began", i.String())}
 }
 
-// InterruptedWhile returns the end of a call that was interrupted while it ran.
+// InterruptedWhile returns the settlement of a call that was interrupted while
+// it ran.
 func InterruptedWhile(i Interruption) Settlement {
 	text := fmt.Sprintf("Tool execution interrupted (%s): its effects are unknown", i.String())
 	return Settlement{Outcome: Interrupted, Interruption: i, Began: true, Text: text}
 }
 
-// LostCall returns the end of a call that began in a process that died.
+// LostCall returns the settlement of a call whose process died while it ran.
 func LostCall(offered, effective Offered) Settlement {
 	return Settlement{
 		Outcome: Lost, Began: true, Offered: offered, Effective: effective,
@@ -172,8 +180,9 @@ func LostCall(offered, effective Offered) Settlement {
 	}
 }
 
-// DisabledCall returns the end of a call that a model asked for although no
-// tools were offered any more.
+// DisabledCall returns the settlement of a call that a model requested
+// although the turn had no tools, because the session had reached its maximum
+// number of steps.
 func DisabledCall() Settlement {
 	return Settlement{Outcome: Disabled, Text: disabledText}
 }

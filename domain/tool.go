@@ -8,44 +8,44 @@ import (
 	"fmt"
 )
 
-// A Tool is something a model can call. It is opaque: it can be described, and
-// bound to an input, and that is all. Tools have no name of their own. A Tool
-// is safe for concurrent use if its executor is. The zero Tool is not valid.
+// A Tool is something that a model can call. It is opaque: callers can
+// describe it and bind it to an input. A Tool has no name; the registration
+// names it. It is safe for concurrent use if its executor is. The zero Tool is
+// not valid.
 type Tool struct{ *toolBody }
 
+// A toolBody is the content of a Tool. It is immutable.
 type toolBody struct {
 	description string
-	action      string // empty: the name it is described by
+	action      string // empty: the name of the registration
 	input       schema
 	output      schema
 	idempotent  bool
 	bind        func(json.RawMessage) (func(context.Context, Invocation) (Output, error), error)
 }
 
-// A Spec says what a tool is; [Make] turns it into a Tool that can do nothing
-// but call Execute.
+// A Spec describes a tool. [Make] turns it into a Tool.
 type Spec[In, Out any] struct {
 	Description string
 	Input       Codec[In]  // zero: JSON[In]()
 	Output      Codec[Out] // zero: JSON[Out]()
 	// Execute does the work. Its context ends when the call is interrupted. It
-	// returns Fail for an ending the model should read, a *Denied or *Declined
-	// as it got it, and any other error for one the model should not read.
+	// returns an error of Fail for the model to read, a *Denied or *Declined
+	// unchanged, and any other error for the operator.
 	Execute func(context.Context, In, Invocation) (Out, error)
-	// Present renders a settled call for the model. It is pure and total and
-	// sees only what the ledger keeps. Nil: an encoded string is shown as text,
-	// anything else as it is.
+	// Present renders a settled call for the model from the stored input and
+	// output alone, and without side effects. Nil: a string is presented as
+	// text, any other value as JSON.
 	Present func(In, Encoded[Out]) []Content
-	// Idempotent says that running the same call twice does no more than once.
-	// It is on record with each start, for whoever decides about a lost call.
+	// Idempotent promises that a second run of the same call has no further
+	// effect. It is recorded with each start, for the decision about a lost call.
 	Idempotent bool
-	// Lost returns how many bytes the executor dropped of an output, because of
-	// a limit of its own, before it returned the rest. The settlement says so
-	// wherever it says where the rest is. Nil: none.
+	// Lost returns how many bytes the executor dropped from an output because of
+	// a limit of its own. The settlement reports the number. Nil: no bytes.
 	Lost func(Out) int64
 }
 
-// An Encoded is an output as the ledger keeps it: JSON without insignificant
+// An Encoded is an output as the ledger stores it: JSON without insignificant
 // space.
 type Encoded[Out any] struct {
 	json  json.RawMessage
@@ -55,13 +55,12 @@ type Encoded[Out any] struct {
 // JSON returns the document. The caller must not change it.
 func (e Encoded[Out]) JSON() json.RawMessage { return e.json }
 
-// Value returns what the document says, decoded anew.
+// Value decodes the document. Each call decodes it again.
 func (e Encoded[Out]) Value() (Out, error) { return e.codec.Decode(e.json) }
 
-// Make returns the tool of a spec. It returns ErrBadTool if there is no
-// description or nothing to execute, and ErrBadSchema if a codec's schema is
-// not a JSON Schema that can be checked without another document. A codec that
-// panics when it is asked for its schema is a *Defect.
+// Make returns the tool of a spec. It returns ErrBadTool if the description or
+// the executor is missing, ErrBadSchema if a schema is invalid or refers to
+// another document, and a *Defect if a codec panics in Schema.
 func Make[In, Out any](s Spec[In, Out]) (Tool, error) {
 	if s.Execute == nil || s.Description == "" {
 		return Tool{}, fmt.Errorf("make tool: %w: it needs a description and an executor", ErrBadTool)
@@ -91,6 +90,8 @@ func Make[In, Out any](s Spec[In, Out]) (Tool, error) {
 	return Tool{t}, nil
 }
 
+// schemaFor compiles the schema of a codec. A panic of the codec becomes a
+// *Defect.
 func schemaFor[T any](c Codec[T]) (s schema, err error) {
 	defer recoverDefect(&err)
 	if broken, ok := c.(interface{ schemaError() error }); ok && broken.schemaError() != nil {
@@ -99,6 +100,8 @@ func schemaFor[T any](c Codec[T]) (s schema, err error) {
 	return compile(c.Schema())
 }
 
+// decode validates an input and decodes it. It returns a *ValidationError or a
+// *Defect.
 func decode[In any](c Codec[In], s schema, raw json.RawMessage) (in In, err error) {
 	defer recoverDefect(&err)
 	document, err := s.accept(raw, ignored(c))
@@ -111,6 +114,8 @@ func decode[In any](c Codec[In], s schema, raw json.RawMessage) (in In, err erro
 	return in, nil
 }
 
+// run executes a spec, then encodes, validates and presents its output, as
+// Bound.Run documents.
 func run[In, Out any](ctx context.Context, s Spec[In, Out], schema schema, in In, inv Invocation) (out Output, err error) {
 	defer recoverDefect(&err)
 	value, err := s.Execute(ctx, in, inv)
@@ -125,7 +130,7 @@ func run[In, Out any](ctx context.Context, s Spec[In, Out], schema schema, in In
 	if err != nil {
 		return Output{}, err
 	}
-	// The ledger keeps no insignificant space: what is presented is what is kept.
+	// The presentation receives the same bytes that the ledger stores.
 	var encoded bytes.Buffer
 	encoded.Grow(len(document))
 	if err := json.Compact(&encoded, document); err != nil {
@@ -138,8 +143,9 @@ func run[In, Out any](ctx context.Context, s Spec[In, Out], schema schema, in In
 	return out, nil
 }
 
-// classify lets an interruption outrank an error that came of it. A decision
-// about permission did not come of it.
+// classify returns the interruption in place of an error that it caused. A
+// permission decision is not caused by an interruption and is returned as it
+// is.
 func classify(ctx context.Context, err error) error {
 	if errors.Is(err, ErrDenied) || errors.Is(err, ErrDeclined) || ctx.Err() == nil {
 		return err
@@ -147,7 +153,8 @@ func classify(ctx context.Context, err error) error {
 	return interrupted(ctx)
 }
 
-// present presents an encoded output, which says what it decodes to.
+// present returns the presentation of an encoded output, whose decoded value
+// is given.
 func present[In, Out any](s Spec[In, Out], in In, encoded json.RawMessage, decoded any) Contents {
 	if s.Present != nil {
 		return s.Present(in, Encoded[Out]{bytes.Clone(encoded), s.Output})
@@ -161,8 +168,8 @@ func present[In, Out any](s Spec[In, Out], in In, encoded json.RawMessage, decod
 // IsZero reports whether t is the zero Tool, which is not valid.
 func (t Tool) IsZero() bool { return t.toolBody == nil }
 
-// WithAction returns a tool that is t but for its permission action. Guarding the
-// zero Tool gives the zero Tool.
+// WithAction returns a copy of t with another permission action. For the zero
+// Tool it returns the zero Tool.
 func WithAction(action string, t Tool) Tool {
 	if t.toolBody == nil {
 		return t
@@ -172,7 +179,7 @@ func WithAction(action string, t Tool) Tool {
 	return Tool{&guarded}
 }
 
-// A Definition is what a model is told of a tool.
+// A Definition is the description of a tool in a request to a model.
 type Definition struct {
 	Name        Name            `json:"name"`
 	Description string          `json:"description"`
@@ -180,14 +187,13 @@ type Definition struct {
 	Output      json.RawMessage `json:"output"` // a JSON Schema
 }
 
-// Describe returns the definition of t under a name: the same each time. The
-// caller must not change its schemas.
+// Describe returns the definition of t under a name. Every call returns the
+// same. The caller must not change its schemas.
 func (t Tool) Describe(name Name) Definition {
 	return Definition{name, t.description, t.input.source, t.output.source}
 }
 
-// Action returns the permission action of t under a name: the one that WithAction
-// gave it, or the name.
+// Action returns the permission action of t: that of WithAction, or the name.
 func (t Tool) Action(name Name) string {
 	if t.action == "" {
 		return string(name)
@@ -195,15 +201,13 @@ func (t Tool) Action(name Name) string {
 	return t.action
 }
 
-// Idempotent reports whether running the same call twice does no more than
-// once.
+// Idempotent reports whether a second run of a call has no further effect.
 func (t Tool) Idempotent() bool { return t.idempotent }
 
-// Bind checks an input against the tool's schema and decodes it. No input at
-// all counts as an empty object. A number may be written as a string, as in
-// "limit": "10", where the schema allowsType a number and no string. It returns a *ValidationError, which is an
-// ErrInvalidInput, or a *Defect if the codec panics: then there is nothing to
-// run.
+// Bind validates and decodes an input. A blank input counts as an empty
+// object. A string such as "10" is accepted where the schema requires a number
+// and no string. It returns a *ValidationError, which matches ErrInvalidInput,
+// or a *Defect if the codec panics.
 func (t Tool) Bind(input json.RawMessage) (Bound, error) {
 	if t.toolBody == nil {
 		return Bound{}, fmt.Errorf("bind: %w: it is zero", ErrBadTool)
@@ -215,15 +219,15 @@ func (t Tool) Bind(input json.RawMessage) (Bound, error) {
 	return Bound{run}, err
 }
 
-// A Bound is a tool with an input that fits. It can be had only from Bind.
+// A Bound is a tool with a valid input. Only Bind returns one.
 type Bound struct {
 	run func(context.Context, Invocation) (Output, error)
 }
 
-// Run executes the tool once on the calling goroutine, encodes what it returns
-// and presents that. It returns a *Failure; an ErrInterrupted if the context
-// ended and the tool returned an error; a *Defect if anything panicked; a
-// *ValidationError, which is an ErrInvalidOutput; or the tool's own error.
+// Run executes the tool once on the calling goroutine, then encodes, validates
+// and presents its output. It returns a *Failure; an ErrInterrupted if ctx
+// ended and the tool returned an error; a *Defect for a panic; a
+// *ValidationError, which matches ErrInvalidOutput; or the tool's own error.
 func (b Bound) Run(ctx context.Context, inv Invocation) (Output, error) {
 	if b.run == nil {
 		return Output{}, fmt.Errorf("run: %w: nothing is bound", ErrBadTool)
@@ -231,15 +235,15 @@ func (b Bound) Run(ctx context.Context, inv Invocation) (Output, error) {
 	return b.run(ctx, inv)
 }
 
-// An Output is what a tool returned: its encoded value, and how that is
-// presented to the model. It can be had only from Run.
+// An Output is the result of a run: the encoded value and its presentation.
+// Only Run returns one.
 type Output struct {
 	structured json.RawMessage
 	content    Contents
 	lost       int64
 }
 
-// Lost returns how many bytes the tool dropped before it returned the rest.
+// Lost returns how many bytes the tool dropped from its output.
 func (o Output) Lost() int64 { return o.lost }
 
 // Structured returns the encoded value. The caller must not change it.
@@ -251,8 +255,8 @@ func (o Output) Content() Contents { return o.content }
 // WithContent returns o with another presentation.
 func (o Output) WithContent(content Contents) Output { return Output{o.structured, content, o.lost} }
 
-// An Invocation says on whose behalf a tool runs: exactly these four, supplied
-// by the runner, never inferred.
+// An Invocation identifies the call for which a tool runs. The runner supplies
+// all four identities.
 type Invocation struct {
 	Session  SessionID
 	Agent    AgentID
@@ -261,32 +265,35 @@ type Invocation struct {
 	progress *progressSink
 }
 
+// A progressSink receives the progress of one call.
 type progressSink struct{ report func(Progress) }
 
-// A Progress is how far a running call is. It is live only: it never enters
-// the log, but the last one is kept with a failure.
+// A Progress is an intermediate report of a running call. Reports are not
+// recorded, except that the settlement of an unsuccessful call has the last
+// one.
 type Progress struct {
 	Structured json.RawMessage `json:"structured,omitempty"`
 	Content    Contents        `json:"content,omitempty"`
 }
 
-// Reporting returns the invocation with a receiver for its progress, which is
-// called on the goroutine that reports and must not block.
+// Reporting returns the invocation with a receiver of progress. Report calls
+// it on the goroutine of the tool, so it must not block.
 func (i Invocation) Reporting(to func(Progress)) Invocation {
 	i.progress = &progressSink{to}
 	return i
 }
 
-// Report says how far the call is, in place of what was said last.
+// Report passes progress to the receiver, if there is one. Each report
+// replaces the one before.
 func (i Invocation) Report(p Progress) {
 	if i.progress != nil {
 		i.progress.report(p)
 	}
 }
 
-// A Call is what a model asks.
+// A Call is a model's request to run a tool.
 type Call struct {
 	ID    CallID          `json:"call"`
 	Name  string          `json:"tool"`            // as the model wrote it
-	Input json.RawMessage `json:"input,omitempty"` // as the model wrote it: JSON that need not fit; nil where there was none
+	Input json.RawMessage `json:"input,omitempty"` // as the model wrote it: any JSON; nil if absent
 }

@@ -88,7 +88,7 @@ func (s *Slice) Append(ctx context.Context, stream events.Stream, after events.R
 	}
 	held := s.mu.streams[stream]
 	if int(after) != len(held) {
-		if checkRepeats(held, after, records) {
+		if isRepeat(held, after, records) {
 			return nil
 		}
 		return &events.Conflict{Stream: stream, After: after}
@@ -220,7 +220,7 @@ func validate(stream events.Stream, records []events.Record) error {
 	return errors.Join(faults...)
 }
 
-func checkRepeats(held []events.Entry, after events.Revision, records []events.Record) bool {
+func isRepeat(held []events.Entry, after events.Revision, records []events.Record) bool {
 	if int(after)+len(records) > len(held) {
 		return false
 	}
