@@ -7,21 +7,21 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// CallStarted says that a call is about to run: what may follow it outside the
-// process can no longer be undone. It is durable before the tool runs.
+// CallStarted records that a call is about to run. It is durable before the
+// tool runs, so a call without it has had no effect outside the process.
 type CallStarted struct {
 	Turn       domain.TurnID    `json:"turn"`
-	Message    domain.MessageID `json:"message"` // the reply that asked for it
+	Message    domain.MessageID `json:"message"` // the reply with the call
 	Call       domain.CallID    `json:"call"`
 	Tool       string           `json:"tool"`
 	Offered    domain.Offered   `json:"offered"`         // by the turn
-	Effective  domain.Offered   `json:"effective"`       // the registration that runs, in effect or not
-	Input      json.RawMessage  `json:"input,omitempty"` // where hooks changed the one asked for
+	Effective  domain.Offered   `json:"effective"`       // the registration that runs
+	Input      json.RawMessage  `json:"input,omitempty"` // if hooks changed the requested input
 	Idempotent bool             `json:"idempotent,omitempty"`
-	Process    domain.ProcessID `json:"process,omitzero"` // that runs it; zero where an import observed it
+	Process    domain.ProcessID `json:"process,omitzero"` // the process that runs it; zero in an import
 }
 
-// CallSettled says how a call ended. There is one for each call.
+// CallSettled records the end of a call. Each call has exactly one.
 type CallSettled struct {
 	Turn         domain.TurnID       `json:"turn,omitzero"`
 	Message      domain.MessageID    `json:"message"`
@@ -37,13 +37,13 @@ type CallSettled struct {
 	Structured   json.RawMessage     `json:"structured,omitempty"`
 	Content      domain.Contents     `json:"content,omitempty"`
 	Retained     []domain.Retained   `json:"retained,omitempty"`
-	Lost         int64               `json:"lost,omitempty"` // bytes that the tool dropped before it returned the rest
+	Lost         int64               `json:"lost,omitempty"` // bytes that the tool dropped from its output
 	Progress     *domain.Progress    `json:"progress,omitempty"`
 	Offered      domain.Offered      `json:"offered,omitzero"`
 	Effective    domain.Offered      `json:"effective,omitzero"`
 	Agrees       bool                `json:"agrees"` // the fingerprints of Offered and Effective are equal and known
 	ChangedBy    domain.EventID      `json:"changed_by,omitzero"`
-	Allowed      []domain.Rule       `json:"allowed,omitempty"` // the rules that allowed what the call asked for, without a question
+	Allowed      []domain.Rule       `json:"allowed,omitempty"` // the rules that allowed its permission requests without a prompt
 }
 
 // Settled returns the event that records a settlement of a call.
@@ -56,7 +56,8 @@ func Settled(turn domain.TurnID, message domain.MessageID, call domain.Call, s d
 	}
 }
 
-// Settlement returns what the event records. The ID is that of the event.
+// Settlement returns the settlement that the event records; id is the ID of
+// the event.
 func (c CallSettled) Settlement(id domain.EventID) domain.Settlement {
 	return domain.Settlement{
 		ID: id, Outcome: c.Outcome, Began: c.Began, Interruption: c.Interruption, Text: c.Text, Detail: c.Detail, Rule: c.Rule,
@@ -65,36 +66,36 @@ func (c CallSettled) Settlement(id domain.EventID) domain.Settlement {
 	}
 }
 
-// LateResultObserved says that a result came for a call that had its
-// settlement. It is kept and never applied.
+// LateResultObserved records a result that arrived after the settlement of its
+// call. It is stored for inspection and never replaces the settlement.
 type LateResultObserved struct {
 	Message    domain.MessageID `json:"message"`
 	Call       domain.CallID    `json:"call"`
 	Tool       string           `json:"tool"`
-	Settlement domain.EventID   `json:"settlement"` // that stands
-	Outcome    domain.Outcome   `json:"outcome"`    // that it would have been
+	Settlement domain.EventID   `json:"settlement"` // the recorded settlement
+	Outcome    domain.Outcome   `json:"outcome"`    // the outcome of the late result
 	Text       string           `json:"text,omitempty"`
 	Structured json.RawMessage  `json:"structured,omitempty"`
 }
 
-// OutputPruned says that a managed output was removed. Its digest and size
-// stay.
+// OutputPruned records that a managed output was deleted. Its digest and size
+// remain.
 type OutputPruned struct {
 	Retained domain.Retained `json:"retained"`
 	Policy   string          `json:"policy"`
 	Pruned   time.Time       `json:"pruned"`
 }
 
-// Kind returns the name under which the event is kept.
+// Kind returns the name under which the event is stored.
 func (CallStarted) Kind() string { return "CallStarted" }
 
-// Kind returns the name under which the event is kept.
+// Kind returns the name under which the event is stored.
 func (CallSettled) Kind() string { return "CallSettled" }
 
-// Kind returns the name under which the event is kept.
+// Kind returns the name under which the event is stored.
 func (LateResultObserved) Kind() string { return "LateResultObserved" }
 
-// Kind returns the name under which the event is kept.
+// Kind returns the name under which the event is stored.
 func (OutputPruned) Kind() string { return "OutputPruned" }
 
 func (CallStarted) event()        {}

@@ -11,30 +11,29 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// A form goes through the JSON of an event, key after key in the order in
-// which they are written, and either writes it or reads it. It does only what
-// encoding/json does, byte for byte and value for value, and of that only what
-// is usual: it reads nothing but what was written here. At anything else it
-// fails, which is no error: encoding/json then has the word. A form that reads
-// leaves in what it read no reference to the document.
+// A codec encodes an event as JSON, or decodes one, key by key in the order in
+// which the keys are written. The same code does both, so that they cannot
+// differ. It produces the bytes and values of encoding/json, and reads only
+// JSON in the form that it writes. It fails on any other JSON, and the caller
+// then uses encoding/json. Decoded values share no memory with the document.
 type codec struct {
-	buf      []byte // what is written so far; what is read
-	pos      int    // behind what was read
+	buf      []byte // the document: written so far, or to read
+	pos      int    // offset of the next byte to read
 	reading  bool
 	failed   bool
-	interned *internTable // where it reads: what came before and may come again; may be nil
+	interned *internTable // used for reading; may be nil
 }
 
-// fail says that this form does not do.
+// fail marks the document as unsupported by the codec.
 func (c *codec) fail() { c.failed = true }
 
-// complete reports whether a document was read whole.
+// complete reports whether the codec decoded the whole document.
 func (c *codec) complete() bool { return !c.failed && c.pos == len(c.buf) }
 
-// remaining returns what is to be read.
+// remaining returns the bytes not decoded yet.
 func (c *codec) remaining() []byte { return c.buf[c.pos:] }
 
-// literal writes or reads a text as it stands.
+// literal writes text, or requires it next in the document.
 func (c *codec) literal(text string) {
 	switch {
 	case !c.reading:
@@ -46,9 +45,9 @@ func (c *codec) literal(text string) {
 	}
 }
 
-// key goes to the value of a key, which is given in quotes and with its colon.
-// It reports whether there is one: written if present says so, read if it
-// comes next.
+// key moves to the value of a key, which is given with quotes and colon. It
+// reports whether there is a value: while writing, present decides; while
+// reading, the next bytes of the document do.
 func (c *codec) key(key string, present bool) bool {
 	if c.failed {
 		return false
@@ -64,7 +63,7 @@ func (c *codec) key(key string, present bool) bool {
 		return true
 	}
 	at := c.pos
-	if c.buf[at-1] != '{' { // as no value ends in it
+	if c.buf[at-1] != '{' { // no value ends in an opening brace
 		if at >= len(c.buf) || c.buf[at] != ',' {
 			return false
 		}
@@ -77,11 +76,11 @@ func (c *codec) key(key string, present bool) bool {
 	return true
 }
 
-// always is for a key that is written whatever its value.
+// always is the present argument of a key that is written for every value.
 const always = true
 
-// readPlainString reads a string without escapes, between its quotes, which belongs to
-// the document.
+// readPlainString reads an ASCII string without escapes and returns the bytes
+// between its quotes, which belong to the document.
 func (c *codec) readPlainString() []byte {
 	rest := c.remaining()
 	if c.failed || len(rest) == 0 || rest[0] != '"' {
@@ -97,7 +96,7 @@ func (c *codec) readPlainString() []byte {
 	return rest[1 : 1+end]
 }
 
-// textField is the value of a string.
+// textField is the field of a string.
 func textField[T ~string](c *codec, key string, v *T, present bool) {
 	if !c.key(key, present) {
 		return
@@ -109,7 +108,8 @@ func textField[T ~string](c *codec, key string, v *T, present bool) {
 	c.buf = appendString(c.buf, string(*v))
 }
 
-// nameField is text that is likely to come again.
+// nameField is the field of a string that repeats in a log; reading interns
+// it.
 func nameField[T ~string](c *codec, key string, v *T, present bool) {
 	if !c.key(key, present) {
 		return
@@ -131,7 +131,7 @@ func nameField[T ~string](c *codec, key string, v *T, present bool) {
 	*v = T(c.readString())
 }
 
-// readString reads a string.
+// readString reads a string into new memory.
 func (c *codec) readString() string {
 	rest := c.remaining()
 	if c.failed || len(rest) == 0 || rest[0] != '"' {
@@ -157,7 +157,8 @@ func (c *codec) readString() string {
 	return c.validUTF8(value)
 }
 
-// validUTF8 returns a text of its own. What is not UTF-8 is for encoding/json.
+// validUTF8 returns text as a string. It fails on invalid UTF-8, which
+// encoding/json replaces.
 func (c *codec) validUTF8(text []byte) string {
 	if !utf8.Valid(text) {
 		c.fail()
@@ -166,7 +167,7 @@ func (c *codec) validUTF8(text []byte) string {
 	return string(text)
 }
 
-// stringsField is a list of strings. A nil list is null.
+// stringsField is the field of a list of strings. A nil list is null.
 func (c *codec) stringsField(key string, v *[]string, present bool) {
 	listField(c, key, v, present, func(c *codec, s *string) {
 		if c.reading {
@@ -177,7 +178,8 @@ func (c *codec) stringsField(key string, v *[]string, present bool) {
 	})
 }
 
-// listField is an array. A nil list is null.
+// listField is the field of a list. A nil list is null; each encodes or
+// decodes one element.
 func listField[T any, L ~[]T](c *codec, key string, v *L, present bool, each func(*codec, *T)) {
 	if !c.key(key, present) {
 		return
@@ -221,7 +223,7 @@ func listField[T any, L ~[]T](c *codec, key string, v *L, present bool, each fun
 	*v = all
 }
 
-// boolField is a boolean.
+// boolField is the field of a boolean.
 func (c *codec) boolField(key string, v *bool, present bool) {
 	if !c.key(key, present) {
 		return
@@ -237,7 +239,7 @@ func (c *codec) boolField(key string, v *bool, present bool) {
 	}
 }
 
-// intField is a whole number.
+// intField is the field of an integer.
 func (c *codec) intField(key string, v *int64, present bool) {
 	if !c.key(key, present) {
 		return
@@ -252,7 +254,7 @@ func (c *codec) intField(key string, v *int64, present bool) {
 		n++
 	}
 	read, err := strconv.ParseInt(string(rest[:n]), 10, 64)
-	// Only the one way to write a number is read here.
+	// Leave 007, -0 and other spellings to encoding/json.
 	if err != nil || strconv.FormatInt(read, 10) != string(rest[:n]) {
 		c.fail()
 		return
@@ -261,14 +263,15 @@ func (c *codec) intField(key string, v *int64, present bool) {
 	c.pos += n
 }
 
-// rawField is a document within the document. An empty one is null.
+// rawField is the field of a JSON document without insignificant space. It
+// fails on an empty document.
 func (c *codec) rawField(key string, v *json.RawMessage, present bool) {
 	if !c.key(key, present) {
 		return
 	}
 	if !c.reading {
 		if n := compactLen(*v); n != len(*v) || n == 0 {
-			c.fail() // it is not JSON, or has spaces that are not written
+			c.fail() // not JSON, or with space that encoding/json would remove
 			return
 		}
 		c.buf = append(c.buf, *v...)
@@ -283,7 +286,7 @@ func (c *codec) rawField(key string, v *json.RawMessage, present bool) {
 	c.pos += n
 }
 
-// idField is an ID.
+// idField is the field of an ID.
 func idField[K domain.IDKind](c *codec, key string, v *domain.ID[K], present bool) {
 	if !c.key(key, present) {
 		return
@@ -317,7 +320,8 @@ func idField[K domain.IDKind](c *codec, key string, v *domain.ID[K], present boo
 	c.pos += n + ulidText + 1
 }
 
-// enumField is one of a closed set, the text of whose zero value is empty.
+// enumField is the field of a constant of a closed set. The name of the zero
+// value is empty.
 func enumField[T interface {
 	~uint8
 	String() string
@@ -328,7 +332,7 @@ func enumField[T interface {
 	if !c.reading {
 		text := (*v).String()
 		if len(text) > 0 && text[0] == '?' {
-			c.fail() // it is outside the set
+			c.fail() // outside the set
 			return
 		}
 		c.buf = append(append(append(c.buf, '"'), text...), '"')
@@ -348,7 +352,7 @@ func enumField[T interface {
 	c.fail()
 }
 
-// fingerprintField is a fingerprint.
+// fingerprintField is the field of a fingerprint.
 func (c *codec) fingerprintField(key string, v *domain.Fingerprint, present bool) {
 	if !c.key(key, present) {
 		return

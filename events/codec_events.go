@@ -2,11 +2,11 @@ package events
 
 import "github.com/settlement-ledger/ledger/domain"
 
-// The kinds that have a form are those that a long log is made of. Each goes
-// through its keys in the order of its fields, under the rules of their tags.
+// The codec supports the kinds that make up most of a long log. Each fields
+// method visits the keys in the order of the struct fields, under the rules of
+// their JSON tags.
 
-// write appends the JSON of an event and reports whether it has a form that
-// does.
+// write encodes an event and reports whether the codec supports it.
 func (c *codec) write(e Event) bool {
 	c.literal("{")
 	switch e := e.(type) {
@@ -33,8 +33,8 @@ func (c *codec) write(e Event) bool {
 	return !c.failed
 }
 
-// read returns the event of a kind whose JSON in its last version is the
-// document, and nil where no form does.
+// read decodes a document of a kind in its latest version. It returns nil if
+// the codec does not support the kind or the document.
 func (c *codec) read(kind string) Event {
 	c.literal("{")
 	if c.failed {
@@ -61,6 +61,8 @@ func (c *codec) read(kind string) Event {
 	return nil
 }
 
+// decodeFields decodes the fields of an event up to the end of the document.
+// It returns nil if the codec failed.
 func decodeFields[E Event](c *codec, e E, keys func(*E, *codec)) Event {
 	keys(&e, c)
 	c.literal("}")
@@ -193,14 +195,16 @@ func (e *CallSettled) fields(c *codec) {
 	listField(c, `"allowed":`, &e.Allowed, len(e.Allowed) > 0, ruleElement)
 }
 
-// progressField has no form: a call that ended in success has no progress.
+// progressField fails for a settlement with progress, which a successful call
+// does not have.
 func (e *CallSettled) progressField(c *codec) {
 	if !c.reading && e.Progress != nil {
 		c.fail()
 	}
 }
 
-// content is a text. Media have no form: what they cost is their base64.
+// contentElement encodes or decodes a text part. It fails on media: encoding
+// base64 dominates their cost.
 func contentElement(c *codec, part *domain.Content) {
 	if c.reading {
 		c.literal(`{"type":"text"`)

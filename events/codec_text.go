@@ -7,8 +7,8 @@ import (
 
 const hexDigits = "0123456789abcdef"
 
-// appendString appends a string as encoding/json writes it, with <, > and & as
-// they are.
+// appendString appends a string as encoding/json writes it, but <, > and &
+// without escapes.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	start := 0
@@ -40,6 +40,8 @@ func appendString(b []byte, s string) []byte {
 	return append(append(b, s[start:]...), '"')
 }
 
+// appendEscape appends the escape of a control character, a quote or a
+// backslash.
 func appendEscape(b []byte, c byte) []byte {
 	switch c {
 	case '"', '\\':
@@ -63,15 +65,15 @@ const (
 	highs = 0x8080808080808080
 )
 
-// specialMask has the high bit of each byte set that is a quote, a backslash or a
-// control character, and perhaps of bytes behind the first such.
+// specialMask sets the high bit of each byte of w that is a quote, a backslash
+// or a control character. Bits above the lowest one set may be wrong.
 func specialMask(w uint64) uint64 {
 	quote, slash := w^(ones*'"'), w^(ones*'\\')
 	return ((quote-ones)&^quote | (slash-ones)&^slash | (w-ones*' ')&^w) & highs
 }
 
-// firstSpecial returns the place of the first quote, backslash or control character
-// of b, or its length.
+// firstSpecial returns the index of the first quote, backslash or control
+// character of b, or len(b).
 func firstSpecial(b []byte) int {
 	i := 0
 	for ; i+8 <= len(b); i += 8 {
@@ -104,9 +106,9 @@ func isPlain(b []byte) bool {
 	return true
 }
 
-// unescape returns the value of a string whose first escape is at a place,
-// and the place of the quote that ends it; -1 where it is not valid, or has an
-// decodeEscape of a surrogate, which needs another beside it.
+// unescape decodes a string whose first escape is at the given index, and
+// returns the index of its closing quote. It returns -1 for an invalid string
+// and for escaped surrogates, which it leaves to encoding/json.
 func unescape(b []byte, at int) (value []byte, end int) {
 	value = append(make([]byte, 0, len(b[:at])+256), b[:at]...)
 	for at < len(b) {
@@ -130,8 +132,8 @@ func unescape(b []byte, at int) (value []byte, end int) {
 	return nil, -1
 }
 
-// decodeEscape returns the rune of the escape that b begins with, and its length; 0
-// where there is none.
+// decodeEscape returns the rune of the escape sequence at the start of b and
+// its length in bytes, or 0 for an invalid or unsupported one.
 func decodeEscape(b []byte) (r rune, n int) {
 	if len(b) < 2 {
 		return 0, 0
@@ -159,7 +161,7 @@ func decodeEscape(b []byte) (r rune, n int) {
 	return 0, 0
 }
 
-// hex4 returns the number that four hexadecimal digits are, or -1.
+// hex4 returns the value of four hexadecimal digits, or -1.
 func hex4(b []byte) (r rune) {
 	if len(b) < 4 {
 		return -1
@@ -179,14 +181,15 @@ func hex4(b []byte) (r rune) {
 	return r
 }
 
-// maxNesting is how deep a document within an event may nest for a form.
+// maxNesting bounds the nesting of a raw document that the codec supports.
 const maxNesting = 100
 
-// compactLen returns the length of the JSON value that b begins with, or -1 where
-// there is none. White space between its parts is none either, and so is a
-// value that nests deeper than maxNesting.
+// compactLen returns the length of the JSON value at the start of b, or -1 if
+// b starts with no valid value, the value has white space between its tokens,
+// or it nests deeper than maxNesting.
 func compactLen(b []byte) int { return compactLenAt(b, 0) }
 
+// compactLenAt is compactLen at a depth of nesting.
 func compactLenAt(b []byte, depth int) int {
 	if len(b) == 0 || depth > maxNesting {
 		return -1
@@ -209,7 +212,8 @@ func compactLenAt(b []byte, depth int) int {
 	}
 }
 
-// compactPartsLen is compact for an array, or an object, which ends with end.
+// compactPartsLen is compactLen for an array or an object, whose last byte is
+// end.
 func compactPartsLen(b []byte, depth int, end byte) int {
 	at := 1
 	if len(b) > 1 && b[1] == end {
@@ -241,7 +245,7 @@ func compactPartsLen(b []byte, depth int, end byte) int {
 	}
 }
 
-// stringLen returns the length of the string that b begins with, quotes
+// stringLen returns the length of the string at the start of b, quotes
 // included, or -1.
 func stringLen(b []byte) int {
 	at := 1
@@ -274,6 +278,7 @@ func stringLen(b []byte) int {
 	}
 }
 
+// literalLen returns the length of text if b starts with it, or -1.
 func literalLen(b []byte, text string) int {
 	if len(b) < len(text) || string(b[:len(text)]) != text {
 		return -1
@@ -281,7 +286,7 @@ func literalLen(b []byte, text string) int {
 	return len(text)
 }
 
-// numberLen returns the length of the number that b begins with, or -1.
+// numberLen returns the length of the number at the start of b, or -1.
 func numberLen(b []byte) int {
 	at := 0
 	digits := func() (n int) {
@@ -317,11 +322,11 @@ func numberLen(b []byte) int {
 // ulidText is the length of the text of a ULID.
 const ulidText = 26
 
-// ulidDigits are those of Crockford's base 32, in which a ULID is written.
+// ulidDigits are the digits of Crockford's base 32, the alphabet of a ULID.
 const ulidDigits = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
-// ulidValues are the values of the digits; 0xff is no digit. Letters are read
-// in upper case alone.
+// ulidValues maps a digit to its value, and any other byte to 0xff. Letters
+// are upper case only.
 var ulidValues = func() (values [256]byte) {
 	for i := range values {
 		values[i] = 0xff
@@ -344,7 +349,7 @@ func appendULID(b []byte, id [16]byte) []byte {
 	return append(b, text[:]...)
 }
 
-// parseULID is the inverse of appendULID, but for the ULID that is zero.
+// parseULID is the inverse of appendULID. It rejects the zero ULID.
 func parseULID(text []byte) (id [16]byte, ok bool) {
 	text = text[:ulidText]
 	if text[0] > '7' { // 26 digits hold two bits more than a ULID
@@ -357,7 +362,7 @@ func parseULID(text []byte) (id [16]byte, ok bool) {
 		seen |= v
 		hi = hi<<5 | uint64(v&31)
 	}
-	middle := ulidValues[text[13]] // its bits are the last of hi and the first of lo
+	middle := ulidValues[text[13]] // its first bit belongs to hi, the others to lo
 	seen |= middle
 	for _, c := range text[14:] {
 		v := ulidValues[c]

@@ -7,18 +7,19 @@ import (
 	"iter"
 )
 
-// A decoder decodes entries one after the other, which costs less than each
-// alone, as names and registrations come again. It belongs to one goroutine.
+// A decoder decodes entries in sequence. From the 32nd on it interns names and
+// registrations, which repeat. It belongs to one goroutine.
 type decoder struct {
 	codec    codec
 	decoded  int
 	interned *internTable
 }
 
-// internAfter is after how many entries a decoder begins to hold what comes again.
+// internAfter is the number of entries after which a decoder allocates its
+// intern table.
 const internAfter = 32
 
-// decode is [Decode].
+// decode is [Decode] with the caches of d.
 func (d *decoder) decode(e Entry) (Envelope, error) {
 	if d.decoded++; d.decoded == internAfter {
 		d.interned = &internTable{}
@@ -29,7 +30,7 @@ func (d *decoder) decode(e Entry) (Envelope, error) {
 	meta, err := d.metadata(e.Metadata)
 	if err == nil {
 		v.Correlation, v.Causation = meta.Correlation, meta.Causation
-	} else if !unknown { // that of others is theirs: $correlationId is any text to them
+	} else if !unknown { // other programs write any text into $correlationId
 		return Envelope{}, damaged(e, err)
 	}
 	if unknown {
@@ -48,8 +49,8 @@ func (d *decoder) decode(e Entry) (Envelope, error) {
 	return v, nil
 }
 
-// lent is decode for an entry whose bytes belong to the store: nothing is
-// shared with them.
+// lent decodes an entry whose bytes belong to the store. The envelope shares
+// no memory with the entry.
 func (d *decoder) lent(e Entry) (Envelope, error) {
 	v, err := d.decode(e)
 	if u, ok := v.Event.(Unknown); ok && err == nil {
@@ -59,6 +60,8 @@ func (d *decoder) lent(e Entry) (Envelope, error) {
 	return v, err
 }
 
+// metadata decodes the metadata of a record; empty metadata give the zero
+// value.
 func (d *decoder) metadata(data []byte) (m metadata, err error) {
 	if len(data) == 0 {
 		return m, nil
@@ -71,7 +74,8 @@ func (d *decoder) metadata(data []byte) (m metadata, err error) {
 	return m, json.Unmarshal(data, &m)
 }
 
-// decoded decodes a sequence.
+// decoded decodes a sequence of entries with one decoder. It ends with the
+// first error.
 func decoded(entries iter.Seq2[Entry, error], decode func(*decoder, Entry) (Envelope, error)) iter.Seq2[Envelope, error] {
 	return func(yield func(Envelope, error) bool) {
 		d := &decoder{}
@@ -88,13 +92,14 @@ func decoded(entries iter.Seq2[Entry, error], decode func(*decoder, Entry) (Enve
 	}
 }
 
-// Decode returns the envelope of an entry. A kind that is not known, or a
-// version later than the one that is, gives an Unknown, which shares its data
-// with the entry. Metadata of one that are not as the ledger writes them say
-// nothing. Nothing else is shared. Data or metadata of any other kind that do
-// not decode are an ErrDamaged that names stream, revision and position.
+// Decode returns the envelope of an entry. An unknown kind, or a version later
+// than the known one, decodes to an Unknown, which shares its data with the
+// entry; its metadata are ignored if they do not decode. All other fields are
+// copies. It returns an ErrDamaged with stream, revision and position if data
+// or metadata of a known kind do not decode.
 func Decode(e Entry) (Envelope, error) { return (&decoder{}).decode(e) }
 
+// damaged returns an ErrDamaged that names the location of e and wraps err.
 func damaged(e Entry, err error) error {
 	return fmt.Errorf("decode %s at revision %d of %s, position %s: %w: %w", e.Kind, e.Revision, e.Stream, e.Position, ErrDamaged, err)
 }

@@ -7,20 +7,20 @@ import (
 	"hash"
 )
 
-// A Digest is the SHA-256 of a sequence of entries, with all their fields but
-// their positions, so that two stores with the same records in the same order
-// have the same digest wherever they keep them. docs/formats.md draws the bytes.
-// It is for one goroutine. [NewDigest] makes one.
+// A Digest is the SHA-256 of a sequence of entries, with all fields but their
+// positions: two stores with the same records in the same order have the same
+// digest. docs/formats.md specifies the bytes. It is not safe for concurrent
+// use.
 type Digest struct {
 	sum   hash.Hash
 	count uint64
 	head  []byte
 }
 
-// NewDigest returns the digest of no entries.
+// NewDigest returns the digest of an empty sequence.
 func NewDigest() *Digest { return &Digest{sum: sha256.New()} }
 
-// Add adds the entry that comes next. It keeps nothing of it.
+// Add adds the next entry. It keeps no reference to it.
 func (d *Digest) Add(e Entry) {
 	id := e.ID.Bytes()
 	b := binary.BigEndian.AppendUint32(d.head[:0], uint32(len(e.Stream)))
@@ -33,15 +33,15 @@ func (d *Digest) Add(e Entry) {
 	b = binary.BigEndian.AppendUint64(b, uint64(e.Time.UnixMicro()))
 	b = binary.BigEndian.AppendUint64(b, uint64(len(e.Data)))
 	b = binary.BigEndian.AppendUint64(b, uint64(len(e.Metadata)))
-	_, _ = d.sum.Write(b) // a hash takes everything
+	_, _ = d.sum.Write(b) // a hash returns no error
 	_, _ = d.sum.Write(e.Data)
 	_, _ = d.sum.Write(e.Metadata)
 	d.head = b
 	d.count++
 }
 
-// Count returns how many entries were added.
+// Count returns the number of entries added.
 func (d *Digest) Count() uint64 { return d.count }
 
-// String returns the digest of what was added so far, in 64 hexadecimal digits.
+// String returns the digest of the entries so far in 64 hexadecimal digits.
 func (d *Digest) String() string { return hex.EncodeToString(d.sum.Sum(nil)) }

@@ -10,27 +10,30 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// metadata is the JSON beside an event, with the keys that EventStoreDB's own
-// tools expect.
+// metadata is the JSON metadata of a record, with the keys that EventStoreDB's
+// own tools expect.
 type metadata struct {
 	Correlation domain.SessionID `json:"$correlationId,omitzero"`
 	Causation   domain.EventID   `json:"$causationId,omitzero"`
 }
 
-// Encode returns the record of an event. The time is kept to the microsecond.
+// Encode returns the record of a draft. It truncates the time to the
+// microsecond. It returns an error for an event that encoding/json rejects.
 func Encode(d Draft) (Record, error) { return (&encodeBuffer{}).encode(d) }
 
-// A scratch is memory for records that are kept by nobody: it may be used
-// again once they are of no use. The zero scratch is empty.
+// An encodeBuffer holds the bytes of the records of one append. It may be
+// reused once the store has returned from Append, because no store keeps a
+// reference to its arguments. The zero encodeBuffer is empty.
 type encodeBuffer struct {
 	buf     []byte // what was written so far; it is shared with the records, and never written twice
 	records []Record
 }
 
-// initialBuffer is for an event of the usual size with its metadata.
+// initialBuffer is the initial capacity in bytes: enough for a common event
+// with its metadata.
 const initialBuffer = 768
 
-// encode is Encode with the bytes of the record in the scratch.
+// encode is Encode with the bytes of the record in the buffer.
 func (b *encodeBuffer) encode(d Draft) (Record, error) {
 	if d.Event == nil {
 		return Record{}, fmt.Errorf("encode %s: there is no event", d.ID)
@@ -51,7 +54,9 @@ func (b *encodeBuffer) encode(d Draft) (Record, error) {
 	}, nil
 }
 
-// marshal leaves <, > and & as they are: records are read by people, too.
+// marshal encodes an event with the codec, or with encoding/json if the codec
+// does not support it. It writes <, > and & without escapes, because people
+// read records too.
 func (b *encodeBuffer) marshal(e Event) ([]byte, error) {
 	if b.buf == nil {
 		b.buf = make([]byte, 0, initialBuffer)
@@ -63,26 +68,29 @@ func (b *encodeBuffer) marshal(e Event) ([]byte, error) {
 	return b.appended(c.buf), nil
 }
 
+// metadata encodes the metadata of a record.
 func (b *encodeBuffer) metadata(m metadata) []byte {
 	c := codec{buf: b.buf}
 	m.fields(&c)
 	return b.appended(c.buf)
 }
 
-// took keeps what was appended to the scratch, and returns that.
+// appended stores the grown buffer and returns the bytes added to it.
 func (b *encodeBuffer) appended(buf []byte) []byte {
 	from := len(b.buf)
 	b.buf = buf
 	return buf[from:len(buf):len(buf)]
 }
 
-// maxPooledBuffer bounds the bytes of a scratch that is kept for another append.
+// maxPooledBuffer bounds the capacity in bytes of a buffer that returns to the
+// pool.
 const maxPooledBuffer = 64 << 10
 
-// encodeBuffers are those that no append uses.
+// encodeBuffers is the pool of unused buffers.
 var encodeBuffers = sync.Pool{New: func() any { return new(encodeBuffer) }}
 
-// done gives a scratch back, whose records are used no more.
+// release returns the buffer to the pool. The caller must not use its records
+// any more.
 func (b *encodeBuffer) release() {
 	if cap(b.buf) > maxPooledBuffer {
 		return
@@ -92,7 +100,8 @@ func (b *encodeBuffer) release() {
 	encodeBuffers.Put(b)
 }
 
-// marshalJSON is marshal by encoding/json.
+// marshalJSON encodes v with encoding/json, without HTML escapes and without
+// the final line end.
 func marshalJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -9,50 +9,54 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// An Event is something that happened, past tense and typed. The set is
-// closed but for [Unknown].
+// An Event is a recorded fact, typed and in the past tense. The types of this
+// package and [Unknown] are the only implementations.
 type Event interface {
-	// Kind is the name under which the event is kept, for ever.
+	// Kind returns the name under which the event is stored. It never changes.
 	Kind() string
 	event()
 }
 
-// ErrUnknownKind says that a reader met a kind of event, or a version of one,
-// that this program does not know and that it cannot do without.
+// ErrUnknownKind reports an event of a kind or version that this program does
+// not know, to a reader that cannot skip it.
 var ErrUnknownKind = errors.New("kind of event is not known")
 
 // An Unknown is an event of a kind or version that this program does not know,
-// as it is kept.
+// with its data unchanged.
 type Unknown struct {
 	Name    string
 	Version int
 	Data    json.RawMessage
 }
 
-// Kind returns the name under which the event is kept.
+// Kind returns the name of the unknown kind.
 func (u Unknown) Kind() string { return u.Name }
 func (Unknown) event()         {}
 
-// An Envelope is an event in its place.
+// An Envelope is an event with its ID, its stream, revision and position, and
+// its cause.
 type Envelope struct {
 	ID          domain.EventID
 	Stream      Stream
 	Revision    Revision // the length of the stream with this event
-	Position    Position // zero where the event was just appended, as only readers learn it
+	Position    Position // zero in the result of an append, which does not return positions
 	Time        time.Time
-	Correlation domain.SessionID // the session it belongs to; zero where none
-	Causation   domain.EventID   // the event that led to it; zero where none
+	Correlation domain.SessionID // the session of the stream; zero for other streams
+	Causation   domain.EventID   // the event that led to it, or zero
 	Event       Event
 }
 
-// A kind says how one kind of event is written and read.
+// A kind holds the current version of one kind of event, its decoder and the
+// upcasts from older versions.
 type kind struct {
 	version int
-	// upcasts[i] turns the data of version i+1 into that of version i+2.
+	// upcasts[i] converts data of version i+1 to version i+2.
 	upcasts []func(json.RawMessage) (json.RawMessage, error)
 	decode  func(json.RawMessage) (Event, error)
 }
 
+// of returns the kind of the event type E with its upcasts, oldest first. The
+// version is one more than the number of upcasts.
 func of[E Event](upcasts ...func(json.RawMessage) (json.RawMessage, error)) kind {
 	return kind{version: len(upcasts) + 1, upcasts: upcasts, decode: func(data json.RawMessage) (Event, error) {
 		var e E
@@ -61,8 +65,7 @@ func of[E Event](upcasts ...func(json.RawMessage) (json.RawMessage, error)) kind
 	}}
 }
 
-// read returns the event of data that were written in a version from 1 to that
-// of k.
+// read decodes data of any version from 1 to that of k.
 func (k kind) read(version int, data json.RawMessage) (Event, error) {
 	for i, upcast := range k.upcasts[version-1:] {
 		var err error
@@ -73,7 +76,7 @@ func (k kind) read(version int, data json.RawMessage) (Event, error) {
 	return k.decode(data)
 }
 
-// kinds are all kinds of events that this program writes or reads.
+// kinds maps the name of every kind that this program writes or reads.
 var kinds = map[string]kind{
 	"ProcessStarted":      of[ProcessStarted](unchanged),
 	"LeaseRenewed":        of[LeaseRenewed](),

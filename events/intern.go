@@ -7,25 +7,28 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// known holds what was read before and is likely to come again: names, and
-// registrations that turns offer. Each has one slot, where the last one that
-// belongs there is. It belongs to one goroutine; a nil one holds nothing.
+// An internTable interns strings that repeat, such as names, and caches
+// decoded registrations that turns offer. Each hash has one slot, which holds
+// its latest entry. It belongs to one goroutine; a nil table interns nothing.
 type internTable struct {
 	texts   [512]string
 	offered [128]internedOffered
 }
 
+// An internedOffered is a registration with the JSON from which it was
+// decoded.
 type internedOffered struct {
 	raw   string
 	value domain.Offered
 }
 
-// maxInternedLength is how long a text may be to be slot.
+// maxInternedLength is the length limit of an interned string in bytes.
 const maxInternedLength = 64
 
+// internSeed is the seed of the hashes of all tables.
 var internSeed = maphash.MakeSeed()
 
-// text returns a text as a string of its own, the one slot if it is that.
+// intern returns b as a string, the interned one if there is one.
 func (t *internTable) intern(b []byte) string {
 	if t == nil || len(b) > maxInternedLength {
 		return string(b)
@@ -37,8 +40,9 @@ func (t *internTable) intern(b []byte) string {
 	return *slot
 }
 
-// lookupOffered reads a registration that it holds, and reports whether it did. As a
-// whole object was read from the same bytes before, it would be read so again.
+// lookupOffered reads a registration from the table and moves past its JSON.
+// On a miss it returns the slot to fill and the size of the JSON object.
+// Identical bytes decode to the same value, so a hit needs no parsing.
 func (c *codec) lookupOffered(v *domain.Offered) (slot *internedOffered, size int) {
 	if c.interned == nil {
 		return nil, 0
@@ -57,7 +61,7 @@ func (c *codec) lookupOffered(v *domain.Offered) (slot *internedOffered, size in
 	return slot, end
 }
 
-// offeredElement is a registration that a turn offers.
+// offeredElement encodes or decodes a registration.
 func offeredElement(c *codec, v *domain.Offered) {
 	if !c.reading {
 		c.literal("{")
@@ -81,6 +85,7 @@ func offeredElement(c *codec, v *domain.Offered) {
 	}
 }
 
+// offeredKeys encodes or decodes the fields of a registration.
 func (c *codec) offeredKeys(v *domain.Offered) {
 	nameField(c, `"tool":`, &v.Name, always)
 	idField(c, `"registration":`, &v.Registration, always)

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Knows reports whether this program knows a kind of event, in some version.
+// Knows reports whether this program knows a kind of event in any version.
 func Knows(kind string) bool {
 	_, ok := kinds[kind]
 	return ok
@@ -17,9 +17,9 @@ func Knows(kind string) bool {
 // Kinds returns the kinds of events that this program knows, sorted.
 func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
 
-// KindsSum returns a sum over the kinds of events that this program knows, each
-// with its latest version. What one program computed from a log, passing over
-// kinds that it did not know, another may believe only if their sums are equal.
+// KindsSum returns a checksum of the known kinds and their latest versions. A
+// reader that skips unknown kinds stores it with its checkpoint: another
+// program may reuse the checkpoint only if its own sum is equal.
 var KindsSum = sync.OnceValue(func() uint32 {
 	sum := uint32(0)
 	for _, kind := range Kinds() {
@@ -28,4 +28,5 @@ var KindsSum = sync.OnceValue(func() uint32 {
 	return sum
 })
 
+// kindsTable is the polynomial of KindsSum.
 var kindsTable = crc32.MakeTable(crc32.Castagnoli)

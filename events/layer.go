@@ -6,26 +6,26 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// LayerOpened says that a process opened a layer for registrations.
+// LayerOpened records that a process opened a layer for registrations.
 type LayerOpened struct {
 	Layer     domain.LayerID   `json:"layer"`
 	Placement domain.Placement `json:"placement"`
 	Location  string           `json:"location,omitempty"` // a directory or workspace
 	Session   domain.SessionID `json:"session,omitzero"`   // of a layer of one session
-	Process   domain.ProcessID `json:"process,omitzero"`   // zero where an import observed it
-	Observed  bool             `json:"observed,omitempty"` // an import saw its tools used, and nobody registered them here
+	Process   domain.ProcessID `json:"process,omitzero"`   // zero in an import
+	Observed  bool             `json:"observed,omitempty"` // an import inferred the layer from the use of its tools
 }
 
-// ToolsRegistered says that a scope put tools into effect. The registration of
-// each is the ID of this event with the tool's name.
+// ToolsRegistered records that a scope put tools into effect. The registration
+// of each tool is the ID of this event with the tool's name.
 type ToolsRegistered struct {
 	Scope   domain.ScopeID   `json:"scope"`
 	Tools   []RegisteredTool `json:"tools"`
 	Refused []RefusedTool    `json:"refused,omitempty"`
 }
 
-// A RegisteredTool is one tool as it was registered. Of a tool that was only
-// observed, nothing but the name is known.
+// A RegisteredTool describes a tool at its registration. An imported tool that
+// was only seen in use has a name and no other field.
 type RegisteredTool struct {
 	Name        domain.Name        `json:"name"`
 	Description string             `json:"description,omitempty"`
@@ -36,36 +36,36 @@ type RegisteredTool struct {
 	Idempotent  bool               `json:"idempotent,omitempty"`
 }
 
-// A RefusedTool is an entry of a list that was not registered, and why.
+// A RefusedTool is a tool that was not registered, and the reason.
 type RefusedTool struct {
 	Name   string `json:"name"`
 	Reason string `json:"reason"`
 }
 
-// RegistrationClosed says that a registration, with all its tools, is no
+// RegistrationClosed records that a registration and all its tools are no
 // longer in effect.
 type RegistrationClosed struct {
 	Registration domain.RegistrationID `json:"registration"`
 	Reason       string                `json:"reason"`
 }
 
-// LayerClosed says that a layer, with all its registrations, is no longer in
+// LayerClosed records that a layer and all its registrations are no longer in
 // effect.
 type LayerClosed struct {
 	Layer  domain.LayerID `json:"layer"`
 	Reason string         `json:"reason"`
 }
 
-// Kind returns the name under which the event is kept.
+// Kind returns the name under which the event is stored.
 func (LayerOpened) Kind() string { return "LayerOpened" }
 
-// Kind returns the name under which the event is kept.
+// Kind returns the name under which the event is stored.
 func (ToolsRegistered) Kind() string { return "ToolsRegistered" }
 
-// Kind returns the name under which the event is kept.
+// Kind returns the name under which the event is stored.
 func (RegistrationClosed) Kind() string { return "RegistrationClosed" }
 
-// Kind returns the name under which the event is kept.
+// Kind returns the name under which the event is stored.
 func (LayerClosed) Kind() string { return "LayerClosed" }
 
 func (LayerOpened) event()        {}

@@ -10,14 +10,14 @@ import (
 )
 
 // A Ledger is a [Store] with typed events, a mint and a clock. It is safe for
-// concurrent use. It does not own the store.
+// concurrent use. The caller closes the store.
 type Ledger struct {
 	store Store
 	mint  *domain.Mint
 	now   func() time.Time
 }
 
-// NewLedger returns a ledger over a store.
+// NewLedger returns a ledger over a store. It reads the clock from now.
 func NewLedger(store Store, mint *domain.Mint, now func() time.Time) *Ledger {
 	return &Ledger{store, mint, now}
 }
@@ -25,12 +25,13 @@ func NewLedger(store Store, mint *domain.Mint, now func() time.Time) *Ledger {
 // Mint returns the mint of the ledger's IDs.
 func (l *Ledger) Mint() *domain.Mint { return l.mint }
 
-// Now returns the time by the ledger's clock, in UTC to the microsecond.
+// Now returns the time of the ledger's clock, in UTC and truncated to the
+// microsecond.
 func (l *Ledger) Now() time.Time { return l.now().UTC().Truncate(time.Microsecond) }
 
-// A Draft is an event with its ID and time, before it is appended. Appended a
-// second time it is the same record, so that an append whose end is not known
-// can be made again.
+// A Draft is an event with its ID and time, before it is appended. Each append
+// of a draft makes the same record, so an append of unknown outcome can be
+// retried.
 type Draft struct {
 	ID          domain.EventID
 	Time        time.Time
@@ -39,24 +40,25 @@ type Draft struct {
 	Event       Event
 }
 
-// Draft gives an event an ID and the time. The cause is the event that led to
-// it, or zero.
+// Draft gives an event an ID and the current time. The cause is the ID of the
+// event that led to it, or zero.
 func (l *Ledger) Draft(e Event, cause domain.EventID) Draft {
 	return Draft{ID: l.mint.Event(), Time: l.Now(), Causation: cause, Event: e}
 }
 
-// Append adds drafts to a stream whose length is exactly after, as
-// [Store.Append] does and with its errors, and returns their envelopes. An event
-// that cannot be encoded is an ErrBadRecord.
+// Append adds drafts to a stream whose length is exactly after, with the
+// errors of [Store.Append], and returns their envelopes, without positions. It
+// returns ErrBadRecord for an event that cannot be encoded.
 func (l *Ledger) Append(ctx context.Context, s Stream, after Revision, drafts ...Draft) ([]Envelope, error) {
 	session, _ := s.Session()
 	return l.append(ctx, s, session, after, drafts)
 }
 
-// append is Append to a stream that belongs to a session, or to none.
+// append is Append with the session of the stream, which is zero for other
+// streams.
 func (l *Ledger) append(ctx context.Context, s Stream, session domain.SessionID, after Revision, drafts []Draft) ([]Envelope, error) {
 	buffer := encodeBuffers.Get().(*encodeBuffer)
-	defer buffer.release() // as no store keeps a reference to what it is given
+	defer buffer.release() // a store keeps no reference to its arguments
 	envelopes := make([]Envelope, len(drafts))
 	for i, d := range drafts {
 		if d.Correlation.IsZero() {
@@ -78,26 +80,26 @@ func (l *Ledger) append(ctx context.Context, s Stream, session domain.SessionID,
 	return envelopes, nil
 }
 
-// Read is [Store.Read] with typed events. A record that does not decode ends
-// it with an ErrDamaged.
+// Read is [Store.Read] with typed events. It ends with ErrDamaged at a record
+// that does not decode.
 func (l *Ledger) Read(ctx context.Context, s Stream, after Revision) iter.Seq2[Envelope, error] {
 	return decoded(l.store.Read(ctx, s, after), (*decoder).decode)
 }
 
-// ReadAll is [Store.ReadAll] with typed events. A record that does not decode
-// ends it with an ErrDamaged.
+// ReadAll is [Store.ReadAll] with typed events. It ends with ErrDamaged at a
+// record that does not decode.
 func (l *Ledger) ReadAll(ctx context.Context, after Position) iter.Seq2[Envelope, error] {
 	return decoded(l.store.ReadAll(ctx, after), (*decoder).decode)
 }
 
-// Follow is [Store.Follow] with typed events. A record that does not decode
-// ends it with an ErrDamaged.
+// Follow is [Store.Follow] with typed events. It ends with ErrDamaged at a
+// record that does not decode.
 func (l *Ledger) Follow(ctx context.Context, after Position, options ...Following) iter.Seq2[Envelope, error] {
 	return decoded(l.store.Follow(ctx, after, options...), (*decoder).decode)
 }
 
-// Scan yields the events that a query asks for, as [Scanner] says of entries. A
-// record that does not decode ends it with an ErrDamaged.
+// Scan yields the selected events, as [Scanner] documents for entries. It ends
+// with ErrDamaged at a record that does not decode.
 func (l *Ledger) Scan(ctx context.Context, q Query) iter.Seq2[Envelope, error] {
 	return decoded(Lend(ctx, l.store, q), (*decoder).lent)
 }
@@ -107,9 +109,9 @@ func (l *Ledger) Headers(ctx context.Context, q Query) iter.Seq2[Header, error] 
 	return Headers(ctx, l.store, q)
 }
 
-// Head returns the header of the last entry. It reports false where there is
-// none, and where the store is no [Scanner], which would have to read all it
-// has.
+// Head returns the header of the last entry. It returns false for an empty
+// store, and for a store that is not a [Scanner], which would have to read the
+// whole log.
 func (l *Ledger) Head(ctx context.Context) (Header, bool, error) {
 	if _, ok := l.store.(Scanner); !ok {
 		return Header{}, false, nil
@@ -120,7 +122,7 @@ func (l *Ledger) Head(ctx context.Context) (Header, bool, error) {
 	return Header{}, false, nil
 }
 
-// Entries is [Store.ReadAll]: the records as they are kept.
+// Entries is [Store.ReadAll]: the stored records, not decoded.
 func (l *Ledger) Entries(ctx context.Context, after Position) iter.Seq2[Entry, error] {
 	return l.store.ReadAll(ctx, after)
 }

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// How much is read ahead: so many batches, of so many entries or bytes. A
-// decodeBatch whose entries are large is large.
+// The limits of reading ahead. A batch larger than largeBatch bytes is the last
+// one read until the loop has released it.
 const (
 	maxBatches      = 8
 	maxBatchEntries = 256
@@ -17,16 +17,17 @@ const (
 	maxDecoders     = 8
 )
 
-// A decodeBatch is some entries on their way to be events.
+// A decodeBatch is a batch of entries with the events decoded from them.
 type decodeBatch struct {
 	entries  []Entry
-	bytes    []byte // of the entries
+	bytes    []byte // the data and metadata of the entries
 	events   []Envelope
-	err      error         // behind events
-	decoded  chan struct{} // gets one when events are there
-	released chan struct{} // gets one when the decodeBatch is large and was released
+	err      error         // the error after events
+	decoded  chan struct{} // receives one value when events are complete
+	released chan struct{} // receives one value when the loop is done with a large batch
 }
 
+// newDecodeBatch allocates an empty batch.
 func newDecodeBatch() *decodeBatch {
 	return &decodeBatch{
 		entries: make([]Entry, 0, maxBatchEntries), events: make([]Envelope, 0, maxBatchEntries), bytes: make([]byte, 0, maxBatchBytes),
@@ -34,7 +35,8 @@ func newDecodeBatch() *decodeBatch {
 	}
 }
 
-// empty makes a decodeBatch fit to be toDecode again.
+// reset empties a batch for reuse. It frees a buffer that a large record made
+// grow.
 func (b *decodeBatch) reset() *decodeBatch {
 	clear(b.events)
 	b.entries, b.events, b.err = b.entries[:0], b.events[:0], nil
@@ -44,7 +46,7 @@ func (b *decodeBatch) reset() *decodeBatch {
 	return b
 }
 
-// add copies an entry whose bytes are lent.
+// add copies an entry, whose bytes belong to the store, into the batch.
 func (b *decodeBatch) add(e Entry) {
 	data := len(b.bytes)
 	b.bytes = append(append(b.bytes, e.Data...), e.Metadata...)
@@ -53,15 +55,17 @@ func (b *decodeBatch) add(e Entry) {
 	b.entries = append(b.entries, e)
 }
 
+// full reports whether the batch has as many entries or bytes as it should.
 func (b *decodeBatch) full() bool {
 	return len(b.entries) == maxBatchEntries || len(b.bytes) >= maxBatchBytes
 }
 
+// decode decodes the entries up to the first error and signals decoded.
 func (b *decodeBatch) decode(d *decoder) {
 	for _, e := range b.entries {
 		v, err := d.lent(e)
 		if err != nil {
-			b.err = err // what follows it is of no use
+			b.err = err // the loop ends here
 			break
 		}
 		b.events = append(b.events, v)
@@ -69,11 +73,10 @@ func (b *decodeBatch) decode(d *decoder) {
 	b.decoded <- struct{}{}
 }
 
-// ScanAhead is [Ledger.Scan] with reading and decoding done ahead by other
-// goroutines, as many as the program may run at once: for a loop that takes
-// in a long log. They hold no more than some megabytes and one large record
-// at a time, and have stopped when the loop has. Where the program runs on one
-// processor, it is Scan.
+// ScanAhead is [Ledger.Scan] with reading and decoding in other goroutines, up
+// to GOMAXPROCS of them: for loops over a long log. They hold a few megabytes
+// and at most one large record at a time, and end before the loop returns.
+// With GOMAXPROCS of 1 it is Scan.
 func (l *Ledger) ScanAhead(ctx context.Context, q Query) iter.Seq2[Envelope, error] {
 	decoders := min(runtime.GOMAXPROCS(0)-1, maxDecoders)
 	if decoders == 0 {
@@ -96,16 +99,17 @@ func (l *Ledger) ScanAhead(ctx context.Context, q Query) iter.Seq2[Envelope, err
 	}
 }
 
-// An ahead is the channels between one goroutine that reads, some that decode
-// and the one of the loop.
+// A prefetcher connects one goroutine that reads, several that decode, and the
+// goroutine of the loop. Batches circulate through its channels.
 type prefetcher struct {
-	toDecode chan *decodeBatch // for whoever decodes
-	toYield  chan *decodeBatch // the same, for the loop
+	toDecode chan *decodeBatch // to the decoders
+	toYield  chan *decodeBatch // the same batches in order, to the loop
 	free     chan *decodeBatch
-	stopped  <-chan struct{} // the loop was left
+	stopped  <-chan struct{} // closed when the loop is left
 }
 
-// read fills batches until the entries end.
+// read fills batches until the entries end or the loop is left, then closes
+// the channels.
 func (p *prefetcher) read(entries iter.Seq2[Entry, error]) {
 	defer close(p.toDecode)
 	defer close(p.toYield)
@@ -126,7 +130,8 @@ func (p *prefetcher) read(entries iter.Seq2[Entry, error]) {
 	p.send(b)
 }
 
-// send gives a decodeBatch on, and reports whether there is use for more.
+// send passes a batch to the decoders and the loop. After a large batch it
+// waits until the loop has released it. It returns false if the loop was left.
 func (p *prefetcher) send(b *decodeBatch) bool {
 	large := len(b.bytes) > largeBatch
 	select {
@@ -134,7 +139,7 @@ func (p *prefetcher) send(b *decodeBatch) bool {
 	case <-p.stopped:
 		return false
 	}
-	p.toDecode <- b // whoever decodes goes on until it is closed
+	p.toDecode <- b // cannot block: decoders run until it is closed
 	if !large {
 		return true
 	}
@@ -146,6 +151,7 @@ func (p *prefetcher) send(b *decodeBatch) bool {
 	}
 }
 
+// newOrFree returns a free batch, or a new one.
 func (p *prefetcher) newOrFree() *decodeBatch {
 	select {
 	case b := <-p.free:
@@ -155,6 +161,7 @@ func (p *prefetcher) newOrFree() *decodeBatch {
 	}
 }
 
+// decode decodes batches until toDecode is closed.
 func (p *prefetcher) decode() {
 	d := &decoder{}
 	for b := range p.toDecode {
@@ -162,7 +169,8 @@ func (p *prefetcher) decode() {
 	}
 }
 
-// consume yields what was decoded, in order.
+// yieldAll yields the events of the batches in order, and ends with the first
+// error.
 func (p *prefetcher) yieldAll(ctx context.Context, yield func(Envelope, error) bool) {
 	for b := range p.toYield {
 		<-b.decoded

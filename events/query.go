@@ -12,23 +12,23 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// A Filter says which records. Each field that is set narrows it; the zero
-// Filter lets everything through.
+// A Filter selects records. Each field that is set narrows the selection; the
+// zero Filter selects all records.
 type Filter struct {
 	Kinds      []string  // of one of these kinds
 	Categories []string  // in a stream of one of these categories
 	Prefixes   []string  // in a stream whose name begins with one of these
-	Since      time.Time // whose time is this or later
-	Until      time.Time // whose time is before this
+	Since      time.Time // at this time or later
+	Until      time.Time // before this time
 }
 
-// IsZero reports whether f lets everything through.
+// IsZero reports whether f selects all records.
 func (f Filter) IsZero() bool {
 	return len(f.Kinds) == 0 && len(f.Categories) == 0 && len(f.Prefixes) == 0 && f.Since.IsZero() && f.Until.IsZero()
 }
 
-// Valid returns an ErrBadQuery that says what is wrong with f, or nil. A
-// filter that nothing can pass is a mistake and not an empty answer.
+// Valid returns an ErrBadQuery with the reason if no record can match f, and
+// otherwise nil.
 func (f Filter) Valid() error {
 	switch {
 	case slices.Contains(f.Kinds, ""):
@@ -45,7 +45,7 @@ func (f Filter) Valid() error {
 	return nil
 }
 
-// Matches reports whether f lets a record through.
+// Matches reports whether f selects the record with a header.
 func (f Filter) Matches(h Header) bool {
 	switch {
 	case len(f.Kinds) > 0 && !slices.Contains(f.Kinds, h.Kind),
@@ -58,7 +58,8 @@ func (f Filter) Matches(h Header) bool {
 	return true
 }
 
-// A Query asks for entries. The zero Query asks for all of them, in order.
+// A Query selects entries and their direction. The zero Query selects all
+// entries, forward.
 type Query struct {
 	Filter
 	Stream   Stream   // of this stream alone; empty: of all streams
@@ -67,7 +68,7 @@ type Query struct {
 	Through  Position // no further than this one, in the direction of the query; zero: to the end
 }
 
-// A Header is an entry without its data and metadata.
+// A Header is an entry without data and metadata.
 type Header struct {
 	ID       domain.EventID
 	Kind     string
@@ -88,37 +89,39 @@ func (e Entry) Header() Header {
 	}
 }
 
-// A Scanner is a Store that answers queries where its records lie. Its
-// iterators follow the rule of Store's and stop at the end that was there when
-// the loop began. A query whose filter is not valid ends with ErrBadQuery.
+// A Scanner is a Store that answers queries efficiently, for example from an
+// index. Its iterators follow the rules of Store and end at the end of the log
+// as of the start of the loop. A query with an invalid filter ends with
+// ErrBadQuery.
 //
-// [Scan], [Lend], [Headers] and [Split] ask a Scanner, or any other Store by
-// reading what there is and passing over what was not asked for.
+// [Scan], [Lend], [Headers] and [Split] use the Scanner if the store is one,
+// and otherwise read and filter.
 type Scanner interface {
 	Store
 
-	// Scan yields the entries that a query asks for.
+	// Scan yields the selected entries.
 	Scan(ctx context.Context, q Query) iter.Seq2[Entry, error]
 
-	// Lend is Scan, but the data and metadata of an entry belong to the store:
-	// they may be read until the body of the loop ends, and never written to.
+	// Lend is Scan without copies: data and metadata of an entry belong to the
+	// store. The caller may read them until the body of the loop ends, and must
+	// not write to them.
 	Lend(ctx context.Context, q Query) iter.Seq2[Entry, error]
 
-	// Headers yields the headers of the entries that a query asks for. That
-	// the data under a header are whole is not looked at.
+	// Headers yields the headers of the selected entries. It does not check
+	// their data.
 	Headers(ctx context.Context, q Query) iter.Seq2[Header, error]
 
-	// Split cuts a query into at most so many that, answered one after the
-	// other, give what the query gives; they ask for about as many bytes each.
-	// What is appended after the call is in the last of them if the query runs
-	// forward to the end. Fewer than one part is ErrBadQuery.
+	// Split divides a query into at most parts queries of about equal size in
+	// bytes, whose results in sequence are the result of the query. The last part
+	// of a forward query without an end includes later appends. Fewer than one
+	// part is ErrBadQuery.
 	Split(ctx context.Context, q Query, parts int) ([]Query, error)
 }
 
-// ErrBadQuery says that a query cannot be answered as it is.
+// ErrBadQuery reports an invalid filter, or a query that cannot be split.
 var ErrBadQuery = errors.New("query is not valid")
 
-// Scan yields the entries of a store that a query asks for, as [Scanner] says.
+// Scan yields the selected entries of a store, as [Scanner] documents.
 func Scan(ctx context.Context, store Store, q Query) iter.Seq2[Entry, error] {
 	if s, ok := store.(Scanner); ok {
 		return s.Scan(ctx, q)
@@ -126,8 +129,9 @@ func Scan(ctx context.Context, store Store, q Query) iter.Seq2[Entry, error] {
 	return q.from(ctx, store)
 }
 
-// Lend is [Scan] with entries whose bytes belong to the store: they may be
-// read until the body of the loop ends, and never written to.
+// Lend is [Scan] without copies: data and metadata of an entry belong to the
+// store. The caller may read them until the body of the loop ends, and must
+// not write to them.
 func Lend(ctx context.Context, store Store, q Query) iter.Seq2[Entry, error] {
 	if s, ok := store.(Scanner); ok {
 		return s.Lend(ctx, q)
@@ -135,8 +139,7 @@ func Lend(ctx context.Context, store Store, q Query) iter.Seq2[Entry, error] {
 	return q.from(ctx, store)
 }
 
-// Headers yields the headers of the entries that a query asks for, as
-// [Scanner] says.
+// Headers yields the headers of the selected entries, as [Scanner] documents.
 func Headers(ctx context.Context, store Store, q Query) iter.Seq2[Header, error] {
 	if s, ok := store.(Scanner); ok {
 		return s.Headers(ctx, q)
@@ -154,8 +157,8 @@ func Headers(ctx context.Context, store Store, q Query) iter.Seq2[Header, error]
 	}
 }
 
-// Split cuts a query, as [Scanner] says. A store that is no Scanner gives one
-// part, the query.
+// Split divides a query, as [Scanner] documents. A store that is not a Scanner
+// returns the query as the only part.
 func Split(ctx context.Context, store Store, q Query, parts int) ([]Query, error) {
 	if s, ok := store.(Scanner); ok {
 		return s.Split(ctx, q, parts)
@@ -166,6 +169,7 @@ func Split(ctx context.Context, store Store, q Query, parts int) ([]Query, error
 	return []Query{q}, nil
 }
 
+// splits returns an ErrBadQuery if q is invalid or parts is less than one.
 func (q Query) splits(parts int) error {
 	if parts < 1 {
 		return fmt.Errorf("%w: it cannot be split into %d parts", ErrBadQuery, parts)
@@ -173,7 +177,8 @@ func (q Query) splits(parts int) error {
 	return q.Valid()
 }
 
-// from answers q with Read and ReadAll. Backward, it holds all that it yields.
+// from answers q with Read and ReadAll. A backward query holds all its entries
+// in memory.
 func (q Query) from(ctx context.Context, store Store) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		if err := q.Valid(); err != nil {
@@ -204,13 +209,13 @@ func (q Query) from(ctx context.Context, store Store) iter.Seq2[Entry, error] {
 	}
 }
 
-// forward yields what q asks for in the order of positions, whatever its
-// direction.
+// forward yields the entries that q selects in the order of positions, even if
+// q is backward.
 func (q Query) forward(ctx context.Context, store Store) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		first, last := q.After, q.Through
 		if q.Backward {
-			first = Position{} // Through is among what is asked for, and nothing asks for what stands at it
+			first = Position{} // ReadAll excludes its argument, and Through is included
 			last = q.After
 		}
 		entries := store.ReadAll(ctx, first)
@@ -231,7 +236,7 @@ func (q Query) forward(ctx context.Context, store Store) iter.Seq2[Entry, error]
 	}
 }
 
-// within reports whether q asks for an entry at a position, whatever it is.
+// within reports whether a position is within the bounds of q.
 func (q Query) within(p Position) bool {
 	after, through := p.Compare(q.After), p.Compare(q.Through)
 	if q.Backward {

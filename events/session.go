@@ -4,53 +4,53 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// SessionOpened says that a session of one agent began.
+// SessionOpened records the start of a session of one agent.
 type SessionOpened struct {
 	Session  domain.SessionID `json:"session"`
 	Agent    domain.AgentID   `json:"agent"`
 	Location string           `json:"location,omitempty"` // the workspace
 	Model    string           `json:"model,omitempty"`
-	Parent   domain.SessionID `json:"parent,omitzero"` // of a session that an agent began for another
+	Parent   domain.SessionID `json:"parent,omitzero"` // the session that started this one
 	Origin   Origin           `json:"origin"`
 }
 
-// An Origin says how a session came to be in the ledger.
+// An Origin describes how a session entered the ledger.
 type Origin struct {
 	Kind   OriginKind `json:"kind"`
 	Format string     `json:"format,omitempty"` // of an import: such as claude-code
-	Source string     `json:"source,omitempty"` // of an import: what the format itself calls the session
+	Source string     `json:"source,omitempty"` // of an import: the session's name in the imported file
 }
 
-// An OriginKind is a way in which a session comes to be in the ledger.
+// An OriginKind is a way in which a session enters the ledger.
 type OriginKind string
 
 // The origins.
 const (
-	RunHere  OriginKind = "run"    // this ledger settled its calls
-	Imported OriginKind = "import" // another program did, and its file was read
+	RunHere  OriginKind = "run"    // this program ran its calls
+	Imported OriginKind = "import" // another program ran its calls; its file was imported
 )
 
-// PromptAdmitted says that a message for the agent was accepted.
+// PromptAdmitted records a message for the agent.
 type PromptAdmitted struct {
 	Message domain.MessageID `json:"message"`
 	Text    string           `json:"text"`
-	Media   domain.Contents  `json:"media,omitempty"` // images and the like that came with it
+	Media   domain.Contents  `json:"media,omitempty"` // attached images and files
 }
 
-// TurnMaterialized says what one turn offered the model.
+// TurnMaterialized records the tools that one turn offered to the model.
 type TurnMaterialized struct {
 	Turn     domain.TurnID    `json:"turn"`
-	Message  domain.MessageID `json:"message"` // the reply that it is for
+	Message  domain.MessageID `json:"message"` // the ID reserved for the reply
 	Agent    domain.AgentID   `json:"agent"`
 	Model    string           `json:"model,omitempty"`
-	Tools    []domain.Offered `json:"tools"`              // in the order in which the model saw them
-	Hidden   []HiddenTool     `json:"hidden,omitempty"`   //
-	Disabled bool             `json:"disabled,omitempty"` // the last step allowed: no tools at all
+	Tools    []domain.Offered `json:"tools"`              // in the order of the request to the model
+	Hidden   []HiddenTool     `json:"hidden,omitempty"`   // tools that rules hid
+	Disabled bool             `json:"disabled,omitempty"` // the maximum number of steps was reached: no tools
 	Observed bool             `json:"observed,omitempty"` // an import saw the tools used; others may have been offered
 	Rules    string           `json:"rules,omitempty"`    // Rules.Digest of the agent's permission rules; empty: not known
 }
 
-// Offer returns what the turn may call.
+// Offer returns the tools that the turn may call.
 func (t TurnMaterialized) Offer() domain.Offer { return domain.Offer{Turn: t.Turn, Tools: t.Tools} }
 
 // A HiddenTool is a tool in effect that the turn did not offer, and the rule
@@ -60,7 +60,7 @@ type HiddenTool struct {
 	Rule domain.Rule `json:"rule"`
 }
 
-// ReplyReceived says what the model answered.
+// ReplyReceived records a reply of the model.
 type ReplyReceived struct {
 	Turn    domain.TurnID    `json:"turn"`
 	Message domain.MessageID `json:"message"`
@@ -68,16 +68,16 @@ type ReplyReceived struct {
 	Calls   []domain.Call    `json:"calls,omitempty"` // as asked, in order
 	Model   string           `json:"model,omitempty"` // that answered
 	Tokens  Tokens           `json:"tokens,omitzero"`
-	Finish  string           `json:"finish,omitempty"` // the provider's word for why it stopped
+	Finish  string           `json:"finish,omitempty"` // the provider's stop reason
 
-	Thinking string `json:"thinking,omitempty"` // of the model, before it answered; no model is shown it again
+	Thinking string `json:"thinking,omitempty"` // the reasoning of the model; later requests do not include it
 }
 
-// ReplyRefused keeps a reply that cannot be used, as it came, and says why. None
-// of its calls runs, and no model is shown it: the turn has no reply.
+// ReplyRefused records an unusable reply and the reason. None of its calls
+// runs, no later request to the model includes it, and the turn has no reply.
 type ReplyRefused struct {
 	Turn    domain.TurnID    `json:"turn"`
-	Message domain.MessageID `json:"message"` // that the reply would have been
+	Message domain.MessageID `json:"message"` // the ID reserved for the reply
 	Reason  string           `json:"reason"`
 	Text    string           `json:"text,omitempty"`
 	Calls   []domain.Call    `json:"calls,omitempty"` // as asked; an ID may be empty or repeated
@@ -86,7 +86,7 @@ type ReplyRefused struct {
 	Finish  string           `json:"finish,omitempty"`
 }
 
-// Tokens are what a provider counted.
+// Tokens are the token counts of the provider.
 type Tokens struct {
 	Input      int64 `json:"input,omitempty"`
 	Output     int64 `json:"output,omitempty"`
@@ -94,50 +94,50 @@ type Tokens struct {
 	CacheWrite int64 `json:"cache_write,omitempty"`
 }
 
-// LoopDetected says that the same calls came again and again, and that one of
-// them asks for permission before it runs.
+// LoopDetected records that the model repeated the same calls, and that one of
+// them needs permission before it runs.
 type LoopDetected struct {
 	Message domain.MessageID `json:"message"`
 	Call    domain.CallID    `json:"call"`
 	Tool    string           `json:"tool"`
-	Period  int              `json:"period"` // how many calls make one round
-	Rounds  int              `json:"rounds"` // how often they came
+	Period  int              `json:"period"` // calls in one round
+	Rounds  int              `json:"rounds"` // repetitions
 }
 
-// SessionInterrupted says that a run of the session ended before the session
-// rested.
+// SessionInterrupted records that a run of the session ended before all its
+// work was done.
 type SessionInterrupted struct {
 	Reason domain.Interruption `json:"reason"`
 	Detail string              `json:"detail,omitempty"`
 }
 
-// SessionClosed says that nothing more will come.
+// SessionClosed records the end of the session: no event follows.
 type SessionClosed struct {
 	Reason string `json:"reason"`
 }
 
-// Kind returns the name under which the event is kept.
+// Kind returns the name under which the event is stored.
 func (SessionOpened) Kind() string { return "SessionOpened" }
 
-// Kind returns the name under which the event is kept.
+// Kind returns the name under which the event is stored.
 func (PromptAdmitted) Kind() string { return "PromptAdmitted" }
 
-// Kind returns the name under which the event is kept.
+// Kind returns the name under which the event is stored.
 func (TurnMaterialized) Kind() string { return "TurnMaterialized" }
 
-// Kind returns the name under which the event is kept.
+// Kind returns the name under which the event is stored.
 func (ReplyReceived) Kind() string { return "ReplyReceived" }
 
-// Kind returns the name under which the event is kept.
+// Kind returns the name under which the event is stored.
 func (ReplyRefused) Kind() string { return "ReplyRefused" }
 
-// Kind returns the name under which the event is kept.
+// Kind returns the name under which the event is stored.
 func (LoopDetected) Kind() string { return "LoopDetected" }
 
-// Kind returns the name under which the event is kept.
+// Kind returns the name under which the event is stored.
 func (SessionInterrupted) Kind() string { return "SessionInterrupted" }
 
-// Kind returns the name under which the event is kept.
+// Kind returns the name under which the event is stored.
 func (SessionClosed) Kind() string { return "SessionClosed" }
 
 func (SessionOpened) event()      {}

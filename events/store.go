@@ -12,51 +12,49 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// A Store keeps records for ever, in order. Package eventstest states and
-// checks its laws. Whoever opened a Store closes it. All methods are safe for
+// A Store stores records permanently and in order. Package eventstest checks
+// its laws. The caller that opened a Store closes it. All methods are safe for
 // concurrent use.
 //
-// The iterators share one rule: an error comes with a zero Entry, once, last;
-// cancellation yields context.Cause; leaving the loop frees everything. The
-// bytes of an Entry belong to whoever received it.
+// The iterators share these rules. An error comes with a zero Entry, once, as
+// the last value. Cancellation yields context.Cause. Leaving the loop releases
+// its resources. The bytes of an Entry belong to the caller.
 type Store interface {
 	// Append adds records to the end of a stream whose length is exactly
 	// after. It adds all of them or none, and returns once they are durable.
-	// It keeps no reference to what it is given. A stream of another length is
-	// a *Conflict and changes nothing, unless the stream already holds these
-	// same records right there: then it succeeds and changes nothing. Records
-	// are the same if all their fields are. No records, a stream or a record
-	// that is not valid is ErrBadRecord; one over the limit of the store is
-	// ErrTooLarge; a closed store is ErrClosed. Any other error leaves it open
-	// whether the records were added: appending the same again tells.
+	// It keeps no reference to its arguments. If the stream has another length,
+	// Append returns a *Conflict and changes nothing, unless the stream already
+	// has the same records, equal in all fields, after that revision: then it
+	// succeeds and changes nothing. It returns ErrBadRecord for an empty list,
+	// an invalid stream or an invalid record, ErrTooLarge for a record over the
+	// limit of the store, and ErrClosed from a closed store. After any other
+	// error the outcome is unknown, and the caller may retry the same append.
 	Append(ctx context.Context, s Stream, after Revision, records ...Record) error
 
-	// Read yields the entries of a stream that follow its first after ones,
-	// in order, and stops at the end. A stream that was never appended to is
-	// empty.
+	// Read yields the entries of a stream after a revision, in order, up to the
+	// end. A stream without records is empty.
 	Read(ctx context.Context, s Stream, after Revision) iter.Seq2[Entry, error]
 
-	// ReadAll yields the entries of all streams that follow a position, in
-	// the order of their positions, and stops at the end.
+	// ReadAll yields the entries of all streams after a position, in the order
+	// of their positions, up to the end.
 	ReadAll(ctx context.Context, after Position) iter.Seq2[Entry, error]
 
-	// Follow yields what ReadAll yields and then waits for more, until its
-	// context ends, the store is closed (ErrClosed) or the loop is left. It
-	// misses nothing and repeats nothing. At most one Following may be given.
+	// Follow yields the entries of ReadAll and then waits for later ones, until
+	// ctx ends, the store is closed (ErrClosed) or the loop is left. It yields
+	// every entry exactly once. The caller may pass at most one Following.
 	Follow(ctx context.Context, after Position, options ...Following) iter.Seq2[Entry, error]
 }
 
-// Following says how to follow. The zero Following is what Follow does without.
+// Following is the optional configuration of Follow. The zero Following is the
+// default.
 type Following struct {
-	// Filter says which entries are yielded. One that is not valid ends the
-	// loop with ErrBadQuery.
+	// Filter selects the entries to yield. An invalid filter ends the loop with
+	// ErrBadQuery.
 	Filter Filter
 
-	// CaughtUp, if not nil, is called on the goroutine of the loop each time
-	// that everything appended before the call to Follow, or since the last
-	// time, has been yielded or passed over, and before it waits for more. It is
-	// given the position of the last entry that was, or the one that was
-	// started from.
+	// CaughtUp, if not nil, is called on the goroutine of the loop each time the
+	// follower has yielded or skipped every pending entry, before it waits. Its
+	// argument is the position of the last such entry, or the start position.
 	CaughtUp func(Position)
 }
 
@@ -72,27 +70,27 @@ var (
 	ErrDamaged     = errors.New("record is damaged")
 )
 
-// ErrNotTried says that a [Writer] did not try to add drafts to its stream, as
-// the context had ended or the outcome of an earlier append is still open. They
-// are not on record. It is no error of a Store.
+// ErrNotTried reports that a [Writer] did not append drafts, because the
+// context had ended or the outcome of an earlier append is still unknown. The
+// drafts are not stored. A Store does not return it.
 var ErrNotTried = errors.New("append was not tried")
 
 // Refused reports whether an error of [Store.Append], [Ledger.Append] or
-// [Writer.Append] says that nothing was added. Any other error leaves the outcome
-// of the append open.
+// [Writer.Append] guarantees that nothing was added. After any other error the
+// outcome of the append is unknown.
 func Refused(err error) bool {
 	return errors.Is(err, ErrConflict) || errors.Is(err, ErrBadRecord) || errors.Is(err, ErrTooLarge) ||
 		errors.Is(err, ErrClosed) || errors.Is(err, ErrNotTried)
 }
 
-// A Conflict says that a stream did not have the length that an append named.
-// It does not say which length it has. It is an ErrConflict.
+// A Conflict reports that a stream does not have the length that an append
+// named. It does not contain the actual length. It matches ErrConflict.
 type Conflict struct {
 	Stream Stream
 	After  Revision
 }
 
-// Error names the stream and the length.
+// Error names the stream and the revision.
 func (c *Conflict) Error() string {
 	return fmt.Sprintf("append to %s after revision %d: %v", c.Stream, c.After, ErrConflict)
 }
@@ -100,25 +98,25 @@ func (c *Conflict) Error() string {
 // Is reports whether target is ErrConflict.
 func (c *Conflict) Is(target error) bool { return target == ErrConflict }
 
-// A DamagedRecord says where a record stands that cannot be read. Reading can go on
-// behind it, from its position. It is an ErrDamaged. A store whose positions can
-// be counted need not say.
+// A DamagedRecord gives the position of a record that cannot be read, so that
+// the caller can go on behind it. It matches ErrDamaged. A store whose
+// positions are consecutive may return a plain ErrDamaged.
 type DamagedRecord struct {
 	Position Position
 	Err      error // what is wrong, and where
 }
 
-// Error says what is wrong.
+// Error returns the text of Err.
 func (d *DamagedRecord) Error() string { return d.Err.Error() }
 
-// Unwrap returns what is wrong.
+// Unwrap returns Err.
 func (d *DamagedRecord) Unwrap() error { return d.Err }
 
 // Is reports whether target is ErrDamaged.
 func (d *DamagedRecord) Is(target error) bool { return target == ErrDamaged }
 
-// A Stream names a sequence of records: a category, a hyphen and an ID. It is
-// EventStoreDB's category convention. The zero Stream is not valid.
+// A Stream names a sequence of records: a category, a hyphen and an ID, after
+// EventStoreDB's convention. The zero Stream is not valid.
 type Stream string
 
 // The categories of streams.
@@ -137,25 +135,29 @@ func LayerStream(id domain.LayerID) Stream { return Stream(LayerCategory + "-" +
 // SessionStream returns the stream of a session.
 func SessionStream(id domain.SessionID) Stream { return Stream(SessionCategory + "-" + id.String()) }
 
-// Category returns what stands before the first hyphen.
+// Category returns the text before the first hyphen.
 func (s Stream) Category() string {
 	category, _, _ := strings.Cut(string(s), "-")
 	return category
 }
 
-// Session returns the session whose stream s is, and whether there is one.
+// Session returns the session that s belongs to, and whether s is a session's
+// stream.
 func (s Stream) Session() (domain.SessionID, bool) {
 	return streamID[domain.SessionID](s, SessionCategory)
 }
 
-// Layer returns the layer whose stream s is, and whether there is one.
+// Layer returns the layer that s belongs to, and whether s is a layer's
+// stream.
 func (s Stream) Layer() (domain.LayerID, bool) { return streamID[domain.LayerID](s, LayerCategory) }
 
-// Process returns the process whose stream s is, and whether there is one.
+// Process returns the process that s belongs to, and whether s is a process's
+// stream.
 func (s Stream) Process() (domain.ProcessID, bool) {
 	return streamID[domain.ProcessID](s, ProcessCategory)
 }
 
+// streamID parses the ID after the category of a stream.
 func streamID[T any, P interface {
 	*T
 	UnmarshalText([]byte) error
@@ -167,24 +169,24 @@ func streamID[T any, P interface {
 	return id, P(&id).UnmarshalText([]byte(rest)) == nil
 }
 
-// A Revision is the length of a stream. An empty stream has revision 0, and
-// the entry that made a stream n long has revision n.
+// A Revision is the length of a stream: 0 for an empty stream, and n for the
+// stream that ends with its nth entry.
 type Revision uint64
 
-// A Position is a place in the order of all records of a store. It can be
-// compared, printed and parsed, and never computed with. Positions of one
-// store only increase. The zero Position stands before everything.
+// A Position is the place of a record in the order of all records of a store.
+// Positions increase from record to record. Callers compare, print and parse
+// them, and never compute with them. The zero Position is before the first
+// record.
 type Position struct{ commit, prepare uint64 }
 
-// NewPosition is for implementations of Store, whose order has these two
-// parts, the first being the greater; one that has a single sequence gives it
-// twice.
+// NewPosition is for implementations of Store. A position has two parts, of
+// which commit orders first; a store with one sequence passes it twice.
 func NewPosition(commit, prepare uint64) Position { return Position{commit, prepare} }
 
-// Parts returns what NewPosition was given, for implementations of Store.
+// Parts returns the arguments of NewPosition, for implementations of Store.
 func (p Position) Parts() (commit, prepare uint64) { return p.commit, p.prepare }
 
-// Compare returns -1, 0 or 1 as p stands before, at or behind q.
+// Compare returns -1, 0 or 1 if p is before, equal to or after q.
 func (p Position) Compare(q Position) int {
 	switch {
 	case p == q:
@@ -195,11 +197,11 @@ func (p Position) Compare(q Position) int {
 	return 1
 }
 
-// IsZero reports whether p stands before everything.
+// IsZero reports whether p is before the first record.
 func (p Position) IsZero() bool { return p == Position{} }
 
-// String returns the commit part, and the prepare part behind a slash where it
-// is another. [ParsePosition] is its inverse.
+// String returns the commit part and, if it differs, a slash and the prepare
+// part. [ParsePosition] is its inverse.
 func (p Position) String() string {
 	text := strconv.FormatUint(p.commit, 10)
 	if p.prepare != p.commit {
@@ -208,10 +210,11 @@ func (p Position) String() string {
 	return text
 }
 
-// MarshalText gives what String gives.
+// MarshalText returns the text of String.
 func (p Position) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// UnmarshalText accepts what ParsePosition accepts.
+// UnmarshalText accepts the texts of ParsePosition. It leaves p unchanged when
+// it returns an error.
 func (p *Position) UnmarshalText(text []byte) error {
 	parsed, err := ParsePosition(string(text))
 	if err == nil {
@@ -234,18 +237,18 @@ func ParsePosition(text string) (Position, error) {
 	return Position{commit, prepare}, nil
 }
 
-// A Record is one event as it is kept: bytes and what is needed to find and
-// read them. Data and Metadata are JSON documents; Metadata may be empty.
+// A Record is an event as stored. Data and Metadata are JSON documents;
+// Metadata may be empty.
 type Record struct {
 	ID       domain.EventID
 	Kind     string    // such as CallSettled; never empty
 	Version  int       // of the kind's wire form, from 1
-	Time     time.Time // when it happened, by the clock of who recorded it: UTC, to the microsecond
+	Time     time.Time // when the event happened, by the recording process: UTC, to the microsecond
 	Data     []byte
 	Metadata []byte
 }
 
-// Valid returns an ErrBadRecord that says what is wrong with r, or nil.
+// Valid returns an ErrBadRecord with the reason, or nil if r is valid.
 func (r Record) Valid() error {
 	switch {
 	case r.ID.IsZero():
@@ -260,10 +263,10 @@ func (r Record) Valid() error {
 	return nil
 }
 
-// An Entry is a record in its place.
+// An Entry is a record with its stream, revision and position.
 type Entry struct {
 	Record
 	Stream   Stream
-	Revision Revision // the length of the stream with this record
+	Revision Revision // the length of the stream up to this record
 	Position Position
 }

@@ -10,20 +10,20 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// A Writer is the one appender of a stream in this process: it owns the
-// stream's revision, so that several goroutines may append one after the
-// other. The stream itself is still the serialization: an append by anybody
-// else makes the next one a *Conflict.
+// A Writer is the one appender of a stream in this process. It owns the
+// revision of the stream and serializes the appends of several goroutines. The
+// store still detects appends of other writers: they make the next append a
+// *Conflict.
 type Writer struct {
 	ledger  *Ledger
 	stream  Stream
-	session domain.SessionID // whose stream it is; zero where it is none's
+	session domain.SessionID // the session of the stream; zero for other streams
 	mu      struct {
 		sync.Mutex
 		revision Revision
-		open     []Draft  // of the last Append, if its error leaves the outcome open
-		after    Revision // the length of the stream that this Append named
-		refused  error    // why such drafts were refused when they were added again; nil once Resume was called
+		open     []Draft  // the drafts of the last Append, if its outcome is unknown
+		after    Revision // the revision that this Append named
+		refused  error    // the error with which a retry was refused; nil after Resume
 	}
 }
 
@@ -38,8 +38,8 @@ func (l *Ledger) Writer(s Stream, revision Revision) *Writer {
 // Stream returns the stream that w appends to.
 func (w *Writer) Stream() Stream { return w.stream }
 
-// Revision returns the length of the stream after the last append of w whose
-// end is known.
+// Revision returns the length of the stream after the last append of known
+// outcome.
 func (w *Writer) Revision() Revision {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -47,19 +47,19 @@ func (w *Writer) Revision() Revision {
 }
 
 // Append adds drafts to the end of the stream, with the errors of
-// [Store.Append]. If an error leaves it open whether drafts were added, the
-// next Append of any caller first adds them again, so that they are on record
-// once and before later drafts; if it is given the same drafts, it does no more
-// than that.
+// [Store.Append]. After an error that leaves the outcome unknown, the next
+// Append of any caller first retries those drafts, so that they are stored
+// once and before later drafts. If it is called with the same drafts, it only
+// retries.
 //
-// If the context ended before the call, or the drafts of an earlier Append could
-// not be added again, w does not try to add these drafts and does not keep them:
-// the error is an ErrNotTried with the cause. [Refused] tells such an error from
-// one that leaves the outcome open. Append holds the lock of w while it writes.
+// Append returns an ErrNotTried with the cause if ctx had ended before the
+// call, or if the retry of earlier drafts failed: it did not append these
+// drafts and will not retry them. [Refused] tells such an error from one of
+// unknown outcome. Append holds the lock of w while it writes.
 //
-// If the store refuses those earlier drafts for another reason than a conflict,
-// they are not on record although a caller may have counted on them: every Append
-// is an ErrNotTried from then on, until [Writer.Resume].
+// If the store refuses the retried drafts for a reason other than a conflict,
+// they are lost although a caller may rely on them. From then on every Append
+// returns an ErrNotTried, until [Writer.Resume].
 func (w *Writer) Append(ctx context.Context, drafts ...Draft) ([]Envelope, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,7 +73,7 @@ func (w *Writer) Append(ctx context.Context, drafts ...Draft) ([]Envelope, error
 	}
 	switch {
 	case w.mu.refused != nil:
-		// That error is about other drafts: it must not match what is said of these.
+		// Do not wrap it: the error is about other drafts.
 		return nil, fmt.Errorf("append to %s: %w: an earlier append was refused: %s", w.stream, ErrNotTried, w.mu.refused)
 	case err != nil:
 		return nil, fmt.Errorf("append to %s: %w: %w", w.stream, ErrNotTried, err)
@@ -81,10 +81,10 @@ func (w *Writer) Append(ctx context.Context, drafts ...Draft) ([]Envelope, error
 	return w.appendLocked(ctx, w.mu.revision, drafts)
 }
 
-// Flush adds the drafts again of an Append whose outcome is open, if there is
-// one, so that the writer knows what is on record. It returns ErrConflict if the
-// stream has other records in their place, or another error for which [Refused]
-// is true: then they are not on record, and the writer drops them.
+// Flush retries the append whose outcome is unknown, if there is one. It
+// returns ErrConflict if the stream has other records in their place, or
+// another error for which [Refused] is true: then the drafts are not stored,
+// and the writer drops them.
 func (w *Writer) Flush(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -92,24 +92,24 @@ func (w *Writer) Flush(ctx context.Context) error {
 	return err
 }
 
-// Resume makes w take drafts again after it dropped refused ones. The caller has
-// read the stream since, and counts on nothing that is not there.
+// Resume makes w append again after it dropped refused drafts. The caller has
+// reread the stream and relies only on the records in it.
 func (w *Writer) Resume() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mu.refused = nil
 }
 
-// Advance tells w of a length that was read from the stream. A length below
-// the one it knows changes nothing.
+// Advance sets the revision to a length that the caller read from the stream.
+// A length below the current revision changes nothing.
 func (w *Writer) Advance(to Revision) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mu.revision = max(w.mu.revision, to)
 }
 
-// flushLocked adds the open drafts where they were appended first: at another
-// place they would be other records.
+// flushLocked appends the open drafts after the revision of their first
+// append. At another revision they would be new records.
 func (w *Writer) flushLocked(ctx context.Context) ([]Envelope, error) {
 	if len(w.mu.open) == 0 {
 		return nil, nil
@@ -121,6 +121,8 @@ func (w *Writer) flushLocked(ctx context.Context) ([]Envelope, error) {
 	return envelopes, err
 }
 
+// appendLocked appends drafts and updates the revision and the open drafts by
+// the outcome.
 func (w *Writer) appendLocked(ctx context.Context, after Revision, drafts []Draft) ([]Envelope, error) {
 	envelopes, err := w.ledger.append(ctx, w.stream, w.session, after, drafts)
 	switch {
