@@ -13,6 +13,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
+// allOrNone appends a batch with one invalid record and checks that the stream
+// is unchanged.
 func allOrNone(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -38,6 +40,8 @@ func allOrNone(ctx context.Context, h Harness) error {
 	}())
 }
 
+// staleAppendConflicts appends at revisions before and after the end and
+// checks that each is a Conflict without effect.
 func staleAppendConflicts(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -67,12 +71,13 @@ func staleAppendConflicts(ctx context.Context, h Harness) error {
 	}())
 }
 
-// checkConflict returns an error unless appending a fresh record to s after a
+// checkConflict returns an error unless an append of a new record to s after a
 // revision is a Conflict that names both.
 func (b *fixture) checkConflict(ctx context.Context, s events.Stream, after events.Revision) error {
 	return b.checkRefused(ctx, s, after, b.records(1))
 }
 
+// checkRefused is checkConflict for given records.
 func (b *fixture) checkRefused(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error {
 	err := b.Append(ctx, s, after, records...)
 	conflict, ok := errors.AsType[*events.Conflict](err)
@@ -82,6 +87,8 @@ func (b *fixture) checkRefused(ctx context.Context, s events.Stream, after event
 	return nil
 }
 
+// repeatIsNoOp repeats appends exactly and almost exactly, before and after
+// the store is opened again.
 func repeatIsNoOp(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -118,7 +125,8 @@ func repeatIsNoOp(ctx context.Context, h Harness) error {
 	}())
 }
 
-// checkRepeats appends every run of the held records again.
+// checkRepeats appends every run of consecutive stored records again and
+// expects success without effect.
 func (b *fixture) checkRepeats(ctx context.Context, held []events.Record) error {
 	for from := range held {
 		for to := from + 1; to <= len(held); to++ {
@@ -130,7 +138,8 @@ func (b *fixture) checkRepeats(ctx context.Context, held []events.Record) error 
 	return b.checkStream(ctx, "repeat-1", held)
 }
 
-// checkNearRepeats appends records that are nearly those held.
+// checkNearRepeats appends records that differ from the stored ones in one
+// field and expects conflicts.
 func (b *fixture) checkNearRepeats(ctx context.Context, held []events.Record) error {
 	last := events.Revision(len(held) - 1)
 	for name, change := range fieldChanges(b.mint) {
@@ -153,7 +162,8 @@ func (b *fixture) checkNearRepeats(ctx context.Context, held []events.Record) er
 	return b.checkStream(ctx, "repeat-1", held)
 }
 
-// fieldChanges has a change to each field of a record that leaves it valid.
+// fieldChanges returns, for each field of a record, a change that keeps the
+// record valid.
 func fieldChanges(mint *domain.Mint) map[string]func(*events.Record) {
 	return map[string]func(*events.Record){
 		"id":       func(r *events.Record) { r.ID = mint.Event() },
@@ -165,6 +175,8 @@ func fieldChanges(mint *domain.Mint) map[string]func(*events.Record) {
 	}
 }
 
+// invalidChangesNothing appends each kind of invalid record and checks that
+// the stream is unchanged.
 func invalidChangesNothing(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -196,6 +208,7 @@ func invalidChangesNothing(ctx context.Context, h Harness) error {
 	}())
 }
 
+// checkInvalid returns an error unless the append is an ErrBadRecord.
 func (b *fixture) checkInvalid(ctx context.Context, name string, s events.Stream, after events.Revision, records ...events.Record) error {
 	if err := b.Append(ctx, s, after, records...); !errors.Is(err, events.ErrBadRecord) {
 		return fmt.Errorf("Append with %s = %v, want ErrBadRecord", name, err)
@@ -203,7 +216,8 @@ func (b *fixture) checkInvalid(ctx context.Context, name string, s events.Stream
 	return nil
 }
 
-// invalidations has a change for each way in which a record is not valid.
+// invalidations returns a change for each way in which a record can be
+// invalid.
 func invalidations() map[string]func(*events.Record) {
 	return map[string]func(*events.Record){
 		"a zero ID":         func(r *events.Record) { r.ID = domain.EventID{} },
@@ -215,6 +229,8 @@ func invalidations() map[string]func(*events.Record) {
 	}
 }
 
+// oneOfManyWins races several appends at one revision, repeatedly, and expects
+// one winner each time.
 func oneOfManyWins(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -236,11 +252,11 @@ func oneOfManyWins(ctx context.Context, h Harness) error {
 	}())
 }
 
-// raceStream is where many append at once.
+// raceStream is the stream of the concurrent appends.
 const raceStream = "race-1"
 
-// race appends many times at once to a stream that is held, and returns what
-// the winner appended.
+// race appends concurrently after the stored records and returns the records
+// of the winner.
 func (b *fixture) race(ctx context.Context, held []events.Record) ([]events.Record, error) {
 	const many = 8
 	var appends [many][]events.Record
@@ -270,6 +286,8 @@ func (b *fixture) race(ctx context.Context, held []events.Record) ([]events.Reco
 	return winner, nil
 }
 
+// survivesPowerCut cuts the power after acknowledged appends and expects them
+// after the store is opened again.
 func survivesPowerCut(ctx context.Context, h Harness) error {
 	if h.CutPower == nil {
 		return lawtest.ErrNotApplicable
@@ -303,7 +321,8 @@ func survivesPowerCut(ctx context.Context, h Harness) error {
 	return b.end(nil)
 }
 
-// extend adds n fresh records to a stream that is held and returns all.
+// extend appends n new records to a stream with the given records and returns
+// all of them.
 func (b *fixture) extend(ctx context.Context, s events.Stream, held []events.Record, n int) ([]events.Record, error) {
 	more, err := b.add(ctx, s, events.Revision(len(held)), n)
 	return append(held, more...), err

@@ -1,38 +1,41 @@
-// Package eventstest states what every implementation of events.Store promises.
+// Package eventstest checks that an implementation of events.Store keeps the laws
+// of a Store.
 //
-// A [Law] is a name, a sentence and a check of it. [Laws] returns them all. A
-// [Harness] is how a check gets at an implementation: it opens a store over
-// some storage, closes it, opens it again and, where the storage can, cuts its
-// power. [Test] is the whole of an implementation's test of the laws:
+// [Laws] returns the laws, each a [Law] with a name, a sentence, a check and a
+// saboteur. A [Harness] gives a check access to an implementation: it opens a
+// store over some storage, closes it, opens it again and, if the storage
+// supports it, cuts its power. [Test] is the complete law test of an
+// implementation:
 //
 //	func TestLaws(t *testing.T) { eventstest.Test(t, harness) }
 //
 // A [Step] is an operation on a store, and [RandomHistory] makes a sequence of
-// them from a seed. [Compare] runs one on two implementations and returns the
-// first difference that a caller can see; [TestSame] does so for many seeds
-// and shrinks what it finds.
+// steps from a seed. [Compare] runs a sequence on two implementations and returns
+// the first difference that a caller can observe; [TestSame] does so for many
+// seeds and shrinks a sequence that shows a difference.
 //
-// [NewSlice] is the least store that keeps the laws. It is what other
-// implementations are compared with, and what the saboteurs are made of.
+// A [Slice] is the simplest store that keeps the laws: the reference for
+// [TestSame], the store of other packages' tests, and the base of the saboteurs.
 //
 // # Promises
 //
-//   - Each law has a saboteur, a store that breaks only it, and the law catches
-//     it. [Report] runs each law against its saboteur and says so.
-//   - A check forces the order that it is about. None sleeps, and none hopes
-//     that a goroutine is late.
-//   - The text of a failure quotes the sentence of the law.
+//   - The check of a law fails for its saboteur, a store that breaks this law and
+//     no other. [Report] runs every law on its saboteur.
+//   - A check forces the order of events that it tests. It does not sleep and
+//     does not depend on the scheduler.
+//   - A failure quotes the sentence of its law.
 //
 // # Concurrency
 //
-// A check starts goroutines and joins them before it returns. Checks of
-// different harnesses may run at once.
+// A check joins its goroutines before it returns. Checks on different harnesses
+// may run concurrently.
 //
 // # Errors
 //
-// A check returns [ErrNotApplicable] for storage that cannot do what the law is
-// about, and otherwise what was seen and what was to be seen. A store that
-// hangs ends a check with [ErrHangs].
+// A check returns lawtest.ErrNotApplicable if the harness cannot cut power and
+// the law needs it, and otherwise an error with the observed and the expected
+// result. A store that does not respond ends a check with [ErrHangs].
 //
-// The laws are checked themselves in eventstest_test.go.
+// Package lawtest runs the laws and their saboteurs; eventstest_test.go tests
+// the suite.
 package eventstest

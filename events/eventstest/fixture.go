@@ -11,7 +11,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A fixture is a store under a check, and a source of records for it.
+// A fixture is the store under a check and a source of records for it.
 type fixture struct {
 	Harness
 	events.Store
@@ -34,7 +34,7 @@ func (b *fixture) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// end closes the store and returns err, or else what closing returned.
+// end closes the store. It returns err, or the error of Close if err is nil.
 func (b *fixture) end(err error) error {
 	if closing := b.Close(b.Store); err == nil && closing != nil {
 		return fmt.Errorf("close the store: %w", closing)
@@ -42,6 +42,7 @@ func (b *fixture) end(err error) error {
 	return err
 }
 
+// reopen closes the store and opens it again.
 func (b *fixture) reopen(ctx context.Context) error {
 	if err := b.end(nil); err != nil {
 		return err
@@ -49,7 +50,7 @@ func (b *fixture) reopen(ctx context.Context) error {
 	return b.open(ctx)
 }
 
-// records makes n records, no two the same.
+// records makes n distinct records.
 func (b *fixture) records(n int) []events.Record {
 	records := make([]events.Record, n)
 	for i := range records {
@@ -66,7 +67,7 @@ func (b *fixture) records(n int) []events.Record {
 	return records
 }
 
-// add appends n fresh records to a stream whose length is after.
+// add appends n new records to a stream of length after and returns them.
 func (b *fixture) add(ctx context.Context, s events.Stream, after events.Revision, n int) ([]events.Record, error) {
 	records := b.records(n)
 	if err := b.Append(ctx, s, after, records...); err != nil {
@@ -75,7 +76,8 @@ func (b *fixture) add(ctx context.Context, s events.Stream, after events.Revisio
 	return records, nil
 }
 
-// checkStream returns an error unless a stream is exactly these records.
+// checkStream returns an error unless a stream consists of exactly these
+// records.
 func (b *fixture) checkStream(ctx context.Context, s events.Stream, want []events.Record) error {
 	entries, err := collect(b.Read(ctx, s, 0))
 	if err != nil {
@@ -87,8 +89,8 @@ func (b *fixture) checkStream(ctx context.Context, s events.Stream, want []event
 	return checkEntries(entries, s, 0, want)
 }
 
-// checkEntries returns an error unless entries are these records of a stream after a
-// revision.
+// checkEntries returns an error unless entries are these records of a stream,
+// after the given revision.
 func checkEntries(entries []events.Entry, s events.Stream, after events.Revision, want []events.Record) error {
 	for i, e := range entries {
 		at := after + events.Revision(i+1)
@@ -105,12 +107,13 @@ func checkEntries(entries []events.Entry, s events.Stream, after events.Revision
 	return nil
 }
 
+// formatEntry returns all fields of an entry but its position.
 func formatEntry(e events.Entry) string {
 	return fmt.Sprintf("%s@%d{%s %s v%d %s %s %s}", e.Stream, e.Revision, e.ID, e.Kind, e.Version, e.Time, e.Data, e.Metadata)
 }
 
-// collect reads to the end and holds the loop to the rule of iterators: an
-// error comes with a zero Entry, once, last.
+// collect reads a loop to its end and checks the rule of iterators: an error
+// comes with a zero Entry, once, as the last value.
 func collect(seq iter.Seq2[events.Entry, error]) ([]events.Entry, error) {
 	var entries []events.Entry
 	var failed error

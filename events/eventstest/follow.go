@@ -9,6 +9,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
+// followerMissesNothing checks a follower while it catches up, from every
+// position, and during concurrent appends.
 func followerMissesNothing(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -25,8 +27,8 @@ func followerMissesNothing(ctx context.Context, h Harness) error {
 	}())
 }
 
-// checkCatchUp follows an empty store. Each time the follower has caught up, more
-// is appended before it can wait: the records are at the seam by force.
+// checkCatchUp follows an empty store and appends from inside CaughtUp, so
+// that the records arrive exactly when the follower starts to wait.
 func (b *fixture) checkCatchUp(ctx context.Context) error {
 	const stream, rounds = "follow-1", 5
 	var held []events.Record
@@ -63,7 +65,7 @@ func (b *fixture) checkCatchUp(ctx context.Context) error {
 	return failed
 }
 
-// checkResume follows from each position there is, to the end.
+// checkResume follows from every position to the end.
 func (b *fixture) checkResume(ctx context.Context) error {
 	all, err := collect(b.ReadAll(ctx, events.Position{}))
 	if err != nil {
@@ -92,8 +94,8 @@ func (b *fixture) checkResume(ctx context.Context) error {
 	return nil
 }
 
-// checkLiveAppends follows while several append, each to a stream of its own, and holds
-// what the follower saw against the log.
+// checkLiveAppends follows while four goroutines append, each to its own
+// stream, and compares the followed entries with ReadAll.
 func (b *fixture) checkLiveAppends(ctx context.Context) error {
 	const writers, appends = 4, 15
 	before, err := collect(b.ReadAll(ctx, events.Position{}))

@@ -22,7 +22,7 @@ type Step struct {
 	Records []events.Record
 }
 
-// String tells what the step does.
+// String describes the step.
 func (s Step) String() string {
 	switch s.Do {
 	case "append":
@@ -35,8 +35,9 @@ func (s Step) String() string {
 	return fmt.Sprintf("%s after %d entries", s.Do, s.After)
 }
 
-// RandomHistory returns n steps, always the same for a seed: appends that
-// succeed, conflict, repeat or are not valid, among reading and opening again.
+// RandomHistory returns n steps that depend only on the seed: appends that
+// succeed, conflict, repeat or are invalid, and among them reads, follows and
+// reopenings.
 func RandomHistory(seed uint64, n int) []Step {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	key := [32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16), byte(seed >> 24)}
@@ -49,7 +50,8 @@ func RandomHistory(seed uint64, n int) []Step {
 	return steps
 }
 
-// A stepGenerator makes up steps, and keeps what its appends would leave.
+// A stepGenerator makes random steps. It tracks the records that its appends
+// leave in each stream.
 type stepGenerator struct {
 	rng  *rand.Rand
 	mint *domain.Mint
@@ -78,15 +80,15 @@ func (w *stepGenerator) step() Step {
 	return Step{Do: "reopen"}
 }
 
-// fresh appends fresh records at the end.
+// fresh returns an append of new records at the end.
 func (w *stepGenerator) fresh(s events.Stream) Step {
 	records, length := w.records(1+w.rng.IntN(4)), len(w.held[s])
 	w.held[s] = append(w.held[s], records...)
 	return Step{Do: "append", Stream: s, After: events.Revision(length), Records: records}
 }
 
-// repeat appends records that are held at their place or, now and then, at
-// another, or with another after them.
+// repeat returns an append of stored records, sometimes at another revision or
+// with a new record after them.
 func (w *stepGenerator) repeat(s events.Stream) Step {
 	held := w.held[s]
 	from := w.rng.IntN(len(held))
@@ -112,8 +114,8 @@ func (w *stepGenerator) records(n int) []events.Record {
 }
 
 // Compare runs the steps on two implementations and returns the first
-// difference that a caller can see, or nil. Positions are not compared, as
-// each store has its own, but those of each must increase.
+// observable difference, or nil. It does not compare positions, which are each
+// store's own, but checks that they increase.
 func Compare(ctx context.Context, steps []Step, left, right Harness) error {
 	l, err := begin(ctx, left)
 	if err != nil {
@@ -133,7 +135,8 @@ func Compare(ctx context.Context, steps []Step, left, right Harness) error {
 	return r.end(l.end(nil))
 }
 
-// observe runs a step and tells all that a caller can see of it.
+// observe runs a step and returns everything that a caller can observe, as
+// text.
 func (b *fixture) observe(ctx context.Context, step Step) string {
 	switch step.Do {
 	case "append":
@@ -152,7 +155,7 @@ func (b *fixture) observe(ctx context.Context, step Step) string {
 	return "unknown step " + step.Do
 }
 
-// place returns the position behind the first n entries.
+// place returns the position of the nth entry, or zero for n = 0.
 func (b *fixture) place(ctx context.Context, n events.Revision) (p events.Position) {
 	if n == 0 {
 		return p
@@ -165,7 +168,7 @@ func (b *fixture) place(ctx context.Context, n events.Revision) (p events.Positi
 	return p
 }
 
-// errorClass names the kind of an error.
+// errorClass returns the sentinel of an error as text, or the whole error.
 func errorClass(err error) string {
 	for _, known := range []error{events.ErrConflict, events.ErrBadRecord, events.ErrClosed, errStop} {
 		if errors.Is(err, known) {
@@ -175,6 +178,8 @@ func errorClass(err error) string {
 	return fmt.Sprint(err)
 }
 
+// formatEntries returns entries and the final error as text, and reports
+// positions that do not increase.
 func formatEntries(entries []events.Entry, err error) string {
 	var b strings.Builder
 	last := events.Position{}
@@ -188,9 +193,9 @@ func formatEntries(entries []events.Entry, err error) string {
 	return b.String() + errorClass(err)
 }
 
-// TestSame runs the histories of the seeds 1 to seeds on two implementations,
-// whose storage left and right make afresh. A history that shows a difference
-// is shrunk by halving, and told with its seed.
+// TestSame runs the histories of the seeds 1 to seeds on two implementations;
+// left and right return harnesses over new storage. It fails with the seed and
+// a minimized history if the implementations differ.
 func TestSame(t *testing.T, seeds uint64, left, right func() Harness) {
 	for seed := uint64(1); seed <= seeds; seed++ {
 		steps := RandomHistory(seed, 60)
@@ -203,8 +208,8 @@ func TestSame(t *testing.T, seeds uint64, left, right func() Harness) {
 	}
 }
 
-// shrink leaves out halves, quarters and so on for as long as the rest still
-// fails.
+// shrink removes halves, quarters and so on of the steps as long as the
+// remaining steps still fail.
 func shrink(steps []Step, fails func([]Step) bool) []Step {
 	for size := len(steps) / 2; size > 0; size /= 2 {
 		for from := 0; from+size <= len(steps); {
@@ -219,6 +224,7 @@ func shrink(steps []Step, fails func([]Step) bool) []Step {
 	return steps
 }
 
+// formatSteps returns the steps, one on each line.
 func formatSteps(steps []Step) string {
 	var b strings.Builder
 	for _, s := range steps {

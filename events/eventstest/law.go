@@ -18,18 +18,18 @@ var ErrHangs = fmt.Errorf("the store hangs: %w", context.DeadlineExceeded)
 // hangTimeout bounds a check. It is far longer than any store needs.
 const hangTimeout = 2 * time.Minute
 
-// A Harness is how a check gets at one implementation over storage of its own.
+// A Harness gives a check access to one implementation over storage of its
+// own.
 type Harness struct {
-	// Open opens the store: empty the first time, and with what the storage
-	// checkStream after that. At most one store is open at a time.
+	// Open opens the store: empty the first time, and later with the records in
+	// the storage. A check has at most one store open at a time.
 	Open func(context.Context) (events.Store, error)
-	// Close closes a store that Open returned. It returns an error if
-	// something that the store lent is still held.
+	// Close closes a store of Open. It returns an error if a loop still holds a
+	// resource of the store.
 	Close func(events.Store) error
-	// CutPower does to the storage of an open store what a power cut does, and
-	// gives up the store: what was not durable may be lost and what was in
-	// memory is. Nil: the storage cannot, and the law about it is reported as
-	// not applicable.
+	// CutPower simulates a power cut of an open store and abandons the store:
+	// memory is lost, and so may be writes that were not durable. Nil: the
+	// storage does not support it, and the law about it is not applicable.
 	CutPower func(events.Store) error
 }
 

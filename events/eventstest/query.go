@@ -13,10 +13,11 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// queryStreams have names of which some begin others, in categories of which
-// some do.
+// queryStreams are names and categories of which some are prefixes of others.
 var queryStreams = []events.Stream{"query-1", "query-10", "query-1-2", "quer-1", "queryx-1", "query"}
 
+// queryFilters runs random queries over random records and compares the
+// results with expectedEntries.
 func queryFilters(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -46,8 +47,8 @@ func queryFilters(ctx context.Context, h Harness) error {
 	}())
 }
 
-// appendVaried appends records of several kinds and times to several streams, and
-// returns all there is.
+// appendVaried appends at least n records of several kinds, times and sizes to
+// several streams, and returns all entries.
 func (b *fixture) appendVaried(ctx context.Context, rng *rand.Rand, n int) ([]events.Entry, error) {
 	lengths := map[events.Stream]events.Revision{}
 	for made := 0; made < n; {
@@ -71,11 +72,14 @@ func (b *fixture) appendVaried(ctx context.Context, rng *rand.Rand, n int) ([]ev
 	return collect(b.ReadAll(ctx, events.Position{}))
 }
 
-// queryTime is one of few, out of order, so that bounds meet records.
+// queryTime returns one of few times, so that bounds of queries coincide with
+// times of records.
 func queryTime(rng *rand.Rand) time.Time {
 	return time.Date(2026, 3, 1, 12, 0, 0, 1000*rng.IntN(20), time.UTC)
 }
 
+// randomQuery returns a valid query with random fields and bounds at positions
+// of entries.
 func randomQuery(rng *rand.Rand, all []events.Entry) (q events.Query) {
 	place := func() events.Position { return all[rng.IntN(len(all))].Position }
 	for _, of := range []struct {
@@ -104,7 +108,7 @@ func randomQuery(rng *rand.Rand, all []events.Entry) (q events.Query) {
 	return q
 }
 
-// expectedEntries is what a query asks for, in the plainest words.
+// expectedEntries filters all entries by the definition of a query.
 func expectedEntries(all []events.Entry, q events.Query) (want []events.Entry) {
 	for _, e := range all {
 		after, through := e.Position.Compare(q.After), e.Position.Compare(q.Through)
@@ -122,11 +126,14 @@ func expectedEntries(all []events.Entry, q events.Query) (want []events.Entry) {
 	return want
 }
 
+// formatQuery returns the fields of a query for an error text.
 func formatQuery(q events.Query) string {
 	return fmt.Sprintf("kinds %q categories %q prefixes %q since %s until %s stream %q backward %t after %s through %s",
 		q.Kinds, q.Categories, q.Prefixes, q.Since.Format(time.RFC3339Nano), q.Until.Format(time.RFC3339Nano), q.Stream, q.Backward, q.After, q.Through)
 }
 
+// formatPositions returns the number and the positions of entries for an error
+// text.
 func formatPositions(entries []events.Entry) string {
 	text := fmt.Sprintf("%d entries at", len(entries))
 	for _, e := range entries {
@@ -135,8 +142,10 @@ func formatPositions(entries []events.Entry) string {
 	return text
 }
 
+// sameEntry reports whether two entries are equal in all fields.
 func sameEntry(a, b events.Entry) bool { return sameLocation(a, b) && sameRecord(a.Record, b.Record) }
 
+// pagesAreTheWhole reads several queries in pages while the log grows.
 func pagesAreTheWhole(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -155,9 +164,9 @@ func pagesAreTheWhole(ctx context.Context, h Harness) error {
 	}())
 }
 
-// checkPages asks for pages of three, each after the last entry of the one before,
-// while more is appended between them. Forward that is among what is asked
-// for; backward it is behind.
+// checkPages reads a query in pages of three, each after the last entry of the
+// page before, and appends between pages. A forward query includes the new
+// records; a backward one does not.
 func (b *fixture) checkPages(ctx context.Context, q events.Query, fresh events.Stream) error {
 	for i, s := range []events.Stream{"page-1", "page-2"} {
 		length, err := b.length(ctx, s)
@@ -203,12 +212,14 @@ func (b *fixture) checkPages(ctx context.Context, q events.Query, fresh events.S
 	return nil
 }
 
-// length returns how long a stream is.
+// length returns the length of a stream.
 func (b *fixture) length(ctx context.Context, s events.Stream) (events.Revision, error) {
 	entries, err := collect(b.Read(ctx, s, 0))
 	return events.Revision(len(entries)), err
 }
 
+// partsAreTheWhole splits queries into 1 to 19 parts and compares the parts in
+// sequence with the query.
 func partsAreTheWhole(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -243,7 +254,8 @@ func partsAreTheWhole(ctx context.Context, h Harness) error {
 	}())
 }
 
-// checkSplit splits a query and answers the parts one after the other.
+// checkSplit splits a query and compares its parts in sequence with the
+// expected entries.
 func (b *fixture) checkSplit(ctx context.Context, q events.Query, parts int, all []events.Entry) error {
 	queries, err := events.Split(ctx, b.Store, q, parts)
 	if err != nil || len(queries) == 0 || len(queries) > parts {
@@ -255,7 +267,7 @@ func (b *fixture) checkSplit(ctx context.Context, q events.Query, parts int, all
 	return nil
 }
 
-// checkParts returns an error unless queries, one after the other, give these
+// checkParts returns an error unless the queries in sequence yield these
 // entries.
 func (b *fixture) checkParts(ctx context.Context, queries []events.Query, want []events.Entry) error {
 	var got []events.Entry
@@ -272,6 +284,8 @@ func (b *fixture) checkParts(ctx context.Context, queries []events.Query, want [
 	return nil
 }
 
+// lentIsTheSame compares Lend and Headers with the expected entries of random
+// queries.
 func lentIsTheSame(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -309,6 +323,7 @@ func lentIsTheSame(ctx context.Context, h Harness) error {
 	}())
 }
 
+// cloneEntries copies each entry while the store still lends its bytes.
 func cloneEntries(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		for e, err := range loop {
@@ -320,6 +335,8 @@ func cloneEntries(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, e
 	}
 }
 
+// badQueriesYieldNothing passes invalid filters to every kind of query and
+// expects ErrBadQuery.
 func badQueriesYieldNothing(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -359,7 +376,7 @@ func badQueriesYieldNothing(ctx context.Context, h Harness) error {
 	}())
 }
 
-// headerEntries gives headers as entries without data.
+// headerEntries converts headers to entries without data.
 func headerEntries(loop iter.Seq2[events.Header, error]) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		for h, err := range loop {
@@ -374,6 +391,8 @@ func headerEntries(loop iter.Seq2[events.Header, error]) iter.Seq2[events.Entry,
 	}
 }
 
+// filteredFollowerMissesNothing follows with a filter over matching and other
+// records.
 func filteredFollowerMissesNothing(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -390,8 +409,8 @@ func filteredFollowerMissesNothing(ctx context.Context, h Harness) error {
 	}())
 }
 
-// checkFilteredFollower appends, each time that the follower has caught up, what is
-// passed over, then what is not, and then both.
+// checkFilteredFollower appends from inside CaughtUp: other records, matching
+// ones, and both in turn.
 func (b *fixture) checkFilteredFollower(ctx context.Context) error {
 	const rounds = 7
 	filter := events.Filter{Categories: []string{"seen"}, Kinds: []string{"Kind1", "Kind2", "Kind3", "Kind4"}}
@@ -430,6 +449,7 @@ func (b *fixture) checkFilteredFollower(ctx context.Context) error {
 	return failed
 }
 
+// round appends the records of the nth round.
 func (b *fixture) round(ctx context.Context, n int) error {
 	for _, s := range [][]events.Stream{{"passed-1", "seen-1"}, {"passed-1"}, {"seen-1"}}[n%3] {
 		length, err := b.length(ctx, s)

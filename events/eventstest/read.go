@@ -12,6 +12,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
+// readsBackInOrder appends batches of 1 to 300 records to two streams and
+// reads them from several revisions, also after the store is opened again.
 func readsBackInOrder(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -41,8 +43,8 @@ func readsBackInOrder(ctx context.Context, h Harness) error {
 	}())
 }
 
-// checkReadsBack returns an error unless the streams hold these records, and all of
-// them were appended in this order.
+// checkReadsBack returns an error unless the streams have these records and
+// ReadAll yields them in this order.
 func (b *fixture) checkReadsBack(ctx context.Context, held map[events.Stream][]events.Record, order []events.Record) error {
 	for s, want := range held {
 		for _, after := range []int{0, 1, 2, len(want) / 2, len(want) - 1} {
@@ -62,6 +64,8 @@ func (b *fixture) checkReadsBack(ctx context.Context, held map[events.Stream][]e
 	return sameOrder(all, order)
 }
 
+// sameOrder returns an error unless the entries are these records in this
+// order.
 func sameOrder(all []events.Entry, order []events.Record) error {
 	if len(all) != len(order) {
 		return fmt.Errorf("ReadAll yields %d entries, want %d", len(all), len(order))
@@ -74,6 +78,8 @@ func sameOrder(all []events.Entry, order []events.Record) error {
 	return nil
 }
 
+// positionsIncrease appends to new streams in three openings of the store and
+// checks the positions after each.
 func positionsIncrease(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -98,8 +104,8 @@ func positionsIncrease(ctx context.Context, h Harness) error {
 	}())
 }
 
-// checkPositions returns an error unless the positions of all records increase, are
-// the same in each stream, and are places to go on from.
+// checkPositions returns an error unless positions increase over all records,
+// Read and ReadAll agree on them, and ReadAll continues from each.
 func (b *fixture) checkPositions(ctx context.Context) error {
 	all, err := collect(b.ReadAll(ctx, events.Position{}))
 	if err != nil {
@@ -128,10 +134,14 @@ func (b *fixture) checkPositions(ctx context.Context) error {
 	return nil
 }
 
+// sameLocation reports whether two entries have the same position, stream,
+// revision and ID.
 func sameLocation(a, b events.Entry) bool {
 	return a.Position == b.Position && a.Stream == b.Stream && a.Revision == b.Revision && a.ID == b.ID
 }
 
+// dataIsNotShared overwrites the bytes of appended and of received records and
+// checks that the stream is unchanged.
 func dataIsNotShared(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -171,6 +181,7 @@ func dataIsNotShared(ctx context.Context, h Harness) error {
 	}())
 }
 
+// overwrite changes every byte of a record.
 func overwrite(r events.Record) {
 	for i := range r.Data {
 		r.Data[i] = '!'
@@ -180,7 +191,8 @@ func overwrite(r events.Record) {
 	}
 }
 
-// copyingLoops has one loop of each kind that gives its bytes away, from the start.
+// copyingLoops returns, by name, a loop of each kind whose entries belong to
+// the caller.
 func (b *fixture) copyingLoops(ctx context.Context, s events.Stream) map[string]iter.Seq2[events.Entry, error] {
 	return map[string]iter.Seq2[events.Entry, error]{
 		"Read":              b.Read(ctx, s, 0),
@@ -193,7 +205,7 @@ func (b *fixture) copyingLoops(ctx context.Context, s events.Stream) map[string]
 	}
 }
 
-// loops has those of loops and those that lend.
+// loops returns copyingLoops and the loops whose entries belong to the store.
 func (b *fixture) loops(ctx context.Context, s events.Stream) map[string]iter.Seq2[events.Entry, error] {
 	copyingLoops := b.copyingLoops(ctx, s)
 	copyingLoops["Lend"] = events.Lend(ctx, b.Store, events.Query{})
@@ -214,9 +226,11 @@ func limit(loop iter.Seq2[events.Entry, error], n int) iter.Seq2[events.Entry, e
 	}
 }
 
-// leaveStream is where loops are left.
+// leaveStream is the stream whose loops are left early.
 const leaveStream = "leave-1"
 
+// leavingFreesEverything leaves each kind of loop after 1 to 20 entries, and
+// appends inside an open loop.
 func leavingFreesEverything(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -250,6 +264,8 @@ func leavingFreesEverything(ctx context.Context, h Harness) error {
 	}())
 }
 
+// beyondTheEndIsEmpty reads at and beyond the end of streams, streams without
+// records, and the log after its last position.
 func beyondTheEndIsEmpty(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -282,6 +298,7 @@ func beyondTheEndIsEmpty(ctx context.Context, h Harness) error {
 	}())
 }
 
+// checkEmpty returns an error unless a loop yields no value.
 func checkEmpty(name string, loop iter.Seq2[events.Entry, error]) error {
 	entries, err := collect(loop)
 	if err != nil || len(entries) > 0 {
@@ -290,9 +307,11 @@ func checkEmpty(name string, loop iter.Seq2[events.Entry, error]) error {
 	return nil
 }
 
-// wholeStream is where whole appends are read while others are made.
+// wholeStream is the stream of concurrent appends and reads.
 const wholeStream = "whole-1"
 
+// readersSeeWholeAppends reads while another goroutine appends batches of
+// four, and expects a multiple of four records each time.
 func readersSeeWholeAppends(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -329,6 +348,8 @@ func readersSeeWholeAppends(ctx context.Context, h Harness) error {
 	}())
 }
 
+// closedStoreSaysSo closes the store under a waiting follower and expects
+// ErrClosed from it and from every later operation.
 func closedStoreSaysSo(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -367,9 +388,11 @@ func closedStoreSaysSo(ctx context.Context, h Harness) error {
 	return nil
 }
 
-// errStop is the cause with which checks cancel.
+// errStop is the cause with which checks cancel contexts.
 var errStop = errors.New("stopped by the check")
 
+// cancellationYieldsCause cancels an append, each kind of loop and a waiting
+// follower, and expects the cause.
 func cancellationYieldsCause(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -400,7 +423,8 @@ func cancellationYieldsCause(ctx context.Context, h Harness) error {
 	}())
 }
 
-// checkCancellation cancels a loop before its first entry and after its second.
+// checkCancellation cancels a loop before its first entry, and another after
+// its second.
 func (b *fixture) checkCancellation(ctx context.Context, name string, s events.Stream) error {
 	for _, n := range []int{0, 2} {
 		dying, cancel := context.WithCancelCause(ctx)

@@ -13,14 +13,14 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A saboteur is a store that breaks one law. What it does not override is the
-// slice store's.
+// A saboteur is a store that breaks one law. It uses the methods of Slice for
+// operations that it does not override.
 type saboteur struct {
 	*Slice
 	append   func(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error
 	read     func(ctx context.Context, s events.Stream, after events.Revision) iter.Seq2[events.Entry, error]
 	follow   func(ctx context.Context, after events.Position, options []events.Following) iter.Seq2[events.Entry, error]
-	wrapLoop func(iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] // what becomes of every loop
+	wrapLoop func(iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] // wraps every loop
 }
 
 func (x *saboteur) Append(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) error {
@@ -48,6 +48,7 @@ func (x *saboteur) Follow(ctx context.Context, after events.Position, options ..
 	return x.wrap(x.Slice.Follow(ctx, after, options...))
 }
 
+// wrap applies wrapLoop, if set.
 func (x *saboteur) wrap(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
 	if x.wrapLoop != nil {
 		return x.wrapLoop(loop)
@@ -55,13 +56,13 @@ func (x *saboteur) wrap(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.En
 	return loop
 }
 
-// length returns how long a stream is.
+// length returns the length of a stream.
 func (x *saboteur) length(s events.Stream) events.Revision {
 	entries, _ := collect(x.Slice.Read(context.Background(), s, 0))
 	return events.Revision(len(entries))
 }
 
-// harness gives the saboteur storage that keeps what it keeps.
+// harness returns a Harness whose storage is the saboteur itself.
 func (x *saboteur) harness() Harness {
 	return Harness{
 		Open:     func(context.Context) (events.Store, error) { x.reopen(); return x, nil },
@@ -70,7 +71,7 @@ func (x *saboteur) harness() Harness {
 	}
 }
 
-// swapsEntries has two entries of a long stream the wrong way round.
+// swapsEntries swaps entries 200 and 201 of a long stream.
 func swapsEntries() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	x.wrapLoop = func(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
@@ -94,7 +95,7 @@ func swapsEntries() Harness {
 	return x.harness()
 }
 
-// appendsValidPrefix appends the records before one that is not valid.
+// appendsValidPrefix appends the records before the first invalid one.
 func appendsValidPrefix() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	x.append = func(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error {
@@ -107,7 +108,7 @@ func appendsValidPrefix() Harness {
 	return x.harness()
 }
 
-// appendsAcrossGaps takes a length beyond the end for the end.
+// appendsAcrossGaps treats a revision beyond the end as the end.
 func appendsAcrossGaps() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	x.append = func(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error {
@@ -116,7 +117,8 @@ func appendsAcrossGaps() Harness {
 	return x.harness()
 }
 
-// forgetsOlderAppends takes a repeat with records behind it for a conflict.
+// forgetsOlderAppends returns a conflict for a repeated append if other
+// records follow.
 func forgetsOlderAppends() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	x.append = func(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error {
@@ -128,7 +130,7 @@ func forgetsOlderAppends() Harness {
 	return x.harness()
 }
 
-// restartsPositions begins its positions again when it is opened again.
+// restartsPositions starts positions at 1 again when it is reopened.
 func restartsPositions() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	base := uint64(0)
@@ -154,7 +156,7 @@ func restartsPositions() Harness {
 	return h
 }
 
-// dropsEntryAfterCatchUp misses the first record after a follower caught up.
+// dropsEntryAfterCatchUp skips the first entry after CaughtUp.
 func dropsEntryAfterCatchUp() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	x.follow = func(ctx context.Context, after events.Position, options []events.Following) iter.Seq2[events.Entry, error] {
@@ -183,7 +185,7 @@ func dropsEntryAfterCatchUp() Harness {
 	return x.harness()
 }
 
-// acknowledgesEarly loses the last append when the power is cut.
+// acknowledgesEarly loses the last append in a power cut.
 func acknowledgesEarly() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	durable := 0
@@ -202,7 +204,7 @@ func acknowledgesEarly() Harness {
 	return h
 }
 
-// sharesGivenBytes yields the very bytes that it was given.
+// sharesGivenBytes yields the caller's own byte slices.
 func sharesGivenBytes() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	var mu sync.Mutex
@@ -235,7 +237,8 @@ func sharesGivenBytes() Harness {
 	return x.harness()
 }
 
-// replacesError has a saboteur's loops end with another error.
+// replacesError returns a wrapper that replaces one error at the end of a loop
+// by another; nil ends the loop without an error.
 func replacesError(from, to error) func(iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
 	return func(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
 		return func(yield func(events.Entry, error) bool) {
@@ -253,19 +256,20 @@ func replacesError(from, to error) func(iter.Seq2[events.Entry, error]) iter.Seq
 	}
 }
 
-// dropsCancellationCause says that a context ended and not why.
+// dropsCancellationCause yields context.Canceled instead of the cause.
 func dropsCancellationCause() Harness {
 	x := &saboteur{Slice: NewSlice(), wrapLoop: replacesError(errStop, context.Canceled)}
 	return x.harness()
 }
 
-// yieldsNothingWhenClosed yields nothing, and no error, when it is closed.
+// yieldsNothingWhenClosed ends loops on a closed store without an error.
 func yieldsNothingWhenClosed() Harness {
 	x := &saboteur{Slice: NewSlice(), wrapLoop: replacesError(events.ErrClosed, nil)}
 	return x.harness()
 }
 
-// leaksAbandonedLoops does not let go of a loop that was left far from its start.
+// leaksAbandonedLoops does not release a loop that was left after its third
+// entry.
 func leaksAbandonedLoops() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	var mu sync.Mutex
@@ -307,7 +311,8 @@ func leaksAbandonedLoops() Harness {
 	return h
 }
 
-// normalizesTimes makes the best of a time in another zone.
+// normalizesTimes accepts times in another zone or with nanoseconds and
+// converts them.
 func normalizesTimes() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	x.append = func(ctx context.Context, s events.Stream, after events.Revision, records []events.Record) error {
@@ -320,7 +325,8 @@ func normalizesTimes() Harness {
 	return x.harness()
 }
 
-// letsTwoAppendsWin looks at the length, lets another do so too, and then appends.
+// letsTwoAppendsWin checks the length of the stream before two concurrent
+// appends and then runs both.
 func letsTwoAppendsWin() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	var mu sync.Mutex
@@ -346,7 +352,7 @@ func letsTwoAppendsWin() Harness {
 	return x.harness()
 }
 
-// readsFromStartBeyondEnd takes a revision beyond the end for the start.
+// readsFromStartBeyondEnd treats a revision beyond the end as 0.
 func readsFromStartBeyondEnd() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	x.read = func(ctx context.Context, s events.Stream, after events.Revision) iter.Seq2[events.Entry, error] {
@@ -358,7 +364,7 @@ func readsFromStartBeyondEnd() Harness {
 	return x.harness()
 }
 
-// publishesHalfAppends lets one reader see the first half of an append.
+// publishesHalfAppends shows a reader the first half of an append.
 func publishesHalfAppends() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	reads := make(chan struct{})
@@ -391,8 +397,8 @@ func publishesHalfAppends() Harness {
 	return x.harness()
 }
 
-// truncatesFirstEntry has room for 4 KiB in the piece of memory of the first entry
-// of a loop, and takes it for granted that those behind it have more.
+// truncatesFirstEntry truncates a first entry of 4 to 8 KiB to 4 KiB, as a
+// store with a small first buffer would.
 func truncatesFirstEntry() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	x.wrapLoop = func(loop iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {

@@ -8,8 +8,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// An scanSaboteur is a saboteur that answers queries itself. What it does not override
-// is done by reading what there is.
+// A scanSaboteur is a saboteur that implements events.Scanner. It reads and
+// filters for methods that it does not override.
 type scanSaboteur struct {
 	*saboteur
 	scan    func(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error]
@@ -50,7 +50,7 @@ func (x *scanSaboteur) harness() Harness {
 	return h
 }
 
-// includesUntil takes the end of a time for a part of it.
+// includesUntil includes records at the time Until.
 func includesUntil() Harness {
 	x := newScanSaboteur()
 	x.scan = func(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
@@ -62,8 +62,8 @@ func includesUntil() Harness {
 	return x.harness()
 }
 
-// cachesEndOfLog answers what comes after a position from what was there when a
-// query was first asked.
+// cachesEndOfLog answers later pages from the log as it was at the first
+// query.
 func cachesEndOfLog() Harness {
 	x := newScanSaboteur()
 	var end events.Position
@@ -83,7 +83,7 @@ func cachesEndOfLog() Harness {
 	return x.harness()
 }
 
-// losesEntryBetweenParts begins a part one entry late.
+// losesEntryBetweenParts starts the second part one entry late.
 func losesEntryBetweenParts() Harness {
 	x := newScanSaboteur()
 	x.split = func(ctx context.Context, q events.Query, parts int) ([]events.Query, error) {
@@ -104,7 +104,7 @@ func losesEntryBetweenParts() Harness {
 	return x.harness()
 }
 
-// omitsMetadataFromSize leaves the metadata out of the size in a header.
+// omitsMetadataFromSize counts only the data in the size of a header.
 func omitsMetadataFromSize() Harness {
 	x := newScanSaboteur()
 	x.headers = func(ctx context.Context, q events.Query) iter.Seq2[events.Header, error] {
@@ -124,7 +124,8 @@ func omitsMetadataFromSize() Harness {
 	return x.harness()
 }
 
-// reportsLastMatchAsCaughtUp has caught up at the last entry that passed its filter.
+// reportsLastMatchAsCaughtUp passes CaughtUp the position of the last matching
+// entry.
 func reportsLastMatchAsCaughtUp() Harness {
 	x := &saboteur{Slice: NewSlice()}
 	x.follow = func(ctx context.Context, after events.Position, options []events.Following) iter.Seq2[events.Entry, error] {
@@ -147,8 +148,7 @@ func reportsLastMatchAsCaughtUp() Harness {
 	return x.harness()
 }
 
-// acceptsBadQueries takes a query that nothing can pass for one that nothing
-// passes.
+// acceptsBadQueries yields nothing, and no error, for an invalid query.
 func acceptsBadQueries() Harness {
 	x := newScanSaboteur()
 	x.scan = func(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {

@@ -10,9 +10,9 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// sizes are those of records from some bytes to 64 KiB, two to the doubling:
-// stores keep and lend memory in pieces, and each size is the first of a piece
-// for somebody.
+// sizes returns record sizes in bytes from 256 to 96 KiB, two for each power
+// of two. Stores allocate buffers in fixed sizes, and bugs lie at their
+// boundaries.
 func sizes() (all []int) {
 	for octave := 256; octave <= 64<<10; octave *= 2 {
 		all = append(all, octave, octave+octave/2)
@@ -20,6 +20,8 @@ func sizes() (all []int) {
 	return all
 }
 
+// everySizeComesBack appends a record of each size and reads each as the first
+// of a loop.
 func everySizeComesBack(ctx context.Context, h Harness) error {
 	b, err := begin(ctx, h)
 	if err != nil {
@@ -49,8 +51,8 @@ func everySizeComesBack(ctx context.Context, h Harness) error {
 	}())
 }
 
-// checkEachFirst returns an error unless each record is the first that every way
-// of reading yields from the place before it.
+// checkEachFirst returns an error unless every way to read yields each record
+// first when it starts at the position before it.
 func (b *fixture) checkEachFirst(ctx context.Context, s events.Stream, made []events.Record) error {
 	all, err := collect(b.ReadAll(ctx, events.Position{}))
 	if err != nil {
@@ -78,10 +80,10 @@ func (b *fixture) checkEachFirst(ctx context.Context, s events.Stream, made []ev
 	return nil
 }
 
-// errNoEntry is a loop that yields nothing.
+// errNoEntry reports a loop without entries.
 var errNoEntry = errors.New("it ends at once")
 
-// first returns what a loop yields first.
+// first returns the first entry of a loop.
 func first(loop iter.Seq2[events.Entry, error]) (events.Entry, error) {
 	for e, err := range loop {
 		return e, err

@@ -11,8 +11,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Slice is a Store over a slice: the least that keeps the laws. It is safe
-// for concurrent use.
+// A Slice is a Store in memory: the simplest implementation that keeps the
+// laws. It is safe for concurrent use.
 type Slice struct {
 	mu struct {
 		sync.Mutex
@@ -31,8 +31,8 @@ func NewSlice() *Slice {
 	return s
 }
 
-// SliceHarness returns a Harness whose storage is a [Slice]. A power cut takes
-// nothing from it, as its memory is its storage.
+// SliceHarness returns a Harness over a new [Slice]. A simulated power cut
+// loses nothing, because its memory is its storage.
 func SliceHarness() Harness {
 	s := NewSlice()
 	return Harness{
@@ -42,7 +42,7 @@ func SliceHarness() Harness {
 	}
 }
 
-// Close ends every use of the store with ErrClosed.
+// Close makes every current and later operation return ErrClosed.
 func (s *Slice) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,6 +50,7 @@ func (s *Slice) Close() {
 	s.notifyLocked()
 }
 
+// reopen makes a closed store usable again, with its entries.
 func (s *Slice) reopen() *Slice {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,12 +58,14 @@ func (s *Slice) reopen() *Slice {
 	return s
 }
 
+// notifyLocked wakes the followers. The caller holds mu.
 func (s *Slice) notifyLocked() {
 	close(s.mu.changed)
 	s.mu.changed = make(chan struct{})
 }
 
-// truncate forgets all entries but the first n, as storage that lied does.
+// truncate drops all entries after the first n, as storage that lost unsynced
+// writes does.
 func (s *Slice) truncate(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +76,7 @@ func (s *Slice) truncate(n int) {
 	}
 }
 
-// Append is events.Store's.
+// Append implements events.Store.
 func (s *Slice) Append(ctx context.Context, stream events.Stream, after events.Revision, records ...events.Record) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -103,7 +106,7 @@ func (s *Slice) Append(ctx context.Context, stream events.Stream, after events.R
 	return nil
 }
 
-// Read is events.Store's.
+// Read implements events.Store.
 func (s *Slice) Read(ctx context.Context, stream events.Stream, after events.Revision) iter.Seq2[events.Entry, error] {
 	return s.yield(ctx, func() []events.Entry {
 		held := s.mu.streams[stream]
@@ -111,12 +114,12 @@ func (s *Slice) Read(ctx context.Context, stream events.Stream, after events.Rev
 	})
 }
 
-// ReadAll is events.Store's.
+// ReadAll implements events.Store.
 func (s *Slice) ReadAll(ctx context.Context, after events.Position) iter.Seq2[events.Entry, error] {
 	return s.yield(ctx, func() []events.Entry { return s.afterLocked(after) })
 }
 
-// Follow is events.Store's.
+// Follow implements events.Store.
 func (s *Slice) Follow(ctx context.Context, after events.Position, options ...events.Following) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		var filter events.Filter
@@ -162,7 +165,8 @@ func (s *Slice) Follow(ctx context.Context, after events.Position, options ...ev
 	}
 }
 
-// yield yields what find finds at the start, until ctx ends.
+// yield yields copies of the entries that find selects at the start of the
+// loop, until ctx ends.
 func (s *Slice) yield(ctx context.Context, find func() []events.Entry) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		entries, _, err := s.snapshot(ctx, find)
@@ -196,16 +200,20 @@ func (s *Slice) snapshot(ctx context.Context, find func() []events.Entry) ([]eve
 	return find(), s.mu.changed, nil
 }
 
+// addLocked appends an entry. The caller holds mu.
 func (s *Slice) addLocked(e events.Entry) {
 	s.mu.entries = append(s.mu.entries, e)
 	s.mu.streams[e.Stream] = append(s.mu.streams[e.Stream], e)
 }
 
+// afterLocked returns the entries after a position. The caller holds mu.
 func (s *Slice) afterLocked(p events.Position) []events.Entry {
 	seq, _ := p.Parts()
 	return s.mu.entries[min(seq, uint64(len(s.mu.entries))):]
 }
 
+// validate returns an ErrBadRecord for an empty stream name, an empty list or
+// invalid records, and otherwise nil.
 func validate(stream events.Stream, records []events.Record) error {
 	if stream == "" {
 		return fmt.Errorf("%w: it has no stream", events.ErrBadRecord)
@@ -220,6 +228,8 @@ func validate(stream events.Stream, records []events.Record) error {
 	return errors.Join(faults...)
 }
 
+// isRepeat reports whether the records are equal to the stored ones after a
+// revision.
 func isRepeat(held []events.Entry, after events.Revision, records []events.Record) bool {
 	if int(after)+len(records) > len(held) {
 		return false
@@ -232,12 +242,13 @@ func isRepeat(held []events.Entry, after events.Revision, records []events.Recor
 	return true
 }
 
-// sameRecord reports whether a and b are the same in all fields.
+// sameRecord reports whether two records are equal in all fields.
 func sameRecord(a, b events.Record) bool {
 	return a.ID == b.ID && a.Kind == b.Kind && a.Version == b.Version && a.Time.Equal(b.Time) &&
 		string(a.Data) == string(b.Data) && string(a.Metadata) == string(b.Metadata)
 }
 
+// cloneRecord returns r with its own copies of data and metadata.
 func cloneRecord(r events.Record) events.Record {
 	r.Data, r.Metadata = slices.Clone(r.Data), slices.Clone(r.Metadata)
 	return r
