@@ -51,7 +51,7 @@ func (s *Server) addEvent(ctx context.Context, w *clientAppend, p proposedEvent)
 	system := p.GetMetadata()
 	kind, ok := system[keyType]
 	if !ok || system[keyContentType] == "" {
-		return status.Error(codes.InvalidArgument, "append: an event needs the metadata type and content-type")
+		return status.Error(codes.InvalidArgument, "append: an event requires the metadata type and content-type")
 	}
 	f := mapping.RawEvent{ID: id, Type: kind, Data: p.GetData(), Metadata: p.GetCustomMetadata(), Created: s.cfg.Now(), ContentType: system[keyContentType]}
 	w.size += f.Size()
@@ -78,9 +78,9 @@ func (s *Server) authorizeAppend(role Role, w clientAppend) error {
 	case s.cfg.writableByOthers(w.stream) && role >= Writer:
 		return nil
 	case role < Ledger:
-		return status.Errorf(codes.PermissionDenied, "append to %s: access denied: the stream is not opened to others, and the caller has the role %s", w.stream, role)
+		return status.Errorf(codes.PermissionDenied, "append to %s: access denied: the stream is not writable for the role %s", w.stream, role)
 	case w.foreign || len(w.records) == 0:
-		return status.Errorf(codes.PermissionDenied, "append to %s: access denied: the stream is not opened to others; what the ledger writes there has the member %s in its metadata", w.stream, mapping.LedgerKey)
+		return status.Errorf(codes.PermissionDenied, "append to %s: access denied: the stream takes only ledger records, which have the member %s in their metadata", w.stream, mapping.LedgerKey)
 	}
 	return nil
 }
@@ -171,7 +171,7 @@ func (s *Server) appendAtEnd(ctx context.Context, w clientAppend) (appendResult,
 	for tried := false; ; tried = true {
 		grown, err := held.update(ctx, s.store)
 		if err == nil && tried && !grown {
-			err = status.Errorf(codes.Aborted, "append to %s: the stream has another length than it shows; try again", w.stream)
+			err = status.Errorf(codes.Aborted, "append to %s: the length of the stream does not match its entries; try again", w.stream)
 		}
 		if err != nil {
 			return appendResult{}, statusOf(err)
@@ -286,7 +286,7 @@ func (s *streamsService) Append(from streams.Streams_AppendServer) error {
 			return statusOf(err)
 		}
 		if m.GetProposedMessage() == nil {
-			return status.Error(codes.InvalidArgument, "append: an event is required behind the options")
+			return status.Error(codes.InvalidArgument, "append: an event is required after the options")
 		}
 		if err := s.addEvent(ctx, &w, m.GetProposedMessage()); err != nil {
 			return err

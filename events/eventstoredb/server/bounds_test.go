@@ -136,21 +136,21 @@ func TestInvalidAppendsAreRefused(t *testing.T) {
 	store := eventstest.NewSlice()
 	conn := raw(t, serve(t, store, everything))
 	for name, spoil := range map[string]func(*streams.AppendReq_Options, *streams.AppendReq_ProposedMessage){
-		"":                     func(*streams.AppendReq_Options, *streams.AppendReq_ProposedMessage) {},
-		"a stream is required": func(o *streams.AppendReq_Options, _ *streams.AppendReq_ProposedMessage) { o.StreamIdentifier = nil },
-		"$all is no stream": func(o *streams.AppendReq_Options, _ *streams.AppendReq_ProposedMessage) {
+		"":                          func(*streams.AppendReq_Options, *streams.AppendReq_ProposedMessage) {},
+		"a stream name is required": func(o *streams.AppendReq_Options, _ *streams.AppendReq_ProposedMessage) { o.StreamIdentifier = nil },
+		"$all is not a stream": func(o *streams.AppendReq_Options, _ *streams.AppendReq_ProposedMessage) {
 			o.StreamIdentifier.StreamName = []byte("$all")
 		},
 		"is not UTF-8": func(o *streams.AppendReq_Options, _ *streams.AppendReq_ProposedMessage) {
 			o.StreamIdentifier.StreamName = []byte("s-\xff")
 		},
-		"is no revision": func(o *streams.AppendReq_Options, _ *streams.AppendReq_ProposedMessage) {
+		"is not a revision": func(o *streams.AppendReq_Options, _ *streams.AppendReq_ProposedMessage) {
 			o.ExpectedStreamRevision = &streams.AppendReq_Options_Revision{Revision: math.MaxUint64}
 		},
 		"an expected revision is": func(o *streams.AppendReq_Options, _ *streams.AppendReq_ProposedMessage) {
 			o.ExpectedStreamRevision = nil
 		},
-		"there is none": func(_ *streams.AppendReq_Options, m *streams.AppendReq_ProposedMessage) { m.Id = nil },
+		"an ID is required": func(_ *streams.AppendReq_Options, m *streams.AppendReq_ProposedMessage) { m.Id = nil },
 		"is not a UUID": func(_ *streams.AppendReq_Options, m *streams.AppendReq_ProposedMessage) {
 			m.Id = &shared.UUID{Value: &shared.UUID_String_{String_: "zz"}}
 		},

@@ -386,7 +386,7 @@ func TestIncompleteRequestsAreRefused(t *testing.T) {
 		"a stream or all":       func(o *streams.ReadReq_Options) { o.StreamOption = nil },
 		"filter or no_filter":   func(o *streams.ReadReq_Options) { o.FilterOption = nil },
 		"a position":            func(o *streams.ReadReq_Options) { o.GetAll().AllOption = nil },
-		"a stream is required": func(o *streams.ReadReq_Options) {
+		"a stream name is required": func(o *streams.ReadReq_Options) {
 			o.StreamOption = &streams.ReadReq_Options_Stream{Stream: &streams.ReadReq_Options_StreamOptions{}}
 		},
 		"checkpointIntervalMultiplier": func(o *streams.ReadReq_Options) {

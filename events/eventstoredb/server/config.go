@@ -25,7 +25,7 @@ const (
 // The sentinel errors of a server.
 // The errors of a server.
 var (
-	ErrNotSafe = errors.New("it is not safe to serve like this")
+	ErrNotSafe = errors.New("unsafe server configuration")
 	ErrDrained = errors.New("the server is shutting down")
 )
 
@@ -77,9 +77,9 @@ func (c Config) withDefaults() Config {
 func (c Config) Check(at net.Addr) error {
 	switch {
 	case c.Users != nil && c.TLS == nil:
-		return fmt.Errorf("serve at %s: %w: users without TLS send their passwords in the clear, and most clients send none; give a certificate", at, ErrNotSafe)
+		return fmt.Errorf("serve at %s: %w: users require TLS, since passwords would be sent in plain text; give a certificate", at, ErrNotSafe)
 	case c.Users == nil && !loopback(at):
-		return fmt.Errorf("serve at %s: %w: the address is not loopback, and there are no users; give users and a certificate, or listen on 127.0.0.1", at, ErrNotSafe)
+		return fmt.Errorf("serve at %s: %w: an address that is not loopback requires users; give users and a certificate, or listen on 127.0.0.1", at, ErrNotSafe)
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func parseKey(o groupRequest) (key groups.Key, err error) {
 func checkGroupName(name string) error {
 	switch {
 	case name == "":
-		return status.Error(codes.InvalidArgument, "a group is required, and none is named")
+		return status.Error(codes.InvalidArgument, "a group name is required")
 	case len(name) > maxName:
 		return status.Errorf(codes.InvalidArgument, "the name of a group has %d bytes, and the limit is %d", len(name), maxName)
 	}
@@ -135,14 +135,14 @@ func (s *persistentService) Read(to persistent.PersistentSubscriptions_ReadServe
 	}
 	o := first.GetOptions()
 	if o == nil {
-		return status.Error(codes.InvalidArgument, "consume: options are required before answers")
+		return status.Error(codes.InvalidArgument, "consume: options are required before acks and nacks")
 	}
 	key, err := parseKey(o)
 	if err != nil {
 		return err
 	}
 	if o.BufferSize < 0 {
-		return status.Errorf(codes.InvalidArgument, "consume: a buffer of %d entries holds nothing", o.BufferSize)
+		return status.Errorf(codes.InvalidArgument, "consume: the buffer size %d is negative", o.BufferSize)
 	}
 	c, err := s.join(ctx, key, int(min(o.BufferSize, maxInFlight)))
 	if err != nil {
@@ -255,7 +255,7 @@ func nackAction(a persistent.ReadReq_Nack_Action) (groups.NackAction, error) {
 	case persistent.ReadReq_Nack_Retry, persistent.ReadReq_Nack_Unknown:
 		return groups.Retry, nil
 	}
-	return groups.Retry, status.Errorf(codes.InvalidArgument, "consume: there is no action %d", a)
+	return groups.Retry, status.Errorf(codes.InvalidArgument, "consume: unknown nack action %d", a)
 }
 
 // parseUUIDs decodes event IDs.

@@ -61,7 +61,7 @@ func (f *featuresService) GetSupportedMethods(ctx context.Context, _ *shared.Emp
 // unknown answers a call of a service or method that the server does not have.
 func unknown(_ any, call grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(call)
-	return status.Errorf(codes.Unimplemented, "%s: a ledger offers streams, persistent subscriptions, gossip and server features, and no projections, users, monitoring or operations", method)
+	return status.Errorf(codes.Unimplemented, "%s: a ledger offers streams, persistent subscriptions, gossip and server features, but no projections, users, monitoring or operations", method)
 }
 
 // gossipService implements the gRPC service Gossip.

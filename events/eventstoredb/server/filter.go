@@ -48,7 +48,7 @@ func filterOf(o *streams.ReadReq_Options_FilterOptions, live bool) (*filter, err
 	}
 	window := uint64(o.GetMax())
 	if _, ok := o.GetWindow().(*streams.ReadReq_Options_FilterOptions_Max); ok && window == 0 {
-		return nil, status.Error(codes.InvalidArgument, "read: a window of no records finds nothing")
+		return nil, status.Error(codes.InvalidArgument, "read: the window of a filter must be at least 1")
 	}
 	if window == 0 {
 		window = defaultWindow

@@ -175,14 +175,14 @@ type groupSettings interface {
 // invalid settings.
 func parseSettings(o groupSettings, strategy string) (groups.Settings, error) {
 	if o.GetLiveBufferSize() <= 0 || o.GetReadBatchSize() <= 0 || o.GetHistoryBufferSize() <= 0 {
-		return groups.Settings{}, fmt.Errorf("%w: it needs a live buffer, a history buffer and a read batch of at least 1", groups.ErrBadGroup)
+		return groups.Settings{}, fmt.Errorf("%w: the live buffer, history buffer and read batch must be at least 1", groups.ErrBadGroup)
 	}
 	buffer := max(o.GetHistoryBufferSize(), o.GetLiveBufferSize())
 	if buffer > maxBuffer {
-		return groups.Settings{}, fmt.Errorf("%w: it holds at most %d entries in its buffer, and not %d", groups.ErrBadGroup, maxBuffer, buffer)
+		return groups.Settings{}, fmt.Errorf("%w: the buffer is limited to %d entries, and the request has %d", groups.ErrBadGroup, maxBuffer, buffer)
 	}
 	if o.GetMaxCheckpointCount() < 0 {
-		return groups.Settings{}, fmt.Errorf("%w: a checkpoint after %d entries is none", groups.ErrBadGroup, o.GetMaxCheckpointCount())
+		return groups.Settings{}, fmt.Errorf("%w: the maximal checkpoint count %d is negative", groups.ErrBadGroup, o.GetMaxCheckpointCount())
 	}
 	timeout, err := parseDuration(o.GetMessageTimeoutTicks(), o.GetMessageTimeoutMs())
 	if err != nil {
@@ -318,7 +318,7 @@ func (s *persistentService) List(ctx context.Context, req *persistent.ListReq) (
 	}
 	if option != nil && len(resp.Subscriptions) == 0 {
 		setException(ctx, "persistent-subscription-does-not-exist", "stream-name", string(source), "group-name", "")
-		return nil, status.Error(codes.NotFound, "list groups: there are none of this stream")
+		return nil, status.Error(codes.NotFound, "list groups: the stream has no groups")
 	}
 	return resp, nil
 }

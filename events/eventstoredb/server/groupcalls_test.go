@@ -38,18 +38,18 @@ func TestInvalidGroupsAreRefused(t *testing.T) {
 	client := persistent.NewPersistentSubscriptionsClient(raw(t, serve(t, store, everything)))
 	type options = persistent.CreateReq_Options
 	for name, spoil := range map[string]func(*options){
-		"a stream is required":     func(o *options) { o.StreamOption = nil },
-		"is not UTF-8":             func(o *options) { o.GetStream().StreamIdentifier.StreamName = []byte("\xff") },
-		"is a stream of groups":    func(o *options) { o.GetStream().StreamIdentifier.StreamName = []byte("subscription-x") },
-		"a group is required":      func(o *options) { o.GroupName = "" },
-		"has two colons":           func(o *options) { o.GroupName = "a::b" },
-		"live buffer":              func(o *options) { o.Settings = nil },
-		"history buffer":           func(o *options) { o.Settings.HistoryBufferSize = -1 },
-		"at most 100000 entries":   func(o *options) { o.Settings.LiveBufferSize = math.MaxInt32 },
-		"no strategy \"Fair\"":     func(o *options) { o.Settings.ConsumerStrategy = "Fair" },
-		"a number is negative":     func(o *options) { o.Settings.MaxRetryCount = -1 },
-		"-1 entries is none":       func(o *options) { o.Settings.MaxCheckpointCount = -1 },
-		"a revision, start or end": func(o *options) { o.GetStream().RevisionOption = nil },
+		"a stream name is required": func(o *options) { o.StreamOption = nil },
+		"is not UTF-8":              func(o *options) { o.GetStream().StreamIdentifier.StreamName = []byte("\xff") },
+		"is the stream of a group":  func(o *options) { o.GetStream().StreamIdentifier.StreamName = []byte("subscription-x") },
+		"a group name is required":  func(o *options) { o.GroupName = "" },
+		"contains ::":               func(o *options) { o.GroupName = "a::b" },
+		"live buffer":               func(o *options) { o.Settings = nil },
+		"history buffer":            func(o *options) { o.Settings.HistoryBufferSize = -1 },
+		"limited to 100000 entries": func(o *options) { o.Settings.LiveBufferSize = math.MaxInt32 },
+		"unknown strategy \"Fair\"": func(o *options) { o.Settings.ConsumerStrategy = "Fair" },
+		"a number is negative":      func(o *options) { o.Settings.MaxRetryCount = -1 },
+		"count -1 is negative":      func(o *options) { o.Settings.MaxCheckpointCount = -1 },
+		"a revision, start or end":  func(o *options) { o.GetStream().RevisionOption = nil },
 		"negative or longer": func(o *options) {
 			o.Settings.MessageTimeout = &persistent.CreateReq_Settings_MessageTimeoutTicks{MessageTimeoutTicks: math.MaxInt64 / 4}
 		},

@@ -45,7 +45,7 @@ func parseReadRequest(o *streams.ReadReq_Options) (q readRequest, err error) {
 	case streams.ReadReq_Options_Backwards:
 		q.backward = true
 	default:
-		return q, status.Errorf(codes.InvalidArgument, "read: there is no direction %d", o.ReadDirection)
+		return q, status.Errorf(codes.InvalidArgument, "read: unknown direction %d", o.ReadDirection)
 	}
 	q.links = o.ResolveLinks
 	q.wantsLastPosition = o.GetControlOption().GetCompatibility() >= 1
@@ -63,7 +63,7 @@ func parseReadRequest(o *streams.ReadReq_Options) (q readRequest, err error) {
 	case *streams.ReadReq_Options_Subscription:
 		q.live = true
 		if q.backward {
-			return q, status.Error(codes.InvalidArgument, "read: a subscription goes forwards")
+			return q, status.Error(codes.InvalidArgument, "read: a subscription cannot read backwards")
 		}
 	default:
 		return q, missingField("count or subscription")

@@ -57,10 +57,10 @@ const workers = 64
 // TLS. The caller calls Serve for each listener, and then Shutdown or Close.
 func New(store events.Store, cfg Config) (*Server, error) {
 	if cfg.Users != nil && cfg.TLS == nil {
-		return nil, fmt.Errorf("new server: %w: users without TLS send their passwords in the clear", ErrNotSafe)
+		return nil, fmt.Errorf("new server: %w: users require TLS, since passwords would be sent in plain text", ErrNotSafe)
 	}
 	if _, ok := roleNames[cfg.withDefaults().Anonymous]; !ok {
-		return nil, fmt.Errorf("new server: anonymous has the role %d, which there is not", cfg.Anonymous)
+		return nil, fmt.Errorf("new server: unknown anonymous role %d", cfg.Anonymous)
 	}
 	s := &Server{store: store, cfg: cfg.withDefaults(), ids: newIDIndex(indexBytes), instance: uuid.New()}
 	s.draining, s.drain = context.WithCancelCause(context.Background())

@@ -45,12 +45,12 @@ func ParseRole(text string) (Role, error) {
 }
 
 // ErrBadUsers reports an invalid users file, user name or password.
-var ErrBadUsers = errors.New("users file is not valid")
+var ErrBadUsers = errors.New("invalid users file")
 
 // The errors of [Users.Authenticate].
 // The errors of Users.Authenticate.
 var (
-	ErrNotAuthenticated = errors.New("no such user, or another password")
+	ErrNotAuthenticated = errors.New("unknown user or wrong password")
 	ErrBusy             = errors.New("too many passwords wait to be checked: try again in a second")
 )
 
@@ -96,7 +96,7 @@ func ParseUsers(r io.Reader) (*Users, error) {
 		return nil, fmt.Errorf("read users: %w: %w", ErrBadUsers, err)
 	}
 	if len(u.byName) == 0 {
-		return nil, fmt.Errorf("read users: %w: it names nobody", ErrBadUsers)
+		return nil, fmt.Errorf("read users: %w: it has no user", ErrBadUsers)
 	}
 	return u, nil
 }
@@ -120,11 +120,11 @@ func (u *Users) add(line string) error {
 	}
 	name, hash := fields[0], []byte(fields[1])
 	if _, ok := u.byName[name]; ok {
-		return fmt.Errorf("%s is named twice", name)
+		return fmt.Errorf("user %s occurs twice", name)
 	}
 	cost, err := bcrypt.Cost(hash)
 	if err != nil {
-		return fmt.Errorf("the hash of %s is not one of bcrypt", name)
+		return fmt.Errorf("the hash of user %s is not a bcrypt hash", name)
 	}
 	added := user{hash: hash}
 	for text := range strings.SplitSeq(fields[2], ",") {
@@ -152,7 +152,7 @@ func FormatUser(name, password string, role Role) (string, error) {
 // doubles the time of a check.
 func formatUser(name, password string, role Role, cost int) (string, error) {
 	if name == "" || strings.ContainsAny(name, ":#\r\n") || strings.TrimSpace(name) != name {
-		return "", fmt.Errorf("%w: a user cannot have the name %q", ErrBadUsers, name)
+		return "", fmt.Errorf("%w: invalid user name %q", ErrBadUsers, name)
 	}
 	if _, ok := roleNames[role]; !ok {
 		return "", fmt.Errorf("%w: %s has no role", ErrBadUsers, name)

@@ -69,7 +69,7 @@ func parseUUID(u *shared.UUID) (id [16]byte, err error) {
 		}
 		copy(id[:], raw)
 	default:
-		return id, status.Error(codes.InvalidArgument, "read ID: there is none")
+		return id, status.Error(codes.InvalidArgument, "read ID: an ID is required")
 	}
 	return id, nil
 }
@@ -79,9 +79,9 @@ func parseStream(id *shared.StreamIdentifier) (events.Stream, error) {
 	name := string(id.GetStreamName())
 	switch {
 	case name == "":
-		return "", status.Error(codes.InvalidArgument, "a stream is required, and none is named")
+		return "", status.Error(codes.InvalidArgument, "a stream name is required")
 	case name == "$all":
-		return "", status.Error(codes.InvalidArgument, "$all is no stream: ask for all")
+		return "", status.Error(codes.InvalidArgument, "$all is not a stream: request all instead")
 	case len(name) > maxName:
 		return "", status.Errorf(codes.InvalidArgument, "the name of the stream %q… has %d bytes, and the limit is %d", name[:16], len(name), maxName)
 	case strings.IndexByte(name, 0) >= 0:
@@ -97,7 +97,7 @@ func parseStream(id *shared.StreamIdentifier) (events.Stream, error) {
 // the end.
 func parseRevision(revision uint64) (events.Revision, error) {
 	if revision == math.MaxUint64 {
-		return 0, status.Errorf(codes.InvalidArgument, "append: %d is no revision", revision)
+		return 0, status.Errorf(codes.InvalidArgument, "append: %d is not a revision", revision)
 	}
 	return events.Revision(revision) + 1, nil
 }

@@ -177,7 +177,7 @@ func (c *Consumer) Nack(a NackAction, reason string, ids ...domain.EventID) {
 	case Skip:
 		c.Ack(ids...)
 	case Stop:
-		c.leave(fmt.Errorf("%w: the consumer asked for that: %s", ErrStopped, reason))
+		c.leave(fmt.Errorf("%w: the consumer requested it: %s", ErrStopped, reason))
 	default:
 		c.takeEach(ids, func(m *message) { c.group.parkLocked(m, reason) })
 	}

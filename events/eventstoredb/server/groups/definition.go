@@ -12,10 +12,10 @@ import (
 // The sentinel errors of groups.
 // The errors of groups.
 var (
-	ErrExists   = errors.New("there is such a group already")
-	ErrNotFound = errors.New("there is no such group")
-	ErrFull     = errors.New("the group has as many consumers as it may have")
-	ErrBadGroup = errors.New("group is not valid")
+	ErrExists   = errors.New("the group exists already")
+	ErrNotFound = errors.New("the group does not exist")
+	ErrFull     = errors.New("the group has its maximal number of consumers")
+	ErrBadGroup = errors.New("invalid group")
 	ErrDeleted  = errors.New("the group was deleted")
 	ErrStopped  = errors.New("the group stopped")
 )
@@ -94,17 +94,17 @@ func (s Settings) valid() error {
 	switch s.Strategy {
 	case RoundRobin, DispatchToSingle, Pinned, PinnedByCorrelation:
 	default:
-		return fmt.Errorf("%w: there is no strategy %q", ErrBadGroup, s.Strategy)
+		return fmt.Errorf("%w: unknown strategy %q", ErrBadGroup, s.Strategy)
 	}
 	switch {
 	case s.MessageTimeout < 0, s.CheckpointAfter < 0:
-		return fmt.Errorf("%w: a time is negative", ErrBadGroup)
+		return fmt.Errorf("%w: a duration is negative", ErrBadGroup)
 	case s.MaxRetries < 0, s.MaxConsumers < 0, s.MinCheckpoint < 0:
 		return fmt.Errorf("%w: a number is negative", ErrBadGroup)
 	case s.Buffer < 1:
-		return fmt.Errorf("%w: its buffer holds nothing", ErrBadGroup)
+		return fmt.Errorf("%w: the buffer size must be at least 1", ErrBadGroup)
 	case s.MaxCheckpoint < 1:
-		return fmt.Errorf("%w: a checkpoint is due at the latest after %d entries, and not after at least 1", ErrBadGroup, s.MaxCheckpoint)
+		return fmt.Errorf("%w: the maximal checkpoint count is %d, and must be at least 1", ErrBadGroup, s.MaxCheckpoint)
 	}
 	return nil
 }
@@ -131,9 +131,9 @@ func (d Definition) valid() error {
 	case d.Name == "":
 		return fmt.Errorf("%w: it has no name", ErrBadGroup)
 	case strings.Contains(d.Name, "::") || strings.HasPrefix(d.Name, ":"):
-		return fmt.Errorf("%w: its name %q has two colons, which stand between a source and a name, or begins with one", ErrBadGroup, d.Name)
+		return fmt.Errorf("%w: the name %q contains ::, which separates source and name, or begins with a colon", ErrBadGroup, d.Name)
 	case d.Source.Category() == Category:
-		return fmt.Errorf("%w: %s is a stream of groups", ErrBadGroup, d.Source)
+		return fmt.Errorf("%w: %s is the stream of a group", ErrBadGroup, d.Source)
 	case d.Filter != nil && d.Source != "":
 		return fmt.Errorf("%w: only a group of all streams has a filter", ErrBadGroup)
 	}

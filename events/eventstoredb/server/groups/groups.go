@@ -212,7 +212,7 @@ func (g *Groups) Delete(key Key) error {
 		err = g.append(key, after, r)
 	}
 	if err != nil {
-		return fmt.Errorf("delete group %s: %w: until the next start it is gone, then it is there again: %w", key, ErrStopped, err)
+		return fmt.Errorf("delete group %s: %w: the group is gone until the next start, and then exists again: %w", key, ErrStopped, err)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -231,7 +231,7 @@ func (g *Group) Replay(limit int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.mu.ended != nil {
-		return fmt.Errorf("replay what %s parked: %w", g.key, g.mu.ended)
+		return fmt.Errorf("replay parked entries of %s: %w", g.key, g.mu.ended)
 	}
 	idle := g.replayableLocked()
 	if limit > 0 {

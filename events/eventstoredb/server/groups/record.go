@@ -62,10 +62,10 @@ func (k *groupState) apply(e events.Entry) error {
 			k.park(p, e.Kind == kindParked)
 		}
 	default:
-		err = fmt.Errorf("it is of the kind %s", e.Kind)
+		err = fmt.Errorf("unknown kind %s", e.Kind)
 	}
 	if err != nil {
-		return fmt.Errorf("read revision %d of %s: %w: it says nothing of a group: %w", e.Revision, e.Stream, events.ErrDamaged, err)
+		return fmt.Errorf("read revision %d of %s: %w: not a record of a group: %w", e.Revision, e.Stream, events.ErrDamaged, err)
 	}
 	return nil
 }
