@@ -67,7 +67,7 @@ func backUpUnderLoad(t *testing.T, storage vfs.FS, root string) {
 	var appended atomic.Int64
 	for i := range 64 {
 		writers.Go(func() {
-			p, stream, length := newPen(byte(i)), events.Stream(fmt.Sprintf("s-%d", i)), events.Revision(0)
+			p, stream, length := newRecordWriter(byte(i)), events.Stream(fmt.Sprintf("s-%d", i)), events.Revision(0)
 			for ; ctx.Err() == nil; length++ {
 				if err := s.Append(context.Background(), stream, length, p.records(1, 300)...); err != nil {
 					t.Errorf("Append during a backup = %v", err)
@@ -80,7 +80,7 @@ func backUpUnderLoad(t *testing.T, storage vfs.FS, root string) {
 	var made []Backup
 	for i := range 3 {
 		for from := appended.Load(); appended.Load() < from+500; {
-			must(t, s.Append(t.Context(), "main", events.Revision(len(made)), newPen(byte(100+i)).records(1, 10)...))
+			must(t, s.Append(t.Context(), "main", events.Revision(len(made)), newRecordWriter(byte(100+i)).records(1, 10)...))
 			break
 		}
 		b, _, err := s.Backup(t.Context(), path("backup"))
@@ -102,7 +102,7 @@ func backUpUnderLoad(t *testing.T, storage vfs.FS, root string) {
 	if b.Digest != last.Digest || digestThrough(t, again, again.Head()) != last.Digest || again.Head() != last.Position {
 		t.Errorf("restored to %s, %s; want %s, %s", again.Head(), b.Digest, last.Position, last.Digest)
 	}
-	must(t, again.Append(t.Context(), "after", 0, newPen(200).records(1, 10)...))
+	must(t, again.Append(t.Context(), "after", 0, newRecordWriter(200).records(1, 10)...))
 	if names, err := storage.List(path("store")); err != nil || strings.Contains(strings.Join(names, " "), snapshotName) {
 		t.Errorf("the store's folder holds %v, %v; want no snapshot", names, err)
 	}
@@ -113,11 +113,11 @@ func TestASecondBackupWritesOnlyWhatIsNotThere(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
 	s := open(t, storage)
-	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(2000, 1000)...))
+	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(2000, 1000)...))
 	must(t, s.Compact(t.Context()))
 	_, first, err := s.Backup(t.Context(), "backup")
 	must(t, err)
-	must(t, s.Append(t.Context(), "s-1", 2000, newPen(2).records(1, 10)...))
+	must(t, s.Append(t.Context(), "s-1", 2000, newRecordWriter(2).records(1, 10)...))
 	made, second, err := s.Backup(t.Context(), "backup")
 	must(t, err)
 	if made.Records != 2001 || second.Bytes*4 > first.Bytes || second.Files >= first.Files {
@@ -138,12 +138,12 @@ func TestASecondBackupWritesOnlyWhatIsNotThere(t *testing.T) {
 func TestABackupThatFailsLeavesTheOneBefore(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
-	disk := &shortage{left: 1 << 30, only: func(op errorfs.Op) bool {
+	disk := &fullDisk{left: 1 << 30, only: func(op errorfs.Op) bool {
 		return strings.Contains(op.Path, "backup") || strings.Contains(op.Path, snapshotName)
 	}}
 	s, err := Open(t.Context(), "store", Config{FS: errorfs.Wrap(storage, disk)})
 	must(t, err)
-	p, length := newPen(1), events.Revision(0)
+	p, length := newRecordWriter(1), events.Revision(0)
 	grow := func() {
 		must(t, s.Append(t.Context(), "s-1", length, p.records(3, 50)...))
 		length += 3
@@ -188,10 +188,10 @@ func TestABackupThatIsInterruptedLeavesTheOneBefore(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
 	s := open(t, storage)
-	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(3, 50)...))
+	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(3, 50)...))
 	first, _, err := s.Backup(t.Context(), "backup")
 	must(t, err)
-	must(t, s.Append(t.Context(), "s-1", 3, newPen(2).records(3, 50)...))
+	must(t, s.Append(t.Context(), "s-1", 3, newRecordWriter(2).records(3, 50)...))
 	ctx, cancel := context.WithCancelCause(t.Context())
 	reason := errors.New("enough")
 	part := partFunc(func(ctx context.Context, dir string, before func() error) error {
@@ -223,7 +223,7 @@ func TestABackupHoldsItsParts(t *testing.T) {
 			return err
 		}
 		// What is appended now is not in the snapshot of the records.
-		must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(1, 10)...))
+		must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(1, 10)...))
 		must(t, storage.MkdirAll(dir, 0o755))
 		return writeFile(storage, storage.PathJoin(dir, "thing"), "kept")
 	})
@@ -299,9 +299,9 @@ func TestARestoreNamesWhatIsDamagedAndLeavesNoStore(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
 	s := open(t, storage)
-	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(20, 500)...))
+	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(20, 500)...))
 	must(t, s.Compact(t.Context()))
-	must(t, s.Append(t.Context(), "s-1", 20, newPen(2).records(2, 50)...))
+	must(t, s.Append(t.Context(), "s-1", 20, newRecordWriter(2).records(2, 50)...))
 	made, _, err := s.Backup(t.Context(), "backup")
 	must(t, err)
 	if _, err := Restore(t.Context(), "backup", "store", storage); !errors.Is(err, ErrNotEmpty) {
@@ -350,7 +350,7 @@ func TestABackupOfDamagedRecordsIsRefused(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
 	s := open(t, storage)
-	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(5, 50)...))
+	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(5, 50)...))
 	first, _, err := s.Backup(t.Context(), "backup")
 	must(t, err)
 	must(t, s.db.Set(entryKey(3), []byte("rotten"), nil))
@@ -364,11 +364,11 @@ func TestABackupOfDamagedRecordsIsRefused(t *testing.T) {
 
 // A file of the earlier backup that rotted is found within as many backups as
 // there are turns, and written again.
-func TestABackupHealsWhatRottedInItsFolder(t *testing.T) {
+func TestABackupReplacesDamagedFiles(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
 	s := open(t, storage)
-	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(200, 1000)...))
+	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(200, 1000)...))
 	must(t, s.Compact(t.Context()))
 	first, _, err := s.Backup(t.Context(), "backup")
 	must(t, err)
@@ -397,7 +397,7 @@ func TestABackupDoesNotTrustANameAlone(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
 	s := open(t, storage)
-	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(200, 1000)...))
+	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(200, 1000)...))
 	must(t, s.Compact(t.Context()))
 	first, _, err := s.Backup(t.Context(), "backup")
 	must(t, err)
@@ -465,7 +465,7 @@ func TestARestoreHoldsTheRecordsToTheirDigest(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
 	s := open(t, storage)
-	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(3, 50)...))
+	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(3, 50)...))
 	made, _, err := s.Backup(t.Context(), "backup")
 	must(t, err)
 	other := events.NewDigest()
@@ -492,14 +492,14 @@ func TestABackupIsReplacedOnlyByOneThatHoldsIt(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
 	s := open(t, storage)
-	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(20, 100)...))
+	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(20, 100)...))
 	good, _, err := s.Backup(t.Context(), "backup")
 	must(t, err)
 	must(t, s.Close())
 	for name, n := range map[string]int{"fewer": 19, "others": 30} {
 		other, err := Open(t.Context(), name, Config{FS: storage})
 		must(t, err)
-		must(t, other.Append(t.Context(), "s-1", 0, newPen(byte(n)).records(n, 100)...))
+		must(t, other.Append(t.Context(), "s-1", 0, newRecordWriter(byte(n)).records(n, 100)...))
 		if _, _, err := other.Backup(t.Context(), "backup"); !errors.Is(err, ErrIncomplete) {
 			t.Errorf("Backup of a store with %s records = %v, want %v", name, err, ErrIncomplete)
 		}
@@ -532,7 +532,7 @@ func TestABackupThatLacksAPartReplacesNoneThatHasIt(t *testing.T) {
 	part := lackingPart{partFunc: func(_ context.Context, dir string, before func() error) error {
 		return errors.Join(before(), storage.MkdirAll(dir, 0o755), writeFile(storage, storage.PathJoin(dir, "thing"), "kept"))
 	}}
-	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(3, 10)...))
+	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(3, 10)...))
 	_, _, err := s.Backup(t.Context(), "backup", NamedPart{"outputs", part})
 	must(t, err)
 	part.lacks = []string{"thing"}

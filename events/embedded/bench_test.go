@@ -38,7 +38,7 @@ func BenchmarkAppend(b *testing.B) {
 			must(b, err)
 			bare, err := pebble.Open(filepath.Join(dir, "bare"), s.options(nil))
 			must(b, err)
-			size := len(encode("session-01", 1, newPen(1).records(1, 350)[0])) + sumLen
+			size := len(encode("session-01", 1, newRecordWriter(1).records(1, 350)[0])) + sumLen
 			lengths := make([]events.Revision, writers)
 			var rates, tails, costs, groups, times []float64
 			for round := range b.N {
@@ -70,7 +70,7 @@ func BenchmarkAppend(b *testing.B) {
 
 // appending returns what appends one record after the other to a stream.
 func appending(b *testing.B, s *Store, w int, length *events.Revision) func() error {
-	p := newPen(byte(w))
+	p := newRecordWriter(byte(w))
 	stream := events.Stream(fmt.Sprintf("session-%d", w))
 	record := p.records(1, 350)
 	return func() error {
@@ -220,7 +220,7 @@ func BenchmarkOpen(b *testing.B) {
 			dir := b.TempDir()
 			s, err := Open(b.Context(), dir, Config{Durability: Interval(10 * time.Millisecond)})
 			must(b, err)
-			p := newPen(1)
+			p := newRecordWriter(1)
 			for at := 0; at < count; at += 500 {
 				must(b, s.Append(b.Context(), events.Stream(fmt.Sprintf("session-%d", at/500%64)), events.Revision(at/500/64*500), p.records(500, 350)...))
 			}
@@ -278,7 +278,7 @@ func bytesIn(b *testing.B, dir string) (size int64) {
 func bareCost(b *testing.B, db *pebble.DB, group int) float64 {
 	const rounds = 200
 	values := make([][]byte, group)
-	for i, r := range newPen(1).records(group, 350) {
+	for i, r := range newRecordWriter(1).records(group, 350) {
 		values[i] = append(encode("session-01", 1, r), 0, 0, 0, 0)
 	}
 	used := cpu()
@@ -299,7 +299,7 @@ func BenchmarkReadAll(b *testing.B) {
 	s, err := Open(b.Context(), b.TempDir(), Config{})
 	must(b, err)
 	defer s.Close()
-	p := newPen(1)
+	p := newRecordWriter(1)
 	const count = 100_000
 	for at := 0; at < count; at += 1000 {
 		must(b, s.Append(b.Context(), "s-1", events.Revision(at), p.records(1000, 350)...))

@@ -26,8 +26,8 @@ type Finding struct {
 	Detail   string
 }
 
-// A CheckReport counts the data that a check read.
-type CheckReport struct {
+// A CheckSummary counts the data that a check read.
+type CheckSummary struct {
 	Files       int
 	Bytes       int64 // of the files
 	Records     uint64
@@ -56,11 +56,11 @@ type CheckOptions struct {
 // the order of positions and revisions, and checkpoints. It returns an error only if it
 // cannot check: the context ended, the folder is not a store (events.ErrNotAStore), or the
 // store has a newer format (events.ErrNewerFormat) or is open (events.ErrInUse).
-func Check(ctx context.Context, dir string, found func(Finding), c CheckOptions) (checked CheckReport, err error) {
+func Check(ctx context.Context, dir string, found func(Finding), c CheckOptions) (checked CheckSummary, err error) {
 	if c.FS == nil {
 		c.FS = pebblefiles.Disk
 		if dir, err = realPath(dir); err != nil {
-			return CheckReport{}, fmt.Errorf("check %s: %w", dir, err)
+			return CheckSummary{}, fmt.Errorf("check %s: %w", dir, err)
 		}
 	}
 	if c.Progress == nil {
@@ -68,15 +68,15 @@ func Check(ctx context.Context, dir string, found func(Finding), c CheckOptions)
 	}
 	k := &check{CheckOptions: c, dir: dir, found: found, seed: maphash.MakeSeed()}
 	if err := k.run(ctx); err != nil {
-		return k.CheckReport, fmt.Errorf("check %s: %w", dir, err)
+		return k.CheckSummary, fmt.Errorf("check %s: %w", dir, err)
 	}
-	return k.CheckReport, nil
+	return k.CheckSummary, nil
 }
 
 // A check is a Check in progress.
 type check struct {
 	CheckOptions
-	CheckReport
+	CheckSummary
 	dir     string
 	found   func(Finding)
 	damages []*pebblefiles.Damage

@@ -19,8 +19,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
-// checked returns what a check of the folder "store" says.
-func checked(t testing.TB, storage vfs.FS) (CheckReport, []Finding) {
+// checked returns the result of a check of the folder "store".
+func checked(t testing.TB, storage vfs.FS) (CheckSummary, []Finding) {
 	t.Helper()
 	var found []Finding
 	c, err := Check(t.Context(), "store", func(f Finding) { found = append(found, f) }, CheckOptions{FS: storage})
@@ -29,7 +29,7 @@ func checked(t testing.TB, storage vfs.FS) (CheckReport, []Finding) {
 }
 
 // furnished is the store that furnish copies: its files and its entries.
-var furnished struct {
+var sampleStore struct {
 	sync.Once
 	files   map[string]string
 	entries []events.Entry
@@ -38,18 +38,18 @@ var furnished struct {
 // furnish puts a closed store with a file of each sort into the folder "store":
 // tables in two levels, a log with records in it, checkpoints. It returns the entries
 // of the store.
-func furnish(t testing.TB, storage vfs.FS) []events.Entry {
+func writeSampleStore(t testing.TB, storage vfs.FS) []events.Entry {
 	t.Helper()
-	furnished.Do(func() {
+	sampleStore.Do(func() {
 		original := vfs.NewMem()
-		furnished.entries = makeFurnished(t, original)
-		furnished.files = contents(t, original, "store")
+		sampleStore.entries = makeSampleStore(t, original)
+		sampleStore.files = contents(t, original, "store")
 	})
-	if furnished.files == nil {
+	if sampleStore.files == nil {
 		t.Fatal("the store was not made")
 	}
-	writeFiles(t, storage, furnished.files)
-	return slices.Clone(furnished.entries)
+	writeFiles(t, storage, sampleStore.files)
+	return slices.Clone(sampleStore.entries)
 }
 
 // writeFiles writes files, by path, to a file system.
@@ -61,11 +61,11 @@ func writeFiles(t testing.TB, storage vfs.FS, files map[string]string) {
 	}
 }
 
-func makeFurnished(t testing.TB, storage vfs.FS) []events.Entry {
+func makeSampleStore(t testing.TB, storage vfs.FS) []events.Entry {
 	t.Helper()
 	s, err := Open(t.Context(), "store", Config{FS: storage})
 	must(t, err)
-	p := newPen(7)
+	p := newRecordWriter(7)
 	lengths := map[events.Stream]events.Revision{}
 	add := func(n int) {
 		for i := range n {
@@ -96,7 +96,7 @@ func surgery(t testing.TB, storage vfs.FS, do func(db *pebble.DB) error) {
 func TestACheckOfAWholeStoreFindsNothing(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
-	entries := furnish(t, storage)
+	entries := writeSampleStore(t, storage)
 	before := contents(t, storage, "store")
 	c, found := checked(t, storage)
 	if len(found) > 0 {
@@ -144,7 +144,7 @@ func contents(t testing.TB, storage vfs.FS, dir string) map[string]string {
 func TestAStoreThatEndsBeforeItsSealIsRefused(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
-	furnish(t, storage)
+	writeSampleStore(t, storage)
 	must(t, pebblefiles.Seal(storage, "store/log", 363))
 	for range 2 {
 		s, err := Open(t.Context(), "store", Config{FS: storage})
@@ -191,7 +191,7 @@ func TestACheckNamesTheRecordsThatAreDamaged(t *testing.T) {
 		},
 		"a gap in a stream": {
 			func(db *pebble.DB) error {
-				r := newPen(9).records(1, 10)[0]
+				r := newRecordWriter(9).records(1, 10)[0]
 				return errors.Join(db.Set(entryKey(361), seal(encode("session-5", 99, r), 361), pebble.Sync),
 					db.Set(indexKey("session-5", 99), place(361), pebble.Sync))
 			},
@@ -205,7 +205,7 @@ func TestACheckNamesTheRecordsThatAreDamaged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			storage := vfs.NewMem()
-			furnish(t, storage)
+			writeSampleStore(t, storage)
 			surgery(t, storage, c.do)
 			_, found := checked(t, storage)
 			var got []string
@@ -225,7 +225,7 @@ func TestACheckReadsOnPastADamagedBlock(t *testing.T) {
 	storage := vfs.NewMem()
 	s, err := Open(t.Context(), "store", Config{FS: storage})
 	must(t, err)
-	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(1000, 200)...))
+	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(1000, 200)...))
 	must(t, s.Compact(t.Context()))
 	must(t, s.Close())
 	list, err := pebblefiles.List(storage, "store/log")
@@ -250,10 +250,10 @@ func TestACheckReadsOnPastADamagedBlock(t *testing.T) {
 	}
 }
 
-func TestACheckOfWhatDoesNotOpenLooksAtItsFiles(t *testing.T) {
+func TestCheckOfADatabaseThatDoesNotOpenReadsItsFiles(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
-	furnish(t, storage)
+	writeSampleStore(t, storage)
 	list, err := pebblefiles.List(storage, "store/log")
 	must(t, err)
 	for _, f := range list {
@@ -291,7 +291,7 @@ func TestACheckRefusesWhatIsNoStoreOrInUse(t *testing.T) {
 func TestACheckNeedsNotWrite(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
-	furnish(t, storage)
+	writeSampleStore(t, storage)
 	c, found := checked(t, lockless{pebblefiles.ReadOnly(storage)})
 	if len(found) > 0 || c.Records != 360 || c.Locked {
 		t.Errorf("checked %+v, found %+v; want 360 records, not locked", c, found)
@@ -321,7 +321,7 @@ func bitFlips(t testing.TB) int {
 func TestAFlippedBitIsNeverAWrongAnswer(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
-	truth := furnish(t, storage)
+	truth := writeSampleStore(t, storage)
 	whole := contents(t, storage, "store")
 	names := []string{}
 	for name, text := range whole {

@@ -39,13 +39,13 @@ func inFlight(s *Store) int {
 	return s.queue.mu.inFlight
 }
 
-// TestAGroupTakesOffWhileAnotherSyncs holds the sync of one group, has the next
+// TestAGroupIsWrittenWhileAnotherSyncs holds the sync of one group, has the next
 // one follow it, and the one after that wait.
-func TestAGroupTakesOffWhileAnotherSyncs(t *testing.T) {
+func TestAGroupIsWrittenWhileAnotherSyncs(t *testing.T) {
 	t.Parallel()
 	s, g := gated(t)
 	g.mu.Lock()
-	p := newPen(1)
+	p := newRecordWriter(1)
 	answers := []<-chan error{start(t, s, "s-first", 0, p.records(1, 10)...)}
 	<-g.waiting
 	for i := range minSecondGroup {
@@ -85,7 +85,7 @@ func TestAppendsToOneStreamShareASync(t *testing.T) {
 	t.Parallel()
 	s, g := gated(t)
 	g.mu.Lock()
-	p := newPen(1)
+	p := newRecordWriter(1)
 	answers := []<-chan error{start(t, s, "s-1", 0, p.records(2, 10)...)}
 	<-g.waiting
 	for i := range 10 {
@@ -103,13 +103,13 @@ func TestAppendsToOneStreamShareASync(t *testing.T) {
 	}
 }
 
-// TestNoAnswerHangsOnWhatIsInFlight repeats and contradicts an append whose
+// TestNoAnswerDependsOnAGroupInFlight repeats and contradicts an append whose
 // sync is held.
-// TestPlaceTellsWhereTheLastRecordStands appends to two streams in turn, and
+// TestPlaceReturnsTheLastPosition appends to two streams in turn, and
 // again, when other records stand behind.
-func TestPlaceTellsWhereTheLastRecordStands(t *testing.T) {
+func TestPlaceReturnsTheLastPosition(t *testing.T) {
 	t.Parallel()
-	s, p := open(t, vfs.NewMem()), newPen(1)
+	s, p := open(t, vfs.NewMem()), newRecordWriter(1)
 	var all [4][]events.Record
 	for i := range all {
 		all[i] = p.records(3, 10)
@@ -128,18 +128,18 @@ func TestPlaceTellsWhereTheLastRecordStands(t *testing.T) {
 	}
 }
 
-func TestNoAnswerHangsOnWhatIsInFlight(t *testing.T) {
+func TestNoAnswerDependsOnAGroupInFlight(t *testing.T) {
 	t.Parallel()
 	for _, fails := range []bool{false, true} {
 		s, g := gated(t)
 		g.mu.Lock()
-		records, others := newPen(1).records(2, 10), newPen(2).records(2, 10)
+		records, others := newRecordWriter(1).records(2, 10), newRecordWriter(2).records(2, 10)
 		first := start(t, s, "s-1", 0, records...)
 		<-g.waiting
 		again := start(t, s, "s-1", 0, records...)
 		against := start(t, s, "s-1", 0, others...)
 		await(t, "the appends do not reach the queue", func() bool { return waiting(s) == 2 })
-		p := newPen(3)
+		p := newRecordWriter(3)
 		for i := range minSecondGroup { // with which they take off
 			start(t, s, events.Stream(fmt.Sprint("t-", i)), 0, p.records(1, 10)...)
 		}
@@ -185,7 +185,7 @@ func TestAFailureFailsAllThatIsInFlight(t *testing.T) {
 		<-g.waiting
 	}
 	g.mu.Lock()
-	p := newPen(1)
+	p := newRecordWriter(1)
 	answers := []<-chan error{start(t, s, "s-first", 0, p.records(1, 10)...)}
 	<-g.waiting
 	for i := range 3 * minSecondGroup {
@@ -208,10 +208,10 @@ func TestAFailureFailsAllThatIsInFlight(t *testing.T) {
 	}
 }
 
-func TestVitalsTellWhatWasWritten(t *testing.T) {
+func TestStatsCountWrites(t *testing.T) {
 	t.Parallel()
 	s := open(t, vfs.NewMem())
-	p := newPen(1)
+	p := newRecordWriter(1)
 	for i := range 2 * recentSamples {
 		must(t, s.Append(t.Context(), "s-1", events.Revision(i*3), p.records(3, 10)...))
 	}

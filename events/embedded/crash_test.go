@@ -26,8 +26,8 @@ type attempt struct {
 	acked   bool
 }
 
-// A cutter cuts the power before one operation of the file system: what it
-// keeps is a copy of what would have survived.
+// A cutter cuts the power before one operation of the file system: it
+// keeps a copy of the files that survive.
 type cutter struct {
 	storage *vfs.MemFS
 	rng     *rand.Rand
@@ -78,7 +78,7 @@ func TestAPowerCutTakesNothingThatWasAcknowledged(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
 			storage := vfs.NewCrashableMem()
 			var history []attempt
-			p := newPen(byte(seed))
+			p := newRecordWriter(byte(seed))
 			for round := range 3 {
 				storage, history = liveAndDie(t, storage, rng, p, history)
 				if t.Failed() {
@@ -92,7 +92,7 @@ func TestAPowerCutTakesNothingThatWasAcknowledged(t *testing.T) {
 
 // liveAndDie opens a store, checks it against the history, appends to it until
 // the power is cut, and returns what survived, with the history so far.
-func liveAndDie(t *testing.T, storage *vfs.MemFS, rng *rand.Rand, p pen, history []attempt) (*vfs.MemFS, []attempt) {
+func liveAndDie(t *testing.T, storage *vfs.MemFS, rng *rand.Rand, p recordWriter, history []attempt) (*vfs.MemFS, []attempt) {
 	c := &cutter{storage: storage, rng: rand.New(rand.NewPCG(rng.Uint64(), 2)), percent: rng.IntN(101)}
 	c.mu.left = 1 + rng.IntN(120)
 	s, err := Open(t.Context(), "store", Config{FS: errorfs.Wrap(storage, c)})
@@ -208,7 +208,7 @@ func TestAPowerCutWhileOpeningTakesNothing(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewCrashableMem()
 	s := open(t, storage)
-	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(5, 100)...))
+	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(5, 100)...))
 	must(t, s.Close())
 	for seed := range uint64(repeats(1, 10)) {
 		rng := rand.New(rand.NewPCG(seed, 3))
@@ -232,40 +232,40 @@ func TestAPowerCutWhileOpeningTakesNothing(t *testing.T) {
 	}
 }
 
-// dropped has syncs of logs do nothing, as after a SIGKILL: what was written is
-// in the memory of the system and not on the disk.
-type dropped struct{ vfs.FS }
+// An unsyncedLogFS ignores syncs of logs, as a SIGKILL leaves them: the records are in
+// the memory of the system and not on the disk.
+type unsyncedLogFS struct{ vfs.FS }
 
-func (d dropped) wrap(f vfs.File, name string, err error) (vfs.File, error) {
+func (d unsyncedLogFS) wrap(f vfs.File, name string, err error) (vfs.File, error) {
 	if err == nil && strings.HasSuffix(name, ".log") {
-		return droppedFile{f}, nil
+		return unsyncedLogFile{f}, nil
 	}
 	return f, err
 }
 
-func (d dropped) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+func (d unsyncedLogFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := d.FS.Create(name, c)
 	return d.wrap(f, name, err)
 }
 
-func (d dropped) ReuseForWrite(from, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+func (d unsyncedLogFS) ReuseForWrite(from, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := d.FS.ReuseForWrite(from, name, c)
 	return d.wrap(f, name, err)
 }
 
-func (d dropped) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil } // a killed process holds no lock
+func (d unsyncedLogFS) Lock(string) (io.Closer, error) { return io.NopCloser(nil), nil } // a killed process holds no lock
 
-type droppedFile struct{ vfs.File }
+type unsyncedLogFile struct{ vfs.File }
 
-func (droppedFile) Sync() error     { return nil }
-func (droppedFile) SyncData() error { return nil }
+func (unsyncedLogFile) Sync() error     { return nil }
+func (unsyncedLogFile) SyncData() error { return nil }
 
-func TestWhatIsSeenAfterAKilledProcessSurvivesAPowerCut(t *testing.T) {
+func TestRecordsSeenAfterAKillSurviveAPowerCut(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewCrashableMem()
-	first, err := Open(t.Context(), "store", Config{FS: dropped{storage}})
+	first, err := Open(t.Context(), "store", Config{FS: unsyncedLogFS{storage}})
 	must(t, err)
-	records := newPen(1).records(3, 50)
+	records := newRecordWriter(1).records(3, 50)
 	must(t, first.Append(t.Context(), "s-1", 0, records...))
 	first.failStop.Fail(errors.New("killed")) // nothing more is written, also by Close
 
@@ -281,17 +281,17 @@ func TestWhatIsSeenAfterAKilledProcessSurvivesAPowerCut(t *testing.T) {
 	must(t, first.db.Close())
 }
 
-// A shortage fails every write while it is on.
-type shortage struct {
+// A fullDisk fails every write while it is full.
+type fullDisk struct {
 	mu   sync.Mutex
 	left int // writes until the disk is full; negative: it never is
 	full bool
 	only func(errorfs.Op) bool
 }
 
-func (f *shortage) String() string { return "shortage" }
+func (f *fullDisk) String() string { return "shortage" }
 
-func (f *shortage) MaybeError(op errorfs.Op) error {
+func (f *fullDisk) MaybeError(op errorfs.Op) error {
 	switch op.Kind {
 	case errorfs.OpCreate, errorfs.OpFileWrite, errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpReuseForWrite, errorfs.OpFileSyncTo:
 	default:
@@ -312,7 +312,7 @@ func (f *shortage) MaybeError(op errorfs.Op) error {
 	return nil
 }
 
-func (f *shortage) set(left int, full bool) {
+func (f *fullDisk) set(left int, full bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.left, f.full = left, full
@@ -341,7 +341,7 @@ func TestAFullDiskStopsTheStoreAndLosesNothing(t *testing.T) {
 }
 
 func fillUp(t *testing.T, only func(errorfs.Op) bool, left int) {
-	storage, disk := vfs.NewMem(), &shortage{left: -1, only: func(op errorfs.Op) bool {
+	storage, disk := vfs.NewMem(), &fullDisk{left: -1, only: func(op errorfs.Op) bool {
 		switch op.Kind {
 		case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo, errorfs.OpFileClose:
 			return false // after which no store goes on
@@ -349,7 +349,7 @@ func fillUp(t *testing.T, only func(errorfs.Op) bool, left int) {
 		return only(op)
 	}}
 	s := open(t, errorfs.Wrap(storage, disk))
-	p := newPen(1)
+	p := newRecordWriter(1)
 	var history []attempt
 	lengths := events.Revision(0)
 	disk.set(left, false)
@@ -385,7 +385,7 @@ func fillUp(t *testing.T, only func(errorfs.Op) bool, left int) {
 	disk.set(-1, false)
 	if left%2 == 0 { // and at once, it may go on or not
 		last := &history[len(history)-1]
-		insist(t, s, *last)
+		appendUntilResumed(t, s, *last)
 		last.acked = true
 	}
 	must(t, s.Close())
@@ -396,10 +396,10 @@ func TestAFullDiskWhileOpeningIsAnErrorAndHarmless(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
 	s := open(t, storage)
-	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(5, 100)...))
+	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(5, 100)...))
 	must(t, s.Close())
 	for left := range 40 {
-		disk := &shortage{left: left}
+		disk := &fullDisk{left: left}
 		s, err := Open(t.Context(), "store", Config{FS: errorfs.Wrap(storage, disk)})
 		if err == nil {
 			if disk.full {
@@ -424,7 +424,7 @@ func TestAFullDiskWhileTablesAreMergedDoesNotHoldUpOpening(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
 	s := open(t, storage)
-	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(5, 100)...))
+	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(5, 100)...))
 	options := s.options(nil)
 	must(t, s.Close())
 	options.DisableAutomaticCompactions = true
@@ -435,7 +435,7 @@ func TestAFullDiskWhileTablesAreMergedDoesNotHoldUpOpening(t *testing.T) {
 		must(t, db.Flush())
 	}
 	must(t, db.Close())
-	disk := &shortage{only: func(op errorfs.Op) bool { return strings.Contains(op.Path, ".sst") }}
+	disk := &fullDisk{only: func(op errorfs.Op) bool { return strings.Contains(op.Path, ".sst") }}
 	if _, err := Open(t.Context(), "store", Config{FS: errorfs.Wrap(storage, disk)}); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("Open on a full disk = %v, want an error that says so", err)
 	}
@@ -455,7 +455,7 @@ func TestAFailedSyncIsNeverASuccess(t *testing.T) {
 		return nil
 	})}
 	s := open(t, errorfs.Wrap(storage, toggle))
-	records := newPen(1).records(1, 10)
+	records := newRecordWriter(1).records(1, 10)
 	toggle.On()
 	for range 3 {
 		if err := s.Append(t.Context(), "s-1", 0, records...); !errors.Is(err, broken) {

@@ -46,7 +46,7 @@ func TestUnderIntervalAPowerCutTakesTheEndSinceTheLastSync(t *testing.T) {
 	storage := vfs.NewCrashableMem()
 	s, err := Open(t.Context(), "store", Config{FS: storage, Durability: Interval(time.Hour)})
 	must(t, err)
-	p := newPen(1)
+	p := newRecordWriter(1)
 	must(t, s.Append(t.Context(), "s-1", 0, p.records(3, 10)...))
 	if s.Durable() != (events.Position{}) || s.Head() != events.NewPosition(3, 3) {
 		t.Errorf("before a sync Durable() = %s and Head() = %s, want 0 and 3", s.Durable(), s.Head())
@@ -75,7 +75,7 @@ func TestUnderIntervalASyncBeginsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := Open(t.Context(), "store", Config{FS: vfs.NewMem(), Durability: Interval(time.Second)})
 		must(t, err)
-		p := newPen(1)
+		p := newRecordWriter(1)
 		for round := range events.Revision(3) {
 			time.Sleep(10 * time.Second) // in which there is nothing to sync
 			must(t, s.Append(t.Context(), "s-1", round, p.records(1, 10)...))
@@ -105,7 +105,7 @@ func TestUnderIntervalAFailedSyncStopsTheStore(t *testing.T) {
 	storage := vfs.NewCrashableMem()
 	s, err := Open(t.Context(), "store", Config{FS: errorfs.Wrap(storage, disk), Durability: Interval(time.Hour)})
 	must(t, err)
-	p := newPen(1)
+	p := newRecordWriter(1)
 	must(t, s.Append(t.Context(), "s-1", 0, p.records(1, 10)...))
 	disk.On()
 	for range 2 {
@@ -139,7 +139,7 @@ func TestDurableDoesNotCountWhatIsAppendedDuringTheSync(t *testing.T) {
 	}))
 	s, err := Open(t.Context(), "store", Config{FS: storage, Durability: Interval(time.Hour)})
 	must(t, err)
-	p := newPen(1)
+	p := newRecordWriter(1)
 	must(t, s.Append(t.Context(), "s-1", 0, p.records(1, 10)...))
 	did := false
 	appending := func() {

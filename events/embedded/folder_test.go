@@ -162,7 +162,7 @@ func TestAStoreCutOffWhileItWasMadeOpens(t *testing.T) {
 		must(t, err)
 		must(t, f.Close())
 	}
-	must(t, open(t, storage).Append(t.Context(), "s-1", 0, newPen(1).records(1, 1)...))
+	must(t, open(t, storage).Append(t.Context(), "s-1", 0, newRecordWriter(1).records(1, 1)...))
 }
 
 func TestClosingTwiceIsErrClosed(t *testing.T) {

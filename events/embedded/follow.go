@@ -77,7 +77,7 @@ func (f *follower) run(ctx context.Context, yield func(events.Entry, error) bool
 	f.store.watermark.followers.Add(1)
 	defer f.store.watermark.followers.Add(-1)
 	ch := make(chan struct{}, 1)
-	defer context.AfterFunc(ctx, (&waiter{ch: ch}).notify)()
+	defer context.AfterFunc(ctx, (&subscription{ch: ch}).notify)()
 	for {
 		if err := f.catchUp(ctx, yield); err != nil {
 			return err

@@ -22,7 +22,7 @@ func BenchmarkFollow(b *testing.B) {
 			s, err := Open(b.Context(), b.TempDir(), Config{})
 			must(b, err)
 			defer func() { must(b, s.Close()) }()
-			p, alone := newPen(1), make([]time.Duration, 500)
+			p, alone := newRecordWriter(1), make([]time.Duration, 500)
 			for i := range alone {
 				r, start := p.records(1, 350), time.Now()
 				must(b, s.Append(b.Context(), "s-alone", events.Revision(i), r...))
@@ -67,7 +67,7 @@ func deliver(b *testing.B, s *Store, followers int) []time.Duration {
 		})
 	}
 	got.Wait()
-	p := newPen(2)
+	p := newRecordWriter(2)
 	for i := range b.N {
 		r := p.records(1, 350)
 		got.Add(followers)

@@ -26,7 +26,7 @@ func TestCompactOnAFullDiskEnds(t *testing.T) {
 	s, err := Open(t.Context(), "store", Config{FS: storage})
 	must(t, err)
 	for i := range 3 {
-		must(t, s.Append(t.Context(), "s-1", events.Revision(i), newPen(byte(i)).records(1, 100)...))
+		must(t, s.Append(t.Context(), "s-1", events.Revision(i), newRecordWriter(byte(i)).records(1, 100)...))
 		must(t, s.SaveCheckpoint(t.Context(), "calls", []byte("{}")))
 		must(t, s.db.Flush())
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles/filestest"
 )
 
-// killedStore is what killed returns copies of.
+// killedStore is the store that killed copies.
 var killedStore struct {
 	sync.Once
 	files   map[string]string
@@ -47,7 +47,7 @@ func makeKilled(t testing.TB) (map[string]string, []events.Entry) {
 	s, err = Open(t.Context(), "store", Config{FS: storage})
 	must(t, err)
 	lengths := map[events.Stream]events.Revision{}
-	p := newPen(7)
+	p := newRecordWriter(7)
 	add := func(n, size int) {
 		for i := range n {
 			stream := events.Stream(fmt.Sprintf("session-%d", i%7))
@@ -64,7 +64,7 @@ func makeKilled(t testing.TB) (map[string]string, []events.Entry) {
 	add(2, 70_000)
 	var writing sync.WaitGroup
 	for w := range 4 {
-		p := newPen(byte(100 + w))
+		p := newRecordWriter(byte(100 + w))
 		writing.Go(func() {
 			for i := range 5 {
 				if err := s.Append(t.Context(), events.Stream(fmt.Sprintf("busy-%d", w)), events.Revision(i), p.records(1, 500)...); err != nil {
@@ -95,8 +95,8 @@ func withFlip(t testing.TB, whole map[string]string, name string, at, bit int) v
 	return clone
 }
 
-// said returns a logger and the buffer that it writes to.
-func said() (*slog.Logger, *bytes.Buffer) {
+// logBuffer returns a logger and the buffer that it writes to.
+func logBuffer() (*slog.Logger, *bytes.Buffer) {
 	var b bytes.Buffer
 	return slog.New(slog.NewTextHandler(&b, nil)), &b
 }
@@ -155,7 +155,7 @@ func TestFlippedBitInAKilledStoreIsNoSilentLoss(t *testing.T) {
 // error.
 func afterKill(t *testing.T, storage vfs.FS, truth []events.Entry) (reported bool, err error) {
 	t.Helper()
-	logger, told := said()
+	logger, told := logBuffer()
 	s, err := Open(t.Context(), "store", Config{FS: storage, Logger: logger})
 	if err != nil {
 		return true, nil

@@ -9,17 +9,17 @@ import (
 // A waiter is one subscription to the next advance of the watermark, in a list with
 // the subscriptions before it. Each has a channel of its own, because a thousand
 // goroutines on one channel contend for its lock.
-type waiter struct {
+type subscription struct {
 	ch    chan<- struct{} // of capacity 1
 	count int             // waiters in the list from this one on
-	next  *waiter
+	next  *subscription
 }
 
 // subscribe adds a channel to those that are notified when the watermark advances. The
 // caller then checks superseded: if it is true, the notification may have been sent
 // already and the caller must not wait.
 func (at *watermarkState) subscribe(ch chan<- struct{}) {
-	w := &waiter{ch: ch}
+	w := &subscription{ch: ch}
 	for {
 		w.next, w.count = at.waiters.Load(), 1
 		if w.next != nil {
@@ -49,7 +49,7 @@ func (m *watermark) superseded(at *watermarkState) bool {
 }
 
 // notify sends to every channel of the list, without waiting.
-func (w *waiter) notify() {
+func (w *subscription) notify() {
 	for ; w != nil; w = w.next {
 		select {
 		case w.ch <- struct{}{}:
@@ -64,7 +64,7 @@ func (w *waiter) notify() {
 const notifyInline = 4
 
 // wake notifies a list of waiters, or gives it to the notifier.
-func (m *watermark) wake(w *waiter) {
+func (m *watermark) wake(w *subscription) {
 	if w == nil {
 		return
 	}

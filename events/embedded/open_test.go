@@ -30,7 +30,7 @@ func TestAStoreWithoutItsLogIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(t.Context(), dir, Config{})
 	must(t, err)
-	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(1, 10)...))
+	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(1, 10)...))
 	must(t, s.Close())
 	must(t, os.RemoveAll(filepath.Join(dir, logName)))
 	if _, err := Open(t.Context(), dir, Config{}); !errors.Is(err, ErrIncomplete) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), logName) {
@@ -81,13 +81,13 @@ func TestAFolderWithALogOfItsOwnIsNotAStore(t *testing.T) {
 	}
 }
 
-// TestAnyFileThatIsMissingIsSaid removes each file of a store that was closed,
+// TestOpenNamesAnyMissingFile removes each file of a store that was closed,
 // in turn. The store is refused, or nothing is lost.
-func TestAnyFileThatIsMissingIsSaid(t *testing.T) {
+func TestOpenNamesAnyMissingFile(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
 	s := open(t, storage)
-	p := newPen(1)
+	p := newRecordWriter(1)
 	must(t, s.Append(t.Context(), "s-1", 0, p.records(20, 1000)...))
 	must(t, s.db.Flush())
 	must(t, s.Append(t.Context(), "s-1", 20, p.records(20, 1000)...))
@@ -127,7 +127,7 @@ func TestAStoreCutOffWithItsDatabaseBegunOpens(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(t.Context(), dir, Config{})
 	must(t, err)
-	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(3, 1)...))
+	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(3, 1)...))
 	must(t, s.Close())
 	must(t, os.Rename(filepath.Join(dir, formatName), filepath.Join(dir, formatDraftName)))
 	must(t, os.WriteFile(filepath.Join(dir, ownerName), []byte("{}"), 0o600))
@@ -137,7 +137,7 @@ func TestAStoreCutOffWithItsDatabaseBegunOpens(t *testing.T) {
 	if n := len(all(t, s)); n != 3 {
 		t.Errorf("the store holds %d records, want 3", n)
 	}
-	must(t, s.Append(t.Context(), "s-1", 3, newPen(2).records(1, 1)...))
+	must(t, s.Append(t.Context(), "s-1", 3, newRecordWriter(2).records(1, 1)...))
 	must(t, s.Close())
 	untouched(t, dir, formatName, lockName, logName)
 }
@@ -187,24 +187,24 @@ func asNobody(t *testing.T, make func(dir string), want string) {
 	other.Dir = parent
 	other.Env = append(os.Environ(), holdVariable+"="+dir)
 	other.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	said, err := other.Output()
-	if err == nil || !strings.Contains(string(said), want) || !strings.Contains(string(said), dir) {
-		t.Errorf("another user who opens the store is told %q, %v, want %q and the folder", said, err, want)
+	logBuffer, err := other.Output()
+	if err == nil || !strings.Contains(string(logBuffer), want) || !strings.Contains(string(logBuffer), dir) {
+		t.Errorf("another user who opens the store is told %q, %v, want %q and the folder", logBuffer, err, want)
 	}
 }
 
-func TestANetworkFileSystemIsSaid(t *testing.T) {
+func TestANetworkFileSystemIsLogged(t *testing.T) {
 	t.Parallel()
-	var said bytes.Buffer
+	var logBuffer bytes.Buffer
 	s := &Store{folder: &folder{dir: "/mnt/store"}}
-	s.warnNetwork("NFS", slog.New(slog.NewTextHandler(&said, nil)))
-	if text := said.String(); !strings.Contains(text, "WARN") || !strings.Contains(text, "NFS") || !strings.Contains(text, "/mnt/store") {
+	s.warnNetwork("NFS", slog.New(slog.NewTextHandler(&logBuffer, nil)))
+	if text := logBuffer.String(); !strings.Contains(text, "WARN") || !strings.Contains(text, "NFS") || !strings.Contains(text, "/mnt/store") {
 		t.Errorf("of a network file system the logger is told %q", text)
 	}
-	said.Reset()
-	s.warnNetwork("", slog.New(slog.NewTextHandler(&said, nil)))
-	if said.Len() > 0 {
-		t.Errorf("of a disk the logger is told %q, want nothing", said.String())
+	logBuffer.Reset()
+	s.warnNetwork("", slog.New(slog.NewTextHandler(&logBuffer, nil)))
+	if logBuffer.Len() > 0 {
+		t.Errorf("of a disk the logger is told %q, want nothing", logBuffer.String())
 	}
 	if name := network(t.TempDir()); name != "" {
 		t.Skipf("the tests are on %s", name)
@@ -219,13 +219,13 @@ func TestRecordsOfNoBytesAndOfTheMostAreKept(t *testing.T) {
 	storage, most := vfs.NewMem(), repeats(2<<20, DefaultMaxRecord)
 	s, err := Open(t.Context(), "store", Config{FS: storage, MaxRecord: most})
 	must(t, err)
-	records := newPen(1).records(3, 0)
+	records := newRecordWriter(1).records(3, 0)
 	records[0].Data = nil
 	records[1].Data, records[1].Metadata = bytes.Repeat([]byte("x"), most/2), bytes.Repeat([]byte("y"), most/2)
 	records[2].Data = []byte{}
 	must(t, s.Append(t.Context(), "s-1", 0, records...))
 	must(t, s.Append(t.Context(), "s-1", 0, records...)) // a repeat
-	over := newPen(2).records(1, 0)
+	over := newRecordWriter(2).records(1, 0)
 	over[0].Data, over[0].Metadata = bytes.Repeat([]byte("x"), most), []byte("y")
 	if err := s.Append(t.Context(), "s-1", 3, over...); !errors.Is(err, events.ErrTooLarge) {
 		t.Errorf("Append(one byte more than the most) = %v, want ErrTooLarge", err)
@@ -251,7 +251,7 @@ func TestANameOfTenThousandBytesIsRefused(t *testing.T) {
 	t.Parallel()
 	s := open(t, vfs.NewMem())
 	name := events.Stream("s-" + strings.Repeat("x", 10_000-2))
-	if err := s.Append(t.Context(), name, 0, newPen(1).records(1, 1)...); !errors.Is(err, events.ErrBadRecord) {
+	if err := s.Append(t.Context(), name, 0, newRecordWriter(1).records(1, 1)...); !errors.Is(err, events.ErrBadRecord) {
 		t.Errorf("Append(a name of 10,000 bytes) = %v, want ErrBadRecord", err)
 	}
 	for e, err := range s.Read(t.Context(), name, 0) {
@@ -262,7 +262,7 @@ func TestANameOfTenThousandBytesIsRefused(t *testing.T) {
 func TestAClockThatJumpsBackChangesNoOrder(t *testing.T) {
 	t.Parallel()
 	s := open(t, vfs.NewMem())
-	records := newPen(1).records(3, 10)
+	records := newRecordWriter(1).records(3, 10)
 	for i, year := range []int{2026, 1969, -290_000} {
 		records[i].Time = time.Date(year, 1, 1, 0, 0, 0, 1000, time.UTC)
 		must(t, s.Append(t.Context(), "s-1", events.Revision(i), records[i]))
@@ -277,11 +277,11 @@ func TestAClockThatJumpsBackChangesNoOrder(t *testing.T) {
 // streamsVariable is how many streams there are, where that is given.
 const streamsVariable = "LEDGER_TEST_STREAMS"
 
-// TestManyStreamsAreNotHeldInMemory appends to more streams than lengthCache are
+// TestLengthsOfManyStreamsAreNotAllCached appends to more streams than lengthCache are
 // remembered of, and again to each after opening.
-func TestManyStreamsAreNotHeldInMemory(t *testing.T) {
+func TestLengthsOfManyStreamsAreNotAllCached(t *testing.T) {
 	t.Parallel()
-	storage, p := vfs.NewMem(), newPen(1)
+	storage, p := vfs.NewMem(), newRecordWriter(1)
 	most := repeats(200, maxCachedStreams)
 	streams, err := strconv.Atoi(cmp.Or(os.Getenv(streamsVariable), strconv.Itoa(3*most)))
 	must(t, err)

@@ -14,7 +14,7 @@ func BenchmarkOpenReader(b *testing.B) {
 	dir := b.TempDir()
 	s, err := Open(b.Context(), dir, Config{})
 	must(b, err)
-	p := newPen(3)
+	p := newRecordWriter(3)
 	for i := range 1000 {
 		stream := events.Stream(fmt.Sprintf("session-%d", i%100))
 		must(b, s.Append(b.Context(), stream, events.Revision(i/100*100), p.records(100, 500)...))

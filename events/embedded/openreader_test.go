@@ -174,14 +174,14 @@ func judgement(t *testing.T, open func() (*Store, error)) (string, error) {
 
 // A writer that comes after a reader does not wait for it, and what the writer
 // appends, compacts and removes changes nothing for the reader.
-func TestReaderKeepsItsMomentBesideAWriter(t *testing.T) {
+func TestReaderSeesNoLaterWrites(t *testing.T) {
 	t.Parallel()
 	whole, truth := killed(t)
 	dir := onDisk(t, whole)
 	r := openReader(t, dir, Config{})
 	w, err := Open(t.Context(), dir, Config{})
 	must(t, err)
-	p := newPen(55)
+	p := newRecordWriter(55)
 	for i := range 20 {
 		must(t, w.Append(t.Context(), "session-new", events.Revision(i), p.records(1, 2000)...))
 		must(t, w.SaveCheckpoint(t.Context(), "calls", []byte("{}")))
@@ -200,7 +200,7 @@ func TestReaderKeepsItsMomentBesideAWriter(t *testing.T) {
 
 // While a writer has the store, a reader is told who, and the writer keeps its
 // lock although the reader closed the lock file in the same process.
-func TestReaderOfAStoreInUseIsTold(t *testing.T) {
+func TestReaderOfAStoreInUseIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	w, err := Open(t.Context(), dir, Config{Owner: Owner{Command: "ledger run"}})
@@ -257,10 +257,10 @@ func (telling) Enabled(context.Context, slog.Level) bool { return true }
 func TestReaderRefusesToWrite(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
-	furnish(t, storage)
+	writeSampleStore(t, storage)
 	r := openReader(t, "store", Config{FS: storage})
 	for what, err := range map[string]error{
-		"Append":         r.Append(t.Context(), "s-1", 0, newPen(1).records(1, 1)...),
+		"Append":         r.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(1, 1)...),
 		"SaveCheckpoint": r.SaveCheckpoint(t.Context(), "calls", nil),
 		"Compact":        r.Compact(t.Context()),
 	} {
@@ -270,7 +270,7 @@ func TestReaderRefusesToWrite(t *testing.T) {
 	}
 	must(t, r.Sync(t.Context()))
 	must(t, r.Close())
-	if err := r.Append(t.Context(), "s-1", 0, newPen(1).records(1, 1)...); !errors.Is(err, events.ErrClosed) {
+	if err := r.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(1, 1)...); !errors.Is(err, events.ErrClosed) {
 		t.Errorf("Append of a closed reader = %v, want ErrClosed", err)
 	}
 }
@@ -314,7 +314,7 @@ func TestReaderOfAnUnfinishedStoreLeavesItAsItIs(t *testing.T) {
 func TestReaderMissesSealedRecords(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
-	entries := furnish(t, storage)
+	entries := writeSampleStore(t, storage)
 	last := uint64(len(entries))
 	surgery(t, storage, func(db *pebble.DB) error { return db.Delete(entryKey(last), pebble.Sync) })
 	must(t, pebblefiles.Seal(storage, "store/"+logName, last))

@@ -26,16 +26,16 @@ const cutsVariable = "LEDGER_TEST_POWER_CUTS"
 // cutsPerHistory is how often the power of one history is cut.
 const cutsPerHistory = 20
 
-// A cut is what would have survived, with what was known at the time.
+// A cut holds the files that survive a power cut, and the appends acknowledged before.
 type cut struct {
 	storage *vfs.MemFS
 	acked   map[domain.EventID]bool // acknowledged before, by the first of an append's records
 	durable uint64                  // what Durable had returned before
 }
 
-// A blackout cuts the power before operations of a file system, at random, and
-// lets life go on.
-type blackout struct {
+// A powerCutter copies the files that a power cut would leave, before random operations
+// of a file system.
+type powerCutter struct {
 	storage *vfs.MemFS
 	mu      struct {
 		sync.Mutex
@@ -48,9 +48,9 @@ type blackout struct {
 	}
 }
 
-func (b *blackout) String() string { return "blackout" }
+func (b *powerCutter) String() string { return "blackout" }
 
-func (b *blackout) MaybeError(op errorfs.Op) error {
+func (b *powerCutter) MaybeError(op errorfs.Op) error {
 	if op.Kind.ReadOrWrite() != errorfs.OpIsRead {
 		b.cut()
 	}
@@ -58,7 +58,7 @@ func (b *blackout) MaybeError(op errorfs.Op) error {
 }
 
 // cut cuts the power, at random.
-func (b *blackout) cut() {
+func (b *powerCutter) cut() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.mu.cuts) == cutsPerHistory || b.mu.rng.IntN(b.mu.one) > 0 {
@@ -75,43 +75,42 @@ func (b *blackout) cut() {
 	})
 }
 
-// A forgetful file system does nothing, now and then, when a log is to be
-// synced, and says that it did.
-type forgetful struct {
+// A lyingSyncFS ignores random syncs of logs and reports success.
+type lyingSyncFS struct {
 	vfs.FS
 	lies func() bool
 }
 
-func (f forgetful) wrap(file vfs.File, name string, err error) (vfs.File, error) {
+func (f lyingSyncFS) wrap(file vfs.File, name string, err error) (vfs.File, error) {
 	if err == nil && strings.HasSuffix(name, ".log") {
-		return forgetfulFile{file, f.lies}, nil
+		return lyingSyncFile{file, f.lies}, nil
 	}
 	return file, err
 }
 
-func (f forgetful) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+func (f lyingSyncFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	file, err := f.FS.Create(name, c)
 	return f.wrap(file, name, err)
 }
 
-func (f forgetful) ReuseForWrite(from, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+func (f lyingSyncFS) ReuseForWrite(from, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	file, err := f.FS.ReuseForWrite(from, name, c)
 	return f.wrap(file, name, err)
 }
 
-type forgetfulFile struct {
+type lyingSyncFile struct {
 	vfs.File
 	lies func() bool
 }
 
-func (f forgetfulFile) Sync() error {
+func (f lyingSyncFile) Sync() error {
 	if f.lies() {
 		return nil
 	}
 	return f.File.Sync()
 }
 
-func (f forgetfulFile) SyncData() error {
+func (f lyingSyncFile) SyncData() error {
 	if f.lies() {
 		return nil
 	}
@@ -152,14 +151,14 @@ func TestPowerCuts(t *testing.T) {
 
 // live has several writers append to a store, and returns the cuts that were
 // made meanwhile and all the records in their order.
-func live(t *testing.T, seed uint64, durability Durability, lies bool) (*blackout, []events.Entry) {
-	b := &blackout{storage: vfs.NewCrashableMem()}
+func live(t *testing.T, seed uint64, durability Durability, lies bool) (*powerCutter, []events.Entry) {
+	b := &powerCutter{storage: vfs.NewCrashableMem()}
 	b.mu.rng = rand.New(rand.NewPCG(seed, 7))
 	b.mu.one = 1 + b.mu.rng.IntN(12)
 	b.mu.attempts, b.mu.acked = map[domain.EventID]attempt{}, map[domain.EventID]bool{}
 	storage := vfs.FS(b.storage)
 	if lies {
-		storage = forgetful{storage, func() bool {
+		storage = lyingSyncFS{storage, func() bool {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			return b.mu.rng.IntN(3) == 0
@@ -170,7 +169,7 @@ func live(t *testing.T, seed uint64, durability Durability, lies bool) (*blackou
 	var writing sync.WaitGroup
 	for w := range 4 {
 		rng := rand.New(rand.NewPCG(seed, uint64(w)))
-		p := newPen(byte(seed*4 + uint64(w)))
+		p := newRecordWriter(byte(seed*4 + uint64(w)))
 		writing.Go(func() { b.write(t, s, rng, p, w) })
 	}
 	writing.Wait()
@@ -180,7 +179,7 @@ func live(t *testing.T, seed uint64, durability Durability, lies bool) (*blackou
 }
 
 // write is one of the writers, with streams of its own.
-func (b *blackout) write(t *testing.T, s *Store, rng *rand.Rand, p pen, w int) {
+func (b *powerCutter) write(t *testing.T, s *Store, rng *rand.Rand, p recordWriter, w int) {
 	lengths := map[events.Stream]events.Revision{}
 	for range 12 {
 		stream := events.Stream(fmt.Sprintf("s-%d%d", w, rng.IntN(2)))
@@ -304,7 +303,7 @@ func goesOn(t *testing.T, name string, s *Store, streams map[events.Stream][]eve
 			if n != len(want) {
 				t.Errorf("%s: %s has %d entries, want %d", name, stream, n, len(want))
 			}
-			if err := s.Append(t.Context(), stream, events.Revision(len(want)), newPen(255).records(1, 10)...); err != nil {
+			if err := s.Append(t.Context(), stream, events.Revision(len(want)), newRecordWriter(255).records(1, 10)...); err != nil {
 				t.Errorf("%s: append to what survived: %v", name, err)
 			}
 		}

@@ -9,40 +9,40 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A rigid file system is on the disk and refuses to reserve space, as ext2,
+// A noPreallocFS is on the disk and refuses to reserve space, as ext2,
 // ramfs and NFS before 4.2 do, and as a nearly full disk does.
-type rigid struct {
+type noPreallocFS struct {
 	vfs.FS
 	refusal error
 }
 
-func (r rigid) wrap(file vfs.File, err error) (vfs.File, error) {
+func (r noPreallocFS) wrap(file vfs.File, err error) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return rigidFile{file, r.refusal}, nil
+	return noPreallocFile{file, r.refusal}, nil
 }
 
-func (r rigid) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+func (r noPreallocFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return r.wrap(r.FS.Create(name, c))
 }
 
-func (r rigid) ReuseForWrite(from, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+func (r noPreallocFS) ReuseForWrite(from, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return r.wrap(r.FS.ReuseForWrite(from, name, c))
 }
 
-type rigidFile struct {
+type noPreallocFile struct {
 	vfs.File
 	refusal error
 }
 
-func (f rigidFile) Preallocate(int64, int64) error { return f.refusal }
+func (f noPreallocFile) Preallocate(int64, int64) error { return f.refusal }
 
 // A store is written to and read back where no space can be reserved.
 func TestStoreNeedsNoPreallocation(t *testing.T) {
 	t.Parallel()
 	for _, refusal := range []error{syscall.EOPNOTSUPP, syscall.ENOSPC} {
-		writesAndReads(t, t.TempDir(), rigid{vfs.Default, refusal})
+		writesAndReads(t, t.TempDir(), noPreallocFS{vfs.Default, refusal})
 	}
 }
 
@@ -57,7 +57,7 @@ func writesAndReads(t *testing.T, dir string, storage vfs.FS) {
 	for round := range 2 {
 		s, err := Open(t.Context(), dir, Config{FS: storage})
 		must(t, err)
-		must(t, s.Append(t.Context(), "s-1", events.Revision(round*10), newPen(byte(round)).records(10, 1000)...))
+		must(t, s.Append(t.Context(), "s-1", events.Revision(round*10), newRecordWriter(byte(round)).records(10, 1000)...))
 		must(t, s.Compact(t.Context()))
 		if got := len(all(t, s)); got != 10*(round+1) {
 			t.Errorf("round %d: %d records are there, want %d", round, got, 10*(round+1))

@@ -71,10 +71,10 @@ func filters(kind, category, prefix string, since, until int64) []events.Filter 
 	return all
 }
 
-func TestEveryWayOfReadingTellsDamage(t *testing.T) {
+func TestEveryReadReportsDamage(t *testing.T) {
 	t.Parallel()
 	s := open(t, vfs.NewMem())
-	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(100, 20)...))
+	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(100, 20)...))
 	for name, value := range map[string][]byte{"missing": nil, "short": []byte("x"), "of other bytes": make([]byte, 200)} {
 		must(t, s.db.Delete(entryKey(50), pebble.NoSync))
 		if value != nil {
@@ -121,7 +121,7 @@ func tellsDamage(t *testing.T, name string, s *Store, q events.Query) {
 func TestNoLoopPinsTheDatabase(t *testing.T) {
 	t.Parallel()
 	s := open(t, vfs.NewMem())
-	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(300, 500)...))
+	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(300, 500)...))
 	must(t, s.db.Flush())
 	free := func() {
 		if m := s.db.Metrics(); m.TableIters != 0 {
@@ -172,7 +172,7 @@ func TestAnEntryPinsNoMoreThanAPieceOfMemory(t *testing.T) {
 func TestPartsOfAQueryWeighAboutTheSame(t *testing.T) {
 	t.Parallel()
 	s := open(t, vfs.NewMem())
-	p, rng := newPen(1), rand.NewChaCha8([32]byte{3})
+	p, rng := newRecordWriter(1), rand.NewChaCha8([32]byte{3})
 	n := repeats(1000, 2000)
 	for i, size := range []int{4000, 200} { // the first half of the records has most of the bytes
 		records := p.records(n, 0)
@@ -206,7 +206,7 @@ func TestPartsOfAQueryWeighAboutTheSame(t *testing.T) {
 	}
 }
 
-func TestAMarkKeepsTheLastGroupsWithinBounds(t *testing.T) {
+func TestWatermarkBoundsRecentGroups(t *testing.T) {
 	t.Parallel()
 	m, end := newWatermark(7), uint64(7)
 	rng := rand.New(rand.NewPCG(9, 7))
@@ -251,7 +251,7 @@ func TestAMarkKeepsTheLastGroupsWithinBounds(t *testing.T) {
 func TestAFollowerThatFallsBehindMissesNothing(t *testing.T) {
 	t.Parallel()
 	s := open(t, vfs.NewMem())
-	p := newPen(1)
+	p := newRecordWriter(1)
 	const groups = 60
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -282,9 +282,9 @@ func TestAFollowerThatFallsBehindMissesNothing(t *testing.T) {
 	}
 }
 
-// TestManyFollowersAreAllWoken has more of them than the committer wakes
+// TestManyFollowersAreAllNotified has more of them than the committer wakes
 // itself, and far more than wait no more.
-func TestManyFollowersAreAllWoken(t *testing.T) {
+func TestManyFollowersAreAllNotified(t *testing.T) {
 	t.Parallel()
 	s := open(t, vfs.NewMem())
 	const followers, rounds = 50, 10
@@ -309,7 +309,7 @@ func TestManyFollowersAreAllWoken(t *testing.T) {
 		for range s.Follow(ctx, s.Head(), events.Following{CaughtUp: func(events.Position) { cancel() }}) {
 		}
 	}
-	p := newPen(1)
+	p := newRecordWriter(1)
 	for i := range rounds {
 		got.Add(followers)
 		must(t, s.Append(t.Context(), "s-1", events.Revision(i), p.records(1, 10)...))

@@ -79,10 +79,10 @@ func TestAFloodThatFillsTheQueueDelaysNoOther(t *testing.T) {
 	})
 }
 
-// TestWhatWaitsIsBoundedByItsBytes has appends wait outside of a queue that is
+// TestQueueBoundsBytes has appends wait outside of a queue that is
 // full until what is in it has landed, and one that is larger than all of it
 // come in alone.
-func TestWhatWaitsIsBoundedByItsBytes(t *testing.T) {
+func TestQueueBoundsBytes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
@@ -125,9 +125,9 @@ func TestWhatWaitsIsBoundedByItsBytes(t *testing.T) {
 	})
 }
 
-// TestOneThatGaveUpStandsInNoOnesWay has a large one leave the line, behind
+// TestACancelledAdmissionDelaysNoOther has a large one leave the line, behind
 // which a small one waits for which there is room.
-func TestOneThatGaveUpStandsInNoOnesWay(t *testing.T) {
+func TestACancelledAdmissionDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
@@ -147,8 +147,8 @@ func TestOneThatGaveUpStandsInNoOnesWay(t *testing.T) {
 	})
 }
 
-// TestARotaIsLinesThatTakeTurns does the same at random to a fairQueue and to lists.
-func TestARotaIsLinesThatTakeTurns(t *testing.T) {
+// TestFairQueueServesStreamsRoundRobin does the same at random to a fairQueue and to lists.
+func TestFairQueueServesStreamsRoundRobin(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))
 	var r fairQueue[int]

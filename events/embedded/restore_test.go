@@ -26,9 +26,9 @@ func backedUp(t testing.TB, storage vfs.FS, root string) Backup {
 	t.Helper()
 	s, err := Open(t.Context(), storage.PathJoin(root, "store"), Config{FS: storage})
 	must(t, err)
-	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(20, 500)...))
+	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(20, 500)...))
 	must(t, s.Compact(t.Context()))
-	must(t, s.Append(t.Context(), "s-1", 20, newPen(2).records(5, 50)...))
+	must(t, s.Append(t.Context(), "s-1", 20, newRecordWriter(2).records(5, 50)...))
 	made, _, err := s.Backup(t.Context(), storage.PathJoin(root, "backup"), NamedPart{"outputs", thing(storage)})
 	must(t, err)
 	must(t, s.Close())
@@ -64,7 +64,7 @@ func wantRestored(t testing.TB, storage vfs.FS, dir string, made Backup) {
 
 // Of several restores into one folder at once, one makes the store, and the others
 // change nothing about it.
-func TestOfRestoresIntoOneFolderOneSucceeds(t *testing.T) {
+func TestOneOfConcurrentRestoresSucceeds(t *testing.T) {
 	t.Parallel()
 	for name, storage := range map[string]vfs.FS{"memory": vfs.NewMem(), "disk": pebblefiles.Disk} {
 		t.Run(name, func(t *testing.T) {
@@ -139,11 +139,11 @@ func TestARestoreLeavesAFolderOfSomethingElseAsItIs(t *testing.T) {
 	}
 	s, err := Open(t.Context(), filepath.Join(root, "open"), Config{})
 	must(t, err)
-	must(t, s.Append(t.Context(), "s-1", 0, newPen(3).records(3, 10)...))
+	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(3).records(3, 10)...))
 	if _, err := Restore(t.Context(), filepath.Join(root, "backup"), filepath.Join(root, "open"), nil); !errors.Is(err, ErrNotEmpty) {
 		t.Errorf("Restore over a store that is open = %v, want %v", err, ErrNotEmpty)
 	}
-	must(t, s.Append(t.Context(), "s-1", 3, newPen(4).records(3, 10)...))
+	must(t, s.Append(t.Context(), "s-1", 3, newRecordWriter(4).records(3, 10)...))
 	must(t, s.Close())
 	for _, pair := range [][2]string{{"backup", "backup"}, {"backup", "backup/within"}, {"backup", "."}} {
 		dst := filepath.Join(root, pair[1])
@@ -190,15 +190,15 @@ func TestARestoreIntoALockedFolderIsInUse(t *testing.T) {
 }
 
 // A backup that was replaced while it was restored is not called damaged.
-func TestABackupMadeDuringARestoreIsSaid(t *testing.T) {
+func TestABackupMadeDuringARestoreIsReported(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
 	s := open(t, storage)
-	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(5, 500)...))
+	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(5, 500)...))
 	_, _, err := s.Backup(t.Context(), "backup")
 	must(t, err)
 	meanwhile := sync.OnceFunc(func() {
-		must(t, s.Append(t.Context(), "s-1", 5, newPen(2).records(5, 500)...))
+		must(t, s.Append(t.Context(), "s-1", 5, newRecordWriter(2).records(5, 500)...))
 		must(t, s.Compact(t.Context()))
 		_, _, err := s.Backup(t.Context(), "backup")
 		must(t, err)
@@ -275,7 +275,7 @@ func TestARestoreOntoAFullDiskLeavesNoStore(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
 	made := backedUp(t, storage, "root")
-	disk := &shortage{left: 1 << 30}
+	disk := &fullDisk{left: 1 << 30}
 	filled := errorfs.Wrap(storage, disk)
 	must(t, storage.MkdirAll("root/again", 0o755))
 	failed := 0

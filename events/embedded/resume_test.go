@@ -17,9 +17,9 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A tank is a file system that is full, or out of descriptors, when it is told so.
-// Of a write to a full one, a part succeeds.
-type tank struct {
+// A failingDisk is a file system that refuses operations, as a full disk does or a process
+// without file descriptors.
+type failingDisk struct {
 	vfs.FS
 	mu struct {
 		sync.Mutex
@@ -28,7 +28,7 @@ type tank struct {
 	}
 }
 
-func (d *tank) set(refusal func(op, name string) error) {
+func (d *failingDisk) set(refusal func(op, name string) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.mu.refusal = refusal
@@ -45,7 +45,7 @@ func filesOut(op, _ string) error {
 	return nil
 }
 
-func (d *tank) refuse(op, name string) error {
+func (d *failingDisk) refuse(op, name string) error {
 	d.mu.Lock()
 	refusal, before := d.mu.refusal, d.mu.before
 	d.mu.Unlock()
@@ -58,7 +58,7 @@ func (d *tank) refuse(op, name string) error {
 	return refusal(op, name)
 }
 
-func (d *tank) wrap(op, name string, open func() (vfs.File, error)) (vfs.File, error) {
+func (d *failingDisk) wrap(op, name string, open func() (vfs.File, error)) (vfs.File, error) {
 	if err := d.refuse(op, name); err != nil {
 		return nil, err
 	}
@@ -66,54 +66,54 @@ func (d *tank) wrap(op, name string, open func() (vfs.File, error)) (vfs.File, e
 	if err != nil {
 		return nil, err
 	}
-	return tankFile{file, d, name}, nil
+	return failingFile{file, d, name}, nil
 }
 
-func (d *tank) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+func (d *failingDisk) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return d.wrap("create", name, func() (vfs.File, error) { return d.FS.Create(name, c) })
 }
 
-func (d *tank) ReuseForWrite(from, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+func (d *failingDisk) ReuseForWrite(from, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return d.wrap("create", name, func() (vfs.File, error) { return d.FS.ReuseForWrite(from, name, c) })
 }
 
-func (d *tank) Open(name string, o ...vfs.OpenOption) (vfs.File, error) {
+func (d *failingDisk) Open(name string, o ...vfs.OpenOption) (vfs.File, error) {
 	return d.wrap("open", name, func() (vfs.File, error) { return d.FS.Open(name, o...) })
 }
 
-func (d *tank) Rename(from, name string) error {
+func (d *failingDisk) Rename(from, name string) error {
 	if err := d.refuse("rename", name); err != nil {
 		return err
 	}
 	return d.FS.Rename(from, name)
 }
 
-type tankFile struct {
+type failingFile struct {
 	vfs.File
-	tank *tank
-	name string
+	failingDisk *failingDisk
+	name        string
 }
 
-func (f tankFile) Write(p []byte) (int, error) {
-	if err := f.tank.refuse("write", f.name); err != nil {
+func (f failingFile) Write(p []byte) (int, error) {
+	if err := f.failingDisk.refuse("write", f.name); err != nil {
 		n, _ := f.File.Write(p[:len(p)/2])
 		return n, err
 	}
 	return f.File.Write(p)
 }
 
-func (f tankFile) sync(do func() error) error {
-	if err := f.tank.refuse("sync", f.name); err != nil {
+func (f failingFile) sync(do func() error) error {
+	if err := f.failingDisk.refuse("sync", f.name); err != nil {
 		return err
 	}
 	return do()
 }
 
-func (f tankFile) Sync() error     { return f.sync(f.File.Sync) }
-func (f tankFile) SyncData() error { return f.sync(f.File.SyncData) }
+func (f failingFile) Sync() error     { return f.sync(f.File.Sync) }
+func (f failingFile) SyncData() error { return f.sync(f.File.SyncData) }
 
 // insist appends until it succeeds.
-func insist(t *testing.T, s *Store, a attempt) {
+func appendUntilResumed(t *testing.T, s *Store, a attempt) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		err := s.Append(t.Context(), a.stream, a.after, a.records...)
@@ -133,14 +133,14 @@ func TestPausedStoreGoesOn(t *testing.T) {
 	for name, refusal := range map[string]func(op, name string) error{"a full disk": full, "no more files": filesOut} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			disk := &tank{FS: vfs.NewMem()}
+			disk := &failingDisk{FS: vfs.NewMem()}
 			s, err := Open(t.Context(), "store", Config{FS: disk})
 			must(t, err)
 			attempts := []attempt{}
 			for i := range 3 {
-				attempts = append(attempts, attempt{stream: "s-1", after: events.Revision(i), records: newPen(byte(i)).records(1, 100)})
+				attempts = append(attempts, attempt{stream: "s-1", after: events.Revision(i), records: newRecordWriter(byte(i)).records(1, 100)})
 			}
-			insist(t, s, attempts[0])
+			appendUntilResumed(t, s, attempts[0])
 			followed := make(chan domain.EventID, 3)
 			recoverPanic := make(chan struct{}, 3)
 			ended := make(chan error, 1)
@@ -171,8 +171,8 @@ func TestPausedStoreGoesOn(t *testing.T) {
 				t.Errorf("the store has %d records and the failure %v, want what it had and why it paused", len(got), s.Stats().Failure)
 			}
 			disk.set(nil)
-			insist(t, s, attempts[1])
-			insist(t, s, attempts[2])
+			appendUntilResumed(t, s, attempts[1])
+			appendUntilResumed(t, s, attempts[2])
 			for _, a := range attempts {
 				select {
 				case id := <-followed:
@@ -209,7 +209,7 @@ func (s *Store) rotate() error { _, err := s.db.AsyncFlush(); return err }
 func TestStoreDoesNotGoOnAfterAFailedSync(t *testing.T) {
 	t.Parallel()
 	for _, cause := range []error{syscall.EIO, syscall.ENOSPC} {
-		disk := &tank{FS: vfs.NewMem()}
+		disk := &failingDisk{FS: vfs.NewMem()}
 		s, err := Open(t.Context(), "store", Config{FS: disk})
 		must(t, err)
 		ended := make(chan error, 1)
@@ -226,7 +226,7 @@ func TestStoreDoesNotGoOnAfterAFailedSync(t *testing.T) {
 			}
 			return nil
 		})
-		if err := s.Append(t.Context(), "s-1", 0, newPen(1).records(1, 100)...); !errors.Is(err, errStopped) {
+		if err := s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(1, 100)...); !errors.Is(err, errStopped) {
 			t.Errorf("append with a sync that fails: %v, want %v", err, errStopped)
 		}
 		disk.set(nil)
@@ -234,7 +234,7 @@ func TestStoreDoesNotGoOnAfterAFailedSync(t *testing.T) {
 			t.Errorf("a follower of a store that stopped: %v, want %v", err, errStopped)
 		}
 		s.failStop.Pause(fmt.Errorf("write: %w", syscall.ENOSPC))
-		if err := s.Append(t.Context(), "s-1", 0, newPen(1).records(1, 100)...); !errors.Is(err, errStopped) {
+		if err := s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(1, 100)...); !errors.Is(err, errStopped) {
 			t.Errorf("append to a store that stopped: %v, want %v", err, errStopped)
 		}
 		must(t, s.Close())
@@ -244,10 +244,10 @@ func TestStoreDoesNotGoOnAfterAFailedSync(t *testing.T) {
 // A store that was paused closes, and opens again.
 func TestPausedStoreCloses(t *testing.T) {
 	t.Parallel()
-	disk := &tank{FS: vfs.NewMem()}
+	disk := &failingDisk{FS: vfs.NewMem()}
 	s, err := Open(t.Context(), "store", Config{FS: disk})
 	must(t, err)
-	a := attempt{stream: "s-1", records: newPen(1).records(1, 100)}
+	a := attempt{stream: "s-1", records: newRecordWriter(1).records(1, 100)}
 	disk.set(full)
 	if err := s.Append(t.Context(), a.stream, a.after, a.records...); !errors.Is(err, ErrPaused) {
 		t.Fatalf("an append to a full disk: %v, want %v", err, ErrPaused)
@@ -256,7 +256,7 @@ func TestPausedStoreCloses(t *testing.T) {
 	disk.set(nil)
 	s, err = Open(t.Context(), "store", Config{FS: disk})
 	must(t, err)
-	insist(t, s, a)
+	appendUntilResumed(t, s, a)
 	must(t, s.Close())
 }
 
@@ -282,8 +282,8 @@ func TestFullDisksLoseNothing(t *testing.T) {
 func fills(t *testing.T, seed uint64) (paused int) {
 	t.Helper()
 	memory := vfs.NewCrashableMem()
-	disk := &tank{FS: memory}
-	b := &blackout{storage: memory}
+	disk := &failingDisk{FS: memory}
+	b := &powerCutter{storage: memory}
 	b.mu.rng = rand.New(rand.NewPCG(seed, 9))
 	b.mu.one = 20
 	b.mu.attempts, b.mu.acked = map[domain.EventID]attempt{}, map[domain.EventID]bool{}
@@ -309,7 +309,7 @@ func fills(t *testing.T, seed uint64) (paused int) {
 	var writing sync.WaitGroup
 	var counting sync.Mutex
 	for w := range 3 {
-		p := newPen(byte(seed*3 + uint64(w)))
+		p := newRecordWriter(byte(seed*3 + uint64(w)))
 		rng := rand.New(rand.NewPCG(seed, uint64(w)))
 		writing.Go(func() {
 			stream, length := events.Stream(fmt.Sprintf("s-%d0", w)), events.Revision(0)
@@ -368,7 +368,7 @@ func TestStoreGoesOnAfterADiskWasFull(t *testing.T) {
 	dir := mountSmall(t)
 	s, err := Open(t.Context(), filepath.Join(dir, "store"), Config{})
 	must(t, err)
-	p, after := newPen(1), events.Revision(0)
+	p, after := newRecordWriter(1), events.Revision(0)
 	for range repeats(2, 3) {
 		filler := filepath.Join(dir, "filler")
 		file, err := os.Create(filler)
@@ -392,7 +392,7 @@ func TestStoreGoesOnAfterADiskWasFull(t *testing.T) {
 			}
 		}
 		must(t, os.Remove(filler))
-		insist(t, s, a)
+		appendUntilResumed(t, s, a)
 		after += 2
 	}
 	if got := len(all(t, s)); got != int(after) {

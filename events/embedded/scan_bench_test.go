@@ -17,7 +17,7 @@ func wordy(b *testing.B, count int) *Store {
 	s, err := Open(b.Context(), b.TempDir(), Config{})
 	must(b, err)
 	b.Cleanup(func() { must(b, s.Close()) })
-	p, rng := newPen(1), rand.New(rand.NewPCG(1, 7))
+	p, rng := newRecordWriter(1), rand.New(rand.NewPCG(1, 7))
 	kinds := []string{"PromptAdmitted", "TurnMaterialized", "ReplyReceived", "CallStarted", "CallSettled"}
 	for at := 0; at < count; at += 1000 {
 		stream := events.Stream("session-" + p.Event().String()[4:])

@@ -76,15 +76,15 @@ func open(t testing.TB, storage vfs.FS) *Store {
 	return s
 }
 
-// A pen writes records, no two the same.
-type pen struct{ *domain.Mint }
+// A recordWriter makes records, each with an ID of its own.
+type recordWriter struct{ *domain.Mint }
 
-func newPen(seed byte) pen {
+func newRecordWriter(seed byte) recordWriter {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	return pen{domain.NewMint(func() time.Time { return at }, rand.NewChaCha8([32]byte{seed}))}
+	return recordWriter{domain.NewMint(func() time.Time { return at }, rand.NewChaCha8([32]byte{seed}))}
 }
 
-func (p pen) records(n, size int) []events.Record {
+func (p recordWriter) records(n, size int) []events.Record {
 	records, text := make([]events.Record, n), strings.Repeat("x", size)
 	for i := range records {
 		id := p.Event()
@@ -118,10 +118,10 @@ func TestRecordsLargerThanAMemtableAreKeptAndOverTheLimitRefused(t *testing.T) {
 	storage := vfs.NewMem()
 	s, err := Open(t.Context(), "store", Config{FS: storage, MaxRecord: 18 << 20})
 	must(t, err)
-	large := newPen(1).records(repeats(1, 2), 17<<20)
+	large := newRecordWriter(1).records(repeats(1, 2), 17<<20)
 	must(t, s.Append(t.Context(), "s-1", 0, large...))
 	end := uint64(len(large))
-	huge := newPen(2).records(1, 18<<20)
+	huge := newRecordWriter(2).records(1, 18<<20)
 	if err := s.Append(t.Context(), "s-1", events.Revision(end), huge...); !errors.Is(err, events.ErrTooLarge) {
 		t.Errorf("Append(a record over the limit) = %v, want ErrTooLarge", err)
 	}
@@ -141,16 +141,16 @@ func TestNamesThatTheLayoutCannotHoldAreRefused(t *testing.T) {
 	t.Parallel()
 	s := open(t, vfs.NewMem())
 	for _, stream := range []events.Stream{"a\x00b", events.Stream(strings.Repeat("s", maxStream+1))} {
-		if err := s.Append(t.Context(), stream, 0, newPen(1).records(1, 1)...); !errors.Is(err, events.ErrBadRecord) {
+		if err := s.Append(t.Context(), stream, 0, newRecordWriter(1).records(1, 1)...); !errors.Is(err, events.ErrBadRecord) {
 			t.Errorf("Append(%.10q…) = %v, want ErrBadRecord", stream, err)
 		}
 	}
-	r := newPen(1).records(1, 1)[0]
+	r := newRecordWriter(1).records(1, 1)[0]
 	r.Kind = strings.Repeat("k", maxKind+1)
 	if err := s.Append(t.Context(), "s-1", 0, r); !errors.Is(err, events.ErrBadRecord) {
 		t.Errorf("Append(a long kind) = %v, want ErrBadRecord", err)
 	}
-	r = newPen(1).records(1, 1)[0]
+	r = newRecordWriter(1).records(1, 1)[0]
 	r.Time = time.Date(400_000, 1, 1, 0, 0, 0, 0, time.UTC)
 	if err := s.Append(t.Context(), "s-1", 0, r); !errors.Is(err, events.ErrBadRecord) {
 		t.Errorf("Append(a time beyond 64 bits) = %v, want ErrBadRecord", err)
@@ -163,7 +163,7 @@ func TestNamesThatTheLayoutCannotHoldAreRefused(t *testing.T) {
 func TestStreamsWhoseNamesBeginAlikeAreApart(t *testing.T) {
 	t.Parallel()
 	s := open(t, vfs.NewMem())
-	p := newPen(1)
+	p := newRecordWriter(1)
 	names := []events.Stream{"s", "s-", "s-1", "s-10", "s-1\x01", "s-\xff"}
 	for i, name := range names {
 		must(t, s.Append(t.Context(), name, 0, p.records(i+1, 10)...))
@@ -187,7 +187,7 @@ func TestStreamsWhoseNamesBeginAlikeAreApart(t *testing.T) {
 func TestDamagedRecordsAreErrorsAndNeverAnswers(t *testing.T) {
 	t.Parallel()
 	s := open(t, vfs.NewMem())
-	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(3, 20)...))
+	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(3, 20)...))
 	sound, closer, err := s.db.Get(entryKey(2))
 	must(t, err)
 	sound = bytes.Clone(sound)
@@ -242,8 +242,8 @@ func wantDamage(t *testing.T, name string, s *Store, place string) {
 func TestReadRefusesARecordThatTheIndexDoesNotMean(t *testing.T) {
 	t.Parallel()
 	s := open(t, vfs.NewMem())
-	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(3, 10)...))
-	must(t, s.Append(t.Context(), "s-2", 0, newPen(2).records(3, 10)...))
+	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(3, 10)...))
+	must(t, s.Append(t.Context(), "s-2", 0, newRecordWriter(2).records(3, 10)...))
 	for name, place := range map[string]uint64{"the same revision of another stream": 5, "another revision of the stream": 3} {
 		must(t, s.db.Set(indexKey("s-1", 2), binary.BigEndian.AppendUint64(nil, place), nil))
 		for direction, entries := range map[string]iter.Seq2[events.Entry, error]{
@@ -267,7 +267,7 @@ func TestBitsFlippedInTheFilesAreErrors(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
 	s := open(t, storage)
-	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(50, 1000)...))
+	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(50, 1000)...))
 	must(t, s.db.Flush())
 	must(t, s.Close())
 	names, err := storage.List("store/log")
@@ -295,7 +295,7 @@ func TestBitsFlippedInTheFilesAreErrors(t *testing.T) {
 func TestRepeatingADamagedRecordIsNotASuccess(t *testing.T) {
 	t.Parallel()
 	s := open(t, vfs.NewMem())
-	records := newPen(1).records(2, 20)
+	records := newRecordWriter(1).records(2, 20)
 	must(t, s.Append(t.Context(), "s-1", 0, records...))
 	must(t, s.db.Set(entryKey(1), []byte("x"), pebble.NoSync))
 	if err := s.Append(t.Context(), "s-1", 0, records...); !errors.Is(err, events.ErrDamaged) {
@@ -344,7 +344,7 @@ func TestAppendsThatWaitShareOneSync(t *testing.T) {
 	var appending sync.WaitGroup
 	ends := make([]error, writers)
 	start := func(i int) {
-		records := newPen(byte(i)).records(2, 100)
+		records := newRecordWriter(byte(i)).records(2, 100)
 		appending.Go(func() { ends[i] = s.Append(t.Context(), events.Stream(fmt.Sprintf("s-%d", i)), 0, records...) })
 	}
 	start(0)
@@ -375,7 +375,7 @@ func TestManyWritersTakeFewerSyncsThanAppends(t *testing.T) {
 	const writers, appends = 64, 20
 	var appending sync.WaitGroup
 	for w := range writers {
-		p := newPen(byte(w))
+		p := newRecordWriter(byte(w))
 		appending.Go(func() {
 			for i := range appends {
 				if err := s.Append(t.Context(), events.Stream(fmt.Sprintf("s-%d", w)), events.Revision(i), p.records(1, 100)...); err != nil {
@@ -396,11 +396,11 @@ func TestManyWritersTakeFewerSyncsThanAppends(t *testing.T) {
 func TestNothingIsSeenBeforeItIsDurable(t *testing.T) {
 	t.Parallel()
 	s, g := gated(t)
-	must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(1, 10)...))
+	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(1, 10)...))
 	<-g.waiting
 	g.mu.Lock()
 	appended := make(chan error, 1)
-	go func() { appended <- s.Append(t.Context(), "s-1", 1, newPen(2).records(3, 10)...) }()
+	go func() { appended <- s.Append(t.Context(), "s-1", 1, newRecordWriter(2).records(3, 10)...) }()
 	<-g.waiting
 	if n := len(all(t, s)); n != 1 {
 		t.Errorf("ReadAll yields %d records while a sync waits, want 1", n)
@@ -424,13 +424,13 @@ func TestAnAppendThatGaveUpInTheQueueAddsNothing(t *testing.T) {
 	stop := errors.New("stop")
 	g.mu.Lock()
 	taken, cancelTaken := context.WithCancelCause(t.Context())
-	first := newPen(1).records(1, 10)
+	first := newRecordWriter(1).records(1, 10)
 	ends := make(chan error, 1)
 	go func() { ends <- s.Append(taken, "s-1", 0, first...) }()
 	<-g.waiting
 	queued, cancelQueued := context.WithCancelCause(t.Context())
 	cancelled := make(chan error, 1)
-	go func() { cancelled <- s.Append(queued, "s-2", 0, newPen(2).records(1, 10)...) }()
+	go func() { cancelled <- s.Append(queued, "s-2", 0, newRecordWriter(2).records(1, 10)...) }()
 	for waiting(s) == 0 {
 		if t.Context().Err() != nil {
 			t.Fatal("the append does not reach the queue")
@@ -461,7 +461,7 @@ func TestClosingEndsAppendsInFlight(t *testing.T) {
 	var appending, begun sync.WaitGroup
 	begun.Add(writers)
 	for w := range writers {
-		p := newPen(byte(w))
+		p := newRecordWriter(byte(w))
 		appending.Go(func() {
 			for i := 0; ; i++ {
 				err := s.Append(t.Context(), events.Stream(fmt.Sprintf("s-%d", w)), events.Revision(i), p.records(1, 100)...)
@@ -502,9 +502,9 @@ func TestClosingTurnsAwayWhatIsInTheQueue(t *testing.T) {
 		<-g.waiting
 	}
 	taken, queued, closed := make(chan error, 1), make(chan error, 1), make(chan error, 1)
-	go func() { taken <- s.Append(t.Context(), "s-1", 0, newPen(1).records(1, 10)...) }()
+	go func() { taken <- s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(1, 10)...) }()
 	<-g.waiting
-	go func() { queued <- s.Append(t.Context(), "s-2", 0, newPen(2).records(1, 10)...) }()
+	go func() { queued <- s.Append(t.Context(), "s-2", 0, newRecordWriter(2).records(1, 10)...) }()
 	for waiting(s) == 0 {
 		if t.Context().Err() != nil {
 			t.Fatal("the append does not reach the queue")
@@ -525,13 +525,13 @@ func TestClosingTurnsAwayWhatIsInTheQueue(t *testing.T) {
 
 // Close wakes each follower that waits at the end, be they notifyInline, which the
 // committer wakes itself, or many, which are woken by a goroutine.
-func TestClosingWakesEachFollower(t *testing.T) {
+func TestClosingNotifiesEachFollower(t *testing.T) {
 	t.Parallel()
 	for _, count := range []int{1, notifyInline, notifyInline + 6} {
 		synctest.Test(t, func(t *testing.T) {
 			s, err := Open(t.Context(), "store", Config{FS: vfs.NewMem()})
 			must(t, err)
-			must(t, s.Append(t.Context(), "s-1", 0, newPen(1).records(1, 10)...))
+			must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(1, 10)...))
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, count)
 			for range count {
@@ -562,7 +562,7 @@ func TestClosingWakesEachFollower(t *testing.T) {
 
 // Followers that the committer gives to be woken when the goroutine for it has
 // ended are woken by the committer.
-func TestAMarkThatMovesAfterTheLastWakeUpWakesAll(t *testing.T) {
+func TestAdvanceAfterTheNotifierEndedNotifiesAll(t *testing.T) {
 	t.Parallel()
 	m := newWatermark(0)
 	_, at := m.load()
@@ -583,7 +583,7 @@ func TestAMarkThatMovesAfterTheLastWakeUpWakesAll(t *testing.T) {
 func TestASlowLoopPinsNothing(t *testing.T) {
 	t.Parallel()
 	s := open(t, vfs.NewMem())
-	p := newPen(1)
+	p := newRecordWriter(1)
 	must(t, s.Append(t.Context(), "s-1", 0, p.records(2000, 10)...))
 	n := 0
 	for _, err := range s.ReadAll(t.Context(), events.Position{}) {
@@ -606,7 +606,7 @@ func waiting(s *Store) int {
 	return appends
 }
 
-func TestLengthsOfManyStreamsAreRememberedWithinBounds(t *testing.T) {
+func TestLengthCacheStaysWithinItsBounds(t *testing.T) {
 	t.Parallel()
 	most := repeats(200, maxCachedStreams)
 	h := lengthCache{maxStreams: most}

@@ -36,7 +36,7 @@ func TestANewStoreHasTheNamedVersion(t *testing.T) {
 func TestAStoreOfAnOlderVersionIsRaised(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
-	truth := furnish(t, storage)
+	truth := writeSampleStore(t, storage)
 	type pair struct{ key, value []byte }
 	var pairs []pair
 	surgery(t, storage, func(db *pebble.DB) error {
@@ -75,7 +75,7 @@ func TestAStoreOfAnOlderVersionIsRaised(t *testing.T) {
 		if got := digestOfEntries(all(t, s)...); got != digestOfEntries(truth...) {
 			t.Errorf("version %d: the store has other records", version)
 		}
-		must(t, s.Append(t.Context(), "new", 0, newPen(9).records(1, 10)...))
+		must(t, s.Append(t.Context(), "new", 0, newRecordWriter(9).records(1, 10)...))
 		must(t, s.Close())
 		if got := versionOf(t, older); got != pebblefiles.FormatVersion {
 			t.Errorf("version %d was raised to %d, want %d", version, got, pebblefiles.FormatVersion)
@@ -87,7 +87,7 @@ func TestAStoreOfAnOlderVersionIsRaised(t *testing.T) {
 func TestAStoreOfANewerVersionIsRefused(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewMem()
-	furnish(t, storage)
+	writeSampleStore(t, storage)
 	must(t, writeFile(storage, "store/log/marker.format-version.000099.025", ""))
 	before := contents(t, storage, "store/log")
 	_, opening := Open(t.Context(), "store", Config{FS: storage})

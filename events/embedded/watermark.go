@@ -23,7 +23,7 @@ type watermark struct {
 	recent        [recentGroups]atomic.Pointer[recentGroup] // ring, indexed by number modulo its length
 	oldest        uint64                                    // the number of the oldest group in recent; advance alone uses itBytes
 	keptBytes     int                                       // bytes of the groups in recent; advance alone uses it
-	notifications chan *waiter                              // waiters that the notifier notifies
+	notifications chan *subscription                        // waiters that the notifier notifies
 	notifierGone  atomic.Bool                               // the notifier has ended
 	notifier      sync.Once                                 // starts the notifier with the first follower
 
@@ -34,7 +34,7 @@ type watermark struct {
 type watermarkState struct {
 	end       uint64
 	groups    uint64 // groups kept so far, which is the number of the last one
-	waiters   atomic.Pointer[waiter]
+	waiters   atomic.Pointer[subscription]
 	abandoned atomic.Uint32 // waiters that have given up and are still in the list
 }
 
@@ -49,7 +49,7 @@ type recentGroup struct {
 }
 
 func newWatermark(end uint64) *watermark {
-	m := &watermark{oldest: 1, notifications: make(chan *waiter, 8)}
+	m := &watermark{oldest: 1, notifications: make(chan *subscription, 8)}
 	m.current.Store(&watermarkState{end: end})
 	return m
 }
