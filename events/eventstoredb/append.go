@@ -261,8 +261,8 @@ type inFlightAppends struct {
 	streams map[events.Stream]*streamAppends
 }
 
-// A streamAppends counts overlapping appends to one stream. It is dropped when none is
-// in progress.
+// A streamAppends counts overlapping appends to one stream. The last append to end
+// removes it.
 type streamAppends struct {
 	n          int
 	overlapped bool

@@ -43,7 +43,7 @@ func holds(t *testing.T, s events.Store, stream events.Stream, want ...events.Re
 	}
 }
 
-// openBehindProxy opens a store behind a meddler.
+// openBehindProxy opens a store behind a faultProxy.
 func openBehindProxy(t *testing.T, settings string) (*faultProxy, *eventstoredb.Store) {
 	t.Helper()
 	m := newFaultProxy(t, newDatabase(t).address)

@@ -119,7 +119,7 @@ func (w *tcpProxy) breakAtRandom() {
 		switch rand.N(3) {
 		case 0:
 			w.cut()
-		case 1: // nothing passes, whoever connects, and then all is lost
+		case 1: // no byte passes for a while, and then every connection is reset
 			w.gate.Lock()
 			pause(time.Duration(rand.N(100)) * time.Millisecond)
 			w.cut()

@@ -114,6 +114,7 @@ type sessionFile struct {
 	awaitedSpawns map[domain.CallID][]sessionKey  // sub-agents whose call was not read yet
 }
 
+// newSessionFile returns the state before the first line.
 func newSessionFile(name string) *sessionFile {
 	return &sessionFile{
 		report:  Report{File: name, RefusedLines: []RefusedLine{}, Cut: []RefusedLine{}, Ignored: map[string]int{}},

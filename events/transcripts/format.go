@@ -60,6 +60,7 @@ type recordOrigin struct {
 	Kind jsonText `json:"kind"`
 }
 
+// A compactMetadata is the reason and the token counts of a compaction.
 type compactMetadata struct {
 	Trigger jsonText  `json:"trigger"`
 	Before  jsonCount `json:"preTokens"`
@@ -91,6 +92,7 @@ type attachment struct {
 	Blocking  blockingError   `json:"blockingError"`
 }
 
+// A blockingError is the error of a hook that blocked a call.
 type blockingError struct {
 	Error   jsonText `json:"blockingError"`
 	Command jsonText `json:"command"`

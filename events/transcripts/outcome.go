@@ -111,7 +111,8 @@ func outcomeOf(output string, isError bool, structured json.RawMessage) callOutc
 	return end
 }
 
-// errorOutcome returns the outcome of a result with the error flag.
+// errorOutcome returns the outcome of a result with the error flag: that of the first
+// phrase that matches, and Failed otherwise.
 func errorOutcome(output string) callOutcome {
 	text := strings.TrimSpace(output)
 	head := text[:min(len(text), maxPhraseOffset)]

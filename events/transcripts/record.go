@@ -27,8 +27,10 @@ type userPrompt struct {
 	media   domain.Contents
 }
 
+// eventID returns the ID of the event of the prompt.
 func (p *userPrompt) eventID() domain.EventID { return p.session.eventID(p.at, "prompt", p.key) }
 
+// drafts returns the event of the prompt.
 func (p *userPrompt) drafts() []events.Draft {
 	return []events.Draft{{ID: p.eventID(), Time: p.at, Event: events.PromptAdmitted{
 		Message: p.session.messageID(p.at, "prompt", p.key), Text: p.text, Media: p.media,

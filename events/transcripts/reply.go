@@ -44,6 +44,7 @@ func (c *fileSession) reply(s parsedRecord, m chatMessage) *modelReply {
 	return r
 }
 
+// messageID returns the ID of the reply's message.
 func (r *modelReply) messageID() domain.MessageID { return r.session.messageID(r.at, "reply", r.key) }
 func (r *modelReply) turnID() domain.TurnID       { return r.session.turnID(r.at, r.key) }
 func (r *modelReply) eventID() domain.EventID     { return r.session.eventID(r.at, "reply", r.key) }
@@ -110,6 +111,7 @@ type modelCall struct {
 	began       bool
 }
 
+// offered returns the observed registration of the tool.
 func (c *modelCall) offered() domain.Offered { return c.reply.session.offered(c.call.Name) }
 
 // readCall adds a call to a reply. It ignores a repetition and refuses a call that
@@ -168,6 +170,7 @@ func sameInput(a, b json.RawMessage) bool {
 	return err == nil && string(x) == string(y)
 }
 
+// startedID returns the ID of the event that starts the call.
 func (c *modelCall) startedID() domain.EventID {
 	return c.reply.session.eventID(c.at, "started", c.reply.key, string(c.call.ID))
 }
@@ -182,4 +185,6 @@ func (c *modelCall) drafts() []events.Draft {
 	}}}
 }
 
+// hasBegun reports whether progress, a sub-agent or the result shows that the call
+// ran.
 func (c *modelCall) hasBegun() bool { return c.began || c.result != nil && c.result.outcome.ran }

@@ -136,18 +136,22 @@ func (c *fileSession) eventID(at time.Time, parts ...string) domain.EventID {
 	return storedID(c.stored, deriveID[domain.EventID](domain.IDFromBytes, at, c.idParts("event", parts)...))
 }
 
+// messageID returns the ID of a message of the session.
 func (c *fileSession) messageID(at time.Time, parts ...string) domain.MessageID {
 	return storedID(c.stored, deriveID[domain.MessageID](domain.IDFromBytes, at, c.idParts("message", parts)...))
 }
 
+// turnID returns the ID of a turn of the session.
 func (c *fileSession) turnID(at time.Time, parts ...string) domain.TurnID {
 	return storedID(c.stored, deriveID[domain.TurnID](domain.IDFromBytes, at, c.idParts("turn", parts)...))
 }
 
+// layerID returns the ID of the layer of the observed tools.
 func (c *fileSession) layerID() domain.LayerID {
 	return storedID(c.stored, deriveID[domain.LayerID](domain.IDFromBytes, c.opened, c.idParts("layer", nil)...))
 }
 
+// idParts returns the full name from which an ID of the session derives.
 func (c *fileSession) idParts(kind string, parts []string) []string {
 	return append([]string{claudeCode, c.session.String(), kind}, parts...)
 }

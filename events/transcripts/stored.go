@@ -30,6 +30,7 @@ type storedStream struct {
 	settings    map[string]string                         // of settings
 }
 
+// A storedEvent identifies an event on record, with the digest of its contents.
 type storedEvent struct {
 	id       domain.EventID
 	time     time.Time
@@ -61,6 +62,8 @@ func readStored(ctx context.Context, l *events.Ledger, stream events.Stream) (*s
 	return h, nil
 }
 
+// addEvent adds an event of the stream. Of two events with one ID suffix, the first
+// counts.
 func (h *storedStream) addEvent(v events.Envelope) error {
 	d, err := eventDigest(events.Draft{ID: v.ID, Time: v.Time, Event: v.Event})
 	if err != nil {
@@ -315,6 +318,7 @@ func textRemainder(stored, text string) (rest string, ok bool) {
 	return "", strings.Contains(stored, text)
 }
 
+// sameCall reports whether two calls have the same JSON.
 func sameCall(a, b domain.Call) bool {
 	x, err := json.Marshal(a)
 	if err != nil {

@@ -18,7 +18,7 @@ const (
 	ends   = `{"type":"user","uuid":"p3","sessionId":"S","timestamp":"2026-03-01T10:00:09Z","toolUseResult":{"status":"completed","agentId":"a1"},"message":{"content":[{"type":"tool_result","tool_use_id":"t1","content":"7"}]}}` + "\n"
 )
 
-// inner are the records of the sub-agent without what tells where they are.
+// inner are the records of the sub-agent without their place.
 var inner = []string{
 	`"type":"user","uuid":"i1","timestamp":"2026-03-01T10:00:02Z","message":{"role":"user","content":%s}`,
 	`"type":"assistant","uuid":"i2","timestamp":"2026-03-01T10:00:03Z","message":{"id":"m2","model":"small","content":[{"type":"tool_use","id":"t2","name":"Grep","input":{"pattern":"bean"}}]}`,

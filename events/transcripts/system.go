@@ -74,6 +74,7 @@ func errorMessage(failed json.RawMessage) string {
 	return string(failed)
 }
 
+// errorStatus returns the HTTP status of a provider error, or 0.
 func errorStatus(failed json.RawMessage) int64 {
 	var e struct {
 		Status jsonCount `json:"status"`

@@ -257,8 +257,8 @@ func serveGoClient(t *testing.T, program string, at served, g guarded) {
 	addUsers(t, at, g)
 }
 
-// addUsers writes what a database has of its users: the Go client's tests wait
-// until it is there.
+// addUsers writes the user streams of a database, for which the tests of the Go client
+// wait.
 func addUsers(t *testing.T, at served, g guarded) {
 	t.Helper()
 	settings := "&tls=false"
@@ -332,11 +332,11 @@ func (s suite) run(t *testing.T, g guarded) map[string]result {
 	return ended
 }
 
-// A result is how a test ended and what it wrote.
+// A result is the ending and the output of a test.
 type result struct{ ending, output string }
 
-// read reads what go test -json writes, and returns the results of the tests that
-// have no tests within them.
+// read decodes the output of go test -json and returns the results of the tests
+// without subtests.
 func read(out []byte) map[string]result {
 	all := map[string]result{}
 	for line := range bytes.Lines(out) {

@@ -38,9 +38,8 @@ func TestTheNodeClients(t *testing.T) {
 	})
 }
 
-// install returns a copy of the folder node with the clients in it. What it
-// takes from the registry is what the lock file says, and no script of a
-// package is run.
+// install copies the folder node and installs the clients of the lock file there,
+// without running scripts of packages.
 func install(t *testing.T) string {
 	t.Helper()
 	for _, program := range []string{"node", "npm"} {
@@ -79,8 +78,8 @@ func ask(t *testing.T, dir string, store events.Store, server string) {
 
 func mint() *domain.Mint { return domain.NewMint(time.Now, rand.NewChaCha8([32]byte{1})) }
 
-// converse writes a session with two events, as the ledger does, and returns
-// its stream.
+// converse writes a session with two events, as the ledger does, and returns its
+// stream.
 func converse(t *testing.T, store events.Store) events.Stream {
 	t.Helper()
 	ledger := events.NewLedger(store, mint(), time.Now)
@@ -94,7 +93,7 @@ func converse(t *testing.T, store events.Store) events.Stream {
 	return stream
 }
 
-// check compares what a client wrote first with what is in the store.
+// check compares the first event that a client wrote with the store.
 func check(t *testing.T, store events.Store, client string) {
 	t.Helper()
 	var got []string

@@ -27,7 +27,7 @@ import (
 // The one user of the servers here, which the Go client's tests name.
 const user, password = "admin", "changeit"
 
-// open opens a store in a folder of the test, and closes it when the test ends.
+// open opens a store in a folder of the test, and closes it at the end.
 func open(t *testing.T) *embedded.Store {
 	t.Helper()
 	store, err := embedded.Open(t.Context(), filepath.Join(t.TempDir(), "ledger"), embedded.Config{})
@@ -42,8 +42,8 @@ func open(t *testing.T) *embedded.Store {
 	return store
 }
 
-// serve serves a store at an address of this machine until the test ends, and
-// returns where.
+// serve serves a store at a local address until the test ends, and returns the
+// address.
 func serve(t *testing.T, store events.Store, address string, cfg server.Config) net.Addr {
 	t.Helper()
 	server, err := server.New(store, cfg)
@@ -148,8 +148,7 @@ func write(t *testing.T, file string, text []byte) {
 // required says that the tests here are to run, and not to be skipped.
 const required = "OFFICIAL_CLIENTS"
 
-// lacks skips a test that lacks something. Where the tests are required it
-// fails.
+// lacks skips a test without its preconditions, or fails it if the tests are required.
 func lacks(t *testing.T, format string, args ...any) {
 	t.Helper()
 	if os.Getenv(required) != "" {

@@ -320,6 +320,7 @@ func ContentType(data []byte) string {
 	return Octets
 }
 
+// setID sets an ID of any kind from its bytes.
 func setID[K domain.IDKind](id *domain.ID[K], b [16]byte) { *id = domain.IDFromBytes[K](b) }
 
 // Size returns the bytes of f as a server counts them against the limit of an append:
