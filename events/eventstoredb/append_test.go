@@ -223,7 +223,7 @@ func TestStatusCodesBecomeSentinels(t *testing.T) {
 			m, s := openBehindProxy(t, "")
 			m.inject(func(proxiedCall) fault { return fault{refuse: statusOf(code)} })
 			check := func(what string, err error) {
-				if !errors.Is(err, want) || !strings.Contains(err.Error(), "the meddler says") {
+				if !errors.Is(err, want) || !strings.Contains(err.Error(), "the fault proxy says") {
 					t.Errorf("%s = %v, want %v with what the server said", what, err, want)
 				}
 			}

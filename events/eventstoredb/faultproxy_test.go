@@ -200,8 +200,8 @@ func firstCalls(method string, n int, f fault) func(proxiedCall) fault {
 	}
 }
 
-func unavailable() error { return status.Error(codes.Unavailable, "the meddler says so") }
+func unavailable() error { return status.Error(codes.Unavailable, "the fault proxy says so") }
 
 func statusOf(code codes.Code) error {
-	return status.Error(code, fmt.Sprintf("the meddler says %s", code))
+	return status.Error(code, fmt.Sprintf("the fault proxy says %s", code))
 }

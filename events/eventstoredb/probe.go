@@ -65,7 +65,7 @@ type Member struct {
 func Probe(ctx context.Context, connectionString string, v ProbeConfig) ([]Node, error) {
 	config, err := parseConnectionString(connectionString, slog.New(slog.DiscardHandler))
 	if err != nil {
-		return nil, fmt.Errorf("visit EventStoreDB: %w", err)
+		return nil, fmt.Errorf("probe EventStoreDB: %w", err)
 	}
 	v.StepTimeout = cmp.Or(v.StepTimeout, DefaultRetryTimeout)
 	if v.Now == nil {
