@@ -20,7 +20,6 @@ import (
 )
 
 // The bounds of the appends that one BatchAppend call has open.
-// The bounds of what one caller of BatchAppend has open.
 const (
 	openAppends = 64 // appends that run concurrently
 	openBytes   = 4  // bytes of incomplete batches, as a multiple of Config.MaxAppend
@@ -33,7 +32,7 @@ var emptyPB = &emptypb.Empty{}
 type pendingAppend struct {
 	clientAppend
 	options  *streams.BatchAppendReq_Options
-	deadline time.Time // zero: none
+	deadline time.Time // zero: no deadline
 	err      error     // the first error in its messages; sent as its reply when it is complete
 }
 

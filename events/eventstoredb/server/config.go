@@ -16,14 +16,12 @@ import (
 )
 
 // The limits of the protocol.
-// The limits of the protocol.
 const (
 	maxMessage       = 16_767_216 // bytes of one gRPC message, as in EventStoreDB
 	DefaultMaxAppend = 16 << 20   // bytes of one append, where Config.MaxAppend is 0
 )
 
 // The sentinel errors of a server.
-// The errors of a server.
 var (
 	ErrNotSafe = errors.New("unsafe server configuration")
 	ErrDrained = errors.New("the server is shutting down")

@@ -24,7 +24,6 @@ func (u *Users) OccupyWorkers() (release func()) {
 }
 
 // The bounds of an index of IDs.
-// The bounds of the index of IDs.
 const (
 	BlockIDs   = blockIDs
 	IndexBytes = indexBytes
@@ -78,7 +77,6 @@ func (u *Users) Callers() int {
 }
 
 // The bounds of waiting checks.
-// The bounds of passwords that wait to be checked.
 const (
 	MaxChecks       = maxChecks
 	MaxOriginChecks = maxOriginChecks

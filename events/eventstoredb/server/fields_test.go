@@ -148,7 +148,6 @@ func TestIgnoredGroupFieldsChangeNothing(t *testing.T) {
 			return &persistent.UpdateReq{Options: o}
 		}
 		// stand creates a group, updates it, and returns its statistics.
-		// stand makes a group, updates it, and returns how it stands then.
 		stand := func(c *persistent.CreateReq, u *persistent.UpdateReq) string {
 			t.Helper()
 			if _, err := client.Create(t.Context(), c); err != nil {

@@ -209,7 +209,6 @@ func parseSettings(o groupSettings, strategy string) (groups.Settings, error) {
 }
 
 // The bounds of a group's settings.
-// The bounds of settings.
 const (
 	maxBuffer = 100_000 // entries
 	maxTicks  = 1 << 53 // ticks of 100 ns: 28 years

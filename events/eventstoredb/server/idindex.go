@@ -13,7 +13,6 @@ import (
 )
 
 // The bounds of an idIndex.
-// The bounds of the index of IDs.
 const (
 	blockIDs   = 1024    // event IDs of one Bloom filter
 	filterBits = 1 << 15 // bits of one Bloom filter: 32 for each ID

@@ -48,7 +48,6 @@ func (g *messageCache) message(e events.Entry, ids uuidFormat) (*streams.ReadRes
 		return nil, err
 	}
 	// protobuf marshals unknown fields by copying them.
-	// A message of fields that are not known is encoded as they stand.
 	m = &streams.ReadResp{}
 	m.ProtoReflect().SetUnknown(encoded)
 	slot.Store(&cachedMessage{position: e.Position, message: m})

@@ -13,7 +13,6 @@ import (
 )
 
 // The bounds of a passwordChecker.
-// The bounds of passwords that wait to be checked.
 const (
 	maxChecks       = 256  // waiting checks
 	maxOriginChecks = 64   // waiting checks of one network
@@ -153,7 +152,7 @@ func (c *passwordChecker) leave(ctx context.Context, from *conns.Conn, k *passwo
 	return context.Cause(ctx)
 }
 
-// work is a worker: it runs checks until none waits.
+// work is a worker: it runs checks until the queues are empty.
 func (c *passwordChecker) work() {
 	for {
 		c.mu.Lock()

@@ -38,7 +38,6 @@ func TestRightPasswordsDoNotWaitForWrongOnes(t *testing.T) {
 				})
 			}
 			// All wrong passwords over the limit of a network are rejected.
-			// All but those that a network may have wait no longer.
 			for range attempts - server.MaxOriginChecks {
 				if err := <-ended; !errors.Is(err, server.ErrBusy) {
 					t.Fatalf("a wrong password of very many: %v, want that too many wait", err)

@@ -118,21 +118,21 @@ func (s *Server) entries(ctx context.Context, q readRequest) iter.Seq2[events.En
 	case q.stream != "" && q.backward:
 		return s.streamBackward(ctx, q)
 	case q.stream != "" && q.from.end:
-		return nothing
+		return noEntries
 	case q.stream != "":
 		return s.store.Read(ctx, q.stream, events.Revision(q.from.revision))
 	case q.backward && q.from.end:
 		return events.Scan(ctx, s.store, events.Query{Backward: true, Filter: q.filter.pushdown()})
 	case q.backward && (q.from.start || q.from.position.IsZero()), q.from.end:
-		return nothing
+		return noEntries
 	case q.backward:
 		return events.Scan(ctx, s.store, events.Query{Backward: true, After: q.from.position, Filter: q.filter.pushdown()})
 	}
 	return s.at(ctx, q)
 }
 
-// nothing is an empty sequence of entries.
-func nothing(func(events.Entry, error) bool) {}
+// noEntries is an empty sequence of entries.
+func noEntries(func(events.Entry, error) bool) {}
 
 // at yields the entries of the log from a position on, including the position.
 func (s *Server) at(ctx context.Context, q readRequest) iter.Seq2[events.Entry, error] {

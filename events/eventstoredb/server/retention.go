@@ -19,8 +19,6 @@ const settingsStream = "$settings"
 
 // refusedMembers are the members of stream metadata, and of the settings, that
 // EventStoreDB acts on and this server refuses. The value is the reason.
-// The members of a stream's metadata, and of the settings, on which EventStoreDB
-// acts, each with the reason why it is refused here.
 var refusedMembers = map[string]string{
 	"$maxCount":        reasonRetention,
 	"$maxAge":          reasonRetention,

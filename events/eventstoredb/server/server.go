@@ -35,7 +35,6 @@ type Server struct {
 }
 
 // The limits of a connection, in addition to the limits of package conns.
-// The limits of a connection, besides those of package conns.
 const (
 	maxHeaders       = 16 << 10 // bytes of the headers of one call
 	maxStreams       = 1000     // concurrent calls of one connection
@@ -78,7 +77,6 @@ func New(store events.Store, cfg Config) (*Server, error) {
 		grpc.MaxConcurrentStreams(maxStreams),
 		// A call whose messages the handler has not read buffers at most its
 		// window.
-		// A stream whose messages are not read yet holds no more than its window.
 		grpc.InitialWindowSize(streamWindow),
 		grpc.InitialConnWindowSize(connWindow),
 		grpc.ConnectionTimeout(handshakeTimeout),
@@ -87,13 +85,10 @@ func New(store events.Store, cfg Config) (*Server, error) {
 		grpc.UnknownServiceHandler(unknown),
 		// The official clients ping every ten seconds, also while they are
 		// idle.
-		// The official clients ping every ten seconds, also when they are idle.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		// Pings find clients whose machine is gone. A connection without a call
 		// for idleTimeout is closed; the official clients reconnect on their
 		// next call.
-		// A client whose machine is gone is found out.
-		// One that makes no call for long is told to connect again when it does.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 20 * time.Second, MaxConnectionIdle: idleTimeout}),
 	}
 	s.grpc = grpc.NewServer(options...)

@@ -196,8 +196,6 @@ func (u *subscriber) checkpoint(at events.Position) error {
 // The field numbers of CaughtUp. The EventStoreDB version that the server
 // reports sends these fields, and newer clients expect them. The generated Go
 // types are older and lack them.
-// The fields of CaughtUp. The version of EventStoreDB that the server says it is
-// sends them, as newer clients wait for them; the generated types are older.
 const (
 	caughtUpTime     = 1
 	caughtUpRevision = 2

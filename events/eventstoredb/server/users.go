@@ -48,7 +48,6 @@ func ParseRole(text string) (Role, error) {
 var ErrBadUsers = errors.New("invalid users file")
 
 // The errors of [Users.Authenticate].
-// The errors of Users.Authenticate.
 var (
 	ErrNotAuthenticated = errors.New("unknown user or wrong password")
 	ErrBusy             = errors.New("too many passwords wait to be checked: try again in a second")

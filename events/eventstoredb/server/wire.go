@@ -25,7 +25,6 @@ const maxName = 1 << 10
 var emptyMessage = &shared.Empty{}
 
 // The keys of the system metadata of an event on the wire.
-// The keys of an event's system metadata.
 const (
 	keyType        = "type"
 	keyContentType = "content-type"

@@ -13,7 +13,6 @@ import (
 )
 
 // The limits of a zero Config.
-// The limits of a zero Config.
 const (
 	DefaultMax             = 4096
 	DefaultUnauthenticated = 512
@@ -202,7 +201,6 @@ type Conn struct {
 	failed        atomic.Bool
 	authenticated atomic.Bool // Authenticated was called
 
-	// Guarded by the Limiter's mutex.
 	// Guarded by the Limiter's mutex.
 	element   *list.Element // in the origin's list; nil: not pending
 	expiry    *time.Timer

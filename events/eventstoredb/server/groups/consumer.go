@@ -28,7 +28,6 @@ type Consumer struct {
 	group *Group
 	id    string
 	// The group's mu guards the other fields.
-	// The lock of the group guards the rest.
 	ready    chan struct{}                 // signals Next that queue grew or the consumer ended
 	queue    []queuedMessage               // deliveries that Next has not returned
 	inFlight map[domain.EventID][]*message // unanswered deliveries
@@ -148,12 +147,11 @@ func (c *Consumer) pop() (Delivery, bool, error) {
 	return Delivery{}, false, nil
 }
 
-// A NackAction is what a group does with an entry that a consumer rejects. The
+// A NackAction is the treatment of an entry that a consumer rejects. The
 // zero NackAction is invalid.
 type NackAction int
 
 // The actions.
-// The answers.
 const (
 	Retry NackAction = iota + 1 // deliver the entry again
 	Park                        // park the entry

@@ -10,7 +10,6 @@ import (
 )
 
 // The sentinel errors of groups.
-// The errors of groups.
 var (
 	ErrExists   = errors.New("the group exists already")
 	ErrNotFound = errors.New("the group does not exist")
@@ -54,7 +53,6 @@ type Cursor struct {
 type Strategy string
 
 // The strategies, with the names that EventStoreDB gives them.
-// The strategies. Their names are those of EventStoreDB.
 const (
 	RoundRobin          Strategy = "RoundRobin"          // the consumers in turn
 	DispatchToSingle    Strategy = "DispatchToSingle"    // the first consumer that joined and has free capacity
@@ -74,7 +72,6 @@ type Settings struct {
 	CheckpointAfter time.Duration `json:"checkpoint_after"` // time since the last checkpoint after which the next is due
 
 	// Passthrough is returned to clients and has no effect here.
-	// What callers gave, and is given back to them.
 	Passthrough PassthroughSettings `json:"told"`
 }
 

@@ -9,7 +9,6 @@ import (
 )
 
 // The kinds of records in a group's stream. All have version 1.
-// The kinds of records in a group's stream. All have version 1.
 const (
 	kindCreated      = "GroupCreated"      // data: Definition
 	kindUpdated      = "GroupUpdated"      // data: Settings
