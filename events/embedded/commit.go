@@ -74,7 +74,7 @@ func (s *Store) Append(ctx context.Context, stream events.Stream, after events.R
 	return err
 }
 
-// Place is Append, and returns where the last record stands.
+// Place is Append, and returns the position of the last record.
 func (s *Store) Place(ctx context.Context, stream events.Stream, after events.Revision, records ...events.Record) (events.Position, error) {
 	if err := context.Cause(ctx); err != nil {
 		return events.Position{}, err

@@ -22,24 +22,24 @@ var ErrFailStop = errors.New("the file system stopped at a failed write")
 // operation, such as a write that syncs.
 var ErrSyncFailed = errors.New("sync failed")
 
-// A FailStopFS is the file system that a Pebble database is opened with. It stops at
-// the first write that fails, while the database is opened as well: from then on
-// nothing reaches the storage, which stays as a power cut would have left it. Pebble
-// itself would end the process, or try again on top of a failed sync. It is told that
-// its logs, manifests and folders are written; what it creates is kept in memory and
-// dropped with it. The caller asks Err after each write, and believes only that.
+// A FailStopFS is the file system that a Pebble database is opened with. It stops at the
+// first failed write, also while the database opens: from then on nothing reaches the
+// storage, which stays as a power cut would have left it. Pebble itself would end the
+// process, or retry after a failed sync. Instead, writes of logs, manifests and folders
+// succeed without effect, and new files are kept in memory until Reset. Pebble does not
+// learn of the failure, so the caller checks Err after each write.
 //
-// After a failure that passes (a full disk, too many open files), the caller can
-// close the database and [FailStopFS.Reset] the file system for a new one. After any
-// other failure, and after every failed sync, it is lost.
+// After a failure that passes (a full disk, too many open files), the caller can close
+// the database and Reset the file system for a new one. After any other failure, and
+// after every failed sync, the failure is permanent.
 //
 // A FailStopFS is safe for concurrent use. It is also a logger for Pebble.
 type FailStopFS struct {
 	vfs.FS
 	options  FailStopOptions
 	lost     chan struct{}          // closed at a failure that does not pass
-	running  sync.WaitGroup         // operations of the storage
-	excluded atomic.Pointer[string] // folder whose files are not guarded
+	running  sync.WaitGroup         // running operations of the storage
+	excluded atomic.Pointer[string] // folder whose files are written directly to the storage
 	mu       struct {
 		sync.Mutex
 		failure error         // the first since Reset
@@ -74,9 +74,9 @@ func (s *FailStopFS) Reset(storage vfs.FS) {
 	s.mu.scratch, s.mu.stopped, s.mu.closing = vfs.NewMem(), make(chan struct{}), make(chan struct{})
 }
 
-// Exclude takes a folder out: files in it are written past the FailStopFS, and their
-// errors returned to Pebble, so that a snapshot that fails stops nothing else. There
-// is one such folder at a time; the empty name ends it.
+// Exclude excludes a folder, such as that of a snapshot: files in it are written directly
+// to the storage, before and after a failure, and their errors are returned and stop
+// nothing. Only one folder is excluded at a time; the empty name excludes no folder.
 func (s *FailStopFS) Exclude(dir string) { s.excluded.Store(&dir) }
 
 // excludes reports whether a file is in the excluded folder, or is that folder.
@@ -105,8 +105,8 @@ func (s *FailStopFS) Err() error {
 	return s.mu.failure
 }
 
-// Failure returns the first failure that does not pass, and true. If there is none it
-// returns the same as Err, and false.
+// Failure returns the first permanent failure and true, or else the result of Err and
+// false.
 func (s *FailStopFS) Failure() (err error, lost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,10 +162,9 @@ func (s *FailStopFS) stop(err error, passes bool) {
 	}
 }
 
-// passes reports whether the storage is as the next opening may find it after an
-// operation that failed, once there is room or a file may be opened. After a failed
-// sync it never is: the system may have dropped what it did not write. The same holds
-// for a failed close on network file systems.
+// passes reports whether a failed operation leaves the storage in a state from which the
+// database can be reopened once there is room. A failed sync does not: the system may
+// have dropped unwritten data. The same holds for a failed close on network file systems.
 func passes(op string, err error) bool {
 	if op == "sync" || op == "close" || errors.Is(err, ErrSyncFailed) {
 		return false
@@ -173,8 +172,8 @@ func passes(op string, err error) bool {
 	return Exhausted(err)
 }
 
-// Wait returns when no operation of the storage is running: one that began before the
-// failure may still fail and make it last.
+// Wait waits for running operations of the storage. One that began before the failure may
+// still fail and make it permanent.
 func (s *FailStopFS) Wait() { s.running.Wait() }
 
 // begin reports whether an operation of the storage may begin, which is until the
@@ -216,7 +215,7 @@ func (s *FailStopFS) Closing() {
 	}
 }
 
-// memory returns the file system of what was created since the failure.
+// memory returns the file system with the files created since the failure.
 func (s *FailStopFS) memory() *vfs.MemFS {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,7 +223,7 @@ func (s *FailStopFS) memory() *vfs.MemFS {
 }
 
 // park waits until the database begins to close, because Pebble would retry at once.
-// A database that is being opened does not retry, and is told at once.
+// While the database opens, Pebble does not retry, and park returns at once.
 func (s *FailStopFS) park() {
 	s.mu.Lock()
 	opened, closing := s.mu.opened, s.mu.closing
@@ -432,7 +431,7 @@ func (f *failStopFile) WriteAt(p []byte, at int64) (int, error) {
 
 // Preallocate reserves space for what will be written. It is an optimization
 // that some file systems do not have (ext2, ramfs, NFS before 4.2) and that a
-// nearly full disk refuses, so an error of it stops nothing: the write itself tells
+// nearly full disk refuses, so its error stops nothing: the write itself shows
 // whether the data fits.
 func (f *failStopFile) Preallocate(at, length int64) error {
 	if f.fs.Err() != nil {
