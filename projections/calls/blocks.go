@@ -6,20 +6,19 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// blockSize is how many bytes of a checkpoint are compressed together, at
-// least, but for the last.
+// blockSize is the least number of bytes in a block of a checkpoint before
+// compression, except for the last block.
 const blockSize = 1 << 20
 
-// A blockWriter compresses what is appended to its packer. A block ends where
-// a session or a call does, and has the length of its compressed bytes before
-// it.
+// A blockWriter compresses the bytes of its codec in blocks. A block ends
+// after a session or a call, and has its compressed length before it.
 type blockWriter struct {
 	codec
 	to   []byte
 	room []byte // to compress into
 }
 
-// border says that a block may end here.
+// border ends a block that is large enough.
 func (w *blockWriter) border() {
 	if len(w.b) >= blockSize {
 		w.flush()
@@ -41,8 +40,8 @@ func (w *blockWriter) end() []byte {
 	return w.to
 }
 
-// nextBlock returns the compressed bytes of the next block, and what follows
-// them; none where there is no whole block.
+// nextBlock returns the compressed bytes of the next block and the rest, or
+// nil if there is no complete block.
 func nextBlock(blocks []byte) (block, rest []byte) {
 	n, size := binary.Uvarint(blocks)
 	if size <= 0 || n > uint64(len(blocks)-size) {
@@ -51,7 +50,7 @@ func nextBlock(blocks []byte) (block, rest []byte) {
 	return blocks[size : size+int(n)], blocks[size+int(n):]
 }
 
-// border goes on to the next block where one was read to its end.
+// border decompresses the next block after the end of one.
 func (p *codec) border() {
 	if len(p.b) > 0 || len(p.blocks) == 0 {
 		return
@@ -65,7 +64,8 @@ func (p *codec) border() {
 	p.b, p.blocks, p.room = b, rest, b[:cap(b)]
 }
 
-// following returns how many bytes the blocks to come have, as they say.
+// following returns the decompressed size of the remaining blocks, as they
+// declare it.
 func (p *codec) following() (bytes int) {
 	for rest := p.blocks; len(rest) > 0; {
 		var block []byte

@@ -35,7 +35,7 @@ const (
 	hasRequests
 )
 
-// flags says what a call has.
+// flags returns the optional fields that a call has.
 func (c *callRecord) flags() (f uint32) {
 	e := &c.Settlement
 	for _, has := range []struct {
@@ -58,18 +58,18 @@ func (c *callRecord) flags() (f uint32) {
 	return f
 }
 
-// stages are the stages by number; the first is that of a call of which the
-// log has only late results.
+// stages are the stages by number. The first is that of a call with only late
+// results.
 var stages = [...]Stage{"", Asked, Begun, Settled}
 
-// packKey goes through what a call is found by.
+// packKey encodes or decodes the key of a call.
 func (s *State) packKey(p *codec, c *callRecord) {
 	unsigned(p, &c.session)
 	id(p, &c.Message)
 	text(p, &c.ID)
 }
 
-// pack goes through a call. Its session is given by number.
+// pack encodes or decodes a call. It refers to the session by number.
 func (s *State) pack(p *codec, c *callRecord) {
 	s.packKey(p, c)
 	if p.reading {
@@ -149,7 +149,7 @@ func (s *State) pack(p *codec, c *callRecord) {
 	}
 }
 
-// packEnd goes through how a call ended.
+// packEnd encodes or decodes the settlement of a call.
 func (s *State) packEnd(p *codec, c *callRecord, has func(uint32) bool) {
 	p.time(&c.Settled)
 	id(p, &c.SettledBy)
@@ -194,7 +194,7 @@ func (s *State) packEnd(p *codec, c *callRecord, has func(uint32) bool) {
 	}
 }
 
-// asJSON goes through what is rare.
+// asJSON encodes or decodes a rare field as JSON.
 func asJSON[T any](p *codec, v *T) {
 	var data []byte
 	if !p.reading {

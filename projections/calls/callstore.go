@@ -5,9 +5,9 @@ import (
 	"iter"
 )
 
-// A callStore holds all calls by number, in the order in which the log first names
-// them. A call that ended is packed, as most calls of a long log have ended
-// and are not asked about again; others are held as they are.
+// A callStore holds all calls by number, in the order of their first event.
+// Settled calls are encoded in pages, as most calls of a long log are settled
+// and rarely read; others are records.
 type callStore struct {
 	live    []*callRecord // by number; nil where it is packed
 	packed  pages
@@ -18,7 +18,8 @@ type callStore struct {
 
 var seed = maphash.MakeSeed()
 
-// callHashKey is what calls are found by. It says nothing outside of this process.
+// A callHashKey is hashed to find a call. The hash is valid in this process
+// alone.
 type callHashKey struct {
 	session int
 	message [16]byte
@@ -29,7 +30,7 @@ func hash(session int, key Key) uint32 {
 	return uint32(maphash.Comparable(seed, callHashKey{session, key.Message.Bytes(), maphash.String(seed, string(key.Call))}))
 }
 
-// newRecord returns a record that is zero.
+// newRecord returns a zero record, reusing a free one.
 func (h *callStore) newRecord() *callRecord {
 	n := len(h.free)
 	if n == 0 {
@@ -40,10 +41,10 @@ func (h *callStore) newRecord() *callRecord {
 	return c
 }
 
-// maxFreeRecords is how many records wait to be used again.
+// maxFreeRecords bounds the free list.
 const maxFreeRecords = 1024
 
-// add puts a call at the end, which is live. Its key has a hash.
+// add appends a call, and indexes the hash of its key.
 func (h *callStore) add(c *callRecord, sum uint32) {
 	c.number = len(h.live)
 	h.live = append(h.live, c)
@@ -51,7 +52,7 @@ func (h *callStore) add(c *callRecord, sum uint32) {
 	h.index.add(sum)
 }
 
-// put holds the packed bytes of a call in place of its record.
+// put replaces the record of a call by its encoding.
 func (h *callStore) put(c *callRecord, packed []byte) {
 	h.packed.put(c.number, packed)
 	h.mark(c.number, c.Asked.IsZero())
@@ -62,7 +63,7 @@ func (h *callStore) put(c *callRecord, packed []byte) {
 	}
 }
 
-// mark says whether a call that is packed was never asked for.
+// mark records whether an encoded call is an orphan.
 func (h *callStore) mark(number int, orphan bool) {
 	if !orphan {
 		delete(h.orphans, number)
@@ -74,7 +75,7 @@ func (h *callStore) mark(number int, orphan bool) {
 	h.orphans[number] = struct{}{}
 }
 
-// find returns the number of a call whose key has a hash.
+// find returns the number of the call with a key, whose hash is sum.
 func (s *State) find(r *pageReader, session int, key Key, sum uint32) (number int, ok bool) {
 	for number := range s.store.index.all(sum) {
 		if s.is(r, number, session, key) {
@@ -84,7 +85,7 @@ func (s *State) find(r *pageReader, session int, key Key, sum uint32) (number in
 	return 0, false
 }
 
-// is reports whether a call is that of a key.
+// is reports whether a call has a key. It decodes only the key.
 func (s *State) is(r *pageReader, number, session int, key Key) bool {
 	if c := s.store.live[number]; c != nil {
 		return c.Key() == key
@@ -100,16 +101,16 @@ func (s *State) is(r *pageReader, number, session int, key Key) bool {
 	return string(p.take(uint64(n))) == string(key.Call)
 }
 
-// reader returns what reads packed calls.
+// reader returns a new page reader.
 func (s *State) reader() *pageReader { return &pageReader{pages: &s.store.packed} }
 
-// folding returns what reads packed calls for whoever folds.
+// folding returns the page reader of the goroutine that folds.
 func (s *State) folding() *pageReader {
 	s.again.pages = &s.store.packed
 	return &s.again
 }
 
-// read returns a call by number. One that is packed stays so: the record is a
+// read returns a call by number. For an encoded call it returns a decoded
 // copy.
 func (s *State) read(r *pageReader, number int) *callRecord {
 	if c := s.store.live[number]; c != nil {
@@ -132,8 +133,8 @@ func (s *State) records() iter.Seq[*callRecord] {
 	}
 }
 
-// unusual yields in order the calls that have no end, or were never asked for.
-// Of the others it unpacks none.
+// unusual yields the open and the orphaned calls in order, and decodes no
+// others.
 func (s *State) unusual() iter.Seq[*callRecord] {
 	return func(yield func(*callRecord) bool) {
 		r := s.reader()
@@ -151,8 +152,8 @@ func (s *State) unusual() iter.Seq[*callRecord] {
 	}
 }
 
-// checkOut returns a call by number as one that may be changed until the event
-// that is being folded is over.
+// checkOut returns a call by number that may be changed until the end of the
+// event that is being folded.
 func (s *State) checkOut(r *pageReader, number int) *callRecord {
 	c := s.store.live[number]
 	if c == nil {
@@ -164,7 +165,7 @@ func (s *State) checkOut(r *pageReader, number int) *callRecord {
 	return c
 }
 
-// packEnded packs the calls that were taken and have ended.
+// packEnded encodes the settled calls among the ones checked out.
 func (s *State) packEnded() {
 	if len(s.taken) == 0 {
 		return
@@ -185,7 +186,7 @@ func (s *State) packEnded() {
 	}
 }
 
-// compact packs anew, without what no place names any more.
+// compact rewrites the pages without garbage.
 func (h *callStore) compact() {
 	r := &pageReader{pages: &pages{}}
 	*r.pages, h.packed = h.packed, pages{places: make([]pageOffset, len(h.live))}

@@ -8,8 +8,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// checkOffers checks what a turn offers. That all of it is in effect holds until
-// a layer or a registration changes.
+// checkOffers checks the tools that a turn offers. It skips an offer that was
+// found in effect since the last change of layers and registrations.
 func (s *State) checkOffers(known *session, e events.TurnMaterialized, offer int, v events.Envelope) {
 	if s.allLive[offer] == s.changes+1 && hidesOnlyIn(e) {
 		return
@@ -19,8 +19,8 @@ func (s *State) checkOffers(known *session, e events.TurnMaterialized, offer int
 	}
 }
 
-// checkEachOffered checks each tool that a turn offers. It reports whether all of
-// them are in effect at the end of what was folded.
+// checkEachOffered checks each tool that a turn offers, and reports whether
+// all are in effect now.
 func (s *State) checkEachOffered(known *session, e events.TurnMaterialized, v events.Envelope) bool {
 	layers, heard, all := layersOf(e), known.materializedAfter(v), true
 	for _, t := range e.Tools {
@@ -40,8 +40,8 @@ func hidesOnlyIn(e events.TurnMaterialized) bool {
 	return true
 }
 
-// layersOf returns the layers that a turn names: each is one that it was put
-// together from.
+// layersOf returns the layers that a turn names, and from which it was
+// materialized.
 func layersOf(e events.TurnMaterialized) (layers []domain.LayerID) {
 	add := func(id domain.LayerID) {
 		if !slices.Contains(layers, id) {
@@ -57,9 +57,9 @@ func layersOf(e events.TurnMaterialized) (layers []domain.LayerID) {
 	return layers
 }
 
-// materializedAfter returns the ordinal of an event after which a turn was put
-// together for certain: the one that led to it, which is the last one of the
-// session unless a prompt or a late result came in between.
+// materializedAfter returns the ordinal of the event after which a turn was
+// materialized for certain: its cause, which is the last event of the session
+// except for prompts and late results that arrived in between.
 func (known *session) materializedAfter(v events.Envelope) int {
 	if v.Causation.IsZero() || v.Causation == known.Last {
 		return known.LastOrdinal
@@ -67,10 +67,10 @@ func (known *session) materializedAfter(v events.Envelope) int {
 	return known.LastRunOrdinal
 }
 
-// checkOffered checks that a turn offers what was in effect when it was put
-// together, after the event with the ordinal heard. Between that event and the
-// turn's own, a registration may close or be hidden by another one. It reports
-// whether the tool is in effect at the end of what was folded.
+// checkOffered checks that an offered tool was in effect when the turn was
+// materialized, after the event with ordinal heard. Between that event and the
+// turn, a registration may close or be hidden. It reports whether the tool is
+// in effect now.
 func (s *State) checkOffered(known *session, t domain.Offered, observed bool, layers []domain.LayerID, heard int, v events.Envelope) bool {
 	key := Key{Session: known.ID}
 	r := s.kept.Registrations[t.Registration]
@@ -95,11 +95,11 @@ func (s *State) checkOffered(known *session, t domain.Offered, observed bool, la
 	return layer.To == 0 && r.To == 0
 }
 
-// hiderOf returns an active registration that hides another one of its name, and
-// since which ordinal: a later one in the same layer, or any in a layer of higher
-// placement among those of the turn. Of several it returns the oldest. A registry
-// applies a registration before it puts together a turn after it; a closing that
-// is in effect for a turn is on record before the turn.
+// hiderOf returns the oldest active registration that hides another one of its
+// name, and the ordinal since which it does: a later one in the same layer, or
+// one in a layer of higher placement among layers. A registry applies a
+// registration before it materializes a later turn, and a closing that affects
+// a turn is recorded before the turn.
 func (s *State) hiderOf(t domain.Offered, r *registrationSpan, own *layerSpan, layers []domain.LayerID) (by domain.RegistrationID, since int, ok bool) {
 	for _, id := range layers {
 		over := s.kept.Layers[id]
@@ -120,8 +120,8 @@ func (s *State) hiderOf(t domain.Offered, r *registrationSpan, own *layerSpan, l
 	return by, since, ok
 }
 
-// checkTurn checks that a turn is one of the session, and returns what it
-// offered. An import need not know the turn.
+// checkTurn checks that the session has a turn, and returns its offer. An
+// import need not have it.
 func (s *State) checkTurn(known *session, key Key, tool string, turn domain.TurnID, v events.Envelope) ([]domain.Offered, bool) {
 	if i, ok := known.turns.find(turn); ok {
 		return s.kept.Offers[known.offered[i]], true
@@ -132,7 +132,7 @@ func (s *State) checkTurn(known *session, key Key, tool string, turn domain.Turn
 	return nil, false
 }
 
-// checkSame checks that a call asked for again under its ID is the same call.
+// checkSame checks that a repeated call has the same name and input.
 func (s *State) checkSame(known *session, c *callRecord, asked domain.Call, v events.Envelope) {
 	sameInput := bytes.Equal(c.Input, asked.Input)
 	if len(asked.Input) > previewBytes {
@@ -143,8 +143,8 @@ func (s *State) checkSame(known *session, c *callRecord, asked domain.Call, v ev
 	}
 }
 
-// checkOrder checks that nothing is on record of a call before it is asked
-// for. An import may find a result before its call.
+// checkOrder checks that a call has no event before its reply. An import may
+// have a result first.
 func (s *State) checkOrder(known *session, c *callRecord, v events.Envelope) {
 	if !known.Imported() && c.State != "" {
 		s.report(exception(NeverAsked, c.Key(), c.Tool, s.at(v), "it is asked for after it was %s", c.State))
@@ -181,8 +181,8 @@ func (s *State) checkEnd(known *session, c *callRecord, e events.CallSettled, v 
 	}
 }
 
-// checkNames checks what the start or the end of a call that was asked for
-// says of its turn.
+// checkNames checks the turn and the registration that the start or end of a
+// call names.
 func (s *State) checkNames(known *session, c *callRecord, turn domain.TurnID, offered domain.Offered, v events.Envelope) {
 	if c.Asked.IsZero() {
 		return
@@ -200,8 +200,7 @@ func (s *State) checkNames(known *session, c *callRecord, turn domain.TurnID, of
 	}
 }
 
-// checkBegan checks that the end of a call that was asked for agrees with what
-// is on record of its start.
+// checkBegan checks that the end of a call agrees with its start.
 func (s *State) checkBegan(c *callRecord, e events.CallSettled, v events.Envelope) {
 	begun := !c.Started.IsZero()
 	switch {
@@ -214,7 +213,7 @@ func (s *State) checkBegan(c *callRecord, e events.CallSettled, v events.Envelop
 	}
 }
 
-// mayRun reports whether a call that began can end so.
+// mayRun reports whether a call that began can have an outcome.
 func mayRun(o domain.Outcome) bool {
 	switch o {
 	case domain.UnknownTool, domain.Stale, domain.InvalidInput, domain.Disabled:
@@ -223,7 +222,7 @@ func mayRun(o domain.Outcome) bool {
 	return true
 }
 
-// mustRun reports whether only a call that began can end so.
+// mustRun reports whether only a call that began can have an outcome.
 func mustRun(o domain.Outcome) bool {
 	switch o {
 	case domain.Succeeded, domain.InvalidOutput, domain.RetentionFailed, domain.MediaTooLarge, domain.Lost:

@@ -6,10 +6,9 @@ import (
 	"github.com/settlement-ledger/ledger/projections"
 )
 
-// AppendBinary appends what UnmarshalBinary reads: the sessions, the calls that
-// have ended as they are packed, the others, and the rest as JSON, in
-// compressed blocks. It is the same for states that answer the same and were
-// folded from the same events.
+// AppendBinary appends the checkpoint encoding of s, in compressed blocks: the
+// small state as JSON, the sessions, the encoded calls, and the others. States
+// folded from the same events have the same encoding.
 func (s *State) AppendBinary(b []byte) ([]byte, error) {
 	w := blockWriter{to: b}
 	small, err := projections.Encode(s.kept)
@@ -43,7 +42,7 @@ func (s *State) AppendBinary(b []byte) ([]byte, error) {
 	return w.end(), nil
 }
 
-// UnmarshalBinary makes s what AppendBinary was called on.
+// UnmarshalBinary is the inverse of AppendBinary. It replaces s.
 func (s *State) UnmarshalBinary(data []byte) error {
 	*s = *New()
 	p := &codec{reading: true, blocks: data}
@@ -72,8 +71,7 @@ func (s *State) UnmarshalBinary(data []byte) error {
 	return nil
 }
 
-// readCalls reads the calls: first all that are packed, then those that are
-// live.
+// readCalls decodes the calls: first the encoded ones, then the live ones.
 func (s *State) readCalls(p *codec) {
 	n := p.count(0)
 	s.store.live, s.store.packed.places = make([]*callRecord, n), make([]pageOffset, n)
@@ -114,7 +112,7 @@ func (s *State) readCalls(p *codec) {
 	}
 }
 
-// pack goes through a session.
+// pack encodes or decodes a session.
 func (known *session) pack(p *codec) error {
 	small, err := []byte(nil), error(nil)
 	if !p.reading {

@@ -9,9 +9,9 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A codec goes through a value part by part, and either appends it to bytes
-// or reads it from them. Numbers are varints, texts have their length before
-// them, and IDs are sixteen bytes.
+// A codec either appends a value to bytes or reads it from bytes, field by
+// field, so that one function defines both directions. Numbers are varints,
+// texts have a length prefix, and IDs are sixteen bytes.
 type codec struct {
 	b       []byte // what is appended to; what is left to read
 	reading bool
@@ -21,14 +21,15 @@ type codec struct {
 	tables  *tables // of what is given by number
 }
 
-// tables hold what comes again in packed calls.
+// tables hold values that repeat in encoded calls, which refer to them by
+// number.
 type tables struct {
 	words     table[string]
 	processes table[domain.ProcessID]
 	offered   table[domain.Offered]
 }
 
-// pack goes through all that the tables hold.
+// pack encodes or decodes the tables.
 func (t *tables) pack(p *codec) {
 	rows(p, &t.words, text[string])
 	rows(p, &t.processes, id)
@@ -44,12 +45,12 @@ func (t *tables) pack(p *codec) {
 	})
 }
 
-// errCorrupt is why bytes are no state.
+// errCorrupt reports a checkpoint that does not decode.
 var errCorrupt = errors.New("the packed calls are torn")
 
 func (p *codec) fail() { p.b, p.blocks, p.broken = nil, nil, true }
 
-// take returns the next n bytes, which are those of p.
+// take returns the next n bytes, without a copy.
 func (p *codec) take(n uint64) []byte {
 	if n > uint64(len(p.b)) {
 		p.fail()
@@ -88,8 +89,8 @@ func (p *codec) signed(v *int64) {
 	*v = n
 }
 
-// count goes through the length of a list. Each part of it takes at least a
-// byte, so that a length that cannot be is found before memory is asked for.
+// count encodes or decodes the length of a list. It checks a decoded length
+// against the remaining bytes, so that a corrupt one does not allocate.
 func (p *codec) count(n int) int {
 	unsigned(p, &n)
 	if p.reading && (n < 0 || n > len(p.b) && n-len(p.b) > p.following()) {
@@ -122,7 +123,7 @@ func id[K domain.IDKind](p *codec, v *domain.ID[K]) {
 	}
 }
 
-// time goes through a time of an event, which is UTC to the microsecond.
+// time encodes or decodes a time of an event: UTC, in microseconds.
 func (p *codec) time(t *time.Time) {
 	if !p.reading {
 		p.b = binary.AppendVarint(p.b, t.UnixMicro())
@@ -142,20 +143,20 @@ func (p *codec) position(v *events.Position) {
 	}
 }
 
-// place goes through a place, without its event.
+// place encodes or decodes a place without its event.
 func (p *codec) place(v *Place) {
 	unsigned(p, &v.Revision)
 	p.position(&v.Position)
 	unsigned(p, &v.Ordinal)
 }
 
-// A table holds values that come again, each once, by number.
+// A table holds each of a set of values once, by number.
 type table[T comparable] struct {
 	all []T
 	at  map[T]uint32
 }
 
-// number returns the number of a value, a fresh one where it was not held.
+// number returns the number of a value, and adds it if needed.
 func (t *table[T]) number(v T) uint32 {
 	n, ok := t.at[v]
 	if !ok {
@@ -169,7 +170,7 @@ func (t *table[T]) number(v T) uint32 {
 	return n
 }
 
-// tableValue goes through a value of a table, by its number.
+// tableValue encodes or decodes a value as its number in a table.
 func tableValue[V, T comparable](p *codec, t *table[T], v *V, to func(V) T, from func(T) V) {
 	var n uint32
 	if !p.reading {
@@ -188,12 +189,12 @@ func tableValue[V, T comparable](p *codec, t *table[T], v *V, to func(V) T, from
 
 func same[T any](v T) T { return v }
 
-// word goes through a text of the table of words.
+// word encodes or decodes a text of the table of words.
 func word[T ~string](p *codec, words *table[string], v *T) {
 	tableValue(p, words, v, func(v T) string { return string(v) }, func(w string) T { return T(w) })
 }
 
-// rows goes through the values of a table.
+// rows encodes or decodes the values of a table.
 func rows[T comparable](p *codec, t *table[T], row func(*codec, *T)) {
 	for i := range p.count(len(t.all)) {
 		if p.reading {
@@ -206,7 +207,7 @@ func rows[T comparable](p *codec, t *table[T], row func(*codec, *T)) {
 	}
 }
 
-// packIDs goes through IDs in order.
+// packIDs encodes or decodes a list of IDs.
 func packIDs[K domain.IDKind](p *codec, s *idList[domain.ID[K]]) {
 	for i := range p.count(len(s.list)) {
 		if p.reading {

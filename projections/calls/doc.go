@@ -1,54 +1,53 @@
-// Package calls says of each call how far it came and how it ended.
+// Package calls lists every call of the ledger with its progress and outcome.
 //
-// Its [State] is folded from the whole log. [State.Calls] lists every [Call]
-// that a model asked for, [State.Sessions] every [Session] in numbers, and
-// [State.Retained] every managed output that a settlement names. A call is
-// named by a [Key]: session, message and call ID, as call IDs come again.
-// [State.Orphans] are starts and results of calls that nobody asked for.
+// A [State] is folded from the whole log. [State.Calls] lists every [Call] that a
+// model made, [State.Sessions] every [Session] with its counts, and
+// [State.Retained] every managed output that a settlement names. A [Key]
+// identifies a call by session, message and call ID, as call IDs repeat.
+// [State.Orphans] lists starts and results without a call.
 //
-// A history can break the laws of calls: one that was imported, or written by
-// another version. [State.Exceptions] lists each place where it does, with the
-// [Law]. A session that ran here is held to all of them. An import is held to
-// what its file can tell: that a call ends at most once, and that a result has a
-// call. [State.Unfinished] lists the calls and the requests for permission that
-// are open.
+// A history can break the laws of calls if it was imported or written by another
+// version. [State.Exceptions] lists every event that breaks a [Law]. A session that
+// ran here must keep all laws. An import must keep the ones that its file can
+// show: that a call ends at most once, and that a result has a call.
+// [State.Unfinished] lists open calls and undecided permission requests.
 //
-// The state is kept small, as it is checkpointed: it holds the first 256 bytes
-// of texts and inputs, and no output. A call that ended is packed into some
-// hundred bytes, which are compressed with those of its neighbours to a third.
-// It is unpacked when it is asked for or when something comes of it after all;
-// Exceptions and Orphans unpack none that they do not return something of. Who
-// wants the whole reads the session's stream. Whether a managed output is there
-// is for who has the outputs to say.
+// The state is small, as it is checkpointed: it holds the first 256 bytes of texts
+// and inputs, and no output. A settled call is encoded into some hundred bytes,
+// in pages that are compressed to a third, and decoded on demand. Exceptions and
+// Orphans decode only the calls that they return. The complete call is in the
+// session's stream, and package registry/outputs knows whether a managed output
+// exists.
 //
 // # Promises
 //
-//   - A history that keeps the laws has no exception, and each breach is
-//     listed once, at its event, in the order of the log.
-//   - A call without an end and a request for permission without a decision are
-//     unfinished until they have one. They break a law from the event on that
-//     says that the process which has them stopped.
-//   - A late result changes no call. One of a call that nobody asked for is an
-//     orphan result.
-//   - A call asked for again under its ID, with the same name and input, is one
-//     call; so is one whose reply is recorded in several events.
-//   - An idempotent call may begin again. A registration may close, or be hidden by
-//     another one, between the event that led to a turn and the turn.
-//   - A turn that offers a tool which another registration hid before is an
-//     exception: a later one of its layer, or one of a layer above that the turn
-//     names. The layers of a turn that offers nothing of them are not on record.
-//   - A settlement under another registration than the one offered is no
-//     exception where the fingerprints agree.
+//   - A history that keeps the laws has no exception. Each breach is listed once,
+//     at its event, in log order.
+//   - A call without an end and an undecided permission request are unfinished.
+//     They are exceptions from the event on that records the end of their
+//     process.
+//   - A late result changes no call. Without a call it is an orphan.
+//   - A call repeated under its ID, with the same name and input, is one call; so
+//     is one whose reply is recorded in several events.
+//   - An idempotent call may begin again. A registration may close, or be hidden,
+//     between the event that caused a turn and the turn.
+//   - A turn that offers a tool hidden by another registration is an exception if
+//     that is a later one of the same layer, or one of a higher layer that the
+//     turn names. The layers of a turn that offers none of their tools are not
+//     recorded.
+//   - A settlement under another registration than the offered one is no
+//     exception if the fingerprints agree.
 //
 // # Concurrency
 //
-// A State may be read by several goroutines while nobody folds into it. The
-// package starts none and holds no lock.
+// A State may be read by several goroutines while it is not folded into. The
+// package starts no goroutine and holds no lock.
 //
 // # Errors
 //
-// There are none: what breaks a law is an [Exception], which is an answer.
+// Only decoding a checkpoint returns errors. A broken law is an [Exception], which
+// is a result.
 //
-// What a model is shown of a session is the affair of package conversation. The
-// laws are in calls_test.go, an example in example_test.go.
+// Package conversation has the messages of a session. The laws are in
+// calls_test.go, an example in example_test.go.
 package calls

@@ -9,7 +9,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Law is a promise of the log that a real history can break.
+// A Law is a promise of the log that an imported or foreign history can break.
 type Law string
 
 // The laws of calls. Each is checked in every session, but where it says
@@ -34,7 +34,7 @@ const (
 	NeverOpened        Law = "a session begins with its opening"
 )
 
-// An Exception is a place where a history breaks a law.
+// An Exception is an event that breaks a law.
 type Exception struct {
 	Law      Law              `json:"law"`
 	Detail   string           `json:"detail"`
@@ -48,7 +48,7 @@ type Exception struct {
 	Tool     string           `json:"tool,omitempty"`
 }
 
-// A foundException is an exception and the ordinal of its event.
+// A foundException is an exception with the ordinal of its event.
 type foundException struct {
 	Exception
 	Ordinal int `json:"ordinal"`
@@ -62,14 +62,15 @@ func exception(law Law, key Key, tool string, at Place, format string, args ...a
 	}, at.Ordinal}
 }
 
-// Exceptions returns every place where the events folded break a law, in the
-// order of the log, and of one event in the order of the laws' texts. A call or a
-// request for permission of [State.Unfinished] is among them only if the process
-// that has it is on record as stopped, and until it ends: that process would have
-// ended it. One of an import, whose file may end anywhere, is not; nor is one of a
-// session with events of unknown kinds, which may have ended it. A result without
-// its call is a breach only in a session that ran here: the file of an import may
-// begin anywhere, too.
+// Exceptions returns every event that breaks a law, in log order, and those of
+// one event in the order of their texts.
+//
+// A call or permission request of [State.Unfinished] is an exception only
+// while its process is recorded as stopped: that process would have ended it.
+// This does not apply to imports, whose file may end anywhere, and to sessions
+// with unknown kinds, one of which may have ended it. A result without a call
+// is an exception only in a session that ran here: the file of an import may
+// begin anywhere.
 func (s *State) Exceptions() []Exception {
 	all := slices.Clone(s.kept.Found)
 	for _, f := range s.unfinished() {
@@ -85,9 +86,9 @@ func (s *State) Exceptions() []Exception {
 	return inOrder(all)
 }
 
-// Unfinished returns, as breaches of [Open] and [WaitsForDecision], the calls that
-// have no end and the requests for permission that have no decision, in the order
-// of the log. In a log that is at work they are facts and no breaches.
+// Unfinished returns the calls without an end and the undecided permission
+// requests, as exceptions of [Open] and [WaitsForDecision], in log order.
+// While their process runs they break no law.
 func (s *State) Unfinished() []Exception { return inOrder(s.unfinished()) }
 
 func (s *State) unfinished() (all []foundException) {
@@ -124,9 +125,9 @@ func inOrder(all []foundException) []Exception {
 	return exceptions
 }
 
-// overdue reports whether what is unfinished should have ended: the process that
-// has it is on record as stopped. Where the process is not known, all processes
-// on record must be stopped.
+// overdue reports whether the process of an unfinished call or request is
+// recorded as stopped. If the process is unknown, all processes must be
+// stopped.
 func (s *State) overdue(f foundException) bool {
 	known := s.sessions[f.Session]
 	if known.Imported() || known.Unknown {
@@ -143,9 +144,9 @@ func (s *State) overdue(f foundException) bool {
 	return true
 }
 
-// processOf returns the process that has a call: the one that began it, or the
-// one whose tools its turn offered, or else the last turn of the session that
-// offered any. It is zero where that is not on record.
+// processOf returns the process of a call: the one that began it, or whose
+// tools its turn offered, or of the last turn that offered tools. It is zero
+// if unknown.
 func (s *State) processOf(known *session, key Key) domain.ProcessID {
 	c, ok := s.Call(key)
 	if ok && !c.Process.IsZero() {
@@ -164,7 +165,7 @@ func (s *State) processOf(known *session, key Key) domain.ProcessID {
 	return domain.ProcessID{}
 }
 
-// offeredBy returns the process whose layers an offer names.
+// offeredBy returns the process that owns the layers of an offer.
 func (s *State) offeredBy(offer int) domain.ProcessID {
 	for _, t := range s.kept.Offers[offer] {
 		if l := s.kept.Layers[t.Layer]; l != nil && !l.Process.IsZero() {
@@ -174,11 +175,11 @@ func (s *State) offeredBy(offer int) domain.ProcessID {
 	return domain.ProcessID{}
 }
 
-// elsewhere reports whether another program ran the call: it is one of an import,
-// and of no turn that was taken here since.
+// elsewhere reports whether another program ran the call: an imported one
+// without a turn of this program.
 func (c *callRecord) elsewhere() bool { return c.Imported && c.Turn.IsZero() }
 
-// orphaned returns what is on record of a call that was never asked for.
+// orphaned returns the exceptions of a call that no reply asks for.
 func (c *callRecord) orphaned() []foundException {
 	var all []foundException
 	add := func(at Place, detail string) {

@@ -9,6 +9,7 @@ import (
 	"github.com/settlement-ledger/ledger/projections"
 )
 
+// apply folds one event, and encodes the calls that it settled.
 func apply(s *State, v events.Envelope) *State {
 	s.kept.Folded++
 	if known := s.session(v); known != nil {
@@ -34,8 +35,8 @@ func (s *State) at(v events.Envelope) Place {
 	return Place{Event: v.ID, Revision: v.Revision, Position: v.Position, Ordinal: s.kept.Folded}
 }
 
-// session returns the session whose stream an event is in, a fresh one where
-// the log did not name it before, and nil where the stream is no session's.
+// session returns the session of an event's stream, creating it if needed, or
+// nil if the stream is not a session's.
 func (s *State) session(v events.Envelope) *session {
 	if known, ok := s.streams[v.Stream]; ok {
 		return known
@@ -99,7 +100,7 @@ func (s *State) applySession(known *session, v events.Envelope) {
 	}
 }
 
-// set takes a setting that the opening of the session did not know.
+// set fills a setting that the opening of the session left empty.
 func (known *session) set(e events.SettingChanged) {
 	switch {
 	case e.Setting == events.SettingModel && known.Model == "":
@@ -121,8 +122,8 @@ func (s *State) materialized(known *session, e events.TurnMaterialized, v events
 	s.checkOffers(known, e, offer, v)
 }
 
-// intern returns the place of an offer in Offers. As a rule it is that of the
-// turn before.
+// intern returns the index of an offer in Offers, and adds it if needed.
+// Mostly it is the offer of the turn before.
 func (s *State) intern(known *session, tools []domain.Offered) int {
 	if n := len(known.offered); n > 0 && slices.Equal(s.kept.Offers[known.offered[n-1]], tools) {
 		return known.offered[n-1]
@@ -169,7 +170,8 @@ func (s *State) asked(known *session, e events.ReplyReceived, asked domain.Call,
 	known.count(c, +1)
 }
 
-// count adds n to the number of open or failed calls, as c is either.
+// count adds n to the open or failed calls of the session, if c is one of
+// these.
 func (known *session) count(c *callRecord, n int) {
 	switch {
 	case c.Asked.IsZero():
@@ -180,8 +182,8 @@ func (known *session) count(c *callRecord, n int) {
 	}
 }
 
-// call returns the record of a call, a fresh one where the log did not name it
-// before. It may be changed until the event is over.
+// call returns the record of a call, creating it if needed. The record may be
+// changed until the end of the event.
 func (s *State) call(known *session, message domain.MessageID, id domain.CallID, tool string) *callRecord {
 	key := Key{known.ID, message, id}
 	sum := hash(known.number, key)
@@ -225,15 +227,15 @@ func (s *State) settled(known *session, e events.CallSettled, v events.Envelope)
 	}
 }
 
-// trimmed returns an event without what may be long, and without the count of
-// lost bytes, which call show reads from the event.
+// trimmed returns an event without its long fields, and without Lost, which
+// call show reads from the event.
 func trimmed(e events.CallSettled) events.CallSettled {
 	e.Input, e.Structured, e.Content, e.Progress = nil, nil, nil, nil
 	e.Text, e.Detail, e.Lost = cut(e.Text), cut(e.Detail), 0
 	return e
 }
 
-// preview returns the beginning of the text that a model reads.
+// preview returns the beginning of the text that the model reads.
 func preview(e events.CallSettled) string {
 	if e.Outcome != domain.Succeeded {
 		return cut(e.Text)
@@ -249,8 +251,8 @@ func preview(e events.CallSettled) string {
 	return ""
 }
 
-// cut returns the beginning of a text, whole runes of at most previewBytes bytes, in
-// memory of its own.
+// cut returns the beginning of a text: whole runes of at most previewBytes
+// bytes. A shortened text is a copy.
 func cut(text string) string {
 	if len(text) <= previewBytes {
 		return text
@@ -315,7 +317,7 @@ func (s *State) decided(known *session, e events.PermissionDecided, v events.Env
 	}
 }
 
-// called is call for one that the log need not have named: it returns nil then.
+// called returns the record of a call, or nil if the log has no event of it.
 func (s *State) called(key Key) *callRecord {
 	session, r := s.sessions[key.Session].number, s.folding()
 	if number, ok := s.find(r, session, key, hash(session, key)); ok {
@@ -324,7 +326,7 @@ func (s *State) called(key Key) *callRecord {
 	return nil
 }
 
-// applyProcess reports whether an event is one of a process.
+// applyProcess folds an event of a process, and reports whether it is one.
 func (s *State) applyProcess(v events.Envelope) bool {
 	switch e := v.Event.(type) {
 	case events.ProcessStarted:

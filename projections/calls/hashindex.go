@@ -2,24 +2,24 @@ package calls
 
 import "iter"
 
-// A hashIndex finds calls by the hashes of their keys. It holds no pointer, and
-// to find that there is no such call costs one look into memory as a rule.
+// A hashIndex finds calls by the hashes of their keys, by open addressing. It
+// has no pointers for the garbage collector.
 type hashIndex struct {
 	slots []slot // each call at its hash or behind, up to the first that is free
 	calls int
 }
 
-// A slot is free where its number is zero.
+// A slot holds a hash and the number of its call. It is free if the number is
+// zero.
 type slot struct {
 	sum    uint32
 	number uint32 // from 1
 }
 
-// fewestSlots are those of an index that holds anything. Their number is a
-// power of two.
+// fewestSlots is the size of the smallest index. Sizes are powers of two.
 const fewestSlots = 64
 
-// add gives the next number to a hash.
+// add assigns the next number to a hash.
 func (x *hashIndex) add(sum uint32) {
 	if x.calls++; 4*x.calls > 3*len(x.slots) {
 		x.grow()
@@ -27,7 +27,7 @@ func (x *hashIndex) add(sum uint32) {
 	x.enter(slot{sum, uint32(x.calls)})
 }
 
-// enter puts a call into the first slot that is free.
+// enter puts a call into the first free slot.
 func (x *hashIndex) enter(call slot) {
 	mask := uint32(len(x.slots) - 1)
 	at := call.sum & mask

@@ -6,12 +6,12 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// pageSize is how many bytes of packed calls are compressed together, as a
-// rule. To read one call costs to uncompress so much.
+// pageSize is the number of bytes that a page holds before compression.
+// Reading one call decompresses one page.
 const pageSize = 64 << 10
 
-// pages hold packed calls by number, each with its length before it. Those
-// that are full are compressed: neighbouring calls are much alike.
+// A pages holds encoded calls by number, each with its length before it, in
+// compressed pages. Neighbouring calls are similar and compress well.
 type pages struct {
 	places  []pageOffset
 	full    [][]byte // compressed
@@ -20,10 +20,10 @@ type pages struct {
 	room    []byte   // to compress into
 }
 
-// A pageOffset is that of a packed call: its page, and where it is in there.
+// A pageOffset locates an encoded call: its page, and the offset there.
 type pageOffset struct{ page, from uint32 }
 
-// put adds the bytes of a call, and holds its place.
+// put appends the bytes of a call.
 func (h *pages) put(number int, packed []byte) {
 	if len(h.last) > 0 && len(h.last)+len(packed)+binary.MaxVarintLen32 > pageSize {
 		h.closePage()
@@ -32,7 +32,7 @@ func (h *pages) put(number int, packed []byte) {
 	h.last = append(binary.AppendUvarint(h.last, uint64(len(packed))), packed...)
 }
 
-// closePage begins another page.
+// closePage compresses the last page and begins another.
 func (h *pages) closePage() {
 	if need := s2.MaxEncodedLen(len(h.last)); len(h.room) < need {
 		h.room = make([]byte, need)
@@ -41,26 +41,26 @@ func (h *pages) closePage() {
 	h.last = h.last[:0]
 }
 
-// needsCompaction reports that half of what is held is named by no place.
+// needsCompaction reports whether half of the pages is garbage.
 func (h *pages) needsCompaction() bool {
 	return h.garbage > 4*pageSize && h.garbage > len(h.full)*pageSize/2
 }
 
-// A pageReader reads packed calls, and is quick where they are near each other.
-// It belongs to one goroutine, and is of use until a call is packed.
+// A pageReader reads encoded calls and caches eight decompressed pages. It
+// belongs to one goroutine, and is invalid after the pages change.
 type pageReader struct {
 	pages *pages
 	held  [8]cachedPage // each page has one place, where the last that belongs there is
 }
 
-// A cachedPage is a page that was uncompressed.
+// A cachedPage is a decompressed page.
 type cachedPage struct {
 	number int // from 1
 	bytes  []byte
 }
 
-// packed returns the bytes of a call. They are good until calls of eight other
-// pages were read.
+// packed returns the bytes of a call. They are valid until calls of eight
+// other pages are read.
 func (r *pageReader) packed(number int) []byte {
 	at := r.pages.places[number]
 	page := r.page(int(at.page))[at.from:]
@@ -68,7 +68,7 @@ func (r *pageReader) packed(number int) []byte {
 	return page[size : size+int(n)]
 }
 
-// page returns a page, uncompressed.
+// page returns a decompressed page.
 func (r *pageReader) page(number int) []byte {
 	if number == len(r.pages.full) {
 		return r.pages.last

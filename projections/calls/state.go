@@ -10,14 +10,14 @@ import (
 	"github.com/settlement-ledger/ledger/projections"
 )
 
-// A Key names a call: call IDs come again in other messages.
+// A Key identifies a call. Call IDs alone repeat in other messages.
 type Key struct {
 	Session domain.SessionID `json:"session"`
 	Message domain.MessageID `json:"message"`
 	Call    domain.CallID    `json:"call"`
 }
 
-// A Stage is how far a call came. The zero Stage is not valid.
+// A Stage is the progress of a call. The zero Stage is invalid.
 type Stage string
 
 // How far calls come.
@@ -27,7 +27,7 @@ const (
 	Settled Stage = "settled" // its end is on record
 )
 
-// A Place says where in the log an event is.
+// A Place identifies an event in the log.
 type Place struct {
 	Event    domain.EventID  `json:"event"`
 	Revision events.Revision `json:"revision"`
@@ -35,11 +35,11 @@ type Place struct {
 	Ordinal  int             `json:"ordinal"` // of the events folded, from 1
 }
 
-// previewBytes is how many bytes of a text or of an input are held. The whole is in
-// the session's stream.
+// previewBytes bounds the bytes of a text or input that a State holds. The
+// complete value is in the session's stream.
 const previewBytes = 256
 
-// A Call is one call, how far it came and how it ended.
+// A Call is one call, with its progress and outcome.
 type Call struct {
 	Session  domain.SessionID `json:"session"`
 	Turn     domain.TurnID    `json:"turn,omitzero"` // whose reply asked for it
@@ -58,9 +58,9 @@ type Call struct {
 	Settled      time.Time        `json:"settled,omitzero"`        // zero: no end is on record
 	Process      domain.ProcessID `json:"process,omitzero"`        // that ran it
 
-	// Settlement is the event that ended the call, without its Input,
-	// Structured, Content and Progress, and with Text and Detail cut to 256
-	// bytes. It is zero where no end is on record.
+	// Settlement is the event that ended the call, without Input, Structured,
+	// Content and Progress, and with Text and Detail cut to 256 bytes. It is
+	// zero if the call has no end.
 	Settlement events.CallSettled `json:"settlement,omitzero"`
 	SettledBy  domain.EventID     `json:"settled_by,omitzero"` // the event of Settlement
 	Preview    string             `json:"preview,omitempty"`   // the first 256 bytes of the text that the model reads
@@ -75,14 +75,14 @@ type Call struct {
 	SettledAt Place `json:"settled_at,omitzero"`
 }
 
-// Key returns what names the call.
+// Key returns the key of the call.
 func (c Call) Key() Key { return Key{c.Session, c.Message, c.ID} }
 
-// Registration returns the registration that the turn offered for the call's
-// name; zero where none or where it is not known.
+// Registration returns the registration that the turn offered under the call's
+// name, or zero if it is unknown.
 func (c Call) Registration() domain.RegistrationID { return c.Offered.Registration }
 
-// A Session is one session in numbers.
+// A Session is one session with its counts.
 type Session struct {
 	ID        domain.SessionID `json:"session"`
 	Agent     domain.AgentID   `json:"agent,omitempty"`
@@ -118,9 +118,9 @@ type Retention struct {
 	PrunedAt   time.Time      `json:"pruned_at,omitzero"`
 }
 
-// State holds every call and session of the events folded. What a checkpoint
-// keeps of it is its whole. Its methods change nothing, and what they return
-// shares nothing that a later event changes.
+// State holds every call and session of the events folded. Its methods do not
+// change it, and later events do not change the values they return. A
+// checkpoint holds all of it.
 type State struct {
 	kept     smallState
 	store    callStore
@@ -138,7 +138,7 @@ type State struct {
 	active  map[layerName][]domain.RegistrationID // that are not closed, oldest first
 }
 
-// smallState is the part of a State that is small, and kept as JSON.
+// smallState is the part of a State that a checkpoint holds as JSON.
 type smallState struct {
 	Folded        int                                         `json:"folded"`
 	Sessions      []*session                                  `json:"-"`      // in the order in which the log first names them
@@ -151,7 +151,7 @@ type smallState struct {
 	Found         []foundException                            `json:"found"` // exceptions that nothing later can mend
 }
 
-// A callRecord is a Call with what only the checks need.
+// A callRecord is a Call with the fields that only the checks need.
 type callRecord struct {
 	Call
 	Idempotent bool    // the start says so
@@ -160,7 +160,7 @@ type callRecord struct {
 	session    int     // the number of its session
 }
 
-// A session is a Session with what only the checks need.
+// A session is a Session with the fields that only the checks need.
 type session struct {
 	Session
 	LastOrdinal    int            `json:"heard"`             // the ordinal of its last event
@@ -173,17 +173,17 @@ type session struct {
 	answered       idList[domain.MessageID] // the replies
 }
 
-// idList holds IDs in the order in which they were added. The last ones are
-// found without an index, which is made where there are many.
+// An idList is a list of IDs in the order of addition. It searches the last
+// recentIDs linearly and indexes the others.
 type idList[K comparable] struct {
 	list []K
 	at   map[K]int
 }
 
-// few is how many are looked through.
+// recentIDs is the number of IDs that find searches linearly.
 const recentIDs = 32
 
-// find returns the place of an ID.
+// find returns the index of an ID.
 func (s *idList[K]) find(id K) (int, bool) {
 	for i := len(s.list) - 1; i >= 0 && i >= len(s.list)-recentIDs; i-- {
 		if s.list[i] == id {
@@ -194,7 +194,7 @@ func (s *idList[K]) find(id K) (int, bool) {
 	return i, ok
 }
 
-// add adds an ID that is not held.
+// add appends an ID that the list does not have.
 func (s *idList[K]) add(id K) {
 	if len(s.list) >= recentIDs {
 		if s.at == nil {
@@ -205,30 +205,31 @@ func (s *idList[K]) add(id K) {
 	s.list = append(s.list, id)
 }
 
-// A permission is a request that is not decided.
+// A permission is an undecided permission request.
 type permission struct {
 	Call   Key    `json:"of"`
 	Action string `json:"action"`
 	Place  Place  `json:"place"`
 }
 
-// An ordinalRange is when something was live, in ordinals. To is zero while it is.
+// An ordinalRange is the time during which a layer or registration was open,
+// in ordinals. To is zero while it is open.
 type ordinalRange struct {
 	From int `json:"from"`
 	To   int `json:"to,omitempty"`
 }
 
-// reaches reports whether the span had not ended at an ordinal.
+// reaches reports whether the range had not ended at an ordinal.
 func (s ordinalRange) reaches(ordinal int) bool { return s.To == 0 || s.To > ordinal }
 
-// A layerSpan is how long a layer was open, where it lies, and whose it is.
+// A layerSpan is the open time, placement and process of a layer.
 type layerSpan struct {
 	ordinalRange
 	Placement domain.Placement `json:"placement"`
 	Process   domain.ProcessID `json:"process,omitzero"`
 }
 
-// A registrationSpan is a registration as far as the checks need it.
+// A registrationSpan is the open time, layer and names of a registration.
 type registrationSpan struct {
 	ordinalRange
 	Layer domain.LayerID `json:"layer"`
@@ -240,7 +241,7 @@ func Projection() projections.Projection[*State] {
 	return projections.Projection[*State]{Name: "calls", Version: 4, Init: New, Apply: apply}
 }
 
-// New returns the state in which nothing has happened.
+// New returns the state before the first event.
 func New() *State {
 	s := &State{kept: smallState{
 		Layers:        map[domain.LayerID]*layerSpan{},
@@ -252,7 +253,7 @@ func New() *State {
 	return s
 }
 
-// index makes everything kept findable, but for calls.
+// index builds the indexes of everything but the calls.
 func (s *State) index() {
 	s.sessions, s.streams = map[domain.SessionID]*session{}, map[events.Stream]*session{}
 	s.offers, s.retained = map[string]int{}, map[domain.Ref]*Retention{}
@@ -281,7 +282,7 @@ func (s *State) index() {
 	}
 }
 
-// A layerName is a tool's name in a layer.
+// A layerName is a tool name in a layer.
 type layerName struct {
 	layer domain.LayerID
 	name  domain.Name
@@ -303,8 +304,8 @@ func (s *State) deactivate(id domain.RegistrationID, r *registrationSpan) {
 	}
 }
 
-// Calls returns all calls that were asked for, in the order in which the log
-// first names them.
+// Calls returns all calls that a model made, in the order of their first
+// event. It decodes every call.
 func (s *State) Calls() []Call {
 	var all []Call
 	for c := range s.records() {
@@ -315,8 +316,8 @@ func (s *State) Calls() []Call {
 	return all
 }
 
-// Orphans returns what the log has of calls that were never asked for: starts
-// and results, in the order in which the log first names them.
+// Orphans returns the starts and results without a call, in the order of their
+// first event.
 func (s *State) Orphans() []Call {
 	var all []Call
 	for c := range s.unusual() {
@@ -327,7 +328,7 @@ func (s *State) Orphans() []Call {
 	return all
 }
 
-// Call returns one call, and whether the log names it.
+// Call returns one call, and whether the log has an event of it.
 func (s *State) Call(key Key) (Call, bool) {
 	known, ok := s.sessions[key.Session]
 	if !ok {
@@ -341,8 +342,7 @@ func (s *State) Call(key Key) (Call, bool) {
 	return s.read(r, number).Call, true
 }
 
-// Sessions returns all sessions in the order in which the log first names
-// them.
+// Sessions returns all sessions, in the order of their first event.
 func (s *State) Sessions() []Session {
 	all := make([]Session, len(s.kept.Sessions))
 	for i, known := range s.kept.Sessions {
@@ -351,7 +351,7 @@ func (s *State) Sessions() []Session {
 	return all
 }
 
-// Session returns one session, and whether the log names it.
+// Session returns one session, and whether the log has an event of it.
 func (s *State) Session(id domain.SessionID) (Session, bool) {
 	known, ok := s.sessions[id]
 	if !ok {
@@ -361,7 +361,7 @@ func (s *State) Session(id domain.SessionID) (Session, bool) {
 }
 
 // Retained returns every managed output that a settlement names, in log order,
-// those that were pruned too.
+// including pruned ones.
 func (s *State) Retained() []Retention {
 	all := make([]Retention, len(s.kept.Retained))
 	for i, r := range s.kept.Retained {

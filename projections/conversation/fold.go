@@ -8,8 +8,8 @@ import (
 	"github.com/settlement-ledger/ledger/projections"
 )
 
-// Projection returns the fold of one session's stream. Given events of several
-// streams, it takes the first session's and passes over the others.
+// Projection returns the fold of one session's stream. Of a sequence with
+// several streams it folds the first session's and ignores the others.
 func Projection() projections.Projection[*State] {
 	return projections.Projection[*State]{
 		Name: "conversation", Version: 2, Init: func() *State { return &State{} }, Apply: apply,
@@ -53,7 +53,7 @@ func apply(s *State, v events.Envelope) *State {
 	return s
 }
 
-// set takes a setting that the opening of the session did not know.
+// set fills a setting that the opening of the session left empty.
 func (s *State) set(e events.SettingChanged) {
 	switch {
 	case e.Setting == events.SettingModel && s.Model == "":
@@ -69,7 +69,7 @@ func (s *State) prompt(e events.PromptAdmitted, v events.Envelope) {
 	s.Steps, s.Interrupted, s.Loops = 0, nil, nil
 }
 
-// materialized takes a turn, or what a further event adds to the last one.
+// materialized folds a turn, or a further part of the last one.
 func (s *State) materialized(e events.TurnMaterialized, v events.Envelope) {
 	if s.Turn != nil && s.Turn.Turn == e.Turn {
 		e.Tools = projections.MergeOffers(s.Turn.Tools, e.Tools)
@@ -100,7 +100,7 @@ func (s *State) replied(e events.ReplyReceived, v events.Envelope) {
 	reply.add(e, offer)
 }
 
-// add adds what one event records of the reply.
+// add merges one event of the reply.
 func (r *Reply) add(e events.ReplyReceived, offer domain.Offer) {
 	r.Text += e.Text
 	for _, c := range e.Calls {
@@ -123,6 +123,7 @@ func (r *Reply) add(e events.ReplyReceived, offer domain.Offer) {
 	}
 }
 
+// twin returns the call of the reply with an ID.
 func (r *Reply) twin(id domain.CallID) (Call, bool) {
 	for _, c := range r.Calls {
 		if c.ID == id {
@@ -152,7 +153,7 @@ func (s *State) applyCall(v events.Envelope) {
 	}
 }
 
-// each visits the calls of an ID in a reply: as a rule, one.
+// each calls visit with every call of an ID in a reply, mostly one.
 func (s *State) each(message domain.MessageID, id domain.CallID, visit func(*Call)) {
 	reply, ok := s.reply(message)
 	if !ok {

@@ -6,7 +6,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// A Role says who speaks in what a model is shown.
+// A Role is the author of a message that a model reads.
 type Role string
 
 // The roles.
@@ -16,13 +16,12 @@ const (
 	ToolRole  Role = "tool"
 )
 
-// OutcomeUnknown is what a model reads of a call that began, or may have, and
-// has no end on record.
+// OutcomeUnknown is the answer to a call without a settlement.
 const OutcomeUnknown = "The outcome of this tool call is unknown."
 
-// A ModelMessage is one message as a model is shown it. Text is of a user or an
-// assistant; Calls are an assistant's; Call and Reading are a tool's: which
-// call it answers, and with what.
+// A ModelMessage is one message as a model reads it. A user or assistant
+// message has Text; an assistant message has Calls; a tool message has the
+// Call that it answers and the Reading, its answer.
 type ModelMessage struct {
 	Role    Role
 	Message domain.MessageID
@@ -32,11 +31,10 @@ type ModelMessage struct {
 	Reading domain.ToolResult
 }
 
-// ModelMessages returns what a model is shown of the session: each prompt; each reply,
-// followed by an answer to each of its calls, in the order of the reply. Of a
-// call under an ID that the same reply asked under before, nothing is shown. A
-// call without a settlement is answered with [OutcomeUnknown]. It is a
-// function of the state alone.
+// ModelMessages returns the session as a model reads it: each prompt, and each
+// reply followed by an answer to each of its calls, in the order of the reply.
+// It omits a repeated call ID within a reply. It answers a call without a
+// settlement with [OutcomeUnknown]. It depends on the state alone.
 func (s *State) ModelMessages() []ModelMessage {
 	var shown []ModelMessage
 	for _, m := range s.Messages {
@@ -65,7 +63,8 @@ func (c Call) ToolResult() domain.ToolResult {
 	return c.Settlement.ToolResult()
 }
 
-// withInput returns the call as the model wrote it; no input is an empty object.
+// withInput returns the call as the model wrote it, with {} for an absent
+// input.
 func (c Call) withInput() domain.Call {
 	asked := c.Call
 	if len(asked.Input) == 0 {
@@ -74,7 +73,7 @@ func (c Call) withInput() domain.Call {
 	return asked
 }
 
-// distinct leaves out the calls whose ID came before.
+// distinct returns the calls without repeated IDs.
 func distinct(calls []Call) []Call {
 	var first []Call
 	seen := map[domain.CallID]bool{}

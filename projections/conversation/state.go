@@ -8,8 +8,8 @@ import (
 	"github.com/settlement-ledger/ledger/projections"
 )
 
-// State is one session as its stream tells it: what a model is shown, and from
-// which the next step follows. The caller must not change it.
+// State is one session, as its stream records it. The caller must not change
+// it.
 type State struct {
 	Session  domain.SessionID `json:"session,omitzero"`
 	Agent    domain.AgentID   `json:"agent,omitempty"`
@@ -43,16 +43,15 @@ type Message struct {
 	Reply  *Reply           `json:"reply,omitempty"`
 }
 
-// A Prompt is what the agent was asked.
+// A Prompt is a message of the user.
 type Prompt struct {
 	Text  string         `json:"text"`
 	Event domain.EventID `json:"event"`
 }
 
-// A Reply is what the model answered. Where several events record parts of one
-// reply, it holds them together: texts joined without a separator, calls in
-// order, tokens added up, the offers of their turns in one, the last model and
-// finish.
+// A Reply is a message of the model. It merges the events that record parts of
+// it: texts are joined without a separator, calls appended, tokens added up,
+// and the offers of their turns merged; the last model and finish count.
 type Reply struct {
 	Event  domain.EventID `json:"event"` // the first that records it
 	Text   string         `json:"text,omitempty"`
@@ -63,10 +62,9 @@ type Reply struct {
 	Model  string         `json:"model,omitempty"`
 }
 
-// A Call is one call of a reply, how far it came and how it ended. Message and
-// ID together name it in its session: the same ID in another message is
-// another call. Where one reply asks twice under one ID, both are here, and
-// each has the one start and the one settlement of that ID.
+// A Call is one call of a reply, with its progress and outcome. Message and ID
+// together identify it in its session. Two calls of one reply with the same ID
+// are both here, and share one start and one settlement.
 type Call struct {
 	domain.Call
 	Message    domain.MessageID
@@ -76,8 +74,8 @@ type Call struct {
 	Late       int                // results that came after the end
 }
 
-// callWire is the JSON of a Call. A settlement is kept as its event, and an
-// input that is absent stays so.
+// callWire is the JSON of a Call. It holds a settlement as its event, and
+// keeps an absent input absent.
 type callWire struct {
 	ID        domain.CallID       `json:"call"`
 	Name      string              `json:"tool"`
@@ -90,7 +88,7 @@ type callWire struct {
 	Late      int                 `json:"late,omitempty"`
 }
 
-// MarshalJSON writes what UnmarshalJSON reads.
+// MarshalJSON encodes c for a checkpoint.
 func (c Call) MarshalJSON() ([]byte, error) {
 	wire := callWire{
 		ID: c.ID, Name: c.Name, Input: c.Input, Message: c.Message, Started: c.Started, StartedBy: c.StartedBy, Late: c.Late,
@@ -102,7 +100,7 @@ func (c Call) MarshalJSON() ([]byte, error) {
 	return projections.Encode(wire)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON is the inverse of MarshalJSON.
 func (c *Call) UnmarshalJSON(data []byte) error {
 	var wire callWire
 	if err := json.Unmarshal(data, &wire); err != nil {
@@ -119,8 +117,8 @@ func (c *Call) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Call returns a call of a reply, the first of its ID, and whether there is
-// one. It belongs to the state.
+// Call returns the first call of a reply with an ID, and whether there is one.
+// The state owns it.
 func (s *State) Call(message domain.MessageID, id domain.CallID) (*Call, bool) {
 	reply, ok := s.reply(message)
 	if !ok {
@@ -134,8 +132,7 @@ func (s *State) Call(message domain.MessageID, id domain.CallID) (*Call, bool) {
 	return nil, false
 }
 
-// Open returns the calls that have not ended, in order. They belong to the
-// state.
+// Open returns the calls without a settlement, in order. The state owns them.
 func (s *State) Open() []*Call {
 	var open []*Call
 	for _, m := range s.Messages {
@@ -155,7 +152,8 @@ func (m Message) calls() []Call {
 	return m.Reply.Calls
 }
 
-// reply searches from the end, where nearly every call belongs.
+// reply returns the reply of a message. It searches from the end, where most
+// calls belong.
 func (s *State) reply(id domain.MessageID) (*Reply, bool) {
 	for i := len(s.Messages) - 1; i >= 0; i-- {
 		if s.Messages[i].ID == id && s.Messages[i].Reply != nil {
