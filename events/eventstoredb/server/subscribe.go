@@ -252,4 +252,5 @@ func (u *subscriber) caughtUp(at events.Position) {
 	}
 }
 
+// send sends a message. It blocks while the client does not receive.
 func (u *subscriber) send(m *streams.ReadResp) error { return u.to.Send(m) }

@@ -296,7 +296,7 @@ func TestGroupAcceptsMaxCheckpointBelowMin(t *testing.T) {
 	defer s.Close()
 	e := s.Recv()
 	if e.EventAppeared == nil {
-		t.Fatalf("handed %+v, want an event", e)
+		t.Fatalf("received %+v, want an event", e)
 	}
 	if err := s.Ack(e.EventAppeared.Event); err != nil {
 		t.Fatal(err)

@@ -76,11 +76,13 @@ func (l *Limiter) Stats() Stats {
 // closes refused connections, and does not return them from Accept.
 func (l *Limiter) Listener(at net.Listener) net.Listener { return &listener{at, l} }
 
+// A listener admits the connections of another listener.
 type listener struct {
 	net.Listener
 	limiter *Limiter
 }
 
+// Accept returns the next connection that the limiter admits, as a *Conn.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		accepted, err := l.Listener.Accept()

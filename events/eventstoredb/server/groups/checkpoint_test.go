@@ -110,7 +110,7 @@ func TestKillLosesNothingSettledBeforeTheCheckpoint(t *testing.T) {
 		for _, key := range []groups.Key{key, all} {
 			c := b.join(b.group(key), 10)
 			d := b.wantDelivered(c, "s-1/1 s-1/2 s-1/3 s-1/4 s-1/5")
-			c.Ack(d[0].ID, d[1].ID, d[3].ID) // 3 is open, so that the mark is behind 2
+			c.Ack(d[0].ID, d[1].ID, d[3].ID) // 3 is open, so that the checkpoint is after 2
 		}
 		time.Sleep(2 * time.Second)
 		before := length(b)
@@ -167,11 +167,11 @@ func TestCheckpointsAreRateLimited(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		if got := b.checkpoints.count(); got < 8 || got > 11 {
-			b.Errorf("%d marks in a second, want about 10", got)
+			b.Errorf("%d checkpoints in a second, want about 10", got)
 		}
 		time.Sleep(time.Hour)
 		if got, saved := b.checkpoints.count(), g.Stats().Saved.Revision; got > 12 || saved != 100 {
-			b.Errorf("%d marks, and saved %d, want no more while nothing moves, and 100", got, saved)
+			b.Errorf("%d checkpoints, the last at %d, want no more while nothing moves, and 100", got, saved)
 		}
 	})
 }

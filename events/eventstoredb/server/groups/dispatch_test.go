@@ -111,7 +111,7 @@ func TestEntriesOfALeavingConsumerKeepTheirOrder(t *testing.T) {
 			d = b.wantDelivered(stays, fmt.Sprintf("s-1/%d", i+1))
 		}
 		if got := g.Stats(); got.Total != 17 || got.InFlight != 1 || got.Consumers[0].Total != 9 || got.Consumers[0].Capacity != 1 {
-			b.Errorf("%+v, want 17 handed out, 9 of them to the one that has room for one", got)
+			b.Errorf("%+v, want 17 deliveries, 9 of them to the consumer with a capacity of 1", got)
 		}
 	})
 }
@@ -152,7 +152,7 @@ func TestCorrelatedEntriesGoToOneConsumer(t *testing.T) {
 			}
 		}
 		if len(holder) != 10 {
-			b.Errorf("%d correlations were handed out, want 10", len(holder))
+			b.Errorf("%d correlations were delivered, want 10", len(holder))
 		}
 	})
 }
@@ -168,7 +168,7 @@ func TestRoundRobinTakesTurns(t *testing.T) {
 		_, a := b.delivered(one)
 		_, z := b.delivered(two)
 		if got := strings.Fields(a + z); len(got) != 2 || a == "" {
-			b.Errorf("handed %q and %q, want one each", a, z)
+			b.Errorf("delivered %q and %q, want one each", a, z)
 		}
 	})
 }

@@ -168,7 +168,7 @@ func (b *fixture) wantDelivered(c *groups.Consumer, want string) []groups.Delive
 	b.Helper()
 	all, got := b.delivered(c)
 	if strings.TrimSpace(got) != want {
-		b.Errorf("handed %q, want %q", strings.TrimSpace(got), want)
+		b.Errorf("delivered %q, want %q", strings.TrimSpace(got), want)
 	}
 	return all
 }
@@ -213,7 +213,7 @@ func TestUnansweredEntryIsRetriedThenParked(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		b.wantDelivered(c, "s-1/3''")
 		if got := g.Stats(); got.Parked != 1 || got.InFlight != 1 {
-			b.Errorf("%d parked, %d in hand, want 1 and 1", got.Parked, got.InFlight)
+			b.Errorf("%d parked, %d in flight, want 1 and 1", got.Parked, got.InFlight)
 		}
 	})
 }
@@ -308,7 +308,7 @@ func TestGroupBuffersABoundedNumberOfEntries(t *testing.T) {
 		for i := range 30 {
 			d := b.wantDelivered(c, fmt.Sprintf("s-1/%d", i+1))
 			if got := g.Stats(); got.Waiting+got.InFlight > settings.Buffer {
-				b.Errorf("%d wait and %d are in hand, want at most %d", got.Waiting, got.InFlight, settings.Buffer)
+				b.Errorf("%d wait and %d are in flight, want at most %d", got.Waiting, got.InFlight, settings.Buffer)
 			}
 			c.Ack(d[0].ID)
 		}
@@ -373,7 +373,7 @@ func TestPinnedStreamsStayWithTheirConsumer(t *testing.T) {
 			}
 		}
 		if len(holder) != 20 {
-			b.Errorf("%d streams were handed out, want 20", len(holder))
+			b.Errorf("%d streams were delivered, want 20", len(holder))
 		}
 	})
 }
