@@ -11,14 +11,14 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
 
-// Outputs returns the outputs of the folder.
+// Outputs returns the blob store of the folder. It follows takeovers.
 func (s *Store) Outputs() remote.BlobStore { return folderOutputs{s} }
 
-// Kept outputs are those of the folder, wherever it is open now.
+// A folderOutputs is the blob store at the current holder.
 type folderOutputs struct{ store *Store }
 
-// Keep reads r again where the holder ends meanwhile: r is then an io.Seeker, or
-// the output is not kept.
+// Keep repeats an upload at the next holder if r is an io.Seeker. Otherwise it returns
+// an outputs.ErrNotKept after a takeover.
 func (f folderOutputs) Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
 	upload := remote.NewUpload(ref, mime, r)
 	return withBackend(ctx, f.store, func(ctx context.Context, b *backend) (domain.Retained, error) { return upload.Try(ctx, b.Outputs) })
@@ -36,7 +36,7 @@ func (f folderOutputs) Verify(ctx context.Context, ref domain.Ref) error {
 	return withBackendErr(ctx, f.store, func(ctx context.Context, b *backend) error { return b.Outputs.Verify(ctx, ref) })
 }
 
-// All yields each output once, also where the holder ends meanwhile.
+// All yields each blob once, across takeovers.
 func (f folderOutputs) All(ctx context.Context) iter.Seq2[domain.Retained, error] {
 	return func(yield func(domain.Retained, error) bool) {
 		yielded := map[domain.Ref]bool{}
@@ -52,6 +52,7 @@ func (f folderOutputs) All(ctx context.Context) iter.Seq2[domain.Retained, error
 	}
 }
 
+// Open returns a reader that continues across takeovers. Its requests use ctx.
 func (f folderOutputs) Open(ctx context.Context, ref domain.Ref) (remote.Reader, error) {
 	m := &failoverReader{store: f.store, ctx: ctx, ref: ref}
 	err := m.open()
@@ -61,58 +62,72 @@ func (f folderOutputs) Open(ctx context.Context, ref domain.Ref) (remote.Reader,
 	return m, nil
 }
 
-// A moving output is open to be read wherever the folder is open. Read and Seek
-// belong to one goroutine; ReadAt is safe for concurrent use.
+// A failoverReader reads a blob at the current holder, and reopens it after a takeover.
+// Read and Seek belong to one goroutine; ReadAt is safe for concurrent use.
 type failoverReader struct {
 	store *Store
-	ctx   context.Context // of Open: it is that of the reading
+	ctx   context.Context // given to Open; for all requests
 	ref   domain.Ref
-	at    int64 // of Read
+	at    int64 // offset of the next Read
 	mu    struct {
 		sync.Mutex
 		output  remote.Reader
-		backend *backend // on which it is open
+		backend *backend // at which output is open
 		closed  bool
 	}
 }
 
+// open opens the blob at the current holder.
 func (m *failoverReader) open() error {
 	return withBackendErr(m.ctx, m.store, func(_ context.Context, b *backend) error { return m.openOn(b) })
 }
 
-// openOn opens the output on a backend, unless it is open there.
+// openOn opens the blob at a backend unless it is open there. It holds no lock during
+// the request; if two goroutines open the blob at once, one closes its reader again.
 func (m *failoverReader) openOn(b *backend) error {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.mu.closed {
+	closed, open := m.mu.closed, m.mu.backend == b
+	m.mu.Unlock()
+	if closed {
 		return outputs.ErrClosed
 	}
-	if m.mu.backend == b {
+	if open {
 		return nil
 	}
 	opened, err := b.Outputs.Open(m.ctx, m.ref)
 	if err != nil {
 		return err
 	}
-	if m.mu.output != nil {
-		_ = m.mu.output.Close() // of a holder that is gone
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.mu.closed:
+		err = outputs.ErrClosed
+	case b.gone.Err() != nil: // another goroutine may have opened it at the next backend
+		err = context.Cause(b.gone)
+	case m.mu.backend != b:
+		opened, m.mu.output, m.mu.backend = m.mu.output, opened, b
 	}
-	m.mu.output, m.mu.backend = opened, b
-	return nil
+	if opened != nil {
+		_ = opened.Close() // that of a lost backend, or one too many
+	}
+	return err
 }
 
+// current returns the latest reader.
 func (m *failoverReader) current() remote.Reader {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.mu.output
 }
 
+// Retained returns the metadata of the blob.
 func (m *failoverReader) Retained() domain.Retained { return m.current().Retained() }
 
-// ReadAt reads from the output, and opens it anew where the holder is gone.
+// ReadAt reads at an offset, and reopens the blob after a takeover.
 func (m *failoverReader) ReadAt(p []byte, off int64) (int, error) {
 	if m.isClosed() {
-		return m.current().ReadAt(p, off) // which says so
+		return m.current().ReadAt(p, off) // which returns an ErrClosed
 	}
 	return withBackend(m.ctx, m.store, func(_ context.Context, b *backend) (int, error) {
 		if err := m.openOn(b); err != nil {
@@ -122,7 +137,7 @@ func (m *failoverReader) ReadAt(p []byte, off int64) (int, error) {
 	})
 }
 
-// Read reads on.
+// Read reads from the current offset, and reopens the blob after a takeover.
 func (m *failoverReader) Read(p []byte) (int, error) {
 	if m.isClosed() {
 		return m.current().Read(p)
@@ -138,13 +153,13 @@ func (m *failoverReader) Read(p []byte) (int, error) {
 		n, err := output.Read(p)
 		m.at += int64(n)
 		if n > 0 {
-			return n, nil // an error comes again
+			return n, nil // the next Read returns the error again
 		}
 		return n, err
 	})
 }
 
-// Seek says where Read reads on.
+// Seek sets the offset of the next Read.
 func (m *failoverReader) Seek(offset int64, whence int) (int64, error) {
 	output := m.current()
 	if whence == io.SeekCurrent {
@@ -157,13 +172,14 @@ func (m *failoverReader) Seek(offset int64, whence int) (int64, error) {
 	return at, err
 }
 
+// isClosed reports whether Close was called.
 func (m *failoverReader) isClosed() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.mu.closed
 }
 
-// Close closes the output.
+// Close closes the reader. A second Close does nothing.
 func (m *failoverReader) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
