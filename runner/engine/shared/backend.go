@@ -17,7 +17,7 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
 
-// A Backend is a way to a folder: open in this process, or through another one.
+// A Backend is an open folder: in this process, or through another one.
 type Backend struct {
 	Log         events.Scanner
 	Outputs     remote.BlobStore
@@ -25,25 +25,25 @@ type Backend struct {
 	Close       func() error // nil: nothing is to be closed
 }
 
-// A backend is a Backend in use.
+// A backend is a Backend in use by a Store.
 type backend struct {
 	Backend
-	owned  *ownedFolder    // nil: another process holds the folder
-	client *Client         // nil: this process holds the folder, or reads it while no process does
-	gone   context.Context // ends with errGone when the backend can be used no more, and with the Store
+	owned  *ownedFolder    // nil: another process is the holder
+	client *Client         // nil: this process is the holder, or reads the folder while there is none
+	gone   context.Context // ends with errGone when the backend is lost, and with the Store
 	end    context.CancelCauseFunc
-	joined sync.WaitGroup // the goroutines of a client
+	joined sync.WaitGroup // goroutines of a client
 	once   sync.Once      // of close
-	beats  atomic.Int64   // signs of life that the holder sent
+	beats  atomic.Int64   // heartbeats received
 	mu     struct {
 		sync.Mutex
-		waiting    int             // operations that wait for an answer
-		responsive context.Context // ends with a *Silent when the holder was silent for too long
+		waiting    int             // operations that wait for a response
+		responsive context.Context // ends with an *UnresponsiveError at the timeout of the holder
 		timeOut    context.CancelCauseFunc
 	}
 }
 
-// errGone says that a backend can be used no more, and that another one can.
+// errGone ends a backend that can no longer be used and that another one can replace.
 var errGone = errors.New("the process that had the folder open is gone")
 
 // newBackend returns a backend that ends with the store.
@@ -54,7 +54,7 @@ func (s *Store) newBackend(b Backend) *backend {
 	return next
 }
 
-// close ends the backend and its goroutines. The operations on it have been ended.
+// close ends the backend and joins its goroutines. Its operations have ended.
 func (b *backend) close(ctx context.Context) (err error) {
 	b.once.Do(func() {
 		b.end(errGone)
@@ -69,9 +69,9 @@ func (b *backend) close(ctx context.Context) (err error) {
 	return err
 }
 
-// bound returns a context that also ends when the backend can be used no more, and
-// a function that frees it. With patience it also ends when the holder is silent for
-// too long.
+// withContext returns a context that also ends with the backend and, if limited, when
+// the holder has not answered until the timeout. The caller calls the returned function
+// to release it.
 func (b *backend) withContext(ctx context.Context, limited bool) (context.Context, func()) {
 	if b.client == nil && b.owned == nil {
 		return ctx, func() {}
@@ -96,17 +96,17 @@ func (b *backend) withContext(ctx context.Context, limited bool) (context.Contex
 	}
 }
 
-// The signs by which a holder is judged. They are counted and not timed, so that a
-// process that was stopped itself does not take the holder for silent when it
-// continues.
+// The holder's state follows from the number of ticks without a heartbeat. Ticks are
+// counted, and times not compared, so that a client that was stopped itself does not
+// take the holder for unresponsive when it continues.
 const (
 	tick         = heartbeatInterval / 2
-	stoppedTicks = 6  // ticks without a sign, after which a stopped holder is waited for
-	silentTicks  = 16 // and one that is not stopped
+	stoppedTicks = 6  // after so many, a stopped holder is reported to Config.Waiting
+	silentTicks  = 16 // after so many, a running holder is
 )
 
-// connect opens the folder through the process at an endpoint. An error says that
-// this process does not answer.
+// connect opens the folder through the process at an endpoint. It returns an
+// ErrNoResponse if the process does not answer.
 func (s *Store) connect(ctx context.Context, at Endpoint) (_ *backend, err error) {
 	client, err := NewClient(at)
 	if err != nil {
@@ -147,12 +147,13 @@ func (s *Store) connect(ctx context.Context, at Endpoint) (_ *backend, err error
 	return b, nil
 }
 
-// answerWait is how long a holder may take to answer a new client.
+// connectTimeout is how long a holder may take to answer a new client.
 const connectTimeout = 2 * time.Second
 
-// attend asks the holder for its signs of life.
+// openHeartbeat requests the stream of heartbeats of the holder. The caller closes the
+// body of the response.
 func (b *backend) openHeartbeat(ctx context.Context) (*http.Response, error) {
-	// The request ends with the backend, and while it is not answered with ctx.
+	// The request ends with the backend, and until the response with ctx.
 	request, cancel := context.WithCancelCause(b.gone)
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	timer := time.AfterFunc(connectTimeout, func() { cancel(fmt.Errorf("%w: %w", ErrNoResponse, errRequestTimeout)) })
@@ -171,7 +172,7 @@ func (b *backend) openHeartbeat(ctx context.Context) (*http.Response, error) {
 	return response, nil
 }
 
-// listen counts the signs of life. Their end is the end of the holder.
+// countBeats counts the heartbeats, and ends the backend when their stream ends.
 func (b *backend) countBeats(heartbeat *http.Response) {
 	defer heartbeat.Body.Close()
 	defer b.end(errGone)
@@ -185,8 +186,8 @@ func (b *backend) countBeats(heartbeat *http.Response) {
 	}
 }
 
-// watch calls Config.Waiting for a holder that does not answer, and ends the operations
-// that wait for it after the patience.
+// monitor calls Config.Waiting for a holder without heartbeats for which operations
+// wait, and ends these operations after the timeout.
 func (s *Store) monitor(b *backend) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -226,21 +227,21 @@ func (s *Store) monitor(b *backend) {
 	}
 }
 
-// renewPatience lets operations wait again for a holder that answers again.
+// renewTimeout lets operations wait again, after the holder answered again.
 func (b *backend) renewTimeout() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.mu.responsive, b.mu.timeOut = context.WithCancelCause(b.gone)
 }
 
-// doubtful are the errors that a client gets from a holder that ends or is gone.
+// clientLossErrors are the errors of operations at a holder that is ending or dead.
 var clientLossErrors = []error{
 	events.ErrClosed, outputs.ErrClosed, ErrNoResponse, eventstoredb.ErrUnreachable, eventstoredb.ErrUnauthenticated, eventstoredb.ErrBroken,
 	remote.ErrUnreachable, remote.ErrNotANode, remote.ErrDenied,
 }
 
-// left reports whether an error of an operation means that the backend can be used
-// no more. If so the operation is made again on the next one.
+// lostBy reports whether an error of an operation means that the backend is lost, so
+// that the operation is to be repeated with the next one. It ends the backend then.
 func (b *backend) lostBy(ctx context.Context, err error) bool {
 	switch {
 	case err == nil || ctx.Err() != nil:
@@ -250,8 +251,8 @@ func (b *backend) lostBy(ctx context.Context, err error) bool {
 	case errors.Is(err, ErrUnresponsive):
 		return false
 	}
-	// A client connects again to a holder that is there all the same. A process that
-	// only reads looks again for a holder where one has come.
+	// After such an error a client connects again, to the same holder if it still
+	// runs. A process that only reads connects to a holder that has started.
 	lossErrors := clientLossErrors
 	switch {
 	case b.owned != nil:

@@ -16,19 +16,19 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
 
-// A Client asks the process at an endpoint for checkpoints, backups and outputs. It
-// is a Checkpoints.
+// A Client sends requests for checkpoints, backups and outputs to the process at an
+// endpoint. It implements Checkpoints, and is safe for concurrent use.
 type Client struct {
 	Endpoint Endpoint
 	http     *http.Transport
 }
 
-// answerTime is how long the process at an endpoint may take for an answer, other
-// than a backup.
+// requestTimeout is how long the process at an endpoint may take for a response, except
+// to a backup.
 const requestTimeout = 15 * time.Second
 
-// NewClient returns a client of an endpoint. It asks nothing yet. The caller closes
-// it. It returns an ErrBadEndpoint for an endpoint without a certificate.
+// NewClient returns a client of an endpoint, which the caller closes. It sends no
+// request. It returns an ErrBadEndpoint for an endpoint without a certificate.
 func NewClient(e Endpoint) (*Client, error) {
 	trusted, err := e.TLS()
 	if err != nil {
@@ -39,14 +39,14 @@ func NewClient(e Endpoint) (*Client, error) {
 	}}, nil
 }
 
-// Close ends idle connections.
+// Close closes the idle connections.
 func (c *Client) Close() error {
 	c.http.CloseIdleConnections()
 	return nil
 }
 
-// Outputs returns a client of the outputs at the endpoint. What fails on the way is
-// tried again for a time. The caller closes it.
+// Outputs returns a client of the blob store at the endpoint, which retries for the
+// given time and which the caller closes.
 func (c *Client) Outputs(retry time.Duration) (*remote.Client, error) {
 	trusted, err := c.Endpoint.TLS()
 	if err != nil {
@@ -55,6 +55,8 @@ func (c *Client) Outputs(retry time.Duration) (*remote.Client, error) {
 	return remote.Open(c.Endpoint.Web, remote.Config{User: c.Endpoint.User, Password: c.Endpoint.Password, TLS: trusted, Retry: retry})
 }
 
+// send makes a request with the credentials. It returns an ErrNoResponse if the process
+// does not answer.
 func (c *Client) send(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, c.Endpoint.Web+path, bytes.NewReader(body))
 	if err != nil {
@@ -71,8 +73,9 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte) (*h
 	return response, nil
 }
 
-// Ask makes a request and returns the body of the answer, and nil for one that says
-// that nothing is there. It returns an ErrAway if there is no answer.
+// Do makes a request and returns the body of the response, or nil for the status 404.
+// It returns an ErrNoResponse if the process does not answer or rejects the password,
+// which is that of an earlier holder.
 func (c *Client) Do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	response, err := c.send(ctx, method, path, body)
 	if err != nil {
@@ -95,9 +98,10 @@ func (c *Client) Do(ctx context.Context, method, path string, body []byte) ([]by
 	return text, nil
 }
 
-// errSlow ends a request that takes too long.
+// errRequestTimeout ends a request without a response in time.
 var errRequestTimeout = errors.New("it did not answer in time")
 
+// doTimeout is Do with the requestTimeout.
 func (c *Client) doTimeout(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, requestTimeout, fmt.Errorf("%w: %w", ErrNoResponse, errRequestTimeout))
 	defer cancel()
@@ -112,8 +116,8 @@ func (c *Client) SaveCheckpoint(ctx context.Context, name string, data []byte) e
 	return nil
 }
 
-// LoadCheckpoint returns the data under a name in the store, and nil without an
-// error where there are none.
+// LoadCheckpoint returns the data under a name in the store, or nil without an error if
+// there is no checkpoint of this name.
 func (c *Client) LoadCheckpoint(ctx context.Context, name string) ([]byte, error) {
 	data, err := c.doTimeout(ctx, http.MethodGet, checkpointPath+url.PathEscape(name), nil)
 	if err != nil {
@@ -122,7 +126,7 @@ func (c *Client) LoadCheckpoint(ctx context.Context, name string) ([]byte, error
 	return data, nil
 }
 
-// Sync returns when everything saved before is durable in the store.
+// Sync makes everything that was saved before durable.
 func (c *Client) Sync(ctx context.Context) error {
 	if _, err := c.doTimeout(ctx, http.MethodPost, syncPath, nil); err != nil {
 		return fmt.Errorf("sync the store: %w", err)
@@ -130,8 +134,8 @@ func (c *Client) Sync(ctx context.Context) error {
 	return nil
 }
 
-// Backup lets the process at the endpoint make a backup into a folder of this
-// machine, an absolute path. It takes as long as that takes.
+// Backup has the process at the endpoint write a backup into a folder of this machine,
+// an absolute path. It has no timeout but ctx.
 func (c *Client) Backup(ctx context.Context, dir string) (made BackupReport, err error) {
 	request, err := json.Marshal(backupRequest{dir})
 	if err != nil {

@@ -30,8 +30,8 @@ var (
 	ErrNoResponse  = errors.New("process that serves the folder does not answer")
 )
 
-// An Endpoint says where a process serves a folder, to processes of the same
-// machine that can read the folder.
+// An Endpoint is the address of a holder for processes of the same machine that can
+// read the folder.
 type Endpoint struct {
 	Host    string             `json:"host"`
 	PID     int                `json:"pid"`
@@ -51,15 +51,16 @@ type Endpoint struct {
 	Node    string `json:"node,omitempty"`    // the address for outputs that processes at work here put on record
 }
 
-// String names the process for a person.
+// String names the process by PID, command, host and start.
 func (e Endpoint) String() string {
 	return fmt.Sprintf("process %d (%s on %s, since %s)", e.PID, e.Command, e.Host, e.Started.Format(time.RFC3339))
 }
 
-// Write puts the endpoint into a folder. It replaces the file of an earlier holder
-// as a whole. The caller holds the lock of the folder.
+// Write writes the endpoint into a folder, and replaces the file of an earlier holder
+// atomically. The caller has the lock of the folder.
 func (e Endpoint) Write(dir string) error { return e.write(dir, EndpointName) }
 
+// write writes the endpoint into the file name.
 func (e Endpoint) write(dir, name string) error {
 	text, err := json.Marshal(e)
 	if err == nil {
@@ -71,21 +72,22 @@ func (e Endpoint) write(dir, name string) error {
 	return nil
 }
 
-// Retire removes the endpoint from a folder and keeps what the next holder needs of
-// it. The caller holds the lock of the folder. A folder without an endpoint is no
-// error.
+// Retire removes the endpoint of an ended holder and keeps the fields that the next
+// holder needs in the file LastName. The caller has the lock of the folder. A folder
+// without an endpoint is no error.
 func Retire(dir string) error {
 	return retireEndpoint(dir, func(e *Endpoint) { e.Process = domain.ProcessID{} })
 }
 
-// RetireKilled is Retire for the endpoint of a process that was killed: LastEndpoint
-// then has its ID in Before.
+// RetireKilled is Retire for a process that was killed: its ID is in Before of the
+// LastEndpoint.
 func RetireKilled(dir string) error {
 	return retireEndpoint(dir, func(e *Endpoint) {
 		e.Before, e.Process = UnfinishedHolders(dir, domain.ProcessID{}), domain.ProcessID{}
 	})
 }
 
+// retireEndpoint removes the endpoint and writes the changed copy without its password.
 func retireEndpoint(dir string, change func(*Endpoint)) error {
 	e, err := ReadEndpoint(dir)
 	if err == nil {
@@ -103,17 +105,16 @@ func retireEndpoint(dir string, change func(*Endpoint)) error {
 	return errors.Join(err, removed)
 }
 
-// ReadEndpoint returns the endpoint in a folder. A holder that was killed leaves
-// one. It returns an ErrNoEndpoint where there is none, and an ErrBadEndpoint for
-// a file that is not the endpoint of a holder or that other users can read or
-// change.
+// ReadEndpoint returns the endpoint in a folder, which may be that of a killed holder.
+// It returns an ErrNoEndpoint if there is no file, and an ErrBadEndpoint for an invalid
+// file and for one that other users can read or write.
 func ReadEndpoint(dir string) (Endpoint, error) {
 	return readEndpoint(filepath.Join(dir, EndpointName))
 }
 
-// LastEndpoint returns the endpoint of the last holder of a folder, ended or not,
-// and the zero Endpoint if none is known. Its public address for outputs is the one
-// that was served last, if that holder served none.
+// LastEndpoint returns the endpoint of the last holder of a folder, running or not, and
+// the zero Endpoint if it is unknown. If that holder had no public address for outputs,
+// the endpoint has the last one that is known.
 func LastEndpoint(dir string) (last Endpoint) {
 	for _, name := range []string{EndpointName, LastName} {
 		e, err := readEndpoint(filepath.Join(dir, name))
@@ -127,18 +128,18 @@ func LastEndpoint(dir string) (last Endpoint) {
 	return last
 }
 
-// CurrentEndpoint returns the endpoint in a folder if it is that of the process that
-// took the lock of the folder last, and whether it is. That process may have been
-// killed since.
+// CurrentEndpoint returns the endpoint in a folder, and whether it belongs to the
+// process that took the lock last. That process may have been killed since.
 func CurrentEndpoint(dir string) (Endpoint, bool) {
 	owner, known := readOwner(dir)
 	e, err := ReadEndpoint(dir)
 	return e, err == nil && known && e.of(owner)
 }
 
-// maxEndpoint bounds the bytes of an endpoint file.
+// maxEndpoint is the greatest size in bytes of an endpoint file.
 const maxEndpoint = 1 << 20
 
+// readEndpoint reads a file without following a symbolic link.
 func readEndpoint(path string) (e Endpoint, err error) {
 	// Without O_NONBLOCK a named pipe in place of the file would block.
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
@@ -168,14 +169,14 @@ func readEndpoint(path string) (e Endpoint, err error) {
 	return e, nil
 }
 
-// ConnectionString returns the connection string of the protocol, with the
-// credentials. It is no use without the certificate.
+// ConnectionString returns the connection string of the event store protocol with the
+// credentials. A client also needs the certificate.
 func (e Endpoint) ConnectionString() string {
 	u := url.URL{Scheme: "esdb", Host: e.Log, User: url.UserPassword(e.User, e.Password)}
 	return u.String()
 }
 
-// Pool returns the certificate of the endpoint, as the only one that is trusted.
+// Pool returns a pool with the certificate of the endpoint alone.
 func (e Endpoint) Pool() (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM([]byte(e.Certificate)) {
@@ -184,8 +185,7 @@ func (e Endpoint) Pool() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// TLS returns how a client speaks TLS to the endpoint: it trusts the certificate of
-// the endpoint and no other.
+// TLS returns a client configuration that trusts the certificate of the endpoint alone.
 func (e Endpoint) TLS() (*tls.Config, error) {
 	pool, err := e.Pool()
 	if err != nil {
@@ -194,8 +194,8 @@ func (e Endpoint) TLS() (*tls.Config, error) {
 	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS13}, nil
 }
 
-// replaceFile puts data in place of a file that only its owner can read. The file
-// is whole at any moment. The data and the name are durable when it returns.
+// replaceFile atomically replaces a file with one that only its owner can read. Data
+// and name are durable when it returns.
 func replaceFile(path string, data []byte) error {
 	next := path + ".new"
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -218,7 +218,7 @@ func replaceFile(path string, data []byte) error {
 	return syncFolder(filepath.Dir(path))
 }
 
-// syncFolder makes durable which files are in a folder.
+// syncFolder makes the entries of a folder durable.
 func syncFolder(dir string) error {
 	folder, err := os.Open(dir)
 	if err != nil {

@@ -25,21 +25,20 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
 
-// Checkpoints are those of a store, with a way to make them durable.
+// Checkpoints stores checkpoints and can make them durable.
 type Checkpoints interface {
 	projections.Checkpoints
 	// Sync returns nil when everything saved before is durable.
 	Sync(ctx context.Context) error
 }
 
-// A BackupReport says what a backup holds and what it wrote.
+// A BackupReport describes a backup and the amount that was written for it.
 type BackupReport struct {
 	Backup  embedded.Backup  `json:"backup"`
 	Written embedded.Written `json:"written"`
 }
 
-// A Served says what a process serves to the other processes of its machine. Dir
-// and Outputs are required.
+// A HolderConfig says what a holder serves. Dir and Outputs are required.
 type HolderConfig struct {
 	Dir         string                                                      // holds the endpoint file
 	Store       events.Store                                                // nil: the log is in a database
@@ -63,17 +62,17 @@ const (
 	outputsPath    = "/v1/"
 )
 
-// maxCheckpoint bounds the bytes of a checkpoint.
+// maxCheckpoint is the greatest size in bytes of a checkpoint.
 const maxCheckpoint = 1 << 30
 
-// maxConnections bounds the connections of other processes to both ports.
+// maxConnections is the greatest number of client connections to both ports.
 const maxConnections = 1024
 
-// beat is the time between two signs of life that a client is sent.
+// heartbeatInterval is the time between two heartbeats to a client.
 const heartbeatInterval = 500 * time.Millisecond
 
-// A Holder serves a folder to the processes of this machine that can read it.
-// Serve makes one.
+// A Holder serves a folder to the processes of this machine that can read it. Serve
+// makes one. It is safe for concurrent use.
 type Holder struct {
 	cfg      HolderConfig
 	identity *Identity
@@ -89,10 +88,9 @@ type Holder struct {
 	}
 }
 
-// Serve begins to serve a folder at two free ports of the loopback interface, with
-// a new certificate and a new password. It does not write the endpoint: Publish
-// does. The caller holds the lock of the folder, and closes the Holder before what
-// is served.
+// Serve begins to serve a folder at two free loopback ports, with a new certificate and
+// a new password. It does not write the endpoint; Publish does. The caller has the lock
+// of the folder, and closes the Holder before the served stores.
 func Serve(ctx context.Context, cfg HolderConfig) (*Holder, error) {
 	s := &Holder{cfg: cfg}
 	s.closing, s.close = context.WithCancel(context.Background())
@@ -102,6 +100,7 @@ func Serve(ctx context.Context, cfg HolderConfig) (*Holder, error) {
 	return s, nil
 }
 
+// open starts the two servers and fills in the endpoint.
 func (s *Holder) open(ctx context.Context) (err error) {
 	s.identity = s.cfg.Identity
 	if s.identity == nil {
@@ -148,19 +147,20 @@ func (s *Holder) open(ctx context.Context) (err error) {
 	return nil
 }
 
+// listen listens at a free loopback port.
 func listen(ctx context.Context) (net.Listener, error) {
 	var opening net.ListenConfig
 	return opening.Listen(ctx, "tcp", "127.0.0.1:0")
 }
 
-// ended logs why a server ended before Close.
+// ended logs the error of a server that failed before Close.
 func (s *Holder) ended(err error) {
 	if err != nil && !errors.Is(err, http.ErrServerClosed) && s.cfg.Logger != nil {
 		s.cfg.Logger.Error("processes of this machine are no longer served", "error", err)
 	}
 }
 
-// Endpoint returns the endpoint as it is now.
+// Endpoint returns the current endpoint.
 func (s *Holder) Endpoint() Endpoint {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,7 +175,7 @@ func (s *Holder) Publish() error {
 	return s.mu.endpoint.Write(s.cfg.Dir)
 }
 
-// Change changes the endpoint, and writes it if it was published.
+// UpdateEndpoint changes the endpoint, and writes it if Publish has been called.
 func (s *Holder) UpdateEndpoint(change func(*Endpoint)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,13 +186,12 @@ func (s *Holder) UpdateEndpoint(change func(*Endpoint)) error {
 	return s.mu.endpoint.Write(s.cfg.Dir)
 }
 
-// drainTime is how long calls under way may take when the service ends.
+// drainTimeout is how long Close waits for running calls.
 const drainTimeout = 2 * time.Second
 
-// Close removes the endpoint from the folder, ends the signs of life, after which
-// clients look for another holder, and returns when the calls under way have ended.
-// It cuts off calls that take longer than two seconds. The end of ctx does not
-// shorten Close.
+// Close removes the endpoint from the folder, ends the heartbeats, after which clients
+// look for the next holder, and waits for running calls. It cuts off calls that take
+// longer than two seconds. The end of ctx does not shorten Close.
 func (s *Holder) Close(ctx context.Context) error {
 	s.close()
 	s.mu.Lock()
@@ -222,11 +221,11 @@ func (s *Holder) Close(ctx context.Context) error {
 	return err
 }
 
-// errDrained ends calls that are under way for too long when a service closes.
+// errDrainTimeout cuts off calls that still run when Close stops waiting.
 var errDrainTimeout = errors.New("the service ended")
 
-// routes returns the handler of all requests. Each needs the password, and none may
-// come from a page of another origin.
+// routes returns the handler of all requests. It requires the password and rejects
+// cross-origin requests.
 func (s *Holder) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+heartbeatPath, s.heartbeat)
@@ -268,6 +267,7 @@ func (s *Holder) routes() http.Handler {
 
 var errNotLocal = errors.New("not authenticated: give the user and the password of the endpoint")
 
+// authorize returns errNotLocal for a request without the user and the password.
 func (s *Holder) authorize(r *http.Request) error {
 	name, password, ok := r.BasicAuth()
 	if ok {
@@ -280,7 +280,7 @@ func (s *Holder) authorize(r *http.Request) error {
 	return nil
 }
 
-// alive sends signs of life until the client leaves or the service ends.
+// heartbeat sends heartbeats until the client disconnects or Close begins.
 func (s *Holder) heartbeat(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	beats := time.NewTicker(heartbeatInterval)
@@ -300,6 +300,7 @@ func (s *Holder) heartbeat(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// checkpoint handles GET of a checkpoint.
 func (s *Holder) checkpoint(w http.ResponseWriter, r *http.Request) {
 	data, err := s.cfg.Checkpoints.LoadCheckpoint(r.Context(), r.PathValue("name"))
 	switch {
@@ -313,6 +314,7 @@ func (s *Holder) checkpoint(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// saveCheckpoint handles PUT of a checkpoint. It rejects a body that was cut.
 func (s *Holder) saveCheckpoint(w http.ResponseWriter, r *http.Request) {
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCheckpoint))
 	if err == nil && int64(len(data)) != r.ContentLength {
@@ -325,11 +327,12 @@ func (s *Holder) saveCheckpoint(w http.ResponseWriter, r *http.Request) {
 	s.writeResult(w, s.cfg.Checkpoints.SaveCheckpoint(r.Context(), r.PathValue("name"), data))
 }
 
+// sync handles POST of a sync.
 func (s *Holder) sync(w http.ResponseWriter, r *http.Request) {
 	s.writeResult(w, s.cfg.Checkpoints.Sync(r.Context()))
 }
 
-// done answers a request that has no result.
+// writeResult writes a response without content, or an error.
 func (s *Holder) writeResult(w http.ResponseWriter, err error) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -338,11 +341,12 @@ func (s *Holder) writeResult(w http.ResponseWriter, err error) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// A backupOrder asks for a backup.
+// A backupRequest is the body of a POST of a backup.
 type backupRequest struct {
 	To string `json:"to"` // an absolute path
 }
 
+// backup handles POST of a backup.
 func (s *Holder) backup(w http.ResponseWriter, r *http.Request) {
 	var request backupRequest
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16)).Decode(&request); err != nil || !filepath.IsAbs(request.To) {
@@ -362,7 +366,7 @@ func (s *Holder) backup(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(text) // a client that is gone needs no answer
 }
 
-// Note puts the ID under which this process is on record into the endpoint.
+// SetProcess sets the ID of this process in the endpoint, once its start is on record.
 func (s *Holder) SetProcess(process domain.ProcessID) error {
 	return s.UpdateEndpoint(func(e *Endpoint) { e.Process = process })
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 )
 
-// An Identity is how a process proves to clients that it is the holder, and they to
-// it that they can read the folder. The key exists in memory alone.
+// An Identity is the certificate by which a holder authenticates to clients, and the
+// password by which clients authenticate to it. The private key is in memory only.
 type Identity struct {
 	User, Password string
 	Certificate    string // PEM
@@ -25,9 +25,8 @@ type Identity struct {
 	Users          *server.Users // the one user, with the role server.Ledger
 }
 
-// The validity of a certificate. Clients pin it, so it protects nobody from its
-// key. It is long because a service may run long, and not longer than what common
-// TLS clients accept.
+// The validity of a certificate. Clients pin the certificate, so its expiry adds no
+// security. It is as long as common TLS clients accept, since a holder may run long.
 const (
 	validBefore = 24 * time.Hour // for clocks that are set back
 	validAfter  = 2 * 365 * 24 * time.Hour

@@ -10,7 +10,8 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// on calls do with the backend, and again with the next one where that is gone.
+// withBackend calls do with the current backend, and again with the next one whenever
+// the backend was lost meanwhile.
 func withBackend[T any](ctx context.Context, s *Store, do func(context.Context, *backend) (T, error)) (T, error) {
 	for {
 		b, err := s.backend(ctx)
@@ -27,21 +28,22 @@ func withBackend[T any](ctx context.Context, s *Store, do func(context.Context, 
 	}
 }
 
+// withBackendErr is withBackend for an operation without a result.
 func withBackendErr(ctx context.Context, s *Store, do func(context.Context, *backend) error) error {
 	_, err := withBackend(ctx, s, func(ctx context.Context, b *backend) (struct{}, error) { return struct{}{}, do(ctx, b) })
 	return err
 }
 
-// Append is events.Store's. One that a holder may have made before it ended is made
-// again with the next one, which takes the same records at the same place for a
-// repetition.
+// Append is events.Store's. If the holder ended with the outcome unknown, Append
+// repeats the append with the next holder, which recognizes a repetition by IDs and
+// revision.
 func (s *Store) Append(ctx context.Context, stream events.Stream, after events.Revision, records ...events.Record) error {
 	return withBackendErr(ctx, s, func(ctx context.Context, b *backend) error { return b.Log.Append(ctx, stream, after, records...) })
 }
 
-// along yields what a backend yields, and goes on with the next one where that is
-// gone. The function read begins a loop behind the last value for which seen was
-// called.
+// iterate yields the values of a backend, and continues with the next backend when one
+// is lost. read starts a loop behind the last value that seen was called with. Without
+// limited, iterate waits for an unresponsive holder as long as ctx lasts.
 func iterate[T any](ctx context.Context, s *Store, limited bool, read func(context.Context, *backend) iter.Seq2[T, error], lastBeats func(T)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var zero T
@@ -63,8 +65,8 @@ func iterate[T any](ctx context.Context, s *Store, limited bool, read func(conte
 	}
 }
 
-// stretch yields what one backend yields, and reports whether there may be more
-// with the next one.
+// iterateOne yields the values of one backend, and reports whether the next backend is
+// to continue.
 func iterateOne[T any](ctx context.Context, b *backend, limited bool, read func(context.Context, *backend) iter.Seq2[T, error], yield func(T, error) bool) (more bool) {
 	bound, free := b.withContext(ctx, limited)
 	defer free()
@@ -79,8 +81,8 @@ func iterateOne[T any](ctx context.Context, b *backend, limited bool, read func(
 	return false
 }
 
-// Read is events.Store's. Where a holder ends meanwhile, Read ends at the end that
-// the stream has with the next one; so do the other loops.
+// Read is events.Store's. After a takeover, Read and the other loops end at the end
+// that the log has at the next holder.
 func (s *Store) Read(ctx context.Context, stream events.Stream, after events.Revision) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		from := after
@@ -102,8 +104,7 @@ func (s *Store) ReadAll(ctx context.Context, after events.Position) iter.Seq2[ev
 	}
 }
 
-// Follow is events.Store's. It waits for a holder that does not answer as long as
-// ctx lasts.
+// Follow is events.Store's. It waits for an unresponsive holder as long as ctx lasts.
 func (s *Store) Follow(ctx context.Context, after events.Position, options ...events.Following) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		from, options := after, options
@@ -118,8 +119,8 @@ func (s *Store) Follow(ctx context.Context, after events.Position, options ...ev
 	}
 }
 
-// resumed returns a Following that keeps in from the last position at which it caught
-// up, and does not report a position again after it began anew with another holder.
+// resumed returns a Following that stores the latest position of CaughtUp in from, and
+// does not report a position again after a takeover.
 func resumed(f events.Following, from *events.Position) events.Following {
 	caughtUp, notified, last := f.CaughtUp, false, events.Position{}
 	f.CaughtUp = func(at events.Position) {
@@ -147,8 +148,8 @@ func (s *Store) Headers(ctx context.Context, q events.Query) iter.Seq2[events.He
 	return query(ctx, s, q, events.Scanner.Headers, func(h events.Header) events.Position { return h.Position })
 }
 
-// query yields what a method of events.Scanner yields for q, whose values are at the
-// positions that the function at returns.
+// query yields the values of a method of events.Scanner for q. The function at returns
+// the position of a value, behind which the next backend continues.
 func query[T any](ctx context.Context, s *Store, q events.Query, method func(events.Scanner, context.Context, events.Query) iter.Seq2[T, error], at func(T) events.Position) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		left := q
@@ -168,22 +169,22 @@ func (s *Store) SaveCheckpoint(ctx context.Context, name string, data []byte) er
 	return withBackendErr(ctx, s, func(ctx context.Context, b *backend) error { return b.Checkpoints.SaveCheckpoint(ctx, name, data) })
 }
 
-// LoadCheckpoint returns the data under a name in the folder, and nil without an
-// error where there are none.
+// LoadCheckpoint returns the data under a name in the folder, or nil without an error
+// if there is no checkpoint of this name.
 func (s *Store) LoadCheckpoint(ctx context.Context, name string) ([]byte, error) {
 	return withBackend(ctx, s, func(ctx context.Context, b *backend) ([]byte, error) { return b.Checkpoints.LoadCheckpoint(ctx, name) })
 }
 
-// Sync returns nil when everything appended and saved before is durable. Checkpoints
-// that were saved with a holder that was killed before this may be gone.
+// Sync makes everything that was appended and saved before durable, except checkpoints
+// that were saved at a holder that was killed since.
 func (s *Store) Sync(ctx context.Context) error {
 	return withBackendErr(ctx, s, func(ctx context.Context, b *backend) error { return b.Checkpoints.Sync(ctx) })
 }
 
-// errReadOnly says that a process that only reads cannot do something.
+// errReadOnly is returned by Backup in a process that only reads.
 var errReadOnly = errors.New("no process holds the folder, and this one only reads it")
 
-// Backup makes a backup into a folder, an absolute path. The holder makes it.
+// Backup has the holder write a backup into a folder, an absolute path.
 func (s *Store) Backup(ctx context.Context, dir string) (BackupReport, error) {
 	return withBackend(ctx, s, func(ctx context.Context, b *backend) (BackupReport, error) {
 		switch {
@@ -196,9 +197,10 @@ func (s *Store) Backup(ctx context.Context, dir string) (BackupReport, error) {
 	})
 }
 
-// Holds reports whether this process holds the folder.
+// Holds reports whether this process is the holder.
 func (s *Store) Holds() bool { return s.owned() != nil }
 
+// owned returns the folder if this process is the holder, and nil otherwise.
 func (s *Store) owned() *ownedFolder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,8 +210,8 @@ func (s *Store) owned() *ownedFolder {
 	return s.mu.current.owned
 }
 
-// Node returns the address for outputs that a process at work here puts on record:
-// that of the holder, if it serves other machines.
+// Node returns the address of outputs that a process in this folder puts on record:
+// that of the holder, if it serves other machines, otherwise an empty string.
 func (s *Store) Node() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -219,8 +221,8 @@ func (s *Store) Node() string {
 	return ""
 }
 
-// Before returns the processes that held the folder before this one and were killed.
-// It returns none where this process does not hold the folder.
+// Before returns the killed holders before this process. It returns an empty slice if
+// this process is not the holder.
 func (s *Store) Before() []domain.ProcessID {
 	if h := s.owned(); h != nil {
 		return h.before
@@ -228,8 +230,8 @@ func (s *Store) Before() []domain.ProcessID {
 	return nil
 }
 
-// Recovered says that a recovery has ended what the processes before this one left,
-// if this process still holds the folder.
+// Recovered removes the killed holders from the endpoint after a recovery has finished
+// their work, if this process still is the holder.
 func (s *Store) Recovered() error {
 	if h := s.owned(); h != nil {
 		return h.holder.UpdateEndpoint(func(e *Endpoint) { e.Before = nil })
@@ -237,10 +239,9 @@ func (s *Store) Recovered() error {
 	return nil
 }
 
-// Sweep removes the outputs that crashes left, as [outputs.Store.Sweep] does, if
-// this process holds the folder. It may be called while no other process has kept
-// outputs whose settlement may be on its way to the log: outputs that were kept
-// since this process holds the folder are left alone.
+// Sweep deletes the garbage of crashes like [outputs.Store.Sweep], if this process is
+// the holder. It ignores blobs that were stored since this process became the holder.
+// The caller ensures that no blob from before belongs to a running process.
 func (s *Store) Sweep(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error)) (outputs.Swept, error) {
 	h := s.owned()
 	if h == nil {

@@ -14,16 +14,16 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine"
 )
 
-// A held folder is one whose lock this process has.
+// An ownedFolder is a folder whose lock this process has, with its open stores.
 type ownedFolder struct {
 	holder  *Holder
 	log     *embedded.Store
 	outputs *outputs.Store
-	before  []domain.ProcessID // earlier holders that did not end in order
+	before  []domain.ProcessID // earlier holders that were killed
 }
 
-// hold takes the lock of the folder, opens it and serves it. A lock that another
-// process has is an events.ErrInUse.
+// acquire takes the lock of the folder, opens the stores and serves them. It returns an
+// events.ErrInUse if another process has the lock.
 func (s *Store) acquire(ctx context.Context) (*backend, error) {
 	owner := embedded.Owner{Command: s.cfg.Command, Started: time.Now().UTC(), Shares: true}
 	log, err := embedded.Open(ctx, s.dir, embedded.Config{Owner: owner, Logger: s.cfg.Logger})
@@ -57,11 +57,11 @@ func (s *Store) acquire(ctx context.Context) (*backend, error) {
 	return b, nil
 }
 
-// maxEarlier bounds how many earlier holders an endpoint names.
+// maxUnfinished is the greatest number of earlier holders in an endpoint.
 const maxUnfinished = 64
 
-// Earlier returns the processes that held a folder before and did not end in order,
-// without self. Where no other process has the lock of the folder, they are dead.
+// UnfinishedHolders returns the earlier holders of a folder that did not end in order,
+// except self. If no other process has the lock of the folder, they are dead.
 func UnfinishedHolders(dir string, self domain.ProcessID) []domain.ProcessID {
 	last := LastEndpoint(dir)
 	all := append(slices.Clone(last.Before), last.Process)
@@ -69,16 +69,17 @@ func UnfinishedHolders(dir string, self domain.ProcessID) []domain.ProcessID {
 	return all[max(0, len(all)-maxUnfinished):]
 }
 
+// backup writes a backup of the log and the blob store.
 func (h *ownedFolder) backup(ctx context.Context, dir string) (made BackupReport, err error) {
 	made.Backup, made.Written, err = h.log.Backup(ctx, dir, embedded.NamedPart{Name: engine.OutputsFolder, Part: engine.BackedUpOutputs{Store: h.outputs}})
 	return made, err
 }
 
-// yieldTime is how long a process that gave the folder up leaves it to the one that
-// asked for it.
+// yieldPeriod is how long a process that gave the folder up does not take the lock, so
+// that the process that requested it can.
 const yieldPeriod = 2 * time.Second
 
-// yield gives the folder up to a process that asks for it, and goes on as its
+// yield gives the folder up to a process that requested it. The store continues as a
 // client.
 func (s *Store) yield(b *backend) {
 	s.mu.Lock()
@@ -87,15 +88,15 @@ func (s *Store) yield(b *backend) {
 	b.end(errGone)
 }
 
-// yields reports whether this process leaves the folder to another one.
+// yields reports whether the yieldPeriod lasts.
 func (s *Store) yields() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.mu.yielded.IsZero() && time.Since(s.mu.yielded) < yieldPeriod
 }
 
-// AskToYield asks the process that holds a folder to give it up, and reports whether
-// it does. A process that is there to serve the folder does not.
+// RequestYield asks the holder of a folder to give it up, and reports whether it does.
+// A process that was started to serve the folder does not.
 func RequestYield(ctx context.Context, dir string) (bool, error) {
 	at, err := ReadEndpoint(dir)
 	if err != nil {

@@ -15,33 +15,32 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
-// ownerName is the file in which package embedded names the process that has the
-// lock of a folder.
+// ownerName is the file in which package embedded names the process that has the lock.
 const ownerName = "owner"
 
-// readOwner returns the process in the owner file, and whether there is one. A
-// process that was killed leaves one.
+// readOwner returns the process in the owner file, which may have been killed since,
+// and whether there is one.
 func readOwner(dir string) (o embedded.Owner, ok bool) {
 	text, err := os.ReadFile(filepath.Join(dir, ownerName))
 	return o, err == nil && json.Unmarshal(text, &o) == nil && o.PID != 0
 }
 
-// of reports whether the endpoint is that of the process that has the lock.
+// of reports whether the endpoint belongs to the process that has the lock.
 func (e Endpoint) of(o embedded.Owner) bool { return e.PID == o.PID && e.Started.Equal(o.Started) }
 
-// describe names a process for a person.
+// describe names a process by PID, command, host and start.
 func describe(o embedded.Owner) string {
 	return fmt.Sprintf("process %d (%s on %s, since %s)", o.PID, o.Command, o.Host, o.Started.Format(time.RFC3339))
 }
 
-// A Wait says for which process a folder is waited for.
+// A LockWait describes the process that a Store waits for.
 type LockWait struct {
 	Dir     string
-	Owner   embedded.Owner // zero: not known
-	Stopped bool           // by a signal, such as that of Ctrl-Z; false where that cannot be known
+	Owner   embedded.Owner // zero: unknown
+	Stopped bool           // by a signal, such as Ctrl-Z; false on systems without /proc
 }
 
-// String says so for a person.
+// String describes the process for a user.
 func (w LockWait) String() string {
 	who := "another process"
 	if w.Owner.PID != 0 {
@@ -53,17 +52,17 @@ func (w LockWait) String() string {
 	return who
 }
 
-// A Silent says that the process that has a folder open did not answer in time. It
-// is an ErrSilent and an events.ErrInUse.
+// An UnresponsiveError says that the process that has a folder open did not answer
+// until the timeout. It is an ErrUnresponsive and an events.ErrInUse.
 type UnresponsiveError struct {
 	LockWait
-	Last error // the result of the last attempt; nil: none was made
+	Last error // result of the last attempt; nil: no attempt
 }
 
-// ErrSilent says that the process that has a folder open does not answer.
+// ErrUnresponsive says that the process that has the folder open does not answer.
 var ErrUnresponsive = errors.New("process that has the folder open does not answer")
 
-// Error names the process.
+// Error names the folder and the process.
 func (s *UnresponsiveError) Error() string {
 	text := fmt.Sprintf("open %s: %v by %s, and it does not answer", s.Dir, events.ErrInUse, s.LockWait)
 	if errors.Is(s.Last, ErrNoResponse) {
@@ -72,21 +71,21 @@ func (s *UnresponsiveError) Error() string {
 	return text
 }
 
-// Is reports whether target is ErrSilent or events.ErrInUse.
+// Is reports whether target is ErrUnresponsive or events.ErrInUse.
 func (s *UnresponsiveError) Is(target error) bool {
 	return target == ErrUnresponsive || target == events.ErrInUse
 }
 
-// waitOn describes the process that has a folder now.
+// currentWait describes the process that has a folder now.
 func currentWait(dir string) LockWait {
 	o, _ := readOwner(dir)
 	host, err := os.Hostname()
 	return LockWait{dir, o, err == nil && o.Host == host && stopped(o.PID, o.Started)}
 }
 
-// stopped reports whether a process of this machine is stopped by a signal. Another
-// process may have got its PID since: it began later. Where the system has no
-// /proc, stopped returns false.
+// stopped reports whether a process of this machine is stopped by a signal. A process
+// that started later has the same PID by reuse and does not count. Without /proc,
+// stopped returns false.
 func stopped(pid int, since time.Time) bool {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -103,10 +102,11 @@ func stopped(pid int, since time.Time) bool {
 	return err == nil && ok && began.Before(since.Add(5*time.Second))
 }
 
-// clockTicks is in how many parts /proc divides a second, on every architecture of
+// clockTicks is the number of ticks in a second in /proc, on every architecture of
 // Linux that Go supports.
 const clockTicks = 100
 
+// bootTime returns when the machine started, and whether /proc says so.
 func bootTime() (time.Time, bool) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {

@@ -16,29 +16,26 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// DefaultPatience is how long a holder that does not answer is waited for. It is
-// shorter than runner.DefaultLease, so that the error names the holder before the
-// lease of this process runs out.
+// DefaultTimeout is how long a Store waits for an unresponsive holder. It is shorter
+// than runner.DefaultLease, so that the error names the holder before the lease of this
+// process expires.
 const DefaultTimeout = 20 * time.Second
 
-// A Config says how a process opens a folder that it shares.
+// A Config says how a process opens a shared folder.
 type Config struct {
-	// Command names this process to the others, as in "ledger run".
+	// Command is the name of this process in the endpoint, as in "ledger run".
 	Command string
-	// Process is the ID under which this process is on record or will be. Zero: it
-	// is not on record. Endpoints name it, so that the next holder knows at once
-	// that this process is dead if it is killed while it holds the folder.
+	// Process is the ID of this process in the log, now or later. Zero: it has none.
+	// The endpoint has it, so that the next holder knows at once that this process is
+	// dead if it is killed while it is the holder.
 	Process domain.ProcessID
-	// Patience is how long a holder that does not answer is waited for. 0:
-	// DefaultPatience.
+	// Timeout is how long the Store waits for an unresponsive holder. 0: DefaultTimeout.
 	Timeout time.Duration
-	// Waiting is called, on a goroutine of the Store, once for each time that a holder
-	// has not answered for some seconds while an operation waits for it. Nil: nothing
-	// is called.
+	// Waiting is called, on a goroutine of the Store, once in each period in which an
+	// operation has waited some seconds for an unresponsive holder. May be nil.
 	Waiting func(LockWait)
-	// TookOver is called, on a goroutine of its own which Close joins, when this
-	// process has taken the folder over from another one and serves it. Its context
-	// ends with the Store. Nil: nothing is called.
+	// TookOver is called after this process has become the holder by a takeover, on a
+	// goroutine of its own that Close joins. Its context ends with the Store. May be nil.
 	TookOver func(ctx context.Context)
 	// ReadOnly opens the folder for a process that only reads, where no process
 	// serves it. It returns an events.ErrInUse if a process has begun to hold the
@@ -48,10 +45,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// A Store is an events.Scanner in a folder that several processes share, with its
-// outputs and checkpoints. It is open in this process or reached through the
-// process that holds the folder, and outlives that one. Open makes one. It is safe
-// for concurrent use.
+// A Store is an events.Scanner in a folder that several processes share, with the blob
+// store of outputs and the checkpoints. It has the folder open itself or connects to
+// the holder, and survives takeovers. Open makes one. It is safe for concurrent use.
 type Store struct {
 	cfg     Config
 	dir     string
@@ -61,26 +57,26 @@ type Store struct {
 	mu      struct {
 		sync.Mutex
 		closed  bool
-		yielded time.Time // when this process gave the folder up to one that asked for it
+		yielded time.Time // when this process last gave the folder up on request
 		current *backend
-		search  *backendSearch // nil: none is under way
+		search  *backendSearch // nil: no search is running
 	}
 }
 
-// A search for the next backend is shared by all operations that wait for one.
+// A backendSearch is a running search for the next backend. All operations that need
+// one wait for it.
 type backendSearch struct {
 	done chan struct{}
 	err  error // set before done is closed
 }
 
-// Open opens the store in a folder. If no process holds the folder this one does,
-// unless it only reads; it makes the folder if there is none, and serves it to the
-// others until Close. Otherwise it connects to the holder. The caller closes the
-// Store.
+// Open opens the store in a folder. If there is no holder, this process becomes the
+// holder, unless it only reads: it creates the folder if it is missing, and serves it
+// until Close. Otherwise Open connects to the holder. The caller closes the Store.
 //
 // Besides the errors of [embedded.Open] and [engine.OpenOutputs], Open returns an
-// events.ErrInUse that names the process if that does not share the folder or is on
-// another machine, and a [Silent] if it does not answer.
+// events.ErrInUse that names the process if that does not share the folder or runs on
+// another machine, and an [UnresponsiveError] if it does not answer.
 func Open(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	s := &Store{cfg: cfg, dir: dir}
 	s.life, s.end = context.WithCancelCause(context.Background())
@@ -93,19 +89,21 @@ func Open(ctx context.Context, dir string, cfg Config) (*Store, error) {
 	return s, nil
 }
 
+// timeout returns the configured timeout or the default.
 func (s *Store) timeout() time.Duration { return cmp.Or(s.cfg.Timeout, DefaultTimeout) }
 
 func (s *Store) process() domain.ProcessID { return s.cfg.Process }
 
+// waiting calls Config.Waiting if it is set.
 func (s *Store) waiting(w LockWait) {
 	if s.cfg.Waiting != nil {
 		s.cfg.Waiting(w)
 	}
 }
 
-// use makes a backend the current one. A process that writes looks for the next one
-// as soon as it is gone, so that the others need not wait until this one has
-// something to do.
+// setCurrent makes a backend the current one. A store that writes searches for the next
+// one as soon as it is lost, so that another process does not wait until this one has
+// work.
 func (s *Store) setCurrent(b *backend) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +117,8 @@ func (s *Store) setCurrent(b *backend) {
 	})
 }
 
-// backend returns the current backend, and waits for one where that is gone.
+// backend returns the current backend. If that is lost, it waits for the search for the
+// next.
 func (s *Store) backend(ctx context.Context) (*backend, error) {
 	s.mu.Lock()
 	if s.mu.closed {
@@ -153,7 +152,7 @@ func (s *Store) backend(ctx context.Context) (*backend, error) {
 	return s.mu.current, nil
 }
 
-// replace looks for the backend that follows the current one.
+// replace closes the lost backend and finds the next one.
 func (s *Store) replace(found *backendSearch) {
 	s.mu.Lock()
 	old := s.mu.current
@@ -176,7 +175,7 @@ func (s *Store) replace(found *backendSearch) {
 	close(found.done)
 }
 
-// begin starts a goroutine unless the store is closed.
+// goUnlessClosed starts a goroutine that Close joins, unless the store is closed.
 func (s *Store) goUnlessClosed(do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,19 +184,20 @@ func (s *Store) goUnlessClosed(do func()) {
 	}
 }
 
-// The pauses between two looks at a folder that another process has.
+// The pauses between two attempts grow from the first to the last.
 const (
 	firstPause = 5 * time.Millisecond
 	lastPause  = 100 * time.Millisecond
-	// aloneTime is how long a process that does not share the folder may have it
-	// before Open fails: short work, such as a check, is waited for.
+	// exclusiveWait is how long Open waits for a process that does not share the folder
+	// and that may end soon, such as a check.
 	exclusiveWait = time.Second
-	// findTold is how long find tries before it calls Config.Waiting.
+	// noticeAfter is how long findBackend tries before it calls Config.Waiting.
 	noticeAfter = 2 * time.Second
 )
 
-// find returns a backend: the folder, held by this process, or a connection to the
-// process that holds it. It waits for one that begins to serve, or ends.
+// findBackend takes the lock of the folder or connects to the holder. It polls with
+// backoff while another process is about to serve or to end. first is set by Open: then
+// a process that does not share the folder is an error after a second.
 func (s *Store) findBackend(ctx context.Context, first bool) (*backend, error) {
 	began, notified := time.Now(), false
 	for pause := firstPause; ; pause = min(pause*3/2, lastPause) {
@@ -225,20 +225,21 @@ func (s *Store) findBackend(ctx context.Context, first bool) (*backend, error) {
 	}
 }
 
-// errOtherHost says that the process that holds a folder is on another machine,
-// which has the folder by a network.
+// errOtherHost says that the holder runs on another machine with the same network
+// folder.
 var errOtherHost = errors.New("the process is on another machine: run this there, or serve the folder to other machines with ledger serve")
 
+// inUse reports whether another process has the lock of a store.
 func inUse(err error) bool {
 	return errors.Is(err, events.ErrInUse) || errors.Is(err, outputs.ErrInUse)
 }
 
-// try makes one attempt at a backend. It also reports whether the folder is held by
-// a process that does not share it. An events.ErrInUse or an ErrAway says that another
-// attempt may succeed.
+// tryBackend makes one attempt to get a backend. It also reports whether a process that
+// does not share the folder has the lock. After an events.ErrInUse or an ErrNoResponse
+// another attempt may succeed.
 func (s *Store) tryBackend(ctx context.Context) (b *backend, alone bool, err error) {
-	// The lock decides, and not what a file says: a copy of a folder has the files of
-	// the process that held the original, and a process that was killed leaves its own.
+	// The lock decides and not the endpoint file: a copy of a folder has the endpoint of
+	// the original's holder, and a killed process leaves its endpoint.
 	err = events.ErrInUse
 	switch {
 	case s.cfg.ReadOnly != nil:
@@ -268,7 +269,7 @@ func (s *Store) tryBackend(ctx context.Context) (b *backend, alone bool, err err
 	return nil, false, errors.Join(err, connecting)
 }
 
-// readOnly opens the folder for a process that only reads.
+// readOnly opens the folder in a process that only reads.
 func (s *Store) readOnly(ctx context.Context) (*backend, error) {
 	opened, err := s.cfg.ReadOnly(ctx)
 	if err != nil {
@@ -277,9 +278,9 @@ func (s *Store) readOnly(ctx context.Context) (*backend, error) {
 	return s.newBackend(opened), nil
 }
 
-// Close gives the folder up. If this process holds it, the connections of its clients
-// end, and one of them takes over. Operations after Close, and a second Close, return
-// an events.ErrClosed. The end of ctx does not shorten Close.
+// Close closes the store. If this process is the holder, the connections of its clients
+// end, and one of the clients takes over. Operations after Close, and a second Close,
+// return an events.ErrClosed. The end of ctx does not shorten Close.
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	if s.mu.closed {
