@@ -16,9 +16,9 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
-// BenchmarkKeep keeps outputs, and beside each writes the same bytes to a plain
-// file and syncs it and its folder. "of-file" is how fast a Keep is beside that,
-// by the medians; both share the run, so that a slow disk slows both.
+// BenchmarkKeep stores blobs, and alternately writes and syncs plain files with the
+// same bytes. "of-file" is the ratio of the medians; both share the run, so that a slow
+// disk slows both.
 func BenchmarkKeep(b *testing.B) {
 	for _, size := range []int{64 << 10, 1 << 20, 2 << 20, 4 << 20, 16 << 20, 256 << 20} {
 		b.Run(fmt.Sprintf("%dKiB", size>>10), func(b *testing.B) {
@@ -60,7 +60,7 @@ func median(d []time.Duration) time.Duration {
 	return d[len(d)/2]
 }
 
-// prose returns bytes that compress as the output of programs does.
+// prose returns bytes that compress like the output of programs.
 func prose(size int) []byte {
 	var b bytes.Buffer
 	for line := 0; b.Len() < size; line++ {
@@ -69,7 +69,7 @@ func prose(size int) []byte {
 	return b.Bytes()[:size]
 }
 
-// plain writes a file as durably as Keep does.
+// plain writes a file as durably as Keep.
 func plain(dir string, n int, content []byte) error {
 	f, err := os.Create(filepath.Join(dir, fmt.Sprint(n)))
 	if err != nil {
@@ -90,9 +90,9 @@ func plain(dir string, n int, content []byte) error {
 	return d.Sync()
 }
 
-// BenchmarkSmallAppendsBesideALongOutput measures how late small durable
-// appends are while an output of 256 MiB is kept on the same disk: "of-alone" is
-// their p99 to that without it, measured before and after.
+// BenchmarkSmallAppendsBesideALongOutput measures the latency of small durable appends
+// during a Keep of 256 MiB on the same disk. "of-alone" is the ratio of the p99 to that
+// without the Keep.
 func BenchmarkSmallAppendsBesideALongOutput(b *testing.B) {
 	dir, content, ref := b.TempDir(), prose(256<<20), refs(1)
 	log, err := embedded.Open(b.Context(), filepath.Join(dir, "store"), embedded.Config{})

@@ -18,9 +18,9 @@ const (
 	// time that grows faster than the block: minutes for one of 1 MiB.
 	chunkSize    = 64 << 10
 	groupChunks  = 4  // chunks in one batch
-	loggedChunks = 16 // chunks of a body that go through the log; up to here that is faster
-	// Bytes after which the disk is told to begin writing, so that it writes while
-	// more is read.
+	loggedChunks = 16 // chunks of a blob that go through the WAL, which is faster for short blobs
+	// The number of bytes after which writeback starts, so that the disk writes while
+	// Keep reads.
 	writeOut = 256 << 10
 )
 
@@ -119,7 +119,7 @@ func (b *blobWriter) writeGroup() error {
 // batch returns a batch of the buffered chunks, which are the latest before nextChunk.
 // The caller closes it.
 func (b *blobWriter) batch(db *pebble.DB) (*pebble.Batch, error) {
-	const room = 1 << 10 // for what stands beside chunks, and for a head
+	const room = 1 << 10 // bytes for the keys and the header
 	batch := db.NewBatchWithSize(room + len(b.buffered)*(crcSize+chunkSize))
 	first := b.nextChunk - uint32(len(b.buffered))
 	for i, value := range b.buffered {

@@ -29,7 +29,7 @@ type CheckReport struct {
 	Pruned  int
 	Kept    int64 // bytes of the stored blobs
 	Opened  bool  // the database could be opened; if not, only the files were looked at
-	Closed  bool  // the store was closed in order: nothing can be missing at its end
+	Closed  bool  // the store was closed in order, so the files are complete
 }
 
 // Check reads everything in the folder of a store that no process has open, and calls
@@ -179,7 +179,7 @@ func (k *checker) checkHeaders(ctx context.Context) error {
 		}
 		h, err := headerAt(it)
 		if err != nil {
-			ref, _ := parseHeaderKey(it.Key()) // zero where the key is none
+			ref, _ := parseHeaderKey(it.Key()) // zero for an invalid key
 			k.report(Corruption{Ref: ref, Detail: err.Error()})
 			continue
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// A Compact on a full disk ends, and so does a Close beside it or behind it.
+// Compact returns on a full disk, and so does a concurrent or later Close.
 func TestCompactOnAFullDiskEnds(t *testing.T) {
 	t.Parallel()
 	var full atomic.Bool
@@ -33,7 +33,7 @@ func TestCompactOnAFullDiskEnds(t *testing.T) {
 	within(t, "Close", func() { _ = s.Close() })
 }
 
-// within fails the test if do does not end.
+// within fails the test if do does not return in time.
 func within(t *testing.T, what string, do func()) {
 	t.Helper()
 	ended := make(chan struct{})

@@ -18,15 +18,15 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// A fate is what is known to have become of an output.
+// An expectation is the model's state of one blob.
 type expectation struct {
 	content             []byte
-	kept, dropped, gone bool // acknowledged: Keep, Drop, Prune
+	kept, dropped, gone bool // acknowledged by Keep, Drop, Prune
 	doubt               bool // a Drop or a Prune was begun
 	recorded            bool // the settlement is on record
 }
 
-// A diary is what a caller of a store knows, act by act.
+// A model records the acknowledged operations of a caller.
 type model struct {
 	mu       sync.Mutex
 	expected map[domain.Ref]expectation
@@ -53,9 +53,9 @@ func (d *model) copy() map[domain.Ref]expectation {
 // smallMemTable has a store flush after a few outputs.
 const smallMemTable = 2 << 20
 
-// live acts on a store at random, n times, and writes a diary. One in four
-// outputs is longer than what goes through the log, and twelve together are more
-// than a small memtable holds.
+// runRandom performs n random operations on a store and records them in the model. One
+// in four blobs is longer than the part that goes through the WAL, and twelve blobs
+// together are longer than a small memtable.
 func runRandom(ctx context.Context, s *Store, d *model, rng *rand.Rand, n int) {
 	ref := refs(rng.Uint64())
 	for i := range n {
@@ -82,12 +82,12 @@ func runRandom(ctx context.Context, s *Store, d *model, rng *rand.Rand, n int) {
 			}
 		case 2, 3:
 			d.note(r, func(f *expectation) { f.recorded = true })
-			_ = s.Confirm(ctx, r.Settlement()) // a hint, which may be lost
+			_ = s.Confirm(ctx, r.Settlement()) // not synced, so it may be lost
 		}
 	}
 }
 
-// examine holds a store that was opened again to the diary, before a sweep.
+// checkModel compares a reopened store with the model, before a sweep.
 func checkModel(ctx context.Context, s *Store, expected map[domain.Ref]expectation) error {
 	waiting := map[domain.EventID]bool{}
 	for id, err := range s.Unconfirmed(ctx) {
@@ -123,7 +123,7 @@ func checkModel(ctx context.Context, s *Store, expected map[domain.Ref]expectati
 	return nil
 }
 
-// sweepAll sweeps and checks that exactly the recorded outputs stay.
+// sweepAll sweeps and checks that exactly the recorded blobs remain.
 func sweepAll(ctx context.Context, s *Store, expected map[domain.Ref]expectation, left func() (blobCount int, files []string)) error {
 	recorded := map[domain.EventID]bool{}
 	for r, f := range expected {
@@ -172,14 +172,14 @@ func checkReopened(t *testing.T, s *Store, expected map[domain.Ref]expectation) 
 	mustKeep(t, s, refs(9999)(), random(5*chunkSize, 1))
 }
 
-// A moment is what the disk and the caller had when the power went.
+// A crashPoint is a copy of the disk and of the model at a power cut.
 type crashPoint struct {
 	fs       *vfs.MemFS
 	expected map[domain.Ref]expectation
 }
 
-// cutting takes a moment before one write in so many, and one in ten to the file of a
-// body, so that some fall in the middle of a table.
+// crashFS returns a file system that takes a crashPoint before one write in oneIn, and
+// before one in ten to the file of a blob, so that some cut an sstable.
 func crashFS(mem *vfs.MemFS, d *model, rng *rand.Rand, oneIn int) (*errorfs.FS, func() []crashPoint) {
 	var mu sync.Mutex
 	var crashPoints []crashPoint
@@ -196,7 +196,7 @@ func crashFS(mem *vfs.MemFS, d *model, rng *rand.Rand, oneIn int) (*errorfs.FS, 
 		if rng.IntN(n) != 0 {
 			return nil
 		}
-		expected := d.copy() // first: what is acknowledged after is durable all the more
+		expected := d.copy() // before the clone: a later acknowledgement only adds durable blobs
 		percent := rng.IntN(3) * 50
 		crashPoints = append(crashPoints, crashPoint{mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng}), expected})
 		return nil
@@ -208,11 +208,12 @@ func crashFS(mem *vfs.MemFS, d *model, rng *rand.Rand, oneIn int) (*errorfs.FS, 
 	}
 }
 
+// After a power cut at any write, the store has every acknowledged blob.
 func TestPowerCutKeepsWhatWasAcknowledged(t *testing.T) {
 	t.Parallel()
 	total, half := 0, 0
-	// Where the power is cut depends on the scheduler: more histories, if no cut was
-	// in the middle of a table.
+	// The scheduler decides about the crash points: run more histories until one has
+	// cut an sstable.
 	for seed := uint64(0); seed < uint64(repeats(1, 4)) || half == 0 && seed < 20; seed++ {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		mem, d := vfs.NewCrashableMem(), &model{expected: map[domain.Ref]expectation{}}
@@ -247,8 +248,7 @@ func TestPowerCutKeepsWhatWasAcknowledged(t *testing.T) {
 	}
 }
 
-// filling says that the disk is full from a write on, and goes back to order
-// when told to.
+// A fullDisk injects ENOSPC from one write on, until set allows more writes.
 type fullDisk struct {
 	mu   sync.Mutex
 	left int
@@ -303,8 +303,8 @@ func TestFailedWriteOfAnyFileIsContained(t *testing.T) {
 	}
 }
 
-// failAt opens a store, lets its disk fail at a write, and checks what the
-// caller sees, there and when it is opened again.
+// failAt opens a store whose disk fails at one write, and compares it with the model
+// before and after reopening.
 func failAt(t *testing.T, f *fullDisk, at int) {
 	mem, d := vfs.NewMem(), &model{expected: map[domain.Ref]expectation{}}
 	s, err := Open("outputs", Config{FS: errorfs.Wrap(mem, errorfs.InjectorFunc(f.inject)), memTable: smallMemTable})
@@ -326,7 +326,7 @@ func failAt(t *testing.T, f *fullDisk, at int) {
 		}
 	}
 	_, err = s.Keep(t.Context(), refs(77)(), "", bytes.NewReader([]byte("more")))
-	if broken := s.broken() != nil; !f.once && errors.Is(err, ErrBroken) != broken { // one that fails once goes on
+	if broken := s.broken() != nil; !f.once && errors.Is(err, ErrBroken) != broken { // after a single failure the store resumes
 		t.Errorf("Keep = %v of a store that is broken: %v", err, broken)
 	}
 	f.set(1 << 30)
@@ -336,11 +336,10 @@ func failAt(t *testing.T, f *fullDisk, at int) {
 	checkReopened(t, openIn(t, mem), expected)
 }
 
-// longVariable asks for the long counts of power cuts, flips and the like.
+// longVariable is the environment variable that selects the long form of the tests.
 const longVariable = "LEDGER_TEST_LONG"
 
-// repeats returns how often a test repeats: short, or long if the environment
-// asks for it.
+// repeats returns short, or long in the long form of the tests.
 func repeats(short, long int) int {
 	if os.Getenv(longVariable) != "" {
 		return long

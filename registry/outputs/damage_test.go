@@ -101,7 +101,7 @@ func TestDamagedHeadIsNeverBelieved(t *testing.T) {
 	}
 }
 
-// A head whose checksum is right may lie as well: its digest is held to the bytes.
+// Verify detects a header with a valid checksum and a wrong digest.
 func TestVerifyComparesTheDigest(t *testing.T) {
 	t.Parallel()
 	s := openIn(t, vfs.NewMem())
@@ -125,15 +125,15 @@ func TestFlippedBitOnDiskIsNeverAWrongAnswer(t *testing.T) {
 	fs := vfs.NewCrashableMem()
 	ref := refs(1)
 	contents := map[domain.Ref][]byte{}
-	for range 2 { // the second opening puts what the log holds into a table
+	for range 2 { // the second opening flushes the WAL of the first
 		s, err := Open("outputs", Config{FS: fs})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, size := range []int{0, 1000, 2 * chunkSize, 5 * chunkSize} {
 			r := ref()
-			// What is flushed is not compressed, and Pebble looks for the bit in a block
-			// of a chunk for half a second; so few flips are in chunks.
+			// Flushed blocks are not compressed, and Pebble searches half a second for the
+			// flipped bit of a chunk; so few flips are in chunks.
 			contents[r] = bytes.Repeat(random(500, uint64(size)), size/500+1)[:size]
 			mustKeep(t, s, r, contents[r])
 		}
@@ -161,8 +161,7 @@ func TestFlippedBitOnDiskIsNeverAWrongAnswer(t *testing.T) {
 	}
 }
 
-// flip flips a bit of a table: of any, or of the one that has the fewest bytes, which
-// holds heads.
+// flip flips a random bit of an sstable: of any, or of the smallest, which has headers.
 func flip(t *testing.T, fs *vfs.MemFS, rng *rand.Rand, smallest bool) {
 	t.Helper()
 	names, err := fs.List("outputs")
@@ -187,8 +186,8 @@ func flip(t *testing.T, fs *vfs.MemFS, rng *rand.Rand, smallest bool) {
 	p[rng.IntN(len(p))] ^= 1 << rng.IntN(8)
 }
 
-// wrongAnswers reads everything and returns an error for what is neither right
-// nor said to be damaged.
+// wrongReads reads all blobs and returns an error if one is neither right nor reported
+// as damaged.
 func wrongReads(t *testing.T, s *Store, contents map[domain.Ref][]byte, found *int) error {
 	for r, content := range contents {
 		o, err := s.Open(t.Context(), r)

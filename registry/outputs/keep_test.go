@@ -89,7 +89,7 @@ func sameReadAt(t *rapid.T, o *BlobReader, content []byte, off int64, n int) {
 	gn, gerr := o.ReadAt(got, off)
 	wn, werr := bytes.NewReader(content).ReadAt(want, off)
 	if n == 0 {
-		werr = nil // bytes.Reader says io.EOF beyond the end even of nothing
+		werr = nil // bytes.Reader returns io.EOF beyond the end even for 0 bytes
 	}
 	if gn != wn || gerr != werr || !bytes.Equal(got[:gn], want[:wn]) {
 		t.Fatalf("ReadAt(%d bytes, %d) = %d, %v, want %d, %v", n, off, gn, gerr, wn, werr)
@@ -139,7 +139,7 @@ func TestSeekBeforeTheBeginningIsRefused(t *testing.T) {
 	wantErr(t, "Read after Close", err, ErrClosed)
 }
 
-// gauge notes the most memory in use while it is read or written.
+// A memoryGauge samples the memory in use while it is read or written.
 type memoryGauge struct {
 	left   int64
 	next   *rand.ChaCha8
@@ -172,7 +172,7 @@ func (g *memoryGauge) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Not parallel: what other tests hold would count.
+// It is not parallel: the memory of other tests would count.
 func TestMemoryDoesNotDependOnSize(t *testing.T) {
 	const bound, mostGrowth = 96 << 20, 64 << 20
 	size := int64(repeats(100<<20, 256<<20)) // more than the bound
@@ -278,8 +278,8 @@ func TestManyKeepAtOnce(t *testing.T) {
 	}
 }
 
-// An output whose sync has not returned is in the database, and nobody sees it:
-// a power cut may still take it back.
+// No read returns a blob in the database whose sync has not returned: a power cut may
+// still lose it.
 func TestAnOutputThatIsNotAcknowledgedIsNotSeen(t *testing.T) {
 	t.Parallel()
 	syncing, goOn := make(chan struct{}), make(chan struct{})
@@ -395,7 +395,7 @@ type stuckReader struct{}
 
 func (stuckReader) Read([]byte) (int, error) { return 0, nil }
 
-// cancelling ends a context once it has given so many bytes.
+// A cancelReader cancels a context after so many bytes.
 type cancelReader struct {
 	left   int
 	cancel func()

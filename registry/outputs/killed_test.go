@@ -18,8 +18,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/pebblefiles/filestest"
 )
 
-// killed returns the file system of a store whose process was killed, with the
-// outputs that it had acknowledged.
+// killed returns the disk of a store whose process was killed, and the acknowledged
+// blobs.
 func killed(t *testing.T) (*vfs.MemFS, map[domain.Ref][]byte) {
 	t.Helper()
 	storage := vfs.NewCrashableMem()
@@ -45,14 +45,14 @@ func killed(t *testing.T) (*vfs.MemFS, map[domain.Ref][]byte) {
 	return died, contents
 }
 
-// crash returns the file system as a process leaves it that is killed.
+// crash returns the disk after the process is killed.
 func crash(storage *vfs.MemFS) *vfs.MemFS {
 	return storage.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 1))})
 }
 
-// A bit that flipped in a file of a store whose process was killed is reported, or
-// every acknowledged output reads as it was kept. Half of the bits are flipped in
-// logs, as many as in all other kinds of files.
+// After a kill and a flipped bit, the store reports damage or reads every acknowledged
+// blob as it was stored. Half of the bits are flipped in WAL files, the others in all
+// other kinds of files.
 func TestFlippedBitInAKilledStoreIsNoSilentLoss(t *testing.T) {
 	t.Parallel()
 	died, contents := killed(t)
@@ -111,8 +111,8 @@ func TestFlippedBitInAKilledStoreIsNoSilentLoss(t *testing.T) {
 	}
 }
 
-// afterKill opens a store, and says whether damage was reported and how many
-// outputs are not there.
+// afterKill opens a store and returns whether it reported damage, and the number of
+// lost blobs.
 func afterKill(t *testing.T, storage vfs.FS, contents map[domain.Ref][]byte) (reported bool, lost int) {
 	t.Helper()
 	var said bytes.Buffer
@@ -143,8 +143,8 @@ func afterKill(t *testing.T, storage vfs.FS, contents map[domain.Ref][]byte) (re
 	return said.Len() > 0, lost
 }
 
-// The number of a body that was pruned is not given out again, however often the
-// process is killed after the store was closed.
+// The store never reuses the number of a pruned blob, however often the process is
+// killed after an orderly close.
 func TestNumbersOfPrunedBodiesAreNotGivenOutAgain(t *testing.T) {
 	t.Parallel()
 	storage := vfs.NewCrashableMem()

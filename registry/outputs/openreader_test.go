@@ -11,7 +11,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// filesOf returns the content of each file under a folder.
+// filesOf returns the content of each file in a folder.
 func filesOf(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -29,8 +29,7 @@ func filesOf(t testing.TB, dir string) map[string]string {
 	return found
 }
 
-// A reader reads what is kept and changes nothing, and what a writer does
-// afterwards changes nothing for the reader.
+// A read-only store changes no file, and a later writer does not change its view.
 func TestReaderKeepsItsMomentBesideAWriter(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -86,7 +85,7 @@ func TestReaderKeepsItsMomentBesideAWriter(t *testing.T) {
 	}
 }
 
-// A folder that does not exist, or without a database, has no outputs.
+// A missing folder and one without a database are empty stores.
 func TestReaderOfNoOutputsFindsNone(t *testing.T) {
 	t.Parallel()
 	for _, dir := range []string{t.TempDir(), filepath.Join(t.TempDir(), "none")} {

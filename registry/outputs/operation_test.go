@@ -20,7 +20,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// furnish keeps outputs of each sort in a new store, and closes it.
+// fillStore stores blobs of each kind in a new store, and closes it.
 func fillStore(t testing.TB, fs vfs.FS) map[domain.Ref][]byte {
 	t.Helper()
 	kept := map[domain.Ref][]byte{}
@@ -61,7 +61,7 @@ func runCheck(t testing.TB, fs vfs.FS) (CheckReport, []Corruption) {
 	return c, found
 }
 
-// contents returns the files in a folder and below it.
+// readTree returns the files of a folder and its subfolders.
 func readTree(t testing.TB, fs vfs.FS, dir string) map[string][]byte {
 	t.Helper()
 	found := map[string][]byte{}
@@ -91,7 +91,7 @@ func readTree(t testing.TB, fs vfs.FS, dir string) map[string][]byte {
 	return found
 }
 
-// copied returns a file system with these files, one of them changed.
+// copyTree returns a file system with these files, one of them changed.
 func copyTree(t testing.TB, whole map[string][]byte, name string, changed []byte) vfs.FS {
 	t.Helper()
 	fs := vfs.NewMem()
@@ -135,7 +135,7 @@ func TestACheckOfWholeOutputsFindsNothing(t *testing.T) {
 	wantErr(t, "Check of an open store", err, ErrInUse)
 }
 
-// Whichever bit flips, a check reports it, or all outputs read as they were kept.
+// After any flipped bit, Check reports damage, or all blobs read as they were stored.
 func TestAFlippedBitIsReportedOrHarmless(t *testing.T) {
 	t.Parallel()
 	flips := repeats(2, 20) // Pebble takes half a second over each that is in a chunk
@@ -175,8 +175,8 @@ func TestAFlippedBitIsReportedOrHarmless(t *testing.T) {
 	t.Logf("%d flips in %d files, %d reported", flips, len(names), reported)
 }
 
-// readsRight reports whether all outputs can be read. It fails the test if one
-// reads as something else.
+// allReadable reports whether all blobs can be read. It fails the test if one reads as
+// different bytes.
 func allReadable(t *testing.T, fs vfs.FS, kept map[domain.Ref][]byte) bool {
 	s, err := Open("outputs", Config{FS: fs})
 	if err != nil {
@@ -225,8 +225,7 @@ func TestACheckNamesTheOutputThatIsDamaged(t *testing.T) {
 	t.Fatal("no table is large enough")
 }
 
-// folder returns how many bytes there are in logs and in the other files of a
-// folder.
+// folderBytes returns the size of the WAL files and of the other files of a folder.
 func folderBytes(t testing.TB, dir string) (logs, others int64) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
@@ -334,7 +333,7 @@ func TestASnapshotHoldsWhatWasReferredTo(t *testing.T) {
 	wantErr(t, "Snapshot", s.Snapshot(t.Context(), "copy/other", func() error { return reason }), reason)
 }
 
-// A snapshot that cannot be written ends nothing else.
+// A failed snapshot does not stop the store.
 func TestASnapshotThatFailsHarmsNothing(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("input/output error")

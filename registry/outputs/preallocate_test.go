@@ -8,8 +8,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// A rigid file system is on the disk, refuses to reserve space, and has no
-// figures of how much there is, as ramfs does.
+// A noPreallocFS is on disk, rejects preallocation, and reports no disk usage, like
+// ramfs.
 type noPreallocFS struct {
 	vfs.FS
 	refusal error
@@ -39,8 +39,7 @@ type noPreallocFile struct {
 
 func (f noPreallocFile) Preallocate(int64, int64) error { return f.refusal }
 
-// Outputs are kept where no space can be reserved and where the file system does
-// not say how much is free.
+// A store works without preallocation and without figures of free space.
 func TestStoreNeedsNoPreallocation(t *testing.T) {
 	t.Parallel()
 	for _, refusal := range []error{syscall.EOPNOTSUPP, syscall.ENOSPC} {
@@ -48,7 +47,7 @@ func TestStoreNeedsNoPreallocation(t *testing.T) {
 	}
 }
 
-// The same on a file system that really cannot.
+// A store works on a real file system without preallocation.
 func TestStoreWorksOnAFileSystemWithoutPreallocation(t *testing.T) {
 	t.Parallel()
 	testKeepAndRead(t, mountRAMFS(t), nil)

@@ -15,7 +15,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// notSync says that a disk fills at anything but a sync, after which no store goes on.
+// notSync selects writes other than syncs: after a failed sync no store resumes.
 func notSync(part string) func(errorfs.Op) bool {
 	return func(op errorfs.Op) bool {
 		switch op.Kind {
@@ -26,7 +26,8 @@ func notSync(part string) func(errorfs.Op) bool {
 	}
 }
 
-// insist keeps an output, again until that succeeds. Meanwhile it is not kept.
+// keepEventually repeats Keep until it succeeds, and checks that a failed one stored
+// nothing.
 func keepEventually(t *testing.T, s *Store, ref domain.Ref, content []byte) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
@@ -43,8 +44,8 @@ func keepEventually(t *testing.T, s *Store, ref domain.Ref, content []byte) {
 	}
 }
 
-// A store whose disk was full goes on by itself, any number of times: what was kept
-// stays kept, also over a power cut, and what was not can be kept.
+// A store resumes by itself after a full disk, any number of times: acknowledged blobs
+// survive, also a power cut, and rejected ones can be stored again.
 func TestStoreGoesOnAfterAFullDisk(t *testing.T) {
 	t.Parallel()
 	for _, part := range []string{"", ".log", ".sst", "MANIFEST"} {
@@ -100,7 +101,7 @@ func TestStoreGoesOnAfterAFullDisk(t *testing.T) {
 	}
 }
 
-// A slow reader breaks the store by another output, and has it go on.
+// A slowReader calls meanwhile at its end, which breaks the store and lets it resume.
 type slowReader struct {
 	io.Reader
 	meanwhile func()
@@ -115,8 +116,7 @@ func (s *slowReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// An output whose first bytes were written before the store broke is not kept when
-// it ends after the store goes on: they may be gone.
+// A Keep fails if the store broke and resumed after its first chunks: they may be lost.
 func TestOutputOfBeforeIsNotKept(t *testing.T) {
 	t.Parallel()
 	f := &fullDisk{left: 1 << 30, kind: notSync(".log")}
@@ -148,7 +148,7 @@ func TestOutputOfBeforeIsNotKept(t *testing.T) {
 	}
 }
 
-// A store whose sync failed does not go on, also where the disk was full before.
+// A store does not resume after a failed sync, even if the disk was full before.
 func TestStoreDoesNotGoOnAfterAFailedSync(t *testing.T) {
 	t.Parallel()
 	f := &fullDisk{left: 1 << 30, kind: func(op errorfs.Op) bool { return op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSync }}

@@ -11,8 +11,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// A log has room for what comes next, whether it is new or used again, and what
-// is written to it is what it holds.
+// A new or recycled WAL file is filled ahead of the next records, and reads as the
+// written records.
 func TestALogIsFilledAhead(t *testing.T) {
 	mem := vfs.NewMem()
 	g := newFilledWALs(mem)
@@ -51,7 +51,7 @@ func TestALogIsFilledAhead(t *testing.T) {
 	holds("3.log", long+"y", 2*fillStep)
 }
 
-// A log that cannot be filled is one that grows.
+// A WAL file that cannot be filled grows with each write.
 func TestALogThatCannotBeFilledGrows(t *testing.T) {
 	mem := vfs.NewMem()
 	g := newFilledWALs(errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
@@ -75,8 +75,7 @@ func TestALogThatCannotBeFilledGrows(t *testing.T) {
 	}
 }
 
-// What is flushed is not written again before much of it is there: tables of
-// chunks move down as they are.
+// Compactions move sstables of chunks without rewriting them.
 func TestChunksAreNotWrittenAgain(t *testing.T) {
 	s, err := Open("store", Config{FS: vfs.NewMem()})
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// silence listens and never says anything.
+// silentServer returns the address of a listener that never responds.
 func silentServer(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -28,7 +28,7 @@ func silentServer(t *testing.T) string {
 	return "http://" + listener.Addr().String()
 }
 
-// nobody returns an address at which nobody listens.
+// closedPort returns an address without a listener.
 func closedPort(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -39,7 +39,7 @@ func closedPort(t *testing.T) string {
 	return "http://" + listener.Addr().String()
 }
 
-// each calls every method of a client once, and what it returned.
+// callEach calls every method of a client once, and report with the error of each.
 func callEach(ctx context.Context, c *Client, report func(string, error)) {
 	r := refs(1)()
 	_, err := c.Keep(ctx, r, mime, strings.NewReader("x"))
@@ -114,7 +114,7 @@ func TestNodeThatCannotBeHadIsAnError(t *testing.T) {
 	}
 }
 
-// mute keeps a server from telling the tests of handshakes that fail.
+// mute discards the log of a server's failed handshakes.
 func mute(s *httptest.Server) { s.Config.ErrorLog = discardLog }
 
 func TestContextEndsEveryCallAtOnce(t *testing.T) {
@@ -145,7 +145,7 @@ func TestContextEndsEveryCallAtOnce(t *testing.T) {
 	}
 }
 
-// A context that ends while a node is silent in the middle of a transfer.
+// The end of the context ends a transfer from an idle node.
 func TestContextEndsATransfer(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())

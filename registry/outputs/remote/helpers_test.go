@@ -39,8 +39,7 @@ func random(n int, seed byte) []byte {
 // long asks for the long counts and sizes.
 var long = os.Getenv("LEDGER_TEST_LONG") != ""
 
-// repeats returns how often or how large: short, or long if the environment asks
-// for it.
+// repeats returns fewer, or more in the long form of the tests.
 func repeats(fewer, more int) int {
 	if long {
 		return more
@@ -58,7 +57,7 @@ func retainedOf(ref domain.Ref, content []byte) domain.Retained {
 	}
 }
 
-// A place is where outputs are kept, with all that a store and a client can.
+// A fullStore has all common methods of a store and a client.
 type fullStore interface {
 	BlobStore
 	Drop(ctx context.Context, settlement domain.EventID) error
@@ -126,7 +125,7 @@ func only(user, password string) func(*http.Request) error {
 	}
 }
 
-// everywhere runs a test on a store of this process and on clients of one.
+// onEveryStore runs a test on a local store and on clients over HTTP/1 and HTTP/2.
 func onEveryStore(t *testing.T, test func(t *testing.T, p fullStore, s *outputs.Store, fs *vfs.MemFS)) {
 	for name, open := range map[string]func(*testing.T, *outputs.Store) fullStore{
 		"here": func(_ *testing.T, s *outputs.Store) fullStore { return Local(s).(fullStore) },
@@ -183,11 +182,10 @@ func wantNothing(t testing.TB, s *outputs.Store, ref domain.Ref) {
 	wantErr(t, "Stat", err, outputs.ErrNotFound)
 }
 
-// A proxy stands before a node and does something else to some requests.
+// A proxy passes requests to a node and handles some itself.
 type proxy struct {
 	node http.Handler
-	// on is asked of each request, which are counted from 1 by method; nil goes on
-	// to the node.
+	// on returns the handler of the n-th request of a method, from 1; nil: the node.
 	on     func(n int64, r *http.Request) http.HandlerFunc
 	counts map[string]*atomic.Int64
 }
@@ -208,7 +206,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.node.ServeHTTP(w, r)
 }
 
-// hangUp ends the connection of a request.
+// hangUp resets the connection of a request.
 func hangUp(w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err == nil {
@@ -217,7 +215,7 @@ func hangUp(w http.ResponseWriter) {
 	}
 }
 
-// lost lets the node do what is asked and loses its answer.
+// loseResponse has the node handle the request and drops the response.
 func loseResponse(node http.Handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		node.ServeHTTP(&discardResponse{ResponseWriter: w, header: http.Header{}}, r)
@@ -234,8 +232,8 @@ func (u *discardResponse) Header() http.Header         { return u.header }
 func (u *discardResponse) WriteHeader(int)             {}
 func (u *discardResponse) Write(p []byte) (int, error) { return len(p), nil }
 
-// silent is where a server tells what is of no interest.
+// discardLog is the log of servers under test.
 var discardLog = log.New(io.Discard, "", 0)
 
-// onlyReader hides that a reader can seek.
+// An onlyReader hides the Seek method of a reader.
 type onlyReader struct{ io.Reader }

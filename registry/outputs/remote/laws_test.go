@@ -61,7 +61,7 @@ func TestWhatIsKeptReadsBack(t *testing.T) {
 	})
 }
 
-// short are sizes of outputs of a few chunks.
+// short draws sizes of a few chunks.
 var short = rapid.IntRange(0, 3*chunkSize)
 
 func TestAnySizeReadBackInAnyWay(t *testing.T) {
@@ -191,8 +191,8 @@ func TestFailingReaderKeepsNothing(t *testing.T) {
 	})
 }
 
-// kept checks that nothing is kept under a ref, and that it can be. A node that
-// was hung up on may be at it for a moment.
+// checkNotKept checks that a ref is unused and can be stored. After an aborted request
+// the node may have the claim for a moment.
 func checkNotKept(t *testing.T, p fullStore, s *outputs.Store, ref domain.Ref) {
 	t.Helper()
 	wantNothing(t, s, ref)
@@ -213,7 +213,7 @@ type stuckReader struct{}
 
 func (stuckReader) Read([]byte) (int, error) { return 0, nil }
 
-// A cancelling reader ends a context once it has given so many bytes.
+// A cancelReader cancels a context after so many bytes.
 type cancelReader struct {
 	left   int
 	cancel func()
@@ -432,7 +432,7 @@ func TestDamagedChunkIsNeverRead(t *testing.T) {
 	}
 }
 
-// damage flips a bit in the third chunk of the first body, as nobody would.
+// damage flips a bit in the third chunk of the first blob.
 func damage(t *testing.T, fs *vfs.MemFS) {
 	t.Helper()
 	_ = fs.Remove(fs.PathJoin("outputs", "seal")) // as after a kill

@@ -19,7 +19,7 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// A history is a log in which processes settle calls.
+// A history is a log of processes and their settled calls.
 type history struct {
 	t       *testing.T
 	ledger  *events.Ledger
@@ -85,7 +85,7 @@ func (h *history) end(e events.CallSettled, keep BlobStore, content string) doma
 	return ref
 }
 
-// logs are a store that answers queries, and one that does not.
+// logs are a store with indexed queries and one without.
 func logs(t *testing.T) map[string]events.Store {
 	t.Helper()
 	s, err := embedded.Open(t.Context(), "log", embedded.Config{FS: vfs.NewMem()})
@@ -131,7 +131,7 @@ func TestOutputIsFoundByTheLog(t *testing.T) {
 	}
 }
 
-// Who is on record as ended is asked behind those who are not.
+// Addresses of running processes come before those of ended ones.
 func TestTheLivingAreAskedFirst(t *testing.T) {
 	t.Parallel()
 	for name, log := range logs(t) {
@@ -149,7 +149,7 @@ func TestTheLivingAreAskedFirst(t *testing.T) {
 	}
 }
 
-// A call that did not begin is settled by the process whose tool was offered.
+// A call that did not begin was settled by the process whose tool was offered.
 func TestOutputOfACallThatDidNotBeginIsFound(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, eventstest.NewSlice())
@@ -242,8 +242,7 @@ func TestNodesSayWhoCannotBeReachedAndWhatToDo(t *testing.T) {
 	}
 }
 
-// What lies beside the log was kept there by who held both alone: it is gone, and
-// nobody has to be asked.
+// If the local store belongs to the log, a missing blob is gone, and no node is asked.
 func TestNodesAtHomeKnowWhatIsGone(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, eventstest.NewSlice())
@@ -258,7 +257,7 @@ func TestNodesAtHomeKnowWhatIsGone(t *testing.T) {
 	}
 }
 
-// The process that settled is gone, and another of its host has its store.
+// After the process that settled ended, a later process of its host serves its store.
 func TestNodesAskWhoHasTheStoreNow(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, eventstest.NewSlice())
@@ -288,8 +287,7 @@ func TestNodesBelieveTheLogAndNotTheNode(t *testing.T) {
 	wantErr(t, "Stat", err, outputs.ErrDamaged)
 }
 
-// Two machines can have one name: what another one has under the reference is
-// passed over.
+// Two machines can have one host name: a different blob under the same ref is skipped.
 func TestNodesAskOnWhereAnotherOutputAnswers(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, eventstest.NewSlice())
@@ -314,7 +312,7 @@ func TestNodesAskOnWhereAnotherOutputAnswers(t *testing.T) {
 	}
 }
 
-// An address of a loopback is of use to its own machine alone, and that is said.
+// The error says that a loopback address is reachable only on its own machine.
 func TestNodesSayThatALoopbackIsOfOneMachine(t *testing.T) {
 	t.Parallel()
 	h := newHistory(t, eventstest.NewSlice())

@@ -17,10 +17,10 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// large makes the test of memory one of 256 MiB.
+// large selects 256 MiB for the test of memory.
 var large = os.Getenv("LEDGER_LARGE")
 
-// TestMain is a node of its own where the environment says so.
+// TestMain is a node if the environment variable names its folder.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("LEDGER_TEST_NODE"); dir != "" {
 		if err := beNode(dir, os.Getenv("LEDGER_TEST_LISTEN")); err != nil {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beNode serves a folder until it is killed.
+// beNode serves a folder until the process is killed.
 func beNode(dir, address string) error {
 	store, err := outputs.Open(dir, outputs.Config{Reserve: 1})
 	if err != nil {
@@ -46,7 +46,7 @@ func beNode(dir, address string) error {
 	return http.Serve(listener, Serve(store, ServerConfig{}))
 }
 
-// A process is a node in a process of its own.
+// A nodeProcess is a node in a process of its own.
 type nodeProcess struct {
 	t       *testing.T
 	dir     string
@@ -82,8 +82,7 @@ func (p *nodeProcess) kill() {
 	p.kills++
 }
 
-// A killing reader kills a node each time that so many bytes were read, and
-// starts it again.
+// A killingReader kills and restarts a node each time after so many bytes.
 type killingReader struct {
 	io.ReadSeeker
 	node  *nodeProcess
@@ -131,7 +130,7 @@ func TestNodeThatIsKilledIsCarriedOnWith(t *testing.T) {
 	}
 }
 
-// A gauge notes the most memory in use while it is read or written.
+// A memoryGauge samples the memory in use while it is read or written.
 type memoryGauge struct {
 	left int64
 	next *rand.ChaCha8

@@ -100,7 +100,7 @@ func (p *deadlineWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter 
 // Write writes parts of 64 KiB, each within the timeout.
 func (p *deadlineWriter) Write(data []byte) (written int, err error) {
 	for written < len(data) && err == nil {
-		_ = p.control.SetWriteDeadline(time.Now().Add(p.timeout)) // where there are none, nothing is lost but the deadline
+		_ = p.control.SetWriteDeadline(time.Now().Add(p.timeout)) // a connection without deadlines works as well
 		n := 0
 		n, err = p.ResponseWriter.Write(data[written:min(len(data), written+64<<10)])
 		written += n
@@ -307,7 +307,7 @@ type uploadBody struct {
 // ErrChecksum for a wrong or missing digest.
 func (in *uploadBody) Read(p []byte) (int, error) {
 	in.started = true
-	_ = in.control.SetReadDeadline(time.Now().Add(in.timeout)) // where there are none, nothing is lost but the deadline
+	_ = in.control.SetReadDeadline(time.Now().Add(in.timeout)) // a connection without deadlines works as well
 	n, err := in.request.Body.Read(p)
 	_, _ = in.count.Write(p[:n]) // it never fails
 	if in.limit > 0 && in.count.Bytes() > in.limit {

@@ -21,7 +21,7 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// altered lets the node answer and changes what it says.
+// alterResponse has the node respond and changes the response.
 func alterResponse(node http.Handler, change func(http.Header, []byte) []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		said := &recordedResponse{header: http.Header{}, status: http.StatusOK}
@@ -51,7 +51,7 @@ func flip(p []byte) []byte {
 	return p
 }
 
-// flipping changes one bit of what is read through it.
+// A flippingReader flips one bit of the bytes read through it.
 type flippingReader struct {
 	io.ReadCloser
 	done bool
@@ -280,7 +280,8 @@ func TestLostAnswerIsAskedFor(t *testing.T) {
 	}
 }
 
-// Somebody else kept another output of that name while the answer was on its way.
+// If another blob was stored under the ref while the response was lost, Keep returns an
+// ErrExists.
 func TestLostAnswerIsNotTakenForAnother(t *testing.T) {
 	t.Parallel()
 	s := storeIn(t, vfs.NewMem())
@@ -303,7 +304,7 @@ func TestLostAnswerIsNotTakenForAnother(t *testing.T) {
 	}
 }
 
-// breaking hangs up once so many bytes of a request were read.
+// hangUpAfter aborts a request after so many bytes.
 func hangUpAfter(node http.Handler, after int64) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		r.Body = struct {
@@ -394,7 +395,7 @@ func TestCutListGoesOn(t *testing.T) {
 	}
 }
 
-// Not parallel: what other tests hold would count.
+// It is not parallel: the memory of other tests would count.
 func TestMemoryDoesNotDependOnSize(t *testing.T) {
 	const bound = 64 << 20
 	size := int64(repeats(68<<20, 96<<20)) // more than the bound
@@ -464,7 +465,7 @@ func TestReaderIsLeftAloneAfterKeep(t *testing.T) {
 	}
 }
 
-// A watchful reader never ends, and notes when it is called too late.
+// A lateReader never ends, and records a Read after over was set.
 type lateReader struct{ over, late atomic.Bool }
 
 func (w *lateReader) Read(p []byte) (int, error) {

@@ -52,7 +52,7 @@ func TestRetainedIsTheSameOnTheWire(t *testing.T) {
 	}
 }
 
-// FuzzRetained holds whatever arrives to what an output can be.
+// FuzzRetained checks that a decoded value is possible metadata of a blob.
 func FuzzRetained(f *testing.F) {
 	f.Add(encodeRetained(retainedOf(refs(1)(), []byte("a\nb"))))
 	f.Add("ref=output%3A%2F%2Fevt_01J00000000000000000000007%2Ftext&bytes=-1&lines=0&mime=&sha256=")
@@ -73,7 +73,8 @@ func FuzzRetained(f *testing.F) {
 	})
 }
 
-// FuzzError holds whatever arrives as an error to being one.
+// FuzzError checks that any header decodes to an error, and a pruned one survives a
+// round trip.
 func FuzzError(f *testing.F) {
 	pruned := &outputs.PrunedError{Retained: retainedOf(refs(1)(), []byte("x")), Policy: "p", At: time.Unix(1, 2).UTC()}
 	for _, err := range []error{outputs.ErrNotFound, pruned, errors.New("another")} {
