@@ -17,8 +17,8 @@ import (
 //go:embed bash.md
 var bashDescription string
 
-// commanding is what the tool bash is given.
-type commanding struct {
+// bashArgs is what the tool bash is given.
+type bashArgs struct {
 	Command string `json:"command" jsonschema:"the command line"`
 	Workdir string `json:"workdir,omitempty" jsonschema:"the directory to run in; the workspace where there is none"`
 	Timeout int    `json:"timeout,omitempty" jsonschema:"milliseconds after which the command is ended; 120000 where there is none"`
@@ -29,15 +29,15 @@ const bashInput = `{"properties":{"command":{"minLength":1,"pattern":"\\S"},"tim
 const defaultTimeout = 120_000 // milliseconds
 
 // limit returns the milliseconds after which the command is ended.
-func (c commanding) limit() int {
+func (c bashArgs) limit() int {
 	if c.Timeout == 0 {
 		return defaultTimeout
 	}
 	return c.Timeout
 }
 
-// commanded is what it returns.
-type commanded struct {
+// bashResult is what it returns.
+type bashResult struct {
 	Exit      *int     `json:"exit,omitempty"`       // where the command exited
 	Signal    string   `json:"signal,omitempty"`     // where a signal ended it
 	Truncated bool     `json:"truncated"`            // output was lost
@@ -47,40 +47,40 @@ type commanded struct {
 	Warnings  []string `json:"warnings,omitempty"`
 }
 
-type shell struct{ Config }
+type bashTool struct{ Config }
 
-func (s shell) tool() (domain.Tool, error) {
-	return domain.Make(domain.Spec[commanding, commanded]{
+func (s bashTool) tool() (domain.Tool, error) {
+	return domain.Make(domain.Spec[bashArgs, bashResult]{
 		Description: bashDescription,
-		Input:       domain.Ignoring(domain.Constrained[commanding](bashInput), "description"), // models send one out of habit
+		Input:       domain.Ignoring(domain.Constrained[bashArgs](bashInput), "description"), // models send one out of habit
 		Execute:     s.run,
-		Present:     presentCommanded,
-		Lost:        func(c commanded) int64 { return c.Lost },
+		Present:     presentBash,
+		Lost:        func(c bashResult) int64 { return c.Lost },
 	})
 }
 
-func (s shell) run(ctx context.Context, in commanding, inv domain.Invocation) (commanded, error) {
+func (s bashTool) run(ctx context.Context, in bashArgs, inv domain.Invocation) (bashResult, error) {
 	if strings.ContainsRune(in.Command, 0) {
-		return commanded{}, domain.Fail("Unable to execute command: it holds a NUL, which no shell can be given")
+		return bashResult{}, domain.Fail("Unable to execute command: it holds a NUL, which no shell can be given")
 	}
 	held, err := s.holdScope(ctx, inv, in.Workdir)
 	if err != nil {
-		return commanded{}, orBecause(err, "Unable to execute command: %s", in.Command)
+		return bashResult{}, orBecause(err, "Unable to execute command: %s", in.Command)
 	}
 	defer held.release()
 	where := held.target
 	script := analyse(in.Command, dialect(s.Shell), s.Environment...)
 	metadata, err := json.Marshal(map[string]string{"command": in.Command, "workdir": where.Path})
 	if err != nil {
-		return commanded{}, err
+		return bashResult{}, err
 	}
 	if err := s.assert(ctx, inv, held, permission.Ask{Action: "bash", Resources: script.resources, Spellings: script.spellings, Save: script.saves, Metadata: metadata,
 		Show: permission.ShowText(domain.PreviewCommand, in.Command)}); err != nil {
-		return commanded{}, err
+		return bashResult{}, err
 	}
 	dir, err := held.directory()
 	if err != nil {
-		return commanded{}, because(err, "Unable to execute command: %s", in.Command)
+		return bashResult{}, because(err, "Unable to execute command: %s", in.Command)
 	}
 	r, err := process.Run(ctx, process.Command{
 		Program: s.Shell, Args: []string{"-c", unoption(in.Command)}, Dir: where.Path, Opened: dir, Env: s.Environment,
@@ -88,10 +88,10 @@ func (s shell) run(ctx context.Context, in commanding, inv domain.Invocation) (c
 	})
 	if ctx.Err() != nil && err != nil {
 		inv.Report(domain.Progress{Content: domain.Contents{domain.Text(excerpt(text(r.Output)))}})
-		return commanded{}, err
+		return bashResult{}, err
 	}
 	if err != nil {
-		return commanded{}, because(err, "Unable to execute command: %s", in.Command)
+		return bashResult{}, because(err, "Unable to execute command: %s", in.Command)
 	}
 	return result(r, s.warnings(script)), nil
 }
@@ -107,7 +107,7 @@ func unoption(line string) string {
 // directory returns the directory to run in as it was opened before the
 // permission was asked. It returns an error where that is no directory, or the
 // path leads elsewhere by now.
-func (h *hold) directory() (*os.File, error) {
+func (h *heldTarget) directory() (*os.File, error) {
 	handle, err := h.open()
 	if err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func (h *hold) directory() (*os.File, error) {
 
 // warnings says which words of a script name places outside the workspace. It
 // is advice: nothing is refused for it.
-func (s shell) warnings(sc script) []string {
+func (s bashTool) warnings(sc script) []string {
 	var warnings []string
 	for _, word := range sc.paths {
 		if target, err := s.Workspace.Resolve(word); err == nil && target.External != "" {
@@ -127,8 +127,8 @@ func (s shell) warnings(sc script) []string {
 	return warnings
 }
 
-func result(r process.Result, warnings []string) commanded {
-	out := commanded{Truncated: r.Output.Lost > 0, Lost: r.Output.Lost, Timeout: r.TimedOut, Output: text(r.Output), Warnings: warnings}
+func result(r process.Result, warnings []string) bashResult {
+	out := bashResult{Truncated: r.Output.Lost > 0, Lost: r.Output.Lost, Timeout: r.TimedOut, Output: text(r.Output), Warnings: warnings}
 	switch {
 	case r.TimedOut:
 	case r.Signal != 0:
@@ -161,7 +161,7 @@ func excerpt(text string) string {
 	return "..." + strings.ToValidUTF8(text[len(text)-maxExcerpt:], "")
 }
 
-func presentCommanded(in commanding, out domain.Encoded[commanded]) []domain.Content {
+func presentBash(in bashArgs, out domain.Encoded[bashResult]) []domain.Content {
 	c, err := out.Value()
 	if err != nil {
 		return nil
@@ -186,7 +186,7 @@ func warned(warnings []string) string {
 	return "Warnings:\n- " + strings.Join(warnings, "\n- ") + "\n\n"
 }
 
-func ending(c commanded) string {
+func ending(c bashResult) string {
 	switch {
 	case c.Timeout:
 		return "Command timed out before completion."

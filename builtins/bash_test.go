@@ -40,15 +40,15 @@ func TestCommandIsAskedAboutRunAndShown(t *testing.T) {
 func TestExitStatusIsNoFailure(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	out, text := must[commanded](t, b, "bash", input{"command": "echo out; echo err >&2; exit 3"})
+	out, text := must[bashResult](t, b, "bash", input{"command": "echo out; echo err >&2; exit 3"})
 	if *out.Exit != 3 || text != "out\nerr\nCommand exited with code 3." {
 		t.Errorf("bash = %+v, %q", out, text)
 	}
-	out, text = must[commanded](t, b, "bash", input{"command": "exit 0"})
+	out, text = must[bashResult](t, b, "bash", input{"command": "exit 0"})
 	if *out.Exit != 0 || text != "(no output)Command exited with code 0." {
 		t.Errorf("bash = %+v, %q", out, text)
 	}
-	out, text = must[commanded](t, b, "bash", input{"command": "kill -KILL $$"})
+	out, text = must[bashResult](t, b, "bash", input{"command": "kill -KILL $$"})
 	if out.Exit != nil || out.Signal != "killed" || !strings.HasSuffix(text, "Command was ended by a signal: killed.") {
 		t.Errorf("bash = %+v, %q", out, text)
 	}
@@ -74,7 +74,7 @@ func TestTimeoutKeepsTheOutput(t *testing.T) {
 func TestLostOutputIsCounted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(c *Config) { c.Capture = 100 })
-	out, text := must[commanded](t, b, "bash", input{"command": "head -c 1000 /dev/zero | tr '\\0' x; printf END"})
+	out, text := must[bashResult](t, b, "bash", input{"command": "head -c 1000 /dev/zero | tr '\\0' x; printf END"})
 	want := strings.Repeat("x", 50) + "\n\n[903 bytes lost here]\n\n" + strings.Repeat("x", 47) + "END"
 	if !out.Truncated || out.Lost != 903 || out.Output != want {
 		t.Errorf("bash = %+v", out)
@@ -159,7 +159,7 @@ func TestPathOutsideIsAWarning(t *testing.T) {
 	b := newBench(t)
 	b.put(t, b.outside+"/a", "secret\n")
 	b.put(t, "b", "")
-	out, text := must[commanded](t, b, "bash", input{"command": "cat " + b.outside + "/a " + b.dir + "/b 2>/dev/null"})
+	out, text := must[bashResult](t, b, "bash", input{"command": "cat " + b.outside + "/a " + b.dir + "/b 2>/dev/null"})
 	warning := "the command names a path outside the workspace: " + b.outside + "/a"
 	if !slices.Equal(out.Warnings, []string{warning}) || text != "secret\nWarnings:\n- "+warning+"\n\nCommand exited with code 0." {
 		t.Errorf("bash = %+v, %q", out, text)
@@ -289,7 +289,7 @@ func TestMetadataSaysWhatAndWhere(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.put(t, "sub/x", "")
-	must[commanded](t, b, "bash", input{"command": "ls", "workdir": "sub"})
+	must[bashResult](t, b, "bash", input{"command": "ls", "workdir": "sub"})
 	var got map[string]string
 	if err := json.Unmarshal(b.asked[0].Metadata, &got); err != nil || fmt.Sprint(got) != fmt.Sprintf("map[command:ls workdir:%s/sub]", b.dir) {
 		t.Errorf("metadata %v, %v", got, err)
@@ -304,16 +304,16 @@ func TestCommandGetsTheDocumentedEnvironmentOnly(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	b := newBench(t)
-	_, text := must[commanded](t, b, "bash", input{"command": "env"})
+	_, text := must[bashResult](t, b, "bash", input{"command": "env"})
 	if strings.Contains(text, "secret") || !strings.Contains(text, "kept1") || !strings.Contains(text, "kept2") || strings.Contains(text, "kept3") || !strings.Contains(text, "PATH=") {
 		t.Errorf("a command gets %s", text)
 	}
 	b = newBench(t, func(c *Config) { c.Environment = Environment(os.Environ(), "WANTED", "ABSENT") })
-	if _, text := must[commanded](t, b, "bash", input{"command": "env"}); !strings.Contains(text, "WANTED=kept3") || strings.Contains(text, "secret") || strings.Contains(text, "ABSENT") {
+	if _, text := must[bashResult](t, b, "bash", input{"command": "env"}); !strings.Contains(text, "WANTED=kept3") || strings.Contains(text, "secret") || strings.Contains(text, "ABSENT") {
 		t.Errorf("with WANTED, a command gets %s", text)
 	}
 	b = newBench(t, func(c *Config) { c.Environment = []string{} })
-	if _, text := must[commanded](t, b, "bash", input{"command": "echo ${PATH+x}$HOME"}); strings.Contains(text, os.Getenv("HOME")) {
+	if _, text := must[bashResult](t, b, "bash", input{"command": "echo ${PATH+x}$HOME"}); strings.Contains(text, os.Getenv("HOME")) {
 		t.Errorf("with an empty environment, a command gets %s", text)
 	}
 }
@@ -335,14 +335,14 @@ func TestInheritedVariablesAreDocumented(t *testing.T) {
 func TestCommandIsShownWithItsSpellingsAndIsNoOption(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	must[commanded](t, b, "bash", input{"command": "/bin/ls -a"})
+	must[bashResult](t, b, "bash", input{"command": "/bin/ls -a"})
 	if shown, err := b.asked[0].Show(t.Context()); err != nil || shown.Text != "/bin/ls -a" || shown.Kind != domain.PreviewCommand {
 		t.Errorf("the question shows %+v, %v, want the command", shown, err)
 	}
 	if got := b.asked[0].Spellings["/bin/ls -a"]; !slices.Equal(got, []string{"ls -a"}) {
 		t.Errorf("spelled %q, want ls -a", got)
 	}
-	out, _ := must[commanded](t, b, "bash", input{"command": "-x"})
+	out, _ := must[bashResult](t, b, "bash", input{"command": "-x"})
 	if out.Exit == nil || *out.Exit != 127 {
 		t.Errorf("the line -x ended as %+v, want that no such command was found", out)
 	}

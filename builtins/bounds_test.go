@@ -64,7 +64,7 @@ func TestHighImageIsScaledInLittleMemory(t *testing.T) {
 	b := newBench(t)
 	b.put(t, "a", encoded.String())
 	used := allocated(func() {
-		out, _ := must[found](t, b, "read", input{"path": "a"})
+		out, _ := must[readResult](t, b, "read", input{"path": "a"})
 		config, _, err := image.DecodeConfig(bytes.NewReader(out.Data))
 		if err != nil || config.Height != 2000 || config.Width != 350 {
 			t.Errorf("the image is %+v, %v", config, err)
@@ -116,7 +116,7 @@ func TestSearchOfALongLineEndsWithItsContext(t *testing.T) {
 		}
 		ctx := endingContext{t.Context(), new(atomic.Int32)}
 		ctx.looks.Store(3)
-		s := scanner{expression: e, limit: 10, out: &grepped{}, room: 1 << 20}
+		s := scanner{expression: e, limit: 10, out: &grepResult{}, room: 1 << 20}
 		if err := s.file(ctx, strings.NewReader(strings.Repeat("a", 1<<20)), "a"); !errors.Is(err, context.Canceled) {
 			t.Errorf("a search for %s whose context ends on the way = %v, want its cause", pattern, err)
 		}
@@ -136,7 +136,7 @@ func TestMatchInALongLineIsFoundOnce(t *testing.T) {
 	for _, at := range starts {
 		line := strings.Repeat("x", at) + "needle" + strings.Repeat("y", length-at)
 		b.put(t, "a", "first\n"+line+"\r\nlast needle")
-		out, _ := must[grepped](t, b, "grep", input{"pattern": "needle"})
+		out, _ := must[grepResult](t, b, "grep", input{"pattern": "needle"})
 		if out.Total != 2 || fmt.Sprint(out.Matches[0].Submatches) != fmt.Sprintf("[[%d %d]]", at, at+6) || out.Matches[0].Line != 2 || out.Matches[1].Line != 3 {
 			t.Errorf("a needle at %d is found as %d matches, %v", at, out.Total, out.Matches[0].Submatches)
 		}
@@ -144,7 +144,7 @@ func TestMatchInALongLineIsFoundOnce(t *testing.T) {
 			if pattern == "^x*needle" && at > window-overlap || pattern == "^needle" && at == 0 {
 				continue
 			}
-			if out, _ := must[grepped](t, b, "grep", input{"pattern": pattern}); out.Total != want {
+			if out, _ := must[grepResult](t, b, "grep", input{"pattern": pattern}); out.Total != want {
 				t.Errorf("%s with a needle at %d matches %d lines, want %d", pattern, at, out.Total, want)
 			}
 		}
@@ -181,7 +181,7 @@ func TestDeepTreeIsSearchedToALimit(t *testing.T) {
 	b := newBench(t, withoutProgram)
 	b.put(t, strings.Repeat("d/", 300)+"deep.txt", "needle")
 	b.put(t, strings.Repeat("d/", 200)+"near.txt", "needle")
-	out, _ := must[globbed](t, b, "glob", input{"pattern": "*.txt"})
+	out, _ := must[globResult](t, b, "glob", input{"pattern": "*.txt"})
 	if out.Total != 1 || len(out.Unread) != 1 {
 		t.Errorf("glob finds %d files and leaves %d directories unread, want 1 and 1", out.Total, len(out.Unread))
 	}
@@ -229,7 +229,7 @@ func TestMatchOnEachLineOfFiveMegabytesHoldsLittleMemory(t *testing.T) {
 	b := newBench(t, withoutProgram)
 	b.put(t, "a", strings.Repeat("a\n", lines))
 	used := peak(func() {
-		out, _ := must[grepped](t, b, "grep", input{"pattern": "."})
+		out, _ := must[grepResult](t, b, "grep", input{"pattern": "."})
 		if out.Total != lines || len(out.Matches) == 0 {
 			t.Errorf("grep finds %d matches and returns %d, want %d and some", out.Total, len(out.Matches), lines)
 		}

@@ -128,12 +128,12 @@ func Tools(c Config) (map[string]domain.Tool, error) {
 	}
 	tools := map[string]domain.Tool{}
 	for name, make := range map[string]func() (domain.Tool, error){
-		"read":  reader{c}.tool,
-		"write": writer{c}.tool,
-		"edit":  editor{c, (*workspace.Handle).Replace}.tool,
-		"glob":  globber{c}.tool,
-		"grep":  grepper{c}.tool,
-		"bash":  shell{c}.tool,
+		"read":  readTool{c}.tool,
+		"write": writeTool{c}.tool,
+		"edit":  editTool{c, (*workspace.Handle).Replace}.tool,
+		"glob":  globTool{c}.tool,
+		"grep":  grepTool{c}.tool,
+		"bash":  bashTool{c}.tool,
 	} {
 		if tools[name], err = make(); err != nil {
 			return nil, fmt.Errorf("make builtin tool %s: %w", name, err)
@@ -154,8 +154,8 @@ const (
 // anything saves that an action is allowed on every resource.
 var anything = []string{"*"}
 
-// A hold is a target that a call has open while it asks for permission.
-type hold struct {
+// A heldTarget is a target that a call has open while it asks for permission.
+type heldTarget struct {
 	target workspace.Target
 	handle *workspace.Handle // nil if the target could not be opened
 	broken error             // why
@@ -167,13 +167,13 @@ type hold struct {
 
 // hold opens a target before anything is asked about it. An error in opening is
 // kept until the permission is there: it would tell something about the target.
-func (c Config) hold(target workspace.Target) *hold {
+func (c Config) hold(target workspace.Target) *heldTarget {
 	handle, err := target.Acquire()
-	return &hold{target: target, handle: handle, broken: err}
+	return &heldTarget{target: target, handle: handle, broken: err}
 }
 
 // release closes the target.
-func (h *hold) release() {
+func (h *heldTarget) release() {
 	if h.handle != nil {
 		h.handle.Close()
 	}
@@ -181,7 +181,7 @@ func (h *hold) release() {
 
 // open returns the target as it was opened. Where somebody was asked meanwhile
 // it returns a workspace.ErrChanged if the path leads elsewhere by now.
-func (h *hold) open() (*workspace.Handle, error) {
+func (h *heldTarget) open() (*workspace.Handle, error) {
 	if h.broken != nil {
 		return nil, h.broken
 	}
@@ -192,7 +192,7 @@ func (h *hold) open() (*workspace.Handle, error) {
 }
 
 // enter asks to leave the workspace, if the target lies outside.
-func (c Config) enter(ctx context.Context, inv domain.Invocation, h *hold) error {
+func (c Config) enter(ctx context.Context, inv domain.Invocation, h *heldTarget) error {
 	t := h.target
 	if t.External == "" {
 		return nil
@@ -209,14 +209,14 @@ func (c Config) enter(ctx context.Context, inv domain.Invocation, h *hold) error
 }
 
 // assert asks, and notes whether that may have taken a person's time.
-func (c Config) assert(ctx context.Context, inv domain.Invocation, h *hold, ask permission.Ask) error {
+func (c Config) assert(ctx context.Context, inv domain.Invocation, h *heldTarget, ask permission.Ask) error {
 	h.asked = h.asked || c.Permission.Check(inv, ask).Effect == domain.Ask
 	return c.Permission.Assert(ctx, inv, ask)
 }
 
 // ask asks for an action on the target; an answer for always allows the action
 // on everything. show makes the text that the question shows; it may be nil.
-func (c Config) ask(ctx context.Context, inv domain.Invocation, h *hold, action, resource string, metadata any, show func(context.Context) (domain.Preview, error)) error {
+func (c Config) ask(ctx context.Context, inv domain.Invocation, h *heldTarget, action, resource string, metadata any, show func(context.Context) (domain.Preview, error)) error {
 	data, err := json.Marshal(metadata)
 	if err != nil {
 		return err

@@ -231,7 +231,7 @@ func TestInputOutOfRangeRunsNothing(t *testing.T) {
 func TestBashIgnoresADescription(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	must[commanded](t, b, "bash", input{"command": "true", "timeout": "1000", "description": "Do nothing"})
+	must[bashResult](t, b, "bash", input{"command": "true", "timeout": "1000", "description": "Do nothing"})
 	for _, key := range []string{"background", "Description", "run_in_background"} {
 		if _, err := b.run(t, "bash", input{"command": "true", key: "x"}); !errors.Is(err, domain.ErrInvalidInput) {
 			t.Errorf("bash with %s = %v, want ErrInvalidInput", key, err)
@@ -243,7 +243,7 @@ func TestNumbersMayBeWrittenAsStrings(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.put(t, "a", "one\ntwo\nthree\n")
-	if out, _ := must[found](t, b, "read", input{"path": "a", "offset": "2", "limit": "1"}); out.Content != "two" || out.Next != 3 {
+	if out, _ := must[readResult](t, b, "read", input{"path": "a", "offset": "2", "limit": "1"}); out.Content != "two" || out.Next != 3 {
 		t.Errorf("read = %+v, want line 2 and the next at 3", out)
 	}
 	for _, limit := range []string{"0", "2001", "x", "", "1.5"} {

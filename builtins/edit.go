@@ -16,16 +16,16 @@ import (
 //go:embed edit.md
 var editDescription string
 
-// edition is what the tool edit is given.
-type edition struct {
+// editArgs is what the tool edit is given.
+type editArgs struct {
 	Path       string `json:"path" jsonschema:"the file: relative to the workspace, or absolute"`
 	OldString  string `json:"oldString" jsonschema:"the text to replace, exactly as it stands in the file"`
 	NewString  string `json:"newString" jsonschema:"the text to put in its place, literally"`
 	ReplaceAll bool   `json:"replaceAll,omitempty" jsonschema:"replace every occurrence; else there must be exactly one"`
 }
 
-// edited is what it returns.
-type edited struct {
+// editResult is what it returns.
+type editResult struct {
 	Files        []changed `json:"files"`
 	Replacements int       `json:"replacements"`
 }
@@ -44,60 +44,60 @@ type changed struct {
 // bytes.
 const maxEdit = 32 << 20
 
-type editor struct {
+type editTool struct {
 	Config
 	replace func(h *workspace.Handle, before, after []byte) error
 }
 
-func (e editor) tool() (domain.Tool, error) {
-	return domain.Make(domain.Spec[edition, edited]{
+func (e editTool) tool() (domain.Tool, error) {
+	return domain.Make(domain.Spec[editArgs, editResult]{
 		Description: editDescription,
-		Input:       domain.Constrained[edition](`{"properties":{"path":{"minLength":1}}}`),
+		Input:       domain.Constrained[editArgs](`{"properties":{"path":{"minLength":1}}}`),
 		Execute:     e.edit,
-		Present:     presentEdited,
+		Present:     presentEdit,
 	})
 }
 
-func (e editor) edit(ctx context.Context, in edition, inv domain.Invocation) (edited, error) {
+func (e editTool) edit(ctx context.Context, in editArgs, inv domain.Invocation) (editResult, error) {
 	if in.OldString == in.NewString {
-		return edited{}, domain.Fail("No changes to apply: oldString and newString are identical.")
+		return editResult{}, domain.Fail("No changes to apply: oldString and newString are identical.")
 	}
 	if in.OldString == "" {
-		return edited{}, domain.Fail("oldString must not be empty. Use write to create or overwrite a file.")
+		return editResult{}, domain.Fail("oldString must not be empty. Use write to create or overwrite a file.")
 	}
 	target, err := e.Workspace.Resolve(in.Path)
 	if err != nil {
-		return edited{}, because(err, "Unable to edit %s", in.Path)
+		return editResult{}, because(err, "Unable to edit %s", in.Path)
 	}
 	held := e.hold(target)
 	defer held.release()
 	if err := e.enter(ctx, inv, held); err != nil {
-		return edited{}, err
+		return editResult{}, err
 	}
 	metadata := map[string]any{"path": target.Path, "replaceAll": in.ReplaceAll, "old_bytes": len(in.OldString), "new_bytes": len(in.NewString)}
 	show := func(ctx context.Context) (domain.Preview, error) { return showEdit(held, in), ctx.Err() }
 	if err := e.ask(ctx, inv, held, editing, target.Resource, metadata, show); err != nil {
-		return edited{}, err
+		return editResult{}, err
 	}
 	handle, err := held.open()
 	if err != nil {
-		return edited{}, notEdited(err, in)
+		return editResult{}, notEdited(err, in)
 	}
 	before, err := editable(handle)
 	if err != nil {
-		return edited{}, notEdited(err, in)
+		return editResult{}, notEdited(err, in)
 	}
 	if held.approved != nil && !bytes.Equal(before, held.approved) {
-		return edited{}, notEdited(workspace.ErrChanged, in)
+		return editResult{}, notEdited(workspace.ErrChanged, in)
 	}
 	after, n, err := substitute(string(before), in)
 	if err != nil {
-		return edited{}, err
+		return editResult{}, err
 	}
 	if err := e.replace(handle, before, []byte(after)); err != nil {
-		return edited{}, notEdited(err, in)
+		return editResult{}, notEdited(err, in)
 	}
-	return edited{[]changed{change(target.Resource, string(before), after)}, n}, nil
+	return editResult{[]changed{change(target.Resource, string(before), after)}, n}, nil
 }
 
 // editable returns the content of a file that can be edited.
@@ -112,7 +112,7 @@ func editable(h *workspace.Handle) ([]byte, error) {
 // showEdit returns the diff that a person is asked about. An edit that would
 // fail is asked about too: to fail without asking would tell the model what a
 // file holds that it may not read.
-func showEdit(held *hold, in edition) domain.Preview {
+func showEdit(held *heldTarget, in editArgs) domain.Preview {
 	var before []byte
 	err := held.broken
 	if err == nil {
@@ -130,7 +130,7 @@ func showEdit(held *hold, in edition) domain.Preview {
 }
 
 // otherNames warns of hard links: a change goes to all names of a file.
-func otherNames(held *hold) string {
+func otherNames(held *heldTarget) string {
 	if held.handle == nil {
 		return ""
 	}
@@ -141,7 +141,7 @@ func otherNames(held *hold) string {
 }
 
 // notEdited ends a call whose file cannot be read or written.
-func notEdited(err error, in edition) error {
+func notEdited(err error, in editArgs) error {
 	if errors.Is(err, workspace.ErrChanged) {
 		return domain.Fail("File changed after permission approval. Read it again before editing.")
 	}
@@ -150,7 +150,7 @@ func notEdited(err error, in edition) error {
 
 // substitute returns content with the edit made, and how often it was. A byte
 // order mark stays out of it.
-func substitute(content string, in edition) (string, int, error) {
+func substitute(content string, in editArgs) (string, int, error) {
 	text, marked := strings.CutPrefix(content, bom)
 	before, after := inLineEnds(text, strings.TrimPrefix(in.OldString, bom), strings.TrimPrefix(in.NewString, bom))
 	n := strings.Count(text, before)
@@ -201,7 +201,7 @@ const (
 	previewRunes = 240
 )
 
-func presentEdited(in edition, out domain.Encoded[edited]) []domain.Content {
+func presentEdit(in editArgs, out domain.Encoded[editResult]) []domain.Content {
 	e, err := out.Value()
 	if err != nil || len(e.Files) != 1 {
 		return nil

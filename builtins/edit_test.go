@@ -16,7 +16,7 @@ func TestEditReplacesExactly(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.put(t, "src/a.go", "package a\n\nvar x = 1\n-- y\n")
-	out, text := must[edited](t, b, "edit", input{"path": "src/a.go", "oldString": "var x = 1\n-- y", "newString": "var x = $1\n$&"})
+	out, text := must[editResult](t, b, "edit", input{"path": "src/a.go", "oldString": "var x = 1\n-- y", "newString": "var x = $1\n$&"})
 	if got, want := b.content(t, "src/a.go"), "package a\n\nvar x = $1\n$&\n"; got != want {
 		t.Errorf("the file holds %q, want %q", got, want)
 	}
@@ -88,7 +88,7 @@ func TestReplaceAllCounts(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.put(t, "a", "x y x y x")
-	out, _ := must[edited](t, b, "edit", input{"path": "a", "oldString": "x", "newString": "$0", "replaceAll": true})
+	out, _ := must[editResult](t, b, "edit", input{"path": "a", "oldString": "x", "newString": "$0", "replaceAll": true})
 	if out.Replacements != 3 || b.content(t, "a") != "$0 y $0 y $0" {
 		t.Errorf("edit = %+v, and the file holds %q", out, b.content(t, "a"))
 	}
@@ -106,7 +106,7 @@ func TestEditKeepsMarkAndLineEnds(t *testing.T) {
 	} {
 		b := newBench(t)
 		b.put(t, "a", c.before)
-		if must[edited](t, b, "edit", input{"path": "a", "oldString": c.find, "newString": c.put}); b.content(t, "a") != c.after {
+		if must[editResult](t, b, "edit", input{"path": "a", "oldString": c.find, "newString": c.put}); b.content(t, "a") != c.after {
 			t.Errorf("edit of %q: %q to %q gives %q, want %q", c.before, c.find, c.put, b.content(t, "a"), c.after)
 		}
 	}
@@ -121,7 +121,7 @@ func TestStaleEditChangesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tool, err := editor{c, func(h *workspace.Handle, before, after []byte) error {
+	tool, err := editTool{c, func(h *workspace.Handle, before, after []byte) error {
 		b.put(t, "a", "one, and what somebody else wrote")
 		return h.Replace(before, after)
 	}}.tool()
@@ -173,7 +173,7 @@ func TestPreviewIsShort(t *testing.T) {
 	b := newBench(t)
 	before := strings.Repeat("line\n", 10)
 	b.put(t, "a", before)
-	_, text := must[edited](t, b, "edit", input{"path": "a", "oldString": before, "newString": strings.Repeat("é", 300) + "```"})
+	_, text := must[editResult](t, b, "edit", input{"path": "a", "oldString": before, "newString": strings.Repeat("é", 300) + "```"})
 	if strings.Count(text, "- line\n") != 6 || !strings.Contains(text, "- ...\n") || !strings.Contains(text, "+ "+strings.Repeat("é", 240)+"...\n") {
 		t.Errorf("the preview is %q", text)
 	}
@@ -188,7 +188,7 @@ func FuzzSubstitute(f *testing.F) {
 		if before == "" || before == after {
 			return
 		}
-		got, n, err := substitute(content, edition{OldString: before, NewString: after, ReplaceAll: all})
+		got, n, err := substitute(content, editArgs{OldString: before, NewString: after, ReplaceAll: all})
 		if err != nil {
 			if _, ok := errors.AsType[*domain.Failure](err); !ok || got != "" || n != 0 {
 				t.Fatalf("substitute = %q, %d, %v", got, n, err)

@@ -15,20 +15,20 @@ import (
 //go:embed glob.md
 var globDescription string
 
-// globbing is what the tool glob is given.
-type globbing struct {
+// globArgs is what the tool glob is given.
+type globArgs struct {
 	Pattern string `json:"pattern" jsonschema:"which files: such as **/*.go"`
 	Path    string `json:"path,omitempty" jsonschema:"the directory to search; the workspace where there is none"`
 	Limit   int    `json:"limit,omitempty" jsonschema:"how many files to return at most"`
 }
 
-// globbed is what it returns.
-type globbed struct {
-	Entries   []entry  `json:"entries"` // by absolute path, in order
-	Truncated bool     `json:"truncated,omitempty"`
-	Total     int      `json:"total"`            // how many files were found, returned or not
-	Unread    []string `json:"unread,omitempty"` // directories that could not be read
-	LeftOut   withheld `json:"left_out,omitzero"`
+// globResult is what it returns.
+type globResult struct {
+	Entries   []dirEntry    `json:"entries"` // by absolute path, in order
+	Truncated bool          `json:"truncated,omitempty"`
+	Total     int           `json:"total"`            // how many files were found, returned or not
+	Unread    []string      `json:"unread,omitempty"` // directories that could not be read
+	LeftOut   withheldFiles `json:"left_out,omitzero"`
 }
 
 // rooted returns the absolute paths of names in a directory.
@@ -54,31 +54,31 @@ func limited(limit int) int {
 	return min(limit, maxFound)
 }
 
-type globber struct{ Config }
+type globTool struct{ Config }
 
-func (g globber) tool() (domain.Tool, error) {
-	return domain.Make(domain.Spec[globbing, globbed]{
+func (g globTool) tool() (domain.Tool, error) {
+	return domain.Make(domain.Spec[globArgs, globResult]{
 		Description: globDescription,
-		Input:       domain.Constrained[globbing](`{"properties":{"pattern":{"minLength":1},"limit":{"minimum":1}}}`),
+		Input:       domain.Constrained[globArgs](`{"properties":{"pattern":{"minLength":1},"limit":{"minimum":1}}}`),
 		Execute:     g.glob,
-		Present:     presentGlobbed,
+		Present:     presentGlob,
 		Idempotent:  true,
 	})
 }
 
-func (g globber) glob(ctx context.Context, in globbing, inv domain.Invocation) (globbed, error) {
+func (g globTool) glob(ctx context.Context, in globArgs, inv domain.Invocation) (globResult, error) {
 	pattern, err := parsePattern(in.Pattern)
 	if err != nil {
-		return globbed{}, because(err, "Unable to find files matching %s", in.Pattern)
+		return globResult{}, because(err, "Unable to find files matching %s", in.Pattern)
 	}
 	held, err := g.holdScope(ctx, inv, in.Path)
 	if err != nil {
-		return globbed{}, orBecause(err, "Unable to find files matching %s", in.Pattern)
+		return globResult{}, orBecause(err, "Unable to find files matching %s", in.Pattern)
 	}
 	defer held.release()
 	target := held.target
 	if err := g.ask(ctx, inv, held, "glob", in.Pattern, map[string]any{"root": g.Workspace.Path(), "path": target.Path, "limit": in.Limit}, nil); err != nil {
-		return globbed{}, err
+		return globResult{}, err
 	}
 	handle, err := held.open()
 	var listed listing
@@ -86,12 +86,12 @@ func (g globber) glob(ctx context.Context, in globbing, inv domain.Invocation) (
 		listed, err = g.search().list(ctx, handle, "")
 	}
 	if err != nil {
-		return globbed{}, because(err, "Unable to find files matching %s", in.Pattern)
+		return globResult{}, because(err, "Unable to find files matching %s", in.Pattern)
 	}
 	var names []string
 	for _, name := range listed.files {
 		if ctx.Err() != nil {
-			return globbed{}, context.Cause(ctx)
+			return globResult{}, context.Cause(ctx)
 		}
 		if pattern.matches(name) {
 			names = append(names, name)
@@ -99,32 +99,32 @@ func (g globber) glob(ctx context.Context, in globbing, inv domain.Invocation) (
 	}
 	shown, left, err := g.permitted(ctx, inv, held, "glob", names)
 	if err != nil {
-		return globbed{}, err
+		return globResult{}, err
 	}
 	slices.Sort(shown)
-	out := globbed{Entries: []entry{}, Unread: rooted(target, listed.unread), Total: len(shown), LeftOut: left}
+	out := globResult{Entries: []dirEntry{}, Unread: rooted(target, listed.unread), Total: len(shown), LeftOut: left}
 	room := maxFoundBytes
 	for _, name := range shown[:min(len(shown), limited(in.Limit))] {
 		if room -= len(target.Path) + len(name) + entryOverhead; room < 0 {
 			break
 		}
-		out.Entries = append(out.Entries, entry{path.Join(target.Path, name), "file"})
+		out.Entries = append(out.Entries, dirEntry{path.Join(target.Path, name), "file"})
 	}
 	out.Truncated = out.Total > len(out.Entries)
 	return out, nil
 }
 
-func (c Config) search() search { return search{c.Workspace, c.SearchProgram} }
+func (c Config) search() fileSearch { return fileSearch{c.Workspace, c.SearchProgram} }
 
 // holdScope resolves where to work, opens it, and asks to leave the workspace for
 // it. The caller releases it.
-func (c Config) holdScope(ctx context.Context, inv domain.Invocation, where string) (*hold, error) {
+func (c Config) holdScope(ctx context.Context, inv domain.Invocation, where string) (*heldTarget, error) {
 	if where == "" {
 		where = "."
 	}
 	target, err := c.Workspace.Resolve(where)
 	if err != nil {
-		return nil, outside{err}
+		return nil, pathError{err}
 	}
 	held := c.hold(target)
 	if err := c.enter(ctx, inv, held); err != nil {
@@ -134,19 +134,19 @@ func (c Config) holdScope(ctx context.Context, inv domain.Invocation, where stri
 	return held, nil
 }
 
-// outside is an error that says why a path cannot be used.
-type outside struct{ error }
+// pathError is an error that says why a path cannot be used.
+type pathError struct{ error }
 
 // orBecause ends a call because of a path that cannot be used. Any other error
 // is a permission's, and is returned as it is.
 func orBecause(err error, format string, args ...any) error {
-	if unusable, ok := err.(outside); ok {
+	if unusable, ok := err.(pathError); ok {
 		return because(unusable.error, format, args...)
 	}
 	return err
 }
 
-func presentGlobbed(_ globbing, out domain.Encoded[globbed]) []domain.Content {
+func presentGlob(_ globArgs, out domain.Encoded[globResult]) []domain.Content {
 	g, err := out.Value()
 	if err != nil {
 		return nil

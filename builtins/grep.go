@@ -21,21 +21,21 @@ import (
 //go:embed grep.md
 var grepDescription string
 
-// grepping is what the tool grep is given.
-type grepping struct {
+// grepArgs is what the tool grep is given.
+type grepArgs struct {
 	Pattern string `json:"pattern" jsonschema:"a regular expression"`
 	Path    string `json:"path,omitempty" jsonschema:"the file or directory to search; the workspace where there is none"`
 	Include string `json:"include,omitempty" jsonschema:"which files, such as *.go"`
 	Limit   int    `json:"limit,omitempty" jsonschema:"how many matches to return at most"`
 }
 
-// grepped is what it returns.
-type grepped struct {
-	Matches   []match  `json:"matches"` // by path and line
-	Truncated bool     `json:"truncated,omitempty"`
-	Total     int      `json:"total"`            // how many lines match, returned or not
-	Unread    []string `json:"unread,omitempty"` // files and directories that could not be read
-	LeftOut   withheld `json:"left_out,omitzero"`
+// grepResult is what it returns.
+type grepResult struct {
+	Matches   []match       `json:"matches"` // by path and line
+	Truncated bool          `json:"truncated,omitempty"`
+	Total     int           `json:"total"`            // how many lines match, returned or not
+	Unread    []string      `json:"unread,omitempty"` // files and directories that could not be read
+	LeftOut   withheldFiles `json:"left_out,omitzero"`
 }
 
 // match is a line that matches.
@@ -59,43 +59,43 @@ const (
 	spanOverhead   = 24      // of a submatch
 )
 
-type grepper struct{ Config }
+type grepTool struct{ Config }
 
-func (g grepper) tool() (domain.Tool, error) {
-	return domain.Make(domain.Spec[grepping, grepped]{
+func (g grepTool) tool() (domain.Tool, error) {
+	return domain.Make(domain.Spec[grepArgs, grepResult]{
 		Description: grepDescription,
-		Input:       domain.Constrained[grepping](`{"properties":{"pattern":{"minLength":1},"limit":{"minimum":1}}}`),
+		Input:       domain.Constrained[grepArgs](`{"properties":{"pattern":{"minLength":1},"limit":{"minimum":1}}}`),
 		Execute:     g.grep,
-		Present:     presentGrepped,
+		Present:     presentGrep,
 		Idempotent:  true,
 	})
 }
 
-func (g grepper) grep(ctx context.Context, in grepping, inv domain.Invocation) (grepped, error) {
+func (g grepTool) grep(ctx context.Context, in grepArgs, inv domain.Invocation) (grepResult, error) {
 	expression, err := compile(in.Pattern)
 	if err != nil {
-		return grepped{}, because(err, "Unable to grep for %s", in.Pattern)
+		return grepResult{}, because(err, "Unable to grep for %s", in.Pattern)
 	}
 	include, err := parsePattern(in.Include) // of the empty pattern, nothing is asked
 	if err != nil {
-		return grepped{}, because(err, "Unable to grep for %s: include %s", in.Pattern, in.Include)
+		return grepResult{}, because(err, "Unable to grep for %s: include %s", in.Pattern, in.Include)
 	}
 	held, err := g.holdScope(ctx, inv, in.Path)
 	if err != nil {
-		return grepped{}, orBecause(err, "Unable to grep for %s", in.Pattern)
+		return grepResult{}, orBecause(err, "Unable to grep for %s", in.Pattern)
 	}
 	defer held.release()
 	if err := g.ask(ctx, inv, held, "grep", in.Pattern, map[string]any{"root": g.Workspace.Path(), "path": held.target.Path, "include": in.Include, "limit": in.Limit}, nil); err != nil {
-		return grepped{}, err
+		return grepResult{}, err
 	}
-	out := grepped{Matches: []match{}}
+	out := grepResult{Matches: []match{}}
 	scan := scanner{expression, limited(in.Limit), &out, maxFoundBytes}
 	err = g.scan(ctx, inv, held, &scan, in, include)
 	if refused, ok := err.(unanswered); ok {
-		return grepped{}, refused.error
+		return grepResult{}, refused.error
 	}
 	if err != nil {
-		return grepped{}, because(err, "Unable to grep for %s", in.Pattern)
+		return grepResult{}, because(err, "Unable to grep for %s", in.Pattern)
 	}
 	out.Truncated = out.Total > len(out.Matches)
 	return out, nil
@@ -105,7 +105,7 @@ func (g grepper) grep(ctx context.Context, in grepping, inv domain.Invocation) (
 type unanswered struct{ error }
 
 // scan searches a file, or the files of a directory.
-func (g grepper) scan(ctx context.Context, inv domain.Invocation, held *hold, s *scanner, in grepping, include pattern) error {
+func (g grepTool) scan(ctx context.Context, inv domain.Invocation, held *heldTarget, s *scanner, in grepArgs, include pattern) error {
 	handle, err := held.open()
 	if err != nil {
 		return err
@@ -156,7 +156,7 @@ func (g grepper) scan(ctx context.Context, inv domain.Invocation, held *hold, s 
 }
 
 // candidates lists the files that would be searched if all could be read.
-func (g grepper) candidates(ctx context.Context, h *workspace.Handle, s *scanner, in grepping, include pattern) ([]string, error) {
+func (g grepTool) candidates(ctx context.Context, h *workspace.Handle, s *scanner, in grepArgs, include pattern) ([]string, error) {
 	listed, err := g.search().list(ctx, h, "")
 	if err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func (g grepper) candidates(ctx context.Context, h *workspace.Handle, s *scanner
 
 // likely returns those of the files, in order, that can hold a match. Only with
 // a search program it is cheaper to find out than to search them.
-func (g grepper) likely(ctx context.Context, h *workspace.Handle, in grepping, names []string) ([]string, error) {
+func (g grepTool) likely(ctx context.Context, h *workspace.Handle, in grepArgs, names []string) ([]string, error) {
 	literal := literalOf(in.Pattern)
 	if g.SearchProgram != "" && literal != "" {
 		listed, err := g.search().list(ctx, h, literal)
@@ -240,7 +240,7 @@ func (e expression) submatches(size int) int {
 type scanner struct {
 	expression expression
 	limit      int
-	out        *grepped
+	out        *grepResult
 	room       int // bytes of matches that may still be collected
 }
 
@@ -404,7 +404,7 @@ func literalIn(e *syntax.Regexp) string {
 	return longest
 }
 
-func presentGrepped(_ grepping, out domain.Encoded[grepped]) []domain.Content {
+func presentGrep(_ grepArgs, out domain.Encoded[grepResult]) []domain.Content {
 	g, err := out.Value()
 	if err != nil {
 		return nil

@@ -36,7 +36,7 @@ const (
 
 // page returns the lines of a text from an offset on. It holds one page and
 // one line in memory.
-func page(r io.Reader, in reading, form lineForm) (found, error) {
+func page(r io.Reader, in readArgs, form lineForm) (readResult, error) {
 	lines := &lineReader{from: bufio.NewReaderSize(r, 64<<10), form: form}
 	from, n := in.from(), 0
 	var content strings.Builder
@@ -47,14 +47,14 @@ func page(r io.Reader, in reading, form lineForm) (found, error) {
 			break
 		}
 		if err != nil {
-			return found{}, err
+			return readResult{}, err
 		}
 		if n++; n < from {
 			continue
 		}
 		room -= encodedLen(line) + len(`\n`)
 		if n-from == in.count() || room < 0 && n > from {
-			return found{Type: textPage, Content: content.String(), Offset: from, Truncated: true, Next: n}, nil
+			return readResult{Type: textPage, Content: content.String(), Offset: from, Truncated: true, Next: n}, nil
 		}
 		if n > from {
 			content.WriteByte('\n')
@@ -62,9 +62,9 @@ func page(r io.Reader, in reading, form lineForm) (found, error) {
 		content.WriteString(line)
 	}
 	if from > max(n, 1) {
-		return found{}, fmt.Errorf("%w: %d: there are %d lines", errOffset, from, n)
+		return readResult{}, fmt.Errorf("%w: %d: there are %d lines", errOffset, from, n)
 	}
-	return found{Type: textPage, Content: content.String(), Offset: from}, nil
+	return readResult{Type: textPage, Content: content.String(), Offset: from}, nil
 }
 
 // encodedLen returns the length of text as it stands in a JSON string.

@@ -19,21 +19,21 @@ import (
 //go:embed read.md
 var readDescription string
 
-// reading is what the tool read is given.
-type reading struct {
+// readArgs is what the tool read is given.
+type readArgs struct {
 	Path   string `json:"path" jsonschema:"a file or directory, relative to the workspace or absolute, or an output reference"`
 	Offset int    `json:"offset,omitempty" jsonschema:"the first line or entry to return, from 1"`
 	Limit  int    `json:"limit,omitempty" jsonschema:"how many lines or entries to return at most"`
 }
 
 // paged reports whether a part was asked for.
-func (r reading) paged() bool { return r.Offset > 0 || r.Limit > 0 }
+func (r readArgs) paged() bool { return r.Offset > 0 || r.Limit > 0 }
 
 // from returns the number of the first line.
-func (r reading) from() int { return max(r.Offset, 1) }
+func (r readArgs) from() int { return max(r.Offset, 1) }
 
 // count returns how many lines are wanted.
-func (r reading) count() int {
+func (r readArgs) count() int {
 	if r.Limit == 0 {
 		return pageLines
 	}
@@ -50,72 +50,72 @@ const (
 	picture   = "media"
 )
 
-// found is what it returns: which fields there are follows from Type.
-type found struct {
-	Type      string  `json:"type"`
-	URI       string  `json:"uri,omitempty"`       // file, media
-	Name      string  `json:"name,omitempty"`      // file, media
-	Content   string  `json:"content,omitempty"`   // file, text-page
-	Encoding  string  `json:"encoding,omitempty"`  // file: utf8
-	MIME      string  `json:"mime,omitempty"`      // all but directory
-	Offset    int     `json:"offset,omitempty"`    // text-page, directory: the first line or entry
-	Truncated bool    `json:"truncated,omitempty"` // there is more
-	Next      int     `json:"next,omitempty"`      // where that begins
-	Entries   []entry `json:"entries,omitempty"`   // directory
-	Data      []byte  `json:"data,omitempty"`      // media
+// readResult is what it returns: which fields there are follows from Type.
+type readResult struct {
+	Type      string     `json:"type"`
+	URI       string     `json:"uri,omitempty"`       // file, media
+	Name      string     `json:"name,omitempty"`      // file, media
+	Content   string     `json:"content,omitempty"`   // file, text-page
+	Encoding  string     `json:"encoding,omitempty"`  // file: utf8
+	MIME      string     `json:"mime,omitempty"`      // all but directory
+	Offset    int        `json:"offset,omitempty"`    // text-page, directory: the first line or entry
+	Truncated bool       `json:"truncated,omitempty"` // there is more
+	Next      int        `json:"next,omitempty"`      // where that begins
+	Entries   []dirEntry `json:"entries,omitempty"`   // directory
+	Data      []byte     `json:"data,omitempty"`      // media
 	// LeftOut counts the entries that are not listed: of a directory.
-	LeftOut withheld `json:"left_out,omitzero"`
+	LeftOut withheldFiles `json:"left_out,omitzero"`
 }
 
-// entry is one of a directory or of what glob finds.
-type entry struct {
+// dirEntry is one of a directory or of what glob finds.
+type dirEntry struct {
 	Path string `json:"path"`
 	Type string `json:"type"` // file, directory or other
 }
 
-type reader struct{ Config }
+type readTool struct{ Config }
 
-func (r reader) tool() (domain.Tool, error) {
-	return domain.Make(domain.Spec[reading, found]{
+func (r readTool) tool() (domain.Tool, error) {
+	return domain.Make(domain.Spec[readArgs, readResult]{
 		Description: readDescription,
-		Input:       domain.Constrained[reading](readInput),
+		Input:       domain.Constrained[readArgs](readInput),
 		Execute:     r.read,
-		Present:     presentFound,
+		Present:     presentRead,
 		Idempotent:  true,
 	})
 }
 
-func (r reader) read(ctx context.Context, in reading, inv domain.Invocation) (found, error) {
+func (r readTool) read(ctx context.Context, in readArgs, inv domain.Invocation) (readResult, error) {
 	if domain.IsRef(in.Path) {
 		return r.output(ctx, in, inv)
 	}
 	target, err := r.Workspace.Resolve(in.Path)
 	if err != nil {
-		return found{}, because(err, "Unable to read %s", in.Path)
+		return readResult{}, because(err, "Unable to read %s", in.Path)
 	}
 	held := r.hold(target)
 	defer held.release()
 	if err := r.enter(ctx, inv, held); err != nil {
-		return found{}, err
+		return readResult{}, err
 	}
 	if err := held.readable(); err != nil {
-		return found{}, because(err, "Unable to read %s", in.Path)
+		return readResult{}, because(err, "Unable to read %s", in.Path)
 	}
 	if err := r.ask(ctx, inv, held, "read", target.Resource, in, nil); err != nil {
-		return found{}, err
+		return readResult{}, err
 	}
 	handle, err := held.open()
 	if err != nil {
-		return found{}, because(err, "Unable to read %s", in.Path)
+		return readResult{}, because(err, "Unable to read %s", in.Path)
 	}
-	var out found
+	var out readResult
 	if info, _ := handle.Stat(); info.IsDir() { // readable has seen it
 		out, err = r.list(ctx, inv, held, handle, in)
 	} else {
 		out, err = r.open(ctx, handle, in)
 	}
 	if refused, ok := err.(unanswered); ok {
-		return found{}, refused.error
+		return readResult{}, refused.error
 	}
 	if _, chosen := errors.AsType[*domain.Failure](err); err != nil && !chosen {
 		err = because(err, "Unable to read %s", in.Path)
@@ -124,7 +124,7 @@ func (r reader) read(ctx context.Context, in reading, inv domain.Invocation) (fo
 }
 
 // readable returns an error unless the target is a file or directory.
-func (h *hold) readable() error {
+func (h *heldTarget) readable() error {
 	if h.broken != nil {
 		return h.broken
 	}
@@ -136,31 +136,31 @@ func (h *hold) readable() error {
 }
 
 // output reads a page of a managed output.
-func (r reader) output(ctx context.Context, in reading, inv domain.Invocation) (found, error) {
+func (r readTool) output(ctx context.Context, in readArgs, inv domain.Invocation) (readResult, error) {
 	ref, err := domain.ParseRef(in.Path)
 	if err != nil {
-		return found{}, because(err, "Unable to read %s", in.Path)
+		return readResult{}, because(err, "Unable to read %s", in.Path)
 	}
-	if err := r.ask(ctx, inv, new(hold), "read", ref.String(), in, nil); err != nil {
-		return found{}, err
+	if err := r.ask(ctx, inv, new(heldTarget), "read", ref.String(), in, nil); err != nil {
+		return readResult{}, err
 	}
 	if r.Outputs == nil {
-		return found{}, because(ErrAbsent, "Unable to read %s", in.Path)
+		return readResult{}, because(ErrAbsent, "Unable to read %s", in.Path)
 	}
 	body, kept, err := r.Outputs.Open(ctx, ref)
 	if errors.Is(err, ErrAbsent) || errors.Is(err, ErrPruned) {
-		return found{}, because(err, "Unable to read %s", in.Path)
+		return readResult{}, because(err, "Unable to read %s", in.Path)
 	}
 	if err != nil {
-		return found{}, fmt.Errorf("open output %s: %w", ref, err)
+		return readResult{}, fmt.Errorf("open output %s: %w", ref, err)
 	}
 	defer body.Close()
 	out, err := page(interruptible{ctx, body}, in, wrapLines)
 	if errors.Is(err, errOffset) {
-		return found{}, because(err, "Unable to read %s", in.Path)
+		return readResult{}, because(err, "Unable to read %s", in.Path)
 	}
 	if err != nil {
-		return found{}, fmt.Errorf("read output %s: %w", ref, err)
+		return readResult{}, fmt.Errorf("read output %s: %w", ref, err)
 	}
 	out.MIME = kept.MIME
 	return out, nil
@@ -184,12 +184,12 @@ const maxEntries = 100_000
 
 // list returns the entries of a directory that rules and the person let read
 // show, directories first. An error of the permission is an unanswered.
-func (r reader) list(ctx context.Context, inv domain.Invocation, held *hold, h *workspace.Handle, in reading) (found, error) {
+func (r readTool) list(ctx context.Context, inv domain.Invocation, held *heldTarget, h *workspace.Handle, in readArgs) (readResult, error) {
 	infos, err := h.ReadDir(maxEntries)
 	if err != nil {
-		return found{}, err
+		return readResult{}, err
 	}
-	byName := make(map[string]entry, len(infos))
+	byName := make(map[string]dirEntry, len(infos))
 	names := make([]string, len(infos))
 	for i, info := range infos {
 		names[i] = info.Name()
@@ -197,13 +197,13 @@ func (r reader) list(ctx context.Context, inv domain.Invocation, held *hold, h *
 	}
 	permitted, left, err := r.permitted(ctx, inv, held, "read", names)
 	if err != nil {
-		return found{}, unanswered{err}
+		return readResult{}, unanswered{err}
 	}
-	entries := make([]entry, len(permitted))
+	entries := make([]dirEntry, len(permitted))
 	for i, name := range permitted {
 		entries[i] = byName[name]
 	}
-	slices.SortFunc(entries, func(a, b entry) int {
+	slices.SortFunc(entries, func(a, b dirEntry) int {
 		if a.Type != b.Type && (a.Type == directory || b.Type == directory) {
 			if a.Type == directory {
 				return -1
@@ -214,9 +214,9 @@ func (r reader) list(ctx context.Context, inv domain.Invocation, held *hold, h *
 	})
 	from := in.from()
 	if from > max(len(entries), 1) {
-		return found{}, fmt.Errorf("%w: %d: there are %d entries", errOffset, from, len(entries))
+		return readResult{}, fmt.Errorf("%w: %d: there are %d entries", errOffset, from, len(entries))
 	}
-	out := found{Type: directory, Offset: from, LeftOut: left}
+	out := readResult{Type: directory, Offset: from, LeftOut: left}
 	room := pageRoom
 	for i := from - 1; i < len(entries); i++ {
 		room -= encodedLen(entries[i].Path) + entryOverhead
@@ -233,61 +233,61 @@ func (r reader) list(ctx context.Context, inv domain.Invocation, held *hold, h *
 const entryOverhead = 64
 
 // entryOf describes a file under a path. That of a directory ends in a slash.
-func entryOf(info fs.FileInfo, path string) entry {
+func entryOf(info fs.FileInfo, path string) dirEntry {
 	switch {
 	case info.IsDir():
-		return entry{path + "/", directory}
+		return dirEntry{path + "/", directory}
 	case info.Mode().IsRegular():
-		return entry{path, "file"}
+		return dirEntry{path, "file"}
 	}
-	return entry{path, "other"}
+	return dirEntry{path, "other"}
 }
 
 // open returns the content of a file.
-func (r reader) open(ctx context.Context, h *workspace.Handle, in reading) (found, error) {
+func (r readTool) open(ctx context.Context, h *workspace.Handle, in readArgs) (readResult, error) {
 	t := h.Target()
 	f, err := h.Open()
 	if err != nil {
-		return found{}, err
+		return readResult{}, err
 	}
 	content := interruptible{ctx, f}
 	head := make([]byte, sampleSize)
 	n, err := io.ReadFull(content, head)
 	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
-		return found{}, err
+		return readResult{}, err
 	}
 	head = head[:n]
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return found{}, err
+		return readResult{}, err
 	}
 	name := path.Base(t.Path)
 	uri := (&url.URL{Scheme: "file", Path: t.Path}).String()
 	if mime := pictureType(head); mime != "" {
 		shown, err := show(content, mime, t.Resource)
-		return found{Type: picture, URI: uri, Name: name, MIME: shown.mime, Data: shown.data}, err
+		return readResult{Type: picture, URI: uri, Name: name, MIME: shown.mime, Data: shown.data}, err
 	}
 	if binary(name, head) {
-		return found{}, domain.Fail("Cannot read binary file: %s", t.Resource)
+		return readResult{}, domain.Fail("Cannot read binary file: %s", t.Resource)
 	}
 	out, err := page(content, in, cutLines)
 	if err != nil {
-		return found{}, err
+		return readResult{}, err
 	}
 	out.MIME = mimeOf(name)
 	if in.paged() || out.Truncated {
 		return out, nil
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return found{}, err
+		return readResult{}, err
 	}
 	whole, err := io.ReadAll(io.LimitReader(content, wholeLimit+1))
 	if err != nil || len(whole) > wholeLimit || encodedLen(string(whole)) > pageRoom {
 		return out, err // a line was cut, so the page is all that fits
 	}
-	return found{Type: wholeFile, URI: uri, Name: name, Content: string(whole), Encoding: "utf8", MIME: out.MIME}, nil
+	return readResult{Type: wholeFile, URI: uri, Name: name, Content: string(whole), Encoding: "utf8", MIME: out.MIME}, nil
 }
 
-func presentFound(_ reading, out domain.Encoded[found]) []domain.Content {
+func presentRead(_ readArgs, out domain.Encoded[readResult]) []domain.Content {
 	f, err := out.Value()
 	if err != nil {
 		return nil
@@ -310,7 +310,7 @@ func presentFound(_ reading, out domain.Encoded[found]) []domain.Content {
 	return []domain.Content{domain.Text(text + f.LeftOut.String())}
 }
 
-func presentEntries(f found) string {
+func presentEntries(f readResult) string {
 	if len(f.Entries) == 0 {
 		return "(no entries)"
 	}

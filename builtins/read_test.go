@@ -31,7 +31,7 @@ func TestSmallFileIsReadWhole(t *testing.T) {
 	b := newBench(t)
 	for name, content := range map[string]string{"a.md": "one\r\ntwo\n", "no end": "x", "empty": "", "mark": "\ufeffé"} {
 		b.put(t, name, content)
-		out, text := must[found](t, b, "read", input{"path": name})
+		out, text := must[readResult](t, b, "read", input{"path": name})
 		mime := "text/plain"
 		if name == "a.md" {
 			mime = "text/markdown"
@@ -49,15 +49,15 @@ func TestPageSaysWhereToReadOn(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.put(t, "a", "1\r\n2\n"+strings.Repeat("é", 2001)+"\n4\n5\n")
-	out, text := must[found](t, b, "read", input{"path": "a", "offset": 2, "limit": 2})
-	want := found{Type: textPage, Content: "2\n" + strings.Repeat("é", 2000) + "... (line truncated to 2000 chars)", MIME: "text/plain", Offset: 2, Truncated: true, Next: 4}
+	out, text := must[readResult](t, b, "read", input{"path": "a", "offset": 2, "limit": 2})
+	want := readResult{Type: textPage, Content: "2\n" + strings.Repeat("é", 2000) + "... (line truncated to 2000 chars)", MIME: "text/plain", Offset: 2, Truncated: true, Next: 4}
 	if diff := cmp.Diff(want, out); diff != "" {
 		t.Errorf("read (-want +got):\n%s", diff)
 	}
 	if !strings.HasSuffix(text, "\n\n(there is more: read on with offset 4)") {
 		t.Errorf("the model reads %q", text)
 	}
-	if out, _ := must[found](t, b, "read", input{"path": "a", "offset": 4, "limit": 2}); out.Truncated || out.Content != "4\n5" {
+	if out, _ := must[readResult](t, b, "read", input{"path": "a", "offset": 4, "limit": 2}); out.Truncated || out.Content != "4\n5" {
 		t.Errorf("the last page = %+v", out)
 	}
 	b.fails(t, "read", input{"path": "a", "offset": 6}, "Unable to read a: offset is out of range: 6: there are 5 lines")
@@ -93,7 +93,7 @@ func pages(t *testing.T, b *bench) []string {
 		if len(text) > 51200 || len(output.Structured()) > 51200 || strings.Count(text, "\n")+1 > 2000 {
 			t.Fatalf("the page at %d has %d bytes, %d encoded, %d lines", offset, len(text), len(output.Structured()), strings.Count(text, "\n")+1)
 		}
-		page, _ := must[found](t, b, "read", input{"path": "a", "offset": offset, "limit": 2000})
+		page, _ := must[readResult](t, b, "read", input{"path": "a", "offset": offset, "limit": 2000})
 		got = append(got, strings.Split(page.Content, "\n")...)
 		offset = page.Next
 	}
@@ -109,13 +109,13 @@ func TestDirectoryListsDirectoriesFirst(t *testing.T) {
 	if err := os.Symlink(b.outside, filepath.Join(b.dir, "out")); err != nil {
 		t.Fatal(err)
 	}
-	out, text := must[found](t, b, "read", input{"path": "."})
-	want := found{Type: directory, Offset: 1, Entries: []entry{{".hidden/", directory}, {"z/", directory}, {"a.txt", "file"}, {"b.txt", "file"}}}
+	out, text := must[readResult](t, b, "read", input{"path": "."})
+	want := readResult{Type: directory, Offset: 1, Entries: []dirEntry{{".hidden/", directory}, {"z/", directory}, {"a.txt", "file"}, {"b.txt", "file"}}}
 	if diff := cmp.Diff(want, out); diff != "" || text != ".hidden/\nz/\na.txt\nb.txt" {
 		t.Errorf("read shows %q; (-want +got):\n%s", text, diff)
 	}
-	out, _ = must[found](t, b, "read", input{"path": ".", "offset": 2, "limit": 1})
-	if want := (found{Type: directory, Offset: 2, Entries: []entry{{"z/", directory}}, Truncated: true, Next: 3}); !cmp.Equal(want, out) {
+	out, _ = must[readResult](t, b, "read", input{"path": ".", "offset": 2, "limit": 1})
+	if want := (readResult{Type: directory, Offset: 2, Entries: []dirEntry{{"z/", directory}}, Truncated: true, Next: 3}); !cmp.Equal(want, out) {
 		t.Errorf("read of a part = %+v, want %+v", out, want)
 	}
 	b.fails(t, "read", input{"path": ".", "offset": 5}, "offset is out of range")
@@ -213,16 +213,16 @@ func TestOutputIsReadByPages(t *testing.T) {
 	}
 	b := newBench(t, func(c *Config) { c.Outputs = outputs })
 
-	out, _ := must[found](t, b, "read", input{"path": refs[0].String()})
+	out, _ := must[readResult](t, b, "read", input{"path": refs[0].String()})
 	x := strings.Repeat("x", 2000)
-	want := found{Type: textPage, Content: x + "\n" + x + "\n" + x[:500] + "\n\ufffd\nend", MIME: "application/json", Offset: 1}
+	want := readResult{Type: textPage, Content: x + "\n" + x + "\n" + x[:500] + "\n\ufffd\nend", MIME: "application/json", Offset: 1}
 	if diff := cmp.Diff(want, out); diff != "" {
 		t.Errorf("read of a long line (-want +got):\n%s", diff)
 	}
 	if got := b.order(); len(got) != 1 || got[0] != "read "+refs[0].String() {
 		t.Errorf("asked %v, want read on the reference", got)
 	}
-	out, _ = must[found](t, b, "read", input{"path": refs[1].String(), "offset": 1000, "limit": 10})
+	out, _ = must[readResult](t, b, "read", input{"path": refs[1].String(), "offset": 1000, "limit": 10})
 	if out.Next != 1010 || !out.Truncated || read > 1<<20 || !closed {
 		t.Errorf("read of 10 lines = %+v after %d bytes, closed %v", out, read, closed)
 	}

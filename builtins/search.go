@@ -18,17 +18,17 @@ import (
 	"github.com/settlement-ledger/ledger/builtins/workspace"
 )
 
-// A search lists the files of a directory that are not excluded. The search
+// A fileSearch lists the files of a directory that are not excluded. The search
 // program, where there is one, makes it faster and no different: what it
 // proposes is held to the same rules, and they are the only ones that it is
 // told to apply.
-type search struct {
+type fileSearch struct {
 	root    *workspace.Root
 	program string // empty: none
 }
 
-// A tree is a directory that is searched.
-type tree struct {
+// A searchTree is a directory that is searched.
+type searchTree struct {
 	target   workspace.Target
 	root     *workspace.Tree
 	ignored  exclusions
@@ -68,13 +68,13 @@ type listing struct {
 
 // list lists the regular files of a directory. literal, if not empty, is a
 // text that every file of interest holds; others may be left out.
-func (s search) list(ctx context.Context, h *workspace.Handle, literal string) (listing, error) {
+func (s fileSearch) list(ctx context.Context, h *workspace.Handle, literal string) (listing, error) {
 	root, err := h.Tree()
 	if err != nil {
 		return listing{}, err
 	}
 	defer root.Close()
-	v := &tree{target: h.Target(), root: root, read: map[string]bool{}}
+	v := &searchTree{target: h.Target(), root: root, read: map[string]bool{}}
 	admits, err := v.above(s.root)
 	if err != nil {
 		return listing{}, err
@@ -92,7 +92,7 @@ func (s search) list(ctx context.Context, h *workspace.Handle, literal string) (
 
 // propose lists by the search program, and without it where there is none or
 // it could not read everything.
-func (s search) propose(ctx context.Context, v *tree, literal string) ([]string, error) {
+func (s fileSearch) propose(ctx context.Context, v *searchTree, literal string) ([]string, error) {
 	if s.program == "" {
 		return v.walk(ctx)
 	}
@@ -108,7 +108,7 @@ func (s search) propose(ctx context.Context, v *tree, literal string) ([]string,
 
 // run runs the search program. Of the files that say what to exclude it reads
 // those in the directory and below.
-func (s search) run(ctx context.Context, dir, literal string) ([]string, error) {
+func (s fileSearch) run(ctx context.Context, dir, literal string) ([]string, error) {
 	args := []string{"--no-config", "--null", "--hidden", "--no-ignore-exclude", "--no-ignore-global", "--no-ignore-parent", "--no-require-git", "--glob=!.git"}
 	if literal == "" {
 		args = append(args, "--files", "--", "./")
@@ -117,7 +117,7 @@ func (s search) run(ctx context.Context, dir, literal string) ([]string, error) 
 	}
 	cmd := exec.CommandContext(ctx, s.program, args...)
 	cmd.Dir = dir
-	out := &bounded{room: maxNames}
+	out := &boundedBuffer{room: maxNames}
 	cmd.Stdout = out
 	err := cmd.Run()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 { // nothing was found
@@ -140,13 +140,13 @@ const maxNames = 64 << 20
 
 var errTooMany = fmt.Errorf("there are too many files: their names take over %d bytes: name a directory with fewer", maxNames)
 
-// bounded is a buffer that refuses what does not fit.
-type bounded struct {
+// boundedBuffer is a buffer that refuses what does not fit.
+type boundedBuffer struct {
 	bytes.Buffer
 	room int
 }
 
-func (b *bounded) Write(p []byte) (int, error) {
+func (b *boundedBuffer) Write(p []byte) (int, error) {
 	if b.Len()+len(p) > b.room {
 		return 0, errTooMany
 	}
@@ -156,7 +156,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 // above learns what the files of the workspace above the directory exclude,
 // unless that is the directory itself: it was named, so it is searched. It
 // reports whether they admit what a file below them could exclude.
-func (v *tree) above(root *workspace.Root) (admits bool, err error) {
+func (v *searchTree) above(root *workspace.Root) (admits bool, err error) {
 	if v.target.External != "" || v.target.Resource == "." {
 		return false, nil
 	}
@@ -205,7 +205,7 @@ const (
 )
 
 // learn reads what the files of a directory exclude, once.
-func (v *tree) learn(dir string) error {
+func (v *searchTree) learn(dir string) error {
 	if v.read[dir] {
 		return nil
 	}
@@ -222,7 +222,7 @@ func (v *tree) learn(dir string) error {
 
 // ignoreFile returns the content of a file of the directory, and nothing where
 // there is no such file, or none that can be reached in the directory.
-func (v *tree) ignoreFile(name string) ([]byte, error) {
+func (v *searchTree) ignoreFile(name string) ([]byte, error) {
 	f, err := v.root.Open(name)
 	if err != nil {
 		return nil, nil
@@ -240,7 +240,7 @@ func (v *tree) ignoreFile(name string) ([]byte, error) {
 
 // excludes reports whether a path is excluded, once the directories above it
 // are known.
-func (v *tree) excludes(name string, dir bool) bool {
+func (v *searchTree) excludes(name string, dir bool) bool {
 	return path.Base(name) == ".git" || v.ignored.excludes(v.prefix+name, dir)
 }
 
@@ -248,14 +248,14 @@ func (v *tree) excludes(name string, dir bool) bool {
 const maxTreeDepth = 256
 
 // walk lists the files of the directory.
-func (v *tree) walk(ctx context.Context) ([]string, error) {
+func (v *searchTree) walk(ctx context.Context) ([]string, error) {
 	var files []string
 	err := v.walkIn(ctx, ".", 0, &files)
 	return files, err
 }
 
 // walkIn adds the files of a directory and those below.
-func (v *tree) walkIn(ctx context.Context, dir string, depth int, files *[]string) error {
+func (v *searchTree) walkIn(ctx context.Context, dir string, depth int, files *[]string) error {
 	prefix := dir + "/"
 	if dir == "." {
 		prefix = ""
@@ -303,7 +303,7 @@ func (v *tree) walkIn(ctx context.Context, dir string, depth int, files *[]strin
 }
 
 // admit returns the proposed files that the walk would have listed.
-func (v *tree) admit(ctx context.Context, proposed []string) ([]string, error) {
+func (v *searchTree) admit(ctx context.Context, proposed []string) ([]string, error) {
 	excluded := map[string]bool{} // directories
 	var files []string
 	for _, name := range proposed {
@@ -329,7 +329,7 @@ func (v *tree) admit(ctx context.Context, proposed []string) ([]string, error) {
 
 // reaches reports whether no directory above a file is excluded, and learns
 // what they exclude.
-func (v *tree) reaches(name string, excluded map[string]bool) (bool, error) {
+func (v *searchTree) reaches(name string, excluded map[string]bool) (bool, error) {
 	if err := v.learn(""); err != nil {
 		return false, err
 	}

@@ -200,11 +200,11 @@ func TestGrepShowsLinesByFile(t *testing.T) {
 	if got != want {
 		t.Errorf("grep finds\n%s\nwant\n%s", got, want)
 	}
-	out, _ := must[grepped](t, b, "grep", input{"pattern": "needle", "path": "keep.log"})
+	out, _ := must[grepResult](t, b, "grep", input{"pattern": "needle", "path": "keep.log"})
 	if diff := cmp.Diff([][2]int{{0, 6}, {7, 13}}, out.Matches[1].Submatches); diff != "" {
 		t.Errorf("submatches (-want +got):\n%s", diff)
 	}
-	out, _ = must[grepped](t, b, "grep", input{"pattern": "needle", "path": "long.txt"})
+	out, _ = must[grepResult](t, b, "grep", input{"pattern": "needle", "path": "long.txt"})
 	if len(out.Matches) != 2 || out.Matches[0].Text != strings.Repeat("é", 2000)+"..." || out.Matches[1].Text != "latin \ufffd needle" {
 		t.Errorf("grep = %+v", out)
 	}

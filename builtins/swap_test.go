@@ -103,7 +103,7 @@ func TestWritesThatRulesAllowFollowOneAnother(t *testing.T) {
 	b.rules = domain.Rules{{Action: "*", Resource: "*", Effect: domain.Allow}}
 	b.put(t, "a", "one")
 	b.decide = func(permission.Ask) error { b.put(t, "a", "theirs"); return nil }
-	must[written](t, b, "write", input{"path": "a", "content": "two"})
+	must[writeResult](t, b, "write", input{"path": "a", "content": "two"})
 	if b.content(t, "a") != "two" {
 		t.Errorf("the file holds %q, want two", b.content(t, "a"))
 	}

@@ -15,59 +15,59 @@ import (
 //go:embed write.md
 var writeDescription string
 
-// writing is what the tool write is given.
-type writing struct {
+// writeArgs is what the tool write is given.
+type writeArgs struct {
 	Path    string `json:"path" jsonschema:"the file: relative to the workspace, or absolute"`
 	Content string `json:"content" jsonschema:"the whole content of the file"`
 }
 
-// written is what it returns.
-type written struct {
+// writeResult is what it returns.
+type writeResult struct {
 	Operation string `json:"operation"` // write
 	Target    string `json:"target"`    // the canonical path
 	Resource  string `json:"resource"`
 	Existed   bool   `json:"existed"`
 }
 
-type writer struct{ Config }
+type writeTool struct{ Config }
 
-func (w writer) tool() (domain.Tool, error) {
-	return domain.Make(domain.Spec[writing, written]{
+func (w writeTool) tool() (domain.Tool, error) {
+	return domain.Make(domain.Spec[writeArgs, writeResult]{
 		Description: writeDescription,
-		Input:       domain.Constrained[writing](`{"properties":{"path":{"minLength":1}}}`),
+		Input:       domain.Constrained[writeArgs](`{"properties":{"path":{"minLength":1}}}`),
 		Execute:     w.write,
-		Present:     presentWritten,
+		Present:     presentWrite,
 	})
 }
 
-func (w writer) write(ctx context.Context, in writing, inv domain.Invocation) (written, error) {
+func (w writeTool) write(ctx context.Context, in writeArgs, inv domain.Invocation) (writeResult, error) {
 	target, err := w.Workspace.Resolve(in.Path)
 	if err != nil {
-		return written{}, because(err, "Unable to write %s", in.Path)
+		return writeResult{}, because(err, "Unable to write %s", in.Path)
 	}
 	held := w.hold(target)
 	defer held.release()
 	if err := w.enter(ctx, inv, held); err != nil {
-		return written{}, err
+		return writeResult{}, err
 	}
 	metadata := map[string]any{"path": target.Path, "bytes": len(in.Content)}
 	show := func(ctx context.Context) (domain.Preview, error) { return showWrite(held, in), ctx.Err() }
 	if err := w.ask(ctx, inv, held, editing, target.Resource, metadata, show); err != nil {
-		return written{}, err
+		return writeResult{}, err
 	}
 	existed, err := held.write(len(bom), func(before []byte) []byte { return withMark(before, in.Content) })
 	if errors.Is(err, workspace.ErrChanged) {
-		return written{}, domain.Fail("File changed after permission approval. Read it again before writing.")
+		return writeResult{}, domain.Fail("File changed after permission approval. Read it again before writing.")
 	}
 	if err != nil {
-		return written{}, because(err, "Unable to write %s", in.Path)
+		return writeResult{}, because(err, "Unable to write %s", in.Path)
 	}
-	return written{"write", target.Path, target.Resource, existed}, nil
+	return writeResult{"write", target.Path, target.Resource, existed}, nil
 }
 
 // showWrite returns what a person is asked about: a diff of a text that is
 // replaced, and else the whole content.
-func showWrite(held *hold, in writing) domain.Preview {
+func showWrite(held *heldTarget, in writeArgs) domain.Preview {
 	if held.broken == nil {
 		if _, err := held.handle.Stat(); err == nil {
 			if before, err := editable(held.handle); err == nil && utf8.ValidString(in.Content) {
@@ -84,7 +84,7 @@ func showWrite(held *hold, in writing) domain.Preview {
 }
 
 // write writes the target. If somebody was asked, it must be as it was then.
-func (h *hold) write(peek int, content func(before []byte) []byte) (existed bool, err error) {
+func (h *heldTarget) write(peek int, content func(before []byte) []byte) (existed bool, err error) {
 	if !h.asked {
 		return h.target.Write(peek, content)
 	}
@@ -112,7 +112,7 @@ func withMark(before []byte, content string) []byte {
 	return rest
 }
 
-func presentWritten(_ writing, out domain.Encoded[written]) []domain.Content {
+func presentWrite(_ writeArgs, out domain.Encoded[writeResult]) []domain.Content {
 	w, err := out.Value()
 	if err != nil {
 		return nil

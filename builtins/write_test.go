@@ -13,11 +13,11 @@ import (
 func TestWriteSaysWhatItDid(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	out, text := must[written](t, b, "write", input{"path": "new/dir/a.txt", "content": "one"})
-	if want := (written{"write", filepath.Join(b.dir, "new/dir/a.txt"), "new/dir/a.txt", false}); out != want || text != "Created file successfully: new/dir/a.txt" {
+	out, text := must[writeResult](t, b, "write", input{"path": "new/dir/a.txt", "content": "one"})
+	if want := (writeResult{"write", filepath.Join(b.dir, "new/dir/a.txt"), "new/dir/a.txt", false}); out != want || text != "Created file successfully: new/dir/a.txt" {
 		t.Errorf("write = %+v, %q, want %+v", out, text, want)
 	}
-	out, text = must[written](t, b, "write", input{"path": "new/dir/a.txt", "content": ""})
+	out, text = must[writeResult](t, b, "write", input{"path": "new/dir/a.txt", "content": ""})
 	if !out.Existed || text != "Wrote file successfully: new/dir/a.txt" || b.content(t, "new/dir/a.txt") != "" {
 		t.Errorf("write = %+v, %q", out, text)
 	}
@@ -34,7 +34,7 @@ func TestWriteKeepsOneMark(t *testing.T) {
 	} {
 		b := newBench(t)
 		b.put(t, "a", c.before)
-		if must[written](t, b, "write", input{"path": "a", "content": c.content}); b.content(t, "a") != c.after {
+		if must[writeResult](t, b, "write", input{"path": "a", "content": c.content}); b.content(t, "a") != c.after {
 			t.Errorf("write %q over %q gives %q, want %q", c.content, c.before, b.content(t, "a"), c.after)
 		}
 	}

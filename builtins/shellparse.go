@@ -450,8 +450,8 @@ func (v *visit) call(c *syntax.CallExpr) {
 	v.command(words, save)
 }
 
-// A word is one of a command.
-type word struct {
+// A shellWord is one of a command.
+type shellWord struct {
 	text    string // as it is shown
 	value   string // its meaning, where it is literal
 	literal bool
@@ -459,9 +459,9 @@ type word struct {
 }
 
 // plain reports whether a word means itself alone.
-func (w word) plain() bool { return w.literal && !w.expands }
+func (w shellWord) plain() bool { return w.literal && !w.expands }
 
-func texts(words []word) []string {
+func texts(words []shellWord) []string {
 	texts := make([]string, len(words))
 	for i, w := range words {
 		texts[i] = w.text
@@ -469,8 +469,8 @@ func texts(words []word) []string {
 	return texts
 }
 
-func (v *visit) words(args []*syntax.Word) []word {
-	words := make([]word, len(args))
+func (v *visit) words(args []*syntax.Word) []shellWord {
+	words := make([]shellWord, len(args))
 	for i, arg := range args {
 		words[i] = v.word(arg)
 	}
@@ -479,7 +479,7 @@ func (v *visit) words(args []*syntax.Word) []word {
 
 // command adds the command of some words, and the commands that it is known to
 // run. The pattern that an answer for always saves is that of save.
-func (v *visit) command(words []word, save func([]word) string) {
+func (v *visit) command(words []shellWord, save func([]shellWord) string) {
 	if len(words) == 0 || !v.enter() {
 		return
 	}
@@ -561,10 +561,10 @@ func delimiter(w *syntax.Word) bool {
 
 // word reads a word. Quotes that change nothing are left out of its text, so
 // that a rule sees the same text however the word is quoted.
-func (v *visit) word(w *syntax.Word) word {
+func (v *visit) word(w *syntax.Word) shellWord {
 	read, quoted, ok := literal(w.Parts)
 	if !ok {
-		return word{text: v.source(w)}
+		return shellWord{text: v.source(w)}
 	}
 	read.text, read.literal = read.value, true
 	if quoted {
@@ -587,7 +587,7 @@ func quote(value string) string {
 
 // literal returns the meaning of literal parts, and whether any of it is
 // quoted.
-func literal(parts []syntax.WordPart) (w word, quoted, ok bool) {
+func literal(parts []syntax.WordPart) (w shellWord, quoted, ok bool) {
 	var b, bare strings.Builder
 	for _, part := range parts {
 		switch part := part.(type) {
@@ -598,22 +598,22 @@ func literal(parts []syntax.WordPart) (w word, quoted, ok bool) {
 			quoted = quoted || escaped
 		case *syntax.SglQuoted:
 			if part.Dollar {
-				return word{}, false, false
+				return shellWord{}, false, false
 			}
 			b.WriteString(part.Value)
 			quoted = true
 		case *syntax.DblQuoted:
 			text, ok := double(part)
 			if !ok {
-				return word{}, false, false
+				return shellWord{}, false, false
 			}
 			b.WriteString(text)
 			quoted = true
 		default:
-			return word{}, false, false
+			return shellWord{}, false, false
 		}
 	}
-	return word{value: b.String(), expands: expands(bare.String())}, quoted, true
+	return shellWord{value: b.String(), expands: expands(bare.String())}, quoted, true
 }
 
 // expands reports whether a shell may replace a literal that is not quoted, by

@@ -6,13 +6,13 @@ import (
 )
 
 // exactly returns the pattern that matches the command of some words alone.
-func exactly(words []word) string { return literally(strings.Join(texts(words), " ")) }
+func exactly(words []shellWord) string { return literally(strings.Join(texts(words), " ")) }
 
 // reusable returns the pattern that an answer for always saves for a command:
 // its reusable prefix with anything after it. Where the prefix would allow
 // more than the question shows, as that of an interpreter does, it is the
 // command as it is.
-func reusable(words []word) string {
+func reusable(words []shellWord) string {
 	prefix := reusablePrefix(texts(words))
 	if risky(words) {
 		return exactly(words)
@@ -31,7 +31,7 @@ func reusable(words []word) string {
 
 // risky reports whether a prefix of a command says too little: with other
 // words behind it, it can run any program, or reach any machine.
-func risky(words []word) bool {
+func risky(words []shellWord) bool {
 	name := words[0].value
 	if strings.Contains(name, "/") {
 		return true

@@ -42,41 +42,41 @@ func pictureType(head []byte) string {
 	return ""
 }
 
-// shown is an image as the model is given it.
-type shown struct {
+// imageFile is an image as the model is given it.
+type imageFile struct {
 	mime string
 	data []byte
 }
 
 // show returns an image within the limits: as it is if it fits, and else
 // scaled down.
-func show(r io.Reader, mime, resource string) (shown, error) {
+func show(r io.Reader, mime, resource string) (imageFile, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxPicture+1))
 	if err != nil {
-		return shown{}, err
+		return imageFile{}, err
 	}
 	if len(data) > maxPicture {
-		return shown{}, domain.Fail("Media exceeds %d byte ingestion limit: %s", maxPicture, resource)
+		return imageFile{}, domain.Fail("Media exceeds %d byte ingestion limit: %s", maxPicture, resource)
 	}
 	config, _, err := image.DecodeConfig(bytes.NewReader(data))
 	if err != nil {
-		return shown{}, domain.Fail("Image could not be decoded: %s", resource)
+		return imageFile{}, domain.Fail("Image could not be decoded: %s", resource)
 	}
 	if decodedSize(config, mime, data) > maxDecoded {
-		return shown{}, tooLarge(resource, config, data)
+		return imageFile{}, tooLarge(resource, config, data)
 	}
 	decoding <- struct{}{}
 	defer func() { <-decoding }()
-	decoded, _, err := image.Decode(rest{r, bytes.NewReader(data)})
+	decoded, _, err := image.Decode(replayReader{r, bytes.NewReader(data)})
 	if err != nil {
-		return shown{}, domain.Fail("Image could not be decoded: %s", resource)
+		return imageFile{}, domain.Fail("Image could not be decoded: %s", resource)
 	}
 	if config.Width <= maxSide && config.Height <= maxSide && fits(data) {
-		return shown{mime, data}, nil
+		return imageFile{mime, data}, nil
 	}
 	small, err := shrink(decoded)
 	if err != nil {
-		return shown{}, tooLarge(resource, config, data)
+		return imageFile{}, tooLarge(resource, config, data)
 	}
 	return small, nil
 }
@@ -85,14 +85,14 @@ func show(r io.Reader, mime, resource string) (shown, error) {
 // the memory.
 var decoding = make(chan struct{}, 1)
 
-// rest reads what was read before of a reader, as long as that does not fail: it
+// replayReader reads what was read before of a reader, as long as that does not fail: it
 // ends with its context.
-type rest struct {
+type replayReader struct {
 	source io.Reader
 	*bytes.Reader
 }
 
-func (r rest) Read(p []byte) (int, error) {
+func (r replayReader) Read(p []byte) (int, error) {
 	if _, err := r.source.Read(nil); err != nil && err != io.EOF {
 		return 0, err
 	}
@@ -151,28 +151,28 @@ var errNoFit = errors.New("no form of the image fits")
 
 // shrink scales an image down to the limits: as PNG if that is small enough,
 // as JPEG of falling quality if not, and then smaller and smaller.
-func shrink(source image.Image) (shown, error) {
+func shrink(source image.Image) (imageFile, error) {
 	for scale := min(1, maxSide/float64(max(source.Bounds().Dx(), source.Bounds().Dy()))); scale > 0.01; scale *= 0.75 {
 		scaled := resize(source, scale)
 		var b bytes.Buffer
 		if err := png.Encode(&b, scaled); err != nil {
-			return shown{}, err
+			return imageFile{}, err
 		}
 		if fits(b.Bytes()) {
-			return shown{"image/png", b.Bytes()}, nil
+			return imageFile{"image/png", b.Bytes()}, nil
 		}
 		flat := flatten(scaled)
 		for _, quality := range []int{85, 60, 40} {
 			b.Reset()
 			if err := jpeg.Encode(&b, flat, &jpeg.Options{Quality: quality}); err != nil {
-				return shown{}, err
+				return imageFile{}, err
 			}
 			if fits(b.Bytes()) {
-				return shown{"image/jpeg", b.Bytes()}, nil
+				return imageFile{"image/jpeg", b.Bytes()}, nil
 			}
 		}
 	}
-	return shown{}, errNoFit
+	return imageFile{}, errNoFit
 }
 
 func resize(original image.Image, scale float64) *image.RGBA {

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// A runner is a program that runs the command that its later words are. Its
+// A wrapperSpec is a program that runs the command that its later words are. Its
 // options are known, so that the beginning of that command is certain.
-type runner struct {
+type wrapperSpec struct {
 	flags    string // short options without an argument
 	takes    string // short options with one
 	long     string // long options, separated by spaces; one that takes an argument ends in "="
@@ -19,7 +19,7 @@ type runner struct {
 
 // runners are the programs whose options analyse knows. An option that is not
 // here leaves a script unread.
-var runners = map[string]runner{
+var runners = map[string]wrapperSpec{
 	"builtin": {},
 	"busybox": {}, "toybox": {},
 	"chroot":  {long: "userspec= groups= skip-chdir", operands: 1, needed: true},
@@ -55,7 +55,7 @@ var shells = strings.Fields("ash bash dash fish ksh ksh93 mksh rbash sh tcsh csh
 
 // runs adds the commands that a program is known to run, and reports whether
 // it is a program that runs others. Its own command is then whole.
-func (v *visit) runs(program, whole string, words []word) bool {
+func (v *visit) runs(program, whole string, words []shellWord) bool {
 	rest := words[1:]
 	switch {
 	case slices.Contains(shells, program):
@@ -91,7 +91,7 @@ func (v *visit) runs(program, whole string, words []word) bool {
 
 // lose leaves a script unread because of a command whose words it does not
 // understand. Rules that ask or deny see every command that the words may be.
-func (v *visit) lose(whole string, words []word) {
+func (v *visit) lose(whole string, words []shellWord) {
 	v.unread = true
 	v.guess(whole, words)
 }
@@ -100,7 +100,7 @@ func (v *visit) lose(whole string, words []word) {
 const maxGuesses = 64
 
 // guess adds a spelling for every command that begins at one of some words.
-func (v *visit) guess(whole string, words []word) {
+func (v *visit) guess(whole string, words []shellWord) {
 	var fields []string
 	for _, w := range words {
 		if !w.literal {
@@ -116,7 +116,7 @@ func (v *visit) guess(whole string, words []word) {
 }
 
 // runner adds the command of a runner.
-func (v *visit) runner(r runner, program, whole string, words []word) {
+func (v *visit) runner(r wrapperSpec, program, whole string, words []shellWord) {
 	rest, ok := r.command(words)
 	switch {
 	case !ok && program == "command" && len(words) > 1 && (words[1].value == "-v" || words[1].value == "-V"): // it prints
@@ -129,7 +129,7 @@ func (v *visit) runner(r runner, program, whole string, words []word) {
 		v.joined(whole, rest)
 	case program == "xargs":
 		v.fed(whole, rest)
-		if rest[0].plain() && slices.ContainsFunc(words[1:len(words)-len(rest)], func(w word) bool {
+		if rest[0].plain() && slices.ContainsFunc(words[1:len(words)-len(rest)], func(w shellWord) bool {
 			name := strings.TrimPrefix(strings.TrimPrefix(w.value, "-I"), "--replace=")
 			return name != "" && strings.Contains(rest[0].value, name)
 		}) {
@@ -142,7 +142,7 @@ func (v *visit) runner(r runner, program, whole string, words []word) {
 
 // fed adds a command that gets further words from a file or a search. Where it
 // runs another command, these can say which.
-func (v *visit) fed(whole string, words []word) {
+func (v *visit) fed(whole string, words []shellWord) {
 	if len(words) == 0 {
 		return
 	}
@@ -156,7 +156,7 @@ func (v *visit) fed(whole string, words []word) {
 
 // command returns the words after the options and operands. It reports false
 // where an option is not known, or the shell may put other words there.
-func (r runner) command(words []word) (rest []word, ok bool) {
+func (r wrapperSpec) command(words []shellWord) (rest []shellWord, ok bool) {
 	i := 1
 	for ; i < len(words) && words[i].plain(); i++ {
 		text := words[i].value
@@ -182,7 +182,7 @@ func (r runner) command(words []word) (rest []word, ok bool) {
 }
 
 // after skips assignments and operands.
-func (r runner) after(words []word, i int) ([]word, bool) {
+func (r wrapperSpec) after(words []shellWord, i int) ([]shellWord, bool) {
 	for r.assigns && i < len(words) && words[i].plain() && strings.IndexByte(words[i].value, '=') > 0 {
 		i++
 	}
@@ -200,7 +200,7 @@ func (r runner) after(words []word, i int) ([]word, bool) {
 
 // option reports whether an option is known, and whether its argument is the
 // next word.
-func (r runner) option(text string) (more, known bool) {
+func (r wrapperSpec) option(text string) (more, known bool) {
 	if long, ok := strings.CutPrefix(text, "--"); ok {
 		name, _, given := strings.Cut(long, "=")
 		for option := range strings.FieldsSeq(r.long) {
@@ -222,7 +222,7 @@ func (r runner) option(text string) (more, known bool) {
 }
 
 // shell adds the commands of the text that a shell is given by -c.
-func (v *visit) shell(whole string, words []word) {
+func (v *visit) shell(whole string, words []shellWord) {
 	given := false
 	for i := 0; i < len(words); i++ {
 		w := words[i]
@@ -258,7 +258,7 @@ func (v *visit) shell(whole string, words []word) {
 }
 
 // joined adds the commands of the text that some words are together.
-func (v *visit) joined(whole string, words []word) {
+func (v *visit) joined(whole string, words []shellWord) {
 	values := make([]string, len(words))
 	for i, w := range words {
 		if !w.plain() {
@@ -271,7 +271,7 @@ func (v *visit) joined(whole string, words []word) {
 }
 
 // trap adds the commands that are run at a signal.
-func (v *visit) trap(whole string, words []word) {
+func (v *visit) trap(whole string, words []shellWord) {
 	if len(words) > 0 && words[0].value == "--" {
 		words = words[1:]
 	}
@@ -286,7 +286,7 @@ func (v *visit) trap(whole string, words []word) {
 
 // alias adds the commands that are given a name. The script is unread: what a
 // name means from there on is another command.
-func (v *visit) alias(words []word) {
+func (v *visit) alias(words []shellWord) {
 	v.unread = true
 	for _, w := range words {
 		if _, text, ok := strings.Cut(w.value, "="); ok {
@@ -296,7 +296,7 @@ func (v *visit) alias(words []word) {
 }
 
 // found adds the commands that a search runs for the files that it finds.
-func (v *visit) found(whole string, words []word, options ...string) {
+func (v *visit) found(whole string, words []shellWord, options ...string) {
 	for i, w := range words {
 		if !w.literal || w.expands && strings.IndexAny(w.value, "*?[{") == 0 {
 			v.unread = true // it can be such an option
@@ -305,7 +305,7 @@ func (v *visit) found(whole string, words []word, options ...string) {
 			continue
 		}
 		run := words[i+1:]
-		if end := slices.IndexFunc(run, func(w word) bool { return w.value == ";" || w.value == "+" }); end >= 0 {
+		if end := slices.IndexFunc(run, func(w shellWord) bool { return w.value == ";" || w.value == "+" }); end >= 0 {
 			run = run[:end]
 		}
 		v.fed(whole, run)
@@ -313,7 +313,7 @@ func (v *visit) found(whole string, words []word, options ...string) {
 }
 
 // gitOptions are the options of git before its subcommand.
-var gitOptions = runner{flags: "pP", takes: "Cc", long: "bare git-dir= work-tree= namespace= no-pager paginate no-replace-objects literal-pathspecs " +
+var gitOptions = wrapperSpec{flags: "pP", takes: "Cc", long: "bare git-dir= work-tree= namespace= no-pager paginate no-replace-objects literal-pathspecs " +
 	"no-optional-locks exec-path="}
 
 // gitHarmless are the settings that git -c may give without leaving a script
@@ -323,7 +323,7 @@ var gitHarmless = strings.Fields("advice. color. commit.gpgsign= core.quotepath=
 // git adds the commands that git is known to run, and reports whether there
 // may be some. Rules that ask or deny see its subcommand without the options
 // before it.
-func (v *visit) git(whole string, words []word) bool {
+func (v *visit) git(whole string, words []shellWord) bool {
 	rest, ok := gitOptions.command(words)
 	if !ok {
 		v.lose(whole, words[1:])
@@ -356,19 +356,19 @@ func (v *visit) git(whole string, words []word) bool {
 }
 
 // subcommand adds the commands that a subcommand of git runs.
-func (v *visit) subcommand(whole string, words []word) bool {
+func (v *visit) subcommand(whole string, words []shellWord) bool {
 	name, second := words[0].value, ""
 	if len(words) > 1 {
 		second = words[1].value
 	}
-	if slices.ContainsFunc(words[1:], func(w word) bool { return gitRunsBy(name, w.value) }) {
+	if slices.ContainsFunc(words[1:], func(w shellWord) bool { return gitRunsBy(name, w.value) }) {
 		v.lose(whole, words[1:])
 	}
 	switch {
 	case name == "bisect" && second == "run":
 		v.command(words[2:], exactly)
-	case name == "submodule" && slices.ContainsFunc(words, func(w word) bool { return w.value == "foreach" }):
-		at := slices.IndexFunc(words, func(w word) bool { return w.value == "foreach" }) + 1
+	case name == "submodule" && slices.ContainsFunc(words, func(w shellWord) bool { return w.value == "foreach" }):
+		at := slices.IndexFunc(words, func(w shellWord) bool { return w.value == "foreach" }) + 1
 		for at < len(words) && strings.HasPrefix(words[at].value, "-") {
 			at++
 		}
@@ -438,7 +438,7 @@ func gitRunsBy(name, text string) bool {
 }
 
 // gitReads reports whether the words of git config read settings.
-func gitReads(words []word) bool {
+func gitReads(words []shellWord) bool {
 	if len(words) == 0 {
 		return true
 	}
@@ -447,7 +447,7 @@ func gitReads(words []word) bool {
 }
 
 // gitSetsHarmless reports whether the words of git config set a harmless setting.
-func gitSetsHarmless(words []word) bool {
+func gitSetsHarmless(words []shellWord) bool {
 	if words[0].value == "--global" || words[0].value == "--local" {
 		words = words[1:]
 	}
@@ -468,20 +468,20 @@ var changers = strings.Fields("bind compgen complete compopt enable fc history l
 
 // sets reports whether a command is a builtin that changes the shell. The
 // script is unread where that can change the commands that follow.
-func (v *visit) sets(program string, words []word) bool {
+func (v *visit) sets(program string, words []shellWord) bool {
 	rest := words[1:]
 	switch {
 	case slices.Contains(changers, program):
 		v.unread = true
 		return true
 	case slices.Contains(declarers, program):
-		v.require(!slices.ContainsFunc(rest, func(w word) bool { return !declaration.MatchString(w.text) }))
+		v.require(!slices.ContainsFunc(rest, func(w shellWord) bool { return !declaration.MatchString(w.text) }))
 		return true
 	case program == "set":
-		v.require(!slices.ContainsFunc(rest, func(w word) bool { return !w.literal }) && plainSet(rest))
+		v.require(!slices.ContainsFunc(rest, func(w shellWord) bool { return !w.literal }) && plainSet(rest))
 		return true
 	case program == "hash":
-		v.require(!slices.ContainsFunc(rest, func(w word) bool { return !w.plain() || strings.HasPrefix(w.value, "-") && w.value != "-r" }))
+		v.require(!slices.ContainsFunc(rest, func(w shellWord) bool { return !w.plain() || strings.HasPrefix(w.value, "-") && w.value != "-r" }))
 		return true
 	case program == "printf" || program == "wait":
 		v.require(len(rest) == 0 || rest[0].literal && !strings.HasPrefix(rest[0].value, "-"))
@@ -505,7 +505,7 @@ func (v *visit) sets(program string, words []word) bool {
 
 // plainSet reports whether the words of set change nothing but its own
 // parameters and how errors are handled.
-func plainSet(words []word) bool {
+func plainSet(words []shellWord) bool {
 	for i := 0; i < len(words); i++ {
 		text := words[i].value
 		switch {
@@ -526,7 +526,7 @@ func plainSet(words []word) bool {
 
 // subscripted reports whether the words of test may ask about a variable by a
 // name that is not literal: bash evaluates the subscript of such a name.
-func subscripted(words []word) bool {
+func subscripted(words []shellWord) bool {
 	for i, w := range words {
 		if w.literal && (w.value == "-v" || w.value == "-R") {
 			return true

@@ -12,16 +12,16 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// withheld counts the files that a search did not show, though its pattern or
+// withheldFiles counts the files that a search did not show, though its pattern or
 // its directory includes them. It counts files whatever they hold, so that the
 // count tells nothing of their content.
-type withheld struct {
+type withheldFiles struct {
 	Denied int `json:"denied,omitempty"` // by a rule
 	Closed int `json:"closed,omitempty"` // reading them needs a permission that was not given
 }
 
 // String says in a sentence what was left out; it is empty where nothing was.
-func (w withheld) String() string {
+func (w withheldFiles) String() string {
 	text := ""
 	if w.Denied > 0 {
 		text += fmt.Sprintf("\n\n(%d files were left out: a rule denies reading them)", w.Denied)
@@ -39,7 +39,7 @@ const maxFilesAsked = 256
 // rule denies to read, or to the action of the search, is left out. Files that
 // rules set apart to be asked about are asked for in one question, and left out
 // if nobody can answer. A refusal by a person ends the call.
-func (c Config) permitted(ctx context.Context, inv domain.Invocation, h *hold, action string, names []string) (shown []string, out withheld, err error) {
+func (c Config) permitted(ctx context.Context, inv domain.Invocation, h *heldTarget, action string, names []string) (shown []string, out withheldFiles, err error) {
 	var apart, resources []string
 	for _, name := range names {
 		if ctx.Err() != nil {
@@ -78,7 +78,7 @@ func (c Config) permitted(ctx context.Context, inv domain.Invocation, h *hold, a
 
 // askForFiles asks to read files for a search. An answer for always allows
 // these files to be read.
-func (c Config) askForFiles(ctx context.Context, inv domain.Invocation, h *hold, action string, resources []string) error {
+func (c Config) askForFiles(ctx context.Context, inv domain.Invocation, h *heldTarget, action string, resources []string) error {
 	metadata, err := json.Marshal(map[string]string{"for": action, "path": h.target.Path})
 	if err != nil {
 		return err

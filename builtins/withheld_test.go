@@ -67,12 +67,12 @@ func TestSearchShowsNothingThatReadWouldNot(t *testing.T) {
 		{"allow * *\nask read *", input{"pattern": "key"}, "", 0, 6},
 	} {
 		b := ruledBench(t, c.rules, headless, withoutProgram)
-		out, _ := must[grepped](t, b, "grep", c.in)
+		out, _ := must[grepResult](t, b, "grep", c.in)
 		var got []string
 		for _, m := range out.Matches {
 			got = append(got, strings.TrimPrefix(m.Path, b.dir+"/"))
 		}
-		if strings.Join(got, " ") != c.want || out.LeftOut != (withheld{c.denied, c.ip}) || out.Total != len(got) {
+		if strings.Join(got, " ") != c.want || out.LeftOut != (withheldFiles{c.denied, c.ip}) || out.Total != len(got) {
 			t.Errorf("by %q grep(%v) shows %v and leaves out %+v, want %s, %d denied and %d closed", c.rules, c.in, got, out.LeftOut, c.want, c.denied, c.ip)
 		}
 		if len(out.Unread) != 0 {
@@ -92,7 +92,7 @@ func TestSearchShowsNothingThatReadWouldNot(t *testing.T) {
 func TestSearchAsksOnceForTheFilesThatAreSetApart(t *testing.T) {
 	t.Parallel()
 	b := ruledBench(t, "allow * *\nask read *.env", func(permission.Ask) error { return nil }, withoutProgram)
-	out, _ := must[grepped](t, b, "grep", input{"pattern": "key"})
+	out, _ := must[grepResult](t, b, "grep", input{"pattern": "key"})
 	files := []string{".env", "none.env", "sub/.env", "sub/b.env"}
 	if got := b.asked[len(b.asked)-1]; out.Total != 5 || len(b.asked) != 2 || got.Action != "read" || !slices.Equal(got.Resources, files) || !slices.Equal(got.Save, files) {
 		t.Errorf("grep finds %d after asking %v", out.Total, b.asked)
@@ -117,7 +117,7 @@ func TestTooManyFilesToAskAboutAreLeftOut(t *testing.T) {
 	for i := range maxFilesAsked + 1 {
 		b.put(t, fmt.Sprintf("many/%03d", i), "key")
 	}
-	out, _ := must[grepped](t, b, "grep", input{"pattern": "key", "path": "many"})
+	out, _ := must[grepResult](t, b, "grep", input{"pattern": "key", "path": "many"})
 	if out.Total != 0 || out.LeftOut.Closed != maxFilesAsked+1 || len(b.asked) != 1 {
 		t.Errorf("grep finds %d, leaves out %+v and asks %d times", out.Total, out.LeftOut, len(b.asked))
 	}
@@ -138,7 +138,7 @@ func TestSearchProgramDoesNotGetRoundTheRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.tools = tools
-	if out, text := must[grepped](t, b, "grep", input{"pattern": "key"}); out.Total != 2 || out.LeftOut.Denied != 4 || strings.Contains(text, ".env") {
+	if out, text := must[grepResult](t, b, "grep", input{"pattern": "key"}); out.Total != 2 || out.LeftOut.Denied != 4 || strings.Contains(text, ".env") {
 		t.Errorf("grep = %s, leaves out %+v", text, out.LeftOut)
 	}
 }
@@ -158,7 +158,7 @@ func TestDirectoryListsNothingThatReadWouldNot(t *testing.T) {
 		}
 	}
 	b := ruledBench(t, "allow * *\nask read *.env", func(permission.Ask) error { return nil })
-	if out, _ := must[found](t, b, "read", input{"path": "sub"}); len(out.Entries) != 3 || out.LeftOut != (withheld{}) {
+	if out, _ := must[readResult](t, b, "read", input{"path": "sub"}); len(out.Entries) != 3 || out.LeftOut != (withheldFiles{}) {
 		t.Errorf("with the permission read shows %+v", out)
 	}
 	declined := &domain.Declined{Feedback: "not these"}
