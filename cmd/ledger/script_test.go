@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -46,8 +47,8 @@ var plainFolder string
 
 // commandPath returns the path of the ledger command that tests start as a process.
 // It is the test binary itself, except under the race detector: there it is the
-// command built without it, which takes a quarter of the CPU time. The scripts, the
-// tests within the process and, with the long counts, all tests run the same code
+// command built without it, which takes a quarter of the CPU time. The raceScripts,
+// the tests within the process and, with the long counts, all tests run the same code
 // with the detector.
 var commandPath = sync.OnceValue(func() string {
 	const self = "ledger" // which testscript.Main puts into PATH
@@ -66,6 +67,11 @@ var commandPath = sync.OnceValue(func() string {
 	return path
 })
 
+// raceScripts are the scripts that run with the race detector in each race test: of
+// sessions, servers of a folder and of a node, publishing and imports. The others take
+// the same paths.
+var raceScripts = []string{"run", "serve", "servenode", "publish", "import"}
+
 // The stories of the subcommands, one file each.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -75,6 +81,10 @@ func TestScripts(t *testing.T) {
 			e.Setenv("HOME", e.WorkDir)
 			e.Setenv("TZ", "UTC")
 			e.Setenv(raceVariable, os.Getenv(raceVariable))
+			name := strings.TrimPrefix(filepath.Base(e.WorkDir), "script-")
+			if plain := commandPath(); filepath.IsAbs(plain) && !slices.Contains(raceScripts, name) {
+				e.Setenv("PATH", filepath.Dir(plain)+string(os.PathListSeparator)+e.Getenv("PATH"))
+			}
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
