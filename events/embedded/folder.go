@@ -213,33 +213,10 @@ func (f *folder) writeFormat(name string) error {
 // path returns the path of a file in the folder.
 func (f *folder) path(name string) string { return f.fs.PathJoin(f.dir, name) }
 
-// makeDirs creates the folder and its missing parents, durably: a power cut that loses
-// the entry of the folder loses its records.
+// makeDirs creates the folder and its missing parents, durably.
 func (f *folder) makeDirs() error {
-	missing := []string{}
-	for dir := f.dir; ; dir = f.fs.PathDir(dir) {
-		info, err := f.fs.Stat(dir)
-		if err == nil && !info.IsDir() {
-			return fmt.Errorf("open store %s: %s is not a folder", f.dir, dir)
-		}
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("open store %s: %w", f.dir, err)
-		}
-		missing = append(missing, dir)
-		if f.fs.PathDir(dir) == dir {
-			break
-		}
-	}
-	for _, dir := range slices.Backward(missing) {
-		if err := f.fs.MkdirAll(dir, 0o700); err != nil {
-			return fmt.Errorf("open store %s: %w", f.dir, err)
-		}
-		if err := pebblefiles.SyncDir(f.fs, f.fs.PathDir(dir)); err != nil {
-			return fmt.Errorf("open store %s: %w", f.dir, err)
-		}
+	if err := pebblefiles.MakeDirs(f.fs, f.dir); err != nil {
+		return fmt.Errorf("open store %s: %w", f.dir, err)
 	}
 	return nil
 }

@@ -297,6 +297,37 @@ func WriteFile(storage vfs.FS, dir, name string, content []byte) error {
 	return SyncDir(storage, dir)
 }
 
+// MakeDirs creates a folder and its missing parents, durably: a power cut that loses the
+// entry of a folder loses its files.
+func MakeDirs(storage vfs.FS, dir string) error {
+	var missing []string
+	for at := dir; ; at = storage.PathDir(at) {
+		info, err := storage.Stat(at)
+		if err == nil && !info.IsDir() {
+			return fmt.Errorf("%s is not a folder", at)
+		}
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		missing = append(missing, at)
+		if storage.PathDir(at) == at {
+			break
+		}
+	}
+	for _, at := range slices.Backward(missing) {
+		if err := storage.MkdirAll(at, 0o700); err != nil {
+			return err
+		}
+		if err := SyncDir(storage, storage.PathDir(at)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // SyncDir makes the entries of a folder durable.
 func SyncDir(storage vfs.FS, dir string) error {
 	if dir == "" {

@@ -99,7 +99,7 @@ func Open(dir string, cfg Config) (*Store, error) {
 }
 
 func (s *Store) open() error {
-	if err := makeDir(s.fs, s.incoming()); err != nil {
+	if err := pebblefiles.MakeDirs(s.fs, s.incoming()); err != nil {
 		return err
 	}
 	lock, err := lockFolder(s.dir, s.fs, s.logger)
@@ -407,29 +407,4 @@ func (s *Store) broken() error {
 		return fmt.Errorf("%w while the disk is full or too many files are open: %w", ErrBroken, err)
 	}
 	return fmt.Errorf("%w, open it again: %w", ErrBroken, err)
-}
-
-// makeDir creates a folder and its parents durably.
-func makeDir(fs vfs.FS, dir string) error {
-	var parents []string
-	for at := dir; ; {
-		if _, err := fs.Stat(at); err == nil {
-			break
-		}
-		parent := fs.PathDir(at)
-		parents = append(parents, parent)
-		if parent == at {
-			break
-		}
-		at = parent
-	}
-	if err := fs.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	for _, parent := range parents {
-		if err := pebblefiles.SyncDir(fs, parent); err != nil {
-			return err
-		}
-	}
-	return nil
 }
