@@ -204,8 +204,8 @@ func (v *View[S]) decode(data []byte) (state S, kept checkpoint, err error) {
 	if err := json.Unmarshal(line, &kept); err != nil {
 		return state, kept, err
 	}
-	// A program that knows other kinds folded what this one passes over, or
-	// passed over what this one folds.
+	// A program that knows other kinds folded events that this one skips, or
+	// skipped events that this one folds.
 	fits := kept.Projection == v.projection.Name && kept.Version == v.projection.Version && kept.Kinds == events.KindsSum() &&
 		kept.Sum == crc32.Checksum(answer, castagnoli) && !bytes.Equal(answer, []byte("null"))
 	if !fits {

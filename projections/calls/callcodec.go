@@ -6,7 +6,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// What a packed call has of what not every call has.
+// The flags of an encoded call: the optional fields that it has.
 const (
 	hasTurn = 1 << iota
 	hasAsked

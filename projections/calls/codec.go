@@ -13,9 +13,9 @@ import (
 // field, so that one function defines both directions. Numbers are varints,
 // texts have a length prefix, and IDs are sixteen bytes.
 type codec struct {
-	b       []byte // what is appended to; what is left to read
+	b       []byte // the bytes appended; when reading, the bytes left
 	reading bool
-	broken  bool    // what is read ends too early, or names what is not there
+	broken  bool    // the input is truncated, or has an unknown number
 	blocks  []byte  // where it reads: what follows b, compressed
 	room    []byte  // to read a block into; b is a part of it
 	tables  *tables // of what is given by number

@@ -148,7 +148,7 @@ type smallState struct {
 	Processes     map[domain.ProcessID]bool                   `json:"processes"`   // whether it is on record as stopped
 	Permissions   map[domain.PermissionID]permission          `json:"permissions"` // not decided
 	Retained      []*Retention                                `json:"retained"`
-	Found         []foundException                            `json:"found"` // exceptions that nothing later can mend
+	Found         []foundException                            `json:"found"` // exceptions that no later event removes
 }
 
 // A callRecord is a Call with the fields that only the checks need.

@@ -67,8 +67,8 @@ func topicByKind(t testing.TB) func(*publish.Job) {
 	return func(j *publish.Job) { j.Topic = topic }
 }
 
-// A target that takes several topics at once is given what has arrived meanwhile
-// as one batch, whatever the topics of the records are.
+// A Batcher receives the records that arrived meanwhile as one batch, of any
+// topics.
 func TestABatchHasTheRecordsThatArrivedMeanwhile(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)

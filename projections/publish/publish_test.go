@@ -606,7 +606,7 @@ func TestLagCountsTheRecordsAfterThePosition(t *testing.T) {
 	}
 }
 
-// What is kept is damaged by somebody else: the consumer is listed, does not
+// The saved consumer is damaged: the consumer is listed, does not
 // run, and can be forgotten.
 func TestADamagedConsumerIsAnErrorAndNotAbsent(t *testing.T) {
 	t.Parallel()

@@ -176,8 +176,8 @@ func (d *Relay) Forget(ctx context.Context, name string) (err error) {
 	if !slices.Contains(all, name) {
 		return fmt.Errorf("forget: %w: %s", ErrNoConsumer, name)
 	}
-	// Nothing is kept as nothing: checkpoints cannot be removed. The name goes
-	// last, so that what is left of a consumer is always listed.
+	// Checkpoints cannot be removed: save them empty. The name is removed last,
+	// so that a partly removed consumer stays listed.
 	for _, document := range []string{retryRequestName(name), documentName(name)} {
 		if err := d.consumers.SaveCheckpoint(ctx, document, nil); err != nil {
 			return fmt.Errorf("forget %s: %w", name, err)

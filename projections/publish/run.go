@@ -182,7 +182,7 @@ func (r *run) execute(parent context.Context, feed feedFunc) (err error) {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	// What was acknowledged is worth keeping, whatever ended the run.
+	// Save the acknowledgements, whatever ended the run.
 	if saved := r.save(context.WithoutCancel(ctx)); err == nil {
 		err = saved
 	}

@@ -9,7 +9,7 @@ import (
 // effect.
 type Verdict struct {
 	Effective domain.Offered // in effect; zero: nothing
-	Stale     bool           // what is in effect is not what was offered
+	Stale     bool           // another registration, or none, is in effect
 	Agrees    bool           // both definitions are known, and are the same
 	// ChangedBy is the event since which the two differ without interruption:
 	// the closing of the offered registration or of its layer, or the

@@ -30,11 +30,10 @@ const Category = "topic"
 // A Config configures a Bus. Failed may be nil, and Redelivery zero.
 type Config struct {
 	Store       events.Store
-	// Checkpoints stores the offsets of the groups.
-	Checkpoints projections.Checkpoints // beside the store
+	Checkpoints projections.Checkpoints // the offsets of the groups
 	Mint        *domain.Mint
 	Now         func() time.Time
-	Failed      func(group, topic string, err error) // is told what ended a subscription
+	Failed      func(group, topic string, err error) // receives the error that ended a subscription
 	Redelivery  Redelivery
 }
 

@@ -254,7 +254,7 @@ func TestInvalidNamesAndMessagesAreRefused(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// A store that closes ends a subscription, and somebody is told.
+// A store that closes ends a subscription, and Config.Failed is called.
 func TestTheErrorThatEndsASubscriptionIsReported(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)

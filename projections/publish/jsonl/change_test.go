@@ -97,7 +97,7 @@ func TestAFullDiskIsUnavailable(t *testing.T) {
 	holds(t, path, 10)
 }
 
-// What is acknowledged is found under the name, whatever became of the file.
+// An acknowledged record is in the file of that name, even after a removal.
 func TestARemovedFileIsRecreated(t *testing.T) {
 	t.Parallel()
 	for what, change := range map[string]func(path string) error{
