@@ -224,9 +224,9 @@ func (c *Client) responseError(a *http.Response) error {
 	case version == protocol && a.StatusCode < 300:
 		return nil
 	case version == "":
-		return fmt.Errorf("ask %s: %w: it says %q", c.address, ErrNotANode, truncate(a.Status))
+		return fmt.Errorf("ask %s: %w: it responds %q", c.address, ErrNotANode, truncate(a.Status))
 	}
-	return fmt.Errorf("ask %s: %w: it speaks version %q of the protocol and says %q, this program speaks %s",
+	return fmt.Errorf("ask %s: %w: it has version %q of the protocol and responds %q, this program has version %s",
 		c.address, ErrNotANode, truncate(a.Header.Get(protocolHeader)), truncate(a.Status), protocol)
 }
 
@@ -244,7 +244,7 @@ func (c *Client) unreachable(ctx, attempt context.Context, err error) error {
 }
 
 // errIdle ends a request to a node that sent and took nothing until the timeout.
-var errIdle = errors.New("it is silent")
+var errIdle = errors.New("no data from the node")
 
 // An idleTimer cancels a request after the node was idle for the timeout. It is paused
 // while the client itself works.

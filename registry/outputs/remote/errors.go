@@ -17,9 +17,9 @@ import (
 // The errors of this package. Callers match them with errors.Is.
 var (
 	ErrUnreachable = errors.New("node cannot be reached")
-	ErrNotANode    = errors.New("what answers is not a node of a ledger that this program understands")
+	ErrNotANode    = errors.New("server is not a ledger node that this program understands")
 	ErrDenied      = errors.New("node does not accept the credentials")
-	ErrChecksum    = errors.New("what arrived is not what was sent")
+	ErrChecksum    = errors.New("checksum mismatch in transit")
 	ErrTooLarge    = errors.New("output is larger than the node takes")
 	ErrBadAddress  = errors.New("address of a node cannot be used")
 )

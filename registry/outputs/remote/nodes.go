@@ -182,7 +182,7 @@ func (n *Nodes) notFound(location Location, failures []error, damageErr error) e
 		return fmt.Errorf("%w, neither here nor where it was settled, by %s", outputs.ErrNotFound, location)
 	}
 	// Later processes of its host answered, but they may have another store.
-	return fmt.Errorf("it was settled by %s, which told no address: %w: start ledger serve there, or copy its outputs here", location, ErrUnreachable)
+	return fmt.Errorf("it was settled by %s, which registered no address: %w: start ledger serve there, or copy its outputs here", location, ErrUnreachable)
 }
 
 // tryNode calls try with a client of the node at an address, and caches the failure of
