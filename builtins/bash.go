@@ -17,7 +17,7 @@ import (
 //go:embed bash.md
 var bashDescription string
 
-// bashArgs is what the tool bash is given.
+// bashArgs is the input of the tool bash.
 type bashArgs struct {
 	Command string `json:"command" jsonschema:"the command line"`
 	Workdir string `json:"workdir,omitempty" jsonschema:"the directory to run in; the workspace where there is none"`
@@ -36,7 +36,7 @@ func (c bashArgs) limit() int {
 	return c.Timeout
 }
 
-// bashResult is what it returns.
+// bashResult is the output of the tool bash.
 type bashResult struct {
 	Exit      *int     `json:"exit,omitempty"`       // where the command exited
 	Signal    string   `json:"signal,omitempty"`     // where a signal ended it
@@ -115,8 +115,8 @@ func (h *heldTarget) directory() (*os.File, error) {
 	return handle.Directory()
 }
 
-// warnings says which words of a script name places outside the workspace. It
-// is advice: nothing is refused for it.
+// warnings returns a warning for each word of a script that names a path outside the
+// workspace. Warnings refuse nothing.
 func (s bashTool) warnings(sc script) []string {
 	var warnings []string
 	for _, word := range sc.paths {
@@ -139,8 +139,8 @@ func result(r process.Result, warnings []string) bashResult {
 	return out
 }
 
-// text returns a capture as text: what is not UTF-8 is replaced, and what was
-// lost is said where it was.
+// text returns a capture as text. It replaces invalid UTF-8, and marks the position at which
+// bytes were lost.
 func text(c process.Capture) string {
 	head := strings.ToValidUTF8(string(c.Head), "\ufffd")
 	if c.Lost == 0 {

@@ -24,8 +24,8 @@ var (
 	ErrPruned    = errors.New("the output was pruned")
 )
 
-// A Permission answers whether a call may do what it asks for. It returns nil
-// for yes, and a *domain.Denied or *domain.Declined for no.
+// A Permission decides whether a call may act. Assert returns nil to allow, and a
+// *domain.Denied or *domain.Declined to refuse.
 type Permission interface {
 	Assert(context.Context, domain.Invocation, permission.Ask) error
 	// Check returns what rules and approvals say about an ask, before anybody
@@ -33,10 +33,9 @@ type Permission interface {
 	Check(domain.Invocation, permission.Ask) permission.Verdict
 }
 
-// Outputs opens complete outputs that are kept in managed storage. Open
-// returns the bytes, for the caller to close, and what is known of them; an
-// ErrAbsent if there never was such an output; and a *Pruned if there is none
-// any more.
+// Outputs opens complete outputs in managed storage. Open returns the bytes, which the caller
+// closes, and the output's metadata. It returns ErrAbsent for an output that never existed and
+// a *Pruned for one that was removed.
 type Outputs interface {
 	Open(context.Context, domain.Ref) (io.ReadCloser, domain.Retained, error)
 }
@@ -57,10 +56,11 @@ func (p *Pruned) Error() string {
 // Is reports whether target is ErrPruned.
 func (p *Pruned) Is(target error) bool { return target == ErrPruned }
 
-// NoSearchProgram is the SearchProgram with which glob and grep use none.
+// NoSearchProgram is the value of Config.SearchProgram with which glob and grep run no search
+// program.
 const NoSearchProgram = "-"
 
-// Config is what the tools are made of. Workspace and Permission are required.
+// A Config configures the tools. Workspace and Permission are required.
 type Config struct {
 	Workspace  *workspace.Root
 	Permission Permission
@@ -118,9 +118,8 @@ func (c Config) complete() (Config, error) {
 	return c, nil
 }
 
-// Tools returns read, write, edit, glob, grep and bash under those names.
-// write has the permission action edit. It returns an ErrBadConfig that names
-// what is wrong.
+// Tools returns the tools read, write, edit, glob, grep and bash by name. The permission
+// action of write is edit. It returns an ErrBadConfig that names the invalid field.
 func Tools(c Config) (map[string]domain.Tool, error) {
 	c, err := c.complete()
 	if err != nil {
@@ -165,8 +164,8 @@ type heldTarget struct {
 	approved []byte
 }
 
-// hold opens a target before anything is asked about it. An error in opening is
-// kept until the permission is there: it would tell something about the target.
+// hold opens a target before permission is requested. It stores an error of the open until
+// permission is granted, because the error would reveal something about the target.
 func (c Config) hold(target workspace.Target) *heldTarget {
 	handle, err := target.Acquire()
 	return &heldTarget{target: target, handle: handle, broken: err}
@@ -179,8 +178,8 @@ func (h *heldTarget) release() {
 	}
 }
 
-// open returns the target as it was opened. Where somebody was asked meanwhile
-// it returns a workspace.ErrChanged if the path leads elsewhere by now.
+// open returns the target as hold opened it. If a person decided in the meantime, it returns
+// workspace.ErrChanged if the path now leads to another file.
 func (h *heldTarget) open() (*workspace.Handle, error) {
 	if h.broken != nil {
 		return nil, h.broken
@@ -228,13 +227,12 @@ func (c Config) ask(ctx context.Context, inv domain.Invocation, h *heldTarget, a
 // matched by any one rune, as a pattern has no escape.
 func literally(text string) string { return strings.ReplaceAll(text, "*", "?") }
 
-// because ends a call with what the model reads of an error.
+// because returns a failure with the text of err that the model reads.
 func because(err error, format string, args ...any) error {
 	return domain.Fail("%s: %s", fmt.Sprintf(format, args...), cause(err))
 }
 
-// cause returns what is at the root of an error of the system, without the
-// paths that it was told with.
+// cause returns the root of a system error, without the paths in its text.
 func cause(err error) error {
 	type pathError interface{ Timeout() bool }
 	for {

@@ -64,8 +64,8 @@ func renumber(header string, by int) string {
 	return strings.Join(fields, " ") + "\n"
 }
 
-// common returns the sizes of the lines that two texts have in common at their
-// beginning and at their end, without those that a diff shows as context.
+// common returns the sizes of the common prefix and suffix of two texts in lines, without the
+// lines that a diff shows as context.
 func common(a, b string) (head, tail int) {
 	n := min(len(a), len(b))
 	for head < n && a[head] == b[head] {
@@ -93,8 +93,8 @@ func common(a, b string) (head, tail int) {
 	return at + 1, len(a) - end
 }
 
-// coarse shows the beginning of what two texts that are too long to compare
-// line by line have in place of each other.
+// coarse returns the beginning of each side of a change between texts that are too long to
+// compare line by line.
 func coarse(file, before, after string, first int) difference {
 	d := difference{additions: lines(after), deletions: lines(before), truncated: true}
 	var b strings.Builder

@@ -16,7 +16,7 @@ import (
 //go:embed edit.md
 var editDescription string
 
-// editArgs is what the tool edit is given.
+// editArgs is the input of the tool edit.
 type editArgs struct {
 	Path       string `json:"path" jsonschema:"the file: relative to the workspace, or absolute"`
 	OldString  string `json:"oldString" jsonschema:"the text to replace, exactly as it stands in the file"`
@@ -24,7 +24,7 @@ type editArgs struct {
 	ReplaceAll bool   `json:"replaceAll,omitempty" jsonschema:"replace every occurrence; else there must be exactly one"`
 }
 
-// editResult is what it returns.
+// editResult is the output of the tool edit.
 type editResult struct {
 	Files        []changed `json:"files"`
 	Replacements int       `json:"replacements"`
@@ -109,9 +109,9 @@ func editable(h *workspace.Handle) ([]byte, error) {
 	return before, err
 }
 
-// showEdit returns the diff that a person is asked about. An edit that would
-// fail is asked about too: to fail without asking would tell the model what a
-// file holds that it may not read.
+// showEdit returns the diff that a person decides about. A call that would fail requests
+// permission too: a failure without a decision would tell the model the content of a file that
+// it may not read.
 func showEdit(held *heldTarget, in editArgs) domain.Preview {
 	var before []byte
 	err := held.broken

@@ -15,14 +15,14 @@ import (
 //go:embed glob.md
 var globDescription string
 
-// globArgs is what the tool glob is given.
+// globArgs is the input of the tool glob.
 type globArgs struct {
 	Pattern string `json:"pattern" jsonschema:"which files: such as **/*.go"`
 	Path    string `json:"path,omitempty" jsonschema:"the directory to search; the workspace where there is none"`
 	Limit   int    `json:"limit,omitempty" jsonschema:"how many files to return at most"`
 }
 
-// globResult is what it returns.
+// globResult is the output of the tool glob.
 type globResult struct {
 	Entries   []dirEntry    `json:"entries"` // by absolute path, in order
 	Truncated bool          `json:"truncated,omitempty"`
@@ -134,7 +134,7 @@ func (c Config) holdScope(ctx context.Context, inv domain.Invocation, where stri
 	return held, nil
 }
 
-// pathError is an error that says why a path cannot be used.
+// A pathError says why a path cannot be used.
 type pathError struct{ error }
 
 // orBecause ends a call because of a path that cannot be used. Any other error

@@ -21,7 +21,7 @@ import (
 //go:embed grep.md
 var grepDescription string
 
-// grepArgs is what the tool grep is given.
+// grepArgs is the input of the tool grep.
 type grepArgs struct {
 	Pattern string `json:"pattern" jsonschema:"a regular expression"`
 	Path    string `json:"path,omitempty" jsonschema:"the file or directory to search; the workspace where there is none"`
@@ -29,7 +29,7 @@ type grepArgs struct {
 	Limit   int    `json:"limit,omitempty" jsonschema:"how many matches to return at most"`
 }
 
-// grepResult is what it returns.
+// grepResult is the output of the tool grep.
 type grepResult struct {
 	Matches   []match       `json:"matches"` // by path and line
 	Truncated bool          `json:"truncated,omitempty"`
@@ -174,8 +174,8 @@ func (g grepTool) candidates(ctx context.Context, h *workspace.Handle, s *scanne
 	return names, nil
 }
 
-// likely returns those of the files, in order, that can hold a match. Only with
-// a search program it is cheaper to find out than to search them.
+// likely returns the files, in order, that may hold a match. It filters only with a search
+// program; without one, searching a file is cheaper than testing it.
 func (g grepTool) likely(ctx context.Context, h *workspace.Handle, in grepArgs, names []string) ([]string, error) {
 	literal := literalOf(in.Pattern)
 	if g.SearchProgram != "" && literal != "" {
@@ -193,7 +193,7 @@ func (g grepTool) likely(ctx context.Context, h *workspace.Handle, in grepArgs, 
 	return names, nil
 }
 
-// An expression is a regular expression with what it costs.
+// An expression is a compiled regular expression with its cost.
 type expression struct {
 	*regexp.Regexp
 	size     int // instructions
@@ -288,8 +288,8 @@ func notEOF(err error) error {
 	return err
 }
 
-// overlap is how much of a window the next one repeats, so that a match across
-// their border is found. It is less than minWindow.
+// overlap is the number of bytes that consecutive windows share, so that a match across their
+// border is found. It is less than minWindow.
 const overlap = 1 << 10
 
 // line searches the next line and returns its size. It matches a long line in
@@ -344,9 +344,8 @@ func (s *scanner) line(ctx context.Context, lines *bufio.Reader, path string, n 
 	return size, nil
 }
 
-// window adds the matches in a part of a line that begins at the given byte. A
-// match that stands at a border of the part for the expression alone is none of
-// the line.
+// window adds the matches in a part of a line that begins at the given byte. It ignores a
+// match that only the border of the part produces.
 func (s *scanner) window(m *match, text []byte, at int, last bool) (found bool) {
 	if !s.expression.Match(text) {
 		return false
@@ -374,9 +373,8 @@ func (s *scanner) add(m match) {
 	}
 }
 
-// literalOf returns a text that every match of an expression holds, or the
-// empty text if none is found: the longest literal of a sequence, in which no
-// letter stands for another case of itself.
+// literalOf returns the longest literal text that every match of an expression contains, or an
+// empty text. Case-insensitive letters are not literal.
 func literalOf(expression string) string {
 	parsed, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {

@@ -85,8 +85,8 @@ func show(r io.Reader, mime, resource string) (imageFile, error) {
 // the memory.
 var decoding = make(chan struct{}, 1)
 
-// replayReader reads what was read before of a reader, as long as that does not fail: it
-// ends with its context.
+// A replayReader reads bytes that were read from a reader before, and fails when that reader's
+// context ends.
 type replayReader struct {
 	source io.Reader
 	*bytes.Reader

@@ -25,8 +25,7 @@ var (
 	errNoText = errors.New("it is not UTF-8 text")
 )
 
-// lineForm says what becomes of lines over maxRunes, and of bytes that are not
-// UTF-8.
+// A lineForm decides how lines over maxRunes and invalid UTF-8 are returned.
 type lineForm uint8
 
 const (
@@ -67,7 +66,7 @@ func page(r io.Reader, in readArgs, form lineForm) (readResult, error) {
 	return readResult{Type: textPage, Content: content.String(), Offset: from}, nil
 }
 
-// encodedLen returns the length of text as it stands in a JSON string.
+// encodedLen returns the length of text in a JSON string.
 func encodedLen(text string) int {
 	n := len(text)
 	for i := range len(text) {
@@ -83,8 +82,8 @@ func encodedLen(text string) int {
 	return n
 }
 
-// A lineReader yields lines without their ends, each of at most maxRunes and
-// what says that it was cut. A line end at the very end begins no line.
+// A lineReader yields lines without their line ends, each cut to maxRunes with a marker. A
+// line end at the end of the input begins no line.
 type lineReader struct {
 	from *bufio.Reader
 	form lineForm
@@ -159,7 +158,7 @@ func runeOffset(line []byte, n int) int {
 	return at
 }
 
-// sampleSize is how much of a file is looked at to tell what it is.
+// sampleSize is the number of bytes that decide the type of a file.
 const sampleSize = 4096
 
 // binary reports whether a file is no text: by its name, by a NUL, or by more

@@ -19,7 +19,7 @@ import (
 //go:embed read.md
 var readDescription string
 
-// readArgs is what the tool read is given.
+// readArgs is the input of the tool read.
 type readArgs struct {
 	Path   string `json:"path" jsonschema:"a file or directory, relative to the workspace or absolute, or an output reference"`
 	Offset int    `json:"offset,omitempty" jsonschema:"the first line or entry to return, from 1"`
@@ -50,7 +50,7 @@ const (
 	picture   = "media"
 )
 
-// readResult is what it returns: which fields there are follows from Type.
+// readResult is the output of the tool read. Type decides which fields are set.
 type readResult struct {
 	Type      string     `json:"type"`
 	URI       string     `json:"uri,omitempty"`       // file, media
@@ -67,7 +67,7 @@ type readResult struct {
 	LeftOut withheldFiles `json:"left_out,omitzero"`
 }
 
-// dirEntry is one of a directory or of what glob finds.
+// A dirEntry is an entry of a directory or a file that glob found.
 type dirEntry struct {
 	Path string `json:"path"`
 	Type string `json:"type"` // file, directory or other
@@ -229,7 +229,7 @@ func (r readTool) list(ctx context.Context, inv domain.Invocation, held *heldTar
 	return out, nil
 }
 
-// entryOverhead is what an entry takes beside its path, as indented JSON.
+// entryOverhead is the size of an entry without its path, as indented JSON.
 const entryOverhead = 64
 
 // entryOf describes a file under a path. That of a directory ends in a slash.

@@ -44,9 +44,9 @@ func risky(words []shellWord) bool {
 	return name == "git" && len(words) > 1 && slices.Contains(riskyGit, words[1].value)
 }
 
-// riskyPrograms are the programs, and the subcommands, that are saved whole:
-// those that run others, reach other machines, or destroy what is there.
-// The digits at the end of a name are left out.
+// riskyPrograms are the programs whose commands are approved as a whole only: programs that
+// run others, reach other machines, or destroy files. Digits at the end of a name are left
+// out.
 var riskyPrograms = strings.Fields(
 	// interpreters, editors and whatever else runs a text
 	"ash awk bash bc busybox clj clojure csh dash dc deno ed elixir emacs erl ex expect fish gawk gdb ghci groovy guile irb java jjs jshell julia ksh ledger " +
@@ -66,13 +66,13 @@ var riskyPrograms = strings.Fields(
 		"ansible aria aws az axel curl dd docker ftp gcloud gh helm install http https kubectl mount nerdctl podman rclone rsync scp sftp " +
 		"systemctl telnet terraform vagrant vault wget")
 
-// riskyGit are the subcommands of git that are saved whole: with some option
-// they run a program, send what is here elsewhere, or drop what is not recorded.
+// riskyGit are the git subcommands that are approved as a whole only: some option of each runs
+// a program, sends data elsewhere, or drops uncommitted work.
 var riskyGit = strings.Fields("archive bisect branch clean clone config daemon difftool fetch filter-branch grep ls-remote mergetool pull push rebase reflog remote reset " +
 	"restore rm send-email stash submodule update-ref worktree")
 
-// reusablePrefix returns the words of a command that say what it does: as many
-// as the table gives for the longest prefix that is in it, and else the first.
+// reusablePrefix returns the words that identify a command: as many as arities has for its
+// longest listed prefix, or else the first word.
 func reusablePrefix(words []string) []string {
 	for n := min(len(words), 3); n > 0; n-- {
 		if arity, ok := arities[strings.Join(words[:n], " ")]; ok {
@@ -82,7 +82,7 @@ func reusablePrefix(words []string) []string {
 	return words[:min(1, len(words))]
 }
 
-// arities are how many words say what a command does, by its first words.
+// arities maps the first words of a command to the number of words that identify it.
 var arities = map[string]int{
 	"apt": 2, "apt-get": 2, "aws": 3, "az": 3, "brew": 2, "bun": 2, "bun run": 3, "bundle": 2, "bundle exec": 3, "cargo": 2, "cargo run": 2,
 	"composer": 2, "conda": 2, "deno": 2, "deno task": 3, "docker": 2, "docker builder": 3, "docker compose": 3, "docker container": 3,

@@ -18,16 +18,14 @@ import (
 	"github.com/settlement-ledger/ledger/builtins/workspace"
 )
 
-// A fileSearch lists the files of a directory that are not excluded. The search
-// program, where there is one, makes it faster and no different: what it
-// proposes is held to the same rules, and they are the only ones that it is
-// told to apply.
+// A fileSearch lists the files of a directory that are not excluded. A search program makes it
+// faster without changing the result: its proposals are filtered by the same rules.
 type fileSearch struct {
 	root    *workspace.Root
 	program string // empty: none
 }
 
-// A searchTree is a directory that is searched.
+// A searchTree is a directory during a search, with the exclusions read so far.
 type searchTree struct {
 	target   workspace.Target
 	root     *workspace.Tree
@@ -39,11 +37,10 @@ type searchTree struct {
 	patterns int             // bytes of the files of exclusions read so far
 }
 
-// ignoreFiles are the names of the files that say what to exclude. What an
-// earlier one says of a path, a later one cannot change.
+// ignoreFiles are the names of exclusion files, in order of precedence.
 var ignoreFiles = [...]string{".rgignore", ".ignore", ".gitignore"}
 
-// exclusions are what the files of each name say.
+// exclusions are the matchers of the exclusion files of each name.
 type exclusions [len(ignoreFiles)]gitignore.Matcher
 
 // excludes reports whether a path is excluded.
@@ -59,8 +56,7 @@ func (e *exclusions) excludes(name string, dir bool) bool {
 	return false
 }
 
-// A listing is what there is in a directory, as paths from there with slashes,
-// in order.
+// A listing is the content of a directory, as sorted relative paths with slashes.
 type listing struct {
 	files  []string
 	unread []string // directories that could not be read
@@ -90,8 +86,8 @@ func (s fileSearch) list(ctx context.Context, h *workspace.Handle, literal strin
 	return listing{files, v.unread}, nil
 }
 
-// propose lists by the search program, and without it where there is none or
-// it could not read everything.
+// propose lists files with the search program. It walks the directory instead if there is no
+// program or the program could not read everything.
 func (s fileSearch) propose(ctx context.Context, v *searchTree, literal string) ([]string, error) {
 	if s.program == "" {
 		return v.walk(ctx)
@@ -106,8 +102,7 @@ func (s fileSearch) propose(ctx context.Context, v *searchTree, literal string) 
 	return v.admit(ctx, proposed)
 }
 
-// run runs the search program. Of the files that say what to exclude it reads
-// those in the directory and below.
+// run runs the search program, which reads the exclusion files in the directory and below.
 func (s fileSearch) run(ctx context.Context, dir, literal string) ([]string, error) {
 	args := []string{"--no-config", "--null", "--hidden", "--no-ignore-exclude", "--no-ignore-global", "--no-ignore-parent", "--no-require-git", "--glob=!.git"}
 	if literal == "" {
@@ -140,7 +135,7 @@ const maxNames = 64 << 20
 
 var errTooMany = fmt.Errorf("there are too many files: their names take over %d bytes: name a directory with fewer", maxNames)
 
-// boundedBuffer is a buffer that refuses what does not fit.
+// A boundedBuffer is a buffer whose Write fails once its limit is reached.
 type boundedBuffer struct {
 	bytes.Buffer
 	room int
@@ -153,9 +148,9 @@ func (b *boundedBuffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// above learns what the files of the workspace above the directory exclude,
-// unless that is the directory itself: it was named, so it is searched. It
-// reports whether they admit what a file below them could exclude.
+// above reads the exclusion files of the workspace above the directory. They never exclude the
+// directory itself, because the call names it. It reports whether they admit a path that a
+// lower file could exclude.
 func (v *searchTree) above(root *workspace.Root) (admits bool, err error) {
 	if v.target.External != "" || v.target.Resource == "." {
 		return false, nil
@@ -180,8 +175,8 @@ func (v *searchTree) above(root *workspace.Root) (admits bool, err error) {
 	return admits, nil
 }
 
-// ignoreFile returns the content of a file of the workspace, and nothing where
-// there is no such file.
+// ignoreFile returns the content of an exclusion file of the workspace, or nil if the file
+// does not exist.
 func ignoreFile(root *workspace.Root, name string) ([]byte, error) {
 	t, err := root.Resolve(name)
 	if errors.Is(err, workspace.ErrLocationEscape) {
@@ -204,7 +199,7 @@ const (
 	maxIgnores = 1 << 20   // all files of a search
 )
 
-// learn reads what the files of a directory exclude, once.
+// learn reads the exclusion files of a directory, once.
 func (v *searchTree) learn(dir string) error {
 	if v.read[dir] {
 		return nil
@@ -220,8 +215,8 @@ func (v *searchTree) learn(dir string) error {
 	return nil
 }
 
-// ignoreFile returns the content of a file of the directory, and nothing where
-// there is no such file, or none that can be reached in the directory.
+// ignoreFile returns the content of an exclusion file of the directory, or nil if it does not
+// exist or cannot be reached within the directory.
 func (v *searchTree) ignoreFile(name string) ([]byte, error) {
 	f, err := v.root.Open(name)
 	if err != nil {
@@ -254,7 +249,7 @@ func (v *searchTree) walk(ctx context.Context) ([]string, error) {
 	return files, err
 }
 
-// walkIn adds the files of a directory and those below.
+// walkIn appends the files of a directory and its subdirectories.
 func (v *searchTree) walkIn(ctx context.Context, dir string, depth int, files *[]string) error {
 	prefix := dir + "/"
 	if dir == "." {
@@ -327,8 +322,8 @@ func (v *searchTree) admit(ctx context.Context, proposed []string) ([]string, er
 	return files, nil
 }
 
-// reaches reports whether no directory above a file is excluded, and learns
-// what they exclude.
+// reaches reports whether no directory above a file is excluded. It reads their exclusion
+// files.
 func (v *searchTree) reaches(name string, excluded map[string]bool) (bool, error) {
 	if err := v.learn(""); err != nil {
 		return false, err
@@ -355,7 +350,7 @@ func (v *searchTree) reaches(name string, excluded map[string]bool) (bool, error
 
 var errPattern = errors.New("not a pattern")
 
-// A pattern is what glob is given, ready to be matched.
+// A pattern is a parsed glob pattern.
 type pattern struct {
 	text  string
 	parts []string // those that a name with a dot can match
@@ -367,7 +362,7 @@ const (
 	maxAlternatives = 256  // without braces that it stands for
 )
 
-// parsePattern returns a pattern, or an errPattern that says what is wrong.
+// parsePattern parses a pattern. It returns an errPattern with the reason.
 func parsePattern(text string) (pattern, error) {
 	switch {
 	case len(text) > maxPattern:
@@ -394,9 +389,8 @@ func parsePattern(text string) (pattern, error) {
 	return p, nil
 }
 
-// alternatives returns how many patterns without braces a pattern stands for:
-// groups in a row multiply, and those in one another add up. It stops counting
-// over the limit. Each alternative is tried by itself, for each file.
+// alternatives returns the number of brace-free patterns that a pattern expands to. It stops
+// counting above the limit. Each alternative is matched separately against each file.
 func alternatives(text string) int {
 	type group struct{ before, sum int } // of the text before the braces, and of its alternatives so far
 	var open []group
@@ -445,8 +439,7 @@ func (p pattern) dotted(name string) bool {
 	return true
 }
 
-// partsOf returns the parts of a pattern that are not empty. A slash within
-// braces parts nothing.
+// partsOf splits a pattern at slashes outside braces and returns the non-empty parts.
 func partsOf(text string) []string {
 	depth := 0
 	return strings.FieldsFunc(text, func(r rune) bool {

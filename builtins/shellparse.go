@@ -12,7 +12,8 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// A script is what a command line does, as far as the parser can read it.
+// A script is the set of resources and effects of a command line, as far as the parser can
+// read it.
 type script struct {
 	resources []string            // to ask about: at least one
 	spellings map[string][]string // further texts of a resource, for rules that ask or deny
@@ -263,9 +264,9 @@ func (a *analysis) path(value string) {
 	}
 }
 
-// private reports whether a variable is the script's own: no program that it
-// runs gets it, and the shell gives it no meaning. The names of these are in
-// lower case, but for those that the environment has already.
+// private reports whether a variable belongs to the script alone: no program inherits it and
+// the shell gives it no meaning. These are variables in lower case that the environment does
+// not hold.
 func (a *analysis) private(name string) bool {
 	return name != "" && !a.environment[name] && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == "" && name[0] >= 'a'
 }
@@ -375,8 +376,8 @@ func digits(w *syntax.Word) bool {
 	return text != "" && strings.Trim(text, "0123456789") == ""
 }
 
-// readable reports whether an expansion of a variable runs nothing, and sets
-// none that may reach a program.
+// readable reports whether an expansion of a variable runs no command and sets no variable
+// that a program may inherit.
 func (v *visit) readable(p *syntax.ParamExp) bool {
 	if p.Param == nil || p.Flags != nil || p.Excl || p.Width || p.IsSet || p.NestedParam != nil || p.Modifiers != nil || p.Names != 0 || p.Slice != nil ||
 		p.Split+p.GlobSubst+p.RcExpand != 0 {
@@ -559,8 +560,8 @@ func delimiter(w *syntax.Word) bool {
 	return text != "" && strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }
 
-// word reads a word. Quotes that change nothing are left out of its text, so
-// that a rule sees the same text however the word is quoted.
+// word reads a word. It removes redundant quotes, so that a rule sees the same text however
+// the word is quoted.
 func (v *visit) word(w *syntax.Word) shellWord {
 	read, quoted, ok := literal(w.Parts)
 	if !ok {

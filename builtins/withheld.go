@@ -12,15 +12,15 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// withheldFiles counts the files that a search did not show, though its pattern or
-// its directory includes them. It counts files whatever they hold, so that the
-// count tells nothing of their content.
+// withheldFiles counts the files that a search left out although its pattern or directory
+// includes them. It counts files whatever their content, so that the count reveals nothing
+// about it.
 type withheldFiles struct {
 	Denied int `json:"denied,omitempty"` // by a rule
 	Closed int `json:"closed,omitempty"` // reading them needs a permission that was not given
 }
 
-// String says in a sentence what was left out; it is empty where nothing was.
+// String returns a sentence with the counts, or an empty text if no file was left out.
 func (w withheldFiles) String() string {
 	text := ""
 	if w.Denied > 0 {
@@ -35,10 +35,10 @@ func (w withheldFiles) String() string {
 // maxFilesAsked is how many files one question names.
 const maxFilesAsked = 256
 
-// permitted returns the files of a target that a search may show. A file that a
-// rule denies to read, or to the action of the search, is left out. Files that
-// rules set apart to be asked about are asked for in one question, and left out
-// if nobody can answer. A refusal by a person ends the call.
+// permitted returns the files of a target that a search may show. It leaves out files that a
+// rule denies to read, or denies to the search's action. It requests permission for all files
+// that rules set to ask in one request, and leaves them out if no person can decide. A refusal
+// by a person ends the call.
 func (c Config) permitted(ctx context.Context, inv domain.Invocation, h *heldTarget, action string, names []string) (shown []string, out withheldFiles, err error) {
 	var apart, resources []string
 	for _, name := range names {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// A wrapperSpec is a program that runs the command that its later words are. Its
-// options are known, so that the beginning of that command is certain.
+// A wrapperSpec describes a program that runs the command in its arguments, such as env or
+// sudo.
 type wrapperSpec struct {
 	flags    string // short options without an argument
 	takes    string // short options with one
@@ -284,8 +284,8 @@ func (v *visit) trap(whole string, words []shellWord) {
 	}
 }
 
-// alias adds the commands that are given a name. The script is unread: what a
-// name means from there on is another command.
+// alias adds the commands that an alias defines, and marks the script as unread: the alias
+// changes the meaning of later commands.
 func (v *visit) alias(words []shellWord) {
 	v.unread = true
 	for _, w := range words {
@@ -295,7 +295,7 @@ func (v *visit) alias(words []shellWord) {
 	}
 }
 
-// found adds the commands that a search runs for the files that it finds.
+// found adds the commands that find or fd runs for the files that it finds.
 func (v *visit) found(whole string, words []shellWord, options ...string) {
 	for i, w := range words {
 		if !w.literal || w.expands && strings.IndexAny(w.value, "*?[{") == 0 {
@@ -463,7 +463,7 @@ var declarers = strings.Fields("declare export local readonly typeset")
 
 var declaration = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(=|$)`)
 
-// changers are the builtins that change how the shell reads what follows.
+// changers are the builtins that change how the shell reads later commands.
 var changers = strings.Fields("bind compgen complete compopt enable fc history let shopt unalias")
 
 // sets reports whether a command is a builtin that changes the shell. The
@@ -503,8 +503,8 @@ func (v *visit) sets(program string, words []shellWord) bool {
 	return true
 }
 
-// plainSet reports whether the words of set change nothing but its own
-// parameters and how errors are handled.
+// plainSet reports whether a set command changes only the positional parameters and error
+// handling.
 func plainSet(words []shellWord) bool {
 	for i := 0; i < len(words); i++ {
 		text := words[i].value

@@ -15,13 +15,13 @@ import (
 //go:embed write.md
 var writeDescription string
 
-// writeArgs is what the tool write is given.
+// writeArgs is the input of the tool write.
 type writeArgs struct {
 	Path    string `json:"path" jsonschema:"the file: relative to the workspace, or absolute"`
 	Content string `json:"content" jsonschema:"the whole content of the file"`
 }
 
-// writeResult is what it returns.
+// writeResult is the output of the tool write.
 type writeResult struct {
 	Operation string `json:"operation"` // write
 	Target    string `json:"target"`    // the canonical path
@@ -65,8 +65,8 @@ func (w writeTool) write(ctx context.Context, in writeArgs, inv domain.Invocatio
 	return writeResult{"write", target.Path, target.Resource, existed}, nil
 }
 
-// showWrite returns what a person is asked about: a diff of a text that is
-// replaced, and else the whole content.
+// showWrite returns the text that a person decides about: a diff if the file is replaced, and
+// otherwise the full content.
 func showWrite(held *heldTarget, in writeArgs) domain.Preview {
 	if held.broken == nil {
 		if _, err := held.handle.Stat(); err == nil {
@@ -98,8 +98,8 @@ func (h *heldTarget) write(peek int, content func(before []byte) []byte) (existe
 // bom is the byte order mark of UTF-8.
 const bom = "\ufeff"
 
-// withMark returns content with one byte order mark, if it or the file before
-// began with one, and none otherwise.
+// withMark returns content with exactly one byte order mark if content or the replaced file
+// begins with one, and without one otherwise.
 func withMark(before []byte, content string) []byte {
 	rest := []byte(content)
 	marked := bytes.HasPrefix(before, []byte(bom))

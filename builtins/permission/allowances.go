@@ -7,10 +7,9 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// Allowances keep, for each call, the rules that allowed what it asked for.
-// An allow by rule has no event of its own; the runner records these rules with
-// the end of the call. The zero Allowances is empty and ready for use. It is
-// safe for concurrent use.
+// Allowances stores, for each call, the rules that allowed its requests. The ledger has no
+// event for a request that a rule allows; the runner records these rules with the end of the
+// call. The zero Allowances is ready for use. It is safe for concurrent use.
 type Allowances struct {
 	mu struct {
 		sync.Mutex
@@ -18,8 +17,8 @@ type Allowances struct {
 	}
 }
 
-// Of returns the rules that allowed what a call asked for, each once, in the
-// order in which they did.
+// Of returns the rules that allowed the requests of a call, each once, in the order in which
+// they first allowed one.
 func (as *Allowances) Of(inv domain.Invocation) []domain.Rule {
 	as.mu.Lock()
 	defer as.mu.Unlock()
@@ -33,7 +32,7 @@ func (as *Allowances) Forget(inv domain.Invocation) {
 	delete(as.mu.rules, keyOf(inv))
 }
 
-// add keeps rules for a call. Nil Allowances keep nothing.
+// add stores rules for a call. On nil Allowances it does nothing.
 func (as *Allowances) add(inv domain.Invocation, rules []domain.Rule) {
 	if as == nil {
 		return
@@ -52,7 +51,7 @@ func (as *Allowances) add(inv domain.Invocation, rules []domain.Rule) {
 	as.mu.rules[keyOf(inv)] = kept
 }
 
-// keyOf returns what identifies a call.
+// keyOf returns the identity of a call.
 func keyOf(inv domain.Invocation) domain.Invocation {
 	return domain.Invocation{Session: inv.Session, Message: inv.Message, Call: inv.Call}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// An Approval allows an action on what a pattern matches, because a person
-// said always. Action and Resource together are its identity.
+// An Approval allows an action on resources that match a pattern, because a person answered
+// always. Action and Resource are its identity.
 type Approval struct {
 	Permission domain.PermissionID // the request that was answered
 	Session    domain.SessionID    // in which it was
@@ -20,11 +20,11 @@ type Approval struct {
 	Person     string    // who approved; empty: not known
 }
 
-// live reports whether the approval counts at a time.
+// live reports whether the approval is valid at a time.
 func (a Approval) live(now time.Time) bool { return a.Expires.IsZero() || now.Before(a.Expires) }
 
-// Approvals are a set of approvals in memory. Whoever reads them from a log
-// adds them at the start. The zero Approvals is empty and ready for use.
+// Approvals is a set of approvals in memory. The caller restores recorded approvals with Add.
+// The zero Approvals is ready for use.
 type Approvals struct {
 	mu struct {
 		sync.Mutex
@@ -32,8 +32,7 @@ type Approvals struct {
 	}
 }
 
-// Add puts an approval in place of one with the same action and resource, or
-// at the end.
+// Add adds an approval, or replaces the one with the same action and resource.
 func (as *Approvals) Add(a Approval) {
 	as.mu.Lock()
 	defer as.mu.Unlock()
@@ -44,8 +43,8 @@ func (as *Approvals) Add(a Approval) {
 	as.mu.list = append(as.mu.list, a)
 }
 
-// Revoke takes an approval away and reports whether there was one. It takes
-// effect at once; to record it is the caller's affair.
+// Revoke removes an approval with immediate effect and reports whether it existed. The caller
+// records the revocation.
 func (as *Approvals) Revoke(action, resource string) bool {
 	as.mu.Lock()
 	defer as.mu.Unlock()
@@ -56,8 +55,7 @@ func (as *Approvals) Revoke(action, resource string) bool {
 	return i >= 0
 }
 
-// List returns the approvals that count at a time, in the order in which they
-// were added.
+// List returns the approvals that are valid at a time, in the order in which they were added.
 func (as *Approvals) List(now time.Time) []Approval {
 	as.mu.Lock()
 	defer as.mu.Unlock()
@@ -68,7 +66,7 @@ func (as *Approvals) indexLocked(action, resource string) int {
 	return slices.IndexFunc(as.mu.list, func(a Approval) bool { return a.Action == action && a.Resource == resource })
 }
 
-// allows reports whether an approval that counts at a time matches.
+// allows reports whether a valid approval matches a request.
 func (as *Approvals) allows(action, resource string, now time.Time) bool {
 	as.mu.Lock()
 	defer as.mu.Unlock()

@@ -6,8 +6,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// A Verdict is what rules and approvals say about an ask, before anybody is
-// asked.
+// A Verdict is the result of rules and approvals for a request, before a person decides.
 type Verdict struct {
 	// Effect is what [Gate.Assert] would begin with: Allow, Deny, or Ask.
 	Effect domain.Effect
@@ -20,7 +19,7 @@ type Verdict struct {
 	Apart bool
 }
 
-// VerdictOf returns what rules alone say about an ask.
+// VerdictOf evaluates a request against rules alone.
 func VerdictOf(rules domain.Rules, ask Ask) Verdict {
 	v := Verdict{Effect: domain.Allow}
 	for _, resource := range ask.Resources {
@@ -36,8 +35,9 @@ func VerdictOf(rules domain.Rules, ask Ask) Verdict {
 	return v
 }
 
-// apart reports whether rules mean a resource in particular that the given rule,
-// which is zero if no rule matches, leaves to ask.
+// apart reports whether a configuration treats an ask as deliberate: rule is more specific
+// than a rule for everything, or some rule allows the action on other resources. rule is the
+// zero Rule if no rule matched.
 func apart(rules domain.Rules, rule domain.Rule, action string) bool {
 	if rule.Action != "" && (rule.Action != "*" || rule.Resource != "*") {
 		return true
@@ -45,9 +45,9 @@ func apart(rules domain.Rules, rule domain.Rule, action string) bool {
 	return slices.ContainsFunc(rules, func(r domain.Rule) bool { return r.Effect == domain.Allow && domain.Match(r.Action, action) })
 }
 
-// Check returns what rules and approvals say about an ask. It asks nobody and
-// records nothing: it is for a tool that must know what it may look at before
-// it asks. It grants nothing either; only [Gate.Assert] does.
+// Check evaluates a request against rules and approvals. It asks no person and records
+// nothing, for a tool that must know which files it may read before it requests permission. It
+// grants nothing; only [Gate.Assert] does.
 func (g *Gate) Check(inv domain.Invocation, ask Ask) Verdict {
 	v := VerdictOf(g.config.Rules(inv.Agent), ask)
 	if v.Effect == domain.Ask && g.evaluate(inv, ask).effect == domain.Allow { // by an approval

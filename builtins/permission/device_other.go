@@ -13,6 +13,7 @@ type device struct{}
 
 func deviceOf(io.Reader) *device { return nil }
 
+// readable reports whether a read returns without blocking.
 func (*device) readable() bool { return true }
 
 func (*device) gone() bool { return true }

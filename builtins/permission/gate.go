@@ -12,13 +12,13 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// ErrNoResource says that an ask names no action, or nothing to act on.
+// ErrNoResource says that a request has no action or no resources.
 var ErrNoResource = errors.New("an ask for permission names no action or no resource")
 
-// ErrBadGate says that something which a Gate needs is missing.
+// ErrBadGate says that a Config lacks a required field.
 var ErrBadGate = errors.New("not a gate")
 
-// Config is what a Gate is made of. All but Approvals and Life are required.
+// A Config configures a [Gate]. All fields but Approvals and Life are required.
 type Config struct {
 	// Rules returns the rules of an agent, such as Agents.Of.
 	Rules func(domain.AgentID) domain.Rules
@@ -43,27 +43,29 @@ type Config struct {
 	Allowances *Allowances
 }
 
-// A Gate answers what calls ask for. NewGate makes one.
+// A Gate decides permission requests of calls by rules, approvals and, if these leave a
+// request open, an Approver. It is safe for concurrent use.
 type Gate struct {
 	config Config
 	mu     struct {
 		sync.Mutex
-		waiting []*wait // oldest first
+		waiting []*pendingRequest // oldest first
 	}
 }
 
-// A wait is a request that an Approver has. Ending it gives it another answer.
-type wait struct {
+// A pendingRequest is a request that the Approver is deciding. Cancelling its context ends it
+// with another decision.
+type pendingRequest struct {
 	request Request
 	end     context.CancelCauseFunc
 }
 
-// errApproved ends a wait whose request is allowed by the answer to another one.
+// errApproved is the cause that ends a pending request which a new approval allows.
 var errApproved = errors.New("approved by the answer to another request")
 
-// A rejectedWith ends a wait whose request is rejected together with another one
-// of its session. The person's feedback counts for both, so that a run which is
-// to go on with the feedback does not stop for a request nobody answered.
+// A rejectedWith is the cause that ends a pending request because a person rejected another
+// request of its session. It carries the person's feedback: a run that continues with the
+// feedback must not stop at the other requests.
 type rejectedWith struct{ feedback string }
 
 func (*rejectedWith) Error() string { return "rejected with another request of the session" }
@@ -84,10 +86,10 @@ func NewGate(c Config) (*Gate, error) {
 	return &Gate{config: c}, nil
 }
 
-// Assert returns nil if a call may do what it asks for. Else it returns a
-// *domain.Denied or a *domain.Declined, for the tool to return as they are; an
-// ErrNoResource; the error of ask.Show, as it is; the cause of ctx, if that
-// ends while somebody is asked; or what broke. Nothing may be done unless it returned nil.
+// Assert returns nil if a call may act. The caller must not act after any error. It returns a
+// *domain.Denied or a *domain.Declined, which the tool returns unchanged; ErrNoResource; the
+// error of ask.Show; the cause of ctx if it ends while a person decides; or an error of the
+// Approver or the Recorder.
 func (g *Gate) Assert(ctx context.Context, inv domain.Invocation, ask Ask) error {
 	if ask.Action == "" || len(ask.Resources) == 0 {
 		return fmt.Errorf("ask for permission: %w: action %q, %d resources", ErrNoResource, ask.Action, len(ask.Resources))
@@ -119,7 +121,7 @@ func clone(a Ask) Ask {
 	return a
 }
 
-// A verdict is what rules and approvals say about an ask.
+// A verdict is the result of rules and approvals for a request.
 type verdict struct {
 	effect   domain.Effect
 	by       Decider
@@ -128,8 +130,8 @@ type verdict struct {
 	allowed  []domain.Rule
 }
 
-// evaluate lets deny beat ask and ask beat allow. An approval turns an ask
-// into a yes, and never a deny.
+// evaluate returns the strictest effect over all resources: deny beats ask, and ask beats
+// allow. An approval turns an ask into an allow and never overrides a deny.
 func (g *Gate) evaluate(inv domain.Invocation, ask Ask) verdict {
 	rules, now := g.config.Rules(inv.Agent), g.config.Now()
 	v := verdict{effect: domain.Allow, by: ByRule}
@@ -149,12 +151,13 @@ func (g *Gate) evaluate(inv domain.Invocation, ask Ask) verdict {
 	return v
 }
 
-// ask has the Approver decide, unless the answer to another request does.
+// ask waits for the decision of the Approver, or for the answer to another request that also
+// decides this one.
 func (g *Gate) ask(ctx context.Context, r Request) error {
 	asked := g.config.Now()
 	waiting, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	w := &wait{r, end}
+	w := &pendingRequest{r, end}
 	g.enter(w)
 	if g.evaluate(r.Invocation, r.Ask).effect == domain.Allow { // an approval was saved before w was to be seen
 		end(errApproved)
@@ -171,8 +174,8 @@ func (g *Gate) ask(ctx context.Context, r Request) error {
 	return g.decide(recording, r, d)
 }
 
-// recordGrace is how long the record of an answer may take once the call that
-// asked is interrupted. The person was told that the answer counts.
+// recordGrace is the time limit for recording an answer after the call was interrupted. The
+// person was told that the answer counts.
 const recordGrace = 5 * time.Second
 
 // outlasting returns a context that ends a grace period after ctx.
@@ -188,8 +191,8 @@ func outlasting(ctx context.Context, grace time.Duration) (context.Context, func
 	}
 }
 
-// decision is what an Approver returned, or, where it returned an error, what
-// ended its context.
+// decision returns the decision of an Approver, or the decision in the cause that ended its
+// context.
 func decision(answer Answer, err, cause error) (Decision, error) {
 	other, rejected := cause.(*rejectedWith)
 	switch {
@@ -218,7 +221,7 @@ func (a Answer) decision() (Decision, error) {
 	return Decision{}, fmt.Errorf("%w: scope %s", ErrBadWord, a.Scope)
 }
 
-// decide records a decision and then acts on it.
+// decide records a decision and then applies it.
 func (g *Gate) decide(ctx context.Context, r Request, d Decision) error {
 	d.Permission, d.Invocation = r.ID, r.Invocation
 	if d.By == ByUser {
@@ -241,7 +244,7 @@ func (g *Gate) decide(ctx context.Context, r Request, d Decision) error {
 	return d.ending(r.Action)
 }
 
-// ending is what a decision is to the tool that asked.
+// ending returns the error that a decision gives to the tool, or nil for an allow.
 func (d Decision) ending(action string) error {
 	switch {
 	case d.Effect == domain.Allow:
@@ -254,8 +257,7 @@ func (d Decision) ending(action string) error {
 	return &domain.Denied{Action: action, Resource: d.Resource, Reason: "no one to ask"}
 }
 
-// save keeps what a person allowed for always and answers the requests that
-// it makes allowed.
+// save stores the approval of an always answer and ends the pending requests that it allows.
 func (g *Gate) save(ctx context.Context, r Request) error {
 	for _, pattern := range r.Save {
 		now := g.config.Now()
@@ -279,8 +281,7 @@ func (g *Gate) save(ctx context.Context, r Request) error {
 	return nil
 }
 
-// rejectWaiting rejects the requests of a session that wait, with the feedback
-// that the person gave.
+// rejectWaiting rejects the pending requests of a session, with the person's feedback.
 func (g *Gate) rejectWaiting(session domain.SessionID, feedback string) {
 	for _, w := range g.others() {
 		if w.request.Invocation.Session == session {
@@ -289,7 +290,7 @@ func (g *Gate) rejectWaiting(session domain.SessionID, feedback string) {
 	}
 }
 
-// Pending returns the requests that wait for an answer, oldest first.
+// Pending returns the requests that wait for a decision, oldest first.
 func (g *Gate) Pending() []Request {
 	waiting := g.others()
 	requests := make([]Request, len(waiting))
@@ -299,20 +300,22 @@ func (g *Gate) Pending() []Request {
 	return requests
 }
 
-func (g *Gate) others() []*wait {
+func (g *Gate) others() []*pendingRequest {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.mu.waiting)
 }
 
-func (g *Gate) enter(w *wait) {
+// enter adds a pending request.
+func (g *Gate) enter(w *pendingRequest) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.mu.waiting = append(g.mu.waiting, w)
 }
 
-func (g *Gate) leave(w *wait) {
+// leave removes a pending request.
+func (g *Gate) leave(w *pendingRequest) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.mu.waiting = slices.DeleteFunc(g.mu.waiting, func(other *wait) bool { return other == w })
+	g.mu.waiting = slices.DeleteFunc(g.mu.waiting, func(other *pendingRequest) bool { return other == w })
 }

@@ -15,8 +15,8 @@ const (
 	maxLines = 100
 )
 
-// An input reads lines and keeps those typed while it accepts input. It drops
-// everything else, a line of which the beginning was dropped included.
+// An input reads lines and keeps the lines typed while it accepts input. It drops all others,
+// and also a line whose beginning it dropped.
 type input struct {
 	in      io.Reader
 	device  *device       // nil: in is not a terminal

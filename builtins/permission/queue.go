@@ -10,27 +10,27 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// ErrNotPending says that no request of that ID waits in a Queue.
+// ErrNotPending says that a Queue has no pending request with that ID.
 var ErrNotPending = errors.New("no such request waits for an answer")
 
-// A Queue is an Approver whose requests wait until somebody replies. The zero
-// Queue is empty and ready for use.
+// A Queue is an Approver whose requests wait for Reply. The zero Queue is ready for use.
 type Queue struct {
 	mu struct {
 		sync.Mutex
-		entries []*entry // oldest first
+		entries []*queuedRequest // oldest first
 	}
 }
 
-type entry struct {
+// A queuedRequest is a request with the channel for its answer.
+type queuedRequest struct {
 	request Request
 	answer  chan Answer // of one place, so that a reply never waits
 }
 
-// Decide waits for the reply to r. It returns the cause of ctx if that ends
-// before; then r is not pending any more.
+// Decide waits for the reply to r. It returns the cause of ctx if ctx ends first and removes
+// the request.
 func (q *Queue) Decide(ctx context.Context, r Request) (Answer, error) {
-	e := &entry{r, make(chan Answer, 1)}
+	e := &queuedRequest{r, make(chan Answer, 1)}
 	q.mu.Lock()
 	q.mu.entries = append(q.mu.entries, e)
 	q.mu.Unlock()
@@ -45,7 +45,7 @@ func (q *Queue) Decide(ctx context.Context, r Request) (Answer, error) {
 	return Answer{}, context.Cause(ctx)
 }
 
-// Pending returns the requests that wait, oldest first.
+// Pending returns the pending requests, oldest first.
 func (q *Queue) Pending() []Request {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -56,9 +56,8 @@ func (q *Queue) Pending() []Request {
 	return requests
 }
 
-// Reply answers a request for a person. Feedback counts with Reject only. It
-// returns an ErrNotPending if no such request waits, and an ErrBadWord if the
-// scope is none.
+// Reply answers a request on behalf of a person. Feedback is used with Reject only. It returns
+// ErrNotPending if the request is not pending, and ErrBadWord for an invalid scope.
 func (q *Queue) Reply(id domain.PermissionID, scope Scope, feedback string) error {
 	if scope < Once || scope > Reject {
 		return fmt.Errorf("reply to %s: %w: scope %s", id, ErrBadWord, scope)
@@ -72,10 +71,10 @@ func (q *Queue) Reply(id domain.PermissionID, scope Scope, feedback string) erro
 }
 
 // take removes the entry of a request and returns it, or nil.
-func (q *Queue) take(id domain.PermissionID) *entry {
+func (q *Queue) take(id domain.PermissionID) *queuedRequest {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	i := slices.IndexFunc(q.mu.entries, func(e *entry) bool { return e.request.ID == id })
+	i := slices.IndexFunc(q.mu.entries, func(e *queuedRequest) bool { return e.request.ID == id })
 	if i < 0 {
 		return nil
 	}
@@ -84,10 +83,10 @@ func (q *Queue) take(id domain.PermissionID) *entry {
 	return e
 }
 
-// Headless is the Approver of a process that has no one to ask: it refuses.
+// Headless is the Approver of a process without a person to ask: it rejects every request.
 type Headless struct{}
 
-// Decide refuses.
+// Decide rejects the request.
 func (Headless) Decide(context.Context, Request) (Answer, error) {
 	return Answer{Scope: Reject, By: ByHeadless}, nil
 }

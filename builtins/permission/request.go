@@ -11,10 +11,10 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// ErrBadWord says that a text is not one of the words of its type.
+// ErrBadWord says that a text is not a valid value of its type.
 var ErrBadWord = errors.New("not one of the words of a permission")
 
-// An Ask is what a tool asks for: an action on resources.
+// An Ask is a permission request of a tool: an action on resources.
 type Ask struct {
 	Action    string
 	Resources []string // at least one
@@ -34,12 +34,12 @@ type Ask struct {
 	Show func(context.Context) (domain.Preview, error)
 }
 
-// ShowText returns a Show for a text that is already at hand.
+// ShowText returns a Show function for a fixed text.
 func ShowText(kind, text string) func(context.Context) (domain.Preview, error) {
 	return func(context.Context) (domain.Preview, error) { return domain.NewPreview(kind, text), nil }
 }
 
-// A Request is an Ask of one call, with its ID.
+// A Request is an Ask of a call, with its permission ID.
 type Request struct {
 	ID         domain.PermissionID
 	Invocation domain.Invocation
@@ -47,8 +47,8 @@ type Request struct {
 	Shown domain.Preview // what Show returned; zero where no person is asked
 }
 
-// A Scope is how far an answer goes. The zero Scope is that of a decision that
-// no person took.
+// A Scope is the reach of an answer: this request, all later ones that match, or a rejection.
+// The zero Scope belongs to a decision that no person took.
 type Scope uint8
 
 // The scopes.
@@ -66,7 +66,8 @@ func (s Scope) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 // UnmarshalText accepts what String gives. Any other text is an ErrBadWord.
 func (s *Scope) UnmarshalText(text []byte) error { return parse(scopes, (*uint8)(s), text) }
 
-// A Decider is the kind of who decided. The zero Decider is not valid.
+// A Decider is the kind of source of a decision: a rule, a person and so on. The zero Decider
+// is invalid.
 type Decider uint8
 
 // The deciders.
@@ -74,8 +75,8 @@ const (
 	ByRule     Decider = iota + 1 // a configured rule
 	ByApproval                    // an approval that a person gave before
 	ByUser                        // a person
-	ByHeadless                    // nobody: there was no one to ask
-	ByRecovery                    // whoever recovered the ledger
+	ByHeadless                    // the process has no person to ask
+	ByRecovery                    // a recovery
 )
 
 var deciders = []string{"", "rule", "approval", "user", "headless", "recovery"}
@@ -102,22 +103,21 @@ func parse(words []string, value *uint8, text []byte) error {
 	return nil
 }
 
-// An Answer is what an Approver decided.
+// An Answer is the decision of an Approver.
 type Answer struct {
 	Scope    Scope
 	Feedback string  // with Reject: what the model should read; may be empty
 	By       Decider // ByUser or ByHeadless
 }
 
-// An Approver decides about a request, or finds out who does. Decide returns
-// when the decision is taken, or the cause of its context when that ends. It
-// is safe for concurrent use and keeps nothing of a request that it returned
-// from.
+// An Approver decides requests. Decide blocks until the decision is taken and returns the
+// cause of its context if that ends first. It is safe for concurrent use and does not retain a
+// request after it returned.
 type Approver interface {
 	Decide(context.Context, Request) (Answer, error)
 }
 
-// A Decision is how a request ended.
+// A Decision is the recorded result of a request.
 type Decision struct {
 	Permission domain.PermissionID
 	Invocation domain.Invocation
@@ -131,8 +131,8 @@ type Decision struct {
 	Person     string // with ByUser: who decided; empty: not known
 }
 
-// A Recorder keeps facts about permission. Each method returns once its fact
-// is durable. It is safe for concurrent use.
+// A Recorder records permission events. Each method returns once its event is durable. It is
+// safe for concurrent use.
 type Recorder interface {
 	Requested(context.Context, Request) error
 	Decided(context.Context, Decision) error

@@ -13,10 +13,10 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// ErrBadRule says that a line is not a rule.
+// ErrBadRule says that a line is not a valid rule.
 var ErrBadRule = errors.New("not a rule")
 
-// maxRule is the longest line that is read, in bytes.
+// maxRule is the maximum length of a line in bytes.
 const maxRule = 64 << 10
 
 // ParseRules reads rules in the form that the package documents. Each rule
@@ -119,17 +119,16 @@ func (p parser) expand(resource string) (string, error) {
 	return resource, nil
 }
 
-// Agents are the rules of each agent.
+// Agents maps agents to their rules.
 type Agents struct {
 	Default domain.AgentID                  // the agent of a call that names none
 	Rules   map[domain.AgentID]domain.Rules // an agent without an entry is not known
 }
 
-// nobody are the rules of an agent that is not known.
-var nobody = domain.Rules{{Action: "*", Resource: "*", Effect: domain.Deny, Source: "unknown agent"}}
+// denyAll are the rules of an unknown agent.
+var denyAll = domain.Rules{{Action: "*", Resource: "*", Effect: domain.Deny, Source: "unknown agent"}}
 
-// Of returns the rules of an agent. Those of an agent that is not known deny
-// everything.
+// Of returns the rules of an agent. An unknown agent is denied everything.
 func (a Agents) Of(agent domain.AgentID) domain.Rules {
 	if agent == "" {
 		agent = a.Default
@@ -137,5 +136,5 @@ func (a Agents) Of(agent domain.AgentID) domain.Rules {
 	if rules, ok := a.Rules[agent]; ok {
 		return rules
 	}
-	return nobody
+	return denyAll
 }

@@ -6,10 +6,11 @@ import (
 	"sync"
 )
 
-// maxHeld is how many bytes are held back while a question is open.
+// maxHeld is the number of bytes of background lines that a screen buffers while a question is
+// open.
 const maxHeld = 64 << 10
 
-// A screen is where questions are written, and other lines between them.
+// A screen writes questions, and background lines between them.
 type screen struct {
 	mu     sync.Mutex
 	out    io.Writer
@@ -19,7 +20,7 @@ type screen struct {
 	lost   int // bytes that were not held
 }
 
-// Write writes lines that belong to no question, or holds them back.
+// Write writes background lines, or buffers them while a question is open.
 func (s *screen) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,8 +60,8 @@ func (s *screen) open() {
 	s.asking = true
 }
 
-// close ends a question and writes the lines that were held back. Errors are
-// those that the next line meets, too.
+// close ends a question and writes the buffered lines. It drops write errors; the next write
+// meets them again.
 func (s *screen) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

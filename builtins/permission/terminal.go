@@ -177,8 +177,8 @@ func question(r Request) string {
 	return b.String()
 }
 
-// shown renders the text that a question shows: each line behind a bar, which
-// no line of the question begins with, and below them the size of the whole.
+// shown renders the text of a question: each line behind a bar, which no line of the question
+// itself begins with, followed by the size of the text.
 func shown(s domain.Preview) string {
 	if s.IsZero() {
 		return ""

@@ -1,22 +1,22 @@
 package process
 
-// A Capture is what was kept of an output.
+// A Capture is the captured part of an output.
 type Capture struct {
 	Head []byte // the beginning; all of it where nothing is lost and it fits
 	Tail []byte // the end, after what was lost
 	Lost int64  // how many bytes lay between Head and Tail
 }
 
-// A recorder keeps the first and the last bytes of what is written to it. Its
+// A captureBuffer keeps the first and the last bytes written to it, in constant memory. Its
 // Write never fails.
-type recorder struct {
+type captureBuffer struct {
 	head, tail []byte // tail is a ring once it is full
 	half       int    // the limit of each
 	next       int    // where the ring goes on
 	total      int64
 }
 
-func (r *recorder) Write(p []byte) (int, error) {
+func (r *captureBuffer) Write(p []byte) (int, error) {
 	n := len(p)
 	r.total += int64(n)
 	if room := r.half - len(r.head); room > 0 {
@@ -33,8 +33,8 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// push adds the beginning of p to the ring and returns how much.
-func (r *recorder) push(p []byte) int {
+// push copies the beginning of p into the ring and returns the number of bytes.
+func (r *captureBuffer) push(p []byte) int {
 	if len(r.tail) < r.half {
 		n := min(r.half-len(r.tail), len(p))
 		r.tail = append(r.tail, p[:n]...)
@@ -45,7 +45,7 @@ func (r *recorder) push(p []byte) int {
 	return n
 }
 
-func (r *recorder) capture() Capture {
+func (r *captureBuffer) capture() Capture {
 	c := Capture{Head: r.head, Lost: r.total - int64(len(r.head)) - int64(len(r.tail))}
 	if c.Lost == 0 {
 		c.Head = append(c.Head, r.tail...)

@@ -14,20 +14,18 @@ import (
 	"time"
 )
 
-// DefaultLimit is how many bytes of output are captured where a Command does
-// not say.
+// DefaultLimit is the number of captured bytes of output where Command.Limit is zero.
 const DefaultLimit = 1 << 20
 
-// DefaultGrace is how long a group may take to terminate where a Command does
-// not say.
+// DefaultGrace is the time between termination and kill of a process group where Command.Grace
+// is zero.
 const DefaultGrace = 3 * time.Second
 
-// Mark is the environment variable by which the descendants of a command are
-// told. Its value is a list with one element for each Run that a process
-// descends from.
+// Mark is the environment variable that identifies the descendants of a command. Its value is
+// a list with one element for each Run that a process descends from.
 const Mark = "LEDGER_COMMAND"
 
-// ErrBadCommand says that a Command is not valid.
+// ErrBadCommand says that a Command is invalid.
 var ErrBadCommand = errors.New("not a command")
 
 // A Command is a program to run.
@@ -42,7 +40,7 @@ type Command struct {
 	Grace   time.Duration // between the request to terminate and the kill; zero: DefaultGrace
 }
 
-// A Result is how a command ended.
+// A Result describes the end of a command and its captured output.
 type Result struct {
 	Exit     int            // the status, where Signal is zero
 	Signal   syscall.Signal // that ended it; zero: it exited
@@ -51,8 +49,8 @@ type Result struct {
 	Duration time.Duration
 }
 
-// Run runs a command to its end. It returns the cause of ctx if that ended
-// before the command did; the result then holds what was captured.
+// Run runs a command to its end. If ctx ends first, Run ends the command and returns the cause
+// of ctx, with the output captured so far.
 func Run(ctx context.Context, c Command) (Result, error) {
 	if c.Program == "" || c.Limit < 0 || c.Limit == 1 || c.Timeout < 0 || c.Grace < 0 {
 		return Result{}, fmt.Errorf("run command: %w: program %q, limit %d, timeout %v, grace %v", ErrBadCommand, c.Program, c.Limit, c.Timeout, c.Grace)
@@ -76,10 +74,10 @@ func Run(ctx context.Context, c Command) (Result, error) {
 		w.Close()
 		return Result{}, fmt.Errorf("run command %s: %w", c.Program, err)
 	}
-	return running{command: c, mark: mark, read: r, write: w}.run(ctx)
+	return commandRun{command: c, mark: mark, read: r, write: w}.run(ctx)
 }
 
-// markOf returns a text that no other command has while the pipe is open.
+// markOf returns a text that is unique among commands while the pipe is open.
 func markOf(pipe *os.File) (string, error) {
 	info, err := pipe.Stat()
 	if err != nil {
@@ -92,32 +90,32 @@ func markOf(pipe *os.File) (string, error) {
 	return fmt.Sprintf("%d.%d", os.Getpid(), stat.Ino), nil
 }
 
-// running is a command on its way.
-type running struct {
+// A commandRun is a command in progress.
+type commandRun struct {
 	command     Command
 	mark        string
 	read, write *os.File
 }
 
-// An end is how the leader of a group ended.
-type end struct {
+// A leaderExit is the exit status of the leader of a process group.
+type leaderExit struct {
 	state *os.ProcessState
 	err   error // that kept it from starting
 }
 
-func (r running) run(ctx context.Context) (Result, error) {
+func (r commandRun) run(ctx context.Context) (Result, error) {
 	started := time.Now()
 	var joined sync.WaitGroup
 	defer joined.Wait()
 
-	begun, exited, release, ended := make(chan *os.Process, 1), make(chan struct{}), make(chan struct{}), make(chan end, 1)
+	begun, exited, release, ended := make(chan *os.Process, 1), make(chan struct{}), make(chan struct{}), make(chan leaderExit, 1)
 	joined.Go(func() { ended <- r.lead(begun, exited, release) })
 	process := <-begun
 	r.write.Close()
 	if process == nil {
 		return Result{}, fmt.Errorf("run command %s: %w", r.command.Program, (<-ended).err)
 	}
-	output := &recorder{half: r.command.Limit / 2}
+	output := &captureBuffer{half: r.command.Limit / 2}
 	drained := make(chan struct{})
 	joined.Go(func() {
 		defer close(drained)
@@ -148,7 +146,7 @@ func (r running) run(ctx context.Context) (Result, error) {
 // lead starts the command and waits for it. The process is on begun, or nil
 // if it was not started. When it has ended it closes exited; its number stays
 // its own until release is closed.
-func (r running) lead(begun chan<- *os.Process, exited chan<- struct{}, release <-chan struct{}) end {
+func (r commandRun) lead(begun chan<- *os.Process, exited chan<- struct{}, release <-chan struct{}) leaderExit {
 	cmd := exec.Command(r.command.Program, r.command.Args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = r.command.Dir, r.write, r.write
 	if r.command.Opened != nil {
@@ -159,18 +157,18 @@ func (r running) lead(begun chan<- *os.Process, exited chan<- struct{}, release 
 	defer unlock()
 	if err := cmd.Start(); err != nil {
 		begun <- nil
-		return end{err: err}
+		return leaderExit{err: err}
 	}
 	begun <- cmd.Process
 	err := wait(cmd, exited, release)
 	if _, failed := errors.AsType[*exec.ExitError](err); failed {
 		err = nil
 	}
-	return end{cmd.ProcessState, err}
+	return leaderExit{cmd.ProcessState, err}
 }
 
 // environment adds the mark to the environment of the command.
-func (r running) environment() []string {
+func (r commandRun) environment() []string {
 	env := r.command.Env
 	if env == nil {
 		env = os.Environ()
@@ -184,7 +182,7 @@ func (r running) environment() []string {
 
 // await waits until the command has ended. If its time runs out or ctx ends,
 // it has the group terminate, and leaves it the grace period for that.
-func (r running) await(ctx context.Context, group int, exited, drained <-chan struct{}) (timedOut bool, cause error) {
+func (r commandRun) await(ctx context.Context, group int, exited, drained <-chan struct{}) (timedOut bool, cause error) {
 	var timeout <-chan time.Time
 	if r.command.Timeout > 0 {
 		timer := time.NewTimer(r.command.Timeout)
@@ -218,12 +216,12 @@ func (r running) await(ctx context.Context, group int, exited, drained <-chan st
 // finish waits for the rest of the output. What still holds the pipe then is
 // no process of the command, or one that could not be found, and is not waited
 // for.
-func (r running) finish(drained <-chan struct{}) {
+func (r commandRun) finish(drained <-chan struct{}) {
 	if err := r.read.SetReadDeadline(time.Now().Add(drainTime)); err != nil {
 		r.read.Close()
 	}
 	<-drained
 }
 
-// drainTime is how long the output of killed processes may take to arrive.
+// drainTime is the time limit for the output of killed processes to arrive.
 const drainTime = 500 * time.Millisecond
