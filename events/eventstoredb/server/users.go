@@ -49,7 +49,7 @@ var ErrBadUsers = errors.New("invalid users file")
 
 // The errors of [Users.Authenticate].
 var (
-	ErrNotAuthenticated = errors.New("unknown user or wrong password")
+	ErrNotAuthenticated = errors.New("unknown user or password not accepted")
 	ErrBusy             = errors.New("too many passwords wait to be checked: try again in a second")
 )
 
