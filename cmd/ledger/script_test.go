@@ -93,6 +93,7 @@ func TestScripts(t *testing.T) {
 			"served":      servedCommand,
 			"certificate": certificateCommand,
 			"await":       awaitCommand,
+			"recorded":    recordedCommand,
 			"alike":       alikeCommand,
 			"append":      appendCommand,
 			"reports":     reportsCommand,

@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -83,6 +84,23 @@ func awaitCommand(ts *testscript.TestScript, neg bool, args []string) {
 	until(ts, path+" is there, with "+strconv.Quote(want), func() bool {
 		text, err := os.ReadFile(path)
 		return err == nil && strings.Contains(string(text), want)
+	})
+}
+
+// recordedCommand waits until the start of the process that serves a store is on
+// record: recorded STORE. The endpoint names the process before that.
+func recordedCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: recorded STORE")
+	}
+	dir := ts.MkAbs(args[0])
+	until(ts, dir+" has the start of its process", func() bool {
+		at, err := shared.ReadEndpoint(dir)
+		if err != nil || at.Process.IsZero() {
+			return false
+		}
+		out, err := exec.Command(commandPath(), "--store", dir, "event", "ls", "--kind", "ProcessStarted", "-o", "jsonl").Output()
+		return err == nil && strings.Contains(string(out), at.Process.String())
 	})
 }
 
