@@ -14,26 +14,27 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 )
 
-// An Address is where a store is: in a folder, or in the database that a
-// connection string names.
+// An Address locates a store: a folder of this machine, or a database that a
+// connection string names. Exactly one of Folder and Database is set.
 type Address struct {
-	Folder    string // empty: a database
+	Folder    string // the path of the folder; empty: the store is in a database
 	Database  string // the connection string, with its credentials and without the ledger's own settings
-	Namespace string // of the ledger in the database
-	maxAppend int    // bytes of an append; 0: what the server is known to take
+	Namespace string // prefix of the ledger's streams in the database, with its final dot; empty: no prefix
+	maxAppend int    // limit of one append in bytes; 0: the known limit of the server
 }
 
-// schemes are those of connection strings.
+// schemes lists the URL schemes of connection strings.
 var schemes = []string{"esdb", "esdb+discover", "kdb", "kdb+discover", "kurrent", "kurrent+discover", "kurrentdb", "kurrentdb+discover"}
 
-// The settings of a connection string that are the ledger's own.
+// The settings of a connection string that the ledger reads and removes before it passes
+// the string to the database client.
 const (
 	namespaceSetting = "namespace"
 	maxAppendSetting = "maxAppend"
 )
 
-// parseAddress reads where a store is: a connection string where the text has a
-// scheme, and else a folder. No text of its errors is a piece of a password.
+// parseAddress parses the address of a store: a connection string if the text contains
+// "://", otherwise the path of a folder. Its errors never quote a part of a password.
 func parseAddress(text string) (Address, error) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
@@ -50,7 +51,7 @@ func parseAddress(text string) (Address, error) {
 	hosts, query, _ := strings.Cut(rest, "?")
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return a, nil // package eventstoredb tells what is wrong
+		return a, nil // package eventstoredb reports the error
 	}
 	if err := a.take(values); err != nil {
 		return Address{}, err
@@ -64,11 +65,12 @@ func parseAddress(text string) (Address, error) {
 	return a, nil
 }
 
-// schemeGrammar is that of what can stand before :// and is no secret.
+// schemeGrammar matches a URL scheme. An error quotes text before "://" only if it matches:
+// other text may contain a password.
 var schemeGrammar = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
 
-// parseFolder reads the path of a folder, and refuses what was meant for a
-// connection string.
+// parseFolder returns the address of the folder with the path text. It rejects a text that
+// looks like an incomplete connection string, such as esdb:/db or user:password@host.
 func parseFolder(text string) (Address, error) {
 	first, _, _ := strings.Cut(text, "/")
 	before, behind, ok := strings.Cut(first, ":")
@@ -82,7 +84,9 @@ func parseFolder(text string) (Address, error) {
 	return Address{Folder: text}, nil
 }
 
-// take takes the ledger's own settings out of those of a connection string.
+// take removes the ledger's own settings from values, the settings of a connection string,
+// and stores them in a. It ignores the case of their names. It returns a usage error for a
+// setting that is given twice or is invalid.
 func (a *Address) take(values url.Values) error {
 	given := map[string][]string{}
 	for name, all := range values {
@@ -110,11 +114,12 @@ func (a *Address) take(values url.Values) error {
 	return nil
 }
 
-// mostAppend is what no server takes more than at once.
+// mostAppend is the greatest valid value of the setting maxAppend, in bytes: no server
+// takes more in one append.
 const mostAppend = 256 << 20
 
-// parseBytes reads a number of bytes up to mostAppend, which can have the unit
-// KiB or MiB.
+// parseBytes parses a size between 1 byte and mostAppend. The unit is KiB, MiB, or bytes
+// if the text has none.
 func parseBytes(text string) (int, error) {
 	digits, unit := text, 1
 	for suffix, times := range map[string]int{"KiB": 1 << 10, "MiB": 1 << 20} {
@@ -129,8 +134,9 @@ func parseBytes(text string) (int, error) {
 	return int(n) * unit, nil
 }
 
-// Same reports whether two addresses lead to the same store, as far as they
-// show.
+// Same reports whether two addresses name the same store. It compares folders by their
+// files and databases by hosts and namespace, so that it does not recognize one database
+// under two host names.
 func (a Address) Same(b Address) bool {
 	if a.Database == "" && b.Database == "" {
 		here, err := os.Stat(a.Folder)
@@ -143,15 +149,17 @@ func (a Address) Same(b Address) bool {
 	return a.hosts() == b.hosts() && a.Namespace == b.Namespace
 }
 
-// hosts returns the nodes of a connection string, without credentials.
+// hosts returns the part of a connection string that lists its nodes, HOST:PORT,HOST:PORT…,
+// without credentials.
 func (a Address) hosts() string {
 	_, rest, _ := strings.Cut(a.Database, "://")
 	hosts, _, _ := strings.Cut(rest, "?")
 	return strings.TrimSuffix(hosts[strings.LastIndex(hosts, "@")+1:], "/")
 }
 
-// String returns the address without credentials and without what only this
-// machine knows.
+// String returns the address for people and logs. Of a connection string it keeps the
+// scheme, the hosts, tls and the namespace, and drops credentials and all other settings,
+// which may name files of this machine.
 func (a Address) String() string {
 	if a.Database == "" {
 		return a.Folder
@@ -172,7 +180,8 @@ func (a Address) String() string {
 	return text
 }
 
-// ParseAddressOf reads an address, and says of an error where it was given.
+// ParseAddressOf parses an address. Its errors begin with given, the name of the flag or
+// variable that held the text.
 func ParseAddressOf(given, text string) (Address, error) {
 	at, err := parseAddress(text)
 	if f, ok := errors.AsType[*fault.Error](err); ok {
@@ -181,7 +190,8 @@ func ParseAddressOf(given, text string) (Address, error) {
 	return at, err
 }
 
-// Where returns the address of the store that is meant.
+// Where returns the address of the store of this command: the flag --store, or the
+// variable LEDGER_STORE, or the default folder of the user.
 func (o *Opener) Where() (Address, error) {
 	switch {
 	case o.Named != "":
@@ -199,7 +209,8 @@ func (o *Opener) Where() (Address, error) {
 	return Address{Folder: dir}, nil
 }
 
-// dataDir returns a folder of this name for what programs keep.
+// dataDir returns the path of the folder name in the user's data directory: in
+// XDG_DATA_HOME if that is absolute, otherwise in ~/.local/share.
 func (o *Opener) dataDir(name string) (string, error) {
 	if dir := o.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, name), nil
@@ -210,8 +221,8 @@ func (o *Opener) dataDir(name string) (string, error) {
 	return "", fault.Usage("nothing is named, and HOME is not set")
 }
 
-// Folder returns the folder of the store that is meant, for what is done to a
-// folder.
+// Folder returns the folder of the store of this command. It returns a usage error for a
+// database. Commands that maintain files call it.
 func (o *Opener) Folder() (string, error) {
 	at, err := o.Where()
 	if err == nil && at.Database != "" {
@@ -220,7 +231,7 @@ func (o *Opener) Folder() (string, error) {
 	return at.Folder, err
 }
 
-// Plain reports whether a connection string asks for no TLS.
+// Plain reports whether a connection string turns TLS off with tls=false.
 func (a Address) Plain() bool {
 	_, query, _ := strings.Cut(a.Database, "?")
 	values, _ := url.ParseQuery(query) // it was parsed before

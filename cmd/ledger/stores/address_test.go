@@ -89,8 +89,8 @@ func TestTwoAddressesOfOneStoreAreTheSame(t *testing.T) {
 	}
 }
 
-// Nodes are asked as the user of the connection string, also where it names
-// several hosts, and over TLS alone.
+// Clients of nodes send the user and password of the connection string, also of one with
+// several hosts, and only over TLS.
 func TestNodesAreAskedAsTheUserOfTheConnectionString(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]struct {

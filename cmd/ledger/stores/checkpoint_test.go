@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// What a killed process left of a checkpoint that it was saving goes when the next
-// one is saved. One that is being saved stays.
+// Saving a checkpoint removes the old temporary file of a killed process, and keeps the
+// recent one of a process that is saving.
 func TestWhatKilledReadersLeftIsRemoved(t *testing.T) {
 	t.Parallel()
 	c := checkpointFolder(t.TempDir())

@@ -10,8 +10,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A sparse store has records at positions that nobody can count, two of them
-// damaged. It is all of a store that reading needs.
+// A sparse log has four records at positions that are not consecutive, as a database has.
+// The second and the third are damaged.
 type sparse struct{ events.Scanner }
 
 func (sparse) ReadAll(_ context.Context, after events.Position) iter.Seq2[events.Entry, error] {

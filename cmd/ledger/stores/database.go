@@ -19,8 +19,8 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
-// OpenDatabase opens the ledger in a database. What a database does not keep,
-// the outputs of this node and the checkpoints, is in the node's folder.
+// OpenDatabase opens the ledger in a database. The outputs of this node and the
+// checkpoints, which a database does not keep, are in the folder of the node ([Opener.NodeDir]).
 func (o *Opener) OpenDatabase(ctx context.Context, at Address) (*Store, error) {
 	dir, err := o.NodeDir(at)
 	if err != nil {
@@ -48,8 +48,9 @@ func (o *Opener) OpenDatabase(ctx context.Context, at Address) (*Store, error) {
 	}, nil
 }
 
-// nodeAddress returns where other nodes reach the outputs that are kept here: the
-// address that the environment gives, or that of who serves the node now.
+// nodeAddress returns the address under which other nodes reach the outputs in dir: the
+// value of LEDGER_NODE_ADDRESS, or the address of the process that serves dir. It returns
+// an empty string if there is neither.
 func (o *Opener) nodeAddress(dir string) (string, error) {
 	address, err := o.GivenNodeAddress()
 	if address != "" || err != nil {
@@ -57,14 +58,14 @@ func (o *Opener) nodeAddress(dir string) (string, error) {
 	}
 	at, err := shared.ReadEndpoint(dir)
 	if errors.Is(err, shared.ErrNoEndpoint) {
-		return "", nil // a process that serves it later is found as well
+		return "", nil // other nodes find a process that serves the folder later
 	}
 	return at.Node, err
 }
 
-// GivenNodeAddress returns what the environment says of where other nodes reach this
-// one. It is put on record for ever, so that it has to make sense and hold no
-// password.
+// GivenNodeAddress returns the value of LEDGER_NODE_ADDRESS, the address under which other
+// nodes reach this one, or an empty string if it is not set. The ledger records the address
+// for ever, so a usage error rejects an invalid address and one with a user or password.
 func (o *Opener) GivenNodeAddress() (string, error) {
 	text := o.Getenv("LEDGER_NODE_ADDRESS")
 	if text == "" {
@@ -83,8 +84,9 @@ func (o *Opener) GivenNodeAddress() (string, error) {
 	return text, nil
 }
 
-// NodeDir returns the folder for what this node keeps of a ledger in a database:
-// one for each address, as far as it shows.
+// NodeDir returns the folder in which this node keeps the outputs and checkpoints of a
+// ledger in a database: the value of LEDGER_NODE, or a folder in the user's data directory
+// whose name is a hash of the address without credentials.
 func (o *Opener) NodeDir(at Address) (string, error) {
 	if dir := o.Getenv("LEDGER_NODE"); dir != "" {
 		return dir, nil
@@ -97,16 +99,19 @@ func (o *Opener) NodeDir(at Address) (string, error) {
 	return filepath.Join(dir, hex.EncodeToString(sum[:8])), nil
 }
 
-// A checkpointFolder keeps checkpoints in files. What is there of one is whole,
-// and durable.
+// A checkpointFolder is the path of a folder that keeps each checkpoint in one file, named
+// by the SHA-256 of the checkpoint's name. Saving replaces the file atomically, so a crash
+// leaves the old or the new checkpoint.
 type checkpointFolder string
 
+// path returns the path of the file of a checkpoint.
 func (c checkpointFolder) path(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return filepath.Join(string(c), hex.EncodeToString(sum[:]))
 }
 
-// SaveCheckpoint keeps data under a name.
+// SaveCheckpoint replaces the checkpoint of a name by data. The data is durable when it
+// returns.
 func (c checkpointFolder) SaveCheckpoint(ctx context.Context, name string, data []byte) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -117,6 +122,8 @@ func (c checkpointFolder) SaveCheckpoint(ctx context.Context, name string, data 
 	return nil
 }
 
+// save makes the folder if it is missing, removes abandoned files and replaces the file at
+// path.
 func (c checkpointFolder) save(path string, data []byte) error {
 	if err := os.MkdirAll(string(c), 0o700); err != nil {
 		return err
@@ -125,14 +132,15 @@ func (c checkpointFolder) save(path string, data []byte) error {
 	if err := ReplaceFile(path, data); err != nil {
 		return err
 	}
-	return syncFolder(filepath.Dir(string(c))) // it may have been made now
+	return syncFolder(filepath.Dir(string(c))) // MkdirAll may have made the folder
 }
 
 // abandonedAge is the age at which a file counts as left behind by a process that was
 // killed while it saved a checkpoint.
 const abandonedAge = 10 * time.Minute
 
-// tidy removes what killed processes left of a checkpoint that they were saving.
+// tidy removes the temporary files of the checkpoint at path that are older than
+// abandonedAge. It ignores errors: an abandoned file costs only space.
 func (c checkpointFolder) tidy(path string) {
 	left, err := filepath.Glob(unfinishedName(path))
 	if err != nil {
@@ -140,22 +148,22 @@ func (c checkpointFolder) tidy(path string) {
 	}
 	for _, name := range left {
 		if info, err := os.Stat(name); err == nil && time.Since(info.ModTime()) > abandonedAge {
-			_ = os.Remove(name) // it takes space alone
+			_ = os.Remove(name)
 		}
 	}
 }
 
-// unfinishedName is the pattern of the names of files that replaceFile writes
-// before it replaces a file.
+// unfinishedName returns the pattern of the temporary files that ReplaceFile writes and
+// then renames to path.
 func unfinishedName(path string) string {
 	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".*")
 }
 
-// Sync does nothing: what is saved is durable.
+// Sync returns the cause of ctx and does no work: SaveCheckpoint is durable when it returns.
 func (checkpointFolder) Sync(ctx context.Context) error { return context.Cause(ctx) }
 
-// ReplaceFile puts data in place of a file, which is whole at any moment. The
-// data and the name are durable when it returns.
+// ReplaceFile atomically replaces the content of the file at path by data, through a
+// temporary file in the same folder. The data and the name are durable when it returns.
 func ReplaceFile(path string, data []byte) error {
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(unfinishedName(path)))
 	if err != nil {
@@ -174,7 +182,7 @@ func ReplaceFile(path string, data []byte) error {
 	return syncFolder(filepath.Dir(path))
 }
 
-// syncFolder makes durable which files are in a folder.
+// syncFolder makes the names in a folder durable.
 func syncFolder(dir string) error {
 	folder, err := os.Open(dir)
 	if err != nil {
@@ -183,7 +191,7 @@ func syncFolder(dir string) error {
 	return errors.Join(folder.Sync(), folder.Close())
 }
 
-// LoadCheckpoint returns what is kept under a name.
+// LoadCheckpoint returns the checkpoint of a name, or nil if there is none.
 func (c checkpointFolder) LoadCheckpoint(ctx context.Context, name string) ([]byte, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err

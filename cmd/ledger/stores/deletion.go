@@ -19,7 +19,8 @@ func DescribeDeletion(i eventstoredb.Deletion) string {
 	return "somebody set the metadata " + render.OneLine(i.Metadata, 100) + " " + when
 }
 
-// DeletionRemedy says how to have hidden records back while that is possible.
+// DeletionRemedy returns advice on how an administrator restores hidden records. For a
+// tombstone, which is final, it advises how to save the records that are left.
 func DeletionRemedy(i eventstoredb.Deletion) string {
 	if i.Tombstone {
 		return "a tombstone cannot be taken back: do not scavenge, and copy what is left with ledger store copy"
@@ -27,7 +28,8 @@ func DeletionRemedy(i eventstoredb.Deletion) string {
 	return fmt.Sprintf("do not scavenge; as an administrator, write metadata without $tb, $maxCount and $maxAge to the stream, in $$%s", i.Name)
 }
 
-// Sequence returns the sequence number of a position in an embedded store.
+// Sequence returns the first part of a position: in an embedded store the sequence number
+// of the record.
 func Sequence(p events.Position) uint64 {
 	n, _ := p.Parts()
 	return n

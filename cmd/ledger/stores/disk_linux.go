@@ -6,8 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fileSystems are the names of those that stores are found on, by their magic
-// numbers.
+// fileSystems maps the magic number that statfs reports to the name of a file system.
 var fileSystems = map[int64]string{
 	unix.EXT4_SUPER_MAGIC: "ext4", unix.XFS_SUPER_MAGIC: "xfs", unix.BTRFS_SUPER_MAGIC: "btrfs", unix.TMPFS_MAGIC: "tmpfs",
 	unix.OVERLAYFS_SUPER_MAGIC: "overlay", 0x2fc12fc1: "zfs", unix.F2FS_SUPER_MAGIC: "f2fs", unix.FUSE_SUPER_MAGIC: "fuse",
@@ -15,10 +14,10 @@ var fileSystems = map[int64]string{
 	unix.V9FS_MAGIC: "9p", unix.CEPH_SUPER_MAGIC: "ceph", unix.AFS_SUPER_MAGIC: "afs", 0x0bd00bd0: "lustre",
 }
 
-// networks are the file systems whose disk is elsewhere.
+// networks contains the names of network file systems.
 var networks = map[string]bool{"nfs": true, "smb": true, "smb2": true, "cifs": true, "9p": true, "ceph": true, "afs": true, "lustre": true}
 
-// DiskOf returns what the system says of the file system that a folder is on.
+// DiskOf describes the file system of a folder. It returns the zero Disk if statfs fails.
 func DiskOf(dir string) Disk {
 	var s unix.Statfs_t
 	if unix.Statfs(dir, &s) != nil {

@@ -2,5 +2,5 @@
 
 package stores
 
-// DiskOf returns nothing: how a system says what a file system is differs.
+// DiskOf returns the zero Disk: it is implemented for Linux only.
 func DiskOf(string) Disk { return Disk{} }

@@ -14,23 +14,25 @@
 //
 // # Promises
 //
-//   - Opening to read never makes a folder and changes nothing in the log and the
-//     outputs. Opening to write makes a folder only through OpenOrCreate.
+//   - Opening to read never makes the folder of a store and never changes its log or
+//     outputs. Opening to write makes that folder only through OpenOrCreate and
+//     OpenOrCreateAt.
 //   - No text of an [Address] holds a password.
 //   - A folder that another process serves is used through that process.
-//   - [Store.Entries] goes on behind a damaged record where it can find the next one.
+//   - [Store.Entries] continues after a damaged record if it finds the next readable one.
 //
 // # Concurrency
 //
 // A [Store] and a [NodeStore] may be used by several goroutines at once. An [Opener] may
-// not be changed while one of its methods runs. A NodeStore closes idle outputs on a
-// goroutine of a timer.
+// not be changed while one of its methods runs. A NodeStore closes idle outputs on the
+// goroutine of a timer. Opener.Follow starts one goroutine per serving process, which
+// watches its lock, and joins it before the loop ends.
 //
 // # Errors
 //
-// Errors are those of the stores, or a fault.Error with a hint: [NoStore] for a folder
-// without a store, a usage error for an address that makes no sense. A missing file of
-// a store is a damaged store, and no missing one.
+// A function returns the error of the store, or a fault.Error with a hint: [NoStore] for a
+// folder without a store, a usage error for an invalid address. If a file of a store is
+// missing, opening fails with a general failure and not with [NoStore].
 //
-// Putting a process on record, leases and recovery are left to the callers.
+// The callers put processes on record, renew leases and recover sessions.
 package stores

@@ -15,13 +15,13 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// followInterval is how long a command that follows a folder waits before it looks
-// again whether a process has opened it.
+// followInterval is the polling interval of a command that follows a folder: it looks
+// whether a process has opened the folder, or has closed it.
 const followInterval = 200 * time.Millisecond
 
-// Follow yields the records behind a position of a store that reading opened,
-// and waits for more. It calls caughtUp each time that it has yielded all there
-// is.
+// Follow yields the records after a position and waits for more. Read or OpenToReadAt opened
+// s. Follow calls caughtUp with the position each time it has yielded all records. The loop
+// ends with an error: the cause of ctx, or the error of the store.
 func (o *Opener) Follow(ctx context.Context, s *Store, after events.Position, caughtUp func(events.Position)) iter.Seq2[events.Entry, error] {
 	following := events.Following{CaughtUp: caughtUp}
 	if s.Node != nil || s.Folder != nil && !s.ReadOnly {
@@ -35,25 +35,26 @@ func (o *Opener) Follow(ctx context.Context, s *Store, after events.Position, ca
 	}
 }
 
-// errLeft says that the body of the loop left it.
+// errLeft says that the body of the caller's loop ended it.
 var errLeft = errors.New("following was left")
 
-// A folderFollower follows the log in a folder past the processes that have the
-// folder open: through each of them while it serves the folder, and by reading the
-// folder when there is none. It holds no lock while it waits.
+// A folderFollower follows the log in a folder while processes open and close the folder.
+// It is a client of each process that serves the folder, and reads the files when no process
+// has the folder open. It holds no lock while it waits.
 type folderFollower struct {
 	opener   *Opener
-	dir      string
-	store    *Store
-	holder   embedded.Owner  // the process that had the folder open before the store was opened
-	after    events.Position // of the last record that was yielded
-	caughtUp func(events.Position)
+	dir      string                // the folder
+	store    *Store                // opened last; the caller of Follow closes the first one
+	holder   embedded.Owner        // the process that had the lock just before store was opened
+	after    events.Position       // of the last record that was yielded
+	caughtUp func(events.Position) // called at the end of the log
 	yield    func(events.Entry, error) bool
 }
 
-// run follows until there is an error, which it returns. It does not return nil.
+// run follows the log until an error and returns it. It never returns nil. It retries once
+// without progress after an error of a serving process, which may be about to end.
 func (f *folderFollower) run(ctx context.Context) error {
-	if f.store.ReadOnly { // else the process that serves the store may have ended already
+	if f.store.ReadOnly { // otherwise the serving process may have ended: reopen first
 		if err := f.pass(ctx); err != nil {
 			return err
 		}
@@ -76,15 +77,15 @@ func (f *folderFollower) run(ctx context.Context) error {
 		if failures++; f.after != before {
 			failures = 1
 		}
-		// The process that served the folder may be about to end.
+		// Retry once: the serving process may be about to end.
 		if failures > 1 || f.store.ReadOnly || ctx.Err() != nil || errors.Is(err, errLeft) || errors.Is(err, events.ErrDamaged) {
 			return err
 		}
 	}
 }
 
-// pass yields what the store has. It returns nil at the end of a store that was
-// opened to read, and when the process that serves the folder has ended.
+// pass yields the records of f.store after f.after. It returns nil at the end of a store
+// that reads the files, and when the process that serves the folder has ended.
 func (f *folderFollower) pass(ctx context.Context) error {
 	if f.store.ReadOnly {
 		err := f.giveAll(f.store.Log.ReadAll(ctx, f.after))
@@ -105,11 +106,11 @@ func (f *folderFollower) pass(ctx context.Context) error {
 	return err
 }
 
-// errHolderEnded says that the process that served the folder has ended.
+// errHolderEnded cancels a pass through the process that served the folder.
 var errHolderEnded = errors.New("the process that served the folder has ended")
 
-// holderEnds waits until the process that had the folder open before the store was
-// opened no longer has it, and returns an errHolderEnded then.
+// holderEnds polls the lock of the folder until f.holder no longer has it and returns an
+// errHolderEnded. It returns the cause of ctx if that ends first.
 func (f *folderFollower) holderEnds(ctx context.Context) error {
 	for {
 		now, held, err := embedded.Holder(f.dir)
@@ -122,7 +123,7 @@ func (f *folderFollower) holderEnds(ctx context.Context) error {
 	}
 }
 
-// giveAll yields entries up to an error, which it returns.
+// giveAll yields entries until an error and returns it, or returns nil at their end.
 func (f *folderFollower) giveAll(entries iter.Seq2[events.Entry, error]) error {
 	for e, err := range entries {
 		if err != nil {
@@ -135,6 +136,8 @@ func (f *folderFollower) giveAll(entries iter.Seq2[events.Entry, error]) error {
 	return nil
 }
 
+// give yields one entry and remembers its position. It returns an errLeft if the caller's
+// loop has ended.
 func (f *folderFollower) give(e events.Entry) error {
 	if !f.yield(e, nil) {
 		return errLeft
@@ -143,9 +146,9 @@ func (f *folderFollower) give(e events.Entry) error {
 	return nil
 }
 
-// reopen opens the folder: at once after a process served it, and otherwise when
-// it does not look any more as seen says. It returns how it looks now. It waits for
-// a process that does not serve the folder.
+// reopen opens the folder into f.store and returns its folderState. After a pass through a
+// serving process it opens at once. After a pass over the files it waits until the state
+// differs from seen. While a process has the lock and does not serve the folder, it polls.
 func (f *folderFollower) reopen(ctx context.Context, seen string) (string, error) {
 	now := !f.store.ReadOnly
 	for {
@@ -172,8 +175,8 @@ func (f *folderFollower) reopen(ctx context.Context, seen string) (string, error
 	}
 }
 
-// folderState returns a text that differs once a process has opened a folder: Pebble
-// writes files of other names then.
+// folderState returns the names of the log's files, one a line. The text changes whenever a
+// process opens the folder, because Pebble then creates files with new names.
 func folderState(dir string) (string, error) {
 	entries, err := os.ReadDir(filepath.Join(dir, "log"))
 	if err != nil {

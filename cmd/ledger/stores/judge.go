@@ -9,17 +9,18 @@ import (
 	"github.com/settlement-ledger/ledger/runner"
 )
 
-// Judge judges all processes. It is for commands that are on record themselves
-// only if there is something to end.
+// Judge classifies all processes as living, dead or unknown at the time now. It is for
+// commands that go on record themselves only if a dead process left work to recover.
 func (s *Store) Judge(started *runner.ProcessList, now time.Time) runner.Liveness {
 	j := started.Judge(domain.ProcessID{}, now, false)
 	s.EndHolders(&j)
 	return j
 }
 
-// EndHolders counts processes as dead that had the lock of the folder before, or
-// worked without a lease, which takes the lock: however long a lease runs, this
-// process has the lock, or found that none has.
+// EndHolders moves two groups of processes to j.Dead if this process has the lock of the
+// folder: the earlier holders of the lock, whatever their lease, and all processes without
+// a lease, which need the lock to work. If this process lacks the lock, EndHolders returns
+// without a change.
 func (s *Store) EndHolders(j *runner.Liveness) {
 	if !s.Holds() {
 		return

@@ -10,16 +10,17 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
 
-// nodeOutputs are the outputs that this node keeps of a ledger in a database,
-// through whichever process of this machine has them open. The methods are those
-// of outputs.Store.
+// nodeOutputs is the [remote.BlobStore] of this node's outputs for a ledger in a database.
+// Each method acquires the outputs from the NodeStore, calls the method of outputs.Store
+// with the same name, and releases them.
 type nodeOutputs struct{ *NodeStore }
 
-// maxMoves is how often one that asks for something follows the outputs to where
-// they have gone.
+// maxMoves is the greatest number of attempts of one operation while the process that
+// serves the outputs changes.
 const maxMoves = 5
 
-// withLease calls use with the outputs, and again where who served them is gone.
+// withLease calls use with the outputs. If the process that served them is gone, it
+// acquires them again and retries, up to maxMoves attempts in total.
 func withLease[T any](ctx context.Context, n nodeOutputs, use func(remote.BlobStore) (T, error)) (result T, err error) {
 	for range maxMoves {
 		var t *outputsLease
@@ -35,8 +36,9 @@ func withLease[T any](ctx context.Context, n nodeOutputs, use func(remote.BlobSt
 	return result, err
 }
 
-// Keep reads r again, from where it stood, where who served the outputs is gone
-// meanwhile: r is then an io.Seeker, or nothing is kept.
+// Keep stores the bytes of r. If the serving process dies meanwhile, Keep seeks r back to its
+// first offset and retries. If r is not an io.Seeker it returns an outputs.ErrNotKept
+// instead.
 func (n nodeOutputs) Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
 	upload := remote.NewUpload(ref, mime, r)
 	return withLease(ctx, n, func(kept remote.BlobStore) (domain.Retained, error) { return upload.Try(ctx, kept) })
@@ -47,7 +49,8 @@ func (n nodeOutputs) Confirm(ctx context.Context, id domain.EventID) error {
 	return err
 }
 
-// Open has the outputs stay open until the one that it returns is closed.
+// Open opens an output for reading. The Reader holds a lease, so the outputs stay open until
+// the caller closes it.
 func (n nodeOutputs) Open(ctx context.Context, ref domain.Ref) (remote.Reader, error) {
 	return withLease(ctx, n, func(kept remote.BlobStore) (remote.Reader, error) {
 		o, err := kept.Open(ctx, ref)
@@ -62,13 +65,14 @@ func (n nodeOutputs) Open(ctx context.Context, ref domain.Ref) (remote.Reader, e
 	})
 }
 
-// A leasedOutput output is one of outputs that stay open for it.
+// A leasedOutput is a Reader that releases its lease of the outputs at Close.
 type leasedOutput struct {
 	remote.Reader
-	release func()
+	release func() // may be called again
 }
 
-// Close closes the output. A second Close is that of the output alone.
+// Close closes the output and releases the lease. A second Close only closes the output
+// again.
 func (l *leasedOutput) Close() error {
 	defer l.release()
 	return l.Reader.Close()
@@ -83,8 +87,9 @@ func (n nodeOutputs) Verify(ctx context.Context, ref domain.Ref) error {
 	return err
 }
 
-// All has the outputs stay open while it yields them. Where who serves them goes
-// meanwhile it ends with an error.
+// All yields the metadata of each output and keeps the outputs open meanwhile. If the
+// serving process dies, All yields its error and does not retry: a second pass would repeat
+// outputs.
 func (n nodeOutputs) All(ctx context.Context) iter.Seq2[domain.Retained, error] {
 	return func(yield func(domain.Retained, error) bool) {
 		t, err := n.acquire(ctx)

@@ -15,39 +15,41 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
-// A NodeStore is where this node keeps what a database does not: the outputs,
-// and checkpoints beside them. The outputs are asked of the process of this machine
-// that serves the node. Where none does, they are opened for as long as something
-// is asked of them, and a little longer: processes keep outputs there one after the
-// other. One that stops serving, or begins to, changes nothing for those at work.
+// A NodeStore gives this process access to the outputs in the folder of this node, for a
+// ledger in a database. If a process of this machine serves the folder, the NodeStore is
+// its client. Otherwise it opens the outputs itself and closes them idleTimeout after the
+// last use, so that several processes take turns. Its users continue when a process starts
+// or stops serving.
 type NodeStore struct {
-	dir string
+	dir string // the folder of the node
 	mu  struct {
-		sync.Mutex // held while the outputs are opened
-		local      *outputs.Store
-		users      int            // of local
-		idle       *time.Timer    // closes local, where it has no users
-		server     *remote.Client // of who serves the node
-		closed     bool
+		sync.Mutex                // held while the outputs are opened
+		local      *outputs.Store // opened by this process; nil: not open
+		users      int            // number of leases of local
+		idle       *time.Timer    // calls closeIdle idleTimeout after the last release; nil: never started
+		server     *remote.Client // of the process that serves the folder; nil: unknown
+		closed     bool           // Close was called
 	}
 }
 
-// The times of a node's folder.
+// The timeouts of a node's folder.
 const (
-	idleTimeout    = 300 * time.Millisecond // for which open outputs wait for more to do
-	holdTimeout    = 3 * time.Second        // within which one that begins to serve must have them
-	acquireTimeout = 20 * time.Second       // for which others wait for them
+	idleTimeout    = 300 * time.Millisecond // between the last release and the close of the outputs
+	holdTimeout    = 3 * time.Second        // of Hold
+	acquireTimeout = 20 * time.Second       // of acquire
 )
 
-// A outputsLease is the use of the outputs of a node. Whoever has it leaves.
+// An outputsLease keeps the outputs of a node open for one user, who calls release at the
+// end. It has no expiry time.
 type outputsLease struct {
 	remote.BlobStore
-	store   *outputs.Store // nil: another process serves them
-	release func()
+	store   *outputs.Store // opened by this process; nil: another process serves them
+	release func()         // may be called again
 }
 
-// acquire returns the outputs from wherever they are to be had now. It waits for
-// another process that has them open.
+// acquire returns a lease of the outputs, opened by this process or served by another one.
+// While another process has them open and does not serve them, acquire retries for up to
+// acquireTimeout and then returns an outputs.ErrInUse.
 func (n *NodeStore) acquire(ctx context.Context) (*outputsLease, error) {
 	waiting, cancel := context.WithTimeoutCause(ctx, acquireTimeout, outputs.ErrInUse)
 	defer cancel()
@@ -66,7 +68,9 @@ func (n *NodeStore) acquire(ctx context.Context) (*outputsLease, error) {
 	}
 }
 
-// Hold opens the outputs until n is closed, for the process that serves them.
+// Hold opens the outputs and keeps them open until Close, for a process that serves them. It
+// retries for up to holdTimeout while another process has or serves them, and then returns an
+// outputs.ErrInUse.
 func (n *NodeStore) Hold(ctx context.Context) (*outputs.Store, error) {
 	waiting, cancel := context.WithTimeoutCause(ctx, holdTimeout, outputs.ErrInUse)
 	defer cancel()
@@ -74,7 +78,7 @@ func (n *NodeStore) Hold(ctx context.Context) (*outputs.Store, error) {
 		t, err := n.try()
 		switch {
 		case err == nil && t.store != nil:
-			return t.store, nil // and never leaves
+			return t.store, nil // without release: Close closes it
 		case err == nil:
 			n.forget(t)
 		case !errors.Is(err, outputs.ErrInUse):
@@ -94,8 +98,8 @@ func (n *NodeStore) Hold(ctx context.Context) (*outputs.Store, error) {
 	}
 }
 
-// try returns the outputs if they are to be had, and an outputs.ErrInUse if
-// another process that does not serve them has them open.
+// try returns a lease of the outputs. It returns an outputs.ErrInUse if another process has
+// them open and does not serve them, and an outputs.ErrClosed after Close.
 func (n *NodeStore) try() (*outputsLease, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -120,8 +124,9 @@ func (n *NodeStore) try() (*outputsLease, error) {
 	return &outputsLease{remote.Local(n.mu.local), n.mu.local, sync.OnceFunc(n.release)}, nil
 }
 
-// openLocked opens the outputs. A process that is said to serve them was killed,
-// or it would have them open.
+// openLocked opens the outputs in this process, which takes their lock. An endpoint file in
+// the folder then belongs to a killed process, and openLocked removes it. The caller holds
+// mu.
 func (n *NodeStore) openLocked() error {
 	dir := filepath.Join(n.dir, OutputsName)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -138,8 +143,8 @@ func (n *NodeStore) openLocked() error {
 	return nil
 }
 
-// servedLocked returns the outputs of the process that serves them, and otherwise
-// if there is none.
+// servedLocked returns a client of the process that serves the folder, or the error
+// otherwise if the folder has no endpoint file. The caller holds mu.
 func (n *NodeStore) servedLocked(otherwise error) (*outputsLease, error) {
 	at, err := shared.ReadEndpoint(n.dir)
 	if errors.Is(err, shared.ErrNoEndpoint) {
@@ -160,8 +165,8 @@ func (n *NodeStore) servedLocked(otherwise error) (*outputsLease, error) {
 	return &outputsLease{client, nil, func() {}}, nil
 }
 
-// release ends a use of the outputs, which are closed if there is no other for a
-// while.
+// release ends one lease of the local outputs. After the last one it starts the timer that
+// closes them.
 func (n *NodeStore) release() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -170,8 +175,8 @@ func (n *NodeStore) release() {
 	}
 }
 
-// closeIdle closes the outputs if nobody uses them. What was asked of them is durable:
-// an error of closing loses nothing, and the next use meets its cause.
+// closeIdle closes the local outputs if they have no users. It ignores the error: finished
+// operations are durable, and the next open fails for the same cause.
 func (n *NodeStore) closeIdle() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -181,8 +186,9 @@ func (n *NodeStore) closeIdle() {
 	}
 }
 
-// isGone reports whether an error says that the process that served the outputs
-// serves them no more. If so they are looked for again.
+// isGone reports whether the caller should acquire the outputs again: err, returned by an
+// operation with the lease t, says that the serving process is gone, and n is not closed.
+// It then forgets the client of that process.
 func (n *NodeStore) isGone(t *outputsLease, err error) bool {
 	if t.store != nil {
 		return false
@@ -195,20 +201,20 @@ func (n *NodeStore) isGone(t *outputsLease, err error) bool {
 	return false
 }
 
-// forget has the outputs looked for again that were found at a server. It reports
-// whether they can be.
+// forget drops the client of the lease t, if n still uses it, so that the next try looks for
+// the outputs again. It reports whether n is open.
 func (n *NodeStore) forget(t *outputsLease) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.mu.server == t.BlobStore && n.mu.server != nil {
-		_ = n.mu.server.Close() // of idle connections
+		_ = n.mu.server.Close() // it closes idle connections only
 		n.mu.server = nil
 	}
 	return !n.mu.closed
 }
 
-// Close closes the outputs if they are open. What is asked for after it is an
-// outputs.ErrClosed.
+// Close closes the outputs, if they are open, and the client of the serving process. Later
+// operations return an outputs.ErrClosed.
 func (n *NodeStore) Close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

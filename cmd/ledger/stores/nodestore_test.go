@@ -20,7 +20,8 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
-// A node is one process's outputs in a node's folder.
+// nodeIn returns the outputs in the folder of a node as one process sees them, and closes
+// them at the end of the test.
 func nodeIn(t *testing.T, dir string) nodeOutputs {
 	t.Helper()
 	n := nodeOutputs{&NodeStore{dir: dir}}
@@ -32,7 +33,7 @@ func nodeIn(t *testing.T, dir string) nodeOutputs {
 	return n
 }
 
-// newRefs returns a function that mints references.
+// newRefs returns a function that mints references to text outputs.
 func newRefs() func() domain.Ref {
 	mint := domain.NewMint(time.Now, rand.Reader)
 	return func() domain.Ref { return domain.NewRef(mint.Event(), domain.TextChannel) }
@@ -60,21 +61,21 @@ func wantKept(t *testing.T, n nodeOutputs, ref domain.Ref, want string) {
 	}
 }
 
-// Processes of one machine keep outputs in a node's folder one after the other,
-// and all of them read them. One that reads an output has the folder meanwhile.
+// Processes of one machine take turns to store outputs in the folder of a node, and each
+// reads all of them. A process that has an output open keeps the folder.
 func TestProcessesShareANodesFolder(t *testing.T) {
 	t.Parallel()
 	dir, next := t.TempDir(), newRefs()
 	one, two := nodeIn(t, dir), nodeIn(t, dir)
 	first, second := next(), next()
 	mustKeepIn(t, one, first, "first")
-	mustKeepIn(t, two, second, "second") // waits until one rests
+	mustKeepIn(t, two, second, "second") // it waits until the idle timeout of one
 	wantKept(t, one, second, "second")
 	o, err := one.Open(t.Context(), first)
 	if err != nil {
 		t.Fatal(err)
 	}
-	one.closeIdle() // as it does when nobody came for a while
+	one.closeIdle() // as its timer does after idleTimeout
 	if _, err := two.try(); !errors.Is(err, outputs.ErrInUse) {
 		t.Fatalf("while the other reads, try = %v, want %v", err, outputs.ErrInUse)
 	}
@@ -94,12 +95,11 @@ func TestProcessesShareANodesFolder(t *testing.T) {
 	}
 }
 
-// A server serves the outputs of a node as another process would, and can lose an
-// answer.
+// A nodeServer serves the outputs of a node as another process would. It can drop responses.
 type nodeServer struct {
 	node   *NodeStore
 	http   *httptest.Server
-	silent atomic.Bool // keeps what it is given, and hangs up
+	silent atomic.Bool // stores the blob of a PUT request and closes the connection without a response
 }
 
 func serveNode(t *testing.T, dir string) *nodeServer {
@@ -127,15 +127,15 @@ func serveNode(t *testing.T, dir string) *nodeServer {
 	return s
 }
 
-// die ends a server as a kill does: what it wrote down stays.
+// die ends a server as a kill does: the endpoint file stays in the folder.
 func (s *nodeServer) die() {
 	s.http.CloseClientConnections()
 	s.http.Close()
-	_ = s.node.Close() // a second time, perhaps
+	_ = s.node.Close() // the cleanup may call die again
 }
 
-// Who works through a process that serves the node goes on without it, and through
-// the next.
+// A client of a serving process continues after that process dies, and with the next one
+// that serves the folder.
 func TestANodeIsFollowedToWhoeverServesIt(t *testing.T) {
 	t.Parallel()
 	dir, next := t.TempDir(), newRefs()
@@ -162,8 +162,9 @@ func TestANodeIsFollowedToWhoeverServesIt(t *testing.T) {
 	}
 }
 
-// What a server had kept when it went away with its answer is kept once; what can
-// be read only once, and may be kept, is not claimed to be.
+// If a server stores a blob and dies before it responds, Keep of a seekable reader retries
+// and succeeds with one copy. Keep of a reader that can be read only once returns an
+// outputs.ErrNotKept.
 func TestAnAnswerThatWentWithItsServerIsFoundOut(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -13,21 +13,22 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
 
-// NodeFailed reports whether an output is at a node that does not give it, which
-// says nothing of the output.
+// NodeFailed reports whether err says that the node of an output is unreachable, refuses
+// access or has an invalid address. Such an error does not mean that the output is missing
+// or damaged.
 func NodeFailed(err error) bool {
 	return errors.Is(err, remote.ErrUnreachable) || errors.Is(err, remote.ErrNotANode) || errors.Is(err, remote.ErrDenied) || errors.Is(err, remote.ErrBadAddress)
 }
 
-// nodes returns how the nodes of a ledger are asked for outputs: as the user of
-// the connection string, with its trust. With tls=false there is no user, as the
-// database is asked by nobody in particular then, too.
+// nodes returns the configuration of clients that fetch outputs from other nodes. They use
+// the user, the password and the TLS settings of the connection string. With tls=false they
+// send no credentials: the database client sends none either.
 func (at Address) nodes() (remote.Config, error) {
 	_, rest, _ := strings.Cut(at.Database, "://")
 	hosts, query, _ := strings.Cut(rest, "?")
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return remote.Config{}, nil // package eventstoredb tells what is wrong
+		return remote.Config{}, nil // package eventstoredb reports the error
 	}
 	settings := map[string]string{}
 	for name, given := range values {
@@ -62,6 +63,7 @@ func credentials(hosts string) (user, password string) {
 	return unescaped(user), unescaped(password)
 }
 
+// unescaped decodes %XX in text, and returns an invalid text unchanged.
 func unescaped(text string) string {
 	if plain, err := url.PathUnescape(text); err == nil {
 		return plain

@@ -25,52 +25,53 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
-// A Store is a store that is open: the log, and what is kept beside it.
-// Whoever opened it closes it.
+// A Store is an open store: a log, a ledger over it, checkpoints and outputs. The caller that
+// opened it closes it.
 type Store struct {
-	Name         string // where it is, without credentials
+	Name         string // the path of the folder, or the address of the database without credentials
 	Log          events.Scanner
 	Checkpoints  publish.ConsumerStore
-	ClaimsDir    string // the folder of the claims on consumers
+	ClaimsDir    string // the folder of the lock files of consumers
 	Ledger       *events.Ledger
-	Outputs      remote.BlobStore                       // wherever they are
-	LocalOutputs remote.BlobStore                       // those that are kept where this process keeps its own
-	Shared       bool                                   // other processes may have it open as well
-	NodeAddress  string                                 // where other nodes can ask for outputs; empty: nowhere
-	Folder       *Folder                                // nil: in a database, or a folder that another process has open
-	Sharing      *shared.Store                          // nil: in a database, or a folder that this process opened for itself
-	Process      domain.ProcessID                       // under which this process goes on record; zero: a new one
-	Before       []domain.ProcessID                     // killed holders of a folder that this process opened for itself
-	TookOver     *atomic.Pointer[func(context.Context)] // recovers what the holder before left
-	Node         *NodeStore                             // nil: in a folder
-	ReadOnly     bool                                   // opened to read, as the folder was then
+	Outputs      remote.BlobStore                       // the outputs of all nodes
+	LocalOutputs remote.BlobStore                       // the outputs of this node, to which this process writes
+	Shared       bool                                   // other processes may have the store open as well
+	NodeAddress  string                                 // the address of this node's outputs for other nodes; empty: none
+	Folder       *Folder                                // the folder that this process has open alone; nil: in a database, or shared
+	Sharing      *shared.Store                          // the shared folder; nil: in a database, or a folder that this process has open alone
+	Process      domain.ProcessID                       // the ID under which this process goes on record; zero: mint one
+	Before       []domain.ProcessID                     // killed holders of Folder
+	TookOver     *atomic.Pointer[func(context.Context)] // called after this process took over the lock of Sharing, to recover; nil: cannot take over
+	Node         *NodeStore                             // the outputs of this node for a database; nil: in a folder
+	ReadOnly     bool                                   // Log reads the files as they were at opening, without a lock
 	close        func() error
 }
 
-// A Folder is a store in a folder that this process has alone.
+// A Folder is a store in a folder that this process opened by itself: alone under its lock,
+// or for reading the files.
 type Folder struct {
-	dir     string
+	dir     string // its path
 	Log     *embedded.Store
 	Outputs *outputs.Store
 }
 
-// An Opener opens the store that a command line names. Its fields are set before the
-// first use, and not changed while a method runs.
+// An Opener opens the store that a command line names. Its owner sets the fields before the
+// first use and does not change them while a method runs.
 type Opener struct {
-	Getenv    func(string) string // of the environment; empty: not set
+	Getenv    func(string) string // returns an environment variable, or an empty string if it is not set
 	Clock     func() time.Time
-	Entropy   io.Reader                     // of the IDs that are minted
-	NewLogger func(slog.Level) *slog.Logger // for warnings of the stores
-	Waiting   func(shared.LockWait)         // is called when opening waits for another process
+	Entropy   io.Reader                     // randomness for new IDs
+	NewLogger func(slog.Level) *slog.Logger // returns a logger for warnings of the stores
+	Waiting   func(shared.LockWait)         // called while opening waits for the process that has the lock
 
 	Named       string        // --store as given
 	NamedByFlag bool          // --store was given
-	Command     string        // the path of the command that runs; other processes are shown it
-	Timeout     time.Duration // timeout of a server that does not respond; 0: the default
+	Command     string        // the running command, such as "ledger run"; other processes show it to their users
+	Timeout     time.Duration // of requests to a server that does not respond; 0: the default of the store
 }
 
-// Open opens the store to write to it. A folder that is not there is a fault, and
-// is not made.
+// Open opens the store for writing. It returns the fault of [NoStore] for a folder that is
+// missing or empty.
 func (o *Opener) Open(ctx context.Context) (*Store, error) {
 	at, err := o.Where()
 	if err != nil {
@@ -79,7 +80,8 @@ func (o *Opener) Open(ctx context.Context) (*Store, error) {
 	return o.OpenAt(ctx, at)
 }
 
-// OpenAt opens the store at an address to write to it, if there is one.
+// OpenAt opens the store at an address for writing. It returns the fault of [NoStore] for a
+// folder that is missing or empty.
 func (o *Opener) OpenAt(ctx context.Context, at Address) (*Store, error) {
 	if at.Database == "" && Missing(at.Folder) {
 		return nil, NoStore(at.Folder)
@@ -87,14 +89,14 @@ func (o *Opener) OpenAt(ctx context.Context, at Address) (*Store, error) {
 	return o.OpenOrCreateAt(ctx, at)
 }
 
-// NoStore returns the fault of a folder without a store.
+// NoStore returns the fault of a folder without a store: code no_store, with a hint.
 func NoStore(dir string) error {
 	f := fault.NotFound("ledger run and ledger import make a store; --store or LEDGER_STORE names one", "no store at %s", dir)
 	f.Code = "no_store"
 	return f
 }
 
-// OpenOrCreate opens the store to write to it, and makes it where there is none.
+// OpenOrCreate opens the store for writing and creates it if it does not exist.
 func (o *Opener) OpenOrCreate(ctx context.Context) (*Store, error) {
 	at, err := o.Where()
 	if err != nil {
@@ -103,8 +105,8 @@ func (o *Opener) OpenOrCreate(ctx context.Context) (*Store, error) {
 	return o.OpenOrCreateAt(ctx, at)
 }
 
-// OpenOrCreateAt opens the store at an address, and makes a folder where there is none.
-// A folder that ledger serve has open is reached through that.
+// OpenOrCreateAt opens the store at an address for writing, and creates a folder if it does
+// not exist. If another process serves the folder, the Store is a client of that process.
 func (o *Opener) OpenOrCreateAt(ctx context.Context, at Address) (*Store, error) {
 	if at.Database != "" {
 		return o.OpenDatabase(ctx, at)
@@ -112,13 +114,14 @@ func (o *Opener) OpenOrCreateAt(ctx context.Context, at Address) (*Store, error)
 	return o.OpenSharedFolder(ctx, at.Folder)
 }
 
-// Missing reports whether there is nothing in a folder that could be a store.
+// Missing reports whether a folder does not exist or is empty.
 func Missing(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	return errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0
 }
 
-// OpenFolder opens the store in a folder for this process alone.
+// OpenFolder opens the store in a folder for this process alone and records owner as the
+// holder of its lock. It returns an events.ErrInUse if another process has the lock.
 func (o *Opener) OpenFolder(ctx context.Context, dir string, owner embedded.Owner) (*Store, error) {
 	store, err := embedded.Open(ctx, dir, embedded.Config{Owner: owner, Logger: o.NewLogger(slog.LevelWarn)})
 	if err != nil {
@@ -131,11 +134,11 @@ func (o *Opener) OpenFolder(ctx context.Context, dir string, owner embedded.Owne
 	return o.openedFolder(dir, store, kept), nil
 }
 
-// openedFolder returns the store in a folder whose log and outputs this process has
-// open. Its Close closes both.
+// openedFolder returns the Store of a folder whose log and outputs this process has open. Its
+// Close closes both.
 func (o *Opener) openedFolder(dir string, store *embedded.Store, kept *outputs.Store) *Store {
 	ledger, here := o.newLedger(store), remote.Local(kept)
-	// Processes that worked on it through ledger serve may keep their outputs on a node.
+	// Clients of an earlier ledger serve may have stored their outputs on other nodes.
 	nodes := remote.OpenNodes(here, ledger, remote.Config{Colocated: true})
 	return &Store{
 		Name: dir, Log: store, Checkpoints: store, ClaimsDir: filepath.Join(dir, claimsName), Ledger: ledger, Outputs: nodes, LocalOutputs: here,
@@ -144,14 +147,17 @@ func (o *Opener) openedFolder(dir string, store *embedded.Store, kept *outputs.S
 	}
 }
 
+// newLedger returns a ledger over a store with a new mint and the clock of o.
 func (o *Opener) newLedger(store events.Store) *events.Ledger {
 	return events.NewLedger(store, o.Mint(), o.Clock)
 }
 
+// Mint returns a new mint of IDs with the clock and the randomness of o.
 func (o *Opener) Mint() *domain.Mint { return domain.NewMint(o.Clock, o.Entropy) }
 
-// unopened returns why a store is not opened. A file of it that is missing does
-// not mean that there is no store.
+// unopened maps an error of opening a store to a fault. A missing file becomes a general
+// failure instead of a not-found fault, because the store exists and is incomplete. A damaged
+// store gets the hint to run ledger store check.
 func unopened(err error) error {
 	f := *fault.Of(err)
 	if f.Exit == fault.ExitNotFound {
@@ -166,18 +172,18 @@ func unopened(err error) error {
 // Close closes the log and the outputs.
 func (s *Store) Close() error { return s.close() }
 
-// Borrowed returns the store for a user that does not own it: its Close does nothing.
+// Borrowed returns a copy of s whose Close does not close the store. The owner of s closes
+// it.
 func (s *Store) Borrowed() *Store {
 	lent := *s
 	lent.close = func() error { return nil }
 	return &lent
 }
 
-// A header store knows its end without being asked to read.
+// A header is a log that knows the position of its last record without reading.
 type header interface{ Head() events.Position }
 
-// Head returns the position of the last record, and the zero Position where
-// there is none.
+// Head returns the position of the last record, or the zero Position of an empty log.
 func (s *Store) Head(ctx context.Context) (events.Position, error) {
 	if store, ok := s.Log.(header); ok {
 		return store.Head(), nil
@@ -186,7 +192,7 @@ func (s *Store) Head(ctx context.Context) (events.Position, error) {
 	return h.Position, err
 }
 
-// Write opens the store to write to it, calls use with it and closes it.
+// Write opens the store for writing, calls use with it and closes it.
 func (o *Opener) Write(ctx context.Context, use func(*Store) error) error {
 	s, err := o.Open(ctx)
 	if err != nil {
@@ -195,14 +201,15 @@ func (o *Opener) Write(ctx context.Context, use func(*Store) error) error {
 	return errors.Join(use(s), s.Close())
 }
 
-// Current returns the answer of a projection for everything on record.
+// Current returns the answer of a projection for the whole log. It starts from the cached
+// answer in the checkpoints of s.
 func Current[S any](ctx context.Context, s *Store, p projections.Projection[S]) (S, error) {
 	return projections.Current(ctx, p, s.Ledger, s.Checkpoints)
 }
 
-// Entries yields the records behind a position, to the end. A record that is
-// damaged is an error, after which it goes on with the one behind, where that
-// can be found. Any other error is the last.
+// Entries yields the records after a position, to the end of the log. For a damaged record it
+// yields an error and continues with the next readable record, if it finds one. Any other
+// error ends the loop.
 func (s *Store) Entries(ctx context.Context, after events.Position) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		for {
@@ -223,8 +230,9 @@ func (s *Store) Entries(ctx context.Context, after events.Position) iter.Seq2[ev
 	}
 }
 
-// passOn yields records until there is an error, which it returns with the
-// position of the last, or none is wanted.
+// passOn yields the records after a position until an error, the end of the log, or the end
+// of the caller's loop. It returns the position of the last record that it yielded, and the
+// error.
 func (s *Store) passOn(ctx context.Context, after events.Position, yield func(events.Entry, error) bool) (events.Position, error) {
 	for e, err := range s.Log.ReadAll(ctx, after) {
 		if err != nil {
@@ -237,10 +245,10 @@ func (s *Store) passOn(ctx context.Context, after events.Position, yield func(ev
 	return after, nil
 }
 
-// behind returns the position from which records can be read again, behind one
-// from which they cannot: that of the damage where the error says it, and else
-// the next one, as the positions of an embedded store are a sequence. It returns
-// the same one where nothing is known.
+// behind returns the position after which reading can continue, given err, an error of
+// reading after at. It is the position in err if err has one. In an embedded store, whose
+// positions are consecutive, it is otherwise the next position after which a read succeeds.
+// behind returns at if it finds no such position.
 func (s *Store) behind(ctx context.Context, at events.Position, err error) events.Position {
 	if d, ok := errors.AsType[*events.DamagedRecord](err); ok && d.Position.Compare(at) > 0 {
 		return d.Position
@@ -259,6 +267,7 @@ func (s *Store) behind(ctx context.Context, at events.Position, err error) event
 	return at
 }
 
+// readable reports whether the first read after a position returns no events.ErrDamaged.
 func (s *Store) readable(ctx context.Context, after events.Position) bool {
 	for _, err := range s.Log.ReadAll(ctx, after) {
 		return !errors.Is(err, events.ErrDamaged)
@@ -266,20 +275,21 @@ func (s *Store) readable(ctx context.Context, after events.Position) bool {
 	return true
 }
 
-// OutputsName is the folder of the outputs in a folder of a store.
+// OutputsName is the name of the folder of outputs in the folder of a store or node.
 const OutputsName = engine.OutputsFolder
 
-// claimsName is the folder of the claims on consumers, in that of a store or of
-// a node.
+// claimsName is the name of the folder of consumer locks in the folder of a store or node.
 const claimsName = "claims"
 
-// Backup makes a backup of the folder.
+// Backup writes a backup of the log and the outputs to the folder dir.
 func (f *Folder) Backup(ctx context.Context, dir string) (made shared.BackupReport, err error) {
 	made.Backup, made.Written, err = f.Log.Backup(ctx, dir, embedded.NamedPart{Name: OutputsName, Part: engine.BackedUpOutputs{Store: f.Outputs}})
 	return made, err
 }
 
-// Sweep removes outputs that crashes left, if this process holds the folder.
+// Sweep removes outputs that a crash left without a settlement on record. The function
+// recorded reports whether the log has a settlement. If another process has the lock of the
+// folder, Sweep returns a zero outputs.Swept. It panics for a database.
 func (s *Store) Sweep(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error)) (outputs.Swept, error) {
 	if s.Sharing != nil {
 		return s.Sharing.Sweep(ctx, recorded)

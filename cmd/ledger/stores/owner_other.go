@@ -4,6 +4,6 @@ package stores
 
 import "io/fs"
 
-// owned reports whether a file belongs to the user of this process, which is not
-// known here.
+// owned returns false: this operating system does not report the owner of a file as Unix
+// does.
 func owned(fs.FileInfo) bool { return false }

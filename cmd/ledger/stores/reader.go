@@ -16,8 +16,8 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine"
 )
 
-// Read opens the store to read it, calls use with it and closes it. It changes
-// nothing in the log and the outputs of a folder, and holds no lock while use runs.
+// Read opens the store for reading, calls use with it and closes it. It never changes the
+// log or the outputs of a folder, and holds no lock while use runs.
 func (o *Opener) Read(ctx context.Context, use func(*Store) error) error {
 	at, err := o.Where()
 	if err != nil {
@@ -30,10 +30,10 @@ func (o *Opener) Read(ctx context.Context, use func(*Store) error) error {
 	return errors.Join(use(s), s.Close())
 }
 
-// OpenToReadAt opens the store at an address to read it. A folder that a process
-// has open is reached through that process, and any other is read as it is: what a
-// killed process left is neither recovered nor ended. A folder that does not
-// exist is a fault, and is not made.
+// OpenToReadAt opens the store at an address for reading. If a process has the folder open,
+// the Store is a client of that process. Otherwise it reads the files as they are, and does
+// not recover the sessions of a killed process. It returns the fault of [NoStore] for a
+// folder that is missing or empty.
 func (o *Opener) OpenToReadAt(ctx context.Context, at Address) (*Store, error) {
 	if at.Database != "" {
 		return o.OpenDatabase(ctx, at)
@@ -48,7 +48,9 @@ func (o *Opener) OpenToReadAt(ctx context.Context, at Address) (*Store, error) {
 	return s, err
 }
 
-// openReader opens a folder that no process has open, as it is now.
+// openReader opens the files of a folder that no process has open. The Store shows the log
+// as it is now. It returns an events.ErrInUse or outputs.ErrInUse if a process has the
+// folder open.
 func (o *Opener) openReader(ctx context.Context, dir string) (*Store, error) {
 	store, err := embedded.OpenReader(ctx, dir, embedded.Config{Logger: o.NewLogger(slog.LevelWarn)})
 	if err != nil {
@@ -63,17 +65,19 @@ func (o *Opener) openReader(ctx context.Context, dir string) (*Store, error) {
 	return s, nil
 }
 
-// ViewsName is the folder in a store's where commands that only read keep the
-// answers of projections.
+// ViewsName is the name of the folder, in the folder of a store, in which read-only commands
+// cache the answers of projections.
 const ViewsName = "views"
 
-// readerViews keep the answers of projections for commands that only read: in a
-// folder of files beside the log, if the store's folder belongs to the user of this
-// process, and else nowhere. What the log itself keeps is read as well.
+// readerViews caches the answers of projections for read-only commands. It reads the
+// checkpoints of the log and of the folder ViewsName, and writes only to that folder, and
+// only if the user of this process owns the store's folder.
 type readerViews struct {
-	log    publish.ConsumerStore
-	beside checkpointFolder // empty: nothing is saved
+	log    publish.ConsumerStore // the log's own checkpoints, which it never writes
+	beside checkpointFolder      // the folder ViewsName; empty: another user owns the store's folder
 }
+
+// viewsBeside returns the cache of answers of the store in dir.
 
 func viewsBeside(dir string, log publish.ConsumerStore) readerViews {
 	v := readerViews{log: log}
@@ -83,8 +87,8 @@ func viewsBeside(dir string, log publish.ConsumerStore) readerViews {
 	return v
 }
 
-// LoadCheckpoint returns the newer of the answers that the log and the folder keep.
-// The caller checks that it belongs to the log: the folder may be a copy of another.
+// LoadCheckpoint returns the newer answer of the log and the folder. The caller checks that
+// the answer belongs to the log: the folder may be a copy from another store.
 func (v readerViews) LoadCheckpoint(ctx context.Context, name string) ([]byte, error) {
 	kept, err := v.log.LoadCheckpoint(ctx, name)
 	if err != nil || v.beside == "" {
@@ -92,13 +96,13 @@ func (v readerViews) LoadCheckpoint(ctx context.Context, name string) ([]byte, e
 	}
 	own, err := v.beside.LoadCheckpoint(ctx, name)
 	if err != nil || CheckpointPosition(own).Compare(CheckpointPosition(kept)) <= 0 {
-		return kept, nil // an answer that cannot be read is folded again
+		return kept, nil // the caller folds again if the cache is unreadable
 	}
 	return own, nil
 }
 
-// CheckpointPosition returns the position of an answer that is kept, and the zero Position
-// for anything else.
+// CheckpointPosition returns the log position of a cached answer, which is JSON in the first
+// line of its data. It returns the zero Position for other data.
 func CheckpointPosition(data []byte) events.Position {
 	line, _, _ := bytes.Cut(data, []byte("\n"))
 	var at struct{ Position events.Position }
@@ -108,8 +112,8 @@ func CheckpointPosition(data []byte) events.Position {
 	return at.Position
 }
 
-// SaveCheckpoint keeps an answer in the folder of views, which it makes, and returns
-// an embedded.ErrReadOnly if the store's folder belongs to another user.
+// SaveCheckpoint writes an answer to the folder ViewsName, which it makes if necessary. It
+// returns an embedded.ErrReadOnly if another user owns the store's folder.
 func (v readerViews) SaveCheckpoint(ctx context.Context, name string, data []byte) error {
 	if v.beside == "" {
 		return embedded.ErrReadOnly
@@ -117,5 +121,5 @@ func (v readerViews) SaveCheckpoint(ctx context.Context, name string, data []byt
 	return v.beside.SaveCheckpoint(ctx, name, data)
 }
 
-// Sync does nothing: an answer is durable once it is saved.
+// Sync returns the cause of ctx and does no work: SaveCheckpoint is durable when it returns.
 func (v readerViews) Sync(ctx context.Context) error { return context.Cause(ctx) }

@@ -12,9 +12,9 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
-// OpenSharedFolder opens the store in a folder to write to it, alongside the other processes
-// that have it open: this process holds the folder, or uses it through the one that
-// does.
+// OpenSharedFolder opens the store in a folder for writing, together with other processes:
+// this process takes the lock of the folder, or becomes a client of the process that has
+// it. When that process ends, this one may take over the lock and calls Store.TookOver.
 func (o *Opener) OpenSharedFolder(ctx context.Context, dir string) (*Store, error) {
 	s := &Store{Name: dir, ClaimsDir: filepath.Join(dir, claimsName), Shared: true, TookOver: &atomic.Pointer[func(context.Context)]{}}
 	cfg := o.sharing()
@@ -27,8 +27,9 @@ func (o *Opener) OpenSharedFolder(ctx context.Context, dir string) (*Store, erro
 	return o.openShared(ctx, s, cfg)
 }
 
-// openServed opens the store in a folder to read it, through the process that holds
-// the folder. When that is gone the folder is read as the others left it.
+// openServed opens the store in a folder for reading, as a client of the process that has
+// its lock. If that process ends and no other has the lock, the Store reads the files of
+// the folder without recovering them.
 func (o *Opener) openServed(ctx context.Context, dir string) (*Store, error) {
 	s := &Store{Name: dir, ClaimsDir: filepath.Join(dir, claimsName), Shared: true}
 	cfg := o.sharing()
@@ -42,6 +43,8 @@ func (o *Opener) openServed(ctx context.Context, dir string) (*Store, error) {
 	return o.openShared(ctx, s, cfg)
 }
 
+// openShared opens the folder s.Name with cfg and fills in the fields of s. Its Close closes
+// the clients of other nodes and then the folder.
 func (o *Opener) openShared(ctx context.Context, s *Store, cfg shared.Config) (*Store, error) {
 	store, err := shared.Open(ctx, s.Name, cfg)
 	if err != nil {
@@ -55,7 +58,7 @@ func (o *Opener) openShared(ctx context.Context, s *Store, cfg shared.Config) (*
 	return s, nil
 }
 
-// sharing says how this process uses a folder that others use too.
+// sharing returns the settings with which this process opens a shared folder.
 func (o *Opener) sharing() shared.Config {
 	return shared.Config{
 		Command: o.Command, Timeout: o.Timeout, Logger: o.NewLogger(slog.LevelWarn),
@@ -63,14 +66,14 @@ func (o *Opener) sharing() shared.Config {
 	}
 }
 
-// Holds reports whether this process has the lock of the folder, so that processes
-// without a lease and those that held the folder before are dead.
+// Holds reports whether this process has the lock of the folder, or read its files while no
+// process had it. Processes without a lease and earlier holders are then dead.
 func (s *Store) Holds() bool {
 	return s.Folder != nil || s.Sharing != nil && s.Sharing.Holds()
 }
 
-// HeldBefore returns the processes that held the folder before this one and were
-// killed, if this process has the lock or reads a folder that none has.
+// HeldBefore returns the killed processes that had the lock of the folder before. It returns
+// nil for a client of another process and for a database.
 func (s *Store) HeldBefore() []domain.ProcessID {
 	if s.Sharing != nil {
 		return s.Sharing.Before()

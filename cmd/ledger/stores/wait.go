@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// ServeCommand is the command that a serving process is the owner with.
+// ServeCommand is the command that a serving process records as the owner of a folder.
 const ServeCommand = "ledger serve"
 
-// The times of waiting for a process that begins to serve, or ends.
+// The times of waiting for another process to start or stop serving.
 const (
-	RetryInterval   = 20 * time.Millisecond
-	TakeoverTimeout = 20 * time.Second
+	RetryInterval   = 20 * time.Millisecond // between two attempts
+	TakeoverTimeout = 20 * time.Second      // for the holder of a folder to hand it over
 )
 
-// Sleep waits, or returns the cause for which ctx ended.
+// Sleep waits for d and returns nil, or returns the cause of ctx if that ends first.
 func Sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -26,5 +26,5 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// StatusPath is the path at which a serving process answers how it is.
+// StatusPath is the HTTP path at which a serving process reports its status.
 const StatusPath = "/status"
