@@ -15,63 +15,69 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
-// The bounds within which the doctor is content.
+// The thresholds and the sizes of the checks.
 const (
-	maxSkew        = runner.LeaseMargin / 2
-	minFree        = 1 << 30 // bytes of the disk
-	readTries      = 9       // to read what is timed
-	writeProbes    = 5       // appends of --write
-	defaultTimeout = 3 * time.Second
-	probeStream    = events.Stream("doctor-probe")
+	maxSkew        = runner.LeaseMargin / 2        // of a clock; a greater skew fails
+	minFree        = 1 << 30                       // bytes of free disk space; less fails
+	readTries      = 9                             // number of timed reads
+	writeProbes    = 5                             // number of timed appends
+	defaultTimeout = 3 * time.Second               // of one step
+	probeStream    = events.Stream("doctor-probe") // the stream of the timed appends
 )
 
-// A Doctor checks a store and what stands between it and this program.
+// A Doctor diagnoses the store of its Opener and writes a Report to its Printer.
 type Doctor struct {
 	*render.Printer
 	*stores.Opener
 	Version string // of this program
 }
 
-// A Check is what one check found.
+// A Check is one finding of a check. One check may have several findings with the same name.
 type Check struct {
-	Check  string  `json:"check"`
+	Check  string  `json:"check"` // the name of the check, such as disk
 	OK     bool    `json:"ok"`
-	Detail string  `json:"detail"`
-	Advice *string `json:"advice"`
-	// Figures are what was measured: _us is in microseconds. Nil: nothing was.
+	Detail string  `json:"detail"` // for people; holds no credential
+	Advice *string `json:"advice"` // how to fix a failure; nil: no advice
+	// Figures are the measurements by name. A name that ends in _us has microseconds. Nil:
+	// the check measures nothing.
 	Figures map[string]int64 `json:"figures"`
 }
 
-// An Report is what all checks found.
+// A Report lists the findings of all checks.
 type Report struct {
-	Store  string  `json:"store"`
-	OK     bool    `json:"ok"`
-	Checks []Check `json:"checks"`
+	Store  string  `json:"store"`  // the address without credentials
+	OK     bool    `json:"ok"`     // no check failed
+	Checks []Check `json:"checks"` // in the order in which they ran
 }
 
+// pass adds a finding that is in order.
 func (e *Report) pass(check, format string, args ...any) {
 	e.Checks = append(e.Checks, Check{Check: check, OK: true, Detail: fmt.Sprintf(format, args...)})
 }
 
+// fail adds a failure with advice, which may be empty, and clears e.OK.
 func (e *Report) fail(check, advice, format string, args ...any) {
 	e.OK = false
 	e.Checks = append(e.Checks, Check{Check: check, Detail: fmt.Sprintf(format, args...), Advice: render.OrNull(advice)})
 }
 
-// addFigures adds figures to what was noted last.
+// addFigures sets the figures of the last finding.
 func (e *Report) addFigures(figures map[string]int64) {
 	e.Checks[len(e.Checks)-1].Figures = figures
 }
 
-// failWith notes an error with the advice that is known for it.
+// failWith adds an error as a failure. Its advice is the hint of the error, except a hint to
+// run ledger doctor.
 func (e *Report) failWith(check string, err error) {
 	f := fault.Of(err)
 	if f.Command == "ledger doctor" {
-		f.Hint = "" // it is this
+		f.Hint = "" // the user runs it now
 	}
 	e.fail(check, f.Hint, "%s", f.Error())
 }
 
+// Run runs all checks and writes the Report. It times appends to the stream doctor-probe if
+// write is set. It returns a fault.Error with exit code 1 if a check failed.
 func (d *Doctor) Run(ctx context.Context, write bool) error {
 	at, err := d.Where()
 	if err != nil {
@@ -102,6 +108,7 @@ func (d *Doctor) Run(ctx context.Context, write bool) error {
 	return &fault.Error{Exit: fault.ExitFailed, Code: "unwell", Err: fmt.Errorf("doctor: something is wrong with %s", e.Store), Quiet: d.Format == render.AsTable}
 }
 
+// doctorPage writes the Report for a person: a line for each finding and one for its advice.
 func (d *Doctor) doctorPage(e *Report) {
 	for _, c := range e.Checks {
 		mark := d.Styled(render.Green, "✓")
@@ -110,12 +117,13 @@ func (d *Doctor) doctorPage(e *Report) {
 		}
 		d.Line("%s %-12s %s", mark, c.Check, render.OneLine(c.Detail, 300))
 		if c.Advice != nil && *c.Advice != "" {
-			d.Line("  %-12s → %s", "", render.OneLine(*c.Advice, 600)) // an event of rights is to be copied whole
+			d.Line("  %-12s → %s", "", render.OneLine(*c.Advice, 600)) // the user copies an event of rights from it
 		}
 	}
 }
 
-// examineFolder looks at a folder, and reports whether there is a store to open.
+// examineFolder checks a folder, its disk and the process that serves it. It returns
+// false if the folder is missing or empty, so that it has no store to open.
 func (d *Doctor) examineFolder(ctx context.Context, e *Report, dir string) bool {
 	if stores.Missing(dir) {
 		e.fail("folder", "ledger run and ledger import make a store; --store or LEDGER_STORE names another", "there is no store at %s", dir)
@@ -133,7 +141,7 @@ func (d *Doctor) examineFolder(ctx context.Context, e *Report, dir string) bool 
 	}
 	if at, ok := shared.CurrentEndpoint(dir); ok {
 		if status, err := d.statusOf(ctx, at); err != nil {
-			// Whether the lock is held shows when the store is opened.
+			// Not a failure: opening the store shows whether a process has the lock.
 			e.pass("serving", "process %d said that it serves the folder at %s, and says no more: it was killed, or is about to end (%s)", at.PID, at.Address, err)
 		} else {
 			e.pass("serving", "process %d, ledger %s, at %s: %d subscribers, the last %d records behind", at.PID, status.Version, at.Address, status.Subscribers, status.Lag)
@@ -143,14 +151,15 @@ func (d *Doctor) examineFolder(ctx context.Context, e *Report, dir string) bool 
 	return true
 }
 
-// serverStatus are what the doctor reads of a status.
+// A serverStatus holds the fields that the doctor reads from the status of a serving process.
 type serverStatus struct {
-	Version     string `json:"version"`
-	Subscribers int    `json:"subscribers"`
-	Lag         uint64 `json:"lag"`
+	Version     string `json:"version"`     // of the program
+	Subscribers int    `json:"subscribers"` // number of connected subscriptions
+	Lag         uint64 `json:"lag"`         // records that the slowest subscriber is behind
 }
 
-// statusOf asks a process that serves on this machine how it is.
+// statusOf requests the status of the process that serves at an endpoint of this machine,
+// with a timeout of defaultTimeout.
 func (d *Doctor) statusOf(ctx context.Context, at shared.Endpoint) (s serverStatus, err error) {
 	near, err := shared.NewClient(at)
 	if err != nil {

@@ -62,8 +62,8 @@ func TestTheDoctorLooksAtACluster(t *testing.T) {
 	}
 }
 
-// A node that answers and tells no time leaves clocks to be judged otherwise, and
-// nothing is said of the clock of one that does not answer.
+// If a node answers without its time, the report says so and passes. If the node does not
+// answer, the report has no line about clocks.
 func TestTheDoctorSaysThatAClockIsNotTold(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -78,7 +78,8 @@ func TestTheDoctorSaysThatAClockIsNotTold(t *testing.T) {
 	}
 }
 
-// One address of a name that is open is enough, and the others are told.
+// A node passes if one of its addresses accepts connections, and the detail lists the others.
+// A node without such an address fails.
 func TestTheDoctorTellsEveryAddressOfAName(t *testing.T) {
 	t.Parallel()
 	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
@@ -93,7 +94,8 @@ func TestTheDoctorTellsEveryAddressOfAName(t *testing.T) {
 	}
 }
 
-// How far the answers that are kept beside the log are behind is told.
+// The report gives the lag of each cached answer, in records for a folder and as positions
+// for a database, and omits an answer without a position.
 func TestTheDoctorTellsHowFarKeptAnswersAre(t *testing.T) {
 	t.Parallel()
 	store, err := embedded.Open(t.Context(), "db", embedded.Config{FS: vfs.NewMem()})
@@ -129,8 +131,8 @@ func TestTheDoctorTellsHowFarKeptAnswersAre(t *testing.T) {
 	}
 }
 
-// The doctor tells what the database of a folder met the last time that it was
-// written to, and that all was well otherwise.
+// The check disk passes for a new store. It reports the failures and the slow writes that the
+// last writer of the folder saved.
 func TestTheDoctorTellsWhatTheDiskMet(t *testing.T) {
 	t.Parallel()
 	store, err := embedded.Open(t.Context(), "db", embedded.Config{FS: vfs.NewMem()})
@@ -157,7 +159,7 @@ func TestTheDoctorTellsWhatTheDiskMet(t *testing.T) {
 	}
 }
 
-// allNamed returns the checks of one name.
+// allNamed returns the findings of the checks with one name.
 func allNamed(e *Report, name string) (all []Check) {
 	for _, c := range e.Checks {
 		if c.Check == name {

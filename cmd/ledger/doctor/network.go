@@ -14,8 +14,8 @@ import (
 	"github.com/settlement-ledger/ledger/runner"
 )
 
-// examineNetwork looks at the nodes of a connection string. One that is not
-// valid is an error.
+// examineNetwork probes the nodes of a connection string and checks the network, each node,
+// the cluster and the clocks. It returns an error for an invalid connection string.
 func (d *Doctor) examineNetwork(ctx context.Context, e *Report, at stores.Address) error {
 	nodes, err := eventstoredb.Probe(ctx, at.Database, eventstoredb.ProbeConfig{StepTimeout: d.Timeout, Now: d.Now})
 	if err != nil {
@@ -35,7 +35,8 @@ func (d *Doctor) examineNetwork(ctx context.Context, e *Report, at stores.Addres
 	return nil
 }
 
-// network tells which addresses of a node take connections. One is enough.
+// network checks that the name of a node resolves and that at least one of its IP addresses
+// accepts connections. The detail lists all of them.
 func (e *Report) network(n eventstoredb.Node) {
 	var open, shut []string
 	var soonest time.Duration
@@ -70,8 +71,8 @@ func (e *Report) network(n eventstoredb.Node) {
 	}
 }
 
-// advices are what to do about a node that is of no use, looked through in
-// order.
+// advices maps errors of a node to advice. The first entry whose sentinel an error wraps is
+// used.
 var advices = []struct {
 	is   error
 	hint string
@@ -84,7 +85,8 @@ var advices = []struct {
 	{eventstoredb.ErrUnreachable, "look at what the server logs, and at what stands in between"},
 }
 
-// node tells what a node is that takes connections.
+// node checks that a node that accepts connections is an EventStoreDB of a usable version.
+// It adds no finding for other nodes: network has reported them.
 func (e *Report) node(n eventstoredb.Node) {
 	reached := false
 	for _, d := range n.Dials {
@@ -113,8 +115,8 @@ func (e *Report) node(n eventstoredb.Node) {
 	e.pass("node", "%s is an EventStoreDB of version %s%s", n.Address, n.Version, role)
 }
 
-// cluster tells whether the nodes are of one cluster, with a leader, and all of
-// its nodes.
+// cluster checks that the nodes follow one leader and that all members of their cluster are
+// alive. It adds no finding for a single node, or if no node lists members.
 func (e *Report) cluster(nodes []eventstoredb.Node) {
 	leaders, told := map[string]bool{}, 0
 	var first eventstoredb.Node
@@ -156,7 +158,8 @@ func (e *Report) cluster(nodes []eventstoredb.Node) {
 	}
 }
 
-// clocks compares the clocks of nodes with that of this machine.
+// clocks compares the clock of each node that reports its time with the clock of this
+// machine.
 func (e *Report) clocks(nodes []eventstoredb.Node) {
 	told, answers := false, false
 	for _, n := range nodes {
@@ -171,7 +174,8 @@ func (e *Report) clocks(nodes []eventstoredb.Node) {
 	}
 }
 
-// skew tells how far a clock is off.
+// skew adds the skew of one clock, whose owner is the beginning of the detail. It fails if
+// even the smallest possible skew is over maxSkew.
 func (e *Report) skew(whose string, s eventstoredb.Skew) {
 	way := "ahead of"
 	if s.Ahead < 0 {
@@ -186,7 +190,8 @@ func (e *Report) skew(whose string, s eventstoredb.Skew) {
 	e.addFigures(map[string]int64{"ahead_us": s.Ahead.Microseconds(), "within_us": s.Within.Microseconds()})
 }
 
-// rough returns a time to the millisecond, or to the microsecond below one.
+// rough formats a duration, rounded to milliseconds, or to microseconds below one
+// millisecond.
 func rough(d time.Duration) string {
 	if d >= time.Millisecond {
 		return d.Round(time.Millisecond).String()
@@ -194,5 +199,5 @@ func rough(d time.Duration) string {
 	return brief(d)
 }
 
-// brief returns a short time to the microsecond.
+// brief formats a duration, rounded to microseconds.
 func brief(d time.Duration) string { return d.Round(time.Microsecond).String() }

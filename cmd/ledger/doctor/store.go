@@ -17,8 +17,9 @@ import (
 	"github.com/settlement-ledger/ledger/runner"
 )
 
-// examineStore opens the store and looks at what is in it. An address that makes
-// no sense is an error.
+// examineStore opens the store, for writing only if write is set, and runs the checks of an
+// open store. It returns an error only for an invalid address. If it cannot read the log, it
+// skips the remaining checks.
 func (d *Doctor) examineStore(ctx context.Context, e *Report, at stores.Address, write bool) error {
 	open := d.OpenToReadAt
 	if write {
@@ -65,8 +66,9 @@ func (d *Doctor) examineStore(ctx context.Context, e *Report, at stores.Address,
 	return nil
 }
 
-// examineRefusal reports which rights are missing to a user who may not open the
-// ledger.
+// examineRefusal checks the rights of a user whom the database did not allow to open the
+// ledger. It opens the database without RequireReadAll, so that missing rights to read are
+// findings and not an error of Open.
 func (d *Doctor) examineRefusal(ctx context.Context, e *Report, at stores.Address) error {
 	database, err := eventstoredb.Open(ctx, at.Database, eventstoredb.Config{Namespace: at.Namespace, RetryTimeout: d.Timeout})
 	if err == nil {
@@ -78,8 +80,8 @@ func (d *Doctor) examineRefusal(ctx context.Context, e *Report, at stores.Addres
 	return nil
 }
 
-// examineRights tells which rights a user has at a database, and how to get the
-// others.
+// examineRights lists the rights that the user has in a database. Each missing right is a
+// failure, with the event by which an administrator grants it. It stores no record.
 func (d *Doctor) examineRights(ctx context.Context, e *Report, database *eventstoredb.Store) error {
 	probe := events.Record{ID: domain.NewMint(d.Now, d.Entropy).Event(), Kind: "DoctorProbed", Version: 1, Time: d.Now().UTC().Truncate(time.Microsecond), Data: []byte("{}")}
 	rights, err := database.Rights(ctx, probe)
@@ -101,7 +103,9 @@ func (d *Doctor) examineRights(ctx context.Context, e *Report, database *eventst
 	return nil
 }
 
-// examineRecords tells whether somebody has a database hide or delete records.
+// examineRecords checks that no stream metadata and no tombstone makes a database hide or
+// delete records of the ledger. The check passes if it does not finish within d.Timeout, and
+// skips a folder.
 func (d *Doctor) examineRecords(ctx context.Context, e *Report, s *stores.Store) error {
 	database, ok := s.Log.(*eventstoredb.Store)
 	if !ok {
@@ -130,16 +134,16 @@ func (d *Doctor) examineRecords(ctx context.Context, e *Report, s *stores.Store)
 	return nil
 }
 
-// An step is a part of the examination of a store that is open.
+// A step is one check of an open store.
 type step struct {
-	check   string
+	check   string // the name of the check, for an error of examine
 	examine func(context.Context, *Report, *stores.Store) error
 }
 
-// timings are how long each of several tries took.
+// timings are the durations of several attempts, in the order of the attempts.
 type timings []time.Duration
 
-// time calls f and notes how long it takes, unless it fails.
+// time calls f and appends its duration, unless f returns an error.
 func (t *timings) time(f func() error) error {
 	begun := time.Now()
 	err := f()
@@ -149,20 +153,24 @@ func (t *timings) time(f func() error) error {
 	return err
 }
 
-// median returns the one in the middle, and worst the longest.
+// median returns the middle duration, for an even number the longer of the two in the middle.
+// worst returns the longest. Both panic if t is empty.
 func (t timings) median() time.Duration { return slices.Sorted(slices.Values(t))[len(t)/2] }
 func (t timings) worst() time.Duration  { return slices.Max(t) }
 
+// String returns the median, the number of attempts and the longest duration for a person.
 func (t timings) String() string {
 	return fmt.Sprintf("%s, the median of %d; the worst %s", brief(t.median()), len(t), brief(t.worst()))
 }
 
+// figures returns the number of attempts, the median and the longest duration, in
+// microseconds.
 func (t timings) figures() map[string]int64 {
 	return map[string]int64{"tries": int64(len(t)), "median_us": t.median().Microseconds(), "worst_us": t.worst().Microseconds()}
 }
 
-// examineReading times reading the end of the log, and looks whether it is from
-// the future.
+// examineReading reads the last record of the log readTries times and reports the latency.
+// It fails the check clocks if that record is more than maxSkew in the future.
 func (d *Doctor) examineReading(ctx context.Context, e *Report, s *stores.Store) error {
 	var h events.Header
 	var any bool
@@ -187,8 +195,9 @@ func (d *Doctor) examineReading(ctx context.Context, e *Report, s *stores.Store)
 	return nil
 }
 
-// examineWriting appends records to a stream of its own, and compares the clock
-// of the server by when it made the last.
+// examineWriting appends writeProbes records to probeStream and reports the latency. Of a
+// database it also compares the clock: the server's creation time of the last record with
+// the time of the append.
 func (d *Doctor) examineWriting(ctx context.Context, e *Report, s *stores.Store) error {
 	length := events.Revision(0)
 	for h, err := range events.Headers(ctx, s.Log, events.Query{Stream: probeStream, Backward: true}) {
@@ -223,11 +232,13 @@ func (d *Doctor) examineWriting(ctx context.Context, e *Report, s *stores.Store)
 	return nil
 }
 
-// examineDisk tells what the database of a folder met in the background: now, or
-// the last time that it was written to.
+// examineDisk checks that Pebble met no failed flush or compaction, no slow write and no
+// write stall. It uses the statistics since opening, or, if these are good, the ones that
+// the last writer saved when it closed the store. It skips a store that another process or
+// a database serves.
 func (d *Doctor) examineDisk(ctx context.Context, e *Report, s *stores.Store) error {
 	if s.Folder == nil {
-		return nil // its metrics tell
+		return nil // the metrics of the serving process have them
 	}
 	health, when := s.Folder.Log.Stats().Health, "now"
 	if health.Well() {
@@ -255,7 +266,8 @@ func (d *Doctor) examineDisk(ctx context.Context, e *Report, s *stores.Store) er
 	return nil
 }
 
-// examineProcesses tells who is at work.
+// examineProcesses counts living, dead and unknown processes. It fails if a dead process left
+// work to recover.
 func (d *Doctor) examineProcesses(ctx context.Context, e *Report, s *stores.Store) error {
 	lives, err := stores.Current(ctx, s, runner.Processes())
 	if err != nil {
@@ -270,7 +282,8 @@ func (d *Doctor) examineProcesses(ctx context.Context, e *Report, s *stores.Stor
 	return nil
 }
 
-// examineConsumers tells how far each consumer is behind.
+// examineConsumers reports the lag of each consumer in records. It fails for a consumer with
+// an error or with dead letters.
 func (d *Doctor) examineConsumers(ctx context.Context, e *Report, s *stores.Store) error {
 	desk := d.Relay(s)
 	all, err := desk.Consumers(ctx)
@@ -292,14 +305,15 @@ func (d *Doctor) examineConsumers(ctx context.Context, e *Report, s *stores.Stor
 	return nil
 }
 
-// views are the projections whose answers are kept beside the log.
+// views lists the projections whose answers the store caches in its checkpoints.
 var views = []string{"calls", "catalog", "staleness", "processes", "approvals"}
 
-// examineViews tells how far the answers that are kept in a folder of this
-// machine are behind. They catch up by themselves when they are asked for.
+// examineViews reports how far each cached answer on this machine is behind the log: in
+// records for a folder, as positions for a database. It never fails for a lag, because a
+// command that reads an answer first catches up.
 func (d *Doctor) examineViews(ctx context.Context, e *Report, s *stores.Store) error {
 	if s.Shared && s.Node == nil {
-		return nil // who serves the store would send the answers whole
+		return nil // the serving process would send each answer in full
 	}
 	end, err := s.Head(ctx)
 	if err != nil {
@@ -314,12 +328,12 @@ func (d *Doctor) examineViews(ctx context.Context, e *Report, s *stores.Store) e
 		}
 		at := stores.CheckpointPosition(data)
 		if at.IsZero() {
-			continue // it is folded again when it is asked for
+			continue // no usable answer: the next reader folds the whole log
 		}
 		switch behind := stores.Sequence(end) - min(stores.Sequence(end), stores.Sequence(at)); {
 		case behind == 0:
 			told = append(told, view+" is current")
-		case s.Folder == nil: // positions of a database are bytes of its log
+		case s.Folder == nil: // positions of a database are byte offsets, not numbers of records
 			told = append(told, fmt.Sprintf("%s is at position %s of %s", view, at, end))
 		default:
 			told = append(told, fmt.Sprintf("%s is %d records behind", view, behind))
