@@ -1,15 +1,15 @@
 // Package render writes the results, errors and progress of a command.
 //
-// A [Printer] has the two output streams, the environment and the clock of one use of
-// the command. It writes in a [Format]: a [Table] or a page of fields for people, or
+// A [Printer] has the two output streams, the environment and the clock of one run of the
+// command. It writes in a [Format]: a [Table] or a page of fields for people, or
 // JSON for programs. [Rows] writes a list and [Printer.Object] one object; both take a
 // function that prints the form for people. [Progress] is a progress bar on the
 // standard error.
 //
 // # Promises
 //
-//   - A table on a terminal is no wider than the terminal: texts are shortened, columns
-//     left out, and rows stacked where neither helps.
+//   - A table on a terminal is no wider than the terminal: [Printer.Table] shortens texts,
+//     omits columns, and writes each row as a block of lines if neither suffices.
 //   - [Printable] and [OneLine] return text that cannot control a terminal.
 //   - JSON has all keys of a row each time. A [Timestamp] is RFC 3339 in UTC with
 //     microseconds; an absent value is null.
@@ -27,7 +27,7 @@
 //
 // A write error stays in Out, and its Flush returns it. A write to a pipe without a
 // reader ends the context of the command with fault.ErrUnread. Encoding a value that
-// is no JSON is an error of [Rows] and [Printer.Object].
+// has no JSON form is an error of [Rows] and [Printer.Object].
 //
-// Opening stores and choosing rows is left to the callers.
+// The callers open stores and select rows.
 package render

@@ -6,46 +6,56 @@ import (
 	"strings"
 )
 
-// A Format is how results are written.
+// A Format is the output format of results, errors and log lines.
 type Format string
 
 const (
-	AsTable     Format = "table" // for a person
-	AsJSON      Format = "json"  // one document
-	AsJSONLines Format = "jsonl" // one object a line
+	AsTable     Format = "table" // a table or a page of fields for people
+	AsJSON      Format = "json"  // one JSON document, indented
+	AsJSONLines Format = "jsonl" // one JSON object on each line
 )
 
+// Formats lists the valid values of the flag.
 var Formats = []string{string(AsTable), string(AsJSON), string(AsJSONLines)}
 
-// String, Set and Type make a format the value of a flag.
+// String returns the format as the flag takes it. With Type and Set it implements
+// pflag.Value.
 func (f *Format) String() string { return string(*f) }
 
+// Type returns the placeholder of the flag's value in help texts.
 func (f *Format) Type() string { return "format" }
 
+// Set parses the value of the flag. It returns an error for a text that is not in Formats.
 func (f *Format) Set(text string) error {
 	return setWord(f, text, Formats)
 }
 
-// A coloring says when there are colours.
+// A coloring selects when the output has colours.
 type coloring string
 
 const (
-	ColorAuto   coloring = "auto" // where a person looks, and nothing says otherwise
+	ColorAuto   coloring = "auto" // on a terminal, unless NO_COLOR, FORCE_COLOR or TERM override it
 	colorAlways coloring = "always"
 	colorNever  coloring = "never"
 )
 
+// ColorModes lists the valid values of the flag.
 var ColorModes = []string{string(ColorAuto), string(colorAlways), string(colorNever)}
 
-// String, Set and Type make a coloring the value of a flag.
+// String returns the coloring as the flag takes it. With Type and Set it implements
+// pflag.Value.
 func (c *coloring) String() string { return string(*c) }
 
+// Type returns the placeholder of the flag's value in help texts.
 func (c *coloring) Type() string { return "when" }
 
+// Set parses the value of the flag. It returns an error for a text that is not in ColorModes.
 func (c *coloring) Set(text string) error {
 	return setWord(c, text, ColorModes)
 }
 
+// setWord stores text in word if it is one of words, and otherwise returns an error that
+// lists them.
 func setWord[W ~string](word *W, text string, words []string) error {
 	if !slices.Contains(words, text) {
 		return fmt.Errorf("%q is not %s", text, strings.Join(words, ", "))

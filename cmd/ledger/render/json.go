@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// EncodeJSON returns v as JSON on one line, with <, > and & as they are.
+// EncodeJSON encodes v as JSON on one line and does not escape <, > and &.
 func EncodeJSON(v any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -18,7 +18,7 @@ func EncodeJSON(v any) (json.RawMessage, error) {
 	return bytes.TrimSpace(b.Bytes()), nil
 }
 
-// OrNull returns nil for the zero value, which is null in JSON.
+// OrNull returns a pointer to v, or nil, which is null in JSON, if v is the zero value.
 func OrNull[T comparable](v T) *T {
 	if v == *new(T) {
 		return nil
@@ -26,11 +26,11 @@ func OrNull[T comparable](v T) *T {
 	return &v
 }
 
-// A Timestamp is a time as results have it: RFC 3339 in UTC, with microseconds,
-// and null for none.
+// A Timestamp is a time in JSON results: RFC 3339 in UTC with microseconds, or null for the
+// zero time.
 type Timestamp time.Time
 
-// MarshalJSON writes the form that stamp documents.
+// MarshalJSON encodes the time as a JSON string, or null.
 func (s Timestamp) MarshalJSON() ([]byte, error) {
 	if time.Time(s).IsZero() {
 		return []byte("null"), nil
@@ -38,16 +38,17 @@ func (s Timestamp) MarshalJSON() ([]byte, error) {
 	return []byte(`"` + s.String() + `"`), nil
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON decodes any RFC 3339 time. It leaves s unchanged for null.
 func (s *Timestamp) UnmarshalJSON(text []byte) error { return json.Unmarshal(text, (*time.Time)(s)) }
 
-// String returns the text without quotes.
+// String returns the time as RFC 3339 in UTC with six digits of a second.
 func (s Timestamp) String() string { return time.Time(s).UTC().Format("2006-01-02T15:04:05.000000Z") }
 
-// TimeOf returns the time of a stamp.
+// TimeOf converts a Timestamp to a time.Time.
 func TimeOf(s Timestamp) time.Time { return time.Time(s) }
 
-// RawJSON returns bytes as they are if they are JSON, and as a string if not.
+// RawJSON returns data unchanged if it is valid JSON, null if it is empty, and otherwise a
+// JSON string of its text.
 func RawJSON(data []byte) json.RawMessage {
 	if len(data) == 0 {
 		return json.RawMessage("null")
@@ -56,7 +57,7 @@ func RawJSON(data []byte) json.RawMessage {
 		return data
 	}
 	text, err := EncodeJSON(string(data))
-	if err != nil { // a string always is JSON
+	if err != nil { // encoding a string never fails
 		panic(err)
 	}
 	return text

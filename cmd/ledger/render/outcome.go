@@ -9,16 +9,16 @@ import (
 	"github.com/settlement-ledger/ledger/projections/calls"
 )
 
-// OpenOutcome is the word for the outcome of a call that has none.
+// OpenOutcome is the outcome column of a call that has not been settled.
 const OpenOutcome = "open"
 
-// A look is how an outcome is shown beside its word.
+// A look is the symbol and the colour of an outcome in tables.
 type look struct {
-	symbol string
+	symbol string // one character, before the word
 	paint  paint
 }
 
-// looks are those of all outcomes.
+// looks maps the word of each outcome to its look.
 var looks = map[string]look{
 	OpenOutcome:                     {"○", cyan},
 	domain.Succeeded.String():       {"✓", Green},
@@ -37,7 +37,7 @@ var looks = map[string]look{
 	domain.Lost.String():            {"◌", Red},
 }
 
-// OutcomeOf returns the word for how a call ended, or open.
+// OutcomeOf returns the word of a call's outcome, or OpenOutcome if it is not settled.
 func OutcomeOf(c calls.Call) string {
 	if c.State != calls.Settled {
 		return OpenOutcome
@@ -45,13 +45,15 @@ func OutcomeOf(c calls.Call) string {
 	return c.Settlement.Outcome.String()
 }
 
-// Outcome returns the word of an outcome with its symbol, painted.
+// Outcome returns the symbol and the word of an outcome in its colour. An unknown word has
+// no symbol.
 func (p *Printer) Outcome(word string) string {
 	l := looks[word]
 	return p.Styled(l.paint, strings.TrimSpace(l.symbol+" "+word))
 }
 
-// Took returns how long a call ran.
+// Took formats the duration of a call for a table. It returns an empty string if DurationMS
+// is nil.
 func Took(c calls.Call) string {
 	ms := DurationMS(c)
 	if ms == nil {
@@ -60,8 +62,8 @@ func Took(c calls.Call) string {
 	return Duration(time.Duration(*ms) * time.Millisecond)
 }
 
-// DurationMS returns how long a call ran in milliseconds, nil where it did not
-// begin or has not ended, and where it is lost: when it ended is not known then.
+// DurationMS returns the duration of a call in milliseconds. It returns nil for a call that
+// did not begin or has not ended, and for a lost call, whose end time is unknown.
 func DurationMS(c calls.Call) *int64 {
 	if c.Started.IsZero() || c.Settled.IsZero() || c.Settlement.Outcome == domain.Lost {
 		return nil
@@ -70,12 +72,12 @@ func DurationMS(c calls.Call) *int64 {
 	return &ms
 }
 
-// PaddedOutcome returns an outcome as tables show it, filled up to a width.
+// PaddedOutcome returns Outcome, padded with spaces to a width in columns.
 func (p *Printer) PaddedOutcome(word string, width int) string {
 	return p.Outcome(word) + strings.Repeat(" ", max(0, width-len([]rune(looks[word].symbol+" "+word))))
 }
 
-// Duration returns how long something ran.
+// Duration formats a duration: 120ms, 1.5s, 2m3s. It formats a negative one as 0ms.
 func Duration(d time.Duration) string {
 	switch d = max(0, d); {
 	case d < time.Second:

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NewPrinter returns a Printer of the process: its standard output and standard error,
-// its environment and its clock. A write to a pipe that has no reader any more calls
-// leave with fault.ErrUnread.
+// NewPrinter returns a Printer over the process's standard output, standard error,
+// environment and clock. A write to a pipe whose reader has closed it calls leave with
+// fault.ErrUnread.
 func NewPrinter(leave context.CancelCauseFunc) *Printer {
 	return &Printer{
 		Out: bufio.NewWriter(pipe{os.Stdout, leave}), Err: pipe{os.Stderr, leave}, Env: os.LookupEnv, Now: time.Now,
@@ -23,14 +23,14 @@ func NewPrinter(leave context.CancelCauseFunc) *Printer {
 	}
 }
 
-// A pipe is a standard stream of the process. A write to a pipe that has no reader
-// any more calls leave with fault.ErrUnread.
+// A pipe is a standard stream of the process, which may be a pipe.
 type pipe struct {
 	file  *os.File
-	leave context.CancelCauseFunc
+	leave context.CancelCauseFunc // ends the context of the command
 }
 
-// Write writes to the file.
+// Write writes to the file. If the write fails with EPIPE it calls leave with
+// fault.ErrUnread, and still returns the error.
 func (p pipe) Write(data []byte) (int, error) {
 	n, err := p.file.Write(data)
 	if errors.Is(err, syscall.EPIPE) {
@@ -39,16 +39,17 @@ func (p pipe) Write(data []byte) (int, error) {
 	return n, err
 }
 
-// WhileRead returns a context that ends, as a write would end it, once the standard
-// output is a pipe without a reader: a command that follows may have nothing to
-// write for hours. The function that it returns gives it up.
+// WhileRead returns a context that ends with fault.ErrUnread when the reader of the standard
+// output closes the pipe. A command that follows a log needs it, because it may not write,
+// and so not meet EPIPE, for hours. WhileRead polls the pipe on a goroutine; the caller must
+// call the returned function, which ends the context and joins the goroutine.
 func (p *Printer) WhileRead(ctx context.Context) (context.Context, func()) {
 	if p.OutFile == nil {
 		return ctx, func() {}
 	}
 	wake, woken, err := os.Pipe()
 	if err != nil {
-		return ctx, func() {} // the next write finds it out
+		return ctx, func() {} // the next write meets EPIPE
 	}
 	ctx, leave := context.WithCancelCause(ctx)
 	var watching sync.WaitGroup

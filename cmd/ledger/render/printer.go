@@ -15,28 +15,28 @@ import (
 // to the standard error, in the format that the user asked for. One goroutine may
 // use it at a time.
 type Printer struct {
-	Out         *bufio.Writer               // results; the caller flushes it at the end, and while it follows something
+	Out         *bufio.Writer               // results; the caller flushes it at the end, and while it follows a log
 	Err         io.Writer                   // errors, hints and log lines
 	Env         func(string) (string, bool) // looks up an environment variable
 	Now         func() time.Time
-	Terminal    bool     // out is a terminal
-	ErrTerminal bool     // err is a terminal
-	OutFile     *os.File // the file behind out; nil: no file
-	ErrFile     *os.File // the file behind err; nil: no file
+	Terminal    bool     // Out writes to a terminal
+	ErrTerminal bool     // Err writes to a terminal
+	OutFile     *os.File // the file under Out; nil: no file
+	ErrFile     *os.File // the file under Err; nil: no file
 
-	Format Format
-	Color  coloring
-	UTC    bool           // show and read times in UTC
-	zone   *time.Location // the zone of times without utc; nil: the local zone
+	Format Format         // of results and errors, from --output
+	Color  coloring       // from --color
+	UTC    bool           // format and parse times in UTC
+	zone   *time.Location // the time zone if UTC is not set; nil: the local zone
 }
 
-// Line writes one line of results.
+// Line writes one line of results. Out keeps a write error and returns it at Flush.
 func (p *Printer) Line(format string, args ...any) {
-	fmt.Fprintf(p.Out, format+"\n", args...) // an error stays in the writer until it is flushed
+	fmt.Fprintf(p.Out, format+"\n", args...)
 }
 
-// Fields writes names and values below each other; values that are empty are
-// left out.
+// Fields writes a page of fields: a line for each name and value, with aligned values. It
+// omits fields with an empty value. The arguments are name, value, name, value and so on.
 func (p *Printer) Fields(pairs ...string) {
 	width := 0
 	for i := 0; i < len(pairs); i += 2 {
@@ -51,7 +51,8 @@ func (p *Printer) Fields(pairs ...string) {
 	}
 }
 
-// Rows writes rows: an array, an object a line, or what a person is shown.
+// Rows writes rows in the format of p: a JSON array, or a JSON object on each line. For
+// people it calls show, which writes a table.
 func Rows[T any](p *Printer, rows []T, show func()) error {
 	switch p.Format {
 	case AsJSON:
@@ -71,7 +72,7 @@ func Rows[T any](p *Printer, rows []T, show func()) error {
 	return nil
 }
 
-// Object writes one object, or what a person is shown of it.
+// Object writes v in the format of p: as JSON, or for people by calling show.
 func (p *Printer) Object(v any, show func()) error {
 	switch p.Format {
 	case AsJSON:
@@ -83,7 +84,7 @@ func (p *Printer) Object(v any, show func()) error {
 	return nil
 }
 
-// document writes v as JSON over several lines.
+// document writes v as indented JSON.
 func (p *Printer) document(v any) error {
 	data, err := EncodeJSON(v)
 	if err != nil {
@@ -106,7 +107,8 @@ func (p *Printer) JSONLine(v any) error {
 	return err
 }
 
-// Logger returns a logger that writes to the standard error.
+// Logger returns a logger that writes to the standard error: text for people, and JSON if
+// the format is JSON.
 func (p *Printer) Logger(level slog.Level) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
 	if p.Format == AsTable {
@@ -115,7 +117,7 @@ func (p *Printer) Logger(level slog.Level) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(p.Err, options))
 }
 
-// Variable returns what the environment says, and nothing where it does not.
+// Variable returns the value of an environment variable, or an empty string if it is not set.
 func (p *Printer) Variable(name string) string {
 	value, _ := p.Env(name)
 	return value

@@ -8,24 +8,28 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// A Progress shows how far a long task is, on one line of the standard error: the
-// current part, a bar, the amount done, the rate and the estimated time left. It is
-// silent where the standard error is no terminal. Its owner ends it.
+// A Progress is a progress bar on one line of the standard error: the current part, a bar,
+// the amount done, the rate and the estimated time left. It writes only if the standard error
+// is a terminal. One goroutine uses it, and calls End.
 type Progress struct {
-	lines *mpb.Progress // nil: silent
-	bar   *mpb.Bar      // nil: no part has begun
-	part  string
-	from  uint64 // how much of the part was done when it began
-	done  *atomic.Int64
+	lines *mpb.Progress // nil: the standard error is no terminal, or End was called
+	bar   *mpb.Bar      // of the current part; nil: no part has begun
+	part  string        // the name of the current part
+	from  uint64        // the done of the first Show of the part
+	done  *atomic.Int64 // the amount of the last Show; the bar reads it on another goroutine
 }
 
-// A unit tells an amount for a person.
+// A unit formats an amount for a person.
 type unit func(int64) string
 
+// Records is the unit of amounts that count records.
 func Records(n int64) string { return Count(int(n), "record") }
 
+// barWidth is the width of the bar in columns.
 const barWidth = 24
 
+// Progress returns a progress bar on the standard error, which appears at the first Show. The
+// caller calls End.
 func (p *Printer) Progress() *Progress {
 	shown := &Progress{}
 	if p.ErrTerminal && p.ErrFile != nil {
@@ -34,8 +38,9 @@ func (p *Printer) Progress() *Progress {
 	return shown
 }
 
-// Show says how much of a part is done: an amount, and done of total by whatever
-// measure. Nothing is shown of a total that is not above 0.
+// Show updates the progress of a part, and begins its bar if part is a new name. The bar shows
+// done of total, in any measure; the text and the rate show amount in the unit u. Show ignores
+// a call with the total 0.
 func (p *Progress) Show(part string, u unit, amount int64, done, total uint64) {
 	if p.lines == nil || total == 0 {
 		return
@@ -49,8 +54,8 @@ func (p *Progress) Show(part string, u unit, amount int64, done, total uint64) {
 	p.bar.SetCurrent(int64(done - p.from))
 }
 
-// begin adds the bar of a part, of which done units were finished by an earlier run.
-// The rate, and so the estimated time, counts the units of this run only.
+// begin adds the bar of a part. An earlier run may have finished done of it. The rate and the
+// estimated time count only the progress after begin.
 func (p *Progress) begin(part string, u unit, amount int64, done, total uint64) {
 	p.part, p.from, p.done = part, done, &atomic.Int64{}
 	begun, counted := time.Now(), p.done
@@ -63,12 +68,13 @@ func (p *Progress) begin(part string, u unit, amount int64, done, total uint64) 
 		mpb.AppendDecorators(decor.Percentage(decor.WC{W: 5}), told, decor.AverageETA(decor.ET_STYLE_GO), decor.Name(" left")))
 }
 
-// Bytes shows a part that is counted and measured in bytes.
+// Bytes updates the progress of a part whose amount and measure are bytes.
 func (p *Progress) Bytes(part string, done, total int64) {
 	p.Show(part, Bytes, done, uint64(done), uint64(total))
 }
 
-// Check shows the progress of embedded.Check: bytes of files, otherwise records.
+// Check updates the progress of embedded.Check, which counts bytes in the part "files" and
+// records in its other parts.
 func (p *Progress) Check(part string, done, total int64) {
 	u := unit(Records)
 	if part == "files" {
@@ -77,7 +83,7 @@ func (p *Progress) Check(part string, done, total int64) {
 	p.Show(part, u, done, uint64(done), uint64(total))
 }
 
-// drop takes the bar of a part away.
+// drop removes the bar of the current part.
 func (p *Progress) drop() {
 	if p.bar != nil {
 		p.bar.Abort(true)
@@ -86,7 +92,7 @@ func (p *Progress) drop() {
 	}
 }
 
-// End takes the line away. Nothing is shown after that.
+// End removes the line. A later Show has no effect.
 func (p *Progress) End() {
 	if p.lines != nil {
 		p.drop()

@@ -8,7 +8,8 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 )
 
-// Report tells an error on the standard error and returns the exit code.
+// Report writes an error to the standard error, unless its fault is Quiet, and returns the
+// exit code: 0 for nil.
 func (p *Printer) Report(err error) int {
 	if err == nil {
 		return 0
@@ -20,7 +21,8 @@ func (p *Printer) Report(err error) int {
 	return f.Exit
 }
 
-// WriteFault writes a fault for a person, or as an object for a program.
+// WriteFault writes a fault to the standard error: as text for people, and as a JSON object
+// on one line if the format is JSON.
 func (p *Printer) WriteFault(f *fault.Error) {
 	if p.Format == AsTable {
 		fmt.Fprint(p.Err, faultText(f))
@@ -29,7 +31,7 @@ func (p *Printer) WriteFault(f *fault.Error) {
 	fmt.Fprintln(p.Err, string(faultObject(f)))
 }
 
-// faultText returns a fault for a person.
+// faultText formats a fault for a person: lines for the error, the candidates and the hint.
 func faultText(f *fault.Error) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "error: %s\n", Printable(f.Error()))
@@ -42,7 +44,7 @@ func faultText(f *fault.Error) string {
 	return b.String()
 }
 
-// faultObject returns a fault as a JSON object.
+// faultObject encodes a fault as a JSON object.
 func faultObject(f *fault.Error) []byte {
 	object, err := EncodeJSON(struct {
 		Code       string   `json:"code"`

@@ -7,35 +7,35 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// A Table is rows of cells in columns, with a head. Cells may be painted.
+// A Table has a head and rows of cells. A cell may contain SGR sequences of Styled.
 type Table struct {
-	Head      []string // names, before which > marks a column of numbers, ~ one of texts, and ? one that may be left out
-	Rows      [][]string
-	Empty     string // the line in place of a table without rows
-	Unlimited bool   // it does not fit itself to the terminal
+	Head      []string   // names of columns, with marks before them: > numbers, ~ texts, ? may be omitted
+	Rows      [][]string // each with a cell for every name
+	Empty     string     // the line that replaces a table without rows
+	Unlimited bool       // the table may be wider than the terminal
 }
 
-// Texts are shortened to fairWidth at least, and the last one that a row has left to
-// leastWidth. An ID or an outcome has room in stackWidth.
+// The smallest widths, in columns of the terminal.
 const (
-	fairWidth  = 12
-	leastWidth = 8
-	stackWidth = 18 // that values in blocks have at least beside their names
+	fairWidth  = 12 // of a column of texts
+	leastWidth = 8  // of the only column of texts
+	stackWidth = 18 // of a value on the line of its name in a block; an ID or an outcome fits
 )
 
-// Add adds a row.
+// Add appends a row, with a cell for each name of the head.
 func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
 
-// A column is how the cells below a name of a head are written.
+// A column is the layout of one column of a table.
 type column struct {
-	name    string
-	width   int
-	numbers bool // its cells end below each other
-	texts   bool // its cells may be shortened
-	spare   bool // it may be left out
-	out     bool // it is left out
+	name    string // without marks
+	width   int    // of the widest cell, or less if its cells are shortened
+	numbers bool   // align cells to the right
+	texts   bool   // cells may be shortened
+	spare   bool   // the column may be omitted
+	out     bool   // the column is omitted
 }
 
+// columns returns the layout in which each cell has its full width.
 func (t Table) columns() []column {
 	all := make([]column, len(t.Head))
 	for i, head := range t.Head {
@@ -51,9 +51,9 @@ func (t Table) columns() []column {
 	return all
 }
 
-// Table writes a table: columns two spaces apart, nothing behind the last. On a
-// terminal it fits its width: texts are shortened, columns left out, and where not
-// even that helps each row is written as a block of lines.
+// Table writes a table with two spaces between columns and no trailing spaces. On a terminal
+// it fits the table to the width: it shortens texts, omits columns, and writes each row as a
+// block of lines if neither suffices.
 func (p *Printer) Table(t Table) {
 	if len(t.Rows) == 0 {
 		p.Line("%s", t.Empty)
@@ -74,9 +74,9 @@ func (p *Printer) Table(t Table) {
 	}
 }
 
-// fitInto shortens columns of texts, and leaves columns out, until all fit into a
-// width: first those that are spare, from the right, then all texts but the first.
-// It reports whether that was possible.
+// fitInto shortens and omits columns until the table fits into width, and reports whether it
+// does. It shortens texts first. If that does not suffice it omits spare columns from the
+// right, then columns of texts from the right, except the first.
 func fitInto(columns []column, width int) bool {
 	for {
 		var texts, spare []int
@@ -114,8 +114,9 @@ func fitInto(columns []column, width int) bool {
 	}
 }
 
-// shorten shortens the widest texts so that all have room, none of them to less than
-// least, and reports whether that was possible.
+// shorten limits the columns texts, given by index, to the greatest common width at which
+// their sum is at most room. It reports false, and changes nothing, if that width is below
+// least. The width of the widest of them is widest.
 func shorten(columns []column, texts []int, room, widest, least int) bool {
 	for level := widest; level >= min(least, widest); level-- {
 		sum := 0
@@ -133,8 +134,9 @@ func shorten(columns []column, texts []int, room, widest, least int) bool {
 	return false
 }
 
-// blocks writes each row as lines of a name and a value; the values of a very narrow
-// terminal stand below the names.
+// blocks writes each row as a block with a line for each name and value, and an empty line
+// between blocks. If a value has less than stackWidth, it has a line of its own below its
+// name.
 func (p *Printer) blocks(columns []column, rows [][]string, width int) {
 	names := 0
 	for _, c := range columns {
@@ -159,7 +161,8 @@ func (p *Printer) blocks(columns []column, rows [][]string, width int) {
 	}
 }
 
-// aligned returns a row with each cell as wide as its column.
+// aligned returns the line of a row. It truncates or pads each cell to the width of its
+// column.
 func aligned(cells []string, columns []column) string {
 	var b strings.Builder
 	for i, c := range columns {

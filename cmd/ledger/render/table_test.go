@@ -16,6 +16,8 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
+// Printable text and one-line text have no control characters, except line feeds and tabs in
+// the first, and one-line text fits its width.
 func FuzzVisibleTextControlsNothing(f *testing.F) {
 	f.Add("a\x1b[31mb\x00\x7f\u009b1m\u202etxt\n\tc")
 	f.Add("表\xff")
@@ -34,6 +36,8 @@ func FuzzVisibleTextControlsNothing(f *testing.F) {
 	})
 }
 
+// The last column begins at the same terminal column in every row, for wide, combining, empty
+// and coloured texts before it.
 func TestColumnsAlignWhateverTheCellsHold(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -56,8 +60,8 @@ func TestColumnsAlignWhateverTheCellsHold(t *testing.T) {
 	})
 }
 
-// On a terminal no line of a table is wider than it, whatever the cells hold; where
-// there is none a table is as wide as it is.
+// No line of a table is wider than the terminal, for any texts in its cells, and every ID is
+// complete.
 func TestATableFitsTheTerminal(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -86,9 +90,8 @@ func TestATableFitsTheTerminal(t *testing.T) {
 	})
 }
 
-// What is left out of a table for want of room goes in order: spare columns from the
-// right, then texts but the first; a terminal that is too narrow for the rest gets
-// blocks.
+// A table that is too wide first shortens texts, then omits spare columns from the right, then
+// texts except the first. On a terminal that is too narrow for the rest it becomes blocks.
 func TestANarrowTableLeavesOutTheLeastFirst(t *testing.T) {
 	t.Parallel()
 	shown := func(columns int) string {
@@ -135,7 +138,7 @@ func TestSizesAndAgesAreShort(t *testing.T) {
 	}
 }
 
-// A new outcome has a look, or this fails.
+// Every outcome of the domain has a symbol of one character and a colour.
 func TestEachOutcomeHasALookOfItsOwn(t *testing.T) {
 	t.Parallel()
 	for _, o := range domain.Outcomes() {
@@ -145,6 +148,8 @@ func TestEachOutcomeHasALookOfItsOwn(t *testing.T) {
 	}
 }
 
+// The flag --color overrides NO_COLOR, NO_COLOR overrides FORCE_COLOR, and both override the
+// terminal and TERM.
 func TestColoursObeyFlagAndEnvironment(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

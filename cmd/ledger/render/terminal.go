@@ -10,7 +10,8 @@ import (
 // IsTerminal reports whether a file is a terminal.
 func IsTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
-// colored reports whether results are coloured.
+// colored reports whether results have colours: as --color says, otherwise as NO_COLOR,
+// FORCE_COLOR and CLICOLOR_FORCE say, otherwise on a terminal whose TERM is not dumb.
 func (p *Printer) colored() bool {
 	set := func(name string) bool { v := p.Variable(name); return v != "" && v != "0" }
 	switch {
@@ -24,8 +25,7 @@ func (p *Printer) colored() bool {
 	return p.Terminal && p.Variable("TERM") != "dumb"
 }
 
-// A paint is a colour, or another way to set text off: the parameter of an
-// SGR sequence.
+// A paint is a colour or a style of text: the parameter of an SGR sequence.
 type paint string
 
 const (
@@ -39,7 +39,8 @@ const (
 	cyan    paint = "36"
 )
 
-// Styled returns text in a paint, where there are colours.
+// Styled returns text between SGR sequences of a style, or text alone if results have no
+// colours.
 func (p *Printer) Styled(style paint, text string) string {
 	if style == plain || text == "" || !p.colored() {
 		return text
@@ -47,13 +48,15 @@ func (p *Printer) Styled(style paint, text string) string {
 	return "\x1b[" + string(style) + "m" + text + "\x1b[0m"
 }
 
-// Columns returns the width of the terminal that results go to: COLUMNS, or the
-// width that the terminal reports, or 80. It returns 0 where they go elsewhere.
+// Columns returns the width of the terminal to which results go: the variable COLUMNS, or the
+// width that the terminal reports, or 80. It returns 0 if results go to a pipe or a file.
 func (p *Printer) Columns() int { return p.width(p.Terminal, p.OutFile) }
 
-// ErrColumns is columns for the standard error.
+// ErrColumns is Columns for the standard error.
 func (p *Printer) ErrColumns() int { return p.width(p.ErrTerminal, p.ErrFile) }
 
+// width returns the width of file, or 0 if watched, which says that it is a terminal, is
+// false.
 func (p *Printer) width(watched bool, file *os.File) int {
 	if !watched {
 		return 0

@@ -14,10 +14,12 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// ShortID returns an ID as tables print it: the prefix, an ellipsis and the last
-// six letters.
+// ShortID returns the short form of an ID for tables: its prefix, an ellipsis and its last six
+// characters.
 func ShortID(id fmt.Stringer) string { return Shorten(id.String()) }
 
+// Shorten is ShortID for the text of an ID. It returns a text unchanged that is already short,
+// or has no prefix of at most eight characters.
 func Shorten(id string) string {
 	const tail = 6
 	prefix, _, ok := strings.Cut(id, "_")
@@ -27,8 +29,8 @@ func Shorten(id string) string {
 	return prefix + "_…" + id[len(id)-tail:]
 }
 
-// ShortCallID returns a provider's call ID as tables print it. It may be any
-// text.
+// ShortCallID returns the short form of a call ID for tables, in at most 24 columns and
+// without control characters. The provider chooses a call ID, so it may be any text.
 func ShortCallID(id domain.CallID) string {
 	if text := string(id); Printable(text) == text && isASCII(text) {
 		return ansi.Truncate(Shorten(text), 24, "…")
@@ -36,6 +38,7 @@ func ShortCallID(id domain.CallID) string {
 	return OneLine(string(id), 24)
 }
 
+// isASCII reports whether all bytes of text are below 0x80.
 func isASCII(text string) bool {
 	for i := range len(text) {
 		if text[i] >= 0x80 {
@@ -45,9 +48,9 @@ func isASCII(text string) bool {
 	return true
 }
 
-// Printable returns text without what controls a terminal: a control character
-// is shown by its picture, and what turns the direction of writing by a
-// replacement. Line ends and tabs stay.
+// Printable returns text without characters that control a terminal. It replaces an ASCII
+// control character by its Unicode control picture, and other control characters and
+// bidirectional controls by U+FFFD. Line feeds and tabs stay.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -64,8 +67,8 @@ func Printable(text string) string {
 	}, text)
 }
 
-// OneLine returns the beginning of a text on one line of at most so many
-// columns.
+// OneLine returns the beginning of a printable text on one line of at most width columns. It
+// joins words by single spaces. An ellipsis marks a cut at width.
 func OneLine(text string, width int) string {
 	if len(text) > 16*width {
 		text = strings.ToValidUTF8(text[:16*width], "")
@@ -73,16 +76,16 @@ func OneLine(text string, width int) string {
 	return ansi.Truncate(Printable(strings.Join(strings.Fields(text), " ")), width, "…")
 }
 
-// TextWidth is how many columns a table gives to a text.
+// TextWidth is the greatest width of a text in a table, in columns of the terminal.
 const TextWidth = 60
 
-// Bytes returns a number of bytes as people say it.
+// Bytes formats a size in bytes with a binary unit, such as 1.5 KiB.
 func Bytes(n int64) string { return humanize.IBytes(uint64(max(0, n))) }
 
-// Count returns a number with its noun.
+// Count formats a number with its noun, in the plural if n is not 1.
 func Count(n int, noun string) string { return english.Plural(n, noun, "") }
 
-// StringOf returns the text of a value that may be absent.
+// StringOf returns v.String(), or an empty string if v is nil.
 func StringOf[T fmt.Stringer](v *T) string {
 	if v == nil {
 		return ""
@@ -90,7 +93,7 @@ func StringOf[T fmt.Stringer](v *T) string {
 	return (*v).String()
 }
 
-// ValueOf returns a text that may be absent.
+// ValueOf returns the text at v, or an empty string if v is nil.
 func ValueOf(v *string) string {
 	if v == nil {
 		return ""
@@ -98,8 +101,8 @@ func ValueOf(v *string) string {
 	return *v
 }
 
-// Indented returns JSON for a person: a string as its text, anything else over
-// several lines.
+// Indented formats JSON for a person: a JSON string as its text, null as an empty string, and
+// other values indented. It returns invalid JSON unchanged.
 func Indented(data json.RawMessage) string {
 	if len(data) == 0 || bytes.Equal(data, []byte("null")) {
 		return ""

@@ -9,10 +9,11 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// local returns a time in the zone in which times are shown and read: that of the
-// process, and with --utc UTC.
+// local returns t in the time zone of p.
 func (p *Printer) local(t time.Time) time.Time { return t.In(p.location()) }
 
+// location returns the time zone in which p formats and parses times: the local zone, or UTC
+// with --utc.
 func (p *Printer) location() *time.Location {
 	switch {
 	case p.UTC:
@@ -23,8 +24,9 @@ func (p *Printer) location() *time.Location {
 	return time.Local
 }
 
-// ShortTime returns a time as tables have it: the time of the day today, day and minute
-// within half a year, and else the date.
+// ShortTime formats a time for a table: the time of day if it is today, day and minute if it
+// is less than half a year away, otherwise the date. It returns an empty string for the zero
+// time.
 func (p *Printer) ShortTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -41,12 +43,13 @@ func (p *Printer) ShortTime(t time.Time) string {
 	return t.Format(time.DateOnly)
 }
 
-// Milliseconds returns a time to the millisecond, with its date.
+// Milliseconds formats a time with its date, to the millisecond.
 func (p *Printer) Milliseconds(t time.Time) string {
 	return p.local(t).Format("2006-01-02 15:04:05.000")
 }
 
-// LongTime returns a time with its zone and, where that helps, how long it is past.
+// LongTime formats a time with its date and zone, to the millisecond, and appends Ago in
+// parentheses unless that is empty. It returns an empty string for the zero time.
 func (p *Printer) LongTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -58,7 +61,8 @@ func (p *Printer) LongTime(t time.Time) string {
 	return text
 }
 
-// Ago returns how long a time is past, and nothing where that is over a month.
+// Ago formats the distance of a time from now, such as "3 minutes ago" or "1 hour from now".
+// It returns an empty string for the zero time and for a distance of a month or more.
 func (p *Printer) Ago(t time.Time) string {
 	if now := p.Now(); !t.IsZero() && now.Sub(t).Abs() < humanize.Month {
 		return humanize.RelTime(t, now, "ago", "from now")
@@ -66,20 +70,23 @@ func (p *Printer) Ago(t time.Time) string {
 	return ""
 }
 
+// TimesHelp lists examples of texts that ParseTime takes, for help and error texts.
 const TimesHelp = "14:00, yesterday, 2026-09-01, '2026-09-01 14:00' or how long ago, as 10m or 2d"
 
-// The forms in which a day, a time of the day and both are read.
+// The layouts of a date, a time of day and both that ParseTime takes.
 var (
 	dayForms   = []string{time.DateOnly}
 	clockForms = []string{"15:04", time.TimeOnly}
 	bothForms  = []string{time.DateTime, "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02T15:04"}
 )
 
-// ParseTime reads a time as people write it: RFC 3339; a date, a time or both in
-// the zone of local; today, yesterday or now; or how long ago, such as 10m, 36h,
-// 7d or 2w. It returns the first and the last time that is meant: a day is all of
-// it, and a time that the clock shows twice, when it is set back, both. A time of
-// the day alone is the last such time. One that the clock skips is when it does.
+// ParseTime parses a time as people write it: RFC 3339; a date, a time of day or both in the
+// zone of p; today, yesterday or now; or an age such as 10m, 36h, 7d or 2w. A time of day
+// alone is its latest occurrence that is not in the future.
+//
+// It returns the first and the last time that the text may mean. For a date these are its
+// midnight and the next one. For a time that occurs twice, because clocks are set back, they
+// are both occurrences. For a time that clocks skip, both are the time of the skip.
 func (p *Printer) ParseTime(text string) (first, last time.Time, err error) {
 	now := p.local(p.Now())
 	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
@@ -117,6 +124,7 @@ func (p *Printer) ParseTime(text string) (first, last time.Time, err error) {
 	return first, last, fmt.Errorf("%q is not a time: write %s", text, TimesHelp)
 }
 
+// parsed parses text by the first of the layouts forms that matches, as a time in UTC.
 func parsed(text string, forms []string) (time.Time, bool) {
 	for _, form := range forms {
 		if t, err := time.Parse(form, text); err == nil {
@@ -126,7 +134,8 @@ func parsed(text string, forms []string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// span reads how long something is, with days of 24 hours and weeks of 7 days.
+// span parses a duration that is not negative. Besides the units of time.ParseDuration it
+// takes a number of days (d) of 24 hours or weeks (w) of 7 days.
 func span(text string) (time.Duration, bool) {
 	for unit, hours := range map[string]uint64{"d": 24, "w": 7 * 24} {
 		if number, ok := strings.CutSuffix(text, unit); ok {
@@ -139,9 +148,9 @@ func span(text string) (time.Duration, bool) {
 	return d, err == nil && d >= 0
 }
 
-// wall returns the first and the last time at which the clocks of the zone show what
-// t shows: two where they are set back over it, and where they skip it the time at
-// which they do.
+// wall returns the first and the last time at which a clock in the zone of p shows the date
+// and time of day of t. They differ if the clock is set back over that time. If the clock
+// skips that time, both are the time of the skip.
 func (p *Printer) wall(t time.Time) (first, last time.Time) {
 	const show = "2006-01-02T15:04:05"
 	in := p.location()
@@ -149,7 +158,7 @@ func (p *Printer) wall(t time.Time) (first, last time.Time) {
 	start, end := near.ZoneBounds()
 	for _, at := range []time.Time{start.Add(-1), near, end} {
 		if at.Before(near.AddDate(0, 0, -2)) || at.After(near.AddDate(0, 0, 2)) {
-			continue // as the zero Time is: the zone has no bound there
+			continue // also the zero Time, which ZoneBounds returns for a zone without that bound
 		}
 		_, offset := at.In(in).Zone()
 		candidate := t.Add(-time.Duration(offset) * time.Second).In(in)

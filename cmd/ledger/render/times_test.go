@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// zoneOf returns a zone, and skips the test where the machine has no zones.
+// zoneOf returns a time zone, and skips the test on a machine without a zone database.
 func zoneOf(t *testing.T, name string) *time.Location {
 	t.Helper()
 	zone, err := time.LoadLocation(name)
@@ -15,8 +15,8 @@ func zoneOf(t *testing.T, name string) *time.Location {
 	return zone
 }
 
-// Times are read in the zone of the person, as people write them, also on the days on
-// which clocks are set. The two times are those of --since and --until.
+// ParseTime takes each form in the zone of the user, also on days on which clocks are set
+// forward or back. The first time is the bound of --since, the last one that of --until.
 func TestTimesAreReadAsPeopleWriteThem(t *testing.T) {
 	t.Parallel()
 	berlin, saoPaulo := zoneOf(t, "Europe/Berlin"), zoneOf(t, "America/Sao_Paulo")
@@ -77,7 +77,8 @@ func TestTimesAreReadAsPeopleWriteThem(t *testing.T) {
 	}
 }
 
-// Every time of a day is found again by what the clock showed then.
+// wall inverts the conversion of a time to a zone: its first or last result is the original
+// time, also on days on which clocks are set forward or back.
 func TestWallClockTimesAreFoundAgain(t *testing.T) {
 	t.Parallel()
 	for _, zone := range []string{"Europe/Berlin", "America/Sao_Paulo", "Australia/Lord_Howe", "Asia/Kolkata", "UTC"} {
