@@ -13,10 +13,12 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
+// main exits with the exit code of start.
 func main() { os.Exit(start()) }
 
-// start runs the command in the process's surroundings and returns its exit
-// code.
+// start runs the command on the streams and the environment of this process and
+// returns the exit code. A write to the standard output after its reader closed the
+// pipe cancels the context of the command.
 func start() int {
 	ctx, leave := context.WithCancelCause(context.Background())
 	defer leave(nil)
@@ -26,16 +28,16 @@ func start() int {
 	return a.run(ctx, os.Args[1:])
 }
 
-// interruptible returns a context that the first signal to end ends, with the
-// reason as its cause. A second request to end ends the process. A terminal that is
-// gone (SIGHUP) ends the context too, however often the signal comes. SIGPIPE ends
-// nothing: it can be about a peer at the network, and a write to an output that has
-// no reader is an error, for which see render.NewPrinter. The function that it returns gives
-// the signals back.
+// interruptible returns a context that the first terminating signal cancels, with a
+// domain.Interruption as its cause, and a function that unregisters the signals and
+// joins the goroutine that receives them. A second SIGINT or SIGTERM exits the
+// process. A SIGHUP, which reports a closed terminal, only cancels the context,
+// however often it arrives. SIGPIPE is ignored: a network peer can cause it, and
+// render.NewPrinter reports a write to an output without a reader as an error.
 func interruptible(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals, done := make(chan os.Signal, 2), make(chan struct{})
-	pipes := make(chan os.Signal, 1) // which is never read: a signal that is caught does not end the process
+	pipes := make(chan os.Signal, 1) // is never read: a caught signal does not end the process
 	signal.Notify(pipes, syscall.SIGPIPE)
 	signal.Notify(signals, endings()...)
 	var waiting sync.WaitGroup
@@ -62,7 +64,8 @@ func interruptible(parent context.Context) (context.Context, func()) {
 	}
 }
 
-// endings are the signals to end. Under nohup SIGHUP is none.
+// endings returns the signals that cancel the context of a command. It leaves out
+// SIGHUP where the parent ignores it, as nohup does.
 func endings() []os.Signal {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {
@@ -71,6 +74,8 @@ func endings() []os.Signal {
 	return signals
 }
 
+// interruptionBy returns the interruption that a signal stands for: the user's for
+// SIGINT, a shutdown for all others.
 func interruptionBy(s os.Signal) domain.Interruption {
 	if s == os.Interrupt {
 		return domain.ByUser

@@ -12,34 +12,40 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
-// A meter is a store that counts what is asked of it.
+// A meter wraps the embedded store of a served folder and counts its appends and its
+// followers for the metrics and the status endpoint. All methods are safe for
+// concurrent use.
 type meter struct {
 	*embedded.Store
-	appends atomic.Int64 // that succeeded
-	records atomic.Int64 // of those
-	failed  atomic.Int64 // appends with an error that is no conflict
+	appends atomic.Int64 // successful appends
+	records atomic.Int64 // records of the successful appends
+	failed  atomic.Int64 // appends that failed with an error other than a conflict
 	mu      struct {
 		sync.Mutex
-		followers map[*follower]struct{}
+		followers map[*follower]struct{} // the loops of Follow and FollowEvery that run now
 	}
 }
 
+// newMeter returns a meter of store with all counters at zero. The caller still
+// closes store.
 func newMeter(store *embedded.Store) *meter {
 	m := &meter{Store: store}
 	m.mu.followers = map[*follower]struct{}{}
 	return m
 }
 
-// A follower is one who is kept current.
-type follower struct{ at atomic.Uint64 } // the sequence of the last record that it was given or that was passed over for it
+// A follower is one running Follow or FollowEvery loop. Its at is the sequence
+// number of the last record that the loop yielded or skipped as filtered out.
+type follower struct{ at atomic.Uint64 } // written by the loop, read by meter.read
 
-// Append is embedded.Store's.
+// Append appends like embedded.Store.Append and counts the result.
 func (m *meter) Append(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) error {
 	_, err := m.Place(ctx, s, after, records...)
 	return err
 }
 
-// Place is embedded.Store's.
+// Place appends like embedded.Store.Place and counts the result. A conflict counts
+// neither as an append nor as a failure.
 func (m *meter) Place(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) (events.Position, error) {
 	at, err := m.Store.Place(ctx, s, after, records...)
 	switch {
@@ -52,21 +58,24 @@ func (m *meter) Place(ctx context.Context, s events.Stream, after events.Revisio
 	return at, err
 }
 
-// Follow is embedded.Store's.
+// Follow follows like embedded.Store.Follow. The follower counts while the loop
+// runs.
 func (m *meter) Follow(ctx context.Context, after events.Position, options ...events.Following) iter.Seq2[events.Entry, error] {
 	return m.followed(after, func(f *follower) iter.Seq2[events.Entry, error] {
 		return m.Store.Follow(ctx, after, observed(options, f)...)
 	})
 }
 
-// FollowEvery is embedded.Store's.
+// FollowEvery follows like embedded.Store.FollowEvery. The follower counts while the
+// loop runs.
 func (m *meter) FollowEvery(ctx context.Context, after events.Position, o events.Following, every uint64, passed func(events.Position)) iter.Seq2[events.Entry, error] {
 	return m.followed(after, func(f *follower) iter.Seq2[events.Entry, error] {
 		return m.Store.FollowEvery(ctx, after, observed([]events.Following{o}, f)[0], every, passed)
 	})
 }
 
-// followed is a loop whose follower is counted while it runs.
+// followed wraps a follow loop. It registers a follower when the caller starts the
+// loop, advances it after each record, and removes it when the loop ends.
 func (m *meter) followed(after events.Position, loop func(*follower) iter.Seq2[events.Entry, error]) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		f := &follower{}
@@ -74,7 +83,8 @@ func (m *meter) followed(after events.Position, loop func(*follower) iter.Seq2[e
 		m.enlist(f)
 		defer m.dismiss(f)
 		for e, err := range loop(f) {
-			// One that takes a record has room for it: until then it lags.
+			// The position advances only after yield returns: until then the
+			// consumer is still busy with the record, and the record counts as lag.
 			if !yield(e, err) {
 				return
 			}
@@ -85,8 +95,8 @@ func (m *meter) followed(after events.Position, loop func(*follower) iter.Seq2[e
 	}
 }
 
-// observed returns options with which a follower notes what it has caught up
-// with.
+// observed returns options whose CaughtUp callbacks also advance f. It keeps the
+// callbacks of the caller, and adds an option if there is none.
 func observed(options []events.Following, f *follower) []events.Following {
 	noted := func(told func(events.Position)) func(events.Position) {
 		return func(p events.Position) {
@@ -107,28 +117,33 @@ func observed(options []events.Following, f *follower) []events.Following {
 	return all
 }
 
+// enlist adds f to the followers that read counts.
 func (m *meter) enlist(f *follower) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.mu.followers[f] = struct{}{}
 }
 
+// dismiss removes f.
 func (m *meter) dismiss(f *follower) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.mu.followers, f)
 }
 
-// A reading is what a meter shows.
+// A reading is a snapshot of a meter. Its JSON is part of the status of a served
+// store.
 type reading struct {
-	Head        events.Position `json:"position"`
-	Appends     int64           `json:"appends"`
-	Records     int64           `json:"records"`
-	Failed      int64           `json:"failed_appends"`
-	Subscribers int             `json:"subscribers"`
-	Lag         uint64          `json:"lag"` // records that the one furthest behind has before it
+	Head        events.Position `json:"position"`       // position of the last record
+	Appends     int64           `json:"appends"`        // successful appends since the store was opened
+	Records     int64           `json:"records"`        // records of these appends
+	Failed      int64           `json:"failed_appends"` // appends that failed with an error other than a conflict
+	Subscribers int             `json:"subscribers"`    // running follow loops
+	Lag         uint64          `json:"lag"`            // records between Head and the slowest follower
 }
 
+// read returns a snapshot. The counters are read one after another, so that appends
+// in between can make them differ by a few.
 func (m *meter) read() reading {
 	r := reading{Head: m.Head(), Appends: m.appends.Load(), Records: m.records.Load(), Failed: m.failed.Load()}
 	m.mu.Lock()

@@ -37,10 +37,10 @@ var (
 	stoppedMetric     = prometheus.NewDesc("ledger_store_stopped", "1 while the store takes no writes, as one failed.", nil, nil)
 )
 
-// A gauge is a host as Prometheus reads it. It is safe for concurrent use.
+// A gauge exposes a host as a prometheus.Collector. It is safe for concurrent use.
 type gauge struct{ *host }
 
-// Describe tells which metrics there can be.
+// Describe sends the descriptors of all metrics.
 func (g gauge) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		positionMetric, appendsMetric, recordsMetric, failedMetric, waitingMetric, bytesMetric, syncMetric, subscribersMetric, lagMetric,
@@ -50,7 +50,8 @@ func (g gauge) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect tells what they are now. Those of the log are not there for a node.
+// Collect sends the current values. A node of a database has no store of its own,
+// and sends only the metrics of its HTTP requests and connections.
 func (g gauge) Collect(to chan<- prometheus.Metric) {
 	told := func(d *prometheus.Desc, kind prometheus.ValueType, value float64) {
 		to <- prometheus.MustNewConstMetric(d, kind, value)
@@ -86,7 +87,9 @@ func (g gauge) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// collectHealth tells what a database met in the background.
+// collectHealth sends the counters of the background work of a Pebble database:
+// failed flushes and compactions, and write stalls. database is the value of the
+// label.
 func collectHealth(database string, h embedded.Health, to chan<- prometheus.Metric) {
 	stalled := 0.0
 	if h.Stalled {
@@ -97,10 +100,12 @@ func collectHealth(database string, h embedded.Health, to chan<- prometheus.Metr
 	to <- prometheus.MustNewConstMetric(stalledMetric, prometheus.GaugeValue, stalled, database)
 }
 
-// ranks are those of the last syncs, in the order of how long they took, whose
-// time is told.
+// ranks are the quantiles of the recent sync durations that are exported, by the
+// value of their label.
 var ranks = map[string]float64{"median": 0.5, "p99": 0.99, "worst": 1}
 
+// collectSyncs sends the quantiles of the sync durations, and no metric before the
+// first sync. It sorts took.
 func collectSyncs(took []time.Duration, to chan<- prometheus.Metric) {
 	if len(took) == 0 {
 		return
@@ -112,15 +117,17 @@ func collectSyncs(took []time.Duration, to chan<- prometheus.Metric) {
 	}
 }
 
-// metrics answers who asks for the metrics of a host, in the format of
-// Prometheus and in OpenMetrics, with those of the process and of Go.
+// metrics returns the handler of /metrics. It serves the metrics of the host, the
+// process and the Go runtime in the Prometheus and the OpenMetrics format, to at
+// most four requests at a time.
 func (s *host) metrics() http.Handler {
 	all := prometheus.NewPedanticRegistry()
 	all.MustRegister(gauge{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return promhttp.HandlerFor(all, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn), MaxRequestsInFlight: 4})
 }
 
-// failure returns why the store takes no appends, or nil.
+// failure returns the error for which the store refuses appends, or nil while it
+// accepts them. A node has no store and returns nil.
 func (s *host) failure() error {
 	if s.meter == nil {
 		return nil
@@ -128,8 +135,9 @@ func (s *host) failure() error {
 	return s.meter.Stats().Failure
 }
 
-// health answers whether the store takes appends, to everybody: it says nothing
-// of what is in it.
+// health serves the health check: 200 while the store accepts appends, 503 while it
+// does not. It requires no credentials, as the response reveals no content of the
+// store.
 func (s *host) health(w http.ResponseWriter, _ *http.Request) {
 	if failure := s.failure(); failure != nil {
 		why := "until it is opened again"
@@ -139,5 +147,5 @@ func (s *host) health(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "the store takes no appends "+why, http.StatusServiceUnavailable)
 		return
 	}
-	_, _ = io.WriteString(w, "ok\n") // whoever asked is gone
+	_, _ = io.WriteString(w, "ok\n") // an error means that the client disconnected
 }

@@ -16,13 +16,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A page is which lines of an output are wanted, counted from 1.
+// A page selects lines of an output, or its description.
 type page struct {
-	offset int64
-	limit  int64 // 0: all
-	stat   bool
+	offset int64 // number of the first line, from 1
+	limit  int64 // number of lines; 0: all
+	stat   bool  // print the description in place of the bytes
 }
 
+// outputCommand returns the command ledger output.
 func (a *app) outputCommand() *cobra.Command {
 	var p page
 	cmd := &cobra.Command{
@@ -47,13 +48,14 @@ or a call that has one output. With --stat, say what is known of it instead.`,
 	return cmd
 }
 
-// An outputRow is what is known of an output.
+// An outputRow is the description of an output that --stat prints.
 type outputRow struct {
 	domain.Retained
-	Settlement domain.EventID `json:"settlement"`
-	Channel    string         `json:"channel"`
+	Settlement domain.EventID `json:"settlement"` // the event that names the output
+	Channel    string         `json:"channel"`    // the name of the output within its settlement, such as text
 }
 
+// printOutput prints a page of the output that id refers to, or its description.
 func (a *app) printOutput(ctx context.Context, s *stores.Store, id string, p page) error {
 	if p.offset < 1 || p.limit < 0 {
 		return fault.Usage("--offset counts lines from 1, and --limit is not below zero")
@@ -76,8 +78,9 @@ func (a *app) printOutput(ctx context.Context, s *stores.Store, id string, p pag
 	return a.printPage(ctx, o, p)
 }
 
-// refOf returns the reference that is meant: written out, or that of what a call
-// returned, as text where it has a text.
+// refOf returns the reference that id stands for: id itself if it is a reference,
+// and otherwise an output of the call that id refers to, preferring the text
+// channel. A call without a kept output is a fault.
 func refOf(ctx context.Context, s *stores.Store, id string) (domain.Ref, error) {
 	if domain.IsRef(id) {
 		return domain.ParseRef(id)
@@ -102,8 +105,8 @@ func refOf(ctx context.Context, s *stores.Store, id string) (domain.Ref, error) 
 	return kept[0].Ref, nil
 }
 
-// printPage writes the lines of a page, chunk by chunk, and tells where the
-// rest begins.
+// printPage copies the lines of a page to the results in chunks. On a terminal it
+// then prints a hint with the offset of the next page.
 func (a *app) printPage(ctx context.Context, o remote.Reader, p page) error {
 	lines := o.Retained().Lines
 	if p.offset > lines {
@@ -121,7 +124,8 @@ func (a *app) printPage(ctx context.Context, o remote.Reader, p page) error {
 	return nil
 }
 
-// pour copies until the writer has enough.
+// pour copies from to to, until from ends or to returns errEnough. It checks ctx
+// before each chunk and returns its cause.
 func pour(ctx context.Context, to io.Writer, from io.Reader) error {
 	p := make([]byte, 64<<10)
 	for {
@@ -143,20 +147,20 @@ func pour(ctx context.Context, to io.Writer, from io.Reader) error {
 	}
 }
 
-// errEnough ends a copy.
+// errEnough is returned by a lineWindow to stop pour. It never leaves this file.
 var errEnough = errors.New("enough lines are written")
 
-// A lineWindow passes on some lines of what is written to it, and holds none
-// of them.
+// A lineWindow is a writer that forwards a range of lines to another writer. It
+// buffers nothing.
 type lineWindow struct {
 	to      io.Writer
-	skip    int64 // lines still to be left out
-	left    int64 // lines still to be passed on, where bounded
-	bounded bool
+	skip    int64 // lines left to skip
+	left    int64 // lines left to forward, if bounded
+	bounded bool  // false: forward all lines after those skipped
 }
 
-// Write passes on what of p belongs to the lines. It returns errEnough once
-// all of them are passed on.
+// Write forwards the part of p that lies in the range. It returns errEnough together
+// with len(p) once it has forwarded the last line.
 func (w *lineWindow) Write(p []byte) (int, error) {
 	n := len(p)
 	for w.skip > 0 && len(p) > 0 {

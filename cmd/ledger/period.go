@@ -8,19 +8,22 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A period is what --since and --until say. The zero period is all times.
+// A period is the time range of --since and --until. The zero period contains all
+// times.
 type period struct {
-	since, until string
-	from, to     time.Time // zero: without a beginning or an end
+	since, until string    // the flags as given; empty: not given
+	from, to     time.Time // set by resolve: from is included, to is not; zero: unbounded
 }
 
-// flags adds --since and --until. what names the listed rows.
+// flags adds --since and --until to cmd. The help texts call the listed rows by the
+// noun of the second parameter.
 func (p *period) flags(cmd *cobra.Command, what string) {
 	cmd.Flags().StringVar(&p.since, "since", "", "only "+what+" since: "+render.TimesHelp)
 	cmd.Flags().StringVar(&p.until, "until", "", "only "+what+" before; a day counts to its end")
 }
 
-// resolve reads the flags.
+// resolve parses the flags into from and to. A range that ends before it begins is a
+// usage fault.
 func (p *period) resolve(a *app) error {
 	if p.since != "" {
 		from, _, err := a.ParseTime(p.since)
@@ -42,11 +45,11 @@ func (p *period) resolve(a *app) error {
 	return nil
 }
 
-// holds reports whether a time is in the period.
+// holds reports whether t lies in the period.
 func (p *period) holds(t time.Time) bool { return !p.startsAfter(t) && !p.endsBy(t) }
 
-// startsAfter reports whether a time is before the period.
+// startsAfter reports whether the whole period is later than t.
 func (p *period) startsAfter(t time.Time) bool { return t.Before(p.from) }
 
-// endsBy reports whether the period is over at a time.
+// endsBy reports whether the whole period is earlier than or ends at t.
 func (p *period) endsBy(t time.Time) bool { return !p.to.IsZero() && !t.Before(p.to) }

@@ -13,14 +13,14 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// defaultRules are those of a run without --rules: what the workspace holds
-// may be read and changed, what lies outside and what may hold secrets is
-// asked about.
+// defaultRules are the rules of a run without --rules. They allow reading and
+// changing the workspace, and ask about resources outside it and about files that
+// may hold secrets.
 //
 //go:embed default.rules
 var defaultRules string
 
-// loadRules reads a file of rules, or the default ones where none is named.
+// loadRules parses the rules file at path, or the default rules if path is empty.
 func loadRules(path string) (domain.Rules, error) {
 	if path == "" {
 		return permission.ParseRules("default rules", strings.NewReader(defaultRules))
@@ -37,10 +37,11 @@ func loadRules(path string) (domain.Rules, error) {
 	return rules, nil
 }
 
-// approver returns who decides what the rules leave open: the person at the
-// terminal, or nobody. The person is read from a goroutine that ends with the
-// process. Lines that others write to the standard error do not run into an
-// open question.
+// approver returns the approver for requests that the rules leave undecided: the
+// person at the terminal, or permission.Headless where the input is not a terminal
+// or the results are JSON. For a terminal it starts a goroutine that reads the input
+// until the process exits, and redirects a.Err so that other lines do not garble an
+// open prompt.
 func (a *app) approver(ctx context.Context) permission.Approver {
 	in, ok := a.in.(*os.File)
 	if !ok || !render.IsTerminal(in) || a.Format != render.AsTable {
@@ -48,6 +49,6 @@ func (a *app) approver(ctx context.Context) permission.Approver {
 	}
 	t := permission.NewTerminal(in, a.Err)
 	a.Err = t.Background()
-	go func() { _ = t.Run(ctx) }() // a terminal that breaks has nobody to ask
+	go func() { _ = t.Run(ctx) }() // an error means that the terminal broke and no person can answer
 	return t
 }

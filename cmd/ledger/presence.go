@@ -15,25 +15,27 @@ import (
 	"github.com/settlement-ledger/ledger/runner"
 )
 
-// servingLease is how long a process that serves is taken to live without a word
-// from it. It carries no session, so that nobody waits for its end: the lease is
-// long, and a line of the log in five minutes.
+// servingLease is the lease of a serving process. A serving process holds no
+// session, so no other process waits for its lease to expire: the lease is long, so
+// that a renewal adds an event to the log only every five minutes.
 const servingLease = 15 * time.Minute
 
-// A presence keeps a process that serves on record: where other nodes reach the
-// outputs that it serves, and that it lives. Losing its lease ends nothing: it goes
-// on record again.
+// A presence records in the log that a process serves: its address for requests for
+// outputs from other nodes, and a lease that it renews. If the lease is lost, the
+// presence records the process again under a new ID and serving goes on. begin, keep
+// and end run one after another, so that the fields need no lock.
 type presence struct {
 	ledger  *events.Ledger
 	address string // http://HOST:PORT or https://HOST:PORT
 	log     *slog.Logger
-	noted   func(domain.ProcessID) // is told under which ID the process is on record
-	first   domain.ProcessID       // the ID under which begin puts the process on record the first time; zero: a new one
-	process domain.ProcessID
-	writer  *events.Writer
+	noted   func(domain.ProcessID) // called by begin with each ID under which it recorded the process
+	first   domain.ProcessID       // the ID that the first begin uses; zero: a new one
+	process domain.ProcessID       // the current ID; set by begin
+	writer  *events.Writer         // of the stream of process
 }
 
-// begin puts the process on record.
+// begin appends ProcessStarted under a new process ID, and under p.first the first
+// time.
 func (p *presence) begin(ctx context.Context) error {
 	id := p.first
 	if p.first = (domain.ProcessID{}); id.IsZero() {
@@ -52,7 +54,8 @@ func (p *presence) begin(ctx context.Context) error {
 	return nil
 }
 
-// keep keeps the lease until ctx ends. It is called after begin, and end after it.
+// keep renews the lease until ctx is done. Call it after begin, and end after it
+// returned.
 func (p *presence) keep(ctx context.Context) {
 	for {
 		lease := runner.KeepLease(ctx, p.ledger, p.writer, p.process, servingLease)
@@ -69,14 +72,15 @@ func (p *presence) keep(ctx context.Context) {
 	}
 }
 
-// The pauses between two tries to go on record again.
+// The bounds of the backoff of again.
 const (
 	firstAgain = time.Second
 	lastAgain  = time.Minute
 )
 
-// again puts the process on record under another ID, and the end of the one whose
-// lease it lost. It tries until that is so, and returns false if ctx ends before.
+// again records the process under a new ID and ends the process record whose lease
+// was lost. It retries with exponential backoff, and returns false if ctx is done
+// first.
 func (p *presence) again(ctx context.Context) bool {
 	lost := p.process
 	for wait := firstAgain; ; wait = min(2*wait, lastAgain) {
@@ -95,19 +99,20 @@ func (p *presence) again(ctx context.Context) bool {
 	return true
 }
 
-// end puts the end of the process on record. What ctx asks for no longer matters.
-// A log that cannot be reached keeps nobody from ending: the lease runs out.
+// end appends ProcessStopped, also after ctx is done, within the grace period. If
+// the log cannot be reached it logs a warning and returns: the lease expires by
+// itself.
 func (p *presence) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), registry.DefaultGrace)
 	defer cancel()
 	_, err := p.writer.Append(ctx, p.ledger.Draft(events.ProcessStopped{Process: p.process, Reason: events.ProcessEnded}, domain.EventID{}))
-	if err != nil && !errors.Is(err, events.ErrConflict) { // somebody has ended it
+	if err != nil && !errors.Is(err, events.ErrConflict) { // a conflict: another process recorded the end
 		p.log.Warn("the end is not on record: the lease runs out by itself", "process", p.process.String(), "error", err)
 	}
 }
 
-// endProcess puts on record that a process was lost, if it is on record and its end
-// is not.
+// endProcess appends ProcessStopped with the reason lost to the stream of a process,
+// unless the stream is empty or already ends with a ProcessStopped.
 func endProcess(ctx context.Context, ledger *events.Ledger, id domain.ProcessID) error {
 	stream := events.ProcessStream(id)
 	for {
@@ -123,12 +128,13 @@ func endProcess(ctx context.Context, ledger *events.Ledger, id domain.ProcessID)
 			return nil
 		}
 		_, err := ledger.Append(ctx, stream, last.Revision, ledger.Draft(events.ProcessStopped{Process: id, Reason: events.ProcessLost}, domain.EventID{}))
-		if !errors.Is(err, events.ErrConflict) { // one that goes on meanwhile is looked at again
+		if !errors.Is(err, events.ErrConflict) { // after a conflict, look at the stream again
 			return err
 		}
 	}
 }
 
+// hostName returns the name of this machine, or localhost if the system has none.
 func hostName() string {
 	name, err := os.Hostname()
 	if err != nil {

@@ -23,23 +23,26 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine"
 )
 
-// A program is this process at work in a store that it opened.
+// A program is this process on record in an open store, with a lease and the result
+// of its recovery.
 type program struct {
 	*stores.Store
 	*engine.Process
 	recovered recovered
 }
 
-// recovered is what a recovery ended and removed.
+// A recovered is the result of a recovery: the ended processes, layers and sessions,
+// and the removed outputs. recover prints it as JSON.
 type recovered struct {
 	engine.Recovered
-	Outputs int   `json:"outputs"` // that no settlement names
-	Bytes   int64 `json:"bytes"`   // of those
+	Outputs int   `json:"outputs"` // number of removed outputs, which no settlement names
+	Bytes   int64 `json:"bytes"`   // size of the removed outputs
 }
 
-// begin puts this process on record in an open store, with a lease. It recovers for
-// the command that is there for it, and where this process holds the folder. The
-// caller ends the program, and the store closes with it.
+// begin records this process in s and starts its lease. It recovers the sessions of
+// dead processes if the command is recover or this process holds the lock of the
+// folder. On success the caller ends the program, which closes s; on an error begin
+// has closed s.
 func (a *app) begin(ctx context.Context, s *stores.Store) (*program, error) {
 	p := &program{Store: s}
 	config := engine.ProcessConfig{
@@ -68,7 +71,7 @@ func (a *app) begin(ctx context.Context, s *stores.Store) (*program, error) {
 		}
 		again := func(ctx context.Context) { p.recoverAgain(ctx, a.Logger(slog.LevelWarn)) }
 		s.TookOver.Store(&again)
-		if !config.Recover && s.Holds() { // it took the folder over meanwhile
+		if !config.Recover && s.Holds() { // this process took the folder over after config was made
 			again(ctx)
 		}
 	}
@@ -78,8 +81,8 @@ func (a *app) begin(ctx context.Context, s *stores.Store) (*program, error) {
 	return p, nil
 }
 
-// recoverAgain ends what the process left from which this one has taken the folder
-// over. A failure loses nothing: the next recovery tries again.
+// recoverAgain recovers the sessions of the process from which this process took the
+// folder over. It only logs a failure: the next recovery tries again.
 func (p *program) recoverAgain(ctx context.Context, log *slog.Logger) {
 	_, err := p.Recover(ctx)
 	if err == nil {
@@ -90,13 +93,14 @@ func (p *program) recoverAgain(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// end ends the program and closes the store. What ctx asks for no longer matters.
+// end records the end of this process and closes the store. It does so also after
+// ctx is done.
 func (p *program) end(ctx context.Context) error {
 	return errors.Join(p.Process.Close(ctx), p.Store.Close())
 }
 
-// nameDead counts those processes of unknown fate as dead that are named. Naming
-// one that lives is refused: it has a lease.
+// nameDead moves the processes of --process from j.Unknown to j.Dead. A named
+// process with a valid lease is a conflict fault.
 func nameDead(j *runner.Liveness, named []string) error {
 	for _, name := range named {
 		p, err := pick("process", name, processCandidates(slices.Concat(j.Dead, j.Living, j.Unknown)))
@@ -118,27 +122,28 @@ func nameDead(j *runner.Liveness, named []string) error {
 	return nil
 }
 
-// A bench is where sessions of one workspace are carried on.
+// A bench is a program with a workspace: the tools are registered and sessions can
+// run.
 type bench struct {
 	*program
 	*engine.Workspace
-	root *workspace.Root
+	root *workspace.Root // the folder; the caller of open closes it
 }
 
-// A setup says how sessions are carried on.
+// A setup configures how sessions of a workspace run.
 type setup struct {
-	workspace   string
-	rules       domain.Rules
-	agent       string
-	steps       int
-	provider    runner.Provider
-	environment []string // of bash commands
+	workspace   string          // the folder that the tools work in
+	rules       domain.Rules    // the permission rules of the agent
+	agent       string          // the agent of the session; resume takes it from the log
+	steps       int             // most replies to one prompt; 0: unlimited
+	provider    runner.Provider // the source of replies
+	environment []string        // the environment of bash commands, NAME=VALUE
 
-	approvalLife time.Duration // of the approvals that are saved; 0: until they are revoked
+	approvalLife time.Duration // how long a saved approval is valid; 0: until it is revoked
 }
 
-// open returns the bench of a workspace, with the builtin tools registered for
-// it. The caller closes its root.
+// open opens the workspace of s and registers the builtin tools for it. The caller
+// closes the root of the bench.
 func (p *program) open(ctx context.Context, a *app, s setup) (*bench, error) {
 	root, err := workspace.Open(s.workspace)
 	if err != nil {
@@ -160,10 +165,13 @@ func (p *program) open(ctx context.Context, a *app, s setup) (*bench, error) {
 	return b, nil
 }
 
-// kept opens managed outputs for the builtin tools.
+// A kept adapts the output store to the interface of the builtin tools, and
+// translates its errors to theirs.
 type kept struct{ remote.BlobStore }
 
-// Open opens one output.
+// Open opens the output of ref, and returns it with its description. A pruned output
+// is a *builtins.Pruned, an unknown one builtins.ErrAbsent. The caller closes the
+// reader.
 func (k kept) Open(ctx context.Context, ref domain.Ref) (io.ReadCloser, domain.Retained, error) {
 	out, err := k.BlobStore.Open(ctx, ref)
 	if pruned, ok := errors.AsType[*outputs.PrunedError](err); ok {

@@ -22,12 +22,12 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish/jsonl"
 )
 
-// A publication is what the flags of ledger publish ask for.
+// A publication holds the flags of ledger publish.
 type publication struct {
-	to, topic, name, from string
-	only                  publish.Filter
-	follow                bool
-	config                string
+	to, topic, name, from string         // of the one job that the flags describe
+	only                  publish.Filter // from --kind, --tool and --agent
+	follow                bool           // go on after catching up
+	config                string         // path of a file of jobs, in place of the other flags
 }
 
 const publishLong = `Hand records to another program, as written: to a NATS server with JetStream,
@@ -55,6 +55,7 @@ record; it is the subject at a NATS server.
 With --config there are several: tables [[publish]] in TOML, with name, to, topic,
 from, kinds, categories, streams, tools and agents. All of them are followed.`
 
+// publishCommand returns the command ledger publish.
 func (a *app) publishCommand() *cobra.Command {
 	var p publication
 	cmd := &cobra.Command{
@@ -100,7 +101,9 @@ func (a *app) publishCommand() *cobra.Command {
 	return cmd
 }
 
-// orders returns what is to be published.
+// orders returns the jobs to run: those of the configuration file, or the one that
+// the flags describe. Variables of env are expanded in the target; the job records
+// the target without its password.
 func (p publication) orders(env func(string) (string, bool)) ([]publish.JobConfig, error) {
 	if p.config != "" {
 		return publications(p.config, env)
@@ -127,7 +130,8 @@ func (p publication) orders(env func(string) (string, bool)) ([]publish.JobConfi
 	return []publish.JobConfig{o}, nil
 }
 
-// publications reads a configuration.
+// publications parses the configuration file at path and sets the policy of each
+// job.
 func publications(path string, env func(string) (string, bool)) ([]publish.JobConfig, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -145,8 +149,7 @@ func publications(path string, env func(string) (string, bool)) ([]publish.JobCo
 	return orders, nil
 }
 
-// fileOf returns the path of a target: what stands behind file:, or the path of
-// a URL file:///PATH.
+// fileOf returns the path of a file target, written as file:PATH or file:///PATH.
 func fileOf(to string) string {
 	if u, err := url.Parse(to); err == nil && strings.HasPrefix(to, "file:///") {
 		return u.Path
@@ -154,11 +157,12 @@ func fileOf(to string) string {
 	return strings.TrimPrefix(to, "file:")
 }
 
-// linesAtOnce is how many lines are written with one sync.
+// linesAtOnce is the batch size of a file target: the lines written with one sync.
 const linesAtOnce = 512
 
-// fit sets the policy that fits the target of an order. A file is the same from
-// wherever the command runs next.
+// fit sets the policy of o for its target: batches for a file, a number of workers
+// for NATS. It makes the path of a file absolute, so that a later run from another
+// directory continues the same file. Any other target is an error.
 func fit(o *publish.JobConfig) error {
 	scheme, rest, _ := strings.Cut(o.To, ":")
 	switch {
@@ -176,7 +180,8 @@ func fit(o *publish.JobConfig) error {
 	return nil
 }
 
-// openTarget opens the target of an order that fit took.
+// openTarget opens the target of a job that fit accepted. at is the position that
+// the consumer has reached; a file is continued from there.
 func openTarget(ctx context.Context, o publish.JobConfig, at events.Position) (publish.Target, error) {
 	if path, ok := strings.CutPrefix(o.To, "file:"); ok {
 		return jsonl.Open(path, at)
@@ -184,6 +189,9 @@ func openTarget(ctx context.Context, o publish.JobConfig, at events.Position) (p
 	return jetstream.Open(ctx, o.To, o.Topic, o.Name)
 }
 
+// publish runs the jobs against s. It follows all jobs of a configuration file until
+// ctx is done. The mutex keeps the lines of concurrent jobs on the standard error
+// apart.
 func (a *app) publish(ctx context.Context, s *stores.Store, p publication, orders []publish.JobConfig) error {
 	desk := a.Relay(s)
 	var complaining sync.Mutex
@@ -204,7 +212,7 @@ func (a *app) publish(ctx context.Context, s *stores.Store, p publication, order
 	return a.publishOne(ctx, desk, orders[0], p.follow)
 }
 
-// publishOne publishes one order and tells how far it has come.
+// publishOne runs one job and prints how far the consumer has come.
 func (a *app) publishOne(ctx context.Context, desk *publish.Relay, o publish.JobConfig, follow bool) error {
 	before, err := desk.Consumer(ctx, o.Name)
 	if err != nil && !errors.Is(err, publish.ErrNoConsumer) {
@@ -215,7 +223,7 @@ func (a *app) publishOne(ctx context.Context, desk *publish.Relay, o publish.Job
 	} else {
 		err = desk.CatchUpConfigured(ctx, o, openTarget)
 	}
-	// The interruption that ended it does not keep it from telling.
+	// Print the summary also after an interruption.
 	after, known := desk.Consumer(context.WithoutCancel(ctx), o.Name)
 	if known == nil && (err == nil || after.Position != before.Position) {
 		a.published(after, after.Published-min(before.Published, after.Published))
@@ -223,15 +231,17 @@ func (a *app) publishOne(ctx context.Context, desk *publish.Relay, o publish.Job
 	return fault.Publishing(err)
 }
 
-// published tells what a run did.
+// published prints the state of a consumer and the number of records that this run
+// published.
 func (a *app) published(c publish.Consumer, n uint64) {
 	row := struct {
 		consumerRow
 		Now uint64 `json:"published_now"`
 	}{rowOfConsumer(c, nil, a.Now()), n}
-	must(a.Object(row, func() { a.Line("%s", render.Printable(publishedText(c, n))) })) // it always is JSON
+	must(a.Object(row, func() { a.Line("%s", render.Printable(publishedText(c, n))) })) // the row always encodes as JSON
 }
 
+// publishedText returns the summary of a run for a person.
 func publishedText(c publish.Consumer, n uint64) string {
 	text := fmt.Sprintf("%s: published %d records to %s, through position %s", c.Name, n, c.Target, c.Position)
 	if len(c.DeadLetters) > 0 {
@@ -240,9 +250,9 @@ func publishedText(c publish.Consumer, n uint64) string {
 	return text
 }
 
-// complain tells of an attempt that failed: of the first, and then of those
-// after which the wait has doubled, so that a target that is away for long is
-// told of now and then.
+// complain prints a failed attempt to publish. For a record that is retried it
+// prints only attempts 1, 2, 4, 8 and so on, so that a long outage produces few
+// lines. It always prints a record that becomes a dead letter.
 func (a *app) complain(name string, f publish.Failure) {
 	if f.Wait > 0 && f.Try&(f.Try-1) != 0 {
 		return
@@ -254,7 +264,8 @@ func (a *app) complain(name string, f publish.Failure) {
 	fmt.Fprintf(a.Err, "%s: position %s %s: %s\n", name, f.Position, what, render.Printable(f.Err.Error()))
 }
 
-// ended returns how following ended: to be interrupted is its ordinary end.
+// ended returns nil for an interruption, which is the ordinary end of a command that
+// follows, and err otherwise.
 func ended(err error) error {
 	if errors.Is(err, domain.ErrInterrupted) {
 		return nil

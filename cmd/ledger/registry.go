@@ -17,18 +17,20 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// registryCommand returns the group ledger registry.
 func (a *app) registryCommand() *cobra.Command {
 	return a.group("registry", "The registry: what each name meant, at any moment", a.registryAt())
 }
 
-// A registryQuery says of which layers a person asks, and when.
+// A registryQuery selects a moment and layers for ledger registry at.
 type registryQuery struct {
-	at       string
-	location string
-	session  string
-	all      bool
+	at       string // position, time or now, as given
+	location string // folder whose layers are shown; empty: not given
+	session  string // ID of the session whose layers are shown; empty: not given
+	all      bool   // include closed layers and registrations
 }
 
+// registryAt returns the command ledger registry at.
 func (a *app) registryAt() *cobra.Command {
 	var query registryQuery
 	cmd := &cobra.Command{
@@ -56,12 +58,14 @@ session.`,
 	return cmd
 }
 
-// A moment is up to which events count: a position, or a time.
+// A moment is the point at which the registry is shown: the state after the event at
+// a position, or after all events up to a time. The zero moment is now.
 type moment struct {
-	position events.Position // zero: to the end
-	time     time.Time       // zero: at any time
+	position events.Position // zero: no bound
+	time     time.Time       // compared with the times of the events; zero: no bound
 }
 
+// momentOf parses a moment. A position behind the end of the log is a fault.
 func (a *app) momentOf(ctx context.Context, s *stores.Store, text string) (moment, error) {
 	if text == "now" {
 		return moment{}, nil
@@ -86,7 +90,8 @@ func (a *app) momentOf(ctx context.Context, s *stores.Store, text string) (momen
 	return moment{time: at}, nil
 }
 
-// catalogAt returns the catalog as it was at a moment.
+// catalogAt returns the catalog at a moment. For the present it uses the checkpoint;
+// for an earlier moment it folds the log from the beginning.
 func catalogAt(ctx context.Context, s *stores.Store, m moment) (*catalog.State, error) {
 	projection := catalog.Projection()
 	if m == (moment{}) {
@@ -107,29 +112,29 @@ func catalogAt(ctx context.Context, s *stores.Store, m moment) (*catalog.State, 
 	return state, nil
 }
 
-// A registryRow is the registry at a moment.
+// A registryRow is the result of ledger registry at.
 type registryRow struct {
-	Position *events.Position `json:"position"` // that was asked for
-	Time     render.Timestamp `json:"time"`     // that was asked for
-	Layers   []layerRow       `json:"layers"`   // in order of opening
+	Position *events.Position `json:"position"` // the position asked for; null for a time or now
+	Time     render.Timestamp `json:"time"`     // the time asked for; null for a position or now
+	Layers   []layerRow       `json:"layers"`   // in the order in which they were opened
 }
 
 // A layerRow is a layer with its registrations.
 type layerRow struct {
 	Layer         domain.LayerID    `json:"layer"`
-	Placement     string            `json:"placement"`
+	Placement     string            `json:"placement"` // application, location or session
 	Location      *string           `json:"location"`
 	Session       *domain.SessionID `json:"session"`
 	Process       *domain.ProcessID `json:"process"`
-	Observed      bool              `json:"observed"`
+	Observed      bool              `json:"observed"` // an import inferred the layer from the use of its tools
 	Opened        render.Timestamp  `json:"opened"`
 	Closed        *domain.EventID   `json:"closed"`
 	Reason        *string           `json:"reason"`
 	Registrations []registrationRow `json:"registrations"` // oldest first
-	known         catalog.Layer
+	known         catalog.Layer     // the layer itself, for the table
 }
 
-// A registrationRow is what one event registered.
+// A registrationRow is one registration: the tools that one event registered.
 type registrationRow struct {
 	Registration domain.RegistrationID `json:"registration"`
 	Scope        domain.ScopeID        `json:"scope"`
@@ -137,21 +142,24 @@ type registrationRow struct {
 	Closed       *domain.EventID       `json:"closed"`
 	Reason       *string               `json:"reason"`
 	Tools        []registeredRow       `json:"tools"`
-	Refused      []events.RefusedTool  `json:"refused"`
+	Refused      []events.RefusedTool  `json:"refused"` // tools whose registration failed, with the reasons
 }
 
-// A registeredRow is one tool of a registration, and what it means.
+// A registeredRow is one tool of a registration and its effect: in effect, hidden by
+// another registration of the same name, or closed.
 type registeredRow struct {
 	Tool        domain.Name             `json:"tool"`
 	Description *string                 `json:"description"`
 	Action      *string                 `json:"action"`
 	Fingerprint *string                 `json:"fingerprint"`
 	Idempotent  bool                    `json:"idempotent"`
-	Effective   bool                    `json:"effective"`
-	HiddenBy    *domain.RegistrationID  `json:"hidden_by"` // that is in effect in its place
-	Hides       []domain.RegistrationID `json:"hides"`     // from the one that would come into effect next
+	Effective   bool                    `json:"effective"` // calls of the name reach this registration
+	HiddenBy    *domain.RegistrationID  `json:"hidden_by"` // the registration in effect in its place
+	Hides       []domain.RegistrationID `json:"hides"`     // hidden registrations; the first takes effect when this one closes
 }
 
+// showRegistry prints the layers that q selects and the effect of their
+// registrations.
 func (a *app) showRegistry(ctx context.Context, s *stores.Store, q registryQuery) error {
 	m, err := a.momentOf(ctx, s, q.at)
 	if err != nil {
@@ -182,7 +190,9 @@ func (a *app) showRegistry(ctx context.Context, s *stores.Store, q registryQuery
 	return a.Object(row, func() { a.registryPage(row, q.all) })
 }
 
-// takes reports whether a layer is among those that are asked for.
+// takes reports whether q selects l. session is the session of q, or zero. Without a
+// location and a session q selects all layers; with them, the layers that a turn
+// there sees.
 func (q registryQuery) takes(l catalog.Layer, session domain.SessionID) bool {
 	if !l.Closed.IsZero() && !q.all {
 		return false
@@ -196,8 +206,8 @@ func (q registryQuery) takes(l catalog.Layer, session domain.SessionID) bool {
 	return !session.IsZero() && l.Session == session
 }
 
-// overlay returns the layers that lie over each other, in rising precedence;
-// nothing where each layer stands by itself.
+// overlay returns the IDs of the layers that hide each other, lowest precedence
+// first. It returns nil for a query that looks at each layer alone.
 func (q registryQuery) overlay(layers []catalog.Layer) []domain.LayerID {
 	if q.location == "" && q.session == "" {
 		return nil
@@ -211,6 +221,8 @@ func (q registryQuery) overlay(layers []catalog.Layer) []domain.LayerID {
 	return ids
 }
 
+// layerRowOf returns the row of a layer. A nil overlay means the layer alone. Closed
+// registrations are included only if all is set.
 func layerRowOf(state *catalog.State, l catalog.Layer, overlay []domain.LayerID, all bool) layerRow {
 	row := layerRow{
 		Layer: l.ID, Placement: l.Placement.String(), Location: render.OrNull(l.Location), Session: render.OrNull(l.Session), Process: render.OrNull(l.Process),
@@ -228,6 +240,8 @@ func layerRowOf(state *catalog.State, l catalog.Layer, overlay []domain.LayerID,
 	return row
 }
 
+// registrationRowOf returns the row of a registration, with the effect of each tool
+// among the layers of the overlay.
 func registrationRowOf(state *catalog.State, r catalog.Registration, overlay []domain.LayerID) registrationRow {
 	row := registrationRow{
 		Registration: r.ID, Scope: r.Scope, Registered: render.Timestamp(r.At), Closed: render.OrNull(r.Closed), Reason: render.OrNull(r.Reason),
@@ -244,8 +258,9 @@ func registrationRowOf(state *catalog.State, r catalog.Registration, overlay []d
 	return row
 }
 
-// judge says what a tool means among everything active of its name, of which
-// the first is in effect.
+// judge sets the effect of t, a tool of r. active are the active registrations of
+// the name, and the first of them is in effect. A closed registration is not among
+// them and keeps the zero effect.
 func (t *registeredRow) judge(active []catalog.Entry, r catalog.Registration) {
 	if len(active) == 0 {
 		return
@@ -262,6 +277,7 @@ func (t *registeredRow) judge(active []catalog.Entry, r catalog.Registration) {
 	}
 }
 
+// registryPage prints the registry for a person, one table for each layer.
 func (a *app) registryPage(row registryRow, all bool) {
 	if len(row.Layers) == 0 && all {
 		a.Line("No layers.")
@@ -286,6 +302,7 @@ func (a *app) registryPage(row registryRow, all bool) {
 	}
 }
 
+// layerNote returns a description of how a layer was opened and closed.
 func (a *app) layerNote(l layerRow) string {
 	notes := []string{"opened " + a.ShortTime(render.TimeOf(l.Opened))}
 	if l.Process != nil {
@@ -300,6 +317,7 @@ func (a *app) layerNote(l layerRow) string {
 	return strings.Join(notes, ", ")
 }
 
+// meaning returns the effect of a tool for the last column of the table.
 func (a *app) meaning(l layerRow, r registrationRow, t registeredRow) string {
 	switch {
 	case r.Closed != nil:

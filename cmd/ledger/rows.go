@@ -9,11 +9,11 @@ import (
 	"github.com/settlement-ledger/ledger/projections/calls"
 )
 
-// schemaVersion is the version of the keys of all results in JSON. It rises
-// when a key changes its meaning or goes.
+// schemaVersion is the version of the JSON keys of all results. It rises when a key
+// changes its meaning or is removed; a new key does not change it.
 const schemaVersion = 1
 
-// A callRow is one call in results.
+// A callRow is one call in JSON results.
 type callRow struct {
 	Session      domain.SessionID       `json:"session"`
 	Turn         *domain.TurnID         `json:"turn"`
@@ -22,23 +22,23 @@ type callRow struct {
 	Tool         string                 `json:"tool"`
 	Agent        *domain.AgentID        `json:"agent"`
 	State        calls.Stage            `json:"state"`        // asked, begun or settled
-	Outcome      string                 `json:"outcome"`      // open where there is no settlement
+	Outcome      string                 `json:"outcome"`      // open for a call without a settlement
 	Began        bool                   `json:"began"`        // the tool may have run
-	Registration *domain.RegistrationID `json:"registration"` // that the turn offered
-	Settlement   *domain.EventID        `json:"settlement"`
-	Asked        render.Timestamp       `json:"asked"`
-	Started      render.Timestamp       `json:"started"`
-	Settled      render.Timestamp       `json:"settled"`
+	Registration *domain.RegistrationID `json:"registration"` // the one that the turn offered
+	Settlement   *domain.EventID        `json:"settlement"`   // the event that settled the call
+	Asked        render.Timestamp       `json:"asked"`        // when the reply with the call was recorded
+	Started      render.Timestamp       `json:"started"`      // when the call began; null: it did not begin
+	Settled      render.Timestamp       `json:"settled"`      // when it was settled; null: it is open
 	DurationMS   *int64                 `json:"duration_ms"`
-	Text         *string                `json:"text"` // the beginning of what the model reads
-	Imported     bool                   `json:"imported"`
-	Late         int                    `json:"late"` // results that came after the settlement
+	Text         *string                `json:"text"`     // the beginning of the result, as the model reads it
+	Imported     bool                   `json:"imported"` // the call came from an import
+	Late         int                    `json:"late"`     // results that arrived after the settlement
 	Input        json.RawMessage        `json:"input"`
-	Shortened    bool                   `json:"input_shortened"` // the input is not all of it
+	Shortened    bool                   `json:"input_shortened"` // Input is a part of the input
 }
 
-// rowOf returns the row of a call, with the whole of its input or as much as rows
-// have.
+// rowOf returns the row of a call, with the whole input if full is set and a
+// shortened one otherwise.
 func rowOf(c askedCall, full bool) callRow {
 	row := callRow{
 		Session: c.Session, Turn: render.OrNull(c.Turn), Message: c.Message, Call: c.ID, Tool: c.Tool, Agent: render.OrNull(c.Agent),
@@ -53,6 +53,7 @@ func rowOf(c askedCall, full bool) callRow {
 	return row
 }
 
+// rowsOf returns the rows of calls, as rowOf does.
 func rowsOf(all []askedCall, full bool) []callRow {
 	rows := make([]callRow, len(all))
 	for i, c := range all {
@@ -61,14 +62,15 @@ func rowsOf(all []askedCall, full bool) []callRow {
 	return rows
 }
 
-// An originRow says how a session came into the ledger.
+// An originRow is the origin of a session: a run of this ledger, or an import with
+// its format and source.
 type originRow struct {
 	Kind   events.OriginKind `json:"kind"` // run or import
 	Format *string           `json:"format"`
 	Source *string           `json:"source"`
 }
 
-// A sessionRow is one session in results.
+// A sessionRow is one session in JSON results.
 type sessionRow struct {
 	Session     domain.SessionID  `json:"session"`
 	Agent       *domain.AgentID   `json:"agent"`
@@ -82,13 +84,14 @@ type sessionRow struct {
 	Prompts     int               `json:"prompts"`
 	Replies     int               `json:"replies"`
 	Calls       int               `json:"calls"`
-	Open        int               `json:"open"`
-	Failed      int               `json:"failed"`
+	Open        int               `json:"open"`   // calls without a settlement
+	Failed      int               `json:"failed"` // settled calls with another outcome than succeeded
 	Interrupted bool              `json:"interrupted"`
 	Closed      bool              `json:"closed"`
 	Title       *string           `json:"title"` // the beginning of the first prompt
 }
 
+// sessionRowOf returns the row of a session.
 func sessionRowOf(s calls.Session) sessionRow {
 	return sessionRow{
 		Session: s.ID, Agent: render.OrNull(s.Agent), Location: render.OrNull(s.Location), Model: render.OrNull(s.Model), Parent: render.OrNull(s.Parent),
@@ -99,7 +102,7 @@ func sessionRowOf(s calls.Session) sessionRow {
 	}
 }
 
-// An eventRow is one record in results, as it is kept.
+// An eventRow is one record in JSON results, with its payload as stored.
 type eventRow struct {
 	Position events.Position  `json:"position"`
 	Stream   events.Stream    `json:"stream"`
@@ -110,9 +113,11 @@ type eventRow struct {
 	Time     render.Timestamp `json:"time"`
 	Data     json.RawMessage  `json:"data"`
 	Metadata json.RawMessage  `json:"metadata"`
-	Damaged  *string          `json:"damaged"` // why it does not decode; data that is no JSON is a string then
+	Damaged  *string          `json:"damaged"` // why decoding failed; Data that is not JSON is then a string
 }
 
+// eventRowOf returns the row of a record. damage is the error of decoding it, or
+// nil.
 func eventRowOf(e events.Entry, damage error) eventRow {
 	row := eventRow{
 		Position: e.Position, Stream: e.Stream, Revision: e.Revision, Event: e.ID, Kind: e.Kind, Version: e.Version,
@@ -124,7 +129,7 @@ func eventRowOf(e events.Entry, damage error) eventRow {
 	return row
 }
 
-// A placeRow says where in the log an event is.
+// A placeRow is the place of an event in the log, with a summary of the event.
 type placeRow struct {
 	Event    domain.EventID   `json:"event"`
 	Kind     string           `json:"kind"`
@@ -132,9 +137,10 @@ type placeRow struct {
 	Revision events.Revision  `json:"revision"`
 	Position events.Position  `json:"position"`
 	Time     render.Timestamp `json:"time"`
-	What     string           `json:"what"`
+	What     string           `json:"what"` // the summary, on one line
 }
 
+// placeRowOf returns the place of an event.
 func placeRowOf(v events.Envelope) placeRow {
 	return placeRow{v.ID, v.Event.Kind(), v.Stream, v.Revision, v.Position, render.Timestamp(v.Time), summary(v.Event)}
 }

@@ -24,19 +24,21 @@ import (
 	"github.com/settlement-ledger/ledger/runner/providers/script"
 )
 
+// runCommands returns the commands that run sessions or recover them.
 func (a *app) runCommands() []*cobra.Command {
 	return []*cobra.Command{a.runCommand(), a.resumeCommand(), a.recoverCommand(), a.demoCommand()}
 }
 
-// A runFlags is how a session is carried on.
+// A runFlags holds the flags of run and resume.
 type runFlags struct {
 	setup
-	script    string
-	rulesFile string // empty: the default rules
-	env       []string
+	script    string   // path of the trajectory
+	rulesFile string   // empty: the default rules
+	env       []string // names of further variables for bash commands
 }
 
-// ready reads what the flags name.
+// ready checks the flags, reads the files that they name and fills in the setup. It
+// returns the trajectory, which is also the provider of replies.
 func (f *runFlags) ready() (speaks *script.Script, err error) {
 	if f.approvalLife < 0 {
 		return nil, fault.Usage("--approval-life is %v: give how long an approval counts, or 0 for one without an end", f.approvalLife)
@@ -60,6 +62,7 @@ func (f *runFlags) ready() (speaks *script.Script, err error) {
 	return speaks, nil
 }
 
+// add adds the flags to cmd.
 func (f *runFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.script, "script", "", "the trajectory whose replies are spoken: an ATIF 1.x file")
@@ -73,6 +76,7 @@ func (f *runFlags) add(cmd *cobra.Command) {
 	must(cmd.MarkFlagFilename("rules"))
 }
 
+// runCommand returns the command ledger run.
 func (a *app) runCommand() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
@@ -106,6 +110,7 @@ keeps what they print.`,
 	return cmd
 }
 
+// resumeCommand returns the command ledger resume.
 func (a *app) resumeCommand() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
@@ -122,6 +127,7 @@ again) and then asks for the replies that the session does not hold yet.`,
 	return cmd
 }
 
+// recoverCommand returns the command ledger recover.
 func (a *app) recoverCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "recover", Short: "End what dead processes left open; run nothing",
@@ -146,7 +152,8 @@ know: it is listed with the reason, and the other sessions are recovered.`,
 	return cmd
 }
 
-// working opens a store, begins a program in it, calls use, and ends it.
+// working opens a store with open, records this process in it, calls use, records
+// the end of the process and closes the store.
 func (a *app) working(ctx context.Context, open func(context.Context) (*stores.Store, error), use func(*program) error) error {
 	s, err := open(ctx)
 	if err != nil {
@@ -159,6 +166,7 @@ func (a *app) working(ctx context.Context, open func(context.Context) (*stores.S
 	return errors.Join(use(p), p.end(ctx))
 }
 
+// showRecovered prints the result of a recovery.
 func (a *app) showRecovered(r recovered) error {
 	return a.Object(r, func() {
 		if len(r.Processes)+len(r.Layers)+len(r.Sessions)+len(r.Left)+r.Outputs == 0 {
@@ -185,8 +193,8 @@ func (a *app) showRecovered(r recovered) error {
 	})
 }
 
-// environment returns the environment of bash commands, with the variables of
-// some names besides the usual ones.
+// environment returns the environment of bash commands: the builtin list of
+// variables and those of names, which must be set.
 func environment(names []string) ([]string, error) {
 	for _, name := range names {
 		if name == "" || strings.Contains(name, "=") {
@@ -199,7 +207,7 @@ func environment(names []string) ([]string, error) {
 	return builtins.Environment(os.Environ(), names...), nil
 }
 
-// speaker reads the trajectory that --script names.
+// speaker parses the trajectory at path, the value of --script.
 func speaker(path string) (*script.Script, error) {
 	if path == "" {
 		f := fault.Usage("no replies: --script is not given")
@@ -218,6 +226,8 @@ func speaker(path string) (*script.Script, error) {
 	return s, nil
 }
 
+// runSession opens a new session in the workspace and runs it. It makes the store if
+// there is none.
 func (a *app) runSession(ctx context.Context, f runFlags, prompt string) error {
 	speaks, err := f.ready()
 	if err != nil {
@@ -245,6 +255,9 @@ func (a *app) runSession(ctx context.Context, f runFlags, prompt string) error {
 	})
 }
 
+// resumeSession runs an existing session from the end of its stream, with the agent
+// of the session. Unless elsewhere is set it runs in the recorded location in place
+// of the workspace of f.
 func (a *app) resumeSession(ctx context.Context, f runFlags, id string, elsewhere bool) error {
 	speaks, err := f.ready()
 	if err != nil {
@@ -268,6 +281,7 @@ func (a *app) resumeSession(ctx context.Context, f runFlags, id string, elsewher
 	})
 }
 
+// resumable returns the session that id refers to. An imported session is a fault.
 func (p *program) resumable(ctx context.Context, id string) (calls.Session, error) {
 	s, err := stores.Current(ctx, p.Store, calls.Projection())
 	if err != nil {
@@ -285,9 +299,9 @@ func (p *program) resumable(ctx context.Context, id string) (calls.Session, erro
 	return session, nil
 }
 
-// carry admits the prompts of a trajectory and runs the session until the
-// trajectory is over or the session stops, and tells how it ended. A prompt
-// that is given stands for those before the first reply.
+// carry alternates between admitting the prompts of the trajectory and running the
+// session, until the trajectory ends or the session stops, and prints the result. A
+// non-empty prompt replaces the prompts before the first reply.
 func (a *app) carry(ctx context.Context, b *bench, speaks *script.Script, session domain.SessionID, prompt string) error {
 	w := a.watch(a.Err, session)
 	ran := w.during(ctx, b.Store, func() error {
@@ -312,15 +326,15 @@ func (a *app) carry(ctx context.Context, b *bench, speaks *script.Script, sessio
 	return errors.Join(ran, a.showRun(context.WithoutCancel(ctx), b.Store, session))
 }
 
-// tellUnanswered says that a trajectory ends with a prompt.
+// tellUnanswered prints a hint if the trajectory ends with a prompt.
 func (a *app) tellUnanswered(speaks *script.Script) {
 	if n := len(speaks.Prompts(speaks.Len())); n > 0 {
 		fmt.Fprintf(a.Err, "hint: the trajectory ends with %s and no reply\n", render.Count(n, "prompt"))
 	}
 }
 
-// admit admits the prompts before the next reply that are not on record yet,
-// and returns the number of that reply.
+// admit admits the prompts before the next reply that the session does not hold yet,
+// and returns the index of that reply.
 func (b *bench) admit(ctx context.Context, speaks *script.Script, session domain.SessionID, prompt string) (int, error) {
 	s, err := b.Conversation(ctx, session)
 	if err != nil {
@@ -339,7 +353,8 @@ func (b *bench) admit(ctx context.Context, speaks *script.Script, session domain
 	return n, nil
 }
 
-// waiting returns how many prompts the model has not answered.
+// waiting returns the number of prompts at the end of the conversation, behind the
+// last reply.
 func waiting(s *conversation.State) int {
 	n := 0
 	for i := len(s.Messages) - 1; i >= 0 && s.Messages[i].Prompt != nil; i-- {
@@ -348,16 +363,17 @@ func waiting(s *conversation.State) int {
 	return n
 }
 
-// A runResult is what run and resume tell programs.
+// A runResult is the JSON result of run and resume.
 type runResult struct {
 	Session  domain.SessionID `json:"session"`
 	Calls    int              `json:"calls"`
-	Open     int              `json:"open"`
-	Outcomes map[string]int   `json:"outcomes"`
-	Stopped  *string          `json:"stopped"` // why the session does not rest; null where it does
-	Text     string           `json:"text"`    // of the last reply
+	Open     int              `json:"open"`     // calls without a settlement
+	Outcomes map[string]int   `json:"outcomes"` // number of settled calls by outcome
+	Stopped  *string          `json:"stopped"`  // why the session was interrupted; null: it was not
+	Text     string           `json:"text"`     // of the last reply
 }
 
+// showRun folds the session from the log and prints its result.
 func (a *app) showRun(ctx context.Context, s *stores.Store, session domain.SessionID) error {
 	p := conversation.Projection()
 	c, err := projections.Fold(p, p.Init(), s.Ledger.Read(ctx, events.SessionStream(session), 0))
@@ -373,6 +389,7 @@ func (a *app) showRun(ctx context.Context, s *stores.Store, session domain.Sessi
 	})
 }
 
+// runResultOf returns the result of a conversation.
 func runResultOf(c *conversation.State) runResult {
 	r := runResult{Session: c.Session, Outcomes: map[string]int{}}
 	for _, m := range c.Messages {
@@ -395,7 +412,7 @@ func runResultOf(c *conversation.State) runResult {
 	return r
 }
 
-// tally returns how many calls ended how, in the order of the outcomes.
+// tally returns the number of calls and of each outcome, for a person.
 func tally(r runResult) string {
 	parts := []string{render.Count(r.Calls, "call")}
 	for _, o := range domain.Outcomes() {
@@ -406,7 +423,8 @@ func tally(r runResult) string {
 	return strings.Join(parts, ", ")
 }
 
-// shortTail returns the end of an ID, which commands accept in its place.
+// shortTail returns the last six characters of an ID, which commands accept for the
+// ID.
 func shortTail(id fmt.Stringer) string {
 	text := id.String()
 	return text[max(0, len(text)-6):]

@@ -23,25 +23,25 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
-// The defaults of serving.
+// The defaults of the flags of ledger serve.
 const (
-	defaultListen = "127.0.0.1:2113"
-	defaultDrain  = 10 * time.Second // for what is under way when serving ends
-	defaultPulse  = 10 * time.Second // between two lines of the log
+	defaultListen = "127.0.0.1:2113" // loopback only, on EventStoreDB's port
+	defaultDrain  = 10 * time.Second // for the requests under way when serving ends
+	defaultPulse  = 10 * time.Second // between two log lines about the work
 )
 
-// serveFlags are how a store is served.
+// A serveFlags holds the flags of ledger serve.
 type serveFlags struct {
-	listen    string
-	outputs   string
-	cert, key string
-	users     string
-	anonymous string
-	writable  []string
-	publish   string
-	drain     time.Duration
-	pulse     time.Duration
-	given     func(name string) bool // reports whether a flag was given
+	listen    string                 // address of the protocol, HOST:PORT
+	outputs   string                 // address of the HTTP endpoints; empty: chosen by host
+	cert, key string                 // paths of PEM files; both or neither
+	users     string                 // path of the users file
+	anonymous string                 // role of requests without credentials
+	writable  []string               // name prefixes of streams that other clients may write
+	publish   string                 // path of a configuration of ledger publish
+	drain     time.Duration          // grace period for requests under way when serving ends
+	pulse     time.Duration          // interval of the log line about the work; 0: none
+	given     func(name string) bool // reports whether the command line sets a flag
 }
 
 const serveLong = `serve has the store of a folder open and speaks EventStoreDB's protocol over it:
@@ -75,6 +75,7 @@ On SIGTERM or an interrupt it takes no more calls, tells subscribers to connect
 again, lets appends finish and ends. A second signal ends it at once; nothing
 that was acknowledged is lost by that, nor by a kill.`
 
+// serveCommand returns the command ledger serve.
 func (a *app) serveCommand() *cobra.Command {
 	var f serveFlags
 	cmd := &cobra.Command{
@@ -108,7 +109,8 @@ func (a *app) serveCommand() *cobra.Command {
 	return cmd
 }
 
-// fitNode refuses what makes no sense for a node of a ledger in a database.
+// fitNode returns a usage fault if a flag is set that does not apply to a node of a
+// ledger in a database.
 func (f serveFlags) fitNode() error {
 	for _, name := range []string{"listen", "writable"} {
 		if f.given(name) {
@@ -119,8 +121,9 @@ func (f serveFlags) fitNode() error {
 	return nil
 }
 
-// config returns the configuration of the protocol server, and whether it admits
-// only the owner of the folder: it does without --users and --anonymous.
+// config returns the configuration of the protocol server and whether it admits only
+// the owner of the folder. Without --users and --anonymous it does: then it takes
+// the users of id, and the certificate of id unless --tls-cert is given.
 func (f serveFlags) config(id *shared.Identity) (cfg server.Config, owner bool, err error) {
 	cfg = server.Config{Writable: f.writable, Connections: conns.New(conns.Config{})}
 	if f.given("anonymous") {
@@ -150,7 +153,7 @@ func (f serveFlags) config(id *shared.Identity) (cfg server.Config, owner bool, 
 	return cfg, owner, err
 }
 
-// readUsers reads a users file.
+// readUsers parses the users file at path name.
 func readUsers(name string) (*server.Users, error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -164,14 +167,15 @@ func readUsers(name string) (*server.Users, error) {
 	return users, nil
 }
 
-// listen opens an address at which a Config is safe to serve, for the owner of the
-// folder alone or for others. One that is not is not opened.
+// listen opens the TCP address at if cfg is safe to serve there, and returns an
+// error naming --flag otherwise. A server for the owner alone is safe only on
+// loopback: its certificate and its password are readable only on this machine.
 func listen(ctx context.Context, flag, at string, cfg server.Config, owner bool) (net.Listener, error) {
 	resolved, err := net.ResolveTCPAddr("tcp", at)
 	if err != nil {
 		return nil, fault.Usage("--%s: %w", flag, err)
 	}
-	if owner { // the certificate and the password are for this machine
+	if owner { // Check then treats the server as one without users
 		cfg.Users = nil
 	}
 	if err := cfg.Check(resolved); err != nil {
@@ -185,8 +189,8 @@ func listen(ctx context.Context, flag, at string, cfg server.Config, owner bool)
 	return listener, nil
 }
 
-// reached returns the address at which others reach a listener: a name of this
-// machine where it listens at all of its addresses.
+// reached returns the address under which clients reach a listener. It replaces an
+// unspecified IP address, such as 0.0.0.0, by name.
 func reached(at net.Addr, name string) string {
 	host, port, err := net.SplitHostPort(at.String())
 	if err != nil {
@@ -198,7 +202,8 @@ func reached(at net.Addr, name string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// connection returns a connection string for an address, without credentials.
+// connection returns an EventStoreDB connection string for the address at, without
+// credentials.
 func connection(at string, cfg server.Config) string {
 	u := url.URL{Scheme: "esdb", Host: at}
 	if cfg.TLS == nil {
@@ -207,6 +212,7 @@ func connection(at string, cfg server.Config) string {
 	return u.String()
 }
 
+// serveUserCommand returns the command ledger serve user.
 func (a *app) serveUserCommand() *cobra.Command {
 	var role string
 	cmd := &cobra.Command{
@@ -225,6 +231,8 @@ and manages groups of consumers; ledger writes as ledger programs do.`,
 	return cmd
 }
 
+// serveUser prints the line of a user for the users file. word is the name of the
+// role.
 func (a *app) serveUser(name, word string) error {
 	role, err := server.ParseRole(word)
 	if err != nil {
@@ -245,7 +253,8 @@ func (a *app) serveUser(name, word string) error {
 	return nil
 }
 
-// password reads a line, which a terminal does not show.
+// password reads the first line of the input. On a terminal it prompts for it and
+// turns the echo off.
 func (a *app) password() (string, error) {
 	if file, ok := a.in.(*os.File); ok && render.IsTerminal(file) {
 		fmt.Fprint(a.Err, "Password: ")

@@ -16,18 +16,20 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// sessionCommand returns the group ledger session.
 func (a *app) sessionCommand() *cobra.Command {
 	return a.group("session", "Sessions: list them, show one, follow one",
 		a.sessionList(), a.sessionShow(), a.sessionTail())
 }
 
-// A sessionFilter says which sessions are listed.
+// A sessionFilter selects the sessions that ledger session ls lists.
 type sessionFilter struct {
-	agent string
-	when  period
-	limit int
+	agent string // empty: all agents
+	when  period // overlaps the time from the opening to the last event
+	limit int    // the last so many; 0: all
 }
 
+// sessionList returns the command ledger session ls.
 func (a *app) sessionList() *cobra.Command {
 	var filter sessionFilter
 	cmd := &cobra.Command{
@@ -45,6 +47,7 @@ func (a *app) sessionList() *cobra.Command {
 	return cmd
 }
 
+// listSessions prints the selected sessions in the order of the log.
 func (a *app) listSessions(ctx context.Context, s *stores.Store, filter sessionFilter) error {
 	if err := filter.when.resolve(a); err != nil {
 		return err
@@ -69,7 +72,7 @@ func (a *app) listSessions(ctx context.Context, s *stores.Store, filter sessionF
 	return render.Rows(a.Printer, rows, func() { a.Table(a.sessionTable(sessions)) })
 }
 
-// latest returns the last of all, at most limit of them; zero is no limit.
+// latest returns the last limit elements of all, and all of them if limit is 0.
 func latest[T any](all []T, limit int) ([]T, error) {
 	if limit < 0 {
 		return nil, fault.Usage("--limit: %d is below zero", limit)
@@ -80,6 +83,7 @@ func latest[T any](all []T, limit int) ([]T, error) {
 	return all[max(0, len(all)-limit):], nil
 }
 
+// sessionTable returns the table of sessions for a person.
 func (a *app) sessionTable(sessions []calls.Session) render.Table {
 	t := render.Table{
 		Head:  []string{"SESSION", "~AGENT", "?ORIGIN", "STATE", "?>PROMPTS", ">CALLS", ">OPEN", "?>FAILED", "LAST EVENT", "~TITLE"},
@@ -92,6 +96,8 @@ func (a *app) sessionTable(sessions []calls.Session) render.Table {
 	return t
 }
 
+// sessionState returns the state of a session for a person. A session rests while it
+// is neither closed nor interrupted and has no open call.
 func (a *app) sessionState(s calls.Session) string {
 	switch {
 	case s.Closed:
@@ -104,6 +110,7 @@ func (a *app) sessionState(s calls.Session) string {
 	return "rests"
 }
 
+// sessionShow returns the command ledger session show.
 func (a *app) sessionShow() *cobra.Command {
 	var full bool
 	cmd := &cobra.Command{
@@ -118,28 +125,30 @@ func (a *app) sessionShow() *cobra.Command {
 	return cmd
 }
 
-// A sessionDetail is a session with everything that happened in it.
+// A sessionDetail is a session with its timeline, the JSON result of ledger session
+// show.
 type sessionDetail struct {
 	sessionRow
 	Timeline []happening `json:"timeline"`
 }
 
-// A happening is one thing in the timeline of a session: an event, or a call
-// where it was asked for.
+// A happening is one entry of a timeline: an event of the session, or a call at the
+// place of the reply that first asked for it.
 type happening struct {
 	Time     render.Timestamp  `json:"time"`
 	Position events.Position   `json:"position"`
 	Event    domain.EventID    `json:"event"`
-	Kind     string            `json:"kind"`
+	Kind     string            `json:"kind"` // of the event; Call for a call
 	Turn     *domain.TurnID    `json:"turn"`
 	Message  *domain.MessageID `json:"message"`
 	Text     *string           `json:"text"`
 	Reason   *string           `json:"reason"` // why a reply was refused
-	Call     *callRow          `json:"call"`
-	shown    string
-	known    calls.Call
+	Call     *callRow          `json:"call"`   // null: the entry is an event
+	shown    string            // the summary for the table
+	known    calls.Call        // the call, if Call is set
 }
 
+// showSession prints the session that id refers to.
 func (a *app) showSession(ctx context.Context, s *stores.Store, id string, full bool) error {
 	session, state, err := sessionOf(ctx, s, id)
 	if err != nil {
@@ -155,9 +164,9 @@ func (a *app) showSession(ctx context.Context, s *stores.Store, id string, full 
 	return a.Object(detail, func() { a.sessionPage(session, detail, full) })
 }
 
-// happenings returns what an event adds to the timeline. The starts and ends
-// of calls are told with the call; those of calls that nobody asked for stand
-// by themselves.
+// happenings returns the entries that an event adds to the timeline. The start and
+// the end of a call appear in the entry of the call; they get an entry of their own
+// only if no reply on record asked for the call.
 func happenings(state *calls.State, session domain.SessionID, v events.Envelope, full bool) []happening {
 	h := happening{Time: render.Timestamp(v.Time), Position: v.Position, Event: v.ID, Kind: v.Event.Kind(), shown: summary(v.Event)}
 	switch e := v.Event.(type) {
@@ -183,12 +192,13 @@ func happenings(state *calls.State, session domain.SessionID, v events.Envelope,
 	return []happening{h}
 }
 
+// wasAsked reports whether a reply on record asked for a call.
 func wasAsked(state *calls.State, key calls.Key) bool {
 	c, ok := state.Call(key)
 	return ok && !c.Asked.IsZero()
 }
 
-// askedIn returns the calls of a reply, each where it was asked for first.
+// askedIn returns an entry for each call of a reply that no earlier reply asked for.
 func askedIn(state *calls.State, session domain.SessionID, e events.ReplyReceived, v events.Envelope, full bool) []happening {
 	var all []happening
 	for _, asked := range e.Calls {
@@ -207,6 +217,7 @@ func askedIn(state *calls.State, session domain.SessionID, e events.ReplyReceive
 	return all
 }
 
+// sessionPage prints a session and its timeline for a person.
 func (a *app) sessionPage(s calls.Session, detail sessionDetail, full bool) {
 	parent := ""
 	if !s.Parent.IsZero() {
@@ -231,7 +242,7 @@ func (a *app) sessionPage(s calls.Session, detail sessionDetail, full bool) {
 	a.Table(t)
 }
 
-// phrases are what a timeline calls the kinds of events.
+// phrases are the words of a timeline for the kinds of events.
 var phrases = map[string]string{
 	"SessionOpened": "opened", "PromptAdmitted": "prompt", "TurnMaterialized": "turn", "ReplyReceived": "reply",
 	"ReplyRefused":       "reply refused",
@@ -242,7 +253,7 @@ var phrases = map[string]string{
 	"ApprovalSaved": "approval", "ApprovalRevoked": "approval revoked",
 }
 
-// unphrased returns a kind that has no phrase.
+// unphrased returns kind if it has no phrase, and "" if it has one.
 func unphrased(kind string) string {
 	if phrases[kind] != "" {
 		return ""
@@ -250,7 +261,8 @@ func unphrased(kind string) string {
 	return kind
 }
 
-// nameOf returns by what a happening can be looked up.
+// nameOf returns the short ID by which other commands find the event of an entry, if
+// any.
 func nameOf(h happening) string {
 	if h.Turn != nil && h.Kind == "TurnMaterialized" {
 		return render.ShortID(*h.Turn)
@@ -258,7 +270,7 @@ func nameOf(h happening) string {
 	return ""
 }
 
-// elapsed returns how long after the beginning something happened.
+// elapsed returns a duration since the start of the session, with its sign.
 func elapsed(d time.Duration) string {
 	if d < 0 {
 		return "-" + render.Duration(-d)

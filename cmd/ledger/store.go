@@ -22,6 +22,7 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine"
 )
 
+// storeCommand returns the group ledger store.
 func (a *app) storeCommand() *cobra.Command {
 	cmd := a.group("store", "Look after a store: its size, its health, its backups",
 		a.storeInfoCommand(),
@@ -40,20 +41,21 @@ func (a *app) storeCommand() *cobra.Command {
 	return cmd
 }
 
-// A damageRow is a place where a store is damaged.
+// A damageRow is one finding of ledger store check.
 type damageRow struct {
-	Part     string           `json:"part"` // log or outputs
-	File     *string          `json:"file"`
-	Offset   *int64           `json:"offset"` // the first byte of what is damaged in the file, from 0
-	Position *events.Position `json:"position"`
-	Through  *events.Position `json:"through"` // the last position of which it is true
+	Part     string           `json:"part"`     // log or outputs
+	File     *string          `json:"file"`     // relative to the folder of the store
+	Offset   *int64           `json:"offset"`   // of the first damaged byte of the file, from 0
+	Position *events.Position `json:"position"` // of the damaged record, or of the first of several
+	Through  *events.Position `json:"through"`  // of the last of consecutive records with the same damage
 	Stream   *events.Stream   `json:"stream"`
 	Revision *events.Revision `json:"revision"`
-	Output   *string          `json:"output"`
+	Output   *string          `json:"output"` // the reference of the damaged or missing output
 	Detail   string           `json:"detail"`
 }
 
-// offsetOf returns the offset of a finding, which counts from 1.
+// offsetOf converts the offset of a finding, which counts from 1 with 0 for no
+// offset, to one that counts from 0.
 func offsetOf(from1 int64) *int64 {
 	if from1 <= 0 {
 		return nil
@@ -62,7 +64,8 @@ func offsetOf(from1 int64) *int64 {
 	return &from1
 }
 
-// A checkup is what a check looked at, and what it found.
+// A checkup is the JSON result of ledger store check: the amount of data that was
+// read, and the findings.
 type checkup struct {
 	Store       string           `json:"store"`
 	Records     uint64           `json:"records"`
@@ -71,14 +74,15 @@ type checkup struct {
 	Outputs     int              `json:"outputs"`
 	Files       int              `json:"files"`
 	Bytes       int64            `json:"bytes"`
-	End         *events.Position `json:"end"`
-	Digest      *string          `json:"digest"`
-	Opened      bool             `json:"opened"` // the records could be read; if not, only files were looked at
-	Closed      bool             `json:"closed"` // it was closed in order
-	Locked      bool             `json:"locked"` // no process could write meanwhile
+	End         *events.Position `json:"end"`    // of the last record
+	Digest      *string          `json:"digest"` // of all records; null if a record could not be read
+	Opened      bool             `json:"opened"` // the records could be read; false: only the files were checked
+	Closed      bool             `json:"closed"` // the last process closed the store in order
+	Locked      bool             `json:"locked"` // the check held the lock, so that no process wrote meanwhile
 	Damages     []damageRow      `json:"damages"`
 }
 
+// storeCheckCommand returns the command ledger store check.
 func (a *app) storeCheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "check", Short: "Read everything in a store and list what is damaged; exit 3 if anything is",
@@ -99,6 +103,7 @@ written.`,
 	}
 }
 
+// storeCheck checks the store and prints the findings. Any finding is a fault.
 func (a *app) storeCheck(ctx context.Context) error {
 	dir, err := a.presentStore()
 	if err != nil {
@@ -117,7 +122,7 @@ func (a *app) storeCheck(ctx context.Context) error {
 	}
 }
 
-// presentStore returns the folder of the store that is meant, which is there.
+// presentStore returns the folder of the store, which must exist.
 func (a *app) presentStore() (string, error) {
 	dir, err := a.Folder()
 	if err == nil && stores.Missing(dir) {
@@ -126,7 +131,9 @@ func (a *app) presentStore() (string, error) {
 	return dir, err
 }
 
-// checkAt checks the store in a folder.
+// checkAt checks the log and the outputs of the store in dir, and that every output
+// that a record names exists. Damage is in the result; an error means that the check
+// itself could not run to its end.
 func (a *app) checkAt(ctx context.Context, dir string) (*checkup, error) {
 	c := &checkup{Store: dir, Damages: []damageRow{}}
 	progress := a.Progress()
@@ -158,7 +165,7 @@ func (a *app) checkAt(ctx context.Context, dir string) (*checkup, error) {
 	}
 	known, err := outputs.Inventory(ctx, filepath.Join(dir, stores.OutputsName), nil)
 	if err != nil && kept.Opened {
-		return c, context.Cause(ctx) // what cannot be read is listed
+		return c, context.Cause(ctx) // the findings already list unreadable outputs
 	}
 	for _, lost := range named.Missing(known) {
 		c.Damages = append(c.Damages, damageRow{Part: stores.OutputsName, Output: render.OrNull(lost.Ref.String()), Stream: render.OrNull(lost.Stream), Detail: lost.Reason})
@@ -167,9 +174,9 @@ func (a *app) checkAt(ctx context.Context, dir string) (*checkup, error) {
 	return c, nil
 }
 
-// checkpointFault returns what is wrong with a checkpoint. One that is not that of
-// a view is JSON alone: that of a consumer, of a group of a bus, of a group of
-// consumers (a persistent subscription), and those of the store itself.
+// checkpointFault returns the damage of a checkpoint, or nil. The checkpoints of
+// consumers, of bus groups, of persistent subscriptions and of the store itself only
+// have to be JSON; any other checkpoint must be that of a view.
 func checkpointFault(name string, data []byte) error {
 	for _, other := range []string{"publish", "bus/", "group/", "store/"} {
 		if !strings.HasPrefix(name, other) {
@@ -183,6 +190,7 @@ func checkpointFault(name string, data []byte) error {
 	return projections.CheckpointFault(data)
 }
 
+// checkPage prints a checkup for a person.
 func (a *app) checkPage(c *checkup) {
 	t := render.Table{Head: []string{"~DAMAGED", "?>OFFSET", ">POSITION", "?>THROUGH", "~STREAM", "?>REVISION", "~OUTPUT", "~DETAIL"}}
 	for _, d := range c.Damages {
@@ -226,29 +234,32 @@ func (a *app) checkPage(c *checkup) {
 	a.Line("%s", a.Styled(render.Red, "✗ "+render.Count(len(c.Damages), "damage")))
 }
 
-// A backupRow is a backup in results.
+// A backupRow is the JSON result of ledger store backup and restore.
 type backupRow struct {
 	Backup   string           `json:"backup"`
 	Store    string           `json:"store"`
-	Position events.Position  `json:"position"`
+	Position events.Position  `json:"position"` // of the last record in the backup
 	Records  uint64           `json:"records"`
 	Digest   string           `json:"digest"`
 	Made     render.Timestamp `json:"made"`
 	Files    int              `json:"files"`
 	Bytes    int64            `json:"bytes"`
-	Written  writtenRow       `json:"written"`
-	Missing  []string         `json:"missing"` // outputs that the records name and the store lacked
+	Written  writtenRow       `json:"written"` // the part that this run wrote; the rest was there
+	Missing  []string         `json:"missing"` // outputs that records name and the store does not hold
 }
 
+// A writtenRow is the number and the size of the files that a backup wrote.
 type writtenRow struct {
 	Files int   `json:"files"`
 	Bytes int64 `json:"bytes"`
 }
 
+// backupRowOf returns the row of a backup in dir of the store named store.
 func backupRowOf(dir, store string, b embedded.Backup, w embedded.Written) backupRow {
 	return backupRow{dir, store, b.Position, b.Records, b.Digest, render.Timestamp(b.Made), len(b.Files), b.Bytes(), writtenRow{w.Files, w.Bytes}, append([]string{}, b.Missing...)}
 }
 
+// storeBackupCommand returns the command ledger store backup.
 func (a *app) storeBackupCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "backup DIR", Short: "Copy a store into a folder, the second time only what is not there yet",
@@ -270,6 +281,7 @@ any other program does so with the Backup method of package embedded.`,
 	}
 }
 
+// storeBackup backs the store up into dir and prints the result.
 func (a *app) storeBackup(ctx context.Context, dir string) error {
 	if _, err := a.Folder(); err != nil {
 		return err
@@ -294,7 +306,8 @@ func (a *app) storeBackup(ctx context.Context, dir string) error {
 	})
 }
 
-// backUp makes a backup of a folder, or has whoever serves it make one.
+// backUp makes a backup of a folder. If another process serves the folder, it asks
+// that process to make the backup.
 func backUp(ctx context.Context, s *stores.Store, dir string) (backupRow, error) {
 	if s.Sharing == nil {
 		return backupRow{}, fault.Usage("a backup is of a folder: %s is not one", s.Name)
@@ -303,6 +316,7 @@ func backUp(ctx context.Context, s *stores.Store, dir string) (backupRow, error)
 	return backupRowOf(dir, s.Name, made.Backup, made.Written), err
 }
 
+// storeRestoreCommand returns the command ledger store restore.
 func (a *app) storeRestoreCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "restore BACKUP", Short: "Make a store of a backup, in a new folder, and check it",
@@ -315,6 +329,8 @@ outputs to theirs. A backup that is damaged names the file and leaves no store.`
 	}
 }
 
+// storeRestore restores a backup into the folder of the store and checks the result.
+// Damage that the backup itself contains is a fault; the store remains.
 func (a *app) storeRestore(ctx context.Context, backup string) error {
 	dir, err := a.Folder()
 	if err != nil {
@@ -328,7 +344,7 @@ func (a *app) storeRestore(ctx context.Context, backup string) error {
 	if err != nil {
 		return err
 	}
-	if len(c.Damages) == 0 { // what is damaged may not open, and is listed
+	if len(c.Damages) == 0 { // a damaged store may not open; its findings are printed
 		s, err := a.OpenSharedFolder(ctx, dir)
 		if err == nil {
 			err = s.Close()
@@ -354,6 +370,7 @@ func (a *app) storeRestore(ctx context.Context, backup string) error {
 	return err
 }
 
+// storeCompactCommand returns the command ledger store compact.
 func (a *app) storeCompactCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "compact", Short: "Rewrite a store where that gives back space",
@@ -368,6 +385,7 @@ record as alive, compact is refused.`,
 	}
 }
 
+// storeCompact compacts the store and prints its size before and after.
 func (a *app) storeCompact(ctx context.Context) error {
 	dir, err := a.presentStore()
 	if err != nil {
@@ -394,8 +412,9 @@ func (a *app) storeCompact(ctx context.Context) error {
 	return a.Object(row, func() { a.Line("%s before, %s after.", render.Bytes(before), render.Bytes(after)) })
 }
 
-// compactAt compacts the store in a folder, which this process opens for itself. A
-// process on record as alive would wait for it, and could lose its lease.
+// compactAt opens the store in dir exclusively and compacts it. It refuses while a
+// process with a valid lease is on record: that process could not renew its lease
+// meanwhile.
 func (a *app) compactAt(ctx context.Context, dir string) (err error) {
 	s, err := a.OpenFolder(ctx, dir, embedded.Owner{Command: a.Command})
 	if err != nil {

@@ -15,17 +15,20 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// benchFlags say what is measured, where and for how long.
+// A benchFlags holds the flags of ledger store bench.
 type benchFlags struct {
-	dir    string
-	time   time.Duration
-	rounds int
-	only   string
+	dir    string        // folder on the disk to measure; empty: the parent of the store
+	time   time.Duration // target duration; it sets the scale
+	rounds int           // rounds of each trial
+	only   string        // regular expression that selects rows by ID; empty: all
 }
 
-// wholeTime is about how long the table takes at the size of its goals.
+// wholeTime is about how long a run at scale 1 takes, the size for which the goals
+// hold.
 const wholeTime = 10 * time.Minute
 
+// newStoreBench returns the command ledger store bench. Its hidden subcommand child
+// runs one task in a process of its own, started by bench.Run.
 func (a *app) newStoreBench() *cobra.Command {
 	var f benchFlags
 	cmd := &cobra.Command{
@@ -53,29 +56,30 @@ than 10 minutes everything is smaller, and ratios are less sure.`,
 	must(cmd.MarkFlagDirname("dir"))
 	cmd.AddCommand(&cobra.Command{
 		Use: "child TASK FOLDER SCALE", Short: "Do what is measured in a process of its own", Hidden: true, DisableFlagParsing: true,
-		// The parent reads the bytes as they come, so they are not buffered.
+		// Bypass the printer, as the parent reads the output while the child runs.
 		RunE: func(cmd *cobra.Command, args []string) error { return measure.Child(cmd.Context(), args, os.Stdout) },
 	})
 	return cmd
 }
 
-// A benchRow is one line of the table.
+// A benchRow is one row of the table in JSON results.
 type benchRow struct {
 	Row      string   `json:"row"`
 	Measure  string   `json:"measure"`
 	Against  string   `json:"against"`
 	Unit     string   `json:"unit"`
-	Ours     *float64 `json:"ours"`
-	Theirs   *float64 `json:"theirs"` // null where the row is not a comparison
-	Goal     string   `json:"goal"`
-	Measured *float64 `json:"measured"` // ours over theirs
-	Least    *float64 `json:"least"`
-	Greatest *float64 `json:"greatest"`
+	Ours     *float64 `json:"ours"`     // median; null if not measured
+	Theirs   *float64 `json:"theirs"`   // median; null if the row compares no contestants
+	Goal     string   `json:"goal"`     // such as ≥ 0.9
+	Measured *float64 `json:"measured"` // median of the ratios of ours to theirs
+	Least    *float64 `json:"least"`    // smallest ratio
+	Greatest *float64 `json:"greatest"` // greatest ratio
 	Rounds   int      `json:"rounds"`
-	Met      *bool    `json:"met"`
-	Error    *string  `json:"error"` // why it was not measured
+	Met      *bool    `json:"met"`   // Measured reaches the goal
+	Error    *string  `json:"error"` // why the row was not measured; null if it was
 }
 
+// benchRowOf returns the row of a result. A row without rounds has no numbers.
 func benchRowOf(r measure.Result) benchRow {
 	row := benchRow{
 		Row: r.ID, Measure: r.Measure, Against: r.Against, Unit: r.Ours.Reading.Unit(), Goal: r.Goal.String(), Rounds: len(r.Rounds),
@@ -98,16 +102,18 @@ func benchRowOf(r measure.Result) benchRow {
 	return row
 }
 
-// A benchmark is what was measured, and what follows.
+// A benchmark is the JSON result of ledger store bench.
 type benchmark struct {
 	Dir    string     `json:"dir"`
 	Cores  int        `json:"cores"`
-	Scale  float64    `json:"scale"` // of sizes to those of the goals
+	Scale  float64    `json:"scale"` // of sizes and times, relative to those of the goals
 	TookMS int64      `json:"took_ms"`
 	Rows   []benchRow `json:"rows"`
-	Limits []string   `json:"limits"` // what limits the store here
+	Limits []string   `json:"limits"` // sentences about the bottleneck of the store
 }
 
+// storeBench runs the benchmark and prints its table. It also prints a partial
+// table, if the run ended with an error after some trials.
 func (a *app) storeBench(ctx context.Context, f benchFlags) error {
 	config, err := a.benchConfig(f)
 	if err != nil {
@@ -131,6 +137,8 @@ func (a *app) storeBench(ctx context.Context, f benchFlags) error {
 	return benchFault(err)
 }
 
+// benchConfig returns the configuration of a run. The scale is the share of --time
+// in wholeTime, at most 1.
 func (a *app) benchConfig(f benchFlags) (c measure.Config, err error) {
 	if f.time <= 0 || f.rounds < 1 {
 		return c, fault.Usage("--time %s and --rounds %d: both are more than nothing", f.time, f.rounds)
@@ -153,8 +161,8 @@ func (a *app) benchConfig(f benchFlags) (c measure.Config, err error) {
 	return c, err
 }
 
-// benchDir returns the folder to measure in: the one given, or the nearest
-// above the store that there is.
+// benchDir returns the folder to measure in: given, or the nearest existing ancestor
+// of the folder of the store.
 func (a *app) benchDir(given string) (string, error) {
 	if given != "" {
 		return given, nil
@@ -173,12 +181,13 @@ func (a *app) benchDir(given string) (string, error) {
 	return dir, nil
 }
 
+// missingFolder reports whether dir does not exist.
 func missingFolder(dir string) bool {
 	_, err := os.Stat(dir)
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// benchFault returns the fault of a measurement that could not be made.
+// benchFault adds a hint to an error of bench.Run that the user can act on.
 func benchFault(err error) error {
 	switch {
 	case errors.Is(err, measure.ErrNoSpace):

@@ -14,12 +14,13 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// What is appended at once: records of one stream that follow each other.
+// The limits of one append of a copy.
 const (
 	copyRecords = 256
-	copyBytes   = 512 << 10 // under what every server takes
+	copyBytes   = 512 << 10 // below the limit of every supported server
 )
 
+// storeCopyCommand returns the command ledger store copy.
 func (a *app) storeCopyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "copy FROM TO", Short: "Copy a store into another, folder or database, and compare them",
@@ -39,27 +40,29 @@ conflict, and is left as it is from there on.`,
 	}
 }
 
-// A copyRow is what a copy did.
+// A copyRow is the JSON result of ledger store copy.
 type copyRow struct {
 	From    string `json:"from"`
 	To      string `json:"to"`
-	Records uint64 `json:"records"` // that both hold
-	Copied  uint64 `json:"copied"`  // of them now
-	Outputs int    `json:"outputs"` // copied now
-	Missing int    `json:"missing"` // outputs that could not be had
-	Digest  string `json:"digest"`  // of both
+	Records uint64 `json:"records"` // number of records that both stores hold
+	Copied  uint64 `json:"copied"`  // number of records that this run copied
+	Outputs int    `json:"outputs"` // number of outputs that this run copied
+	Missing int    `json:"missing"` // number of outputs that no reachable node has
+	Digest  string `json:"digest"`  // of the records of either store
 }
 
-// A copying is a copy under way.
+// A copying is a copy in progress.
 type copying struct {
 	*app
-	from, to *stores.Store
-	row      copyRow
-	through  events.Position // the last record of from that is copied
+	from, to *stores.Store   // open until storeCopy returns
+	row      copyRow         // the result so far
+	through  events.Position // end of from when the copy began; later records are not copied
 	progress *render.Progress
-	bytes    struct{ done, total int64 } // of outputs
+	bytes    struct{ done, total int64 } // of the outputs, for the progress display
 }
 
+// storeCopy copies the store at address from to the address to and prints the
+// result.
 func (a *app) storeCopy(ctx context.Context, from, to string) (err error) {
 	source, err := stores.ParseAddressOf("FROM", from)
 	if err != nil {
@@ -95,6 +98,7 @@ func (a *app) storeCopy(ctx context.Context, from, to string) (err error) {
 	})
 }
 
+// run copies the records, compares both stores, and copies the outputs.
 func (c *copying) run(ctx context.Context) error {
 	end, err := c.from.Head(ctx)
 	if err != nil {
@@ -106,7 +110,7 @@ func (c *copying) run(ctx context.Context) error {
 		return err
 	}
 	if c.row.Copied > 0 {
-		// What was appended is read back, and not believed.
+		// Compare the stored bytes, not the acknowledgements of the appends.
 		if digest, err = c.compare(ctx); err != nil {
 			return err
 		}
@@ -115,8 +119,9 @@ func (c *copying) run(ctx context.Context) error {
 	return c.outputs(ctx)
 }
 
-// pairwise reads both stores side by side. It calls each for the records that
-// both hold, which must be the same, and rest for those that only from has.
+// pairwise reads both stores in parallel. It calls each for every record that both
+// hold, and rest for every record of from behind the end of to. A record that
+// differs is a conflict. An entry is valid only during the call.
 func (c *copying) pairwise(ctx context.Context, each func(events.Entry), rest func(events.Entry) error) error {
 	next, stop := iter.Pull2(events.Lend(ctx, c.to.Log, events.Query{}))
 	defer stop()
@@ -129,8 +134,8 @@ func (c *copying) pairwise(ctx context.Context, each func(events.Entry), rest fu
 		if !more {
 			part = "copy"
 		}
-		// Positions of a database are bytes of its log: how many records there are
-		// it does not tell.
+		// The positions of a database are byte offsets of its log, so only the share of
+		// the positions is known, not the number of records.
 		c.progress.Show(part, render.Records, int64(c.row.Records), stores.Sequence(e.Position), stores.Sequence(c.through))
 		c.row.Records++
 		if more {
@@ -161,13 +166,15 @@ func (c *copying) pairwise(ctx context.Context, each func(events.Entry), rest fu
 	return nil
 }
 
-// sameEntry reports whether two stores hold the same, wherever they have it.
+// sameEntry reports whether two entries hold the same record, ignoring their
+// positions.
 func sameEntry(a, b events.Entry) bool {
 	return a.Stream == b.Stream && a.Revision == b.Revision && a.ID == b.ID && a.Kind == b.Kind && a.Version == b.Version &&
 		a.Time.Equal(b.Time) && string(a.Data) == string(b.Data) && string(a.Metadata) == string(b.Metadata)
 }
 
-// conflict says where a target holds something else.
+// conflict returns the fault for the first record at which the target differs. A
+// zero here means that from has no record left.
 func (c *copying) conflict(here, there events.Entry) error {
 	expected := "nothing"
 	if !here.ID.IsZero() {
@@ -179,8 +186,8 @@ func (c *copying) conflict(here, there events.Entry) error {
 	return f
 }
 
-// records copies the records that the target does not have, and returns the
-// digest of all.
+// records appends the records that the target lacks, and returns the digest of all
+// records of from through c.through.
 func (c *copying) records(ctx context.Context) (*events.Digest, error) {
 	digest := events.NewDigest()
 	run := run{to: c.to.Log}
@@ -200,6 +207,8 @@ func (c *copying) records(ctx context.Context) (*events.Digest, error) {
 	return digest, err
 }
 
+// refused wraps an error of an append to the target. e is the record at hand, or
+// zero at the end.
 func (c *copying) refused(e events.Entry, err error) error {
 	if e.ID.IsZero() {
 		return fmt.Errorf("copy to %s: %w", c.row.To, err)
@@ -207,7 +216,8 @@ func (c *copying) refused(e events.Entry, err error) error {
 	return fmt.Errorf("copy to %s, before position %s of %s: %w", c.row.To, e.Position, c.row.From, err)
 }
 
-// compare reads both stores and returns the digest of them.
+// compare reads both stores again and returns their common digest. A record that the
+// target lacks is a fault.
 func (c *copying) compare(ctx context.Context) (*events.Digest, error) {
 	digest := events.NewDigest()
 	c.row.Records = 0
@@ -219,17 +229,17 @@ func (c *copying) compare(ctx context.Context) (*events.Digest, error) {
 	return digest, err
 }
 
-// A run is records of one stream that follow each other, to be appended at once.
+// A run is a batch of consecutive records of one stream that are appended together.
 type run struct {
 	to      events.Store
 	stream  events.Stream
-	after   events.Revision
-	records []events.Record
-	bytes   int
+	after   events.Revision // length of the stream before the batch
+	records []events.Record // copies; they do not alias lent memory
+	bytes   int             // size of the batch
 }
 
-// add takes one more record. It appends those before it if it does not follow
-// them, or they are many.
+// add adds a record to the batch. If the record does not continue the batch, or the
+// batch is full, it first flushes.
 func (r *run) add(ctx context.Context, e events.Entry) error {
 	bytes := len(e.Data) + len(e.Metadata) + 2*len(e.Kind)
 	follows := e.Stream == r.stream && e.Revision == r.after+events.Revision(len(r.records))+1
@@ -241,13 +251,13 @@ func (r *run) add(ctx context.Context, e events.Entry) error {
 	if len(r.records) == 0 {
 		r.stream, r.after = e.Stream, e.Revision-1
 	}
-	// What is lent is the store's.
+	// The store owns the bytes of a lent entry, so keep a copy.
 	e.Data, e.Metadata = append([]byte(nil), e.Data...), append([]byte(nil), e.Metadata...)
 	r.records, r.bytes = append(r.records, e.Record), r.bytes+bytes
 	return nil
 }
 
-// flush appends what was taken.
+// flush appends the batch and empties it.
 func (r *run) flush(ctx context.Context) error {
 	if len(r.records) == 0 {
 		return nil
@@ -257,8 +267,8 @@ func (r *run) flush(ctx context.Context) error {
 	return err
 }
 
-// append appends records, and those that are too many for the target, whose limit
-// only it knows, half by half.
+// append appends records. If the target rejects them as too large it appends each
+// half separately, as only the target knows its limit.
 func (r *run) append(ctx context.Context, after events.Revision, records []events.Record) error {
 	err := r.to.Append(ctx, r.stream, after, records...)
 	half := len(records) / 2

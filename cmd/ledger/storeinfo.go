@@ -19,6 +19,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
+// storeInfoCommand returns the command ledger store info.
 func (a *app) storeInfoCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "info", Short: "Show what a store holds, how large it is and how it grows",
@@ -39,65 +40,69 @@ fast records came is not shown while another process has the folder open.`,
 	}
 }
 
-// A weight is how many events of something there are, and the bytes of their
-// data and metadata.
+// A weight is the number of events of a kind, category, session or day, and the size
+// of their data and metadata.
 type weight struct {
 	Name   string `json:"name"`
 	Events int    `json:"events"`
 	Bytes  int64  `json:"bytes"`
 }
 
-// A storeRow is what is known of a store.
+// A storeRow is the JSON result of ledger store info.
 type storeRow struct {
 	Store      string                `json:"store"`
-	Format     int                   `json:"format"`
-	Position   events.Position       `json:"position"`
+	Format     int                   `json:"format"`   // version of the folder format
+	Position   events.Position       `json:"position"` // of the last record
 	Events     int                   `json:"events"`
-	Bytes      int64                 `json:"bytes"` // of data and metadata
+	Bytes      int64                 `json:"bytes"` // of the data and metadata of all records
 	Streams    int                   `json:"streams"`
-	First      render.Timestamp      `json:"first"`
-	Last       render.Timestamp      `json:"last"`
-	Kinds      []weight              `json:"kinds"`
-	Categories []weight              `json:"categories"`
-	Sessions   []weight              `json:"sessions"` // the ten largest
-	Days       []weight              `json:"days"`     // the last seven with events, by the clocks of who recorded them
-	Files      map[string]fileWeight `json:"files"`
-	Outputs    int                   `json:"outputs"`
-	Kept       int64                 `json:"kept"` // bytes of the outputs
-	Levels     []levelRow            `json:"levels"`
-	Ratio      *float64              `json:"ratio"` // bytes in tables, to bytes of data and metadata
+	First      render.Timestamp      `json:"first"`      // time of the first record
+	Last       render.Timestamp      `json:"last"`       // time of the last record
+	Kinds      []weight              `json:"kinds"`      // largest first
+	Categories []weight              `json:"categories"` // largest first
+	Sessions   []weight              `json:"sessions"`   // the ten largest, largest first
+	Days       []weight              `json:"days"`       // the last seven UTC days with events, by the times of the events
+	Files      map[string]fileWeight `json:"files"`      // keys: tables, logs, outputs, other
+	Outputs    int                   `json:"outputs"`    // number of kept outputs
+	Kept       int64                 `json:"kept"`       // size of the kept outputs
+	Levels     []levelRow            `json:"levels"`     // non-empty levels; empty while another process has the folder open
+	Ratio      *float64              `json:"ratio"`      // bytes in tables for each byte of data and metadata; null: not known
 	Disk       stores.Disk           `json:"disk"`
-	Pace       *paceRow              `json:"pace"` // of the last time that it was written to and closed in order
+	Pace       *paceRow              `json:"pace"` // of the last process that wrote and closed in order; null: not known
 }
 
-// A paceRow is how fast a store was written to. Times are in microseconds.
+// A paceRow holds the write statistics of the last process that wrote to the store
+// and closed it in order. Sync durations are in microseconds.
 type paceRow struct {
 	Closed     render.Timestamp `json:"closed"`
 	Durability string           `json:"durability"`
 	Appends    uint64           `json:"appends"`
 	Records    uint64           `json:"records"`
-	Groups     uint64           `json:"groups"` // of appends that shared a sync
-	Syncs      int              `json:"syncs"`  // of which the times are: the last, at most 512
+	Groups     uint64           `json:"groups"` // group commits: batches of appends that shared a sync
+	Syncs      int              `json:"syncs"`  // number of syncs that the durations are of, the last ones
 	Median     int64            `json:"median_us"`
 	P99        int64            `json:"p99_us"`
 	Longest    int64            `json:"longest_us"`
 }
 
-// A fileWeight is how many files of a sort there are.
+// A fileWeight is the number and the size of the files of one sort.
 type fileWeight struct {
 	Files int   `json:"files"`
 	Bytes int64 `json:"bytes"`
 }
 
+// A levelRow is the number and the size of the tables of one level of Pebble's tree.
 type levelRow struct {
 	Level  int   `json:"level"`
 	Tables int64 `json:"tables"`
 	Bytes  int64 `json:"bytes"`
 }
 
-// shown is how many of the largest are shown.
+// shown is the number of sessions in a storeRow.
 const shown = 10
 
+// storeInfo prints the size of the store s in dir. Layout and write statistics are
+// known only if this process has the folder open itself.
 func (a *app) storeInfo(ctx context.Context, dir string, s *stores.Store) (err error) {
 	row := &storeRow{Store: dir, Format: embedded.Format, Levels: []levelRow{}}
 	if row.Position, err = s.Head(ctx); err != nil {
@@ -113,7 +118,7 @@ func (a *app) storeInfo(ctx context.Context, dir string, s *stores.Store) (err e
 		row.Outputs++
 		row.Kept += kept.Bytes
 	}
-	if s.Folder != nil { // else only the process that has the folder open knows
+	if s.Folder != nil { // nil: another process has the folder open
 		if err := row.examine(ctx, s.Folder.Log); err != nil {
 			return err
 		}
@@ -125,7 +130,8 @@ func (a *app) storeInfo(ctx context.Context, dir string, s *stores.Store) (err e
 	return a.Object(row, func() { a.storePage(row) })
 }
 
-// examine notes how the records lie, and how fast they came.
+// examine fills in the levels, the ratio and the write statistics of r from an open
+// store.
 func (r *storeRow) examine(ctx context.Context, store *embedded.Store) error {
 	layout, err := store.Layout()
 	if err != nil {
@@ -152,7 +158,7 @@ func (r *storeRow) examine(ctx context.Context, store *embedded.Store) error {
 	return nil
 }
 
-// weigh reads the headers of all records.
+// weigh reads the headers of all records and fills in the counts of r.
 func (r *storeRow) weigh(ctx context.Context, store events.Store) error {
 	kinds, categories, sessions, days := map[string]*weight{}, map[string]*weight{}, map[string]*weight{}, map[string]*weight{}
 	streams := map[events.Stream]bool{}
@@ -183,6 +189,7 @@ func (r *storeRow) weigh(ctx context.Context, store events.Store) error {
 	return nil
 }
 
+// add counts an event of size bytes under name.
 func add(to map[string]*weight, name string, size int) {
 	w := to[name]
 	if w == nil {
@@ -193,6 +200,7 @@ func add(to map[string]*weight, name string, size int) {
 	w.Bytes += int64(size)
 }
 
+// sorted returns the weights in the given order.
 func sorted(weights map[string]*weight, order func(x, y weight) int) []weight {
 	all := make([]weight, 0, len(weights))
 	for w := range maps.Values(weights) {
@@ -202,7 +210,8 @@ func sorted(weights map[string]*weight, order func(x, y weight) int) []weight {
 	return all
 }
 
-// folderFiles returns the sizes of the files of a store, by what they are for.
+// folderFiles returns the number and the size of the files in the folder of a store,
+// by sort.
 func folderFiles(dir string) (map[string]fileWeight, error) {
 	found := map[string]fileWeight{"tables": {}, "logs": {}, "outputs": {}, "other": {}}
 	err := eachFile(dir, func(path string, size int64) {
@@ -221,20 +230,21 @@ func folderFiles(dir string) (map[string]fileWeight, error) {
 	return found, err
 }
 
+// topOf returns the first element of a relative path.
 func topOf(path string) string {
 	for dir := filepath.Dir(path); dir != "."; path, dir = dir, filepath.Dir(dir) {
 	}
 	return path
 }
 
-// folderSize returns how large the files in a folder are.
+// folderSize returns the total size of the files under dir.
 func folderSize(dir string) (total int64, err error) {
 	err = eachFile(dir, func(_ string, size int64) { total += size })
 	return total, err
 }
 
-// eachFile calls do for each file under a folder, with its path from there. One
-// that goes meanwhile is passed over.
+// eachFile calls do for each file under dir, with its path relative to dir. It skips
+// files that disappear during the walk.
 func eachFile(dir string, do func(path string, size int64)) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -251,6 +261,7 @@ func eachFile(dir string, do func(path string, size int64)) error {
 	})
 }
 
+// gone returns nil for a file that no longer exists, and err otherwise.
 func gone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -258,6 +269,7 @@ func gone(err error) error {
 	return err
 }
 
+// storePage prints a storeRow for a person.
 func (a *app) storePage(r *storeRow) {
 	a.Line("Store      %s, format %d", r.Store, r.Format)
 	a.Line("Position   %s", r.Position)
@@ -300,8 +312,11 @@ func (a *app) storePage(r *storeRow) {
 	}
 }
 
+// ms converts microseconds to milliseconds.
 func ms(microseconds int64) float64 { return float64(microseconds) / 1000 }
 
+// diskLines prints the file system of the store, with a warning if it is a network
+// file system.
 func (a *app) diskLines(d stores.Disk) {
 	kind := "not known"
 	if d.Type != nil {

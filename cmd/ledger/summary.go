@@ -9,9 +9,11 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// summary returns what an event says, on one line.
+// summary returns the content of an event on one line of at most 120 characters.
 func summary(e events.Event) string { return render.OneLine(said(e), 120) }
 
+// said returns the content of an event that belongs to no session, and hands all
+// others to saidInSession.
 func said(e events.Event) string {
 	switch e := e.(type) {
 	case events.ProcessStarted:
@@ -36,6 +38,7 @@ func said(e events.Event) string {
 	return saidInSession(e)
 }
 
+// saidInSession returns the content of an event of a session.
 func saidInSession(e events.Event) string {
 	switch e := e.(type) {
 	case events.SessionOpened:
@@ -67,7 +70,8 @@ func saidInSession(e events.Event) string {
 	return saidOfCall(e)
 }
 
-// saidAround returns what an event says of the surroundings of calls.
+// saidAround returns the content of an event about the surroundings of calls
+// (settings, context, commands), and "" for any other kind.
 func saidAround(e events.Event) string {
 	var parts []string
 	switch e := e.(type) {
@@ -97,6 +101,8 @@ func saidAround(e events.Event) string {
 	return strings.Join(strings.Fields(strings.Join(parts, " ")), " ")
 }
 
+// saidOfCall returns the content of an event about a call, and "" for any other
+// kind.
 func saidOfCall(e events.Event) string {
 	switch e := e.(type) {
 	case events.CallStarted:
@@ -111,7 +117,7 @@ func saidOfCall(e events.Event) string {
 	return ""
 }
 
-// read returns the text that a model reads of a settlement.
+// read returns the result of a call in the form that the model reads.
 func read(e events.CallSettled) string {
 	r := e.Settlement(domain.EventID{}).ToolResult()
 	switch {
@@ -125,6 +131,7 @@ func read(e events.CallSettled) string {
 	return r.Content.Text()
 }
 
+// saidOfLayer returns the placement of an opened layer.
 func saidOfLayer(e events.LayerOpened) string {
 	text := e.Placement.String()
 	if e.Location != "" {
@@ -139,6 +146,7 @@ func saidOfLayer(e events.LayerOpened) string {
 	return text
 }
 
+// saidOfTools returns the names of registered tools and the first refusal.
 func saidOfTools(e events.ToolsRegistered) string {
 	names := make([]string, len(e.Tools))
 	for i, t := range e.Tools {
@@ -151,6 +159,7 @@ func saidOfTools(e events.ToolsRegistered) string {
 	return strings.TrimSpace(text)
 }
 
+// saidOfTurn returns the number and the names of the tools that a turn offered.
 func saidOfTurn(e events.TurnMaterialized) string {
 	names := make([]string, len(e.Tools))
 	for i, t := range e.Tools {
@@ -172,7 +181,7 @@ func saidOfTurn(e events.TurnMaterialized) string {
 	return text
 }
 
-// saidInReply names the calls.
+// saidInReply returns the text of a reply, and the name and the input of each call.
 func saidInReply(e events.ReplyReceived) string {
 	parts := []string{repliedWords(e)}
 	for _, c := range e.Calls {
@@ -181,7 +190,8 @@ func saidInReply(e events.ReplyReceived) string {
 	return strings.TrimSpace(strings.Join(parts, " "))
 }
 
-// repliedText counts the calls, for where each is shown behind it.
+// repliedText returns the text of a reply and the number of its calls, for a
+// timeline that shows each call in its own row.
 func repliedText(e events.ReplyReceived) string {
 	text := repliedWords(e)
 	if len(e.Calls) > 0 {
@@ -190,8 +200,8 @@ func repliedText(e events.ReplyReceived) string {
 	return render.OneLine(text, 120)
 }
 
-// repliedWords returns the text of a reply or, where it has nothing else, what the
-// model thought.
+// repliedWords returns the text of a reply. A reply with neither text nor calls
+// yields the model's thinking.
 func repliedWords(e events.ReplyReceived) string {
 	if e.Text == "" && e.Thinking != "" && len(e.Calls) == 0 {
 		return "(thinking) " + e.Thinking
@@ -199,7 +209,8 @@ func repliedWords(e events.ReplyReceived) string {
 	return e.Text
 }
 
-// saidInRefusal names the calls, of which none ran.
+// saidInRefusal returns the reason for which a reply was refused, its text and its
+// calls.
 func saidInRefusal(e events.ReplyRefused) string {
 	parts := []string{e.Reason + ";"}
 	if e.Text != "" {
@@ -211,6 +222,7 @@ func saidInRefusal(e events.ReplyRefused) string {
 	return strings.Join(parts, " ")
 }
 
+// saidOfDecision returns the effect of a permission decision and its author.
 func saidOfDecision(e events.PermissionDecided) string {
 	text := fmt.Sprintf("%s %s by %s", e.Effect, e.Scope, e.By)
 	if e.Rule.Source != "" {
@@ -222,6 +234,7 @@ func saidOfDecision(e events.PermissionDecided) string {
 	return text
 }
 
+// origin returns the origin of a session: its kind and the format of an import.
 func origin(o events.Origin) string {
 	return strings.Join(strings.Fields(string(o.Kind)+" "+o.Format), " ")
 }

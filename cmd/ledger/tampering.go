@@ -14,27 +14,29 @@ import (
 	"github.com/settlement-ledger/ledger/projections/calls"
 )
 
+// untouched is broken if an administrator of a database deletes or hides records of
+// the ledger's streams.
 const untouched calls.Law = "nobody hides or deletes records"
 
-// A revisionRange is the revisions of a stream from one to another.
+// A revisionRange is a range of revisions of one stream. Both ends are included.
 type revisionRange struct{ from, through events.Revision }
 
-// A tampering is a change that an administrator made to a stream of a database, with
-// the records that are left of the stream and the revisions that are gone.
+// A tampering is a deletion in a database, with the effect on the records of the
+// stream as far as verify has read the log.
 type tampering struct {
 	eventstoredb.Deletion
-	left []leftover
-	gone []revisionRange
+	left []leftover      // records that the log still holds, in the order of the log
+	gone []revisionRange // revisions that the log no longer holds
 }
 
-// A leftover is a record that the log still has.
+// A leftover is a record of a tampered stream that the log still holds.
 type leftover struct {
 	revision events.Revision
-	at       time.Time
+	at       time.Time // the time of the record
 }
 
-// tamperings returns the changes that administrators made to streams, and nil for a
-// folder, in which there can be no such change.
+// tamperings returns the deletions that administrators of a database made, by
+// stream. For a folder it returns nil, as a folder has no such operation.
 func tamperings(ctx context.Context, s *stores.Store) (map[events.Stream]*tampering, error) {
 	database, ok := s.Log.(*eventstoredb.Store)
 	if !ok {
@@ -51,8 +53,8 @@ func tamperings(ctx context.Context, s *stores.Store) (map[events.Stream]*tamper
 	return tampered, nil
 }
 
-// add takes in a record of the stream, whose last one before it had a revision, if
-// that is known.
+// add notes that the log holds e. before is the revision of the stream's previous
+// record, and known is false if that record could not be read.
 func (t *tampering) add(e events.Entry, before events.Revision, known bool) {
 	if known && e.Revision > before+1 {
 		t.gone = append(t.gone, revisionRange{before + 1, e.Revision - 1})
@@ -60,8 +62,8 @@ func (t *tampering) add(e events.Entry, before events.Revision, known bool) {
 	t.left = append(t.left, leftover{e.Revision, e.Time})
 }
 
-// hidden returns the revisions that the log still has, and the next scavenge
-// removes.
+// hidden returns the revisions that the log still holds but the deletion hides. The
+// next scavenge of the database removes them.
 func (t *tampering) hidden(now time.Time) (spans []revisionRange) {
 	if len(t.left) == 0 {
 		return nil
@@ -79,8 +81,8 @@ func (t *tampering) hidden(now time.Time) (spans []revisionRange) {
 	return spans
 }
 
-// checkTampering notes what somebody did to streams, unless it was taken back in
-// time.
+// checkTampering adds an exception for each deletion, in the order of the log. A
+// deletion that was undone before a scavenge removed records is no exception.
 func (v *verification) checkTampering(now time.Time) {
 	for _, t := range slices.SortedFunc(maps.Values(v.tampered), func(a, b *tampering) int { return a.Position.Compare(b.Position) }) {
 		if !t.Undone || len(t.gone) > 0 {
@@ -89,7 +91,8 @@ func (v *verification) checkTampering(now time.Time) {
 	}
 }
 
-// detail tells what was done, what is gone, what will go and what to do.
+// detail returns the text of the exception: the deletion, the removed revisions, the
+// revisions that the next scavenge will remove, and the remedy.
 func (t *tampering) detail(now time.Time) string {
 	parts := []string{stores.DescribeDeletion(t.Deletion)}
 	if len(t.gone) > 0 {
@@ -108,15 +111,16 @@ func (t *tampering) detail(now time.Time) string {
 	return strings.Join(parts, "; ")
 }
 
-// revisions tells of revisions, with a verb.
+// revisions returns a range as the subject and the verb of a sentence, such as
+// "revisions 2 to 5 are".
 func revisions(from, through events.Revision) string {
 	return spelled([]revisionRange{{from, through}})
 }
 
-// mostSpans bounds how many spans are spelled out.
+// mostSpans is the number of ranges that spelled writes out. It counts the others.
 const mostSpans = 5
 
-// spelled tells of revisions, with a verb.
+// spelled returns ranges as the subject and the verb of a sentence.
 func spelled(spans []revisionRange) string {
 	var texts []string
 	for n, s := range spans {

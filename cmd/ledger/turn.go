@@ -16,10 +16,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// turnCommand returns the group ledger turn.
 func (a *app) turnCommand() *cobra.Command {
 	return a.group("turn", "Turns: what the model was offered", a.turnShow())
 }
 
+// turnShow returns the command ledger turn show.
 func (a *app) turnShow() *cobra.Command {
 	var full bool
 	cmd := &cobra.Command{
@@ -34,46 +36,50 @@ func (a *app) turnShow() *cobra.Command {
 	return cmd
 }
 
-// A turnDetail is what one turn offered.
+// A turnDetail is the JSON result of ledger turn show: the tools that a turn offered
+// the model and hid from it, and the calls that followed.
 type turnDetail struct {
 	Turn     domain.TurnID    `json:"turn"`
 	Session  domain.SessionID `json:"session"`
-	Message  domain.MessageID `json:"message"` // the reply that it is for
+	Message  domain.MessageID `json:"message"` // the reply that the turn was made for
 	Agent    *domain.AgentID  `json:"agent"`
 	Model    *string          `json:"model"`
-	Event    domain.EventID   `json:"event"`
+	Event    domain.EventID   `json:"event"` // the TurnMaterialized of the turn, the first if an import has several
 	Position events.Position  `json:"position"`
 	Time     render.Timestamp `json:"time"`
-	Rules    *string          `json:"rules"`    // digest of the permission rules in force; null: not on record
-	Disabled bool             `json:"disabled"` // no tools were offered: the last step allowed
-	Observed bool             `json:"observed"` // an import saw these used; others may have been offered
+	Rules    *string          `json:"rules"`    // digest of the permission rules in force; null: not recorded
+	Disabled bool             `json:"disabled"` // no tool was offered, as the turn was the last step allowed
+	Observed bool             `json:"observed"` // an import saw the use of these tools; the turn may have offered others
 	Tools    []turnTool       `json:"tools"`    // in the order in which the model saw them
-	Hidden   []hiddenTool     `json:"hidden"`
+	Hidden   []hiddenTool     `json:"hidden"`   // tools that permission rules hid from the model
 	Calls    []callRow        `json:"calls"`
-	calls    []calls.Call
+	calls    []calls.Call     // the same as Calls, for the table
 }
 
-// A turnTool is a tool that a turn offered, and whether it still holds.
+// A turnTool is a tool that a turn offered, compared with the registration that is
+// in effect now.
 type turnTool struct {
 	offeredRow
-	Placement   *string          `json:"placement"`
-	Location    *string          `json:"location"`
+	Placement   *string          `json:"placement"` // of the layer of the registration
+	Location    *string          `json:"location"`  // of the layer of the registration
 	Description *string          `json:"description"`
 	Action      *string          `json:"action"`
 	Idempotent  bool             `json:"idempotent"`
 	Registered  render.Timestamp `json:"registered"`
-	Stale       bool             `json:"stale"`
-	Agrees      bool             `json:"agrees"`     // what is in effect has the same definition
-	Effective   *offeredRow      `json:"effective"`  // null: nothing
-	ChangedBy   *placeRow        `json:"changed_by"` // since when it is stale
+	Stale       bool             `json:"stale"`      // the offered registration is no longer in effect
+	Agrees      bool             `json:"agrees"`     // the effective registration has the same definition
+	Effective   *offeredRow      `json:"effective"`  // the registration now in effect; null: no registration
+	ChangedBy   *placeRow        `json:"changed_by"` // the event that made the tool stale
 }
 
-// A hiddenTool is a tool that a turn did not offer, and the rule that hid it.
+// A hiddenTool is a tool that a turn hid from the model, with the permission rule
+// that hid it.
 type hiddenTool struct {
 	offeredRow
 	Rule domain.Rule `json:"rule"`
 }
 
+// showTurn prints the turn that id refers to.
 func (a *app) showTurn(ctx context.Context, s *stores.Store, id string, full bool) error {
 	state, err := stores.Current(ctx, s, calls.Projection())
 	if err != nil {
@@ -123,8 +129,8 @@ func (a *app) showTurn(ctx context.Context, s *stores.Store, id string, full boo
 	})
 }
 
-// take takes what an event says of the turn. The first counts; an import may
-// add tools in further ones.
+// take adds an event of the turn to d and returns offered with its tools. Only the
+// first event sets the other fields of d; an import may add tools in later ones.
 func (d *turnDetail) take(e events.TurnMaterialized, v events.Envelope, offered []domain.Offered) []domain.Offered {
 	if v.ID == d.Event {
 		d.Message, d.Agent, d.Model = e.Message, render.OrNull(e.Agent), render.OrNull(e.Model)
@@ -142,7 +148,8 @@ func (d *turnDetail) take(e events.TurnMaterialized, v events.Envelope, offered 
 	return offered
 }
 
-// turnToolOf returns what is known of a tool that a turn offered.
+// turnToolOf compares an offered tool with the catalog and finds the event that made
+// it stale.
 func turnToolOf(ctx context.Context, s *stores.Store, state *catalog.State, turn staleness.Turn, o domain.Offered) (turnTool, error) {
 	verdict := staleness.Judge(state, turn.Layers, o)
 	t := turnTool{
@@ -167,6 +174,7 @@ func turnToolOf(ctx context.Context, s *stores.Store, state *catalog.State, turn
 	return t, err
 }
 
+// describe fills in the definition of the tool from its registration.
 func (t *turnTool) describe(r catalog.Registration, name domain.Name) {
 	t.Registered = render.Timestamp(r.At)
 	for _, tool := range r.Tools {
@@ -176,6 +184,7 @@ func (t *turnTool) describe(r catalog.Registration, name domain.Name) {
 	}
 }
 
+// turnPage prints a turn and its tools for a person.
 func (a *app) turnPage(d turnDetail) {
 	a.Fields(
 		"turn", d.Turn.String(), "session", d.Session.String(), "for reply", d.Message.String(),
@@ -205,7 +214,7 @@ func (a *app) turnPage(d turnDetail) {
 	}
 }
 
-// turnCalls shows what a turn was used to call.
+// turnCalls prints the calls of a turn for a person.
 func (a *app) turnCalls(all []askedCall, full bool) {
 	if len(all) == 0 {
 		return
@@ -218,7 +227,7 @@ func (a *app) turnCalls(all []askedCall, full bool) {
 	a.Table(t)
 }
 
-// currency says whether what was offered is still in effect.
+// currency returns whether an offered tool is still in effect, for a person.
 func (a *app) currency(t turnTool) string {
 	switch {
 	case !t.Stale:
@@ -231,6 +240,7 @@ func (a *app) currency(t turnTool) string {
 	return a.Styled(render.Yellow, "≠ replaced")
 }
 
+// fingerprintText returns the first twelve characters of a fingerprint.
 func fingerprintText(f *string) string {
 	if f == nil {
 		return "not known"
@@ -238,7 +248,7 @@ func fingerprintText(f *string) string {
 	return (*f)[:12]
 }
 
-// word returns a word that may be absent.
+// word returns the string that v points to, and "" for nil.
 func word[T ~string](v *T) string {
 	if v == nil {
 		return ""
@@ -246,6 +256,7 @@ func word[T ~string](v *T) string {
 	return string(*v)
 }
 
+// layerText returns the placement and the short ID of a layer.
 func layerText(l catalog.Layer) string {
 	text := l.Placement.String()
 	if l.Location != "" {

@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The laws that the command checks beside those of calls.
+// The laws that verify checks in addition to those of projections/calls.
 const (
 	readsBack   calls.Law = "a record reads back as it was written"
 	inOrder     calls.Law = "a stream has no gaps and positions increase"
@@ -27,11 +27,12 @@ const (
 	keptAsNamed calls.Law = "an output is what its settlement says"
 )
 
-// verifyFlags say what is verified beside the log.
+// A verifyFlags holds the flags of ledger verify.
 type verifyFlags struct {
-	outputs bool // the digests of kept outputs, which takes reading them
+	outputs bool // read all outputs and compare their digests
 }
 
+// verifyCommand returns the command ledger verify.
 func (a *app) verifyCommand() *cobra.Command {
 	var f verifyFlags
 	cmd := &cobra.Command{
@@ -58,7 +59,7 @@ this program does not know are counted, and are no exception.`,
 	return cmd
 }
 
-// An exceptionRow is a place where the log breaks a law.
+// An exceptionRow is a violation of a law, and its place as far as it is known.
 type exceptionRow struct {
 	Law      calls.Law         `json:"law"`
 	Detail   string            `json:"detail"`
@@ -72,6 +73,7 @@ type exceptionRow struct {
 	Position *events.Position  `json:"position"`
 }
 
+// exceptionRowOf returns the row of an exception.
 func exceptionRowOf(e calls.Exception) exceptionRow {
 	return exceptionRow{
 		Law: e.Law, Detail: e.Detail, Session: render.OrNull(e.Session), Message: render.OrNull(e.Message), Call: render.OrNull(e.Call), Tool: render.OrNull(e.Tool),
@@ -79,30 +81,36 @@ func exceptionRowOf(e calls.Exception) exceptionRow {
 	}
 }
 
-// A verification is what was checked, and what broke.
+// A verification is the JSON result of ledger verify, and the state of a check in
+// progress.
 type verification struct {
 	Store        string         `json:"store"`
 	Events       int            `json:"events"`
 	Sessions     int            `json:"sessions"`
 	Calls        int            `json:"calls"`
-	Settled      int            `json:"settled"`
-	Open         int            `json:"open"`
-	Imported     int            `json:"open_imported"`    // of the open calls, those of imports
-	Orphans      int            `json:"orphans_imported"` // calls of imports of which the file has the result alone
-	Waiting      int            `json:"waiting"`          // requests for permission that are not decided
-	Outputs      int            `json:"outputs"`          // that settlements name and that were not pruned
+	Settled      int            `json:"settled"`          // calls with a settlement
+	Open         int            `json:"open"`             // calls without a settlement
+	Imported     int            `json:"open_imported"`    // open calls of imported sessions
+	Orphans      int            `json:"orphans_imported"` // results in imported sessions whose source does not contain the call
+	Waiting      int            `json:"waiting"`          // permission requests without a decision
+	Outputs      int            `json:"outputs"`          // outputs that a settlement names and no event pruned
 	Unreferenced int            `json:"unreferenced"`     // outputs kept here that no settlement names
-	Unreachable  int            `json:"unreachable"`      // outputs of nodes that could not be asked, and were not checked
-	Digests      bool           `json:"digests"`          // they were read and compared
-	Refused      int            `json:"refused"`          // replies that could not be used, none of whose calls ran
-	UnknownKinds map[string]int `json:"unknown_kinds"`    // kinds that this program does not know, and how often
+	Unreachable  int            `json:"unreachable"`      // outputs not checked, as their node could not be reached
+	Digests      bool           `json:"digests"`          // the outputs were read and their digests compared
+	Refused      int            `json:"refused"`          // replies that were refused; none of their calls ran
+	UnknownKinds map[string]int `json:"unknown_kinds"`    // number of events by a kind and version unknown to this program
 	Exceptions   []exceptionRow `json:"exceptions"`
-	lengths      map[events.Stream]events.Revision
-	last         events.Position
-	lost         bool // records could not be read
-	tampered     map[events.Stream]*tampering
+	// The progress of readAll: the last revision of each stream, the position of the
+	// last record, and whether an unreadable record makes the lengths incomplete.
+	lengths map[events.Stream]events.Revision
+	last    events.Position
+	lost    bool
+	// tampered is nil for a folder.
+	tampered map[events.Stream]*tampering
 }
 
+// verify checks the log and the outputs of s and prints the exceptions. Any
+// exception is a fault.
 func (a *app) verify(ctx context.Context, s *stores.Store, f verifyFlags) (err error) {
 	v := &verification{
 		Store: s.Name, Digests: f.outputs, UnknownKinds: map[string]int{}, Exceptions: []exceptionRow{},
@@ -132,9 +140,10 @@ func (a *app) verify(ctx context.Context, s *stores.Store, f verifyFlags) (err e
 	}
 }
 
-// readAll folds the whole log, from its records, and checks each of them.
+// readAll reads the log from its beginning, checks each record and folds it into the
+// state of the calls.
 func (v *verification) readAll(ctx context.Context, s *stores.Store, p *render.Progress) (*calls.State, error) {
-	end, _ := s.Head(ctx) // it says how far it is, and what is damaged there is met
+	end, _ := s.Head(ctx) // only for the progress display; reading meets the same error
 	projection := calls.Projection()
 	state := projection.Init()
 	for e, err := range s.Entries(ctx, events.Position{}) {
@@ -166,6 +175,7 @@ func (v *verification) readAll(ctx context.Context, s *stores.Store, p *render.P
 	return state, nil
 }
 
+// except adds an exception, with the session that its stream belongs to.
 func (v *verification) except(e calls.Exception) {
 	if id, ok := e.Stream.Session(); ok && e.Session.IsZero() {
 		e.Session = id
@@ -173,8 +183,8 @@ func (v *verification) except(e calls.Exception) {
 	v.Exceptions = append(v.Exceptions, exceptionRowOf(e))
 }
 
-// checkPlace checks that a record stands where it should. Behind a damage it is
-// not known how long streams are.
+// checkPlace checks the revision and the position of a record. After unreadable
+// records it accepts the first revision that it meets in each stream.
 func (v *verification) checkPlace(e events.Entry) {
 	except := func(format string, args ...any) {
 		v.except(calls.Exception{
@@ -197,6 +207,7 @@ func (v *verification) checkPlace(e events.Entry) {
 	v.lengths[e.Stream], v.last = e.Revision, e.Position
 }
 
+// count fills in the counts and the exceptions of calls from the folded state.
 func (v *verification) count(state *calls.State) {
 	v.Sessions = len(state.Sessions())
 	for _, c := range state.Calls() {
@@ -225,8 +236,8 @@ func (v *verification) count(state *calls.State) {
 	}
 }
 
-// checkOutputs checks every output that a settlement names, and counts those
-// that none does.
+// checkOutputs checks every output that a settlement names, and counts the kept
+// outputs that no settlement names.
 func (v *verification) checkOutputs(ctx context.Context, s *stores.Store, named []calls.Retention, p *render.Progress) error {
 	known := map[domain.Ref]bool{}
 	for i, r := range named {
@@ -255,6 +266,9 @@ func (v *verification) checkOutputs(ctx context.Context, s *stores.Store, named 
 	return nil
 }
 
+// checkOutput compares an output with the description in its settlement and, with
+// --outputs, its bytes with its digest. An output of an unreachable node is counted
+// and is no exception.
 func (v *verification) checkOutput(ctx context.Context, kept remote.BlobStore, r calls.Retention) error {
 	except := func(law calls.Law, detail string) {
 		v.except(calls.Exception{
@@ -284,6 +298,7 @@ func (v *verification) checkOutput(ctx context.Context, kept remote.BlobStore, r
 	return nil
 }
 
+// verificationPage prints a verification for a person.
 func (a *app) verificationPage(v *verification) {
 	t := render.Table{Head: []string{"~LAW BROKEN", "SESSION", "CALL", "~TOOL", ">POSITION", "~DETAIL"}}
 	for _, e := range v.Exceptions {

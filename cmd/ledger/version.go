@@ -7,7 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version returns the version of the program that the build knows.
+// version returns the module version of this build, or devel with the commit for a
+// build from a working tree.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
@@ -16,7 +17,8 @@ func version() string {
 	return info.Main.Version
 }
 
-// revision returns the commit that the program was built from, if it is known.
+// revision returns a dash and the first twelve characters of the commit that the
+// build recorded, or "".
 func revision(info *debug.BuildInfo) string {
 	if info == nil {
 		return ""
@@ -29,14 +31,15 @@ func revision(info *debug.BuildInfo) string {
 	return ""
 }
 
-// A versionRow says which program this is.
+// A versionRow is the JSON result of ledger version.
 type versionRow struct {
 	Version       string `json:"version"`
-	SchemaVersion int    `json:"schema_version"` // of the keys in all results
+	SchemaVersion int    `json:"schema_version"` // of the JSON keys of all results
 	Go            string `json:"go"`
-	Platform      string `json:"platform"`
+	Platform      string `json:"platform"` // GOOS/GOARCH
 }
 
+// versionCommand returns the command ledger version.
 func (a *app) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Say which program this is, and the version of its JSON",

@@ -16,23 +16,27 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A watch tells how a session goes on while it runs: one line for each call,
-// from the log and nothing else.
+// A watch prints the progress of a session while it runs: a line for each settled
+// call, and one for each text of a reply, refused reply and interruption. It reads
+// the log only. It is not safe for concurrent use: during joins its follower before
+// it reads the rest.
 type watch struct {
 	app     *app
-	to      io.Writer
+	to      io.Writer // the standard error of the command
 	session domain.SessionID
-	started map[string]time.Time // of the calls that run
-	asked   map[string]domain.Call
-	told    events.Revision
+	started map[string]time.Time   // when each call began, by callName
+	asked   map[string]domain.Call // the calls of all replies, by callName
+	told    events.Revision        // the last revision that tell handled
 }
 
+// watch returns a watch of a session that prints to to.
 func (a *app) watch(to io.Writer, session domain.SessionID) *watch {
 	return &watch{app: a, to: to, session: session, started: map[string]time.Time{}, asked: map[string]domain.Call{}}
 }
 
-// during follows the session while work runs and tells the rest when it has
-// ended.
+// during calls work and prints the progress of the session meanwhile. It prints no
+// event recorded before. When work returns it joins the follower and prints the
+// rest.
 func (w *watch) during(ctx context.Context, s *stores.Store, work func() error) error {
 	stream := events.SessionStream(w.session)
 	from, err := s.Head(ctx)
@@ -45,7 +49,7 @@ func (w *watch) during(ctx context.Context, s *stores.Store, work func() error) 
 	following, stop := context.WithCancel(ctx)
 	var follower sync.WaitGroup
 	follower.Go(func() {
-		// What this misses is read when the work has ended.
+		// An error here loses no line: during reads the rest after work.
 		_ = w.tell(s.Ledger.Follow(following, from), true)
 	})
 	err = work()
@@ -57,6 +61,8 @@ func (w *watch) during(ctx context.Context, s *stores.Store, work func() error) 
 	return err
 }
 
+// tell handles the events of the session that follow w.told, in order. It prints
+// them only if aloud is set.
 func (w *watch) tell(envelopes func(func(events.Envelope, error) bool), aloud bool) error {
 	for v, err := range envelopes {
 		if err != nil {
@@ -71,6 +77,7 @@ func (w *watch) tell(envelopes func(func(events.Envelope, error) bool), aloud bo
 	return nil
 }
 
+// learn notes an event, and prints it if aloud is set.
 func (w *watch) learn(v events.Envelope, aloud bool) {
 	switch e := v.Event.(type) {
 	case events.ReplyReceived:
@@ -97,7 +104,7 @@ func (w *watch) learn(v events.Envelope, aloud bool) {
 	}
 }
 
-// line writes a line, as wide as the terminal at most.
+// line prints one line, truncated to the width of the terminal.
 func (w *watch) line(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if width := w.app.ErrColumns(); width > 0 {
@@ -106,10 +113,12 @@ func (w *watch) line(format string, args ...any) {
 	fmt.Fprintln(w.to, text)
 }
 
+// callName returns a key for a call that is unique in its session.
 func callName(message domain.MessageID, call domain.CallID) string {
 	return message.String() + "/" + string(call)
 }
 
+// settled prints the outcome and the duration of a call that settled at at.
 func (w *watch) settled(at time.Time, e events.CallSettled) {
 	name := callName(e.Message, e.Call)
 	took := ""
