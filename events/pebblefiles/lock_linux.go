@@ -31,7 +31,7 @@ func (d disk) lock(path string) (io.Closer, error) {
 		}
 		err = lockFile(file, syscall.F_WRLCK)
 		if err == nil && isAt(file, path) {
-			return file, nil
+			return descriptorLock{file}, nil
 		}
 		if err = errors.Join(err, file.Close()); errors.Is(err, errors.ErrUnsupported) {
 			return d.FS.Lock(path) // a lock of the process, which readers do not share
@@ -75,7 +75,7 @@ func (disk) lockShared(path string) (io.Closer, error) {
 	}
 	for range lockTries {
 		if err = lockFile(file, syscall.F_RDLCK); err == nil {
-			return file, nil
+			return descriptorLock{file}, nil
 		}
 		if !errors.Is(err, ErrReading) {
 			break
@@ -96,7 +96,7 @@ func (disk) announce(path string) io.Closer {
 		return nil
 	}
 	_ = syscall.FcntlFlock(file.Fd(), setLock, &syscall.Flock_t{Type: syscall.F_WRLCK, Start: waitingByte, Len: 1})
-	return file
+	return descriptorLock{file}
 }
 
 // writerWaits reports whether a writer has announced itself.
@@ -106,6 +106,16 @@ func writerWaits(file *os.File) bool {
 }
 
 func (d disk) Unwrap() vfs.FS { return d.FS }
+
+// A descriptorLock is a file with a lock of its open file description.
+type descriptorLock struct{ *os.File }
+
+// Close releases the lock and closes the file. To close the file alone would not release
+// the lock while a forked child, which inherits the description, has not called exec.
+func (l descriptorLock) Close() error {
+	err := syscall.FcntlFlock(l.Fd(), setLock, &syscall.Flock_t{Type: syscall.F_UNLCK})
+	return errors.Join(err, l.File.Close())
+}
 
 // lockFile locks a file until it is closed.
 func lockFile(file *os.File, kind int16) error {

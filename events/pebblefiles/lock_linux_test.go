@@ -2,11 +2,14 @@ package pebblefiles
 
 import (
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
+	"syscall"
 	"testing"
 )
 
@@ -74,4 +77,54 @@ func TestUsersOfALockAreKnown(t *testing.T) {
 	}
 	must(t, reader.Process.Kill())
 	_ = reader.Wait() // it was killed
+}
+
+// A lock is released by Close although a copy of the descriptor is still open. A child
+// process has such a copy between its fork and its exec.
+func TestCloseReleasesALockThatAForkedChildHasOpen(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "lock")
+	for name, lock := range map[string]func() (io.Closer, error){
+		"writer": func() (io.Closer, error) { return Disk.Lock(path) },
+		"reader": func() (io.Closer, error) { return LockShared(Disk, path) },
+		"announcement": func() (io.Closer, error) {
+			return Disk.(sharedLocker).announce(path), nil
+		},
+	} {
+		held, err := lock()
+		must(t, err)
+		inherited := duplicate(t, path)
+		must(t, held.Close())
+		file, err := os.Open(path)
+		must(t, err)
+		if writerWaits(file) {
+			t.Errorf("%s: a writer still waits after Close", name)
+		}
+		must(t, file.Close())
+		again, err := Disk.Lock(path)
+		if err != nil {
+			t.Errorf("%s: Lock after Close = %v", name, err)
+		} else {
+			must(t, again.Close())
+		}
+		must(t, syscall.Close(inherited))
+	}
+}
+
+// duplicate returns a copy of the descriptor that this process has of a file.
+func duplicate(t *testing.T, path string) int {
+	t.Helper()
+	open, err := os.ReadDir("/proc/self/fd")
+	must(t, err)
+	for _, entry := range open {
+		if target, err := os.Readlink("/proc/self/fd/" + entry.Name()); err == nil && target == path {
+			fd, err := strconv.Atoi(entry.Name())
+			must(t, err)
+			dup, err := syscall.Dup(fd)
+			must(t, err)
+			return dup
+		}
+	}
+	t.Fatalf("no descriptor of %s is open", path)
+	return -1
 }

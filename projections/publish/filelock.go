@@ -48,10 +48,16 @@ func (l FileLocker) Lock(name string) (io.Closer, error) {
 		err = l.sign(file)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("claim %s: %w", name, err), file.Close())
+		return nil, errors.Join(fmt.Errorf("claim %s: %w", name, err), CloseLocked(file))
 	}
-	return file, nil
+	return fileLock{file}, nil
 }
+
+// A fileLock is a locked file.
+type fileLock struct{ file *os.File }
+
+// Close releases the lock. The file stays.
+func (l fileLock) Close() error { return CloseLocked(l.file) }
 
 // sign replaces the contents of a locked file by the holder.
 func (l FileLocker) sign(file *os.File) error {

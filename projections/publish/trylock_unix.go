@@ -18,3 +18,10 @@ func TryLock(file *os.File) (bool, error) {
 	}
 	return err == nil, err
 }
+
+// CloseLocked releases the lock of TryLock and closes the file. To close the
+// file alone would not release the lock while a forked child, which inherits the
+// descriptor, has not called exec.
+func CloseLocked(file *os.File) error {
+	return errors.Join(syscall.Flock(int(file.Fd()), syscall.LOCK_UN), file.Close())
+}

@@ -131,7 +131,7 @@ func (f *File) reopenLocked() error {
 		return err
 	}
 	if f.mu.file != nil && f.mu.file != next.file {
-		err = f.mu.file.Close()
+		err = publish.CloseLocked(f.mu.file)
 	}
 	f.mu.lockedFile, f.mu.ids, f.mu.dirty = next, idCache{fromFile: ids}, false
 	return err
@@ -149,7 +149,7 @@ func (f *File) Close() error {
 	if f.mu.file == nil {
 		return nil
 	}
-	err := f.mu.file.Close()
+	err := publish.CloseLocked(f.mu.file)
 	f.mu.file = nil
 	return err
 }

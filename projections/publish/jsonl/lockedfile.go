@@ -43,7 +43,7 @@ func acquire(path string, at events.Position, current *os.File) (lockedFile, map
 		err = syncFolder(filepath.Dir(path))
 	}
 	if err != nil {
-		return lockedFile{}, nil, errors.Join(fmt.Errorf("open %s: %w", path, err), file.Close())
+		return lockedFile{}, nil, errors.Join(fmt.Errorf("open %s: %w", path, err), publish.CloseLocked(file))
 	}
 	return lockedFile{file, size}, ids, nil
 }
