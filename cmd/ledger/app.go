@@ -19,19 +19,20 @@ import (
 	"github.com/settlement-ledger/ledger/runner"
 )
 
-// An app is one use of the command. Everything that comes from outside the
-// program comes through it.
+// An app is one execution of the command. It carries all input from outside the
+// program: standard streams, environment, clock and randomness.
 type app struct {
-	*render.Printer
-	*stores.Opener
-	in io.Reader
+	*render.Printer           // formats results and owns the standard output and error
+	*stores.Opener            // opens the store that --store or the environment names
+	in              io.Reader // the standard input
 
-	dead       []string      // processes that --process of recover names as dead
-	recovering bool          // recover is the command
-	lease      time.Duration // of this process, where others have the store open too
+	dead       []string      // the IDs that recover --process declares dead
+	recovering bool          // the command is recover
+	lease      time.Duration // length of this process's lease in a shared store: LEDGER_LEASE
 }
 
-// newApp returns an app that prints to p and reads in. Entropy is the source of IDs.
+// newApp returns an app that prints to p and reads standard input from in. It draws the
+// random part of IDs from entropy.
 func newApp(p *render.Printer, in, entropy io.Reader) *app {
 	return &app{Printer: p, in: in, Opener: &stores.Opener{
 		Getenv: p.Variable, Clock: p.Now, Entropy: entropy, NewLogger: p.Logger,
@@ -39,7 +40,9 @@ func newApp(p *render.Printer, in, entropy io.Reader) *app {
 	}}
 }
 
-// run runs the command line and returns the exit code.
+// run executes the command line and returns the exit status. It flushes the standard
+// output and reports the error, if any, on the standard error. It reports no error, and
+// returns [fault.ExitUnread], if the reader of an output closed the pipe.
 func (a *app) run(ctx context.Context, args []string) int {
 	err := a.settings()
 	if err == nil {
@@ -60,16 +63,17 @@ func (a *app) run(ctx context.Context, args []string) int {
 	if !fault.IsUnread(ctx) {
 		exit = a.Report(err)
 	}
-	if fault.IsUnread(ctx) { // which the report can find, too
+	if fault.IsUnread(ctx) { // Report itself may find the standard error closed
 		return fault.ExitUnread
 	}
 	return exit
 }
 
-// minLease is the shortest lease that a process can keep renewing.
+// minLease is the shortest lease that a process can renew in time.
 const minLease = time.Second
 
-// settings takes what the environment says in place of flags.
+// settings sets the defaults of the format, the color mode, the lease and the timeout, and
+// overrides them from the environment. Cobra applies the flags later, so a flag wins.
 func (a *app) settings() error {
 	a.Format, a.Color = render.AsTable, render.ColorAuto
 	a.lease = runner.DefaultLease
@@ -89,7 +93,8 @@ func (a *app) settings() error {
 	return nil
 }
 
-// duration takes a time from the environment, where that has it.
+// duration parses the environment variable name into *to, which keeps its value if the
+// variable is empty. A value below least is a usage error.
 func (a *app) duration(name string, least time.Duration, to *time.Duration) error {
 	text := a.Variable(name)
 	if text == "" {
@@ -103,8 +108,9 @@ func (a *app) duration(name string, least time.Duration, to *time.Duration) erro
 	return nil
 }
 
-// formatIn returns the format that arguments ask for which were not understood
-// as a whole, so that the error has it.
+// formatIn returns the last valid --output value in args, or otherwise if no value is valid.
+// It serves command lines that cobra rejected, so that the error is printed in the format
+// that the user asked for.
 func formatIn(args []string, otherwise render.Format) render.Format {
 	found := otherwise
 	for i, arg := range args {
@@ -122,6 +128,7 @@ func formatIn(args []string, otherwise render.Format) render.Format {
 	return found
 }
 
+// The texts of the root command's help. rootHelp follows the generated usage.
 const rootLong = `ledger keeps what agents did with tools: what was registered, what each turn
 offered the model, what was called, and how each call ended. The log is the
 truth; everything shown is a fold of it.`
@@ -161,7 +168,8 @@ With -o json an error is an object on the standard error:
 {"code", "message", "guidance", "recovery_command", "candidates"}.
 `
 
-// root returns the command with all its subcommands.
+// root returns the root command with all its subcommands and the global flags. Before a
+// subcommand runs, root records its path in a.Command and rejects empty filters.
 func (a *app) root() *cobra.Command {
 	root := a.group("ledger", "An event-sourced ledger for the tool calls of agents")
 	root.Long, root.Example = rootLong, rootExample
@@ -198,17 +206,18 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
-// help shows the exit codes below the help of the root command.
+// help wraps show, the help function of cobra, and appends rootHelp for the root command.
 func (a *app) help(show func(*cobra.Command, []string)) func(*cobra.Command, []string) {
 	return func(cmd *cobra.Command, args []string) {
 		show(cmd, args)
 		if !cmd.HasParent() {
-			_, _ = a.Out.WriteString(rootHelp) // what is wrong with the stream is told when it is flushed
+			_, _ = a.Out.WriteString(rootHelp) // run returns the write error when it flushes
 		}
 	}
 }
 
-// A help text begins with its examples.
+// The cobra templates of the help and usage texts. A help text shows the examples before
+// the long description.
 const (
 	helpTemplate = `{{.Short}}.
 
@@ -233,8 +242,8 @@ Global flags:
 `
 )
 
-// group returns a command that only holds others. Without one of them it shows
-// its help; with a word that is none of them it is a usage error.
+// group returns a command that contains subcommands and does no work itself. Without an
+// argument it shows its help; an unknown subcommand is a usage error.
 func (a *app) group(use, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short,
@@ -250,6 +259,8 @@ func (a *app) group(use, short string, commands ...*cobra.Command) *cobra.Comman
 	return cmd
 }
 
+// unknownCommand returns the usage error of an unknown subcommand, and suggests the most
+// similar one.
 func unknownCommand(cmd *cobra.Command, word string) error {
 	cmd.SuggestionsMinimumDistance = 2
 	f := fault.Usage("unknown command %q for %q", word, cmd.CommandPath())
@@ -261,7 +272,7 @@ func unknownCommand(cmd *cobra.Command, word string) error {
 	return f
 }
 
-// must is for what only a mistake in this package makes fail.
+// must panics on an error that only a bug in this package can cause.
 func must(err error) {
 	if err != nil {
 		panic(err)

@@ -16,23 +16,26 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine"
 )
 
+// approvalCommand returns the command approval: ls and revoke.
 func (a *app) approvalCommand() *cobra.Command {
 	return a.group("approval", "Approvals: what a person allowed for always", a.approvalList(), a.approvalRevoke())
 }
 
-// An approvalRow is a saved approval in results.
+// An approvalRow is one saved approval in the results: one pattern. Several rows share an
+// ID if the person approved several patterns with one answer.
 type approvalRow struct {
-	Approval domain.PermissionID `json:"approval"` // the request that was answered with always
-	Session  domain.SessionID    `json:"session"`  // in which it was
-	Location string              `json:"location"` // where it counts
-	Action   string              `json:"action"`
-	Resource string              `json:"resource"` // a pattern
+	Approval domain.PermissionID `json:"approval"` // the permission request that the person answered with "always"
+	Session  domain.SessionID    `json:"session"`  // the session that made the request
+	Location string              `json:"location"` // the folder in which the approval applies, to all sessions
+	Action   string              `json:"action"`   // the permitted action, as rules name it
+	Resource string              `json:"resource"` // the pattern of permitted resources
 	Saved    render.Timestamp    `json:"saved"`
 	Expires  render.Timestamp    `json:"expires"` // null: never
-	Expired  bool                `json:"expired"`
-	Person   *string             `json:"person"` // null: not on record
+	Expired  bool                `json:"expired"` // at the time of the command
+	Person   *string             `json:"person"`  // the OS user who answered; null: not recorded
 }
 
+// approvalRowOf converts a saved approval. It sets Expired by the app's clock.
 func (a *app) approvalRowOf(saved engine.SavedApproval) approvalRow {
 	return approvalRow{
 		Approval: saved.Permission, Session: saved.Session, Location: saved.Location, Action: saved.Action, Resource: saved.Resource,
@@ -40,6 +43,7 @@ func (a *app) approvalRowOf(saved engine.SavedApproval) approvalRow {
 	}
 }
 
+// approvalRows converts saved approvals and keeps their order.
 func (a *app) approvalRows(all []engine.SavedApproval) []approvalRow {
 	rows := make([]approvalRow, len(all))
 	for i, saved := range all {
@@ -48,11 +52,13 @@ func (a *app) approvalRows(all []engine.SavedApproval) []approvalRow {
 	return rows
 }
 
-// expired reports whether an approval no longer counts at a time.
+// expired reports whether an approval has expired at now. An approval with a zero Expires
+// never does.
 func expired(saved engine.SavedApproval, now time.Time) bool {
 	return !saved.Expires.IsZero() && !now.Before(saved.Expires)
 }
 
+// approvalList returns the command approval ls.
 func (a *app) approvalList() *cobra.Command {
 	var location string
 	var all bool
@@ -73,6 +79,8 @@ every session there. A rule that denies is stronger than any approval.`,
 	return cmd
 }
 
+// listApprovals prints the approvals that are not revoked, in the order of the log. A
+// location that is not empty selects the approvals of that folder; all includes expired ones.
 func (a *app) listApprovals(ctx context.Context, s *stores.Store, location string, all bool) error {
 	state, err := stores.Current(ctx, s, engine.Approvals())
 	if err != nil {
@@ -93,6 +101,7 @@ func (a *app) listApprovals(ctx context.Context, s *stores.Store, location strin
 	return render.Rows(a.Printer, rows, func() { a.approvalTable(rows, "No approvals. Answering a question with always saves one.") })
 }
 
+// approvalTable prints approvals as a table, or the text empty if rows is empty.
 func (a *app) approvalTable(rows []approvalRow, empty string) {
 	t := render.Table{Head: []string{"APPROVAL", "~ACTION", "~RESOURCE", "~LOCATION", "SAVED", "EXPIRES", "~BY"}, Empty: empty}
 	for _, r := range rows {
@@ -109,6 +118,7 @@ func (a *app) approvalTable(rows []approvalRow, empty string) {
 	a.Table(t)
 }
 
+// approvalRevoke returns the command approval revoke.
 func (a *app) approvalRevoke() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
@@ -127,8 +137,10 @@ session that runs in another process goes by the approvals it began with.`,
 	return cmd
 }
 
+// revokeApprovals appends the revocation of the named approvals, with the OS user and a
+// reason, and prints them. It appends nothing if an ID is unknown or ambiguous.
 func (a *app) revokeApprovals(ctx context.Context, ids []string, reason string) error {
-	// What is wrong with the arguments is known before anything is recorded.
+	// Check the arguments before this process puts itself on record in the store.
 	if err := a.Read(ctx, func(s *stores.Store) error {
 		_, err := a.approvalsNamed(ctx, s, ids)
 		return err
@@ -152,8 +164,8 @@ func (a *app) revokeApprovals(ctx context.Context, ids []string, reason string) 
 	})
 }
 
-// approvalsNamed returns the approvals that IDs name, each once, in the order of
-// the log.
+// approvalsNamed resolves IDs to saved approvals. It returns all patterns of each ID, each
+// pattern once, in the order of the log.
 func (a *app) approvalsNamed(ctx context.Context, s *stores.Store, ids []string) ([]engine.SavedApproval, error) {
 	state, err := stores.Current(ctx, s, engine.Approvals())
 	if err != nil {
@@ -176,8 +188,8 @@ func (a *app) approvalsNamed(ctx context.Context, s *stores.Store, ids []string)
 	return found, nil
 }
 
-// approvalCandidates returns the answers that saved approvals, in the order of
-// the log.
+// approvalCandidates returns one candidate for each answer that saved approvals, in the
+// order of the log. The description of a candidate lists all patterns of the answer.
 func approvalCandidates(s *engine.SavedApprovals) []candidate[domain.PermissionID] {
 	var all []candidate[domain.PermissionID]
 	at := map[domain.PermissionID]int{}
@@ -193,6 +205,7 @@ func approvalCandidates(s *engine.SavedApprovals) []candidate[domain.PermissionI
 	return all
 }
 
+// completeApprovals completes an approval ID, for the shell.
 func (a *app) completeApprovals(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	return a.completing(func(ctx context.Context, s *stores.Store) ([]string, error) {
 		state, err := stores.Current(ctx, s, engine.Approvals())
@@ -203,8 +216,8 @@ func (a *app) completeApprovals(cmd *cobra.Command, args []string, typed string)
 	})(cmd, args, typed)
 }
 
-// osUser returns the name of the user of this process, or the number where
-// there is no name.
+// osUser returns the name of the OS user of this process, "uid N" for a user without a name,
+// and "" if the user is unknown.
 func osUser() string {
 	u, err := user.Current()
 	if err != nil {

@@ -16,14 +16,17 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
 
-// The paths of what is served beside the log.
+// The paths of the HTTP server for outputs and monitoring.
 const (
-	outputsPath = "/v1/"
-	metricsPath = "/metrics"
-	healthPath  = "/healthz" // for everybody
+	outputsPath = "/v1/"     // the outputs, by package remote
+	metricsPath = "/metrics" // metrics of the host
+	healthPath  = "/healthz" // the health check, which needs no authentication
 )
 
-// beside returns what is served beside the log by HTTP.
+// beside returns the HTTP handler for outputs, status and metrics. It checks each request
+// with admit, except a health check. It answers 503 with Retry-After while too many password
+// checks wait, and 401 to other refused requests; package remote answers refused requests
+// for outputs itself, so that its clients recognize the error.
 func (s *host) beside() http.Handler {
 	mux := s.about()
 	kept := remote.Serve(s.kept, remote.ServerConfig{Authorize: func(r *http.Request) error {
@@ -40,7 +43,7 @@ func (s *host) beside() http.Handler {
 		case errors.Is(err, server.ErrBusy):
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		case strings.HasPrefix(r.URL.Path, outputsPath): // which says in its own way that it refuses
+		case strings.HasPrefix(r.URL.Path, outputsPath): // package remote encodes the refusal itself
 			kept.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), refusalKey{}, err)))
 		case err != nil:
 			w.Header().Set("WWW-Authenticate", `Basic realm="ledger"`)
@@ -51,10 +54,11 @@ func (s *host) beside() http.Handler {
 	})
 }
 
-// refusalKey is that of the error for which a request for outputs is refused.
+// refusalKey is the context key of the error with which admit refused a request for outputs.
 type refusalKey struct{}
 
-// about returns what a host says of itself.
+// about returns a mux that serves the status and the metrics of the host. It does not
+// authenticate: beside does that for remote clients, and shared.Holder for local ones.
 func (s *host) about() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+stores.StatusPath, s.status)
@@ -62,7 +66,8 @@ func (s *host) about() *http.ServeMux {
 	return mux
 }
 
-// admit counts a request, and says what is wrong with it.
+// admit authorizes a request, and counts it and its refusal. It returns the reason of the
+// refusal, or nil.
 func (s *host) admit(r *http.Request) error {
 	s.asked.Add(1)
 	err := s.authorize(r)
@@ -72,17 +77,19 @@ func (s *host) admit(r *http.Request) error {
 	return err
 }
 
-// The reasons for which a request is refused.
+// The errors with which authorize refuses a request. Their texts are in the response.
 var (
-	errNoUser    = errors.New("not authenticated: give a user and a password")
-	errNoRight   = errors.New("access denied: this takes another role")
-	errPage      = errors.New("access denied: a web page may have sent this")
-	errOtherName = errors.New("access denied: ask by an address of this machine")
+	errNoUser    = errors.New("not authenticated: give a user and a password")    // no credentials, or wrong ones
+	errNoRight   = errors.New("access denied: this takes another role")           // a write by a role below server.Ledger
+	errPage      = errors.New("access denied: a web page may have sent this")     // a media type of pageTypes
+	errOtherName = errors.New("access denied: ask by an address of this machine") // see byAddress
 )
 
-// authorize says what is wrong with a request: readers read, and ledger programs
-// change. Where there are no users a page of another name, which a browser was
-// made to believe is here, gets nothing.
+// authorize returns the error with which the host refuses a request, or nil. Any role may
+// send GET and HEAD; other methods need the role server.Ledger. A host without users serves
+// only requests whose Host header is a loopback address, which stops DNS rebinding: a web
+// page whose host name resolves to this machine. A write with a media type of pageTypes is
+// refused, which stops cross-site request forgery.
 func (s *host) authorize(r *http.Request) error {
 	role := s.cfg.Anonymous
 	if s.cfg.Users != nil {
@@ -113,11 +120,12 @@ func (s *host) authorize(r *http.Request) error {
 	return nil
 }
 
-// pageTypes are the media types that a web page can send to any address without
-// asking there first. Programs of the ledger send none of them.
+// pageTypes are the media types that a browser sends across origins without a CORS
+// preflight. No program of the ledger sends them.
 var pageTypes = []string{"application/x-www-form-urlencoded", "multipart/form-data", "text/plain"}
 
-// byAddress reports whether a host is an address of this machine, or localhost.
+// byAddress reports whether a Host header, with or without a port, is a loopback address or
+// localhost.
 func byAddress(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -126,19 +134,20 @@ func byAddress(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// A status is what a serving process says of itself.
+// A status is the JSON document of the status path: the state of a host.
 type status struct {
-	*reading                  // nil: of a node
+	*reading                  // counters of the store; nil: the host serves a node
 	Program  string           `json:"program"`
 	Version  string           `json:"version"`
 	PID      int              `json:"pid"`
-	Time     render.Timestamp `json:"time"`
+	Time     render.Timestamp `json:"time"` // of the response
 	Store    string           `json:"store"`
-	Node     string           `json:"node"`     // where other nodes ask for outputs
-	Asked    int64            `json:"requests"` // by HTTP
-	Refused  int64            `json:"refused"`  // of these
+	Node     string           `json:"node"`     // the URL at which other nodes request outputs
+	Asked    int64            `json:"requests"` // HTTP requests since the start
+	Refused  int64            `json:"refused"`  // refused HTTP requests since the start
 }
 
+// status writes the status document.
 func (s *host) status(w http.ResponseWriter, _ *http.Request) {
 	now := status{nil, "ledger", version(), s.at.PID, render.Timestamp(s.Now()), s.store.Name, s.at.Node, s.asked.Load(), s.refused.Load()}
 	if s.meter != nil {
@@ -151,5 +160,5 @@ func (s *host) status(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(text, '\n')) // whoever asked is gone
+	_, _ = w.Write(append(text, '\n')) // the client closed the connection
 }

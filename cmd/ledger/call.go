@@ -14,21 +14,24 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// callCommand returns the command call: ls and show.
 func (a *app) callCommand() *cobra.Command {
 	return a.group("call", "Calls: list them, show one", a.callList(), a.callShow())
 }
 
-// A callFilter says which calls are listed.
+// A callFilter selects the calls of call ls that match all of its fields. The zero
+// callFilter selects every call.
 type callFilter struct {
-	session  string
-	tool     string
-	outcomes []string
-	open     bool
-	when     period
-	limit    int
-	full     bool
+	session  string   // an ID, shortened or not; empty: all sessions
+	tool     string   // empty: all tools
+	outcomes []string // of outcomeWords; empty: all outcomes
+	open     bool     // only calls without a settlement
+	when     period   // in which the model asked for the call
+	limit    int      // the number of calls, from the end of the log; 0: no limit
+	full     bool     // rows have whole inputs; selects nothing
 }
 
+// callList returns the command call ls.
 func (a *app) callList() *cobra.Command {
 	var filter callFilter
 	cmd := &cobra.Command{
@@ -53,7 +56,7 @@ func (a *app) callList() *cobra.Command {
 	return cmd
 }
 
-// outcomeWords returns the words that --outcome takes.
+// outcomeWords returns the values of --outcome: open, and the outcomes of settlements.
 func outcomeWords() []string {
 	words := []string{render.OpenOutcome}
 	for _, o := range domain.Outcomes() {
@@ -62,6 +65,7 @@ func outcomeWords() []string {
 	return words
 }
 
+// check returns a usage error for an unknown outcome.
 func (f callFilter) check() error {
 	for _, word := range f.outcomes {
 		if !slices.Contains(outcomeWords(), word) {
@@ -71,12 +75,16 @@ func (f callFilter) check() error {
 	return nil
 }
 
+// takes reports whether the filter selects a call. The session is the resolved f.session, or
+// zero for all sessions.
 func (f callFilter) takes(c calls.Call, session domain.SessionID) bool {
 	word := render.OutcomeOf(c)
 	return (session.IsZero() || c.Session == session) && (f.tool == "" || c.Tool == f.tool) &&
 		(len(f.outcomes) == 0 || slices.Contains(f.outcomes, word)) && (!f.open || word == render.OpenOutcome) && f.when.holds(c.Asked)
 }
 
+// listCalls prints the calls that filter selects, in the order of the log. An unknown session,
+// tool or outcome is an error and not an empty list.
 func (a *app) listCalls(ctx context.Context, s *stores.Store, filter callFilter) error {
 	if err := filter.check(); err != nil {
 		return err
@@ -108,6 +116,8 @@ func (a *app) listCalls(ctx context.Context, s *stores.Store, filter callFilter)
 	return render.Rows(a.Printer, rowsOf(asked, filter.full), func() { a.Table(a.callTable(asked, filter.full)) })
 }
 
+// callTable returns a table of calls. If full is set, the table has whole inputs and is not fitted
+// to the terminal.
 func (a *app) callTable(all []askedCall, full bool) render.Table {
 	t := render.Table{Head: []string{"CALL", "~TOOL", "OUTCOME", "SESSION", "ASKED", "?>TOOK", "~INPUT", "~TEXT"}, Empty: "No calls.", Unlimited: full}
 	for _, c := range all {
@@ -117,7 +127,8 @@ func (a *app) callTable(all []askedCall, full bool) render.Table {
 	return t
 }
 
-// outcomeCounts returns how many calls ended how, in the order of outcomes.
+// outcomeCounts returns the number of calls for each outcome, such as "1 open, 3 succeeded",
+// in the order of outcomeWords. It omits outcomes without calls.
 func (a *app) outcomeCounts(all []calls.Call) string {
 	n := map[string]int{}
 	for _, c := range all {

@@ -9,7 +9,8 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// callPage shows a call to a person.
+// callPage prints a call for a person: its fields, then one section for each text, then its
+// events. Empty fields and sections are omitted.
 func (a *app) callPage(d callDetail) {
 	c := d.known
 	a.Fields(
@@ -38,6 +39,8 @@ func (a *app) callPage(d callDetail) {
 	a.Table(a.placeTable(d.Timeline))
 }
 
+// outcomeMore returns a suffix of the outcome: whether the call began, or when it was
+// interrupted. It is empty for a call that ran to its end.
 func (a *app) outcomeMore(d callDetail) string {
 	switch {
 	case d.known.Asked.IsZero():
@@ -56,6 +59,7 @@ func (a *app) outcomeMore(d callDetail) string {
 	return ", it did not run"
 }
 
+// offeredText describes a registration: ID, layer and the first 12 digits of the fingerprint.
 func (a *app) offeredText(o *offeredRow) string {
 	if o == nil {
 		return ""
@@ -67,8 +71,8 @@ func (a *app) offeredText(o *offeredRow) string {
 	return fmt.Sprintf("%s in %s, %s", o.Registration, o.Layer, fingerprint)
 }
 
-// effectiveText tells what was in effect only where it is not what was
-// offered.
+// effectiveText describes the registration that was in effect, or "the same" if it is the one
+// that the turn offered. It is empty for a call that was not resolved.
 func (a *app) effectiveText(d callDetail) string {
 	switch {
 	case d.Offered == nil && d.Effective == nil || d.settled == nil && d.Effective == nil:
@@ -83,6 +87,8 @@ func (a *app) effectiveText(d callDetail) string {
 	return a.offeredText(d.Effective)
 }
 
+// placeText describes the event that changed the registration in effect. The kind is empty if
+// blame did not find the event.
 func (a *app) placeText(p *placeRow) string {
 	if p == nil {
 		return ""
@@ -93,6 +99,7 @@ func (a *app) placeText(p *placeRow) string {
 	return fmt.Sprintf("%s at position %s, %s: %s", p.Kind, p.Position, a.ShortTime(render.TimeOf(p.Time)), p.What)
 }
 
+// ruleText returns a permission rule in one line: effect, action, resource and source.
 func ruleText(r *domain.Rule) string {
 	if r == nil {
 		return ""
@@ -100,7 +107,7 @@ func ruleText(r *domain.Rule) string {
 	return render.Printable(strings.TrimSpace(fmt.Sprintf("%s %s %s  %s", r.Effect, r.Action, r.Resource, r.Source)))
 }
 
-// rulesText returns rules, one on each line.
+// rulesText returns one line for each rule, indented for a field of callPage.
 func rulesText(rules []domain.Rule) string {
 	lines := make([]string, len(rules))
 	for i, r := range rules {
@@ -109,6 +116,8 @@ func rulesText(rules []domain.Rule) string {
 	return indented(strings.Join(lines, "\n"))
 }
 
+// permissionSection prints each permission request of a call with its decision, the preview
+// that the person saw, the rule that decided, and the feedback of the person.
 func (a *app) permissionSection(all []permissionRow) {
 	if len(all) == 0 {
 		return
@@ -132,7 +141,8 @@ func (a *app) permissionSection(all []permissionRow) {
 	}
 }
 
-// shownText returns what a question showed, with its size and digest.
+// shownText returns the preview that a permission request displayed, with its kind, size
+// and digest.
 func shownText(s domain.Preview) string {
 	head := fmt.Sprintf("%s, %s, sha256 %s", s.Kind, render.Bytes(s.Bytes), s.SHA256)
 	if s.Cut > 0 {
@@ -141,6 +151,7 @@ func shownText(s domain.Preview) string {
 	return render.Printable(head + strings.ReplaceAll("\n"+strings.TrimSuffix(s.Text, "\n"), "\n", "\n      | "))
 }
 
+// effect colors the effect of a decision: green for allow, magenta for any other.
 func (a *app) effect(word string) string {
 	if word == domain.Allow.String() {
 		return a.Styled(render.Green, word)
@@ -148,6 +159,8 @@ func (a *app) effect(word string) string {
 	return a.Styled(render.Magenta, word)
 }
 
+// retainedSection lists the stored outputs of a call, with the command that prints each of
+// them. The number lost counts bytes that the tool dropped.
 func (a *app) retainedSection(all []retainedRow, lost int64) {
 	if len(all) == 0 {
 		return
@@ -168,7 +181,7 @@ func (a *app) retainedSection(all []retainedRow, lost int64) {
 	}
 }
 
-// readingText returns what a model reads, for a person.
+// readingText returns the result that the model reads, as text.
 func (a *app) readingText(r *readingRow) string {
 	if r == nil {
 		return ""
@@ -184,7 +197,7 @@ func (a *app) readingText(r *readingRow) string {
 	return contentText(r.Content)
 }
 
-// contentText returns the text of content, and what media there is.
+// contentText returns the texts of content, with name, media type and size in place of media.
 func contentText(content domain.Contents) string {
 	var parts []string
 	for _, c := range content {
@@ -198,7 +211,7 @@ func contentText(content domain.Contents) string {
 	return strings.Join(parts, "\n")
 }
 
-// section writes a text below its title; nothing where there is no text.
+// section prints a title and an indented body. It prints nothing if the body is empty.
 func (a *app) section(title, body string) {
 	if body = strings.TrimRight(body, "\n"); body == "" {
 		return
@@ -206,9 +219,10 @@ func (a *app) section(title, body string) {
 	a.Line("\n%s\n  %s", a.Styled(render.Bold, title), indented(render.Printable(body)))
 }
 
-// indented sets every line but the first two columns in.
+// indented indents every line but the first by two columns.
 func indented(text string) string { return strings.ReplaceAll(text, "\n", "\n  ") }
 
+// placeTable returns a table of events with their positions.
 func (a *app) placeTable(places []placeRow) render.Table {
 	t := render.Table{Head: []string{">POSITION", "?>REVISION", "TIME", "?EVENT", "~KIND", "~WHAT"}, Empty: "None."}
 	for _, p := range places {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// callShow returns the command call show.
 func (a *app) callShow() *cobra.Command {
 	return &cobra.Command{
 		Use: "show [CALL]", Short: "Show a call: what was asked, offered, permitted, read, and each of its events",
@@ -26,40 +27,42 @@ settlement; shortened or not.`,
 	}
 }
 
-// A callDetail is all that is on record of a call.
+// A callDetail is the result of call show: all recorded facts about a call. showCall fills it
+// from the fold of all calls and from the events of the session's stream, in their order.
 type callDetail struct {
 	callRow
-	InputRan     json.RawMessage     `json:"input_ran"` // where hooks changed it
-	Offered      *offeredRow         `json:"offered"`   // by the turn
-	Effective    *offeredRow         `json:"effective"` // when it was resolved
-	Agrees       *bool               `json:"agrees"`    // both definitions are known, and the same
-	ChangedBy    *placeRow           `json:"changed_by"`
-	Interruption *string             `json:"interruption"`
-	Rule         *domain.Rule        `json:"rule"`
-	Allowed      []domain.Rule       `json:"allowed"` // the rules that allowed what it asked for, without a question
-	Detail       *string             `json:"detail"`  // for the operator
-	Reading      *readingRow         `json:"reading"`
-	Content      domain.Contents     `json:"content"`
-	Structured   json.RawMessage     `json:"structured"`
-	Retained     []retainedRow       `json:"retained"`
-	Lost         int64               `json:"lost"` // bytes that the tool dropped before it returned the rest
-	Progress     *domain.Progress    `json:"progress"`
-	Permissions  []permissionRow     `json:"permissions"`
-	LateResults  []lateRow           `json:"late_results"`
-	Process      *domain.ProcessID   `json:"process"` // that ran it
-	Timeline     []placeRow          `json:"timeline"`
-	settled      *events.CallSettled // nil: it has no settlement
-	known        calls.Call          //
+	InputRan     json.RawMessage     `json:"input_ran"`    // the input after hooks changed it; null: no hook did
+	Offered      *offeredRow         `json:"offered"`      // the registration that the turn offered
+	Effective    *offeredRow         `json:"effective"`    // the registration in effect when the call was resolved
+	Agrees       *bool               `json:"agrees"`       // whether both have the same known fingerprint; null: not resolved
+	ChangedBy    *placeRow           `json:"changed_by"`   // the event that took the offered registration out of effect
+	Interruption *string             `json:"interruption"` // the cause; null: the call was not interrupted
+	Rule         *domain.Rule        `json:"rule"`         // the rule that denied the call
+	Allowed      []domain.Rule       `json:"allowed"`      // the rules that granted its permissions without asking a person
+	Detail       *string             `json:"detail"`       // error text for the operator, which the model does not read
+	Reading      *readingRow         `json:"reading"`      // the result as the model reads it; null: not settled
+	Content      domain.Contents     `json:"content"`      // of the settlement
+	Structured   json.RawMessage     `json:"structured"`   // of the settlement
+	Retained     []retainedRow       `json:"retained"`     // the outputs in managed storage
+	Lost         int64               `json:"lost"`         // bytes of output that the tool dropped
+	Progress     *domain.Progress    `json:"progress"`     // the last progress report of an unsuccessful call
+	Permissions  []permissionRow     `json:"permissions"`  // in the order of the requests
+	LateResults  []lateRow           `json:"late_results"` // observed after the settlement
+	Process      *domain.ProcessID   `json:"process"`      // the process that ran the call
+	Timeline     []placeRow          `json:"timeline"`     // the events of the session that concern the call
+	settled      *events.CallSettled // nil: the call has no settlement
+	known        calls.Call          // the call in the fold
 }
 
-// An offeredRow is a registration that a turn offered, or that was in effect.
+// An offeredRow is a registration in results: one that a turn offered, or one in effect.
 type offeredRow struct {
 	Tool         domain.Name           `json:"tool"`
 	Registration domain.RegistrationID `json:"registration"`
 	Layer        domain.LayerID        `json:"layer"`
-	Fingerprint  *string               `json:"fingerprint"` // null: the definition is not known
+	Fingerprint  *string               `json:"fingerprint"` // of the definition; null: unknown
 }
 
+// offeredRowOf converts a registration. It returns nil for the zero Offered.
 func offeredRowOf(o domain.Offered) *offeredRow {
 	if o.IsZero() {
 		return nil
@@ -67,48 +70,50 @@ func offeredRowOf(o domain.Offered) *offeredRow {
 	return &offeredRow{o.Name, o.Registration, o.Layer, render.OrNull(o.Fingerprint.String())}
 }
 
-// A readingRow is what a model reads of a settlement.
+// A readingRow is the result that the model reads. One field besides Type is set.
 type readingRow struct {
-	Type       string          `json:"type"` // error, text, content or json: which of the others is set
+	Type       string          `json:"type"` // error, text, content or json
 	Error      *string         `json:"error"`
 	Text       *string         `json:"text"`
 	Content    domain.Contents `json:"content"`
 	Structured json.RawMessage `json:"structured"`
 }
 
-// A retainedRow is an output that is kept whole.
+// A retainedRow is an output in managed storage.
 type retainedRow struct {
 	domain.Retained
-	Command string           `json:"command"` // that reads it
-	Pruned  render.Timestamp `json:"pruned"`
+	Command string           `json:"command"` // the command line that prints the output
+	Pruned  render.Timestamp `json:"pruned"`  // when the output was deleted; null: never
 }
 
-// A permissionRow is one asking of permission, and the answer.
+// A permissionRow is a permission request and its decision. The fields from Effect on are
+// null while the request is pending.
 type permissionRow struct {
 	Permission domain.PermissionID `json:"permission"`
 	Action     string              `json:"action"`
 	Resources  []string            `json:"resources"`
-	Save       []string            `json:"save"`  // patterns that an answer for always allows
-	Shown      *domain.Preview     `json:"shown"` // null: no text was shown
+	Save       []string            `json:"save"`  // the patterns that the answer "always" saves
+	Shown      *domain.Preview     `json:"shown"` // the preview displayed with the request; null: no preview
 	Requested  render.Timestamp    `json:"requested"`
-	Effect     *string             `json:"effect"` // null: not decided
-	By         *string             `json:"by"`
+	Effect     *string             `json:"effect"` // allow or deny
+	By         *string             `json:"by"`     // the kind of authority that decided, such as rule
 	Rule       *domain.Rule        `json:"rule"`
-	Scope      *string             `json:"scope"`
+	Scope      *string             `json:"scope"` // once, always or reject; null: no person decided
 	Feedback   *string             `json:"feedback"`
-	WaitedMS   *int64              `json:"waited_ms"`
-	Person     *string             `json:"person"` // the OS user who decided
+	WaitedMS   *int64              `json:"waited_ms"` // milliseconds from the request to the decision
+	Person     *string             `json:"person"`    // the OS user who decided
 	Decided    render.Timestamp    `json:"decided"`
 }
 
-// A lateRow is a result that came after the settlement.
+// A lateRow is a result that the ledger observed after the settlement of the call.
 type lateRow struct {
 	Event   domain.EventID   `json:"event"`
 	Time    render.Timestamp `json:"time"`
-	Outcome string           `json:"outcome"`
+	Outcome string           `json:"outcome"` // of the late result; the settlement keeps its own
 	Text    *string          `json:"text"`
 }
 
+// showCall prints the call that id names; @last is the call that the model asked for last.
 func (a *app) showCall(ctx context.Context, s *stores.Store, id string) error {
 	state, err := stores.Current(ctx, s, calls.Projection())
 	if err != nil {
@@ -136,8 +141,8 @@ func (a *app) showCall(ctx context.Context, s *stores.Store, id string) error {
 	return a.Object(d, func() { a.callPage(d) })
 }
 
-// take takes what an event of the session says of the call, and reports
-// whether it says something.
+// take applies an event of the session to d, and reports whether the event concerns the call.
+// showCall passes it all events of the stream in their order.
 func (d *callDetail) take(v events.Envelope) bool {
 	mine := func(message domain.MessageID, call domain.CallID) bool { return message == d.Message && call == d.Call }
 	switch e := v.Event.(type) {
@@ -166,6 +171,7 @@ func (d *callDetail) take(v events.Envelope) bool {
 	return false
 }
 
+// takeAsked applies the reply that asked for the call, and reports whether the reply did.
 func (d *callDetail) takeAsked(e events.ReplyReceived) bool {
 	for _, asked := range e.Calls {
 		if asked.ID == d.Call {
@@ -178,6 +184,7 @@ func (d *callDetail) takeAsked(e events.ReplyReceived) bool {
 	return false
 }
 
+// takeStart applies the start of the call.
 func (d *callDetail) takeStart(e events.CallStarted) bool {
 	d.InputRan = firstOf(d.InputRan, e.Input)
 	if d.settled == nil {
@@ -187,7 +194,7 @@ func (d *callDetail) takeStart(e events.CallStarted) bool {
 	return true
 }
 
-// firstOf returns the first document that there is.
+// firstOf returns a, or b if a is empty.
 func firstOf(a, b json.RawMessage) json.RawMessage {
 	if len(a) > 0 {
 		return a
@@ -195,7 +202,8 @@ func firstOf(a, b json.RawMessage) json.RawMessage {
 	return b
 }
 
-// takeEnd takes the settlement. Of two, which breaks the law, the first counts.
+// takeEnd applies the settlement. It ignores a second settlement, which breaks the law that
+// a call settles once.
 func (d *callDetail) takeEnd(e events.CallSettled) bool {
 	if d.settled != nil {
 		return true
@@ -216,6 +224,7 @@ func (d *callDetail) takeEnd(e events.CallSettled) bool {
 	return true
 }
 
+// takeRequest adds a permission request of the call.
 func (d *callDetail) takeRequest(e events.PermissionRequested, v events.Envelope) bool {
 	d.Permissions = append(d.Permissions, permissionRow{
 		Permission: e.Permission, Action: e.Action, Resources: e.Resources, Save: append([]string{}, e.Save...), Shown: render.OrNull(e.Shown), Requested: render.Timestamp(v.Time),
@@ -223,6 +232,8 @@ func (d *callDetail) takeRequest(e events.PermissionRequested, v events.Envelope
 	return true
 }
 
+// takeDecision applies a decision to its request, and reports whether the request is one of
+// the call's.
 func (d *callDetail) takeDecision(e events.PermissionDecided, v events.Envelope) bool {
 	for i := range d.Permissions {
 		p := &d.Permissions[i]
@@ -236,6 +247,7 @@ func (d *callDetail) takeDecision(e events.PermissionDecided, v events.Envelope)
 	return false
 }
 
+// takePruned applies the deletion of an output, and reports whether the output is the call's.
 func (d *callDetail) takePruned(e events.OutputPruned) bool {
 	for i := range d.Retained {
 		if d.Retained[i].Ref == e.Retained.Ref {
@@ -246,8 +258,9 @@ func (d *callDetail) takePruned(e events.OutputPruned) bool {
 	return false
 }
 
-// blame finds the event that made what was in effect differ from what was
-// offered, in the streams of the layers that the two lie in.
+// blame sets ChangedBy to the event that the settlement names as the change of the offered
+// registration. It reads the streams of the layers of the offered and the effective
+// registration.
 func (d *callDetail) blame(ctx context.Context, s *stores.Store) error {
 	if d.settled == nil || d.settled.ChangedBy.IsZero() {
 		return nil
@@ -265,7 +278,8 @@ func (d *callDetail) blame(ctx context.Context, s *stores.Store) error {
 	return nil
 }
 
-// findEvent returns an event of one of these layers, and whether it is on record.
+// findEvent searches the streams of layers for an event, and reports whether it found it. It
+// skips zero layers.
 func findEvent(ctx context.Context, s *stores.Store, layers []domain.LayerID, id domain.EventID) (events.Envelope, bool, error) {
 	for _, layer := range layers {
 		if layer.IsZero() {

@@ -12,17 +12,20 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A completion is a word that completes what is typed, a tab, and what it is.
+// A completion is cobra's completion function. It returns candidate words, each followed by a
+// tab and a description.
 type completion = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
 
-// lastWord completes an ID.
+// lastWord is the completion of @last, which every list of IDs offers.
 const lastWord = last + "\tthe last one"
 
-// mostCompletions is how many things a shell is offered, the last ones.
+// mostCompletions is the maximum number of completions of an ID, @last excluded. The shell
+// gets the newest.
 const mostCompletions = 200
 
-// completing returns the completions that words finds in the store. Where the
-// store cannot be read there are none: a shell is no place for errors.
+// completing returns a completion of the words that the function words reads from the store,
+// filtered by the typed prefix. It ignores errors of the store, since a shell cannot show
+// them, and completes nothing then.
 func (a *app) completing(words func(context.Context, *stores.Store) ([]string, error)) completion {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		var found []string
@@ -40,6 +43,7 @@ func (a *app) completing(words func(context.Context, *stores.Store) ([]string, e
 	}
 }
 
+// completeSessions completes a session ID.
 func (a *app) completeSessions(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	return a.completing(func(ctx context.Context, s *stores.Store) ([]string, error) {
 		state, err := stores.Current(ctx, s, calls.Projection())
@@ -50,6 +54,7 @@ func (a *app) completeSessions(cmd *cobra.Command, args []string, typed string) 
 	})(cmd, args, typed)
 }
 
+// completeCalls completes the provider's ID of a call.
 func (a *app) completeCalls(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	return a.completing(func(ctx context.Context, s *stores.Store) ([]string, error) {
 		state, err := stores.Current(ctx, s, calls.Projection())
@@ -64,6 +69,7 @@ func (a *app) completeCalls(cmd *cobra.Command, args []string, typed string) ([]
 	})(cmd, args, typed)
 }
 
+// completeTurns completes a turn ID.
 func (a *app) completeTurns(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	return a.completing(func(ctx context.Context, s *stores.Store) ([]string, error) {
 		state, err := stores.Current(ctx, s, calls.Projection())
@@ -78,6 +84,7 @@ func (a *app) completeTurns(cmd *cobra.Command, args []string, typed string) ([]
 	})(cmd, args, typed)
 }
 
+// completeTools completes the name of a tool that a call named, in the order of first use.
 func (a *app) completeTools(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	return a.completing(func(ctx context.Context, s *stores.Store) ([]string, error) {
 		state, err := stores.Current(ctx, s, calls.Projection())
@@ -96,6 +103,7 @@ func (a *app) completeTools(cmd *cobra.Command, args []string, typed string) ([]
 	})(cmd, args, typed)
 }
 
+// completeAgents completes the name of an agent that has a session.
 func (a *app) completeAgents(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	return a.completing(func(ctx context.Context, s *stores.Store) ([]string, error) {
 		state, err := stores.Current(ctx, s, calls.Projection())
@@ -112,7 +120,7 @@ func (a *app) completeAgents(cmd *cobra.Command, args []string, typed string) ([
 	})(cmd, args, typed)
 }
 
-// described returns the IDs of the last candidates, each with what it is.
+// described returns the IDs of the last mostCompletions candidates, each with its description.
 func described[T any](all []candidate[T]) []string {
 	all = all[max(0, len(all)-mostCompletions):]
 	words := make([]string, len(all))

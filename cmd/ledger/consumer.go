@@ -15,28 +15,30 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish"
 )
 
+// consumerCommand returns the command consumer: ls, show, retry and forget.
 func (a *app) consumerCommand() *cobra.Command {
 	return a.group("consumer", "Consumers: how far publishing has come, and what it set aside",
 		a.consumerList(), a.consumerShow(), a.consumerRetry(), a.consumerForget())
 }
 
-// A consumerRow is a consumer in results.
+// A consumerRow is a consumer in results: the state that publishing saved, and its lag.
 type consumerRow struct {
 	Name      string           `json:"name"`
-	Target    string           `json:"target"`
+	Target    string           `json:"target"` // without credentials
 	Topic     string           `json:"topic"`
-	Only      publish.Filter   `json:"only"`
-	Position  events.Position  `json:"position"`
-	Published uint64           `json:"published"`
-	Poison    int              `json:"poison"`      // records set aside
-	Lag       *uint64          `json:"lag"`         // records before it
-	Behind    *int64           `json:"lag_seconds"` // how long the first of these waits
-	Error     *string          `json:"last_error"`  // that was met last
+	Only      publish.Filter   `json:"only"`        // selects the published records
+	Position  events.Position  `json:"position"`    // each selected record through it is acknowledged or a dead letter
+	Published uint64           `json:"published"`   // acknowledgements, including repeats
+	Poison    int              `json:"poison"`      // the number of dead letters
+	Lag       *uint64          `json:"lag"`         // selected records behind Position
+	Behind    *int64           `json:"lag_seconds"` // age of the oldest of them, in seconds
+	Error     *string          `json:"last_error"`  // null: no error yet
 	ErrorAt   render.Timestamp `json:"last_error_at"`
 	Begun     render.Timestamp `json:"begun"`
-	Saved     render.Timestamp `json:"saved"`
+	Saved     render.Timestamp `json:"saved"` // when Position was saved last
 }
 
+// rowOfConsumer converts a consumer. Without a lag, the lag of the row is null.
 func rowOfConsumer(c publish.Consumer, lag *publish.Lag, now time.Time) consumerRow {
 	row := consumerRow{
 		Name: c.Name, Target: c.Target, Topic: c.Topic, Only: c.Filter, Position: c.Position, Published: c.Published,
@@ -52,6 +54,7 @@ func rowOfConsumer(c publish.Consumer, lag *publish.Lag, now time.Time) consumer
 	return row
 }
 
+// consumerList returns the command consumer ls.
 func (a *app) consumerList() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Short: "List the consumers: where they are, and how far behind",
@@ -66,6 +69,7 @@ last. Records that a consumer does not ask for are not counted.`,
 	}
 }
 
+// listConsumers prints all consumers. It computes the lag of each from the log.
 func (a *app) listConsumers(ctx context.Context, s *stores.Store) error {
 	desk := a.Relay(s)
 	all, err := desk.Consumers(ctx)
@@ -83,6 +87,7 @@ func (a *app) listConsumers(ctx context.Context, s *stores.Store) error {
 	return render.Rows(a.Printer, rows, func() { a.consumerTable(rows) })
 }
 
+// consumerTable prints consumers as a table. Each row has a lag.
 func (a *app) consumerTable(rows []consumerRow) {
 	t := render.Table{
 		Head:  []string{"~NAME", "~TARGET", ">POSITION", ">LAG", "?>BEHIND", ">POISON", "~LAST ERROR"},
@@ -99,6 +104,7 @@ func (a *app) consumerTable(rows []consumerRow) {
 	a.Table(t)
 }
 
+// consumerShow returns the command consumer show, which lists dead letters.
 func (a *app) consumerShow() *cobra.Command {
 	return &cobra.Command{
 		Use: "show NAME", Short: "List the records that a consumer set aside",
@@ -116,6 +122,8 @@ func (a *app) consumerShow() *cobra.Command {
 	}
 }
 
+// poisonTable prints the dead letters of a consumer. NEXT is "again" for one that the user
+// asked to retry.
 func (a *app) poisonTable(c publish.Consumer) {
 	t := render.Table{
 		Head:  []string{">POSITION", "STREAM", "?>REV", "~KIND", "?>TRIES", "NEXT", "~ERROR"},
@@ -132,6 +140,8 @@ func (a *app) poisonTable(c publish.Consumer) {
 	a.Table(t)
 }
 
+// consumerRetry returns the command consumer retry. It reports positions without a dead letter
+// as not found after it has recorded the retry of the others.
 func (a *app) consumerRetry() *cobra.Command {
 	return &cobra.Command{
 		Use: "retry NAME [POSITION...]", Short: "Have records that were set aside published again",
@@ -164,6 +174,7 @@ stream that stand behind them were published before.`,
 	}
 }
 
+// consumerForget returns the command consumer forget.
 func (a *app) consumerForget() *cobra.Command {
 	return &cobra.Command{
 		Use: "forget NAME", Short: "Remove a consumer, with what it set aside",
@@ -183,7 +194,8 @@ says. One that runs is not removed.`,
 	}
 }
 
-// told tells what was done; a program learns it from the exit code.
+// told prints a confirmation if the format is a table. With -o json and jsonl it prints nothing:
+// a program reads the exit status.
 func (a *app) told(format string, args ...any) error {
 	if a.Format == render.AsTable {
 		a.Line(format, args...)
@@ -191,12 +203,13 @@ func (a *app) told(format string, args ...any) error {
 	return nil
 }
 
+// completeConsumers completes the name of a consumer.
 func (a *app) completeConsumers(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var words []string
-	_ = a.Read(cmd.Context(), func(s *stores.Store) error { // a shell is no place for errors
+	_ = a.Read(cmd.Context(), func(s *stores.Store) error { // a shell cannot show errors
 		all, err := a.Relay(s).Consumers(cmd.Context())
 		for _, c := range all {
 			if strings.HasPrefix(c.Name, typed) {

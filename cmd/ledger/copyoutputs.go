@@ -13,7 +13,8 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// outputs copies the outputs that settlements name and the target lacks.
+// outputs copies the outputs that settlements of the source name and the target lacks. It
+// skips pruned outputs, and counts outputs that the source lacks as missing.
 func (c *copying) outputs(ctx context.Context) error {
 	state, err := stores.Current(ctx, c.from, calls.Projection())
 	if err != nil {
@@ -28,33 +29,36 @@ func (c *copying) outputs(ctx context.Context) error {
 		if err := c.output(ctx, named.Retained); err != nil {
 			return err
 		}
-		passed += named.Bytes
+		passed += named.Bytes // output reports fewer bytes if it skips the output or fails to find it
 		c.came(passed - c.bytes.done)
 	}
 	return nil
 }
 
-// came shows that so many more bytes of outputs are done.
+// came adds n bytes to the progress and displays it.
 func (c *copying) came(n int64) {
 	c.bytes.done += n
 	c.progress.Bytes("outputs", c.bytes.done, c.bytes.total)
 }
 
-// A counted reader tells how much was read from it.
+// A counted is a reader that passes the number of bytes of each Read to came.
 type counted struct {
 	io.Reader
 	came func(int64)
 }
 
-// Read is the reader's.
+// Read implements io.Reader.
 func (c counted) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
 	c.came(int64(n))
 	return n, err
 }
 
+// output copies one output unless the target has it or pruned it, and confirms it in the
+// target: the settlement is in the copied log. It returns ErrDamaged if the bytes do not match
+// the size and digest in the settlement.
 func (c *copying) output(ctx context.Context, named domain.Retained) error {
-	// The target may know a node that has it; what counts is that it has it too.
+	// LocalOutputs ignores other nodes: the target must store the output itself.
 	found, err := c.to.LocalOutputs.Stat(ctx, named.Ref)
 	if err == nil && found == named || errors.Is(err, outputs.ErrPruned) {
 		return nil

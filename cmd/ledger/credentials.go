@@ -11,13 +11,16 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 )
 
-// The files in a folder that is served to its owner alone, for programs that are
-// given a connection string. Only the owner of the folder can read them.
+// The files that a host writes into a folder that only its owner may use, for programs that
+// take a connection string. Only the owner of the folder can read them. They hold secrets of
+// one start of the server, and the server removes them when it ends.
 const (
 	credentialsName = "serving.url" // the connection string, with user and password
-	certificateName = "serving.pem" // the certificate that it names
+	certificateName = "serving.pem" // the server certificate to which the connection string refers
 )
 
+// credentialsPath returns the absolute path of a file in the folder of the host. It returns a
+// relative path if the working directory is unknown.
 func (s *host) credentialsPath(name string) string {
 	path, err := filepath.Abs(filepath.Join(s.dir, name))
 	if err != nil {
@@ -26,8 +29,8 @@ func (s *host) credentialsPath(name string) string {
 	return path
 }
 
-// writeCredentials writes the connection string, and the certificate unless one is
-// given, if only the owner of the folder may connect.
+// writeCredentials writes the connection string if only the owner of the folder may connect.
+// It writes the certificate too, first, unless the user gave one with --tls-cert.
 func (s *host) writeCredentials() error {
 	if !s.owner || s.server == nil {
 		return nil
@@ -45,8 +48,8 @@ func (s *host) writeCredentials() error {
 	return nil
 }
 
-// forgetCredentials removes the files of writeCredentials, also those that a killed
-// server left.
+// forgetCredentials removes the files of writeCredentials, including the files of an earlier
+// server that was killed. Files that do not exist are no error.
 func (s *host) forgetCredentials() error {
 	var errs []error
 	for _, name := range []string{credentialsName, certificateName} {

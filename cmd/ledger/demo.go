@@ -30,12 +30,13 @@ import (
 	"github.com/settlement-ledger/ledger/runner/providers/script"
 )
 
-// demoFiles are the workspace, the rules and the trajectories of the demo. The
-// program in the workspace needs a POSIX shell and nothing else.
+// demoFiles contains the workspace, the permission rules and the recorded trajectories of the
+// demo. The program in the workspace needs only a POSIX shell.
 //
 //go:embed demo
 var demoFiles embed.FS
 
+// demoCommand returns the command demo.
 func (a *app) demoCommand() *cobra.Command {
 	var keep bool
 	cmd := &cobra.Command{
@@ -57,13 +58,15 @@ scratch folder, which it removes.`,
 	return cmd
 }
 
-// A demo is one showing: the scratch folder and what is in it.
+// A demo is one run of the command demo, with its temporary folder.
 type demo struct {
 	*app
-	scratch   string
-	workspace string
+	scratch   string // the temporary folder, which app.demo removes unless --keep is given
+	workspace string // in scratch: the folder in which the agent works
 }
 
+// demo runs the three parts of the demo: an agent that fixes a test, a run that is killed, and
+// the recovery. It works in the store of --store, or else in one in the temporary folder.
 func (a *app) demo(ctx context.Context, keep bool) (err error) {
 	d := &demo{app: a}
 	if d.scratch, err = os.MkdirTemp("", "ledger-demo-"); err != nil {
@@ -94,7 +97,8 @@ func (a *app) demo(ctx context.Context, keep bool) (err error) {
 	return nil
 }
 
-// unpack fills the workspace. Its build log is too long to be shown.
+// unpack writes the files of the workspace. It generates a build log of 4000 lines, so that
+// the output of one call exceeds the limits and goes to managed storage.
 func (d *demo) unpack() error {
 	const from = "demo/workspace"
 	if err := os.MkdirAll(d.workspace, 0o755); err != nil {
@@ -120,6 +124,7 @@ func (d *demo) unpack() error {
 	return os.WriteFile(filepath.Join(d.workspace, "build.log"), log.Bytes(), 0o644)
 }
 
+// trajectory parses a recorded trajectory of demoFiles.
 func (d *demo) trajectory(name string) (*script.Script, error) {
 	data, err := demoFiles.ReadFile("demo/" + name)
 	if err != nil {
@@ -128,15 +133,15 @@ func (d *demo) trajectory(name string) (*script.Script, error) {
 	return script.Parse(name, bytes.NewReader(data))
 }
 
-// A meddling provider does something in the middle of one turn: when the model
-// has asked for calls that were offered to it, and before they are settled.
+// A meddling is a scripted provider that calls a function in the middle of one turn: after the
+// reply that asks for calls, and before the runner settles them.
 type meddling struct {
 	*script.Script
-	reply  int // the number of the reply, from 0
-	meddle func(context.Context) error
+	reply  int                         // the number of the reply, from 0
+	meddle func(context.Context) error // an error ends the reply
 }
 
-// Reply gives the next reply of the trajectory.
+// Reply yields the next reply of the trajectory, and calls meddle after the chosen one.
 func (m meddling) Reply(ctx context.Context, turn runner.Turn) iter.Seq2[runner.Part, error] {
 	return func(yield func(runner.Part, error) bool) {
 		for part, err := range m.Script.Reply(ctx, turn) {
@@ -153,7 +158,8 @@ func (m meddling) Reply(ctx context.Context, turn runner.Turn) iter.Seq2[runner.
 	}
 }
 
-// mend runs the trajectory and shows what the ledger knows of it.
+// mend runs the first trajectory, in which an agent fixes a failing test, and prints the
+// recorded calls.
 func (d *demo) mend(ctx context.Context) error {
 	d.Line("%s", d.Styled(render.Bold, "An agent fixes a failing test"))
 	d.Line("The tools are real; the replies are a recorded trajectory. Each line is a call that is settled.")
@@ -166,6 +172,8 @@ func (d *demo) mend(ctx context.Context) error {
 	})
 }
 
+// mendIn runs the trajectory in a new session and returns its ID. The plugin reloads its tool
+// during reply 3, which makes a call stale.
 func (d *demo) mendIn(ctx context.Context, p *program) (domain.SessionID, error) {
 	speaks, err := d.trajectory("trajectory.json")
 	if err != nil {
@@ -198,7 +206,7 @@ func (d *demo) mendIn(ctx context.Context, p *program) (domain.SessionID, error)
 	return session, d.follow(ctx, b, speaks, session)
 }
 
-// follow runs the session and tells its calls among the results.
+// follow admits the first prompt and runs the session. It prints each call as it settles.
 func (d *demo) follow(ctx context.Context, b *bench, speaks *script.Script, session domain.SessionID) error {
 	if _, err := b.admit(ctx, speaks, session, ""); err != nil {
 		return err
@@ -206,17 +214,18 @@ func (d *demo) follow(ctx context.Context, b *bench, speaks *script.Script, sess
 	return d.watch(d.Out, session).during(ctx, b.Store, func() error { return b.Run(ctx, session) })
 }
 
-// A plugin registers one tool in a scope of its own, as plugins do.
+// A plugin registers the tool changelog in its own scope.
 type plugin struct {
-	layer *registry.Layer
-	scope *registry.Scope
+	layer *registry.Layer // of the program
+	scope *registry.Scope // of the current registration; nil before load
 }
 
+// A changelogLine is the input of the tool changelog.
 type changelogLine struct {
 	Line string `json:"line" jsonschema:"what changed, in one sentence"`
 }
 
-// load registers the tool.
+// load registers the tool in a new scope.
 func (p *plugin) load(ctx context.Context) error {
 	tool, err := domain.Make(domain.Spec[changelogLine, string]{
 		Description: "Adds a line to the changelog of the project.",
@@ -231,7 +240,7 @@ func (p *plugin) load(ctx context.Context) error {
 	return p.scope.Register(ctx, registry.Tools{"changelog": tool})
 }
 
-// reload closes what is registered and registers it anew.
+// reload closes the scope and registers the tool again, under a new registration.
 func (p *plugin) reload(ctx context.Context) error {
 	if err := p.scope.Close(ctx); err != nil {
 		return err
@@ -239,7 +248,7 @@ func (p *plugin) reload(ctx context.Context) error {
 	return p.load(ctx)
 }
 
-// audit shows how each call ended, and why.
+// audit prints the outcome of each call of the session, and explains the unusual ones.
 func (d *demo) audit(ctx context.Context, p *program, session domain.SessionID) error {
 	s, err := stores.Current(ctx, p.Store, calls.Projection())
 	if err != nil {
@@ -265,7 +274,8 @@ func (d *demo) audit(ctx context.Context, p *program, session domain.SessionID) 
 	return d.offered(ctx, p, session)
 }
 
-// notes returns what is behind an outcome that a newcomer wonders about.
+// notes explains a denied or stale call, or one with a stored output. The number n is that of
+// the call in the table.
 func (d *demo) notes(n int, c calls.Call) []string {
 	e := c.Settlement
 	switch {
@@ -283,7 +293,7 @@ func (d *demo) notes(n int, c calls.Call) []string {
 	return nil
 }
 
-// offered shows what the turn of the stale call offered the model.
+// offered prints the tools that the last turn of the session offered the model.
 func (d *demo) offered(ctx context.Context, p *program, session domain.SessionID) error {
 	var last events.TurnMaterialized
 	for v, err := range p.Ledger.Read(ctx, events.SessionStream(session), 0) {
@@ -302,10 +312,12 @@ func (d *demo) offered(ctx context.Context, p *program, session domain.SessionID
 	return nil
 }
 
-// begun is the file into which the call that is killed says that it began.
+// begun is the name of the named pipe in the workspace into which the call of killed.json
+// writes when it begins.
 const begun = "begun"
 
-// kill runs this program once more and kills it in the middle of a call.
+// kill starts this program as a child process, waits until its call has begun, and sends it
+// SIGKILL.
 func (d *demo) kill(ctx context.Context) error {
 	d.Line("\n%s", d.Styled(render.Bold, "A process is killed in the middle of a call"))
 	d.Line("Elsewhere that call would show as running for ever, or be run again.")
@@ -326,7 +338,7 @@ func (d *demo) kill(ctx context.Context) error {
 		return err
 	}
 	run := exec.CommandContext(ctx, self, "run", "--script", trajectory, "--workspace", d.workspace)
-	run.Env = append(os.Environ(), "LEDGER_STORE="+d.Named, "LEDGER_LEASE="+minLease.String()) // a password is for no list of processes
+	run.Env = append(os.Environ(), "LEDGER_STORE="+d.Named, "LEDGER_LEASE="+minLease.String()) // --store would show a password in the list of processes
 	var said bytes.Buffer
 	run.Stdout, run.Stderr = &said, &said
 	d.Line("$ ledger run --script killed.json &")
@@ -335,7 +347,7 @@ func (d *demo) kill(ctx context.Context) error {
 	}
 	waited := awaitBegun(pipe)
 	killed := run.Process.Kill()
-	_ = run.Wait() // it was killed
+	_ = run.Wait() // the error says that it was killed
 	if err := errors.Join(waited, killed); err != nil {
 		return fmt.Errorf("kill a run in the middle of its call: %w; it said: %s", err, said.String())
 	}
@@ -343,8 +355,9 @@ func (d *demo) kill(ctx context.Context) error {
 	return d.outlive(ctx, run.Process.Pid)
 }
 
-// outlive waits until a process of this machine that died is not taken for
-// alive any more. In a folder that nobody else has open it never is.
+// outlive waits until the lease of a dead process of this machine has expired, so that
+// recovery takes it for dead. In a store that is not shared it returns at once: recovery
+// needs no lease there, since the lock of the folder is free.
 func (d *demo) outlive(ctx context.Context, pid int) error {
 	var until time.Time
 	err := d.Read(ctx, func(s *stores.Store) error {
@@ -369,8 +382,9 @@ func (d *demo) outlive(ctx context.Context, pid int) error {
 	return err
 }
 
-// awaitBegun returns when the call wrote into the pipe. It opens the pipe to
-// write as well, so that it does not wait for ever for a process that died.
+// awaitBegun waits, for at most a minute, until the call has written into the pipe. It opens
+// the pipe for writing too: opening it only for reading blocks until a writer opens it, and
+// the child may have died before.
 func awaitBegun(pipe string) error {
 	f, err := os.OpenFile(pipe, os.O_RDWR, 0)
 	if err != nil {
@@ -384,7 +398,7 @@ func awaitBegun(pipe string) error {
 	return err
 }
 
-// check recovers, and shows what became of the call and that the log holds.
+// check recovers the store, lists the calls of the killed session and verifies the log.
 func (d *demo) check(ctx context.Context) error {
 	d.Line("$ ledger recover")
 	d.recovering = true

@@ -16,19 +16,22 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// eventCommand returns the command event: ls and tail.
 func (a *app) eventCommand() *cobra.Command {
 	return a.group("event", "Events: list them, follow them", a.eventList(), a.eventTail())
 }
 
-// An eventFilter says which events are shown.
+// An eventFilter selects the events that match all of its fields. The zero eventFilter
+// selects every event. A command calls resolve before takes.
 type eventFilter struct {
-	stream  string
-	kinds   []string
-	session string
-	of      domain.SessionID // that session is
-	when    period
+	stream  string           // a whole name; empty: all streams
+	kinds   []string         // empty: all kinds
+	session string           // an ID, shortened or not; empty: all sessions
+	of      domain.SessionID // session, as resolve found it
+	when    period           // in which the event was appended; only event ls sets it
 }
 
+// flags adds --stream, --kind and --session to a command.
 func (f *eventFilter) flags(a *app, cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.stream, "stream", "", "only those of this stream")
 	cmd.Flags().StringSliceVar(&f.kinds, "kind", nil, "only those of this kind; may be given several times")
@@ -37,8 +40,8 @@ func (f *eventFilter) flags(a *app, cmd *cobra.Command) {
 	must(cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(events.Kinds(), cobra.ShellCompDirectiveNoFileComp)))
 }
 
-// resolve finds what is meant, and refuses a kind and a stream that the log does not
-// have.
+// resolve sets f.of to the session that f.session names. It returns an error for a session, a
+// kind or a stream that the log does not have.
 func (f *eventFilter) resolve(ctx context.Context, s *stores.Store) error {
 	if err := checkKinds(ctx, s, f.kinds); err != nil {
 		return err
@@ -54,8 +57,8 @@ func (f *eventFilter) resolve(ctx context.Context, s *stores.Store) error {
 	return err
 }
 
-// takes reports whether an event is shown. One that is damaged belongs to the
-// session of its stream.
+// takes reports whether the filter selects an event. v is the decoded entry, or zero for a
+// damaged one, which belongs to the session of its stream.
 func (f *eventFilter) takes(e events.Entry, v events.Envelope) bool {
 	session := v.Correlation
 	if own, ok := e.Stream.Session(); ok {
@@ -65,6 +68,7 @@ func (f *eventFilter) takes(e events.Entry, v events.Envelope) bool {
 		(f.of.IsZero() || session == f.of) && f.when.holds(e.Time)
 }
 
+// eventList returns the command event ls.
 func (a *app) eventList() *cobra.Command {
 	var filter eventFilter
 	var after string
@@ -86,6 +90,8 @@ func (a *app) eventList() *cobra.Command {
 	return cmd
 }
 
+// listEvents prints the selected events behind the position after, in the order of the log and
+// at most limit of them (0: all). It ends a JSON array even after an error.
 func (a *app) listEvents(ctx context.Context, s *stores.Store, filter eventFilter, after string, limit int) error {
 	position, err := positionFlag(after)
 	if err != nil {
@@ -105,6 +111,8 @@ func (a *app) listEvents(ctx context.Context, s *stores.Store, filter eventFilte
 	return errors.Join(w.end(), err)
 }
 
+// writeEvents writes at most limit entries (0: all) to w. It reports each damaged place on the
+// standard error, goes on, and returns an error with their number at the end.
 func (a *app) writeEvents(w *eventWriter, entries iter.Seq2[events.Entry, error], limit int) error {
 	n, damaged := 0, 0
 	for e, err := range entries {
@@ -130,6 +138,7 @@ func (a *app) writeEvents(w *eventWriter, entries iter.Seq2[events.Entry, error]
 	return damage(damaged)
 }
 
+// damage returns the error for n damaged places of the log, or nil for 0.
 func damage(n int) error {
 	if n == 0 {
 		return nil
@@ -137,6 +146,7 @@ func damage(n int) error {
 	return &fault.Error{Exit: fault.ExitFailed, Code: "damaged", Err: fmt.Errorf("read events: %d places of the log are damaged", n), Hint: "ledger verify lists them"}
 }
 
+// positionFlag parses --after. An empty text is the zero position, before the first record.
 func positionFlag(text string) (events.Position, error) {
 	if text == "" {
 		return events.Position{}, nil
@@ -148,9 +158,9 @@ func positionFlag(text string) (events.Position, error) {
 	return position, nil
 }
 
-// filtered yields the entries behind a position that a filter takes. One that
-// does not decode comes with its ErrDamaged; one that cannot be read at all is
-// a zero Entry with an ErrDamaged. Any other error is the last.
+// filtered yields the entries behind a position that the filter selects. It yields an entry
+// that does not decode with an ErrDamaged, and a zero Entry with an ErrDamaged for a record
+// that the store cannot read. Any other error is terminal.
 func filtered(ctx context.Context, s *stores.Store, after events.Position, filter eventFilter) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		for e, err := range s.Entries(ctx, after) {
@@ -168,27 +178,29 @@ func filtered(ctx context.Context, s *stores.Store, after events.Position, filte
 	}
 }
 
-// An eventWriter writes events one by one, in the format asked for. Columns
-// have fixed widths, as what is to come is not known.
+// An eventWriter writes events one at a time, in the format of the app. The columns of its
+// table have fixed widths, since it does not know the later rows.
 type eventWriter struct {
 	a     *app
-	lines bool // an array cannot be followed
-	width int  // of the terminal; 0: there is none
-	n     int
+	lines bool // write JSON Lines; set by tail -f too, since a JSON array has to end
+	width int  // of the terminal, in columns; 0: the output is no terminal
+	n     int  // the number of events written
 }
 
+// eventWriter returns an eventWriter for the app's format and terminal.
 func (a *app) eventWriter() *eventWriter {
 	return &eventWriter{a: a, lines: a.Format == render.AsJSONLines, width: a.Columns()}
 }
 
-// A terminal that is narrower than eventWidth gets lines without time, stream and
-// revision.
+// The layout of a table row. On a terminal with fewer than eventWidth columns a row has only
+// position, kind and description.
 const (
 	eventLine  = "%8s  %-12s  %-12s  %4s  %-19s  %s"
 	eventWidth = 80
 )
 
-// line returns the line of an event, as wide as the terminal at most.
+// line returns a row of the table, truncated to the width of the terminal,
+// if there is one.
 func (w *eventWriter) line(position, time, stream, revision, kind, what string) string {
 	switch {
 	case w.width == 0:
@@ -199,6 +211,7 @@ func (w *eventWriter) line(position, time, stream, revision, kind, what string) 
 	return ansi.Truncate(fmt.Sprintf(eventLine, position, time, stream, revision, kind, what), w.width, "…")
 }
 
+// write writes one event. The error damage says why the entry does not decode; nil: it does.
 func (w *eventWriter) write(e events.Entry, damage error) error {
 	w.n++
 	switch {
@@ -226,7 +239,7 @@ func (w *eventWriter) write(e events.Entry, damage error) error {
 	return nil
 }
 
-// end ends what was written.
+// end closes a JSON array, or prints a message in place of an empty table.
 func (w *eventWriter) end() error {
 	switch {
 	case w.lines:
@@ -240,7 +253,8 @@ func (w *eventWriter) end() error {
 	return nil
 }
 
-// streamText returns a stream as tables print it.
+// streamText returns the name of a stream for tables: the shortened ID of its session, layer
+// or process, or else its name.
 func streamText(s events.Stream) string {
 	if id, ok := s.Session(); ok {
 		return render.ShortID(id)
@@ -254,17 +268,19 @@ func streamText(s events.Stream) string {
 	return render.OneLine(string(s), 40)
 }
 
-// A tail says how much of the end is shown, and whether what comes is.
+// A tail holds the flags of the tail commands.
 type tail struct {
-	last   int
-	follow bool
+	last   int  // the number of existing events to show
+	follow bool // then show new events until interrupted
 }
 
+// flags adds -n and -f to a command.
 func (t *tail) flags(cmd *cobra.Command) {
 	cmd.Flags().IntVarP(&t.last, "lines", "n", 10, "how many of the last events are shown first")
 	cmd.Flags().BoolVarP(&t.follow, "follow", "f", false, "wait for more, until interrupted")
 }
 
+// eventTail returns the command event tail.
 func (a *app) eventTail() *cobra.Command {
 	var filter eventFilter
 	var t tail
@@ -290,6 +306,7 @@ it open: while there is none, -f waits for the next one and keeps nothing from i
 	return cmd
 }
 
+// sessionTail returns the command session tail, which filters by the session's stream.
 func (a *app) sessionTail() *cobra.Command {
 	var t tail
 	cmd := &cobra.Command{
@@ -310,6 +327,9 @@ func (a *app) sessionTail() *cobra.Command {
 	return cmd
 }
 
+// tailEvents writes the last t.last selected events and, with t.follow, the events behind them
+// until ctx ends or the reader of the output leaves. It reads the head of the log first, so
+// that follow neither repeats nor skips an event.
 func (a *app) tailEvents(ctx context.Context, s *stores.Store, filter eventFilter, t tail) error {
 	if t.last < 0 {
 		return fault.Usage("-n: %d is below zero", t.last)
@@ -338,7 +358,8 @@ func (a *app) tailEvents(ctx context.Context, s *stores.Store, filter eventFilte
 	return a.follow(ctx, s, end, filter, w)
 }
 
-// lastEntries returns the last n entries up to a position.
+// lastEntries returns the last n entries at or before end. It reports records that the store
+// cannot read on the standard error, and leaves them out.
 func (a *app) lastEntries(entries iter.Seq2[events.Entry, error], end events.Position, n int) ([]events.Entry, error) {
 	var ring []events.Entry
 	for e, err := range entries {
@@ -351,15 +372,16 @@ func (a *app) lastEntries(entries iter.Seq2[events.Entry, error], end events.Pos
 		case e.Position.Compare(end) > 0:
 			return ring[max(0, len(ring)-n):], nil
 		}
-		if ring = append(ring, e); len(ring) > 2*n+100 { // seldom, so that a long end costs no more than it holds
+		if ring = append(ring, e); len(ring) > 2*n+100 { // trim in batches, for an amortized constant cost per entry
 			ring = slices.Delete(ring, 0, len(ring)-n)
 		}
 	}
 	return ring[max(0, len(ring)-n):], nil
 }
 
-// follow writes what comes behind a position until the context ends, and says
-// once that it has caught up. To be interrupted is its ordinary end.
+// follow writes the selected events behind a position until ctx ends. It reports once that it
+// has caught up, and flushes the output each time it does. An interruption is the normal end:
+// follow returns it as an error without a text.
 func (a *app) follow(ctx context.Context, s *stores.Store, after events.Position, filter eventFilter, w *eventWriter) error {
 	told := false
 	caughtUp := func(at events.Position) {
@@ -384,6 +406,8 @@ func (a *app) follow(ctx context.Context, s *stores.Store, after events.Position
 	return nil
 }
 
+// synced reports that follow has caught up: as a record {"type":"sync"} among JSON Lines, and
+// otherwise as a line on the standard error.
 func (a *app) synced(w *eventWriter, at events.Position) {
 	if !w.lines {
 		_ = a.Out.Flush()
@@ -393,10 +417,11 @@ func (a *app) synced(w *eventWriter, at events.Position) {
 	must(a.JSONLine(struct {
 		Type     string          `json:"type"`
 		Position events.Position `json:"position"`
-	}{"sync", at})) // it always is JSON
+	}{"sync", at})) // encoding a position cannot fail
 }
 
-// interruptedFollow returns how following ended. An interruption needs no text.
+// interruptedFollow returns the error of a follow. It marks an interruption as quiet: the exit
+// status reports it, and no error text is printed.
 func interruptedFollow(err error) error {
 	if !errors.Is(err, domain.ErrInterrupted) {
 		return err

@@ -17,11 +17,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// filters are the flags that restrict a list.
+// filters are the names of all flags that restrict a list.
 var filters = []string{"session", "tool", "kind", "agent", "outcome", "stream", "location", "since", "until", "after"}
 
-// emptyFilter returns the fault of a filter that is given and empty, such as a
-// script passes from an unset variable. An empty filter would list everything.
+// emptyFilter returns a usage error if the user gave a filter with an empty value, as a script
+// does from an unset variable. An empty filter would list everything.
 func emptyFilter(cmd *cobra.Command) error {
 	for _, name := range filters {
 		if f := cmd.Flags().Lookup(name); f != nil && f.Changed && (f.Value.String() == "" || f.Value.String() == "[]") {
@@ -31,8 +31,8 @@ func emptyFilter(cmd *cobra.Command) error {
 	return nil
 }
 
-// unknownName returns the fault of a flag whose value names nothing, with the names
-// that are nearly the same.
+// unknownName returns the usage error of a flag whose value is no known name. Its hint
+// suggests similar names, or is the given hint if no name is similar.
 func unknownName(flag, name string, names []string, hint string) error {
 	f := fault.Usage("--%s: there is no %s %q", flag, flag, name)
 	f.Hint = hint
@@ -42,7 +42,8 @@ func unknownName(flag, name string, names []string, hint string) error {
 	return f
 }
 
-// near returns at most five names that resemble a name.
+// near returns at most five of names that are similar to name, sorted. Cobra's
+// suggestions decide which names are similar.
 func near(name string, names []string) []string {
 	known := &cobra.Command{SuggestionsMinimumDistance: max(2, len(name)/3)}
 	for _, other := range names {
@@ -55,8 +56,8 @@ func near(name string, names []string) []string {
 	return found[:min(len(found), 5)]
 }
 
-// checkName refuses a name that is not in the log. It accepts every name if the log
-// has no names.
+// checkName returns a usage error if name is not in names, the names in the log. It accepts an
+// empty name, and every name if names is empty.
 func checkName(flag, name string, names []string) error {
 	if name == "" || len(names) == 0 || slices.Contains(names, name) {
 		return nil
@@ -64,7 +65,7 @@ func checkName(flag, name string, names []string) error {
 	return unknownName(flag, name, names, "the log has "+someOf(names))
 }
 
-// someOf returns some names of a list, for a person.
+// someOf sorts names and returns the first twelve as text, with the number of the others.
 func someOf(names []string) string {
 	const most = 12
 	slices.Sort(names)
@@ -74,8 +75,8 @@ func someOf(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// checkKinds refuses a kind of event that this program does not know and that the log
-// does not have.
+// checkKinds returns a usage error for a kind of event that neither this program knows nor the
+// log has. A newer program may have written kinds that this one does not know.
 func checkKinds(ctx context.Context, s *stores.Store, kinds []string) error {
 	for _, kind := range kinds {
 		if events.Knows(kind) {
@@ -98,7 +99,7 @@ func checkKinds(ctx context.Context, s *stores.Store, kinds []string) error {
 	return nil
 }
 
-// checkStream refuses the name of a stream that is empty.
+// checkStream returns a not-found error for a stream without records. A damaged stream exists.
 func checkStream(ctx context.Context, s *stores.Store, stream string) error {
 	if stream == "" {
 		return nil
@@ -112,8 +113,8 @@ func checkStream(ctx context.Context, s *stores.Store, stream string) error {
 	return fault.NotFound("ledger event ls -o jsonl has the stream of each event", "--stream: no stream %q", stream)
 }
 
-// checkTool refuses the name of a tool that the log does not have: no call asked for
-// it, and no registration has it.
+// checkTool returns a usage error for a tool that no call in state names and no registration
+// in the log has.
 func checkTool(ctx context.Context, s *stores.Store, state *calls.State, tool string) error {
 	names := map[string]bool{}
 	for _, c := range state.Calls() {
@@ -136,8 +137,9 @@ func checkTool(ctx context.Context, s *stores.Store, state *calls.State, tool st
 	return checkName("tool", tool, slices.Collect(maps.Keys(names)))
 }
 
-// located returns a folder as locations are on record: absolute, without symbolic
-// links. One that is gone is as it is named.
+// located returns a folder in the form in which the log has locations: an absolute path
+// without symbolic links. It returns the absolute path of a folder that does not exist. The
+// flag is named in the error.
 func located(flag, folder string) (string, error) {
 	path, err := filepath.Abs(folder)
 	if err != nil {
@@ -149,7 +151,7 @@ func located(flag, folder string) (string, error) {
 	return path, nil
 }
 
-// checkAgent refuses the name of an agent that no session has.
+// checkAgent returns a usage error for an agent that has no session in state.
 func checkAgent(state *calls.State, agent string) error {
 	names := map[string]bool{}
 	for _, known := range state.Sessions() {

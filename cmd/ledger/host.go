@@ -27,37 +27,43 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
-// A host is a store that is served, or a node of a ledger in a database: what that
-// does not keep.
+// A host is the server process of ledger serve. It serves a folder, or a node: the outputs
+// and checkpoints that this machine stores for a ledger in a database. It runs a server of the
+// EventStoreDB protocol (for a folder), an HTTP server for outputs and monitoring, and a local
+// server for processes of this machine.
+//
+// serve sets the fields before run starts the public servers. Request handlers only read them,
+// apart from the atomic counters. The goroutine of publishing owns orders.
 type host struct {
 	*app
 	flags    serveFlags
-	dir      string // in which it says where it serves
-	store    *stores.Store
-	kept     *outputs.Store // that it serves
-	cfg      server.Config
-	log      *slog.Logger
-	orders   []publish.JobConfig
-	presence *presence // nil: nobody looks for what is served here
-	owner    bool      // only the owner of the folder may use it
-	identity *shared.Identity
-	gate     net.Addr        // of the protocol; nil: a node
-	at       shared.Endpoint // of this process; its local addresses are those of local
-	local    *shared.Holder  // for processes of this machine that can read the folder
+	dir      string              // the folder, or the folder of the node; holds the endpoint and the credentials
+	store    *stores.Store       // owned by the host: serve closes it after run
+	kept     *outputs.Store      // the outputs of the folder or node, which the host serves
+	cfg      server.Config       // users, roles and TLS of both public servers
+	log      *slog.Logger        // to the standard error
+	orders   []publish.JobConfig // the jobs of the file that --publish names; may be empty
+	presence *presence           // keeps the lease of this process; nil: no process looks for outputs here
+	owner    bool                // only the owner of the folder may connect
+	identity *shared.Identity    // user, password and certificate, new at each start
+	gate     net.Addr            // the address of the protocol server; nil: the host serves a node
+	at       shared.Endpoint     // the public addresses; local adds its own
+	local    *shared.Holder      // serves processes of this machine that can read dir
 
-	meter   *meter         // nil: a node
-	server  *server.Server // nil: a node
-	http    *http.Server
-	asked   atomic.Int64 // requests by HTTP
-	refused atomic.Int64 // of these, for want of a user or a right
+	meter   *meter         // counts the work of the store; nil: the host serves a node
+	server  *server.Server // of the EventStoreDB protocol; nil: the host serves a node
+	http    *http.Server   // for outputs, status and metrics
+	asked   atomic.Int64   // HTTP requests
+	refused atomic.Int64   // HTTP requests that authorize refused
 }
 
-// A door is where a host listens.
+// A door contains the public listeners of a host.
 type door struct {
-	gate   net.Listener // of the protocol; nil: a node
-	beside net.Listener // of outputs
+	gate   net.Listener // for the EventStoreDB protocol; nil: the host serves a node
+	beside net.Listener // for outputs and monitoring
 }
 
+// close closes both listeners. The servers do it themselves once run has started them.
 func (d door) close() error {
 	if d.gate == nil {
 		return d.beside.Close()
@@ -65,8 +71,9 @@ func (d door) close() error {
 	return errors.Join(d.gate.Close(), d.beside.Close())
 }
 
-// serve serves the folder that is meant, or the node of the database that is
-// meant, until ctx ends.
+// serve serves the folder that --store names, or the node of the database that it names,
+// until ctx ends. It opens the listeners before the store, so that the endpoint which it
+// publishes has their ports.
 func (a *app) serve(ctx context.Context, f serveFlags) error {
 	at, err := a.Where()
 	if err != nil {
@@ -111,7 +118,8 @@ func (a *app) serve(ctx context.Context, f serveFlags) error {
 	return errors.Join(s.run(ctx, d), s.store.Close())
 }
 
-// announced returns what a host says of itself to processes of this machine.
+// announced returns the endpoint of this process with its public addresses. The address given,
+// if not empty, replaces the one at which other nodes request outputs.
 func (s *host) announced(d door, given string) shared.Endpoint {
 	at := shared.Endpoint{Process: s.Mint().Process(), PID: os.Getpid(), Started: s.Now().UTC(), Command: stores.ServeCommand}
 	at.Outputs = webAddress(reached(d.beside.Addr(), "127.0.0.1"), s.cfg)
@@ -122,7 +130,8 @@ func (s *host) announced(d door, given string) shared.Endpoint {
 	return at
 }
 
-// listen opens the addresses at which a store, or a node, is served.
+// listen opens the public listeners. last is the endpoint of the last server that ended in
+// order.
 func (s *host) listen(ctx context.Context, at stores.Address, last shared.Endpoint) (d door, err error) {
 	if at.Database == "" {
 		if d.gate, err = listen(ctx, "listen", s.flags.listen, s.cfg, s.owner); err != nil {
@@ -135,9 +144,9 @@ func (s *host) listen(ctx context.Context, at stores.Address, last shared.Endpoi
 	return d, err
 }
 
-// listenBeside opens the address of outputs: the one that is given or, on the
-// host of the protocol or this machine, the port that it had last, and else a free
-// one.
+// listenBeside opens the listener for outputs at --listen-outputs. Without that flag it
+// listens on the host of the protocol listener, or on 127.0.0.1, and takes the port of the
+// last server, or a free port if that one is in use: the log may contain the old address.
 func (s *host) listenBeside(ctx context.Context, gate net.Listener, last shared.Endpoint) (net.Listener, error) {
 	at := func(address string) (net.Listener, error) {
 		return listen(ctx, "listen-outputs", address, s.cfg, s.owner)
@@ -159,6 +168,7 @@ func (s *host) listenBeside(ctx context.Context, gate net.Listener, last shared.
 	return at(net.JoinHostPort(host, "0"))
 }
 
+// webAddress returns the URL of HOST:PORT, with the scheme https if cfg has TLS.
 func webAddress(at string, cfg server.Config) string {
 	if cfg.TLS != nil {
 		return "https://" + at
@@ -166,8 +176,9 @@ func webAddress(at string, cfg server.Config) string {
 	return "http://" + at
 }
 
-// open opens what is served for this process alone, puts this process on record
-// where others may look for it, and makes the servers.
+// open acquires the store or the node, starts the local server, recovers a folder from dead
+// processes, registers this process in the log if others may look for its outputs, and creates
+// the HTTP server. On an error it closes all but the listeners.
 func (s *host) open(ctx context.Context, at stores.Address) (err error) {
 	if at.Database == "" {
 		err = s.openStore(ctx)
@@ -202,10 +213,10 @@ func (s *host) open(ctx context.Context, at stores.Address) (err error) {
 	return nil
 }
 
-// sought reports whether others may look for outputs here whose processes did not
-// say where: any that a folder holds already, and those of processes that are at
-// work when a node begins to be served. Nothing is written into a folder in which
-// there are none, so that it can become a copy of another.
+// sought reports whether other nodes may look for outputs of processes that recorded no
+// address. That is so for a node, where processes may be at work before it is served, and for
+// a folder that already contains outputs. For an empty folder it reports false, so that open
+// writes no event into it: it can still become the target of a copy.
 func (s *host) sought(ctx context.Context) (bool, error) {
 	if s.store.Folder == nil {
 		return true, nil
@@ -216,7 +227,8 @@ func (s *host) sought(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// openStore opens the folder, and ends what dead processes left in it.
+// openStore opens the folder exclusively, puts the meter around its log and creates the
+// protocol server. It takes the folder over from a process that yields it.
 func (s *host) openStore(ctx context.Context) error {
 	owner := embedded.Owner{Command: stores.ServeCommand, PID: s.at.PID, Started: s.at.Started, Shares: true}
 	held, err := s.OpenFolder(ctx, s.dir, owner)
@@ -235,9 +247,10 @@ func (s *host) openStore(ctx context.Context) error {
 	return nil
 }
 
-// takeOver opens the folder that a process has which is no server, once that has
-// given it up: it goes on through this one. It returns the error inUse where no
-// process does so in time.
+// takeOver asks the process that holds the folder to yield it, and opens the folder once its
+// lock is free. The other process continues as a client of this one. takeOver returns inUse if
+// the holder is a server, does not share the folder, or does not yield within
+// [stores.TakeoverTimeout].
 func (s *host) takeOver(ctx context.Context, owner embedded.Owner, inUse error) (*stores.Store, error) {
 	asking, cancel := context.WithTimeoutCause(ctx, stores.TakeoverTimeout, inUse)
 	defer cancel()
@@ -246,7 +259,7 @@ func (s *host) takeOver(ctx context.Context, owner embedded.Owner, inUse error) 
 		if err != nil || held && !holder.Shares {
 			return nil, inUse
 		}
-		// An error is that of a process that begins to serve, or ends.
+		// An error is not final: the holder is just starting its local server, or ending.
 		if yields, err := shared.RequestYield(asking, s.dir); err == nil && !yields {
 			return nil, inUse
 		}
@@ -262,12 +275,12 @@ func (s *host) takeOver(ctx context.Context, owner embedded.Owner, inUse error) 
 	}
 }
 
-// yieldLooks is how often the lock is tried after a process was asked to give the
-// folder up. Another process may have been quicker, and is asked next.
+// yieldLooks is the number of attempts to lock the folder after a request to yield. After them
+// takeOver asks again, since another process may have locked the folder first.
 const yieldLooks = 50
 
-// openNode opens the database and what the node keeps, and ends who served the
-// node before and was killed.
+// openNode opens the database, acquires the outputs of the node exclusively, and records the
+// end of earlier servers of the node that were killed.
 func (s *host) openNode(ctx context.Context, at stores.Address) error {
 	before := shared.UnfinishedHolders(s.dir, domain.ProcessID{})
 	held, err := s.OpenDatabase(ctx, at)
@@ -286,14 +299,16 @@ func (s *host) openNode(ctx context.Context, at stores.Address) error {
 	return nil
 }
 
-// note puts the ID under which this process is on record into the endpoint.
+// note writes the ID that this process has in the log into the endpoint file. presence calls
+// it after each registration.
 func (s *host) note(id domain.ProcessID) {
 	if err := s.local.SetProcess(id); err != nil {
 		s.log.Warn("the endpoint does not name this process's ID", "error", err)
 	}
 }
 
-// serveLocal begins to serve processes of this machine that can read the folder.
+// serveLocal starts the server for processes of this machine, writes the credentials, and then
+// publishes the endpoint file, by which other commands find this process.
 func (s *host) serveLocal(ctx context.Context) (err error) {
 	cfg := shared.HolderConfig{
 		Dir: s.dir, Outputs: s.kept, Checkpoints: s.store.Checkpoints, Status: s.about(), Endpoint: s.at, Identity: s.identity, Logger: s.log,
@@ -313,8 +328,8 @@ func (s *host) serveLocal(ctx context.Context) (err error) {
 	return nil
 }
 
-// recoverDead ends the calls and layers that dead processes left open in a folder that
-// this process holds. It writes nothing if no process is dead.
+// recoverDead settles the calls and closes the layers that dead processes left open in the
+// folder, as recover does. It appends nothing if no process is dead.
 func (s *host) recoverDead(ctx context.Context) error {
 	lives, err := stores.Current(ctx, s.store, runner.Processes())
 	if err != nil || len(s.store.Judge(lives, s.Now()).Dead) == 0 {
@@ -335,7 +350,10 @@ func (s *host) recoverDead(ctx context.Context) error {
 	return nil
 }
 
-// run serves until ctx ends, which is the ordinary end, or something breaks.
+// run serves until ctx ends, which is the normal end, or a server fails. It stops in this
+// order: renewals of the lease, publishing, the servers (see drain), and last the entry of
+// this process in the log, so that no request is served after its end is on record. run joins
+// all goroutines that it starts.
 func (s *host) run(ctx context.Context, d door) error {
 	broken := make(chan error, 3)
 	var running, present sync.WaitGroup
@@ -367,7 +385,7 @@ func (s *host) run(ctx context.Context, d door) error {
 	return err
 }
 
-// worked returns what was done in all, for the log.
+// worked returns the totals since the start, as arguments of slog.
 func (s *host) worked() []any {
 	work := []any{"requests", s.asked.Load(), "refused", s.refused.Load()}
 	if s.meter != nil {
@@ -376,6 +394,7 @@ func (s *host) worked() []any {
 	return work
 }
 
+// serveBeside runs the HTTP server for outputs until drain shuts it down, and returns nil then.
 func (s *host) serveBeside(at net.Listener) (err error) {
 	at = s.cfg.Connections.Listener(at)
 	if s.cfg.TLS != nil {
@@ -389,8 +408,8 @@ func (s *host) serveBeside(at net.Listener) (err error) {
 	return fmt.Errorf("serve outputs: %w", err)
 }
 
-// publishing publishes what the configuration says. What it says of failures is
-// logged.
+// publishing runs the jobs of --publish until ctx ends. It logs failed deliveries, and
+// the errors of jobs that ended or wait to be retried.
 func (s *host) publishing(ctx context.Context) error {
 	for i := range s.orders {
 		name := s.orders[i].Name
@@ -403,12 +422,12 @@ func (s *host) publishing(ctx context.Context) error {
 	}))
 }
 
-// announce tells that others can connect, and where.
+// announce prints the addresses at which clients can connect, and flushes the output.
 func (s *host) announce() error {
 	row := struct {
 		Store       string  `json:"store"`
 		Connection  *string `json:"connection"`
-		Credentials *string `json:"credentials"` // a file with the connection string with user and password; null: there are users, or everybody may connect
+		Credentials *string `json:"credentials"` // the file with the connection string, user and password; null: --users or --anonymous is given, or a node is served
 		Outputs     string  `json:"outputs"`
 		PID         int     `json:"pid"`
 	}{s.store.Name, nil, nil, s.at.Node, s.at.PID}
@@ -431,7 +450,8 @@ func (s *host) announce() error {
 	return errors.Join(err, s.Out.Flush())
 }
 
-// watchOver logs how the work goes until ctx ends or something breaks.
+// watchOver waits until ctx ends, and returns nil then, or until a server sends to broken, and
+// returns what it sent. It logs the throughput at the interval --log-every; 0 turns that off.
 func (s *host) watchOver(ctx context.Context, broken <-chan error) error {
 	var pulse <-chan time.Time
 	if s.flags.pulse > 0 {
@@ -453,8 +473,8 @@ func (s *host) watchOver(ctx context.Context, broken <-chan error) error {
 	}
 }
 
-// pace returns a function that says how the work went since its last call, for
-// the log.
+// pace returns a function that returns the throughput since its last call, or since pace, as
+// arguments of slog. For a node the function returns the totals. One goroutine calls it.
 func (s *host) pace() func() []any {
 	if s.meter == nil {
 		return s.worked
@@ -472,11 +492,13 @@ func (s *host) pace() func() []any {
 	}
 }
 
+// perSecond returns a rate, truncated to one decimal.
 func perSecond(n int64, seconds float64) float64 {
 	return float64(int64(float64(n)/seconds*10)) / 10
 }
 
-// drain ends serving: what is under way has some time to finish.
+// drain shuts the servers down. Requests in flight may finish within --drain; drain then cancels
+// them, which is no error. It ignores the end of ctx, which is why the host stops.
 func (s *host) drain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), s.flags.drain, errDrain)
 	defer cancel()
@@ -484,7 +506,7 @@ func (s *host) drain(ctx context.Context) error {
 	var both sync.WaitGroup
 	both.Go(func() {
 		if web = s.http.Shutdown(ctx); web != nil {
-			web = s.http.Close() // those who take no end
+			web = s.http.Close() // cut off the remaining connections
 		}
 	})
 	var err error
@@ -504,5 +526,5 @@ func (s *host) drain(ctx context.Context) error {
 	return errors.Join(err, web)
 }
 
-// errDrain ends what takes longer than --drain.
+// errDrain is the cause with which drain cancels requests after --drain.
 var errDrain = errors.New("the time for calls under way is over")

@@ -14,18 +14,20 @@ import (
 	"github.com/settlement-ledger/ledger/projections/staleness"
 )
 
-// last is the ID that means what the log names last.
+// last is the ID of the last candidate in the order of the log.
 const last = "@last"
 
-// A candidate is something that an ID can mean.
+// A candidate is a session, turn, call, approval or process that an ID can identify.
 type candidate[T any] struct {
 	thing T
-	names []string // what it can be called; the first is its ID
-	what  string   // tells it from others, for a person
+	names []string // its names; the first is the whole ID
+	what  string   // a description for a person, in errors and completions
 }
 
-// pick returns the one candidate that an ID means. The candidates are in log
-// order. A whole name outranks a part of another.
+// pick returns the candidate that an ID identifies, by a whole name or a shortened one; case
+// does not matter. A whole name takes precedence over a shortened one. The candidates are in
+// the order of the log, and @last is the last of them. An empty or ambiguous ID is a usage
+// error, and an unknown ID a not-found error; noun is the kind of thing in their texts.
 func pick[T any](noun, id string, all []candidate[T]) (thing T, err error) {
 	switch {
 	case id == "":
@@ -52,9 +54,10 @@ func pick[T any](noun, id string, all []candidate[T]) (thing T, err error) {
 	return thing, f
 }
 
-// hasList reports whether there is a command that lists things.
+// hasList reports whether the command "ledger NOUN ls" exists for a kind of candidate.
 func hasList(noun string) bool { return noun == "session" || noun == "call" || noun == "approval" }
 
+// fitting returns the candidates with a name that the function fits accepts for id.
 func fitting[T any](id string, all []candidate[T], fits func(id, name string) bool) []candidate[T] {
 	var found []candidate[T]
 	for _, c := range all {
@@ -68,9 +71,10 @@ func fitting[T any](id string, all []candidate[T], fits func(id, name string) bo
 	return found
 }
 
-// mostCandidates is how many things an error lists.
+// mostCandidates is the maximum number of candidates that an error lists.
 const mostCandidates = 20
 
+// ambiguous returns the usage error of an ID that fits all candidates of found.
 func ambiguous[T any](noun, id string, found []candidate[T]) error {
 	f := fault.Usage("%s %s is ambiguous: %d fit", noun, id, len(found))
 	f.Code, f.Hint = "ambiguous", "write more of the id, or one as it is listed"
@@ -84,8 +88,8 @@ func ambiguous[T any](noun, id string, found []candidate[T]) error {
 	return f
 }
 
-// shortens reports whether an ID is a name in short: its beginning, with or
-// without the prefix, its end, or both around an ellipsis.
+// shortens reports whether id is a shortened form of name: its beginning, with or without the
+// prefix such as "ses_", its end, or both around an ellipsis. Case does not matter.
 func shortens(id, name string) bool {
 	id, name = strings.ToLower(id), strings.ToLower(name)
 	head, tail, ok := strings.Cut(strings.Replace(id, "...", "…", 1), "…")
@@ -96,14 +100,15 @@ func shortens(id, name string) bool {
 	return strings.HasPrefix(name, id) || bare != "" && strings.HasPrefix(bare, id) || strings.HasSuffix(name, id)
 }
 
-// kindsOfIDs are what IDs are of, by their prefixes.
+// kindsOfIDs maps the prefix of an ID to the kind of thing that it identifies.
 var kindsOfIDs = map[string]string{
 	domain.SessionID{}.Prefix(): "session", domain.TurnID{}.Prefix(): "turn", domain.MessageID{}.Prefix(): "message",
 	domain.EventID{}.Prefix(): "event", domain.RegistrationID{}.Prefix(): "registration", domain.LayerID{}.Prefix(): "layer",
 	domain.ScopeID{}.Prefix(): "scope", domain.ProcessID{}.Prefix(): "process", domain.PermissionID{}.Prefix(): "permission",
 }
 
-// elsewhere returns the hint for an ID that nothing has.
+// elsewhere returns the hint for an unknown ID: that its prefix belongs to another kind of
+// thing, or the command that lists the known IDs.
 func elsewhere(noun, id string) string {
 	prefix, _, ok := strings.Cut(id, "_")
 	if kind := kindsOfIDs[strings.ToLower(prefix)]; ok && kind != "" && kind != noun && noun != "call" && !(noun == "approval" && kind == "permission") {
@@ -118,7 +123,8 @@ func elsewhere(noun, id string) string {
 	return "ledger session show SESSION lists them"
 }
 
-// processCandidates returns processes that are not on record as ended.
+// processCandidates returns one candidate for each process. lives are the processes without a
+// recorded end.
 func processCandidates(lives []events.ProcessStarted) []candidate[events.ProcessStarted] {
 	var all []candidate[events.ProcessStarted]
 	for _, p := range lives {
@@ -127,8 +133,8 @@ func processCandidates(lives []events.ProcessStarted) []candidate[events.Process
 	return all
 }
 
-// sessionCandidates returns all sessions. One that was imported has the name,
-// too, that the format calls it.
+// sessionCandidates returns all sessions. An imported session also has the name that it has in
+// the program from which it was imported.
 func sessionCandidates(s *calls.State) []candidate[calls.Session] {
 	var all []candidate[calls.Session]
 	for _, known := range s.Sessions() {
@@ -142,7 +148,8 @@ func sessionCandidates(s *calls.State) []candidate[calls.Session] {
 	return all
 }
 
-// callCandidates returns calls under all their names.
+// callCandidates returns calls, each under three names: MESSAGE/CALL, the provider's ID of the
+// call, and the event of its settlement.
 func callCandidates(all []calls.Call) []candidate[calls.Call] {
 	candidates := make([]candidate[calls.Call], len(all))
 	for i, c := range all {
@@ -155,9 +162,9 @@ func callCandidates(all []calls.Call) []candidate[calls.Call] {
 	return candidates
 }
 
-// callOf returns the call that an ID means: the provider's own ID, that behind
-// the message and a slash, or the event of the settlement. Results that nobody
-// asked for are found where no call is.
+// callOf returns the call that an ID identifies: by a name of callCandidates, shortened or not,
+// or by a shortened MESSAGE/CALL. If there is no such call, callOf searches the orphans: results
+// without a call.
 func callOf(s *calls.State, id string) (calls.Call, error) {
 	c, err := pick("call", id, callCandidates(s.Calls()))
 	if err == nil || fault.Of(err).Exit != fault.ExitNotFound {
@@ -174,8 +181,8 @@ func callOf(s *calls.State, id string) (calls.Call, error) {
 	return calls.Call{}, err
 }
 
-// inMessage finds calls by a shortened message, a slash and their ID, which may
-// be shortened too.
+// inMessage returns the calls that fit MESSAGE/CALL, where both parts may be shortened. It
+// returns nil for an ID of another form.
 func inMessage(s *calls.State, id string) (found []calls.Call) {
 	message, call, two := strings.Cut(id, "/")
 	if !two || message == "" || call == "" {
@@ -189,7 +196,8 @@ func inMessage(s *calls.State, id string) (found []calls.Call) {
 	return found
 }
 
-// turnCandidates returns all turns, those of each session in log order.
+// turnCandidates returns the turns of sessions, grouped by session and in the order of the log
+// within each. A turn also has the ID of its event as a name.
 func turnCandidates(s *staleness.State, sessions []calls.Session) []candidate[staleness.Turn] {
 	var all []candidate[staleness.Turn]
 	for _, session := range sessions {
@@ -201,7 +209,8 @@ func turnCandidates(s *staleness.State, sessions []calls.Session) []candidate[st
 	return all
 }
 
-// sessionOf returns the session that an ID means.
+// sessionOf returns the session that an ID identifies, and the fold of all calls in which it
+// found the session.
 func sessionOf(ctx context.Context, s *stores.Store, id string) (calls.Session, *calls.State, error) {
 	state, err := stores.Current(ctx, s, calls.Projection())
 	if err != nil {
@@ -211,10 +220,10 @@ func sessionOf(ctx context.Context, s *stores.Store, id string) (calls.Session, 
 	return session, state, err
 }
 
-// pickSession returns the session that an ID means.
+// pickSession returns the session of s that an ID identifies.
 func pickSession(s *calls.State, id string) (calls.Session, error) {
 	return pick("session", id, sessionCandidates(s))
 }
 
-// orLast returns the first of the arguments, and @last where there is none.
+// orLast returns the first argument, or @last if there are no arguments.
 func orLast(args []string) string { return append(args, last)[0] }

@@ -21,10 +21,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// importCommand returns the command import, which has a subcommand for each format.
 func (a *app) importCommand() *cobra.Command {
 	return a.group("import", "Import: read the session files of other agents", a.importClaude())
 }
 
+// importClaude returns the command import claude-code.
 func (a *app) importClaude() *cobra.Command {
 	return &cobra.Command{
 		Use: "claude-code FILE|FOLDER...", Short: "Read session files of Claude Code as sessions",
@@ -54,9 +56,10 @@ file and in the progress of that call is one session.`,
 	}
 }
 
-// importFiles imports files one after the other. One that fails does not stop
-// those behind it, unless the run is interrupted or the system refuses to
-// write. The store is opened once there is something to import.
+// importFiles imports the named files, and the files in the named folders, one at a time. It
+// continues after a file that fails, unless ctx ends or the operating system refuses a write,
+// and prints a report of all files. It opens or creates the store at the first file that it
+// can read, so that a wrong path creates no store.
 func (a *app) importFiles(ctx context.Context, names []string) (err error) {
 	run := &importing{app: a}
 	defer func() {
@@ -77,17 +80,18 @@ func (a *app) importFiles(ctx context.Context, names []string) (err error) {
 	return errors.Join(render.Rows(a.Printer, run.rows, func() { a.importPage(run.rows) }), a.importFault(len(files)+len(failed), len(run.rows), run.failed))
 }
 
-// An importing is one run of the command.
+// An importing is one run of the import command.
 type importing struct {
 	app      *app
-	store    *stores.Store
-	importer *transcripts.Importer
-	rows     []importRow // of each file that was imported or skipped
-	failed   []*fault.Error
-	refused  bool // by the system
+	store    *stores.Store         // nil before the first readable file; importFiles closes it
+	importer *transcripts.Importer // of store; nil before the first readable file
+	rows     []importRow           // one for each imported or skipped file
+	failed   []*fault.Error        // one for each file that failed
+	refused  bool                  // the operating system refused a write
 }
 
-// importFile imports a file. An error is one of the store, which ends the run.
+// importFile imports or skips a file. It records the error of a file in r.failed, and returns
+// an error only if the store cannot be opened, which ends the run.
 func (r *importing) importFile(ctx context.Context, f importedFile) error {
 	if f.skipped != "" {
 		r.skip(f)
@@ -123,21 +127,22 @@ func (r *importing) importFile(ctx context.Context, f importedFile) error {
 	return nil
 }
 
-// skip puts a file into the report that was passed over.
+// skip adds a skipped file to the report.
 func (r *importing) skip(f importedFile) {
 	empty := transcripts.Report{RefusedLines: []transcripts.RefusedLine{}, Cut: []transcripts.RefusedLine{}, Ignored: map[string]int{}}
 	r.rows = append(r.rows, importRow{f.name, nil, &f.skipped, empty})
 }
 
-// An importedFile is a file that is named or that was found in a folder.
+// An importedFile is a file that the user named, or one found in a named folder.
 type importedFile struct {
-	name    string
-	found   bool
-	skipped string // why it is passed over; empty: it is not
-	err     error  // why it cannot be read
+	name    string // the path, or "-" for the standard input
+	found   bool   // found in a folder: a foreign format is then no error
+	skipped string // the reason to skip the file; empty: import it
+	err     error  // an error of the walk through the folder
 }
 
-// filesOf returns the files that are named, and those in the folders that are.
+// filesOf expands names, files and folders, to the files to import. A folder without a file to
+// import is an error in failed.
 func filesOf(names []string) (files []importedFile, failed []*fault.Error) {
 	for _, name := range names {
 		info, err := os.Stat(name)
@@ -157,11 +162,11 @@ func filesOf(names []string) (files []importedFile, failed []*fault.Error) {
 	return files, failed
 }
 
-// filesIn walks a folder. Files come in the order of the names, and those of a
-// folder before those of the folders in it, so that sessions come before their
-// sub-agents.
+// filesIn returns all files in a folder and below it, by depth and then by name. Files of a
+// folder precede the files of its subfolders, so that sessions precede their sub-agents. It
+// marks files to skip, and does not follow symbolic links to folders.
 func filesIn(folder string) (files []importedFile, err error) {
-	// The slash makes a link to a folder, if it is named, the folder.
+	// WalkDir does not follow a symbolic link as its root, unless a slash ends the path.
 	err = filepath.WalkDir(strings.TrimRight(folder, "/")+"/", func(path string, entry fs.DirEntry, err error) error {
 		f := importedFile{name: filepath.Clean(path), found: true}
 		switch {
@@ -194,24 +199,24 @@ func filesIn(folder string) (files []importedFile, err error) {
 	return files, nil
 }
 
-// An importRow is the report of a file. A file that says nothing has no session.
+// An importRow is the report of a file. The session is null for a file without a session.
 type importRow struct {
 	File    string            `json:"file"`
 	Session *domain.SessionID `json:"session"`
-	Skipped *string           `json:"skipped"` // why the file, found in a folder, is not imported
+	Skipped *string           `json:"skipped"` // the reason to skip a file found in a folder; null: imported
 	transcripts.Report
 }
 
-// refusedBySystem reports whether an append failed because the system would not
-// write. The store stops then, so every further file would fail alike.
+// refusedBySystem reports whether an append failed with an error of the operating system, such
+// as a full disk. The store stops after such an error, so all later files would fail as well.
 func refusedBySystem(err error) bool {
 	_, ok := errors.AsType[syscall.Errno](err)
 	return ok
 }
 
-// importFault joins the faults of all failed files, and counts the files that are
-// not imported, with those not tried. Several faults exit as a failure, unless one is
-// an interruption.
+// importFault returns one error for all failed files, or nil if no file failed. Its text counts
+// the files that were not imported, including files not tried: files is the number of all files
+// and imported the number of rows. The exit status is 1, or 130 if a file was interrupted.
 func (a *app) importFault(files, imported int, failed []*fault.Error) error {
 	switch {
 	case len(failed) == 0:
@@ -237,7 +242,7 @@ func (a *app) importFault(files, imported int, failed []*fault.Error) error {
 	}
 }
 
-// readTranscript reads a file to its end.
+// readTranscript reads and parses a whole session file.
 func (a *app) readTranscript(name string) (*transcripts.Transcript, error) {
 	r, err := a.openFile(name)
 	if err != nil {
@@ -247,7 +252,8 @@ func (a *app) readTranscript(name string) (*transcripts.Transcript, error) {
 	return transcripts.ReadClaudeCode(name, r)
 }
 
-// openFile opens a file to read; "-" is the standard input.
+// openFile opens a file for reading; "-" is the standard input. The caller closes it, which does
+// not close the standard input.
 func (a *app) openFile(name string) (io.ReadCloser, error) {
 	if name == "-" {
 		return io.NopCloser(a.in), nil
@@ -259,6 +265,7 @@ func (a *app) openFile(name string) (io.ReadCloser, error) {
 	return f, nil
 }
 
+// importPage prints a table of the imported files, and notes about the rest.
 func (a *app) importPage(rows []importRow) {
 	t := render.Table{
 		Head:  []string{"~FILE", "SESSION", "?>RECORDS", ">CALLS", "?>RESULTS", ">OPEN", "?>ORPHANS", ">ERRORS", ">REFUSED", "?>IGNORED", ">ADDED"},
@@ -282,10 +289,11 @@ func (a *app) importPage(rows []importRow) {
 	a.importNotes(rows)
 }
 
-// mostNotes is how many lines of one kind a page shows; JSON has all.
+// mostNotes is the maximum number of notes of each kind in importNotes. JSON contains them all.
 const mostNotes = 20
 
-// importNotes says what is not on record of the files.
+// importNotes prints the parts of files that the import did not record: refused lines, cut
+// texts, skipped files, and the number of ignored records by kind.
 func (a *app) importNotes(rows []importRow) {
 	var refused, cut, skipped []string
 	ignored := map[string]int{}

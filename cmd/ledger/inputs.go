@@ -17,28 +17,27 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Of an input of at most inputLimit bytes rows have the whole. Of a longer one
-// they have its strings up to stringLimit bytes; where it is long by the number of
-// its parts, they have the beginning of its text as one string.
+// The limits of inputs in rows, in bytes. A row contains an input of at most inputLimit bytes
+// whole. In a longer input each string is cut to stringLimit bytes. If the input is still too
+// long, the row contains the first inputLimit bytes of its text as one JSON string.
 const (
 	inputLimit  = 4 << 10
 	stringLimit = 256
 )
 
-// fullFlag adds the flag that asks for whole inputs.
+// fullFlag adds --full to a command, which sets *full to show whole inputs.
 func fullFlag(cmd *cobra.Command, full *bool) {
 	cmd.Flags().BoolVar(full, "full", false, "show the whole input of each call")
 }
 
-// An askedCall is a call with the input that it was asked with; nil where it was
-// never asked.
+// An askedCall is a call with its whole input.
 type askedCall struct {
 	calls.Call
-	input json.RawMessage
+	input json.RawMessage // as the model sent it; JSON null for a result without a call
 }
 
-// askedCalls returns calls with their whole inputs, which it reads from the streams of
-// their sessions where the fold of the calls does not hold them.
+// askedCalls returns calls with their whole inputs. The fold of the calls holds only short
+// inputs; askedCalls reads the others from the log, in one pass over the stream of each session.
 func askedCalls(ctx context.Context, s *stores.Store, all []calls.Call) ([]askedCall, error) {
 	found := make([]askedCall, len(all))
 	missing := map[domain.SessionID][]*askedCall{}
@@ -56,7 +55,8 @@ func askedCalls(ctx context.Context, s *stores.Store, all []calls.Call) ([]asked
 	return found, nil
 }
 
-// readInputs reads the inputs of some calls of a session.
+// readInputs sets the inputs of some calls of a session. It reads the session's stream from the
+// first reply that asked for one of them to the last.
 func readInputs(ctx context.Context, s *stores.Store, session domain.SessionID, unread []*askedCall) error {
 	at := map[events.Revision][]*askedCall{}
 	first, last := unread[0].AskedAt.Revision, unread[0].AskedAt.Revision
@@ -80,8 +80,8 @@ func readInputs(ctx context.Context, s *stores.Store, session domain.SessionID, 
 	return nil
 }
 
-// inputIn returns the input with which a reply asked for a call, as JSON; one that
-// is no JSON is a string.
+// inputIn returns the input of a call in the reply that asked for it, or nil if the reply has no
+// such call. An input that is not JSON is returned as a JSON string.
 func inputIn(reply events.ReplyReceived, id domain.CallID) json.RawMessage {
 	for _, c := range reply.Calls {
 		if c.ID == id {
@@ -91,8 +91,8 @@ func inputIn(reply events.ReplyReceived, id domain.CallID) json.RawMessage {
 	return nil
 }
 
-// shortened returns an input as rows have it, and whether that is not all of it. It
-// is JSON in any case.
+// shortened returns an input within the limits of rows, and whether it cut the input. The result
+// is always valid JSON.
 func shortened(input json.RawMessage) (json.RawMessage, bool) {
 	if len(input) <= inputLimit {
 		return input, false
@@ -113,12 +113,12 @@ func shortened(input json.RawMessage) (json.RawMessage, bool) {
 		}
 	}
 	text, err := render.EncodeJSON(beginning(string(input), inputLimit))
-	must(err) // a string always is JSON
+	must(err) // a string always encodes
 	return text, true
 }
 
-// beginning returns a text of at most limit bytes as it is, and of a longer one
-// its beginning, with an ellipsis.
+// beginning returns text, or its first limit bytes and an ellipsis if it is longer. It drops a
+// character that the limit splits.
 func beginning(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -126,8 +126,8 @@ func beginning(text string, limit int) string {
 	return strings.ToValidUTF8(text[:limit], "") + "…"
 }
 
-// inputText returns an input for a cell of a table: the field that tells most, and
-// in full the whole.
+// inputText returns an input for a cell of a table: its most informative field, or the whole
+// input if full is set.
 func inputText(input json.RawMessage, full bool) string {
 	if string(input) == "null" {
 		return ""
@@ -138,18 +138,18 @@ func inputText(input json.RawMessage, full bool) string {
 	return render.OneLine(gist(input), render.TextWidth)
 }
 
-// gists are the fields of an input that tell most, in order.
+// gists are the most informative fields of inputs, in order of preference.
 var gists = []string{"command", "pattern", "file_path", "path", "notebook_path", "url", "query", "description", "prompt"}
 
-// gist returns the field that tells most of an input, a pattern with the path that
-// it is looked for in, and the whole where it has no such field.
+// gist returns the first field of gists that the input has as a non-empty string, or else the
+// whole input. It appends the searched path to a pattern.
 func gist(input json.RawMessage) string {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(input, &fields) != nil {
 		return render.Indented(input)
 	}
 	text := func(name string) (text string) {
-		_ = json.Unmarshal(fields[name], &text) // another type tells nothing
+		_ = json.Unmarshal(fields[name], &text) // a field that is no string does not count
 		return text
 	}
 	for _, name := range gists {
