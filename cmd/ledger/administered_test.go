@@ -26,23 +26,28 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/mapping"
 )
 
-// An administered database answers reads as an EventStoreDB does whose
-// administrator hid or deleted records, which ledger serve refuses: streams hide
-// what their metadata say, and the log has it until it is scavenged.
+// administered is a fake EventStoreDB whose administrator hides and deletes records.
+// ledger serve refuses such operations, so no real server of the module can play this
+// part. As in EventStoreDB, a read of one stream omits the records that the stream
+// metadata hides, and a read of $all returns them until scavenge removes them.
 type administered struct {
 	serverfeatures.UnimplementedServerFeaturesServer
 	streamspb.UnimplementedStreamsServer
 	mu      sync.Mutex
-	all     []*streamspb.ReadResp_ReadEvent_RecordedEvent // in the order of the log; under mu once it is served
-	denies  func(stream string) bool                      // reading it; the stream of all is $all. Nil: nothing is denied
-	appends atomic.Int64
+	all     []*streamspb.ReadResp_ReadEvent_RecordedEvent // in log order; guarded by mu once serve was called
+	denies  func(stream string) bool                      // reports whether to deny a read of the stream, or of $all; nil denies no read
+	appends atomic.Int64                                  // append requests received, all of them denied
 }
 
+// GetSupportedMethods returns a server version and no method, which is enough for the
+// client to connect.
 func (*administered) GetSupportedMethods(context.Context, *shared.Empty) (*serverfeatures.SupportedMethods, error) {
 	return &serverfeatures.SupportedMethods{EventStoreServerVersion: "24.10.5"}, nil
 }
 
-// add appends an event to a stream, at a revision.
+// add appends an event of a kind to a stream, at a revision counted from 0 as the
+// protocol counts it. change may alter the event before it is stored. It is called
+// before serve.
 func (a *administered) add(stream, kind string, revision uint64, change func(*streamspb.ReadResp_ReadEvent_RecordedEvent)) {
 	at := uint64(100 * (len(a.all) + 1))
 	e := &streamspb.ReadResp_ReadEvent_RecordedEvent{
@@ -55,7 +60,8 @@ func (a *administered) add(stream, kind string, revision uint64, change func(*st
 	a.all = append(a.all, e)
 }
 
-// fill appends the records of a store.
+// fill appends the records of entries to the log, mapped to events as the adapter maps
+// them.
 func (a *administered) fill(t *testing.T, entries []events.Entry) {
 	t.Helper()
 	for _, e := range entries {
@@ -70,7 +76,7 @@ func (a *administered) fill(t *testing.T, entries []events.Entry) {
 	}
 }
 
-// sets writes metadata of a stream, or with none a tombstone.
+// sets writes metadata to a stream, and a tombstone if metadata is empty.
 func (a *administered) sets(stream, metadata string) {
 	if metadata == "" {
 		a.add(stream, "$streamDeleted", 1<<63-1, func(*streamspb.ReadResp_ReadEvent_RecordedEvent) {})
@@ -79,18 +85,21 @@ func (a *administered) sets(stream, metadata string) {
 	a.add("$$"+stream, "$metadata", 0, func(e *streamspb.ReadResp_ReadEvent_RecordedEvent) { e.Data = []byte(metadata) })
 }
 
-// scavenge removes events from the log.
+// scavenge removes the events for which goes returns true. goes takes revisions counted
+// from 1, as the ledger counts them.
 func (a *administered) scavenge(goes func(stream string, revision uint64) bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.all = slices.DeleteFunc(slices.Clone(a.all), func(e *streamspb.ReadResp_ReadEvent_RecordedEvent) bool { return goes(streamOf(e), e.StreamRevision+1) })
 }
 
+// streamOf returns the name of the stream that holds an event.
 func streamOf(e *streamspb.ReadResp_ReadEvent_RecordedEvent) string {
 	return string(e.StreamIdentifier.StreamName)
 }
 
-// serve serves until the test ends, and returns a connection string.
+// serve starts a gRPC server on a loopback port and returns its connection string. The
+// server stops when the test ends.
 func (a *administered) serve(t *testing.T) string {
 	t.Helper()
 	at, err := net.Listen("tcp", "127.0.0.1:0")
@@ -101,17 +110,20 @@ func (a *administered) serve(t *testing.T) string {
 	serverfeatures.RegisterServerFeaturesServer(server, a)
 	streamspb.RegisterStreamsServer(server, a)
 	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(at) }) // it ends when it is stopped
+	serving.Go(func() { _ = server.Serve(at) }) // returns once the cleanup stops the server
 	t.Cleanup(func() { server.Stop(); serving.Wait() })
 	return "esdb://" + at.Addr().String() + "?tls=false"
 }
 
-// Append counts, and denies.
+// Append counts the request and denies it.
 func (a *administered) Append(streamspb.Streams_AppendServer) error {
 	a.appends.Add(1)
 	return grpcstatus.Error(codes.PermissionDenied, "append denied")
 }
 
+// Read serves reads and subscriptions of one stream or of $all, in either direction and
+// up to a count. A subscription sends the stored events, reports that it caught up, and
+// then stays idle until the client cancels it.
 func (a *administered) Read(q *streamspb.ReadReq, to streamspb.Streams_ReadServer) error {
 	o := q.GetOptions()
 	name := "$all"
@@ -150,7 +162,9 @@ func (a *administered) Read(q *streamspb.ReadReq, to streamspb.Streams_ReadServe
 	return nil
 }
 
-// found returns what a read finds, forwards.
+// found returns the events that a request selects, oldest first. For a tombstoned
+// stream it returns the error that EventStoreDB returns; for a missing stream it sends
+// StreamNotFound itself and returns no events.
 func (a *administered) found(o *streamspb.ReadReq_Options, name string, to streamspb.Streams_ReadServer) (found []*streamspb.ReadResp_ReadEvent_RecordedEvent, err error) {
 	a.mu.Lock()
 	all := a.all
@@ -168,14 +182,15 @@ func (a *administered) found(o *streamspb.ReadReq_Options, name string, to strea
 	if name != "$all" && len(found) > 0 {
 		found, expired = unhidden(all, name, found)
 	}
-	if name != "$all" && len(found) == 0 && !expired { // a stream whose records are too old is there, and empty
+	if name != "$all" && len(found) == 0 && !expired { // a stream whose records have all expired exists and is empty
 		return nil, to.Send(&streamspb.ReadResp{Content: &streamspb.ReadResp_StreamNotFound_{StreamNotFound: &streamspb.ReadResp_StreamNotFound{StreamIdentifier: &shared.StreamIdentifier{StreamName: []byte(name)}}}})
 	}
 	return found, nil
 }
 
-// unhidden returns the events of a stream that its metadata do not hide. All are older
-// than any $maxAge.
+// unhidden returns the events of a stream that its metadata leaves visible. It treats
+// every event as older than any $maxAge, and reports in expired whether the metadata
+// sets one.
 func unhidden(all []*streamspb.ReadResp_ReadEvent_RecordedEvent, name string, found []*streamspb.ReadResp_ReadEvent_RecordedEvent) (shown []*streamspb.ReadResp_ReadEvent_RecordedEvent, expired bool) {
 	var m struct {
 		Before   uint64 `json:"$tb"`
@@ -185,7 +200,7 @@ func unhidden(all []*streamspb.ReadResp_ReadEvent_RecordedEvent, name string, fo
 	for _, e := range all {
 		if streamOf(e) == "$$"+name {
 			m.Before, m.MaxCount, m.MaxAge = 0, 0, 0
-			_ = json.Unmarshal(e.Data, &m) // what a test wrote
+			_ = json.Unmarshal(e.Data, &m) // the test wrote valid JSON
 		}
 	}
 	if m.MaxCount > 0 && len(found) > m.MaxCount {
@@ -196,7 +211,9 @@ func unhidden(all []*streamspb.ReadResp_ReadEvent_RecordedEvent, name string, fo
 	}), m.MaxAge > 0
 }
 
-// passes reports whether a filter lets an event through.
+// passes reports whether a filter admits an event. A nil filter admits every event;
+// otherwise a prefix or the regular expression must match the stream name or the event
+// type.
 func passes(f *streamspb.ReadReq_Options_FilterOptions, e *streamspb.ReadResp_ReadEvent_RecordedEvent) bool {
 	if f == nil {
 		return true
@@ -213,8 +230,8 @@ func passes(f *streamspb.ReadReq_Options_FilterOptions, e *streamspb.ReadResp_Re
 	return len(x.GetPrefix()) == 0 && regexp.MustCompile(x.GetRegex()).MatchString(text)
 }
 
-// A user who may not read all streams is told so before anything is written, and
-// the doctor shows the event that gives the right.
+// A command whose user lacks the right to read $all fails before it sends an append,
+// and the doctor prints the event that grants the right.
 func TestWhoMayNotReadAllIsToldBeforeAnythingIsWritten(t *testing.T) {
 	t.Parallel()
 	a := &administered{denies: func(stream string) bool { return stream == "$all" }}
@@ -248,13 +265,14 @@ func TestWhoMayNotReadAllIsToldBeforeAnythingIsWritten(t *testing.T) {
 			t.Errorf("advice = %s, want the event that gives the right", *missing.Advice)
 		}
 	}
-	if n := len(checksNamed(e, "rights")); n != 3 { // $all and append are denied
+	if n := len(checksNamed(e, "rights")); n != 3 { // one passed check, and two failed ones: $all and append
 		t.Errorf("%d lines about rights, want 3", n)
 	}
 }
 
-// What an administrator did to a stream of the ledger is told, before the scavenge
-// and after it.
+// verify reports every way in which an administrator can hide or delete the records of
+// a ledger stream, before the scavenge and after it. Before the scavenge it names the
+// event that caused it and how to undo it.
 func TestVerifySeesWhatAnAdministratorDid(t *testing.T) {
 	t.Parallel()
 	entries := entriesIn(t, seeded(t))
@@ -277,8 +295,8 @@ func TestVerifySeesWhatAnAdministratorDid(t *testing.T) {
 	gone := func(last uint64) string { return fmt.Sprintf("revisions 1 to %d are gone: only a backup", last) }
 	undo := "write metadata without $tb, $maxCount and $maxAge to the stream, in $$" + longest
 	for name, c := range map[string]struct {
-		metadata      []string // "": a tombstone
-		before, after []string // what is said before the scavenge, and after it
+		metadata      []string // written to the stream, in order; "" writes a tombstone
+		before, after []string // texts that verify must print before and after the scavenge
 		goes          func(string, uint64) bool
 	}{
 		"$maxCount":                 {[]string{`{"$maxCount":2}`}, []string{`somebody set the metadata {"$maxCount":2} at 2026-03-01T12:00:00Z (event 0190a1b2-`, hides(n - 2), undo}, []string{gone(n - 2), "no record that is left is hidden by now"}, through(n - 2)},

@@ -11,7 +11,8 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 )
 
-// The command is an app with a command line.
+// An app runs a command line and returns its exit status. Results and errors go to the
+// writers of its Printer.
 func Example() {
 	var out bytes.Buffer
 	a := newApp(&render.Printer{

@@ -4,7 +4,7 @@ package main
 
 import "github.com/rogpeppe/go-internal/testscript"
 
-// answeredCommand needs a pseudo terminal.
+// answeredCommand fails the script: the tests open pseudo terminals on Linux only.
 func answeredCommand(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Fatalf("no pseudo terminal here")
 }

@@ -14,8 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// answeredCommand runs the command at a terminal and types an answer at each
-// prompt: answered FILE ANSWER,… ARG…. FILE gets what the terminal shows.
+// answeredCommand runs ledger with a pseudo terminal as standard input and standard
+// error, and types the next answer at each prompt. It writes the text that the terminal
+// showed to FILE, and kills a command that runs for 30 seconds.
+//
+// Usage: answered FILE ANSWER,... ARG...
 func answeredCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 3 {
 		ts.Fatalf("usage: answered FILE ANSWER,... ARG...")
@@ -37,7 +40,8 @@ func answeredCommand(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 }
 
-// openTerminal returns the two ends of a pseudo terminal.
+// openTerminal opens a pseudo terminal and returns its master and its slave device. The
+// caller closes both.
 func openTerminal() (master, device *os.File, err error) {
 	if master, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
 		return nil, nil, err
@@ -52,8 +56,8 @@ func openTerminal() (master, device *os.File, err error) {
 	return master, device, err
 }
 
-// typeAnswers types an answer at each prompt until the terminal is closed, and
-// returns what it showed.
+// typeAnswers types one answer at each prompt until every process has closed the
+// terminal, and returns the text that the terminal showed.
 func typeAnswers(master *os.File, answers []string) string {
 	const prompt = "r and why: "
 	var shown strings.Builder
@@ -65,7 +69,7 @@ func typeAnswers(master *os.File, answers []string) string {
 			_, _ = io.WriteString(master, answers[typed]+"\n")
 			typed++
 		}
-		if err != nil { // the last program closed its end
+		if err != nil { // the last process closed the device
 			return shown.String()
 		}
 	}

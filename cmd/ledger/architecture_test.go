@@ -17,18 +17,19 @@ import (
 	"testing"
 )
 
+// module is the module path, the prefix of the import paths of its packages.
 const module = "github.com/settlement-ledger/ledger"
 
-// A room is a package: what of this module it may import, and which packages
-// of others it alone, or with those that also name them, may use.
+// A room lists the imports that one package may have besides the standard library. A
+// third-party module can be imported only by packages whose room lists it.
 type room struct {
-	imports []string // of this module; a part stands for itself and not for what is nested in it
-	uses    []string // modules of others, by the beginning of the path
+	imports []string // exact paths below the module; "*" allows every package of the module
+	uses    []string // third-party import paths, each including the packages below it
 }
 
-// house is the architecture. Imports point down; a nested package imports its
-// parent or is imported by it, and never a sibling, but for staleness, which is
-// a question about the fold that catalog is.
+// house maps each package, by its path below the module, to its room. It is the import
+// graph that the design allows: TestImportsPointDown compares it with the imports of
+// the source.
 var house = map[string]room{
 	"domain": {nil, []string{
 		"github.com/oklog/ulid/v2", "github.com/google/jsonschema-go", "github.com/santhosh-tekuri/jsonschema/v6",
@@ -103,12 +104,13 @@ var house = map[string]room{
 	"events/eventstoredb/server/groups": {[]string{"domain", "events"}, nil},
 }
 
+// builtinsUse lists the third-party modules of package builtins.
 var builtinsUse = []string{
 	"github.com/aymanbagabas/go-udiff", "github.com/bmatcuk/doublestar/v4", "github.com/git-pkgs/gitignore",
 	"golang.org/x/image", "mvdan.cc/sh/v3",
 }
 
-// A listed is a package as go list describes it.
+// A listed is one package in the JSON output of go list.
 type listed struct {
 	ImportPath string
 	Dir        string
@@ -118,6 +120,8 @@ type listed struct {
 	Doc        string
 }
 
+// packages returns every package of the module, as go list describes it. Imports of
+// test files are not included.
 func packages(t *testing.T) []listed {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,GoFiles,Imports,Doc", module+"/...").Output()
@@ -136,6 +140,8 @@ func packages(t *testing.T) []listed {
 	}
 }
 
+// Each package imports only the packages that its room allows, and each room belongs to
+// a package.
 func TestImportsPointDown(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -160,6 +166,8 @@ func TestImportsPointDown(t *testing.T) {
 	}
 }
 
+// admits returns nil if the room allows an import path, and otherwise an error that
+// lists the allowed ones.
 func (r room) admits(imported string) error {
 	if own, ok := strings.CutPrefix(imported, module+"/"); ok {
 		if slices.Contains(r.imports, own) || slices.Contains(r.imports, "*") {
@@ -179,6 +187,8 @@ func (r room) admits(imported string) error {
 	return fmt.Errorf("it may use %v of others", r.uses)
 }
 
+// Each package comment begins with "Package NAME ", or with "Command ledger " or
+// "Ledger " for the command.
 func TestEachPackageSaysWhatItDoes(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
@@ -193,8 +203,8 @@ func TestEachPackageSaysWhatItDoes(t *testing.T) {
 	}
 }
 
-// TestNoTwoSentinelsShareAText reads the texts of all errors.New in package
-// variables.
+// No two error sentinels of the module share a text, so that an error message
+// identifies its sentinel.
 func TestNoTwoSentinelsShareAText(t *testing.T) {
 	t.Parallel()
 	found := map[string]string{}
@@ -218,6 +228,8 @@ func TestNoTwoSentinelsShareAText(t *testing.T) {
 	}
 }
 
+// sentinels returns the text of each package variable of a file that is set by a New
+// function with one string literal, by the name of the variable.
 func sentinels(file *ast.File) map[string]string {
 	found := map[string]string{}
 	for _, decl := range file.Decls {
@@ -245,9 +257,11 @@ func sentinels(file *ast.File) map[string]string {
 	return found
 }
 
-// forbidden are words that no exported type has in its name.
+// forbidden lists suffixes that describe no responsibility. No exported type name may
+// end with one.
 var forbidden = []string{"Manager", "Service", "Handler", "Helper", "Util", "Impl"}
 
+// No exported type of the module has a name that ends with a forbidden suffix.
 func TestNoTypeIsNamedForNothing(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..")

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// transcriptsDir returns the folder of real session files, and skips the test
-// where there is none.
+// transcriptsDir returns the folder of recorded session files, which LEDGER_TRANSCRIPTS
+// names. It skips the test if the folder has no census.json.
 func transcriptsDir(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv("LEDGER_TRANSCRIPTS")
@@ -28,13 +28,15 @@ func transcriptsDir(t *testing.T) string {
 	return dir
 }
 
-// ran is what a command left.
+// A ran is the result of a ledger process: its standard output, its standard error and
+// its exit status.
 type ran struct {
 	out, err []byte
 	exit     int
 }
 
-// ledger runs the command in a process of its own.
+// ledger runs the ledger command as a process with --store and arguments, and waits for
+// it to exit. A non-zero exit status does not fail the test.
 func ledger(t *testing.T, store string, args ...string) ran {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), commandPath(), append([]string{"--store", store}, args...)...)
@@ -46,6 +48,7 @@ func ledger(t *testing.T, store string, args ...string) ran {
 	return ran{out.Bytes(), errs.Bytes(), cmd.ProcessState.ExitCode()}
 }
 
+// decodeJSON decodes JSON into a T and fails the test if it cannot.
 func decodeJSON[T any](t *testing.T, data []byte) (v T) {
 	t.Helper()
 	if err := json.Unmarshal(data, &v); err != nil {
@@ -54,7 +57,8 @@ func decodeJSON[T any](t *testing.T, data []byte) (v T) {
 	return v
 }
 
-// counts are those of the census, per file.
+// A counts holds the numbers of one session file, as census.json and ledger import
+// report them.
 type counts struct {
 	Records int `json:"records"`
 	Calls   int `json:"calls"`
@@ -64,6 +68,7 @@ type counts struct {
 	Errors  int `json:"errors"`
 }
 
+// An imported is one row of ledger import -o json.
 type imported struct {
 	File    string
 	Session string
@@ -71,6 +76,8 @@ type imported struct {
 	counts
 }
 
+// Importing recorded sessions yields the records, calls, results and errors that an
+// independent census of the same files counted. Importing them again adds no event.
 func TestImportCountsWhatTheCensusCounts(t *testing.T) {
 	t.Parallel()
 	dir, store := transcriptsDir(t), filepath.Join(t.TempDir(), "store")
@@ -105,7 +112,8 @@ func TestImportCountsWhatTheCensusCounts(t *testing.T) {
 	}
 }
 
-// checkRows checks that the list of calls has those that the reports count.
+// checkRows checks that call ls lists each call of the reports once, with as many open
+// calls in each session as the report has.
 func checkRows(t *testing.T, store string, reports []imported) {
 	t.Helper()
 	type row struct{ Session, Outcome, Message, Call string }
@@ -128,8 +136,8 @@ func checkRows(t *testing.T, store string, reports []imported) {
 	}
 }
 
-// checkExceptions checks that verify lists nothing, and counts the orphan results
-// and the open calls.
+// checkExceptions checks that verify finds no exception and counts the calls, open
+// calls and orphan results of the reports.
 func checkExceptions(t *testing.T, store string, reports []imported) {
 	t.Helper()
 	verified := ledger(t, store, "verify", "-o", "json")

@@ -2,7 +2,9 @@ package main
 
 import "testing"
 
-// A check believes the checkpoints that are those of no view.
+// store check accepts the checkpoints of consumers, groups and outputs, whose formats
+// differ from those of projections. It reports a checkpoint of a consumer or a
+// projection that is not valid JSON.
 func TestCheckpointsOfConsumersAreNoDamage(t *testing.T) {
 	t.Parallel()
 	for name, data := range map[string]string{

@@ -27,8 +27,9 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
-// unreadPipe returns the writing end of a pipe whose reading end is closed. No
-// program that another test starts has a copy of the reading end.
+// unreadPipe returns the write end of a pipe whose read end is closed, so that each
+// write to it fails. It holds syscall.ForkLock so that no process started by another
+// test inherits the read end.
 func unreadPipe(t *testing.T) *os.File {
 	t.Helper()
 	syscall.ForkLock.RLock()
@@ -44,18 +45,19 @@ func unreadPipe(t *testing.T) *os.File {
 	return writer
 }
 
-// pipeCases are the arguments with which each command writes results, by the path
-// of the command. STORE and DIR in them are a seeded store and a fresh folder.
+// pipeCases maps the path of each command to argument lists with which it writes
+// results. runUnread replaces STORE by the folder of a seeded store and DIR by a new
+// folder.
 var pipeCases = map[string][][]string{
 	"approval ls":                   {{}},
-	"approval revoke":               nil, // it has no result where there is no approval: its error is tried below
+	"approval revoke":               nil, // prints no result without an approval; the long counts try its errors
 	"call ls":                       {{}},
 	"call show":                     {{"call_3"}},
 	"completion bash":               {{}},
 	"completion fish":               {{}},
 	"completion powershell":         {{}},
 	"completion zsh":                {{}},
-	"consumer forget":               nil, // as approval revoke
+	"consumer forget":               nil, // like approval revoke
 	"consumer ls":                   {{}},
 	"consumer retry":                nil,
 	"consumer show":                 nil,
@@ -77,7 +79,7 @@ var pipeCases = map[string][][]string{
 	"session show":                  {{}},
 	"session tail":                  {{}, {"-f"}},
 	"store backup":                  {{"DIR/backup"}},
-	"store bench":                   {{"--help"}}, // it measures for a minute before it writes
+	"store bench":                   {{"--help"}}, // a real run measures for a minute before it prints
 	"store check":                   {{}},
 	"store compact":                 {{}},
 	"store copy":                    {{"STORE", "DIR/copy"}},
@@ -90,7 +92,8 @@ var pipeCases = map[string][][]string{
 	cobra.ShellCompNoDescRequestCmd: {{"call", "show", ""}},
 }
 
-// leaves returns the paths of all commands that do something.
+// leaves returns the paths of all commands that run by themselves: the leaves of the
+// command tree, and serve and bench. It does not descend into bench.
 func leaves(cmd *cobra.Command, path string) []string {
 	var all []string
 	for _, c := range cmd.Commands() {
@@ -105,8 +108,9 @@ func leaves(cmd *cobra.Command, path string) []string {
 	return all
 }
 
-// TestEachCommandEndsQuietlyAtAClosedPipe closes the pipe of the results of every
-// command, as a table, as JSON and as its help, and the one of the errors.
+// Each command exits with status ExitUnread and prints no error if the reader of its
+// standard output or of its standard error has closed the pipe. Tables, JSON, help and
+// error texts behave alike.
 func TestEachCommandEndsQuietlyAtAClosedPipe(t *testing.T) {
 	t.Parallel()
 	a := newApp(&render.Printer{Env: os.LookupEnv, Now: time.Now}, nil, rand.Reader)
@@ -141,8 +145,8 @@ func TestEachCommandEndsQuietlyAtAClosedPipe(t *testing.T) {
 				}
 			}
 			words := strings.Fields(path)
-			// The forms of a result and its errors leave by one way each, so that all of
-			// them are tried for one command, and for the others in the long run.
+			// All output formats of a command go through the same writer, so only two
+			// commands are tried with every format, except with the long counts.
 			thorough := path == "call ls" || path == "run" || repeats(0, 1) > 0
 			for _, c := range cases {
 				run(true, false, slices.Concat(words, c)...)
@@ -159,9 +163,9 @@ func TestEachCommandEndsQuietlyAtAClosedPipe(t *testing.T) {
 	}
 }
 
-// runUnread runs a command in a copy of a store, with one of its outputs a pipe that
-// is closed. It returns the exit code and what the other output was given, if that
-// is the standard error.
+// runUnread runs a command in copies of a store and a folder, with its standard output,
+// its standard error or both connected to a closed pipe. It returns the exit status and
+// the text of standard error if that is open.
 func runUnread(t *testing.T, store, dir string, stdout, stderr bool, args ...string) (int, string) {
 	t.Helper()
 	own, fresh := filepath.Join(t.TempDir(), "store"), t.TempDir()
@@ -192,8 +196,8 @@ func runUnread(t *testing.T, store, dir string, stdout, stderr bool, args ...str
 	return cmd.ProcessState.ExitCode(), told.String()
 }
 
-// A reader that takes the first line and leaves ends a long listing soon: what
-// comes behind is not read.
+// A long listing ends when its reader closes the pipe after the first line, with status
+// ExitUnread and no error text.
 func TestAListingEndsWhenItsReaderLeaves(t *testing.T) {
 	t.Parallel()
 	store := longStore(t, 20_000)
@@ -207,8 +211,8 @@ func TestAListingEndsWhenItsReaderLeaves(t *testing.T) {
 	}
 }
 
-// A command that follows ends when its reader leaves, though nothing comes that it
-// could write.
+// A command that follows the log ends when its reader closes the pipe, even if no
+// record arrives that it could write.
 func TestFollowingEndsWhenItsReaderLeaves(t *testing.T) {
 	t.Parallel()
 	store := seeded(t)
@@ -222,8 +226,9 @@ func TestFollowingEndsWhenItsReaderLeaves(t *testing.T) {
 	}
 }
 
-// readFirst runs a command, reads the first line of what it writes and closes the
-// pipe. It returns the exit code and what the standard error was given.
+// readFirst runs a command, reads the first line of its standard output and closes the
+// pipe. prepare may alter the command before it starts. It returns the exit status and
+// the text of standard error.
 func readFirst(t *testing.T, store string, args []string, prepare func(*exec.Cmd)) (int, string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), commandPath(), append([]string{"--store", store}, args...)...)
@@ -245,11 +250,12 @@ func readFirst(t *testing.T, store string, args []string, prepare func(*exec.Cmd
 	if err := pipe.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // an error tells the exit code
+	_ = cmd.Wait() // a non-zero exit status is an error
 	return cmd.ProcessState.ExitCode(), told.String()
 }
 
-// longStore returns a store of one session with so many prompts.
+// longStore returns the folder of a store with one session of the given number of
+// prompts.
 func longStore(t *testing.T, prompts int) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
@@ -272,14 +278,16 @@ func longStore(t *testing.T, prompts int) string {
 	return dir
 }
 
-// steppedSession is a session of two calls, of which the first waits for a file.
+// steppedSession is a trajectory with two bash calls. The first opens the named pipe
+// "begun" for writing and then blocks until "go" is written; the second sleeps.
 const steppedSession = `{"schema_version":"ATIF-v1.7","agent":{"name":"build"},"steps":[{"source":"user","message":"go"},
  {"source":"agent","message":"one","tool_calls":[{"tool_call_id":"a","function_name":"bash","arguments":{"command":"echo > begun; cat go"}}]},
  {"source":"agent","message":"two","tool_calls":[{"tool_call_id":"b","function_name":"bash","arguments":{"command":"sleep 1000"}}]},
  {"source":"agent","message":"three"}]}`
 
-// A run whose reader leaves is interrupted at the next line that it writes, with
-// all of its record in order: its calls have ends, and its process is stopped.
+// A run whose reader closes standard error is interrupted at its next progress line. It
+// leaves a complete record: the interruption, the end of the process, and a settlement
+// for each call.
 func TestARunWhoseReaderLeavesIsRecordedAsInterrupted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -303,13 +311,13 @@ func TestARunWhoseReaderLeavesIsRecordedAsInterrupted(t *testing.T) {
 	if _, err := bufio.NewReader(pipe).ReadString('\n'); err != nil {
 		t.Fatal("the run tells nothing: ", err)
 	}
-	if _, err := os.ReadFile(filepath.Join(dir, "begun")); err != nil { // waits for the call
+	if _, err := os.ReadFile(filepath.Join(dir, "begun")); err != nil { // blocks until the call writes to the named pipe
 		t.Fatal(err)
 	}
 	if err := errors.Join(pipe.Close(), os.WriteFile(filepath.Join(dir, "go"), []byte("on\n"), 0)); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // an error tells the exit code
+	_ = cmd.Wait() // a non-zero exit status is an error
 	if got := cmd.ProcessState.ExitCode(); got != fault.ExitUnread {
 		t.Errorf("run: exit %d, want %d", got, fault.ExitUnread)
 	}
@@ -327,7 +335,8 @@ func TestARunWhoseReaderLeavesIsRecordedAsInterrupted(t *testing.T) {
 	}
 }
 
-// A run whose results nobody reads goes on to its end: it writes them there.
+// A run whose standard output is closed completes its session, since it writes results
+// only at the end. It then exits with status ExitUnread.
 func TestARunWhoseResultsAreNotReadIsRecordedWhole(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -340,7 +349,7 @@ func TestARunWhoseResultsAreNotReadIsRecordedWhole(t *testing.T) {
 	}
 	cmd := exec.CommandContext(t.Context(), commandPath(), "--store", store, "run", "--script", trajectory, "--workspace", dir)
 	cmd.Stdout, cmd.Stderr = unreadPipe(t), io.Discard
-	_ = cmd.Run() // an error tells the exit code
+	_ = cmd.Run() // a non-zero exit status is an error
 	if got := cmd.ProcessState.ExitCode(); got != fault.ExitUnread {
 		t.Errorf("run: exit %d, want %d", got, fault.ExitUnread)
 	}

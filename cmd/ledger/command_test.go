@@ -29,6 +29,7 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
+// seeded returns the folder of a new store with the history that seed writes.
 func seeded(t *testing.T) string {
 	t.Helper()
 	store := filepath.Join(t.TempDir(), "store")
@@ -38,8 +39,8 @@ func seeded(t *testing.T) string {
 	return store
 }
 
-// following starts a command that follows, and returns once it says that it
-// has caught up.
+// following starts a command that follows the log, and returns once the command has
+// printed that it caught up. The process is killed when the test ends.
 func following(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), commandPath(), args...)
@@ -60,6 +61,8 @@ func following(t *testing.T, args ...string) *exec.Cmd {
 	return nil
 }
 
+// A command refused by a store that is in use names the process that holds it, in text
+// and by the code store_in_use in JSON.
 func TestAStoreInUseNamesTheProcess(t *testing.T) {
 	t.Parallel()
 	store := seeded(t)
@@ -84,7 +87,8 @@ func TestAStoreInUseNamesTheProcess(t *testing.T) {
 	}
 }
 
-// A command that follows keeps no other from the store, and an interruption ends it.
+// A command that follows the log does not keep other commands out of the store, and
+// SIGINT ends it with status ExitInterrupted.
 func TestFollowingKeepsNoOtherFromTheStore(t *testing.T) {
 	t.Parallel()
 	store := seeded(t)
@@ -97,13 +101,15 @@ func TestFollowingKeepsNoOtherFromTheStore(t *testing.T) {
 	if err := tail.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	_ = tail.Wait() // an error tells the exit code
+	_ = tail.Wait() // a non-zero exit status is an error
 	if got := tail.ProcessState.ExitCode(); got != fault.ExitInterrupted {
 		t.Errorf("tail -f, interrupted: exit %d, want %d", got, fault.ExitInterrupted)
 	}
 }
 
-// Followed in one process: the end, the mark, and then what comes.
+// tailEvents prints the last matching event, then the sync line with the position it
+// has reached, and then each matching event as it is appended. Cancelling its context
+// ends it as a quiet interruption.
 func TestWhatComesIsFollowed(t *testing.T) {
 	t.Parallel()
 	read, write := io.Pipe()
@@ -140,8 +146,9 @@ func TestWhatComesIsFollowed(t *testing.T) {
 	}
 }
 
-// damagedStore appends records to a seeded store that no ledger would: one that does
-// not decode, and one of a kind that nobody knows.
+// damagedStore returns a seeded store with two more records that no ledger writes: a
+// CallSettled that does not decode, at position 31, and a record of an unknown kind, at
+// position 32.
 func damagedStore(t *testing.T) string {
 	t.Helper()
 	dir := seeded(t)
@@ -162,6 +169,9 @@ func damagedStore(t *testing.T) string {
 	return dir
 }
 
+// event ls and verify continue after a record that does not decode: event ls marks it
+// and exits with an error that names its position, verify lists it as an exception.
+// call ls fails with a hint at verify.
 func TestReadingGoesOnBehindADamagedRecord(t *testing.T) {
 	t.Parallel()
 	store := damagedStore(t)
@@ -187,7 +197,8 @@ func TestReadingGoesOnBehindADamagedRecord(t *testing.T) {
 	}
 }
 
-// rot changes one byte of the record at a position, beneath the store.
+// rot flips one bit of the record at a position, directly in Pebble, so that its
+// checksum no longer matches.
 func rot(t *testing.T, store string, position uint64) {
 	t.Helper()
 	db, err := pebble.Open(filepath.Join(store, "log"), &pebble.Options{})
@@ -206,6 +217,8 @@ func rot(t *testing.T, store string, position uint64) {
 	}
 }
 
+// event ls and verify read all other records of a store with one corrupt record, and
+// report its position.
 func TestReadingGoesOnBehindARecordThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	store := seeded(t)
@@ -226,6 +239,8 @@ func TestReadingGoesOnBehindARecordThatCannotBeRead(t *testing.T) {
 	}
 }
 
+// A store whose manifest files are missing is reported as damaged, and never treated as
+// a missing store that may be created.
 func TestAStoreThatIsNotWholeIsNoMissingStore(t *testing.T) {
 	t.Parallel()
 	store := seeded(t)
@@ -244,7 +259,8 @@ func TestAStoreThatIsNotWholeIsNoMissingStore(t *testing.T) {
 	}
 }
 
-// A store whose streams have gaps, as none of this program has: verify says so.
+// verify reports a gap in the revisions of a stream, and a position that does not
+// increase. No store of this module has either.
 func TestVerifyFindsAGap(t *testing.T) {
 	t.Parallel()
 	v := &verification{lengths: map[events.Stream]events.Revision{}}
@@ -257,6 +273,8 @@ func TestVerifyFindsAGap(t *testing.T) {
 	}
 }
 
+// verify reports a retained output that was dropped, pruned without an event, or
+// replaced by one of another size.
 func TestVerifyFindsAnOutputThatIsGone(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*outputs.Store, domain.Ref) error{
@@ -301,7 +319,7 @@ func TestVerifyFindsAnOutputThatIsGone(t *testing.T) {
 	}
 }
 
-// Every row that a program reads has all of its keys, each time.
+// All JSON rows of a listing have the same keys, whether or not a value is null.
 func TestRowsHaveAllTheirKeys(t *testing.T) {
 	t.Parallel()
 	store := seeded(t)
@@ -322,6 +340,8 @@ func TestRowsHaveAllTheirKeys(t *testing.T) {
 	}
 }
 
+// topKeys returns the sorted top-level keys of a JSON object as text, or the decoding
+// error.
 func topKeys(line string) string {
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(line), &object); err != nil {

@@ -20,10 +20,11 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 )
 
-// copiedRecords is the number of records in the stores that are copied here.
+// copiedRecords is the number of records in the stores that these tests copy.
 var copiedRecords = repeats(3_000, 10_000)
 
-// filled makes a store of many records of many streams, and returns its folder.
+// filled returns the folder of a store with copiedRecords records in up to 50 streams.
+// Their contents are the same in each run; their IDs are not.
 func filled(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "filled")
@@ -51,7 +52,8 @@ func filled(t *testing.T) string {
 	return dir
 }
 
-// copied runs a copy to its end.
+// copied runs ledger store copy to its end and returns its JSON row. variables are
+// added to the environment of the process.
 func copied(t *testing.T, variables []string, from, to string) copyRow {
 	t.Helper()
 	got := asked(t, variables, "store", "copy", from, to, "-o", "json")
@@ -61,7 +63,7 @@ func copied(t *testing.T, variables []string, from, to string) copyRow {
 	return decodeJSON[copyRow](t, got.out)
 }
 
-// digestOf returns the digest of a store that is open.
+// digestOf returns the digest of all records of an open store.
 func digestOf(t *testing.T, store events.Store) string {
 	t.Helper()
 	d := events.NewDigest()
@@ -74,8 +76,9 @@ func digestOf(t *testing.T, store events.Store) string {
 	return d.String()
 }
 
-// A copy that is killed at any moment is carried on, from and to whatever there
-// is, and both hold the same.
+// A copy killed at any moment is resumed by the next one, from a folder to a server,
+// between namespaces of a server, and from a server to a folder. The source and the
+// target then hold the same records.
 func TestACopyThatIsKilledGoesOn(t *testing.T) {
 	t.Parallel()
 	from := filled(t)
@@ -114,8 +117,8 @@ func TestACopyThatIsKilledGoesOn(t *testing.T) {
 	}
 }
 
-// killedCopy begins a copy and kills it after a while. It reports whether the
-// kill met it.
+// killedCopy starts a copy and kills it after a delay. It reports whether the kill hit
+// a running process.
 func killedCopy(t *testing.T, variables []string, from, to string, after time.Duration) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), after)
@@ -134,7 +137,8 @@ func killedCopy(t *testing.T, variables []string, from, to string, after time.Du
 	return false
 }
 
-// What is appended to the source while it is copied comes with the next copy.
+// A copy of a store that grows meanwhile holds the source as of one position; the next
+// copy adds the records appended since.
 func TestACopyOfWhatGrowsIsOfOneMoment(t *testing.T) {
 	t.Parallel()
 	from, source := hosting(t, server.Config{})
@@ -176,8 +180,9 @@ func TestACopyOfWhatGrowsIsOfOneMoment(t *testing.T) {
 	}
 }
 
-// A record that the target does not take is named, with its size, the limit and
-// what to do; with that done, the copy goes on.
+// A copy that meets a record over the append limit of the target reports the record,
+// its size, the limit and the setting that raises it. With that setting the next copy
+// completes.
 func TestACopyOfALargeRecordSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	from := filepath.Join(t.TempDir(), "from")
@@ -209,8 +214,8 @@ func TestACopyOfALargeRecordSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// A target that cannot keep what it is given says so, and the copy goes on when
-// it can.
+// A copy refused by its target reports the refusal and leaves a valid prefix of the
+// source, which a later copy extends.
 func TestACopyThatFailsGoesOn(t *testing.T) {
 	t.Parallel()
 	from := seeded(t)
@@ -229,11 +234,12 @@ func TestACopyThatFailsGoesOn(t *testing.T) {
 	}
 }
 
-// Outputs that nobody has are counted, and the records are copied all the same.
+// A copy counts the outputs that no reachable node has and copies all records
+// regardless. A later copy from a store that has the outputs adds them.
 func TestACopyCountsOutputsThatAreMissing(t *testing.T) {
 	t.Parallel()
 	from := seeded(t)
-	bare := holding(t, entriesIn(t, from)) // without its outputs
+	bare := holding(t, entriesIn(t, from)) // the same log without its outputs
 	to := filepath.Join(t.TempDir(), "to")
 	if row := copied(t, nil, bare, to); row.Missing != 1 || row.Outputs != 0 || row.Records != uint64(len(entriesIn(t, to))) {
 		t.Errorf("copy = %+v, want one missing output", row)

@@ -13,13 +13,14 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
-// A narrow store takes so many records at once, as a server with a small limit
-// does, and counts the appends that it takes.
+// A narrow is a store that refuses an append of more than most records, as a server
+// with a small limit does. It counts the appends that it accepts.
 type narrow struct {
 	*embedded.Store
 	most, appends int
 }
 
+// Append adds records to the embedded store, or returns events.ErrTooLarge.
 func (n *narrow) Append(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) error {
 	if len(records) > n.most {
 		return events.ErrTooLarge
@@ -28,8 +29,8 @@ func (n *narrow) Append(ctx context.Context, s events.Stream, after events.Revis
 	return n.Store.Append(ctx, s, after, records...)
 }
 
-// Records of one stream that follow each other are copied with one append, as far
-// as they are not too many for it, and the order across streams is kept.
+// A copy appends consecutive records of one stream as one batch, splits a batch that
+// the target refuses as too large, and keeps the order of records across streams.
 func TestACopyAppendsRunsOfAStreamAtOnce(t *testing.T) {
 	t.Parallel()
 	mint := newMint(time.Now)
@@ -45,7 +46,7 @@ func TestACopyAppendsRunsOfAStreamAtOnce(t *testing.T) {
 	lengths := map[events.Stream]events.Revision{}
 	for n, run := range []int{100, 1, 1, copyRecords + 1, 1} {
 		s := events.Stream(fmt.Sprintf("s-%d", n%2))
-		for range run { // each with an append of its own
+		for range run { // one append per record
 			r := events.Record{ID: mint.Event(), Kind: "K", Version: 1, Time: time.Now().UTC().Truncate(time.Microsecond), Data: []byte("{}")}
 			if err := from.Append(t.Context(), s, lengths[s], r); err != nil {
 				t.Fatal(err)

@@ -12,12 +12,14 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
+// demoBegins and demoEnds delimit the transcript of the demo in README.md.
 const (
 	demoBegins = "```console\n$ go run ./cmd/ledger demo\n"
 	demoEnds   = "```\n"
 )
 
-// varying is what differs from one showing of the demo to the next.
+// varying lists the parts of the demo's text that differ between two runs, each with
+// the placeholder that steady puts in its place.
 var varying = []struct {
 	is *regexp.Regexp
 	to string
@@ -29,8 +31,8 @@ var varying = []struct {
 	{regexp.MustCompile(` +`), " "},
 }
 
-// steady returns what is the same in every showing. The lines of calls that
-// run side by side are put in order.
+// steady replaces the varying parts of a transcript by placeholders, and sorts adjacent
+// lines of calls, since parallel calls end in any order.
 func steady(text string) string {
 	for _, v := range varying {
 		text = v.is.ReplaceAllString(text, v.to)
@@ -50,10 +52,11 @@ func steady(text string) string {
 	return strings.Join(lines, "\n")
 }
 
+// readmePath is the README of the module, relative to this package.
 var readmePath = filepath.Join("..", "..", "README.md")
 
-// readmeDemo returns what the README tells of the demo, which a test holds to
-// what it shows on a folder, and what stands around it.
+// readmeDemo returns the demo's transcript in README.md, and the text before and after
+// it.
 func readmeDemo() (before, told, after string, err error) {
 	text, err := os.ReadFile(readmePath)
 	if err != nil {
@@ -67,15 +70,20 @@ func readmeDemo() (before, told, after string, err error) {
 	return before, told, after, nil
 }
 
-// sharedLine tells why a store that others have open too takes longer to find a
-// process dead. On a folder there is none.
+// sharedLine matches the line in which the demo explains why a dead process is detected
+// later in a store that other processes may have open. The demo prints it only for such
+// a store.
 var sharedLine = regexp.MustCompile(`(?m)^Others may have the store open too.*\n`)
 
-// eventCount is more where a process renews its lease.
+// eventCount matches the number of events in a summary, which is higher in a store
+// whose processes renew leases.
 var eventCount = regexp.MustCompile(`(?m)^\d+ events, `)
 
-// alikeCommand holds the demo that a script ran last, on a store that others may
-// have open, to what it shows on a folder: alike.
+// alikeCommand compares the demo in the script's last standard output, run on a server,
+// with the transcript of README.md, which was run on a folder. The two may differ only
+// in sharedLine and eventCount.
+//
+// Usage: alike
 func alikeCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 0 {
 		ts.Fatalf("usage: alike")
@@ -92,7 +100,8 @@ func alikeCommand(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// TestTheREADMEShowsTheDemoAsItIs runs the demo and compares.
+// The transcript in README.md is what ledger demo prints, apart from the varying parts.
+// With -update the test writes it.
 func TestTheREADMEShowsTheDemoAsItIs(t *testing.T) {
 	t.Parallel()
 	shown := ledger(t, "", "demo")

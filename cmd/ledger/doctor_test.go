@@ -26,14 +26,15 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 )
 
-// probeStream is the stream of the records of doctor --write.
+// probeStream is the stream to which doctor --write appends its records.
 const probeStream = "doctor-probe"
 
-// doctorProbes is how many records doctor --write appends.
+// doctorProbes is the number of records that doctor --write appends.
 const doctorProbes = 5
 
-// hosting serves an embedded store in memory, and returns a connection string
-// and the store.
+// hosting serves an embedded store in memory, with every anonymous client in the role
+// Ledger. It returns the connection string and the store. The server and the store are
+// closed when the test ends.
 func hosting(t *testing.T, cfg server.Config) (string, *embedded.Store) {
 	t.Helper()
 	store, err := embedded.Open(t.Context(), "db", embedded.Config{FS: vfs.NewMem()})
@@ -65,9 +66,11 @@ func hosting(t *testing.T, cfg server.Config) (string, *embedded.Store) {
 	return "esdb://" + at.Addr().String() + "?tls=false", store
 }
 
+// newMint returns a mint with a random entropy source.
 func newMint(now func() time.Time) *domain.Mint { return domain.NewMint(now, rand.Reader) }
 
-// silence returns an address at which somebody listens and nobody answers.
+// silence returns the address of a listener that accepts no connection: clients
+// connect, through the backlog of the system, and receive no response.
 func silence(t *testing.T) string {
 	t.Helper()
 	at, err := net.Listen("tcp", "127.0.0.1:0")
@@ -78,7 +81,8 @@ func silence(t *testing.T) string {
 	return at.Addr().String()
 }
 
-// asked runs ledger with a store, variables and arguments in folders of its own.
+// asked runs ledger with arguments in a new home and no default store. variables are
+// added to the environment of the process.
 func asked(t *testing.T, variables []string, args ...string) ran {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), commandPath(), args...)
@@ -91,14 +95,16 @@ func asked(t *testing.T, variables []string, args ...string) ran {
 	return ran{out.Bytes(), errs.Bytes(), cmd.ProcessState.ExitCode()}
 }
 
-// examined has the doctor examine a store, and returns what it found.
+// examined runs ledger doctor on a store and returns its report and the result of the
+// process.
 func examined(t *testing.T, store string, args ...string) (doctor.Report, ran) {
 	t.Helper()
 	got := asked(t, []string{"LEDGER_PATIENCE=1s"}, append([]string{"doctor", "--store", store, "-o", "json"}, args...)...)
 	return decodeJSON[doctor.Report](t, got.out), got
 }
 
-// failedCheck returns what a check found wrong, and fails t if it found nothing.
+// failedCheck returns the first failed check of a name, and fails the test if a report
+// has none.
 func failedCheck(t *testing.T, e doctor.Report, check string) doctor.Check {
 	t.Helper()
 	for _, c := range e.Checks {
@@ -110,7 +116,7 @@ func failedCheck(t *testing.T, e doctor.Report, check string) doctor.Check {
 	return doctor.Check{}
 }
 
-// checksNamed returns all of one name.
+// checksNamed returns the checks of a name in a report.
 func checksNamed(e doctor.Report, name string) (all []doctor.Check) {
 	for _, c := range e.Checks {
 		if c.Check == name {
@@ -120,6 +126,8 @@ func checksNamed(e doctor.Report, name string) (all []doctor.Check) {
 	return all
 }
 
+// The doctor distinguishes a refused connection, an unknown host name, a web server and
+// a server that does not respond, gives advice for each, and never prints the password.
 func TestTheDoctorSaysWhatStandsInBetween(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewServer(http.NotFoundHandler())
@@ -147,8 +155,8 @@ func TestTheDoctorSaysWhatStandsInBetween(t *testing.T) {
 	}
 }
 
-// A clock is judged by what the server tells, give or take what that leaves
-// open, and by the last record.
+// The doctor estimates the clock difference from a server's response, within the
+// uncertainty that it prints, and reports a last record whose time lies in the future.
 func TestTheDoctorComparesClocks(t *testing.T) {
 	t.Parallel()
 	for _, ahead := range []time.Duration{0, time.Minute, -time.Minute} {
@@ -175,6 +183,8 @@ func TestTheDoctorComparesClocks(t *testing.T) {
 	}
 }
 
+// The doctor reports the median and the worst latency of reads, and with --write of
+// appends. --write appends doctorProbes records and no others.
 func TestTheDoctorMeasures(t *testing.T) {
 	t.Parallel()
 	at, store := hosting(t, server.Config{})
@@ -203,7 +213,8 @@ func TestTheDoctorMeasures(t *testing.T) {
 	}
 }
 
-// A process that serves a folder and hangs is told, within the patience.
+// The doctor and other commands name a process that serves a folder and is stopped,
+// within LEDGER_PATIENCE. The doctor also recognizes a server that was killed.
 func TestAFolderWhoseServerHangsIsTold(t *testing.T) {
 	t.Parallel()
 	store := seeded(t)
@@ -237,13 +248,13 @@ func TestAFolderWhoseServerHangsIsTold(t *testing.T) {
 	if err := serving.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = serving.Wait() // of its kill
+	_ = serving.Wait() // fails, since the process was killed
 	if e, got := examined(t, store); len(checksNamed(e, "serving")) != 1 || !strings.Contains(checksNamed(e, "serving")[0].Detail, "it was killed, or is about to end") || len(checksNamed(e, "reading")) != 1 {
 		t.Errorf("doctor of a store whose server was killed: %s%s", got.out, got.err)
 	}
 }
 
-// A consumer is told with what it has before it.
+// The doctor lists each consumer with the number of records that it has yet to publish.
 func TestTheDoctorTellsOfConsumers(t *testing.T) {
 	t.Parallel()
 	store := seeded(t)

@@ -15,9 +15,12 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine"
 )
 
-// A model that calls one tool and is done.
+// oneCall is a provider whose model makes one call of the tool large and then ends the
+// turn.
 type oneCall struct{}
 
+// Reply yields the call if the conversation holds only the prompt, and an empty reply
+// otherwise.
 func (oneCall) Reply(_ context.Context, turn runner.Turn) iter.Seq2[runner.Part, error] {
 	return func(yield func(runner.Part, error) bool) {
 		if len(turn.Conversation.Messages) == 1 {
@@ -26,9 +29,8 @@ func (oneCall) Reply(_ context.Context, turn runner.Turn) iter.Seq2[runner.Part,
 	}
 }
 
-// TestVerifyAcceptsTheLogOfAnEmbeddingProgram runs a session through package
-// engine, with an output that is too large to show, and verifies it with the
-// command.
+// ledger verify accepts the log of a program that runs a session through package
+// engine, with an output too large to show to the model.
 func TestVerifyAcceptsTheLogOfAnEmbeddingProgram(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")

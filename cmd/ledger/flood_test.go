@@ -30,26 +30,28 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 )
 
-// The numbers of a flood. The whole of it is 10,000 connections and 1,000 calls.
+// The size of a flood. With the long counts it is 10,000 connections and 1,000 calls.
 var (
-	floodConnections = repeats(300, 10_000)
-	floodCalls       = repeats(40, 1_000)
-	floodAppends     = repeats(100, 1_000)
+	floodConnections = repeats(300, 10_000) // idle connections
+	floodCalls       = repeats(40, 1_000)   // calls of 16 MB without a user
+	floodAppends     = repeats(100, 1_000)  // timed appends of a client with a user
 )
 
-// floodMemory bounds the memory of a process that is flooded.
+// floodMemory is the limit of the peak memory of a flooded server, in bytes.
 const floodMemory = 512 << 20
 
-// A flooded server is ledger serve with users, and connections that mean it no good.
+// A flooded is a ledger serve process with TLS and one user, and the idle connections
+// of the test to it.
 type flooded struct {
 	*servingProcess
-	log, outputs string // addresses
-	pem          string
+	log, outputs string // host:port of the gRPC and of the HTTP listener
+	pem          string // path of the certificate
 	roots        *x509.CertPool
 	mu           sync.Mutex
-	held         []net.Conn
+	held         []net.Conn // guarded by mu; closed when the test ends
 }
 
+// beginFlooded starts a server with a new certificate and the user ada.
 func beginFlooded(t *testing.T) *flooded {
 	t.Helper()
 	dir := t.TempDir()
@@ -85,10 +87,12 @@ func beginFlooded(t *testing.T) *flooded {
 	return f
 }
 
+// tls returns a client configuration that trusts the server's certificate.
 func (f *flooded) tls() *tls.Config { return &tls.Config{RootCAs: f.roots, NextProtos: []string{"h2"}} }
 
-// hold opens idle connections: some say nothing, some half of a handshake, some a
-// whole one, some half of a request.
+// hold opens n idle connections, half of them to each listener. Of sixteen, two
+// complete the TLS handshake and send part of the HTTP/2 preface, two send part of a
+// handshake, and twelve send no data.
 func (f *flooded) hold(n int) {
 	for i := range n {
 		at := f.log
@@ -97,7 +101,7 @@ func (f *flooded) hold(n int) {
 		}
 		c, err := net.DialTimeout("tcp", at, 10*time.Second)
 		if err != nil {
-			continue // it was refused
+			continue // the server refused the connection
 		}
 		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
 		switch i / 2 % 8 {
@@ -116,15 +120,17 @@ func (f *flooded) hold(n int) {
 	}
 }
 
-// A shout is a codec whose one message is already encoded.
+// A shout is a gRPC codec that sends the same encoded message each time, so that
+// clients spend no time on encoding.
 type shout struct{ mem.BufferSlice }
 
 func (s shout) Name() string                         { return "proto" }
 func (s shout) Marshal(any) (mem.BufferSlice, error) { s.Ref(); return s.BufferSlice, nil }
 func (s shout) Unmarshal(mem.BufferSlice, any) error { return nil }
 
-// call makes calls with messages of 16 MB and no user, several at once, on
-// connections of their own.
+// call makes n calls with messages of 16 MB and without a user, from ten goroutines
+// with a connection each. A call may only end as unauthenticated, as unavailable or
+// without an error.
 func (f *flooded) call(t *testing.T, n int) {
 	message := shout{mem.BufferSlice{mem.SliceBuffer(make([]byte, 16_000_000))}}
 	methods := []string{
@@ -146,7 +152,7 @@ func (f *flooded) call(t *testing.T, n int) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method, grpc.ForceCodecV2(message))
 				if err == nil {
-					_ = stream.SendMsg(nil) // its error is io.EOF, and Recv has the status
+					_ = stream.SendMsg(nil) // returns io.EOF on failure; RecvMsg returns the status
 					err = stream.RecvMsg(nil)
 				}
 				cancel()
@@ -161,7 +167,8 @@ func (f *flooded) call(t *testing.T, n int) {
 	calling.Wait()
 }
 
-// client returns an official client with the right password.
+// client returns an EventStoreDB client with the correct password. It is closed when
+// the test ends.
 func (f *flooded) client(t *testing.T) *esdb.Client {
 	t.Helper()
 	c, err := clientAt("esdb://ada:s3cret@" + f.log + "?tlsCaFile=" + f.pem)
@@ -172,7 +179,8 @@ func (f *flooded) client(t *testing.T) *esdb.Client {
 	return c
 }
 
-// appends returns how long each of so many appends took, in order.
+// appends appends n events, one after the other, and returns their latencies in
+// ascending order.
 func appends(t *testing.T, c *esdb.Client, n int) (took []time.Duration) {
 	t.Helper()
 	for range n {
@@ -190,7 +198,7 @@ func appends(t *testing.T, c *esdb.Client, n int) (took []time.Duration) {
 	return took
 }
 
-// peak returns the most memory that a process had.
+// peak returns the peak resident memory of a process, in bytes.
 func peak(t *testing.T, pid int) (bytes int64) {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -210,9 +218,9 @@ func peak(t *testing.T, pid int) (bytes int64) {
 	return 0
 }
 
-// Thousands of idle connections and of large calls without a user cost a server
-// little: its memory stays bounded, appends of a client go on, another client with a
-// right password comes in, and the store does not stop.
+// A flood of idle connections and of large calls without a user does not stop a server:
+// its memory stays within floodMemory, appends of a client succeed, and a new client
+// with the correct password can connect.
 func TestFloodedServerGoesOn(t *testing.T) {
 	f := beginFlooded(t)
 	known := f.client(t)
@@ -238,7 +246,7 @@ func TestFloodedServerGoesOn(t *testing.T) {
 		}
 	}
 	slices.Sort(loud)
-	appends(t, f.client(t), 10) // which comes while all are held
+	appends(t, f.client(t), 10) // a new client, while the idle connections stay open
 	held := peak(t, f.Process.Pid)
 	p99 := func(of []time.Duration) time.Duration { return of[len(of)*99/100] }
 	t.Logf("%d idle connections and %d calls of 16 MB: at most %d MiB; appends took %v at p99 without and %v with (%.1f times), medians %v and %v",

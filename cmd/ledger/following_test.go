@@ -12,9 +12,9 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 )
 
-// A command that follows a folder gets each record once and in order, whether it is
-// appended by a process alone, through one that serves the folder, or after that one
-// was killed.
+// A command that follows a folder receives each record once and in order, whether a
+// process appended it directly, through ledger serve, or after that server was killed
+// or interrupted.
 func TestAFolderIsFollowedPastProcessesThatServe(t *testing.T) {
 	t.Parallel()
 	store := seeded(t)
@@ -23,7 +23,7 @@ func TestAFolderIsFollowedPastProcessesThatServe(t *testing.T) {
 	noError(t, err)
 	noError(t, tail.Start())
 	lines, at := bufio.NewScanner(out), 29
-	next := func() string { // the line of the next record, which follows the one before
+	next := func() string { // returns the line of the next record and checks its position; "" at the end
 		t.Helper()
 		for lines.Scan() {
 			if strings.Contains(lines.Text(), `"type":"sync"`) {
@@ -40,7 +40,7 @@ func TestAFolderIsFollowedPastProcessesThatServe(t *testing.T) {
 	next()
 	write := func(how string) {
 		t.Helper()
-		// The probes of the doctor are records like any other.
+		// doctor --write appends to the log through the server if there is one.
 		if got := ledger(t, store, "doctor", "--write", "-o", "json"); !strings.Contains(string(got.out), `"writing"`) {
 			t.Fatalf("%s: doctor --write: exit %d, %s%s", how, got.exit, got.out, got.err)
 		}
@@ -59,7 +59,7 @@ func TestAFolderIsFollowedPastProcessesThatServe(t *testing.T) {
 		serving := beginServing(t, store, "--listen", "127.0.0.1:0")
 		write("served")
 		noError(t, serving.Process.Signal(end))
-		_ = serving.Wait() // it was ended
+		_ = serving.Wait() // a kill is an error
 		write("after " + end.String())
 	}
 	noError(t, tail.Process.Signal(os.Interrupt))
@@ -68,7 +68,7 @@ func TestAFolderIsFollowedPastProcessesThatServe(t *testing.T) {
 			t.Errorf("followed %s as well", line)
 		}
 	}
-	_ = tail.Wait() // an error tells the exit code
+	_ = tail.Wait() // a non-zero exit status is an error
 	if got := tail.ProcessState.ExitCode(); got != fault.ExitInterrupted {
 		t.Errorf("tail -f, interrupted: exit %d, want %d", got, fault.ExitInterrupted)
 	}

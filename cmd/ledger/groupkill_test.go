@@ -10,8 +10,8 @@ import (
 	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
 )
 
-// serveShop begins to serve a folder, and returns the connection string that it
-// prints. The caller kills it.
+// serveShop starts ledger serve for a folder, open to anonymous writers, and returns
+// the process and the connection string that it prints. The caller kills the process.
 func serveShop(t *testing.T, store string) (*exec.Cmd, string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), commandPath(), "--store", store, "serve", "--listen", "127.0.0.1:0", "--writable", "", "--anonymous", "ledger")
@@ -25,7 +25,7 @@ func serveShop(t *testing.T, store string) (*exec.Cmd, string) {
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		if url := regexp.MustCompile(`esdb://\S+`).FindString(lines.Text()); url != "" {
-			go func() { // until the process ends
+			go func() { // drains the pipe until the process ends
 				for lines.Scan() {
 				}
 			}()
@@ -36,8 +36,9 @@ func serveShop(t *testing.T, store string) (*exec.Cmd, string) {
 	return nil, ""
 }
 
-// TestAGroupGoesOnWhereItWasAfterSIGKILL has a consumer acknowledge on a log at
-// rest, and kills the server once that is said to be kept.
+// A persistent subscription resumes after its last stored checkpoint when the server is
+// killed and started again. The test waits for the server to report the checkpoint
+// before the kill.
 func TestAGroupGoesOnWhereItWasAfterSIGKILL(t *testing.T) {
 	t.Parallel()
 	const written, acknowledged = 20, 10
@@ -80,13 +81,14 @@ func TestAGroupGoesOnWhereItWasAfterSIGKILL(t *testing.T) {
 		if err := server.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		_ = server.Wait() // it was killed
+		_ = server.Wait() // fails, since the process was killed
 		_ = sub.Close()
 		_ = client.Close()
 	}
 }
 
-// fillShop writes events into a stream, and makes a group that reads it.
+// fillShop appends n events to the stream shop-1 and creates the group g, which stores
+// a checkpoint after each acknowledgement.
 func fillShop(t *testing.T, client *esdb.Client, n int) {
 	t.Helper()
 	var all []esdb.EventData

@@ -17,27 +17,27 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// A history is a store while a test writes a past into it. Clock and
-// randomness are fixed, so that every ID is the same each time, and long past,
-// so that every age is a date.
+// A history writes the events of a fixed past into a store. Its clock and its entropy
+// are fixed, so each ID is the same in every run; its times lie in 2024, so tables
+// print dates and not ages.
 type history struct {
 	ctx     context.Context
 	ledger  *events.Ledger
 	outputs *outputs.Store
-	lengths map[events.Stream]events.Revision
-	cause   domain.EventID
-	err     error
+	lengths map[events.Stream]events.Revision // of the streams written so far
+	cause   domain.EventID                    // the cause of each event; always zero
+	err     error                             // the first error; it makes later appends no-ops
 
 	process          domain.ProcessID
 	app, place       domain.LayerID
 	session          domain.SessionID
-	old, fresh       domain.Offered // two registrations of the name read
+	old, fresh       domain.Offered // first and second registration of the name read
 	bash, edit, show domain.Offered
 }
 
-// seed writes the history of one session into a store: eight calls in two
-// turns, of which one is open, one stale, one denied, one kept whole, and two
-// have the same ID.
+// seed writes the history of one session into a new store: eight calls in two turns.
+// Among them are an open call, a stale one, a denied one, one whose output is retained,
+// and two with the same ID.
 func seed(dir string) (err error) {
 	ctx := context.Background()
 	store, err := embedded.Open(ctx, dir, embedded.Config{})
@@ -60,11 +60,13 @@ func seed(dir string) (err error) {
 	return h.err
 }
 
-// add appends an event and returns its ID.
+// add appends an event to a stream and returns its ID.
 func (h *history) add(s events.Stream, e events.Event) domain.EventID {
 	return h.append(s, h.ledger.Draft(e, h.cause))
 }
 
+// append appends a draft to a stream and returns its ID. The first error is kept in
+// err, and later appends are skipped.
 func (h *history) append(s events.Stream, d events.Draft) domain.EventID {
 	if h.err != nil {
 		return domain.EventID{}
@@ -76,11 +78,13 @@ func (h *history) append(s events.Stream, d events.Draft) domain.EventID {
 	return d.ID
 }
 
+// say appends an event to the stream of the session.
 func (h *history) say(e events.Event) domain.EventID {
 	return h.add(events.SessionStream(h.session), e)
 }
 
-// register registers one tool and returns the registration.
+// register registers one tool in a layer, in a scope of its own, and returns the
+// registration as a turn offers it.
 func (h *history) register(layer domain.LayerID, name domain.Name, description string) domain.Offered {
 	tool := events.RegisteredTool{
 		Name: name, Description: description, Action: string(name),
@@ -93,6 +97,8 @@ func (h *history) register(layer domain.LayerID, name domain.Name, description s
 	return domain.Offered{Name: name, Registration: domain.RegistrationOf(id), Layer: layer, Fingerprint: fingerprint}
 }
 
+// begin records a process, its two layers with four tools, and a session with a prompt
+// that holds control characters.
 func (h *history) begin() {
 	mint := h.ledger.Mint()
 	h.process, h.app, h.place, h.session = mint.Process(), mint.Layer(), mint.Layer(), mint.Session()
@@ -107,13 +113,15 @@ func (h *history) begin() {
 	h.say(events.PromptAdmitted{Message: mint.Message(), Text: "mend the failing\ntest \x1b[31mnow"})
 }
 
-// A turn asks for calls that are settled one by one.
+// A turnAsked is a recorded turn, whose calls are then settled one by one.
 type turnAsked struct {
 	*history
 	turn    domain.TurnID
 	message domain.MessageID
 }
 
+// ask records a turn and the reply of its model. offered and hidden are the tools of
+// the turn, asked the calls of the reply.
 func (h *history) ask(text string, offered []domain.Offered, hidden []events.HiddenTool, asked ...domain.Call) turnAsked {
 	t := turnAsked{h, h.ledger.Mint().Turn(), h.ledger.Mint().Message()}
 	h.say(events.TurnMaterialized{Turn: t.turn, Message: t.message, Agent: "build", Model: "m-1", Tools: offered, Hidden: hidden})
@@ -121,14 +129,18 @@ func (h *history) ask(text string, offered []domain.Offered, hidden []events.Hid
 	return t
 }
 
+// call returns a call with a JSON input.
 func call(id, name, input string) domain.Call {
 	return domain.Call{ID: domain.CallID(id), Name: name, Input: json.RawMessage(input)}
 }
 
+// start records the start of a call of an offered tool.
 func (t turnAsked) start(c domain.Call, o domain.Offered) {
 	t.say(events.CallStarted{Turn: t.turn, Message: t.message, Call: c.ID, Tool: c.Name, Offered: o, Effective: o, Process: t.process})
 }
 
+// end records the settlement s of a call and returns its event ID. It fills in the ID,
+// the offered tool, and the effective tool unless s states how that changed.
 func (t turnAsked) end(c domain.Call, o domain.Offered, s domain.Settlement) domain.EventID {
 	d := t.ledger.Draft(events.SessionClosed{}, t.cause)
 	s.ID, s.Offered = d.ID, o
@@ -139,11 +151,14 @@ func (t turnAsked) end(c domain.Call, o domain.Offered, s domain.Settlement) dom
 	return t.append(events.SessionStream(t.session), d)
 }
 
+// words returns a successful settlement with a text as value and content.
 func words(text string) domain.Settlement {
 	value, _ := json.Marshal(text)
 	return domain.Settlement{Outcome: domain.Succeeded, Began: true, Structured: value, Content: domain.Contents{domain.Text(text)}}
 }
 
+// firstTurn records five calls: a success, a retained output, a denial, an unknown tool
+// and an invalid input. The tool show is hidden by a rule.
 func (h *history) firstTurn() {
 	readCall, long, write := call("call_1", "read", `{"path":"go.mod"}`), call("call_2", "bash", `{"command":"make"}`), call("call_3", "edit", `{"path":"a.go"}`)
 	unknown, invalid := call("call_4", "grepp", `{}`), call("call_5", "read", `{"pth":"x"}`)
@@ -159,7 +174,7 @@ func (h *history) firstTurn() {
 	t.end(invalid, h.old, domain.Settlement{Outcome: domain.InvalidInput, Text: "Invalid tool input: missing property 'path'"})
 }
 
-// retain settles a call whose output is kept whole.
+// retain settles a call whose output of 5,000 lines is retained in the output store.
 func (t turnAsked) retain(c domain.Call) {
 	var whole strings.Builder
 	for i := range 5000 {
@@ -175,6 +190,7 @@ func (t turnAsked) retain(c domain.Call) {
 	t.err = cmp.Or(t.err, t.outputs.Confirm(t.ctx, d.ID))
 }
 
+// deny records a permission request that a rule denies, and the settlement of its call.
 func (t turnAsked) deny(c domain.Call) {
 	rule := domain.Rule{Action: "edit", Resource: "*", Effect: domain.Deny, Source: "strict.rules:1"}
 	permission := t.ledger.Mint().Permission()
@@ -183,6 +199,9 @@ func (t turnAsked) deny(c domain.Call) {
 	t.end(c, t.edit, domain.Settlement{Outcome: domain.DeniedByRule, Began: true, Text: "Permission denied: edit a.go", Rule: rule})
 }
 
+// secondTurn records three calls: a stale one, whose tool is registered again
+// meanwhile; a failed one with a late result; and an open one, which has the ID of a
+// call of the first turn. It ends with an interruption.
 func (h *history) secondTurn() {
 	stale, failed, again := call("call_6", "read", `{"path":"b.go"}`), call("call_7", "bash", `{}`), call("call_1", "bash", `{"command":"ls"}`)
 	t := h.ask("", []domain.Offered{h.old, h.bash}, nil, stale, failed, again)

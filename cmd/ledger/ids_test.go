@@ -8,6 +8,8 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 )
 
+// A shortened ID is a prefix of an ID, with or without its type prefix, a suffix of it,
+// or both around an ellipsis, in either case of letters. A middle part matches no ID.
 func TestAShortenedIDMeansWhatTablesPrint(t *testing.T) {
 	t.Parallel()
 	const id = "ses_01HQWY5DF89BEGSP3JEKB7116A"
@@ -25,6 +27,8 @@ func TestAShortenedIDMeansWhatTablesPrint(t *testing.T) {
 	}
 }
 
+// pick returns the one candidate that an ID fits, lists the candidates of an ambiguous
+// ID, and distinguishes an unknown ID from an empty one.
 func TestAnIDMeansOneThingOrSaysWhichItCouldMean(t *testing.T) {
 	t.Parallel()
 	all := []candidate[int]{{1, []string{"ses_AAA1"}, "one"}, {2, []string{"ses_AAB2"}, "two"}, {3, []string{"ses_AAA12"}, "three"}}

@@ -18,7 +18,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// transcriptFolder makes a folder of a session with sub-agents, and returns it.
+// transcriptFolder returns a folder with the session file of one session and the files
+// of its three sub-agents.
 func transcriptFolder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -38,6 +39,7 @@ func transcriptFolder(t *testing.T) string {
 	return dir
 }
 
+// write creates a file with a text, and the folders above it.
 func write(t *testing.T, name, text string) {
 	t.Helper()
 	err := os.MkdirAll(filepath.Dir(name), 0o700)
@@ -49,8 +51,8 @@ func write(t *testing.T, name, text string) {
 	}
 }
 
-// An import that is killed at any moment is carried on by the next, and the log
-// is as if it had not been killed.
+// An import killed at any moment is resumed by the next one, and the resulting log
+// equals that of an uninterrupted import.
 func TestAnImportThatIsKilledGoesOn(t *testing.T) {
 	t.Parallel()
 	folder := transcriptFolder(t)
@@ -82,8 +84,9 @@ func TestAnImportThatIsKilledGoesOn(t *testing.T) {
 	}
 }
 
-// byStream returns the records of each stream of a store. Of those that say what
-// began a session it has the last alone, as it says more than the others.
+// byStream returns the records of each stream as text. Of the SessionSpawned records of
+// a stream it keeps only the last: a resumed import may append several, each more
+// complete than the one before.
 func byStream(t *testing.T, store string) map[events.Stream][]string {
 	t.Helper()
 	all, spawned := map[events.Stream][]string{}, map[events.Stream]string{}

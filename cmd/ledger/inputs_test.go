@@ -15,7 +15,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
-// asking makes a store of one session, whose one reply asks for calls with inputs.
+// asking returns the folder of a store with one session, whose one reply calls a tool
+// with each of the inputs.
 func asking(t *testing.T, tool string, inputs ...string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
@@ -45,6 +46,7 @@ func asking(t *testing.T, tool string, inputs ...string) string {
 	return dir
 }
 
+// quoted returns a text as a JSON string.
 func quoted(text string) string {
 	data, err := json.Marshal(text)
 	if err != nil {
@@ -53,8 +55,9 @@ func quoted(text string) string {
 	return string(data)
 }
 
-// Lists, pages and their JSON say what each call was asked to do, also where the fold
-// of the calls does not hold the input.
+// Tables, pages and their JSON show the input of each call, also if it is too long for
+// the fold of the calls to hold it. JSON marks a shortened input, and --full prints it
+// whole.
 func TestListsShowWhatWasCalled(t *testing.T) {
 	t.Parallel()
 	content := strings.Repeat("much ", 2000)
@@ -105,6 +108,8 @@ func TestListsShowWhatWasCalled(t *testing.T) {
 	}
 }
 
+// A shortened input is valid JSON of bounded size, and an input within inputLimit is
+// unchanged.
 func FuzzAShortenedInputIsJSON(f *testing.F) {
 	f.Add(`{"a":"`+strings.Repeat("x", 5000)+`"}`, 1)
 	f.Add(`[{"k":1e9},"\ud800",null]`, 900)
@@ -123,8 +128,8 @@ func FuzzAShortenedInputIsJSON(f *testing.F) {
 	})
 }
 
-// What a model writes never reaches a terminal as a control sequence, and never makes
-// a second line of a row, wherever it is shown.
+// No command prints a control sequence, a line break or a bidirectional control
+// character that a model wrote.
 func TestHostileTextsReachNoTerminal(t *testing.T) {
 	t.Parallel()
 	evil := "\x1b]0;owned\x07\x1b[2J\u009b31m\r\n\u202egnp.exe\u2066\x00\x7f"
@@ -142,6 +147,8 @@ func TestHostileTextsReachNoTerminal(t *testing.T) {
 	}
 }
 
+// gist picks the most informative fields of an input: a command or a pattern before a
+// path, and a path before a description or a content.
 func TestAGistIsTheFieldThatTellsMost(t *testing.T) {
 	t.Parallel()
 	for input, want := range map[string]string{

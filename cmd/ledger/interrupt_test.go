@@ -18,15 +18,16 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 )
 
-// interruptions is how often a run of each session is interrupted, by several
-// goroutines.
+// interruptions is the number of runs of each session that the test interrupts, over
+// all interrupters.
 var interruptions = repeats(4, 200)
 
+// interrupters is the number of parallel subtests that interrupt runs of one session.
 const interrupters = 2
 
-// interruptedSessions are a session of replies with eight parallel calls each, and
-// one of many replies with a call that ends at once, so that most of its time is
-// near the recording of a reply.
+// interruptedSessions returns two trajectories by name. "parallel calls" has replies
+// with eight calls each; "near replies" has 40 replies with one call of an unknown
+// tool, so that a run spends most of its time recording replies.
 func interruptedSessions() map[string]string {
 	parallel, replies := &strings.Builder{}, &strings.Builder{}
 	for reply := range 3 {
@@ -47,8 +48,8 @@ func interruptedSessions() map[string]string {
 	return map[string]string{"parallel calls": whole(parallel), "near replies": whole(replies)}
 }
 
-// TestInterruptionAtAnyMomentLeavesALogThatVerifies sends SIGINT or SIGTERM to runs
-// at random moments, and verifies each log as the run left it: nothing recovers.
+// A run that receives SIGINT or SIGTERM at any moment leaves a log that verifies
+// without a recovery.
 func TestInterruptionAtAnyMomentLeavesALogThatVerifies(t *testing.T) {
 	t.Parallel()
 	for name, session := range interruptedSessions() {
@@ -73,6 +74,8 @@ func TestInterruptionAtAnyMomentLeavesALogThatVerifies(t *testing.T) {
 	}
 }
 
+// interruptInto interrupts runs at random moments, each in a new store, and verifies
+// each store. whole is the duration of an uninterrupted run.
 func interruptInto(t *testing.T, trajectory, dir string, whole time.Duration) {
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -102,8 +105,9 @@ func interruptInto(t *testing.T, trajectory, dir string, whole time.Duration) {
 	t.Logf("exit codes of the runs: %v (seed %d)", met, seed)
 }
 
-// interruptRun begins a run and sends it a signal some time after it wrote its
-// first line. It returns the exit code, and how long the run took from that line.
+// interruptRun starts a run and sends it a signal, after a delay from its first line of
+// progress. It returns the exit status and the time from that line to the end of the
+// run.
 func interruptRun(t *testing.T, trajectory, store string, sent os.Signal, after time.Duration) (exit int, took time.Duration) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), commandPath(), "--store", store, "run", "--script", trajectory, "--workspace", filepath.Dir(trajectory))
@@ -115,12 +119,12 @@ func interruptRun(t *testing.T, trajectory, store string, sent os.Signal, after 
 		t.Fatal(err)
 	}
 	reader := bufio.NewReader(lines)
-	_, _ = reader.ReadString('\n') // an error is the end of the run
+	_, _ = reader.ReadString('\n') // an error means that the run has ended
 	began := time.Now()
-	timer := time.AfterFunc(after, func() { _ = cmd.Process.Signal(sent) }) // an error: it ended
+	timer := time.AfterFunc(after, func() { _ = cmd.Process.Signal(sent) }) // an error means that the run has ended
 	defer timer.Stop()
 	told, _ := io.ReadAll(reader)
-	_ = cmd.Wait() // an error tells the exit code
+	_ = cmd.Wait() // a non-zero exit status is an error
 	exit = cmd.ProcessState.ExitCode()
 	if exit != 0 && exit != fault.ExitInterrupted {
 		t.Fatalf("run = %d %s, want 0 or %d", exit, told, fault.ExitInterrupted)

@@ -17,20 +17,19 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
 )
 
-// kills is how often the program is killed, in stores of their own after a
-// while; steps is how long the session is that is killed.
+// The number of times that the test kills a run: in total, and in each store.
 var (
 	kills    = repeats(4, 100)
 	perStore = repeats(2, 20)
 )
 
+// steps is the number of replies with calls in the session that is killed.
 const steps = 4
 
-// longVariable asks for the long counts of kills and the like.
+// longVariable is the environment variable that selects the long counts of repeats.
 const longVariable = "LEDGER_TEST_LONG"
 
-// repeats returns how often a test repeats: short, or long if the environment
-// asks for it.
+// repeats returns short, or long if longVariable is set.
 func repeats(short, long int) int {
 	if os.Getenv(longVariable) != "" {
 		return long
@@ -38,8 +37,9 @@ func repeats(short, long int) int {
 	return short
 }
 
-// killed is a session of calls that act on the workspace, beside calls whose
-// output is too large to show.
+// killed returns a trajectory of the given number of replies. Each has two parallel
+// bash calls: one that changes the workspace, and one whose output is too large to
+// show.
 func killed(steps int) string {
 	var replies strings.Builder
 	for i := range steps {
@@ -51,8 +51,8 @@ func killed(steps int) string {
 		`,{"source":"agent","message":"done"}]}`
 }
 
-// TestSIGKILLAtAnyMomentLeavesALogThatRecovers kills the program at random
-// moments of a session, recovers and verifies. Several sessions share a store.
+// A run killed by SIGKILL at any moment leaves a store that recovers and then verifies.
+// Several killed runs share a store.
 func TestSIGKILLAtAnyMomentLeavesALogThatRecovers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -69,7 +69,8 @@ func TestSIGKILLAtAnyMomentLeavesALogThatRecovers(t *testing.T) {
 	}
 }
 
-// killInto kills several runs, one after the other, that share a store.
+// killInto kills runs in one store, one after the other at random moments, and recovers
+// and verifies the store after each. whole is the duration of an unkilled run.
 func killInto(t *testing.T, trajectory string, whole time.Duration) {
 	dir := t.TempDir()
 	seed := rand.Uint64()
@@ -99,7 +100,7 @@ func killInto(t *testing.T, trajectory string, whole time.Duration) {
 	t.Logf("%d kills (seed %d): %v; %d calls were lost; a whole run takes %v", perStore, seed, met, lost, whole)
 }
 
-// runToEnd runs a session to its end and returns how long that took.
+// runToEnd runs the session in a new workspace to its end and returns the duration.
 func runToEnd(t *testing.T, trajectory, store, space string) time.Duration {
 	t.Helper()
 	if err := os.Mkdir(space, 0o700); err != nil {
@@ -113,8 +114,8 @@ func runToEnd(t *testing.T, trajectory, store, space string) time.Duration {
 	return time.Since(begun)
 }
 
-// killRun begins a run and kills it after a while. It reports whether the kill
-// met it.
+// killRun starts a run in a new workspace and kills it after a delay. It reports
+// whether the kill hit a running process.
 func killRun(t *testing.T, trajectory, store, space string, after time.Duration) bool {
 	t.Helper()
 	if err := os.Mkdir(space, 0o700); err != nil {

@@ -16,10 +16,12 @@ import (
 	"github.com/settlement-ledger/ledger/registry/registrytest"
 )
 
+// update makes tests write the documents that they otherwise compare, docs/laws.md and
+// the transcript in README.md.
 var update = flag.Bool("update", false, "write docs/laws.md anew")
 
-// reports are those of all laws: each law, its sentence, and what became of its
-// saboteur.
+// reports lists the law suites. Each report function checks its laws and their
+// saboteurs, and writes one line for each law.
 var reports = []struct {
 	about  string
 	report func(context.Context, io.Writer) error
@@ -29,6 +31,7 @@ var reports = []struct {
 	{"Projections", projectionstest.Report},
 }
 
+// lawsHead is the beginning of docs/laws.md.
 const lawsHead = `# The laws
 
 Each law is a value with a name and a sentence, in a package that checks it:
@@ -38,8 +41,8 @@ catch. ` + "`make laws`" + ` checks that and prints this list, which a test hold
 of the log that a real history can break are also what ` + "`ledger verify`" + ` checks.
 `
 
-// TestLawsAreThoseOfTheDocument runs every law against what keeps it and
-// against its saboteur.
+// Each law holds for its implementation and catches its saboteur, and docs/laws.md
+// lists exactly these laws. With -update the test writes the document.
 func TestLawsAreThoseOfTheDocument(t *testing.T) {
 	t.Parallel()
 	var document strings.Builder
@@ -51,7 +54,7 @@ func TestLawsAreThoseOfTheDocument(t *testing.T) {
 		}
 		fmt.Fprintf(&document, "\n## %s\n\n", r.about)
 		for line := range strings.Lines(lines.String()) {
-			fmt.Print(line) // for make laws
+			fmt.Print(line) // make laws prints the lines
 			name, sentence, _ := strings.Cut(strings.TrimPrefix(line, "law "), ": ")
 			sentence, _, _ = strings.Cut(sentence, " — ")
 			fmt.Fprintf(&document, "- **%s.** %s\n", name, sentence)

@@ -10,12 +10,13 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// copyFolder copies a folder.
+// copyFolder copies the files below from to the new folder to.
 func copyFolder(t *testing.T, from, to string) {
 	t.Helper()
 	noError(t, os.CopyFS(to, os.DirFS(from)))
 }
 
+// noError ends the test if err is not nil.
 func noError(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -23,8 +24,8 @@ func noError(t *testing.T, err error) {
 	}
 }
 
-// A store whose outputs are not those that belong to its log does not open, is
-// damaged by its check, and takes nothing from the backup that it has.
+// A store whose output folder is missing, empty or replaced does not open, fails its
+// check and cannot be backed up. An earlier backup stays intact and can be restored.
 func TestAStoreThatLostItsOutputsIsRefused(t *testing.T) {
 	t.Parallel()
 	whole := seeded(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
-// A subscriber lags by what it was not given yet, and is forgotten when it
-// leaves.
+// The lag of a subscriber is the number of records that it has yet to receive. A
+// subscriber that leaves is no longer counted.
 func TestAMeterSeesHowFarASubscriberIs(t *testing.T) {
 	t.Parallel()
 	store, err := embedded.Open(t.Context(), filepath.Join(t.TempDir(), "store"), embedded.Config{})
@@ -60,7 +60,9 @@ func TestAMeterSeesHowFarASubscriberIs(t *testing.T) {
 	}
 }
 
-// zeros are entropy enough for one mint.
+// zeros is an entropy source of zero bytes. IDs of one mint stay distinct, since a mint
+// counts on within a millisecond.
 type zeros struct{}
 
+// Read reports p as filled without writing to it.
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }

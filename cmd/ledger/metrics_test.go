@@ -26,14 +26,17 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// A measured host serves a store in memory, whose disk fails from a moment on.
+// A measured is a host that serves a store in memory, with an HTTP server for its
+// metrics and its health.
 type measured struct {
 	*host
-	at    string
-	fails atomic.Bool
+	at    string      // base URL of the HTTP server
+	fails atomic.Bool // makes each write to the disk fail
 	mint  *domain.Mint
 }
 
+// newMeasured starts a host with a configuration. With node it has no meter, like a
+// node of a ledger in a database.
 func newMeasured(t *testing.T, cfg server.Config, node bool) *measured {
 	t.Helper()
 	m := &measured{mint: domain.NewMint(time.Now, zeros{})}
@@ -60,11 +63,12 @@ func newMeasured(t *testing.T, cfg server.Config, node bool) *measured {
 	m.at = server.URL
 	t.Cleanup(func() {
 		server.Close()
-		_ = errors.Join(kept.Close(), store.Close()) // one that failed says so again
+		_ = errors.Join(kept.Close(), store.Close()) // a store that stopped returns its write error again
 	})
 	return m
 }
 
+// get makes a GET request and returns the status code and the body of the response.
 func (m *measured) get(t *testing.T, path string) (int, string) {
 	t.Helper()
 	answer, err := http.Get(m.at + path)
@@ -79,12 +83,15 @@ func (m *measured) get(t *testing.T, path string) (int, string) {
 	return answer.StatusCode, string(text)
 }
 
+// append appends one record to the stream s-1, through the meter.
 func (m *measured) append(t *testing.T, after events.Revision) error {
 	t.Helper()
 	r := events.Record{ID: m.mint.Event(), Kind: "K", Version: 1, Time: time.Now().UTC().Truncate(time.Microsecond), Data: []byte("{}")}
 	return m.meter.Append(t.Context(), "s-1", after, r)
 }
 
+// The metrics page passes the Prometheus linter and reports positions, appends,
+// subscribers, syncs, connections and the process.
 func TestMetricsTellHowAStoreIsServed(t *testing.T) {
 	t.Parallel()
 	m := newMeasured(t, server.Config{Anonymous: server.Reader}, false)
@@ -108,6 +115,8 @@ func TestMetricsTellHowAStoreIsServed(t *testing.T) {
 	}
 }
 
+// After a failed write the health page responds with 503 and the metrics report a
+// stopped store.
 func TestAStoreThatStoppedIsNotHealthy(t *testing.T) {
 	t.Parallel()
 	m := newMeasured(t, server.Config{Anonymous: server.Reader}, false)
@@ -126,7 +135,8 @@ func TestAStoreThatStoppedIsNotHealthy(t *testing.T) {
 	}
 }
 
-// Whoever has no user learns that the process is healthy, and nothing else.
+// The health page requires no user. The metrics page requires one, and a refused
+// request is counted. A node reports no metrics of a log.
 func TestHealthIsForEverybodyAndMetricsAreNot(t *testing.T) {
 	t.Parallel()
 	line, err := server.FormatUser("ada", "wonder", server.Reader)

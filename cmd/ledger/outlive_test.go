@@ -15,12 +15,13 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
-// A session of another process, in a folder of its own.
+// A sharedRun is a ledger run process in its own process group and workspace, which
+// shares its store with other processes.
 type sharedRun struct {
 	*exec.Cmd
 	out, err bytes.Buffer
-	ended    chan struct{} // closed when failed is set
-	failed   error
+	ended    chan struct{} // closed once failed is set
+	failed   error         // result of Wait; read only after ended is closed
 }
 
 // over reports whether the process has ended.
@@ -33,6 +34,7 @@ func (r *sharedRun) over() bool {
 	}
 }
 
+// startRun starts a run of a trajectory, and a goroutine that waits for its end.
 func startRun(t *testing.T, store, trajectory string) *sharedRun {
 	t.Helper()
 	r := &sharedRun{Cmd: exec.CommandContext(t.Context(), commandPath(), "--store", store, "run", "--script", trajectory, "--workspace", t.TempDir())}
@@ -47,10 +49,9 @@ func startRun(t *testing.T, store, trajectory string) *sharedRun {
 	return r
 }
 
-// Three sessions at a time run in one folder, and ten commands read it, while the
-// process that holds the folder is killed: those that were not killed come to the
-// end that they would have come to alone, each command reads, and after a recovery
-// the log keeps its laws.
+// Killing the process that holds a folder stops no other process: parallel sessions
+// complete all their calls, each reading command succeeds, and after a recovery the log
+// verifies.
 func TestSessionsAndReadersOutliveTheHolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -88,7 +89,7 @@ func TestSessionsAndReadersOutliveTheHolder(t *testing.T) {
 		if holder != nil {
 			time.Sleep(time.Duration(kills%7) * 20 * time.Millisecond)
 			if !holder.over() {
-				_ = holder.Process.Kill() // it may have ended
+				_ = holder.Process.Kill() // an error means that it has ended
 				kills++
 			}
 		}
@@ -117,8 +118,8 @@ func TestSessionsAndReadersOutliveTheHolder(t *testing.T) {
 	t.Logf("%d holders were killed", kills)
 }
 
-// check holds the end of a session to the one that it comes to alone, unless it was
-// killed.
+// check fails the test unless the run completed all of its calls. killed states that the
+// test killed it, which excuses an error.
 func (r *sharedRun) check(t *testing.T, killed bool) {
 	t.Helper()
 	if killed && r.failed != nil {
@@ -129,9 +130,10 @@ func (r *sharedRun) check(t *testing.T, killed bool) {
 	}
 }
 
-// sharedSteps is how long the sessions are.
+// sharedSteps is the number of replies with calls in each session.
 var sharedSteps = repeats(steps, 12)
 
+// holderAmong returns the run with a process ID, or nil.
 func holderAmong(running []*sharedRun, pid int) *sharedRun {
 	for _, r := range running {
 		if r.Process.Pid == pid {

@@ -8,6 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
+// A lineWindow passes on exactly the lines of its window, however the text is split
+// into writes.
 func TestALineWindowPassesOnTheLinesAskedFor(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -18,14 +18,16 @@ import (
 	"github.com/settlement-ledger/ledger/runner"
 )
 
-// A severable store refuses appends while it is cut off.
+// A severable is a store that refuses appends while off is set.
 type severable struct {
 	events.Store
 	off atomic.Bool
 }
 
+// errSevered is the error of an append to a severable store that is off.
 var errSevered = errors.New("the store is cut off")
 
+// Append appends to the store, or returns errSevered.
 func (s *severable) Append(ctx context.Context, stream events.Stream, after events.Revision, records ...events.Record) error {
 	if s.off.Load() {
 		return errSevered
@@ -33,8 +35,8 @@ func (s *severable) Append(ctx context.Context, stream events.Stream, after even
 	return s.Store.Append(ctx, stream, after, records...)
 }
 
-// livesIn returns the processes that are not on record as ended, of whom the
-// judge's clock says that they live.
+// livesIn returns the processes that have no recorded end: the living ones, whose
+// leases run, and the dead or unknown ones.
 func livesIn(t *testing.T, ledger *events.Ledger) (living, dead []events.ProcessStarted) {
 	t.Helper()
 	p := runner.Processes()
@@ -46,8 +48,9 @@ func livesIn(t *testing.T, ledger *events.Ledger) (living, dead []events.Process
 	return j.Living, append(j.Dead, j.Unknown...)
 }
 
-// A process that serves is on record as alive, under one ID after the other where
-// somebody ends it or the store is away for longer than its lease, until it ends.
+// A serving process renews its lease, so it stays recorded as alive. It registers again
+// under a new ID after another process has recorded its end, and after the store was
+// unreachable for longer than the lease. At its own end it records that end.
 func TestWhoServesStaysOnRecord(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -103,7 +106,8 @@ func TestWhoServesStaysOnRecord(t *testing.T) {
 	})
 }
 
-// A process that is on record as ended, or not at all, is not ended again.
+// endProcess records no second end of a process, and no end of a process that never
+// started.
 func TestAProcessIsEndedOnce(t *testing.T) {
 	t.Parallel()
 	ledger := events.NewLedger(eventstest.NewSlice(), domain.NewMint(time.Now, rand.Reader), time.Now)

@@ -16,16 +16,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A screen is a pseudo terminal of so many columns, and what is written to it.
+// A screen is a pseudo terminal that keeps the text written to it.
 type screen struct {
-	device *os.File
-	closed chan struct{}
+	device *os.File      // the end that programs write to
+	closed chan struct{} // closed when the reading goroutine has ended
 	mu     struct {
 		sync.Mutex
 		shown strings.Builder
 	}
 }
 
+// newScreen opens a pseudo terminal with a width, and starts the goroutine that reads
+// it.
 func newScreen(t *testing.T, columns uint16) *screen {
 	t.Helper()
 	master, device, err := openTerminal()
@@ -46,7 +48,7 @@ func newScreen(t *testing.T, columns uint16) *screen {
 			s.mu.Lock()
 			s.mu.shown.Write(b[:n])
 			s.mu.Unlock()
-			if err != nil { // the last program closed its end
+			if err != nil { // the last process closed the device
 				return
 			}
 		}
@@ -54,20 +56,22 @@ func newScreen(t *testing.T, columns uint16) *screen {
 	return s
 }
 
+// shown returns the text written so far.
 func (s *screen) shown() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.shown.String()
 }
 
-// all closes the terminal and returns all that was written to it.
+// all closes the device, waits for the reading goroutine and returns the complete text.
+// No process may have the device open.
 func (s *screen) all() string {
 	s.device.Close()
 	<-s.closed
 	return s.shown()
 }
 
-// await waits until the terminal shows a pattern.
+// await waits up to a minute until the text matches a regular expression.
 func (s *screen) await(t *testing.T, pattern string) {
 	t.Helper()
 	want := regexp.MustCompile(pattern)
@@ -78,16 +82,18 @@ func (s *screen) await(t *testing.T, pattern string) {
 	}
 }
 
-// progress returns the progress of an app whose standard error is the terminal.
+// progress returns a progress display that writes to the terminal.
 func (s *screen) progress() *render.Progress {
 	return (&render.Printer{ErrTerminal: true, ErrFile: s.device}).Progress()
 }
 
+// A progress display shows a bar, the percentage, the amount, the rate and the
+// remaining time of each part, and removes itself when it ends.
 func TestAProgressTellsHowFarHowFastAndHowLong(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t, 120)
 	p := s.progress()
-	p.Show("copy", render.Records, 100, 1000, 4000) // goes on from a quarter
+	p.Show("copy", render.Records, 100, 1000, 4000) // a copy resumed at a quarter
 	p.Show("copy", render.Records, 1300, 2500, 4000)
 	s.await(t, `copy +█{12}░{12} +50 %  1,300 records, [0-9,]+ records?/s, [0-9hm]+s left`)
 	p.Bytes("outputs", 0, 8<<20)
@@ -99,7 +105,7 @@ func TestAProgressTellsHowFarHowFastAndHowLong(t *testing.T) {
 	p.Check("records", 1<<20, 2<<20)
 	s.await(t, `records +░{24} +0 %  1,048,576 records, `)
 	p.End()
-	p.End() // a second time does nothing
+	p.End() // a second End is a no-op
 	p.Show("late", render.Bytes, 1, 1, 2)
 	shown := s.all()
 	if strings.Contains(shown, "late") {
@@ -110,6 +116,7 @@ func TestAProgressTellsHowFarHowFastAndHowLong(t *testing.T) {
 	}
 }
 
+// No line of a progress display is wider than the terminal.
 func TestAProgressFitsTheTerminal(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t, 40)
@@ -124,6 +131,8 @@ func TestAProgressFitsTheTerminal(t *testing.T) {
 	}
 }
 
+// A progress display writes no text if standard error is no terminal or the total is
+// unknown.
 func TestAProgressIsSilentWhereNobodyLooks(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -140,8 +149,8 @@ func TestAProgressIsSilentWhereNobodyLooks(t *testing.T) {
 	}
 }
 
-// Commands take the width of the terminal from the terminal; in a narrow one no line
-// wraps, with and without colours.
+// Commands read the width of the terminal, and no line of a table wraps, even on a
+// terminal of 20 columns.
 func TestTablesFitARealTerminal(t *testing.T) {
 	t.Parallel()
 	store := seeded(t)
@@ -156,7 +165,7 @@ func TestTablesFitARealTerminal(t *testing.T) {
 			}
 			inTable := args[1] == "ls"
 			for line := range strings.Lines(s.all()) {
-				inTable = inTable || strings.TrimSpace(line) == "" // pages begin with fields
+				inTable = inTable || strings.TrimSpace(line) == "" // the fields before a page's table may wrap
 				if got := ansi.StringWidth(strings.TrimRight(line, "\r\n")); inTable && got > int(columns) {
 					t.Errorf("ledger %v has a line of %d on %d columns: %q", args, got, columns, line)
 				}

@@ -2,4 +2,5 @@
 
 package main
 
+// raceEnabled reports whether the test binary was built with the race detector.
 const raceEnabled = false

@@ -14,9 +14,9 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 )
 
-// Commands that read while processes begin to write, write, and are killed read the
-// beginning of the log, whole, or are told that it is in use. Some are
-// killed themselves, which keeps no other from the store.
+// A command that reads while processes start, write and are killed reads a complete
+// prefix of the log, or fails because the store is in use. Readers that are killed
+// block no other process.
 func TestReadersBesideKilledWriters(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -46,7 +46,7 @@ func TestReadersBesideKilledWriters(t *testing.T) {
 			}
 		})
 	}
-	reading.Go(func() { // readers that are killed
+	reading.Go(func() { // starts and kills readers
 		for n := 0; ; n++ {
 			select {
 			case <-ended:
@@ -80,10 +80,10 @@ func TestReadersBesideKilledWriters(t *testing.T) {
 	t.Logf("%d of %d commands read something", count, len(read))
 }
 
-// killReader begins to read a store and is killed after a while.
+// killReader starts ledger verify on a store and kills it after a delay.
 func killReader(t *testing.T, store string, after time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), after)
 	defer cancel()
-	_ = exec.CommandContext(ctx, commandPath(), "--store", store, "verify").Run() // it was killed, or has ended
+	_ = exec.CommandContext(ctx, commandPath(), "--store", store, "verify").Run() // a kill is an error
 }

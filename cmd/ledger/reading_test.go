@@ -28,8 +28,8 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// digests returns the digest of each file of a store, but for the answers that
-// readers keep beside it.
+// digests returns the SHA-256 digest of each file of a store by its path. It omits the
+// folder ViewsName, where readers cache the states of projections.
 func digests(t *testing.T, store string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -47,7 +47,8 @@ func digests(t *testing.T, store string) map[string]string {
 	return found
 }
 
-// readingCommands are the commands that only read, with arguments.
+// readingCommands lists the commands that only read, with arguments. inStore replaces
+// @output.
 var readingCommands = []string{
 	"session ls", "session show @last", "session tail @last",
 	"turn show @last", "call ls", "call show @last",
@@ -57,7 +58,8 @@ var readingCommands = []string{
 	"__complete session show ",
 }
 
-// inStore returns the arguments of a command, with the name of an output of a store.
+// inStore splits a command into arguments and replaces @output by the reference of an
+// output in the store.
 func inStore(t *testing.T, store, command string) []string {
 	t.Helper()
 	if !strings.Contains(command, "@output") {
@@ -74,8 +76,8 @@ func inStore(t *testing.T, store, command string) []string {
 	return nil
 }
 
-// diedIn returns a copy of a store as a process left it that was killed while it
-// worked there.
+// diedIn appends a session to a store and returns a copy made while the store was open.
+// The files of the copy are those that a killed process leaves.
 func diedIn(t *testing.T, store string) string {
 	t.Helper()
 	w, err := embedded.Open(t.Context(), store, embedded.Config{Owner: embedded.Owner{PID: 1 << 22, Command: "ledger run"}})
@@ -95,8 +97,8 @@ func diedIn(t *testing.T, store string) string {
 	return copied
 }
 
-// A command that only reads changes no file of the store, neither of one that was
-// closed nor of one whose process was killed.
+// A command that only reads changes no file of a store, whether the store was closed or
+// its process was killed.
 func TestReadingChangesNothing(t *testing.T) {
 	t.Parallel()
 	for name, store := range map[string]string{"closed": seeded(t), "killed": diedIn(t, seeded(t))} {
@@ -106,14 +108,14 @@ func TestReadingChangesNothing(t *testing.T) {
 			if after := digests(t, store); !maps.Equal(after, before) {
 				t.Errorf("%s: ledger %s changed %v", name, command, changed(before, after))
 			}
-			if got.exit != 0 && !(command == "doctor" && got.exit == fault.ExitFailed) { // a process died
+			if got.exit != 0 && !(command == "doctor" && got.exit == fault.ExitFailed) { // the doctor reports the dead process
 				t.Errorf("%s: ledger %s: exit %d, %s%s", name, command, got.exit, got.out, got.err)
 			}
 		}
 	}
 }
 
-// changed returns the names of files that differ.
+// changed returns the sorted paths of the files that were changed, added or removed.
 func changed(before, after map[string]string) []string {
 	var names []string
 	for name := range maps.Keys(before) {
@@ -130,8 +132,8 @@ func changed(before, after map[string]string) []string {
 	return names
 }
 
-// asNobody returns a command that runs as a user who owns nothing here. It skips a
-// test that may not do so.
+// asNobody returns a command that runs as the user 65534, who owns no file of the test.
+// It skips the test unless that runs as root.
 func asNobody(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -139,7 +141,7 @@ func asNobody(t *testing.T, args ...string) *exec.Cmd {
 	}
 	program, err := exec.LookPath(commandPath())
 	noError(t, err)
-	// The test binary lies in a folder that only its user may enter.
+	// Only the owner may enter the folder of the test binary.
 	for dir := filepath.Dir(program); dir != "/" && dir != os.TempDir(); dir = filepath.Dir(dir) {
 		noError(t, os.Chmod(dir, 0o755))
 	}
@@ -150,7 +152,8 @@ func asNobody(t *testing.T, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Evidence in the folder of another user is read and verified, and stays as it is.
+// A user without write permission reads and verifies a store, and changes no file of
+// it.
 func TestAnotherUsersFolderIsReadAndVerified(t *testing.T) {
 	t.Parallel()
 	store := diedIn(t, seeded(t))
@@ -174,14 +177,14 @@ func TestAnotherUsersFolderIsReadAndVerified(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(store, stores.ViewsName)); err == nil {
 		t.Error("another user left answers in the folder")
 	}
-	// A user who may write there leaves no files of another owner either.
+	// The owner can verify the store as well.
 	if got := ledger(t, store, "verify"); got.exit != 0 {
 		t.Errorf("verify: exit %d, %s", got.exit, got.err)
 	}
 }
 
-// What a killed writer left reads the same before and after a writer recovered the
-// files.
+// verify prints the same for the store of a killed process before and after a writer
+// has recovered its files.
 func TestVerifyOfAKilledStoreIsTheSameBeforeAndAfterAWriter(t *testing.T) {
 	t.Parallel()
 	store := diedIn(t, seeded(t))
@@ -194,7 +197,7 @@ func TestVerifyOfAKilledStoreIsTheSameBeforeAndAfterAWriter(t *testing.T) {
 	}
 }
 
-// Ten commands read a folder at once.
+// Ten commands can read a folder at the same time.
 func TestTenReadersAtOnce(t *testing.T) {
 	t.Parallel()
 	store := diedIn(t, seeded(t))
@@ -209,8 +212,8 @@ func TestTenReadersAtOnce(t *testing.T) {
 	reading.Wait()
 }
 
-// A command that follows a folder has it open for none: processes come and go, and
-// each record is followed once.
+// A command that follows a folder does not hold it: other processes open, write and
+// close the store, and the command receives each record once.
 func TestAFolderIsFollowedPastItsProcesses(t *testing.T) {
 	t.Parallel()
 	store := seeded(t)
@@ -244,7 +247,7 @@ func TestAFolderIsFollowedPastItsProcesses(t *testing.T) {
 			noError(t, err)
 		}
 		noError(t, w.Close())
-		if n != 1 { // the second is found together with the third
+		if n != 1 { // the second record is awaited together with the third
 			for m := max(0, n-1); m <= n; m++ {
 				if n == 0 || m > 0 {
 					wantLine(fmt.Sprintf(`"text":"more %d"`, m))

@@ -12,8 +12,8 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 )
 
-// mounted mounts a file system in a folder of its own, which it returns. It skips a
-// test that may not mount.
+// mounted mounts a file system on a new folder and returns the folder. It skips the
+// test if the user may not mount. The mount is removed when the test ends.
 func mounted(t *testing.T, source, kind string, flags uintptr, data string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -24,8 +24,7 @@ func mounted(t *testing.T, source, kind string, flags uintptr, data string) stri
 	return dir
 }
 
-// Evidence on a mount that cannot be written to is read, verified, checked and
-// copied.
+// A store on a read-only mount can be read, verified, checked and copied.
 func TestAReadOnlyMountIsReadAndVerified(t *testing.T) {
 	t.Parallel()
 	for name, store := range map[string]string{"closed": seeded(t), "killed": diedIn(t, seeded(t))} {
@@ -51,7 +50,7 @@ func TestAReadOnlyMountIsReadAndVerified(t *testing.T) {
 	}
 }
 
-// Evidence on a full disk is read and verified, and stays as it is.
+// A store on a full disk can be read and verified, and no reader changes a file of it.
 func TestAFullDiskIsReadAndVerified(t *testing.T) {
 	t.Parallel()
 	died := diedIn(t, seeded(t))

@@ -11,19 +11,20 @@ import (
 	"testing"
 )
 
-// scenarios are the numbers of the conformance scenarios about construction,
-// names and registration, materialization, stale rejection, bounding,
-// permissions, crash and the six builtin tools.
+// scenarios lists the numbers of the conformance scenarios on construction, names and
+// registration, materialization, stale rejection, bounding, permissions, crashes and
+// the six builtin tools.
 var scenarios = []int{
 	1, 2, 4, 5, 7, 8, 10, 11, 13, 14, 16, 17, 19, 20, 22, 23, 25, 26, 28, 29, 31, 32, 34, 35, 37, 38, 40, 41, 43, 44, 46, 47, 49,
 	50, 52, 53, 55, 56, 58, 59, 61, 62, 64, 65, 67, 68, 70, 71, 73, 74, 76, 77, 79, 80, 82, 83, 85, 86, 88, 89, 91, 92,
 	122, 124, 125, 127, 128, 140, 142, 143, 145, 146, 148, 149, 152, 163, 164,
 }
 
+// scenarioLine matches the comments and regrets that name scenarios by number.
 var scenarioLine = regexp.MustCompile(`Scenarios? (\d+(?:(?:, | and |\. Scenario )\d+)*)`)
 
-// TestEachScenarioHasATestOrARegret looks for tests that name a scenario, and
-// for lines in docs/regrets.md that say why there is none.
+// Each scenario is named by a test file, or by docs/regrets.md with the reason why no
+// test covers it.
 func TestEachScenarioHasATestOrARegret(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..")
@@ -35,7 +36,7 @@ func TestEachScenarioHasATestOrARegret(t *testing.T) {
 		text, err := os.ReadFile(path)
 		for _, line := range scenarioLine.FindAllStringSubmatch(string(text), -1) {
 			for _, number := range regexp.MustCompile(`\d+`).FindAllString(line[1], -1) {
-				n, _ := strconv.Atoi(number) // it is digits
+				n, _ := strconv.Atoi(number) // the pattern matches digits only
 				named[n] = true
 			}
 		}

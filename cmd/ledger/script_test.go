@@ -20,11 +20,12 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
-// raceVariable configures the race detector of a program.
+// raceVariable is the environment variable that configures the race detector of a
+// program.
 const raceVariable = "GORACE"
 
-// TestMain lets the programs that the tests start end at once: with the race
-// detector, each would sleep for a second before it exits.
+// TestMain makes the programs under test exit at once: with the race detector, each
+// would sleep for a second before it exits.
 func TestMain(m *testing.M) {
 	if options := os.Getenv(raceVariable); !strings.Contains(options, "atexit_sleep_ms=") {
 		if err := os.Setenv(raceVariable, strings.TrimSpace(options+" atexit_sleep_ms=0")); err != nil {
@@ -34,24 +35,26 @@ func TestMain(m *testing.M) {
 	testscript.Main(testRun{m}, map[string]func(){"ledger": main})
 }
 
-// A testRun runs the tests and removes the command that they built.
+// A testRun runs the tests and removes the command that commandPath built for them.
 type testRun struct{ *testing.M }
 
+// Run returns the exit status of the tests.
 func (r testRun) Run() int {
-	defer func() { _ = os.RemoveAll(plainFolder) }() // empty if they built no command
+	defer func() { _ = os.RemoveAll(plainFolder) }() // "" if commandPath built no command
 	return r.M.Run()
 }
 
-// plainFolder is the temporary folder of the command that commandPath builds.
+// plainFolder is the temporary folder of the command that commandPath builds, and ""
+// before that.
 var plainFolder string
 
-// commandPath returns the path of the ledger command that tests start as a process.
-// It is the test binary itself, except under the race detector: there it is the
-// command built without it, which takes a quarter of the CPU time. The raceScripts,
-// the tests within the process and, with the long counts, all tests run the same code
-// with the detector.
+// commandPath returns the path of the ledger command that the tests run as a process.
+// Without the race detector it is the test binary itself. With it, commandPath builds
+// the command without the detector, which takes a quarter of the CPU time. The detector
+// still covers the same code: raceScripts, the tests within the process and, with the
+// long counts, all tests use it.
 var commandPath = sync.OnceValue(func() string {
-	const self = "ledger" // which testscript.Main puts into PATH
+	const self = "ledger" // the test binary, which testscript.Main puts into PATH
 	if !raceEnabled || os.Getenv(longVariable) != "" {
 		return self
 	}
@@ -62,17 +65,18 @@ var commandPath = sync.OnceValue(func() string {
 	plainFolder = dir
 	path := filepath.Join(dir, "ledger")
 	if err := exec.Command("go", "build", "-buildvcs=false", "-o", path, ".").Run(); err != nil {
-		return self // no toolchain: the race detector costs time only
+		return self // without a toolchain the tests are slower and still correct
 	}
 	return path
 })
 
-// raceScripts are the scripts that run with the race detector in each race test: of
-// sessions, servers of a folder and of a node, publishing and imports. The others take
-// the same paths.
+// raceScripts lists the scripts that run with the race detector in each race test. They
+// cover sessions, servers of a folder and of a node, publishing and imports; the other
+// scripts take the same paths.
 var raceScripts = []string{"run", "serve", "servenode", "publish", "import"}
 
-// The stories of the subcommands, one file each.
+// Each script in testdata/script shows how one subcommand behaves, as a sequence of
+// commands with their expected output and exit status.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"),
@@ -105,7 +109,9 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// seedCommand makes the store of history_test.go in a folder: seed DIR.
+// seedCommand makes a store with the history that seed writes.
+//
+// Usage: seed DIR
 func seedCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: seed DIR")
@@ -113,8 +119,10 @@ func seedCommand(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(seed(ts.MkAbs(args[0])))
 }
 
-// strayCommand makes a store in a folder whose one session, which ran here, has the
-// result of a call that no reply asked for: stray DIR.
+// strayCommand makes a store whose one session holds the settlement of a call that no
+// reply asked for, which verify reports as an exception.
+//
+// Usage: stray DIR
 func strayCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: stray DIR")

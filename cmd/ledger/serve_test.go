@@ -31,9 +31,11 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
-// servedCommand waits until a folder, of a store or of a node, is served by the
-// process that it names, and says where in CONNECTION and ADDRESS, and by which in
-// PID: served DIR.
+// servedCommand waits until a process serves a folder, of a store or of a node. It sets
+// CONNECTION to the connection string, ADDRESS to the address of the listener and PID
+// to the process ID.
+//
+// Usage: served DIR
 func servedCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: served DIR")
@@ -53,7 +55,8 @@ func servedCommand(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("CONNECTION", public)
 }
 
-// serves returns the endpoint of a folder, and whether its process answers there.
+// serves returns the endpoint recorded in a folder, and whether the process that it
+// names responds there.
 func serves(dir string) (shared.Endpoint, bool) {
 	at, err := shared.ReadEndpoint(dir)
 	if err != nil {
@@ -64,7 +67,7 @@ func serves(dir string) (shared.Endpoint, bool) {
 	return at, err == nil && json.Unmarshal(text, &now) == nil && now.PID == at.PID
 }
 
-// askEndpoint makes a GET request at an endpoint.
+// askEndpoint makes a GET request at an endpoint and returns the body of the response.
 func askEndpoint(at shared.Endpoint, path string) ([]byte, error) {
 	near, err := shared.NewClient(at)
 	if err != nil {
@@ -74,8 +77,9 @@ func askEndpoint(at shared.Endpoint, path string) ([]byte, error) {
 	return near.Do(context.Background(), http.MethodGet, path, nil)
 }
 
-// awaitCommand waits until there is a file, and until it holds a text where one is
-// given: await FILE [TEXT].
+// awaitCommand waits until a file exists and, if TEXT is given, contains it.
+//
+// Usage: await FILE [TEXT]
 func awaitCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 || len(args) > 2 {
 		ts.Fatalf("usage: await FILE [TEXT]")
@@ -87,8 +91,10 @@ func awaitCommand(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// recordedCommand waits until the start of the process that serves a store is on
-// record: recorded STORE. The endpoint names the process before that.
+// recordedCommand waits until the log of a served store holds the start of the serving
+// process. The endpoint names the process before the log does.
+//
+// Usage: recorded STORE
 func recordedCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: recorded STORE")
@@ -104,7 +110,8 @@ func recordedCommand(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// until looks again and again whether something is so.
+// until polls a condition every 10 ms, and fails the script after a minute. what
+// describes the condition.
 func until(ts *testscript.TestScript, what string, so func() bool) {
 	for end := time.Now().Add(time.Minute); !so(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -113,8 +120,9 @@ func until(ts *testscript.TestScript, what string, so func() bool) {
 	}
 }
 
-// certificateCommand makes a certificate for this machine, and its key:
-// certificate NAME.
+// certificateCommand makes a certificate and its key with writeCertificate.
+//
+// Usage: certificate NAME
 func certificateCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: certificate NAME")
@@ -122,8 +130,8 @@ func certificateCommand(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(writeCertificate(ts.MkAbs(args[0])))
 }
 
-// writeCertificate makes a certificate for this machine and its key, and writes them
-// to NAME.pem and NAME.key.
+// writeCertificate makes a self-signed certificate for 127.0.0.1 that is valid for an
+// hour, and writes it to NAME.pem and its key to NAME.key.
 func writeCertificate(name string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -145,16 +153,18 @@ func writeCertificate(name string) error {
 	return err
 }
 
-// A listening is a listener of which only the address matters.
+// A listening is a fake listener that has an address only.
 type listening struct {
 	net.Listener
 	text string
 }
 
+// Addr returns the TCP address in text, and panics if that is malformed.
 func (l listening) Addr() net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(l.text)) }
 
-// Where a host listens at all addresses, others reach it by its name, and commands of
-// its machine by the loopback.
+// A host that listens on all addresses announces its host name to other machines and
+// the loopback address to commands of its own machine. An announced address that the
+// operator gives takes precedence.
 func TestOthersReachAHostByItsName(t *testing.T) {
 	t.Parallel()
 	s := &host{app: newApp(&render.Printer{Now: time.Now}, nil, zeros{}), cfg: server.Config{TLS: &tls.Config{}}}

@@ -34,7 +34,9 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
-// terminateCommand sends SIGTERM to the process that serves a folder: terminate DIR.
+// terminateCommand sends SIGTERM to the process that serves a folder.
+//
+// Usage: terminate DIR
 func terminateCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: terminate DIR")
@@ -42,8 +44,10 @@ func terminateCommand(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(syscall.Kill(shared.LastEndpoint(ts.MkAbs(args[0])).PID, syscall.SIGTERM))
 }
 
-// reportsCommand waits until the process that serves a folder says something of
-// itself: reports DIR KEY VALUE.
+// reportsCommand waits until the status page of the process that serves a folder has a
+// value for a key.
+//
+// Usage: reports DIR KEY VALUE
 func reportsCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 3 {
 		ts.Fatalf("usage: reports DIR KEY VALUE")
@@ -56,8 +60,10 @@ func reportsCommand(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// appendCommand appends an event to a stream at CONNECTION, as clients do that are no
-// ledger: append STREAM. Where it is negated, the server must refuse it by right.
+// appendCommand appends an event to a stream at CONNECTION with the EventStoreDB
+// client. If negated, it requires the server to deny access.
+//
+// Usage: append STREAM
 func appendCommand(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 1 {
 		ts.Fatalf("usage: append STREAM")
@@ -77,6 +83,8 @@ func appendCommand(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// clientAt returns an EventStoreDB client for a connection string, without logging. The
+// caller closes it.
 func clientAt(connection string) (*esdb.Client, error) {
 	cfg, err := esdb.ParseConnectionString(connection)
 	if err != nil {
@@ -86,32 +94,35 @@ func clientAt(connection string) (*esdb.Client, error) {
 	return esdb.NewClient(cfg)
 }
 
-// A serving process is ledger serve under test.
+// A servingProcess is a running ledger serve.
 type servingProcess struct {
 	*exec.Cmd
-	at   shared.Endpoint
-	told *transcript
+	at   shared.Endpoint // where it serves
+	told *transcript     // its standard error
 }
 
-// A transcript is written by one and read by another.
+// A transcript is a buffer that one goroutine writes while another reads it.
 type transcript struct {
 	mu sync.Mutex
-	b  bytes.Buffer
+	b  bytes.Buffer // guarded by mu
 }
 
+// Write appends p and returns no error.
 func (l *transcript) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.Write(p)
 }
 
+// String returns the text written so far.
 func (l *transcript) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
 }
 
-// beginServing starts ledger serve for a folder and returns when it serves.
+// beginServing starts ledger serve for a folder and returns once it serves. Its
+// standard error goes to told.
 func beginServing(t *testing.T, store string, args ...string) *servingProcess {
 	t.Helper()
 	p := &servingProcess{told: &transcript{}}
@@ -134,7 +145,8 @@ func beginServing(t *testing.T, store string, args ...string) *servingProcess {
 	return p
 }
 
-// public returns the connection string of a folder that is served to its owner.
+// public returns the connection string that ledger serve wrote into a folder for its
+// owner.
 func public(t *testing.T, store string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(store, credentialsName))
@@ -144,7 +156,8 @@ func public(t *testing.T, store string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// stop ends a serving process by a signal, after which it must end in order.
+// stop sends a signal to the process, waits for its end and fails the test unless its
+// exit status is 0.
 func (p *servingProcess) stop(t *testing.T, by os.Signal) {
 	t.Helper()
 	if err := p.Process.Signal(by); err != nil {
@@ -155,7 +168,8 @@ func (p *servingProcess) stop(t *testing.T, by os.Signal) {
 	}
 }
 
-// eventually waits until something is so.
+// eventually polls a condition every 5 ms, and fails the test after a minute. what
+// describes the condition.
 func eventually(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !so(); time.Sleep(5 * time.Millisecond) {
@@ -165,7 +179,8 @@ func eventually(t *testing.T, what string, so func() bool) {
 	}
 }
 
-// broker starts a NATS server with JetStream; port 0 takes a free one.
+// broker starts a NATS server with JetStream on a port, or on a free one for port 0.
+// Each change may alter its options. The server stops when the test ends.
 func broker(t *testing.T, port int, change ...func(*server.Options)) *server.Server {
 	t.Helper()
 	if port == 0 {
@@ -187,7 +202,7 @@ func broker(t *testing.T, port int, change ...func(*server.Options)) *server.Ser
 	return s
 }
 
-// consumers returns the rows of ledger consumer ls by name.
+// consumers returns the rows of ledger consumer ls by consumer name.
 func consumers(t *testing.T, store string) map[string]consumerRow {
 	t.Helper()
 	listed := ledger(t, store, "consumer", "ls", "-o", "json")
@@ -201,9 +216,10 @@ func consumers(t *testing.T, store string) map[string]consumerRow {
 	return all
 }
 
-// ledger serve publishes what a file says: to a NATS server that is not there at
-// first, and to a file. What others ask of its consumers meanwhile is refused, or
-// reaches it, and after a kill the next one goes on.
+// ledger serve publishes to the targets of a configuration file. It retries a NATS
+// server that is unreachable at first, refuses other commands that would use or forget
+// a running consumer, and after a kill the next process continues from the stored
+// positions. No log line holds the password.
 func TestServePublishesMeanwhile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -244,7 +260,7 @@ func TestServePublishesMeanwhile(t *testing.T) {
 	if err := first.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = first.Wait() // it was killed
+	_ = first.Wait() // fails, since the process was killed
 
 	js := streams(t, broker(t, port))
 	second := beginServing(t, store, "--publish", config)
@@ -267,8 +283,8 @@ func TestServePublishesMeanwhile(t *testing.T) {
 	}
 }
 
-// What a server did not take is tried again by the process that serves, when
-// somebody else asks for it.
+// ledger consumer retry makes the serving process publish a dead letter once more, and
+// only the one at the given position.
 func TestRetryReachesServe(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -296,7 +312,8 @@ func TestRetryReachesServe(t *testing.T) {
 	p.stop(t, syscall.SIGTERM)
 }
 
-// streams are those of a broker.
+// streams returns a JetStream connection to a broker, which is closed when the test
+// ends.
 func streams(t *testing.T, s *server.Server) nats.JetStreamContext {
 	t.Helper()
 	conn, err := nats.Connect(s.ClientURL())
@@ -311,14 +328,15 @@ func streams(t *testing.T, s *server.Server) nats.JetStreamContext {
 	return js
 }
 
-// A call that is under way when serving ends has the time of --drain, and no more.
+// A call in flight when the server receives SIGTERM may complete within --drain. After
+// that time the server cuts it off.
 func TestServeDrains(t *testing.T) {
 	t.Parallel()
 	store := filepath.Join(t.TempDir(), "store")
 	fill(t, store, 4000)
 	for name, c := range map[string]struct {
 		drain string
-		goOn  bool // reading, while it ends
+		goOn  bool // the client continues to read while the server drains
 	}{"in time": {"1m", true}, "too late": {"100ms", false}} {
 		t.Run(name, func(t *testing.T) {
 			p := beginServing(t, store, "--drain", c.drain)
@@ -359,7 +377,7 @@ func TestServeDrains(t *testing.T) {
 	}
 }
 
-// fill makes a store with so many records of 1 KiB.
+// fill makes a store with the given number of records of 1 KiB in the stream thing-1.
 func fill(t *testing.T, dir string, records int) {
 	t.Helper()
 	store, err := embedded.Open(t.Context(), dir, embedded.Config{})

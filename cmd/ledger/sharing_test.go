@@ -17,17 +17,18 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
-// holderKills is how often the holder of a folder is killed while others work in it.
+// holderKills is the number of times that the test kills the process that holds a
+// folder.
 var holderKills = repeats(2, 5)
 
-// A shareRun is ledger run as one of several processes in a folder.
+// A shareRun is a ledger run process that shares a folder with other processes.
 type shareRun struct {
 	*exec.Cmd
-	told   *transcript
-	killed bool
+	told   *transcript // its standard output and standard error
+	killed bool        // the test killed it before its session ended
 }
 
-// beginRun starts ledger run in a folder.
+// beginRun starts a run of a trajectory in a new workspace.
 func beginRun(t *testing.T, store, trajectory string) *shareRun {
 	t.Helper()
 	r := &shareRun{told: &transcript{}}
@@ -39,7 +40,8 @@ func beginRun(t *testing.T, store, trajectory string) *shareRun {
 	return r
 }
 
-// end waits until the run has ended as it would have alone.
+// end waits for the run to exit, and fails the test unless it completed the given
+// number of calls.
 func (r *shareRun) end(t *testing.T, calls int) {
 	t.Helper()
 	if err := r.Wait(); err != nil || !strings.Contains(r.told.String(), fmt.Sprint(calls, " succeeded")) {
@@ -47,6 +49,7 @@ func (r *shareRun) end(t *testing.T, calls int) {
 	}
 }
 
+// writeTrajectory writes a trajectory to a new file and returns its path.
 func writeTrajectory(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "trajectory.json")
@@ -56,17 +59,21 @@ func writeTrajectory(t *testing.T, text string) string {
 	return path
 }
 
-// heldSession has one call, which ends when there is a file go in its workspace.
+// heldSession is a trajectory with one call. It creates the file "told" in the
+// workspace and runs until the file "go" exists there.
 const heldSession = `{"schema_version":"ATIF-v1.7","agent":{"name":"build"},"steps":[{"source":"user","message":"go"},
  {"source":"agent","message":"","tool_calls":[{"tool_call_id":"a","function_name":"bash","arguments":{"command":"echo > told; until [ -e go ]; do sleep 0.02; done"}}]},
  {"source":"agent","message":"done"}]}`
 
-// A holderAtWork holds a folder in the middle of a call.
+// A holderAtWork is a run that holds the lock of a folder and is in the middle of a
+// call.
 type holderAtWork struct {
 	*shareRun
-	space string
+	space string // its workspace
 }
 
+// beginHolder starts a run of heldSession and returns once its call runs and the
+// endpoint of the folder names the run. attributes may be nil.
 func beginHolder(t *testing.T, store string, attributes *syscall.SysProcAttr) *holderAtWork {
 	t.Helper()
 	h := &holderAtWork{&shareRun{told: &transcript{}}, t.TempDir()}
@@ -82,6 +89,7 @@ func beginHolder(t *testing.T, store string, attributes *syscall.SysProcAttr) *h
 	return h
 }
 
+// release lets the call of the holder end.
 func (h *holderAtWork) release(t *testing.T) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(h.space, "go"), nil, 0o600); err != nil {
@@ -89,6 +97,7 @@ func (h *holderAtWork) release(t *testing.T) {
 	}
 }
 
+// mustVerify fails the test unless ledger verify finds the store without exceptions.
 func mustVerify(t *testing.T, store string) {
 	t.Helper()
 	if verified := ledger(t, store, "verify"); verified.exit != 0 {
@@ -96,8 +105,8 @@ func mustVerify(t *testing.T, store string) {
 	}
 }
 
-// While one run works in a folder, ten other commands read it and two more runs work
-// in it, with nothing to set up.
+// While one run holds a folder, other commands can read it, two more runs can work in
+// it and a backup can be made, without any configuration. Compaction is refused.
 func TestProcessesShareAFolder(t *testing.T) {
 	t.Parallel()
 	store, trajectory := filepath.Join(t.TempDir(), "store"), writeTrajectory(t, killed(steps))
@@ -129,9 +138,8 @@ func TestProcessesShareAFolder(t *testing.T) {
 	mustVerify(t, store)
 }
 
-// Holders are killed while sessions run and commands read: each session that was
-// not killed ends as it would have alone, and the log verifies without a recovery,
-// as the next holder recovers.
+// Killing the process that holds a folder affects no other session: each completes all
+// its calls, and after a recovery the log verifies and no call is open.
 func TestKilledHoldersTakeNoSessionAlong(t *testing.T) {
 	t.Parallel()
 	store, trajectory := filepath.Join(t.TempDir(), "store"), writeTrajectory(t, killed(3*steps))
@@ -174,7 +182,7 @@ func TestKilledHoldersTakeNoSessionAlong(t *testing.T) {
 				r.killed = true
 				runs = append(runs, beginRun(t, store, trajectory))
 			}
-			_ = runs[i].Wait() // it was killed, or ended before
+			_ = runs[i].Wait() // an error if the kill hit it
 			if runs[i].ProcessState.Success() {
 				r.killed = false
 			}
@@ -199,7 +207,8 @@ func TestKilledHoldersTakeNoSessionAlong(t *testing.T) {
 	t.Logf("%d kills (seed %d)", kills, seed)
 }
 
-// An interrupt of the whole group lets each process record its own end.
+// If SIGINT reaches a holder and its client at once, as Ctrl-C in a terminal does, each
+// of them records the interruption, the settlement of its call and its own end.
 func TestAnInterruptOfTheGroupLetsEachRecordItsEnd(t *testing.T) {
 	t.Parallel()
 	store := filepath.Join(t.TempDir(), "store")
@@ -214,7 +223,7 @@ func TestAnInterruptOfTheGroupLetsEachRecordItsEnd(t *testing.T) {
 	if err := syscall.Kill(-holder.Process.Pid, syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = holder.Wait(), client.Wait() // the exit codes tell
+	_, _ = holder.Wait(), client.Wait() // the test checks the exit status of both
 	if holder.ProcessState.ExitCode() != fault.ExitInterrupted || client.ProcessState.ExitCode() != fault.ExitInterrupted {
 		t.Errorf("the holder ended with %d and the client with %d, want %d", holder.ProcessState.ExitCode(), client.ProcessState.ExitCode(), fault.ExitInterrupted)
 	}
@@ -230,8 +239,8 @@ func TestAnInterruptOfTheGroupLetsEachRecordItsEnd(t *testing.T) {
 	mustVerify(t, store)
 }
 
-// A holder that is stopped is named by those that wait for it, and they go on when it
-// does.
+// A command that waits for a stopped holder names its process, fails within
+// LEDGER_PATIENCE, and continues if the holder does.
 func TestAStoppedHolderIsNamed(t *testing.T) {
 	t.Parallel()
 	store, trajectory := filepath.Join(t.TempDir(), "store"), writeTrajectory(t, killed(1))

@@ -15,20 +15,20 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 )
 
-// waitingSession is a session whose second call waits, with a child of its shell that
-// tells its number first.
+// waitingSession is a trajectory whose second call starts a child process, writes its
+// process ID to "child", opens the named pipe "told" and waits for the child.
 const waitingSession = `{"schema_version":"ATIF-v1.7","agent":{"name":"build"},"steps":[{"source":"user","message":"go"},
  {"source":"agent","message":"one","tool_calls":[{"tool_call_id":"a","function_name":"bash","arguments":{"command":"echo one"}}]},
  {"source":"agent","message":"two","tool_calls":[
   {"tool_call_id":"b","function_name":"bash","arguments":{"command":"sleep 1000 & echo $! > child; echo > told; wait"}}]},
  {"source":"agent","message":"three"}]}`
 
-// A process whose terminal is gone ends its calls and what they started before it
-// ends itself. For one whose reader left, see closedpipe_test.go.
+// A run that receives SIGHUP interrupts its call, kills the processes that the call
+// started, and then exits. closedpipe_test.go covers a reader that closes its pipe.
 func TestAHangUpInterrupts(t *testing.T) {
 	t.Parallel()
-	// What the tests themselves are run under, such as nohup, is not for the
-	// command: a signal that is caught here is not ignored there.
+	// nohup makes its processes ignore SIGHUP, and child processes inherit that.
+	// Catching the signal here resets it to the default in the command.
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGHUP)
 	t.Cleanup(func() { signal.Stop(caught) })
@@ -54,13 +54,13 @@ func TestAHangUpInterrupts(t *testing.T) {
 	if !bufio.NewScanner(reader).Scan() {
 		t.Fatal("the run tells nothing")
 	}
-	if _, err := os.ReadFile(filepath.Join(dir, "told")); err != nil { // waits for the writer
+	if _, err := os.ReadFile(filepath.Join(dir, "told")); err != nil { // blocks until the call opens the named pipe
 		t.Fatal(err)
 	}
 	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // an error tells the exit code
+	_ = cmd.Wait() // a non-zero exit status is an error
 	if got := cmd.ProcessState.ExitCode(); got != fault.ExitInterrupted {
 		t.Errorf("run: exit %d, want %d", got, fault.ExitInterrupted)
 	}

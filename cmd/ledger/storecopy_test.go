@@ -19,7 +19,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
-// entriesIn returns what a folder holds.
+// entriesIn returns all entries of the store in a folder, in log order.
 func entriesIn(t *testing.T, dir string) (all []events.Entry) {
 	t.Helper()
 	store, err := embedded.Open(t.Context(), dir, embedded.Config{})
@@ -36,7 +36,7 @@ func entriesIn(t *testing.T, dir string) (all []events.Entry) {
 	return all
 }
 
-// holding makes a store of entries, and returns its folder.
+// holding returns the folder of a new store with the given entries.
 func holding(t *testing.T, all []events.Entry) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
@@ -53,8 +53,8 @@ func holding(t *testing.T, all []events.Entry) string {
 	return dir
 }
 
-// A copy that ended anywhere goes on from there, and the order across streams
-// is kept.
+// A copy continues from any prefix of the source, and keeps the order of records across
+// streams.
 func TestACopyGoesOnFromAnyRecord(t *testing.T) {
 	t.Parallel()
 	from := seeded(t)
@@ -70,7 +70,8 @@ func TestACopyGoesOnFromAnyRecord(t *testing.T) {
 	}
 }
 
-// Whatever differs in whatever record is a conflict, and nothing is written.
+// If a record of the target differs from the source in any field, the copy is a
+// conflict and writes no record.
 func TestACopyOntoAnythingElseIsAConflict(t *testing.T) {
 	t.Parallel()
 	from := seeded(t)
@@ -84,7 +85,7 @@ func TestACopyOntoAnythingElseIsAConflict(t *testing.T) {
 		"ID":       func(e *events.Entry) { e.ID = whole[0].ID },
 		"stream":   func(e *events.Entry) { e.Stream, e.Revision = "other-1", 1 },
 	} {
-		t.Run(name, func(t *testing.T) { // one after the other, as each has the source open
+		t.Run(name, func(t *testing.T) { // not parallel: each copy opens the source
 			strange := slices.Clone(whole[:9])
 			change(&strange[8])
 			to := holding(t, strange)
@@ -99,14 +100,15 @@ func TestACopyOntoAnythingElseIsAConflict(t *testing.T) {
 	}
 }
 
-// A dishonest target says that it keeps what it is given, and does what it likes
-// with the last record.
+// A dishonest store acknowledges each append, and applies does in place of an append to
+// the stream last.
 type dishonest struct {
 	*embedded.Store
 	last events.Stream
 	does func(*embedded.Store, events.Record) error
 }
 
+// Append passes on appends to other streams, and calls does for one to last.
 func (d dishonest) Append(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) error {
 	if s == d.last {
 		return d.does(d.Store, records[0])
@@ -114,7 +116,8 @@ func (d dishonest) Append(ctx context.Context, s events.Stream, after events.Rev
 	return d.Store.Append(ctx, s, after, records...)
 }
 
-// What was appended is read back and compared, whatever the target said.
+// A copy reads the target back and compares it: a target that loses, changes or adds a
+// record makes the copy fail.
 func TestACopyIsReadBackAndNotBelieved(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

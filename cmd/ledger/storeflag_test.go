@@ -9,8 +9,8 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 )
 
-// What makes no sense is told before anything is opened, by what is wrong, what
-// to do and where it stands, and without a piece of a password.
+// A malformed connection string is a usage error before any connection is opened. The
+// error names the malformed part and holds no part of a password.
 func TestConnectionStringsThatMakeNoSenseAreUsageErrors(t *testing.T) {
 	t.Parallel()
 	for text, says := range map[string]string{
@@ -58,8 +58,8 @@ func TestConnectionStringsThatMakeNoSenseAreUsageErrors(t *testing.T) {
 	}
 }
 
-// --store counts before LEDGER_STORE, and what is wrong is told of where it was
-// given.
+// --store takes precedence over LEDGER_STORE, and an error names the one of them that
+// holds the bad value.
 func TestTheStoreIsNamedByItsFlagBeforeTheEnvironment(t *testing.T) {
 	t.Parallel()
 	a := newApp(&render.Printer{Env: func(name string) (string, bool) {

@@ -11,9 +11,9 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
 )
 
-// What other clients wrote into the ledger's streams is told apart: kinds that
-// are not known pass, and damaged ones of ours are exceptions with their
-// position. What stands behind them is verified all the same.
+// verify distinguishes the records of other clients in a database: it counts records of
+// unknown kinds, reports damaged records of known kinds as exceptions with their
+// positions, and continues after each.
 func TestVerifyTellsWhatOthersWroteIntoADatabase(t *testing.T) {
 	t.Parallel()
 	at, store := hosting(t, server.Config{Writable: []string{""}})
@@ -29,7 +29,7 @@ func TestVerifyTellsWhatOthersWroteIntoADatabase(t *testing.T) {
 	defer theirs.Close()
 	const (
 		session = "session-ses_01HQWY5DF89BEGSP3JEKB7116A"
-		asOurs  = `{"$ledger":{"v":1,"t":"2026-01-02T03:04:05.000006Z"},"who":"they"}` // or the server takes none into such a stream
+		asOurs  = `{"$ledger":{"v":1,"t":"2026-01-02T03:04:05.000006Z"},"who":"they"}` // without it the server refuses the append
 	)
 	write := func(stream, kind, data, metadata string) {
 		t.Helper()
@@ -56,7 +56,7 @@ func TestVerifyTellsWhatOthersWroteIntoADatabase(t *testing.T) {
 			t.Fatalf("%+v, want its place", x)
 		}
 		if x.Law != readsBack {
-			continue // a session that begins without its opening, say
+			continue // for example a session without a SessionOpened
 		}
 		places[x.Position.String()] = string(*x.Stream)
 	}
@@ -80,7 +80,7 @@ func TestVerifyTellsWhatOthersWroteIntoADatabase(t *testing.T) {
 	if page := asked(t, node, "verify", "--store", at); page.exit != fault.ExitUnverified || !strings.Contains(string(page.out), "a record reads back as it was written") || !strings.Contains(string(page.out), "2 events of kind Unheard v1, which this program does not know.") {
 		t.Errorf("verify = %d %s", page.exit, page.out)
 	}
-	// Whoever reads single calls is told as well, and nothing hangs.
+	// Commands on calls report the damage too.
 	if got := asked(t, node, "call", "ls", "--store", at); got.exit == 0 || !strings.Contains(string(got.err), "damaged") {
 		t.Errorf("call ls = %d %s%s, want it to speak of the damage", got.exit, got.out, got.err)
 	}

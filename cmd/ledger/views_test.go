@@ -14,8 +14,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
-// An answer that readers kept beside a log is not used for another log that is put
-// into the same folder.
+// A projection state that readers cached for one log is not used for another log that
+// replaces it in the same folder.
 func TestAnAnswerOfAnotherLogIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	store := grownStore(t, 3000)
@@ -36,7 +36,7 @@ func TestAnAnswerOfAnotherLogIsNotBelieved(t *testing.T) {
 	}
 }
 
-// grownStore returns a store of a session with so many events.
+// grownStore returns the folder of a seeded store with one more session of n events.
 func grownStore(t *testing.T, n int) string {
 	t.Helper()
 	store := seeded(t)

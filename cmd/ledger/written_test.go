@@ -14,14 +14,15 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
-// A scribe writes events into a store, as another program would.
+// A scribe writes events into a store without the checks of the runner, as another
+// program could.
 type scribe struct {
 	t       *testing.T
 	ledger  *events.Ledger
-	lengths map[events.Stream]events.Revision
+	lengths map[events.Stream]events.Revision // of the streams written so far
 }
 
-// written returns a store that holds what write adds.
+// written returns the folder of a new store after write has added events to it.
 func written(t *testing.T, write func(*scribe)) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
@@ -36,6 +37,7 @@ func written(t *testing.T, write func(*scribe)) string {
 	return dir
 }
 
+// add appends an event at the end of a stream and returns its ID.
 func (s *scribe) add(stream events.Stream, e events.Event) domain.EventID {
 	s.t.Helper()
 	d := s.ledger.Draft(e, domain.EventID{})
@@ -46,7 +48,8 @@ func (s *scribe) add(stream events.Stream, e events.Event) domain.EventID {
 	return d.ID
 }
 
-// process starts a process with a layer that has the tool read.
+// process records a process and a layer with the tool read. It returns the process and
+// the tool as a turn offers it.
 func (s *scribe) process() (domain.ProcessID, domain.Offered) {
 	process, layer := s.ledger.Mint().Process(), s.ledger.Mint().Layer()
 	s.add(events.ProcessStream(process), events.ProcessStarted{Process: process, Host: "h", PID: 1, Program: "ledger", Version: "v"})
@@ -56,7 +59,8 @@ func (s *scribe) process() (domain.ProcessID, domain.Offered) {
 	return process, domain.Offered{Name: "read", Registration: domain.RegistrationOf(r), Layer: layer, Fingerprint: domain.Fingerprint{1}}
 }
 
-// turn begins a session with a prompt and a turn.
+// turn records a session with a prompt and a turn that offers the given tools. It
+// returns the session and the turn.
 func (s *scribe) turn(offered ...domain.Offered) (domain.SessionID, events.TurnMaterialized) {
 	mint := s.ledger.Mint()
 	session := mint.Session()
@@ -67,6 +71,7 @@ func (s *scribe) turn(offered ...domain.Offered) (domain.SessionID, events.TurnM
 	return session, turn
 }
 
+// wantIn fails the test for each text that out does not contain. what names the output.
 func wantIn(t *testing.T, what string, out []byte, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
@@ -76,6 +81,8 @@ func wantIn(t *testing.T, what string, out []byte, texts ...string) {
 	}
 }
 
+// A refused reply is shown with its reason and its calls, opens no call, and breaks no
+// law.
 func TestARefusedReplyIsShownAndVerified(t *testing.T) {
 	t.Parallel()
 	store := written(t, func(s *scribe) {
@@ -98,8 +105,8 @@ func TestARefusedReplyIsShownAndVerified(t *testing.T) {
 	}
 }
 
-// One session that this program cannot read keeps no other from being recovered,
-// and a run from beginning.
+// recover skips a session that holds an event of an unknown kind, reports it, and
+// recovers all other sessions.
 func TestRecoverLeavesASessionOfAnUnknownKind(t *testing.T) {
 	t.Parallel()
 	call := domain.Call{ID: "c1", Name: "read", Input: json.RawMessage(`{"path":"a"}`)}
