@@ -1,17 +1,16 @@
 // Package fault maps errors to the form in which the ledger command reports them.
 //
-// An [Error] has a cause, an exit code, a stable code for programs, and a hint that
-// says what to do. Commands make one with [Usage] for arguments that make no sense
-// and with [NotFound] for an ID that names nothing; [WithHint] gives an error another
-// hint. Every other error goes through [Of], which looks its sentinel up in a table
-// and maps what it does not know to exit code 1.
+// An [Error] has a cause, an exit code, a stable code for programs, and a hint for the
+// user. Commands make one with [Usage] for invalid arguments and with [NotFound] for an
+// unknown ID; [WithHint] replaces the hint of an error. [Of] maps every other error by its
+// sentinel, or to exit code 1 if its table lacks the sentinel.
 //
 // # Promises
 //
 //   - Codes are stable: a program may compare them. Messages and hints are for people
 //     and may change.
-//   - The exit codes are those that ledger --help lists.
-//   - Of returns an Error that it is given as it is, however often it was wrapped.
+//   - ledger --help lists every exit code.
+//   - Of finds an Error under any number of wrappers and returns it unchanged.
 //
 // # Concurrency
 //

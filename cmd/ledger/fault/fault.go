@@ -22,50 +22,54 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
-// The exit codes. The help of the root command tells what they mean.
+// The exit codes, which ledger --help lists. Exit code 0 is success.
 const (
-	ExitFailed      = 1
-	ExitUsage       = 2
-	ExitUnverified  = 3
-	ExitNotFound    = 4
-	ExitConflict    = 5
-	exitTimeout     = 124
-	ExitInterrupted = 130
-	ExitUnread      = 141
+	ExitFailed      = 1   // a general failure
+	ExitUsage       = 2   // invalid arguments, or an ambiguous ID
+	ExitUnverified  = 3   // ledger verify or ledger store check found exceptions or damage
+	ExitNotFound    = 4   // an unknown store, session, turn, call or output
+	ExitConflict    = 5   // another process has the store, or the log contradicts the command
+	exitTimeout     = 124 // a deadline passed; the code of timeout(1)
+	ExitInterrupted = 130 // 128 + SIGINT, as a shell reports it
+	ExitUnread      = 141 // 128 + SIGPIPE, as a shell reports it
 )
 
-// An Error is an error that a command reports: the cause, with the exit code, a
-// stable code for programs, and a hint for the user.
+// An Error is an error in the form in which a command reports it.
 type Error struct {
-	Exit       int
-	Code       string // a stable word
-	Err        error
-	Hint       string   // what to do; may be empty
-	Command    string   // a command that helps; may be empty
-	Candidates []string // what was perhaps meant
-	Quiet      bool     // whoever ended the command knows why
+	Exit       int      // the exit code
+	Code       string   // a stable word for programs, such as store_in_use
+	Err        error    // the cause; never nil
+	Hint       string   // advice for the user; may be empty
+	Command    string   // a command line that helps; may be empty
+	Candidates []string // descriptions of the IDs that an ambiguous argument may mean
+	Quiet      bool     // report only the exit code: the user knows the cause or has closed the output
 }
 
-// Error says what happened, without the hint.
+// Error returns the text of the cause, without the hint.
 func (f *Error) Error() string { return f.Err.Error() }
 
-// Unwrap returns what happened.
+// Unwrap returns the cause.
 func (f *Error) Unwrap() error { return f.Err }
 
-// Usage returns the fault of arguments that make no sense.
+// Usage returns the fault of invalid arguments: exit code 2. Its cause has the formatted text
+// and may wrap an error with %w.
 func Usage(format string, args ...any) *Error {
 	return &Error{Exit: ExitUsage, Code: "usage", Err: fmt.Errorf(format, args...)}
 }
 
-// NotFound returns the fault of something that is not there.
+// NotFound returns the fault of an unknown ID or a missing object: exit code 4, with a hint.
+// Its cause has the formatted text.
 func NotFound(hint, format string, args ...any) *Error {
 	return &Error{Exit: ExitNotFound, Code: "not_found", Err: fmt.Errorf(format, args...), Hint: hint}
 }
 
-// NumberError is how the standard library begins what it says of a number.
+// NumberError matches the beginning of an error text of package strconv for a malformed
+// number. Callers replace it by a text for users.
 var NumberError = regexp.MustCompile(`strconv\.[A-Za-z]+: parsing "[^"]*": `)
 
-// FromCommandLine returns an error of reading the command line of a command as a fault.
+// FromCommandLine maps an error of cobra, which parses the command line, to a usage fault.
+// The hint is cobra's suggestion of a similar command if there is one, otherwise the command
+// with --help. It returns an error that wraps an Error unchanged.
 func FromCommandLine(command string, err error) error {
 	if _, ok := errors.AsType[*Error](err); ok {
 		return err
@@ -79,22 +83,22 @@ func FromCommandLine(command string, err error) error {
 	return f
 }
 
-// A Mapping maps the errors that wrap one sentinel to the fault that is reported for
-// them.
+// A Mapping maps each error that wraps one sentinel to the fault that a command reports.
 type Mapping struct {
-	Is      error // the sentinel
-	Exit    int
-	Code    string
-	Hint    string // empty: no hint
-	Command string // that helps; empty: none
+	Is      error  // the sentinel
+	Exit    int    // the exit code
+	Code    string // the stable word for programs
+	Hint    string // advice for the user; may be empty
+	Command string // a command line that helps; may be empty
 }
 
-// Fault returns err as the fault that m maps it to.
+// Fault returns the fault of m with the cause err.
 func (m Mapping) Fault(err error) *Error {
 	return &Error{Exit: m.Exit, Code: m.Code, Err: err, Hint: m.Hint, Command: m.Command}
 }
 
-// mappings are tried in order: the first one whose sentinel an error wraps is used.
+// mappings is the table of Of. Order matters: Of uses the first entry whose sentinel an error
+// wraps, and some errors wrap several.
 var mappings = []Mapping{
 	{events.ErrInUse, ExitConflict, "store_in_use", "end that process, or name another store with --store", ""},
 	{eventstoredb.ErrBadAddress, ExitUsage, "usage", "a connection string is esdb://[USER:PASSWORD@]HOST:PORT[,HOST:PORT…][?tls=false]; beside those of the client, it has the settings namespace and maxAppend", ""},
@@ -137,7 +141,8 @@ var mappings = []Mapping{
 	{fs.ErrPermission, ExitFailed, "no_access", "check who owns the file and who may write to it", ""},
 }
 
-// Of returns the fault that an error is.
+// Of returns the fault of an error, which is not nil: the Error that it wraps, or the fault
+// of the first matching entry of mappings, or a general failure with exit code 1.
 func Of(err error) *Error {
 	if f, ok := errors.AsType[*Error](err); ok {
 		return f
@@ -158,24 +163,26 @@ func Of(err error) *Error {
 	return &Error{Exit: ExitFailed, Code: "failed", Err: err}
 }
 
-// WithHint returns an error as a fault with another hint.
+// WithHint returns a copy of the fault of err with another hint. An empty hint keeps the hint
+// of the fault.
 func WithHint(err error, hint string) error {
 	f := *Of(err)
 	f.Hint = cmp.Or(hint, f.Hint)
 	return &f
 }
 
-// unread is the cause of a context that ended because an output has no reader. The
-// log has it as an interruption by the shutdown of the process.
+// unread is the type of ErrUnread. It wraps an interruption, which the log records as a
+// shutdown of the process.
 type unread struct{ domain.Interruption }
 
 // Unwrap returns the interruption.
 func (u unread) Unwrap() error { return u.Interruption }
 
-// ErrUnread is the one value of its type.
+// ErrUnread is the cause of a context that ended because the reader of the standard output,
+// or of the standard error, closed the pipe.
 var ErrUnread = unread{domain.ByShutdown}
 
-// IsUnread reports whether a context ended because an output has no reader.
+// IsUnread reports whether ctx ended with ErrUnread.
 func IsUnread(ctx context.Context) bool {
 	_, ok := errors.AsType[unread](context.Cause(ctx))
 	return ok

@@ -8,7 +8,9 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish/jsonl"
 )
 
-// Publishing returns an error of publishing as a
+// Publishing maps an error of the packages publish, jetstream and jsonl to a fault. It returns
+// any other error unchanged, for Of to map. The table of Of lacks the sentinels of these
+// packages.
 func Publishing(err error) error {
 	for _, k := range []Mapping{
 		{Is: publish.ErrNoConsumer, Exit: ExitNotFound, Code: "not_found", Hint: "ledger consumer ls lists them", Command: "ledger consumer ls"},
