@@ -106,6 +106,7 @@ func (s *host) authorize(r *http.Request) error {
 	} else if !byAddress(r.Host) {
 		return errOtherName
 	} else {
+		// The limiter closes connections that stay unauthenticated, and this host has no users.
 		conns.FromContext(r.Context()).Authenticated()
 	}
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
@@ -139,9 +140,9 @@ type status struct {
 	*reading                  // counters of the store; nil: the host serves a node
 	Program  string           `json:"program"`
 	Version  string           `json:"version"`
-	PID      int              `json:"pid"`
-	Time     render.Timestamp `json:"time"` // of the response
-	Store    string           `json:"store"`
+	PID      int              `json:"pid"`      // of the process that serves
+	Time     render.Timestamp `json:"time"`     // of the response
+	Store    string           `json:"store"`    // the name of the store, without a password
 	Node     string           `json:"node"`     // the URL at which other nodes request outputs
 	Asked    int64            `json:"requests"` // HTTP requests since the start
 	Refused  int64            `json:"refused"`  // refused HTTP requests since the start

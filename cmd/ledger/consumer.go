@@ -34,7 +34,7 @@ type consumerRow struct {
 	Behind    *int64           `json:"lag_seconds"` // age of the oldest of them, in seconds
 	Error     *string          `json:"last_error"`  // null: no error yet
 	ErrorAt   render.Timestamp `json:"last_error_at"`
-	Begun     render.Timestamp `json:"begun"`
+	Begun     render.Timestamp `json:"begun"` // when the consumer was created
 	Saved     render.Timestamp `json:"saved"` // when Position was saved last
 }
 

@@ -30,12 +30,13 @@ func (s *host) credentialsPath(name string) string {
 }
 
 // writeCredentials writes the connection string if only the owner of the folder may connect.
-// It writes the certificate too, first, unless the user gave one with --tls-cert.
+// It writes the certificate too, unless the user gave one with --tls-cert.
 func (s *host) writeCredentials() error {
 	if !s.owner || s.server == nil {
 		return nil
 	}
 	u := url.URL{Scheme: "esdb", Host: reached(s.gate, "127.0.0.1"), User: url.UserPassword(s.identity.User, s.identity.Password)}
+	// Write the certificate first: a client reads it through the connection string.
 	if s.flags.cert == "" {
 		u.RawQuery = url.Values{"tlsCAFile": {s.credentialsPath(certificateName)}}.Encode()
 		if err := stores.ReplaceFile(s.credentialsPath(certificateName), []byte(s.identity.Certificate)); err != nil {

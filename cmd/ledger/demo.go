@@ -370,6 +370,7 @@ func (d *demo) outlive(ctx context.Context, pid int) error {
 		}
 		for _, p := range lives.Processes {
 			if p.PID == pid && p.Host == hostName() && !p.Until.IsZero() {
+				// Recovery allows for clocks that differ by LeaseMargin.
 				until = p.Until.Add(runner.LeaseMargin)
 			}
 		}

@@ -182,7 +182,7 @@ func filtered(ctx context.Context, s *stores.Store, after events.Position, filte
 // table have fixed widths, since it does not know the later rows.
 type eventWriter struct {
 	a     *app
-	lines bool // write JSON Lines; set by tail -f too, since a JSON array has to end
+	lines bool // write JSON Lines; tail -f with -o json sets it too
 	width int  // of the terminal, in columns; 0: the output is no terminal
 	n     int  // the number of events written
 }
@@ -343,6 +343,7 @@ func (a *app) tailEvents(ctx context.Context, s *stores.Store, filter eventFilte
 		return err
 	}
 	w := a.eventWriter()
+	// A JSON array has to end, and a followed log does not.
 	w.lines = w.lines || t.follow && a.Format == render.AsJSON
 	for _, e := range ring {
 		_, damage := events.Decode(e)

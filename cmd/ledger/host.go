@@ -160,6 +160,7 @@ func (s *host) listenBeside(ctx context.Context, gate net.Listener, last shared.
 			host = on
 		}
 	}
+	// If the last port is in use now, fall through to a free one.
 	if u, err := url.Parse(last.Outputs); err == nil && u.Port() != "" {
 		if again, err := at(net.JoinHostPort(host, u.Port())); err == nil {
 			return again, nil
@@ -355,12 +356,13 @@ func (s *host) recoverDead(ctx context.Context) error {
 // this process in the log, so that no request is served after its end is on record. run joins
 // all goroutines that it starts.
 func (s *host) run(ctx context.Context, d door) error {
-	broken := make(chan error, 3)
+	broken := make(chan error, 3) // one slot for each server and publishing, so that no goroutine blocks after watchOver
 	var running, present sync.WaitGroup
 	if d.gate != nil {
 		running.Go(func() { broken <- s.server.Serve(d.gate) })
 	}
 	running.Go(func() { broken <- s.serveBeside(d.beside) })
+	// Publishing and the lease outlive ctx: run stops them in its own order.
 	publishing, stopPublishing := context.WithCancelCause(context.WithoutCancel(ctx))
 	if len(s.orders) > 0 {
 		running.Go(func() { broken <- s.publishing(publishing) })

@@ -37,6 +37,7 @@ func pick[T any](noun, id string, all []candidate[T]) (thing T, err error) {
 	case id == last:
 		return all[len(all)-1].thing, nil
 	}
+	// Try whole names first, so that an ID is not ambiguous because it also begins another.
 	for _, fits := range []func(id, name string) bool{strings.EqualFold, shortens} {
 		found := fitting(id, all, fits)
 		switch len(found) {

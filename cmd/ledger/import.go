@@ -194,6 +194,7 @@ func filesIn(folder string) (files []importedFile, err error) {
 	if err != nil {
 		return files, fmt.Errorf("import: %w", err)
 	}
+	// WalkDir visits a subfolder before the later files of its parent.
 	depth := func(f importedFile) int { return strings.Count(f.name, string(filepath.Separator)) }
 	slices.SortStableFunc(files, func(a, b importedFile) int { return depth(a) - depth(b) })
 	return files, nil

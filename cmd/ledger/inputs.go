@@ -97,6 +97,7 @@ func shortened(input json.RawMessage) (json.RawMessage, bool) {
 	if len(input) <= inputLimit {
 		return input, false
 	}
+	// A model may send duplicate names and invalid UTF-8, which the log keeps.
 	lenient := []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 	var short bytes.Buffer
 	from, to := jsontext.NewDecoder(bytes.NewReader(input), lenient...), jsontext.NewEncoder(&short, lenient...)
