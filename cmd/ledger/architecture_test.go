@@ -224,7 +224,7 @@ func TestNoTwoSentinelsShareAText(t *testing.T) {
 		}
 	}
 	if len(found) < 20 {
-		t.Fatalf("found %d sentinels, want those of the module", len(found))
+		t.Fatalf("found %d sentinels, want those of the module", len(found)) // the search itself is broken
 	}
 }
 

@@ -63,8 +63,8 @@ type counts struct {
 	Records int `json:"records"`
 	Calls   int `json:"calls"`
 	Results int `json:"results"`
-	Open    int `json:"open"`
-	Orphans int `json:"orphan_results"`
+	Open    int `json:"open"`           // calls without a result
+	Orphans int `json:"orphan_results"` // results without a call
 	Errors  int `json:"errors"`
 }
 
@@ -72,7 +72,7 @@ type counts struct {
 type imported struct {
 	File    string
 	Session string
-	Added   int
+	Added   int // events appended by the import
 	counts
 }
 

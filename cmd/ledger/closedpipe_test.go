@@ -244,6 +244,7 @@ func readFirst(t *testing.T, store string, args []string, prepare func(*exec.Cmd
 	if err != nil {
 		t.Fatal(err)
 	}
+	// A small buffer, so that the test reads little more than the first line.
 	if _, err := bufio.NewReaderSize(pipe, 16).ReadString('\n'); err != nil {
 		t.Fatalf("%v writes no line: %v", args, err)
 	}

@@ -17,7 +17,7 @@ import (
 // with a small limit does. It counts the appends that it accepts.
 type narrow struct {
 	*embedded.Store
-	most, appends int
+	most, appends int // the largest batch in records; the appends accepted so far
 }
 
 // Append adds records to the embedded store, or returns events.ErrTooLarge.
@@ -65,6 +65,9 @@ func TestACopyAppendsRunsOfAStreamAtOnce(t *testing.T) {
 		return all
 	}
 	want := all(from)
+	// copyRecords is 256, so the run of 257 records takes two appends. A target that
+	// takes 60 records gets the run of 100 as two halves and the batch of 256 as eight
+	// parts of 32.
 	for most, appends := range map[int]int{copyRecords: 6, 60: 2 + 1 + 1 + 8 + 1 + 1} {
 		to := &narrow{Store: memory(), most: most}
 		run := run{to: to}

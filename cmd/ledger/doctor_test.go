@@ -41,7 +41,7 @@ func hosting(t *testing.T, cfg server.Config) (string, *embedded.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Anonymous = server.Ledger
+	cfg.Anonymous = server.Ledger // the test clients need no user
 	server, err := server.New(store, cfg)
 	if err != nil {
 		t.Fatal(err)

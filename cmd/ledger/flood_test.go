@@ -225,6 +225,8 @@ func TestFloodedServerGoesOn(t *testing.T) {
 	f := beginFlooded(t)
 	known := f.client(t)
 	appends(t, known, 10)
+	// The appends before connect the client, so that the latencies without and with the
+	// flood compare.
 	quiet := appends(t, known, floodAppends)
 	ended := make(chan struct{})
 	go func() {

@@ -29,10 +29,10 @@ type history struct {
 	err     error                             // the first error; it makes later appends no-ops
 
 	process          domain.ProcessID
-	app, place       domain.LayerID
+	app, place       domain.LayerID // of the placements Application and Location
 	session          domain.SessionID
 	old, fresh       domain.Offered // first and second registration of the name read
-	bash, edit, show domain.Offered
+	bash, edit, show domain.Offered // show is in the layer place, the others in app
 }
 
 // seed writes the history of one session into a new store: eight calls in two turns.

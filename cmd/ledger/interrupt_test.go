@@ -86,7 +86,7 @@ func interruptInto(t *testing.T, trajectory, dir string, whole time.Duration) {
 		store := filepath.Join(dir, fmt.Sprint("store", n))
 		exit, _ := interruptRun(t, trajectory, store, sent, after)
 		met[exit]++
-		if stores.Missing(store) {
+		if stores.Missing(store) { // the run ended before it made a store
 			continue
 		}
 		where := fmt.Sprintf("%s %d, %v after the first line (seed %d)", sent, n, after, seed)

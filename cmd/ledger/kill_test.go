@@ -19,8 +19,8 @@ import (
 
 // The number of times that the test kills a run: in total, and in each store.
 var (
-	kills    = repeats(4, 100)
-	perStore = repeats(2, 20)
+	kills    = repeats(4, 100) // over all stores
+	perStore = repeats(2, 20)  // in one store
 )
 
 // steps is the number of replies with calls in the session that is killed.

@@ -87,7 +87,7 @@ func TestSessionsAndReadersOutliveTheHolder(t *testing.T) {
 			return err == nil && held && holder != nil || !slices.ContainsFunc(running, func(r *sharedRun) bool { return !r.over() })
 		})
 		if holder != nil {
-			time.Sleep(time.Duration(kills%7) * 20 * time.Millisecond)
+			time.Sleep(time.Duration(kills%7) * 20 * time.Millisecond) // kill at different moments of its work
 			if !holder.over() {
 				_ = holder.Process.Kill() // an error means that it has ended
 				kills++

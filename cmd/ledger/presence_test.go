@@ -21,7 +21,7 @@ import (
 // A severable is a store that refuses appends while off is set.
 type severable struct {
 	events.Store
-	off atomic.Bool
+	off atomic.Bool // the store is unreachable
 }
 
 // errSevered is the error of an append to a severable store that is off.

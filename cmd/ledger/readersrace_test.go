@@ -26,7 +26,7 @@ func TestReadersBesideKilledWriters(t *testing.T) {
 	ended := make(chan struct{})
 	var reading sync.WaitGroup
 	var mu sync.Mutex
-	var read []string
+	var read []string // output of each reader; guarded by mu
 	for range 3 {
 		reading.Go(func() {
 			for {

@@ -153,7 +153,7 @@ func TestKilledHoldersTakeNoSessionAlong(t *testing.T) {
 	var reading sync.WaitGroup
 	for range repeats(2, 10) {
 		reading.Go(func() {
-			for range repeats(20, 1<<30) {
+			for range repeats(20, 1<<30) { // with the long counts, until the kills are done
 				select {
 				case <-stop:
 					return
@@ -182,8 +182,8 @@ func TestKilledHoldersTakeNoSessionAlong(t *testing.T) {
 				r.killed = true
 				runs = append(runs, beginRun(t, store, trajectory))
 			}
-			_ = runs[i].Wait() // an error if the kill hit it
-			if runs[i].ProcessState.Success() {
+			_ = runs[i].Wait()                  // an error if the kill hit it
+			if runs[i].ProcessState.Success() { // it had ended before the kill
 				r.killed = false
 			}
 			break

@@ -86,7 +86,7 @@ func TestACopyOntoAnythingElseIsAConflict(t *testing.T) {
 		"stream":   func(e *events.Entry) { e.Stream, e.Revision = "other-1", 1 },
 	} {
 		t.Run(name, func(t *testing.T) { // not parallel: each copy opens the source
-			strange := slices.Clone(whole[:9])
+			strange := slices.Clone(whole[:9]) // the target holds a prefix whose last record differs
 			change(&strange[8])
 			to := holding(t, strange)
 			copied := ledger(t, from, "store", "copy", from, to)
@@ -104,7 +104,7 @@ func TestACopyOntoAnythingElseIsAConflict(t *testing.T) {
 // the stream last.
 type dishonest struct {
 	*embedded.Store
-	last events.Stream
+	last events.Stream // appends to it go to does
 	does func(*embedded.Store, events.Record) error
 }
 
