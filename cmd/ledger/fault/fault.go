@@ -41,7 +41,7 @@ type Error struct {
 	Err        error    // the cause; never nil
 	Hint       string   // advice for the user; may be empty
 	Command    string   // a command line that helps; may be empty
-	Candidates []string // descriptions of the IDs that an ambiguous argument may mean
+	Candidates []string // the IDs or names that an ambiguous or unknown argument may mean
 	Quiet      bool     // report only the exit code: the user knows the cause or has closed the output
 }
 
