@@ -15,14 +15,16 @@ import (
 	"github.com/settlement-ledger/ledger/projections/calls"
 )
 
+// A saying is the input of the tools of the checks.
 type saying struct {
 	Text string `json:"text"`
 }
 
-// A world counts what tools did in it.
+// A world counts the executions of its tools.
 type world struct{ runs atomic.Int64 }
 
-// tool returns a tool that counts a run and then does as told.
+// tool returns a tool that counts an execution and calls do. Its output does not fit if it
+// contains an exclamation mark.
 func (w *world) tool(do func(context.Context, saying, domain.Invocation) (string, error)) (domain.Tool, error) {
 	return domain.Make(domain.Spec[saying, string]{
 		Description: "for a law",
@@ -34,14 +36,17 @@ func (w *world) tool(do func(context.Context, saying, domain.Invocation) (string
 	})
 }
 
+// echo returns the text of its input.
 func echo(_ context.Context, in saying, _ domain.Invocation) (string, error) { return in.Text, nil }
 
+// call returns a call of the tool named "tool" with a text as its input.
 func call(id, text string) domain.Call {
-	input, _ := json.Marshal(saying{text}) // a string has JSON
+	input, _ := json.Marshal(saying{text}) // encoding a string never fails
 	return domain.Call{ID: domain.CallID(id), Name: "tool", Input: input}
 }
 
-// put registers what do does as a tool of the world, under the name of call.
+// put registers do as a tool of the world w under the name "tool". It returns the function
+// that closes the scope of the tool.
 func (s *Subject) put(ctx context.Context, w *world, do func(context.Context, saying, domain.Invocation) (string, error)) (func(context.Context) error, error) {
 	t, err := w.tool(do)
 	if err != nil {
@@ -50,7 +55,7 @@ func (s *Subject) put(ctx context.Context, w *world, do func(context.Context, sa
 	return s.Register(ctx, "tool", t)
 }
 
-// turn takes a turn that asks for calls, after a tool was registered.
+// turn registers echo as the tool and begins a turn whose reply asks for calls.
 func (s *Subject) turn(ctx context.Context, w *world, calls ...domain.Call) (*Turn, error) {
 	if _, err := s.put(ctx, w, echo); err != nil {
 		return nil, err
@@ -58,7 +63,8 @@ func (s *Subject) turn(ctx context.Context, w *world, calls ...domain.Call) (*Tu
 	return s.asking(ctx, calls...)
 }
 
-// asking takes a turn that asks for calls.
+// asking begins a turn whose reply asks for calls, and sets them in the journal unless a
+// saboteur replaced it.
 func (s *Subject) asking(ctx context.Context, calls ...domain.Call) (*Turn, error) {
 	t, err := s.Materialize(ctx, calls...)
 	if err != nil {
@@ -72,8 +78,8 @@ func (s *Subject) asking(ctx context.Context, calls ...domain.Call) (*Turn, erro
 	return t, nil
 }
 
-// settled takes a turn that asks for one call of a tool that returns what it
-// is given, and settles it.
+// settled registers echo as the tool, begins a turn whose reply asks for the call c, and
+// settles c.
 func (s *Subject) settled(ctx context.Context, w *world, c domain.Call) (*Turn, domain.Settlement, error) {
 	t, err := s.turn(ctx, w, c)
 	if err != nil {
@@ -83,6 +89,8 @@ func (s *Subject) settled(ctx context.Context, w *world, c domain.Call) (*Turn, 
 	return t, end, err
 }
 
+// singleExecutor settles one call while two tools are registered and counts the executions of
+// both.
 func singleExecutor(ctx context.Context, s *Subject) error {
 	var w, other world
 	beside, err := other.tool(echo)
@@ -101,6 +109,8 @@ func singleExecutor(ctx context.Context, s *Subject) error {
 	return nil
 }
 
+// codecBoundary settles a call whose input does not fit its schema, and one whose output does
+// not.
 func codecBoundary(ctx context.Context, s *Subject) error {
 	var w world
 	bad := domain.Call{ID: "bad", Name: "tool", Input: json.RawMessage(`{"text":7}`)}
@@ -120,6 +130,7 @@ func codecBoundary(ctx context.Context, s *Subject) error {
 	return nil
 }
 
+// durableIdentity compares the invocation that an executor sees with the one of its turn.
 func durableIdentity(ctx context.Context, s *Subject) error {
 	var w world
 	var seen domain.Invocation
@@ -145,6 +156,8 @@ func durableIdentity(ctx context.Context, s *Subject) error {
 	return nil
 }
 
+// scopedRegistration registers a tool over another of the same name, closes the scope of the
+// upper one and settles a call: the lower one must run.
 func scopedRegistration(ctx context.Context, s *Subject) error {
 	var below, above world
 	if _, err := s.put(ctx, &below, echo); err != nil {
@@ -171,6 +184,8 @@ func scopedRegistration(ctx context.Context, s *Subject) error {
 	return nil
 }
 
+// capturedExecution replaces a tool and closes its scope while a call of it runs. The call
+// must succeed with its own result.
 func capturedExecution(ctx context.Context, s *Subject) error {
 	var w world
 	entered, leave := make(chan struct{}), make(chan struct{})
@@ -205,6 +220,8 @@ func capturedExecution(ctx context.Context, s *Subject) error {
 	return nil
 }
 
+// staleRejection registers a tool again after a turn was offered it. A call of that turn must
+// be rejected as stale.
 func staleRejection(ctx context.Context, s *Subject) error {
 	var w world
 	c := call("c", "hi")
@@ -222,9 +239,11 @@ func staleRejection(ctx context.Context, s *Subject) error {
 	return nil
 }
 
-// long is over the small limits.
+// long is an output of 100 lines and 1,600 bytes, which exceeds the limits small.
 var long = strings.Repeat("line after line\n", 100)
 
+// storageEncapsulation settles a call with the output long and looks for all of it among the
+// retained outputs.
 func storageEncapsulation(ctx context.Context, s *Subject) error {
 	var w world
 	_, end, err := s.settled(ctx, &w, call("c", long))
@@ -243,6 +262,8 @@ func storageEncapsulation(ctx context.Context, s *Subject) error {
 	return fmt.Errorf("what the tool returned is not among what is kept: %v", end.Retained)
 }
 
+// presentationIsPure compares the result for the model, computed from the returned settlement
+// and from the one in the log.
 func presentationIsPure(ctx context.Context, s *Subject) error {
 	var w world
 	_, end, err := s.settled(ctx, &w, call("c", "hi"))
@@ -259,6 +280,8 @@ func presentationIsPure(ctx context.Context, s *Subject) error {
 	return nil
 }
 
+// beginsAtMostOnce settles one call from 32 goroutines at once and once more after them. It
+// must have one start on record and one execution.
 func beginsAtMostOnce(ctx context.Context, s *Subject) error {
 	var w world
 	c := call("c", "hi")
@@ -268,7 +291,7 @@ func beginsAtMostOnce(ctx context.Context, s *Subject) error {
 	}
 	var all sync.WaitGroup
 	for range 32 {
-		all.Go(func() { _, _ = s.Settle(ctx, t, c) }) // what they get is another law's
+		all.Go(func() { _, _ = s.Settle(ctx, t, c) }) // "ends exactly once" governs the results
 	}
 	all.Wait()
 	_, again := s.Settle(ctx, t, c)
@@ -282,6 +305,7 @@ func beginsAtMostOnce(ctx context.Context, s *Subject) error {
 	return nil
 }
 
+// endsExactlyOnce settles one call three times. It must have one end on record.
 func endsExactlyOnce(ctx context.Context, s *Subject) error {
 	var w world
 	c := call("c", "hi")
@@ -301,6 +325,8 @@ func endsExactlyOnce(ctx context.Context, s *Subject) error {
 	return nil
 }
 
+// startBeforeRun makes Begin of the journal fail. The tool must not run, and Settle must
+// return an error.
 func startBeforeRun(ctx context.Context, s *Subject) error {
 	var w world
 	c := call("c", "hi")
@@ -315,6 +341,8 @@ func startBeforeRun(ctx context.Context, s *Subject) error {
 	return nil
 }
 
+// endBeforeAnswer makes Settle of the journal fail. Settle of the registry must return an
+// error.
 func endBeforeAnswer(ctx context.Context, s *Subject) error {
 	var w world
 	c := call("c", "hi")
@@ -329,6 +357,7 @@ func endBeforeAnswer(ctx context.Context, s *Subject) error {
 	return nil
 }
 
+// begunIsOnRecord settles a call that runs. The end on record must say that it began.
 func begunIsOnRecord(ctx context.Context, s *Subject) error {
 	var w world
 	if _, _, err := s.settled(ctx, &w, call("c", "hi")); err != nil {
@@ -346,6 +375,8 @@ func begunIsOnRecord(ctx context.Context, s *Subject) error {
 	return nil
 }
 
+// runsWhatWasOffered compares the offered and the effective registration of each start on
+// record with the offer of the turn.
 func runsWhatWasOffered(ctx context.Context, s *Subject) error {
 	var w world
 	t, _, err := s.settled(ctx, &w, call("c", "hi"))
@@ -365,6 +396,8 @@ func runsWhatWasOffered(ctx context.Context, s *Subject) error {
 	return nil
 }
 
+// openOrEndedOnce settles one of two calls. The projection of calls must find one open call,
+// the other one, and no exception.
 func openOrEndedOnce(ctx context.Context, s *Subject) error {
 	var w world
 	c, waiting := call("c", "hi"), call("waiting", "hi")
@@ -386,6 +419,8 @@ func openOrEndedOnce(ctx context.Context, s *Subject) error {
 	return nil
 }
 
+// referencesResolve settles a call with the output long. The output store must resolve every
+// retained output of its end.
 func referencesResolve(ctx context.Context, s *Subject) error {
 	var w world
 	if _, _, err := s.settled(ctx, &w, call("c", long)); err != nil {
@@ -406,6 +441,7 @@ func referencesResolve(ctx context.Context, s *Subject) error {
 	return nil
 }
 
+// settlementsNameTheirTurn settles a call. The projection of calls must find no exception.
 func settlementsNameTheirTurn(ctx context.Context, s *Subject) error {
 	var w world
 	if _, _, err := s.settled(ctx, &w, call("c", "hi")); err != nil {
@@ -418,6 +454,7 @@ func settlementsNameTheirTurn(ctx context.Context, s *Subject) error {
 	return nil
 }
 
+// exceptions returns the violations that the projection of calls finds in the log.
 func (s *Subject) exceptions(ctx context.Context) ([]calls.Exception, error) {
 	state, err := s.folded(ctx)
 	if err != nil {
@@ -426,11 +463,13 @@ func (s *Subject) exceptions(ctx context.Context) ([]calls.Exception, error) {
 	return state.Exceptions(), nil
 }
 
+// folded returns the projection of calls over the whole log.
 func (s *Subject) folded(ctx context.Context) (*calls.State, error) {
 	p := calls.Projection()
 	return projections.Fold(p, p.Init(), s.ledger.ReadAll(ctx, events.Position{}))
 }
 
+// ends returns the ends of calls on record, in order.
 func (s *Subject) ends(ctx context.Context) ([]events.CallSettled, error) {
 	log, err := s.Log(ctx)
 	var ends []events.CallSettled
@@ -442,6 +481,7 @@ func (s *Subject) ends(ctx context.Context) ([]events.CallSettled, error) {
 	return ends, err
 }
 
+// count returns the number of events of a kind on record.
 func (s *Subject) count(ctx context.Context, kind string) (n int, err error) {
 	log, err := s.Log(ctx)
 	for _, v := range log {

@@ -12,8 +12,8 @@ import (
 // [Subject].
 type Law = lawtest.Law[*Subject]
 
-// law returns a Law whose subjects have these limits; sabotage makes one break
-// it.
+// law returns a Law whose subjects have the limits of outputs. The function sabotage changes
+// a correct Subject into one that breaks the law.
 func law(name, sentence string, limits registry.Limits, check func(context.Context, *Subject) error, sabotage func(*Subject)) Law {
 	return Law{
 		Name: name, Sentence: sentence, Verify: check,
@@ -28,7 +28,7 @@ func law(name, sentence string, limits registry.Limits, check func(context.Conte
 	}
 }
 
-// small are limits that the output of every large tool of a check exceeds.
+// small are limits that the output long exceeds.
 var small = registry.Limits{Lines: 8, Bytes: 256, Media: 256}
 
 // Laws returns every law, each with its saboteur.

@@ -13,8 +13,9 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
-// Each saboteur breaks one law of a Subject.
+// Each saboteur changes a correct Subject so that it breaks one law.
 
+// runTwice settles each call twice, under two call IDs. It breaks "single executor".
 func runTwice(s *Subject) {
 	settle := s.Settle
 	s.Settle = func(ctx context.Context, t *Turn, c domain.Call) (domain.Settlement, error) {
@@ -26,6 +27,8 @@ func runTwice(s *Subject) {
 	}
 }
 
+// mendInputs replaces an input that does not decode by a valid one. It breaks "codec
+// boundary".
 func mendInputs(s *Subject) {
 	settle := s.Settle
 	s.Settle = func(ctx context.Context, t *Turn, c domain.Call) (domain.Settlement, error) {
@@ -37,6 +40,7 @@ func mendInputs(s *Subject) {
 	}
 }
 
+// otherAgent settles calls in the name of another agent. It breaks "durable identity".
 func otherAgent(s *Subject) {
 	settle := s.Settle
 	s.Settle = func(ctx context.Context, t *Turn, c domain.Call) (domain.Settlement, error) {
@@ -46,6 +50,8 @@ func otherAgent(s *Subject) {
 	}
 }
 
+// closeNothing returns from Register a function that leaves the scope open. It breaks "scoped
+// registration".
 func closeNothing(s *Subject) {
 	register := s.Register
 	s.Register = func(ctx context.Context, name string, t domain.Tool) (func(context.Context) error, error) {
@@ -54,10 +60,10 @@ func closeNothing(s *Subject) {
 	}
 }
 
-// closeCancels ends the calls that run when a scope closes.
+// closeCancels cancels all running calls when a scope closes. It breaks "captured execution".
 func closeCancels(s *Subject) {
 	var mu sync.Mutex
-	var running []context.CancelFunc
+	var running []context.CancelFunc // guarded by mu
 	register, settle := s.Register, s.Settle
 	s.Register = func(ctx context.Context, name string, t domain.Tool) (func(context.Context) error, error) {
 		shut, err := register(ctx, name, t)
@@ -80,7 +86,8 @@ func closeCancels(s *Subject) {
 	}
 }
 
-// offerAfresh settles against what is in effect now.
+// offerAfresh settles a call under a new materialization instead of the one of its turn. It
+// breaks "stale rejection".
 func offerAfresh(s *Subject) {
 	settle := s.Settle
 	s.Settle = func(ctx context.Context, t *Turn, c domain.Call) (domain.Settlement, error) {
@@ -92,11 +99,11 @@ func offerAfresh(s *Subject) {
 	}
 }
 
-// A rewriter changes what goes into a journal.
+// A rewriter is a journal whose Begin and Settle a saboteur replaces.
 type rewriter struct {
 	registry.Journal
-	begin  func(context.Context, events.Draft) error
-	settle func(context.Context, events.Draft) error
+	begin  func(context.Context, events.Draft) error // nil: Begin of Journal
+	settle func(context.Context, events.Draft) error // nil: Settle of Journal
 }
 
 func (r rewriter) Begin(ctx context.Context, d events.Draft) error {
@@ -113,15 +120,17 @@ func (r rewriter) Settle(ctx context.Context, d events.Draft) error {
 	return r.Journal.Settle(ctx, d)
 }
 
-// A forgetful journal finds nothing on record.
+// A forgetful journal reports no start and no end of any call.
 type forgetful struct{ registry.Journal }
 
 func (forgetful) Recorded(context.Context, domain.MessageID, domain.CallID) (registry.Recorded, error) {
 	return registry.Recorded{}, nil
 }
 
+// forget makes the journal forget its records. It breaks "begins at most once".
 func forget(s *Subject) { s.Journal = forgetful{s.Journal} }
 
+// endTwice records each end under two event IDs. It breaks "ends exactly once".
 func endTwice(s *Subject) {
 	honest := s.Journal
 	s.Journal = rewriter{Journal: honest, settle: func(ctx context.Context, d events.Draft) error {
@@ -131,6 +140,7 @@ func endTwice(s *Subject) {
 	}}
 }
 
+// hideBeginFault ignores errors of the journal's Begin. It breaks "start before run".
 func hideBeginFault(s *Subject) {
 	honest := s.Journal
 	s.Journal = rewriter{Journal: honest, begin: func(ctx context.Context, d events.Draft) error {
@@ -139,6 +149,7 @@ func hideBeginFault(s *Subject) {
 	}}
 }
 
+// hideSettleFault ignores errors of the journal's Settle. It breaks "end before answer".
 func hideSettleFault(s *Subject) {
 	honest := s.Journal
 	s.Journal = rewriter{Journal: honest, settle: func(ctx context.Context, d events.Draft) error {
@@ -147,6 +158,8 @@ func hideSettleFault(s *Subject) {
 	}}
 }
 
+// denyBegun records each end as that of a call that never began. It breaks "begun is on
+// record".
 func denyBegun(s *Subject) {
 	honest := s.Journal
 	s.Journal = rewriter{Journal: honest, settle: func(ctx context.Context, d events.Draft) error {
@@ -157,6 +170,8 @@ func denyBegun(s *Subject) {
 	}}
 }
 
+// startUnderAnother records each start under a registration that does not exist. It breaks
+// "runs what was offered".
 func startUnderAnother(s *Subject) {
 	honest := s.Journal
 	s.Journal = rewriter{Journal: honest, begin: func(ctx context.Context, d events.Draft) error {
@@ -167,11 +182,13 @@ func startUnderAnother(s *Subject) {
 	}}
 }
 
+// loseEnds discards each end and reports success. It breaks "open or ended once".
 func loseEnds(s *Subject) {
 	s.Journal = rewriter{Journal: s.Journal, settle: func(context.Context, events.Draft) error { return nil }}
 }
 
-// anotherTurn records ends as those of a turn that never was.
+// anotherTurn records each end under a turn that does not exist. It breaks "settlements name
+// their turn".
 func anotherTurn(s *Subject) {
 	honest := s.Journal
 	s.Journal = rewriter{Journal: honest, settle: func(ctx context.Context, d events.Draft) error {
@@ -182,6 +199,8 @@ func anotherTurn(s *Subject) {
 	}}
 }
 
+// readOtherwise adds a text to a settlement after it was recorded. It breaks "presentation is
+// pure".
 func readOtherwise(s *Subject) {
 	settle := s.Settle
 	s.Settle = func(ctx context.Context, t *Turn, c domain.Call) (domain.Settlement, error) {
@@ -191,16 +210,18 @@ func readOtherwise(s *Subject) {
 	}
 }
 
-// A cutting store keeps the beginning of an output and calls it all.
+// A cutting output store stores the first 100 bytes of an output and reports them as the
+// whole.
 type cutting struct{ registry.Outputs }
 
 func (c cutting) Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
 	return c.Outputs.Keep(ctx, ref, mime, io.LimitReader(r, 100))
 }
 
+// keepLess truncates stored outputs. It breaks "storage encapsulation".
 func keepLess(s *Subject) { s.Outputs = cutting{s.Outputs} }
 
-// A losing store says that it keeps what it does not.
+// A losing output store discards each output and reports success with a wrong SHA-256.
 type losing struct{ registry.Outputs }
 
 func (losing) Keep(_ context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
@@ -208,4 +229,5 @@ func (losing) Keep(_ context.Context, ref domain.Ref, mime string, r io.Reader) 
 	return domain.Retained{Ref: ref, Bytes: n, MIME: mime, SHA256: strings.Repeat("0", 64)}, err
 }
 
+// keepNothing discards outputs. It breaks "references resolve".
 func keepNothing(s *Subject) { s.Outputs = losing{s.Outputs} }

@@ -18,41 +18,42 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
-// ErrBroken is what a journal returns that a check broke.
+// ErrBroken is the error of the journal while a check makes it fail.
 var ErrBroken = errors.New("the journal is broken by the check")
 
-// A Subject is what laws are checked against: one session that settles calls.
-// Its functions may be replaced, each by one that calls the one before.
+// A Subject is one session of a registry that settles calls: the object of a law. A saboteur
+// replaces exported fields by wrappers around the original values.
 type Subject struct {
-	// Register puts a tool into effect in a scope of its own, and returns what
-	// closes that.
+	// Register registers a tool under name in a new scope. It returns the function that
+	// closes the scope.
 	Register func(ctx context.Context, name string, t domain.Tool) (func(context.Context) error, error)
-	// Materialize takes a turn whose reply asks for calls, and records both.
+	// Materialize begins a turn and records its offer and a reply that asks for calls.
 	Materialize func(ctx context.Context, calls ...domain.Call) (*Turn, error)
-	// Settle settles one of those calls.
+	// Settle settles a call of the reply of t. Several goroutines may settle one call at once.
 	Settle func(ctx context.Context, t *Turn, call domain.Call) (domain.Settlement, error)
-	// Journal is where the facts of calls go.
+	// Journal records the starts and the ends of calls.
 	Journal registry.Journal
-	// Outputs is where complete outputs go.
+	// Outputs stores the outputs that exceed the limits.
 	Outputs registry.Outputs
 
 	ledger  *events.Ledger
 	session domain.SessionID
-	kept    *shelf
+	kept    *shelf // the original Outputs
 	faults  faults
 }
 
-// A Turn is what one reply may call.
+// A Turn has the offer and the identity of one turn of the session.
 type Turn struct {
 	Materialization *registry.Materialization
-	Invocation      domain.Invocation // of its calls, but for the call
+	Invocation      domain.Invocation // of each call of the turn; the registry sets its call ID
 }
 
-// faults say what a check broke in the journal.
+// faults make methods of the journal return ErrBroken without a record. A check sets them
+// while no call is being settled.
 type faults struct{ begin, settle bool }
 
-// Open returns a Subject with the real registry. Limits are those of its
-// outputs; zero is the default.
+// Open returns a Subject with the real registry in an opened session. The registry stores
+// outputs over limits. The zero Limits are [registry.DefaultLimits].
 func Open(ctx context.Context, limits registry.Limits) (*Subject, error) {
 	mint := domain.NewMint(time.Now, rand.Reader)
 	s := &Subject{ledger: events.NewLedger(eventstest.NewSlice(), mint, time.Now), session: mint.Session(), kept: &shelf{}}
@@ -85,7 +86,8 @@ func Open(ctx context.Context, limits registry.Limits) (*Subject, error) {
 	return s, nil
 }
 
-// outputsOf lets the Outputs of a Subject be replaced after it was opened.
+// outputsOf is the output store of the registry. It calls the current Outputs of the Subject,
+// which a saboteur may replace after Open.
 type outputsOf struct{ *Subject }
 
 func (o outputsOf) Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
@@ -96,6 +98,7 @@ func (o outputsOf) Confirm(ctx context.Context, id domain.EventID) error {
 	return o.Outputs.Confirm(ctx, id)
 }
 
+// materialize materializes r for a new turn and appends the turn and its reply with w.
 func (s *Subject) materialize(ctx context.Context, r *registry.Registry, w *events.Writer, calls []domain.Call) (*Turn, error) {
 	mint := s.ledger.Mint()
 	turn, message := mint.Turn(), mint.Message()
@@ -109,7 +112,7 @@ func (s *Subject) materialize(ctx context.Context, r *registry.Registry, w *even
 	return &Turn{m, domain.Invocation{Session: s.session, Agent: "build", Message: message}}, err
 }
 
-// Log returns everything on record, in order.
+// Log returns all events of the log in the order of their positions.
 func (s *Subject) Log(ctx context.Context) ([]events.Envelope, error) {
 	var all []events.Envelope
 	for v, err := range s.ledger.ReadAll(ctx, events.Position{}) {
@@ -121,17 +124,19 @@ func (s *Subject) Log(ctx context.Context) ([]events.Envelope, error) {
 	return all, nil
 }
 
+// A key identifies a call: call IDs repeat in other messages.
 type key struct {
 	message domain.MessageID
 	call    domain.CallID
 }
 
-// A journal keeps the facts of calls in the session's stream.
+// A journal implements [registry.Journal]. It appends starts, ends and late results to the
+// session's stream and remembers the record of each call.
 type journal struct {
-	subject  *Subject
+	subject  *Subject // has the faults
 	writer   *events.Writer
 	mu       sync.Mutex
-	recorded map[key]registry.Recorded
+	recorded map[key]registry.Recorded // guarded by mu
 }
 
 func (j *journal) Recorded(_ context.Context, message domain.MessageID, call domain.CallID) (registry.Recorded, error) {
@@ -166,6 +171,7 @@ func (j *journal) Late(ctx context.Context, d events.Draft) error {
 	return err
 }
 
+// keep appends the event d and then updates the record of the call k with note.
 func (j *journal) keep(ctx context.Context, d events.Draft, k key, note func(*registry.Recorded)) error {
 	if _, err := j.writer.Append(ctx, d); err != nil {
 		return err
@@ -178,7 +184,7 @@ func (j *journal) keep(ctx context.Context, d events.Draft, k key, note func(*re
 	return nil
 }
 
-// expect makes the journal answer for a call with the input asked for.
+// expect sets the call in the journal's record, as the reply asked for it.
 func (j *journal) expect(message domain.MessageID, call domain.Call) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -187,13 +193,13 @@ func (j *journal) expect(message domain.MessageID, call domain.Call) {
 	j.recorded[key{message, call.ID}] = r
 }
 
-// A shelf keeps outputs in memory.
+// A shelf is an output store in memory.
 type shelf struct {
 	mu   sync.Mutex
-	kept map[domain.Ref][]byte
+	kept map[domain.Ref][]byte // guarded by mu; nil: empty
 }
 
-// Keep keeps all that r yields.
+// Keep stores all bytes of r under ref and returns their metadata.
 func (k *shelf) Keep(_ context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
 	data, err := io.ReadAll(r)
 	if err != nil {
@@ -211,10 +217,11 @@ func (k *shelf) Keep(_ context.Context, ref domain.Ref, mime string, r io.Reader
 	}, nil
 }
 
-// Confirm does nothing: nothing here outlives the check.
+// Confirm returns nil and has no effect: a store in memory needs no second phase.
 func (k *shelf) Confirm(context.Context, domain.EventID) error { return nil }
 
-// resolve returns what is kept, if it is what the settlement names.
+// resolve returns the stored bytes of r. It returns an error if they are missing or have
+// another SHA-256 than r.
 func (k *shelf) resolve(r domain.Retained) (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
