@@ -14,17 +14,17 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
-// An Appender keeps events durably. Several goroutines append at once, each as
-// a writer of its own, counted from 0.
+// An Appender is a durable store of events. Several goroutines append at once; each
+// is a writer of its own, numbered from 0.
 type Appender interface {
-	// Append adds the event that is the nth, from 1, of a writer, and returns
-	// once it is on the disk. It may keep the event only until it returns.
+	// Append stores event n, counted from 1, of a writer, and returns once it is
+	// durable. It must not retain event.
 	Append(ctx context.Context, writer, n int, event []byte) error
 	Close() error
 }
 
-// Appending returns what opens a contestant of many writers, each of which
-// appends one event after another for a second.
+// Appending returns the Open function of a contestant with many writers. In each
+// round every writer appends one event after another for a second, scaled.
 func Appending(writers int, open func(ctx context.Context, g *Ground, writers int) (Appender, error)) func(context.Context, *Ground) (Rig, error) {
 	return func(ctx context.Context, g *Ground) (Rig, error) {
 		a, err := open(ctx, g, writers)
@@ -36,24 +36,28 @@ func Appending(writers int, open func(ctx context.Context, g *Ground, writers in
 	}
 }
 
-// A driver lets writers append.
+// A driver runs the writers of an Appender and measures their appends.
 type driver struct {
 	appender Appender
-	lengths  []int // of each writer
+	lengths  []int // number of events that each writer has appended; owned by its goroutine during run
 }
 
+// newDriver returns a driver of writers that have not appended yet. The caller still
+// closes the Appender.
 func newDriver(a Appender, writers int) *driver {
 	return &driver{appender: a, lengths: make([]int, writers)}
 }
 
-// timed returns what is true until a time is over.
+// timed returns a function that reports true until span has passed.
 func timed(span time.Duration) func() bool {
 	begun := time.Now()
 	return func() bool { return time.Since(begun) < span }
 }
 
-// run lets every writer append at least once, and while goOn is true. It is
-// asked by every writer.
+// run starts a goroutine for each writer, which appends one event and then further
+// ones while goOn reports true, and joins them. The writers call goOn concurrently.
+// The sample holds the rate, the latencies and the processor time, and the share of
+// time in syncs if the Appender is a syncer.
 func (d *driver) run(ctx context.Context, goOn func() bool) (Sample, error) {
 	latencies, faults := make([][]time.Duration, len(d.lengths)), make([]error, len(d.lengths))
 	usage, begun := processorTime(), time.Now()
@@ -74,10 +78,12 @@ func (d *driver) run(ctx context.Context, goOn func() bool) (Sample, error) {
 	return sample, nil
 }
 
-// A syncer is an Appender that knows how long it waited for the disk since it
-// was last asked. It is asked when nobody appends.
+// A syncer is an Appender that measures its syncs. takeSyncing returns the time
+// spent in them since its previous call; it must not run concurrently with Append.
 type syncer interface{ takeSyncing() time.Duration }
 
+// write appends the events of one writer and returns their latencies, appended to
+// latencies.
 func (d *driver) write(ctx context.Context, writer int, latencies []time.Duration, goOn func() bool) ([]time.Duration, error) {
 	for first := true; first || goOn(); first = false {
 		if ctx.Err() != nil {
@@ -94,7 +100,8 @@ func (d *driver) write(ctx context.Context, writer int, latencies []time.Duratio
 	return latencies, nil
 }
 
-// sampled returns the readings of things that took so long each and in all.
+// sampled returns the readings of operations with these latencies, which took
+// elapsed together and used so much processor time. It sorts latencies.
 func sampled(latencies []time.Duration, elapsed, used time.Duration) Sample {
 	n := float64(len(latencies))
 	return Sample{
@@ -103,13 +110,15 @@ func sampled(latencies []time.Duration, elapsed, used time.Duration) Sample {
 	}
 }
 
+// micros converts a duration to microseconds.
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// eventSize is the bytes of JSON in each event.
+// eventSize is the size of the JSON of each event, in bytes.
 const eventSize = 400
 
-// pool are events to append: different ones, so that no block compresses to
-// nothing.
+// pool returns the events that writers append. They differ, so that a block of them
+// does not compress to almost no bytes. The random source is seeded: all runs use
+// the same.
 var pool = sync.OnceValue(func() [][]byte {
 	rng := rand.New(rand.NewPCG(1, 2))
 	made := make([][]byte, 4096)
@@ -119,17 +128,18 @@ var pool = sync.OnceValue(func() [][]byte {
 	return made
 })
 
-// Event returns a JSON document of 400 bytes that stands for the nth event of a
-// writer. It is shared and not to be written to.
+// Event returns the JSON document of 400 bytes that a writer appends as its event n.
+// The caller must not modify it, as all writers share it.
 func Event(writer, n int) []byte { return pool()[(writer*61+n)%len(pool())] }
 
+// words are the compressible part of generated texts.
 var words = []string{
 	"call", "read", "write", "settled", "package main", "func", "return nil, err", "./events/store.go", "exit status 1",
 	"line", "match", "error:", "ok", "no such file", "the", "tool", "build", "test", "diff", "Δ", "\\n",
 }
 
-// jsonOf returns a document of so many bytes: identifiers, which do not
-// compress, and words, which do.
+// jsonOf returns a JSON document of exactly size bytes, made of identifiers, which
+// do not compress, and words, which do.
 func jsonOf(rng *rand.Rand, size int) []byte {
 	b := fmt.Appendf(nil, `{"turn":"trn_%016X%010X","message":"msg_%016X%010X","call":"call_%d","text":"`,
 		rng.Uint64(), rng.Uint64()>>24, rng.Uint64(), rng.Uint64()>>24, rng.IntN(1e6))
@@ -146,19 +156,22 @@ func jsonOf(rng *rand.Rand, size int) []byte {
 	return append(b, '"', '}')
 }
 
-// A ledger is the store that is measured, with a stream for each writer.
+// A ledger is the embedded store as an Appender. Each writer has a stream of its
+// own.
 type ledger struct {
 	store   *embedded.Store
 	mint    *domain.Mint
 	streams []events.Stream
 }
 
-// OpenLedger opens the embedded store as it comes, in the state of one that has
-// been in use: its first logs are written and will be recycled.
+// OpenLedger opens the embedded store with its default configuration and warms it
+// up, so that it has the state of a store in use: it has written and can recycle log
+// files.
 func OpenLedger(ctx context.Context, g *Ground, writers int) (Appender, error) {
 	return openLedger(ctx, g, writers)
 }
 
+// openLedger is OpenLedger with the concrete type.
 func openLedger(ctx context.Context, g *Ground, writers int) (*ledger, error) {
 	l, err := reopenLedger(ctx, g.Dir, writers)
 	if err != nil {
@@ -170,8 +183,8 @@ func openLedger(ctx context.Context, g *Ground, writers int) (*ledger, error) {
 	return l, nil
 }
 
-// reopenLedger opens the embedded store with streams of its own for the
-// writers, and writes nothing.
+// reopenLedger opens the embedded store in dir, new or existing, with a new stream
+// for each writer. It appends no event.
 func reopenLedger(ctx context.Context, dir string, writers int) (*ledger, error) {
 	store, err := embedded.Open(ctx, dir, embedded.Config{Owner: embedded.Owner{Command: "bench"}})
 	if err != nil {
@@ -184,16 +197,17 @@ func reopenLedger(ctx context.Context, dir string, writers int) (*ledger, error)
 	return l, nil
 }
 
-// newMint returns a mint whose randomness costs what a generator does.
+// newMint returns a mint with a pseudorandom source, so that minting an ID costs no
+// system call.
 func newMint() *domain.Mint {
 	return domain.NewMint(time.Now, rand.NewChaCha8([32]byte{1}))
 }
 
-// warmth is how many bytes a store has written before it is measured: more than
-// the tables of a store that is written to, so that logs were given back.
+// warmth is the number of bytes that a store writes before it is measured: more than
+// its memtables hold, so that flushes have released log files for recycling.
 const warmth = 64 << 20
 
-// warm appends so many bytes, many events at once, to a stream of its own.
+// warm appends about so many bytes to a stream of its own, in large batches.
 func (l *ledger) warm(ctx context.Context, bytes int64) error {
 	stream, length := events.SessionStream(l.mint.Session()), events.Revision(0)
 	for left := bytes; left > 0; left -= 2048 * eventSize {
@@ -209,14 +223,18 @@ func (l *ledger) warm(ctx context.Context, bytes int64) error {
 	return nil
 }
 
+// record returns event as a record with a new ID.
 func (l *ledger) record(event []byte) events.Record {
 	return events.Record{ID: l.mint.Event(), Kind: "CallSettled", Version: 1, Time: now(), Data: event}
 }
 
+// now returns the present in the precision of records.
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
+// Append appends event n of a writer to the stream of the writer.
 func (l *ledger) Append(ctx context.Context, writer, n int, event []byte) error {
 	return l.store.Append(ctx, l.streams[writer], events.Revision(n-1), l.record(event))
 }
 
+// Close closes the store.
 func (l *ledger) Close() error { return l.store.Close() }

@@ -17,8 +17,8 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// tasks are what is done in a process of its own: it is killed, or its memory
-// is measured.
+// tasks are the tasks that Child runs in a process of its own: the parent kills the
+// process (load) or the task measures the memory of the process.
 var tasks = map[string]func(ctx context.Context, g *Ground) (Sample, error){
 	"load":           load,
 	"memory-append":  remembered(Appending(64, OpenLedger), 3),
@@ -28,18 +28,19 @@ var tasks = map[string]func(ctx context.Context, g *Ground) (Sample, error){
 	"memory-caches":  caches,
 }
 
-// command returns the command of another process that does a task in a folder.
+// command returns the command that runs a task in dir in another process, at the
+// scale of this run. The caller starts it and waits for it.
 func (g *Ground) command(ctx context.Context, task, dir string) *exec.Cmd {
 	args := append(append([]string{}, g.bench.child...), task, dir, strconv.FormatFloat(g.bench.scale, 'g', -1, 64))
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Args[0] = os.Args[0] // a program may go by its name
+	cmd.Args[0] = os.Args[0] // the program may dispatch on the name by which it was started
 	cmd.Stderr = os.Stderr
 	return cmd
 }
 
-// Child does a task in this process: what Run had a process started for, with
-// the arguments that it added to Config.Child. It writes what it measured to
-// out.
+// Child runs one task in this process and writes its sample to out as JSON. args are
+// the arguments that Run appended to Config.Child: the task, its folder and the
+// scale.
 func Child(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) != 3 {
 		return errors.New("measure in a process of its own: a task, a folder and a scale are needed")
@@ -59,8 +60,9 @@ func Child(ctx context.Context, args []string, out io.Writer) error {
 	return json.NewEncoder(out).Encode(sample)
 }
 
-// apart opens a contestant that does a task in a process of its own, in a
-// folder that prepare names.
+// apart returns the Open function of a contestant that runs a task in another
+// process in each round. prepare returns the folder for the task; it is removed
+// after the round.
 func apart(task string, prepare func(ctx context.Context, g *Ground) (dir string, err error)) func(context.Context, *Ground) (Rig, error) {
 	return func(ctx context.Context, g *Ground) (Rig, error) {
 		return NewRig(func(ctx context.Context) (sample Sample, err error) {
@@ -77,18 +79,20 @@ func apart(task string, prepare func(ctx context.Context, g *Ground) (dir string
 	}
 }
 
-// emptyFolder is for tasks that begin with nothing.
+// emptyFolder prepares a new, empty folder for a task.
 func emptyFolder(_ context.Context, g *Ground) (string, error) { return os.MkdirTemp(g.Dir, "task-") }
 
+// withHistory prepares a folder with a store that holds a copy of the history.
 func withHistory(ctx context.Context, g *Ground) (string, error) { return g.History(ctx) }
 
+// peak returns the peak memory of this process as a sample.
 func peak() (Sample, error) {
 	bytes, err := peakMemory()
 	return Sample{Peak: bytes / (1 << 20)}, err
 }
 
-// remembered does what a contestant does for so many rounds, and returns the
-// most memory that this process had.
+// remembered returns a task that runs so many rounds of a contestant and returns the
+// peak memory of this process.
 func remembered(open func(context.Context, *Ground) (Rig, error), rounds int) func(context.Context, *Ground) (Sample, error) {
 	return func(ctx context.Context, g *Ground) (Sample, error) {
 		r, err := open(ctx, g)
@@ -107,6 +111,7 @@ func remembered(open func(context.Context, *Ground) (Rig, error), rounds int) fu
 	}
 }
 
+// rememberedRebuild is the task memory-rebuild: it rebuilds the projection of calls.
 func rememberedRebuild(ctx context.Context, g *Ground) (Sample, error) {
 	s, err := embedded.Open(ctx, g.Dir, embedded.Config{Owner: embedded.Owner{Command: "bench"}})
 	if err != nil {
@@ -119,6 +124,7 @@ func rememberedRebuild(ctx context.Context, g *Ground) (Sample, error) {
 	return peak()
 }
 
+// rememberedOutput is the task memory-output: it writes an output of 1 GiB, scaled.
 func rememberedOutput(ctx context.Context, g *Ground) (Sample, error) {
 	s, err := outputs.Open(filepath.Join(g.Dir, "outputs"), outputs.Config{})
 	if err != nil {
@@ -131,8 +137,8 @@ func rememberedOutput(ctx context.Context, g *Ground) (Sample, error) {
 	return peak()
 }
 
-// caches returns how much memory a store holds on to after everything in it was
-// read, beside what it held when it was opened.
+// caches is the task memory-caches: it reads every record and returns the growth of
+// the resident memory, in MiB, since the store was opened.
 func caches(ctx context.Context, g *Ground) (Sample, error) {
 	s, err := embedded.Open(ctx, g.Dir, embedded.Config{Owner: embedded.Owner{Command: "bench"}})
 	if err != nil {
@@ -149,7 +155,8 @@ func caches(ctx context.Context, g *Ground) (Sample, error) {
 	return Sample{Peak: max(after-before, 0) / (1 << 20)}, nil
 }
 
-// settledMemory returns the memory of this process without its garbage.
+// settledMemory runs the garbage collector, returns free memory to the operating
+// system and returns the resident memory of this process in bytes.
 func settledMemory() (float64, error) {
 	runtime.GC()
 	debug.FreeOSMemory()

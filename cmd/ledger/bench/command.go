@@ -11,24 +11,22 @@ import (
 	"time"
 )
 
-// quickScale is the size at which every row runs in a few seconds: to see that
-// it does, and nothing about the store.
+// quickScale is the scale at which every row takes seconds at most. It checks that
+// the rows run; the numbers are meaningless.
 const quickScale = 0.002
 
-// Quick returns c at a size and with rounds that show nothing but that every
-// row runs.
+// Quick returns c with two rounds at a tiny scale, for a check that every row runs.
 func (c Config) Quick() Config {
 	c.Scale, c.Rounds = quickScale, 2
 	return c
 }
 
-// childWord is the argument with which Command has a process call Child.
+// childWord is the argument that makes Command call Child.
 const childWord = "child"
 
-// Command measures a table as its arguments say, for a program that does
-// nothing else, and writes the table to out and what it is doing to errors. It
-// returns the exit code: 0, 1 if something was not measured, 2 if the arguments
-// make no sense.
+// Command is the body of a program that only measures a table. It writes the table
+// to out and its progress and errors to progress. It returns the exit status: 0, 1
+// if a row was not measured, and 2 for invalid arguments.
 func Command(ctx context.Context, t Table, args []string, out, progress io.Writer) int {
 	if len(args) > 1 && args[1] == childWord {
 		return exit(progress, Child(ctx, args[2:], out))
@@ -54,9 +52,10 @@ func Command(ctx context.Context, t Table, args []string, out, progress io.Write
 	if code := exit(progress, err); code != 0 || len(report.Unmeasured()) == 0 {
 		return code
 	}
-	return 1 // the table says why
+	return 1 // the table lists the reasons
 }
 
+// exit prints err, if any, and returns the exit status.
 func exit(to io.Writer, err error) int {
 	if err == nil {
 		return 0
@@ -65,12 +64,15 @@ func exit(to io.Writer, err error) int {
 	return 1
 }
 
+// An options holds the parsed flags of Command.
 type options struct {
 	Config
-	csv  string
-	list bool
+	csv  string // path of the CSV file; empty: none
+	list bool   // list the rows in place of measuring them
 }
 
+// parse parses args, whose first element is the name of the program. It prints an
+// error and the usage to to.
 func parse(args []string, to io.Writer) (o options, err error) {
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	flags.SetOutput(to)
@@ -101,6 +103,7 @@ func parse(args []string, to io.Writer) (o options, err error) {
 	return o, err
 }
 
+// writeCSV writes the rounds of a report to the file at path.
 func writeCSV(r *Report, path string) error {
 	f, err := os.Create(path)
 	if err != nil {

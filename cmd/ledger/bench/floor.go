@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// flatSize is how many bytes a flat file of events has. It is written over from
-// the beginning when its end is reached.
+// flatSize is the size of a flat file at scale 1, in bytes.
 const flatSize = 32 << 20
 
-// A plainFile is a file of events. One that grows is a log as anyone writes it;
-// one that is flat has all its bytes on the disk before and keeps nothing, and
-// is the least that a disk takes.
+// A plainFile is a file of events, the floor to compare a store with. A growing file
+// is a naive log. A flat file is allocated before and overwritten in a circle, and
+// keeps no history: a sync of it has no metadata to write, so it costs the least
+// that a disk allows.
 type plainFile struct {
 	file    *os.File
-	at      int64
-	size    int64         // of one that is flat; 0: it grows
-	syncing time.Duration // in write since it was last asked for
+	at      int64         // offset of the next write
+	size    int64         // of a flat file; 0: the file grows
+	syncing time.Duration // in writes and syncs since the last takeSyncing
 }
 
-// openGrowing opens a file that has no bytes.
+// openGrowing creates an empty file that grows.
 func openGrowing(g *Ground) (*plainFile, error) {
 	f, err := os.Create(filepath.Join(g.Dir, "events"))
 	if err != nil {
@@ -33,7 +33,7 @@ func openGrowing(g *Ground) (*plainFile, error) {
 	return &plainFile{file: f}, nil
 }
 
-// openFlat opens a file that has all its bytes on the disk and is written over.
+// openFlat creates a flat file, filled with zeros and synced.
 func openFlat(g *Ground) (*plainFile, error) {
 	f, err := os.Create(filepath.Join(g.Dir, "events"))
 	if err != nil {
@@ -53,7 +53,7 @@ func openFlat(g *Ground) (*plainFile, error) {
 	return p, nil
 }
 
-// write puts bytes on the disk.
+// write writes b at the current offset and syncs the data.
 func (p *plainFile) write(b []byte) error {
 	if p.size > 0 && p.at+int64(len(b)) > p.size {
 		p.at = 0
@@ -68,6 +68,7 @@ func (p *plainFile) write(b []byte) error {
 	return err
 }
 
+// takeSyncing returns the time in writes and syncs since the last call.
 func (p *plainFile) takeSyncing() time.Duration {
 	defer func() { p.syncing = 0 }()
 	return p.syncing
@@ -83,41 +84,45 @@ func openPerEvent(_ context.Context, g *Ground, _ int) (Appender, error) {
 	return &perEvent{plainFile: f}, nil
 }
 
+// A perEvent is a plainFile as an Appender without group commit. The mutex guards
+// the file.
 type perEvent struct {
 	sync.Mutex
 	*plainFile
 }
 
+// Append writes and syncs one event.
 func (p *perEvent) Append(_ context.Context, _, _ int, event []byte) error {
 	p.Lock()
 	defer p.Unlock()
 	return p.write(event)
 }
 
+// Close closes the file.
 func (p *perEvent) Close() error { return p.file.Close() }
 
-// A Pending event waits for a Group to keep it.
+// A Pending is an event that waits for the committer of a Group.
 type Pending struct {
 	Writer, N int
 	Event     []byte
 }
 
-// A Group makes of what many writers append at the same time one batch, by a
-// goroutine of its own: group commit at its best, for floors and for peers that
-// have none.
+// A Group implements group commit: its committer goroutine commits all events that
+// are waiting as one batch. It serves as a floor, and adds group commit to peers
+// without it.
 type Group struct {
 	commit  func([]Pending) error
-	wake    chan struct{}
-	answers []chan error // one for each writer
+	wake    chan struct{} // capacity 1: tells the committer that events wait
+	answers []chan error  // one for each writer, capacity 1: the result of its append
 	joined  sync.WaitGroup
 	mu      struct {
 		sync.Mutex
-		waiting []Pending
+		waiting []Pending // the next batch
 	}
 }
 
-// NewGroup returns a Group of writers. Commit is called by one goroutine with
-// all events that wait.
+// NewGroup returns a Group and starts its committer, which Close joins. The
+// committer calls commit with all waiting events; commit must not retain the slice.
 func NewGroup(writers int, commit func([]Pending) error) *Group {
 	g := &Group{commit: commit, wake: make(chan struct{}, 1), answers: make([]chan error, writers)}
 	for i := range g.answers {
@@ -127,7 +132,8 @@ func NewGroup(writers int, commit func([]Pending) error) *Group {
 	return g
 }
 
-// Append hands an event to the committer and waits for its answer.
+// Append hands an event to the committer and waits for the result of its batch. It
+// does not observe the context.
 func (g *Group) Append(_ context.Context, writer, n int, event []byte) error {
 	g.mu.Lock()
 	g.mu.waiting = append(g.mu.waiting, Pending{writer, n, event})
@@ -139,13 +145,15 @@ func (g *Group) Append(_ context.Context, writer, n int, event []byte) error {
 	return <-g.answers[writer]
 }
 
-// Close ends the committer. Nobody appends any more.
+// Close stops the committer and joins it. It must not run concurrently with Append.
 func (g *Group) Close() error {
 	close(g.wake)
 	g.joined.Wait()
 	return nil
 }
 
+// commitAll commits batches until wake is closed. It reuses the slice of the last
+// batch.
 func (g *Group) commitAll() {
 	var batch []Pending
 	for range g.wake {
@@ -163,8 +171,8 @@ func (g *Group) commitAll() {
 	}
 }
 
-// yield lets writers that the last group woke come along, for as long as more
-// come.
+// yield yields the processor while more events arrive, so that the writers that the
+// last batch woke can join the next one.
 func (g *Group) yield() {
 	for seen := 0; ; {
 		runtime.Gosched()
@@ -178,8 +186,8 @@ func (g *Group) yield() {
 	}
 }
 
-// openGrouped returns what opens the floor of many writers: one write to a file
-// and one fdatasync for all that wait.
+// openGrouped returns the open function of the floor of many writers: one write and
+// one fdatasync for each batch of waiting events.
 func openGrouped(open func(*Ground) (*plainFile, error)) func(context.Context, *Ground, int) (Appender, error) {
 	return func(_ context.Context, g *Ground, writers int) (Appender, error) {
 		f, err := open(g)
@@ -190,6 +198,7 @@ func openGrouped(open func(*Ground) (*plainFile, error)) func(context.Context, *
 	}
 }
 
+// newGrouped returns a Group that writes its batches to f. It owns f.
 func newGrouped(f *plainFile, writers int) *grouped {
 	var events []byte
 	return &grouped{NewGroup(writers, func(batch []Pending) error {
@@ -201,13 +210,16 @@ func newGrouped(f *plainFile, writers int) *grouped {
 	}), f}
 }
 
+// A grouped is a plainFile as an Appender with group commit.
 type grouped struct {
 	*Group
 	file *plainFile
 }
 
+// Close stops the committer and closes the file.
 func (g *grouped) Close() error {
 	return errors.Join(g.Group.Close(), g.file.file.Close())
 }
 
+// takeSyncing returns the time in writes and syncs since the last call.
 func (g *grouped) takeSyncing() time.Duration { return g.file.takeSyncing() }

@@ -10,10 +10,10 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// following opens a contestant of one writer and so many followers. The writer
-// appends an event once each follower was given the one before, so that what is
-// measured is how long an event takes to a follower that waits for it. Its
-// sample is of the deliveries; without followers it is of the appends.
+// following returns the Open function of a contestant with one writer and so many
+// followers. The writer appends an event after every follower has received the one
+// before, so that a latency is that of a follower that waits. The latencies are
+// those from append to delivery, or of the appends if there are no followers.
 func following(followers int) func(context.Context, *Ground) (Rig, error) {
 	return func(ctx context.Context, g *Ground) (Rig, error) {
 		l, err := openLedger(ctx, g, 1)
@@ -27,7 +27,7 @@ func following(followers int) func(context.Context, *Ground) (Rig, error) {
 	}
 }
 
-// followers scales a number of followers: none and one stay.
+// followers scales a number of followers. It keeps 0 and 1.
 func (g *Ground) followers(n int) int {
 	if n <= 1 {
 		return n
@@ -35,27 +35,28 @@ func (g *Ground) followers(n int) int {
 	return g.Count(n)
 }
 
-// An audience is the followers of a ledger.
+// An audience is the followers of a ledger and the writer that they follow.
 type audience struct {
 	ledger *ledger
-	length int // of the writer's stream
-	cancel context.CancelCauseFunc
-	joined sync.WaitGroup
-	began  time.Time    // of the append that is being delivered
-	left   atomic.Int64 // followers that it was not delivered to yet
-	all    chan struct{}
+	length int                     // of the stream of the writer
+	cancel context.CancelCauseFunc // ends the followers
+	joined sync.WaitGroup          // the follower goroutines
+	began  time.Time               // when the current append began; written by the writer before the append
+	left   atomic.Int64            // followers that have not received the current event
+	all    chan struct{}           // capacity 1: the last follower received the current event
 	ears   []ear
 }
 
-// An ear is one follower.
+// An ear is the measurements of one follower.
 type ear struct {
-	latencies []time.Duration // read by the writer once left is 0
-	err       error           // read once the follower was joined
+	latencies []time.Duration // appended by the follower; the writer reads them once left is 0
+	err       error           // set by the follower goroutine; read after it is joined
 }
 
+// errOver is the cause with which close cancels the followers.
 var errOver = errors.New("the measurement is over")
 
-// open starts the followers and returns when all of them wait.
+// open starts the followers and returns once all have caught up or failed.
 func (f *audience) open(ctx context.Context) {
 	ctx, f.cancel = context.WithCancelCause(ctx)
 	var waiting sync.WaitGroup
@@ -70,6 +71,8 @@ func (f *audience) open(ctx context.Context) {
 	waiting.Wait()
 }
 
+// listen follows the log from its end and measures each delivery. It calls caughtUp
+// when it has caught up.
 func (f *audience) listen(ctx context.Context, e *ear, caughtUp func()) error {
 	for _, err := range f.ledger.store.Follow(ctx, f.ledger.store.Head(), events.Following{CaughtUp: func(events.Position) { caughtUp() }}) {
 		if err != nil {
@@ -83,6 +86,8 @@ func (f *audience) listen(ctx context.Context, e *ear, caughtUp func()) error {
 	return nil
 }
 
+// run appends one event, and further ones while goOn reports true, and waits after
+// each until all followers have received it.
 func (f *audience) run(ctx context.Context, goOn func() bool) (Sample, error) {
 	for i := range f.ears {
 		f.ears[i].latencies = f.ears[i].latencies[:0]
@@ -117,6 +122,7 @@ func (f *audience) run(ctx context.Context, goOn func() bool) (Sample, error) {
 	return sampled(deliveries, elapsed, used), nil
 }
 
+// close ends and joins the followers, closes the ledger and returns all errors.
 func (f *audience) close() error {
 	f.cancel(errOver)
 	f.joined.Wait()

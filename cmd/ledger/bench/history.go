@@ -17,12 +17,12 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
-// A kept is a data set that was made once in a run: a store that nobody opens
-// again, of which contestants get copies.
+// A kept is a data set: the folder of a closed store that a run makes once.
+// Contestants get copies of it.
 type kept struct{ dir string }
 
-// copyOf returns the folder of a copy of a data set, which is made if it is
-// the first.
+// copyOf returns the folder of a copy of a data set for this contestant. The first
+// call for a name makes the data set with make.
 func (g *Ground) copyOf(ctx context.Context, name string, make func(ctx context.Context, s *embedded.Store) error) (string, error) {
 	set, ok := g.bench.made[name]
 	if !ok {
@@ -40,6 +40,7 @@ func (g *Ground) copyOf(ctx context.Context, name string, make func(ctx context.
 	return dir, linkFolder(set.dir, dir)
 }
 
+// built opens a new store in dir, fills it with make and closes it.
 func built(ctx context.Context, dir string, make func(ctx context.Context, s *embedded.Store) error) error {
 	s, err := embedded.Open(ctx, dir, embedded.Config{Owner: embedded.Owner{Command: "bench"}})
 	if err != nil {
@@ -48,18 +49,18 @@ func built(ctx context.Context, dir string, make func(ctx context.Context, s *em
 	return errors.Join(make(ctx, s), s.Close())
 }
 
-// History returns the folder of a store, the contestant's own, that holds a
-// million events of sessions that ran here: turns, replies and calls.
+// History returns a folder of this contestant with a closed store of a million
+// events, scaled: sessions with turns, replies and calls.
 func (g *Ground) History(ctx context.Context) (string, error) {
 	n := g.Count(1_000_000)
 	return g.copyOf(ctx, "history", func(ctx context.Context, s *embedded.Store) error { return makeHistory(ctx, s, n) })
 }
 
-// sessionLength is about how many events a session of a history has.
+// sessionLength is the approximate number of events in a session of a history.
 const sessionLength = 512
 
-// makeHistory appends at least n events of sessions. It keeps every law of
-// calls.
+// makeHistory appends sessions with together at least n events, from four
+// goroutines. The history keeps every law of calls, which foldCalls checks.
 func makeHistory(ctx context.Context, s *embedded.Store, n int) error {
 	l := events.NewLedger(s, newMint(), time.Now)
 	offer, process, err := equip(ctx, l)
@@ -84,13 +85,14 @@ func makeHistory(ctx context.Context, s *embedded.Store, n int) error {
 	return errors.Join(faults...)
 }
 
-// An argument is what the tools of a history take.
+// An argument is the input type of the tools of a history.
 type argument struct {
 	Path  string `json:"path"`
 	Lines int    `json:"lines"`
 }
 
-// equip starts a process on record, and registers the tools of a history.
+// equip records a process and registers the tools of a history. It returns the offer
+// of a turn and the ID of the process.
 func equip(ctx context.Context, l *events.Ledger) ([]domain.Offered, domain.ProcessID, error) {
 	process := l.Mint().Process()
 	started := events.ProcessStarted{Process: process, Host: "here", PID: 1, Program: "ledger", Version: "1"}
@@ -123,16 +125,16 @@ func equip(ctx context.Context, l *events.Ledger) ([]domain.Offered, domain.Proc
 	return turn.Offer().Tools, process, nil
 }
 
-// A talk is a session of a history.
+// A talk generates one session of a history. One goroutine uses it.
 type talk struct {
 	ledger  *events.Ledger
 	offer   []domain.Offered
 	process domain.ProcessID
 	rng     *rand.Rand
-	drafts  []events.Draft
+	drafts  []events.Draft // the events of the session so far
 }
 
-// keep makes the session and appends it.
+// keep generates the session and appends it in one append.
 func (t *talk) keep(ctx context.Context) error {
 	mint := t.ledger.Mint()
 	session := mint.Session()
@@ -147,7 +149,7 @@ func (t *talk) keep(ctx context.Context) error {
 	return err
 }
 
-// add drafts an event that the one before led to.
+// add drafts an event whose cause is the event before it.
 func (t *talk) add(e events.Event) {
 	cause := domain.EventID{}
 	if len(t.drafts) > 0 {
@@ -156,7 +158,8 @@ func (t *talk) add(e events.Event) {
 	t.drafts = append(t.drafts, t.ledger.Draft(e, cause))
 }
 
-// turn offers the tools, has the model ask for three calls, and settles them.
+// turn drafts a turn: the offer of tools, a reply with three calls, and their
+// settlements.
 func (t *talk) turn() {
 	mint := t.ledger.Mint()
 	turn, message := mint.Turn(), mint.Message()
@@ -177,6 +180,7 @@ func (t *talk) turn() {
 	}
 }
 
+// call drafts the start and the settlement of one call.
 func (t *talk) call(turn domain.TurnID, message domain.MessageID, c domain.Call) {
 	offered, _ := domain.Offer{Tools: t.offer}.Find(c.Name)
 	t.add(events.CallStarted{
@@ -188,7 +192,7 @@ func (t *talk) call(turn domain.TurnID, message domain.MessageID, c domain.Call)
 	}))
 }
 
-// text returns about so many bytes of words.
+// text returns at least size bytes of words.
 func (t *talk) text(size int) string {
 	b := make([]byte, 0, size+16)
 	for len(b) < size {
@@ -197,17 +201,16 @@ func (t *talk) text(size int) string {
 	return string(b)
 }
 
-// plain returns the folder of a store, the contestant's own, with n events of
-// 100 bytes each.
+// plain returns a folder of this contestant with a closed store of n events of 100
+// bytes.
 func (g *Ground) plain(ctx context.Context, name string, n int) (string, error) {
 	return g.copyOf(ctx, name, func(ctx context.Context, s *embedded.Store) error { return makePlain(ctx, s, n) })
 }
 
-// makePlain appends n events of 100 bytes, many at once, each time to another
-// stream.
+// makePlain appends n events of 100 bytes, in batches of 4096, each to a new stream.
 func makePlain(ctx context.Context, s *embedded.Store, n int) error {
 	mint := newMint()
-	data := jsonOf(rand.New(rand.NewPCG(3, 4)), 140)[:100] // its bytes are not looked into
+	data := jsonOf(rand.New(rand.NewPCG(3, 4)), 140)[:100] // cut off inside the JSON; no reader decodes it
 	for left := n; left > 0; {
 		records := make([]events.Record, min(left, 4096))
 		for i := range records {

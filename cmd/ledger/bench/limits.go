@@ -4,8 +4,8 @@ import (
 	"fmt"
 )
 
-// Limits says in sentences what limits the store on this disk and machine, as
-// far as the rows that tell were measured.
+// Limits returns sentences about the bottleneck of the store on this machine. It
+// leaves out the sentences whose rows were not measured.
 func (r *Report) Limits() (sentences []string) {
 	say := func(format string, args ...any) { sentences = append(sentences, fmt.Sprintf(format, args...)) }
 	if p50 := r.Median("append-1", "file", Middle); p50 > 0 {
@@ -24,10 +24,12 @@ func (r *Report) Limits() (sentences []string) {
 	return sentences
 }
 
-// A loading is how a store took appends: how many, what of the time the floor
-// spent in syncs for the same task, and how many processors were at work.
+// A loading holds the medians of an append trial: events per second of the store and
+// of the floor, the share of time that the floor spent in syncs, and the number of
+// busy processors under the store.
 type loading struct{ rate, floor, syncing, busy float64 }
 
+// loading returns the medians of a trial, which are 0 if it was not measured.
 func (r *Report) loading(trial string) loading {
 	return loading{
 		rate:  r.Median(trial, "ledger", Rate),
@@ -36,15 +38,15 @@ func (r *Report) loading(trial string) loading {
 	}
 }
 
-// The shares from which something limits.
+// The thresholds above which the processor or the disk counts as the bottleneck.
 const (
-	busyLimit    = 0.8
-	syncingLimit = 0.6
+	busyLimit    = 0.8 // share of all processors
+	syncingLimit = 0.6 // share of the time of the floor
 )
 
-// verdict says what limits: the processors, if hardly any is idle; the disk, if
-// a bare file waits for it most of the time and the store is not much slower;
-// else neither.
+// verdict returns a sentence that names the bottleneck: the processor if few cores
+// are idle; the disk if the floor spends most of its time in syncs and the store
+// reaches half of its rate; else neither. cure is the advice for a disk.
 func (l loading) verdict(cores int, cure string) string {
 	share := l.busy / float64(cores)
 	switch {
@@ -58,6 +60,7 @@ func (l loading) verdict(cores int, cure string) string {
 		number(l.floor), 100*l.syncing, number(l.busy), cores)
 }
 
+// gain returns the verdict on a rebuild that all cores speed up by factor.
 func gain(factor float64, cores int) string {
 	if factor >= 0.75*float64(cores) {
 		return "the processor limits it, and more cores help"

@@ -13,8 +13,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 )
 
-// timedOpen opens a store, closes it again and returns how long the opening
-// took.
+// timedOpen opens the store in dir, closes it, and returns the duration of the
+// opening alone.
 func timedOpen(ctx context.Context, dir string) (time.Duration, error) {
 	begun := time.Now()
 	s, err := embedded.Open(ctx, dir, embedded.Config{Owner: embedded.Owner{Command: "bench"}})
@@ -25,10 +25,11 @@ func timedOpen(ctx context.Context, dir string) (time.Duration, error) {
 	return took, s.Close()
 }
 
+// took returns a duration as a sample.
 func took(d time.Duration) Sample { return Sample{Took: float64(d) / float64(time.Millisecond)} }
 
-// openingClosed opens a contestant that opens a store of n events which was
-// closed, some times over.
+// openingClosed returns the Open function of a contestant that opens a store of n
+// events that was closed in order. A sample is the median of five openings.
 func openingClosed(name string, n int) func(context.Context, *Ground) (Rig, error) {
 	return func(ctx context.Context, g *Ground) (Rig, error) {
 		dir, err := g.plain(ctx, name, g.Count(n))
@@ -48,8 +49,9 @@ func openingClosed(name string, n int) func(context.Context, *Ground) (Rig, erro
 	}
 }
 
-// openingKilled opens a contestant that opens a store of n events and some more
-// whose process was killed while 64 writers appended.
+// openingKilled returns the Open function of a contestant that opens a store after a
+// kill. Each round starts from n events; a process appends more with 64 writers and
+// is killed.
 func openingKilled(name string, n int) func(context.Context, *Ground) (Rig, error) {
 	return func(ctx context.Context, g *Ground) (Rig, error) {
 		run := func(ctx context.Context) (Sample, error) {
@@ -70,11 +72,13 @@ func openingKilled(name string, n int) func(context.Context, *Ground) (Rig, erro
 	}
 }
 
-// tail is how many events a process that is to be killed has appended by then:
-// the same each time, as it is what an opening has to do.
+// tail is the number of events that a process appends before it is killed, at scale
+// 1. It is the same for small and large stores, as recovery reads these events
+// again.
 const tail = 20_000
 
-// killUnderLoad has another process append to a store, and kills it.
+// killUnderLoad runs the task load on the store in dir in another process, and kills
+// the process once it has written loaded.
 func (g *Ground) killUnderLoad(ctx context.Context, dir string) error {
 	cmd := g.command(ctx, "load", dir)
 	out, err := cmd.StdoutPipe()
@@ -93,10 +97,11 @@ func (g *Ground) killUnderLoad(ctx context.Context, dir string) error {
 	return killed
 }
 
-// loaded is what a process says that is to be killed.
+// loaded is the line by which the task load reports that it has appended enough.
 const loaded = "loaded\n"
 
-// load appends until the process is killed.
+// load is the task of a process that its parent kills: it appends with 64 writers
+// without end, and writes loaded after about tail events.
 func load(ctx context.Context, g *Ground) (Sample, error) {
 	l, err := reopenLedger(ctx, g.Dir, 64)
 	if err != nil {

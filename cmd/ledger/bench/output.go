@@ -17,8 +17,8 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
 
-// textOf returns so many bytes of text as tools print it: words, numbers and
-// line ends.
+// textOf returns size bytes of lines with words and numbers, similar to the output
+// of tools.
 func textOf(size int64) []byte {
 	rng := rand.New(rand.NewPCG(5, 6))
 	b := make([]byte, 0, size+32)
@@ -28,15 +28,17 @@ func textOf(size int64) []byte {
 	return b[:size]
 }
 
-// times is how often an output of a size is written in one round.
+// times returns how many outputs of a size one round writes: 64 MiB together, at
+// least 1 and at most 64 outputs.
 func times(size int64) int { return int(max(1, min(64, (64<<20)/size))) }
 
-// flow returns the sample of so many bytes in a time.
+// flow returns the throughput of size bytes in a duration as a sample.
 func flow(size int64, elapsed time.Duration) Sample {
 	return Sample{Flow: float64(size) / 1e6 / elapsed.Seconds()}
 }
 
-// keeping opens a contestant that keeps outputs of a size.
+// keeping returns the Open function of a contestant that writes outputs of a size to
+// the output store.
 func keeping(size int64) func(context.Context, *Ground) (Rig, error) {
 	return func(_ context.Context, g *Ground) (Rig, error) {
 		s, err := outputs.Open(filepath.Join(g.Dir, "outputs"), outputs.Config{})
@@ -56,13 +58,14 @@ func keeping(size int64) func(context.Context, *Ground) (Rig, error) {
 	}
 }
 
+// keep stores the bytes of from as an output of a new settlement.
 func keep(ctx context.Context, s *outputs.Store, mint *domain.Mint, from io.Reader) error {
 	_, err := s.Keep(ctx, domain.NewRef(mint.Event(), domain.TextChannel), "text/plain", from)
 	return err
 }
 
-// filing opens the floor of outputs: a file for each, synced, and its folder
-// synced as well.
+// filing returns the Open function of the floor of outputs: a file for each output,
+// with an fsync of the file and of its folder.
 func filing(size int64) func(context.Context, *Ground) (Rig, error) {
 	return func(_ context.Context, g *Ground) (Rig, error) {
 		text, made := textOf(g.Bytes(size)), 0
@@ -79,6 +82,7 @@ func filing(size int64) func(context.Context, *Ground) (Rig, error) {
 	}
 }
 
+// writeFile writes a file and syncs it and its folder.
 func writeFile(dir, name string, text []byte) error {
 	f, err := os.Create(filepath.Join(dir, name))
 	if err != nil {
@@ -98,8 +102,9 @@ func writeFile(dir, name string, text []byte) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// besideOutput opens a contestant of writers that append while an output of
-// 256 MiB is kept, or, if there is none, for as long as that takes about.
+// besideOutput returns the Open function of a contestant of eight writers that
+// append while an output of size bytes, scaled, is written. With size 0 no output is
+// written, and the writers append for a second.
 func besideOutput(size int64) func(context.Context, *Ground) (Rig, error) {
 	const writers = 8
 	return func(ctx context.Context, g *Ground) (Rig, error) {
@@ -131,11 +136,11 @@ func besideOutput(size int64) func(context.Context, *Ground) (Rig, error) {
 	}
 }
 
-// A flood is a reader of so many bytes of a text, over and over.
+// A flood is a reader that repeats a text until it has returned a number of bytes.
 type flood struct {
 	text []byte
-	at   int
-	left int64
+	at   int   // offset in text
+	left int64 // bytes left to return
 }
 
 func (f *flood) Read(p []byte) (int, error) {

@@ -1,6 +1,7 @@
 package bench
 
-// Own returns the table of what needs nothing but this module.
+// Own returns the table of the rows that need no other module: the store against
+// floors.
 func Own() Table {
 	t := Table{}
 	for _, part := range []Table{appends(), settlings(), weights(), rebuilds(), deliveries(), openings(), outputRows(), memories()} {
@@ -9,8 +10,10 @@ func Own() Table {
 	return t
 }
 
+// ours returns the score of the contestant named ledger.
 func ours(r Reading) Score { return Score{"ledger", r} }
 
+// appends compares durable appends with a bare file.
 func appends() Table {
 	const each, grouped, flat = "one file, write and fdatasync for each event", "one file with group commit", "one file with group commit, written over in place"
 	many := func(writers int) []Contestant {
@@ -37,6 +40,7 @@ func appends() Table {
 	}
 }
 
+// settlings compares the settlement of a call with one append.
 func settlings() Table {
 	return Table{
 		Trials: []Trial{
@@ -50,6 +54,7 @@ func settlings() Table {
 	}
 }
 
+// weights compares the bytes on disk with those of the events.
 func weights() Table {
 	return Table{
 		Trials: []Trial{{"weight", []Contestant{{"ledger", weighing}}}},
@@ -60,6 +65,7 @@ func weights() Table {
 	}
 }
 
+// rebuilds compares the rebuild of a projection with the decoding of JSON.
 func rebuilds() Table {
 	const floor = "encoding/json decode of the payloads alone, one core"
 	return Table{
@@ -73,6 +79,7 @@ func rebuilds() Table {
 	}
 }
 
+// deliveries compares the latency of a delivery with that of the append.
 func deliveries() Table {
 	return Table{
 		Trials: []Trial{{"follow", []Contestant{{"append", following(0)}, {"one", following(1)}, {"thousand", following(1000)}}}},
@@ -83,6 +90,7 @@ func deliveries() Table {
 	}
 }
 
+// openings compares the opening of a large store with that of a small one.
 func openings() Table {
 	const small = "the same with 50,000 events"
 	return Table{
@@ -97,6 +105,8 @@ func openings() Table {
 	}
 }
 
+// outputRows compares outputs with plain files, and appends with and without an
+// output being written.
 func outputRows() Table {
 	t := Table{
 		Trials: []Trial{{"stall", []Contestant{{"beside", besideOutput(256 << 20)}, {"alone", besideOutput(0)}}}},
@@ -119,6 +129,8 @@ func outputRows() Table {
 	return t
 }
 
+// memories bounds the memory of processes that do one task. Its rows compare no
+// contestants.
 func memories() Table {
 	t := Table{}
 	for _, m := range []struct {

@@ -13,33 +13,34 @@ import (
 	"unicode/utf8"
 )
 
-// A Pair is what one round gave for a row.
+// A Pair holds the readings of both sides of a row in one round, and their ratio.
+// The ratio is Ours for a row that is not a comparison.
 type Pair struct{ Ours, Theirs, Ratio float64 }
 
-// A Result is what was measured for a row.
+// A Result is a row with its measurements.
 type Result struct {
 	Row
-	Rounds []Pair // none where Err is not nil
-	Err    error
+	Rounds []Pair // empty if Err is not nil
+	Err    error  // the error of a contestant; nil: measured
 }
 
-// Measured returns the median of the ratios.
+// Measured returns the median of the ratios, and 0 without rounds.
 func (r Result) Measured() float64 { return median(r.column(func(p Pair) float64 { return p.Ratio })) }
 
-// Medians returns the medians of both sides; theirs is 0 for a row that is not
-// a comparison.
+// Medians returns the medians of both sides. Theirs is 0 for a row that is not a
+// comparison.
 func (r Result) Medians() (ours, theirs float64) {
 	return median(r.column(func(p Pair) float64 { return p.Ours })), median(r.column(func(p Pair) float64 { return p.Theirs }))
 }
 
-// Spread returns the least and the greatest ratio.
+// Spread returns the smallest and the greatest ratio. It panics without rounds.
 func (r Result) Spread() (least, greatest float64) {
 	ratios := r.column(func(p Pair) float64 { return p.Ratio })
 	return slices.Min(ratios), slices.Max(ratios)
 }
 
-// Verdict returns ✓ if the goal is met, ✗ if it is not, and – if nothing was
-// measured.
+// Verdict returns ✓ if the median reaches the goal, ✗ if it does not, and – if the
+// row was not measured.
 func (r Result) Verdict() string {
 	switch {
 	case r.Err != nil || len(r.Rounds) == 0:
@@ -50,6 +51,7 @@ func (r Result) Verdict() string {
 	return "✗"
 }
 
+// column returns one value of each round.
 func (r Result) column(of func(Pair) float64) []float64 {
 	values := make([]float64, len(r.Rounds))
 	for i, p := range r.Rounds {
@@ -58,8 +60,8 @@ func (r Result) column(of func(Pair) float64) []float64 {
 	return values
 }
 
-// median returns the middle of values, and the mean of the two that are in the
-// middle of an even number. Of none it is 0.
+// median returns the median of values, the mean of the two middle ones for an even
+// number, and 0 for an empty slice. It does not modify values.
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	switch n := len(sorted); {
@@ -72,8 +74,8 @@ func median(values []float64) float64 {
 	}
 }
 
-// percentile returns the smallest of latencies, which it sorts, that so many
-// percent of them do not exceed.
+// percentile returns the smallest latency that at least percent of all latencies do
+// not exceed, and 0 for an empty slice. It sorts latencies.
 func percentile(latencies []time.Duration, percent int) time.Duration {
 	if len(latencies) == 0 {
 		return 0
@@ -82,17 +84,18 @@ func percentile(latencies []time.Duration, percent int) time.Duration {
 	return latencies[max(0, (len(latencies)*percent+99)/100-1)]
 }
 
-// A Report is what a run measured.
+// A Report is the result of a run. Run writes it; a returned Report is read-only.
 type Report struct {
 	Results []Result
 	Began   time.Time
 	Took    time.Duration
-	Cores   int
-	Scale   float64
-	medians map[Score]float64 // by trial/contestant
+	Cores   int               // GOMAXPROCS of the run
+	Scale   float64           // of counts, sizes and times; 1: the size of the goals
+	medians map[Score]float64 // the Contestant of a key is TRIAL/CONTESTANT
 }
 
-// note adds what a trial gave for its rows.
+// note adds the results of the rows of a trial, and the medians of all of its
+// readings.
 func (r *Report) note(trial string, entrants []*entrant, rows []Row) {
 	for _, row := range rows {
 		if row.Trial == trial {
@@ -116,13 +119,13 @@ func (r *Report) note(trial string, entrants []*entrant, rows []Row) {
 	}
 }
 
-// Median returns the median of what a contestant of a trial gave for a reading,
-// and 0 where it gave nothing.
+// Median returns the median of a reading of a contestant, and 0 if it was not
+// measured.
 func (r *Report) Median(trial, contestant string, reading Reading) float64 {
 	return r.medians[Score{trial + "/" + contestant, reading}]
 }
 
-// Unmeasured returns the rows that have no verdict, as errors.
+// Unmeasured returns an error for each row that was not measured.
 func (r *Report) Unmeasured() (errs []error) {
 	for _, result := range r.Results {
 		if result.Err != nil {
@@ -132,8 +135,8 @@ func (r *Report) Unmeasured() (errs []error) {
 	return errs
 }
 
-// WriteTable writes the table for a person, what was not measured and why, and
-// what limits the store.
+// WriteTable writes the results as a table for a person, followed by the errors of
+// unmeasured rows and the sentences of Limits.
 func (r *Report) WriteTable(to io.Writer) error {
 	lines := [][]string{{"row", "measure", "against", "ours", "theirs", "goal", "measured", "spread", ""}}
 	for _, result := range r.Results {
@@ -165,6 +168,7 @@ func (r *Report) WriteTable(to io.Writer) error {
 	return w.Flush()
 }
 
+// cells returns the cells of a row of the table.
 func (r Result) cells() []string {
 	if r.Verdict() == "–" {
 		return []string{r.ID, r.Measure, r.Against, "", "", r.Goal.String(), "", "", "–"}
@@ -181,7 +185,8 @@ func (r Result) cells() []string {
 	}
 }
 
-// number writes three digits, and all of those before the point.
+// number formats a value with at most two decimals, and none from 100 on. A positive
+// value below 0.01 keeps two significant digits.
 func number(value float64) string {
 	switch {
 	case value >= 100:
@@ -194,8 +199,8 @@ func number(value float64) string {
 	return strconv.FormatFloat(value, 'g', 2, 64)
 }
 
-// align writes lines with columns as wide as their widest cell; the columns of
-// numbers are flush right.
+// align writes lines in columns as wide as their widest cell. The numeric columns, 3
+// to 6, are right-aligned.
 func align(w io.Writer, lines [][]string) {
 	widths := make([]int, len(lines[0]))
 	for _, line := range lines {
@@ -217,7 +222,7 @@ func align(w io.Writer, lines [][]string) {
 	}
 }
 
-// WriteCSV writes every round of every row, as the package says.
+// WriteCSV writes each round of each row in the format of the package documentation.
 func (r *Report) WriteCSV(to io.Writer) error {
 	w := csv.NewWriter(to)
 	exact := func(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }

@@ -7,47 +7,48 @@ import (
 	"strconv"
 )
 
-// A Reading is what a sample is read by. The zero Reading is none.
+// A Reading is a quantity in a sample. The zero Reading means no reading.
 type Reading uint8
 
 // The readings.
 const (
-	Rate    Reading = iota + 1 // events a second
-	Each                       // microseconds of the clock for one of them
-	Middle                     // the median of their latencies, in microseconds
-	Tail                       // the 99th percentile of their latencies, in microseconds
-	CPU                        // microseconds of processor time for one of them
-	Flow                       // megabytes a second
-	Took                       // milliseconds in all
+	Rate    Reading = iota + 1 // events per second
+	Each                       // elapsed microseconds per event or call
+	Middle                     // median latency in microseconds
+	Tail                       // 99th percentile of the latencies in microseconds
+	CPU                        // microseconds of processor time per event
+	Flow                       // megabytes (10^6 bytes) per second
+	Took                       // milliseconds of one operation
 	Peak                       // mebibytes of memory
-	Written                    // bytes for each event that went to the file system
-	Resting                    // bytes for each event that the files hold at the end
-	Payload                    // bytes of JSON in each event
-	Busy                       // processors that were at work, on average
-	Syncing                    // share of the clock that was spent in syncs
+	Written                    // bytes per event given to the file system
+	Resting                    // bytes per event in the files at the end
+	Payload                    // bytes of JSON per event
+	Busy                       // average number of busy processors
+	Syncing                    // share of the elapsed time spent in syncs, 0 to 1
 )
 
+// units are the units of the readings, by Reading.
 var units = [...]string{
 	Rate: "/s", Each: "µs", Middle: "µs", Tail: "µs", CPU: "µs", Flow: "MB/s", Took: "ms", Peak: "MiB",
 	Written: "B", Resting: "B", Payload: "B", Busy: "cores", Syncing: "of 1",
 }
 
-// Unit returns what the numbers of r count.
+// Unit returns the unit of r, as tables and CSV files print it.
 func (r Reading) Unit() string { return units[r] }
 
-// A Sample is what a contestant did in one round.
+// A Sample holds the readings of a contestant in one round.
 type Sample map[Reading]float64
 
-// A Goal bounds a ratio. The zero Goal is not valid.
+// A Goal is a bound on a ratio. The zero Goal is not valid.
 type Goal struct {
 	bound float64
-	most  bool
+	most  bool // the bound is an upper bound
 }
 
-// AtLeast is the goal of a ratio that is the better the greater it is.
+// AtLeast returns a goal with a lower bound.
 func AtLeast(bound float64) Goal { return Goal{bound, false} }
 
-// AtMost is the goal of a ratio that is the better the smaller it is.
+// AtMost returns a goal with an upper bound.
 func AtMost(bound float64) Goal { return Goal{bound, true} }
 
 // Met reports whether a ratio reaches the goal.
@@ -58,7 +59,7 @@ func (g Goal) Met(ratio float64) bool {
 	return ratio >= g.bound
 }
 
-// String returns the goal as a person writes it: ≥ 0.9.
+// String returns the goal for a table, such as ≥ 0.9.
 func (g Goal) String() string {
 	sign := "≥ "
 	if g.most {
@@ -67,7 +68,7 @@ func (g Goal) String() string {
 	return sign + g.number()
 }
 
-// plain returns the goal in ASCII: >=0.9.
+// plain returns the goal in ASCII, such as >=0.9.
 func (g Goal) plain() string {
 	sign := ">="
 	if g.most {
@@ -76,33 +77,34 @@ func (g Goal) plain() string {
 	return sign + g.number()
 }
 
+// number returns the bound in decimal notation.
 func (g Goal) number() string { return strconv.FormatFloat(g.bound, 'f', -1, 64) }
 
-// A Score is a reading of a contestant. The zero Score is none.
+// A Score selects a reading of a contestant. The zero Score selects no reading.
 type Score struct {
 	Contestant string
 	Reading    Reading
 }
 
-// A Row is one line of the table.
+// A Row is one row of the table.
 type Row struct {
-	ID      string // unique, for ever: CSV files of different days are compared by it
-	Measure string
-	Against string
-	Trial   string // where it is measured
+	ID      string // unique and permanent, as it identifies the row in CSV files of all versions
+	Measure string // description of our side
+	Against string // description of the other side
+	Trial   string // name of the trial that measures the row
 	Ours    Score
-	Theirs  Score // zero: the measure is that of ours, and no ratio
+	Theirs  Score // zero: the row compares no contestants; the goal bounds our reading
 	Goal    Goal
 }
 
-// A Table is what Run measures.
+// A Table is the trials and the rows of a benchmark.
 type Table struct {
 	Trials []Trial
 	Rows   []Row
 }
 
-// With returns a table of both. A trial that both have gets the contestants of
-// both.
+// With returns a table with the trials and rows of t and more. A trial in both gets
+// the contestants of both.
 func (t Table) With(more Table) Table {
 	sum := Table{Trials: slices.Clone(t.Trials), Rows: slices.Concat(t.Rows, more.Rows)}
 	for _, trial := range more.Trials {
@@ -116,11 +118,12 @@ func (t Table) With(more Table) Table {
 	return sum
 }
 
-// ErrBadTable says that a table cannot be measured as it is.
+// ErrBadTable means that a table is not valid, or that Config.Only selects no row of
+// it.
 var ErrBadTable = errors.New("table is not valid")
 
-// Valid returns an ErrBadTable that says what is wrong with t, or nil: a row
-// has an ID that no other has, words, a goal, and contestants that there are.
+// Valid returns nil if every row has a unique ID, descriptions, a goal and existing
+// contestants, and an ErrBadTable that names the first violation otherwise.
 func (t Table) Valid() error {
 	seen := map[string]bool{}
 	for _, r := range t.Rows {
@@ -139,6 +142,8 @@ func (t Table) Valid() error {
 	return nil
 }
 
+// has reports whether a trial exists and has the contestant of s, and s has a
+// reading.
 func (t Table) has(trial string, s Score) bool {
 	return s.Reading != 0 && slices.ContainsFunc(t.Trials, func(have Trial) bool {
 		return have.Name == trial && slices.ContainsFunc(have.Contestants, func(c Contestant) bool { return c.Name == s.Contestant })

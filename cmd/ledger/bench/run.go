@@ -14,39 +14,43 @@ import (
 	"time"
 )
 
-// A Config says how to measure. Dir and Child are required.
+// A Config configures Run. Dir and Child are required.
 type Config struct {
-	Dir      string         // a folder on the disk to measure: Run makes one of its own in it and removes that
-	Child    []string       // the command that calls Child with the arguments added to it
-	Rounds   int            // 0: 5
-	Scale    float64        // of counts, sizes and times to those of the goals; 0: 1
-	Only     *regexp.Regexp // the rows whose ID matches; nil: all
-	Time     time.Duration  // after which no trial has more than one round; 0: without end
-	Progress func(string)   // is told what is being done; nil: nobody
+	Dir      string         // existing folder on the disk to measure; Run works in a temporary folder in it
+	Child    []string       // command line that calls Child with the arguments that Run appends
+	Rounds   int            // rounds of each trial; 0: 5
+	Scale    float64        // factor for counts, sizes and times, 1 at the size of the goals; 0: 1
+	Only     *regexp.Regexp // selects rows by ID; nil: all
+	Time     time.Duration  // target duration; when it is over, trials have one round; 0: unlimited
+	Progress func(string)   // called with a description of each step; nil: not called
 }
 
-// The errors of Run. Callers match them with errors.Is.
+// The errors of Run, besides ErrBadTable. Match them with errors.Is.
 var (
-	ErrNoSpace  = errors.New("disk has too little space")
-	ErrOccupied = errors.New("folder is that of a store")
+	ErrNoSpace  = errors.New("disk has too little space") // Dir has less free space than the scale requires
+	ErrOccupied = errors.New("folder is that of a store") // Dir is the folder of a store
 )
 
-// A bench is one run.
+// A bench is the state of one run. Contestants read it from any goroutine; only the
+// goroutine of Run changes made.
 type bench struct {
-	dir      string
+	dir      string // the temporary folder, absolute
 	child    []string
-	rounds   int
+	rounds   int // at least 1
 	scale    float64
 	progress func(string)
-	out      io.Writer        // of a task in a process of its own
-	made     map[string]*kept // data sets, by name
+	out      io.Writer        // of Child, for tasks that report progress; nil in Run
+	made     map[string]*kept // the data sets made so far, by name
 }
 
-// need is what the whole table takes on the disk at most.
+// need is the greatest disk space that the whole table takes at scale 1, in bytes.
 const need = 8 << 30
 
-// Run measures a table in rounds. The report is as far as it came, whatever the
-// error.
+// Run measures the selected rows of a table, one trial after another, and removes
+// its temporary folder. It returns a report also with an error, with the results so
+// far.
+//
+// A contestant that fails does not fail the run: its rows have no verdict.
 func Run(ctx context.Context, t Table, c Config) (report *Report, err error) {
 	report = &Report{Cores: runtime.GOMAXPROCS(0), Scale: c.Scale, Began: time.Now()}
 	if report.Scale == 0 {
@@ -81,6 +85,7 @@ func Run(ctx context.Context, t Table, c Config) (report *Report, err error) {
 	return report, nil
 }
 
+// newBench checks Dir and makes the temporary folder, which the caller removes.
 func newBench(c Config, scale float64) (*bench, error) {
 	b := &bench{child: c.Child, rounds: c.Rounds, scale: scale, progress: c.Progress, made: map[string]*kept{}}
 	if b.rounds == 0 {
@@ -108,8 +113,8 @@ func newBench(c Config, scale float64) (*bench, error) {
 	return b, err
 }
 
-// chosen returns the rows that are asked for, and the trials that they need
-// with no more contestants than they compare.
+// chosen returns the rows whose ID matches, and their trials with only the
+// contestants that the rows compare.
 func (t Table) chosen(only *regexp.Regexp) (trials []Trial, rows []Row) {
 	for _, r := range t.Rows {
 		if only == nil || only.MatchString(r.ID) {

@@ -15,8 +15,8 @@ import (
 	"github.com/settlement-ledger/ledger/projections/calls"
 )
 
-// overHistory returns what opens a contestant that does something with a store
-// that holds a history, and returns of how many events.
+// overHistory returns the Open function of a contestant that calls do on an open
+// copy of the history in each round.
 func overHistory(do func(ctx context.Context, s *embedded.Store) (Sample, error)) func(context.Context, *Ground) (Rig, error) {
 	return func(ctx context.Context, g *Ground) (Rig, error) {
 		dir, err := g.History(ctx)
@@ -31,7 +31,8 @@ func overHistory(do func(ctx context.Context, s *embedded.Store) (Sample, error)
 	}
 }
 
-// Scanning returns what opens a contestant that reads a history through.
+// Scanning returns the Open function of a contestant that iterates over the history
+// in each round and measures the rate.
 func Scanning[T any](read func(ctx context.Context, s *embedded.Store) iter.Seq2[T, error]) func(context.Context, *Ground) (Rig, error) {
 	return overHistory(func(ctx context.Context, s *embedded.Store) (Sample, error) {
 		n, begun := 0, time.Now()
@@ -45,8 +46,8 @@ func Scanning[T any](read func(ctx context.Context, s *embedded.Store) iter.Seq2
 	})
 }
 
-// RateOf returns the sample of so many events in a time. None is an error: a
-// contestant that found nothing is not fast.
+// RateOf returns the rate of n events in a duration as a sample. Zero events are an
+// error, as a contestant that found no event is not fast.
 func RateOf(n int, elapsed time.Duration) (Sample, error) {
 	if n == 0 {
 		return nil, errors.New("there was nothing to read")
@@ -54,22 +55,24 @@ func RateOf(n int, elapsed time.Duration) (Sample, error) {
 	return Sample{Rate: float64(n) / elapsed.Seconds(), Each: micros(elapsed) / float64(n)}, nil
 }
 
-// ScanHeaders reads the headers of all entries.
+// ScanHeaders iterates over the headers of all records.
 func ScanHeaders(ctx context.Context, s *embedded.Store) iter.Seq2[events.Header, error] {
 	return events.Headers(ctx, s, events.Query{})
 }
 
-// ScanAll reads all entries, whose bytes belong to the reader.
+// ScanAll iterates over all entries. The caller owns their bytes.
 func ScanAll(ctx context.Context, s *embedded.Store) iter.Seq2[events.Entry, error] {
 	return s.ReadAll(ctx, events.Position{})
 }
 
-// ScanLent reads all entries, whose bytes stay the store's.
+// ScanLent iterates over all entries. The store owns their bytes; they are valid
+// until the next iteration.
 func ScanLent(ctx context.Context, s *embedded.Store) iter.Seq2[events.Entry, error] {
 	return events.Lend(ctx, s, events.Query{})
 }
 
-// rebuild folds the calls of a history on so many cores; 0 means all.
+// rebuild returns a task that rebuilds the projection of calls with GOMAXPROCS set
+// to cores; 0 leaves it unchanged.
 func rebuild(cores int) func(context.Context, *embedded.Store) (Sample, error) {
 	return func(ctx context.Context, s *embedded.Store) (Sample, error) {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(cores))
@@ -82,8 +85,8 @@ func rebuild(cores int) func(context.Context, *embedded.Store) (Sample, error) {
 	}
 }
 
-// foldCalls rebuilds the projection calls from the whole log, and returns of
-// how many events.
+// foldCalls rebuilds the projection of calls from the whole log and returns the
+// number of events. A history that breaks a law of calls is an error.
 func foldCalls(ctx context.Context, s *embedded.Store) (int, error) {
 	view := projections.NewView(calls.Projection(), events.NewLedger(s, newMint(), time.Now), nil)
 	if err := view.Rebuild(ctx, nil); err != nil {
@@ -98,12 +101,13 @@ func foldCalls(ctx context.Context, s *embedded.Store) (int, error) {
 	return int(end), nil
 }
 
-// decodedAtMost is how many payloads of a history the floor of a rebuild
-// decodes. They are all alike, and it is slow.
+// decodedAtMost bounds the number of payloads that decodePayloads decodes. The rate
+// does not depend on it, as the payloads of a history are alike, and encoding/json
+// is slow.
 const decodedAtMost = 250_000
 
-// decodePayloads decodes payloads with encoding/json, one after the other on
-// one core. What it takes to read them does not count.
+// decodePayloads decodes payloads with encoding/json on one core, the floor of a
+// rebuild. The time of reading the records does not count.
 func decodePayloads(ctx context.Context, s *embedded.Store) (Sample, error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	n, spent, batch := 0, time.Duration(0), make([]events.Entry, 0, 1024)
@@ -137,7 +141,7 @@ func decodePayloads(ctx context.Context, s *embedded.Store) (Sample, error) {
 	return RateOf(n, spent)
 }
 
-// decoders are the kinds of a history.
+// decoders are the decoders for the kinds of events in a history.
 var decoders = map[string]func([]byte) error{
 	"ProcessStarted":   into[events.ProcessStarted],
 	"LayerOpened":      into[events.LayerOpened],
@@ -150,11 +154,13 @@ var decoders = map[string]func([]byte) error{
 	"CallSettled":      into[events.CallSettled],
 }
 
+// into decodes data into an E and discards it.
 func into[E events.Event](data []byte) error {
 	var e E
 	return json.Unmarshal(data, &e)
 }
 
+// unmarshal decodes the payload of an event of a kind.
 func unmarshal(kind string, data []byte) error {
 	decode, ok := decoders[kind]
 	if !ok {

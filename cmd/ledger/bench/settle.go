@@ -12,8 +12,9 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
-// settling opens a contestant of many sessions, each of which has one call
-// after another of a tool that does nothing settled for a second.
+// settling returns the Open function of a contestant with many sessions. In each
+// round every session settles one call of a no-op tool after another for a second,
+// scaled.
 func settling(sessions int) func(context.Context, *Ground) (Rig, error) {
 	return func(ctx context.Context, g *Ground) (Rig, error) {
 		l, err := openLedger(ctx, g, 0)
@@ -29,14 +30,17 @@ func settling(sessions int) func(context.Context, *Ground) (Rig, error) {
 	}
 }
 
-// A settler settles calls where an Appender appends events.
+// A settler is an Appender that settles a call in place of appending an event. A
+// writer is a session.
 type settler struct {
-	turn     *registry.Materialization
+	turn     *registry.Materialization // offers the no-op tool to all sessions
 	mint     *domain.Mint
-	agents   []domain.Invocation // of each session
-	journals []*journal
+	agents   []domain.Invocation // one for each session
+	journals []*journal          // one for each session
 }
 
+// newSettler registers the no-op tool and returns a settler of new sessions. The
+// caller still closes l.
 func newSettler(ctx context.Context, l *ledger, sessions int) (*settler, error) {
 	typed := events.NewLedger(l.store, l.mint, time.Now)
 	layers := registry.NewLayers(typed, l.mint.Process())
@@ -70,7 +74,7 @@ func newSettler(ctx context.Context, l *ledger, sessions int) (*settler, error) 
 	return s, nil
 }
 
-// Append settles a call in place of appending an event.
+// Append settles a call in a new reply of the session.
 func (s *settler) Append(ctx context.Context, session, n int, _ []byte) error {
 	as := s.agents[session]
 	as.Message = s.mint.Message()
@@ -82,27 +86,29 @@ func (s *settler) Append(ctx context.Context, session, n int, _ []byte) error {
 	return err
 }
 
-// Close does nothing: the ledger is closed by who opened it.
+// Close does nothing: the caller of newSettler closes the ledger.
 func (s *settler) Close() error { return nil }
 
-// A journal keeps the facts of calls as the runner's does: in the stream of the
-// session, through its one writer, with what is on record of the calls of one
-// reply at hand.
+// A journal is a registry.Journal that writes as the runner's does: to the stream of
+// the session, through its only writer, with a cache of the recorded calls of the
+// latest reply.
 type journal struct {
 	writer *events.Writer
 	mu     struct {
 		sync.Mutex
-		reply    domain.MessageID // the last that was asked about
+		reply    domain.MessageID // the reply that recorded is of
 		recorded map[domain.CallID]registry.Recorded
 	}
 }
 
+// newJournal returns a journal that appends through w.
 func newJournal(w *events.Writer) *journal {
 	j := &journal{writer: w}
 	j.mu.recorded = map[domain.CallID]registry.Recorded{}
 	return j
 }
 
+// Recorded returns the recorded state of a call. A new reply clears the cache.
 func (j *journal) Recorded(_ context.Context, m domain.MessageID, c domain.CallID) (registry.Recorded, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -113,6 +119,7 @@ func (j *journal) Recorded(_ context.Context, m domain.MessageID, c domain.CallI
 	return j.mu.recorded[c], nil
 }
 
+// note changes the cached state of a call.
 func (j *journal) note(c domain.CallID, change func(*registry.Recorded)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -121,6 +128,7 @@ func (j *journal) note(c domain.CallID, change func(*registry.Recorded)) {
 	j.mu.recorded[c] = r
 }
 
+// Begin appends the start of a call.
 func (j *journal) Begin(ctx context.Context, start events.Draft) error {
 	e := start.Event.(events.CallStarted)
 	j.note(e.Call, func(r *registry.Recorded) { r.Began = true })
@@ -128,6 +136,7 @@ func (j *journal) Begin(ctx context.Context, start events.Draft) error {
 	return err
 }
 
+// Settle appends the settlement of a call and caches it.
 func (j *journal) Settle(ctx context.Context, end events.Draft) error {
 	if _, err := j.writer.Append(ctx, end); err != nil {
 		return err
@@ -138,6 +147,7 @@ func (j *journal) Settle(ctx context.Context, end events.Draft) error {
 	return nil
 }
 
+// Late appends a result that arrived after the settlement.
 func (j *journal) Late(ctx context.Context, late events.Draft) error {
 	_, err := j.writer.Append(ctx, late)
 	return err

@@ -11,39 +11,41 @@ import (
 	"time"
 )
 
-// A Trial is a task that contestants do in turn.
+// A Trial is a task that its contestants do in turn, in rounds.
 type Trial struct {
 	Name        string
 	Contestants []Contestant
 }
 
-// A Contestant does the task of a trial in its own way.
+// A Contestant is one implementation of the task of a trial.
 type Contestant struct {
 	Name string
-	// Open sets the contestant up for all rounds. What it needs on the disk it
-	// makes in the folder of its ground.
+	// Open sets the contestant up once for all rounds. It keeps its files in g.Dir,
+	// which Run removes.
 	Open func(ctx context.Context, g *Ground) (Rig, error)
 }
 
-// A Rig is a contestant that is set up. Its methods are called one after the
-// other.
+// A Rig is a contestant that is set up. Its methods are not called concurrently.
 type Rig interface {
 	Run(ctx context.Context) (Sample, error) // does the task once
 	Close() error
 }
 
-// NewRig returns a Rig of two functions; a nil close does nothing.
+// NewRig returns a Rig that calls run and close. A nil close does nothing.
 func NewRig(run func(ctx context.Context) (Sample, error), close func() error) Rig {
 	return rig{run, close}
 }
 
+// A rig is the Rig of NewRig.
 type rig struct {
 	run   func(ctx context.Context) (Sample, error)
 	close func() error
 }
 
+// Run calls run.
 func (r rig) Run(ctx context.Context) (Sample, error) { return r.run(ctx) }
 
+// Close calls close, if there is one.
 func (r rig) Close() error {
 	if r.close == nil {
 		return nil
@@ -51,36 +53,38 @@ func (r rig) Close() error {
 	return r.close()
 }
 
-// A Ground is what a contestant stands on.
+// A Ground is the environment of a contestant: its folder and the scale of the run.
 type Ground struct {
-	Dir   string // its own folder, which is empty
+	Dir   string // the contestant's own folder, empty when Open is called
 	bench *bench
 }
 
-// Count scales a number of things to the size of the run.
+// Count scales a number of things, to at least 64 but not above n.
 func (g *Ground) Count(n int) int { return min(n, max(int(float64(n)*g.bench.scale), least)) }
 
-// least is the smallest count that a scaled run has.
+// least is the smallest result of Count for a greater n.
 const least = 64
 
-// Span scales a time to the size of the run.
+// Span scales a duration, to at least 5 ms but not above d.
 func (g *Ground) Span(d time.Duration) time.Duration {
 	return min(d, max(time.Duration(float64(d)*g.bench.scale), 5*time.Millisecond))
 }
 
-// Bytes scales a size to that of the run.
+// Bytes scales a number of bytes, to at least 4 KiB but not above n.
 func (g *Ground) Bytes(n int64) int64 { return min(n, max(int64(float64(n)*g.bench.scale), 4<<10)) }
 
-// An entrant is a contestant of a trial that is under way.
+// An entrant is a contestant in a running trial.
 type entrant struct {
 	Contestant
-	rig     Rig
-	samples []Sample
-	err     error // that ended it
+	rig     Rig      // nil if Open failed
+	samples []Sample // one for each round that succeeded
+	err     error    // the first error; the entrant runs no further round
 }
 
-// compete opens the contestants, lets them run in turn until the rounds or the
-// share of time are over, and closes them.
+// compete opens the contestants of a trial, runs rounds until all rounds are done or
+// the share of time is over, closes the contestants and removes their folders. The
+// order of the contestants rotates by one each round. An error of a contestant is in
+// its entrant; compete returns only an error of the removal, or the cause of ctx.
 func (b *bench) compete(ctx context.Context, t Trial, share time.Duration) (entrants []*entrant, err error) {
 	begun := time.Now()
 	dir := filepath.Join(b.dir, t.Name)
@@ -113,7 +117,8 @@ func (b *bench) compete(ctx context.Context, t Trial, share time.Duration) (entr
 	return entrants, context.Cause(ctx)
 }
 
-// run does one round. The garbage of who ran before is not charged to it.
+// run runs one round. It collects garbage first, so that no entrant pays for the
+// garbage of the one before.
 func (e *entrant) run(ctx context.Context) {
 	if e.err != nil {
 		return
@@ -125,7 +130,8 @@ func (e *entrant) run(ctx context.Context) {
 	}
 }
 
-// scores returns what the rounds of a trial gave for a row.
+// scores returns the pairs of a row, one for each round. It returns the error of
+// either entrant.
 func scores(entrants []*entrant, r Row) (pairs []Pair, err error) {
 	ours, err := found(entrants, r.Ours)
 	if err != nil {
@@ -150,7 +156,7 @@ func scores(entrants []*entrant, r Row) (pairs []Pair, err error) {
 	return pairs, nil
 }
 
-// found returns the entrant of a score, which ran every round, and nil for no
+// found returns the entrant of a score, its error if it failed, and nil for the zero
 // score.
 func found(entrants []*entrant, s Score) (*entrant, error) {
 	at := slices.IndexFunc(entrants, func(e *entrant) bool { return e.Name == s.Contestant })

@@ -8,17 +8,16 @@ import (
 	"time"
 )
 
-// processorTime returns how long processors worked for this process, in it and
-// in the kernel.
+// processorTime returns the user and system processor time of this process.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0 // for one's own process it does not fail
+		return 0 // getrusage of the own process does not fail
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// folderBytes returns how many bytes the files of a folder hold.
+// folderBytes returns the total size of the regular files under dir.
 func folderBytes(dir string) (bytes int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -33,8 +32,8 @@ func folderBytes(dir string) (bytes int64, err error) {
 	return bytes, err
 }
 
-// linkFolder makes a copy of a folder that is not in use. Files that are never
-// written to again share their bytes.
+// linkFolder copies the folder of a closed store. It links table and blob files,
+// which Pebble never modifies, and copies all others.
 func linkFolder(from, to string) error {
 	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

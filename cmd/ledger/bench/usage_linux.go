@@ -8,19 +8,20 @@ import (
 	"syscall"
 )
 
-// syncData makes the bytes of a file durable.
+// syncData makes the data of a file durable with fdatasync.
 func syncData(f *os.File) error { return syscall.Fdatasync(int(f.Fd())) }
 
-// peakMemory returns the most bytes of memory that this process had.
+// peakMemory returns the peak resident memory of this process in bytes.
 func peakMemory() (float64, error) { return field("/proc/self/status", "VmHWM:", 1024) }
 
-// residentMemory returns the bytes of memory that this process has.
+// residentMemory returns the resident memory of this process in bytes.
 func residentMemory() (float64, error) { return field("/proc/self/status", "VmRSS:", 1024) }
 
-// bytesWritten returns how many bytes this process gave to file systems.
+// bytesWritten returns the number of bytes that this process passed to write calls.
 func bytesWritten() (float64, error) { return field("/proc/self/io", "wchar:", 1) }
 
-// field returns a number of a file of lines that begin with names.
+// field returns the number after name in a file of lines "NAME VALUE", multiplied by
+// unit.
 func field(path, name string, unit float64) (float64, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

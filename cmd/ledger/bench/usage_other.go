@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// errNotHere says that a number is had on Linux alone.
+// errNotHere means that this system does not report the number. Linux does.
 var errNotHere = errors.New("this system does not tell; measure on Linux")
 
 func syncData(f *os.File) error        { return f.Sync() }

@@ -10,15 +10,16 @@ import (
 	"time"
 )
 
-// counted returns what is true so many times.
+// counted returns a function that reports true for its first n calls. It is safe for
+// concurrent use.
 func counted(n int64) func() bool {
 	var left atomic.Int64
 	left.Store(n)
 	return func() bool { return left.Add(-1) >= 0 }
 }
 
-// weighing opens a contestant that fills one store after another, and weighs
-// what it wrote and what its files hold when it rests.
+// weighing opens a contestant that fills a new store in each round and measures the
+// bytes that it wrote and the size of its files after compaction.
 func weighing(_ context.Context, g *Ground) (Rig, error) {
 	round := 0
 	return NewRig(func(ctx context.Context) (Sample, error) {
@@ -29,6 +30,8 @@ func weighing(_ context.Context, g *Ground) (Rig, error) {
 	}, nil), nil
 }
 
+// weigh appends events with 64 writers to a new store in dir, waits for the end of
+// compaction, closes the store and returns the bytes per event.
 func (g *Ground) weigh(ctx context.Context, dir string) (Sample, error) {
 	const writers = 64
 	l, err := reopenLedger(ctx, dir, writers)
@@ -49,12 +52,12 @@ func (g *Ground) weigh(ctx context.Context, dir string) (Sample, error) {
 		return nil, err
 	}
 	resting, err := folderBytes(dir)
-	events := float64(n + writers) // each writer appends one before it asks
+	events := float64(n + writers) // driver.run appends one event per writer before it calls counted
 	return Sample{Written: (after - before) / events, Resting: float64(resting) / events, Payload: eventSize}, err
 }
 
-// rest returns when this process has written nothing for a while: what a store
-// does behind the appends is over.
+// rest returns once this process has written no byte for three ticks of 100 ms, so
+// that flushes and compactions are done. It returns an error after 20 seconds.
 func rest(ctx context.Context) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
