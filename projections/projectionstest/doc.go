@@ -1,36 +1,35 @@
 // Package projectionstest states and checks the laws of a projection.
 //
-// [Laws] returns them as data: each [Law] has a name, a sentence and a check,
-// which folds a history in several ways and compares the answers as
-// checkpoints keep them.
-// [Test] is the whole of a projection's test of them. [Report] shows that each
-// law catches its saboteur, a projection that breaks it.
+// [Laws] returns them as data: each [Law] has a name, a sentence and a check, which
+// folds a history in several ways and compares the answers as checkpoints encode them.
+// [Test] checks all laws of one projection. [Report] shows that each law rejects its
+// saboteur, a projection that breaks it.
 //
-// [History] makes a random history that keeps the laws of calls: processes,
-// layers, registrations, sessions run here and imported, turns, calls with every
-// outcome, permission, late results, managed outputs and kinds that are not
-// known. A [Log] makes one by hand. The envelopes of both are what a reader of a
-// store gets: they were encoded and decoded, and have revisions and positions.
+// [History] generates a random history that keeps the laws of calls: processes, layers,
+// registrations, native and imported sessions, turns, calls with every outcome,
+// permissions, late results, managed outputs and unknown kinds. A [Log] builds a
+// history by hand. Both encode and decode each event, so that its envelope equals the one
+// that a reader of a store gets, with a revision and a position.
 //
 // # Promises
 //
 //   - The same seed gives the same history, IDs and times included.
-//   - A projection that is a pure fold, of which checkpoints keep the whole, keeps every law
-//     over every history.
-//   - The projection that is checked sees each history in order, from its
-//     beginning, or goes on from its own answer.
+//   - A projection keeps every law over every history if its Apply is a pure function and
+//     its checkpoints encode the whole state.
+//   - A check applies the events of a history in order, to the initial state or to an earlier
+//     state of the same projection.
 //
 // # Concurrency
 //
-// Laws may be checked by several goroutines at once. A Log belongs to one. The
-// package starts none.
+// Several goroutines may check laws at once. One goroutine uses a Log. The package starts no
+// goroutine.
 //
 // # Errors
 //
-// A check returns what differs, with the sentence of its law and the place in
-// the history. Adding what cannot be encoded to a Log panics, as no history
-// holds it.
+// A check returns an error with the sentence of its law, the first difference of two answers
+// and, for a law that cuts the history, the index of the event. Adding an event that has no
+// encoding to a Log panics: no store can contain it.
 //
-// What an answer should be is the affair of the projection's own tests. The
-// saboteurs are in saboteur.go, the example in law_test.go.
+// The tests of a projection check that its answers are right. The saboteurs are in
+// saboteur.go, the example is in law_test.go.
 package projectionstest

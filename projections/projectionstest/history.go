@@ -9,11 +9,11 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// History returns a random history of about n events that keeps every law of
-// calls, so that a projection finds no exception in it: processes, layers,
-// registrations, sessions run here and imported, turns, calls with every
-// outcome, permission, late results, managed outputs, and kinds that are not
-// known. The same seed gives the same history.
+// History returns a random history of at least n events that keeps every law of calls, so
+// that a projection finds no exception in it: processes, layers, registrations, native and
+// imported sessions, turns, calls with every outcome, permissions, late results, managed
+// outputs, and unknown kinds. After n events it ends open sessions and layers, which adds
+// more. The same seed gives the same history.
 func History(seed uint64, n int) []events.Envelope {
 	g := newGenerator(seed)
 	for len(g.log.Envelopes()) < n {
@@ -23,58 +23,62 @@ func History(seed uint64, n int) []events.Envelope {
 	return g.log.Envelopes()
 }
 
-// A generator is what the makers of a history know.
+// A generator appends random events to a log and tracks the state that decides which events
+// may follow.
 type generator struct {
 	log      *Log
 	process  domain.ProcessID
-	layers   []*openLayer  // open ones, in rising precedence
-	sessions []*sessionGen // open ones
+	layers   []*openLayer  // the open layers, in rising precedence
+	sessions []*sessionGen // the open sessions
 }
 
-// An openLayer is a layer with its stack of registrations.
+// An openLayer is the state of an open layer.
 type openLayer struct {
 	id            domain.LayerID
 	placement     domain.Placement
-	session       domain.SessionID
-	registrations []registration
+	session       domain.SessionID // of a layer of one session; zero: of all sessions
+	registrations []registration   // the active ones, the oldest first
 }
 
-// A registration is an active registration.
+// A registration is an active registration of a layer.
 type registration struct {
 	id    domain.RegistrationID
 	tools []events.RegisteredTool
 }
 
-// A talk is an open session.
+// A sessionGen is the state of an open session and of its last turn.
 type sessionGen struct {
 	id      domain.SessionID
 	stream  events.Stream
-	turn    domain.TurnID
-	message domain.MessageID
-	offer   []domain.Offered
-	calls   []*callGen // of the last reply
-	settled []domain.EventID
-	kept    []domain.Retained
-	saved   []events.ApprovalSaved
+	turn    domain.TurnID          // the last one
+	message domain.MessageID       // of the last turn
+	offer   []domain.Offered       // of the last turn, without hidden tools
+	calls   []*callGen             // of the last reply
+	settled []domain.EventID       // settlements of all turns
+	kept    []domain.Retained      // retained outputs that have not been pruned
+	saved   []events.ApprovalSaved // all saved approvals, also revoked ones
 }
 
-// A callGen is a call of the last reply.
+// A callGen is the state of a call of the last reply.
 type callGen struct {
 	domain.Call
-	offered domain.Offered
-	begun   bool
-	settled domain.EventID
-	waits   domain.PermissionID
+	offered domain.Offered      // zero: an unknown tool
+	begun   bool                // its start is in the history
+	settled domain.EventID      // zero: the call is open
+	waits   domain.PermissionID // the pending request for permission; zero: no request is pending
 }
 
+// The location and the agent of all native sessions.
 const (
 	location = "/home/ada/project"
 	agent    = domain.AgentID("build")
 )
 
-// names are those of the tools of a history.
+// names lists the names of the tools of a history.
 var names = []domain.Name{"read", "write", "edit", "glob", "grep", "bash"}
 
+// newGenerator returns a generator whose history has a process with an application layer and
+// a location layer.
 func newGenerator(seed uint64) *generator {
 	g := &generator{log: NewLog(seed)}
 	g.process = g.log.Mint.Process()
@@ -84,10 +88,10 @@ func newGenerator(seed uint64) *generator {
 	return g
 }
 
-// chance reports true in one of n cases.
+// chance returns true with probability 1/n.
 func (g *generator) chance(n int) bool { return g.log.Rand.IntN(n) == 0 }
 
-// pick returns one of some, and whether there is one.
+// pick returns a random element of some, and false if some is empty.
 func pick[T any](g *generator, some []T) (one T, ok bool) {
 	if len(some) == 0 {
 		return one, false
@@ -95,7 +99,8 @@ func pick[T any](g *generator, some []T) (one T, ok bool) {
 	return some[g.log.Rand.IntN(len(some))], true
 }
 
-// step does one of the things that happen.
+// step chooses a random action and adds its events. An action may be impossible, such as
+// closing a registration that does not exist, and then adds no event.
 func (g *generator) step() {
 	switch k := g.log.Rand.IntN(20); {
 	case k < 3:
@@ -115,6 +120,8 @@ func (g *generator) step() {
 	}
 }
 
+// openLayer opens a layer with a placement. The session is zero unless the layer belongs to
+// one.
 func (g *generator) openLayer(p domain.Placement, session domain.SessionID) *openLayer {
 	l := &openLayer{id: g.log.Mint.Layer(), placement: p, session: session}
 	e := events.LayerOpened{Layer: l.id, Placement: p, Session: session, Process: g.process}
@@ -127,6 +134,8 @@ func (g *generator) openLayer(p domain.Placement, session domain.SessionID) *ope
 	return l
 }
 
+// register registers one to three random tools in a random layer, and sometimes adds a
+// refused one.
 func (g *generator) register() {
 	l, ok := pick(g, g.layers)
 	if !ok {
@@ -143,6 +152,7 @@ func (g *generator) register() {
 	l.registrations = append(l.registrations, registration{domain.RegistrationOf(v.ID), e.Tools})
 }
 
+// closeRegistration closes a random registration of a random layer.
 func (g *generator) closeRegistration() {
 	l, ok := pick(g, g.layers)
 	if !ok || len(l.registrations) == 0 {
@@ -153,7 +163,8 @@ func (g *generator) closeRegistration() {
 	l.registrations = slices.Delete(l.registrations, i, i+1)
 }
 
-// replaceLayer closes a layer and opens one like it.
+// replaceLayer closes a random layer and opens an empty one with the same placement and
+// session.
 func (g *generator) replaceLayer() {
 	l, ok := pick(g, g.layers)
 	if !ok {
@@ -163,12 +174,13 @@ func (g *generator) replaceLayer() {
 	g.openLayer(l.placement, l.session)
 }
 
+// closeLayer closes a layer and with it its registrations.
 func (g *generator) closeLayer(l *openLayer) {
 	g.log.Add(events.LayerStream(l.id), events.LayerClosed{Layer: l.id, Reason: events.ProcessEnded})
 	g.layers = slices.DeleteFunc(g.layers, func(other *openLayer) bool { return other == l })
 }
 
-// addUnknown adds an event of a kind that is not known.
+// addUnknown adds an event of an unknown kind to the stream of the process or of a session.
 func (g *generator) addUnknown() {
 	stream := events.ProcessStream(g.process)
 	if t, ok := pick(g, g.sessions); ok && g.chance(2) {
@@ -177,6 +189,8 @@ func (g *generator) addUnknown() {
 	g.log.Add(stream, events.Unknown{Name: "WeatherChanged", Version: 2, Data: json.RawMessage(`{"rain":true}`)})
 }
 
+// openSession opens a session with a first prompt, sometimes with a parent session and a
+// layer of its own.
 func (g *generator) openSession() {
 	id := g.log.Mint.Session()
 	t := &sessionGen{id: id, stream: events.SessionStream(id)}
@@ -192,12 +206,15 @@ func (g *generator) openSession() {
 	g.prompt(t)
 }
 
+// prompt adds a prompt to a session.
 func (g *generator) prompt(t *sessionGen) {
 	g.log.Add(t.stream, events.PromptAdmitted{Message: g.log.Mint.Message(), Text: fmt.Sprintf("do %d things", g.log.Rand.IntN(9))})
 }
 
-// effective returns what a session is offered now, by the plainest means: the
-// higher layer wins, in one layer the later registration.
+// effective returns the tools in effect for a session, in the order of names. A tool of a
+// higher layer hides one of a lower layer, and a later registration hides an earlier one of
+// the same layer. It uses no code of the registry or a projection, so that it is an
+// independent model of both.
 func (g *generator) effective(t *sessionGen) []domain.Offered {
 	found := map[domain.Name]domain.Offered{}
 	for _, l := range g.layers {
@@ -219,7 +236,7 @@ func (g *generator) effective(t *sessionGen) []domain.Offered {
 	return offer
 }
 
-// finish brings every session to its end.
+// finish settles the open calls, closes every session and every layer and stops the process.
 func (g *generator) finish() {
 	for len(g.sessions) > 0 {
 		t := g.sessions[0]

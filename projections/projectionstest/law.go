@@ -13,7 +13,7 @@ import (
 	"github.com/settlement-ledger/ledger/projections"
 )
 
-// A Subject is a projection under a law, with the history to fold.
+// A Subject is a projection to check, with the history to fold.
 type Subject[S any] struct {
 	Projection projections.Projection[S]
 	History    []events.Envelope
@@ -23,8 +23,8 @@ type Subject[S any] struct {
 // equal if their checkpoints are.
 type Law[S any] = lawtest.Law[Subject[S]]
 
-// Laws returns every law of a projection, without a correct subject or a
-// saboteur.
+// Laws returns every law of a projection. Their Correct and Saboteur are nil: they depend on
+// the type of the state.
 func Laws[S any]() []Law[S] {
 	law := func(name, sentence string, check func(projections.Projection[S], []events.Envelope) error) Law[S] {
 		return Law[S]{Name: name, Sentence: sentence, Verify: func(_ context.Context, s Subject[S]) error {
@@ -59,7 +59,7 @@ func Test[S any](t *testing.T, p projections.Projection[S], history []events.Env
 // does.
 func Report(ctx context.Context, w io.Writer) error { return lawtest.Report(ctx, w, suite()) }
 
-// suite returns the laws with their saboteurs.
+// suite returns the laws of the projection tally, each with its saboteur.
 func suite() []Law[*tally] {
 	history, laws := History(1, 300), Laws[*tally]()
 	subject := func(open func() projections.Projection[*tally]) func(context.Context) (Subject[*tally], error) {
@@ -71,8 +71,8 @@ func suite() []Law[*tally] {
 	return laws
 }
 
-// cuts returns places in a history of length n, both ends among them: all of
-// them where there are few.
+// cuts returns up to 25 indexes at which a check cuts a history of n events, including 0 and
+// n. It returns every index of a history of at most 24 events.
 func cuts(n int) []int {
 	const many = 24
 	var at []int
@@ -82,7 +82,7 @@ func cuts(n int) []int {
 	return slices.Compact(at)
 }
 
-// fold applies p to envelopes.
+// fold applies p to envelopes, starting from the state s, which it may change.
 func fold[S any](p projections.Projection[S], s S, envelopes []events.Envelope) (S, error) {
 	return projections.Fold(p, s, func(yield func(events.Envelope, error) bool) {
 		for _, v := range envelopes {
@@ -93,7 +93,7 @@ func fold[S any](p projections.Projection[S], s S, envelopes []events.Envelope) 
 	})
 }
 
-// encoded folds envelopes from s and returns the answer as a checkpoint keeps it.
+// encoded folds envelopes from s and returns the answer as a checkpoint encodes it.
 func encoded[S any](p projections.Projection[S], s S, envelopes []events.Envelope) ([]byte, error) {
 	s, err := fold(p, s, envelopes)
 	if err != nil {
@@ -102,7 +102,8 @@ func encoded[S any](p projections.Projection[S], s S, envelopes []events.Envelop
 	return projections.Pack(s)
 }
 
-// everywhere compares what try gives for each cut with folding in one go.
+// everywhere calls try with each cut and compares its answer with the answer of one fold of
+// the whole history.
 func everywhere[S any](p projections.Projection[S], history []events.Envelope, try func(cut int) ([]byte, error)) error {
 	want, err := encoded(p, p.Init(), history)
 	if err != nil {
@@ -120,7 +121,8 @@ func everywhere[S any](p projections.Projection[S], history []events.Envelope, t
 	return nil
 }
 
-// differ says where two documents part.
+// differ returns an error with the first byte at which got and want differ, and up to 60
+// bytes before and after it.
 func differ(got, want []byte) error {
 	at := 0
 	for at < min(len(got), len(want)) && got[at] == want[at] {
@@ -130,6 +132,8 @@ func differ(got, want []byte) error {
 	return fmt.Errorf("byte %d: got …%q…, want …%q…", at, part(got), part(want))
 }
 
+// oneGoIsTwo folds up to a cut, encodes the state, which must not change it, and folds the
+// rest from the state.
 func oneGoIsTwo[S any](p projections.Projection[S], history []events.Envelope) error {
 	return everywhere(p, history, func(cut int) ([]byte, error) {
 		s, err := fold(p, p.Init(), history[:cut])
@@ -143,6 +147,8 @@ func oneGoIsTwo[S any](p projections.Projection[S], history []events.Envelope) e
 	})
 }
 
+// fromCheckpoint folds up to a cut, encodes and decodes the state, and folds the rest from
+// the decoded state.
 func fromCheckpoint[S any](p projections.Projection[S], history []events.Envelope) error {
 	return everywhere(p, history, func(cut int) ([]byte, error) {
 		data, err := encoded(p, p.Init(), history[:cut])
@@ -157,6 +163,7 @@ func fromCheckpoint[S any](p projections.Projection[S], history []events.Envelop
 	})
 }
 
+// rebuiltFromZero folds the whole history twice from new initial states.
 func rebuiltFromZero[S any](p projections.Projection[S], history []events.Envelope) error {
 	want, err := encoded(p, p.Init(), history)
 	if err != nil {
@@ -169,6 +176,7 @@ func rebuiltFromZero[S any](p projections.Projection[S], history []events.Envelo
 	return err
 }
 
+// checkpointIsWhole encodes, decodes and encodes the state at each cut.
 func checkpointIsWhole[S any](p projections.Projection[S], history []events.Envelope) error {
 	for _, cut := range cuts(len(history)) {
 		want, err := encoded(p, p.Init(), history[:cut])
@@ -190,6 +198,8 @@ func checkpointIsWhole[S any](p projections.Projection[S], history []events.Enve
 	return nil
 }
 
+// answersAreApart folds up to a cut, folds the whole history from another initial state and
+// checks that the first state is unchanged.
 func answersAreApart[S any](p projections.Projection[S], history []events.Envelope) error {
 	for _, cut := range cuts(len(history)) {
 		kept, err := fold(p, p.Init(), history[:cut])
@@ -214,6 +224,7 @@ func answersAreApart[S any](p projections.Projection[S], history []events.Envelo
 	return nil
 }
 
+// historyStays encodes the envelopes of the history before and after a fold.
 func historyStays[S any](p projections.Projection[S], history []events.Envelope) error {
 	want, err := json.Marshal(history)
 	if err != nil {
@@ -229,6 +240,7 @@ func historyStays[S any](p projections.Projection[S], history []events.Envelope)
 	return err
 }
 
+// passesOver compares a fold of the events that p reads with one that applies every event.
 func passesOver[S any](p projections.Projection[S], history []events.Envelope) error {
 	want, err := encoded(p, p.Init(), history)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/settlement-ledger/ledger/projections"
 )
 
+// Every law has one saboteur, rejects it, and accepts the honest tally.
 func TestEveryLawRejectsItsSaboteur(t *testing.T) {
 	t.Parallel()
 	if got, want := len(saboteurs()), len(Laws[*tally]()); got != want {
@@ -19,6 +20,7 @@ func TestEveryLawRejectsItsSaboteur(t *testing.T) {
 	lawtest.TestSuite(t, suite())
 }
 
+// Two histories of one seed and length are equal, IDs and times included.
 func TestTheSameSeedGivesTheSameHistory(t *testing.T) {
 	t.Parallel()
 	one, err := json.Marshal(History(7, 200))
@@ -34,6 +36,8 @@ func TestTheSameSeedGivesTheSameHistory(t *testing.T) {
 	}
 }
 
+// Eight histories of at least 300 events together contain every kind of event that processes,
+// layers, turns, calls and permissions record, and an unknown kind.
 func TestHistoriesHoldEveryKindOfEvent(t *testing.T) {
 	t.Parallel()
 	missing := map[string]bool{}
@@ -57,7 +61,8 @@ func TestHistoriesHoldEveryKindOfEvent(t *testing.T) {
 	}
 }
 
-// A law is checked on a projection and a history, random or made by hand.
+// A caller checks a law on a projection and a history, which is random or built by hand. This
+// projection changes the events that it folds.
 func ExampleLaws() {
 	broken := projections.Projection[*tally]{Name: "broken", Version: 1, Init: newTally, Apply: amendsTools().Apply}
 	for _, law := range Laws[*tally]() {

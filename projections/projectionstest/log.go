@@ -12,18 +12,18 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Log makes envelopes by hand, as a reader of a store would yield them:
-// encoded, decoded, with revisions and positions. Its clock and its IDs follow
-// from its seed. It is not safe for concurrent use.
+// A Log builds a history by hand, in memory. It encodes and decodes each event and gives it a
+// revision and a position, so that its envelopes equal those that a reader of a store gets.
+// Its seed determines its times, IDs and random numbers. It is not safe for concurrent use.
 type Log struct {
-	Mint      *domain.Mint
-	Rand      *rand.Rand
-	now       time.Time
-	envelopes []events.Envelope
+	Mint      *domain.Mint      // of IDs, with the clock and the randomness of the log
+	Rand      *rand.Rand        // for callers as well
+	now       time.Time         // of the last event; each Add advances it by up to 900 ms
+	envelopes []events.Envelope // in the order of positions
 	lengths   map[events.Stream]events.Revision
 }
 
-// NewLog returns an empty log.
+// NewLog returns an empty log. Two logs of one seed with the same calls have equal envelopes.
 func NewLog(seed uint64) *Log {
 	l := &Log{
 		Rand: rand.New(rand.NewPCG(seed, 0)), lengths: map[events.Stream]events.Revision{},
@@ -33,10 +33,10 @@ func NewLog(seed uint64) *Log {
 	return l
 }
 
-// source reads randomness from a generator.
+// A source is an io.Reader of the random bytes of a generator.
 type source struct{ rand *rand.Rand }
 
-// Read fills p.
+// Read fills p with random bytes. It never fails.
 func (s source) Read(p []byte) (int, error) {
 	for i := range p {
 		p[i] = byte(s.rand.Uint32())
@@ -46,17 +46,18 @@ func (s source) Read(p []byte) (int, error) {
 
 var _ io.Reader = source{}
 
-// Envelopes returns what was added, in order.
+// Envelopes returns the envelopes of the log in the order in which they were added. The caller
+// does not change the slice.
 func (l *Log) Envelopes() []events.Envelope { return l.envelopes }
 
-// Add adds an event to a stream and returns its envelope. It panics if the
-// event cannot be encoded, as nobody could have appended it.
+// Add appends an event to a stream under a new ID and returns its envelope. It panics if the
+// event has no encoding or the record is invalid, because no store would accept it.
 func (l *Log) Add(s events.Stream, e events.Event) events.Envelope {
 	return l.AddAs(l.Mint.Event(), s, e)
 }
 
-// AddAs adds an event under an ID of its own, as a settlement needs it whose
-// outputs are named by it.
+// AddAs is Add with a given event ID. A settlement with retained outputs needs it: their
+// references contain its ID.
 func (l *Log) AddAs(id domain.EventID, s events.Stream, e events.Event) events.Envelope {
 	l.now = l.now.Add(time.Duration(1+l.Rand.IntN(900)) * time.Millisecond)
 	session, _ := s.Session()
@@ -68,7 +69,7 @@ func (l *Log) AddAs(id domain.EventID, s events.Stream, e events.Event) events.E
 		panic(fmt.Sprintf("projectionstest: add to %s: %v", s, err))
 	}
 	l.lengths[s]++
-	seq := uint64(len(l.envelopes)+1) * 3 // positions increase, and that is all
+	seq := uint64(len(l.envelopes)+1) * 3 // not consecutive: a projection may not rely on that
 	v, err := events.Decode(events.Entry{Record: record, Stream: s, Revision: l.lengths[s], Position: events.NewPosition(seq, seq)})
 	if err != nil {
 		panic(fmt.Sprintf("projectionstest: add to %s: %v", s, err))
@@ -77,8 +78,8 @@ func (l *Log) AddAs(id domain.EventID, s events.Stream, e events.Event) events.E
 	return v
 }
 
-// Tool returns a registered tool of a name. Two with the same words are the
-// same definition.
+// Tool returns a registered tool with a name and the description words. Two tools with equal
+// arguments have equal fingerprints.
 func Tool(name domain.Name, words string) events.RegisteredTool {
 	d := domain.Definition{
 		Name: name, Description: words, Input: json.RawMessage(`{"type":"object"}`), Output: json.RawMessage(`{}`),
@@ -92,8 +93,9 @@ func Tool(name domain.Name, words string) events.RegisteredTool {
 	}
 }
 
-// Append appends the events of a history to a store, each to its stream, under
-// the IDs that they have. Their positions are those that the store gives.
+// Append appends the events of a history to a store, each to its stream, with their IDs,
+// times and revisions. The store assigns new positions. The streams of the history must be
+// empty in the store.
 func Append(ctx context.Context, store events.Store, history []events.Envelope) error {
 	for _, v := range history {
 		r, err := events.Encode(events.Draft{ID: v.ID, Time: v.Time, Correlation: v.Correlation, Causation: v.Causation, Event: v.Event})

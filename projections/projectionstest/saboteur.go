@@ -7,21 +7,22 @@ import (
 	"github.com/settlement-ledger/ledger/projections"
 )
 
-// A tally counts events by kind: the least that is a projection.
+// A tally is the state of a minimal projection, which counts events by kind. The fields from
+// Looks on serve the saboteurs.
 type tally struct {
-	Kinds map[string]int `json:"kinds"`
-	Last  string         `json:"last"`
-	Looks int            `json:"looks"` // what a saboteur counts
+	Kinds map[string]int `json:"kinds"` // number of events of each kind
+	Last  string         `json:"last"`  // the kind of the last event
+	Looks int            `json:"looks"` // a counter that depends on more than the history
 
-	hidden int        // what a saboteur leaves out of the JSON
-	looked func() int // what a saboteur does when the answer is looked at
-	lossy  bool       // decoding forgets
+	hidden int        // state that the JSON omits
+	looked func() int // returns a new value of Looks at each encoding; nil: Looks stays
+	lossy  bool       // decoding clears Last
 }
 
-// plain is a tally without its methods.
+// plain is a tally without its methods, for encoding/json.
 type plain tally
 
-// MarshalJSON writes the counts.
+// MarshalJSON encodes the exported fields. It first updates Looks if looked is set.
 func (t *tally) MarshalJSON() ([]byte, error) {
 	if t.looked != nil {
 		t.Looks = t.looked()
@@ -29,7 +30,7 @@ func (t *tally) MarshalJSON() ([]byte, error) {
 	return json.Marshal((*plain)(t))
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON decodes the exported fields. It then clears Last if lossy is set.
 func (t *tally) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, (*plain)(t)); err != nil {
 		return err
@@ -40,20 +41,22 @@ func (t *tally) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// newTally returns the initial state of an honest tally.
 func newTally() *tally { return &tally{Kinds: map[string]int{}} }
 
+// count is the Apply of an honest tally.
 func count(t *tally, v events.Envelope) *tally {
 	t.Kinds[v.Event.Kind()]++
 	t.Last = v.Event.Kind()
 	return t
 }
 
-// honest keeps every law.
+// honest returns the projection tally, which keeps every law.
 func honest() projections.Projection[*tally] {
 	return projections.Projection[*tally]{Name: "tally", Version: 1, Init: newTally, Apply: count}
 }
 
-// saboteurs returns, by the name of a law, a projection that breaks it.
+// saboteurs maps the name of each law to a function that returns a projection that breaks it.
 func saboteurs() map[string]func() projections.Projection[*tally] {
 	return map[string]func() projections.Projection[*tally]{
 		"one go is two":         countsLooks,
@@ -66,7 +69,7 @@ func saboteurs() map[string]func() projections.Projection[*tally] {
 	}
 }
 
-// countsLooks changes its answer when it is looked at.
+// countsLooks changes its state whenever it is encoded.
 func countsLooks() projections.Projection[*tally] {
 	p := honest()
 	p.Init = func() *tally {
@@ -77,7 +80,7 @@ func countsLooks() projections.Projection[*tally] {
 	return p
 }
 
-// keepsHidden counts, beside what it encodes, in a field that it does not.
+// keepsHidden has a counter that its checkpoints omit, and copies it to an encoded field.
 func keepsHidden() projections.Projection[*tally] {
 	p := honest()
 	p.Apply = func(t *tally, v events.Envelope) *tally {
@@ -89,7 +92,7 @@ func keepsHidden() projections.Projection[*tally] {
 	return p
 }
 
-// remembersFolds depends on how often it was used before.
+// remembersFolds puts the number of its folds so far into its initial state.
 func remembersFolds() projections.Projection[*tally] {
 	p, folds := honest(), 0
 	p.Init = func() *tally {
@@ -101,7 +104,7 @@ func remembersFolds() projections.Projection[*tally] {
 	return p
 }
 
-// decodesLess forgets something when it is decoded, until the next event.
+// decodesLess loses the field Last when it is decoded. The next event sets it again.
 func decodesLess() projections.Projection[*tally] {
 	p := honest()
 	p.Init = func() *tally {
@@ -112,7 +115,7 @@ func decodesLess() projections.Projection[*tally] {
 	return p
 }
 
-// sharesAnswer keeps the counts of all answers in one map.
+// sharesAnswer uses one map for the counts of all its states.
 func sharesAnswer() projections.Projection[*tally] {
 	p, shared := honest(), map[string]int{}
 	p.Init = func() *tally {
@@ -123,7 +126,7 @@ func sharesAnswer() projections.Projection[*tally] {
 	return p
 }
 
-// amendsTools changes the tools of a registration where they are.
+// amendsTools changes a tool in the envelope that it folds.
 func amendsTools() projections.Projection[*tally] {
 	p := honest()
 	p.Apply = func(t *tally, v events.Envelope) *tally {
@@ -135,7 +138,7 @@ func amendsTools() projections.Projection[*tally] {
 	return p
 }
 
-// countsUnread says that it does not read prompts, and counts them.
+// countsUnread declares that it reads only replies, and counts every event that it gets.
 func countsUnread() projections.Projection[*tally] {
 	p := honest()
 	p.Reads = events.Filter{Kinds: []string{"ReplyReceived"}}

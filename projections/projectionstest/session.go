@@ -11,7 +11,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// stepSession carries one session forward by a step.
+// stepSession chooses a random action in a random session and adds its events.
 func (g *generator) stepSession() {
 	t, ok := pick(g, g.sessions)
 	if !ok {
@@ -35,7 +35,8 @@ func (g *generator) stepSession() {
 	}
 }
 
-// turn offers what is in effect and lets the model answer.
+// turn adds a turn with the effective tools, of which a rule sometimes hides one, and a reply
+// with up to three calls.
 func (g *generator) turn(t *sessionGen) {
 	t.turn, t.message, t.offer, t.calls = g.log.Mint.Turn(), g.log.Mint.Message(), g.effective(t), nil
 	e := events.TurnMaterialized{Turn: t.turn, Message: t.message, Agent: agent, Model: "m-1", Tools: t.offer}
@@ -60,7 +61,8 @@ func (g *generator) turn(t *sessionGen) {
 	}
 }
 
-// addCall makes a call whose ID comes again in other messages.
+// addCall adds a call to the last turn and returns it. Its ID, tool_ and the index i, repeats
+// in other messages. Its tool is sometimes unknown.
 func (g *generator) addCall(t *sessionGen, i int) domain.Call {
 	c := domain.Call{ID: domain.CallID(fmt.Sprintf("tool_%d", i)), Name: "teleport", Input: json.RawMessage(fmt.Sprintf(`{"n":%d}`, g.log.Rand.IntN(3)))}
 	if g.chance(8) {
@@ -74,7 +76,8 @@ func (g *generator) addCall(t *sessionGen, i int) domain.Call {
 	return a.Call
 }
 
-// advance carries one call of the last reply forward by a step.
+// advance adds the next event of a random open call of the last reply: a start, a request
+// for permission, a decision or a settlement.
 func (g *generator) advance(t *sessionGen) {
 	open := slices.DeleteFunc(slices.Clone(t.calls), func(a *callGen) bool { return !a.settled.IsZero() })
 	a, ok := pick(g, open)
@@ -100,13 +103,15 @@ func (g *generator) advance(t *sessionGen) {
 	}
 }
 
-// settleAll brings every call of the last reply to its end.
+// settleAll advances the calls of the last reply until all are settled.
 func (g *generator) settleAll(t *sessionGen) {
 	for slices.ContainsFunc(t.calls, func(a *callGen) bool { return a.settled.IsZero() }) {
 		g.advance(t)
 	}
 }
 
+// begunOutcome returns a random outcome of a call that has begun: success with probability
+// 2/3.
 func (g *generator) begunOutcome() domain.Outcome {
 	if !g.chance(3) {
 		return domain.Succeeded
@@ -117,6 +122,7 @@ func (g *generator) begunOutcome() domain.Outcome {
 	}[g.log.Rand.IntN(9)]
 }
 
+// settle adds the settlement of a call with the outcome o and the fields that go with it.
 func (g *generator) settle(t *sessionGen, a *callGen, o domain.Outcome) {
 	a.settled = g.log.Mint.Event()
 	s := domain.Settlement{Outcome: o, Began: a.begun, Offered: a.offered, Text: "It ended: " + o.String(), Detail: "detail"}
@@ -137,8 +143,8 @@ func (g *generator) settle(t *sessionGen, a *callGen, o domain.Outcome) {
 	t.settled = append(t.settled, a.settled)
 }
 
-// succeed gives a settlement an output: a value, a text, media, or one that is
-// kept whole elsewhere.
+// succeed fills in the output of a successful settlement: a structured value alone, a text,
+// media, or a text that refers to a retained output.
 func (g *generator) succeed(t *sessionGen, a *callGen, s *domain.Settlement) {
 	s.Text, s.Detail = "", ""
 	s.Structured = json.RawMessage(`{"exit":0}`)
@@ -157,6 +163,7 @@ func (g *generator) succeed(t *sessionGen, a *callGen, s *domain.Settlement) {
 	}
 }
 
+// request adds a request for permission to the call a.
 func (g *generator) request(t *sessionGen, a *callGen) {
 	a.waits = g.log.Mint.Permission()
 	g.log.Add(t.stream, events.PermissionRequested{
@@ -164,6 +171,8 @@ func (g *generator) request(t *sessionGen, a *callGen) {
 	})
 }
 
+// decide adds the decision about the pending request of the call a, and after an allowed one
+// sometimes a saved approval.
 func (g *generator) decide(t *sessionGen, a *callGen) {
 	scope, effect := "once", domain.Allow
 	if g.chance(3) {
@@ -180,15 +189,15 @@ func (g *generator) decide(t *sessionGen, a *callGen) {
 	a.waits = domain.PermissionID{}
 }
 
-// revokeApproval takes a saved approval back.
+// revokeApproval revokes a random saved approval of a session, if it has one.
 func (g *generator) revokeApproval(t *sessionGen) {
 	if e, ok := pick(g, t.saved); ok {
 		g.log.Add(t.stream, events.ApprovalRevoked{Location: e.Location, Action: e.Action, Resource: e.Resource})
 	}
 }
 
-// afterEnd lets something come after the end of a call: a late result, or the
-// removal of its output.
+// afterEnd adds events that follow the end of a call: a late result, or the pruning of a
+// retained output.
 func (g *generator) afterEnd(t *sessionGen) {
 	ended := slices.DeleteFunc(slices.Clone(t.calls), func(a *callGen) bool { return a.settled.IsZero() })
 	if a, ok := pick(g, ended); ok && g.chance(2) {
@@ -202,8 +211,9 @@ func (g *generator) afterEnd(t *sessionGen) {
 	}
 }
 
-// importSession adds a session that another program ran: its tools observed by
-// name alone, and one reply in several events.
+// importSession adds an imported session: an observed layer with tools known by name only, one
+// reply in several events, settings, added context, a command, a provider failure and a
+// parent session.
 func (g *generator) importSession() {
 	id := g.log.Mint.Session()
 	stream, layer := events.SessionStream(id), g.log.Mint.Layer()

@@ -13,7 +13,7 @@ import (
 	"github.com/settlement-ledger/ledger/registry"
 )
 
-// Each saboteur changes a correct Subject so that it breaks one law.
+// Each saboteur changes a correct Subject so that it breaks the law that its comment names.
 
 // runTwice settles each call twice, under two call IDs. It breaks "single executor".
 func runTwice(s *Subject) {
