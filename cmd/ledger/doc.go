@@ -37,8 +37,8 @@
 // A command runs on one goroutine. A second one receives signals: the first
 // signal cancels the context with a cause, the second exits the process. While a
 // command follows, a third one watches for the reader of the results to close
-// the pipe. A host starts a goroutine for each server and one for publishing,
-// and joins them.
+// the pipe. A host starts a goroutine for each server, for publishing and for
+// its lease, and joins them.
 //
 // # Errors
 //

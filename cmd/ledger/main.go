@@ -74,7 +74,7 @@ func endings() []os.Signal {
 	return signals
 }
 
-// interruptionBy returns the interruption that a signal stands for: the user's for
+// interruptionBy returns the interruption that a signal causes: the user's for
 // SIGINT, a shutdown for all others.
 func interruptionBy(s os.Signal) domain.Interruption {
 	if s == os.Interrupt {

@@ -78,7 +78,7 @@ func (a *app) printOutput(ctx context.Context, s *stores.Store, id string, p pag
 	return a.printPage(ctx, o, p)
 }
 
-// refOf returns the reference that id stands for: id itself if it is a reference,
+// refOf resolves id to a reference: id itself if it is a reference,
 // and otherwise an output of the call that id refers to, preferring the text
 // channel. A call without a kept output is a fault.
 func refOf(ctx context.Context, s *stores.Store, id string) (domain.Ref, error) {
@@ -97,6 +97,7 @@ func refOf(ctx context.Context, s *stores.Store, id string) (domain.Ref, error) 
 	if len(kept) == 0 {
 		return domain.Ref{}, fault.NotFound("ledger call show "+id+" prints what the model read of it", "call %s has no output that is kept whole", c.ID)
 	}
+	// A call may keep several outputs; the model reads the text.
 	for _, r := range kept {
 		if r.Ref.Channel() == domain.TextChannel {
 			return r.Ref, nil
@@ -156,7 +157,7 @@ type lineWindow struct {
 	to      io.Writer
 	skip    int64 // lines left to skip
 	left    int64 // lines left to forward, if bounded
-	bounded bool  // false: forward all lines after those skipped
+	bounded bool  // false: forward all lines after the skipped ones
 }
 
 // Write forwards the part of p that lies in the range. It returns errEnough together

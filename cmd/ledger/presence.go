@@ -38,6 +38,7 @@ type presence struct {
 // time.
 func (p *presence) begin(ctx context.Context) error {
 	id := p.first
+	// A process ID is used once: again gets a new one.
 	if p.first = (domain.ProcessID{}); id.IsZero() {
 		id = p.ledger.Mint().Process()
 	}

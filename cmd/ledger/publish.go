@@ -254,6 +254,7 @@ func publishedText(c publish.Consumer, n uint64) string {
 // prints only attempts 1, 2, 4, 8 and so on, so that a long outage produces few
 // lines. It always prints a record that becomes a dead letter.
 func (a *app) complain(name string, f publish.Failure) {
+	// f.Try has a single bit if it is a power of two.
 	if f.Wait > 0 && f.Try&(f.Try-1) != 0 {
 		return
 	}

@@ -310,6 +310,7 @@ func (a *app) carry(ctx context.Context, b *bench, speaks *script.Script, sessio
 			if err != nil {
 				return err
 			}
+			// The session holds every reply of the trajectory.
 			if n >= speaks.Len() {
 				a.tellUnanswered(speaks)
 				return nil
@@ -318,6 +319,7 @@ func (a *app) carry(ctx context.Context, b *bench, speaks *script.Script, sessio
 				return err
 			}
 			s, err := b.Conversation(ctx, session)
+			// Without this check, a run that adds no reply would repeat for ever.
 			if err != nil || s.Interrupted != nil || script.Replies(s) == n {
 				return err
 			}
@@ -345,6 +347,7 @@ func (b *bench) admit(ctx context.Context, speaks *script.Script, session domain
 	if n == 0 && prompt != "" {
 		prompts = []string{prompt}
 	}
+	// Skip the prompts that an earlier run admitted and that no reply has answered.
 	for _, text := range prompts[min(waiting(s), len(prompts)):] {
 		if err := b.Runner.Admit(ctx, session, b.Ledger.Mint().Message(), text); err != nil {
 			return n, err

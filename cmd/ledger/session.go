@@ -203,6 +203,7 @@ func askedIn(state *calls.State, session domain.SessionID, e events.ReplyReceive
 	var all []happening
 	for _, asked := range e.Calls {
 		c, ok := state.Call(calls.Key{Session: session, Message: e.Message, Call: asked.ID})
+		// A reply may contain the same call ID twice; the timeline shows the call once.
 		again := slices.ContainsFunc(all, func(h happening) bool { return h.known.ID == asked.ID })
 		if !ok || c.AskedAt.Event != v.ID || again {
 			continue

@@ -125,6 +125,7 @@ func (c *copying) run(ctx context.Context) error {
 func (c *copying) pairwise(ctx context.Context, each func(events.Entry), rest func(events.Entry) error) error {
 	next, stop := iter.Pull2(events.Lend(ctx, c.to.Log, events.Query{}))
 	defer stop()
+	// more is true until the target has been read to its end.
 	more := true
 	for e, err := range events.Lend(ctx, c.from.Log, events.Query{Through: c.through}) {
 		if err != nil {
@@ -271,6 +272,7 @@ func (r *run) flush(ctx context.Context) error {
 // half separately, as only the target knows its limit.
 func (r *run) append(ctx context.Context, after events.Revision, records []events.Record) error {
 	err := r.to.Append(ctx, r.stream, after, records...)
+	// A single record that is too large cannot be divided.
 	half := len(records) / 2
 	if half == 0 || !errors.Is(err, events.ErrTooLarge) {
 		return err

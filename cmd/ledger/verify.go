@@ -193,8 +193,10 @@ func (v *verification) checkPlace(e events.Entry) {
 	}
 	length, known := v.lengths[e.Stream]
 	switch t := v.tampered[e.Stream]; {
+	// A gap after a deletion is an exception to the law untouched, not to inOrder.
 	case t != nil:
 		t.add(e, length, known || !v.lost)
+	// In order, or the first record of the stream after unreadable records.
 	case e.Revision == length+1 || !known && v.lost:
 	case e.Revision > length+1:
 		except("%s missing before it", revisions(length+1, e.Revision-1))

@@ -61,7 +61,7 @@ func (w *watch) during(ctx context.Context, s *stores.Store, work func() error) 
 	return err
 }
 
-// tell handles the events of the session that follow w.told, in order. It prints
+// tell handles the events of the session behind revision w.told, in order. It prints
 // them only if aloud is set.
 func (w *watch) tell(envelopes func(func(events.Envelope, error) bool), aloud bool) error {
 	for v, err := range envelopes {

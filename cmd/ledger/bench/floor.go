@@ -112,7 +112,7 @@ type Pending struct {
 // without it.
 type Group struct {
 	commit  func([]Pending) error
-	wake    chan struct{} // capacity 1: tells the committer that events wait
+	wake    chan struct{} // capacity 1: signals the committer that events wait
 	answers []chan error  // one for each writer, capacity 1: the result of its append
 	joined  sync.WaitGroup
 	mu      struct {
