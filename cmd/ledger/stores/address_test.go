@@ -7,6 +7,8 @@ import (
 	"testing"
 )
 
+// The text of an address has the hosts, tls and the namespace, and neither credentials nor
+// paths of key files.
 func TestAddressesShowNoCredentials(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -24,6 +26,8 @@ func TestAddressesShowNoCredentials(t *testing.T) {
 	}
 }
 
+// A text without :// is the path of a folder, unless it looks like an incomplete connection
+// string. An error never quotes the password.
 func TestOnlyConnectionStringsAreNoFolders(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"store", "/a/b", "C:store", "esdb", "a:b/c", "./a:b@c", "a@b", "a/b:c@d", ""} {
@@ -42,6 +46,8 @@ func TestOnlyConnectionStringsAreNoFolders(t *testing.T) {
 	}
 }
 
+// The setting namespace, in any case and with or without its final dot, becomes the Namespace
+// and is not passed to the database client.
 func TestANamespaceIsTakenFromTheConnectionString(t *testing.T) {
 	t.Parallel()
 	at, err := parseAddress("esdb://ada:secret@db:2113?tls=false&namespace=team")
@@ -53,6 +59,8 @@ func TestANamespaceIsTakenFromTheConnectionString(t *testing.T) {
 	}
 }
 
+// The setting maxAppend takes bytes, KiB and MiB up to 256 MiB, and is neither passed to the
+// database client nor shown.
 func TestTheLimitOfAnAppendIsTakenFromTheConnectionString(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int{
@@ -65,6 +73,8 @@ func TestTheLimitOfAnAppendIsTakenFromTheConnectionString(t *testing.T) {
 	}
 }
 
+// Same ignores the spelling of a path, and the scheme, credentials and other settings of a
+// connection string. It is symmetric.
 func TestTwoAddressesOfOneStoreAreTheSame(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -14,6 +14,7 @@ import (
 // The second and the third are damaged.
 type sparse struct{ events.Scanner }
 
+// ReadAll yields the records after a position and ends at the first damaged one.
 func (sparse) ReadAll(_ context.Context, after events.Position) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		for i, at := range []uint64{10, 4711, 4712, 90_000} {
@@ -32,6 +33,8 @@ func (sparse) ReadAll(_ context.Context, after events.Position) iter.Seq2[events
 	}
 }
 
+// In a log whose positions are not consecutive, Entries yields every readable record and one
+// error for each damaged one.
 func TestReadingGoesOnBehindDamageWherePositionsAreNoSequence(t *testing.T) {
 	t.Parallel()
 	s := &Store{Log: sparse{}}

@@ -44,6 +44,7 @@ func (n nodeOutputs) Keep(ctx context.Context, ref domain.Ref, mime string, r io
 	return withLease(ctx, n, func(kept remote.BlobStore) (domain.Retained, error) { return upload.Try(ctx, kept) })
 }
 
+// Confirm confirms the outputs of a settlement, after it is on record.
 func (n nodeOutputs) Confirm(ctx context.Context, id domain.EventID) error {
 	_, err := withLease(ctx, n, func(kept remote.BlobStore) (any, error) { return nil, kept.Confirm(ctx, id) })
 	return err
@@ -78,10 +79,12 @@ func (l *leasedOutput) Close() error {
 	return l.Reader.Close()
 }
 
+// Stat returns the metadata of an output.
 func (n nodeOutputs) Stat(ctx context.Context, ref domain.Ref) (domain.Retained, error) {
 	return withLease(ctx, n, func(kept remote.BlobStore) (domain.Retained, error) { return kept.Stat(ctx, ref) })
 }
 
+// Verify reads an output and returns an error if its bytes do not match its metadata.
 func (n nodeOutputs) Verify(ctx context.Context, ref domain.Ref) error {
 	_, err := withLease(ctx, n, func(kept remote.BlobStore) (any, error) { return nil, kept.Verify(ctx, ref) })
 	return err

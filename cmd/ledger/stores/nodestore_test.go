@@ -39,6 +39,7 @@ func newRefs() func() domain.Ref {
 	return func() domain.Ref { return domain.NewRef(mint.Event(), domain.TextChannel) }
 }
 
+// mustKeepIn stores and confirms an output with a text.
 func mustKeepIn(t *testing.T, n nodeOutputs, ref domain.Ref, text string) {
 	t.Helper()
 	if _, err := n.Keep(t.Context(), ref, "text/plain", strings.NewReader(text)); err != nil {
@@ -49,6 +50,7 @@ func mustKeepIn(t *testing.T, n nodeOutputs, ref domain.Ref, text string) {
 	}
 }
 
+// wantKept checks that an output reads back as want and passes Verify.
 func wantKept(t *testing.T, n nodeOutputs, ref domain.Ref, want string) {
 	t.Helper()
 	o, err := n.Open(t.Context(), ref)
@@ -102,6 +104,8 @@ type nodeServer struct {
 	silent atomic.Bool // stores the blob of a PUT request and closes the connection without a response
 }
 
+// serveNode holds the outputs in dir, serves them over TLS and writes the endpoint file by
+// which clients find the server.
 func serveNode(t *testing.T, dir string) *nodeServer {
 	t.Helper()
 	s := &nodeServer{node: &NodeStore{dir: dir}}

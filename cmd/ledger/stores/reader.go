@@ -77,8 +77,7 @@ type readerViews struct {
 	beside checkpointFolder      // the folder ViewsName; empty: another user owns the store's folder
 }
 
-// viewsBeside returns the cache of answers of the store in dir.
-
+// viewsBeside returns the cache of answers for the store in dir with the given log.
 func viewsBeside(dir string, log publish.ConsumerStore) readerViews {
 	v := readerViews{log: log}
 	if info, err := os.Stat(dir); err == nil && owned(info) {
