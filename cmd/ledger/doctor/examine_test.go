@@ -29,6 +29,8 @@ func TestTimingsAreInOrder(t *testing.T) {
 	}
 }
 
+// The check cluster fails for a dead member, for a cluster without a leader and for nodes that
+// follow different leaders. It adds no finding for a single node or without members.
 func TestTheDoctorLooksAtACluster(t *testing.T) {
 	t.Parallel()
 	node := func(address, state string, alive bool) eventstoredb.Member {
