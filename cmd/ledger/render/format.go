@@ -9,6 +9,7 @@ import (
 // A Format is the output format of results, errors and log lines.
 type Format string
 
+// The output formats.
 const (
 	AsTable     Format = "table" // a table or a page of fields for people
 	AsJSON      Format = "json"  // one JSON document, indented
@@ -33,6 +34,7 @@ func (f *Format) Set(text string) error {
 // A coloring selects when the output has colours.
 type coloring string
 
+// The values of --color.
 const (
 	ColorAuto   coloring = "auto" // on a terminal, unless NO_COLOR, FORCE_COLOR or TERM override it
 	colorAlways coloring = "always"

@@ -120,6 +120,7 @@ func TestANarrowTableLeavesOutTheLeastFirst(t *testing.T) {
 	}
 }
 
+// Bytes uses binary units. Ago is empty for a distance over a month.
 func TestSizesAndAgesAreShort(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB", 256 << 20: "256 MiB"} {

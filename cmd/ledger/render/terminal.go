@@ -28,6 +28,7 @@ func (p *Printer) colored() bool {
 // A paint is a colour or a style of text: the parameter of an SGR sequence.
 type paint string
 
+// The paints, by their SGR parameters. Plain text has no SGR sequence.
 const (
 	plain   paint = ""
 	Bold    paint = "1"

@@ -99,6 +99,7 @@ func TestWallClockTimesAreFoundAgain(t *testing.T) {
 	}
 }
 
+// ShortTime and LongTime format times in the local zone, or in UTC with --utc.
 func TestTimesAreShownInTheLocalZone(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 9, 10, 12, 0, 0, 0, time.UTC)
