@@ -123,6 +123,7 @@ func (r rewriter) Settle(ctx context.Context, d events.Draft) error {
 // A forgetful journal reports no start and no end of any call.
 type forgetful struct{ registry.Journal }
 
+// Recorded returns the zero Recorded for every call.
 func (forgetful) Recorded(context.Context, domain.MessageID, domain.CallID) (registry.Recorded, error) {
 	return registry.Recorded{}, nil
 }
@@ -214,6 +215,7 @@ func readOtherwise(s *Subject) {
 // whole.
 type cutting struct{ registry.Outputs }
 
+// Keep stores the first 100 bytes of r and returns their metadata.
 func (c cutting) Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
 	return c.Outputs.Keep(ctx, ref, mime, io.LimitReader(r, 100))
 }
@@ -224,6 +226,7 @@ func keepLess(s *Subject) { s.Outputs = cutting{s.Outputs} }
 // A losing output store discards each output and reports success with a wrong SHA-256.
 type losing struct{ registry.Outputs }
 
+// Keep reads and discards r. Its metadata has the size of r and a SHA-256 of zeros.
 func (losing) Keep(_ context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
 	n, err := io.Copy(io.Discard, r)
 	return domain.Retained{Ref: ref, Bytes: n, MIME: mime, SHA256: strings.Repeat("0", 64)}, err

@@ -139,12 +139,14 @@ type journal struct {
 	recorded map[key]registry.Recorded // guarded by mu
 }
 
+// Recorded returns the record of a call, or the zero Recorded.
 func (j *journal) Recorded(_ context.Context, message domain.MessageID, call domain.CallID) (registry.Recorded, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.recorded[key{message, call}], nil
 }
 
+// Begin records a CallStarted, or returns ErrBroken if faults.begin is set.
 func (j *journal) Begin(ctx context.Context, d events.Draft) error {
 	if j.subject.faults.begin {
 		return ErrBroken
@@ -153,6 +155,8 @@ func (j *journal) Begin(ctx context.Context, d events.Draft) error {
 	return j.keep(ctx, d, key{e.Message, e.Call}, func(r *registry.Recorded) { r.Began = true })
 }
 
+// Settle records a CallSettled, or returns ErrBroken if faults.settle is set. If no
+// check called expect for the call, Settle takes the tool name from the event.
 func (j *journal) Settle(ctx context.Context, d events.Draft) error {
 	if j.subject.faults.settle {
 		return ErrBroken
@@ -166,6 +170,7 @@ func (j *journal) Settle(ctx context.Context, d events.Draft) error {
 	})
 }
 
+// Late appends a late result. The record of the call stays the same.
 func (j *journal) Late(ctx context.Context, d events.Draft) error {
 	_, err := j.writer.Append(ctx, d)
 	return err
