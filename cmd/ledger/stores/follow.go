@@ -109,8 +109,8 @@ func (f *folderFollower) pass(ctx context.Context) error {
 // errHolderEnded cancels a pass through the process that served the folder.
 var errHolderEnded = errors.New("the process that served the folder has ended")
 
-// holderEnds polls the lock of the folder until f.holder no longer has it and returns an
-// errHolderEnded. It returns the cause of ctx if that ends first.
+// holderEnds polls the lock of the folder until f.holder no longer has it, or the lock is
+// unreadable, and returns an errHolderEnded. It returns the cause of ctx if that ends first.
 func (f *folderFollower) holderEnds(ctx context.Context) error {
 	for {
 		now, held, err := embedded.Holder(f.dir)

@@ -17,10 +17,10 @@ func (s *Store) Judge(started *runner.ProcessList, now time.Time) runner.Livenes
 	return j
 }
 
-// EndHolders moves two groups of processes to j.Dead if this process has the lock of the
+// EndHolders moves two groups of processes to j.Dead if no other process has the lock of the
 // folder: the earlier holders of the lock, whatever their lease, and all processes without
-// a lease, which need the lock to work. If this process lacks the lock, EndHolders returns
-// without a change.
+// a lease, which need the lock to work. If [Store.Holds] is false, EndHolders returns without a
+// change.
 func (s *Store) EndHolders(j *runner.Liveness) {
 	if !s.Holds() {
 		return
