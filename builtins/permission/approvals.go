@@ -12,7 +12,7 @@ import (
 // always. Action and Resource are its identity.
 type Approval struct {
 	Permission domain.PermissionID // the request that was answered
-	Session    domain.SessionID    // in which it was
+	Session    domain.SessionID    // the session of that request
 	Action     string              // compared, not matched
 	Resource   string              // a pattern of domain.Match
 	At         time.Time
@@ -62,6 +62,7 @@ func (as *Approvals) List(now time.Time) []Approval {
 	return slices.DeleteFunc(slices.Clone(as.mu.list), func(a Approval) bool { return !a.live(now) })
 }
 
+// indexLocked returns the index of an approval in the list, or -1. The caller holds mu.
 func (as *Approvals) indexLocked(action, resource string) int {
 	return slices.IndexFunc(as.mu.list, func(a Approval) bool { return a.Action == action && a.Resource == resource })
 }

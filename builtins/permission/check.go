@@ -8,14 +8,13 @@ import (
 
 // A Verdict is the result of rules and approvals for a request, before a person decides.
 type Verdict struct {
-	// Effect is what [Gate.Assert] would begin with: Allow, Deny, or Ask.
+	// Effect is Allow, Deny, or Ask: the outcome before an Approver decides.
 	Effect domain.Effect
 	// Rule is the rule that denies, with Deny. Else it is zero.
 	Rule domain.Rule
 	// Apart reports, with Ask, that the rules mean these resources in
-	// particular: a rule about the action asks about one of them, or rules allow
-	// the action on others. It is false where everything of the action is asked
-	// about alike, by a rule for every action or for want of a rule.
+	// particular: an ask rule other than "ask * *" matches one of them, or an
+	// allow rule matches the action. Otherwise it is false.
 	Apart bool
 }
 

@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// A device is a terminal. Here none is known, and only the input that was read
-// is discarded.
+// A device is a terminal. This platform has no implementation: deviceOf returns nil, and an
+// input discards only the bytes that it has read itself.
 type device struct{}
 
 func deviceOf(io.Reader) *device { return nil }

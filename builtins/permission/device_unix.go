@@ -43,9 +43,9 @@ func (d *device) gone() bool {
 	return err != nil && !errors.Is(err, unix.EINTR) || ready[0].Revents&(unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0
 }
 
-// discard drops all input that the terminal holds, and reports whether there
-// was any. An unfinished line can be seen only while the terminal does not
-// collect lines, so that is switched off for the moment of looking.
+// discard drops all input in the buffer of the terminal and reports whether the buffer had any.
+// In canonical mode poll does not report an unfinished line, so discard switches canonical mode
+// off while it polls.
 func (d *device) discard() bool {
 	if d == nil {
 		return false
@@ -58,7 +58,7 @@ func (d *device) discard() bool {
 		if unix.IoctlSetTermios(d.fd, setTermios, &bare) == nil {
 			held = d.readable() || held
 			flush(d.fd)
-			_ = unix.IoctlSetTermios(d.fd, setTermios, mode) // it was the mode a moment ago
+			_ = unix.IoctlSetTermios(d.fd, setTermios, mode) // the terminal had this mode before
 		}
 	}
 	flush(d.fd)

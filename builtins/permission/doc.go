@@ -3,7 +3,7 @@
 // A call asks by an [Ask]: an action, such as edit, on one or more resources,
 // such as paths. A [Gate] answers it. Rules come first: they are ordered, the
 // last that matches decides, and over several resources deny beats ask beats
-// allow. What is left to ask goes to an [Approver] as a [Request]: a [Headless]
+// allow. A request that the rules leave open goes to an [Approver] as a [Request]: a [Headless]
 // one that refuses, a person at a [Terminal], or a [Queue] whose entries are
 // answered from elsewhere. [Gate.Check] returns what rules and approvals say without
 // asking. A person answers with a [Scope]; an answer for
@@ -31,8 +31,8 @@
 //
 //   - A configured deny is never overridden, by an approval or by a person.
 //   - An ask without a resource is an error, never a yes.
-//   - Asking and deciding are on record before they are acted on. What cannot
-//     be recorded is refused. An allow by rule asks nothing and has no
+//   - The Recorder has recorded a request and its decision before the call acts
+//     on them. A request that cannot be recorded is refused. An allow by rule asks nothing and has no
 //     event of its own: [Allowances] keep the rule for the end of the call. An
 //     allow by approval has its events.
 //   - An approval that makes a waiting request allowed answers that request.
@@ -41,11 +41,11 @@
 //   - An answer counts for the question at whose prompt it was typed. Input
 //     from before that prompt, or for a question that was withdrawn, answers
 //     nothing.
-//   - A question shows what it approves: the text of Ask.Show, with its size,
+//   - A question shows the operation that it approves: the text of Ask.Show, with its size,
 //     and the patterns that an answer for always allows. That text is on record.
-//   - An ask whose asker is interrupted leaves nothing that waits. Its request
+//   - An ask whose asker is interrupted leaves no pending request. The request
 //     stays on record without a decision, and the end of its call closes it.
-//   - An agent that nobody knows may do nothing.
+//   - An unknown agent is denied every action.
 //
 // # Concurrency
 //
@@ -58,12 +58,11 @@
 // # Errors
 //
 // [Gate.Assert] returns a *domain.Denied, a *domain.Declined, [ErrNoResource],
-// the cause of its context, or what broke in the Recorder or the Approver.
+// the cause of its context, or an error of the Recorder or the Approver.
 // [ErrBadRule] comes from ParseRules, [ErrBadGate] from NewGate, [ErrNotPending]
 // from Queue.Reply, [ErrBadWord] from parsing a scope or a decider and for an
-// answer that is none.
+// invalid answer of an Approver.
 //
-// What is a resource is the tool's affair; how facts are stored is the
-// Recorder's. The laws are in gate_test.go and rules_test.go, examples in
+// The tool defines its resources; the Recorder stores the facts. The laws are in gate_test.go and rules_test.go, examples in
 // example_test.go.
 package permission

@@ -10,7 +10,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// A gate with two rules and nobody to ask.
+// A gate with two rules and no person to ask.
 func Example() {
 	rules, err := permission.ParseRules("rules", strings.NewReader("allow bash git *\ndeny  bash git push *"))
 	if err != nil {

@@ -67,8 +67,8 @@ func (c repliedWhenDone) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// A reply that was taken counts, also if the asker is interrupted at the same
-// moment: the person was told that it counts.
+// A reply that Queue.Reply accepted counts, also if the asker is interrupted at
+// the same moment.
 func TestReplyThatWasTakenCountsDespiteAnInterruption(t *testing.T) {
 	t.Parallel()
 	for range 64 { // select takes either way at random
@@ -87,7 +87,7 @@ func TestReplyThatWasTakenCountsDespiteAnInterruption(t *testing.T) {
 	}
 }
 
-// obedient is a Recorder that records nothing for a context that has ended.
+// obedient is a Recorder that returns an error if its context has ended.
 type obedient struct{ *facts }
 
 func (o obedient) Decided(ctx context.Context, d permission.Decision) error {

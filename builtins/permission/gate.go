@@ -22,24 +22,25 @@ var ErrBadGate = errors.New("not a gate")
 type Config struct {
 	// Rules returns the rules of an agent, such as Agents.Of.
 	Rules func(domain.AgentID) domain.Rules
-	// Approver decides what the rules leave open.
+	// Approver decides the requests that rules and approvals leave open.
 	Approver Approver
-	// Recorder keeps the facts.
+	// Recorder records requests, decisions and approvals.
 	Recorder Recorder
 	// Mint names requests.
 	Mint *domain.Mint
 	// Now is the clock.
 	Now func() time.Time
-	// Approvals are those that count at the start. Nil: none, and a set of the
-	// Gate's own.
+	// Approvals is the set that the Gate reads and extends. Nil: the Gate
+	// starts with an empty set of its own.
 	Approvals *Approvals
-	// Life is how long an approval counts. Zero: until it is revoked.
+	// Life is the lifetime of a new approval. Zero: until it is revoked.
 	Life time.Duration
-	// Person is who answers for the Approver, such as a user of the operating
-	// system. It is recorded with what a person decides. It may be empty.
+	// Person names the person behind the Approver, such as a user of the
+	// operating system. The Gate records it with the decisions and approvals
+	// of that person. It may be empty.
 	Person string
-	// Allowances keep the rules that allow what calls ask for. Nil: they are not
-	// kept.
+	// Allowances stores the rules that allowed requests of calls. Nil: the Gate
+	// does not store them.
 	Allowances *Allowances
 }
 
@@ -70,7 +71,7 @@ type rejectedWith struct{ feedback string }
 
 func (*rejectedWith) Error() string { return "rejected with another request of the session" }
 
-// NewGate returns a Gate. It returns an ErrBadGate that names what is missing.
+// NewGate returns a Gate. It returns an ErrBadGate that names the missing field.
 func NewGate(c Config) (*Gate, error) {
 	for _, required := range []struct {
 		name string
@@ -115,6 +116,7 @@ func (g *Gate) Assert(ctx context.Context, inv domain.Invocation, ask Ask) error
 	return g.decide(ctx, r, Decision{Effect: v.effect, By: v.by, Rule: v.rule, Resource: v.resource})
 }
 
+// clone copies the slices and the map of an Ask, so that the caller may reuse them. Show is shared.
 func clone(a Ask) Ask {
 	a.Resources, a.Save, a.Metadata = slices.Clone(a.Resources), slices.Clone(a.Save), slices.Clone(a.Metadata)
 	a.Spellings = maps.Clone(a.Spellings)
@@ -125,9 +127,9 @@ func clone(a Ask) Ask {
 type verdict struct {
 	effect   domain.Effect
 	by       Decider
-	rule     domain.Rule // that denies
-	resource string      // that is denied
-	allowed  []domain.Rule
+	rule     domain.Rule   // the rule that denies; zero otherwise
+	resource string        // the denied resource; empty otherwise
+	allowed  []domain.Rule // the rules that allow, one for each resource allowed by rule
 }
 
 // evaluate returns the strictest effect over all resources: deny beats ask, and ask beats
@@ -159,7 +161,7 @@ func (g *Gate) ask(ctx context.Context, r Request) error {
 	defer end(nil)
 	w := &pendingRequest{r, end}
 	g.enter(w)
-	if g.evaluate(r.Invocation, r.Ask).effect == domain.Allow { // an approval was saved before w was to be seen
+	if g.evaluate(r.Invocation, r.Ask).effect == domain.Allow { // an approval was saved before w was in the list
 		end(errApproved)
 	}
 	answer, err := g.config.Approver.Decide(waiting, r)
@@ -175,7 +177,7 @@ func (g *Gate) ask(ctx context.Context, r Request) error {
 }
 
 // recordGrace is the time limit for recording an answer after the call was interrupted. The
-// person was told that the answer counts.
+// answer counts once the person has given it, so an interruption must not lose it.
 const recordGrace = 5 * time.Second
 
 // outlasting returns a context that ends a grace period after ctx.
@@ -208,6 +210,8 @@ func decision(answer Answer, err, cause error) (Decision, error) {
 	return Decision{}, err
 }
 
+// decision validates an answer and turns it into a Decision. It returns ErrBadWord for a decider
+// that is not ByUser or ByHeadless, and for an invalid scope.
 func (a Answer) decision() (Decision, error) {
 	if a.By != ByUser && a.By != ByHeadless {
 		return Decision{}, fmt.Errorf("%w: nobody decided: %s", ErrBadWord, a.By)
@@ -300,6 +304,7 @@ func (g *Gate) Pending() []Request {
 	return requests
 }
 
+// others returns a copy of the list of pending requests. Its callers end requests without mu.
 func (g *Gate) others() []*pendingRequest {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -9,10 +9,10 @@ import (
 	"sync"
 )
 
-// The limits of input that is not used yet.
+// The limits of accepted input that no question has read yet.
 const (
-	maxLine  = 64 << 10
-	maxLines = 100
+	maxLine  = 64 << 10 // bytes in a line; a longer one counts as an empty line
+	maxLines = 100      // finished lines; further ones are dropped
 )
 
 // An input reads lines and keeps the lines typed while it accepts input. It drops all others,
@@ -20,18 +20,19 @@ const (
 type input struct {
 	in      io.Reader
 	device  *device       // nil: in is not a terminal
-	arrived chan struct{} // of one place: bytes were read, or input ended
+	arrived chan struct{} // capacity 1: bytes were read, or input ended
 	ended   chan struct{} // closed when run returns
 	mu      struct {
 		sync.Mutex
-		accepting bool
-		dropped   bool // since the last discard
-		skipping  bool // up to the end of the line
-		line      []byte
-		lines     []string
+		accepting bool     // a prompt is open, so keep lines
+		dropped   bool     // input was dropped since the last discard
+		skipping  bool     // drop bytes up to the next newline
+		line      []byte   // the unfinished line
+		lines     []string // finished lines that no question has read, oldest first
 	}
 }
 
+// newInput returns an input that accepts no lines yet.
 func newInput(in io.Reader) *input {
 	return &input{in: in, device: deviceOf(in), arrived: make(chan struct{}, 1), ended: make(chan struct{})}
 }
@@ -62,6 +63,8 @@ func (i *input) run(ctx context.Context) error {
 	}
 }
 
+// read reads once from an input that is not a terminal device. The lock is not held during the
+// read, which may block.
 func (i *input) read(b []byte) error {
 	n, err := i.in.Read(b)
 	i.mu.Lock()
@@ -70,15 +73,15 @@ func (i *input) read(b []byte) error {
 	return err
 }
 
-// readDevice holds the lock while it reads, so that no bytes are on their way
-// between the device and the lines while input is discarded.
+// readDevice waits until the device is readable and reads once. It holds the lock while it
+// reads: bytes in transit between the device and the lines would escape a concurrent discard.
 func (i *input) readDevice(ready func() error, b []byte) error {
 	if err := ready(); err != nil {
 		return err
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if !i.device.readable() { // it was discarded meanwhile
+	if !i.device.readable() { // a concurrent discard dropped the input
 		return nil
 	}
 	n, err := i.in.Read(b)
@@ -90,10 +93,11 @@ func (i *input) readDevice(ready func() error, b []byte) error {
 	return err
 }
 
-// endOfFile is the line that an end of file is which was typed at a terminal.
+// endOfFile is the line that represents an end of file typed at a terminal (Ctrl-D).
 const endOfFile = "\x04"
 
-// endOfFileLocked drops an unfinished line and takes the end of file in its place.
+// endOfFileLocked replaces the unfinished line by endOfFile and ends it. While input is not
+// accepted it drops the end of file. The caller holds mu.
 func (i *input) endOfFileLocked() {
 	defer i.signal()
 	if !i.mu.accepting {
@@ -104,8 +108,8 @@ func (i *input) endOfFileLocked() {
 	i.endLocked()
 }
 
-// takeLocked keeps or drops bytes that were read. At the end of the input an
-// unfinished line counts as finished.
+// takeLocked keeps or drops bytes that were read. If last, which is the end of the input or a
+// read error, it ends the unfinished line. The caller holds mu.
 func (i *input) takeLocked(b []byte, last bool) {
 	defer i.signal()
 	if !i.mu.accepting {
@@ -132,8 +136,8 @@ func (i *input) takeLocked(b []byte, last bool) {
 	}
 }
 
-// endLocked ends a line. One that was skipped is an empty line, which answers
-// nothing.
+// endLocked ends a line. A skipped line becomes an empty one, which is not an answer. The caller
+// holds mu.
 func (i *input) endLocked() {
 	if len(i.mu.lines) < maxLines {
 		i.mu.lines = append(i.mu.lines, string(i.mu.line))
@@ -141,6 +145,7 @@ func (i *input) endLocked() {
 	i.mu.line, i.mu.skipping = i.mu.line[:0], false
 }
 
+// signal wakes the question that waits for input. It never blocks.
 func (i *input) signal() {
 	select {
 	case i.arrived <- struct{}{}:
@@ -155,7 +160,7 @@ func (i *input) accept() {
 	i.mu.accepting = true
 }
 
-// mute drops what was kept and not used, and keeps nothing from now on.
+// mute drops all kept input and stops accepting more.
 func (i *input) mute() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -164,8 +169,8 @@ func (i *input) mute() {
 	i.mu.accepting, i.mu.line, i.mu.lines = false, nil, nil
 }
 
-// discard drops the input that the device holds, and reports whether there was
-// any, or any was dropped since the last discard.
+// discard drops the input in the buffer of the device. It reports whether the device had any,
+// or the input dropped bytes since the last discard.
 func (i *input) discard() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -178,7 +183,7 @@ func (i *input) discard() bool {
 	return held || dropped
 }
 
-// next returns the next line that was kept, and whether there is one.
+// next removes the oldest kept line and returns it, or false if there is no such line.
 func (i *input) next() (string, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -190,7 +195,7 @@ func (i *input) next() (string, bool) {
 	return line, true
 }
 
-// over reports whether no more input can come.
+// over reports whether the input has ended: run has returned.
 func (i *input) over() bool {
 	select {
 	case <-i.ended:

@@ -24,7 +24,7 @@ type Queue struct {
 // A queuedRequest is a request with the channel for its answer.
 type queuedRequest struct {
 	request Request
-	answer  chan Answer // of one place, so that a reply never waits
+	answer  chan Answer // capacity 1, so that Reply never blocks
 }
 
 // Decide waits for the reply to r. It returns the cause of ctx if ctx ends first and removes
@@ -39,7 +39,7 @@ func (q *Queue) Decide(ctx context.Context, r Request) (Answer, error) {
 		return answer, nil
 	case <-ctx.Done():
 	}
-	if q.take(r.ID) == nil { // somebody replied all the same
+	if q.take(r.ID) == nil { // Reply took the entry first
 		return <-e.answer, nil
 	}
 	return Answer{}, context.Cause(ctx)

@@ -16,7 +16,7 @@ var ErrBadWord = errors.New("not one of the words of a permission")
 
 // An Ask is a permission request of a tool: an action on resources.
 type Ask struct {
-	Action    string
+	Action    string   // such as edit; required
 	Resources []string // at least one
 	// Spellings are other texts for the same resource. Rules that ask or deny
 	// match them too; rules that allow and approvals do not. It may be nil.
@@ -44,17 +44,17 @@ type Request struct {
 	ID         domain.PermissionID
 	Invocation domain.Invocation
 	Ask
-	Shown domain.Preview // what Show returned; zero where no person is asked
+	Shown domain.Preview // the result of Show; zero if a rule or an approval decided
 }
 
 // A Scope is the reach of an answer: this request, all later ones that match, or a rejection.
-// The zero Scope belongs to a decision that no person took.
+// The zero Scope belongs to a decision by a rule or an approval.
 type Scope uint8
 
 // The scopes.
 const (
 	Once   Scope = iota + 1 // this request
-	Always                  // this request and what its Save patterns match
+	Always                  // this request, and later ones that its Save patterns match
 	Reject                  // refused
 )
 
@@ -63,7 +63,7 @@ var scopes = []string{"", "once", "always", "reject"}
 func (s Scope) String() string               { return word(scopes, uint8(s)) }
 func (s Scope) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText accepts what String gives. Any other text is an ErrBadWord.
+// UnmarshalText accepts the results of String. It returns ErrBadWord for any other text.
 func (s *Scope) UnmarshalText(text []byte) error { return parse(scopes, (*uint8)(s), text) }
 
 // A Decider is the kind of source of a decision: a rule, a person and so on. The zero Decider
@@ -84,9 +84,10 @@ var deciders = []string{"", "rule", "approval", "user", "headless", "recovery"}
 func (d Decider) String() string               { return word(deciders, uint8(d)) }
 func (d Decider) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText accepts what String gives. Any other text is an ErrBadWord.
+// UnmarshalText accepts the results of String. It returns ErrBadWord for any other text.
 func (d *Decider) UnmarshalText(text []byte) error { return parse(deciders, (*uint8)(d), text) }
 
+// word returns the name of a value, or ? and its number if it has no name.
 func word(words []string, value uint8) string {
 	if int(value) >= len(words) {
 		return fmt.Sprintf("?%d", value)
@@ -94,6 +95,7 @@ func word(words []string, value uint8) string {
 	return words[value]
 }
 
+// parse sets value to the index of text in words, or returns ErrBadWord.
 func parse(words []string, value *uint8, text []byte) error {
 	i := slices.Index(words, string(text))
 	if i < 0 {
@@ -106,7 +108,7 @@ func parse(words []string, value *uint8, text []byte) error {
 // An Answer is the decision of an Approver.
 type Answer struct {
 	Scope    Scope
-	Feedback string  // with Reject: what the model should read; may be empty
+	Feedback string  // with Reject: text for the model; may be empty
 	By       Decider // ByUser or ByHeadless
 }
 
@@ -123,12 +125,12 @@ type Decision struct {
 	Invocation domain.Invocation
 	Effect     domain.Effect // Allow or Deny
 	By         Decider
-	Rule       domain.Rule // with ByRule
-	Resource   string      // with Deny: the one refused, the first where all are
-	Scope      Scope       // with ByUser, ByHeadless
-	Feedback   string      // of a person; may be empty
-	Waited     time.Duration
-	Person     string // with ByUser: who decided; empty: not known
+	Rule       domain.Rule   // with ByRule
+	Resource   string        // with Deny: the denied resource, or the first one if all are denied
+	Scope      Scope         // with ByUser, ByHeadless
+	Feedback   string        // of a person; may be empty
+	Waited     time.Duration // from the question to its answer; zero if no one was asked
+	Person     string        // with ByUser: the person who decided; empty: not known
 }
 
 // A Recorder records permission events. Each method returns once its event is durable. It is

@@ -25,17 +25,18 @@ const maxRule = 64 << 10
 func ParseRules(name string, r io.Reader) (domain.Rules, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
-		home = "" // only a rule that needs it is refused
+		home = "" // expand refuses the rules that need it
 	}
 	return parser{name, home}.parse(r)
 }
 
 // A parser reads the rules of one file.
 type parser struct {
-	name string
-	home string // empty: not known
+	name string // the file, for Source and error texts
+	home string // the home directory; empty: not known
 }
 
+// parse reads all lines and joins the errors of invalid ones.
 func (p parser) parse(r io.Reader) (domain.Rules, error) {
 	rules := domain.Rules{}
 	var faults []error
@@ -68,9 +69,11 @@ func (p parser) parse(r io.Reader) (domain.Rules, error) {
 	return rules, nil
 }
 
+// form ends the error text of an invalid rule.
 const form = "write EFFECT ACTION RESOURCE, as in: deny bash rm *"
 
-// line returns the rule of a line, and whether there is one.
+// line parses one line. It returns false for a blank line, a comment and an invalid rule; only
+// the last has an error.
 func (p parser) line(line string) (domain.Rule, bool, error) {
 	line = strings.TrimSpace(line)
 	if line == "" || line[0] == '#' {
@@ -121,7 +124,7 @@ func (p parser) expand(resource string) (string, error) {
 
 // Agents maps agents to their rules.
 type Agents struct {
-	Default domain.AgentID                  // the agent of a call that names none
+	Default domain.AgentID                  // the agent of a call without an agent
 	Rules   map[domain.AgentID]domain.Rules // an agent without an entry is not known
 }
 

@@ -14,10 +14,10 @@ const maxHeld = 64 << 10
 type screen struct {
 	mu     sync.Mutex
 	out    io.Writer
-	fresh  bool // the last byte written ends a line
-	asking bool // a question is open
-	held   []byte
-	lost   int // bytes that were not held
+	fresh  bool   // the last byte written ends a line
+	asking bool   // a question is open
+	held   []byte // background lines buffered while a question is open
+	lost   int    // bytes dropped because held was full
 }
 
 // Write writes background lines, or buffers them while a question is open.
@@ -35,6 +35,7 @@ func (s *screen) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// writeLocked writes to out. The caller holds mu.
 func (s *screen) writeLocked(b []byte) (int, error) {
 	if len(b) > 0 {
 		s.fresh = b[len(b)-1] == '\n'
@@ -42,7 +43,8 @@ func (s *screen) writeLocked(b []byte) (int, error) {
 	return s.out.Write(b)
 }
 
-// ask writes a part of the open question.
+// ask writes a part of the open question. It takes no lock: while a question is open, Write
+// buffers and only the asker writes to out.
 func (s *screen) ask(text string) error {
 	if _, err := io.WriteString(s.out, text); err != nil {
 		return fmt.Errorf("write a question: %w", err)

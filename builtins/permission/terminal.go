@@ -11,8 +11,8 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// How long nothing may be typed between a question and its prompt. After a
-// question that was withdrawn it is longer: its answer may be on the way.
+// The quiet time is the pause in typing that must precede a prompt. It is longer after a
+// withdrawn question, because the person may still be typing the answer to that question.
 const (
 	quietTime      = 250 * time.Millisecond
 	quietWithdrawn = time.Second
@@ -21,13 +21,13 @@ const (
 // A Terminal is an Approver that asks a person, one request at a time.
 // NewTerminal makes one. The owner calls Run.
 //
-// An answer counts only if it was typed after its prompt was written. What was
-// typed before is discarded, in the buffers of the process and in those of the
-// terminal device, a line that is not finished included. The prompt follows the
+// An answer counts only if it was typed after its prompt was written. The
+// Terminal discards earlier input in the buffers of the process and of the
+// terminal device, including an unfinished line. The prompt follows the
 // question once nothing was typed for a quarter of a second, or for a second if
-// the question before was withdrawn. A line that is no answer is followed by
-// another prompt, and what was typed before that is discarded too: of a block of
-// text that is pasted, only the first line can answer.
+// the question before was withdrawn. After an invalid line the
+// Terminal discards input up to the next prompt: only the first line of
+// a pasted block of text can answer.
 type Terminal struct {
 	input  *input
 	screen *screen
@@ -79,7 +79,7 @@ func (t *Terminal) Decide(ctx context.Context, r Request) (Answer, error) {
 	t.quiet = quietTime
 	if err != nil && ctx.Err() != nil {
 		t.quiet = quietWithdrawn
-		_ = t.screen.ask("\n(not needed any more)\n") // the question is settled, whether or not this is seen
+		_ = t.screen.ask("\n(not needed any more)\n") // the question is withdrawn even if this write fails
 	}
 	return answer, err
 }
@@ -98,8 +98,8 @@ func (t *Terminal) ask(ctx context.Context, r Request) (Answer, error) {
 			if answer, ok := read(line); ok {
 				return answer, nil
 			}
-			// The lines behind one that is no answer are not meant for this question
-			// either: they may be a block of text that was pasted.
+			// The lines after an invalid one may belong to the same pasted text, so
+			// they must not answer this question.
 			t.input.mute()
 			if err := t.prompt(ctx); err != nil {
 				return Answer{}, err
@@ -118,6 +118,7 @@ func (t *Terminal) ask(ctx context.Context, r Request) (Answer, error) {
 	}
 }
 
+// promptText follows every question and every invalid line.
 const promptText = "[o]nce, [a]lways, [r]eject, r and why: "
 
 // prompt discards input until none arrives for the quiet time, writes the
@@ -209,6 +210,7 @@ func plain(text string) string {
 	return b.String()
 }
 
+// read parses a line as an answer and reports whether it is a valid one.
 func read(line string) (Answer, bool) {
 	if line == endOfFile {
 		return Answer{Scope: Reject, By: ByUser}, true

@@ -18,7 +18,7 @@ import (
 
 const promptText = "why: "
 
-// A console is what a person sees. It calls shown after each write.
+// A console is the output of a Terminal. It calls shown after each write.
 type console struct {
 	mu    sync.Mutex
 	text  bytes.Buffer
@@ -105,7 +105,7 @@ func TestPersonAnswersAtTheTerminal(t *testing.T) {
 	}
 }
 
-// A keyboard is one end of an input, and what it needs to be tested.
+// A keyboard is the writing end of an input, with the hooks that a test needs.
 type keyboard struct {
 	in   io.Reader
 	keys io.Writer
@@ -320,8 +320,8 @@ func TestShownTextCannotImitateTheQuestion(t *testing.T) {
 	})
 }
 
-// A pattern that matches everything is said in words, and so is that there is
-// none.
+// A question states in words that a pattern matches everything, or that an
+// answer for always saves no pattern.
 func TestQuestionSaysHowFarAlwaysGoes(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
