@@ -84,6 +84,7 @@ func TestUsersOfALockAreKnown(t *testing.T) {
 func TestCloseReleasesALockThatAForkedChildHasOpen(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "lock")
+	must(t, os.WriteFile(path, nil, 0o600))
 	for name, lock := range map[string]func() (io.Closer, error){
 		"writer": func() (io.Closer, error) { return Disk.Lock(path) },
 		"reader": func() (io.Closer, error) { return LockShared(Disk, path) },
