@@ -17,8 +17,8 @@ var codecKinds = []Event{
 	SessionOpened{}, PromptAdmitted{}, TurnMaterialized{}, ReplyReceived{}, CallStarted{}, CallSettled{}, PermissionRequested{}, PermissionDecided{},
 }
 
-// A randomFiller sets values at random, also to what is rare and what cannot be
-// written.
+// A randomFiller sets fields to random values, among them rare values and values
+// that the encoder rejects.
 type randomFiller struct{ *rand.Rand }
 
 var fillTexts = []string{

@@ -68,8 +68,8 @@ func plan(s *conversation.State, steps int) (step, error) {
 	return askModel{last: steps > 0 && s.Steps == steps-1}, nil
 }
 
-// open returns the calls without an end, separated into those that began and those that did
-// not.
+// open returns the calls of a session without a settlement: the ones that began, and the
+// ones that wait to begin.
 func open(s *conversation.State) (begun, waiting []openCall) {
 	for _, m := range s.Messages {
 		if m.Reply == nil {

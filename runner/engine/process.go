@@ -184,12 +184,12 @@ func (p *Process) wait(ctx context.Context) error {
 	return p.layers.Wait(ctx)
 }
 
-// Recover ends what processes left that died since Start, while this one works: what
-// it carries on itself is left alone. A process that becomes the holder of a folder
-// calls it.
+// Recover settles the open calls, dismisses the open permission requests and closes the
+// layers of processes that died since Start. It does not touch the sessions that this process
+// runs. A process that becomes the holder of a folder calls it.
 func (p *Process) Recover(ctx context.Context) (Recovered, error) { return p.recover(ctx) }
 
-// recover ends what dead processes left.
+// recover settles and closes the open work of dead processes.
 func (p *Process) recover(ctx context.Context) (done Recovered, err error) {
 	l, checkpoints := p.config.Ledger, p.config.Checkpoints
 	var w runner.Orphans

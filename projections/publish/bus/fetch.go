@@ -73,7 +73,7 @@ func (g *group) load(ctx context.Context) error {
 // acknowledged.
 func (g *group) save(ctx context.Context) error {
 	data := strconv.AppendUint(nil, uint64(g.offset), 10)
-	// It was acknowledged, whatever ended meanwhile.
+	// The context may have ended after the acknowledgement.
 	if err := g.bus.config.Checkpoints.SaveCheckpoint(context.WithoutCancel(ctx), g.checkpoint, data); err != nil {
 		return fmt.Errorf("save %s: %w", g.checkpoint, err)
 	}

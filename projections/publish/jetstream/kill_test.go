@@ -71,8 +71,8 @@ func publishAll(dir, target string) error {
 
 // The publisher is killed three times and the server restarted once, while it
 // publishes: five times and twice, with more records, if the environment sets
-// LEDGER_TEST_LONG. Every record arrives, those of a stream in order, and what comes
-// again is the same.
+// LEDGER_TEST_LONG. Every record arrives, the records of a stream arrive in order,
+// and a repeated delivery has the same bytes.
 func TestAllArriveThoughPublisherAndServerDie(t *testing.T) {
 	t.Parallel()
 	records, publisherKills, serverRestarts := 600, 3, 1

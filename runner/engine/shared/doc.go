@@ -40,7 +40,7 @@
 //
 // [ErrNoEndpoint] says that a folder has no endpoint, [ErrBadEndpoint] that the file is
 // invalid or not private, [ErrNoResponse] that the process at an endpoint does not
-// answer, and [ErrUnresponsive] that a holder did not answer until the timeout. Other
-// errors are those of packages embedded and outputs and, of a client, those of packages
-// eventstoredb and remote.
+// answer, and [ErrUnresponsive] that a holder did not answer until the timeout. A
+// holder also returns the errors of packages embedded and outputs, and a client the
+// errors of packages eventstoredb and remote.
 package shared
