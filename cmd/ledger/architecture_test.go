@@ -62,15 +62,15 @@ var house = map[string]room{
 		"registry", "registry/outputs", "builtins/permission", "runner",
 	}, nil},
 	"runner/engine/shared": {[]string{
-		"domain", "events", "events/embedded", "events/eventstoredb", "events/eventstoredb/server", "events/eventstoredb/server/conns",
-		"projections", "registry/outputs", "registry/outputs/remote", "runner/engine",
+		"domain", "events", "events/embedded", "events/eventstoredb", "events/eventstoredb/server",
+		"events/eventstoredb/server/auth", "events/eventstoredb/server/conns", "projections", "registry/outputs", "registry/outputs/remote", "runner/engine",
 	}, nil},
 	"runner/providers/script": {[]string{"domain", "projections/conversation", "runner"}, nil},
 	"cmd/ledger/bench": {[]string{
 		"domain", "events", "events/embedded", "projections", "projections/calls", "registry", "registry/outputs",
 	}, nil},
 	"cmd/ledger/fault": {[]string{
-		"domain", "events", "events/embedded", "events/eventstoredb", "events/eventstoredb/server", "events/transcripts",
+		"domain", "events", "events/embedded", "events/eventstoredb", "events/eventstoredb/server", "events/eventstoredb/server/auth", "events/transcripts",
 		"registry/outputs", "registry/outputs/remote", "runner", "runner/engine/shared",
 		"projections/publish", "projections/publish/jetstream", "projections/publish/jsonl",
 	}, nil},
@@ -96,10 +96,11 @@ var house = map[string]room{
 	"events/eventstoredb/mapping":    {[]string{"domain", "events"}, nil},
 	"events/eventstoredb/clients":    {nil, nil},
 	"events/eventstoredb/clientrace": {nil, nil},
-	"events/eventstoredb/server": {[]string{"domain", "events", "events/eventstoredb/mapping", "events/eventstoredb/server/conns", "events/eventstoredb/server/groups"}, []string{
+	"events/eventstoredb/server": {[]string{"domain", "events", "events/eventstoredb/mapping", "events/eventstoredb/server/auth", "events/eventstoredb/server/conns", "events/eventstoredb/server/groups"}, []string{
 		"github.com/EventStore/EventStore-Client-Go/v4/protos", "google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc",
-		"golang.org/x/crypto/bcrypt", "github.com/google/uuid",
+		"github.com/google/uuid",
 	}},
+	"events/eventstoredb/server/auth":   {[]string{"events/eventstoredb/server/conns"}, []string{"golang.org/x/crypto/bcrypt"}},
 	"events/eventstoredb/server/conns":  {nil, nil},
 	"events/eventstoredb/server/groups": {[]string{"domain", "events"}, nil},
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/cmd/ledger/stores"
-	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/conns"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
@@ -40,7 +40,7 @@ func (s *host) beside() http.Handler {
 		}
 		err := s.admit(r)
 		switch {
-		case errors.Is(err, server.ErrBusy):
+		case errors.Is(err, auth.ErrBusy):
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		case strings.HasPrefix(r.URL.Path, outputsPath): // package remote encodes the refusal itself
@@ -80,13 +80,13 @@ func (s *host) admit(r *http.Request) error {
 // The errors with which authorize refuses a request. Their texts are in the response.
 var (
 	errNoUser    = errors.New("not authenticated: give a user and a password")    // no credentials, or wrong ones
-	errNoRight   = errors.New("access denied: this takes another role")           // a write by a role below server.Ledger
+	errNoRight   = errors.New("access denied: this takes another role")           // a write by a role below auth.Ledger
 	errPage      = errors.New("access denied: a web page may have sent this")     // a media type of pageTypes
 	errOtherName = errors.New("access denied: ask by an address of this machine") // see byAddress
 )
 
 // authorize returns the error with which the host refuses a request, or nil. Any role may
-// send GET and HEAD; other methods need the role server.Ledger. A host without users serves
+// send GET and HEAD; other methods need the role auth.Ledger. A host without users serves
 // only requests whose Host header is a loopback address, which stops DNS rebinding: a web
 // page whose host name resolves to this machine. A write with a media type of pageTypes is
 // refused, which stops cross-site request forgery.
@@ -98,7 +98,7 @@ func (s *host) authorize(r *http.Request) error {
 			return errNoUser
 		}
 		var err error
-		if role, err = s.cfg.Users.Authenticate(r.Context(), name, password); errors.Is(err, server.ErrNotAuthenticated) {
+		if role, err = s.cfg.Users.Authenticate(r.Context(), name, password); errors.Is(err, auth.ErrNotAuthenticated) {
 			return errNoUser
 		} else if err != nil {
 			return err
@@ -112,7 +112,7 @@ func (s *host) authorize(r *http.Request) error {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return nil
 	}
-	if role < server.Ledger {
+	if role < auth.Ledger {
 		return errNoRight
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err == nil && slices.Contains(pageTypes, kind) {

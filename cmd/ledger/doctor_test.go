@@ -24,6 +24,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 )
 
 // probeStream is the stream to which doctor --write appends its records.
@@ -41,7 +42,7 @@ func hosting(t *testing.T, cfg server.Config) (string, *embedded.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Anonymous = server.Ledger // the test clients need no user
+	cfg.Anonymous = auth.Ledger // the test clients need no user
 	server, err := server.New(store, cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ import (
 	"google.golang.org/grpc/mem"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 )
 
 // The size of a flood. With the long counts it is 10,000 connections and 1,000 calls.
@@ -59,7 +59,7 @@ func beginFlooded(t *testing.T) *flooded {
 	if err := writeCertificate(name); err != nil {
 		t.Fatal(err)
 	}
-	line, err := server.FormatUser("ada", "s3cret", server.Writer)
+	line, err := auth.FormatUser("ada", "s3cret", auth.Writer)
 	if err != nil {
 		t.Fatal(err)
 	}

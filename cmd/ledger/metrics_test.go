@@ -22,6 +22,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/conns"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 )
@@ -94,7 +95,7 @@ func (m *measured) append(t *testing.T, after events.Revision) error {
 // subscribers, syncs, connections and the process.
 func TestMetricsTellHowAStoreIsServed(t *testing.T) {
 	t.Parallel()
-	m := newMeasured(t, server.Config{Anonymous: server.Reader}, false)
+	m := newMeasured(t, server.Config{Anonymous: auth.Reader}, false)
 	for n := range events.Revision(3) {
 		if err := m.append(t, n); err != nil {
 			t.Fatal(err)
@@ -119,7 +120,7 @@ func TestMetricsTellHowAStoreIsServed(t *testing.T) {
 // stopped store.
 func TestAStoreThatStoppedIsNotHealthy(t *testing.T) {
 	t.Parallel()
-	m := newMeasured(t, server.Config{Anonymous: server.Reader}, false)
+	m := newMeasured(t, server.Config{Anonymous: auth.Reader}, false)
 	if code, text := m.get(t, healthPath); code != http.StatusOK || text != "ok\n" {
 		t.Errorf("GET %s = %d %q, want ok", healthPath, code, text)
 	}
@@ -139,11 +140,11 @@ func TestAStoreThatStoppedIsNotHealthy(t *testing.T) {
 // request is counted. A node reports no metrics of a log.
 func TestHealthIsForEverybodyAndMetricsAreNot(t *testing.T) {
 	t.Parallel()
-	line, err := server.FormatUser("ada", "wonder", server.Reader)
+	line, err := auth.FormatUser("ada", "wonder", auth.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	users, err := server.ParseUsers(strings.NewReader(line))
+	users, err := auth.ParseUsers(strings.NewReader(line))
 	if err != nil {
 		t.Fatal(err)
 	}

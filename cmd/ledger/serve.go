@@ -19,6 +19,7 @@ import (
 	"github.com/settlement-ledger/ledger/cmd/ledger/fault"
 	"github.com/settlement-ledger/ledger/cmd/ledger/render"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/conns"
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
@@ -127,7 +128,7 @@ func (f serveFlags) fitNode() error {
 func (f serveFlags) config(id *shared.Identity) (cfg server.Config, owner bool, err error) {
 	cfg = server.Config{Writable: f.writable, Connections: conns.New(conns.Config{})}
 	if f.given("anonymous") {
-		if cfg.Anonymous, err = server.ParseRole(f.anonymous); err != nil {
+		if cfg.Anonymous, err = auth.ParseRole(f.anonymous); err != nil {
 			return cfg, false, fault.Usage("--anonymous: %w", err)
 		}
 	}
@@ -154,13 +155,13 @@ func (f serveFlags) config(id *shared.Identity) (cfg server.Config, owner bool, 
 }
 
 // readUsers parses the users file at path name.
-func readUsers(name string) (*server.Users, error) {
+func readUsers(name string) (*auth.Users, error) {
 	file, err := os.Open(name)
 	if err != nil {
 		return nil, fault.WithHint(fmt.Errorf("--users: %w", err), "name a file with a line for each user; ledger serve user NAME makes one")
 	}
 	defer file.Close()
-	users, err := server.ParseUsers(file)
+	users, err := auth.ParseUsers(file)
 	if err != nil {
 		return nil, fmt.Errorf("--users %s: %w", name, err)
 	}
@@ -226,7 +227,7 @@ and manages groups of consumers; ledger writes as ledger programs do.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return a.serveUser(args[0], role) },
 	}
-	cmd.Flags().StringVar(&role, "role", server.Reader.String(), "read, write or ledger")
+	cmd.Flags().StringVar(&role, "role", auth.Reader.String(), "read, write or ledger")
 	must(cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"read", "write", "ledger"}, cobra.ShellCompDirectiveNoFileComp)))
 	return cmd
 }
@@ -234,7 +235,7 @@ and manages groups of consumers; ledger writes as ledger programs do.`,
 // serveUser prints the line of a user for the users file. word is the name of the
 // role.
 func (a *app) serveUser(name, word string) error {
-	role, err := server.ParseRole(word)
+	role, err := auth.ParseRole(word)
 	if err != nil {
 		return fault.Usage("--role: %w", err)
 	}
@@ -245,7 +246,7 @@ func (a *app) serveUser(name, word string) error {
 	if password == "" {
 		return fault.Usage("the password is empty: give it on the standard input")
 	}
-	line, err := server.FormatUser(name, password, role)
+	line, err := auth.FormatUser(name, password, role)
 	if err != nil {
 		return fault.Usage("%w", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 )
 
 // onDisk serves an embedded store in a folder on the disk.
@@ -34,7 +35,7 @@ func onDisk(b *testing.B) (*embedded.Store, *eventstoredb.Store) {
 // served serves a store, and returns the one that is its client.
 func served(b *testing.B, local events.Store) *eventstoredb.Store {
 	b.Helper()
-	server, err := server.New(local, server.Config{Anonymous: server.Ledger})
+	server, err := server.New(local, server.Config{Anonymous: auth.Ledger})
 	if err != nil {
 		b.Fatal(err)
 	}

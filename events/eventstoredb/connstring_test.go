@@ -27,6 +27,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 	"golang.org/x/crypto/bcrypt"
 )
 
@@ -210,7 +211,7 @@ func newSecureDatabase(t testing.TB) *secureDatabase {
 	if err != nil {
 		t.Fatal(err)
 	}
-	users, err := server.ParseUsers(strings.NewReader("ana:" + string(hash) + ":ledger\nbob:" + string(hash) + ":read\n"))
+	users, err := auth.ParseUsers(strings.NewReader("ana:" + string(hash) + ":ledger\nbob:" + string(hash) + ":read\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +297,7 @@ func TestPasswordIsNeverTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.served.Users, err = server.ParseUsers(strings.NewReader("eve:" + string(hash) + ":read\n")); err != nil {
+	if d.served.Users, err = auth.ParseUsers(strings.NewReader("eve:" + string(hash) + ":read\n")); err != nil {
 		t.Fatal(err)
 	}
 	d.restart()
@@ -324,7 +325,7 @@ func TestPasswordsOfAnyLettersAreSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.served.Users, err = server.ParseUsers(strings.NewReader("ana:" + string(hash) + ":ledger\n")); err != nil {
+	if d.served.Users, err = auth.ParseUsers(strings.NewReader("ana:" + string(hash) + ":ledger\n")); err != nil {
 		t.Fatal(err)
 	}
 	d.restart()

@@ -17,6 +17,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstest"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 )
 
 // A database is an embedded store behind a server at a constant address.
@@ -35,7 +36,7 @@ type database struct {
 // newDatabase starts a database, which ends with the test.
 func newDatabase(t testing.TB) *database {
 	t.Helper()
-	d := &database{t: t, fs: vfs.NewCrashableMem(), served: server.Config{Anonymous: server.Ledger}}
+	d := &database{t: t, fs: vfs.NewCrashableMem(), served: server.Config{Anonymous: auth.Ledger}}
 	at, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

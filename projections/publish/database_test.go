@@ -14,6 +14,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstest"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 	"github.com/settlement-ledger/ledger/projections/publish"
 )
 
@@ -67,7 +68,7 @@ func (d database) Follow(ctx context.Context, after events.Position, options ...
 // connected returns a store that is served by EventStoreDB's protocol.
 func connected(t testing.TB, store events.Store) *eventstoredb.Store {
 	t.Helper()
-	server, err := server.New(store, server.Config{Anonymous: server.Ledger})
+	server, err := server.New(store, server.Config{Anonymous: auth.Ledger})
 	if err != nil {
 		t.Fatal(err)
 	}

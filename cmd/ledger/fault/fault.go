@@ -15,6 +15,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/events/eventstoredb"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 	"github.com/settlement-ledger/ledger/events/transcripts"
 	"github.com/settlement-ledger/ledger/registry/outputs"
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
@@ -112,7 +113,7 @@ var mappings = []Mapping{
 	{remote.ErrUnreachable, ExitFailed, "node_unreachable", "start ledger serve at the node that settled it, or run this there", ""},
 	{remote.ErrDenied, ExitFailed, "unauthenticated", "give the user and the password of the node in the connection string", ""},
 	{server.ErrNotSafe, ExitUsage, "not_safe", "serve at 127.0.0.1, or give --tls-cert, --tls-key and --users", ""},
-	{server.ErrBadUsers, ExitUsage, "usage", "a line is NAME:BCRYPT:ROLES; ledger serve user NAME makes one", ""},
+	{auth.ErrBadUsers, ExitUsage, "usage", "a line is NAME:BCRYPT:ROLES; ledger serve user NAME makes one", ""},
 	{outputs.ErrInUse, ExitConflict, "store_in_use", "end that process, or name another store with --store", ""},
 	{events.ErrTooLarge, ExitFailed, "too_large", "say maxAppend=16MiB in the connection string, if the server takes as much: ledger serve does, and a database from 25.1 on", ""},
 	{events.ErrNewerFormat, ExitFailed, "newer_format", "use the program that wrote it, or a newer one", ""},

@@ -13,6 +13,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 )
 
 // TestTheNodeClients runs the tests in the folder node with both official clients.
@@ -26,7 +27,7 @@ func TestTheNodeClients(t *testing.T) {
 	t.Run("in the clear", func(t *testing.T) {
 		t.Parallel()
 		store := open(t)
-		at := serve(t, store, "127.0.0.1:0", server.Config{Anonymous: server.Writer, Writable: writable})
+		at := serve(t, store, "127.0.0.1:0", server.Config{Anonymous: auth.Writer, Writable: writable})
 		ask(t, dir, store, at.String()+"?tls=false")
 	})
 	t.Run("with TLS and a user", func(t *testing.T) {

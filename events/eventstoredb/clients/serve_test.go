@@ -22,6 +22,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/embedded"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 )
 
 // The one user of the servers here, which the Go client's tests name.
@@ -96,7 +97,7 @@ func guard(t *testing.T) guarded {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, g.users, fmt.Appendf(nil, "%s:%s:%s\n", user, hash, server.Ledger))
+	write(t, g.users, fmt.Appendf(nil, "%s:%s:%s\n", user, hash, auth.Ledger))
 	return g
 }
 
@@ -131,7 +132,7 @@ func (g guarded) config(t *testing.T, writable ...string) server.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	users, err := server.ParseUsers(strings.NewReader(string(text)))
+	users, err := auth.ParseUsers(strings.NewReader(string(text)))
 	if err != nil {
 		t.Fatal(err)
 	}

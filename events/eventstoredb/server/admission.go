@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/conns"
 )
 
@@ -27,14 +28,14 @@ var public = map[string]bool{
 
 // roles are the minimal roles of methods. A method that is not listed needs
 // Reader.
-var roles = map[string]Role{
-	"/event_store.client.streams.Streams/Append":                                            Writer,
-	"/event_store.client.streams.Streams/BatchAppend":                                       Writer,
-	"/event_store.client.persistent_subscriptions.PersistentSubscriptions/Create":           Writer,
-	"/event_store.client.persistent_subscriptions.PersistentSubscriptions/Update":           Writer,
-	"/event_store.client.persistent_subscriptions.PersistentSubscriptions/Delete":           Writer,
-	"/event_store.client.persistent_subscriptions.PersistentSubscriptions/ReplayParked":     Writer,
-	"/event_store.client.persistent_subscriptions.PersistentSubscriptions/RestartSubsystem": Writer,
+var roles = map[string]auth.Role{
+	"/event_store.client.streams.Streams/Append":                                            auth.Writer,
+	"/event_store.client.streams.Streams/BatchAppend":                                       auth.Writer,
+	"/event_store.client.persistent_subscriptions.PersistentSubscriptions/Create":           auth.Writer,
+	"/event_store.client.persistent_subscriptions.PersistentSubscriptions/Update":           auth.Writer,
+	"/event_store.client.persistent_subscriptions.PersistentSubscriptions/Delete":           auth.Writer,
+	"/event_store.client.persistent_subscriptions.PersistentSubscriptions/ReplayParked":     auth.Writer,
+	"/event_store.client.persistent_subscriptions.PersistentSubscriptions/RestartSubsystem": auth.Writer,
 }
 
 // An admittingRegistrar registers services so that each call is authenticated
@@ -77,7 +78,7 @@ func (r admittingRegistrar) unaryHandler(method string, handle grpc.MethodHandle
 // checkRole returns a handler that refuses callers without the role that a
 // method needs, and puts the role into the context of other calls.
 func (r admittingRegistrar) checkRole(method string, handle grpc.StreamHandler) grpc.StreamHandler {
-	wanted := max(roles[method], Reader)
+	wanted := max(roles[method], auth.Reader)
 	return func(srv any, call grpc.ServerStream) error {
 		ctx := call.Context()
 		from := connOf(ctx)
@@ -109,7 +110,7 @@ func (a admitted) Context() context.Context { return a.ctx }
 
 // authenticate returns the role of a caller, or UNAUTHENTICATED, or UNAVAILABLE
 // if too many passwords wait to be checked.
-func (s *Server) authenticate(ctx context.Context) (Role, error) {
+func (s *Server) authenticate(ctx context.Context) (auth.Role, error) {
 	if s.cfg.Users == nil {
 		conns.FromContext(ctx).Authenticated()
 		return s.cfg.Anonymous, nil
@@ -125,9 +126,9 @@ func (s *Server) authenticate(ctx context.Context) (Role, error) {
 	}
 	role, err := s.cfg.Users.Authenticate(ctx, name, password)
 	switch {
-	case errors.Is(err, ErrNotAuthenticated):
+	case errors.Is(err, auth.ErrNotAuthenticated):
 		return 0, status.Errorf(codes.Unauthenticated, "not authenticated: %v", err)
-	case errors.Is(err, ErrBusy):
+	case errors.Is(err, auth.ErrBusy):
 		return 0, status.Errorf(codes.Unavailable, "not authenticated: %v", err)
 	}
 	return role, statusOf(err)

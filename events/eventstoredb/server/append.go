@@ -14,6 +14,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/mapping"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 )
 
 // A clientAppend is an append in either form of the protocol: Append or
@@ -73,11 +74,11 @@ func (s *Server) addEvent(ctx context.Context, w *clientAppend, p proposedEvent)
 }
 
 // authorizeAppend returns PERMISSION_DENIED if a role may not make an append.
-func (s *Server) authorizeAppend(role Role, w clientAppend) error {
+func (s *Server) authorizeAppend(role auth.Role, w clientAppend) error {
 	switch {
-	case s.cfg.writableByOthers(w.stream) && role >= Writer:
+	case s.cfg.writableByOthers(w.stream) && role >= auth.Writer:
 		return nil
-	case role < Ledger:
+	case role < auth.Ledger:
 		return status.Errorf(codes.PermissionDenied, "append to %s: access denied: the stream is not writable for the role %s", w.stream, role)
 	case w.foreign || len(w.records) == 0:
 		return status.Errorf(codes.PermissionDenied, "append to %s: access denied: the stream takes only ledger records, which have the member %s in their metadata", w.stream, mapping.LedgerKey)
@@ -258,7 +259,7 @@ func (s *Server) isRepeat(ctx context.Context, w clientAppend, after events.Revi
 // stream, all or none.
 func (s *streamsService) Append(from streams.Streams_AppendServer) error {
 	ctx := from.Context()
-	role, err := s.requireRole(ctx, Reader)
+	role, err := s.requireRole(ctx, auth.Reader)
 	if err != nil {
 		return err
 	}

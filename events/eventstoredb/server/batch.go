@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 )
 
 // The bounds of the appends that one BatchAppend call has open.
@@ -42,7 +43,7 @@ type pendingAppend struct {
 type batchCall struct {
 	*streamsService
 	ctx     context.Context
-	role    Role
+	role    auth.Role
 	to      streams.Streams_BatchAppendServer
 	open    map[[16]byte]*pendingAppend // incomplete appends, by correlation ID
 	size    int                         // bytes of the events in open
@@ -59,7 +60,7 @@ type batchCall struct {
 // caller ends the call or the server shuts down, and sends one reply for each,
 // with its correlation ID. It returns after all its appends have ended.
 func (s *streamsService) BatchAppend(to streams.Streams_BatchAppendServer) error {
-	role, err := s.requireRole(to.Context(), Reader)
+	role, err := s.requireRole(to.Context(), auth.Reader)
 	if err != nil {
 		return err
 	}

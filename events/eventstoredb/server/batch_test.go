@@ -19,6 +19,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/events/eventstest"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 )
 
 func batchOf(id, stream string, final bool, n int) *streams.BatchAppendReq {
@@ -45,7 +46,7 @@ func batchOf(id, stream string, final bool, n int) *streams.BatchAppendReq {
 func TestBatchesAreAnsweredEachByItsCorrelation(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()
-	address := serve(t, store, server.Config{Anonymous: server.Writer, Writable: []string{"app-"}, MaxAppend: 10_000})
+	address := serve(t, store, server.Config{Anonymous: auth.Writer, Writable: []string{"app-"}, MaxAppend: 10_000})
 	call, err := streams.NewStreamsClient(raw(t, address)).BatchAppend(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +114,7 @@ func outcomeOf(t *testing.T, reply *streams.BatchAppendResp) string {
 // frees its share.
 func TestIncompleteBatchesAreBounded(t *testing.T) {
 	t.Parallel()
-	client := streams.NewStreamsClient(raw(t, serve(t, eventstest.NewSlice(), server.Config{Anonymous: server.Writer, Writable: []string{""}, MaxAppend: 1000})))
+	client := streams.NewStreamsClient(raw(t, serve(t, eventstest.NewSlice(), server.Config{Anonymous: auth.Writer, Writable: []string{""}, MaxAppend: 1000})))
 	for name, test := range map[string]struct {
 		batches, size int
 		completed     bool

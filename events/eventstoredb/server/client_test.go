@@ -23,6 +23,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstest"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/mapping"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 )
 
 func TestReadStreamInBothDirections(t *testing.T) {
@@ -210,7 +211,7 @@ func TestForeignEventsAreReturnedUnchanged(t *testing.T) {
 func TestLedgerRecordsAreReturnedUnchanged(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()
-	c := connect(t, serve(t, store, server.Config{Anonymous: server.Ledger}))
+	c := connect(t, serve(t, store, server.Config{Anonymous: auth.Ledger}))
 	at := time.Date(2026, 1, 2, 3, 4, 5, 678000, time.UTC)
 	for i, want := range []events.Record{
 		{ID: mint(1), Kind: "A", Version: 1, Time: at, Data: []byte(`{}`), Metadata: []byte(`{"$correlationId":"x"}`)},
@@ -243,20 +244,20 @@ func TestOnlyLedgerRecordsAreAppendedToOtherStreams(t *testing.T) {
 	}
 	ledgers := esdb.EventData{EventID: own.ID, EventType: own.Type, Data: own.Data, Metadata: own.Metadata}
 	for _, test := range []struct {
-		role   server.Role
+		role   auth.Role
 		stream string
 		event  esdb.EventData
 		want   esdb.ErrorCode
 	}{
-		{server.Ledger, "session-1", ledgers, -1},
-		{server.Ledger, "session-1", proposed("A", ""), esdb.ErrorCodeAccessDenied},
-		{server.Ledger, "app-1", proposed("A", ""), -1},
-		{server.Ledger, "$$app-1", proposed("$metadata", ""), -1},
-		{server.Ledger, "subscription-x::y", proposed("A", ""), esdb.ErrorCodeAccessDenied},
-		{server.Writer, "session-1", ledgers, esdb.ErrorCodeAccessDenied},
-		{server.Writer, "app-1", proposed("A", ""), -1},
-		{server.Writer, "$$session-1", proposed("$metadata", ""), esdb.ErrorCodeAccessDenied},
-		{server.Reader, "app-1", proposed("A", ""), esdb.ErrorCodeAccessDenied},
+		{auth.Ledger, "session-1", ledgers, -1},
+		{auth.Ledger, "session-1", proposed("A", ""), esdb.ErrorCodeAccessDenied},
+		{auth.Ledger, "app-1", proposed("A", ""), -1},
+		{auth.Ledger, "$$app-1", proposed("$metadata", ""), -1},
+		{auth.Ledger, "subscription-x::y", proposed("A", ""), esdb.ErrorCodeAccessDenied},
+		{auth.Writer, "session-1", ledgers, esdb.ErrorCodeAccessDenied},
+		{auth.Writer, "app-1", proposed("A", ""), -1},
+		{auth.Writer, "$$session-1", proposed("$metadata", ""), esdb.ErrorCodeAccessDenied},
+		{auth.Reader, "app-1", proposed("A", ""), esdb.ErrorCodeAccessDenied},
 	} {
 		store := eventstest.NewSlice()
 		c := connect(t, serve(t, store, server.Config{Anonymous: test.role, Writable: []string{"app-"}}))
@@ -291,7 +292,7 @@ func TestWritablePrefixes(t *testing.T) {
 		{"app-", "$app-1", esdb.ErrorCodeAccessDenied},
 	} {
 		store := eventstest.NewSlice()
-		c := connect(t, serve(t, store, server.Config{Anonymous: server.Writer, Writable: []string{test.writable}}))
+		c := connect(t, serve(t, store, server.Config{Anonymous: auth.Writer, Writable: []string{test.writable}}))
 		_, err := c.AppendToStream(t.Context(), test.stream, esdb.AppendToStreamOptions{ExpectedRevision: esdb.NoStream{}}, proposed("A", ""))
 		if code(err) != test.want || (test.want == -1) != (held(t, store) == 1) {
 			t.Errorf("with %q opened, append to %s: %v and %d records, want code %d", test.writable, test.stream, err, held(t, store), test.want)
@@ -318,7 +319,7 @@ func TestDeleteAndTombstoneAreRefused(t *testing.T) {
 func TestTooLargeAppendIsRefusedWhole(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()
-	address := serve(t, store, server.Config{Anonymous: server.Writer, Writable: []string{""}, MaxAppend: 1000})
+	address := serve(t, store, server.Config{Anonymous: auth.Writer, Writable: []string{""}, MaxAppend: 1000})
 	client := streams.NewStreamsClient(raw(t, address))
 	call, err := client.Append(t.Context())
 	if err != nil {

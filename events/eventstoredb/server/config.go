@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/conns"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/groups"
 )
@@ -31,8 +32,8 @@ var (
 // machine.
 type Config struct {
 	TLS       *tls.Config // the server requires TLS 1.2 or later; nil: plain text, and on loopback addresses only
-	Users     *Users      // the users and their roles; nil: every caller has the role Anonymous, and only on loopback addresses
-	Anonymous Role        // the role of every caller if Users is nil; zero: Reader
+	Users     *auth.Users // the users and their roles; nil: every caller has the role Anonymous, and only on loopback addresses
+	Anonymous auth.Role   // the role of every caller if Users is nil; zero: Reader
 
 	// Writable holds prefixes of stream names. Callers with the role Writer may
 	// append foreign events to streams whose name has such a prefix. The empty
@@ -57,7 +58,7 @@ type Config struct {
 
 // withDefaults returns c with its zero fields set to their defaults.
 func (c Config) withDefaults() Config {
-	c.Anonymous = cmp.Or(c.Anonymous, Reader)
+	c.Anonymous = cmp.Or(c.Anonymous, auth.Reader)
 	c.MaxAppend = cmp.Or(c.MaxAppend, DefaultMaxAppend)
 	if c.Connections == nil {
 		c.Connections = conns.New(conns.Config{})

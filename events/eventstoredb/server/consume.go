@@ -19,6 +19,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/groups"
 )
 
@@ -124,7 +125,7 @@ func checkGroupName(name string) error {
 // acks and nacks. It returns when the caller closes its side, or the consumer
 // ends.
 func (s *persistentService) Read(to persistent.PersistentSubscriptions_ReadServer) error {
-	if _, err := s.requireRole(to.Context(), Reader); err != nil {
+	if _, err := s.requireRole(to.Context(), auth.Reader); err != nil {
 		return err
 	}
 	ctx, release := s.untilShutdown(to.Context())

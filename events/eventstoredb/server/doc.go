@@ -4,7 +4,7 @@
 // reads streams and $all in both directions, appends events, runs
 // subscriptions, and manages groups of competing consumers, which
 // EventStoreDB calls persistent subscriptions (package groups). A [Config]
-// sets TLS, the [Users] with their [Role], and the streams that they may
+// sets TLS, the [auth.Users] with their [auth.Role], and the streams that they may
 // append to. Package conns bounds the number of connections.
 //
 // A stream's revisions begin at 0 on the wire: an entry with Revision n is
@@ -23,7 +23,7 @@
 //     concurrently. If the stream has some of the IDs and not others, the
 //     append is a conflict. Repeated foreign events are compared by their IDs
 //     alone, as in EventStoreDB.
-//   - Only a caller with the role Ledger appends to streams that
+//   - Only a caller with the role [auth.Ledger] appends to streams that
 //     Config.Writable does not open, and only records that carry their version
 //     and time.
 //   - A subscription sends every entry after its start point once, in order.
@@ -44,9 +44,8 @@
 //
 // # Errors
 //
-// [ErrNotSafe] comes from New, Config.Check and Serve, and [ErrBadUsers] from
-// ParseUsers and FormatUser. [Users.Authenticate] returns
-// [ErrNotAuthenticated] and [ErrBusy]. [ErrDrained] is the cause with which
+// [ErrNotSafe] comes from New, Config.Check and Serve. Package auth returns the
+// errors of users and passwords. [ErrDrained] is the cause with which
 // calls end when the server shuts down.
 //
 // Clients receive UNAVAILABLE if the server or the store closes, ABORTED if an

@@ -13,12 +13,13 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/groups"
 )
 
 // Create implements PersistentSubscriptions.Create.
 func (s *persistentService) Create(ctx context.Context, req *persistent.CreateReq) (*persistent.CreateResp, error) {
-	if _, err := s.requireRole(ctx, Writer); err != nil {
+	if _, err := s.requireRole(ctx, auth.Writer); err != nil {
 		return nil, err
 	}
 	o := req.GetOptions()
@@ -226,7 +227,7 @@ func parseDuration(ticks int64, ms int32) (time.Duration, error) {
 // Update implements PersistentSubscriptions.Update. It ignores the start point:
 // the group continues from its checkpoint.
 func (s *persistentService) Update(ctx context.Context, req *persistent.UpdateReq) (*persistent.UpdateResp, error) {
-	if _, err := s.requireRole(ctx, Writer); err != nil {
+	if _, err := s.requireRole(ctx, auth.Writer); err != nil {
 		return nil, err
 	}
 	o := req.GetOptions()
@@ -263,7 +264,7 @@ func (s *persistentService) Update(ctx context.Context, req *persistent.UpdateRe
 
 // Delete implements PersistentSubscriptions.Delete.
 func (s *persistentService) Delete(ctx context.Context, req *persistent.DeleteReq) (*persistent.DeleteResp, error) {
-	if _, err := s.requireRole(ctx, Writer); err != nil {
+	if _, err := s.requireRole(ctx, auth.Writer); err != nil {
 		return nil, err
 	}
 	key, err := parseKey(req.GetOptions())
@@ -278,7 +279,7 @@ func (s *persistentService) Delete(ctx context.Context, req *persistent.DeleteRe
 
 // GetInfo implements PersistentSubscriptions.GetInfo.
 func (s *persistentService) GetInfo(ctx context.Context, req *persistent.GetInfoReq) (*persistent.GetInfoResp, error) {
-	if _, err := s.requireRole(ctx, Reader); err != nil {
+	if _, err := s.requireRole(ctx, auth.Reader); err != nil {
 		return nil, err
 	}
 	key, err := parseKey(req.GetOptions())
@@ -295,7 +296,7 @@ func (s *persistentService) GetInfo(ctx context.Context, req *persistent.GetInfo
 // List implements PersistentSubscriptions.List: the groups of one stream, of
 // $all, or all groups.
 func (s *persistentService) List(ctx context.Context, req *persistent.ListReq) (*persistent.ListResp, error) {
-	if _, err := s.requireRole(ctx, Reader); err != nil {
+	if _, err := s.requireRole(ctx, auth.Reader); err != nil {
 		return nil, err
 	}
 	option := req.GetOptions().GetListForStream()
@@ -325,7 +326,7 @@ func (s *persistentService) List(ctx context.Context, req *persistent.ListReq) (
 // ReplayParked implements PersistentSubscriptions.ReplayParked. It returns
 // before the group delivers the entries.
 func (s *persistentService) ReplayParked(ctx context.Context, req *persistent.ReplayParkedReq) (*persistent.ReplayParkedResp, error) {
-	if _, err := s.requireRole(ctx, Writer); err != nil {
+	if _, err := s.requireRole(ctx, auth.Writer); err != nil {
 		return nil, err
 	}
 	o := req.GetOptions()
@@ -361,7 +362,7 @@ func (s *persistentService) ReplayParked(ctx context.Context, req *persistent.Re
 // all consumers with UNAVAILABLE, which makes clients reconnect, and reloads
 // the groups from the store, also groups that had stopped.
 func (s *persistentService) RestartSubsystem(ctx context.Context, _ *shared.Empty) (*shared.Empty, error) {
-	if _, err := s.requireRole(ctx, Writer); err != nil {
+	if _, err := s.requireRole(ctx, auth.Writer); err != nil {
 		return nil, err
 	}
 	if err := s.groups.Restart(s.draining); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 	"github.com/settlement-ledger/ledger/events/eventstest"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 )
 
 // rounds returns the number of repetitions of a test: few, or many if
@@ -27,7 +28,7 @@ func rounds(few, many int) int {
 }
 
 // everything is a Config that allows a local client every call.
-var everything = server.Config{Anonymous: server.Ledger, Writable: []string{""}}
+var everything = server.Config{Anonymous: auth.Ledger, Writable: []string{""}}
 
 // serve serves a store on loopback until the test ends, and returns the
 // address.

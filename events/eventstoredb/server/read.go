@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 )
 
 // streamsService implements the gRPC service Streams.
@@ -20,7 +21,7 @@ type streamsService struct {
 
 // Read implements Streams.Read: it serves a bounded read or a subscription.
 func (s *streamsService) Read(req *streams.ReadReq, to streams.Streams_ReadServer) error {
-	if _, err := s.requireRole(to.Context(), Reader); err != nil {
+	if _, err := s.requireRole(to.Context(), auth.Reader); err != nil {
 		return err
 	}
 	q, err := parseReadRequest(req.GetOptions())

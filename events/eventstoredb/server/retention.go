@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 )
 
 // settingsStream is the stream in which EventStoreDB stores the default access
@@ -68,7 +69,7 @@ func checkMetadata(ctx context.Context, stream events.Stream, data []byte) error
 
 // Delete implements Streams.Delete. It refuses every call.
 func (s *streamsService) Delete(ctx context.Context, req *streams.DeleteReq) (*streams.DeleteResp, error) {
-	if _, err := s.requireRole(ctx, Reader); err != nil {
+	if _, err := s.requireRole(ctx, auth.Reader); err != nil {
 		return nil, err
 	}
 	return nil, refuseDeletion(ctx, "delete", req.GetOptions().GetStreamIdentifier().GetStreamName())
@@ -76,7 +77,7 @@ func (s *streamsService) Delete(ctx context.Context, req *streams.DeleteReq) (*s
 
 // Tombstone implements Streams.Tombstone. It refuses every call.
 func (s *streamsService) Tombstone(ctx context.Context, req *streams.TombstoneReq) (*streams.TombstoneResp, error) {
-	if _, err := s.requireRole(ctx, Reader); err != nil {
+	if _, err := s.requireRole(ctx, auth.Reader); err != nil {
 		return nil, err
 	}
 	return nil, refuseDeletion(ctx, "tombstone", req.GetOptions().GetStreamIdentifier().GetStreamName())

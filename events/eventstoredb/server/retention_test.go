@@ -18,6 +18,7 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstest"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/mapping"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 )
 
 // inBatch appends an event by BatchAppend and returns the code of the reply and
@@ -125,7 +126,7 @@ func TestStreamMetadataCallsOfTheClientAreRefused(t *testing.T) {
 func TestCopiedMetadataHaveNoEffect(t *testing.T) {
 	t.Parallel()
 	store := eventstest.NewSlice()
-	c := connect(t, serve(t, store, server.Config{Anonymous: server.Ledger}))
+	c := connect(t, serve(t, store, server.Config{Anonymous: auth.Ledger}))
 	own, err := mapping.FromRecord(events.Record{ID: mint(1), Kind: "$metadata", Version: 1, Time: time.Unix(0, 0).UTC(), Data: []byte(`{"$maxCount":1}`)})
 	if err != nil {
 		t.Fatal(err)

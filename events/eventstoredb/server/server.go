@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/groups"
 )
 
@@ -58,7 +59,7 @@ func New(store events.Store, cfg Config) (*Server, error) {
 	if cfg.Users != nil && cfg.TLS == nil {
 		return nil, fmt.Errorf("new server: %w: users require TLS, since passwords would be sent in plain text", ErrNotSafe)
 	}
-	if _, ok := roleNames[cfg.withDefaults().Anonymous]; !ok {
+	if role := cfg.withDefaults().Anonymous; role < auth.Reader || role > auth.Ledger {
 		return nil, fmt.Errorf("new server: unknown anonymous role %d", cfg.Anonymous)
 	}
 	s := &Server{store: store, cfg: cfg.withDefaults(), ids: newIDIndex(indexBytes), instance: uuid.New()}
@@ -163,8 +164,8 @@ func (s *Server) closeGroups() {
 
 // requireRole returns the role of the caller of an admitted call. It returns
 // PERMISSION_DENIED if the role is below the wanted one.
-func (s *Server) requireRole(ctx context.Context, wanted Role) (Role, error) {
-	role, _ := ctx.Value(roleKey{}).(Role)
+func (s *Server) requireRole(ctx context.Context, wanted auth.Role) (auth.Role, error) {
+	role, _ := ctx.Value(roleKey{}).(auth.Role)
 	if role < wanted {
 		return 0, denied(ctx, "access denied: this takes the role %s, and the caller has %s", wanted, role)
 	}

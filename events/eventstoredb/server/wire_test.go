@@ -21,13 +21,14 @@ import (
 
 	"github.com/settlement-ledger/ledger/events/eventstest"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 )
 
 // now is the time of the servers in this file.
 var now = time.Date(2026, 1, 2, 3, 4, 5, 678000, time.UTC)
 
 // clocked is everything, at that time.
-var clocked = server.Config{Anonymous: server.Ledger, Writable: []string{""}, Now: func() time.Time { return now }}
+var clocked = server.Config{Anonymous: auth.Ledger, Writable: []string{""}, Now: func() time.Time { return now }}
 
 // fields decodes the unknown fields of a message: numbers as numbers, bytes as
 // text.

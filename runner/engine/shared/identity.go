@@ -13,7 +13,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 )
 
 // An Identity is the certificate by which a holder authenticates to clients, and the
@@ -22,7 +22,7 @@ type Identity struct {
 	User, Password string
 	Certificate    string // PEM
 	TLS            *tls.Config
-	Users          *server.Users // the one user, with the role server.Ledger
+	Users          *auth.Users // the one user, with the role auth.Ledger
 }
 
 // The validity of a certificate. Clients pin the certificate, so its expiry adds no
@@ -56,6 +56,6 @@ func NewIdentity() (*Identity, error) {
 	}
 	id.Certificate = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 	id.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS12}
-	id.Users, err = server.SingleUser(id.User, id.Password, server.Ledger)
+	id.Users, err = auth.SingleUser(id.User, id.Password, auth.Ledger)
 	return id, err
 }

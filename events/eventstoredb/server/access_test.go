@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/events/eventstest"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 )
 
 func TestRolesGrantTheirRights(t *testing.T) {
@@ -34,7 +34,7 @@ func TestRolesGrantTheirRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := serve(t, eventstest.NewSlice(), server.Config{
-		TLS: &tls.Config{Certificates: []tls.Certificate{cert}}, Users: users(t), Anonymous: server.Ledger, Writable: []string{"app-"},
+		TLS: &tls.Config{Certificates: []tls.Certificate{cert}}, Users: users(t), Anonymous: auth.Ledger, Writable: []string{"app-"},
 	})
 	for _, test := range []struct {
 		credentials   string
@@ -84,30 +84,6 @@ func TestTLSVersions(t *testing.T) {
 	}
 }
 
-// A caller whose context has ended does not wait for a worker, and a cached
-// password does not either.
-func TestCancelledCallerDoesNotWaitForItsPassword(t *testing.T) {
-	t.Parallel()
-	users := users(t)
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	release := users.OccupyWorkers()
-	if _, err := users.Authenticate(gone, "writer", "writer"); err == nil {
-		t.Error("a caller that is gone was let in")
-	}
-	release()
-	for range 2 { // the second time the password is known
-		if role, err := users.Authenticate(t.Context(), "writer", "writer"); err != nil || role != server.Writer {
-			t.Errorf("a caller that is there: %v, %v, want write", role, err)
-		}
-		release = users.OccupyWorkers()
-		if role, err := users.Authenticate(t.Context(), "writer", "writer"); err != nil || role != server.Writer {
-			t.Errorf("a password that was proved waits for its turn: %v, %v", role, err)
-		}
-		release()
-	}
-}
-
 func TestUnsafeConfigIsRefused(t *testing.T) {
 	t.Parallel()
 	cert, _ := certificate(t)
@@ -148,50 +124,6 @@ func TestUnsafeConfigIsRefused(t *testing.T) {
 	}
 }
 
-func TestInvalidUsersFileIsRefused(t *testing.T) {
-	t.Parallel()
-	costly, err := server.FormatUser("a", "secret", server.Writer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if cost, err := bcrypt.Cost([]byte(strings.Split(costly, ":")[1])); err != nil || cost != bcrypt.DefaultCost {
-		t.Errorf("FormatUser hashes with the cost %d, %v, want %d", cost, err, bcrypt.DefaultCost)
-	}
-	good, err := server.FormatUserAt("a", "secret", server.Writer, bcrypt.MinCost) // else as costly
-	if err != nil {
-		t.Fatal(err)
-	}
-	hash := strings.Split(good, ":")[1]
-	for _, text := range []string{"", "# nobody\n", "a", "a:b", "a:b:read", ":" + hash + ":read", "a:" + hash + ":", "a:" + hash + ":root", good + ":x", good + "\n" + good} {
-		_, err := server.ParseUsers(strings.NewReader(text))
-		if !errors.Is(err, server.ErrBadUsers) {
-			t.Errorf("ParseUsers(%q) = %v, want ErrBadUsers", text, err)
-		} else if strings.Contains(err.Error(), hash) {
-			t.Errorf("the error %q has the hash", err)
-		}
-	}
-	for _, text := range []string{good, "\n# a\n  " + good + "  \r\n", "a:" + hash + ":read,write"} {
-		if _, err := server.ParseUsers(strings.NewReader(text)); err != nil {
-			t.Errorf("ParseUsers(%q): %v", text, err)
-		}
-	}
-	both, err := server.ParseUsers(strings.NewReader("a:" + hash + ":write,read"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if role, err := both.Authenticate(t.Context(), "a", "secret"); err != nil || role != server.Writer {
-		t.Errorf("a user with the roles write and read is %v, %v, want write", role, err)
-	}
-	for _, name := range []string{"", "a:b", "a\nb", " a", "#a"} {
-		if line, err := server.FormatUser(name, "x", server.Reader); !errors.Is(err, server.ErrBadUsers) {
-			t.Errorf("FormatUser(%q) = %q, %v, want ErrBadUsers", name, line, err)
-		}
-	}
-	if line, err := server.FormatUser("a", strings.Repeat("x", 73), server.Reader); !errors.Is(err, server.ErrBadUsers) {
-		t.Errorf("FormatUser with a password of 73 bytes = %q, %v, want ErrBadUsers", line, err)
-	}
-}
-
 // certificate returns a certificate for this machine and a pool that trusts it.
 func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
@@ -220,13 +152,13 @@ func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 
 // users returns three users; writer and reader have their names as passwords.
 // The hashes have the lowest cost.
-func users(t *testing.T) *server.Users {
+func users(t *testing.T) *auth.Users {
 	t.Helper()
 	var lines []string
 	for _, u := range []struct {
 		name, password string
-		role           server.Role
-	}{{"admin", "changeit", server.Ledger}, {"writer", "writer", server.Writer}, {"reader", "reader", server.Reader}} {
+		role           auth.Role
+	}{{"admin", "changeit", auth.Ledger}, {"writer", "writer", auth.Writer}, {"reader", "reader", auth.Reader}} {
 		hash, err := bcrypt.GenerateFromPassword([]byte(u.password), bcrypt.MinCost)
 		if err != nil {
 			t.Fatal(err)
@@ -234,7 +166,7 @@ func users(t *testing.T) *server.Users {
 		line := fmt.Sprintf("%s:%s:%s", u.name, hash, u.role)
 		lines = append(lines, line)
 	}
-	parsed, err := server.ParseUsers(strings.NewReader(strings.Join(lines, "\n")))
+	parsed, err := auth.ParseUsers(strings.NewReader(strings.Join(lines, "\n")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package server
+package auth
 
 import (
 	"bufio"
@@ -25,7 +25,7 @@ type Role int
 // The roles.
 const (
 	Reader Role = iota + 1 // may read, subscribe and consume from groups
-	Writer                 // may also append to streams with a prefix of Config.Writable, and manage groups
+	Writer                 // may also append to streams that the server opens to writers, and manage groups
 	Ledger                 // may also append ledger records to any stream
 )
 

@@ -1,4 +1,4 @@
-package server_test
+package auth_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/settlement-ledger/ledger/events/eventstoredb/server"
+	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/conns"
 )
 
@@ -38,8 +38,8 @@ func TestRightPasswordsDoNotWaitForWrongOnes(t *testing.T) {
 				})
 			}
 			// All wrong passwords over the limit of a network are rejected.
-			for range attempts - server.MaxOriginChecks {
-				if err := <-ended; !errors.Is(err, server.ErrBusy) {
+			for range attempts - auth.MaxOriginChecks {
+				if err := <-ended; !errors.Is(err, auth.ErrBusy) {
 					t.Fatalf("a wrong password of very many: %v, want that too many wait", err)
 				}
 			}
@@ -48,7 +48,7 @@ func TestRightPasswordsDoNotWaitForWrongOnes(t *testing.T) {
 				_, err := users.Authenticate(ctx, "writer", "writer")
 				right <- err
 			}()
-			if err := <-ended; !errors.Is(err, server.ErrBusy) {
+			if err := <-ended; !errors.Is(err, auth.ErrBusy) {
 				t.Fatalf("the oldest wrong password: %v, want that it makes room", err)
 			}
 			users.CheckNext()
@@ -80,7 +80,7 @@ func TestAPasswordReplacesTheOnlyOneOfItsNetwork(t *testing.T) {
 	limiter := conns.New(conns.Config{})
 	var wrong sync.WaitGroup
 	first := make(chan error, 1)
-	for i := range server.MaxChecks {
+	for i := range auth.MaxChecks {
 		wrong.Go(func() {
 			_, err := users.Authenticate(connected(ctx, t, limiter, i), "writer", fmt.Sprint("wrong-", i))
 			if i == 0 {
@@ -96,7 +96,7 @@ func TestAPasswordReplacesTheOnlyOneOfItsNetwork(t *testing.T) {
 		_, err := users.Authenticate(connected(t.Context(), t, limiter, 0), "writer", "writer")
 		right <- err
 	}()
-	if err := <-first; !errors.Is(err, server.ErrBusy) {
+	if err := <-first; !errors.Is(err, auth.ErrBusy) {
 		t.Errorf("the password that waited longest: %v, want that too many wait", err)
 	}
 	cancel()
@@ -150,7 +150,7 @@ func (a addressed) RemoteAddr() net.Addr { return a.from }
 func TestSamePasswordsAreCheckedOnce(t *testing.T) {
 	t.Parallel()
 	users := users(t)
-	for password, want := range map[string]error{"writer": nil, "wrong": server.ErrNotAuthenticated} {
+	for password, want := range map[string]error{"writer": nil, "wrong": auth.ErrNotAuthenticated} {
 		release := users.OccupyWorkers()
 		const calls = 200
 		ended := make(chan error, calls)
@@ -183,13 +183,13 @@ func TestSamePasswordsAreCheckedOnce(t *testing.T) {
 // The password of a SingleUser never waits for a worker.
 func TestSingleUserNeedsNoPasswordCheck(t *testing.T) {
 	t.Parallel()
-	users, err := server.SingleUser("local", "drawn", server.Ledger)
+	users, err := auth.SingleUser("local", "drawn", auth.Ledger)
 	if err != nil {
 		t.Fatal(err)
 	}
 	release := users.OccupyWorkers()
 	defer release()
-	if role, err := users.Authenticate(t.Context(), "local", "drawn"); err != nil || role != server.Ledger {
+	if role, err := users.Authenticate(t.Context(), "local", "drawn"); err != nil || role != auth.Ledger {
 		t.Errorf("the password: %v, %v, want ledger", role, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
