@@ -11,6 +11,7 @@ import (
 
 	"github.com/settlement-ledger/ledger/builtins/permission"
 	"github.com/settlement-ledger/ledger/builtins/process"
+	"github.com/settlement-ledger/ledger/builtins/shellcommand"
 	"github.com/settlement-ledger/ledger/domain"
 )
 
@@ -69,12 +70,12 @@ func (s bashTool) run(ctx context.Context, in bashArgs, inv domain.Invocation) (
 	}
 	defer held.release()
 	where := held.target
-	script := analyse(in.Command, dialect(s.Shell), s.Environment...)
+	script := shellcommand.Analyze(in.Command, shellcommand.Dialect(s.Shell), s.Environment...)
 	metadata, err := json.Marshal(map[string]string{"command": in.Command, "workdir": where.Path})
 	if err != nil {
 		return bashResult{}, err
 	}
-	if err := s.assert(ctx, inv, held, permission.Ask{Action: "bash", Resources: script.resources, Spellings: script.spellings, Save: script.saves, Metadata: metadata,
+	if err := s.assert(ctx, inv, held, permission.Ask{Action: "bash", Resources: script.Resources, Spellings: script.Spellings, Save: script.SavePatterns, Metadata: metadata,
 		Show: permission.ShowText(domain.PreviewCommand, in.Command)}); err != nil {
 		return bashResult{}, err
 	}
@@ -83,7 +84,7 @@ func (s bashTool) run(ctx context.Context, in bashArgs, inv domain.Invocation) (
 		return bashResult{}, because(err, "Unable to execute command: %s", in.Command)
 	}
 	r, err := process.Run(ctx, process.Command{
-		Program: s.Shell, Args: []string{"-c", unoption(in.Command)}, Dir: where.Path, Opened: dir, Env: s.Environment,
+		Program: s.Shell, Args: []string{"-c", shellcommand.Argument(in.Command)}, Dir: where.Path, Opened: dir, Env: s.Environment,
 		Limit: s.Capture, Timeout: time.Duration(in.limit()) * time.Millisecond, Grace: s.Grace,
 	})
 	if ctx.Err() != nil && err != nil {
@@ -94,14 +95,6 @@ func (s bashTool) run(ctx context.Context, in bashArgs, inv domain.Invocation) (
 		return bashResult{}, because(err, "Unable to execute command: %s", in.Command)
 	}
 	return result(r, s.warnings(script)), nil
-}
-
-// unoption returns a line that the shell does not take for one of its options.
-func unoption(line string) string {
-	if strings.HasPrefix(line, "-") || strings.HasPrefix(line, "+") {
-		return " " + line
-	}
-	return line
 }
 
 // directory returns the directory to run in as it was opened before the
@@ -117,9 +110,9 @@ func (h *heldTarget) directory() (*os.File, error) {
 
 // warnings returns a warning for each word of a script that names a path outside the
 // workspace. Warnings refuse nothing.
-func (s bashTool) warnings(sc script) []string {
+func (s bashTool) warnings(sc shellcommand.Analysis) []string {
 	var warnings []string
-	for _, word := range sc.paths {
+	for _, word := range sc.Paths {
 		if target, err := s.Workspace.Resolve(word); err == nil && target.External != "" {
 			warnings = append(warnings, "the command names a path outside the workspace: "+word)
 		}

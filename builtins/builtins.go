@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/settlement-ledger/ledger/builtins/permission"
+	"github.com/settlement-ledger/ledger/builtins/shellcommand"
 	"github.com/settlement-ledger/ledger/builtins/workspace"
 	"github.com/settlement-ledger/ledger/domain"
 )
@@ -202,7 +203,7 @@ func (c Config) enter(ctx context.Context, inv domain.Invocation, h *heldTarget)
 	}
 	var save []string
 	if directory := strings.TrimSuffix(t.External, "/*"); directory != "" { // that of the root is every file
-		save = []string{literally(directory) + "/*"}
+		save = []string{shellcommand.LiteralPattern(directory) + "/*"}
 	}
 	return c.assert(ctx, inv, h, permission.Ask{Action: external, Resources: []string{t.External}, Save: save, Metadata: metadata})
 }
@@ -222,10 +223,6 @@ func (c Config) ask(ctx context.Context, inv domain.Invocation, h *heldTarget, a
 	}
 	return c.assert(ctx, inv, h, permission.Ask{Action: action, Resources: []string{resource}, Save: anything, Metadata: data, Show: show})
 }
-
-// literally returns the narrowest pattern that matches a text: a star in it is
-// matched by any one rune, as a pattern has no escape.
-func literally(text string) string { return strings.ReplaceAll(text, "*", "?") }
 
 // because returns a failure with the text of err that the model reads.
 func because(err error, format string, args ...any) error {

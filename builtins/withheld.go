@@ -8,6 +8,7 @@ import (
 	"path"
 
 	"github.com/settlement-ledger/ledger/builtins/permission"
+	"github.com/settlement-ledger/ledger/builtins/shellcommand"
 	"github.com/settlement-ledger/ledger/builtins/workspace"
 	"github.com/settlement-ledger/ledger/domain"
 )
@@ -85,7 +86,7 @@ func (c Config) askForFiles(ctx context.Context, inv domain.Invocation, h *heldT
 	}
 	save := make([]string, len(resources))
 	for i, resource := range resources {
-		save[i] = literally(resource)
+		save[i] = shellcommand.LiteralPattern(resource)
 	}
 	return c.assert(ctx, inv, h, permission.Ask{Action: "read", Resources: resources, Save: save, Metadata: metadata})
 }

@@ -52,9 +52,10 @@ var house = map[string]room{
 	"registry/registrytest":        {[]string{"domain", "domain/lawtest", "events", "events/eventstest", "projections", "projections/calls", "registry"}, nil},
 	"registry/outputs":             {[]string{"domain", "events/pebblefiles"}, []string{"github.com/cockroachdb/pebble/v2"}},
 	"registry/outputs/remote":      {[]string{"domain", "events", "registry/outputs"}, []string{"github.com/cenkalti/backoff/v5"}},
-	"builtins":                     {[]string{"domain", "builtins/permission", "builtins/process", "builtins/workspace"}, builtinsUse},
+	"builtins":                     {[]string{"domain", "builtins/permission", "builtins/process", "builtins/shellcommand", "builtins/workspace"}, builtinsUse},
 	"builtins/permission":          {[]string{"domain"}, []string{"golang.org/x/sys"}},
 	"builtins/process":             {nil, []string{"golang.org/x/sys"}},
+	"builtins/shellcommand":        {nil, []string{"mvdan.cc/sh/v3"}},
 	"builtins/workspace":           {nil, []string{"golang.org/x/sys"}},
 	"runner":                       {[]string{"domain", "events", "projections", "projections/calls", "projections/catalog", "projections/conversation", "registry"}, []string{"golang.org/x/sync"}},
 	"runner/engine": {[]string{
@@ -108,7 +109,7 @@ var house = map[string]room{
 // builtinsUse lists the third-party modules of package builtins.
 var builtinsUse = []string{
 	"github.com/aymanbagabas/go-udiff", "github.com/bmatcuk/doublestar/v4", "github.com/git-pkgs/gitignore",
-	"golang.org/x/image", "mvdan.cc/sh/v3",
+	"golang.org/x/image",
 }
 
 // A listed is one package in the JSON output of go list.

@@ -1,6 +1,6 @@
 //go:build linux
 
-package builtins
+package shellcommand
 
 import (
 	"bytes"
@@ -75,7 +75,7 @@ func (s *sandbox) run(t testing.TB, line string) ([]deed, bool) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, s.shell, "-c", unoption(line))
+	cmd := exec.CommandContext(ctx, s.shell, "-c", Argument(line))
 	cmd.Dir, cmd.Env = work, []string{"PATH=" + filepath.Join(s.dir, "bin"), "HOME=/home", "GIT_PAGER=pager"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -133,15 +133,15 @@ func (s *sandbox) unclaimed(t testing.TB, line, shell string) []deed {
 	if strings.ContainsRune(line, 0) {
 		return nil // no shell is given one
 	}
-	read := analyse(line, shell, "PATH=", "HOME=", "GIT_PAGER=")
-	if slices.Contains(read.resources, shell+" -c "+strings.TrimSpace(line)) {
+	read := Analyze(line, shell, "PATH=", "HOME=", "GIT_PAGER=")
+	if slices.Contains(read.Resources, shell+" -c "+strings.TrimSpace(line)) {
 		return nil // unread: the line is asked about as a whole
 	}
 	deeds, done := s.run(t, line)
 	if !done {
 		return nil
 	}
-	return slices.DeleteFunc(deeds, func(d deed) bool { return slices.ContainsFunc(read.resources, d.coveredBy) })
+	return slices.DeleteFunc(deeds, func(d deed) bool { return slices.ContainsFunc(read.Resources, d.coveredBy) })
 }
 
 // coveredBy reports whether a resource shows a deed.
@@ -218,7 +218,7 @@ var shellLines = []string{
 func testShell(t *testing.T, name string) {
 	t.Parallel()
 	s := newSandbox(t, name)
-	shell := dialect(s.shell)
+	shell := Dialect(s.shell)
 	lines := slices.Clone(shellLines)
 	random := rand.New(rand.NewPCG(1, 2))
 	n := 60
@@ -234,7 +234,7 @@ func testShell(t *testing.T, name string) {
 	}
 	for _, line := range lines {
 		if deeds := s.unclaimed(t, line, shell); len(deeds) > 0 {
-			t.Errorf("%s runs %q, which does %+v; it is asked about as %q", name, line, deeds, analyse(line, shell).resources)
+			t.Errorf("%s runs %q, which does %+v; it is asked about as %q", name, line, deeds, Analyze(line, shell).Resources)
 		}
 	}
 }
@@ -255,9 +255,9 @@ func FuzzShellRunsNothingThatWasNotAskedAbout(f *testing.F) {
 	f.Fuzz(func(t *testing.T, posix bool, data []byte) {
 		line := compose(data)
 		s := sandboxes[posix]
-		shell := dialect(s.shell)
+		shell := Dialect(s.shell)
 		if deeds := s.unclaimed(t, line, shell); len(deeds) > 0 {
-			t.Errorf("%s runs %q, which does %+v; it is asked about as %q", shells[posix], line, deeds, analyse(line, shell).resources)
+			t.Errorf("%s runs %q, which does %+v; it is asked about as %q", shells[posix], line, deeds, Analyze(line, shell).Resources)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package builtins
+package shellcommand
 
 import (
 	"slices"
@@ -6,7 +6,7 @@ import (
 )
 
 // exactly returns the pattern that matches the command of some words alone.
-func exactly(words []shellWord) string { return literally(strings.Join(texts(words), " ")) }
+func exactly(words []shellWord) string { return LiteralPattern(strings.Join(texts(words), " ")) }
 
 // reusable returns the pattern that an answer for always saves for a command:
 // its reusable prefix with anything after it. Where the prefix would allow
@@ -22,7 +22,7 @@ func reusable(words []shellWord) string {
 			return exactly(words)
 		}
 	}
-	text := literally(strings.Join(prefix, " "))
+	text := LiteralPattern(strings.Join(prefix, " "))
 	if len(prefix) < len(words) {
 		text += " *"
 	}
@@ -93,3 +93,7 @@ var arities = map[string]int{
 	"podman container": 3, "poetry": 2, "poetry run": 3, "rustup": 2, "systemctl": 2, "terraform": 2, "terraform state": 3, "tmux": 2, "turbo": 2,
 	"uv": 2, "uv run": 3, "vault": 2, "yarn": 2, "yarn run": 3,
 }
+
+// LiteralPattern returns the narrowest pattern that matches a text: a star in it is
+// matched by any one rune, as a pattern has no escape.
+func LiteralPattern(text string) string { return strings.ReplaceAll(text, "*", "?") }

@@ -1,4 +1,4 @@
-package builtins
+package shellcommand
 
 import (
 	"os"
@@ -19,16 +19,16 @@ func TestLongAndDeepLinesAreReadInTime(t *testing.T) {
 		"eval in eval": strings.Repeat("eval ", n/5) + "x", "shells in shells": strings.Repeat("sh -c 'a' ", n/10), "assignments": strings.Repeat("a=b ", n/4), "redirections": strings.Repeat(">a ", n/3), "braces": strings.Repeat("{", n), "nested expansions": strings.Repeat("${a:-", n/5), "arithmetic": "$((" + strings.Repeat("1+", n/2-5) + "1))", "closed nested expansions": strings.Repeat("${a:-", 500) + strings.Repeat("}", 500),
 	} {
 		started := time.Now()
-		read := analyse(line, "sh")
+		read := Analyze(line, "sh")
 		if took := time.Since(started); took > time.Minute {
 			t.Errorf("%s took %v", name, took)
 		} else if testing.Verbose() {
-			t.Logf("%s: %v, %d resources", name, took, len(read.resources))
+			t.Logf("%s: %v, %d resources", name, took, len(read.Resources))
 		}
-		if size := len(strings.Join(read.resources, "")); size > 2*maxResources {
+		if size := len(strings.Join(read.Resources, "")); size > 2*maxResources {
 			t.Errorf("%s is asked about as %d bytes", name, size)
 		}
-		if len(read.resources) == 0 {
+		if len(read.Resources) == 0 {
 			t.Errorf("%s is asked about as nothing", name)
 		}
 	}

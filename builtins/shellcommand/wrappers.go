@@ -1,7 +1,6 @@
-package builtins
+package shellcommand
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -17,7 +16,7 @@ type wrapperSpec struct {
 	needed   bool   // without a command it runs something else, such as a shell
 }
 
-// runners are the programs whose options analyse knows. An option that is not
+// runners are the programs whose options Analyze knows. An option that is not
 // here leaves a script unread.
 var runners = map[string]wrapperSpec{
 	"builtin": {},
@@ -45,7 +44,7 @@ var runners = map[string]wrapperSpec{
 	"xargs":   {flags: "0rtxpo", takes: "adEILnPs", long: "null no-run-if-empty verbose exit interactive open-tty arg-file= delimiter= max-lines= max-args= max-procs= max-chars= replace="},
 }
 
-// unknown are programs that run a command in a way that analyse does not
+// unknown are programs that run a command in a way that Analyze does not
 // follow.
 var unknown = strings.Fields("at batch bwrap catchsegv cgexec coproc dbus-run-session entr expect fakechroot fakeroot firejail gdb ltrace numactl parallel " +
 	"perf pkexec prlimit proot runuser rlwrap script select setpriv ssh start-stop-daemon su systemd-run unbuffer valgrind xvfb-run")
@@ -310,233 +309,4 @@ func (v *visit) found(whole string, words []shellWord, options ...string) {
 		}
 		v.fed(whole, run)
 	}
-}
-
-// gitOptions are the options of git before its subcommand.
-var gitOptions = wrapperSpec{flags: "pP", takes: "Cc", long: "bare git-dir= work-tree= namespace= no-pager paginate no-replace-objects literal-pathspecs " +
-	"no-optional-locks exec-path="}
-
-// gitHarmless are the settings that git -c may give without leaving a script
-// unread.
-var gitHarmless = strings.Fields("advice. color. commit.gpgsign= core.quotepath= init.defaultbranch= user.email= user.name=")
-
-// git adds the commands that git is known to run, and reports whether there
-// may be some. Rules that ask or deny see its subcommand without the options
-// before it.
-func (v *visit) git(whole string, words []shellWord) bool {
-	rest, ok := gitOptions.command(words)
-	if !ok {
-		v.lose(whole, words[1:])
-		return true
-	}
-	runs := false
-	options := words[1 : len(words)-len(rest)]
-	for i := 0; i < len(options); i++ {
-		text := options[i].value
-		setting, given := strings.CutPrefix(text, "-c")
-		if text == "-c" || text == "-C" {
-			i++
-			setting = options[i].value
-		}
-		setting = strings.ToLower(setting)
-		if strings.HasPrefix(text, "--exec-path") || given && !slices.ContainsFunc(gitHarmless, func(s string) bool { return strings.HasPrefix(setting, s) }) {
-			v.unread, runs = true, true
-		}
-		if _, shell, ok := strings.Cut(options[i].value, "=!"); ok {
-			v.read(shell, posix)
-		}
-	}
-	if len(rest) == 0 {
-		return runs
-	}
-	if len(rest) < len(words)-1 {
-		v.spell(whole, strings.Join(append([]string{"git"}, texts(rest)...), " "))
-	}
-	return v.subcommand(whole, rest) || runs
-}
-
-// subcommand adds the commands that a subcommand of git runs.
-func (v *visit) subcommand(whole string, words []shellWord) bool {
-	name, second := words[0].value, ""
-	if len(words) > 1 {
-		second = words[1].value
-	}
-	if slices.ContainsFunc(words[1:], func(w shellWord) bool { return gitRunsBy(name, w.value) }) {
-		v.lose(whole, words[1:])
-	}
-	switch {
-	case name == "bisect" && second == "run":
-		v.command(words[2:], exactly)
-	case name == "submodule" && slices.ContainsFunc(words, func(w shellWord) bool { return w.value == "foreach" }):
-		at := slices.IndexFunc(words, func(w shellWord) bool { return w.value == "foreach" }) + 1
-		for at < len(words) && strings.HasPrefix(words[at].value, "-") {
-			at++
-		}
-		v.joined(whole, words[at:])
-	case name == "rebase":
-		runs := false
-		for i, w := range words {
-			text, given := strings.CutPrefix(w.value, "--exec=")
-			if !given && (w.value == "-x" || w.value == "--exec") && i+1 < len(words) {
-				text, given = words[i+1].value, true
-			} else if !given && strings.HasPrefix(w.value, "-x") {
-				text, given = w.value[2:], true
-			}
-			if given {
-				runs = true
-				v.read(text, posix)
-			}
-		}
-		return runs
-	case slices.Contains(gitRunners, name):
-		v.lose(whole, words[1:])
-	case name == "config":
-		v.require(gitReads(words[1:]) || gitSetsHarmless(words[1:]))
-		for _, w := range words {
-			if shell, ok := strings.CutPrefix(w.value, "!"); ok {
-				v.unread = true
-				v.read(shell, posix)
-			}
-		}
-	default:
-		return false
-	}
-	return true
-}
-
-// gitRunners are the subcommands of git that run programs which their words name.
-var gitRunners = strings.Fields("daemon difftool filter-branch instaweb merge-index mergetool send-email shell")
-
-// gitPrograms are the long options of git's subcommands whose arguments are
-// programs, settings, or files to write.
-var gitPrograms = strings.Fields("config exec open-files-in-pager output receive-pack upload-pack")
-
-// gitRunsBy reports whether a word of a subcommand of git makes it run a program
-// or write a file that rules for git do not name. Git accepts the beginning of a
-// long option.
-func gitRunsBy(name, text string) bool {
-	if strings.HasPrefix(text, "ext::") {
-		return true
-	}
-	if long, ok := strings.CutPrefix(text, "--"); ok {
-		option, _, _ := strings.Cut(long, "=")
-		return option != "" && (slices.ContainsFunc(gitPrograms, func(p string) bool { return strings.HasPrefix(p, option) }) ||
-			name == "clone" && strings.HasPrefix("template", option))
-	}
-	if len(text) < 2 || text[0] != '-' {
-		return false
-	}
-	switch name {
-	case "grep":
-		return strings.Contains(text, "O")
-	case "clone":
-		return strings.ContainsAny(text, "uc")
-	case "rebase":
-		return strings.Contains(text, "x") && !strings.HasPrefix(text, "-x") // that one is read
-	}
-	return false
-}
-
-// gitReads reports whether the words of git config read settings.
-func gitReads(words []shellWord) bool {
-	if len(words) == 0 {
-		return true
-	}
-	first := words[0].value
-	return len(words) == 1 || first == "get" || first == "list" || first == "-l" || strings.HasPrefix(first, "--get") || first == "--list"
-}
-
-// gitSetsHarmless reports whether the words of git config set a harmless setting.
-func gitSetsHarmless(words []shellWord) bool {
-	if words[0].value == "--global" || words[0].value == "--local" {
-		words = words[1:]
-	}
-	return len(words) > 0 && slices.ContainsFunc(gitHarmless, func(s string) bool { return strings.HasPrefix(strings.ToLower(words[0].value)+"=", s) })
-}
-
-// setters are the builtins that set variables by name, with how many words
-// precede the names.
-var setters = map[string]int{"read": 0, "readarray": 0, "mapfile": 0, "getopts": 1, "unset": 0}
-
-// declarers are the builtins whose words show which variables they set.
-var declarers = strings.Fields("declare export local readonly typeset")
-
-var declaration = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(=|$)`)
-
-// changers are the builtins that change how the shell reads later commands.
-var changers = strings.Fields("bind compgen complete compopt enable fc history let shopt unalias")
-
-// sets reports whether a command is a builtin that changes the shell. The
-// script is unread where that can change the commands that follow.
-func (v *visit) sets(program string, words []shellWord) bool {
-	rest := words[1:]
-	switch {
-	case slices.Contains(changers, program):
-		v.unread = true
-		return true
-	case slices.Contains(declarers, program):
-		v.require(!slices.ContainsFunc(rest, func(w shellWord) bool { return !declaration.MatchString(w.text) }))
-		return true
-	case program == "set":
-		v.require(!slices.ContainsFunc(rest, func(w shellWord) bool { return !w.literal }) && plainSet(rest))
-		return true
-	case program == "hash":
-		v.require(!slices.ContainsFunc(rest, func(w shellWord) bool { return !w.plain() || strings.HasPrefix(w.value, "-") && w.value != "-r" }))
-		return true
-	case program == "printf" || program == "wait":
-		v.require(len(rest) == 0 || rest[0].literal && !strings.HasPrefix(rest[0].value, "-"))
-		return false
-	case program == "test" || program == "[":
-		v.require(!subscripted(rest))
-		return false
-	}
-	skip, ok := setters[program]
-	if !ok {
-		return false
-	}
-	for i, w := range rest {
-		name, _, _ := strings.Cut(w.value, "=")
-		if i >= skip && !(w.plain() && (v.private(name) || i == 0 && (w.value == "-r" || w.value == "-t" && program != "read"))) {
-			v.unread = true
-		}
-	}
-	return true
-}
-
-// plainSet reports whether a set command changes only the positional parameters and error
-// handling.
-func plainSet(words []shellWord) bool {
-	for i := 0; i < len(words); i++ {
-		text := words[i].value
-		switch {
-		case text == "--" || text == "-" || text == "" || text[0] != '-' && text[0] != '+':
-			return true
-		case strings.Trim(text[1:], "eufxvC") == "":
-		case strings.Trim(text[1:], "eufxvC") == "o" && i+1 < len(words):
-			i++
-			if !slices.Contains([]string{"errexit", "nounset", "noglob", "xtrace", "verbose", "noclobber", "pipefail"}, words[i].value) {
-				return false
-			}
-		default:
-			return false
-		}
-	}
-	return true
-}
-
-// subscripted reports whether the words of test may ask about a variable by a
-// name that is not literal: bash evaluates the subscript of such a name.
-func subscripted(words []shellWord) bool {
-	for i, w := range words {
-		if w.literal && (w.value == "-v" || w.value == "-R") {
-			return true
-		}
-		if w.literal || i+1 == len(words) {
-			continue
-		}
-		if next := words[i+1]; !strings.HasPrefix(w.text, `"`) || !next.literal || !(next.value == "]" || next.value == "=" || next.value == "!=" || next.value == "==" || strings.HasPrefix(next.value, "-")) {
-			return true
-		}
-	}
-	return false
 }

@@ -1,4 +1,4 @@
-package builtins
+package shellcommand
 
 import (
 	"slices"
@@ -11,9 +11,9 @@ import (
 // decided returns what rules decide about a line: deny beats ask beats allow.
 func decided(rules domain.Rules, line, shell string) domain.Effect {
 	effect := domain.Allow
-	read := analyse(line, shell)
-	for _, resource := range read.resources {
-		rule, _ := rules.EvaluateSpelled("bash", resource, read.spellings[resource])
+	read := Analyze(line, shell)
+	for _, resource := range read.Resources {
+		rule, _ := rules.EvaluateSpelled("bash", resource, read.Spellings[resource])
 		effect = max(effect, rule.Effect)
 	}
 	return effect
@@ -52,13 +52,13 @@ func TestDenyRuleSeesTheCommandBehindOtherSpellings(t *testing.T) {
 	} {
 		for _, shell := range []string{"sh", "bash", "zsh"} {
 			if got := decided(rules, line, shell); got != domain.Deny {
-				t.Errorf("deny rm * decides %v on %q in %s; it is asked about as %q, spelled %q", got, line, shell, analyse(line, shell).resources, analyse(line, shell).spellings)
+				t.Errorf("deny rm * decides %v on %q in %s; it is asked about as %q, spelled %q", got, line, shell, Analyze(line, shell).Resources, Analyze(line, shell).Spellings)
 			}
 		}
 	}
 	for _, line := range []string{"ls rm", "echo rm x", "echo 'rm x'", "git rm x", "npm run rm x", "grep 'rm x' f", "timeout 5 echo rm x", "env A=rm ls", "xargs -I rm echo x", "sudo -u rm ls", "find . -name rm", "command -v rm", "> rm", "cat <<'E'\nrm x\nE", "rmdir x", "/bin/rmdir x", "bash rm", "sh -c 'echo rm x'"} {
 		if got := decided(rules, line, "sh"); got != domain.Allow {
-			t.Errorf("deny rm * decides %v on %q; it is asked about as %q, spelled %q", got, line, analyse(line, "sh").resources, analyse(line, "sh").spellings)
+			t.Errorf("deny rm * decides %v on %q; it is asked about as %q, spelled %q", got, line, Analyze(line, "sh").Resources, Analyze(line, "sh").Spellings)
 		}
 	}
 	if got := decided(rulesOf(t, "allow *", "deny git push *"), "git -C x --no-pager -c color.ui=never push", "sh"); got != domain.Deny {
@@ -84,7 +84,7 @@ func TestAllowRuleIsNotWidenedBySpellings(t *testing.T) {
 		for _, line := range lines {
 			for _, shell := range []string{"sh", "bash"} {
 				if got := decided(rulesOf(t, "allow "+rule), line, shell); got == domain.Allow {
-					t.Errorf("allow %s allows %q in %s; it is asked about as %q", rule, line, shell, analyse(line, shell).resources)
+					t.Errorf("allow %s allows %q in %s; it is asked about as %q", rule, line, shell, Analyze(line, shell).Resources)
 				}
 			}
 		}
@@ -96,7 +96,7 @@ func TestAllowRuleIsNotWidenedBySpellings(t *testing.T) {
 		for _, line := range lines {
 			for _, shell := range []string{"sh", "bash"} {
 				if got := decided(rulesOf(t, "allow [ *", "allow "+rule), line, shell); got != domain.Allow {
-					t.Errorf("allow %s decides %v on %q in %s; it is asked about as %q", rule, got, line, shell, analyse(line, shell).resources)
+					t.Errorf("allow %s decides %v on %q in %s; it is asked about as %q", rule, got, line, shell, Analyze(line, shell).Resources)
 				}
 			}
 		}
@@ -114,14 +114,14 @@ func TestRiskyCommandIsSavedWhole(t *testing.T) {
 		"./x y", "/bin/ls x", "~/x y", "../x y", "sh x.sh y", "bash -x y", "sudo ls x", "env ls x", "xargs ls x", "timeout 5 ls x", "find . -name x", "find . -exec ls {} +", "nice ls x", "eval ls x", "git config a b", "git -c a=b log", "git clone a b", "git rebase x y", "git push origin x", "$X y",
 		"read x y", "export X=y", "FOO=1 ls x", "ls > x", "set -e x", "tar xf x", "sed -n x f", "vim x", "rm x", "rm -rf x", "rmdir x y", "mv a b", "cp a b", "dd if=x", "chmod +x f", "chown a b", "chgrp a b", "ln -s a b", "kill -9 1", "killall x", "pkill x", "shred x", "truncate -s 0 x", "tee x", "mkfs.ext4 x", "unlink x", "git reset --hard x", "git clean -fd", "git restore x", "git rm x", "git branch -D x", "git stash drop x", "tmux new x", "terraform apply x", "aws s3 rm x", "gh api x y", "systemctl stop x", "xargs -n 1 git add", "echo 'open", "ls\r; rm x",
 	} {
-		for _, save := range analyse(line, "sh").saves {
+		for _, save := range Analyze(line, "sh").SavePatterns {
 			if strings.HasSuffix(save, " *") || save == "*" {
 				t.Errorf("%q saves %q", line, save)
 			}
 		}
 	}
 	for line, want := range map[string][]string{"ls -l x": {"ls *"}, "git checkout main": {"git checkout *"}, "grep -r x .": {"grep *"}} {
-		if got := analyse(line, "sh").saves; !slices.Equal(got, want) {
+		if got := Analyze(line, "sh").SavePatterns; !slices.Equal(got, want) {
 			t.Errorf("%q saves %q, want %q", line, got, want)
 		}
 	}

@@ -1,0 +1,160 @@
+package shellcommand
+
+import (
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// A Analysis is the set of resources and effects of a command line, as far as the parser can
+// read it.
+type Analysis struct {
+	Resources    []string            // to ask about: at least one
+	Spellings    map[string][]string // further texts of a resource, for rules that ask or deny
+	SavePatterns []string            // the patterns that an answer for always allows
+	Paths        []string            // literal words that are absolute paths
+}
+
+// maxLine is the longest command line that is parsed, in bytes. Linux passes
+// no longer argument to a program.
+const maxLine = 128 << 10
+
+// Analyze reads a command line as the shell does. The shell is a result of
+// dialect; environment is the environment that the shell gets, as KEY=VALUE. A
+// line that the parser and the shell may read differently is unread: the whole
+// line is a resource, besides the commands that the parser found in it, under
+// a name that no pattern for one of its commands matches.
+func Analyze(line, shell string, environment ...string) Analysis {
+	a := newCollector(environment)
+	if ambiguous(line) {
+		a.unread = true
+	}
+	languages := variants(shell)
+	if languages == nil {
+		a.unread, languages = true, posix // its commands serve rules that deny
+	}
+	a.read(line, languages)
+	whole := strings.TrimSpace(line)
+	if a.opaque || a.unread || len(a.script.Resources) == 0 {
+		a.exactly(whole)
+	}
+	if a.unread {
+		unread := shell + " -c " + whole
+		a.exactly(unread)
+		a.spell(unread, segments(line)...)
+		a.script.SavePatterns = nil
+		for _, resource := range a.script.Resources {
+			a.script.SavePatterns = append(a.script.SavePatterns, LiteralPattern(resource))
+		}
+	}
+	return a.script
+}
+
+// ambiguous reports whether a line holds text that shells, parsers and people
+// read differently: control characters other than tab and line feed, text that
+// is not UTF-8, and characters that no terminal shows, such as Unicode spaces
+// and changes of direction.
+func ambiguous(line string) bool {
+	if len(line) > maxLine || !utf8.ValidString(line) {
+		return true
+	}
+	if continued.MatchString(line) || swallowed.MatchString(line) {
+		return true
+	}
+	return strings.ContainsFunc(line, func(r rune) bool {
+		return r != '\n' && r != '\t' && !unicode.IsPrint(r)
+	})
+}
+
+// continued matches what may be a comment that ends in a backslash. A shell
+// ends the comment there; the parser reads on.
+//
+// swallowed matches a character outside ASCII before one that a shell in a
+// locale such as Shift JIS takes for its second byte, and thus not for a quote.
+var (
+	continued = regexp.MustCompile(`#[^\n]*\\\n`)
+	swallowed = regexp.MustCompile("[^\\x00-\\x7f][\\\\`]")
+)
+
+// maxSegments is how many spellings are derived from one unread text.
+const maxSegments = 4096
+
+// maxResources is how many bytes the resources of a line may have together.
+// Commands nested in commands would take the square of its length.
+const maxResources = 1 << 20
+
+// segments returns the texts in a line that may be commands, for rules that
+// ask or deny: every text after a separator, a keyword or an assignment, with
+// the base name of its program, as it is and without quotes.
+func segments(line string) []string {
+	var texts []string
+	for _, text := range []string{line, strings.NewReplacer(`\`, "", `"`, "", "'", "").Replace(line)} {
+		for part := range strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune(";&|(){}`<>\r\n\"'", r) }) {
+			fields := strings.Fields(part)
+			for len(fields) > 1 && (strings.Contains(fields[0], "=") || slices.Contains(keywords, fields[0])) {
+				fields = fields[1:]
+			}
+			if len(fields) == 0 || len(texts) == maxSegments {
+				continue
+			}
+			fields[0] = base(fields[0])
+			texts = append(texts, strings.Join(fields, " "))
+		}
+	}
+	return texts
+}
+
+var keywords = strings.Fields("! do elif else if then time until while")
+
+// base returns the text after the last slash.
+func base(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+
+// Dialect returns the name under which Analyze knows the shell at a path: bash
+// for a program called bash that is one, sh for any other shell of the POSIX
+// family, and otherwise the name of the program, which Analyze does not read.
+func Dialect(path string) string {
+	called := filepath.Base(path)
+	if found, err := exec.LookPath(path); err == nil {
+		path = found
+	}
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		path = resolved
+	}
+	program := filepath.Base(path)
+	if program == "bash" && called == "bash" {
+		return "bash"
+	}
+	if variants(program) != nil {
+		return "sh"
+	}
+	return program
+}
+
+// variants returns the languages in which a shell may read a line. A shell
+// under the name sh can be one of several, so that a line must read the same
+// in both.
+func variants(shell string) []syntax.LangVariant {
+	switch shell {
+	case "bash":
+		return []syntax.LangVariant{syntax.LangBash}
+	case "sh", "dash", "ash", "busybox":
+		return posix
+	}
+	return nil
+}
+
+var posix = []syntax.LangVariant{syntax.LangPOSIX, syntax.LangBash}
+
+// Argument returns a line that the shell does not take for one of its options.
+func Argument(line string) string {
+	if strings.HasPrefix(line, "-") || strings.HasPrefix(line, "+") {
+		return " " + line
+	}
+	return line
+}

@@ -1,0 +1,94 @@
+package shellcommand
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// setters are the builtins that set variables by name, with how many words
+// precede the names.
+var setters = map[string]int{"read": 0, "readarray": 0, "mapfile": 0, "getopts": 1, "unset": 0}
+
+// declarers are the builtins whose words show which variables they set.
+var declarers = strings.Fields("declare export local readonly typeset")
+
+var declaration = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(=|$)`)
+
+// changers are the builtins that change how the shell reads later commands.
+var changers = strings.Fields("bind compgen complete compopt enable fc history let shopt unalias")
+
+// sets reports whether a command is a builtin that changes the shell. The
+// script is unread where that can change the commands that follow.
+func (v *visit) sets(program string, words []shellWord) bool {
+	rest := words[1:]
+	switch {
+	case slices.Contains(changers, program):
+		v.unread = true
+		return true
+	case slices.Contains(declarers, program):
+		v.require(!slices.ContainsFunc(rest, func(w shellWord) bool { return !declaration.MatchString(w.text) }))
+		return true
+	case program == "set":
+		v.require(!slices.ContainsFunc(rest, func(w shellWord) bool { return !w.literal }) && plainSet(rest))
+		return true
+	case program == "hash":
+		v.require(!slices.ContainsFunc(rest, func(w shellWord) bool { return !w.plain() || strings.HasPrefix(w.value, "-") && w.value != "-r" }))
+		return true
+	case program == "printf" || program == "wait":
+		v.require(len(rest) == 0 || rest[0].literal && !strings.HasPrefix(rest[0].value, "-"))
+		return false
+	case program == "test" || program == "[":
+		v.require(!subscripted(rest))
+		return false
+	}
+	skip, ok := setters[program]
+	if !ok {
+		return false
+	}
+	for i, w := range rest {
+		name, _, _ := strings.Cut(w.value, "=")
+		if i >= skip && !(w.plain() && (v.private(name) || i == 0 && (w.value == "-r" || w.value == "-t" && program != "read"))) {
+			v.unread = true
+		}
+	}
+	return true
+}
+
+// plainSet reports whether a set command changes only the positional parameters and error
+// handling.
+func plainSet(words []shellWord) bool {
+	for i := 0; i < len(words); i++ {
+		text := words[i].value
+		switch {
+		case text == "--" || text == "-" || text == "" || text[0] != '-' && text[0] != '+':
+			return true
+		case strings.Trim(text[1:], "eufxvC") == "":
+		case strings.Trim(text[1:], "eufxvC") == "o" && i+1 < len(words):
+			i++
+			if !slices.Contains([]string{"errexit", "nounset", "noglob", "xtrace", "verbose", "noclobber", "pipefail"}, words[i].value) {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// subscripted reports whether the words of test may ask about a variable by a
+// name that is not literal: bash evaluates the subscript of such a name.
+func subscripted(words []shellWord) bool {
+	for i, w := range words {
+		if w.literal && (w.value == "-v" || w.value == "-R") {
+			return true
+		}
+		if w.literal || i+1 == len(words) {
+			continue
+		}
+		if next := words[i+1]; !strings.HasPrefix(w.text, `"`) || !next.literal || !(next.value == "]" || next.value == "=" || next.value == "!=" || next.value == "==" || strings.HasPrefix(next.value, "-")) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,130 @@
+package shellcommand
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// A shellWord is one of a command.
+type shellWord struct {
+	text    string // as it is shown
+	value   string // its meaning, where it is literal
+	literal bool
+	expands bool // it is literal, and the shell may replace it by other words
+}
+
+// plain reports whether a word means itself alone.
+func (w shellWord) plain() bool { return w.literal && !w.expands }
+
+func texts(words []shellWord) []string {
+	texts := make([]string, len(words))
+	for i, w := range words {
+		texts[i] = w.text
+	}
+	return texts
+}
+
+func (v *visit) words(args []*syntax.Word) []shellWord {
+	words := make([]shellWord, len(args))
+	for i, arg := range args {
+		words[i] = v.word(arg)
+	}
+	return words
+}
+
+// word reads a word. It removes redundant quotes, so that a rule sees the same text however
+// the word is quoted.
+func (v *visit) word(w *syntax.Word) shellWord {
+	read, quoted, ok := literal(w.Parts)
+	if !ok {
+		return shellWord{text: v.source(w)}
+	}
+	read.text, read.literal = read.value, true
+	if quoted {
+		read.text = quote(read.value)
+	}
+	return read
+}
+
+// quote returns a text that the shell reads as one word. All variants get the
+// same.
+func quote(value string) string {
+	harmless := func(r rune) bool {
+		return r >= utf8.RuneSelf || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_@%+=:,./-", r)
+	}
+	if value != "" && !strings.ContainsFunc(value, func(r rune) bool { return !harmless(r) }) {
+		return value
+	}
+	return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
+}
+
+// literal returns the meaning of literal parts, and whether any of it is
+// quoted.
+func literal(parts []syntax.WordPart) (w shellWord, quoted, ok bool) {
+	var b, bare strings.Builder
+	for _, part := range parts {
+		switch part := part.(type) {
+		case *syntax.Lit:
+			text, escaped := unescape(part.Value, func(byte) bool { return true })
+			b.WriteString(text)
+			bare.WriteString(part.Value)
+			quoted = quoted || escaped
+		case *syntax.SglQuoted:
+			if part.Dollar {
+				return shellWord{}, false, false
+			}
+			b.WriteString(part.Value)
+			quoted = true
+		case *syntax.DblQuoted:
+			text, ok := double(part)
+			if !ok {
+				return shellWord{}, false, false
+			}
+			b.WriteString(text)
+			quoted = true
+		default:
+			return shellWord{}, false, false
+		}
+	}
+	return shellWord{value: b.String(), expands: expands(bare.String())}, quoted, true
+}
+
+// expands reports whether a shell may replace a literal that is not quoted, by
+// the names of files, by several words, or by a directory.
+func expands(lit string) bool {
+	return strings.ContainsAny(lit, "*?[") && lit != "[" && lit != "[[" || strings.HasPrefix(lit, "~") ||
+		strings.Contains(lit, "{") && (strings.Contains(lit, ",") || strings.Contains(lit, ".."))
+}
+
+// double returns the meaning of literal text in double quotes.
+func double(q *syntax.DblQuoted) (string, bool) {
+	var b strings.Builder
+	for _, part := range q.Parts {
+		lit, ok := part.(*syntax.Lit)
+		if !ok || q.Dollar {
+			return "", false
+		}
+		text, _ := unescape(lit.Value, func(c byte) bool { return strings.IndexByte("$`\"\\\n", c) >= 0 })
+		b.WriteString(text)
+	}
+	return b.String(), true
+}
+
+// unescape removes the backslash before each byte that it quotes, and both
+// where that is a line end. It reports whether there was one.
+func unescape(text string, quotes func(byte) bool) (string, bool) {
+	var b strings.Builder
+	escaped := false
+	for i := 0; i < len(text); i++ {
+		if text[i] == '\\' && i+1 < len(text) && quotes(text[i+1]) {
+			escaped = true
+			if i++; text[i] == '\n' {
+				continue
+			}
+		}
+		b.WriteByte(text[i])
+	}
+	return b.String(), escaped
+}
