@@ -21,7 +21,8 @@ import (
 // A sandbox runs command lines in a real shell whose PATH holds programs that
 // only record how they were run.
 type sandbox struct {
-	shell, dir, log string
+	shell, dir, log string        // paths
+	timeout         time.Duration // of one line
 }
 
 // programs are the names of the recording programs. The program no fails.
@@ -34,7 +35,9 @@ const recording = `#!/bin/dash
 [ "${0##*/}" != no ]
 `
 
-func newSandbox(t testing.TB, shell string) *sandbox {
+// newSandbox makes a sandbox for a shell. It skips the test if the shell or dash is
+// not installed.
+func newSandbox(t testing.TB, shell string, timeout time.Duration) *sandbox {
 	t.Helper()
 	program, err := exec.LookPath(shell)
 	if err != nil {
@@ -43,7 +46,7 @@ func newSandbox(t testing.TB, shell string) *sandbox {
 	if _, err := os.Stat("/bin/dash"); err != nil {
 		t.Skipf("the recording programs need dash: %v", err)
 	}
-	s := &sandbox{shell: program, dir: t.TempDir()}
+	s := &sandbox{shell: program, dir: t.TempDir(), timeout: timeout}
 	s.log = filepath.Join(s.dir, "log")
 	for _, dir := range []string{"bin", "evil"} {
 		if err := os.Mkdir(filepath.Join(s.dir, dir), 0o755); err != nil {
@@ -66,29 +69,30 @@ type deed struct {
 	file    string
 }
 
-// run returns what a line did. It reports false where the line took too long.
+// run runs a line in the shell and returns its effects. It reports false if the line
+// or a command that it left in the background was ended by the sandbox's timeout: its
+// last record can be incomplete then.
 func (s *sandbox) run(t testing.TB, line string) ([]deed, bool) {
 	t.Helper()
 	work := filepath.Join(s.dir, "work")
 	if err := errors.Join(os.RemoveAll(work), os.RemoveAll(s.log), os.Mkdir(work, 0o755), os.WriteFile(filepath.Join(work, "f"), []byte("data\n"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, s.shell, "-c", Argument(line))
 	cmd.Dir, cmd.Env = work, []string{"PATH=" + filepath.Join(s.dir, "bin"), "HOME=/home", "GIT_PAGER=pager"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 100 * time.Millisecond
-	_ = cmd.Run() // its status is no matter
-	done := ctx.Err() == nil
+	_ = cmd.Run() // the exit status does not matter
 	if cmd.Process != nil {
 		for syscall.Kill(-cmd.Process.Pid, 0) == nil && ctx.Err() == nil { // commands in the background
 			time.Sleep(time.Millisecond)
 		}
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	}
-	return s.deeds(t, work), done
+	return s.deeds(t, work), ctx.Err() == nil
 }
 
 func (s *sandbox) deeds(t testing.TB, work string) []deed {
@@ -217,7 +221,7 @@ var shellLines = []string{
 
 func testShell(t *testing.T, name string) {
 	t.Parallel()
-	s := newSandbox(t, name)
+	s := newSandbox(t, name, time.Minute) // no line runs for long, so that a busy machine has time
 	shell := Dialect(s.shell)
 	lines := slices.Clone(shellLines)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -251,7 +255,7 @@ func FuzzShellRunsNothingThatWasNotAskedAbout(f *testing.F) {
 		f.Add(true, []byte{byte(i >> 8), byte(i), 0, 15, byte(i >> 8), byte(i)})
 	}
 	shells := map[bool]string{true: "sh", false: "bash"}
-	sandboxes := map[bool]*sandbox{true: newSandbox(f, "sh"), false: newSandbox(f, "bash")}
+	sandboxes := map[bool]*sandbox{true: newSandbox(f, "sh", time.Second), false: newSandbox(f, "bash", time.Second)} // loops without an end are ended
 	f.Fuzz(func(t *testing.T, posix bool, data []byte) {
 		line := compose(data)
 		s := sandboxes[posix]
