@@ -27,8 +27,9 @@ type Checkpoints interface {
 	LoadCheckpoint(ctx context.Context, name string) ([]byte, error)
 }
 
-// An eventRef identifies an event and its place in the log, so that a
-// checkpoint of another log is recognized.
+// An eventRef identifies an event and its place in the log. A checkpoint names one,
+// so that a view recognizes the checkpoint of another log, which has another event or
+// no event at that place.
 type eventRef struct {
 	Position events.Position `json:"position"`
 	Stream   events.Stream   `json:"stream"`
@@ -36,27 +37,48 @@ type eventRef struct {
 	Event    domain.EventID  `json:"event"`
 }
 
+// refOf returns the reference to an event that was read whole.
 func refOf(e events.Envelope) eventRef { return eventRef{e.Position, e.Stream, e.Revision, e.ID} }
 
+// refOfHeader returns the reference to an event of which only the header was read.
 func refOfHeader(h events.Header) eventRef { return eventRef{h.Position, h.Stream, h.Revision, h.ID} }
 
 // A checkpoint is the line of JSON before the state, which doc.go documents.
 type checkpoint struct {
 	Projection string `json:"projection"`
 	Version    int    `json:"version"`
-	eventRef          // of the last event that was folded or passed over
-	Folded     uint64 `json:"folded"` // events that the answer holds
-	Kinds      uint32 `json:"kinds"`  // events.KindsSum of the program that folded
-	Sum        uint32 `json:"crc32c"` // of the answer
+	// The last event that the view folded or skipped when it saved the checkpoint.
+	eventRef
+	// Folded is the number of events in the state, skipped events excluded.
+	Folded uint64 `json:"folded"`
+	// Kinds is the events.KindsSum of the program that folded the events.
+	Kinds uint32 `json:"kinds"`
+	// Sum is the CRC-32C of the encoded state, without the line.
+	Sum uint32 `json:"crc32c"`
 }
 
+// castagnoli is the table of CRC-32C, the checksum of encoded states.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// The pace of checkpoints.
+// The checkpoint policy. A checkpoint saves a later process from folding the events
+// before it. Encoding a large state takes long, and no event is applied meanwhile.
+// The policy compares both costs:
+//
+//   - Folding again is costly if at least minSaveEvents are unsaved and the time since the last checkpoint is at least saveCostRatio times the time that saving or loading that one took. Saving then takes about 1/20 of the time of folding.
+//   - A view that has caught up saves if folding again is costly, if an eighth of the whole state is unsaved, or if the last checkpoint is a minute old.
+//   - A view that is still catching up saves if a minute has passed, or if a sixth of a minute has passed and folding again is costly.
+//
+// While the cost of saving is unknown, the eighth makes each checkpoint of a growing
+// log an eighth larger than the one before, so that their number grows with the
+// logarithm of the log.
 const (
-	minSaveEvents   = 1000        // events between two, at least
-	saveCostRatio   = 20          // times what saving costs
-	maxSaveInterval = time.Minute // between two, while there is something to save
+	// The least number of unsaved events that a save for cost or for size requires. A
+	// save for age requires one.
+	minSaveEvents = 1000
+	// The least ratio of the time since the last checkpoint to the time that it took.
+	saveCostRatio = 20
+	// The longest time between two checkpoints while the view has unsaved events.
+	maxSaveInterval = time.Minute
 )
 
 // A saveTrigger says at which point of folding a view checks whether a
@@ -64,12 +86,15 @@ const (
 type saveTrigger int
 
 const (
+	// caughtUp: the view has folded all events of the log.
 	caughtUp saveTrigger = iota + 1
+	// onTheWay: the view has folded another checkEvery events and has more before it.
 	onTheWay
 )
 
-// due reports whether a checkpoint should be saved: saving costs little
-// compared to folding the events since the last one again.
+// due reports whether the policy above asks for a checkpoint now. It returns false
+// without a Checkpoints and for a view without unsaved events. The caller holds
+// folding.
 func (v *View[S]) due(at saveTrigger) bool {
 	if v.checkpoints == nil || v.policy.unsaved == 0 && !v.policy.moved {
 		return false
@@ -82,7 +107,9 @@ func (v *View[S]) due(at saveTrigger) bool {
 	return v.policy.unsaved >= minSaveEvents && v.policy.unsaved >= v.mu.folded/8 || costly || since >= maxSaveInterval
 }
 
-// save saves a checkpoint if events were folded or skipped since the last one.
+// save saves a checkpoint if the view has folded or skipped events since the last
+// one, whatever the policy. The error is an ErrCheckpoint. The caller holds folding.
+// Readers of the state continue while save encodes and stores it.
 func (v *View[S]) save(ctx context.Context) error {
 	if v.checkpoints == nil || v.policy.unsaved == 0 && !v.policy.moved {
 		return nil
@@ -100,9 +127,10 @@ func (v *View[S]) save(ctx context.Context) error {
 	return nil
 }
 
-// resolvePosition looks up the event at the view's position, if the view
-// skipped it and it is the last of the log. Otherwise the checkpoint names an
-// earlier event, and a later view skips the events after it again.
+// resolvePosition sets lastRef to the event at the view's position if the view
+// skipped that event and it is the last of the log. In all other cases, and if the
+// log cannot be read, lastRef stays at an earlier event; a view that loads the
+// checkpoint then skips the events after it again.
 func (v *View[S]) resolvePosition(ctx context.Context) {
 	if !v.policy.moved {
 		return
@@ -113,7 +141,8 @@ func (v *View[S]) resolvePosition(ctx context.Context) {
 	}
 }
 
-// encode returns a checkpoint: the line and the state.
+// encode returns a checkpoint: the line of JSON and the encoded state. It holds mu
+// for reading, so that no event is applied meanwhile. The caller owns the bytes.
 func (v *View[S]) encode() ([]byte, error) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -128,7 +157,8 @@ func (v *View[S]) encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The line is put before the answer in its own memory, as that may be large.
+	// Shift the state and put the line before it in the same memory, as a second copy
+	// of a large state may not fit.
 	n := len(line) + 1
 	whole := slices.Grow(state, n)[:len(state)+n]
 	copy(whole[n:], state)
@@ -137,8 +167,8 @@ func (v *View[S]) encode() ([]byte, error) {
 	return whole, nil
 }
 
-// Pack encodes a state for a checkpoint: with AppendBinary, if it is an
-// [encoding.BinaryAppender], and otherwise with [Encode].
+// Pack encodes a state for a checkpoint. It calls AppendBinary if the state is an
+// [encoding.BinaryAppender], and otherwise [Encode]. The caller owns the bytes.
 func Pack(answer any) ([]byte, error) {
 	if b, ok := answer.(encoding.BinaryAppender); ok {
 		return b.AppendBinary(nil)
@@ -146,8 +176,8 @@ func Pack(answer any) ([]byte, error) {
 	return Encode(answer)
 }
 
-// Unpack is the inverse of [Pack]. It decodes into the state that Init
-// returned.
+// Unpack is the inverse of [Pack]. The caller passes the state that Init returned,
+// and Unpack decodes into it. After an error the state is undefined.
 func Unpack[S any](data []byte, answer *S) error {
 	if b, ok := any(*answer).(encoding.BinaryUnmarshaler); ok {
 		return b.UnmarshalBinary(data)
@@ -155,9 +185,10 @@ func Unpack[S any](data []byte, answer *S) error {
 	return json.Unmarshal(data, answer)
 }
 
-// Encode returns the JSON of a state, or of a part, as encoding/json writes it
-// but without escaping <, > and &, so that a model's text survives a
-// checkpoint byte for byte. MarshalJSON methods of states use it.
+// Encode returns the JSON of a state or of a part of it, as encoding/json writes it,
+// but without escaping <, > and &, and without a final line end. A model's text
+// therefore survives a checkpoint byte for byte. MarshalJSON methods of states call
+// it.
 func Encode(answer any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -168,9 +199,10 @@ func Encode(answer any) (json.RawMessage, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// loadCheckpoint loads the checkpoint on first use. It ignores one that is
-// unreadable, or of another log or projection: the view then folds from the
-// beginning.
+// loadCheckpoint replaces the state of a new view by its checkpoint. It does so on
+// the first call alone; a call whose context ends leaves the attempt to the next one.
+// It ignores a checkpoint that is absent, unreadable, or of another log, projection
+// or program: the view then folds from the beginning. The caller holds folding.
 func (v *View[S]) loadCheckpoint(ctx context.Context) {
 	if v.loaded || v.checkpoints == nil {
 		return
@@ -194,11 +226,12 @@ func (v *View[S]) loadCheckpoint(ctx context.Context) {
 	v.policy.saved(time.Since(began))
 }
 
-// errMismatch reports a checkpoint that this view must ignore.
+// errMismatch reports an intact checkpoint that does not belong to this projection,
+// program or log. It never reaches a caller of a View.
 var errMismatch = errors.New("checkpoint does not fit")
 
-// decode returns the state and the line of a checkpoint, or why it must be
-// ignored.
+// decode returns the state and the line of a checkpoint. An error means that the view
+// must ignore the checkpoint: errMismatch, or an error of the decoder.
 func (v *View[S]) decode(data []byte) (state S, kept checkpoint, err error) {
 	line, answer, _ := bytes.Cut(data, []byte("\n"))
 	if err := json.Unmarshal(line, &kept); err != nil {
@@ -215,7 +248,8 @@ func (v *View[S]) decode(data []byte) (state S, kept checkpoint, err error) {
 	return state, kept, Unpack(answer, &state)
 }
 
-// verify returns nil if the log has the event p at its place.
+// verify returns nil if the log has the event p at the place that p names. Otherwise
+// it returns errMismatch or the error of the log. It reads one event.
 func (v *View[S]) verify(ctx context.Context, p eventRef) error {
 	if p.Revision == 0 {
 		return errMismatch

@@ -8,8 +8,9 @@ import (
 	"hash/crc32"
 )
 
-// CheckpointFault returns the damage of a checkpoint that a View saved, or
-// nil. It does not check that a log has the event that the checkpoint names.
+// CheckpointFault returns an error that describes the damage of a checkpoint, or nil
+// if its line decodes and its checksum matches. It decodes no state and does not
+// check that a log has the event that the checkpoint names.
 func CheckpointFault(data []byte) error {
 	line, answer, found := bytes.Cut(data, []byte("\n"))
 	var kept checkpoint

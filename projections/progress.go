@@ -9,14 +9,23 @@ import (
 
 // A Progress reports how far a rebuild is.
 type Progress struct {
-	Events  uint64          // folded so far
-	Total   uint64          // to be folded, counted beforehand; zero where counting would read the whole log
-	Bytes   int64           // of data and metadata of all that is to be folded; zero where Total is
-	At      events.Position // folded or passed over through here
+	// Events is the number of events folded so far.
+	Events uint64
+	// Total is the number of events to fold. It is counted before the first is
+	// folded. It is zero if the store cannot count without reading the whole log, or
+	// if counting failed.
+	Total uint64
+	// Bytes is the size of the data and metadata of these events, or zero where Total
+	// is.
+	Bytes int64
+	// At is the position through which the view has folded or skipped all events.
+	At events.Position
+	// Elapsed is the time since Rebuild began, counting included.
 	Elapsed time.Duration
 }
 
-// Rate returns the events folded per second.
+// Rate returns the events folded per second since Rebuild began, or 0 before any time
+// has passed.
 func (p Progress) Rate() float64 {
 	if p.Elapsed <= 0 {
 		return 0
@@ -24,8 +33,8 @@ func (p Progress) Rate() float64 {
 	return float64(p.Events) / p.Elapsed.Seconds()
 }
 
-// Left estimates the remaining time from the rate so far. It returns 0 if that
-// is unknown.
+// Left estimates the remaining time from the rate so far. It returns 0 if no event
+// has been folded or Total is unknown.
 func (p Progress) Left() time.Duration {
 	if p.Events == 0 || p.Total < p.Events {
 		return 0
@@ -33,15 +42,19 @@ func (p Progress) Left() time.Duration {
 	return time.Duration(float64(p.Elapsed) / float64(p.Events) * float64(p.Total-p.Events))
 }
 
-// A progressReporter calls a function with the progress. A nil one does
-// nothing.
+// A progressReporter counts the events of a rebuild and calls a function with the
+// progress. The goroutine that folds owns it and makes all calls. A nil
+// progressReporter ignores all calls.
 type progressReporter struct {
-	to       func(Progress)
-	began    time.Time
+	// to receives each report. It is not nil.
+	to    func(Progress)
+	began time.Time
+	// called is the time of the last report, or of the beginning before the first.
 	called   time.Time
 	progress Progress
 }
 
+// newReport returns a reporter that began now, or nil if to is nil.
 func newReport(to func(Progress)) *progressReporter {
 	if to == nil {
 		return nil
@@ -50,17 +63,19 @@ func newReport(to func(Progress)) *progressReporter {
 	return &progressReporter{to: to, began: now, called: now}
 }
 
-// reportEvery is the time between two calls.
+// reportEvery is the least time between two reports, except for the last.
 const reportEvery = 500 * time.Millisecond
 
-// begin counts the events of a query, if the store can read headers alone.
+// begin counts the events of a query by their headers. It leaves the total at zero if
+// the query has no end, because the store cannot scan.
 func (r *progressReporter) begin(ctx context.Context, l *events.Ledger, q events.Query) {
 	if r == nil || q.Through.IsZero() {
 		return
 	}
 	for h, err := range l.Headers(ctx, q) {
 		if err != nil {
-			r.progress.Total, r.progress.Bytes = 0, 0 // folding will say what is wrong
+			// Folding reads the same records and returns the error.
+			r.progress.Total, r.progress.Bytes = 0, 0
 			break
 		}
 		r.progress.Total++
@@ -68,7 +83,8 @@ func (r *progressReporter) begin(ctx context.Context, l *events.Ledger, q events
 	}
 }
 
-// count counts a folded event.
+// count counts a folded event. It reads the clock once in 1,024 events, as a clock
+// costs more than most folds.
 func (r *progressReporter) count(e events.Envelope) {
 	if r == nil {
 		return
@@ -80,13 +96,14 @@ func (r *progressReporter) count(e events.Envelope) {
 	}
 }
 
+// call reports the progress now.
 func (r *progressReporter) call() {
 	r.called = time.Now()
 	r.progress.Elapsed = r.called.Sub(r.began)
 	r.to(r.progress)
 }
 
-// end makes the last call.
+// end makes the last report, at the final position of the view.
 func (r *progressReporter) end(v interface{ Position() events.Position }) {
 	if r == nil {
 		return

@@ -6,9 +6,10 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Projection is a pure fold of events into a state of type S. Name names its
-// checkpoints and never changes. Version rises with every change of Apply's
-// result or of the encoding of S.
+// A Projection is a pure fold of events into a state of type S. Its checkpoints are
+// stored under Name, which therefore never changes. A change of Apply's result or of
+// the encoding of S increments Version, and views then ignore the checkpoints of
+// earlier versions.
 type Projection[S any] struct {
 	Name    string
 	Version int
@@ -27,9 +28,9 @@ type Projection[S any] struct {
 	Apply func(S, events.Envelope) S
 }
 
-// Fold applies p to the events of seq that it reads, starting with s, which it
-// may reuse. At an error of the sequence it returns the error and the state
-// before it.
+// Fold applies p to the events of seq that p reads and returns the state after the
+// last. It starts with s, which it may reuse and which the caller must not use
+// afterwards. After an error of seq it returns the error and the state before it.
 func Fold[S any](p Projection[S], s S, seq iter.Seq2[events.Envelope, error]) (S, error) {
 	for v, err := range seq {
 		if err != nil {

@@ -13,41 +13,63 @@ import (
 
 // The errors of a View. Callers match them with errors.Is.
 var (
-	ErrRunning    = errors.New("view is being folded already")
+	// ErrRunning: another goroutine is in Run, Refresh or Rebuild of this view.
+	ErrRunning = errors.New("view is being folded already")
+	// ErrCheckpoint: a checkpoint was not saved. The state of the view is current.
 	ErrCheckpoint = errors.New("checkpoint is not saved")
 )
 
-// A View keeps the state of a projection current. Run, Refresh and Rebuild
-// fold on the goroutine of their caller. All methods are safe for concurrent
+// A View keeps the state of a projection current. Run, Refresh and Rebuild fold on
+// the goroutine of their caller, one at a time. All methods are safe for concurrent
 // use.
+//
+// Two locks guard it. folding excludes a second fold and is held for as long as one
+// lasts; mu guards the state and is held while one event is applied or the state is
+// read. A goroutine that needs both locks folding first.
 type View[S any] struct {
 	projection  Projection[S]
 	ledger      *events.Ledger
 	checkpoints Checkpoints
-	folding     sync.Mutex       // held by who folds
-	loaded      bool             // a checkpoint was looked for; guarded by folding
-	policy      checkpointPolicy // guarded by folding
+	// folding is held by Run, Refresh and Rebuild, which try it and never wait.
+	folding sync.Mutex
+	// loaded records that loadCheckpoint has looked for a checkpoint. Guarded by
+	// folding.
+	loaded bool
+	// policy measures when the next checkpoint is due. Guarded by folding.
+	policy checkpointPolicy
 
 	mu struct {
 		sync.RWMutex
-		state   S
-		lastRef eventRef        // of an event that the log had: all through it were folded or passed over
-		through events.Position // all through it were folded or passed over; not before known
-		folded  uint64          // all events that the state holds; written by who holds folding
+		state S
+		// lastRef is the last event that a checkpoint can name: all events through it
+		// were folded or skipped, and the log has it. It is zero before the first.
+		lastRef eventRef
+		// through is the position through which all events were folded or skipped. It
+		// is never before lastRef.
+		through events.Position
+		// folded is the number of events in the state. The goroutine that holds
+		// folding may read it without mu.
+		folded uint64
+		// waiting holds the waiter of each pending Await.
 		waiting map[*waiter]struct{}
 	}
 }
 
-// A waiter waits until the view has folded or skipped an event of a stream.
+// A waiter waits until the view has folded or skipped an event of a stream. View.mu
+// guards it, except for done, which is closed once.
 type waiter struct {
-	stream   events.Stream
+	stream events.Stream
+	// revision is the place of the event in its stream.
 	revision events.Revision
-	at       events.Position // of the event; zero while the log does not have it
-	done     chan struct{}   // closed when it may be folded or passed over
+	// at is the position of the event, or zero while the log is not known to have it.
+	at events.Position
+	// done is closed when the view may have passed the event; Await then checks.
+	done chan struct{}
 }
 
-// NewView returns a view that has folded no event. If c is nil, the view saves
-// no checkpoint and folds the whole log.
+// NewView returns a view that has folded no event. It reads neither the log nor c
+// until the first Run, Refresh or Rebuild. If c is nil, the view saves no checkpoint
+// and folds the whole log.
 func NewView[S any](p Projection[S], l *events.Ledger, c Checkpoints) *View[S] {
 	v := &View[S]{projection: p, ledger: l, checkpoints: c}
 	v.mu.state = p.Init()
@@ -55,9 +77,9 @@ func NewView[S any](p Projection[S], l *events.Ledger, c Checkpoints) *View[S] {
 	return v
 }
 
-// Current returns the state of a projection at the end of the log, as
-// [View.Refresh] computes it. A failed save of a checkpoint is no error. If c
-// is nil, it folds the whole log.
+// Current returns the state of a projection at the end of the log, as [View.Refresh]
+// computes it, and the caller owns the state. It ignores a checkpoint that was not
+// saved. If c is nil, it folds the whole log.
 func Current[S any](ctx context.Context, p Projection[S], l *events.Ledger, c Checkpoints) (answer S, err error) {
 	view := NewView(p, l, c)
 	if err := view.Refresh(ctx); err != nil && !errors.Is(err, ErrCheckpoint) {
@@ -67,16 +89,16 @@ func Current[S any](ctx context.Context, p Projection[S], l *events.Ledger, c Ch
 	return answer, nil
 }
 
-// Run folds all events and follows the log until ctx ends, whose cause it
-// returns, or an error. It starts at the position of the view: at first, the
-// checkpoint. It returns ErrRunning if another goroutine folds.
+// Run folds all events of the log and follows it until ctx ends or an error occurs.
+// It returns the cause of ctx or the error, and ErrRunning at once if another
+// goroutine folds. It starts at the position of the view; the first time, at the
+// checkpoint.
 //
-// Run saves a checkpoint when it has caught up and has folded 1,000 events,
-// and an eighth of all, since the last one; earlier, and also before it has
-// caught up, once folding those events again would take twenty times as long
-// as saving; a minute after the last one, when it has caught up; and when it
-// returns. A failed save does not end Run: the error it finally returns is
-// then an ErrCheckpoint too.
+// Run saves a checkpoint when it has caught up and has folded 1,000 events, and an
+// eighth of all, since the last one. It saves earlier, and also before it has caught
+// up, once folding those events again would take twenty times as long as saving; a
+// minute after the last one; and when it returns. A failed save does not end Run: the
+// error that it finally returns is then an ErrCheckpoint too.
 func (v *View[S]) Run(ctx context.Context) error {
 	if !v.folding.TryLock() {
 		return v.running()
@@ -93,13 +115,15 @@ func (v *View[S]) Run(ctx context.Context) error {
 		}}
 		err = v.fold(v.ledger.Follow(ctx, v.Position(), following), v.apply)
 	}
-	// The context has ended as a rule, and what was folded is worth keeping.
+	// In most cases ctx has ended here, and a later process still profits from the
+	// checkpoint.
 	return errors.Join(err, unsaved, v.save(context.WithoutCancel(ctx)))
 }
 
-// Refresh folds to the present end of the log and returns. It starts, and
-// saves checkpoints, as Run does, except when it returns. After an error that
-// is an ErrCheckpoint, the view is current.
+// Refresh folds to the end that the log has when it is called, and returns. It starts
+// where Run does. It saves checkpoints by the rules of Run, except that it does not
+// save one because it returns. After an error that is an ErrCheckpoint, the view is
+// current.
 func (v *View[S]) Refresh(ctx context.Context) error {
 	if !v.folding.TryLock() {
 		return v.running()
@@ -113,12 +137,11 @@ func (v *View[S]) Refresh(ctx context.Context) error {
 	return v.save(ctx)
 }
 
-// Rebuild folds the log from its beginning to its end, without a checkpoint
-// and without the state of the view, and saves a checkpoint. It calls
-// progress, if that is not nil, about every half second and at the end, on its
-// own goroutine. Until Rebuild returns, and after an error, Read sees the
-// state of the events folded so far. After an error that is an ErrCheckpoint,
-// the view is current.
+// Rebuild discards the state, folds the log from its beginning to its present end
+// without a checkpoint, and saves a checkpoint. If progress is not nil, Rebuild calls
+// it about every half second and at the end, on its own goroutine. Until Rebuild
+// returns, and after an error, Read sees the state of the events folded so far. After
+// an error that is an ErrCheckpoint, the view is current.
 func (v *View[S]) Rebuild(ctx context.Context, progress func(Progress)) error {
 	if !v.folding.TryLock() {
 		return v.running()
@@ -135,9 +158,12 @@ func (v *View[S]) Rebuild(ctx context.Context, progress func(Progress)) error {
 	return v.save(ctx)
 }
 
+// running returns an ErrRunning that names the projection.
 func (v *View[S]) running() error { return fmt.Errorf("fold %s: %w", v.projection.Name, ErrRunning) }
 
-// reset replaces the state and wakes all waiters.
+// reset replaces the state, its place in the log and the number of its events. It
+// wakes all waiters, which then check against the new place. The caller holds
+// folding.
 func (v *View[S]) reset(state S, at eventRef, folded uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -148,7 +174,9 @@ func (v *View[S]) reset(state S, at eventRef, folded uint64) {
 	v.policy.saved(0)
 }
 
-// catchUp folds to the end that the log has when it is called.
+// catchUp folds to the end that the log has when it is called, and saves the
+// checkpoints that are due on the way. unsaved is the error of the last of these; it
+// does not end the fold. report may be nil. The caller holds folding.
 func (v *View[S]) catchUp(ctx context.Context, report *progressReporter) (unsaved, err error) {
 	head, ok, err := v.ledger.Head(ctx)
 	if err != nil {
@@ -161,7 +189,10 @@ func (v *View[S]) catchUp(ctx context.Context, report *progressReporter) (unsave
 		}
 		q.Through = head.Position
 	} else {
-		q.Filter = events.Filter{} // such a store reads all there is, and the view knows how far
+		// A store without a head cannot scan and reads every record in any case.
+		// Without the filter the view sees the skipped events too, and so learns
+		// their positions.
+		q.Filter = events.Filter{}
 	}
 	report.begin(ctx, v.ledger, q)
 	err = v.fold(v.ledger.ScanAhead(ctx, q), func(e events.Envelope) {
@@ -180,10 +211,12 @@ func (v *View[S]) catchUp(ctx context.Context, report *progressReporter) (unsave
 	return unsaved, err
 }
 
-// checkEvery is the number of events between two checks of the clock.
+// checkEvery is the number of folded events between two checks of the policy while
+// the view catches up. A check reads the clock.
 const checkEvery = 4096
 
-// fold calls apply for each event until the sequence ends or has an error.
+// fold calls apply for each event until the sequence ends or yields an error, which
+// it wraps with the name of the projection.
 func (v *View[S]) fold(seq iter.Seq2[events.Envelope, error], apply func(events.Envelope)) error {
 	for e, err := range seq {
 		if err != nil {
@@ -194,7 +227,9 @@ func (v *View[S]) fold(seq iter.Seq2[events.Envelope, error], apply func(events.
 	return nil
 }
 
-// apply folds one event and wakes the waiters for this and earlier events.
+// apply folds one event and wakes the waiters for this and earlier events. A waiter
+// for the same stream is recognized by its revision, as it may not know its position
+// yet. The caller holds folding.
 func (v *View[S]) apply(e events.Envelope) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -209,9 +244,9 @@ func (v *View[S]) apply(e events.Envelope) {
 	}
 }
 
-// advance records that all events through p were folded or skipped. It wakes
-// the waiters that do not know the position of their event yet, so that they
-// look it up again: the view may have skipped the event.
+// advance records that all events through p were folded or skipped. It also wakes the
+// waiters that do not know the position of their event yet, because the view may have
+// skipped that event: they look it up in the log again.
 func (v *View[S]) advance(p events.Position) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -226,8 +261,8 @@ func (v *View[S]) advance(p events.Position) {
 	}
 }
 
-// advanceTo is advance to the position of an event of the log, which a
-// checkpoint can then name.
+// advanceTo advances to the position of an event that the log has, so that a
+// checkpoint can name the event.
 func (v *View[S]) advanceTo(p eventRef) {
 	v.advance(p.Position)
 	v.mu.Lock()
@@ -237,7 +272,7 @@ func (v *View[S]) advanceTo(p eventRef) {
 	}
 }
 
-// releaseLocked wakes a waiter.
+// releaseLocked removes a waiter and wakes it. The caller holds mu.
 func (v *View[S]) releaseLocked(w *waiter) {
 	delete(v.mu.waiting, w)
 	close(w.done)
@@ -260,10 +295,11 @@ func (v *View[S]) Position() events.Position {
 	return v.mu.through
 }
 
-// Await returns once the view has folded the first revision events of a
-// stream, as far as the projection reads them, including events that are not
-// appended yet. It does not fold: another goroutine must. It returns the cause
-// of ctx, or the error of reading the log.
+// Await returns nil once the view has folded the first revision events of a stream,
+// as far as the projection reads them. The events need not be appended yet. Await
+// does not fold: another goroutine must. It returns the cause of ctx if ctx ends
+// first, and the error of the log if the log cannot be read. Revision 0 returns nil
+// at once.
 func (v *View[S]) Await(ctx context.Context, stream events.Stream, revision events.Revision) error {
 	for revision > 0 {
 		folded, err := v.await(ctx, stream, revision)
@@ -277,9 +313,10 @@ func (v *View[S]) Await(ctx context.Context, stream events.Stream, revision even
 	return nil
 }
 
-// await returns true if the view has passed the event, and otherwise waits
-// until it may have. It registers the waiter before it reads the log, so that
-// the event either wakes it or is in the log already.
+// await returns true if the view has passed the event. Otherwise it waits until the
+// view may have passed it, and returns false; the caller calls it again. It registers
+// the waiter before it reads the log, so that no event falls between the two: the
+// event either is in the log already or wakes the waiter.
 func (v *View[S]) await(ctx context.Context, stream events.Stream, revision events.Revision) (bool, error) {
 	w := v.addWaiter(stream, revision)
 	defer v.removeWaiter(w)
@@ -300,7 +337,7 @@ func (v *View[S]) await(ctx context.Context, stream events.Stream, revision even
 	}
 }
 
-// addWaiter registers a waiter.
+// addWaiter registers a waiter for an event whose position is not known yet.
 func (v *View[S]) addWaiter(stream events.Stream, revision events.Revision) *waiter {
 	w := &waiter{stream: stream, revision: revision, done: make(chan struct{})}
 	v.mu.Lock()
@@ -318,24 +355,31 @@ func (v *View[S]) setPosition(w *waiter, p events.Position) bool {
 	return p.Compare(v.mu.through) <= 0
 }
 
-// removeWaiter removes a waiter.
+// removeWaiter removes a waiter, whether or not it was woken.
 func (v *View[S]) removeWaiter(w *waiter) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.mu.waiting, w)
 }
 
-// A checkpointPolicy measures when the next checkpoint is due. The goroutine
-// that folds owns it.
+// A checkpointPolicy holds the measurements on which the next checkpoint depends;
+// [View.due] decides. The goroutine that holds View.folding owns it.
 type checkpointPolicy struct {
-	unsaved uint64        // events folded since the last
-	moved   bool          // events were passed over since the last
-	last    time.Time     // when the last was saved, or folding began
-	cost    time.Duration // of saving or taking the last; zero while not known
+	// unsaved is the number of events folded since the last checkpoint.
+	unsaved uint64
+	// moved reports whether the view skipped events since the last checkpoint.
+	moved bool
+	// last is the time at which the last checkpoint was saved or loaded, or at which
+	// folding began.
+	last time.Time
+	// cost is the time that saving or loading the last checkpoint took. It is zero
+	// while unknown.
+	cost time.Duration
 }
 
-// saved records that a checkpoint was saved or loaded now, and how long that
-// took.
+// saved restarts the measurements: a checkpoint was saved or loaded now, and that
+// took cost. A failed save counts too, so that a view does not try again at each
+// event.
 func (p *checkpointPolicy) saved(cost time.Duration) {
 	*p = checkpointPolicy{last: time.Now(), cost: cost}
 }

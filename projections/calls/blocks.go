@@ -10,21 +10,28 @@ import (
 // compression, except for the last block.
 const blockSize = 1 << 20
 
-// A blockWriter compresses the bytes of its codec in blocks. A block ends
-// after a session or a call, and has its compressed length before it.
+// A blockWriter collects the bytes of its codec and compresses them in blocks. A
+// block ends after a session or a call, never within one, and the length of its
+// compressed bytes precedes it as a varint. Blocks bound the memory that encoding and
+// decoding need beyond the result: the encoding of a whole log never exists
+// uncompressed.
 type blockWriter struct {
 	codec
-	to   []byte
-	room []byte // to compress into
+	// to receives the finished blocks.
+	to []byte
+	// room is the buffer for one compressed block, reused by each.
+	room []byte
 }
 
-// border ends a block that is large enough.
+// border ends the block if it has blockSize bytes. The encoder calls it where a block
+// may end.
 func (w *blockWriter) border() {
 	if len(w.b) >= blockSize {
 		w.flush()
 	}
 }
 
+// flush compresses the bytes of the codec into a block and empties the codec.
 func (w *blockWriter) flush() {
 	if need := s2.MaxEncodedLen(len(w.b)); len(w.room) < need {
 		w.room = make([]byte, need)
@@ -34,14 +41,14 @@ func (w *blockWriter) flush() {
 	w.b = w.b[:0]
 }
 
-// end writes the last block and returns them all.
+// end writes the last block, which may be empty, and returns all blocks.
 func (w *blockWriter) end() []byte {
 	w.flush()
 	return w.to
 }
 
-// nextBlock returns the compressed bytes of the next block and the rest, or
-// nil if there is no complete block.
+// nextBlock splits the first block from the others and returns its compressed bytes
+// and the rest. It returns nil, nil for a truncated block.
 func nextBlock(blocks []byte) (block, rest []byte) {
 	n, size := binary.Uvarint(blocks)
 	if size <= 0 || n > uint64(len(blocks)-size) {
@@ -50,7 +57,9 @@ func nextBlock(blocks []byte) (block, rest []byte) {
 	return blocks[size : size+int(n)], blocks[size+int(n):]
 }
 
-// border decompresses the next block after the end of one.
+// border decompresses the next block once the codec has read all bytes of the one
+// before, at the places where the writer may end a block. A damaged block breaks the
+// codec.
 func (p *codec) border() {
 	if len(p.b) > 0 || len(p.blocks) == 0 {
 		return
@@ -64,8 +73,8 @@ func (p *codec) border() {
 	p.b, p.blocks, p.room = b, rest, b[:cap(b)]
 }
 
-// following returns the decompressed size of the remaining blocks, as they
-// declare it.
+// following returns the decompressed size of the remaining blocks, as their headers
+// state it. It decompresses no block. It stops at a damaged header.
 func (p *codec) following() (bytes int) {
 	for rest := p.blocks; len(rest) > 0; {
 		var block []byte

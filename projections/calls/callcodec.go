@@ -6,7 +6,9 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// The flags of an encoded call: the optional fields that it has.
+// The flags of an encoded call. Most flags say that the optional field of their name
+// follows in the encoding; isImported, isIdempotent, hasBegan and agrees are values
+// themselves. The order of the flags is part of the format of checkpoints.
 const (
 	hasTurn = 1 << iota
 	hasAsked
@@ -21,7 +23,9 @@ const (
 	hasStrays
 	isImported
 	isIdempotent
-	isOtherTurn // that of the settlement is another than that of the call
+	// The settlement names another turn, tool or offered registration than the call.
+	// Otherwise the decoder copies them from the call.
+	isOtherTurn
 	isOtherTool
 	isOtherOffered
 	hasBegan
@@ -35,7 +39,7 @@ const (
 	hasRequests
 )
 
-// flags returns the optional fields that a call has.
+// flags returns the flags of a call.
 func (c *callRecord) flags() (f uint32) {
 	e := &c.Settlement
 	for _, has := range []struct {
@@ -58,18 +62,23 @@ func (c *callRecord) flags() (f uint32) {
 	return f
 }
 
-// stages are the stages by number. The first is that of a call with only late
-// results.
+// stages are the stages by their number in the encoding. The empty stage is that of a
+// call of which the log has only late results.
 var stages = [...]Stage{"", Asked, Begun, Settled}
 
-// packKey encodes or decodes the key of a call.
+// packKey encodes or decodes the key of a call, with the session as its number. The
+// key comes first in the encoding, so that [State.is] compares it without decoding
+// the rest.
 func (s *State) packKey(p *codec, c *callRecord) {
 	unsigned(p, &c.session)
 	id(p, &c.Message)
 	text(p, &c.ID)
 }
 
-// pack encodes or decodes a call. It refers to the session by number.
+// pack encodes or decodes a call: its key, flags and stage, and then the fields that
+// the flags name. Repeated values are numbers in p.tables. When p decodes, c is zero;
+// a number without a meaning breaks p. When p encodes, pack does not change c, as
+// other goroutines may read it.
 func (s *State) pack(p *codec, c *callRecord) {
 	s.packKey(p, c)
 	if p.reading {
@@ -85,7 +94,7 @@ func (s *State) pack(p *codec, c *callRecord) {
 	}
 	unsigned(p, &flags)
 	has := func(flag uint32) bool { return flags&flag != 0 && !p.broken }
-	if p.reading { // what is written may be read by others meanwhile
+	if p.reading {
 		c.Imported, c.Idempotent = has(isImported), has(isIdempotent)
 	}
 	word(p, &p.tables.words, &c.Tool)
@@ -149,7 +158,8 @@ func (s *State) pack(p *codec, c *callRecord) {
 	}
 }
 
-// packEnd encodes or decodes the settlement of a call.
+// packEnd encodes or decodes the settlement of a call. A settlement repeats most of
+// the call; only the differing fields are encoded.
 func (s *State) packEnd(p *codec, c *callRecord, has func(uint32) bool) {
 	p.time(&c.Settled)
 	id(p, &c.SettledBy)
@@ -194,11 +204,13 @@ func (s *State) packEnd(p *codec, c *callRecord, has func(uint32) bool) {
 	}
 }
 
-// asJSON encodes or decodes a rare field as JSON.
+// asJSON encodes or decodes a rare field as JSON with a length prefix. Invalid JSON
+// breaks the codec.
 func asJSON[T any](p *codec, v *T) {
 	var data []byte
 	if !p.reading {
-		data, _ = json.Marshal(v) // texts and numbers, which have a form
+		// These fields hold texts and numbers, which always have a JSON form.
+		data, _ = json.Marshal(v)
 	}
 	text(p, &data)
 	if p.reading && !p.broken && json.Unmarshal(data, v) != nil {

@@ -5,27 +5,46 @@ import (
 	"iter"
 )
 
-// A callStore holds all calls by number, in the order of their first event.
-// Settled calls are encoded in pages, as most calls of a long log are settled
-// and rarely read; others are records.
+// A callStore holds all calls by number, in the order of their first event. Most
+// calls of a long log are settled and rarely read. The store therefore keeps an
+// unsettled call as a record, and packs a settled call: it encodes the call into a
+// page.
+//
+//   - The fold of an event checks out the calls that it changes ([State.checkOut]). A packed call is decoded into a record, which replaces the packed one.
+//   - At the end of the event, [State.packEnded] packs the settled calls that were checked out. It appends the new encoding to the last page and leaves the old one as garbage.
+//   - [callStore.compact] copies the calls into new pages once half of the bytes are garbage.
+//
+// Invariants, between events: the record of a call is in live or its encoding is in
+// packed, and never both are current; a call whose place in live is nil is settled; a
+// packed call without a reply is in orphans; index has one entry for each call. A
+// call keeps its number, and no call is removed.
 type callStore struct {
-	live    []*callRecord // by number; nil where it is packed
-	packed  pages
-	orphans map[int]struct{} // that are packed, and were never asked for
-	index   hashIndex
-	free    []*callRecord // for calls to come; each is zero
+	// live holds the records by call number, with nil for a packed call.
+	live []*callRecord
+	// packed holds the encodings of all other calls.
+	packed pages
+	// orphans holds the numbers of the packed calls that no reply asks for, so that
+	// [State.Exceptions] need not decode every call. A number may remain while its
+	// call is checked out.
+	orphans map[int]struct{}
+	// index finds the number of a call by the hash of its key.
+	index hashIndex
+	// free holds zero records for reuse, at most maxFreeRecords.
+	free []*callRecord
 }
 
+// seed is the seed of all hashes of keys. It differs in each process.
 var seed = maphash.MakeSeed()
 
-// A callHashKey is hashed to find a call. The hash is valid in this process
-// alone.
+// A callHashKey is the hashed form of a Key, with the session as its number. Hashes
+// never enter a checkpoint.
 type callHashKey struct {
 	session int
 	message [16]byte
 	call    uint64
 }
 
+// hash returns the hash of a key in the session with a number.
 func hash(session int, key Key) uint32 {
 	return uint32(maphash.Comparable(seed, callHashKey{session, key.Message.Bytes(), maphash.String(seed, string(key.Call))}))
 }
@@ -41,10 +60,11 @@ func (h *callStore) newRecord() *callRecord {
 	return c
 }
 
-// maxFreeRecords bounds the free list.
+// maxFreeRecords bounds the list of free records. After a burst of parallel calls the
+// garbage collector takes the others.
 const maxFreeRecords = 1024
 
-// add appends a call, and indexes the hash of its key.
+// add gives a new call the next number, appends its record, and indexes its hash sum.
 func (h *callStore) add(c *callRecord, sum uint32) {
 	c.number = len(h.live)
 	h.live = append(h.live, c)
@@ -52,7 +72,8 @@ func (h *callStore) add(c *callRecord, sum uint32) {
 	h.index.add(sum)
 }
 
-// put replaces the record of a call by its encoding.
+// put packs a call: it appends the encoding to the pages and frees the record. The
+// caller must not use c afterwards; packed is copied.
 func (h *callStore) put(c *callRecord, packed []byte) {
 	h.packed.put(c.number, packed)
 	h.mark(c.number, c.Asked.IsZero())
@@ -63,7 +84,7 @@ func (h *callStore) put(c *callRecord, packed []byte) {
 	}
 }
 
-// mark records whether an encoded call is an orphan.
+// mark records whether a packed call is an orphan.
 func (h *callStore) mark(number int, orphan bool) {
 	if !orphan {
 		delete(h.orphans, number)
@@ -75,7 +96,9 @@ func (h *callStore) mark(number int, orphan bool) {
 	h.orphans[number] = struct{}{}
 }
 
-// find returns the number of the call with a key, whose hash is sum.
+// find returns the number of the call with a key, and whether there is one. sum is
+// the hash of the key. Calls with equal hashes are compared by key, which may
+// decompress a page for each.
 func (s *State) find(r *pageReader, session int, key Key, sum uint32) (number int, ok bool) {
 	for number := range s.store.index.all(sum) {
 		if s.is(r, number, session, key) {
@@ -85,7 +108,8 @@ func (s *State) find(r *pageReader, session int, key Key, sum uint32) (number in
 	return 0, false
 }
 
-// is reports whether a call has a key. It decodes only the key.
+// is reports whether a call has a key. Of a packed call it decodes only the key, in
+// the order in which [State.packKey] writes it.
 func (s *State) is(r *pageReader, number, session int, key Key) bool {
 	if c := s.store.live[number]; c != nil {
 		return c.Key() == key
@@ -101,17 +125,19 @@ func (s *State) is(r *pageReader, number, session int, key Key) bool {
 	return string(p.take(uint64(n))) == string(key.Call)
 }
 
-// reader returns a new page reader.
+// reader returns a page reader for one goroutine that reads the State. Several
+// goroutines may read at the same time, each with its own.
 func (s *State) reader() *pageReader { return &pageReader{pages: &s.store.packed} }
 
-// folding returns the page reader of the goroutine that folds.
+// folding returns the page reader of the goroutine that folds. Its cached pages stay
+// valid from event to event, until a compaction.
 func (s *State) folding() *pageReader {
 	s.again.pages = &s.store.packed
 	return &s.again
 }
 
-// read returns a call by number. For an encoded call it returns a decoded
-// copy.
+// read returns the record of a call by number. For a packed call it returns a decoded
+// copy, which the caller owns. The caller must not change another record.
 func (s *State) read(r *pageReader, number int) *callRecord {
 	if c := s.store.live[number]; c != nil {
 		return c
@@ -121,7 +147,8 @@ func (s *State) read(r *pageReader, number int) *callRecord {
 	return c
 }
 
-// records yields all calls in order.
+// records yields all calls in order. It decodes each packed call, which costs about
+// as much as decompressing all pages.
 func (s *State) records() iter.Seq[*callRecord] {
 	return func(yield func(*callRecord) bool) {
 		r := s.reader()
@@ -133,8 +160,8 @@ func (s *State) records() iter.Seq[*callRecord] {
 	}
 }
 
-// unusual yields the open and the orphaned calls in order, and decodes no
-// others.
+// unusual yields the unsettled and the orphaned calls in order of number. It decodes
+// only the packed orphans.
 func (s *State) unusual() iter.Seq[*callRecord] {
 	return func(yield func(*callRecord) bool) {
 		r := s.reader()
@@ -152,8 +179,9 @@ func (s *State) unusual() iter.Seq[*callRecord] {
 	}
 }
 
-// checkOut returns a call by number that may be changed until the end of the
-// event that is being folded.
+// checkOut returns the record of a call by number. The fold may change the record
+// until the end of its event, when packEnded packs it. The bytes of a call that was
+// packed become garbage.
 func (s *State) checkOut(r *pageReader, number int) *callRecord {
 	c := s.store.live[number]
 	if c == nil {
@@ -165,7 +193,9 @@ func (s *State) checkOut(r *pageReader, number int) *callRecord {
 	return c
 }
 
-// packEnded encodes the settled calls among the ones checked out.
+// packEnded packs the settled calls among the ones that this event checked out, and
+// compacts the pages if that is due. A call that was checked out twice is packed
+// once.
 func (s *State) packEnded() {
 	if len(s.taken) == 0 {
 		return
@@ -186,7 +216,9 @@ func (s *State) packEnded() {
 	}
 }
 
-// compact rewrites the pages without garbage.
+// compact copies the packed calls into new pages, in order of number, and drops the
+// old pages with their garbage. It decompresses and compresses every page, and
+// briefly holds both copies. Page readers of the old pages are invalid afterwards.
 func (h *callStore) compact() {
 	r := &pageReader{pages: &pages{}}
 	*r.pages, h.packed = h.packed, pages{places: make([]pageOffset, len(h.live))}

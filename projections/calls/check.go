@@ -8,8 +8,9 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// checkOffers checks the tools that a turn offers. It skips an offer that was
-// found in effect since the last change of layers and registrations.
+// checkOffers checks the tools that a turn offers. Most turns repeat the offer of the
+// turn before. checkOffers therefore skips an offer whose tools were all in effect at
+// the last check, if no layer or registration changed since.
 func (s *State) checkOffers(known *session, e events.TurnMaterialized, offer int, v events.Envelope) {
 	if s.allLive[offer] == s.changes+1 && hidesOnlyIn(e) {
 		return
@@ -29,8 +30,9 @@ func (s *State) checkEachOffered(known *session, e events.TurnMaterialized, v ev
 	return all
 }
 
-// hidesOnlyIn reports whether the tools that a turn hides lie in the layers of
-// those that it offers.
+// hidesOnlyIn reports whether every tool that a turn hides is in a layer of a tool
+// that it offers. Otherwise the turn names further layers, and the result of an
+// earlier check of the same tools does not apply.
 func hidesOnlyIn(e events.TurnMaterialized) bool {
 	for _, h := range e.Hidden {
 		if !slices.ContainsFunc(e.Tools, func(t domain.Offered) bool { return t.Layer == h.Layer }) {
@@ -40,8 +42,9 @@ func hidesOnlyIn(e events.TurnMaterialized) bool {
 	return true
 }
 
-// layersOf returns the layers that a turn names, and from which it was
-// materialized.
+// layersOf returns the layers that a turn names, each once: the layers of its offered
+// and of its hidden tools. The turn was materialized from these and possibly from
+// others, which are not recorded.
 func layersOf(e events.TurnMaterialized) (layers []domain.LayerID) {
 	add := func(id domain.LayerID) {
 		if !slices.Contains(layers, id) {
@@ -57,9 +60,10 @@ func layersOf(e events.TurnMaterialized) (layers []domain.LayerID) {
 	return layers
 }
 
-// materializedAfter returns the ordinal of the event after which a turn was
-// materialized for certain: its cause, which is the last event of the session
-// except for prompts and late results that arrived in between.
+// materializedAfter returns the ordinal of an event before which the turn v was not
+// materialized. The runner materializes a turn after the event that caused it. That
+// is the last event of the session, or, if prompts or late results arrived in
+// between, the last one that the run itself appended.
 func (known *session) materializedAfter(v events.Envelope) int {
 	if v.Causation.IsZero() || v.Causation == known.Last {
 		return known.LastOrdinal
@@ -67,10 +71,11 @@ func (known *session) materializedAfter(v events.Envelope) int {
 	return known.LastRunOrdinal
 }
 
-// checkOffered checks that an offered tool was in effect when the turn was
-// materialized, after the event with ordinal heard. Between that event and the
-// turn, a registration may close or be hidden. It reports whether the tool is
-// in effect now.
+// checkOffered reports a breach unless a registration has the offered tool and was in
+// effect at some time between the event with ordinal heard and the turn. Between the
+// two a registration may close or be hidden, so the check accepts a closing or hiding
+// after heard. A turn that was only observed need not offer active tools. The result
+// is whether the tool is in effect now, after the turn.
 func (s *State) checkOffered(known *session, t domain.Offered, observed bool, layers []domain.LayerID, heard int, v events.Envelope) bool {
 	key := Key{Session: known.ID}
 	r := s.kept.Registrations[t.Registration]
@@ -95,11 +100,12 @@ func (s *State) checkOffered(known *session, t domain.Offered, observed bool, la
 	return layer.To == 0 && r.To == 0
 }
 
-// hiderOf returns the oldest active registration that hides another one of its
-// name, and the ordinal since which it does: a later one in the same layer, or
-// one in a layer of higher placement among layers. A registry applies a
-// registration before it materializes a later turn, and a closing that affects
-// a turn is recorded before the turn.
+// hiderOf returns the oldest active registration that hides the registration r of an
+// offered tool, and the ordinal since which it does. It is a later registration of
+// the name in the same layer, or a registration of the name in an open layer of
+// higher placement among layers. Closed registrations need no look: a registry
+// applies a registration before it materializes a later turn, and a closing that
+// affects a turn is recorded before the turn.
 func (s *State) hiderOf(t domain.Offered, r *registrationSpan, own *layerSpan, layers []domain.LayerID) (by domain.RegistrationID, since int, ok bool) {
 	for _, id := range layers {
 		over := s.kept.Layers[id]
@@ -120,8 +126,8 @@ func (s *State) hiderOf(t domain.Offered, r *registrationSpan, own *layerSpan, l
 	return by, since, ok
 }
 
-// checkTurn checks that the session has a turn, and returns its offer. An
-// import need not have it.
+// checkTurn returns the offer of a turn, and whether the session has the turn. It
+// reports a missing turn as a breach, except for an import that names no turn.
 func (s *State) checkTurn(known *session, key Key, tool string, turn domain.TurnID, v events.Envelope) ([]domain.Offered, bool) {
 	if i, ok := known.turns.find(turn); ok {
 		return s.kept.Offers[known.offered[i]], true
@@ -132,7 +138,9 @@ func (s *State) checkTurn(known *session, key Key, tool string, turn domain.Turn
 	return nil, false
 }
 
-// checkSame checks that a repeated call has the same name and input.
+// checkSame reports a breach if a repeated call has another name or input than the
+// first. An input over previewBytes is compared by its first bytes only, as the State
+// has no more. An import may repeat IDs.
 func (s *State) checkSame(known *session, c *callRecord, asked domain.Call, v events.Envelope) {
 	sameInput := bytes.Equal(c.Input, asked.Input)
 	if len(asked.Input) > previewBytes {
@@ -143,14 +151,17 @@ func (s *State) checkSame(known *session, c *callRecord, asked domain.Call, v ev
 	}
 }
 
-// checkOrder checks that a call has no event before its reply. An import may
-// have a result first.
+// checkOrder reports a breach if a call has an event before the reply that asks for
+// it. The file of an import may have a result first.
 func (s *State) checkOrder(known *session, c *callRecord, v events.Envelope) {
 	if !known.Imported() && c.State != "" {
 		s.report(exception(NeverAsked, c.Key(), c.Tool, s.at(v), "it is asked for after it was %s", c.State))
 	}
 }
 
+// checkStart checks the start of a call: it comes before the end and once, unless
+// both starts are idempotent. The call runs under the registration that its turn
+// offered, or under one of the same known fingerprint.
 func (s *State) checkStart(known *session, c *callRecord, e events.CallStarted, v events.Envelope) {
 	again := func(law Law, format string, args ...any) {
 		s.report(exception(law, c.Key(), c.Tool, s.at(v), format, args...))
@@ -171,6 +182,8 @@ func (s *State) checkStart(known *session, c *callRecord, e events.CallStarted, 
 	}
 }
 
+// checkEnd checks the first settlement of a call: its turn, its registration, and,
+// for a call that ran here, its agreement with the start.
 func (s *State) checkEnd(known *session, c *callRecord, e events.CallSettled, v events.Envelope) {
 	s.checkNames(known, c, e.Turn, e.Offered, v)
 	if effective := e.Effective; !effective.IsZero() && s.kept.Registrations[effective.Registration] == nil {
@@ -181,8 +194,10 @@ func (s *State) checkEnd(known *session, c *callRecord, e events.CallSettled, v 
 	}
 }
 
-// checkNames checks the turn and the registration that the start or end of a
-// call names.
+// checkNames checks the turn and the registration that the start or the end of a call
+// names: the turn must be the one whose reply asked for the call, and must have
+// offered exactly this registration. A call without a reply is an orphan, which other
+// checks report.
 func (s *State) checkNames(known *session, c *callRecord, turn domain.TurnID, offered domain.Offered, v events.Envelope) {
 	if c.Asked.IsZero() {
 		return
@@ -200,7 +215,9 @@ func (s *State) checkNames(known *session, c *callRecord, turn domain.TurnID, of
 	}
 }
 
-// checkBegan checks that the end of a call agrees with its start.
+// checkBegan checks that the settlement of a call agrees with its start: a call that
+// began says so and has an outcome that a running call can have; a call without a
+// start has an outcome that does not require one.
 func (s *State) checkBegan(c *callRecord, e events.CallSettled, v events.Envelope) {
 	begun := !c.Started.IsZero()
 	switch {
@@ -213,7 +230,8 @@ func (s *State) checkBegan(c *callRecord, e events.CallSettled, v events.Envelop
 	}
 }
 
-// mayRun reports whether a call that began can have an outcome.
+// mayRun reports whether a call that began can have this outcome. The registry gives
+// the excluded outcomes before it runs a tool.
 func mayRun(o domain.Outcome) bool {
 	switch o {
 	case domain.UnknownTool, domain.Stale, domain.InvalidInput, domain.Disabled:
@@ -222,7 +240,7 @@ func mayRun(o domain.Outcome) bool {
 	return true
 }
 
-// mustRun reports whether only a call that began can have an outcome.
+// mustRun reports whether only a call that began can have this outcome.
 func mustRun(o domain.Outcome) bool {
 	switch o {
 	case domain.Succeeded, domain.InvalidOutput, domain.RetentionFailed, domain.MediaTooLarge, domain.Lost:

@@ -6,9 +6,12 @@ import (
 	"github.com/settlement-ledger/ledger/projections"
 )
 
-// AppendBinary appends the checkpoint encoding of s, in compressed blocks: the
-// small state as JSON, the sessions, the encoded calls, and the others. States
-// folded from the same events have the same encoding.
+// AppendBinary appends the checkpoint encoding of s to b, in compressed blocks. The
+// order is: the smallState as JSON; the sessions; the tables; for each call the
+// length of its encoding, zero for an unpacked one, and the encoding; the tables of
+// the unpacked calls; and these calls. States that were folded from the same events
+// have the same encoding. AppendBinary does not change s, and other goroutines may
+// read s meanwhile.
 func (s *State) AppendBinary(b []byte) ([]byte, error) {
 	w := blockWriter{to: b}
 	small, err := projections.Encode(s.kept)
@@ -24,6 +27,8 @@ func (s *State) AppendBinary(b []byte) ([]byte, error) {
 		w.border()
 	}
 	s.tables.pack(&w.codec)
+	// Unpacked calls have tables of their own, because encoding adds to them and must
+	// not change s.
 	live := codec{tables: &tables{}}
 	w.count(len(s.store.live))
 	r := s.reader()
@@ -34,7 +39,8 @@ func (s *State) AppendBinary(b []byte) ([]byte, error) {
 		} else {
 			packed = r.packed(i)
 		}
-		text(&w.codec, &packed) // none where it is live
+		// The bytes are empty for an unpacked call.
+		text(&w.codec, &packed)
 		w.border()
 	}
 	live.tables.pack(&w.codec)
@@ -42,7 +48,9 @@ func (s *State) AppendBinary(b []byte) ([]byte, error) {
 	return w.end(), nil
 }
 
-// UnmarshalBinary is the inverse of AppendBinary. It replaces s.
+// UnmarshalBinary is the inverse of AppendBinary. It replaces s. It returns
+// errCorrupt, or an error of encoding/json, if data is not an encoding; s is unusable
+// afterwards.
 func (s *State) UnmarshalBinary(data []byte) error {
 	*s = *New()
 	p := &codec{reading: true, blocks: data}
@@ -71,7 +79,9 @@ func (s *State) UnmarshalBinary(data []byte) error {
 	return nil
 }
 
-// readCalls decodes the calls: first the encoded ones, then the live ones.
+// readCalls decodes the calls: it copies the encodings of the packed ones into pages,
+// decodes the unpacked ones, and then indexes the key of each call. Of a packed call
+// it decodes only the key and the flags.
 func (s *State) readCalls(p *codec) {
 	n := p.count(0)
 	s.store.live, s.store.packed.places = make([]*callRecord, n), make([]pageOffset, n)
@@ -112,7 +122,8 @@ func (s *State) readCalls(p *codec) {
 	}
 }
 
-// pack encodes or decodes a session.
+// pack encodes or decodes a session: its exported fields as JSON, its turns with the
+// index of their offer, and its replies.
 func (known *session) pack(p *codec) error {
 	small, err := []byte(nil), error(nil)
 	if !p.reading {

@@ -9,21 +9,30 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A codec either appends a value to bytes or reads it from bytes, field by
-// field, so that one function defines both directions. Numbers are varints,
-// texts have a length prefix, and IDs are sixteen bytes.
+// A codec either appends values to bytes or reads them from bytes, field by field.
+// One function with a codec as its argument thus defines both directions of a format,
+// and they cannot differ. Numbers are varints, texts have a length prefix, and IDs
+// are sixteen bytes. A codec that reads invalid input becomes broken: later reads
+// return zero values, and the caller checks broken at the end.
 type codec struct {
-	b       []byte // the bytes appended; when reading, the bytes left
+	// b is the bytes appended so far, or the bytes still to be read.
+	b []byte
+	// reading is the direction. It never changes.
 	reading bool
-	broken  bool    // the input is truncated, or has an unknown number
-	blocks  []byte  // where it reads: what follows b, compressed
-	room    []byte  // to read a block into; b is a part of it
-	tables  *tables // of what is given by number
+	// broken reports that the input was truncated or had an undefined number.
+	broken bool
+	// blocks is the compressed input that follows b, if the codec reads blocks.
+	blocks []byte
+	// room is the buffer of the decompressed block of which b is a part.
+	room []byte
+	// tables resolves the values that are encoded by number.
+	tables *tables
 }
 
 // tables hold values that repeat in encoded calls, which refer to them by
 // number.
 type tables struct {
+	// words has the names of tools, agents and locations.
 	words     table[string]
 	processes table[domain.ProcessID]
 	offered   table[domain.Offered]
@@ -45,12 +54,15 @@ func (t *tables) pack(p *codec) {
 	})
 }
 
-// errCorrupt reports a checkpoint that does not decode.
+// errCorrupt reports a checkpoint that does not decode. The view then folds the whole
+// log.
 var errCorrupt = errors.New("the packed calls are torn")
 
+// fail breaks the codec and discards its input, so that loops over the input end.
 func (p *codec) fail() { p.b, p.blocks, p.broken = nil, nil, true }
 
-// take returns the next n bytes, without a copy.
+// take returns the next n bytes of the input. They share its memory. With fewer bytes
+// left it breaks the codec and returns nil.
 func (p *codec) take(n uint64) []byte {
 	if n > uint64(len(p.b)) {
 		p.fail()
@@ -61,6 +73,8 @@ func (p *codec) take(n uint64) []byte {
 	return part
 }
 
+// unsigned encodes or decodes a number that is not negative, as an unsigned varint.
+// Invalid or missing bytes break a decoding codec and leave v unchanged.
 func unsigned[T ~int | ~int64 | ~uint8 | ~uint32 | ~uint64](p *codec, v *T) {
 	if !p.reading {
 		p.b = binary.AppendUvarint(p.b, uint64(*v))
@@ -75,6 +89,7 @@ func unsigned[T ~int | ~int64 | ~uint8 | ~uint32 | ~uint64](p *codec, v *T) {
 	*v = T(n)
 }
 
+// signed encodes or decodes a number that may be negative, as a zigzag varint.
 func (p *codec) signed(v *int64) {
 	if !p.reading {
 		p.b = binary.AppendVarint(p.b, *v)
@@ -89,8 +104,9 @@ func (p *codec) signed(v *int64) {
 	*v = n
 }
 
-// count encodes or decodes the length of a list. It checks a decoded length
-// against the remaining bytes, so that a corrupt one does not allocate.
+// count encodes n, or decodes the length of a list, whose elements take at least a
+// byte each. A decoded length above the number of remaining bytes breaks the codec,
+// so that corrupt input does not allocate. A broken codec returns 0.
 func (p *codec) count(n int) int {
 	unsigned(p, &n)
 	if p.reading && (n < 0 || n > len(p.b) && n-len(p.b) > p.following()) {
@@ -100,6 +116,8 @@ func (p *codec) count(n int) int {
 	return n
 }
 
+// text encodes or decodes a text or bytes, with a length prefix. Decoding copies
+// them, and leaves v unchanged if they are empty.
 func text[T ~string | ~[]byte](p *codec, v *T) {
 	n := len(*v)
 	unsigned(p, &n)
@@ -112,6 +130,7 @@ func text[T ~string | ~[]byte](p *codec, v *T) {
 	}
 }
 
+// id encodes or decodes an ID as its sixteen bytes.
 func id[K domain.IDKind](p *codec, v *domain.ID[K]) {
 	if !p.reading {
 		b := v.Bytes()
@@ -134,6 +153,7 @@ func (p *codec) time(t *time.Time) {
 	*t = time.UnixMicro(micros).UTC()
 }
 
+// position encodes or decodes a position as its two numbers.
 func (p *codec) position(v *events.Position) {
 	commit, prepare := v.Parts()
 	unsigned(p, &commit)
@@ -143,20 +163,22 @@ func (p *codec) position(v *events.Position) {
 	}
 }
 
-// place encodes or decodes a place without its event.
+// place encodes or decodes a Place without its event ID, which the caller encodes.
 func (p *codec) place(v *Place) {
 	unsigned(p, &v.Revision)
 	p.position(&v.Position)
 	unsigned(p, &v.Ordinal)
 }
 
-// A table holds each of a set of values once, by number.
+// A table numbers the distinct values that it has, from 0 in the order of their
+// addition. It grows and never forgets a value.
 type table[T comparable] struct {
 	all []T
 	at  map[T]uint32
 }
 
-// number returns the number of a value, and adds it if needed.
+// number returns the number of a value. It adds the value if the table does not have
+// it, and so must not be called by concurrent readers of a State.
 func (t *table[T]) number(v T) uint32 {
 	n, ok := t.at[v]
 	if !ok {
@@ -170,7 +192,9 @@ func (t *table[T]) number(v T) uint32 {
 	return n
 }
 
-// tableValue encodes or decodes a value as its number in a table.
+// tableValue encodes or decodes a value as its number in a table whose values have
+// another type: to converts v for the table, from converts back. A decoded number
+// outside the table breaks the codec.
 func tableValue[V, T comparable](p *codec, t *table[T], v *V, to func(V) T, from func(T) V) {
 	var n uint32
 	if !p.reading {
@@ -187,14 +211,16 @@ func tableValue[V, T comparable](p *codec, t *table[T], v *V, to func(V) T, from
 	*v = from(t.all[n])
 }
 
+// same is the conversion of a table whose values have the type of the field.
 func same[T any](v T) T { return v }
 
-// word encodes or decodes a text of the table of words.
+// word encodes or decodes a text by its number in the table of words.
 func word[T ~string](p *codec, words *table[string], v *T) {
 	tableValue(p, words, v, func(v T) string { return string(v) }, func(w string) T { return T(w) })
 }
 
-// rows encodes or decodes the values of a table.
+// rows encodes or decodes all values of a table, each with row. Decoding adds them to
+// the table in the same order, so that their numbers stay.
 func rows[T comparable](p *codec, t *table[T], row func(*codec, *T)) {
 	for i := range p.count(len(t.all)) {
 		if p.reading {
@@ -207,7 +233,7 @@ func rows[T comparable](p *codec, t *table[T], row func(*codec, *T)) {
 	}
 }
 
-// packIDs encodes or decodes a list of IDs.
+// packIDs encodes or decodes a list of IDs. Decoding appends to an empty list.
 func packIDs[K domain.IDKind](p *codec, s *idList[domain.ID[K]]) {
 	for i := range p.count(len(s.list)) {
 		if p.reading {

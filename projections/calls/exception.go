@@ -12,29 +12,40 @@ import (
 // A Law is a promise of the log that an imported or foreign history can break.
 type Law string
 
-// The laws of calls. Each is checked in every session, but where it says
-// otherwise.
+// The laws of calls. Each is checked in every session, except where its comment
+// limits it.
 const (
-	EndedTwice         Law = "a call ends once"
-	StartedTwice       Law = "a call begins at most once" // one that is idempotent may begin again
-	StartedAfterEnd    Law = "a call that ended does not begin"
-	AskedAsAnother     Law = "an ID in a reply names one call"         // not checked in an import
-	NeverAsked         Law = "a result is that of a call"              // an orphan result; not checked in an import
-	Open               Law = "a call ends"                             // by the end of its process; not checked in an import
-	StartDenied        Law = "a call that began says so"               // not checked in an import
-	StartMissing       Law = "a call runs once its start is on record" // not checked in an import
-	NotOffered         Law = "a call runs under what its turn offered"
-	NoMaterialization  Law = "a settlement names a materialization" // an import need not know
-	NoRegistration     Law = "a registration that is named exists"
-	NotLive            Law = "a turn offers what is in effect" // neither closed nor hidden; not checked for what was only observed
-	ForeignReference   Law = "an output belongs to one settlement"
-	PrunedUnkept       Law = "what is pruned was kept"
-	WaitsForDecision   Law = "a request for permission is decided" // by the end of its process
+	EndedTwice Law = "a call ends once"
+	// An idempotent call may begin again.
+	StartedTwice    Law = "a call begins at most once"
+	StartedAfterEnd Law = "a call that ended does not begin"
+	// Not checked in an import.
+	AskedAsAnother Law = "an ID in a reply names one call"
+	// An orphan breaks it, see [State.Orphans]. Not checked in an import.
+	NeverAsked Law = "a result is that of a call"
+	// It ends before its process is recorded as stopped. Not checked in an import.
+	Open Law = "a call ends"
+	// Not checked in an import.
+	StartDenied Law = "a call that began says so"
+	// Not checked in an import.
+	StartMissing Law = "a call runs once its start is on record"
+	NotOffered   Law = "a call runs under what its turn offered"
+	// An import need not know the turn.
+	NoMaterialization Law = "a settlement names a materialization"
+	NoRegistration    Law = "a registration that is named exists"
+	// In effect means neither closed nor hidden. A turn that was only observed may
+	// offer closed tools.
+	NotLive          Law = "a turn offers what is in effect"
+	ForeignReference Law = "an output belongs to one settlement"
+	PrunedUnkept     Law = "what is pruned was kept"
+	// The decision comes before the process is recorded as stopped.
+	WaitsForDecision   Law = "a request for permission is decided"
 	DecidedUnrequested Law = "a decision is about a request"
 	NeverOpened        Law = "a session begins with its opening"
 )
 
-// An Exception is an event that breaks a law.
+// An Exception is an event that breaks a law. Detail is a sentence for people;
+// Session, Message, Call and Tool are empty where the breach does not concern one.
 type Exception struct {
 	Law      Law              `json:"law"`
 	Detail   string           `json:"detail"`
@@ -48,13 +59,16 @@ type Exception struct {
 	Tool     string           `json:"tool,omitempty"`
 }
 
-// A foundException is an exception with the ordinal of its event.
+// A foundException is an exception with the ordinal of its event, by which exceptions
+// are sorted. The State keeps the ones that no later event can remove and computes
+// the others on demand.
 type foundException struct {
 	Exception
 	Ordinal int `json:"ordinal"`
 }
 
-// exception returns the breach of a law by the event at a place, about a call.
+// exception returns the breach of a law by the event at a place of the stream of
+// key.Session. It concerns the call of key, if key has one.
 func exception(law Law, key Key, tool string, at Place, format string, args ...any) foundException {
 	return foundException{Exception{
 		Law: law, Detail: fmt.Sprintf(format, args...), Session: key.Session, Stream: events.SessionStream(key.Session),
@@ -62,15 +76,18 @@ func exception(law Law, key Key, tool string, at Place, format string, args ...a
 	}, at.Ordinal}
 }
 
-// Exceptions returns every event that breaks a law, in log order, and those of
-// one event in the order of their texts.
+// Exceptions returns every event that breaks a law, in log order; the breaches of one
+// event are in the order of their texts.
 //
-// A call or permission request of [State.Unfinished] is an exception only
-// while its process is recorded as stopped: that process would have ended it.
-// This does not apply to imports, whose file may end anywhere, and to sessions
-// with unknown kinds, one of which may have ended it. A result without a call
-// is an exception only in a session that ran here: the file of an import may
-// begin anywhere.
+// A call or permission request of [State.Unfinished] is an exception only while its
+// process is recorded as stopped, because a running process will still end it. It is
+// never one in an import, whose file may end anywhere, or in a session with unknown
+// kinds, as an event of such a kind may have ended it. A result without a call is an
+// exception only in a session that ran here, because the file of an import may begin
+// anywhere.
+//
+// Of the packed calls, Exceptions decodes the orphans and the ones with an undecided
+// request.
 func (s *State) Exceptions() []Exception {
 	all := slices.Clone(s.kept.Found)
 	for _, f := range s.unfinished() {
@@ -91,6 +108,7 @@ func (s *State) Exceptions() []Exception {
 // While their process runs they break no law.
 func (s *State) Unfinished() []Exception { return inOrder(s.unfinished()) }
 
+// unfinished returns the exceptions of Unfinished, unsorted.
 func (s *State) unfinished() (all []foundException) {
 	for c := range s.unusual() {
 		switch {
@@ -111,6 +129,8 @@ func (s *State) unfinished() (all []foundException) {
 	return all
 }
 
+// inOrder sorts exceptions by log order and text, in place, and returns them without
+// their ordinals.
 func inOrder(all []foundException) []Exception {
 	slices.SortStableFunc(all, func(a, b foundException) int {
 		if a.Ordinal != b.Ordinal {
@@ -125,9 +145,9 @@ func inOrder(all []foundException) []Exception {
 	return exceptions
 }
 
-// overdue reports whether the process of an unfinished call or request is
-// recorded as stopped. If the process is unknown, all processes must be
-// stopped.
+// overdue reports whether an unfinished call or request is a breach: the process that
+// should have ended it is recorded as stopped. If that process is unknown, every
+// process must be stopped.
 func (s *State) overdue(f foundException) bool {
 	known := s.sessions[f.Session]
 	if known.Imported() || known.Unknown {
@@ -144,9 +164,10 @@ func (s *State) overdue(f foundException) bool {
 	return true
 }
 
-// processOf returns the process of a call: the one that began it, or whose
-// tools its turn offered, or of the last turn that offered tools. It is zero
-// if unknown.
+// processOf returns the process that should end a call: the one that began it;
+// otherwise the owner of the layers that its turn offered; otherwise the owner of
+// those of the latest turn that offered tools. It is zero if the log does not name
+// it.
 func (s *State) processOf(known *session, key Key) domain.ProcessID {
 	c, ok := s.Call(key)
 	if ok && !c.Process.IsZero() {
@@ -165,7 +186,9 @@ func (s *State) processOf(known *session, key Key) domain.ProcessID {
 	return domain.ProcessID{}
 }
 
-// offeredBy returns the process that owns the layers of an offer.
+// offeredBy returns the process that owns the layers of an offer: the owner of the
+// first layer that has one. It is zero if the offer is empty or no layer has an
+// owner.
 func (s *State) offeredBy(offer int) domain.ProcessID {
 	for _, t := range s.kept.Offers[offer] {
 		if l := s.kept.Layers[t.Layer]; l != nil && !l.Process.IsZero() {
@@ -175,11 +198,12 @@ func (s *State) offeredBy(offer int) domain.ProcessID {
 	return domain.ProcessID{}
 }
 
-// elsewhere reports whether another program ran the call: an imported one
-// without a turn of this program.
+// elsewhere reports whether another program ran the call: the session is an import,
+// and the call names no turn of this program.
 func (c *callRecord) elsewhere() bool { return c.Imported && c.Turn.IsZero() }
 
-// orphaned returns the exceptions of a call that no reply asks for.
+// orphaned returns the exceptions of a call that no reply asks for: one for its
+// settlement and one for each late result, or one for its start if it has neither.
 func (c *callRecord) orphaned() []foundException {
 	var all []foundException
 	add := func(at Place, detail string) {

@@ -9,14 +9,15 @@ import (
 	"github.com/settlement-ledger/ledger/projections"
 )
 
-// apply folds one event, and encodes the calls that it settled.
+// apply folds one event and then packs the calls that it settled. Events of sessions,
+// processes and layers change separate parts of the state.
 func apply(s *State, v events.Envelope) *State {
 	s.kept.Folded++
 	if known := s.session(v); known != nil {
 		s.applySession(known, v)
 		known.LastEvent, known.Revision, known.LastOrdinal, known.Last = v.Time, v.Revision, s.kept.Folded, v.ID
 		switch v.Event.(type) {
-		case events.PromptAdmitted, events.LateResultObserved: // come beside a run, at any time
+		case events.PromptAdmitted, events.LateResultObserved: // appended at any time, by others than the run
 		default:
 			known.LastRunOrdinal = s.kept.Folded
 		}
@@ -35,8 +36,9 @@ func (s *State) at(v events.Envelope) Place {
 	return Place{Event: v.ID, Revision: v.Revision, Position: v.Position, Ordinal: s.kept.Folded}
 }
 
-// session returns the session of an event's stream, creating it if needed, or
-// nil if the stream is not a session's.
+// session returns the session of an event's stream, or nil if the stream is not a
+// session's. It creates the session at the first event, and reports a breach if that
+// event does not open it.
 func (s *State) session(v events.Envelope) *session {
 	if known, ok := s.streams[v.Stream]; ok {
 		return known
@@ -59,8 +61,10 @@ func (s *State) session(v events.Envelope) *session {
 	return known
 }
 
+// report stores an exception that no later event can remove.
 func (s *State) report(f foundException) { s.kept.Found = append(s.kept.Found, f) }
 
+// applySession folds an event of a session's stream.
 func (s *State) applySession(known *session, v events.Envelope) {
 	switch e := v.Event.(type) {
 	case events.SessionOpened:
@@ -110,6 +114,8 @@ func (known *session) set(e events.SettingChanged) {
 	}
 }
 
+// materialized folds a turn. A further event of a known turn adds tools to the offer
+// of the turn; only the added tools are checked then.
 func (s *State) materialized(known *session, e events.TurnMaterialized, v events.Envelope) {
 	if i, again := known.turns.find(e.Turn); again {
 		known.offered[i] = s.intern(known, projections.MergeOffers(s.kept.Offers[known.offered[i]], e.Tools))
@@ -122,8 +128,8 @@ func (s *State) materialized(known *session, e events.TurnMaterialized, v events
 	s.checkOffers(known, e, offer, v)
 }
 
-// intern returns the index of an offer in Offers, and adds it if needed.
-// Mostly it is the offer of the turn before.
+// intern returns the index of an offer in Offers, and adds the offer if it is new. It
+// compares with the last offer of the session first, which most turns repeat.
 func (s *State) intern(known *session, tools []domain.Offered) int {
 	if n := len(known.offered); n > 0 && slices.Equal(s.kept.Offers[known.offered[n-1]], tools) {
 		return known.offered[n-1]
@@ -139,6 +145,8 @@ func (s *State) intern(known *session, tools []domain.Offered) int {
 	return i
 }
 
+// replied folds a reply with its calls. Several events with the same message are one
+// reply.
 func (s *State) replied(known *session, e events.ReplyReceived, v events.Envelope) {
 	if _, again := known.answered.find(e.Message); !again {
 		known.answered.add(e.Message)
@@ -150,6 +158,7 @@ func (s *State) replied(known *session, e events.ReplyReceived, v events.Envelop
 	}
 }
 
+// asked folds one call of a reply. A call that was asked for before is only checked.
 func (s *State) asked(known *session, e events.ReplyReceived, asked domain.Call, v events.Envelope) {
 	c := s.call(known, e.Message, asked.ID, asked.Name)
 	if !c.Asked.IsZero() {
@@ -170,8 +179,9 @@ func (s *State) asked(known *session, e events.ReplyReceived, asked domain.Call,
 	known.count(c, +1)
 }
 
-// count adds n to the open or failed calls of the session, if c is one of
-// these.
+// count adds n to the counter of the session to which c belongs in its present state:
+// open, or failed. An orphan and a success belong to neither. The caller passes -1
+// before it changes the state of c and +1 afterwards.
 func (known *session) count(c *callRecord, n int) {
 	switch {
 	case c.Asked.IsZero():
@@ -182,8 +192,8 @@ func (known *session) count(c *callRecord, n int) {
 	}
 }
 
-// call returns the record of a call, creating it if needed. The record may be
-// changed until the end of the event.
+// call returns the record of a call, checked out. It creates the record at the first
+// event of the call; the tool of a later event is ignored.
 func (s *State) call(known *session, message domain.MessageID, id domain.CallID, tool string) *callRecord {
 	key := Key{known.ID, message, id}
 	sum := hash(known.number, key)
@@ -198,6 +208,8 @@ func (s *State) call(known *session, message domain.MessageID, id domain.CallID,
 	return s.checkOut(r, c.number)
 }
 
+// started folds the start of a call. A start after the end, or a second one, is
+// checked and then ignored.
 func (s *State) started(known *session, e events.CallStarted, v events.Envelope) {
 	c := s.call(known, e.Message, e.Call, e.Tool)
 	s.checkStart(known, c, e, v)
@@ -208,6 +220,8 @@ func (s *State) started(known *session, e events.CallStarted, v events.Envelope)
 	c.Offered, c.Idempotent = e.Offered, e.Idempotent
 }
 
+// settled folds the settlement of a call. A second one is a breach and otherwise
+// ignored.
 func (s *State) settled(known *session, e events.CallSettled, v events.Envelope) {
 	c := s.call(known, e.Message, e.Call, e.Tool)
 	if c.State == Settled {
@@ -227,15 +241,18 @@ func (s *State) settled(known *session, e events.CallSettled, v events.Envelope)
 	}
 }
 
-// trimmed returns an event without its long fields, and without Lost, which
-// call show reads from the event.
+// trimmed returns a settlement event without its long fields, which remain in the
+// stream, and with Text and Detail cut. It drops Lost, which only call show prints,
+// from the event.
 func trimmed(e events.CallSettled) events.CallSettled {
 	e.Input, e.Structured, e.Content, e.Progress = nil, nil, nil, nil
 	e.Text, e.Detail, e.Lost = cut(e.Text), cut(e.Detail), 0
 	return e
 }
 
-// preview returns the beginning of the text that the model reads.
+// preview returns the beginning of the text that the model reads: the error of a call
+// that did not succeed, or the first text of the content, or the structured output of
+// a call without content. It is empty for content without text.
 func preview(e events.CallSettled) string {
 	if e.Outcome != domain.Succeeded {
 		return cut(e.Text)
@@ -251,8 +268,8 @@ func preview(e events.CallSettled) string {
 	return ""
 }
 
-// cut returns the beginning of a text: whole runes of at most previewBytes
-// bytes. A shortened text is a copy.
+// cut returns the beginning of a text: whole runes, at most previewBytes bytes. A
+// shortened text is a copy, so that the State does not keep the whole.
 func cut(text string) string {
 	if len(text) <= previewBytes {
 		return text
@@ -264,6 +281,9 @@ func cut(text string) string {
 	return string([]byte(text[:end]))
 }
 
+// retain folds one managed output of a settlement. An output belongs to the
+// settlement that named it first; a second one that names it is a breach. So is a
+// reference that contains the ID of another settlement.
 func (s *State) retain(r domain.Retained, c *callRecord, v events.Envelope) {
 	if held, ok := s.retained[r.Ref]; ok {
 		s.report(exception(ForeignReference, c.Key(), c.Tool, s.at(v), "%s is that of %s", r.Ref, held.Settlement))
@@ -277,6 +297,8 @@ func (s *State) retain(r domain.Retained, c *callRecord, v events.Envelope) {
 	s.retained[r.Ref] = held
 }
 
+// pruned folds the removal of a managed output, from whatever stream records it. The
+// removal of an unknown output is a breach.
 func (s *State) pruned(e events.OutputPruned, v events.Envelope) {
 	held, ok := s.retained[e.Retained.Ref]
 	if !ok {
@@ -289,6 +311,8 @@ func (s *State) pruned(e events.OutputPruned, v events.Envelope) {
 	held.Pruned, held.Policy, held.PrunedAt = true, e.Policy, e.Pruned
 }
 
+// late counts a late result. It remembers the place of one whose call has no reply
+// yet.
 func (s *State) late(known *session, e events.LateResultObserved, v events.Envelope) {
 	c := s.call(known, e.Message, e.Call, e.Tool)
 	c.Late++
@@ -297,6 +321,8 @@ func (s *State) late(known *session, e events.LateResultObserved, v events.Envel
 	}
 }
 
+// requested folds a permission request, which stays in Permissions until it is
+// decided.
 func (s *State) requested(known *session, e events.PermissionRequested, v events.Envelope) {
 	key := Key{known.ID, e.Message, e.Call}
 	if c := s.called(key); c != nil {
@@ -305,6 +331,7 @@ func (s *State) requested(known *session, e events.PermissionRequested, v events
 	s.kept.Permissions[e.Permission] = permission{key, e.Action, s.at(v)}
 }
 
+// decided folds a decision. One without an undecided request is a breach.
 func (s *State) decided(known *session, e events.PermissionDecided, v events.Envelope) {
 	p, ok := s.kept.Permissions[e.Permission]
 	if !ok {
@@ -317,7 +344,8 @@ func (s *State) decided(known *session, e events.PermissionDecided, v events.Env
 	}
 }
 
-// called returns the record of a call, or nil if the log has no event of it.
+// called returns the record of a call, checked out, or nil if the log has no event of
+// the call. The session of key must be known.
 func (s *State) called(key Key) *callRecord {
 	session, r := s.sessions[key.Session].number, s.folding()
 	if number, ok := s.find(r, session, key, hash(session, key)); ok {
@@ -326,7 +354,8 @@ func (s *State) called(key Key) *callRecord {
 	return nil
 }
 
-// applyProcess folds an event of a process, and reports whether it is one.
+// applyProcess folds an event of a process, and reports whether it is one. The order
+// of start and stop does not matter: a stopped process stays stopped.
 func (s *State) applyProcess(v events.Envelope) bool {
 	switch e := v.Event.(type) {
 	case events.ProcessStarted:
@@ -342,6 +371,9 @@ func (s *State) applyProcess(v events.Envelope) bool {
 	return true
 }
 
+// applyLayer folds an event of a layer. It advances changes for every event that
+// belongs to neither a session nor a process, as an event of an unknown kind may
+// concern layers.
 func (s *State) applyLayer(v events.Envelope) {
 	s.changes++
 	switch e := v.Event.(type) {

@@ -2,24 +2,33 @@ package calls
 
 import "iter"
 
-// A hashIndex finds calls by the hashes of their keys, by open addressing. It
-// has no pointers for the garbage collector.
+// A hashIndex maps the hashes of keys to call numbers. It is a hash table with open
+// addressing and linear probing: a hash is stored in the slot that its low bits
+// select, or in the next free slot after it. A search walks from the selected slot to
+// the first free one. At most three quarters of the slots are taken, and no call is
+// ever removed, so a search always ends.
+//
+// A slot takes eight bytes and has no pointer, so the garbage collector never scans
+// the index. A Go map from Key to number would take several times the memory.
 type hashIndex struct {
-	slots []slot // each call at its hash or behind, up to the first that is free
+	// The number of slots is zero or a power of two.
+	slots []slot
+	// calls is the number of calls in the index, and so the number of the next.
 	calls int
 }
 
-// A slot holds a hash and the number of its call. It is free if the number is
-// zero.
+// A slot holds a hash and the number of its call. The zero slot is free.
 type slot struct {
-	sum    uint32
-	number uint32 // from 1
+	sum uint32
+	// number is the call number plus one.
+	number uint32
 }
 
-// fewestSlots is the size of the smallest index. Sizes are powers of two.
+// fewestSlots is the size of the smallest index that is not empty.
 const fewestSlots = 64
 
-// add assigns the next number to a hash.
+// add stores a hash under the next call number. Amortized over all calls it takes
+// constant time.
 func (x *hashIndex) add(sum uint32) {
 	if x.calls++; 4*x.calls > 3*len(x.slots) {
 		x.grow()
@@ -27,7 +36,8 @@ func (x *hashIndex) add(sum uint32) {
 	x.enter(slot{sum, uint32(x.calls)})
 }
 
-// enter puts a call into the first free slot.
+// enter stores an entry in the first free slot at or after its place. There must be
+// one.
 func (x *hashIndex) enter(call slot) {
 	mask := uint32(len(x.slots) - 1)
 	at := call.sum & mask
@@ -37,7 +47,7 @@ func (x *hashIndex) enter(call slot) {
 	x.slots[at] = call
 }
 
-// grow doubles the slots.
+// grow doubles the number of slots and moves all entries.
 func (x *hashIndex) grow() {
 	old := x.slots
 	x.slots = make([]slot, max(2*len(old), fewestSlots))
@@ -48,7 +58,8 @@ func (x *hashIndex) grow() {
 	}
 }
 
-// all yields the numbers of a hash.
+// all yields the numbers of the calls whose keys have a hash. Different keys can have
+// the same hash: the caller compares.
 func (x *hashIndex) all(sum uint32) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		if len(x.slots) == 0 {

@@ -6,24 +6,39 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// pageSize is the number of bytes that a page holds before compression.
-// Reading one call decompresses one page.
+// pageSize is the least number of bytes at which a page is full, before compression;
+// a call larger than that has a page of its own. Reading one call decompresses one
+// page, so a larger page compresses better and reads slower.
 const pageSize = 64 << 10
 
-// A pages holds encoded calls by number, each with its length before it, in
-// compressed pages. Neighbouring calls are similar and compress well.
+// A pages holds the encodings of calls by number. Each encoding has its length before
+// it. They are appended to the last page; a full page is compressed and never
+// changes. Calls that settle about the same time have the same session and tools, so
+// that a page of them compresses to about a third.
+//
+// A call that is packed again gets a new place. Its former bytes stay as garbage
+// until the store is compacted.
 type pages struct {
-	places  []pageOffset
-	full    [][]byte // compressed
-	last    []byte   // as it is
-	garbage int      // bytes of calls that no place names any more, uncompressed
-	room    []byte   // to compress into
+	// places has the place of each packed call by number, and an outdated or zero
+	// place for other calls.
+	places []pageOffset
+	// full holds the compressed pages.
+	full [][]byte
+	// last is the page that is being filled, uncompressed.
+	last []byte
+	// garbage is the number of uncompressed bytes, without lengths, of encodings that
+	// are no longer current.
+	garbage int
+	// room is the buffer for compression, reused by each page.
+	room []byte
 }
 
-// A pageOffset locates an encoded call: its page, and the offset there.
+// A pageOffset locates an encoding: the index of its page, where len(full) is the
+// last page, and the offset of its length in the uncompressed page.
 type pageOffset struct{ page, from uint32 }
 
-// put appends the bytes of a call.
+// put appends the encoding of a call and makes it current. It copies packed. It
+// starts a page if the last one has no room.
 func (h *pages) put(number int, packed []byte) {
 	if len(h.last) > 0 && len(h.last)+len(packed)+binary.MaxVarintLen32 > pageSize {
 		h.closePage()
@@ -32,7 +47,7 @@ func (h *pages) put(number int, packed []byte) {
 	h.last = append(binary.AppendUvarint(h.last, uint64(len(packed))), packed...)
 }
 
-// closePage compresses the last page and begins another.
+// closePage compresses the last page and starts an empty one.
 func (h *pages) closePage() {
 	if need := s2.MaxEncodedLen(len(h.last)); len(h.room) < need {
 		h.room = make([]byte, need)
@@ -41,26 +56,32 @@ func (h *pages) closePage() {
 	h.last = h.last[:0]
 }
 
-// needsCompaction reports whether half of the pages is garbage.
+// needsCompaction reports whether at least half of the bytes in full pages are
+// garbage. It ignores garbage below four pages. A compaction therefore costs at most
+// about as much as the packing since the last one.
 func (h *pages) needsCompaction() bool {
 	return h.garbage > 4*pageSize && h.garbage > len(h.full)*pageSize/2
 }
 
-// A pageReader reads encoded calls and caches eight decompressed pages. It
-// belongs to one goroutine, and is invalid after the pages change.
+// A pageReader reads encodings and caches eight decompressed pages. It belongs to one
+// goroutine. It must not be used while, or after, the pages are compacted.
 type pageReader struct {
 	pages *pages
-	held  [8]cachedPage // each page has one place, where the last that belongs there is
+	// held is a direct-mapped cache: page n has the entry n mod 8.
+	held [8]cachedPage
 }
 
-// A cachedPage is a decompressed page.
+// A cachedPage is a decompressed page. The zero cachedPage is empty.
 type cachedPage struct {
-	number int // from 1
+	// number is the page number plus one.
+	number int
 	bytes  []byte
 }
 
-// packed returns the bytes of a call. They are valid until calls of eight
-// other pages are read.
+// packed returns the encoding of a call, which must be packed. The bytes belong to
+// the reader and the pages. They are valid until the reader decompresses a page in
+// place of theirs, at the latest until a call is packed: the caller decodes them at
+// once.
 func (r *pageReader) packed(number int) []byte {
 	at := r.pages.places[number]
 	page := r.page(int(at.page))[at.from:]
@@ -68,7 +89,9 @@ func (r *pageReader) packed(number int) []byte {
 	return page[size : size+int(n)]
 }
 
-// page returns a decompressed page.
+// page returns the uncompressed bytes of a page. It decompresses the page unless it
+// is cached or the last. It panics if the page does not decompress: only this process
+// wrote it.
 func (r *pageReader) page(number int) []byte {
 	if number == len(r.pages.full) {
 		return r.pages.last

@@ -10,7 +10,8 @@ import (
 	"github.com/settlement-ledger/ledger/projections"
 )
 
-// A Key identifies a call. Call IDs alone repeat in other messages.
+// A Key identifies a call. The call ID alone does not, as a provider may repeat it in
+// another message.
 type Key struct {
 	Session domain.SessionID `json:"session"`
 	Message domain.MessageID `json:"message"`
@@ -20,56 +21,78 @@ type Key struct {
 // A Stage is the progress of a call. The zero Stage is invalid.
 type Stage string
 
-// How far calls come.
+// The stages of a call, in order.
 const (
-	Asked   Stage = "asked"   // by the model
-	Begun   Stage = "begun"   // its start is on record
-	Settled Stage = "settled" // its end is on record
+	// A reply of the model asks for the call.
+	Asked Stage = "asked"
+	// The log has its start.
+	Begun Stage = "begun"
+	// The log has its settlement.
+	Settled Stage = "settled"
 )
 
-// A Place identifies an event in the log.
+// A Place identifies an event in the log. The Revision is that of the stream of the
+// call or session.
 type Place struct {
 	Event    domain.EventID  `json:"event"`
 	Revision events.Revision `json:"revision"`
 	Position events.Position `json:"position"`
-	Ordinal  int             `json:"ordinal"` // of the events folded, from 1
+	// Ordinal numbers the events folded, from 1.
+	Ordinal int `json:"ordinal"`
 }
 
 // previewBytes bounds the bytes of a text or input that a State holds. The
 // complete value is in the session's stream.
 const previewBytes = 256
 
-// A Call is one call, with its progress and outcome.
+// A Call is one call, with its progress and outcome. A field is zero until the event
+// that has its value is folded.
 type Call struct {
-	Session  domain.SessionID `json:"session"`
-	Turn     domain.TurnID    `json:"turn,omitzero"` // whose reply asked for it
+	Session domain.SessionID `json:"session"`
+	// Turn is the turn whose reply asked for the call.
+	Turn     domain.TurnID    `json:"turn,omitzero"`
 	Message  domain.MessageID `json:"message"`
 	ID       domain.CallID    `json:"call"`
 	Tool     string           `json:"tool"`
 	Agent    domain.AgentID   `json:"agent,omitempty"`
 	Location string           `json:"location,omitempty"`
-	Imported bool             `json:"imported,omitempty"` // another program settled it
+	// Imported reports that the session was imported, so that another program ran the
+	// call unless Turn is set.
+	Imported bool `json:"imported,omitempty"`
 
-	State        Stage            `json:"state"`
-	Input        json.RawMessage  `json:"input,omitempty"`         // as asked; nil where it is longer than 256 bytes
-	InputPreview string           `json:"input_preview,omitempty"` // the first 256 bytes of an input that is longer
-	Asked        time.Time        `json:"asked,omitzero"`          // zero: never
-	Started      time.Time        `json:"started,omitzero"`        // zero: no start is on record
-	Settled      time.Time        `json:"settled,omitzero"`        // zero: no end is on record
-	Process      domain.ProcessID `json:"process,omitzero"`        // that ran it
+	State Stage `json:"state"`
+	// Input is the input as the model wrote it, or nil if it is longer than 256
+	// bytes; InputPreview then has its first 256 bytes.
+	Input        json.RawMessage `json:"input,omitempty"`
+	InputPreview string          `json:"input_preview,omitempty"`
+	// The times of the three stages. Each is zero until the log has its event.
+	Asked   time.Time `json:"asked,omitzero"`
+	Started time.Time `json:"started,omitzero"`
+	Settled time.Time `json:"settled,omitzero"`
+	// Process is the process that began the call.
+	Process domain.ProcessID `json:"process,omitzero"`
 
 	// Settlement is the event that ended the call, without Input, Structured,
 	// Content and Progress, and with Text and Detail cut to 256 bytes. It is
 	// zero if the call has no end.
 	Settlement events.CallSettled `json:"settlement,omitzero"`
-	SettledBy  domain.EventID     `json:"settled_by,omitzero"` // the event of Settlement
-	Preview    string             `json:"preview,omitempty"`   // the first 256 bytes of the text that the model reads
-	Late       int                `json:"late,omitempty"`      // results that came after the end
+	// SettledBy is the event of Settlement.
+	SettledBy domain.EventID `json:"settled_by,omitzero"`
+	// Preview is the first 256 bytes of the text that the model reads.
+	Preview string `json:"preview,omitempty"`
+	// Late counts the results that came after the end.
+	Late int `json:"late,omitempty"`
 
-	Offered  domain.Offered `json:"offered,omitzero"`    // by the turn, as the start or the settlement says
-	Requests int            `json:"requests,omitempty"`  // how often it asked for permission
-	WaitedMS int64          `json:"waited_ms,omitempty"` // for decisions about those, in all
+	// Offered is the registration that the turn offered, as the start or the
+	// settlement names it. It is zero before these.
+	Offered domain.Offered `json:"offered,omitzero"`
+	// Requests counts the permission requests of the call.
+	Requests int `json:"requests,omitempty"`
+	// WaitedMS is the time in milliseconds that the call waited for the decisions on
+	// them.
+	WaitedMS int64 `json:"waited_ms,omitempty"`
 
+	// The events of the three stages.
 	AskedAt   Place `json:"asked_at,omitzero"`
 	StartedAt Place `json:"started_at,omitzero"`
 	SettledAt Place `json:"settled_at,omitzero"`
@@ -82,7 +105,9 @@ func (c Call) Key() Key { return Key{c.Session, c.Message, c.ID} }
 // name, or zero if it is unknown.
 func (c Call) Registration() domain.RegistrationID { return c.Offered.Registration }
 
-// A Session is one session with its counts.
+// A Session is one session with its counts. Opened and LastEvent are the times of its
+// first and last event. A later change of the model or location fills the field only
+// if the opening left it empty.
 type Session struct {
 	ID        domain.SessionID `json:"session"`
 	Agent     domain.AgentID   `json:"agent,omitempty"`
@@ -92,98 +117,141 @@ type Session struct {
 	Parent    domain.SessionID `json:"parent,omitzero"`
 	Opened    time.Time        `json:"opened"`
 	LastEvent time.Time        `json:"last_event"`
-	Revision  events.Revision  `json:"revision"`        // the length of its stream
-	Title     string           `json:"title,omitempty"` // the first 256 bytes of its first prompt
+	// Revision is the length of the session's stream.
+	Revision events.Revision `json:"revision"`
+	// Title is the first 256 bytes of the first prompt.
+	Title string `json:"title,omitempty"`
 
-	Prompts     int  `json:"prompts"`
-	Replies     int  `json:"replies"`
-	Calls       int  `json:"calls"`                 // asked for
-	Open        int  `json:"open"`                  // of those, without an end
-	Failed      int  `json:"failed"`                // of those, with an end other than success
-	Interrupted bool `json:"interrupted,omitempty"` // and nothing was asked or offered since
+	Prompts int `json:"prompts"`
+	Replies int `json:"replies"`
+	// Calls counts the calls that replies asked for. Open are the ones without an
+	// end, and Failed the ones with an end other than success.
+	Calls  int `json:"calls"`
+	Open   int `json:"open"`
+	Failed int `json:"failed"`
+	// Interrupted reports an interruption without a later prompt or turn.
+	Interrupted bool `json:"interrupted,omitempty"`
 	Closed      bool `json:"closed,omitempty"`
 }
 
 // Imported reports whether another program ran the session.
 func (s Session) Imported() bool { return s.Origin.Kind == events.Imported }
 
-// A Retention is a managed output that a settlement names.
+// A Retention is a managed output that a settlement names, and its removal.
 type Retention struct {
 	domain.Retained
 	Call       Key            `json:"of"`
 	Settlement domain.EventID `json:"settlement"`
 	Place      Place          `json:"place"`
-	Pruned     bool           `json:"pruned,omitempty"` // an event says that it was removed
-	Policy     string         `json:"policy,omitempty"` // by which
-	PrunedAt   time.Time      `json:"pruned_at,omitzero"`
+	// Pruned reports that an event records the removal of the output. Policy is the
+	// retention policy that removed it, and PrunedAt the time.
+	Pruned   bool      `json:"pruned,omitempty"`
+	Policy   string    `json:"policy,omitempty"`
+	PrunedAt time.Time `json:"pruned_at,omitzero"`
 }
 
-// State holds every call and session of the events folded. Its methods do not
-// change it, and later events do not change the values they return. A
-// checkpoint holds all of it.
+// State holds every call and session of the events folded. The fold changes it; its
+// exported methods do not, and later events do not change the values that they
+// returned. A checkpoint holds all of it: the other fields are indexes of kept and
+// store, or buffers of the fold.
 type State struct {
-	kept     smallState
-	store    callStore
-	tables   tables
+	// kept and store hold the content, tables the values that packed calls refer to.
+	kept   smallState
+	store  callStore
+	tables tables
+	// The indexes of kept.
 	sessions map[domain.SessionID]*session
 	streams  map[events.Stream]*session
 	offers   map[string]int
 	retained map[domain.Ref]*Retention
 
-	taken   []*callRecord // by the event that is being folded
-	again   pageReader    // of whoever folds
+	// taken holds the calls that the event being folded has checked out.
+	taken []*callRecord
+	// again is the page reader of the goroutine that folds.
+	again pageReader
+	// scratch is the buffer in which the fold encodes one call.
 	scratch []byte
-	changes int                                   // of layers and registrations
-	allLive []int                                 // by offer, changes when all of it was last seen in effect, from 1
-	active  map[layerName][]domain.RegistrationID // that are not closed, oldest first
+	// changes counts the events of layers and registrations. allLive has for each
+	// offer the value of changes plus one at which all its tools were last found in
+	// effect, or 0.
+	changes int
+	allLive []int
+	// active holds the registrations of a name in a layer that are not closed, oldest
+	// first.
+	active map[layerName][]domain.RegistrationID
 }
 
-// smallState is the part of a State that a checkpoint holds as JSON.
+// smallState is the part of a State that a checkpoint holds as JSON. Its size depends
+// on the numbers of layers, registrations, offers and managed outputs, and hardly on
+// the number of calls. Sessions are encoded apart.
 type smallState struct {
-	Folded        int                                         `json:"folded"`
-	Sessions      []*session                                  `json:"-"`      // in the order in which the log first names them
-	Offers        [][]domain.Offered                          `json:"offers"` // each once, whatever the number of turns that made it
+	Folded int `json:"folded"`
+	// Sessions are in the order in which the log first names them.
+	Sessions []*session `json:"-"`
+	// Offers has each distinct offer once, as most turns repeat one.
+	Offers        [][]domain.Offered                          `json:"offers"`
 	Layers        map[domain.LayerID]*layerSpan               `json:"layers"`
 	Registrations map[domain.RegistrationID]*registrationSpan `json:"registrations"`
-	Processes     map[domain.ProcessID]bool                   `json:"processes"`   // whether it is on record as stopped
-	Permissions   map[domain.PermissionID]permission          `json:"permissions"` // not decided
-	Retained      []*Retention                                `json:"retained"`
-	Found         []foundException                            `json:"found"` // exceptions that no later event removes
+	// Processes has every process, with true if the log records that it stopped.
+	Processes map[domain.ProcessID]bool `json:"processes"`
+	// Permissions has the undecided permission requests.
+	Permissions map[domain.PermissionID]permission `json:"permissions"`
+	Retained    []*Retention                       `json:"retained"`
+	// Found has the exceptions that no later event removes.
+	Found []foundException `json:"found"`
 }
 
-// A callRecord is a Call with the fields that only the checks need.
+// A callRecord is a Call with the fields that only the checks need. The State owns
+// it.
 type callRecord struct {
 	Call
-	Idempotent bool    // the start says so
-	Strays     []Place // late results that came while nobody had asked for it
-	number     int     // among all calls
-	session    int     // the number of its session
+	// Idempotent reports that the start of the call declares it idempotent.
+	Idempotent bool
+	// Strays has the late results that came before any reply asked for the call.
+	Strays []Place
+	// number is the number of the call in the callStore; session is the number of its
+	// session in smallState.Sessions.
+	number  int
+	session int
 }
 
-// A session is a Session with the fields that only the checks need.
+// A session is a Session with the fields that only the checks need. The State owns
+// it.
 type session struct {
 	Session
-	LastOrdinal    int            `json:"heard"`             // the ordinal of its last event
-	Last           domain.EventID `json:"last"`              // its last event
-	LastRunOrdinal int            `json:"own"`               // the ordinal of its last event that its run appended in order
-	Unknown        bool           `json:"unknown,omitempty"` // it holds an event of a kind that is not known
-	number         int
-	turns          idList[domain.TurnID]
-	offered        []int                    // by turn, the place in Offers of what it offered
-	answered       idList[domain.MessageID] // the replies
+	// LastOrdinal is the ordinal of the session's last event, and Last its ID.
+	LastOrdinal int            `json:"heard"`
+	Last        domain.EventID `json:"last"`
+	// LastRunOrdinal is the ordinal of the last event that the run of the session
+	// appended in order. Prompts and late results can come at any time and do not
+	// count.
+	LastRunOrdinal int `json:"own"`
+	// Unknown reports that the stream has an event of an unknown kind.
+	Unknown bool `json:"unknown,omitempty"`
+	// number is the index of the session in smallState.Sessions.
+	number int
+	turns  idList[domain.TurnID]
+	// offered has, by the index of the turn in turns, the index of its offer in
+	// Offers.
+	offered []int
+	// answered has the replies.
+	answered idList[domain.MessageID]
 }
 
-// An idList is a list of IDs in the order of addition. It searches the last
-// recentIDs linearly and indexes the others.
+// An idList is a list of distinct IDs in the order of addition. Events mostly name a
+// recent turn or message, so find searches the last recentIDs linearly, and only
+// older IDs take room in a map.
 type idList[K comparable] struct {
 	list []K
-	at   map[K]int
+	// at has the index of each ID before the last recentIDs. It is nil until there is
+	// one.
+	at map[K]int
 }
 
 // recentIDs is the number of IDs that find searches linearly.
 const recentIDs = 32
 
-// find returns the index of an ID.
+// find returns the index of an ID, and whether the list has it.
 func (s *idList[K]) find(id K) (int, bool) {
 	for i := len(s.list) - 1; i >= 0 && i >= len(s.list)-recentIDs; i-- {
 		if s.list[i] == id {
@@ -194,7 +262,8 @@ func (s *idList[K]) find(id K) (int, bool) {
 	return i, ok
 }
 
-// add appends an ID that the list does not have.
+// add appends an ID that the list does not have, and moves the ID that is no longer
+// recent into the map.
 func (s *idList[K]) add(id K) {
 	if len(s.list) >= recentIDs {
 		if s.at == nil {
@@ -212,14 +281,14 @@ type permission struct {
 	Place  Place  `json:"place"`
 }
 
-// An ordinalRange is the time during which a layer or registration was open,
-// in ordinals. To is zero while it is open.
+// An ordinalRange is the time during which a layer or registration was open, in
+// ordinals of events. To is the ordinal of the closing, or zero while it is open.
 type ordinalRange struct {
 	From int `json:"from"`
 	To   int `json:"to,omitempty"`
 }
 
-// reaches reports whether the range had not ended at an ordinal.
+// reaches reports whether the range was still open after the event with an ordinal.
 func (s ordinalRange) reaches(ordinal int) bool { return s.To == 0 || s.To > ordinal }
 
 // A layerSpan is the open time, placement and process of a layer.
@@ -236,7 +305,8 @@ type registrationSpan struct {
 	Names []domain.Name  `json:"names"`
 }
 
-// Projection returns the fold of the whole log into its calls.
+// Projection returns the fold of the whole log into its calls. It reads every kind:
+// an event of an unknown kind excuses an unfinished call.
 func Projection() projections.Projection[*State] {
 	return projections.Projection[*State]{Name: "calls", Version: 4, Init: New, Apply: apply}
 }
@@ -253,7 +323,7 @@ func New() *State {
 	return s
 }
 
-// index builds the indexes of everything but the calls.
+// index builds the indexes of kept. The calls have an index of their own.
 func (s *State) index() {
 	s.sessions, s.streams = map[domain.SessionID]*session{}, map[events.Stream]*session{}
 	s.offers, s.retained = map[string]int{}, map[domain.Ref]*Retention{}
@@ -282,13 +352,14 @@ func (s *State) index() {
 	}
 }
 
-// A layerName is a tool name in a layer.
+// A layerName is a tool name in one layer.
 type layerName struct {
 	layer domain.LayerID
 	name  domain.Name
 }
 
-// activate adds a registration, the latest of its layer, to the active ones.
+// activate adds a registration, the latest of its layer, to the active ones of its
+// names.
 func (s *State) activate(id domain.RegistrationID, r *registrationSpan) {
 	for _, name := range r.Names {
 		at := layerName{r.Layer, name}
@@ -296,7 +367,7 @@ func (s *State) activate(id domain.RegistrationID, r *registrationSpan) {
 	}
 }
 
-// deactivate removes a registration from the active ones.
+// deactivate removes a closed registration from the active ones of its names.
 func (s *State) deactivate(id domain.RegistrationID, r *registrationSpan) {
 	for _, name := range r.Names {
 		at := layerName{r.Layer, name}
@@ -304,8 +375,8 @@ func (s *State) deactivate(id domain.RegistrationID, r *registrationSpan) {
 	}
 }
 
-// Calls returns all calls that a model made, in the order of their first
-// event. It decodes every call.
+// Calls returns all calls that a model made, in the order of their first event. It
+// decodes every packed call: for one call, use Call.
 func (s *State) Calls() []Call {
 	var all []Call
 	for c := range s.records() {
@@ -316,8 +387,8 @@ func (s *State) Calls() []Call {
 	return all
 }
 
-// Orphans returns the starts and results without a call, in the order of their
-// first event.
+// Orphans returns the starts, settlements and late results that no reply asks for,
+// one Call for each key, in the order of their first event. It decodes only these.
 func (s *State) Orphans() []Call {
 	var all []Call
 	for c := range s.unusual() {
@@ -328,7 +399,8 @@ func (s *State) Orphans() []Call {
 	return all
 }
 
-// Call returns one call, and whether the log has an event of it.
+// Call returns one call, which may be an orphan, and whether the log has an event of
+// it. It decompresses at most the pages of the calls with the same hash, mostly one.
 func (s *State) Call(key Key) (Call, bool) {
 	known, ok := s.sessions[key.Session]
 	if !ok {

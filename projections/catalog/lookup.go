@@ -6,7 +6,8 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// Layer returns a layer, and whether it exists.
+// Layer returns a layer with all its registrations, and whether it exists. It copies
+// the list of registrations; [State.Brief] does not.
 func (s *State) Layer(id domain.LayerID) (Layer, bool) {
 	l, ok := s.index[id]
 	if !ok {
@@ -33,8 +34,8 @@ func (s *State) Brief(id domain.LayerID) (Layer, bool) {
 	return l.brief(), true
 }
 
-// OpenOf returns the open layers of a process in order of opening, without
-// their registrations.
+// OpenOf returns the open layers of a process in order of opening, without their
+// registrations. For an unknown process it returns nil.
 func (s *State) OpenOf(process domain.ProcessID) []Layer {
 	var open []Layer
 	for _, l := range s.processes[process] {
@@ -45,19 +46,23 @@ func (s *State) OpenOf(process domain.ProcessID) []Layer {
 	return open
 }
 
+// brief returns the layer without its registrations.
 func (l *layerIndex) brief() Layer {
 	b := l.Layer
 	b.Registrations = nil
 	return b
 }
 
+// copy returns the layer with a list of registrations that later events do not
+// change. The tools in the registrations are shared; no event changes them.
 func (l *layerIndex) copy() Layer {
 	c := l.Layer
 	c.Registrations = slices.Clone(c.Registrations)
 	return c
 }
 
-// entry returns the entry of a name in registration i.
+// entry returns the entry of a name in the registration with index i, which must have
+// the name.
 func (l *layerIndex) entry(i int, name domain.Name) Entry {
 	r := &l.Registrations[i]
 	t, _ := r.tool(name)
@@ -67,7 +72,9 @@ func (l *layerIndex) entry(i int, name domain.Name) Entry {
 	}
 }
 
-// top returns the latest active registration of a name.
+// top returns the index of the latest active registration of a name, and whether
+// there is one. A closed layer has no active registration. The cost grows with the
+// number of later, closed registrations of the name.
 func (l *layerIndex) top(name domain.Name) (int, bool) {
 	if l.Ended != 0 {
 		return 0, false
@@ -121,7 +128,8 @@ func (s *State) Catalog(layers []domain.LayerID) []Entry {
 	return entries
 }
 
-// effective returns what is in effect in one layer, in definition order.
+// effective returns the entries in effect in one layer, in definition order. A name
+// comes at the place of its oldest active registration, with the tool of its latest.
 func (l *layerIndex) effective() []Entry {
 	if l.Ended != 0 {
 		return nil
@@ -171,7 +179,8 @@ func (s *State) ClosedBy(r domain.RegistrationID, layer domain.LayerID) (domain.
 	return event, ended != 0
 }
 
-// find returns the layer of a registration and its index there.
+// find returns the layer with an ID, the index of a registration in it, and whether
+// both exist.
 func (s *State) find(r domain.RegistrationID, id domain.LayerID) (*layerIndex, int, bool) {
 	l, ok := s.index[id]
 	if !ok {
@@ -181,8 +190,9 @@ func (s *State) find(r domain.RegistrationID, id domain.LayerID) (*layerIndex, i
 	return l, i, ok
 }
 
-// end returns the event that ended registration i and its ordinal, or zero if
-// the registration is active.
+// end returns the event that ended the registration with index i, and the ordinal of
+// the event: the closing of the registration or of its layer, whichever came first.
+// Both are zero if the registration is active.
 func (l *layerIndex) end(i int) (domain.EventID, int) {
 	r := &l.Registrations[i]
 	if r.Ended != 0 && (l.Ended == 0 || r.Ended < l.Ended) {
@@ -191,19 +201,25 @@ func (l *layerIndex) end(i int) (domain.EventID, int) {
 	return l.Closed, l.Ended
 }
 
-// An activeSpan is the range of ordinals during which a registration was
-// active. The end is exclusive; for an active registration it is after all
-// events.
+// An activeSpan is the range of ordinals during which a registration was active. The
+// end is exclusive. For an active registration it is one past the last event folded.
 type activeSpan struct {
-	event      domain.EventID // of the registration
+	// event registered the tools of the span.
+	event      domain.EventID
 	began, end int
 }
 
-// Displaced returns the event since which a registration is no longer in
-// effect in layers of rising precedence, and whether it is displaced: its own
-// closing or that of its layer, or the registration that has hidden it without
-// interruption. The event is zero for a registration that the layers never
-// had.
+// Displaced returns the event since which a registration is no longer in effect in
+// layers of rising precedence, and whether it is displaced. The event is the closing
+// of the registration or of its layer, or the registration that has hidden it without
+// interruption. The event is zero for a registration that the layers never had.
+//
+// The algorithm goes back in time from the end of the registration. While some other
+// registration hid it until that ordinal, it moves to the beginning of the earliest
+// such span, as the registration was out of effect since then. Spans that touch or
+// overlap thus count as one interruption, and the event that began the first of them
+// is the result. Closed spans that ended earlier do not count, because the
+// registration was in effect after them.
 func (s *State) Displaced(layers []domain.LayerID, offered domain.Offered) (domain.EventID, bool) {
 	if e, ok := s.Effective(layers, offered.Name); ok && e.Registration == offered.Registration && e.Layer == offered.Layer {
 		return domain.EventID{}, false
@@ -226,7 +242,8 @@ func (s *State) Displaced(layers []domain.LayerID, offered domain.Offered) (doma
 	}
 }
 
-// earliest returns the first span that began before an ordinal and reached it.
+// earliest returns the span with the first beginning among the ones that began before
+// an ordinal and lasted until it or longer, and whether there is one.
 func earliest(spans []activeSpan, until int) (first activeSpan, ok bool) {
 	for _, h := range spans {
 		if h.began < until && h.end >= until && (!ok || h.began < first.began) {
@@ -236,8 +253,8 @@ func earliest(spans []activeSpan, until int) (first activeSpan, ok bool) {
 	return first, ok
 }
 
-// hiders returns the spans of all registrations that hide, or hid,
-// registration i of l under a name.
+// hiders returns the spans of all registrations that hide, or hid, registration i of
+// l under a name: the later ones of the same layer and all of higher layers.
 func (s *State) hiders(layers []domain.LayerID, l *layerIndex, i int, name domain.Name) []activeSpan {
 	var spans []activeSpan
 	above := false
@@ -256,6 +273,7 @@ func (s *State) hiders(layers []domain.LayerID, l *layerIndex, i int, name domai
 	return spans
 }
 
+// span returns the span of the registration with index j of a layer.
 func (s *State) span(l *layerIndex, i int) activeSpan {
 	_, end := l.end(i)
 	if end == 0 {

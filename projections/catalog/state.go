@@ -10,24 +10,32 @@ import (
 	"github.com/settlement-ledger/ledger/projections"
 )
 
-// A Layer is a layer with all registrations that it ever had. Ordinals number
-// the events of layers in the order in which they were folded, from 1.
+// A Layer is a layer with all registrations that it ever had. Ordinals number the
+// events of layers in the order in which they were folded, from 1. Location and
+// Session are set for a layer of that placement.
 type Layer struct {
-	ID            domain.LayerID   `json:"layer"`
-	Placement     domain.Placement `json:"placement"`
-	Location      string           `json:"location,omitempty"`
-	Session       domain.SessionID `json:"session,omitzero"`
-	Process       domain.ProcessID `json:"process,omitzero"`
-	Observed      bool             `json:"observed,omitempty"`
-	Opened        time.Time        `json:"opened"`
-	Closed        domain.EventID   `json:"closed,omitzero"` // zero: open
-	Reason        string           `json:"reason,omitempty"`
-	Registrations []Registration   `json:"registrations,omitempty"` // oldest first, closed ones added
-	Began         int              `json:"began"`                   // the ordinal of its opening
-	Ended         int              `json:"ended,omitempty"`         // the ordinal of Closed; zero: open
+	ID        domain.LayerID   `json:"layer"`
+	Placement domain.Placement `json:"placement"`
+	Location  string           `json:"location,omitempty"`
+	Session   domain.SessionID `json:"session,omitzero"`
+	Process   domain.ProcessID `json:"process,omitzero"`
+	Observed  bool             `json:"observed,omitempty"`
+	Opened    time.Time        `json:"opened"`
+	// Closed is the event that closed the layer, with the Reason, or zero while it is
+	// open.
+	Closed domain.EventID `json:"closed,omitzero"`
+	Reason string         `json:"reason,omitempty"`
+	// Registrations are all registrations, oldest first. A closed one stays in the
+	// list.
+	Registrations []Registration `json:"registrations,omitempty"`
+	// Began is the ordinal of the opening, and Ended that of Closed, or zero while
+	// the layer is open.
+	Began int `json:"began"`
+	Ended int `json:"ended,omitempty"`
 }
 
-// A Registration is the tools that one event registered.
+// A Registration is the tools that one event registered. Refused are the tools of the
+// same request that the registry did not register.
 type Registration struct {
 	ID      domain.RegistrationID   `json:"registration"`
 	Scope   domain.ScopeID          `json:"scope"`
@@ -35,13 +43,17 @@ type Registration struct {
 	At      time.Time               `json:"at"`
 	Tools   []events.RegisteredTool `json:"tools"`
 	Refused []events.RefusedTool    `json:"refused,omitempty"`
-	Closed  domain.EventID          `json:"closed,omitzero"` // zero: only its layer's closing can have ended it
-	Reason  string                  `json:"reason,omitempty"`
-	Began   int                     `json:"began"`           // the ordinal of its event
-	Ended   int                     `json:"ended,omitempty"` // the ordinal of Closed; zero: not closed
+	// Closed is the event that closed the registration, with the Reason. It is zero
+	// while it is open, and remains zero if the closing of the layer ended it.
+	Closed domain.EventID `json:"closed,omitzero"`
+	Reason string         `json:"reason,omitempty"`
+	// Began is the ordinal of its event, and Ended that of Closed, or zero.
+	Began int `json:"began"`
+	Ended int `json:"ended,omitempty"`
 }
 
-// tool returns the last tool of a name.
+// tool returns the tool of a name, and whether the registration has it. Of repeated
+// names the last counts.
 func (r *Registration) tool(name domain.Name) (events.RegisteredTool, bool) {
 	for _, t := range slices.Backward(r.Tools) {
 		if t.Name == name {
@@ -51,7 +63,8 @@ func (r *Registration) tool(name domain.Name) (events.RegisteredTool, bool) {
 	return events.RegisteredTool{}, false
 }
 
-// An Entry is one tool of a registration, as a name resolves to it.
+// An Entry is one tool of a registration, as a name resolves to it. At is the time of
+// the registration.
 type Entry struct {
 	domain.Offered
 	Tool      events.RegisteredTool
@@ -60,22 +73,30 @@ type Entry struct {
 	At        time.Time
 }
 
-// State holds every layer and registration of the events folded. Its methods
-// do not change it, and later events do not change the values they return; the
-// caller must not change the schemas in them. Its JSON is complete.
+// State holds every layer and registration of the events folded. Its methods do not
+// change it, and later events do not change the values that they return; the caller
+// must not change the schemas in them. Its JSON is complete: the indexes are rebuilt
+// from it.
 type State struct {
-	folded    int
-	layers    []*layerIndex // in order of opening
-	index     map[domain.LayerID]*layerIndex
-	processes map[domain.ProcessID][]*layerIndex // in order of opening
+	// folded is the ordinal of the last event.
+	folded int
+	// layers are in order of opening.
+	layers []*layerIndex
+	index  map[domain.LayerID]*layerIndex
+	// processes has the layers of each process in order of opening.
+	processes map[domain.ProcessID][]*layerIndex
 }
 
-// A layerIndex is a Layer with indexes of its registrations.
+// A layerIndex is a Layer with indexes of its registrations. The indexes refer to
+// registrations by their index in Registrations, which never changes.
 type layerIndex struct {
 	Layer
-	named  map[domain.Name][]int // every registration of a name, oldest first
-	active []int                 // the registrations that are not closed, oldest first
-	byID   map[domain.RegistrationID]int
+	// named has the registrations of each name, oldest first, closed ones included.
+	named map[domain.Name][]int
+	// active has the registrations that are not closed, oldest first.
+	active []int
+	// byID has the index of each registration.
+	byID map[domain.RegistrationID]int
 }
 
 // Kinds returns the kinds of events that the fold reads.
@@ -85,7 +106,8 @@ func Kinds() []string {
 	}
 }
 
-// Projection returns the fold of the events of layers.
+// Projection returns the fold of the events of layers. It reads the four kinds of
+// [Kinds] alone.
 func Projection() projections.Projection[*State] {
 	reads := events.Filter{Kinds: Kinds()}
 	return projections.Projection[*State]{Name: "catalog", Version: 1, Reads: reads, Init: New, Apply: apply}
@@ -96,6 +118,8 @@ func New() *State {
 	return &State{index: map[domain.LayerID]*layerIndex{}, processes: map[domain.ProcessID][]*layerIndex{}}
 }
 
+// apply folds one event. Every event of a kind that it reads takes an ordinal, even
+// if it has no effect, so that ordinals depend on the log alone.
 func apply(s *State, v events.Envelope) *State {
 	switch e := v.Event.(type) {
 	case events.LayerOpened:
@@ -114,6 +138,7 @@ func apply(s *State, v events.Envelope) *State {
 	return s
 }
 
+// open adds a layer. It ignores a repeated opening.
 func (s *State) open(e events.LayerOpened, v events.Envelope) {
 	if _, ok := s.index[e.Layer]; ok {
 		return
@@ -124,7 +149,7 @@ func (s *State) open(e events.LayerOpened, v events.Envelope) {
 	})
 }
 
-// add appends a layer with its registrations.
+// add appends a layer with its registrations, and indexes both.
 func (s *State) add(l Layer) {
 	added := &layerIndex{Layer: l, named: map[domain.Name][]int{}, byID: map[domain.RegistrationID]int{}}
 	s.layers = append(s.layers, added)
@@ -137,7 +162,7 @@ func (s *State) add(l Layer) {
 	}
 }
 
-// find indexes registration i.
+// find indexes the registration with index i, the last of the layer so far.
 func (l *layerIndex) find(i int) {
 	r := &l.Registrations[i]
 	l.byID[r.ID] = i
@@ -151,6 +176,8 @@ func (l *layerIndex) find(i int) {
 	}
 }
 
+// register adds a registration to the layer of the event's stream. It ignores an
+// unknown layer and a repeated event.
 func (s *State) register(e events.ToolsRegistered, v events.Envelope) {
 	l, ok := s.of(v.Stream)
 	id := domain.RegistrationOf(v.ID)
@@ -166,6 +193,8 @@ func (s *State) register(e events.ToolsRegistered, v events.Envelope) {
 	l.find(len(l.Registrations) - 1)
 }
 
+// closeRegistration ends a registration of the layer of the event's stream. It
+// ignores an unknown layer or registration and a repeated closing.
 func (s *State) closeRegistration(e events.RegistrationClosed, v events.Envelope) {
 	l, ok := s.of(v.Stream)
 	if !ok {
@@ -182,13 +211,15 @@ func (s *State) closeRegistration(e events.RegistrationClosed, v events.Envelope
 	}
 }
 
+// closeLayer ends a layer. It leaves its registrations as they are: [layerIndex.end]
+// combines both.
 func (s *State) closeLayer(e events.LayerClosed, v events.Envelope) {
 	if l, ok := s.index[e.Layer]; ok && l.Ended == 0 {
 		l.Closed, l.Reason, l.Ended = v.ID, e.Reason, s.folded
 	}
 }
 
-// of returns the layer of a stream.
+// of returns the layer of a stream, and whether the stream is that of a known layer.
 func (s *State) of(stream events.Stream) (*layerIndex, bool) {
 	id, ok := stream.Layer()
 	if !ok {
@@ -213,7 +244,8 @@ func (s *State) MarshalJSON() ([]byte, error) {
 	return projections.Encode(wire)
 }
 
-// UnmarshalJSON is the inverse of MarshalJSON.
+// UnmarshalJSON is the inverse of MarshalJSON. It replaces s, and leaves it unchanged
+// after an error.
 func (s *State) UnmarshalJSON(data []byte) error {
 	var wire stateWire
 	if err := json.Unmarshal(data, &wire); err != nil {

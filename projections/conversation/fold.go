@@ -16,6 +16,8 @@ func Projection() projections.Projection[*State] {
 	}
 }
 
+// apply folds one event of the session. The first event of a session stream decides
+// which session that is.
 func apply(s *State, v events.Envelope) *State {
 	session, ok := v.Stream.Session()
 	if !ok || !s.Session.IsZero() && session != s.Session {
@@ -39,7 +41,7 @@ func apply(s *State, v events.Envelope) *State {
 		s.set(e)
 	case events.SessionSpawned:
 		s.Parent = e.Parent
-	case events.ContextAdded, events.ContextCompacted, events.CommandRan, events.ProviderFailed: // a model here is shown prompts, replies and results
+	case events.ContextAdded, events.ContextCompacted, events.CommandRan, events.ProviderFailed: // not shown to a model
 	case events.LoopDetected:
 		s.Loops = append(s.Loops, e)
 	case events.Unknown:
@@ -63,6 +65,8 @@ func (s *State) set(e events.SettingChanged) {
 	}
 }
 
+// prompt adds a prompt to the end of the messages. It ends an interruption and starts
+// the count of steps and loops again.
 func (s *State) prompt(e events.PromptAdmitted, v events.Envelope) {
 	s.Messages = append(s.Messages, Message{ID: e.Message, Prompt: &Prompt{Text: e.Text, Event: v.ID}})
 	s.Unread++
@@ -79,6 +83,9 @@ func (s *State) materialized(e events.TurnMaterialized, v events.Envelope) {
 	s.Turn, s.TurnEvent, s.Replied, s.Interrupted = &e, v.ID, false, nil
 }
 
+// replied folds an event of a reply. A new reply to the last turn is inserted before
+// the prompts that arrived after the turn, because the model has not read them. Such
+// a reply does not count as a step since the last prompt.
 func (s *State) replied(e events.ReplyReceived, v events.Envelope) {
 	offer, unread := domain.Offer{Turn: e.Turn}, 0
 	if s.Turn != nil && s.Turn.Turn == e.Turn {
@@ -100,7 +107,8 @@ func (s *State) replied(e events.ReplyReceived, v events.Envelope) {
 	reply.add(e, offer)
 }
 
-// add merges one event of the reply.
+// add merges one event of the reply, with the offer of its turn. A call whose ID the
+// reply has already shares the progress of that call.
 func (r *Reply) add(e events.ReplyReceived, offer domain.Offer) {
 	r.Text += e.Text
 	for _, c := range e.Calls {
@@ -123,7 +131,7 @@ func (r *Reply) add(e events.ReplyReceived, offer domain.Offer) {
 	}
 }
 
-// twin returns the call of the reply with an ID.
+// twin returns the first call of the reply with an ID, and whether there is one.
 func (r *Reply) twin(id domain.CallID) (Call, bool) {
 	for _, c := range r.Calls {
 		if c.ID == id {
@@ -133,6 +141,8 @@ func (r *Reply) twin(id domain.CallID) (Call, bool) {
 	return Call{}, false
 }
 
+// applyCall folds the start, settlement or late result of a call. The first start and
+// the first settlement count.
 func (s *State) applyCall(v events.Envelope) {
 	switch e := v.Event.(type) {
 	case events.CallStarted:
@@ -153,7 +163,8 @@ func (s *State) applyCall(v events.Envelope) {
 	}
 }
 
-// each calls visit with every call of an ID in a reply, mostly one.
+// each calls visit with every call of an ID in a reply: mostly one, and two if the
+// model repeated the ID. It ignores an unknown reply.
 func (s *State) each(message domain.MessageID, id domain.CallID, visit func(*Call)) {
 	reply, ok := s.reply(message)
 	if !ok {
@@ -166,6 +177,9 @@ func (s *State) each(message domain.MessageID, id domain.CallID, visit func(*Cal
 	}
 }
 
+// applyPermission folds the permission requests, decisions and approvals of the
+// session. A revocation removes every approval of the same location, action and
+// resource.
 func (s *State) applyPermission(v events.Envelope) {
 	switch e := v.Event.(type) {
 	case events.PermissionRequested:

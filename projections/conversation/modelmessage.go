@@ -9,14 +9,16 @@ import (
 // A Role is the author of a message that a model reads.
 type Role string
 
-// The roles.
+// The roles: User for a prompt, Assistant for a reply, ToolRole for the answer to a
+// call.
 const (
 	User      Role = "user"
 	Assistant Role = "assistant"
 	ToolRole  Role = "tool"
 )
 
-// OutcomeUnknown is the answer to a call without a settlement.
+// OutcomeUnknown is the error text that answers a call without a settlement. The call
+// may have had effects.
 const OutcomeUnknown = "The outcome of this tool call is unknown."
 
 // A ModelMessage is one message as a model reads it. A user or assistant
@@ -55,7 +57,8 @@ func (s *State) ModelMessages() []ModelMessage {
 	return shown
 }
 
-// Reading returns what a model reads of the call.
+// ToolResult returns the result of the call as a model reads it, computed from the
+// settlement alone. Without a settlement it is the error [OutcomeUnknown].
 func (c Call) ToolResult() domain.ToolResult {
 	if c.Settlement == nil {
 		return domain.ToolResult{Error: OutcomeUnknown}
@@ -73,7 +76,8 @@ func (c Call) withInput() domain.Call {
 	return asked
 }
 
-// distinct returns the calls without repeated IDs.
+// distinct returns the first call of each ID, in order. A provider accepts one answer
+// for each ID.
 func distinct(calls []Call) []Call {
 	var first []Call
 	seen := map[domain.CallID]bool{}

@@ -14,26 +14,44 @@ type State struct {
 	Session  domain.SessionID `json:"session,omitzero"`
 	Agent    domain.AgentID   `json:"agent,omitempty"`
 	Location string           `json:"location,omitempty"`
-	Model    string           `json:"model,omitempty"` // that the session was opened with
-	Parent   domain.SessionID `json:"parent,omitzero"`
-	Origin   events.Origin    `json:"origin"`
-	Revision events.Revision  `json:"revision"`      // the length of the stream as folded
-	Last     domain.EventID   `json:"last,omitzero"` // the last event folded
-	Messages []Message        `json:"messages"`      // as a model reads them: a prompt that came after a turn follows the reply to that turn
+	// Model is the model that the opening of the session names, or else the first
+	// later setting.
+	Model  string           `json:"model,omitempty"`
+	Parent domain.SessionID `json:"parent,omitzero"`
+	Origin events.Origin    `json:"origin"`
+	// Revision is the length of the stream as far as it was folded, and Last the last
+	// event.
+	Revision events.Revision `json:"revision"`
+	Last     domain.EventID  `json:"last,omitzero"`
+	// Messages are in the order in which a model reads them: a prompt that arrived
+	// after a turn comes after the reply to that turn.
+	Messages []Message `json:"messages"`
 
-	Turn      *events.TurnMaterialized `json:"turn,omitempty"`      // the last one; nil where none
-	TurnEvent domain.EventID           `json:"turn_event,omitzero"` // that records Turn
-	Replied   bool                     `json:"replied"`             // the last turn has a reply
-	Steps     int                      `json:"steps,omitempty"`     // replies to turns that showed the last prompt
-	Unread    int                      `json:"unread,omitempty"`    // prompts since the last turn, the last of Messages
+	// Turn is the last turn, merged from its events, or nil before the first;
+	// TurnEvent is the event that recorded it last.
+	Turn      *events.TurnMaterialized `json:"turn,omitempty"`
+	TurnEvent domain.EventID           `json:"turn_event,omitzero"`
+	// Replied reports that the last turn has a reply.
+	Replied bool `json:"replied"`
+	// Steps counts the replies to turns that included the last prompt.
+	Steps int `json:"steps,omitempty"`
+	// Unread counts the prompts since the last turn. They are the last of Messages.
+	Unread int `json:"unread,omitempty"`
 
-	Asks      []events.PermissionRequested `json:"asks,omitempty"`      // not decided, in order
-	Approvals []events.ApprovalSaved       `json:"approvals,omitempty"` // not revoked, in order; some may have expired
-	Loops     []events.LoopDetected        `json:"loops,omitempty"`     // since the last prompt
+	// Asks are the undecided permission requests, in order.
+	Asks []events.PermissionRequested `json:"asks,omitempty"`
+	// Approvals are the approvals that were not revoked, in order. Some may have
+	// expired.
+	Approvals []events.ApprovalSaved `json:"approvals,omitempty"`
+	// Loops are the loops that were detected since the last prompt.
+	Loops []events.LoopDetected `json:"loops,omitempty"`
 
-	Interrupted *events.SessionInterrupted `json:"interrupted,omitempty"` // nil where a prompt or a turn came after it
-	Closed      bool                       `json:"closed,omitempty"`      //
-	Unknown     []string                   `json:"unknown,omitempty"`     // the kinds that are not known, each once
+	// Interrupted is the last interruption, or nil if a prompt or turn followed it.
+	Interrupted *events.SessionInterrupted `json:"interrupted,omitempty"`
+	// Closed reports that the session was closed.
+	Closed bool `json:"closed,omitempty"`
+	// Unknown has each unknown kind of the stream once.
+	Unknown []string `json:"unknown,omitempty"`
 }
 
 // A Message is a prompt or a reply: exactly one of the two is set.
@@ -43,35 +61,42 @@ type Message struct {
 	Reply  *Reply           `json:"reply,omitempty"`
 }
 
-// A Prompt is a message of the user.
+// A Prompt is a message of the user. Event admitted it.
 type Prompt struct {
 	Text  string         `json:"text"`
 	Event domain.EventID `json:"event"`
 }
 
-// A Reply is a message of the model. It merges the events that record parts of
-// it: texts are joined without a separator, calls appended, tokens added up,
-// and the offers of their turns merged; the last model and finish count.
+// A Reply is a message of the model. It merges the events that record parts of it:
+// texts are joined without a separator, calls appended, tokens added up, and the
+// offers of their turns merged. Of models and finishes the last one counts.
 type Reply struct {
-	Event  domain.EventID `json:"event"` // the first that records it
-	Text   string         `json:"text,omitempty"`
-	Calls  []Call         `json:"calls,omitempty"` // as asked, in order
-	Offer  domain.Offer   `json:"offer"`           // of the turn that it answers
-	Finish string         `json:"finish,omitempty"`
-	Tokens events.Tokens  `json:"tokens,omitzero"`
-	Model  string         `json:"model,omitempty"`
+	// Event is the first event of the reply.
+	Event domain.EventID `json:"event"`
+	Text  string         `json:"text,omitempty"`
+	// Calls are in the order in which the model asked for them.
+	Calls []Call `json:"calls,omitempty"`
+	// Offer is the offer of the turn that the reply answers.
+	Offer  domain.Offer  `json:"offer"`
+	Finish string        `json:"finish,omitempty"`
+	Tokens events.Tokens `json:"tokens,omitzero"`
+	Model  string        `json:"model,omitempty"`
 }
 
 // A Call is one call of a reply, with its progress and outcome. Message and ID
-// together identify it in its session. Two calls of one reply with the same ID
-// are both here, and share one start and one settlement.
+// together identify it in its session. If a reply has two calls with one ID, both are
+// in the list, and share one start and one settlement.
 type Call struct {
 	domain.Call
-	Message    domain.MessageID
-	Started    *events.CallStarted // nil: no start is on record
-	StartedBy  domain.EventID
-	Settlement *domain.Settlement // nil: it has not ended
-	Late       int                // results that came after the end
+	Message domain.MessageID
+	// Started is the first start of the call, or nil if the stream has none;
+	// StartedBy is its event.
+	Started   *events.CallStarted
+	StartedBy domain.EventID
+	// Settlement is the recorded end, or nil before it.
+	Settlement *domain.Settlement
+	// Late counts the results that came after the end.
+	Late int
 }
 
 // callWire is the JSON of a Call. It holds a settlement as its event, and
@@ -88,7 +113,7 @@ type callWire struct {
 	Late      int                 `json:"late,omitempty"`
 }
 
-// MarshalJSON encodes c for a checkpoint.
+// MarshalJSON encodes c for a checkpoint. The form is private to this package.
 func (c Call) MarshalJSON() ([]byte, error) {
 	wire := callWire{
 		ID: c.ID, Name: c.Name, Input: c.Input, Message: c.Message, Started: c.Started, StartedBy: c.StartedBy, Late: c.Late,
@@ -100,7 +125,7 @@ func (c Call) MarshalJSON() ([]byte, error) {
 	return projections.Encode(wire)
 }
 
-// UnmarshalJSON is the inverse of MarshalJSON.
+// UnmarshalJSON is the inverse of MarshalJSON. It leaves c unchanged after an error.
 func (c *Call) UnmarshalJSON(data []byte) error {
 	var wire callWire
 	if err := json.Unmarshal(data, &wire); err != nil {
@@ -117,8 +142,8 @@ func (c *Call) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Call returns the first call of a reply with an ID, and whether there is one.
-// The state owns it.
+// Call returns the first call of a reply with an ID, and whether there is one. The
+// state owns the call; the caller must not change it.
 func (s *State) Call(message domain.MessageID, id domain.CallID) (*Call, bool) {
 	reply, ok := s.reply(message)
 	if !ok {
@@ -132,7 +157,8 @@ func (s *State) Call(message domain.MessageID, id domain.CallID) (*Call, bool) {
 	return nil, false
 }
 
-// Open returns the calls without a settlement, in order. The state owns them.
+// Open returns the calls without a settlement, in the order of the messages. The
+// state owns them.
 func (s *State) Open() []*Call {
 	var open []*Call
 	for _, m := range s.Messages {
@@ -145,6 +171,7 @@ func (s *State) Open() []*Call {
 	return open
 }
 
+// calls returns the calls of a reply, or nil for a prompt.
 func (m Message) calls() []Call {
 	if m.Reply == nil {
 		return nil

@@ -2,34 +2,44 @@ package publish
 
 import "github.com/settlement-ledger/ledger/events"
 
-// An ackWindow computes the position through which all records are finished,
-// while they finish in any order. The zero ackWindow is empty. The caller
-// synchronizes.
+// An ackWindow computes the position through which all records are finished, while
+// workers finish them in any order. It is a queue of the unfinished records in log
+// order, together with finished ones that an unfinished one precedes. When a record
+// finishes, the watermark advances over the finished beginning of the queue. A
+// restart from the watermark therefore misses no record, and publishes again at most
+// the records of the queue.
+//
+// The zero ackWindow is empty. The caller synchronizes; a run holds its mu.
 type ackWindow struct {
-	open      []*windowSlot // in the order of the log
+	// open has the slots in log order. Only the first is certainly unfinished.
+	open []*windowSlot
+	// watermark is the position through which every record is finished.
 	watermark events.Position
 }
 
-// A windowSlot is a position in the window.
+// A windowSlot is the position of a record in flight, or of one or more finished or
+// skipped records behind it.
 type windowSlot struct {
 	at   events.Position
 	done bool
 }
 
-// begin appends an unfinished position, higher than all others.
+// begin appends an unfinished position, which must be higher than all before. The
+// caller passes the slot to end.
 func (t *ackWindow) begin(at events.Position) *windowSlot {
 	s := &windowSlot{at: at}
 	t.open = append(t.open, s)
 	return s
 }
 
-// pass appends a finished position, higher than all others.
+// pass appends a position without a record to publish, which must be higher than all
+// before. It moves a finished last slot forward instead of adding one, so that the
+// window does not grow with the number of skipped records.
 func (t *ackWindow) pass(at events.Position) {
 	if len(t.open) == 0 {
 		t.watermark = at
 		return
 	}
-	// What is passed behind a place that is passed takes no room of its own.
 	if last := t.open[len(t.open)-1]; last.done {
 		last.at = at
 		return
@@ -37,7 +47,8 @@ func (t *ackWindow) pass(at events.Position) {
 	t.begin(at).done = true
 }
 
-// end finishes a slot and advances the watermark over the finished prefix.
+// end finishes a slot and advances the watermark over the finished beginning of the
+// window. Amortized over all slots it takes constant time.
 func (t *ackWindow) end(s *windowSlot) {
 	s.done = true
 	n := 0

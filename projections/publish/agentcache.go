@@ -8,19 +8,21 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// An agentCache caches the agent of each session, up to maxCachedAgents. It is
-// not safe for concurrent use.
+// An agentCache caches the agent of each session, up to maxCachedAgents, for filters
+// and topics that use it. The goroutine that reads the log owns it.
 type agentCache struct {
-	store  events.Store
+	store events.Store
+	// agents has the agent by session ID, "" for a session without one.
 	agents map[string]string
 }
 
-// maxCachedAgents bounds the cache. A full cache is cleared.
+// maxCachedAgents bounds the cache. A full cache is cleared; a later record of a
+// cleared session costs one read of the store.
 const maxCachedAgents = 10_000
 
-// agentOf returns the agent of a session, as the first record of its stream
-// names it. It returns "" if the session is unknown or has no agent. It reads
-// the store if the agent is not cached.
+// agentOf returns the agent of a session, which the first record of its stream names.
+// It returns "" if the session is unknown or has no agent. It reads that record from
+// the store if the agent is not cached, and returns an error of that read.
 func (a *agentCache) agentOf(ctx context.Context, session string) (string, error) {
 	if session == "" {
 		return "", nil
@@ -42,8 +44,8 @@ func (a *agentCache) agentOf(ctx context.Context, session string) (string, error
 	return a.agents[session], nil
 }
 
-// add caches the agent if e is the first record of a session's stream, so that
-// agentOf does not have to read it.
+// add caches the agent if e is the first record of a session's stream. A run that
+// reads the whole log thus seldom reads the store again for an agent.
 func (a *agentCache) add(e events.Entry, session string) {
 	if e.Revision != 1 || e.Stream.Category() != events.SessionCategory {
 		return
@@ -54,7 +56,8 @@ func (a *agentCache) add(e events.Entry, session string) {
 	a.agents[session] = agentIn(e)
 }
 
-// agentIn returns the agent that a SessionOpened record names, or "".
+// agentIn returns the agent that a SessionOpened record names, or "" for any other
+// record and for damaged data.
 func agentIn(e events.Entry) (agent string) {
 	var opened struct {
 		Agent json.RawMessage `json:"agent"`

@@ -11,21 +11,23 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// ErrBadConfig reports an invalid configuration.
+// ErrBadConfig reports an invalid configuration. The wrapped error names the key or
+// the publication.
 var ErrBadConfig = errors.New("configuration of publications is not valid")
 
 // A JobConfig is a job of a configuration, with its target.
 type JobConfig struct {
 	Job
-	// To is the target to open. It may contain credentials, so that it is
-	// never printed or saved; Job.Target is the redacted form.
-	To string // the target as it is opened. It may hold credentials, and is never shown
+	// To is the target to open. It may contain credentials, so it is never printed or
+	// saved; Job.Target is the redacted form.
+	To string
 }
 
 // DefaultTopic is the topic of a job that names none.
 const DefaultTopic = "ledger.{category}.{kind}"
 
-// A jobTable is a [[publish]] table of a configuration in TOML.
+// A jobTable is a [[publish]] table of a configuration in TOML, as ParseConfig
+// documents it. Zero values select the defaults of the Policy.
 type jobTable struct {
 	Name  string `toml:"name"`
 	To    string `toml:"to"`
@@ -67,7 +69,7 @@ func ParseConfig(text []byte, env func(string) (string, bool)) ([]JobConfig, err
 	return configs, nil
 }
 
-// config checks a table and returns its job.
+// config returns the job of a table, or an error that says which key is invalid.
 func (t jobTable) config(env func(string) (string, bool)) (JobConfig, error) {
 	if err := ValidName(t.Name); err != nil {
 		return JobConfig{}, err
@@ -94,8 +96,8 @@ func (t jobTable) config(env func(string) (string, bool)) (JobConfig, error) {
 	return JobConfig{Job: job, To: to}, nil
 }
 
-// ExpandEnv replaces ${NAME} in a target with the value that env returns for
-// NAME. It returns an error if env has no such name.
+// ExpandEnv replaces ${NAME} and $NAME in a target with the value that env returns
+// for NAME. If env lacks a name, it returns an error with the first such name.
 func ExpandEnv(text string, env func(string) (string, bool)) (string, error) {
 	var absent error
 	to := os.Expand(text, func(name string) string {
@@ -108,9 +110,9 @@ func ExpandEnv(text string, env func(string) (string, bool)) (string, error) {
 	return to, absent
 }
 
-// Redacted returns a target without user, password, query and fragment, to
-// print or save it. For a text that is neither a URL nor a file it keeps at
-// most the scheme.
+// Redacted returns a target without user, password, query and fragment, to print or
+// save it. Of a text that is neither a URL with a host nor a file it keeps at most
+// the scheme, as any part of the rest may be a secret.
 func Redacted(target string) string {
 	u, err := url.Parse(target)
 	if err != nil {

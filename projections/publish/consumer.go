@@ -11,22 +11,36 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Consumer is the saved state of a publication: the position that it has
-// reached, and its dead letters.
+// A Consumer is the saved state of a publication: the position that it has reached,
+// and its dead letters. It is stored as a JSON document that docs/formats.md
+// describes. Target, Topic and Filter are the ones of the job for which it was
+// created.
 type Consumer struct {
-	Format  int    `json:"format"` // of this document: 1
-	Name    string `json:"name"`
-	Target  string `json:"target"` // without credentials
-	Topic   string `json:"topic"`
-	Filter  Filter `json:"only"`
-	Running bool   `json:"-"` // on this Relay, now
+	// Format is the version of the document, consumerFormat.
+	Format int    `json:"format"`
+	Name   string `json:"name"`
+	// Target has no credentials.
+	Target string `json:"target"`
+	Topic  string `json:"topic"`
+	Filter Filter `json:"only"`
+	// Running reports a run on this Relay now. It is not saved.
+	Running bool `json:"-"`
 
-	Position    events.Position `json:"position"`  // all through this one was acknowledged, set aside, or not asked for
-	Published   uint64          `json:"published"` // acknowledgements, repeats among them
-	Begun       time.Time       `json:"begun"`
-	Saved       time.Time       `json:"saved"`
-	LastError   *LastError      `json:"trouble,omitempty"` // that was met last
-	DeadLetters []DeadLetter    `json:"poison,omitempty"`  // in the order in which they were set aside
+	// Position is the watermark of the run: every record through it was acknowledged,
+	// became a dead letter, or is not selected by the filter.
+	Position events.Position `json:"position"`
+	// Published counts acknowledgements. A record that is published again counts
+	// again.
+	Published uint64 `json:"published"`
+	// Begun is the time of creation, and Saved the time of the last save.
+	Begun time.Time `json:"begun"`
+	Saved time.Time `json:"saved"`
+	// LastError is the last error of any attempt, or nil. Later successes do not
+	// clear it.
+	LastError *LastError `json:"trouble,omitempty"`
+	// DeadLetters are the refused records, in the order in which the target refused
+	// them.
+	DeadLetters []DeadLetter `json:"poison,omitempty"`
 }
 
 // A LastError is an error of a publication, with its time.
@@ -35,17 +49,20 @@ type LastError struct {
 	Time time.Time `json:"time"`
 }
 
-// A DeadLetter identifies a record that the target refused. The publication
-// continued without it.
+// A DeadLetter identifies a record that the target refused, and without which the
+// publication continued. The record itself stays in the store.
 type DeadLetter struct {
-	Event     domain.EventID  `json:"event"`
-	Kind      string          `json:"kind"`
-	Stream    events.Stream   `json:"stream"`
-	Revision  events.Revision `json:"revision"`
-	Position  events.Position `json:"position"`
-	Tries     int             `json:"tries"`
-	LastError LastError       `json:"trouble"`         // of the last try
-	Retry     bool            `json:"again,omitempty"` // it is to be tried again
+	Event    domain.EventID  `json:"event"`
+	Kind     string          `json:"kind"`
+	Stream   events.Stream   `json:"stream"`
+	Revision events.Revision `json:"revision"`
+	Position events.Position `json:"position"`
+	// Tries counts the attempts, with the ones of earlier retries.
+	Tries int `json:"tries"`
+	// LastError is the error of the last attempt.
+	LastError LastError `json:"trouble"`
+	// Retry reports that a run is to publish the record again.
+	Retry bool `json:"again,omitempty"`
 }
 
 // is reports whether p refers to the record e.
@@ -64,8 +81,8 @@ func (c Consumer) copy() Consumer {
 // consumerFormat is the version of the JSON document of a consumer.
 const consumerFormat = 1
 
-// decodeConsumer decodes the document of a consumer. It returns an ErrDamaged
-// if the document is invalid, or belongs to another name or format.
+// decodeConsumer decodes the document of a consumer. It returns an ErrDamaged if the
+// document is invalid JSON, or belongs to another name or format.
 func decodeConsumer(name string, data []byte) (c Consumer, err error) {
 	if err = json.Unmarshal(data, &c); err == nil && (c.Format != consumerFormat || c.Name != name) {
 		err = fmt.Errorf("it is of %q in format %d", c.Name, c.Format)
@@ -76,7 +93,8 @@ func decodeConsumer(name string, data []byte) (c Consumer, err error) {
 	return c, nil
 }
 
-// validName matches the names of consumers.
+// validName matches the names of consumers. They are parts of checkpoint names and
+// file names.
 var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
 // ValidName returns nil if name is a valid name of a consumer, and otherwise

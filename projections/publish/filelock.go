@@ -22,15 +22,19 @@ type Locker interface {
 	Lock(name string) (io.Closer, error)
 }
 
-// A FileLocker is a Locker that locks one file for each name, in a folder of
-// this machine. It never removes the files. On Unix it uses flock.
+// A FileLocker is a Locker that locks one file for each name, in a folder of this
+// machine. It never removes the files, because removing a file that another process
+// opens at that moment would let two processes lock different files of one name. On
+// Unix it uses flock; on other systems it excludes no process.
 type FileLocker struct{ dir, holder string }
 
 // NewFileLocker returns the Locker of a folder, which Lock creates. Holder is
 // a line that describes this process to others, such as "process 4711".
 func NewFileLocker(dir, holder string) FileLocker { return FileLocker{dir, holder} }
 
-// Lock locks the file of a name and writes the holder into it.
+// Lock locks the file of a name, creating folder and file, and writes the holder into
+// it. A locked name is an ErrLocked that quotes the holder. Other errors come from
+// the file system.
 func (l FileLocker) Lock(name string) (io.Closer, error) {
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("claim %s: %w", name, err)
@@ -59,7 +63,9 @@ type fileLock struct{ file *os.File }
 // Close releases the lock. The file stays.
 func (l fileLock) Close() error { return CloseLocked(l.file) }
 
-// sign replaces the contents of a locked file by the holder.
+// sign replaces the contents of a locked file by the holder. A process that finds the
+// file locked quotes them; if it reads the file between the two steps, it cannot name
+// the holder.
 func (l FileLocker) sign(file *os.File) error {
 	err := file.Truncate(0)
 	if err == nil {

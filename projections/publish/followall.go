@@ -32,30 +32,33 @@ type Routed struct {
 // The caller closes the target. Errors name the target, without credentials.
 type Opener func(ctx context.Context, o JobConfig, at events.Position) (Target, error)
 
-// of returns the openFunc of a job.
+// of returns the openFunc that opens the target of a job.
 func (open Opener) of(o JobConfig) openFunc {
 	return func(ctx context.Context, at events.Position) (Target, error) { return open(ctx, o, at) }
 }
 
-// FollowAll runs Follow for several jobs concurrently until ctx ends, and
-// returns its cause. It retries, with the backoff of the job's policy, while
-// the target does not open or another process runs the consumer. Any other
-// error ends that job alone.
+// FollowAll runs Follow for several jobs concurrently until ctx ends, and returns the
+// cause of ctx, even if every job ended before. It retries, with the backoff of the
+// job's policy, while the target does not open or another process runs the consumer.
+// Any other error ends that job alone.
 //
-// FollowAll calls onError, if it is not nil, from several goroutines with each
-// error that ends a job, and with retried errors on the first and then every
-// second, fourth, eighth attempt. It also saves the error in the consumer.
+// FollowAll calls onError, if it is not nil, from several goroutines with each error
+// that ends a job, and with retried errors on the first, second, fourth, eighth
+// attempt and so on. It also saves the error in the consumer.
 func (d *Relay) FollowAll(ctx context.Context, configs []JobConfig, open Opener, onError func(name string, err error)) error {
 	var running sync.WaitGroup
 	for _, o := range configs {
 		running.Go(func() { d.followOne(ctx, o, open, onError) })
 	}
 	running.Wait()
-	<-ctx.Done() // also where all stand still: the others are the caller's
+	// If every job ended with an error, onError has reported each, and the caller
+	// decides when to end.
+	<-ctx.Done()
 	return context.Cause(ctx)
 }
 
-// followOne runs one job of FollowAll.
+// followOne runs one job of FollowAll. It returns after an error that ends the job,
+// or when ctx ends. It reports attempts whose number is a power of two.
 func (d *Relay) followOne(ctx context.Context, o JobConfig, open Opener, onError func(name string, err error)) {
 	delays := o.Policy.withDefaults().newBackoff()
 	for attempt := 1; ctx.Err() == nil; attempt++ {
@@ -75,8 +78,8 @@ func (d *Relay) followOne(ctx context.Context, o JobConfig, open Opener, onError
 	}
 }
 
-// followOpened runs FollowConfigured once. begun is false if a later attempt
-// may succeed: the target did not open, or another process runs the consumer.
+// followOpened runs FollowConfigured once. begun is false if a later attempt may
+// succeed, because the target did not open or another process runs the consumer.
 func (d *Relay) followOpened(ctx context.Context, o JobConfig, open Opener) (begun bool, err error) {
 	unopened := false
 	err = d.FollowConfigured(ctx, o, func(ctx context.Context, o JobConfig, at events.Position) (Target, error) {
@@ -87,13 +90,13 @@ func (d *Relay) followOpened(ctx context.Context, o JobConfig, open Opener) (beg
 	return !unopened && !errors.Is(err, ErrRunning), err
 }
 
-// recordError saves an error as the last error of a consumer that does not
-// run. It does nothing if there is no such consumer or another process runs
-// it.
+// recordError saves an error as the last error of a consumer that does not run. It
+// returns nil if another process runs the consumer, which saves errors of its own, or
+// if the consumer does not load, as then no document can hold the error.
 func (d *Relay) recordError(ctx context.Context, name string, lastError error) (err error) {
 	lock, err := d.lockConsumer(name)
 	if errors.Is(err, ErrRunning) {
-		return nil // who runs it has its own troubles, and onError has this one
+		return nil
 	}
 	if err != nil {
 		return err
@@ -101,7 +104,7 @@ func (d *Relay) recordError(ctx context.Context, name string, lastError error) (
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	c, err := d.load(ctx, name)
 	if err != nil {
-		return nil // there is nowhere to keep it
+		return nil
 	}
 	c.LastError = &LastError{Text: truncated(lastError.Error()), Time: d.now().UTC().Truncate(time.Microsecond)}
 	return d.save(ctx, c)

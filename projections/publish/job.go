@@ -11,13 +11,19 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Job says which records are published under a name, and how.
+// A Job says which records are published under a name, to which topics, from where,
+// and how.
 type Job struct {
-	Name   string // of the consumer
-	Target string // as it is shown: see [Redacted]
+	// Name is the name of the consumer, see [ValidName].
+	Name string
+	// Target is the target without credentials, see [Redacted]. It is saved and
+	// shown.
+	Target string
 	Topic  Topic
 	Filter Filter
-	Start  Start // of a consumer that has no checkpoint
+	// Start applies to a new consumer alone. An existing one continues at its
+	// position.
+	Start  Start
 	Policy Policy
 
 	// Failed, if not nil, is called after each attempt that failed, by several
@@ -27,10 +33,14 @@ type Job struct {
 
 // A Failure is a failed attempt to publish.
 type Failure struct {
-	Position events.Position // of the record; of the first one, where there are several
-	Try      int             // which attempt it was
-	Wait     time.Duration   // until the next; zero if there is none
-	Err      error
+	// Position is that of the record, or of the first record of a batch.
+	Position events.Position
+	// Try is the number of the attempt, from 1.
+	Try int
+	// Wait is the time until the next attempt. It is zero if the record becomes a
+	// dead letter, or if the relay publishes the records of the batch one by one.
+	Wait time.Duration
+	Err  error
 }
 
 // CatchUp publishes the records that the log has now and returns once each was
@@ -68,12 +78,13 @@ func (d *Relay) FollowConfigured(ctx context.Context, o JobConfig, open Opener) 
 	return d.run(ctx, o.Job, open.of(o), follow)
 }
 
-// catchUp is the feedFunc of the records that the log has now.
+// catchUp is the feedFunc of CatchUp: it reads the records that the log has now.
 func catchUp(ctx context.Context, r *run, after events.Position) error {
 	return r.acceptAll(ctx, events.Scan(ctx, r.relay.store, events.Query{Filter: r.job.Filter.storeFilter(), After: after}))
 }
 
-// follow is the feedFunc of all records and each new one.
+// follow is the feedFunc of Follow: it reads all records and then each new one. It
+// returns an error in every case, as a log without an end does not end.
 func follow(ctx context.Context, r *run, after events.Position) error {
 	following := events.Following{Filter: r.job.Filter.storeFilter(), CaughtUp: r.skip}
 	if err := r.acceptAll(ctx, r.relay.store.Follow(ctx, after, following)); err != nil {
@@ -82,7 +93,8 @@ func follow(ctx context.Context, r *run, after events.Position) error {
 	return errors.New("the log ended")
 }
 
-// acceptAll accepts each record of a sequence until it ends or an error.
+// acceptAll passes each record of a sequence to accept until the sequence ends or
+// either returns an error.
 func (r *run) acceptAll(ctx context.Context, records iter.Seq2[events.Entry, error]) error {
 	for e, err := range records {
 		if err == nil {
@@ -95,7 +107,8 @@ func (r *run) acceptAll(ctx context.Context, records iter.Seq2[events.Entry, err
 	return nil
 }
 
-// valid returns the error of an invalid job, or nil.
+// valid returns an ErrBadName, an ErrBadTopic or the error of the filter if the job
+// is invalid.
 func (j Job) valid() error {
 	if err := ValidName(j.Name); err != nil {
 		return err
@@ -106,8 +119,10 @@ func (j Job) valid() error {
 	return j.Filter.storeFilter().Valid()
 }
 
-// createConsumer adds the name to the index, saves a consumer at the start of
-// the job, and syncs both: a start of "now" cannot be computed again.
+// createConsumer adds the name to the index, saves a consumer at the start of the
+// job, and syncs both, because a start of "now" cannot be computed again after a
+// power cut. The index comes first: a name without a consumer is harmless, a consumer
+// without a name would not be listed. The caller holds the lock of the consumer.
 func (d *Relay) createConsumer(ctx context.Context, job Job) (Consumer, error) {
 	at, err := job.Start.position(ctx, d.store)
 	if err != nil {

@@ -10,8 +10,10 @@ import (
 
 // A Lag says how far a consumer is behind the end of the log.
 type Lag struct {
-	Records uint64    // that it is to publish
-	Oldest  time.Time // when the first of them happened; zero if there is none
+	// Records counts the records that the consumer has yet to publish.
+	Records uint64
+	// Oldest is the time of the first of them, or zero if Records is.
+	Oldest time.Time
 }
 
 // Behind returns the age of the oldest record of l, or 0 if there is none.
@@ -22,7 +24,7 @@ func (l Lag) Behind(now time.Time) time.Duration {
 	return max(0, now.Sub(l.Oldest))
 }
 
-// add counts a record with its time.
+// add counts a record, in log order, with its time.
 func (l *Lag) add(at time.Time) {
 	if l.Records++; l.Records == 1 {
 		l.Oldest = at
@@ -50,7 +52,8 @@ func (d *Relay) Lag(ctx context.Context, c Consumer) (l Lag, err error) {
 	return l, nil
 }
 
-// countMatching counts the records of a query that a filter accepts.
+// countMatching counts the records of a query that match the tools and agents of a
+// filter. It decodes each record.
 func (d *Relay) countMatching(ctx context.Context, filter Filter, query events.Query, l *Lag) error {
 	agents := agentCache{store: d.store, agents: map[string]string{}}
 	for e, err := range events.Scan(ctx, d.store, query) {

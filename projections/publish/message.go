@@ -9,30 +9,36 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// The keys of a message's metadata. Session, agent and tool are there where the
-// record has one, and the metadata document where it is not empty.
+// The keys of a message's metadata. A key is absent if the record has no such value:
+// session, agent, tool and metadata are optional.
 const (
 	KeyStream   = "stream"
 	KeyRevision = "revision"
 	KeyPosition = "position"
 	KeyKind     = "kind"
 	KeyVersion  = "version"
-	KeyTime     = "time" // RFC 3339, UTC, to the microsecond
-	KeySession  = "session"
-	KeyAgent    = "agent"
-	KeyTool     = "tool"
-	KeyMetadata = "metadata" // the record's metadata document, as written
+	// RFC 3339, UTC, to the microsecond.
+	KeyTime    = "time"
+	KeySession = "session"
+	KeyAgent   = "agent"
+	KeyTool    = "tool"
+	// The record's metadata document, as written.
+	KeyMetadata = "metadata"
 )
 
-// attributes are the values of a record that filters and topics use. They are
-// decoded from its bytes, whatever its kind, so that unknown kinds are
-// published like others.
+// attributes are the values of a record that filters and topics use. They are decoded
+// from its bytes whatever its kind, so that unknown kinds are published like others.
+// A missing value is "".
 type attributes struct {
-	stream  events.Stream
-	kind    string
-	session string // whose stream it is in, or that it belongs to
-	agent   string // of that session
-	tool    string // the member tool of its data
+	stream events.Stream
+	kind   string
+	// session is the session of the stream, or else the one that the metadata names
+	// as correlation.
+	session string
+	// agent is the agent of that session. The agentCache supplies it.
+	agent string
+	// tool is the member tool of the data.
+	tool string
 }
 
 // attributesOf returns the attributes of a record, without its agent. Members
@@ -43,7 +49,8 @@ func attributesOf(e events.Entry) attributes {
 		Tool json.RawMessage `json:"tool"`
 	}
 	if json.Unmarshal(e.Data, &data) == nil {
-		_ = json.Unmarshal(data.Tool, &p.tool) // of another type it is no tool
+		// A tool of another type than text stays empty.
+		_ = json.Unmarshal(data.Tool, &p.tool)
 	}
 	if id, ok := e.Stream.Session(); ok {
 		p.session = id.String()
@@ -58,8 +65,8 @@ func attributesOf(e events.Entry) attributes {
 	return p
 }
 
-// messageOf returns the message of a record. The payload shares the memory of
-// the record's data.
+// messageOf returns the message of a record, with the event ID as its UUID. The
+// payload shares the memory of the record's data, which a Target must not change.
 func messageOf(e events.Entry, p attributes) *message.Message {
 	m := message.NewMessage(e.ID.String(), e.Data)
 	for key, value := range map[string]string{

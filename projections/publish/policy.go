@@ -9,37 +9,56 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// What an error of a publisher says of the record, in the words of who opened
-// the publisher. An error that is neither leaves it open whether the record or
-// the target is at fault.
+// The two classes of errors by which a target guides the relay. The code that opens
+// the target wraps its errors in one of them. An error of neither class leaves open
+// whether the record or the target is at fault; it counts as an attempt.
 var (
-	// ErrUnavailable: the target does not answer, and another time it may. The
-	// record is tried again for as long as the run lasts.
+	// ErrUnavailable: the target does not answer now, and may later. The relay
+	// retries the record for as long as the run lasts.
 	ErrUnavailable = errors.New("target is not available")
-	// ErrUnacceptable: the target will never take this record. It is set aside
-	// at once.
+	// ErrUnacceptable: the target will never accept this record. The record becomes a
+	// dead letter at once.
 	ErrUnacceptable = errors.New("target does not accept the record")
 )
 
-// A Policy says how records are published. The zero Policy publishes one
-// record at a time.
+// A Policy says how records are published: how many at a time, how often each is
+// tried, and how soon an acknowledgement is saved. A field of zero selects its
+// default, and the zero Policy publishes one record at a time.
 type Policy struct {
-	Workers  int // streams handed over side by side; 0: 1
-	Batch    int // most records of one queue handed over at once, all of one topic unless the target is a Batcher; 0: 1
-	InFlight int // most records read and not acknowledged; 0: 1024
-	Bytes    int // most bytes of these, or one record; 0: 64 MiB
+	// Workers is the number of goroutines that publish. Each has a queue, and all
+	// records of a stream pass through the same one. Default 1.
+	Workers int
+	// Batch is the largest number of records of one queue in one call of the target.
+	// They have one topic unless the target is a Batcher. Default 1.
+	Batch int
+	// InFlight is the largest number of records that were read and are neither
+	// acknowledged nor dead letters. Default 1,024.
+	InFlight int
+	// Bytes is the largest size of their data and metadata, in bytes. One larger
+	// record is published alone. Default 64 MiB.
+	Bytes int
 
-	Tries          int // attempts at a record before it is set aside; 0: 5
-	MaxConsecutive int // records set aside without one acknowledged between them, from which the run ends; 0: 10
-	MaxDeadLetters int // records of a consumer set aside at one time, from which the run ends; 0: 1000
+	// Tries is the number of attempts at a record after which it becomes a dead
+	// letter. Attempts with an ErrUnavailable do not count. Default 5.
+	Tries int
+	// MaxConsecutive is the number of dead letters in a row, without an
+	// acknowledgement between them, after which the next one ends the run: the target
+	// is at fault. Default 10.
+	MaxConsecutive int
+	// MaxDeadLetters is the number of dead letters of a consumer after which the next
+	// one ends the run. Default 1,000.
+	MaxDeadLetters int
 
-	// The wait before the second attempt is MinBackoff, and doubles before each later one,
-	// up to MaxBackoff. Up to half of each is added or left out at random.
-	MinBackoff, MaxBackoff time.Duration // 0: 100 ms and 30 s
-	SaveInterval           time.Duration // most time that an acknowledgement is not in the checkpoint; 0: 1 s
+	// The delay before the second attempt is MinBackoff, and doubles before each
+	// later one up to MaxBackoff. A jitter of up to half of it is added or
+	// subtracted. Defaults 100 ms and 30 s.
+	MinBackoff, MaxBackoff time.Duration
+	// SaveInterval is the longest time between an acknowledgement and the checkpoint
+	// that contains it. A kill repeats at most the records of this time. Default 1 s.
+	SaveInterval time.Duration
 }
 
-// withDefaults returns p with the defaults in place of zeros.
+// withDefaults returns p with the default in place of each zero.
 func (p Policy) withDefaults() Policy {
 	p.Workers, p.Batch = cmp.Or(p.Workers, 1), cmp.Or(p.Batch, 1)
 	p.InFlight, p.Bytes = cmp.Or(p.InFlight, 1024), cmp.Or(p.Bytes, 64<<20)
@@ -49,7 +68,8 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// newBackoff returns the delays between the attempts at one record.
+// newBackoff returns the delays between the attempts at one batch. It is used by one
+// goroutine and has no end of its own.
 func (p Policy) newBackoff() *backoff.ExponentialBackOff {
 	delays := backoff.NewExponentialBackOff()
 	delays.InitialInterval, delays.MaxInterval, delays.Multiplier = min(p.MinBackoff, p.MaxBackoff), p.MaxBackoff, 2

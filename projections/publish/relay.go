@@ -16,48 +16,59 @@ import (
 
 // The errors of a Relay. Callers match them with errors.Is.
 var (
-	ErrBadName            = errors.New("name of a consumer is not valid")
-	ErrNoConsumer         = errors.New("no such consumer")
-	ErrRunning            = errors.New("consumer runs already")
-	ErrDifferentJob       = errors.New("consumer publishes something else")
-	ErrDamaged            = errors.New("consumer is damaged")
+	// ErrBadName: the name of a consumer does not follow the rule of [ValidName].
+	ErrBadName = errors.New("name of a consumer is not valid")
+	// ErrNoConsumer: no consumer of this name was created, or it was forgotten.
+	ErrNoConsumer = errors.New("no such consumer")
+	// ErrRunning: a run, in this process or another, holds the lock of the consumer.
+	ErrRunning = errors.New("consumer runs already")
+	// ErrDifferentJob: the consumer was created for another target, topic or filter.
+	ErrDifferentJob = errors.New("consumer publishes something else")
+	// ErrDamaged: the saved document of a consumer, or the index, does not decode.
+	ErrDamaged = errors.New("consumer is damaged")
+	// ErrTooManyDeadLetters: the run reached a limit of its policy.
 	ErrTooManyDeadLetters = errors.New("too many records were set aside")
 )
 
-// A ConsumerStore stores consumers. Unlike the state of a projection, a
-// consumer cannot be rebuilt from the log.
+// A ConsumerStore stores consumers as named documents. Unlike the state of a
+// projection, a consumer cannot be rebuilt from the log. It is safe for concurrent
+// use.
 type ConsumerStore interface {
 	projections.Checkpoints
-	// Sync makes everything saved before durable.
+	// Sync returns when everything saved before is durable.
 	Sync(ctx context.Context) error
 }
 
-// A Relay publishes the records of a store. It is safe for concurrent use.
-// Several relays of one store, in this process and others, exclude each other
-// with their Locker.
+// A Relay publishes the records of a store. It is safe for concurrent use. Several
+// relays of one store, in this process and others, exclude each other with their
+// Locker: a consumer is changed only under the lock of its document, and the index
+// and a retry request under a short lock of their own.
 type Relay struct {
 	store     events.Store
 	consumers ConsumerStore
 	locks     Locker
-	now       func() time.Time
-	mu        struct {
+	// now supplies the times in consumers, for tests.
+	now func() time.Time
+	mu  struct {
 		sync.Mutex
+		// running has the run of each consumer that runs on this Relay.
 		running map[string]*run
 	}
 }
 
-// NewRelay returns a relay of a store. All relays that share consumers must
-// share locks.
+// NewRelay returns a relay of a store. Relays with the same consumers must have
+// Lockers that exclude each other. now is the clock, mostly time.Now.
 func NewRelay(store events.Store, consumers ConsumerStore, locks Locker, now func() time.Time) *Relay {
 	d := &Relay{store: store, consumers: consumers, locks: locks, now: now}
 	d.mu.running = map[string]*run{}
 	return d
 }
 
-// indexName is the checkpoint that lists the names of all consumers as a JSON
-// array.
+// indexName is the name of the index, which lists the names of all consumers as a
+// sorted JSON array. It is also the prefix of all documents.
 const indexName = "publish"
 
+// documentName returns the name under which a consumer is saved and locked.
 func documentName(consumer string) string { return indexName + "/" + consumer }
 
 // Consumers returns all consumers, ordered by name. A damaged consumer has its
@@ -72,7 +83,7 @@ func (d *Relay) Consumers(ctx context.Context) ([]Consumer, error) {
 		c, err := d.Consumer(ctx, name)
 		switch {
 		case errors.Is(err, ErrNoConsumer):
-			continue // forgotten meanwhile
+			continue // forgotten since the index was read
 		case errors.Is(err, ErrDamaged):
 			c = Consumer{Name: name, LastError: &LastError{Text: err.Error()}}
 		case err != nil:
@@ -99,7 +110,8 @@ func (d *Relay) activeRun(name string) *run {
 	return d.mu.running[name]
 }
 
-// load reads the saved state of a consumer.
+// load returns the saved state of a consumer, an ErrNoConsumer if it was never saved,
+// or an ErrDamaged.
 func (d *Relay) load(ctx context.Context, name string) (Consumer, error) {
 	if err := ValidName(name); err != nil {
 		return Consumer{}, err
@@ -114,7 +126,8 @@ func (d *Relay) load(ctx context.Context, name string) (Consumer, error) {
 	return decodeConsumer(name, data)
 }
 
-// save writes the state of a consumer, without a sync.
+// save writes the state of a consumer without a sync, so that it survives a kill of
+// the process, and not always a power cut. The caller holds the lock of the consumer.
 func (d *Relay) save(ctx context.Context, c Consumer) error {
 	c.Format = consumerFormat
 	data, err := projections.Encode(c)
@@ -137,14 +150,14 @@ func (d *Relay) lockConsumer(name string) (io.Closer, error) {
 	return lock, err
 }
 
-// How waitLock polls.
+// The polling of waitLock: together about ten seconds.
 const (
 	lockPollInterval = 5 * time.Millisecond
 	lockPollAttempts = 2000
 )
 
-// waitLock acquires a lock that others hold for milliseconds. It polls for
-// about ten seconds.
+// waitLock acquires a lock that other processes hold for milliseconds. It polls, as a
+// Locker cannot wait. After lockPollAttempts it returns the ErrLocked.
 func (d *Relay) waitLock(ctx context.Context, name string) (io.Closer, error) {
 	for try := 1; ; try++ {
 		lock, err := d.locks.Lock(name)
@@ -203,7 +216,8 @@ func (d *Relay) consumerNames(ctx context.Context) (all []string, err error) {
 	return all, nil
 }
 
-// updateIndex changes the list of names under its lock.
+// updateIndex replaces the list of names by change's result, under the lock of the
+// index. change receives the sorted list and may reuse it.
 func (d *Relay) updateIndex(ctx context.Context, change func([]string) []string) (err error) {
 	lock, err := d.waitLock(ctx, indexName)
 	if err != nil {

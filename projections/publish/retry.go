@@ -11,20 +11,23 @@ import (
 	"github.com/settlement-ledger/ledger/projections"
 )
 
-// A retryRequest asks a run in another process to retry dead letters. It is
-// stored next to the consumer until that run takes it.
+// A retryRequest asks a run in another process to retry dead letters: all of them, or
+// the ones at Positions. It is a document of its own, because only the run may change
+// the document of the consumer. The run applies it and saves it empty.
 type retryRequest struct {
 	All       bool              `json:"all,omitempty"`
 	Positions []events.Position `json:"positions,omitempty"`
 }
 
+// retryRequestName returns the name under which the request is saved and locked.
 func retryRequestName(consumer string) string { return documentName(consumer) + "/retry" }
 
-// Retry publishes dead letters again: the ones at these positions, or all if
-// no position is given. A run of this relay starts at once, a run elsewhere
-// within its SaveInterval, and otherwise the next run does it. Retry returns
-// the number of dead letters, once the request is durable, and an
-// ErrNoConsumer for an unknown name.
+// Retry publishes dead letters again: the ones at these positions, or all if no
+// position is given. A run of this relay starts at once, a run elsewhere within its
+// SaveInterval; without a run, the next one does it first. Retry returns the number
+// of dead letters to retry once the request is durable; it does not wait for the
+// target. A request to a run of this relay is saved with the consumer. An unknown
+// name is an ErrNoConsumer.
 func (d *Relay) Retry(ctx context.Context, name string, positions ...events.Position) (n int, err error) {
 	if r := d.activeRun(name); r != nil {
 		return r.retry(positions), nil
@@ -45,8 +48,10 @@ func (d *Relay) Retry(ctx context.Context, name string, positions ...events.Posi
 	return n, errors.Join(d.save(ctx, c), d.consumers.Sync(ctx))
 }
 
-// storeRetryRequest adds positions to the retry request of a consumer that
-// runs elsewhere.
+// storeRetryRequest adds positions, or all, to the retry request of a consumer that
+// runs elsewhere, and syncs it. If no dead letter matches, it returns 0 and leaves
+// the request as it is. It counts the dead letters of the saved state, which can lag
+// behind the run.
 func (d *Relay) storeRetryRequest(ctx context.Context, name string, positions []events.Position) (n int, err error) {
 	c, err := d.load(ctx, name)
 	if err != nil {
@@ -79,8 +84,8 @@ func (d *Relay) storeRetryRequest(ctx context.Context, name string, positions []
 	return n, nil
 }
 
-// loadRetryRequest returns the retry request of a consumer, which may be
-// empty.
+// loadRetryRequest returns the saved retry request of a consumer, or an empty one if
+// there is no document.
 func (d *Relay) loadRetryRequest(ctx context.Context, name string) (w retryRequest, err error) {
 	data, err := d.consumers.LoadCheckpoint(ctx, retryRequestName(name))
 	if err == nil && len(data) > 0 {
@@ -91,8 +96,10 @@ func (d *Relay) loadRetryRequest(ctx context.Context, name string) (w retryReque
 	return w, err
 }
 
-// takeRetryRequest applies the retry request of other processes. It saves the
-// consumer before it deletes the request, so that a kill loses none.
+// takeRetryRequest applies the retry request of other processes, if there is one. It
+// first reads the request without the lock, because in most cases it is empty. It
+// saves the consumer before it empties the request: a kill between the two repeats
+// the request and does not lose it.
 func (r *run) takeRetryRequest(ctx context.Context) (err error) {
 	w, err := r.relay.loadRetryRequest(ctx, r.job.Name)
 	if err != nil || !w.All && len(w.Positions) == 0 {
@@ -116,7 +123,8 @@ func (r *run) takeRetryRequest(ctx context.Context) (err error) {
 	return r.relay.consumers.SaveCheckpoint(ctx, retryRequestName(r.job.Name), nil)
 }
 
-// retry marks dead letters of a running consumer and wakes retryLoop.
+// retry marks dead letters of the running consumer and wakes retryLoop. It returns
+// how many it marked.
 func (r *run) retry(positions []events.Position) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,49 +14,73 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// A run is a publication in progress. One goroutine reads the log and
-// distributes records over the queues, all records of a stream to the same
-// queue. One worker per queue publishes them, one goroutine saves the
-// consumer, and one retries dead letters.
+// A run is a publication in progress. Its goroutines:
+//
+//   - The feed, on the caller's goroutine, reads the log in order. For each record that the filter selects, accept waits until the record is durable, acquires slots for it, adds it to the ack window and sends it to the queue of its stream.
+//   - One worker per queue collects batches and publishes each until the target acknowledges it or its records are dead letters. Then the records leave the window and their slots are free.
+//   - saveLoop saves the consumer and takes the retry requests of other processes.
+//   - retryLoop publishes the dead letters that are to be retried.
+//
+// Invariants: the records of a stream are in one queue and leave it in order; the
+// number and bytes of records in flight never exceed the policy, so that a queue
+// always has room; the position of the consumer is the watermark of the window, and
+// so precedes every unfinished record. The first error of any goroutine ends the run
+// by cancelling its context.
 type run struct {
-	relay       *Relay
-	job         Job
-	policy      Policy
-	to          message.Publisher
-	batcher     Batcher // to, if it is one
-	agents      agentCache
-	queues      []chan outgoing
-	seed        maphash.Seed
-	recordSlots *semaphore.Weighted // of records in flight
-	byteSlots   *semaphore.Weighted // of these
-	saveSoon    chan struct{}       // holds one: the checkpoint is to be saved soon
-	retrySoon   chan struct{}       // holds one: something set aside is to be tried again
+	relay  *Relay
+	job    Job
+	policy Policy
+	to     message.Publisher
+	// batcher is the target if that is a Batcher, and otherwise nil.
+	batcher Batcher
+	// agents is used by the feed alone.
+	agents agentCache
+	// queues have one worker each. A record goes to the queue that the hash of its
+	// stream selects; seed differs in each run.
+	queues []chan outgoing
+	seed   maphash.Seed
+	// recordSlots and byteSlots bound the records in flight and their bytes.
+	recordSlots *semaphore.Weighted
+	byteSlots   *semaphore.Weighted
+	// saveSoon wakes saveLoop before its interval has passed. Capacity one.
+	saveSoon chan struct{}
+	// retrySoon wakes retryLoop. Capacity one.
+	retrySoon chan struct{}
 
-	saveMu sync.Mutex // held while the checkpoint is saved; taken before mu
-	mu     struct {
+	// saveMu is held while the consumer is saved, so that an older copy never
+	// replaces a newer one. It is locked before mu.
+	saveMu sync.Mutex
+	// mu guards the state that workers, loops and callers of the Relay share.
+	mu struct {
 		sync.Mutex
-		consumer    Consumer
-		window      ackWindow
-		unsaved     int // changes since the checkpoint
-		consecutive int // records set aside since the last acknowledgement
+		consumer Consumer
+		window   ackWindow
+		// unsaved counts the changes of the consumer since it was saved.
+		unsaved int
+		// consecutive counts the dead letters since the last acknowledgement.
+		consecutive int
 	}
 }
 
-// An outgoing is a record between the log and the target.
+// An outgoing is a record on its way from the log to the target.
 type outgoing struct {
 	entry events.Entry
 	attrs attributes
 	topic string
-	slot  *windowSlot // nil for one that was set aside before
+	// slot is its place in the window, or nil for a retried dead letter, which has no
+	// place and occupies no slots.
+	slot *windowSlot
 }
 
+// size returns the bytes of the record that Policy.Bytes counts.
 func (p outgoing) size() int { return len(p.entry.Data) + len(p.entry.Metadata) }
 
 // saveAfterAcks is the number of acknowledgements after which the checkpoint
 // is saved before Policy.SaveInterval has passed.
 const saveAfterAcks = 1000
 
-// newRun returns a run of a consumer that publishes to a target.
+// newRun returns a run of a consumer that publishes to a target. It starts no
+// goroutine.
 func newRun(d *Relay, job Job, to message.Publisher, c Consumer) *run {
 	r := &run{relay: d, job: job, policy: job.Policy.withDefaults(), to: to, seed: maphash.MakeSeed()}
 	if borrowed, ok := to.(borrowedTarget); ok {
@@ -68,13 +92,16 @@ func newRun(d *Relay, job Job, to message.Publisher, c Consumer) *run {
 	r.byteSlots = semaphore.NewWeighted(int64(r.policy.Bytes))
 	r.saveSoon, r.retrySoon = make(chan struct{}, 1), make(chan struct{}, 1)
 	for range r.policy.Workers {
-		r.queues = append(r.queues, make(chan outgoing, r.policy.InFlight)) // never full: places are fewer
+		// The capacity is the number of record slots, so that accept never blocks
+		// here.
+		r.queues = append(r.queues, make(chan outgoing, r.policy.InFlight))
 	}
 	r.mu.consumer, r.mu.window.watermark = c, c.Position
 	return r
 }
 
-// An openFunc opens the target for a consumer that has reached position at.
+// An openFunc opens the target for a consumer that has reached position at; the zero
+// position is that of a new consumer. The run closes the target.
 type openFunc func(ctx context.Context, at events.Position) (Target, error)
 
 // alreadyOpen returns an openFunc for an open target, which the caller closes.
@@ -88,9 +115,10 @@ type borrowedTarget struct{ Target }
 // Close does nothing.
 func (borrowedTarget) Close() error { return nil }
 
-// run locks the consumer, opens the target, creates the consumer if there is
-// none, and publishes the records that feed accepts until feed returns and all
-// accepted records are finished.
+// run locks the consumer, loads it, opens the target, creates a missing consumer, and
+// publishes the records that feed accepts, until feed returns and all accepted
+// records are finished. It closes the target before it unlocks the consumer. If the
+// target does not open, run creates no consumer.
 func (d *Relay) run(ctx context.Context, job Job, open openFunc, feed feedFunc) (err error) {
 	if err := job.valid(); err != nil {
 		return err
@@ -126,7 +154,7 @@ func (d *Relay) run(ctx context.Context, job Job, open openFunc, feed feedFunc) 
 	return d.register(job, to, c).execute(ctx, feed)
 }
 
-// register starts the run of a consumer and makes it visible to Consumer and
+// register returns a new run of a consumer and makes it visible to Consumer and
 // Retry.
 func (d *Relay) register(job Job, to Target, c Consumer) *run {
 	c.Running = true
@@ -144,11 +172,14 @@ func (d *Relay) unregister(name string) {
 	delete(d.mu.running, name)
 }
 
-// A feedFunc passes the records after a position to r.
+// A feedFunc passes the records after a position to r.accept, until it has passed all
+// or ctx ends.
 type feedFunc func(ctx context.Context, r *run, after events.Position) error
 
-// execute runs the goroutines of r from beginning to end. It saves the
-// consumer last, whatever ended the run.
+// execute runs the goroutines of r and returns when all have ended. It retries the
+// requested dead letters before it reads the log. At the end it closes the queues,
+// waits for the workers, then stops the loops, and saves the consumer last, whatever
+// ended the run. It returns the first error of any goroutine, or the cause of parent.
 func (r *run) execute(parent context.Context, feed feedFunc) (err error) {
 	defer r.relay.unregister(r.job.Name)
 	ctx, stop := context.WithCancelCause(parent)
@@ -182,7 +213,7 @@ func (r *run) execute(parent context.Context, feed feedFunc) (err error) {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	// Save the acknowledgements, whatever ended the run.
+	// The acknowledgements are valid whatever ended the run.
 	if saved := r.save(context.WithoutCancel(ctx)); err == nil {
 		err = saved
 	}
@@ -196,8 +227,9 @@ func (r *run) snapshot() Consumer {
 	return r.mu.consumer.copy()
 }
 
-// accept puts a record into the queue of its stream once the record is durable
-// and there is room in flight, or skips it if the filter does not select it.
+// accept puts a record into the queue of its stream, or skips it if the filter does
+// not select it. It blocks until the record is durable and slots are free. It is
+// called in log order by one goroutine.
 func (r *run) accept(ctx context.Context, e events.Entry) error {
 	p := outgoing{entry: e, attrs: attributesOf(e)}
 	r.agents.add(e, p.attrs.session)
@@ -223,8 +255,10 @@ func (r *run) accept(ctx context.Context, e events.Entry) error {
 	return nil
 }
 
-// awaitDurable waits until the store has synced the log through a position.
-// Without it, a power cut could reuse the position of a published record.
+// awaitDurable returns when the store has synced the log through a position. Without
+// it, a power cut could remove a published record, and the store could assign its
+// position to another. A store without Durable returns records only when they are
+// durable.
 func (r *run) awaitDurable(ctx context.Context, at events.Position) error {
 	store, ok := r.relay.store.(interface {
 		Durable() events.Position
@@ -236,20 +270,21 @@ func (r *run) awaitDurable(ctx context.Context, at events.Position) error {
 	return store.Sync(ctx)
 }
 
-// acquireSlots waits until there is room in flight for a record.
+// acquireSlots waits for the slots of a record and acquires them. If ctx ends first
+// it returns its cause; the run then ends, and slots that it holds do not matter.
 func (r *run) acquireSlots(ctx context.Context, p outgoing) error {
 	if r.recordSlots.Acquire(ctx, 1) != nil || r.byteSlots.Acquire(ctx, r.weight(p)) != nil {
-		return context.Cause(ctx) // after which nothing is taken any more
+		return context.Cause(ctx)
 	}
 	return nil
 }
 
-// weight returns the bytes that a record occupies in flight, at most
-// Policy.Bytes.
+// weight returns the byte slots that a record occupies: its size, or all of
+// Policy.Bytes if it is larger.
 func (r *run) weight(p outgoing) int64 { return int64(min(p.size(), r.policy.Bytes)) }
 
-// skip records that the log has nothing to publish up to a position, after the
-// accepted records.
+// skip records that the log has no record to publish between the accepted records and
+// a position, so that the consumer advances over records that it does not select.
 func (r *run) skip(at events.Position) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -260,14 +295,16 @@ func (r *run) skip(at events.Position) {
 	r.advanceLocked()
 }
 
-// ack removes acknowledged records from the window and from the dead letters.
+// ack finishes acknowledged records: they leave the window, and leave the dead
+// letters if they were there.
 func (r *run) ack(done []outgoing) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.consecutive = 0
 	r.mu.consumer.Published += uint64(len(done))
 	for _, p := range done {
-		// One that was set aside may come again, from an older checkpoint.
+		// A dead letter can also arrive from the log, after a restart from an older
+		// checkpoint.
 		r.mu.consumer.DeadLetters = slices.DeleteFunc(r.mu.consumer.DeadLetters, func(q DeadLetter) bool { return q.is(p.entry) })
 		r.releaseLocked(p)
 	}
@@ -275,8 +312,8 @@ func (r *run) ack(done []outgoing) {
 	r.advanceLocked()
 }
 
-// releaseLocked removes a record from the window and frees its slots. A
-// retried dead letter has none.
+// releaseLocked removes a record from the window and frees its slots. A retried dead
+// letter has neither. The caller holds mu.
 func (r *run) releaseLocked(p outgoing) {
 	if p.slot == nil {
 		return
@@ -286,7 +323,8 @@ func (r *run) releaseLocked(p outgoing) {
 	r.byteSlots.Release(r.weight(p))
 }
 
-// advanceLocked copies the watermark of the window into the consumer.
+// advanceLocked copies the watermark of the window into the consumer, and wakes
+// saveLoop after saveAfterAcks changes. The caller holds mu.
 func (r *run) advanceLocked() {
 	r.mu.consumer.Position = r.mu.window.watermark
 	if r.mu.unsaved >= saveAfterAcks {
@@ -294,9 +332,11 @@ func (r *run) advanceLocked() {
 	}
 }
 
-// deadLetter adds a record to the dead letters of the consumer. It returns an
-// ErrTooManyDeadLetters, and leaves the record in flight, if a limit of the
-// policy is reached.
+// deadLetter adds a record to the dead letters of the consumer and finishes it; a
+// record that is one already is updated. At a limit of the policy it returns an
+// ErrTooManyDeadLetters instead and leaves the record unfinished, so that the next
+// run begins with it or before it. tries are the attempts that count against the
+// record, and err is the error of the last.
 func (r *run) deadLetter(p outgoing, tries int, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -325,7 +365,8 @@ func (r *run) deadLetter(p outgoing, tries int, err error) error {
 	return nil
 }
 
-// recordErrorLocked saves an error as the last error of the consumer.
+// recordErrorLocked sets the last error of the consumer, with the time, and returns
+// it. The caller holds mu.
 func (r *run) recordErrorLocked(err error) LastError {
 	lastError := LastError{Text: truncated(err.Error()), Time: r.relay.now().UTC().Truncate(time.Microsecond)}
 	r.mu.consumer.LastError = &lastError
@@ -336,7 +377,8 @@ func (r *run) recordErrorLocked(err error) LastError {
 // maxErrorText bounds the bytes of a saved error.
 const maxErrorText = 500
 
-// truncated returns at most maxErrorText bytes of a text.
+// truncated returns the first maxErrorText bytes of a text, which may end within a
+// character.
 func truncated(text string) string {
 	if len(text) > maxErrorText {
 		return text[:maxErrorText]
@@ -344,9 +386,9 @@ func truncated(text string) string {
 	return text
 }
 
-// saveLoop saves the consumer every Policy.SaveInterval and after
-// saveAfterAcks acknowledgements, and takes retry requests of other processes,
-// until ctx ends. It calls stop with the first error.
+// saveLoop saves the consumer every Policy.SaveInterval and whenever saveSoon
+// signals, until ctx ends. At each interval it also takes the retry requests of other
+// processes. It calls stop with the first error and returns.
 func (r *run) saveLoop(ctx context.Context, stop context.CancelCauseFunc) {
 	tick := time.NewTicker(r.policy.SaveInterval)
 	defer tick.Stop()
@@ -366,7 +408,9 @@ func (r *run) saveLoop(ctx context.Context, stop context.CancelCauseFunc) {
 	}
 }
 
-// save saves the consumer if it has changed since the last save.
+// save saves the consumer if it has changed since the last save. It holds saveMu
+// throughout, and mu only while it copies the consumer. After an error the changes
+// count as unsaved.
 func (r *run) save(ctx context.Context) error {
 	r.saveMu.Lock()
 	defer r.saveMu.Unlock()
@@ -388,7 +432,8 @@ func (r *run) save(ctx context.Context) error {
 	return err
 }
 
-// signal sends to a channel of capacity one, unless it is full.
+// signal wakes the receiver of a channel of capacity one. It never blocks; two
+// signals before a receive wake it once.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -14,10 +14,10 @@ type Start struct {
 	after events.Position
 }
 
-// Now starts at the end of the log, at the time the consumer is created.
+// Now returns the Start at the end that the log has when the consumer is created.
 func Now() Start { return Start{now: true} }
 
-// After is behind a position.
+// Behind returns the Start after position p: the record at p is not published.
 func Behind(p events.Position) Start { return Start{after: p} }
 
 // ParseStart parses "beginning", "now" or a position, after which to start. It
@@ -36,7 +36,7 @@ func ParseStart(text string) (Start, error) {
 	return Start{after: p}, nil
 }
 
-// String returns beginning, now or the position.
+// String returns "beginning", "now" or the position, as [ParseStart] reads it.
 func (s Start) String() string {
 	switch {
 	case s.now:
@@ -47,13 +47,14 @@ func (s Start) String() string {
 	return s.after.String()
 }
 
-// UnmarshalText is ParseStart.
+// UnmarshalText parses a Start as [ParseStart] does.
 func (s *Start) UnmarshalText(text []byte) (err error) {
 	*s, err = ParseStart(string(text))
 	return err
 }
 
-// position returns the position of s in a store.
+// position returns the position of s in a store. For Now it asks the store for its
+// head or reads the last header; an empty log has the zero position.
 func (s Start) position(ctx context.Context, store events.Store) (events.Position, error) {
 	if !s.now {
 		return s.after, nil

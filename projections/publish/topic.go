@@ -10,17 +10,18 @@ import (
 // ErrBadTopic reports an invalid topic.
 var ErrBadTopic = errors.New("topic is not valid")
 
-// A Topic is a template of the topics of records, such as
-// ledger.{category}.{kind}. [Placeholders] lists the names allowed in braces.
-// The zero Topic is invalid.
-type Topic struct{ parts []string } // text and words in turn, beginning and ending with text
+// A Topic is a template of the topics of records, such as ledger.{category}.{kind}.
+// [Placeholders] lists the names allowed in braces. The zero Topic is invalid. parts
+// has text and placeholders in turn, and begins and ends with text, which may be
+// empty.
+type Topic struct{ parts []string }
 
 // Placeholders returns the names that a topic may have in braces.
 func Placeholders() []string {
 	return []string{"category", "stream", "kind", "session", "agent", "tool"}
 }
 
-// unknownValue replaces a placeholder whose value the record does not have.
+// unknownValue replaces a placeholder for which the record has no value.
 const unknownValue = "none"
 
 // ParseTopic is the inverse of [Topic.String]. An empty text, an unbalanced
@@ -88,7 +89,7 @@ func topicRune(r rune) rune {
 	return '_'
 }
 
-// expand replaces each placeholder with the result of word.
+// expand returns the template with the result of word for each placeholder.
 func (t Topic) expand(word func(string) string) string {
 	var b strings.Builder
 	for i, part := range t.parts {

@@ -9,10 +9,12 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// runWorker publishes the records of a queue in order, until the queue is
-// closed and empty. It returns the cause of ctx if that ends first.
+// runWorker publishes the records of a queue in order, until the queue is closed and
+// empty, or deliver returns an error, such as the cause of ctx.
 func (r *run) runWorker(ctx context.Context, queue <-chan outgoing) error {
-	var next []outgoing // the first of the next batch, if it is known
+	// next has the first record of the next batch if fillBatch has received it
+	// already.
+	var next []outgoing
 	for {
 		if len(next) == 0 {
 			p, more := <-queue
@@ -30,8 +32,10 @@ func (r *run) runWorker(ctx context.Context, queue <-chan outgoing) error {
 }
 
 // fillBatch appends the records that wait in the queue to a batch, up to
-// Policy.Batch. Without a Batcher a batch has one topic: a record of another
-// topic ends it, and is returned as the start of the next batch.
+// Policy.Batch. It never waits: a batch holds the records that arrived while the
+// target was busy, so that batches grow with the load and add no delay. Without a
+// Batcher all records of a batch have one topic: a record of another topic ends it,
+// and is returned as the start of the next batch.
 func (r *run) fillBatch(batch []outgoing, queue <-chan outgoing) (filled, next []outgoing) {
 	for len(batch) < r.policy.Batch {
 		select {
@@ -50,11 +54,15 @@ func (r *run) fillBatch(batch []outgoing, queue <-chan outgoing) (filled, next [
 	return batch, nil
 }
 
-// deliver publishes a batch until the target acknowledges it or each of its
-// records is a dead letter. If the target refuses a batch of several records,
-// deliver publishes each record alone, as one of them may be at fault.
+// deliver publishes a batch until the target acknowledges it or its records are dead
+// letters. It returns an error if ctx ends first or there are too many dead letters.
+// After each attempt:
+//
+//   - An ErrUnavailable is retried without end, with backoff, and does not count as a try: the target is at fault.
+//   - Any other refusal of a batch of several records is resolved by publishing each record alone, as only some may be at fault.
+//   - A single record becomes a dead letter after an ErrUnacceptable, or after Policy.Tries refusals. Until then it is retried with backoff.
 func (r *run) deliver(ctx context.Context, batch []outgoing) error {
-	tries, delays := 0, r.policy.newBackoff() // tries count against the record
+	tries, delays := 0, r.policy.newBackoff()
 	for attempt := 1; ; attempt++ {
 		if err := context.Cause(ctx); err != nil {
 			return err
@@ -83,7 +91,8 @@ func (r *run) deliver(ctx context.Context, batch []outgoing) error {
 	}
 }
 
-// deliverEach publishes the records of a refused batch one by one.
+// deliverEach publishes the records of a refused batch one by one, in order. The
+// refusal of the batch does not count as a try of any record.
 func (r *run) deliverEach(ctx context.Context, batch []outgoing, err error) error {
 	r.reportFailure(Failure{Position: batch[0].entry.Position, Try: 1, Err: err})
 	for i := range batch {
@@ -105,7 +114,8 @@ func (r *run) reportFailure(f Failure) {
 	}
 }
 
-// attempt publishes a batch once. It returns an error if the publisher panics.
+// attempt publishes a batch once, without holding a lock. A panic of the target is
+// returned as an error.
 func (r *run) attempt(batch []outgoing) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -119,15 +129,16 @@ func (r *run) attempt(batch []outgoing) (err error) {
 		}
 		return r.batcher.PublishBatch(routed...)
 	}
-	messages := make([]*message.Message, len(batch)) // anew each time: they remember what became of them
+	// Each attempt has new messages, because a message remembers its acknowledgement.
+	messages := make([]*message.Message, len(batch))
 	for i, p := range batch {
 		messages[i] = messageOf(p.entry, p.attrs)
 	}
 	return r.to.Publish(batch[0].topic, messages...)
 }
 
-// retryLoop retries dead letters whenever retrySoon signals, until ctx ends.
-// It calls stop with an error of the store.
+// retryLoop retries dead letters whenever retrySoon signals, until ctx ends. It calls
+// stop with the first error, of the store or of too many dead letters.
 func (r *run) retryLoop(ctx context.Context, stop context.CancelCauseFunc) {
 	for {
 		select {
@@ -142,7 +153,9 @@ func (r *run) retryLoop(ctx context.Context, stop context.CancelCauseFunc) {
 	}
 }
 
-// retryDeadLetters publishes the dead letters whose Retry is set.
+// retryDeadLetters publishes the dead letters whose Retry is set, one after the
+// other. An acknowledged one leaves the list, a refused one stays in it with Retry
+// unset.
 func (r *run) retryDeadLetters(ctx context.Context) error {
 	agents := agentCache{store: r.relay.store, agents: map[string]string{}}
 	for _, letter := range r.snapshot().DeadLetters {
@@ -164,8 +177,8 @@ func (r *run) retryDeadLetters(ctx context.Context) error {
 	return nil
 }
 
-// loadRecord reads the record of a dead letter from the store. It returns an
-// events.ErrDamaged if the store has another record there.
+// loadRecord reads the record of a dead letter from the store. An events.ErrDamaged
+// means that the store does not have the record at its place.
 func (r *run) loadRecord(ctx context.Context, letter DeadLetter) (outgoing, error) {
 	for e, err := range r.relay.store.Read(ctx, letter.Stream, letter.Revision-1) {
 		if err != nil {

@@ -10,23 +10,28 @@ import (
 	"github.com/settlement-ledger/ledger/projections/catalog"
 )
 
-// State holds the offer of each turn, and the catalog that judges it. Its
+// State holds the offer of each turn, and the catalog by which it is judged. Its
 // methods do not change it. Its JSON is complete.
 type State struct {
+	// data has the content. turns has the index of each turn in data.Turns, and
+	// offers the index of each offer in data.Offers by its key.
 	data   stateJSON
 	turns  map[domain.TurnID]int
 	offers map[string]int
 }
 
-// stateJSON is the JSON of a State.
+// stateJSON is the JSON of a State: the catalog, the location of each session, the
+// turns in log order, and their offers.
 type stateJSON struct {
 	Catalog   *catalog.State              `json:"catalog"`
 	Locations map[domain.SessionID]string `json:"locations"`
 	Turns     []turn                      `json:"turns"`
-	Offers    []offer                     `json:"offers"` // each once, whatever the number of turns that made it
+	// Offers has each distinct offer once, as most turns repeat one.
+	Offers []offer `json:"offers"`
 }
 
-// A turn is a materialized turn; Offer is an index into Offers.
+// A turn is a materialized turn. Event is the first event that records it, and Offer
+// the index of its offer in Offers.
 type turn struct {
 	Session domain.SessionID `json:"session"`
 	Turn    domain.TurnID    `json:"turn"`
@@ -34,13 +39,15 @@ type turn struct {
 	Offer   int              `json:"offer"`
 }
 
-// An offer is the tools that a turn offered and the layers they came from.
+// An offer is the tools that a turn offered and the layers from which it took them.
 type offer struct {
-	Tools  []domain.Offered `json:"tools"`
-	Layers []domain.LayerID `json:"layers"` // in rising precedence
+	Tools []domain.Offered `json:"tools"`
+	// Layers are in rising precedence.
+	Layers []domain.LayerID `json:"layers"`
 }
 
-// key identifies an offer: the layers, a zero ID, the tools.
+// key returns a string that is equal for equal offers only: the IDs of the layers, a
+// zero ID and the key of the tools.
 func (o offer) key() string {
 	var key []byte
 	for _, layer := range append(slices.Clip(o.Layers), domain.LayerID{}) {
@@ -55,14 +62,16 @@ func (o offer) key() string {
 type Turn struct {
 	Session domain.SessionID
 	Turn    domain.TurnID
-	Event   domain.EventID // that materialized it: the first
+	// Event is the first event that materialized the turn.
+	Event domain.EventID
 	// Layers are the layers of the turn, in rising precedence: the ones that
 	// the offered tools belong to, and the ones of the same processes that
 	// were open then for the application, for a location of the session or of
 	// an offered tool, or for the session. A layer that opened later is not
 	// included: it cannot make a call of this turn stale.
 	Layers []domain.LayerID
-	Offers []Offer // in the order in which the model saw them
+	// Offers are in the order in which the model saw the tools.
+	Offers []Offer
 }
 
 // An Offer is a registration that a turn offered, with its verdict.
@@ -77,12 +86,14 @@ func Projection() projections.Projection[*State] {
 	return projections.Projection[*State]{Name: "staleness", Version: 1, Reads: reads, Init: newState, Apply: apply}
 }
 
+// newState returns the state before the first event.
 func newState() *State {
 	s := &State{data: stateJSON{Catalog: catalog.New(), Locations: map[domain.SessionID]string{}}}
 	s.index()
 	return s
 }
 
+// index builds the indexes of data.
 func (s *State) index() {
 	s.turns, s.offers = map[domain.TurnID]int{}, map[string]int{}
 	for i, t := range s.data.Turns {
@@ -96,6 +107,7 @@ func (s *State) index() {
 // layers is the projection of the catalog in a State.
 var layers = catalog.Projection()
 
+// apply folds one event. The events of layers go to the catalog.
 func apply(s *State, v events.Envelope) *State {
 	switch e := v.Event.(type) {
 	case events.SessionOpened:
@@ -108,6 +120,8 @@ func apply(s *State, v events.Envelope) *State {
 	return s
 }
 
+// materialized folds a turn, or further tools of a known turn. The layers of a turn
+// are determined when its last part is folded.
 func (s *State) materialized(e events.TurnMaterialized, v events.Envelope) {
 	session, ok := v.Stream.Session()
 	if !ok {
@@ -127,7 +141,7 @@ func (s *State) materialized(e events.TurnMaterialized, v events.Envelope) {
 	s.data.Turns = append(s.data.Turns, turn{session, e.Turn, v.ID, made})
 }
 
-// intern returns the index of an offer in Offers, and adds it if needed.
+// intern returns the index of an offer in Offers, and adds the offer if it is new.
 func (s *State) intern(o offer) int {
 	key := o.key()
 	i, ok := s.offers[key]
@@ -139,8 +153,10 @@ func (s *State) intern(o offer) int {
 	return i
 }
 
-// layers returns the layers that a turn of a session was taken from, as
-// [Turn.Layers] documents.
+// layers returns the layers from which a turn of a session was taken, in rising
+// precedence, as [Turn.Layers] documents. It first collects the layers of the tools
+// with their processes and locations, and then adds the open layers of these
+// processes that the session could see.
 func (s *State) layers(session domain.SessionID, tools []domain.Offered) []domain.LayerID {
 	t := turnScope{session: session, locations: map[string]bool{}, processes: map[domain.ProcessID]bool{}, own: map[domain.LayerID]bool{}}
 	if location := s.data.Locations[session]; location != "" {
@@ -162,14 +178,17 @@ func (s *State) layers(session domain.SessionID, tools []domain.Offered) []domai
 	return byPlacement(layers)
 }
 
-// A turnScope collects the session, locations and processes that the layers of
-// one turn share.
+// A turnScope collects the session, locations and processes that the layers of one
+// turn share. It exists during one call of State.layers.
 type turnScope struct {
 	session   domain.SessionID
 	locations map[string]bool
 	processes map[domain.ProcessID]bool
-	order     []domain.ProcessID // those of processes, as they were met
-	own       map[domain.LayerID]bool
+	// order has the processes in the order in which add met them, so that the result
+	// does not depend on the order of a map.
+	order []domain.ProcessID
+	// own has the layers of the offered tools.
+	own map[domain.LayerID]bool
 }
 
 // add adds the layer of an offered tool, and reports whether it is new.
@@ -188,7 +207,8 @@ func (t *turnScope) add(l catalog.Layer) bool {
 	return true
 }
 
-// holds reports whether a layer of one of the processes belongs to the turn.
+// holds reports whether an open layer of one of the processes belongs to the turn: it
+// has application placement, or is a layer of a known location, or of the session.
 func (t *turnScope) holds(l catalog.Layer) bool {
 	switch l.Placement {
 	case domain.Application:
@@ -227,8 +247,8 @@ func (s *State) Turn(id domain.TurnID) (Turn, bool) {
 	return s.judged(s.data.Turns[i]), true
 }
 
-// Turns returns the turns of a session in log order, judged as of the last
-// event folded.
+// Turns returns the turns of a session in log order, judged as of the last event
+// folded. It looks at every turn of the log.
 func (s *State) Turns(session domain.SessionID) []Turn {
 	var turns []Turn
 	for _, t := range s.data.Turns {
@@ -239,6 +259,7 @@ func (s *State) Turns(session domain.SessionID) []Turn {
 	return turns
 }
 
+// judged returns a turn with the verdict on each of its tools.
 func (s *State) judged(t turn) Turn {
 	made := s.data.Offers[t.Offer]
 	judged := Turn{Session: t.Session, Turn: t.Turn, Event: t.Event, Layers: slices.Clone(made.Layers)}
@@ -251,7 +272,8 @@ func (s *State) judged(t turn) Turn {
 // MarshalJSON encodes s for a checkpoint.
 func (s *State) MarshalJSON() ([]byte, error) { return projections.Encode(s.data) }
 
-// UnmarshalJSON is the inverse of MarshalJSON.
+// UnmarshalJSON is the inverse of MarshalJSON. It replaces s; after an error s is
+// undefined.
 func (s *State) UnmarshalJSON(data []byte) error {
 	*s = *newState()
 	if err := json.Unmarshal(data, &s.data); err != nil {

@@ -8,9 +8,12 @@ import (
 // A Verdict compares the registration that a turn offered with the one in
 // effect.
 type Verdict struct {
-	Effective domain.Offered // in effect; zero: nothing
-	Stale     bool           // another registration, or none, is in effect
-	Agrees    bool           // both definitions are known, and are the same
+	// Effective is the registration in effect, or zero if the name is not in effect.
+	Effective domain.Offered
+	// Stale reports that another registration, or no registration, is in effect.
+	Stale bool
+	// Agrees reports that the fingerprints of both definitions are known and equal.
+	Agrees bool
 	// ChangedBy is the event since which the two differ without interruption:
 	// the closing of the offered registration or of its layer, or the
 	// registration that hid it. It is zero if they do not differ, or if the
