@@ -16,6 +16,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/layout"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
@@ -160,7 +161,7 @@ func (b *backupRun) run(ctx context.Context, parts []NamedPart) (err error) {
 func (b *backupRun) readBack(ctx context.Context, parts []NamedPart) (err error) {
 	log := b.fs.PathJoin(b.snapshotDir, logName)
 	then := events.NewDigest() // of the records in the earlier backup
-	b.made.Position, b.made.Records, b.made.Digest, err = digestIn(ctx, b.fs, log, func(e events.Entry) error {
+	b.made.Position, b.made.Records, b.made.Digest, err = layout.ReadDigest(ctx, b.fs, log, func(e events.Entry) error {
 		if then.Count() < b.last.Records {
 			then.Add(e)
 		}
@@ -175,7 +176,7 @@ func (b *backupRun) readBack(ctx context.Context, parts []NamedPart) (err error)
 	}
 	for _, p := range parts {
 		if part, ok := p.Part.(Referenced); ok {
-			missing, err := part.Missing(ctx, b.fs.PathJoin(b.snapshotDir, p.Name), recordsIn(ctx, b.fs, log))
+			missing, err := part.Missing(ctx, b.fs.PathJoin(b.snapshotDir, p.Name), layout.Records(ctx, b.fs, log))
 			if err != nil {
 				return err
 			}

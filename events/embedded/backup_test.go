@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/layout"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
@@ -353,7 +354,7 @@ func TestABackupOfDamagedRecordsIsRefused(t *testing.T) {
 	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(5, 50)...))
 	first, _, err := s.Backup(t.Context(), "backup")
 	must(t, err)
-	must(t, s.db.Set(entryKey(3), []byte("rotten"), nil))
+	must(t, s.db.Set(layout.EntryKey(3), []byte("rotten"), nil))
 	if _, _, err := s.Backup(t.Context(), "backup"); !errors.Is(err, events.ErrDamaged) || !strings.Contains(err.Error(), "position 3") {
 		t.Errorf("Backup of a damaged store = %v, want %v at position 3", err, events.ErrDamaged)
 	}

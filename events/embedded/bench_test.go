@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/layout"
 )
 
 // roundTime is how long each contender of a round appends.
@@ -38,7 +39,7 @@ func BenchmarkAppend(b *testing.B) {
 			must(b, err)
 			bare, err := pebble.Open(filepath.Join(dir, "bare"), s.options(nil))
 			must(b, err)
-			size := len(encode("session-01", 1, newRecordWriter(1).records(1, 350)[0])) + sumLen
+			size := len(layout.Encode("session-01", 1, newRecordWriter(1).records(1, 350)[0])) + layout.SumLen
 			lengths := make([]events.Revision, writers)
 			var rates, tails, costs, groups, times []float64
 			for round := range b.N {
@@ -279,15 +280,15 @@ func bareCost(b *testing.B, db *pebble.DB, group int) float64 {
 	const rounds = 200
 	values := make([][]byte, group)
 	for i, r := range newRecordWriter(1).records(group, 350) {
-		values[i] = append(encode("session-01", 1, r), 0, 0, 0, 0)
+		values[i] = append(layout.Encode("session-01", 1, r), 0, 0, 0, 0)
 	}
 	used := cpu()
 	for round := range rounds {
 		batch := db.NewBatch()
 		for i, value := range values {
 			seq := uint64(round*group + i)
-			must(b, batch.Set(entryKey(seq), value, nil))
-			must(b, batch.Set(indexKey("session-01", events.Revision(seq)), entryKey(seq)[2:], nil))
+			must(b, batch.Set(layout.EntryKey(seq), value, nil))
+			must(b, batch.Set(layout.IndexKey("session-01", events.Revision(seq)), layout.EntryKey(seq)[2:], nil))
 		}
 		must(b, batch.Commit(pebble.Sync))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/layout"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
@@ -100,7 +101,7 @@ func (k *check) run(ctx context.Context) error {
 	if err := k.checkFiles(ctx); err != nil {
 		return err
 	}
-	k.db, err = openReadOnly(pebblefiles.ReportDamages(pebblefiles.ReadOnly(k.FS), k.damages), k.FS.PathJoin(k.dir, logName))
+	k.db, err = layout.OpenReadOnly(pebblefiles.ReportDamages(pebblefiles.ReadOnly(k.FS), k.damages), k.FS.PathJoin(k.dir, logName))
 	if err != nil {
 		k.report(Finding{File: logName, Detail: "the database cannot be opened: " + err.Error()})
 		k.flush()
@@ -256,13 +257,13 @@ func (k *check) checkRecords(ctx context.Context) error {
 // end returns the sequence of the last record, from the records or, if they cannot be
 // read, from the seal.
 func (k *check) end() (uint64, error) {
-	it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: entryKey(0), UpperBound: entriesEnd()})
+	it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: layout.EntryKey(0), UpperBound: layout.EntriesEnd()})
 	if err != nil {
 		return 0, err
 	}
 	end := uint64(0)
 	if it.Last() {
-		end = lastUint64(it.Key())
+		end = layout.LastUint64(it.Key())
 	}
 	err = it.Close()
 	if err != nil {
@@ -274,7 +275,7 @@ func (k *check) end() (uint64, error) {
 // readRun reads records from a sequence on, to the first unreadable one or to the end, and
 // returns the sequence at which to continue.
 func (k *check) readRun(ctx context.Context, seq, end uint64, digest *events.Digest) (uint64, error) {
-	it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: entryKey(seq), UpperBound: upperBound(end)})
+	it, err := k.db.NewIter(&pebble.IterOptions{LowerBound: layout.EntryKey(seq), UpperBound: layout.UpperBound(end)})
 	if err != nil {
 		k.hole(seq, end, err.Error())
 		return end + 1, nil
@@ -287,7 +288,7 @@ func (k *check) readRun(ctx context.Context, seq, end uint64, digest *events.Dig
 				return 0, errors.Join(err, it.Close())
 			}
 		}
-		if at := lastUint64(it.Key()); at > seq {
+		if at := layout.LastUint64(it.Key()); at > seq {
 			k.hole(seq, at-1, "the record is missing")
 			seq = at
 		}
@@ -328,7 +329,7 @@ func (k *check) hole(from, through uint64, detail string) {
 
 // record checks one record.
 func (k *check) record(value []byte, seq uint64, digest *events.Digest) {
-	e, err := decode(value, seq)
+	e, err := layout.Decode(value, seq)
 	if err != nil {
 		k.hole(seq, seq, err.Error())
 		return
@@ -392,9 +393,9 @@ func (k *check) eachIndex(ctx context.Context, do func(events.Stream, events.Rev
 		}
 		seq := uint64(0)
 		if len(value) == 8 {
-			seq = lastUint64(value)
+			seq = layout.LastUint64(value)
 		}
-		do(events.Stream(key[2:len(key)-9]), events.Revision(lastUint64(key)), seq, value)
+		do(events.Stream(key[2:len(key)-9]), events.Revision(layout.LastUint64(key)), seq, value)
 	}
 	if err := it.Close(); err != nil {
 		broke(err)
@@ -435,9 +436,9 @@ func (k *check) recordsToIndex(ctx context.Context) error {
 		if err != nil {
 			continue // reported already
 		}
-		value, closer, err := k.db.Get(indexKey(e.Stream, e.Revision))
+		value, closer, err := k.db.Get(layout.IndexKey(e.Stream, e.Revision))
 		if err == nil {
-			right := len(value) == 8 && lastUint64(value) == seq
+			right := len(value) == 8 && layout.LastUint64(value) == seq
 			_ = closer.Close()
 			if right {
 				continue
@@ -450,11 +451,11 @@ func (k *check) recordsToIndex(ctx context.Context) error {
 
 // get reads the record with a sequence.
 func (k *check) get(seq uint64) (events.Entry, error) {
-	value, closer, err := k.db.Get(entryKey(seq))
+	value, closer, err := k.db.Get(layout.EntryKey(seq))
 	if err != nil {
 		return events.Entry{}, err
 	}
-	e, err := decode(value, seq)
+	e, err := layout.Decode(value, seq)
 	return e, errors.Join(err, closer.Close())
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/layout"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
@@ -88,7 +89,7 @@ func makeSampleStore(t testing.TB, storage vfs.FS) []events.Entry {
 // surgery changes the database beneath a store that is closed.
 func surgery(t testing.TB, storage vfs.FS, do func(db *pebble.DB) error) {
 	t.Helper()
-	db, err := pebble.Open("store/log", &pebble.Options{FS: storage, FormatMajorVersion: pebblefiles.FormatVersion, Logger: panicLogger{}})
+	db, err := pebble.Open("store/log", &pebble.Options{FS: storage, FormatMajorVersion: pebblefiles.FormatVersion, Logger: layout.PanicLogger{}})
 	must(t, err)
 	must(t, errors.Join(do(db), db.Close()))
 }
@@ -170,30 +171,32 @@ func TestACheckNamesTheRecordsThatAreDamaged(t *testing.T) {
 		want []string // a line for each finding: position through stream revision detail
 	}{
 		"rotten record": {
-			func(db *pebble.DB) error { return db.Set(entryKey(20), []byte("rotten"), pebble.Sync) },
+			func(db *pebble.DB) error { return db.Set(layout.EntryKey(20), []byte("rotten"), pebble.Sync) },
 			[]string{"20 20  0 read the record at position 20", "20 20 session-5 3 the record is this one, by the index"},
 		},
 		"missing records": {
-			func(db *pebble.DB) error { return db.DeleteRange(entryKey(20), entryKey(22), pebble.Sync) },
+			func(db *pebble.DB) error {
+				return db.DeleteRange(layout.EntryKey(20), layout.EntryKey(22), pebble.Sync)
+			},
 			[]string{"20 21  0 the record is missing", "20 20 session-5 3 the record is this one", "21 21 session-6 3 the record is this one"},
 		},
 		"missing index": {
-			func(db *pebble.DB) error { return db.Delete(indexKey("session-5", 3), pebble.Sync) },
+			func(db *pebble.DB) error { return db.Delete(layout.IndexKey("session-5", 3), pebble.Sync) },
 			[]string{"20 20 session-5 3 the index does not name the record"},
 		},
 		"index of another": {
-			func(db *pebble.DB) error { return db.Set(indexKey("session-5", 3), place(21), pebble.Sync) },
+			func(db *pebble.DB) error { return db.Set(layout.IndexKey("session-5", 3), place(21), pebble.Sync) },
 			[]string{"21 21 session-5 3 the index names a record that is revision 3 of session-6", "20 20 session-5 3 the index does not name"},
 		},
 		"index of nothing": {
-			func(db *pebble.DB) error { return db.Set(indexKey("session-9", 1), place(9999), pebble.Sync) },
+			func(db *pebble.DB) error { return db.Set(layout.IndexKey("session-9", 1), place(9999), pebble.Sync) },
 			[]string{"9999 9999 session-9 1 the index names a record that is not there"},
 		},
 		"a gap in a stream": {
 			func(db *pebble.DB) error {
 				r := newRecordWriter(9).records(1, 10)[0]
-				return errors.Join(db.Set(entryKey(361), seal(encode("session-5", 99, r), 361), pebble.Sync),
-					db.Set(indexKey("session-5", 99), place(361), pebble.Sync))
+				return errors.Join(db.Set(layout.EntryKey(361), seal(layout.Encode("session-5", 99, r), 361), pebble.Sync),
+					db.Set(layout.IndexKey("session-5", 99), place(361), pebble.Sync))
 			},
 			[]string{"361 361 session-5 99 the entry of its stream before it has revision 5"},
 		},

@@ -5,13 +5,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/layout"
 )
 
 // maxAppend bounds the bytes of one append. A batch of Pebble holds four times as many.
@@ -44,7 +44,7 @@ func (p *appendRequest) value(i int) []byte {
 	if i > 0 {
 		start = p.encoded[i-1].end
 	}
-	return p.values[start : p.encoded[i].end-sumLen]
+	return p.values[start : p.encoded[i].end-layout.SumLen]
 }
 
 // maxSpareRequestBytes bounds the buffer of a request that is kept for reuse.
@@ -99,7 +99,7 @@ func (s *Store) append(ctx context.Context, stream events.Stream, after events.R
 	}
 	size := 0
 	for _, r := range records {
-		size += encodedLen(stream, r) + sumLen
+		size += layout.EncodedLen(stream, r) + layout.SumLen
 	}
 	if err := s.queue.admit(ctx, stream, size); err != nil {
 		return 0, err
@@ -133,8 +133,8 @@ func (s *Store) prepare(stream events.Stream, after events.Revision, records []e
 	p.values = slices.Grow(p.values, size)
 	for i, r := range records {
 		start := len(p.values)
-		p.values = appendRecord(p.values, stream, after+events.Revision(i+1), r)
-		sum := crc32.Checksum(p.values[start:], castagnoli)
+		p.values = layout.AppendRecord(p.values, stream, after+events.Revision(i+1), r)
+		sum := layout.Checksum(p.values[start:])
 		p.values = append(p.values, 0, 0, 0, 0)
 		p.encoded = append(p.encoded, encodedRecord{end: len(p.values), sum: sum})
 	}
@@ -146,11 +146,11 @@ func (s *Store) check(stream events.Stream, after events.Revision, records []eve
 	switch {
 	case stream == "":
 		return fmt.Errorf("%w: there is no stream", events.ErrBadRecord)
-	case len(stream) > maxStream || strings.IndexByte(string(stream), 0) >= 0:
-		return fmt.Errorf("%w: the stream's name has a zero byte or is longer than %d bytes", events.ErrBadRecord, maxStream)
+	case len(stream) > layout.MaxStream || strings.IndexByte(string(stream), 0) >= 0:
+		return fmt.Errorf("%w: the stream's name has a zero byte or is longer than %d bytes", events.ErrBadRecord, layout.MaxStream)
 	case len(records) == 0:
 		return fmt.Errorf("%w: there are no records", events.ErrBadRecord)
-	case uint64(after) > maxSequence-uint64(len(records)):
+	case uint64(after) > layout.MaxSequence-uint64(len(records)):
 		return &events.Conflict{Stream: stream, After: after}
 	}
 	total := 0
@@ -171,8 +171,8 @@ func (s *Store) checkRecord(r events.Record) error {
 		return err
 	}
 	switch size := len(r.Data) + len(r.Metadata); {
-	case len(r.Kind) > maxKind:
-		return fmt.Errorf("%w: the kind of %s is longer than %d bytes", events.ErrBadRecord, r.ID, maxKind)
+	case len(r.Kind) > layout.MaxKind:
+		return fmt.Errorf("%w: the kind of %s is longer than %d bytes", events.ErrBadRecord, r.ID, layout.MaxKind)
 	case !time.UnixMicro(r.Time.UnixMicro()).Equal(r.Time):
 		return fmt.Errorf("%w: the time of %s %s is too far away", events.ErrBadRecord, r.Kind, r.ID)
 	case size > s.maxRecord:
@@ -189,7 +189,7 @@ func (s *Store) checkRepeat(ctx context.Context, p *appendRequest) (last uint64,
 		switch {
 		case err != nil:
 			return 0, err
-		case string(encode(e.Stream, e.Revision, e.Record)) != string(p.value(seen)):
+		case string(layout.Encode(e.Stream, e.Revision, e.Record)) != string(p.value(seen)):
 			return 0, &events.Conflict{Stream: p.stream, After: p.after}
 		}
 		if seen++; seen == len(p.encoded) {
@@ -302,16 +302,16 @@ func (s *Store) add(g *commitGroup, p *appendRequest, room int) error {
 // batchLen returns an upper bound of the bytes that the request takes in a batch.
 func (p *appendRequest) batchLen() int {
 	const around = 1 + 2*binary.MaxVarintLen32 // overhead of a batch for each key and value
-	return p.size + len(p.encoded)*(around+entryKeyLen+around+indexKeyLen(p.stream)+8)
+	return p.size + len(p.encoded)*(around+layout.EntryKeyLen+around+layout.IndexKeyLen(p.stream)+8)
 }
 
 // put adds the record at an index to a batch, under a sequence.
 func (p *appendRequest) put(batch *pebble.Batch, i int, seq uint64) error {
 	value := p.value(i)
-	entry := batch.SetDeferred(entryKeyLen, len(value)+sumLen)
-	putEntryKey(entry.Key, seq)
+	entry := batch.SetDeferred(layout.EntryKeyLen, len(value)+layout.SumLen)
+	layout.PutEntryKey(entry.Key, seq)
 	copy(entry.Value, value)
-	binary.BigEndian.PutUint32(entry.Value[len(value):], finishSum(p.encoded[i].sum, seq))
+	binary.BigEndian.PutUint32(entry.Value[len(value):], layout.FinishSum(p.encoded[i].sum, seq))
 	return entry.Finish()
 }
 
@@ -321,8 +321,8 @@ func (p *appendRequest) put(batch *pebble.Batch, i int, seq uint64) error {
 func (g *commitGroup) index() error {
 	for _, p := range g.added {
 		for i := range p.encoded {
-			index := g.batch.SetDeferred(indexKeyLen(p.stream), 8)
-			putIndexKey(index.Key, p.stream, p.after+events.Revision(i+1))
+			index := g.batch.SetDeferred(layout.IndexKeyLen(p.stream), 8)
+			layout.PutIndexKey(index.Key, p.stream, p.after+events.Revision(i+1))
 			binary.BigEndian.PutUint64(index.Value, p.first+uint64(i))
 			if err := index.Finish(); err != nil {
 				return err
@@ -417,16 +417,16 @@ func (s *Store) streamLength(stream events.Stream) (*streamLength, error) {
 	if h := s.lengthCache.get(stream); h != nil {
 		return h, nil
 	}
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: indexKey(stream, 0), UpperBound: indexEnd(stream)})
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: layout.IndexKey(stream, 0), UpperBound: layout.IndexEnd(stream)})
 	if err != nil {
-		return nil, asStoreError(err)
+		return nil, layout.AsDamaged(err)
 	}
 	length := events.Revision(0)
 	if it.Last() {
-		length = events.Revision(lastUint64(it.Key()))
+		length = events.Revision(layout.LastUint64(it.Key()))
 	}
 	if err := it.Close(); err != nil {
-		return nil, asStoreError(err)
+		return nil, layout.AsDamaged(err)
 	}
 	return s.lengthCache.add(stream, length), nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/layout"
 )
 
 // await runs until something is so, or the test is given up.
@@ -52,7 +53,7 @@ func TestAGroupIsWrittenWhileAnotherSyncs(t *testing.T) {
 		answers = append(answers, start(t, s, events.Stream(fmt.Sprint("s-", i)), 0, p.records(1, 10)...))
 	}
 	await(t, "the second group does not take off", func() bool {
-		_, closer, err := s.db.Get(entryKey(minSecondGroup + 1))
+		_, closer, err := s.db.Get(layout.EntryKey(minSecondGroup + 1))
 		if err == nil {
 			must(t, closer.Close())
 		}
@@ -231,7 +232,7 @@ func TestStatsCountWrites(t *testing.T) {
 	}
 	size := uint64(0)
 	for _, e := range all(t, s) {
-		size += uint64(encodedLen(e.Stream, e.Record) + sumLen)
+		size += uint64(layout.EncodedLen(e.Stream, e.Record) + layout.SumLen)
 	}
 	if v.Bytes != size {
 		t.Errorf("Stats() has %d bytes, want %d", v.Bytes, size)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/layout"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
@@ -33,7 +34,7 @@ func (s *Store) Compact(ctx context.Context) error {
 		if failure := s.failure(); failure != nil {
 			return failure
 		}
-		return asStoreError(err)
+		return layout.AsDamaged(err)
 	})
 	if err != nil {
 		return fmt.Errorf("compact %s: %w", s.folder.dir, err)

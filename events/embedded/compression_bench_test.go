@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/objstorage/objstorageprovider"
 	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/settlement-ledger/ledger/events/embedded/layout"
 )
 
 // sessionText returns bytes that compress as records of sessions do: those of the
@@ -45,7 +46,7 @@ func BenchmarkCompression(b *testing.B) {
 			must(b, err)
 			w := sstable.NewWriter(objstorageprovider.NewFileWritable(file), sstable.WriterOptions{BlockSize: 32 << 10, Compression: codec, TableFormat: sstable.TableFormatPebblev7})
 			for i := 0; (i+1)*record < len(text); i++ {
-				must(b, w.Set(entryKey(uint64(i+1)), text[i*record:(i+1)*record]))
+				must(b, w.Set(layout.EntryKey(uint64(i+1)), text[i*record:(i+1)*record]))
 			}
 			must(b, w.Close())
 			info, err := storage.Stat("table")

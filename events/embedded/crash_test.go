@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/layout"
 )
 
 // An attempt is an append whose outcome may be open.
@@ -431,7 +432,7 @@ func TestAFullDiskWhileTablesAreMergedDoesNotHoldUpOpening(t *testing.T) {
 	db, err := pebble.Open(s.folder.path(logName), options)
 	must(t, err)
 	for range 8 {
-		must(t, db.Set(checkpointKey("calls"), []byte("x"), pebble.Sync))
+		must(t, db.Set(layout.CheckpointKey("calls"), []byte("x"), pebble.Sync))
 		must(t, db.Flush())
 	}
 	must(t, db.Close())

@@ -10,20 +10,9 @@
 //
 // The folder has four entries: FORMAT with the format; lock; owner with an Owner as JSON
 // while the store is open; and log, the database. FORMAT is written last: a folder with
-// FORMAT.new and without FORMAT has no records, and one without log is not a store. In the
-// database, numbers are big-endian:
-//
-//	e/ sequence(8)              → record
-//	s/ stream 0x00 revision(8)  → sequence(8)
-//	c/ name                     → checkpoint
-//
-//	record:  format(1)=1  version(2)  len stream(2)  len kind(2)
-//	         revision(8)  time(8, µs of Unix, signed)  ID(16)
-//	         len data(4)  len metadata(4)
-//	         stream  kind  data  metadata  sum(4)
-//
-// The sequence counts all records from 1 without gaps and is both parts of a position.
-// The sum is the CRC-32C of all bytes before it and the sequence.
+// FORMAT.new and without FORMAT has no records, and one without log is not a store.
+// Package layout draws the keys and values of the database. The sequence of a record is
+// both parts of its position.
 //
 // # Promises
 //

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/layout"
 )
 
 // A matcher applies a filter to the header of an encoded record. It accepts exactly the
@@ -68,11 +69,11 @@ func (m *matcher) always() bool {
 func (m *matcher) timeless() bool { return m.first == math.MinInt64 && m.last == math.MaxInt64 }
 
 // match reports whether m accepts a record.
-func (m *matcher) match(r raw) bool {
-	if at := r.micros(); at < m.first || at > m.last {
+func (m *matcher) match(r layout.RawRecord) bool {
+	if at := r.Micros(); at < m.first || at > m.last {
 		return false
 	}
-	return oneOf(m.kinds, r.kind(), is) && oneOf(m.categories, r.stream(), inCategory) && oneOf(m.prefixes, r.stream(), begins)
+	return oneOf(m.kinds, r.Kind(), is) && oneOf(m.categories, r.Stream(), inCategory) && oneOf(m.prefixes, r.Stream(), begins)
 }
 
 // oneOf reports whether the list is empty, or relates name to one of its elements.
@@ -94,42 +95,4 @@ func begins(name []byte, prefix string) bool {
 // inCategory reports whether a stream is in a category, which has no hyphen.
 func inCategory(name []byte, category string) bool {
 	return begins(name, category) && (len(name) == len(category) || name[len(category)] == '-')
-}
-
-// An interner converts the names of streams and kinds to strings, and reuses the string
-// of a name that it converted recently. A nil interner allocates each string.
-type interner struct {
-	streams [256]string
-	kinds   [64]string
-}
-
-func (n *interner) stream(name []byte) events.Stream {
-	if n == nil {
-		return events.Stream(name)
-	}
-	return events.Stream(intern(&n.streams[hash(name)%256], name))
-}
-
-func (n *interner) kind(name []byte) string {
-	if n == nil {
-		return string(name)
-	}
-	return intern(&n.kinds[hash(name)%64], name)
-}
-
-// intern returns the string in a slot if it equals name, and otherwise replaces it.
-func intern(slot *string, name []byte) string {
-	if *slot != string(name) {
-		*slot = string(name)
-	}
-	return *slot
-}
-
-// hash hashes the last bytes of a name, in which names differ.
-func hash(name []byte) uint64 {
-	h := uint64(len(name))
-	for _, b := range name[max(0, len(name)-8):] {
-		h = h*31 + uint64(b)
-	}
-	return h * 0x9e3779b97f4a7c15 >> 32
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/layout"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
@@ -22,7 +23,7 @@ func BenchmarkNewStream(b *testing.B) {
 		return events.Stream(fmt.Sprintf("session-%016x", rng.Uint64()))
 	}
 	for _, filtered := range []bool{false, true} {
-		o := &pebble.Options{FS: vfs.NewMem(), FormatMajorVersion: pebblefiles.FormatVersion, Logger: panicLogger{}, DisableAutomaticCompactions: true, MemTableSize: 16 << 20}
+		o := &pebble.Options{FS: vfs.NewMem(), FormatMajorVersion: pebblefiles.FormatVersion, Logger: layout.PanicLogger{}, DisableAutomaticCompactions: true, MemTableSize: 16 << 20}
 		for i := range o.Levels {
 			o.Levels[i].BlockSize = 32 << 10
 			if filtered {
@@ -34,7 +35,7 @@ func BenchmarkNewStream(b *testing.B) {
 		rng := rand.New(rand.NewPCG(1, 1))
 		for flush := range 24 {
 			for range 100_000 / 24 {
-				must(b, db.Set(indexKey(name(rng), 1), binary.BigEndian.AppendUint64(nil, 1), pebble.NoSync))
+				must(b, db.Set(layout.IndexKey(name(rng), 1), binary.BigEndian.AppendUint64(nil, 1), pebble.NoSync))
 			}
 			must(b, db.Flush())
 			if flush == 11 {
@@ -45,7 +46,7 @@ func BenchmarkNewStream(b *testing.B) {
 			b.Run("iterator", func(b *testing.B) {
 				for b.Loop() {
 					stream := name(rng)
-					it, err := db.NewIter(&pebble.IterOptions{LowerBound: indexKey(stream, 0), UpperBound: indexEnd(stream)})
+					it, err := db.NewIter(&pebble.IterOptions{LowerBound: layout.IndexKey(stream, 0), UpperBound: layout.IndexEnd(stream)})
 					must(b, err)
 					if it.Last() {
 						b.Fatal("a new stream exists")
@@ -56,7 +57,7 @@ func BenchmarkNewStream(b *testing.B) {
 		}
 		b.Run(fmt.Sprintf("get,filtered=%t", filtered), func(b *testing.B) {
 			for b.Loop() {
-				if _, _, err := db.Get(indexKey(name(rng), 1)); !errors.Is(err, pebble.ErrNotFound) {
+				if _, _, err := db.Get(layout.IndexKey(name(rng), 1)); !errors.Is(err, pebble.ErrNotFound) {
 					b.Fatal("a new stream exists")
 				}
 			}

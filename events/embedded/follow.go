@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/layout"
 )
 
 // errFollowings is the error for more than one Following.
@@ -67,7 +68,7 @@ type follower struct {
 }
 
 func newFollower(ctx context.Context, s *Store, after events.Position, f events.Following) *follower {
-	all := rangeOf(events.Query{After: after}, maxSequence)
+	all := rangeOf(events.Query{After: after}, layout.MaxSequence)
 	return &follower{store: s, match: newMatcher(f.Filter), caughtUp: f.CaughtUp, start: after, after: all.first - 1, ended: ctx.Done()}
 }
 
@@ -120,7 +121,7 @@ func (f *follower) catchUp(ctx context.Context, yield func(events.Entry, error) 
 			late, err = nil, f.yieldRecent(ctx, recent, yield)
 		} else {
 			if late == nil {
-				late = &catchUpReader{batch: newOwnedBatch(), interner: &interner{}, readLimits: initialLimits()}
+				late = &catchUpReader{batch: newOwnedBatch(), interner: &layout.Interner{}, readLimits: initialLimits()}
 			}
 			err = f.yieldStored(ctx, late, end, yield)
 		}
@@ -136,7 +137,7 @@ func (f *follower) yieldRecent(ctx context.Context, group *recentGroup, yield fu
 		if isClosed(f.ended) {
 			return context.Cause(ctx)
 		}
-		r := raw(value[:len(value)-sumLen])
+		r := layout.RawRecord(value[:len(value)-layout.SumLen])
 		if f.match.match(r) && !yield(group.entry(f.after-group.after), nil) {
 			return errLoopLeft
 		}
@@ -148,7 +149,7 @@ func (f *follower) yieldRecent(ctx context.Context, group *recentGroup, yield fu
 // A catchUpReader holds the buffers of a follower that reads the database.
 type catchUpReader struct {
 	batch      *readBatch
-	interner   *interner
+	interner   *layout.Interner
 	readLimits readLimits
 }
 
@@ -162,7 +163,7 @@ func (f *follower) yieldStored(ctx context.Context, late *catchUpReader, end uin
 			return context.Cause(ctx)
 		}
 		f.advance(found.seq - 1)
-		if !yield(found.raw.entry(found.seq, late.interner), nil) {
+		if !yield(found.raw.Entry(found.seq, late.interner), nil) {
 			return errLoopLeft
 		}
 		f.advance(found.seq)

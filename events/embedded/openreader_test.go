@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/layout"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
@@ -316,7 +317,7 @@ func TestReaderMissesSealedRecords(t *testing.T) {
 	storage := vfs.NewMem()
 	entries := writeSampleStore(t, storage)
 	last := uint64(len(entries))
-	surgery(t, storage, func(db *pebble.DB) error { return db.Delete(entryKey(last), pebble.Sync) })
+	surgery(t, storage, func(db *pebble.DB) error { return db.Delete(layout.EntryKey(last), pebble.Sync) })
 	must(t, pebblefiles.Seal(storage, "store/"+logName, last))
 	if _, err := OpenReader(t.Context(), "store", Config{FS: storage}); !errors.Is(err, events.ErrDamaged) {
 		t.Errorf("OpenReader of a store that lost its last record = %v, want ErrDamaged", err)

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/layout"
 )
 
 // FuzzMatch holds the matcher of raw records to the filter.
@@ -24,12 +25,12 @@ func FuzzMatch(f *testing.F) {
 	f.Add("s-1-2", "", "s-1", "", int64(-1), int64(-1), int64(999))
 	f.Add("session-1", "CallSettled", "sess", "x", int64(math.MaxInt64), int64(math.MinInt64), int64(math.MaxInt64))
 	f.Fuzz(func(t *testing.T, stream, kind, category, prefix string, at, since, until int64) {
-		if len(stream) > maxStream || len(kind) > maxKind {
+		if len(stream) > layout.MaxStream || len(kind) > layout.MaxKind {
 			t.Skip("no store keeps such names")
 		}
 		e := events.Entry{Stream: events.Stream(stream), Record: events.Record{Kind: kind, Version: 1, Time: time.UnixMicro(at).UTC()}}
-		value := seal(encode(e.Stream, 1, e.Record), 1)
-		r, err := rawOf(value, 1)
+		value := seal(layout.Encode(e.Stream, 1, e.Record), 1)
+		r, err := layout.ParseRecord(value, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,9 +77,9 @@ func TestEveryReadReportsDamage(t *testing.T) {
 	s := open(t, vfs.NewMem())
 	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(100, 20)...))
 	for name, value := range map[string][]byte{"missing": nil, "short": []byte("x"), "of other bytes": make([]byte, 200)} {
-		must(t, s.db.Delete(entryKey(50), pebble.NoSync))
+		must(t, s.db.Delete(layout.EntryKey(50), pebble.NoSync))
 		if value != nil {
-			must(t, s.db.Set(entryKey(50), value, pebble.NoSync))
+			must(t, s.db.Set(layout.EntryKey(50), value, pebble.NoSync))
 		}
 		for _, stream := range []events.Stream{"", "s-1"} {
 			for _, kinds := range [][]string{nil, {"None"}} {
@@ -213,7 +214,7 @@ func TestWatermarkBoundsRecentGroups(t *testing.T) {
 	for i := range repeats(2, 5) * recentGroups {
 		values := make([][]byte, 1+rng.IntN(4))
 		for k := range values {
-			values[k] = seal(encode("s-1", 1, events.Record{Kind: "K", Version: 1, Data: make([]byte, rng.IntN(i%4*8000+10))}), end+uint64(k)+1)
+			values[k] = seal(layout.Encode("s-1", 1, events.Record{Kind: "K", Version: 1, Data: make([]byte, rng.IntN(i%4*8000+10))}), end+uint64(k)+1)
 		}
 		before := end
 		end += uint64(len(values))
@@ -326,5 +327,5 @@ func TestManyFollowersAreAllNotified(t *testing.T) {
 
 // seal adds the sum to a record that is kept under a sequence.
 func seal(value []byte, seq uint64) []byte {
-	return binary.BigEndian.AppendUint32(value, sum(value, seq))
+	return binary.BigEndian.AppendUint32(value, layout.Sum(value, seq))
 }

@@ -1,19 +1,21 @@
 package embedded
 
+import "github.com/settlement-ledger/ledger/events/embedded/layout"
+
 // A readBatch holds the records of one read of the database, and the buffer into which
 // they were copied. It is used by one goroutine.
 type readBatch struct {
 	records []batchRecord
-	bytes   int           // in records
-	keep    func(raw) int // returns how many bytes of a record are copied
-	reused  bool          // the next read overwrites the buffer
+	bytes   int                        // in records
+	keep    func(layout.RawRecord) int // returns how many bytes of a record are copied
+	reused  bool                       // the next read overwrites the buffer
 	slab    []byte
 }
 
 // A batchRecord is a record, or its beginning, with its sequence.
 type batchRecord struct {
 	seq uint64
-	raw raw
+	raw layout.RawRecord
 }
 
 // The sizes of buffers.
@@ -24,11 +26,13 @@ const (
 )
 
 // newOwnedBatch returns a batch whose bytes belong to the receiver of the records.
-func newOwnedBatch() *readBatch { return &readBatch{keep: raw.all} }
+func newOwnedBatch() *readBatch { return &readBatch{keep: layout.RawRecord.Len} }
 
 // newReusedBatch returns a batch that copies the beginning of each record, as much as
 // keep returns, and whose bytes the next read overwrites.
-func newReusedBatch(keep func(raw) int) *readBatch { return &readBatch{keep: keep, reused: true} }
+func newReusedBatch(keep func(layout.RawRecord) int) *readBatch {
+	return &readBatch{keep: keep, reused: true}
+}
 
 // clear empties the batch for the next read.
 func (h *readBatch) clear() {
@@ -43,7 +47,7 @@ func (h *readBatch) clear() {
 }
 
 // add copies a record, or its beginning, into the batch.
-func (h *readBatch) add(seq uint64, r raw) {
+func (h *readBatch) add(seq uint64, r layout.RawRecord) {
 	r = r[:h.keep(r)]
 	kept := h.alloc(len(r))
 	copy(kept, r)

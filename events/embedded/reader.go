@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/settlement-ledger/ledger/events/embedded/layout"
 )
 
 // readLimits bound one read of the database. No iterator is open while a loop body
@@ -93,11 +94,11 @@ func (l *logReader) next(h *readBatch, c readLimits) error {
 	if l.left.empty() {
 		return nil
 	}
-	it, err := l.store.db.NewIter(&pebble.IterOptions{LowerBound: entryKey(l.left.first), UpperBound: upperBound(l.left.last)})
+	it, err := l.store.db.NewIter(&pebble.IterOptions{LowerBound: layout.EntryKey(l.left.first), UpperBound: layout.UpperBound(l.left.last)})
 	if err != nil {
-		return asStoreError(err)
+		return layout.AsDamaged(err)
 	}
-	return closed(it, l.walk(it, h, c))
+	return layout.CloseIter(it, l.walk(it, h, c))
 }
 
 // walk reads from an iterator until the limits are reached.
@@ -115,9 +116,9 @@ func (l *logReader) walk(it *pebble.Iterator, h *readBatch, c readLimits) error 
 			seq = l.left.last
 		}
 		if !ok {
-			return missing(it, seq)
+			return layout.Missing(it, seq)
 		}
-		r, err := rawAt(it, seq)
+		r, err := layout.RecordAt(it, seq)
 		if err != nil {
 			return err
 		}
@@ -132,45 +133,4 @@ func (l *logReader) walk(it *pebble.Iterator, h *readBatch, c readLimits) error 
 		ok = step()
 	}
 	return nil
-}
-
-// rawAt returns the record at an iterator, whose sequence must be seq, and checks its
-// sum. The bytes are valid until the iterator moves.
-func rawAt(it *pebble.Iterator, seq uint64) (raw, error) {
-	if key := it.Key(); len(key) != entryKeyLen || lastUint64(key) != seq {
-		return nil, damaged(seq, "it is missing")
-	}
-	value, err := it.ValueAndErr()
-	if err != nil {
-		return nil, asStoreError(err)
-	}
-	r, err := rawOf(value, seq)
-	if err != nil {
-		return nil, err
-	}
-	return r, whole(value, seq)
-}
-
-// missing returns the error for an iterator that ended before the record seq.
-func missing(it *pebble.Iterator, seq uint64) error {
-	if err := it.Error(); err != nil {
-		return asStoreError(err)
-	}
-	return damaged(seq, "it is missing")
-}
-
-// closed closes an iterator and returns err, or the error of closing if err is nil.
-func closed(it *pebble.Iterator, err error) error {
-	if closing := it.Close(); err == nil {
-		return asStoreError(closing)
-	}
-	return err
-}
-
-// upperBound returns the key bound after the record with the sequence end.
-func upperBound(end uint64) []byte {
-	if end == maxSequence {
-		return entriesEnd()
-	}
-	return entryKey(end + 1)
 }

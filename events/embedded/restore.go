@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
 	"maps"
 	"path"
 	"path/filepath"
@@ -13,9 +12,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/layout"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
@@ -261,7 +260,7 @@ func (r *restoreRun) copyAll(ctx context.Context, f *folder) error {
 			return err
 		}
 	}
-	position, records, digest, err := digestIn(ctx, r.fs, f.path(logName), nil)
+	position, records, digest, err := layout.ReadDigest(ctx, r.fs, f.path(logName), nil)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrBadBackup, err)
 	}
@@ -348,93 +347,4 @@ func (r *restoreRun) remove(paths []string) error {
 		}
 	}
 	return nil
-}
-
-// digestIn reads all records of a database that no process writes to, and returns the last
-// position, the number and the digest of the records. It calls saw, if not nil, with
-// each; an error of saw ends it. It changes nothing.
-func digestIn(ctx context.Context, storage vfs.FS, dir string, saw func(events.Entry) error) (events.Position, uint64, string, error) {
-	db, err := openReadOnly(pebblefiles.ReadOnly(storage), dir)
-	if err != nil {
-		return events.Position{}, 0, "", asStoreError(err)
-	}
-	digest, err := digestOf(ctx, db, saw)
-	if err = errors.Join(err, db.Close()); err != nil {
-		return events.Position{}, 0, "", err
-	}
-	return events.NewPosition(digest.Count(), digest.Count()), digest.Count(), digest.String(), nil
-}
-
-// digestOf reads all records of an open database as digestIn does.
-func digestOf(ctx context.Context, db *pebble.DB, saw func(events.Entry) error) (*events.Digest, error) {
-	digest := events.NewDigest()
-	it, err := db.NewIter(&pebble.IterOptions{LowerBound: entryKey(0), UpperBound: entriesEnd()})
-	if err != nil {
-		return nil, asStoreError(err)
-	}
-	for ok := it.First(); ok && err == nil; ok = it.Next() {
-		if err = context.Cause(ctx); err != nil {
-			break
-		}
-		var e events.Entry
-		if e, err = entryAt(it, digest.Count()+1); err == nil {
-			digest.Add(e)
-			if saw != nil {
-				err = saw(e)
-			}
-		}
-	}
-	return digest, errors.Join(err, asStoreError(it.Close()))
-}
-
-// recordsIn yields the records of a database that no process writes to.
-func recordsIn(ctx context.Context, storage vfs.FS, dir string) iter.Seq2[events.Entry, error] {
-	return func(yield func(events.Entry, error) bool) {
-		stopped := errors.New("stopped")
-		_, _, _, err := digestIn(ctx, storage, dir, func(e events.Entry) error {
-			if !yield(e, nil) {
-				return stopped
-			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, stopped) {
-			yield(events.Entry{}, err)
-		}
-	}
-}
-
-// entryAt decodes the record at an iterator, which must have the sequence seq.
-func entryAt(it *pebble.Iterator, seq uint64) (events.Entry, error) {
-	if found := lastUint64(it.Key()); found != seq {
-		return events.Entry{}, damaged(seq, "it is missing")
-	}
-	value, err := it.ValueAndErr()
-	if err != nil {
-		return events.Entry{}, asStoreError(err)
-	}
-	return decode(value, seq)
-}
-
-// openReadOnly opens a database for reading. The storage refuses writes.
-func openReadOnly(storage vfs.FS, dir string) (*pebble.DB, error) {
-	if err := pebblefiles.CheckVersion(storage, dir); err != nil {
-		return nil, err
-	}
-	cache := pebble.NewCache(cacheSize)
-	defer cache.Unref()
-	return pebble.Open(dir, &pebble.Options{
-		FS: storage, Cache: cache, ReadOnly: true, ErrorIfNotExists: true, Logger: panicLogger{},
-		FormatMajorVersion: pebblefiles.FormatVersion,
-		EventListener:      &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}},
-	})
-}
-
-// A panicLogger logs nothing and panics at a fatal error. It is for databases whose
-// errors are returned.
-type panicLogger struct{}
-
-func (panicLogger) Infof(string, ...any)  {}
-func (panicLogger) Errorf(string, ...any) {}
-func (panicLogger) Fatalf(format string, args ...any) {
-	panic(fmt.Sprintf(format, args...))
 }

@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/layout"
 )
 
 var _ events.Scanner = (*Store)(nil)
@@ -42,7 +43,7 @@ func (s *Store) Lend(ctx context.Context, q events.Query) iter.Seq2[events.Entry
 			yield(events.Entry{}, err)
 			return
 		}
-		s.entries(ctx, s.recordReader(q), newReusedBatch(raw.all), yield)
+		s.entries(ctx, s.recordReader(q), newReusedBatch(layout.RawRecord.Len), yield)
 	}
 }
 
@@ -53,9 +54,9 @@ func (s *Store) Headers(ctx context.Context, q events.Query) iter.Seq2[events.He
 			yield(events.Header{}, err)
 			return
 		}
-		known := &interner{}
-		err := s.forEach(ctx, s.recordReader(q), newReusedBatch(raw.bodyOffset), func(f batchRecord) bool {
-			return yield(f.raw.header(f.seq, known), nil)
+		known := &layout.Interner{}
+		err := s.forEach(ctx, s.recordReader(q), newReusedBatch(layout.RawRecord.BodyOffset), func(f batchRecord) bool {
+			return yield(f.raw.Header(f.seq, known), nil)
 		})
 		if err != nil && err != errLoopLeft {
 			yield(events.Header{}, err)
@@ -65,8 +66,8 @@ func (s *Store) Headers(ctx context.Context, q events.Query) iter.Seq2[events.He
 
 // entries yields the entries of a reader, and its error if it ends with one.
 func (s *Store) entries(ctx context.Context, r recordReader, h *readBatch, yield func(events.Entry, error) bool) {
-	known := &interner{}
-	err := s.forEach(ctx, r, h, func(f batchRecord) bool { return yield(f.raw.entry(f.seq, known), nil) })
+	known := &layout.Interner{}
+	err := s.forEach(ctx, r, h, func(f batchRecord) bool { return yield(f.raw.Entry(f.seq, known), nil) })
 	if err != nil && err != errLoopLeft {
 		yield(events.Entry{}, err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/layout"
 )
 
 // wordy is a store of records of about 400 bytes that compress as prose does,
@@ -78,7 +79,7 @@ func BenchmarkScan(b *testing.B) {
 
 // bare iterates as Pebble does, and touches key and value.
 func bare(b *testing.B, s *Store) (n int) {
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: entryKey(0), UpperBound: entriesEnd()})
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: layout.EntryKey(0), UpperBound: layout.EntriesEnd()})
 	must(b, err)
 	sum := byte(0)
 	for ok := it.First(); ok; ok = it.Next() {

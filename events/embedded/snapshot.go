@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/layout"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
@@ -47,7 +48,7 @@ func (s *Store) snapshot(ctx context.Context, dir string, parts []NamedPart) err
 			return err
 		}
 		if err := pebblefiles.Snapshot(s.db, s.folder.fs.PathJoin(dir, logName)); err != nil {
-			return fmt.Errorf("take a snapshot of the records: %w", asStoreError(err))
+			return fmt.Errorf("take a snapshot of the records: %w", layout.AsDamaged(err))
 		}
 		return s.failure()
 	})

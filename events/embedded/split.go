@@ -7,6 +7,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/layout"
 )
 
 // weighingFactor is the number of ranges that are weighed for each part.
@@ -98,18 +99,18 @@ func (s seqRange) runs(most int) []seqRange {
 // estimateBytes estimates the bytes of the records in a range: those on the disk or, if
 // they are still in memory, the size of the first record times their number.
 func (s *Store) estimateBytes(run seqRange) (uint64, error) {
-	onDisk, err := s.db.EstimateDiskUsage(entryKey(run.first), upperBound(run.last))
+	onDisk, err := s.db.EstimateDiskUsage(layout.EntryKey(run.first), layout.UpperBound(run.last))
 	if err != nil {
-		return 0, asStoreError(err)
+		return 0, layout.AsDamaged(err)
 	}
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: entryKey(run.first), UpperBound: upperBound(run.first)})
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: layout.EntryKey(run.first), UpperBound: layout.UpperBound(run.first)})
 	if err != nil {
-		return 0, asStoreError(err)
+		return 0, layout.AsDamaged(err)
 	}
 	if !it.First() {
-		return 0, closed(it, missing(it, run.first))
+		return 0, layout.CloseIter(it, layout.Missing(it, run.first))
 	}
-	r, err := rawAt(it, run.first)
+	r, err := layout.RecordAt(it, run.first)
 	const compressed = 3 // times smaller, about
-	return max(onDisk, (run.last-run.first+1)*uint64(len(r))/compressed), closed(it, err)
+	return max(onDisk, (run.last-run.first+1)*uint64(len(r))/compressed), layout.CloseIter(it, err)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/layout"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
@@ -151,7 +152,7 @@ func (s *Store) LastSummary(ctx context.Context) (p Summary, ok bool, err error)
 func (s *Store) saveSummary() {
 	if v := s.Stats(); (v.Appends > 0 || !v.Health.Well()) && v.Failure == nil {
 		if data, err := json.Marshal(v.Summary(time.Now())); err == nil {
-			_ = s.db.Set(checkpointKey(summaryName), data, pebble.NoSync)
+			_ = s.db.Set(layout.CheckpointKey(summaryName), data, pebble.NoSync)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"math"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -17,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/layout"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
@@ -227,7 +227,7 @@ func openError(err error) error {
 	if errors.Is(err, events.ErrDamaged) {
 		return err
 	}
-	return missingFile(asStoreError(err))
+	return missingFile(layout.AsDamaged(err))
 }
 
 // missingFile returns err as an ErrIncomplete if a file is missing.
@@ -242,14 +242,14 @@ func missingFile(err error) error {
 // records in the log that no sync covered. Pebble flushes the records that it replays
 // before it opens, so readers see only durable ones.
 func (s *Store) lastSequence() (seq uint64, err error) {
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: entryKey(0), UpperBound: entriesEnd()})
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: layout.EntryKey(0), UpperBound: layout.EntriesEnd()})
 	if err != nil {
-		return 0, asStoreError(err)
+		return 0, layout.AsDamaged(err)
 	}
 	if it.Last() {
-		seq = lastUint64(it.Key())
+		seq = layout.LastUint64(it.Key())
 	}
-	return seq, asStoreError(it.Close())
+	return seq, layout.AsDamaged(it.Close())
 }
 
 // The sizes of Pebble's memory and tables.
@@ -296,20 +296,12 @@ func (s *Store) options(cache *pebble.Cache) *pebble.Options {
 // moves down the levels without being rewritten; a table that also held index keys
 // would be rewritten with them.
 func splitTables(start []byte) (_ pebble.SpanPolicy, end []byte, err error) {
-	for _, border := range [][]byte{[]byte("e/"), entriesEnd()} {
+	for _, border := range [][]byte{[]byte("e/"), layout.EntriesEnd()} {
 		if string(start) < string(border) {
 			return pebble.SpanPolicy{}, border, nil
 		}
 	}
 	return pebble.SpanPolicy{}, nil, nil
-}
-
-// asStoreError wraps an error of corruption as events.ErrDamaged.
-func asStoreError(err error) error {
-	if pebble.IsCorruptionError(err) {
-		return fmt.Errorf("%w: %w", events.ErrDamaged, err)
-	}
-	return err
 }
 
 // use calls f while the database is open, and keeps it open. It returns ErrClosed after
@@ -393,7 +385,7 @@ func (s *Store) SaveCheckpoint(ctx context.Context, name string, data []byte) er
 			return err
 		}
 		s.written.Store(true)
-		if err := s.db.Set(checkpointKey(name), data, pebble.NoSync); err != nil {
+		if err := s.db.Set(layout.CheckpointKey(name), data, pebble.NoSync); err != nil {
 			return err
 		}
 		return s.failure()
@@ -404,12 +396,12 @@ func (s *Store) SaveCheckpoint(ctx context.Context, name string, data []byte) er
 // caller owns the data.
 func (s *Store) LoadCheckpoint(ctx context.Context, name string) (data []byte, err error) {
 	err = s.checkpoint(ctx, "load", name, func() error {
-		value, closer, err := s.db.Get(checkpointKey(name))
+		value, closer, err := s.db.Get(layout.CheckpointKey(name))
 		if errors.Is(err, pebble.ErrNotFound) {
 			return nil
 		}
 		if err != nil {
-			return asStoreError(err)
+			return layout.AsDamaged(err)
 		}
 		data = append([]byte{}, value...)
 		return closer.Close()
@@ -431,6 +423,3 @@ func (s *Store) checkpoint(ctx context.Context, verb, name string, do func() err
 	}
 	return nil
 }
-
-// maxSequence is greater than every sequence.
-const maxSequence = math.MaxUint64

@@ -22,6 +22,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/settlement-ledger/ledger/domain"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/layout"
 	"github.com/settlement-ledger/ledger/events/eventstest"
 )
 
@@ -140,13 +141,13 @@ func TestRecordsLargerThanAMemtableAreKeptAndOverTheLimitRefused(t *testing.T) {
 func TestNamesThatTheLayoutCannotHoldAreRefused(t *testing.T) {
 	t.Parallel()
 	s := open(t, vfs.NewMem())
-	for _, stream := range []events.Stream{"a\x00b", events.Stream(strings.Repeat("s", maxStream+1))} {
+	for _, stream := range []events.Stream{"a\x00b", events.Stream(strings.Repeat("s", layout.MaxStream+1))} {
 		if err := s.Append(t.Context(), stream, 0, newRecordWriter(1).records(1, 1)...); !errors.Is(err, events.ErrBadRecord) {
 			t.Errorf("Append(%.10q…) = %v, want ErrBadRecord", stream, err)
 		}
 	}
 	r := newRecordWriter(1).records(1, 1)[0]
-	r.Kind = strings.Repeat("k", maxKind+1)
+	r.Kind = strings.Repeat("k", layout.MaxKind+1)
 	if err := s.Append(t.Context(), "s-1", 0, r); !errors.Is(err, events.ErrBadRecord) {
 		t.Errorf("Append(a long kind) = %v, want ErrBadRecord", err)
 	}
@@ -155,7 +156,7 @@ func TestNamesThatTheLayoutCannotHoldAreRefused(t *testing.T) {
 	if err := s.Append(t.Context(), "s-1", 0, r); !errors.Is(err, events.ErrBadRecord) {
 		t.Errorf("Append(a time beyond 64 bits) = %v, want ErrBadRecord", err)
 	}
-	if err := s.Append(t.Context(), "s-1", maxSequence, r); err == nil {
+	if err := s.Append(t.Context(), "s-1", layout.MaxSequence, r); err == nil {
 		t.Error("Append(after the last revision there can be) = nil, want an error")
 	}
 }
@@ -188,29 +189,29 @@ func TestDamagedRecordsAreErrorsAndNeverAnswers(t *testing.T) {
 	t.Parallel()
 	s := open(t, vfs.NewMem())
 	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(3, 20)...))
-	sound, closer, err := s.db.Get(entryKey(2))
+	sound, closer, err := s.db.Get(layout.EntryKey(2))
 	must(t, err)
 	sound = bytes.Clone(sound)
 	must(t, closer.Close())
 	for bit := 0; bit < len(sound)*8; bit += repeats(5, 1) {
 		flipped := bytes.Clone(sound)
 		flipped[bit/8] ^= 1 << (bit % 8)
-		must(t, s.db.Set(entryKey(2), flipped, pebble.NoSync))
+		must(t, s.db.Set(layout.EntryKey(2), flipped, pebble.NoSync))
 		wantDamage(t, fmt.Sprintf("bit %d flipped", bit), s, "position 2")
 	}
 	for length := 0; length < len(sound); length += repeats(3, 1) {
-		must(t, s.db.Set(entryKey(2), sound[:length], pebble.NoSync))
+		must(t, s.db.Set(layout.EntryKey(2), sound[:length], pebble.NoSync))
 		wantDamage(t, fmt.Sprintf("cut to %d bytes", length), s, "position 2")
 	}
-	must(t, s.db.Delete(entryKey(2), pebble.NoSync))
+	must(t, s.db.Delete(layout.EntryKey(2), pebble.NoSync))
 	wantDamage(t, "deleted", s, "position 2")
-	other, closer, err := s.db.Get(entryKey(3))
+	other, closer, err := s.db.Get(layout.EntryKey(3))
 	must(t, err)
-	must(t, s.db.Set(entryKey(2), bytes.Clone(other), pebble.NoSync))
+	must(t, s.db.Set(layout.EntryKey(2), bytes.Clone(other), pebble.NoSync))
 	must(t, closer.Close())
 	wantDamage(t, "replaced by another", s, "position 2")
-	must(t, s.db.Set(entryKey(2), sound, pebble.NoSync))
-	must(t, s.db.Delete(indexKey("s-1", 2), pebble.NoSync))
+	must(t, s.db.Set(layout.EntryKey(2), sound, pebble.NoSync))
+	must(t, s.db.Delete(layout.IndexKey("s-1", 2), pebble.NoSync))
 	n := 0
 	for _, err = range s.Read(t.Context(), "s-1", 0) {
 		n++
@@ -245,7 +246,7 @@ func TestReadRefusesARecordThatTheIndexDoesNotMean(t *testing.T) {
 	must(t, s.Append(t.Context(), "s-1", 0, newRecordWriter(1).records(3, 10)...))
 	must(t, s.Append(t.Context(), "s-2", 0, newRecordWriter(2).records(3, 10)...))
 	for name, place := range map[string]uint64{"the same revision of another stream": 5, "another revision of the stream": 3} {
-		must(t, s.db.Set(indexKey("s-1", 2), binary.BigEndian.AppendUint64(nil, place), nil))
+		must(t, s.db.Set(layout.IndexKey("s-1", 2), binary.BigEndian.AppendUint64(nil, place), nil))
 		for direction, entries := range map[string]iter.Seq2[events.Entry, error]{
 			"forward":  s.Read(t.Context(), "s-1", 1),
 			"backward": s.Scan(t.Context(), events.Query{Stream: "s-1", Backward: true}),
@@ -297,7 +298,7 @@ func TestRepeatingADamagedRecordIsNotASuccess(t *testing.T) {
 	s := open(t, vfs.NewMem())
 	records := newRecordWriter(1).records(2, 20)
 	must(t, s.Append(t.Context(), "s-1", 0, records...))
-	must(t, s.db.Set(entryKey(1), []byte("x"), pebble.NoSync))
+	must(t, s.db.Set(layout.EntryKey(1), []byte("x"), pebble.NoSync))
 	if err := s.Append(t.Context(), "s-1", 0, records...); !errors.Is(err, events.ErrDamaged) {
 		t.Errorf("Append(what is damaged) = %v, want ErrDamaged", err)
 	}
@@ -623,8 +624,8 @@ func TestLengthCacheStaysWithinItsBounds(t *testing.T) {
 	}
 	h.maxStreams = maxCachedStreams
 	bytes := 0
-	for i := range 3 * maxCachedNameBytes / maxStream {
-		h.add(events.Stream(fmt.Sprintf("%0*d", maxStream, i)), 1)
+	for i := range 3 * maxCachedNameBytes / layout.MaxStream {
+		h.add(events.Stream(fmt.Sprintf("%0*d", layout.MaxStream, i)), 1)
 	}
 	for name := range h.young {
 		bytes += len(name)
@@ -632,7 +633,7 @@ func TestLengthCacheStaysWithinItsBounds(t *testing.T) {
 	for name := range h.old {
 		bytes += len(name)
 	}
-	if bytes > 2*(maxCachedNameBytes+maxStream) {
+	if bytes > 2*(maxCachedNameBytes+layout.MaxStream) {
 		t.Errorf("names of %d bytes are remembered, want at most %d", bytes, 2*maxCachedNameBytes)
 	}
 }

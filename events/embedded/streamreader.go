@@ -6,6 +6,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/layout"
 )
 
 // A streamReader reads the records of a stream through the index.
@@ -24,8 +25,8 @@ type streamReader struct {
 func newStreamReader(s *Store, stream events.Stream, after events.Revision) *streamReader {
 	end, _ := s.watermark.load()
 	r := &streamReader{store: s, stream: stream, match: newMatcher(events.Filter{}), among: seqRange{1, end}, left: nothing}
-	if after < maxSequence {
-		r.left = seqRange{uint64(after) + 1, maxSequence}
+	if after < layout.MaxSequence {
+		r.left = seqRange{uint64(after) + 1, layout.MaxSequence}
 	}
 	return r
 }
@@ -48,11 +49,11 @@ func (r *streamReader) next(h *readBatch, c readLimits) error {
 		return err
 	}
 	low, high := sequences[0], sequences[len(sequences)-1]
-	it, err := r.store.db.NewIter(&pebble.IterOptions{LowerBound: entryKey(min(low, high)), UpperBound: upperBound(max(low, high))})
+	it, err := r.store.db.NewIter(&pebble.IterOptions{LowerBound: layout.EntryKey(min(low, high)), UpperBound: layout.UpperBound(max(low, high))})
 	if err != nil {
-		return asStoreError(err)
+		return layout.AsDamaged(err)
 	}
-	return closed(it, r.readRecords(it, sequences, h, c))
+	return layout.CloseIter(it, r.readRecords(it, sequences, h, c))
 }
 
 // seek finds the range of revisions whose sequences the query selects, by binary search
@@ -68,18 +69,18 @@ func (r *streamReader) seek() error {
 	if r.done() || !r.backward && r.among.first == 1 {
 		return nil
 	}
-	it, err := r.index(seqRange{1, maxSequence})
+	it, err := r.index(seqRange{1, layout.MaxSequence})
 	if err != nil {
 		return err
 	}
 	if !it.Last() {
 		r.left = nothing
-		return closed(it, nil)
+		return layout.CloseIter(it, nil)
 	}
-	length := int(lastUint64(it.Key()))
+	length := int(layout.LastUint64(it.Key()))
 	from := func(least uint64) int { // returns the number of revisions before a sequence
 		return sort.Search(length, func(i int) bool {
-			it.SeekGE(indexKey(r.stream, events.Revision(i+1)))
+			it.SeekGE(layout.IndexKey(r.stream, events.Revision(i+1)))
 			place, failed := r.place(it, events.Revision(i+1))
 			if err == nil {
 				err = failed
@@ -91,17 +92,17 @@ func (r *streamReader) seek() error {
 	if r.backward {
 		r.left.last = uint64(from(r.among.last + 1))
 	}
-	return closed(it, err)
+	return layout.CloseIter(it, err)
 }
 
 // index returns an iterator over the index entries of a range of revisions.
 func (r *streamReader) index(revisions seqRange) (*pebble.Iterator, error) {
-	end := indexEnd(r.stream)
-	if revisions.last < maxSequence {
-		end = indexKey(r.stream, events.Revision(revisions.last+1))
+	end := layout.IndexEnd(r.stream)
+	if revisions.last < layout.MaxSequence {
+		end = layout.IndexKey(r.stream, events.Revision(revisions.last+1))
 	}
-	it, err := r.store.db.NewIter(&pebble.IterOptions{LowerBound: indexKey(r.stream, events.Revision(revisions.first)), UpperBound: end})
-	return it, asStoreError(err)
+	it, err := r.store.db.NewIter(&pebble.IterOptions{LowerBound: layout.IndexKey(r.stream, events.Revision(revisions.first)), UpperBound: end})
+	return it, layout.AsDamaged(err)
 }
 
 // place returns the sequence in the index entry at an iterator, which must be that of
@@ -109,18 +110,18 @@ func (r *streamReader) index(revisions seqRange) (*pebble.Iterator, error) {
 func (r *streamReader) place(it *pebble.Iterator, revision events.Revision) (uint64, error) {
 	if !it.Valid() {
 		if err := it.Error(); err != nil {
-			return 0, asStoreError(err)
+			return 0, layout.AsDamaged(err)
 		}
 		return 0, r.damaged(revision)
 	}
 	value, err := it.ValueAndErr()
 	if err != nil {
-		return 0, asStoreError(err)
+		return 0, layout.AsDamaged(err)
 	}
-	if len(value) != 8 || lastUint64(it.Key()) != uint64(revision) {
+	if len(value) != 8 || layout.LastUint64(it.Key()) != uint64(revision) {
 		return 0, r.damaged(revision)
 	}
-	return lastUint64(value), nil
+	return layout.LastUint64(value), nil
 }
 
 // sequences returns the sequences of the next records, at most so many. It sets
@@ -137,13 +138,13 @@ func (r *streamReader) sequences(most int) (sequences []uint64, err error) {
 		ok = it.First()
 	}
 	for ; len(sequences) < most && r.left.first <= revision && revision <= r.left.last; revision += by {
-		if !ok && it.Error() == nil && r.left.last == maxSequence {
+		if !ok && it.Error() == nil && r.left.last == layout.MaxSequence {
 			r.left.last = revision - 1
 			break
 		}
 		place, err := r.place(it, events.Revision(revision))
 		if err != nil {
-			return nil, closed(it, err)
+			return nil, layout.CloseIter(it, err)
 		}
 		if place > r.among.last {
 			r.left.last = revision - 1
@@ -152,7 +153,7 @@ func (r *streamReader) sequences(most int) (sequences []uint64, err error) {
 		sequences = append(sequences, place)
 		ok = step()
 	}
-	return sequences, closed(it, nil)
+	return sequences, layout.CloseIter(it, nil)
 }
 
 // readRecords reads the records with these sequences into the batch, and checks that
@@ -163,10 +164,10 @@ func (r *streamReader) readRecords(it *pebble.Iterator, sequences []uint64, h *r
 		if c.full(h, seen) {
 			return nil
 		}
-		if !it.SeekGE(entryKey(place)) {
-			return missing(it, place)
+		if !it.SeekGE(layout.EntryKey(place)) {
+			return layout.Missing(it, place)
 		}
-		found, err := rawAt(it, place)
+		found, err := layout.RecordAt(it, place)
 		if err != nil {
 			return err
 		}
@@ -174,8 +175,8 @@ func (r *streamReader) readRecords(it *pebble.Iterator, sequences []uint64, h *r
 		if r.backward {
 			revision = r.left.last
 		}
-		if string(found.stream()) != string(r.stream) || uint64(found.revision()) != revision {
-			return damaged(place, fmt.Sprintf("it is not entry %d of %s", revision, r.stream))
+		if string(found.Stream()) != string(r.stream) || uint64(found.Revision()) != revision {
+			return layout.Damaged(place, fmt.Sprintf("it is not entry %d of %s", revision, r.stream))
 		}
 		if always || r.match.match(found) {
 			h.add(place, found)

@@ -6,6 +6,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/batchrepr"
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/layout"
 	"github.com/settlement-ledger/ledger/events/pebblefiles"
 )
 
@@ -71,10 +72,10 @@ func sequencesOf(batch []byte) (first, last uint64) {
 		if !ok || err != nil {
 			return first, last
 		}
-		if kind != pebble.InternalKeyKindSet || len(key) != entryKeyLen || string(key[:2]) != "e/" {
+		if kind != pebble.InternalKeyKindSet || len(key) != layout.EntryKeyLen || string(key[:2]) != "e/" {
 			continue
 		}
-		if last = lastUint64(key); first == 0 {
+		if last = layout.LastUint64(key); first == 0 {
 			first = last
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/embedded/layout"
 )
 
 // The bounds of the recent groups that a watermark keeps.
@@ -126,7 +127,7 @@ func (p *recentGroup) entry(at uint64) events.Entry {
 	p.decoding.Do(func() {
 		p.decoded = make([]events.Entry, len(p.values))
 		for i, value := range p.values {
-			p.decoded[i] = raw(value[:len(value)-sumLen]).entry(p.after+uint64(i)+1, nil)
+			p.decoded[i] = layout.RawRecord(value[:len(value)-layout.SumLen]).Entry(p.after+uint64(i)+1, nil)
 		}
 	})
 	e := p.decoded[at]

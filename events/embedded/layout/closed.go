@@ -1,0 +1,93 @@
+package layout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/settlement-ledger/ledger/events"
+	"github.com/settlement-ledger/ledger/events/pebblefiles"
+)
+
+// ReadDigest reads all records of a database that no process writes to, and returns the last
+// position, the number and the digest of the records. It calls saw, if not nil, with
+// each; an error of saw ends it. It changes nothing.
+func ReadDigest(ctx context.Context, storage vfs.FS, dir string, saw func(events.Entry) error) (events.Position, uint64, string, error) {
+	db, err := OpenReadOnly(pebblefiles.ReadOnly(storage), dir)
+	if err != nil {
+		return events.Position{}, 0, "", AsDamaged(err)
+	}
+	digest, err := digestOf(ctx, db, saw)
+	if err = errors.Join(err, db.Close()); err != nil {
+		return events.Position{}, 0, "", err
+	}
+	return events.NewPosition(digest.Count(), digest.Count()), digest.Count(), digest.String(), nil
+}
+
+// digestOf reads all records of an open database as digestIn does.
+func digestOf(ctx context.Context, db *pebble.DB, saw func(events.Entry) error) (*events.Digest, error) {
+	digest := events.NewDigest()
+	it, err := db.NewIter(&pebble.IterOptions{LowerBound: EntryKey(0), UpperBound: EntriesEnd()})
+	if err != nil {
+		return nil, AsDamaged(err)
+	}
+	for ok := it.First(); ok && err == nil; ok = it.Next() {
+		if err = context.Cause(ctx); err != nil {
+			break
+		}
+		var e events.Entry
+		if e, err = entryAt(it, digest.Count()+1); err == nil {
+			digest.Add(e)
+			if saw != nil {
+				err = saw(e)
+			}
+		}
+	}
+	return digest, errors.Join(err, AsDamaged(it.Close()))
+}
+
+// Records yields the records of a database that no process writes to.
+func Records(ctx context.Context, storage vfs.FS, dir string) iter.Seq2[events.Entry, error] {
+	return func(yield func(events.Entry, error) bool) {
+		stopped := errors.New("stopped")
+		_, _, _, err := ReadDigest(ctx, storage, dir, func(e events.Entry) error {
+			if !yield(e, nil) {
+				return stopped
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, stopped) {
+			yield(events.Entry{}, err)
+		}
+	}
+}
+
+// readCacheSize is the size of the block cache of a database opened by openReadOnly.
+const readCacheSize = 24 << 20
+
+// OpenReadOnly opens a database for reading. The storage refuses writes.
+func OpenReadOnly(storage vfs.FS, dir string) (*pebble.DB, error) {
+	if err := pebblefiles.CheckVersion(storage, dir); err != nil {
+		return nil, err
+	}
+	cache := pebble.NewCache(readCacheSize)
+	defer cache.Unref()
+	return pebble.Open(dir, &pebble.Options{
+		FS: storage, Cache: cache, ReadOnly: true, ErrorIfNotExists: true, Logger: PanicLogger{},
+		FormatMajorVersion: pebblefiles.FormatVersion,
+		EventListener:      &pebble.EventListener{DataCorruption: func(pebble.DataCorruptionInfo) {}},
+	})
+}
+
+// A PanicLogger logs nothing and panics at a fatal error. It is for databases whose
+// errors are returned.
+type PanicLogger struct{}
+
+func (PanicLogger) Infof(string, ...any)  {}
+func (PanicLogger) Errorf(string, ...any) {}
+func (PanicLogger) Fatalf(format string, args ...any) {
+	panic(fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,177 @@
+package layout
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"time"
+
+	"github.com/settlement-ledger/ledger/domain"
+	"github.com/settlement-ledger/ledger/events"
+)
+
+// The limits of the layout.
+const (
+	MaxStream = 1 << 10 // bytes of a stream's name
+	MaxKind   = 1 << 10 // bytes of a kind
+)
+
+// recordFormat is the first byte of an encoded record.
+const recordFormat = 1
+
+// headerLen is the length of the part of an encoded record before its stream.
+const headerLen = 1 + 2 + 2 + 2 + 8 + 8 + 16 + 4 + 4
+
+const SumLen = 4
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Encode encodes a record of a stream, without its sum, which also covers the sequence.
+func Encode(s events.Stream, rev events.Revision, r events.Record) []byte {
+	return AppendRecord(make([]byte, 0, EncodedLen(s, r)+SumLen), s, rev, r)
+}
+
+// EncodedLen returns the number of bytes that appendRecord appends.
+func EncodedLen(s events.Stream, r events.Record) int {
+	return headerLen + len(s) + len(r.Kind) + len(r.Data) + len(r.Metadata)
+}
+
+// AppendRecord appends an encoded record, without its sum, to b.
+func AppendRecord(b []byte, s events.Stream, rev events.Revision, r events.Record) []byte {
+	b = append(b, recordFormat)
+	b = binary.BigEndian.AppendUint16(b, uint16(r.Version))
+	b = binary.BigEndian.AppendUint16(b, uint16(len(s)))
+	b = binary.BigEndian.AppendUint16(b, uint16(len(r.Kind)))
+	b = binary.BigEndian.AppendUint64(b, uint64(rev))
+	b = binary.BigEndian.AppendUint64(b, uint64(r.Time.UnixMicro()))
+	id := r.ID.Bytes()
+	b = append(b, id[:]...)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(r.Data)))
+	b = binary.BigEndian.AppendUint32(b, uint32(len(r.Metadata)))
+	b = append(append(b, s...), r.Kind...)
+	return append(append(b, r.Data...), r.Metadata...)
+}
+
+// Checksum returns the checksum of the bytes of an encoded record alone.
+func Checksum(value []byte) uint32 { return crc32.Checksum(value, castagnoli) }
+
+// Sum returns the sum of an encoded record. It covers the sequence, so that a value under
+// another key is damaged.
+func Sum(value []byte, seq uint64) uint32 { return FinishSum(Checksum(value), seq) }
+
+// FinishSum adds the sequence to the checksum of an encoded record.
+func FinishSum(value uint32, seq uint64) uint32 {
+	var key [8]byte
+	binary.BigEndian.PutUint64(key[:], seq)
+	return crc32.Update(value, castagnoli, key[:])
+}
+
+// A RawRecord is an encoded record without its sum, whose lengths are consistent.
+type RawRecord []byte
+
+// ParseRecord returns a value without its sum. It checks only lengths.
+func ParseRecord(value []byte, seq uint64) (RawRecord, error) {
+	if len(value) < headerLen+SumLen {
+		return nil, Damaged(seq, fmt.Sprintf("it is %d bytes long", len(value)))
+	}
+	r := RawRecord(value[:len(value)-SumLen])
+	if len(r) != r.BodyOffset()+r.size() {
+		return nil, Damaged(seq, "its lengths do not add up")
+	}
+	return r, nil
+}
+
+// Verify returns an error unless a value matches its sum under the sequence and has a
+// known format.
+func Verify(value []byte, seq uint64) error {
+	end := len(value) - SumLen
+	if binary.BigEndian.Uint32(value[end:]) != Sum(value[:end], seq) {
+		return Damaged(seq, "its bytes do not match their sum")
+	}
+	if value[0] != recordFormat {
+		return Damaged(seq, fmt.Sprintf("it has format %d, not %d", value[0], recordFormat))
+	}
+	return nil
+}
+
+func (r RawRecord) streamLen() int            { return int(binary.BigEndian.Uint16(r[3:])) }
+func (r RawRecord) kindLen() int              { return int(binary.BigEndian.Uint16(r[5:])) }
+func (r RawRecord) Revision() events.Revision { return events.Revision(binary.BigEndian.Uint64(r[7:])) }
+func (r RawRecord) Micros() int64             { return int64(binary.BigEndian.Uint64(r[15:])) }
+func (r RawRecord) dataLen() int              { return int(binary.BigEndian.Uint32(r[39:])) }
+func (r RawRecord) size() int                 { return r.dataLen() + int(binary.BigEndian.Uint32(r[43:])) }
+func (r RawRecord) BodyOffset() int           { return headerLen + r.streamLen() + r.kindLen() } // offset of the data
+func (r RawRecord) Len() int                  { return len(r) }
+func (r RawRecord) Stream() []byte            { return r[headerLen:][:r.streamLen()] }
+func (r RawRecord) Kind() []byte              { return r[headerLen+r.streamLen():][:r.kindLen()] }
+
+// Header returns the header of the entry with a sequence. It reads only the bytes before
+// the data.
+func (r RawRecord) Header(seq uint64, interned *Interner) events.Header {
+	h := events.Header{
+		Kind:     interned.kind(r.Kind()),
+		Version:  int(binary.BigEndian.Uint16(r[1:])),
+		Time:     time.UnixMicro(r.Micros()).UTC(),
+		Stream:   interned.stream(r.Stream()),
+		Revision: r.Revision(),
+		Position: events.NewPosition(seq, seq),
+		Size:     r.size(),
+	}
+	fromBytes(&h.ID, r[23:39])
+	return h
+}
+
+// Entry returns the entry with a sequence. Its data and metadata share the bytes of r.
+func (r RawRecord) Entry(seq uint64, interned *Interner) events.Entry {
+	e := events.Entry{
+		Record: events.Record{
+			Kind:    interned.kind(r.Kind()),
+			Version: int(binary.BigEndian.Uint16(r[1:])),
+			Time:    time.UnixMicro(r.Micros()).UTC(),
+		},
+		Stream:   interned.stream(r.Stream()),
+		Revision: r.Revision(),
+		Position: events.NewPosition(seq, seq),
+	}
+	fromBytes(&e.ID, r[23:39])
+	e.Data, e.Metadata = r.payload()
+	return e
+}
+
+// payload returns the data and the metadata, or nil if empty. Appending to one does not
+// change the other.
+func (r RawRecord) payload() (data, metadata []byte) {
+	begin := r.BodyOffset()
+	end := begin + r.dataLen()
+	if begin < end {
+		data = r[begin:end:end]
+	}
+	if end < len(r) {
+		metadata = r[end:len(r):len(r)]
+	}
+	return data, metadata
+}
+
+// Decode decodes a value with its sum. The entry shares no bytes with value. A value that
+// encode and sum did not produce is ErrDamaged.
+func Decode(value []byte, seq uint64) (events.Entry, error) {
+	r, err := ParseRecord(value, seq)
+	if err == nil {
+		err = Verify(value, seq)
+	}
+	if err != nil {
+		return events.Entry{}, err
+	}
+	return RawRecord(bytes.Clone(r)).Entry(seq, nil), nil
+}
+
+// Damaged returns an ErrDamaged about the record with a sequence.
+func Damaged(seq uint64, why string) error {
+	return fmt.Errorf("read the record at position %d: %w: %s", seq, events.ErrDamaged, why)
+}
+
+// fromBytes sets an ID from its bytes.
+func fromBytes[K domain.IDKind](id *domain.ID[K], b []byte) {
+	*id = domain.IDFromBytes[K]([16]byte(b))
+}
