@@ -20,14 +20,15 @@ import (
 )
 
 // public are the methods that clients call before they authenticate. Their
-// requests have no fields, and the server does not read them.
+// requests have no fields. The server does not read the request messages, so that
+// an unauthenticated client cannot make it buffer a message.
 var public = map[string]bool{
 	"/event_store.client.gossip.Gossip/Read":                                 true,
 	"/event_store.client.server_features.ServerFeatures/GetSupportedMethods": true,
 }
 
-// roles are the minimal roles of methods. A method that is not listed needs
-// Reader.
+// roles are the minimal roles of the methods that write. A method that is not
+// listed needs Reader. The handlers of single streams check further.
 var roles = map[string]auth.Role{
 	"/event_store.client.streams.Streams/Append":                                            auth.Writer,
 	"/event_store.client.streams.Streams/BatchAppend":                                       auth.Writer,
@@ -39,12 +40,14 @@ var roles = map[string]auth.Role{
 }
 
 // An admittingRegistrar registers services so that each call is authenticated
-// from its headers before the server reads a message of it. For this it
-// registers unary methods as streaming methods with one request, which are the
-// same on the wire.
+// from its headers before the server reads a message of it. gRPC's interceptors
+// for unary methods run only after the request has been read and decoded. The
+// registrar therefore registers unary methods as streaming methods with one
+// request, which are the same on the wire.
 type admittingRegistrar struct{ *Server }
 
-// RegisterService implements grpc.ServiceRegistrar.
+// RegisterService implements grpc.ServiceRegistrar. It registers a copy of the
+// service with wrapped handlers.
 func (r admittingRegistrar) RegisterService(d *grpc.ServiceDesc, srv any) {
 	wrapped := *d
 	wrapped.Methods, wrapped.Streams = nil, nil
@@ -60,7 +63,7 @@ func (r admittingRegistrar) RegisterService(d *grpc.ServiceDesc, srv any) {
 }
 
 // unaryHandler returns the stream handler of a method with one request and one
-// response.
+// response. It decodes the request only after the caller has been admitted.
 func (r admittingRegistrar) unaryHandler(method string, handle grpc.MethodHandler) grpc.StreamHandler {
 	return r.checkRole(method, func(srv any, call grpc.ServerStream) error {
 		receive := call.RecvMsg
@@ -75,8 +78,11 @@ func (r admittingRegistrar) unaryHandler(method string, handle grpc.MethodHandle
 	})
 }
 
-// checkRole returns a handler that refuses callers without the role that a
-// method needs, and puts the role into the context of other calls.
+// checkRole returns a handler that refuses callers without the role that a method
+// needs: with UNAUTHENTICATED if their identity is unknown, and with
+// PERMISSION_DENIED if their role is too low. It puts the role into the context
+// of an admitted call, where requireRole finds it. Public methods run without a
+// role.
 func (r admittingRegistrar) checkRole(method string, handle grpc.StreamHandler) grpc.StreamHandler {
 	wanted := max(roles[method], auth.Reader)
 	return func(srv any, call grpc.ServerStream) error {
@@ -99,7 +105,7 @@ func (r admittingRegistrar) checkRole(method string, handle grpc.StreamHandler) 
 // roleKey is the context key of the caller's Role.
 type roleKey struct{}
 
-// An admitted call has the role of its caller in its context.
+// An admitted call is a ServerStream whose context has the role of the caller.
 type admitted struct {
 	grpc.ServerStream
 	ctx context.Context
@@ -108,8 +114,13 @@ type admitted struct {
 // Context returns a context with the caller's role.
 func (a admitted) Context() context.Context { return a.ctx }
 
-// authenticate returns the role of a caller, or UNAUTHENTICATED, or UNAVAILABLE
-// if too many passwords wait to be checked.
+// authenticate returns the role of a caller from the Basic authorization header
+// of its call. It returns UNAUTHENTICATED for a missing or refused password, and
+// UNAVAILABLE if too many passwords wait to be checked. Without Config.Users
+// every caller has the role Config.Anonymous.
+//
+// A success marks the connection as authenticated, so that the limiter of package
+// conns no longer closes it; Users.Authenticate does so too.
 func (s *Server) authenticate(ctx context.Context) (auth.Role, error) {
 	if s.cfg.Users == nil {
 		conns.FromContext(ctx).Authenticated()
@@ -134,7 +145,8 @@ func (s *Server) authenticate(ctx context.Context) (auth.Role, error) {
 	return role, statusOf(err)
 }
 
-// basic parses a Basic authorization header.
+// basic parses a Basic authorization header (RFC 7617). It returns false for
+// another scheme, invalid base64 and a missing colon.
 func basic(header string) (name, password string, ok bool) {
 	scheme, encoded, _ := strings.Cut(header, " ")
 	if !strings.EqualFold(scheme, "basic") {
@@ -161,7 +173,8 @@ func (s *Server) transport() transport {
 	return transport{credentials.NewTLS(secured(s.cfg.TLS))}
 }
 
-// ServerHandshake implements credentials.TransportCredentials.
+// ServerHandshake implements credentials.TransportCredentials. It runs before the
+// first call of a connection, on the goroutine of that connection.
 func (t transport) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := t.TransportCredentials.ServerHandshake(raw)
 	return conn, connInfo{info, conns.Of(raw)}, err

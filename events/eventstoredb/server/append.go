@@ -17,23 +17,39 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 )
 
-// A clientAppend is an append in either form of the protocol: Append or
-// BatchAppend.
+// A clientAppend is a decoded append request in either form of the protocol:
+// Append, which has one append per call, or BatchAppend, which has many. Its
+// events are already converted to records.
+//
+// Both forms take the same path: addEvent converts and bounds each event,
+// authorizeAppend compares the role with the stream, and write makes the append
+// and recognises a repeat. A repeat is an append that an earlier call already
+// made, for example because the client did not receive the response.
 type clientAppend struct {
 	stream  events.Stream
 	expect  expectedRevision
 	records []events.Record
-	size    int
-	foreign bool // at least one record is a foreign event's
+	// size is the sum of mapping.RawEvent.Size over the events, in bytes.
+	// Config.MaxAppend bounds it.
+	size int
+	// foreign is set if at least one record comes from a foreign event. Such a
+	// record has the server's time, so its repeat differs from the record in the
+	// store.
+	foreign bool
 }
 
-// An expectedRevision is a caller's condition on the length of a stream.
+// An expectedRevision is a caller's condition on the length of a stream. At most
+// one of any and exists is set.
 type expectedRevision struct {
+	// any accepts every length; exists accepts every length but 0.
 	any, exists bool
-	after       events.Revision // the exact length, if neither any nor exists is set
+	// after is the exact length if neither any nor exists is set. The length 0 is
+	// the protocol's NoStream.
+	after events.Revision
 }
 
-// A proposedEvent is an event in a request of either form.
+// A proposedEvent is an event in an append request. The generated types of Append
+// and BatchAppend implement it.
 type proposedEvent interface {
 	GetId() *shared.UUID
 	GetMetadata() map[string]string
@@ -41,9 +57,11 @@ type proposedEvent interface {
 	GetData() []byte
 }
 
-// addEvent converts an event to a record and adds it to a request. It returns
-// INVALID_ARGUMENT for an invalid event or an append over the limit, and
-// PERMISSION_DENIED for stream metadata that the server refuses.
+// addEvent converts an event to a record and adds it to an append. It dates a
+// foreign event with the server's clock. It returns INVALID_ARGUMENT for an
+// invalid event or an append over Config.MaxAppend, and PERMISSION_DENIED for
+// stream metadata that the server refuses. After an error w is incomplete, and
+// the caller must not write it.
 func (s *Server) addEvent(ctx context.Context, w *clientAppend, p proposedEvent) error {
 	id, err := parseUUID(p.GetId())
 	if err != nil {
@@ -73,7 +91,10 @@ func (s *Server) addEvent(ctx context.Context, w *clientAppend, p proposedEvent)
 	return nil
 }
 
-// authorizeAppend returns PERMISSION_DENIED if a role may not make an append.
+// authorizeAppend returns PERMISSION_DENIED if a role may not make an append. A
+// stream that Config.Writable opens accepts every record from the role Writer on.
+// Every other stream accepts only ledger records, at least one, from the role
+// Ledger.
 func (s *Server) authorizeAppend(role auth.Role, w clientAppend) error {
 	switch {
 	case s.cfg.writableByOthers(w.stream) && role >= auth.Writer:
@@ -86,16 +107,26 @@ func (s *Server) authorizeAppend(role auth.Role, w clientAppend) error {
 	return nil
 }
 
-// An appendResult is the result of an append: success, or a conflict with the
-// expected revision.
+// An appendResult is the result of an append that did not fail: success, or a
+// conflict with the expected revision.
 type appendResult struct {
 	conflict bool
-	length   events.Revision // of the stream: after the append, or of a conflict the current one
-	position events.Position // of the last record; zero if no record was appended
+	// length is the length of the stream: after the append, or, for a conflict,
+	// at the time of the check.
+	length events.Revision
+	// position is the position of the last record. It is zero for a conflict and
+	// for an append without records.
+	position events.Position
 }
 
-// write makes an append. An append whose records are already in place succeeds
-// again and changes nothing.
+// write makes an authorized append. An append whose records are already in place
+// succeeds again and changes nothing. The error is a gRPC status; ABORTED means
+// that the records may have been written.
+//
+// With an exact revision, the store itself compares the length and recognises
+// repeated ledger records. If the store reports a conflict, write compares the
+// IDs of foreign events after that revision. Without an exact revision,
+// appendAtEnd looks the IDs up in the whole stream.
 func (s *Server) write(ctx context.Context, w clientAppend) (appendResult, error) {
 	if len(w.records) == 0 {
 		return s.checkExpected(ctx, w)
@@ -114,13 +145,15 @@ func (s *Server) write(ctx context.Context, w clientAppend) (appendResult, error
 }
 
 // A positionStore returns the position of the last record that it appended, as
-// Place of embedded.Store does.
+// Place of embedded.Store does. It saves one read for each append.
 type positionStore interface {
 	Place(ctx context.Context, s events.Stream, after events.Revision, records ...events.Record) (events.Position, error)
 }
 
-// append appends after a length, and returns the position of the last record.
-// If the store is no positionStore, append reads the position back.
+// append appends after a length, and returns the position of the last record. If
+// the store is no positionStore, append reads the position back. An error of that
+// read is returned although the records are written; the client then repeats the
+// append.
 func (s *Server) append(ctx context.Context, w clientAppend, after events.Revision) (events.Position, error) {
 	if store, ok := s.store.(positionStore); ok {
 		return store.Place(ctx, w.stream, after, w.records...)
@@ -131,14 +164,16 @@ func (s *Server) append(ctx context.Context, w clientAppend, after events.Revisi
 	return s.position(ctx, w, after)
 }
 
-// position reads the position of the last record of an append after a length.
+// position reads the position of the last record of an append after a length. It
+// returns the zero position if the stream is shorter.
 func (s *Server) position(ctx context.Context, w clientAppend, after events.Revision) (events.Position, error) {
 	last, err := s.entry(ctx, w.stream, after+events.Revision(len(w.records)))
 	return last.Position, err
 }
 
-// repeatResult returns the result of an append that an earlier call made. A
-// non-nil err, from finding that out, is the result instead.
+// repeatResult returns the result of an append that an earlier call made after
+// the given length. A non-nil err, from the comparison with the stream, is the
+// result instead.
 func (s *Server) repeatResult(ctx context.Context, w clientAppend, after events.Revision, err error) (appendResult, error) {
 	var at events.Position
 	if err == nil {
@@ -147,8 +182,9 @@ func (s *Server) repeatResult(ctx context.Context, w clientAppend, after events.
 	return s.written(ctx, w, after, at, err)
 }
 
-// checkExpected answers an append without events: it only compares the length
-// of the stream with the expected revision.
+// checkExpected executes an append without events. It compares the length of the
+// stream with the expected revision and writes no record. The comparison holds
+// for the moment of the read only.
 func (s *Server) checkExpected(ctx context.Context, w clientAppend) (appendResult, error) {
 	length, err := s.length(ctx, w.stream)
 	if err != nil {
@@ -163,6 +199,11 @@ func (s *Server) checkExpected(ctx context.Context, w clientAppend) (appendResul
 // exactly those entries. If another append comes first, the store reports a
 // conflict, and appendAtEnd looks the IDs up again. An ID that several callers
 // append concurrently is therefore written once.
+//
+// Each round after the first must find new entries, since a conflict means that
+// the stream has grown. If it has not, the length and the entries disagree, as in
+// a damaged store, and appendAtEnd returns ABORTED instead of repeating without
+// end.
 func (s *Server) appendAtEnd(ctx context.Context, w clientAppend) (appendResult, error) {
 	held, err := s.ids.acquire(ctx, w.stream)
 	if err != nil {
@@ -213,8 +254,9 @@ func (w clientAppend) earlierResult(found map[domain.EventID]events.Header, leng
 	return appendResult{length: last.Revision, position: last.Position}, true
 }
 
-// written returns the result of an append that failed with err, or whose last
-// record has a position.
+// written returns the result of an append after a length. A non-nil err is the
+// error with which the append failed; otherwise at is the position of the last
+// record.
 func (s *Server) written(ctx context.Context, w clientAppend, after events.Revision, at events.Position, err error) (appendResult, error) {
 	if errors.Is(err, events.ErrTooLarge) {
 		return appendResult{}, tooLarge(ctx, s.cfg.MaxAppend, err.Error())
@@ -225,17 +267,18 @@ func (s *Server) written(ctx context.Context, w clientAppend, after events.Revis
 	return appendResult{length: after + events.Revision(len(w.records)), position: at}, nil
 }
 
-// conflict returns a conflict with the current length of the stream.
+// conflict returns a conflict with the current length of the stream. The length
+// may already differ from the one that caused the conflict.
 func (s *Server) conflict(ctx context.Context, w clientAppend) (appendResult, error) {
 	length, err := s.length(ctx, w.stream)
 	return appendResult{conflict: true, length: length}, statusOf(err)
 }
 
-// isRepeat reports whether the stream has the records of a request after a
-// length. It only looks at requests with foreign events: the store itself
-// recognises repeated ledger records, whose fields are all equal. A repeated
-// foreign event has another time, which the server gave it, so isRepeat
-// compares IDs.
+// isRepeat reports whether the records of a request are in the stream directly
+// after a length. It returns false for requests with ledger records only: the
+// store itself recognises a repeat of them, whose fields are all equal. A
+// repeated foreign event has another time, since the server dates it, so isRepeat
+// compares IDs. It reads at most as many entries as the request has records.
 func (s *Server) isRepeat(ctx context.Context, w clientAppend, after events.Revision) (bool, error) {
 	if !w.foreign {
 		return false, nil
@@ -255,8 +298,10 @@ func (s *Server) isRepeat(ctx context.Context, w clientAppend, after events.Revi
 	return false, nil
 }
 
-// Append implements Streams.Append: it appends the events of one call to one
-// stream, all or none.
+// Append implements Streams.Append: it receives the options and then the events
+// of one append, and makes the append when the client closes its side. All events
+// are appended or none. A conflict is a response, as in EventStoreDB, and not a
+// status.
 func (s *streamsService) Append(from streams.Streams_AppendServer) error {
 	ctx := from.Context()
 	role, err := s.requireRole(ctx, auth.Reader)
@@ -304,7 +349,8 @@ func (s *streamsService) Append(from streams.Streams_AppendServer) error {
 	return from.SendAndClose(appendResponse(w, done))
 }
 
-// expectationOf returns the condition in the options of an append.
+// parseExpectedRevision returns the condition in the options of an append, or
+// INVALID_ARGUMENT if the client sent none.
 func parseExpectedRevision(o *streams.AppendReq_Options) (expectedRevision, error) {
 	switch x := o.ExpectedStreamRevision.(type) {
 	case *streams.AppendReq_Options_Revision:
@@ -320,7 +366,9 @@ func parseExpectedRevision(o *streams.AppendReq_Options) (expectedRevision, erro
 	return expectedRevision{}, status.Error(codes.InvalidArgument, "append: an expected revision is required")
 }
 
-// appendResponse encodes the result of an append.
+// appendResponse encodes the result of an append. Revisions on the wire begin at
+// 0, so the last revision is the length minus 1, and a stream without entries has
+// NoStream in its place.
 func appendResponse(w clientAppend, done appendResult) *streams.AppendResp {
 	if done.conflict {
 		return &streams.AppendResp{Result: &streams.AppendResp_WrongExpectedVersion_{WrongExpectedVersion: wrongVersion(w.expect, done.length)}}

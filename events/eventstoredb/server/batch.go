@@ -20,7 +20,9 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/auth"
 )
 
-// The bounds of the appends that one BatchAppend call has open.
+// The bounds of the appends that one BatchAppend call has open. They bound the
+// memory and the goroutines of a call whose client never completes its batches,
+// or sends faster than the store appends.
 const (
 	openAppends = 64 // appends that run concurrently
 	openBytes   = 4  // bytes of incomplete batches, as a multiple of Config.MaxAppend
@@ -29,36 +31,57 @@ const (
 // emptyPB is Google's message without fields. It is never changed.
 var emptyPB = &emptypb.Empty{}
 
-// A pendingAppend is an append whose events arrive in several messages.
+// A pendingAppend is an append whose events arrive in several messages with one
+// correlation ID. The last message is marked as final.
 type pendingAppend struct {
 	clientAppend
-	options  *streams.BatchAppendReq_Options
-	deadline time.Time // zero: no deadline
-	err      error     // the first error in its messages; sent as its reply when it is complete
+	options *streams.BatchAppendReq_Options
+	// deadline is the time after which the client no longer waits for the append.
+	// Zero: no deadline.
+	deadline time.Time
+	// err is the first error in the messages. The remaining messages are
+	// discarded, and err becomes the reply when the final one has arrived.
+	err error
 }
 
 // A batchCall is a running BatchAppend call. It makes the appends of one stream
 // in the order in which they became complete, and appends of different streams
-// concurrently. The goroutine of the handler owns open and size.
+// concurrently.
+//
+// The goroutine of the handler receives and owns open and size. Each complete
+// append runs on a goroutine of its own, which takes a slot, waits for the
+// previous append to the same stream, and sends its reply.
 type batchCall struct {
 	*streamsService
-	ctx     context.Context
-	role    auth.Role
-	to      streams.Streams_BatchAppendServer
-	open    map[[16]byte]*pendingAppend // incomplete appends, by correlation ID
-	size    int                         // bytes of the events in open
-	slots   chan struct{}
+	ctx  context.Context
+	role auth.Role
+	to   streams.Streams_BatchAppendServer
+	open map[[16]byte]*pendingAppend // incomplete appends, by correlation ID
+	size int                         // bytes of the events in open
+	// slots holds one value for each running append, including those that wait
+	// for an earlier append to their stream. While it is full, the handler
+	// receives no further message, and HTTP/2 flow control stops the client.
+	slots chan struct{}
+	// running counts the goroutines of appends; the handler waits for them before
+	// it returns.
 	running sync.WaitGroup
+	// sending serializes Send, which gRPC does not allow from two goroutines at
+	// once.
 	sending sync.Mutex
 	mu      struct {
 		sync.Mutex
-		last map[events.Stream]chan struct{} // the latest append of each stream; closed when it has ended
+		// last has the done channel of the latest append to each stream, which is
+		// closed when that append has ended. A stream without a running append
+		// has no entry.
+		last map[events.Stream]chan struct{}
 	}
 }
 
 // BatchAppend implements Streams.BatchAppend: it receives appends until the
 // caller ends the call or the server shuts down, and sends one reply for each,
-// with its correlation ID. It returns after all its appends have ended.
+// with its correlation ID. Replies come in the order in which the appends end.
+// BatchAppend returns after all complete appends have ended, and discards
+// incomplete ones.
 func (s *streamsService) BatchAppend(to streams.Streams_BatchAppendServer) error {
 	role, err := s.requireRole(to.Context(), auth.Reader)
 	if err != nil {
@@ -89,14 +112,17 @@ func (s *streamsService) BatchAppend(to streams.Streams_BatchAppendServer) error
 	}
 }
 
-// A recvResult is one received message, or the error that ended the call.
+// A recvResult is one received message, or the error that ended the receiving
+// side of the call.
 type recvResult[T any] struct {
 	value T
 	err   error
 }
 
 // receive starts a goroutine that calls recv and sends the results to the
-// returned channel. The goroutine ends after an error, or when ctx does.
+// returned channel, so that a handler can wait for a message and for the shutdown
+// at once. The goroutine ends after an error, or when ctx ends. gRPC makes recv
+// fail at the latest when the handler returns.
 func receive[T any](recv func() (T, error), ctx context.Context) <-chan recvResult[T] {
 	c := make(chan recvResult[T])
 	go func() {
@@ -116,9 +142,10 @@ func receive[T any](recv func() (T, error), ctx context.Context) <-chan recvResu
 }
 
 // take adds a message to its pending append, and runs the append when it is
-// complete. An error in one append becomes its reply and does not affect
-// others. take returns an error that ends the call: a message without a
-// correlation ID, or too many incomplete appends.
+// complete. An error in one append becomes its reply and does not affect others.
+// take returns an error that ends the call: INVALID_ARGUMENT for a message
+// without a correlation ID, and RESOURCE_EXHAUSTED for too many incomplete
+// appends.
 func (b *batchCall) take(m *streams.BatchAppendReq) error {
 	id, err := parseUUID(m.GetCorrelationId())
 	if err != nil {
@@ -151,7 +178,8 @@ func (b *batchCall) take(m *streams.BatchAppendReq) error {
 }
 
 // parseOptions validates the options, which are in the first message of an
-// append.
+// append. It converts a relative deadline to a time with the server's clock.
+// Clients for version 21.10.0 send an absolute one.
 func (batch *pendingAppend) parseOptions(o *streams.BatchAppendReq_Options, now time.Time) (err error) {
 	if o == nil {
 		return status.Error(codes.InvalidArgument, "batch append: options are required in the first message of a batch")
@@ -182,8 +210,11 @@ func (batch *pendingAppend) parseOptions(o *streams.BatchAppendReq_Options, now 
 	return nil
 }
 
-// run makes an append on a goroutine of its own, after the previous append to
-// the same stream, and sends the reply. It waits while openAppends appends run.
+// run makes an append on a goroutine of its own, after the previous append to the
+// same stream, and sends the reply. It blocks while openAppends appends run.
+//
+// The chain cannot deadlock: an append waits only for appends that became
+// complete earlier and already hold a slot.
 func (b *batchCall) run(id *shared.UUID, batch *pendingAppend) {
 	b.slots <- struct{}{}
 	ended := make(chan struct{})
@@ -208,15 +239,16 @@ func (b *batchCall) run(id *shared.UUID, batch *pendingAppend) {
 	})
 }
 
-// send sends a reply. It ignores the error: the call has ended, and the
-// receiving loop gets the same error.
+// send sends a reply. It ignores the error of Send: the call has ended then, and
+// the receiving loop gets the same error.
 func (b *batchCall) send(reply *streams.BatchAppendResp) {
 	b.sending.Lock()
 	defer b.sending.Unlock()
 	_ = b.to.Send(reply)
 }
 
-// reply makes an append and returns its reply.
+// reply makes an append and returns its reply. Every failure is a reply; none
+// ends the call.
 func (b *batchCall) reply(batch *pendingAppend) *streams.BatchAppendResp {
 	reply := batch.echo()
 	done, err := appendResult{}, batch.err
@@ -237,7 +269,9 @@ func (b *batchCall) reply(batch *pendingAppend) *streams.BatchAppendResp {
 	return reply
 }
 
-// writeUntil makes an append with the deadline that its caller set.
+// writeUntil makes an append with the deadline that its caller set, if any. An
+// append that is cut off by the deadline may have been written; its reply is a
+// timeout.
 func (b *batchCall) writeUntil(batch *pendingAppend) (appendResult, error) {
 	ctx := b.ctx
 	if !batch.deadline.IsZero() {
@@ -248,8 +282,8 @@ func (b *batchCall) writeUntil(batch *pendingAppend) (appendResult, error) {
 	return b.write(ctx, batch.clientAppend)
 }
 
-// echo returns a reply with the stream and the expected position of the
-// request.
+// echo returns a reply with the stream and the expected position of the request,
+// by which clients name the append in their errors.
 func (batch *pendingAppend) echo() *streams.BatchAppendResp {
 	reply := &streams.BatchAppendResp{StreamIdentifier: batch.options.GetStreamIdentifier()}
 	switch x := batch.options.GetExpectedStreamPosition().(type) {
@@ -304,9 +338,10 @@ func wrongPosition(x expectedRevision, length events.Revision) *shared.WrongExpe
 	return m
 }
 
-// failureStatus encodes an error as the status of a batch reply, with the
-// detail message by which clients tell errors apart. An append that may have
-// been written is sent as a timeout.
+// failureStatus encodes an error as the status of a batch reply, with the detail
+// message by which clients tell errors apart. An append that may have been
+// written (ABORTED) is sent as a timeout, since clients repeat an append after a
+// timeout.
 func (b *batchCall) failureStatus(err error) *wire.Status {
 	s, _ := status.FromError(statusOf(err))
 	var detail proto.Message
@@ -326,7 +361,8 @@ func (b *batchCall) failureStatus(err error) *wire.Status {
 	return statusWithDetail(s.Code(), s.Message(), detail)
 }
 
-// statusWithDetail returns a status with one detail message.
+// statusWithDetail returns a status with one detail message, or without it if the
+// detail does not encode.
 func statusWithDetail(c codes.Code, text string, detail proto.Message) *wire.Status {
 	packed, err := anypb.New(detail)
 	if err != nil {

@@ -22,18 +22,28 @@ const (
 	DefaultMaxAppend = 16 << 20   // bytes of one append, where Config.MaxAppend is 0
 )
 
-// The sentinel errors of a server.
+// The sentinel errors of a server. Match them with errors.Is.
 var (
+	// ErrNotSafe reports a configuration that would send passwords in plain text,
+	// or would serve other machines without users or TLS.
 	ErrNotSafe = errors.New("unsafe server configuration")
+	// ErrDrained is the cause with which the running calls end when the server
+	// shuts down. Clients receive UNAVAILABLE.
 	ErrDrained = errors.New("the server is shutting down")
 )
 
 // A Config says how a store is served. The zero Config serves readers on this
-// machine.
+// machine. The Config and the values that it refers to must not change while the
+// server runs; auth.Users may, by its methods.
 type Config struct {
-	TLS       *tls.Config // the server requires TLS 1.2 or later; nil: plain text, and on loopback addresses only
-	Users     *auth.Users // the users and their roles; nil: every caller has the role Anonymous, and only on loopback addresses
-	Anonymous auth.Role   // the role of every caller if Users is nil; zero: Reader
+	// TLS is the configuration of the server's side. The server requires TLS 1.2
+	// or later. Nil: plain text, on loopback addresses only.
+	TLS *tls.Config
+	// Users are the users and their roles. Nil: every caller has the role
+	// Anonymous, on loopback addresses only.
+	Users *auth.Users
+	// Anonymous is the role of every caller if Users is nil. Zero: auth.Reader.
+	Anonymous auth.Role
 
 	// Writable holds prefixes of stream names. Callers with the role Writer may
 	// append foreign events to streams whose name has such a prefix. The empty
@@ -52,8 +62,11 @@ type Config struct {
 	// limits.
 	Connections *conns.Limiter
 
-	MaxAppend int              // maximal bytes of one append; 0: DefaultMaxAppend
-	Now       func() time.Time // the clock that dates foreign events; nil: time.Now
+	// MaxAppend is the maximal number of bytes of one append: the data, metadata
+	// and types of its events. 0: DefaultMaxAppend.
+	MaxAppend int
+	// Now is the clock that dates foreign events. Nil: time.Now.
+	Now func() time.Time
 }
 
 // withDefaults returns c with its zero fields set to their defaults.
@@ -70,9 +83,9 @@ func (c Config) withDefaults() Config {
 }
 
 // Check returns nil if the store may be served at an address, and otherwise an
-// ErrNotSafe that gives the reason. An address that other machines reach
-// requires TLS and users. Users require TLS, since each call carries a
-// password.
+// ErrNotSafe that gives the reason and the remedy. An address that other machines
+// reach requires TLS and users. Users require TLS everywhere, since each call
+// carries a password.
 func (c Config) Check(at net.Addr) error {
 	switch {
 	case c.Users != nil && c.TLS == nil:
@@ -83,7 +96,8 @@ func (c Config) Check(at net.Addr) error {
 	return nil
 }
 
-// loopback reports whether only this machine can connect to an address.
+// loopback reports whether only this machine can connect to an address: a
+// loopback IP address or a Unix socket.
 func loopback(at net.Addr) bool {
 	switch a := at.(type) {
 	case *net.TCPAddr:
@@ -94,17 +108,18 @@ func loopback(at net.Addr) bool {
 	return false
 }
 
-// secured returns a copy of a TLS configuration that requires TLS 1.2 or later.
+// secured returns a copy of a TLS configuration that requires TLS 1.2 or later. A
+// stricter minimum is kept.
 func secured(c *tls.Config) *tls.Config {
 	c = c.Clone()
 	c.MinVersion = max(c.MinVersion, tls.VersionTLS12)
 	return c
 }
 
-// writableByOthers reports whether Writable opens a stream to foreign events.
-// The metadata stream $$NAME follows the stream NAME. Writable never opens
-// streams of the ledger or of consumer groups, and opens a system stream only
-// by a non-empty prefix.
+// writableByOthers reports whether Writable opens a stream to foreign events. The
+// metadata stream $$NAME is open if the stream NAME is. Writable never opens
+// streams of the ledger or of consumer groups, and opens a system stream only by
+// a non-empty prefix.
 func (c Config) writableByOthers(s events.Stream) bool {
 	name := events.Stream(strings.TrimPrefix(string(s), "$$"))
 	if name.Category() == groups.Category || isLedgerStream(name) {

@@ -30,8 +30,8 @@ type persistentService struct {
 	*Server
 }
 
-// follow yields the entries of $all, if source is empty, or of a stream, after
-// a cursor and without end.
+// follow yields the entries of $all, if source is empty, or of a stream, after a
+// cursor and without end. It is the Follow of groups.Config.
 func (s *Server) follow(ctx context.Context, source events.Stream, after groups.Cursor) iter.Seq2[events.Entry, error] {
 	if source == "" {
 		return s.store.Follow(ctx, after.Position)
@@ -39,7 +39,9 @@ func (s *Server) follow(ctx context.Context, source events.Stream, after groups.
 	return s.followStream(ctx, source, after.Revision, nil)
 }
 
-// compileFilter returns the predicate of a group's filter, or ErrBadGroup.
+// compileFilter returns the predicate of a group's filter. ErrBadGroup reports an
+// invalid regular expression, and a filter that has neither an expression nor
+// prefixes, or both.
 func compileFilter(of groups.Filter) (func(events.Header) bool, error) {
 	f, err := newFilter(of.ByKind, filterExpression{of})
 	if err != nil {
@@ -48,14 +50,16 @@ func compileFilter(of groups.Filter) (func(events.Header) bool, error) {
 	return f.matches, nil
 }
 
-// A filterExpression makes a group's filter a filterClause.
+// A filterExpression makes a group's filter a filterClause, so that newFilter
+// validates both.
 type filterExpression struct{ groups.Filter }
 
 func (f filterExpression) GetRegex() string    { return f.Regex }
 func (f filterExpression) GetPrefix() []string { return f.Prefixes }
 
 // groupStatus converts an error of a group to a gRPC status, and sets the
-// trailers by which clients tell such errors apart.
+// trailers by which clients tell such errors apart: the name of the exception,
+// the source, the group and the reason. It returns nil for nil.
 func groupStatus(ctx context.Context, key groups.Key, err error) error {
 	if err == nil {
 		return nil
@@ -71,8 +75,9 @@ func groupStatus(ctx context.Context, key groups.Key, err error) error {
 	return statusOf(err)
 }
 
-// groupExceptions maps the errors of groups to a status code and, if clients
-// have an exception for it, the exception's name.
+// groupExceptions maps the errors of groups to a status code and, if clients have
+// an exception for it, to the name of that exception. groupStatus uses the first
+// row that matches.
 var groupExceptions = []struct {
 	is   error
 	code codes.Code
@@ -87,18 +92,19 @@ var groupExceptions = []struct {
 	{events.ErrConflict, codes.Aborted, ""}, // another process appended to the group's stream
 }
 
-// sourceName returns the name by which clients know a group's source.
+// sourceName returns the name by which clients know a group's source: the stream,
+// or $all.
 func sourceName(source events.Stream) string { return cmp.Or(string(source), "$all") }
 
-// A groupRequest names a stream or $all, and a group.
+// A groupRequest names a group and its source, which is a stream or $all.
 type groupRequest interface {
 	GetStreamIdentifier() *shared.StreamIdentifier
 	GetAll() *shared.Empty
 	GetGroupName() string
 }
 
-// parseKey returns the key of the group that a request names, or
-// INVALID_ARGUMENT.
+// parseKey returns the key of the group that a request names. It returns
+// INVALID_ARGUMENT for an invalid stream or group name.
 func parseKey(o groupRequest) (key groups.Key, err error) {
 	if o.GetAll() == nil {
 		key.Source, err = parseStream(o.GetStreamIdentifier())
@@ -109,7 +115,8 @@ func parseKey(o groupRequest) (key groups.Key, err error) {
 	return key, err
 }
 
-// checkGroupName returns INVALID_ARGUMENT for an empty or too long group name.
+// checkGroupName returns INVALID_ARGUMENT for a group name that is empty or
+// longer than maxName.
 func checkGroupName(name string) error {
 	switch {
 	case name == "":
@@ -120,10 +127,13 @@ func checkGroupName(name string) error {
 	return nil
 }
 
-// Read implements PersistentSubscriptions.Read: it makes the caller a consumer
-// of a group, sends the entries that the group delivers to it, and receives its
-// acks and nacks. It returns when the caller closes its side, or the consumer
-// ends.
+// Read implements PersistentSubscriptions.Read: it makes the caller a consumer of
+// a group, sends the entries that the group delivers to it, and receives its acks
+// and nacks. It returns when the caller closes its side, the call or the server
+// ends, or the group ends the consumer.
+//
+// The goroutine of the handler sends. A second goroutine receives; its error
+// becomes the cause of ctx, which ends the handler's wait for the next delivery.
 func (s *persistentService) Read(to persistent.PersistentSubscriptions_ReadServer) error {
 	if _, err := s.requireRole(to.Context(), auth.Reader); err != nil {
 		return err
@@ -174,8 +184,10 @@ func (s *persistentService) Read(to persistent.PersistentSubscriptions_ReadServe
 	}
 }
 
-// join makes the caller a consumer that holds at most room unacknowledged
-// entries.
+// join makes the caller a consumer that holds at most capacity unacknowledged
+// entries. The statistics of the group show the caller's address, user and
+// connection name. It returns groups.ErrNotFound, groups.ErrFull, or the reason
+// why the group ended.
 func (s *persistentService) join(ctx context.Context, key groups.Key, capacity int) (*groups.Consumer, error) {
 	group, err := s.groups.Group(key)
 	if err != nil {
@@ -192,7 +204,8 @@ func (s *persistentService) join(ctx context.Context, key groups.Key, capacity i
 }
 
 // connectionName returns the name that a client gives its connection, with
-// invalid UTF-8 replaced, or <unknown> as EventStoreDB does.
+// invalid UTF-8 replaced, or <unknown> as EventStoreDB does. The name is for
+// display.
 func connectionName(ctx context.Context) string {
 	md, _ := metadata.FromIncomingContext(ctx)
 	if names := md.Get("connection-name"); len(names) > 0 {
@@ -201,7 +214,8 @@ func connectionName(ctx context.Context) string {
 	return "<unknown>"
 }
 
-// groupUUIDFormat returns the UUID format that a consumer requests.
+// groupUUIDFormat returns the UUID format that a consumer requests, or
+// structuredUUID if it requests none.
 func groupUUIDFormat(o *persistent.ReadReq_Options) uuidFormat {
 	if _, ok := o.GetUuidOption().GetContent().(*persistent.ReadReq_Options_UUIDOption_String_); ok {
 		return textUUID
@@ -209,12 +223,14 @@ func groupUUIDFormat(o *persistent.ReadReq_Options) uuidFormat {
 	return structuredUUID
 }
 
-// maxInFlight bounds the unacknowledged entries of one consumer.
+// maxInFlight bounds the unacknowledged entries of one consumer, and with them
+// its memory. A larger buffer size in a request is reduced to it.
 const maxInFlight = 10_000
 
 // receiveAcks passes the acks and nacks of a caller to its consumer. It returns
-// the error that ends the call, which is io.EOF when the caller closes its
-// side.
+// the error that ends the call: io.EOF when the caller closes its side,
+// INVALID_ARGUMENT for a message that is neither an ack nor a nack, and otherwise
+// the error of Recv.
 func receiveAcks(c *groups.Consumer, from persistent.PersistentSubscriptions_ReadServer) error {
 	for {
 		m, err := from.Recv()
@@ -244,7 +260,8 @@ func receiveAcks(c *groups.Consumer, from persistent.PersistentSubscriptions_Rea
 	}
 }
 
-// nackAction converts the action of a nack. Unknown is a retry.
+// nackAction converts the action of a nack. Unknown is a retry. It returns
+// INVALID_ARGUMENT for a number that the protocol does not define.
 func nackAction(a persistent.ReadReq_Nack_Action) (groups.NackAction, error) {
 	switch a {
 	case persistent.ReadReq_Nack_Park:
@@ -259,7 +276,8 @@ func nackAction(a persistent.ReadReq_Nack_Action) (groups.NackAction, error) {
 	return groups.Retry, status.Errorf(codes.InvalidArgument, "consume: unknown nack action %d", a)
 }
 
-// parseUUIDs decodes event IDs.
+// parseUUIDs decodes event IDs. It returns INVALID_ARGUMENT if one of them is
+// invalid.
 func parseUUIDs(wire []*shared.UUID) (ids []domain.EventID, err error) {
 	for _, w := range wire {
 		raw, err := parseUUID(w)
@@ -276,8 +294,8 @@ func parseUUIDs(wire []*shared.UUID) (ids []domain.EventID, err error) {
 // setID sets an ID of any kind from its bytes.
 func setID[K domain.IDKind](id *domain.ID[K], b [16]byte) { *id = domain.IDFromBytes[K](b) }
 
-// deliveryResponse returns the response with a delivered entry. It resolves
-// links if the group's settings say so.
+// deliveryResponse returns the response with a delivered entry and the number of
+// its earlier deliveries. It resolves a link if the group's settings ask for it.
 func (s *persistentService) deliveryResponse(ctx context.Context, key groups.Key, d groups.Delivery, ids uuidFormat) (*persistent.ReadResp, error) {
 	q := readRequest{ids: ids}
 	if d.Kind == linkKind {
@@ -300,8 +318,8 @@ func (s *persistentService) deliveryResponse(ctx context.Context, key groups.Key
 	}}}, nil
 }
 
-// persistentEvent converts an event to the type that persistent subscriptions
-// have.
+// persistentEvent converts an event to the type of the persistent subscriptions
+// service, which has the same fields. It returns nil for nil.
 func persistentEvent(r *streams.ReadResp_ReadEvent_RecordedEvent) *persistent.ReadResp_ReadEvent_RecordedEvent {
 	if r == nil {
 		return nil
@@ -313,7 +331,10 @@ func persistentEvent(r *streams.ReadResp_ReadEvent_RecordedEvent) *persistent.Re
 	}
 }
 
-// userOf returns the name that a caller gives.
+// userOf returns the name in the caller's authorization header, with invalid
+// UTF-8 replaced, and false if the header is missing or not Basic. The name is
+// for display: requireRole has checked the password before, if the server has
+// users.
 func userOf(ctx context.Context) (string, bool) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	if header := md.Get("authorization"); len(header) > 0 {

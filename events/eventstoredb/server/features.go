@@ -16,7 +16,7 @@ import (
 )
 
 // version is the version of EventStoreDB that the server reports. Clients parse
-// three numbers with points between them.
+// three numbers with points between them, and choose fields and methods by them.
 const version = "24.10.5"
 
 // featuresService implements the gRPC service ServerFeatures.
@@ -25,9 +25,9 @@ type featuresService struct {
 	*Server
 }
 
-// methods are the methods that GetSupportedMethods reports, by service, in
-// lower case, each with its features. Methods that refuse every call are left
-// out.
+// methods are the methods that GetSupportedMethods reports, by service, in lower
+// case, each with its features. Clients use a method or a feature only if it is
+// in the list. Methods that refuse every call are left out.
 var methods = map[string]map[string][]string{
 	"event_store.client.streams.streams": {
 		"read": {"position", "events"}, "append": nil, "batchappend": {"deadline_duration"},
@@ -40,9 +40,9 @@ var methods = map[string]map[string][]string{
 	"event_store.client.server_features.serverfeatures": {"getsupportedmethods": nil},
 }
 
-// GetSupportedMethods implements ServerFeatures.GetSupportedMethods. Every
-// client calls it first, without credentials. The date header has the server's
-// time, as in EventStoreDB.
+// GetSupportedMethods implements ServerFeatures.GetSupportedMethods. Every client
+// calls it first, without credentials. The date header has the server's time, as
+// in EventStoreDB; the ledger's own client derives the clock skew from it.
 func (f *featuresService) GetSupportedMethods(ctx context.Context, _ *shared.Empty) (*serverfeatures.SupportedMethods, error) {
 	if err := grpc.SetHeader(ctx, metadata.Pairs("date", f.cfg.Now().UTC().Format(http.TimeFormat))); err != nil {
 		return nil, err
@@ -58,7 +58,8 @@ func (f *featuresService) GetSupportedMethods(ctx context.Context, _ *shared.Emp
 	return supported, nil
 }
 
-// unknown answers a call of a service or method that the server does not have.
+// unknown refuses a call of a service or method that the server does not have
+// with UNIMPLEMENTED.
 func unknown(_ any, call grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(call)
 	return status.Errorf(codes.Unimplemented, "%s: a ledger offers streams, persistent subscriptions, gossip and server features, but no projections, users, monitoring or operations", method)
@@ -70,8 +71,10 @@ type gossipService struct {
 	*Server
 }
 
-// Read implements Gossip.Read. It reports one node, the leader, at the address
-// that the caller connected to. It needs no credentials.
+// Read implements Gossip.Read, by which clients discover the nodes of a cluster.
+// It reports one node, the leader, at the host and port that the caller connected
+// to, so that the caller reaches it through the same forwarding or proxy. It
+// needs no credentials.
 func (g *gossipService) Read(ctx context.Context, _ *shared.Empty) (*gossip.ClusterInfo, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	authority := md.Get(":authority")

@@ -16,21 +16,31 @@ import (
 // caller sets no window. EventStoreDB and its clients have the same default.
 const defaultWindow = 32
 
-// A filter selects the entries of $all that are sent. A nil filter selects all.
+// A filter selects the entries of $all that are sent, by their stream name or
+// their event type. A nil filter selects all. It is immutable.
 type filter struct {
-	byKind   bool // match the event type; otherwise the stream name
+	// byKind compares the event type. Otherwise the filter compares the stream
+	// name.
+	byKind bool
+	// Exactly one of prefixes and regex is set.
 	prefixes []string
 	regex    *regexp.Regexp
-	interval uint64 // entries examined between two checkpoints
+	// interval is the number of entries examined between two checkpoints: the
+	// window times the multiplier of the request. It is 0 for a bounded read,
+	// which sends no checkpoints.
+	interval uint64
 }
 
-// A filterClause is the part that the filters of all requests have in common.
+// A filterClause is the condition that the filters of all requests have in
+// common: a regular expression or prefixes.
 type filterClause interface {
 	GetRegex() string
 	GetPrefix() []string
 }
 
-// filterOf validates a filter. Only subscriptions have checkpoints.
+// filterOf validates the filter of a read. A subscription must name the interval
+// of its checkpoints, which may not be 0. It returns INVALID_ARGUMENT for an
+// invalid filter.
 func filterOf(o *streams.ReadReq_Options_FilterOptions, live bool) (*filter, error) {
 	var expr filterClause
 	var byKind bool
@@ -60,7 +70,9 @@ func filterOf(o *streams.ReadReq_Options_FilterOptions, live bool) (*filter, err
 	return f, nil
 }
 
-// newFilter validates a clause: an RE2 regular expression, or prefixes.
+// newFilter validates a clause: an RE2 regular expression, or at least one
+// prefix. It returns INVALID_ARGUMENT for both, neither, or an expression that
+// does not compile.
 func newFilter(byKind bool, expr filterClause) (*filter, error) {
 	f := &filter{byKind: byKind, prefixes: expr.GetPrefix()}
 	switch {
@@ -78,7 +90,8 @@ func newFilter(byKind bool, expr filterClause) (*filter, error) {
 	return f, nil
 }
 
-// matches reports whether the filter selects an entry.
+// matches reports whether the filter selects an entry. A regular expression is
+// not anchored: it may match anywhere in the text.
 func (f *filter) matches(h events.Header) bool {
 	if f == nil {
 		return true
@@ -93,8 +106,12 @@ func (f *filter) matches(h events.Header) bool {
 	return slices.ContainsFunc(f.prefixes, func(p string) bool { return strings.HasPrefix(text, p) })
 }
 
-// pushdown returns a filter that the store applies before entries leave it. It
-// matches every entry that f matches, and possibly more.
+// pushdown returns a filter that the store applies before entries leave it, by
+// its index of streams or kinds. It matches every entry that f matches, and
+// possibly more; the caller applies f to the result. An expression without a
+// fixed beginning gives the zero filter, which excludes no entry. A filter by
+// kind is pushed down only if its literals are exact, since an events.Filter has
+// no prefixes of kinds.
 func (f *filter) pushdown() events.Filter {
 	if f == nil {
 		return events.Filter{}

@@ -17,7 +17,9 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/groups"
 )
 
-// Create implements PersistentSubscriptions.Create.
+// Create implements PersistentSubscriptions.Create: it validates the request,
+// finds the start point in the log, and records the group. The caller needs the
+// role Writer. A group with the same key gives ALREADY_EXISTS.
 func (s *persistentService) Create(ctx context.Context, req *persistent.CreateReq) (*persistent.CreateResp, error) {
 	if _, err := s.requireRole(ctx, auth.Writer); err != nil {
 		return nil, err
@@ -50,8 +52,9 @@ func (s *persistentService) Create(ctx context.Context, req *persistent.CreateRe
 }
 
 // parseCreateSource reads the source, the filter and the start point of a new
-// group. Old clients put the stream and the revision into fields that newer
-// clients leave out.
+// group. It sets the source and the filter of def and returns the start point, or
+// INVALID_ARGUMENT. Old clients, and the official Node client, put the stream and
+// the revision into deprecated fields.
 func parseCreateSource(o *persistent.CreateReq_Options, def *groups.Definition) (from startPoint, err error) {
 	switch option := o.GetStreamOption().(type) {
 	case *persistent.CreateReq_Options_All:
@@ -92,7 +95,8 @@ func parseCreateSource(o *persistent.CreateReq_Options, def *groups.Definition) 
 	return from, err
 }
 
-// groupFilter reads a filter by stream or by event type.
+// parseGroupFilter reads a filter by stream or by event type. It does not
+// validate the expression; Groups.Create does.
 func parseGroupFilter(o *persistent.CreateReq_AllOptions_FilterOptions) (*groups.Filter, error) {
 	switch f := o.GetFilter().(type) {
 	case *persistent.CreateReq_AllOptions_FilterOptions_StreamIdentifier:
@@ -103,8 +107,10 @@ func parseGroupFilter(o *persistent.CreateReq_AllOptions_FilterOptions) (*groups
 	return nil, missingField("a filter by stream or by type")
 }
 
-// start returns the cursor after which a new group begins. The end is the
-// current end of the source.
+// start returns the cursor after which a new group begins. The end of the source
+// is its end at this moment, so entries that are appended later are delivered.
+// The cursor of a start position or revision includes the entry there. A position
+// after the end of the log gives INVALID_ARGUMENT.
 func (s *Server) start(ctx context.Context, source events.Stream, from startPoint) (p groups.Cursor, err error) {
 	switch {
 	case from.start:
@@ -121,8 +127,8 @@ func (s *Server) start(ctx context.Context, source events.Stream, from startPoin
 	return p, err
 }
 
-// format returns a start point as clients parse it: a revision, or two
-// positions, each -1 for the end.
+// format returns a start point as clients parse it: a revision, or the two parts
+// of a position. Each number is -1 for the end.
 func (p startPoint) format(source events.Stream) string {
 	switch {
 	case p.end && source == "":
@@ -135,14 +141,14 @@ func (p startPoint) format(source events.Stream) string {
 	return strconv.FormatUint(p.revision, 10)
 }
 
-// formatPosition returns a position as clients parse it.
+// formatPosition returns a position as clients parse it: C:COMMIT/P:PREPARE.
 func formatPosition(p events.Position) string {
 	commit, prepare := p.Parts()
 	return fmt.Sprintf("C:%d/P:%d", commit, prepare)
 }
 
-// formatCheckpoint returns the last entry before a cursor as clients parse it,
-// or an empty string if there is none.
+// formatCheckpoint returns the last entry before a cursor as clients parse it, or
+// an empty string for a cursor at the start.
 func formatCheckpoint(p groups.Cursor, source events.Stream) string {
 	switch {
 	case source == "" && !p.Position.IsZero():
@@ -154,7 +160,7 @@ func formatCheckpoint(p groups.Cursor, source events.Stream) string {
 }
 
 // groupSettings is implemented by the settings in requests to create and to
-// update a group.
+// update a group. A duration has two fields, of which a client sets one.
 type groupSettings interface {
 	GetResolveLinks() bool
 	GetExtraStatistics() bool
@@ -171,9 +177,11 @@ type groupSettings interface {
 	GetCheckpointAfterMs() int32
 }
 
-// parseSettings converts settings. A group has one buffer, as large as the
-// larger of the history and live buffers. It returns groups.ErrBadGroup for
-// invalid settings.
+// parseSettings converts settings from the protocol. A group has one buffer, as
+// large as the larger of the history and live buffers of EventStoreDB. The other
+// buffer sizes are stored for display only. It returns groups.ErrBadGroup for
+// sizes below 1, sizes over maxBuffer, and durations that are negative or too
+// long.
 func parseSettings(o groupSettings, strategy string) (groups.Settings, error) {
 	if o.GetLiveBufferSize() <= 0 || o.GetReadBatchSize() <= 0 || o.GetHistoryBufferSize() <= 0 {
 		return groups.Settings{}, fmt.Errorf("%w: the live buffer, history buffer and read batch must be at least 1", groups.ErrBadGroup)
@@ -216,7 +224,7 @@ const (
 )
 
 // parseDuration converts a duration, which a client sends in ticks of 100 ns or
-// in milliseconds.
+// in milliseconds. The unused field is 0.
 func parseDuration(ticks int64, ms int32) (time.Duration, error) {
 	if ticks < 0 || ticks > maxTicks || ms < 0 {
 		return 0, fmt.Errorf("%w: a time of %d ticks and %d ms is negative or longer than %d ticks", groups.ErrBadGroup, ticks, ms, int64(maxTicks))
@@ -224,8 +232,9 @@ func parseDuration(ticks int64, ms int32) (time.Duration, error) {
 	return time.Duration(ticks)*100*time.Nanosecond + time.Duration(ms)*time.Millisecond, nil
 }
 
-// Update implements PersistentSubscriptions.Update. It ignores the start point:
-// the group continues from its checkpoint.
+// Update implements PersistentSubscriptions.Update. It replaces the settings of a
+// group and keeps its consumers. It ignores the start point and the filter of the
+// request: the group continues from its checkpoint.
 func (s *persistentService) Update(ctx context.Context, req *persistent.UpdateReq) (*persistent.UpdateResp, error) {
 	if _, err := s.requireRole(ctx, auth.Writer); err != nil {
 		return nil, err
@@ -262,7 +271,8 @@ func (s *persistentService) Update(ctx context.Context, req *persistent.UpdateRe
 	return &persistent.UpdateResp{}, nil
 }
 
-// Delete implements PersistentSubscriptions.Delete.
+// Delete implements PersistentSubscriptions.Delete. It ends the consumers of the
+// group with ABORTED.
 func (s *persistentService) Delete(ctx context.Context, req *persistent.DeleteReq) (*persistent.DeleteResp, error) {
 	if _, err := s.requireRole(ctx, auth.Writer); err != nil {
 		return nil, err
@@ -277,7 +287,8 @@ func (s *persistentService) Delete(ctx context.Context, req *persistent.DeleteRe
 	return &persistent.DeleteResp{}, nil
 }
 
-// GetInfo implements PersistentSubscriptions.GetInfo.
+// GetInfo implements PersistentSubscriptions.GetInfo: it returns the settings,
+// the progress and the consumers of one group.
 func (s *persistentService) GetInfo(ctx context.Context, req *persistent.GetInfoReq) (*persistent.GetInfoResp, error) {
 	if _, err := s.requireRole(ctx, auth.Reader); err != nil {
 		return nil, err
@@ -293,8 +304,9 @@ func (s *persistentService) GetInfo(ctx context.Context, req *persistent.GetInfo
 	return &persistent.GetInfoResp{SubscriptionInfo: subscriptionInfo(group.Stats())}, nil
 }
 
-// List implements PersistentSubscriptions.List: the groups of one stream, of
-// $all, or all groups.
+// List implements PersistentSubscriptions.List: it returns the groups of one
+// stream, of $all, or all groups. A source without groups gives NOT_FOUND, as in
+// EventStoreDB; a server without groups gives an empty list.
 func (s *persistentService) List(ctx context.Context, req *persistent.ListReq) (*persistent.ListResp, error) {
 	if _, err := s.requireRole(ctx, auth.Reader); err != nil {
 		return nil, err
@@ -323,8 +335,9 @@ func (s *persistentService) List(ctx context.Context, req *persistent.ListReq) (
 	return resp, nil
 }
 
-// ReplayParked implements PersistentSubscriptions.ReplayParked. It returns
-// before the group delivers the entries.
+// ReplayParked implements PersistentSubscriptions.ReplayParked: it queues parked
+// entries for delivery, the oldest first, all or up to stop_at entries. It
+// returns before the group delivers the entries.
 func (s *persistentService) ReplayParked(ctx context.Context, req *persistent.ReplayParkedReq) (*persistent.ReplayParkedResp, error) {
 	if _, err := s.requireRole(ctx, auth.Writer); err != nil {
 		return nil, err
@@ -359,8 +372,9 @@ func (s *persistentService) ReplayParked(ctx context.Context, req *persistent.Re
 }
 
 // RestartSubsystem implements PersistentSubscriptions.RestartSubsystem. It ends
-// all consumers with UNAVAILABLE, which makes clients reconnect, and reloads
-// the groups from the store, also groups that had stopped.
+// all consumers with UNAVAILABLE, which makes clients reconnect, and reloads the
+// groups from the store, including groups that had stopped after an error of the
+// store.
 func (s *persistentService) RestartSubsystem(ctx context.Context, _ *shared.Empty) (*shared.Empty, error) {
 	if _, err := s.requireRole(ctx, auth.Writer); err != nil {
 		return nil, err
@@ -371,7 +385,9 @@ func (s *persistentService) RestartSubsystem(ctx context.Context, _ *shared.Empt
 	return emptyMessage, nil
 }
 
-// subscriptionInfo encodes the statistics of a group.
+// subscriptionInfo encodes the statistics of a group. The state is Live, or
+// Faulted for a group that has ended. All waiting entries count as its read
+// buffer.
 func subscriptionInfo(g groups.Stats) *persistent.SubscriptionInfo {
 	source, state := string(g.Source), "Live"
 	if source == "" {

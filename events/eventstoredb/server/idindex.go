@@ -12,31 +12,45 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// The bounds of an idIndex.
+// The bounds of an idIndex. With 32 bits for each ID and 8 probes, a full filter
+// has about 22 % of its bits set, and reports about 6 absent IDs in a million as
+// possibly present.
 const (
 	blockIDs   = 1024    // event IDs of one Bloom filter
 	filterBits = 1 << 15 // bits of one Bloom filter: 32 for each ID
 	probes     = 8       // bits that each ID sets
+	// indexBytes is the capacity of a server's index: IDs of about 16 million
+	// events.
 	indexBytes = 64 << 20
 	streamCost = 512 // estimated bytes of a stream in the index, in addition to its name and IDs
 )
 
-// An idIndex finds event IDs in streams. It is a cache: on first use it reads
-// the headers of a stream, before each use it reads the new ones, and it evicts
-// the least recently used streams when it has more than capacity bytes. It is
-// safe for concurrent use.
+// An idIndex finds event IDs in streams, so that an append without an exact
+// revision can recognise a repeat however old it is. It is a cache: the first use
+// of a stream reads the headers of all its entries, each further use reads only
+// the headers of new entries, and the index evicts the least recently used
+// streams when it has more than capacity bytes. It is safe for concurrent use.
+//
+// Full blocks of blockIDs event IDs are Bloom filters of 4 bytes for each ID;
+// only the last, incomplete block holds the IDs themselves. A filter answers
+// "absent" with certainty. If it answers "possibly present", find reads the
+// headers of that block from the store, so that the result of find is exact.
 type idIndex struct {
 	seed     maphash.Seed
 	capacity int // bytes
 	mu       struct {
 		sync.Mutex
-		byStream map[events.Stream]*list.Element // values are *streamIDs
-		used     list.List                       // most recently used first
-		bytes    int
+		// byStream holds the element of each cached stream in used. The values
+		// are *streamIDs.
+		byStream map[events.Stream]*list.Element
+		// used has the streams in order of use, the most recently used first.
+		used list.List
+		// bytes is the sum of streamIDs.cost over the cached streams.
+		bytes int
 	}
 }
 
-// newIDIndex returns an empty index of a capacity in bytes.
+// newIDIndex returns an empty index with a capacity in bytes.
 func newIDIndex(capacity int) *idIndex {
 	x := &idIndex{seed: maphash.MakeSeed(), capacity: capacity}
 	x.mu.byStream = map[events.Stream]*list.Element{}
@@ -44,31 +58,43 @@ func newIDIndex(capacity int) *idIndex {
 }
 
 // streamIDs holds the event IDs of one stream up to a length: full blocks as
-// Bloom filters, and the IDs after them in a slice. Its holder, between acquire
-// and release, may use all fields but cost.
+// Bloom filters, and the IDs after them in a slice. The caller that holds the
+// lock, between acquire and release, owns all fields but cost.
 type streamIDs struct {
 	index  *idIndex
 	stream events.Stream
-	lock   chan struct{} // has a value while the IDs are acquired
+	// lock is a mutex with a context: it holds a value while a caller has
+	// acquired the IDs.
+	lock chan struct{}
+	// length and end identify the last entry whose ID is held: the length of the
+	// stream up to it, and its position. update reads on from there.
 	length events.Revision
-	end    events.Position // of the entry at length
+	end    events.Position
 	blocks []idBlock
-	tail   []domain.EventID // the IDs after the blocks, at most blockIDs
-	start  events.Position  // of the entry before the first ID of tail
-	cost   int              // bytes that the index counts for this stream; guarded by index.mu
+	// tail has the IDs after the blocks, fewer than blockIDs between calls of
+	// update.
+	tail []domain.EventID
+	// start is the position of the entry before the first ID of tail. find scans
+	// after it.
+	start events.Position
+	// cost is the number of bytes that the index counts for this stream. index.mu
+	// guards it.
+	cost int
 }
 
 // An idBlock is a Bloom filter of blockIDs consecutive event IDs of a stream.
 type idBlock struct {
-	bits  *[filterBits / 64]uint64
-	start events.Position // of the entry before the first ID
+	bits *[filterBits / 64]uint64
+	// start is the position of the entry before the first ID of the block.
+	start events.Position
 }
 
 // acquire returns the IDs of a stream and locks them until the caller calls
-// release. It waits for other callers until ctx ends, and then returns the
-// cause. The lock avoids conflicts and is not needed for correctness: the store
-// resolves concurrent appends, for example of two callers between whom the
-// stream was evicted.
+// release. It waits for other callers until ctx ends, and then returns the cause.
+// The lock saves callers the conflicts with each other; correctness does not
+// depend on it, because the store resolves concurrent appends. Two callers can
+// hold different streamIDs of one stream if the index evicted the stream between
+// their calls of acquire.
 func (x *idIndex) acquire(ctx context.Context, stream events.Stream) (*streamIDs, error) {
 	x.mu.Lock()
 	element, ok := x.mu.byStream[stream]
@@ -90,14 +116,16 @@ func (x *idIndex) acquire(ctx context.Context, stream events.Stream) (*streamIDs
 	}
 }
 
-// release unlocks the IDs for the next caller.
+// release updates the size of the stream in the index and unlocks the IDs for the
+// next caller.
 func (s *streamIDs) release() {
 	s.index.count(s)
 	<-s.lock
 }
 
-// count updates the size of a stream, and evicts other streams while the index
-// is over its capacity.
+// count updates the size of a stream, and evicts the least recently used streams
+// while the index is over its capacity. It never evicts s itself, so one stream
+// may exceed the capacity. It does not change the index if s was evicted earlier.
 func (x *idIndex) count(s *streamIDs) {
 	cost := streamCost + len(s.stream) + len(s.blocks)*filterBits/8 + cap(s.tail)*len([16]byte{})
 	x.mu.Lock()
@@ -116,8 +144,9 @@ func (x *idIndex) count(s *streamIDs) {
 	}
 }
 
-// update reads the headers of entries that were appended since the last update.
-// It reports whether there were any.
+// update reads the headers of the entries that were appended since the last
+// update, and reports whether there were any. After an error the entries read so
+// far are kept. The caller holds the lock of s.
 func (s *streamIDs) update(ctx context.Context, store events.Store) (grown bool, err error) {
 	for h, err := range events.Headers(ctx, store, events.Query{Stream: s.stream, After: s.end}) {
 		if err != nil {
@@ -131,7 +160,7 @@ func (s *streamIDs) update(ctx context.Context, store events.Store) (grown bool,
 	return grown, nil
 }
 
-// seal turns the tail into a block.
+// seal turns the full tail into a block and empties the tail.
 func (s *streamIDs) seal() {
 	b := idBlock{bits: new([filterBits / 64]uint64), start: s.start}
 	for _, id := range s.tail {
@@ -143,8 +172,9 @@ func (s *streamIDs) seal() {
 	s.tail, s.start = s.tail[:0], s.end
 }
 
-// bits yields the filter bits that an ID sets. They depend on a random seed, so
-// that callers cannot choose IDs with the same bits.
+// bits yields the filter bits that an ID sets, by double hashing: the low half of
+// a 64-bit hash is the start, and the high half, made odd, is the step. The hash
+// depends on a random seed, so that callers cannot choose IDs with the same bits.
 func (x *idIndex) bits(id domain.EventID) iter.Seq[uint64] {
 	b := id.Bytes()
 	h := maphash.Bytes(x.seed, b[:])
@@ -158,8 +188,8 @@ func (x *idIndex) bits(id domain.EventID) iter.Seq[uint64] {
 	}
 }
 
-// mayHave reports whether a block may contain an ID. It may be wrong if it
-// returns true.
+// mayHave reports whether a block may contain an ID. False is certain; true can
+// be a false positive of the Bloom filter.
 func (s *streamIDs) mayHave(b idBlock, id domain.EventID) bool {
 	for bit := range s.index.bits(id) {
 		if b.bits[bit/64]&(1<<(bit%64)) == 0 {
@@ -169,9 +199,10 @@ func (s *streamIDs) mayHave(b idBlock, id domain.EventID) bool {
 	return true
 }
 
-// find returns the headers of the records whose IDs are in the stream: for each
-// ID the first, if there are several. It reads the store only where a Bloom
-// filter matches.
+// find returns the headers of the records whose IDs are in the stream: the first
+// header for each ID, if the stream has several. It reads from the store the
+// blocks whose filter matches an ID, and the tail if it has one. For new IDs it
+// usually reads no block. The caller holds the lock of s and has called update.
 func (s *streamIDs) find(ctx context.Context, store events.Store, records []events.Record) (map[domain.EventID]events.Header, error) {
 	wanted := make(map[domain.EventID]bool, len(records))
 	for _, r := range records {

@@ -10,13 +10,14 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// linkKind is the event type of a link. The data of a link name an event as
-// REVISION@STREAM.
+// linkKind is the event type of a link: an event that refers to another event.
+// The data of a link name the target as REVISION@STREAM, with the revision as on
+// the wire, from 0.
 const linkKind = "$>"
 
-// linkTarget returns the entry that a link names, or the zero Entry if no such
-// entry exists. It follows one link, as EventStoreDB does: the target of a link
-// to a link is a link.
+// linkTarget returns the entry that a link names, or the zero Entry if the data
+// do not parse or no such entry exists. It follows one link, as EventStoreDB
+// does: the target of a link to a link is a link.
 func (s *Server) linkTarget(ctx context.Context, link events.Entry) (events.Entry, error) {
 	number, stream, ok := strings.Cut(string(link.Data), "@")
 	revision, err := strconv.ParseUint(number, 10, 63)
@@ -26,8 +27,9 @@ func (s *Server) linkTarget(ctx context.Context, link events.Entry) (events.Entr
 	return s.entry(ctx, events.Stream(stream), events.Revision(revision)+1)
 }
 
-// resolvedResponse returns the response with a link and its target. If the
-// target does not exist, the response has the link alone.
+// resolvedResponse returns the response with a link and its target. If the target
+// does not exist, the response has the link and no event, which clients show as
+// an unresolved link.
 func (s *Server) resolvedResponse(ctx context.Context, link events.Entry, ids uuidFormat) (*streams.ReadResp, error) {
 	target, err := s.linkTarget(ctx, link)
 	if err != nil {
@@ -45,8 +47,8 @@ func (s *Server) resolvedResponse(ctx context.Context, link events.Entry, ids uu
 	return m, err
 }
 
-// message returns the response for an entry, with its link resolved if the
-// request asks for it.
+// message returns the response for an entry. It resolves a link if the request
+// asks for it, which costs one read of the target's stream.
 func (s *Server) message(ctx context.Context, q *readRequest, e events.Entry) (*streams.ReadResp, error) {
 	if q.links && e.Kind == linkKind {
 		return s.resolvedResponse(ctx, e, q.ids)

@@ -15,21 +15,25 @@ const (
 	maxCachedBytes = 8 << 10 // encoded bytes of one message, so at most 2 MiB in all
 )
 
-// A cachedMessage is the response for one entry. It holds the response in
-// encoded form, so sending it copies bytes and encodes nothing.
+// A cachedMessage is the response for one entry. It holds the response in encoded
+// form, so sending it copies bytes and encodes no fields. It is immutable, since
+// several subscriptions send it at once.
 type cachedMessage struct {
 	position events.Position
 	message  *streams.ReadResp
 }
 
-// A messageCache caches the responses for the most recent entries.
-// Subscriptions that have caught up all send the same entries, and share their
-// encoding. A slot holds the entry written last among the entries whose commit
-// positions are congruent modulo cacheSlots. It is safe for concurrent use and
-// takes no lock.
+// A messageCache caches the responses for the most recent entries. All
+// subscriptions that have caught up send the same entries, and share their
+// encoding: an entry is encoded about once, and not once for each subscriber. A
+// slot holds the entry written last among the entries whose commit positions are
+// congruent modulo cacheSlots. It is safe for concurrent use and takes no lock;
+// two subscribers that miss at the same time both encode the entry.
 type messageCache [cacheSlots]atomic.Pointer[cachedMessage]
 
-// message returns the response for an entry. The caller must not change it.
+// message returns the response for an entry, from the cache or newly encoded. The
+// caller must not change it. A message over maxCachedBytes is returned without
+// being cached. DATA_LOSS reports a record that has no event.
 func (g *messageCache) message(e events.Entry, ids uuidFormat) (*streams.ReadResp, error) {
 	commit, _ := e.Position.Parts()
 	slot := &g[commit%cacheSlots]
@@ -54,10 +58,12 @@ func (g *messageCache) message(e events.Entry, ids uuidFormat) (*streams.ReadRes
 	return m, nil
 }
 
-// messageCaches holds one cache for each form of UUIDs on the wire.
+// messageCaches holds one cache for each form of UUIDs on the wire, because the
+// encoded responses of the two forms differ.
 type messageCaches struct{ structuredUUID, textUUID messageCache }
 
-// of returns the cache for a UUID format.
+// of returns the cache for a UUID format. It encodes the zero UUID to find out
+// the format, since functions cannot be compared.
 func (g *messageCaches) of(ids uuidFormat) *messageCache {
 	if ids([16]byte{}).GetStructured() == nil {
 		return &g.textUUID

@@ -19,7 +19,9 @@ type streamsService struct {
 	*Server
 }
 
-// Read implements Streams.Read: it serves a bounded read or a subscription.
+// Read implements Streams.Read: it serves a bounded read or a subscription, on
+// the goroutine of the handler. A client that receives slowly blocks Send and
+// therefore the read.
 func (s *streamsService) Read(req *streams.ReadReq, to streams.Streams_ReadServer) error {
 	if _, err := s.requireRole(to.Context(), auth.Reader); err != nil {
 		return err
@@ -34,7 +36,9 @@ func (s *streamsService) Read(req *streams.ReadReq, to streams.Streams_ReadServe
 	return statusOf(s.read(q, to))
 }
 
-// read sends the events of a bounded read, and then the message that ends it.
+// read sends the events of a bounded read, and then the message that ends it. The
+// count applies to the events that match the filter. A read that reaches its
+// count ends without a further message, as in EventStoreDB.
 func (s *Server) read(q readRequest, to streams.Streams_ReadServer) error {
 	ctx := to.Context()
 	if q.stream == "" && q.backward {
@@ -70,9 +74,10 @@ func (s *Server) read(q readRequest, to streams.Streams_ReadServer) error {
 	return s.sendEmptyResult(ctx, q, to)
 }
 
-// sendLastPosition sends the last revision of a stream that was read forwards
-// to its end, if the client understands the message: the Go client terminates
-// its process on a message that it does not know.
+// sendLastPosition sends the last revision of a stream that was read forwards to
+// its end. It sends no message to a client that did not announce that it
+// understands this one: the Go client terminates its process on a message that it
+// does not know.
 func (s *Server) sendLastPosition(q readRequest, last events.Revision, to streams.Streams_ReadServer) error {
 	if !q.wantsLastPosition || q.stream == "" || q.backward {
 		return nil
@@ -80,9 +85,10 @@ func (s *Server) sendLastPosition(q readRequest, last events.Revision, to stream
 	return to.Send(&streams.ReadResp{Content: &streams.ReadResp_LastStreamPosition{LastStreamPosition: uint64(last) - 1}})
 }
 
-// sendEmptyResult ends a read that sent no event: with StreamNotFound for a
-// stream without entries, with INVALID_ARGUMENT for a position after the end of
-// the log, and otherwise as sendLastPosition does.
+// sendEmptyResult ends a read that sent no event: with the message StreamNotFound
+// for a stream without entries, with INVALID_ARGUMENT for a position after the
+// end of the log, and otherwise as sendLastPosition does. A read with count 0 of
+// an existing stream sends no message.
 func (s *Server) sendEmptyResult(ctx context.Context, q readRequest, to streams.Streams_ReadServer) error {
 	if q.stream == "" {
 		return s.checkPosition(ctx, q.from)
@@ -99,8 +105,9 @@ func (s *Server) sendEmptyResult(ctx context.Context, q readRequest, to streams.
 	}})
 }
 
-// checkPosition returns INVALID_ARGUMENT for a position after the end of the
-// log. Such a position belongs to another store.
+// checkPosition returns INVALID_ARGUMENT for a position after the end of the log.
+// Such a position belongs to another store, or to a store that was restored from
+// an older copy; a subscription from there would silently skip entries.
 func (s *Server) checkPosition(ctx context.Context, from startPoint) error {
 	if from.start || from.end || from.position.IsZero() {
 		return nil
@@ -112,8 +119,10 @@ func (s *Server) checkPosition(ctx context.Context, from startPoint) error {
 	return err
 }
 
-// entries yields the entries of a read in its order. It ignores count, and may
-// yield entries that the filter does not match.
+// entries yields the entries of a read in its order, forwards or backwards,
+// including the entry at the start point. It ignores count, and may yield entries
+// that the filter does not match, since a store applies only the part of the
+// filter that pushdown returns.
 func (s *Server) entries(ctx context.Context, q readRequest) iter.Seq2[events.Entry, error] {
 	switch {
 	case q.stream != "" && q.backward:
@@ -135,7 +144,8 @@ func (s *Server) entries(ctx context.Context, q readRequest) iter.Seq2[events.En
 // noEntries is an empty sequence of entries.
 func noEntries(func(events.Entry, error) bool) {}
 
-// at yields the entries of the log from a position on, including the position.
+// at yields the entries of the log forwards from a position on, including the
+// position.
 func (s *Server) at(ctx context.Context, q readRequest) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		for e, err := range events.Scan(ctx, s.store, events.Query{After: justBefore(q.from.position), Filter: q.filter.pushdown()}) {
@@ -149,9 +159,10 @@ func (s *Server) at(ctx context.Context, q readRequest) iter.Seq2[events.Entry, 
 	}
 }
 
-// justBefore returns the largest position whose commit part is smaller than
-// that of p. A scan after it includes the entry at p, and may include entries
-// whose commit part is the same and whose prepare part is smaller.
+// justBefore returns the largest position whose commit part is smaller than that
+// of p, because a scan begins after a position, and the protocol's reads begin at
+// it. A scan after justBefore(p) includes the entry at p, and may include entries
+// with the same commit part and a smaller prepare part; the caller skips these.
 func justBefore(p events.Position) events.Position {
 	commit, _ := p.Parts()
 	if commit == 0 {
@@ -161,7 +172,9 @@ func justBefore(p events.Position) events.Position {
 }
 
 // streamBackward yields the entries of a stream backwards from a revision on,
-// including the revision.
+// including the revision. It reads the following entry first, because a backward
+// scan begins before a position. If that entry does not exist, it begins at the
+// end of the stream.
 func (s *Server) streamBackward(ctx context.Context, q readRequest) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		query := events.Query{Stream: q.stream, Backward: true}
@@ -177,8 +190,8 @@ func (s *Server) streamBackward(ctx context.Context, q readRequest) iter.Seq2[ev
 	}
 }
 
-// entry returns the entry that made the stream revision entries long, or the
-// zero Entry if the stream is shorter.
+// entry returns the entry with which the stream reached the length revision, or
+// the zero Entry if the stream is shorter.
 func (s *Server) entry(ctx context.Context, stream events.Stream, revision events.Revision) (events.Entry, error) {
 	for e, err := range s.store.Read(ctx, stream, revision-1) {
 		return e, err
@@ -186,7 +199,8 @@ func (s *Server) entry(ctx context.Context, stream events.Stream, revision event
 	return events.Entry{}, nil
 }
 
-// length returns the length of a stream, and 0 for a stream without entries.
+// length returns the length of a stream, and 0 for a stream without entries. It
+// reads one header.
 func (s *Server) length(ctx context.Context, stream events.Stream) (events.Revision, error) {
 	for h, err := range events.Headers(ctx, s.store, events.Query{Stream: stream, Backward: true}) {
 		return h.Revision, err
@@ -194,12 +208,12 @@ func (s *Server) length(ctx context.Context, stream events.Stream) (events.Revis
 	return 0, nil
 }
 
-// A headStore returns the position of its last record without reading, as
+// A headStore returns the position of its last record from memory, as
 // embedded.Store does.
 type headStore interface{ Head() events.Position }
 
-// head returns the position of the last record of the log, and the zero
-// position if the log is empty.
+// head returns the position of the last record of the log, and the zero position
+// if the log is empty. It reads one header if the store is no headStore.
 func (s *Server) head(ctx context.Context) (events.Position, error) {
 	if store, ok := s.store.(headStore); ok {
 		return store.Head(), nil

@@ -10,24 +10,36 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A readRequest is a validated request to Streams.Read.
+// A readRequest is a validated request to Streams.Read. It is immutable after
+// parseReadRequest.
 type readRequest struct {
-	stream            events.Stream // empty: $all
-	from              startPoint
-	backward          bool
-	count             uint64 // maximal number of events of a read; a subscription has no limit
-	live              bool   // the request is a subscription
-	filter            *filter
-	ids               uuidFormat
-	wantsLastPosition bool // the client understands LastStreamPosition messages
-	links             bool // resolve links
+	// stream is the stream to read; empty means $all.
+	stream   events.Stream
+	from     startPoint
+	backward bool
+	// count is the maximal number of events of a read. A subscription has no
+	// limit.
+	count uint64
+	// live is set if the request is a subscription.
+	live bool
+	// filter is nil without a filter, and for every read of a stream.
+	filter *filter
+	// ids is the form of UUIDs that the client requests.
+	ids uuidFormat
+	// wantsLastPosition is set if the client understands the message
+	// LastStreamPosition.
+	wantsLastPosition bool
+	// links is set if the client wants links resolved to their targets.
+	links bool
 }
 
-// atEnd is the revision, and each half of the position, that means the end.
+// atEnd is the revision, and each half of the position, by which clients mean
+// the end.
 const atEnd = math.MaxUint64
 
-// A startPoint is where a read begins: at the start, at the end, at a revision
-// of a stream, or at a position in $all.
+// A startPoint is where a read begins: at the start, at the end, at a revision of
+// a stream, or at a position in $all. At most one field is set, except that atEnd
+// in revision or position also sets end.
 type startPoint struct {
 	start, end bool
 	revision   uint64          // zero-based, as on the wire
@@ -35,7 +47,7 @@ type startPoint struct {
 }
 
 // parseReadRequest validates the options of a read. It returns INVALID_ARGUMENT
-// for a missing or contradictory option.
+// for a missing, unknown or contradictory option, and names the option.
 func parseReadRequest(o *streams.ReadReq_Options) (q readRequest, err error) {
 	if o == nil {
 		return q, missingField("options")
@@ -89,7 +101,8 @@ func missingField(field string) error {
 	return status.Errorf(codes.InvalidArgument, "read: %s is required", field)
 }
 
-// parseSource reads the stream, or $all, and the start point from the options.
+// parseSource reads the stream, or $all, and the start point from the options. It
+// returns INVALID_ARGUMENT if one of them is missing.
 func (q *readRequest) parseSource(o *streams.ReadReq_Options) (err error) {
 	switch s := o.StreamOption.(type) {
 	case *streams.ReadReq_Options_Stream:

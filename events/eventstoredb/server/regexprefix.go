@@ -7,14 +7,19 @@ import (
 	"unicode/utf8"
 )
 
-// maxLiterals bounds the number of strings that are derived from one
-// expression.
+// maxLiterals bounds the number of strings that are derived from one expression,
+// since alternatives in a concatenation multiply.
 const maxLiterals = 64
 
 // regexPrefixes returns strings such that every match of an expression begins
 // with one of them. exact reports whether each match equals one of them. It
-// returns nil if the expression is not anchored at its start, or is too
-// complex.
+// returns nil if the expression is not anchored at its start, or is too complex.
+//
+// It analyses the syntax tree from the leaves up. Each node gives a set of
+// literals that its matches begin with; a concatenation multiplies the sets of
+// its parts as long as they are exact, an alternation unites them, and every
+// other node (repetition, case folding, any character) gives the empty string,
+// which excludes no text. The result may be too wide and never too narrow.
 func regexPrefixes(re *regexp.Regexp) (literals []string, exact bool) {
 	parsed, err := syntax.Parse(re.String(), syntax.Perl)
 	if err != nil {
@@ -30,18 +35,21 @@ func regexPrefixes(re *regexp.Regexp) (literals []string, exact bool) {
 // literals describes the matches of a part of an expression: each match begins
 // with one of the values.
 type literals struct {
-	values        []string
-	exact         bool // each match equals one of the values
-	anchoredStart bool // matches begin at the beginning of the text
-	anchoredEnd   bool // matches end at the end of the text
+	values []string
+	// exact is set if each match equals one of the values.
+	exact bool
+	// anchoredStart is set if matches begin at the beginning of the text.
+	anchoredStart bool
+	// anchoredEnd is set if matches end at the end of the text.
+	anchoredEnd bool
 }
 
-// anyText is the result for a part that cannot be analysed: a match begins with
-// the empty string.
+// anyText is the result for a part that cannot be analysed. Every match begins
+// with its value, the empty string.
 var anyText = literals{values: []string{""}}
 
 // literalsOf analyses a part of an expression. A literal U+FFFD yields anyText,
-// because it also matches bytes that are not UTF-8.
+// because in package regexp it also matches bytes that are not UTF-8.
 func literalsOf(re *syntax.Regexp) literals {
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -68,8 +76,9 @@ func literalsOf(re *syntax.Regexp) literals {
 	return anyText
 }
 
-// classLiterals returns the characters of a class, which is given as pairs of
-// first and last rune.
+// classLiterals returns the characters of a class as values. The class is given
+// as pairs of first and last rune. A class of more than maxLiterals characters,
+// or with U+FFFD, yields anyText.
 func classLiterals(ranges []rune) literals {
 	l := literals{exact: true}
 	for i := 0; i+1 < len(ranges); i += 2 {
@@ -83,7 +92,8 @@ func classLiterals(ranges []rune) literals {
 	return l
 }
 
-// alternatives returns the literals of parts of which one matches.
+// alternatives returns the literals of an alternation: the values of all parts.
+// It is exact or anchored only if every part is.
 func alternatives(re []*syntax.Regexp) literals {
 	l := literals{exact: true, anchoredStart: true, anchoredEnd: true}
 	for _, one := range re {
@@ -97,9 +107,9 @@ func alternatives(re []*syntax.Regexp) literals {
 	return l
 }
 
-// concatenation returns the literals of parts that match one after the other.
-// It stops at the first part that is not exact, or where the values exceed
-// maxLiterals.
+// concatenation returns the literals of parts that match one after the other. It
+// stops at the first part that is not exact, or where the values exceed
+// maxLiterals; the values so far remain prefixes of every match.
 func concatenation(re []*syntax.Regexp) literals {
 	l := literals{values: []string{""}, exact: true}
 	for i, one := range re {

@@ -15,11 +15,12 @@ import (
 )
 
 // settingsStream is the stream in which EventStoreDB stores the default access
-// rights.
+// rights of all streams.
 const settingsStream = "$settings"
 
 // refusedMembers are the members of stream metadata, and of the settings, that
-// EventStoreDB acts on and this server refuses. The value is the reason.
+// EventStoreDB acts on and this server refuses, because it would acknowledge a
+// setting without effect. The value is the reason in the error text.
 var refusedMembers = map[string]string{
 	"$maxCount":        reasonRetention,
 	"$maxAge":          reasonRetention,
@@ -35,8 +36,10 @@ const (
 	reasonRights    = "who may do what is decided by its users and by the prefixes that it opens"
 )
 
-// refusedMember returns the first refused member of data that are appended to a
-// metadata stream or the settings stream, or an empty string if there is none.
+// refusedMember returns the alphabetically first refused member of data that are
+// appended to a metadata stream or the settings stream, or an empty string if the
+// data have no such member. A member with the value null has no effect and is
+// accepted, as are data that are not a JSON object.
 func refusedMember(stream events.Stream, data []byte) string {
 	if !strings.HasPrefix(string(stream), "$$") && stream != settingsStream {
 		return ""
@@ -58,7 +61,7 @@ func refusedMember(stream events.Stream, data []byte) string {
 }
 
 // checkMetadata returns PERMISSION_DENIED for data by which EventStoreDB would
-// hide records or change access rights.
+// hide records or change access rights. The text names the member and the reason.
 func checkMetadata(ctx context.Context, stream events.Stream, data []byte) error {
 	member := refusedMember(stream, data)
 	if member == "" {
@@ -67,7 +70,8 @@ func checkMetadata(ctx context.Context, stream events.Stream, data []byte) error
 	return denied(ctx, "append to %s: access denied: a ledger does not act on %s: %s; leave it out", stream, member, refusedMembers[member])
 }
 
-// Delete implements Streams.Delete. It refuses every call.
+// Delete implements Streams.Delete. It refuses every call, since a ledger keeps
+// all records.
 func (s *streamsService) Delete(ctx context.Context, req *streams.DeleteReq) (*streams.DeleteResp, error) {
 	if _, err := s.requireRole(ctx, auth.Reader); err != nil {
 		return nil, err
@@ -75,7 +79,7 @@ func (s *streamsService) Delete(ctx context.Context, req *streams.DeleteReq) (*s
 	return nil, refuseDeletion(ctx, "delete", req.GetOptions().GetStreamIdentifier().GetStreamName())
 }
 
-// Tombstone implements Streams.Tombstone. It refuses every call.
+// Tombstone implements Streams.Tombstone. It refuses every call, as Delete does.
 func (s *streamsService) Tombstone(ctx context.Context, req *streams.TombstoneReq) (*streams.TombstoneResp, error) {
 	if _, err := s.requireRole(ctx, auth.Reader); err != nil {
 		return nil, err

@@ -20,22 +20,30 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/server/groups"
 )
 
-// A Server serves an events.Store under EventStoreDB's gRPC protocol. It is
-// safe for concurrent use. It does not own the store: the caller closes the
-// store after the server.
+// A Server serves an events.Store under EventStoreDB's gRPC protocol. It is safe
+// for concurrent use. It does not own the store: the caller closes the store
+// after the server. Its fields do not change after New.
 type Server struct {
-	store    events.Store
-	cfg      Config
-	grpc     *grpc.Server
-	groups   *groups.Groups  // nil with Config.WithoutGroups
-	ids      *idIndex        // the event IDs of streams that callers append to without a revision
-	caches   messageCaches   // encoded events, shared by the subscriptions that have caught up
-	instance [16]byte        // a random UUID; gossip reports it
-	draining context.Context // cancelled with ErrDrained by Shutdown and Close
+	store events.Store
+	cfg   Config
+	grpc  *grpc.Server
+	// groups is nil with Config.WithoutGroups.
+	groups *groups.Groups
+	// ids has the event IDs of the streams that callers append to without an
+	// exact revision.
+	ids *idIndex
+	// caches have the encoded events that the subscriptions that have caught up
+	// share.
+	caches messageCaches
+	// instance is a random UUID of this server. Gossip reports it.
+	instance [16]byte
+	// draining is cancelled with ErrDrained by Shutdown and Close, through drain.
+	draining context.Context
 	drain    context.CancelCauseFunc
 }
 
-// The limits of a connection, in addition to the limits of package conns.
+// The limits of a connection, in addition to the limits of package conns. They
+// bound the memory that one connection can make the server hold.
 const (
 	maxHeaders       = 16 << 10 // bytes of the headers of one call
 	maxStreams       = 1000     // concurrent calls of one connection
@@ -45,16 +53,17 @@ const (
 	idleTimeout      = 30 * time.Minute
 )
 
-// workers is the number of goroutines that run calls one after the other.
-// Reusing them saves growing a stack for each short call. Further concurrent
-// calls run on goroutines of their own.
+// workers is the number of goroutines that run calls one after the other. Reusing
+// them saves growing a stack for each short call. Further concurrent calls, such
+// as subscriptions, run on goroutines of their own.
 const workers = 64
 
-// New returns a server for a store. It reads the consumer groups from the
-// store's log, unless cfg leaves them out. If the store implements
-// [groups.Checkpoints], as embedded.Store does, New keeps the groups'
-// checkpoints there, and otherwise in memory. ErrNotSafe reports users without
-// TLS. The caller calls Serve for each listener, and then Shutdown or Close.
+// New returns a server for a store. It reads the consumer groups from the store's
+// log, unless cfg leaves them out. If the store implements [groups.Checkpoints],
+// as embedded.Store does, New keeps the groups' checkpoints there, and otherwise
+// in memory. ErrNotSafe reports users without TLS; other errors come from the
+// store, a damaged group, or an unknown Config.Anonymous. The caller calls Serve
+// for each listener, and then Shutdown or Close, also if it never called Serve.
 func New(store events.Store, cfg Config) (*Server, error) {
 	if cfg.Users != nil && cfg.TLS == nil {
 		return nil, fmt.Errorf("new server: %w: users require TLS, since passwords would be sent in plain text", ErrNotSafe)
@@ -102,10 +111,10 @@ func New(store events.Store, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Serve accepts connections from a listener and answers their calls until
-// Shutdown or Close, and then returns nil. It always closes the listener.
-// ErrNotSafe reports a listener that the Config does not allow. Serve may run
-// for several listeners at once.
+// Serve accepts connections from a listener and executes their calls until
+// Shutdown or Close, and then returns nil. It always closes the listener, also
+// after an error. ErrNotSafe reports a listener whose address the Config does not
+// allow. Serve may run for several listeners at once.
 func (s *Server) Serve(at net.Listener) error {
 	if err := s.cfg.Check(at.Addr()); err != nil {
 		return errors.Join(err, at.Close())
@@ -123,7 +132,8 @@ func (s *Server) Serve(at net.Listener) error {
 // Shutdown stops accepting calls, ends subscriptions with UNAVAILABLE, which
 // makes clients reconnect, closes the unauthenticated connections of
 // Config.Connections, and waits for the running calls. When ctx ends first,
-// Shutdown ends the remaining calls too and returns the cause of ctx.
+// Shutdown ends the remaining calls too and returns the cause of ctx. In both
+// cases it then closes the groups, which writes their checkpoints.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.drain(ErrDrained)
 	defer s.closeGroups()
@@ -148,7 +158,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// Close ends every call and waits until their handlers have returned.
+// Close ends every call, waits until their handlers have returned, and closes the
+// groups. An append that Close cuts off may have been written.
 func (s *Server) Close() {
 	s.drain(ErrDrained)
 	s.grpc.Stop()
@@ -172,9 +183,9 @@ func (s *Server) requireRole(ctx context.Context, wanted auth.Role) (auth.Role, 
 	return role, nil
 }
 
-// untilShutdown returns a context that ends with ctx, and with ErrDrained when
-// the server shuts down. The caller calls the returned function when the call
-// is over.
+// untilShutdown returns a context that ends with ctx, and with the cause
+// ErrDrained when the server shuts down. The caller calls the returned function
+// when the call is over; it releases the context.
 func (s *Server) untilShutdown(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.draining, func() { cancel(ErrDrained) })

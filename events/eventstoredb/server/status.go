@@ -15,8 +15,8 @@ import (
 	"github.com/settlement-ledger/ledger/events/eventstoredb/mapping"
 )
 
-// statusOf converts an error of the store to a gRPC status. It returns an error
-// that already is a status unchanged, and nil for nil.
+// statusOf converts an error of the store to a gRPC status, with the error's
+// text. It returns an error that already is a status unchanged, and nil for nil.
 func statusOf(err error) error {
 	if err == nil {
 		return nil
@@ -28,7 +28,7 @@ func statusOf(err error) error {
 }
 
 // codeOf returns the gRPC code for an error of the store, or INTERNAL for an
-// unknown error.
+// unknown error. Clients reconnect after UNAVAILABLE.
 func codeOf(err error) codes.Code {
 	switch {
 	case errors.Is(err, ErrDrained), errors.Is(err, events.ErrClosed):
@@ -45,8 +45,9 @@ func codeOf(err error) codes.Code {
 	return codes.Internal
 }
 
-// uncertainStatus returns the status of a failed append that may have been
-// written. Clients treat ABORTED as a timed-out write.
+// uncertainStatus returns the status of a failed append. For an error that leaves
+// open whether the records were written, it is ABORTED, which clients treat as a
+// timed-out write: they may repeat the append.
 func uncertainStatus(err error) error {
 	if code := codeOf(err); code != codes.Internal {
 		return status.Error(code, err.Error())
@@ -54,18 +55,19 @@ func uncertainStatus(err error) error {
 	return status.Error(codes.Aborted, err.Error())
 }
 
-// errTooLarge reports an append over the server's limit. Clients read the text.
+// errTooLarge reports an append over the server's limit. Clients recognise the
+// text.
 var errTooLarge = errors.New("maximum append size exceeded")
 
-// A tooLargeError is the status of an append that is too large. It matches
-// errTooLarge.
+// A tooLargeError is the status INVALID_ARGUMENT of an append that is too large.
+// It matches errTooLarge, so that a batch reply can carry the limit as a detail.
 type tooLargeError struct{ text string }
 
 func (o *tooLargeError) Error() string              { return o.text }
 func (o *tooLargeError) GRPCStatus() *status.Status { return status.New(codes.InvalidArgument, o.text) }
 func (o *tooLargeError) Is(target error) bool       { return target == errTooLarge }
 
-// tooLarge returns the status of an append over the limit, and sets the
+// tooLarge returns the status of an append over a limit in bytes, and sets the
 // trailers in which clients read the limit.
 func tooLarge(ctx context.Context, limit int, text string) error {
 	setException(ctx, "maximum-append-size-exceeded", "maximum-append-size", strconv.Itoa(limit))
@@ -79,9 +81,9 @@ func denied(ctx context.Context, format string, args ...any) error {
 	return status.Errorf(codes.PermissionDenied, format, args...)
 }
 
-// setException sets the trailer "exception", by which clients tell errors of
-// one status code apart, and further trailers in pairs of key and value. It
-// ignores the error of a call that has ended.
+// setException sets the trailer "exception", by which clients tell errors of one
+// status code apart, and further trailers in pairs of key and value. It ignores
+// the error of a call that has ended, whose client no longer reads trailers.
 func setException(ctx context.Context, name string, more ...string) {
 	pairs := []string{"exception", name}
 	for _, text := range more {

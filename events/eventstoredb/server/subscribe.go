@@ -20,24 +20,42 @@ import (
 const CaughtUpEachTime = "ledger-caught-up-each-time"
 
 // A subscriber sends the entries of $all or of a stream to one client. The
-// goroutine of the handler owns it. It buffers no entries: a client that
-// receives slowly blocks its own subscription in Send, and delays no other.
+// goroutine of the handler owns it, also while the store calls caughtUp and
+// passed. It buffers no entries: a client that receives slowly blocks its own
+// subscription in Send, and delays no other.
+//
+// A subscription first sends the existing entries after its start point and then
+// CaughtUp. From then on it sends each entry when it is durable. A subscription
+// with a filter also sends checkpoints, from which the client can resume although
+// no entry matched.
 type subscriber struct {
 	*readRequest
-	server        *Server
-	cache         *messageCache
-	to            streams.Streams_ReadServer
-	revision      events.Revision // of the last entry taken from a stream
-	everyCaughtUp bool            // send CaughtUp each time
-	caughtUpSent  bool            // CaughtUp was sent once
-	storeCounts   bool            // the store filters, and says when a checkpoint is due
-	examined      uint64
-	sendErr       error // of a send in a callback of the store; ends the subscription
-	stop          context.CancelCauseFunc
+	server *Server
+	cache  *messageCache
+	to     streams.Streams_ReadServer
+	// revision is the revision of the last entry taken from a stream. CaughtUp
+	// reports it.
+	revision events.Revision
+	// everyCaughtUp is set if the client wants CaughtUp each time that the
+	// subscription has caught up, and not only the first time.
+	everyCaughtUp bool
+	// caughtUpSent is set when CaughtUp was sent once.
+	caughtUpSent bool
+	// storeCounts is set if the store filters the entries and reports when a
+	// checkpoint is due. Otherwise examined counts the entries for that.
+	storeCounts bool
+	examined    uint64
+	// sendErr is the first error of a send in a callback of the store, which has
+	// no error to return. It ends the subscription.
+	sendErr error
+	// stop cancels the context of the store's Follow after sendErr was set.
+	stop context.CancelCauseFunc
 }
 
 // subscribe sends the entries after a start point, and then new entries as they
-// are appended, until the call ends or the server shuts down.
+// are appended, until the call ends or the server shuts down. It never returns
+// nil before that. It confirms the subscription before the first entry, and only
+// after it has checked the start point.
 func (s *Server) subscribe(q readRequest, to streams.Streams_ReadServer) error {
 	ctx, release := s.untilShutdown(to.Context())
 	defer release()
@@ -68,8 +86,10 @@ func (s *Server) subscribe(q readRequest, to streams.Streams_ReadServer) error {
 	return sub.sendErr
 }
 
-// followFrom returns the entries of a subscription, in order and without end.
-// It leaves the filter to the store, if the store is a pushdownStore.
+// followFrom returns the entries of a subscription, in order and without end. If
+// the store is a pushdownStore, it leaves the filter and the counting of examined
+// entries to the store. It returns INVALID_ARGUMENT for a position after the end
+// of the log.
 func (s *Server) followFrom(ctx context.Context, sub *subscriber) (iter.Seq2[events.Entry, error], error) {
 	if sub.stream != "" {
 		var err error
@@ -96,15 +116,16 @@ func (s *Server) followFrom(ctx context.Context, sub *subscriber) (iter.Seq2[eve
 	return store.FollowEvery(ctx, after, following, sub.filter.interval, sub.passed), nil
 }
 
-// A pushdownStore filters entries itself and calls passed after each interval
-// of examined entries, as FollowEvery of embedded.Store does. Entries that do
-// not match need not leave it.
+// A pushdownStore filters entries itself and calls passed after each interval of
+// examined entries, as FollowEvery of embedded.Store does. It need not read or
+// decode entries that the filter excludes.
 type pushdownStore interface {
 	FollowEvery(ctx context.Context, after events.Position, f events.Following, every uint64, passed func(events.Position)) iter.Seq2[events.Entry, error]
 }
 
 // startRevision returns the length of the stream after which a subscription
-// begins.
+// begins. The revision in a request is that of the last entry that the client
+// has, and so excludes it.
 func (s *Server) startRevision(ctx context.Context, q *readRequest) (events.Revision, error) {
 	switch {
 	case q.from.start:
@@ -117,8 +138,12 @@ func (s *Server) startRevision(ctx context.Context, q *readRequest) (events.Revi
 
 // followStream yields the entries of a stream after a length, and then new
 // entries as they are appended. It reads existing entries by the index of the
-// stream, and new ones from the log. It calls caughtUp, if not nil, as Follow
-// of a store does.
+// stream, and new ones from the log. It calls caughtUp, if not nil, as Follow of
+// a store does.
+//
+// It takes the end of the log before it reads the stream, and follows the log
+// from there. Entries that were appended in between are in both, and followStream
+// skips those that it has already yielded; no entry is in neither.
 func (s *Server) followStream(ctx context.Context, stream events.Stream, after events.Revision, caughtUp func(events.Position)) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		head, err := s.head(ctx)
@@ -145,7 +170,7 @@ func (s *Server) followStream(ctx context.Context, stream events.Stream, after e
 }
 
 // take sends an entry if the filter matches it, and a checkpoint after each
-// interval of examined entries.
+// interval of examined entries, if the store does not count them.
 func (u *subscriber) take(ctx context.Context, e events.Entry) error {
 	u.revision = e.Revision
 	if u.filter.matches(e.Header()) {
@@ -166,8 +191,9 @@ func (u *subscriber) take(ctx context.Context, e events.Entry) error {
 	return u.checkpoint(e.Position)
 }
 
-// message returns the response for an entry. Subscriptions that have caught up
-// share it, unless the entry is a link.
+// message returns the response for an entry. A subscription that has caught up
+// takes it from the shared cache, unless the entry is a link. Before that the
+// entries are old, and would evict the recent ones.
 func (u *subscriber) message(ctx context.Context, e events.Entry) (*streams.ReadResp, error) {
 	if u.caughtUpSent && e.Kind != linkKind {
 		return u.cache.message(e, u.ids)
@@ -175,7 +201,8 @@ func (u *subscriber) message(ctx context.Context, e events.Entry) (*streams.Read
 	return u.server.message(ctx, u.readRequest, e)
 }
 
-// passed sends a checkpoint that the store reports as due.
+// passed sends a checkpoint at the position that the store reports. It is a
+// callback of FollowEvery.
 func (u *subscriber) passed(at events.Position) {
 	if u.sendErr == nil {
 		u.sendErr = u.checkpoint(at)
@@ -185,7 +212,8 @@ func (u *subscriber) passed(at events.Position) {
 	}
 }
 
-// checkpoint sends the position up to which the log was examined.
+// checkpoint sends the position up to which the log was examined. The client
+// resumes after it.
 func (u *subscriber) checkpoint(at events.Position) error {
 	commit, prepare := at.Parts()
 	m := &streams.ReadResp_Checkpoint{CommitPosition: commit, PreparePosition: prepare}
@@ -202,8 +230,8 @@ const (
 	caughtUpPosition = 3
 )
 
-// caughtUpAt returns the CaughtUp message. It has the revision of the last
-// entry sent for a stream, and the position for $all; neither, if the stream or
+// caughtUpAt returns the message CaughtUp. For a stream it has the revision of
+// the last entry sent, and for $all the position; neither field, if the stream or
 // the log is empty.
 func (u *subscriber) caughtUpAt(at events.Position) *streams.ReadResp {
 	b := u.stamp(caughtUpTime)
@@ -226,7 +254,8 @@ func (u *subscriber) caughtUpAt(at events.Position) *streams.ReadResp {
 	return &streams.ReadResp{Content: &streams.ReadResp_CaughtUp_{CaughtUp: m}}
 }
 
-// stamp encodes the server's time as a field.
+// stamp encodes the server's time as a field with a number. It returns no bytes
+// if the time does not encode.
 func (u *subscriber) stamp(field protowire.Number) []byte {
 	now, err := proto.Marshal(timestamppb.New(u.server.cfg.Now()))
 	if err != nil {
@@ -236,6 +265,7 @@ func (u *subscriber) stamp(field protowire.Number) []byte {
 }
 
 // caughtUp sends CaughtUp, after a checkpoint if the subscription has a filter.
+// It is a callback of the store, and stops the subscription if a send fails.
 func (u *subscriber) caughtUp(at events.Position) {
 	if u.caughtUpSent && !u.everyCaughtUp || u.sendErr != nil {
 		return

@@ -24,18 +24,20 @@ const maxName = 1 << 10
 // emptyMessage is the protocol's message without fields. It is never changed.
 var emptyMessage = &shared.Empty{}
 
-// The keys of the system metadata of an event on the wire.
+// The keys of the system metadata of an event on the wire. EventStoreDB defines
+// them.
 const (
 	keyType        = "type"
 	keyContentType = "content-type"
 	keyCreated     = "created"
 )
 
-// A uuidFormat encodes a UUID in one of the two forms that a client may
-// request.
+// A uuidFormat encodes a UUID in one of the two forms that a client may request:
+// structuredUUID or textUUID.
 type uuidFormat func([16]byte) *shared.UUID
 
-// structuredUUID encodes a UUID as two 64-bit integers.
+// structuredUUID encodes a UUID as two 64-bit integers, the most significant
+// first.
 func structuredUUID(id [16]byte) *shared.UUID {
 	return &shared.UUID{Value: &shared.UUID_Structured_{Structured: &shared.UUID_Structured{
 		MostSignificantBits:  int64(binary.BigEndian.Uint64(id[:8])),
@@ -43,7 +45,7 @@ func structuredUUID(id [16]byte) *shared.UUID {
 	}}}
 }
 
-// textUUID encodes a UUID as text.
+// textUUID encodes a UUID as its canonical text.
 func textUUID(id [16]byte) *shared.UUID {
 	return &shared.UUID{Value: &shared.UUID_String_{String_: uuidText(id)}}
 }
@@ -54,7 +56,9 @@ func uuidText(id [16]byte) string {
 	return strings.Join([]string{text[:8], text[8:12], text[12:16], text[16:20], text[20:]}, "-")
 }
 
-// parseUUID decodes a UUID in either form.
+// parseUUID decodes a UUID in either form. It accepts text with or without
+// hyphens, in upper or lower case. It returns INVALID_ARGUMENT for other text and
+// for a missing UUID.
 func parseUUID(u *shared.UUID) (id [16]byte, err error) {
 	switch v := u.GetValue().(type) {
 	case *shared.UUID_Structured_:
@@ -73,7 +77,9 @@ func parseUUID(u *shared.UUID) (id [16]byte, err error) {
 	return id, nil
 }
 
-// parseStream returns a valid stream name, or INVALID_ARGUMENT.
+// parseStream returns the stream name of a request. It returns INVALID_ARGUMENT
+// for a name that is empty, longer than maxName, not UTF-8 or has a zero byte,
+// and for $all, which clients address by another field.
 func parseStream(id *shared.StreamIdentifier) (events.Stream, error) {
 	name := string(id.GetStreamName())
 	switch {
@@ -91,9 +97,10 @@ func parseStream(id *shared.StreamIdentifier) (events.Stream, error) {
 	return events.Stream(name), nil
 }
 
-// parseRevision returns the length of a stream whose last entry has a revision
-// on the wire. It returns INVALID_ARGUMENT for the largest number, which means
-// the end.
+// parseRevision returns the length of a stream whose last entry has the given
+// revision on the wire, which is the revision plus 1. It returns INVALID_ARGUMENT
+// for the largest number, which means the end of a stream in reads, and is no
+// revision.
 func parseRevision(revision uint64) (events.Revision, error) {
 	if revision == math.MaxUint64 {
 		return 0, status.Errorf(codes.InvalidArgument, "append: %d is not a revision", revision)
@@ -107,11 +114,13 @@ func streamIdentifier(s events.Stream) *shared.StreamIdentifier {
 }
 
 // The first and last second, since 1970, that fit into a 64-bit number of
-// nanoseconds. Clients convert ticks to nanoseconds.
+// nanoseconds: 1677 and 2262. Clients convert ticks to such numbers, which would
+// overflow beyond them.
 var firstTick, lastTick = time.Unix(0, math.MinInt64).Unix(), time.Unix(0, math.MaxInt64).Unix()
 
-// ticks returns a time in units of 100 ns since 1970. It clamps a time that
-// clients cannot represent to the nearest one that they can.
+// ticks returns a time in units of 100 ns since 1970, as clients parse the
+// creation time of an event. It clamps a time that clients cannot represent to
+// the nearest one that they can.
 func ticks(t time.Time) int64 {
 	seconds := min(max(t.Unix(), firstTick+1), lastTick-1)
 	return seconds*1e7 + int64(t.Nanosecond()/100)
@@ -120,7 +129,8 @@ func ticks(t time.Time) int64 {
 // fitsTicks reports whether ticks represents a time without clamping.
 func fitsTicks(t time.Time) bool { return t.Unix() > firstTick && t.Unix() < lastTick }
 
-// isLedgerStream reports whether a stream belongs to the ledger itself.
+// isLedgerStream reports whether a stream belongs to the ledger itself: the
+// streams of processes, layers and sessions.
 func isLedgerStream(s events.Stream) bool {
 	switch s.Category() {
 	case events.ProcessCategory, events.LayerCategory, events.SessionCategory:
@@ -129,11 +139,11 @@ func isLedgerStream(s events.Stream) bool {
 	return false
 }
 
-// rawEvent returns the event that the server sends for an entry. A foreign
-// event is sent as its client appended it, if that maps back to the same
-// record. An entry of a ledger stream always carries its version and time in
-// its metadata, so that a copy of the event maps to the same record in any
-// store.
+// rawEvent returns the event that the server sends for an entry. A foreign event
+// is sent as its client appended it, if that event maps back to the same record.
+// An entry of a ledger stream always carries its version and time in its
+// metadata, so that a copy of the event in another store maps to the same record.
+// The error matches mapping.ErrUnmappable.
 func rawEvent(e events.Entry) (mapping.RawEvent, error) {
 	if fitsTicks(e.Time) && !isLedgerStream(e.Stream) {
 		if plain, ok := mapping.ForeignEvent(e.Record); ok {
@@ -143,8 +153,8 @@ func rawEvent(e events.Entry) (mapping.RawEvent, error) {
 	return mapping.FromRecord(e.Record)
 }
 
-// recordedEvent encodes an entry. It returns DATA_LOSS for a record that has no
-// event.
+// recordedEvent encodes an entry as the protocol's event. It returns DATA_LOSS
+// for a record that has no event.
 func recordedEvent(e events.Entry, ids uuidFormat) (*streams.ReadResp_ReadEvent_RecordedEvent, error) {
 	f, err := rawEvent(e)
 	if err != nil {
@@ -167,7 +177,7 @@ func recordedEvent(e events.Entry, ids uuidFormat) (*streams.ReadResp_ReadEvent_
 	}, nil
 }
 
-// eventResponse returns the response with one entry, and no link.
+// eventResponse returns the response of Streams.Read with one entry and no link.
 func eventResponse(e events.Entry, ids uuidFormat) (*streams.ReadResp, error) {
 	r, err := recordedEvent(e, ids)
 	if err != nil {

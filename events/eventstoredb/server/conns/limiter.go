@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The limits of a zero Config.
+// The limits that a zero Config sets.
 const (
 	DefaultMax             = 4096
 	DefaultUnauthenticated = 512
@@ -21,21 +21,37 @@ const (
 
 // A Config sets the limits of a Limiter.
 type Config struct {
-	Max             int           // connections of all listeners; 0: DefaultMax; less if the process may open few files
-	Unauthenticated int           // unauthenticated ones among them; 0: DefaultUnauthenticated, or half of Max if that is less
-	Grace           time.Duration // time until a connection must be authenticated; 0: DefaultGrace
+	// Max bounds the connections of all listeners. 0: DefaultMax, or less if the
+	// process may open few files.
+	Max int
+	// Unauthenticated bounds the unauthenticated connections among them. 0:
+	// DefaultUnauthenticated, or half of Max if that is less.
+	Unauthenticated int
+	// Grace is the time after which an unauthenticated connection is closed. 0:
+	// DefaultGrace.
+	Grace time.Duration
 }
 
 // A Limiter bounds the number of connections of its listeners together. It is
 // safe for concurrent use.
+//
+// A connection passes through two states: unauthenticated, in the queue of its
+// network, and authenticated, which only counts. The limiter never closes an
+// authenticated connection. A new connection over a limit displaces an
+// unauthenticated one; choosing the network with the most of them keeps an
+// attacker from displacing the connections of others.
 type Limiter struct {
-	cfg     Config
+	cfg Config
+	// refused counts the connections that the limiter has closed.
 	refused atomic.Int64
 	mu      struct {
 		sync.Mutex
-		open            int
-		unauthenticated int                         // number of unauthenticated connections
-		origins         map[netip.Prefix]*list.List // unauthenticated *Conn by network, oldest first; no list is empty
+		open int
+		// unauthenticated is the number of connections in the queues of origins.
+		unauthenticated int
+		// origins has the unauthenticated connections (*Conn) by network, the
+		// oldest first. No list is empty.
+		origins map[netip.Prefix]*list.List
 	}
 }
 
@@ -54,8 +70,9 @@ func New(cfg Config) *Limiter {
 // and 256 for the outputs.
 const reservedFiles = 2048
 
-// connectionLimit returns the number of connections that a process may have if
-// it may open a number of files.
+// connectionLimit returns the number of connections that a process may have if it
+// may open a number of files: all but reservedFiles, at least half of them, and
+// at least 1.
 func connectionLimit(files int) int { return max(files-reservedFiles, files/2, 1) }
 
 // Stats counts the connections of a Limiter.
@@ -72,11 +89,13 @@ func (l *Limiter) Stats() Stats {
 	return Stats{Open: l.mu.open, Unauthenticated: l.mu.unauthenticated, Refused: l.refused.Load()}
 }
 
-// Listener returns a listener that counts the connections of another one. It
-// closes refused connections, and does not return them from Accept.
+// Listener returns a listener that counts the connections of another one, and
+// owns it: closing the returned listener closes the other. Refused connections
+// are closed and not returned from Accept.
 func (l *Limiter) Listener(at net.Listener) net.Listener { return &listener{at, l} }
 
-// A listener admits the connections of another listener.
+// A listener admits the connections of another listener. Its Accept returns each
+// as a *Conn.
 type listener struct {
 	net.Listener
 	limiter *Limiter
@@ -95,8 +114,9 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// admit counts a connection and returns its Conn. If the limiter is full of
-// authenticated connections, it closes the new one and returns nil.
+// admit counts a connection and returns its Conn. Over a limit it closes the
+// connection that displaceLocked chooses. If the limiter is full of authenticated
+// connections, it closes the new one and returns nil.
 func (l *Limiter) admit(accepted net.Conn) *Conn {
 	c := &Conn{Conn: accepted, limiter: l, origin: originOf(accepted.RemoteAddr())}
 	l.mu.Lock()
@@ -141,8 +161,9 @@ func (l *Limiter) Shed() {
 }
 
 // displaceLocked stops counting the oldest connection of the network with the
-// most unauthenticated connections, and returns it for the caller to close. It
-// returns nil if all connections are authenticated.
+// most unauthenticated connections, and returns it for the caller to close after
+// it has released mu. It returns nil if all connections are authenticated. It
+// takes time in proportion to the networks.
 func (l *Limiter) displaceLocked() *Conn {
 	var longest *list.List
 	for _, queue := range l.mu.origins {
@@ -160,8 +181,9 @@ func (l *Limiter) displaceLocked() *Conn {
 	return c
 }
 
-// removePendingLocked removes a connection from the unauthenticated ones, and
-// reports whether it was one of them.
+// removePendingLocked removes a connection from the unauthenticated ones and
+// stops its timer. It reports whether the connection was one of them; another
+// call may have removed it.
 func (l *Limiter) removePendingLocked(c *Conn) bool {
 	if c.element == nil {
 		return false
@@ -194,19 +216,26 @@ func originOf(at net.Addr) netip.Prefix {
 	return prefix
 }
 
-// A Conn is a connection that a Limiter counts. Its methods are safe for
-// concurrent use.
+// A Conn is a connection that a Limiter counts until it is closed. Its methods
+// are safe for concurrent use.
 type Conn struct {
 	net.Conn
-	limiter       *Limiter
-	origin        netip.Prefix
-	failed        atomic.Bool
-	authenticated atomic.Bool // Authenticated was called
+	limiter *Limiter
+	// origin is the network of the peer. It does not change.
+	origin netip.Prefix
+	// failed is set by Failed.
+	failed atomic.Bool
+	// authenticated is set by Authenticated.
+	authenticated atomic.Bool
 
-	// Guarded by the Limiter's mutex.
-	element   *list.Element // in the origin's list; nil: not pending
-	expiry    *time.Timer
-	uncounted bool // the limiter no longer counts it
+	// The Limiter's mutex guards the following fields.
+	// element is the connection in the list of its origin. Nil: it is not
+	// pending.
+	element *list.Element
+	// expiry closes the connection at the end of Config.Grace.
+	expiry *time.Timer
+	// uncounted is set when the limiter no longer counts the connection.
+	uncounted bool
 }
 
 // Origin returns the network of the peer: its IPv4 address, or the first 64
@@ -214,7 +243,8 @@ type Conn struct {
 func (c *Conn) Origin() netip.Prefix { return c.origin }
 
 // Authenticated records that a request of the connection was authenticated. The
-// Limiter no longer closes the connection.
+// Limiter no longer closes the connection. Later calls, and calls of a nil Conn,
+// have no effect.
 func (c *Conn) Authenticated() {
 	if c == nil || c.authenticated.Swap(true) {
 		return
@@ -224,7 +254,8 @@ func (c *Conn) Authenticated() {
 	c.limiter.removePendingLocked(c)
 }
 
-// Failed records that a request of the connection had a wrong password.
+// Failed records that a request of the connection had a refused password. Package
+// auth then checks the passwords of other connections first.
 func (c *Conn) Failed() {
 	if c != nil {
 		c.failed.Store(true)
@@ -246,7 +277,9 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// expire closes a connection that was not authenticated within Config.Grace.
+// expire closes a connection that was not authenticated within Config.Grace. It
+// has no effect if the connection was authenticated or closed while the timer
+// fired.
 func (c *Conn) expire() {
 	c.limiter.mu.Lock()
 	pending := c.limiter.removePendingLocked(c)

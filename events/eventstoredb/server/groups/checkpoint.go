@@ -19,13 +19,15 @@ type Checkpoints interface {
 	// LoadCheckpoint returns the document under a name, or nil if there is
 	// none.
 	LoadCheckpoint(ctx context.Context, name string) ([]byte, error)
-	// Sync returns nil when all documents saved before it are durable.
+	// Sync returns nil when all documents saved before it are durable, and an
+	// error if they may be lost in a power cut.
 	Sync(ctx context.Context) error
 }
 
 // A groupCheckpoint is the document that records the progress of a group: every
-// entry up to the cursor is settled. It has the ID of the event that created
-// the group, since an earlier, deleted group may have had the same key.
+// entry up to the cursor is settled. Created is the ID of the event that created
+// the group, since an earlier, deleted group may have had the same key, and its
+// checkpoint remains.
 type groupCheckpoint struct {
 	Created domain.EventID `json:"created"`
 	Cursor
@@ -35,8 +37,10 @@ type groupCheckpoint struct {
 func (k Key) checkpointName() string { return "group/" + k.String() }
 
 // loadCheckpoint sets a group's progress from its checkpoint. It ignores a
-// checkpoint of a deleted group with the same key, and one that is ahead of the
-// log, as after a restore of an older log.
+// checkpoint that does not parse or belongs to a deleted group with the same key,
+// and one that is ahead of the log, as after a restore of an older log. The group
+// then continues from its start, or from the last GroupCheckpointed record of an
+// earlier release.
 func (g *Groups) loadCheckpoint(ctx context.Context, k *groupState) error {
 	text, err := g.cfg.Checkpoints.LoadCheckpoint(ctx, k.def.Key.checkpointName())
 	if err != nil {
@@ -53,7 +57,8 @@ func (g *Groups) loadCheckpoint(ctx context.Context, k *groupState) error {
 	return err
 }
 
-// end returns the cursor after the last entry of a source.
+// end returns the cursor after the last entry of a source, and the zero Cursor
+// for an empty source. It reads one header.
 func (g *Groups) end(ctx context.Context, source events.Stream) (Cursor, error) {
 	for h, err := range events.Headers(ctx, g.store, events.Query{Stream: source, Backward: true}) {
 		return cursorAfter(source, h), err
@@ -61,7 +66,8 @@ func (g *Groups) end(ctx context.Context, source events.Stream) (Cursor, error) 
 	return Cursor{}, nil
 }
 
-// cursorAfter returns the cursor after an entry of a source.
+// cursorAfter returns the cursor after an entry of a source: its position in all
+// streams, or its revision in one.
 func cursorAfter(source events.Stream, h events.Header) Cursor {
 	if source == "" {
 		return Cursor{Position: h.Position}
@@ -69,7 +75,7 @@ func cursorAfter(source events.Stream, h events.Header) Cursor {
 	return Cursor{Revision: h.Revision}
 }
 
-// memoryCheckpoints are Checkpoints in memory.
+// memoryCheckpoints are Checkpoints in memory. They are lost with the process.
 type memoryCheckpoints struct {
 	mu struct {
 		sync.Mutex
@@ -95,5 +101,6 @@ func (m *memoryCheckpoints) LoadCheckpoint(_ context.Context, name string) ([]by
 	return slices.Clone(m.mu.named[name]), nil
 }
 
-// Sync implements Checkpoints. Documents in memory are as durable as they get.
+// Sync implements Checkpoints. It returns nil at once: documents in memory cannot
+// be made durable.
 func (*memoryCheckpoints) Sync(context.Context) error { return nil }

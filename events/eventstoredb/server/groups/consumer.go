@@ -13,7 +13,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A ConsumerConfig describes a consumer that joins a group.
+// A ConsumerConfig describes a consumer that joins a group. All but Capacity is
+// for display.
 type ConsumerConfig struct {
 	Capacity int    // maximal number of unacknowledged entries; below 1: 1
 	From     string // its network address
@@ -21,36 +22,49 @@ type ConsumerConfig struct {
 	Name     string // the name that it gives its connection
 }
 
-// A Consumer receives entries from a group. Next must be called by one
-// goroutine at a time; the other methods may be called by any.
+// A Consumer receives entries from a group. One goroutine at a time may call
+// Next; any goroutine may call the other methods.
 type Consumer struct {
 	ConsumerConfig
 	group *Group
-	id    string
+	// id is random. It is the consumer's half of the hash of pinned strategies.
+	id string
 	// The group's mu guards the other fields.
-	ready    chan struct{}                 // signals Next that queue grew or the consumer ended
-	queue    []queuedMessage               // deliveries that Next has not returned
-	inFlight map[domain.EventID][]*message // unanswered deliveries
-	count    int                           // messages in inFlight
-	total    int64
-	ended    error // why it ended; nil: it runs
+	// ready signals Next that queue grew or the consumer ended. It has room for
+	// one signal.
+	ready chan struct{}
+	// queue has the deliveries that Next has not returned.
+	queue []queuedMessage
+	// inFlight has the unanswered deliveries, by event ID, including those in
+	// queue. Several streams may have events with the same ID.
+	inFlight map[domain.EventID][]*message
+	// count is the number of messages in inFlight. It is at most Capacity.
+	count int
+	// total is the number of deliveries, redeliveries included.
+	total int64
+	// ended is why the consumer ended. Nil: it runs.
+	ended error
 }
 
-// A queuedMessage is a delivery that Next has not returned yet. It is stale if
-// the message has another holder or another number of retries.
+// A queuedMessage is a delivery that Next has not returned yet. The message may
+// time out while it is in the queue; the delivery is then stale, and the message
+// has another holder or another number of retries than attempt.
 type queuedMessage struct {
 	*message
 	attempt int
 }
 
-// A Delivery is an entry that a group delivers to a consumer.
+// A Delivery is an entry that a group delivers to a consumer. The consumer
+// answers it with Ack or Nack before the group's MessageTimeout.
 type Delivery struct {
 	events.Entry
 	Retries int // number of earlier deliveries that were retried
 }
 
-// Join adds a consumer. ErrFull reports that the group has as many consumers as
-// its settings allow. The caller calls Leave when the consumer is done.
+// Join adds a consumer and starts the group's goroutines, if it is the first.
+// ErrFull reports that the group has as many consumers as its settings allow. For
+// a group that has ended, Join returns the reason. The caller calls Leave when
+// the consumer is done.
 func (g *Group) Join(j ConsumerConfig) (*Consumer, error) {
 	j.Capacity = max(j.Capacity, 1)
 	c := &Consumer{ConsumerConfig: j, group: g, id: rand.Text(), ready: make(chan struct{}, 1), inFlight: map[domain.EventID][]*message{}}
@@ -68,14 +82,16 @@ func (g *Group) Join(j ConsumerConfig) (*Consumer, error) {
 	return c, nil
 }
 
-// ID returns the ID of the consumer, which is unique in this process.
+// ID returns the ID of the consumer: random text, unique in practice.
 func (c *Consumer) ID() string { return c.id }
 
-// Leave ends the consumer. The group delivers its unacknowledged entries to
-// other consumers, in order and before other waiting entries.
+// Leave ends the consumer. The group delivers its unacknowledged entries to other
+// consumers, in order and before other waiting entries. These deliveries do not
+// count as retries. Leave may be called again.
 func (c *Consumer) Leave() { c.leave(ErrStopped) }
 
-// leave ends the consumer with a reason and returns its messages to the group.
+// leave ends the consumer with a reason, and returns its messages to the front of
+// the group's waiting messages, ordered by position.
 func (c *Consumer) leave(why error) {
 	g := c.group
 	g.mu.Lock()
@@ -98,7 +114,8 @@ func (c *Consumer) leave(why error) {
 	g.dispatchLocked()
 }
 
-// endLocked makes Next return a reason. Only the first call has an effect.
+// endLocked makes Next return a reason. Only the first call has an effect. The
+// caller holds the group's mu.
 func (c *Consumer) endLocked(why error) {
 	if c.ended == nil {
 		c.ended = why
@@ -106,7 +123,8 @@ func (c *Consumer) endLocked(why error) {
 	}
 }
 
-// signal wakes Next.
+// signal wakes Next. It never blocks: one pending signal suffices, since Next
+// reads the whole state.
 func (c *Consumer) signal() {
 	select {
 	case c.ready <- struct{}{}:
@@ -114,8 +132,9 @@ func (c *Consumer) signal() {
 	}
 }
 
-// Next returns the next delivery. It waits until the group delivers an entry,
-// the consumer ends, or ctx ends, whose cause it returns.
+// Next returns the next delivery. It waits until the group delivers an entry, the
+// consumer ends, or ctx ends, whose cause it returns. After Leave, or after the
+// group ended, it returns the reason.
 func (c *Consumer) Next(ctx context.Context) (Delivery, error) {
 	for {
 		if d, ok, err := c.pop(); ok || err != nil {
@@ -129,8 +148,9 @@ func (c *Consumer) Next(ctx context.Context) (Delivery, error) {
 	}
 }
 
-// pop returns the first delivery in the queue that is not stale, if there is
-// one.
+// pop returns the first delivery in the queue that is not stale, and drops the
+// stale ones before it. It returns false if no delivery is left, and the reason
+// if the consumer has ended.
 func (c *Consumer) pop() (Delivery, bool, error) {
 	c.group.mu.Lock()
 	defer c.group.mu.Unlock()
@@ -147,8 +167,8 @@ func (c *Consumer) pop() (Delivery, bool, error) {
 	return Delivery{}, false, nil
 }
 
-// A NackAction is the treatment of an entry that a consumer rejects. The
-// zero NackAction is invalid.
+// A NackAction is the treatment of an entry that a consumer rejects. The zero
+// NackAction is invalid; Nack parks the entry then.
 type NackAction int
 
 // The actions.
@@ -159,14 +179,15 @@ const (
 	Stop                        // end the consumer, and deliver its entries to others
 )
 
-// Ack acknowledges entries. It ignores IDs of entries that the consumer does
-// not hold.
+// Ack acknowledges entries. It ignores IDs of entries that the consumer does not
+// hold, for example because their delivery has timed out. The acknowledgement is
+// durable with the next checkpoint.
 func (c *Consumer) Ack(ids ...domain.EventID) {
 	c.takeEach(ids, func(m *message) { c.group.settleLocked(m) })
 }
 
-// Nack rejects entries. It ignores IDs of entries that the consumer does not
-// hold. Nack may reorder ids.
+// Nack rejects entries with a reason, which a parked entry keeps. It ignores IDs
+// of entries that the consumer does not hold. Nack may reorder ids.
 func (c *Consumer) Nack(a NackAction, reason string, ids ...domain.EventID) {
 	switch a {
 	case Retry:
@@ -181,8 +202,9 @@ func (c *Consumer) Nack(a NackAction, reason string, ids ...domain.EventID) {
 	}
 }
 
-// takeEach removes the messages with some IDs from the consumer, and calls do
-// for each.
+// takeEach removes the messages with some IDs from the consumer, calls do for
+// each with mu held, and dispatches. If the consumer holds several messages with
+// one ID, the oldest delivery is removed.
 func (c *Consumer) takeEach(ids []domain.EventID, do func(*message)) {
 	c.group.mu.Lock()
 	defer c.group.mu.Unlock()
@@ -196,7 +218,9 @@ func (c *Consumer) takeEach(ids []domain.EventID, do func(*message)) {
 	c.group.dispatchLocked()
 }
 
-// removeLocked removes a message from the consumer.
+// removeLocked removes a message from the consumer's unanswered deliveries. Its
+// entry in queue becomes stale when the message gets another holder or is
+// retried.
 func (c *Consumer) removeLocked(m *message) {
 	id := m.entry.ID
 	c.inFlight[id] = slices.DeleteFunc(c.inFlight[id], func(other *message) bool { return other == m })
@@ -206,7 +230,9 @@ func (c *Consumer) removeLocked(m *message) {
 	c.count--
 }
 
-// deliverLocked delivers a message to the consumer.
+// deliverLocked makes the consumer the holder of a message, queues it for Next,
+// and sets its timeout. It wakes the persister if the timeout comes before its
+// next round.
 func (c *Consumer) deliverLocked(m *message) {
 	m.holder = c
 	m.due = time.Time{}
@@ -226,7 +252,7 @@ func (c *Consumer) deliverLocked(m *message) {
 
 // takeOverdueLocked removes and returns the messages whose delivery has timed
 // out, latest position first, so that retrying them one by one restores their
-// order. It lowers next to the time until the next timeout.
+// order. It lowers next to the time until the next timeout of the consumer.
 func (c *Consumer) takeOverdueLocked(now time.Time, next *time.Duration) (overdue []*message) {
 	for _, held := range c.inFlight {
 		for _, m := range held {
@@ -246,8 +272,9 @@ func (c *Consumer) takeOverdueLocked(now time.Time, next *time.Duration) (overdu
 	return overdue
 }
 
-// chooseLocked returns the consumer for an entry by the group's strategy, or
-// nil if no consumer for it has free capacity.
+// chooseLocked returns the consumer for an entry by the group's strategy, or nil
+// if no consumer for it has free capacity. It does not change the consumer, but
+// RoundRobin advances nextConsumer.
 func (g *Group) chooseLocked(e events.Entry) *Consumer {
 	switch g.mu.def.Settings.Strategy {
 	case Pinned:
@@ -273,8 +300,9 @@ func (g *Group) chooseLocked(e events.Entry) *Consumer {
 }
 
 // pinnedLocked returns the consumer for a pinning key, or nil if it has no free
-// capacity. It uses rendezvous hashing: when a consumer joins or leaves, few
-// keys change their consumer.
+// capacity. It uses rendezvous hashing: the consumer whose ID gives the largest
+// hash with the key. A consumer that joins takes over a share of the keys of each
+// other one; when a consumer leaves, only its own keys move.
 func (g *Group) pinnedLocked(text string) (best *Consumer) {
 	var most uint64
 	for _, c := range g.mu.consumers {
@@ -291,8 +319,8 @@ func (g *Group) pinnedLocked(text string) (best *Consumer) {
 	return best
 }
 
-// correlation returns the $correlationId in an entry's metadata, or else the
-// entry's stream.
+// correlation returns the $correlationId in an entry's metadata, or the entry's
+// stream if the metadata have none or are not JSON.
 func correlation(e events.Entry) string {
 	var metadata struct {
 		Correlation string `json:"$correlationId"`
@@ -303,7 +331,7 @@ func correlation(e events.Entry) string {
 	return string(e.Stream)
 }
 
-// ConsumerStats describes the state of a consumer.
+// ConsumerStats describes the state of a consumer at one moment.
 type ConsumerStats struct {
 	ConsumerConfig
 	ID       string
@@ -311,7 +339,7 @@ type ConsumerStats struct {
 	InFlight int   // unanswered deliveries
 }
 
-// statsLocked returns the state of the consumer.
+// statsLocked returns the state of the consumer. The caller holds the group's mu.
 func (c *Consumer) statsLocked() ConsumerStats {
 	return ConsumerStats{ConsumerConfig: c.ConsumerConfig, ID: c.id, Total: c.total, InFlight: c.count}
 }

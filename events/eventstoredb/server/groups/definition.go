@@ -9,7 +9,7 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// The sentinel errors of groups.
+// The sentinel errors of groups. Match them with errors.Is.
 var (
 	ErrExists   = errors.New("the group exists already")
 	ErrNotFound = errors.New("the group does not exist")
@@ -19,7 +19,8 @@ var (
 	ErrStopped  = errors.New("the group stopped")
 )
 
-// Category is the category of the streams that record groups.
+// Category is the category of the streams that record groups: the part of their
+// names before the first hyphen. Groups never deliver entries of these streams.
 const Category = "subscription"
 
 // A Key identifies a group by its source and its name.
@@ -28,7 +29,8 @@ type Key struct {
 	Name   string        `json:"name"`
 }
 
-// String returns SOURCE::NAME, with $all for all streams.
+// String returns SOURCE::NAME, with $all for all streams. Distinct keys have
+// distinct strings, since a name does not contain ::.
 func (k Key) String() string {
 	source := string(k.Source)
 	if source == "" {
@@ -37,12 +39,12 @@ func (k Key) String() string {
 	return source + "::" + k.Name
 }
 
-// stream returns the name of the group's stream.
+// stream returns the name of the stream that records the group.
 func (k Key) stream() events.Stream { return events.Stream(Category + "-" + k.String()) }
 
 // A Cursor is a position in a source: a revision of a stream, or a position in
-// the log if the source is all streams. The entries after it are yet to be
-// delivered.
+// the log if the source is all streams. The other field is zero. The entries
+// after it are yet to be delivered.
 type Cursor struct {
 	Revision events.Revision `json:"revision,omitempty"`
 	Position events.Position `json:"position,omitzero"`
@@ -62,14 +64,24 @@ const (
 
 // Settings configure the delivery of a group.
 type Settings struct {
-	Strategy        Strategy      `json:"strategy"`
-	MessageTimeout  time.Duration `json:"message_timeout"`  // time to answer a delivery; 0: no limit
-	MaxRetries      int           `json:"max_retries"`      // redeliveries before an entry is parked
-	MaxConsumers    int           `json:"max_consumers"`    // 0: no limit
-	Buffer          int           `json:"buffer"`           // entries in memory
-	MinCheckpoint   int           `json:"min_checkpoint"`   // settled entries from which on CheckpointAfter applies
-	MaxCheckpoint   int           `json:"max_checkpoint"`   // settled entries after which a checkpoint is due at once, even if below MinCheckpoint
-	CheckpointAfter time.Duration `json:"checkpoint_after"` // time since the last checkpoint after which the next is due
+	Strategy Strategy `json:"strategy"`
+	// MessageTimeout is the time to answer a delivery. 0: no limit.
+	MessageTimeout time.Duration `json:"message_timeout"`
+	// MaxRetries is the number of redeliveries before an entry is parked.
+	MaxRetries int `json:"max_retries"`
+	// MaxConsumers bounds the consumers at one time. 0: no limit.
+	MaxConsumers int `json:"max_consumers"`
+	// Buffer bounds the entries that the group has read and that are not settled.
+	Buffer int `json:"buffer"`
+	// MinCheckpoint is the number of settled entries from which on
+	// CheckpointAfter applies.
+	MinCheckpoint int `json:"min_checkpoint"`
+	// MaxCheckpoint is the number of settled entries after which a checkpoint is
+	// due at once, even if it is less than MinCheckpoint.
+	MaxCheckpoint int `json:"max_checkpoint"`
+	// CheckpointAfter is the time since the last checkpoint after which the next
+	// is due.
+	CheckpointAfter time.Duration `json:"checkpoint_after"`
 
 	// Passthrough is returned to clients and has no effect here.
 	Passthrough PassthroughSettings `json:"told"`
@@ -86,7 +98,8 @@ type PassthroughSettings struct {
 	ExtraStatistics bool   `json:"extra_statistics"`
 }
 
-// valid returns an ErrBadGroup for invalid settings.
+// valid returns an ErrBadGroup with the reason for invalid settings, and nil for
+// valid ones.
 func (s Settings) valid() error {
 	switch s.Strategy {
 	case RoundRobin, DispatchToSingle, Pinned, PinnedByCorrelation:
@@ -106,23 +119,27 @@ func (s Settings) valid() error {
 	return nil
 }
 
-// A Filter selects the entries that a group of all streams delivers. Regex is
-// in the syntax of package regexp.
+// A Filter selects the entries that a group of all streams delivers. It has
+// either Prefixes or a Regex, in the syntax of package regexp.
 type Filter struct {
 	ByKind   bool     `json:"by_kind,omitempty"` // match the kind; otherwise the stream name
 	Prefixes []string `json:"prefixes,omitempty"`
 	Regex    string   `json:"regex,omitempty"`
 }
 
-// A Definition is the immutable part of a group, with its current settings.
+// A Definition is the immutable part of a group, with its current settings. It is
+// the data of the record that creates the group.
 type Definition struct {
 	Key
-	Start    Cursor   `json:"start"`
+	// Start is the cursor after which the group begins.
+	Start Cursor `json:"start"`
+	// Filter is nil for a group that delivers all entries of its source.
 	Filter   *Filter  `json:"filter,omitempty"`
 	Settings Settings `json:"settings"`
 }
 
-// valid returns an ErrBadGroup for an invalid definition.
+// valid returns an ErrBadGroup with the reason for an invalid definition, and nil
+// for a valid one. It does not compile the filter.
 func (d Definition) valid() error {
 	switch {
 	case d.Name == "":

@@ -12,19 +12,34 @@ import (
 )
 
 // A message is an entry from when the group reads it until it is settled:
-// acknowledged, skipped, or recorded as parked.
+// acknowledged, skipped, or recorded as parked. The group's mu guards it.
+//
+// A message has one of four states: it is in waiting, a consumer holds it, it is
+// queued for parking, or it is settled. A message that the reader has read is
+// also in window, until it and all older ones are settled. A replayed message is
+// never in window, since its entry was settled when it was parked.
 type message struct {
-	entry    events.Entry
-	cursor   Cursor    // after the entry
-	retries  int       // number of redeliveries
-	holder   *Consumer // the consumer that holds it; nil: it waits, is being parked or is settled
-	due      time.Time // when the delivery times out; zero: never
-	settled  bool
-	replayed bool   // it is recorded as parked
-	reason   string // for parking
+	entry events.Entry
+	// cursor is the progress of the group once this entry and all before it are
+	// settled.
+	cursor Cursor
+	// retries is the number of redeliveries so far.
+	retries int
+	// holder is the consumer that holds the message. Nil: it waits, is being
+	// parked or is settled.
+	holder *Consumer
+	// due is when the delivery times out. Zero: never.
+	due time.Time
+	// settled is set once. It lets advanceLocked move the checkpoint over the message.
+	settled bool
+	// replayed is set if the message comes from Replay, so its entry is recorded
+	// as parked.
+	replayed bool
+	// reason is the text with which the entry is parked.
+	reason string
 }
 
-// parked returns the message as it is recorded when parked.
+// parked returns the message as it is recorded when it is parked.
 func (m *message) parked() ParkedEntry {
 	return ParkedEntry{ID: m.entry.ID, Stream: m.entry.Stream, Revision: m.entry.Revision, Reason: m.reason}
 }
@@ -32,42 +47,85 @@ func (m *message) parked() ParkedEntry {
 // key identifies the message's entry.
 func (m *message) key() entryKey { return entryKey{m.entry.Stream, m.entry.Revision} }
 
-// A Group reads entries and delivers them to consumers. It starts reading with
-// the first Join or Replay.
+// A Group reads entries and delivers them to consumers. It is safe for concurrent
+// use. It starts reading with the first Join or Replay.
+//
+// The reader appends entries to the window and to the waiting messages, and waits
+// while the window is full. dispatchLocked moves waiting messages to consumers
+// with free capacity. The answers of consumers settle messages, return them to
+// the front of waiting, or queue them for parking. The persister makes the
+// durable part of that: it records parked and released entries, writes
+// checkpoints, and retries deliveries that have timed out.
+//
+// Invariant: every entry up to done is settled, and every unsettled entry after
+// done that the reader has read is in window, in order. So a checkpoint at done
+// never skips an entry, and a crash only repeats deliveries.
 type Group struct {
-	groups     *Groups
-	key        Key
-	created    domain.EventID
-	matches    func(events.Header) bool
-	wake       chan struct{}  // wakes the persister; has room for one signal
-	stop       chan struct{}  // closed when the group closes
-	goroutines sync.WaitGroup // the reader and the persister
-	// writing serializes appends to the group's stream. It is locked before mu.
+	groups *Groups
+	key    Key
+	// created is the ID of the record that created the group. It distinguishes
+	// the checkpoint of a deleted group with the same key.
+	created domain.EventID
+	// matches is the predicate of the group's filter.
+	matches func(events.Header) bool
+	// wake wakes the persister. It has room for one signal.
+	wake chan struct{}
+	// stop is closed when the group closes.
+	stop chan struct{}
+	// goroutines are the reader and the persister.
+	goroutines sync.WaitGroup
+	// writing serializes appends to the group's stream, which name its length. It
+	// is locked before mu, and held while the store is called.
 	writing sync.Mutex
 	mu      struct {
 		sync.Mutex
 		groupState
-		started        bool
-		ended          error // why it ended; nil: it runs
-		consumers      []*Consumer
-		nextConsumer   int           // RoundRobin's next index into consumers
-		window         []*message    // entries read, from the oldest that is not settled, in order
-		waiting        []*message    // entries to deliver, in this order
-		room           chan struct{} // closed and replaced when the window shrinks
-		read           Cursor        // after the last entry read
-		checkpointed   Cursor        // the latest written checkpoint
-		settledSince   int           // entries settled since that checkpoint
+		// started is set when the goroutines have been started.
+		started bool
+		// ended is the reason why the group ended. Nil: it runs.
+		ended error
+		// consumers are in the order in which they joined.
+		consumers []*Consumer
+		// nextConsumer is RoundRobin's next index into consumers, before the
+		// modulo.
+		nextConsumer int
+		// window has the entries read, from the oldest that is not settled, in
+		// order. Its length is at most Settings.Buffer.
+		window []*message
+		// waiting has the entries to deliver, in this order.
+		waiting []*message
+		// room is closed and replaced when the window shrinks. The reader waits
+		// for it.
+		room chan struct{}
+		// read is the cursor after the last entry read.
+		read Cursor
+		// checkpointed is the latest written checkpoint.
+		checkpointed Cursor
+		// settledSince is the number of entries settled since that checkpoint.
+		settledSince int
+		// checkpointedAt is when that checkpoint was written, or the group
+		// loaded.
 		checkpointedAt time.Time
-		toPark         []*message        // to be recorded as parked
-		toRelease      []*message        // to be recorded as no longer parked
-		toReplay       []ParkedEntry     // parked entries to read and deliver
-		replaying      map[entryKey]bool // parked entries in toReplay or delivered from it
-		nextWake       time.Time         // when the persister's timer fires
-		total          int64             // deliveries
+		// toPark has the messages that the persister records as parked.
+		toPark []*message
+		// toRelease has the messages that the persister records as no longer
+		// parked.
+		toRelease []*message
+		// toReplay has the parked entries that the persister reads and delivers.
+		toReplay []ParkedEntry
+		// replaying has the parked entries that are in toReplay or were delivered
+		// from it.
+		replaying map[entryKey]bool
+		// nextWake is when the persister's timer fires next.
+		nextWake time.Time
+		// total counts deliveries since the group was loaded, redeliveries
+		// included.
+		total int64
 	}
 }
 
-// newGroup returns a group with a recorded state. It starts no goroutine.
+// newGroup returns a group with a recorded state. It starts no goroutine. The
+// error is that of Config.CompileFilter.
 func newGroup(g *Groups, k groupState) (*Group, error) {
 	group := &Group{groups: g, key: k.def.Key, created: k.created, wake: make(chan struct{}, 1), stop: make(chan struct{})}
 	group.matches = func(events.Header) bool { return true }
@@ -87,14 +145,15 @@ func newGroup(g *Groups, k groupState) (*Group, error) {
 // Key returns the group's key.
 func (g *Group) Key() Key { return g.key }
 
-// length returns the length of the group's stream.
+// length returns the length of the group's stream, which the next append names.
 func (g *Group) length() events.Revision {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.mu.length
 }
 
-// startLocked starts the reader and the persister, once.
+// startLocked starts the reader and the persister, once. The reader's context
+// ends when the persister does.
 func (g *Group) startLocked() {
 	if g.mu.started {
 		return
@@ -109,8 +168,8 @@ func (g *Group) startLocked() {
 	})
 }
 
-// close ends the group and its consumers with a reason, and joins its
-// goroutines.
+// close ends the group and its consumers with a reason, and joins its goroutines.
+// The persister makes its last round meanwhile, which writes the checkpoint.
 func (g *Group) close(why error) {
 	g.mu.Lock()
 	g.endLocked(why)
@@ -118,15 +177,16 @@ func (g *Group) close(why error) {
 	g.goroutines.Wait()
 }
 
-// fail ends the group with an error of the store.
+// fail ends the group with an error of the store, as ErrStopped. It does not join
+// the goroutines, because they call it.
 func (g *Group) fail(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.endLocked(fmt.Errorf("%w: %w", ErrStopped, err))
 }
 
-// endLocked ends the group and its consumers with a reason. Only the first call
-// has an effect.
+// endLocked ends the group and its consumers with a reason, and stops the
+// goroutines. Only the first call has an effect.
 func (g *Group) endLocked(why error) {
 	if g.mu.ended != nil {
 		return
@@ -139,7 +199,8 @@ func (g *Group) endLocked(why error) {
 	g.mu.consumers = nil
 }
 
-// readAll is the reader: it reads the entries after a cursor until ctx ends.
+// readAll is the reader: it reads the entries after a cursor until ctx ends. An
+// error of the store ends the group.
 func (g *Group) readAll(ctx context.Context, after Cursor) {
 	for e, err := range g.groups.cfg.Follow(ctx, g.key.Source, after) {
 		if err == nil {
@@ -152,8 +213,10 @@ func (g *Group) readAll(ctx context.Context, after Cursor) {
 	}
 }
 
-// take adds an entry to the window, or skips one that the filter does not
-// match. It waits while the window is full.
+// take adds an entry to the window and to the waiting messages. An entry that the
+// filter does not match, an entry of a group's own stream, and a parked entry
+// only advance the group. take waits while the window is full, without holding
+// mu, and returns the cause of ctx if that ends first.
 func (g *Group) take(ctx context.Context, e events.Entry) error {
 	m := &message{entry: e, cursor: cursorAfter(g.key.Source, e.Header())}
 	wanted := e.Stream.Category() != Category && g.matches(e.Header())
@@ -182,8 +245,10 @@ func (g *Group) take(ctx context.Context, e events.Entry) error {
 	return nil
 }
 
-// advanceLocked removes settled entries from the front of the window, and wakes
-// the persister if a checkpoint may be due.
+// advanceLocked removes settled entries from the front of the window, which moves
+// done, and wakes the reader. If the window is empty, all entries read are
+// settled, and done is the last of them. It wakes the persister if a checkpoint
+// may be due.
 func (g *Group) advanceLocked() {
 	n, before := 0, g.mu.settledSince
 	for n < len(g.mu.window) && g.mu.window[n].settled {
@@ -206,7 +271,8 @@ func (g *Group) advanceLocked() {
 	}
 }
 
-// wakePersister makes the persister run, now or after its current round.
+// wakePersister makes the persister run, now or after its current round. It never
+// blocks.
 func (g *Group) wakePersister() {
 	select {
 	case g.wake <- struct{}{}:
@@ -214,8 +280,9 @@ func (g *Group) wakePersister() {
 	}
 }
 
-// settleLocked marks a message as settled. A replayed message is settled when
-// the persister has recorded its release.
+// settleLocked settles a message that a consumer acknowledged. A replayed message
+// stays recorded as parked until the persister has recorded its release. The
+// caller has removed it from the consumer.
 func (g *Group) settleLocked(m *message) {
 	m.settled, m.holder = true, nil
 	if m.replayed {
@@ -227,7 +294,8 @@ func (g *Group) settleLocked(m *message) {
 }
 
 // retryLocked puts a message before the waiting ones, or parks it if it was
-// retried MaxRetries times.
+// retried MaxRetries times. The caller has removed it from the consumer, and then
+// calls dispatchLocked.
 func (g *Group) retryLocked(m *message, reason string) {
 	if m.retries >= g.mu.def.Settings.MaxRetries {
 		g.parkLocked(m, fmt.Sprintf("tried %d times: %s", m.retries+1, reason))
@@ -239,7 +307,9 @@ func (g *Group) retryLocked(m *message, reason string) {
 }
 
 // parkLocked queues a message for parking. It is settled when the persister has
-// recorded that.
+// recorded that; until then it holds the checkpoint back. A replayed message is
+// already recorded as parked and only becomes replayable again, with its earlier
+// reason.
 func (g *Group) parkLocked(m *message, reason string) {
 	m.holder, m.reason = nil, reason
 	if m.replayed { // already recorded as parked
@@ -250,9 +320,11 @@ func (g *Group) parkLocked(m *message, reason string) {
 	g.wakePersister()
 }
 
-// dispatchLocked delivers waiting messages to consumers with free capacity.
-// With a pinned strategy, a message whose consumer is full does not hold up the
-// messages of other consumers.
+// dispatchLocked delivers waiting messages to consumers with free capacity, in
+// order, until the first message that no consumer can take. With a pinned
+// strategy it continues after that message, so that a full consumer does not hold
+// up the messages of other consumers. It costs one hash for each waiting message
+// and consumer then.
 func (g *Group) dispatchLocked() {
 	pinned := g.mu.def.Settings.Strategy == Pinned || g.mu.def.Settings.Strategy == PinnedByCorrelation
 	n := 0
@@ -280,18 +352,28 @@ func (g *Group) dispatchLocked() {
 // Stats describes the state of a group at one moment.
 type Stats struct {
 	Definition
-	Ended     error           // why the group ended; nil: it runs
-	Consumers []ConsumerStats // in the order in which they joined
-	Read      Cursor          // after the last entry read
-	Saved     Cursor          // the latest written checkpoint
-	Total     int64           // deliveries since the group was loaded
-	Waiting   int             // entries to deliver
-	Retried   int             // of the waiting entries, the ones that were delivered before
-	InFlight  int             // delivered entries that no consumer has answered
-	Parked    int             // parked entries that are not being replayed
+	// Ended is why the group ended. Nil: it runs.
+	Ended error
+	// Consumers are in the order in which they joined.
+	Consumers []ConsumerStats
+	// Read is the cursor after the last entry read.
+	Read Cursor
+	// Saved is the latest written checkpoint.
+	Saved Cursor
+	// Total is the number of deliveries since the group was loaded.
+	Total int64
+	// Waiting is the number of entries to deliver.
+	Waiting int
+	// Retried is the number of waiting entries that were delivered before.
+	Retried int
+	// InFlight is the number of delivered entries that no consumer has answered.
+	InFlight int
+	// Parked is the number of parked entries that are not being replayed.
+	Parked int
 }
 
-// Stats returns the state of the group.
+// Stats returns the state of the group, also after it has ended. It takes time in
+// proportion to the waiting messages.
 func (g *Group) Stats() Stats {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -15,38 +15,47 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Config connects groups to a server and a store.
+// A Config connects groups to a server and a store. Its functions are called from
+// several goroutines.
 type Config struct {
-	// Follow yields the entries of a stream, or of all streams if it is empty,
-	// after a cursor, and then new entries, until its context ends.
+	// Follow yields the entries of a stream, or of all streams if the stream is
+	// empty, after a cursor, and then new entries, until its context ends.
 	Follow func(context.Context, events.Stream, Cursor) iter.Seq2[events.Entry, error]
-	// CompileFilter returns the predicate of a filter, or an error if the
-	// filter is invalid.
+	// CompileFilter returns the predicate of a filter, or an error that matches
+	// ErrBadGroup if the filter is invalid.
 	CompileFilter func(Filter) (func(events.Header) bool, error)
 	// Checkpoints stores the groups' checkpoints. Nil: they are kept in memory,
-	// and after a restart a group delivers entries since its start again.
+	// and after a restart a group delivers all entries since its start again.
 	Checkpoints Checkpoints
 	// Now returns the time. Nil: time.Now.
 	Now func() time.Time
 }
 
 // Groups are the groups of a store. The zero Groups is invalid; Open returns a
-// valid one.
+// valid one. One process at a time may open the groups of a store: two would both
+// deliver each entry, and the append of one would end the group of the other with
+// a conflict.
 type Groups struct {
 	store events.Store
 	cfg   Config
 	mint  *domain.Mint
 	mu    struct {
 		sync.Mutex
-		byKey  map[Key]*Group
-		ended  map[Key]events.Revision // the stream lengths of deleted groups
+		byKey map[Key]*Group
+		// ended has the stream lengths of deleted groups, so that a new group
+		// with the same key appends after the old records.
+		ended  map[Key]events.Revision
 		closed bool
 	}
-	changing sync.Mutex // serializes Create, Update, Delete, Restart and Close; locked before mu
+	// changing serializes Create, Update, Delete, Restart and Close. It is locked
+	// before mu, and held while the store is called.
+	changing sync.Mutex
 }
 
 // Open loads the groups of a store. It reads the headers of the log and the
-// records of the groups. The caller closes the Groups before the store.
+// records of the groups. It starts no goroutine. events.ErrDamaged reports a
+// group stream with a record that is not a group's. The caller closes the Groups
+// before the store.
 func Open(ctx context.Context, store events.Store, cfg Config) (*Groups, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -61,7 +70,9 @@ func Open(ctx context.Context, store events.Store, cfg Config) (*Groups, error) 
 	return g, nil
 }
 
-// load reads all groups from the store and replaces the ones in memory.
+// load reads all groups from the store and replaces the ones in memory, which
+// must be closed. If it fails, it changes nothing. The caller holds changing,
+// except in Open.
 func (g *Groups) load(ctx context.Context) error {
 	all := map[events.Stream]*groupState{}
 	for e, err := range events.Scan(ctx, g.store, events.Query{Filter: events.Filter{Categories: []string{Category}}}) {
@@ -96,9 +107,9 @@ func (g *Groups) load(ctx context.Context) error {
 	return nil
 }
 
-// Restart ends all consumers and loads the groups from the store again, so that
-// a stopped group continues from its checkpoint. If it fails, there are no
-// groups until a later Restart succeeds.
+// Restart ends all consumers and loads the groups from the store again, so that a
+// stopped group continues from its checkpoint. If it fails, there are no groups
+// until a later Restart succeeds. After Close it returns ErrStopped.
 func (g *Groups) Restart(ctx context.Context) error {
 	g.changing.Lock()
 	defer g.changing.Unlock()
@@ -111,15 +122,17 @@ func (g *Groups) Restart(ctx context.Context) error {
 	return nil
 }
 
-// Close ends all consumers and writes the checkpoint of each group.
+// Close ends all consumers and writes the checkpoint of each group. Later calls
+// of Create and Restart return ErrStopped. Close may be called again.
 func (g *Groups) Close() {
 	g.changing.Lock()
 	defer g.changing.Unlock()
 	g.closeAll(true)
 }
 
-// closeAll closes all groups. With forGood no group can be created or restarted
-// afterwards. It reports whether the Groups were open.
+// closeAll closes all groups and removes them from memory. With forGood no group
+// can be created or restarted afterwards. It reports whether the Groups were
+// open. The caller holds changing.
 func (g *Groups) closeAll(forGood bool) bool {
 	g.mu.Lock()
 	open, all := !g.mu.closed, g.mu.byKey
@@ -132,8 +145,10 @@ func (g *Groups) closeAll(forGood bool) bool {
 	return open
 }
 
-// Create creates a group. ErrExists reports a group with the same key, and
-// ErrBadGroup an invalid definition.
+// Create records a group in its stream. ErrExists reports a group with the same
+// key, ErrBadGroup an invalid definition or filter, and ErrStopped that the
+// Groups are closed. If the append fails with an unknown outcome, the group may
+// exist after the next start.
 func (g *Groups) Create(def Definition) error {
 	if err := def.valid(); err != nil {
 		return fmt.Errorf("create group %s: %w", def.Key, err)
@@ -167,16 +182,17 @@ func (g *Groups) Create(def Definition) error {
 	return nil
 }
 
-// append appends records to the stream of a group. It has a timeout of its own,
-// because a caller that cancels would leave open whether the records were
-// written.
+// append appends records to the stream of a group after a length. It has a
+// timeout of its own and not the context of the caller, because a caller that
+// cancels would leave open whether the records were written.
 func (g *Groups) append(key Key, after events.Revision, records ...events.Record) error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), appendTimeout, ErrStopped)
 	defer cancel()
 	return g.store.Append(ctx, key.stream(), after, records...)
 }
 
-// Update changes the settings of a group. Its consumers stay.
+// Update records and applies new settings of a group. Its consumers stay.
+// ErrNotFound reports an unknown group, and ErrBadGroup invalid settings.
 func (g *Groups) Update(key Key, settings Settings) error {
 	g.changing.Lock()
 	defer g.changing.Unlock()
@@ -193,8 +209,10 @@ func (g *Groups) Update(key Key, settings Settings) error {
 	return nil
 }
 
-// Delete deletes a group and its list of parked entries, and ends its
-// consumers.
+// Delete ends the consumers of a group with ErrDeleted, and records the deletion.
+// The list of parked entries is deleted too; the entries themselves stay in their
+// streams. If the deletion cannot be recorded, Delete returns ErrStopped, and the
+// group may exist again after the next start.
 func (g *Groups) Delete(key Key) error {
 	g.changing.Lock()
 	defer g.changing.Unlock()
@@ -220,7 +238,8 @@ func (g *Groups) Delete(key Key) error {
 	return nil
 }
 
-// Group returns the group with a key, or ErrNotFound.
+// Group returns the group with a key, or ErrNotFound if there is no such group.
+// The group stays valid after it was deleted; its methods then return ErrDeleted.
 func (g *Groups) Group(key Key) (*Group, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -245,7 +264,7 @@ func (g *Groups) All() []*Group {
 }
 
 // isFinal reports whether an error is certain to mean that records were not
-// appended, and retrying would not help.
+// appended, and that a retry would give the same error.
 func isFinal(err error) bool {
 	for _, one := range []error{events.ErrConflict, events.ErrClosed, events.ErrBadRecord, events.ErrTooLarge} {
 		if errors.Is(err, one) {

@@ -9,25 +9,33 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
+// The times of the persister.
 const (
 	retryDelay            = time.Second      // between attempts of an append that may have been written
 	appendTimeout         = 10 * time.Second // of appends and checkpoints, because callers and Close wait for them
 	minCheckpointInterval = time.Second / 10 // each checkpoint waits for a sync to disk
 )
 
-// A recordBatch is the work of one round of the persister: records to append,
-// and a checkpoint to write.
+// A recordBatch is the work of one round of the persister: records to append, and
+// a checkpoint to write. The records keep their IDs when the round is repeated,
+// so that the store recognises a repeated append.
 type recordBatch struct {
-	records           []events.Record
-	toPark, toRelease []*message // the messages of the records
-	checkpointed      *Cursor    // nil: no checkpoint is due
-	counted           int        // entries settled between the last checkpoint and this one
+	records []events.Record
+	// toPark and toRelease are the messages of the records, in the same order:
+	// first toPark, then toRelease.
+	toPark, toRelease []*message
+	// checkpointed is the cursor of the checkpoint. Nil: no checkpoint is due.
+	checkpointed *Cursor
+	// counted is the number of entries settled between the last checkpoint and
+	// this one.
+	counted int
 }
 
 // persistLoop is the persister: until the group closes it records parked and
-// released entries, writes checkpoints, expires deliveries and feeds replays.
-// It repeats a batch whose outcome is uncertain before it starts the next. When
-// the group closes it makes one last round.
+// released entries, writes checkpoints, expires deliveries and feeds replays. It
+// repeats a batch whose outcome is uncertain before it starts the next, because
+// the next append needs the length after this one. When the group closes it makes
+// one last round, in which it also writes the checkpoint.
 func (g *Group) persistLoop() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -59,7 +67,7 @@ func (g *Group) persistLoop() {
 }
 
 // expire retries the deliveries that have timed out, and returns the time until
-// the next timeout.
+// the next timeout, at most an hour.
 func (g *Group) expire() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -75,8 +83,8 @@ func (g *Group) expire() time.Duration {
 	return next
 }
 
-// nextBatch returns the records that are due, and the checkpoint if it is due
-// or the group is closing.
+// nextBatch takes the messages to park and to release, and returns their records,
+// with the checkpoint if it is due or the group is closing.
 func (g *Group) nextBatch(closing bool) *recordBatch {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -95,7 +103,8 @@ func (g *Group) nextBatch(closing bool) *recordBatch {
 	return b
 }
 
-// add adds a record to the batch.
+// add adds a record to the batch. It panics if data does not encode, which the
+// types of this package always do.
 func (b *recordBatch) add(g *Group, kind string, data any) {
 	r, err := g.groups.record(kind, data)
 	if err != nil {
@@ -104,8 +113,9 @@ func (b *recordBatch) add(g *Group, kind string, data any) {
 	b.records = append(b.records, r)
 }
 
-// untilCheckpointLocked returns the time until a checkpoint is due, and 0 or
-// less if it is due.
+// untilCheckpointLocked returns the time until a checkpoint is due, and 0 or less
+// if it is due. A checkpoint costs a sync, so there is at most one in
+// minCheckpointInterval.
 func (g *Group) untilCheckpointLocked() time.Duration {
 	s, passed := g.mu.def.Settings, g.groups.cfg.Now().Sub(g.mu.checkpointedAt)
 	switch {
@@ -118,7 +128,7 @@ func (g *Group) untilCheckpointLocked() time.Duration {
 }
 
 // checkpointDelay returns how long the persister may sleep before the next
-// checkpoint.
+// checkpoint, at least a millisecond.
 func (g *Group) checkpointDelay() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -129,9 +139,9 @@ func (g *Group) checkpointDelay() time.Duration {
 }
 
 // write appends the records of a batch and writes its checkpoint. It returns
-// false if the outcome is uncertain and the batch must be repeated. An error
-// that repeating cannot fix ends the group: another process appended to its
-// stream, or the store is closed.
+// false if the outcome is uncertain and the batch must be repeated. An error that
+// a repeat cannot fix ends the group: another process appended to its stream, or
+// the store is closed. write then returns true, since the batch is abandoned.
 func (g *Group) write(b *recordBatch) bool {
 	err := g.append(b)
 	if err == nil {
@@ -144,8 +154,9 @@ func (g *Group) write(b *recordBatch) bool {
 	return err == nil
 }
 
-// append appends the records of a batch to the group's stream. Repeated, it
-// appends nothing.
+// append appends the records of a batch to the group's stream, and then applies
+// them to the state in memory. After a success the batch has no records, so that
+// a repeat of the batch only writes the checkpoint.
 func (g *Group) append(b *recordBatch) error {
 	if len(b.records) == 0 {
 		return nil
@@ -172,8 +183,8 @@ func (g *Group) append(b *recordBatch) error {
 	return nil
 }
 
-// saveCheckpoint writes the checkpoint of a batch and waits until it is
-// durable.
+// saveCheckpoint writes the checkpoint of a batch, if it has one, and waits until
+// it is durable. Writing the same checkpoint twice is harmless.
 func (g *Group) saveCheckpoint(b *recordBatch) error {
 	if b.checkpointed == nil {
 		return nil
@@ -198,7 +209,8 @@ func (g *Group) saveCheckpoint(b *recordBatch) error {
 	return nil
 }
 
-// update records and applies new settings.
+// update records new settings and applies them when the record is durable. It
+// returns the reason if the group has ended. The caller holds Groups.changing.
 func (g *Group) update(settings Settings) error {
 	r, err := g.groups.record(kindUpdated, settings)
 	if err != nil {
@@ -224,9 +236,10 @@ func (g *Group) update(settings Settings) error {
 	return nil
 }
 
-// Replay delivers parked entries again, the oldest first: at most limit of
-// them, or all if it is 0. It returns before they are delivered. It returns the
-// reason if the group has ended.
+// Replay delivers parked entries again, the oldest first: at most limit of them,
+// or all if it is 0. It skips entries that are already being replayed. It returns
+// before the entries are delivered. For a group that has ended it returns the
+// reason.
 func (g *Group) Replay(limit int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

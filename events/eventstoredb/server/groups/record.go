@@ -18,8 +18,8 @@ const (
 	kindReleased     = "EntryReleased"     // data: ParkedEntry without a reason
 )
 
-// A ParkedEntry is a dead letter: the identity of a parked entry, and the
-// reason.
+// A ParkedEntry is a dead letter: the identity of a parked entry, and the reason
+// why it was parked. The entry itself stays in its stream.
 type ParkedEntry struct {
 	ID       domain.EventID  `json:"id"`
 	Stream   events.Stream   `json:"stream"`
@@ -27,19 +27,25 @@ type ParkedEntry struct {
 	Reason   string          `json:"reason,omitempty"`
 }
 
-// A groupState is the state of a group as its records give it.
+// A groupState is the state of a group as its records give it. It is a fold of
+// the group's stream; only done is ahead of that fold, by the checkpoint.
 type groupState struct {
-	def       Definition
-	exists    bool
-	created   domain.EventID                             // the ID of the event that created it
-	length    events.Revision                            // of the group's stream
-	done      Cursor                                     // every entry up to it is settled
-	parked    []ParkedEntry                              // oldest first
-	parkedSet map[events.Stream]map[events.Revision]bool // parked
+	def    Definition
+	exists bool
+	// created is the ID of the event that created the group.
+	created domain.EventID
+	// length is the length of the group's stream.
+	length events.Revision
+	// done is the cursor up to which every entry is settled.
+	done Cursor
+	// parked has the parked entries, the longest parked first.
+	parked []ParkedEntry
+	// parkedSet has the entries of parked, by stream and revision.
+	parkedSet map[events.Stream]map[events.Revision]bool
 }
 
-// apply applies a record to the state. ErrDamaged reports a record that is not
-// a group's.
+// apply applies a record to the state. ErrDamaged reports an unknown kind or data
+// that do not parse. The state is then unusable.
 func (k *groupState) apply(e events.Entry) error {
 	k.length = e.Revision
 	var err error
@@ -69,8 +75,9 @@ func (k *groupState) apply(e events.Entry) error {
 	return nil
 }
 
-// park adds an entry to the parked ones, or removes it. It does nothing if the
-// entry already is in that state.
+// park adds an entry to the parked ones, or removes it if in is false. It does
+// nothing if the entry already is in that state. Removing takes time in
+// proportion to the parked entries.
 func (k *groupState) park(p ParkedEntry, in bool) {
 	if k.isParked(p.Stream, p.Revision) == in {
 		return
@@ -101,7 +108,8 @@ func (k *groupState) park(p ParkedEntry, in bool) {
 // isParked reports whether an entry is parked.
 func (k *groupState) isParked(s events.Stream, r events.Revision) bool { return k.parkedSet[s][r] }
 
-// record returns a new record of a group's stream.
+// record returns a new record of a group's stream, with a new ID and the current
+// time in microseconds.
 func (g *Groups) record(kind string, data any) (events.Record, error) {
 	text, err := json.Marshal(data)
 	if err != nil {

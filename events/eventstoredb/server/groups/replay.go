@@ -7,7 +7,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// replayableLocked returns the parked entries that are not being replayed.
+// replayableLocked returns the parked entries that are not being replayed, the
+// longest parked first.
 func (g *Group) replayableLocked() []ParkedEntry {
 	var idle []ParkedEntry
 	for _, p := range g.mu.groupState.parked {
@@ -25,8 +26,10 @@ type entryKey struct {
 }
 
 // replayNext reads parked entries that Replay queued, as many as the buffer has
-// room for, and delivers them before waiting entries that were never parked.
-// Only the persister calls it.
+// room for, and queues them behind earlier replayed entries and before the
+// waiting entries that were never parked. An error of the store ends the group. A
+// parked entry whose stream no longer has it is skipped. Only the persister calls
+// it, without mu.
 func (g *Group) replayNext() {
 	g.mu.Lock()
 	room := max(0, g.mu.def.Settings.Buffer-len(g.mu.waiting))
