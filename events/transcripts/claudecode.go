@@ -16,7 +16,10 @@ import (
 
 // The errors of this package. Match them with errors.Is.
 var (
-	ErrForeign      = errors.New("not a session file of Claude Code")
+	// ErrForeign: the file has lines, and no line is a record of the format.
+	ErrForeign = errors.New("not a session file of Claude Code")
+	// ErrContradicted: a record of the file has another content than the event that
+	// an earlier import recorded for it.
 	ErrContradicted = errors.New("file says otherwise than what is on record")
 )
 
@@ -24,20 +27,31 @@ var (
 const claudeCode = "claude-code"
 
 // A Report counts the contents of a file, including its sub-agents. Calls is the
-// number of settled calls plus Open.
+// number of settled calls plus Open. Its JSON is an output of the command.
 type Report struct {
-	File          string           `json:"file"`
-	Session       domain.SessionID `json:"session"`        // zero where the file has none
-	Records       int              `json:"records"`        // lines that are whole JSON
-	Calls         int              `json:"calls"`          // identified by reply and call ID
-	Results       int              `json:"results"`        // with late results and results without a call
-	Open          int              `json:"open"`           // calls without a result
-	OrphanResults int              `json:"orphan_results"` // results without a call
-	Errors        int              `json:"errors"`         // results that the format marks as errors
-	RefusedLines  []RefusedLine    `json:"refused_lines"`  // never nil; at most 10,000
-	Cut           []RefusedLine    `json:"cut"`            // texts cut to a limit; never nil; at most 10,000
-	Ignored       map[string]int   `json:"ignored"`        // records that are not imported, by kind; never nil
-	Added         int              `json:"added"`          // events that Import added
+	File string `json:"file"`
+	// Session is zero if the file has no record of the format.
+	Session domain.SessionID `json:"session"`
+	// Records counts the lines that are whole JSON values.
+	Records int `json:"records"`
+	// Calls counts the distinct calls, by reply and call ID.
+	Calls int `json:"calls"`
+	// Results counts all results, with late results and results without a call.
+	Results int `json:"results"`
+	// Open counts the calls without a result, and OrphanResults the results without a
+	// call.
+	Open          int `json:"open"`
+	OrphanResults int `json:"orphan_results"`
+	// Errors counts the results that the format marks as errors.
+	Errors int `json:"errors"`
+	// RefusedLines are the lines of which a part was not imported, and Cut the texts
+	// that were cut to a limit. Neither is nil or longer than 10,000.
+	RefusedLines []RefusedLine `json:"refused_lines"`
+	Cut          []RefusedLine `json:"cut"`
+	// Ignored counts the records that are not imported, by kind. It is not nil.
+	Ignored map[string]int `json:"ignored"`
+	// Added counts the events that Import appended. Reading leaves it at 0.
+	Added int `json:"added"`
 }
 
 // A RefusedLine is a line, counted from 1, of which a part was not imported, and the
@@ -48,9 +62,11 @@ type RefusedLine struct {
 }
 
 // A Transcript is the contents of a session file as events, before they are appended
-// to a ledger.
+// to a ledger. It holds their texts in memory. It belongs to one goroutine.
 type Transcript struct {
-	Session domain.SessionID // the last session that the file begins; Import replaces it with the ID on record
+	// Session is the last session that the file begins. Import replaces it with the
+	// ID on record.
+	Session domain.SessionID
 	Report  Report
 	file    *sessionFile
 }
@@ -73,7 +89,8 @@ func ReadClaudeCode(name string, r io.Reader) (*Transcript, error) {
 	return readLines(name, newLineScanner(r, maxLine))
 }
 
-// readLines reads every line of source.
+// readLines reads every line of source into a transcript. An error of the reader
+// names the last line that was read.
 func readLines(name string, source *lineScanner) (*Transcript, error) {
 	f := newSessionFile(name)
 	for {
@@ -89,29 +106,57 @@ func readLines(name string, source *lineScanner) (*Transcript, error) {
 	}
 }
 
-// A sessionFile is the state of reading a session file.
+// A sessionFile is the state of reading a session file, line by line. Records refer
+// to each other in both directions: a result can come before its call, a sub-agent
+// before the call that started it, and a setting before the first event of its
+// session. References to a later line wait in pending, earlyResults and awaitedSpawns
+// until that line is read. Replies grow until the end of the file, so events are made
+// afterwards, from the steps of each session.
 type sessionFile struct {
-	report        Report
-	line          int
-	recognized    bool                            // a record of the format was read
-	foreign       string                          // the reason of the first line that is not of the format
-	head          []byte                          // the first bytes
-	source        string                          // the first session ID
-	current       jsonText                        // the last session ID
-	firstDigest   contentDigest                   // of the first record; names a session without an ID
-	at            time.Time                       // the time of the last line that had one
-	records       map[contentDigest]contentDigest // of uuids to those of their messages
-	lineCounts    map[contentDigest]int           // number of equal lines without a uuid
-	agentKeys     map[jsonText]sessionKey         // the session of each record of a sub-agent, by uuid
-	sessions      map[sessionKey]*fileSession
-	order         []*fileSession
-	main          *fileSession // the last session that is not a sub-agent's
-	pending       map[sessionKey][]func(*fileSession)
-	pendingKinds  map[sessionKey][]string // the kinds of the records in pending
-	calls         map[domain.CallID][]*modelCall
-	earlyResults  map[domain.CallID][]*callResult // results before the first call of that ID
-	spawners      map[sessionKey]*modelCall       // the calls that started sub-agents
-	awaitedSpawns map[domain.CallID][]sessionKey  // sub-agents whose call was not read yet
+	report Report
+	line   int
+	// recognized reports that a record of the format was read.
+	recognized bool
+	// foreign describes the first line that is not of the format, for ErrForeign.
+	foreign string
+	// head is the beginning of the file, at most maxHead bytes.
+	head []byte
+	// source is the first session ID of the file, and current the last. A record
+	// without one belongs to current.
+	source  string
+	current jsonText
+	// firstDigest is the digest of the first record. It names a session without an
+	// ID.
+	firstDigest contentDigest
+	// at is the time of the last line that had one.
+	at time.Time
+	// records has, for each uuid, the digest of its message, by which recordKey
+	// recognizes a repeated record. lineCounts counts the equal lines without a uuid.
+	records    map[contentDigest]contentDigest
+	lineCounts map[contentDigest]int
+	// agentKeys has the session of each record of a sub-agent by uuid, for the
+	// records that name it as their parent.
+	agentKeys map[jsonText]sessionKey
+	// sessions has the sessions that have begun, and order the same in the order in
+	// which they began.
+	sessions map[sessionKey]*fileSession
+	order    []*fileSession
+	// main is the last session that is not a sub-agent's.
+	main *fileSession
+	// pending has the changes that wait for the beginning of their session, and
+	// pendingKinds the kinds of their records, which are counted as ignored if it
+	// never begins.
+	pending      map[sessionKey][]func(*fileSession)
+	pendingKinds map[sessionKey][]string
+	// calls has all calls by ID, in the order of the file, as an ID can occur in
+	// several replies.
+	calls map[domain.CallID][]*modelCall
+	// earlyResults has the results that came before the first call of their ID.
+	earlyResults map[domain.CallID][]*callResult
+	// spawners has the call that started each sub-agent.
+	spawners map[sessionKey]*modelCall
+	// awaitedSpawns has the sub-agents whose call was not read yet.
+	awaitedSpawns map[domain.CallID][]sessionKey
 }
 
 // newSessionFile returns the state before the first line.
@@ -126,7 +171,8 @@ func newSessionFile(name string) *sessionFile {
 	}
 }
 
-// refuse reports the current line as refused.
+// refuse reports the current line as refused, for a reason. From maxReported lines on
+// it only counts.
 func (f *sessionFile) refuse(format string, args ...any) {
 	reason := fmt.Sprintf(format, args...)
 	if f.foreign == "" {
@@ -139,7 +185,9 @@ func (f *sessionFile) refuse(format string, args ...any) {
 	f.report.RefusedLines = append(f.report.RefusedLines, RefusedLine{f.line, reason})
 }
 
-// readLine decodes one line and reads its record.
+// readLine decodes one line and reads its record. A line that is too long, is not a
+// JSON object or has no type is refused and changes the report alone. Invalid UTF-8
+// is replaced.
 func (f *sessionFile) readLine(l textLine, limit int) {
 	if room := maxHead - len(f.head); room > 0 {
 		f.head = append(f.head, l.text[:min(len(l.text), room)]...)
@@ -173,7 +221,8 @@ func (f *sessionFile) readLine(l textLine, limit int) {
 	f.readRecord(r, document)
 }
 
-// malformedReason returns the reason for which a line is not JSON.
+// malformedReason returns the reason for which a line is not JSON. A last line that
+// begins as an object is torn: the program that writes the file has not finished it.
 func malformedReason(err *json.SyntaxError, document []byte, ended bool) string {
 	if !ended && document[0] == '{' {
 		return fmt.Sprintf("torn: the file ends within this record: %v", err)
@@ -181,8 +230,9 @@ func malformedReason(err *json.SyntaxError, document []byte, ended bool) string 
 	return fmt.Sprintf("not JSON: %v", err)
 }
 
-// isClaudeCode reports whether the fields of a record identify the format. noteMessage
-// decides for user and assistant records.
+// isClaudeCode reports whether the fields of a record identify the format. Types
+// alone do not, as other formats have the same. For user and assistant records,
+// noteMessage decides.
 func (r fileRecord) isClaudeCode() bool {
 	switch r.Type {
 	case "system":
@@ -201,8 +251,9 @@ func (r fileRecord) isClaudeCode() bool {
 	return false
 }
 
-// readRecord completes the session, time and uuid of a record and dispatches it by
-// type, unless it is a repeated record.
+// readRecord completes the session, time and uuid of a record from the lines before
+// it, and passes the record to the function of its type. It ignores a repeated
+// record. A record that a fork copied takes the session and uuid of the original.
 func (f *sessionFile) readRecord(r fileRecord, document []byte) {
 	if f.firstDigest == (contentDigest{}) {
 		f.firstDigest = sumParts(document)
@@ -262,9 +313,12 @@ func (f *sessionFile) readMessage(s parsedRecord) {
 	}
 }
 
-// recordKey returns the permanent name of a record within its session, and whether the
-// record is repeated. The name is the uuid or, without one, the digest of the line; an
-// equal line without a uuid is a repetition only if it has a time.
+// recordKey returns the permanent name of a record within its session, from which the
+// IDs of its events derive, and whether the record is repeated. The name is the uuid;
+// a further record with the uuid but another message also has the digest of its line
+// in the name. A record without a uuid is named by the digest and number of its line.
+// Equal lines without a uuid are repetitions only if they have a time, as two equal
+// untimed records can be separate facts.
 func (f *sessionFile) recordKey(r fileRecord, document []byte) (key string, again bool) {
 	if r.UUID == "" {
 		whole := sumParts(document)
@@ -285,11 +339,12 @@ func (f *sessionFile) recordKey(r fileRecord, document []byte) (key string, agai
 	return fmt.Sprintf("%s/%x", r.UUID, whole), f.lineCounts[whole] > 1
 }
 
-// maxCompared is the length up to which messages are compared by their text.
+// maxCompared is the length in bytes up to which messages are compared by their text.
+// A longer message is compared by its JSON.
 const maxCompared = 1 << 20
 
-// messageDigest returns a digest of the message. A string and a list of one equal text
-// have the same digest.
+// messageDigest returns a digest of the message of a record. The format writes a text
+// as a string or as a list of one block; both have the same digest.
 func (r fileRecord) messageDigest() contentDigest {
 	if len(r.Message) <= maxCompared {
 		m, ok := r.message()
@@ -300,9 +355,10 @@ func (r fileRecord) messageDigest() contentDigest {
 	return sumParts(json.RawMessage(r.Type), r.Message)
 }
 
-// sessionKeyOf returns the key of the session that a record belongs to: the session of
-// the file, or that of the sub-agent that the record names. A record of an unnamed
-// sub-agent belongs to that of its parent record, or else begins a new one.
+// sessionKeyOf returns the key of the session to which a record belongs: the session
+// of the file, or the sub-agent that the record names. A record of an unnamed
+// sub-agent belongs to the sub-agent of its parent record; without a parent it begins
+// a new one, named by its uuid.
 func (f *sessionFile) sessionKeyOf(r fileRecord) sessionKey {
 	key := sessionKey{session: string(r.Session)}
 	if !r.Sidechain {
@@ -329,7 +385,9 @@ func (f *sessionFile) sessionKeyOf(r fileRecord) sessionKey {
 	return key
 }
 
-// finish ends the reading and returns the transcript, or ErrForeign.
+// finish ends the reading and returns the transcript, or ErrForeign. It counts the
+// records whose session never began as ignored, and drops the state that only reading
+// needs.
 func (f *sessionFile) finish() (*Transcript, error) {
 	if !f.recognized && f.hasForeignLines() {
 		return nil, fmt.Errorf("read %s: %w: %s%s; expected JSON lines with records such as "+
@@ -359,7 +417,7 @@ func (f *sessionFile) finish() (*Transcript, error) {
 }
 
 // recordSpawn records that a call started a sub-agent. The first such call counts. It
-// refuses a cycle of sub-agents.
+// refuses a cycle of sub-agents, and a depth over maxCandidates.
 func (f *sessionFile) recordSpawn(child sessionKey, by *modelCall) {
 	if f.spawners[child] != nil {
 		return
@@ -375,8 +433,8 @@ func (f *sessionFile) recordSpawn(child sessionKey, by *modelCall) {
 	by.began = by.began || by.result == nil
 }
 
-// spawnedByCall records that the call of an ID started a sub-agent, or defers that
-// until the call is read.
+// spawnedByCall records that the latest call of an ID started a sub-agent, or defers
+// that until the call is read.
 func (f *sessionFile) spawnedByCall(child sessionKey, id domain.CallID) {
 	if all := f.calls[id]; len(all) > 0 {
 		f.recordSpawn(child, all[len(all)-1])
@@ -385,18 +443,20 @@ func (f *sessionFile) spawnedByCall(child sessionKey, id domain.CallID) {
 	}
 }
 
-// maxHead is the number of bytes of a file that identify another format.
+// maxHead is the number of bytes at the beginning of a file in which similarFormat
+// searches.
 const maxHead = 16 << 10
 
-// otherFormats are texts in the head of a file that identify other formats.
+// otherFormats are texts in the head of a file that identify other formats. The first
+// that occurs counts.
 var otherFormats = []struct{ mark, format string }{
 	{`"session_meta"`, "Codex"}, {`"schema_version": "ATIF`, "ATIF"}, {`"schema_version":"ATIF`, "ATIF"}, {`"response_item"`, "Codex"},
 	{`"callID"`, "opencode"}, {`"sessionID"`, "opencode"}, {`"messageID"`, "opencode"}, {"SQLite format 3", "a program that keeps a database"},
 	{`"record_type"`, "Codex"}, {`"parts"`, "Gemini CLI or one derived from it"}, {`"toolCallId"`, "a program that speaks ACP"},
 }
 
-// similarFormat returns the end of the error text that names the format of a foreign
-// file.
+// similarFormat returns the end of the error text, with the format of a foreign file,
+// or "" if it is not known.
 func (f *sessionFile) similarFormat() string {
 	for _, l := range otherFormats {
 		if bytes.Contains(f.head, []byte(l.mark)) {
@@ -406,20 +466,24 @@ func (f *sessionFile) similarFormat() string {
 	return ""
 }
 
-// hasForeignLines reports whether a file without any record of the format has more
-// than the torn beginning of one.
+// hasForeignLines reports whether a file without a record of the format has more than
+// the torn beginning of one. A file that is empty, or whose first record is being
+// written, is no foreign file.
 func (f *sessionFile) hasForeignLines() bool {
 	refused := f.report.RefusedLines
 	return f.report.Records > 0 || len(refused) > 1 || len(refused) == 1 && !strings.HasPrefix(refused[0].Reason, "torn")
 }
 
-// sessionID returns the ID of a session that begins at a time and is not on record.
+// sessionID derives the ID of a session from its name in the format and the time at
+// which it begins. [Transcript.useStoredIDs] replaces it if the session is on record
+// with another time.
 func (f *sessionFile) sessionID(key sessionKey, at time.Time) domain.SessionID {
 	return deriveID[domain.SessionID](domain.IDFromBytes, at, claudeCode, f.sourceName(key), key.agent, "session")
 }
 
-// sourceName returns the session ID of the format with slashes escaped, because a
-// slash separates it from the name of a sub-agent.
+// sourceName returns the session ID of the format, or the digest of the first record
+// for a file without one. It escapes slashes, because a slash separates it from the
+// name of a sub-agent.
 func (f *sessionFile) sourceName(key sessionKey) string {
 	if key.session == "" {
 		return fmt.Sprintf("sha256:%x", f.firstDigest)
@@ -427,7 +491,8 @@ func (f *sessionFile) sourceName(key sessionKey) string {
 	return strings.NewReplacer("%", "%25", "/", "%2F").Replace(key.session)
 }
 
-// sourceOf returns the name of a session or sub-agent in the format.
+// sourceOf returns the name of a session or sub-agent in the format, as the origin of
+// the session records it: SESSION or SESSION/AGENT.
 func (f *sessionFile) sourceOf(key sessionKey) string {
 	if key.agent == "" {
 		return f.sourceName(key)

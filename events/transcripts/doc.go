@@ -41,7 +41,7 @@
 //     line with the reason.
 //   - The report counts ignored records by kind and lists each text that was cut to a
 //     limit by its line. A text over the limit does not affect other texts.
-//   - A sub-agent finds its parent in whichever order their files are imported.
+//   - A sub-agent finds its parent, also if its file is imported first.
 //   - A model or location that an opening event lacks is recorded once a file has it.
 //   - Output that the other agent stored elsewhere is recorded as the text of the
 //     file, and the detail says where the rest was.

@@ -13,7 +13,8 @@ import (
 )
 
 // A fileRecord is one line of a session file with the fields that are imported. A
-// field of another type than expected is absent.
+// field of another type than expected decodes as absent, so that an unexpected value
+// costs no more than itself.
 type fileRecord struct {
 	Type          jsonText        `json:"type"`
 	UUID          jsonText        `json:"uuid"`
@@ -49,13 +50,13 @@ type fileRecord struct {
 	Forked        forkOrigin      `json:"forkedFrom"`
 }
 
-// A forkOrigin names the record that a fork copied.
+// A forkOrigin names the record of another session that a fork copied.
 type forkOrigin struct {
 	Session jsonText `json:"sessionId"`
 	UUID    jsonText `json:"messageUuid"`
 }
 
-// A recordOrigin is the author of a user record.
+// A recordOrigin is the author of a user record: "human" or a part of the program.
 type recordOrigin struct {
 	Kind jsonText `json:"kind"`
 }
@@ -67,17 +68,20 @@ type compactMetadata struct {
 	After   jsonCount `json:"postTokens"`
 }
 
-// progressData is the data of a progress record.
+// progressData is the data of a progress record: that a hook or a sub-agent runs, or
+// a call continues.
 type progressData struct {
-	Type      jsonText        `json:"type"`
-	HookEvent jsonText        `json:"hookEvent"`
-	HookName  jsonText        `json:"hookName"`
-	Command   jsonText        `json:"command"`
-	Agent     jsonText        `json:"agentId"`
-	Message   json.RawMessage `json:"message"` // a record of the sub-agent, in agent_progress
+	Type      jsonText `json:"type"`
+	HookEvent jsonText `json:"hookEvent"`
+	HookName  jsonText `json:"hookName"`
+	Command   jsonText `json:"command"`
+	Agent     jsonText `json:"agentId"`
+	// Message is a record of the sub-agent, in agent_progress.
+	Message json.RawMessage `json:"message"`
 }
 
-// An attachment is data that the program adds between messages.
+// An attachment is data that the program adds between messages: queued prompts, the
+// results of hooks, and files. The Type decides which fields are set.
 type attachment struct {
 	Type      jsonText        `json:"type"`
 	Prompt    json.RawMessage `json:"prompt"`
@@ -117,7 +121,8 @@ type chatMessage struct {
 	} `json:"usage"`
 }
 
-// A contentBlock is one part of a message or result.
+// A contentBlock is one part of a message or result: text, thinking, a call, a result
+// or media. The Type decides which fields are set.
 type contentBlock struct {
 	Type      jsonText        `json:"type"`
 	Text      jsonText        `json:"text"`
@@ -133,15 +138,16 @@ type contentBlock struct {
 		MediaType jsonText `json:"media_type"`
 		Data      jsonText `json:"data"`
 	} `json:"source"`
+	// raw is the JSON of the block, for types that are not known.
 	raw json.RawMessage
 }
 
 // decodeLenient decodes the fields that fit and leaves out the others. The caller has
-// checked that document is JSON.
+// checked that document is JSON, so every error is a field of another type.
 func decodeLenient(document json.RawMessage, into any) { _ = json.Unmarshal(document, into) }
 
-// message returns the message of a record. A string or an array is a message with that
-// content.
+// message returns the message of a record, and whether there is one. A string or an
+// array is a message with that content.
 func (r fileRecord) message() (chatMessage, bool) {
 	switch firstByte(r.Message) {
 	case '{':
@@ -154,8 +160,8 @@ func (r fileRecord) message() (chatMessage, bool) {
 	return chatMessage{}, false
 }
 
-// contentBlocks returns the parts of a content: a string, an object or an array of
-// both.
+// contentBlocks returns the parts of a content: a string, an object, or an array of
+// both. It ignores nested arrays and other values.
 func contentBlocks(content json.RawMessage) []contentBlock {
 	switch firstByte(content) {
 	case '"':
@@ -181,8 +187,8 @@ func contentBlocks(content json.RawMessage) []contentBlock {
 	return nil
 }
 
-// firstByte returns the first byte of a document after white space, and 0 if there is
-// none.
+// firstByte returns the first byte of a document after white space, which determines
+// its JSON type. It is 0 for an empty document.
 func firstByte(document json.RawMessage) byte {
 	if document = bytes.TrimLeft(document, " \t\r\n"); len(document) > 0 {
 		return document[0]
@@ -210,7 +216,7 @@ func resultContents(content json.RawMessage) domain.Contents {
 	return all
 }
 
-// media returns the base64 media of a part.
+// media returns the base64 media of a part, and whether the part has valid media.
 func (b contentBlock) media() (domain.Media, bool) {
 	if b.Source.Data == "" || b.Source.MediaType == "" {
 		return domain.Media{}, false
@@ -219,7 +225,7 @@ func (b contentBlock) media() (domain.Media, bool) {
 	return domain.Media{MIME: truncate(string(b.Source.MediaType), maxName), Data: data}, err == nil
 }
 
-// plainText joins the text parts. Media become a text of their type.
+// plainText joins the text parts with line ends. Media become a text of their type.
 func plainText(parts []contentBlock) string {
 	var all []string
 	for _, b := range parts {
@@ -233,7 +239,7 @@ func plainText(parts []contentBlock) string {
 	return strings.Join(all, "\n")
 }
 
-// tokens returns the token counts of a message.
+// tokens returns the token counts of a message, zero if absent.
 func (m chatMessage) tokens() events.Tokens {
 	u := m.Usage
 	return events.Tokens{
@@ -241,7 +247,8 @@ func (m chatMessage) tokens() events.Tokens {
 	}
 }
 
-// timestamp returns the time of a record, and whether it has one from 1970 to 9999.
+// timestamp returns the time of a record in UTC and microseconds, and whether it has
+// one from 1970 to 9999. It reads RFC 3339 and milliseconds since 1970.
 func (r fileRecord) timestamp() (time.Time, bool) {
 	at, err := time.Parse(time.RFC3339, string(r.Timestamp))
 	if err != nil {
@@ -255,7 +262,8 @@ func (r fileRecord) timestamp() (time.Time, bool) {
 	return at, at.Year() >= 1970 && at.Year() < 10000
 }
 
-// A jsonText is a JSON string or the literal of a JSON number.
+// A jsonText decodes a JSON string, or the literal of a JSON number. It never returns
+// an error for a value of another type, nor do jsonFlag and jsonCount.
 type jsonText string
 
 // UnmarshalJSON decodes every other value as an empty text.

@@ -8,14 +8,16 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// A contentDigest is the first 16 bytes of a SHA-256, enough to distinguish the
-// records of a file.
+// A contentDigest is the first 16 bytes of a SHA-256. Two different records of a file
+// do not have the same by chance.
 type contentDigest [16]byte
 
-// sumParts returns the digest of the lengths and bytes of parts.
+// sumParts returns the digest of the lengths and bytes of parts. The lengths
+// distinguish ("ab", "c") from ("a", "bc").
 func sumParts[T ~string | ~[]byte](parts ...T) contentDigest {
 	h := sha256.New()
-	var piece [4096]byte // bounds the copy of a long text
+	// A buffer of fixed size avoids a copy of a long string.
+	var piece [4096]byte
 	for _, p := range parts {
 		h.Write(binary.BigEndian.AppendUint64(piece[:0], uint64(len(p))))
 		for len(p) > 0 {
@@ -27,9 +29,10 @@ func sumParts[T ~string | ~[]byte](parts ...T) contentDigest {
 	return contentDigest(h.Sum(nil))
 }
 
-// deriveID returns the ID of an object with a time and a name of several parts: a ULID
-// with the millisecond of the time and 80 bits of the SHA-256 over the lengths and
-// bytes of the parts.
+// deriveID returns the ID of an object with a time and a name of several parts: a
+// ULID with the millisecond of the time and 80 bits of the SHA-256 over the lengths
+// and bytes of the parts. Equal arguments give the same ID in every process, so that
+// a repeated import adds no event.
 func deriveID[I any](from func([16]byte) I, at time.Time, parts ...string) I {
 	var b [16]byte
 	var ms [8]byte
@@ -41,7 +44,8 @@ func deriveID[I any](from func([16]byte) I, at time.Time, parts ...string) I {
 }
 
 // An idSuffix is the part of an ID that derives from its name. Two files may give one
-// object different times; its IDs then have the same suffix.
+// object different times; its IDs then differ in their first six bytes and have the
+// same suffix.
 type idSuffix [10]byte
 
 // suffixOf returns the suffix of an ID.
@@ -50,10 +54,11 @@ func suffixOf[K domain.IDKind](id domain.ID[K]) idSuffix {
 	return idSuffix(b[6:])
 }
 
-// storedIDs are the IDs on record by their suffixes.
+// storedIDs are the IDs on record by their suffixes. A derived ID of the same name is
+// replaced by the stored one, whatever its time.
 type storedIDs map[idSuffix][16]byte
 
-// rememberID adds an ID, unless one of its suffix is stored.
+// rememberID adds an ID, unless it is zero or an ID with its suffix is stored.
 func rememberID[K domain.IDKind](stored storedIDs, id domain.ID[K]) {
 	if id.IsZero() {
 		return

@@ -13,28 +13,37 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// An Importer appends transcripts to a ledger. It knows the imported sessions on
+// An Importer appends transcripts to a ledger. It holds the imported sessions on
 // record, so that two files of one session append to the same session and a sub-agent
-// finds its parent in either order of their files. It belongs to one goroutine.
+// finds its parent in either order of their files. It does not see the sessions that
+// another Importer adds. It belongs to one goroutine.
 type Importer struct {
-	ledger   *events.Ledger
-	sessions map[string]*importedSession // by their names in the format
+	ledger *events.Ledger
+	// sessions has the imported sessions by their names in the format, and byID by
+	// ID.
+	sessions map[string]*importedSession
 	byID     map[domain.SessionID]*importedSession
-	children map[string][]*importedSession // sub-agents, by the name of their main session
-	spawns   map[string]spawnCall          // the calls that started sub-agents, by the name of the sub-agent
-	searched map[string]bool               // the sessions whose spawns on record are all in spawns
+	// children has the sub-agents by the name of their main session.
+	children map[string][]*importedSession
+	// spawns has the calls that started sub-agents, by the name of the sub-agent.
+	spawns map[string]spawnCall
+	// searched has the main sessions whose streams loadSpawns has read.
+	searched map[string]bool
 }
 
 // An importedSession is an imported session on record.
 type importedSession struct {
-	id     domain.SessionID
+	id domain.SessionID
+	// source is the name of the session in the format.
 	source string
-	parent domain.SessionID // zero if it is not on record
-	call   bool             // the call that started it is on record
+	// parent is the session that started it, or zero if that is not on record.
+	parent domain.SessionID
+	// call reports that the call that started it is on record.
+	call bool
 }
 
-// NewImporter returns an importer into a ledger. It reads the imported sessions on
-// record.
+// NewImporter returns an importer into a ledger. It scans the ledger for the imported
+// sessions on record.
 func NewImporter(ctx context.Context, l *events.Ledger) (*Importer, error) {
 	i := &Importer{
 		ledger: l, sessions: map[string]*importedSession{}, byID: map[domain.SessionID]*importedSession{}, children: map[string][]*importedSession{},
@@ -61,7 +70,7 @@ func NewImporter(ctx context.Context, l *events.Ledger) (*Importer, error) {
 }
 
 // addSession adds a session on record. Of two sessions with one name, the first
-// counts.
+// receives later imports.
 func (i *Importer) addSession(source string, id, parent domain.SessionID) *importedSession {
 	known := &importedSession{id: id, source: source, parent: parent}
 	i.byID[id] = known
@@ -110,7 +119,7 @@ func (t *Transcript) Import(ctx context.Context, l *events.Ledger) (added int, e
 	return i.Import(ctx, t)
 }
 
-// importError adds the file to an error.
+// importError adds the file, and for a conflict the advice, to an error.
 func (t *Transcript) importError(err error) error {
 	if errors.Is(err, events.ErrConflict) {
 		return fmt.Errorf("import %s: %w: another program appended to it; import the file again", t.Report.File, err)
@@ -118,7 +127,8 @@ func (t *Transcript) importError(err error) error {
 	return fmt.Errorf("import %s: %w", t.Report.File, err)
 }
 
-// useStoredIDs replaces the IDs of sessions that are on record with those.
+// useStoredIDs replaces the derived IDs of sessions that are on record with the
+// stored ones.
 func (t *Transcript) useStoredIDs(i *Importer) {
 	for _, c := range t.file.order {
 		if known := i.sessions[c.source]; known != nil {
@@ -131,8 +141,10 @@ func (t *Transcript) useStoredIDs(i *Importer) {
 	t.Report.Session = t.Session
 }
 
-// parent returns the session that started a sub-agent, and zero if it is not on
-// record.
+// parent returns the session that started a sub-agent: the session of the call that
+// started it, or else the main session of its name. It returns zero for a session of
+// a user and for an unknown parent. It ignores a call that would make the sub-agent a
+// descendant of itself.
 func (i *Importer) parent(t *Transcript, c *fileSession) domain.SessionID {
 	switch {
 	case c.key.agent == "":
@@ -152,7 +164,9 @@ func (i *Importer) parent(t *Transcript, c *fileSession) domain.SessionID {
 	return domain.SessionID{}
 }
 
-// importSession appends the missing events of a session and its layer.
+// importSession appends the missing events of a session and of its layer, and returns
+// their number. The layer comes first, so that the turns refer to registrations on
+// record.
 func (i *Importer) importSession(ctx context.Context, t *Transcript, c *fileSession) (added int, err error) {
 	own, err := readStored(ctx, i.ledger, events.SessionStream(c.session))
 	if err != nil {
@@ -186,8 +200,9 @@ func (i *Importer) importSession(ctx context.Context, t *Transcript, c *fileSess
 	return added, nil
 }
 
-// linkAgent records the parent and the call of one sub-agent, if they are known and
-// not on record.
+// linkAgents records the parents and the calls of the sub-agents of all sessions of
+// t, in this file or imported before, as far as they are known and not on record. It
+// returns the number of events.
 func (i *Importer) linkAgents(ctx context.Context, t *Transcript) (added int, err error) {
 	of := map[string]bool{}
 	for _, c := range t.file.order {
@@ -207,6 +222,8 @@ func (i *Importer) linkAgents(ctx context.Context, t *Transcript) (added int, er
 	return added, nil
 }
 
+// linkAgent records the parent, and the call if it is known, of one sub-agent. It
+// never records a cycle.
 func (i *Importer) linkAgent(ctx context.Context, source string, child *importedSession) (added int, err error) {
 	if child.call {
 		return 0, nil
@@ -240,8 +257,9 @@ func (i *Importer) linkAgent(ctx context.Context, source string, child *imported
 	return added, nil
 }
 
-// isDescendant reports whether session is of or a descendant of it. It assumes so
-// beyond maxCandidates generations.
+// isDescendant reports whether session is of or a descendant of it. Beyond
+// maxCandidates generations it returns true, so that a cycle on record does not loop
+// for ever.
 func (i *Importer) isDescendant(session, of domain.SessionID) bool {
 	for range min(len(i.byID)+1, maxCandidates) {
 		known := i.byID[session]
@@ -256,8 +274,9 @@ func (i *Importer) isDescendant(session, of domain.SessionID) bool {
 	return true
 }
 
-// loadSpawns reads the calls that started sub-agents from the streams of a session and
-// of its sub-agents.
+// loadSpawns reads, once, the calls that started sub-agents from the streams of a
+// session and of its sub-agents: the structured value of the settlement names the
+// sub-agent.
 func (i *Importer) loadSpawns(ctx context.Context, source string) error {
 	if i.searched[source] {
 		return nil
@@ -285,14 +304,17 @@ func (i *Importer) loadSpawns(ctx context.Context, source string) error {
 	return nil
 }
 
-// The limits of one append: number of events, and bytes of their data.
+// The limits of one append: the number of events, and the bytes of their data. An
+// event above the limit is appended alone.
 const (
 	maxBatchEvents = 256
 	maxBatchBytes  = 4 << 20
 )
 
-// appendMissing appends the drafts that are not on record. It appends none if one
-// contradicts an event on record.
+// appendMissing appends the drafts that are not on record, in batches, and returns
+// their number. It compares all drafts before it appends the first, so that a
+// contradiction leaves the stream unchanged. It counts the tolerated differences in
+// the report of t.
 func (h *storedStream) appendMissing(ctx context.Context, l *events.Ledger, t *Transcript, c *fileSession, drafts iter.Seq[events.Draft]) (added int, err error) {
 	if h.length > 0 {
 		differ := 0
@@ -342,7 +364,7 @@ func (h *storedStream) appendMissing(ctx context.Context, l *events.Ledger, t *T
 	return added, flush()
 }
 
-// eventSize estimates the bytes of the data of an event.
+// eventSize estimates the bytes of the data of an event from its long fields.
 func eventSize(e events.Event) int {
 	switch e := e.(type) {
 	case events.PromptAdmitted:
@@ -365,7 +387,8 @@ func eventSize(e events.Event) int {
 	return 0
 }
 
-// contentSize estimates the bytes of contents as JSON.
+// contentSize estimates the bytes of contents as JSON, with twice the bytes of media
+// for their base64.
 func contentSize(content domain.Contents) int {
 	size := len(content.Text())
 	for _, m := range content.Media() {

@@ -12,22 +12,33 @@ import (
 )
 
 // The limits of an event keep every record within the 16 MiB of an append to
-// EventStoreDB. The limits of a report keep it readable.
+// EventStoreDB. The limits of a report keep it readable. Sizes are in bytes.
 const (
-	maxText         = 14 << 20 // bytes of JSON of the texts and media of an event
-	maxMedia        = 5 << 20  // bytes of base64 of the media of an event
-	maxContext      = 51_200   // bytes of a context text or a structured value
-	maxMember       = 1 << 10  // bytes of a member kept of a longer structured value
-	maxName         = 1 << 10  // bytes of a name
-	callOverhead    = 2_048    // bytes that a call counts in its reply, besides its input
-	maxCandidates   = 1_000    // calls of one ID, and generations of sub-agents, that are searched
-	maxIgnoredKinds = 100      // kinds that the report counts
-	maxReported     = 10_000   // lines that the report lists
-	maxKind         = 64       // bytes of a kind in the report
+	// JSON of the texts and media of an event.
+	maxText = 14 << 20
+	// Base64 of the media of an event.
+	maxMedia = 5 << 20
+	// A context text or a structured value.
+	maxContext = 51_200
+	// A member that is kept of a structured value over maxContext.
+	maxMember = 1 << 10
+	// A name or an ID of the format.
+	maxName = 1 << 10
+	// The size that a call counts in its reply, besides its input and names.
+	callOverhead = 2_048
+	// The number of calls of one ID, and of generations of sub-agents, that are
+	// searched. It bounds the time that a hostile file can take.
+	maxCandidates = 1_000
+	// The number of kinds that the report counts separately.
+	maxIgnoredKinds = 100
+	// The number of lines that each list of the report has.
+	maxReported = 10_000
+	// A kind in the report.
+	maxKind = 64
 )
 
 // truncate returns the beginning of a text with at most the given number of bytes,
-// without a partial rune.
+// without a partial rune. It shares the memory of text.
 func truncate(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -38,8 +49,9 @@ func truncate(text string, most int) string {
 	return text[:most]
 }
 
-// fitJSON returns the length of the beginning of a text that takes at most limit bytes
-// in JSON, and the bytes that it takes.
+// fitJSON returns the length of the longest beginning of a text that takes at most
+// limit bytes in JSON, and the bytes that it takes. It counts escapes as
+// encoding/json without HTML escaping writes them, and never splits a rune.
 func fitJSON(text string, limit int) (end, size int) {
 	for end < len(text) {
 		n, cost := 1, 1
@@ -64,9 +76,9 @@ func fitJSON(text string, limit int) (end, size int) {
 	return end, size
 }
 
-// fitText returns the part of a text that fits in the remaining limit of an event, and
-// adds its bytes to used. If it cuts the text, it says so at the end of the text and
-// in the report.
+// fitText returns the part of a text that fits in the remaining limit of an event,
+// and adds its size to used. If it cuts the text, it appends a line with the number
+// of missing bytes, and reports the cut; then the event is full.
 func (f *sessionFile) fitText(used *int, text, name string) string {
 	end, size := fitJSON(text, max(maxText-*used, 0))
 	if *used += size; end == len(text) {
@@ -126,7 +138,7 @@ func (f *sessionFile) contextEvent(source, text string) events.ContextAdded {
 	return e
 }
 
-// limitContext cuts a text to maxContext bytes and reports a cut.
+// limitContext cuts a text to maxContext bytes, and reports the cut.
 func (f *sessionFile) limitContext(text, name string) string {
 	kept := truncate(text, maxContext)
 	if len(kept) < len(text) {
@@ -135,7 +147,8 @@ func (f *sessionFile) limitContext(text, name string) string {
 	return kept
 }
 
-// countIgnored counts a record or part that is not imported.
+// countIgnored counts a record or part that is not imported, by kind. Further kinds
+// than maxIgnoredKinds are counted together as "other".
 func (f *sessionFile) countIgnored(kind string) {
 	kind = truncate(kind, maxKind)
 	if _, known := f.report.Ignored[kind]; !known && len(f.report.Ignored) >= maxIgnoredKinds {

@@ -7,21 +7,28 @@ import (
 	"io"
 )
 
-// maxLine is the length in bytes from which a line is refused.
+// maxLine is the greatest length of a line in bytes. A longer line is refused.
 const maxLine = 256 << 20
 
-// A textLine is one line of a file without its line end.
+// A textLine is one line of a file without its line end and surrounding white space.
 type textLine struct {
-	text  []byte // valid until the next line is read
-	ended bool   // by a line end, not by the end of the file
-	long  bool   // longer than the limit: text is only its beginning
+	// text is valid until the next line is read. Of a long line it is the beginning.
+	text []byte
+	// ended reports that the line has a line end. Otherwise the file ends in it.
+	ended bool
+	// long reports that the line exceeds the limit.
+	long bool
 }
 
-// A lineScanner reads the lines of a file in memory of one line.
+// A lineScanner reads the lines of a file in memory of one line, at most limit bytes.
+// bufio.Scanner would end at a line over its limit; a lineScanner skips the rest of
+// it.
 type lineScanner struct {
 	r     *bufio.Reader
 	limit int
 	buf   []byte
+	// first reports that no line was read. The first line may begin with a byte order
+	// mark.
 	first bool
 }
 
@@ -30,7 +37,8 @@ func newLineScanner(r io.Reader, limit int) *lineScanner {
 	return &lineScanner{r: bufio.NewReaderSize(r, 64<<10), limit: limit, first: true}
 }
 
-// next returns the next line, and io.EOF after the last.
+// next returns the next line. After the last line it returns io.EOF, and after an
+// error of the reader that error.
 func (l *lineScanner) next() (textLine, error) {
 	l.buf = l.buf[:0]
 	var next textLine

@@ -8,10 +8,11 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// A callOutcome is the outcome of a call, as its result describes it.
+// A callOutcome is the outcome of a call, as the text of its result describes it.
 type callOutcome struct {
-	outcome      domain.Outcome
-	ran          bool // the tool may have run
+	outcome domain.Outcome
+	// ran reports that the tool ran or may have run.
+	ran          bool
 	interruption domain.Interruption
 	detail       string
 }
@@ -27,14 +28,15 @@ func isInterruption(text string) bool {
 	return strings.HasPrefix(text, interruptedText) && strings.HasSuffix(text, "]") && len(text) < 200
 }
 
-// An outcomePhrase is the beginning and a part of an error result, and its outcome.
-// The format has no other sign.
+// An outcomePhrase is the beginning of an error result, a text that it contains, and
+// the outcome that both show. The format has no other sign of the outcome. An empty
+// text matches every result.
 type outcomePhrase struct {
 	prefix, contains string
 	outcome          callOutcome
 }
 
-// The outcomes of phrases.
+// The outcomes of phrases. The ones without ran end a call before its tool ran.
 var (
 	byUser       = callOutcome{outcome: domain.Interrupted, ran: true, interruption: domain.ByUser}
 	byDeadline   = callOutcome{outcome: domain.Interrupted, ran: true, interruption: domain.ByDeadline}
@@ -47,8 +49,9 @@ var (
 	failed       = callOutcome{outcome: domain.Failed, ran: true}
 )
 
-// errorPhrases are tried in order. A tool_use_error was refused before the tool ran,
-// unless it wraps an error of the tool.
+// errorPhrases are the phrases of a result with the error flag, tried in order: the
+// first match counts, so a longer phrase precedes its beginning. A result without any
+// of them is a failure of the tool.
 var errorPhrases = []outcomePhrase{
 	{interruptedText, "", byUser},
 	{"Command timed out after ", "", byDeadline},
@@ -77,7 +80,9 @@ var errorPhrases = []outcomePhrase{
 	{"No such tool available", "", unknownTool},
 }
 
-// toolErrorPhrases are the phrases within a tool_use_error.
+// toolErrorPhrases are the phrases within a tool_use_error, tried in order. The
+// program refuses such a call before its tool runs, except where the text wraps an
+// error of the tool. The last phrase matches every text.
 var toolErrorPhrases = []outcomePhrase{
 	{"InputValidationError", "", invalidInput},
 	{"Error: No such tool available", "", unknownTool},
@@ -92,12 +97,13 @@ var toolErrorPhrases = []outcomePhrase{
 	{"", "", invalidInput},
 }
 
-// maxPhraseOffset is the number of bytes of a result that are compared with phrases,
-// so that an output that quotes one further down does not match.
+// maxPhraseOffset is the number of bytes at the beginning of a result in which
+// phrases are searched. An output that quotes a phrase further down does not match.
 const maxPhraseOffset = 2000
 
 // outcomeOf returns the outcome of a result from its text, its error flag and the
-// structured value of its record.
+// structured value of its record. A detail names the place of an output that is not
+// in the file.
 func outcomeOf(output string, isError bool, structured json.RawMessage) callOutcome {
 	end := callOutcome{outcome: domain.Succeeded, ran: true}
 	if isError {
@@ -112,7 +118,7 @@ func outcomeOf(output string, isError bool, structured json.RawMessage) callOutc
 }
 
 // errorOutcome returns the outcome of a result with the error flag: that of the first
-// phrase that matches, and Failed otherwise.
+// phrase that matches, and Failed if no phrase does.
 func errorOutcome(output string) callOutcome {
 	text := strings.TrimSpace(output)
 	head := text[:min(len(text), maxPhraseOffset)]
@@ -135,7 +141,8 @@ func errorOutcome(output string) callOutcome {
 }
 
 // skipExitCode removes the line with the exit code from the head of a result if the
-// line after it says how the command ended. Otherwise that line is output.
+// line after it is a phrase about the end of the command. Otherwise that line is
+// output of the command.
 func skipExitCode(head string) string {
 	code, rest, ok := strings.Cut(head, "\n")
 	if !ok || !strings.HasPrefix(code, "Exit code ") {
@@ -158,7 +165,8 @@ func userFeedback(text string) string {
 }
 
 // abortedOutcome returns the outcome of a command that was stopped without the error
-// flag, if both the text and the structured value say so, and otherwise end.
+// flag, and otherwise end. Both the text and the structured value must show the
+// interruption, as a command can print such a text.
 func abortedOutcome(end callOutcome, output string, structuredValue json.RawMessage) callOutcome {
 	aborted := strings.Contains(output, "Command was aborted before completion")
 	late := strings.HasPrefix(strings.TrimSpace(output), "Command timed out after ")

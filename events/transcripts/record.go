@@ -9,16 +9,20 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A parsedRecord is a record with its permanent name, its time and its session.
+// A parsedRecord is a record with the values that its own fields may lack.
 type parsedRecord struct {
-	record      fileRecord
-	key         string // permanent name of the record
-	time        time.Time
-	session     sessionKey
-	resultCount int // number of results in a user record
+	record fileRecord
+	// key is the permanent name of the record, see [sessionFile.recordKey].
+	key string
+	// time is that of the record or of the last line before it that has one.
+	time    time.Time
+	session sessionKey
+	// resultCount is the number of results in a user record.
+	resultCount int
 }
 
-// A userPrompt is a prompt of the user.
+// A userPrompt is a prompt of the user: a step of a session, and the cause of the
+// replies and facts after it.
 type userPrompt struct {
 	session *fileSession
 	at      time.Time
@@ -37,8 +41,9 @@ func (p *userPrompt) drafts() []events.Draft {
 	}}}
 }
 
-// readUser reads a user record: prompts, results, interruptions and text that the
-// program wrote in place of the user.
+// readUser reads a user record: results, prompts, interruptions and text that the
+// program wrote in place of the user. It counts the results first, because the
+// structured value of the record belongs to its only result.
 func (f *sessionFile) readUser(s parsedRecord) {
 	m, ok := s.record.message()
 	if !ok {
@@ -60,7 +65,8 @@ func (f *sessionFile) readUser(s parsedRecord) {
 	f.readUserText(s, parts)
 }
 
-// readQueued reads a message that was queued while the agent worked.
+// readQueued reads a message that was queued while the agent worked: a prompt, or a
+// notification of the program.
 func (f *sessionFile) readQueued(s parsedRecord) {
 	a := s.record.Attachment
 	parts := contentBlocks(a.Prompt)
@@ -71,7 +77,9 @@ func (f *sessionFile) readQueued(s parsedRecord) {
 	f.readUserText(s, parts)
 }
 
-// readUserText reads the parts of a user record that are not results.
+// readUserText reads the parts of a user record that are not results: an
+// interruption, a summary, the feedback of a hook, or a prompt with text of the
+// program around it.
 func (f *sessionFile) readUserText(s parsedRecord, parts []contentBlock) {
 	r := s.record
 	switch text := plainText(parts); {
@@ -88,8 +96,9 @@ func (f *sessionFile) readUserText(s parsedRecord, parts []contentBlock) {
 	}
 }
 
-// splitProgramText splits a record into the prompt and the text that the program put
-// around it. If program is true, the program wrote the whole record.
+// splitProgramText splits the parts of a record into the prompt and the text that the
+// program put around it, between tags. If program is true, the program wrote the
+// whole record, and it holds no prompt.
 func (f *sessionFile) splitProgramText(s parsedRecord, parts []contentBlock, program bool) {
 	var own []contentBlock
 	for i, b := range parts {
@@ -125,7 +134,8 @@ func (f *sessionFile) splitProgramText(s parsedRecord, parts []contentBlock, pro
 	}
 }
 
-// promptMedia returns the media of a prompt.
+// promptMedia returns the media of a prompt within the limits. Media without data,
+// and over the limit, are counted or reported and left out.
 func (f *sessionFile) promptMedia(parts []contentBlock) domain.Contents {
 	var all domain.Contents
 	for _, b := range parts {
@@ -141,7 +151,8 @@ func (f *sessionFile) promptMedia(parts []contentBlock) domain.Contents {
 	})
 }
 
-// addContext records a text that the user did not write.
+// addContext records a text that the user did not write, once its session has begun.
+// nth distinguishes several texts of one record.
 func (f *sessionFile) addContext(s parsedRecord, nth, source, text string) {
 	if strings.TrimSpace(text) == "" {
 		f.countIgnored("blank text")
@@ -154,8 +165,8 @@ func (f *sessionFile) addContext(s parsedRecord, nth, source, text string) {
 // A taggedText is a text that the program wrote between two tags.
 type taggedText struct{ tag, text string }
 
-// machineTags are the tags of text that the program writes, and the sources of that
-// text.
+// machineTags are the tags of text that the program writes, with the source that the
+// ContextAdded event of the text names.
 var machineTags = map[string]string{
 	"local-command-stdout": events.ContextCommandOutput, "local-command-stderr": events.ContextCommandOutput,
 	"bash-stdout": events.ContextCommandOutput, "bash-stderr": events.ContextCommandOutput,
@@ -167,11 +178,14 @@ var machineTags = map[string]string{
 	"new-diagnostics": events.ContextProgram, "uploaded_files": events.ContextProgram,
 }
 
-// commandTags are the tags of a command that the user gave to the program.
+// commandTags are the tags of a command that the user gave to the program. Together
+// they form one CommandRan event.
 var commandTags = []string{"command-name", "command-message", "command-args", "command-contents", "bash-input"}
 
 // splitTags separates the tagged texts at the beginning of a text, and the reminders
 // at its end, from the rest. A tag without an end tag extends to the end of the text.
+// Tags in the middle belong to the user's text. The rest is unchanged if there is no
+// tag.
 func splitTags(text string) (rest string, found []taggedText) {
 	rest = text
 	for {
@@ -200,7 +214,8 @@ func splitTags(text string) (rest string, found []taggedText) {
 	return rest, found
 }
 
-// openingTag returns the known tag at the beginning of a text and the text behind it.
+// openingTag returns the known tag at the beginning of a text and the text after it,
+// and whether there is one. The tag may have attributes.
 func openingTag(text string) (tag, behind string, ok bool) {
 	inner, isTag := strings.CutPrefix(text, "<")
 	if !isTag {
@@ -217,7 +232,7 @@ func openingTag(text string) (tag, behind string, ok bool) {
 	return tag, inner[end+1:], true
 }
 
-// addTagged records the tagged texts of a part of a record: one command for all
+// addTagged records the tagged texts of one part of a record: one command for all
 // command tags, and a context for each other tag.
 func (f *sessionFile) addTagged(s parsedRecord, part int, found []taggedText) {
 	ran := events.CommandRan{By: events.ByUser}
@@ -245,7 +260,7 @@ func (f *sessionFile) addTagged(s parsedRecord, part int, found []taggedText) {
 }
 
 // readAssistant reads an assistant record: a part of a reply, or an error of the
-// provider.
+// provider that the program shows as a reply.
 func (f *sessionFile) readAssistant(s parsedRecord) {
 	m, ok := s.record.message()
 	if !ok {
@@ -280,7 +295,7 @@ func (f *sessionFile) readAssistant(s parsedRecord) {
 	}
 }
 
-// noteMessage marks the file as one of the format if the message has content.
+// noteMessage recognizes the format of the file if the message has content.
 func (f *sessionFile) noteMessage(m chatMessage) {
 	if firstByte(m.Content) != 0 {
 		f.recognized = true
@@ -288,7 +303,9 @@ func (f *sessionFile) noteMessage(m chatMessage) {
 }
 
 // readProgress reads a progress record: a hook, a record of a sub-agent, or the sign
-// that a call runs. Only hooks report progress before a call runs.
+// that a call runs. Hooks report progress also before a call runs; any other
+// progress, and that of a hook after the call, shows that the latest call of the ID
+// has begun.
 func (f *sessionFile) readProgress(s parsedRecord, document []byte) {
 	data := s.record.Data
 	switch data.Type {
@@ -315,7 +332,8 @@ func (f *sessionFile) readProgress(s parsedRecord, document []byte) {
 	}
 }
 
-// progressCall returns the call ID that a progress record belongs to.
+// progressCall returns the ID of the call to which a progress record belongs. The
+// record can name it in either of two fields.
 func (r fileRecord) progressCall(f *sessionFile) jsonText {
 	if len(f.calls[domain.CallID(r.ToolUse)]) > 0 || r.ParentToolUse == "" {
 		return r.ToolUse
@@ -324,7 +342,8 @@ func (r fileRecord) progressCall(f *sessionFile) jsonText {
 }
 
 // readAgentProgress reads the record of a sub-agent within a progress record of the
-// call that started it.
+// call that started it. The inner record takes the fields that it lacks from the
+// outer one.
 func (f *sessionFile) readAgentProgress(s parsedRecord, document []byte) {
 	data := s.record.Data
 	if firstByte(data.Message) != '{' {

@@ -10,23 +10,30 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A modelReply is one message of a model, from one or more records.
+// A modelReply is one message of a model. The format writes a record for each part of
+// a message; all records with one message ID form one reply. Its turn and its event
+// are made at the end of the file, when it is complete.
 type modelReply struct {
-	session  *fileSession
-	key      string
-	at       time.Time
+	session *fileSession
+	// key is the message ID, or without one the request ID or the key of the first
+	// record. IDs derive from it.
+	key string
+	// at is the time of the first record.
+	at time.Time
+	// cause is the last prompt before the reply, or nil.
 	cause    *userPrompt
 	texts    []string
 	thoughts []string
-	size     int // bytes of JSON of texts, thoughts and inputs
-	calls    []*modelCall
-	model    string
-	tokens   events.Tokens
-	finish   string
+	// size is the size in JSON of texts, thoughts and inputs, at most maxText.
+	size   int
+	calls  []*modelCall
+	model  string
+	tokens events.Tokens
+	finish string
 }
 
-// reply returns the reply that a record belongs to, and adds it if the session has
-// none.
+// reply returns the reply to which a record belongs. It adds the reply to the steps
+// of the session at its first record.
 func (c *fileSession) reply(s parsedRecord, m chatMessage) *modelReply {
 	key := string(m.ID)
 	if key == "" {
@@ -46,11 +53,14 @@ func (c *fileSession) reply(s parsedRecord, m chatMessage) *modelReply {
 
 // messageID returns the ID of the reply's message.
 func (r *modelReply) messageID() domain.MessageID { return r.session.messageID(r.at, "reply", r.key) }
-func (r *modelReply) turnID() domain.TurnID       { return r.session.turnID(r.at, r.key) }
-func (r *modelReply) eventID() domain.EventID     { return r.session.eventID(r.at, "reply", r.key) }
+
+// The IDs of the turn and of the event that records the reply.
+func (r *modelReply) turnID() domain.TurnID   { return r.session.turnID(r.at, r.key) }
+func (r *modelReply) eventID() domain.EventID { return r.session.eventID(r.at, "reply", r.key) }
 
 // merge adds the model, finish reason and token counts of a record. Each record of a
-// reply repeats the counts so far.
+// reply repeats the counts so far, so the largest count is that of the reply. The
+// first model of a session that is not synthetic becomes the model of the session.
 func (r *modelReply) merge(m chatMessage, at time.Time) {
 	t := m.tokens()
 	r.tokens = events.Tokens{
@@ -68,8 +78,9 @@ func (r *modelReply) merge(m chatMessage, at time.Time) {
 	}
 }
 
-// addText appends a text to texts, unless it contains the text already, which a
-// repetition with another uuid brings.
+// addText appends a text to texts within the limits of the event. It ignores a text
+// that the reply has already: a record that is repeated with another uuid brings it
+// again.
 func (f *sessionFile) addText(r *modelReply, texts *[]string, text, name string) {
 	if text == "" || slices.Contains(*texts, text) {
 		return
@@ -79,7 +90,8 @@ func (f *sessionFile) addText(r *modelReply, texts *[]string, text, name string)
 	}
 }
 
-// drafts returns the observed turn and the reply.
+// drafts returns the observed turn, which offers the tools that the reply calls, and
+// the reply, which the turn caused.
 func (r *modelReply) drafts() []events.Draft {
 	turn := events.TurnMaterialized{
 		Turn: r.turnID(), Message: r.messageID(), Agent: r.session.agent, Model: r.model, Tools: []domain.Offered{}, Observed: true,
@@ -103,19 +115,24 @@ func (r *modelReply) drafts() []events.Draft {
 
 // A modelCall is a tool call that a reply contains.
 type modelCall struct {
-	reply       *modelReply
-	call        domain.Call
-	inputDigest contentDigest // of the whole input, if call has a cut one
+	reply *modelReply
+	call  domain.Call
+	// inputDigest is the digest of the whole input if call has a cut one, and zero
+	// otherwise.
+	inputDigest contentDigest
 	at          time.Time
-	result      *callResult // the first result; nil while the call is open
-	began       bool
+	// result is the first result, or nil while the call is open.
+	result *callResult
+	// began reports that progress or a sub-agent shows that the call ran.
+	began bool
 }
 
-// offered returns the observed registration of the tool.
+// offered returns the observed registration of the tool, or zero for an invalid name.
 func (c *modelCall) offered() domain.Offered { return c.reply.session.offered(c.call.Name) }
 
-// readCall adds a call to a reply. It ignores a repetition and refuses a call that
-// contradicts an earlier one.
+// readCall adds a call to a reply, and attaches the results and sub-agents that came
+// before it. It ignores a repetition. It refuses a call without an ID, one that
+// contradicts an earlier call of the reply, and one for which the event has no room.
 func (f *sessionFile) readCall(s parsedRecord, r *modelReply, b contentBlock) {
 	id := domain.CallID(b.ID)
 	if id == "" {
@@ -157,7 +174,8 @@ func (f *sessionFile) readCall(s parsedRecord, r *modelReply, b contentBlock) {
 	delete(f.awaitedSpawns, id)
 }
 
-// sameInput reports whether two inputs have the same canonical JSON.
+// sameInput reports whether two inputs are the same JSON value. Inputs without a
+// canonical form must have the same bytes.
 func sameInput(a, b json.RawMessage) bool {
 	if string(a) == string(b) {
 		return true
@@ -175,7 +193,8 @@ func (c *modelCall) startedID() domain.EventID {
 	return c.reply.session.eventID(c.at, "started", c.reply.key, string(c.call.ID))
 }
 
-// drafts returns the start of the call, if it is known to have begun.
+// drafts returns the start of the call, if the file shows that it began, and
+// otherwise no event.
 func (c *modelCall) drafts() []events.Draft {
 	if !c.hasBegun() {
 		return nil

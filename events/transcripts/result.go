@@ -10,23 +10,30 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A callResult is the result of a call.
+// A callResult is the result of a call. The first result settles its call; each
+// further one is a late result.
 type callResult struct {
-	session       *fileSession
-	call          *modelCall // nil for a result without a call
-	first         *callResult
-	id            domain.CallID
-	key           string
-	at            time.Time
-	outcome       callOutcome
-	text          string
-	content       domain.Contents
-	structured    json.RawMessage
-	attachedLater bool // attachEarly added a copy behind the call
+	session *fileSession
+	// call is nil for a result without a call in the file.
+	call *modelCall
+	// first is the result that settles the call, which can be this one.
+	first *callResult
+	id    domain.CallID
+	// key is the permanent name of its record with the index of its block.
+	key        string
+	at         time.Time
+	outcome    callOutcome
+	text       string
+	content    domain.Contents
+	structured json.RawMessage
+	// attachedLater reports that the call came later, and that attachEarly added a
+	// copy of the result after it. This one then has no event.
+	attachedLater bool
 }
 
-// readResult reads one result and attaches it to its call, or keeps it until the call
-// is read.
+// readResult reads one result and attaches it to its call. A result whose call is not
+// read yet waits in earlyResults, and keeps its step in case the file has no such
+// call.
 func (f *sessionFile) readResult(s parsedRecord, b contentBlock, place int) {
 	id := domain.CallID(b.ToolUseID)
 	if id == "" {
@@ -55,9 +62,10 @@ func (f *sessionFile) readResult(s parsedRecord, b contentBlock, place int) {
 	r.session.steps = append(r.session.steps, r)
 }
 
-// fillResult sets the outcome and the contents of a result. It drops the structured
-// value of a record with several results, because the record does not say to which it
-// belongs.
+// fillResult sets the outcome and the contents of a result within the limits. A
+// successful result keeps the contents and the structured value; any other keeps its
+// text. It drops the structured value of a record with several results, because the
+// record does not name the result of the value.
 func (f *sessionFile) fillResult(r *callResult, b contentBlock, s parsedRecord) {
 	structured := s.record.ToolUseResult
 	shown := f.limitContents(resultContents(b.Content), "result of call "+string(r.id))
@@ -89,8 +97,8 @@ func (f *sessionFile) fillResult(r *callResult, b contentBlock, s parsedRecord) 
 	}
 }
 
-// shortMembers returns an object with its short members only, and nil if value is not
-// an object or the short members exceed the limit.
+// shortMembers returns an object with its short members only. It returns nil if value
+// is not an object, or if the short members together exceed maxContext.
 func shortMembers(value json.RawMessage) json.RawMessage {
 	var all map[string]json.RawMessage
 	if decodeLenient(value, &all); len(all) == 0 {
@@ -108,7 +116,7 @@ func shortMembers(value json.RawMessage) json.RawMessage {
 	return short
 }
 
-// addDetail adds to the detail of the outcome.
+// addDetail appends a remark to the detail of the outcome.
 func (r *callResult) addDetail(detail string) {
 	if r.outcome.detail != "" {
 		detail = r.outcome.detail + "; " + detail
@@ -116,8 +124,9 @@ func (r *callResult) addDetail(detail string) {
 	r.outcome.detail = detail
 }
 
-// callFor returns the call that a result belongs to: among the calls of that ID, it
-// prefers calls of the same session, then open calls, then the latest.
+// callFor returns the call to which a result belongs, or nil. Among the latest
+// maxCandidates calls of that ID it prefers calls of the same session, then open
+// calls, then the latest.
 func (f *sessionFile) callFor(own *fileSession, id domain.CallID) *modelCall {
 	var best *modelCall
 	rank := -1
@@ -137,7 +146,7 @@ func (f *sessionFile) callFor(own *fileSession, id domain.CallID) *modelCall {
 	return best
 }
 
-// attach makes r the first result of c, or a late one.
+// attach makes r the first result of c, or a late one if c has a result.
 func (f *sessionFile) attach(r *callResult, c *modelCall) {
 	if r.call = c; c.result != nil {
 		r.first = c.result
@@ -147,7 +156,9 @@ func (f *sessionFile) attach(r *callResult, c *modelCall) {
 	f.report.Open--
 }
 
-// attachEarly attaches the results that came before their call.
+// attachEarly attaches the results that came before their call. It adds a copy of
+// each as a step after the call, so that the settlement follows the call in the
+// stream.
 func (f *sessionFile) attachEarly(c *modelCall) {
 	for _, early := range f.earlyResults[c.call.ID] {
 		found := *early
@@ -185,12 +196,13 @@ func (r *callResult) drafts() []events.Draft {
 	return []events.Draft{d}
 }
 
-// asBegun returns the settlement of a call that has begun, with an outcome that such a
-// call can have.
+// asBegun returns the settlement of a call that has begun, with an outcome that such
+// a call can have: a user can no longer decline it, only interrupt it, and a refusal
+// of its name or input is a failure.
 func asBegun(s events.CallSettled) events.CallSettled {
 	s.Began = true
 	switch s.Outcome {
-	case domain.DeclinedByUser: // a person cannot refuse what runs, only stop it
+	case domain.DeclinedByUser:
 		s.Outcome, s.Interruption = domain.Interrupted, domain.ByUser
 	case domain.UnknownTool, domain.InvalidInput:
 		s.Outcome = domain.Failed
@@ -199,7 +211,7 @@ func asBegun(s events.CallSettled) events.CallSettled {
 }
 
 // askingMessage returns the message and the tool name of the call. A result without a
-// call has a message of its own.
+// call has a message of its own and the tool "unknown".
 func (r *callResult) askingMessage() (domain.MessageID, string) {
 	if r.call == nil {
 		return r.session.messageID(r.session.opened, "orphan", string(r.id)), "unknown"
@@ -215,7 +227,7 @@ func (r *callResult) settlementID() domain.EventID {
 	return r.session.eventID(r.at, "settled", r.call.reply.key, string(r.id))
 }
 
-// lateDraft returns the event of a late result.
+// lateDraft returns the event of a late result, caused by the settlement.
 func (r *callResult) lateDraft() events.Draft {
 	message, tool := r.askingMessage()
 	settlement := r.first.settlementID()
@@ -229,7 +241,8 @@ func (r *callResult) lateDraft() events.Draft {
 	return events.Draft{ID: id, Time: r.at, Causation: settlement, Event: late}
 }
 
-// noteAgent records the sub-agent that the result of a call names.
+// noteAgent records the sub-agent that the structured value of a call's only result
+// names.
 func (f *sessionFile) noteAgent(s parsedRecord, c *modelCall) {
 	if agent := agentName(s.record.ToolUseResult); agent != "" && s.resultCount == 1 {
 		f.recordSpawn(sessionKey{c.reply.session.key.session, agent}, c)

@@ -10,52 +10,69 @@ import (
 )
 
 // A sessionKey identifies a session within a file: the session ID of the format, and
-// the name of a sub-agent.
+// the name of a sub-agent, which is empty for the session of a user.
 type sessionKey struct{ session, agent string }
 
 // A fileSession is one session of a file, of the user or of a sub-agent. It begins
 // with the first record that has events. [Importer.Import] replaces its IDs with those
 // on record.
 type fileSession struct {
-	key           sessionKey
-	source        string // its name in the format
-	session       domain.SessionID
-	opened        time.Time
-	agent         domain.AgentID
-	cwd           string // the first
-	cwdAt         time.Time
-	model         string // the first
-	modelAt       time.Time
-	prompt        *userPrompt // the last
-	replies       map[string]*modelReply
-	tools         []*observedTool
-	toolsByName   map[string]*observedTool // the same, by name
-	steps         []draftSource
-	settings      map[string]string // of settings
-	settingCounts map[[2]string]int // how often a setting got a value
-	spawner       *modelCall        // that began it; nil where the file does not say
-	stored        storedIDs         // on record
+	key sessionKey
+	// source is the name of the session in the format, see [sessionFile.sourceOf].
+	source  string
+	session domain.SessionID
+	opened  time.Time
+	agent   domain.AgentID
+	// cwd is the first location, with its time, and model the first model.
+	cwd     string
+	cwdAt   time.Time
+	model   string
+	modelAt time.Time
+	// prompt is the last prompt so far. Later steps name it as their cause.
+	prompt *userPrompt
+	// replies has the replies by key.
+	replies map[string]*modelReply
+	// tools has the tools that calls used, in the order of their first use, and
+	// toolsByName the same by name.
+	tools       []*observedTool
+	toolsByName map[string]*observedTool
+	// steps are the sources of the events, in the order of the stream.
+	steps []draftSource
+	// settings has the current value of each setting, and settingCounts how often a
+	// setting got a value.
+	settings      map[string]string
+	settingCounts map[[2]string]int
+	// spawner is the call that started the sub-agent, or nil if the file does not
+	// name it.
+	spawner *modelCall
+	// stored has the IDs on record. It is nil until Import.
+	stored storedIDs
 }
 
-// An observedTool is a tool name that the calls of a session used.
+// An observedTool is a tool name that the calls of a session used, with the time of
+// the first.
 type observedTool struct {
 	name string
 	at   time.Time
 }
 
-// A draftSource gives the events of one place in a session. It is asked at the end of
-// the file, because later lines complete replies and attach results.
+// A draftSource returns the events of one step of a session. Import calls it after
+// the whole file was read, because later lines complete replies and attach results.
+// It may call it several times.
 type draftSource interface{ drafts() []events.Draft }
 
 // A fixedStep is a draftSource of one event that later lines do not change.
 type fixedStep struct {
 	session *fileSession
 	at      time.Time
-	name    []string // parts of the name of the event
-	cause   *userPrompt
-	event   events.Event
+	// name has the parts of the name from which the event ID derives.
+	name []string
+	// cause is the last prompt before the event, or nil.
+	cause *userPrompt
+	event events.Event
 }
 
+// drafts returns the event.
 func (s fixedStep) drafts() []events.Draft {
 	d := events.Draft{ID: s.session.eventID(s.at, s.name...), Time: s.at, Event: s.event}
 	if s.cause != nil {
@@ -64,7 +81,9 @@ func (s fixedStep) drafts() []events.Draft {
 	return []events.Draft{d}
 }
 
-// sessionFor returns the session of a record, and begins it if it has no events yet.
+// sessionFor returns the session of a record. If the record is the first with an
+// event, it begins the session, with the changes that waited for it. A further
+// session of a user in one file continues the one before.
 func (f *sessionFile) sessionFor(s parsedRecord) *fileSession {
 	if c, ok := f.sessions[s.session]; ok {
 		return c
@@ -96,8 +115,9 @@ func (f *sessionFile) sessionFor(s parsedRecord) *fileSession {
 	return c
 }
 
-// whenOpened calls do with the session of key: at once if it has begun, and otherwise
-// when it begins.
+// whenOpened calls do with the session of key: at once if the session has begun, and
+// otherwise when it begins. If it never begins, the record counts as ignored under
+// kind.
 func (f *sessionFile) whenOpened(key sessionKey, kind string, do func(*fileSession)) {
 	if c, ok := f.sessions[key]; ok {
 		do(c)
@@ -119,7 +139,8 @@ func (c *fileSession) newSetting(name, value string, at time.Time) draftSource {
 	}
 }
 
-// changeSetting records the value of a setting if it changed.
+// changeSetting records the value of a setting if it differs from the last one. The
+// first location is recorded in the opening of the session.
 func (c *fileSession) changeSetting(name, value string, at time.Time) {
 	if value = truncate(value, maxName); value == "" || c.settings[name] == value {
 		return
@@ -131,7 +152,9 @@ func (c *fileSession) changeSetting(name, value string, at time.Time) {
 	c.steps = append(c.steps, c.newSetting(name, value, at))
 }
 
-// eventID returns the ID of an event of the session.
+// eventID returns the ID of an event of the session, from the parts of its name: the
+// stored ID of the same name, or a derived one. messageID, turnID and layerID do the
+// same for other kinds of ID.
 func (c *fileSession) eventID(at time.Time, parts ...string) domain.EventID {
 	return storedID(c.stored, deriveID[domain.EventID](domain.IDFromBytes, at, c.idParts("event", parts)...))
 }
@@ -180,7 +203,8 @@ func (c *fileSession) offered(name string) domain.Offered {
 	return domain.Offered{Name: parsed, Registration: domain.RegistrationOf(c.eventID(t.at, "tool", name)), Layer: c.layerID()}
 }
 
-// layerDrafts returns the events of the stream of the session's layer.
+// layerDrafts returns the events of the stream of the session's layer: its opening
+// and one registration for each tool. It returns nil if the session used no tool.
 func (c *fileSession) layerDrafts() []events.Draft {
 	if len(c.tools) == 0 {
 		return nil
@@ -202,8 +226,8 @@ func (c *fileSession) layerDrafts() []events.Draft {
 	return all
 }
 
-// drafts yields the events of the session's stream: the opening, the settings that an
-// opening on record lacks, and the steps.
+// drafts yields the events of the session's stream in order: the opening, the
+// settings that an opening on record lacks, the call that started it, and the steps.
 func (c *fileSession) drafts(parent domain.SessionID, learned []events.Draft) iter.Seq[events.Draft] {
 	return func(yield func(events.Draft) bool) {
 		first := append([]events.Draft{{ID: c.eventID(c.opened, "opened"), Time: c.opened, Event: events.SessionOpened{
@@ -237,6 +261,7 @@ type spawnCall struct {
 }
 
 // spawnedDraft returns the event that records the parent and the call of the session.
+// Its ID derives from all three, so that a further call is a further event.
 func (c *fileSession) spawnedDraft(s spawnCall) events.Draft {
 	id := deriveID[domain.EventID](domain.IDFromBytes, c.opened, claudeCode, c.session.String(), "event", "spawned", s.parent.String(), s.message.String(), string(s.call))
 	return events.Draft{ID: id, Time: c.opened, Event: events.SessionSpawned{Parent: s.parent, Message: s.message, Call: s.call}}

@@ -13,21 +13,33 @@ import (
 )
 
 // A storedStream is the contents of a stream, as far as drafts are compared with it.
+// It holds the texts of replies, prompts and settlements in memory, and digests of
+// all other events.
 type storedStream struct {
-	stream      events.Stream
-	length      events.Revision
-	opened      time.Time // of a session
-	last        time.Time // of the last event
-	opening     events.SessionOpened
-	ids         storedIDs
-	events      map[idSuffix]storedEvent
+	stream events.Stream
+	length events.Revision
+	// opened is the time of the opening of a session, or zero, and last the time of
+	// the last event.
+	opened  time.Time
+	last    time.Time
+	opening events.SessionOpened
+	// ids has the IDs of events, messages, turns, layers and scopes in the stream,
+	// and events all events by the suffix of their ID.
+	ids    storedIDs
+	events map[idSuffix]storedEvent
+	// started, settled and settlements have the calls: whether one began, the event
+	// of its first settlement, and that settlement without its structured value.
 	started     map[callIdentity]bool
 	settled     map[callIdentity]domain.EventID
 	settlements map[domain.EventID]events.CallSettled
-	prompts     map[domain.EventID]string
-	turns       map[domain.TurnID][]domain.Offered
-	replies     map[domain.MessageID]events.ReplyReceived // with the additions of later events
-	settings    map[string]string                         // of settings
+	// prompts has the text of each prompt by event, turns the offered tools of each
+	// turn.
+	prompts map[domain.EventID]string
+	turns   map[domain.TurnID][]domain.Offered
+	// replies has each reply, merged from its events.
+	replies map[domain.MessageID]events.ReplyReceived
+	// settings has the last value of each setting.
+	settings map[string]string
 }
 
 // A storedEvent identifies an event on record, with the digest of its contents.
@@ -44,7 +56,8 @@ type callIdentity struct {
 	call    domain.CallID
 }
 
-// readStored reads a stream.
+// readStored reads a stream to its end. An empty stream gives a storedStream of
+// length 0.
 func readStored(ctx context.Context, l *events.Ledger, stream events.Stream) (*storedStream, error) {
 	h := &storedStream{
 		stream: stream, ids: storedIDs{}, events: map[idSuffix]storedEvent{}, started: map[callIdentity]bool{}, settled: map[callIdentity]domain.EventID{},
@@ -62,8 +75,8 @@ func readStored(ctx context.Context, l *events.Ledger, stream events.Stream) (*s
 	return h, nil
 }
 
-// addEvent adds an event of the stream. Of two events with one ID suffix, the first
-// counts.
+// addEvent adds the next event of the stream. Of two events with one ID suffix, the
+// first counts.
 func (h *storedStream) addEvent(v events.Envelope) error {
 	d, err := eventDigest(events.Draft{ID: v.ID, Time: v.Time, Event: v.Event})
 	if err != nil {
@@ -120,7 +133,8 @@ func eventDigest(d events.Draft) (contentDigest, error) {
 	return sumParts(record.Kind, record.Time.String(), string(record.Data)), err
 }
 
-// mergeReply returns a reply with the additions of a later event.
+// mergeReply returns a reply with the additions of a later event: texts and calls are
+// appended, tokens added up.
 func mergeReply(r, more events.ReplyReceived) events.ReplyReceived {
 	more.Text, more.Thinking = r.Text+more.Text, r.Thinking+more.Thinking
 	more.Calls = append(slices.Clip(r.Calls), more.Calls...)
@@ -160,15 +174,22 @@ func (h *storedStream) learnedSettings(c *fileSession) []events.Draft {
 // A comparison is the result of comparing a draft with the events on record.
 type comparison int
 
+// The results of a comparison.
 const (
+	// recorded: the draft is on record and is not appended.
 	recorded comparison = iota + 1
+	// missing: the draft, or the part of it that compare returned, is to be appended.
 	missing
-	differs // the event on record stays
+	// differs: an event of the same name has another content. The event on record
+	// stays.
+	differs
 )
 
-// compare returns the draft to append if it is missing. It returns ErrContradicted for
-// a draft that differs from the event on record, unless the two have the same meaning
-// or lenient allows a difference.
+// compare compares a draft with the events on record. It returns the draft to append
+// if it is missing; for a reply or turn that has grown since, that is the rest. It
+// returns ErrContradicted for a draft whose name is on record with another content,
+// unless the two have the same meaning or lenient allows a difference. Events are
+// recognized by the suffix of their ID, so a changed time alone is no difference.
 func (h *storedStream) compare(d events.Draft, lenient bool) (events.Draft, comparison, error) {
 	d, applies := h.adjust(d)
 	if !applies {
@@ -199,8 +220,9 @@ func (h *storedStream) compare(d events.Draft, lenient bool) (events.Draft, comp
 		at.revision, h.stream, d.Event.Kind(), d.ID, ErrContradicted)
 }
 
-// sameReading reports whether another version of this program made the event on record
-// of the same line as the draft.
+// sameReading reports whether a draft differs from the event on record only because
+// another version of this program read the same line differently: the texts of a
+// settlement are the same, or a prompt is a part of the one on record.
 func (h *storedStream) sameReading(d events.Draft) bool {
 	switch e := d.Event.(type) {
 	case events.CallSettled:
@@ -212,10 +234,13 @@ func (h *storedStream) sameReading(d events.Draft) bool {
 	return false
 }
 
-// adjust returns a draft as it can follow the events on record, and whether it applies
-// at all. A settlement of a call that another event settled becomes a late result. A
-// late result names the settlement on record. A call does not start after its
-// settlement, and one that started on record ends as begun.
+// adjust returns a draft in the form in which it can follow the events on record, and
+// whether it applies at all:
+//
+//   - A call on record as settled does not start afterwards.
+//   - A settlement of a call that another event settled becomes a late result.
+//   - A settlement of a call that started on record has an outcome of a call that began.
+//   - A late result names the settlement on record.
 func (h *storedStream) adjust(d events.Draft) (events.Draft, bool) {
 	switch e := d.Event.(type) {
 	case events.CallStarted:
@@ -252,8 +277,8 @@ func (h *storedStream) adjust(d events.Draft) (events.Draft, bool) {
 }
 
 // remainder returns the part of a draft beyond the event on record, and whether there
-// is any. It returns ok false if the two do not fit. An opening always fits, because
-// later events record what it lacks.
+// is such a part. ok is false if the two contradict each other. An opening always
+// fits, because later events record the values that it lacks.
 func (h *storedStream) remainder(d events.Draft) (rest events.Draft, grown, ok bool) {
 	switch e := d.Event.(type) {
 	case events.SessionOpened, events.LayerOpened, events.ToolsRegistered:
@@ -277,8 +302,9 @@ func (h *storedStream) remainder(d events.Draft) (rest events.Draft, grown, ok b
 	return events.Draft{}, false, false
 }
 
-// replyRemainder returns the part of a reply beyond the reply on record. A file that
-// ends earlier has none.
+// replyRemainder returns the part of a reply beyond the reply on record, and whether
+// there is such a part. ok is false if their texts or a common call differ. An older
+// copy of the file, in which the reply was shorter, has no such part and fits.
 func (h *storedStream) replyRemainder(d events.Draft, e events.ReplyReceived) (rest events.Draft, grown, ok bool) {
 	stored := h.replies[e.Message]
 	more := e
@@ -309,8 +335,8 @@ func (h *storedStream) replyRemainder(d events.Draft, e events.ReplyReceived) (r
 	return d, grown, true
 }
 
-// textRemainder returns the part of a text behind the stored one, and whether the two
-// fit: one begins with the other, or the stored one contains the text.
+// textRemainder returns the part of a text after the stored one, and whether the two
+// fit: the text begins with the stored one, or the stored one contains it.
 func textRemainder(stored, text string) (rest string, ok bool) {
 	if rest, ok = strings.CutPrefix(text, stored); ok {
 		return rest, true

@@ -9,7 +9,9 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// partSuffix distinguishes the events of several parts of one record.
+// partSuffix returns the end of the name of an event that comes from a part of a
+// record. It is empty for the first part, whose event thus has the name of the
+// record.
 func partSuffix(part, place int) string {
 	if part == 0 && place == 0 {
 		return ""
@@ -17,7 +19,8 @@ func partSuffix(part, place int) string {
 	return fmt.Sprintf("#%d.%d", part, place)
 }
 
-// readSystem reads a system record.
+// readSystem reads a system record: a compaction, an error of the provider, a command
+// of the user, or a summary of hooks. It counts other subtypes as ignored.
 func (f *sessionFile) readSystem(s parsedRecord) {
 	r := s.record
 	switch r.Subtype {
@@ -43,11 +46,11 @@ func (f *sessionFile) readSystem(s parsedRecord) {
 	}
 }
 
-// maxNested is the depth to which the message of an error is searched.
+// maxNested is the depth to which errorMessage searches the objects of an error.
 const maxNested = 10
 
-// errorMessage returns the message of a provider error, or the innermost object
-// searched as JSON.
+// errorMessage returns the message of a provider error. If no object has one, it
+// returns the innermost object as JSON, and "no detail" for an absent error.
 func errorMessage(failed json.RawMessage) string {
 	switch firstByte(failed) {
 	case '"':
@@ -83,7 +86,8 @@ func errorStatus(failed json.RawMessage) int64 {
 	return int64(e.Status)
 }
 
-// A hookRun is one run of a hook command.
+// A hookRun is one run of a hook command, with the event of the program that caused
+// it. Fields that a record lacks are empty.
 type hookRun struct{ Name, Event, Command, Call, Outcome, Output jsonText }
 
 // addHook records that a hook ran.
@@ -100,13 +104,14 @@ func (f *sessionFile) addHook(s parsedRecord, h hookRun) {
 	f.whenOpened(s.session, "hook", func(c *fileSession) { c.addFact(s.time, e, "hook", s.key) })
 }
 
-// hookOutcomes are the outcomes of hooks by attachment type.
+// hookOutcomes are the outcomes of hooks by the type of attachment that reports them.
 var hookOutcomes = map[jsonText]jsonText{
 	"hook_success": "success", "hook_non_blocking_error": "failed", "hook_error_during_execution": "failed",
 	"hook_blocking_error": "blocked", "hook_cancelled": "cancelled", "hook_stopped_continuation": "stopped", "async_hook_response": "success",
 }
 
-// readAttachment reads an attachment record.
+// readAttachment reads an attachment record: a queued message, the result of a hook,
+// or a context from a hook. It counts other types as ignored.
 func (f *sessionFile) readAttachment(s parsedRecord) {
 	a := s.record.Attachment
 	outcome, ran := hookOutcomes[a.Type]
@@ -135,7 +140,8 @@ func (f *sessionFile) readAttachment(s parsedRecord) {
 // contentText returns the text of a string or a list of texts.
 func contentText(content json.RawMessage) string { return plainText(contentBlocks(content)) }
 
-// readSettings records the settings in a record.
+// readSettings records the settings that a record of a session that has begun
+// contains: location, program version, branch and permission mode.
 func (f *sessionFile) readSettings(s parsedRecord) {
 	c, ok := f.sessions[s.session]
 	if !ok {

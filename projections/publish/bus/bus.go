@@ -18,37 +18,50 @@ import (
 
 // The errors of a Bus. Callers match them with errors.Is.
 var (
-	ErrBadTopic   = errors.New("name of a topic is not valid")
-	ErrBadGroup   = errors.New("name of a group is not valid")
+	// ErrBadTopic: a topic is empty, too long, not UTF-8 or has control characters.
+	ErrBadTopic = errors.New("name of a topic is not valid")
+	// ErrBadGroup: a group has characters that its checkpoint name cannot have.
+	ErrBadGroup = errors.New("name of a group is not valid")
+	// ErrBadMessage: the UUID or metadata of a message are not UTF-8.
 	ErrBadMessage = errors.New("message is not valid")
-	ErrClosed     = errors.New("end of the bus is closed")
+	// ErrClosed: the Publisher or Subscriber is closed.
+	ErrClosed = errors.New("end of the bus is closed")
 )
 
 // Category is the category of topic streams.
 const Category = "topic"
 
-// A Config configures a Bus. Failed may be nil, and Redelivery zero.
+// A Config configures a Bus. Failed may be nil, and the zero Redelivery selects the
+// defaults.
 type Config struct {
-	Store       events.Store
-	Checkpoints projections.Checkpoints // the offsets of the groups
-	Mint        *domain.Mint
-	Now         func() time.Time
-	Failed      func(group, topic string, err error) // receives the error that ended a subscription
-	Redelivery  Redelivery
+	Store events.Store
+	// Checkpoints stores the offset of each group. An offset may be older than the
+	// last acknowledgement; the group then receives the messages after it again.
+	Checkpoints projections.Checkpoints
+	// Mint makes the event IDs of messages, and Now their times.
+	Mint *domain.Mint
+	Now  func() time.Time
+	// Failed receives the error that ended a subscription. It is called on the
+	// goroutine of the subscription, by several at once.
+	Failed     func(group, topic string, err error)
+	Redelivery Redelivery
 }
 
-// A Bus is a broker over a store. The owner of the store closes it after all
-// Publishers and Subscribers of the Bus.
+// A Bus is a broker over a store. It keeps the length of each topic to which it
+// publishes and the state of each group that it serves. The owner of the store closes
+// the store after all Publishers and Subscribers of the Bus; the Bus itself has no
+// Close.
 type Bus struct {
 	config Config
 	mu     struct {
 		sync.Mutex
 		topics map[events.Stream]*topic
-		groups map[string]*group // by the name of their checkpoint
+		// groups has each group by the name of its checkpoint.
+		groups map[string]*group
 	}
 }
 
-// New returns a broker over a store.
+// New returns a broker over the store of cfg. It reads nothing yet.
 func New(cfg Config) *Bus {
 	cfg.Redelivery = cfg.Redelivery.withDefaults()
 	b := &Bus{config: cfg}
@@ -65,15 +78,21 @@ func streamOf(topic string) (events.Stream, error) {
 	return events.Stream(Category + "-" + topic), nil
 }
 
-// groupNames matches the names of groups.
+// groupNames matches the names of groups, which are parts of checkpoint and stream
+// names.
 var groupNames = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
-// A topic caches the length of a stream to which this process appends.
+// A topic caches the length of a stream to which this process appends: the stream of
+// a topic, or one of dead letters. Its mutex is held during an append, so that
+// appends of this process to one stream do not conflict.
 type topic struct {
 	mu struct {
-		sync.Mutex // held while it is appended to
-		length     events.Revision
-		known      bool // that is the length, or was
+		sync.Mutex
+		length events.Revision
+		// known reports that length was the length of the stream after the last
+		// append or read. Another process may have appended since; the next append
+		// then has a conflict.
+		known bool
 	}
 }
 
@@ -89,8 +108,10 @@ func (b *Bus) topic(s events.Stream) *topic {
 	return t
 }
 
-// append appends records at the end of a stream. It retries after a conflict
-// with another writer.
+// append appends records at the end of a stream, all or none. After a conflict with
+// another writer it reads the length and tries again, for as long as ctx lasts. After
+// any other error the records may or may not be appended, and the next append reads
+// the length again.
 func (b *Bus) append(ctx context.Context, s events.Stream, records []events.Record) error {
 	t := b.topic(s)
 	t.mu.Lock()
@@ -110,7 +131,8 @@ func (b *Bus) append(ctx context.Context, s events.Stream, records []events.Reco
 	}
 }
 
-// loadLengthLocked reads the length of the stream unless it is cached.
+// loadLengthLocked reads the length of the stream from the header of its last record,
+// unless the length is known. The caller holds t.mu.
 func (t *topic) loadLengthLocked(ctx context.Context, store events.Store, s events.Stream) error {
 	if t.mu.known {
 		return nil

@@ -25,26 +25,33 @@ func deadLetterStream(group, topic string) events.Stream {
 // A DeadLetter is a message that a group gave up, so that later messages could
 // follow. It stays in its topic.
 type DeadLetter struct {
-	Revision   events.Revision // of the message, in the stream of the topic
+	// Revision is that of the message in the stream of the topic.
+	Revision   events.Revision
 	Event      domain.EventID
 	UUID       string
 	Reason     string
-	Refusals   int // negative acknowledgements
-	Unanswered int // deliveries that were not answered in time
+	// Refusals counts the negative acknowledgements, and Unanswered the deliveries
+	// without an answer within AckWait.
+	Refusals   int
+	Unanswered int
 	Time       time.Time
-	Released   bool // it is to be handed over again
+	// Released reports that the message is to be delivered again.
+	Released bool
 
-	Message *message.Message // as it was published; nil where it is damaged
+	// Message is the message as it was published, or nil if its record is damaged.
+	Message *message.Message
 }
 
-// The kinds of the records that list dead letters.
+// The kinds of the records in a dead letter stream: a message became a dead letter;
+// messages are to be redelivered; a redelivered message was acknowledged.
 const (
 	kindDeadLettered = "MessageDeadLettered"
 	kindReleased     = "DeadLettersReleased"
 	kindAcknowledged = "DeadLetterAcknowledged"
 )
 
-// deadLettered is the data of a MessageDeadLettered record.
+// deadLettered is the data of a MessageDeadLettered record. Revision, Event and UUID
+// are those of the message.
 type deadLettered struct {
 	Group      string          `json:"group"`
 	Topic      string          `json:"topic"`
@@ -66,18 +73,24 @@ type acknowledgedLetter struct {
 	Revision events.Revision `json:"revision"`
 }
 
-// A deadLetterList is the fold of a dead letter stream. The zero list has read
-// no record.
+// A deadLetterList is the fold of a dead letter stream. The zero list has read no
+// record. The dispatcher of a group owns the one of the group.
 type deadLetterList struct {
-	read     events.Revision                 // the length of the stream that was read
-	open     map[events.Revision]*DeadLetter // without their messages
-	released []events.Revision               // in the order in which they were; some are not open any more
+	// read is the length of the stream as far as it was read.
+	read events.Revision
+	// open has the dead letters that are not acknowledged, by revision, without their
+	// messages.
+	open map[events.Revision]*DeadLetter
+	// released has the revisions to redeliver, in the order of their release. Some
+	// may have been acknowledged or refused since; first skips these.
+	released []events.Revision
 }
 
 // has reports whether the message at revision r is a dead letter.
 func (l *deadLetterList) has(r events.Revision) bool { return l.open[r] != nil }
 
-// refresh reads the records that were appended since the last call.
+// refresh reads the records that were appended since the last call. After an error
+// the records before it are applied, and the next call continues there.
 func (l *deadLetterList) refresh(ctx context.Context, store events.Store, s events.Stream) error {
 	for e, err := range store.Read(ctx, s, l.read) {
 		if err == nil {
@@ -91,7 +104,8 @@ func (l *deadLetterList) refresh(ctx context.Context, store events.Store, s even
 	return nil
 }
 
-// take applies one record. Unknown kinds are ignored.
+// take applies one record. It ignores a kind of a later version of this program, and
+// returns an events.ErrDamaged for invalid data.
 func (l *deadLetterList) take(e events.Entry) error {
 	var set deadLettered
 	var released releasedLetters
@@ -106,7 +120,7 @@ func (l *deadLetterList) take(e events.Entry) error {
 	case kindAcknowledged:
 		data, apply = &taken, func() { delete(l.open, taken.Revision) }
 	default:
-		return nil // of a later version of this program
+		return nil
 	}
 	if err := json.Unmarshal(e.Data, data); err != nil {
 		return fmt.Errorf("%w: %s at revision %d: %w", events.ErrDamaged, e.Kind, e.Revision, err)
@@ -115,7 +129,8 @@ func (l *deadLetterList) take(e events.Entry) error {
 	return nil
 }
 
-// add adds a dead letter.
+// add adds a dead letter. A redelivered message that is refused again replaces its
+// earlier dead letter, with Released unset.
 func (l *deadLetterList) add(d deadLettered, at time.Time) {
 	if l.open == nil {
 		l.open = map[events.Revision]*DeadLetter{}
@@ -125,7 +140,8 @@ func (l *deadLetterList) add(d deadLettered, at time.Time) {
 	}
 }
 
-// release marks dead letters for redelivery.
+// release marks dead letters for redelivery. It ignores messages that are not dead
+// letters or are released already.
 func (l *deadLetterList) release(revisions []events.Revision) {
 	for _, r := range revisions {
 		if d := l.open[r]; d != nil && !d.Released {
@@ -135,7 +151,8 @@ func (l *deadLetterList) release(revisions []events.Revision) {
 	}
 }
 
-// first returns the first released dead letter, and whether there is one.
+// first returns the revision of the first released dead letter, and whether there is
+// one. It drops the revisions before it that no longer need redelivery.
 func (l *deadLetterList) first() (events.Revision, bool) {
 	for len(l.released) > 0 {
 		if d := l.open[l.released[0]]; d != nil && d.Released {
@@ -149,13 +166,14 @@ func (l *deadLetterList) first() (events.Revision, bool) {
 // revisions returns the revisions of all dead letters, sorted.
 func (l *deadLetterList) revisions() []events.Revision { return slices.Sorted(maps.Keys(l.open)) }
 
-// refresh reads new records of the dead letter stream.
+// refresh reads new records of the group's dead letter stream. Only the dispatcher
+// calls it.
 func (g *group) refresh(ctx context.Context) error {
 	return g.letters.refresh(ctx, g.bus.config.Store, g.deadLetters)
 }
 
-// released returns the first released dead letter as a pending message, or
-// nil.
+// released returns the first released dead letter as a pending message, or nil if
+// none is released. It reads the message from its topic.
 func (g *group) released(ctx context.Context) (*pending, error) {
 	r, ok := g.letters.first()
 	if !ok {
@@ -168,8 +186,8 @@ func (g *group) released(ctx context.Context) (*pending, error) {
 	return g.pending(e, true), nil
 }
 
-// deadLetter records a message as a dead letter, unless an earlier attempt
-// whose append seemed to fail did.
+// deadLetter records a message as a dead letter. It first reads the stream, because
+// an earlier append whose error left its outcome unknown may have recorded it.
 func (g *group) deadLetter(ctx context.Context, p *pending) error {
 	if err := g.refresh(ctx); err != nil {
 		return err
@@ -187,12 +205,14 @@ func (g *group) deadLetter(ctx context.Context, p *pending) error {
 	return g.record(ctx, kindDeadLettered, set)
 }
 
-// recordAck records the acknowledgement of a released dead letter.
+// recordAck records the acknowledgement of a released dead letter, which then leaves
+// the list.
 func (g *group) recordAck(ctx context.Context, r events.Revision) error {
 	return g.record(ctx, kindAcknowledged, acknowledgedLetter{r})
 }
 
-// record appends a record to the dead letter stream and applies it.
+// record appends a record to the group's dead letter stream and applies it to the
+// list.
 func (g *group) record(ctx context.Context, kind string, data any) error {
 	if err := g.bus.appendDeadLetterRecord(ctx, g.deadLetters, kind, data); err != nil {
 		return err
@@ -200,7 +220,8 @@ func (g *group) record(ctx context.Context, kind string, data any) error {
 	return g.refresh(ctx)
 }
 
-// appendDeadLetterRecord appends a record to a dead letter stream.
+// appendDeadLetterRecord appends a record to a dead letter stream. It is durable when
+// the function returns.
 func (b *Bus) appendDeadLetterRecord(ctx context.Context, s events.Stream, kind string, data any) error {
 	encoded, err := json.Marshal(data)
 	if err == nil {
@@ -214,7 +235,8 @@ func (b *Bus) appendDeadLetterRecord(ctx context.Context, s events.Stream, kind 
 	return nil
 }
 
-// entry reads the record of a message.
+// entry reads the record of the message at a revision. It returns an
+// events.ErrDamaged if the stream is shorter.
 func (b *Bus) entry(ctx context.Context, s events.Stream, r events.Revision) (events.Entry, error) {
 	for e, err := range b.config.Store.Read(ctx, s, r-1) {
 		return e, err
@@ -222,7 +244,8 @@ func (b *Bus) entry(ctx context.Context, s events.Stream, r events.Revision) (ev
 	return events.Entry{}, fmt.Errorf("%w: %s has no revision %d, which a dead letter names", events.ErrDamaged, s, r)
 }
 
-// letters returns the dead letters of a group and the stream of the topic.
+// letters reads the dead letters of a group from the store, and returns them with the
+// stream of the topic. An invalid name is an ErrBadTopic or ErrBadGroup.
 func (b *Bus) letters(ctx context.Context, group, topic string) (l deadLetterList, s events.Stream, err error) {
 	if s, err = streamOf(topic); err != nil {
 		return l, "", err
@@ -263,10 +286,11 @@ func (b *Bus) DeadLetters(ctx context.Context, group, topic string) iter.Seq2[De
 // maxReleased bounds the revisions in one DeadLettersReleased record.
 const maxReleased = 10_000
 
-// Release redelivers dead letters of a group, before new messages: the ones at
-// these revisions, or all if no revision is given. It ignores a revision that
-// is not a dead letter. It returns the number released, once that is durable.
-// A message that is refused again becomes a dead letter again.
+// Release redelivers dead letters of a group, before new messages: the ones at these
+// revisions, or all if no revision is given. It ignores a revision that is not a dead
+// letter. It returns the number released, once that is durable; it does not wait for
+// the delivery. After an error some may be released. A message that is refused again
+// becomes a dead letter again.
 func (b *Bus) Release(ctx context.Context, group, topic string, revisions ...events.Revision) (int, error) {
 	l, stream, err := b.letters(ctx, group, topic)
 	if err != nil {

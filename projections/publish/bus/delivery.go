@@ -41,33 +41,51 @@ func (r Redelivery) withDefaults() Redelivery {
 	return r
 }
 
-// A pending is a message between its first delivery and its acknowledgement.
-// The dispatching subscription owns it.
+// A pending is the delivery state of a message, from the first delivery to the
+// acknowledgement or the dead letter. It is delivered to one subscription at a time,
+// except that a delivery without an answer within AckWait stays open while the
+// message goes to a second subscription: the first acknowledgement of any delivery
+// counts, and a refusal counts only from the latest. The subscription that dispatches
+// owns it; it is not synchronized.
 type pending struct {
-	entry    events.Entry
-	template *message.Message // copied for each delivery
-	released bool             // it is a dead letter that was released
+	entry events.Entry
+	// template is the decoded message. Each delivery is a copy.
+	template *message.Message
+	// released reports that the message is a released dead letter.
+	released bool
 	backoff  *backoff.ExponentialBackOff
 
-	due        time.Time   // when it may be handed over
-	deliveries []*delivery // without an answer
-	latest     *delivery   // one of them, within AckWait; nil: the message is to be handed over
+	// due is the time before which the message is not delivered again.
+	due time.Time
+	// deliveries are the deliveries without an answer.
+	deliveries []*delivery
+	// latest is the delivery whose AckWait has not ended, or nil if the message is to
+	// be delivered.
+	latest *delivery
 
+	// refusals counts the negative acknowledgements of the latest delivery,
+	// unanswered the deliveries whose AckWait ended.
 	refusals, unanswered int
-	decodeErr            error // why it is no message
-	acknowledged         bool
+	// decodeErr is the damage of the record, or nil. A damaged message is never
+	// delivered.
+	decodeErr error
+	// acknowledged reports the acknowledgement of any delivery.
+	acknowledged bool
 }
 
-// A delivery is one copy of a message, sent to a subscription.
+// A delivery is one copy of a message for a subscription.
 type delivery struct {
-	to    *subscription
-	m     *message.Message
-	end   context.CancelFunc // ends the context of the message
+	to *subscription
+	m  *message.Message
+	// end cancels the context of the message, by which its subscriber sees that the
+	// delivery ended.
+	end context.CancelFunc
+	// until is the end of its AckWait.
 	until time.Time
 }
 
-// pending returns the delivery state of a message. released marks a dead
-// letter that is redelivered.
+// pending returns the delivery state of the message of a record. released marks a
+// released dead letter.
 func (g *group) pending(e events.Entry, released bool) *pending {
 	r := g.bus.config.Redelivery
 	p := &pending{entry: e, released: released, backoff: backoff.NewExponentialBackOff()}
@@ -76,13 +94,14 @@ func (g *group) pending(e events.Entry, released bool) *pending {
 	return p
 }
 
-// isFinished reports whether the message is acknowledged or becomes a dead
-// letter.
+// isFinished reports whether deliveries end: the message is acknowledged, or has
+// reached a limit of r or is damaged and so becomes a dead letter.
 func (p *pending) isFinished(r Redelivery) bool {
 	return p.acknowledged || p.decodeErr != nil || p.refusals >= r.Refusals || p.unanswered >= r.Unanswered
 }
 
-// reason says why an unacknowledged message becomes a dead letter.
+// reason returns the text that explains why an unacknowledged message becomes a dead
+// letter.
 func (p *pending) reason(r Redelivery) string {
 	switch {
 	case p.decodeErr != nil:
@@ -93,9 +112,9 @@ func (p *pending) reason(r Redelivery) string {
 	return fmt.Sprintf("subscribers did not answer within %v, %d times", r.AckWait, p.unanswered)
 }
 
-// deliver delivers a message until it is acknowledged or becomes a dead
-// letter. If ctx ends first, the message stays pending for the next
-// dispatcher.
+// deliver delivers a message until it is acknowledged or has to become a dead letter,
+// and then ends its open deliveries. If ctx ends first it returns the cause of ctx,
+// and the message stays pending for the next dispatcher.
 func (g *group) deliver(ctx context.Context, p *pending) error {
 	for !p.isFinished(g.bus.config.Redelivery) {
 		if err := g.awaitEvent(ctx, p); err != nil {
@@ -109,9 +128,11 @@ func (g *group) deliver(ctx context.Context, p *pending) error {
 	return nil
 }
 
-// awaitEvent offers the message to subscriptions if a delivery is due, and
-// waits for one event: a subscription receives it, a subscription begins or
-// ends, an answer arrives, or a timer fires.
+// awaitEvent offers the message to subscriptions if a delivery is due, and waits for
+// one event: a subscription receives it, a subscription begins or ends, an answer
+// arrives, or a timer fires. It changes p accordingly. Offering and waiting are one
+// select, so that a subscription that does not receive blocks no other. An
+// acknowledgement counts even if ctx ended at the same time.
 func (g *group) awaitEvent(ctx context.Context, p *pending) error {
 	now := time.Now()
 	offered, changed := g.beginOffer(func(all []*subscription) []*subscription {
@@ -139,13 +160,14 @@ func (g *group) awaitEvent(ctx context.Context, p *pending) error {
 	}
 	s.wait()
 	if p.checkAcks(); p.acknowledged {
-		return nil // also where the subscription ended after it
+		return nil
 	}
 	return context.Cause(ctx)
 }
 
-// recipients returns the subscriptions to which the message is offered now:
-// the ones without a delivery of it, or all if each has one.
+// recipients returns the subscriptions to which the message is offered now: the ones
+// without an open delivery of it, or all if each has one. It returns nil while the
+// latest delivery may still be answered or the backoff lasts.
 func (p *pending) recipients(all []*subscription, now time.Time) (to []*subscription) {
 	if p.latest != nil || now.Before(p.due) {
 		return nil
@@ -161,7 +183,8 @@ func (p *pending) recipients(all []*subscription, now time.Time) (to []*subscrip
 	return to
 }
 
-// deadline returns the time of the next timer, and whether there is one.
+// deadline returns the time of the next timer, the end of AckWait or of the backoff,
+// and whether there is one.
 func (p *pending) deadline(now time.Time) (time.Time, bool) {
 	if p.latest != nil {
 		return p.latest.until, true
@@ -169,7 +192,8 @@ func (p *pending) deadline(now time.Time) (time.Time, bool) {
 	return p.due, now.Before(p.due)
 }
 
-// expire counts the latest delivery as unanswered.
+// expire counts the latest delivery as unanswered when its AckWait ends. The delivery
+// stays open: a later acknowledgement counts.
 func (p *pending) expire() {
 	if p.latest != nil {
 		p.latest = nil
@@ -177,8 +201,8 @@ func (p *pending) expire() {
 	}
 }
 
-// nack counts a negative acknowledgement of the latest delivery. For an
-// earlier delivery it only forgets the delivery.
+// nack closes a delivery that was refused. A refusal of the latest delivery counts,
+// and from the second on delays the next delivery.
 func (p *pending) nack(d *delivery) {
 	if p.drop(d); p.latest != d {
 		return
@@ -189,8 +213,9 @@ func (p *pending) nack(d *delivery) {
 	}
 }
 
-// prune drops the deliveries of ended subscriptions, so that others receive
-// the message at once.
+// prune closes the deliveries of subscriptions that have ended, so that others
+// receive the message at once. It takes acknowledgements first, as a subscriber may
+// acknowledge and end.
 func (p *pending) prune(present []*subscription) {
 	p.checkAcks()
 	for _, d := range slices.Clone(p.deliveries) {
@@ -203,7 +228,7 @@ func (p *pending) prune(present []*subscription) {
 	}
 }
 
-// checkAcks takes the acknowledgements given so far.
+// checkAcks sets acknowledged if any open delivery was acknowledged.
 func (p *pending) checkAcks() {
 	for _, d := range p.deliveries {
 		select {
@@ -214,14 +239,14 @@ func (p *pending) checkAcks() {
 	}
 }
 
-// drop ends a delivery.
+// drop cancels the context of a delivery and removes it.
 func (p *pending) drop(d *delivery) {
 	d.end()
 	p.deliveries = slices.DeleteFunc(p.deliveries, func(o *delivery) bool { return o == d })
 }
 
-// deliveryTo returns a delivery with a copy of the payload, as subscribers may
-// change it.
+// deliveryTo returns a delivery to a subscription, whose context is that of the
+// message. The payload is a copy, as subscribers may change it.
 func (p *pending) deliveryTo(s *subscription, until time.Time) *delivery {
 	d := &delivery{to: s, m: p.template.Copy(), until: until}
 	d.m.Payload = slices.Clone(d.m.Payload)
@@ -231,11 +256,15 @@ func (p *pending) deliveryTo(s *subscription, until time.Time) *delivery {
 	return d
 }
 
-// A selectSet is a select statement over a variable number of channels.
+// A selectSet is a select statement over a variable number of channels. It is used
+// once.
 type selectSet struct {
 	cases []reflect.SelectCase
-	then  []func()
-	ends  []func() // of the deliveries that are offered
+	// then has the function of each case, which wait calls if the case is chosen.
+	then []func()
+	// ends has a function for each offered delivery, which cancels the delivery
+	// unless it was sent.
+	ends []func()
 }
 
 // receive adds a receive from a channel; wait calls then if it is chosen.
@@ -244,7 +273,8 @@ func (s *selectSet) receive(from any, then func()) {
 	s.then = append(s.then, then)
 }
 
-// offer adds the send of a delivery.
+// offer adds the send of a delivery to its subscription. If it is chosen, the
+// delivery becomes the latest of p.
 func (s *selectSet) offer(d *delivery, p *pending) {
 	s.cases = append(s.cases, reflect.SelectCase{Dir: reflect.SelectSend, Chan: reflect.ValueOf(d.to.out), Send: reflect.ValueOf(d.m)})
 	sent := false
@@ -259,7 +289,8 @@ func (s *selectSet) offer(d *delivery, p *pending) {
 	})
 }
 
-// wait blocks until one channel is ready, and runs its function.
+// wait blocks until one channel is ready, runs its function, and cancels the
+// deliveries that were not sent.
 func (s *selectSet) wait() {
 	chosen, _, _ := reflect.Select(s.cases)
 	s.then[chosen]()

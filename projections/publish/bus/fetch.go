@@ -9,15 +9,16 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// maxPrefetch bounds how many messages a group reads at once, and maxPrefetchBytes how
-// many bytes of them, or one.
+// The limits of one read: a group reads at most maxPrefetch messages at once, and no
+// further message after maxPrefetchBytes bytes of data.
 const (
 	maxPrefetch      = 64
 	maxPrefetchBytes = 1 << 20
 )
 
-// next returns the next message to deliver: a released dead letter, or the
-// first message after the offset. It blocks until there is one.
+// next returns the next message to deliver: the first released dead letter, or else
+// the first message after the offset. It blocks until there is one. It skips, and
+// advances the offset over, messages that are dead letters already.
 func (g *group) next(ctx context.Context) (*pending, error) {
 	if err := g.load(ctx); err != nil {
 		return nil, err
@@ -41,14 +42,15 @@ func (g *group) next(ctx context.Context) (*pending, error) {
 		if !g.letters.has(e.Revision) {
 			return g.pending(e, false), nil
 		}
-		// It became a dead letter, and its offset was not saved then.
+		// It became a dead letter, but the offset was not saved after that.
 		if err := g.advance(ctx, e.Revision); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// load reads the offset and the dead letters, the first time.
+// load reads the offset and the dead letters on first use. After an error the next
+// call tries again.
 func (g *group) load(ctx context.Context) error {
 	if g.loaded {
 		return nil
@@ -69,7 +71,7 @@ func (g *group) load(ctx context.Context) error {
 	return nil
 }
 
-// save saves the offset, also after ctx has ended: the message was
+// save saves the offset. It does so even if ctx has ended, because the message was
 // acknowledged.
 func (g *group) save(ctx context.Context) error {
 	data := strconv.AppendUint(nil, uint64(g.offset), 10)
@@ -80,8 +82,9 @@ func (g *group) save(ctx context.Context) error {
 	return nil
 }
 
-// await reads the next messages, or blocks until a message or a dead letter
-// record is appended.
+// await prefetches messages after the offset. If there are none it blocks until a
+// message or a dead letter record is appended, or returns at once if a dead letter is
+// released.
 func (g *group) await(ctx context.Context) error {
 	if err := g.read(ctx); err != nil || len(g.prefetched) > 0 {
 		return err
@@ -104,8 +107,10 @@ func (g *group) await(ctx context.Context) error {
 	return errors.New("the log ended")
 }
 
-// read prefetches messages after the offset. If there are none, it sets end to
-// a position before any message or dead letter record that comes later.
+// read prefetches messages after the offset. If there are none, it sets end to a
+// position before every message or dead letter record that comes later. It therefore
+// asks for the head before it reads: a message that is appended in between is after
+// that position.
 func (g *group) read(ctx context.Context) error {
 	end := g.end
 	if headed, ok := g.bus.config.Store.(interface{ Head() events.Position }); ok {

@@ -10,36 +10,53 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A group delivers a topic to the subscribers of one name. The subscription
-// that holds the dispatch token delivers the messages to all subscriptions of
-// the group.
+// A group delivers a topic to the subscriptions of one name. One of its subscriptions
+// holds the dispatch token and delivers to all of them; when it ends, another takes
+// the token and continues with the same state. The group lives as long as the Bus,
+// also without subscriptions.
 type group struct {
-	bus                *Bus
-	name, topic        string
-	checkpoint         string        // the name of the offset
-	stream             events.Stream // the topic
-	deadLetters        events.Stream
-	dispatchToken      chan struct{} // holds one while no subscription dispatches
-	deadLettersChanged atomic.Bool   // the dead letters changed: they are to be read
+	bus         *Bus
+	name, topic string
+	// checkpoint is the name under which the offset is saved.
+	checkpoint string
+	// stream is that of the topic, deadLetters the one of the group's dead letters.
+	stream      events.Stream
+	deadLetters events.Stream
+	// dispatchToken holds one value while no subscription dispatches.
+	dispatchToken chan struct{}
+	// deadLettersChanged is set by Release. The dispatcher then reads the dead letter
+	// stream.
+	deadLettersChanged atomic.Bool
 
+	// mu guards the set of subscriptions.
 	mu struct {
 		sync.Mutex
 		subscriptions []*subscription
-		offered       []*subscription // to which a message is being offered
-		withdrawn     *sync.Cond      // that offered changed
-		changed       chan struct{}   // closed when subscriptions change
+		// offered are the subscriptions to which the dispatcher offers a message now.
+		offered []*subscription
+		// withdrawn wakes leave when offered changes.
+		withdrawn *sync.Cond
+		// changed is closed and replaced when subscriptions changes.
+		changed chan struct{}
 	}
 
-	// What follows belongs to the subscription that has the turn.
-	loaded     bool
-	offset     events.Revision // acknowledged, or a dead letter
-	prefetched []events.Entry  // read, and not dispatched
-	end        events.Position // behind which the next one comes, if none is ahead
-	letters    deadLetterList
-	current    *pending // nil between messages
+	// The following fields belong to the subscription that holds the token. loaded
+	// reports that the offset and dead letters were read.
+	loaded bool
+	// offset is the revision through which every message is acknowledged or a dead
+	// letter.
+	offset events.Revision
+	// prefetched are the messages after the offset that were read. The first is the
+	// next.
+	prefetched []events.Entry
+	// end is the position after which the next message comes if prefetched is empty.
+	end     events.Position
+	letters deadLetterList
+	// current is the message being delivered, or nil between messages.
+	current *pending
 }
 
-// A subscription is one channel of messages.
+// A subscription is one channel of messages, which is valid until ctx ends.
 type subscription struct {
 	ctx context.Context
 	out chan *message.Message
@@ -64,8 +81,10 @@ func (b *Bus) group(name, topic string, stream events.Stream) *group {
 	return g
 }
 
-// serve adds a subscription to the group until its context ends. It dispatches
-// if it gets the token. No message is sent to s after serve returns.
+// serve adds a subscription to the group until its context ends, and dispatches while
+// it holds the token. It returns the cause of that context, or the error that ended
+// dispatching. The group sends no message to s after serve returns, so the caller may
+// close the channel.
 func (g *group) serve(s *subscription) error {
 	g.join(s)
 	defer g.leave(s)
@@ -78,7 +97,7 @@ func (g *group) serve(s *subscription) error {
 	return g.dispatch(s.ctx)
 }
 
-// join adds a subscription.
+// join adds a subscription and wakes the dispatcher, which may have a message for it.
 func (g *group) join(s *subscription) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -98,14 +117,16 @@ func (g *group) leave(s *subscription) {
 	}
 }
 
-// changedLocked wakes the dispatcher after a change of the subscriptions.
+// changedLocked wakes the dispatcher after a change of the subscriptions. The caller
+// holds mu.
 func (g *group) changedLocked() {
 	close(g.mu.changed)
 	g.mu.changed = make(chan struct{})
 }
 
-// beginOffer marks the subscriptions that choose selects as offered, until
-// endOffer. changed is closed when the subscriptions of the group change.
+// beginOffer marks the subscriptions that choose selects as offered, until endOffer.
+// It calls choose with mu held. The returned channel is closed when the subscriptions
+// of the group change.
 func (g *group) beginOffer(choose func([]*subscription) []*subscription) (offered []*subscription, changed <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -121,7 +142,8 @@ func (g *group) endOffer() {
 	g.mu.withdrawn.Broadcast()
 }
 
-// dispatch delivers messages until ctx ends or an error.
+// dispatch delivers messages in order until ctx ends or an error occurs. A message
+// whose delivery or record was interrupted stays current for the next dispatcher.
 func (g *group) dispatch(ctx context.Context) error {
 	for {
 		if g.current == nil {
@@ -141,7 +163,9 @@ func (g *group) dispatch(ctx context.Context) error {
 	}
 }
 
-// finish records the acknowledgement or the dead letter of a message.
+// finish records the outcome of a message: a dead letter in its stream, an
+// acknowledged message in the offset, an acknowledged dead letter in the stream of
+// dead letters. Repeating it after an error is safe.
 func (g *group) finish(ctx context.Context, p *pending) error {
 	if !p.acknowledged {
 		if err := g.deadLetter(ctx, p); err != nil {
@@ -157,9 +181,10 @@ func (g *group) finish(ctx context.Context, p *pending) error {
 	return nil
 }
 
-// advance moves the offset past a message and saves it.
+// advance moves the offset to a message, the first prefetched one, and saves it.
 func (g *group) advance(ctx context.Context, r events.Revision) error {
-	if g.offset < r { // else it was, and could not be saved
+	// Otherwise an earlier call advanced it and failed to save.
+	if g.offset < r {
 		g.offset, g.prefetched = r, g.prefetched[1:]
 	}
 	return g.save(ctx)

@@ -10,19 +10,24 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// kind is the kind of message records, in their only version.
+// kind is the kind of message records. They have one version, 1.
 const kind = "MessagePublished"
 
+// inBase64 is the value of messageMetadata.Encoding for a payload in base64.
 const inBase64 = "base64"
 
 // messageMetadata is the metadata document of a message record.
 type messageMetadata struct {
-	UUID     string            `json:"uuid"`
-	Headers  map[string]string `json:"headers,omitempty"`
-	Encoding string            `json:"encoding,omitempty"` // of the data, where they are not the payload
+	UUID    string            `json:"uuid"`
+	Headers map[string]string `json:"headers,omitempty"`
+	// Encoding is inBase64 if the data encode the payload, and empty if they are the
+	// payload.
+	Encoding string `json:"encoding,omitempty"`
 }
 
-// record encodes a message as a record.
+// record encodes a message as a record. A payload that is valid JSON in UTF-8 is the
+// data unchanged; any other becomes a JSON string in base64. It copies the payload. A
+// nil and an empty payload have the same record.
 func (b *Bus) record(m *message.Message) (events.Record, error) {
 	envelope := messageMetadata{UUID: m.UUID, Headers: m.Metadata}
 	if err := checkUTF8(m); err != nil {
@@ -62,8 +67,9 @@ func checkUTF8(m *message.Message) error {
 	return nil
 }
 
-// messageOf decodes a record. A record of another kind, written by another
-// program, becomes a message with the event ID as its UUID.
+// messageOf decodes a record. A record of another kind, which another program
+// appended to the stream, becomes a message with the event ID as its UUID. Invalid
+// metadata or base64 is an events.ErrDamaged.
 func messageOf(e events.Entry) (*message.Message, error) {
 	if e.Kind != kind {
 		return message.NewMessage(e.ID.String(), e.Data), nil

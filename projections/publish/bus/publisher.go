@@ -19,7 +19,9 @@ type Publisher struct {
 func (b *Bus) Publisher() *Publisher { return &Publisher{bus: b} }
 
 // Publish appends messages to a topic, all or none, and returns when they are
-// durable. After an error of the store, they may or may not be appended.
+// durable. After an error of the store, they may or may not be appended. An invalid
+// topic is an ErrBadTopic, an invalid message an ErrBadMessage, and after Close the
+// error is an ErrClosed. Publish without messages does nothing.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 	if p.closed.Load() {
 		return fmt.Errorf("publish to %s: %w", topic, ErrClosed)
@@ -34,14 +36,15 @@ func (p *Publisher) Publish(topic string, messages ...*message.Message) error {
 			return fmt.Errorf("publish to %s: %w", topic, err)
 		}
 	}
-	// Publish is not given a context; it lasts as long as the append.
+	// watermill passes no context to Publish, so the append cannot be cancelled.
 	if err := p.bus.append(context.Background(), stream, records); err != nil {
 		return fmt.Errorf("publish to %s: %w", topic, err)
 	}
 	return nil
 }
 
-// Close makes later calls of Publish fail. It may be called again.
+// Close makes later calls of Publish fail. It does not wait for running ones. It may
+// be called again.
 func (p *Publisher) Close() error {
 	p.closed.Store(true)
 	return nil

@@ -8,15 +8,19 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 )
 
-// A Subscriber is a message.Subscriber to the topics of a Bus, as a member of
-// a group.
+// A Subscriber is a message.Subscriber to the topics of a Bus, as a member of a
+// group.
 type Subscriber struct {
-	bus     *Bus
-	group   string
-	ctx     context.Context // of all its subscriptions; ends when it closes
-	close   context.CancelCauseFunc
+	bus   *Bus
+	group string
+	// ctx is the parent of all subscriptions. Close ends it.
+	ctx   context.Context
+	close context.CancelCauseFunc
+	// running counts the goroutines of the subscriptions, which Close joins.
 	running sync.WaitGroup
-	mu      sync.Mutex // held while a subscription begins, and while it closes
+	// mu orders Subscribe and Close, so that no subscription begins after Close
+	// waits.
+	mu sync.Mutex
 }
 
 // Subscriber returns a new Subscriber of a group, which the caller closes. An
@@ -31,8 +35,11 @@ func (b *Bus) Subscriber(group string) (*Subscriber, error) {
 }
 
 // Subscribe returns a channel of the topic's messages that the group has not
-// acknowledged and that are dispatched to this subscription. The channel is
-// closed when ctx ends, s is closed, or an error ends the subscription.
+// acknowledged and that are dispatched to this subscription. It starts a goroutine,
+// which closes the channel when ctx ends, s is closed, or an error ends the
+// subscription; Config.Failed receives such an error. The subscriber acknowledges or
+// refuses each message. An invalid topic is an ErrBadTopic, and after Close the error
+// is an ErrClosed.
 func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	stream, err := streamOf(topic)
 	if err != nil {

@@ -18,16 +18,24 @@ import (
 
 // The errors of Open. Callers match them with errors.Is.
 var (
-	ErrBadURL      = errors.New("URL of a NATS server is not valid")
-	ErrRefused     = errors.New("server refuses the connection")
+	// ErrBadURL: the target is not a URL of the documented form.
+	ErrBadURL = errors.New("URL of a NATS server is not valid")
+	// ErrRefused: the server refuses the credentials or the kind of connection, or
+	// answers with an error that has no sentinel of its own.
+	ErrRefused = errors.New("server refuses the connection")
+	// ErrNoJetStream: the server or the account runs without JetStream.
 	ErrNoJetStream = errors.New("server has no JetStream")
-	ErrStream      = errors.New("stream cannot be used")
+	// ErrStream: the stream cannot be found or created, or does not store every
+	// subject of the topic.
+	ErrStream = errors.New("stream cannot be used")
 )
 
 // Workers is the recommended publish.Policy.Workers: each worker waits for the
 // server, which waits for its disk.
 const Workers = 16
 
+// The limits of waiting. connectTimeout also bounds the search for the stream in
+// Open.
 const (
 	connectTimeout = 5 * time.Second
 	ackTimeout     = 5 * time.Second
@@ -37,16 +45,21 @@ const (
 	dedupWindow = 10 * time.Minute
 )
 
-// A Publisher is a message.Publisher to a JetStream stream. Close ends its
-// connection.
+// A Publisher is a message.Publisher to a JetStream stream. The NATS client
+// reconnects by itself; the Publisher connects anew when the client has given up.
+// Close ends its connection.
 type Publisher struct {
 	server serverURL
-	name   string
-	mu     struct {
-		sync.Mutex // held while a connection is made in place of one that ended
-		conn       *nats.Conn
-		publisher  *wnats.Publisher // over conn
-		closed     bool
+	// name is the name that the server shows for the connection.
+	name string
+	mu   struct {
+		sync.Mutex
+		// mu is held while a new connection replaces a closed one, and not during
+		// Publish.
+		conn *nats.Conn
+		// publisher publishes over conn.
+		publisher *wnats.Publisher
+		closed    bool
 	}
 }
 
@@ -72,13 +85,14 @@ func Open(ctx context.Context, target string, topic publish.Topic, name string) 
 	return p, nil
 }
 
-// connectLocked replaces the connection of p.
+// connectLocked connects to the server and replaces the connection of p. The caller
+// holds mu, except for Open, which has the only reference.
 func (p *Publisher) connectLocked() error {
 	options := append(p.server.options(),
 		nats.Name("ledger publish "+p.name), nats.Timeout(connectTimeout), nats.MaxReconnects(-1),
 		nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectWait, reconnectWait), nats.ReconnectBufSize(-1),
-		// Wrong credentials now are wrong credentials at Open; later they may be
-		// put right at the server.
+		// At Open, refused credentials are an error of the caller. Later an operator
+		// may correct them at the server, so the client keeps trying.
 		nats.IgnoreAuthErrorAbort(), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
 	)
 	conn, err := nats.Connect(p.server.server, options...)
@@ -98,8 +112,9 @@ func (p *Publisher) connectLocked() error {
 	return nil
 }
 
-// connection returns an open connection. It reconnects if the client gave up
-// its connection, as it does after a protocol error.
+// connection returns a connection that is open or reconnecting. It connects anew if
+// the client closed its connection, as it does after a protocol error; a failure to
+// connect is a publish.ErrUnavailable. After Close it returns the closed connection.
 func (p *Publisher) connection() (*nats.Conn, *wnats.Publisher, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,7 +126,7 @@ func (p *Publisher) connection() (*nats.Conn, *wnats.Publisher, error) {
 	return p.mu.conn, p.mu.publisher, nil
 }
 
-// Close ends the connection. It may be called again.
+// Close ends the connection and its goroutines. It may be called again.
 func (p *Publisher) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,8 +141,10 @@ func (p *Publisher) Close() error {
 // a client whose subject does not fit into the control line of 4,096 bytes.
 const maxSubject = 2048
 
-// Publish sends messages to the stream, one after the other, and returns when
-// the stream has acknowledged all.
+// Publish sends messages to the stream, one after the other, and returns when the
+// stream has acknowledged all. After an error, the messages before the failed one are
+// stored. Errors are a publish.ErrUnacceptable, a publish.ErrUnavailable or another
+// error of the server, as the package documents.
 func (p *Publisher) Publish(subject string, messages ...*message.Message) error {
 	if len(subject) > maxSubject {
 		return fmt.Errorf("publish %.40s… to %s: %w: a subject is at most %d bytes, not %d", subject, p.server.redacted, publish.ErrUnacceptable, maxSubject, len(subject))
@@ -142,7 +159,8 @@ func (p *Publisher) Publish(subject string, messages ...*message.Message) error 
 	return nil
 }
 
-// withServerError adds the server's last permission error to a timeout.
+// withServerError adds the last permission error of the server to a timeout. A server
+// that forbids a subject does not answer and reports the reason apart.
 func withServerError(conn *nats.Conn, err error) error {
 	if last := conn.LastError(); errors.Is(last, nats.ErrPermissionViolation) && (errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded)) {
 		return fmt.Errorf("%w: %w", err, last)
@@ -150,14 +168,16 @@ func withServerError(conn *nats.Conn, err error) error {
 	return err
 }
 
-// The server's codes for a message that it will never take.
+// The JetStream error codes for a message that the stream will never accept: it, or
+// its headers, are too large.
 const (
 	codeTooLarge       = 10054
 	codeHeaderTooLarge = 10097
 )
 
-// classify wraps an error as publish.ErrUnacceptable or
-// publish.ErrUnavailable, if it is one of these.
+// classify wraps an error as publish.ErrUnacceptable if the message is at fault, or
+// as publish.ErrUnavailable if the connection or the server is. It returns any other
+// error unchanged.
 func classify(err error) error {
 	api, isAPI := errors.AsType[*nats.APIError](err)
 	switch {
@@ -173,10 +193,11 @@ func classify(err error) error {
 	return err
 }
 
-// A marshaler is watermill's marshaler, with encoded headers.
+// A marshaler is watermill's marshaler with header values that a header cannot carry
+// encoded as the package documents.
 type marshaler struct{ wnats.NATSMarshaler }
 
-// Marshal encodes a message.
+// Marshal encodes a message for a subject.
 func (m marshaler) Marshal(topic string, from *message.Message) (*nats.Msg, error) {
 	to, err := m.NATSMarshaler.Marshal(topic, from)
 	if err != nil {
@@ -191,7 +212,8 @@ func (m marshaler) Marshal(topic string, from *message.Message) (*nats.Msg, erro
 	return to, nil
 }
 
-// isHeaderSafe reports whether a header transmits a value unchanged.
+// isHeaderSafe reports whether a header transmits a value unchanged: NATS trims white
+// space, and a line end would end the header.
 func isHeaderSafe(value string) bool {
 	return value == strings.TrimSpace(value) && !strings.ContainsAny(value, "\r\n\x00")
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish"
 )
 
-// checkTopic returns a publish.ErrBadTopic unless every topic of t is a
-// subject that can be published to.
+// checkTopic returns a publish.ErrBadTopic unless every topic of t is a subject that
+// can be published to: non-empty tokens without spaces, control characters and
+// wildcards, outside the server's own subjects.
 func checkTopic(t publish.Topic) error {
 	for token := range strings.SplitSeq(t.Pattern("x"), ".") {
 		switch {
@@ -28,8 +29,10 @@ func checkTopic(t publish.Topic) error {
 	return nil
 }
 
-// ensureStream finds or creates the JetStream stream that stores the subjects
-// of a topic.
+// ensureStream finds the JetStream stream that stores the subjects of a topic and
+// checks that it stores all of them. If there is none, it creates a stream on files,
+// with the name in the URL or else a name derived from the subjects. It returns an
+// ErrNoJetStream or an ErrStream.
 func (a serverURL) ensureStream(ctx context.Context, conn *nats.Conn, topic publish.Topic) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -62,19 +65,22 @@ func (a serverURL) ensureStream(ctx context.Context, conn *nats.Conn, topic publ
 	return nil
 }
 
-// subjects returns a NATS pattern that matches all subjects of a topic.
+// subjects returns a NATS pattern that matches all subjects of a topic. A token with
+// a placeholder becomes a whole wildcard, because an asterisk next to other text
+// matches only itself.
 func subjects(topic publish.Topic) string {
 	tokens := strings.Split(topic.Pattern("*"), ".")
 	for i, token := range tokens {
 		if strings.Contains(token, "*") {
-			tokens[i] = "*" // an asterisk beside other text would stand for itself
+			tokens[i] = "*"
 		}
 	}
 	return strings.Join(tokens, ".")
 }
 
-// checkSubjects returns an ErrStream unless the stream stores all subjects of
-// a topic.
+// checkSubjects returns an ErrStream unless one subject pattern of the stream matches
+// all subjects of a topic. Without this check, a record with a subject outside the
+// stream would never be acknowledged.
 func (a serverURL) checkSubjects(ctx context.Context, js nats.JetStreamContext, stream, subject string) error {
 	about, err := js.StreamInfo(stream, nats.Context(ctx))
 	if err != nil {
@@ -88,8 +94,8 @@ func (a serverURL) checkSubjects(ctx context.Context, js nats.JetStreamContext, 
 	return fmt.Errorf("publish to %s: %w: %s keeps %s, which are not all of %s", a.redacted, ErrStream, stream, strings.Join(about.Config.Subjects, ", "), subject)
 }
 
-// covers reports whether the pattern kept matches every subject that the
-// pattern tokens matches.
+// covers reports whether the pattern kept matches every subject that the pattern
+// tokens matches. Both are lists of tokens.
 func covers(kept, tokens []string) bool {
 	switch {
 	case len(kept) == 0 || len(tokens) == 0:
@@ -100,8 +106,8 @@ func covers(kept, tokens []string) bool {
 	return (kept[0] == "*" || kept[0] == tokens[0]) && covers(kept[1:], tokens[1:])
 }
 
-// streamName derives the name of a new stream from the fixed tokens of its
-// subjects.
+// streamName derives the name of a new stream from the fixed tokens of its subjects,
+// joined by underscores. Without fixed tokens it is "ledger".
 func streamName(subject string) string {
 	var tokens []string
 	for token := range strings.SplitSeq(subject, ".") {

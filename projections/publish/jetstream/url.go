@@ -10,13 +10,19 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish"
 )
 
-// A serverURL is a parsed target.
+// A serverURL is a parsed target. It never changes.
 type serverURL struct {
-	server   string // with its credentials
-	redacted string // without them
-	stream   string // that keeps the subjects; empty: found or named by them
-	creds    string
-	ca       string
+	// server is the address with its credentials, and redacted the target without
+	// them, for errors.
+	server   string
+	redacted string
+	// stream is the name of the stream that stores the subjects. If it is empty, the
+	// stream is found by its subjects or named after them.
+	stream string
+	// creds is the path of a credentials file, and ca the path of a file of root
+	// certificates. Either may be empty.
+	creds string
+	ca    string
 }
 
 // parseURL parses a target. Its errors contain only the scheme and the names
@@ -50,7 +56,7 @@ func parseURL(text string) (serverURL, error) {
 	return a, nil
 }
 
-// options returns the client options for credentials and certificates.
+// options returns the client options for the files of credentials and certificates.
 func (a serverURL) options() (options []nats.Option) {
 	if a.creds != "" {
 		options = append(options, nats.UserCredentials(a.creds))
@@ -61,7 +67,8 @@ func (a serverURL) options() (options []nats.Option) {
 	return options
 }
 
-// connectError describes a failed connection to the user who typed the URL.
+// connectError wraps a failed connection in ErrRefused or publish.ErrUnavailable,
+// with advice for the user who wrote the URL.
 func (a serverURL) connectError(err error) error {
 	switch {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):

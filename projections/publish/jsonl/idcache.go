@@ -1,12 +1,15 @@
 package jsonl
 
-// An idCache holds the IDs of records that are in the file and may be
-// published again: the records after the consumer's position when the file was
-// opened, until each is published again, and the last ones written. It keeps
-// two generations and drops the older one when the younger is full.
+// An idCache holds the IDs of records that are in the file and may be published
+// again. It keeps two sets: the records that the file had after the consumer's
+// position when it was opened, each until it is published again; and the last ones
+// written, at least generationSize of them. The second set has two generations, and
+// the older one is dropped when the younger is full.
 type idCache struct {
-	fromFile   map[string]bool
-	young, old map[string]bool // that came, and those before them
+	// fromFile has the IDs that were read from the file.
+	fromFile map[string]bool
+	// young and old are the generations of published records.
+	young, old map[string]bool
 }
 
 // generationSize is the number of IDs in a generation.

@@ -13,20 +13,32 @@ import (
 
 // The errors of a File. Callers match them with errors.Is.
 var (
+	// ErrForeign: the file has contents that this package did not write. They are not
+	// changed.
 	ErrForeign = errors.New("file does not hold published records")
-	ErrInUse   = errors.New("file is written by another publisher")
-	ErrClosed  = errors.New("file is closed")
+	// ErrInUse: another File, in this process or another, has the lock of the file.
+	ErrInUse = errors.New("file is written by another publisher")
+	// ErrClosed: the File was closed.
+	ErrClosed = errors.New("file is closed")
 )
 
-// A File is a message.Publisher that appends to a file.
+// A File is a message.Publisher that appends to a file. It writes each record once
+// and repairs the file before a write if another process changed it.
 type File struct {
 	path string
-	at   events.Position // that the consumer current come to when it opened
-	mu   struct {
+	// at is the position of the consumer when the File was opened. Records after it
+	// may be published again.
+	at events.Position
+	// mu is held during writes and syncs.
+	mu struct {
 		sync.Mutex
-		lockedFile         // nil file when closed
-		ids        idCache // the records that may come again
-		dirty      bool    // there may be more than size bytes, or less of it is durable
+		// The open file. Its file is nil after Close.
+		lockedFile
+		// ids has the records that may be published again.
+		ids idCache
+		// dirty reports that a write failed: the file may have more than size bytes,
+		// and some may not be durable.
+		dirty bool
 	}
 }
 
@@ -51,9 +63,11 @@ func (f *File) Publish(topic string, messages ...*message.Message) error {
 	return f.PublishBatch(batch...)
 }
 
-// PublishBatch appends the messages that are not in the file, with one sync,
-// and returns when they are durable. It reopens or recreates the file if
-// another process moved or removed it.
+// PublishBatch appends the messages that are not in the file, with one write and one
+// sync, and returns when they are durable under the name of the file. It reopens or
+// recreates the file if another process moved or removed it. A failure of the file
+// system is a publish.ErrUnavailable, after which the same batch may be published
+// again. After Close the error is an ErrClosed.
 func (f *File) PublishBatch(batch ...publish.Routed) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,7 +94,9 @@ func (f *File) PublishBatch(batch ...publish.Routed) error {
 	return nil
 }
 
-// appendLocked appends the messages that are not in the file, and syncs.
+// appendLocked appends the messages that are not in the file, and syncs. After a
+// failed write it removes the partial lines, or leaves dirty set. The caller holds
+// mu.
 func (f *File) appendLocked(batch []publish.Routed) error {
 	var b bytes.Buffer
 	for _, r := range batch {
@@ -104,8 +120,9 @@ func (f *File) appendLocked(batch []publish.Routed) error {
 	return nil
 }
 
-// restoreLocked truncates a write that failed. It reopens the file if another
-// process changed, moved or removed it.
+// restoreLocked brings the file into the state of the last sync. It truncates a write
+// that failed, and reopens the file if another process changed its size, moved or
+// removed it. The caller holds mu.
 func (f *File) restoreLocked() error {
 	about, err := f.mu.file.Stat()
 	switch {
@@ -123,8 +140,9 @@ func (f *File) restoreLocked() error {
 	return err
 }
 
-// reopenLocked opens the file that has the name now, or creates it, and
-// replaces the one that f has open.
+// reopenLocked opens the file that has the name now, or creates it, and replaces the
+// one that f has open, whose lock it releases. It locks the new file before it
+// unlocks the old one. The caller holds mu.
 func (f *File) reopenLocked() error {
 	next, ids, err := acquire(f.path, f.at, f.mu.file)
 	if err != nil {

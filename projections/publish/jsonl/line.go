@@ -10,8 +10,9 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish"
 )
 
-// encodeLine encodes a message as a line. [readLineHead] reads its first
-// members.
+// encodeLine encodes a message as a line, in the form that the package documents. The
+// ID and the position come first, so that [readLineHead] finds them without decoding
+// the data.
 func encodeLine(topic string, m *message.Message) []byte {
 	var b bytes.Buffer
 	b.WriteString(`{"id":` + quoteJSON(m.UUID) + `,"position":` + quoteJSON(m.Metadata.Get(publish.KeyPosition)))
@@ -47,7 +48,8 @@ func writeDocument(b *bytes.Buffer, name string, data []byte) {
 		return
 	}
 	b.WriteString(`,"` + name + `":`)
-	if bytes.ContainsAny(data, "\n\r") { // between values: within one they are escaped
+	// Line ends occur between JSON values only. Within strings they are escaped.
+	if bytes.ContainsAny(data, "\n\r") {
 		data = bytes.Map(func(r rune) rune {
 			if r == '\n' || r == '\r' {
 				return ' '
@@ -58,7 +60,7 @@ func writeDocument(b *bytes.Buffer, name string, data []byte) {
 	b.Write(data)
 }
 
-// quoteJSON returns text as a JSON string.
+// quoteJSON returns text as a JSON string, without escaping <, > and &.
 func quoteJSON(text string) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
@@ -69,7 +71,7 @@ func quoteJSON(text string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// jsonNumber returns text if it is a JSON number, and otherwise null.
+// jsonNumber returns text if it is a JSON number of digits, and otherwise null.
 func jsonNumber(text string) string {
 	for _, r := range text {
 		if r < '0' || r > '9' {

@@ -10,13 +10,15 @@ import (
 	"github.com/settlement-ledger/ledger/projections/publish"
 )
 
-// A lockedFile is a locked file of whole lines.
+// A lockedFile is an open file that this process has locked.
 type lockedFile struct {
 	file *os.File
-	size int64 // durable bytes
+	// size is the number of durable bytes, all in whole lines.
+	size int64
 }
 
-// isAtPath reports whether the open file is the one at path.
+// isAtPath reports whether the open file is the one at path. It returns false if
+// either cannot be examined.
 func (h lockedFile) isAtPath(path string) bool {
 	there, err := os.Stat(path)
 	if err != nil {
@@ -26,9 +28,10 @@ func (h lockedFile) isAtPath(path string) bool {
 	return err == nil && os.SameFile(there, here)
 }
 
-// acquire opens or creates, locks and repairs the file at path. It returns the
-// IDs of the records in it that may be published again. It reuses current if
-// that is the file at path.
+// acquire opens or creates, locks and repairs the file at path, and syncs its folder
+// so that a new name is durable. It returns the IDs of the records in it that may be
+// published again. It reuses current, which is locked already, if that is the file at
+// path. After an error it leaves current open.
 func acquire(path string, at events.Position, current *os.File) (lockedFile, map[string]bool, error) {
 	if current != nil && (lockedFile{file: current}).isAtPath(path) {
 		size, ids, err := repair(current, at)
@@ -48,7 +51,8 @@ func acquire(path string, at events.Position, current *os.File) (lockedFile, map
 	return lockedFile{file, size}, ids, nil
 }
 
-// lockAndRepair locks a file and repairs it.
+// lockAndRepair locks a regular file and repairs it. It returns an ErrForeign for any
+// other file and an ErrInUse for a locked one.
 func lockAndRepair(file *os.File, at events.Position) (int64, map[string]bool, error) {
 	about, err := file.Stat()
 	if err != nil {
@@ -67,7 +71,7 @@ func lockAndRepair(file *os.File, at events.Position) (int64, map[string]bool, e
 	return repair(file, at)
 }
 
-// repair truncates a partial line at the end of a file, syncs it, and returns
+// repair truncates a partial line at the end of a file, syncs the file, and returns
 // its size and the IDs of the records that may be published again.
 func repair(file *os.File, at events.Position) (int64, map[string]bool, error) {
 	about, err := file.Stat()
@@ -81,7 +85,7 @@ func repair(file *os.File, at events.Position) (int64, map[string]bool, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	// What a process before wrote and did not sync may not be durable.
+	// An earlier process may have written lines that it did not sync.
 	return found.size, found.ids, file.Sync()
 }
 

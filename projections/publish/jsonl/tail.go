@@ -11,21 +11,29 @@ import (
 
 // A tailLines is the result of reading a file from its end.
 type tailLines struct {
-	size int64           // of the whole lines
-	ids  map[string]bool // of the records behind a position, and some before it
+	// size is the number of bytes in whole lines.
+	size int64
+	// ids has the IDs of all records after the consumer's position, and of some
+	// before it.
+	ids map[string]bool
 }
 
 const (
+	// chunkSize is the number of bytes that lineEnds reads at once.
 	chunkSize = 64 << 10
-	headSize  = 512 // more than the first two members of a line take
-	// maxLate is how many lines in a row may not be behind a position while
-	// there are some before them that are: what was set aside and is published
-	// late, and what lanes are ahead of each other.
+	// headSize is more than the first two members of a line take.
+	headSize = 512
+	// maxLate is the number of lines in a row at or before the consumer's position
+	// after which tail assumes that all earlier lines are too. Lines are not in the
+	// order of positions: the workers of a relay write different streams at different
+	// speeds, and a retried dead letter is written late.
 	maxLate = 4096
 )
 
-// tail reads a file backwards until maxLate lines in a row are at or before
-// position at.
+// tail reads a file backwards until maxLate lines in a row are at or before position
+// at; for the zero position it reads the whole file. It returns an ErrForeign if a
+// line is not one of this package. Its cost depends on the lines since that position,
+// not on the size of the file.
 func tail(file io.ReaderAt, size int64, at events.Position) (tailLines, error) {
 	f := tailLines{ids: map[string]bool{}}
 	ends := &lineEnds{file: file, from: size}
@@ -57,8 +65,9 @@ func tail(file io.ReaderAt, size int64, at events.Position) (tailLines, error) {
 	}
 }
 
-// checkPrefix returns an ErrForeign if the start of a file without a line end
-// is not the start of a line.
+// checkPrefix returns an ErrForeign if a file without a line end does not begin as a
+// line does. Such a file holds at most a partial line, or zeros that a power cut
+// left.
 func (tailLines) checkPrefix(file io.ReaderAt, size int64) error {
 	const opening = `{"id":"evt_`
 	b := make([]byte, min(size, int64(len(opening))))
@@ -71,7 +80,8 @@ func (tailLines) checkPrefix(file io.ReaderAt, size int64) error {
 	return nil
 }
 
-// readLineHead decodes the first two members of the line between two offsets.
+// readLineHead decodes the ID and the position of the line between two offsets. It
+// returns an ErrForeign, with the offset, if the line does not begin with them.
 func readLineHead(file io.ReaderAt, begin, end int64) (id string, at events.Position, err error) {
 	b := make([]byte, min(end-begin, headSize))
 	if _, err := file.ReadAt(b, begin); err != nil && err != io.EOF {
@@ -95,18 +105,22 @@ func readLineHead(file io.ReaderAt, begin, end int64) (id string, at events.Posi
 	return want[2].(string), at, nil
 }
 
-// A lineEnds iterates over the line ends of a file backwards, and then over
-// the start of the file.
+// A lineEnds iterates over the line ends of a file backwards, and at last over the
+// start of the file. It holds one chunk in memory.
 type lineEnds struct {
-	file  io.ReaderAt
-	chunk []byte // what is left to look through, of the bytes that begin at from
+	file io.ReaderAt
+	// chunk has the bytes from offset from that were not searched yet.
+	chunk []byte
 	from  int64
-	begun bool // the beginning of the file was given
-	found bool // an end of a line was found
+	// begun reports that previous has returned the start of the file.
+	begun bool
+	// found reports that the file has a line end.
+	found bool
 }
 
-// previous returns the offset after the previous line end, and finally 0. The
-// boolean is false when there are no more.
+// previous returns the offset after the previous line end, and at last 0, the start
+// of the file. The boolean is false when there are no more, and at once for a file
+// without a line end.
 func (e *lineEnds) previous() (int64, bool, error) {
 	for {
 		if at := bytes.LastIndexByte(e.chunk, '\n'); at >= 0 {
