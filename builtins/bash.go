@@ -76,7 +76,7 @@ func (s bashTool) run(ctx context.Context, in bashArgs, inv domain.Invocation) (
 		return bashResult{}, err
 	}
 	if err := s.assert(ctx, inv, held, permission.Ask{Action: "bash", Resources: script.Resources, Spellings: script.Spellings, Save: script.SavePatterns, Metadata: metadata,
-		Show: permission.ShowText(domain.PreviewCommand, in.Command)}); err != nil {
+		Preview: permission.TextPreview(domain.PreviewCommand, in.Command)}); err != nil {
 		return bashResult{}, err
 	}
 	dir, err := held.directory()

@@ -222,7 +222,7 @@ func TestCommandIsShownWithItsSpellingsAndIsNoOption(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	must[bashResult](t, b, "bash", input{"command": "/bin/ls -a"})
-	if shown, err := b.asked[0].Show(t.Context()); err != nil || shown.Text != "/bin/ls -a" || shown.Kind != domain.PreviewCommand {
+	if shown, err := b.asked[0].Preview(t.Context()); err != nil || shown.Text != "/bin/ls -a" || shown.Kind != domain.PreviewCommand {
 		t.Errorf("the question shows %+v, %v, want the command", shown, err)
 	}
 	if got := b.asked[0].Spellings["/bin/ls -a"]; !slices.Equal(got, []string{"ls -a"}) {

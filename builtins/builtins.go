@@ -31,7 +31,7 @@ type Permission interface {
 	Assert(context.Context, domain.Invocation, permission.Ask) error
 	// Check returns what rules and approvals say about an ask, before anybody
 	// is asked. It grants nothing.
-	Check(domain.Invocation, permission.Ask) permission.Verdict
+	Check(domain.Invocation, permission.Ask) permission.Evaluation
 }
 
 // Outputs opens complete outputs in managed storage. Open returns the bytes, which the caller
@@ -221,7 +221,7 @@ func (c Config) ask(ctx context.Context, inv domain.Invocation, h *heldTarget, a
 	if err != nil {
 		return err
 	}
-	return c.assert(ctx, inv, h, permission.Ask{Action: action, Resources: []string{resource}, Save: anything, Metadata: data, Show: show})
+	return c.assert(ctx, inv, h, permission.Ask{Action: action, Resources: []string{resource}, Save: anything, Metadata: data, Preview: show})
 }
 
 // because returns a failure with the text of err that the model reads.

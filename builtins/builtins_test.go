@@ -31,8 +31,8 @@ func (d *door) Assert(ctx context.Context, inv domain.Invocation, a permission.A
 	d.mu.Lock()
 	d.asked = append(d.asked, a)
 	d.mu.Unlock()
-	if a.Show != nil && d.Check(inv, a).Effect == domain.Ask {
-		shown, err := a.Show(ctx)
+	if a.Preview != nil && d.Check(inv, a).Effect == domain.Ask {
+		shown, err := a.Preview(ctx)
 		if err != nil {
 			return err
 		}
@@ -47,8 +47,8 @@ func (d *door) Assert(ctx context.Context, inv domain.Invocation, a permission.A
 }
 
 // Check goes by the rules. Without, everything is asked about.
-func (d *door) Check(_ domain.Invocation, a permission.Ask) permission.Verdict {
-	return permission.VerdictOf(d.rules, a)
+func (d *door) Check(_ domain.Invocation, a permission.Ask) permission.Evaluation {
+	return permission.EvaluateRules(d.rules, a)
 }
 
 // order returns what was asked, as "action resource,resource".

@@ -25,8 +25,8 @@ func (r ruled) Assert(_ context.Context, _ domain.Invocation, a permission.Ask) 
 	return nil
 }
 
-func (r ruled) Check(_ domain.Invocation, a permission.Ask) permission.Verdict {
-	return permission.VerdictOf(domain.Rules(r), a)
+func (r ruled) Check(_ domain.Invocation, a permission.Ask) permission.Evaluation {
+	return permission.EvaluateRules(domain.Rules(r), a)
 }
 
 // The tools over a directory, with a rule for one command.

@@ -53,7 +53,7 @@ func (c Config) permitted(ctx context.Context, inv domain.Invocation, h *heldTar
 		// The pattern of the search got past a rule that denies the action on everything.
 		case read.Effect == domain.Deny, own.Effect == domain.Deny && own.Rule.Resource != "*":
 			out.Denied++
-		case read.Effect == domain.Ask && read.Apart:
+		case read.Effect == domain.Ask && read.Specific:
 			apart, resources = append(apart, name), append(resources, resource)
 		default:
 			shown = append(shown, name)

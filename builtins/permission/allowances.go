@@ -22,14 +22,14 @@ type Allowances struct {
 func (as *Allowances) Of(inv domain.Invocation) []domain.Rule {
 	as.mu.Lock()
 	defer as.mu.Unlock()
-	return slices.Clone(as.mu.rules[keyOf(inv)])
+	return slices.Clone(as.mu.rules[callOf(inv)])
 }
 
 // Forget drops the rules of a call.
 func (as *Allowances) Forget(inv domain.Invocation) {
 	as.mu.Lock()
 	defer as.mu.Unlock()
-	delete(as.mu.rules, keyOf(inv))
+	delete(as.mu.rules, callOf(inv))
 }
 
 // add stores rules for a call. On nil Allowances it does nothing.
@@ -42,16 +42,16 @@ func (as *Allowances) add(inv domain.Invocation, rules []domain.Rule) {
 	if as.mu.rules == nil {
 		as.mu.rules = map[domain.Invocation][]domain.Rule{}
 	}
-	kept := as.mu.rules[keyOf(inv)]
+	kept := as.mu.rules[callOf(inv)]
 	for _, rule := range rules {
 		if !slices.Contains(kept, rule) {
 			kept = append(kept, rule)
 		}
 	}
-	as.mu.rules[keyOf(inv)] = kept
+	as.mu.rules[callOf(inv)] = kept
 }
 
-// keyOf returns the identity of a call.
-func keyOf(inv domain.Invocation) domain.Invocation {
+// callOf returns the identity of a call.
+func callOf(inv domain.Invocation) domain.Invocation {
 	return domain.Invocation{Session: inv.Session, Message: inv.Message, Call: inv.Call}
 }

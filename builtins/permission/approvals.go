@@ -20,8 +20,8 @@ type Approval struct {
 	Person     string    // who approved; empty: not known
 }
 
-// live reports whether the approval is valid at a time.
-func (a Approval) live(now time.Time) bool { return a.Expires.IsZero() || now.Before(a.Expires) }
+// validAt reports whether the approval is valid at a time.
+func (a Approval) validAt(now time.Time) bool { return a.Expires.IsZero() || now.Before(a.Expires) }
 
 // Approvals is a set of approvals in memory. The caller restores recorded approvals with Add.
 // The zero Approvals is ready for use.
@@ -59,7 +59,7 @@ func (as *Approvals) Revoke(action, resource string) bool {
 func (as *Approvals) List(now time.Time) []Approval {
 	as.mu.Lock()
 	defer as.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(as.mu.list), func(a Approval) bool { return !a.live(now) })
+	return slices.DeleteFunc(slices.Clone(as.mu.list), func(a Approval) bool { return !a.validAt(now) })
 }
 
 // indexLocked returns the index of an approval in the list, or -1. The caller holds mu.
@@ -72,6 +72,6 @@ func (as *Approvals) allows(action, resource string, now time.Time) bool {
 	as.mu.Lock()
 	defer as.mu.Unlock()
 	return slices.ContainsFunc(as.mu.list, func(a Approval) bool {
-		return a.Action == action && a.live(now) && domain.Match(a.Resource, resource)
+		return a.Action == action && a.validAt(now) && domain.Match(a.Resource, resource)
 	})
 }

@@ -6,38 +6,38 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// A Verdict is the result of rules and approvals for a request, before a person decides.
-type Verdict struct {
+// A Evaluation is the result of rules and approvals for a request, before a person decides.
+type Evaluation struct {
 	// Effect is Allow, Deny, or Ask: the outcome before an Approver decides.
 	Effect domain.Effect
 	// Rule is the rule that denies, with Deny. Else it is zero.
 	Rule domain.Rule
-	// Apart reports, with Ask, that the rules mean these resources in
+	// Specific reports, with Ask, that the rules mean these resources in
 	// particular: an ask rule other than "ask * *" matches one of them, or an
 	// allow rule matches the action. Otherwise it is false.
-	Apart bool
+	Specific bool
 }
 
-// VerdictOf evaluates a request against rules alone.
-func VerdictOf(rules domain.Rules, ask Ask) Verdict {
-	v := Verdict{Effect: domain.Allow}
+// EvaluateRules evaluates a request against rules alone.
+func EvaluateRules(rules domain.Rules, ask Ask) Evaluation {
+	v := Evaluation{Effect: domain.Allow}
 	for _, resource := range ask.Resources {
 		rule, _ := rules.EvaluateSpelled(ask.Action, resource, ask.Spellings[resource])
 		switch rule.Effect {
 		case domain.Deny:
-			return Verdict{Effect: domain.Deny, Rule: rule}
+			return Evaluation{Effect: domain.Deny, Rule: rule}
 		case domain.Ask:
 			v.Effect = domain.Ask
-			v.Apart = v.Apart || apart(rules, rule, ask.Action)
+			v.Specific = v.Specific || specific(rules, rule, ask.Action)
 		}
 	}
 	return v
 }
 
-// apart reports whether a configuration treats an ask as deliberate: rule is more specific
+// specific reports whether a configuration treats an ask as deliberate: rule is more specific
 // than a rule for everything, or some rule allows the action on other resources. rule is the
 // zero Rule if no rule matched.
-func apart(rules domain.Rules, rule domain.Rule, action string) bool {
+func specific(rules domain.Rules, rule domain.Rule, action string) bool {
 	if rule.Action != "" && (rule.Action != "*" || rule.Resource != "*") {
 		return true
 	}
@@ -47,10 +47,10 @@ func apart(rules domain.Rules, rule domain.Rule, action string) bool {
 // Check evaluates a request against rules and approvals. It asks no person and records
 // nothing, for a tool that must know which files it may read before it requests permission. It
 // grants nothing; only [Gate.Assert] does.
-func (g *Gate) Check(inv domain.Invocation, ask Ask) Verdict {
-	v := VerdictOf(g.config.Rules(inv.Agent), ask)
+func (g *Gate) Check(inv domain.Invocation, ask Ask) Evaluation {
+	v := EvaluateRules(g.config.Rules(inv.Agent), ask)
 	if v.Effect == domain.Ask && g.evaluate(inv, ask).effect == domain.Allow { // by an approval
-		return Verdict{Effect: domain.Allow}
+		return Evaluation{Effect: domain.Allow}
 	}
 	return v
 }

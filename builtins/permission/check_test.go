@@ -23,7 +23,7 @@ func TestCheckTellsWhatAssertWouldDoAndAsksNobody(t *testing.T) {
 		{ask("read", "a.env", "secret/x"), domain.Deny, false}, {ask("glob", "a"), domain.Deny, false}, {ask("edit", "a"), domain.Ask, false},
 	} {
 		got := d.Check(inv, c.ask)
-		if got.Effect != c.want || got.Apart != c.apart || (got.Rule.Source != "") != (c.want == domain.Deny) {
+		if got.Effect != c.want || got.Specific != c.apart || (got.Rule.Source != "") != (c.want == domain.Deny) {
 			t.Errorf("Check(%v) = %+v, want %v, apart %v", c.ask, got, c.want, c.apart)
 		}
 	}
@@ -38,7 +38,7 @@ func TestResourceIsSetApartByRulesAboutItsAction(t *testing.T) {
 		"": false, "ask * *": false, "deny read x": false, "allow grep *": false, "ask * *\ndeny read x": false,
 		"ask read *": true, "ask * *.env": true, "allow read src/*": true, "allow * x": true, "ask * *\nallow read src/*": true, "allow * *\nask read *.env": true,
 	} {
-		if got := permission.VerdictOf(parse(t, rules), ask("read", "sub/.env")); got.Effect != domain.Ask || got.Apart != want {
+		if got := permission.EvaluateRules(parseName(t, rules), ask("read", "sub/.env")); got.Effect != domain.Ask || got.Specific != want {
 			t.Errorf("by %q, sub/.env is %+v, want that it is asked about, apart %v", rules, got, want)
 		}
 	}

@@ -81,20 +81,20 @@ func TestEndOfFileAtADeviceRejectsOneQuestion(t *testing.T) {
 			return answer
 		}
 	}
-	reject := permission.Answer{Scope: permission.Reject, By: permission.ByUser}
+	reject := permission.Answer{Choice: permission.Reject, By: permission.ByUser}
 	if got := answered("\x04"); got != reject {
 		t.Errorf("the question at which an end of file was typed is answered %+v, want %+v", got, reject)
 	}
 	if got := answered("alwa", "\x04", "\x04", "ys\n"); got != reject {
 		t.Errorf("the question at which an end of file ended a word is answered %+v, want %+v", got, reject)
 	}
-	if got := answered("once\n"); got.Scope != permission.Once {
+	if got := answered("once\n"); got.Choice != permission.Once {
 		t.Errorf("the question after an end of file is answered %+v, want once", got)
 	}
 	k.keys.(struct{ io.Writer }).Writer.(*os.File).Close()
 	<-ended
 	answer, err := terminal.Decide(t.Context(), dangerous)
-	if want := (permission.Answer{Scope: permission.Reject, By: permission.ByHeadless}); err != nil || answer != want {
+	if want := (permission.Answer{Choice: permission.Reject, By: permission.ByHeadless}); err != nil || answer != want {
 		t.Errorf("a question at a terminal that is gone is answered %+v, %v, want %+v", answer, err, want)
 	}
 }
@@ -125,7 +125,7 @@ func TestTerminalDeviceKeepsItsMode(t *testing.T) {
 	k.press(t, "ls -l")
 	<-prompts
 	k.press(t, "a\n")
-	if got := <-answers; got.Scope != permission.Always {
+	if got := <-answers; got.Choice != permission.Always {
 		t.Errorf("the answer at the prompt is %+v, want always", got)
 	}
 	if got := modeOf(t, k.in.(*os.File)); got != mode {

@@ -35,9 +35,9 @@ func (d *device) readable() bool {
 	return n > 0 && err == nil
 }
 
-// gone reports whether the terminal was closed at its other end. Else an end of
+// hungUp reports whether the terminal was closed at its other end. Else an end of
 // file was typed, and the terminal can be read again.
-func (d *device) gone() bool {
+func (d *device) hungUp() bool {
 	ready := []unix.PollFd{{Fd: int32(d.fd)}}
 	_, err := unix.Poll(ready, 0)
 	return err != nil && !errors.Is(err, unix.EINTR) || ready[0].Revents&(unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0
@@ -50,19 +50,19 @@ func (d *device) discard() bool {
 	if d == nil {
 		return false
 	}
-	held := d.readable()
+	hadInput := d.readable()
 	if mode, err := unix.IoctlGetTermios(d.fd, getTermios); err == nil && mode.Lflag&unix.ICANON != 0 {
-		bare := *mode
-		bare.Lflag &^= unix.ICANON
-		bare.Cc[unix.VMIN], bare.Cc[unix.VTIME] = 1, 0
-		if unix.IoctlSetTermios(d.fd, setTermios, &bare) == nil {
-			held = d.readable() || held
+		raw := *mode
+		raw.Lflag &^= unix.ICANON
+		raw.Cc[unix.VMIN], raw.Cc[unix.VTIME] = 1, 0
+		if unix.IoctlSetTermios(d.fd, setTermios, &raw) == nil {
+			hadInput = d.readable() || hadInput
 			flush(d.fd)
 			_ = unix.IoctlSetTermios(d.fd, setTermios, mode) // the terminal had this mode before
 		}
 	}
 	flush(d.fd)
-	return held
+	return hadInput
 }
 
 // waiter returns a function that waits until the terminal is readable, or ctx

@@ -6,7 +6,7 @@
 // allow. A request that the rules leave open goes to an [Approver] as a [Request]: a [Headless]
 // one that refuses, a person at a [Terminal], or a [Queue] whose entries are
 // answered from elsewhere. [Gate.Check] returns what rules and approvals say without
-// asking. A person answers with a [Scope]; an answer for
+// asking. A person answers with a [Choice]; an answer for
 // always is kept as an [Approval], which allows the same again and can expire
 // and be revoked.
 //
@@ -60,7 +60,7 @@
 // [Gate.Assert] returns a *domain.Denied, a *domain.Declined, [ErrNoResource],
 // the cause of its context, or an error of the Recorder or the Approver.
 // [ErrBadRule] comes from ParseRules, [ErrBadGate] from NewGate, [ErrNotPending]
-// from Queue.Reply, [ErrBadWord] from parsing a scope or a decider and for an
+// from Queue.Reply, [ErrInvalidValue] from parsing a scope or a decider and for an
 // invalid answer of an Approver.
 //
 // The tool defines its resources; the Recorder stores the facts. The laws are in gate_test.go and rules_test.go, examples in

@@ -81,7 +81,7 @@ func TestReplyThatWasTakenCountsDespiteAnInterruption(t *testing.T) {
 				t.Error(err)
 			}
 		}}
-		if answer, err := q.Decide(ctx, r); err != nil || answer.Scope != permission.Once {
+		if answer, err := q.Decide(ctx, r); err != nil || answer.Choice != permission.Once {
 			t.Fatalf("Decide = %+v, %v, want the reply", answer, err)
 		}
 	}
@@ -106,7 +106,7 @@ func TestAnswerBesideAnInterruptionIsRecorded(t *testing.T) {
 			c.Recorder = obedient{c.Recorder.(*facts)}
 			c.Approver = answering(func(context.Context, permission.Request) (permission.Answer, error) {
 				interrupt(domain.ByUser)
-				return permission.Answer{Scope: permission.Always, By: permission.ByUser}, nil
+				return permission.Answer{Choice: permission.Always, By: permission.ByUser}, nil
 			})
 		})
 		err := d.Assert(ctx, d.invocation(), permission.Ask{Action: "edit", Resources: []string{"a"}, Save: []string{"a"}})
@@ -180,9 +180,9 @@ func TestExpiredApprovalIsSavedAnew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t, "", func(c *permission.Config) {
-			c.Life, c.Person = time.Hour, "ada"
+			c.ApprovalLifetime, c.Person = time.Hour, "ada"
 			c.Approver = answering(func(context.Context, permission.Request) (permission.Answer, error) {
-				return permission.Answer{Scope: permission.Always, By: permission.ByUser}, nil
+				return permission.Answer{Choice: permission.Always, By: permission.ByUser}, nil
 			})
 		})
 		a := permission.Ask{Action: "edit", Resources: []string{"a"}, Save: []string{"a"}}

@@ -33,8 +33,8 @@ type Config struct {
 	// Approvals is the set that the Gate reads and extends. Nil: the Gate
 	// starts with an empty set of its own.
 	Approvals *Approvals
-	// Life is the lifetime of a new approval. Zero: until it is revoked.
-	Life time.Duration
+	// ApprovalLifetime is the lifetime of a new approval. Zero: until it is revoked.
+	ApprovalLifetime time.Duration
 	// Person names the person behind the Approver, such as a user of the
 	// operating system. The Gate records it with the decisions and approvals
 	// of that person. It may be empty.
@@ -58,18 +58,18 @@ type Gate struct {
 // with another decision.
 type pendingRequest struct {
 	request Request
-	end     context.CancelCauseFunc
+	cancel  context.CancelCauseFunc
 }
 
-// errApproved is the cause that ends a pending request which a new approval allows.
-var errApproved = errors.New("approved by the answer to another request")
+// errApprovedElsewhere is the cause that ends a pending request which a new approval allows.
+var errApprovedElsewhere = errors.New("approved by the answer to another request")
 
-// A rejectedWith is the cause that ends a pending request because a person rejected another
+// A rejectionError is the cause that ends a pending request because a person rejected another
 // request of its session. It carries the person's feedback: a run that continues with the
 // feedback must not stop at the other requests.
-type rejectedWith struct{ feedback string }
+type rejectionError struct{ feedback string }
 
-func (*rejectedWith) Error() string { return "rejected with another request of the session" }
+func (*rejectionError) Error() string { return "rejected with another request of the session" }
 
 // NewGate returns a Gate. It returns an ErrBadGate that names the missing field.
 func NewGate(c Config) (*Gate, error) {
@@ -100,10 +100,10 @@ func (g *Gate) Assert(ctx context.Context, inv domain.Invocation, ask Ask) error
 		g.config.Allowances.add(inv, v.allowed)
 		return nil
 	}
-	r := Request{ID: g.config.Mint.Permission(), Invocation: inv, Ask: clone(ask)}
-	if v.effect == domain.Ask && ask.Show != nil {
+	r := Request{ID: g.config.Mint.Permission(), Invocation: inv, Ask: cloneAsk(ask)}
+	if v.effect == domain.Ask && ask.Preview != nil {
 		var err error
-		if r.Shown, err = ask.Show(ctx); err != nil {
+		if r.Shown, err = ask.Preview(ctx); err != nil {
 			return err
 		}
 	}
@@ -111,22 +111,22 @@ func (g *Gate) Assert(ctx context.Context, inv domain.Invocation, ask Ask) error
 		return fmt.Errorf("record the request %s: %w", r.ID, err)
 	}
 	if v.effect == domain.Ask {
-		return g.ask(ctx, r)
+		return g.waitForAnswer(ctx, r)
 	}
-	return g.decide(ctx, r, Decision{Effect: v.effect, By: v.by, Rule: v.rule, Resource: v.resource})
+	return g.recordDecision(ctx, r, Decision{Effect: v.effect, By: v.by, Rule: v.rule, Resource: v.resource})
 }
 
-// clone copies the slices and the map of an Ask, so that the caller may reuse them. Show is shared.
-func clone(a Ask) Ask {
+// cloneAsk copies the slices and the map of an Ask, so that the caller may reuse them. Show is shared.
+func cloneAsk(a Ask) Ask {
 	a.Resources, a.Save, a.Metadata = slices.Clone(a.Resources), slices.Clone(a.Save), slices.Clone(a.Metadata)
 	a.Spellings = maps.Clone(a.Spellings)
 	return a
 }
 
-// A verdict is the result of rules and approvals for a request.
-type verdict struct {
+// A ruling is the result of rules and approvals for a request.
+type ruling struct {
 	effect   domain.Effect
-	by       Decider
+	by       Authority
 	rule     domain.Rule   // the rule that denies; zero otherwise
 	resource string        // the denied resource; empty otherwise
 	allowed  []domain.Rule // the rules that allow, one for each resource allowed by rule
@@ -134,14 +134,14 @@ type verdict struct {
 
 // evaluate returns the strictest effect over all resources: deny beats ask, and ask beats
 // allow. An approval turns an ask into an allow and never overrides a deny.
-func (g *Gate) evaluate(inv domain.Invocation, ask Ask) verdict {
+func (g *Gate) evaluate(inv domain.Invocation, ask Ask) ruling {
 	rules, now := g.config.Rules(inv.Agent), g.config.Now()
-	v := verdict{effect: domain.Allow, by: ByRule}
+	v := ruling{effect: domain.Allow, by: ByRule}
 	for _, resource := range ask.Resources {
 		rule, _ := rules.EvaluateSpelled(ask.Action, resource, ask.Spellings[resource])
 		switch {
 		case rule.Effect == domain.Deny:
-			return verdict{effect: domain.Deny, by: ByRule, rule: rule, resource: resource}
+			return ruling{effect: domain.Deny, by: ByRule, rule: rule, resource: resource}
 		case rule.Effect == domain.Allow:
 			v.allowed = append(v.allowed, rule)
 		case g.config.Approvals.allows(ask.Action, resource, now):
@@ -153,35 +153,35 @@ func (g *Gate) evaluate(inv domain.Invocation, ask Ask) verdict {
 	return v
 }
 
-// ask waits for the decision of the Approver, or for the answer to another request that also
+// waitForAnswer waits for the decision of the Approver, or for the answer to another request that also
 // decides this one.
-func (g *Gate) ask(ctx context.Context, r Request) error {
+func (g *Gate) waitForAnswer(ctx context.Context, r Request) error {
 	asked := g.config.Now()
 	waiting, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	w := &pendingRequest{r, end}
-	g.enter(w)
+	g.addPending(w)
 	if g.evaluate(r.Invocation, r.Ask).effect == domain.Allow { // an approval was saved before w was in the list
-		end(errApproved)
+		end(errApprovedElsewhere)
 	}
 	answer, err := g.config.Approver.Decide(waiting, r)
-	g.leave(w)
-	d, err := decision(answer, err, context.Cause(waiting))
+	g.removePending(w)
+	d, err := resolveAnswer(answer, err, context.Cause(waiting))
 	if err != nil {
 		return fmt.Errorf("ask for permission %s: %w", r.ID, err)
 	}
 	d.Waited = g.config.Now().Sub(asked)
-	recording, cancel := outlasting(ctx, recordGrace)
+	recording, cancel := withGracePeriod(ctx, recordGrace)
 	defer cancel()
-	return g.decide(recording, r, d)
+	return g.recordDecision(recording, r, d)
 }
 
 // recordGrace is the time limit for recording an answer after the call was interrupted. The
 // answer counts once the person has given it, so an interruption must not lose it.
 const recordGrace = 5 * time.Second
 
-// outlasting returns a context that ends a grace period after ctx.
-func outlasting(ctx context.Context, grace time.Duration) (context.Context, func()) {
+// withGracePeriod returns a context that ends a grace period after ctx.
+func withGracePeriod(ctx context.Context, grace time.Duration) (context.Context, func()) {
 	longer, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		end := time.AfterFunc(grace, func() { cancel(context.Cause(ctx)) })
@@ -193,17 +193,17 @@ func outlasting(ctx context.Context, grace time.Duration) (context.Context, func
 	}
 }
 
-// decision returns the decision of an Approver, or the decision in the cause that ended its
+// resolveAnswer returns the decision of an Approver, or the decision in the cause that ended its
 // context.
-func decision(answer Answer, err, cause error) (Decision, error) {
-	other, rejected := cause.(*rejectedWith)
+func resolveAnswer(answer Answer, err, cause error) (Decision, error) {
+	other, rejected := cause.(*rejectionError)
 	switch {
 	case err == nil:
 		return answer.decision()
-	case cause == errApproved:
+	case cause == errApprovedElsewhere:
 		return Decision{Effect: domain.Allow, By: ByApproval}, nil
 	case rejected:
-		return Decision{Effect: domain.Deny, By: ByUser, Scope: Reject, Feedback: other.feedback}, nil
+		return Decision{Effect: domain.Deny, By: ByUser, Choice: Reject, Feedback: other.feedback}, nil
 	case cause != nil:
 		return Decision{}, cause
 	}
@@ -214,19 +214,19 @@ func decision(answer Answer, err, cause error) (Decision, error) {
 // that is not ByUser or ByHeadless, and for an invalid scope.
 func (a Answer) decision() (Decision, error) {
 	if a.By != ByUser && a.By != ByHeadless {
-		return Decision{}, fmt.Errorf("%w: nobody decided: %s", ErrBadWord, a.By)
+		return Decision{}, fmt.Errorf("%w: nobody decided: %s", ErrInvalidValue, a.By)
 	}
-	switch a.Scope {
+	switch a.Choice {
 	case Once, Always:
-		return Decision{Effect: domain.Allow, By: a.By, Scope: a.Scope}, nil
+		return Decision{Effect: domain.Allow, By: a.By, Choice: a.Choice}, nil
 	case Reject:
-		return Decision{Effect: domain.Deny, By: a.By, Scope: Reject, Feedback: a.Feedback}, nil
+		return Decision{Effect: domain.Deny, By: a.By, Choice: Reject, Feedback: a.Feedback}, nil
 	}
-	return Decision{}, fmt.Errorf("%w: scope %s", ErrBadWord, a.Scope)
+	return Decision{}, fmt.Errorf("%w: scope %s", ErrInvalidValue, a.Choice)
 }
 
-// decide records a decision and then applies it.
-func (g *Gate) decide(ctx context.Context, r Request, d Decision) error {
+// recordDecision records a decision and then applies it.
+func (g *Gate) recordDecision(ctx context.Context, r Request, d Decision) error {
 	d.Permission, d.Invocation = r.ID, r.Invocation
 	if d.By == ByUser {
 		d.Person = g.config.Person
@@ -237,19 +237,19 @@ func (g *Gate) decide(ctx context.Context, r Request, d Decision) error {
 	if err := g.config.Recorder.Decided(ctx, d); err != nil {
 		return fmt.Errorf("record the decision on %s: %w", r.ID, err)
 	}
-	if d.Scope == Always {
-		if err := g.save(ctx, r); err != nil {
+	if d.Choice == Always {
+		if err := g.saveApprovals(ctx, r); err != nil {
 			return err
 		}
 	}
-	if d.Scope == Reject && d.By == ByUser {
-		g.rejectWaiting(r.Invocation.Session, d.Feedback)
+	if d.Choice == Reject && d.By == ByUser {
+		g.rejectSession(r.Invocation.Session, d.Feedback)
 	}
-	return d.ending(r.Action)
+	return d.toolError(r.Action)
 }
 
-// ending returns the error that a decision gives to the tool, or nil for an allow.
-func (d Decision) ending(action string) error {
+// toolError returns the error that a decision gives to the tool, or nil for an allow.
+func (d Decision) toolError(action string) error {
 	switch {
 	case d.Effect == domain.Allow:
 		return nil
@@ -261,42 +261,42 @@ func (d Decision) ending(action string) error {
 	return &domain.Denied{Action: action, Resource: d.Resource, Reason: "no one to ask"}
 }
 
-// save stores the approval of an always answer and ends the pending requests that it allows.
-func (g *Gate) save(ctx context.Context, r Request) error {
+// saveApprovals stores the approval of an always answer and ends the pending requests that it allows.
+func (g *Gate) saveApprovals(ctx context.Context, r Request) error {
 	for _, pattern := range r.Save {
 		now := g.config.Now()
 		if slices.ContainsFunc(g.config.Approvals.List(now), func(a Approval) bool { return a.Action == r.Action && a.Resource == pattern }) {
 			continue
 		}
 		a := Approval{Permission: r.ID, Session: r.Invocation.Session, Action: r.Action, Resource: pattern, At: now, Person: g.config.Person}
-		if g.config.Life > 0 {
-			a.Expires = now.Add(g.config.Life)
+		if g.config.ApprovalLifetime > 0 {
+			a.Expires = now.Add(g.config.ApprovalLifetime)
 		}
 		if err := g.config.Recorder.Saved(ctx, a); err != nil {
 			return fmt.Errorf("record the approval of %s %s: %w", a.Action, a.Resource, err)
 		}
 		g.config.Approvals.Add(a)
 	}
-	for _, w := range g.others() {
+	for _, w := range g.pending() {
 		if g.evaluate(w.request.Invocation, w.request.Ask).effect == domain.Allow {
-			w.end(errApproved)
+			w.cancel(errApprovedElsewhere)
 		}
 	}
 	return nil
 }
 
-// rejectWaiting rejects the pending requests of a session, with the person's feedback.
-func (g *Gate) rejectWaiting(session domain.SessionID, feedback string) {
-	for _, w := range g.others() {
+// rejectSession rejects the pending requests of a session, with the person's feedback.
+func (g *Gate) rejectSession(session domain.SessionID, feedback string) {
+	for _, w := range g.pending() {
 		if w.request.Invocation.Session == session {
-			w.end(&rejectedWith{feedback})
+			w.cancel(&rejectionError{feedback})
 		}
 	}
 }
 
 // Pending returns the requests that wait for a decision, oldest first.
 func (g *Gate) Pending() []Request {
-	waiting := g.others()
+	waiting := g.pending()
 	requests := make([]Request, len(waiting))
 	for i, w := range waiting {
 		requests[i] = w.request
@@ -304,22 +304,22 @@ func (g *Gate) Pending() []Request {
 	return requests
 }
 
-// others returns a copy of the list of pending requests. Its callers end requests without mu.
-func (g *Gate) others() []*pendingRequest {
+// pending returns a copy of the list of pending requests. Its callers end requests without mu.
+func (g *Gate) pending() []*pendingRequest {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.Clone(g.mu.waiting)
 }
 
-// enter adds a pending request.
-func (g *Gate) enter(w *pendingRequest) {
+// addPending adds a pending request.
+func (g *Gate) addPending(w *pendingRequest) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.mu.waiting = append(g.mu.waiting, w)
 }
 
-// leave removes a pending request.
-func (g *Gate) leave(w *pendingRequest) {
+// removePending removes a pending request.
+func (g *Gate) removePending(w *pendingRequest) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.mu.waiting = slices.DeleteFunc(g.mu.waiting, func(other *pendingRequest) bool { return other == w })

@@ -65,7 +65,7 @@ type desk struct {
 func newDesk(t testing.TB, rules string, change ...func(*permission.Config)) desk {
 	t.Helper()
 	d := desk{queue: &permission.Queue{}, facts: &facts{}, approvals: &permission.Approvals{}, mint: domain.NewMint(time.Now, entropy())}
-	agents := permission.Agents{Default: "build", Rules: map[domain.AgentID]domain.Rules{"build": parse(t, rules), "reviewer": parse(t, "deny * *"), "free": {}}}
+	agents := permission.Agents{Default: "build", Rules: map[domain.AgentID]domain.Rules{"build": parseName(t, rules), "reviewer": parseName(t, "deny * *"), "free": {}}}
 	c := permission.Config{Rules: agents.Of, Approver: d.queue, Recorder: d.facts, Mint: d.mint, Now: time.Now, Approvals: d.approvals}
 	for _, f := range change {
 		f(&c)
@@ -130,7 +130,7 @@ func TestRulesDecideWithoutAsking(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Errorf("Assert(edit) after once = %v, want nil", err)
 		}
-		want := permission.Decision{Permission: pending[0].ID, Effect: domain.Allow, By: permission.ByUser, Scope: permission.Once, Waited: time.Minute}
+		want := permission.Decision{Permission: pending[0].ID, Effect: domain.Allow, By: permission.ByUser, Choice: permission.Once, Waited: time.Minute}
 		got := d.facts.decided[1]
 		got.Invocation = domain.Invocation{}
 		if got != want {
@@ -183,7 +183,7 @@ func TestBashIsAnActionAsAnyOther(t *testing.T) {
 	if err := d.Assert(t.Context(), d.invocation(), ask("bash", "pwd")); !errors.Is(err, domain.ErrDenied) {
 		t.Errorf("Assert(bash) without rules = %v, want that nobody could be asked", err)
 	}
-	if got := d.facts.decided; len(got) != 1 || got[0].By != permission.ByHeadless || got[0].Scope != permission.Reject {
+	if got := d.facts.decided; len(got) != 1 || got[0].By != permission.ByHeadless || got[0].Choice != permission.Reject {
 		t.Errorf("decided %v, want one decision by headless", got)
 	}
 }
@@ -235,7 +235,7 @@ func TestRejectDeclines(t *testing.T) {
 func TestAlwaysIsSavedAndCanBeRevoked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, "", func(c *permission.Config) { c.Life = time.Hour })
+		d := newDesk(t, "", func(c *permission.Config) { c.ApprovalLifetime = time.Hour })
 		a := permission.Ask{Action: "edit", Resources: []string{"src/a.ts"}, Save: []string{"src/*"}}
 		done := d.assert(t.Context(), d.invocation(), a)
 		synctest.Wait()
@@ -327,7 +327,7 @@ func TestFeedbackCountsForEveryRequestThatIsRejectedWithIt(t *testing.T) {
 				}
 			}
 			for _, decided := range d.facts.decided {
-				if decided.Feedback != feedback || decided.Scope != permission.Reject || decided.By != permission.ByUser {
+				if decided.Feedback != feedback || decided.Choice != permission.Reject || decided.By != permission.ByUser {
 					t.Errorf("decided %+v, want a rejection by the person with %q", decided, feedback)
 				}
 			}
@@ -373,7 +373,7 @@ func TestUnknownRequestCannotBeAnswered(t *testing.T) {
 	if err := d.queue.Reply(d.mint.Permission(), permission.Once, ""); !errors.Is(err, permission.ErrNotPending) {
 		t.Errorf("Reply to an unknown request = %v, want ErrNotPending", err)
 	}
-	if err := d.queue.Reply(d.mint.Permission(), 0, ""); !errors.Is(err, permission.ErrBadWord) {
+	if err := d.queue.Reply(d.mint.Permission(), 0, ""); !errors.Is(err, permission.ErrInvalidValue) {
 		t.Errorf("Reply with no scope = %v, want ErrBadWord", err)
 	}
 }
@@ -408,7 +408,7 @@ func TestShownTextIsMadeOnlyForAQuestion(t *testing.T) {
 		made := 0
 		asking := func(resource string) permission.Ask {
 			a := ask("edit", resource)
-			a.Show = func(context.Context) (domain.Preview, error) {
+			a.Preview = func(context.Context) (domain.Preview, error) {
 				made++
 				return domain.NewPreview(domain.PreviewDiff, "-old\n+new\n"), nil
 			}
@@ -437,7 +437,7 @@ func TestQuestionThatCannotBeShownIsNotAsked(t *testing.T) {
 	d := newDesk(t, "")
 	errGone := domain.Fail("file not found: a")
 	a := ask("edit", "a")
-	a.Show = func(context.Context) (domain.Preview, error) { return domain.Preview{}, errGone }
+	a.Preview = func(context.Context) (domain.Preview, error) { return domain.Preview{}, errGone }
 	if err := d.Assert(t.Context(), d.invocation(), a); err != errGone {
 		t.Errorf("Assert = %v, want the error of Show as it is", err)
 	}

@@ -18,11 +18,11 @@ const (
 // An input reads lines and keeps the lines typed while it accepts input. It drops all others,
 // and also a line whose beginning it dropped.
 type input struct {
-	in      io.Reader
-	device  *device       // nil: in is not a terminal
-	arrived chan struct{} // capacity 1: bytes were read, or input ended
-	ended   chan struct{} // closed when run returns
-	mu      struct {
+	in     io.Reader
+	device *device       // nil: in is not a terminal
+	notify chan struct{} // capacity 1: bytes were read, or input ended
+	done   chan struct{} // closed when run returns
+	mu     struct {
 		sync.Mutex
 		accepting bool     // a prompt is open, so keep lines
 		dropped   bool     // input was dropped since the last discard
@@ -34,13 +34,13 @@ type input struct {
 
 // newInput returns an input that accepts no lines yet.
 func newInput(in io.Reader) *input {
-	return &input{in: in, device: deviceOf(in), arrived: make(chan struct{}, 1), ended: make(chan struct{})}
+	return &input{in: in, device: deviceOf(in), notify: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
 // run reads until the input or ctx ends.
 func (i *input) run(ctx context.Context) error {
-	defer i.signal()
-	defer close(i.ended)
+	defer i.wake()
+	defer close(i.done)
 	read := i.read
 	if i.device != nil {
 		ready, stop, err := i.device.waiter(ctx)
@@ -69,7 +69,7 @@ func (i *input) read(b []byte) error {
 	n, err := i.in.Read(b)
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.takeLocked(b[:n], err != nil)
+	i.consumeLocked(b[:n], err != nil)
 	return err
 }
 
@@ -85,11 +85,11 @@ func (i *input) readDevice(ready func() error, b []byte) error {
 		return nil
 	}
 	n, err := i.in.Read(b)
-	if n == 0 && errors.Is(err, io.EOF) && !i.device.gone() {
+	if n == 0 && errors.Is(err, io.EOF) && !i.device.hungUp() {
 		i.endOfFileLocked()
 		return nil
 	}
-	i.takeLocked(b[:n], err != nil)
+	i.consumeLocked(b[:n], err != nil)
 	return err
 }
 
@@ -99,19 +99,19 @@ const endOfFile = "\x04"
 // endOfFileLocked replaces the unfinished line by endOfFile and ends it. While input is not
 // accepted it drops the end of file. The caller holds mu.
 func (i *input) endOfFileLocked() {
-	defer i.signal()
+	defer i.wake()
 	if !i.mu.accepting {
 		i.mu.dropped, i.mu.skipping = true, false
 		return
 	}
 	i.mu.line = append(i.mu.line[:0], endOfFile...)
-	i.endLocked()
+	i.endLineLocked()
 }
 
-// takeLocked keeps or drops bytes that were read. If last, which is the end of the input or a
+// consumeLocked keeps or drops bytes that were read. If last, which is the end of the input or a
 // read error, it ends the unfinished line. The caller holds mu.
-func (i *input) takeLocked(b []byte, last bool) {
-	defer i.signal()
+func (i *input) consumeLocked(b []byte, last bool) {
+	defer i.wake()
 	if !i.mu.accepting {
 		if len(b) > 0 {
 			i.mu.dropped, i.mu.skipping = true, b[len(b)-1] != '\n'
@@ -128,40 +128,40 @@ func (i *input) takeLocked(b []byte, last bool) {
 			i.mu.line, i.mu.skipping = nil, true
 		}
 		if whole {
-			i.endLocked()
+			i.endLineLocked()
 		}
 	}
 	if last && len(i.mu.line) > 0 {
-		i.endLocked()
+		i.endLineLocked()
 	}
 }
 
-// endLocked ends a line. A skipped line becomes an empty one, which is not an answer. The caller
+// endLineLocked ends a line. A skipped line becomes an empty one, which is not an answer. The caller
 // holds mu.
-func (i *input) endLocked() {
+func (i *input) endLineLocked() {
 	if len(i.mu.lines) < maxLines {
 		i.mu.lines = append(i.mu.lines, string(i.mu.line))
 	}
 	i.mu.line, i.mu.skipping = i.mu.line[:0], false
 }
 
-// signal wakes the question that waits for input. It never blocks.
-func (i *input) signal() {
+// wake wakes the question that waits for input. It never blocks.
+func (i *input) wake() {
 	select {
-	case i.arrived <- struct{}{}:
+	case i.notify <- struct{}{}:
 	default:
 	}
 }
 
-// accept keeps lines that begin from now on.
-func (i *input) accept() {
+// startAccepting keeps lines that begin from now on.
+func (i *input) startAccepting() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.mu.accepting = true
 }
 
-// mute drops all kept input and stops accepting more.
-func (i *input) mute() {
+// stopAccepting drops all kept input and stops accepting more.
+func (i *input) stopAccepting() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.mu.dropped = i.mu.dropped || len(i.mu.line)+len(i.mu.lines) > 0
@@ -174,17 +174,17 @@ func (i *input) mute() {
 func (i *input) discard() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	held := i.device.discard()
+	hadInput := i.device.discard()
 	dropped := i.mu.dropped
 	i.mu.dropped = false
-	if held {
+	if hadInput {
 		i.mu.skipping = false // the device dropped the rest of that line
 	}
-	return held || dropped
+	return hadInput || dropped
 }
 
-// next removes the oldest kept line and returns it, or false if there is no such line.
-func (i *input) next() (string, bool) {
+// nextLine removes the oldest kept line and returns it, or false if there is no such line.
+func (i *input) nextLine() (string, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if len(i.mu.lines) == 0 {
@@ -195,10 +195,10 @@ func (i *input) next() (string, bool) {
 	return line, true
 }
 
-// over reports whether the input has ended: run has returned.
-func (i *input) over() bool {
+// ended reports whether the input has ended: run has returned.
+func (i *input) ended() bool {
 	select {
-	case <-i.ended:
+	case <-i.done:
 		return true
 	default:
 		return false

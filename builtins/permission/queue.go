@@ -58,9 +58,9 @@ func (q *Queue) Pending() []Request {
 
 // Reply answers a request on behalf of a person. Feedback is used with Reject only. It returns
 // ErrNotPending if the request is not pending, and ErrBadWord for an invalid scope.
-func (q *Queue) Reply(id domain.PermissionID, scope Scope, feedback string) error {
+func (q *Queue) Reply(id domain.PermissionID, scope Choice, feedback string) error {
 	if scope < Once || scope > Reject {
-		return fmt.Errorf("reply to %s: %w: scope %s", id, ErrBadWord, scope)
+		return fmt.Errorf("reply to %s: %w: scope %s", id, ErrInvalidValue, scope)
 	}
 	e := q.take(id)
 	if e == nil {
@@ -88,5 +88,5 @@ type Headless struct{}
 
 // Decide rejects the request.
 func (Headless) Decide(context.Context, Request) (Answer, error) {
-	return Answer{Scope: Reject, By: ByHeadless}, nil
+	return Answer{Choice: Reject, By: ByHeadless}, nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-// ErrBadWord says that a text is not a valid value of its type.
-var ErrBadWord = errors.New("not one of the words of a permission")
+// ErrInvalidValue says that a text is not a valid value of its type.
+var ErrInvalidValue = errors.New("not one of the words of a permission")
 
 // An Ask is a permission request of a tool: an action on resources.
 type Ask struct {
@@ -26,16 +26,16 @@ type Ask struct {
 	Save []string
 	// Metadata goes into the record of the request. It may be nil.
 	Metadata json.RawMessage
-	// Show returns the text that the question shows, made by [domain.Show]: the
+	// Preview returns the text that the question shows, made by [domain.Show]: the
 	// whole command, the diff of an edit, the content of a new file. The Gate
 	// calls it only if neither a rule nor an approval decides, so a call that
 	// a rule denies reads nothing. Its error ends the ask as it is. Nil: the
 	// question shows the resources only.
-	Show func(context.Context) (domain.Preview, error)
+	Preview func(context.Context) (domain.Preview, error)
 }
 
-// ShowText returns a Show function for a fixed text.
-func ShowText(kind, text string) func(context.Context) (domain.Preview, error) {
+// TextPreview returns a Show function for a fixed text.
+func TextPreview(kind, text string) func(context.Context) (domain.Preview, error) {
 	return func(context.Context) (domain.Preview, error) { return domain.NewPreview(kind, text), nil }
 }
 
@@ -47,59 +47,61 @@ type Request struct {
 	Shown domain.Preview // the result of Show; zero if a rule or an approval decided
 }
 
-// A Scope is the reach of an answer: this request, all later ones that match, or a rejection.
+// A Choice is the reach of an answer: this request, all later ones that match, or a rejection.
 // The zero Scope belongs to a decision by a rule or an approval.
-type Scope uint8
+type Choice uint8
 
 // The scopes.
 const (
-	Once   Scope = iota + 1 // this request
-	Always                  // this request, and later ones that its Save patterns match
-	Reject                  // refused
+	Once   Choice = iota + 1 // this request
+	Always                   // this request, and later ones that its Save patterns match
+	Reject                   // refused
 )
 
-var scopes = []string{"", "once", "always", "reject"}
+var choices = []string{"", "once", "always", "reject"}
 
-func (s Scope) String() string               { return word(scopes, uint8(s)) }
-func (s Scope) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+func (s Choice) String() string               { return nameOf(choices, uint8(s)) }
+func (s Choice) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText accepts the results of String. It returns ErrBadWord for any other text.
-func (s *Scope) UnmarshalText(text []byte) error { return parse(scopes, (*uint8)(s), text) }
+func (s *Choice) UnmarshalText(text []byte) error { return parseName(choices, (*uint8)(s), text) }
 
-// A Decider is the kind of source of a decision: a rule, a person and so on. The zero Decider
+// A Authority is the kind of source of a decision: a rule, a person and so on. The zero Decider
 // is invalid.
-type Decider uint8
+type Authority uint8
 
 // The deciders.
 const (
-	ByRule     Decider = iota + 1 // a configured rule
-	ByApproval                    // an approval that a person gave before
-	ByUser                        // a person
-	ByHeadless                    // the process has no person to ask
-	ByRecovery                    // a recovery
+	ByRule     Authority = iota + 1 // a configured rule
+	ByApproval                      // an approval that a person gave before
+	ByUser                          // a person
+	ByHeadless                      // the process has no person to ask
+	ByRecovery                      // a recovery
 )
 
-var deciders = []string{"", "rule", "approval", "user", "headless", "recovery"}
+var authorities = []string{"", "rule", "approval", "user", "headless", "recovery"}
 
-func (d Decider) String() string               { return word(deciders, uint8(d)) }
-func (d Decider) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+func (d Authority) String() string               { return nameOf(authorities, uint8(d)) }
+func (d Authority) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // UnmarshalText accepts the results of String. It returns ErrBadWord for any other text.
-func (d *Decider) UnmarshalText(text []byte) error { return parse(deciders, (*uint8)(d), text) }
+func (d *Authority) UnmarshalText(text []byte) error {
+	return parseName(authorities, (*uint8)(d), text)
+}
 
-// word returns the name of a value, or ? and its number if it has no name.
-func word(words []string, value uint8) string {
+// nameOf returns the name of a value, or ? and its number if it has no name.
+func nameOf(words []string, value uint8) string {
 	if int(value) >= len(words) {
 		return fmt.Sprintf("?%d", value)
 	}
 	return words[value]
 }
 
-// parse sets value to the index of text in words, or returns ErrBadWord.
-func parse(words []string, value *uint8, text []byte) error {
+// parseName sets value to the index of text in words, or returns ErrBadWord.
+func parseName(words []string, value *uint8, text []byte) error {
 	i := slices.Index(words, string(text))
 	if i < 0 {
-		return fmt.Errorf("parse %q: %w: %q", text, ErrBadWord, words[1:])
+		return fmt.Errorf("parse %q: %w: %q", text, ErrInvalidValue, words[1:])
 	}
 	*value = uint8(i)
 	return nil
@@ -107,9 +109,9 @@ func parse(words []string, value *uint8, text []byte) error {
 
 // An Answer is the decision of an Approver.
 type Answer struct {
-	Scope    Scope
-	Feedback string  // with Reject: text for the model; may be empty
-	By       Decider // ByUser or ByHeadless
+	Choice   Choice
+	Feedback string    // with Reject: text for the model; may be empty
+	By       Authority // ByUser or ByHeadless
 }
 
 // An Approver decides requests. Decide blocks until the decision is taken and returns the
@@ -124,10 +126,10 @@ type Decision struct {
 	Permission domain.PermissionID
 	Invocation domain.Invocation
 	Effect     domain.Effect // Allow or Deny
-	By         Decider
+	By         Authority
 	Rule       domain.Rule   // with ByRule
 	Resource   string        // with Deny: the denied resource, or the first one if all are denied
-	Scope      Scope         // with ByUser, ByHeadless
+	Choice     Choice        // with ByUser, ByHeadless
 	Feedback   string        // of a person; may be empty
 	Waited     time.Duration // from the question to its answer; zero if no one was asked
 	Person     string        // with ByUser: the person who decided; empty: not known

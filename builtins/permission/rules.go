@@ -39,7 +39,7 @@ type parser struct {
 // parse reads all lines and joins the errors of invalid ones.
 func (p parser) parse(r io.Reader) (domain.Rules, error) {
 	rules := domain.Rules{}
-	var faults []error
+	var errs []error
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxRule)
 	n := 0
@@ -51,7 +51,7 @@ func (p parser) parse(r io.Reader) (domain.Rules, error) {
 		}
 		rule, ok, err := p.line(string(line))
 		if err != nil {
-			faults = append(faults, fmt.Errorf("%s:%d: %w: %w", p.name, n, ErrBadRule, err))
+			errs = append(errs, fmt.Errorf("%s:%d: %w: %w", p.name, n, ErrBadRule, err))
 		} else if ok {
 			rule.Source = fmt.Sprintf("%s:%d", p.name, n)
 			rules = append(rules, rule)
@@ -59,18 +59,18 @@ func (p parser) parse(r io.Reader) (domain.Rules, error) {
 	}
 	switch err := lines.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
-		faults = append(faults, fmt.Errorf("%s:%d: %w: the line is longer than %d bytes: split it", p.name, n+1, ErrBadRule, maxRule))
+		errs = append(errs, fmt.Errorf("%s:%d: %w: the line is longer than %d bytes: split it", p.name, n+1, ErrBadRule, maxRule))
 	case err != nil:
-		faults = append(faults, fmt.Errorf("read rules %s: %w", p.name, err))
+		errs = append(errs, fmt.Errorf("read rules %s: %w", p.name, err))
 	}
-	if len(faults) > 0 {
-		return nil, errors.Join(faults...)
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
 	}
 	return rules, nil
 }
 
-// form ends the error text of an invalid rule.
-const form = "write EFFECT ACTION RESOURCE, as in: deny bash rm *"
+// ruleSyntax ends the error text of an invalid rule.
+const ruleSyntax = "write EFFECT ACTION RESOURCE, as in: deny bash rm *"
 
 // line parses one line. It returns false for a blank line, a comment and an invalid rule; only
 // the last has an error.
@@ -82,24 +82,24 @@ func (p parser) line(line string) (domain.Rule, bool, error) {
 	if !utf8.ValidString(line) || strings.ContainsRune(line, 0) {
 		return domain.Rule{}, false, errors.New("it is not UTF-8 text: save the file as UTF-8")
 	}
-	word, rest := cut(line)
+	word, rest := cutWord(line)
 	var effect domain.Effect
 	if err := effect.UnmarshalText([]byte(word)); err != nil || effect == 0 {
-		return domain.Rule{}, false, fmt.Errorf("effect %q is not allow, ask or deny: %s", word, form)
+		return domain.Rule{}, false, fmt.Errorf("effect %q is not allow, ask or deny: %s", word, ruleSyntax)
 	}
-	action, resource := cut(rest)
+	action, resource := cutWord(rest)
 	if action == "" {
-		return domain.Rule{}, false, fmt.Errorf("there is no action: %s", form)
+		return domain.Rule{}, false, fmt.Errorf("there is no action: %s", ruleSyntax)
 	}
 	if resource == "" {
-		return domain.Rule{}, false, fmt.Errorf("there is no resource: %s; * is any resource", form)
+		return domain.Rule{}, false, fmt.Errorf("there is no resource: %s; * is any resource", ruleSyntax)
 	}
 	resource, err := p.expand(resource)
 	return domain.Rule{Action: action, Resource: resource, Effect: effect}, err == nil, err
 }
 
-// cut splits text after its first word.
-func cut(text string) (word, rest string) {
+// cutWord splits text after its first word.
+func cutWord(text string) (word, rest string) {
 	at := strings.IndexAny(text, " \t")
 	if at < 0 {
 		return text, ""

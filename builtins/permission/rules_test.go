@@ -13,7 +13,7 @@ import (
 	"github.com/settlement-ledger/ledger/domain"
 )
 
-func parse(t testing.TB, text string) domain.Rules {
+func parseName(t testing.TB, text string) domain.Rules {
 	t.Helper()
 	rules, err := permission.ParseRules("rules", strings.NewReader(text))
 	if err != nil {
@@ -28,7 +28,7 @@ func TestRulesKeepTheirOrderAndSource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := parse(t, "\ufeff# mine\n\nallow read *\r\n  ask\tedit   src/a b\nallow external_directory ~/x/*\nallow read $HOME\nallow read ~other\nallow read a#b")
+	got := parseName(t, "\ufeff# mine\n\nallow read *\r\n  ask\tedit   src/a b\nallow external_directory ~/x/*\nallow read $HOME\nallow read ~other\nallow read a#b")
 	want := domain.Rules{
 		{Action: "read", Resource: "*", Effect: domain.Allow, Source: "rules:3"},
 		{Action: "edit", Resource: "src/a b", Effect: domain.Ask, Source: "rules:4"},
@@ -75,7 +75,7 @@ func TestLastMatchingRuleWins(t *testing.T) {
 		"deny * *\nask read *":           domain.Ask,
 		"allow mcp_* *\nallow reading a": domain.Ask,
 	} {
-		if rule, _ := parse(t, text).Evaluate("read", "a"); rule.Effect != want {
+		if rule, _ := parseName(t, text).Evaluate("read", "a"); rule.Effect != want {
 			t.Errorf("%q: effect %v, want %v", text, rule.Effect, want)
 		}
 	}
@@ -101,20 +101,20 @@ func TestPatternsMatchAsDocumented(t *testing.T) {
 
 func TestWordsReadBackAsWritten(t *testing.T) {
 	t.Parallel()
-	for _, s := range []permission.Scope{permission.Once, permission.Always, permission.Reject} {
-		var back permission.Scope
+	for _, s := range []permission.Choice{permission.Once, permission.Always, permission.Reject} {
+		var back permission.Choice
 		if err := back.UnmarshalText([]byte(s.String())); err != nil || back != s {
 			t.Errorf("scope %v reads back as %v, %v", s, back, err)
 		}
 	}
 	for d := permission.ByRule; d <= permission.ByRecovery; d++ {
-		var back permission.Decider
+		var back permission.Authority
 		if err := back.UnmarshalText([]byte(d.String())); err != nil || back != d {
 			t.Errorf("decider %v reads back as %v, %v", d, back, err)
 		}
 	}
-	var s permission.Scope
-	if err := s.UnmarshalText([]byte("ever")); !errors.Is(err, permission.ErrBadWord) {
+	var s permission.Choice
+	if err := s.UnmarshalText([]byte("ever")); !errors.Is(err, permission.ErrInvalidValue) {
 		t.Errorf("UnmarshalText(ever) = %v, want ErrBadWord", err)
 	}
 }

@@ -6,18 +6,18 @@ import (
 	"sync"
 )
 
-// maxHeld is the number of bytes of background lines that a screen buffers while a question is
+// maxBuffered is the number of bytes of background lines that a screen buffers while a question is
 // open.
-const maxHeld = 64 << 10
+const maxBuffered = 64 << 10
 
 // A screen writes questions, and background lines between them.
 type screen struct {
-	mu     sync.Mutex
-	out    io.Writer
-	fresh  bool   // the last byte written ends a line
-	asking bool   // a question is open
-	held   []byte // background lines buffered while a question is open
-	lost   int    // bytes dropped because held was full
+	mu           sync.Mutex
+	out          io.Writer
+	atLineStart  bool   // the last byte written ends a line
+	asking       bool   // a question is open
+	buffered     []byte // background lines buffered while a question is open
+	droppedBytes int    // bytes dropped because held was full
 }
 
 // Write writes background lines, or buffers them while a question is open.
@@ -27,10 +27,10 @@ func (s *screen) Write(b []byte) (int, error) {
 	if !s.asking {
 		return s.writeLocked(b)
 	}
-	if len(s.held)+len(b) > maxHeld || s.lost > 0 {
-		s.lost += len(b)
+	if len(s.buffered)+len(b) > maxBuffered || s.droppedBytes > 0 {
+		s.droppedBytes += len(b)
 	} else {
-		s.held = append(s.held, b...)
+		s.buffered = append(s.buffered, b...)
 	}
 	return len(b), nil
 }
@@ -38,40 +38,40 @@ func (s *screen) Write(b []byte) (int, error) {
 // writeLocked writes to out. The caller holds mu.
 func (s *screen) writeLocked(b []byte) (int, error) {
 	if len(b) > 0 {
-		s.fresh = b[len(b)-1] == '\n'
+		s.atLineStart = b[len(b)-1] == '\n'
 	}
 	return s.out.Write(b)
 }
 
-// ask writes a part of the open question. It takes no lock: while a question is open, Write
+// writeQuestion writes a part of the open question. It takes no lock: while a question is open, Write
 // buffers and only the asker writes to out.
-func (s *screen) ask(text string) error {
+func (s *screen) writeQuestion(text string) error {
 	if _, err := io.WriteString(s.out, text); err != nil {
 		return fmt.Errorf("write a question: %w", err)
 	}
 	return nil
 }
 
-// open begins a question, on a line of its own.
-func (s *screen) open() {
+// beginQuestion begins a question, on a line of its own.
+func (s *screen) beginQuestion() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.fresh {
+	if !s.atLineStart {
 		_, _ = s.writeLocked([]byte("\n")) // the question itself meets the same error
 	}
 	s.asking = true
 }
 
-// close ends a question and writes the buffered lines. It drops write errors; the next write
+// endQuestion ends a question and writes the buffered lines. It drops write errors; the next write
 // meets them again.
-func (s *screen) close() {
+func (s *screen) endQuestion() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.held) > 0 {
-		_, _ = s.writeLocked(s.held)
+	if len(s.buffered) > 0 {
+		_, _ = s.writeLocked(s.buffered)
 	}
-	if s.lost > 0 {
-		_, _ = s.writeLocked(fmt.Appendf(nil, "(%d more bytes were written while the question was open)\n", s.lost))
+	if s.droppedBytes > 0 {
+		_, _ = s.writeLocked(fmt.Appendf(nil, "(%d more bytes were written while the question was open)\n", s.droppedBytes))
 	}
-	s.asking, s.held, s.lost = false, nil, 0
+	s.asking, s.buffered, s.droppedBytes = false, nil, 0
 }

@@ -29,18 +29,18 @@ const (
 // Terminal discards input up to the next prompt: only the first line of
 // a pasted block of text can answer.
 type Terminal struct {
-	input  *input
-	screen *screen
-	turn   chan struct{} // holds one token while no question is open
-	quiet  time.Duration // before the next prompt; owned by the holder of the token
+	input       *input
+	screen      *screen
+	token       chan struct{} // holds one token while no question is open
+	quietPeriod time.Duration // before the next prompt; owned by the holder of the token
 }
 
 // NewTerminal returns a Terminal that reads answers from in, one on each line,
 // and writes questions to out. The caller uses in and out no more, and writes
 // its own lines to Background.
 func NewTerminal(in io.Reader, out io.Writer) *Terminal {
-	t := &Terminal{input: newInput(in), screen: &screen{out: out, fresh: true}, turn: make(chan struct{}, 1), quiet: quietTime}
-	t.turn <- struct{}{}
+	t := &Terminal{input: newInput(in), screen: &screen{out: out, atLineStart: true}, token: make(chan struct{}, 1), quietPeriod: quietTime}
+	t.token <- struct{}{}
 	return t
 }
 
@@ -62,57 +62,57 @@ func (t *Terminal) Background() io.Writer { return t.screen }
 // reject. It returns the cause of ctx if that ends before.
 func (t *Terminal) Decide(ctx context.Context, r Request) (Answer, error) {
 	select {
-	case <-t.turn:
-		defer func() { t.turn <- struct{}{} }()
+	case <-t.token:
+		defer func() { t.token <- struct{}{} }()
 	case <-ctx.Done():
 		return Answer{}, context.Cause(ctx)
 	}
 	if ctx.Err() != nil {
 		return Answer{}, context.Cause(ctx)
 	}
-	if t.input.over() {
-		return Answer{Scope: Reject, By: ByHeadless}, nil
+	if t.input.ended() {
+		return Answer{Choice: Reject, By: ByHeadless}, nil
 	}
-	t.screen.open()
-	defer t.screen.close()
+	t.screen.beginQuestion()
+	defer t.screen.endQuestion()
 	answer, err := t.ask(ctx, r)
-	t.quiet = quietTime
+	t.quietPeriod = quietTime
 	if err != nil && ctx.Err() != nil {
-		t.quiet = quietWithdrawn
-		_ = t.screen.ask("\n(not needed any more)\n") // the question is withdrawn even if this write fails
+		t.quietPeriod = quietWithdrawn
+		_ = t.screen.writeQuestion("\n(not needed any more)\n") // the question is withdrawn even if this write fails
 	}
 	return answer, err
 }
 
 // ask writes a question and returns its answer.
 func (t *Terminal) ask(ctx context.Context, r Request) (Answer, error) {
-	defer t.input.mute()
-	if err := t.screen.ask(question(r)); err != nil {
+	defer t.input.stopAccepting()
+	if err := t.screen.writeQuestion(renderQuestion(r)); err != nil {
 		return Answer{}, err
 	}
 	if err := t.prompt(ctx); err != nil {
 		return Answer{}, err
 	}
 	for {
-		for line, ok := t.input.next(); ok; line, ok = t.input.next() {
-			if answer, ok := read(line); ok {
+		for line, ok := t.input.nextLine(); ok; line, ok = t.input.nextLine() {
+			if answer, ok := parseAnswer(line); ok {
 				return answer, nil
 			}
 			// The lines after an invalid one may belong to the same pasted text, so
 			// they must not answer this question.
-			t.input.mute()
+			t.input.stopAccepting()
 			if err := t.prompt(ctx); err != nil {
 				return Answer{}, err
 			}
 		}
 		switch {
-		case t.input.over():
-			return Answer{Scope: Reject, By: ByHeadless}, nil
+		case t.input.ended():
+			return Answer{Choice: Reject, By: ByHeadless}, nil
 		case ctx.Err() != nil:
 			return Answer{}, context.Cause(ctx)
 		}
 		select {
-		case <-t.input.arrived:
+		case <-t.input.notify:
 		case <-ctx.Done():
 		}
 	}
@@ -126,28 +126,28 @@ const promptText = "[o]nce, [a]lways, [r]eject, r and why: "
 // blocked, as a stopped screen does not show the question.
 func (t *Terminal) prompt(ctx context.Context) error {
 	t.input.discard()
-	timer := time.NewTimer(t.quiet)
+	timer := time.NewTimer(t.quietPeriod)
 	defer timer.Stop()
-	for !t.input.over() {
+	for !t.input.ended() {
 		select {
-		case <-t.input.arrived:
+		case <-t.input.notify:
 			t.input.discard()
-			timer.Reset(t.quiet)
+			timer.Reset(t.quietPeriod)
 		case <-timer.C:
 			if t.input.discard() {
-				timer.Reset(t.quiet)
+				timer.Reset(t.quietPeriod)
 				continue
 			}
 			before := time.Now()
-			t.input.accept()
-			if err := t.screen.ask(promptText); err != nil {
+			t.input.startAccepting()
+			if err := t.screen.writeQuestion(promptText); err != nil {
 				return err
 			}
 			if time.Since(before) < quietTime {
 				return nil
 			}
-			t.input.mute()
-			timer.Reset(t.quiet)
+			t.input.stopAccepting()
+			timer.Reset(t.quietPeriod)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -155,20 +155,20 @@ func (t *Terminal) prompt(ctx context.Context) error {
 	return nil
 }
 
-// question renders a request. Text of a model cannot move the cursor or imitate
+// renderQuestion renders a request. Text of a model cannot move the cursor or imitate
 // a line of the question.
-func question(r Request) string {
+func renderQuestion(r Request) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s asks for %s:\n", plain(string(r.Invocation.Agent)), plain(r.Action))
+	fmt.Fprintf(&b, "%s asks for %s:\n", escape(string(r.Invocation.Agent)), escape(r.Action))
 	for _, resource := range r.Resources {
-		fmt.Fprintf(&b, "  %s\n", plain(resource))
+		fmt.Fprintf(&b, "  %s\n", escape(resource))
 	}
-	b.WriteString(shown(r.Shown))
+	b.WriteString(renderPreview(r.Shown))
 	saved := make([]string, len(r.Save))
 	for i, pattern := range r.Save {
-		saved[i] = plain(pattern)
+		saved[i] = escape(pattern)
 		if strings.Trim(pattern, "*") == "" {
-			saved[i] += fmt.Sprintf(" (every %s from now on, not this one only)", plain(r.Action))
+			saved[i] += fmt.Sprintf(" (every %s from now on, not this one only)", escape(r.Action))
 		}
 	}
 	if len(saved) == 0 {
@@ -178,16 +178,16 @@ func question(r Request) string {
 	return b.String()
 }
 
-// shown renders the text of a question: each line behind a bar, which no line of the question
+// renderPreview renders the text of a question: each line behind a bar, which no line of the question
 // itself begins with, followed by the size of the text.
-func shown(s domain.Preview) string {
+func renderPreview(s domain.Preview) string {
 	if s.IsZero() {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s:\n", plain(s.Kind))
+	fmt.Fprintf(&b, "%s:\n", escape(s.Kind))
 	for line := range strings.SplitSeq(strings.TrimSuffix(s.Text, "\n"), "\n") {
-		fmt.Fprintf(&b, "  | %s\n", plain(line))
+		fmt.Fprintf(&b, "  | %s\n", escape(line))
 	}
 	fmt.Fprintf(&b, "  (%d bytes", s.Bytes)
 	if s.Cut > 0 {
@@ -197,8 +197,8 @@ func shown(s domain.Preview) string {
 	return b.String()
 }
 
-// plain replaces each rune that is not printable by its escape.
-func plain(text string) string {
+// escape replaces each rune that is not printable by its escape.
+func escape(text string) string {
 	var b strings.Builder
 	for _, r := range text {
 		if unicode.IsPrint(r) {
@@ -210,20 +210,20 @@ func plain(text string) string {
 	return b.String()
 }
 
-// read parses a line as an answer and reports whether it is a valid one.
-func read(line string) (Answer, bool) {
+// parseAnswer parses a line as an answer and reports whether it is a valid one.
+func parseAnswer(line string) (Answer, bool) {
 	if line == endOfFile {
-		return Answer{Scope: Reject, By: ByUser}, true
+		return Answer{Choice: Reject, By: ByUser}, true
 	}
 	word, feedback, _ := strings.Cut(strings.TrimSpace(line), " ")
 	feedback = strings.TrimSpace(feedback)
 	switch strings.ToLower(word) {
 	case "o", "once":
-		return Answer{Scope: Once, By: ByUser}, feedback == ""
+		return Answer{Choice: Once, By: ByUser}, feedback == ""
 	case "a", "always":
-		return Answer{Scope: Always, By: ByUser}, feedback == ""
+		return Answer{Choice: Always, By: ByUser}, feedback == ""
 	case "r", "reject":
-		return Answer{Scope: Reject, Feedback: feedback, By: ByUser}, true
+		return Answer{Choice: Reject, Feedback: feedback, By: ByUser}, true
 	}
 	return Answer{}, false
 }

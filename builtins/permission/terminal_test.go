@@ -75,12 +75,12 @@ func typed(t *testing.T, text string) (answer permission.Answer, shown string, e
 
 func TestPersonAnswersAtTheTerminal(t *testing.T) {
 	t.Parallel()
-	headless := permission.Answer{Scope: permission.Reject, By: permission.ByHeadless}
+	headless := permission.Answer{Choice: permission.Reject, By: permission.ByHeadless}
 	for lines, want := range map[string]permission.Answer{
-		"once\n":                           {Scope: permission.Once, By: permission.ByUser},
-		"A\r\n":                            {Scope: permission.Always, By: permission.ByUser},
-		"r\n":                              {Scope: permission.Reject, By: permission.ByUser},
-		"reject not there, here":           {Scope: permission.Reject, By: permission.ByUser, Feedback: "not there, here"},
+		"once\n":                           {Choice: permission.Once, By: permission.ByUser},
+		"A\r\n":                            {Choice: permission.Always, By: permission.ByUser},
+		"r\n":                              {Choice: permission.Reject, By: permission.ByUser},
+		"reject not there, here":           {Choice: permission.Reject, By: permission.ByUser, Feedback: "not there, here"},
 		"ls -l\ncd x\na\n":                 headless, // pasted: no line behind the first is an answer
 		"":                                 headless,
 		"what is this\nanother\n":          headless,
@@ -180,7 +180,7 @@ func checkEarlyKeys(t *testing.T, k keyboard, before, withdrawn, during, after s
 	if after == "" {
 		keys = keys[1:]
 	}
-	want := permission.Answer{Scope: permission.Reject, By: permission.ByUser, Feedback: "no"}
+	want := permission.Answer{Choice: permission.Reject, By: permission.ByUser, Feedback: "no"}
 	var got permission.Answer
 	for answered := false; !answered; {
 		select {
@@ -239,7 +239,7 @@ func TestLateAnswerToAWithdrawnQuestionAnswersNothing(t *testing.T) {
 			keys.Close()
 		}()
 		answer, err := terminal.Decide(t.Context(), dangerous)
-		if err != nil || answer.Scope != permission.Once {
+		if err != nil || answer.Choice != permission.Once {
 			t.Errorf("the next question was answered %+v, %v, want once", answer, err)
 		}
 		<-ended
@@ -380,7 +380,7 @@ func TestTerminalAtItsEndRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := terminal.Decide(t.Context(), dangerous)
-	if want := (permission.Answer{Scope: permission.Reject, By: permission.ByHeadless}); err != nil || got != want {
+	if want := (permission.Answer{Choice: permission.Reject, By: permission.ByHeadless}); err != nil || got != want {
 		t.Errorf("Decide after the end of the input = %+v, %v, want %+v", got, err, want)
 	}
 }

@@ -308,7 +308,7 @@ type always struct{ asked atomic.Int32 }
 
 func (a *always) Decide(context.Context, permission.Request) (permission.Answer, error) {
 	a.asked.Add(1)
-	return permission.Answer{Scope: permission.Always, By: permission.ByUser}, nil
+	return permission.Answer{Choice: permission.Always, By: permission.ByUser}, nil
 }
 
 func TestASavedApprovalCountsInItsLocation(t *testing.T) {

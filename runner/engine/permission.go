@@ -87,7 +87,7 @@ func (r *recorder) Requested(ctx context.Context, q permission.Request) error {
 func (r *recorder) Decided(ctx context.Context, d permission.Decision) error {
 	return r.workspace.Runner.Note(ctx, d.Invocation, events.PermissionDecided{
 		Permission: d.Permission, Effect: d.Effect, By: events.Decider(d.By.String()), Rule: d.Rule,
-		Scope: d.Scope.String(), Feedback: d.Feedback, WaitedMS: d.Waited.Milliseconds(), Person: d.Person,
+		Scope: d.Choice.String(), Feedback: d.Feedback, WaitedMS: d.Waited.Milliseconds(), Person: d.Person,
 	})
 }
 
@@ -136,7 +136,7 @@ func (p *Process) approvalsAt(location string, saved *SavedApprovals) *permissio
 func (w *Workspace) looping(ctx context.Context, inv domain.Invocation, found events.LoopDetected) error {
 	return w.Gate.Assert(ctx, inv, permission.Ask{
 		Action: "doom_loop", Resources: []string{found.Tool}, Save: []string{found.Tool},
-		Show: func(ctx context.Context) (domain.Preview, error) { return w.showLoop(ctx, inv, found) },
+		Preview: func(ctx context.Context) (domain.Preview, error) { return w.showLoop(ctx, inv, found) },
 	})
 }
 

@@ -84,7 +84,7 @@ func (p *Process) open(ctx context.Context, config WorkspaceConfig) (*Workspace,
 	allowances := new(permission.Allowances)
 	w.Gate, err = permission.NewGate(permission.Config{
 		Rules: config.Agents.Of, Approver: config.Approver, Recorder: recorder, Mint: p.config.Ledger.Mint(), Now: p.config.Ledger.Now,
-		Approvals: p.approvalsAt(config.Location, saved), Life: config.ApprovalLife, Person: config.Person, Allowances: allowances,
+		Approvals: p.approvalsAt(config.Location, saved), ApprovalLifetime: config.ApprovalLife, Person: config.Person, Allowances: allowances,
 	})
 	if err != nil {
 		return nil, err
