@@ -14,7 +14,7 @@ var (
 	ErrBadName       = errors.New("not a tool name")
 	ErrBadRef        = errors.New("not an output reference")
 	ErrBadTool       = errors.New("not a tool")
-	ErrBadSchema     = errors.New("schema cannot be honoured")
+	ErrBadSchema     = errors.New("schema is not supported")
 	ErrInvalidInput  = errors.New("input does not fit the schema")
 	ErrInvalidOutput = errors.New("output does not fit the schema")
 	ErrInterrupted   = errors.New("interrupted")

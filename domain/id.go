@@ -111,7 +111,7 @@ func ParseID[K IDKind](text string) (ID[K], error) {
 		return ID[K]{}, fmt.Errorf("parse %q: %w: %w", text, ErrBadID, err)
 	}
 	if u == (ulid.ULID{}) {
-		return ID[K]{}, fmt.Errorf("parse %q: %w: zero names nothing", text, ErrBadID)
+		return ID[K]{}, fmt.Errorf("parse %q: %w: the zero ID", text, ErrBadID)
 	}
 	return ID[K]{u}, nil
 }

@@ -230,7 +230,7 @@ type Bound struct {
 // *ValidationError, which matches ErrInvalidOutput; or the tool's own error.
 func (b Bound) Run(ctx context.Context, inv Invocation) (Output, error) {
 	if b.run == nil {
-		return Output{}, fmt.Errorf("run: %w: nothing is bound", ErrBadTool)
+		return Output{}, fmt.Errorf("run: %w: no call is bound", ErrBadTool)
 	}
 	return b.run(ctx, inv)
 }

@@ -5,9 +5,9 @@ import "errors"
 // The errors of this package. Callers match them with errors.Is.
 var (
 	ErrClosed       = errors.New("scope or layer is closed")
-	ErrUnrecorded   = errors.New("closing is in effect and not on record")
-	ErrBadLimits    = errors.New("limits are not usable")
+	ErrUnrecorded   = errors.New("scope is closed, but its closing is not on record")
+	ErrBadLimits    = errors.New("limits are not valid")
 	ErrCallConflict = errors.New("call is on record with another tool or input")
-	ErrBegan        = errors.New("call began elsewhere and its end is not on record")
-	ErrMisplaced    = errors.New("layers are not in rising placement")
+	ErrBegan        = errors.New("call was started by another settlement, and its end is not on record")
+	ErrMisplaced    = errors.New("layers are not ordered by placement")
 )

@@ -23,7 +23,7 @@ const (
 
 // ErrLeaseLost says that a process must stop working: its lease ran out before it was renewed,
 // or another process recovered its work.
-var ErrLeaseLost = errors.New("the lease of this process is lost: others may take it for dead")
+var ErrLeaseLost = errors.New("the lease of this process expired: other processes may declare it dead")
 
 // A Lease keeps a process on record as alive: it appends a LeaseRenewed event to the process's
 // stream each time a third of the lease has passed. It owns one goroutine. It is safe for

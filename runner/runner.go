@@ -16,15 +16,15 @@ import (
 
 // The errors of this package. Callers match them with errors.Is.
 var (
-	ErrNoSession  = errors.New("there is no such session")
-	ErrImported   = errors.New("session was imported and cannot be carried on")
+	ErrNoSession  = errors.New("session does not exist")
+	ErrImported   = errors.New("imported session cannot be continued")
 	ErrNoProgress = errors.New("step added nothing to the log")
-	ErrBadReply   = errors.New("reply cannot be used")
+	ErrBadReply   = errors.New("reply is not valid")
 	ErrNotRunning = errors.New("session is not running")
-	ErrNotAsked   = errors.New("call was not asked for")
+	ErrNotAsked   = errors.New("no reply asks for the call")
 	ErrOtherText  = errors.New("message is on record with another text")
-	ErrElsewhere  = errors.New("another process carries the session on")
-	ErrBroken     = errors.New("tool broke and the runner stops at that")
+	ErrElsewhere  = errors.New("another process runs the session")
+	ErrBroken     = errors.New("tool has a defect, and the runner stops at defects")
 )
 
 // AllowedRules returns the permission rules that allowed the requests of a call, until Forget

@@ -299,11 +299,11 @@ func TestVerifySeesWhatAnAdministratorDid(t *testing.T) {
 		before, after []string // texts that verify must print before and after the scavenge
 		goes          func(string, uint64) bool
 	}{
-		"$maxCount":                 {[]string{`{"$maxCount":2}`}, []string{`somebody set the metadata {"$maxCount":2} at 2026-03-01T12:00:00Z (event 0190a1b2-`, hides(n - 2), undo}, []string{gone(n - 2), "no record that is left is hidden by now"}, through(n - 2)},
+		"$maxCount":                 {[]string{`{"$maxCount":2}`}, []string{`the metadata was set to {"$maxCount":2} at 2026-03-01T12:00:00Z (event 0190a1b2-`, hides(n - 2), undo}, []string{gone(n - 2), "no record that is left is hidden by now"}, through(n - 2)},
 		"$tb":                       {[]string{`{"$tb":3}`}, []string{hides(3), undo}, []string{gone(3)}, through(3)},
 		"$maxAge":                   {[]string{`{"$maxAge":60}`}, []string{hides(n), undo}, []string{"its records are gone, if it had any"}, through(n)},
 		"deleted":                   {[]string{`{"$tb":9223372036854775807}`}, []string{hides(n), undo}, []string{gone(n - 1), fmt.Sprintf("revision %d is hidden", n)}, through(n - 1)},
-		"tombstone":                 {[]string{""}, []string{"somebody deleted the stream for good, by a tombstone, at 2026", hides(n), "cannot be taken back", "ledger store copy"}, []string{"its records are gone, if it had any"}, func(s string, r uint64) bool { return s == longest && r <= n }},
+		"tombstone":                 {[]string{""}, []string{"the stream was deleted permanently, by a tombstone, at 2026", hides(n), "a tombstone cannot be removed", "ledger store copy"}, []string{"its records are gone, if it had any"}, func(s string, r uint64) bool { return s == longest && r <= n }},
 		"taken back":                {[]string{`{"$tb":3}`, `{}`}, nil, []string{gone(3), "that was taken back since"}, through(3)},
 		"access":                    {[]string{`{"$acl":{"$r":"ops"}}`}, nil, nil, func(string, uint64) bool { return false }},
 		"a cause that is not known": {nil, nil, []string{"revisions 1 to 2 are missing before it"}, through(2)},
@@ -344,7 +344,7 @@ func TestVerifySeesWhatAnAdministratorDid(t *testing.T) {
 			}
 			check("before", c.before)
 			show := asked(t, node, "session", "show", strings.TrimPrefix(longest, "session-"), "--store", url)
-			if text := string(show.err); len(c.before) > 0 && (show.exit != fault.ExitFailed || !strings.Contains(text, "stream was deleted or cut short by somebody") || !strings.Contains(text, "ledger verify") || strings.Contains(text, "92233720368547758")) {
+			if text := string(show.err); len(c.before) > 0 && (show.exit != fault.ExitFailed || !strings.Contains(text, "stream was deleted or truncated on the server") || !strings.Contains(text, "ledger verify") || strings.Contains(text, "92233720368547758")) {
 				t.Errorf("session show = %d %s, want that the stream was cut short, and to verify", show.exit, text)
 			}
 			if e, _ := examined(t, url); len(c.before) > 0 {

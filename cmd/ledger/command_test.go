@@ -254,7 +254,7 @@ func TestAStoreThatIsNotWholeIsNoMissingStore(t *testing.T) {
 		}
 	}
 	refused := ledger(t, store, "session", "ls")
-	if refused.exit != fault.ExitFailed || !strings.Contains(string(refused.err), "hint: the store is not whole") {
+	if refused.exit != fault.ExitFailed || !strings.Contains(string(refused.err), "hint: the store is incomplete") {
 		t.Errorf("session ls: exit %d, %s; want %d", refused.exit, refused.err, fault.ExitFailed)
 	}
 }

@@ -204,7 +204,7 @@ func TestACopyOfALargeRecordSaysWhatToDo(t *testing.T) {
 	to, target := hosting(t, server.Config{})
 	node := []string{"LEDGER_NODE=" + t.TempDir()}
 	got := asked(t, node, "store", "copy", from, to)
-	for _, says := range []string{"position 3 of ", "record 1 of 1, Large evt_", "has 31458", "the limit is 1048576", "hint: say maxAppend=16MiB in the connection string"} {
+	for _, says := range []string{"position 3 of ", "record 1 of 1, Large evt_", "has 31458", "the limit is 1048576", "hint: set maxAppend=16MiB in the connection string"} {
 		if got.exit != fault.ExitFailed || !strings.Contains(string(got.err), says) {
 			t.Errorf("copy = %d %s, want it to say %q", got.exit, got.err, says)
 		}
@@ -222,7 +222,7 @@ func TestACopyThatFailsGoesOn(t *testing.T) {
 	to, target := hosting(t, server.Config{MaxAppend: 600})
 	node := []string{"LEDGER_NODE=" + t.TempDir(), "LEDGER_PATIENCE=200ms"}
 	got := asked(t, node, "store", "copy", from, to)
-	if got.exit != fault.ExitFailed || !strings.Contains(string(got.err), "copy to "+to) || !strings.Contains(string(got.err), "server refuses") {
+	if got.exit != fault.ExitFailed || !strings.Contains(string(got.err), "copy to "+to) || !strings.Contains(string(got.err), "server refused the request") {
 		t.Errorf("copy to one that takes no more = %d %s, want its refusal", got.exit, got.err)
 	}
 	half := filepath.Join(t.TempDir(), "half")

@@ -136,8 +136,8 @@ func TestTheDoctorSaysWhatStandsInBetween(t *testing.T) {
 	for name, c := range map[string]struct{ at, check, says, advice string }{
 		"nobody":      {"127.0.0.1:1", "network", "refused", "start the server"},
 		"no name":     {"ledger.invalid:2113", "network", "find the address of ledger.invalid", "check the name"},
-		"web server":  {web.Listener.Addr().String(), "node", "it speaks HTTP/1", "something else answers"},
-		"black hole":  {silence(t), "node", "says nothing within 1s", "what the server logs"},
+		"web server":  {web.Listener.Addr().String(), "node", "it speaks HTTP/1", "another program answers"},
+		"black hole":  {silence(t), "node", "sends nothing within 1s", "read the log of the server"},
 		"one of many": {silence(t) + ",127.0.0.1:1", "network", "refused", "start the server"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestTheDoctorComparesClocks(t *testing.T) {
 				t.Fatal(err)
 			}
 			e, _ := examined(t, at)
-			if found := failedCheck(t, e, "clocks"); !strings.Contains(found.Detail, "in the future of this machine") {
+			if found := failedCheck(t, e, "clocks"); !strings.Contains(found.Detail, "ahead of this machine's clock") {
 				t.Errorf("a record from the future: %+v", found)
 			}
 		}
@@ -250,7 +250,7 @@ func TestAFolderWhoseServerHangsIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = serving.Wait() // fails, since the process was killed
-	if e, got := examined(t, store); len(checksNamed(e, "serving")) != 1 || !strings.Contains(checksNamed(e, "serving")[0].Detail, "it was killed, or is about to end") || len(checksNamed(e, "reading")) != 1 {
+	if e, got := examined(t, store); len(checksNamed(e, "serving")) != 1 || !strings.Contains(checksNamed(e, "serving")[0].Detail, "it was killed or is ending") || len(checksNamed(e, "reading")) != 1 {
 		t.Errorf("doctor of a store whose server was killed: %s%s", got.out, got.err)
 	}
 }

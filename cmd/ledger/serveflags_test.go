@@ -278,7 +278,7 @@ func TestServePublishesMeanwhile(t *testing.T) {
 			t.Errorf("the password is told: %s", told)
 		}
 	}
-	if !strings.Contains(first.told.String(), "nobody answers there") {
+	if !strings.Contains(first.told.String(), "no server answers") {
 		t.Errorf("told %s, want that the bus was not there", first.told)
 	}
 }

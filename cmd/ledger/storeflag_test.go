@@ -76,7 +76,7 @@ func TestTheStoreIsNamedByItsFlagBeforeTheEnvironment(t *testing.T) {
 			t.Errorf("where() = %v, %v, want %s", at, err, c.want)
 		}
 	}
-	if got := ledger(t, "", "call", "ls"); got.exit != fault.ExitUsage || !strings.Contains(string(got.err), "--store names nothing") {
+	if got := ledger(t, "", "call", "ls"); got.exit != fault.ExitUsage || !strings.Contains(string(got.err), "--store is empty") {
 		t.Errorf(`ledger --store "" = %d %s, want a usage error`, got.exit, got.err)
 	}
 	a.Named, a.NamedByFlag, a.Env = "", false, func(string) (string, bool) { return "http://db", true }

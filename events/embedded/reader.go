@@ -46,7 +46,7 @@ type recordReader interface {
 }
 
 // errLoopLeft is the error of a loop whose body stopped it.
-var errLoopLeft = errors.New("the loop was left")
+var errLoopLeft = errors.New("the the caller left the loop")
 
 // forEach calls give for each record of a reader. It returns nil at the end, the cause
 // of the context, errLoopLeft if give returns false, or the error of the reader after

@@ -161,7 +161,7 @@ func (a *appendOp) classify(response *esdb.WriteResult, err error) (errorClass, 
 		if a.silentEnds++; a.silentEnds == 1 {
 			a.silentSince = time.Now()
 		} else if a.silentEnds > maxSilentEnds && time.Since(a.silentSince) > a.store.retryTimeout {
-			return permanent, fmt.Errorf("%w: it ends the append without a reason: it may take less at once", ErrRefused)
+			return permanent, fmt.Errorf("%w: it ended the append without a reason: append fewer records at once", ErrRefused)
 		}
 	} else {
 		a.silentEnds = 0

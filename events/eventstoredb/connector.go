@@ -151,9 +151,9 @@ func checkVersion(v esdb.ServerVersion) error {
 	case line > 2500, line == 2500 && patch >= 1, line == 2410 && patch >= 5, line == 2310 && patch >= 8:
 		return nil
 	case v == esdb.ServerVersion{}:
-		return fmt.Errorf("%w: it does not tell its version; use 23.10.8, 24.10.5, 25.0.1 or one that follows these", ErrTooOld)
+		return fmt.Errorf("%w: it does not report its version; use 23.10.8, 24.10.5, 25.0.1 or a later release of these lines", ErrTooOld)
 	}
-	return fmt.Errorf("%w: it is %d.%d.%d; use 23.10.8, 24.10.5, 25.0.1 or one that follows these", ErrTooOld, v.Major, v.Minor, v.Patch)
+	return fmt.Errorf("%w: it is %d.%d.%d; use 23.10.8, 24.10.5, 25.0.1 or a later release of these lines", ErrTooOld, v.Major, v.Minor, v.Patch)
 }
 
 // acceptsLargeAppends reports whether the server accepts appends over 1 MiB, which it

@@ -101,7 +101,7 @@ func parseConnectionString(connectionString string, log *slog.Logger) (*esdb.Con
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return nil, fmt.Errorf("%w: what follows the question mark is not name=value&…", ErrBadAddress)
+		return nil, fmt.Errorf("%w: the part after the question mark is not name=value&…", ErrBadAddress)
 	}
 	seen := map[string]bool{}
 	interval := time.Duration(math.MinInt64)

@@ -16,16 +16,16 @@ var (
 	ErrBadAddress      = errors.New("connection string is not valid")
 	ErrUnreachable     = errors.New("server does not answer")
 	ErrUnauthenticated = errors.New("server does not accept the credentials")
-	ErrRefused         = errors.New("server refuses")
+	ErrRefused         = errors.New("server refused the request")
 	ErrTooOld          = errors.New("server is too old to keep the promises of a store")
 	ErrPreRelease      = errors.New("server has a version that the client cannot read")
-	ErrDeleted         = errors.New("stream was deleted or cut short by somebody")
-	ErrBroken          = errors.New("client of EventStoreDB broke")
+	ErrDeleted         = errors.New("stream was deleted or truncated on the server")
+	ErrBroken          = errors.New("EventStoreDB client failed")
 
 	// Errors of a Node that Probe found.
-	ErrTLS         = errors.New("TLS is spoken by one side alone")
+	ErrTLS         = errors.New("client and server disagree about TLS")
 	ErrCertificate = errors.New("certificate of the server is not accepted")
-	ErrForeign     = errors.New("server is no EventStoreDB")
+	ErrForeign     = errors.New("server is not an EventStoreDB")
 )
 
 // A grpcError is an error with a status that the server or the transport set.

@@ -13,7 +13,7 @@ import (
 )
 
 // errManyFollowings is the error for more than one Following.
-var errManyFollowings = errors.New("follow: there is more than one Following: give one, or none")
+var errManyFollowings = errors.New("follow: more than one Following: pass at most one")
 
 // Follow implements events.Store. It reconnects without a time limit and goes on
 // behind the last entry. The server filters. A follower with a Filter and CaughtUp is
@@ -58,7 +58,7 @@ type logFollower struct {
 }
 
 // errLoopLeft is the end of a loop that the body left.
-var errLoopLeft = errors.New("loop was left")
+var errLoopLeft = errors.New("the caller left the loop")
 
 // run follows until ctx ends, the body leaves the loop or an error is permanent.
 func (f *logFollower) run(ctx context.Context) error {

@@ -180,7 +180,7 @@ func (v ProbeConfig) dialAll(ctx context.Context, host, port string) ([]DialResu
 }
 
 // errNoAddress is the error for a name without an address.
-var errNoAddress = errors.New("the name has none")
+var errNoAddress = errors.New("the name has no address")
 
 // dial opens a TCP connection within the step timeout.
 func (v ProbeConfig) dial(ctx context.Context, address string) (net.Conn, error) {

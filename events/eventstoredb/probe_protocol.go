@@ -74,16 +74,16 @@ func (v ProbeConfig) checkProtocol(ctx context.Context, address string, tlsConfi
 	case bytes.HasPrefix(first, []byte("HTTP/")):
 		return fmt.Errorf("%w: it speaks HTTP/1", ErrForeign)
 	case v.acceptsTLS(ctx, address):
-		return fmt.Errorf("%w: the server speaks TLS alone, and the connection string says tls=false", ErrTLS)
+		return fmt.Errorf("%w: the server requires TLS, and the connection string has tls=false", ErrTLS)
 	case err != nil:
-		return fmt.Errorf("%w: it hangs up: %w", ErrForeign, err)
+		return fmt.Errorf("%w: it closed the connection: %w", ErrForeign, err)
 	}
 	return fmt.Errorf("%w: it does not speak HTTP/2", ErrForeign)
 }
 
 // timeoutError is the error of a server that accepts a connection and sends no byte.
 func (v ProbeConfig) timeoutError() error {
-	return fmt.Errorf("%w: it takes the connection and says nothing within %s", ErrUnreachable, v.StepTimeout)
+	return fmt.Errorf("%w: it accepts the connection and sends nothing within %s", ErrUnreachable, v.StepTimeout)
 }
 
 // acceptsTLS reports whether the server at an address completes a TLS handshake with
@@ -115,7 +115,7 @@ func (v ProbeConfig) checkTLS(ctx context.Context, conn net.Conn, address string
 		if string(plain.RecordHeader[:]) == "HTTP/" {
 			return fmt.Errorf("%w: it speaks HTTP/1 without TLS", ErrForeign)
 		}
-		return fmt.Errorf("%w: the server speaks without, and the connection string does not say tls=false", ErrTLS)
+		return fmt.Errorf("%w: the server has no TLS, and the connection string lacks tls=false", ErrTLS)
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return fmt.Errorf("%w: %w", ErrCertificate, certificateError(err))
@@ -123,7 +123,7 @@ func (v ProbeConfig) checkTLS(ctx context.Context, conn net.Conn, address string
 	if err == nil || v.acceptsTLS(ctx, address) {
 		return fmt.Errorf("%w: it speaks TLS and not HTTP/2", ErrForeign)
 	}
-	return fmt.Errorf("%w: the server hangs up when it is asked for it: %w", ErrTLS, err)
+	return fmt.Errorf("%w: the server closed the connection during the handshake: %w", ErrTLS, err)
 }
 
 // certificateError returns the reason for which a certificate was rejected, with the

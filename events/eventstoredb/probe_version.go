@@ -77,7 +77,7 @@ func (v ProbeConfig) queryVersion(ctx context.Context, n *Node, conn *grpc.Clien
 		case codes.OK:
 			n.Version = response.GetEventStoreServerVersion()
 		case codes.Unimplemented, codes.NotFound: // a server older than this query, or another one
-			return fmt.Errorf("%w: it does not know what an EventStoreDB from 21.10 on is asked first", ErrForeign)
+			return fmt.Errorf("%w: it lacks the first method that a client calls on an EventStoreDB from 21.10 on", ErrForeign)
 		case codes.Unavailable, codes.DeadlineExceeded:
 			return fmt.Errorf("%w: %w", ErrUnreachable, err)
 		case codes.Unknown, codes.Internal: // the response is not gRPC

@@ -162,7 +162,7 @@ func (c *sharedClient) translateError(ctx context.Context, lock *handleLock, err
 		return nil
 	case lock.movedAway.Load():
 		// The context ended before the client began the call, so nothing was sent.
-		return fmt.Errorf("%w: the leader moved to a node that is not known yet", errNoNode)
+		return fmt.Errorf("%w: the leader moved to a node that the client does not know yet", errNoNode)
 	case errors.Is(err, ErrTooOld):
 		lock.release()
 		c.retire()
@@ -172,7 +172,7 @@ func (c *sharedClient) translateError(ctx context.Context, lock *handleLock, err
 			return fmt.Errorf("%w: %w", errNoNode, err)
 		}
 	case errors.Is(err, ErrBroken) && c.isDead():
-		return fmt.Errorf("%w: it ended while the leader moved", errLost)
+		return fmt.Errorf("%w: the connection ended while the leader moved", errLost)
 	case connectionLost(err) && ctx.Err() == nil:
 		c.retire()
 	}

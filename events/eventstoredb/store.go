@@ -86,7 +86,7 @@ const (
 var namespaceGrammar = regexp.MustCompile(`^[A-Za-z0-9_]+\.$`)
 
 // ErrBadNamespace is the error for a Namespace that does not follow its grammar.
-var ErrBadNamespace = errors.New("namespace is not letters, digits and underscores with a full stop behind")
+var ErrBadNamespace = errors.New("namespace is not letters, digits and underscores followed by a full stop")
 
 // Open opens the ledger in the database that a connection string names: esdb:// or
 // kurrentdb://, with or without +discover, one node or several, with the settings of

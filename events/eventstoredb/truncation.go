@@ -10,7 +10,7 @@ import (
 
 // errAllHidden is the end of a stream that exists and of which the server shows no
 // record, because of $maxAge or $maxCount in its metadata.
-var errAllHidden = fmt.Errorf("%w: %w: nothing is left of it", events.ErrDamaged, ErrDeleted)
+var errAllHidden = fmt.Errorf("%w: %w: no record of it is left", events.ErrDamaged, ErrDeleted)
 
 // gapError returns an ErrDeleted for the missing revisions between before and next.
 func gapError(before, next events.Revision) error {
@@ -31,7 +31,7 @@ func truncationError(metadata []byte) error {
 		return nil
 	}
 	if *m.Before == math.MaxInt64 {
-		return fmt.Errorf("%w: %w: somebody deleted it", events.ErrDamaged, ErrDeleted)
+		return fmt.Errorf("%w: %w: it has a tombstone", events.ErrDamaged, ErrDeleted)
 	}
 	return fmt.Errorf("%w: %w: its metadata hide the records through revision %d", events.ErrDamaged, ErrDeleted, *m.Before)
 }

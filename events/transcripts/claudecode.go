@@ -20,7 +20,7 @@ var (
 	ErrForeign = errors.New("not a session file of Claude Code")
 	// ErrContradicted: a record of the file has another content than the event that
 	// an earlier import recorded for it.
-	ErrContradicted = errors.New("file says otherwise than what is on record")
+	ErrContradicted = errors.New("file contradicts the events on record")
 )
 
 // claudeCode is the name of the format in the origin of a session.

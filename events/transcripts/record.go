@@ -288,7 +288,7 @@ func (f *sessionFile) readAssistant(s parsedRecord) {
 		case "tool_use":
 			f.readCall(s, r, b)
 		case "tool_result":
-			f.refuse("result of %q stands in a reply", truncate(string(b.ToolUseID), maxName))
+			f.refuse("result of %q is in a reply", truncate(string(b.ToolUseID), maxName))
 		default:
 			f.countIgnored("block/" + string(b.Type))
 		}

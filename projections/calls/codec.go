@@ -56,7 +56,7 @@ func (t *tables) pack(p *codec) {
 
 // errCorrupt reports a checkpoint that does not decode. The view then folds the whole
 // log.
-var errCorrupt = errors.New("the packed calls are torn")
+var errCorrupt = errors.New("the packed calls are corrupt")
 
 // fail breaks the codec and discards its input, so that loops over the input end.
 func (p *codec) fail() { p.b, p.blocks, p.broken = nil, nil, true }

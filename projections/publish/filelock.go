@@ -11,7 +11,7 @@ import (
 )
 
 // ErrLocked reports that a name is locked, by this process or another.
-var ErrLocked = errors.New("another has it")
+var ErrLocked = errors.New("file is locked by another process")
 
 // A Locker grants exclusive use of names. It is safe for concurrent use.
 type Locker interface {

@@ -47,7 +47,7 @@ func (d *Relay) Lag(ctx context.Context, c Consumer) (l Lag, err error) {
 		}
 	}
 	if err != nil {
-		return Lag{}, fmt.Errorf("count what %s has before it: %w", c.Name, err)
+		return Lag{}, fmt.Errorf("count the lag of %s: %w", c.Name, err)
 	}
 	return l, nil
 }

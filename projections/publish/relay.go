@@ -27,7 +27,7 @@ var (
 	// ErrDamaged: the saved document of a consumer, or the index, does not decode.
 	ErrDamaged = errors.New("consumer is damaged")
 	// ErrTooManyDeadLetters: the run reached a limit of its policy.
-	ErrTooManyDeadLetters = errors.New("too many records were set aside")
+	ErrTooManyDeadLetters = errors.New("too many dead letters")
 )
 
 // A ConsumerStore stores consumers as named documents. Unlike the state of a
@@ -207,7 +207,7 @@ func (d *Relay) consumerNames(ctx context.Context) (all []string, err error) {
 	data, err := d.consumers.LoadCheckpoint(ctx, indexName)
 	if err == nil && len(data) > 0 {
 		if err = json.Unmarshal(data, &all); err != nil {
-			err = fmt.Errorf("%w: their list: %w", ErrDamaged, err)
+			err = fmt.Errorf("%w: the list of consumers: %w", ErrDamaged, err)
 		}
 	}
 	if err != nil {

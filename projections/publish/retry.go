@@ -90,7 +90,7 @@ func (d *Relay) loadRetryRequest(ctx context.Context, name string) (w retryReque
 	data, err := d.consumers.LoadCheckpoint(ctx, retryRequestName(name))
 	if err == nil && len(data) > 0 {
 		if err = json.Unmarshal(data, &w); err != nil {
-			err = fmt.Errorf("%w: %s: what it is asked for: %w", ErrDamaged, name, err)
+			err = fmt.Errorf("%w: the retry request of %s: %w", ErrDamaged, name, err)
 		}
 	}
 	return w, err

@@ -351,9 +351,9 @@ func (r *run) deadLetter(p outgoing, tries int, err error) error {
 		letter.Tries += c.DeadLetters[at].Tries
 		c.DeadLetters[at] = letter
 	case r.mu.consecutive >= r.policy.MaxConsecutive:
-		return fmt.Errorf("%w: %d in a row, the last because: %w", ErrTooManyDeadLetters, r.mu.consecutive, err)
+		return fmt.Errorf("%w: %d in a row, the last because of: %w", ErrTooManyDeadLetters, r.mu.consecutive, err)
 	case len(c.DeadLetters) >= r.policy.MaxDeadLetters:
-		return fmt.Errorf("%w: %d are, the last because: %w", ErrTooManyDeadLetters, len(c.DeadLetters), err)
+		return fmt.Errorf("%w: %d, the last because of: %w", ErrTooManyDeadLetters, len(c.DeadLetters), err)
 	default:
 		r.mu.consecutive++
 		c.DeadLetters = append(c.DeadLetters, letter)

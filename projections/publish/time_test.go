@@ -188,7 +188,7 @@ func TestAFailedJobDoesNotBlockTheOthers(t *testing.T) {
 			t.Errorf("told %v times, want the late one each time that its wait has doubled", times)
 		}
 		all, err := d.Consumers(t.Context())
-		if err != nil || len(all) != 3 || all[0].Name != "broken" || all[0].LastError == nil || !strings.Contains(all[0].LastError.Text, "too many records") || len(all[0].DeadLetters) != 10 {
+		if err != nil || len(all) != 3 || all[0].Name != "broken" || all[0].LastError == nil || !strings.Contains(all[0].LastError.Text, "too many dead letters") || len(all[0].DeadLetters) != 10 {
 			t.Errorf("Consumers = %+v, %v, want broken with 10 set aside first, and why it ended", all, err)
 		}
 	})

@@ -44,7 +44,7 @@ func ParseTopic(text string) (Topic, error) {
 			return Topic{}, fmt.Errorf("%w: %q opens a brace that it does not close", ErrBadTopic, text)
 		}
 		if !slices.Contains(Placeholders(), word) {
-			return Topic{}, fmt.Errorf("%w: {%s} in %q is none of {%s}", ErrBadTopic, word, text, strings.Join(Placeholders(), "}, {"))
+			return Topic{}, fmt.Errorf("%w: {%s} in %q is not one of {%s}", ErrBadTopic, word, text, strings.Join(Placeholders(), "}, {"))
 		}
 		t.parts, rest = append(t.parts, word), behind
 	}

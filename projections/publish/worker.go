@@ -189,6 +189,6 @@ func (r *run) loadRecord(ctx context.Context, letter DeadLetter) (outgoing, erro
 		}
 		return outgoing{entry: e, attrs: attributesOf(e)}, nil
 	}
-	return outgoing{}, fmt.Errorf("%w: the record %s, which was set aside, is not at revision %d of %s",
+	return outgoing{}, fmt.Errorf("%w: the dead letter %s is not at revision %d of %s",
 		events.ErrDamaged, letter.Event, letter.Revision, letter.Stream)
 }

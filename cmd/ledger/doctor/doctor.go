@@ -105,7 +105,7 @@ func (d *Doctor) Run(ctx context.Context, write bool) error {
 	if err := d.Object(e, func() { d.doctorPage(e) }); err != nil || e.OK {
 		return err
 	}
-	return &fault.Error{Exit: fault.ExitFailed, Code: "unwell", Err: fmt.Errorf("doctor: something is wrong with %s", e.Store), Quiet: d.Format == render.AsTable}
+	return &fault.Error{Exit: fault.ExitFailed, Code: "unwell", Err: fmt.Errorf("doctor: a check of %s failed", e.Store), Quiet: d.Format == render.AsTable}
 }
 
 // doctorPage writes the Report for a person: a line for each finding and one for its advice.
@@ -133,16 +133,16 @@ func (d *Doctor) examineFolder(ctx context.Context, e *Report, dir string) bool 
 	switch disk := stores.DiskOf(dir); {
 	case disk.Free == nil:
 	case *disk.Free < minFree:
-		e.fail("disk", "free some space, or move the folder", "%s are free", render.Bytes(*disk.Free))
+		e.fail("disk", "free some space, or move the folder", "%s free", render.Bytes(*disk.Free))
 	case disk.Network:
-		e.fail("disk", "keep the folder on a disk of this machine, and let others use ledger serve", "the folder is on %s, whose locks and syncs are another machine's", *disk.Type)
+		e.fail("disk", "keep the folder on a disk of this machine, and use ledger serve for the other machines", "the folder is on %s, a network file system: another machine decides about locks and syncs", *disk.Type)
 	default:
 		e.pass("disk", "%s are free", render.Bytes(*disk.Free))
 	}
 	if at, ok := shared.CurrentEndpoint(dir); ok {
 		if status, err := d.statusOf(ctx, at); err != nil {
 			// Not a failure: opening the store shows whether a process has the lock.
-			e.pass("serving", "process %d said that it serves the folder at %s, and says no more: it was killed, or is about to end (%s)", at.PID, at.Address, err)
+			e.pass("serving", "process %d announced that it serves the folder at %s and does not answer: it was killed or is ending (%s)", at.PID, at.Address, err)
 		} else {
 			e.pass("serving", "process %d, ledger %s, at %s: %d subscribers, the last %d records behind", at.PID, status.Version, at.Address, status.Subscribers, status.Lag)
 			e.addFigures(map[string]int64{"subscribers": int64(status.Subscribers), "lag": int64(status.Lag)})

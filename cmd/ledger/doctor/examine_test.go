@@ -31,7 +31,7 @@ func TestTimingsAreInOrder(t *testing.T) {
 
 // The check cluster fails for a dead member, for a cluster without a leader and for nodes that
 // follow different leaders. It adds no finding for a single node or without members.
-func TestTheDoctorLooksAtACluster(t *testing.T) {
+func TestClusterIsChecked(t *testing.T) {
 	t.Parallel()
 	node := func(address, state string, alive bool) eventstoredb.Member {
 		return eventstoredb.Member{Address: address, State: state, Alive: alive}
@@ -48,7 +48,7 @@ func TestTheDoctorLooksAtACluster(t *testing.T) {
 		"leaderless": {[]eventstoredb.Node{{Address: "a:1", Members: []eventstoredb.Member{node("a:1", "Unknown", true), node("b:1", "Leader", false)}}}, false, "there is no leader"},
 		"strangers": {[]eventstoredb.Node{
 			{Address: "a:1", Members: []eventstoredb.Member{node("a:1", "Leader", true)}}, {Address: "b:1", Members: []eventstoredb.Member{node("b:1", "Leader", true)}},
-		}, false, "do not follow one leader, but 2"},
+		}, false, "follow 2 leaders instead of one"},
 	} {
 		e := &Report{OK: true}
 		e.cluster(c.nodes)
@@ -82,12 +82,12 @@ func TestTheDoctorSaysThatAClockIsNotTold(t *testing.T) {
 
 // A node passes if one of its addresses accepts connections, and the detail lists the others.
 // A node without such an address fails.
-func TestTheDoctorTellsEveryAddressOfAName(t *testing.T) {
+func TestEveryAddressOfANameIsReported(t *testing.T) {
 	t.Parallel()
 	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	e := &Report{OK: true}
 	e.network(eventstoredb.Node{Address: "db:2113", Named: true, Dials: []eventstoredb.DialResult{{Address: "10.0.0.1:2113", Err: refused}, {Address: "10.0.0.2:2113", Took: time.Millisecond}}})
-	if got := e.Checks[0]; !got.OK || got.Detail != "db:2113 10.0.0.2 takes connections, after 1ms; 10.0.0.1 does not: dial: connection refused" || got.Figures["took_us"] != 1000 {
+	if got := e.Checks[0]; !got.OK || got.Detail != "db:2113 10.0.0.2 accepts connections, after 1ms; 10.0.0.1 fails: dial: connection refused" || got.Figures["took_us"] != 1000 {
 		t.Errorf("one of two: %+v", got)
 	}
 	e.network(eventstoredb.Node{Address: "db:2113", Dials: []eventstoredb.DialResult{{Address: "10.0.0.1:2113", Err: refused}}})

@@ -22,7 +22,7 @@ func (d *Doctor) examineNetwork(ctx context.Context, e *Report, at stores.Addres
 		return err
 	}
 	if u := at.Database[strings.Index(at.Database, "://")+len("://"):]; strings.Contains(u, "@") && at.Plain() {
-		e.fail("credentials", "remove tls=false, or the user and the password", "a user and a password are given that are never sent, as there is no TLS")
+		e.fail("credentials", "remove tls=false, or the user and the password", "the user and the password of the connection string are never sent, because TLS is off")
 	}
 	for _, n := range nodes {
 		e.network(n)
@@ -44,13 +44,13 @@ func (e *Report) network(n eventstoredb.Node) {
 	for _, d := range n.Dials {
 		ip, _, _ := net.SplitHostPort(d.Address)
 		if d.Err != nil {
-			shut = append(shut, fmt.Sprintf("%s does not: %s", ip, d.Err))
+			shut = append(shut, fmt.Sprintf("%s fails: %s", ip, d.Err))
 			continue
 		}
 		if soonest == 0 || d.Took < soonest {
 			soonest = d.Took
 		}
-		text := "takes connections, after " + brief(d.Took)
+		text := "accepts connections, after " + brief(d.Took)
 		if ip != host {
 			text = ip + " " + text
 		}
@@ -64,7 +64,7 @@ func (e *Report) network(n eventstoredb.Node) {
 	case len(n.Dials) == 0:
 		e.fail("network", "check the name, and the server that resolves names", "%s: %s", who, n.Err)
 	case len(open) == 0:
-		e.fail("network", "start the server, or check the name, the port and what filters the network", "%s: %s", who, strings.Join(shut, "; "))
+		e.fail("network", "start the server, or check the name, the port and the firewalls between", "%s: %s", who, strings.Join(shut, "; "))
 	default:
 		e.pass("network", "%s %s", who, strings.Join(append(open, shut...), "; "))
 		e.addFigures(map[string]int64{"took_us": soonest.Microseconds()})
@@ -77,12 +77,12 @@ var advices = []struct {
 	is   error
 	hint string
 }{
-	{eventstoredb.ErrTLS, "say tls=false in the connection string where the server has no TLS, and leave it out where it has"},
-	{eventstoredb.ErrCertificate, "name the file of its authority with tlsCaFile=FILE, and the node by a name that its certificate has; look at the clock if it has expired"},
-	{eventstoredb.ErrForeign, "check the port: something else answers there"},
+	{eventstoredb.ErrTLS, "set tls=false in the connection string if the server has no TLS, otherwise remove it"},
+	{eventstoredb.ErrCertificate, "set tlsCaFile=FILE to the certificate of its authority, and use a host name of the server's certificate; check the clock if the certificate has expired"},
+	{eventstoredb.ErrForeign, "check the port: another program answers there"},
 	{eventstoredb.ErrTooOld, "use a newer server"},
 	{eventstoredb.ErrPreRelease, "use a released version of the server"},
-	{eventstoredb.ErrUnreachable, "look at what the server logs, and at what stands in between"},
+	{eventstoredb.ErrUnreachable, "read the log of the server, and check the proxies and firewalls between"},
 }
 
 // node checks that a node that accepts connections is an EventStoreDB of a usable version.
@@ -150,9 +150,9 @@ func (e *Report) cluster(nodes []eventstoredb.Node) {
 	case len(leaders) == 0:
 		e.fail("cluster", "start nodes until more than half are up: they elect a leader", "%s; there is no leader", detail)
 	case len(leaders) > 1:
-		e.fail("cluster", "name nodes of one cluster in the connection string, by the addresses that they advertise", "the nodes that answer do not follow one leader, but %d", len(leaders))
+		e.fail("cluster", "name nodes of one cluster in the connection string, by the addresses that they advertise", "the nodes that answer follow %d leaders instead of one", len(leaders))
 	case dead > 0:
-		e.fail("cluster", "start the dead, or take them out of the cluster", "%s", detail)
+		e.fail("cluster", "start the dead nodes, or remove them from the cluster", "%s", detail)
 	default:
 		e.pass("cluster", "%s", detail)
 	}
@@ -170,7 +170,7 @@ func (e *Report) clocks(nodes []eventstoredb.Node) {
 		}
 	}
 	if answers && !told {
-		e.pass("clocks", "no node tells its time: they are judged by the records alone, and by --write")
+		e.pass("clocks", "no node sends its time: only the times of records are compared, and --write measures the leader's")
 	}
 }
 
@@ -183,7 +183,7 @@ func (e *Report) skew(whose string, s eventstoredb.Skew) {
 	}
 	detail := fmt.Sprintf("%s is %s %s that of this machine, give or take %s", whose, rough(s.Ahead.Abs()), way, rough(s.Within))
 	if s.Ahead.Abs()-s.Within > maxSkew {
-		e.fail("clocks", "set the clocks of all machines by one source: leases allow for "+runner.LeaseMargin.String(), "%s", detail)
+		e.fail("clocks", "synchronize the clocks of all machines: leases allow for "+runner.LeaseMargin.String(), "%s", detail)
 	} else {
 		e.pass("clocks", "%s", detail)
 	}

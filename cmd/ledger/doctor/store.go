@@ -116,7 +116,7 @@ func (d *Doctor) examineRecords(ctx context.Context, e *Report, s *stores.Store)
 	all, err := database.Deletions(looking)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		e.pass("records", "the log is too long to look in %s whether somebody hid or deleted records: ledger verify does", d.Timeout)
+		e.pass("records", "the log is too long to search it in %s for hidden or deleted records: ledger verify does", d.Timeout)
 		return nil
 	case err != nil:
 		return err
@@ -125,11 +125,11 @@ func (d *Doctor) examineRecords(ctx context.Context, e *Report, s *stores.Store)
 	for _, i := range all {
 		if !i.Undone {
 			n++
-			e.fail("records", stores.DeletionRemedy(i)+"; ledger verify tells which records are gone or will go", "%s: %s", i.Stream, stores.DescribeDeletion(i))
+			e.fail("records", stores.DeletionRemedy(i)+"; ledger verify lists the records that are gone or will be deleted", "%s: %s", i.Stream, stores.DescribeDeletion(i))
 		}
 	}
 	if n == 0 {
-		e.pass("records", "nobody has the server hide or delete records of the ledger")
+		e.pass("records", "no metadata tells the server to hide or delete records of the ledger")
 	}
 	return nil
 }
@@ -181,16 +181,16 @@ func (d *Doctor) examineReading(ctx context.Context, e *Report, s *stores.Store)
 		}
 	}
 	if !any {
-		e.pass("reading", "the log is empty; it says so in %s", took)
+		e.pass("reading", "the log is empty, answered in %s", took)
 		e.addFigures(took.figures())
 		return nil
 	}
 	e.pass("reading", "the last record, at position %s, in %s", h.Position, took)
 	e.addFigures(took.figures())
 	if ahead := h.Time.Sub(d.Now()); ahead > maxSkew {
-		e.fail("clocks", "set the clocks of all machines by one source: leases allow for "+runner.LeaseMargin.String(), "the last record is from %s in the future of this machine", ahead.Round(time.Second))
+		e.fail("clocks", "synchronize the clocks of all machines: leases allow for "+runner.LeaseMargin.String(), "the last record has a time that is %s ahead of this machine's clock", ahead.Round(time.Second))
 	} else {
-		e.pass("clocks", "the last record is not from the future")
+		e.pass("clocks", "the last record has no time in the future")
 	}
 	return nil
 }
@@ -218,7 +218,7 @@ func (d *Doctor) examineWriting(ctx context.Context, e *Report, s *stores.Store)
 		heard = d.Now()
 		length++
 	}
-	e.pass("writing", "a record is durable after %s", took)
+	e.pass("writing", "an append is durable after %s", took)
 	e.addFigures(took.figures())
 	if database, ok := s.Log.(*eventstoredb.Store); ok {
 		skew, err := database.Skew(ctx, probeStream, length, sent, heard)
@@ -251,16 +251,16 @@ func (d *Doctor) examineDisk(ctx context.Context, e *Report, s *stores.Store) er
 		}
 	}
 	if health.Well() {
-		e.pass("disk", "no write was slow, and no flush or compaction failed or was waited for")
+		e.pass("disk", "no write was slow, no flush or compaction failed, and no write waited for one")
 	}
 	if health.Failures > 0 {
 		e.fail("disk", "ledger store check finds what is damaged; keep a backup", "%s failed in the background, %s: %s", render.Count(int(health.Failures), "flush or compaction"), when, health.LastFailure)
 	}
 	if health.Slow > 0 {
-		e.fail("disk", "look at the health of the disk, and at what else writes to it", "%s took longer than 2 seconds, %s: %s", render.Count(int(health.Slow), "write"), when, health.LastSlow)
+		e.fail("disk", "check the health of the disk, and the other programs that write to it", "%s took longer than 2 seconds, %s: %s", render.Count(int(health.Slow), "write"), when, health.LastSlow)
 	}
 	if health.Stalls > 0 {
-		e.fail("disk", "the disk is slower than what is appended", "writes waited %s for flushes or compactions, %s: %s", render.Count(int(health.Stalls), "time"), when, health.LastStall)
+		e.fail("disk", "use a faster disk or append less: the disk cannot keep up", "writes waited %s for flushes or compactions, %s: %s", render.Count(int(health.Stalls), "time"), when, health.LastStall)
 	}
 	e.addFigures(map[string]int64{"failures": int64(health.Failures), "slow": int64(health.Slow), "stalls": int64(health.Stalls)})
 	return nil
@@ -274,10 +274,10 @@ func (d *Doctor) examineProcesses(ctx context.Context, e *Report, s *stores.Stor
 		return err
 	}
 	judged := s.Judge(lives, d.Now())
-	e.pass("processes", "%d at work, %d dead, %d of which nobody can tell", len(judged.Living), len(judged.Dead), len(judged.Unknown))
+	e.pass("processes", "%d alive, %d dead, %d unknown", len(judged.Living), len(judged.Dead), len(judged.Unknown))
 	e.addFigures(map[string]int64{"living": int64(len(judged.Living)), "dead": int64(len(judged.Dead)), "unknown": int64(len(judged.Unknown))})
 	if len(judged.Dead) > 0 {
-		e.fail("left open", "ledger recover ends what they left", "%s left something open", render.Count(len(judged.Dead), "dead process"))
+		e.fail("left open", "ledger recover ends their calls and layers", "%s left calls or layers open", render.Count(len(judged.Dead), "dead process"))
 	}
 	return nil
 }
@@ -296,7 +296,7 @@ func (d *Doctor) examineConsumers(ctx context.Context, e *Report, s *stores.Stor
 			return err
 		}
 		if c.LastError != nil || len(c.DeadLetters) > 0 {
-			e.fail("consumer", "ledger consumer show "+c.Name+" tells more", "%s is %d records behind, has set %d aside", c.Name, lag.Records, len(c.DeadLetters))
+			e.fail("consumer", "ledger consumer show "+c.Name+" lists its dead letters", "%s is %d records behind and has %d dead letters", c.Name, lag.Records, len(c.DeadLetters))
 		} else {
 			e.pass("consumer", "%s is %d records behind", c.Name, lag.Records)
 		}
@@ -341,7 +341,7 @@ func (d *Doctor) examineViews(ctx context.Context, e *Report, s *stores.Store) e
 		}
 	}
 	if len(told) > 0 {
-		e.pass("views", "%s; they catch up when they are asked", strings.Join(told, ", "))
+		e.pass("views", "%s; a view catches up when a command reads it", strings.Join(told, ", "))
 		e.addFigures(figures)
 	}
 	return nil

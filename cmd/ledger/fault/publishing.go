@@ -13,14 +13,14 @@ import (
 // packages.
 func Publishing(err error) error {
 	for _, k := range []Mapping{
-		{Is: publish.ErrNoConsumer, Exit: ExitNotFound, Code: "not_found", Hint: "ledger consumer ls lists them", Command: "ledger consumer ls"},
-		{Is: publish.ErrDifferentJob, Exit: ExitConflict, Code: "conflict", Hint: "give it another --name, or let ledger consumer forget remove the old one"},
-		{Is: publish.ErrRunning, Exit: ExitConflict, Code: "conflict", Hint: "end the process that runs it, or give this one another --name"},
-		{Is: publish.ErrTooManyDeadLetters, Exit: ExitFailed, Code: "poisoned", Hint: "ledger consumer show lists them; mend the target, ledger consumer retry, and run this again"},
-		{Is: publish.ErrDamaged, Exit: ExitFailed, Code: "damaged", Hint: "ledger consumer forget removes it; what was published is then published again"},
+		{Is: publish.ErrNoConsumer, Exit: ExitNotFound, Code: "not_found", Hint: "ledger consumer ls lists the consumers", Command: "ledger consumer ls"},
+		{Is: publish.ErrDifferentJob, Exit: ExitConflict, Code: "conflict", Hint: "choose another --name, or remove the old consumer with ledger consumer forget"},
+		{Is: publish.ErrRunning, Exit: ExitConflict, Code: "conflict", Hint: "end the process that runs this consumer, or choose another --name"},
+		{Is: publish.ErrTooManyDeadLetters, Exit: ExitFailed, Code: "poisoned", Hint: "list them with ledger consumer show; repair the target, run ledger consumer retry, then this command again"},
+		{Is: publish.ErrDamaged, Exit: ExitFailed, Code: "damaged", Hint: "remove the consumer with ledger consumer forget; the next run then publishes every record again"},
 		{Is: publish.ErrBadName, Exit: ExitUsage, Code: "usage"},
 		{Is: publish.ErrBadTopic, Exit: ExitUsage, Code: "usage"},
-		{Is: jetstream.ErrBadURL, Exit: ExitUsage, Code: "usage", Hint: "a URL is nats://[USER:PASSWORD@]HOST[:PORT]"},
+		{Is: jetstream.ErrBadURL, Exit: ExitUsage, Code: "usage", Hint: "write a URL of the form nats://[USER:PASSWORD@]HOST[:PORT]"},
 		{Is: jsonl.ErrInUse, Exit: ExitConflict, Code: "conflict", Hint: "end the other publisher, or name another file"},
 		{Is: jsonl.ErrForeign, Exit: ExitFailed, Code: "foreign_file", Hint: "name a file that does not exist"},
 	} {

@@ -45,7 +45,7 @@ func parseAddress(text string) (Address, error) {
 		if schemeGrammar.MatchString(scheme) {
 			what = strconv.Quote(scheme + "://…")
 		}
-		return Address{}, fault.WithHint(fault.Usage("%s is neither a folder nor a connection string", what), "a connection string begins with esdb:// or kurrentdb://")
+		return Address{}, fault.WithHint(fault.Usage("%s is neither a folder nor a connection string", what), "write a connection string that begins with esdb:// or kurrentdb://")
 	}
 	a := Address{Database: text}
 	hosts, query, _ := strings.Cut(rest, "?")
@@ -79,7 +79,7 @@ func parseFolder(text string) (Address, error) {
 	case ok && slices.Contains(schemes, word):
 		return Address{}, fault.WithHint(fault.Usage("a connection string begins with %s://", word), "write "+word+"://HOST:PORT, or ./"+word+":… for a folder")
 	case ok && strings.Contains(behind, "@"):
-		return Address{}, fault.WithHint(fault.Usage("it looks like a connection string without its beginning"), "write esdb://USER:PASSWORD@HOST:PORT, or begin the path of a folder with ./")
+		return Address{}, fault.WithHint(fault.Usage("a connection string without its scheme"), "write esdb://USER:PASSWORD@HOST:PORT, or begin the path of a folder with ./")
 	}
 	return Address{Folder: text}, nil
 }
@@ -108,7 +108,7 @@ func (a *Address) take(values url.Values) error {
 	if all := given[maxAppendSetting]; all != nil {
 		var err error
 		if a.maxAppend, err = parseBytes(all[0]); err != nil {
-			return fault.WithHint(fault.Usage("the setting %s of the connection string: %w", maxAppendSetting, err), "write a number of bytes such as maxAppend=16MiB: as much as the server takes at once")
+			return fault.WithHint(fault.Usage("the setting %s of the connection string: %w", maxAppendSetting, err), "write the largest append in bytes that the server accepts, such as maxAppend=16MiB")
 		}
 	}
 	return nil
@@ -197,14 +197,14 @@ func (o *Opener) Where() (Address, error) {
 	case o.Named != "":
 		return ParseAddressOf("--store", o.Named)
 	case o.NamedByFlag:
-		return Address{}, fault.WithHint(fault.Usage("--store names nothing"), "name a folder or a connection string, or leave --store out")
+		return Address{}, fault.WithHint(fault.Usage("--store is empty"), "name a folder or a connection string, or leave --store out")
 	}
 	if text := o.Getenv("LEDGER_STORE"); text != "" {
 		return ParseAddressOf("LEDGER_STORE", text)
 	}
 	dir, err := o.dataDir("ledger")
 	if err != nil {
-		return Address{}, fault.Usage("no store is named, and HOME is not set: name one with --store")
+		return Address{}, fault.Usage("no store: --store and LEDGER_STORE are not set, and HOME is not set either")
 	}
 	return Address{Folder: dir}, nil
 }
@@ -218,7 +218,7 @@ func (o *Opener) dataDir(name string) (string, error) {
 	if home := o.Getenv("HOME"); home != "" {
 		return filepath.Join(home, ".local", "share", name), nil
 	}
-	return "", fault.Usage("nothing is named, and HOME is not set")
+	return "", fault.Usage("no default folder: HOME is not set")
 }
 
 // Folder returns the folder of the store of this command. It returns a usage error for a
@@ -226,7 +226,7 @@ func (o *Opener) dataDir(name string) (string, error) {
 func (o *Opener) Folder() (string, error) {
 	at, err := o.Where()
 	if err == nil && at.Database != "" {
-		err = fault.WithHint(fault.Usage("%s looks after a folder, and --store names %s", o.Command, at), "run it where the folder is, and name that with --store")
+		err = fault.WithHint(fault.Usage("%s works on a folder, and --store names %s", o.Command, at), "run it on the machine of the folder, and name the folder with --store")
 	}
 	return at.Folder, err
 }

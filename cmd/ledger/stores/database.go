@@ -79,7 +79,7 @@ func (o *Opener) GivenNodeAddress() (string, error) {
 		return "", err
 	}
 	if u, err := url.Parse(text); err != nil || u.User != nil {
-		return "", fault.Usage("LEDGER_NODE_ADDRESS holds a user: everybody who reads the log reads it")
+		return "", fault.Usage("LEDGER_NODE_ADDRESS contains a user: every reader of the log could read it")
 	}
 	return text, nil
 }
@@ -93,7 +93,7 @@ func (o *Opener) NodeDir(at Address) (string, error) {
 	}
 	dir, err := o.dataDir("ledger-nodes")
 	if err != nil {
-		return "", fault.WithHint(err, "name a folder for what the database does not keep with LEDGER_NODE")
+		return "", fault.WithHint(err, "set LEDGER_NODE to a folder for the outputs and checkpoints of this machine")
 	}
 	sum := sha256.Sum256([]byte(at.String()))
 	return filepath.Join(dir, hex.EncodeToString(sum[:8])), nil

@@ -14,16 +14,16 @@ import (
 func DescribeDeletion(i eventstoredb.Deletion) string {
 	when := fmt.Sprintf("at %s (event %s at position %s; the server does not record by whom)", i.Time.Format(time.RFC3339), i.EventID, i.Position)
 	if i.Tombstone {
-		return "somebody deleted the stream for good, by a tombstone, " + when
+		return "the stream was deleted permanently, by a tombstone, " + when
 	}
-	return "somebody set the metadata " + render.OneLine(i.Metadata, 100) + " " + when
+	return "the metadata was set to " + render.OneLine(i.Metadata, 100) + " " + when
 }
 
 // DeletionRemedy returns advice on how an administrator restores hidden records. For a
 // tombstone, which is final, it advises how to save the records that are left.
 func DeletionRemedy(i eventstoredb.Deletion) string {
 	if i.Tombstone {
-		return "a tombstone cannot be taken back: do not scavenge, and copy what is left with ledger store copy"
+		return "a tombstone cannot be removed: do not scavenge, and copy the remaining records with ledger store copy"
 	}
 	return fmt.Sprintf("do not scavenge; as an administrator, write metadata without $tb, $maxCount and $maxAge to the stream, in $$%s", i.Name)
 }

@@ -64,7 +64,7 @@ func (n *NodeStore) acquire(ctx context.Context) (*outputsLease, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, fault.WithHint(err, "another process of this machine keeps its outputs there: end it, or give this one a folder of its own with LEDGER_NODE")
+		return nil, fault.WithHint(err, "another process of this machine keeps its outputs there: end it, or set LEDGER_NODE to another folder for this one")
 	}
 }
 

@@ -161,10 +161,10 @@ func (o *Opener) Mint() *domain.Mint { return domain.NewMint(o.Clock, o.Entropy)
 func unopened(err error) error {
 	f := *fault.Of(err)
 	if f.Exit == fault.ExitNotFound {
-		f.Exit, f.Code, f.Hint = fault.ExitFailed, "failed", "the store is not whole: name another with --store, or put back a copy of it"
+		f.Exit, f.Code, f.Hint = fault.ExitFailed, "failed", "the store is incomplete: name another with --store, or restore a copy of it"
 	}
 	if f.Code == "damaged" {
-		f.Hint, f.Command = "the store is not whole: ledger store check lists what is damaged; restore a backup beside it", "ledger store check"
+		f.Hint, f.Command = "the store is incomplete: ledger store check lists the damage; restore a backup into another folder", "ledger store check"
 	}
 	return &f
 }
@@ -222,7 +222,7 @@ func (s *Store) Entries(ctx context.Context, after events.Position) iter.Seq2[ev
 				return
 			}
 			next := s.behind(ctx, at, err)
-			if !yield(events.Entry{}, fmt.Errorf("read behind position %s: %w", at, err)) || next == at {
+			if !yield(events.Entry{}, fmt.Errorf("read after position %s: %w", at, err)) || next == at {
 				return
 			}
 			after = next

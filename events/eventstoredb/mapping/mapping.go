@@ -255,7 +255,7 @@ func unwrapMetadata(r *events.Record, metadata []byte, members map[string]json.R
 	r.Version, r.Time = *e.Version, at.UTC()
 	if e.Metadata != nil {
 		if len(members) > 1 {
-			return fmt.Errorf("its %s has the metadata, and other members stand beside it", LedgerKey)
+			return fmt.Errorf("its %s holds the metadata, and it has other members as well", LedgerKey)
 		}
 		r.Metadata, err = base64.StdEncoding.Strict().DecodeString(*e.Metadata)
 		if err != nil || strings.ContainsAny(*e.Metadata, "\r\n") {

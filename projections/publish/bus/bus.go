@@ -25,7 +25,7 @@ var (
 	// ErrBadMessage: the UUID or metadata of a message are not UTF-8.
 	ErrBadMessage = errors.New("message is not valid")
 	// ErrClosed: the Publisher or Subscriber is closed.
-	ErrClosed = errors.New("end of the bus is closed")
+	ErrClosed = errors.New("publisher or subscriber is closed")
 )
 
 // Category is the category of topic streams.

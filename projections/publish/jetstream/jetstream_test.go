@@ -153,7 +153,7 @@ func TestAWrongURLIsRefused(t *testing.T) {
 		"nats://ada:s3cret-wrong@" + address:              {jetstream.ErrRefused, "password"},
 		"nats://" + address:                               {jetstream.ErrRefused, "password"},
 		"tls://ada:s3cret@" + address:                     {jetstream.ErrRefused, "nats://"},
-		"nats://ada:s3cret@" + closed.Addr().String():     {publish.ErrUnavailable, "nobody answers"},
+		"nats://ada:s3cret@" + closed.Addr().String():     {publish.ErrUnavailable, "no server answers"},
 		none.ClientURL():                                  {jetstream.ErrNoJetStream, "-js"},
 	} {
 		_, err := jetstream.Open(t.Context(), target, topic(t, "t"), "test")

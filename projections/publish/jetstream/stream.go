@@ -18,9 +18,9 @@ func checkTopic(t publish.Topic) error {
 	for token := range strings.SplitSeq(t.Pattern("x"), ".") {
 		switch {
 		case token == "":
-			return fmt.Errorf("%w: %q has nothing before, behind or between dots", publish.ErrBadTopic, t)
+			return fmt.Errorf("%w: %q has an empty part before, between or after its dots", publish.ErrBadTopic, t)
 		case strings.ContainsAny(token, "*>"), strings.ContainsFunc(token, unicode.IsSpace), strings.ContainsFunc(token, unicode.IsControl):
-			return fmt.Errorf("%w: %q: a subject of NATS has no space and none of * and >", publish.ErrBadTopic, t)
+			return fmt.Errorf("%w: %q: a NATS subject has no space, no * and no >", publish.ErrBadTopic, t)
 		}
 	}
 	if strings.HasPrefix(t.Pattern("x"), "$") || strings.HasPrefix(t.Pattern("x"), "_INBOX.") {
@@ -50,7 +50,7 @@ func (a serverURL) ensureStream(ctx context.Context, conn *nats.Conn, topic publ
 	case errors.Is(err, nats.ErrJetStreamNotEnabled), errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrJetStreamNotEnabledForAccount):
 		return fmt.Errorf("publish to %s: %w: start it with -js", a.redacted, ErrNoJetStream)
 	case !errors.Is(err, nats.ErrNoMatchingStream):
-		return fmt.Errorf("publish to %s: %w: ask which keeps %s: %w", a.redacted, ErrStream, subject, withServerError(conn, err))
+		return fmt.Errorf("publish to %s: %w: look up the stream of %s: %w", a.redacted, ErrStream, subject, withServerError(conn, err))
 	}
 	name := a.stream
 	if name == "" {
@@ -60,7 +60,7 @@ func (a serverURL) ensureStream(ctx context.Context, conn *nats.Conn, topic publ
 		Name: name, Description: "Records of a ledger", Subjects: []string{subject}, Storage: nats.FileStorage, Duplicates: dedupWindow,
 	}, nats.Context(ctx))
 	if err != nil {
-		return fmt.Errorf("publish to %s: %w: make the stream %s for %s: %w", a.redacted, ErrStream, name, subject, withServerError(conn, err))
+		return fmt.Errorf("publish to %s: %w: create the stream %s for %s: %w", a.redacted, ErrStream, name, subject, withServerError(conn, err))
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func subjects(topic publish.Topic) string {
 func (a serverURL) checkSubjects(ctx context.Context, js nats.JetStreamContext, stream, subject string) error {
 	about, err := js.StreamInfo(stream, nats.Context(ctx))
 	if err != nil {
-		return fmt.Errorf("publish to %s: %w: ask what %s keeps: %w", a.redacted, ErrStream, stream, err)
+		return fmt.Errorf("publish to %s: %w: look up the subjects of %s: %w", a.redacted, ErrStream, stream, err)
 	}
 	for _, kept := range about.Config.Subjects {
 		if covers(strings.Split(kept, "."), strings.Split(subject, ".")) {

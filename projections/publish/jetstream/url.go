@@ -74,11 +74,11 @@ func (a serverURL) connectError(err error) error {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
 		return fmt.Errorf("connect to %s: %w: the user, password, token or credentials are not right", a.redacted, ErrRefused)
 	case errors.Is(err, nats.ErrSecureConnRequired):
-		return fmt.Errorf("connect to %s: %w: it wants TLS: use tls:// in place of nats://", a.redacted, ErrRefused)
+		return fmt.Errorf("connect to %s: %w: it requires TLS: use tls:// in place of nats://", a.redacted, ErrRefused)
 	case errors.Is(err, nats.ErrSecureConnWanted):
 		return fmt.Errorf("connect to %s: %w: it has no TLS: use nats:// in place of tls://", a.redacted, ErrRefused)
 	case errors.Is(err, nats.ErrNoServers), errors.Is(err, nats.ErrTimeout):
-		return fmt.Errorf("connect to %s: %w: nobody answers there: is the server running, and the port right?", a.redacted, publish.ErrUnavailable)
+		return fmt.Errorf("connect to %s: %w: no server answers: start it, or check the port", a.redacted, publish.ErrUnavailable)
 	}
 	return fmt.Errorf("connect to %s: %w: %w", a.redacted, ErrRefused, err)
 }

@@ -226,7 +226,7 @@ func (c *Client) responseError(a *http.Response) error {
 	case version == "":
 		return fmt.Errorf("ask %s: %w: it responds %q", c.address, ErrNotANode, truncate(a.Status))
 	}
-	return fmt.Errorf("ask %s: %w: it has version %q of the protocol and responds %q, this program has version %s",
+	return fmt.Errorf("ask %s: %w: it has version %q of the protocol and answered %q, this program has version %s",
 		c.address, ErrNotANode, truncate(a.Header.Get(protocolHeader)), truncate(a.Status), protocol)
 }
 

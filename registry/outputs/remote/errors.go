@@ -20,8 +20,8 @@ var (
 	ErrNotANode    = errors.New("server is not a ledger node that this program understands")
 	ErrDenied      = errors.New("node does not accept the credentials")
 	ErrChecksum    = errors.New("checksum mismatch in transit")
-	ErrTooLarge    = errors.New("output is larger than the node takes")
-	ErrBadAddress  = errors.New("address of a node cannot be used")
+	ErrTooLarge    = errors.New("output is larger than the node accepts")
+	ErrBadAddress  = errors.New("address of a node is not valid")
 )
 
 // An errorCode is the name of an error on the wire, and the HTTP status of a response
@@ -106,7 +106,7 @@ func decodeError(text string) error {
 	at, atErr := time.Parse(time.RFC3339Nano, form.Get("at"))
 	retained, err := decodeRetained(form.Get("retained"))
 	if err = errors.Join(atErr, err); err != nil {
-		return fmt.Errorf("read what it says of a pruned output: %w: %w", ErrNotANode, err)
+		return fmt.Errorf("read its report of a pruned output: %w: %w", ErrNotANode, err)
 	}
 	a.is = append(a.is, &outputs.PrunedError{Retained: retained, Policy: form.Get("policy"), At: at.UTC()})
 	return a

@@ -238,7 +238,7 @@ func (j joinedErrors) Error() string {
 type emptyStore struct{}
 
 func (emptyStore) Keep(_ context.Context, ref domain.Ref, _ string, _ io.Reader) (domain.Retained, error) {
-	return domain.Retained{}, fmt.Errorf("keep %v: %w: there is no storage for outputs here", ref, outputs.ErrNotKept)
+	return domain.Retained{}, fmt.Errorf("keep %v: %w: this process has no store of outputs", ref, outputs.ErrNotKept)
 }
 
 func (emptyStore) Confirm(context.Context, domain.EventID) error { return nil }

@@ -229,7 +229,7 @@ func TestNodesSayWhoCannotBeReachedAndWhatToDo(t *testing.T) {
 	}{
 		{gone, ErrUnreachable, "it was settled by alpha pid 42: node cannot be reached at " + dead + ": "},
 		{never, ErrUnreachable, "it was settled by beta pid 42, which registered no address: node cannot be reached: "},
-		{bad, ErrBadAddress, "it was settled by gamma pid 42: address of a node cannot be used: "},
+		{bad, ErrBadAddress, "it was settled by gamma pid 42: address of a node is not valid: "},
 	} {
 		_, openErr := n.Open(t.Context(), want.ref)
 		_, statErr := n.Stat(t.Context(), want.ref)

@@ -117,7 +117,7 @@ func refOf(r *http.Request) (domain.Ref, error) {
 func settlementOf(r *http.Request) (domain.EventID, error) {
 	var id domain.EventID
 	if err := id.UnmarshalText([]byte(r.PathValue("settlement"))); err != nil || id.IsZero() {
-		return id, errors.Join(fmt.Errorf("%q: %w: it names no settlement", r.PathValue("settlement"), domain.ErrBadRef), err)
+		return id, errors.Join(fmt.Errorf("%q: %w: it has no settlement ID", r.PathValue("settlement"), domain.ErrBadRef), err)
 	}
 	return id, nil
 }

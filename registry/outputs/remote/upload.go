@@ -54,7 +54,7 @@ func (u *Upload) Try(ctx context.Context, at BlobStore) (domain.Retained, error)
 // rewind seeks r to its offset at NewUpload.
 func (u *Upload) rewind() error {
 	if u.seeker == nil {
-		return fmt.Errorf("keep %v: %w: the process that was to keep it is gone, and it can be read only once", u.ref, outputs.ErrNotKept)
+		return fmt.Errorf("keep %v: %w: the process that was storing it ended, and its source can be read only once", u.ref, outputs.ErrNotKept)
 	}
 	_, err := u.seeker.Seek(u.start, io.SeekStart)
 	return err

@@ -44,7 +44,7 @@ type backend struct {
 }
 
 // errGone ends a backend that can no longer be used and that another one can replace.
-var errGone = errors.New("the process that had the folder open is gone")
+var errGone = errors.New("the process that had the folder open ended")
 
 // newBackend returns a backend that ends with the store.
 func (s *Store) newBackend(b Backend) *backend {

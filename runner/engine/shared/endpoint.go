@@ -180,7 +180,7 @@ func (e Endpoint) ConnectionString() string {
 func (e Endpoint) Pool() (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM([]byte(e.Certificate)) {
-		return nil, fmt.Errorf("%w: it holds no certificate", ErrBadEndpoint)
+		return nil, fmt.Errorf("%w: it has no certificate", ErrBadEndpoint)
 	}
 	return pool, nil
 }

@@ -182,7 +182,7 @@ func (s *Store) Sync(ctx context.Context) error {
 }
 
 // errReadOnly is returned by Backup in a process that only reads.
-var errReadOnly = errors.New("no process holds the folder, and this one only reads it")
+var errReadOnly = errors.New("no process serves the folder, and this one opened it for reading only")
 
 // Backup has the holder write a backup into a folder, an absolute path.
 func (s *Store) Backup(ctx context.Context, dir string) (BackupReport, error) {
