@@ -131,7 +131,8 @@ type sessionFile struct {
 	// at is the time of the last line that had one.
 	at time.Time
 	// records has, for each uuid, the digest of its message, by which recordKey
-	// recognizes a repeated record. lineCounts counts the equal lines without a uuid.
+	// recognizes a repeated record. lineCounts counts the equal lines of records that
+	// a uuid does not identify.
 	records    map[contentDigest]contentDigest
 	lineCounts map[contentDigest]int
 	// agentKeys has the session of each record of a sub-agent by uuid, for the

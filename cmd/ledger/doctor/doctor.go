@@ -17,40 +17,54 @@ import (
 
 // The thresholds and the sizes of the checks.
 const (
-	maxSkew        = runner.LeaseMargin / 2        // of a clock; a greater skew fails
-	minFree        = 1 << 30                       // bytes of free disk space; less fails
-	readTries      = 9                             // number of timed reads
-	writeProbes    = 5                             // number of timed appends
-	defaultTimeout = 3 * time.Second               // of one step
-	probeStream    = events.Stream("doctor-probe") // the stream of the timed appends
+	// The greatest skew of a clock. Leases tolerate twice as much.
+	maxSkew = runner.LeaseMargin / 2
+	// The least free disk space, in bytes.
+	minFree = 1 << 30
+	// The numbers of timed reads and of timed appends. The median of an odd number is
+	// one of them.
+	readTries   = 9
+	writeProbes = 5
+	// The timeout of one step, unless the user gives one.
+	defaultTimeout = 3 * time.Second
+	// The stream of the timed appends.
+	probeStream = events.Stream("doctor-probe")
 )
 
-// A Doctor diagnoses the store of its Opener and writes a Report to its Printer.
+// A Doctor diagnoses the store of its Opener and writes a Report to its Printer. One
+// goroutine uses it. It opens the store itself and closes it before Run returns.
 type Doctor struct {
 	*render.Printer
 	*stores.Opener
-	Version string // of this program
+	// Version is the version of this program.
+	Version string
 }
 
-// A Check is one finding of a check. One check may have several findings with the same name.
+// A Check is one finding. A check of the store can have several findings with the
+// same name. Its JSON is an output of ledger doctor.
 type Check struct {
-	Check  string  `json:"check"` // the name of the check, such as disk
-	OK     bool    `json:"ok"`
-	Detail string  `json:"detail"` // for people; holds no credential
-	Advice *string `json:"advice"` // how to fix a failure; nil: no advice
-	// Figures are the measurements by name. A name that ends in _us has microseconds. Nil:
-	// the check measures nothing.
+	// Check is the name of the check, such as disk.
+	Check string `json:"check"`
+	OK    bool   `json:"ok"`
+	// Detail is a text for people. It contains no credentials.
+	Detail string `json:"detail"`
+	// Advice is how the user fixes a failure, or nil.
+	Advice *string `json:"advice"`
+	// Figures are the measurements by name, or nil for a check without measurements.
+	// The unit of a name that ends in _us is microseconds.
 	Figures map[string]int64 `json:"figures"`
 }
 
 // A Report lists the findings of all checks.
 type Report struct {
-	Store  string  `json:"store"`  // the address without credentials
-	OK     bool    `json:"ok"`     // no check failed
-	Checks []Check `json:"checks"` // in the order in which they ran
+	// Store is the address without credentials.
+	Store string `json:"store"`
+	OK    bool   `json:"ok"` // no check failed
+	// Checks are the findings in the order of the checks.
+	Checks []Check `json:"checks"`
 }
 
-// pass adds a finding that is in order.
+// pass adds a finding without a fault.
 func (e *Report) pass(check, format string, args ...any) {
 	e.Checks = append(e.Checks, Check{Check: check, OK: true, Detail: fmt.Sprintf(format, args...)})
 }
@@ -66,18 +80,19 @@ func (e *Report) addFigures(figures map[string]int64) {
 	e.Checks[len(e.Checks)-1].Figures = figures
 }
 
-// failWith adds an error as a failure. Its advice is the hint of the error, except a hint to
-// run ledger doctor.
+// failWith adds an error as a failure. Its advice is the hint of the error, except a
+// hint to run ledger doctor, which the user does now.
 func (e *Report) failWith(check string, err error) {
 	f := fault.Of(err)
 	if f.Command == "ledger doctor" {
-		f.Hint = "" // the user runs it now
+		f.Hint = ""
 	}
 	e.fail(check, f.Hint, "%s", f.Error())
 }
 
-// Run runs all checks and writes the Report. It times appends to the stream doctor-probe if
-// write is set. It returns a fault.Error with exit code 1 if a check failed.
+// Run runs all checks and writes the Report. It times appends to the stream
+// doctor-probe if write is set. It returns a fault.Error with exit code 1 if a check
+// failed, an error for an invalid address, and the cause of ctx if that ends first.
 func (d *Doctor) Run(ctx context.Context, write bool) error {
 	at, err := d.Where()
 	if err != nil {
@@ -117,13 +132,15 @@ func (d *Doctor) doctorPage(e *Report) {
 		}
 		d.Line("%s %-12s %s", mark, c.Check, render.OneLine(c.Detail, 300))
 		if c.Advice != nil && *c.Advice != "" {
-			d.Line("  %-12s → %s", "", render.OneLine(*c.Advice, 600)) // the user copies an event of rights from it
+			// The advice may contain a long event of rights, which the user copies.
+			d.Line("  %-12s → %s", "", render.OneLine(*c.Advice, 600))
 		}
 	}
 }
 
 // examineFolder checks a folder, its disk and the process that serves it. It returns
-// false if the folder is missing or empty, so that it has no store to open.
+// false if the folder is missing or empty, so that it has no store to open. It opens
+// neither the log nor the outputs.
 func (d *Doctor) examineFolder(ctx context.Context, e *Report, dir string) bool {
 	if stores.Missing(dir) {
 		e.fail("folder", "ledger run and ledger import make a store; --store or LEDGER_STORE names another", "there is no store at %s", dir)
@@ -153,9 +170,12 @@ func (d *Doctor) examineFolder(ctx context.Context, e *Report, dir string) bool 
 
 // A serverStatus holds the fields that the doctor reads from the status of a serving process.
 type serverStatus struct {
-	Version     string `json:"version"`     // of the program
-	Subscribers int    `json:"subscribers"` // number of connected subscriptions
-	Lag         uint64 `json:"lag"`         // records that the slowest subscriber is behind
+	// The version of the program.
+	Version string `json:"version"`
+	// The number of connected subscriptions.
+	Subscribers int `json:"subscribers"`
+	// The number of records that the slowest subscriber is behind.
+	Lag uint64 `json:"lag"`
 }
 
 // statusOf requests the status of the process that serves at an endpoint of this machine,

@@ -14,8 +14,10 @@ import (
 	"github.com/settlement-ledger/ledger/runner"
 )
 
-// examineNetwork probes the nodes of a connection string and checks the network, each node,
-// the cluster and the clocks. It returns an error for an invalid connection string.
+// examineNetwork probes the nodes of a connection string, and the nodes that these
+// name. It checks the network, each node, the cluster and the clocks. Every step of
+// the probe has the timeout of the Doctor. It returns an error only for an invalid
+// connection string.
 func (d *Doctor) examineNetwork(ctx context.Context, e *Report, at stores.Address) error {
 	nodes, err := eventstoredb.Probe(ctx, at.Database, eventstoredb.ProbeConfig{StepTimeout: d.Timeout, Now: d.Now})
 	if err != nil {
@@ -35,8 +37,9 @@ func (d *Doctor) examineNetwork(ctx context.Context, e *Report, at stores.Addres
 	return nil
 }
 
-// network checks that the name of a node resolves and that at least one of its IP addresses
-// accepts connections. The detail lists all of them.
+// network checks that the name of a node resolves and that at least one of its IP
+// addresses accepts connections. The detail lists all of them, with the time of each
+// connection or its error. The figure is the shortest time.
 func (e *Report) network(n eventstoredb.Node) {
 	var open, shut []string
 	var soonest time.Duration
@@ -115,8 +118,10 @@ func (e *Report) node(n eventstoredb.Node) {
 	e.pass("node", "%s is an EventStoreDB of version %s%s", n.Address, n.Version, role)
 }
 
-// cluster checks that the nodes follow one leader and that all members of their cluster are
-// alive. It adds no finding for a single node, or if no node lists members.
+// cluster checks that the nodes follow one leader and that all members of their
+// cluster are alive, as the first node that lists members sees them. Nodes that name
+// different leaders belong to different clusters. It adds no finding for a single
+// node, or if no node lists members.
 func (e *Report) cluster(nodes []eventstoredb.Node) {
 	leaders, told := map[string]bool{}, 0
 	var first eventstoredb.Node
@@ -159,7 +164,8 @@ func (e *Report) cluster(nodes []eventstoredb.Node) {
 }
 
 // clocks compares the clock of each node that reports its time with the clock of this
-// machine.
+// machine. If no node reports a time, one finding says so; the records and the timed
+// appends then show the clocks.
 func (e *Report) clocks(nodes []eventstoredb.Node) {
 	told, answers := false, false
 	for _, n := range nodes {
@@ -174,8 +180,9 @@ func (e *Report) clocks(nodes []eventstoredb.Node) {
 	}
 }
 
-// skew adds the skew of one clock, whose owner is the beginning of the detail. It fails if
-// even the smallest possible skew is over maxSkew.
+// skew adds the skew of one clock; the detail begins with whose, which names it. A
+// measured skew has an uncertainty of s.Within. The finding fails if even the
+// smallest possible skew is over maxSkew.
 func (e *Report) skew(whose string, s eventstoredb.Skew) {
 	way := "ahead of"
 	if s.Ahead < 0 {

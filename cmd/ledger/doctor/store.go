@@ -17,9 +17,10 @@ import (
 	"github.com/settlement-ledger/ledger/runner"
 )
 
-// examineStore opens the store, for writing only if write is set, and runs the checks of an
-// open store. It returns an error only for an invalid address. If it cannot read the log, it
-// skips the remaining checks.
+// examineStore opens the store, for writing only if write is set, and runs the checks
+// of an open store. It returns an error only for an invalid address. If the store
+// does not open or its log does not read, it skips the remaining checks. An error of
+// a later check is a finding of that check, and the next one runs.
 func (d *Doctor) examineStore(ctx context.Context, e *Report, at stores.Address, write bool) error {
 	open := d.OpenToReadAt
 	if write {
@@ -103,9 +104,9 @@ func (d *Doctor) examineRights(ctx context.Context, e *Report, database *eventst
 	return nil
 }
 
-// examineRecords checks that no stream metadata and no tombstone makes a database hide or
-// delete records of the ledger. The check passes if it does not finish within d.Timeout, and
-// skips a folder.
+// examineRecords checks that no stream metadata and no tombstone makes a database
+// hide or delete records of the ledger. If the search takes longer than d.Timeout,
+// the check passes and names ledger verify. It skips a folder.
 func (d *Doctor) examineRecords(ctx context.Context, e *Report, s *stores.Store) error {
 	database, ok := s.Log.(*eventstoredb.Store)
 	if !ok {
@@ -136,14 +137,16 @@ func (d *Doctor) examineRecords(ctx context.Context, e *Report, s *stores.Store)
 
 // A step is one check of an open store.
 type step struct {
-	check   string // the name of the check, for an error of examine
+	// check is the name of the check, for an error of examine.
+	check   string
 	examine func(context.Context, *Report, *stores.Store) error
 }
 
 // timings are the durations of several attempts, in the order of the attempts.
 type timings []time.Duration
 
-// time calls f and appends its duration, unless f returns an error.
+// time calls f and appends its duration. If f returns an error, time returns the
+// error and appends no duration.
 func (t *timings) time(f func() error) error {
 	begun := time.Now()
 	err := f()
@@ -153,8 +156,8 @@ func (t *timings) time(f func() error) error {
 	return err
 }
 
-// median returns the middle duration, for an even number the longer of the two in the middle.
-// worst returns the longest. Both panic if t is empty.
+// median returns the middle duration; of an even number of attempts, the longer of
+// the two in the middle. worst returns the longest. Both panic if t is empty.
 func (t timings) median() time.Duration { return slices.Sorted(slices.Values(t))[len(t)/2] }
 func (t timings) worst() time.Duration  { return slices.Max(t) }
 
@@ -169,8 +172,9 @@ func (t timings) figures() map[string]int64 {
 	return map[string]int64{"tries": int64(len(t)), "median_us": t.median().Microseconds(), "worst_us": t.worst().Microseconds()}
 }
 
-// examineReading reads the last record of the log readTries times and reports the latency.
-// It fails the check clocks if that record is more than maxSkew in the future.
+// examineReading reads the last record of the log readTries times and reports the
+// latency. It then judges the clocks by that record: its time is the clock of its
+// writer, and fails the check clocks if it is more than maxSkew in the future.
 func (d *Doctor) examineReading(ctx context.Context, e *Report, s *stores.Store) error {
 	var h events.Header
 	var any bool
@@ -195,9 +199,10 @@ func (d *Doctor) examineReading(ctx context.Context, e *Report, s *stores.Store)
 	return nil
 }
 
-// examineWriting appends writeProbes records to probeStream and reports the latency. Of a
-// database it also compares the clock: the server's creation time of the last record with
-// the time of the append.
+// examineWriting appends writeProbes records to probeStream, one after the other, and
+// reports the latency until each is durable. The records stay in the log. Of a
+// database it also compares the clock: the server's creation time of the last record
+// with the times before and after the append.
 func (d *Doctor) examineWriting(ctx context.Context, e *Report, s *stores.Store) error {
 	length := events.Revision(0)
 	for h, err := range events.Headers(ctx, s.Log, events.Query{Stream: probeStream, Backward: true}) {
@@ -232,13 +237,14 @@ func (d *Doctor) examineWriting(ctx context.Context, e *Report, s *stores.Store)
 	return nil
 }
 
-// examineDisk checks that Pebble met no failed flush or compaction, no slow write and no
-// write stall. It uses the statistics since opening, or, if these are good, the ones that
-// the last writer saved when it closed the store. It skips a store that another process or
-// a database serves.
+// examineDisk checks that Pebble had no failed flush or compaction, no slow write and
+// no write stall. It uses the statistics since opening, or, if these are good, the
+// ones that the last writer saved when it closed the store. It skips a store that
+// another process or a database serves: the metrics of the serving process have the
+// same numbers.
 func (d *Doctor) examineDisk(ctx context.Context, e *Report, s *stores.Store) error {
 	if s.Folder == nil {
-		return nil // the metrics of the serving process have them
+		return nil
 	}
 	health, when := s.Folder.Log.Stats().Health, "now"
 	if health.Well() {
@@ -305,15 +311,18 @@ func (d *Doctor) examineConsumers(ctx context.Context, e *Report, s *stores.Stor
 	return nil
 }
 
-// views lists the projections whose answers the store caches in its checkpoints.
+// views lists the projections whose states the store caches in its checkpoints, by
+// the names of the checkpoints.
 var views = []string{"calls", "catalog", "staleness", "processes", "approvals"}
 
-// examineViews reports how far each cached answer on this machine is behind the log: in
-// records for a folder, as positions for a database. It never fails for a lag, because a
-// command that reads an answer first catches up.
+// examineViews reports how far each cached state on this machine is behind the log:
+// in records for a folder, as positions for a database, where positions are byte
+// offsets. It never fails for a lag, because a command that reads a state catches up
+// first. It skips a client of a serving process, which would transfer each state in
+// full.
 func (d *Doctor) examineViews(ctx context.Context, e *Report, s *stores.Store) error {
 	if s.Shared && s.Node == nil {
-		return nil // the serving process would send each answer in full
+		return nil
 	}
 	end, err := s.Head(ctx)
 	if err != nil {
@@ -328,12 +337,12 @@ func (d *Doctor) examineViews(ctx context.Context, e *Report, s *stores.Store) e
 		}
 		at := stores.CheckpointPosition(data)
 		if at.IsZero() {
-			continue // no usable answer: the next reader folds the whole log
+			continue // no usable state: the next reader folds the whole log
 		}
 		switch behind := stores.Sequence(end) - min(stores.Sequence(end), stores.Sequence(at)); {
 		case behind == 0:
 			told = append(told, view+" is current")
-		case s.Folder == nil: // positions of a database are byte offsets, not numbers of records
+		case s.Folder == nil:
 			told = append(told, fmt.Sprintf("%s is at position %s of %s", view, at, end))
 		default:
 			told = append(told, fmt.Sprintf("%s is %d records behind", view, behind))

@@ -23,16 +23,24 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
-// The exit codes, which ledger --help lists. Exit code 0 is success.
+// The exit codes, which ledger --help lists. Exit code 0 is success. They are stable.
 const (
-	ExitFailed      = 1   // a general failure
-	ExitUsage       = 2   // invalid arguments, or an ambiguous ID
-	ExitUnverified  = 3   // ledger verify or ledger store check found exceptions or damage
-	ExitNotFound    = 4   // an unknown store, session, turn, call or output
-	ExitConflict    = 5   // another process has the store, or the log contradicts the command
-	exitTimeout     = 124 // a deadline passed; the code of timeout(1)
-	ExitInterrupted = 130 // 128 + SIGINT, as a shell reports it
-	ExitUnread      = 141 // 128 + SIGPIPE, as a shell reports it
+	// A general failure.
+	ExitFailed = 1
+	// Invalid arguments, or an ambiguous ID.
+	ExitUsage = 2
+	// ledger verify or ledger store check found exceptions or damage.
+	ExitUnverified = 3
+	// An unknown store, session, turn, call or output.
+	ExitNotFound = 4
+	// Another process has the store, or the log contradicts the command.
+	ExitConflict = 5
+	// A deadline passed; the code of timeout(1).
+	exitTimeout = 124
+	// 128 + SIGINT, as a shell reports it.
+	ExitInterrupted = 130
+	// 128 + SIGPIPE, as a shell reports it.
+	ExitUnread = 141
 )
 
 // An Error is an error in the form in which a command reports it.

@@ -6,14 +6,18 @@ import (
 	"strings"
 )
 
-// A Format is the output format of results, errors and log lines.
+// A Format is the output format of results, errors and log lines. It is the value of
+// the flag --output; its zero value is invalid.
 type Format string
 
 // The output formats.
 const (
-	AsTable     Format = "table" // a table or a page of fields for people
-	AsJSON      Format = "json"  // one JSON document, indented
-	AsJSONLines Format = "jsonl" // one JSON object on each line
+	// A table or a page of fields, for people.
+	AsTable Format = "table"
+	// One JSON document, indented.
+	AsJSON Format = "json"
+	// One JSON object on each line.
+	AsJSONLines Format = "jsonl"
 )
 
 // Formats lists the valid values of the flag.
@@ -31,12 +35,14 @@ func (f *Format) Set(text string) error {
 	return setWord(f, text, Formats)
 }
 
-// A coloring selects when the output has colours.
+// A coloring selects when the output has colours. It is the value of the flag
+// --color.
 type coloring string
 
 // The values of --color.
 const (
-	ColorAuto   coloring = "auto" // on a terminal, unless NO_COLOR, FORCE_COLOR or TERM override it
+	// Colours on a terminal, unless NO_COLOR, FORCE_COLOR or TERM override that.
+	ColorAuto   coloring = "auto"
 	colorAlways coloring = "always"
 	colorNever  coloring = "never"
 )

@@ -7,7 +7,9 @@ import (
 	"time"
 )
 
-// EncodeJSON encodes v as JSON on one line and does not escape <, > and &.
+// EncodeJSON encodes v as JSON on one line, without a line end. It does not escape <,
+// > and &, so that a model's text stays readable. It returns an error for a value
+// without a JSON form.
 func EncodeJSON(v any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -18,7 +20,8 @@ func EncodeJSON(v any) (json.RawMessage, error) {
 	return bytes.TrimSpace(b.Bytes()), nil
 }
 
-// OrNull returns a pointer to v, or nil, which is null in JSON, if v is the zero value.
+// OrNull returns a pointer to a copy of v, or nil for the zero value. In JSON the nil
+// pointer is null.
 func OrNull[T comparable](v T) *T {
 	if v == *new(T) {
 		return nil

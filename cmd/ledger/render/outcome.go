@@ -12,13 +12,17 @@ import (
 // OpenOutcome is the outcome column of a call that has not been settled.
 const OpenOutcome = "open"
 
-// A look is the symbol and the colour of an outcome in tables.
+// A look is the symbol and the colour of an outcome in tables. The symbol makes
+// outcomes distinct without colours.
 type look struct {
-	symbol string // one character, before the word
+	// symbol is one character, which precedes the word.
+	symbol string
 	paint  paint
 }
 
-// looks maps the word of each outcome to its look.
+// looks maps the word of each outcome to its look. Red is a failure of the tool or
+// the ledger, yellow a call that did not run or was stopped, magenta a refused
+// permission.
 var looks = map[string]look{
 	OpenOutcome:                     {"○", cyan},
 	domain.Succeeded.String():       {"✓", Green},
@@ -37,7 +41,8 @@ var looks = map[string]look{
 	domain.Lost.String():            {"◌", Red},
 }
 
-// OutcomeOf returns the word of a call's outcome, or OpenOutcome if it is not settled.
+// OutcomeOf returns the word of a call's outcome as the log records it, or
+// OpenOutcome if the call is not settled.
 func OutcomeOf(c calls.Call) string {
 	if c.State != calls.Settled {
 		return OpenOutcome
@@ -77,7 +82,8 @@ func (p *Printer) PaddedOutcome(word string, width int) string {
 	return p.Outcome(word) + strings.Repeat(" ", max(0, width-len([]rune(looks[word].symbol+" "+word))))
 }
 
-// Duration formats a duration: 120ms, 1.5s, 2m3s. It formats a negative one as 0ms.
+// Duration formats a duration in at most a few characters: 120ms below a second, 1.5s
+// below a minute, otherwise 2m3s. It formats a negative one as 0ms.
 func Duration(d time.Duration) string {
 	switch d = max(0, d); {
 	case d < time.Second:

@@ -25,8 +25,9 @@ func NewPrinter(leave context.CancelCauseFunc) *Printer {
 
 // A pipe is a standard stream of the process, which may be a pipe.
 type pipe struct {
-	file  *os.File
-	leave context.CancelCauseFunc // ends the context of the command
+	file *os.File
+	// leave ends the context of the command.
+	leave context.CancelCauseFunc
 }
 
 // Write writes to the file. If the write fails with EPIPE it calls leave with
@@ -39,10 +40,15 @@ func (p pipe) Write(data []byte) (int, error) {
 	return n, err
 }
 
-// WhileRead returns a context that ends with fault.ErrUnread when the reader of the standard
-// output closes the pipe. A command that follows a log needs it, because it may not write,
-// and so not meet EPIPE, for hours. WhileRead polls the pipe on a goroutine; the caller must
-// call the returned function, which ends the context and joins the goroutine.
+// WhileRead returns a context that ends with fault.ErrUnread when the reader of the
+// standard output closes the pipe. A command that follows a log needs it: it may have
+// no record to write for hours, and so does not notice by EPIPE that its reader has
+// left.
+//
+// WhileRead starts a goroutine that waits in poll(2) for the pipe and for a second
+// pipe, by which the returned function wakes it. The caller must call that function,
+// which ends the context and joins the goroutine. If no pipe can be made, or Out is
+// no file, the context is not watched.
 func (p *Printer) WhileRead(ctx context.Context) (context.Context, func()) {
 	if p.OutFile == nil {
 		return ctx, func() {}

@@ -11,26 +11,39 @@ import (
 	"time"
 )
 
-// A Printer writes results to the standard output, and errors, hints and progress
-// to the standard error, in the format that the user asked for. One goroutine may
-// use it at a time.
+// A Printer writes results to the standard output, and errors, hints and progress to
+// the standard error, in the format that the user asked for. One goroutine may use it
+// at a time. The command sets the fields before the first use.
 type Printer struct {
-	Out         *bufio.Writer               // results; the caller flushes it at the end, and while it follows a log
-	Err         io.Writer                   // errors, hints and log lines
-	Env         func(string) (string, bool) // looks up an environment variable
-	Now         func() time.Time
-	Terminal    bool     // Out writes to a terminal
-	ErrTerminal bool     // Err writes to a terminal
-	OutFile     *os.File // the file under Out; nil: no file
-	ErrFile     *os.File // the file under Err; nil: no file
+	// Out receives the results. The caller flushes it at the end, and while it
+	// follows a log.
+	Out *bufio.Writer
+	// Err receives errors, hints and log lines, unbuffered.
+	Err io.Writer
+	// Env looks up an environment variable.
+	Env func(string) (string, bool)
+	// Now is the clock for relative times and for reading times.
+	Now func() time.Time
+	// Terminal and ErrTerminal report that Out and Err write to a terminal.
+	Terminal    bool
+	ErrTerminal bool
+	// OutFile and ErrFile are the files under Out and Err, or nil if there is no
+	// file, as in tests.
+	OutFile *os.File
+	ErrFile *os.File
 
-	Format Format         // of results and errors, from --output
-	Color  coloring       // from --color
-	UTC    bool           // format and parse times in UTC
-	zone   *time.Location // the time zone if UTC is not set; nil: the local zone
+	// Format is the format of results and errors, from --output.
+	Format Format
+	// Color is the value of --color.
+	Color coloring
+	// UTC selects UTC for printing and reading times. Otherwise zone applies, or the
+	// local zone if zone is nil.
+	UTC  bool
+	zone *time.Location
 }
 
-// Line writes one line of results. Out keeps a write error and returns it at Flush.
+// Line writes one formatted line of results. Out keeps a write error and returns it
+// at Flush.
 func (p *Printer) Line(format string, args ...any) {
 	fmt.Fprintf(p.Out, format+"\n", args...)
 }
@@ -51,8 +64,9 @@ func (p *Printer) Fields(pairs ...string) {
 	}
 }
 
-// Rows writes rows in the format of p: a JSON array, or a JSON object on each line. For
-// people it calls show, which writes a table.
+// Rows writes rows in the format of p: a JSON array, or a JSON object on each line.
+// For people it calls show instead, which writes a table. It returns the error of a
+// row without a JSON form; the rows before it may be written.
 func Rows[T any](p *Printer, rows []T, show func()) error {
 	switch p.Format {
 	case AsJSON:
@@ -72,7 +86,8 @@ func Rows[T any](p *Printer, rows []T, show func()) error {
 	return nil
 }
 
-// Object writes v in the format of p: as JSON, or for people by calling show.
+// Object writes v in the format of p: as JSON, or for people by calling show. It
+// returns an error if v has no JSON form.
 func (p *Printer) Object(v any, show func()) error {
 	switch p.Format {
 	case AsJSON:

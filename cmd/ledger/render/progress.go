@@ -8,15 +8,22 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// A Progress is a progress bar on one line of the standard error: the current part, a bar,
-// the amount done, the rate and the estimated time left. It writes only if the standard error
-// is a terminal. One goroutine uses it, and calls End.
+// A Progress is a progress bar on one line of the standard error: the current part, a
+// bar, the amount done, the rate and the estimated time left. It writes only if the
+// standard error is a terminal. One goroutine uses it, and calls End. The library
+// redraws the line five times a second on a goroutine of its own, which End joins.
 type Progress struct {
-	lines *mpb.Progress // nil: the standard error is no terminal, or End was called
-	bar   *mpb.Bar      // of the current part; nil: no part has begun
-	part  string        // the name of the current part
-	from  uint64        // the done of the first Show of the part
-	done  *atomic.Int64 // the amount of the last Show; the bar reads it on another goroutine
+	// lines draws the line. It is nil if the standard error is no terminal, or after
+	// End.
+	lines *mpb.Progress
+	// bar is the bar of the current part, whose name is part, or nil before the
+	// first.
+	bar  *mpb.Bar
+	part string
+	// from is the measure that was done at the first Show of the part.
+	from uint64
+	// done is the amount of the last Show, which the bar reads on another goroutine.
+	done *atomic.Int64
 }
 
 // A unit formats an amount for a person.

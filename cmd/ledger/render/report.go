@@ -44,7 +44,8 @@ func faultText(f *fault.Error) string {
 	return b.String()
 }
 
-// faultObject encodes a fault as a JSON object.
+// faultObject encodes a fault as the JSON object that docs/formats.md documents. An
+// absent hint or command is null.
 func faultObject(f *fault.Error) []byte {
 	object, err := EncodeJSON(struct {
 		Code       string   `json:"code"`

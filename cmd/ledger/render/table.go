@@ -7,19 +7,29 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// A Table has a head and rows of cells. A cell may contain SGR sequences of Styled.
+// A Table has a head and rows of cells. A cell may contain SGR sequences of Styled,
+// which have no width.
 type Table struct {
-	Head      []string   // names of columns, with marks before them: > numbers, ~ texts, ? may be omitted
-	Rows      [][]string // each with a cell for every name
-	Empty     string     // the line that replaces a table without rows
-	Unlimited bool       // the table may be wider than the terminal
+	// Head has the names of the columns, each with marks before it: > aligns the
+	// cells to the right, as numbers; ~ permits shortened cells, for texts; ? permits
+	// Table to omit the column.
+	Head []string
+	// Rows each have a cell for every name of the head.
+	Rows [][]string
+	// Empty is the line that replaces a table without rows.
+	Empty string
+	// Unlimited permits a table wider than the terminal.
+	Unlimited bool
 }
 
 // The smallest widths, in columns of the terminal.
 const (
-	fairWidth  = 12 // of a column of texts
-	leastWidth = 8  // of the only column of texts
-	stackWidth = 18 // of a value on the line of its name in a block; an ID or an outcome fits
+	// A column of texts.
+	fairWidth = 12
+	// The only column of texts.
+	leastWidth = 8
+	// A value on the line of its name in a block; an ID or an outcome fits.
+	stackWidth = 18
 )
 
 // Add appends a row, with a cell for each name of the head.
@@ -27,12 +37,16 @@ func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
 
 // A column is the layout of one column of a table.
 type column struct {
-	name    string // without marks
-	width   int    // of the widest cell, or less if its cells are shortened
-	numbers bool   // align cells to the right
-	texts   bool   // cells may be shortened
-	spare   bool   // the column may be omitted
-	out     bool   // the column is omitted
+	// name is the text of the head without marks.
+	name string
+	// width is that of the widest cell, or less if fitInto shortened the column.
+	width int
+	// numbers, texts and spare are the marks >, ~ and ?.
+	numbers bool
+	texts   bool
+	spare   bool
+	// out reports that fitInto omitted the column.
+	out bool
 }
 
 // columns returns the layout in which each cell has its full width.
@@ -74,9 +88,13 @@ func (p *Printer) Table(t Table) {
 	}
 }
 
-// fitInto shortens and omits columns until the table fits into width, and reports whether it
-// does. It shortens texts first. If that does not suffice it omits spare columns from the
-// right, then columns of texts from the right, except the first.
+// fitInto shortens and omits columns until the table fits into width, and reports
+// whether it does. In each round it divides the room that the other columns leave
+// among the columns of texts. If each of them gets at least fairWidth, or its full
+// width, the table fits. Otherwise it omits one column and repeats: first the spare
+// columns from the right, then the columns of texts from the right, except the first.
+// The last column of texts may shrink to leastWidth. The number of rounds is at most
+// the number of columns.
 func fitInto(columns []column, width int) bool {
 	for {
 		var texts, spare []int
@@ -114,9 +132,10 @@ func fitInto(columns []column, width int) bool {
 	}
 }
 
-// shorten limits the columns texts, given by index, to the greatest common width at which
-// their sum is at most room. It reports false, and changes nothing, if that width is below
-// least. The width of the widest of them is widest.
+// shorten limits the columns texts, given by index, to the greatest common width at
+// which their sum is at most room, and reports whether that width is at least least,
+// or at least the full width of every column. Otherwise it leaves the columns as they
+// are. The width of the widest of them is widest.
 func shorten(columns []column, texts []int, room, widest, least int) bool {
 	for level := widest; level >= min(least, widest); level-- {
 		sum := 0

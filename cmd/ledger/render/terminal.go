@@ -10,8 +10,9 @@ import (
 // IsTerminal reports whether a file is a terminal.
 func IsTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
-// colored reports whether results have colours: as --color says, otherwise as NO_COLOR,
-// FORCE_COLOR and CLICOLOR_FORCE say, otherwise on a terminal whose TERM is not dumb.
+// colored reports whether results have colours. The first of these that is set
+// decides: the flag --color, NO_COLOR, FORCE_COLOR or CLICOLOR_FORCE. Otherwise
+// results have colours on a terminal whose TERM is not dumb.
 func (p *Printer) colored() bool {
 	set := func(name string) bool { v := p.Variable(name); return v != "" && v != "0" }
 	switch {
@@ -25,7 +26,8 @@ func (p *Printer) colored() bool {
 	return p.Terminal && p.Variable("TERM") != "dumb"
 }
 
-// A paint is a colour or a style of text: the parameter of an SGR sequence.
+// A paint is a colour or a style of text: the parameter of an SGR sequence, a
+// standard control sequence of terminals.
 type paint string
 
 // The paints, by their SGR parameters. Plain text has no SGR sequence.
@@ -56,8 +58,8 @@ func (p *Printer) Columns() int { return p.width(p.Terminal, p.OutFile) }
 // ErrColumns is Columns for the standard error.
 func (p *Printer) ErrColumns() int { return p.width(p.ErrTerminal, p.ErrFile) }
 
-// width returns the width of file, or 0 if watched, which says that it is a terminal, is
-// false.
+// width returns the width of a file in columns, or 0 if it is no terminal. watched
+// reports whether it is one.
 func (p *Printer) width(watched bool, file *os.File) int {
 	if !watched {
 		return 0

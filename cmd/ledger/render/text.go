@@ -18,8 +18,9 @@ import (
 // characters.
 func ShortID(id fmt.Stringer) string { return Shorten(id.String()) }
 
-// Shorten is ShortID for the text of an ID. It returns a text unchanged that is already short,
-// or has no prefix of at most eight characters.
+// Shorten is ShortID for the text of an ID. It returns a text unchanged if it is
+// already short, or has no prefix of at most eight characters. IDs that were made
+// close together differ in their last characters, not in their first.
 func Shorten(id string) string {
 	const tail = 6
 	prefix, _, ok := strings.Cut(id, "_")
@@ -29,8 +30,9 @@ func Shorten(id string) string {
 	return prefix + "_…" + id[len(id)-tail:]
 }
 
-// ShortCallID returns the short form of a call ID for tables, in at most 24 columns and
-// without control characters. The provider chooses a call ID, so it may be any text.
+// ShortCallID returns the short form of a call ID for tables, in at most 24 columns
+// and without control characters. A provider chooses its call IDs freely, so this one
+// may be any text.
 func ShortCallID(id domain.CallID) string {
 	if text := string(id); Printable(text) == text && isASCII(text) {
 		return ansi.Truncate(Shorten(text), 24, "…")
@@ -67,8 +69,10 @@ func Printable(text string) string {
 	}, text)
 }
 
-// OneLine returns the beginning of a printable text on one line of at most width columns. It
-// joins words by single spaces. An ellipsis marks a cut at width.
+// OneLine returns the beginning of a text on one printable line of at most width
+// columns. It joins words by single spaces. An ellipsis marks a cut at width. It
+// examines at most 16 bytes for each column, so that a large output costs no more
+// than a small one.
 func OneLine(text string, width int) string {
 	if len(text) > 16*width {
 		text = strings.ToValidUTF8(text[:16*width], "")

@@ -24,9 +24,9 @@ func (p *Printer) location() *time.Location {
 	return time.Local
 }
 
-// ShortTime formats a time for a table: the time of day if it is today, day and minute if it
-// is less than half a year away, otherwise the date. It returns an empty string for the zero
-// time.
+// ShortTime formats a time for a table: the time of day if it is today, day and
+// minute if it is less than half a year away, and otherwise the date. It returns an
+// empty string for the zero time.
 func (p *Printer) ShortTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -73,20 +73,22 @@ func (p *Printer) Ago(t time.Time) string {
 // TimesHelp lists examples of texts that ParseTime takes, for help and error texts.
 const TimesHelp = "14:00, yesterday, 2026-09-01, '2026-09-01 14:00' or how long ago, as 10m or 2d"
 
-// The layouts of a date, a time of day and both that ParseTime takes.
+// The layouts of a date, a time of day and both that ParseTime accepts.
 var (
 	dayForms   = []string{time.DateOnly}
 	clockForms = []string{"15:04", time.TimeOnly}
 	bothForms  = []string{time.DateTime, "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02T15:04"}
 )
 
-// ParseTime parses a time as people write it: RFC 3339; a date, a time of day or both in the
-// zone of p; today, yesterday or now; or an age such as 10m, 36h, 7d or 2w. A time of day
-// alone is its latest occurrence that is not in the future.
+// ParseTime parses a time as people write it: RFC 3339; a date, a time of day or both
+// in the zone of p; today, yesterday or now; or an age such as 10m, 36h, 7d or 2w. A
+// time of day alone is its latest occurrence that is not in the future. An error
+// lists TimesHelp.
 //
-// It returns the first and the last time that the text may mean. For a date these are its
-// midnight and the next one. For a time that occurs twice, because clocks are set back, they
-// are both occurrences. For a time that clocks skip, both are the time of the skip.
+// It returns the first and the last time that the text may mean. For a date these are
+// its midnight and the next one. For a time that occurs twice, because clocks are set
+// back, they are both occurrences. For a time that clocks skip, both are the time of
+// the skip.
 func (p *Printer) ParseTime(text string) (first, last time.Time, err error) {
 	now := p.local(p.Now())
 	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
@@ -124,7 +126,8 @@ func (p *Printer) ParseTime(text string) (first, last time.Time, err error) {
 	return first, last, fmt.Errorf("%q is not a time: write %s", text, TimesHelp)
 }
 
-// parsed parses text by the first of the layouts forms that matches, as a time in UTC.
+// parsed parses text by the first layout in forms that matches, as a time in UTC, and
+// reports whether one matches.
 func parsed(text string, forms []string) (time.Time, bool) {
 	for _, form := range forms {
 		if t, err := time.Parse(form, text); err == nil {
@@ -134,8 +137,9 @@ func parsed(text string, forms []string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// span parses a duration that is not negative. Besides the units of time.ParseDuration it
-// takes a number of days (d) of 24 hours or weeks (w) of 7 days.
+// span parses a duration that is not negative, and reports whether text is one.
+// Besides the units of time.ParseDuration it accepts a whole number of days (d) of 24
+// hours or weeks (w) of 7 days.
 func span(text string) (time.Duration, bool) {
 	for unit, hours := range map[string]uint64{"d": 24, "w": 7 * 24} {
 		if number, ok := strings.CutSuffix(text, unit); ok {
@@ -148,17 +152,23 @@ func span(text string) (time.Duration, bool) {
 	return d, err == nil && d >= 0
 }
 
-// wall returns the first and the last time at which a clock in the zone of p shows the date
-// and time of day of t. They differ if the clock is set back over that time. If the clock
-// skips that time, both are the time of the skip.
+// wall returns the first and the last time at which a clock in the zone of p shows
+// the date and time of day of t. They differ if the clock is set back over that time.
+// If the clock skips that time, both are the time of the skip.
+//
+// time.Date resolves such a time in an unspecified way. wall therefore takes the
+// offsets in effect before, at and after it, up to two days away, and keeps the
+// candidates that show t.
 func (p *Printer) wall(t time.Time) (first, last time.Time) {
 	const show = "2006-01-02T15:04:05"
 	in := p.location()
 	near := time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, in)
 	start, end := near.ZoneBounds()
 	for _, at := range []time.Time{start.Add(-1), near, end} {
+		// This also skips the zero Time, which ZoneBounds returns for a zone without
+		// that bound.
 		if at.Before(near.AddDate(0, 0, -2)) || at.After(near.AddDate(0, 0, 2)) {
-			continue // also the zero Time, which ZoneBounds returns for a zone without that bound
+			continue
 		}
 		_, offset := at.In(in).Zone()
 		candidate := t.Add(-time.Duration(offset) * time.Second).In(in)

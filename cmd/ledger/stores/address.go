@@ -15,12 +15,20 @@ import (
 )
 
 // An Address locates a store: a folder of this machine, or a database that a
-// connection string names. Exactly one of Folder and Database is set.
+// connection string names. Exactly one of Folder and Database is set. An Address
+// holds credentials; [Address.String] returns a text without them.
 type Address struct {
-	Folder    string // the path of the folder; empty: the store is in a database
-	Database  string // the connection string, with its credentials and without the ledger's own settings
-	Namespace string // prefix of the ledger's streams in the database, with its final dot; empty: no prefix
-	maxAppend int    // limit of one append in bytes; 0: the known limit of the server
+	// Folder is the path of the folder, or empty for a database.
+	Folder string
+	// Database is the connection string, with its credentials and without the
+	// ledger's own settings.
+	Database string
+	// Namespace is the prefix of the ledger's streams in the database, with its final
+	// dot, or empty for no prefix.
+	Namespace string
+	// maxAppend is the limit of one append in bytes, or 0 for the known limit of the
+	// server.
+	maxAppend int
 }
 
 // schemes lists the URL schemes of connection strings.
@@ -33,8 +41,10 @@ const (
 	maxAppendSetting = "maxAppend"
 )
 
-// parseAddress parses the address of a store: a connection string if the text contains
-// "://", otherwise the path of a folder. Its errors never quote a part of a password.
+// parseAddress parses the address of a store: a connection string if the text
+// contains "://", and otherwise the path of a folder. It returns a usage error for an
+// unknown scheme or an invalid setting; package eventstoredb checks the rest. Its
+// errors never quote a part of a password.
 func parseAddress(text string) (Address, error) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok {
@@ -69,8 +79,10 @@ func parseAddress(text string) (Address, error) {
 // other text may contain a password.
 var schemeGrammar = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*$`)
 
-// parseFolder returns the address of the folder with the path text. It rejects a text that
-// looks like an incomplete connection string, such as esdb:/db or user:password@host.
+// parseFolder returns the address of the folder with the path text. It returns a
+// usage error for a text that looks like an incomplete connection string, such as
+// esdb:/db or user:password@host, because the folder would have a password in its
+// name.
 func parseFolder(text string) (Address, error) {
 	first, _, _ := strings.Cut(text, "/")
 	before, behind, ok := strings.Cut(first, ":")
@@ -118,8 +130,8 @@ func (a *Address) take(values url.Values) error {
 // takes more in one append.
 const mostAppend = 256 << 20
 
-// parseBytes parses a size between 1 byte and mostAppend. The unit is KiB, MiB, or bytes
-// if the text has none.
+// parseBytes parses a size between 1 byte and mostAppend. The units are KiB and MiB;
+// a number without a unit is in bytes.
 func parseBytes(text string) (int, error) {
 	digits, unit := text, 1
 	for suffix, times := range map[string]int{"KiB": 1 << 10, "MiB": 1 << 20} {
@@ -134,9 +146,9 @@ func parseBytes(text string) (int, error) {
 	return int(n) * unit, nil
 }
 
-// Same reports whether two addresses name the same store. It compares folders by their
-// files and databases by hosts and namespace, so that it does not recognize one database
-// under two host names.
+// Same reports whether two addresses name the same store. It compares folders by
+// their files and databases by hosts and namespace. It does not recognize one
+// database under two host names.
 func (a Address) Same(b Address) bool {
 	if a.Database == "" && b.Database == "" {
 		here, err := os.Stat(a.Folder)
@@ -191,7 +203,8 @@ func ParseAddressOf(given, text string) (Address, error) {
 }
 
 // Where returns the address of the store of this command: the flag --store, or the
-// variable LEDGER_STORE, or the default folder of the user.
+// variable LEDGER_STORE, or the default folder of the user. It returns a usage error
+// for an invalid address, an empty --store, or a user without a home.
 func (o *Opener) Where() (Address, error) {
 	switch {
 	case o.Named != "":

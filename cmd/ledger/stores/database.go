@@ -19,8 +19,11 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
-// OpenDatabase opens the ledger in a database. The outputs of this node and the
-// checkpoints, which a database does not keep, are in the folder of the node ([Opener.NodeDir]).
+// OpenDatabase opens the ledger in a database. A database does not store outputs and
+// checkpoints: they are in the folder of this node ([Opener.NodeDir]), and the Store
+// fetches the outputs of other nodes from these nodes. It returns the errors of
+// eventstoredb.Open, such as an unreachable server, and a usage error for an invalid
+// setting.
 func (o *Opener) OpenDatabase(ctx context.Context, at Address) (*Store, error) {
 	dir, err := o.NodeDir(at)
 	if err != nil {
@@ -48,9 +51,10 @@ func (o *Opener) OpenDatabase(ctx context.Context, at Address) (*Store, error) {
 	}, nil
 }
 
-// nodeAddress returns the address under which other nodes reach the outputs in dir: the
-// value of LEDGER_NODE_ADDRESS, or the address of the process that serves dir. It returns
-// an empty string if there is neither.
+// nodeAddress returns the address under which other nodes reach the outputs in dir:
+// the value of LEDGER_NODE_ADDRESS, or else the address of the process that serves
+// dir. It returns an empty string without either; other nodes find a process that
+// serves the folder later.
 func (o *Opener) nodeAddress(dir string) (string, error) {
 	address, err := o.GivenNodeAddress()
 	if address != "" || err != nil {
@@ -58,7 +62,7 @@ func (o *Opener) nodeAddress(dir string) (string, error) {
 	}
 	at, err := shared.ReadEndpoint(dir)
 	if errors.Is(err, shared.ErrNoEndpoint) {
-		return "", nil // other nodes find a process that serves the folder later
+		return "", nil
 	}
 	return at.Node, err
 }
@@ -99,9 +103,10 @@ func (o *Opener) NodeDir(at Address) (string, error) {
 	return filepath.Join(dir, hex.EncodeToString(sum[:8])), nil
 }
 
-// A checkpointFolder is the path of a folder that keeps each checkpoint in one file, named
-// by the SHA-256 of the checkpoint's name. Saving replaces the file atomically, so a crash
-// leaves the old or the new checkpoint.
+// A checkpointFolder is the path of a folder that stores each checkpoint in one file,
+// named by the SHA-256 of the checkpoint's name. Saving replaces the file atomically,
+// so a crash leaves the old or the new checkpoint. Several processes may use the
+// folder; the last save counts.
 type checkpointFolder string
 
 // path returns the path of the file of a checkpoint.
@@ -110,8 +115,8 @@ func (c checkpointFolder) path(name string) string {
 	return filepath.Join(string(c), hex.EncodeToString(sum[:]))
 }
 
-// SaveCheckpoint replaces the checkpoint of a name by data. The data is durable when it
-// returns.
+// SaveCheckpoint replaces the checkpoint of a name by data, which is durable when it
+// returns. It makes the folder on first use. Each call costs three syncs.
 func (c checkpointFolder) SaveCheckpoint(ctx context.Context, name string, data []byte) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -122,8 +127,8 @@ func (c checkpointFolder) SaveCheckpoint(ctx context.Context, name string, data 
 	return nil
 }
 
-// save makes the folder if it is missing, removes abandoned files and replaces the file at
-// path.
+// save makes the folder if it is missing, removes abandoned files and replaces the
+// file at path.
 func (c checkpointFolder) save(path string, data []byte) error {
 	if err := os.MkdirAll(string(c), 0o700); err != nil {
 		return err
@@ -132,7 +137,8 @@ func (c checkpointFolder) save(path string, data []byte) error {
 	if err := ReplaceFile(path, data); err != nil {
 		return err
 	}
-	return syncFolder(filepath.Dir(string(c))) // MkdirAll may have made the folder
+	// MkdirAll may have made the folder, whose name is then in its parent.
+	return syncFolder(filepath.Dir(string(c)))
 }
 
 // abandonedAge is the age at which a file counts as left behind by a process that was
@@ -140,7 +146,7 @@ func (c checkpointFolder) save(path string, data []byte) error {
 const abandonedAge = 10 * time.Minute
 
 // tidy removes the temporary files of the checkpoint at path that are older than
-// abandonedAge. It ignores errors: an abandoned file costs only space.
+// abandonedAge. It ignores errors, because an abandoned file only takes space.
 func (c checkpointFolder) tidy(path string) {
 	left, err := filepath.Glob(unfinishedName(path))
 	if err != nil {
@@ -163,7 +169,8 @@ func unfinishedName(path string) string {
 func (checkpointFolder) Sync(ctx context.Context) error { return context.Cause(ctx) }
 
 // ReplaceFile atomically replaces the content of the file at path by data, through a
-// temporary file in the same folder. The data and the name are durable when it returns.
+// temporary file in the same folder. The data and the name are durable when it
+// returns. After an error the file at path has its old or its new content.
 func ReplaceFile(path string, data []byte) error {
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(unfinishedName(path)))
 	if err != nil {
@@ -191,7 +198,8 @@ func syncFolder(dir string) error {
 	return errors.Join(folder.Sync(), folder.Close())
 }
 
-// LoadCheckpoint returns the checkpoint of a name, or nil if there is none.
+// LoadCheckpoint returns the checkpoint of a name, or nil for an unknown name. The
+// caller owns the bytes.
 func (c checkpointFolder) LoadCheckpoint(ctx context.Context, name string) ([]byte, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err

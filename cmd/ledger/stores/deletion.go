@@ -28,8 +28,8 @@ func DeletionRemedy(i eventstoredb.Deletion) string {
 	return fmt.Sprintf("do not scavenge; as an administrator, write metadata without $tb, $maxCount and $maxAge to the stream, in $$%s", i.Name)
 }
 
-// Sequence returns the first part of a position: in an embedded store the sequence number
-// of the record.
+// Sequence returns the first part of a position. In an embedded store it is the
+// sequence number of the record, which rises by one with each record.
 func Sequence(p events.Position) uint64 {
 	n, _ := p.Parts()
 	return n

@@ -19,9 +19,14 @@ import (
 // whether a process has opened the folder, or has closed it.
 const followInterval = 200 * time.Millisecond
 
-// Follow yields the records after a position and waits for more. Read or OpenToReadAt opened
-// s. Follow calls caughtUp with the position each time it has yielded all records. The loop
-// ends with an error: the cause of ctx, or the error of the store.
+// Follow yields the records after a position and waits for more, for a Store that
+// Read or OpenToReadAt opened. It calls caughtUp with the position each time it has
+// yielded all records. The loop ends with an error: the cause of ctx, or the error of
+// the store.
+//
+// A folder can change its access while Follow waits: a process opens it, serves it,
+// or closes it. Follow then reopens the folder and continues after the last record
+// that it yielded, so that each record comes once.
 func (o *Opener) Follow(ctx context.Context, s *Store, after events.Position, caughtUp func(events.Position)) iter.Seq2[events.Entry, error] {
 	following := events.Following{CaughtUp: caughtUp}
 	if s.Node != nil || s.Folder != nil && !s.ReadOnly {
@@ -35,24 +40,34 @@ func (o *Opener) Follow(ctx context.Context, s *Store, after events.Position, ca
 	}
 }
 
-// errLeft says that the body of the caller's loop ended it.
+// errLeft ends the functions of a folderFollower after the body of the caller's loop
+// has ended the loop.
 var errLeft = errors.New("following was left")
 
-// A folderFollower follows the log in a folder while processes open and close the folder.
-// It is a client of each process that serves the folder, and reads the files when no process
-// has the folder open. It holds no lock while it waits.
+// A folderFollower follows the log in a folder while processes open and close the
+// folder. It alternates between two kinds of pass. While a process serves the folder,
+// the follower is its client and waits for records. While no process has the folder
+// open, it reads the files to their end, holds no lock, and waits until the names of
+// the files change. The goroutine of the caller's loop owns it.
 type folderFollower struct {
-	opener   *Opener
-	dir      string                // the folder
-	store    *Store                // opened last; the caller of Follow closes the first one
-	holder   embedded.Owner        // the process that had the lock just before store was opened
-	after    events.Position       // of the last record that was yielded
-	caughtUp func(events.Position) // called at the end of the log
+	opener *Opener
+	// dir is the path of the folder.
+	dir string
+	// store is the Store that was opened last. The caller of Follow closes the first
+	// one, run the others.
+	store *Store
+	// holder is the process that had the lock just before store was opened.
+	holder embedded.Owner
+	// after is the position of the last record that was yielded.
+	after events.Position
+	// caughtUp is called at each end of the log.
+	caughtUp func(events.Position)
 	yield    func(events.Entry, error) bool
 }
 
-// run follows the log until an error and returns it. It never returns nil. It retries once
-// without progress after an error of a serving process, which may be about to end.
+// run follows the log until an error and returns it; it never returns nil. After an
+// error of a serving process it reopens the folder once, because the process may be
+// about to end. A second error without a record in between is final.
 func (f *folderFollower) run(ctx context.Context) error {
 	if f.store.ReadOnly { // otherwise the serving process may have ended: reopen first
 		if err := f.pass(ctx); err != nil {
@@ -109,8 +124,9 @@ func (f *folderFollower) pass(ctx context.Context) error {
 // errHolderEnded cancels a pass through the process that served the folder.
 var errHolderEnded = errors.New("the process that served the folder has ended")
 
-// holderEnds polls the lock of the folder until f.holder no longer has it, or the lock is
-// unreadable, and returns an errHolderEnded. It returns the cause of ctx if that ends first.
+// holderEnds polls the lock of the folder every followInterval until f.holder no
+// longer has it, or the lock is unreadable, and returns errHolderEnded. It returns
+// the cause of ctx if that ends first.
 func (f *folderFollower) holderEnds(ctx context.Context) error {
 	for {
 		now, held, err := embedded.Holder(f.dir)
@@ -123,7 +139,8 @@ func (f *folderFollower) holderEnds(ctx context.Context) error {
 	}
 }
 
-// giveAll yields entries until an error and returns it, or returns nil at their end.
+// giveAll yields entries to the caller's loop until an error and returns it, or
+// returns nil at their end.
 func (f *folderFollower) giveAll(entries iter.Seq2[events.Entry, error]) error {
 	for e, err := range entries {
 		if err != nil {
@@ -136,8 +153,8 @@ func (f *folderFollower) giveAll(entries iter.Seq2[events.Entry, error]) error {
 	return nil
 }
 
-// give yields one entry and remembers its position. It returns an errLeft if the caller's
-// loop has ended.
+// give yields one entry and remembers its position. It returns errLeft if the
+// caller's loop has ended.
 func (f *folderFollower) give(e events.Entry) error {
 	if !f.yield(e, nil) {
 		return errLeft

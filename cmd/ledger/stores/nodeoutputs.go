@@ -19,8 +19,10 @@ type nodeOutputs struct{ *NodeStore }
 // serves the outputs changes.
 const maxMoves = 5
 
-// withLease calls use with the outputs. If the process that served them is gone, it
-// acquires them again and retries, up to maxMoves attempts in total.
+// withLease calls use with the outputs. If an error of use shows that the process
+// that served them is gone, withLease acquires them again and repeats use, up to
+// maxMoves attempts in total. use must therefore tolerate repetition. It returns the
+// last result and error.
 func withLease[T any](ctx context.Context, n nodeOutputs, use func(remote.BlobStore) (T, error)) (result T, err error) {
 	for range maxMoves {
 		var t *outputsLease
@@ -36,9 +38,9 @@ func withLease[T any](ctx context.Context, n nodeOutputs, use func(remote.BlobSt
 	return result, err
 }
 
-// Keep stores the bytes of r. If the serving process dies meanwhile, Keep seeks r back to its
-// first offset and retries. If r is not an io.Seeker it returns an outputs.ErrNotKept
-// instead.
+// Keep stores the bytes of r. If the serving process dies meanwhile, Keep seeks r
+// back to its first offset and retries. If r is not an io.Seeker, it returns an
+// outputs.ErrNotKept instead of a retry.
 func (n nodeOutputs) Keep(ctx context.Context, ref domain.Ref, mime string, r io.Reader) (domain.Retained, error) {
 	upload := remote.NewUpload(ref, mime, r)
 	return withLease(ctx, n, func(kept remote.BlobStore) (domain.Retained, error) { return upload.Try(ctx, kept) })
@@ -69,7 +71,8 @@ func (n nodeOutputs) Open(ctx context.Context, ref domain.Ref) (remote.Reader, e
 // A leasedOutput is a Reader that releases its lease of the outputs at Close.
 type leasedOutput struct {
 	remote.Reader
-	release func() // may be called again
+	// release may be called again.
+	release func()
 }
 
 // Close closes the output and releases the lease. A second Close only closes the output

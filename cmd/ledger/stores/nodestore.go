@@ -21,30 +21,46 @@ import (
 // last use, so that several processes take turns. Its users continue when a process starts
 // or stops serving.
 type NodeStore struct {
-	dir string // the folder of the node
-	mu  struct {
-		sync.Mutex                // held while the outputs are opened
-		local      *outputs.Store // opened by this process; nil: not open
-		users      int            // number of leases of local
-		idle       *time.Timer    // calls closeIdle idleTimeout after the last release; nil: never started
-		server     *remote.Client // of the process that serves the folder; nil: unknown
-		closed     bool           // Close was called
+	// dir is the folder of the node.
+	dir string
+	// mu is held while the outputs are opened or closed, and not while they are used.
+	mu struct {
+		sync.Mutex
+		// local is the outputs store that this process has open, or nil.
+		local *outputs.Store
+		// users is the number of leases of local.
+		users int
+		// idle calls closeIdle idleTimeout after the last release. It is nil before
+		// the first.
+		idle *time.Timer
+		// server is the client of the process that serves the folder, or nil if it is
+		// not known.
+		server *remote.Client
+		// closed reports that Close was called.
+		closed bool
 	}
 }
 
 // The timeouts of a node's folder.
 const (
-	idleTimeout    = 300 * time.Millisecond // between the last release and the close of the outputs
-	holdTimeout    = 3 * time.Second        // of Hold
-	acquireTimeout = 20 * time.Second       // of acquire
+	// The time between the last release and the closing of the outputs. A command
+	// that uses them repeatedly does not reopen them each time.
+	idleTimeout = 300 * time.Millisecond
+	// How long Hold waits for another process to close the outputs.
+	holdTimeout = 3 * time.Second
+	// How long acquire waits for it.
+	acquireTimeout = 20 * time.Second
 )
 
-// An outputsLease keeps the outputs of a node open for one user, who calls release at the
-// end. It has no expiry time.
+// An outputsLease keeps the outputs of a node open for one user, who calls release at
+// the end. Unlike the lease of a process it does not expire.
 type outputsLease struct {
 	remote.BlobStore
-	store   *outputs.Store // opened by this process; nil: another process serves them
-	release func()         // may be called again
+	// store is the outputs store of this process, or nil if another process serves
+	// the outputs.
+	store *outputs.Store
+	// release ends the lease. It may be called again.
+	release func()
 }
 
 // acquire returns a lease of the outputs, opened by this process or served by another one.
@@ -68,9 +84,9 @@ func (n *NodeStore) acquire(ctx context.Context) (*outputsLease, error) {
 	}
 }
 
-// Hold opens the outputs and keeps them open until Close, for a process that serves them. It
-// retries for up to holdTimeout while another process has or serves them, and then returns an
-// outputs.ErrInUse.
+// Hold opens the outputs and keeps them open until Close, for a process that serves
+// them. While another process has or serves them, it retries for up to holdTimeout
+// and then returns an outputs.ErrInUse that names the process if it is known.
 func (n *NodeStore) Hold(ctx context.Context) (*outputs.Store, error) {
 	waiting, cancel := context.WithTimeoutCause(ctx, holdTimeout, outputs.ErrInUse)
 	defer cancel()
@@ -175,8 +191,9 @@ func (n *NodeStore) release() {
 	}
 }
 
-// closeIdle closes the local outputs if they have no users. It ignores the error: finished
-// operations are durable, and the next open fails for the same cause.
+// closeIdle closes the local outputs if they have no users. It runs on the goroutine
+// of the timer. It ignores an error: finished operations are durable, and the next
+// open fails for the same cause.
 func (n *NodeStore) closeIdle() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -186,9 +203,10 @@ func (n *NodeStore) closeIdle() {
 	}
 }
 
-// isGone reports whether the caller should acquire the outputs again: err, returned by an
-// operation with the lease t, says that the serving process is gone, and n is not closed.
-// It then forgets the client of that process.
+// isGone reports whether the caller should acquire the outputs again: err, returned
+// by an operation with the lease t, shows that the serving process is gone, and n is
+// open. It then forgets the client of that process. An error of outputs that this
+// process has open is never such an error.
 func (n *NodeStore) isGone(t *outputsLease, err error) bool {
 	if t.store != nil {
 		return false

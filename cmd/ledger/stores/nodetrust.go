@@ -13,16 +13,17 @@ import (
 	"github.com/settlement-ledger/ledger/registry/outputs/remote"
 )
 
-// NodeFailed reports whether err says that the node of an output is unreachable, refuses
-// access or has an invalid address. Such an error does not mean that the output is missing
-// or damaged.
+// NodeFailed reports whether err shows that the node of an output is unreachable,
+// refuses access or has an invalid address. Such an error does not mean that the
+// output is missing or damaged.
 func NodeFailed(err error) bool {
 	return errors.Is(err, remote.ErrUnreachable) || errors.Is(err, remote.ErrNotANode) || errors.Is(err, remote.ErrDenied) || errors.Is(err, remote.ErrBadAddress)
 }
 
-// nodes returns the configuration of clients that fetch outputs from other nodes. They use
-// the user, the password and the TLS settings of the connection string. With tls=false they
-// send no credentials: the database client sends none either.
+// nodes returns the configuration of clients that fetch outputs from other nodes.
+// They use the user, the password and the TLS settings of the connection string. With
+// tls=false they send no credentials, like the database client. An unreadable file of
+// certificates is a usage error.
 func (at Address) nodes() (remote.Config, error) {
 	_, rest, _ := strings.Cut(at.Database, "://")
 	hosts, query, _ := strings.Cut(rest, "?")
@@ -63,7 +64,7 @@ func credentials(hosts string) (user, password string) {
 	return unescaped(user), unescaped(password)
 }
 
-// unescaped decodes %XX in text, and returns an invalid text unchanged.
+// unescaped decodes %XX in text. It returns text unchanged if an escape is invalid.
 func unescaped(text string) string {
 	if plain, err := url.PathUnescape(text); err == nil {
 		return plain

@@ -25,32 +25,55 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
-// A Store is an open store: a log, a ledger over it, checkpoints and outputs. The caller that
-// opened it closes it.
+// A Store is an open store: a log, a ledger over it, checkpoints and outputs. The
+// caller that opened it closes it. It may be used by several goroutines at once; its
+// fields do not change after opening.
 type Store struct {
-	Name         string // the path of the folder, or the address of the database without credentials
-	Log          events.Scanner
-	Checkpoints  publish.ConsumerStore
-	ClaimsDir    string // the folder of the lock files of consumers
-	Ledger       *events.Ledger
-	Outputs      remote.BlobStore                       // the outputs of all nodes
-	LocalOutputs remote.BlobStore                       // the outputs of this node, to which this process writes
-	Shared       bool                                   // other processes may have the store open as well
-	NodeAddress  string                                 // the address of this node's outputs for other nodes; empty: none
-	Folder       *Folder                                // the folder that this process has open alone; nil: in a database, or shared
-	Sharing      *shared.Store                          // the shared folder; nil: in a database, or a folder that this process has open alone
-	Process      domain.ProcessID                       // the ID under which this process goes on record; zero: mint one
-	Before       []domain.ProcessID                     // killed holders of Folder
-	TookOver     *atomic.Pointer[func(context.Context)] // called after this process took over the lock of Sharing, to recover; nil: cannot take over
-	Node         *NodeStore                             // the outputs of this node for a database; nil: in a folder
-	ReadOnly     bool                                   // Log reads the files as they were at opening, without a lock
-	close        func() error
+	// Name is the path of the folder, or the address of the database without
+	// credentials.
+	Name        string
+	Log         events.Scanner
+	Checkpoints publish.ConsumerStore
+	// ClaimsDir is the folder of the lock files of consumers.
+	ClaimsDir string
+	Ledger    *events.Ledger
+	// Outputs has the outputs of all nodes. LocalOutputs has the ones of this node,
+	// to which this process writes.
+	Outputs      remote.BlobStore
+	LocalOutputs remote.BlobStore
+	// Shared reports that other processes may have the store open as well.
+	Shared bool
+	// NodeAddress is the address of this node's outputs for other nodes, or empty if
+	// they cannot reach it.
+	NodeAddress string
+	// Folder is the folder that this process has open alone or to read, or nil for a
+	// database or a shared folder.
+	Folder *Folder
+	// Sharing is the shared folder, or nil for a database or a Folder.
+	Sharing *shared.Store
+	// Process is the ID under which this process goes on record, or zero if the
+	// caller mints one.
+	Process domain.ProcessID
+	// Before are the killed holders of the lock of Folder.
+	Before []domain.ProcessID
+	// TookOver holds the function that is called after this process took over the
+	// lock of Sharing, to recover the sessions of the process before. It is nil for a
+	// Store that cannot take over.
+	TookOver *atomic.Pointer[func(context.Context)]
+	// Node has the outputs of this node for a database, or is nil for a folder.
+	Node *NodeStore
+	// ReadOnly reports that Log reads the files as they were at opening, without a
+	// lock.
+	ReadOnly bool
+	// close closes everything that opening has opened.
+	close func() error
 }
 
 // A Folder is a store in a folder that this process opened by itself: alone under its lock,
 // or for reading the files.
 type Folder struct {
-	dir     string // its path
+	// dir is the path of the folder.
+	dir     string
 	Log     *embedded.Store
 	Outputs *outputs.Store
 }
@@ -58,16 +81,25 @@ type Folder struct {
 // An Opener opens the store that a command line names. Its owner sets the fields before the
 // first use and does not change them while a method runs.
 type Opener struct {
-	Getenv    func(string) string // returns an environment variable, or an empty string if it is not set
-	Clock     func() time.Time
-	Entropy   io.Reader                     // randomness for new IDs
-	NewLogger func(slog.Level) *slog.Logger // returns a logger for warnings of the stores
-	Waiting   func(shared.LockWait)         // called while opening waits for the process that has the lock
+	// Getenv returns an environment variable, or an empty string if it is not set.
+	Getenv func(string) string
+	Clock  func() time.Time
+	// Entropy is the randomness of new IDs.
+	Entropy io.Reader
+	// NewLogger returns a logger for warnings of the stores.
+	NewLogger func(slog.Level) *slog.Logger
+	// Waiting is called while opening waits for the process that has the lock.
+	Waiting func(shared.LockWait)
 
-	Named       string        // --store as given
-	NamedByFlag bool          // --store was given
-	Command     string        // the running command, such as "ledger run"; other processes show it to their users
-	Timeout     time.Duration // of requests to a server that does not respond; 0: the default of the store
+	// Named is the value of --store, and NamedByFlag reports that the flag was given.
+	Named       string
+	NamedByFlag bool
+	// Command is the running command, such as "ledger run". Other processes show it
+	// to their users.
+	Command string
+	// Timeout bounds requests to a server that does not respond. 0 selects the
+	// default of the store.
+	Timeout time.Duration
 }
 
 // Open opens the store for writing. It returns the fault of [NoStore] for a folder that is
@@ -120,8 +152,9 @@ func Missing(dir string) bool {
 	return errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0
 }
 
-// OpenFolder opens the store in a folder for this process alone and records owner as the
-// holder of its lock. It returns an events.ErrInUse if another process has the lock.
+// OpenFolder opens the store in a folder for this process alone and records owner as
+// the holder of its lock. It returns an events.ErrInUse if another process has the
+// lock, and does not wait for it.
 func (o *Opener) OpenFolder(ctx context.Context, dir string, owner embedded.Owner) (*Store, error) {
 	store, err := embedded.Open(ctx, dir, embedded.Config{Owner: owner, Logger: o.NewLogger(slog.LevelWarn)})
 	if err != nil {
@@ -134,8 +167,8 @@ func (o *Opener) OpenFolder(ctx context.Context, dir string, owner embedded.Owne
 	return o.openedFolder(dir, store, kept), nil
 }
 
-// openedFolder returns the Store of a folder whose log and outputs this process has open. Its
-// Close closes both.
+// openedFolder returns the Store of a folder whose log and outputs this process has
+// open. Its Close closes both, after the clients of other nodes.
 func (o *Opener) openedFolder(dir string, store *embedded.Store, kept *outputs.Store) *Store {
 	ledger, here := o.newLedger(store), remote.Local(kept)
 	// Clients of an earlier ledger serve may have stored their outputs on other nodes.
@@ -180,7 +213,8 @@ func (s *Store) Borrowed() *Store {
 	return &lent
 }
 
-// A header is a log that knows the position of its last record without reading.
+// A header is a log that knows the position of its last record without reading: an
+// embedded store.
 type header interface{ Head() events.Position }
 
 // Head returns the position of the last record, or the zero Position of an empty log.
@@ -201,15 +235,16 @@ func (o *Opener) Write(ctx context.Context, use func(*Store) error) error {
 	return errors.Join(use(s), s.Close())
 }
 
-// Current returns the answer of a projection for the whole log. It starts from the cached
-// answer in the checkpoints of s.
+// Current returns the state of a projection at the end of the log. It starts from the
+// checkpoint in s, if there is a usable one, and saves a newer one.
 func Current[S any](ctx context.Context, s *Store, p projections.Projection[S]) (S, error) {
 	return projections.Current(ctx, p, s.Ledger, s.Checkpoints)
 }
 
-// Entries yields the records after a position, to the end of the log. For a damaged record it
-// yields an error and continues with the next readable record, if it finds one. Any other
-// error ends the loop.
+// Entries yields the records after a position, to the end of the log. For a damaged
+// record it yields an error and continues with the next readable record, if it finds
+// one. Any other error ends the loop. It is for the commands that examine or copy a
+// damaged store.
 func (s *Store) Entries(ctx context.Context, after events.Position) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		for {
@@ -230,9 +265,9 @@ func (s *Store) Entries(ctx context.Context, after events.Position) iter.Seq2[ev
 	}
 }
 
-// passOn yields the records after a position until an error, the end of the log, or the end
-// of the caller's loop. It returns the position of the last record that it yielded, and the
-// error.
+// passOn yields the records after a position until an error, the end of the log, or
+// the end of the caller's loop. It returns the position of the last record that it
+// yielded, and the error, which is nil in the last two cases.
 func (s *Store) passOn(ctx context.Context, after events.Position, yield func(events.Entry, error) bool) (events.Position, error) {
 	for e, err := range s.Log.ReadAll(ctx, after) {
 		if err != nil {
@@ -245,10 +280,10 @@ func (s *Store) passOn(ctx context.Context, after events.Position, yield func(ev
 	return after, nil
 }
 
-// behind returns the position after which reading can continue, given err, an error of
-// reading after at. It is the position in err if err has one. In an embedded store, whose
-// positions are consecutive, it is otherwise the next position after which a read succeeds.
-// behind returns at if it finds no such position.
+// behind returns the position after which reading can continue, given err, an error
+// of reading after at. The position is in err if the store knows it. Otherwise, in an
+// embedded store, whose positions are consecutive, behind tries one position after
+// another; each try costs a read. It returns at if it finds no such position.
 func (s *Store) behind(ctx context.Context, at events.Position, err error) events.Position {
 	if d, ok := errors.AsType[*events.DamagedRecord](err); ok && d.Position.Compare(at) > 0 {
 		return d.Position
@@ -287,9 +322,10 @@ func (f *Folder) Backup(ctx context.Context, dir string) (made shared.BackupRepo
 	return made, err
 }
 
-// Sweep removes outputs that a crash left without a settlement on record. The function
-// recorded reports whether the log has a settlement. If another process has the lock of the
-// folder, Sweep returns a zero outputs.Swept. It panics for a database.
+// Sweep removes outputs that a crash left without a settlement on record. The
+// function recorded reports whether the log has a settlement. If another process has
+// the lock of the folder, Sweep leaves the outputs to that process and returns a zero
+// outputs.Swept. It panics for a database.
 func (s *Store) Sweep(ctx context.Context, recorded func(context.Context, domain.EventID) (bool, error)) (outputs.Swept, error) {
 	if s.Sharing != nil {
 		return s.Sharing.Sweep(ctx, recorded)

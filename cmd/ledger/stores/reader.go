@@ -65,19 +65,23 @@ func (o *Opener) openReader(ctx context.Context, dir string) (*Store, error) {
 	return s, nil
 }
 
-// ViewsName is the name of the folder, in the folder of a store, in which read-only commands
-// cache the answers of projections.
+// ViewsName is the name of the folder, in the folder of a store, in which read-only
+// commands cache the states of projections.
 const ViewsName = "views"
 
-// readerViews caches the answers of projections for read-only commands. It reads the
-// checkpoints of the log and of the folder ViewsName, and writes only to that folder, and
-// only if the user of this process owns the store's folder.
+// readerViews caches the states of projections for read-only commands. It reads the
+// checkpoints of the log and of the folder ViewsName. It writes only to that folder,
+// and only if the user of this process owns the store's folder, so that another user
+// leaves no file there.
 type readerViews struct {
-	log    publish.ConsumerStore // the log's own checkpoints, which it never writes
-	beside checkpointFolder      // the folder ViewsName; empty: another user owns the store's folder
+	// log has the log's own checkpoints. It is only read.
+	log publish.ConsumerStore
+	// beside is the folder ViewsName, or empty if another user owns the store's
+	// folder.
+	beside checkpointFolder
 }
 
-// viewsBeside returns the cache of answers for the store in dir with the given log.
+// viewsBeside returns the cache of states for the store in dir with the given log.
 func viewsBeside(dir string, log publish.ConsumerStore) readerViews {
 	v := readerViews{log: log}
 	if info, err := os.Stat(dir); err == nil && owned(info) {
@@ -86,8 +90,9 @@ func viewsBeside(dir string, log publish.ConsumerStore) readerViews {
 	return v
 }
 
-// LoadCheckpoint returns the newer answer of the log and the folder. The caller checks that
-// the answer belongs to the log: the folder may be a copy from another store.
+// LoadCheckpoint returns the newer checkpoint of the log and the folder, or nil if
+// neither has one. The caller checks that the checkpoint belongs to the log, as the
+// folder may be a copy from another store.
 func (v readerViews) LoadCheckpoint(ctx context.Context, name string) ([]byte, error) {
 	kept, err := v.log.LoadCheckpoint(ctx, name)
 	if err != nil || v.beside == "" {
@@ -100,8 +105,8 @@ func (v readerViews) LoadCheckpoint(ctx context.Context, name string) ([]byte, e
 	return own, nil
 }
 
-// CheckpointPosition returns the log position of a cached answer, which is JSON in the first
-// line of its data. It returns the zero Position for other data.
+// CheckpointPosition returns the log position of a checkpoint, which is in the JSON
+// of its first line. It returns the zero Position for other data.
 func CheckpointPosition(data []byte) events.Position {
 	line, _, _ := bytes.Cut(data, []byte("\n"))
 	var at struct{ Position events.Position }
@@ -111,8 +116,9 @@ func CheckpointPosition(data []byte) events.Position {
 	return at.Position
 }
 
-// SaveCheckpoint writes an answer to the folder ViewsName, which it makes if necessary. It
-// returns an embedded.ErrReadOnly if another user owns the store's folder.
+// SaveCheckpoint writes a checkpoint to the folder ViewsName, which it makes if
+// necessary. It returns an embedded.ErrReadOnly if another user owns the store's
+// folder.
 func (v readerViews) SaveCheckpoint(ctx context.Context, name string, data []byte) error {
 	if v.beside == "" {
 		return embedded.ErrReadOnly

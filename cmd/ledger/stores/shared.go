@@ -12,9 +12,10 @@ import (
 	"github.com/settlement-ledger/ledger/runner/engine/shared"
 )
 
-// OpenSharedFolder opens the store in a folder for writing, together with other processes:
-// this process takes the lock of the folder, or becomes a client of the process that has
-// it. When that process ends, this one may take over the lock and calls Store.TookOver.
+// OpenSharedFolder opens the store in a folder for writing, together with other
+// processes: this process takes the lock of the folder, or becomes a client of the
+// process that has it. When that process ends, this one may take over the lock; it
+// then calls the function in Store.TookOver, if the caller has set one.
 func (o *Opener) OpenSharedFolder(ctx context.Context, dir string) (*Store, error) {
 	s := &Store{Name: dir, ClaimsDir: filepath.Join(dir, claimsName), Shared: true, TookOver: &atomic.Pointer[func(context.Context)]{}}
 	cfg := o.sharing()

@@ -10,8 +10,10 @@ const ServeCommand = "ledger serve"
 
 // The times of waiting for another process to start or stop serving.
 const (
-	RetryInterval   = 20 * time.Millisecond // between two attempts
-	TakeoverTimeout = 20 * time.Second      // for the holder of a folder to hand it over
+	// The time between two attempts.
+	RetryInterval = 20 * time.Millisecond
+	// How long a process waits until the holder of a folder hands it over.
+	TakeoverTimeout = 20 * time.Second
 )
 
 // Sleep waits for d and returns nil, or returns the cause of ctx if that ends first.

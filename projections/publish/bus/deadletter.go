@@ -26,10 +26,10 @@ func deadLetterStream(group, topic string) events.Stream {
 // follow. It stays in its topic.
 type DeadLetter struct {
 	// Revision is that of the message in the stream of the topic.
-	Revision   events.Revision
-	Event      domain.EventID
-	UUID       string
-	Reason     string
+	Revision events.Revision
+	Event    domain.EventID
+	UUID     string
+	Reason   string
 	// Refusals counts the negative acknowledgements, and Unanswered the deliveries
 	// without an answer within AckWait.
 	Refusals   int
