@@ -92,24 +92,50 @@ func (s *Store) tooLargeError(i, n int, r events.Record, size, total int) error 
 		events.ErrTooLarge, i+1, n, r.Kind, r.ID, size, total, s.maxAppendBytes())
 }
 
-// An appendOp is one call of Append. Its goroutine owns it.
+// An appendOp is one call of Append. The goroutine of the caller owns it.
+//
+// The protocol. A request names the length that the stream must have, and each record
+// has a fixed event ID, so a repeated request cannot add the records twice. The
+// response to a request is not always proof: the connection may break before it, and
+// a server that has the event IDs at these revisions reports success for an earlier
+// append, even one of other records. After each request run therefore does one of
+// these:
+//
+//   - It returns nil, if the response is certain to be to this request (isNewAppend).
+//   - It reads the stream, if the response may be to an earlier append or is a
+//     conflict, and compares the records in all fields (alreadyStored): equal is
+//     success, different is a Conflict.
+//   - It returns a permanent error, which a repeated request would not change.
+//   - It waits and sends the same request again.
+//
+// Once a request may have been stored, only the stream, a permanent error or the end
+// of the context ends the append; the retry timeout no longer does.
 type appendOp struct {
-	store       *Store
-	stream      events.Stream
-	after       events.Revision
-	records     []events.Record
-	events      []esdb.EventData
-	knownEnd    events.Position // the end of the log that the store knew before the first request
-	endKnown    bool            // knownEnd is valid
-	concurrent  *streamAppends
-	mayBeStored bool      // a request was sent and its result is unknown
-	silentEnds  int       // requests in a row that the server ended without a status
-	silentSince time.Time // time of the first of them
+	store   *Store
+	stream  events.Stream
+	after   events.Revision
+	records []events.Record
+	events  []esdb.EventData
+	// knownEnd is the end of the log that the store knew before the first request.
+	// New records are behind it.
+	knownEnd events.Position
+	// endKnown is set if knownEnd is valid.
+	endKnown bool
+	// concurrent counts the appends of this store to the same stream.
+	concurrent *streamAppends
+	// mayBeStored is set when a request was sent whose result is unknown.
+	mayBeStored bool
+	// silentEnds is the number of requests in a row that the server ended without a
+	// status.
+	silentEnds int
+	// silentSince is the time of the first of these requests.
+	silentSince time.Time
 }
 
 // run sends the records until the result is certain, ctx ends or an error is
 // permanent. It reads the stream if the response may be to an earlier append of the
-// same records.
+// same records. It returns nil, a Conflict, a permanent error, or the cause of ctx
+// with the last error.
 func (a *appendOp) run(ctx context.Context) error {
 	for p := (&retryBackoff{}); ; {
 		p.attempt()
@@ -150,8 +176,9 @@ func (a *appendOp) run(ctx context.Context) error {
 const maxSilentEnds = 3
 
 // classify returns the class of the result of one request, and the error to return if
-// the class is permanent. A response without an error is retryable, because the stream
-// shows whether the records are stored.
+// the class is permanent. It counts the requests that the server ended without a
+// status. A response without an error is retryable, because the stream shows whether
+// the records are stored.
 func (a *appendOp) classify(response *esdb.WriteResult, err error) (errorClass, error) {
 	if err == nil {
 		return retryable, nil
@@ -169,12 +196,14 @@ func (a *appendOp) classify(response *esdb.WriteResult, err error) (errorClass, 
 	return class, judged
 }
 
-// isNewAppend reports whether the response is to records that the server added for
-// this request. A server that already holds the IDs of the records at these revisions
-// answers with their old positions, whatever their data, and the client reports
-// success for responses that it does not know. So the position must be behind the
-// known end of the log, and no other append to the stream may have run at the same
-// time.
+// isNewAppend reports whether the response is certain to be to records that the
+// server added for this request. A server that already holds the IDs of the records
+// at these revisions returns their old positions, whatever their data, and the client
+// reports success for response messages that it does not know. So the revision must
+// be the expected one, the position must be behind the known end of the log, no
+// earlier request of this append may have been stored, and no other append of this
+// store to the stream may have run at the same time. False costs a read of the
+// stream.
 func (a *appendOp) isNewAppend(response *esdb.WriteResult) bool {
 	end := uint64(a.after) + uint64(len(a.records)) - 1
 	position := events.NewPosition(response.CommitPosition, response.PreparePosition)
@@ -182,7 +211,7 @@ func (a *appendOp) isNewAppend(response *esdb.WriteResult) bool {
 }
 
 // alreadyStored reports whether the stream holds the records, equal in all fields,
-// behind revision after.
+// behind revision after. It reads at most as many entries as the append has records.
 func (a *appendOp) alreadyStored(ctx context.Context) (bool, error) {
 	matched := 0
 	for e, err := range a.store.Read(ctx, a.stream, a.after) {
@@ -208,7 +237,8 @@ const (
 	notSentPrefix  = "could not send append request"
 )
 
-// notTaken reports whether an error proves that no leader received all of the records.
+// notTaken reports whether an error proves that no leader received all of the
+// records. The append can then still end with the retry timeout.
 func notTaken(err error) bool {
 	if clientErr, ok := errors.AsType[*esdb.Error](err); ok && clientErr.Code() == esdb.ErrorCodeNotLeader {
 		return true
@@ -217,14 +247,17 @@ func notTaken(err error) bool {
 	return errors.Is(err, errNoNode) || status.Code(err) == codes.NotFound || strings.HasPrefix(text, notBegunPrefix) || strings.HasPrefix(text, notSentPrefix)
 }
 
-// sendOnce sends the records in one request. It returns with the response of the
-// server, or at once with the cause of ctx if ctx ends. It sets mayBeStored if the
-// result is unknown.
+// sendOnce sends the records in one request, on a goroutine of the worker pool. It
+// returns with the response of the server, or at once with the cause of ctx if ctx
+// ends; the request then runs on until the client ends it. It sets mayBeStored if the
+// result of a finished request is unknown.
 func (a *appendOp) sendOnce(ctx context.Context) (*esdb.WriteResult, error) {
 	expected := esdb.ExpectedRevision(esdb.NoStream{})
 	if a.after > 0 {
 		expected = esdb.Revision(uint64(a.after) - 1)
 	}
+	// A result is what the worker reports. called is false if no client was acquired,
+	// so no request was sent.
 	type result struct {
 		called   bool
 		response *esdb.WriteResult
@@ -256,19 +289,25 @@ func (a *appendOp) sendOnce(ctx context.Context) (*esdb.WriteResult, error) {
 }
 
 // inFlightAppends counts the appends of the store that are in progress, by stream.
+// Its mutex guards the counters too.
 type inFlightAppends struct {
 	sync.Mutex
 	streams map[events.Stream]*streamAppends
 }
 
 // A streamAppends counts overlapping appends to one stream. The last append to end
-// removes it.
+// removes it from the map.
 type streamAppends struct {
-	n          int
+	// n is the number of appends in progress.
+	n int
+	// overlapped is set if two appends were in progress at the same time since the
+	// counter was added. It is not reset before n is 0, so it can be true for an append
+	// that did not overlap; that costs a read.
 	overlapped bool
 }
 
-// add counts an append to s and returns the counter of the stream.
+// add counts an append to s and returns the counter of the stream. The caller calls
+// remove at the end of the append.
 func (w *inFlightAppends) add(s events.Stream) *streamAppends {
 	w.Lock()
 	defer w.Unlock()

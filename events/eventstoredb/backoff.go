@@ -7,7 +7,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// The bounds of the delay between two tries of a call.
+// The bounds of the delay between two tries of a call, before the random variation.
 const (
 	firstDelay = 10 * time.Millisecond
 	maxDelay   = 2 * time.Second
@@ -15,23 +15,32 @@ const (
 
 // A retryBackoff delays the tries of one call. The delay doubles with each failure up
 // to maxDelay and varies at random, so that calls that failed together do not retry
-// together. One goroutine uses it.
+// together. It also measures how long the tries have failed without progress, against
+// the retry timeout. One goroutine uses it. The zero value is ready to use.
 type retryBackoff struct {
-	delays         *backoff.ExponentialBackOff // nil until a try fails
-	attemptStarted time.Time                   // start of the last try; zero after progress
-	failingSince   time.Time                   // start of the first of the tries that failed in a row
-	lastErr        error                       // of the last try that failed
+	// delays is nil until a try fails.
+	delays *backoff.ExponentialBackOff
+	// attemptStarted is the start of the last try. Zero: the call has made progress
+	// since then.
+	attemptStarted time.Time
+	// failingSince is the start of the first of the tries that failed in a row.
+	failingSince time.Time
+	// lastErr is the error of the last try that failed, for the error text of a
+	// cancelled call.
+	lastErr error
 }
 
 // attempt records that a try starts now.
 func (p *retryBackoff) attempt() { p.attemptStarted = time.Now() }
 
-// reset records progress: the next failure counts as the first.
+// reset records progress: the next failure counts as the first, and its delay is the
+// shortest.
 func (p *retryBackoff) reset() { *p = retryBackoff{} }
 
 // wait records the error of a failed try and sleeps until the next try is due. It
-// returns an ErrUnreachable if tries have failed for longer than timeout, and the
-// cause of ctx with the last error if ctx ends. A timeout of 0 is no limit.
+// returns an ErrUnreachable with err if the tries have failed for longer than
+// timeout, and the cause of ctx with err if ctx ends. A timeout of 0 is no limit. The
+// last delay is shortened to the end of the timeout, so that one more try follows.
 func (p *retryBackoff) wait(ctx context.Context, err error, timeout time.Duration) error {
 	now := time.Now()
 	if p.delays == nil {

@@ -26,7 +26,8 @@ const (
 )
 
 // handleClientLog retires the client, or marks its server version as unchecked,
-// according to the log message. The client calls it on its own goroutines.
+// according to the format of a log message. The client calls it on its own
+// goroutines, and waits until it returns.
 func (g *connector) handleClientLog(c *sharedClient, format string, args []any) {
 	switch format {
 	case logCallFailed:
@@ -44,10 +45,10 @@ func (g *connector) handleClientLog(c *sharedClient, format string, args []any) 
 	}
 }
 
-// awaitReconnect returns when a new client has connected, or when the retry timeout or
-// the store ends. It blocks the goroutine on which the old client logs: if that client
-// searched for a node and found none, it would end, and a call that reports a new
-// leader to it would block forever.
+// awaitReconnect returns when a new client has connected, or when the retry timeout
+// or the store ends. It blocks the goroutine on which the old client logs, and so
+// keeps that client from searching: a search without a result would end the client,
+// and a call that reports a new leader to it would block forever.
 func (g *connector) awaitReconnect() {
 	ctx, cancel := context.WithTimeout(g.closed, g.retryTimeout)
 	defer cancel()
@@ -64,8 +65,9 @@ func (g *connector) awaitReconnect() {
 	}
 }
 
-// forwardLog writes a log message of the client to the logger of the store. The client
-// does not log connection strings.
+// forwardLog writes a log message of the client to the logger of the store, at level
+// info or debug: every error that the client logs also reaches a call, which returns
+// it. The client does not log connection strings.
 func (g *connector) forwardLog(level esdb.LogLevel, format string, args []any) {
 	slogLevel := slog.LevelDebug
 	switch level {

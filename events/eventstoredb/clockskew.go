@@ -9,9 +9,9 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A Skew is the difference between the clock of a node and the clock of this machine.
-// Ahead is positive if the clock of the node is ahead. The true difference is at most
-// Within from it.
+// A Skew is the measured difference between the clock of a node and the clock of this
+// machine. Ahead is positive if the clock of the node is ahead. The true difference
+// is at most Within from it.
 type Skew struct{ Ahead, Within time.Duration }
 
 // Skew compares the clocks of the server and this machine by the creation time of an

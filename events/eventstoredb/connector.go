@@ -13,34 +13,49 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// A connector supplies calls with the current client. It replaces a client whose
-// connection broke, and the last call on the old client closes it. It supplies a
-// client only after the client found a node; one goroutine waits for that search, and
-// all calls share its result.
+// A connector supplies calls with the current client. It is safe for concurrent use.
+//
+// Failover. A client that searched for a node in vain has ended, and blocks or panics
+// later calls. So no client should search a second time: at the first sign of a
+// broken connection the client is retired (see sharedClient), and the next call
+// starts one goroutine with a new client, which searches. All calls wait for that
+// search and share its result, a client or an error. The last call on the old client
+// closes it.
 type connector struct {
-	config       esdb.Configuration
-	log          *slog.Logger
-	closed       context.Context // ends with events.ErrClosed when the store closes
-	tasks        *sync.WaitGroup // goroutines of the store
-	retryTimeout time.Duration   // limit of awaitReconnect
+	// config is the configuration of every client. It does not change.
+	config esdb.Configuration
+	// log receives the messages of the clients.
+	log *slog.Logger
+	// closed ends with events.ErrClosed when the store closes.
+	closed context.Context
+	// tasks counts the goroutines of the store.
+	tasks *sync.WaitGroup
+	// retryTimeout is the limit of awaitReconnect.
+	retryTimeout time.Duration
 	mu           struct {
 		sync.Mutex
-		client  *sharedClient
+		// client is the current client. Nil: the next call starts a search.
+		client *sharedClient
+		// attempt is the search in progress. Nil: there is none.
 		attempt *connectAttempt
-		closed  bool               // no client will be supplied again
-		version esdb.ServerVersion // of the server, when the last client connected
+
+		closed bool
+		// version is the server version when the last client connected.
+		version esdb.ServerVersion
 	}
 }
 
-// A connectAttempt is a search for a node in progress.
+// A connectAttempt is a search for a node in progress. Its waiters share its result.
 type connectAttempt struct {
-	done chan struct{} // closed at the end of the search
-	err  error         // nil if it found a node; set before done is closed
+	// done is closed at the end of the search.
+	done chan struct{}
+	// err is nil if the search found a node. It is set before done is closed.
+	err error
 }
 
-// acquire returns a client that counts the calling call and whose handle lock the
-// caller holds. It waits for a search in progress, and returns the error of the
-// search, the cause of ctx, or ErrClosed.
+// acquire returns a client that counts the calling call and whose handleMu the caller
+// holds. It waits for a search in progress, without a limit of its own, and returns
+// the error of the search, the cause of ctx, or ErrClosed.
 func (g *connector) acquire(ctx context.Context) (*sharedClient, error) {
 	for {
 		c, attempt := g.tryAcquire()
@@ -62,7 +77,9 @@ func (g *connector) acquire(ctx context.Context) (*sharedClient, error) {
 }
 
 // tryAcquire returns the current client, acquired, or the search for a new one, which
-// it starts if none is in progress. It returns nil and nil after close.
+// it starts if none is in progress. It returns nil and nil after close. It holds mu
+// only briefly: acquire of the client may wait for another call's request for the
+// connection.
 func (g *connector) tryAcquire() (*sharedClient, *connectAttempt) {
 	g.mu.Lock()
 	current := g.mu.client
@@ -88,11 +105,11 @@ func (g *connector) tryAcquire() (*sharedClient, *connectAttempt) {
 	return nil, g.mu.attempt
 }
 
-// closedChan is a closed channel.
+// closedChan is a closed channel, the done of a search that is over.
 var closedChan = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// connect searches for a node and publishes the client or the error. It discards a
-// client that it found after close.
+// connect runs a search and publishes its client or its error. It retires a client
+// that it found after close.
 func (g *connector) connect(attempt *connectAttempt) {
 	defer g.tasks.Done()
 	c, err := g.discover()
@@ -110,7 +127,9 @@ func (g *connector) connect(attempt *connectAttempt) {
 }
 
 // discover creates a client and waits until it has found a node of a supported
-// version.
+// version. It returns ErrTooOld, ErrPreRelease, ErrBroken for a panic of the client,
+// or the error of the search. It blocks without a context, for up to twice
+// gossipTimeout for each node, because the client offers none.
 func (g *connector) discover() (*sharedClient, error) {
 	c := &sharedClient{}
 	config := g.config
@@ -143,8 +162,8 @@ func (g *connector) discover() (*sharedClient, error) {
 	return c, nil
 }
 
-// checkVersion returns ErrTooOld for a version with a known fault that loses events or
-// their positions.
+// checkVersion returns ErrTooOld for a version with a known fault that loses events
+// or their positions, and for a server without a version.
 func checkVersion(v esdb.ServerVersion) error {
 	line, patch := v.Major*100+v.Minor, v.Patch
 	switch {
@@ -157,14 +176,15 @@ func checkVersion(v esdb.ServerVersion) error {
 }
 
 // acceptsLargeAppends reports whether the server accepts appends over 1 MiB, which it
-// does from version 25.1.
+// does from version 25.1. It is false before the first connection.
 func (g *connector) acceptsLargeAppends() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.mu.version.Major*100+g.mu.version.Minor > 2500
 }
 
-// close retires the client. The connector supplies no other.
+// close retires the client. The connector supplies no client afterwards. A search in
+// progress ends by itself.
 func (g *connector) close() {
 	g.mu.Lock()
 	c := g.mu.client
@@ -181,15 +201,17 @@ func (g *connector) close() {
 // writes when the context ends.
 type callContext struct {
 	context.Context
-	opened func() // reports that the call is open and only receives from now on
+	// opened reports that the call is open and only receives from now on. It may be
+	// called more than once.
+	opened func()
 }
 
-// cancelDelay is much longer than it takes to send a message that the server need not
-// answer.
+// cancelDelay bounds the time for which a call outlives its context. It is much
+// longer than sending a message takes, if the server need not answer it.
 const cancelDelay = 250 * time.Millisecond
 
-// newCallContext returns a callContext that ends after ctx, and a function that
-// releases it.
+// newCallContext returns a callContext that ends after ctx, at the latest cancelDelay
+// later, and a function that releases it at the end of the call.
 func newCallContext(ctx context.Context) (callContext, func()) {
 	wire, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	opened := make(chan struct{})
@@ -209,9 +231,10 @@ func newCallContext(ctx context.Context) (callContext, func()) {
 // errNoNode is the error of a call that was not sent because no node was found.
 var errNoNode = errors.New("no node was found")
 
-// call runs do with an acquired client and releases the client when do returns. A
-// context that ends stops the wait for a client at once, and do through its
-// callContext. It returns a panic of the client as ErrBroken.
+// call runs do with an acquired client and releases the client when do returns. When
+// ctx ends, call stops waiting for a client at once, and do through its callContext.
+// It returns a panic of the client as ErrBroken, and an error that wraps errNoNode if
+// the call was not sent.
 func (g *connector) call(ctx context.Context, do func(callContext, *esdb.Client) error) error {
 	c, err := g.acquire(ctx)
 	if err != nil {

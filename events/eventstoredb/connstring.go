@@ -15,8 +15,8 @@ import (
 	"github.com/EventStore/EventStore-Client-Go/v4/esdb"
 )
 
-// schemes are the accepted schemes of connection strings, and the schemes that the
-// client accepts for them.
+// schemes are the accepted schemes of connection strings, each with the scheme that
+// the client accepts for it. The client does not know the names of KurrentDB.
 var schemes = map[string]string{
 	"esdb":               "esdb",
 	"esdb+discover":      "esdb+discover",
@@ -28,8 +28,8 @@ var schemes = map[string]string{
 	"kurrentdb+discover": "esdb+discover",
 }
 
-// settings are the settings that the client accepts, in lower case, with a check of
-// the value.
+// settings are the settings that the client accepts, in lower case, each with a check
+// of its value. The client would ignore or misread others.
 var settings = map[string]func(string) error{
 	"connectionname":      anyValue,
 	"defaultdeadline":     atLeast(1),
@@ -59,7 +59,7 @@ func atLeast(least int) func(string) error {
 	}
 }
 
-// boolean checks for true or false.
+// boolean checks for a Boolean as strconv.ParseBool reads it, in any case.
 func boolean(value string) error {
 	if _, err := strconv.ParseBool(strings.ToLower(value)); err != nil {
 		return fmt.Errorf("it is %q, not true or false", value)
@@ -79,8 +79,9 @@ const minKeepAlive = 10 * time.Second
 
 // parseConnectionString checks a connection string and returns the configuration of
 // the client. It returns ErrBadAddress for everything that the client would ignore,
-// misread or reject later, and no error text contains a part of the string that can be
-// a password. It logs a warning for a setting that has no effect.
+// misread or reject later, and no error text contains a part of the string that can
+// be a password. It logs a warning for a setting that has no effect. It reads the
+// files of the user's certificate and opens no connection.
 func parseConnectionString(connectionString string, log *slog.Logger) (*esdb.Configuration, error) {
 	scheme, rest, ok := strings.Cut(connectionString, "://")
 	known := schemes[strings.ToLower(scheme)]
@@ -164,9 +165,9 @@ func parseConnectionString(connectionString string, log *slog.Logger) (*esdb.Con
 	return c, nil
 }
 
-// checkPort returns an error for a host whose port is not a number from 1 to 65535:
-// the client would use the low bits of a greater one. The error does not quote the
-// port, which can be a part of a password.
+// checkPort returns an error for a host whose port is not a number from 1 to 65535,
+// of which the client would use the low 16 bits. A host without a port is valid. The
+// error does not quote the port, which can be a part of a password.
 func checkPort(host string) error {
 	host, _, _ = strings.Cut(host, "/") // the client rejects a path
 	_, port, ok := strings.Cut(host, ":")
@@ -182,7 +183,8 @@ func checkPort(host string) error {
 	return nil
 }
 
-// redactedText returns the text of an error of url.Parse without the quoted address.
+// redactedText returns the text of an error of url.Parse without the quoted address,
+// and the text of any other error.
 func redactedText(err error) string {
 	if parsing, ok := errors.AsType[*url.Error](err); ok {
 		// The quoted part of the cause can be a part of a password.
@@ -192,7 +194,7 @@ func redactedText(err error) string {
 	return err.Error()
 }
 
-// mapKeys iterates over the keys of m.
+// mapKeys iterates over the keys of m, in random order.
 func mapKeys[V any](m map[string]V) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		for k := range m {

@@ -13,25 +13,38 @@ import (
 )
 
 // A Deletion is an event that makes the server hide or delete records of the ledger:
-// stream metadata with a limit, or a tombstone. The log contains hidden records until
-// the next scavenge, and a Scan of all streams yields them.
+// stream metadata with a limit, or a tombstone. Such events come from an
+// administrator, never from the ledger. The log contains hidden records until the
+// next scavenge, and a Scan of all streams yields them until then.
 type Deletion struct {
-	Stream   events.Stream
-	Name     string // of the stream in the database, with the namespace
+	// Stream is the name in the ledger.
+	Stream events.Stream
+	// Name is the name of the stream in the database, with the namespace.
+	Name string
+	// Position is the position of this event in the log.
 	Position events.Position
-	EventID  string    // a UUID
-	Time     time.Time // when the server stored the event
-	Metadata string    // stream metadata as written; empty for a tombstone
+	// EventID is the UUID of this event.
+	EventID string
+	// Time is when the server stored the event.
+	Time time.Time
+	// Metadata is the stream metadata as written. Empty: the event is a tombstone.
+	Metadata string
 
-	Tombstone     bool            // the stream and all of its records are deleted
-	HiddenThrough events.Revision // $tb hides the records through this revision; 0: no record
-	MaxCount      uint64          // the server shows this many of the last records; 0: no limit
-	MaxAge        time.Duration   // the server hides older records; 0: no limit
-	Undone        bool            // later metadata removed all limits
+	// Tombstone is set if the stream and all of its records are deleted.
+	Tombstone bool
+	// HiddenThrough is the revision through which $tb hides the records. 0: it hides
+	// no record.
+	HiddenThrough events.Revision
+	// MaxCount is the number of the last records that the server shows. 0: no limit.
+	MaxCount uint64
+	// MaxAge is the age beyond which the server hides records. 0: no limit.
+	MaxAge time.Duration
+	// Undone is set if later metadata removed all limits.
+	Undone bool
 }
 
-// Hides reports whether i hides the record at revision r at the time now. The record
-// was appended at the time at, and length is the length of its stream.
+// Hides reports whether the server hides the record at revision r at the time now.
+// The record was appended at the time at, and length is the length of its stream.
 func (i Deletion) Hides(r events.Revision, at time.Time, length events.Revision, now time.Time) bool {
 	switch {
 	case i.Undone:
@@ -83,13 +96,14 @@ func (s *Store) Deletions(ctx context.Context) ([]Deletion, error) {
 }
 
 // isTombstone reports whether an event deletes its stream for good. Only tombstones
-// have this event number.
+// have this event number; a client can write the type under another number.
 func isTombstone(e *esdb.RecordedEvent) bool {
 	return e.EventType == typeTombstone && e.EventNumber == math.MaxInt64
 }
 
-// recordDeletion updates the last Deletions by stream with an event of metadata or a
-// tombstone. Other events change nothing.
+// recordDeletion updates last, the latest Deletion of each stream, with an event of
+// metadata or a tombstone. It ignores other events, events of streams outside the
+// ledger, and all events after a tombstone.
 func (s *Store) recordDeletion(last map[events.Stream]Deletion, e *esdb.RecordedEvent) {
 	name, ofMetadata := strings.CutPrefix(e.StreamID, systemPrefix+systemPrefix)
 	stream, ours := s.ledgerStream(name)
@@ -113,7 +127,7 @@ func (s *Store) recordDeletion(last map[events.Stream]Deletion, e *esdb.Recorded
 }
 
 // parse sets the fields of i from stream metadata and reports whether they hide
-// records.
+// records. It returns false for metadata that are not JSON.
 func (i *Deletion) parse(metadata []byte) bool {
 	var m struct {
 		Before   int64 `json:"$tb"`

@@ -51,7 +51,7 @@
 // ErrUnreachable, [ErrRefused] if the server denies it, ErrTooOld if a node of an
 // older version became the leader, and [ErrBroken] for a bug of the client. An append
 // that returns ErrUnreachable or ErrTooOld stored no record. A loop ends with an
-// events.Damage, which has the position, at a damaged record, and with
+// events.DamagedRecord, which has the position, at a damaged record, and with
 // events.ErrDamaged and [ErrDeleted] in a stream that was deleted or truncated. The
 // errors of a [Node] may also be [ErrTLS], [ErrCertificate] and [ErrForeign].
 //

@@ -12,6 +12,7 @@ import (
 )
 
 // The errors of a Store that package events does not have. Match them with errors.Is.
+// The package doc gives the calls that return each of them.
 var (
 	ErrBadAddress      = errors.New("connection string is not valid")
 	ErrUnreachable     = errors.New("server does not answer")
@@ -35,7 +36,7 @@ type grpcError interface {
 }
 
 // An errorClass is the class of an error of the client. It decides whether a call is
-// retried.
+// repeated.
 type errorClass int
 
 const (
@@ -45,9 +46,11 @@ const (
 	notFound                      // the stream does not exist
 )
 
-// classify returns the class of an error of the client. It returns a permanent error
-// wrapped in a sentinel of this package or of package events, and any other error
-// without the client's own wrapping.
+// classify returns the class of an error of the client, which must not be nil. It
+// returns a permanent error wrapped in a sentinel of this package or of package
+// events, and most other errors without the client's own wrapping. An unknown error
+// is retryable: an error that ends a call too early would do more harm than one that
+// is retried until the retry timeout.
 func classify(err error) (errorClass, error) {
 	if errors.Is(err, ErrBroken) || errors.Is(err, ErrTooOld) || errors.Is(err, ErrPreRelease) || errors.Is(err, events.ErrClosed) {
 		return permanent, err
@@ -81,7 +84,8 @@ func classify(err error) (errorClass, error) {
 	return retryable, err
 }
 
-// innermost returns the error that the client wrapped. It says more than the wrapping.
+// innermost returns the error that the client wrapped, or the client's error if it
+// wraps none. The wrapping has only a code and a fixed text.
 func innermost(clientErr *esdb.Error) error {
 	if inner := clientErr.Err(); inner != nil {
 		return inner
@@ -89,8 +93,8 @@ func innermost(clientErr *esdb.Error) error {
 	return clientErr
 }
 
-// connectionLost reports whether an error means that the connection or its node cannot
-// be used again.
+// connectionLost reports whether an error means that the connection or its node
+// cannot be used again, so that the client must be replaced.
 func connectionLost(err error) bool {
 	if clientErr, ok := errors.AsType[*esdb.Error](err); ok && clientErr.Code() == esdb.ErrorCodeConnectionClosed {
 		return true
@@ -99,7 +103,8 @@ func connectionLost(err error) bool {
 	return ok && (s.GRPCStatus().Code() == codes.Unavailable || s.GRPCStatus().Code() == codes.DeadlineExceeded)
 }
 
-// unreachableError wraps the last error of a call in ErrUnreachable.
+// unreachableError wraps the last error of a call in ErrUnreachable. It returns nil
+// for nil, and an error that already matches unchanged.
 func unreachableError(last error) error {
 	if last == nil || errors.Is(last, ErrUnreachable) {
 		return last
@@ -108,7 +113,7 @@ func unreachableError(last error) error {
 }
 
 // contextError returns the cause of a context that ended, with the last error of the
-// call.
+// call, if it had one: it is usually the reason why the call took so long.
 func contextError(ctx context.Context, last error) error {
 	cause := context.Cause(ctx)
 	if last == nil || errors.Is(cause, events.ErrClosed) {
@@ -117,7 +122,8 @@ func contextError(ctx context.Context, last error) error {
 	return fmt.Errorf("%w: %w", cause, unreachableError(last))
 }
 
-// recoverPanic calls f and returns a panic of f as ErrBroken.
+// recoverPanic calls f and returns a panic of f as ErrBroken, with the value of the
+// panic. It cannot recover panics on goroutines of the client.
 func recoverPanic(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

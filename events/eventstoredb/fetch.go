@@ -11,21 +11,25 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// A serverMessage is a message of a read or subscription: an event, a checkpoint, that
-// the subscription caught up, or an error, which is the last message. io.EOF is the
-// end of the events.
+// A serverMessage is a message of a read or subscription. It has an event, a
+// checkpoint, the news that the subscription caught up, or an error, which is the
+// last message. The error io.EOF is the end of the events.
 type serverMessage struct {
-	event      *esdb.RecordedEvent
+	// event is an event of the log, which may belong to another ledger.
+	event *esdb.RecordedEvent
+	// checkpoint is the position up to which the server has applied its filter.
 	checkpoint *esdb.Position
 	caughtUp   bool
 	err        error
 }
 
 // A fetchFunc reads from a client and passes each message to put, until there are no
-// more events or put returns an error.
+// more events or put returns an error. It calls opened of its context when the call
+// is open.
 type fetchFunc func(l callContext, c *esdb.Client, put func(serverMessage) error) error
 
-// A fetch is a read or subscription in progress.
+// A fetch is a read or subscription in progress. Its goroutine reads ahead of the
+// consumer, into a channel with room for fetchBuffer messages.
 type fetch struct {
 	messages chan serverMessage
 	stop     context.CancelFunc
@@ -34,8 +38,10 @@ type fetch struct {
 // fetchBuffer is the number of messages that a fetch reads ahead of its consumer.
 const fetchBuffer = 32
 
-// startFetch runs fetchEvents on a goroutine of the store. The caller must call stop.
-// The fetch also ends when ctx ends.
+// startFetch runs fetchEvents on a goroutine of the store and returns the fetch at
+// once. The last message is an error: io.EOF, that of the call, or ErrClosed if the
+// store is closed. The caller must call stop, which ends the goroutine. The fetch
+// also ends when ctx ends.
 func (s *Store) startFetch(ctx context.Context, fetchEvents fetchFunc) *fetch {
 	ctx, stop := context.WithCancel(ctx)
 	f := &fetch{messages: make(chan serverMessage, fetchBuffer), stop: stop}
@@ -75,8 +81,9 @@ func (f *fetch) next(ctx context.Context) serverMessage {
 // consume passes the messages of a fetch to handle until handle returns false or an
 // error, the events end, or an error is permanent. After a retryable error it calls
 // open for another fetch, which must begin behind the last message that handle
-// received. Only a run of failures without any message counts against the retry
-// timeout.
+// received; handle must tolerate messages that it has already received. Only a run of
+// failures without any message counts against the retry timeout. consume returns the
+// error of handle unchanged.
 func (s *Store) consume(ctx context.Context, open func() fetchFunc, handle func(serverMessage) (bool, error)) error {
 	return s.retry(ctx, func(p *retryBackoff) error {
 		f := s.startFetch(ctx, open())
@@ -89,7 +96,9 @@ func (s *Store) consume(ctx context.Context, open func() fetchFunc, handle func(
 }
 
 // retry calls try until it succeeds, its error is not retryable, ctx ends, or the
-// tries have failed for the retry timeout of the store without progress.
+// tries have failed for the retry timeout of the store without progress. try calls
+// reset of its retryBackoff when it makes progress. retry returns nil, the error, the
+// cause of ctx with the last error, or ErrUnreachable.
 func (s *Store) retry(ctx context.Context, try func(*retryBackoff) error) error {
 	for p := (&retryBackoff{}); ; {
 		p.attempt()
@@ -112,11 +121,13 @@ func (s *Store) retry(ctx context.Context, try func(*retryBackoff) error) error 
 	}
 }
 
-// A consumerError is an error that the handler of a message returned, not the fetch.
+// A consumerError is an error that the handler of a message returned. It ends a
+// retry, while the same error from the fetch might not.
 type consumerError struct{ error }
 
-// forEach passes messages to handle until it returns false or an error, or the fetch
-// ends.
+// forEach passes messages to handle until handle returns false or an error, or the
+// fetch ends. It resets the backoff for each message. It returns nil after false, the
+// error of handle as a consumerError, and otherwise the error of the fetch.
 func (f *fetch) forEach(ctx context.Context, p *retryBackoff, handle func(serverMessage) (bool, error)) error {
 	for {
 		m := f.next(ctx)
@@ -132,8 +143,8 @@ func (f *fetch) forEach(ctx context.Context, p *retryBackoff, handle func(server
 	}
 }
 
-// readEvents reads events of a stream of the database or, if name is empty, of all
-// streams.
+// readEvents reads up to count events of a stream of the database or, if name is
+// empty, of all streams. Only the start point for that case, stream or all, is used.
 func readEvents(name string, direction esdb.Direction, stream esdb.StreamPosition, all esdb.AllPosition, count uint64) fetchFunc {
 	return func(call callContext, c *esdb.Client, put func(serverMessage) error) (err error) {
 		var r *esdb.ReadStream
@@ -168,8 +179,9 @@ func readEvents(name string, direction esdb.Direction, stream esdb.StreamPositio
 // allEvents is the count of a read without a limit.
 const allEvents = math.MaxInt64
 
-// subscribeAll subscribes to the events of all streams behind a position. The server
-// sends a checkpoint after each searchWindow events that the filter excludes.
+// subscribeAll subscribes to the events of all streams behind a position. It sends no
+// io.EOF: the subscription ends with an error. The server sends a checkpoint after
+// each searchWindow events that the filter excludes.
 func subscribeAll(after events.Position, filter *esdb.SubscriptionFilter) fetchFunc {
 	return func(call callContext, c *esdb.Client, put func(serverMessage) error) error {
 		from := esdb.AllPosition(esdb.Start{})
@@ -203,7 +215,8 @@ func subscribeAll(after events.Position, filter *esdb.SubscriptionFilter) fetchF
 // errDropped is the error of a subscription that the server ended.
 var errDropped = errors.New("server ended the subscription")
 
-// droppedError wraps the reason for which a subscription ended.
+// droppedError wraps the reason for which a subscription ended in errDropped, which
+// is retryable if its reason is.
 func droppedError(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return errDropped

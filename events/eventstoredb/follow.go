@@ -12,12 +12,12 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// errManyFollowings is the error for more than one Following.
+// errManyFollowings is the error for more than one Following in a call of Follow.
 var errManyFollowings = errors.New("follow: more than one Following: pass at most one")
 
-// Follow implements events.Store. It reconnects without a time limit and goes on
-// behind the last entry. The server filters. A follower with a Filter and CaughtUp is
-// told within a second that excluded records were appended.
+// Follow implements events.Store. It reconnects without a time limit and continues
+// behind the last entry. The server filters. The CaughtUp of a follower with a Filter
+// is called within about a second after excluded records were appended.
 func (s *Store) Follow(ctx context.Context, after events.Position, options ...events.Following) iter.Seq2[events.Entry, error] {
 	return s.iterate(ctx, func(ctx context.Context, yield func(events.Entry) bool) error {
 		following := events.Following{}
@@ -42,25 +42,44 @@ func (s *Store) Follow(ctx context.Context, after events.Position, options ...ev
 // A logFollower is one Follow loop. It replaces its subscription when the connection
 // breaks and when the lifetime of the subscription is over. The goroutine of the loop
 // owns it.
+//
+// Invariant: every event up to seen was yielded or excluded, and no event behind seen
+// was. Each new subscription begins behind seen, so no entry is lost or yielded
+// twice.
+//
+// CaughtUp needs more than the server's message, which says only that the
+// subscription reached the end of the log once. When no message is waiting, the
+// follower reads the log backward from its end down to seen (scanTail). If it finds
+// no entry that the follower must still yield, it has caught up.
 type logFollower struct {
 	store     *Store
 	following events.Following
 	yield     func(events.Entry) bool
 	backoff   retryBackoff
 
-	delivered events.Position // of the last entry yielded or excluded; at first where the follower began
-	seen      events.Position // every event up to here was yielded or excluded
+	// delivered is the position of the last record yielded or excluded; at first, the
+	// position where the follower began. CaughtUp is called with it.
+	delivered events.Position
+	// seen is the position up to which every event was yielded or excluded, events of
+	// other streams included.
+	seen events.Position
 
-	live       bool            // the subscription has caught up
-	checkEnd   bool            // look for the end of the log before the next wait
-	reported   bool            // CaughtUp was called
-	reportedAt events.Position // the position that CaughtUp was called with
+	// live is set when the current subscription has caught up.
+	live bool
+	// checkEnd is set if the follower must look for the end of the log before it
+	// waits again.
+	checkEnd bool
+	// reported is set when CaughtUp was called.
+	reported bool
+	// reportedAt is the position that CaughtUp was called with last.
+	reportedAt events.Position
 }
 
-// errLoopLeft is the end of a loop that the body left.
+// errLoopLeft ends a follower whose loop body has left the loop.
 var errLoopLeft = errors.New("the caller left the loop")
 
-// run follows until ctx ends, the body leaves the loop or an error is permanent.
+// run follows until ctx ends, the body leaves the loop or an error is permanent. It
+// returns nil if the body left the loop.
 func (f *logFollower) run(ctx context.Context) error {
 	for {
 		err := f.subscribe(ctx)
@@ -84,11 +103,13 @@ func (f *logFollower) run(ctx context.Context) error {
 	}
 }
 
-// errLifetimeOver is the end of a subscription whose lifetime is over.
+// errLifetimeOver ends a subscription whose lifetime is over. It is not a failure:
+// the follower subscribes again at once.
 var errLifetimeOver = errors.New("subscription is renewed")
 
-// subscribe handles the messages of one subscription until it ends. It reports that
-// the follower caught up when the subscription has and no message is waiting.
+// subscribe handles the messages of one subscription until it ends, and returns the
+// reason, which is never nil. When the subscription has caught up and no message is
+// waiting, it calls reportCaughtUp.
 func (f *logFollower) subscribe(ctx context.Context) error {
 	fetch := f.store.startFetch(ctx, subscribeAll(f.seen, f.store.serverFilter(f.following.Filter)))
 	defer fetch.stop()
@@ -120,8 +141,9 @@ func (f *logFollower) subscribe(ctx context.Context) error {
 	}
 }
 
-// wait returns the next message. It returns an empty message after the recheck
-// interval, because excluded records may have been appended without one.
+// wait returns the next message, or the reason to end the subscription. For a
+// filtered follower it returns an empty message after the recheck interval, because
+// excluded records may have been appended without a message.
 func (f *logFollower) wait(ctx context.Context, fetch *fetch, expired <-chan time.Time) (serverMessage, error) {
 	var recheck <-chan time.Time
 	if f.live && f.following.CaughtUp != nil && !f.following.Filter.IsZero() {
@@ -142,8 +164,10 @@ func (f *logFollower) wait(ctx context.Context, fetch *fetch, expired <-chan tim
 	}
 }
 
-// handle processes one message. It ignores events that an earlier subscription
-// delivered and yields a record that passes the filter.
+// handle processes one message: it advances seen, ignores an event that an earlier
+// subscription delivered, and yields a record that passes the filter. It returns
+// errDropped if the server ended the subscription, errLoopLeft if the body left the
+// loop, and a consumerError for a damaged record.
 func (f *logFollower) handle(ctx context.Context, m serverMessage) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -182,9 +206,9 @@ func (f *logFollower) handle(ctx context.Context, m serverMessage) error {
 	return nil
 }
 
-// reportCaughtUp calls CaughtUp if no pending entry follows the events seen and the
-// position has changed since the last call. It reads the end of the log, because a
-// live subscription sends no message for it.
+// reportCaughtUp calls CaughtUp if no entry that passes the filter follows the events
+// seen, and the position has changed since the last call. It reads the end of the
+// log, because a live subscription sends no message for it.
 func (f *logFollower) reportCaughtUp(ctx context.Context) error {
 	f.checkEnd = false
 	tail, err := f.scanTail(ctx)
@@ -216,17 +240,23 @@ func laterPosition(p, q events.Position) events.Position {
 
 // A logTail describes the log behind the events that a follower has seen.
 type logTail struct {
-	end     events.Position // of the log
-	last    events.Position // of the last record of the ledger; zero if none was found
-	pending bool            // an entry that passes the filter is still to come
+	// end is the position of the last event of the log.
+	end events.Position
+	// last is the position of the last record of the ledger. Zero: the search found
+	// none.
+	last events.Position
+	// pending is set if an entry that passes the filter is still to come.
+	pending bool
 }
 
 // maxLookback is the number of foreign events through which scanTail searches for the
-// last record of the ledger. It uses the position of a foreign event beyond them.
+// last record of the ledger. Beyond them it uses the position of the last event seen.
 const maxLookback = 256
 
 // scanTail reads the log backward from its end to the last event seen and, if the
-// follower excluded events, on to the last record of the ledger.
+// follower excludes records, further to the last record of the ledger, since that is
+// the position of CaughtUp. It reads one event first, which suffices if the log has
+// not grown, and then 64 at a time.
 func (f *logFollower) scanTail(ctx context.Context) (tail logTail, err error) {
 	next, count, foreign := esdb.AllPosition(esdb.End{}), uint64(1), 0
 	for {

@@ -24,20 +24,29 @@ type ProbeConfig struct {
 	// time.Now.
 	Now func() time.Time
 
+	// lookup resolves a host name. Nil: net.DefaultResolver; tests set it.
 	lookup func(ctx context.Context, host string) ([]string, error)
 }
 
-// A Node describes one node of a database, as far as Probe could reach it.
+// A Node describes one node of a database, as far as Probe could reach it. A field
+// after the step that failed has its zero value.
 type Node struct {
-	Address string // HOST:PORT
-	Named   bool   // in the connection string; otherwise another node reported it
-	// Dials are the connections to each address of its name. Empty: Err says why the
-	// name has no address.
+	// Address is HOST:PORT.
+	Address string
+	// Named is set if the connection string names the node. Otherwise another node
+	// reported it.
+	Named bool
+	// Dials are the connections to each address of its name. Empty: Err gives the
+	// reason why the name has no address.
 	Dials []DialResult
 	// Version is the server version. Empty: the node does not report it.
 	Version string
-	Members []Member // of the cluster, as the node reports them; nil: it reports none
-	Skew    *Skew    // of its clock; nil: it reports no time
+	// Members are the members of the cluster, as the node reports them. Nil: it
+	// reports no members.
+	Members []Member
+	// Skew is the difference of its clock to that of this machine. Nil: it reports no
+	// time.
+	Skew *Skew
 	// Err is the reason for which Open cannot use the node: ErrUnreachable, ErrTLS,
 	// ErrCertificate, ErrForeign, ErrRefused, ErrTooOld or ErrPreRelease. Nil: it can.
 	Err error
@@ -45,23 +54,31 @@ type Node struct {
 
 // A DialResult is the result of connecting to one address of a node.
 type DialResult struct {
-	Address string        // IP:PORT
-	Took    time.Duration // until the connection was open or failed
-	Err     error         // nil: the connection was opened, and closed again
+	// Address is IP:PORT.
+	Address string
+	// Took is the time until the connection was open or failed.
+	Took time.Duration
+	// Err is nil if the connection was opened; Probe has closed it again.
+	Err error
 }
 
 // A Member is a node of a cluster as another node reports it.
 type Member struct {
-	Address string // HOST:PORT for clients
-	State   string // such as Leader or Follower
-	Alive   bool
+	// Address is HOST:PORT for clients.
+	Address string
+	// State is the state in the cluster, such as Leader or Follower.
+	State string
+	// Alive is set if the reporting node considers the member alive.
+	Alive bool
 }
 
-// Probe describes every node that a connection string names and every live node that
-// these report, in parallel: the addresses of its name, the connections to them, the
-// protocol, TLS, the server version, the cluster members and the clock. It sends no
-// credentials. It returns ErrBadAddress for an invalid connection string; every other
-// error is the Err of a Node.
+// Probe describes every node that a connection string names, and every live node that
+// these report, in parallel. The steps of a node follow each other, and the first
+// failure is its Err: resolve its name, connect to each address, check TLS and
+// HTTP/2, query the server version and the clock, query the cluster members. It sends
+// no credentials. It returns ErrBadAddress for an invalid connection string; every
+// other error is the Err of a Node. The named nodes come first, in the order of the
+// connection string.
 func Probe(ctx context.Context, connectionString string, v ProbeConfig) ([]Node, error) {
 	config, err := parseConnectionString(connectionString, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -92,7 +109,8 @@ func Probe(ctx context.Context, connectionString string, v ProbeConfig) ([]Node,
 const maxDiscovered = 16
 
 // discoveredAddresses returns the addresses of live members that nodes does not
-// contain.
+// contain, at most maxDiscovered, each once. It compares addresses without regard to
+// case.
 func discoveredAddresses(nodes []Node) (addresses []string) {
 	seen := map[string]bool{}
 	for _, n := range nodes {
@@ -109,7 +127,8 @@ func discoveredAddresses(nodes []Node) (addresses []string) {
 	return addresses
 }
 
-// probeAll probes the nodes at several addresses in parallel.
+// probeAll probes the nodes at several addresses in parallel, and returns them in the
+// order of the addresses.
 func (v ProbeConfig) probeAll(ctx context.Context, config *esdb.Configuration, addresses []string) []Node {
 	nodes := make([]Node, len(addresses))
 	var probes sync.WaitGroup
@@ -120,8 +139,8 @@ func (v ProbeConfig) probeAll(ctx context.Context, config *esdb.Configuration, a
 	return nodes
 }
 
-// probeNode probes the node at one address, through the first of its IP addresses that
-// accepts a connection.
+// probeNode probes the node at one address, through the first of its IP addresses
+// that accepts a connection. It is unreachable if none does.
 func (v ProbeConfig) probeNode(ctx context.Context, config *esdb.Configuration, address string) Node {
 	n := Node{Address: address}
 	host, port, err := net.SplitHostPort(address)
@@ -155,6 +174,7 @@ func (v ProbeConfig) probeNode(ctx context.Context, config *esdb.Configuration, 
 }
 
 // dialAll connects to every address of a host in parallel and closes the connections.
+// It returns ErrUnreachable if the name has no address.
 func (v ProbeConfig) dialAll(ctx context.Context, host, port string) ([]DialResult, error) {
 	lookupCtx, done := context.WithTimeout(ctx, v.StepTimeout)
 	defer done()
@@ -182,7 +202,7 @@ func (v ProbeConfig) dialAll(ctx context.Context, host, port string) ([]DialResu
 // errNoAddress is the error for a name without an address.
 var errNoAddress = errors.New("the name has no address")
 
-// dial opens a TCP connection within the step timeout.
+// dial opens a TCP connection within the step timeout. The caller closes it.
 func (v ProbeConfig) dial(ctx context.Context, address string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: v.StepTimeout}
 	return dialer.DialContext(ctx, "tcp", address)

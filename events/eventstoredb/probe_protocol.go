@@ -39,15 +39,18 @@ func tlsConfigFor(config *esdb.Configuration, host string) (*tls.Config, error) 
 // frame.
 var http2Preface = append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), 0, 0, 0, 4, 0, 0, 0, 0, 0)
 
-// frameHeader is the length of the header of an HTTP/2 frame in bytes. Its fourth byte
-// is the type.
+// frameHeader is the length of the header of an HTTP/2 frame in bytes, and
+// frameSettings is the type of a SETTINGS frame. The fourth byte of a header is the
+// type.
 const (
 	frameHeader   = 9
 	frameSettings = 4
 )
 
 // checkProtocol connects to an address and returns nil if the server speaks HTTP/2,
-// with TLS if tlsConfig is not nil. It sends no request.
+// with TLS if tlsConfig is not nil. It sends no request. It returns ErrUnreachable
+// for a server that does not connect or is silent, ErrTLS if one side alone uses TLS,
+// ErrCertificate for a rejected certificate, and ErrForeign for another protocol.
 func (v ProbeConfig) checkProtocol(ctx context.Context, address string, tlsConfig *tls.Config) error {
 	conn, err := v.dial(ctx, address)
 	if err != nil {
@@ -87,7 +90,7 @@ func (v ProbeConfig) timeoutError() error {
 }
 
 // acceptsTLS reports whether the server at an address completes a TLS handshake with
-// any certificate and protocol.
+// any certificate and protocol. It opens a second connection.
 func (v ProbeConfig) acceptsTLS(ctx context.Context, address string) bool {
 	conn, err := v.dial(ctx, address)
 	if err != nil {
@@ -101,7 +104,8 @@ func (v ProbeConfig) acceptsTLS(ctx context.Context, address string) bool {
 	return tls.Client(conn, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(ctx) == nil
 }
 
-// checkTLS performs the TLS handshake and returns nil if the server selected HTTP/2.
+// checkTLS performs the TLS handshake on conn and returns nil if the server selected
+// HTTP/2. Its errors are those of checkProtocol.
 func (v ProbeConfig) checkTLS(ctx context.Context, conn net.Conn, address string, tlsConfig *tls.Config) error {
 	client := tls.Client(conn, tlsConfig)
 	err := client.HandshakeContext(ctx)
@@ -127,7 +131,7 @@ func (v ProbeConfig) checkTLS(ctx context.Context, conn net.Conn, address string
 }
 
 // certificateError returns the reason for which a certificate was rejected, with the
-// setting that would accept it.
+// setting of the connection string that would accept it, if there is one.
 func certificateError(err error) error {
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return fmt.Errorf("no authority that is known here signed it: name the file of its authority with tlsCaFile=FILE: %w", err)

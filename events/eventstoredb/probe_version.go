@@ -23,17 +23,18 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// versionQueries is the number of times that Probe queries the version of a node. Each
-// response also has the time and narrows the bounds of the clock.
+// versionQueries is the number of times that Probe queries the version of a node.
+// Each response also has the server's time and narrows the bounds of its clock.
 const versionQueries = 8
 
-// dateWidth is the most that the clock of a server is ahead of its Date header. The
-// header has whole seconds, and Kestrel, the HTTP server of EventStoreDB, renews it
-// once a second.
+// dateWidth is the greatest age of a Date header: how far the clock of the server can
+// be ahead of it. The header has whole seconds, and Kestrel, the HTTP server of
+// EventStoreDB, renews it once a second.
 const dateWidth = 2 * time.Second
 
 // queryNode sets the version, the clock and the cluster members of n. It returns
-// ErrTooOld or ErrPreRelease for a version that Open rejects.
+// ErrTooOld or ErrPreRelease for a version that Open rejects, and the errors of
+// queryVersion. A node that refuses to report its cluster is no error.
 func (v ProbeConfig) queryNode(ctx context.Context, n *Node, address string, tlsConfig *tls.Config) error {
 	security := insecure.NewCredentials()
 	if tlsConfig != nil {
@@ -64,8 +65,9 @@ func (v ProbeConfig) queryNode(ctx context.Context, n *Node, address string, tls
 	return checkVersionText(n.Version)
 }
 
-// queryVersion sets the version and the clock of n. It returns ErrForeign for a server
-// that does not answer as EventStoreDB.
+// queryVersion sets the version and the clock of n. It returns ErrForeign for a
+// server that does not answer as EventStoreDB, ErrUnreachable if it stops answering,
+// and ErrRefused for another status.
 func (v ProbeConfig) queryVersion(ctx context.Context, n *Node, conn *grpc.ClientConn) error {
 	client, w := serverfeatures.NewServerFeaturesClient(conn), skewBounds{}
 	for range versionQueries {
@@ -95,8 +97,8 @@ func (v ProbeConfig) queryVersion(ctx context.Context, n *Node, conn *grpc.Clien
 	return nil
 }
 
-// checkVersionText returns ErrTooOld or ErrPreRelease for a reported version that Open
-// rejects.
+// checkVersionText returns ErrTooOld or ErrPreRelease for a reported version that
+// Open rejects, and ErrTooOld for an empty one.
 func checkVersionText(version string) error {
 	var v esdb.ServerVersion
 	parts := strings.Split(version, ".")

@@ -11,8 +11,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// Read implements events.Store. It returns ErrDeleted for a stream that was deleted or
-// truncated.
+// Read implements events.Store. The loop ends with ErrDeleted in a stream that was
+// deleted or truncated.
 func (s *Store) Read(ctx context.Context, stream events.Stream, after events.Revision) iter.Seq2[events.Entry, error] {
 	return s.iterate(ctx, func(ctx context.Context, yield func(events.Entry) bool) error {
 		return s.readStream(ctx, stream, after, yield)
@@ -20,7 +20,8 @@ func (s *Store) Read(ctx context.Context, stream events.Stream, after events.Rev
 }
 
 // iterate returns a loop over the entries that run yields. It yields the error of run
-// once, last, unless the body left the loop. The loop also ends when the store closes.
+// once, last, unless the body left the loop. The context of run also ends when the
+// store closes. run must return when yield returns false.
 func (s *Store) iterate(ctx context.Context, run func(context.Context, func(events.Entry) bool) error) iter.Seq2[events.Entry, error] {
 	return func(yield func(events.Entry, error) bool) {
 		ctx, release := s.withStoreLifetime(ctx)
@@ -40,7 +41,8 @@ func (s *Store) iterate(ctx context.Context, run func(context.Context, func(even
 }
 
 // readStream yields the entries of a stream behind revision after. It returns
-// ErrDeleted if revisions are missing or the server hides all of them.
+// ErrDeleted if revisions are missing or the server hides all of them. A stream that
+// was never written has no entries and no error.
 func (s *Store) readStream(ctx context.Context, stream events.Stream, after events.Revision, yield func(events.Entry) bool) error {
 	if after > math.MaxInt64 {
 		return context.Cause(ctx) // the server would read a negative number
@@ -73,13 +75,14 @@ func (s *Store) readStream(ctx context.Context, stream events.Stream, after even
 	return err
 }
 
-// ReadAll implements events.Store.
+// ReadAll implements events.Store. It is Scan without a filter.
 func (s *Store) ReadAll(ctx context.Context, after events.Position) iter.Seq2[events.Entry, error] {
 	return s.Scan(ctx, events.Query{After: after})
 }
 
-// lastPosition returns the position of the last event of the database, of any stream,
-// and the zero Position for an empty log.
+// lastPosition returns the position of the last event of the database, of any stream
+// and namespace, and the zero Position for an empty log. It needs the right to read
+// all streams.
 func (s *Store) lastPosition(ctx context.Context) (p events.Position, err error) {
 	err = s.consume(ctx, func() fetchFunc { return readEvents("", esdb.Backwards, nil, esdb.End{}, 1) }, func(m serverMessage) (bool, error) {
 		p = positionOf(m.event.Position)

@@ -12,32 +12,34 @@ import (
 )
 
 // ErrForbidden is the error for a user without a right that every use of a ledger
-// needs. It wraps ErrRefused.
+// needs. Errors that match it also match ErrRefused.
 var ErrForbidden = errors.New("user lacks a right that the ledger needs")
 
 // A Right is a right of a user in the database.
 type Right struct {
-	Name    string
-	Missing error // the refusal of the server; nil: the user has the right
+	// Name is the right in words, such as "read $all".
+	Name string
+	// Missing is the refusal of the server. Nil: the user has the right.
+	Missing error
 }
 
-// DefaultACL returns the data of an event of type update-default-acl. An administrator
-// appends it to the stream $settings to let a group of users read $all. The other
-// rights are those of a server without the event. Only the last such event of the
-// stream is in effect.
+// DefaultACL returns the data of an event of type update-default-acl. An
+// administrator appends it to the stream $settings to let a group of users read $all.
+// All other rights remain as they are on a server without the event. Only the last
+// such event of the stream is in effect.
 func DefaultACL(group string) string {
 	quoted, _ := json.Marshal(group) // encoding a string never fails
 	return `{"$userStreamAcl":{"$r":"$all","$w":"$all","$d":"$all","$mr":"$all","$mw":"$all"},` +
 		`"$systemStreamAcl":{"$r":["$admins",` + string(quoted) + `],"$w":"$admins","$d":"$admins","$mr":"$admins","$mw":"$admins"}}`
 }
 
-// probeStream is a stream that is never written. A server checks rights before it
-// looks for the stream.
+// probeStream is a stream that no program writes. A server checks rights before it
+// looks for the stream, so its response shows the right.
 const probeStream events.Stream = "rights-probe"
 
-// Rights reports which of the rights that a ledger needs the user has. It stores
-// nothing: it appends the record probe after a revision that no stream has. It returns
-// every error except a refusal.
+// Rights reports which of the rights that a ledger needs the user has, by trying
+// each. It stores no record: it appends the record probe after a revision that no
+// stream has. It returns every error except a refusal.
 func (s *Store) Rights(ctx context.Context, probe events.Record) ([]Right, error) {
 	rights := []Right{{Name: "read $all"}, {Name: "read the ledger's streams"}, {Name: "append to the ledger's streams"}}
 	for i, check := range []func(context.Context) error{s.mayReadAll, s.mayRead, func(ctx context.Context) error { return s.mayAppend(ctx, probe) }} {
@@ -50,13 +52,15 @@ func (s *Store) Rights(ctx context.Context, probe events.Record) ([]Right, error
 	return rights, nil
 }
 
-// mayReadAll returns nil if the user may read $all.
+// mayReadAll returns nil if the user may read $all, and ErrRefused or another error
+// otherwise.
 func (s *Store) mayReadAll(ctx context.Context) error {
 	_, err := s.lastPosition(ctx)
 	return err
 }
 
-// mayRead returns nil if the user may read the probe stream.
+// mayRead returns nil if the user may read the probe stream, and so the streams of
+// the ledger under the same rights.
 func (s *Store) mayRead(ctx context.Context) error {
 	err := s.consume(ctx, func() fetchFunc {
 		return readEvents(s.namespace+string(probeStream), esdb.Backwards, esdb.End{}, nil, 1)
@@ -65,7 +69,7 @@ func (s *Store) mayRead(ctx context.Context) error {
 }
 
 // mayAppend returns nil if the user may append to the probe stream. The append
-// conflicts.
+// conflicts with the length of the stream, so it stores no record.
 func (s *Store) mayAppend(ctx context.Context, probe events.Record) error {
 	sent, err := s.encodeAppend(probeStream, []events.Record{probe})
 	if err != nil {
@@ -81,8 +85,9 @@ func (s *Store) mayAppend(ctx context.Context, probe events.Record) error {
 	return refusal(err, wrongLength)
 }
 
-// refusal returns nil for a nil error and for one of the class with which a server
-// answers a probe that it allows, and any other error.
+// refusal returns nil for a nil error and for an error of the class allowed, with
+// which a server responds to a probe that it permits. It returns any other error,
+// classified if it is permanent.
 func refusal(err error, allowed errorClass) error {
 	switch class, classified := classify(err); {
 	case err == nil || class == allowed:
@@ -93,8 +98,8 @@ func refusal(err error, allowed errorClass) error {
 	return err
 }
 
-// forbiddenError wraps a refusal in ErrForbidden and returns any other error
-// unchanged.
+// forbiddenError wraps a refusal in ErrForbidden and returns any other error, and
+// nil, unchanged.
 func forbiddenError(action string, err error) error {
 	if errors.Is(err, ErrRefused) {
 		return fmt.Errorf("%w: it may not %s: %w", ErrForbidden, action, err)

@@ -12,7 +12,7 @@ import (
 
 // Scan implements events.Scanner. The server filters a forward scan of all streams;
 // the store filters single streams and backward scans itself, because the client has
-// no filter for them.
+// no filter for them. Their cost depends on all records read.
 func (s *Store) Scan(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
 	return s.iterate(ctx, func(ctx context.Context, yield func(events.Entry) bool) error {
 		if err := q.Valid(); err != nil {
@@ -35,8 +35,8 @@ func (s *Store) Scan(ctx context.Context, q events.Query) iter.Seq2[events.Entry
 }
 
 // scanForward yields the entries behind q.After, through q.Through or the current end
-// of the log. It reads a subscription up to there, because only subscriptions are
-// filtered.
+// of the log. It reads a subscription up to there, because the server filters
+// subscriptions only. Records that are appended after its start may be left out.
 func (s *Store) scanForward(ctx context.Context, q events.Query, yield func(events.Entry) bool) error {
 	end, err := s.lastPosition(ctx)
 	if err != nil {
@@ -80,8 +80,9 @@ func (s *Store) scanForward(ctx context.Context, q events.Query, yield func(even
 	return wrapUnlessCancelled(ctx, "read all", err)
 }
 
-// scanBackward yields the entries before q.After, or the end, back to q.Through. In a
-// stream it returns ErrDeleted if revisions are missing.
+// scanBackward yields the entries before q.After, or from the end of the log, back to
+// q.Through. In a stream it returns ErrDeleted if revisions are missing. It reads a
+// stream from its end, because a position does not identify a revision.
 func (s *Store) scanBackward(ctx context.Context, q events.Query, yield func(events.Entry) bool) error {
 	name, next := "", q.After // the next entry of all streams is before next
 	if q.Stream != "" {
@@ -146,7 +147,8 @@ func (s *Store) scanBackward(ctx context.Context, q events.Query, yield func(eve
 	return wrapUnlessCancelled(ctx, "read backward", err)
 }
 
-// wrapUnlessCancelled adds the action to err, unless err is the cause of ctx.
+// wrapUnlessCancelled wraps an error with the action, unless the error is the cause
+// of ctx. It returns nil for nil.
 func wrapUnlessCancelled(ctx context.Context, action string, err error) error {
 	if err == nil || context.Cause(ctx) != nil && errors.Is(err, context.Cause(ctx)) {
 		return err
@@ -154,13 +156,14 @@ func wrapUnlessCancelled(ctx context.Context, action string, err error) error {
 	return fmt.Errorf("%s: %w", action, err)
 }
 
-// Lend implements events.Scanner. It is Scan, because every entry has memory of its
-// own.
+// Lend implements events.Scanner. It is Scan: every entry has memory of its own, so
+// the caller may keep it.
 func (s *Store) Lend(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
 	return s.Scan(ctx, q)
 }
 
-// Headers implements events.Scanner. The server sends the data of the entries too.
+// Headers implements events.Scanner. It costs as much as Scan, since the server sends
+// the data of the entries too.
 func (s *Store) Headers(ctx context.Context, q events.Query) iter.Seq2[events.Header, error] {
 	return func(yield func(events.Header, error) bool) {
 		for e, err := range s.Scan(ctx, q) {
@@ -175,8 +178,8 @@ func (s *Store) Headers(ctx context.Context, q events.Query) iter.Seq2[events.He
 	}
 }
 
-// Split implements events.Scanner. It returns q as one part: a server only reads on
-// from the position of an event, and finding one costs reading up to it.
+// Split implements events.Scanner. It returns q as its only part: a server reads on
+// only from the position of an event, and to find one it must read up to it.
 func (s *Store) Split(ctx context.Context, q events.Query, parts int) ([]events.Query, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -195,7 +198,7 @@ func (s *Store) Split(ctx context.Context, q events.Query, parts int) ([]events.
 }
 
 // checkNeverWritten returns nil if a stream of the database was never written, and
-// ErrDeleted if its metadata hide records. It assumes the former if the user may not
+// ErrDeleted if its metadata hide records by $tb. It returns nil if the user may not
 // read the metadata.
 func (s *Store) checkNeverWritten(ctx context.Context, name string) error {
 	var failed error

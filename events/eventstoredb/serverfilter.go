@@ -12,9 +12,10 @@ import (
 // checkpoint, and thus the most that it filters again after a connection broke.
 const searchWindow = 512
 
-// serverFilter returns the narrowest filter of the server that passes every record of
-// f. A server accepts one condition, on the stream name or on the event type; the
-// client side of the store applies the rest.
+// serverFilter returns a filter of the server that passes every record of f, and
+// possibly others. A server accepts one condition, on the stream name or on the event
+// type, so serverFilter uses the kinds, else the prefixes, else the categories, else
+// the namespace. The caller applies f to the result.
 func (s *Store) serverFilter(f events.Filter) *esdb.SubscriptionFilter {
 	switch {
 	case len(f.Kinds) > 0:
@@ -33,7 +34,7 @@ func (s *Store) serverFilter(f events.Filter) *esdb.SubscriptionFilter {
 	return &esdb.SubscriptionFilter{Type: esdb.StreamFilterType, Regex: `^[^$]`}
 }
 
-// alternatives returns a regular expression for any of texts.
+// alternatives returns a regular expression that matches any of texts literally.
 func alternatives(texts []string) string {
 	quoted := make([]string, len(texts))
 	for i, t := range texts {

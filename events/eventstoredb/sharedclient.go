@@ -12,30 +12,42 @@ import (
 )
 
 // A sharedClient is an official client with a count of the calls that use it. The
-// official client panics if it is closed during a call. If it looks for a node and
+// official client panics if it is closed during a call. If it searches for a node and
 // finds none, it ends, and a later request for its connection blocks forever. So a
-// sharedClient that is about to look for a node is retired: no further call acquires
-// it, and the last call closes it.
+// sharedClient that is about to search is retired: no further call acquires it, and
+// the last call closes it.
+//
+// States: in use; retired, with calls in progress; closed. A dead client has ended by
+// itself and is closed although calls are in progress.
 type sharedClient struct {
-	inner   *esdb.Client
-	version esdb.ServerVersion // of the first node
+	inner *esdb.Client
+	// version is the server version of the node that the client found first.
+	version esdb.ServerVersion
 
 	// handleMu is held during a request for the connection of the client: if several
-	// calls request it while the client ends, the client answers only one of them.
-	// Lock it before mu.
-	handleMu         sync.Mutex
-	versionUnchecked atomic.Bool // the client moved to a node of unknown version
+	// calls request it while the client ends, the client responds to only one of
+	// them, and the others block. Lock it before mu.
+	handleMu sync.Mutex
+	// versionUnchecked is set when the client moved to a node of unknown version. The
+	// next call checks it.
+	versionUnchecked atomic.Bool
 	mu               struct {
 		sync.Mutex
+		// retired is set when no further call may acquire the client.
 		retired bool
-		dead    bool // the official client has ended
-		calls   int
-		closed  bool
+		// dead is set when the official client has ended by itself.
+		dead bool
+		// calls is the number of calls in progress.
+		calls int
+		// closed is set when the official client was closed.
+		closed bool
 	}
 }
 
-// acquire counts a call and locks handleMu, unless the client is retired. The caller
-// unlocks handleMu through its handleLock and calls release at the end of the call.
+// acquire counts a call and locks handleMu, and returns true. If the client is
+// retired, it returns false and does neither. It waits while another call requests
+// the connection. The caller unlocks handleMu through its handleLock and calls
+// release at the end of the call.
 func (c *sharedClient) acquire() bool {
 	if c.isRetired() {
 		return false // the holder of handleMu may be blocked
@@ -51,7 +63,7 @@ func (c *sharedClient) acquire() bool {
 	return true
 }
 
-// release ends the count of a call.
+// release ends the count of a call. The last call closes a retired client.
 func (c *sharedClient) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,7 +71,7 @@ func (c *sharedClient) release() {
 	c.closeLocked()
 }
 
-// retire prevents further calls. It returns when no call requests the connection.
+// retire prevents further calls. It waits until no call requests the connection.
 func (c *sharedClient) retire() {
 	c.handleMu.Lock()
 	defer c.handleMu.Unlock()
@@ -67,6 +79,7 @@ func (c *sharedClient) retire() {
 }
 
 // retireNow prevents further calls without waiting for a request for the connection.
+// The client's log handler calls it, on which such a request may wait.
 func (c *sharedClient) retireNow() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,9 +87,9 @@ func (c *sharedClient) retireNow() {
 	c.closeLocked()
 }
 
-// markDead retires a client that has ended by itself and closes it at once. Calls in
-// progress that would otherwise block forever panic instead, and recoverPanic returns
-// ErrBroken.
+// markDead retires a client that has ended by itself and closes it at once, although
+// calls are in progress. Calls that would otherwise block forever panic instead, and
+// recoverPanic returns ErrBroken.
 func (c *sharedClient) markDead() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,12 +97,14 @@ func (c *sharedClient) markDead() {
 	c.closeLocked()
 }
 
+// isRetired reports whether the client accepts no further call.
 func (c *sharedClient) isRetired() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.retired
 }
 
+// isDead reports whether the client has ended by itself.
 func (c *sharedClient) isDead() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,8 +120,9 @@ func (c *sharedClient) closeLocked() {
 	}
 }
 
-// checkMovedVersion checks the server version if the client moved to another node. The
-// caller holds handleMu.
+// checkMovedVersion checks the server version if the client moved to another node. It
+// returns ErrTooOld, or an error that wraps errNoNode if the node does not report its
+// version. The caller holds handleMu.
 func (c *sharedClient) checkMovedVersion() error {
 	if !c.versionUnchecked.Swap(false) {
 		return nil
@@ -119,14 +135,16 @@ func (c *sharedClient) checkMovedVersion() error {
 }
 
 // A handleLock is the exclusive right of one call to request the connection of the
-// client.
+// client. It makes the unlocking of handleMu idempotent, since either the client's
+// first use of the context or the end of the call releases it.
 type handleLock struct {
-	client    *sharedClient
-	released  atomic.Bool
-	movedAway atomic.Bool // the client moved to an unchecked node before the call
+	client   *sharedClient
+	released atomic.Bool
+	// movedAway is set if the client moved to an unchecked node before the call.
+	movedAway atomic.Bool
 }
 
-// release unlocks handleMu and reports whether it was still locked by t.
+// release unlocks handleMu and reports whether t still held it.
 func (t *handleLock) release() bool {
 	if t.released.Swap(true) {
 		return false
@@ -135,16 +153,18 @@ func (t *handleLock) release() bool {
 	return true
 }
 
-// A handleContext releases the handleLock when the client reads its deadline, which
-// the client does as soon as it has the connection. If the client has moved by then,
-// the context cancels the call: the next call checks the version of the node.
+// A handleContext releases the handleLock when the client reads its deadline. The
+// client reads it as soon as it has the connection, so the request for the connection
+// is over then. If the client has moved to another node by then, the context cancels
+// the call: the next call checks the version of that node.
 type handleContext struct {
 	context.Context
 	lock   *handleLock
 	cancel context.CancelFunc
 }
 
-// Deadline returns the deadline of the embedded context.
+// Deadline returns the deadline of the embedded context, after the effects that
+// handleContext describes.
 func (e handleContext) Deadline() (time.Time, bool) {
 	moved := e.lock.client.versionUnchecked.Load()
 	if e.lock.release() && moved {
@@ -154,8 +174,9 @@ func (e handleContext) Deadline() (time.Time, bool) {
 	return e.Context.Deadline()
 }
 
-// translateError returns the error of a call for the caller, and retires a client that
-// cannot be used again.
+// translateError returns the error of a call for the caller, and retires a client
+// that cannot be used again. A call that never got the connection has an error that
+// wraps errNoNode, so its records were not sent; its client has ended.
 func (c *sharedClient) translateError(ctx context.Context, lock *handleLock, err error) error {
 	switch {
 	case err == nil:

@@ -54,24 +54,37 @@ type Config struct {
 }
 
 // A Store is an events.Store and events.Scanner in an EventStoreDB database. It is
-// safe for concurrent use.
+// safe for concurrent use. Open returns it, and the caller closes it.
 type Store struct {
-	namespace            string
-	maxAppend            int // bytes; 0: by the version of the server
-	retryTimeout         time.Duration
-	subscriptionLifetime time.Duration // after which a follower subscribes again
-	recheckInterval      time.Duration // after which a filtered follower reads the end of the log
-	connector            *connector
-	workers              *workerPool    // run the requests of appends
-	tasks                sync.WaitGroup // goroutines of the store; added to under mu
-	closed               context.Context
-	cancel               context.CancelCauseFunc
-	inFlight             inFlightAppends
-	mu                   struct {
+	namespace string
+	// maxAppend is Config.MaxAppend in bytes. 0: the limit depends on the version of
+	// the server.
+	maxAppend    int
+	retryTimeout time.Duration
+	// subscriptionLifetime is the time after which a follower subscribes again.
+	subscriptionLifetime time.Duration
+	// recheckInterval is the time after which a filtered follower reads the end of
+	// the log.
+	recheckInterval time.Duration
+	connector       *connector
+	// workers run the requests of appends.
+	workers *workerPool
+	// tasks counts the goroutines of the store. It is added to under mu, so that
+	// Close does not miss one.
+	tasks sync.WaitGroup
+	// closed ends with events.ErrClosed, by cancel, when the store closes.
+	closed   context.Context
+	cancel   context.CancelCauseFunc
+	inFlight inFlightAppends
+	mu       struct {
 		sync.Mutex
-		closed     bool
-		end        events.Position // end of the log at Open, or of the records seen since
-		endUnknown bool            // end is not valid: the user may not read all streams
+		closed bool
+		// end is the end of the log at Open, or of the records seen since. It never
+		// decreases.
+		end events.Position
+		// endUnknown is set if end is not valid, because the user may not read all
+		// streams.
+		endUnknown bool
 	}
 }
 
@@ -79,20 +92,25 @@ const (
 	// subscriptionLifetime is the age at which a follower renews its subscription: a
 	// proxy can keep a dead one open.
 	subscriptionLifetime = 10 * time.Minute
-	recheckInterval      = time.Second
+	// recheckInterval bounds the time after which a filtered follower reports
+	// excluded records as seen.
+	recheckInterval = time.Second
 )
 
 // namespaceGrammar is the grammar of Config.Namespace.
 var namespaceGrammar = regexp.MustCompile(`^[A-Za-z0-9_]+\.$`)
 
-// ErrBadNamespace is the error for a Namespace that does not follow its grammar.
+// ErrBadNamespace is the error of Open for a Namespace that does not follow its
+// grammar.
 var ErrBadNamespace = errors.New("namespace is not letters, digits and underscores followed by a full stop")
 
 // Open opens the ledger in the database that a connection string names: esdb:// or
 // kurrentdb://, with or without +discover, one node or several, with the settings of
-// the official client. It returns when the server has answered, or ErrUnreachable
-// after RetryTimeout, ErrUnauthenticated if the server rejects the credentials, or
-// ErrTooOld if its version has a known fault. The caller closes the Store.
+// the official client. It returns when the server has responded, or an error:
+// ErrBadAddress or ErrBadNamespace for invalid arguments, ErrUnreachable after
+// RetryTimeout, ErrUnauthenticated if the server rejects the credentials, ErrTooOld
+// or ErrPreRelease for a version that the store cannot use, or ErrForbidden for a
+// missing right that the Config requires. The caller closes the Store.
 func Open(ctx context.Context, connectionString string, cfg Config) (*Store, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -133,7 +151,7 @@ func Open(ctx context.Context, connectionString string, cfg Config) (*Store, err
 }
 
 // describeNodes returns the addresses of a configuration for error texts, without
-// credentials.
+// credentials, and whether it uses TLS.
 func describeNodes(c *esdb.Configuration) string {
 	address, security := c.Address, "with TLS"
 	if len(c.GossipSeeds) > 0 {
@@ -145,8 +163,9 @@ func describeNodes(c *esdb.Configuration) string {
 	return address + " " + security
 }
 
-// loadEnd reads the end of the log, and with requireReadAll returns ErrForbidden for a
-// user who may not. Without it, the end stays unknown for such a user.
+// loadEnd reads the end of the log. For a user who may not read all streams it
+// returns ErrForbidden with requireReadAll; otherwise it leaves the end unknown and
+// returns nil. Only Open calls it.
 func (s *Store) loadEnd(ctx context.Context, requireReadAll bool) error {
 	end, err := s.lastPosition(ctx)
 	if requireReadAll {
@@ -158,7 +177,8 @@ func (s *Store) loadEnd(ctx context.Context, requireReadAll bool) error {
 	return err
 }
 
-// maxAppendBytes returns the limit of an append in bytes.
+// maxAppendBytes returns the limit of an append in bytes: that of the Config, or the
+// default of the server's version.
 func (s *Store) maxAppendBytes() int {
 	switch {
 	case s.maxAppend > 0:
@@ -169,7 +189,7 @@ func (s *Store) maxAppendBytes() int {
 	return DefaultMaxAppend
 }
 
-// advanceEnd raises the known end of the log to p.
+// advanceEnd raises the known end of the log to p. A smaller p has no effect.
 func (s *Store) advanceEnd(p events.Position) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,14 +198,17 @@ func (s *Store) advanceEnd(p events.Position) {
 	}
 }
 
-// knownEnd returns the known end of the log, and whether it is known.
+// knownEnd returns the known end of the log. It returns false if the end is not
+// known, since the user may not read all streams; every append then reads its stream
+// back.
 func (s *Store) knownEnd() (events.Position, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.end, !s.mu.endUnknown
 }
 
-// startTask counts a goroutine of the store. It returns false if the store is closed.
+// startTask counts a goroutine of the store in tasks and returns true; the goroutine
+// calls tasks.Done. It returns false if the store is closed.
 func (s *Store) startTask() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,8 +219,8 @@ func (s *Store) startTask() bool {
 	return true
 }
 
-// withStoreLifetime returns a context that also ends with events.ErrClosed when the
-// store closes, and a function that releases it.
+// withStoreLifetime returns a context that ends with ctx, and with the cause
+// events.ErrClosed when the store closes, and a function that releases it.
 func (s *Store) withStoreLifetime(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.closed, func() { cancel(context.Cause(s.closed)) })
@@ -205,11 +228,12 @@ func (s *Store) withStoreLifetime(ctx context.Context) (context.Context, func())
 }
 
 // closeTimeout limits how long Close waits for the goroutines of the store. Only a
-// client that waits for a server outlives it, until gossipTimeout.
+// client that waits for a server runs longer, up to gossipTimeout.
 const closeTimeout = time.Second
 
-// Close ends every append, loop and follower with events.ErrClosed. Whether an append
-// in progress was stored is unknown. The second call returns events.ErrClosed.
+// Close ends every append, loop and follower with events.ErrClosed, and closes the
+// connection. Whether the server stored an append in progress is unknown. Close
+// returns nil, and events.ErrClosed if it was called before.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	again := s.mu.closed

@@ -8,11 +8,12 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// errAllHidden is the end of a stream that exists and of which the server shows no
+// errAllHidden is the error for a stream that exists and of which the server shows no
 // record, because of $maxAge or $maxCount in its metadata.
 var errAllHidden = fmt.Errorf("%w: %w: no record of it is left", events.ErrDamaged, ErrDeleted)
 
-// gapError returns an ErrDeleted for the missing revisions between before and next.
+// gapError returns an ErrDeleted for the missing revisions, after before and up to
+// next, exclusive.
 func gapError(before, next events.Revision) error {
 	subject := fmt.Sprintf("revisions %d to %d are", before+1, next-1)
 	if before+2 == next {
@@ -22,7 +23,7 @@ func gapError(before, next events.Revision) error {
 }
 
 // truncationError returns an ErrDeleted if the metadata of a stream hide records by
-// $tb.
+// $tb, and nil otherwise. The largest $tb is the mark of a deleted stream.
 func truncationError(metadata []byte) error {
 	var m struct {
 		Before *int64 `json:"$tb"`

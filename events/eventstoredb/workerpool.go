@@ -6,26 +6,34 @@ import (
 	"sync/atomic"
 )
 
-// maxIdleWorkers is the most goroutines of a workerPool that wait for a task.
+// maxIdleWorkers bounds the goroutines of a workerPool that wait for a task. The
+// number of busy workers has no bound.
 const maxIdleWorkers = 64
 
-// A workerPool runs tasks on goroutines that it reuses. A goroutine of its own would
-// grow its stack through the layers of gRPC for every append. The idle goroutines end
-// when the store closes.
+// A workerPool runs tasks on goroutines that it reuses. A new goroutine for every
+// append would grow its stack through the layers of gRPC each time. A worker ends
+// after a task if maxIdleWorkers others wait, and all idle workers end when the store
+// closes. It is safe for concurrent use.
 type workerPool struct {
+	// closed ends when the store closes.
 	closed context.Context
-	tasks  *sync.WaitGroup // counts the workers
-	queue  chan func()
-	idle   atomic.Int32
+	// tasks counts the workers, so that the store can join them.
+	tasks *sync.WaitGroup
+	// queue has no buffer: a send succeeds only if an idle worker receives.
+	queue chan func()
+	// idle is the number of workers that wait in next.
+	idle atomic.Int32
 }
 
-// newWorkerPool returns a pool whose workers end with closed and are counted in tasks.
+// newWorkerPool returns a pool without workers, whose workers end with closed and are
+// counted in tasks.
 func newWorkerPool(closed context.Context, tasks *sync.WaitGroup) *workerPool {
 	return &workerPool{closed: closed, tasks: tasks, queue: make(chan func())}
 }
 
-// run starts a task on an idle worker or a new one and returns at once. The caller
-// counts the task itself.
+// run starts a task on an idle worker or a new one, and returns without waiting for
+// the task. The task must end when its own context does. The caller counts the task
+// in the store's tasks itself.
 func (c *workerPool) run(task func()) {
 	select {
 	case c.queue <- task:
@@ -43,8 +51,8 @@ func (c *workerPool) work(task func()) {
 	}
 }
 
-// next waits for a task. It returns nil if the store closes or enough workers are
-// idle.
+// next waits for a task. It returns nil if the store closes or more than
+// maxIdleWorkers workers are idle.
 func (c *workerPool) next() func() {
 	defer c.idle.Add(-1)
 	if c.idle.Add(1) > maxIdleWorkers {

@@ -15,6 +15,9 @@ import (
 // variable is the environment variable that configures the race detector.
 const variable = "GORACE"
 
+// init executes the program again with the suppressions, as the package doc
+// describes. The new program replaces this one. If it cannot start, init prints
+// the error and ends the program with status 2.
 func init() {
 	options := os.Getenv(variable)
 	if strings.Contains(options, "suppressions=") {

@@ -9,7 +9,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// The texts before the version and before the time of a record.
+// The texts before the version and before the time of a record, as wrapMetadata
+// writes them.
 const (
 	versionPrefix = `{"$ledger":{"v":`
 	timePrefix    = `,"t":"`

@@ -15,7 +15,8 @@ import (
 	"github.com/settlement-ledger/ledger/events"
 )
 
-// ErrUnmappable is the error for a record that EventStoreDB cannot store.
+// ErrUnmappable is the error for a record that EventStoreDB cannot store: one with a
+// time that has no form in RFC 3339.
 var ErrUnmappable = errors.New("record has no form in EventStoreDB")
 
 // The content types of data.
@@ -24,16 +25,22 @@ const (
 	Octets = "application/octet-stream"
 )
 
-// LedgerKey is the member of the custom metadata that belongs to the ledger.
+// LedgerKey is the member of the custom metadata that belongs to the ledger. The
+// package doc draws its value.
 const LedgerKey = "$ledger"
 
-// A RawEvent is an event of EventStoreDB.
+// A RawEvent is an event of EventStoreDB, as a client sends or receives it. Its
+// slices may be shared with a record; the owner of the event must not change them.
 type RawEvent struct {
-	ID       [16]byte // as a UUID
-	Type     string
-	Data     []byte
-	Metadata []byte    // custom metadata
-	Created  time.Time // time at which the server stored it; not sent to a server
+	// ID is the bytes of the UUID, which are the bytes of the record's ID.
+	ID   [16]byte
+	Type string
+	Data []byte
+	// Metadata is the custom metadata.
+	Metadata []byte
+	// Created is the time at which the server stored the event. It is not sent to a
+	// server.
+	Created time.Time
 
 	// ContentType is JSON, or any other type, which EventStoreDB treats as Octets.
 	// Empty: the ContentType of the data.
@@ -44,7 +51,8 @@ type RawEvent struct {
 const timeLayout = "2006-01-02T15:04:05.000000Z"
 
 // FromRecord returns the event of a record, without the time of the server. The event
-// shares the data of the record.
+// shares the data of the record and has metadata of its own. ErrUnmappable reports a
+// year outside 0 to 9999.
 func FromRecord(r events.Record) (RawEvent, error) {
 	if year := r.Time.Year(); year < 0 || year > 9999 {
 		return RawEvent{}, fmt.Errorf("%w: %s %s has a time in the year %d, not 0 to 9999", ErrUnmappable, r.Kind, r.ID, year)
@@ -56,8 +64,9 @@ func FromRecord(r events.Record) (RawEvent, error) {
 	return f, nil
 }
 
-// ForeignEvent returns the original event of a record that another program wrote,
-// without $ledger. It returns false if no event without $ledger has this record.
+// ForeignEvent returns the original event of a record that another program wrote, an
+// event without $ledger. It returns false if no such event has this record. It does
+// not look at the time of the record, which the original event does not contain.
 func ForeignEvent(r events.Record) (RawEvent, bool) {
 	if r.Version != 1 {
 		return RawEvent{}, false
@@ -74,7 +83,8 @@ func ForeignEvent(r events.Record) (RawEvent, bool) {
 	return f, true
 }
 
-// wrapMetadata returns the custom metadata of a record.
+// wrapMetadata returns the custom metadata of a record: $ledger with the version and
+// the time, and the metadata of the record.
 func wrapMetadata(r events.Record) []byte {
 	metadata := r.Metadata
 	b := make([]byte, 0, len(metadata)+len(timeLayout)+40)
@@ -113,7 +123,8 @@ func tagContentType(metadata []byte, declared string) []byte {
 	return appendMetadata(append(b, '"'), metadata)
 }
 
-// untagContentType inverts tagContentType. It returns ok false for other metadata.
+// untagContentType inverts tagContentType. It returns ok false for metadata that
+// tagContentType does not write, byte for byte.
 func untagContentType(metadata []byte) (original []byte, declared string, ok bool) {
 	text, ok := bytes.CutPrefix(metadata, []byte(typePrefix))
 	if !ok {
@@ -160,22 +171,24 @@ func canEmbed(metadata []byte) bool {
 	return !found
 }
 
-// mayHaveLedgerKey reports whether metadata can have a member $ledger. An escape
-// sequence could spell the name.
+// mayHaveLedgerKey reports whether metadata can have a member $ledger. It only
+// searches for bytes: false is certain, and true can be a text in a value, or an
+// escape sequence, which could spell the name.
 func mayHaveLedgerKey(metadata []byte) bool {
 	return bytes.Contains(metadata, []byte(LedgerKey)) || bytes.IndexByte(metadata, '\\') >= 0
 }
 
-// A ledgerMember is the value of $ledger.
+// A ledgerMember is the value of $ledger. A nil field is absent.
 type ledgerMember struct {
 	Version  *int    `json:"v"`
 	Time     *string `json:"t"`
 	Metadata *string `json:"m"`
 }
 
-// Record returns the record of an event, and whether the event has a $ledger. Without
-// one, the record has the time of the server. It returns events.ErrDamaged for an
-// event that is not a valid record, or whose $ledger FromRecord does not write.
+// Record returns the record of an event, and whether the event has a $ledger. A
+// foreign event, without one, has version 1 and the time of the server. It returns
+// events.ErrDamaged for an event that is not a valid record, or whose $ledger
+// FromRecord does not write. The record shares the data of the event.
 func (f RawEvent) Record() (r events.Record, own bool, err error) {
 	r = events.Record{Kind: f.Type, Data: f.Data}
 	setID(&r.ID, f.ID)
@@ -206,7 +219,8 @@ func (f RawEvent) parse(r *events.Record) (own bool, err error) {
 	return false, nil
 }
 
-// declaredType returns JSON or Octets.
+// declaredType returns the content type that the event declares, JSON or Octets. An
+// event without one declares that of its data.
 func (f RawEvent) declaredType() string {
 	switch f.ContentType {
 	case "":
@@ -217,13 +231,15 @@ func (f RawEvent) declaredType() string {
 	return Octets
 }
 
-// HasLedgerKey reports whether the custom metadata have a $ledger with any value.
+// HasLedgerKey reports whether the custom metadata have a $ledger with any value,
+// valid or not.
 func (f RawEvent) HasLedgerKey() bool {
 	_, own := f.parseMembers()
 	return own
 }
 
-// parseMembers returns the members of the custom metadata if one of them is $ledger.
+// parseMembers returns the members of the custom metadata and true if one of them is
+// $ledger. It returns false for metadata that are not a JSON object.
 func (f RawEvent) parseMembers() (map[string]json.RawMessage, bool) {
 	if !mayHaveLedgerKey(f.Metadata) {
 		return nil, false
@@ -237,7 +253,8 @@ func (f RawEvent) parseMembers() (map[string]json.RawMessage, bool) {
 }
 
 // unwrapMetadata sets the version, time and metadata of a record from the members of
-// the custom metadata.
+// the custom metadata. It returns an error for a $ledger with missing or unknown
+// members, a time in another layout, or base64 metadata next to other members.
 func unwrapMetadata(r *events.Record, metadata []byte, members map[string]json.RawMessage) error {
 	var e ledgerMember
 	d := json.NewDecoder(bytes.NewReader(members[LedgerKey]))
@@ -312,7 +329,8 @@ func removeLedgerKey(metadata, ledger []byte) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// ContentType returns JSON for valid JSON and Octets for other data.
+// ContentType returns JSON for valid JSON and Octets for other data. It reads all
+// data.
 func ContentType(data []byte) string {
 	if json.Valid(data) {
 		return JSON

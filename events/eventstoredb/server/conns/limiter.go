@@ -228,7 +228,8 @@ type Conn struct {
 	// authenticated is set by Authenticated.
 	authenticated atomic.Bool
 
-	// The Limiter's mutex guards the following fields.
+	// The Limiter's mutex guards element, expiry and uncounted.
+
 	// element is the connection in the list of its origin. Nil: it is not
 	// pending.
 	element *list.Element
