@@ -59,7 +59,8 @@ type Check struct {
 type Report struct {
 	// Store is the address without credentials.
 	Store string `json:"store"`
-	OK    bool   `json:"ok"` // no check failed
+	// OK reports that no check failed.
+	OK bool `json:"ok"`
 	// Checks are the findings in the order of the checks.
 	Checks []Check `json:"checks"`
 }
