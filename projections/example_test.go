@@ -12,7 +12,7 @@ import (
 	"github.com/settlement-ledger/ledger/projections/projectionstest"
 )
 
-// A view counts the prompts of a ledger.
+// A view folds the prompts of a ledger into their number.
 func Example() {
 	ctx := context.Background()
 	count := projections.Projection[int]{

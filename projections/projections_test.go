@@ -19,11 +19,13 @@ import (
 	"github.com/settlement-ledger/ledger/projections/projectionstest"
 )
 
-// titles is a projection for tests: the texts of all prompts, in order.
+// titles is the state of the projections of these tests: the texts of all prompts, in
+// order.
 type titles struct {
 	Texts []string `json:"texts"`
 }
 
+// prompts returns the projection to titles, in a version. It reads every kind.
 func prompts(version int) projections.Projection[*titles] {
 	return projections.Projection[*titles]{
 		Name: "prompts", Version: version,
@@ -37,7 +39,7 @@ func prompts(version int) projections.Projection[*titles] {
 	}
 }
 
-// counted counts how often p applies an event.
+// counted returns p with an Apply that counts its calls in n.
 func counted(p projections.Projection[*titles], n *int) projections.Projection[*titles] {
 	apply := p.Apply
 	p.Apply = func(s *titles, v events.Envelope) *titles {
@@ -47,7 +49,7 @@ func counted(p projections.Projection[*titles], n *int) projections.Projection[*
 	return p
 }
 
-// A memory keeps checkpoints in a map.
+// A memory is a Checkpoints in a map. It is safe for concurrent use.
 type memory struct {
 	mu struct {
 		sync.Mutex
@@ -71,14 +73,14 @@ func (m *memory) LoadCheckpoint(_ context.Context, name string) ([]byte, error) 
 	return slices.Clone(m.mu.kept[name]), nil
 }
 
-// full refuses to keep anything.
+// A full is a Checkpoints whose saves fail with errFull.
 type full struct{ memory }
 
 var errFull = errors.New("disk is full")
 
 func (*full) SaveCheckpoint(context.Context, string, []byte) error { return errFull }
 
-// A desk is a ledger with one session's stream.
+// A desk is a ledger over a slice, with the stream of one session of n events.
 type desk struct {
 	ledger  *events.Ledger
 	store   *eventstest.Slice
@@ -86,6 +88,7 @@ type desk struct {
 	n       int
 }
 
+// newDesk returns an empty desk. Equal seeds give equal IDs.
 func newDesk(seed uint64) *desk {
 	log, store := projectionstest.NewLog(seed), eventstest.NewSlice()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -94,7 +97,7 @@ func newDesk(seed uint64) *desk {
 
 func (d *desk) stream() events.Stream { return events.SessionStream(d.session) }
 
-// prompt appends n prompts, one after the other.
+// prompt appends n prompts, whose texts are their numbers from 0.
 func (d *desk) prompt(t *testing.T, n int) {
 	t.Helper()
 	for range n {
@@ -106,11 +109,13 @@ func (d *desk) prompt(t *testing.T, n int) {
 	}
 }
 
+// texts returns a copy of the texts in the state of v.
 func texts(v *projections.View[*titles]) (texts []string) {
 	v.Read(func(s *titles) { texts = slices.Clone(s.Texts) })
 	return texts
 }
 
+// want returns the texts of the first n prompts of a desk.
 func want(n int) []string {
 	var all []string
 	for i := range n {
@@ -119,6 +124,7 @@ func want(n int) []string {
 	return all
 }
 
+// Fold returns the error of its sequence and the state of the events before it.
 func TestFoldEndsAtAnErrorWithTheAnswerUntilThen(t *testing.T) {
 	t.Parallel()
 	history := projectionstest.History(1, 40)
@@ -155,6 +161,7 @@ func kinds() projections.Projection[map[string]int] {
 	}
 }
 
+// Refresh folds to the end that the log has when it is called.
 func TestRefreshFoldsToThePresentEnd(t *testing.T) {
 	t.Parallel()
 	d := newDesk(1)
@@ -170,6 +177,7 @@ func TestRefreshFoldsToThePresentEnd(t *testing.T) {
 	}
 }
 
+// Await returns at once for an event that the view has folded, and for revision 0.
 func TestAwaitReturnsWhatWasFoldedBefore(t *testing.T) {
 	t.Parallel()
 	d := newDesk(1)
@@ -185,6 +193,8 @@ func TestAwaitReturnsWhatWasFoldedBefore(t *testing.T) {
 	}
 }
 
+// Await returns after its event is folded and not before, and Read then sees the
+// event.
 func TestAwaitReturnsOnceTheEventIsFolded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -225,6 +235,7 @@ func TestAwaitReturnsOnceTheEventIsFolded(t *testing.T) {
 
 var errDone = errors.New("done")
 
+// Loading a checkpoint wakes the waiters for events that it holds.
 func TestAwaitReturnsWhenACheckpointHoldsTheEvent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -250,6 +261,7 @@ func TestAwaitReturnsWhenACheckpointHoldsTheEvent(t *testing.T) {
 	})
 }
 
+// Await returns the cause of its context when that ends.
 func TestAwaitEndsWithTheCauseOfItsContext(t *testing.T) {
 	t.Parallel()
 	d := newDesk(1)
@@ -261,7 +273,8 @@ func TestAwaitEndsWithTheCauseOfItsContext(t *testing.T) {
 	}
 }
 
-// runOnce runs a view until it has folded all, so that it leaves a checkpoint.
+// runOnce runs a view until it has folded every prompt of d. Run then ends and saves
+// a checkpoint.
 func runOnce(t *testing.T, v *projections.View[*titles], d *desk) {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -278,6 +291,7 @@ func runOnce(t *testing.T, v *projections.View[*titles], d *desk) {
 	group.Wait()
 }
 
+// A new view folds only the events after the checkpoint.
 func TestRunContinuesFromTheCheckpoint(t *testing.T) {
 	t.Parallel()
 	d, kept := newDesk(1), &memory{}
@@ -292,6 +306,8 @@ func TestRunContinuesFromTheCheckpoint(t *testing.T) {
 	}
 }
 
+// Refresh saves a checkpoint after 1,000 events, so that the next view folds the
+// events after it alone.
 func TestRefreshSavesOnceEnoughWasFolded(t *testing.T) {
 	t.Parallel()
 	d, kept := newDesk(1), &memory{}
@@ -314,6 +330,7 @@ func TestRefreshSavesOnceEnoughWasFolded(t *testing.T) {
 	}
 }
 
+// Run saves a checkpoint when it has caught up and has folded 1,000 events.
 func TestRunSavesOnceItHasCaughtUpWithEnough(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -337,6 +354,8 @@ func TestRunSavesOnceItHasCaughtUpWithEnough(t *testing.T) {
 	})
 }
 
+// A view ignores a checkpoint of another version, log or set of kinds, and an invalid
+// one, and folds the whole log.
 func TestACheckpointThatDoesNotMatchIsIgnored(t *testing.T) {
 	t.Parallel()
 	d, good := newDesk(1), &memory{}
@@ -379,6 +398,7 @@ func TestACheckpointThatDoesNotMatchIsIgnored(t *testing.T) {
 	}
 }
 
+// A view with a checkpoint of which one bit is flipped has the state of the log.
 func TestADamagedCheckpointNeverChangesTheAnswer(t *testing.T) {
 	t.Parallel()
 	d, good := newDesk(1), &memory{}
@@ -405,6 +425,7 @@ func TestADamagedCheckpointNeverChangesTheAnswer(t *testing.T) {
 	}
 }
 
+// A failed save is an ErrCheckpoint, and the state is current in spite of it.
 func TestACheckpointThatIsNotSavedCostsNoAnswer(t *testing.T) {
 	t.Parallel()
 	d := newDesk(1)
@@ -419,6 +440,7 @@ func TestACheckpointThatIsNotSavedCostsNoAnswer(t *testing.T) {
 	}
 }
 
+// Refresh returns ErrRunning during Run, and works after it.
 func TestOneGoroutineFoldsAtATime(t *testing.T) {
 	t.Parallel()
 	d := newDesk(1)
@@ -440,6 +462,8 @@ func TestOneGoroutineFoldsAtATime(t *testing.T) {
 	}
 }
 
+// A damaged record ends Refresh with ErrDamaged each time, and the state of the
+// records before it stays.
 func TestADamagedRecordEndsTheFoldAndKeepsTheAnswer(t *testing.T) {
 	t.Parallel()
 	d := newDesk(1)
@@ -459,6 +483,7 @@ func TestADamagedRecordEndsTheFoldAndKeepsTheAnswer(t *testing.T) {
 	}
 }
 
+// Readers that await an event see it, in order, while the view folds later ones.
 func TestAnswersAreReadWhileOthersAreFolded(t *testing.T) {
 	t.Parallel()
 	d := newDesk(1)

@@ -21,12 +21,13 @@ import (
 	"github.com/settlement-ledger/ledger/projections/projectionstest"
 )
 
-// A lender is a Scanner that takes back what it lends: the bytes of an entry
-// are overwritten when the body of the loop has ended.
+// A lender is a Scanner over a slice. Like a store that reuses buffers, it overwrites
+// the bytes of a lent entry when the body of the loop has ended.
 type lender struct {
 	*eventstest.Slice
-	mu   sync.Mutex
-	lent int // entries
+	mu sync.Mutex
+	// lent counts the entries that Lend yielded.
+	lent int
 }
 
 func (l *lender) Scan(ctx context.Context, q events.Query) iter.Seq2[events.Entry, error] {
@@ -61,20 +62,21 @@ func (l *lender) Split(ctx context.Context, q events.Query, parts int) ([]events
 	return events.Split(ctx, l.Slice, q, parts)
 }
 
-// lenderOf returns a ledger over the store of a desk, as a Scanner.
+// lenderOf returns a ledger over the store of a desk that can scan, and the lender
+// beneath it.
 func lenderOf(d *desk) (*events.Ledger, *lender) {
 	l := &lender{Slice: d.store}
 	return events.NewLedger(l, d.ledger.Mint(), d.ledger.Now), l
 }
 
-// reading is prompts that says what it reads.
+// reading is the projection prompts with a filter of the kind that it reads.
 func reading() projections.Projection[*titles] {
 	p := prompts(1)
 	p.Reads = events.Filter{Kinds: []string{"PromptAdmitted"}}
 	return p
 }
 
-// pass appends n events that reading does not read to the desk's stream.
+// pass appends n events that reading skips to the desk's stream.
 func (d *desk) pass(t *testing.T, n int) {
 	t.Helper()
 	for range n {
@@ -85,6 +87,7 @@ func (d *desk) pass(t *testing.T, n int) {
 	}
 }
 
+// length returns the number of records in the desk's stream.
 func (d *desk) length(t *testing.T) (n events.Revision) {
 	t.Helper()
 	for _, err := range d.store.Read(t.Context(), d.stream(), 0) {
@@ -96,7 +99,7 @@ func (d *desk) length(t *testing.T) (n events.Revision) {
 	return n
 }
 
-// say appends a prompt with a text behind whatever there is.
+// say appends a prompt with a text to the end of the desk's stream.
 func (d *desk) say(t *testing.T, text string) {
 	t.Helper()
 	draft := d.ledger.Draft(events.PromptAdmitted{Message: d.ledger.Mint().Message(), Text: text}, domain.EventID{})
@@ -105,6 +108,8 @@ func (d *desk) say(t *testing.T, text string) {
 	}
 }
 
+// The position of a view and Await include the events that the projection skips, on a
+// store that scans and on one that does not.
 func TestAViewReachesTheEndOverEventsThatItDoesNotRead(t *testing.T) {
 	t.Parallel()
 	d := newDesk(1)
@@ -132,6 +137,8 @@ func TestAViewReachesTheEndOverEventsThatItDoesNotRead(t *testing.T) {
 	}
 }
 
+// While a view runs, Await returns for each event as it is appended, folded or
+// skipped.
 func TestAwaitReturnsForAnEventThatIsSkipped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -164,6 +171,8 @@ func TestAwaitReturnsForAnEventThatIsSkipped(t *testing.T) {
 	})
 }
 
+// In a store that scans, a damaged event of a kind that the projection does not read
+// is no error.
 func TestADamagedEventThatIsNotReadIsSkipped(t *testing.T) {
 	t.Parallel()
 	d := newDesk(1)
@@ -180,6 +189,8 @@ func TestADamagedEventThatIsNotReadIsSkipped(t *testing.T) {
 	}
 }
 
+// A view that loads a checkpoint does not read the events again that the earlier view
+// skipped.
 func TestACheckpointCoversSkippedEvents(t *testing.T) {
 	t.Parallel()
 	d, kept := newDesk(1), &memory{}
@@ -200,6 +211,8 @@ func TestACheckpointCoversSkippedEvents(t *testing.T) {
 	}
 }
 
+// A view ignores the checkpoint of a log that has another event at its position, even
+// if the logs begin alike.
 func TestACheckpointOfALogWithAnotherEndIsIgnored(t *testing.T) {
 	t.Parallel()
 	kept := &memory{}
@@ -224,6 +237,8 @@ func TestACheckpointOfALogWithAnotherEndIsIgnored(t *testing.T) {
 	}
 }
 
+// Rebuild, which decodes events in parallel, gives the state of folding the log in
+// order.
 func TestARebuildIsTheFold(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(repeats(1, 4)) {
@@ -252,7 +267,7 @@ func TestARebuildIsTheFold(t *testing.T) {
 	}
 }
 
-// everything keeps all events.
+// everything is a projection whose state is the list of all events.
 func everything() projections.Projection[[]events.Envelope] {
 	return projections.Projection[[]events.Envelope]{
 		Name: "everything", Version: 1, Init: func() []events.Envelope { return nil },
@@ -260,6 +275,8 @@ func everything() projections.Projection[[]events.Envelope] {
 	}
 }
 
+// Rebuild folds the whole log each time, reports its counts at the end and saves a
+// checkpoint. Rate and Left follow from the counts.
 func TestRebuildStartsAtZeroAndReportsProgress(t *testing.T) {
 	t.Parallel()
 	d, kept := newDesk(1), &memory{}
@@ -291,6 +308,8 @@ func TestRebuildStartsAtZeroAndReportsProgress(t *testing.T) {
 	}
 }
 
+// Run saves a checkpoint a minute after the last one, however few events it has
+// folded.
 func TestRunSavesAMinuteAfterTheLast(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -314,6 +333,8 @@ func TestRunSavesAMinuteAfterTheLast(t *testing.T) {
 	})
 }
 
+// A fold that takes longer than a minute saves a checkpoint before it has caught up,
+// and a fold after an error continues there.
 func TestALongFoldSavesOnTheWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -349,8 +370,8 @@ func TestALongFoldSavesOnTheWay(t *testing.T) {
 	})
 }
 
-// repeats returns how often a test repeats: short, or long if the environment
-// sets LEDGER_TEST_LONG.
+// repeats returns how often a test repeats: short, or long if the environment sets
+// LEDGER_TEST_LONG.
 func repeats(short, long int) int {
 	if os.Getenv("LEDGER_TEST_LONG") != "" {
 		return long

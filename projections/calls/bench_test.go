@@ -20,24 +20,26 @@ import (
 	"github.com/settlement-ledger/ledger/projections/calls"
 )
 
-// benchSize is how many events the benchmarks fold; LEDGER_BENCH_EVENTS is
-// another number.
+// benchSize is the number of events that the benchmarks fold, unless
+// LEDGER_BENCH_EVENTS sets another.
 const benchSize = 200_000
 
-// A bench is a ledger of a long history, and the payloads of it by kind.
+// A bench is a ledger of a long history in memory, with the payloads of its events
+// and their total size.
 type bench struct {
 	ledger   *events.Ledger
 	payloads []payload
 	bytes    int
 }
 
+// A payload is the data of one record.
 type payload struct {
 	kind string
 	data []byte
 }
 
-// newBench appends sessions of a usual shape: six tools offered to each turn,
-// two calls in each reply, most of which succeed with some lines of text.
+// newBench appends sessions of a usual shape: six tools offered to each turn, two
+// calls in each reply, of which one in nine fails, with some lines of text each.
 func newBench(b *testing.B) *bench {
 	b.Helper()
 	size := benchSize
@@ -61,7 +63,8 @@ func newBench(b *testing.B) *bench {
 	return w.bench
 }
 
-// domainEntropy is entropy enough for IDs that a clock tells apart.
+// domainEntropy is constant randomness. The IDs of the benchmarks differ by their
+// time.
 type domainEntropy struct{}
 
 func (domainEntropy) Read(p []byte) (int, error) {
@@ -71,7 +74,7 @@ func (domainEntropy) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A writer appends a history.
+// A writer appends a history to the ledger of a bench, one stream after another.
 type writer struct {
 	*bench
 	b       *testing.B
@@ -82,12 +85,14 @@ type writer struct {
 	drafts  []events.Draft
 }
 
+// add drafts an event of the current stream.
 func (w *writer) add(e events.Event) events.Draft {
 	d := w.ledger.Draft(e, domain.EventID{})
 	w.drafts = append(w.drafts, d)
 	return d
 }
 
+// flush appends the drafted events and adds their payloads to the bench.
 func (w *writer) flush() {
 	for _, d := range w.drafts {
 		r, err := events.Encode(d)
@@ -104,6 +109,7 @@ func (w *writer) flush() {
 	w.drafts = w.drafts[:0]
 }
 
+// tools appends an application layer with six tools.
 func (w *writer) tools() {
 	mint := w.ledger.Mint()
 	layer := mint.Layer()
@@ -122,6 +128,7 @@ func (w *writer) tools() {
 	w.flush()
 }
 
+// session appends session number n, with twelve turns.
 func (w *writer) session(n int) {
 	mint := w.ledger.Mint()
 	id := mint.Session()
@@ -136,6 +143,7 @@ func (w *writer) session(n int) {
 	w.flush()
 }
 
+// turn drafts one turn of a session with its reply and two settled calls.
 func (w *writer) turn(n, at int) {
 	mint := w.ledger.Mint()
 	turn, message := mint.Turn(), mint.Message()
@@ -164,7 +172,8 @@ func (w *writer) turn(n, at int) {
 	}
 }
 
-// floor is how long encoding/json takes to decode the payloads alone.
+// floor returns the time that encoding/json takes to decode the payloads on one
+// goroutine, with which the benchmarks compare a fold.
 func (w *bench) floor(b *testing.B) time.Duration {
 	began := time.Now()
 	for _, p := range w.payloads {
@@ -190,7 +199,8 @@ func (w *bench) floor(b *testing.B) time.Duration {
 	return time.Since(began)
 }
 
-// rebuild is how long a view takes to fold the history on so many processors.
+// rebuild returns the time in which a view folds the history on a number of
+// processors.
 func (w *bench) rebuild(b *testing.B, processors int) time.Duration {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
 	runtime.GC()
@@ -208,9 +218,9 @@ func (w *bench) rebuild(b *testing.B, processors int) time.Duration {
 	return took
 }
 
-// BenchmarkRebuild reports the speed of a rebuild on one processor and on all
-// of them as multiples of that of encoding/json decoding the payloads alone on
-// one, medians of interleaved rounds.
+// BenchmarkRebuild reports the speed of a rebuild, on one processor and on all, as
+// multiples of the speed at which encoding/json decodes the payloads on one. The
+// figures are medians of interleaved rounds.
 func BenchmarkRebuild(b *testing.B) {
 	w := newBench(b)
 	var one, all, floor []float64
@@ -229,13 +239,14 @@ func BenchmarkRebuild(b *testing.B) {
 	b.ReportMetric(float64(w.bytes)/n, "bytes/event")
 }
 
+// median sorts all and returns the middle value.
 func median(all []float64) float64 {
 	slices.Sort(all)
 	return all[len(all)/2]
 }
 
-// BenchmarkCheckpoint reports how many bytes a checkpoint of the history has
-// for each call, and how long one of it takes beside the fold of it.
+// BenchmarkCheckpoint reports the size of a checkpoint of the history in bytes for
+// each call, and the time to encode it as a fraction of the time to fold the history.
 func BenchmarkCheckpoint(b *testing.B) {
 	w := newBench(b)
 	p := calls.Projection()

@@ -19,6 +19,7 @@ import (
 	"github.com/settlement-ledger/ledger/projections/projectionstest"
 )
 
+// The projection keeps every law of projectionstest over random histories.
 func TestCallsKeepTheLawsOfAProjection(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(repeats(2, 4)) {
@@ -27,7 +28,7 @@ func TestCallsKeepTheLawsOfAProjection(t *testing.T) {
 	}
 }
 
-// fold returns the state of envelopes.
+// fold returns the state of a sequence of envelopes.
 func fold(envelopes []events.Envelope) *calls.State {
 	p := calls.Projection()
 	s := p.Init()
@@ -37,6 +38,7 @@ func fold(envelopes []events.Envelope) *calls.State {
 	return s
 }
 
+// A history that keeps the laws has no exception.
 func TestAValidHistoryHasNoException(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(repeats(8, 25)) {
@@ -46,7 +48,8 @@ func TestAValidHistoryHasNoException(t *testing.T) {
 	}
 }
 
-// A log that is cut while its process is at work breaks no law.
+// A log that is cut while its process is at work breaks no law, and every open call
+// of a session is unfinished.
 func TestAPrefixOfAValidHistoryHasOnlyUnfinishedCalls(t *testing.T) {
 	t.Parallel()
 	open := 0
@@ -77,9 +80,10 @@ func TestAPrefixOfAValidHistoryHasOnlyUnfinishedCalls(t *testing.T) {
 	}
 }
 
-// counts are what a look through a history finds.
+// counts are the numbers that a scan of a history gives for one session.
 type counts struct{ prompts, replies, calls, settled, failed int }
 
+// The counts of each session are those of a scan of the history.
 func TestSessionsAreCountedAsTheHistoryHasThem(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(repeats(6, 20)) {
@@ -124,6 +128,8 @@ func TestSessionsAreCountedAsTheHistoryHasThem(t *testing.T) {
 	}
 }
 
+// A state that was decoded from a checkpoint returns the same values as before, at
+// any length of the history.
 func TestADecodedStateAnswersTheSame(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(repeats(3, 6)) {
@@ -152,32 +158,35 @@ func TestADecodedStateAnswersTheSame(t *testing.T) {
 	}
 }
 
-// A desk makes a session by hand: a layer with the tools read and write, a
-// prompt, and a turn that offers both.
+// A desk builds one session event by event. It begins with a layer with the tools
+// read and write, a prompt, and a turn that offers both.
 type desk struct {
-	log      *projectionstest.Log
-	session  domain.SessionID
-	layer    domain.LayerID
-	offers   []domain.Offered
+	log     *projectionstest.Log
+	session domain.SessionID
+	layer   domain.LayerID
+	offers  []domain.Offered
+	// turn and message are those of the last turn.
 	turn     domain.TurnID
 	message  domain.MessageID
 	imported bool
 }
 
+// newDesk returns a desk of a session that ran here.
 func newDesk() *desk {
 	d := &desk{log: projectionstest.NewLog(1)}
 	d.begin(events.Origin{Kind: events.RunHere})
 	return d
 }
 
-// newImport makes a session that another program ran: its tools are known by
-// name alone.
+// newImport returns a desk of an imported session, whose tools are observed and have
+// no fingerprints.
 func newImport() *desk {
 	d := &desk{log: projectionstest.NewLog(1), imported: true}
 	d.begin(events.Origin{Kind: events.Imported, Format: "claude-code"})
 	return d
 }
 
+// begin opens a further session with its own layer and makes it the desk's.
 func (d *desk) begin(origin events.Origin) {
 	d.session, d.layer = d.log.Mint.Session(), d.log.Mint.Layer()
 	d.log.Add(events.LayerStream(d.layer), events.LayerOpened{Layer: d.layer, Placement: domain.PerSession, Session: d.session, Observed: d.imported})
@@ -194,15 +203,18 @@ func (d *desk) begin(origin events.Origin) {
 	d.materialize()
 }
 
+// add appends an event to the session's stream.
 func (d *desk) add(e events.Event) events.Envelope {
 	return d.log.Add(events.SessionStream(d.session), e)
 }
 
+// materialize begins a turn with the desk's offers.
 func (d *desk) materialize() {
 	d.turn, d.message = d.log.Mint.Turn(), d.log.Mint.Message()
 	d.add(events.TurnMaterialized{Turn: d.turn, Message: d.message, Tools: d.offers, Observed: d.imported})
 }
 
+// ask appends a reply with calls of the tool read.
 func (d *desk) ask(ids ...domain.CallID) {
 	r := events.ReplyReceived{Turn: d.turn, Message: d.message}
 	for _, id := range ids {
@@ -211,12 +223,13 @@ func (d *desk) ask(ids ...domain.CallID) {
 	d.add(r)
 }
 
-// started returns the start of a call under what its turn offers.
+// started returns the start of a call under the registration that the turn offers.
 func (d *desk) started(id domain.CallID) events.CallStarted {
 	return events.CallStarted{Turn: d.turn, Message: d.message, Call: id, Tool: "read", Offered: d.offers[0], Effective: d.offers[0]}
 }
 
-// settled returns the successful end of a call under what its turn offers.
+// settled returns the successful settlement of a call under the registration that the
+// turn offers.
 func (d *desk) settled(id domain.CallID) events.CallSettled {
 	return events.CallSettled{
 		Turn: d.turn, Message: d.message, Call: id, Tool: "read", Outcome: domain.Succeeded, Began: true,
@@ -224,6 +237,7 @@ func (d *desk) settled(id domain.CallID) events.CallSettled {
 	}
 }
 
+// run appends the start and the successful settlement of a call.
 func (d *desk) run(id domain.CallID) {
 	d.add(d.started(id))
 	d.add(d.settled(id))
@@ -235,13 +249,15 @@ func (d *desk) key(id domain.CallID) calls.Key {
 
 func (d *desk) state() *calls.State { return fold(d.log.Envelopes()) }
 
-// A breach is a history by hand that breaks one law.
+// A breach is a history that breaks one law at one event.
 type breach struct {
 	name string
 	law  calls.Law
-	make func(*desk) events.Envelope // returns the event that breaks it
+	// make appends the history and returns the event that breaks the law.
+	make func(*desk) events.Envelope
 }
 
+// breaches returns a breach for every law, and for several ways to break one.
 func breaches() []breach {
 	return []breach{
 		{"settled twice", calls.EndedTwice, func(d *desk) events.Envelope {
@@ -392,6 +408,7 @@ func breaches() []breach {
 	}
 }
 
+// Each breach is one exception, at its event and under its law.
 func TestEachBreachIsListedOnceAndAlone(t *testing.T) {
 	t.Parallel()
 	for _, b := range breaches() {
@@ -411,6 +428,7 @@ func TestEachBreachIsListedOnceAndAlone(t *testing.T) {
 	}
 }
 
+// Exceptions of many sessions are in the order of their events in the log.
 func TestExceptionsAreInTheOrderOfTheLog(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -432,6 +450,8 @@ func TestExceptionsAreInTheOrderOfTheLog(t *testing.T) {
 	}
 }
 
+// In an import, a call without an end and a result without a call break no law, as
+// the file may begin and end anywhere.
 func TestOrphansAndOpenCallsOfAnImportAreNoExceptions(t *testing.T) {
 	t.Parallel()
 	d := newImport()
@@ -458,6 +478,8 @@ func TestOrphansAndOpenCallsOfAnImportAreNoExceptions(t *testing.T) {
 	}
 }
 
+// In an import, a result may come before its call. In a session that ran here this is
+// a breach.
 func TestAResultBeforeItsCallIsNoExceptionInAnImport(t *testing.T) {
 	t.Parallel()
 	d := newImport()
@@ -480,6 +502,7 @@ func TestAResultBeforeItsCallIsNoExceptionInAnImport(t *testing.T) {
 	}
 }
 
+// A call whose two starts declare it idempotent may start twice.
 func TestAnIdempotentCallMayBeginAgain(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -494,6 +517,8 @@ func TestAnIdempotentCallMayBeginAgain(t *testing.T) {
 	}
 }
 
+// A registration may close between the materialization of a turn and the event that
+// records it.
 func TestAClosingBesideAMaterializationIsNoException(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -504,6 +529,7 @@ func TestAClosingBesideAMaterializationIsNoException(t *testing.T) {
 	}
 }
 
+// A reply that contains one call twice, with the same input, has one call.
 func TestTheSameCallAskedForAgainIsOneCall(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -515,7 +541,7 @@ func TestTheSameCallAskedForAgainIsOneCall(t *testing.T) {
 	}
 }
 
-// Scenario 97.
+// A call ID that a later reply repeats names another call (Scenario 97).
 func TestTheSameCallIDInAnotherReplyIsAnotherCall(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -532,7 +558,8 @@ func TestTheSameCallIDInAnotherReplyIsAnotherCall(t *testing.T) {
 	}
 }
 
-// Scenario 122.
+// A call that started is open until its settlement, and one that is settled as lost
+// counts as failed (Scenario 122).
 func TestACallThatBeganIsOpenUntilItIsSettled(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -555,6 +582,7 @@ func TestACallThatBeganIsOpenUntilItIsSettled(t *testing.T) {
 	}
 }
 
+// The state holds at most 256 bytes of each text and input, in whole runes.
 func TestLongTextsAreHeldAsAPreview(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -590,6 +618,8 @@ func TestLongTextsAreHeldAsAPreview(t *testing.T) {
 	}
 }
 
+// A managed output is listed from its settlement on; its removal adds the policy and
+// the time.
 func TestRetainedOutputsAreListedUntilAndAfterTheyArePruned(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -613,6 +643,7 @@ func TestRetainedOutputsAreListedUntilAndAfterTheyArePruned(t *testing.T) {
 	}
 }
 
+// An interruption ends with the next turn.
 func TestASessionIsInterruptedUntilItGoesOn(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -634,6 +665,8 @@ func TestASessionIsInterruptedUntilItGoesOn(t *testing.T) {
 	}
 }
 
+// Late results of many settled calls are counted and change none of their fields,
+// although each checks its call out of a page and packs it again.
 func TestLateResultsOfManyCallsAreCounted(t *testing.T) {
 	t.Parallel()
 	log := projectionstest.NewLog(5)
@@ -690,6 +723,7 @@ func TestLateResultsOfManyCallsAreCounted(t *testing.T) {
 	}
 }
 
+// A truncated checkpoint does not decode, wherever it is cut.
 func TestATruncatedCheckpointIsAnError(t *testing.T) {
 	t.Parallel()
 	whole, err := projections.Pack(fold(projectionstest.History(3, 250)))
@@ -703,6 +737,7 @@ func TestATruncatedCheckpointIsAnError(t *testing.T) {
 	}
 }
 
+// A rebuild of the view gives the state, byte for byte, of folding the log in order.
 func TestARebuildOfCallsIsTheFold(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(repeats(1, 3)) {

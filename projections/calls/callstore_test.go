@@ -15,13 +15,13 @@ import (
 	"github.com/settlement-ledger/ledger/projections/projectionstest"
 )
 
-// many is how many calls fill several pages, and several blocks of a
+// many is a number of calls that fill several pages, and several blocks of a
 // checkpoint.
 var many = repeats(3_300, 6_000)
 
-// manyCalls returns the history of many calls of an import that end in another
-// order than they were asked for in. One in a hundred has no end, and one in
-// a hundred an end alone.
+// manyCalls returns the history of many calls of an import, and their keys. The calls
+// end in another order than the replies ask for them. One in a hundred has no end,
+// and one in a hundred has no reply.
 func manyCalls() (envelopes []events.Envelope, keys []calls.Key) {
 	log := projectionstest.NewLog(11)
 	session := log.Mint.Session()
@@ -48,6 +48,8 @@ func manyCalls() (envelopes []events.Envelope, keys []calls.Key) {
 	return log.Envelopes(), keys
 }
 
+// Every call is found by its key and listed once, folded and from a checkpoint, also
+// by two readers at the same time.
 func TestEveryCallIsFoundAndListedOnce(t *testing.T) {
 	t.Parallel()
 	envelopes, keys := manyCalls()
@@ -75,6 +77,7 @@ func TestEveryCallIsFoundAndListedOnce(t *testing.T) {
 	}
 }
 
+// checkMany checks every call of manyCalls in s: found, listed, open, orphaned.
 func checkMany(t *testing.T, s *calls.State, keys []calls.Key) {
 	listed, orphans := map[calls.Key]calls.Call{}, []calls.Key(nil)
 	for _, c := range s.Calls() {
@@ -118,6 +121,7 @@ func checkMany(t *testing.T, s *calls.State, keys []calls.Key) {
 	}
 }
 
+// A checkpoint of several blocks that is cut, or has a further byte, does not decode.
 func TestACheckpointWithTruncatedBlocksIsAnError(t *testing.T) {
 	t.Parallel()
 	envelopes, _ := manyCalls()

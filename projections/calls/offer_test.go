@@ -11,30 +11,32 @@ import (
 	"github.com/settlement-ledger/ledger/projections/projectionstest"
 )
 
-// register registers a tool in a layer and returns what a turn would offer.
+// register registers a tool in a layer and returns it as a turn would offer it.
 func (d *desk) register(layer domain.LayerID, name domain.Name) domain.Offered {
 	tool := projectionstest.Tool(name, "another")
 	r := d.log.Add(events.LayerStream(layer), events.ToolsRegistered{Scope: d.log.Mint.Scope(), Tools: []events.RegisteredTool{tool}})
 	return domain.Offered{Name: name, Registration: domain.RegistrationOf(r.ID), Layer: layer, Fingerprint: tool.Fingerprint}
 }
 
-// open opens a layer.
+// open opens a layer of a placement and returns its ID.
 func (d *desk) open(p domain.Placement) domain.LayerID {
 	layer := d.log.Mint.Layer()
 	d.log.Add(events.LayerStream(layer), events.LayerOpened{Layer: layer, Placement: p})
 	return layer
 }
 
+// prompt appends a prompt.
 func (d *desk) prompt() events.Envelope {
 	return d.add(events.PromptAdmitted{Message: d.log.Mint.Message(), Text: "go on"})
 }
 
+// offer appends a turn that offers tools.
 func (d *desk) offer(tools ...domain.Offered) events.Envelope {
 	return d.add(events.TurnMaterialized{Turn: d.log.Mint.Turn(), Message: d.log.Mint.Message(), Tools: tools})
 }
 
-// notLive checks that an event offers what is not in effect, and that the
-// history breaks no other law.
+// notLive checks that the exceptions of the history are breaches of NotLive at these
+// events, and no others.
 func (d *desk) notLive(t *testing.T, at ...events.Envelope) {
 	t.Helper()
 	found := d.state().Exceptions()
@@ -47,6 +49,8 @@ func (d *desk) notLive(t *testing.T, at ...events.Envelope) {
 	}
 }
 
+// A turn that offers a tool which a later registration of its layer, or a higher
+// layer that the turn names, had hidden before is a breach.
 func TestOfferingAHiddenToolIsAnException(t *testing.T) {
 	t.Parallel()
 	for name, offer := range map[string]func(*desk) events.Envelope{
@@ -70,7 +74,9 @@ func TestOfferingAHiddenToolIsAnException(t *testing.T) {
 		"a layer above whose tool the turn hides": func(d *desk) events.Envelope {
 			hidden := d.register(d.open(domain.Application), "read")
 			d.prompt()
-			d.offer(hidden) // names no layer above, so that nothing is certain
+			// The turn names no higher layer, so the log does not show that the tool
+			// is hidden.
+			d.offer(hidden)
 			d.prompt()
 			return d.add(events.TurnMaterialized{
 				Turn: d.log.Mint.Turn(), Message: d.log.Mint.Message(), Tools: []domain.Offered{hidden},
@@ -91,6 +97,8 @@ func TestOfferingAHiddenToolIsAnException(t *testing.T) {
 	}
 }
 
+// A turn may offer a tool that was in effect at some time after the event that caused
+// the turn. An observed turn may offer any tool.
 func TestATurnMayOfferAToolThatWasInEffectWhenItWasMaterialized(t *testing.T) {
 	t.Parallel()
 	for name, offer := range map[string]func(*desk){
@@ -145,8 +153,9 @@ func TestATurnMayOfferAToolThatWasInEffectWhenItWasMaterialized(t *testing.T) {
 	})
 }
 
-// A prompt and a late result may be appended between putting a turn together and
-// recording it. The turn names the event that led to it.
+// A prompt can be appended between the materialization of a turn and the event that
+// records it. A change of layers before that prompt does not make the offer a breach
+// if an earlier event caused the turn.
 func TestATurnIsCheckedAgainstTheEventThatCausedIt(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*desk){
@@ -178,7 +187,8 @@ func TestATurnIsCheckedAgainstTheEventThatCausedIt(t *testing.T) {
 	}
 }
 
-// What was in effect once is checked again after any change of layers.
+// An offer that was in effect once is checked again after a change of layers or
+// registrations.
 func TestATurnIsCheckedAgainAfterAChange(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -188,7 +198,7 @@ func TestATurnIsCheckedAgainAfterAChange(t *testing.T) {
 	d.notLive(t, d.offer(d.offers[0]))
 }
 
-// Active registrations are found after a checkpoint as before.
+// A state from a checkpoint finds hidden offers as the state before it.
 func TestHiddenOffersAreFoundAfterACheckpoint(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -209,6 +219,7 @@ func TestHiddenOffersAreFoundAfterACheckpoint(t *testing.T) {
 	}
 }
 
+// A layer ends at its first closing; a repeated one does not move the end.
 func TestTheFirstClosingOfALayerCounts(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -218,6 +229,7 @@ func TestTheFirstClosingOfALayerCounts(t *testing.T) {
 	d.notLive(t, d.offer(d.offers[0]))
 }
 
+// A registration ends at its first closing; a repeated one does not move the end.
 func TestTheFirstClosingOfARegistrationCounts(t *testing.T) {
 	t.Parallel()
 	d := newDesk()

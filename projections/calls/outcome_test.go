@@ -9,7 +9,8 @@ import (
 	"github.com/settlement-ledger/ledger/projections/calls"
 )
 
-// Every outcome says whether its call ran: always, never, or maybe.
+// Each outcome requires a start, excludes one, or permits both; every other
+// combination is a breach.
 func TestAnOutcomeAgreesWithTheStartOfItsCall(t *testing.T) {
 	t.Parallel()
 	const always, never, maybe = "always", "never", "maybe"
@@ -46,7 +47,7 @@ func TestAnOutcomeAgreesWithTheStartOfItsCall(t *testing.T) {
 	}
 }
 
-// Both starts must say that the call may begin again.
+// A second start is a breach unless both starts declare the call idempotent.
 func TestACallBeginsAgainOnlyIfBothStartsAreIdempotent(t *testing.T) {
 	t.Parallel()
 	for _, first := range []bool{false, true} {
@@ -67,6 +68,7 @@ func TestACallBeginsAgainOnlyIfBothStartsAreIdempotent(t *testing.T) {
 	}
 }
 
+// A call has the number of its permission requests and the sum of their waits.
 func TestPermissionWaitsAreSummed(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -83,7 +85,8 @@ func TestPermissionWaitsAreSummed(t *testing.T) {
 	}
 }
 
-// The last turns are found without an index, the others by one.
+// Each turn is found, both among the last ones, which are searched linearly, and
+// among the indexed ones.
 func TestEveryTurnIsFoundByItsID(t *testing.T) {
 	t.Parallel()
 	d := newDesk()

@@ -10,6 +10,8 @@ import (
 	"github.com/settlement-ledger/ledger/projections/calls"
 )
 
+// The first setting of the model or location fills a field that the opening left
+// empty; the last spawn event sets the parent.
 func TestASettingFillsAFieldThatTheOpeningLeftEmpty(t *testing.T) {
 	t.Parallel()
 	mint := domain.NewMint(time.Now, rand.Reader)

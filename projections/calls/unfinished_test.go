@@ -11,8 +11,8 @@ import (
 	"github.com/settlement-ledger/ledger/projections/calls"
 )
 
-// newDeskOf returns a desk with a turn of the first of some processes that were
-// started.
+// newDeskOf returns a desk whose turn offers a tool of the first of several started
+// processes, and the processes.
 func newDeskOf(processes int) (*desk, []domain.ProcessID) {
 	d := newDesk()
 	ids := make([]domain.ProcessID, processes)
@@ -27,20 +27,23 @@ func newDeskOf(processes int) (*desk, []domain.ProcessID) {
 	return d, ids
 }
 
+// stop records that a process stopped.
 func (d *desk) stop(p domain.ProcessID) {
 	d.log.Add(events.ProcessStream(p), events.ProcessStopped{Process: p, Reason: events.ProcessEnded})
 }
 
-// What is unfinished is a fact while its process is not on record as stopped, and
-// a breach from then on until it ends.
+// An unfinished call or permission request is no breach while its process runs, and a
+// breach once the process is recorded as stopped. The end of another process does not
+// matter.
 func TestAnUnfinishedCallIsAnExceptionOnceItsProcessStopped(t *testing.T) {
 	t.Parallel()
 	ask := func(d *desk) {
 		d.add(events.PermissionRequested{Permission: d.log.Mint.Permission(), Message: d.message, Call: "a", Action: "read", Resources: []string{"a"}})
 	}
 	for name, test := range map[string]struct {
-		make  func(d *desk, other domain.ProcessID)
-		owner int // the process whose end makes it a breach
+		make func(d *desk, other domain.ProcessID)
+		// owner is the process whose end makes it a breach.
+		owner int
 		law   calls.Law
 		count int
 	}{
@@ -100,7 +103,8 @@ func TestAnUnfinishedCallIsAnExceptionOnceItsProcessStopped(t *testing.T) {
 	}
 }
 
-// An event of an unknown kind may have ended what looks open.
+// In a session with an unknown kind an open call is no breach, as that event may have
+// ended it.
 func TestASessionOfUnknownKindsHasNoOverdueCall(t *testing.T) {
 	t.Parallel()
 	d, processes := newDeskOf(1)

@@ -17,6 +17,7 @@ import (
 	"github.com/settlement-ledger/ledger/projections/projectionstest"
 )
 
+// The projection keeps every law of projectionstest over random histories.
 func TestCatalogKeepsTheLawsOfAProjection(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(repeats(2, 6)) {
@@ -25,7 +26,7 @@ func TestCatalogKeepsTheLawsOfAProjection(t *testing.T) {
 	}
 }
 
-// fold returns the state of envelopes.
+// fold returns the state of a sequence of envelopes.
 func fold(envelopes []events.Envelope) *catalog.State {
 	p := catalog.Projection()
 	s := p.Init()
@@ -35,7 +36,7 @@ func fold(envelopes []events.Envelope) *catalog.State {
 	return s
 }
 
-// decoded returns the state after a checkpoint.
+// decoded returns a state encoded as a checkpoint and decoded.
 func decoded(t interface{ Fatal(...any) }, s *catalog.State) *catalog.State {
 	data, err := projections.Encode(s)
 	if err != nil {
@@ -48,7 +49,8 @@ func decoded(t interface{ Fatal(...any) }, s *catalog.State) *catalog.State {
 	return again
 }
 
-// naive answers by looking through the whole history each time.
+// A naive is a history that answers the questions of a catalog by scanning all events
+// each time. It is the model with which the tests compare a State.
 type naive []events.Envelope
 
 // active returns the registrations of a layer that are not closed, oldest
@@ -70,7 +72,8 @@ func (h naive) active(layer domain.LayerID) (active []events.Envelope) {
 	return active
 }
 
-// overlay returns what is active of a name, the effective first.
+// overlay returns the active registrations of a name in layers, the effective one
+// first.
 func (h naive) overlay(layers []domain.LayerID, name domain.Name) (found []domain.Offered) {
 	for _, layer := range slices.Backward(layers) {
 		for _, v := range slices.Backward(h.active(layer)) {
@@ -84,7 +87,8 @@ func (h naive) overlay(layers []domain.LayerID, name domain.Name) (found []domai
 	return found
 }
 
-// catalog returns what is in effect: each name where it comes first.
+// catalog returns the registrations in effect in layers, each name at its first
+// place.
 func (h naive) catalog(layers []domain.LayerID) (found []domain.Offered) {
 	for _, layer := range layers {
 		for _, v := range h.active(layer) {
@@ -99,6 +103,7 @@ func (h naive) catalog(layers []domain.LayerID) (found []domain.Offered) {
 	return found
 }
 
+// offers returns the offered parts of entries.
 func offers(entries []catalog.Entry) (offers []domain.Offered) {
 	for _, e := range entries {
 		offers = append(offers, e.Offered)
@@ -106,6 +111,8 @@ func offers(entries []catalog.Entry) (offers []domain.Offered) {
 	return offers
 }
 
+// Catalog, Overlay and Effective give the results of a scan of the whole history,
+// folded and from a checkpoint.
 func TestCatalogAnswersAsTheWholeHistoryDoes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -134,7 +141,7 @@ func TestCatalogAnswersAsTheWholeHistoryDoes(t *testing.T) {
 	})
 }
 
-// A bench makes layers by hand.
+// A bench appends events of layers one by one.
 type bench struct {
 	log *projectionstest.Log
 }
@@ -163,13 +170,14 @@ func (b bench) closeLayer(layer domain.LayerID) domain.EventID {
 
 func (b bench) state() *catalog.State { return fold(b.log.Envelopes()) }
 
-// effective returns the registration in effect; zero where none.
+// effective returns the registration of a name that is in effect in layers, or zero.
 func (b bench) effective(layers []domain.LayerID, name domain.Name) domain.RegistrationID {
 	e, _ := b.state().Effective(layers, name)
 	return e.Registration
 }
 
-// Scenario 20.
+// Closing a registration removes its tools from the catalog and no others, and
+// ClosedBy names the closing (Scenario 20).
 func TestClosedRegistrationIsGone(t *testing.T) {
 	t.Parallel()
 	b := bench{projectionstest.NewLog(1)}
@@ -189,7 +197,8 @@ func TestClosedRegistrationIsGone(t *testing.T) {
 	}
 }
 
-// Scenario 25.
+// Closing the latest registration of a name puts the one before into effect that is
+// still active (Scenario 25).
 func TestClosingRevealsWhatWasHidden(t *testing.T) {
 	t.Parallel()
 	b := bench{projectionstest.NewLog(1)}
@@ -210,7 +219,8 @@ func TestClosingRevealsWhatWasHidden(t *testing.T) {
 	}
 }
 
-// Scenario 26.
+// An entry of a higher layer takes the place of the entry that it hides, and closing
+// the layer reveals that entry (Scenario 26).
 func TestHigherLayerHidesLowerInPlace(t *testing.T) {
 	t.Parallel()
 	b := bench{projectionstest.NewLog(1)}
@@ -236,6 +246,7 @@ func TestHigherLayerHidesLowerInPlace(t *testing.T) {
 	}
 }
 
+// A name is listed at its oldest active registration, and moves when that closes.
 func TestOrderIsThatOfTheOldestActiveRegistration(t *testing.T) {
 	t.Parallel()
 	b := bench{projectionstest.NewLog(1)}
@@ -258,6 +269,8 @@ func TestOrderIsThatOfTheOldestActiveRegistration(t *testing.T) {
 	}
 }
 
+// The first closing of a registration or of its layer ends it; later closings change
+// neither.
 func TestTheFirstEndOfARegistrationStands(t *testing.T) {
 	t.Parallel()
 	b := bench{projectionstest.NewLog(1)}
@@ -281,6 +294,8 @@ func TestTheFirstEndOfARegistrationStands(t *testing.T) {
 	}
 }
 
+// OpenOf lists the open layers of one process in order of opening, without their
+// registrations.
 func TestOpenLayersOfAProcessAreListedInOrder(t *testing.T) {
 	t.Parallel()
 	log := projectionstest.NewLog(1)
@@ -307,6 +322,8 @@ func TestOpenLayersOfAProcessAreListedInOrder(t *testing.T) {
 	}
 }
 
+// A layer that was never opened has no entry, even after a registration in its
+// stream.
 func TestUnknownLayersHaveNothing(t *testing.T) {
 	t.Parallel()
 	b := bench{projectionstest.NewLog(1)}
@@ -325,6 +342,7 @@ func TestUnknownLayersHaveNothing(t *testing.T) {
 	}
 }
 
+// A Layer that the State returned does not show later events.
 func TestLaterEventsDoNotChangeReturnedValues(t *testing.T) {
 	t.Parallel()
 	b := bench{projectionstest.NewLog(1)}

@@ -7,7 +7,8 @@ import (
 	"github.com/settlement-ledger/ledger/projections/projectionstest"
 )
 
-// A layer hides those below it, and closing it reveals them.
+// A location layer hides the tool of the same name in the application layer, and
+// closing it reveals that tool.
 func ExampleState_Catalog() {
 	b := bench{projectionstest.NewLog(1)}
 	app, location := b.open(domain.Application), b.open(domain.Location)

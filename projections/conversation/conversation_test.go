@@ -17,7 +17,7 @@ import (
 	"github.com/settlement-ledger/ledger/projections/projectionstest"
 )
 
-// sessions returns the streams of the sessions of a history, apart.
+// sessions returns the events of each session stream of a history.
 func sessions(history []events.Envelope) map[events.Stream][]events.Envelope {
 	apart := map[events.Stream][]events.Envelope{}
 	for _, v := range history {
@@ -28,6 +28,8 @@ func sessions(history []events.Envelope) map[events.Stream][]events.Envelope {
 	return apart
 }
 
+// The projection keeps every law of projectionstest, over single streams and over
+// whole histories, of which it folds the first session.
 func TestConversationKeepsTheLawsOfAProjection(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(repeats(1, 3)) {
@@ -40,10 +42,10 @@ func TestConversationKeepsTheLawsOfAProjection(t *testing.T) {
 	}
 }
 
-// everything compares unexported fields too.
+// everything makes cmp compare unexported fields too.
 var everything = cmp.Exporter(func(reflect.Type) bool { return true })
 
-// fold returns the state of envelopes.
+// fold returns the state of a sequence of envelopes.
 func fold(envelopes []events.Envelope) *conversation.State {
 	p := conversation.Projection()
 	s := p.Init()
@@ -53,7 +55,7 @@ func fold(envelopes []events.Envelope) *conversation.State {
 	return s
 }
 
-// decoded returns the state after a checkpoint.
+// decoded returns a state encoded as a checkpoint and decoded.
 func decoded(t *testing.T, s *conversation.State) *conversation.State {
 	t.Helper()
 	data, err := projections.Encode(s)
@@ -67,6 +69,7 @@ func decoded(t *testing.T, s *conversation.State) *conversation.State {
 	return again
 }
 
+// A state from a checkpoint has the same model messages, at any length of the stream.
 func TestADecodedConversationIsShownTheSame(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(repeats(2, 4)) {
@@ -85,7 +88,7 @@ func TestADecodedConversationIsShownTheSame(t *testing.T) {
 	}
 }
 
-// A desk makes a session by hand.
+// A desk builds one session event by event. turn and reply are the last ones.
 type desk struct {
 	log     *projectionstest.Log
 	session domain.SessionID
@@ -93,6 +96,7 @@ type desk struct {
 	reply   domain.MessageID
 }
 
+// newDesk returns a desk with the opening of a session that ran here.
 func newDesk() *desk {
 	log := projectionstest.NewLog(1)
 	d := &desk{log: log, session: log.Mint.Session()}
@@ -110,7 +114,7 @@ func (d *desk) prompt(text string) {
 	d.add(events.PromptAdmitted{Message: d.log.Mint.Message(), Text: text})
 }
 
-// answer materializes a turn and lets the model reply to it.
+// answer appends a turn and a reply to it, and returns the message of the reply.
 func (d *desk) answer(text string, calls ...domain.Call) domain.MessageID {
 	d.turn, d.reply = d.log.Mint.Turn(), d.log.Mint.Message()
 	d.add(events.TurnMaterialized{Turn: d.turn, Message: d.reply, Tools: []domain.Offered{{Name: "read"}}})
@@ -118,6 +122,7 @@ func (d *desk) answer(text string, calls ...domain.Call) domain.MessageID {
 	return d.reply
 }
 
+// call returns a call of the tool read.
 func call(id domain.CallID) domain.Call {
 	return domain.Call{ID: id, Name: "read", Input: json.RawMessage(`{"path":"a"}`)}
 }
@@ -130,7 +135,8 @@ func (d *desk) settle(message domain.MessageID, id domain.CallID, text string) {
 	d.add(events.CallSettled{Turn: d.turn, Message: message, Call: id, Tool: "read", Outcome: domain.Succeeded, Began: true, Content: domain.Contents{domain.Text(text)}})
 }
 
-// Scenario 97.
+// A call ID that a later reply repeats names another call, with its own start and
+// settlement (Scenario 97).
 func TestTheSameCallIDInAnotherReplyIsAnotherCall(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -156,7 +162,8 @@ func TestTheSameCallIDInAnotherReplyIsAnotherCall(t *testing.T) {
 	}
 }
 
-// Scenario 122.
+// The model reads OutcomeUnknown as the answer to a call without a settlement
+// (Scenario 122).
 func TestACallWithoutASettlementIsShownAsUnknown(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -184,6 +191,8 @@ func TestACallWithoutASettlementIsShownAsUnknown(t *testing.T) {
 	}
 }
 
+// A reply and a turn that several events record are one message and one turn, and the
+// calls of the first part keep their settlements.
 func TestAReplyInSeveralEventsIsOne(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -206,6 +215,8 @@ func TestAReplyInSeveralEventsIsOne(t *testing.T) {
 	}
 }
 
+// Two calls of one reply with the same ID share the first settlement and have one
+// answer.
 func TestOneIDTwiceInOneReplyHasOneSettlement(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -228,6 +239,7 @@ func TestOneIDTwiceInOneReplyHasOneSettlement(t *testing.T) {
 	}
 }
 
+// A prompt resets the steps, the loops and the interruption.
 func TestAPromptBeginsTheStepsAnew(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -248,6 +260,7 @@ func TestAPromptBeginsTheStepsAnew(t *testing.T) {
 	}
 }
 
+// A new turn is not replied to, and ends an interruption.
 func TestATurnWithoutAReplyIsNotReplied(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -263,6 +276,8 @@ func TestATurnWithoutAReplyIsNotReplied(t *testing.T) {
 	}
 }
 
+// A decision removes its request, and a revocation the approval of its action and
+// resource.
 func TestOnlyUndecidedRequestsAndUnrevokedApprovalsRemain(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -283,6 +298,7 @@ func TestOnlyUndecidedRequestsAndUnrevokedApprovalsRemain(t *testing.T) {
 	}
 }
 
+// A late result is counted, and the model still reads the settlement.
 func TestLateResultsAreCountedAndNeverApplied(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -294,6 +310,7 @@ func TestLateResultsAreCountedAndNeverApplied(t *testing.T) {
 	}
 }
 
+// An unknown kind is listed once, however often it occurs.
 func TestUnknownKindsAreListedOnce(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -306,6 +323,7 @@ func TestUnknownKindsAreListedOnce(t *testing.T) {
 	}
 }
 
+// The JSON of a call keeps an absent input absent and a null input null.
 func TestAnInputIsKeptAsItWasAsked(t *testing.T) {
 	t.Parallel()
 	for _, input := range []json.RawMessage{nil, json.RawMessage(`null`), json.RawMessage(`{}`), json.RawMessage(`"x"`)} {
@@ -327,6 +345,8 @@ func TestAnInputIsKeptAsItWasAsked(t *testing.T) {
 	}
 }
 
+// The projection folds the first session of a sequence and ignores the events of
+// others.
 func TestOtherSessionsArePassedOver(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -338,8 +358,8 @@ func TestOtherSessionsArePassedOver(t *testing.T) {
 	}
 }
 
-// The model has not read a prompt that came after its turn, so the reply to the
-// turn stands before that prompt, and is no step of it.
+// The model has not read a prompt that came after its turn. The reply to the turn
+// therefore precedes that prompt, and is no step after it.
 func TestPromptAdmittedDuringATurnFollowsTheReply(t *testing.T) {
 	t.Parallel()
 	d := newDesk()
@@ -370,8 +390,8 @@ func TestPromptAdmittedDuringATurnFollowsTheReply(t *testing.T) {
 	}
 }
 
-// repeats returns how often a test repeats: short, or long if the environment
-// asks for it.
+// repeats returns how often a test repeats: short, or long if the environment sets
+// LEDGER_TEST_LONG.
 func repeats(short, long int) int {
 	if os.Getenv("LEDGER_TEST_LONG") != "" {
 		return long

@@ -2,7 +2,7 @@ package conversation_test
 
 import "fmt"
 
-// A model is shown prompts, replies, and an answer to each call.
+// A model reads prompts, replies, and an answer to each call.
 func ExampleState_ModelMessages() {
 	d := newDesk()
 	d.prompt("What is in a?")

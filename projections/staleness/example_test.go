@@ -7,8 +7,8 @@ import (
 	"github.com/settlement-ledger/ledger/projections/staleness"
 )
 
-// A tool that is registered again is stale to the turns before, also where its
-// definition is the same.
+// A tool that is registered again is stale to earlier turns, even with the same
+// definition.
 func ExampleJudge() {
 	b := newBench()
 	b.register(b.app, "reads a file", "read")

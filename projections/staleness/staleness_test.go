@@ -18,6 +18,7 @@ import (
 	"github.com/settlement-ledger/ledger/projections/staleness"
 )
 
+// The projection keeps every law of projectionstest over random histories.
 func TestStalenessKeepsTheLawsOfAProjection(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(repeats(2, 6)) {
@@ -26,10 +27,10 @@ func TestStalenessKeepsTheLawsOfAProjection(t *testing.T) {
 	}
 }
 
-// everything compares unexported fields too.
+// everything makes cmp compare unexported fields too.
 var everything = cmp.Exporter(func(reflect.Type) bool { return true })
 
-// fold returns the state of envelopes.
+// fold returns the state of a sequence of envelopes.
 func fold(envelopes []events.Envelope) *staleness.State {
 	p := staleness.Projection()
 	s := p.Init()
@@ -39,15 +40,17 @@ func fold(envelopes []events.Envelope) *staleness.State {
 	return s
 }
 
-// A watch follows one thing that a turn offered.
+// A watch follows one tool that a turn offered.
 type watch struct {
-	turn    staleness.Turn
-	offer   staleness.Offer
-	changed domain.EventID // at which what is in effect last became another; zero where it is the same
+	turn  staleness.Turn
+	offer staleness.Offer
+	// changed is the event since which the registration in effect differs from the
+	// offered one, or zero while it is the same.
+	changed domain.EventID
 }
 
-// watched returns a watch for each thing that the turns of a history offered,
-// found by asking the catalog after every event.
+// watched returns a watch for each tool that the turns of a history offered. It asks
+// the catalog after every event, which is slow and simple.
 func watched(history []events.Envelope, s *staleness.State) []watch {
 	var all []watch
 	p := catalog.Projection()
@@ -77,6 +80,7 @@ func watched(history []events.Envelope, s *staleness.State) []watch {
 	return all
 }
 
+// Stale and ChangedBy are the ones that asking the catalog after every event gives.
 func TestChangedByIsTheEventSinceWhichTheOfferDiffers(t *testing.T) {
 	t.Parallel()
 	stale := 0
@@ -97,12 +101,14 @@ func TestChangedByIsTheEventSinceWhichTheOfferDiffers(t *testing.T) {
 	}
 }
 
-// A bench makes layers and turns by hand.
+// A bench appends layers and turns event by event.
 type bench struct {
-	log                *projectionstest.Log
-	process            domain.ProcessID
-	session            domain.SessionID
-	app, loc, own, far domain.LayerID // of the application, the location, the session; of another location
+	log     *projectionstest.Log
+	process domain.ProcessID
+	session domain.SessionID
+	// The layers of the application, of the session's location, of the session, and
+	// of another location.
+	app, loc, own, far domain.LayerID
 }
 
 const (
@@ -139,7 +145,7 @@ func (b *bench) close(layer domain.LayerID, r events.Envelope) events.Envelope {
 	return b.log.Add(events.LayerStream(layer), events.RegistrationClosed{Registration: domain.RegistrationOf(r.ID), Reason: events.ScopeClosed})
 }
 
-// layers are those of the session, in rising precedence.
+// layers returns the layers of the session in rising precedence.
 func (b *bench) layers() []domain.LayerID { return []domain.LayerID{b.app, b.loc, b.own} }
 
 // catalog returns the catalog of the log so far.
@@ -152,7 +158,7 @@ func (b *bench) catalog() *catalog.State {
 	return s
 }
 
-// turn materializes a turn that offers what is in effect.
+// turn appends a turn that offers the tools in effect, and returns its ID.
 func (b *bench) turn() domain.TurnID {
 	e := events.TurnMaterialized{Turn: b.log.Mint.Turn()}
 	for _, entry := range b.catalog().Catalog(b.layers()) {
@@ -162,7 +168,8 @@ func (b *bench) turn() domain.TurnID {
 	return e.Turn
 }
 
-// judge returns the verdict on a name that a turn offered.
+// judge returns the verdict on a name that a turn offered, and checks that State.Turn
+// and Judge agree.
 func (b *bench) judge(t *testing.T, turn domain.TurnID, name domain.Name) staleness.Verdict {
 	t.Helper()
 	judged, _ := fold(b.log.Envelopes()).Turn(turn)
@@ -197,7 +204,7 @@ func current(t *testing.T, v staleness.Verdict) {
 	}
 }
 
-// Scenario 41.
+// An offer without a later change is current and agrees with itself (Scenario 41).
 func TestUnchangedRegistrationIsCurrent(t *testing.T) {
 	t.Parallel()
 	b := newBench()
@@ -211,7 +218,8 @@ func TestUnchangedRegistrationIsCurrent(t *testing.T) {
 	}
 }
 
-// Scenario 43.
+// Registering one name again makes that name stale and no other, and the definitions
+// agree (Scenario 43).
 func TestOnlyTheReplacedNameIsStale(t *testing.T) {
 	t.Parallel()
 	b := newBench()
@@ -226,6 +234,8 @@ func TestOnlyTheReplacedNameIsStale(t *testing.T) {
 	current(t, b.judge(t, turn, "second"))
 }
 
+// A later registration with another definition makes the offer stale, and the two do
+// not agree.
 func TestAnotherDefinitionDoesNotAgree(t *testing.T) {
 	t.Parallel()
 	b := newBench()
@@ -238,6 +248,7 @@ func TestAnotherDefinitionDoesNotAgree(t *testing.T) {
 	}
 }
 
+// An offer is stale since the closing of its registration, with no tool in effect.
 func TestRemovedRegistrationIsStale(t *testing.T) {
 	t.Parallel()
 	b := newBench()
@@ -251,7 +262,8 @@ func TestRemovedRegistrationIsStale(t *testing.T) {
 	}
 }
 
-// Scenario 44.
+// An offer whose registration closed is stale even if that reveals an earlier
+// registration of the name (Scenario 44).
 func TestClosedOverlayIsStaleThoughAnotherIsInEffect(t *testing.T) {
 	t.Parallel()
 	b := newBench()
@@ -265,6 +277,8 @@ func TestClosedOverlayIsStaleThoughAnotherIsInEffect(t *testing.T) {
 	}
 }
 
+// An offer is stale since the registration of a higher layer hid it, also after
+// another registration hides it in place of the first.
 func TestOverlayFromAboveIsStale(t *testing.T) {
 	t.Parallel()
 	b := newBench()
@@ -277,7 +291,8 @@ func TestOverlayFromAboveIsStale(t *testing.T) {
 	stale(t, b.judge(t, turn, "read"), hides)
 }
 
-// Scenario 46.
+// An offer of a location is stale after its closing even if the application has a
+// tool of the name (Scenario 46).
 func TestRemovedOverlayIsStaleThoughTheApplicationHasTheName(t *testing.T) {
 	t.Parallel()
 	b := newBench()
@@ -288,6 +303,8 @@ func TestRemovedOverlayIsStaleThoughTheApplicationHasTheName(t *testing.T) {
 	stale(t, b.judge(t, turn, "read"), closing)
 }
 
+// An offer that was hidden is current again once it is revealed, and ChangedBy names
+// the later hiding.
 func TestARevealedRegistrationIsCurrentAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench()
@@ -301,6 +318,7 @@ func TestARevealedRegistrationIsCurrentAgain(t *testing.T) {
 	stale(t, b.judge(t, turn, "read"), hides)
 }
 
+// Closing a registration that is hidden does not change ChangedBy.
 func TestClosingAHiddenRegistrationChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench()
@@ -311,6 +329,7 @@ func TestClosingAHiddenRegistrationChangesNothing(t *testing.T) {
 	stale(t, b.judge(t, turn, "read"), hides)
 }
 
+// An offer is stale since the closing of its layer.
 func TestClosedLayerMakesItsOffersStale(t *testing.T) {
 	t.Parallel()
 	b := newBench()
@@ -320,6 +339,8 @@ func TestClosedLayerMakesItsOffersStale(t *testing.T) {
 	stale(t, b.judge(t, turn, "read"), closing)
 }
 
+// Registrations of the same name in another location, session or process leave an
+// offer current.
 func TestOtherLocationsAndSessionsMakeNothingStale(t *testing.T) {
 	t.Parallel()
 	b := newBench()
@@ -333,6 +354,8 @@ func TestOtherLocationsAndSessionsMakeNothingStale(t *testing.T) {
 	current(t, b.judge(t, turn, "read"))
 }
 
+// The layers of a turn are in order of placement and opening, and do not include a
+// layer that opened later.
 func TestLayersOfOnePlacementAreInOrderOfOpening(t *testing.T) {
 	t.Parallel()
 	b := newBench()
@@ -348,6 +371,7 @@ func TestLayersOfOnePlacementAreInOrderOfOpening(t *testing.T) {
 	}
 }
 
+// An offer that was never registered is stale, with a zero ChangedBy.
 func TestAnUnregisteredOfferIsStaleSinceNoEvent(t *testing.T) {
 	t.Parallel()
 	b := newBench()
@@ -359,6 +383,7 @@ func TestAnUnregisteredOfferIsStaleSinceNoEvent(t *testing.T) {
 	}
 }
 
+// A turn that several events record has all their tools, each once.
 func TestATurnInSeveralEventsIsOne(t *testing.T) {
 	t.Parallel()
 	log := projectionstest.NewLog(1)
@@ -385,6 +410,7 @@ func TestATurnInSeveralEventsIsOne(t *testing.T) {
 	}
 }
 
+// A state from a checkpoint returns the same verdicts.
 func TestADecodedStateJudgesTheSame(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(repeats(2, 4)) {
